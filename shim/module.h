@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The module registry. A module is a folder that defines one constant `Module` and names it in RESIL_MODULE; the
+// linker collects the pointers, so that adding a module needs no edit in shim/ and runs no constructor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace resil {
+
+struct Event;
+struct Thread;
+class JsonWriter;
+
+/// Order of the hooks: on the way into a call transform, verify, watch; on the way out in reverse.
+enum class ModuleKind : uint8_t { kTransform, kVerify, kWatch };
+
+/// How one configuration variable is parsed. Values are kept as text and as number in the table (config.h).
+enum class ConfigType : uint8_t { kChoice, kChoices, kInteger, kReal, kText, kSignal, kSwitch };
+
+/// One RESIL_ variable. All members are constants.
+struct ConfigEntry {
+  const char* name;           ///< with prefix: "RESIL_DIR"
+  ConfigType type;
+  const char* allowed;        ///< kChoice(s): "off|watch|…"; kInteger, kReal: "MIN..MAX"; else a phrase for messages
+  const char* default_value;  ///< text as a user would write it
+  const char* description;    ///< one sentence, for docs and messages
+};
+
+/// One module. Every hook may be null. Hooks are called on the application's thread unless they say otherwise.
+struct Module {
+  const char* name;         ///< "recorder"
+  const char* description;  ///< one line
+  ModuleKind kind;
+  const ConfigEntry* config;
+  size_t config_count;
+
+  /// After the configuration has been parsed, before anything else; returns whether the module takes part in this run.
+  bool (*enabled)();
+  /// Bytes wanted in the ring file, section name = module name; asked once, before the ring is made. `entry_bytes` out.
+  size_t (*ring_bytes)(uint32_t* entry_bytes);
+  /// On entry to MPI_Init (any route), before the real one. No MPI call is allowed. The ring exists.
+  void (*before_init)();
+  /// After the real MPI_Init returned and the tables exist; late initialisation calls both, one after the other.
+  void (*after_init)();
+  /// On entry to MPI_Finalize, MPI still usable (local calls only); then after it returned.
+  void (*before_finalize)();
+  void (*after_finalize)();
+  /// On MPI_Abort, before the real one.
+  void (*on_abort)(int errorcode);
+  /// A thread's first MPI call, and its end (thread-exit context: no MPI).
+  void (*thread_start)(Thread&);
+  void (*thread_end)(Thread&);
+  /// Around every application call of an id that `wants` accepts (null: all). No allocation, lock or system call.
+  bool (*wants)(uint16_t call);
+  void (*enter)(Event&);
+  void (*leave)(Event&);
+  /// Transform only: carry out the call instead of the shim. Returns true when `event.result` has been set.
+  bool (*replace)(Event&);
+  /// Adds members to the rank's report object.
+  void (*report)(JsonWriter&);
+};
+
+#define RESIL_MODULE(module) \
+  [[gnu::section("resil_modules"), gnu::used]] const ::resil::Module* const resil_module_pointer_##module = &(module)
+
+}  // namespace resil
