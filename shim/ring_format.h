@@ -118,7 +118,7 @@ struct PeerCounter {
   uint64_t sent_messages, sent_bytes, received_messages, received_bytes;
 };
 
-constexpr uint32_t kMaxCalls = 640;       ///< capacity, at least the number of call ids
+constexpr uint32_t kMaxCalls = 704;       ///< capacity, at least the number of call ids
 constexpr uint32_t kPeerEntries = 128;    ///< per lane; the last one collects all ranks that found no place (rank -2)
 constexpr uint32_t kRecordsPerLane = 2048;
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names from DT_SYMTAB, its length from DT_GNU_HASH or DT_HASH (the dynamic section does not say it). Everything is
+// read through the guarded reader: the object may be unloaded by another thread meanwhile. May touch: loaded objects,
+// read only.
+#include "detectors/dump/symbols.h"
+
+#include <elf.h>
+
+namespace resil::dump {
+namespace {
+
+using Symbol = Elf64_Sym;
+
+/// The part of a dynamic section that names need. Addresses are run-time addresses.
+struct Tables {
+  uint64_t symbols, strings, string_bytes, gnu_hash, hash;
+};
+
+bool read_tables(Reader& reader, const Object& object, Tables* tables) {
+  *tables = Tables{};
+  if (object.dynamic == 0) return false;
+  // The loader has relocated these in place, but for objects that it does not own (the vdso).
+  const auto address = [&](uint64_t value) { return value < object.base ? value + object.base : value; };
+  for (int i = 0; i < 256; ++i) {
+    Elf64_Dyn entry;
+    if (!reader.load(object.dynamic + i * sizeof entry, &entry) || entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == DT_SYMTAB) tables->symbols = address(entry.d_un.d_ptr);
+    if (entry.d_tag == DT_STRTAB) tables->strings = address(entry.d_un.d_ptr);
+    if (entry.d_tag == DT_STRSZ) tables->string_bytes = entry.d_un.d_val;
+    if (entry.d_tag == DT_GNU_HASH) tables->gnu_hash = address(entry.d_un.d_ptr);
+    if (entry.d_tag == DT_HASH) tables->hash = address(entry.d_un.d_ptr);
+  }
+  return tables->symbols != 0 && tables->strings != 0;
+}
+
+/// Number of symbols: one more than the last one of the longest hash chain.
+uint32_t count_symbols(Reader& reader, const Tables& tables) {
+  if (tables.hash != 0) {
+    uint32_t words[2];  // nbucket, nchain
+    return reader.load(tables.hash, &words) ? words[1] : 0;
+  }
+  uint32_t header[4];  // nbuckets, symoffset, bloom_size, bloom_shift
+  if (tables.gnu_hash == 0 || !reader.load(tables.gnu_hash, &header)) return 0;
+  const uint64_t buckets = tables.gnu_hash + sizeof header + uint64_t{header[2]} * 8;
+  const uint64_t chains = buckets + uint64_t{header[0]} * 4;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < header[0]; ++i) {
+    uint32_t first;
+    if (!reader.load(buckets + uint64_t{i} * 4, &first)) return 0;
+    if (first > last) last = first;
+  }
+  if (last < header[1]) return header[1];
+  for (;; ++last) {
+    uint32_t hash;
+    if (!reader.load(chains + uint64_t{last - header[1]} * 4, &hash)) return 0;
+    if ((hash & 1) != 0) return last + 1;
+  }
+}
+
+const char* base_name(const char* path) {
+  const char* name = path;
+  for (; *path != 0; ++path) {
+    if (*path == '/' && path[1] != 0) name = path + 1;
+  }
+  return name;
+}
+
+}  // namespace
+
+void Symbols::reset() {
+  reader_.reset();
+  object_count_ = 0;
+  for (Entry& entry : entries_) entry.address = 0;
+}
+
+bool Symbols::search(uint64_t address, const Object& object, Entry* entry) {
+  Tables tables;
+  if (!read_tables(reader_, object, &tables)) return false;
+  const uint32_t count = count_symbols(reader_, tables);
+  for (uint32_t i = 1; i < count; ++i) {
+    Symbol symbol;
+    if (!reader_.load(tables.symbols + uint64_t{i} * sizeof symbol, &symbol)) return false;
+    const auto type = ELF64_ST_TYPE(symbol.st_info);
+    if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC)) continue;
+    if (tables.string_bytes != 0 && symbol.st_name >= tables.string_bytes) continue;
+    const uint64_t value = symbol.st_value + object.base;
+    // A static function lies between two exported ones: the size says that it is not the one before.
+    if (value > address || (symbol.st_size != 0 && address - value >= symbol.st_size)) continue;
+    if (entry->name != 0 && value <= entry->value) continue;
+    entry->value = value;
+    entry->name = tables.strings + symbol.st_name;
+  }
+  return entry->name != 0;
+}
+
+const Symbols::Entry& Symbols::lookup(uint64_t address, const Object& object) {
+  Entry& entry = entries_[(address ^ (address >> 9)) % kEntries];
+  if (entry.address == address) return entry;
+  entry = Entry{address, 0, 0};
+  search(address, object, &entry);
+  return entry;
+}
+
+void Symbols::put_object(Text& text, const Object& object) {
+  bool known = false;
+  for (uint32_t i = 0; i < object_count_; ++i) known = known || objects_[i].start == object.start;
+  if (!known && object_count_ < kObjects) objects_[object_count_++] = object;
+  object_path(object, reader_, name_, sizeof name_);
+  text.safe(base_name(name_), sizeof name_);
+}
+
+void Symbols::put(Text& text, uint64_t address, bool call_site) {
+  Object object;
+  const uint64_t inside = call_site ? address - 1 : address;
+  if (!find_object(inside, &object)) {
+    text.hex(address);
+    return;
+  }
+  const Entry& entry = lookup(inside, object);
+  if (entry.name != 0 && reader_.text(entry.name, name_, sizeof name_)) {
+    text.safe(name_, sizeof name_).chr('+').hex(address - entry.value).str(" (");
+    put_object(text, object);
+    text.chr(')');
+    return;
+  }
+  put_object(text, object);
+  text.chr('+').hex(address - object.base);
+}
+
+void Symbols::put_site(Text& text, uint64_t address) {
+  Object object;
+  if (address == 0 || !find_object(address - 1, &object)) {
+    text.hex(address);
+    return;
+  }
+  put_object(text, object);
+  text.chr('+').hex(address - object.base);
+  const Entry& entry = lookup(address - 1, object);
+  if (entry.name != 0 && reader_.text(entry.name, name_, sizeof name_)) {
+    text.str(" (").safe(name_, sizeof name_).chr('+').hex(address - entry.value).chr(')');
+  }
+}
+
+void Symbols::put_objects(Text& text) {
+  for (uint32_t i = 0; i < object_count_; ++i) {
+    object_path(objects_[i], reader_, name_, sizeof name_);
+    text.str("  ").safe(base_name(name_), sizeof name_).str(" at ").hex(objects_[i].base).str(": ");
+    text.safe(name_, sizeof name_).chr('\n');
+  }
+}
+
+}  // namespace resil::dump

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names for addresses, from the dynamic symbol tables that are in memory anyway: no file, no lock, no allocation.
+// Functions that an object does not export have no name there and are given as object+0xoffset, for addr2line.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "detectors/dump/memory.h"
+#include "detectors/dump/objects.h"
+#include "detectors/dump/text.h"
+
+namespace resil::dump {
+
+/// Remembers symbols and objects for the length of one dump: all threads share their outer frames. About 14 KiB,
+/// preallocated; zero it by `reset`. One dump at a time.
+class Symbols {
+ public:
+  void reset();
+  /// Writes "name+0xoff (object)", "object+0xoff" or "0xaddress". `call_site`: the address is a return address, so
+  /// the instruction before it is what is looked up. Async-signal-safe.
+  void put(Text& text, uint64_t address, bool call_site);
+  /// Writes "object+0xoff" and, where the function is exported, " (name+0xoff)". Async-signal-safe.
+  void put_site(Text& text, uint64_t address);
+  /// Writes one line for each object that was named: its short name, base and path. Async-signal-safe.
+  void put_objects(Text& text);
+
+ private:
+  struct Entry {
+    uint64_t address;  ///< looked up; 0: free
+    uint64_t name;     ///< address of the symbol's name; 0: none
+    uint64_t value;    ///< run-time address of the symbol
+  };
+  const Entry& lookup(uint64_t address, const Object& object);
+  bool search(uint64_t address, const Object& object, Entry* entry);
+  void put_object(Text& text, const Object& object);
+
+  static constexpr uint32_t kEntries = 256;
+  static constexpr uint32_t kObjects = 64;
+  Reader reader_;
+  Entry entries_[kEntries];
+  Object objects_[kObjects];
+  uint32_t object_count_;
+  char name_[512];
+};
+
+}  // namespace resil::dump

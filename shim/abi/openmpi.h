@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Open MPI's C ABI (libmpi.so.40: Open MPI 4 and 5), as far as resil needs it. Held against the installed mpi.h by
+// tests/unit/abi_openmpi.c. Included inside the backend's namespace.
+
+struct CommOpaque; struct GroupOpaque; struct DatatypeOpaque; struct OpOpaque; struct RequestOpaque; struct InfoOpaque;
+struct ErrhandlerOpaque; struct WinOpaque; struct FileOpaque; struct MessageOpaque; struct SessionOpaque;
+using Comm = CommOpaque*;
+using Group = GroupOpaque*;
+using Datatype = DatatypeOpaque*;
+using Op = OpOpaque*;
+using Request = RequestOpaque*;
+using Info = InfoOpaque*;
+using Errhandler = ErrhandlerOpaque*;
+using Win = WinOpaque*;
+using File = FileOpaque*;
+using Message = MessageOpaque*;
+using Session = SessionOpaque*;
+
+struct Status {
+  int source, tag, error, cancelled;
+  size_t count;
+};
+
+constexpr int kAnySource = -1, kAnyTag = -1, kProcNull = -2, kRoot = -4;
+constexpr int kErrCount = 2, kErrUnsupported = 52, kUndefined = -32766;
+constexpr int kTopologyCart = 1, kTopologyGraph = 2;
+constexpr const char* kAbiName = "openmpi";
+inline const void* in_place() { return reinterpret_cast<const void*>(1); }
+inline Status* status_ignore() { return nullptr; }
+
+// Predefined handles are addresses. An executable holds copies of them (copy relocations), so they are looked up
+// through RTLD_DEFAULT first; see resolver.cpp, lookup_data().
+struct Constants {
+  Comm comm_world, comm_self, comm_null;
+  Request request_null, request_empty;
+  Datatype byte;
+  Errhandler errors_return;
+  Group group_null;
+};
+inline Constants constants;
+
+inline bool bind_constants(void* (*lookup)(const char*)) {
+  constants.comm_world = static_cast<Comm>(lookup("ompi_mpi_comm_world"));
+  constants.comm_self = static_cast<Comm>(lookup("ompi_mpi_comm_self"));
+  constants.comm_null = static_cast<Comm>(lookup("ompi_mpi_comm_null"));
+  constants.request_null = static_cast<Request>(lookup("ompi_request_null"));
+  constants.request_empty = static_cast<Request>(lookup("ompi_request_empty"));  // null where it is not exported
+  constants.byte = static_cast<Datatype>(lookup("ompi_mpi_byte"));
+  constants.errors_return = static_cast<Errhandler>(lookup("ompi_mpi_errors_return"));
+  constants.group_null = static_cast<Group>(lookup("ompi_mpi_group_null"));
+  return constants.comm_world && constants.comm_self && constants.request_null && constants.byte;
+}
+
+// Operations that complete at once return the address of the one empty request.
+inline bool shared_request(Request request) {
+  return request == constants.request_null || request == constants.request_empty;
+}

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Generates everything that follows from the API table mpi.txt. Nothing it writes is committed.
+
+    gen.py TABLE OUTDIR
+
+calls.h           enum of call ids                      wrappers.inc     one wrapper and one fallback a function
+calls.inc         name, attributes and shape of each    redeclare.h      prototypes, to be held against a real mpi.h
+trampolines.inc   list of exported entry points         libresil.map     version script: the allow-listed exports
+"""
+import os
+import sys
+
+HANDLES = {"COMM": "Comm", "GROUP": "Group", "DATATYPE": "Datatype", "OP": "Op", "REQUEST": "Request", "INFO": "Info",
+           "ERRHANDLER": "Errhandler", "WIN": "Win", "FILE": "File", "MESSAGE": "Message", "SESSION": "Session"}
+# KIND -> (C type, C type in the large-count twin)
+SCALARS = {"COUNT": ("int", "MPI_Count"), "DISPLACEMENT": ("int", "MPI_Aint"), "XAINT": ("MPI_Aint", "MPI_Count"),
+           "AINT": ("MPI_Aint",) * 2, "LCOUNT": ("MPI_Count",) * 2, "OFFSET": ("MPI_Offset",) * 2,
+           **{k: ("int", "int") for k in ("INT", "RANK", "DEST", "SOURCE", "ROOT", "TARGET", "TAG", "SENDTAG", "RECVTAG")}}
+# C types without meaning to resil whose large-count twin is another type.
+LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
+                   "MPI_Datarep_conversion_function*": "MPI_Datarep_conversion_function_c*"}
+ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "collective", "creates_comm", "persistent",
+              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large")
+# Exported besides the table: resil.h's entry points.
+OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version")
+
+
+class Parameter:
+    def __init__(self, name, kind, direction):
+        self.name, self.direction = name, direction
+        self.array = kind.endswith("[]")
+        self.kind = kind[:-2] if self.array else kind
+
+    def c_type(self, large):
+        """The parameter's type in mpi.h, with handle names as MPI spells them."""
+        kind, out = self.kind, self.direction != "in"
+        if kind.startswith("C:"):
+            text = kind[2:].replace("_*", "*")
+            return LARGE_FUNCTIONS.get(text, text) if large else text
+        if kind in ("BUFFER", "ADDRESS"):
+            return "void *" if out else "const void *"
+        if kind == "STRING":
+            return "char *" if out else "const char *"
+        if kind == "STATUS":
+            return "MPI_Status *" if out else "const MPI_Status *"
+        if kind == "RANGE":
+            return "int (*)[3]"
+        base = "MPI_" + HANDLES[kind] if kind in HANDLES else SCALARS[kind][large]
+        if self.array:
+            return ("const " if self.direction == "in" else "") + base + " *"
+        return base + " *" if out else base
+
+    def abi_type(self, large):
+        """The same in a backend's namespace, where handles are its own types and callbacks opaque."""
+        if self.kind.startswith("C:"):
+            text = self.c_type(large)
+            return "int" if text in ("MPI_T_cb_safety",) else "void *"
+        return self.c_type(large).replace("MPI_Aint", "intptr_t").replace("MPI_Count", "int64_t").replace(
+            "MPI_Offset", "int64_t").replace("MPI_", "")
+
+
+class Function:
+    def __init__(self, name, attributes, parameters, large=False):
+        self.name, self.parameters, self.large = name, parameters, large
+        self.returns = next((a[8:] for a in attributes if a.startswith("returns_")), "int")
+        self.attributes = [a for a in attributes if not a.startswith("returns_")]
+        self.base = name[4:-2] if large else name[4:]
+
+    def has(self, attribute):
+        return attribute in self.attributes
+
+
+def parse(path):
+    functions = []
+    for line in open(path, encoding="utf-8"):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if not line.startswith(" "):
+            functions.append(Function(words[0], words[1:], []))
+        else:
+            functions[-1].parameters.append(Parameter(words[0], words[1], words[2] if len(words) > 2 else "in"))
+    twins = [Function(f.name + "_c", f.attributes + ["mpi4"], f.parameters, True) for f in functions if f.has("large")]
+    return functions + twins
+
+
+def shape(f):
+    """Which arguments say how many bytes the call moves; see compute_bytes() in shim/bytes.cpp."""
+    base = f.base[:-5] if f.base.endswith("_init") else f.base
+    base = base[1:] if f.has("collective") and f.has("starts") and base.startswith("I") else base
+    base = base.lower()
+    if f.has("collective"):
+        return {"barrier": "None", "bcast": "Rooted", "reduce": "Rooted", "gather": "Gather", "gatherv": "Gather",
+                "scatter": "Scatter", "scatterv": "Scatter", "allgather": "AllGather", "allgatherv": "AllGather",
+                "alltoall": "AllToAll", "alltoallv": "AllToAllV", "alltoallw": "AllToAllW", "reduce_scatter": "ReduceScatter",
+                "reduce_scatter_block": "ReduceScatterBlock", "neighbor_allgather": "Plain", "neighbor_allgatherv": "Plain",
+                "neighbor_alltoall": "NeighborAllToAll", "neighbor_alltoallv": "NeighborV",
+                "neighbor_alltoallw": "NeighborW"}.get(base, "Plain")
+    if f.has("partitioned"):
+        return "Partitioned"
+    if f.has("rma") or f.has("p2p") or f.has("io"):
+        return "Plain" if any(p.kind == "BUFFER" for p in f.parameters) else "None"
+    return "None"
+
+
+def fill(f):
+    """Statements that put the call's arguments into the event, from KINDs alone."""
+    out, sides, no_count, no_type = [], [], [], []
+    for p in f.parameters:
+        n, k = p.name, p.kind
+        if k == "BUFFER":
+            side = "receive" if p.direction == "out" else "send"
+            if side in sides:
+                continue  # compare_and_swap's second origin buffer
+            sides.append(side), no_count.append(side), no_type.append(side)
+            out.append(f"e.{side}.buffer = {n};")
+        elif k == "COUNT" and no_count and not f.has("local"):
+            out += [f"e.{s}.{'counts' if p.array else 'count'} = {n};" for s in no_count]
+            no_count.clear()
+        elif k == "LCOUNT" and f.has("partitioned"):
+            out += [f"e.{s}.count = {n};" for s in no_count]
+            no_count.clear()
+        elif k == "INT" and f.has("partitioned") and n == "partitions":
+            out.append(f"e.partitions = {n};")
+        elif k == "DATATYPE" and not f.has("local"):
+            field = "types" if p.array else "type"
+            out += [f"e.{s}.{field} = {n if p.array else f'bits({n})'};" for s in no_type]
+            no_type.clear()
+        elif k in ("DEST", "TARGET"):
+            out.append(f"e.peer = peer({n});")
+        elif k == "SOURCE":
+            both = any(q.kind == "DEST" for q in f.parameters)
+            out.append(f"e.{'receive_peer' if both else 'peer'} = peer({n});")
+        elif k == "ROOT":
+            out.append(f"e.peer = peer({n});")
+        elif k in ("TAG", "SENDTAG"):
+            out.append(f"e.tag = tag_of({n});")
+        elif k == "RECVTAG":
+            out.append(f"e.receive_tag = tag_of({n});")
+        elif k == "COMM" and p.direction == "in" and not any("e.comm_handle" in s for s in out):
+            out.append(f"e.comm_handle = bits({n});")
+        elif k == "COMM" and p.direction == "out":
+            out.append(f"e.new_comm = {n};")
+        elif k == "COMM" and p.direction == "inout":
+            out.append(f"e.comm_handle = bits(*{n});")
+        elif k == "GROUP" and p.direction == "in" and f.has("creates_comm"):
+            out.append(f"e.group = bits({n});")
+        elif k == "WIN" and p.direction == "in":
+            out.append(f"e.object = bits({n});")
+        elif k == "FILE" and p.direction == "in":
+            out.append(f"e.object = bits({n});")
+        elif k == "OP" and p.direction == "in":
+            out.append(f"e.op = bits({n});")
+        elif k == "REQUEST":
+            out.append(f"e.requests = {'&' if p.direction == 'in' and not p.array else ''}{n};")
+            if not any(q.kind == "REQUEST" and q.array for q in f.parameters):
+                out.append("e.request_count = 1;")
+        elif k == "INT" and n in ("count", "incount") and any(q.kind == "REQUEST" and q.array for q in f.parameters):
+            out.append(f"e.request_count = {n};")
+        elif k == "INT" and p.direction == "out" and n in ("flag", "indx", "outcount", "array_of_indices"):
+            out.append(f"e.{ {'flag': 'flag', 'indx': 'index', 'outcount': 'outcount', 'array_of_indices': 'indices'}[n]} = {n};")
+        elif k == "INT" and n in ("color", "split_type", "key") and f.has("creates_comm"):
+            out.append(f"e.{'order' if n == 'key' else 'color'} = {n};")
+        elif k == "MESSAGE":
+            out.append(f"e.message = {n};")
+        elif k == "STATUS" and p.direction == "out":
+            out.append(f"e.statuses = {n};")
+        elif k == "STRING" and f.has("creates_comm") and n == "stringtag":
+            out.append(f"e.string = {n};")
+    if f.large and sides:
+        out.append("e.large = true;")
+    return out
+
+
+def fallback(f):
+    """Body for a library that lacks the name (design: Interposition, exported names)."""
+    if not f.large:
+        return ["return unsupported();"]
+    arrays = [p for p in f.parameters if p.array and p.c_type(0) != p.c_type(1)]
+    outs = [p for p in f.parameters if not p.array and p.direction != "in" and p.c_type(0) != p.c_type(1)]
+    if any(p.direction != "in" for p in arrays) or any(p.kind.startswith("C:") and p.c_type(0) != p.c_type(1)
+                                                        for p in f.parameters):
+        return ["return unsupported();"]
+    scalars = [p for p in f.parameters if not p.array and p.direction == "in" and not p.kind.startswith("C:")
+               and p.c_type(0) != p.c_type(1)]
+    body = []
+    inouts = [p for p in outs if p.direction == "inout"]
+    comm = next((p.name for p in f.parameters if p.kind == "COMM" and p.direction == "in"), None)
+    large_error = f"return count_error({f'bits({comm})' if comm else '0'});"
+    for p in scalars:
+        body.append(f"if (!fits<{Parameter(p.name, p.kind, 'in').abi_type(0)}>({p.name})) {large_error}")
+    body += [f"if (!fits<int>(*{p.name})) {large_error}" for p in inouts]
+    if arrays:
+        length = next((p.name for p in f.parameters if p.kind in ("COUNT", "INT") and not p.array and p.direction == "in"
+                       and p.name in ("count", "ndims", "n")), None)
+        root = any(p.kind == "ROOT" for p in f.parameters)
+        length = length or (f"root_counts_length(bits({comm}), root)" if root else
+                            f"counts_length(bits({comm}), {str('neighbor' in f.name.lower()).lower()})")
+        body.append(f"Narrowed narrowed({length});")
+        body += [f"auto* {p.name}_int = narrowed.array<{p.abi_type(0).replace('const ', '').rstrip(' *')}>({p.name});"
+                 for p in arrays]
+        body.append(f"if (!narrowed.ok()) {large_error}")
+    body += [f"{p.abi_type(0).rstrip(' *')} {p.name}_int = {{}};" if p.direction == "out" else
+             f"{p.abi_type(0).rstrip(' *')} {p.name}_int = static_cast<{p.abi_type(0).rstrip(' *')}>(*{p.name});" for p in outs]
+    if f.has("starts") and arrays:  # MPI may read the arrays until the operation ends
+        body.append("narrowed.keep();")
+    arguments = ", ".join(f"{p.name}_int" if p in arrays else f"&{p.name}_int" if p in outs else
+                          f"static_cast<{p.abi_type(0)}>({p.name})" if p in scalars else p.name for p in f.parameters)
+    types = ", ".join(p.abi_type(0) for p in f.parameters)
+    body.append(f"int result = real<int({types})>(1, CallId::k{f.name[:-2]})({arguments});")
+    body += [f"*{p.name} = {p.name}_int;" for p in outs]
+    body.append("return result;")
+    return body
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("// Generated by shim/api/gen.py from shim/api/mpi.txt. Do not edit.\n" if not path.endswith(".map") else "")
+        file.write(text)
+
+
+def main():
+    table, out = sys.argv[1], sys.argv[2]
+    functions = parse(table)
+    exports = [layer + f.name for f in functions for layer in ("", "P")]
+    write(os.path.join(out, "calls.h"),
+          "#pragma once\n#include <cstdint>\nnamespace resil {\nenum class CallId : uint16_t {\n"
+          + "".join(f"  k{f.name},\n" for f in functions) + "};\n"
+          + f"constexpr unsigned kCallCount = {len(functions)};\n}}  // namespace resil\n")
+    write(os.path.join(out, "calls.inc"), "".join(
+        '{{"{}", {}, Shape::k{}}},\n'.format(
+            f.name, " | ".join("kCall" + a.title().replace("_", "") for a in f.attributes if a in ATTRIBUTES) or "0", shape(f))
+        for f in functions))
+    write(os.path.join(out, "trampolines.inc"), "".join(
+        f"ENTRY({layer}{f.name}, {i + (len(functions) if layer else 0)})\n" for layer in ("", "P") for i, f in enumerate(functions)))
+    wrappers = []
+    for f in functions:
+        declared = ", ".join(f"{p.abi_type(f.large)} {p.name}" for p in f.parameters)
+        types = ", ".join(p.abi_type(f.large) for p in f.parameters)
+        names = ", ".join(p.name for p in f.parameters)
+        signature = f"{f.returns}({types})"
+        if f.has("lifecycle"):
+            continue  # hand-written in lifecycle.inc
+        if f.has("local"):
+            after = ", " + names if names else ""
+            body = f"RESIL_LOCAL(CallId::k{f.name}, {signature}, {after});"
+        else:
+            body = (f"RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(fill(f))}\n"
+                    f"  RESIL_CALL(({names}));")
+        wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {body}\n}}\n")
+        rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
+        unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)
+        wrappers.append(f"inline {f.returns} fallback_{f.name}({declared}) {{\n{unused}  {rest}\n}}\n")
+    write(os.path.join(out, "wrappers.inc"), "".join(wrappers))
+    rows = "".join(f"  ROW({f.name})\n" for f in functions)
+    write(os.path.join(out, "rows.inc"), rows)
+    write(os.path.join(out, "redeclare.h"), "".join(
+        f"#ifdef RESIL_HAS_{f.name}\n{f.returns} {f.name}({', '.join(p.c_type(f.large) for p in f.parameters) or 'void'});\n#endif\n"
+        for f in functions))
+    write(os.path.join(out, "libresil.map"), "{\nglobal:\n" + "".join(f"  {e};\n" for e in exports + list(OWN_SYMBOLS))
+          + "local:\n  *;\n};\n")
+
+
+main()

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of the library in a process: not there until the first MPI_Init (any route), attached, finished.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/runtime.h"
+
+namespace resil {
+
+/// Resolver side: makes the backend known. `lookup_next(name)` finds the next function in the PMPI_ layer or null.
+void attach_backend(const struct Backend* backend, void* (*lookup)(const char* name));
+
+/// Is any mode on? Read once from RESIL_MODE; an unusable value counts as on and is reported in MPI_Init.
+bool mode_is_on();
+
+/// Entering MPI_Init by any route. Reads the configuration (may stop the process with exit status 93), makes the ring,
+/// publishes this rank's presence, calls before_init. False: resil stays out (forked child, no memory).
+bool attach_begin(bool sessions);
+/// After the real one returned `result`.
+void attach_end(int result, bool sessions);
+/// An MPI that was initialised out of resil's sight: both halves at once, local work only.
+bool attach_late();
+
+/// Around the real MPI_Finalize (or the last MPI_Session_finalize).
+void finish_begin();
+void finish_end();
+/// Before the real MPI_Abort.
+void finish_abort(int errorcode);
+
+/// One MPI_Session_finalize; true when it was the last and MPI_COMM_WORLD is not in use.
+bool session_closed();
+
+bool runtime_attached();
+/// Does MPI_COMM_WORLD exist (between MPI_Init's return and MPI_Finalize)?
+bool runtime_has_world();
+
+/// The private communicator (handle bits); 0 when there is none: not every rank is known to carry resil.
+uint64_t private_comm();
+/// Do all ranks of MPI_COMM_WORLD carry this version of resil with the same modes?
+bool all_ranks_present();
+
+}  // namespace resil

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One MPI ABI: the generated wrappers and the calls that the core makes. Compiled once per ABI with
+// -DRESIL_ABI=openmpi|mpich|standard; everything lives in that ABI's namespace, because the same C++ names stand for
+// types of different size (merged template instances would corrupt silently).
+
+#include "shim/backend.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "shim/attach.h"
+#include "shim/dispatch.h"
+#include "shim/narrowed.h"
+#include "shim/tables.h"
+
+#define RESIL_STRING_(x) #x
+#define RESIL_STRING(x) RESIL_STRING_(x)
+
+namespace resil::RESIL_ABI {
+
+#include RESIL_STRING(shim/abi/RESIL_ABI.h)
+#include "shim/wrap.h"
+#include "wrappers.inc"
+#include "shim/lifecycle.inc"
+
+namespace {
+
+template <class Signature>
+Signature* pmpi(CallId id) {
+  return real<Signature>(1, id);
+}
+
+#define ROW(name) reinterpret_cast<void*>(&wrap_##name<0>),
+void* const kWrappersMpi[kCallCount] = {
+#include "rows.inc"
+};
+#undef ROW
+#define ROW(name) reinterpret_cast<void*>(&wrap_##name<1>),
+void* const kWrappersPmpi[kCallCount] = {
+#include "rows.inc"
+};
+#undef ROW
+#define ROW(name) reinterpret_cast<void*>(&fallback_##name),
+void* const kFallbacks[kCallCount] = {
+#include "rows.inc"
+};
+#undef ROW
+
+uint64_t comm_world() { return bits(constants.comm_world); }
+uint64_t comm_self() { return bits(constants.comm_self); }
+uint64_t comm_null() { return bits(constants.comm_null); }
+uint64_t request_null() { return bits(constants.request_null); }
+bool request_is_shared(uint64_t handle) { return shared_request(handle_of<Request>(handle)); }
+bool is_in_place(const void* buffer) { return buffer == in_place(); }
+
+bool initialized() {
+  int flag = 0;
+  return pmpi<int(int*)>(CallId::kMPI_Initialized)(&flag) == 0 && flag != 0;
+}
+
+bool finalized() {
+  int flag = 0;
+  return pmpi<int(int*)>(CallId::kMPI_Finalized)(&flag) == 0 && flag != 0;
+}
+
+bool type_size(uint64_t type, int64_t* bytes) {
+  // MPI_Type_size_x where there is one: a type may be larger than an int can say.
+  return pmpi<int(Datatype, int64_t*)>(CallId::kMPI_Type_size_x)(handle_of<Datatype>(type), bytes) == 0 && *bytes >= 0;
+}
+
+bool comm_shape(uint64_t handle, int* size, int* rank, int* remote_size) {
+  Comm comm = handle_of<Comm>(handle);
+  int inter = 0;
+  *remote_size = -1;
+  if (pmpi<int(Comm, int*)>(CallId::kMPI_Comm_size)(comm, size) != 0 ||
+      pmpi<int(Comm, int*)>(CallId::kMPI_Comm_rank)(comm, rank) != 0 ||
+      pmpi<int(Comm, int*)>(CallId::kMPI_Comm_test_inter)(comm, &inter) != 0)
+    return false;
+  return !inter || pmpi<int(Comm, int*)>(CallId::kMPI_Comm_remote_size)(comm, remote_size) == 0;
+}
+
+bool translate(Group group, int count, const int* ranks, int* world_ranks) {
+  Group world;
+  if (pmpi<int(Comm, Group*)>(CallId::kMPI_Comm_group)(constants.comm_world, &world) != 0)
+    return false;
+  bool ok = pmpi<int(Group, int, const int*, Group, int*)>(CallId::kMPI_Group_translate_ranks)(group, count, ranks, world,
+                                                                                              world_ranks) == 0;
+  pmpi<int(Group*)>(CallId::kMPI_Group_free)(&world);
+  for (int i = 0; ok && i < count; ++i)
+    if (world_ranks[i] == kUndefined)
+      world_ranks[i] = -1;
+  return ok;
+}
+
+bool comm_world_ranks(uint64_t handle, bool remote, int count, const int* ranks, int* world_ranks) {
+  if (!runtime_has_world())
+    return false;  // a sessions-only program has no MPI_COMM_WORLD to translate to
+  Group group;
+  CallId get = remote ? CallId::kMPI_Comm_remote_group : CallId::kMPI_Comm_group;
+  if (pmpi<int(Comm, Group*)>(get)(handle_of<Comm>(handle), &group) != 0)
+    return false;
+  bool ok = translate(group, count, ranks, world_ranks);
+  pmpi<int(Group*)>(CallId::kMPI_Group_free)(&group);
+  return ok;
+}
+
+bool group_world_ranks(uint64_t handle, int capacity, int* world_ranks, int* size) {
+  Group group = handle_of<Group>(handle);
+  if (!runtime_has_world() || pmpi<int(Group, int*)>(CallId::kMPI_Group_size)(group, size) != 0 || *size > capacity)
+    return false;
+  for (int i = 0; i < *size; ++i)
+    world_ranks[i] = i;
+  return translate(group, *size, world_ranks, world_ranks);
+}
+
+bool comm_degree(uint64_t handle, int* in, int* out) {
+  Comm comm = handle_of<Comm>(handle);
+  int topology = kUndefined;
+  if (pmpi<int(Comm, int*)>(CallId::kMPI_Topo_test)(comm, &topology) != 0 || topology == kUndefined)
+    return false;
+  if (topology == kTopologyCart) {
+    int dims = 0;
+    pmpi<int(Comm, int*)>(CallId::kMPI_Cartdim_get)(comm, &dims);
+    *in = *out = 2 * dims;
+  } else if (topology == kTopologyGraph) {
+    int rank = 0;
+    pmpi<int(Comm, int*)>(CallId::kMPI_Comm_rank)(comm, &rank);
+    pmpi<int(Comm, int, int*)>(CallId::kMPI_Graph_neighbors_count)(comm, rank, out);
+    *in = *out;
+  } else {
+    int weighted = 0;
+    pmpi<int(Comm, int*, int*, int*)>(CallId::kMPI_Dist_graph_neighbors_count)(comm, in, out, &weighted);
+  }
+  return true;
+}
+
+void comm_name(uint64_t comm, char* text, size_t bytes) {
+  char name[512];
+  int length = 0;
+  text[0] = 0;
+  if (pmpi<int(Comm, char*, int*)>(CallId::kMPI_Comm_get_name)(handle_of<Comm>(comm), name, &length) != 0 || length <= 0)
+    return;
+  size_t copied = static_cast<size_t>(length) < bytes - 1 ? static_cast<size_t>(length) : bytes - 1;
+  memcpy(text, name, copied);
+  text[copied] = 0;
+}
+
+int comm_keyval;
+bool comm_keyval_made;
+
+int copy_nothing(Comm, int, void*, void*, void*, int* flag) {
+  *flag = 0;
+  return 0;
+}
+
+int delete_attribute(Comm, int, void* info, void*) {
+  comm_forget(static_cast<CommInfo*>(info));
+  return 0;
+}
+
+bool comm_attach(uint64_t comm, void* info) {
+  if (!comm_keyval_made) {
+    // Racing threads would at worst make a second keyval, which works as well.
+    auto create = pmpi<int(decltype(&copy_nothing), decltype(&delete_attribute), int*, void*)>(CallId::kMPI_Comm_create_keyval);
+    if (create(copy_nothing, delete_attribute, &comm_keyval, nullptr) != 0)
+      return false;
+    comm_keyval_made = true;
+  }
+  return pmpi<int(Comm, int, void*)>(CallId::kMPI_Comm_set_attr)(handle_of<Comm>(comm), comm_keyval, info) == 0;
+}
+
+bool dup_world(uint64_t* handle) {
+  Comm comm;
+  if (pmpi<int(Comm, Comm*)>(CallId::kMPI_Comm_dup)(constants.comm_world, &comm) != 0)
+    return false;
+  pmpi<int(Comm, Errhandler)>(CallId::kMPI_Comm_set_errhandler)(comm, constants.errors_return);
+  pmpi<int(Comm, const char*)>(CallId::kMPI_Comm_set_name)(comm, "resil");
+  *handle = bits(comm);
+  return true;
+}
+
+bool send(uint64_t comm, const void* data, size_t bytes, int destination, int tag, uint64_t* request) {
+  Request handle;
+  auto isend = pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend);
+  if (!fits<int>(static_cast<int64_t>(bytes)) ||
+      isend(data, static_cast<int>(bytes), constants.byte, destination, tag, handle_of<Comm>(comm), &handle) != 0)
+    return false;
+  *request = bits(handle);
+  return true;
+}
+
+bool receive(uint64_t comm, void* data, size_t bytes, int source, int tag, uint64_t* request) {
+  Request handle;
+  auto irecv = pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv);
+  if (!fits<int>(static_cast<int64_t>(bytes)) ||
+      irecv(data, static_cast<int>(bytes), constants.byte, source, tag, handle_of<Comm>(comm), &handle) != 0)
+    return false;
+  *request = bits(handle);
+  return true;
+}
+
+bool test(uint64_t* request) {
+  Request handle = handle_of<Request>(*request);
+  int flag = 0;
+  if (pmpi<int(Request*, int*, Status*)>(CallId::kMPI_Test)(&handle, &flag, status_ignore()) != 0)
+    return false;
+  *request = bits(handle);
+  return flag != 0;
+}
+
+const Backend kBackend = {kAbiName,
+                          {kWrappersMpi, kWrappersPmpi},
+                          kFallbacks,
+                          sizeof(Comm),
+                          sizeof(Status),
+                          bind_constants,
+                          comm_world,
+                          comm_self,
+                          comm_null,
+                          request_null,
+                          request_is_shared,
+                          is_in_place,
+                          initialized,
+                          finalized,
+                          type_size,
+                          comm_shape,
+                          comm_world_ranks,
+                          group_world_ranks,
+                          comm_degree,
+                          comm_name,
+                          comm_attach,
+                          dup_world,
+                          send,
+                          receive,
+                          test};
+
+}  // namespace
+}  // namespace resil::RESIL_ABI
+
+namespace resil {
+#define RESIL_PASTE_(a, b) a##b
+#define RESIL_PASTE(a, b) RESIL_PASTE_(a, b)
+const Backend* RESIL_PASTE(RESIL_ABI, _backend)() { return &RESIL_ABI::kBackend; }
+}  // namespace resil

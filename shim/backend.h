@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ABI-free core needs of one MPI ABI. Handles cross this border as their bits. All functions call the next
+// PMPI_ layer and may be used only where the comment allows an MPI call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/call_info.h"
+
+namespace resil {
+
+struct Backend {
+  const char* abi;               ///< "openmpi", "mpich" or "standard"
+  void* const* wrappers[2];      ///< by layer (MPI_, PMPI_) and call id
+  void* const* fallbacks;        ///< for names that the library lacks
+  size_t handle_bytes;           ///< 4 or 8
+  size_t status_bytes;
+  bool (*bind)(void* (*lookup)(const char* name));  ///< finds the library's constants; false: not this ABI after all
+  uint64_t (*comm_world)();
+  uint64_t (*comm_self)();
+  uint64_t (*comm_null)();
+  uint64_t (*request_null)();
+  bool (*request_is_shared)(uint64_t handle);  ///< a handle that already completed operations share
+  bool (*is_in_place)(const void* buffer);
+  bool (*initialized)();
+  bool (*finalized)();
+  bool (*type_size)(uint64_t type, int64_t* bytes);
+  bool (*comm_shape)(uint64_t comm, int* size, int* rank, int* remote_size);  ///< remote_size -1: intracommunicator
+  bool (*comm_world_ranks)(uint64_t comm, bool remote, int count, const int* ranks, int* world_ranks);  ///< -1: none
+  bool (*group_world_ranks)(uint64_t group, int capacity, int* world_ranks, int* size);
+  bool (*comm_degree)(uint64_t comm, int* in, int* out);  ///< of a topology; false: none
+  void (*comm_name)(uint64_t comm, char* text, size_t bytes);
+  bool (*comm_attach)(uint64_t comm, void* info);  ///< attribute whose deletion calls comm_forget(info)
+  bool (*dup_world)(uint64_t* comm);               ///< collective, inside MPI_Init only
+  bool (*send)(uint64_t comm, const void* data, size_t bytes, int destination, int tag, uint64_t* request);
+  bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, int tag, uint64_t* request);
+  bool (*test)(uint64_t* request);  ///< true: complete
+};
+
+const Backend* openmpi_backend();
+const Backend* mpich_backend();
+const Backend* standard_backend();
+
+extern const Backend* backend;  ///< the one in use, null before the first MPI call
+
+/// Next function of each layer: what the wrappers call. Entry `layer * kCallCount + id`.
+extern void* next_functions[2 * kCallCount];
+
+}  // namespace resil

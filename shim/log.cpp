@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages and notes, in fixed memory.
+
+#include "shim/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace resil {
+
+namespace {
+
+constexpr unsigned kNotes = 24;
+constexpr size_t kNoteBytes = 320;
+char notes[kNotes][kNoteBytes];
+std::atomic<unsigned> note_total;
+
+}  // namespace
+
+void log_line(const char* text) {
+  char line[1200] = "resil: ";
+  size_t length = 7;
+  for (const char* c = text; *c != 0 && length < sizeof(line) - 1; ++c)
+    line[length++] = *c;
+  line[length++] = '\n';
+  // A failure has nobody to be told to: a message is never worth stopping the program.
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line, length);
+}
+
+void log_format(const char* format, ...) {
+  char text[1100];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  log_line(text);
+}
+
+void add_note(const char* text) {
+  for (unsigned i = 0; i < note_count(); ++i)
+    if (strncmp(notes[i], text, kNoteBytes - 1) == 0)
+      return;
+  unsigned index = note_total.fetch_add(1);
+  if (index < kNotes)
+    strncpy(notes[index], text, kNoteBytes - 1);
+}
+
+void add_note_format(const char* format, ...) {
+  char text[kNoteBytes];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  add_note(text);
+}
+
+unsigned note_count() {
+  unsigned total = note_total.load();
+  return total < kNotes ? total : kNotes;
+}
+
+const char* note_text(unsigned index) { return notes[index]; }
+
+unsigned notes_dropped() {
+  unsigned total = note_total.load();
+  return total > kNotes ? total - kNotes : 0;
+}
+
+}  // namespace resil

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What resil says. Standard error only, one write(2) a message; notes go to the rank's report instead.
+#pragma once
+
+#include <cstddef>
+
+namespace resil {
+
+/// "resil: TEXT\n" on standard error. Async-signal-safe.
+void log_line(const char* text);
+
+/// Formats like printf into one line; not async-signal-safe.
+[[gnu::format(printf, 1, 2)]] void log_format(const char* format, ...);
+
+/// Adds a sentence to "notes" of this rank's report; kept in fixed memory, later ones are dropped and counted.
+void add_note(const char* text);
+[[gnu::format(printf, 1, 2)]] void add_note_format(const char* format, ...);
+
+unsigned note_count();
+const char* note_text(unsigned index);
+unsigned notes_dropped();
+
+}  // namespace resil

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finds the MPI that is already in the process, picks the backend by symbols, fills every trampoline slot once.
+// Runs on the first MPI call of the process, on that caller's thread; may use the dynamic loader.
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/log.h"
+#include "shim/resolver.h"
+
+extern "C" {
+extern void* resil_slots[];
+__attribute__((visibility("hidden"))) void* resil_resolve(unsigned slot, void* return_address);
+}
+
+namespace resil {
+
+const Backend* backend;
+void* next_functions[2 * kCallCount];
+
+const CallInfo kCallInfo[kCallCount] = {
+#include "calls.inc"
+};
+
+namespace {
+
+void* mpi_handle;  // of the library found when RTLD_NEXT does not reach it; null: RTLD_NEXT does
+
+uint64_t object_base(const void* address) {
+  Dl_info info;
+  return dladdr(address, &info) != 0 ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
+}
+
+uint64_t own_base() { return object_base(reinterpret_cast<const void*>(&resil_resolve)); }
+
+/// `name` as defined by an object other than this one, else null.
+void* foreign(void* handle, const char* name) {
+  void* address = dlsym(handle, name);
+  return address != nullptr && object_base(address) != own_base() ? address : nullptr;
+}
+
+struct Walk {
+  void* handles[8];
+  unsigned found;
+  uint64_t bases[8];
+};
+
+/// Collects the objects that themselves define PMPI_Init: the MPI libraries of this process.
+int visit_object(dl_phdr_info* info, size_t, void* data) {
+  auto* walk = static_cast<Walk*>(data);
+  if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0 || walk->found == 8)
+    return 0;
+  void* handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr)
+    return 0;
+  void* address = dlsym(handle, "PMPI_Init");
+  uint64_t base = address != nullptr ? object_base(address) : 0;
+  bool known = base == 0 || base == own_base();
+  for (unsigned i = 0; i < walk->found; ++i)
+    known = known || walk->bases[i] == base;
+  if (known) {
+    dlclose(handle);
+  } else {
+    walk->bases[walk->found] = base;
+    walk->handles[walk->found++] = handle;
+  }
+  return 0;
+}
+
+bool find_mpi(void* return_address) {
+  if (foreign(RTLD_NEXT, "PMPI_Init") != nullptr)
+    return true;
+  // Loaded out of the global scope (RTLD_LOCAL: Python, plug-ins): through the caller's own dependencies.
+  Dl_info info;
+  if (dladdr(return_address, &info) != 0 && info.dli_fname != nullptr) {
+    mpi_handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (mpi_handle != nullptr && foreign(mpi_handle, "PMPI_Init") != nullptr)
+      return true;
+  }
+  mpi_handle = nullptr;
+  Walk walk = {};
+  dl_iterate_phdr(visit_object, &walk);
+  if (walk.found == 0)
+    return false;
+  mpi_handle = walk.handles[0];
+  return true;
+}
+
+/// Next definition of a function: behind this library in the global order, else in the MPI library found.
+void* lookup_function(const char* name) {
+  return foreign(mpi_handle != nullptr ? mpi_handle : RTLD_NEXT, name);
+}
+
+/// Data of the MPI library. An executable may hold the live copy (copy relocation), so the global scope comes first.
+void* lookup_data(const char* name) {
+  void* address = dlsym(RTLD_DEFAULT, name);
+  return address != nullptr ? address : mpi_handle != nullptr ? dlsym(mpi_handle, name) : nullptr;
+}
+
+const Backend* choose_backend() {
+  if (auto* abi = reinterpret_cast<int (*)(int*, int*)>(lookup_function("PMPI_Abi_get_version"))) {
+    int major = -1, minor = -1;
+    if (abi(&major, &minor) == 0 && major > 0)
+      return standard_backend();
+  }
+  return lookup_data("ompi_mpi_comm_world") != nullptr ? openmpi_backend() : mpich_backend();
+}
+
+/// Where no MPI can be found a call cannot be answered; MPI's own errors are fatal by default, and so is this one.
+[[noreturn]] void no_mpi() {
+  log_line("an MPI function was called, but no MPI library can be found in this process");
+  _exit(127);
+}
+
+void fill_slots() {
+  const bool on = mode_is_on();
+  for (unsigned layer = 0; layer < 2; ++layer) {
+    for (unsigned id = 0; id < kCallCount; ++id) {
+      char name[64] = "P";
+      strncat(name, kCallInfo[id].name, sizeof(name) - 2);
+      void* next = lookup_function(layer == 0 ? name + 1 : name);
+      if (next == nullptr && layer == 1)  // a tool may define MPI_X only
+        next = next_functions[id];
+      next_functions[layer * kCallCount + id] = next != nullptr ? next : backend->fallbacks[id];
+    }
+  }
+  for (unsigned slot = 0; slot < 2 * kCallCount; ++slot) {
+    void* target = on ? backend->wrappers[slot / kCallCount][slot % kCallCount] : next_functions[slot];
+    __atomic_store_n(&resil_slots[slot], target, __ATOMIC_RELEASE);
+  }
+}
+
+std::atomic<int> resolved;  // 0 no, 1 being done, 2 done
+
+}  // namespace
+
+void* mpi_function(const char* name) { return lookup_function(name); }
+
+unsigned count_mpi_libraries() {
+  Walk walk = {};
+  dl_iterate_phdr(visit_object, &walk);
+  for (unsigned i = 0; i < walk.found; ++i)
+    dlclose(walk.handles[i]);
+  return walk.found;
+}
+
+}  // namespace resil
+
+// Called from the lazy stub, with the application's arguments kept by it. Threads that come while another one fills
+// the slots wait for it: there is nothing yet that they could call.
+void* resil_resolve(unsigned slot, void* return_address) {
+  using namespace resil;
+  int expected = 0;
+  if (resolved.compare_exchange_strong(expected, 1)) {
+    if (!find_mpi(return_address))
+      no_mpi();
+    const Backend* chosen = choose_backend();
+    if (!chosen->bind(lookup_data))
+      no_mpi();
+    backend = chosen;
+    fill_slots();
+    resolved.store(2, std::memory_order_release);
+  } else {
+    while (resolved.load(std::memory_order_acquire) != 2)
+      sched_yield();
+  }
+  return __atomic_load_n(&resil_slots[slot], __ATOMIC_ACQUIRE);
+}

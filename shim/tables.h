@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The communicator, request and datatype tables. What readers of the ring file may see lies there; the rest is
+// private memory. No table holds a lock across an MPI call; lookups hold none at all.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/event.h"
+#include "shim/thread.h"
+
+namespace resil {
+
+/// Private half of one communicator; the public half is its ring::Comm.
+struct CommInfo {
+  uint64_t handle;
+  ring::Comm* ring;
+  uint32_t index;       ///< in section "comms"
+  int32_t size, rank, remote_size;
+  bool world_ranks_are_ranks;  ///< the group is MPI_COMM_WORLD's in its order
+  int32_t degree_in, degree_out;  ///< of a topology; -1: not asked yet, -2: none
+  std::atomic<uint64_t> children;  ///< creating calls on it so far, part of the children's ids
+  std::atomic<uint64_t> world_rank_cache[64];  ///< (rank + 1) << 32 | world rank + 1
+};
+
+/// Before any lookup: makes the tables over the ring's sections. Allocates.
+bool tables_create();
+/// After MPI_Init: MPI_COMM_WORLD and MPI_COMM_SELF.
+void comm_register_predefined();
+
+/// The communicator behind a handle; registers one that was made where resil could not see it. Never null, but for
+/// MPI_COMM_NULL and when the table is full of live communicators: then the shared entry "others".
+CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle);
+extern std::atomic<uint32_t> comm_generation;
+
+inline CommInfo* comm_lookup(Thread& thread, uint64_t handle) {
+  const CommCacheEntry& entry = thread.comms[(handle ^ (handle >> 7)) % kCommCache];
+  if (entry.handle == handle && thread.comm_generation == comm_generation.load(std::memory_order_relaxed)) [[likely]]
+    return entry.info;
+  return comm_lookup_slow(thread, handle);
+}
+
+/// Job-wide id of the communicator that this call is about to create; called on entry, so that ordinals follow the
+/// order of the calls. Communication-free (design: The event and the tables).
+uint64_t comm_derive_id(Event& event);
+/// After the call (or at the completion of MPI_Comm_idup): enters the new communicator under that id.
+void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how);
+/// From the attribute's delete callback, any thread inside MPI.
+void comm_forget(CommInfo* info);
+/// World rank of a communicator rank (remote group of an intercommunicator); -1 when it has none. May ask MPI once.
+int comm_world_rank(CommInfo& comm, int rank);
+
+/// Requests. Keys are handle bits.
+void request_started(Event& event);
+void request_activated(Event& event);
+/// On entry to a completing call: keeps the handles that the call will overwrite.
+void request_remember(Event& event);
+void request_completed(Event& event);
+void request_freed(Event& event);
+uint64_t request_handle(const void* array, int64_t index);
+
+/// Size of a datatype in bytes. May ask MPI once per handle.
+extern std::atomic<uint32_t> type_generation;
+int64_t type_size_slow(Thread& thread, uint64_t type);
+inline int64_t type_size(Thread& thread, uint64_t type) {
+  const TypeCacheEntry& entry = thread.types[(type ^ (type >> 9)) % kTypeCache];
+  if (entry.handle == type && thread.type_generation == type_generation.load(std::memory_order_relaxed)) [[likely]]
+    return entry.size;
+  return type_size_slow(thread, type);
+}
+
+/// Bytes named by the call, from the arguments that are significant on this rank.
+uint64_t compute_bytes(Event& event);
+
+}  // namespace resil

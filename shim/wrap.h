@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the generated wrappers are made of. Included by backend.cpp once per ABI, inside its namespace: nothing here
+// may be shared between ABIs (MPI_Status and the handles differ in size).
+
+// The frame address must be taken in the wrapper itself, so beginning and end of a wrapper are macros; all logic is
+// in dispatch.cpp.
+#define RESIL_BEGIN(call_id, signature)                                                                   \
+  using Signature = signature;                                                                            \
+  constexpr CallId id = call_id;                                                                          \
+  const uint64_t return_address = reinterpret_cast<uint64_t>(__builtin_return_address(0));                \
+  const uint64_t frame = reinterpret_cast<uint64_t>(__builtin_dwarf_cfa());                               \
+  Event e;                                                                                                \
+  e.id = id;                                                                                              \
+  e.thread = current_thread;                                                                              \
+  e.return_address = return_address;                                                                      \
+  e.frame = frame;
+
+#define RESIL_CALL(arguments)                                                                             \
+  if (e.thread == nullptr || e.thread->depth != 0) [[unlikely]]                                           \
+    e.thread = admit(id, return_address, frame);                                                          \
+  if (e.thread == nullptr || !enter(e)) [[unlikely]]                                                      \
+    return real<Signature>(layer, id) arguments;                                                          \
+  if (!replaced(e)) [[likely]]                                                                            \
+    e.result = real<Signature>(layer, id) arguments;                                                      \
+  leave(e);                                                                                               \
+  return e.result
+
+template <class T>
+inline uint64_t bits(T handle) {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<uint64_t>(handle);
+  else
+    return static_cast<uint32_t>(handle);
+}
+
+template <class Handle>
+inline Handle handle_of(uint64_t value) {
+  if constexpr (std::is_pointer_v<Handle>)
+    return reinterpret_cast<Handle>(value);
+  else
+    return static_cast<Handle>(value);
+}
+
+template <class Signature>
+inline Signature* real(int layer, CallId id) {
+  return reinterpret_cast<Signature*>(next_functions[layer * kCallCount + static_cast<unsigned>(id)]);
+}
+
+inline int32_t peer(int rank) {
+  if (rank >= 0) [[likely]]
+    return rank;
+  return rank == kAnySource ? ring::kAnySource : rank == kProcNull ? ring::kProcNull : rank == kRoot ? ring::kRootSelf : rank;
+}
+
+inline int32_t tag_of(int tag) { return tag >= 0 ? tag : tag == kAnyTag ? ring::kAnyTag : tag; }
+
+template <int layer, CallId id, class Signature>
+struct LocalCall;
+
+template <int layer, CallId id, class R, class... A>
+struct LocalCall<layer, id, R(A...)> {
+  [[gnu::always_inline]] static inline R call(uint64_t return_address, uint64_t frame, A... arguments) {
+    Thread* thread = current_thread;
+    if (thread == nullptr || thread->depth != 0) [[unlikely]]
+      thread = admit(id, return_address, frame);
+    if (thread != nullptr) [[likely]]
+      count_local(thread, id, return_address, frame);
+    if constexpr (id == CallId::kMPI_Type_free) {
+      R result = real<R(A...)>(layer, id)(arguments...);
+      forget_types();
+      return result;
+    } else {
+      return real<R(A...)>(layer, id)(arguments...);
+    }
+  }
+};
+
+#define RESIL_LOCAL(call_id, signature, ...)                                                              \
+  return LocalCall<layer, call_id, signature>::call(reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
+                                                    reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()) __VA_ARGS__)
+
+// --- Names that the library lacks ------------------------------------------------------------------------------
+
+inline int unsupported() { return kErrUnsupported; }
+
+/// A count that does not fit the int function: through the error handler of the communicator, as MPI would.
+inline int count_error(uint64_t comm) {
+  uint64_t target = comm != 0 ? comm : bits(constants.comm_world);
+  real<int(Comm, int)>(1, CallId::kMPI_Comm_call_errhandler)(handle_of<Comm>(target), kErrCount);
+  return kErrCount;
+}
+
+template <class T>
+inline bool fits(int64_t value) {
+  return static_cast<int64_t>(static_cast<T>(value)) == value;
+}
+
+inline int64_t counts_length(uint64_t comm, bool neighbours) {
+  int size = 0, rank = 0, remote = -1;
+  backend->comm_shape(comm, &size, &rank, &remote);
+  if (neighbours) {
+    int in = 0, out = 0;
+    return backend->comm_degree(comm, &in, &out) ? (in > out ? in : out) : 0;
+  }
+  return remote >= 0 ? remote : size;
+}
+
+/// The arrays of Gatherv and Scatterv are significant at the root only.
+inline int64_t root_counts_length(uint64_t comm, int root) {
+  int size = 0, rank = 0, remote = -1;
+  backend->comm_shape(comm, &size, &rank, &remote);
+  return remote >= 0 ? (root == kRoot ? remote : 0) : (root == rank ? size : 0);
+}
