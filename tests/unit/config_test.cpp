@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The configuration table with fake modules: types, lists, added modes, messages, warnings, documentation.
+#include "shim/config.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "shim/module_list.h"
+
+namespace {
+
+using resil::ConfigEntry;
+using resil::ConfigType;
+
+const ConfigEntry kDumpConfig[] = {{"RESIL_SIGNAL", ConfigType::kSignal, "signal or off", "HUP", "Dumps state."}};
+const ConfigEntry kCheckConfig[] = {
+    {"RESIL_MODE+", ConfigType::kChoices, "checksum", "", "Checks data."},
+    {"RESIL_CHECKSUM", ConfigType::kChoice, "lazy|strict", "lazy", "How."},
+    {"RESIL_HANG_ALPHA", ConfigType::kReal, "0.000001..0.5", "0.001", "Significance."},
+    {"RESIL_DRAIN_SECONDS", ConfigType::kReal, "0..3600", "5", "Longest wait."},
+    {"RESIL_REDUCE_P2P", ConfigType::kSwitch, "", "0", "No native collective."},
+    {"RESIL_FAULT", ConfigType::kText, "kind[,rank=R]", "", "Injects."},
+};
+const ConfigEntry kRecordConfig[] = {{"RESIL_MODE+", ConfigType::kChoices, "record", "", "Records."}};
+
+constexpr resil::Module module_with(const ConfigEntry* config, size_t count) {
+  resil::Module module{};
+  module.name = "fake";
+  module.config = config;
+  module.config_count = count;
+  return module;
+}
+const resil::Module kDump = module_with(kDumpConfig, 1), kCheck = module_with(kCheckConfig, 6),
+                    kRecord = module_with(kRecordConfig, 1);
+std::vector<const resil::Module*> fake_modules;
+
+struct Loaded {
+  bool good;
+  resil::ConfigError error;
+};
+
+Loaded load(std::vector<std::string> variables, bool with_modules = true) {
+  fake_modules.clear();
+  if (with_modules) fake_modules = {&kDump, &kCheck, &kRecord};
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  Loaded result;
+  result.good = resil::config_load(environment.data(), &result.error);
+  return result;
+}
+
+std::string message(std::vector<std::string> variables, bool with_modules = true) {
+  Loaded loaded = load(variables, with_modules);
+  CHECK_FALSE(loaded.good);
+  return loaded.error.line;
+}
+
+std::string text(const char* name) { return resil::config_text(name); }
+
+}  // namespace
+
+namespace resil {
+std::span<const Module* const> modules() { return {fake_modules.data(), fake_modules.size()}; }
+}  // namespace resil
+
+TEST_CASE("defaults, types and lookups") {
+  REQUIRE(load({"PATH=/bin", "RESILIENT=1"}).good);
+  CHECK(text("RESIL_MODE") == "watch");
+  CHECK(resil::config_has("RESIL_MODE", "watch"));
+  CHECK_FALSE(resil::config_has("RESIL_MODE", "checksum"));
+  CHECK(resil::config_is_default("RESIL_MODE"));
+  CHECK(resil::config_integer("RESIL_SIGNAL") == SIGHUP);
+  CHECK(resil::config_real("RESIL_HANG_ALPHA") == 0.001);
+  CHECK(resil::config_has("RESIL_CHECKSUM", "lazy"));
+  CHECK(resil::config_integer("RESIL_NODE_RANKS") == 0);
+  CHECK(text("RESIL_NOTHING").empty());
+  CHECK(resil::config_warning_count() == 0);
+
+  REQUIRE(load({"RESIL_CHECKSUM=strict", "RESIL_NODE_RANKS= 4 ", "RESIL_SIGNAL=sigusr1", "RESIL_REDUCE_P2P=1",
+                "RESIL_DIR=/a b/c", "RESIL_HANG_ALPHA=1e-3", "RESIL_LOG="}).good);
+  CHECK(resil::config_integer("RESIL_CHECKSUM") == 1);
+  CHECK(resil::config_has("RESIL_CHECKSUM", "strict"));
+  CHECK_FALSE(resil::config_has("RESIL_CHECKSUM", "lazy"));
+  CHECK(resil::config_integer("RESIL_NODE_RANKS") == 4);
+  CHECK(resil::config_real("RESIL_NODE_RANKS") == 4.0);
+  CHECK(resil::config_integer("RESIL_SIGNAL") == SIGUSR1);
+  CHECK(resil::config_integer("RESIL_REDUCE_P2P") == 1);
+  CHECK(text("RESIL_DIR") == "/a b/c");
+  CHECK_FALSE(resil::config_is_default("RESIL_DIR"));
+  CHECK(text("RESIL_LOG") == "info");
+  CHECK(resil::config_is_default("RESIL_LOG"));
+}
+
+TEST_CASE("the environment may change after loading, and the first of equal names counts") {
+  std::vector<char> variable{'R', 'E', 'S', 'I', 'L', '_', 'D', 'I', 'R', '=', 'x', 0};
+  char second[] = "RESIL_DIR=y";
+  char* environment[] = {variable.data(), second, nullptr};
+  resil::ConfigError error;
+  REQUIRE(resil::config_load(environment, &error));
+  variable[10] = 'z';
+  CHECK(text("RESIL_DIR") == "x");
+}
+
+TEST_CASE("modes: added by modules, watch is implied, off stands alone, table order") {
+  REQUIRE(load({"RESIL_MODE=record, checksum"}).good);
+  CHECK(text("RESIL_MODE") == "watch,checksum,record");
+  CHECK(resil::config_has("RESIL_MODE", "watch"));
+  CHECK(resil::config_has("RESIL_MODE", "record"));
+  REQUIRE(load({"RESIL_MODE=off"}).good);
+  CHECK_FALSE(resil::config_has("RESIL_MODE", "watch"));
+  CHECK(resil::config_has("RESIL_MODE", "off"));
+  REQUIRE(load({"RESIL_MODE="}).good);
+  CHECK(resil::config_has("RESIL_MODE", "watch"));
+  CHECK(message({"RESIL_MODE=off,watch"}) ==
+        "resil: RESIL_MODE='off,watch': 'off' together with something else; allowed: off, watch, checksum, record. "
+        "Stopping with exit status 93.");
+  CHECK(message({"RESIL_MODE=,"}).find("an empty list") != std::string::npos);
+}
+
+TEST_CASE("a bad value is one line with variable, value, what is allowed and the nearest allowed value") {
+  CHECK(message({"RESIL_MODE=chekcsum"}) ==
+        "resil: RESIL_MODE='chekcsum': not a mode; allowed: off, watch, checksum, record (did you mean checksum?). "
+        "Stopping with exit status 93.");
+  CHECK(message({"RESIL_MODE=chekcsum"}, false) ==
+        "resil: RESIL_MODE='chekcsum': not a mode; allowed: off, watch. Stopping with exit status 93.");
+  CHECK(message({"RESIL_MODE=watch,recrd"}) ==
+        "resil: RESIL_MODE='watch,recrd': 'recrd' is not a mode; allowed: off, watch, checksum, record (did you mean "
+        "record?). Stopping with exit status 93.");
+  CHECK(message({"RESIL_CHECKSUM=Strict"}) ==
+        "resil: RESIL_CHECKSUM='Strict': not one of the allowed values; allowed: lazy, strict (did you mean strict?). "
+        "Stopping with exit status 93.");
+  CHECK(message({"RESIL_NODE_RANKS=0"}) ==
+        "resil: RESIL_NODE_RANKS='0': out of range; allowed: 1..1048576, off (did you mean 1?). Stopping with exit "
+        "status 93.");
+  CHECK(message({"RESIL_NODE_RANKS=2.5"}).find("not a whole number; allowed: 1..1048576, off.") != std::string::npos);
+  CHECK(message({"RESIL_NODE_RANKS=99999999999999999999"}).find("not a whole number") != std::string::npos);
+  CHECK(message({"RESIL_NODE_RANKS=1..1048576"}).find("not a whole number") != std::string::npos);
+  CHECK(message({"RESIL_HANG_ALPHA=0,5"}).find("not a number") != std::string::npos);
+  CHECK(message({"RESIL_HANG_ALPHA=0.9"}).find("(did you mean 0.5?)") != std::string::npos);
+  CHECK(message({"RESIL_REDUCE_P2P=yes"}).find("neither 0 nor 1; allowed: 0, 1 (did you mean 1?)") != std::string::npos);
+  CHECK(message({"RESIL_SIGNAL=SIGURS1"}).find("(did you mean USR1?)") != std::string::npos);
+  CHECK(message({"RESIL_SIGNAL=KILL"}).find("not a signal that can be used") != std::string::npos);
+}
+
+TEST_CASE("a bad value with control characters or of great length stays one line") {
+  std::string line = message({"RESIL_LOG=a\nb\x1b[31m" + std::string(5000, 'x')});
+  CHECK(line.find('\n') == std::string::npos);
+  CHECK(line.find('\x1b') == std::string::npos);
+  CHECK(line.find("Stopping with exit status 93.") != std::string::npos);
+  CHECK(message({"RESIL_DIR=" + std::string(9000, 'x')}).find("too long") != std::string::npos);
+}
+
+TEST_CASE("an unknown name is a warning with the nearest known name, never an error") {
+  REQUIRE(load({"RESIL_MODEE=watch", "RESIL_ZZZZZZ=1", "RESIL_INTERNAL_X=1", "RESIL_X"}).good);
+  REQUIRE(resil::config_warning_count() == 2);
+  CHECK(std::string(resil::config_warning(0)) ==
+        "resil: RESIL_MODEE is not a variable of resil and has no effect (did you mean RESIL_MODE?).");
+  std::vector<std::string> many;
+  for (int i = 0; i < 40; ++i) many.push_back("RESIL_UNKNOWN" + std::to_string(i) + "=1");
+  REQUIRE(load(many).good);
+  REQUIRE(resil::config_warning_count() == 16);
+  CHECK(std::string(resil::config_warning(15)) == "resil: 25 more RESIL_ variables are not known; they have no effect.");
+}
+
+TEST_CASE("signal names") {
+  CHECK(resil::signal_number("HUP") == SIGHUP);
+  CHECK(resil::signal_number("SIGHUP") == SIGHUP);
+  CHECK(resil::signal_number("usr2") == SIGUSR2);
+  CHECK(resil::signal_number("RTMIN") == SIGRTMIN);
+  CHECK(resil::signal_number("SIGRTMIN+3") == SIGRTMIN + 3);
+  CHECK(resil::signal_number("RTMAX-1") == SIGRTMAX - 1);
+  CHECK(resil::signal_number("off") == 0);
+  for (const char* bad : {"", "SIG", "KILL", "STOP", "SEGV", "CHLD", "1", "RTMIN+", "RTMIN-1", "RTMIN+-1", "RTMIN+99",
+                          "RTMAX+1", "HUPP"})
+    CHECK(resil::signal_number(bad) == -1);
+}
+
+TEST_CASE("numbers") {
+  double real, low, high;
+  int64_t whole;
+  CHECK((resil::parse_real(resil::slice_of("0.4"), &real) && real == 0.4));
+  CHECK((resil::parse_real(resil::slice_of("-1.25e2"), &real) && real == -125));
+  CHECK((resil::parse_real(resil::slice_of("5."), &real) && real == 5));
+  for (const char* bad : {"", ".", "-", "1e", "e5", "1 2", "inf", "nan", "0x10", "1e999", "1.2.3"})
+    CHECK_FALSE(resil::parse_real(resil::slice_of(bad), &real));
+  CHECK((resil::parse_integer(resil::slice_of("-9223372036854775807"), &whole) && whole == INT64_MIN + 1));
+  CHECK_FALSE(resil::parse_integer(resil::slice_of("9223372036854775808"), &whole));
+  CHECK((resil::parse_range(resil::slice_of("0.."), &low, &high) && low == 0 && high > 1e300));
+  CHECK_FALSE(resil::parse_range(resil::slice_of("off"), &low, &high));
+}
+
+TEST_CASE("edit distance") {
+  using resil::slice_of;
+  auto distance = [](const char* a, const char* b) { return resil::edit_distance(slice_of(a), slice_of(b)); };
+  CHECK(distance("checksum", "checksum") == 0);
+  CHECK(distance("chekcsum", "checksum") == 1);
+  CHECK(distance("MODE", "mode") == 0);
+  CHECK(distance("", "abc") == 3);
+  CHECK(distance("kitten", "sitting") == 3);
+}
+
+TEST_CASE("the hash follows what ranks must agree on") {
+  load({});
+  uint64_t plain = resil::config_hash();
+  load({"RESIL_LOG=debug", "RESIL_DIR=/elsewhere", "RESIL_MODE=watch"});
+  CHECK(resil::config_hash() == plain);
+  load({"RESIL_MODE=checksum,record"});
+  uint64_t both = resil::config_hash();
+  CHECK(both != plain);
+  load({"RESIL_MODE=record,watch,checksum"});
+  CHECK(resil::config_hash() == both);
+  load({"RESIL_CHECKSUM=strict"});
+  CHECK(resil::config_hash() != plain);
+}
+
+TEST_CASE("the documentation has a row for each variable and each mode") {
+  load({});
+  int pipe_ends[2];
+  REQUIRE(pipe(pipe_ends) == 0);
+  resil::config_print_markdown(pipe_ends[1]);
+  close(pipe_ends[1]);
+  std::string page;
+  char buffer[4096];
+  for (ssize_t n; (n = read(pipe_ends[0], buffer, sizeof buffer)) > 0;) page.append(buffer, static_cast<size_t>(n));
+  close(pipe_ends[0]);
+  for (size_t i = 0; i < resil::config_count(); ++i)
+    CHECK(page.find("| `" + std::string(resil::config_at(i).entry->name) + "` |") != std::string::npos);
+  CHECK(page.find("| `checksum` | Checks data. |") != std::string::npos);
+  CHECK(page.find("`lazy`, `strict` | `lazy` |") != std::string::npos);
+}
