@@ -65,6 +65,8 @@ bool finalized() {
 }
 
 bool type_size(uint64_t type, int64_t* bytes) {
+  if (type == bits(constants.datatype_null))
+    return false;  // an error of the program's that MPI must see first
   // MPI_Type_size_x where there is one: a type may be larger than an int can say.
   return pmpi<int(Datatype, int64_t*)>(CallId::kMPI_Type_size_x)(handle_of<Datatype>(type), bytes) == 0 && *bytes >= 0;
 }

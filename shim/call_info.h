@@ -28,6 +28,7 @@ enum CallAttribute : uint32_t {
   kCallLifecycle = 1u << 14,
   kCallMpi4 = 1u << 15,
   kCallLarge = 1u << 16,
+  kCallReceives = 1u << 17,  ///< point-to-point, one-sided or I/O: the data comes in
 };
 
 /// Which arguments are significant on this rank and say how many bytes the call moves (MPI 4.0, chapters 3 and 6).

@@ -20,7 +20,7 @@ struct Side {
   const void* buffer;
   int64_t count;
   uint64_t type;       ///< datatype handle's bits
-  const void* counts;  ///< int[], or MPI_Count[] when Event::large
+  const void* counts = nullptr;  ///< int[], or MPI_Count[] when Event::large
   const void* types;   ///< handle[]
 };
 
@@ -33,6 +33,7 @@ struct Event {
   int32_t receive_peer;  ///< Sendrecv only: source
   int32_t receive_tag;
   Thread* thread;
+  uint64_t time;  ///< ticks on entry; 0 for polls
   uint64_t return_address;
   uint64_t frame;  ///< canonical frame address of the wrapper: the stack just above the return address
   uint64_t site;   ///< the application's call site (a Fortran binding's caller, not the binding)
@@ -44,10 +45,11 @@ struct Event {
   int64_t partitions;
   void* requests;  ///< handle array (of the ABI's handle size)
   int64_t request_count = 0;
-  void* saved_requests;  ///< their values before a completing call
-  int* flag;
-  int* index;
-  int* outcount;
+  void* saved_requests;  ///< their values before a completing call; &saved_one for a single request
+  uint64_t saved_one;
+  int* flag = nullptr;
+  int* index = nullptr;
+  int* outcount = nullptr;
   int* indices;
   void* statuses;
   void* message;
@@ -59,6 +61,7 @@ struct Event {
   ring::Record* record;    ///< the flight recorder's
   uint64_t record_number;
   uint64_t outer_frame;    ///< Thread's, restored on the way out
+  uint32_t outer_depth;
   uint64_t request_key = 0;  ///< of the request that the call started; 0: none, or complete at once
   int result;
 };

@@ -20,16 +20,25 @@ constexpr size_t kNoteBytes = 320;
 char notes[kNotes][kNoteBytes];
 std::atomic<unsigned> note_total;
 
+/// Puts `text` behind the first `length` bytes of `line` (1,200 long) and writes both with one call.
+void say(char* line, size_t length, const char* text) {
+  while (*text != 0 && length < 1199)
+    line[length++] = *text++;
+  line[length++] = '\n';
+  // A failure has nobody to be told to: a message is never worth stopping the program.
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line, length);
+}
+
 }  // namespace
 
 void log_line(const char* text) {
   char line[1200] = "resil: ";
-  size_t length = 7;
-  for (const char* c = text; *c != 0 && length < sizeof(line) - 1; ++c)
-    line[length++] = *c;
-  line[length++] = '\n';
-  // A failure has nobody to be told to: a message is never worth stopping the program.
-  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line, length);
+  say(line, 7, text);
+}
+
+void log_raw(const char* text) {
+  char line[1200];
+  say(line, 0, text);
 }
 
 void log_format(const char* format, ...) {

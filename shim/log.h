@@ -10,6 +10,9 @@ namespace resil {
 /// "resil: TEXT\n" on standard error. Async-signal-safe.
 void log_line(const char* text);
 
+/// TEXT and a newline, as it is. Async-signal-safe.
+void log_raw(const char* text);
+
 /// Formats like printf into one line; not async-signal-safe.
 [[gnu::format(printf, 1, 2)]] void log_format(const char* format, ...);
 

@@ -52,10 +52,11 @@ struct Module {
   /// A thread's first MPI call, and its end (thread-exit context: no MPI).
   void (*thread_start)(Thread&);
   void (*thread_end)(Thread&);
-  /// Around every application call of an id that `wants` accepts (null: all). No allocation, lock or system call.
-  bool (*wants)(uint16_t call);
+  /// Around every application call but local queries. No allocation, lock or system call.
   void (*enter)(Event&);
   void (*leave)(Event&);
+  /// A local query (attribute `local` of the API table), which is not timed and has no event.
+  void (*local)(Thread&, uint16_t call, uint64_t site);
   /// Transform only: carry out the call instead of the shim. Returns true when `event.result` has been set.
   bool (*replace)(Event&);
   /// Adds members to the rank's report object.

@@ -27,6 +27,7 @@ struct CommInfo {
 
 /// Before any lookup: makes the tables over the ring's sections. Allocates.
 bool tables_create();
+bool request_table_create();
 /// After MPI_Init: MPI_COMM_WORLD and MPI_COMM_SELF.
 void comm_register_predefined();
 
@@ -58,7 +59,6 @@ void request_activated(Event& event);
 /// On entry to a completing call: keeps the handles that the call will overwrite.
 void request_remember(Event& event);
 void request_completed(Event& event);
-void request_freed(Event& event);
 uint64_t request_handle(const void* array, int64_t index);
 
 /// Size of a datatype in bytes. May ask MPI once per handle.

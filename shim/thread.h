@@ -51,7 +51,7 @@ struct Thread {
   size_t scratch_bytes, scratch_top;
 };
 
-extern thread_local Thread* current_thread __attribute__((tls_model("initial-exec")));
+extern constinit thread_local Thread* current_thread __attribute__((tls_model("initial-exec")));
 
 /// The calling thread's state, made if needed. Null when resil is not attached to this process. May map memory.
 Thread* thread_register();

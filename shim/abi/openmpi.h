@@ -34,7 +34,7 @@ inline Status* status_ignore() { return nullptr; }
 struct Constants {
   Comm comm_world, comm_self, comm_null;
   Request request_null, request_empty;
-  Datatype byte;
+  Datatype byte, datatype_null;
   Errhandler errors_return;
   Group group_null;
 };
@@ -47,6 +47,7 @@ inline bool bind_constants(void* (*lookup)(const char*)) {
   constants.request_null = static_cast<Request>(lookup("ompi_request_null"));
   constants.request_empty = static_cast<Request>(lookup("ompi_request_empty"));  // null where it is not exported
   constants.byte = static_cast<Datatype>(lookup("ompi_mpi_byte"));
+  constants.datatype_null = static_cast<Datatype>(lookup("ompi_mpi_datatype_null"));
   constants.errors_return = static_cast<Errhandler>(lookup("ompi_mpi_errors_return"));
   constants.group_null = static_cast<Group>(lookup("ompi_mpi_group_null"));
   return constants.comm_world && constants.comm_self && constants.request_null && constants.byte;

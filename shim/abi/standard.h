@@ -23,6 +23,7 @@ struct Status {
 
 constexpr int kAnySource = -1, kAnyTag = -2, kProcNull = -3, kRoot = -4;
 constexpr int kErrCount = 2, kErrUnsupported = 55, kUndefined = -32766;
+constexpr int kTopologyCart = 211, kTopologyGraph = 212;
 constexpr const char* kAbiName = "standard";
 inline const void* in_place() { return reinterpret_cast<const void*>(1); }
 inline Status* status_ignore() { return nullptr; }
@@ -31,7 +32,7 @@ struct Constants {
   Comm comm_null = reinterpret_cast<Comm>(0x100), comm_world = reinterpret_cast<Comm>(0x101),
        comm_self = reinterpret_cast<Comm>(0x102);
   Request request_null = reinterpret_cast<Request>(0x180);
-  Datatype byte = reinterpret_cast<Datatype>(0x247);
+  Datatype byte = reinterpret_cast<Datatype>(0x247), datatype_null = reinterpret_cast<Datatype>(0x200);
   Errhandler errors_return = reinterpret_cast<Errhandler>(0x142);
   Group group_null = reinterpret_cast<Group>(0x108);
 };

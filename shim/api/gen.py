@@ -21,7 +21,7 @@ SCALARS = {"COUNT": ("int", "MPI_Count"), "DISPLACEMENT": ("int", "MPI_Aint"), "
 LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
                    "MPI_Datarep_conversion_function*": "MPI_Datarep_conversion_function_c*"}
 ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "collective", "creates_comm", "persistent",
-              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large")
+              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives")
 # Exported besides the table: resil.h's entry points.
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version")
 
@@ -56,6 +56,8 @@ class Parameter:
         if self.kind.startswith("C:"):
             text = self.c_type(large)
             return "int" if text in ("MPI_T_cb_safety",) else "void *"
+        if self.kind == "RANGE":
+            return "void *"
         return self.c_type(large).replace("MPI_Aint", "intptr_t").replace("MPI_Count", "int64_t").replace(
             "MPI_Offset", "int64_t").replace("MPI_", "")
 
@@ -81,6 +83,10 @@ def parse(path):
             functions.append(Function(words[0], words[1:], []))
         else:
             functions[-1].parameters.append(Parameter(words[0], words[1], words[2] if len(words) > 2 else "in"))
+    for f in functions:
+        if any(map(f.has, ("p2p", "rma", "io"))) and any(p.kind == "BUFFER" and p.direction == "out" for p in f.parameters) and \
+                not any(p.kind == "DEST" for p in f.parameters):
+            f.attributes.append("receives")
     twins = [Function(f.name + "_c", f.attributes + ["mpi4"], f.parameters, True) for f in functions if f.has("large")]
     return functions + twins
 
@@ -230,7 +236,7 @@ def main():
           + f"constexpr unsigned kCallCount = {len(functions)};\n}}  // namespace resil\n")
     write(os.path.join(out, "calls.inc"), "".join(
         '{{"{}", {}, Shape::k{}}},\n'.format(
-            f.name, " | ".join("kCall" + a.title().replace("_", "") for a in f.attributes if a in ATTRIBUTES) or "0", shape(f))
+            f.name, " | ".join("kCall" + ("P2P" if a == "p2p" else a.title().replace("_", "")) for a in f.attributes if a in ATTRIBUTES) or "0", shape(f))
         for f in functions))
     write(os.path.join(out, "trampolines.inc"), "".join(
         f"ENTRY({layer}{f.name}, {i + (len(functions) if layer else 0)})\n" for layer in ("", "P") for i, f in enumerate(functions)))

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attachment to a process: from the first MPI_Init (by any route) to the end. Runs on the application's thread inside
+// MPI_Init and MPI_Finalize; the only place where files and memory are made.
+
+#include "shim/attach.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "shim/backend.h"
+#include "shim/config.h"
+#include "shim/directory.h"
+#include "shim/log.h"
+#include "shim/presence/carrier.h"
+#include "shim/presence/compare.h"
+#include "shim/presence/presence.h"
+#include "shim/presence/stop.h"
+#include "shim/registry.h"
+#include "shim/report.h"
+#include "shim/resolver.h"
+#include "shim/segment.h"
+#include "shim/tables.h"
+#include "shim/thread.h"
+#include "shim/version.h"
+
+extern char** environ;
+
+namespace resil {
+
+namespace {
+
+LaunchIdentity identity;
+std::atomic<bool> attached;
+std::atomic<bool> has_world;
+std::atomic<int> sessions_open;
+bool world_used;    // MPI_Init succeeded and MPI_Finalize has not been called
+bool late;
+bool present_everywhere;
+uint64_t private_handle;
+
+MpiFamily family() {
+  return backend == openmpi_backend() ? MpiFamily::kOpenMpi : backend == mpich_backend() ? MpiFamily::kMpich : MpiFamily::kUnknown;
+}
+
+/// In a forked child: MPI is not the child's to use, and the ring is the parent's story.
+void after_fork_in_child() {
+  attached.store(false);
+  thread_disable();
+}
+
+void read_configuration() {
+  ConfigError error;
+  if (!config_load(environ, &error))
+    stop_configuration(identity, error.line, -1);
+  if (identity.rank <= 0)
+    for (size_t i = 0; i < config_warning_count(); ++i)
+      log_raw(config_warning(i));
+}
+
+void library_version() {
+  char text[8192] = "";
+  int length = 0;
+  auto* version = reinterpret_cast<int (*)(char*, int*)>(mpi_function("PMPI_Get_library_version"));
+  if (version == nullptr || version(text, &length) != 0)
+    return;
+  text[strcspn(text, "\r\n,")] = 0;
+  if (char* tab = strchr(text, '\t'))
+    *tab = ' ';
+  strncpy(runtime.header->mpi, text, sizeof(runtime.header->mpi) - 1);
+}
+
+/// What the other ranks must know before any message of resil's own; see presence.h.
+void publish() {
+  PresenceValue value = {};
+  snprintf(value.version, sizeof(value.version), "%s", kVersionText);
+  snprintf(value.modes, sizeof(value.modes), "%s", config_text("RESIL_MODE"));
+  snprintf(value.host, sizeof(value.host), "%s", runtime.host);
+  value.settings = config_hash();
+  value.flags = runtime.directory[0] == 0 ? static_cast<uint32_t>(kNoFiles) : 0;
+  value.pid = runtime.pid;
+  char text[kPresenceBytes];
+  presence_format(value, text, sizeof(text));
+  presence_publish(identity, runtime.directory, text);
+}
+
+/// Every rank reads all ranks' values and so comes to the same verdict without a message.
+void learn_presence() {
+  PresenceComparison comparison;  // about 2 KiB
+  PresenceVerdict verdict = presence_collect(runtime.rank, runtime.size, PresenceComparison::visit, &comparison);
+  char line[512];
+  if (!comparison.equal()) {
+    comparison.describe_difference(line, sizeof(line));
+    segment_discard();
+    stop_configuration(identity, line, comparison.first_present());
+  }
+  present_everywhere = comparison.all_present() && verdict.synchronised;
+  if (!comparison.all_present()) {
+    comparison.describe_missing(identity, runtime.size, line, sizeof(line));
+    add_note(line);
+    if (runtime.rank == comparison.first_present() || comparison.first_present() < 0)
+      log_raw(line);
+  }
+  if (directory_problem()[0] != 0 && strtol(comparison.without_files().text(), nullptr, 10) == runtime.rank)
+    log_format("no reports from rank%s %s: %s; the job goes on without these files",
+               comparison.without_files().count() == 1 ? "" : "s", comparison.without_files().text(), directory_problem());
+}
+
+void warn_about_libraries() {
+  if (count_mpi_libraries() > 1) {
+    static std::atomic<bool> said;
+    if (!said.exchange(true))
+      log_line("two MPI libraries are loaded in this process; resil follows the one that made the first MPI call");
+    add_note("two MPI libraries are loaded in this process; calls into the second one are not seen");
+  }
+}
+
+bool prepare() {
+  runtime.pid = getpid();
+  identity = launch_identity(family());
+  runtime.rank = identity.rank;
+  runtime.size = identity.size;
+  runtime.world = identity.world;
+  gethostname(runtime.host, sizeof(runtime.host) - 1);
+  read_configuration();
+  directory_prepare(identity);
+  registry_enable();
+  if (!segment_create(identity.key) || !tables_create() || !request_table_create()) {
+    log_line("no memory for the flight recorder: this process runs without resil");
+    segment_discard();
+    return false;
+  }
+  if (segment_is_anonymous())
+    add_note("the flight recorder is in anonymous memory (/dev/shm is full or missing): nothing of it survives a kill");
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  attached.store(true);
+  return true;
+}
+
+}  // namespace
+
+bool runtime_attached() { return attached.load(std::memory_order_acquire); }
+bool runtime_has_world() { return has_world.load(std::memory_order_acquire); }
+uint64_t private_comm() { return private_handle; }
+bool all_ranks_present() { return present_everywhere; }
+
+bool mode_is_on() {
+  const char* mode = getenv("RESIL_MODE");
+  return mode == nullptr || strcmp(mode, "off") != 0;
+}
+
+bool attach_begin(bool sessions) {
+  if (runtime.pid != 0 && runtime.pid != getpid())
+    return false;
+  if (runtime.header == nullptr) {
+    if (!prepare())
+      return false;
+    report_write("running");
+    run_hooks(&Module::before_init);
+    if (!sessions)
+      publish();
+  } else if (!attached.exchange(true)) {  // MPI again after an end: only sessions may do that
+    if (current_thread != nullptr && current_thread->disabled)
+      current_thread = nullptr;
+    runtime.header->phase = static_cast<uint32_t>(ring::Phase::kRunning);
+  }
+  return true;
+}
+
+void attach_end(int result, bool sessions) {
+  if (result != 0)
+    return;
+  if (sessions) {
+    sessions_open.fetch_add(1);
+    if (!world_used)
+      add_note("sessions model: no MPI_COMM_WORLD, so this rank works alone (no private communicator)");
+  } else {
+    int remote = -1;
+    backend->comm_shape(backend->comm_world(), &runtime.size, &runtime.rank, &remote);
+    runtime.header->rank = runtime.rank;
+    runtime.header->world_size = runtime.size;
+    world_used = true;
+    has_world.store(true);
+    comm_register_predefined();
+    if (!late) {
+      learn_presence();
+      if (present_everywhere)
+        backend->dup_world(&private_handle);
+    }
+  }
+  library_version();
+  run_hooks(&Module::after_init);
+  warn_about_libraries();
+  segment_sync_clock();
+  if (runtime.header->phase == static_cast<uint32_t>(ring::Phase::kStarting))
+    runtime.header->phase = static_cast<uint32_t>(ring::Phase::kRunning);
+  report_write("running");
+}
+
+bool attach_late() {
+  static std::atomic<bool> begun;
+  if (begun.exchange(true))
+    return runtime_attached();
+  if (runtime.pid != 0 || !prepare())
+    return false;
+  late = true;
+  add_note("MPI was initialised out of resil's sight (static or hidden MPI_Init): local work only");
+  report_write("running");
+  run_hooks(&Module::before_init);
+  attach_end(0, false);
+  return true;
+}
+
+bool session_closed() { return sessions_open.fetch_sub(1) == 1 && !world_used; }
+
+void finish_begin() {
+  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kFinalizing);
+  run_hooks_reverse(&Module::before_finalize);
+}
+
+void finish_end() {
+  has_world.store(false);
+  world_used = false;
+  run_hooks_reverse(&Module::after_finalize);
+  presence_close();
+  warn_about_libraries();
+  segment_sync_clock();
+  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kFinished);
+  report_final("finished");
+  attached.store(false);
+  thread_disable();
+}
+
+void finish_abort(int errorcode) {
+  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kAborted);
+  runtime.header->exit_status = static_cast<uint32_t>(errorcode);
+  run_hooks_reverse(&Module::on_abort, errorcode);
+  segment_sync_clock();
+  report_final("aborted");
+}
+
+}  // namespace resil

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The modules of this library, as the linker collected them, and the hooks of those that take part in this run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shim/call_info.h"
+#include "shim/event.h"
+#include "shim/module_list.h"
+
+namespace resil {
+
+/// Asks every module, in order of kind (transform, verify, watch), whether it takes part; builds the hook lists. Once, before the first hook is called.
+void registry_enable();
+
+/// Hook lists of the call path: null-terminated, enter in order of kind, leave in reverse.
+struct Hooks {
+  void (*enter[17])(Event&);
+  void (*leave[17])(Event&);
+  bool (*replace[17])(Event&);
+  void (*local[17])(Thread&, uint16_t, uint64_t);
+};
+extern Hooks hooks;
+
+/// Calls `hook` of every module that takes part and has it, in order of kind (or in reverse).
+template <class Hook, class... A>
+void run_hooks(Hook Module::*hook, A&&... arguments);
+template <class Hook, class... A>
+void run_hooks_reverse(Hook Module::*hook, A&&... arguments);
+
+std::span<const Module* const> enabled_modules();
+
+template <class Hook, class... A>
+void run_hooks(Hook Module::*hook, A&&... arguments) {
+  for (const Module* module : enabled_modules())
+    if (module->*hook != nullptr)
+      (module->*hook)(arguments...);
+}
+
+template <class Hook, class... A>
+void run_hooks_reverse(Hook Module::*hook, A&&... arguments) {
+  auto all = enabled_modules();
+  for (size_t i = all.size(); i-- > 0;)
+    if (all[i]->*hook != nullptr)
+      (all[i]->*hook)(arguments...);
+}
+
+}  // namespace resil

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes the report of this rank: the core's members here, the modules' through their `report` hooks.
+
+#include "shim/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/config.h"
+#include "shim/directory.h"
+#include "shim/json.h"
+#include "shim/log.h"
+#include "shim/registry.h"
+#include "shim/runtime.h"
+#include "shim/segment.h"
+#include "shim/version.h"
+
+namespace resil {
+
+namespace {
+
+constexpr int kSchemaVersion = 1;
+char final_ring[1200];
+bool failure_said;
+constinit JsonWriter writer;  // static: 64 KiB do not belong on the stack of an application's thread
+
+void say_failure(const char* what, int error) {
+  if (failure_said)
+    return;
+  failure_said = true;
+  log_format("rank %d on %s cannot write %s: %s; the program goes on, this report is incomplete", runtime.rank, runtime.host,
+             what, strerror(error));
+}
+
+void write_members(JsonWriter& json, const char* outcome) {
+  const ring::Header& header = *runtime.header;
+  json.begin_object();
+  json.integer("schema_version", kSchemaVersion);
+  json.integer("rank", runtime.rank);
+  json.integer("world_size", runtime.size);
+  json.integer("world", runtime.world);
+  json.text("host", runtime.host);
+  json.integer("pid", runtime.pid);
+  json.text("outcome", outcome);
+  json.integer("exit_status", header.exit_status);
+  json.text("resil_version", kVersionText);
+  json.begin_object("mpi");
+  json.text("library", header.mpi);
+  json.text("abi", backend->abi);
+  json.end_object();
+  json.text("modes", config_text("RESIL_MODE"));
+  json.text("executable", header.executable);
+  json.text("directory", runtime.directory);
+  json.text("ring", final_ring[0] != 0 ? final_ring : segment_path());
+  json.boolean("ring_anonymous", segment_is_anonymous());
+  json.number("start_time", static_cast<double>(header.realtime_start_ns) * 1e-9);
+  json.number("elapsed_seconds", static_cast<double>(header.realtime_sync_ns - header.realtime_start_ns) * 1e-9);
+  json.boolean("all_ranks_preloaded", all_ranks_present());
+  json.boolean("private_communicator", private_comm() != 0);
+  json.begin_object("config");
+  for (size_t i = 0; i < config_count(); ++i)
+    json.text(config_at(i).entry->name, config_at(i).text);
+  json.end_object();
+  run_hooks(&Module::report, json);
+  json.begin_object("uncovered");
+  json.integer("untracked_requests", static_cast<int64_t>(header.untracked_requests));
+  json.integer("unrecorded_calls", static_cast<int64_t>(header.unrecorded_calls));
+  json.end_object();
+  json.integer("dumps", header.dumps);
+  json.begin_array("findings");
+  json.end_array();
+  json.begin_array("notes");
+  for (unsigned i = 0; i < note_count(); ++i)
+    json.text(nullptr, note_text(i));
+  json.end_array();
+  json.integer("notes_dropped", notes_dropped());
+  json.end_object();
+}
+
+int write_file(const char* path, int flags, bool one_line, const char* outcome) {
+  int fd = open(path, flags, 0666);
+  if (fd < 0)
+    return errno;
+  writer.restart(fd, one_line);
+  write_members(writer, outcome);
+  int error = writer.finish() ? 0 : writer.error();
+  return close(fd) != 0 && error == 0 ? errno : error;
+}
+
+}  // namespace
+
+bool report_write(const char* outcome) {
+  if (runtime.directory[0] == 0)
+    return false;
+  char path[1200], temporary[1210];
+  int error;
+  if (directory_merges()) {
+    snprintf(path, sizeof(path), "%s/node-%s.jsonl", runtime.directory, runtime.host);
+    error = write_file(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, true, outcome);
+  } else {
+    snprintf(path, sizeof(path), "%s/rank-%05d.json", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
+    snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+    error = write_file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, false, outcome);
+    if (error == 0 && rename(temporary, path) != 0)
+      error = errno;
+    if (error != 0)
+      unlink(temporary);
+  }
+  if (error != 0)
+    say_failure(path, error);
+  return error == 0;
+}
+
+void report_final(const char* outcome) {
+  char path[1200];
+  if (runtime.directory[0] != 0) {
+    snprintf(path, sizeof(path), "%s/rank-%05d.ring", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
+    strcpy(final_ring, path);
+    if (!segment_store(path)) {
+      say_failure(path, errno);
+      final_ring[0] = 0;
+    }
+  }
+  segment_discard();  // without a directory nobody could be told where it is
+  bool written = report_write(outcome);
+  if (runtime.rank > 0 || config_has("RESIL_LOG", "quiet"))
+    return;
+  if (written)
+    log_format("%s on %d rank%s, %s; %s; reports in %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
+               runtime.header->mpi, outcome, runtime.directory);
+  else
+    log_format("%s on %d rank%s, %s; %s; NO reports: %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
+               runtime.header->mpi, outcome, directory_problem()[0] != 0 ? directory_problem() : "they could not be written");
+}
+
+}  // namespace resil

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rank's report file.
+#pragma once
+
+namespace resil {
+
+/// Writes rank-NNNNN.json (or appends to node-HOST.jsonl) with that outcome: `running`, `finished`, `aborted`,
+/// `stopped`. Valid JSON at any time: written aside, then renamed. False: not written (said once).
+bool report_write(const char* outcome);
+
+/// The last report, the ring beside it, and rank 0's closing line.
+void report_final(const char* outcome);
+
+}  // namespace resil

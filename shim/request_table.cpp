@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The request table: what is pending, where it was posted. Lock-free: a key slot is claimed by compare-and-swap and
+// given back by a store. Keys sit in buckets of one cache line beside the ring's entries, so that the usual answer,
+// "not here", costs one line. Operations that complete at once share a handle and never enter the table.
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "shim/backend.h"
+#include "shim/log.h"
+#include "shim/runtime.h"
+#include "shim/spinlock.h"
+#include "shim/tables.h"
+
+namespace resil {
+
+namespace {
+
+constexpr uint32_t kBucket = 8;    // keys in one cache line
+constexpr uint32_t kReach = 4;     // buckets tried before a request goes untracked
+constexpr uint32_t kNone = ~0u;
+constexpr int kUndefinedIndex = -32766;  // MPI_UNDEFINED in all three ABIs
+
+uint64_t* keys;
+uint32_t* spilled;  // by bucket: live keys that found it full and went on
+uint32_t bucket_count;
+std::atomic<uint32_t> next_serial;
+
+struct PendingDuplicate {  // MPI_Comm_idup: the communicator exists once the request completes
+  uint64_t key, derived;
+  void* new_comm;
+  CommInfo* parent;
+  CallId how;
+};
+PendingDuplicate duplicates[32];
+SpinLock duplicates_lock;
+
+uint32_t home_of(uint64_t key) { return static_cast<uint32_t>((key * 0x9e3779b97f4a7c15) >> 32) & (bucket_count - 1); }
+
+/// Entry of a key. Should the handle have been reused while its completion was under way in another thread, there are
+/// two: the older one is the one that completes first.
+uint32_t find(uint64_t key) {
+  uint32_t home = home_of(key), best = kNone;
+  for (uint32_t step = 0; step < kReach; ++step) {
+    uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
+    for (uint32_t i = first; i < first + kBucket; ++i)
+      if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) == key &&
+          (best == kNone || static_cast<int32_t>(runtime.requests[i].serial - runtime.requests[best].serial) < 0))
+        best = i;
+    if (__atomic_load_n(&spilled[home], __ATOMIC_RELAXED) == 0)
+      break;
+  }
+  return best;
+}
+
+uint32_t claim(uint64_t key) {
+  uint32_t home = home_of(key);
+  for (uint32_t step = 0; step < kReach; ++step) {
+    uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
+    for (uint32_t i = first; i < first + kBucket; ++i) {
+      uint64_t free_key = 0;
+      if (__atomic_load_n(&keys[i], __ATOMIC_RELAXED) == 0 &&
+          __atomic_compare_exchange_n(&keys[i], &free_key, key, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        if (step != 0)
+          __atomic_fetch_add(&spilled[home], 1, __ATOMIC_RELAXED);
+        return i;
+      }
+    }
+  }
+  return kNone;
+}
+
+void release(uint32_t index) {
+  uint64_t key = keys[index];
+  uint32_t home = home_of(key);
+  __atomic_store_n(&runtime.requests[index].key, 0, __ATOMIC_RELAXED);
+  if (index / kBucket != home)
+    __atomic_fetch_sub(&spilled[home], 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&keys[index], 0, __ATOMIC_RELEASE);
+}
+
+ring::RequestKind kind_of(const CallInfo& info) {
+  if (info.attributes & kCallCreatesComm)
+    return ring::RequestKind::kCommunicator;
+  if (info.attributes & kCallCollective)
+    return ring::RequestKind::kCollective;
+  if (info.attributes & kCallRma)
+    return ring::RequestKind::kRma;
+  if (info.attributes & kCallIo)
+    return ring::RequestKind::kIo;
+  if (info.attributes & kCallP2P)
+    return info.attributes & kCallReceives ? ring::RequestKind::kReceive : ring::RequestKind::kSend;
+  return ring::RequestKind::kGeneralized;
+}
+
+void finish_duplicate(Thread& thread, uint64_t key) {
+  PendingDuplicate found = {};
+  {
+    SpinGuard guard(duplicates_lock);
+    for (PendingDuplicate& entry : duplicates) {
+      if (entry.key == key && found.key == 0) {
+        found = entry;
+        entry.key = 0;
+      }
+    }
+  }
+  if (found.key != 0)
+    comm_register_new(thread, request_handle(found.new_comm, 0), found.derived, found.parent, found.how);
+}
+
+void complete(Event& e, uint64_t key, bool freed) {
+  if (backend->request_is_shared(key))
+    return;
+  uint32_t index = find(key);
+  if (index == kNone)
+    return;
+  ring::Request& entry = runtime.requests[index];
+  if ((entry.flags & ring::kPersistent) && !freed) {
+    entry.flags &= static_cast<uint8_t>(~ring::kActive);
+    return;
+  }
+  bool duplicate = entry.kind == static_cast<uint8_t>(ring::RequestKind::kCommunicator);
+  release(index);
+  if (duplicate && !freed)
+    finish_duplicate(*e.thread, key);
+}
+
+size_t saved_bytes(const Event& e) { return static_cast<size_t>(e.request_count) * backend->handle_bytes; }
+
+}  // namespace
+
+bool request_table_create() {
+  bucket_count = runtime.request_count / kBucket;
+  size_t bytes = bucket_count * kBucket * sizeof(uint64_t) + bucket_count * sizeof(uint32_t);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return false;
+  keys = static_cast<uint64_t*>(memory);
+  spilled = reinterpret_cast<uint32_t*>(keys + bucket_count * kBucket);
+  return true;
+}
+
+uint64_t request_handle(const void* array, int64_t index) {
+  return backend->handle_bytes == 4 ? static_cast<const uint32_t*>(array)[index] : static_cast<const uint64_t*>(array)[index];
+}
+
+void request_started(Event& e) {
+  uint64_t key = request_handle(e.requests, 0);
+  const CallInfo& info = call_info(e.id);
+  if (backend->request_is_shared(key)) {
+    if (info.attributes & kCallCreatesComm)
+      comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
+    return;
+  }
+  e.request_key = key;
+  uint32_t index = claim(key);
+  if (index == kNone) {
+    __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
+    return;
+  }
+  ring::Request& entry = runtime.requests[index];
+  entry.time = e.time;
+  entry.site = e.site;
+  entry.bytes = e.bytes;
+  entry.serial = next_serial.fetch_add(1, std::memory_order_relaxed);
+  entry.comm = e.comm != nullptr ? e.comm->index : 0;
+  entry.peer = e.peer;
+  entry.tag = e.tag;
+  entry.call = static_cast<uint16_t>(e.id);
+  entry.kind = static_cast<uint8_t>(kind_of(info));
+  entry.flags = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
+                                     (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
+  entry.lane = e.thread->lane_index;
+  __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
+  if (info.attributes & kCallCreatesComm) {
+    SpinGuard guard(duplicates_lock);
+    for (PendingDuplicate& pending : duplicates) {
+      if (pending.key == 0) {
+        pending = {key, e.derived_id, e.new_comm, e.comm, e.id};
+        break;
+      }
+    }
+  }
+}
+
+void request_activated(Event& e) {
+  for (int64_t i = 0; i < e.request_count; ++i) {
+    uint32_t index = find(request_handle(e.requests, i));
+    if (index == kNone)
+      continue;
+    ring::Request& entry = runtime.requests[index];
+    if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) {
+      entry.time = e.time;
+      entry.flags |= ring::kActive;
+    }
+  }
+}
+
+void request_remember(Event& e) {
+  e.saved_requests = &e.saved_one;
+  if (e.request_count <= 1) {
+    if (e.request_count == 1)
+      e.saved_one = request_handle(e.requests, 0);
+    return;
+  }
+  e.saved_requests = scratch_acquire(*e.thread, saved_bytes(e));
+  if (e.saved_requests != nullptr)
+    memcpy(e.saved_requests, e.requests, saved_bytes(e));
+}
+
+void request_completed(Event& e) {
+  const bool freed = e.id == CallId::kMPI_Request_free;
+  if (e.request_count == 1) {
+    bool done = e.result == 0 && (e.flag == nullptr || *e.flag != 0);
+    if (done && e.outcount != nullptr)
+      done = *e.outcount == 1;
+    if (done || (e.result != 0 && request_handle(e.requests, 0) == backend->request_null()))
+      complete(e, e.saved_one, freed);
+    return;
+  }
+  if (e.request_count <= 0)
+    return;
+  if (e.saved_requests == nullptr) {  // no memory for the copy: the table may now show requests that are complete
+    add_note("requests shown as pending may be complete: memory for their handles was refused");
+    return;
+  }
+  if (e.result != 0) {  // MPI_ERR_IN_STATUS and worse: what has become null is complete
+    for (int64_t i = 0; i < e.request_count; ++i)
+      if (request_handle(e.requests, i) == backend->request_null())
+        complete(e, request_handle(e.saved_requests, i), freed);
+  } else if (e.outcount != nullptr) {  // Waitsome, Testsome
+    for (int i = 0; *e.outcount != kUndefinedIndex && i < *e.outcount; ++i)
+      complete(e, request_handle(e.saved_requests, e.indices[i]), freed);
+  } else if (e.index != nullptr) {  // Waitany, Testany
+    if ((e.flag == nullptr || *e.flag != 0) && *e.index >= 0)
+      complete(e, request_handle(e.saved_requests, *e.index), freed);
+  } else if (e.flag == nullptr || *e.flag != 0) {  // Waitall, Testall
+    for (int64_t i = 0; i < e.request_count; ++i)
+      complete(e, request_handle(e.saved_requests, i), freed);
+  }
+  scratch_release(*e.thread, saved_bytes(e));
+}
+
+}  // namespace resil

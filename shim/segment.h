@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ring file: made in node-local memory, kept until MPI_Finalize, then copied beside the reports.
+#pragma once
+
+namespace resil {
+
+/// Makes the ring of this rank, fills `runtime` and the header. Falls back to anonymous memory when /dev/shm is full
+/// or missing (then nothing survives a kill, and the report says so). False: no memory at all.
+bool segment_create(const char* launch);
+/// Bytes of a module's own section, null when it asked for none.
+void* segment_section(const char* name, unsigned long* bytes);
+/// Path of the live ring, "" when it is in anonymous memory.
+const char* segment_path();
+bool segment_is_anonymous();
+/// Copies the ring to `path` (holes for zero pages) and removes the live one. False: could not be written, errno says.
+bool segment_store(const char* path);
+/// Removes the live ring without a copy.
+void segment_discard();
+/// Refreshes the second (ticks, wall clock) pair.
+void segment_sync_clock();
+
+}  // namespace resil
