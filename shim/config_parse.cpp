@@ -61,13 +61,14 @@ bool parse_integer(Slice text, int64_t* value) {
   bool negative = text.size && *text.data == '-';
   if (text.size && (*text.data == '-' || *text.data == '+')) ++text.data, --text.size;
   if (!text.size) return false;
-  int64_t result = 0;
+  int64_t result = 0;  // counted downwards: the smallest number has no positive twin
   for (size_t i = 0; i < text.size; ++i) {
     if (!digit(text.data[i])) return false;
-    if (__builtin_mul_overflow(result, 10, &result) || __builtin_add_overflow(result, text.data[i] - '0', &result))
+    if (__builtin_mul_overflow(result, 10, &result) || __builtin_sub_overflow(result, text.data[i] - '0', &result))
       return false;
   }
-  *value = negative ? -result : result;
+  if (!negative && result == INT64_MIN) return false;
+  *value = negative ? result : -result;
   return true;
 }
 

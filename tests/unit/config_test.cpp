@@ -190,7 +190,7 @@ TEST_CASE("numbers") {
   CHECK((resil::parse_real(resil::slice_of("5."), &real) && real == 5));
   for (const char* bad : {"", ".", "-", "1e", "e5", "1 2", "inf", "nan", "0x10", "1e999", "1.2.3"})
     CHECK_FALSE(resil::parse_real(resil::slice_of(bad), &real));
-  CHECK((resil::parse_integer(resil::slice_of("-9223372036854775807"), &whole) && whole == INT64_MIN + 1));
+  CHECK((resil::parse_integer(resil::slice_of("-9223372036854775808"), &whole) && whole == INT64_MIN));
   CHECK_FALSE(resil::parse_integer(resil::slice_of("9223372036854775808"), &whole));
   CHECK((resil::parse_range(resil::slice_of("0.."), &low, &high) && low == 0 && high > 1e300));
   CHECK_FALSE(resil::parse_range(resil::slice_of("off"), &low, &high));
