@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See identity.h. May touch the environment it is given; no file, no MPI.
+// See identity.h. May touch the environment it is given; no file, no MPI call.
 #include "shim/presence/identity.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
@@ -58,6 +60,7 @@ struct Launcher {
 
 constexpr MpiFamily kAny = MpiFamily::kUnknown;
 constexpr char kPmixName[] = "PMIX_NAMESPACE";
+constexpr char kExported[] = "RESIL_INTERNAL_LAUNCH";
 
 constexpr Launcher kLaunchers[] = {
     {"mpirun of Open MPI", MpiFamily::kOpenMpi, "OMPI_COMM_WORLD_RANK", nullptr, "OMPI_COMM_WORLD_SIZE",
@@ -114,6 +117,11 @@ void launch_from_pmix(LaunchIdentity* identity, const Environment& environment, 
   bool spawned = environment.text("OMPI_PARENT_PORT");
   int64_t number;
   char root[64];
+  if (const char* parent = spawned ? environment.text(kExported) : nullptr) {
+    bool counted = parse_integer(slice_of(name), &number) && number > 0xffff && (number & 0xffff) > 1;
+    identity->world = counted ? static_cast<int>(number & 0xffff) - 1 : world_from_name(name);
+    return set_name(identity->launch, sizeof identity->launch, slice_of(parent));
+  }
   if (parse_integer(slice_of(name), &number) && number > 0xffff) {
     int job = static_cast<int>(number & 0xffff);
     if (!spawned || job < 1) return set_name(identity->launch, sizeof identity->launch, slice_of(name));
@@ -197,6 +205,8 @@ LaunchIdentity launch_identity(const IdentitySource& source) {
   const Launcher* found = nullptr;
   for (const Launcher& row : kLaunchers) {
     bool family_fits = row.family == kAny || source.family == kAny || row.family == source.family;
+    bool pmix = row.launch == static_cast<const char*>(kPmixName);
+    if (pmix && source.family == MpiFamily::kMpich && !source.pmix_linked) continue;
     if (!family_fits || environment.number(row.rank) < 0 || (row.also && !environment.text(row.also))) continue;
     found = &row;
     break;
@@ -216,7 +226,17 @@ LaunchIdentity launch_identity(const IdentitySource& source) {
 }
 
 LaunchIdentity launch_identity(MpiFamily family) {
-  return launch_identity({environ, family, getpid(), getppid(), pmi1_kvs_name});
+  void* pmix = dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  if (pmix) dlclose(pmix);
+  return launch_identity({environ, family, getpid(), getppid(), pmix != nullptr, pmi1_kvs_name});
+}
+
+void launch_export(const LaunchIdentity& identity) {
+  if (identity.singleton && identity.family == MpiFamily::kOpenMpi) setenv(kExported, identity.launch, 1);
+}
+
+void launch_unexport(const LaunchIdentity& identity) {
+  if (identity.singleton && identity.family == MpiFamily::kOpenMpi) unsetenv(kExported);
 }
 
 void directory_name(const LaunchIdentity& identity, char* name, size_t size) {

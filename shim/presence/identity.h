@@ -32,6 +32,7 @@ struct IdentitySource {
   char* const* environment;
   MpiFamily family;
   int pid, parent_pid;
+  bool pmix_linked;  ///< libpmix is in the process. MPICH without it is not started by whoever set PMIX_RANK
   /// Asks hydra for the name of this job's key-value space (64 bytes or more); null or false: not known.
   bool (*kvs_name)(char* name, size_t size);
 };
@@ -39,6 +40,12 @@ struct IdentitySource {
 /// The identity of this process. Before PMPI_Init, application's thread; talks to hydra when that is the launcher.
 LaunchIdentity launch_identity(MpiFamily family);
 LaunchIdentity launch_identity(const IdentitySource& source);
+
+/// A singleton of Open MPI that will spawn: its children get the environment that it has while it is inside PMPI_Init
+/// (measured with 4.1.4), and from no other source could they learn its `launch`. Call the first before PMPI_Init and
+/// the second after it; the application's environment is then as before. Both do nothing for everybody else.
+void launch_export(const LaunchIdentity& identity);
+void launch_unexport(const LaunchIdentity& identity);
 
 /// Name of the default report directory, "resil-JOB.LAUNCH" or "resil-LAUNCH". Needs up to 136 bytes.
 void directory_name(const LaunchIdentity& identity, char* name, size_t size);

@@ -17,6 +17,7 @@ const Carrier* const kCarriers[] = {&kPmixCarrier, &kPmi1Carrier, &kFilesCarrier
 
 const Carrier* carrier;
 char own_value[kPresenceBytes];
+bool published;
 MpiFamily family;
 
 bool fits(const Carrier* candidate) {
@@ -31,7 +32,8 @@ bool fits(const Carrier* candidate) {
 bool presence_publish(const LaunchIdentity& identity, const char* directory, const char* value) {
   if (strlen(value) >= sizeof own_value || own_value[0]) return false;
   family = identity.family;
-  bool published = identity.singleton;
+  strcpy(own_value, value);
+  published = identity.singleton;
   for (const Carrier* candidate : kCarriers) {
     if (published) break;
     if (!fits(candidate)) continue;
@@ -41,7 +43,6 @@ bool presence_publish(const LaunchIdentity& identity, const char* directory, con
     else
       candidate->release();
   }
-  if (published) strcpy(own_value, value);
   return published;
 }
 
@@ -52,7 +53,7 @@ PresenceVerdict presence_collect(int rank, int size, void (*visit)(int rank, con
     char buffer[kPresenceBytes];
     const char* value = nullptr;
     if (other == rank)
-      value = own_value[0] ? own_value : nullptr;
+      value = own_value[0] && (published || size == 1) ? own_value : nullptr;
     else if (carrier && carrier->get(other, buffer, sizeof buffer))
       value = buffer;
     verdict.missing += !value;

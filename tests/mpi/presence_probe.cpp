@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Speaks the presence exchange without the rest of resil. Prints one JSON object a rank on standard output.
+// Speaks the presence exchange without the rest of resil. Writes one JSON object a rank to the file
+// PROBE_OUTPUT or to standard output.
 // Arguments: --silent publishes nothing; --modes M; --version V; --directory D; --no-files sets the flag; --files hides
 // PMIx and PMI-1 from the exchange; --spawn spawns two children (which get the same arguments) and waits for them;
-// --late lets rank 1 come half a second after the others; --stop LINE ends like a bad configuration on all ranks.
+// --late lets rank 1 come half a second after the others; --stop LINE ends like a bad configuration on all ranks;
+// --end adds an object that is made after MPI_Finalize.
 #include <dirent.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -45,11 +48,19 @@ double now() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+/// To the file PROBE_OUTPUT: what a spawned process prints may get lost on the way through a daemon.
+void emit(const char* line, int length) {
+  const char* path = getenv("PROBE_OUTPUT");
+  int fd = path ? open(path, O_WRONLY | O_APPEND | O_CREAT, 0644) : STDOUT_FILENO;
+  if (write(fd, line, static_cast<size_t>(length)) != length) exit(3);
+  if (path) close(fd);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   resil::PresenceValue value{"0.1.0", "watch", 42, 0, getpid(), "host"};
-  bool silent = false, spawn = false, late = false, files_only = false;
+  bool silent = false, spawn = false, late = false, files_only = false, at_end = false;
   const char* directory = nullptr;
   const char* stop = nullptr;
   for (int i = 1; i < argc; ++i) {
@@ -58,6 +69,7 @@ int main(int argc, char** argv) {
     if (!strcmp(argv[i], "--spawn")) spawn = true;
     if (!strcmp(argv[i], "--late")) late = true;
     if (!strcmp(argv[i], "--files")) files_only = true;
+    if (!strcmp(argv[i], "--end")) at_end = true;
     if (!strcmp(argv[i], "--modes")) snprintf(value.modes, sizeof value.modes, "%s", next);
     if (!strcmp(argv[i], "--version")) snprintf(value.version, sizeof value.version, "%s", next);
     if (!strcmp(argv[i], "--no-files")) value.flags |= resil::kNoFiles;
@@ -83,7 +95,9 @@ int main(int argc, char** argv) {
   if (files_only && hidden[1]) setenv("MPI_LOCALNRANKS", kept[1], 1);
   double publishing = now() - before;
   if (stop) resil::stop_configuration(identity, stop, -1);
+  resil::launch_export(identity);
   MPI_Init(&argc, &argv);
+  resil::launch_unexport(identity);
   int rank, size;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -100,16 +114,6 @@ int main(int argc, char** argv) {
   MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, duplicate);
   if (sum != size) MPI_Abort(MPI_COMM_WORLD, 7);
   MPI_Comm_free(&duplicate);
-  MPI_Comm parent, children;
-  MPI_Comm_get_parent(&parent);
-  if (parent == MPI_COMM_NULL && spawn) {
-    MPI_Comm_spawn(argv[0], argv + 1, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
-    MPI_Barrier(children);
-    MPI_Comm_disconnect(&children);
-  } else if (parent != MPI_COMM_NULL) {
-    MPI_Barrier(parent);
-    MPI_Comm_disconnect(&parent);
-  }
   char name[160], difference[512], missing[512];
   resil::directory_name(identity, name, sizeof name);
   comparison.describe_difference(difference, sizeof difference);
@@ -123,14 +127,30 @@ int main(int argc, char** argv) {
       "\"singleton\": %d, "
       "\"agreed\": %d, \"published\": %d, \"carrier\": \"%s\", \"missing\": %d, \"missing_ranks\": \"%s\", "
       "\"synchronised\": %d, \"equal\": %d, \"without_files\": \"%s\", \"difference\": \"%s\", \"advice\": \"%s\", "
-      "\"threads\": %d, \"files\": %d, \"signals\": %lu, \"publish_us\": %.0f, \"collect_us\": %.0f, \"pid\": %d}\n",
+      "\"threads\": %d, \"files\": %d, \"signals\": %lu, \"publish_us\": %.0f, "
+      "\"collect_us\": %.0f, \"pid\": %d}\n",
       rank, size, identity.rank, identity.size, identity.local_rank, identity.local_size, identity.world,
       identity.launcher, identity.launch, identity.key, name, identity.singleton, identity.agreed, published,
       verdict.carrier, verdict.missing, comparison.missing().text(), verdict.synchronised, comparison.equal(),
       comparison.without_files().text(), difference, missing, threads, files, signals, publishing * 1e6,
       collecting * 1e6, getpid());
-  if (write(STDOUT_FILENO, line, static_cast<size_t>(length)) != length) return 1;
+  emit(line, length);
+  MPI_Comm parent, children;
+  MPI_Comm_get_parent(&parent);
+  if (parent == MPI_COMM_NULL && spawn) {
+    MPI_Comm_spawn(argv[0], argv + 1, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
+    MPI_Barrier(children);
+    MPI_Comm_disconnect(&children);
+  } else if (parent != MPI_COMM_NULL) {
+    MPI_Barrier(parent);
+    MPI_Comm_disconnect(&parent);
+  }
   MPI_Finalize();
   resil::presence_close();
+  if (at_end) {
+    length = snprintf(line, sizeof line, "{\"rank\": %d, \"world\": %d, \"threads\": %d}\n", rank, identity.world,
+                      entries("/proc/self/task"));
+    emit(line, length);
+  }
   return 0;
 }

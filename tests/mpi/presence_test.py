@@ -16,6 +16,7 @@ import unittest
 
 PROBE, MPI, REPEAT = "", "", 1
 LIMIT = 60
+LAUNCHER = {"openmpi": ["mpirun.openmpi", "--oversubscribe"], "mpich": ["mpirun.mpich"]}
 
 
 def launch(command, **extra):
@@ -31,20 +32,7 @@ def launch(command, **extra):
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         raise AssertionError(f"hangs: {' '.join(command)}\n{out}\n{err}") from None
-    return process.returncode, out, err
-
-
-def mpirun(*parts, **extra):
-    """Each part is (ranks, arguments...); returns the objects that the ranks printed."""
-    command = ["mpirun.openmpi", "--oversubscribe"] if MPI == "openmpi" else ["mpirun.mpich"]
-    for index, part in enumerate(parts):
-        command += [":"] if index else []
-        command += ["-n", str(part[0]), PROBE, *part[1:]]
-    status, out, err = launch(command, **extra)
-    if status:
-        raise AssertionError(f"{' '.join(command)} ended with {status}\n{out}\n{err}")
-    return sorted((json.loads(line) for line in re.findall(r"\{.*?\}", out)),
-                  key=lambda rank: (rank["world"], rank["rank"]))
+    return process.returncode, err
 
 
 class Presence(unittest.TestCase):
@@ -52,6 +40,28 @@ class Presence(unittest.TestCase):
         self.carrier = "PMIx" if MPI == "openmpi" else "PMI-1"
         self.directory = tempfile.TemporaryDirectory()
         self.addCleanup(self.directory.cleanup)
+
+    def launch(self, command, **extra):
+        """Status, standard error and the objects that the ranks wrote."""
+        output = os.path.join(self.directory.name, "output")
+        if os.path.exists(output):
+            os.unlink(output)
+        status, err = launch(command, PROBE_OUTPUT=output, **extra)
+        ranks = []
+        if os.path.exists(output):
+            with open(output, encoding="ascii") as lines:
+                ranks = [json.loads(line) for line in lines]
+        return status, err, sorted(ranks, key=lambda rank: (rank["world"], rank["rank"]))
+
+    def mpirun(self, *parts, options=(), **extra):
+        """Each part is (ranks, arguments...)."""
+        command = LAUNCHER[MPI] + list(options)
+        for index, part in enumerate(parts):
+            command += [":"] if index else []
+            command += ["-n", str(part[0]), PROBE, *part[1:]]
+        status, err, ranks = self.launch(command, **extra)
+        self.assertEqual(status, 0, err)
+        return ranks
 
     def check_all_present(self, ranks, size, carrier):
         self.assertEqual(len(ranks), size)
@@ -65,19 +75,19 @@ class Presence(unittest.TestCase):
     def test_all_present(self):
         for size in (1, 2, 4, 8) if MPI == "openmpi" else (1, 2):
             for _ in range(REPEAT if size < 8 else 1):
-                self.check_all_present(mpirun((size,)), size, self.carrier)
+                self.check_all_present(self.mpirun((size,)), size, self.carrier)
 
     def test_late_rank_is_seen(self):
         """The MPI library waits for every rank in MPI_Init, so a rank that comes late is not taken for missing."""
-        self.check_all_present(mpirun((2, "--late")), 2, self.carrier)
-        self.check_all_present(mpirun((2, "--late", "--files", "--directory", self.directory.name)), 2, "files")
+        self.check_all_present(self.mpirun((2, "--late")), 2, self.carrier)
+        self.check_all_present(self.mpirun((2, "--late", "--files", "--directory", self.directory.name)), 2, "files")
 
     def test_some_ranks_silent(self):
         parts = ((2,), (2, "--silent")) if MPI == "openmpi" else ((1,), (1, "--silent"))
         half = parts[0][0]
         names = "2,3" if half == 2 else "1"
         for _ in range(REPEAT):
-            ranks = mpirun(*parts)
+            ranks = self.mpirun(*parts)
             for rank in ranks[:half]:
                 self.assertEqual((rank["missing"], rank["missing_ranks"]), (half, names))
                 self.assertIn("LD_PRELOAD", rank["advice"])
@@ -86,10 +96,10 @@ class Presence(unittest.TestCase):
 
     def test_different_modes_and_versions(self):
         parts = ((3,), (1, "--modes", "off")) if MPI == "openmpi" else ((1,), (1, "--modes", "off"))
-        for rank in mpirun(*parts):
+        for rank in self.mpirun(*parts):
             self.assertEqual((rank["missing"], rank["equal"]), (0, 0))
             self.assertIn(f"rank {parts[0][0]} has resil 0.1.0, RESIL_MODE=off; rank", rank["difference"])
-        for rank in mpirun((1,), (1, "--version", "0.2.0", "--no-files")):
+        for rank in self.mpirun((1,), (1, "--version", "0.2.0", "--no-files")):
             self.assertIn("rank 1 has resil 0.2.0", rank["difference"])
             self.assertEqual(rank["without_files"], "1")
 
@@ -97,9 +107,9 @@ class Presence(unittest.TestCase):
         size = 4 if MPI == "openmpi" else 2
         folder = os.path.join(self.directory.name, "a", "b")
         for _ in range(REPEAT):
-            self.check_all_present(mpirun((size, "--files", "--directory", folder)), size, "files")
+            self.check_all_present(self.mpirun((size, "--files", "--directory", folder)), size, "files")
             self.assertEqual(os.listdir(folder), [])
-        ranks = mpirun((1, "--files", "--directory", folder), (1, "--silent"))
+        ranks = self.mpirun((1, "--files", "--directory", folder), (1, "--silent"))
         self.assertEqual([rank["missing_ranks"] for rank in ranks], ["1", "0,1"])
 
     def test_files_of_another_job_do_not_count(self):
@@ -108,63 +118,91 @@ class Presence(unittest.TestCase):
         for rank in range(2):
             with open(os.path.join(folder, f".another.rank-{rank}"), "w", encoding="ascii") as stale:
                 stale.write("1|0.1.0|watch|42|0|1|host")
-        ranks = mpirun((1, "--files", "--directory", self.directory.name), (1, "--silent"))
+        ranks = self.mpirun((1, "--files", "--directory", self.directory.name), (1, "--silent"))
         self.assertEqual(ranks[0]["missing"], 1)
 
     def test_files_impossible(self):
         blocked = os.path.join(self.directory.name, "file")
         with open(blocked, "w", encoding="ascii"):
             pass
-        for rank in mpirun((2, "--files", "--directory", blocked)):
+        for rank in self.mpirun((2, "--files", "--directory", blocked)):
             self.assertEqual((rank["published"], rank["carrier"], rank["missing"]), (0, "none", 2))
 
     def test_singleton(self):
         for _ in range(REPEAT):
-            status, out, err = launch([PROBE])
+            status, err, (rank,) = self.launch([PROBE])
             self.assertEqual(status, 0, err)
-            rank = json.loads(out)
             self.assertEqual((rank["singleton"], rank["missing"], rank["size"]), (1, 0, 1))
             self.assertEqual(rank["launch"], str(rank["pid"]))
 
     def test_nothing_stays_behind_in_the_process(self):
         """Threads, descriptors and signal handlers after MPI_Init are those of a run without the exchange."""
-        def seen(rank):
-            return rank["threads"], rank["files"], rank["signals"]
-        with_exchange, without = mpirun((2,)), mpirun((2, "--silent"))
-        self.assertEqual([seen(rank) for rank in with_exchange], [seen(rank) for rank in without])
+        def seen(*arguments):
+            return [(rank["threads"], rank.get("files"), rank.get("signals"))
+                    for rank in self.mpirun((2, "--end", *arguments))]
+        self.assertEqual(seen(), seen("--silent"))
 
     def test_spawn(self):
         if MPI == "mpich":
             self.skipTest("this MPICH cannot spawn (ch4:ucx), with or without resil")
         for _ in range(REPEAT):
-            ranks = mpirun((2, "--spawn"))
+            ranks = self.mpirun((2, "--spawn"))
             self.check_all_present(ranks[:2], 2, "PMIx")
             self.check_all_present(ranks[2:], 2, "PMIx")
             self.assertEqual([rank["world"] for rank in ranks], [0, 0, 1, 1])
             self.assertEqual(len({rank["launch"] for rank in ranks}), 1)
             self.assertEqual(len({rank["key"] for rank in ranks}), 2)
 
+    def test_spawn_from_a_singleton(self):
+        if MPI == "mpich":
+            self.skipTest("this MPICH cannot spawn (ch4:ucx), with or without resil")
+        status, err, ranks = self.launch([PROBE, "--spawn"], OMPI_MCA_rmaps_base_oversubscribe="1")
+        self.assertEqual(status, 0, err)
+        self.assertEqual([rank["world"] for rank in ranks], [0, 1, 1])
+        self.assertEqual(len({rank["directory"] for rank in ranks}), 1)
+
+    def test_two_nodes(self):
+        """Two daemons, as on two nodes: what the other node's ranks published must be here after MPI_Init."""
+        if MPI == "openmpi":
+            if subprocess.run(["unshare", "-u", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+                self.skipTest("needs the right to make a UTS namespace")
+            shell = os.path.join(self.directory.name, "shell")
+            with open(shell, "w", encoding="ascii") as script:
+                script.write('#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nhost=$1; shift\n'
+                             'exec unshare -u bash -c "hostname $host; $*"\n')
+            os.chmod(shell, 0o755)
+            options = ["--mca", "plm_rsh_agent", shell, "--host", os.uname().nodename + ":2,nodeb:2"]
+            size, silent = 4, "2,3"
+        else:
+            options, size, silent = ["-launcher", "fork", "-hosts", "nodea,nodeb", "-ppn", "1"], 2, "1"
+        ranks = self.mpirun((size,), options=options)
+        self.check_all_present(ranks, size, self.carrier)
+        self.assertEqual({rank["local_size"] for rank in ranks}, {size // 2})
+        ranks = self.mpirun((size // 2,), (size // 2, "--silent"), options=options)
+        for rank in ranks[:size // 2]:
+            self.assertEqual(rank["missing_ranks"], silent)
+
     def test_hash_store(self):
         """PMIx without its shared-memory store keeps the keys elsewhere."""
         if MPI == "mpich":
             self.skipTest("no PMIx")
-        self.check_all_present(mpirun((4,), PMIX_MCA_gds="hash"), 4, "PMIx")
+        self.check_all_present(self.mpirun((4,), PMIX_MCA_gds="hash"), 4, "PMIx")
 
     def test_asynchronous_init_is_noticed(self):
         if MPI == "mpich":
             self.skipTest("has no such setting")
-        for rank in mpirun((2,), OMPI_MCA_async_mpi_init="1"):
+        for rank in self.mpirun((2,), OMPI_MCA_async_mpi_init="1"):
             self.assertEqual(rank["synchronised"], 0)
 
     def test_stop(self):
         """Exit status 93 and the line once, whichever rank the launcher ends first."""
         size = "4" if MPI == "openmpi" else "2"
-        command = ["mpirun.openmpi", "--oversubscribe"] if MPI == "openmpi" else ["mpirun.mpich"]
-        status, _, err = launch([*command, "-n", size, PROBE, "--stop", "resil: the line"])
+        status, err, _ = self.launch([*LAUNCHER[MPI], "-n", size, PROBE, "--stop", "resil: the line"])
         self.assertEqual(status, 93, err)
         self.assertEqual(err.count("resil: the line"), 1, err)
         # The problem of one rank only, while the other waits in MPI_Init.
-        status, _, err = launch([*command, "-n", "1", PROBE, ":", "-n", "1", PROBE, "--stop", "resil: the line"])
+        status, err, _ = self.launch([*LAUNCHER[MPI], "-n", "1", PROBE, ":", "-n", "1", PROBE, "--stop",
+                                      "resil: the line"])
         self.assertEqual(status, 93, err)
         self.assertEqual(err.count("resil: the line"), 1, err)
 

@@ -15,13 +15,14 @@ namespace {
 using resil::LaunchIdentity;
 using resil::MpiFamily;
 
+bool pmix_linked = false;
 std::string kvs_answer;  // what hydra would say; "" when it is not there
 
 LaunchIdentity identity(std::vector<std::string> variables, MpiFamily family = MpiFamily::kUnknown) {
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
-  return resil::launch_identity({environment.data(), family, 1234, 99, [](char* name, size_t size) {
+  return resil::launch_identity({environment.data(), family, 1234, 99, pmix_linked, [](char* name, size_t size) {
                                    if (kvs_answer.empty() || kvs_answer.size() >= size) return false;
                                    strcpy(name, kvs_answer.c_str());
                                    return true;
@@ -76,6 +77,11 @@ TEST_CASE("Open MPI 4: spawned worlds count on and share the launch") {
   CHECK(std::string(child.launch) == "1958346753");
   CHECK(std::string(grandchild.launch) == "1958346753");
   CHECK(std::string(child.key) == "1958346753-w1");
+  // The parent was a singleton, named after its process.
+  std::vector<std::string> orphan = openmpi("0", "1958346755", "1958346753.0:130");
+  orphan.push_back("RESIL_INTERNAL_LAUNCH=777");
+  CHECK(std::string(identity(orphan, MpiFamily::kOpenMpi).launch) == "777");
+  CHECK(identity(orphan, MpiFamily::kOpenMpi).world == 2);
   // A persistent daemon numbers its launches; they are no spawned worlds.
   LaunchIdentity second = identity(openmpi("0", "1958346754"), MpiFamily::kOpenMpi);
   CHECK(second.world == 0);
@@ -120,10 +126,11 @@ TEST_CASE("hydra: the name of the key-value space without what differs between w
 
 TEST_CASE("the wrong launcher makes singletons") {
   CHECK(identity(kHydra, MpiFamily::kOpenMpi).singleton);
-  // PMIx itself may serve any MPI; the variables of Open MPI's mpirun alone may not.
-  std::vector<std::string> variables = openmpi("3", "1958346753");
-  variables.resize(4);
-  CHECK(identity(variables, MpiFamily::kMpich).singleton);
+  // MPICH under Open MPI's mpirun starts as so many singletons, unless it speaks PMIx.
+  CHECK(identity(openmpi("3", "1958346753"), MpiFamily::kMpich).singleton);
+  pmix_linked = true;
+  CHECK(identity(openmpi("3", "1958346753"), MpiFamily::kMpich).rank == 3);
+  pmix_linked = false;
 }
 
 TEST_CASE("Slurm: a step, not the batch script; job and step in the directory's name") {
