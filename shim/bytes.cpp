@@ -105,10 +105,8 @@ uint64_t compute_bytes(Event& e) {
   }
 }
 
-std::atomic<uint32_t> type_generation;
-
 int64_t type_size_slow(Thread& thread, uint64_t type) {
-  uint32_t generation = type_generation.load(std::memory_order_acquire);
+  uint32_t generation = handle_generation.load(std::memory_order_acquire);
   if (thread.type_generation != generation) {
     for (TypeCacheEntry& entry : thread.types)
       entry = {};

@@ -28,6 +28,8 @@ enum CallAttribute : uint32_t {
   kCallLifecycle = 1u << 14,
   kCallMpi4 = 1u << 15,
   kCallLarge = 1u << 16,
+  kCallLargeCount = 1u << 18,  ///< the `_c` twin itself
+  kCallHasData = 1u << 19,  ///< one significant (count, type)
   kCallReceives = 1u << 17,  ///< point-to-point, one-sided or I/O: the data comes in
 };
 
@@ -43,8 +45,10 @@ struct CallInfo {
   Shape shape;
 };
 
-extern const CallInfo kCallInfo[kCallCount];
+inline constexpr CallInfo kCallInfo[kCallCount] = {
+#include "calls.inc"
+};
 
-inline const CallInfo& call_info(CallId id) { return kCallInfo[static_cast<unsigned>(id)]; }
+constexpr const CallInfo& call_info(CallId id) { return kCallInfo[static_cast<unsigned>(id)]; }
 
 }  // namespace resil

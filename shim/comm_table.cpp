@@ -18,7 +18,7 @@
 
 namespace resil {
 
-std::atomic<uint32_t> comm_generation;
+std::atomic<uint32_t> handle_generation;
 
 namespace {
 
@@ -168,7 +168,7 @@ void comm_register_predefined() {
 CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
   if (handle == backend->comm_null())
     return nullptr;
-  uint32_t generation = comm_generation.load(std::memory_order_acquire);
+  uint32_t generation = handle_generation.load(std::memory_order_acquire);
   if (thread.comm_generation != generation) {
     memset(thread.comms, 0, sizeof(thread.comms));
     thread.comm_generation = generation;
@@ -246,7 +246,7 @@ void comm_forget(CommInfo* info) {
       __atomic_store_n(&buckets[i], ~0u, __ATOMIC_RELEASE);
   __atomic_store_n(&info->handle, 0, __ATOMIC_RELEASE);
   __atomic_store_n(&info->ring->id, 0, __ATOMIC_RELEASE);
-  comm_generation.fetch_add(1, std::memory_order_acq_rel);
+  handle_generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
 int comm_world_rank(CommInfo& comm, int rank) {

@@ -6,6 +6,7 @@
 #include "shim/dispatch.h"
 
 #include "shim/attach.h"
+#include "shim/flight.h"
 #include "shim/registry.h"
 #include "shim/runtime.h"
 #include "shim/tables.h"
@@ -29,39 +30,117 @@ Thread* admit(CallId id, uint64_t return_address, uint64_t frame) {
   // Inside MPI already. A frame above the open call's means that the open call was left by an exception or longjmp.
   if (frame >= thread->outer_frame) {
     thread->depth = 0;
-    if (thread->lane != nullptr)
-      thread->lane->current = 0;
+    thread->lane->current = 0;
     return thread;
   }
   // Application code called back by MPI is application again; MPI calling itself is not.
   return site_lookup(*thread, return_address, frame).kind == SiteClass::kApplication ? thread : nullptr;
 }
 
+namespace {
+
+/// Shapes whose bytes follow from count, type, peer and communicator alone.
+constexpr bool repeatable(Shape shape) {
+  return shape == Shape::kNone || shape == Shape::kPlain || shape == Shape::kRooted;
+}
+
+/// The general way: looks everything up and leaves the envelope with the call site for the next time.
+[[gnu::noinline]] void look_up(Event& e, SiteEntry& site) {
+  Thread& thread = *e.thread;
+  const Shape shape = call_info(e.id).shape;
+  e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
+  e.bytes = shape == Shape::kNone ? 0 : compute_bytes(e);
+  site.cached = repeatable(shape);
+  const Side& side = e.attributes & kCallReceives ? e.receive : e.send;
+  site.id = e.id;
+  site.site = e.site;
+  site.comm_handle = e.comm_handle;
+  site.comm = e.comm;
+  site.peer = e.peer;
+  site.tag = e.tag;
+  site.count = shape == Shape::kNone ? 0 : side.count;
+  site.type = shape == Shape::kNone ? 0 : side.type;
+  site.generation = handle_generation.load(std::memory_order_relaxed);
+  flight::prepare(e, site);
+}
+
+[[gnu::always_inline]] inline bool repeats(const Event& e, const SiteEntry& site) {
+  if (!site.cached || site.id != e.id || site.comm_handle != e.comm_handle || site.peer != e.peer || site.tag != e.tag ||
+      site.generation != handle_generation.load(std::memory_order_relaxed))
+    return false;
+  if (site.offset != 0 && site.site != e.site)
+    return false;
+  if (!(e.attributes & kCallHasData))
+    return true;
+  const Side& side = e.attributes & kCallReceives ? e.receive : e.send;
+  return site.count == side.count && site.type == side.type;
+}
+
+[[gnu::noinline]] void enter_tables(Event& e) {
+  if (e.attributes & kCallCompletes) {
+    request_remember(e);
+    e.record->aux = static_cast<uint64_t>(e.request_count);
+  }
+  if (e.attributes & kCallCreatesComm)
+    e.derived_id = comm_derive_id(e);
+  if ((e.attributes & kCallCollective) && e.comm != nullptr) {
+    e.sequence = e.record->sequence = ++e.comm->ring->collectives;
+    e.comm->ring->last_collective = static_cast<uint16_t>(e.id);
+  }
+}
+
+[[gnu::noinline]] void leave_tables(Event& e) {
+  if (e.attributes & kCallStarts) {
+    if (e.result == 0)
+      request_started(e);
+  } else if (e.attributes & kCallCompletes) {
+    request_completed(e);
+  } else if (e.attributes & kCallActivates) {
+    if (e.result == 0)
+      request_activated(e);
+  } else if (e.result == 0) {
+    comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
+  }
+}
+
+}  // namespace
+
 bool enter(Event& e) {
   Thread& thread = *e.thread;
-  const SiteEntry& site = site_lookup(thread, e.return_address, e.frame);
-  if (site.kind == SiteClass::kInternal) [[unlikely]]
-    return false;
-  const CallInfo& info = call_info(e.id);
-  e.site = site_address(site, e.frame);
-  e.nested = thread.depth != 0;
-  e.outer_frame = thread.outer_frame;
-  thread.outer_frame = e.frame;
-  e.outer_depth = thread.depth++;
-  e.time = info.attributes & kCallPoll ? 0 : ticks();
-  e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
-  e.bytes = info.shape == Shape::kNone ? 0 : compute_bytes(e);
-  constexpr uint32_t kRare = kCallCompletes | kCallCollective | kCallCreatesComm;
-  if (info.attributes & kRare) {
-    if (info.attributes & kCallCompletes)
-      request_remember(e);
-    if (info.attributes & kCallCreatesComm)
-      e.derived_id = comm_derive_id(e);
-    if ((info.attributes & kCallCollective) && e.comm != nullptr) {
-      e.sequence = ++e.comm->ring->collectives;
-      e.comm->ring->last_collective = static_cast<uint16_t>(e.id);
-    }
+  SiteEntry* found = &thread.sites[site_place(e.return_address)];
+  asm("" : "+r"(found));  // one register, not an index worked out again at each use
+  SiteEntry& site = *found;
+  if (site.return_address != e.return_address) [[unlikely]]
+    site_resolve(thread, e.return_address, e.frame);
+  e.site = e.return_address;
+  if (site.special) [[unlikely]] {
+    if (site.kind == SiteClass::kInternal)
+      return false;
+    e.site = site_address(site, e.frame);
   }
+  Timing& timing = thread.timing[static_cast<unsigned>(e.id)];
+  e.timing = &timing;
+  e.time = thread.last_time;
+  if ((e.attributes & kCallBlocking) || (timing.until_timed == 0 && !(e.attributes & kCallPoll)))
+    e.time = thread.last_time = ticks();
+  e.outer_depth = thread.depth;
+  e.outer_frame = thread.outer_frame;
+  e.outer_record = thread.lane->current;
+  e.nested = e.outer_depth != 0;
+  thread.depth = e.outer_depth + 1;
+  thread.outer_frame = e.frame;
+  if (repeats(e, site)) [[likely]] {
+    e.comm = site.comm;
+    e.bytes = site.record.bytes;
+  } else {
+    look_up(e, site);
+  }
+  if (e.attributes & kCallPoll)
+    flight::enter_poll(e, site);
+  else
+    flight::enter(e, site);
+  if (e.attributes & (kCallCompletes | kCallCollective | kCallCreatesComm))
+    enter_tables(e);
   for (auto* hook = hooks.enter; *hook != nullptr; ++hook)
     (*hook)(e);
   return true;
@@ -69,34 +148,30 @@ bool enter(Event& e) {
 
 void leave(Event& e) {
   Thread& thread = *e.thread;
-  const uint32_t attributes = call_info(e.id).attributes;
-  constexpr uint32_t kTables = kCallStarts | kCallActivates | kCallCompletes | kCallCreatesComm;
-  if (attributes & kTables) {
-    if (attributes & kCallStarts) {
-      if (e.result == 0)
-        request_started(e);
-    } else if (attributes & kCallCompletes) {
-      request_completed(e);
-    } else if (attributes & kCallActivates) {
-      if (e.result == 0)
-        request_activated(e);
-    } else if (e.result == 0) {
-      comm_register_new(thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
-    }
-  }
+  if (e.attributes & (kCallStarts | kCallActivates | kCallCompletes | kCallCreatesComm))
+    leave_tables(e);
   for (auto* hook = hooks.leave; *hook != nullptr; ++hook)
     (*hook)(e);
+  if (thread.lane->head - e.record_number < ring::kRecordsPerLane) [[likely]] {  // else callbacks' calls overwrote it
+    if (e.attributes & kCallPoll)
+      flight::leave_poll(e);
+    else
+      flight::leave(e);
+  }
+  __atomic_store_n(&thread.lane->current, e.outer_record, __ATOMIC_RELEASE);
   thread.depth = e.outer_depth;
   thread.outer_frame = e.outer_frame;
 }
 
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
   const SiteEntry& site = site_lookup(*thread, return_address, frame);
-  if (site.kind == SiteClass::kInternal) [[unlikely]]
-    return;
-  const uint64_t address = site_address(site, frame);
-  for (auto* hook = hooks.local; *hook != nullptr; ++hook)
-    (*hook)(*thread, static_cast<uint16_t>(id), address);
+  uint64_t address = return_address;
+  if (site.special) [[unlikely]] {
+    if (site.kind == SiteClass::kInternal)
+      return;
+    address = site_address(site, frame);
+  }
+  flight::local(*thread, id, address);
 }
 
 bool replaced(Event& e) {
@@ -106,6 +181,6 @@ bool replaced(Event& e) {
   return false;
 }
 
-void forget_types() { type_generation.fetch_add(1, std::memory_order_relaxed); }
+void forget_types() { handle_generation.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace resil

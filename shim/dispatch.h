@@ -19,6 +19,7 @@ bool enter(Event& event);
 void leave(Event& event);
 /// A local query: counted and folded, never timed. Null thread: not to be seen.
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame);
+extern bool any_transform;
 /// Does a transform module carry out this call instead of the library?
 bool replaced(Event& event);
 /// After MPI_Type_free: cached sizes of reused handles must not survive.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One MPI call as every module sees it: normalised values, whatever the ABI. Lives on the stack of the wrapper.
-// A field is set only when the call has such an argument (see the table); the others are left uninitialised on
-// purpose, but for those with an initialiser here.
+// One MPI call as every module sees it: normalised values, whatever the ABI. Lives on the stack of the wrapper, which
+// stores just what the call has: a field is meaningful only when the call's table entry has such an argument, and is
+// left uninitialised otherwise (clear_event says which ones are always set).
 #pragma once
 
 #include <cstdint>
@@ -20,36 +20,45 @@ struct Side {
   const void* buffer;
   int64_t count;
   uint64_t type;       ///< datatype handle's bits
-  const void* counts = nullptr;  ///< int[], or MPI_Count[] when Event::large
+  const void* counts;  ///< int[], or MPI_Count[] when Event::large; null: `count` holds
   const void* types;   ///< handle[]
 };
 
 struct Event {
   CallId id;
-  bool large = false;  ///< a `_c` call: counts are MPI_Count
-  bool nested;         ///< made from a callback inside another call of this thread
-  int32_t peer = ring::kNoPeer;  ///< destination, source, target or root as communicator rank, normalised as in ring_format.h
-  int32_t tag = ring::kNoTag;
-  int32_t receive_peer;  ///< Sendrecv only: source
-  int32_t receive_tag;
+  bool large;      ///< a `_c` call: counts are MPI_Count
+  bool nested;     ///< made from a callback inside another call of this thread
+  uint32_t attributes;  ///< CallAttribute bits
+  int32_t peer;  ///< destination, source, target or root as communicator rank, normalised as in ring_format.h
+  int32_t tag;
   Thread* thread;
-  uint64_t time;  ///< ticks on entry; 0 for polls
+  uint64_t comm_handle;  ///< 0: the call has no communicator
+  uint64_t time;  ///< ticks on entry, or of the last clock read before it (see flight.h)
   uint64_t return_address;
   uint64_t frame;  ///< canonical frame address of the wrapper: the stack just above the return address
   uint64_t site;   ///< the application's call site (a Fortran binding's caller, not the binding)
-  uint64_t comm_handle = 0;
   CommInfo* comm;  ///< null when the call has no communicator
   uint64_t bytes;  ///< named by the call, 0 when it has no data
   uint64_t sequence;  ///< collectives: number on the communicator, from 1
+  ring::Record* record;  ///< the flight recorder's
+  uint64_t record_number;
+  uint64_t outer_frame;  ///< Thread's, restored on the way out
+  uint32_t outer_depth;
+  uint64_t outer_record;  ///< number of the record that was open around this call, 0: none
+  struct Timing* timing;
+  int result;
   Side send, receive;
+  int32_t receive_peer;  ///< Sendrecv only: source
+  int32_t receive_tag;
   int64_t partitions;
   void* requests;  ///< handle array (of the ABI's handle size)
-  int64_t request_count = 0;
+  int64_t request_count;
   void* saved_requests;  ///< their values before a completing call; &saved_one for a single request
   uint64_t saved_one;
-  int* flag = nullptr;
-  int* index = nullptr;
-  int* outcount = nullptr;
+  uint64_t request_key;  ///< of the request that the call started; 0: none, or complete at once
+  int* flag;
+  int* index;
+  int* outcount;
   int* indices;
   void* statuses;
   void* message;
@@ -57,13 +66,26 @@ struct Event {
   uint64_t group, op, object;
   const char* string;
   int color, order;
-  uint64_t derived_id;     ///< id of the communicator that the call creates
-  ring::Record* record;    ///< the flight recorder's
-  uint64_t record_number;
-  uint64_t outer_frame;    ///< Thread's, restored on the way out
-  uint32_t outer_depth;
-  uint64_t request_key = 0;  ///< of the request that the call started; 0: none, or complete at once
-  int result;
+  uint64_t derived_id;  ///< id of the communicator that the call creates
 };
+
+/// What every event has, whatever the call; folded into the wrapper's own stores by the compiler.
+template <CallId id>
+[[gnu::always_inline]] inline void clear_event(Event& e) {
+  constexpr CallInfo info = call_info(id);
+  e.id = id;
+  e.attributes = info.attributes;
+  e.large = (info.attributes & kCallLargeCount) != 0;
+  e.peer = ring::kNoPeer;
+  e.tag = ring::kNoTag;
+  e.comm_handle = 0;
+  if constexpr ((info.attributes & (kCallStarts | kCallActivates | kCallCompletes | kCallPoll)) != 0) {
+    e.request_count = 0;
+    e.request_key = 0;
+    e.flag = e.index = e.outcount = nullptr;
+  }
+  if constexpr ((info.attributes & kCallCollective) != 0)
+    e.send.counts = e.receive.counts = nullptr;
+}
 
 }  // namespace resil

@@ -55,8 +55,6 @@ struct Module {
   /// Around every application call but local queries. No allocation, lock or system call.
   void (*enter)(Event&);
   void (*leave)(Event&);
-  /// A local query (attribute `local` of the API table), which is not timed and has no event.
-  void (*local)(Thread&, uint16_t call, uint64_t site);
   /// Transform only: carry out the call instead of the shim. Returns true when `event.result` has been set.
   bool (*replace)(Event&);
   /// Adds members to the rank's report object.

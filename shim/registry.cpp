@@ -4,11 +4,13 @@
 
 #include "shim/registry.h"
 
+#include "shim/dispatch.h"
 #include "shim/thread.h"
 
 namespace resil {
 
 Hooks hooks;
+bool any_transform;
 
 namespace {
 
@@ -18,7 +20,7 @@ size_t enabled_count;
 }  // namespace
 
 void registry_enable() {
-  size_t enters = 0, leaves = 0, replaces = 0, locals = 0;
+  size_t enters = 0, leaves = 0, replaces = 0;
   enabled_count = 0;
   for (ModuleKind kind : {ModuleKind::kTransform, ModuleKind::kVerify, ModuleKind::kWatch})
     for (const Module* module : modules())
@@ -29,8 +31,7 @@ void registry_enable() {
       hooks.enter[enters++] = enabled[i]->enter;
     if (enabled[i]->replace != nullptr)
       hooks.replace[replaces++] = enabled[i]->replace;
-    if (enabled[i]->local != nullptr)
-      hooks.local[locals++] = enabled[i]->local;
+    any_transform = replaces != 0;
     if (enabled[enabled_count - 1 - i]->leave != nullptr)
       hooks.leave[leaves++] = enabled[enabled_count - 1 - i]->leave;
   }

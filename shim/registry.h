@@ -21,7 +21,6 @@ struct Hooks {
   void (*enter[17])(Event&);
   void (*leave[17])(Event&);
   bool (*replace[17])(Event&);
-  void (*local[17])(Thread&, uint16_t, uint64_t);
 };
 extern Hooks hooks;
 

@@ -160,6 +160,11 @@ void request_started(Event& e) {
     __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
     return;
   }
+  if (e.record->flags & ring::kUntimed) {  // pending things have an age, so now the clock is read
+    e.time = e.record->time = e.thread->last_time = ticks();
+    e.record->flags &= static_cast<uint8_t>(~ring::kUntimed);
+  }
+  e.record->aux = key;
   ring::Request& entry = runtime.requests[index];
   entry.time = e.time;
   entry.site = e.site;

@@ -26,10 +26,6 @@ namespace resil {
 const Backend* backend;
 void* next_functions[2 * kCallCount];
 
-const CallInfo kCallInfo[kCallCount] = {
-#include "calls.inc"
-};
-
 namespace {
 
 void* mpi_handle;  // of the library found when RTLD_NEXT does not reach it; null: RTLD_NEXT does

@@ -187,10 +187,11 @@ uint32_t binding_offset(SiteEntry& entry, uint64_t frame) {
 }  // namespace
 
 SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame) {
-  SiteEntry& entry = thread.sites[(return_address ^ (return_address >> 8)) % kSiteCache];
+  SiteEntry& entry = thread.sites[site_place(return_address)];
   SiteEntry fresh = {};
   fresh.return_address = return_address;
   fresh.kind = class_of(return_address);
+  fresh.special = fresh.kind != SiteClass::kApplication;
   if (fresh.kind == SiteClass::kBinding) {
     BindingSite* shared = binding_site(return_address);
     if (shared != nullptr && shared->ready.load(std::memory_order_acquire)) {

@@ -34,11 +34,12 @@ void comm_register_predefined();
 /// The communicator behind a handle; registers one that was made where resil could not see it. Never null, but for
 /// MPI_COMM_NULL and when the table is full of live communicators: then the shared entry "others".
 CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle);
-extern std::atomic<uint32_t> comm_generation;
+/// Goes up whenever a communicator or datatype handle may be reused; what was cached before holds no longer.
+extern std::atomic<uint32_t> handle_generation;
 
 inline CommInfo* comm_lookup(Thread& thread, uint64_t handle) {
   const CommCacheEntry& entry = thread.comms[(handle ^ (handle >> 7)) % kCommCache];
-  if (entry.handle == handle && thread.comm_generation == comm_generation.load(std::memory_order_relaxed)) [[likely]]
+  if (entry.handle == handle && thread.comm_generation == handle_generation.load(std::memory_order_relaxed)) [[likely]]
     return entry.info;
   return comm_lookup_slow(thread, handle);
 }
@@ -62,11 +63,10 @@ void request_completed(Event& event);
 uint64_t request_handle(const void* array, int64_t index);
 
 /// Size of a datatype in bytes. May ask MPI once per handle.
-extern std::atomic<uint32_t> type_generation;
 int64_t type_size_slow(Thread& thread, uint64_t type);
 inline int64_t type_size(Thread& thread, uint64_t type) {
   const TypeCacheEntry& entry = thread.types[(type ^ (type >> 9)) % kTypeCache];
-  if (entry.handle == type && thread.type_generation == type_generation.load(std::memory_order_relaxed)) [[likely]]
+  if (entry.handle == type && thread.type_generation == handle_generation.load(std::memory_order_relaxed)) [[likely]]
     return entry.size;
   return type_size_slow(thread, type);
 }

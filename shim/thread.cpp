@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "shim/attach.h"
+#include "shim/log.h"
 #include "shim/registry.h"
 #include "shim/runtime.h"
 
@@ -27,18 +28,43 @@ Thread disabled_thread;  // what a thread points to once it is cut off: depth 1,
 pthread_key_t thread_key;
 std::atomic<bool> thread_key_made;
 
-/// Takes a free lane, else one whose thread has ended (its counters go on, its records are history).
-uint32_t claim_lane() {
-  for (auto wanted : {ring::LaneState::kFree, ring::LaneState::kEnded}) {
-    for (uint32_t i = 0; i < runtime.lane_count; ++i) {
-      auto* state = &runtime.lanes[i].state;
-      uint32_t expected = static_cast<uint32_t>(wanted);
-      if (__atomic_compare_exchange_n(state, &expected, static_cast<uint32_t>(ring::LaneState::kLive), false,
-                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        return i;
-    }
+constexpr uint32_t kPrivateLanes = 24;
+ring::Lane* private_lanes[kPrivateLanes];
+std::atomic<uint32_t> private_count;
+ring::Lane shared_lane;  // of threads beyond all others: their counts may be lost to races, and a note says so
+
+void* map(size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+bool claim(ring::Lane& lane, ring::LaneState wanted) {
+  auto expected = static_cast<uint32_t>(wanted);
+  return __atomic_compare_exchange_n(&lane.state, &expected, static_cast<uint32_t>(ring::LaneState::kLive), false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/// A free lane, else one whose thread has ended (its counters go on, its records are history), else a private one,
+/// which the dump and a reader of the ring file do not see.
+ring::Lane* claim_lane(uint32_t* index) {
+  for (auto wanted : {ring::LaneState::kFree, ring::LaneState::kEnded})
+    for (*index = 0; *index < lane_total(); ++*index)
+      if (claim(lane_at(*index), wanted))
+        return &lane_at(*index);
+  auto* lane = static_cast<ring::Lane*>(map(sizeof(ring::Lane)));
+  uint32_t place = lane != nullptr ? private_count.fetch_add(1) : kPrivateLanes;
+  if (place >= kPrivateLanes) {
+    private_count.store(kPrivateLanes);
+    if (lane != nullptr)
+      munmap(lane, sizeof(ring::Lane));
+    add_note("more than 32 threads call MPI at a time: calls of the others are counted approximately");
+    *index = runtime.lane_count + kPrivateLanes;
+    return &shared_lane;
   }
-  return runtime.lane_count;
+  lane->state = static_cast<uint32_t>(ring::LaneState::kLive);
+  __atomic_store_n(&private_lanes[place], lane, __ATOMIC_RELEASE);
+  *index = runtime.lane_count + place;
+  return lane;
 }
 
 /// Thread-exit context of the application's thread: no MPI, no allocation.
@@ -47,17 +73,12 @@ void thread_exit(void* data) {
   if (getpid() != runtime.pid)
     return;
   run_hooks_reverse(&Module::thread_end, *thread);
-  if (thread->lane != nullptr)
-    __atomic_store_n(&thread->lane->state, static_cast<uint32_t>(ring::LaneState::kEnded), __ATOMIC_RELEASE);
+  unattributed_ticks.fetch_add(thread->unattributed);
+  __atomic_store_n(&thread->lane->state, static_cast<uint32_t>(ring::LaneState::kEnded), __ATOMIC_RELEASE);
   current_thread = nullptr;  // a later destructor may call MPI again and then gets a new state
   if (thread->scratch != nullptr)
     munmap(thread->scratch, thread->scratch_bytes);
   munmap(thread, sizeof(Thread));
-}
-
-void* map(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
 }
 
 }  // namespace
@@ -79,16 +100,38 @@ Thread* thread_register() {
   // An empty cache entry must not look like a hit for handle 0 or address 0.
   thread->outer_frame = 0;
   thread->comm_generation = thread->type_generation = ~0u;
-  thread->lane_index = claim_lane();
-  if (thread->lane_index < runtime.lane_count) {
-    thread->lane = &runtime.lanes[thread->lane_index];
-    thread->lane->tid = static_cast<int32_t>(syscall(SYS_gettid));
-    pthread_getname_np(pthread_self(), thread->lane->name, sizeof(thread->lane->name));
+  thread->lane = claim_lane(&thread->lane_index);
+  thread->lane->tid = static_cast<int32_t>(syscall(SYS_gettid));
+  pthread_getname_np(pthread_self(), thread->lane->name, sizeof(thread->lane->name));
+  if (thread->lane->head == 0) {
+    for (ring::PeerCounter& peer : thread->lane->peers)
+      peer.rank = -1;
+    thread->lane->peers[ring::kPeerEntries - 1].rank = -2;
   }
+  thread->last_time = ticks();
   pthread_setspecific(thread_key, thread);
   current_thread = thread;
   run_hooks(&Module::thread_start, *thread);
   return thread;
+}
+
+std::atomic<uint64_t> unattributed_ticks;
+
+uint32_t lane_total() {
+  uint32_t count = private_count.load(std::memory_order_acquire);
+  return runtime.lane_count + (count < kPrivateLanes ? count : kPrivateLanes);
+}
+
+ring::Lane& lane_at(uint32_t index) {
+  if (index < runtime.lane_count)
+    return runtime.lanes[index];
+  ring::Lane* lane = __atomic_load_n(&private_lanes[index - runtime.lane_count], __ATOMIC_ACQUIRE);
+  return lane != nullptr ? *lane : shared_lane;
+}
+
+unsigned thread_slot() {
+  static unsigned next;
+  return next < kMaxModules - 1 ? next++ : next;
 }
 
 void thread_disable() {

@@ -4,6 +4,7 @@
 // lookup a compare. One is mapped for each thread on its first MPI call; nothing here is shared between threads.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,11 +18,33 @@ struct Event;
 
 enum class SiteClass : uint8_t { kUnknown, kApplication, kBinding, kInternal };
 
-struct SiteEntry {
+/// A call site, and the envelope of the last call from it: loops mostly repeat themselves, and then all that was
+/// looked up still holds.
+struct alignas(64) SiteEntry {
   uint64_t return_address;
+  uint64_t comm_handle, type, site;
+  int64_t count;
+  int32_t peer, tag;
+  uint32_t generation;
+  CommInfo* comm;
+  CallId id;
+  bool cached;   ///< the envelope is valid
+  bool special;  ///< not simply the application: `kind` says what
   uint64_t module_start, module_end;  ///< bindings: range in which the caller's return address must lie
   uint32_t offset;                    ///< bindings: bytes above the frame at which the caller's return address lies
   SiteClass kind;
+  ring::CallCounter* counter;  ///< flight.h: where this call counts
+  uint64_t* traffic;           ///< messages and bytes of the partner
+  alignas(64) ring::Record record;  ///< what an equal call writes
+};
+static_assert(sizeof(SiteEntry) == 192);
+
+/// When the calls of one function are timed, in one thread (flight.h).
+struct Timing {
+  uint8_t until_timed;  ///< calls to go before the next timed one
+  uint8_t watch;        ///< calls that are timed whatever they take
+  uint16_t untimed;     ///< since the last timed one
+  float mean;           ///< ticks, of the short ones
 };
 
 struct CommCacheEntry {
@@ -39,14 +62,19 @@ constexpr unsigned kSiteCache = 256, kCommCache = 8, kTypeCache = 64, kMaxModule
 struct Thread {
   uint32_t depth;        ///< 0 outside MPI; inside, calls from MPI's own text go straight through
   bool disabled;         ///< forked child, or after MPI_Finalize: nothing is looked at
-  uint32_t comm_generation, type_generation;  ///< of the caches; compared with the tables'
+  uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
   uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
-  ring::Lane* lane;      ///< null: no lane was free
-  uint32_t lane_index;
+  ring::Lane* lane;      ///< where this thread writes; never null
+  uint32_t lane_index;   ///< in the ring file; runtime.lane_count and above: a private lane
+  uint64_t last_time;    ///< ticks of the last clock read
+  uint64_t open_since;   ///< entry of the last call, if it may block and its end was not timed; else 0
+  Timing* open_timing;
+  uint64_t unattributed;  ///< ticks, see flight.h
   CommCacheEntry comms[kCommCache];
   TypeCacheEntry types[kTypeCache];
   SiteEntry sites[kSiteCache];
-  void* module_data[kMaxModules];  ///< a module's own, by its index
+  Timing timing[kCallCount];
+  void* module_data[kMaxModules];  ///< a module's own, by thread_slot()
   char* scratch;  ///< handle copies of completing calls, a stack
   size_t scratch_bytes, scratch_top;
 };
@@ -56,6 +84,9 @@ extern constinit thread_local Thread* current_thread __attribute__((tls_model("i
 /// The calling thread's state, made if needed. Null when resil is not attached to this process. May map memory.
 Thread* thread_register();
 
+/// A place in Thread::module_data for the calling module; ask once, in before_init.
+unsigned thread_slot();
+
 /// Cuts the calling thread off for good (after MPI_Finalize, in a forked child).
 void thread_disable();
 
@@ -63,11 +94,18 @@ void thread_disable();
 void* scratch_acquire(Thread& thread, size_t bytes);
 void scratch_release(Thread& thread, size_t bytes);
 
+/// Lanes of all threads so far: those in the ring file, then private ones (more threads than lanes).
+extern std::atomic<uint64_t> unattributed_ticks;  ///< of threads that have ended
+uint32_t lane_total();
+ring::Lane& lane_at(uint32_t index);
+
 /// Classifies a return address and finds the application's call site (may call the dynamic loader; first time only).
 SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame);
 
+inline unsigned site_place(uint64_t return_address) { return (return_address ^ (return_address >> 8)) % kSiteCache; }
+
 inline SiteEntry& site_lookup(Thread& thread, uint64_t return_address, uint64_t frame) {
-  SiteEntry& entry = thread.sites[(return_address ^ (return_address >> 8)) % kSiteCache];
+  SiteEntry& entry = thread.sites[site_place(return_address)];
   if (entry.return_address == return_address) [[likely]]
     return entry;
   return site_resolve(thread, return_address, frame);

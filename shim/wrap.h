@@ -11,7 +11,7 @@
   const uint64_t return_address = reinterpret_cast<uint64_t>(__builtin_return_address(0));                \
   const uint64_t frame = reinterpret_cast<uint64_t>(__builtin_dwarf_cfa());                               \
   Event e;                                                                                                \
-  e.id = id;                                                                                              \
+  clear_event<id>(e);                                                                                     \
   e.thread = current_thread;                                                                              \
   e.return_address = return_address;                                                                      \
   e.frame = frame;
@@ -21,7 +21,7 @@
     e.thread = admit(id, return_address, frame);                                                          \
   if (e.thread == nullptr || !enter(e)) [[unlikely]]                                                      \
     return real<Signature>(layer, id) arguments;                                                          \
-  if (!replaced(e)) [[likely]]                                                                            \
+  if (!any_transform || !replaced(e)) [[likely]]                                                                            \
     e.result = real<Signature>(layer, id) arguments;                                                      \
   leave(e);                                                                                               \
   return e.result

@@ -21,7 +21,7 @@ SCALARS = {"COUNT": ("int", "MPI_Count"), "DISPLACEMENT": ("int", "MPI_Aint"), "
 LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
                    "MPI_Datarep_conversion_function*": "MPI_Datarep_conversion_function_c*"}
 ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "collective", "creates_comm", "persistent",
-              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives")
+              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives", "large_count", "has_data")
 # Exported besides the table: resil.h's entry points.
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version")
 
@@ -87,7 +87,10 @@ def parse(path):
         if any(map(f.has, ("p2p", "rma", "io"))) and any(p.kind == "BUFFER" and p.direction == "out" for p in f.parameters) and \
                 not any(p.kind == "DEST" for p in f.parameters):
             f.attributes.append("receives")
-    twins = [Function(f.name + "_c", f.attributes + ["mpi4"], f.parameters, True) for f in functions if f.has("large")]
+    for f in functions:
+        if shape(f) in ("Plain", "Rooted"):
+            f.attributes.append("has_data")
+    twins = [Function(f.name + "_c", f.attributes + ["mpi4", "large_count"], f.parameters, True) for f in functions if f.has("large")]
     return functions + twins
 
 
@@ -106,7 +109,8 @@ def shape(f):
     if f.has("partitioned"):
         return "Partitioned"
     if f.has("rma") or f.has("p2p") or f.has("io"):
-        return "Plain" if any(p.kind == "BUFFER" for p in f.parameters) else "None"
+        kinds = [p.kind for p in f.parameters]  # the _end half of a split collective has a buffer, but no type
+        return "Plain" if "BUFFER" in kinds and "DATATYPE" in kinds else "None"
     return "None"
 
 
@@ -174,8 +178,7 @@ def fill(f):
             out.append(f"e.statuses = {n};")
         elif k == "STRING" and f.has("creates_comm") and n == "stringtag":
             out.append(f"e.string = {n};")
-    if f.large and sides:
-        out.append("e.large = true;")
+    out += [f"e.{s}.count = 1;" for s in no_count]  # one element: MPI_Fetch_and_op, MPI_Compare_and_swap
     return out
 
 

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The less frequent half of flight.h. Each lane has one writer, its thread, and no lock.
+
+#include "shim/flight.h"
+
+#include "shim/tables.h"
+
+namespace resil::flight {
+
+uint64_t short_ticks = 2500, gap_ticks = 125000;
+
+namespace {
+
+uint64_t no_peer[2];  // where calls without a partner count, instead of a test on the way
+
+ring::Record* newest(ring::Lane& lane) {
+  return lane.head != 0 ? &lane.records[(lane.head - 1) % ring::kRecordsPerLane] : nullptr;
+}
+
+ring::Record& append(ring::Lane& lane) { return lane.records[lane.head % ring::kRecordsPerLane]; }
+
+/// Makes the record visible: readers trust records below `head` only.
+void publish(ring::Lane& lane) { __atomic_store_n(&lane.head, lane.head + 1, __ATOMIC_RELEASE); }
+
+void set_state(ring::Record& record, ring::RecordState state) {
+  __atomic_store_n(&record.state, static_cast<uint8_t>(state), __ATOMIC_RELEASE);
+}
+
+ring::PeerCounter& peer_of(ring::Lane& lane, int32_t rank) {
+  constexpr uint32_t kPlaces = ring::kPeerEntries - 1;
+  uint32_t start = static_cast<uint32_t>(rank) % kPlaces;
+  for (uint32_t probe = 0; probe < 8; ++probe) {
+    ring::PeerCounter& peer = lane.peers[(start + probe) % kPlaces];
+    if (peer.rank == rank)
+      return peer;
+    if (peer.rank == -1) {
+      peer.rank = rank;
+      return peer;
+    }
+  }
+  return lane.peers[kPlaces];  // all others
+}
+
+/// Messages and bytes of the partner, two words; a dummy for wildcards and MPI_PROC_NULL. Persistent requests count
+/// when they are started, which has no envelope: not here.
+uint64_t* counter_of_peer(ring::Lane& lane, Event& e) {
+  if (!(e.attributes & kCallP2P) || e.peer < 0 || e.comm == nullptr || !(e.attributes & kCallHasData) ||
+      (e.attributes & (kCallPoll | kCallPersistent)))
+    return no_peer;
+  int world = comm_world_rank(*e.comm, e.peer);
+  if (world < 0)
+    return no_peer;
+  ring::PeerCounter& peer = peer_of(lane, world);
+  return e.attributes & kCallReceives ? &peer.received_messages : &peer.sent_messages;
+}
+
+}  // namespace
+
+void prepare(Event& e, SiteEntry& site) {
+  ring::Record& record = site.record;
+  record.duration = 0;
+  record.call = static_cast<uint16_t>(e.id);
+  record.state = static_cast<uint8_t>(ring::RecordState::kOpen);
+  record.flags = (e.nested ? ring::kCallback : 0) | (e.attributes & (kCallBlocking | kCallPoll) ? 0 : ring::kUntimed);
+  record.comm = e.comm != nullptr ? e.comm->index : 0;
+  record.peer = e.peer;
+  record.tag = e.tag;
+  record.repeat = 1;
+  record.bytes = e.bytes;
+  record.site = e.site;
+  record.aux = 0;
+  site.counter = &e.thread->lane->counters[static_cast<unsigned>(e.id)];
+  site.traffic = counter_of_peer(*e.thread->lane, e);
+}
+
+void enter_poll(Event& e, SiteEntry& site) {
+  Thread& thread = *e.thread;
+  ring::Lane& lane = *thread.lane;
+  ring::Record* last = newest(lane);
+  const ring::Record& made = site.record;
+  ++lane.calls;
+  ++site.counter->count;
+  if (last != nullptr && (last->flags & ring::kFolded) && last->call == made.call && last->site == made.site &&
+      last->comm == made.comm && last->peer == made.peer && last->tag == made.tag) {
+    set_state(*last, ring::RecordState::kOpen);
+    e.record = last;
+  } else {
+    e.time = ticks();
+    if (thread.open_since != 0)
+      settle_gap(thread, e.time);
+    thread.last_time = e.time;
+    ring::Record& record = append(lane);
+    record = made;
+    record.time = e.time;
+    record.sequence = lane.calls;
+    publish(lane);
+    e.record = &record;
+  }
+  e.record_number = lane.head;
+  __atomic_store_n(&lane.current, lane.head, __ATOMIC_RELEASE);
+}
+
+void leave_poll(Event& e) {
+  Thread& thread = *e.thread;
+  ring::Lane& lane = *thread.lane;
+  ring::Record& record = *e.record;
+  const bool failed_poll = e.flag != nullptr && *e.flag == 0 && e.result == 0;
+  set_state(record, ring::RecordState::kDone);
+  if (e.result != 0)
+    record.flags |= ring::kFailed;
+  if (!(record.flags & ring::kFolded)) {
+    if (failed_poll)
+      record.flags |= ring::kFolded;
+  } else if (failed_poll) {
+    ++record.repeat;
+  } else {
+    // The poll that succeeds ends the run and gets its own record.
+    ring::Record& success = append(lane);
+    success = record;
+    success.time = thread.last_time = ticks();
+    success.duration = 0;
+    success.flags = static_cast<uint8_t>(record.flags & ~ring::kFolded);
+    success.repeat = 1;
+    success.sequence = lane.calls;
+    success.aux = static_cast<uint64_t>(e.request_count);
+    publish(lane);
+    record.duration = static_cast<float>(success.time - record.time);
+  }
+}
+
+void settle_gap(Thread& thread, uint64_t now) {
+  if (now > thread.open_since + gap_ticks) {
+    thread.unattributed += now - thread.open_since;
+    thread.open_timing->watch = kSuspicious;
+    thread.open_timing->until_timed = 0;
+  }
+  thread.open_since = 0;
+}
+
+void account(Event& e, Timing& timing) {
+  Thread& thread = *e.thread;
+  ring::CallCounter& counter = thread.lane->counters[static_cast<unsigned>(e.id)];
+  uint64_t now = ticks();
+  uint64_t spent = now - e.time;
+  e.record->flags &= static_cast<uint8_t>(~ring::kUntimed);
+  e.record->duration = spent > 0 ? static_cast<float>(spent) : 1.0f;
+  thread.last_time = now;
+  if (spent < short_ticks) {
+    counter.ticks += static_cast<double>(spent) * (1 + timing.untimed);
+    timing.mean = static_cast<float>(spent);
+    if (timing.watch == 0)
+      timing.until_timed = kSkip;
+    else
+      --timing.watch;
+  } else {
+    counter.ticks += static_cast<double>(spent) + static_cast<double>(timing.mean) * timing.untimed;
+  }
+  timing.untimed = 0;
+}
+
+void local(Thread& thread, CallId id, uint64_t site) {
+  ring::Lane& lane = *thread.lane;
+  const auto call = static_cast<uint16_t>(id);
+  ++lane.calls;
+  ++lane.counters[call].count;
+  ring::Record* last = newest(lane);
+  if (last != nullptr && last->call == call && last->site == site && (last->flags & ring::kFolded)) {
+    ++last->repeat;
+    return;
+  }
+  ring::Record& record = append(lane);
+  record = {};
+  record.time = thread.last_time;
+  record.call = call;
+  record.state = static_cast<uint8_t>(ring::RecordState::kDone);
+  record.flags = ring::kFolded | ring::kUntimed;
+  record.peer = ring::kNoPeer;
+  record.tag = ring::kNoTag;
+  record.repeat = 1;
+  record.site = site;
+  record.sequence = lane.calls;
+  publish(lane);
+}
+
+}  // namespace resil::flight

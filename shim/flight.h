@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The writing side of the flight recorder: what every call leaves in its thread's lane of the ring file. Inline in the
+// call path (dispatch.cpp); the reading side and the user's own records are in detectors/recorder/.
+//
+// Clock. One read of the counter costs about 10 ns, half of what a call may cost. Calls that may block are stamped on
+// entry. Calls that never wait are stamped once in eight, and when the operation they start is not complete at once;
+// else they take over the time of the record before them (kUntimed). The way out is timed only where it is worth it: always while the
+// calls of this function take a microsecond or more, once in eight while they return at once. What hides in between is
+// not guessed: a gap of more than 50 us after an untimed call that may block goes into "seconds_unattributed" and makes
+// the next 255 calls of that function timed.
+#pragma once
+
+#include "shim/event.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace resil::flight {
+
+constexpr uint8_t kSkip = 7;          ///< untimed calls between two timed ones while a function returns at once
+constexpr uint8_t kSuspicious = 255;  ///< calls that are timed after a function was caught hiding a wait
+
+extern uint64_t short_ticks, gap_ticks;  ///< 1 us and 50 us
+
+/// Makes the site's template for this envelope: record, counters and peer that an equal call will use again.
+void prepare(Event& e, SiteEntry& site);
+/// A poll on entry and exit: runs of failing polls share one record.
+void enter_poll(Event& e, SiteEntry& site);
+void leave_poll(Event& e);
+/// A call that may block ended untimed, and the next one came late.
+void settle_gap(Thread& thread, uint64_t now);
+/// The end of a timed call.
+void account(Event& e, Timing& timing);
+/// A local query: counted, folded, never timed.
+void local(Thread& thread, CallId id, uint64_t site);
+
+[[gnu::always_inline]] inline void enter(Event& e, SiteEntry& site) {
+  Thread& thread = *e.thread;
+  ring::Lane& lane = *thread.lane;
+  if (thread.open_since != 0)
+    settle_gap(thread, e.time);
+  site.counter->count += 1;
+  site.counter->bytes += site.record.bytes;
+  site.traffic[0] += 1;
+  site.traffic[1] += site.record.bytes;
+  const uint64_t calls = lane.calls + 1, head = lane.head;
+  lane.calls = calls;
+  ring::Record& record = lane.records[head % ring::kRecordsPerLane];
+  record = site.record;
+  record.time = e.time;
+  record.sequence = calls;
+  e.record = &record;
+  e.record_number = head + 1;
+  __atomic_store_n(&lane.current, head + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&lane.head, head + 1, __ATOMIC_RELEASE);
+}
+
+[[gnu::always_inline]] inline void leave(Event& e) {
+  Thread& thread = *e.thread;
+  ring::Record& record = *e.record;
+  Timing& timing = *e.timing;
+  if (timing.until_timed == 0) [[unlikely]] {
+    account(e, timing);
+  } else {
+    --timing.until_timed;
+    ++timing.untimed;
+    if (e.attributes & kCallBlocking) {
+      thread.open_since = e.time;
+      thread.open_timing = &timing;
+    }
+  }
+  if (e.result != 0) [[unlikely]]
+    record.flags |= ring::kFailed;
+  __atomic_store_n(&record.state, static_cast<uint8_t>(ring::RecordState::kDone), __ATOMIC_RELEASE);
+}
+
+}  // namespace resil::flight
