@@ -45,8 +45,30 @@ bool late;
 bool present_everywhere;
 uint64_t private_handle;
 
+/// First line of the library's own description; may be asked before MPI_Init.
+void library_version(char* line, size_t bytes) {
+  char text[8192] = "";
+  int length = 0;
+  line[0] = 0;
+  auto* version = reinterpret_cast<int (*)(char*, int*)>(mpi_function("PMPI_Get_library_version"));
+  if (version == nullptr || version(text, &length) != 0)
+    return;
+  text[strcspn(text, "\r\n,")] = 0;
+  for (char* tab = strchr(text, '\t'); tab != nullptr; tab = strchr(tab, '\t'))
+    *tab = ' ';
+  snprintf(line, bytes, "%s", text);
+}
+
+/// Whose launcher started this process? The standard ABI does not tell, the library's description does.
 MpiFamily family() {
-  return backend == openmpi_backend() ? MpiFamily::kOpenMpi : backend == mpich_backend() ? MpiFamily::kMpich : MpiFamily::kUnknown;
+  if (backend == openmpi_backend())
+    return MpiFamily::kOpenMpi;
+  if (backend == mpich_backend())
+    return MpiFamily::kMpich;
+  char line[128];
+  library_version(line, sizeof(line));
+  return strstr(line, "Open MPI") != nullptr ? MpiFamily::kOpenMpi : strstr(line, "MPICH") != nullptr ? MpiFamily::kMpich
+                                                                                                     : MpiFamily::kUnknown;
 }
 
 /// In a forked child: MPI is not the child's to use, and the ring is the parent's story.
@@ -62,18 +84,6 @@ void read_configuration() {
   if (identity.rank <= 0)
     for (size_t i = 0; i < config_warning_count(); ++i)
       log_raw(config_warning(i));
-}
-
-void library_version() {
-  char text[8192] = "";
-  int length = 0;
-  auto* version = reinterpret_cast<int (*)(char*, int*)>(mpi_function("PMPI_Get_library_version"));
-  if (version == nullptr || version(text, &length) != 0)
-    return;
-  text[strcspn(text, "\r\n,")] = 0;
-  if (char* tab = strchr(text, '\t'))
-    *tab = ' ';
-  strncpy(runtime.header->mpi, text, sizeof(runtime.header->mpi) - 1);
 }
 
 /// What the other ranks must know before any message of resil's own; see presence.h.
@@ -163,8 +173,10 @@ bool attach_begin(bool sessions) {
       return false;
     report_write("running");
     run_hooks(&Module::before_init);
-    if (!sessions)
+    if (!sessions) {
       publish();
+      launch_export(identity);
+    }
   } else if (!attached.exchange(true)) {  // MPI again after an end: only sessions may do that
     if (current_thread != nullptr && current_thread->disabled)
       current_thread = nullptr;
@@ -174,6 +186,8 @@ bool attach_begin(bool sessions) {
 }
 
 void attach_end(int result, bool sessions) {
+  if (!sessions && !late)
+    launch_unexport(identity);
   if (result != 0)
     return;
   if (sessions) {
@@ -194,7 +208,7 @@ void attach_end(int result, bool sessions) {
         backend->dup_world(&private_handle);
     }
   }
-  library_version();
+  library_version(runtime.header->mpi, sizeof(runtime.header->mpi));
   run_hooks(&Module::after_init);
   warn_about_libraries();
   segment_sync_clock();

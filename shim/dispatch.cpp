@@ -65,7 +65,9 @@ constexpr bool repeatable(Shape shape) {
 }
 
 [[gnu::always_inline]] inline bool repeats(const Event& e, const SiteEntry& site) {
-  if (!site.cached || site.id != e.id || site.comm_handle != e.comm_handle || site.peer != e.peer || site.tag != e.tag ||
+  // Loaded apart: the two were stored apart just now, and one wide load would wait for both to reach the cache.
+  const int32_t peer = __atomic_load_n(&e.peer, __ATOMIC_RELAXED), tag = __atomic_load_n(&e.tag, __ATOMIC_RELAXED);
+  if (!site.cached || site.id != e.id || site.comm_handle != e.comm_handle || site.peer != peer || site.tag != tag ||
       site.generation != handle_generation.load(std::memory_order_relaxed))
     return false;
   if (site.offset != 0 && site.site != e.site)

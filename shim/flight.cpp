@@ -86,10 +86,10 @@ void enter_poll(Event& e, SiteEntry& site) {
     set_state(*last, ring::RecordState::kOpen);
     e.record = last;
   } else {
-    e.time = ticks();
-    if (thread.open_since != 0)
-      settle_gap(thread, e.time);
-    thread.last_time = e.time;
+    e.time = thread.last_time = ticks();
+    if (thread.open_since != 0 && e.time - thread.open_since > gap_ticks)
+      settle_gap(thread);
+    thread.open_since = 0;
     ring::Record& record = append(lane);
     record = made;
     record.time = e.time;
@@ -129,13 +129,10 @@ void leave_poll(Event& e) {
   }
 }
 
-void settle_gap(Thread& thread, uint64_t now) {
-  if (now > thread.open_since + gap_ticks) {
-    thread.unattributed += now - thread.open_since;
-    thread.open_timing->watch = kSuspicious;
-    thread.open_timing->until_timed = 0;
-  }
-  thread.open_since = 0;
+void settle_gap(Thread& thread) {
+  thread.unattributed += thread.last_time - thread.open_since;
+  thread.open_timing->watch = kSuspicious;
+  thread.open_timing->until_timed = 0;
 }
 
 void account(Event& e, Timing& timing) {

@@ -28,7 +28,7 @@ void prepare(Event& e, SiteEntry& site);
 void enter_poll(Event& e, SiteEntry& site);
 void leave_poll(Event& e);
 /// A call that may block ended untimed, and the next one came late.
-void settle_gap(Thread& thread, uint64_t now);
+void settle_gap(Thread& thread);
 /// The end of a timed call.
 void account(Event& e, Timing& timing);
 /// A local query: counted, folded, never timed.
@@ -37,8 +37,9 @@ void local(Thread& thread, CallId id, uint64_t site);
 [[gnu::always_inline]] inline void enter(Event& e, SiteEntry& site) {
   Thread& thread = *e.thread;
   ring::Lane& lane = *thread.lane;
-  if (thread.open_since != 0)
-    settle_gap(thread, e.time);
+  if (e.time - thread.open_since > gap_ticks && thread.open_since != 0) [[unlikely]]
+    settle_gap(thread);
+  thread.open_since = 0;
   site.counter->count += 1;
   site.counter->bytes += site.record.bytes;
   site.traffic[0] += 1;

@@ -33,32 +33,32 @@ struct Module {
   const char* name;         ///< "recorder"
   const char* description;  ///< one line
   ModuleKind kind;
-  const ConfigEntry* config;
-  size_t config_count;
+  const ConfigEntry* config = nullptr;
+  size_t config_count = 0;
 
   /// After the configuration has been parsed, before anything else; returns whether the module takes part in this run.
-  bool (*enabled)();
+  bool (*enabled)() = nullptr;
   /// Bytes wanted in the ring file, section name = module name; asked once, before the ring is made. `entry_bytes` out.
-  size_t (*ring_bytes)(uint32_t* entry_bytes);
+  size_t (*ring_bytes)(uint32_t* entry_bytes) = nullptr;
   /// On entry to MPI_Init (any route), before the real one. No MPI call is allowed. The ring exists.
-  void (*before_init)();
+  void (*before_init)() = nullptr;
   /// After the real MPI_Init returned and the tables exist; late initialisation calls both, one after the other.
-  void (*after_init)();
+  void (*after_init)() = nullptr;
   /// On entry to MPI_Finalize, MPI still usable (local calls only); then after it returned.
-  void (*before_finalize)();
-  void (*after_finalize)();
+  void (*before_finalize)() = nullptr;
+  void (*after_finalize)() = nullptr;
   /// On MPI_Abort, before the real one.
-  void (*on_abort)(int errorcode);
+  void (*on_abort)(int errorcode) = nullptr;
   /// A thread's first MPI call, and its end (thread-exit context: no MPI).
-  void (*thread_start)(Thread&);
-  void (*thread_end)(Thread&);
+  void (*thread_start)(Thread&) = nullptr;
+  void (*thread_end)(Thread&) = nullptr;
   /// Around every application call but local queries. No allocation, lock or system call.
-  void (*enter)(Event&);
-  void (*leave)(Event&);
+  void (*enter)(Event&) = nullptr;
+  void (*leave)(Event&) = nullptr;
   /// Transform only: carry out the call instead of the shim. Returns true when `event.result` has been set.
-  bool (*replace)(Event&);
+  bool (*replace)(Event&) = nullptr;
   /// Adds members to the rank's report object.
-  void (*report)(JsonWriter&);
+  void (*report)(JsonWriter&) = nullptr;
 };
 
 #define RESIL_MODULE(module) \

@@ -26,11 +26,6 @@ void before_init() {
   flight::gap_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second * 50e-6);
 }
 
-void before_finalize() {
-  if (current_thread != nullptr && current_thread->open_since != 0)
-    flight::settle_gap(*current_thread, ticks());
-}
-
 uint32_t intern(const char* name) {
   SpinGuard guard(names_lock);
   for (uint32_t i = 1; i < runtime.name_count; ++i) {
@@ -44,11 +39,14 @@ uint32_t intern(const char* name) {
 
 void report(JsonWriter& json);
 
-const Module kModule = {
-    "recorder", "flight recorder: the last calls of every thread, counters per function and peer", ModuleKind::kWatch,
-    nullptr, 0, nullptr, nullptr, before_init, nullptr, before_finalize, nullptr, nullptr, nullptr, nullptr, nullptr,
-    nullptr, nullptr, report};
-RESIL_MODULE(kModule);
+constexpr Module kRecorder = {
+    .name = "recorder",
+    .description = "flight recorder: the last calls of every thread, counters per function and peer",
+    .kind = ModuleKind::kWatch,
+    .before_init = before_init,
+    .report = report,
+};
+RESIL_MODULE(kRecorder);
 
 void report(JsonWriter& json) {
   const double seconds = 1 / runtime.header->ticks_per_second;

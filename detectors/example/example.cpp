@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A complete module, to be copied. It notices the longest run of point-to-point messages without a collective (a
+// program that never synchronises is one where a hang is found late) and reports it. Off unless RESIL_EXAMPLE=1.
+//
+// To make your own: copy this folder, name the files in detectors/meson.build, build. Nothing in shim/ is edited.
+// Then read docs/CONTRIBUTING.md, "Add a module".
+
+#include <atomic>
+
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/config.h"
+#include "shim/event.h"
+#include "shim/json.h"
+#include "shim/log.h"
+#include "shim/module.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace resil {
+
+// Everything of the module is in an anonymous namespace: modules talk to the shim, not to each other.
+namespace {
+
+// 1. Configuration. Parsed, checked and documented by the core; a bad value stops the job with exit status 93.
+constexpr ConfigEntry kConfig[] = {
+    {"RESIL_EXAMPLE", ConfigType::kSwitch, "", "0", "runs the example module of docs/CONTRIBUTING.md"},
+};
+
+// 2. State. Hooks run on any thread of the application at the same time: what is shared is atomic, what is not lives
+// in Thread::module_data. Nothing may be allocated, locked or asked of the kernel in enter and leave.
+std::atomic<uint64_t> longest;
+unsigned slot;  // this module's place in Thread::module_data
+
+uint64_t run_of(const Thread& thread) { return reinterpret_cast<uint64_t>(thread.module_data[slot]); }
+
+// 3. Whether to take part at all; asked once, after the configuration is known. A module that says no costs nothing.
+bool enabled() { return config_integer("RESIL_EXAMPLE") != 0; }
+
+// Before the real MPI_Init: no MPI call is allowed yet.
+void before_init() { slot = thread_slot(); }
+
+// 4. After the real MPI_Init. MPI is usable here and in the other hooks through `backend` only (the next PMPI_ layer),
+// and messages of resil's own go over the private communicator, if there is one: where some rank does not carry resil
+// there is none, and the module must do without. After MPI_Init only point-to-point and nonblocking calls are allowed.
+void after_init() {
+  if (private_comm() == 0) {
+    add_note("example: no private communicator, the ring test was left out");
+    return;
+  }
+  // A token to the right neighbour, so that the tests know that the private communicator carries messages.
+  const int right = (runtime.rank + 1) % runtime.size, left = (runtime.rank + runtime.size - 1) % runtime.size;
+  int token = runtime.rank, received = -1;
+  uint64_t requests[2];
+  if (!backend->receive(private_comm(), &received, sizeof(received), left, 0, &requests[0]) ||
+      !backend->send(private_comm(), &token, sizeof(token), right, 0, &requests[1])) {
+    add_note("example: the private communicator refused a message");
+    return;
+  }
+  for (bool done[2] = {false, false}; !done[0] || !done[1];)
+    for (int i = 0; i < 2; ++i)
+      done[i] = done[i] || backend->test(&requests[i]);
+  add_note(received == left ? "example: token came round" : "example: wrong token");
+}
+
+// 5. Every application call passes here once, with its arguments in the event. Local queries (MPI_Comm_rank, ...) have
+// no event. The other way round on the way out: `leave` sees event.result.
+void enter(Event& event) {
+  Thread& thread = *event.thread;
+  uint64_t run = event.attributes & kCallCollective ? 0 : run_of(thread) + (event.attributes & kCallP2P ? 1 : 0);
+  thread.module_data[slot] = reinterpret_cast<void*>(run);
+  uint64_t best = longest.load(std::memory_order_relaxed);
+  while (run > best && !longest.compare_exchange_weak(best, run, std::memory_order_relaxed)) {
+  }
+}
+
+// 6. The module's members in rank-NNNNN.json.
+void report(JsonWriter& json) {
+  json.begin_object("example");
+  json.integer("longest_run_without_collective", static_cast<int64_t>(longest.load()));
+  json.end_object();
+}
+
+// 7. The one value that registers it all.
+constexpr Module kExample = {
+    .name = "example",
+    .description = "the commented module of docs/CONTRIBUTING.md",
+    .kind = ModuleKind::kWatch,
+    .config = kConfig,
+    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
+    .enabled = enabled,
+    .before_init = before_init,
+    .after_init = after_init,
+    .enter = enter,
+    .report = report,
+};
+RESIL_MODULE(kExample);
+
+}  // namespace
+}  // namespace resil
