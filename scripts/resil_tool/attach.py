@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joins a report directory with the rings of its ranks: who lives, who was killed and in which call; collects the
+rings of dead ranks. Writes rank-NNNNN.ring into the report directory and removes the dead rank's live ring."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import process
+from .job import LiveRing, same_directory
+from .records import Directory, Problem, Rank
+from .ring import Ring, RingError
+from .text import clean
+from .wording import describe
+
+ABORTED_RINGS = 16  # their reports are final; the ring is opened only to tell where MPI_Abort was called
+
+
+def fill_from_ring(rank: Rank, ring: Ring) -> None:
+    """Counters and the current or last call, from the ring into the rank. A final report's counters stay."""
+    header = ring.header
+    if rank.outcome == "running" or not rank.calls:
+        rank.calls, rank.peers, rank.from_ring = ring.calls(), ring.peers(), True
+    rank.phase = ring.phase
+    rank.pid = rank.pid or header.pid
+    for name in ("host", "mpi", "executable", "resil_version", "directory", "job"):
+        setattr(rank, name, getattr(rank, name) or clean(getattr(header, name)))
+    rank.world_size = rank.world_size or max(0, header.world_size)
+    rank.start_time = rank.start_time or header.realtime_start_ns / 1e9
+    rank.pending_requests = ring.pending_requests()
+    current, last = ring.current_calls(), ring.last_call()
+    own = [call for call in current if call.lane.head.tid == header.pid]
+    call = (own or current or [last])[0]  # the main thread's, else the longest, else the last one
+    rank.inside = bool(current)
+    rank.open_calls = [(one.name, one.start) for one in current if one.start]
+    if call:
+        rank.call = describe(call)
+        rank.site = ring.locate(call.site) if call.site else None
+        rank.since = call.start if current or call.start is None else call.start + (call.seconds or 0)
+    elif rank.phase == "starting":
+        rank.call, rank.inside, rank.since = "MPI_Init", True, rank.start_time
+    seen = [t for t in (header.realtime_sync_ns / 1e9, rank.since, last.start if last else None) if t]
+    rank.last_seen = max(seen) if seen else 0.0
+    if header.untracked_requests:  # a final report says the same under the same names
+        rank.uncovered["untracked_requests"] = header.untracked_requests
+    if header.unrecorded_calls:
+        rank.uncovered["unrecorded_calls"] = header.unrecorded_calls
+
+
+def _fill(directory: Directory, rank: Rank, path: str, collected: bool) -> bool:
+    try:
+        with Ring(path) as ring:
+            if rank.pid and ring.header.pid != rank.pid:
+                if collected:
+                    directory.strangers.append(Problem(path, "of another run: pid %d, not %d" % (ring.header.pid,
+                                                                                                 rank.pid)))
+                return False
+            if ring.header.rank < 0:
+                return False  # it never learned its rank
+            if ring.key != rank.key:
+                directory.problems.append(Problem(path, "holds the ring of rank %d of world %d" % ring.key[::-1]))
+                return False
+            fill_from_ring(rank, ring)
+            for note in ring.notes:
+                rank.notes.append("ring of rank %d: %s" % (rank.rank, note))
+            return True
+    except RingError as error:
+        directory.problems.append(Problem(path, "%s: %s" % (error.kind, error)))
+        return False
+
+
+def _count_open_calls(rank: Rank, now: float) -> None:
+    """A call is added to the counters when it returns: in a hung job the time would be missing that matters."""
+    for name, start in rank.open_calls:
+        if name in rank.calls:
+            rank.calls[name][1] += max(0.0, now - start)
+
+
+def _rank_of_ring(path: str, key: tuple[int, int]) -> Rank:
+    return Rank(world=key[0], rank=key[1], source=path, outcome="running")
+
+
+def _lives_without_ring(rank: Rank) -> bool:
+    """A rank of this host whose ring cannot be seen: the process must be there and older than its report."""
+    now = process.stat(rank.pid)
+    if not now or now[0] in "ZX":
+        return False
+    try:
+        with open("/proc/uptime", encoding="ascii") as file:
+            boot = time.time() - float(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return False
+    started = boot + now[2] / os.sysconf("SC_CLK_TCK")
+    reported = rank.start_time or rank.modified
+    return bool(reported) and started <= reported + 2
+
+
+def _copy(source: Ring, target: str) -> None:
+    """Copy with holes for zeroes, in place by rename. OSError as it comes."""
+    temporary = "%s.tmp.%d" % (target, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for offset in range(0, source.size, 1 << 16):
+                piece = source.read(offset, min(1 << 16, source.size - offset))
+                if piece.strip(b"\0"):
+                    file.seek(offset)
+                    file.write(piece)
+            file.truncate(source.size)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def collect(directory: Directory, rings: list[LiveRing]) -> None:
+    """Copies the rings of dead ranks into the report directory and removes those that no process holds any more."""
+    copied = []
+    for live in rings:
+        if live.alive or live.rank < 0 or live.uid != os.geteuid():
+            continue
+        place = directory.path if not live.world else os.path.join(directory.path, "world-%d" % live.world)
+        if not same_directory(live.directory, place) and not same_directory(live.directory, directory.path):
+            continue  # the directory at hand is a copy: what belongs to the original stays for the original
+        known = directory.ranks.get(live.key)
+        if known and known.pid and known.pid != live.pid:
+            continue  # left by another run
+        target = os.path.join(place if os.path.isdir(place) else directory.path, "rank-%05d.ring" % live.rank)
+        try:
+            with Ring(live.path, follow_links=False) as ring:
+                _copy(ring, target)
+        except (OSError, RingError) as error:
+            directory.notes.append("ring of rank %d stays in %s: %s" % (
+                live.rank, os.path.dirname(live.path), clean(getattr(error, "strerror", None) or error)))
+            continue
+        directory.rings[live.key] = target
+        copied.append(live)
+    held = process.maps_any_of({live.inode for live in copied})
+    for live in copied:
+        if live.inode not in held and not process.alive(live.pid, live.start_ticks):
+            try:
+                os.unlink(live.path)
+            except OSError:
+                pass  # gone already, or not ours to remove: it is a copy's original, nothing is lost
+
+
+def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True) -> None:
+    """Fills in `state` of every rank and what the rings know. `rings`: the live ones of this job on this node."""
+    if may_collect:
+        collect(directory, rings)
+    live = {ring.key: ring for ring in rings}
+    for key, path in list(directory.rings.items()) + [(r.key, r.path) for r in rings]:
+        if key not in directory.ranks and key[1] >= 0:
+            rank = _rank_of_ring(path, key)
+            if _fill(directory, rank, path, False):
+                directory.ranks[key] = rank
+                size = directory.expected.get(key[0]) or 0
+                directory.expected[key[0]] = max(size, rank.world_size)
+    here, aborted = os.uname().nodename, 0
+    for key, rank in directory.ranks.items():
+        if rank.outcome != "running":
+            rank.state = rank.outcome
+            aborted += rank.state == "aborted"
+            if key in directory.rings and not rank.from_ring and (
+                    not rank.calls or (rank.state == "aborted" and aborted <= ABORTED_RINGS)):
+                _fill(directory, rank, directory.rings[key], True)
+            continue
+        mine = live.get(key)
+        if mine and rank.pid and mine.pid != rank.pid:
+            mine = None
+        if mine and mine.alive:
+            rank.state = "running"
+        elif mine or key in directory.rings:
+            rank.state = "killed"
+        elif rank.host != here:
+            rank.state = "unknown"
+        else:
+            rank.state = "running" if _lives_without_ring(rank) else "killed"
+        if not rank.from_ring:
+            path = mine.path if mine and (mine.alive or key not in directory.rings) else directory.rings.get(key)
+            if path:
+                _fill(directory, rank, path, path == directory.rings.get(key))
+        # A ring that says so itself knows better than a report that was not written any more.
+        if rank.from_ring and rank.state == "killed" and rank.phase in ("finished", "aborted", "stopped"):
+            rank.state = rank.phase
+        if rank.state == "running" and rank.from_ring:
+            _count_open_calls(rank, time.time())
+        if rank.seconds is None and rank.start_time:
+            end = time.time() if rank.state == "running" else rank.last_seen
+            rank.seconds = max(0.0, end - rank.start_time) if end else None
+    for rank in directory.rankless:
+        rank.state = "running" if rank.host == here and _lives_without_ring(rank) else \
+            "unknown" if rank.host != here else "killed"
+    for rank in directory.ranks.values():
+        if rank.seconds is None and rank.state in ("finished", "aborted", "stopped") and rank.start_time:
+            rank.seconds = max(0.0, rank.modified - rank.start_time) if rank.modified else None

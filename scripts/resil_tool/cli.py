@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of scripts/resil. Exit status: 0 clean, 1 findings, 2 usage, 3 incomplete data."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from . import REPORT_SCHEMA, dump, layout, report, version
+from .job import Usage
+from .text import clean
+
+JOB_HELP = "report directory, scheduler's job id or launcher's pid; none: your only job on this node"
+
+EPILOG = """\
+examples:
+  scripts/resil report                     the only job of yours on this node, or the only resil-* directory here
+  scripts/resil report resil-4711.0        a job that has ended, or was killed
+  scripts/resil report --json 4711 | jq .  the same for programs, job named by the scheduler's id
+  scripts/resil dump                       every rank of your job on this node writes what it is doing
+  scripts/resil dump 31415                 the ranks that launcher 31415 started; the launcher is never signalled
+
+exit status: 0 clean, 1 findings, 2 usage error, 3 incomplete data (a rank still runs, was killed, did not answer)
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="resil", description="Reads what libresil.so leaves behind, and asks running ranks what they are doing.",
+        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--version", action="version", version="resil %s (ring format %d, report schema %d)"
+                     % (version(), layout.VERSION, REPORT_SCHEMA))
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage")
+    one.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
+    one.add_argument("--json", action="store_true", help="the merged summary as JSON")
+    two = commands.add_parser("dump", help="make the ranks of a job on this node dump their state",
+                              description="Signals exactly the ranks that carry resil, never a launcher, waits up to "
+                              "5 s for their dump files, and prints one line a rank.")
+    two.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
+    two.add_argument("--signal-only", action="store_true", help="do not wait for the dumps")
+    two.add_argument("--json", action="store_true", help="the answers as JSON")
+    return top
+
+
+def main(arguments: list[str]) -> int:
+    top = parser()
+    options = top.parse_args(arguments)  # ends with status 2 on an unknown command or option
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # a C locale must not turn a report into a traceback
+    try:
+        if options.command == "report":
+            status = report.run(options.job, options.json)
+        elif options.command == "dump":
+            status = dump.run(options.job, options.json, options.signal_only)
+        else:
+            top.print_usage(sys.stderr)
+            sys.stderr.write("resil: which command? See --help\n")
+            return 2
+        sys.stdout.flush()
+        return status
+    except Usage as error:
+        sys.stderr.write("resil: %s\n" % error)
+        return 2
+    except BrokenPipeError:  # "| head": whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        sys.stderr.write("resil: %s%s\n" % (clean(error.strerror or error),
+                                            ": " + clean(error.filename) if error.filename else ""))
+        return 3

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`scripts/resil report`: one screen about one job. Reads the report directory and this node's rings."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+
+from . import job as jobs
+from . import records
+from .attach import attach
+from .job import Usage
+from .summary import merge, rank_objects
+from .text import WIDTH, bytes_text, clean, clip, colour, integer, plural, seconds_text, wrap
+
+LINES = 40
+TOP_CALLS = 8
+LABEL = 11  # width of the left column
+
+COLOURS = {"CLEAN": "32", "FINDINGS": "1;31", "INCOMPLETE": "33", "RUNNING": "36"}
+
+
+def load(word: str | None, may_collect: bool = True) -> records.Directory:
+    """The report directory that JOB means, joined with the rings. Raises Usage."""
+    job = choose(word)
+    if not job.directory:
+        raise Usage("the ranks of this job write no reports (RESIL_DIR could not be written)")
+    try:
+        directory = records.read_directory(job.directory)
+    except OSError as error:
+        raise Usage("%s cannot be listed: %s" % (clean(job.directory), error.strerror)) from None
+    attach(directory, job.rings, may_collect)
+    if directory.empty():
+        raise Usage("%s holds no reports of resil" % clean(job.directory))
+    return directory
+
+
+def choose(word: str | None) -> jobs.Job:
+    """Like job.resolve; without a word also the current directory's reports, when no job is on this node."""
+    if word is not None:
+        return jobs.resolve(word)
+    try:
+        return jobs.resolve(None)
+    except Usage as error:
+        if "several" in str(error):
+            raise
+    names = sorted(name for name in os.listdir(".") if name.startswith("resil-") and os.path.isdir(name)
+                   and name != "resil-record")
+    if len(names) == 1:
+        return jobs.Job(os.path.abspath(names[0]), [])
+    if names:
+        raise Usage("no job of yours runs on this node; which of these reports?\n  " + "\n  ".join(map(clean, names)))
+    raise Usage("no job of yours runs on this node, and there is no resil-* directory here: name a report directory")
+
+
+def run(word: str | None, as_json: bool) -> int:
+    directory = load(word)
+    summary = merge(directory)
+    if as_json:
+        json.dump(dict(summary, ranks=rank_objects(directory)), sys.stdout, indent=1)
+        print()
+    else:
+        print("\n".join(render(summary)))
+    return summary["exit_code"]
+
+
+def row(label: str, text: str, lines: int = 1) -> list[str]:
+    return wrap(text, label.ljust(LABEL), " " * LABEL, lines=lines)
+
+
+def render(summary: dict) -> list[str]:
+    """At most LINES lines of at most WIDTH columns: the sections below, the longer ones cut to what is left."""
+    head = _head(summary)
+    tail = _coverage(summary) + _files(summary) + _next(summary)
+    places = _places(summary, 6)
+    findings = _findings(summary, 8)
+    room = LINES - len(head) - len(tail) - len(places) - len(findings)
+    lines = head + places + findings + _calls(summary, min(TOP_CALLS, room - 3)) + tail
+    return lines[:LINES - 1] + lines[-1:] if len(lines) > LINES else lines
+
+
+def _variant(values: dict[str, str]) -> str:
+    if len(values) <= 1:
+        return "".join(values)
+    return "; ".join("%s (ranks %s)" % (value, ranks) for value, ranks in list(values.items())[:3])
+
+
+def _head(s: dict) -> list[str]:
+    verdict = wrap(s["reason"], s["verdict"] + ": ", "  ", lines=2)
+    verdict[0] = verdict[0].replace(s["verdict"], colour(s["verdict"], COLOURS[s["verdict"]]), 1)
+    program = _variant({os.path.basename(name): ranks for name, ranks in s["executable"].items()}) or "?"
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s["start_time"])) if s["start_time"] else "?"
+    hosts = ["%s (rank%s %s)" % (host, "s" if set(ranks) & set(",-") else "", ranks)
+             for host, ranks in list(s["hosts"].items())[:4]]
+    more = ", …" if len(s["hosts"]) > 4 else ""
+    lines = verdict + row("reports", s["directory"])
+    lines += row("program", "%s, modes %s, resil %s" % (program, _variant(s["modes"]) or "?",
+                                                         _variant(s["resil_version"]) or "?"))
+    lines += row("mpi", _variant(s["mpi"]) or "?")
+    lines += row("hosts", "%d: %s%s" % (len(s["hosts"]), ", ".join(hosts), more))
+    lines += row("time", "started %s, %s" % (started, "longest rank %s" % seconds_text(s["seconds"])
+                                              if s["seconds"] is not None else "duration not known"))
+    lines += row("ranks", _outcomes(s), 2)
+    return lines
+
+
+def _outcomes(s: dict) -> str:
+    names = {"killed": "ended without MPI_Finalize", "unknown": "not known", "running": "running"}
+    words = []
+    for state in ("finished", "running", "killed", "aborted", "stopped", "unknown"):
+        if state in s["outcomes"]:
+            extra = ""
+            if state == "stopped" and s["stopped"]:
+                extra = " by resil with status %s" % ",".join(map(str, s["stopped"]))
+            if state == "aborted" and s["error_codes"]:
+                extra = " with error code %s" % ",".join(map(str, s["error_codes"][:4]))
+            words.append("%s%s: %s" % (names.get(state, state), extra, _cut(s["outcomes"][state])))
+    if s["missing_ranks"]:
+        words.append("no report: %s" % _cut(s["missing_ranks"]))
+    return "%s; " % plural(s["ranks_reported"], "report") + "; ".join(words)
+
+
+def _cut(ranks: str, limit: int = 48) -> str:
+    return ranks if len(ranks) <= limit else ranks[:limit].rsplit(",", 1)[0] + ",…"
+
+
+def place_sentence(place: dict, now: float | None = None) -> str:
+    """"rank 2 was killed in MPI_Allreduce #17 on MPI_COMM_WORLD, called at …"."""
+    now = time.time() if now is None else now
+    many, name = place["count"] > 1, clip(place["name"], 40)
+    at = ", called at %s" % place["site"] if place["site"] and place["call"] else ""
+    age = " for %s" % seconds_text(max(0.0, now - place["since"])) if place["since"] else ""
+    if place["state"] == "aborted":
+        return "%s aborted in %s%s" % (name, place["call"], at)
+    if place["state"] == "killed":
+        if not place["from_ring"]:
+            return "%s %s gone, and left no ring: the last call is not known" % (name, "are" if many else "is")
+        if place["inside_mpi"]:
+            return "%s %s killed in %s%s" % (name, "were" if many else "was", place["call"] or "MPI", at)
+        last = ", last call %s%s" % (place["call"], at) if place["call"] else ", before any MPI call"
+        return "%s ended outside MPI (killed, or left without MPI_Finalize)%s" % (name, last)
+    if not place["from_ring"]:
+        return "%s run%s, with the ring in private memory: no live numbers" % (name, "" if many else "s")
+    if place["inside_mpi"]:
+        return "%s %s in %s%s%s" % (name, "are" if many else "is", place["call"] or "MPI", age, at)
+    last = "; last call %s%s" % (place["call"], at) if place["call"] else "; no MPI call yet"
+    return "%s %s outside MPI%s%s" % (name, "are" if many else "is", age, last)
+
+
+def _places(s: dict, most: int) -> list[str]:
+    places, lines = s["places"], []
+    for i, place in enumerate(places[:most]):
+        lines += row("where" if i == 0 else "", place_sentence(place), 2 if len(places) <= 3 else 1)
+    if len(places) > most:
+        lines += row("", "and %s in %d other places (--json lists them)" % (
+            plural(sum(p["count"] for p in places[most:]), "rank"), len(places) - most))
+    return lines
+
+
+def _findings(s: dict, most: int) -> list[str]:
+    if not s["findings"]:
+        return row("findings", "none")
+    lines = []
+    per = 2 if len(s["findings"]) <= most // 2 else 1
+    shown = most // per
+    for i, f in enumerate(s["findings"][:shown]):
+        culprits = "" if not f["culprit_ranks"] else " (culprit: rank %s)" % ",".join(map(str, f["culprit_ranks"][:8]))
+        text = "%s, %s: %s%s [%s]" % (f["confidence"] or "?", f["kind"] or "?", f["message"], culprits, f["source"])
+        lines += row("findings" if i == 0 else "", text, per)
+    if len(s["findings"]) > shown:
+        lines += row("", "and %d more (--json lists them)" % (len(s["findings"]) - shown))
+    return lines
+
+
+def _calls(s: dict, most: int) -> list[str]:
+    if not s["calls"]:
+        return row("calls", "none recorded")
+    share = "" if s["mpi_share"] is None else "; %.1f %% of the ranks' time is in MPI" % (100 * s["mpi_share"])
+    lines = row("calls", "%s by %s%s" % (
+        plural(sum(c["count"] for c in s["calls"]), "call"), plural(len(s["calls"]), "function"), share))
+    if most > 0:
+        lines.append("  %-24s %12s %10s %9s %9s %9s %9s  %s" % (
+            "function", "count", "bytes", "seconds", "min/rank", "mean", "max", "on"))
+    for call in s["calls"][:max(0, most)]:
+        lines.append(clip("  %-24s %12s %10s %9s %9s %9s %9s  %s" % (
+            clip(call["name"], 24), integer(call["count"]), bytes_text(call["bytes"]), *(
+                "%.4g" % call[name] for name in ("seconds", "min", "mean", "max")), call["max_rank"])))
+    m = s["messages"]
+    if m["sent"] or m["received"]:
+        pair = m["busiest_pair"]
+        busiest = "; most from %s to %s: %s, %s" % (
+            pair["from"], pair["to"], integer(pair["messages"]), bytes_text(pair["bytes"])) if pair else ""
+        lines += row("messages", "sent %s, %s; received %s, %s%s" % (
+            integer(m["sent"]), bytes_text(m["sent_bytes"]), integer(m["received"]), bytes_text(m["received_bytes"]),
+            busiest))
+    return lines
+
+
+def _coverage(s: dict) -> list[str]:
+    modes = set(",".join(s["modes"]).replace(" ", ",").split(","))
+    lines = []
+    if s["ranks_reported"] and "checksum" not in modes:
+        lines += row("coverage", "message contents were not checked (mode checksum is off)")
+    elif s["checked"]:
+        lines += row("coverage", ", ".join("%s %s" % (name.replace("_", " "), integer(count))
+                                           for name, count in list(s["checked"].items())[:6]))
+    if s["uncovered"]:
+        reasons = sorted(s["uncovered"].items(), key=lambda item: -item[1])
+        text = "NOT checked: " + ", ".join("%s %s" % (integer(count), name.replace("_", " "))
+                                           for name, count in reasons[:6]) + (", …" if len(reasons) > 6 else "")
+        lines += row("" if lines else "coverage", text, 2)
+    for i, note in enumerate(s["notes"][:3]):
+        lines += row("notes" if i == 0 else "", note["text"] + (" (rank %s)" % _cut(note["ranks"]) if note["ranks"]
+                                                                else ""))
+    if len(s["notes"]) > 3:
+        lines += row("", "and %s (--json lists them)" % plural(len(s["notes"]) - 3, "more note"))
+    return lines
+
+
+def _files(s: dict) -> list[str]:
+    lines = []
+    for label, files, most in (("unusable", s["unreadable"], 3), ("not ours", s["other_runs"], 2)):
+        for i, file in enumerate(files[:most]):
+            name = os.path.relpath(file["path"], s["directory"])
+            lines += row(label if i == 0 else "", "%s: %s" % (clean(name, 60), file["message"]))
+        if len(files) > most:
+            lines += row("", "and %s" % plural(len(files) - most, "more file"))
+    if s["from_ring"]:
+        lines += row("from rings", "calls of rank %s" % _cut(s["from_ring"]))
+    if s["dumps"]:
+        names = [clean(os.path.relpath(path, s["directory"]), 60) for path in s["dumps"]]
+        lines += row("dumps", "%d: %s%s" % (len(names), ", ".join(names[:3]), ", …" if len(names) > 3 else ""))
+    return lines
+
+
+def next_command(s: dict) -> tuple[str, str]:
+    """What to type next, and why. The command is never cut."""
+    tool, place = tool_command(), shlex.quote(s["directory"])
+    if "running" in s["outcomes"]:
+        return "%s dump %s" % (tool, place), "what each rank is doing right now"
+    if "unknown" in s["outcomes"]:
+        return "%s report %s" % (tool, place), "on those ranks' hosts: collects their rings"
+    if s["findings"]:
+        return "less %s" % shlex.quote(os.path.join(s["directory"], s["findings"][0]["source"])), ""
+    if s["dumps"]:
+        return "less %s" % shlex.quote(s["dumps"][-1]), ""
+    return "%s report --json %s" % (tool, place), "everything, for programs"
+
+
+def tool_command() -> str:
+    """How the user called this tool."""
+    return clean(sys.argv[0], 200) if os.path.basename(sys.argv[0]) == "resil" else "scripts/resil"
+
+
+def _next(s: dict) -> list[str]:
+    command, why = next_command(s)
+    line = "next".ljust(LABEL) + clean(command, 8192)
+    return [line + "   # " + why if why and len(line) + len(why) + 5 <= WIDTH else line]

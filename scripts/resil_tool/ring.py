@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a ring file (rank-NNNNN.ring, or the live one of a running rank). Trusts nothing in it.
+
+Reads with pread only, never a mapping: a file that is truncated under a mapping kills the reader with SIGBUS.
+Everything that cannot be read is a RingError or a line in `notes`; counts are clamped by the size of the file.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import os
+import stat
+import struct
+import time
+
+from . import layout
+from .text import clean
+
+MAX_LANES = 1024
+MAX_MODULES = 4096
+MAX_READ = 1 << 26  # bytes at once: a sparse file can claim any size
+SANE_SECONDS = 4e9  # no real counter of seconds is larger
+
+Call = collections.namedtuple("Call", "name state flags comm comm_handle peer tag repeat bytes site sequence start "
+                                      "seconds lane")
+LaneHead = collections.namedtuple("LaneHead", "index offset head")
+Section = collections.namedtuple("Section", "offset stride entries")
+
+
+class RingError(Exception):
+    """A ring that cannot be used. `kind`: missing, unreadable, empty, truncated, foreign, version, damaged."""
+
+    def __init__(self, kind: str, message: str):
+        super().__init__(message)
+        self.kind = kind
+
+
+class Ring:
+    """An open ring file. Use as a context manager; every method may be called in any order, a failing read is
+    a RingError."""
+
+    def __init__(self, path: str, follow_links: bool = True):
+        self.path, self.notes = path, []
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
+        try:
+            self.descriptor = os.open(path, flags)
+        except FileNotFoundError:
+            raise RingError("missing", "no such file") from None
+        except OSError as error:
+            raise RingError("unreadable", error.strerror or "cannot be opened") from None
+        try:
+            self._check()
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+        self._sections: dict[str, Section] | None = None
+        self._call_names: list[str] | None = None
+        self._lanes: list[LaneHead] | None = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.descriptor)
+
+    def _check(self):
+        self.status = os.fstat(self.descriptor)
+        if not stat.S_ISREG(self.status.st_mode):
+            raise RingError("foreign", "not a regular file")
+        self.size = self.status.st_size
+        if self.size == 0:
+            raise RingError("empty", "empty file")
+        raw = self.read(0, layout.HEADER.size)
+        if len(raw) >= 8 and raw[:8] == bytes(8):
+            raise RingError("empty", "zeroes where the header should be")
+        if raw[:8] != struct.pack("<Q", layout.MAGIC)[:len(raw)]:
+            raise RingError("foreign", "not a ring file of resil")
+        if len(raw) >= 12 and struct.unpack_from("<I", raw, 8)[0] != layout.VERSION:
+            raise RingError("version", "ring format %d, this tool reads format %d"
+                            % (struct.unpack_from("<I", raw, 8)[0], layout.VERSION))
+        if len(raw) < layout.HEADER.size:
+            raise RingError("truncated", "truncated after %d bytes" % self.size)
+        self.header = layout.HEADER.unpack(raw)
+        if self.header.pid <= 1 or self.header.rank < -1 or self.header.world < 0:
+            raise RingError("damaged", "header makes no sense (pid %d, rank %d)" % (self.header.pid, self.header.rank))
+        if self.header.file_bytes > self.size:
+            self.notes.append("truncated: %d of %d bytes are there" % (self.size, self.header.file_bytes))
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Up to `count` bytes; fewer at the end of the file."""
+        if offset < 0 or offset >= 2**62 or count <= 0:
+            return b""
+        count, pieces = min(count, MAX_READ), []
+        try:
+            while count > 0:
+                piece = os.pread(self.descriptor, min(count, 1 << 24), offset)
+                if not piece:
+                    break
+                pieces.append(piece)
+                offset, count = offset + len(piece), count - len(piece)
+        except OSError as error:
+            raise RingError("unreadable", error.strerror or "read error") from None
+        return b"".join(pieces)
+
+    # -- header ---------------------------------------------------------------------------------------------------
+
+    @property
+    def start_ticks(self) -> int:
+        """Start time of the rank's process, clock ticks after boot; 0: not known."""
+        return self.header.pid_start_hi << 32 | self.header.pid_start_lo
+
+    @property
+    def phase(self) -> str:
+        return layout.PHASES[self.header.phase] if self.header.phase < len(layout.PHASES) else "unknown"
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.header.world, self.header.rank
+
+    def ticks_per_second(self) -> float | None:
+        h = self.header
+        ticks, nanoseconds = h.ticks_sync - h.ticks_start, h.realtime_sync_ns - h.realtime_start_ns
+        if ticks > 0 and nanoseconds > 10**9:  # a measured pair over more than a second beats the nominal rate
+            rate = ticks / nanoseconds * 1e9
+            if 1e6 <= rate <= 1e11:
+                return rate
+        rate = h.ticks_per_second
+        return rate if math.isfinite(rate) and 1e6 <= rate <= 1e11 else None
+
+    def realtime(self, ticks: int) -> float | None:
+        """Seconds since the epoch of a tick count; None when the header or the value makes no sense."""
+        rate = self.ticks_per_second()
+        if not rate or not ticks or not self.header.realtime_start_ns:
+            return None
+        value = self.header.realtime_start_ns / 1e9 + (ticks - self.header.ticks_start) / rate
+        return value if 0 < value < time.time() + 86400 else None
+
+    # -- sections -------------------------------------------------------------------------------------------------
+
+    def section(self, name: str, known: int) -> Section:
+        """Where a section lies, its entries clamped to the file; empty when it is missing or too narrow for `known`."""
+        if self._sections is None:
+            self._sections = {}
+            raw = self.read(layout.HEADER.offsets["sections"], layout.SECTION_COUNT * layout.SECTION.size)
+            for i in range(min(self.header.section_count, len(raw) // layout.SECTION.size)):
+                s = layout.SECTION.unpack(raw, i * layout.SECTION.size)
+                stride = s.entry_bytes
+                room = max(0, min(s.bytes, self.size - s.offset)) // stride if stride else 0
+                if room < s.entries:
+                    self.notes.append("section %s: %d of %d entries are there" % (clean(s.name, 16), room, s.entries))
+                self._sections[s.name] = Section(s.offset, stride, min(s.entries, room))
+        found = self._sections.get(name)
+        if found is None or found.stride < known:
+            note = "section %s is missing" % name
+            if note not in self.notes:
+                self.notes.append(note)
+            return Section(0, known, 0)
+        return found
+
+    def entry(self, name: str, shape: layout.Layout, index: int):
+        section = self.section(name, shape.size)
+        if not 0 <= index < section.entries:
+            return None
+        raw = self.read(section.offset + index * section.stride, shape.size)
+        return shape.unpack(raw) if len(raw) == shape.size else None
+
+    def call_name(self, call: int) -> str:
+        if self._call_names is None:
+            section = self.section("calls", layout.CALL_NAME.size)
+            count = min(section.entries, layout.K_MAX_CALLS)
+            raw = self.read(section.offset, count * section.stride)
+            self._call_names = [clean(layout.CALL_NAME.unpack(raw, i * section.stride).name)
+                                for i in range((len(raw) - layout.CALL_NAME.size) // section.stride + 1)] if raw else []
+        name = self._call_names[call] if call < len(self._call_names) else ""
+        return name or "call %d" % call
+
+    def lanes(self) -> list[LaneHead]:
+        """Heads of the lanes that were ever used."""
+        if self._lanes is None:
+            section, self._lanes = self.section("lanes", layout.LANE.size), []
+            for i in range(min(section.entries, MAX_LANES)):
+                offset = section.offset + i * section.stride
+                raw = self.read(offset, layout.LANE_HEAD_BYTES)
+                if len(raw) < layout.LANE_HEAD_BYTES:
+                    break
+                head = layout.LANE.type._make(layout.text_of(v) if isinstance(v, bytes) else v for v in
+                                              layout.LANE.struct.unpack(raw.ljust(layout.LANE.size, b"\0")))
+                if head.state != layout.LANE_FREE:
+                    self._lanes.append(LaneHead(i, offset, head))
+        return self._lanes
+
+    def calls(self) -> dict[str, list]:
+        """Per function [count, seconds, bytes], summed over the lanes."""
+        rate, totals = self.ticks_per_second(), {}
+        if rate is None:
+            self.notes.append("no clock rate: seconds are not known")
+        size = layout.COUNTER.size
+        for lane in self.lanes():
+            raw = self.read(lane.offset + layout.LANE.offsets["counters"], layout.K_MAX_CALLS * size)
+            for call, (count, ticks, bytes_) in enumerate(layout.COUNTER.struct.iter_unpack(
+                    raw[:len(raw) // size * size])):
+                if count == 0:
+                    continue
+                seconds = ticks / rate if rate and ticks > 0 else 0.0
+                total = totals.setdefault(self.call_name(call), [0, 0.0, 0])
+                total[0] += count
+                total[1] += seconds if seconds < SANE_SECONDS else 0.0  # NaN and infinity fail this test too
+                total[2] += bytes_
+        return totals
+
+    def peers(self) -> dict[int, list[int]]:
+        """Per world rank (-2: all that found no place) [sent messages, bytes, received messages, bytes]."""
+        totals, size = {}, layout.PEER.size
+        for lane in self.lanes():
+            raw = self.read(lane.offset + layout.LANE.offsets["peers"], layout.K_PEER_ENTRIES * size)
+            for rank, _, *numbers in layout.PEER.struct.iter_unpack(raw[:len(raw) // size * size]):
+                if rank != -1 and any(numbers):
+                    total = totals.setdefault(rank, [0, 0, 0, 0])
+                    totals[rank] = [a + b for a, b in zip(total, numbers)]
+        return totals
+
+    def _call(self, lane: LaneHead, index: int) -> Call | None:
+        """Record number `index` of a lane, if it is still there."""
+        if index < 0 or index + layout.K_RECORDS_PER_LANE < lane.head.head:
+            return None
+        raw = self.read(lane.offset + layout.LANE.offsets["records"]
+                        + index % layout.K_RECORDS_PER_LANE * layout.RECORD.size, layout.RECORD.size)
+        if len(raw) < layout.RECORD.size:
+            return None
+        r = layout.RECORD.unpack(raw)
+        if r.state not in (layout.RECORD_OPEN, layout.RECORD_DONE) or r.time == 0:
+            return None
+        comm = self.entry("comms", layout.COMM, r.comm) if r.comm else None
+        name = clean(comm.name) if comm and comm.name else ("communicator %#x" % comm.id if comm and comm.id else "")
+        rate = self.ticks_per_second()
+        seconds = r.duration / rate if rate and 0 < r.duration < 1e20 else None
+        return Call(self.call_name(r.call), r.state, r.flags, name, comm.handle if comm else 0, r.peer, r.tag,
+                    max(1, r.repeat), r.bytes, r.site, r.sequence, self.realtime(r.time), seconds, lane)
+
+    def current_calls(self) -> list[Call]:
+        """The outermost open call of every thread that is inside MPI, the longest first."""
+        calls = []
+        for lane in self.lanes():
+            current = lane.head.current
+            if lane.head.state == layout.LANE_LIVE and 0 < current <= lane.head.head + 1:
+                call = self._call(lane, current - 1)
+                if call and call.state == layout.RECORD_OPEN:
+                    calls.append(call)
+        return sorted(calls, key=lambda call: call.start or math.inf)
+
+    def last_call(self) -> Call | None:
+        """The newest finished or folded call over all lanes; looks back past at most 64 user records a lane."""
+        newest = None
+        for lane in self.lanes():
+            for back in range(1, 65):
+                call = self._call(lane, lane.head.head - back)
+                if call:
+                    if newest is None or (call.start or 0) >= (newest.start or 0):
+                        newest = call
+                    break
+        return newest
+
+    def pending_requests(self) -> int:
+        section, size = self.section("requests", layout.REQUEST.size), layout.REQUEST.size
+        raw = self.read(section.offset, min(section.entries, 1 << 16) * section.stride)
+        pending = 0
+        for offset in range(0, len(raw) - size + 1, section.stride):
+            request = layout.REQUEST.unpack(raw, offset)
+            if request.key and (not request.flags & layout.REQUEST_PERSISTENT
+                                or request.flags & layout.REQUEST_ACTIVE):
+                pending += 1
+        return pending
+
+    def locate(self, address: int) -> tuple[str, int] | None:
+        """(path of the object file, address in the file) of a code address."""
+        section = self.section("modules", layout.MODULE.size)
+        raw = self.read(section.offset, min(section.entries, MAX_MODULES) * section.stride)
+        for offset in range(0, len(raw) - layout.MODULE.size + 1, section.stride):
+            module = layout.MODULE.unpack(raw, offset)
+            if module.start <= address < module.end and module.path and address >= module.base:
+                return clean(module.path), address - module.base
+        return None

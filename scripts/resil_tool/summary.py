@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merges the ranks of one job into one summary and gives the verdict. Works on records only; touches no file but for
+the symbols of the few call sites that are shown."""
+
+from __future__ import annotations
+
+import os
+
+from . import symbols
+from .records import Directory
+from .text import clean, rank_label, rank_set, ranks_phrase
+
+MOST_GROUPS = 200  # groups of ranks in one place that keep their own sentence
+EXIT_CODES = {"CLEAN": 0, "FINDINGS": 1, "RUNNING": 3, "INCOMPLETE": 3}
+
+
+def merge(directory: Directory) -> dict:
+    """The summary as `report --json` prints it; report.py makes text of it."""
+    ranks = [directory.ranks[key] for key in sorted(directory.ranks)]
+    states: dict[str, list] = {}
+    for rank in ranks:
+        states.setdefault(rank.state, []).append(rank.key)
+    missing = [(world, r) for world, size in sorted(directory.expected.items())
+               for r in range(min(size, 1 << 22)) if (world, r) not in directory.ranks]
+    summary = {
+        "schema_version": 1, "directory": directory.path,
+        "worlds": {str(world): size for world, size in sorted(directory.expected.items())},
+        "ranks_expected": sum(directory.expected.values()), "ranks_reported": len(ranks),
+        "outcomes": {state: rank_set(keys, 10**6) for state, keys in sorted(states.items())},
+        "missing_ranks": rank_set(missing, 10**6), "hosts": _hosts(ranks),
+        "mpi": _variants(ranks, "mpi"), "modes": _variants(ranks, "modes"),
+        "executable": _variants(ranks, "executable"), "resil_version": _variants(ranks, "resil_version"),
+        "start_time": min((r.start_time for r in ranks if r.start_time), default=None),
+        "seconds": max((r.seconds for r in ranks if r.seconds is not None), default=None),
+        "overhead_seconds": max((r.overhead_seconds for r in ranks), default=0.0),
+        "calls": _calls(ranks), "messages": _messages(ranks),
+        "findings": _findings(directory, ranks), "checked": _sum(r.checked for r in ranks),
+        "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
+        "unreadable": [vars(p) for p in directory.problems],
+        "other_runs": [vars(p) for p in directory.strangers],
+        "dumps": sorted(directory.dumps), "from_ring": rank_set((r.key for r in ranks if r.from_ring), 10**6),
+    }
+    summary["mpi_share"] = _share(ranks)
+    summary["places"] = _places(ranks)
+    summary["unconfirmed"] = rank_set((r.key for r in ranks if r.outcome == "running"
+                                       and r.state in ("finished", "aborted", "stopped")), 10**6)
+    summary["stopped"] = sorted({r.exit_status for r in ranks if r.state == "stopped" and r.exit_status})
+    summary["error_codes"] = sorted({r.exit_status for r in ranks if r.state == "aborted"
+                                     and r.exit_status is not None})
+    summary["rank_not_known"] = [{"host": r.host, "pid": r.pid, "state": r.state} for r in directory.rankless]
+    summary["verdict"], summary["reason"] = _verdict(summary, states, missing, directory)
+    summary["exit_code"] = EXIT_CODES[summary["verdict"]]
+    return summary
+
+
+def rank_objects(directory: Directory) -> list[dict]:
+    """One small object a rank, for --json."""
+    return [{"world": r.world, "rank": r.rank, "host": r.host, "pid": r.pid, "outcome": r.outcome, "state": r.state,
+             "exit_status": r.exit_status, "seconds": r.seconds, "inside_mpi": r.inside if r.from_ring else None,
+             "call": r.call, "site": "%s+%#x" % r.site if r.site else "", "since": r.since, "phase": r.phase,
+             "pending_requests": r.pending_requests if r.from_ring else None, "source": r.source}
+            for r in (directory.ranks[key] for key in sorted(directory.ranks))]
+
+
+def _verdict(summary, states, missing, directory) -> tuple[str, str]:
+    in_init = sum(1 for r in directory.rankless if r.state == "running")
+    alive = len(states.get("running", [])) + in_init
+    if summary["findings"] or states.get("stopped"):
+        count = len(summary["findings"])
+        what = "%d finding%s" % (count, "" if count == 1 else "s") if count else "resil stopped the job"
+        return "FINDINGS", what + (", still running" if alive else "")
+    if alive:
+        reason = "%d of %d ranks run" % (alive, max(summary["ranks_expected"], summary["ranks_reported"]))
+        others = [(word, states[word]) for word in ("killed", "aborted") if states.get(word)]
+        return "RUNNING", reason + "".join("; %s %s" % (ranks_phrase(keys), "are gone without a final report"
+                                                        if word == "killed" and len(keys) > 1 else
+                                                        "is gone without a final report" if word == "killed" else
+                                                        "called MPI_Abort") for word, keys in others)
+    reasons = []
+    if states.get("aborted"):
+        reasons.append("%s called MPI_Abort" % ranks_phrase(states["aborted"]))
+    if states.get("killed"):
+        reasons.append("%s ended without MPI_Finalize" % ranks_phrase(states["killed"]))
+    if states.get("unknown"):
+        reasons.append("%s left no final report and cannot be seen from this host" % ranks_phrase(states["unknown"]))
+    if summary["unconfirmed"]:
+        reasons.append("final report missing, counters from the ring: rank %s" % summary["unconfirmed"])
+    if missing:
+        reasons.append("no report of %s" % ranks_phrase(missing))
+    if directory.rankless:
+        reasons.append("%d process%s did not get out of MPI_Init" % (len(directory.rankless), "" if len(
+            directory.rankless) == 1 else "es"))
+    if directory.problems:
+        reasons.append("%d file%s cannot be used" % (len(directory.problems), "" if len(directory.problems) == 1
+                                                     else "s"))
+    if not summary["ranks_reported"] and not reasons:
+        reasons.append("no rank's report is here")
+    if reasons:
+        return "INCOMPLETE", "; ".join(reasons)
+    size = summary["ranks_expected"] or summary["ranks_reported"]
+    return "CLEAN", "%d of %d ranks finished, no findings" % (summary["ranks_reported"], size)
+
+
+def _hosts(ranks) -> dict[str, str]:
+    hosts: dict[str, list] = {}
+    for rank in ranks:
+        hosts.setdefault(rank.host or "?", []).append(rank.key)
+    return {host: rank_set(keys, 10**6) for host, keys in hosts.items()}
+
+
+def _variants(ranks, name: str) -> dict[str, str]:
+    """Value: ranks that have it. One entry in a sane job."""
+    values: dict[str, list] = {}
+    for rank in ranks:
+        if getattr(rank, name):
+            values.setdefault(getattr(rank, name), []).append(rank.key)
+    return {value: rank_set(keys, 10**6) for value, keys in values.items()}
+
+
+def _sum(counters) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for counter in counters:
+        for name, count in counter.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _calls(ranks) -> list[dict]:
+    """Per function, slowest first. min, mean and max are seconds over all ranks that report calls."""
+    reporting = sum(1 for r in ranks if r.calls)
+    totals: dict[str, list] = {}
+    for rank in ranks:
+        for name, (count, seconds, bytes_) in rank.calls.items():
+            total = totals.get(name)
+            if total is None:
+                totals[name] = [count, seconds, bytes_, seconds, seconds, rank.key, 1]
+                continue
+            total[0] += count
+            total[1] += seconds
+            total[2] += bytes_
+            total[3] = min(total[3], seconds)
+            if seconds > total[4]:
+                total[4], total[5] = seconds, rank.key
+            total[6] += 1
+    return [{"name": name, "count": t[0], "seconds": t[1], "bytes": t[2],
+             "min": t[3] if t[6] == reporting else 0.0, "mean": t[1] / reporting, "max": t[4],
+             "max_rank": rank_label(t[5]), "ranks": t[6]}
+            for name, t in sorted(totals.items(), key=lambda item: (-item[1][1], -item[1][0], item[0]))]
+
+
+def _share(ranks) -> float | None:
+    """Part of the ranks' time spent in MPI, 0..1 and more with threads; None without durations."""
+    known = [r for r in ranks if r.seconds and r.calls]
+    wall = sum(r.seconds for r in known)
+    inside = sum(call[1] for r in known for call in r.calls.values())
+    return inside / wall if wall > 0 else None
+
+
+def _messages(ranks) -> dict:
+    sent, received, sent_bytes, received_bytes, busiest = 0, 0, 0, 0, None
+    for rank in ranks:
+        for other, (messages, bytes_, in_messages, in_bytes) in rank.peers.items():
+            sent, sent_bytes = sent + messages, sent_bytes + bytes_
+            received, received_bytes = received + in_messages, received_bytes + in_bytes
+            if messages and other >= 0 and (busiest is None or (bytes_, messages) > busiest[:2]):
+                busiest = (bytes_, messages, rank_label(rank.key), rank_label((rank.world, other)))
+    pair = {"from": busiest[2], "to": busiest[3], "messages": busiest[1], "bytes": busiest[0]} if busiest else None
+    return {"sent": sent, "sent_bytes": sent_bytes, "received": received, "received_bytes": received_bytes,
+            "busiest_pair": pair}
+
+
+def _findings(directory: Directory, ranks) -> list[dict]:
+    """Findings of the job and of the ranks, each once."""
+    unique: dict[tuple, dict] = {}
+    for finding in directory.findings + [f for rank in ranks for f in rank.findings]:
+        key = (finding["kind"], finding["message"], tuple(finding["culprit_ranks"]))
+        if key in unique:
+            unique[key]["reports"] += 1
+        else:
+            unique[key] = dict(finding, reports=1, source=os.path.relpath(finding["source"], directory.path))
+    weight = {"proved": 0, "verified": 1, "suspected": 2}
+    return sorted(unique.values(), key=lambda f: weight.get(f["confidence"], 3))
+
+
+def _notes(directory: Directory, ranks) -> list[dict]:
+    """Each note once, with the ranks that wrote it; ranks "" for the whole job."""
+    notes: dict[str, list] = {note: [] for note in directory.notes}
+    for rank in ranks:
+        for note in dict.fromkeys(rank.notes):
+            notes.setdefault(note, []).append(rank.key)
+    return [{"text": clean(note), "ranks": rank_set(keys, 10**6)} for note, keys in notes.items()]
+
+
+def _places(ranks) -> list[dict]:
+    """Where the ranks are, or were when they died: ranks with the same story together, the smallest group first,
+    because the odd one out is the interesting one."""
+    groups: dict[tuple, list] = {}
+    for rank in ranks:
+        if rank.state in ("killed", "running") or (rank.state == "aborted" and rank.call):
+            groups.setdefault((rank.state, rank.inside, rank.call, rank.site, rank.phase, rank.from_ring),
+                              []).append(rank)
+    order = ("aborted", "killed", "running")
+    chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), len(item[1]), item[1][0].key))
+    chosen = chosen[:MOST_GROUPS]
+    started = min((r.start_time for r in ranks if r.start_time), default=0.0)
+    known = symbols.lookup([key[3] for key, _ in chosen[:16] if key[3]], started)
+    places = []
+    for (state, inside, call, site, phase, from_ring), members in chosen:
+        since = [r.since for r in members if r.since]
+        places.append({"ranks": rank_set((r.key for r in members), 10**6), "count": len(members),
+                       "name": ranks_phrase([r.key for r in members]), "state": state, "inside_mpi": inside,
+                       "call": call, "site": symbols.site_text(site, known), "phase": phase, "from_ring": from_ring,
+                       "since": min(since) if since else None})
+    return places

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values and files that nobody vouches for: each function returns something of the type it promises or raises Invalid.
+Opens only the files it is told to."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+
+from . import REPORT_SCHEMA
+from .text import clean
+
+MAX_FILE = 64 << 20      # bytes of one JSON file; a node's JSON Lines file may be larger, its lines may not
+MAX_LIST = 10000         # findings, notes and peers taken from one file
+BIG = 2**63
+
+
+class Invalid(Exception):
+    """A file that is not what its name says."""
+
+
+def integer(value, low: int = 0, high: int = BIG, default=0):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (
+            isinstance(value, float) and not math.isfinite(value)):
+        return default
+    return int(value) if low <= value <= high else default
+
+
+def number(value, default=0.0):
+    """A finite, non-negative number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return default
+    try:
+        value = float(value)
+    except OverflowError:
+        return default
+    return value if 0 <= value < 1e300 else default
+
+
+def text(value, limit: int = 400) -> str:
+    return clean(value, limit) if isinstance(value, str) else ""
+
+
+def items(value) -> list:
+    return value[:MAX_LIST] if isinstance(value, list) else []
+
+
+def members(value) -> list:
+    return list(value.items())[:MAX_LIST] if isinstance(value, dict) else []
+
+
+def rank_list(value) -> list[int]:
+    return [r for r in (integer(v, 0, 2**31, None) for v in items(value)) if r is not None]
+
+
+def read_bytes(path: str, limit: int = MAX_FILE) -> bytes:
+    """A regular file's bytes; never waits on a pipe or device. Raises Invalid."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise Invalid("cannot be opened: %s" % error.strerror) from None
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Invalid("not a regular file")
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise Invalid("cannot be read: %s" % error.strerror) from None
+    if len(data) > limit:
+        raise Invalid("larger than %d MiB" % (limit >> 20))
+    return data
+
+
+def parse_object(data: bytes) -> dict:
+    if not data.strip(b"\0 \t\r\n"):
+        raise Invalid("empty" if not data.strip() else "zeroes")
+    try:
+        value = json.loads(data.decode("utf-8", "replace"))
+    except RecursionError:
+        raise Invalid("nested too deeply") from None
+    except ValueError as error:
+        begun = data.lstrip()[:1] == b"{"
+        cut = begun and (data.rstrip()[-1:] != b"}" or getattr(error, "pos", 0) >= len(getattr(error, "doc", "x ")) - 1)
+        raise Invalid("truncated" if cut else "not valid JSON: %s" % clean(error, 80)) from None
+    if not isinstance(value, dict):
+        raise Invalid("not a report: no JSON object")
+    schema = value.get("schema_version")
+    if isinstance(schema, bool) or not isinstance(schema, (int, float)):
+        raise Invalid("not a report of resil: no schema_version")
+    if schema != REPORT_SCHEMA:
+        raise Invalid("schema_version %s, this tool reads %d" % (clean(schema, 20), REPORT_SCHEMA))
+    return value
