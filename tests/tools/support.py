@@ -84,7 +84,8 @@ def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job",
     header = layout.HEADER.pack(
         magic=layout.MAGIC, version=version, header_bytes=layout.HEADER_RESERVED, file_bytes=offset, rank=rank,
         world_size=size, pid=pid, world=world, host=host, job=job, directory=directory, executable="/opt/app",
-        mpi="Test MPI 1.0", resil_version="0", phase=phase, ticks_start=int(RATE), realtime_start_ns=int((now - 1000) * 1e9),
+        mpi="Test MPI 1.0", resil_version="0", phase=phase, ticks_start=int(RATE),
+        realtime_start_ns=int((now - 1000) * 1e9),
         ticks_sync=int(1001 * RATE), realtime_sync_ns=int(now * 1e9), ticks_per_second=RATE,
         section_count=len(sections), pid_start_lo=start & 0xffffffff, pid_start_hi=start >> 32)
     header = header[:layout.HEADER.offsets["sections"]] + b"".join(sections)
