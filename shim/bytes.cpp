@@ -10,12 +10,6 @@ namespace resil {
 
 namespace {
 
-uint64_t scalar(Event& e, const Side& side) {
-  if (side.count <= 0)
-    return 0;
-  return static_cast<uint64_t>(side.count) * static_cast<uint64_t>(type_size(*e.thread, side.type));
-}
-
 int64_t count_at(const Event& e, const Side& side, int64_t index) {
   return e.large ? static_cast<const int64_t*>(side.counts)[index] : static_cast<const int*>(side.counts)[index];
 }
@@ -51,16 +45,22 @@ int64_t neighbours(const Event& e) {
 
 }  // namespace
 
+uint64_t side_bytes(Event& e, const Side& side) {
+  if (side.count <= 0)
+    return 0;
+  return static_cast<uint64_t>(side.count) * static_cast<uint64_t>(type_size(*e.thread, side.type));
+}
+
 uint64_t compute_bytes(Event& e) {
   const CallInfo& info = call_info(e.id);
   if (info.shape == Shape::kPlain) {
     // Point-to-point, I/O, neighbour allgather; one-sided calls with a result use its arguments (the origin's are not
     // significant with MPI_NO_OP). The generator sets the side that the call has.
     const bool receive = info.attributes & kCallReceives;
-    return scalar(e, receive ? e.receive : e.send);
+    return side_bytes(e, receive ? e.receive : e.send);
   }
   if (info.shape == Shape::kPartitioned)
-    return scalar(e, info.attributes & kCallReceives ? e.receive : e.send) * static_cast<uint64_t>(e.partitions);
+    return side_bytes(e, info.attributes & kCallReceives ? e.receive : e.send) * static_cast<uint64_t>(e.partitions);
   if (e.comm == nullptr || e.comm->size < 0)
     return 0;
   const bool inter = e.comm->remote_size >= 0;
@@ -69,23 +69,23 @@ uint64_t compute_bytes(Event& e) {
   auto in_place = [](const void* buffer) { return backend->is_in_place(buffer); };
   switch (info.shape) {
     case Shape::kRooted:
-      return bystander ? 0 : scalar(e, e.send);
+      return bystander ? 0 : side_bytes(e, e.send);
     case Shape::kGather:
       if (bystander || (inter && root) || in_place(e.send.buffer))
         return 0;  // the root's own part stays in place; what it receives is counted by the senders
-      return scalar(e, e.send);
+      return side_bytes(e, e.send);
     case Shape::kScatter:
       if (bystander || (inter && root) || in_place(e.receive.buffer))
         return 0;
-      return scalar(e, e.receive);
+      return side_bytes(e, e.receive);
     case Shape::kAllGather:
       if (!in_place(e.send.buffer))
-        return scalar(e, e.send);
-      return e.receive.counts == nullptr ? scalar(e, e.receive)
+        return side_bytes(e, e.send);
+      return e.receive.counts == nullptr ? side_bytes(e, e.receive)
                                          : static_cast<uint64_t>(count_at(e, e.receive, e.comm->rank)) *
                                                static_cast<uint64_t>(type_size(*e.thread, e.receive.type));
     case Shape::kAllToAll:
-      return scalar(e, in_place(e.send.buffer) ? e.receive : e.send) * static_cast<uint64_t>(partners(e));
+      return side_bytes(e, in_place(e.send.buffer) ? e.receive : e.send) * static_cast<uint64_t>(partners(e));
     case Shape::kAllToAllV:
       return sum_counts(e, in_place(e.send.buffer) ? e.receive : e.send, partners(e));
     case Shape::kAllToAllW:
@@ -93,9 +93,9 @@ uint64_t compute_bytes(Event& e) {
     case Shape::kReduceScatter:
       return sum_counts(e, e.receive, e.comm->size);
     case Shape::kReduceScatterBlock:
-      return scalar(e, e.receive) * static_cast<uint64_t>(e.comm->size);
+      return side_bytes(e, e.receive) * static_cast<uint64_t>(e.comm->size);
     case Shape::kNeighborAllToAll:
-      return scalar(e, e.send) * static_cast<uint64_t>(neighbours(e));
+      return side_bytes(e, e.send) * static_cast<uint64_t>(neighbours(e));
     case Shape::kNeighborV:
       return sum_counts(e, e.send, neighbours(e));
     case Shape::kNeighborW:

@@ -30,6 +30,7 @@ enum CallAttribute : uint32_t {
   kCallLarge = 1u << 16,
   kCallLargeCount = 1u << 18,  ///< the `_c` twin itself
   kCallHasData = 1u << 19,  ///< one significant (count, type)
+  kCallBothWays = 1u << 20,  ///< sends and receives: MPI_Sendrecv and its kin
   kCallReceives = 1u << 17,  ///< point-to-point, one-sided or I/O: the data comes in
 };
 

@@ -83,6 +83,8 @@ constexpr bool repeatable(Shape shape) {
     request_remember(e);
     e.record->aux = static_cast<uint64_t>(e.request_count);
   }
+  if (e.attributes & kCallBothWays)
+    flight::count_receive(e);
   if (e.attributes & kCallCreatesComm)
     e.derived_id = comm_derive_id(e);
   if ((e.attributes & kCallCollective) && e.comm != nullptr) {
@@ -141,7 +143,7 @@ bool enter(Event& e) {
     flight::enter_poll(e, site);
   else
     flight::enter(e, site);
-  if (e.attributes & (kCallCompletes | kCallCollective | kCallCreatesComm))
+  if (e.attributes & (kCallCompletes | kCallCollective | kCallCreatesComm | kCallBothWays))
     enter_tables(e);
   for (auto* hook = hooks.enter; *hook != nullptr; ++hook)
     (*hook)(e);

@@ -74,6 +74,20 @@ void prepare(Event& e, SiteEntry& site) {
   site.traffic = counter_of_peer(*e.thread->lane, e);
 }
 
+void count_receive(Event& e) {
+  if (e.receive_peer < 0 || e.comm == nullptr)
+    return;
+  int world = comm_world_rank(*e.comm, e.receive_peer);
+  if (world < 0)
+    return;
+  // MPI_Sendrecv_replace receives into the buffer it sends: same count and type.
+  const bool replaces = e.id == CallId::kMPI_Sendrecv_replace || e.id == CallId::kMPI_Sendrecv_replace_c ||
+                        e.id == CallId::kMPI_Isendrecv_replace || e.id == CallId::kMPI_Isendrecv_replace_c;
+  ring::PeerCounter& peer = peer_of(*e.thread->lane, world);
+  peer.received_messages += 1;
+  peer.received_bytes += replaces ? e.bytes : side_bytes(e, e.receive);
+}
+
 void enter_poll(Event& e, SiteEntry& site) {
   Thread& thread = *e.thread;
   ring::Lane& lane = *thread.lane;

@@ -24,6 +24,8 @@ extern uint64_t short_ticks, gap_ticks;  ///< 1 us and 50 us
 
 /// Makes the site's template for this envelope: record, counters and peer that an equal call will use again.
 void prepare(Event& e, SiteEntry& site);
+/// The receiving half of a call that sends and receives.
+void count_receive(Event& e);
 /// A poll on entry and exit: runs of failing polls share one record.
 void enter_poll(Event& e, SiteEntry& site);
 void leave_poll(Event& e);

@@ -71,6 +71,9 @@ inline int64_t type_size(Thread& thread, uint64_t type) {
   return type_size_slow(thread, type);
 }
 
+/// Bytes of one argument with a single count and type.
+uint64_t side_bytes(Event& event, const Side& side);
+
 /// Bytes named by the call, from the arguments that are significant on this rank.
 uint64_t compute_bytes(Event& event);
 

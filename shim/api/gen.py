@@ -21,7 +21,7 @@ SCALARS = {"COUNT": ("int", "MPI_Count"), "DISPLACEMENT": ("int", "MPI_Aint"), "
 LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
                    "MPI_Datarep_conversion_function*": "MPI_Datarep_conversion_function_c*"}
 ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "collective", "creates_comm", "persistent",
-              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives", "large_count", "has_data")
+              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives", "large_count", "has_data", "both_ways")
 # Exported besides the table: resil.h's entry points.
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version")
 
@@ -88,6 +88,8 @@ def parse(path):
                 not any(p.kind == "DEST" for p in f.parameters):
             f.attributes.append("receives")
     for f in functions:
+        if {"DEST", "SOURCE"} <= {p.kind for p in f.parameters}:
+            f.attributes.append("both_ways")
         if shape(f) in ("Plain", "Rooted"):
             f.attributes.append("has_data")
     twins = [Function(f.name + "_c", f.attributes + ["mpi4", "large_count"], f.parameters, True) for f in functions if f.has("large")]
@@ -265,7 +267,7 @@ def main():
     rows = "".join(f"  ROW({f.name})\n" for f in functions)
     write(os.path.join(out, "rows.inc"), rows)
     write(os.path.join(out, "redeclare.h"), "".join(
-        f"#ifdef RESIL_HAS_{f.name}\n{f.returns} {f.name}({', '.join(p.c_type(f.large) for p in f.parameters) or 'void'});\n#endif\n"
+        f"#ifdef RESIL_HAS_{f.name}\n#undef {f.name}\n{f.returns} {f.name}({', '.join(p.c_type(f.large) for p in f.parameters) or 'void'});\n#endif\n"
         for f in functions))
     write(os.path.join(out, "libresil.map"), "{\nglobal:\n" + "".join(f"  {e};\n" for e in exports + list(OWN_SYMBOLS))
           + "local:\n  *;\n};\n")

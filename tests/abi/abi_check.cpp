@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Holds shim/abi/*.h against an installed mpi.h: types, constants and the layout of MPI_Status at compile time,
+// predefined handles at run time. Compiled once per MPI with -DRESIL_ABI=openmpi|mpich.
+
+#include <mpi.h>
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+#define RESIL_STRING_(x) #x
+#define RESIL_STRING(x) RESIL_STRING_(x)
+
+namespace ours {
+#include RESIL_STRING(shim/abi/RESIL_ABI.h)
+}
+
+static_assert(sizeof(ours::Status) == sizeof(MPI_Status));
+static_assert(offsetof(ours::Status, source) == offsetof(MPI_Status, MPI_SOURCE));
+static_assert(offsetof(ours::Status, tag) == offsetof(MPI_Status, MPI_TAG));
+static_assert(offsetof(ours::Status, error) == offsetof(MPI_Status, MPI_ERROR));
+static_assert(sizeof(ours::Comm) == sizeof(MPI_Comm) && sizeof(ours::Request) == sizeof(MPI_Request));
+static_assert(sizeof(ours::Datatype) == sizeof(MPI_Datatype) && sizeof(ours::Group) == sizeof(MPI_Group));
+static_assert(sizeof(ours::Op) == sizeof(MPI_Op) && sizeof(ours::Info) == sizeof(MPI_Info));
+static_assert(sizeof(ours::Win) == sizeof(MPI_Win) && sizeof(ours::File) == sizeof(MPI_File));
+static_assert(sizeof(ours::Message) == sizeof(MPI_Message) && sizeof(ours::Errhandler) == sizeof(MPI_Errhandler));
+static_assert(sizeof(intptr_t) == sizeof(MPI_Aint) && sizeof(int64_t) == sizeof(MPI_Count));
+static_assert(sizeof(int64_t) == sizeof(MPI_Offset));
+static_assert(ours::kAnySource == MPI_ANY_SOURCE && ours::kAnyTag == MPI_ANY_TAG && ours::kProcNull == MPI_PROC_NULL);
+static_assert(ours::kRoot == MPI_ROOT && ours::kUndefined == MPI_UNDEFINED && ours::kErrCount == MPI_ERR_COUNT);
+static_assert(ours::kErrUnsupported == MPI_ERR_UNSUPPORTED_OPERATION);
+static_assert(ours::kTopologyCart == MPI_CART && ours::kTopologyGraph == MPI_GRAPH);
+
+static void* lookup(const char* name) { return dlsym(RTLD_DEFAULT, name); }
+
+static int failures;
+
+template <class Ours, class Theirs>
+static void same(const char* what, Ours ours_value, Theirs theirs) {
+  if ((uint64_t)ours_value == (uint64_t)theirs)
+    return;
+  printf("%s differs\n", what);
+  ++failures;
+}
+
+int main() {
+  if (!ours::bind_constants(lookup))
+    return printf("the constants of %s were not found\n", ours::kAbiName), 1;
+  same("MPI_COMM_WORLD", ours::constants.comm_world, MPI_COMM_WORLD);
+  same("MPI_COMM_SELF", ours::constants.comm_self, MPI_COMM_SELF);
+  same("MPI_COMM_NULL", ours::constants.comm_null, MPI_COMM_NULL);
+  same("MPI_REQUEST_NULL", ours::constants.request_null, MPI_REQUEST_NULL);
+  same("MPI_BYTE", ours::constants.byte, MPI_BYTE);
+  same("MPI_DATATYPE_NULL", ours::constants.datatype_null, MPI_DATATYPE_NULL);
+  same("MPI_ERRORS_RETURN", ours::constants.errors_return, MPI_ERRORS_RETURN);
+  same("MPI_GROUP_NULL", ours::constants.group_null, MPI_GROUP_NULL);
+  same("MPI_IN_PLACE", ours::in_place(), MPI_IN_PLACE);
+  same("MPI_STATUS_IGNORE", ours::status_ignore(), MPI_STATUS_IGNORE);
+  return failures != 0;
+}
