@@ -4,11 +4,11 @@
 // cancel, and each of the completion calls.
 //
 // ranks: 2
-// calls: MPI_Init=1 MPI_Finalize=1 MPI_Send=35 MPI_Ssend=1 MPI_Rsend=1 MPI_Bsend=1 MPI_Recv=9 MPI_Isend=12
-// calls: MPI_Issend=1 MPI_Irsend=1 MPI_Ibsend=1 MPI_Irecv=16 MPI_Sendrecv=2 MPI_Sendrecv_replace=1 MPI_Probe=1
+// calls: MPI_Init=1 MPI_Finalize=1 MPI_Send=11 MPI_Ssend=1 MPI_Rsend=1 MPI_Bsend=1 MPI_Recv=8 MPI_Isend=12
+// calls: MPI_Issend=1 MPI_Irsend=1 MPI_Ibsend=1 MPI_Irecv=20 MPI_Sendrecv=2 MPI_Sendrecv_replace=1 MPI_Probe=1
 // calls: MPI_Mprobe=1 MPI_Mrecv=1 MPI_Imrecv=1 MPI_Send_init=1 MPI_Recv_init=1 MPI_Ssend_init=1 MPI_Bsend_init=1
-// calls: MPI_Rsend_init=1 MPI_Start=6 MPI_Startall=3 MPI_Waitany=4 MPI_Cancel=1 MPI_Request_free=6
-// calls: MPI_Request_get_status=1 MPI_Buffer_attach=1 MPI_Buffer_detach=1 MPI_Barrier=2 MPI_Test_cancelled=1
+// calls: MPI_Rsend_init=1 MPI_Start=5 MPI_Startall=2 MPI_Waitany=5 MPI_Cancel=1 MPI_Request_free=6
+// calls: MPI_Request_get_status=1 MPI_Buffer_attach=2 MPI_Buffer_detach=2 MPI_Barrier=2 MPI_Test_cancelled=1
 #include <mpi.h>
 #include <string.h>
 
@@ -157,12 +157,13 @@ static void completions(void) {
   }
   for (int left = 2; left > 0; left -= done) OK(MPI_Testsome(2, requests + 10, &done, indices, statuses));
   for (flag = 0; !flag;) OK(MPI_Testall(2, requests + 12, &flag, MPI_STATUSES_IGNORE));
-  for (flag = 0; !flag;) OK(MPI_Request_get_status(requests[14], &flag, &statuses[0])), flag = 1;
+  OK(MPI_Request_get_status(requests[14], &flag, &statuses[0]));
   OK(MPI_Wait(&requests[14], &statuses[0]));
   CHECK(requests[14] == MPI_REQUEST_NULL && statuses[0].MPI_TAG == 54);
   for (flag = 0; !flag;) OK(MPI_Test(&requests[15], &flag, &statuses[0]));
   for (int k = 0; k < 16; k++) expect(target[k], 4, k);
-  OK(MPI_Waitany(16, requests, &index, &statuses[0]) == MPI_SUCCESS && index == MPI_UNDEFINED ? MPI_SUCCESS : 1);
+  OK(MPI_Waitany(16, requests, &index, &statuses[0]));
+  CHECK(index == MPI_UNDEFINED);
 }
 
 // Persistent requests, started one by one and together, used three times, and every init call.
@@ -187,7 +188,6 @@ static void persistent(void) {
   MPI_Request receives[3];
   void* detached;
   int size;
-  if (me == 0) return;
   OK(MPI_Buffer_attach(buffer, sizeof buffer));
   OK(MPI_Ssend_init(out, 1, MPI_INT, me, 61, MPI_COMM_WORLD, &others[0]));
   OK(MPI_Bsend_init(out, 1, MPI_INT, me, 62, MPI_COMM_WORLD, &others[1]));

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Debian's mpi4py, which loads Open MPI at run time: point-to-point, collectives, one-sided, files, spawn, threads."""
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs, report as reports, transparent  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's mpi4py
+PROGRAMS = os.path.join(jobs.ROOT, "tests", "mpi4py")
+# What rank 0 must have counted, and cannot be hidden in polls.
+CALLS = {
+    "p2p": {"MPI_Isend": 1, "MPI_Sendrecv": 1, "MPI_Startall": 3, "MPI_Send_init": 1, "MPI_Finalize": 1},
+    "collectives": {"MPI_Op_create": 1, "MPI_Allgatherv": 2, "MPI_Ibcast": 1, "MPI_Comm_split": 1},
+    "rma_io": {"MPI_Win_create": 1, "MPI_Win_fence": 2, "MPI_Put": 1, "MPI_Accumulate": 1, "MPI_File_open": 1},
+    "spawn": {"MPI_Comm_spawn": 1, "MPI_Comm_disconnect": 1},
+    "threads": {"MPI_Init_thread": 1, "MPI_Barrier": 1},
+}
+
+
+def check(name):
+    options = ["--oversubscribe"] if name == "spawn" else []
+    command = [PYTHON, os.path.join(PROGRAMS, name + ".py")]
+    if name == "rma_io":
+        command.append(os.path.join(jobs.scratch(), "file"))
+    _, preloaded, ranks = transparent.run_both("openmpi", 2, command, options=options,
+                                               env={"PYTHONDONTWRITEBYTECODE": "1"})
+    counts = reports.counts(ranks[0])
+    for call, number in CALLS[name].items():
+        assert counts.get(call) == number, f"{call}: {counts.get(call)} counted, {number} made"
+    if name == "spawn":
+        assert sorted(reports.worlds(preloaded.directory)) == [0, 1], "no reports of the spawned world"
+
+
+if __name__ == "__main__":
+    jobs.require("mpirun.openmpi", PYTHON)
+    if subprocess.run([PYTHON, "-c", "import mpi4py"], check=False, capture_output=True).returncode:
+        jobs.skip("python3-mpi4py is not installed")
+    sys.exit(run_checks([(f"mpi4py {name}", lambda name=name: check(name)) for name in CALLS]))

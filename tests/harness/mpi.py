@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs MPI jobs for the tests: one function for both launchers, with a time limit that nothing survives.
+
+Touches temporary directories, the processes that it starts, and those ring files in /dev/shm that the jobs' own
+reports name. Every process of a job carries a mark in its environment, by which it is found again.
+
+RESIL_TEST_LIBRARY  the library to preload (default: build/libresil.so of this tree)
+RESIL_TEST_OPENMPI  further options of mpirun.openmpi, for machines that need them
+                    (containers: --mca btl_vader_single_copy_mechanism none)
+"""
+import atexit
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from . import report as reports
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MPIS = ("openmpi", "mpich")
+SKIP = 77
+MARK = "TEST_OF_RESIL"  # not RESIL_…: the library warns of such names
+
+_scratch = []
+
+
+def library():
+    return os.environ.get("RESIL_TEST_LIBRARY") or os.path.join(ROOT, "build", "libresil.so")
+
+
+def scratch(prefix="resil-test-"):
+    """A directory of its own, removed when the test ends."""
+    path = tempfile.mkdtemp(prefix=prefix)
+    _scratch.append(path)
+    return path
+
+
+@atexit.register
+def _remove_scratch():
+    for path in _scratch:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def skip(reason):
+    """Ends the test as skipped."""
+    print(f"skipped: {reason}")
+    sys.exit(SKIP)
+
+
+def require(*programs):
+    """Skips the test unless all these programs are installed; an absolute path must exist."""
+    for program in programs:
+        if not (os.path.exists(program) if program.startswith("/") else shutil.which(program)):
+            skip(f"{program} is not installed")
+
+
+def clean_environment(extra=None):
+    """This process's environment without what would change a job, and with what root needs."""
+    dirty = re.compile(r"(LD_PRELOAD$|RESIL_|OMPI_|PMIX_|PMI_|PRTE_|HYDRA_|MPICH_|MPIR_|UCX_|SLURM_|LD_BIND_NOW$)")
+    environment = {name: value for name, value in os.environ.items() if not dirty.match(name)}
+    environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
+    environment.update(extra or {})
+    return environment
+
+
+def _carriers(mark):
+    """Process ids, zombies excepted, whose environment carries the mark."""
+    found, wanted = [], f"{MARK}={mark}".encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if wanted not in file.read().split(b"\0"):
+                    continue
+            with open(f"/proc/{name}/stat", "rb") as file:
+                if file.read().rsplit(b")", 1)[1].split()[0] != b"Z":
+                    found.append(int(name))
+        except OSError:
+            pass
+    return found
+
+
+def _kill(mark):
+    """Kills every process of the job, again until none is left: a launcher may be starting one more."""
+    for _ in range(50):
+        left = _carriers(mark)
+        if not left:
+            return
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.02)
+
+
+class Result:
+    """What a job left: returncode (None: killed at the limit), stdout and stderr (bytes), directory, seconds."""
+
+    def __init__(self, command, returncode, stdout, stderr, directory, seconds, leftovers):
+        self.command, self.returncode, self.stdout, self.stderr = command, returncode, stdout, stderr
+        self.directory, self.seconds, self.leftovers = directory, seconds, leftovers
+        self.timed_out = returncode is None
+
+    def ranks(self):
+        """{rank: object of rank-NNNNN.json} of the first world."""
+        return reports.load(self.directory)
+
+    def text(self):
+        """The whole story, for the message of a failed assertion."""
+        return (f"{' '.join(self.command)}\nstatus {self.returncode}, {self.seconds:.1f} s\n"
+                f"--- stdout\n{self.stdout.decode(errors='replace')[-4000:]}\n"
+                f"--- stderr\n{self.stderr.decode(errors='replace')[-4000:]}")
+
+
+def launcher(mpi, ranks, environment, options=()):
+    """The command line up to the program. `environment` is what the ranks get beyond the launcher's own."""
+    line = [f"mpirun.{mpi}"]
+    if mpi == "openmpi":
+        line += ["--oversubscribe"] if ranks > 2 else []
+        line += shlex.split(os.environ.get("RESIL_TEST_OPENMPI", "")) + list(options)
+        for name, value in environment.items():
+            line += ["-x", f"{name}={value}"]
+    else:
+        line += list(options)
+        for name, value in environment.items():
+            line += ["-genv", name, value]
+    return line + ["-n", str(ranks)]
+
+
+def rank_environment(preload, directory, env=None, tools_before=(), tools_after=()):
+    """What the ranks get: LD_PRELOAD with further tools around the library, RESIL_DIR, and `env`."""
+    chain = list(tools_before) + ([library()] if preload else []) + list(tools_after)
+    environment = {"LD_PRELOAD": ":".join(chain)} if chain else {}
+    if preload:
+        environment["RESIL_DIR"] = directory
+    environment.update(env or {})
+    return environment
+
+
+def run(mpi, ranks, command, env=None, preload=True, timeout=60, options=(), cwd=None, stdin=b"", directory=None,
+        tools_before=(), tools_after=()):
+    """Runs `command` on `ranks` ranks; a Result. Nothing of the job is alive afterwards."""
+    directory = directory or os.path.join(scratch(), "report")
+    environment = rank_environment(preload, directory, env, tools_before, tools_after)
+    line = launcher(mpi, ranks, environment, options) + list(command)
+    return start(line, directory, timeout=timeout, cwd=cwd, stdin=stdin)
+
+
+def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
+    """Runs any command line under the same rules as run()."""
+    mark = secrets.token_hex(8)
+    began = time.monotonic()
+    process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd,
+                               env=clean_environment({MARK: mark, **(env or {})}), start_new_session=True)
+    try:
+        stdout, stderr = process.communicate(stdin, timeout=timeout)
+        returncode = process.returncode
+    except subprocess.TimeoutExpired:
+        _kill(mark)
+        stdout, stderr = process.communicate()
+        returncode = None
+    seconds = time.monotonic() - began
+    leftovers = []
+    if returncode is not None:
+        for _ in range(100):  # a launcher may be gone a moment before its proxies
+            leftovers = _carriers(mark)
+            if not leftovers:
+                break
+            time.sleep(0.02)
+    _kill(mark)
+    return Result(line, returncode, stdout, stderr, directory, seconds, leftovers)
+
+
+def live_rings(directory):
+    """Ring files in /dev/shm that the reports of the directory name and that still exist."""
+    return [path for path in reports.rings(directory) if path.startswith("/dev/shm/") and os.path.exists(path)]
+
+
+def remove_rings(directory):
+    """Ring files of jobs that were killed: what a helper or the tool would collect."""
+    for path in live_rings(directory):
+        os.unlink(path)

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs test programs with and without the library and compares; checks the calls counted by rank 0.
+
+Usage: programs_test.py BUILD openmpi|mpich PROGRAM…      (BUILD holds PROGRAM.MPI; the sources lie beside this file)
+
+A program's first comment says how it is run:
+  ranks: N                     calls: MPI_Send=3 …   what rank 0 must have counted (0: not at all)
+  needs: mpich                 only there              arguments: text; FILE is a scratch file, other upper-case words
+  exit(mpich): 15              status of the program   are the libraries that plugin_host.c loads
+  launch(openmpi): options     of the launcher
+"""
+import glob
+import hashlib
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs, report as reports, transparent  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def directives(name, mpi):
+    """{directive: text} of the program's source for this MPI; several `calls` lines are joined."""
+    path = next(p for p in sorted(glob.glob(os.path.join(HERE, name + ".*"))) if not p.endswith(".py"))
+    found = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            match = re.match(r"(?://|!)\s*(\w+)(?:\((\w+)\))?: (.*)", line)
+            if match and match[2] in (None, mpi):
+                found[match[1]] = (found.get(match[1], "") + " " + match[3]).strip()
+            elif not re.match(r"//|!", line):
+                break
+    return found
+
+
+def expected_calls(text):
+    return {name: int(count) for name, count in re.findall(r"(MPI_\w+)=(\d+)", text)}
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+class Program:
+    def __init__(self, build, mpi, name, options=()):
+        self.mpi, self.name, self.build = mpi, name, build
+        self.rules = directives(name, mpi)
+        self.ranks = int(self.rules["ranks"])
+        self.options = self.rules.get("launch", "").split() + list(options)
+
+    def command(self, file):
+        words = {"FILE": file, "PLUGIN": os.path.join(self.build, f"plugin.{self.mpi}.so")}
+        arguments = [words[word] for word in self.rules.get("arguments", "").split() if word in words]
+        return [os.path.join(self.build, f"{self.name}.{self.mpi}"), *arguments]
+
+    def run(self, preload, mode="watch"):
+        """Runs it; the result and the digest of the file it wrote, if any."""
+        file = os.path.join(jobs.scratch(), "file")
+        result = jobs.run(self.mpi, self.ranks, self.command(file), preload=preload, options=self.options,
+                          env={"RESIL_MODE": mode} if preload else None)
+        return result, digest(file) if os.path.exists(file) else None
+
+    def check(self):
+        """Plain, watched and switched off: the same end; rank 0's counters as the source says."""
+        status = int(self.rules.get("exit", 0))
+        plain, wrote = self.run(False)
+        assert plain.returncode == status, f"the plain run ends with {plain.returncode}\n{plain.text()}"
+        for mode in ("watch", "off"):
+            watched, also_wrote = self.run(True, mode)
+            try:
+                transparent.same_end(plain, watched)
+                assert wrote == also_wrote, "the file written differs"
+                if mode == "off":
+                    assert not os.path.exists(watched.directory), "RESIL_MODE=off writes reports"
+                    assert transparent.own_lines(watched.stderr) == [], watched.text()
+                elif status == 0:
+                    self.counted(transparent.clean_report(watched, self.ranks)[0])
+                    assert transparent.without_noise(watched.stderr) == transparent.without_noise(plain.stderr), \
+                        transparent.describe("standard error differs", plain, watched)
+            finally:
+                jobs.remove_rings(watched.directory)
+
+    def counted(self, report):
+        counts = reports.counts(report)
+        wrong = [f"{name}: {counts.get(name, 0)} counted, {count} made"
+                 for name, count in expected_calls(self.rules.get("calls", "")).items() if counts.get(name, 0) != count]
+        assert not wrong, "\n".join(["rank 0 counted other calls than it made"] + wrong)
+
+
+def main(build, mpi, *names):
+    jobs.require(f"mpirun.{mpi}")
+    checks = []
+    for name in names:
+        program = Program(build, mpi, name)
+        if program.rules.get("needs", mpi) != mpi:
+            continue
+        checks.append((f"{name} ({mpi})", program.check))
+        if name == "files" and mpi == "openmpi":
+            romio = Program(build, mpi, name, ["--mca", "io", "romio321"])
+            checks.append((f"{name} (openmpi, ROMIO)", romio.check))
+    return run_checks(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
