@@ -7,6 +7,8 @@
 
 #include <elf.h>
 
+#include <cstring>
+
 namespace resil::dump {
 namespace {
 
@@ -71,6 +73,7 @@ const char* base_name(const char* path) {
 void Symbols::reset() {
   reader_.reset();
   object_count_ = 0;
+  name_limit_ = SIZE_MAX;
   for (Entry& entry : entries_) entry.address = 0;
 }
 
@@ -102,6 +105,12 @@ const Symbols::Entry& Symbols::lookup(uint64_t address, const Object& object) {
   return entry;
 }
 
+void Symbols::put_name(Text& text, uint64_t offset) {
+  text.safe(name_, name_limit_ < sizeof name_ ? name_limit_ : sizeof name_);
+  if (strnlen(name_, sizeof name_) > name_limit_) text.str("…");
+  text.chr('+').hex(offset);
+}
+
 void Symbols::put_object(Text& text, const Object& object) {
   bool known = false;
   for (uint32_t i = 0; i < object_count_; ++i) known = known || objects_[i].start == object.start;
@@ -119,7 +128,8 @@ void Symbols::put(Text& text, uint64_t address, bool call_site) {
   }
   const Entry& entry = lookup(inside, object);
   if (entry.name != 0 && reader_.text(entry.name, name_, sizeof name_)) {
-    text.safe(name_, sizeof name_).chr('+').hex(address - entry.value).str(" (");
+    put_name(text, address - entry.value);
+    text.str(" (");
     put_object(text, object);
     text.chr(')');
     return;
@@ -138,7 +148,9 @@ void Symbols::put_site(Text& text, uint64_t address) {
   text.chr('+').hex(address - object.base);
   const Entry& entry = lookup(address - 1, object);
   if (entry.name != 0 && reader_.text(entry.name, name_, sizeof name_)) {
-    text.str(" (").safe(name_, sizeof name_).chr('+').hex(address - entry.value).chr(')');
+    text.str(" (");
+    put_name(text, address - entry.value);
+    text.chr(')');
   }
 }
 

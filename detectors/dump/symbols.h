@@ -18,6 +18,8 @@ namespace resil::dump {
 class Symbols {
  public:
   void reset();
+  /// Cuts names after `limit` bytes from now on (C++ names are long), until `reset`.
+  void limit_names(size_t limit) { name_limit_ = limit; }
   /// Writes "name+0xoff (object)", "object+0xoff" or "0xaddress". `call_site`: the address is a return address, so
   /// the instruction before it is what is looked up. Async-signal-safe.
   void put(Text& text, uint64_t address, bool call_site);
@@ -35,6 +37,7 @@ class Symbols {
   const Entry& lookup(uint64_t address, const Object& object);
   bool search(uint64_t address, const Object& object, Entry* entry);
   void put_object(Text& text, const Object& object);
+  void put_name(Text& text, uint64_t offset);
 
   static constexpr uint32_t kEntries = 256;
   static constexpr uint32_t kObjects = 64;
@@ -42,6 +45,7 @@ class Symbols {
   Entry entries_[kEntries];
   Object objects_[kObjects];
   uint32_t object_count_;
+  size_t name_limit_;
   char name_[512];
 };
 

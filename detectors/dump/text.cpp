@@ -99,6 +99,7 @@ Text& Text::seconds(double value) {
   // Also catches NaN. Clocks of two cores may differ by a little: not a negative age.
   if (!(value > -1e-3 && value < 1e10)) return str("an unknown time");
   if (value < 0) value = 0;
+  if (value < 1e-3) return u64(static_cast<uint64_t>(value * 1e6 + 0.5)).str(" us");
   if (value < 10) {
     const auto ms = static_cast<uint64_t>(value * 1e3 + 0.5);
     return u64(ms / 1000).chr('.').padded(ms % 1000, 3).str(" s");

@@ -26,7 +26,7 @@ class Text {
   Text& padded(uint64_t value, int width);
   /// "0x…"
   Text& hex(uint64_t value);
-  /// "0.012 s", "12.4 s", "754 s (12 min 34 s)"; "an unknown time" when negative, infinite or absurd.
+  /// "400 us", "0.012 s", "12.4 s", "754 s (12 min 34 s)"; "an unknown time" when negative, infinite or absurd.
   Text& seconds(double value);
   /// "8 bytes", "1 byte"
   Text& bytes(uint64_t value);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sections of a dump, from the ring and from the collected stacks. Async-signal-safe. May touch: the ring, read
+// only.
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/dump/describe.h"
+#include "detectors/dump/symbols.h"
+#include "detectors/dump/text.h"
+#include "detectors/dump/threads.h"
+
+namespace resil::dump {
+
+constexpr uint32_t kListedRequests = 64;
+constexpr uint32_t kListedRecords = 16;
+constexpr uint32_t kListedComms = 64;
+constexpr uint32_t kListedLanes = 64;
+constexpr uint32_t kBriefFrames = 10;  ///< frames of the stack in one line
+constexpr uint32_t kBriefNameBytes = 48;
+
+/// The oldest pending requests, by index, and how many there are.
+struct Pending {
+  uint32_t oldest[kListedRequests];
+  uint32_t listed;
+  uint32_t total;
+};
+void find_pending(Pending* pending);
+
+/// Everything a section needs.
+struct Content {
+  Text& text;
+  Symbols& symbols;
+  const Moment& moment;
+  const Pending& pending;
+
+  /// "rank 3 of 16 (node17, pid 812): in MPI_Recv from rank 2, …, for 12.4 s, called at …" One line for each lane,
+  /// newline included; at most `most` lanes, and a line that counts the rest. `prefix` begins each line.
+  void what_it_waits_for(const char* prefix, uint32_t most) const;
+  /// Phase, time, reason, versions: one line.
+  void header(uint32_t number, const char* reason) const;
+  /// Step, call count, pending requests and the oldest one: one or two lines.
+  void progress(const char* prefix) const;
+  void records() const;
+  void requests() const;
+  void communicators() const;
+  void stacks(const Threads& threads, int signal) const;
+  /// Paths and bases of what was named; last.
+  void objects() const;
+  /// The stack of the main thread in one line: "a < b < c".
+  void brief_stack(const Threads& threads, const char* prefix) const;
+
+ private:
+  void lane_sentence(const ring::Lane& lane) const;
+  void frame(uint64_t address) const;
+  void stack(const Stack& stack) const;
+};
+
+/// "starting, inside MPI_Init", "running", …
+const char* phase_name(uint32_t phase);
+
+}  // namespace resil::dump

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sentences about calls, records and requests. May touch: the ring, read only.
+#include "detectors/dump/describe.h"
+
+#include <time.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "shim/call_info.h"
+#include "shim/runtime.h"
+
+namespace resil::dump {
+namespace {
+
+// No processor's counter runs slower or faster; anything else in the header is damage.
+constexpr double kSlowest = 1e6;
+constexpr double kFastest = 1e11;
+
+uint32_t attributes_of(uint16_t call) { return call < kCallCount ? kCallInfo[call].attributes : 0; }
+
+bool has(uint16_t call, const char* part) {
+  return call < kCallCount && strstr(kCallInfo[call].name, part) != nullptr;
+}
+
+/// The word before the peer says what the peer is to this call.
+const char* preposition(uint16_t call) {
+  const uint32_t attributes = attributes_of(call);
+  if ((attributes & kCallCollective) != 0) return " with root ";
+  if ((attributes & kCallRma) != 0) return " at target ";
+  if (has(call, "endrecv")) return " to ";
+  if (has(call, "recv") || has(call, "Recv") || has(call, "robe")) return " from ";
+  if (has(call, "send") || has(call, "Send")) return " to ";
+  return " with ";
+}
+
+void put_name(Text& text, uint32_t index) {
+  if (index == 0 || index >= runtime.name_count || runtime.names == nullptr) return;
+  text.str(" \"").safe(runtime.names[index].name, sizeof(ring::Name::name)).chr('"');
+}
+
+double duration_seconds(const Moment& moment, const ring::Record& record) {
+  return moment.ticks_per_second > 0 ? static_cast<double>(record.duration) / moment.ticks_per_second : -1;
+}
+
+void put_user_record(Text& text, const ring::Record& record) {
+  switch (static_cast<ring::RecordState>(record.state)) {
+    case ring::RecordState::kStep:
+      text.str("resil_step");
+      put_name(text, record.aux < runtime.name_count ? static_cast<uint32_t>(record.aux) : 0);
+      break;
+    case ring::RecordState::kNorm:
+      // The exact bits: printing a double correctly needs more than a handler should carry.
+      text.str("resil_norm");
+      put_name(text, record.comm);
+      text.str(" bits ").hex(record.aux);
+      break;
+    case ring::RecordState::kChecksum:
+      text.str("resil_checksum");
+      put_name(text, record.comm);
+      text.chr(' ').hex(record.aux);
+      break;
+    case ring::RecordState::kCount:
+      text.str("resil_count");
+      put_name(text, record.comm);
+      text.chr(' ').u64(record.aux);
+      break;
+    default: text.str("unknown record");
+  }
+}
+
+}  // namespace
+
+Moment moment_now() {
+  Moment moment{};
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  moment.ticks = ticks();
+  moment.realtime_ns = static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+  const ring::Header& header = *runtime.header;
+  double rate = header.ticks_per_second;
+  if (!(rate >= kSlowest && rate <= kFastest) && moment.realtime_ns > header.realtime_start_ns) {
+    // Not measured yet (during MPI_Init): from the pair taken when the ring was made.
+    rate = static_cast<double>(moment.ticks - header.ticks_start) /
+           (static_cast<double>(moment.realtime_ns - header.realtime_start_ns) * 1e-9);
+  }
+  moment.ticks_per_second = rate >= kSlowest && rate <= kFastest ? rate : 0;
+  return moment;
+}
+
+double age(const Moment& moment, uint64_t then) {
+  if (moment.ticks_per_second <= 0 || then == 0) return NAN;
+  return static_cast<double>(static_cast<int64_t>(moment.ticks - then)) / moment.ticks_per_second;
+}
+
+bool copy_record(const ring::Lane& lane, uint64_t number, ring::Record* record) {
+  const auto* from = reinterpret_cast<const uint64_t*>(&lane.records[number % ring::kRecordsPerLane]);
+  uint64_t words[sizeof *record / 8];
+  for (size_t i = 0; i < sizeof *record / 8; ++i) words[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+  memcpy(record, words, sizeof words);
+  // Ordered after the copy: unchanged within the ring's length means that the copy is whole.
+  const uint64_t head = __atomic_load_n(&lane.head, __ATOMIC_RELAXED);
+  return number < head && head - number <= ring::kRecordsPerLane;
+}
+
+bool is_call(const ring::Record& record) { return record.state <= static_cast<uint8_t>(ring::RecordState::kDone); }
+
+void put_call_name(Text& text, uint16_t call) {
+  if (call < kCallCount) {
+    text.str(kCallInfo[call].name);
+  } else {
+    text.str("call ").u64(call);
+  }
+}
+
+bool put_comm(Text& text, uint32_t index, bool with_id) {
+  if (index == 0 || runtime.comms == nullptr) return false;
+  if (index >= runtime.comm_count) {
+    text.str("communicator ").u64(index);
+    return true;
+  }
+  const ring::Comm& comm = runtime.comms[index];
+  if (comm.id == 0) {
+    text.str("a communicator freed meanwhile");
+    return true;
+  }
+  if (comm.name[0] != 0) {
+    text.safe(comm.name, sizeof comm.name);
+  } else {
+    text.str("communicator");
+    with_id = true;
+  }
+  // The predefined ones are told apart by their names.
+  if (with_id && strncmp(comm.name, "MPI_COMM_", 9) != 0) text.str(" (id ").hex(comm.id).chr(')');
+  return true;
+}
+
+void put_peer(Text& text, int32_t peer) {
+  switch (peer) {
+    case ring::kAnySource: text.str("any source"); break;
+    case ring::kProcNull: text.str("MPI_PROC_NULL"); break;
+    case ring::kRootSelf: text.str("MPI_ROOT"); break;
+    default: text.str("rank ").i64(peer);
+  }
+}
+
+void put_call(Text& text, const ring::Record& record, bool with_id) {
+  put_call_name(text, record.call);
+  const uint32_t attributes = attributes_of(record.call);
+  if (record.peer != ring::kNoPeer) {
+    text.str(preposition(record.call));
+    put_peer(text, record.peer);
+  }
+  if (record.tag == ring::kAnyTag) {
+    text.str(", any tag");
+  } else if (record.tag != ring::kNoTag) {
+    text.str(", tag ").i64(record.tag);
+  }
+  if ((attributes & kCallCompletes) != 0 && record.aux != 0) {
+    text.str(" for ").u64(record.aux).str(record.aux == 1 ? " request" : " requests");
+  }
+  if (record.comm != 0) {
+    text.str(record.peer == ring::kNoPeer && record.tag == ring::kNoTag ? " on " : ", ");
+    put_comm(text, record.comm, with_id);
+  }
+  if ((attributes & kCallCollective) != 0 && record.sequence != 0) {
+    text.str(", collective ").u64(record.sequence).str(" on it");
+  }
+  if (record.bytes != 0) text.str(", ").bytes(record.bytes);
+}
+
+void put_record(Text& text, Symbols& symbols, const Moment& moment, const ring::Record& record) {
+  text.seconds(age(moment, record.time)).str(" ago: ");
+  if (!is_call(record)) {
+    put_user_record(text, record);
+  } else {
+    put_call(text, record, false);
+    if (record.repeat > 1) text.str(", ").u64(record.repeat).str(" times in a row");
+    if (record.state == static_cast<uint8_t>(ring::RecordState::kOpen)) {
+      text.str(", not returned");
+    } else if (record.duration > 0) {
+      text.str(", took ").seconds(duration_seconds(moment, record));
+    }
+    if ((record.flags & ring::kFailed) != 0) text.str(", FAILED");
+    if ((record.flags & ring::kCallback) != 0) text.str(", from a callback");
+  }
+  if (record.site != 0) {
+    text.str(", at ");
+    symbols.put_site(text, record.site);
+  }
+}
+
+void put_request(Text& text, Symbols& symbols, const Moment& moment, const ring::Request& request) {
+  static constexpr char kKinds[][18] = {"request",       "send",         "receive",      "collective",
+                                        "one-sided",     "file",         "communicator", "generalized"};
+  text.str(request.kind < 8 ? kKinds[request.kind] : "request");
+  if ((request.flags & ring::kPersistent) != 0) text.str(" (persistent)");
+  if ((request.flags & ring::kPartitioned) != 0) text.str(" (partitioned)");
+  text.str(" by ");
+  ring::Record record{};
+  record.call = request.call;
+  record.peer = request.peer;
+  record.tag = request.tag;
+  record.comm = request.comm;
+  record.bytes = request.bytes;
+  put_call(text, record, false);
+  text.str(", posted ").seconds(age(moment, request.time)).str(" ago");
+  if (request.site != 0) {
+    text.str(" at ");
+    symbols.put_site(text, request.site);
+  }
+}
+
+}  // namespace resil::dump

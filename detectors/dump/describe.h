@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ring entries as sentences. The ring may be half written or damaged: everything is copied, clamped and bounded.
+// Async-signal-safe. May touch: the ring, read only.
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/dump/symbols.h"
+#include "detectors/dump/text.h"
+#include "shim/ring_format.h"
+
+namespace resil::dump {
+
+/// When the dump is made, and how ticks become seconds.
+struct Moment {
+  uint64_t ticks;
+  uint64_t realtime_ns;
+  double ticks_per_second;  ///< 0: unknown
+};
+
+/// Reads clocks; takes the tick rate from the ring, or from the time since it was made.
+Moment moment_now();
+
+/// Seconds from `ticks` until the moment; NaN when the rate is unknown.
+double age(const Moment& moment, uint64_t ticks);
+
+/// Copies a record; false when it may have been overwritten meanwhile. `number` counts from 0, as Lane::head does.
+bool copy_record(const ring::Lane& lane, uint64_t number, ring::Record* record);
+
+/// Is it an MPI call (and not a step, norm, checksum or count of the program)?
+bool is_call(const ring::Record& record);
+
+/// "MPI_Recv", or "call 999" for an unknown id.
+void put_call_name(Text& text, uint16_t call);
+
+/// "MPI_COMM_WORLD", "ocean (id 0x12)"; nothing and false for no communicator.
+bool put_comm(Text& text, uint32_t index, bool with_id);
+
+/// "MPI_Recv from rank 2, tag 7, MPI_COMM_WORLD, 8 bytes": no age, no call site.
+void put_call(Text& text, const ring::Record& record, bool with_id);
+
+/// One line about a record of any kind, with age and call site, without newline.
+void put_record(Text& text, Symbols& symbols, const Moment& moment, const ring::Record& record);
+
+/// "receive by MPI_Irecv from rank 2, tag 7, …, posted 3.2 s ago at …"
+void put_request(Text& text, Symbols& symbols, const Moment& moment, const ring::Request& request);
+
+/// "rank 2", "any source", "MPI_PROC_NULL", "MPI_ROOT".
+void put_peer(Text& text, int32_t peer);
+
+}  // namespace resil::dump

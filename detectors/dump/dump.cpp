@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The module: RESIL_SIGNAL makes a rank say what it is doing, whatever it is doing. Here is only what happens in normal
+// context: memory, installation, and telling the report when the signal belongs to somebody else. May touch: the
+// disposition of one signal, the notes of the report.
+#include "detectors/dump/dump.h"
+
+#include <sys/mman.h>
+
+#include "detectors/dump/handler.h"
+#include "detectors/dump/memory.h"
+#include "detectors/dump/objects.h"
+#include "detectors/dump/writer.h"
+#include "shim/config.h"
+#include "shim/log.h"
+#include "shim/module.h"
+#include "shim/runtime.h"
+
+namespace resil {
+namespace {
+
+using dump::Disposition;
+using dump::Text;
+
+bool prepared = false;
+bool takeover_noted = false;
+int signal_number_used = 0;
+
+/// "SIGHUP", text, path: as a note.
+void note(const char* words, const char* path) {
+  char line[768];
+  Text text(line, sizeof line - 1, -1);
+  dump::put_signal(text, signal_number_used);
+  text.str(words).safe(path, 512);
+  line[text.size()] = 0;
+  add_note(line);
+}
+
+/// Looks whether somebody took the signal after MPI_Init; says so once.
+void note_takeover() {
+  if (signal_number_used == 0 || takeover_noted) return;
+  char path[512];
+  const Disposition now = dump::current_disposition(path, sizeof path);
+  if (now == Disposition::kOurs) return;
+  takeover_noted = true;
+  if (now == Disposition::kDefault) note(" does not dump state: the program has reset it to its default action", "");
+  else if (now == Disposition::kIgnored) note(" does not dump state: the program ignores it", "");
+  else note(" does not dump state: a handler was installed after MPI_Init, by ", path);
+}
+
+void before_init() {
+  if (prepared) return;
+  prepared = true;
+  void* memory = mmap(nullptr, sizeof(dump::Workspace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    add_note("no state dumps: no memory for them");
+    return;
+  }
+  auto* workspace = static_cast<dump::Workspace*>(memory);  // zero is a valid start of everything in it
+  dump::prepare_objects();
+  if (!dump::prepare_memory()) add_note("state dumps without stacks: memory cannot be tested for being readable here");
+  dump::rehearse(workspace);
+  signal_number_used = static_cast<int>(config_integer("RESIL_SIGNAL"));
+  if (!dump::install_handler(signal_number_used, workspace)) {
+    note(" cannot be caught: no state dumps on it", "");
+    signal_number_used = 0;
+  }
+}
+
+void after_init() {
+  dump::prepare_objects();  // MPI has loaded its plug-ins
+  if (signal_number_used == 0) return;
+  char path[512];
+  const Disposition now = dump::current_disposition(path, sizeof path);
+  if (now == Disposition::kUcx) {
+    if (!dump::install_handler_again()) note(" could not be taken back from ", path);
+  } else if (now == Disposition::kOther) {
+    takeover_noted = true;
+    note(" does not dump state: MPI_Init installed a handler of ", path);
+  } else {
+    note_takeover();
+  }
+}
+
+void report(JsonWriter&) { note_takeover(); }
+
+constexpr ConfigEntry kConfig[] = {
+    {"RESIL_SIGNAL", ConfigType::kSignal, "a signal such as HUP, USR1, USR2 or RTMIN+n, or off", "HUP",
+     "Signal that makes a rank write a state dump (dump-*.txt) and go on."},
+};
+
+constexpr Module make_module() {
+  Module module{};
+  module.name = "dump";
+  module.description = "State dump on a signal: current call, pending requests, stacks of all threads";
+  module.kind = ModuleKind::kWatch;
+  module.config = kConfig;
+  module.config_count = 1;
+  module.before_init = before_init;
+  module.after_init = after_init;
+  module.before_finalize = note_takeover;
+  module.report = report;
+  return module;
+}
+
+constexpr Module kModule = make_module();
+RESIL_MODULE(kModule);
+
+}  // namespace
+}  // namespace resil

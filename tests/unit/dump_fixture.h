@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the dump module needs around it, without MPI: a ring in plain memory, configuration, notes. Each case runs in a
+// process of its own (`in_child`), because a dump belongs to a process and a crash must be a failed check.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "shim/module.h"
+#include "shim/runtime.h"
+
+namespace fixture {
+
+/// Memory that the case's process and the test share.
+struct Shared {
+  std::atomic<int> ready, stop, chained, value;
+};
+extern Shared* shared;
+
+/// A new directory for reports, removed with all its files by the destructor.
+struct Directory {
+  Directory();
+  ~Directory();
+  std::vector<std::string> files() const;
+  std::string path;
+};
+
+struct Child {
+  int pid;
+  int errors;  ///< read end of its standard error
+};
+
+/// Starts `body` in a child; its return value is the exit status.
+Child start(const std::function<int()>& body);
+/// Waits at most 60 s (else kills it and returns -1); exit status, or 1000 + signal. `errors`: what it wrote to
+/// standard error, at most a pipe full.
+int finish(const Child& child, std::string* errors = nullptr);
+/// Both.
+int in_child(const std::function<int()>& body, std::string* errors = nullptr);
+
+/// Waits until the flag has the value; false after 60 s.
+bool wait_for(const std::atomic<int>& flag, int value);
+/// Waits for a complete dump file; its text, or "" after 60 s.
+std::string wait_for_dump(const std::string& path);
+std::string read_file(const std::string& path);
+size_t count(const std::string& text, const std::string& part);
+
+/// In the child: a fresh ring for rank 3 of 16 with one lane (this thread) and MPI_COMM_WORLD. `directory` may be "".
+void attach(const std::string& directory, int signal);
+/// The hooks of the module under test.
+const resil::Module& module();
+std::string notes();
+
+/// Adds a record to lane 0 as the recorder would; `seconds_ago` back in time. Returns it.
+resil::ring::Record& record(const char* call, double seconds_ago, bool open);
+uint16_t call_id(const char* name);
+uint64_t ticks_ago(double seconds);
+
+}  // namespace fixture
