@@ -53,10 +53,15 @@ def skip(reason):
     sys.exit(SKIP)
 
 
+def installed(program):
+    """Whether the program is in PATH; an absolute path must exist."""
+    return bool(os.path.exists(program) if program.startswith("/") else shutil.which(program))
+
+
 def require(*programs):
-    """Skips the test unless all these programs are installed; an absolute path must exist."""
+    """Skips the test unless all these programs are installed."""
     for program in programs:
-        if not (os.path.exists(program) if program.startswith("/") else shutil.which(program)):
+        if not installed(program):
             skip(f"{program} is not installed")
 
 

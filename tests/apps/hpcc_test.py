@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""HPC Challenge (C): the widest mix of calls; it checks its own results. Its packaged input, with a small matrix."""
+import os
+import re
+
+from app import expect_calls, jobs, main, transparent
+
+INPUT = "/usr/share/doc/hpcc/examples/_hpccinf.txt"
+
+
+def prepared():
+    """A directory with the packaged input: N 128, NB 32, a grid of 1 x 2."""
+    directory = jobs.scratch()
+    with open(INPUT, encoding="ascii") as file:
+        lines = file.read().splitlines()
+    lines[5], lines[7], lines[10], lines[11] = "128 Ns", "32 NBs", "1 Ps", "2 Qs"
+    with open(os.path.join(directory, "hpccinf.txt"), "w", encoding="ascii") as file:
+        file.write("\n".join(lines) + "\n")
+    return directory
+
+
+def results(directory):
+    """Verdicts, less times and rates; the random access part counts errors."""
+    with open(os.path.join(directory, "hpccoutf.txt"), encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    assert "Success=1" in text, text[-2000:]
+    verdicts = re.findall(r"Found \d+ errors in \d+|\d+ tests completed and \w+ residual|\.\.\.\.\.\. (?:PASSED|FAILED)|"
+                          r"HPL_N=.*|PTRANS_residual=.*|MPIRandomAccess_ErrorsCount=.*|MPIFFT_N=.*", text)
+    assert "...... PASSED" in verdicts and "...... FAILED" not in verdicts, verdicts
+    return verdicts
+
+
+def check():
+    plain_directory, directory = prepared(), prepared()
+    plain = jobs.run("openmpi", 2, ["hpcc"], preload=False, cwd=plain_directory)
+    preloaded = jobs.run("openmpi", 2, ["hpcc"], cwd=directory)
+    transparent.same_end(plain, preloaded)
+    assert plain.returncode == 0, plain.text()
+    one, two = results(plain_directory), results(directory)
+    assert one == two, f"{one}\n{two}"
+    return expect_calls(transparent.clean_report(preloaded, 2), Isend=100, Irecv=100, Alltoall=1, Iprobe=1, Bcast=10)
+
+
+if __name__ == "__main__":
+    jobs.require("hpcc", "mpirun.openmpi", INPUT)
+    main([("hpcc", check)])

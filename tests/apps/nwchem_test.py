@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""NWChem (Fortran and C over ARMCI) on both MPIs. Debian's MPICH build gets the energy of water wrong with two ranks
+and aborts, with or without the library (-75.938 instead of -76.010 Hartree): the same wrong output is right here."""
+import os
+
+from app import expect_calls, finding, jobs, main, transparent
+
+INPUT = """start h2o
+geometry units angstroms noautosym
+ O 0 0 0
+ H 0 0.757 0.587
+ H 0 -0.757 0.587
+end
+basis
+ * library 6-31G*
+end
+scf; rhf; singlet; end
+task scf energy
+"""
+_energies = finding(r"(?:Total SCF|Total|1-e|2-e|One-electron|Two-electron|Nuclear repulsion) energy = +(\S+)")
+
+
+def energies(text):
+    """To a billionth of a Hartree: sums are formed in the order of arrival, and their last digit varies by itself."""
+    return [round(float(value), 9) for value in _energies(text)]
+
+
+def check(mpi, energy):
+    runs = []
+    for preload in (False, True):
+        directory = jobs.scratch()
+        with open(os.path.join(directory, "h2o.nw"), "w", encoding="ascii") as file:
+            file.write(INPUT)
+        runs.append(jobs.run(mpi, 2, [f"nwchem.{mpi}", "h2o.nw"], preload=preload, cwd=directory))
+    plain, preloaded = runs
+    try:
+        # Its output is full of times and addresses: its numbers are compared, and that it says as much.
+        transparent.same_end(plain, preloaded, keep=lambda text: None, numbers=energies)
+        found = energies(plain.stdout)
+        assert any(abs(value - energy) < 1e-6 for value in found), f"no {energy} in {found}\n{plain.text()}"
+        lines = [len(run.stdout.splitlines()) for run in runs]
+        assert abs(lines[0] - lines[1]) <= 2, f"{lines} lines"
+        return expect_calls(preloaded.ranks(), Barrier=100, Init=2 if mpi == "openmpi" else 0)
+    finally:
+        jobs.remove_rings(preloaded.directory)
+
+
+if __name__ == "__main__":
+    checks = [(f"nwchem ({mpi})", lambda m=mpi, e=energy: check(m, e))
+              for mpi, energy in (("openmpi", -76.0104961), ("mpich", -75.9381533)) if jobs.installed(f"nwchem.{mpi}")]
+    if not checks:
+        jobs.skip("NWChem is not installed")
+    main(checks)

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How programs begin and end: forks, MPI_Abort, _exit, kill -9, no MPI_Finalize, no MPI_Init. The status is the
+program's own, and after any death the reports are valid and the flight recorder can be read.
+
+Usage: ends_test.py BUILD openmpi|mpich      (BUILD holds ends.MPI)
+"""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs, report as reports, transparent  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+BUILD = MPI = ""
+TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
+
+# way: outcomes that rank 0 and rank 1 may have. A rank that its launcher kills, or that leaves, stays "running".
+GOOD = {"fork-before", "fork", "null-arguments", "exit7"}
+DEATHS = {
+    "abort": ({"running", "aborted"}, {"aborted"}),
+    "_exit": ({"running"}, {"running"}),
+    "no-finalize": ({"running"}, {"running"}),
+    "libc-abort": ({"running"}, {"running"}),
+    "segv": ({"running"}, {"running"}),
+    "kill": ({"running"}, {"running"}),
+}
+UNTOUCHED = {"no-init", "no-mpi"}
+
+
+def pair(way):
+    command = [os.path.join(BUILD, f"ends.{MPI}"), way]
+    plain = jobs.run(MPI, 2, command, preload=False, timeout=30)
+    preloaded = jobs.run(MPI, 2, command, timeout=30)
+    # MPICH's launcher prints its obituary, with process ids, to standard output; which of several dying ranks
+    # Open MPI's hears of first is chance, and so is whether the last line of a killed rank is still forwarded.
+    transparent.same_end(plain, preloaded, keep=lambda text: text.split(b"\n\n====")[0])
+    return preloaded
+
+
+def check_good(way):
+    preloaded = pair(way)
+    if preloaded.returncode == 0 or MPI == "mpich":
+        transparent.clean_report(preloaded, 2)
+    assert preloaded.returncode == (7 if way == "exit7" else 0), preloaded.text()
+    counts = reports.counts(preloaded.ranks()[0])
+    assert counts["MPI_Allreduce"] == 10 and counts["MPI_Init"] == 1, counts
+
+
+def check_death(way):
+    preloaded = pair(way)
+    try:
+        ranks = preloaded.ranks()  # raises when a report is not valid JSON
+        assert sorted(ranks) == [0, 1], preloaded.text()
+        for rank, outcomes in enumerate(DEATHS[way]):
+            assert ranks[rank]["outcome"] in outcomes, f"rank {rank}: {ranks[rank]['outcome']}"
+        # The tool takes the calls from the rings, wherever they are now.
+        tool = subprocess.run([sys.executable, TOOL, "report", "--json", preloaded.directory], capture_output=True,
+                              timeout=60, check=False)
+        summary = json.loads(tool.stdout)
+        counted = {call["name"]: call["count"] for call in summary["calls"]}
+        assert counted["MPI_Allreduce"] == 20 and counted["MPI_Init"] == 2, counted
+        assert tool.returncode != 0, "the tool calls a dead job clean"
+    finally:
+        jobs.remove_rings(preloaded.directory)
+
+
+def check_untouched(way):
+    preloaded = pair(way)
+    assert not os.path.exists(preloaded.directory), "a program that never starts MPI gets files"
+    assert transparent.own_lines(preloaded.stderr) == [], preloaded.text()
+
+
+def main(build, mpi):
+    global BUILD, MPI  # pylint: disable=global-statement
+    BUILD, MPI = build, mpi
+    jobs.require(f"mpirun.{mpi}")
+    checks = [(check_good, way) for way in sorted(GOOD)] + [(check_death, way) for way in sorted(DEATHS)]
+    checks += [(check_untouched, way) for way in sorted(UNTOUCHED)]
+    return run_checks([(f"{way} ({mpi})", lambda c=check, w=way: c(w)) for check, way in checks])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
