@@ -65,7 +65,7 @@ void add_allowed(Writer& out, const ConfigValue& value) {
 void config_print_markdown(int fd) {
   Writer out(fd);
   out.add("# Configuration\n\n");
-  out.add("<!-- Written by build/resil-config-doc from the library's table; a test compares. Do not edit. -->\n\n");
+  out.add("<!-- Written by resil-config-doc from the library's table; a test compares. Do not edit. -->\n\n");
   out.add("All settings are environment variables, read once in MPI_Init. A value that is not allowed stops the job\n");
   out.add("with one line on standard error and exit status 93. A variable that begins with `RESIL_` and is not in\n");
   out.add("this table is reported with the nearest name and has no effect. An empty value counts as not set.\n\n");
