@@ -111,9 +111,15 @@ bool group_world_ranks(uint64_t handle, int capacity, int* world_ranks, int* siz
   Group group = handle_of<Group>(handle);
   if (!runtime_has_world() || pmpi<int(Group, int*)>(CallId::kMPI_Group_size)(group, size) != 0 || *size > capacity)
     return false;
-  for (int i = 0; i < *size; ++i)
-    world_ranks[i] = i;
-  return translate(group, *size, world_ranks, world_ranks);
+  int ranks[256];  // not the output array itself: MPI forbids that the two overlap
+  bool ok = true;
+  for (int first = 0; ok && first < *size; first += 256) {
+    int count = *size - first < 256 ? *size - first : 256;
+    for (int i = 0; i < count; ++i)
+      ranks[i] = first + i;
+    ok = translate(group, count, ranks, world_ranks + first);
+  }
+  return ok;
 }
 
 bool comm_degree(uint64_t handle, int* in, int* out) {

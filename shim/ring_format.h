@@ -150,8 +150,7 @@ struct Comm {
   uint16_t last_collective;///< call id
   uint16_t reserved16;
   uint32_t generation;     ///< how often the entry has been used
-  uint64_t messages;       ///< point-to-point calls on it by this rank
-  uint64_t reserved[2];
+  uint64_t reserved[3];
   char name[56];           ///< MPI_Comm_get_name or how it was made, e.g. "MPI_Comm_split of MPI_COMM_WORLD"
 };
 static_assert(sizeof(Comm) == 128);

@@ -229,7 +229,7 @@ void Content::communicators() const {
   uint32_t put = 0;
   for (uint32_t i = 1; runtime.comms != nullptr && i < runtime.comm_count; ++i) {
     const ring::Comm& comm = runtime.comms[i];
-    const bool unused = comm.size <= 0 && comm.collectives == 0 && comm.messages == 0;
+    const bool unused = comm.size <= 0 && comm.collectives == 0;
     if (comm.id == 0 || unused || ++put > kListedComms) continue;
     text.str("  ").safe(comm.name, sizeof comm.name).str(" (id ").hex(comm.id);
     text.str("): rank ").i64(comm.rank).str(" of ").i64(comm.size);
@@ -239,7 +239,7 @@ void Content::communicators() const {
       text.str(", the last ");
       put_call_name(text, comm.last_collective);
     }
-    text.str(", ").u64(comm.messages).str(" point-to-point calls\n");
+    text.str("\n");
   }
   if (put == 0) text.str("  none known\n");
   if (put > kListedComms) text.str("  and ").u64(put - kListedComms).str(" more\n");

@@ -214,8 +214,7 @@ I flags
 H last_collective
 H reserved16
 I generation
-Q messages
-Q[2] reserved
+Q[3] reserved
 s[56] name
 """)
 
