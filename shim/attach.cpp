@@ -210,6 +210,7 @@ void attach_end(int result, bool sessions) {
   }
   library_version(runtime.header->mpi, sizeof(runtime.header->mpi));
   run_hooks(&Module::after_init);
+  request_table_threads(!world_used || backend->thread_multiple());
   warn_about_libraries();
   segment_sync_clock();
   if (runtime.header->phase == static_cast<uint32_t>(ring::Phase::kStarting))

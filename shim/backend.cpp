@@ -64,6 +64,11 @@ bool finalized() {
   return pmpi<int(int*)>(CallId::kMPI_Finalized)(&flag) == 0 && flag != 0;
 }
 
+bool thread_multiple() {
+  int provided = kThreadMultiple;
+  return pmpi<int(int*)>(CallId::kMPI_Query_thread)(&provided) != 0 || provided == kThreadMultiple;
+}
+
 bool type_size(uint64_t type, int64_t* bytes) {
   if (type == bits(constants.datatype_null))
     return false;  // an error of the program's that MPI must see first
@@ -231,6 +236,7 @@ const Backend kBackend = {kAbiName,
                           is_in_place,
                           initialized,
                           finalized,
+                          thread_multiple,
                           type_size,
                           comm_shape,
                           comm_world_ranks,

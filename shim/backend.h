@@ -26,6 +26,7 @@ struct Backend {
   bool (*is_in_place)(const void* buffer);
   bool (*initialized)();
   bool (*finalized)();
+  bool (*thread_multiple)();  ///< provided level; true when it cannot be asked
   bool (*type_size)(uint64_t type, int64_t* bytes);
   bool (*comm_shape)(uint64_t comm, int* size, int* rank, int* remote_size);  ///< remote_size -1: intracommunicator
   bool (*comm_world_ranks)(uint64_t comm, bool remote, int count, const int* ranks, int* world_ranks);  ///< -1: none

@@ -13,13 +13,15 @@
 
 namespace resil {
 
-Thread* admit(CallId id, uint64_t return_address, uint64_t frame) {
+namespace {
+
+Thread* admitted(Event& e) {
   Thread* thread = current_thread;
   if (thread == nullptr) {
     if (!runtime_attached()) {
       // Before MPI_Init, or initialised out of sight (a static or hidden binding).
-      bool may_ask = !(call_info(id).attributes & (kCallTool | kCallLifecycle)) && id != CallId::kMPI_Initialized &&
-                     id != CallId::kMPI_Finalized;
+      bool may_ask = !(e.attributes & (kCallTool | kCallLifecycle)) && e.id != CallId::kMPI_Initialized &&
+                     e.id != CallId::kMPI_Finalized;
       if (!may_ask || !backend->initialized() || backend->finalized() || !attach_late())
         return nullptr;
     }
@@ -28,14 +30,21 @@ Thread* admit(CallId id, uint64_t return_address, uint64_t frame) {
   if (thread->disabled)
     return nullptr;
   // Inside MPI already. A frame above the open call's means that the open call was left by an exception or longjmp.
-  if (frame >= thread->outer_frame) {
+  if (e.frame >= thread->outer_frame) {
     thread->depth = 0;
     thread->lane->current = 0;
     return thread;
   }
   // Application code called back by MPI is application again; MPI calling itself is not.
-  return site_lookup(*thread, return_address, frame).kind == SiteClass::kApplication ? thread : nullptr;
+  if (site_lookup(*thread, e.return_address, e.frame).kind != SiteClass::kApplication)
+    return nullptr;
+  e.nested = true;
+  return thread;
 }
+
+}  // namespace
+
+void admit(Event& e) { e.thread = admitted(e); }
 
 namespace {
 
@@ -127,11 +136,12 @@ bool enter(Event& e) {
   e.time = thread.last_time;
   if ((e.attributes & kCallBlocking) || (timing.until_timed == 0 && !(e.attributes & kCallPoll)))
     e.time = thread.last_time = ticks();
-  e.outer_depth = thread.depth;
-  e.outer_frame = thread.outer_frame;
-  e.outer_record = thread.lane->current;
-  e.nested = e.outer_depth != 0;
-  thread.depth = e.outer_depth + 1;
+  if (e.nested) [[unlikely]] {
+    e.outer_depth = thread.depth;
+    e.outer_frame = thread.outer_frame;
+    e.outer_record = thread.lane->current;
+  }
+  ++thread.depth;
   thread.outer_frame = e.frame;
   if (repeats(e, site)) [[likely]] {
     e.comm = site.comm;
@@ -161,6 +171,11 @@ void leave(Event& e) {
       flight::leave_poll(e);
     else
       flight::leave(e);
+  }
+  if (!e.nested) [[likely]] {
+    __atomic_store_n(&thread.lane->current, 0, __ATOMIC_RELEASE);
+    thread.depth = 0;
+    return;
   }
   __atomic_store_n(&thread.lane->current, e.outer_record, __ATOMIC_RELEASE);
   thread.depth = e.outer_depth;

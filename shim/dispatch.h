@@ -9,9 +9,9 @@
 
 namespace resil {
 
-/// Decides on a call whose thread is unknown to resil or already inside MPI. Returns the thread state when the call
-/// is the application's and is to be seen, else null: pass it straight through.
-Thread* admit(CallId id, uint64_t return_address, uint64_t frame);
+/// Decides on a call whose thread is unknown to resil or already inside MPI. Sets `event.thread` to the thread's state
+/// when the call is the application's and is to be seen, else to null: pass it straight through.
+void admit(Event& event);
 
 /// Before the real call: call site, communicator, bytes, modules. False: the call is MPI's own, pass it through.
 bool enter(Event& event);

@@ -74,6 +74,7 @@ template <CallId id>
 [[gnu::always_inline]] inline void clear_event(Event& e) {
   constexpr CallInfo info = call_info(id);
   e.id = id;
+  e.nested = false;
   e.attributes = info.attributes;
   e.large = (info.attributes & kCallLargeCount) != 0;
   e.peer = ring::kNoPeer;

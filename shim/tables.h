@@ -28,6 +28,8 @@ struct CommInfo {
 /// Before any lookup: makes the tables over the ring's sections. Allocates.
 bool tables_create();
 bool request_table_create();
+/// Whether several threads may call MPI at the same time; known once MPI_Init has returned.
+void request_table_threads(bool multiple);
 /// After MPI_Init: MPI_COMM_WORLD and MPI_COMM_SELF.
 void comm_register_predefined();
 

@@ -18,7 +18,7 @@
 
 #define RESIL_CALL(arguments)                                                                             \
   if (e.thread == nullptr || e.thread->depth != 0) [[unlikely]]                                           \
-    e.thread = admit(id, return_address, frame);                                                          \
+    admit(e);                                                                                             \
   if (e.thread == nullptr || !enter(e)) [[unlikely]]                                                      \
     return real<Signature>(layer, id) arguments;                                                          \
   if (!any_transform || !replaced(e)) [[likely]]                                                                            \
@@ -62,8 +62,14 @@ template <int layer, CallId id, class R, class... A>
 struct LocalCall<layer, id, R(A...)> {
   [[gnu::always_inline]] static inline R call(uint64_t return_address, uint64_t frame, A... arguments) {
     Thread* thread = current_thread;
-    if (thread == nullptr || thread->depth != 0) [[unlikely]]
-      thread = admit(id, return_address, frame);
+    if (thread == nullptr || thread->depth != 0) [[unlikely]] {
+      Event e;
+      clear_event<id>(e);
+      e.return_address = return_address;
+      e.frame = frame;
+      admit(e);
+      thread = e.thread;
+    }
     if (thread != nullptr) [[likely]]
       count_local(thread, id, return_address, frame);
     if constexpr (id == CallId::kMPI_Type_free) {

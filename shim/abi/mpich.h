@@ -22,6 +22,7 @@ struct Status {
 
 constexpr int kAnySource = -2, kAnyTag = -1, kProcNull = -1, kRoot = -3;
 constexpr int kErrCount = 2, kErrUnsupported = 44, kUndefined = -32766;
+constexpr int kThreadMultiple = 3;
 constexpr int kTopologyCart = 2, kTopologyGraph = 1;
 constexpr const char* kAbiName = "mpich";
 inline const void* in_place() { return reinterpret_cast<const void*>(-1); }

@@ -24,6 +24,7 @@ struct Status {
 
 constexpr int kAnySource = -1, kAnyTag = -1, kProcNull = -2, kRoot = -4;
 constexpr int kErrCount = 2, kErrUnsupported = 52, kUndefined = -32766;
+constexpr int kThreadMultiple = 3;
 constexpr int kTopologyCart = 1, kTopologyGraph = 2;
 constexpr const char* kAbiName = "openmpi";
 inline const void* in_place() { return reinterpret_cast<const void*>(1); }

@@ -23,6 +23,7 @@ struct Status {
 
 constexpr int kAnySource = -1, kAnyTag = -2, kProcNull = -3, kRoot = -4;
 constexpr int kErrCount = 2, kErrUnsupported = 55, kUndefined = -32766;
+constexpr int kThreadMultiple = 4096;
 constexpr int kTopologyCart = 211, kTopologyGraph = 212;
 constexpr const char* kAbiName = "standard";
 inline const void* in_place() { return reinterpret_cast<const void*>(1); }
