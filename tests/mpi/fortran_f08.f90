@@ -7,26 +7,23 @@
 ! calls: MPI_Send=1 MPI_Recv=1 MPI_Isend=2 MPI_Irecv=2 MPI_Waitall=1 MPI_Allreduce=2 MPI_Bcast=1 MPI_Iallreduce=1
 ! calls: MPI_Wait=1 MPI_Comm_dup=1 MPI_Comm_free=1 MPI_Op_create=1 MPI_Op_free=1 MPI_Barrier=1 MPI_Sendrecv=1
 ! calls: MPI_Reduce=1 MPI_Get_count=1
-module operators
+subroutine add(in, inout, count, type)
   use mpi_f08
+  use, intrinsic :: iso_c_binding
   implicit none
-contains
-  subroutine product_sum(in, inout, count, type)
-    use, intrinsic :: iso_c_binding
-    type(c_ptr), value :: in, inout
-    integer :: count
-    type(MPI_Datatype) :: type
-    integer, pointer :: a(:), b(:)
-    call c_f_pointer(in, a, (/ count /))
-    call c_f_pointer(inout, b, (/ count /))
-    b = b + a
-  end subroutine
-end module
+  type(c_ptr), value :: in, inout
+  integer :: count
+  type(MPI_Datatype) :: type
+  integer, pointer :: a(:), b(:)
+  call c_f_pointer(in, a, (/ count /))
+  call c_f_pointer(inout, b, (/ count /))
+  b = b + a
+end subroutine
 
 program fortran_f08
   use mpi_f08
-  use operators
   implicit none
+  procedure(MPI_User_function) :: add
   integer, parameter :: n = 512
   integer :: me, peer, i, count, numbers(3), results(3)
   double precision :: mine(n), theirs(n), total
@@ -63,7 +60,7 @@ program fortran_f08
   total = sum(mine)
   call MPI_Allreduce(MPI_IN_PLACE, total, 1, MPI_DOUBLE_PRECISION, MPI_SUM, comm)
   numbers = (/ 1, 10 * me, 5 /)
-  call MPI_Op_create(product_sum, .true., op)
+  call MPI_Op_create(add, .true., op)
   call MPI_Allreduce(numbers, results, 3, MPI_INTEGER, op, comm)
   if (any(results /= (/ 2, 10, 10 /))) stop 5
   call MPI_Op_free(op)

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Preloading into jobs that are not simple: launchers, other tools, ranks without the library, bad configuration,
+directories that cannot be written, two MPIs in a process.
+
+Usage: jobs_test.py BUILD openmpi|mpich      (BUILD holds p2p.MPI, ends.MPI, plugin*.MPI, counting_tool.MPI.so)
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs, report as reports, transparent  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+BUILD = MPI = ""
+
+
+def program(name):
+    return os.path.join(BUILD, f"{name}.{MPI}")
+
+
+def said(result):
+    """What the library said, less its closing line."""
+    return [line for line in transparent.own_lines(result.stderr) if "finished" not in line]
+
+
+def launcher_preloaded():
+    """LD_PRELOAD in the user's shell reaches the launcher, its helpers, and the ranks: only ranks report."""
+    directory, here = os.path.join(jobs.scratch(), "report"), jobs.scratch()
+    line = jobs.launcher(MPI, 2, {}) + [program("p2p")]
+    result = jobs.start(line, directory, env={"LD_PRELOAD": jobs.library(), "RESIL_DIR": directory}, cwd=here)
+    assert result.returncode == 0, result.text()
+    transparent.clean_report(result, 2)
+    assert os.listdir(here) == [], os.listdir(here)
+
+
+def bind_now():
+    result = jobs.run(MPI, 2, [program("p2p")], env={"LD_BIND_NOW": "1"})
+    assert result.returncode == 0, result.text()
+    transparent.clean_report(result, 2)
+
+
+def default_directory():
+    """Without RESIL_DIR the reports are in ./resil-JOB.LAUNCH, one directory for the job, named in the last line."""
+    here = jobs.scratch()
+    line = jobs.launcher(MPI, 2, {"LD_PRELOAD": jobs.library()}) + [program("p2p")]
+    result = jobs.start(line, cwd=here)
+    made = os.listdir(here)
+    assert len(made) == 1 and made[0].startswith("resil-"), f"{made}\n{result.text()}"
+    result.directory = os.path.join(here, made[0])
+    transparent.clean_report(result, 2)
+    assert made[0] in result.stderr.decode(), result.text()
+
+
+def quiet():
+    result = jobs.run(MPI, 2, [program("p2p")], env={"RESIL_LOG": "quiet"})
+    assert result.returncode == 0 and transparent.own_lines(result.stderr) == [], result.text()
+
+
+def stacked(first):
+    """With another tool before or behind: both count every call once, and neither sees the other's own traffic."""
+    tool = os.path.join(os.environ.get("COUNTING_TOOL_DIR", BUILD), f"counting_tool.{MPI}.so")
+    counts = os.path.join(jobs.scratch(), "counts")
+    chain = {"tools_before": [tool]} if first else {"tools_after": [tool]}
+    result = jobs.run(MPI, 2, [program("p2p")], env={"COUNTING_TOOL": counts}, **chain)
+    assert result.returncode == 0, result.text()
+    ours = reports.counts(transparent.clean_report(result, 2)[0])
+    with open(counts, encoding="ascii") as file:
+        theirs = next(line for line in file if line.startswith("0 "))
+    theirs = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", theirs)}
+    assert theirs["inits"] == 1 and theirs["sends"] == 11 and theirs["receives"] == 8, theirs
+    assert ours["MPI_Send"] == 11 and ours["MPI_Recv"] == 8 and ours["MPI_Init"] == 1, ours
+    assert ours["MPI_Finalize"] == 1 and "MPI_Allreduce" not in ours or first, f"the tool's traffic: {ours}"
+
+
+def mixed():
+    """One of two ranks without the library: the job ends as it should, and the gap is said, with the remedy."""
+    directory = os.path.join(jobs.scratch(), "report")
+    if MPI == "openmpi":
+        line = ["mpirun.openmpi", "-n", "1", "-x", f"LD_PRELOAD={jobs.library()}", "-x", f"RESIL_DIR={directory}",
+                program("p2p"), ":", "-n", "1", program("p2p")]
+    else:
+        line = ["mpirun.mpich", "-n", "1", "-env", "LD_PRELOAD", jobs.library(), "-env", "RESIL_DIR", directory,
+                program("p2p"), ":", "-n", "1", program("p2p")]
+    result = jobs.start(line, directory, timeout=30)
+    assert not result.timed_out, f"a mixed job hangs\n{result.text()}"
+    assert result.returncode == 0 and result.stdout.startswith(b"p2p "), result.text()
+    ranks = result.ranks()
+    assert list(ranks) == [0] and ranks[0]["outcome"] == "finished", ranks
+    assert ranks[0]["all_ranks_preloaded"] is False
+    lines = said(result)
+    assert len(lines) == 1 and "rank 1" in lines[0] and "LD_PRELOAD" in lines[0], lines
+
+
+def mixed_values():
+    """Ranks with different values of what must be the same: exit 93, and the message names the ranks."""
+    directory = os.path.join(jobs.scratch(), "report")
+    flag = "-x" if MPI == "openmpi" else "-env"
+
+    def part(mode):
+        pairs = {"LD_PRELOAD": jobs.library(), "RESIL_DIR": directory, "RESIL_MODE": mode}
+        words = []
+        for name, value in pairs.items():
+            words += [flag, f"{name}={value}"] if MPI == "openmpi" else [flag, name, value]
+        return ["-n", "1", *words, program("p2p")]
+    result = jobs.start([f"mpirun.{MPI}", *part("watch"), ":", *part("off")], directory, timeout=30)
+    assert not result.timed_out, f"different modes: hangs\n{result.text()}"
+    text = result.stderr.decode()
+    # Switched off is as good as not preloaded; anything else that differs stops the job.
+    assert result.returncode in (0, 93) and re.search(r"resil: .*rank.* [01]", text), result.text()
+    jobs.remove_rings(directory)
+
+
+# (variable, value, what the one line must contain)
+BAD = [
+    ("RESIL_MODE", "nonsense", "watch"), ("RESIL_MODE", "off,watch", "RESIL_MODE"), ("RESIL_MODE", "", "RESIL_MODE"),
+    ("RESIL_SIGNAL", "SIGWHAT", "RESIL_SIGNAL"), ("RESIL_SIGNAL", "KILL", "RESIL_SIGNAL"),
+    ("RESIL_LOG", "loud", "quiet"), ("RESIL_NODE_RANKS", "-1", "RESIL_NODE_RANKS"),
+]
+
+
+def bad_values():
+    """Exit 93 inside MPI_Init, with one line: variable, value, what is allowed. An empty value counts as unset."""
+    for variable, value, allowed in BAD:
+        result = jobs.run(MPI, 2, [program("p2p")], env={variable: value}, timeout=30)
+        lines = said(result)
+        if value == "":
+            assert result.returncode == 0 and not lines, result.text()
+            continue
+        assert result.returncode == 93, f"{variable}={value}\n{result.text()}"
+        assert len(lines) == 1 and variable in lines[0] and value in lines[0] and allowed in lines[0], lines
+        assert b"p2p" not in result.stdout, "the program ran"
+        jobs.remove_rings(result.directory)
+
+
+def unknown_name():
+    result = jobs.run(MPI, 2, [program("p2p")], env={"RESIL_MOED": "watch", "RESIL_DIRR": "x"})
+    assert result.returncode == 0, result.text()
+    lines = said(result)
+    assert len(lines) == 2, lines
+    assert any("RESIL_MOED" in line and "RESIL_MODE" in line for line in lines), lines
+    assert any("RESIL_DIRR" in line and re.search(r"RESIL_DIR\b", line) for line in lines), lines
+
+
+def unwritable(directory, why):
+    """One warning, the job goes on, and the end says that there are no reports."""
+    result = jobs.run(MPI, 2, [program("p2p")], directory=directory)
+    assert result.returncode == 0 and result.stdout.startswith(b"p2p "), result.text()
+    lines = transparent.own_lines(result.stderr)
+    assert len(lines) == 2, f"not one warning and one closing line: {lines}"
+    assert re.search(why, lines[0]) and directory in lines[0], lines
+    assert re.search(r"[Nn][Oo] reports", lines[-1]), lines
+
+
+def below_a_file():
+    path = os.path.join(jobs.scratch(), "file")
+    with open(path, "w", encoding="ascii"):
+        pass
+    unwritable(os.path.join(path, "report"), "Not a directory")
+
+
+def mounted(options, check):
+    """A little file system of our own, if we may mount."""
+    point = jobs.scratch()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", point], check=False,
+                      capture_output=True).returncode:
+        return "(not permitted to mount: not checked)"
+    try:
+        return check(point)
+    finally:
+        subprocess.run(["umount", "-l", point], check=True)
+
+
+def read_only():
+    return mounted("size=64k,ro", lambda point: unwritable(os.path.join(point, "report"), "Read-only"))
+
+
+def full():
+    """No byte is left on the disk: the directory can be made, the files cannot be written."""
+    def check(point):
+        with open(os.path.join(point, "fill"), "wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * 4096):
+                    pass
+            except OSError:
+                pass
+        result = jobs.run(MPI, 2, [program("p2p")], directory=os.path.join(point, "report"))
+        assert result.returncode == 0 and result.stdout.startswith(b"p2p "), result.text()
+        lines = transparent.own_lines(result.stderr)
+        # Each rank has files of its own and can lose them alone.
+        assert 2 <= len(lines) <= 3 and "No space" in lines[0], lines
+        for name in os.listdir(os.path.join(point, "report")):  # what is there must be whole
+            if name.endswith(".json"):
+                with open(os.path.join(point, "report", name), encoding="utf-8") as file:
+                    json.load(file)
+    return mounted("size=64k", check)
+
+
+def two_mpis():
+    """A plug-in brings a second MPI into the process: a warning, and the first one is watched as before."""
+    other = "mpich" if MPI == "openmpi" else "openmpi"
+    second = os.path.join(BUILD, f"plugin.{other}.so")
+    if not os.path.exists(second):
+        return "(the other MPI is not installed)"
+    command = [program("plugin_host"), os.path.join(BUILD, f"plugin.{MPI}.so"), second]
+    plain, preloaded = jobs.run(MPI, 2, command, preload=False), jobs.run(MPI, 2, command)
+    transparent.same_end(plain, preloaded)
+    assert plain.returncode == 0, plain.text()
+    lines = said(preloaded)
+    assert lines and len(set(lines)) == 1 and re.search("two MPI", lines[0]), lines
+    assert len(lines) == 1, f"one warning for the job, not one of each rank: {lines}"
+    assert reports.counts(preloaded.ranks()[0])["MPI_Allreduce"] == 5
+    return ""
+
+
+def not_preloaded_by_name():
+    """A program whose ranks are started by a script: bash, env and the program carry the library; one reports."""
+    directory = os.path.join(jobs.scratch(), "report")
+    script = f"/bin/true; /usr/bin/env {program('p2p')}; status=$?; /bin/true; exit $status"
+    result = jobs.run(MPI, 2, ["/bin/bash", "-c", script], directory=directory)
+    assert result.returncode == 0, result.text()
+    transparent.clean_report(result, 2)
+
+
+def main(build, mpi):
+    global BUILD, MPI  # pylint: disable=global-statement
+    BUILD, MPI = build, mpi
+    jobs.require(f"mpirun.{mpi}")
+    checks = [launcher_preloaded, bind_now, default_directory, quiet, mixed, mixed_values, bad_values, unknown_name,
+              below_a_file, read_only, full, two_mpis, not_preloaded_by_name]
+    named = [(check.__name__.replace("_", " "), check) for check in checks]
+    named += [("another tool before", lambda: stacked(True)), ("another tool behind", lambda: stacked(False))]
+    return run_checks([(f"{name} ({mpi})", check) for name, check in named])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
