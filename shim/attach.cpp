@@ -146,6 +146,8 @@ bool prepare() {
     segment_discard();
     return false;
   }
+  if (identity.local_rank <= 0)
+    segment_sweep();
   if (segment_is_anonymous())
     add_note("the flight recorder is in anonymous memory (/dev/shm is full or missing): nothing of it survives a kill");
   pthread_atfork(nullptr, nullptr, after_fork_in_child);

@@ -58,6 +58,7 @@ struct Header {
   uint32_t pid_start_lo;  ///< start time of the process in clock ticks after boot (field 22 of /proc/PID/stat),
   uint32_t pid_start_hi;  ///< so that a reused pid is not taken for this rank
   Section sections[16];
+  uint64_t pid_namespace;  ///< inode of /proc/self/ns/pid: only there does `pid` mean this process
 };
 static_assert(sizeof(Header) <= 4096);
 

@@ -53,9 +53,12 @@ double measure_rate() {
 #endif
 }
 
-uint64_t process_start_time() {
+}  // namespace
+
+uint64_t process_start_time(int pid) {
   char text[1024];
-  int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  snprintf(text, sizeof(text), "/proc/%d/stat", pid);
+  int fd = open(text, O_RDONLY | O_CLOEXEC);
   ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
   if (fd >= 0)
     close(fd);
@@ -67,6 +70,13 @@ uint64_t process_start_time() {
     field = strchr(field + 1, ' ');
   return field != nullptr ? strtoull(field + 1, nullptr, 10) : 0;
 }
+
+uint64_t pid_namespace() {
+  struct stat status;
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+namespace {
 
 struct Plan {
   ring::Section sections[16];
@@ -159,7 +169,8 @@ bool segment_create(const char* launch) {
   strncpy(header->resil_version, kVersionText, sizeof(header->resil_version) - 1);
   if (readlink("/proc/self/exe", header->executable, sizeof(header->executable) - 1) < 0)
     header->executable[0] = 0;
-  uint64_t start = process_start_time();
+  uint64_t start = process_start_time(runtime.pid);
+  header->pid_namespace = pid_namespace();
   header->pid_start_lo = static_cast<uint32_t>(start);
   header->pid_start_hi = static_cast<uint32_t>(start >> 32);
   header->ticks_per_second = measure_rate();

@@ -3,11 +3,22 @@
 // The ring file: made in node-local memory, kept until MPI_Finalize, then copied beside the reports.
 #pragma once
 
+#include <cstdint>
+
 namespace resil {
 
 /// Makes the ring of this rank, fills `runtime` and the header. Falls back to anonymous memory when /dev/shm is full
 /// or missing (then nothing survives a kill, and the report says so). False: no memory at all.
 bool segment_create(const char* launch);
+/// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process.
+uint64_t process_start_time(int pid);
+/// Identity of this process's pid namespace, 0 unknown.
+uint64_t pid_namespace();
+
+/// Collects the rings that killed ranks of this user left on this node: into their report directories if those are
+/// still there, else away. One rank a node does it, in MPI_Init; bounded.
+void segment_sweep();
+
 /// Bytes of a module's own section, null when it asked for none.
 void* segment_section(const char* name, unsigned long* bytes);
 /// Path of the live ring, "" when it is in anonymous memory.

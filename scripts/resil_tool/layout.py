@@ -150,6 +150,7 @@ I section_count
 I pid_start_lo
 I pid_start_hi
 opaque[%d]@8 sections
+Q pid_namespace
 """ % (SECTION_COUNT * SECTION.size))
 
 HEADER_RESERVED = 4096
