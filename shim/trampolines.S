@@ -72,9 +72,9 @@ name:                                                  \
   .type name, %function;                               \
   .balign 16;                                          \
 name:                                                  \
-  hint #34;                                            \
+  hint 34;                                            \
   adrp x16, resil_slots + 8 * slot;                    \
-  ldr x16, [x16, #:lo12:resil_slots + 8 * slot];       \
+  ldr x16, [x16, :lo12:resil_slots + 8 * slot];       \
   br x16;                                              \
   .size name, . - name;
 #include "trampolines.inc"
@@ -83,8 +83,8 @@ name:                                                  \
 #define ENTRY(name, slot)                              \
   .balign 8;                                           \
 .Llazy_##slot:                                         \
-  hint #34;                                            \
-  movz w17, #slot;                                     \
+  hint 34;                                            \
+  movz w17, slot;                                     \
   b .Lresolve;
 #include "trampolines.inc"
 #undef ENTRY
