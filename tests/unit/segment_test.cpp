@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ring file: header, sections, what happens without room for it, and the copy beside the reports.
+#include "shim/segment.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+
+#include "fake_backend.h"
+#include "shim/registry.h"
+
+namespace {
+
+namespace ring = resil::ring;
+using resil::runtime;
+
+/// Runs `body` in a process of its own, which segment's static state and resource limits need; true: it returned 0.
+bool in_child(const std::function<int()>& body) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  if (WIFSIGNALED(status))
+    WARN("killed by signal " << WTERMSIG(status));
+  else if (WEXITSTATUS(status) != 0)
+    WARN("condition in line " << 256 + WEXITSTATUS(status) << " or line " << WEXITSTATUS(status) << " failed");
+  return status == 0;
+}
+
+// The number of the failing condition's line, modulo 256, tells which one it was.
+#define MUST(condition) \
+  if (!(condition))     \
+  return __LINE__ % 256 == 0 ? 1 : __LINE__ % 256
+
+bool make(const char* launch) {
+  runtime = {};
+  runtime.pid = getpid();
+  runtime.rank = 3;
+  runtime.size = 8;
+  strcpy(runtime.host, "node-1");
+  strcpy(runtime.directory, "/reports/of/job");
+  resil::registry_enable();
+  return resil::segment_create(launch);
+}
+
+std::string launch() { return "segment-" + std::to_string(getpid()); }
+
+size_t module_bytes(uint32_t* entry_bytes) {
+  *entry_bytes = 48;
+  return 48 * 10;
+}
+
+struct Directory {
+  char path[64] = "/tmp/resil-segment-XXXXXX";
+  Directory() { REQUIRE(mkdtemp(path) != nullptr); }
+  ~Directory() { CHECK(system((std::string("rm -r ") + path).c_str()) == 0); }
+};
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("segment: the live ring is a file that explains itself") {
+  CHECK(in_child([] {
+    static resil::Module module{};
+    module.name = "fakemodule";
+    module.ring_bytes = module_bytes;
+    fake::modules = {&module};
+    MUST(make(launch().c_str()));
+    std::string path = resil::segment_path();
+    MUST(path == "/dev/shm/resil-" + std::to_string(getuid()) + "-" + launch() + "-0-3.ring");
+    MUST(!resil::segment_is_anonymous());
+    struct stat status;
+    MUST(stat(path.c_str(), &status) == 0);
+    MUST((status.st_mode & 0777) == 0600);
+    // Reserved, not just sized: a store can never meet a full file system.
+    MUST(static_cast<uint64_t>(status.st_blocks) * 512 >= static_cast<uint64_t>(status.st_size));
+    strcpy(runtime.comms[5].name, "written later");
+    std::string bytes = contents(path);
+    resil::segment_discard();
+    MUST(stat(path.c_str(), &status) != 0 && errno == ENOENT);
+    MUST(std::string(resil::segment_path()).empty());
+
+    const auto& header = *reinterpret_cast<const ring::Header*>(bytes.data());
+    MUST(memcmp(bytes.data(), "RESILRNG", 8) == 0);
+    MUST(header.version == ring::kVersion);
+    MUST(header.file_bytes == bytes.size());
+    MUST(header.rank == 3 && header.world_size == 8 && header.pid == getpid() && header.world == 0);
+    MUST(header.host == std::string("node-1"));
+    MUST(header.job == launch());
+    MUST(header.directory == std::string("/reports/of/job"));
+    char executable[256] = "";
+    MUST(readlink("/proc/self/exe", executable, sizeof(executable) - 1) > 0);
+    MUST(header.executable == std::string(executable));
+    MUST(header.ticks_per_second > 1e6 && header.ticks_per_second < 1e11);
+    MUST(header.pid_start_lo != 0);
+    MUST(header.section_count == 7);
+    uint64_t end = header.header_bytes;
+    for (uint32_t i = 0; i < header.section_count; ++i) {
+      const ring::Section& section = header.sections[i];
+      MUST(section.offset >= end && section.offset % 4096 == 0);
+      MUST(section.bytes == uint64_t{section.entry_bytes} * section.entries);
+      end = section.offset + section.bytes;
+    }
+    MUST(end <= bytes.size());
+    const char* names[] = {"lanes", "comms", "requests", "modules", "calls", "names", "fakemodule"};
+    for (int i = 0; i < 7; ++i)
+      MUST(header.sections[i].name == std::string(names[i]));
+    MUST(header.sections[6].entry_bytes == 48 && header.sections[6].entries == 10);
+    MUST(header.sections[0].entry_bytes == sizeof(ring::Lane));
+    auto* comms = reinterpret_cast<const ring::Comm*>(bytes.data() + header.sections[1].offset);
+    MUST(comms[5].name == std::string("written later"));
+    auto* calls = reinterpret_cast<const ring::CallName*>(bytes.data() + header.sections[4].offset);
+    for (unsigned i = 0; i < resil::kCallCount; ++i)
+      MUST(calls[i].name == std::string(resil::kCallInfo[i].name));
+    unsigned long section_bytes = 0;
+    MUST(resil::segment_section("fakemodule", &section_bytes) != nullptr && section_bytes == 480);
+    MUST(resil::segment_section("nothing", &section_bytes) == nullptr && section_bytes == 0);
+    MUST(bytes.size() <= (8u << 20));  // the budget of a rank
+    return 0;
+  }));
+}
+
+TEST_CASE("segment: a file left by a dead job of the same name is replaced") {
+  CHECK(in_child([] {
+    std::string path = "/dev/shm/resil-" + std::to_string(getuid()) + "-" + launch() + "-0-3.ring";
+    std::ofstream(path) << std::string(10 << 20, 'x');
+    MUST(make(launch().c_str()));
+    std::string bytes = contents(path);
+    resil::segment_discard();
+    MUST(bytes.size() == runtime.header->file_bytes);
+    MUST(bytes.find("xxxx") == std::string::npos);
+    return 0;
+  }));
+}
+
+TEST_CASE("segment: without a file it is anonymous memory and works on") {
+  auto works = []() -> int {
+    MUST(make(launch().c_str()));
+    MUST(resil::segment_is_anonymous());
+    MUST(std::string(resil::segment_path()).empty());
+    MUST(runtime.header->magic == ring::kMagic);
+    memset(runtime.lanes, 1, sizeof(ring::Lane) * runtime.lane_count);
+    resil::segment_discard();
+    std::string path = "/dev/shm/resil-" + std::to_string(getuid()) + "-" + launch() + "-0-3.ring";
+    MUST(access(path.c_str(), F_OK) != 0);
+    return 0;
+  };
+  SECTION("it cannot be opened") {
+    CHECK(in_child([&] {
+      rlimit none = {3, 3};
+      MUST(setrlimit(RLIMIT_NOFILE, &none) == 0);
+      int status = works();
+      return status;
+    }));
+  }
+  SECTION("its size is limited: the signal of that limit would kill the program") {
+    CHECK(in_child([&] {
+      signal(SIGXFSZ, SIG_DFL);
+      rlimit small = {100000, 100000};
+      MUST(setrlimit(RLIMIT_FSIZE, &small) == 0);
+      return works();
+    }));
+  }
+}
+
+TEST_CASE("segment: the copy has holes where nothing was written") {
+  Directory directory;
+  std::string target = std::string(directory.path) + "/rank-00003.ring";
+  CHECK(in_child([&] {
+    MUST(make(launch().c_str()));
+    std::string live = resil::segment_path();
+    strcpy(runtime.names[7].name, "near the end");
+    std::string before = contents(live);
+    MUST(resil::segment_store(target.c_str()));
+    MUST(access(live.c_str(), F_OK) != 0);
+    struct stat status;
+    MUST(stat(target.c_str(), &status) == 0);
+    MUST(static_cast<uint64_t>(status.st_size) == runtime.header->file_bytes);
+    MUST(status.st_blocks * 512 < status.st_size / 2);
+    std::string after = contents(target);
+    MUST(after == before);
+    MUST(access((target + ".tmp").c_str(), F_OK) != 0);
+    return 0;
+  }));
+}
+
+TEST_CASE("segment: a copy that cannot be written says why, leaves nothing and keeps the live ring") {
+  Directory directory;
+  std::string folder = directory.path;
+  CHECK(in_child([&] {
+    MUST(make(launch().c_str()));
+    std::string live = resil::segment_path();
+    errno = 0;
+    MUST(!resil::segment_store((folder + "/missing/rank.ring").c_str()));
+    MUST(errno == ENOENT);
+    MUST(mkdir((folder + "/taken").c_str(), 0700) == 0);
+    MUST(!resil::segment_store((folder + "/taken").c_str()));
+    MUST(errno == EISDIR);
+    MUST(access((folder + "/taken.tmp").c_str(), F_OK) != 0);
+    rlimit small = {100000, 100000};
+    MUST(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    errno = 0;
+    MUST(!resil::segment_store((folder + "/rank.ring").c_str()));
+    MUST(errno == EFBIG);
+    MUST(access((folder + "/rank.ring.tmp").c_str(), F_OK) != 0);
+    MUST(access(live.c_str(), F_OK) == 0);
+    resil::segment_discard();
+    return 0;
+  }));
+}
+
+TEST_CASE("segment: the clock's rate is refined, but not by a wall clock that was set") {
+  CHECK(in_child([] {
+    MUST(make(launch().c_str()));
+    resil::segment_discard();
+    const double first = runtime.header->ticks_per_second;
+    runtime.header->realtime_start_ns -= 3600u * 1000000000u;  // an hour back
+    resil::segment_sync_clock();
+    MUST(runtime.header->ticks_per_second == first);
+    MUST(runtime.header->ticks_sync > runtime.header->ticks_start);
+    return 0;
+  }));
+}

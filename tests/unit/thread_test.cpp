@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Per-thread state: lanes for more threads than there are, reuse, ends, forked children. Each case runs in a process
+// of its own, because lanes in private memory stay for the life of a process.
+#include "shim/thread.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "fake_backend.h"
+#include "shim/log.h"
+
+namespace {
+
+using resil::CallId;
+using resil::Event;
+using resil::Thread;
+namespace ring = resil::ring;
+
+bool in_child(const std::function<int()>& body) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    int status = 1;
+    {
+      fake::Core core;
+      resil::current_thread = nullptr;
+      core.lane().state = 0;
+      status = body();
+    }
+    _exit(status);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  if (WIFSIGNALED(status))
+    WARN("killed by signal " << WTERMSIG(status));
+  else if (WEXITSTATUS(status) != 0)
+    WARN("condition in line " << WEXITSTATUS(status) << " failed");
+  return status == 0;
+}
+
+#define MUST(condition) \
+  if (!(condition))     \
+  return __LINE__
+
+/// `count` threads, each in `body`, all alive until the last one has finished it.
+void all_at_once(unsigned count, const std::function<void(unsigned)>& body) {
+  pthread_barrier_t barrier;
+  pthread_barrier_init(&barrier, nullptr, count);
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < count; ++t)
+    threads.emplace_back([&, t] {
+      body(t);
+      pthread_barrier_wait(&barrier);
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  pthread_barrier_destroy(&barrier);
+}
+
+void calls(int count) {
+  for (int i = 0; i < count; ++i) {
+    Event e = fake::make_event(*resil::thread_register(), CallId::kMPI_Barrier, 0x1000);
+    e.comm_handle = fake::kCommSelf;
+    fake::call(e);
+  }
+}
+
+/// What the report sums up.
+uint64_t counted(CallId id) {
+  uint64_t total = 0;
+  for (uint32_t lane = 0; lane < resil::lane_total(); ++lane)
+    total += resil::lane_at(lane).counters[static_cast<unsigned>(id)].count;
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("threads: each has a lane of its own, in the ring first, then in private memory") {
+  CHECK(in_child([] {
+    std::vector<ring::Lane*> lanes(32);
+    std::vector<uint32_t> indices(32);
+    all_at_once(32, [&](unsigned t) {
+      Thread* thread = resil::thread_register();
+      lanes[t] = thread->lane;
+      indices[t] = thread->lane_index;
+      calls(100);
+    });
+    MUST(std::set<ring::Lane*>(lanes.begin(), lanes.end()).size() == 32);
+    MUST(std::set<uint32_t>(indices.begin(), indices.end()).size() == 32);
+    for (size_t t = 0; t < 32; ++t)
+      MUST(&resil::lane_at(indices[t]) == lanes[t]);
+    MUST(resil::lane_total() == 32);
+    MUST(counted(CallId::kMPI_Barrier) == 3200);
+    MUST(resil::note_count() == 0);
+    return 0;
+  }));
+}
+
+TEST_CASE("threads: beyond all lanes they share one, which the sum includes and a note tells") {
+  CHECK(in_child([] {
+    constexpr unsigned kThreads = 40;
+    pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;  // or the shared lane's counts would be approximate
+    std::vector<ring::Lane*> lanes(kThreads);
+    std::vector<uint32_t> indices(kThreads);
+    all_at_once(kThreads, [&](unsigned t) {
+      pthread_mutex_lock(&one_at_a_time);
+      lanes[t] = resil::thread_register()->lane;
+      indices[t] = resil::thread_register()->lane_index;
+      calls(10);
+      pthread_mutex_unlock(&one_at_a_time);
+    });
+    MUST(std::set<ring::Lane*>(lanes.begin(), lanes.end()).size() == 33);
+    for (size_t t = 0; t < kThreads; ++t)
+      MUST(&resil::lane_at(indices[t]) == lanes[t]);
+    MUST(counted(CallId::kMPI_Barrier) == 10 * kThreads);
+    MUST(resil::note_count() == 1);
+    // The shared lane is nobody's to take over: later threads find the lanes that came free.
+    std::set<ring::Lane*> later;
+    pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+    all_at_once(32, [&](unsigned) {
+      pthread_mutex_lock(&guard);
+      later.insert(resil::thread_register()->lane);
+      pthread_mutex_unlock(&guard);
+    });
+    MUST(later.size() == 32);
+    MUST(resil::note_count() == 1);
+    return 0;
+  }));
+}
+
+TEST_CASE("threads: that come and go reuse lanes, and their counts go on") {
+  CHECK(in_child([] {
+    std::set<ring::Lane*> lanes;
+    for (int i = 0; i < 500; ++i)
+      std::thread([&] {
+        lanes.insert(resil::thread_register()->lane);
+        calls(2);
+      }).join();
+    MUST(lanes.size() <= 8);
+    MUST(counted(CallId::kMPI_Barrier) == 1000);
+    for (ring::Lane* lane : lanes)
+      MUST(lane->state == static_cast<uint32_t>(ring::LaneState::kEnded));
+    return 0;
+  }));
+}
+
+TEST_CASE("threads: racing for the last lanes, round after round") {
+  CHECK(in_child([] {
+    for (int round = 0; round < 20; ++round)
+      all_at_once(40, [&](unsigned) { calls(1); });
+    const uint64_t total = counted(CallId::kMPI_Barrier);
+    MUST(total >= 20 * 32 && total <= 20 * 40);
+    MUST(resil::lane_total() == 33);
+    MUST(resil::note_count() == 1);
+    return 0;
+  }));
+}
+
+TEST_CASE("threads: a lane knows its thread's id and name") {
+  CHECK(in_child([] {
+    int status = 0;
+    std::thread([&] {
+      status = [] {
+        pthread_setname_np(pthread_self(), "worker-7");
+        Thread* thread = resil::thread_register();
+        MUST(thread->lane->name == std::string("worker-7"));
+        MUST(thread->lane->tid == gettid());
+        MUST(thread->lane->state == static_cast<uint32_t>(ring::LaneState::kLive));
+        MUST(thread == resil::thread_register());
+        return 0;
+      }();
+    }).join();
+    return status;
+  }));
+}
+
+TEST_CASE("threads: cut off at MPI's end and back with the next session, in the same lane") {
+  CHECK(in_child([] {
+    Thread* thread = resil::thread_register();
+    ring::Lane* lane = thread->lane;
+    for (int round = 0; round < 50; ++round) {
+      resil::thread_disable();
+      fake::attached = false;
+      MUST(resil::thread_register() == nullptr);
+      MUST(!fake::admitted(CallId::kMPI_Barrier));
+      fake::attached = true;  // as attach_begin does
+      resil::current_thread = nullptr;
+      MUST(resil::thread_register() != nullptr);
+      MUST(resil::current_thread->lane == lane);
+      calls(1);
+    }
+    MUST(counted(CallId::kMPI_Barrier) == 50);
+    return 0;
+  }));
+}
+
+TEST_CASE("threads: a forked child writes nothing into its parent's lanes") {
+  CHECK(in_child([] {
+    calls(1);
+    pid_t child = fork();
+    if (child == 0) {
+      resil::current_thread = nullptr;
+      _exit(resil::thread_register() == nullptr && resil::current_thread->disabled &&
+                    !fake::admitted(CallId::kMPI_Barrier) ? 0 : 1);
+    }
+    int status = -1;
+    MUST(waitpid(child, &status, 0) == child && status == 0);
+    MUST(counted(CallId::kMPI_Barrier) == 1);
+    return 0;
+  }));
+}
+
+TEST_CASE("threads: modules hear of each thread's start and end once") {
+  static std::atomic<int> started, ended;
+  static resil::Module module{};
+  module.thread_start = [](Thread&) { ++started; };
+  module.thread_end = [](Thread&) { ++ended; };
+  fake::modules = {&module};
+  CHECK(in_child([] {
+    all_at_once(12, [](unsigned) { calls(3); });
+    MUST(started == 12);
+    MUST(ended == 12);
+    return 0;
+  }));
+  fake::modules.clear();
+}
