@@ -39,15 +39,20 @@ SpinLock duplicates_lock;
 
 uint32_t home_of(uint64_t key) { return static_cast<uint32_t>((key * 0x9e3779b97f4a7c15) >> 32) & (bucket_count - 1); }
 
+// Loaded and stored as single words: another thread may look at an entry that it thinks is its own (twins, see find).
+uint32_t serial_of(uint32_t index) { return __atomic_load_n(&runtime.requests[index].serial, __ATOMIC_RELAXED); }
+
 /// Entry of a key. Should the handle have been reused while its completion was under way in another thread, there are
-/// two: the older one is the one that completes first.
+/// two: the older one is the one that completes first. An entry that is still being filled in shows no key of its own
+/// yet: nobody but its own thread can know that operation.
 uint32_t find(uint64_t key) {
   uint32_t home = home_of(key), best = kNone;
   for (uint32_t step = 0; step < kReach; ++step) {
     uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
     for (uint32_t i = first; i < first + kBucket; ++i)
       if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) == key &&
-          (best == kNone || static_cast<int32_t>(runtime.requests[i].serial - runtime.requests[best].serial) < 0))
+          __atomic_load_n(&runtime.requests[i].key, __ATOMIC_ACQUIRE) == key &&
+          (best == kNone || static_cast<int32_t>(serial_of(i) - serial_of(best)) < 0))
         best = i;
     if (__atomic_load_n(&spilled[home], __ATOMIC_RELAXED) == 0)
       break;
@@ -81,13 +86,18 @@ uint32_t claim(uint64_t key) {
   return kNone;
 }
 
-void release(uint32_t index) {
-  uint64_t key = keys[index];
+/// Gives the entry back. False: another thread, completing an operation of the same handle, was faster.
+bool release(uint32_t index, uint64_t key) {
   uint32_t home = home_of(key);
-  __atomic_store_n(&runtime.requests[index].key, 0, __ATOMIC_RELAXED);
+  uint64_t shown = key;
+  if (!concurrent)
+    __atomic_store_n(&runtime.requests[index].key, 0, __ATOMIC_RELAXED);
+  else if (!__atomic_compare_exchange_n(&runtime.requests[index].key, &shown, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return false;
   if (index / kBucket != home)
     __atomic_fetch_sub(&spilled[home], 1, __ATOMIC_RELAXED);
   __atomic_store_n(&keys[index], 0, __ATOMIC_RELEASE);
+  return true;
 }
 
 ring::RequestKind kind_of(const CallInfo& info) {
@@ -122,16 +132,21 @@ void finish_duplicate(Thread& thread, uint64_t key) {
 void complete(Event& e, uint64_t key, bool freed) {
   if (backend->request_is_shared(key))
     return;
-  uint32_t index = find(key);
-  if (index == kNone)
-    return;
-  ring::Request& entry = runtime.requests[index];
-  if ((entry.flags & ring::kPersistent) && !freed) {
-    entry.flags &= static_cast<uint8_t>(~ring::kActive);
-    return;
-  }
-  bool duplicate = entry.kind == static_cast<uint8_t>(ring::RequestKind::kCommunicator);
-  release(index);
+  bool duplicate;
+  uint32_t index;
+  do {
+    index = find(key);
+    if (index == kNone)
+      return;
+    ring::Request& entry = runtime.requests[index];
+    const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_RELAXED);
+    duplicate = __atomic_load_n(&entry.kind, __ATOMIC_RELAXED) == static_cast<uint8_t>(ring::RequestKind::kCommunicator);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
+      __atomic_store_n(&entry.flags, static_cast<uint8_t>(flags & ~ring::kActive), __ATOMIC_RELAXED);
+      return;
+    }
+  } while (!release(index, key));
   if (duplicate && !freed)
     finish_duplicate(*e.thread, key);
 }
@@ -180,14 +195,17 @@ void request_started(Event& e) {
   entry.time = e.time;
   entry.site = e.site;
   entry.bytes = e.bytes;
-  entry.serial = static_cast<uint32_t>(e.time >> 6);  // about 25 ns: tells an old handle from its reuse
+  // About 25 ns: tells an old handle from its reuse.
+  __atomic_store_n(&entry.serial, static_cast<uint32_t>(e.time >> 6), __ATOMIC_RELAXED);
   entry.comm = e.comm != nullptr ? e.comm->index : 0;
   entry.peer = e.peer;
   entry.tag = e.tag;
   entry.call = static_cast<uint16_t>(e.id);
-  entry.kind = static_cast<uint8_t>(kind_of(info));
-  entry.flags = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
-                                     (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
+  __atomic_store_n(&entry.kind, static_cast<uint8_t>(kind_of(info)), __ATOMIC_RELAXED);
+  __atomic_store_n(&entry.flags,
+                   static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
+                                        (info.attributes & kCallPartitioned ? ring::kPartitioned : 0)),
+                   __ATOMIC_RELAXED);
   entry.lane = e.thread->lane_index;
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
   if (info.attributes & kCallCreatesComm) {
