@@ -239,7 +239,7 @@ void request_remember(Event& e) {
       e.saved_one = request_handle(e.requests, 0);
     return;
   }
-  e.saved_requests = scratch_acquire(*e.thread, saved_bytes(e));
+  e.saved_requests = scratch_acquire(*e.thread, saved_bytes(e), e.frame);
   if (e.saved_requests != nullptr)
     memcpy(e.saved_requests, e.requests, saved_bytes(e));
 }
@@ -274,7 +274,7 @@ void request_completed(Event& e) {
     for (int64_t i = 0; i < e.request_count; ++i)
       complete(e, request_handle(e.saved_requests, i), freed);
   }
-  scratch_release(*e.thread, saved_bytes(e));
+  scratch_release(*e.thread, e.saved_requests);
 }
 
 }  // namespace resil

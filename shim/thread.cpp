@@ -67,6 +67,15 @@ ring::Lane* claim_lane(uint32_t* index) {
   return lane;
 }
 
+/// Behind each piece of scratch memory: whose it is and where it begins.
+struct ScratchEnd {
+  uint64_t frame, start;
+};
+
+ScratchEnd& scratch_newest(Thread& thread) {
+  return *reinterpret_cast<ScratchEnd*>(thread.scratch + thread.scratch_top - sizeof(ScratchEnd));
+}
+
 /// Thread-exit context of the application's thread: no MPI, no allocation.
 void thread_exit(void* data) {
   auto* thread = static_cast<Thread*>(data);
@@ -140,8 +149,10 @@ void thread_disable() {
   current_thread = &disabled_thread;
 }
 
-void* scratch_acquire(Thread& thread, size_t bytes) {
-  bytes = (bytes + 15) & ~size_t{15};
+void* scratch_acquire(Thread& thread, size_t bytes, uint64_t frame) {
+  while (thread.scratch_top != 0 && scratch_newest(thread).frame <= frame)
+    thread.scratch_top = scratch_newest(thread).start;
+  bytes = ((bytes + 15) & ~size_t{15}) + sizeof(ScratchEnd);
   if (thread.scratch_top + bytes > thread.scratch_bytes) {
     if (thread.scratch_top != 0)
       return nullptr;  // a nested call needs more than is left; the outer one's copy may not move
@@ -156,10 +167,14 @@ void* scratch_acquire(Thread& thread, size_t bytes) {
       return nullptr;
   }
   void* memory = thread.scratch + thread.scratch_top;
+  const size_t start = thread.scratch_top;
   thread.scratch_top += bytes;
+  scratch_newest(thread) = {frame, start};
   return memory;
 }
 
-void scratch_release(Thread& thread, size_t bytes) { thread.scratch_top -= (bytes + 15) & ~size_t{15}; }
+void scratch_release(Thread& thread, void* memory) {
+  thread.scratch_top = static_cast<size_t>(static_cast<char*>(memory) - thread.scratch);
+}
 
 }  // namespace resil

@@ -90,9 +90,10 @@ unsigned thread_slot();
 /// Cuts the calling thread off for good (after MPI_Finalize, in a forked child).
 void thread_disable();
 
-/// `bytes` of scratch until the matching release; grows by mapping. Null when memory is refused.
-void* scratch_acquire(Thread& thread, size_t bytes);
-void scratch_release(Thread& thread, size_t bytes);
+/// `bytes` of scratch for the call with that frame, until the matching release; grows by mapping. What calls that were
+/// left by an exception or longjmp did not release is taken back: their frames lie no higher. Null when memory is refused.
+void* scratch_acquire(Thread& thread, size_t bytes, uint64_t frame);
+void scratch_release(Thread& thread, void* memory);
 
 /// Lanes of all threads so far: those in the ring file, then private ones (more threads than lanes).
 extern std::atomic<uint64_t> unattributed_ticks;  ///< of threads that have ended
