@@ -119,7 +119,9 @@ void leave_poll(Event& e) {
   Thread& thread = *e.thread;
   ring::Lane& lane = *thread.lane;
   ring::Record& record = *e.record;
-  const bool failed_poll = e.flag != nullptr && *e.flag == 0 && e.result == 0;
+  // MPI_Testsome says so with a count, the others with a flag.
+  const int* told = e.flag != nullptr ? e.flag : e.outcount;
+  const bool failed_poll = e.result == 0 && told != nullptr && *told == 0;
   set_state(record, ring::RecordState::kDone);
   if (e.result != 0)
     record.flags |= ring::kFailed;
