@@ -113,8 +113,10 @@ CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback
   backend->comm_name(handle, info.ring->name, sizeof(info.ring->name));
   if (info.ring->name[0] == 0)
     strncpy(info.ring->name, fallback_name, sizeof(info.ring->name) - 1);
-  if (!backend->comm_attach(handle, &info))
+  if (!backend->comm_attach(handle, &info)) {
     comm_forget(&info);  // without the attribute nobody would tell when the handle is reused
+    return &infos[kOthers];
+  }
   return &info;
 }
 
@@ -159,7 +161,7 @@ bool tables_create() {
 void comm_register_predefined() {
   uint64_t world = hash_combine(hash_text("MPI_COMM_WORLD"), static_cast<uint64_t>(runtime.world));
   CommInfo* info = add(backend->comm_world(), world, 0, "MPI_COMM_WORLD");
-  info->world_ranks_are_ranks = true;
+  info->world_ranks_are_ranks = info->index >= kFirst;
   uint64_t self = hash_combine(hash_combine(hash_text("MPI_COMM_SELF"), static_cast<uint64_t>(runtime.world)),
                                static_cast<uint64_t>(runtime.rank));
   add(backend->comm_self(), self, 0, "MPI_COMM_SELF");
