@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 
 namespace resil {
 
@@ -113,10 +114,14 @@ void JsonWriter::number(const char* key, double value) {
     return;
   }
   snprintf(digits, sizeof(digits), "%.15g", value);
-  for (char* c = digits; *c != 0; ++c)
-    if (*c == ',')
-      *c = '.';  // the application may have set a locale
-  put_text(digits);
+  // The application may have set a locale, whose decimal point may be any text.
+  bool point = false;
+  for (const char* c = digits; *c != 0; ++c) {
+    const bool foreign = strchr("0123456789+-e", *c) == nullptr;
+    if (!foreign || !point)
+      put(foreign ? '.' : *c);
+    point = foreign;
+  }
 }
 
 void JsonWriter::boolean(const char* key, bool value) {
