@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,6 +77,14 @@ uint64_t pid_namespace() {
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
+bool file_size_allowed(uint64_t bytes) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes)
+    return true;
+  errno = EFBIG;
+  return false;
+}
+
 namespace {
 
 struct Plan {
@@ -97,6 +106,8 @@ void plan_section(Plan& plan, const char* name, size_t entry_bytes, size_t entri
 }
 
 void* map_file(size_t bytes) {
+  if (!file_size_allowed(bytes))
+    return nullptr;
   int fd = open(live_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0 && errno == EEXIST) {  // left by a job whose name came again (a reused pid); its process is gone
     unlink(live_path);
@@ -126,6 +137,17 @@ bool page_is_zero(const char* page) {
     if (*reinterpret_cast<const uint64_t*>(page + i) != 0)
       return false;
   return true;
+}
+
+/// False with errno; a short write means a full file system.
+bool write_page(int fd, const char* page, off_t offset) {
+  ssize_t written;
+  do
+    written = pwrite(fd, page, kPage, offset);
+  while (written < 0 && errno == EINTR);
+  if (written >= 0 && written < static_cast<ssize_t>(kPage))
+    errno = ENOSPC;
+  return written == static_cast<ssize_t>(kPage);
 }
 
 }  // namespace
@@ -222,15 +244,17 @@ void segment_sync_clock() {
 bool segment_store(const char* path) {
   char temporary[1200];
   snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+  const size_t bytes = runtime.header->file_bytes;
+  if (!file_size_allowed(bytes))
+    return false;
   int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0)
     return false;
   const char* base = reinterpret_cast<const char*>(runtime.header);
-  const size_t bytes = runtime.header->file_bytes;
   bool ok = ftruncate(fd, static_cast<off_t>(bytes)) == 0;
   for (size_t offset = 0; ok && offset < bytes; offset += kPage)
     if (!page_is_zero(base + offset))
-      ok = pwrite(fd, base + offset, kPage, static_cast<off_t>(offset)) == static_cast<ssize_t>(kPage);
+      ok = write_page(fd, base + offset, static_cast<off_t>(offset));
   int error = errno;
   if (close(fd) != 0 && ok) {
     error = errno;

@@ -14,6 +14,9 @@ bool segment_create(const char* launch);
 uint64_t process_start_time(int pid);
 /// Identity of this process's pid namespace, 0 unknown.
 uint64_t pid_namespace();
+/// May this process make a file of that size? Beyond the limit (ulimit -f) the kernel would send SIGXFSZ, which kills.
+/// False: errno is EFBIG.
+bool file_size_allowed(uint64_t bytes);
 
 /// Collects the rings that killed ranks of this user left on this node: into their report directories if those are
 /// still there, else away. One rank a node does it, in MPI_Init; bounded.

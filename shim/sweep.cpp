@@ -32,7 +32,8 @@ bool copy(int from, const char* directory, int rank) {
   int to = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (to < 0)
     return false;
-  bool ok = fstat(from, &status) == 0 && ftruncate(to, status.st_size) == 0;
+  bool ok = fstat(from, &status) == 0 && file_size_allowed(static_cast<uint64_t>(status.st_size)) &&
+            ftruncate(to, status.st_size) == 0;
   for (off_t offset = 0; ok && offset < status.st_size; offset += static_cast<off_t>(kChunk)) {
     ssize_t bytes = pread(from, chunk, kChunk, offset);
     ok = bytes > 0 && (memcmp(chunk, zero, static_cast<size_t>(bytes)) == 0 || pwrite(to, chunk, static_cast<size_t>(bytes), offset) == bytes);
