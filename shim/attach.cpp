@@ -125,7 +125,7 @@ void learn_presence() {
 void warn_about_libraries() {
   if (count_mpi_libraries() > 1) {
     static std::atomic<bool> said;
-    if (!said.exchange(true))
+    if (!said.exchange(true) && runtime.rank <= 0)  // the other ranks say it in their reports
       log_line("two MPI libraries are loaded in this process; resil follows the one that made the first MPI call");
     add_note("two MPI libraries are loaded in this process; calls into the second one are not seen");
   }

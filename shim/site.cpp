@@ -92,10 +92,10 @@ void remember_module(const Object& object) {
 constexpr unsigned kKnownObjects = 128;
 struct KnownObject {
   std::atomic<uint64_t> start;
-  uint64_t end;
-  SiteClass kind;
+  uint64_t end = 0;
+  SiteClass kind = SiteClass::kUnknown;
 };
-KnownObject known_objects[kKnownObjects];
+constinit KnownObject known_objects[kKnownObjects];
 std::atomic<unsigned> known_count;
 
 SiteClass class_of(uint64_t address) {
@@ -127,9 +127,9 @@ constexpr unsigned kBindingSites = 2048;
 struct BindingSite {
   std::atomic<uint64_t> key;
   std::atomic<bool> claimed, ready;
-  SiteEntry entry;
+  SiteEntry entry{};
 };
-BindingSite binding_sites[kBindingSites];
+constinit BindingSite binding_sites[kBindingSites];
 
 BindingSite* binding_site(uint64_t return_address) {
   for (unsigned probe = 0; probe < 16; ++probe) {

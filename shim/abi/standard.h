@@ -29,18 +29,25 @@ constexpr const char* kAbiName = "standard";
 inline const void* in_place() { return reinterpret_cast<const void*>(1); }
 inline Status* status_ignore() { return nullptr; }
 
+// Filled by bind_constants: an integer is no constant expression of a pointer type, and the library has no constructor.
 struct Constants {
-  Comm comm_null = reinterpret_cast<Comm>(0x100), comm_world = reinterpret_cast<Comm>(0x101),
-       comm_self = reinterpret_cast<Comm>(0x102);
-  Request request_null = reinterpret_cast<Request>(0x180);
-  Datatype byte = reinterpret_cast<Datatype>(0x247), datatype_null = reinterpret_cast<Datatype>(0x200);
-  Errhandler errors_return = reinterpret_cast<Errhandler>(0x142);
-  Group group_null = reinterpret_cast<Group>(0x108);
+  Comm comm_null, comm_world, comm_self;
+  Request request_null;
+  Datatype byte, datatype_null;
+  Errhandler errors_return;
+  Group group_null;
 };
-inline Constants constants;
+inline constinit Constants constants{};
 
 inline bool bind_constants(void* (*)(const char*)) {
-  constants = Constants{};
+  constants.comm_null = reinterpret_cast<Comm>(0x100);
+  constants.comm_world = reinterpret_cast<Comm>(0x101);
+  constants.comm_self = reinterpret_cast<Comm>(0x102);
+  constants.request_null = reinterpret_cast<Request>(0x180);
+  constants.byte = reinterpret_cast<Datatype>(0x247);
+  constants.datatype_null = reinterpret_cast<Datatype>(0x200);
+  constants.errors_return = reinterpret_cast<Errhandler>(0x142);
+  constants.group_null = reinterpret_cast<Group>(0x108);
   return true;
 }
 

@@ -63,11 +63,12 @@ def check_death(way):
         for rank, outcomes in enumerate(DEATHS[way]):
             assert ranks[rank]["outcome"] in outcomes, f"rank {rank}: {ranks[rank]['outcome']}"
         # The tool takes the calls from the rings, wherever they are now.
+        rings = {path: os.path.exists(path) for path in reports.rings(preloaded.directory)}
         tool = subprocess.run([sys.executable, TOOL, "report", "--json", preloaded.directory], capture_output=True,
                               timeout=60, check=False)
         summary = json.loads(tool.stdout)
         counted = {call["name"]: call["count"] for call in summary["calls"]}
-        assert counted["MPI_Allreduce"] == 20 and counted["MPI_Init"] == 2, counted
+        assert counted.get("MPI_Allreduce") == 20 and counted["MPI_Init"] == 2, counted
         assert tool.returncode != 0, "the tool calls a dead job clean"
     finally:
         jobs.remove_rings(preloaded.directory)
