@@ -67,7 +67,8 @@ def require(*programs):
 
 def clean_environment(extra=None):
     """This process's environment without what would change a job, and with what root needs."""
-    dirty = re.compile(r"(LD_PRELOAD$|RESIL_|OMPI_|PMIX_|PMI_|PRTE_|HYDRA_|MPICH_|MPIR_|UCX_|SLURM_|LD_BIND_NOW$|LD_LIBRARY_PATH$|MALLOC_PERTURB_$)")
+    dirty = re.compile(r"(RESIL_|OMPI_|PMIX_|PMI_|PRTE_|HYDRA_|MPICH_|MPIR_|UCX_|SLURM_|"
+                       r"LD_(PRELOAD|BIND_NOW|LIBRARY_PATH)$|MALLOC_PERTURB_$)")
     environment = {name: value for name, value in os.environ.items() if not dirty.match(name)}
     environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
     environment.update(extra or {})

@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
   int values[9], in[9], key, flag, count;
   CHECK(sizeof(MPI_Status) == 32);
   OK(MPI_Init(&argc, &argv));
-  for (int k = 0; k < 8; k++) OK(MPI_Irecv(&in[k], 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[k]));
+  for (int k = 0; k < 8; k++)
+    OK(MPI_Irecv(&in[k], 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[k]));
   OK(MPI_Irecv(&in[8], 1, MPI_INT, MPI_PROC_NULL, 3, MPI_COMM_WORLD, &requests[8]));
   for (int k = 0; k < 8; k++) {
     values[k] = 7 * k;

@@ -10,7 +10,8 @@ SPECIAL = {"kInit": "MPI_Init", "kInitThread": "MPI_Init_thread", "kSessionInit"
 
 def build(library, directory):
     """Compiles the oracle for this library into the directory; its path."""
-    listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
+    command = ["nm", "-D", "--defined-only", library]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True)
     exported = {line.split()[-1].split("@")[0] for line in listing.stdout.splitlines()}
     names = sorted(name for name in exported if name.startswith("MPI_"))
     with open(os.path.join(directory, "names.inc"), "w", encoding="ascii") as file:
@@ -21,8 +22,8 @@ def build(library, directory):
         for slot, name in enumerate(names):
             file.write(f'STUB("{name}", "{slot}")\nSTUB("P{name}", "{slot + len(names)}")\n')
     output = os.path.join(directory, "oracle.so")
-    subprocess.run(["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{directory}", "-o", output,
-                    os.path.join(HERE, "oracle.c")], check=True)
+    subprocess.run(["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{directory}", "-o",
+                    output, os.path.join(HERE, "oracle.c")], check=True)
     return output
 
 
