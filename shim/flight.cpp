@@ -12,8 +12,6 @@ uint64_t short_ticks = 2500, gap_ticks = 125000;
 
 namespace {
 
-uint64_t no_peer[2];  // where calls without a partner count, instead of a test on the way
-
 ring::Record* newest(ring::Lane& lane) {
   return lane.head != 0 ? &lane.records[(lane.head - 1) % ring::kRecordsPerLane] : nullptr;
 }
@@ -47,10 +45,10 @@ ring::PeerCounter& peer_of(ring::Lane& lane, int32_t rank) {
 uint64_t* counter_of_peer(ring::Lane& lane, Event& e) {
   if (!(e.attributes & kCallP2P) || e.peer < 0 || e.comm == nullptr || !(e.attributes & kCallHasData) ||
       (e.attributes & (kCallPoll | kCallPersistent)))
-    return no_peer;
+    return e.thread->no_traffic;
   int world = comm_world_rank(*e.comm, e.peer);
   if (world < 0)
-    return no_peer;
+    return e.thread->no_traffic;
   ring::PeerCounter& peer = peer_of(lane, world);
   return e.attributes & kCallReceives ? &peer.received_messages : &peer.sent_messages;
 }

@@ -17,6 +17,7 @@
 #include "shim/log.h"
 #include "shim/registry.h"
 #include "shim/runtime.h"
+#include "shim/spinlock.h"
 
 namespace resil {
 
@@ -26,11 +27,11 @@ namespace {
 
 Thread disabled_thread;  // what a thread points to once it is cut off: depth 1, so every call takes the slow exit
 pthread_key_t thread_key;
-std::atomic<bool> thread_key_made;
+bool thread_key_made;
+SpinLock thread_key_lock;
 
 constexpr uint32_t kPrivateLanes = 24;
-ring::Lane* private_lanes[kPrivateLanes];
-std::atomic<uint32_t> private_count;
+ring::Lane* private_lanes[kPrivateLanes + 1];  // filled from the front, the shared one last
 ring::Lane shared_lane;  // of threads beyond all others: their counts may be lost to races, and a note says so
 
 void* map(size_t bytes) {
@@ -44,6 +45,20 @@ bool claim(ring::Lane& lane, ring::LaneState wanted) {
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
+/// Puts a lane in the next place of private memory, or finds it there. False: all `places` are taken.
+bool add_private(ring::Lane* lane, uint32_t places, uint32_t* index) {
+  __atomic_store_n(&lane->state, static_cast<uint32_t>(ring::LaneState::kLive), __ATOMIC_RELAXED);
+  for (uint32_t place = 0; place < places; ++place) {
+    ring::Lane* there = nullptr;
+    if (__atomic_compare_exchange_n(&private_lanes[place], &there, lane, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+        there == lane) {
+      *index = runtime.lane_count + place;
+      return true;
+    }
+  }
+  return false;
+}
+
 /// A free lane, else one whose thread has ended (its counters go on, its records are history), else a private one,
 /// which the dump and a reader of the ring file do not see.
 ring::Lane* claim_lane(uint32_t* index) {
@@ -52,19 +67,14 @@ ring::Lane* claim_lane(uint32_t* index) {
       if (claim(lane_at(*index), wanted))
         return &lane_at(*index);
   auto* lane = static_cast<ring::Lane*>(map(sizeof(ring::Lane)));
-  uint32_t place = lane != nullptr ? private_count.fetch_add(1) : kPrivateLanes;
-  if (place >= kPrivateLanes) {
-    private_count.store(kPrivateLanes);
-    if (lane != nullptr)
-      munmap(lane, sizeof(ring::Lane));
-    add_note("more than 32 threads call MPI at a time: calls of the others are counted approximately");
-    *index = runtime.lane_count + kPrivateLanes;
-    return &shared_lane;
+  if (lane != nullptr) {
+    if (add_private(lane, kPrivateLanes, index))
+      return lane;
+    munmap(lane, sizeof(ring::Lane));
   }
-  lane->state = static_cast<uint32_t>(ring::LaneState::kLive);
-  __atomic_store_n(&private_lanes[place], lane, __ATOMIC_RELEASE);
-  *index = runtime.lane_count + place;
-  return lane;
+  add_note("more than 32 threads call MPI at a time: calls of the others are counted approximately");
+  add_private(&shared_lane, kPrivateLanes + 1, index);
+  return &shared_lane;
 }
 
 /// Behind each piece of scratch memory: whose it is and where it begins.
@@ -83,7 +93,8 @@ void thread_exit(void* data) {
     return;
   run_hooks_reverse(&Module::thread_end, *thread);
   unattributed_ticks.fetch_add(thread->unattributed);
-  __atomic_store_n(&thread->lane->state, static_cast<uint32_t>(ring::LaneState::kEnded), __ATOMIC_RELEASE);
+  if (thread->lane != &shared_lane)
+    __atomic_store_n(&thread->lane->state, static_cast<uint32_t>(ring::LaneState::kEnded), __ATOMIC_RELEASE);
   current_thread = nullptr;  // a later destructor may call MPI again and then gets a new state
   if (thread->scratch != nullptr)
     munmap(thread->scratch, thread->scratch_bytes);
@@ -101,8 +112,16 @@ Thread* thread_register() {
     thread_disable();
     return nullptr;
   }
-  if (!thread_key_made.exchange(true))
-    pthread_key_create(&thread_key, thread_exit);
+  {
+    SpinGuard guard(thread_key_lock);  // nobody may use the key before it is made: number 0 is some other library's
+    if (!thread_key_made)
+      thread_key_made = pthread_key_create(&thread_key, thread_exit) == 0;
+    if (!thread_key_made)
+      return nullptr;
+  }
+  // Cut off at the end of the last session and back with the next one.
+  if (auto* known = static_cast<Thread*>(pthread_getspecific(thread_key)); known != nullptr)
+    return current_thread = known;
   auto* thread = static_cast<Thread*>(map(sizeof(Thread)));
   if (thread == nullptr)
     return nullptr;
@@ -127,15 +146,15 @@ Thread* thread_register() {
 std::atomic<uint64_t> unattributed_ticks;
 
 uint32_t lane_total() {
-  uint32_t count = private_count.load(std::memory_order_acquire);
-  return runtime.lane_count + (count < kPrivateLanes ? count : kPrivateLanes);
+  uint32_t count = 0;
+  while (count <= kPrivateLanes && __atomic_load_n(&private_lanes[count], __ATOMIC_ACQUIRE) != nullptr)
+    ++count;
+  return runtime.lane_count + count;
 }
 
 ring::Lane& lane_at(uint32_t index) {
-  if (index < runtime.lane_count)
-    return runtime.lanes[index];
-  ring::Lane* lane = __atomic_load_n(&private_lanes[index - runtime.lane_count], __ATOMIC_ACQUIRE);
-  return lane != nullptr ? *lane : shared_lane;
+  return index < runtime.lane_count ? runtime.lanes[index]
+                                    : *__atomic_load_n(&private_lanes[index - runtime.lane_count], __ATOMIC_ACQUIRE);
 }
 
 unsigned thread_slot() {

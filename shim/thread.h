@@ -70,6 +70,7 @@ struct Thread {
   uint64_t open_since;   ///< entry of the last call, if it may block and its end was not timed; else 0
   Timing* open_timing;
   uint64_t unattributed;  ///< ticks, see flight.h
+  uint64_t no_traffic[2];  ///< where calls without a partner count, instead of a test on the way
   CommCacheEntry comms[kCommCache];
   TypeCacheEntry types[kTypeCache];
   SiteEntry sites[kSiteCache];
