@@ -139,9 +139,8 @@ void complete(Event& e, uint64_t key, bool freed) {
     if (index == kNone)
       return;
     ring::Request& entry = runtime.requests[index];
-    const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_RELAXED);
+    const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_ACQUIRE);  // before the key is looked at again
     duplicate = __atomic_load_n(&entry.kind, __ATOMIC_RELAXED) == static_cast<uint8_t>(ring::RequestKind::kCommunicator);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
       __atomic_store_n(&entry.flags, static_cast<uint8_t>(flags & ~ring::kActive), __ATOMIC_RELAXED);
       return;
