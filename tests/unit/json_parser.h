@@ -3,6 +3,7 @@
 // A strict JSON parser for tests: RFC 8259 to the letter, UTF-8 after RFC 3629, nothing tolerated.
 #pragma once
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -79,8 +80,8 @@ class JsonParser {
         return false;
     }
     v->kind = Json::kNumber;
-    v->number = strtod(text_.substr(first, at_ - first).c_str(), nullptr);
-    return true;
+    // Not strtod: that one reads numbers as the locale writes them.
+    return std::from_chars(text_.data() + first, text_.data() + at_, v->number).ec == std::errc();
   }
   bool string(std::string* out) {
     if (!take('"'))

