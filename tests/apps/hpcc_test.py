@@ -26,7 +26,8 @@ def results(directory):
         text = file.read()
     assert "Success=1" in text, text[-2000:]
     verdicts = re.findall(r"Found \d+ errors in \d+|\d+ tests completed and \w+ residual|"
-                          r"\.{6} (?:PASSED|FAILED)|HPL_N=.*|PTRANS_residual=.*|MPIRandomAccess_ErrorsCount=.*|MPIFFT_N=.*", text)
+                          r"\.{6} (?:PASSED|FAILED)|HPL_N=.*|PTRANS_residual=.*|"
+                          r"MPIRandomAccess_ErrorsCount=.*|MPIFFT_N=.*", text)
     assert "...... PASSED" in verdicts and "...... FAILED" not in verdicts, verdicts
     return verdicts
 
