@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "shim/spinlock.h"
+
 namespace resil {
 
 namespace {
@@ -19,6 +21,7 @@ constexpr unsigned kNotes = 24;
 constexpr size_t kNoteBytes = 320;
 char notes[kNotes][kNoteBytes];
 std::atomic<unsigned> note_total;
+SpinLock notes_lock;
 
 /// Puts `text` behind the first `length` bytes of `line` (1,200 long) and writes both with one call.
 void say(char* line, size_t length, const char* text) {
@@ -51,12 +54,14 @@ void log_format(const char* format, ...) {
 }
 
 void add_note(const char* text) {
+  SpinGuard guard(notes_lock);
   for (unsigned i = 0; i < note_count(); ++i)
     if (strncmp(notes[i], text, kNoteBytes - 1) == 0)
       return;
-  unsigned index = note_total.fetch_add(1);
+  unsigned index = note_total.load();
   if (index < kNotes)
     strncpy(notes[index], text, kNoteBytes - 1);
+  note_total.store(index + 1);
 }
 
 void add_note_format(const char* format, ...) {

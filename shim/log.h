@@ -17,6 +17,7 @@ void log_raw(const char* text);
 [[gnu::format(printf, 1, 2)]] void log_format(const char* format, ...);
 
 /// Adds a sentence to "notes" of this rank's report; kept in fixed memory, later ones are dropped and counted.
+/// Equal sentences are kept once. Any thread, no signal handler.
 void add_note(const char* text);
 [[gnu::format(printf, 1, 2)]] void add_note_format(const char* format, ...);
 

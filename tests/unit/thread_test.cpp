@@ -177,6 +177,23 @@ TEST_CASE("threads: racing for more lanes than there are", "[races]") {
   }));
 }
 
+TEST_CASE("threads: a note that many make at once is kept once, and what is too much is counted") {
+  CHECK(in_child([] {
+    for (int i = 0; i < 10; ++i)
+      all_at_once(16, [&](unsigned) { resil::add_note_format("note %d", i); });
+    MUST(resil::note_count() == 10);
+    all_at_once(16, [&](unsigned t) { resil::add_note_format("of thread %u", t); });
+    MUST(resil::note_count() == 24);
+    MUST(resil::notes_dropped() == 2);
+    std::set<std::string> texts;
+    for (unsigned i = 0; i < resil::note_count(); ++i)
+      texts.insert(resil::note_text(i));
+    MUST(texts.size() == 24);
+    resil::add_note(std::string(2000, 'x').c_str());
+    return 0;
+  }));
+}
+
 TEST_CASE("threads: a lane knows its thread's id and name") {
   CHECK(in_child([] {
     int status = 0;
