@@ -22,7 +22,7 @@ void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t fr
 extern bool any_transform;
 /// Does a transform module carry out this call instead of the library?
 bool replaced(Event& event);
-/// After MPI_Type_free: cached sizes of reused handles must not survive.
+/// Before MPI_Type_free: cached sizes of reused handles must not survive.
 void forget_types();
 
 }  // namespace resil

@@ -73,12 +73,9 @@ struct LocalCall<layer, id, R(A...)> {
     if (thread != nullptr) [[likely]]
       count_local(thread, id, return_address, frame);
     if constexpr (id == CallId::kMPI_Type_free) {
-      R result = real<R(A...)>(layer, id)(arguments...);
-      forget_types();
-      return result;
-    } else {
-      return real<R(A...)>(layer, id)(arguments...);
+      forget_types();  // before: no other thread can have the handle again until the real call has begun
     }
+    return real<R(A...)>(layer, id)(arguments...);
   }
 };
 
