@@ -17,6 +17,7 @@
 #include "shim/backend.h"
 #include "shim/config.h"
 #include "shim/directory.h"
+#include "shim/flight.h"
 #include "shim/log.h"
 #include "shim/presence/carrier.h"
 #include "shim/presence/compare.h"
@@ -44,6 +45,8 @@ bool world_used;    // MPI_Init succeeded and MPI_Finalize has not been called
 bool late;
 bool present_everywhere;
 uint64_t private_handle;
+uint64_t own_ticks;    // spent by resil itself in MPI_Init and MPI_Finalize
+double call_ticks;     // of one recorded call
 
 /// First line of the library's own description; may be asked before MPI_Init.
 void library_version(char* line, size_t bytes) {
@@ -133,12 +136,17 @@ void warn_about_libraries() {
 
 bool prepare() {
   runtime.pid = getpid();
+  const uint64_t began = ticks();
   identity = launch_identity(family());
   runtime.rank = identity.rank;
   runtime.size = identity.size;
   runtime.world = identity.world;
   gethostname(runtime.host, sizeof(runtime.host) - 1);
   read_configuration();
+  if (int64_t node = config_integer("RESIL_NODE_RANKS"); node > 0) {  // tests: a job of several nodes on one machine
+    identity.local_rank = identity.rank >= 0 ? identity.rank % static_cast<int>(node) : -1;
+    identity.local_size = static_cast<int>(node);
+  }
   directory_prepare(identity);
   registry_enable();
   if (!segment_create(identity.key) || !tables_create() || !request_table_create()) {
@@ -152,6 +160,7 @@ bool prepare() {
     add_note("the flight recorder is in anonymous memory (/dev/shm is full or missing): nothing of it survives a kill");
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
   attached.store(true);
+  own_ticks += ticks() - began;
   return true;
 }
 
@@ -192,6 +201,7 @@ void attach_end(int result, bool sessions) {
     launch_unexport(identity);
   if (result != 0)
     return;
+  const uint64_t began = ticks();
   if (sessions) {
     sessions_open.fetch_add(1);
     if (!world_used)
@@ -217,6 +227,8 @@ void attach_end(int result, bool sessions) {
   segment_sync_clock();
   if (runtime.header->phase == static_cast<uint32_t>(ring::Phase::kStarting))
     runtime.header->phase = static_cast<uint32_t>(ring::Phase::kRunning);
+  call_ticks = flight::measure_cost();
+  own_ticks += ticks() - began;
   report_write("running");
 }
 
@@ -234,6 +246,13 @@ bool attach_late() {
   return true;
 }
 
+double overhead_seconds() {
+  double calls = 0;
+  for (uint32_t i = 0; i < lane_total(); ++i)
+    calls += static_cast<double>(lane_at(i).calls);
+  return (static_cast<double>(own_ticks) + calls * call_ticks) / runtime.header->ticks_per_second;
+}
+
 bool session_closed() { return sessions_open.fetch_sub(1) == 1 && !world_used; }
 
 void finish_begin() {
@@ -242,6 +261,7 @@ void finish_begin() {
 }
 
 void finish_end() {
+  const uint64_t began = ticks();
   has_world.store(false);
   world_used = false;
   run_hooks_reverse(&Module::after_finalize);
@@ -249,6 +269,7 @@ void finish_end() {
   warn_about_libraries();
   segment_sync_clock();
   runtime.header->phase = static_cast<uint32_t>(ring::Phase::kFinished);
+  own_ticks += ticks() - began;
   report_final("finished");
   attached.store(false);
   thread_disable();

@@ -37,6 +37,10 @@ bool runtime_attached();
 /// Does MPI_COMM_WORLD exist (between MPI_Init's return and MPI_Finalize)?
 bool runtime_has_world();
 
+/// What resil itself cost this rank so far: measured in MPI_Init and MPI_Finalize, and for the calls their number times
+/// the cost of one, measured in MPI_Init. Without writing the last report and the ring.
+double overhead_seconds();
+
 /// The private communicator (handle bits); 0 when there is none: not every rank is known to carry resil.
 uint64_t private_comm();
 /// Do all ranks of MPI_COMM_WORLD carry this version of resil with the same modes?

@@ -31,6 +31,8 @@ void enter_poll(Event& e, SiteEntry& site);
 void leave_poll(Event& e);
 /// A call that may block ended untimed, and the next one came late.
 void settle_gap(Thread& thread);
+/// Ticks that one recorded call costs on this machine now, measured on memory of its own. Once, in MPI_Init; 0.1 ms.
+double measure_cost();
 /// The end of a timed call.
 void account(Event& e, Timing& timing);
 /// A local query: counted, folded, never timed.

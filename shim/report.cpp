@@ -68,6 +68,7 @@ void write_members(JsonWriter& json, const char* outcome) {
     json.text(config_at(i).entry->name, config_at(i).text);
   json.end_object();
   run_hooks(&Module::report, json);
+  json.number("overhead_seconds", overhead_seconds());
   json.begin_object("uncovered");
   json.integer("untracked_requests", static_cast<int64_t>(header.untracked_requests));
   json.integer("unrecorded_calls", static_cast<int64_t>(header.unrecorded_calls));
