@@ -29,8 +29,8 @@ uint32_t bucket_count;
 bool concurrent = true;  // until MPI_Init has told otherwise
 
 struct PendingDuplicate {  // MPI_Comm_idup: the communicator exists once the request completes
-  uint64_t key, derived;
-  void* new_comm;
+  uint64_t derived;
+  void* new_comm;  // null: free
   CommInfo* parent;
   CallId how;
 };
@@ -39,20 +39,34 @@ SpinLock duplicates_lock;
 
 uint32_t home_of(uint64_t key) { return static_cast<uint32_t>((key * 0x9e3779b97f4a7c15) >> 32) & (bucket_count - 1); }
 
-// Loaded and stored as single words: another thread may look at an entry that it thinks is its own (twins, see find).
-uint32_t serial_of(uint32_t index) { return __atomic_load_n(&runtime.requests[index].serial, __ATOMIC_RELAXED); }
+// Loaded and stored as single words: another thread may look at an entry that it thinks is its own (see find).
+template <class T>
+T load(const T& field) {
+  return __atomic_load_n(&field, __ATOMIC_RELAXED);
+}
+
+template <class T>
+void store(T& field, T value) {
+  __atomic_store_n(&field, value, __ATOMIC_RELAXED);
+}
+
+/// Of two entries of one key, is `a` the better one for this lane's thread? Its own, else the older.
+bool better(const ring::Request& a, const ring::Request& b, uint32_t lane) {
+  const bool own = load(a.lane) == lane;
+  return own == (load(b.lane) == lane) ? static_cast<int32_t>(load(a.serial) - load(b.serial)) < 0 : own;
+}
 
 /// Entry of a key. Should the handle have been reused while its completion was under way in another thread, there are
-/// two: the older one is the one that completes first. An entry that is still being filled in shows no key of its own
-/// yet: nobody but its own thread can know that operation.
-uint32_t find(uint64_t key) {
+/// two, and the older operation is complete. An entry that is still being filled in shows no key of its own yet: nobody
+/// but its own thread can know that operation.
+uint32_t find(uint64_t key, uint32_t lane) {
   uint32_t home = home_of(key), best = kNone;
   for (uint32_t step = 0; step < kReach; ++step) {
     uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
     for (uint32_t i = first; i < first + kBucket; ++i)
       if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) == key &&
           __atomic_load_n(&runtime.requests[i].key, __ATOMIC_ACQUIRE) == key &&
-          (best == kNone || static_cast<int32_t>(serial_of(i) - serial_of(best)) < 0))
+          (best == kNone || better(runtime.requests[i], runtime.requests[best], lane)))
         best = i;
     if (__atomic_load_n(&spilled[home], __ATOMIC_RELAXED) == 0)
       break;
@@ -87,13 +101,15 @@ uint32_t claim(uint64_t key) {
 }
 
 /// Gives the entry back. False: another thread, completing an operation of the same handle, was faster.
-bool release(uint32_t index, uint64_t key) {
+bool release(uint32_t index, uint64_t key, uint64_t* cleanup) {
   uint32_t home = home_of(key);
   uint64_t shown = key;
+  ring::Request& entry = runtime.requests[index];
   if (!concurrent)
-    __atomic_store_n(&runtime.requests[index].key, 0, __ATOMIC_RELAXED);
-  else if (!__atomic_compare_exchange_n(&runtime.requests[index].key, &shown, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    __atomic_store_n(&entry.key, 0, __ATOMIC_RELAXED);
+  else if (!__atomic_compare_exchange_n(&entry.key, &shown, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
     return false;
+  *cleanup = load(entry.cleanup);  // nobody else's until the place is free
   if (index / kBucket != home)
     __atomic_fetch_sub(&spilled[home], 1, __ATOMIC_RELAXED);
   __atomic_store_n(&keys[index], 0, __ATOMIC_RELEASE);
@@ -114,40 +130,47 @@ ring::RequestKind kind_of(const CallInfo& info) {
   return ring::RequestKind::kGeneralized;
 }
 
-void finish_duplicate(Thread& thread, uint64_t key) {
-  PendingDuplicate found = {};
-  {
-    SpinGuard guard(duplicates_lock);
-    for (PendingDuplicate& entry : duplicates) {
-      if (entry.key == key && found.key == 0) {
-        found = entry;
-        entry.key = 0;
-      }
+/// Keeps what the end of an MPI_Comm_idup needs; 0 when there is no room.
+uint64_t keep_duplicate(const Event& e) {
+  SpinGuard guard(duplicates_lock);
+  for (PendingDuplicate& pending : duplicates) {
+    if (pending.new_comm == nullptr) {
+      pending = {e.derived_id, e.new_comm, e.comm, e.id};
+      return static_cast<uint64_t>(&pending - duplicates) + 1;
     }
   }
-  if (found.key != 0)
+  return 0;
+}
+
+void finish_duplicate(Thread& thread, uint64_t number, bool freed) {
+  PendingDuplicate found;
+  {
+    SpinGuard guard(duplicates_lock);
+    found = duplicates[number - 1];
+    duplicates[number - 1].new_comm = nullptr;
+  }
+  if (!freed)
     comm_register_new(thread, request_handle(found.new_comm, 0), found.derived, found.parent, found.how);
 }
 
 void complete(Event& e, uint64_t key, bool freed) {
   if (backend->request_is_shared(key))
     return;
-  bool duplicate;
+  uint64_t duplicate;
   uint32_t index;
   do {
-    index = find(key);
+    index = find(key, e.thread->lane_index);
     if (index == kNone)
       return;
     ring::Request& entry = runtime.requests[index];
     const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_ACQUIRE);  // before the key is looked at again
-    duplicate = __atomic_load_n(&entry.kind, __ATOMIC_RELAXED) == static_cast<uint8_t>(ring::RequestKind::kCommunicator);
     if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
-      __atomic_store_n(&entry.flags, static_cast<uint8_t>(flags & ~ring::kActive), __ATOMIC_RELAXED);
+      store(entry.flags, static_cast<uint8_t>(flags & ~ring::kActive));
       return;
     }
-  } while (!release(index, key));
-  if (duplicate && !freed)
-    finish_duplicate(*e.thread, key);
+  } while (!release(index, key, &duplicate));
+  if (duplicate != 0)
+    finish_duplicate(*e.thread, duplicate, freed);
 }
 
 size_t saved_bytes(const Event& e) { return static_cast<size_t>(e.request_count) * backend->handle_bytes; }
@@ -185,42 +208,30 @@ void request_started(Event& e) {
     __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
     return;
   }
-  if (e.record->flags & ring::kUntimed) {  // pending things have an age, so now the clock is read
-    e.time = e.record->time = e.thread->last_time = ticks();
-    e.record->flags &= static_cast<uint8_t>(~ring::kUntimed);
-  }
   e.record->aux = key;
   ring::Request& entry = runtime.requests[index];
   entry.time = e.time;
   entry.site = e.site;
   entry.bytes = e.bytes;
-  // About 25 ns: tells an old handle from its reuse.
-  __atomic_store_n(&entry.serial, static_cast<uint32_t>(e.time >> 6), __ATOMIC_RELAXED);
+  // About 25 ns: tells an old handle from its reuse. The time of the call will not do between threads: it was taken on
+  // the way into MPI, maybe long before MPI had the handle to give.
+  store(entry.serial, static_cast<uint32_t>((concurrent ? ticks() : e.time) >> 6));
   entry.comm = e.comm != nullptr ? e.comm->index : 0;
   entry.peer = e.peer;
   entry.tag = e.tag;
   entry.call = static_cast<uint16_t>(e.id);
-  __atomic_store_n(&entry.kind, static_cast<uint8_t>(kind_of(info)), __ATOMIC_RELAXED);
-  __atomic_store_n(&entry.flags,
-                   static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
-                                        (info.attributes & kCallPartitioned ? ring::kPartitioned : 0)),
-                   __ATOMIC_RELAXED);
-  entry.lane = e.thread->lane_index;
+  entry.kind = static_cast<uint8_t>(kind_of(info));
+  store(entry.flags, static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
+                                          (info.attributes & kCallPartitioned ? ring::kPartitioned : 0) |
+                         (e.untimed != 0 ? ring::kPostedLater : 0)));
+  store(entry.lane, e.thread->lane_index);
+  store(entry.cleanup, info.attributes & kCallCreatesComm ? keep_duplicate(e) : uint64_t{0});
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
-  if (info.attributes & kCallCreatesComm) {
-    SpinGuard guard(duplicates_lock);
-    for (PendingDuplicate& pending : duplicates) {
-      if (pending.key == 0) {
-        pending = {key, e.derived_id, e.new_comm, e.comm, e.id};
-        break;
-      }
-    }
-  }
 }
 
 void request_activated(Event& e) {
   for (int64_t i = 0; i < e.request_count; ++i) {
-    uint32_t index = find(request_handle(e.requests, i));
+    uint32_t index = find(request_handle(e.requests, i), e.thread->lane_index);
     if (index == kNone)
       continue;
     ring::Request& entry = runtime.requests[index];

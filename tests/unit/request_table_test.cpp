@@ -443,3 +443,53 @@ TEST_CASE("requests: MPI_Comm_idup's communicator is known once its request comp
     fake::free_comm(new_comm);
   }
 }
+
+TEST_CASE("requests: two pending MPI_Comm_idup with one request handle each find their own communicator") {
+  fake::Core core;
+  auto other = fake::make_thread(1);
+  uint64_t first_comm = 0x84000101, second_comm = 0xdead, third_comm = 0x84000103;
+  auto idup = [](resil::Thread& thread, uint64_t request, uint64_t* new_comm, uint64_t time) {
+    Event e = fake::make_event(thread, CallId::kMPI_Comm_idup);
+    ring::Record record = {};
+    e.record = &record;
+    e.comm = resil::comm_lookup(thread, fake::kCommWorld);
+    e.derived_id = resil::comm_derive_id(e);
+    e.new_comm = new_comm;
+    e.requests = &request;
+    e.request_count = 1;
+    e.time = time;
+    resil::request_started(e);
+  };
+  auto name = [&](uint64_t comm) { return std::string(resil::comm_lookup(core.thread(), comm)->ring->name); };
+  for (uint64_t handle : {first_comm, third_comm})
+    fake::add_comm(handle, fake::library.comms[fake::kCommWorld]);
+  Program mine{core.thread()}, theirs{*other};
+  // A third one in front, gone before the last one comes: places in the list say nothing about age. Nor does the time
+  // of the call, which is taken on the way into MPI, where a thread may have to wait for others.
+  idup(core.thread(), 0x10, &third_comm, 300);
+  idup(core.thread(), 0x20, &first_comm, 200);
+  mine.wait(0x10);
+  CHECK(name(third_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
+  // Inside MPI the first one is complete and its request handle is free again: the other thread gets it.
+  idup(*other, 0x20, &second_comm, 100);
+  SECTION("the older one is told first") {
+    mine.wait(0x20);
+    CHECK(fake::library.unknown_handles == 0);  // the other communicator does not exist yet
+    CHECK(name(first_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
+    second_comm = 0x84000102;
+    fake::add_comm(second_comm, fake::library.comms[fake::kCommWorld]);
+    theirs.wait(0x20);
+  }
+  SECTION("the newer one is told first") {
+    second_comm = 0x84000102;
+    fake::add_comm(second_comm, fake::library.comms[fake::kCommWorld]);
+    first_comm = 0xdead;  // a variable of the other thread's: it may be gone any time
+    theirs.wait(0x20);
+    CHECK(fake::library.unknown_handles == 0);
+    first_comm = 0x84000101;
+    mine.wait(0x20);
+  }
+  CHECK(name(first_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
+  CHECK(name(second_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
+  CHECK(fake::pending_keys().empty());
+}
