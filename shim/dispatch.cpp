@@ -133,9 +133,7 @@ bool enter(Event& e) {
   }
   Timing& timing = thread.timing[static_cast<unsigned>(e.id)];
   e.timing = &timing;
-  e.time = thread.last_time;
-  if ((e.attributes & kCallBlocking) || (timing.until_timed == 0 && !(e.attributes & kCallPoll)))
-    e.time = thread.last_time = ticks();
+  flight::stamp(e, timing);
   if (e.nested) [[unlikely]] {
     e.outer_depth = thread.depth;
     e.outer_frame = thread.outer_frame;

@@ -27,6 +27,7 @@ struct Side {
 struct Event {
   CallId id;
   bool large;      ///< a `_c` call: counts are MPI_Count
+  uint8_t untimed;  ///< ring::kUntimed when `time` is an earlier call's
   bool nested;     ///< made from a callback inside another call of this thread
   uint32_t attributes;  ///< CallAttribute bits
   int32_t peer;  ///< destination, source, target or root as communicator rank, normalised as in ring_format.h

@@ -10,7 +10,7 @@
 
 namespace resil::flight {
 
-uint64_t short_ticks = 2500, gap_ticks = 125000;
+uint64_t short_ticks = 2500, tight_ticks = 20000, gap_ticks = 125000;
 
 namespace {
 
@@ -62,7 +62,7 @@ void prepare(Event& e, SiteEntry& site) {
   record.duration = 0;
   record.call = static_cast<uint16_t>(e.id);
   record.state = static_cast<uint8_t>(ring::RecordState::kOpen);
-  record.flags = (e.nested ? ring::kCallback : 0) | (e.attributes & (kCallBlocking | kCallPoll) ? 0 : ring::kUntimed);
+  record.flags = (e.nested ? ring::kCallback : 0);
   record.comm = e.comm != nullptr ? e.comm->index : 0;
   record.peer = e.peer;
   record.tag = e.tag;
@@ -100,10 +100,11 @@ void enter_poll(Event& e, SiteEntry& site) {
     set_state(*last, ring::RecordState::kOpen);
     e.record = last;
   } else {
-    e.time = thread.last_time = ticks();
-    if (thread.open_since != 0 && e.time - thread.open_since > gap_ticks)
-      settle_gap(thread);
-    thread.open_since = 0;
+    const uint64_t now = ticks();
+    if (thread.open_timing != nullptr && now - thread.last_time > gap_ticks)
+      settle_gap(thread, now - thread.last_time);
+    thread.open_timing = nullptr;
+    e.time = thread.last_time = now;
     ring::Record& record = append(lane);
     record = made;
     record.time = e.time;
@@ -145,8 +146,8 @@ void leave_poll(Event& e) {
   }
 }
 
-void settle_gap(Thread& thread) {
-  thread.unattributed += thread.last_time - thread.open_since;
+void settle_gap(Thread& thread, uint64_t gap) {
+  thread.unattributed += gap;
   thread.open_timing->watch = kSuspicious;
   thread.open_timing->until_timed = 0;
 }
@@ -156,7 +157,6 @@ void account(Event& e, Timing& timing) {
   ring::CallCounter& counter = thread.lane->counters[static_cast<unsigned>(e.id)];
   uint64_t now = ticks();
   uint64_t spent = now - e.time;
-  e.record->flags &= static_cast<uint8_t>(~ring::kUntimed);
   e.record->duration = spent > 0 ? static_cast<float>(spent) : 1.0f;
   thread.last_time = now;
   if (spent < short_ticks) {
@@ -196,7 +196,7 @@ double measure_cost() {
   for (int round = -kRounds / 4; round < kRounds; ++round) {
     if (round == 0)
       begin = ticks();
-    e.time = rehearsal.thread.last_time = ticks();
+    stamp(e, *e.timing);
     enter(e, site);
     leave(e);
   }

@@ -3,12 +3,12 @@
 // The writing side of the flight recorder: what every call leaves in its thread's lane of the ring file. Inline in the
 // call path (dispatch.cpp); the reading side and the user's own records are in detectors/recorder/.
 //
-// Clock. One read of the counter costs about 10 ns, half of what a call may cost. Calls that may block are stamped on
-// entry. Calls that never wait are stamped once in eight, and when the operation they start is not complete at once;
-// else they take over the time of the record before them (kUntimed). The way out is timed only where it is worth it: always while the
-// calls of this function take a microsecond or more, once in eight while they return at once. What hides in between is
-// not guessed: a gap of more than 50 us after an untimed call that may block goes into "seconds_unattributed" and makes
-// the next 255 calls of that function timed.
+// Clock. One read of the counter costs about 10 ns, half of what a call may cost. A call is stamped on entry unless the
+// thread is in a tight loop of calls: when the time since the last stamp is under 8 us, the next seven calls take over
+// that stamp (kUntimed: the time is a bound, at most that long ago). The way out is timed always while the calls of
+// this function take a microsecond or more, and once in eight while they return at once. What hides in between is not
+// guessed: a gap of more than 50 us between two stamps with an untimed call in it that may block goes into
+// "seconds_unattributed", and makes the next 255 calls of that function timed. Polls: see enter_poll.
 #pragma once
 
 #include "shim/event.h"
@@ -20,7 +20,9 @@ namespace resil::flight {
 constexpr uint8_t kSkip = 7;          ///< untimed calls between two timed ones while a function returns at once
 constexpr uint8_t kSuspicious = 255;  ///< calls that are timed after a function was caught hiding a wait
 
-extern uint64_t short_ticks, gap_ticks;  ///< 1 us and 50 us
+constexpr uint8_t kUnstamped = 7;     ///< calls without a stamp of their own between two stamps of a tight loop
+
+extern uint64_t short_ticks, tight_ticks, gap_ticks;  ///< 1, 8 and 50 us
 
 /// Makes the site's template for this envelope: record, counters and peer that an equal call will use again.
 void prepare(Event& e, SiteEntry& site);
@@ -29,8 +31,8 @@ void count_receive(Event& e);
 /// A poll on entry and exit: runs of failing polls share one record.
 void enter_poll(Event& e, SiteEntry& site);
 void leave_poll(Event& e);
-/// A call that may block ended untimed, and the next one came late.
-void settle_gap(Thread& thread);
+/// An untimed call that may block, and a long time between the stamps around it.
+void settle_gap(Thread& thread, uint64_t gap);
 /// Ticks that one recorded call costs on this machine now, measured on memory of its own. Once, in MPI_Init; 0.1 ms.
 double measure_cost();
 /// The end of a timed call.
@@ -38,12 +40,29 @@ void account(Event& e, Timing& timing);
 /// A local query: counted, folded, never timed.
 void local(Thread& thread, CallId id, uint64_t site);
 
+/// Reads the clock for this call, or not: see above.
+[[gnu::always_inline]] inline void stamp(Event& e, const Timing& timing) {
+  Thread& thread = *e.thread;
+  e.time = thread.last_time;
+  e.untimed = 0;
+  if (e.attributes & kCallPoll)
+    return;
+  if (timing.until_timed != 0 && thread.unstamped != 0) {
+    --thread.unstamped;
+    e.untimed = ring::kUntimed;
+    return;
+  }
+  const uint64_t now = ticks(), gap = now - e.time;
+  thread.unstamped = gap < tight_ticks ? kUnstamped : 0;
+  if (gap > gap_ticks && thread.open_timing != nullptr) [[unlikely]]
+    settle_gap(thread, gap);
+  thread.open_timing = nullptr;
+  e.time = thread.last_time = now;
+}
+
 [[gnu::always_inline]] inline void enter(Event& e, SiteEntry& site) {
   Thread& thread = *e.thread;
   ring::Lane& lane = *thread.lane;
-  if (e.time - thread.open_since > gap_ticks && thread.open_since != 0) [[unlikely]]
-    settle_gap(thread);
-  thread.open_since = 0;
   site.counter->count += 1;
   site.counter->bytes += site.record.bytes;
   site.traffic[0] += 1;
@@ -56,6 +75,7 @@ void local(Thread& thread, CallId id, uint64_t site);
   record = site.record;
   record.time = e.time;
   record.sequence = calls;
+  record.flags |= e.untimed;
   e.record = &record;
   e.record_number = head + 1;
   __atomic_store_n(&lane.current, head + 1, __ATOMIC_RELEASE);
@@ -71,10 +91,8 @@ void local(Thread& thread, CallId id, uint64_t site);
   } else {
     --timing.until_timed;
     ++timing.untimed;
-    if (e.attributes & kCallBlocking) {
-      thread.open_since = e.time;
+    if (e.attributes & kCallBlocking)
       thread.open_timing = &timing;
-    }
   }
   if (e.result != 0) [[unlikely]]
     record.flags |= ring::kFailed;

@@ -76,7 +76,7 @@ enum RecordFlag : uint8_t {
   kFailed = 1,      ///< the call returned other than MPI_SUCCESS
   kFolded = 2,      ///< a run of failing polls or of local queries from one call site, `repeat` of them
   kCallback = 4,    ///< called from a callback that MPI itself had called
-  kUntimed = 8,     ///< `time` was taken over from the preceding record (local queries read no clock)
+  kUntimed = 8,     ///< `time` is an earlier call's: at most that long ago (tight loops of calls, local queries)
 };
 
 /// One call, or one run of identical polls. 64 bytes, one cache line, written by one thread only.
@@ -157,7 +157,8 @@ struct Comm {
 static_assert(sizeof(Comm) == 128);
 
 enum class RequestKind : uint8_t { kNone = 0, kSend = 1, kReceive = 2, kCollective = 3, kRma = 4, kIo = 5, kCommunicator = 6, kGeneralized = 7 };
-enum RequestFlag : uint8_t { kPersistent = 1, kActive = 2, kPartitioned = 4 };
+/// kPostedLater: `time` is that of an earlier call of a tight loop; posted at most that long ago.
+enum RequestFlag : uint8_t { kPersistent = 1, kActive = 2, kPartitioned = 4, kPostedLater = 8 };
 
 /// Section "requests": one request that is not complete, as far as its program has been told.
 struct Request {

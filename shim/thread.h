@@ -67,8 +67,8 @@ struct Thread {
   ring::Lane* lane;      ///< where this thread writes; never null
   uint32_t lane_index;   ///< in the ring file; runtime.lane_count and above: a private lane
   uint64_t last_time;    ///< ticks of the last clock read
-  uint64_t open_since;   ///< entry of the last call, if it may block and its end was not timed; else 0
-  Timing* open_timing;
+  Timing* open_timing;   ///< of a call since then that may block and was not timed; null: none
+  uint32_t unstamped;    ///< calls to go that take over that time
   uint64_t unattributed;  ///< ticks, see flight.h
   uint64_t no_traffic[2];  ///< where calls without a partner count, instead of a test on the way
   CommCacheEntry comms[kCommCache];

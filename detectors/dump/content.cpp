@@ -96,7 +96,7 @@ void Content::lane_sentence(const Lane& lane) const {
   } else if (inside) {
     text.str("in ");
     put_call(text, record, true);
-    text.str(", for ").seconds(age(moment, record.time));
+    text.str(", for ").str(record.flags & ring::kUntimed ? "at most " : "").seconds(age(moment, record.time));
     if (lane.depth > 1) text.str(", now in a callback of it");
     if (record.site != 0) {
       text.str(", called at ");

@@ -205,7 +205,7 @@ void put_request(Text& text, Symbols& symbols, const Moment& moment, const ring:
   record.comm = request.comm;
   record.bytes = request.bytes;
   put_call(text, record, false);
-  text.str(", posted ").seconds(age(moment, request.time)).str(" ago");
+  text.str(", posted ").str(request.flags & ring::kPostedLater ? "at most " : "").seconds(age(moment, request.time)).str(" ago");
   if (request.site != 0) {
     text.str(" at ");
     symbols.put_site(text, request.site);

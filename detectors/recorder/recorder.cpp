@@ -23,6 +23,7 @@ SpinLock names_lock;
 
 void before_init() {
   flight::short_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second * 1e-6);
+  flight::tight_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second * 8e-6);
   flight::gap_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second * 50e-6);
 }
 
