@@ -51,7 +51,7 @@ uint64_t comm_world() { return bits(constants.comm_world); }
 uint64_t comm_self() { return bits(constants.comm_self); }
 uint64_t comm_null() { return bits(constants.comm_null); }
 uint64_t request_null() { return bits(constants.request_null); }
-bool request_is_shared(uint64_t handle) { return shared_request(handle_of<Request>(handle)); }
+uint64_t request_empty() { return bits(constants.request_empty); }
 bool is_in_place(const void* buffer) { return buffer == in_place(); }
 
 bool initialized() {
@@ -232,7 +232,9 @@ const Backend kBackend = {kAbiName,
                           comm_self,
                           comm_null,
                           request_null,
-                          request_is_shared,
+                          request_empty,
+                          kSharedMask,
+                          kSharedMark,
                           is_in_place,
                           initialized,
                           finalized,

@@ -22,7 +22,9 @@ struct Backend {
   uint64_t (*comm_self)();
   uint64_t (*comm_null)();
   uint64_t (*request_null)();
-  bool (*request_is_shared)(uint64_t handle);  ///< a handle that already completed operations share
+  /// Handles that already completed operations share: request_null(), request_empty(), and those that carry this mark.
+  uint64_t (*request_empty)();  ///< 0: none
+  uint64_t shared_mask, shared_mark;
   bool (*is_in_place)(const void* buffer);
   bool (*initialized)();
   bool (*finalized)();

@@ -26,9 +26,9 @@ struct Side {
 
 struct Event {
   CallId id;
-  bool large;      ///< a `_c` call: counts are MPI_Count
+  bool large;       ///< a `_c` call: counts are MPI_Count
   uint8_t untimed;  ///< ring::kUntimed when `time` is an earlier call's
-  bool nested;     ///< made from a callback inside another call of this thread
+  bool nested;      ///< made from a callback inside another call of this thread
   uint32_t attributes;  ///< CallAttribute bits
   int32_t peer;  ///< destination, source, target or root as communicator rank, normalised as in ring_format.h
   int32_t tag;
@@ -54,8 +54,8 @@ struct Event {
   int64_t partitions;
   void* requests;  ///< handle array (of the ABI's handle size)
   int64_t request_count;
-  void* saved_requests;  ///< their values before a completing call; &saved_one for a single request
-  uint64_t saved_one;
+  void* saved_requests;  ///< their values before a completing call; saved_few when they fit
+  uint64_t saved_few[8];
   uint64_t request_key;  ///< of the request that the call started; 0: none, or complete at once
   int* flag;
   int* index;

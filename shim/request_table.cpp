@@ -50,6 +50,13 @@ void store(T& field, T value) {
   __atomic_store_n(&field, value, __ATOMIC_RELAXED);
 }
 
+uint64_t null_key, empty_key;  // asked of the backend once, in request_table_create
+
+/// A handle that operations which complete at once share: nothing to remember.
+bool is_shared(uint64_t key) {
+  return key == null_key || key == empty_key || (key & backend->shared_mask) == backend->shared_mark;
+}
+
 /// Of two entries of one key, is `a` the better one for this lane's thread? Its own, else the older.
 bool better(const ring::Request& a, const ring::Request& b, uint32_t lane) {
   const bool own = load(a.lane) == lane;
@@ -66,8 +73,11 @@ uint32_t find(uint64_t key, uint32_t lane) {
     for (uint32_t i = first; i < first + kBucket; ++i)
       if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) == key &&
           __atomic_load_n(&runtime.requests[i].key, __ATOMIC_ACQUIRE) == key &&
-          (best == kNone || better(runtime.requests[i], runtime.requests[best], lane)))
+          (best == kNone || better(runtime.requests[i], runtime.requests[best], lane))) {
         best = i;
+        if (!concurrent)
+          return i;  // a handle is reused only after its completion was seen here
+      }
     if (__atomic_load_n(&spilled[home], __ATOMIC_RELAXED) == 0)
       break;
   }
@@ -154,7 +164,7 @@ void finish_duplicate(Thread& thread, uint64_t number, bool freed) {
 }
 
 void complete(Event& e, uint64_t key, bool freed) {
-  if (backend->request_is_shared(key))
+  if (is_shared(key))
     return;
   uint64_t duplicate;
   uint32_t index;
@@ -178,6 +188,9 @@ size_t saved_bytes(const Event& e) { return static_cast<size_t>(e.request_count)
 }  // namespace
 
 bool request_table_create() {
+  null_key = backend->request_null();
+  empty_key = backend->request_empty();
+  empty_key = empty_key != 0 ? empty_key : null_key;
   bucket_count = runtime.request_count / kBucket;
   size_t bytes = bucket_count * kBucket * sizeof(uint64_t) + bucket_count * sizeof(uint32_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -197,7 +210,7 @@ uint64_t request_handle(const void* array, int64_t index) {
 void request_started(Event& e) {
   uint64_t key = request_handle(e.requests, 0);
   const CallInfo& info = call_info(e.id);
-  if (backend->request_is_shared(key)) {
+  if (is_shared(key)) {
     if (info.attributes & kCallCreatesComm)
       comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
     return;
@@ -237,19 +250,21 @@ void request_activated(Event& e) {
     ring::Request& entry = runtime.requests[index];
     if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) {
       entry.time = e.time;
-      entry.flags |= ring::kActive;
+      const auto kept = static_cast<uint8_t>(load(entry.flags) & ~ring::kPostedLater);
+      store(entry.flags, static_cast<uint8_t>(kept | ring::kActive | (e.untimed != 0 ? ring::kPostedLater : 0)));
     }
   }
 }
 
 void request_remember(Event& e) {
-  e.saved_requests = &e.saved_one;
+  e.saved_requests = e.saved_few;
   if (e.request_count <= 1) {
     if (e.request_count == 1)
-      e.saved_one = request_handle(e.requests, 0);
+      e.saved_few[0] = request_handle(e.requests, 0);
     return;
   }
-  e.saved_requests = scratch_acquire(*e.thread, saved_bytes(e), e.frame);
+  if (saved_bytes(e) > sizeof(e.saved_few))
+    e.saved_requests = scratch_acquire(*e.thread, saved_bytes(e), e.frame);
   if (e.saved_requests != nullptr)
     memcpy(e.saved_requests, e.requests, saved_bytes(e));
 }
@@ -261,7 +276,7 @@ void request_completed(Event& e) {
     if (done && e.outcount != nullptr)
       done = *e.outcount == 1;
     if (done || (e.result != 0 && request_handle(e.requests, 0) == backend->request_null()))
-      complete(e, e.saved_one, freed);
+      complete(e, e.saved_few[0], freed);
     return;
   }
   if (e.request_count <= 0)
@@ -284,7 +299,8 @@ void request_completed(Event& e) {
     for (int64_t i = 0; i < e.request_count; ++i)
       complete(e, request_handle(e.saved_requests, i), freed);
   }
-  scratch_release(*e.thread, e.saved_requests);
+  if (e.saved_requests != e.saved_few)
+    scratch_release(*e.thread, e.saved_requests);
 }
 
 }  // namespace resil

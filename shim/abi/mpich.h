@@ -30,7 +30,7 @@ inline Status* status_ignore() { return reinterpret_cast<Status*>(1); }
 
 struct Constants {
   static constexpr Comm comm_world = 0x44000000, comm_self = 0x44000001, comm_null = 0x04000000;
-  static constexpr Request request_null = 0x2c000000;
+  static constexpr Request request_null = 0x2c000000, request_empty = request_null;
   static constexpr Datatype byte = 0x4c00010d, datatype_null = 0x0c000000;
   static constexpr Errhandler errors_return = 0x54000001;
   static constexpr Group group_null = 0x08000000;
@@ -40,6 +40,4 @@ inline constexpr Constants constants;
 inline bool bind_constants(void* (*)(const char*)) { return true; }
 
 // Top two bits 01: a built-in object; the requests among them stand for operations that completed at once.
-inline bool shared_request(Request request) {
-  return request == constants.request_null || (static_cast<unsigned>(request) >> 30) == 1;
-}
+constexpr uint64_t kSharedMask = 0xc0000000, kSharedMark = 0x40000000;

@@ -55,6 +55,4 @@ inline bool bind_constants(void* (*lookup)(const char*)) {
 }
 
 // Operations that complete at once return the address of the one empty request.
-inline bool shared_request(Request request) {
-  return request == constants.request_null || request == constants.request_empty;
-}
+constexpr uint64_t kSharedMask = 0, kSharedMark = 1;  // no other mark

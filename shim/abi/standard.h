@@ -32,7 +32,7 @@ inline Status* status_ignore() { return nullptr; }
 // Filled by bind_constants: an integer is no constant expression of a pointer type, and the library has no constructor.
 struct Constants {
   Comm comm_null, comm_world, comm_self;
-  Request request_null;
+  Request request_null, request_empty;
   Datatype byte, datatype_null;
   Errhandler errors_return;
   Group group_null;
@@ -43,7 +43,7 @@ inline bool bind_constants(void* (*)(const char*)) {
   constants.comm_null = reinterpret_cast<Comm>(0x100);
   constants.comm_world = reinterpret_cast<Comm>(0x101);
   constants.comm_self = reinterpret_cast<Comm>(0x102);
-  constants.request_null = reinterpret_cast<Request>(0x180);
+  constants.request_null = constants.request_empty = reinterpret_cast<Request>(0x180);
   constants.byte = reinterpret_cast<Datatype>(0x247);
   constants.datatype_null = reinterpret_cast<Datatype>(0x200);
   constants.errors_return = reinterpret_cast<Errhandler>(0x142);
@@ -52,4 +52,4 @@ inline bool bind_constants(void* (*)(const char*)) {
 }
 
 // Predefined handles are small integers; a library may hand out one for an operation that completed at once.
-inline bool shared_request(Request request) { return reinterpret_cast<uintptr_t>(request) < 0x1000; }
+constexpr uint64_t kSharedMask = ~uint64_t{0xfff}, kSharedMark = 0;

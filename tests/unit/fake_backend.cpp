@@ -45,7 +45,7 @@ uint64_t comm_world() { return kCommWorld; }
 uint64_t comm_self() { return kCommSelf; }
 uint64_t comm_null() { return kCommNull; }
 uint64_t request_null() { return kRequestNull; }
-bool request_is_shared(uint64_t handle) { return handle == kRequestNull || handle == kRequestEmpty; }
+uint64_t request_empty() { return kRequestEmpty; }
 bool is_in_place(const void* buffer) { return buffer == in_place(); }
 bool initialized() { return library.initialized; }
 bool finalized() { return library.finalized; }
@@ -138,7 +138,9 @@ resil::Backend table = {.abi = "fake",
                         .comm_self = comm_self,
                         .comm_null = comm_null,
                         .request_null = request_null,
-                        .request_is_shared = request_is_shared,
+                        .request_empty = request_empty,
+                        .shared_mask = 0,
+                        .shared_mark = 1,
                         .is_in_place = is_in_place,
                         .initialized = initialized,
                         .finalized = finalized,
@@ -239,6 +241,7 @@ resil::Event make_event(resil::Thread& thread, resil::CallId id, uint64_t site, 
   e.id = id;
   e.attributes = resil::call_info(id).attributes;
   e.nested = false;
+  e.untimed = 0;
   e.large = (e.attributes & resil::kCallLargeCount) != 0;
   e.peer = resil::ring::kNoPeer;
   e.tag = resil::ring::kNoTag;

@@ -16,7 +16,11 @@ using resil::Event;
 namespace ring = resil::ring;
 
 struct Recorder : fake::Core {
-  Recorder() { resil::flight::short_ticks = uint64_t{1} << 40, resil::flight::gap_ticks = uint64_t{1} << 60; }
+  Recorder() {
+    resil::flight::short_ticks = uint64_t{1} << 40;
+    resil::flight::tight_ticks = 0;  // no loop is tight: every call is stamped
+    resil::flight::gap_ticks = uint64_t{1} << 60;
+  }
 
   Event send(uint64_t site = 0x1000, int peer = 1, int64_t count = 4, uint64_t frame = 0x7000) {
     Event e = fake::make_event(thread(), CallId::kMPI_Send, site, frame);
@@ -385,6 +389,26 @@ TEST_CASE("flight: a wait that hid in an untimed call is told and makes the next
     timed += recorder.record(back).duration > 0;
   CHECK(timed >= resil::flight::kSuspicious);
   CHECK(timed < 300);
+}
+
+TEST_CASE("flight: in a tight loop one stamp serves eight calls, and the others say so") {
+  Recorder recorder;
+  resil::flight::tight_ticks = uint64_t{1} << 60;
+  recorder.sends(800);
+  int stamped = 0;
+  for (uint64_t back = 0; back < 799; ++back) {
+    const ring::Record& record = recorder.record(back);
+    const bool own = (record.flags & ring::kUntimed) == 0;
+    stamped += own;
+    CHECK(record.time >= recorder.record(back + 1).time);  // time never runs backwards
+    CHECK((record.duration == 0 || own));                  // what is timed has a stamp of its own
+  }
+  CHECK(stamped >= 99);
+  CHECK(stamped <= 202);  // one in eight for the loop, one in eight because it is timed
+  resil::flight::tight_ticks = 0;
+  recorder.sends(10);
+  for (uint64_t back = 0; back < 2; ++back)
+    CHECK((recorder.record(back).flags & ring::kUntimed) == 0);
 }
 
 TEST_CASE("flight: both halves of MPI_Sendrecv count") {

@@ -336,21 +336,26 @@ TEST_CASE("requests: completing calls that never return do not use up the scratc
     resil::request_remember(e);
     REQUIRE(e.saved_requests != nullptr);
   }
-  // A live call around one from a callback keeps its copy.
-  Keys outer = {11, 12}, inner = {21, 22};
-  for (uint64_t key : {11, 12, 21, 22})
+  // A live call around one from a callback keeps its copy. (More handles than fit into the event itself.)
+  Keys outer, inner, nulls(20, fake::kRequestNull);
+  for (uint64_t key = 101; key <= 120; ++key) {
+    outer.push_back(key);
+    inner.push_back(key + 100);
     program.start(CallId::kMPI_Irecv, key);
+    program.start(CallId::kMPI_Irecv, key + 100);
+  }
+  const Keys still = outer;
   program.complete(CallId::kMPI_Waitall, outer, [&](Event&) {
     for (int i = 0; i < 3; ++i) {
-      Keys abandoned(5, 99);
+      Keys abandoned(50, 99);
       Event e = fake::make_event(core.thread(), CallId::kMPI_Waitall, 0x2000, 0x6000);
       e.requests = abandoned.data();
-      e.request_count = 5;
+      e.request_count = 50;
       resil::request_remember(e);
     }
     program.complete(CallId::kMPI_Waitall, inner, [](Event&) {}, 0x6100);
-    CHECK(sorted(fake::pending_keys()) == Keys{11, 12});
-    outer = {fake::kRequestNull, fake::kRequestNull};
+    CHECK(sorted(fake::pending_keys()) == still);
+    outer = nulls;
   });
   CHECK(fake::pending_keys().empty());
   CHECK(core.thread().scratch_top == 0);
