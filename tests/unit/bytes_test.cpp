@@ -58,8 +58,8 @@ struct World : fake::Core {
 
 TEST_CASE("bytes: point-to-point, one-sided and I/O look at their one side") {
   World world;
-  for (CallId id : {CallId::kMPI_Send, CallId::kMPI_Isend, CallId::kMPI_Ssend_init, CallId::kMPI_Put, CallId::kMPI_Send_c,
-                    CallId::kMPI_File_write, CallId::kMPI_Sendrecv}) {
+  for (CallId id : {CallId::kMPI_Send, CallId::kMPI_Isend, CallId::kMPI_Ssend_init, CallId::kMPI_Put,
+                    CallId::kMPI_Send_c, CallId::kMPI_File_write, CallId::kMPI_Sendrecv}) {
     Event e = on(world.thread(), id, fake::kCommWorld, 2);
     fill(e.send, 10, fake::kPair);
     INFO(resil::call_info(id).name);
@@ -69,8 +69,8 @@ TEST_CASE("bytes: point-to-point, one-sided and I/O look at their one side") {
     fill(e.send, -5, fake::kPair);  // an error, and MPI's to report
     CHECK(compute_bytes(e) == 0);
   }
-  for (CallId id : {CallId::kMPI_Recv, CallId::kMPI_Irecv, CallId::kMPI_Recv_init, CallId::kMPI_Get, CallId::kMPI_File_read,
-                    CallId::kMPI_Mrecv, CallId::kMPI_Get_accumulate}) {
+  for (CallId id : {CallId::kMPI_Recv, CallId::kMPI_Irecv, CallId::kMPI_Recv_init, CallId::kMPI_Get,
+                    CallId::kMPI_File_read, CallId::kMPI_Mrecv, CallId::kMPI_Get_accumulate}) {
     Event e = on(world.thread(), id, fake::kCommWorld, 2);
     fill(e.receive, 10, fake::kPair);
     INFO(resil::call_info(id).name);

@@ -49,7 +49,9 @@ struct Recorder : fake::Core {
       e.flag = &flag;
     REQUIRE(fake::call(e));
   }
-  const ring::Record& record(uint64_t back = 0) { return lane().records[(lane().head - 1 - back) % ring::kRecordsPerLane]; }
+  const ring::Record& record(uint64_t back = 0) {
+    return lane().records[(lane().head - 1 - back) % ring::kRecordsPerLane];
+  }
   const ring::CallCounter& counter(CallId id) { return lane().counters[static_cast<unsigned>(id)]; }
 };
 

@@ -69,18 +69,20 @@ std::string repaired(const std::string& bytes) {
 
 TEST_CASE("json: the parser of this test is strict") {
   Json value;
-  for (const char* bad : {"", "{", "{\"a\":1,}", "[1,]", "[01]", "[1.]", "[.5]", "[+1]", "[nan]", "[1,5 2]", "[\"\x01\"]",
-                          "[\"\xff\"]", "[\"\xed\xa0\x80\"]", "[\"\\x\"]", "[1] [2]", "{\"a\" 1}", "[1e]", "[\"\xc0\x80\"]"})
+  for (const char* bad : {"", "{", "{\"a\":1,}", "[1,]", "[01]", "[1.]", "[.5]", "[+1]", "[nan]", "[1,5 2]",
+                          "[\"\x01\"]", "[\"\xff\"]", "[\"\xed\xa0\x80\"]", "[\"\\x\"]", "[1] [2]", "{\"a\" 1}",
+                          "[1e]", "[\"\xc0\x80\"]"})
     CHECK_FALSE(JsonParser(bad).parse(&value));
   CHECK(JsonParser("{\"a\": [1, -2.5e+10, \"\\u00e9\", null, true, {}]}\n").parse(&value));
 }
 
 TEST_CASE("json: any bytes as keys and values") {
   std::mt19937 random(4711);
+  const char awkward[] = "\xe2\x82\xac\xf0\x9f\x98\x80\xed\"\\\n\x7f" "a";
   for (int round = 0; round < 400; ++round) {
     std::string bytes(random() % 64, 0);
     for (char& c : bytes)
-      c = static_cast<char>(round % 2 == 0 ? random() % 256 : "\xe2\x82\xac\xf0\x9f\x98\x80\xed\"\\\n\x7f""a"[random() % 13]);
+      c = round % 2 == 0 ? static_cast<char>(random() % 256) : awkward[random() % 13];
     Json value = round_trip([&](JsonWriter& json) {
       json.begin_object();
       json.text(bytes.c_str(), bytes.c_str());
@@ -97,7 +99,8 @@ TEST_CASE("json: any bytes as keys and values") {
 }
 
 TEST_CASE("json: boundaries of UTF-8") {
-  const char* good[] = {"\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80",
+  const char* good[] = {"\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                        "\xf0\x90\x80\x80",
                         "\xf4\x8f\xbf\xbf"};
   const char* bad[] = {"\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
                        "\xf5\x80\x80\x80", "\xe2\x82", "\xf0\x9f\x98", "\xc3"};

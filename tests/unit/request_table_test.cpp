@@ -103,7 +103,8 @@ TEST_CASE("requests: what is posted is there with its envelope until it complete
   struct { CallId id; ring::RequestKind kind; } kinds[] = {
       {CallId::kMPI_Isend, ring::RequestKind::kSend},         {CallId::kMPI_Ibarrier, ring::RequestKind::kCollective},
       {CallId::kMPI_Rput, ring::RequestKind::kRma},           {CallId::kMPI_File_iwrite, ring::RequestKind::kIo},
-      {CallId::kMPI_Grequest_start, ring::RequestKind::kGeneralized}, {CallId::kMPI_Imrecv, ring::RequestKind::kReceive},
+      {CallId::kMPI_Grequest_start, ring::RequestKind::kGeneralized},
+      {CallId::kMPI_Imrecv, ring::RequestKind::kReceive},
   };
   for (auto& [id, kind] : kinds) {
     INFO(resil::call_info(id).name);
@@ -261,7 +262,8 @@ TEST_CASE("requests: random operations agree with the model") {
           done.push_back(static_cast<int>(i));
       int outcount = static_cast<int>(done.size());
       const bool freed = what == 6;
-      program.complete(freed ? CallId::kMPI_Request_free : what == 8 ? CallId::kMPI_Waitsome : CallId::kMPI_Waitall, chosen,
+      const CallId id = freed ? CallId::kMPI_Request_free : what == 8 ? CallId::kMPI_Waitsome : CallId::kMPI_Waitall;
+      program.complete(id, chosen,
                        [&](Event& e) {
                          if (what == 8)
                            e.outcount = &outcount, e.indices = done.data();
