@@ -27,7 +27,7 @@ PHASES = ("starting", "running", "finalizing", "finished", "aborted", "stopped")
 RECORD_OPEN, RECORD_DONE, RECORD_STEP, RECORD_NORM, RECORD_CHECKSUM, RECORD_COUNT = range(6)
 FLAG_FAILED, FLAG_FOLDED, FLAG_CALLBACK, FLAG_UNTIMED = 1, 2, 4, 8
 LANE_FREE, LANE_LIVE, LANE_ENDED = range(3)
-REQUEST_PERSISTENT, REQUEST_ACTIVE, REQUEST_PARTITIONED = 1, 2, 4
+REQUEST_PERSISTENT, REQUEST_ACTIVE, REQUEST_PARTITIONED, REQUEST_POSTED_LATER = 1, 2, 4, 8
 REQUEST_KINDS = ("none", "send", "receive", "collective", "rma", "io", "communicator", "generalized")
 
 CONSTANTS = {  # name in the header: value here; compared by the drift test
@@ -42,7 +42,7 @@ CONSTANTS = {  # name in the header: value here; compared by the drift test
     "LaneState::kLive": LANE_LIVE, "LaneState::kEnded": LANE_ENDED, "RequestKind::kNone": 0, "RequestKind::kSend": 1,
     "RequestKind::kReceive": 2, "RequestKind::kCollective": 3, "RequestKind::kRma": 4, "RequestKind::kIo": 5,
     "RequestKind::kCommunicator": 6, "RequestKind::kGeneralized": 7, "kPersistent": REQUEST_PERSISTENT,
-    "kActive": REQUEST_ACTIVE, "kPartitioned": REQUEST_PARTITIONED,
+    "kActive": REQUEST_ACTIVE, "kPartitioned": REQUEST_PARTITIONED, "kPostedLater": REQUEST_POSTED_LATER,
 }
 
 SIZES = {"Q": 8, "q": 8, "d": 8, "I": 4, "i": 4, "f": 4, "H": 2, "B": 1}

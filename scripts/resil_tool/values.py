@@ -63,9 +63,11 @@ def read_bytes(path: str, limit: int = MAX_FILE) -> bytes:
         raise Invalid("cannot be opened: %s" % error.strerror) from None
     try:
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise Invalid("not a regular file")
-            data = file.read(limit + 1)
+            # read(n) allocates n bytes at once; a file that grows meanwhile is read up to the size seen here.
+            data = file.read(min(limit, status.st_size) + 1)
     except OSError as error:
         raise Invalid("cannot be read: %s" % error.strerror) from None
     if len(data) > limit:
