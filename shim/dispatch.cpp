@@ -133,7 +133,8 @@ bool enter(Event& e) {
   }
   Timing& timing = thread.timing[static_cast<unsigned>(e.id)];
   e.timing = &timing;
-  flight::stamp(e, timing);
+  if (!(e.attributes & kCallPoll))
+    flight::stamp(e, timing);
   if (e.nested) [[unlikely]] {
     e.outer_depth = thread.depth;
     e.outer_frame = thread.outer_frame;

@@ -100,14 +100,12 @@ void enter_poll(Event& e, SiteEntry& site) {
     set_state(*last, ring::RecordState::kOpen);
     e.record = last;
   } else {
-    const uint64_t now = ticks();
-    if (thread.open_timing != nullptr && now - thread.last_time > gap_ticks)
-      settle_gap(thread, now - thread.last_time);
-    thread.open_timing = nullptr;
-    e.time = thread.last_time = now;
+    constexpr Timing kNeverTimed = {.until_timed = 1, .watch = 0, .untimed = 0, .mean = 0};
+    stamp(e, kNeverTimed);
     ring::Record& record = append(lane);
     record = made;
     record.time = e.time;
+    record.flags |= e.untimed;
     record.sequence = lane.calls;
     publish(lane);
     e.record = &record;

@@ -40,13 +40,11 @@ void account(Event& e, Timing& timing);
 /// A local query: counted, folded, never timed.
 void local(Thread& thread, CallId id, uint64_t site);
 
-/// Reads the clock for this call, or not: see above.
+/// Reads the clock for this call, or not: see above. Polls are never timed on the way out and ask for themselves.
 [[gnu::always_inline]] inline void stamp(Event& e, const Timing& timing) {
   Thread& thread = *e.thread;
   e.time = thread.last_time;
   e.untimed = 0;
-  if (e.attributes & kCallPoll)
-    return;
   if (timing.until_timed != 0 && thread.unstamped != 0) {
     --thread.unstamped;
     e.untimed = ring::kUntimed;
