@@ -182,7 +182,7 @@ bool attach_begin(bool sessions) {
   if (runtime.header == nullptr) {
     if (!prepare())
       return false;
-    report_write("running");
+    report_first();
     run_hooks(&Module::before_init);
     if (!sessions) {
       publish();
@@ -240,7 +240,7 @@ bool attach_late() {
     return false;
   late = true;
   add_note("MPI was initialised out of resil's sight (static or hidden MPI_Init): local work only");
-  report_write("running");
+  report_first();
   run_hooks(&Module::before_init);
   attach_end(0, false);
   return true;

@@ -68,6 +68,12 @@ void directory_prepare(const LaunchIdentity& identity) {
     snprintf(problem, sizeof(problem), "%.900s: %s", path, strerror(errno));
 }
 
+void directory_give_up(int error) {
+  snprintf(problem, sizeof(problem), "%.900s: %s", runtime.directory, strerror(error));
+  runtime.directory[0] = 0;
+  memset(runtime.header->directory, 0, sizeof(runtime.header->directory));
+}
+
 const char* directory_problem() { return problem; }
 bool directory_merges() { return merges; }
 

@@ -96,9 +96,10 @@ int write_file(const char* path, int flags, bool one_line, const char* outcome) 
 
 }  // namespace
 
-bool report_write(const char* outcome) {
-  if (runtime.directory[0] == 0)
-    return false;
+namespace {
+
+/// 0 or why not.
+int try_report(const char* outcome) {
   char path[1200], temporary[1210];
   int error;
   if (directory_merges()) {
@@ -113,9 +114,24 @@ bool report_write(const char* outcome) {
     if (error != 0)
       unlink(temporary);
   }
+  return error;
+}
+
+}  // namespace
+
+bool report_write(const char* outcome) {
+  if (runtime.directory[0] == 0)
+    return false;
+  int error = try_report(outcome);
   if (error != 0)
-    say_failure(path, error);
+    say_failure("its report", error);
   return error == 0;
+}
+
+void report_first() {
+  int error = runtime.directory[0] != 0 ? try_report("running") : 0;
+  if (error != 0)
+    directory_give_up(error);
 }
 
 void report_final(const char* outcome) {

@@ -9,6 +9,10 @@ namespace resil {
 /// `stopped`. Valid JSON at any time: written aside, then renamed. False: not written (said once).
 bool report_write(const char* outcome);
 
+/// The first one, before the ranks know of each other. When it cannot be written the rank goes without files, and the
+/// job says it once (presence) instead of every rank.
+void report_first();
+
 /// The last report, the ring beside it, and rank 0's closing line.
 void report_final(const char* outcome);
 
