@@ -191,8 +191,7 @@ def full():
         result = jobs.run(MPI, 2, [program("p2p")], directory=os.path.join(point, "report"))
         assert result.returncode == 0 and result.stdout.startswith(b"p2p "), result.text()
         lines = transparent.own_lines(result.stderr)
-        # Each rank has files of its own and can lose them alone.
-        assert 2 <= len(lines) <= 3 and "No space" in lines[0], lines
+        assert len(lines) == 2 and "ranks 0,1: " in lines[0] and "No space" in lines[0], lines  # once for the job
         for name in os.listdir(os.path.join(point, "report")):  # what is there must be whole
             if name.endswith(".json"):
                 with open(os.path.join(point, "report", name), encoding="utf-8") as file:
