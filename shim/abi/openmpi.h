@@ -3,19 +3,7 @@
 // Open MPI's C ABI (libmpi.so.40: Open MPI 4 and 5), as far as resil needs it. Held against the installed mpi.h by
 // tests/unit/abi_openmpi.c. Included inside the backend's namespace.
 
-struct CommOpaque; struct GroupOpaque; struct DatatypeOpaque; struct OpOpaque; struct RequestOpaque; struct InfoOpaque;
-struct ErrhandlerOpaque; struct WinOpaque; struct FileOpaque; struct MessageOpaque; struct SessionOpaque;
-using Comm = CommOpaque*;
-using Group = GroupOpaque*;
-using Datatype = DatatypeOpaque*;
-using Op = OpOpaque*;
-using Request = RequestOpaque*;
-using Info = InfoOpaque*;
-using Errhandler = ErrhandlerOpaque*;
-using Win = WinOpaque*;
-using File = FileOpaque*;
-using Message = MessageOpaque*;
-using Session = SessionOpaque*;
+#include "shim/abi/pointer_handles.h"
 
 struct Status {
   int source, tag, error, cancelled;

@@ -3,19 +3,7 @@
 // The standard C ABI of MPI 5.0 (libmpi_abi.so), chapter "Application Binary Interface". Included inside the
 // backend's namespace. No Debian 12 package has it: tests/preload/fakempi stands in.
 
-struct CommOpaque; struct GroupOpaque; struct DatatypeOpaque; struct OpOpaque; struct RequestOpaque; struct InfoOpaque;
-struct ErrhandlerOpaque; struct WinOpaque; struct FileOpaque; struct MessageOpaque; struct SessionOpaque;
-using Comm = CommOpaque*;
-using Group = GroupOpaque*;
-using Datatype = DatatypeOpaque*;
-using Op = OpOpaque*;
-using Request = RequestOpaque*;
-using Info = InfoOpaque*;
-using Errhandler = ErrhandlerOpaque*;
-using Win = WinOpaque*;
-using File = FileOpaque*;
-using Message = MessageOpaque*;
-using Session = SessionOpaque*;
+#include "shim/abi/pointer_handles.h"
 
 struct Status {
   int source, tag, error, internal[5];
