@@ -225,12 +225,36 @@ def not_preloaded_by_name():
     transparent.clean_report(result, 2)
 
 
+def example_module():
+    """The contributors' module: its message comes round on the private communicator, its member is in the report."""
+    result = jobs.run(MPI, 2, [program("p2p")], env={"RESIL_EXAMPLE": "1"})
+    assert result.returncode == 0, result.text()
+    for rank, report in result.ranks().items():
+        assert "example: token came round" in report["notes"], (rank, report["notes"])
+        assert report["example"]["longest_run_without_collective"] > 0, (rank, report["example"])
+        assert report["private_communicator"] is True, rank
+
+
+def merged_reports():
+    """Above 64 ranks a node there is one file for the node, a line for each state of each rank."""
+    result = jobs.run(MPI, 2, [program("p2p")], env={"RESIL_NODE_RANKS": "65"})
+    assert result.returncode == 0, result.text()
+    names = [n for n in os.listdir(result.directory) if n.endswith((".json", ".jsonl"))]
+    assert len(names) == 1 and names[0].startswith("node-"), names
+    last = {}
+    with open(os.path.join(result.directory, names[0]), encoding="utf-8") as file:
+        for line in file:
+            report = json.loads(line)
+            last[report["rank"]] = report["outcome"]
+    assert last == {0: "finished", 1: "finished"}, last
+
+
 def main(build, mpi):
     global BUILD, MPI  # pylint: disable=global-statement
     BUILD, MPI = build, mpi
     jobs.require(f"mpirun.{mpi}")
     checks = [launcher_preloaded, bind_now, default_directory, quiet, mixed, mixed_values, bad_values, unknown_name,
-              below_a_file, read_only, full, two_mpis, not_preloaded_by_name]
+              below_a_file, read_only, full, two_mpis, not_preloaded_by_name, example_module, merged_reports]
     named = [(check.__name__.replace("_", " "), check) for check in checks]
     named += [("another tool before", lambda: stacked(True)), ("another tool behind", lambda: stacked(False))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in named])
