@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Flattened datatypes: which bytes of a buffer are data, in the order of the type map, so that a buffer can be digested,
+// packed and unpacked without MPI. Padding is no data: it is neither read nor written.
+//
+// A message's stream is what MPI_Pack would give: the data of its elements one after the other. It is the same at both
+// ends whatever types they use.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/backend_types.h"
+#include "shim/tables.h"
+
+namespace resil {
+
+/// `count` pieces of `bytes`, each `stride` behind the one before; offsets from the buffer's address.
+struct Run {
+  int64_t offset, bytes, count, stride;
+};
+
+struct TypeMap {
+  uint64_t size;      ///< bytes of data in one element
+  int64_t extent;     ///< from one element to the next
+  int64_t low, high;  ///< range of one element's data: first byte, one past the last, from the buffer's address
+  bool contiguous;    ///< one piece per element, and the elements follow each other without a gap; it starts at `low`
+  bool permanent;     ///< of a predefined type: lives forever
+  uint32_t run_count;
+  const Run* runs;
+  BasicType basic;    ///< what all of it consists of; kUnknown when it is mixed
+  uint32_t references;
+};
+
+const TypeMap* type_map_slow(Thread& thread, uint64_t type);
+
+/// The flattened datatype; null: cannot be flattened (more than a million runs, unknown constructor, no memory): count
+/// the message as uncovered, reason "datatype". `type` must be an argument of the program's current call. May ask MPI
+/// the first time, takes 1 to 2 ns afterwards. Valid while the type is; hold it for what goes on after the call, and
+/// while the call waits (another thread may free the type meanwhile).
+inline const TypeMap* type_map(Thread& thread, uint64_t type) {
+  const TypeCacheEntry& entry = thread.types[(type ^ (type >> 9)) % kTypeCache];
+  if (entry.handle == type && entry.map != nullptr &&
+      thread.type_generation == handle_generation.load(std::memory_order_relaxed)) [[likely]]
+    return entry.map;
+  return type_map_slow(thread, type);
+}
+
+/// Keeps the map although the program frees the type; any thread. Free of cost for predefined types.
+void type_map_hold(const TypeMap* map);
+void type_map_release(const TypeMap* map);
+
+/// Bytes of the stream of `count` elements; 2^63 - 1 when it is more.
+uint64_t type_bytes(const TypeMap& map, int64_t count);
+
+/// D (checksum/digest/digest.h) of the first `bytes` bytes of the stream of `count` elements at `buffer`; they may end
+/// inside an element (short receives). `bytes` beyond the stream's end are not there and not looked for.
+uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes);
+
+/// Copies bytes [first, first + bytes) of the stream to `to`, or from `from` into the buffer. Return bytes copied: less
+/// than asked for where the stream ends.
+uint64_t type_pack(const TypeMap& map, const void* buffer, int64_t count, uint64_t first, uint64_t bytes, void* to);
+uint64_t type_unpack(const TypeMap& map, void* buffer, int64_t count, uint64_t first, uint64_t bytes, const void* from);
+
+/// Range touched by `count` elements: lowest byte and one past the highest, from the buffer's address. 0, 0: none.
+void type_span(const TypeMap& map, int64_t count, int64_t* low, int64_t* high);
+
+}  // namespace resil
