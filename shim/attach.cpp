@@ -275,6 +275,13 @@ void finish_end() {
   thread_disable();
 }
 
+void finish_stopped(int exit_status) {
+  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kStopped);
+  runtime.header->exit_status = static_cast<uint32_t>(exit_status);
+  segment_sync_clock();
+  report_final("stopped");
+}
+
 void finish_abort(int errorcode) {
   runtime.header->phase = static_cast<uint32_t>(ring::Phase::kAborted);
   runtime.header->exit_status = static_cast<uint32_t>(errorcode);

@@ -29,6 +29,8 @@ void finish_begin();
 void finish_end();
 /// Before the real MPI_Abort.
 void finish_abort(int errorcode);
+/// Before resil ends the job itself (stop_job): reports as `stopped` with that exit status.
+void finish_stopped(int exit_status);
 
 /// One MPI_Session_finalize; true when it was the last and MPI_COMM_WORLD is not in use.
 bool session_closed();

@@ -6,6 +6,8 @@
 
 #include "shim/backend.h"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <type_traits>
 
@@ -30,6 +32,12 @@ template <class Signature>
 Signature* pmpi(CallId id) {
   return real<Signature>(1, id);
 }
+
+}  // namespace
+
+#include "shim/backend_messages.inc"
+
+namespace {
 
 #define ROW(name) reinterpret_cast<void*>(&wrap_##name<0>),
 void* const kWrappersMpi[kCallCount] = {
@@ -207,7 +215,7 @@ bool receive(uint64_t comm, void* data, size_t bytes, int source, int tag, uint6
   Request handle;
   auto irecv = pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv);
   if (!fits<int>(static_cast<int64_t>(bytes)) ||
-      irecv(data, static_cast<int>(bytes), constants.byte, source, tag, handle_of<Comm>(comm), &handle) != 0)
+      irecv(data, static_cast<int>(bytes), constants.byte, rank_of(source), tag, handle_of<Comm>(comm), &handle) != 0)
     return false;
   *request = bits(handle);
   return true;
@@ -249,7 +257,8 @@ const Backend kBackend = {kAbiName,
                           dup_world,
                           send,
                           receive,
-                          test};
+                          test,
+                          &kMessageFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

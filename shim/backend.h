@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/backend_messages.h"
 #include "shim/call_info.h"
 
 namespace resil {
@@ -38,8 +39,9 @@ struct Backend {
   bool (*comm_attach)(uint64_t comm, void* info);  ///< attribute whose deletion calls comm_forget(info)
   bool (*dup_world)(uint64_t* comm);               ///< collective, inside MPI_Init only
   bool (*send)(uint64_t comm, const void* data, size_t bytes, int destination, int tag, uint64_t* request);
-  bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, int tag, uint64_t* request);
+  bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, int tag, uint64_t* request);  ///< source: or ring::kAnySource
   bool (*test)(uint64_t* request);  ///< true: complete
+  const MessageFunctions* messages;
 };
 
 const Backend* openmpi_backend();

@@ -116,6 +116,14 @@ constexpr bool repeatable(Shape shape) {
   }
 }
 
+/// Takes back what request_remember() and give_statuses() lent, in the order of a stack.
+[[gnu::noinline]] void return_scratch(Event& e) {
+  if (e.statuses != nullptr && e.given_statuses != e.statuses && e.given_statuses != e.own_status)
+    scratch_release(*e.thread, e.given_statuses);
+  if (e.attributes & kCallCompletes)
+    request_forget(e);
+}
+
 }  // namespace
 
 bool enter(Event& e) {
@@ -165,6 +173,8 @@ void leave(Event& e) {
     leave_tables(e);
   for (auto* hook = hooks.leave; *hook != nullptr; ++hook)
     (*hook)(e);
+  if (e.attributes & kCallCompletes)
+    return_scratch(e);
   if (thread.lane->head - e.record_number < ring::kRecordsPerLane) [[likely]] {  // else callbacks' calls overwrote it
     if (e.attributes & kCallPoll)
       flight::leave_poll(e);
@@ -192,11 +202,31 @@ void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t fr
   flight::local(*thread, id, address);
 }
 
-bool replaced(Event& e) {
+bool carried_out(Event& e) {
+  for (auto* hook = hooks.before_call; *hook != nullptr; ++hook)
+    (*hook)(e);
   for (auto* hook = hooks.replace; *hook != nullptr; ++hook)
     if ((*hook)(e))
       return true;
   return false;
+}
+
+void after_call(Event& e) {
+  for (auto* hook = hooks.after_call; *hook != nullptr; ++hook)
+    (*hook)(e);
+}
+
+bool give_statuses(Event& e) {
+  if (!backend->messages->status_ignored(e.given_statuses))
+    return true;
+  // One status: MPI_Recv, MPI_Wait, MPI_Waitany and the like.
+  const bool single = !(e.attributes & kCallCompletes) || e.index != nullptr || e.request_count <= 1;
+  void* room = single ? e.own_status
+                      : scratch_acquire(*e.thread, static_cast<size_t>(e.request_count) * backend->status_bytes, e.frame);
+  if (room == nullptr)
+    return false;
+  e.given_statuses = room;
+  return true;
 }
 
 void forget_types() { handle_generation.fetch_add(1, std::memory_order_relaxed); }

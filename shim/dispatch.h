@@ -19,9 +19,14 @@ bool enter(Event& event);
 void leave(Event& event);
 /// A local query: counted and folded, never timed. Null thread: not to be seen.
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame);
-extern bool any_transform;
-/// Does a transform module carry out this call instead of the library?
-bool replaced(Event& event);
+/// Calls that some module changes, carries out or looks at between all hooks and the library (module.h, `between`).
+extern bool between[kCallCount];
+/// The modules' before_call, then `replace`: did one carry out this call instead of the library?
+bool carried_out(Event& event);
+void after_call(Event& event);
+/// Makes the library fill statuses that the application ignores, so that hooks can read them in `leave`. False: no
+/// memory for them, the application's choice stands. From `enter` hooks only.
+bool give_statuses(Event& event);
 /// Before MPI_Type_free: cached sizes of reused handles must not survive.
 void forget_types();
 

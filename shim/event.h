@@ -22,6 +22,7 @@ struct Side {
   uint64_t type;       ///< datatype handle's bits
   const void* counts;  ///< int[], or MPI_Count[] when Event::large; null: `count` holds
   const void* types;   ///< handle[]
+  const void* displacements;  ///< int[], MPI_Aint[] when Event::large or for the W calls of neighbours; null: none
 };
 
 struct Event {
@@ -61,10 +62,21 @@ struct Event {
   int* index;
   int* outcount;
   int* indices;
-  void* statuses;
+  void* statuses;  ///< the application's, MPI_STATUS(ES)_IGNORE included; null: the call has none
+  // What the library is given in place of the application's arguments: equal to them unless a module changed it on the
+  // way in (before_call for buffers and count; statuses by give_statuses()).
+  const void* given_send;
+  const void* given_receive;
+  int64_t given_count;   ///< point-to-point calls in one direction only
+  void* given_statuses;
+  uint64_t own_status[4];  ///< room for one status of any ABI
+  uint64_t* cookie;  ///< the module's word beside the request that the call started; null: complete at once, or untracked
   void* message;
   void* new_comm;
   uint64_t group, op, object;
+  int64_t target_displacement, target_count;  ///< one-sided: in units of the target's window; elements of target_type
+  uint64_t target_type;
+  int lock_type, assertion;  ///< MPI_Win_lock's and MPI_Win_fence's, as the ABI has them
   const char* string;
   int color, order;
   uint64_t derived_id;  ///< id of the communicator that the call creates
@@ -85,9 +97,11 @@ template <CallId id>
     e.request_count = 0;
     e.request_key = 0;
     e.flag = e.index = e.outcount = nullptr;
+    e.cookie = nullptr;
   }
+  e.statuses = nullptr;
   if constexpr ((info.attributes & kCallCollective) != 0)
-    e.send.counts = e.receive.counts = nullptr;
+    e.send.counts = e.receive.counts = e.send.types = e.receive.types = nullptr;
 }
 
 }  // namespace resil

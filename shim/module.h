@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/call_info.h"
+
 namespace resil {
 
 struct Event;
@@ -55,8 +57,20 @@ struct Module {
   /// Around every application call but local queries. No allocation, lock or system call.
   void (*enter)(Event&) = nullptr;
   void (*leave)(Event&) = nullptr;
-  /// Transform only: carry out the call instead of the shim. Returns true when `event.result` has been set.
+  /// Which calls the three hooks below want to see; asked for every call when the hooks are built. Null: all.
+  bool (*between)(CallId) = nullptr;
+  /// Between all `enter` hooks and the library: may change what the library is given (Event::given_...). For what must
+  /// stay out of the other modules' sight: fault injection, staging.
+  void (*before_call)(Event&) = nullptr;
+  /// Carry out the call instead of the shim, with the given buffers. Returns true when `event.result` has been set.
   bool (*replace)(Event&) = nullptr;
+  /// Right after the library returned, before request tables and `leave` hooks.
+  void (*after_call)(Event&) = nullptr;
+  /// A persistent request with a cookie was started (MPI_Start, MPI_Startall, MPI_Pready...); after the real call.
+  void (*activated)(Event&, uint64_t* cookie) = nullptr;
+  /// A request with a cookie is complete, or freed, as the application is told by this call; before `leave`. `place`:
+  /// which of the given statuses is its own. The cookie of a persistent request stays.
+  void (*completed)(Event&, int64_t place, uint64_t* cookie, bool freed) = nullptr;
   /// Adds members to the rank's report object.
   void (*report)(JsonWriter&) = nullptr;
 };

@@ -10,30 +10,42 @@
 namespace resil {
 
 Hooks hooks;
-bool any_transform;
+bool between[kCallCount];
 
 namespace {
 
 const Module* enabled[kMaxModules];
 size_t enabled_count;
 
+template <class Hook>
+void collect(Hook Module::*hook, Hook* list, bool reverse) {
+  size_t count = 0;
+  for (size_t i = 0; i < enabled_count; ++i)
+    if (Hook found = enabled[reverse ? enabled_count - 1 - i : i]->*hook; found != nullptr)
+      list[count++] = found;
+  list[count] = nullptr;
+}
+
 }  // namespace
 
 void registry_enable() {
-  size_t enters = 0, leaves = 0, replaces = 0;
   enabled_count = 0;
   for (ModuleKind kind : {ModuleKind::kTransform, ModuleKind::kVerify, ModuleKind::kWatch})
     for (const Module* module : modules())
       if (module->kind == kind && enabled_count < kMaxModules && (module->enabled == nullptr || module->enabled()))
         enabled[enabled_count++] = module;
-  for (size_t i = 0; i < enabled_count; ++i) {
-    if (enabled[i]->enter != nullptr)
-      hooks.enter[enters++] = enabled[i]->enter;
-    if (enabled[i]->replace != nullptr)
-      hooks.replace[replaces++] = enabled[i]->replace;
-    any_transform = replaces != 0;
-    if (enabled[enabled_count - 1 - i]->leave != nullptr)
-      hooks.leave[leaves++] = enabled[enabled_count - 1 - i]->leave;
+  collect(&Module::enter, hooks.enter, false);
+  collect(&Module::leave, hooks.leave, true);
+  collect(&Module::before_call, hooks.before_call, false);
+  collect(&Module::replace, hooks.replace, false);
+  collect(&Module::after_call, hooks.after_call, true);
+  collect(&Module::activated, hooks.activated, false);
+  collect(&Module::completed, hooks.completed, true);
+  for (unsigned id = 0; id < kCallCount; ++id) {
+    between[id] = false;
+    for (const Module* module : enabled_modules())
+      if (module->before_call != nullptr || module->replace != nullptr || module->after_call != nullptr)
+        between[id] = between[id] || module->between == nullptr || module->between(static_cast<CallId>(id));
   }
 }
 

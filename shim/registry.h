@@ -20,7 +20,11 @@ void registry_enable();
 struct Hooks {
   void (*enter[17])(Event&);
   void (*leave[17])(Event&);
+  void (*before_call[17])(Event&);
   bool (*replace[17])(Event&);
+  void (*after_call[17])(Event&);
+  void (*activated[17])(Event&, uint64_t*);
+  void (*completed[17])(Event&, int64_t, uint64_t*, bool);
 };
 extern Hooks hooks;
 

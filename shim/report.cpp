@@ -14,6 +14,7 @@
 #include "shim/backend.h"
 #include "shim/config.h"
 #include "shim/directory.h"
+#include "shim/finding.h"
 #include "shim/json.h"
 #include "shim/log.h"
 #include "shim/registry.h"
@@ -74,8 +75,7 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.integer("unrecorded_calls", static_cast<int64_t>(header.unrecorded_calls));
   json.end_object();
   json.integer("dumps", header.dumps);
-  json.begin_array("findings");
-  json.end_array();
+  findings_report(json);
   json.begin_array("notes");
   for (unsigned i = 0; i < note_count(); ++i)
     json.text(nullptr, note_text(i));

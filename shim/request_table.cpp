@@ -10,6 +10,7 @@
 
 #include "shim/backend.h"
 #include "shim/log.h"
+#include "shim/registry.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
 #include "shim/tables.h"
@@ -24,6 +25,7 @@ constexpr uint32_t kNone = ~0u;
 constexpr int kUndefinedIndex = -32766;  // MPI_UNDEFINED in all three ABIs
 
 uint64_t* keys;
+uint64_t* cookies;   // by entry: the verifying module's word, 0: none
 uint32_t* spilled;  // by bucket: live keys that found it full and went on
 uint32_t bucket_count;
 bool concurrent = true;  // until MPI_Init has told otherwise
@@ -111,7 +113,7 @@ uint32_t claim(uint64_t key) {
 }
 
 /// Gives the entry back. False: another thread, completing an operation of the same handle, was faster.
-bool release(uint32_t index, uint64_t key, uint64_t* cleanup) {
+bool release(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* cookie) {
   uint32_t home = home_of(key);
   uint64_t shown = key;
   ring::Request& entry = runtime.requests[index];
@@ -120,6 +122,7 @@ bool release(uint32_t index, uint64_t key, uint64_t* cleanup) {
   else if (!__atomic_compare_exchange_n(&entry.key, &shown, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
     return false;
   *cleanup = load(entry.cleanup);  // nobody else's until the place is free
+  *cookie = cookies[index];
   if (index / kBucket != home)
     __atomic_fetch_sub(&spilled[home], 1, __ATOMIC_RELAXED);
   __atomic_store_n(&keys[index], 0, __ATOMIC_RELEASE);
@@ -163,10 +166,16 @@ void finish_duplicate(Thread& thread, uint64_t number, bool freed) {
     comm_register_new(thread, request_handle(found.new_comm, 0), found.derived, found.parent, found.how);
 }
 
-void complete(Event& e, uint64_t key, bool freed) {
+void tell(Event& e, int64_t place, uint64_t* cookie, bool freed) {
+  for (auto* hook = hooks.completed; *hook != nullptr; ++hook)
+    (*hook)(e, place, cookie, freed);
+}
+
+/// `place`: index of the request's status among those that the call fills.
+void complete(Event& e, uint64_t key, int64_t place, bool freed) {
   if (is_shared(key))
     return;
-  uint64_t duplicate;
+  uint64_t duplicate, cookie;
   uint32_t index;
   do {
     index = find(key, e.thread->lane_index);
@@ -176,9 +185,13 @@ void complete(Event& e, uint64_t key, bool freed) {
     const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_ACQUIRE);  // before the key is looked at again
     if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
       store(entry.flags, static_cast<uint8_t>(flags & ~ring::kActive));
+      if ((flags & ring::kActive) && cookies[index] != 0)
+        tell(e, place, &cookies[index], false);
       return;
     }
-  } while (!release(index, key, &duplicate));
+  } while (!release(index, key, &duplicate, &cookie));
+  if (cookie != 0)
+    tell(e, place, &cookie, freed);
   if (duplicate != 0)
     finish_duplicate(*e.thread, duplicate, freed);
 }
@@ -192,12 +205,13 @@ bool request_table_create() {
   empty_key = backend->request_empty();
   empty_key = empty_key != 0 ? empty_key : null_key;
   bucket_count = runtime.request_count / kBucket;
-  size_t bytes = bucket_count * kBucket * sizeof(uint64_t) + bucket_count * sizeof(uint32_t);
+  size_t bytes = 2 * bucket_count * kBucket * sizeof(uint64_t) + bucket_count * sizeof(uint32_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return false;
   keys = static_cast<uint64_t*>(memory);
-  spilled = reinterpret_cast<uint32_t*>(keys + bucket_count * kBucket);
+  cookies = keys + bucket_count * kBucket;
+  spilled = reinterpret_cast<uint32_t*>(cookies + bucket_count * kBucket);
   return true;
 }
 
@@ -222,6 +236,8 @@ void request_started(Event& e) {
     return;
   }
   e.record->aux = key;
+  e.cookie = &cookies[index];
+  *e.cookie = 0;
   ring::Request& entry = runtime.requests[index];
   entry.time = e.time;
   entry.site = e.site;
@@ -247,6 +263,9 @@ void request_activated(Event& e) {
     uint32_t index = find(request_handle(e.requests, i), e.thread->lane_index);
     if (index == kNone)
       continue;
+    if (cookies[index] != 0)
+      for (auto* hook = hooks.activated; *hook != nullptr; ++hook)
+        (*hook)(e, &cookies[index]);
     ring::Request& entry = runtime.requests[index];
     if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) {
       entry.time = e.time;
@@ -276,7 +295,7 @@ void request_completed(Event& e) {
     if (done && e.outcount != nullptr)
       done = *e.outcount == 1;
     if (done || (e.result != 0 && request_handle(e.requests, 0) == backend->request_null()))
-      complete(e, e.saved_few[0], freed);
+      complete(e, e.saved_few[0], 0, freed);
     return;
   }
   if (e.request_count <= 0)
@@ -288,18 +307,21 @@ void request_completed(Event& e) {
   if (e.result != 0) {  // MPI_ERR_IN_STATUS and worse: what has become null is complete
     for (int64_t i = 0; i < e.request_count; ++i)
       if (request_handle(e.requests, i) == backend->request_null())
-        complete(e, request_handle(e.saved_requests, i), freed);
+        complete(e, request_handle(e.saved_requests, i), i, freed);
   } else if (e.outcount != nullptr) {  // Waitsome, Testsome
     for (int i = 0; *e.outcount != kUndefinedIndex && i < *e.outcount; ++i)
-      complete(e, request_handle(e.saved_requests, e.indices[i]), freed);
+      complete(e, request_handle(e.saved_requests, e.indices[i]), i, freed);
   } else if (e.index != nullptr) {  // Waitany, Testany
     if ((e.flag == nullptr || *e.flag != 0) && *e.index >= 0)
-      complete(e, request_handle(e.saved_requests, *e.index), freed);
+      complete(e, request_handle(e.saved_requests, *e.index), 0, freed);
   } else if (e.flag == nullptr || *e.flag != 0) {  // Waitall, Testall
     for (int64_t i = 0; i < e.request_count; ++i)
-      complete(e, request_handle(e.saved_requests, i), freed);
+      complete(e, request_handle(e.saved_requests, i), i, freed);
   }
-  if (e.saved_requests != e.saved_few)
+}
+
+void request_forget(Event& e) {
+  if (e.request_count > 1 && e.saved_requests != nullptr && e.saved_requests != e.saved_few)
     scratch_release(*e.thread, e.saved_requests);
 }
 

@@ -61,7 +61,10 @@ void request_started(Event& event);
 void request_activated(Event& event);
 /// On entry to a completing call: keeps the handles that the call will overwrite.
 void request_remember(Event& event);
+/// After it, before the modules' leave hooks: their `completed` hook for each request that is complete.
 void request_completed(Event& event);
+/// Last of all: gives back the copy of the handles.
+void request_forget(Event& event);
 uint64_t request_handle(const void* array, int64_t index);
 
 /// Size of a datatype in bytes. May ask MPI once per handle.

@@ -21,8 +21,13 @@
     admit(e);                                                                                             \
   if (e.thread == nullptr || !enter(e)) [[unlikely]]                                                      \
     return real<Signature>(layer, id) arguments;                                                          \
-  if (!any_transform || !replaced(e)) [[likely]]                                                                            \
+  if (!between[static_cast<unsigned>(id)]) [[likely]] {                                                   \
     e.result = real<Signature>(layer, id) arguments;                                                      \
+  } else {                                                                                                \
+    if (!carried_out(e))                                                                                  \
+      e.result = real<Signature>(layer, id) arguments;                                                    \
+    after_call(e);                                                                                        \
+  }                                                                                                       \
   leave(e);                                                                                               \
   return e.result
 

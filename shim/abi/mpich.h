@@ -20,8 +20,16 @@ struct Status {
   int count_lo, count_hi_and_cancelled, source, tag, error;
 };
 
+// The fields that the family's common ABI fixes: 63 bits of bytes, one of "cancelled".
+constexpr bool kStatusIsOpen = true;
+inline uint64_t status_bytes(const Status& status) {
+  return static_cast<uint32_t>(status.count_lo) | static_cast<uint64_t>(static_cast<uint32_t>(status.count_hi_and_cancelled) >> 1) << 32;
+}
+inline bool status_cancelled(const Status& status) { return (status.count_hi_and_cancelled & 1) != 0; }
+
 constexpr int kAnySource = -2, kAnyTag = -1, kProcNull = -1, kRoot = -3;
 constexpr int kErrCount = 2, kErrUnsupported = 44, kUndefined = -32766;
+constexpr int kErrTruncate = 14, kErrPending = 18, kErrInStatus = 17;
 constexpr int kThreadMultiple = 3;
 constexpr int kTopologyCart = 2, kTopologyGraph = 1;
 constexpr const char* kAbiName = "mpich";

@@ -10,8 +10,14 @@ struct Status {
   size_t count;
 };
 
+// The library's own fields, stable since Open MPI 1.5.
+constexpr bool kStatusIsOpen = true;
+inline uint64_t status_bytes(const Status& status) { return status.count; }
+inline bool status_cancelled(const Status& status) { return status.cancelled != 0; }
+
 constexpr int kAnySource = -1, kAnyTag = -1, kProcNull = -2, kRoot = -4;
 constexpr int kErrCount = 2, kErrUnsupported = 52, kUndefined = -32766;
+constexpr int kErrTruncate = 15, kErrPending = 19, kErrInStatus = 18;
 constexpr int kThreadMultiple = 3;
 constexpr int kTopologyCart = 1, kTopologyGraph = 2;
 constexpr const char* kAbiName = "openmpi";

@@ -119,17 +119,33 @@ def shape(f):
 def fill(f):
     """Statements that put the call's arguments into the event, from KINDs alone."""
     out, sides, no_count, no_type = [], [], [], []
+    target_count = target_type = False
     for p in f.parameters:
         n, k = p.name, p.kind
+        if f.has("rma") and "TARGET" in {q.kind for q in f.parameters}:
+            if k == "AINT":
+                out.append(f"e.target_displacement = {n};")
+            elif n == "target_count":
+                out.append(f"e.target_count = {n};")
+                target_count = True
+                continue
+            elif n == "target_datatype":
+                out.append(f"e.target_type = bits({n});")
+                target_type = True
+                continue
         if k == "BUFFER":
             side = "receive" if p.direction == "out" else "send"
             if side in sides:
                 continue  # compare_and_swap's second origin buffer
             sides.append(side), no_count.append(side), no_type.append(side)
-            out.append(f"e.{side}.buffer = {n};")
+            out.append(f"e.{side}.buffer = e.given_{side} = {n};")
         elif k == "COUNT" and no_count and not f.has("local"):
             out += [f"e.{s}.{'counts' if p.array else 'count'} = {n};" for s in no_count]
+            if gives_count(f) and not p.array:
+                out.append(f"e.given_count = {n};")
             no_count.clear()
+        elif k in ("DISPLACEMENT", "AINT") and p.array and f.has("collective"):
+            out.append(f"e.{'send' if n[0] == 's' else 'receive'}.displacements = {n};")
         elif k == "LCOUNT" and f.has("partitioned"):
             out += [f"e.{s}.count = {n};" for s in no_count]
             no_count.clear()
@@ -156,7 +172,7 @@ def fill(f):
             out.append(f"e.new_comm = {n};")
         elif k == "COMM" and p.direction == "inout":
             out.append(f"e.comm_handle = bits(*{n});")
-        elif k == "GROUP" and p.direction == "in" and f.has("creates_comm"):
+        elif k == "GROUP" and p.direction == "in" and (f.has("creates_comm") or f.has("rma")):
             out.append(f"e.group = bits({n});")
         elif k == "WIN" and p.direction == "in":
             out.append(f"e.object = bits({n});")
@@ -174,14 +190,49 @@ def fill(f):
             out.append(f"e.{ {'flag': 'flag', 'indx': 'index', 'outcount': 'outcount', 'array_of_indices': 'indices'}[n]} = {n};")
         elif k == "INT" and n in ("color", "split_type", "key") and f.has("creates_comm"):
             out.append(f"e.{'order' if n == 'key' else 'color'} = {n};")
+        elif k == "INT" and f.has("rma") and n in ("assert", "lock_type"):
+            out.append(f"e.{'assertion' if n == 'assert' else n} = {n};")
+        elif k == "INT" and f.has("rma") and n == "rank":
+            out.append(f"e.peer = peer({n});")
+        elif k == "WIN" and p.direction == "out":
+            out.append(f"e.message = {n};")
+        elif k in ("WIN", "FILE") and p.direction == "inout":
+            out.append(f"e.object = bits(*{n});")
         elif k == "MESSAGE":
             out.append(f"e.message = {n};")
         elif k == "STATUS" and p.direction == "out":
-            out.append(f"e.statuses = {n};")
+            out.append(f"e.statuses = e.given_statuses = {n};")
         elif k == "STRING" and f.has("creates_comm") and n == "stringtag":
             out.append(f"e.string = {n};")
     out += [f"e.{s}.count = 1;" for s in no_count]  # one element: MPI_Fetch_and_op, MPI_Compare_and_swap
+    if "TARGET" in {p.kind for p in f.parameters} and not target_count:
+        out.append("e.target_count = 1;")
+    if "TARGET" in {p.kind for p in f.parameters} and not target_type:
+        out += [f"e.target_type = bits({p.name});" for p in f.parameters if p.kind == "DATATYPE"]
     return out
+
+
+def gives_count(f):
+    """May a module give the library another count than the application's? One message in one direction only."""
+    return f.has("p2p") and not f.has("both_ways") and not f.has("partitioned")
+
+
+def given(f):
+    """What the library is given: the event's values for buffers, statuses and the count of a message."""
+    out, sides, counted = [], [], False
+    for p in f.parameters:
+        side = "receive" if p.direction == "out" else "send"
+        if p.kind == "BUFFER" and side not in sides:
+            sides.append(side)
+            out.append(f"e.given_{side}" if p.direction == "in" else f"const_cast<void*>(e.given_{side})")
+        elif p.kind == "STATUS" and p.direction == "out":
+            out.append("static_cast<Status*>(e.given_statuses)")
+        elif p.kind == "COUNT" and not p.array and gives_count(f) and sides and not counted:
+            counted = True
+            out.append(f"static_cast<{p.abi_type(f.large)}>(e.given_count)")
+        else:
+            out.append(p.name)
+    return ", ".join(out)
 
 
 def fallback(f):
@@ -258,7 +309,7 @@ def main():
             body = f"RESIL_LOCAL(CallId::k{f.name}, {signature}, {after});"
         else:
             body = (f"RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(fill(f))}\n"
-                    f"  RESIL_CALL(({names}));")
+                    f"  RESIL_CALL(({given(f)}));")
         wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {body}\n}}\n")
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
         unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)

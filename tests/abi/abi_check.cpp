@@ -32,6 +32,8 @@ static_assert(sizeof(int64_t) == sizeof(MPI_Offset));
 static_assert(ours::kAnySource == MPI_ANY_SOURCE && ours::kAnyTag == MPI_ANY_TAG && ours::kProcNull == MPI_PROC_NULL);
 static_assert(ours::kRoot == MPI_ROOT && ours::kUndefined == MPI_UNDEFINED && ours::kErrCount == MPI_ERR_COUNT);
 static_assert(ours::kErrUnsupported == MPI_ERR_UNSUPPORTED_OPERATION);
+static_assert(ours::kErrTruncate == MPI_ERR_TRUNCATE && ours::kErrPending == MPI_ERR_PENDING);
+static_assert(ours::kErrInStatus == MPI_ERR_IN_STATUS);
 static_assert(ours::kThreadMultiple == MPI_THREAD_MULTIPLE);
 static_assert(ours::kTopologyCart == MPI_CART && ours::kTopologyGraph == MPI_GRAPH);
 

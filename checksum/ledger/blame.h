@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who did it: the history of what this rank announced, what is kept of sends and receives as evidence, the questions
+// that a mismatch asks of the sender, and the verdict (design: Blame). Six verdicts:
+//   send buffer modified while pending | completed before the data landed | packet of another slot |
+//   nothing delivered | transit or staging | undetermined
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "checksum/ledger/record.h"
+#include "checksum/view.h"
+
+namespace resil {
+struct Thread;
+class JsonWriter;
+}
+
+namespace resil::ledger {
+struct Peer;
+}
+
+namespace resil::blame {
+
+/// Makes the rings. Once, in before_init; maps memory (full: also the copies). False: no memory.
+bool prepare();
+/// Registers the handlers of kQuery and kAnswer; after the private communicator exists.
+void connect();
+
+// --- Sending side ------------------------------------------------------------------------------------------------
+
+/// After ledger::announce: remembers the record under (peer, ordinal); with `full` keeps a copy of up to 4 KiB of the
+/// packet. Returns a handle for sent_complete(), 0 when there is nothing to follow.
+uint64_t sent(int world_rank, uint64_t ordinal, const ledger::Record& record, const View& view);
+/// The send is complete: `view` still names its buffer. With `full` the digest is taken again and compared.
+void sent_complete(uint64_t handle, const View& view);
+/// The send was cancelled: it never happened.
+void sent_void(uint64_t handle);
+
+// --- Receiving side, RESIL_BLAME=full ----------------------------------------------------------------------------
+
+/// Before a receive can begin to land: digest of the bytes that it may overwrite. 0: not kept (cheap, no memory).
+uint64_t receive_posted(const View& view);
+/// It is complete with `bytes` and digest `digest`: the buffer is digested again (looking for data that lands late),
+/// a copy kept. Returns the evidence handle for ledger::expect. 0: none.
+uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest);
+/// The packet was right, or the receive never happened: gives the evidence back.
+void drop(uint64_t evidence);
+/// The same for a receive that never completes (cancelled, freed).
+void drop_posted(uint64_t posted);
+
+// --- Cases -------------------------------------------------------------------------------------------------------
+
+/// The sender announced `sent` (stream ordinal `ordinal`), this rank received `received`, and they differ. Opens a case:
+/// asks the sender, and closes it with a finding when the answer is there or RESIL_DRAIN_SECONDS are over. The sender
+/// may answer that the packet was withdrawn: then `received` is put back at the head of its lane (ledger_internal.h).
+void open_case(Thread& thread, ledger::Peer& from, const ledger::Record& sent, uint64_t ordinal,
+               const ledger::Record& received, uint64_t evidence);
+/// Closes what is overdue; from progress(). Under RESIL_ON_MISMATCH=abort a closed case stops the job with 90.
+void tend(Thread& thread);
+/// Strict mode, drains: closes all open cases, waiting for answers until `deadline_seconds`.
+void settle(Thread& thread, double deadline_seconds);
+unsigned open_cases();
+
+/// Members of the report's `checksum` object: mismatches, mismatch_rate, verdicts by name, systemic.
+void report(JsonWriter& json);
+
+}  // namespace resil::blame

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A buffer argument as it can be read: address, count and flattened datatype, or the reason why it must not be touched.
+#pragma once
+
+#include <cstdint>
+
+#include "checksum/datatype/host_memory.h"
+#include "checksum/datatype/type_map.h"
+#include "checksum/digest/digest.h"
+#include "checksum/ledger/record.h"
+
+namespace resil {
+
+struct View {
+  const void* buffer;
+  int64_t count;
+  const TypeMap* type;     ///< null when `reason` says so
+  uint64_t bytes;          ///< size of the packed stream
+  ledger::Reason reason;   ///< kNone: may be read
+};
+
+/// Never touches the data. No ownership: see type_map_hold for operations that outlive the call.
+inline View make_view(Thread& thread, const void* buffer, int64_t count, uint64_t type) {
+  View view = {buffer, count, type_map(thread, type), 0, ledger::Reason::kNone};
+  if (view.type == nullptr) [[unlikely]] {
+    view.reason = ledger::Reason::kDatatype;
+    return view;
+  }
+  view.bytes = count > 0 ? static_cast<uint64_t>(count) * view.type->size : 0;
+  if (accelerator_loaded()) [[unlikely]] {
+    int64_t low = 0, high = 0;
+    type_span(*view.type, count, &low, &high);
+    if (view.bytes != 0 && !host_memory(static_cast<const char*>(buffer) + low, static_cast<size_t>(high - low)))
+      view.reason = ledger::Reason::kDeviceBuffer;
+  }
+  return view;
+}
+
+/// D of the first `bytes` (at most view.bytes) of the packed stream.
+inline uint64_t view_digest(const View& view, uint64_t bytes) {
+  if (view.type->contiguous) [[likely]]
+    return digest(view.buffer, bytes);
+  return type_digest(*view.type, view.buffer, view.count, bytes);
+}
+
+/// What kind of operation a request's cookie belongs to; in its low three bits.
+enum CookieKind : uint64_t { kCookieReceive = 1, kCookieSend = 2, kCookieCollective = 3, kCookieRma = 4, kCookieMask = 7 };
+
+}  // namespace resil
