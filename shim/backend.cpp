@@ -230,12 +230,14 @@ bool test(uint64_t* request) {
   return flag != 0;
 }
 
+#include "shim/backend_types.inc"
+
 const Backend kBackend = {kAbiName,
                           {kWrappersMpi, kWrappersPmpi},
                           kFallbacks,
                           sizeof(Comm),
                           sizeof(Status),
-                          bind_constants,
+                          bind_backend,
                           comm_world,
                           comm_self,
                           comm_null,
@@ -258,7 +260,8 @@ const Backend kBackend = {kAbiName,
                           send,
                           receive,
                           test,
-                          &kMessageFunctions};
+                          &kMessageFunctions,
+                          &kTypeFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

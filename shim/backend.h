@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "shim/backend_messages.h"
+#include "shim/backend_types.h"
 #include "shim/call_info.h"
 
 namespace resil {
@@ -42,6 +43,7 @@ struct Backend {
   bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, int tag, uint64_t* request);  ///< source: or ring::kAnySource
   bool (*test)(uint64_t* request);  ///< true: complete
   const MessageFunctions* messages;
+  const TypeFunctions* types;
 };
 
 const Backend* openmpi_backend();

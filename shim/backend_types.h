@@ -13,8 +13,11 @@ namespace resil {
 enum class Combiner : uint8_t {
   kUnknown, kNamed, kDup, kContiguous, kVector, kHvector, kIndexed, kHindexed, kIndexedBlock, kHindexedBlock, kStruct,
   kSubarray, kDarray, kResized,
-  kParameterised,  ///< MPI_Type_create_f90_*: predefined, without a name
+  kF90Integer, kF90Real, kF90Complex,  ///< MPI_Type_create_f90_*: predefined, without a name
 };
+
+/// Lives forever and cannot be freed.
+constexpr bool is_predefined(Combiner combiner) { return combiner == Combiner::kNamed || combiner >= Combiner::kF90Integer; }
 
 /// Arguments of the constructor, as MPI_Type_get_contents orders them, each as 64 bits whatever the library's layout:
 /// displacements and strides in bytes are addresses, everything else integers (also those of `_c` constructors).
@@ -61,12 +64,12 @@ enum class OpKind : uint8_t {
 };
 
 struct TypeFunctions {
-  /// Reads how `type` was made into `memory` (`words` of 8 bytes; null with 0 words asks for the size). Named and
-  /// parameterised types need none. The handles in `types` are new references: release() each.
+  /// Reads how `type` was made into `memory` (`words` of 8 bytes; null with 0 words asks for the size). Predefined
+  /// types need none. The handles in `types` are new references: release() each.
   Decoded (*decode)(uint64_t type, int64_t* memory, int64_t words, TypeContents* contents);
   /// Gives back a handle from decode(); does nothing for predefined types.
   void (*release)(uint64_t type);
-  /// Kind of a predefined type, else {kUnknown}. Parameterised types: the kind they stand for.
+  /// Kind of a predefined type, else {kUnknown}. MPI_Type_create_f90_*: the kind it stands for.
   BasicType (*basic)(uint64_t type);
   /// Asks nobody.
   OpKind (*op_kind)(uint64_t op);

@@ -155,7 +155,9 @@ resil::Backend table = {.abi = "fake",
                         .dup_world = nothing_with_comm,
                         .send = no_send,
                         .receive = no_receive,
-                        .test = nothing_with_comm};
+                        .test = nothing_with_comm,
+                        .messages = nullptr,
+                        .types = nullptr};
 
 void prepare_thread(resil::Thread& thread, uint32_t lane) {
   thread.comm_generation = thread.type_generation = ~0u;
