@@ -81,6 +81,7 @@ bool parse(Value* value, Slice text, ValueProblem* problem) {
     if (is_mode(*value) && problem->what == kNotAllowed) problem->what = "not a mode";
     return false;
   }
+  if (!value->is_default && value->entry->check && !value->entry->check(text, problem)) return false;
   if (value->entry->type != ConfigType::kChoices) return true;
   uint64_t& set = value->parsed.choices;
   if (is_mode(*value) && !(set >> word_index(value->allowed, slice_of("off")) & 1))

@@ -4,6 +4,7 @@
 //
 // Grammar of ConfigEntry::allowed. kChoice, kChoices: words, "lazy|strict". kInteger, kReal: a range "1..64", "0.."
 // and words, "1..1048576|off"; a word reads as 0. kText, kSignal: a phrase for messages. kSwitch: ignored (0, 1).
+// ConfigEntry::check may refuse more, e.g. a text that has a grammar of its own; it is not asked about defaults.
 // A default must itself be allowed, but for kText, where it may describe a value that is made later.
 //
 // Modes. A module adds a mode with an entry named "RESIL_MODE+", type kChoices, whose `allowed` is the mode's name and

@@ -13,6 +13,8 @@ namespace resil {
 
 struct Event;
 struct Thread;
+struct Slice;
+struct ValueProblem;
 class JsonWriter;
 
 /// Order of the hooks: on the way into a call transform, verify, watch; on the way out in reverse.
@@ -28,6 +30,8 @@ struct ConfigEntry {
   const char* allowed;        ///< kChoice(s): "off|watch|…"; kInteger, kReal: "MIN..MAX"; else a phrase for messages
   const char* default_value;  ///< text as a user would write it
   const char* description;    ///< one sentence, for docs and messages
+  /// Further test of a value that the user gave; false: `problem` (config_value.h) is filled. Looks at nothing else.
+  bool (*check)(Slice text, ValueProblem* problem) = nullptr;
 };
 
 /// One module. Every hook may be null. Hooks are called on the application's thread unless they say otherwise.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/config_value.h"
 #include "shim/module_list.h"
 
 namespace {
@@ -19,13 +20,20 @@ using resil::ConfigEntry;
 using resil::ConfigType;
 
 const ConfigEntry kDumpConfig[] = {{"RESIL_SIGNAL", ConfigType::kSignal, "signal or off", "HUP", "Dumps state."}};
+bool starts_with_f(resil::Slice text, resil::ValueProblem* problem) {
+  if (text.data[0] == 'f') return true;
+  problem->what = "not a fault";
+  problem->part = {text.data, 1};
+  return false;
+}
+
 const ConfigEntry kCheckConfig[] = {
     {"RESIL_MODE+", ConfigType::kChoices, "checksum", "", "Checks data."},
     {"RESIL_CHECKSUM", ConfigType::kChoice, "lazy|strict", "lazy", "How."},
     {"RESIL_HANG_ALPHA", ConfigType::kReal, "0.000001..0.5", "0.001", "Significance."},
     {"RESIL_DRAIN_SECONDS", ConfigType::kReal, "0..3600", "5", "Longest wait."},
     {"RESIL_REDUCE_P2P", ConfigType::kSwitch, "", "0", "No native collective."},
-    {"RESIL_FAULT", ConfigType::kText, "kind[,rank=R]", "", "Injects."},
+    {"RESIL_FAULT", ConfigType::kText, "kind[,rank=R]", "none of these", "Injects.", starts_with_f},
 };
 const ConfigEntry kRecordConfig[] = {{"RESIL_MODE+", ConfigType::kChoices, "record", "", "Records."}};
 
@@ -194,6 +202,15 @@ TEST_CASE("numbers") {
   CHECK_FALSE(resil::parse_integer(resil::slice_of("9223372036854775808"), &whole));
   CHECK((resil::parse_range(resil::slice_of("0.."), &low, &high) && low == 0 && high > 1e300));
   CHECK_FALSE(resil::parse_range(resil::slice_of("off"), &low, &high));
+}
+
+TEST_CASE("a text with a grammar of its own is refused by its check, its default is not asked") {
+  CHECK(load({}).good);
+  CHECK(std::string(resil::config_text("RESIL_FAULT")) == "none of these");
+  CHECK(load({"RESIL_FAULT=flip"}).good);
+  CHECK(std::string(resil::config_text("RESIL_FAULT")) == "flip");
+  CHECK(message({"RESIL_FAULT=xlip"}) == "resil: RESIL_FAULT='xlip': 'x' is not a fault; allowed: kind[,rank=R]. "
+                                         "Stopping with exit status 93.");
 }
 
 TEST_CASE("edit distance") {
