@@ -11,6 +11,7 @@ import dataclasses
 import os
 import re
 
+from . import checksum
 from .text import clean
 from .values import MAX_FILE, Invalid, integer, items, members, number, parse_object, rank_list, read_bytes, text
 
@@ -58,7 +59,9 @@ class Rank:
     peers: dict = dataclasses.field(default_factory=dict)   # world rank: [sent messages, bytes, received, bytes]
     findings: list = dataclasses.field(default_factory=list)
     notes: list = dataclasses.field(default_factory=list)
-    checked: dict = dataclasses.field(default_factory=dict)    # counters of section "checksum"
+    findings_dropped: int = 0
+    faults: dict = dataclasses.field(default_factory=dict)     # injected on purpose, kind: count
+    checksum: dict = dataclasses.field(default_factory=dict)   # section "checksum", see checksum.py
     uncovered: dict = dataclasses.field(default_factory=dict)  # reason: count
     modified: float = 0.0
     state: str = ""
@@ -116,7 +119,7 @@ def _uncovered(value, prefix: str, into: dict) -> None:
                 if integer(count, 1):
                     label = clean(reason or (prefix + name), 60)
                     into[label] = into.get(label, 0) + integer(count, 1)
-        elif isinstance(member, dict) and not prefix and name not in ("calls", "config"):
+        elif isinstance(member, dict) and not prefix and name not in ("calls", "config", "checksum"):
             _uncovered(member, clean(name, 30) + ": ", into)
 
 
@@ -128,10 +131,13 @@ def parse_findings(value, source: str) -> list[dict]:
                           "confidence": text(item.get("confidence"), 20),
                           "culprit_ranks": rank_list(item.get("culprit_ranks")),
                           "victim_ranks": rank_list(item.get("victim_ranks")),
-                          "message": text(item.get("message"), 1000), "source": source})
+                          "message": text(item.get("message"), 1000), "source": source,
+                          "evidence": {clean(name, 40): clean(value, 300) for name, value
+                                       in members(item.get("evidence"))[:40]
+                                       if isinstance(value, (str, int, float))}})
         elif isinstance(item, str):
             found.append({"kind": "", "confidence": "", "culprit_ranks": [], "victim_ranks": [],
-                          "message": text(item, 1000), "source": source})
+                          "message": text(item, 1000), "source": source, "evidence": {}})
     return found
 
 
@@ -175,9 +181,10 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
             if other is not None:
                 record.peers[other] = [integer(peer.get(name)) for name in (
                     "sent_messages", "sent_bytes", "received_messages", "received_bytes")]
-    for name, count in members(value.get("checksum")):
-        if integer(count, 1):
-            record.checked[clean(name, 40)] = integer(count)
+    record.findings_dropped = integer(value.get("findings_dropped"))
+    record.checksum = checksum.parse(value.get("checksum"))
+    inside = value.get("checksum").get("faults_injected") if record.checksum else None
+    record.faults = checksum.counts(value.get("faults_injected") or inside)
     _uncovered(value, "", record.uncovered)
     return record
 

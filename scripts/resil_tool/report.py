@@ -9,6 +9,7 @@ import shlex
 import sys
 import time
 
+from . import checksum, findings
 from . import job as jobs
 from . import records
 from .attach import attach
@@ -73,12 +74,14 @@ def row(label: str, text: str, lines: int = 1) -> list[str]:
 
 def render(summary: dict) -> list[str]:
     """At most LINES lines of at most WIDTH columns: the sections below, the longer ones cut to what is left."""
-    head = _head(summary)
+    verdict, head = _verdict(summary), _head(summary)
     tail = _coverage(summary) + _files(summary) + _next(summary)
-    places = _places(summary, 6)
-    findings = _findings(summary, 8)
-    room = LINES - len(head) - len(tail) - len(places) - len(findings)
-    lines = head + places + findings + _calls(summary, min(TOP_CALLS, room - 3)) + tail
+    places = _places(summary, 6 if not summary["findings"] else 2)
+    room = LINES - len(verdict) - len(head) - len(tail) - len(places)
+    found = _findings(summary, max(4, min(16, room - 4)))
+    calls = _calls(summary, min(TOP_CALLS, room - len(found) - 3))
+    lines = verdict + (found + head if summary["findings"] else head + places + found)
+    lines += (places if summary["findings"] else []) + calls + tail
     return lines[:LINES - 1] + lines[-1:] if len(lines) > LINES else lines
 
 
@@ -88,15 +91,19 @@ def _variant(values: dict[str, str]) -> str:
     return "; ".join("%s (ranks %s)" % (value, ranks) for value, ranks in list(values.items())[:3])
 
 
-def _head(s: dict) -> list[str]:
+def _verdict(s: dict) -> list[str]:
     verdict = wrap(s["reason"], s["verdict"] + ": ", "  ", lines=2)
     verdict[0] = verdict[0].replace(s["verdict"], colour(s["verdict"], COLOURS[s["verdict"]]), 1)
+    return verdict
+
+
+def _head(s: dict) -> list[str]:
     program = _variant({os.path.basename(name): ranks for name, ranks in s["executable"].items()}) or "?"
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s["start_time"])) if s["start_time"] else "?"
     hosts = ["%s (rank%s %s)" % (host, "s" if set(ranks) & set(",-") else "", ranks)
              for host, ranks in list(s["hosts"].items())[:4]]
     more = ", …" if len(s["hosts"]) > 4 else ""
-    lines = verdict + row("reports", s["directory"])
+    lines = row("reports", s["directory"])
     lines += row("program", "%s, modes %s, resil %s" % (program, _variant(s["modes"]) or "?",
                                                          _variant(s["resil_version"]) or "?"))
     lines += row("mpi", _variant(s["mpi"]) or "?")
@@ -161,18 +168,34 @@ def _places(s: dict, most: int) -> list[str]:
 
 
 def _findings(s: dict, most: int) -> list[str]:
-    if not s["findings"]:
-        return row("findings", "none")
-    lines = []
-    per = 2 if len(s["findings"]) <= most // 2 else 1
-    shown = most // per
-    for i, f in enumerate(s["findings"][:shown]):
-        culprits = "" if not f["culprit_ranks"] else " (culprit: rank %s)" % ",".join(map(str, f["culprit_ranks"][:8]))
-        text = "%s, %s: %s%s [%s]" % (f["confidence"] or "?", f["kind"] or "?", f["message"], culprits, f["source"])
-        lines += row("findings" if i == 0 else "", text, per)
-    if len(s["findings"]) > shown:
-        lines += row("", "and %d more (--json lists them)" % (len(s["findings"]) - shown))
-    return lines
+    """The findings on at most about `most` lines: the evidence of the first one where there is room."""
+    after = []
+    suspicion, rate = findings.suspect_sentence(s["suspect_host"]), checksum.rate_sentence(s["checksum"])
+    if suspicion:
+        after += row("suspect", suspicion, 2)
+    if rate:
+        after += row("rate", rate, 3)
+    if s["findings_dropped"]:
+        after += row("", "and %s of which no details were kept" % plural(s["findings_dropped"], "more finding"))
+    if s["faults_injected"]:
+        after += row("faults", "INJECTED on purpose (RESIL_FAULT): %s" % ", ".join(
+            "%s %s" % (integer(count), name) for name, count in s["faults_injected"].items()), 2)
+    found = s["findings"]
+    if not found:
+        return row("findings", "none%s" % checksum.scope(s["checksum"])) + after
+    lines, room = [], max(2, most - len(after))
+    per = 1 if len(found) > room // 2 else 4 if len(found) == 1 else 2
+    shown = found[:max(1, room // per)]
+    for i, group in enumerate(shown):
+        lines += row("findings" if i == 0 else "", findings.sentence(group), per)
+        if i == 0:
+            spare = room - per * len(shown)
+            width = max([len(name) for name in group["evidence"]] or [0])
+            for name, value in list(group["evidence"].items())[:max(0, spare)]:
+                lines += row("", clip("  %s  %s" % (clip(name, 28).ljust(min(28, width)), value), WIDTH - LABEL))
+    if len(found) > len(shown):
+        lines += row("", "and %d more (--json lists them)" % (len(found) - len(shown)))
+    return lines + after
 
 
 def _calls(s: dict, most: int) -> list[str]:
@@ -200,16 +223,15 @@ def _calls(s: dict, most: int) -> list[str]:
 
 
 def _coverage(s: dict) -> list[str]:
-    modes = set(",".join(s["modes"]).replace(" ", ",").split(","))
     lines = []
-    if s["ranks_reported"] and "checksum" not in modes:
+    if s["checksum"]:
+        for label, text in checksum.sentences(s["checksum"])[:10]:
+            lines += row(label, text, 2)
+    elif s["ranks_reported"]:
         lines += row("coverage", "message contents were not checked (mode checksum is off)")
-    elif s["checked"]:
-        lines += row("coverage", ", ".join("%s %s" % (name.replace("_", " "), integer(count))
-                                           for name, count in list(s["checked"].items())[:6]))
     if s["uncovered"]:
         reasons = sorted(s["uncovered"].items(), key=lambda item: -item[1])
-        text = "NOT checked: " + ", ".join("%s %s" % (integer(count), name.replace("_", " "))
+        text = "not seen: " + ", ".join("%s %s" % (integer(count), name.replace("_", " "))
                                            for name, count in reasons[:6]) + (", …" if len(reasons) > 6 else "")
         lines += row("" if lines else "coverage", text, 2)
     for i, note in enumerate(s["notes"][:3]):

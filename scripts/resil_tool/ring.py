@@ -274,10 +274,18 @@ class Ring:
 
     def locate(self, address: int) -> tuple[str, int] | None:
         """(path of the object file, address in the file) of a code address."""
-        section = self.section("modules", layout.MODULE.size)
-        raw = self.read(section.offset, min(section.entries, MAX_MODULES) * section.stride)
-        for offset in range(0, len(raw) - layout.MODULE.size + 1, section.stride):
-            module = layout.MODULE.unpack(raw, offset)
-            if module.start <= address < module.end and module.path and address >= module.base:
+        for module in self._modules():
+            if module.start <= address < module.end and address >= module.base:
                 return clean(module.path), address - module.base
         return None
+
+    def object_files(self) -> list[str]:
+        """Paths of the object files with call sites."""
+        return [clean(module.path) for module in self._modules()]
+
+    def _modules(self):
+        section = self.section("modules", layout.MODULE.size)
+        raw = self.read(section.offset, min(section.entries, MAX_MODULES) * section.stride)
+        every = (layout.MODULE.unpack(raw, offset)
+                 for offset in range(0, len(raw) - layout.MODULE.size + 1, section.stride))
+        return [module for module in every if module.path]

@@ -4,9 +4,7 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-import os
-
-from . import symbols
+from . import checksum, findings, symbols
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase
 
@@ -34,13 +32,15 @@ def merge(directory: Directory) -> dict:
         "seconds": max((r.seconds for r in ranks if r.seconds is not None), default=None),
         "overhead_seconds": max((r.overhead_seconds for r in ranks), default=0.0),
         "calls": _calls(ranks), "messages": _messages(ranks),
-        "findings": _findings(directory, ranks), "checked": _sum(r.checked for r in ranks),
+        "findings": findings.merge(directory, ranks), "findings_dropped": sum(r.findings_dropped for r in ranks),
+        "checksum": checksum.merge(ranks), "faults_injected": _sum(r.faults for r in ranks),
         "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
         "unreadable": [vars(p) for p in directory.problems],
         "other_runs": [vars(p) for p in directory.strangers],
         "dumps": sorted(directory.dumps), "from_ring": rank_set((r.key for r in ranks if r.from_ring), 10**6),
     }
     summary["mpi_share"] = _share(ranks)
+    summary["suspect_host"] = findings.suspect(summary["findings"], ranks)
     summary["places"] = _places(ranks)
     summary["unconfirmed"] = rank_set((r.key for r in ranks if r.outcome == "running"
                                        and r.state in ("finished", "aborted", "stopped")), 10**6)
@@ -66,8 +66,9 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
     in_init = sum(1 for r in directory.rankless if r.state == "running")
     alive = len(states.get("running", [])) + in_init
     if summary["findings"] or states.get("stopped"):
-        count = len(summary["findings"])
-        what = "%d finding%s" % (count, "" if count == 1 else "s") if count else "resil stopped the job"
+        what = findings.headline(summary["findings"]) if summary["findings"] else "resil stopped the job"
+        if summary["faults_injected"]:
+            what += "; faults were INJECTED on purpose"
         return "FINDINGS", what + (", still running" if alive else "")
     if alive:
         reason = "%d of %d ranks run" % (alive, max(summary["ranks_expected"], summary["ranks_reported"]))
@@ -90,6 +91,8 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
     if directory.rankless:
         reasons.append("%d process%s did not get out of MPI_Init" % (len(directory.rankless), "" if len(
             directory.rankless) == 1 else "es"))
+    if checksum.gap(summary["checksum"]):
+        reasons.append(checksum.gap(summary["checksum"]))
     if directory.problems:
         reasons.append("%d file%s cannot be used" % (len(directory.problems), "" if len(directory.problems) == 1
                                                      else "s"))
@@ -98,7 +101,8 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
     if reasons:
         return "INCOMPLETE", "; ".join(reasons)
     size = summary["ranks_expected"] or summary["ranks_reported"]
-    return "CLEAN", "%d of %d ranks finished, no findings" % (summary["ranks_reported"], size)
+    return "CLEAN", "%d of %d ranks finished, no findings%s" % (summary["ranks_reported"], size,
+                                                                checksum.scope(summary["checksum"]))
 
 
 def _hosts(ranks) -> dict[str, str]:
@@ -167,19 +171,6 @@ def _messages(ranks) -> dict:
     pair = {"from": busiest[2], "to": busiest[3], "messages": busiest[1], "bytes": busiest[0]} if busiest else None
     return {"sent": sent, "sent_bytes": sent_bytes, "received": received, "received_bytes": received_bytes,
             "busiest_pair": pair}
-
-
-def _findings(directory: Directory, ranks) -> list[dict]:
-    """Findings of the job and of the ranks, each once."""
-    unique: dict[tuple, dict] = {}
-    for finding in directory.findings + [f for rank in ranks for f in rank.findings]:
-        key = (finding["kind"], finding["message"], tuple(finding["culprit_ranks"]))
-        if key in unique:
-            unique[key]["reports"] += 1
-        else:
-            unique[key] = dict(finding, reports=1, source=os.path.relpath(finding["source"], directory.path))
-    weight = {"proved": 0, "verified": 1, "suspected": 2}
-    return sorted(unique.values(), key=lambda f: weight.get(f["confidence"], 3))
 
 
 def _notes(directory: Directory, ranks) -> list[dict]:

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings of a job: each once, those with the same story together, the hosts that they have in common, call sites as
+function and line. Works on records; the call sites run addr2line (symbols.py) and read the rings' lists of objects."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+
+from . import symbols
+from .ring import Ring, RingError
+from .text import clip, integer, plural, ranges
+
+MOST_FINDINGS = 5000     # of a whole job that are looked at
+MOST_SITES = 64          # call sites that are looked up
+LUCK = 0.01              # chance, over all hosts, below which a host that is in most findings is named
+
+# Kinds of docs/REPORT.md: one of them, more of them, and whether the fault lies on the way (hosts are of interest).
+KINDS = {
+    "message_corrupted": ("corrupted message", "corrupted messages", True),
+    "send_buffer_modified": ("send buffer modified while the send was pending",
+                             "send buffers modified while the send was pending", False),
+    "collective_mismatch": ("collective whose result differs between ranks",
+                            "collectives whose results differ between ranks", True),
+    "one_sided_corrupted": ("corrupted one-sided transfer", "corrupted one-sided transfers", True),
+}
+WEIGHT = {"proved": 0, "verified": 1, "suspected": 2}
+
+_SENDING = re.compile(r"send|source|from|origin", re.IGNORECASE)
+_RECEIVING = re.compile(r"rec(ei)?v|dest|\bto\b|target", re.IGNORECASE)
+_HOST = re.compile(r"host|node", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def collect(directory, ranks) -> list[dict]:
+    """Findings of the job and of the ranks. What several ranks say in the same words is one; what one rank says
+    several times happened several times (`count`)."""
+    unique: dict[tuple, dict] = {}
+    sources = [(None, directory.findings)] + [(rank, rank.findings) for rank in ranks]
+    for rank, found in sources:
+        here: dict[tuple, int] = {}
+        for finding in found:
+            key = (finding["kind"], finding["message"], tuple(finding["culprit_ranks"]))
+            here[key] = here.get(key, 0) + 1
+            one = unique.get(key)
+            if one is None:
+                if len(unique) >= MOST_FINDINGS:
+                    continue
+                one = unique[key] = dict(finding, reports=0, count=0, world=rank.world if rank else 0,
+                                         source=os.path.relpath(finding["source"], directory.path))
+            one["reports"] += here[key] == 1
+            one["count"] = max(one["count"], here[key])
+    return list(unique.values())
+
+
+def merge(directory, ranks) -> list[dict]:
+    """One entry for each story: kind, verdict and the two hosts. The most certain and most frequent first."""
+    hosts = {rank.key: rank.host for rank in ranks}
+    groups: dict[tuple, dict] = {}
+    totals: dict[str, int] = {}
+    for finding in collect(directory, ranks):
+        ends = _ends(finding, hosts)
+        verdict = finding["evidence"].get("verdict", "")
+        totals[finding["kind"]] = totals.get(finding["kind"], 0) + finding["count"]
+        # A kind that is not known here, or has no hosts, is not lumped together: its sentences may mean anything.
+        known = finding["kind"] in KINDS and any(ends)
+        key = (finding["kind"], verdict, ends) if known else \
+            (finding["kind"],) if finding["kind"] == "systemic" else \
+            (finding["kind"], finding["message"], tuple(finding["culprit_ranks"]))
+        group = groups.get(key)
+        if group is None:
+            groups[key] = dict(finding, verdict=verdict, hosts=list(ends), others=[])
+            continue
+        group["count"] += finding["count"]
+        group["reports"] += finding["reports"]
+        if len(group["others"]) < 50:
+            group["others"].append(finding["message"])
+        for name in ("culprit_ranks", "victim_ranks"):
+            group[name] = sorted(set(group[name]) | set(finding[name]))[:1000]
+        if WEIGHT.get(finding["confidence"], 3) < WEIGHT.get(group["confidence"], 3):
+            group["confidence"] = finding["confidence"]
+    for group in groups.values():
+        group["of"] = totals[group["kind"]]
+    ordered = sorted(groups.values(), key=lambda g: (g["kind"] == "systemic", WEIGHT.get(g["confidence"], 3),
+                                                     -g["count"], g["message"]))
+    name_sites(directory, ranks, ordered)
+    return ordered
+
+
+def _ends(finding: dict, hosts: dict) -> tuple[str, str]:
+    """(host of the sender, host of the receiver) as the evidence says, else from the ranks named; "" unknown."""
+    sender = receiver = ""
+    for name, value in finding["evidence"].items():
+        if _HOST.search(name) and _NAME.fullmatch(value):
+            if _SENDING.search(name):
+                sender = value
+            elif _RECEIVING.search(name):
+                receiver = value
+    for which, ranks in (("sender", finding["culprit_ranks"]), ("receiver", finding["victim_ranks"])):
+        found = {hosts.get((finding["world"], rank), "") for rank in ranks}
+        if len(found) == 1:
+            if which == "sender":
+                sender = sender or found.pop()
+            else:
+                receiver = receiver or found.pop()
+    return sender, receiver
+
+
+def total(findings: list[dict]) -> int:
+    """How many there are; a rate ("systemic") is about others and counts only alone."""
+    return sum(f["count"] for f in findings if f["kind"] != "systemic") or len(findings)
+
+
+def suspect(findings: list[dict], ranks) -> dict | None:
+    """The host that is an end of clearly more findings than its share of the traffic explains. None where the
+    evidence points to no single host; then not a word about hosts is the honest answer."""
+    ends: dict[str, int] = {}
+    partners: dict[str, set] = {}
+    pairs = 0
+    for finding in findings:
+        if not KINDS.get(finding["kind"], ("", "", False))[2] or not all(finding["hosts"]):
+            continue
+        pairs += finding["count"]
+        for host in set(finding["hosts"]):
+            ends[host] = ends.get(host, 0) + finding["count"]
+            partners.setdefault(host, set()).update(set(finding["hosts"]) - {host})
+    everyone = {rank.host for rank in ranks if rank.host}
+    if pairs < 2 or len(everyone | set(ends)) < 3:
+        return None  # with two hosts every message between them has both ends in both
+    host = max(ends, key=lambda name: (ends[name], name))
+    others = max((count for name, count in ends.items() if name != host), default=0)
+    expected = _traffic_share(host, ranks)
+    if ends[host] == others or 2 * ends[host] <= pairs:
+        return None
+    chance = _at_least(ends[host], pairs, expected) * max(3, len(everyone))
+    if chance >= LUCK:
+        return None
+    return {"host": host, "findings": ends[host], "of": pairs, "share_of_messages": expected,
+            "partners": len(partners[host])}
+
+
+def _traffic_share(host: str, ranks) -> float:
+    """Share of the job's messages with an end on that host; without counters as if all pairs of hosts were alike."""
+    hosts = {rank.key: rank.host for rank in ranks}
+    all_messages = touching = 0
+    for rank in ranks:
+        for other, (sent, _, _, _) in rank.peers.items():
+            all_messages += sent
+            if rank.host == host or hosts.get((rank.world, other)) == host:
+                touching += sent
+    if all_messages:
+        return min(1.0, max(touching, 1) / all_messages)
+    return min(1.0, 2.0 / max(1, len(set(hosts.values()))))
+
+
+def _at_least(count: int, trials: int, chance: float) -> float:
+    """Probability of `count` or more hits in `trials`, each with probability `chance`."""
+    if chance >= 1:
+        return 1.0
+    if trials > 2000:  # the shape is the same, and the sum stays short
+        count, trials = max(0, count * 2000 // trials), 2000
+    return min(1.0, sum(math.comb(trials, k) * chance**k * (1 - chance)**(trials - k)
+                        for k in range(count, trials + 1)))
+
+
+def suspect_sentence(s: dict | None) -> str:
+    if not s:
+        return ""
+    part = 100 * s["share_of_messages"]
+    return "%s is an end of %d of %s findings, but of only %s %% of all messages%s: suspect this host first" % (
+        clip(s["host"], 40), s["findings"], integer(s["of"]), "%.0f" % part if part >= 1 else "%.1g" % part,
+        ", and its partners differ" if s["partners"] > 1 else "")
+
+
+def sentence(group: dict) -> str:
+    """One entry in words: the finding itself, or how many of a kind share its story."""
+    culprits = " (culprit: rank %s)" % ranges(group["culprit_ranks"], 6) if group["culprit_ranks"] else ""
+    if group["count"] == 1 or group["kind"] == "systemic":
+        return "%s, %s: %s%s [%s]" % (group["confidence"] or "?", group["kind"] or "?", group["message"], culprits,
+                                      group["source"])
+    way = ""
+    if group["kind"] in KINDS:
+        what = KINDS[group["kind"]][1]
+        sender, receiver = group["hosts"] if group["hosts"] else ("", "")
+        way = " came over %s -> %s" % (clip(sender, 30), clip(receiver, 30)) if sender and receiver \
+            and sender != receiver else " stayed within %s" % clip(sender, 30) if sender and receiver \
+            else " on %s" % clip(sender or receiver, 30) if sender or receiver else ""
+    else:
+        what = "of kind %s" % (group["kind"] or "?")
+    who = ranges(group["culprit_ranks"], 4), ranges(group["victim_ranks"], 4)
+    ranks = " (ranks %s -> %s)" % who if all(who) else " (culprit: rank %s)" % who[0] if who[0] else \
+        " (rank %s)" % who[1] if who[1] else ""
+    verdict = ": %s" % group["verdict"] if group["verdict"] else ""
+    return "%s: %s of %s %s%s%s%s; the first: %s [%s]" % (
+        group["confidence"] or "?", integer(group["count"]), integer(group["of"]), what, way, ranks, verdict,
+        group["message"], group["source"])
+
+
+def headline(findings: list[dict]) -> str:
+    """"13 findings: 12 corrupted messages, 1 …"."""
+    kinds: dict[str, int] = {}
+    for group in findings:
+        if group["kind"] != "systemic":
+            kinds[group["kind"]] = kinds.get(group["kind"], 0) + group["count"]
+    words = ["%s %s" % (integer(count), KINDS[kind][count != 1]) for kind, count in kinds.items() if kind in KINDS]
+    count = plural(total(findings), "finding")
+    return "%s: %s" % (count, ", ".join(words)) if words and len(words) == len(kinds) else count
+
+
+# -- call sites ---------------------------------------------------------------------------------------------------
+
+def _objects(directory, ranks) -> dict[str, str]:
+    """Short name: path of the object files of this job; a name that means two files is left out."""
+    paths = {rank.executable for rank in ranks if rank.executable}
+    for path in list(directory.rings.values())[:16]:
+        try:
+            with Ring(path) as ring:
+                paths.update(ring.object_files())
+        except RingError:
+            continue
+    objects: dict[str, str] = {}
+    for path in paths:
+        name = os.path.basename(path)
+        objects[name] = path if objects.get(name, path) == path else ""
+    return {name: path for name, path in objects.items() if path}
+
+
+def name_sites(directory, ranks, findings: list[dict]) -> None:
+    """Puts "function at file:line" in front of every "object+0xoffset" of messages and evidence that is known."""
+    texts = [text for f in findings[:MOST_SITES] for text in [f["message"], *f["evidence"].values()]]
+    if not any("+0x" in text for text in texts):
+        return
+    objects = _objects(directory, ranks)
+    sites = [site for text in texts for site in symbols.sites_in(text, objects)][:MOST_SITES]
+    known = symbols.lookup(sites, min((r.start_time for r in ranks if r.start_time), default=0.0))
+    for f in findings[:MOST_SITES]:
+        f["message"] = symbols.resolve_sentence(f["message"], objects, known)
+        f["evidence"] = {name: symbols.resolve_sentence(value, objects, known)
+                         for name, value in f["evidence"].items()}
