@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The digest of messages: short ones here without an indirect call, longer ones by the variant for this CPU.
+//
+// Why adding mixed leaf hashes is enough. XXH3 sees every byte of its leaf and its position therein, so two leaves
+// that differ have equal hashes with probability 2^-64 only. digest_term() is a bijection for fixed (index, bytes), so
+// one wrong leaf always changes D if its hash differs. The position enters before mix64 and not after it: were the
+// term hash * key(index) or hash ^ key(index) alone, the sum would be linear in either, and leaves that changed places
+// would cancel for many keys (an XOR of two leaves' hashes does so always). mix64 makes the terms of one hash at two
+// positions unrelated 64-bit numbers, so that leaves which moved, were doubled or are missing change the sum with
+// probability 1 - 2^-64. `bytes` needs no more: it differs from 4096 in the last leaf only.
+#define XXH_INLINE_ALL
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+#include "checksum/digest/digest.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "checksum/digest/variant.h"
+
+namespace resil {
+
+namespace {
+
+constinit std::atomic<const DigestVariant*> chosen{&digest_portable::variant};
+
+// XXH3 needs no vectors up to here, so that all variants have the same code.
+constexpr size_t kShort = 240;
+
+}  // namespace
+
+const DigestVariant& digest_variant() { return *chosen.load(std::memory_order_relaxed); }
+
+void digest_use(const DigestVariant& variant) { chosen.store(&variant, std::memory_order_relaxed); }
+
+#ifdef __x86_64__
+// __builtin_cpu_supports reads the extended state that the operating system enabled as well. Its data belong to this
+// library (libgcc, static) and are filled in here, not by a constructor.
+bool digest_has_avx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2");
+}
+
+// The first CPUs with AVX-512 clock a core down for half a millisecond when 512-bit multiplications run, which would
+// slow the application's own code. Those that also have VBMI (Ice Lake, Zen 4 and later) hardly do.
+bool digest_has_avx512() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vbmi");
+}
+#endif
+
+void digest_prepare() {
+#ifdef __x86_64__
+  if (digest_has_avx512())
+    digest_use(digest_avx512::variant);
+  else if (digest_has_avx2())
+    digest_use(digest_avx2::variant);
+#endif
+}
+
+void digest_helpers(int) {}
+
+uint64_t digest_leaf(const void* leaf, size_t bytes, uint64_t index) {
+  if (bytes <= kShort)
+    return digest_term(XXH3_64bits(leaf, bytes), index, bytes);
+  return digest_term(digest_variant().xxh3(leaf, bytes), index, bytes);
+}
+
+namespace {
+
+[[gnu::noinline]] uint64_t digest_long(const char* data, size_t bytes) {
+  const DigestVariant& variant = digest_variant();
+  const size_t whole = bytes / kDigestLeaf, rest = bytes % kDigestLeaf;
+  const uint64_t sum = whole == 0 ? 0 : variant.whole(data, whole, 0);
+  return rest == 0 ? sum : sum + digest_leaf(data + whole * kDigestLeaf, rest, whole);
+}
+
+}  // namespace
+
+uint64_t digest(const void* data, size_t bytes) {
+  if (bytes <= kShort)
+    return digest_term(XXH3_64bits(data, bytes), 0, bytes);
+  return digest_long(static_cast<const char*>(data), bytes);
+}
+
+uint64_t digest_copy(void* to, const void* from, size_t bytes) {
+  const size_t whole = bytes / kDigestLeaf, rest = bytes % kDigestLeaf;
+  char* target = static_cast<char*>(to);
+  const char* source = static_cast<const char*>(from);
+  uint64_t sum = whole == 0 ? 0 : digest_variant().whole_copy(target, source, whole, 0);
+  if (rest == 0 && whole != 0)
+    return sum;
+  target += whole * kDigestLeaf;
+  if (rest != 0)  // null pointers are allowed for 0 bytes, and not by memcpy
+    memcpy(target, source + whole * kDigestLeaf, rest);
+  return sum + digest_leaf(target, rest, whole);
+}
+
+void DigestStream::add(const void* data, size_t bytes) {
+  const char* piece = static_cast<const char*>(data);
+  while (bytes != 0) {
+    if (fill_ == 0 && bytes >= kDigestLeaf) {
+      const size_t whole = bytes / kDigestLeaf;
+      sum_ += digest_variant().whole(piece, whole, index_);
+      index_ += whole;
+      piece += whole * kDigestLeaf;
+      bytes -= whole * kDigestLeaf;
+      continue;
+    }
+    const size_t part = bytes < kDigestLeaf - fill_ ? bytes : kDigestLeaf - fill_;
+    memcpy(leaf_ + fill_, piece, part);
+    fill_ += part;
+    piece += part;
+    bytes -= part;
+    if (fill_ == kDigestLeaf) {
+      sum_ += digest_leaf(leaf_, kDigestLeaf, index_++);
+      fill_ = 0;
+    }
+  }
+}
+
+uint64_t DigestStream::finish() {
+  const uint64_t sum = fill_ != 0 || index_ == 0 ? sum_ + digest_leaf(leaf_, fill_, index_) : sum_;
+  sum_ = index_ = fill_ = 0;
+  return sum;
+}
+
+}  // namespace resil
