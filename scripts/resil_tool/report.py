@@ -184,15 +184,17 @@ def _findings(s: dict, most: int) -> list[str]:
     if not found:
         return row("findings", "none%s" % checksum.scope(s["checksum"])) + after
     lines, room = [], max(2, most - len(after))
-    per = 1 if len(found) > room // 2 else 4 if len(found) == 1 else 2
-    shown = found[:max(1, room // per)]
-    for i, group in enumerate(shown):
-        lines += row("findings" if i == 0 else "", findings.sentence(group), per)
-        if i == 0:
-            spare = room - per * len(shown)
-            width = max([len(name) for name in group["evidence"]] or [0])
-            for name, value in list(group["evidence"].items())[:max(0, spare)]:
-                lines += row("", clip("  %s  %s" % (clip(name, 28).ljust(min(28, width)), value), WIDTH - LABEL))
+    lines += row("findings", findings.sentence(found[0]), 4)  # the most certain and most frequent story in full
+    per = 1 if len(found) > (room - len(lines)) // 2 else 2
+    shown = found[:1 + max(0, room - len(lines)) // per]
+    spare = room - len(lines) - per * (len(shown) - 1)
+    width = min(28, max([len(name) for name in found[0]["evidence"]] or [0]))
+    for name, value in found[0]["evidence"].items():
+        more = wrap(value, " " * (LABEL + 2) + clip(name, 28).ljust(width) + "  ", " " * (LABEL + 4 + width), lines=2)
+        if len(more) <= spare:
+            lines, spare = lines + more, spare - len(more)
+    for group in shown[1:]:
+        lines += row("", findings.sentence(group), per)
     if len(found) > len(shown):
         lines += row("", "and %d more (--json lists them)" % (len(found) - len(shown)))
     return lines + after
