@@ -35,22 +35,6 @@ const DigestVariant& digest_variant() { return *chosen.load(std::memory_order_re
 
 void digest_use(const DigestVariant& variant) { chosen.store(&variant, std::memory_order_relaxed); }
 
-#ifdef __x86_64__
-// __builtin_cpu_supports reads the extended state that the operating system enabled as well. Its data belong to this
-// library (libgcc, static) and are filled in here, not by a constructor.
-bool digest_has_avx2() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2");
-}
-
-// The first CPUs with AVX-512 clock a core down for half a millisecond when 512-bit multiplications run, which would
-// slow the application's own code. Those that also have VBMI (Ice Lake, Zen 4 and later) hardly do.
-bool digest_has_avx512() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vbmi");
-}
-#endif
-
 void digest_prepare() {
 #ifdef __x86_64__
   if (digest_has_avx512())
