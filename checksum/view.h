@@ -28,12 +28,13 @@ inline View make_view(Thread& thread, const void* buffer, int64_t count, uint64_
     return view;
   }
   view.bytes = count > 0 ? static_cast<uint64_t>(count) * view.type->size : 0;
-  if (accelerator_loaded()) [[unlikely]] {
-    int64_t low = 0, high = 0;
+  if (view.bytes == 0)
+    return view;
+  int64_t low = 0, high = static_cast<int64_t>(view.bytes);
+  if (!view.type->contiguous)
     type_span(*view.type, count, &low, &high);
-    if (view.bytes != 0 && !host_memory(static_cast<const char*>(buffer) + low, static_cast<size_t>(high - low)))
-      view.reason = ledger::Reason::kDeviceBuffer;
-  }
+  if (!host_memory(static_cast<const char*>(buffer) + low, static_cast<size_t>(high - low))) [[unlikely]]
+    view.reason = ledger::Reason::kDeviceBuffer;
   return view;
 }
 
@@ -45,6 +46,6 @@ inline uint64_t view_digest(const View& view, uint64_t bytes) {
 }
 
 /// What kind of operation a request's cookie belongs to; in its low three bits.
-enum CookieKind : uint64_t { kCookieReceive = 1, kCookieSend = 2, kCookieCollective = 3, kCookieRma = 4, kCookieMask = 7 };
+enum CookieKind : uint64_t { kCookieReceive = 1, kCookieSend = 2, kCookieCollective = 3, kCookieRma = 4, kCookieSendHandle = 5, kCookieMask = 7 };
 
 }  // namespace resil

@@ -30,7 +30,8 @@ struct MessageFunctions {
   /// Completes it; `status` (may be null) is filled as the call itself would. The return code.
   int (*wait)(uint64_t* request, void* status);
   int (*test)(uint64_t* request, int* flag, void* status);
-  /// Testall on the application's own array (the event's requests and given statuses). The return code.
+  /// Test on the application's own request (the event's first), Testall on its array.
+  int (*test_one)(const Event& event, int* flag);
   int (*test_all)(const Event& event, int* flag);
   bool (*cancel)(uint64_t* request);  ///< a receive of resil's own; then completes it
   /// Neighbours of a topology in the order of MPI's buffers.

@@ -92,6 +92,8 @@ constexpr bool repeatable(Shape shape) {
     request_remember(e);
     e.record->aux = static_cast<uint64_t>(e.request_count);
   }
+  if ((e.attributes & kCallActivates) && hooks.activating[0] != nullptr)
+    request_activating(e);
   if (e.attributes & kCallBothWays)
     flight::count_receive(e);
   if (e.attributes & kCallCreatesComm)
@@ -160,7 +162,7 @@ bool enter(Event& e) {
     flight::enter_poll(e, site);
   else
     flight::enter(e, site);
-  if (e.attributes & (kCallCompletes | kCallCollective | kCallCreatesComm | kCallBothWays))
+  if (e.attributes & (kCallCompletes | kCallActivates | kCallCollective | kCallCreatesComm | kCallBothWays))
     enter_tables(e);
   for (auto* hook = hooks.enter; *hook != nullptr; ++hook)
     (*hook)(e);

@@ -70,6 +70,9 @@ struct Event {
   int64_t given_count;   ///< point-to-point calls in one direction only
   void* given_statuses;
   uint64_t own_status[4];  ///< room for one status of any ABI
+  // The verifying module's own between `enter` and `leave`.
+  void *check, *check_receive;
+  uint64_t check_value, check_posted;
   uint64_t* cookie;  ///< the module's word beside the request that the call started; null: complete at once, or untracked
   void* message;
   void* new_comm;

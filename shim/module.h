@@ -70,6 +70,8 @@ struct Module {
   bool (*replace)(Event&) = nullptr;
   /// Right after the library returned, before request tables and `leave` hooks.
   void (*after_call)(Event&) = nullptr;
+  /// A persistent request with a cookie is about to be started; before the real call.
+  void (*activating)(Event&, uint64_t* cookie) = nullptr;
   /// A persistent request with a cookie was started (MPI_Start, MPI_Startall, MPI_Pready...); after the real call.
   void (*activated)(Event&, uint64_t* cookie) = nullptr;
   /// A request with a cookie is complete, or freed, as the application is told by this call; before `leave`. `place`:

@@ -39,6 +39,7 @@ void registry_enable() {
   collect(&Module::before_call, hooks.before_call, false);
   collect(&Module::replace, hooks.replace, false);
   collect(&Module::after_call, hooks.after_call, true);
+  collect(&Module::activating, hooks.activating, false);
   collect(&Module::activated, hooks.activated, false);
   collect(&Module::completed, hooks.completed, true);
   for (unsigned id = 0; id < kCallCount; ++id) {

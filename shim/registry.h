@@ -23,6 +23,7 @@ struct Hooks {
   void (*before_call[17])(Event&);
   bool (*replace[17])(Event&);
   void (*after_call[17])(Event&);
+  void (*activating[17])(Event&, uint64_t*);
   void (*activated[17])(Event&, uint64_t*);
   void (*completed[17])(Event&, int64_t, uint64_t*, bool);
 };

@@ -258,6 +258,15 @@ void request_started(Event& e) {
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
 }
 
+void request_activating(Event& e) {
+  for (int64_t i = 0; i < e.request_count; ++i) {
+    uint32_t index = find(request_handle(e.requests, i), e.thread->lane_index);
+    if (index != kNone && cookies[index] != 0)
+      for (auto* hook = hooks.activating; *hook != nullptr; ++hook)
+        (*hook)(e, &cookies[index]);
+  }
+}
+
 void request_activated(Event& e) {
   for (int64_t i = 0; i < e.request_count; ++i) {
     uint32_t index = find(request_handle(e.requests, i), e.thread->lane_index);

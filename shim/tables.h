@@ -58,6 +58,7 @@ int comm_world_rank(CommInfo& comm, int rank);
 
 /// Requests. Keys are handle bits.
 void request_started(Event& event);
+void request_activating(Event& event);
 void request_activated(Event& event);
 /// On entry to a completing call: keeps the handles that the call will overwrite.
 void request_remember(Event& event);

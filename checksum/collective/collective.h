@@ -7,6 +7,7 @@
 
 namespace resil {
 struct Event;
+struct Thread;
 class JsonWriter;
 }
 
@@ -18,6 +19,8 @@ void enter(Event& event);
 void leave(Event& event);
 void activated(Event& event, uint64_t* cookie);
 void completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+/// Closes what is overdue; from ledger::progress().
+void tend(Thread& thread);
 /// Collectives whose check still waits for other ranks' records (sums up the tree); part of drains.
 uint64_t unverified();
 void report(JsonWriter& json);

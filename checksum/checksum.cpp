@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checksum module: which call goes to which part, drains, and its place in the report. See docs/CHECKSUM.md.
+
+#include "checksum/collective/collective.h"
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/setup.h"
+#include "checksum/p2p/carry.h"
+#include "checksum/p2p/p2p.h"
+#include "checksum/rma/rma.h"
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/config.h"
+#include "shim/dispatch.h"
+#include "shim/event.h"
+#include "shim/json.h"
+#include "shim/log.h"
+#include "shim/module.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace resil {
+
+namespace {
+
+using ledger::Reason;
+
+constexpr ConfigEntry kConfig[] = {
+    {"RESIL_MODE+", ConfigType::kChoices, "checksum", "", "checks that what left one rank arrived at the other"},
+    {"RESIL_CHECKSUM", ConfigType::kChoice, "lazy|strict", "lazy",
+     "when a packet is verified: within a bounded delay, or before the receive or wait returns"},
+    {"RESIL_ON_MISMATCH", ConfigType::kChoice, "abort|log", "abort",
+     "what a mismatch does: end the job with exit status 90, or report it and go on"},
+    {"RESIL_BLAME", ConfigType::kChoice, "cheap|full", "cheap",
+     "reads each buffer once, or again at completion and keeps copies, to tell who corrupted a packet"},
+    {"RESIL_DRAIN_SECONDS", ConfigType::kReal, "0..3600", "5", "longest wait of a drain (MPI_Abort: 1)"},
+};
+
+/// What a call means to this module.
+enum class Role : uint8_t {
+  kNothing,
+  kSend,
+  kReceive,        // blocking
+  kSendReceive,
+  kPost,           // nonblocking or persistent receive
+  kPostBoth,
+  kSendInit,
+  kMatchedProbe,
+  kMessage,        // MPI_Mrecv
+  kPostMessage,    // MPI_Imrecv
+  kCompletes,
+  kCancel,
+  kCollective,
+  kOneSided,
+  kFile,
+  kFileBarrier,    // close, sync: what was received goes out
+};
+Role roles[kCallCount];
+
+bool starts_with(const char* text, const char* prefix) {
+  while (*prefix != 0)
+    if (*text++ != *prefix++)
+      return false;
+  return true;
+}
+
+Role role_of(CallId id) {
+  const CallInfo& info = call_info(id);
+  const uint32_t is = info.attributes;
+  const char* name = info.name;
+  if (is & (kCallLocal | kCallTool | kCallLifecycle))
+    return Role::kNothing;
+  if (is & kCallCompletes)
+    return Role::kCompletes;
+  if (is & kCallRma)
+    return Role::kOneSided;
+  if (is & kCallIo) {
+    if (starts_with(name, "MPI_File_close") || starts_with(name, "MPI_File_sync"))
+      return Role::kFileBarrier;
+    return starts_with(name, "MPI_File_read") || starts_with(name, "MPI_File_write") || starts_with(name, "MPI_File_iread") ||
+                   starts_with(name, "MPI_File_iwrite")
+               ? Role::kFile
+               : Role::kNothing;
+  }
+  if (is & kCallCollective)
+    return is & kCallCreatesComm ? Role::kNothing : Role::kCollective;
+  if (id == CallId::kMPI_Cancel)
+    return Role::kCancel;
+  if (id == CallId::kMPI_Mprobe || id == CallId::kMPI_Improbe)
+    return Role::kMatchedProbe;
+  if (id == CallId::kMPI_Mrecv || id == CallId::kMPI_Mrecv_c)
+    return Role::kMessage;
+  if (id == CallId::kMPI_Imrecv || id == CallId::kMPI_Imrecv_c)
+    return Role::kPostMessage;
+  if (!(is & kCallP2P) || id == CallId::kMPI_Probe || id == CallId::kMPI_Iprobe)
+    return Role::kNothing;
+  const bool starts = (is & kCallStarts) != 0;
+  if (is & kCallBothWays)
+    return starts ? Role::kPostBoth : Role::kSendReceive;
+  if (is & kCallReceives)
+    return starts ? Role::kPost : Role::kReceive;
+  return is & kCallPersistent ? Role::kSendInit : Role::kSend;
+}
+
+bool enabled() { return config_has("RESIL_MODE", "checksum"); }
+
+bool usable;     // memory is there; checks across ranks need ledger::connected() besides
+bool multiple;
+
+void before_init() {
+  digest_prepare();
+  for (unsigned id = 0; id < kCallCount; ++id)
+    roles[id] = role_of(static_cast<CallId>(id));
+  usable = ledger::setup_memory() && blame::prepare() && p2p::prepare() && collective::prepare() && rma::prepare();
+  if (!usable)
+    log_line("no memory for checksums: this process checks nothing");
+}
+
+void after_init() {
+  if (!usable)
+    return;
+  multiple = !runtime_has_world() || backend->thread_multiple();
+  if (!ledger::setup_connection(multiple)) {
+    add_note("checksum: no private communicator, so no packet of this rank is checked");
+    return;
+  }
+  ledger::drain_connect();
+  blame::connect();
+  collective::connect();
+  rma::connect();
+}
+
+void count_file(Event& e) {
+  if (e.result == 0)
+    ledger::count_uncovered(Reason::kFile, 1, e.bytes);
+}
+
+void enter(Event& e) {
+  if (!usable)
+    return;
+  switch (roles[static_cast<unsigned>(e.id)]) {
+    case Role::kNothing:
+    case Role::kFile:
+      return;
+    case Role::kSend:
+      p2p::send_enter(e);
+      break;
+    case Role::kReceive:
+      give_statuses(e);
+      p2p::receive_enter(e);
+      break;
+    case Role::kSendReceive:
+      give_statuses(e);
+      [[fallthrough]];
+    case Role::kPostBoth:
+      p2p::send_enter(e);
+      p2p::receive_enter(e);
+      break;
+    case Role::kPost:
+      p2p::receive_enter(e);
+      return;
+    case Role::kMessage:
+      give_statuses(e);
+      [[fallthrough]];
+    case Role::kPostMessage:
+      p2p::message_enter(e);
+      break;
+    case Role::kMatchedProbe:
+      give_statuses(e);
+      break;
+    case Role::kCompletes:
+      if (e.statuses != nullptr && e.request_count > 0)
+        give_statuses(e);
+      break;
+    case Role::kCancel:
+      p2p::cancel_enter(e);
+      return;
+    case Role::kCollective:
+      collective::enter(e);
+      break;
+    case Role::kOneSided:
+      rma::enter(e);
+      break;
+    case Role::kFileBarrier:
+      ledger::drain(*e.thread, config_real("RESIL_DRAIN_SECONDS"), call_info(e.id).name);
+      return;
+    case Role::kSendInit:
+      return;
+  }
+  if (e.attributes & kCallBlocking)
+    p2p::before_blocking(e);
+}
+
+void leave(Event& e) {
+  if (!usable)
+    return;
+  switch (roles[static_cast<unsigned>(e.id)]) {
+    case Role::kSend:
+      return p2p::send_leave(e);
+    case Role::kReceive:
+      p2p::receive_leave(e);
+      break;
+    case Role::kSendReceive:
+      p2p::send_leave(e);
+      p2p::receive_leave(e);
+      break;
+    case Role::kPostBoth:
+      p2p::send_leave(e);
+      [[fallthrough]];
+    case Role::kPost:
+    case Role::kPostMessage:
+      return p2p::receive_posted(e);
+    case Role::kMessage:
+      p2p::receive_leave(e);
+      break;
+    case Role::kMatchedProbe:
+      return p2p::matched_probe(e);
+    case Role::kSendInit:
+      return p2p::send_init_leave(e);
+    case Role::kCompletes:
+      break;
+    case Role::kCollective:
+      collective::leave(e);
+      break;
+    case Role::kOneSided:
+      rma::leave(e);
+      break;
+    case Role::kFile:
+      return count_file(e);
+    default:
+      return;
+  }
+  if (ledger::strict())
+    ledger::await_all(*e.thread);
+}
+
+void activating(Event&, uint64_t* cookie) {
+  if ((*cookie & kCookieMask) == kCookieReceive)
+    p2p::receive_starting(cookie);
+}
+
+void activated(Event& e, uint64_t* cookie) {
+  switch (*cookie & kCookieMask) {
+    case kCookieReceive: return p2p::receive_started(e, cookie);
+    case kCookieSend: return p2p::send_started(e, *cookie);
+    case kCookieCollective: return collective::activated(e, cookie);
+    default: return;
+  }
+}
+
+void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
+  switch (*cookie & kCookieMask) {
+    case kCookieReceive: return p2p::receive_completed(e, place, cookie, freed);
+    case kCookieSend:
+    case kCookieSendHandle: return p2p::send_completed(e, place, cookie, freed);
+    case kCookieCollective: return collective::completed(e, place, cookie, freed);
+    case kCookieRma: return rma::completed(e, place, cookie, freed);
+    default: return;
+  }
+}
+
+void before_finalize() {
+  if (usable && current_thread != nullptr)
+    ledger::finish(*current_thread, config_real("RESIL_DRAIN_SECONDS"));
+  ledger::setup_end();
+}
+
+void on_abort(int) {
+  if (usable && current_thread != nullptr)
+    ledger::drain(*current_thread, 1, "MPI_Abort");
+}
+
+void report(JsonWriter& json) {
+  if (!usable)
+    return;
+  json.begin_object("checksum");
+  json.text("mode", config_text("RESIL_CHECKSUM"));
+  json.text("blame", config_text("RESIL_BLAME"));
+  ledger::report(json);
+  blame::report(json);
+  collective::report(json);
+  rma::report(json);
+  json.end_object();
+}
+
+constexpr Module kChecksum = {
+    .name = "checksum",
+    .description = "checks that what left one rank arrived at the other",
+    .kind = ModuleKind::kVerify,
+    .config = kConfig,
+    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
+    .enabled = enabled,
+    .before_init = before_init,
+    .after_init = after_init,
+    .before_finalize = before_finalize,
+    .on_abort = on_abort,
+    .enter = enter,
+    .leave = leave,
+    .between = p2p::carries,
+    .replace = p2p::carry,
+    .activating = activating,
+    .activated = activated,
+    .completed = completed,
+    .report = report,
+};
+RESIL_MODULE(kChecksum);
+
+}  // namespace
+}  // namespace resil

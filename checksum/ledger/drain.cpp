@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Drains: before anything leaves the program, what it received is verified, or it is said what was not. Bounded, never
+// a collective: flush, ask the ranks that owe records, wait. A rank that did not answer once is waited for shortly until
+// it has answered again, so that one silent rank does not cost every drain its full time.
+
+#include <cstdio>
+
+#include "checksum/collective/collective.h"
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/setup.h"
+#include "shim/attach.h"
+#include "shim/config.h"
+#include "shim/finding.h"
+#include "shim/json.h"
+#include "shim/log.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace resil::ledger {
+
+namespace {
+
+constexpr double kImpatient = 0.05;  // seconds, after a drain that timed out
+
+struct Drains {
+  uint64_t count, timeouts, unverified_at_end;
+  double seconds;
+  DrainResult last;
+} drains;
+bool impatient;
+bool finished;
+
+template <class Use>
+void each_peer(Use use) {
+  Peer* peer;
+  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i)
+    use(*peer);
+}
+
+uint64_t own_pending() {
+  uint64_t sum = 0;
+  each_peer([&](Peer& peer) { sum += peer.own_pending; });
+  return sum;
+}
+
+bool everything_verified(void*) { return own_pending() == 0 && blame::open_cases() == 0 && collective::unverified() == 0; }
+
+/// Multiset lanes and sums: what can be decided only when nothing is on its way.
+void decide_leftovers(Thread& thread) {
+  each_peer([&](Peer& peer) {
+    for (bool again = true; again;) {
+      Difference difference;
+      {
+        Guard guard;
+        again = lanes_pair_leftovers(peer, &difference);
+      }
+      if (difference.found)
+        raise_difference(thread, peer, difference);
+    }
+  });
+}
+
+DrainResult what_is_left() {
+  DrainResult result = {own_pending() + collective::unverified(), 0, {}};
+  each_peer([&](Peer& peer) {
+    if (peer.own_pending != 0 && result.silent_count++ < 8)
+      result.silent_ranks[result.silent_count - 1] = peer.world_rank;
+  });
+  return result;
+}
+
+void on_drain(Thread& thread, Peer& from, const void*, size_t) { transport_flush_peer(thread, from); }
+
+}  // namespace
+
+void drain_connect() { handle_kind(Kind::kDrain, on_drain); }
+
+uint64_t unverified() { return own_pending() + blame::open_cases() + collective::unverified(); }
+
+DrainResult drain(Thread& thread, double seconds, const char* where) {
+  if (!connected())
+    return {};
+  const uint64_t begin = ticks();
+  flush(thread);
+  progress(thread);
+  if (!everything_verified(nullptr)) {
+    each_peer([&](Peer& peer) {
+      if (peer.own_pending != 0 && !peer_is_self(peer))
+        post(thread, peer, Kind::kDrain, nullptr, 0);
+    });
+    // Multiset lanes settle only once the other side's records are here, so they are looked at now and then.
+    const double limit = impatient && seconds > kImpatient ? kImpatient : seconds;
+    bool done = false;
+    for (double waited = 0; !done && waited < limit; waited += limit / 64) {
+      done = progress_until(thread, limit / 64, everything_verified, nullptr);
+      decide_leftovers(thread);
+    }
+    impatient = !everything_verified(nullptr);
+    drains.timeouts += impatient;
+  }
+  if (blame::open_cases() != 0)
+    blame::settle(thread, seconds);
+  DrainResult result = what_is_left();
+  drains.count += 1;
+  drains.seconds += static_cast<double>(ticks() - begin) / runtime.header->ticks_per_second;
+  drains.last = result;
+  if (result.unverified != 0) {
+    char ranks[80] = "";
+    int used = 0;
+    for (uint32_t i = 0; i < result.silent_count && i < 8; ++i)
+      used += snprintf(ranks + used, sizeof(ranks) - static_cast<size_t>(used), "%s%d", i != 0 ? ", " : "", result.silent_ranks[i]);
+    add_note_format("drain at %s: %llu packets unverified, no records from %u ranks (%s%s)", where,
+                    static_cast<unsigned long long>(result.unverified), result.silent_count, ranks,
+                    result.silent_count > 8 ? ", ..." : "");
+  }
+  return result;
+}
+
+void finish(Thread& thread, double seconds) {
+  if (!connected() || finished)
+    return;
+  finished = true;
+  impatient = false;
+  DrainResult result = drain(thread, seconds, "MPI_Finalize");
+  drains.unverified_at_end = result.unverified;
+  // After its good-bye a rank sends nothing more: then the posted receives can be taken back with nothing on its way.
+  // Whoever received from a rank hears its good-bye; who only sent to it is sure to hear one only if it was received,
+  // and waits shorter.
+  auto all_gone = [](void* one_way) {
+    bool all = true;
+    each_peer([&](Peer& peer) {
+      if (peer_is_self(peer))
+        return;
+      peer.bye_sent = peer.bye_sent || transport_say_bye(peer);
+      const bool owes = peer.expected != 0 || peer.next_ordinal != 0 || (one_way != nullptr && peer.announced != 0);
+      all = all && peer.bye_sent && (peer.bye_received || !owes);
+    });
+    return all && transport_idle();
+  };
+  progress_until(thread, seconds < 1 ? seconds : 1, all_gone, &drains);
+  progress_until(thread, seconds, all_gone, nullptr);
+  decide_leftovers(thread);
+  if (blame::open_cases() != 0)
+    blame::settle(thread, seconds);
+  drains.unverified_at_end = unverified();
+}
+
+void report(JsonWriter& json) {
+  uint64_t uncovered = 0, uncovered_bytes = 0, pending_bytes = 0;
+  each_peer([&](Peer& peer) { pending_bytes += peer.pending_bytes; });
+  json.boolean("connected", connected() || finished);
+  json.integer("messages_checked", static_cast<int64_t>(coverage.checked_messages));
+  json.integer("bytes_checked", static_cast<int64_t>(coverage.checked_bytes));
+  auto by_reason = [&json](const char* name, const uint64_t* counts, uint64_t* sum) {
+    json.begin_object(name);
+    for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i) {
+      *sum += counts[i];
+      if (counts[i] != 0)
+        json.integer(reason_name(static_cast<Reason>(i)), static_cast<int64_t>(counts[i]));
+    }
+    json.end_object();
+  };
+  by_reason("messages_uncovered", coverage.uncovered_messages, &uncovered);
+  by_reason("bytes_uncovered", coverage.uncovered_bytes, &uncovered_bytes);
+  const uint64_t pending = own_pending() + collective::unverified() + blame::open_cases();
+  json.integer("messages_total", static_cast<int64_t>(coverage.checked_messages + uncovered + pending + coverage.mismatches));
+  json.integer("bytes_total", static_cast<int64_t>(coverage.checked_bytes + uncovered_bytes + pending_bytes));
+  json.integer("unverified", static_cast<int64_t>(pending));
+  json.integer("deferred", static_cast<int64_t>(coverage.deferred));
+  json.integer("verified_by_sum", static_cast<int64_t>(coverage.by_sum));
+  json.integer("untracked_receives", static_cast<int64_t>(coverage.untracked));
+  json.begin_object("drains");
+  json.integer("count", static_cast<int64_t>(drains.count));
+  json.number("seconds", drains.seconds);
+  json.integer("timeouts", static_cast<int64_t>(drains.timeouts));
+  json.begin_array("silent_ranks");
+  for (uint32_t i = 0; i < drains.last.silent_count && i < 8; ++i)
+    json.integer(nullptr, drains.last.silent_ranks[i]);
+  json.end_array();
+  json.end_object();
+}
+
+}  // namespace resil::ledger

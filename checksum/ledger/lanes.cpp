@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lanes: (peer, space, communicator, tag) -> FIFO of records of one side that the other side has not matched yet. Among
+// packets of one lane, order of sending is order of (posting of) receiving, so head meets head. Lanes that more than
+// one thread uses are compared as multisets; what the other side left over waits in a twin lane.
+//
+// All functions run under the ledger's lock. Memory is mapped in steps and bounded (kMaxNodes).
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "shim/hash.h"
+
+namespace resil::ledger {
+
+namespace {
+
+constexpr uint32_t kNone = 0;              // node 0 is unused
+constexpr uint32_t kNodesAtOnce = 8192;    // 512 KiB
+constexpr uint32_t kFirstLanes = 4096;
+constexpr uint8_t kTwin = 0x80;            // in Lane::space: the sender's leftovers of a multiset lane
+
+struct Node {
+  Record record;
+  uint64_t evidence;  // own packets
+  uint64_t ordinal;   // the sender's
+  uint32_t next;
+  uint32_t reserved;
+};
+static_assert(sizeof(Node) == 64);
+
+struct Lane {
+  uint64_t comm;
+  uint32_t tag;
+  int32_t peer;       // world rank + 1; 0: free
+  uint32_t head, tail;
+  uint32_t count;
+  uint8_t space;
+  bool own;           // whose records wait: this rank's (received), or the peer's (sent)
+  bool unordered;
+};
+static_assert(sizeof(Lane) == 32);
+
+Node* nodes;           // reserved for kMaxNodes, touched as needed
+uint32_t node_top = 1, node_free;
+Lane* lanes;
+uint32_t lane_capacity, lane_used;
+
+uint32_t place_of(int32_t peer, uint8_t space, uint64_t comm, uint32_t tag, uint32_t capacity = lane_capacity) {
+  uint64_t key = comm ^ (static_cast<uint64_t>(tag) << 32 | static_cast<uint32_t>(peer)) * 0x9e3779b97f4a7c15 ^ space;
+  key *= 0xbf58476d1ce4e5b9;
+  return static_cast<uint32_t>(key >> 32) & (capacity - 1);
+}
+
+Lane* map_lanes(uint32_t capacity) {
+  void* memory = mmap(nullptr, capacity * sizeof(Lane), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory != MAP_FAILED ? static_cast<Lane*>(memory) : nullptr;
+}
+
+Lane* find(const Peer& peer, uint8_t space, uint64_t comm, uint32_t tag) {
+  const int32_t rank = peer.world_rank + 1;
+  for (uint32_t i = place_of(rank, space, comm, tag);; i = (i + 1) & (lane_capacity - 1)) {
+    Lane& lane = lanes[i];
+    if (lane.comm == comm && lane.tag == tag && lane.peer == rank && lane.space == space) [[likely]]
+      return &lane;
+    if (lane.peer == 0)
+      return &lane;  // free: the caller fills it in
+  }
+}
+
+/// Must the lane stay in the table? Both halves of a multiset lane stay together.
+bool is_live(const Lane& lane) {
+  if (lane.peer == 0 || lane.count != 0 || !lane.unordered)
+    return lane.peer != 0 && lane.count != 0;
+  const auto half = static_cast<uint8_t>(lane.space ^ kTwin);
+  for (uint32_t i = place_of(lane.peer, half, lane.comm, lane.tag); lanes[i].peer != 0; i = (i + 1) & (lane_capacity - 1))
+    if (lanes[i].comm == lane.comm && lanes[i].tag == lane.tag && lanes[i].peer == lane.peer && lanes[i].space == half)
+      return lanes[i].count != 0;
+  return false;
+}
+
+/// Drops empty lanes, and doubles the table when that is not enough.
+bool rebuild() {
+  uint32_t live = 0;
+  for (uint32_t i = 0; i < lane_capacity; ++i)
+    live += is_live(lanes[i]);
+  uint32_t capacity = live > lane_capacity / 4 ? lane_capacity * 2 : lane_capacity;
+  Lane* old = lanes;
+  const uint32_t old_capacity = lane_capacity;
+  Lane* fresh = map_lanes(capacity);
+  if (fresh == nullptr)
+    return lane_used + 1 < lane_capacity;
+  for (uint32_t i = 0; i < old_capacity; ++i) {
+    if (!is_live(old[i]))
+      continue;
+    uint32_t place = place_of(old[i].peer, old[i].space, old[i].comm, old[i].tag, capacity);
+    while (fresh[place].peer != 0)
+      place = (place + 1) & (capacity - 1);
+    fresh[place] = old[i];
+  }
+  lanes = fresh;
+  lane_capacity = capacity;
+  lane_used = live;
+  munmap(old, old_capacity * sizeof(Lane));
+  return true;
+}
+
+/// The lane of a record; null: no memory for it.
+Lane* lane_of(const Peer& peer, uint8_t space, const Record& record) {
+  Lane* lane = find(peer, space, record.comm, record.tag);
+  if (lane->peer != 0) [[likely]]
+    return lane;
+  if (lane_used >= lane_capacity / 2) {
+    if (!rebuild())
+      return nullptr;
+    lane = find(peer, space, record.comm, record.tag);
+  }
+  ++lane_used;
+  *lane = {record.comm, record.tag, peer.world_rank + 1, kNone, kNone, 0, space, false, false};
+  return lane;
+}
+
+uint32_t take_node() {
+  uint32_t index = node_free;
+  if (index != kNone) {
+    node_free = nodes[index].next;
+    return index;
+  }
+  return node_top < kMaxNodes ? node_top++ : kNone;
+}
+
+void free_node(uint32_t index) {
+  nodes[index].next = node_free;
+  node_free = index;
+}
+
+bool append(Lane& lane, const Record& record, uint64_t evidence, uint64_t ordinal) {
+  uint32_t index = take_node();
+  if (index == kNone)
+    return false;
+  Node& node = nodes[index];
+  node.record = record;
+  node.evidence = evidence;
+  node.ordinal = ordinal;
+  node.next = kNone;
+  if (lane.count++ == 0)
+    lane.head = index;
+  else
+    nodes[lane.tail].next = index;
+  lane.tail = index;
+  return true;
+}
+
+/// Takes out the head.
+void pop(Lane& lane) {
+  uint32_t index = lane.head;
+  lane.head = nodes[index].next;
+  --lane.count;
+  free_node(index);
+}
+
+bool equal(const Record& a, const Record& b) { return a.digest == b.digest && a.bytes == b.bytes; }
+bool unchecked(const Record& a, const Record& b) { return ((a.flags | b.flags) & kUnchecked) != 0; }
+
+/// One packet with both sides known.
+void settle(const Record& sent, const Record& received, uint64_t ordinal, uint64_t evidence, Difference* difference) {
+  if (equal(sent, received) && !unchecked(sent, received)) [[likely]] {
+    coverage.checked_messages += 1;
+    coverage.checked_bytes += received.bytes;
+    if (evidence != 0)
+      blame::drop(evidence);
+    return;
+  }
+  if (unchecked(sent, received)) {
+    const Record& why = received.flags & kUnchecked ? received : sent;
+    const auto reason = static_cast<unsigned>(why.digest & 0xff) % static_cast<unsigned>(Reason::kCount);
+    coverage.uncovered_messages[reason] += 1;
+    coverage.uncovered_bytes[reason] += received.bytes;
+    if (evidence != 0)
+      blame::drop(evidence);
+    return;
+  }
+  difference->found = true;
+  difference->sent = sent;
+  difference->received = received;
+  difference->ordinal = ordinal;
+  difference->evidence = evidence;
+}
+
+void own_gone(Peer& from, const Record& received) {
+  from.own_pending -= 1;
+  from.pending_bytes -= received.bytes;
+  if (from.deferred > from.own_pending)
+    from.deferred = from.own_pending;
+}
+
+/// Multiset: takes the first waiting record equal to `wanted` out of the lane.
+bool take_equal(Lane& lane, const Record& wanted, Node* taken) {
+  uint32_t previous = kNone;
+  for (uint32_t i = lane.head; lane.count != 0 && i != kNone; previous = i, i = nodes[i].next) {
+    if (!equal(nodes[i].record, wanted) || unchecked(nodes[i].record, wanted))
+      continue;
+    *taken = nodes[i];
+    if (previous == kNone)
+      lane.head = nodes[i].next;
+    else
+      nodes[previous].next = nodes[i].next;
+    if (lane.tail == i)
+      lane.tail = previous;
+    --lane.count;
+    free_node(i);
+    return true;
+  }
+  return false;
+}
+
+/// The lane turns into a multiset: records of the sender move to the twin, so that `lane` holds own ones only.
+bool make_unordered(Peer& from, Lane*& lane, const Record& record) {
+  if (lane->unordered)
+    return true;
+  Lane* twin = lane_of(from, record.space | kTwin, record);
+  lane = lane_of(from, record.space, record);  // the table may have moved
+  if (twin == nullptr || lane == nullptr)
+    return false;
+  lane->unordered = twin->unordered = true;
+  twin->own = false;
+  if (lane->count != 0 && !lane->own) {
+    twin->head = lane->head, twin->tail = lane->tail, twin->count = lane->count;
+    lane->head = lane->tail = kNone;
+    lane->count = 0;
+  }
+  lane->own = true;
+  return true;
+}
+
+}  // namespace
+
+bool lanes_create() {
+  lanes = map_lanes(kFirstLanes);
+  lane_capacity = kFirstLanes;
+  void* memory = mmap(nullptr, size_t{kMaxNodes} * sizeof(Node), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  nodes = memory != MAP_FAILED ? static_cast<Node*>(memory) : nullptr;
+  return lanes != nullptr && nodes != nullptr;
+}
+
+uint64_t record_sum(const Record& record) {
+  uint64_t lane = hash_combine(hash_combine(record.comm, record.tag), record.space);
+  return mix64(lane ^ mix64(record.digest + 0x632be59bd9b4e019) ^ record.bytes * 0x9e3779b97f4a7c15);
+}
+
+void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {
+  if (from.lost)
+    return;
+  Lane* lane = lane_of(from, record.space, record);
+  if (lane == nullptr)
+    return lanes_abandon(from);
+  if ((record.flags & kUnordered) || lane->unordered) [[unlikely]] {
+    Node taken;
+    if (!make_unordered(from, lane, record))
+      return lanes_abandon(from);
+    if (take_equal(*lane, record, &taken)) {
+      own_gone(from, taken.record);
+      return settle(record, taken.record, ordinal, taken.evidence, difference);
+    }
+    Lane* twin = lane_of(from, record.space | kTwin, record);
+    if (twin == nullptr || !append(*twin, record, 0, ordinal))
+      lanes_abandon(from);
+    return;
+  }
+  if (lane->count != 0 && lane->own) [[likely]] {
+    const Node node = nodes[lane->head];
+    pop(*lane);
+    own_gone(from, node.record);
+    return settle(record, node.record, ordinal, node.evidence, difference);
+  }
+  lane->own = false;
+  if (!append(*lane, record, 0, ordinal))
+    lanes_abandon(from);
+}
+
+void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
+  from.own_pending += 1;
+  from.pending_bytes += record.bytes;
+  if (from.lost)
+    return;
+  Lane* lane = lane_of(from, record.space, record);
+  if (lane == nullptr)
+    return lanes_abandon(from);
+  if ((record.flags & kUnordered) || lane->unordered) [[unlikely]] {
+    Node taken;
+    if (!make_unordered(from, lane, record))
+      return lanes_abandon(from);
+    Lane* twin = lane_of(from, record.space | kTwin, record);
+    if (twin != nullptr && take_equal(*twin, record, &taken)) {
+      own_gone(from, record);
+      return settle(taken.record, record, taken.ordinal, evidence, difference);
+    }
+    lane = lane_of(from, record.space, record);
+    if (twin == nullptr || lane == nullptr || !append(*lane, record, evidence, 0))
+      lanes_abandon(from);
+    return;
+  }
+  if (lane->count != 0 && !lane->own) {
+    const Node node = nodes[lane->head];
+    pop(*lane);
+    own_gone(from, record);
+    return settle(node.record, record, node.ordinal, evidence, difference);
+  }
+  lane->own = true;
+  if (!append(*lane, record, evidence, 0))
+    lanes_abandon(from);
+}
+
+void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
+  Lane* lane = from.lost ? nullptr : lane_of(from, record.space, record);
+  if (lane == nullptr || lane->unordered || lane->count == 0 || !lane->own)
+    return lane_received(from, record, evidence, difference);
+  uint32_t index = take_node();
+  if (index == kNone)
+    return lanes_abandon(from);
+  from.own_pending += 1;
+  from.pending_bytes += record.bytes;
+  nodes[index].record = record;
+  nodes[index].evidence = evidence;
+  nodes[index].next = lane->head;
+  lane->head = index;
+  ++lane->count;
+}
+
+void lanes_abandon(Peer& peer) {
+  peer.lost = true;
+  for (uint32_t i = 0; i < lane_capacity; ++i) {
+    Lane& lane = lanes[i];
+    if (lane.peer != peer.world_rank + 1)
+      continue;
+    while (lane.count != 0) {
+      if (lane.own && nodes[lane.head].evidence != 0)
+        blame::drop(nodes[lane.head].evidence);
+      pop(lane);
+    }
+    lane.unordered = false;
+  }
+}
+
+bool lanes_pair_leftovers(Peer& peer, Difference* difference) {
+  for (uint32_t i = 0; i < lane_capacity; ++i) {
+    Lane& lane = lanes[i];
+    if (lane.peer != peer.world_rank + 1 || (lane.space & kTwin) || !lane.unordered || lane.count == 0)
+      continue;
+    Lane* twin = find(peer, lane.space | kTwin, lane.comm, lane.tag);
+    if (twin->peer == 0 || twin->count != lane.count)
+      continue;  // more is on its way: nothing can be said
+    const Node own = nodes[lane.head], sent = nodes[twin->head];
+    pop(lane);
+    pop(*twin);
+    own_gone(peer, own.record);
+    settle(sent.record, own.record, sent.ordinal, own.evidence, difference);
+    return true;
+  }
+  return false;
+}
+
+void sums_compare(Peer& peer) {
+  if (!peer.lost || peer.total_there != peer.expected || !peer.sums_hold_in || !peer.sums_hold_there ||
+      peer.sum_there != peer.sum_in)
+    return;
+  // Every packet so far is right. The lanes are empty on both sides: matching one by one can begin anew.
+  coverage.checked_messages += peer.own_pending;
+  coverage.checked_bytes += peer.pending_bytes;
+  coverage.by_sum += peer.own_pending;
+  peer.own_pending = peer.pending_bytes = peer.deferred = 0;
+  peer.lost = false;
+}
+
+}  // namespace resil::ledger

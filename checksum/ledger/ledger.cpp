@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See ledger.h: what is announced and expected, coverage, strict waiting, and when records are sent and taken.
+
+#include "checksum/ledger/ledger.h"
+
+#include <sched.h>
+
+#include "checksum/collective/collective.h"
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/setup.h"
+#include "shim/attach.h"
+#include "shim/config.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace resil::ledger {
+
+bool is_concurrent = true;
+SpinLock ledger_lock;
+Coverage coverage;
+void (*space_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&);
+void (*mismatch_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&, const Record&);
+void (*kind_handlers[16])(Thread&, Peer&, const void*, size_t);
+
+namespace {
+
+constexpr uint32_t kPollEvery = 32;    // records of this rank between two looks at what has arrived
+constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
+
+bool is_connected, is_strict, is_full, is_abort;
+uint64_t old_ticks = 25'000'000;
+uint32_t until_poll = kPollEvery;  // approximate under MPI_THREAD_MULTIPLE
+
+/// Every so many records: takes what has arrived, sends what is old.
+void count_down(Thread& thread) {
+  if (--until_poll != 0) [[likely]]
+    return;
+  until_poll = kPollEvery;
+  progress(thread);
+}
+
+}  // namespace
+
+const char* reason_name(Reason reason) {
+  constexpr const char* kNames[] = {"none",          "device_buffer",  "datatype",    "error",          "not_connected",
+                                    "other_world",   "unknown_communicator", "order_lost", "memory",    "reduction",
+                                    "user_operator", "passive_target", "accumulate",  "overlapped",     "shared_window",
+                                    "one_sided",     "file",           "collective",  "request_freed"};
+  static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<unsigned>(Reason::kCount));
+  return kNames[static_cast<unsigned>(reason)];
+}
+
+bool connected() { return is_connected; }
+bool strict() { return is_strict; }
+bool full_blame() { return is_full; }
+bool abort_wanted() { return is_abort; }
+bool concurrent() { return is_concurrent; }
+
+bool setup_memory() {
+  is_strict = config_has("RESIL_CHECKSUM", "strict");
+  is_full = config_has("RESIL_BLAME", "full");
+  is_abort = config_has("RESIL_ON_MISMATCH", "abort");
+  return lanes_create() && transport_create();
+}
+
+bool setup_connection(bool multiple) {
+  is_concurrent = multiple;
+  old_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second) / kOldTicksShare;
+  if (private_comm() == 0 || !peers_create(runtime.size))
+    return false;
+  is_connected = true;
+  is_connected = transport_start();
+  return is_connected;
+}
+
+void setup_end() {
+  transport_stop();
+  is_connected = false;
+}
+
+uint64_t announce(Thread& thread, Peer& to, const Record& record) {
+  const uint64_t ordinal = to.announced;  // exact but for two threads at once, whose lanes are multisets anyway
+  if (peer_is_self(to)) [[unlikely]] {
+    if (space_handlers[record.space] != nullptr) {
+      space_handlers[record.space](thread, to, record);
+      return ordinal;
+    }
+    Difference difference;
+    {
+      Guard guard;
+      to.announced += 1;
+      lane_sent(to, record, ordinal, &difference);
+    }
+    if (difference.found)
+      raise_difference(thread, to, difference);
+    return ordinal;
+  }
+  transport_append(thread, to, record, is_strict);
+  count_down(thread);
+  return ordinal;
+}
+
+void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
+  Guard guard;
+  from.expected += 1;
+  if (record.flags & kUnchecked)
+    from.sums_hold_in = false;
+  else
+    from.sum_in += record_sum(record);
+  lane_received(from, record, evidence, difference);
+}
+
+void expected(Thread& thread) { count_down(thread); }
+void count_untracked() { add_to(coverage.untracked, 1); }
+
+void expect(Thread& thread, Peer& from, const Record& record, uint64_t evidence) {
+  Difference difference;
+  expect_quietly(from, record, evidence, &difference);
+  if (difference.found) [[unlikely]]
+    raise_difference(thread, from, difference);
+  count_down(thread);
+}
+
+void await(Thread& thread, Peer& from) {
+  if (!is_strict || from.own_pending <= from.deferred || !is_connected)
+    return;
+  Peer* peer = &from;
+  bool done = progress_until(thread, config_real("RESIL_DRAIN_SECONDS"), [](void* of) {
+    const Peer& waited = *static_cast<Peer*>(of);
+    return waited.own_pending <= waited.deferred || waited.lost;
+  }, peer);
+  if (!done) {
+    Guard guard;
+    add_to(coverage.deferred, from.own_pending - from.deferred);
+    from.deferred = from.own_pending;
+  }
+  if (blame::open_cases() != 0)
+    blame::settle(thread, config_real("RESIL_DRAIN_SECONDS"));
+}
+
+void await_all(Thread& thread) {
+  if (!is_strict || !is_connected)
+    return;
+  Peer* peer;
+  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i)
+    await(thread, *peer);
+}
+
+void count_checked(uint64_t messages, uint64_t bytes) {
+  add_to(coverage.checked_messages, messages);
+  add_to(coverage.checked_bytes, bytes);
+}
+
+void count_uncovered(Reason reason, uint64_t messages, uint64_t bytes) {
+  add_to(coverage.uncovered_messages[static_cast<unsigned>(reason)], messages);
+  add_to(coverage.uncovered_bytes[static_cast<unsigned>(reason)], bytes);
+}
+
+void count_mismatch() { add_to(coverage.mismatches, 1); }
+uint64_t checked_messages() { return __atomic_load_n(&coverage.checked_messages, __ATOMIC_RELAXED); }
+
+void handle_space(Space space, void (*handler)(Thread&, Peer&, const Record&)) {
+  space_handlers[static_cast<unsigned>(space)] = handler;
+}
+
+void handle_mismatch(Space space, void (*handler)(Thread&, Peer&, const Record&, const Record&)) {
+  mismatch_handlers[static_cast<unsigned>(space)] = handler;
+}
+
+void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)) {
+  kind_handlers[static_cast<unsigned>(kind)] = handler;
+}
+
+void raise_difference(Thread& thread, Peer& from, const Difference& difference) {
+  if (auto* handler = mismatch_handlers[difference.received.space]; handler != nullptr)
+    handler(thread, from, difference.sent, difference.received);
+  else
+    blame::open_case(thread, from, difference.sent, difference.ordinal, difference.received, difference.evidence);
+}
+
+void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evidence) {
+  Difference difference;
+  {
+    Guard guard;
+    lane_put_back(from, received, evidence, &difference);
+  }
+  if (difference.found)
+    raise_difference(thread, from, difference);
+}
+
+void progress(Thread& thread) {
+  if (!is_connected)
+    return;
+  transport_poll(thread);
+  if (const uint64_t since = transport_oldest(); since != 0 && ticks() - since > old_ticks)
+    transport_flush(thread);
+  if (blame::open_cases() != 0) [[unlikely]]
+    blame::tend(thread);
+  collective::tend(thread);
+}
+
+void flush(Thread& thread) {
+  if (is_connected && transport_dirty())
+    transport_flush(thread);
+}
+
+bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* argument) {
+  if (done(argument))
+    return true;
+  const uint64_t limit = static_cast<uint64_t>(seconds * runtime.header->ticks_per_second), start = ticks();
+  for (uint32_t round = 0;; ++round) {
+    if (is_connected)
+      progress(thread);
+    if (done(argument))
+      return true;
+    if (ticks() - start > limit)
+      return false;
+    if (round >= 64)
+      sched_yield();  // the rank that is waited for may need this core
+  }
+}
+
+}  // namespace resil::ledger

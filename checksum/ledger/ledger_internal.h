@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ledger's files share: peers, lanes, transport, counters. Not for collectives and one-sided checks.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "checksum/ledger/ledger.h"
+#include "shim/spinlock.h"
+
+namespace resil::ledger {
+
+constexpr uint32_t kBatchRecords = 92;       ///< records in one message of the private communicator
+constexpr size_t kHostBytes = 64;
+constexpr uint64_t kCreditRecords = 8192;    ///< records on the way to one rank before it must have taken some
+constexpr uint64_t kCreditEvery = 2048;      ///< records taken between two credits
+constexpr uint32_t kReceiveRing = 16;        ///< receives posted on the private communicator
+constexpr uint32_t kMaxPages = 4096;         ///< 16 MiB of outgoing records and messages, all ranks together
+constexpr uint32_t kMaxNodes = 1u << 20;     ///< 64 MiB of unmatched records, all lanes together
+
+/// First bytes of every message on the private communicator.
+struct MessageHeader {
+  uint8_t kind;         ///< Kind
+  uint8_t has_host;     ///< the sender's host name follows the payload (first batch to a rank)
+  uint16_t count;       ///< records
+  int32_t source;       ///< world rank
+  uint32_t bytes;       ///< payload
+  uint32_t sums_hold;   ///< 1: `sum` covers all records so far
+  uint64_t first;       ///< batch: ordinal of the first record
+  uint64_t total, sum;  ///< records announced so far and the sum over them
+};
+static_assert(sizeof(MessageHeader) == 40);
+
+/// One outgoing message. 4 KiB.
+struct Page {
+  Page* next;
+  uint64_t request;
+  MessageHeader header;
+  union {
+    Record records[kBatchRecords];
+    char payload[kMessageBytes];
+  };
+  char host[kHostBytes];
+};
+static_assert(sizeof(Page) <= 4096 && kBatchRecords * sizeof(Record) <= kMessageBytes);
+
+struct Peer {
+  int32_t world_rank;
+  bool host_told, bye_sent, bye_received;
+  bool dirty;              ///< in the list of ranks with unsent records
+  bool lost;               ///< its records cannot be matched one by one now, only by sums
+  bool sums_hold_out, sums_hold_in;
+  char host[kHostBytes];
+  // Outgoing.
+  Page* filling;           ///< partly filled page, null: none
+  Page *held_first, *held_last;  ///< full pages that wait for credit
+  Peer* next_dirty;
+  uint64_t announced, sum_out;
+  uint64_t flushed, credited;    ///< records given to MPI; taken by the other side
+  // Incoming.
+  uint64_t next_ordinal;   ///< of the next record expected in the stream
+  uint64_t taken_since_credit;
+  uint64_t expected, sum_in;     ///< own records of packets received from it
+  uint64_t own_pending;    ///< of these, without the sender's record
+  uint64_t deferred;       ///< strict: of these, given up waiting for
+  uint64_t pending_bytes;
+  uint64_t total_there, sum_there;  ///< as its last message said
+  bool sums_hold_there;
+};
+
+extern bool is_concurrent;
+extern SpinLock ledger_lock;
+
+/// The ledger's lock, free of charge below MPI_THREAD_MULTIPLE.
+class Guard {
+ public:
+  Guard() {
+    if (is_concurrent)
+      ledger_lock.lock();
+  }
+  ~Guard() {
+    if (is_concurrent)
+      ledger_lock.unlock();
+  }
+  Guard(const Guard&) = delete;
+};
+
+// --- peers.cpp ---------------------------------------------------------------------------------------------------
+bool peers_create(int world_size);
+Peer* peer_find(int world_rank);            ///< null: not yet
+Peer* peer_by_index(uint32_t index);        ///< in order of first contact; null: no more
+bool peer_is_self(const Peer& peer);
+
+// --- lanes.cpp: all under the lock -------------------------------------------------------------------------------
+bool lanes_create();
+/// What to do once the lock is free: a difference was found.
+struct Difference {
+  bool found = false;
+  Record sent, received;
+  uint64_t ordinal, evidence;
+};
+void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference);
+void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
+void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
+/// Gives up all unmatched records of a peer; from now on its sums decide.
+void lanes_abandon(Peer& peer);
+/// At a drain: pairs what is left in multiset lanes of a peer, when both sides left as much. One at a time.
+bool lanes_pair_leftovers(Peer& peer, Difference* difference);
+/// Could the sums decide what the lanes of a lost peer cannot?
+void sums_compare(Peer& peer);
+uint64_t record_sum(const Record& record);
+
+// --- transport.cpp -----------------------------------------------------------------------------------------------
+bool transport_create();        ///< before_init: memory
+bool transport_start();         ///< after_init: posts receives
+void transport_stop();          ///< before_finalize: takes them back
+void transport_append(Thread& thread, Peer& to, const Record& record, bool at_once);
+void transport_flush(Thread& thread);
+bool transport_dirty();
+uint64_t transport_oldest();    ///< ticks when the oldest unsent record was made, 0: none
+bool transport_flush_peer(Thread& thread, Peer& peer);
+void transport_poll(Thread& thread);
+/// Unsent records, then "no more will come". False: not now.
+bool transport_say_bye(Peer& peer);
+bool transport_idle();          ///< nothing of ours is on its way out
+
+// --- ledger.cpp --------------------------------------------------------------------------------------------------
+/// expect() without what may call MPI: for callers that hold a lock of their own. Then raise_difference, expected.
+void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
+void expected(Thread& thread);
+/// A request that the shim's table had no room for.
+void count_untracked();
+/// Strict mode: await() for all ranks at once.
+void await_all(Thread& thread);
+
+// --- counters ----------------------------------------------------------------------------------------------------
+uint64_t checked_messages();
+/// A case was no case (the send had been withdrawn): the received packet goes back to the head of its lane.
+void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evidence);
+/// Raises what was found, with no lock held.
+void raise_difference(Thread& thread, Peer& from, const Difference& difference);
+
+struct Coverage {
+  uint64_t checked_messages, checked_bytes, uncovered_messages[static_cast<int>(Reason::kCount)],
+      uncovered_bytes[static_cast<int>(Reason::kCount)], mismatches, deferred, by_sum, untracked;
+};
+extern Coverage coverage;
+
+inline void add_to(uint64_t& counter, uint64_t value) {
+  if (is_concurrent)
+    __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
+  else
+    counter += value;
+}
+
+extern void (*space_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&);
+extern void (*mismatch_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&, const Record&);
+extern void (*kind_handlers[16])(Thread&, Peer&, const void*, size_t);
+
+}  // namespace resil::ledger

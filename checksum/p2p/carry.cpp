@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See carry.h.
+
+#include "checksum/p2p/carry.h"
+
+#include <sched.h>
+
+#include "checksum/ledger/ledger.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "checksum/view.h"
+#include "shim/backend.h"
+#include "shim/event.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace resil::p2p {
+
+namespace {
+
+constexpr uint64_t kOverlapBytes = 32768;  // sends from this size on are digested while they travel
+constexpr unsigned kQuickTests = 200;      // 5 to 20 us: then this rank is waiting
+constexpr int64_t kManyRequests = 64;      // testing more than these costs more than the wait is worth
+
+uint64_t flush_time, flush_share;          // ticks: of the last flush; per rank with unsent records
+
+/// A blocking wait by repeated tests: after the first ones it is idle time, in which records are sent and taken.
+template <class Test>
+int wait_usefully(Thread& thread, Test test) {
+  int flag = 0;
+  for (unsigned round = 0;; ++round) {
+    const int result = test(&flag);
+    if (flag != 0 || result != 0)
+      return result;
+    if (round < kQuickTests)
+      continue;
+    if (round == kQuickTests)
+      ledger::flush(thread);
+    if (round % 16 == 0)
+      ledger::progress(thread);
+    sched_yield();
+  }
+}
+
+bool carry_send(Event& e) {
+  if (e.given_count < 0 || e.bytes < kOverlapBytes || e.peer < 0)
+    return false;
+  const View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
+  if (view.reason != ledger::Reason::kNone)
+    return false;
+  uint64_t request;
+  if (!backend->messages->post(e, &request, &e.result))
+    return false;
+  if (e.result != 0)
+    return true;
+  if (e.check == nullptr) {
+    e.check_value = view_digest(view, view.bytes);
+    e.check = &e;
+  }
+  e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, nullptr); });
+  return true;
+}
+
+bool carry_receive(Event& e) {
+  if (e.given_count < 0 || e.peer == ring::kProcNull)
+    return false;
+  uint64_t request;
+  if (!backend->messages->post(e, &request, &e.result))
+    return false;
+  if (e.result == 0)
+    e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, e.given_statuses); });
+  return true;
+}
+
+bool carry_wait(Event& e) {
+  if (e.request_count <= 0 || e.request_count > kManyRequests)
+    return false;
+  // One request: MPI_Test, whose errors are MPI_Wait's; more: MPI_ERR_IN_STATUS in both.
+  const bool one = e.id == CallId::kMPI_Wait;
+  e.result = wait_usefully(*e.thread, [&](int* flag) {
+    return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
+  });
+  return true;
+}
+
+}  // namespace
+
+bool carries(CallId id) {
+  switch (id) {
+    case CallId::kMPI_Send:
+    case CallId::kMPI_Ssend:
+    case CallId::kMPI_Rsend:
+    case CallId::kMPI_Send_c:
+    case CallId::kMPI_Ssend_c:
+    case CallId::kMPI_Rsend_c:
+    case CallId::kMPI_Recv:
+    case CallId::kMPI_Recv_c:
+    case CallId::kMPI_Wait:
+    case CallId::kMPI_Waitall:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool carry(Event& e) {
+  if (!ledger::connected())
+    return false;
+  switch (e.id) {
+    case CallId::kMPI_Recv:
+    case CallId::kMPI_Recv_c:
+      return carry_receive(e);
+    case CallId::kMPI_Wait:
+    case CallId::kMPI_Waitall:
+      return carry_wait(e);
+    default:
+      return carries(e.id) && carry_send(e);
+  }
+}
+
+void before_blocking(Event& e) {
+  if (!ledger::connected() || carries(e.id) || !ledger::transport_dirty())
+    return;
+  if (flush_share == 0)
+    flush_share = static_cast<uint64_t>(runtime.header->ticks_per_second * 25e-6);
+  const uint64_t now = e.thread->last_time;
+  if (now - flush_time < flush_share)
+    return;
+  flush_time = now;
+  ledger::flush(*e.thread);
+}
+
+}  // namespace resil::p2p

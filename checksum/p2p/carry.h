@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blocking calls that the module carries out by their nonblocking twins: large sends, so that the digest is taken while
+// the message travels, and waits, so that a rank that waits sends its records and answers other ranks meanwhile.
+#pragma once
+
+#include "shim/call_info.h"
+
+namespace resil {
+struct Event;
+}
+
+namespace resil::p2p {
+
+bool carries(CallId id);
+bool carry(Event& event);
+/// On the way into a call that may block and is not carried out here: sends what is unsent, at most a hundredth of the
+/// time (a rank that waits for long must not sit on records that others wait for).
+void before_blocking(Event& event);
+
+}  // namespace resil::p2p

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Point-to-point messages: what is sent is announced, what is received is expected in posting order. Called by
+// checksum.cpp; thread context as in ledger.h.
+#pragma once
+
+#include <cstdint>
+
+#include "checksum/view.h"
+
+namespace resil {
+struct Event;
+struct CommInfo;
+struct Thread;
+class JsonWriter;
+}
+
+namespace resil::p2p {
+
+bool prepare();   ///< before_init: maps memory
+
+// --- sends.cpp ---------------------------------------------------------------------------------------------------
+void send_enter(Event& event);       ///< digests what will be overwritten, or must be known before (strict, full)
+void send_leave(Event& event);
+void send_init_leave(Event& event);  ///< MPI_Send_init and its kin, MPI_Psend_init
+void send_started(Event& event, uint64_t cookie);
+void send_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+void cancel_enter(Event& event);     ///< MPI_Cancel: from now on ends of sends are looked at
+
+// --- receives.cpp ------------------------------------------------------------------------------------------------
+void receive_enter(Event& event);    ///< MPI_Recv, Sendrecv, Mrecv; also Irecv and its kin
+void receive_leave(Event& event);    ///< blocking: complete
+void receive_posted(Event& event);   ///< MPI_Irecv, Imrecv, Recv_init, Precv_init after the real call
+void receive_starting(uint64_t* cookie);      ///< full blame: before the real MPI_Start
+void receive_started(Event& event, uint64_t* cookie);
+void receive_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+void message_enter(Event& event);    ///< MPI_Mrecv, Imrecv: notes the message handle
+void matched_probe(Event& event);    ///< MPI_Mprobe, MPI_Improbe after the real call
+
+// --- order.cpp ---------------------------------------------------------------------------------------------------
+/// Under MPI_THREAD_MULTIPLE: has more than one thread used this lane so far? Notes the calling one unless it only asks.
+bool lane_is_shared(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only = false);
+/// How many partitioned requests of that kind have been initialised before this one: they match in that order. -1: too
+/// many different ones to tell.
+int64_t partitioned_ordinal(uint64_t comm_id, int32_t peer, int32_t tag, bool sending);
+
+}  // namespace resil::p2p

@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Receives. Among receives that end with the same (communicator, source, tag), posting order is sending order (MPI 4.0
+// section 3.5), so completed receives are expected in posting order: one that an earlier, still pending receive could
+// have claimed the message of is parked until that one is known.
+//
+// Pending receives with a given source and tag wait in buckets by (communicator, source, tag); wildcards, and what they
+// ended as, in one list per communicator. In the usual case, nothing older of the same lane and no wildcard, a receive
+// is expected at once, and a blocking one never enters the tables.
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "checksum/p2p/p2p.h"
+#include "checksum/p2p/receive_entry.h"
+#include "shim/backend.h"
+#include "shim/event.h"
+#include "shim/hash.h"
+#include "shim/runtime.h"
+#include "shim/tables.h"
+
+namespace resil::p2p {
+
+namespace {
+
+using ledger::Difference;
+using ledger::Reason;
+using ledger::Record;
+using ledger::Space;
+
+constexpr uint32_t kBuckets = 1u << 16;
+constexpr uint32_t kEntriesAtOnce = 256, kMaxEntries = 1u << 20;
+constexpr uint32_t kMessages = 256;  // matched probes waiting for their receive
+
+struct List {
+  Receive *first, *last;
+};
+
+SpinLock lock;              // only under MPI_THREAD_MULTIPLE
+List* buckets;
+CommReceives** comms;       // by index of the communicator table
+CommReceives* free_comms;
+Receive* free_entries;
+uint32_t entries_made;
+uint64_t posted;            // receives so far: the posting order
+struct {
+  uint64_t handle;
+  Receive* receive;
+} messages[kMessages];
+
+class Guard {
+ public:
+  Guard() {
+    if (ledger::is_concurrent)
+      lock.lock();
+  }
+  ~Guard() {
+    if (ledger::is_concurrent)
+      lock.unlock();
+  }
+  Guard(const Guard&) = delete;
+};
+
+List& bucket_of(uint64_t comm, int32_t source, int32_t tag) {
+  const uint64_t lane = static_cast<uint64_t>(static_cast<uint32_t>(source)) << 32 | static_cast<uint32_t>(tag);
+  return buckets[((comm ^ lane * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40) & (kBuckets - 1)];
+}
+
+void link(List& list, Receive* receive) {
+  receive->previous = list.last;
+  receive->next = nullptr;
+  (list.last != nullptr ? list.last->next : list.first) = receive;
+  list.last = receive;
+}
+
+void unlink(List& list, Receive* receive) {
+  (receive->previous != nullptr ? receive->previous->next : list.first) = receive->next;
+  (receive->next != nullptr ? receive->next->previous : list.last) = receive->previous;
+}
+
+/// What is known of the receives of a communicator; null: no memory.
+CommReceives* receives_of(const CommInfo& comm) {
+  CommReceives* found = comms[comm.index];
+  if (found != nullptr && found->id == comm.ring->id) [[likely]]
+    return found;
+  if (found == nullptr || found->entries != 0) {  // the old ones' entries keep the old state
+    if (free_comms == nullptr) {
+      void* memory = mmap(nullptr, 64 * sizeof(CommReceives), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED)
+        return nullptr;
+      for (uint32_t i = 0; i < 64; ++i) {
+        auto* state = static_cast<CommReceives*>(memory) + i;
+        state->next_free = free_comms;
+        free_comms = state;
+      }
+    }
+    found = free_comms;
+    free_comms = found->next_free;
+    comms[comm.index] = found;
+  }
+  *found = {};
+  found->id = comm.ring->id;
+  found->comm = const_cast<CommInfo*>(&comm);
+  return found;
+}
+
+Receive* take_entry() {
+  if (free_entries == nullptr && entries_made < kMaxEntries) {
+    void* memory = mmap(nullptr, kEntriesAtOnce * sizeof(Receive), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return nullptr;
+    entries_made += kEntriesAtOnce;
+    for (uint32_t i = 0; i < kEntriesAtOnce; ++i) {
+      Receive* receive = static_cast<Receive*>(memory) + i;
+      receive->next = free_entries;
+      free_entries = receive;
+    }
+  }
+  Receive* receive = free_entries;
+  if (receive != nullptr)
+    free_entries = receive->next;
+  return receive;
+}
+
+List& list_of(Receive& receive) {
+  if (receive.wild)
+    return reinterpret_cast<List&>(receive.comm->wild_first);
+  return bucket_of(receive.comm->id, receive.source, receive.tag);
+}
+
+/// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
+void enqueue(Receive& receive) {
+  receive.order = ++posted;
+  receive.done = false;
+  receive.listed = true;
+  ++receive.comm->entries;
+  link(list_of(receive), &receive);
+}
+
+/// Under the lock.
+void dequeue(Receive& receive) {
+  if (!receive.listed)
+    return;
+  receive.listed = false;
+  --receive.comm->entries;
+  unlink(list_of(receive), &receive);
+}
+
+/// Under the lock: gives the entry back, or keeps it as the template of its persistent request.
+void retire(Receive& receive, bool for_good) {
+  dequeue(receive);
+  if (receive.persistent && !for_good)
+    return;
+  if (receive.view.type != nullptr && receive.held)
+    type_map_release(receive.view.type);
+  receive.next = free_entries;
+  free_entries = &receive;
+}
+
+bool could_claim(const Receive& earlier, const Receive& receive) {
+  const int32_t source = earlier.done ? earlier.actual_source : earlier.source;
+  const int32_t tag = earlier.done ? earlier.actual_tag : earlier.tag;
+  return (source == ring::kAnySource || source == receive.actual_source) &&
+         (tag == ring::kAnyTag || tag == receive.actual_tag);
+}
+
+/// Under the lock: is every older receive that could have claimed this one's message out of the way?
+bool is_resolved(const Receive& receive) {
+  const CommReceives& comm = *receive.comm;
+  for (const Receive* other = comm.wild_first; other != nullptr && other->order < receive.order; other = other->next)
+    if (could_claim(*other, receive))
+      return false;
+  const List& bucket = bucket_of(comm.id, receive.actual_source, receive.actual_tag);
+  for (const Receive* other = bucket.first; other != nullptr && other->order < receive.order; other = other->next)
+    if (other->comm == &comm && other->source == receive.actual_source && other->tag == receive.actual_tag)
+      return false;
+  return true;
+}
+
+Record record_of(const Receive& receive, bool order_lost) {
+  Record record = {receive.lane_comm, receive.digest, receive.bytes, receive.site, static_cast<uint32_t>(receive.actual_tag),
+                   receive.call, static_cast<uint8_t>(receive.partitioned ? Space::kPartitioned : Space::kMessage), 0};
+  Reason reason = receive.view.reason;
+  if (receive.failed)
+    reason = Reason::kError;
+  if (order_lost && !receive.partitioned)
+    reason = Reason::kOrderLost;
+  if (reason != Reason::kNone) {
+    record.flags |= ledger::kUnchecked;
+    record.digest = static_cast<uint64_t>(reason);
+  }
+  if (receive.shared)
+    record.flags |= ledger::kUnordered;
+  return record;
+}
+
+/// A finished receive goes into its lane; under this file's lock, so that lanes see posting order.
+void expect(Receive& receive, ledger::Peer** peer, Difference* difference) {
+  Reason why = Reason::kNone;
+  *peer = ledger::peer_of(*receive.comm->comm, receive.actual_source, &why);
+  if (*peer == nullptr) {
+    ledger::count_uncovered(why, 1, receive.bytes);
+    if (receive.evidence != 0)
+      blame::drop(receive.evidence);
+    return;
+  }
+  ledger::expect_quietly(**peer, record_of(receive, receive.comm->lost), receive.evidence, difference);
+}
+
+/// Expects everything of the communicator that is resolved now, oldest first.
+void settle_parked(Thread& thread, CommReceives& comm) {
+  while (true) {
+    Difference difference;
+    ledger::Peer* peer = nullptr;
+    {
+      Guard guard;
+      Receive* receive = comm.parked_first;
+      while (receive != nullptr && !is_resolved(*receive))
+        receive = receive->next_parked;
+      if (receive == nullptr)
+        return;
+      Receive** place = &comm.parked_first;
+      while (*place != receive)
+        place = &(*place)->next_parked;
+      *place = receive->next_parked;
+      expect(*receive, &peer, &difference);
+      retire(*receive, false);
+    }
+    if (difference.found)
+      ledger::raise_difference(thread, *peer, difference);
+  }
+}
+
+/// Under the lock: the persistent request may be started again before its last packet is resolved, so that one waits
+/// in an entry of its own, at the same place in the order.
+Receive* stand_in(Receive& receive) {
+  Receive* copy = take_entry();
+  if (copy == nullptr)
+    return nullptr;
+  *copy = receive;
+  copy->persistent = copy->held = false;
+  List& list = list_of(receive);
+  (copy->previous != nullptr ? copy->previous->next : list.first) = copy;
+  (copy->next != nullptr ? copy->next->previous : list.last) = copy;
+  receive.listed = false;
+  return copy;
+}
+
+/// The receive is complete: everything about it is filled in.
+void finish(Thread& thread, Receive& receive) {
+  Difference difference;
+  ledger::Peer* peer = nullptr;
+  CommReceives& comm = *receive.comm;
+  Receive* waiting = &receive;
+  {
+    Guard guard;
+    receive.done = true;
+    if (receive.partitioned || is_resolved(receive)) {
+      expect(receive, &peer, &difference);
+      retire(receive, false);
+    } else if (receive.persistent && (waiting = stand_in(receive)) == nullptr) {
+      comm.lost = true;
+      retire(receive, false);
+    } else {
+      Receive** place = &comm.parked_first;
+      while (*place != nullptr && (*place)->order < waiting->order)
+        place = &(*place)->next_parked;
+      waiting->next_parked = *place;
+      *place = waiting;
+    }
+  }
+  if (difference.found)
+    ledger::raise_difference(thread, *peer, difference);
+  if (comm.parked_first != nullptr)
+    settle_parked(thread, comm);
+  ledger::expected(thread);
+}
+
+/// An entry vanishes without having taken a message: what was parked behind it may be free now.
+void vanish(Thread& thread, Receive& receive, bool for_good) {
+  CommReceives& comm = *receive.comm;
+  blame::drop_posted(receive.posted);
+  receive.posted = 0;
+  {
+    Guard guard;
+    retire(receive, for_good);
+  }
+  if (comm.parked_first != nullptr)
+    settle_parked(thread, comm);
+}
+
+/// Some receive of this communicator is not followed: no lane of it can be trusted to be in order any more.
+void lose_order(const CommInfo& comm) {
+  Guard guard;
+  if (CommReceives* state = receives_of(comm); state != nullptr)
+    state->lost = true;
+}
+
+bool replaces(CallId id) {
+  return id == CallId::kMPI_Sendrecv_replace || id == CallId::kMPI_Sendrecv_replace_c ||
+         id == CallId::kMPI_Isendrecv_replace || id == CallId::kMPI_Isendrecv_replace_c;
+}
+
+View view_of(const Event& e) {
+  const Side& side = replaces(e.id) ? e.send : e.receive;
+  View view = make_view(*e.thread, side.buffer, side.count, side.type);
+  if ((e.attributes & kCallPartitioned) && view.reason != Reason::kDatatype) {
+    view.count *= e.partitions;
+    view.bytes *= static_cast<uint64_t>(e.partitions);
+  }
+  return view;
+}
+
+int32_t source_of(const Event& e) { return e.attributes & kCallBothWays ? e.receive_peer : e.peer; }
+int32_t tag_wanted(const Event& e) { return e.attributes & kCallBothWays ? e.receive_tag : e.tag; }
+
+/// A new entry for this call's receive, not in any list yet. Null: no memory.
+Receive* make(const Event& e, const View& view, bool hold) {
+  Guard guard;
+  CommReceives* comm = receives_of(*e.comm);
+  Receive* receive = comm != nullptr ? take_entry() : nullptr;
+  if (receive == nullptr)
+    return nullptr;
+  *receive = {};
+  receive->view = view;
+  receive->comm = comm;
+  receive->lane_comm = comm->id;
+  receive->site = e.site;
+  receive->call = static_cast<uint16_t>(e.id);
+  receive->source = source_of(e);
+  receive->tag = tag_wanted(e);
+  receive->wild = receive->source == ring::kAnySource || receive->tag == ring::kAnyTag;
+  receive->persistent = (e.attributes & kCallPersistent) != 0;
+  receive->partitioned = (e.attributes & kCallPartitioned) != 0;
+  receive->held = hold && view.type != nullptr;
+  if (receive->held)
+    type_map_hold(view.type);
+  return receive;
+}
+
+/// Takes the status over and digests what arrived. False: no message was taken.
+bool fill(Receive& receive, const StatusInfo& status, ErrorKind error) {
+  if (status.cancelled || status.source < 0 || error == ErrorKind::kPending || error == ErrorKind::kOther)
+    return false;
+  receive.actual_source = status.source;
+  receive.actual_tag = status.tag;
+  receive.bytes = status.bytes;
+  receive.failed = error != ErrorKind::kNone || (receive.view.reason == Reason::kNone && status.bytes > receive.view.bytes);
+  receive.evidence = 0;
+  receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
+  if (receive.failed || receive.view.reason != Reason::kNone) {
+    blame::drop_posted(receive.posted);
+  } else {
+    receive.digest = view_digest(receive.view, receive.bytes);
+    if (ledger::full_blame())
+      receive.evidence = blame::receive_complete(receive.posted, receive.view, receive.bytes, receive.digest);
+  }
+  receive.posted = 0;
+  return true;
+}
+
+/// A blocking receive below MPI_THREAD_MULTIPLE with nothing of its lane before it: straight into the lane.
+bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
+  if (ledger::is_concurrent)
+    return false;
+  CommReceives* comm = comms[e.comm->index];
+  if (comm == nullptr || comm->id != e.comm->ring->id || comm->wild_first != nullptr || comm->parked_first != nullptr || comm->lost ||
+      status.bytes > view.bytes)
+    return false;
+  if (bucket_of(comm->id, status.source, status.tag).first != nullptr)
+    return false;
+  Reason why = Reason::kNone;
+  ledger::Peer* peer = ledger::peer_of(*e.comm, status.source, &why);
+  if (peer == nullptr) {
+    ledger::count_uncovered(why, 1, status.bytes);
+    blame::drop_posted(e.check_posted);
+    return true;
+  }
+  Record record = {comm->id, static_cast<uint64_t>(view.reason), status.bytes, e.site, static_cast<uint32_t>(status.tag),
+                   static_cast<uint16_t>(e.id), static_cast<uint8_t>(Space::kMessage), ledger::kUnchecked};
+  uint64_t evidence = 0;
+  if (view.reason == Reason::kNone) [[likely]] {
+    record.flags = 0;
+    record.digest = view_digest(view, status.bytes);
+    if (ledger::full_blame())
+      evidence = blame::receive_complete(e.check_posted, view, status.bytes, record.digest);
+  }
+  ledger::expect(*e.thread, *peer, record, evidence);
+  return true;
+}
+
+ErrorKind error_of(const Event& e, const StatusInfo& status, bool array) {
+  ErrorKind error = backend->messages->error_kind(e.result);
+  return error == ErrorKind::kInStatus && array ? backend->messages->error_kind(status.error) : error;
+}
+
+/// The entry of a matched message, taken out of the table; null: unknown (MPI_MESSAGE_NO_PROC, a full table).
+Receive* matched_receive(Event& e) {
+  Guard guard;
+  for (auto& message : messages)
+    if (message.handle == e.check_value && message.receive != nullptr) {
+      Receive* receive = message.receive;
+      message.receive = nullptr;
+      return receive;
+    }
+  return nullptr;
+}
+
+}  // namespace
+
+bool prepare() {
+  size_t bytes = kBuckets * sizeof(List) + runtime.comm_count * sizeof(CommReceives*);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return false;
+  buckets = static_cast<List*>(memory);
+  comms = reinterpret_cast<CommReceives**>(buckets + kBuckets);
+  return true;
+}
+
+void receive_enter(Event& e) {
+  e.check_receive = nullptr;
+  e.check_posted = 0;
+  if (e.comm == nullptr || source_of(e) == ring::kProcNull)
+    return;
+  lane_is_shared(e.comm->ring->id, source_of(e), tag_wanted(e), false);
+  const bool starts = (e.attributes & kCallStarts) != 0;
+  if (ledger::full_blame() && !(e.attributes & kCallPersistent))
+    e.check_posted = blame::receive_posted(view_of(e));
+  if (!ledger::is_concurrent || (e.attributes & kCallPersistent))
+    return;
+  // Other threads may post and complete while this one is inside: its place in the order is taken now.
+  Receive* receive = make(e, view_of(e), starts);
+  if (receive == nullptr)
+    return lose_order(*e.comm);
+  receive->posted = e.check_posted;
+  {
+    Guard guard;
+    enqueue(*receive);
+  }
+  e.check_receive = receive;
+}
+
+void receive_leave(Event& e) {
+  const bool message = e.id == CallId::kMPI_Mrecv || e.id == CallId::kMPI_Mrecv_c;
+  Receive* receive = message ? matched_receive(e) : static_cast<Receive*>(e.check_receive);
+  if (!message && (e.comm == nullptr || source_of(e) == ring::kProcNull))
+    return;
+  StatusInfo status = {};
+  if (e.given_statuses != nullptr && !backend->messages->status_ignored(e.given_statuses)) {
+    backend->messages->status_read(e.given_statuses, 0, &status);
+  } else {
+    status.source = -1;
+  }
+  const ErrorKind error = error_of(e, status, false);
+  const View view = message && receive != nullptr ? make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type) : view_of(e);
+  if (receive == nullptr) {
+    if (message)
+      return;
+    if (error == ErrorKind::kNone && finish_directly(e, view, status))
+      return;
+    receive = make(e, view, false);
+    if (receive == nullptr)
+      return lose_order(*e.comm);
+    receive->posted = e.check_posted;
+    Guard guard;
+    enqueue(*receive);
+  }
+  receive->view = view;
+  receive->site = e.site;
+  receive->call = static_cast<uint16_t>(e.id);
+  receive->held = false;
+  if (!fill(*receive, status, error))
+    return vanish(*e.thread, *receive, true);
+  finish(*e.thread, *receive);
+}
+
+void receive_posted(Event& e) {
+  const bool message = e.id == CallId::kMPI_Imrecv || e.id == CallId::kMPI_Imrecv_c;
+  Receive* receive = message ? matched_receive(e) : static_cast<Receive*>(e.check_receive);
+  const bool posted_nothing = e.result != 0 || (e.cookie == nullptr && e.request_key == 0);
+  if (message) {
+    if (receive == nullptr || posted_nothing)
+      return;
+    receive->view = make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type);
+    receive->site = e.site;
+    receive->call = static_cast<uint16_t>(e.id);
+    receive->held = receive->view.type != nullptr;
+    if (receive->held)
+      type_map_hold(receive->view.type);
+  } else if (e.comm == nullptr || source_of(e) == ring::kProcNull || posted_nothing) {
+    if (receive != nullptr)
+      vanish(*e.thread, *receive, true);
+    return;
+  }
+  if (e.cookie == nullptr) {  // the request table is full: its end will not be seen
+    if (receive != nullptr)
+      vanish(*e.thread, *receive, true);
+    ledger::count_untracked();
+    return e.comm != nullptr ? lose_order(*e.comm) : void();
+  }
+  if (receive == nullptr) {
+    receive = make(e, view_of(e), true);
+    if (receive == nullptr)
+      return lose_order(*e.comm);
+    receive->posted = e.check_posted;
+    if (receive->partitioned) {
+      const int64_t ordinal = partitioned_ordinal(receive->comm->id, receive->source, receive->tag, false);
+      receive->lane_comm = hash_combine(receive->comm->id, static_cast<uint64_t>(ordinal));
+    }
+    if (!receive->persistent) {
+      Guard guard;
+      enqueue(*receive);
+    }
+  }
+  *e.cookie = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
+}
+
+void receive_starting(uint64_t* cookie) {
+  auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
+  if (ledger::full_blame() && !receive->partitioned && receive->posted == 0)
+    receive->posted = blame::receive_posted(receive->view);
+}
+
+void receive_started(Event& e, uint64_t* cookie) {
+  auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
+  if (e.result != 0 || receive->partitioned || receive->listed)
+    return;
+  lane_is_shared(receive->comm->id, receive->source, receive->tag, false);
+  Guard guard;
+  enqueue(*receive);
+}
+
+void receive_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
+  auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
+  if (freed) {
+    if (receive->listed && !receive->done) {  // active: it will take some message, unseen
+      Guard guard;
+      receive->comm->lost = true;
+    }
+    return vanish(*e.thread, *receive, true);
+  }
+  StatusInfo status = {};
+  if (e.given_statuses == nullptr || backend->messages->status_ignored(e.given_statuses)) {
+    Guard guard;
+    receive->comm->lost = true;  // no memory for statuses: which message this was is not known
+    return;
+  }
+  backend->messages->status_read(e.given_statuses, place, &status);
+  const ErrorKind error = error_of(e, status, true);
+  if (!fill(*receive, status, error))
+    return vanish(*e.thread, *receive, false);
+  finish(*e.thread, *receive);
+}
+
+void message_enter(Event& e) {
+  e.check_value = request_handle(e.message, 0);
+  e.check_receive = nullptr;
+}
+
+void matched_probe(Event& e) {
+  if (e.result != 0 || (e.flag != nullptr && *e.flag == 0) || e.comm == nullptr)
+    return;
+  StatusInfo status = {};
+  if (backend->messages->status_ignored(e.given_statuses))
+    return lose_order(*e.comm);
+  backend->messages->status_read(e.given_statuses, 0, &status);
+  if (status.source < 0)
+    return;  // MPI_PROC_NULL
+  View nothing = {nullptr, 0, nullptr, 0, Reason::kNone};
+  Receive* receive = make(e, nothing, false);
+  if (receive == nullptr)
+    return lose_order(*e.comm);
+  receive->source = status.source;  // its lane is known already
+  receive->tag = status.tag;
+  receive->wild = false;
+  lane_is_shared(receive->comm->id, e.peer, e.tag, false);
+  Guard guard;
+  for (auto& message : messages) {
+    if (message.receive != nullptr)
+      continue;
+    message.handle = request_handle(e.message, 0);
+    message.receive = receive;
+    enqueue(*receive);
+    return;
+  }
+  receive->comm->lost = true;
+  receive->next = free_entries;
+  free_entries = receive;
+}
+
+}  // namespace resil::p2p

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sends: the digest is taken after the message has been given to MPI (reading a pending send buffer is legal, MPI 4.0
+// section 3.7.2), so that it is hidden behind the transfer, and announced in the order of the calls.
+
+#include <sys/mman.h>
+
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger.h"
+#include "checksum/p2p/p2p.h"
+#include "shim/backend.h"
+#include "shim/event.h"
+#include "shim/hash.h"
+#include "shim/spinlock.h"
+#include "shim/tables.h"
+
+namespace resil::p2p {
+
+namespace {
+
+using ledger::Reason;
+using ledger::Record;
+using ledger::Space;
+
+/// A send that is followed beyond its call: persistent, partitioned, or with RESIL_BLAME=full.
+struct SendEntry {
+  View view;
+  Record record;        // all but the digest
+  ledger::Peer* peer;   // null: not reachable, `why`
+  uint64_t handle;      // blame's, of the last packet
+  SendEntry* next_free;
+  int32_t rank;         // communicator rank
+  Reason why;
+  bool persistent, partitioned, shared;
+};
+
+constexpr uint32_t kEntriesAtOnce = 512, kMaxEntries = 1u << 17;  // 17 MiB at most
+SendEntry* free_entries;
+uint32_t entries_made;
+SpinLock entries_lock;
+std::atomic<bool> cancels_seen;
+
+SendEntry* take_entry() {
+  SpinGuard guard(entries_lock);
+  if (free_entries == nullptr && entries_made < kMaxEntries) {
+    void* memory = mmap(nullptr, kEntriesAtOnce * sizeof(SendEntry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return nullptr;
+    entries_made += kEntriesAtOnce;
+    for (uint32_t i = 0; i < kEntriesAtOnce; ++i) {
+      SendEntry* entry = static_cast<SendEntry*>(memory) + i;
+      entry->next_free = free_entries;
+      free_entries = entry;
+    }
+  }
+  SendEntry* entry = free_entries;
+  if (entry != nullptr)
+    free_entries = entry->next_free;
+  return entry;
+}
+
+void give_back(SendEntry* entry) {
+  if (entry->view.type != nullptr)
+    type_map_release(entry->view.type);
+  SpinGuard guard(entries_lock);
+  entry->next_free = free_entries;
+  free_entries = entry;
+}
+
+Record make_record(const Event& e, Space space) {
+  return {e.comm->ring->id, 0, 0, e.site, static_cast<uint32_t>(e.tag), static_cast<uint16_t>(e.id), static_cast<uint8_t>(space), 0};
+}
+
+/// Digest into the record, or why there is none.
+void fill(Record& record, const View& view, bool shared) {
+  record.bytes = view.bytes;
+  record.flags = shared ? ledger::kUnordered : 0;
+  if (view.reason == Reason::kNone) [[likely]] {
+    record.digest = view_digest(view, view.bytes);
+  } else {
+    record.digest = static_cast<uint64_t>(view.reason);
+    record.flags |= ledger::kUnchecked;
+  }
+}
+
+uint64_t announce(Thread& thread, ledger::Peer& peer, const Record& record, const View& view) {
+  const uint64_t ordinal = ledger::announce(thread, peer, record);
+  return blame::sent(ledger::world_rank_of(peer), ordinal, record, view);
+}
+
+View view_of(const Event& e) {
+  View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
+  if ((e.attributes & kCallPartitioned) && view.reason != Reason::kDatatype) {
+    view.count *= e.partitions;
+    view.bytes *= static_cast<uint64_t>(e.partitions);
+  }
+  return view;
+}
+
+SendEntry* follow(const Event& e, const View& view, const Record& record, ledger::Peer* peer, Reason why) {
+  SendEntry* entry = take_entry();
+  if (entry == nullptr)
+    return nullptr;
+  if (view.type != nullptr)
+    type_map_hold(view.type);
+  *entry = {view, record, peer, 0, nullptr, e.peer, why, (e.attributes & kCallPersistent) != 0,
+            (e.attributes & kCallPartitioned) != 0, false};
+  return entry;
+}
+
+}  // namespace
+
+
+void send_enter(Event& e) {
+  e.check = nullptr;
+  if (e.peer < 0 || e.comm == nullptr)
+    return;
+  lane_is_shared(e.comm->ring->id, e.peer, e.tag, true);
+  // The buffer is about to be overwritten by the receive, or must be known before and after (full blame).
+  const bool replaced = e.id == CallId::kMPI_Sendrecv_replace || e.id == CallId::kMPI_Sendrecv_replace_c ||
+                        e.id == CallId::kMPI_Isendrecv_replace || e.id == CallId::kMPI_Isendrecv_replace_c;
+  if (!replaced && !(ledger::full_blame() && (e.attributes & kCallBlocking)))
+    return;
+  const View view = view_of(e);
+  if (view.reason != Reason::kNone)
+    return;
+  e.check_value = view_digest(view, view.bytes);
+  e.check = &e;
+}
+
+void send_leave(Event& e) {
+  if (e.result != 0 || e.peer < 0 || e.comm == nullptr)
+    return;
+  Reason why = Reason::kNone;
+  ledger::Peer* peer = ledger::peer_of(*e.comm, e.peer, &why);
+  if (peer == nullptr)
+    return;  // counted where the message is received
+  const View view = view_of(e);
+  Record record = make_record(e, Space::kMessage);
+  const bool shared = lane_is_shared(record.comm, e.peer, e.tag, true, true);
+  if (e.check != nullptr) {
+    record.bytes = view.bytes;
+    record.digest = e.check_value;
+    record.flags = shared ? ledger::kUnordered : 0;
+  } else {
+    fill(record, view, shared);
+  }
+  const uint64_t handle = announce(*e.thread, *peer, record, view);
+  if (e.cookie == nullptr) {  // blocking, or complete at once
+    if (ledger::full_blame() && handle != 0 && !(e.attributes & kCallBothWays))
+      blame::sent_complete(handle, view);
+    return;
+  }
+  if (e.attributes & kCallBothWays)
+    return;  // the cookie is the receive's
+  if (!ledger::full_blame()) {
+    *e.cookie = handle << 3 | kCookieSendHandle;
+  } else if (SendEntry* entry = follow(e, view, record, peer, why); entry != nullptr) {
+    entry->handle = handle;
+    *e.cookie = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+  }
+}
+
+void send_init_leave(Event& e) {
+  if (e.result != 0 || e.peer < 0 || e.comm == nullptr || e.cookie == nullptr)
+    return;  // untracked: its starts are not seen; the receiver counts what has no record
+  Reason why = Reason::kNone;
+  ledger::Peer* peer = ledger::peer_of(*e.comm, e.peer, &why);
+  if (peer == nullptr)
+    return;
+  Record record = make_record(e, e.attributes & kCallPartitioned ? Space::kPartitioned : Space::kMessage);
+  if (e.attributes & kCallPartitioned) {
+    const int64_t ordinal = partitioned_ordinal(record.comm, e.peer, e.tag, true);
+    record.comm = hash_combine(record.comm, static_cast<uint64_t>(ordinal));
+  }
+  SendEntry* entry = follow(e, view_of(e), record, peer, why);
+  if (entry != nullptr)
+    *e.cookie = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+}
+
+void send_started(Event& e, uint64_t cookie) {
+  auto* entry = reinterpret_cast<SendEntry*>(cookie & ~kCookieMask);
+  if (entry->partitioned || e.result != 0 || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall))
+    return;  // partitions become ready one by one: digested when the send is complete
+  const bool shared = lane_is_shared(entry->record.comm, entry->rank, static_cast<int32_t>(entry->record.tag), true);
+  fill(entry->record, entry->view, shared);
+  entry->handle = announce(*e.thread, *entry->peer, entry->record, entry->view);
+}
+
+void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
+  const bool look = cancels_seen.load(std::memory_order_relaxed) && !freed && e.given_statuses != nullptr &&
+                    !backend->messages->status_ignored(e.given_statuses);
+  StatusInfo status = {};
+  if (look)
+    backend->messages->status_read(e.given_statuses, place, &status);
+  if ((*cookie & kCookieMask) == kCookieSendHandle) {
+    if (status.cancelled)
+      blame::sent_void(*cookie >> 3);
+    return;
+  }
+  auto* entry = reinterpret_cast<SendEntry*>(*cookie & ~kCookieMask);
+  if (!freed) {
+    if (entry->partitioned) {
+      fill(entry->record, entry->view, false);
+      entry->handle = announce(*e.thread, *entry->peer, entry->record, entry->view);
+    }
+    if (status.cancelled)
+      blame::sent_void(entry->handle);
+    else if (ledger::full_blame() && entry->handle != 0 && entry->view.reason == Reason::kNone)
+      blame::sent_complete(entry->handle, entry->view);
+  }
+  if (freed || !entry->persistent)
+    give_back(entry);
+}
+
+void cancel_enter(Event&) { cancels_seen.store(true, std::memory_order_relaxed); }
+
+}  // namespace resil::p2p
