@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cases: from "these two digests differ" to a finding. A case asks the sender, asks again while the send is pending or
+// the rest of the kept copy is missing, and is closed when all is there or its time is over.
+//
+// open_case() and the handler of answers only note; tend() does everything else: it asks, puts packets back, publishes
+// and, under RESIL_ON_MISMATCH=abort, stops the job. One thread at a time is in tend(); the lock covers the list of
+// cases and is never held while a message is posted or a finding is printed.
+//
+// Cases of one lane are closed in the order of their packets: when a packet turns out to have been withdrawn, then what
+// was received in its place belongs to the next one, and so on; the cases behind it are paired anew (withdraw()).
+
+#include <atomic>
+#include <cstring>
+
+#include "checksum/ledger/blame_internal.h"
+#include "shim/config.h"
+#include "shim/runtime.h"
+
+namespace resil::blame {
+
+Mode mode;
+
+namespace {
+
+constexpr double kAskAgain = 0.05, kAskAgainMost = 1.0;  // while there is no answer: doubled each time
+constexpr double kPendingAgain = 0.02;                   // while the send is pending
+constexpr double kNoRoomAgain = 0.001;
+constexpr double kBurst = 0.02;  // under abort, once a case is closed: wait so long for those that are still open
+
+SpinLock lock;
+Case* cases;
+std::atomic<uint32_t> open_count;
+std::atomic<bool> tending;
+uint64_t opened_total;
+std::atomic<double> stop_at;  // 0: no case has been closed
+std::atomic<bool> stopping;   // stop_job has begun
+
+double patience() { return config_real("RESIL_DRAIN_SECONDS"); }
+
+/// In the order of the sender's stream, within one lane.
+bool same_lane(const Case& a, const Case& b) {
+  return a.from == b.from && a.sent.space == b.sent.space && a.sent.comm == b.sent.comm && a.sent.tag == b.sent.tag;
+}
+
+bool is_open(const Case& one) { return one.state == CaseState::kOpen || one.state == CaseState::kReady; }
+
+/// Must another case be closed before this one? Under the lock.
+bool waits_for_earlier(const Case& one) {
+  for (uint32_t i = 0; i < kCases; ++i)
+    if (is_open(cases[i]) && &cases[i] != &one && cases[i].ordinal < one.ordinal && same_lane(cases[i], one))
+      return true;
+  return false;
+}
+
+void fill(Case* one, Peer& from, const Record& sent, uint64_t ordinal, const Record& received, uint64_t evidence) {
+  one->has_evidence = one->answered = one->withdrawn = one->timed_out = one->overflow = false;
+  one->from = &from;
+  one->sent = sent;
+  one->received = received;
+  one->ordinal = ordinal;
+  one->evidence_handle = evidence;
+  one->opened = seconds_now();
+  one->next_ask = one->opened;
+  one->interval = kAskAgain;
+  one->expected_bytes = one->expected_leaves = 0;
+  one->has_evidence = receive_evidence(evidence, &one->evidence, &one->found);
+}
+
+/// Under abort: from now on the job has not long to live.
+void closed_one() {
+  double none = 0;
+  stop_at.compare_exchange_strong(none, seconds_now() + kBurst);
+}
+
+/// Counts and publishes.
+[[gnu::noinline]] void close(const Case& one) {
+  Judgement judgement;
+  judge(one, &judgement);
+  ledger::count_mismatch();
+  publish(one, judgement);
+  count_case(one, judgement);
+  drop(one.evidence_handle);
+}
+
+/// More cases than are kept open: published at once, without asking.
+[[gnu::noinline]] void close_at_once(Peer& from, const Record& sent, uint64_t ordinal, const Record& received, uint64_t evidence) {
+  Case one;
+  one.state = CaseState::kClosing;
+  one.id = 0;
+  fill(&one, from, sent, ordinal, received, evidence);
+  one.overflow = true;
+  close(one);
+  closed_one();
+}
+
+void release(Case& one) {
+  one.state = CaseState::kFree;
+  open_count.fetch_sub(1, std::memory_order_relaxed);
+}
+
+/// The packet of `one` (kClosing) never was: what arrived belongs to the next packet of the lane. Cases behind it move
+/// up by one; a pair that agrees now was no case, and what is left over at the end goes back to the lane.
+void withdraw(Thread& thread, Case& one) {
+  Record received = one.received;
+  uint64_t evidence = one.evidence_handle, last = one.ordinal;
+  Peer& from = *one.from;
+  for (;;) {
+    uint64_t agreed = 0, agreed_bytes = 0;
+    {
+      Guard guard(lock);
+      Case* next = nullptr;
+      for (uint32_t i = 0; i < kCases; ++i)
+        if (is_open(cases[i]) && same_lane(cases[i], one) && cases[i].ordinal > last &&
+            (next == nullptr || cases[i].ordinal < next->ordinal))
+          next = &cases[i];
+      if (next == nullptr)
+        break;
+      last = next->ordinal;
+      const Record moved = next->received;
+      const uint64_t moved_evidence = next->evidence_handle;
+      if (next->sent.digest == received.digest && next->sent.bytes == received.bytes) {
+        agreed = evidence;
+        agreed_bytes = received.bytes;
+        release(*next);
+      } else {
+        const uint64_t id = next->id;
+        fill(next, from, next->sent, next->ordinal, received, evidence);
+        next->id = id + kCases;  // answers about the old pair no longer count
+        next->state = CaseState::kOpen;
+        received = moved;
+        evidence = moved_evidence;
+        continue;
+      }
+      received = moved;
+      evidence = moved_evidence;
+    }
+    drop(agreed);
+    ledger::count_checked(1, agreed_bytes);
+  }
+  ledger::put_back(thread, from, received, evidence);
+}
+
+/// Takes over what an answer says. Under the lock.
+void take_answer(Case& one, const Answer& answer, const char* rest) {
+  one.answer = answer;
+  one.answer.site[sizeof(answer.site) - 1] = one.answer.other_site[sizeof(answer.other_site) - 1] = 0;
+  one.answer.host[sizeof(answer.host) - 1] = 0;
+  one.answered = true;
+  memcpy(one.expected.leaf, rest, answer.leaf_count * sizeof(uint64_t));
+  one.expected_leaves = answer.leaf_count;
+  if (answer.window_bytes != 0 && answer.window == one.expected_bytes && answer.window + answer.window_bytes <= kKeptBytes) {
+    memcpy(one.expected.data + answer.window, rest + answer.leaf_count * sizeof(uint64_t), answer.window_bytes);
+    one.expected_bytes = answer.window + answer.window_bytes;
+  }
+  if (answer.state == SenderState::kPending)
+    one.next_ask = seconds_now() + kPendingAgain;
+  else if (answer.state == SenderState::kVoid || answer.state == SenderState::kUnknown || answer.window_bytes == 0 ||
+           one.expected_bytes >= answer.copy_bytes || one.expected_bytes >= one.found.bytes)
+    one.state = CaseState::kReady;
+  else
+    one.next_ask = 0;  // the rest of the copy
+  one.withdrawn = answer.state == SenderState::kVoid;
+}
+
+void on_answer(Thread&, Peer& from, const void* payload, size_t bytes) {
+  Answer answer;
+  if (bytes < sizeof(answer) || cases == nullptr)
+    return;
+  memcpy(&answer, payload, sizeof(answer));
+  if (answer.leaf_count > kKeptLeaves || bytes != sizeof(answer) + answer.leaf_count * sizeof(uint64_t) + answer.window_bytes)
+    return;
+  Guard guard(lock);
+  Case& one = cases[answer.id % kCases];
+  if (one.state == CaseState::kOpen && one.id == answer.id && one.from == &from)
+    take_answer(one, answer, static_cast<const char*>(payload) + sizeof(answer));
+}
+
+/// Asks the sender, which may be this rank itself.
+void ask(Thread& thread, Peer& from, const Query& query) {
+  if (ledger::world_rank_of(from) == runtime.rank) {
+    char message[ledger::kMessageBytes];
+    const size_t bytes = make_answer(query, runtime.rank, message);
+    return on_answer(thread, from, message, bytes);
+  }
+  if (ledger::post(thread, from, ledger::Kind::kQuery, &query, sizeof(query)))
+    return;
+  Guard guard(lock);
+  Case& one = cases[query.id % kCases];
+  if (one.state == CaseState::kOpen && one.id == query.id)
+    one.next_ask = seconds_now() + kNoRoomAgain;
+}
+
+/// One case: what is due. True: it was closed or put back.
+bool tend_case(Thread& thread, Case& one, double now, bool force) {
+  Query query;
+  Peer* from = nullptr;
+  {
+    Guard guard(lock);
+    if (!is_open(one))
+      return false;
+    if (one.state == CaseState::kOpen && !force && now < one.opened + patience()) {
+      if (now < one.next_ask)
+        return false;
+      query = {one.id, one.ordinal, one.sent, one.received, one.expected_bytes, 0};
+      one.next_ask = now + one.interval;
+      one.interval = one.interval * 2 < kAskAgainMost ? one.interval * 2 : kAskAgainMost;
+      from = one.from;
+    } else {
+      one.timed_out = one.state == CaseState::kOpen;
+      one.state = CaseState::kReady;
+      if (waits_for_earlier(one))
+        return false;
+      one.state = CaseState::kClosing;
+    }
+  }
+  if (from != nullptr) {
+    ask(thread, *from, query);
+    return false;
+  }
+  if (one.withdrawn) {
+    withdraw(thread, one);
+  } else {
+    close(one);
+    closed_one();
+  }
+  Guard guard(lock);
+  release(one);
+  return true;
+}
+
+void tend_all(Thread& thread, bool force) {
+  const double now = seconds_now();
+  // Closing one case may let another one go that waited for it.
+  for (bool again = true; again && open_count.load(std::memory_order_relaxed) != 0;) {
+    again = false;
+    for (uint32_t i = 0; i < kCases; ++i)
+      again = tend_case(thread, cases[i], now, force) || again;
+  }
+  if (stop_at == 0 || stopping || !ledger::abort_wanted())
+    return;
+  if (open_count.load(std::memory_order_relaxed) == 0 || now >= stop_at) {
+    stopping = true;
+    stop_job(90);
+  }
+}
+
+/// False: another thread does it, or this one already is in it.
+bool tend_once(Thread& thread, bool force) {
+  if (tending.exchange(true, std::memory_order_acquire))
+    return false;
+  tend_all(thread, force);
+  tending.store(false, std::memory_order_release);
+  return true;
+}
+
+}  // namespace
+
+bool prepare() {
+  mode.full = ledger::full_blame();
+  mode.concurrent = true;  // until it is known
+  open_count.store(0);
+  tending.store(false);
+  stop_at = 0;
+  stopping = false;
+  opened_total = 0;
+  reset_counts();
+  cases = static_cast<Case*>(map_memory(kCases * sizeof(Case)));
+  return cases != nullptr && history_create() && receives_create();
+}
+
+void connect() {
+  mode.full = ledger::full_blame();
+  mode.concurrent = ledger::concurrent();
+  ledger::handle_kind(ledger::Kind::kQuery, on_query);
+  ledger::handle_kind(ledger::Kind::kAnswer, on_answer);
+}
+
+void open_case(Thread&, Peer& from, const Record& sent, uint64_t ordinal, const Record& received, uint64_t evidence) {
+  {
+    Guard guard(lock);
+    for (uint32_t i = 0; i < kCases; ++i) {
+      Case& one = cases[i];
+      if (one.state != CaseState::kFree)
+        continue;
+      fill(&one, from, sent, ordinal, received, evidence);
+      one.id = (++opened_total << 20) + i;  // a multiple of kCases, and the place
+      one.state = CaseState::kOpen;
+      open_count.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+  }
+  close_at_once(from, sent, ordinal, received, evidence);
+}
+
+void tend(Thread& thread) {
+  if (answers_owed()) [[unlikely]]
+    answer_owed(thread);
+  if (open_count.load(std::memory_order_relaxed) == 0 && (stop_at == 0 || stopping)) [[likely]]
+    return;
+  tend_once(thread, false);
+}
+
+void settle(Thread& thread, double deadline_seconds) {
+  if (cases == nullptr || stopping)
+    return;
+  const double until = seconds_now() + deadline_seconds;
+  while (open_count.load(std::memory_order_relaxed) != 0 || (stop_at != 0 && ledger::abort_wanted())) {
+    const double left = until - seconds_now();
+    const bool mine = tend_once(thread, left <= 0);
+    if (open_count.load(std::memory_order_relaxed) == 0 && mine)
+      continue;
+    if (left <= 0 && !mine)
+      return;  // another thread is closing them, or this one is inside tend() already
+    ledger::progress_until(thread, left < kPendingAgain ? left : kPendingAgain,
+                           [](void*) { return open_count.load(std::memory_order_relaxed) == 0; }, nullptr);
+  }
+}
+
+unsigned open_cases() { return open_count.load(std::memory_order_relaxed); }
+
+}  // namespace resil::blame

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What this process announced last: a ring of 8,192 packets, one cache line each. With RESIL_BLAME=full also the digest
+// that each send buffer had at completion and a copy of the packet's start.
+//
+// sent() is on the way of every message: one line is stored, nothing is looked for. All else happens when a packet was
+// wrong. The lock is there under MPI_THREAD_MULTIPLE only; it covers at most a copy of 4.5 KiB, or a search.
+
+#include "checksum/ledger/blame_internal.h"
+
+namespace resil::blame {
+
+namespace {
+
+/// What only `full` writes, apart from the entries.
+struct Extra {
+  uint64_t at_end;
+  Kept kept;
+};
+
+SpinLock lock;
+Entry* entries;
+Extra* extras;
+Store store;
+uint64_t made;  // serial of the newest
+
+Entry* entry_of(uint64_t serial) {
+  if (serial == 0 || entries == nullptr)
+    return nullptr;
+  Entry& entry = entries[serial % kHistory];
+  return entry.serial == serial ? &entry : nullptr;
+}
+
+/// How well does another packet explain what arrived? Higher is better.
+int rank_of(const Entry& entry, int32_t peer, const Record& sent) {
+  if (entry.peer != peer)
+    return 1;
+  return entry.record.comm == sent.comm && entry.record.tag == sent.tag && entry.record.space == sent.space ? 3 : 2;
+}
+
+}  // namespace
+
+bool history_create() {
+  made = 0;
+  entries = static_cast<Entry*>(map_memory(kHistory * sizeof(Entry)));
+  extras = mode.full ? static_cast<Extra*>(map_memory(kHistory * sizeof(Extra))) : nullptr;
+  return entries != nullptr && (!mode.full || (extras != nullptr && store.create()));
+}
+
+uint64_t sent(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
+  if (entries == nullptr) [[unlikely]]
+    return 0;
+  if (!mode.full && !mode.concurrent) [[likely]] {
+    const uint64_t serial = ++made;
+    entries[serial % kHistory] = {record, ordinal, serial, world_rank, 0};
+    return serial;
+  }
+  Content content;
+  content.bytes = content.leaves = 0;
+  if (mode.full && view.reason == ledger::Reason::kNone && view.type != nullptr && (record.flags & ledger::kUnchecked) == 0)
+    capture(view, record.bytes < view.bytes ? record.bytes : view.bytes, &content);
+  Guard guard(lock);
+  const uint64_t serial = ++made;
+  entries[serial % kHistory] = {record, ordinal, serial, world_rank, 0};
+  if (mode.full)
+    extras[serial % kHistory] = {0, store.put(content)};
+  return serial;
+}
+
+void sent_complete(uint64_t handle, const View& view) {
+  if (!mode.full)
+    return;
+  uint64_t bytes = 0;
+  {
+    Guard guard(lock);
+    Entry* entry = entry_of(handle);
+    if (entry == nullptr)
+      return;
+    bytes = entry->record.bytes;
+  }
+  const bool readable = view.reason == ledger::Reason::kNone && view.type != nullptr && bytes <= view.bytes;
+  const uint64_t at_end = readable ? view_digest(view, bytes) : 0;
+  Guard guard(lock);
+  Entry* entry = entry_of(handle);
+  if (entry == nullptr)
+    return;
+  extras[handle % kHistory].at_end = at_end;
+  entry->flags |= kComplete | (readable ? kRead : 0u);
+}
+
+void sent_void(uint64_t handle) {
+  Guard guard(lock);
+  if (Entry* entry = entry_of(handle))
+    entry->flags |= kVoid;
+}
+
+void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* known) {
+  known->found = false;
+  known->content.bytes = known->content.leaves = 0;
+  Guard guard(lock);
+  known->oldest = made >= kHistory ? made - kHistory + 1 : 1;
+  for (uint64_t serial = made; serial >= known->oldest && serial != 0; --serial) {
+    const Entry& entry = entries[serial % kHistory];
+    if (entry.ordinal != ordinal || entry.peer != peer)
+      continue;
+    if (entry.record.digest != sent.digest || entry.record.comm != sent.comm)
+      return;  // not that packet: nothing is better than something wrong
+    known->found = true;
+    known->entry = entry;
+    if (mode.full) {
+      known->at_end = extras[serial % kHistory].at_end;
+      store.get(extras[serial % kHistory].kept, &known->content);
+    }
+    return;
+  }
+}
+
+void history_search(const Known& known, int32_t peer, const Record& sent, uint64_t ordinal, const Record& received,
+                    Likeness* likeness) {
+  *likeness = {};
+  int best = 0;
+  uint64_t nearest = 0;
+  Guard guard(lock);
+  const uint64_t oldest = made >= kHistory ? made - kHistory + 1 : 1;
+  for (uint64_t serial = made; serial >= oldest && serial != 0; --serial) {
+    const Entry& entry = entries[serial % kHistory];
+    if (entry.record.digest != received.digest || entry.record.bytes != received.bytes ||
+        (entry.flags & kVoid) != 0 || (entry.record.flags & (ledger::kUnchecked | ledger::kWithdraw)) != 0)
+      continue;
+    const bool same_stream = entry.peer == peer;
+    if (same_stream && entry.ordinal == ordinal)
+      continue;  // the packet itself
+    ++likeness->total;
+    // Without the packet itself the streams of other ranks have no order relative to it.
+    const bool comparable = known.found || same_stream;
+    const bool later = known.found ? serial > known.entry.serial : entry.ordinal > ordinal;
+    if (comparable)
+      ++(later ? likeness->later : likeness->earlier);
+    const uint64_t here = known.found ? known.entry.serial : made;
+    const uint64_t distance = serial > here ? serial - here : here - serial;
+    const int rank = rank_of(entry, peer, sent);
+    if (rank > best || (rank == best && distance < nearest)) {
+      best = rank;
+      nearest = distance;
+      likeness->best = entry;
+      likeness->found = true;
+    }
+  }
+}
+
+}  // namespace resil::blame

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of blame share: the stores of kept contents, the history of announced packets, what is kept of a
+// receive, questions and answers, the verdict. Nothing here is called from outside blame*.cpp but by its tests.
+#pragma once
+
+#include <time.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "shim/finding.h"
+#include "shim/spinlock.h"
+
+namespace resil::blame {
+
+using ledger::Peer;
+using ledger::Record;
+
+constexpr uint32_t kHistory = 8192;       ///< announced packets that are remembered
+constexpr uint32_t kKeptBytes = 4096;     ///< of each packet, from its start
+constexpr uint32_t kLeafBytes = 4096;     ///< a leaf of the digest
+constexpr uint32_t kKeptLeaves = 64;      ///< digests of single leaves, of packets longer than one
+constexpr uint64_t kStoreBytes = 16u << 20;
+constexpr uint32_t kSlots = 4096;         ///< receives with evidence at a time
+constexpr uint32_t kCases = 256;          ///< open cases
+
+/// Settings, read once in prepare() and connect().
+struct Mode {
+  bool full, concurrent;
+};
+extern Mode mode;
+
+inline double seconds_now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// A lock that costs nothing below MPI_THREAD_MULTIPLE. Held for short copies, never across an MPI call.
+class Guard {
+ public:
+  explicit Guard(SpinLock& lock) : lock_(lock), locked_(mode.concurrent) {
+    if (locked_)
+      lock_.lock();
+  }
+  ~Guard() {
+    if (locked_)
+      lock_.unlock();
+  }
+  Guard(const Guard&) = delete;
+
+ private:
+  SpinLock& lock_;
+  bool locked_;
+};
+
+// --- blame_store.cpp ---------------------------------------------------------------------------------------------
+
+/// Zeroed memory that is not touched until used; null: none.
+void* map_memory(size_t bytes);
+void unmap_memory(void* memory, size_t bytes);
+
+/// The start of a packet and digests of its leaves, as they were when they were read. Each leaf's digest is that of a
+/// message of its own, so that equal leaves have equal digests on both sides.
+struct Content {
+  uint32_t bytes;   ///< in `data`
+  uint32_t leaves;  ///< in `leaf`; 0 for packets of one leaf
+  uint64_t leaf[kKeptLeaves];
+  char data[kKeptBytes];
+};
+/// Reads the first `bytes` of the view's stream.
+void capture(const View& view, uint64_t bytes, Content* content);
+
+/// Where a Content lies in a Store.
+struct Kept {
+  uint64_t at;
+  uint16_t bytes, leaves;  ///< both 0: nothing kept
+};
+
+/// A ring of bytes; an entry notices that it has been overwritten. Its owner locks.
+class Store {
+ public:
+  bool create();
+  Kept put(const Content& content);
+  bool get(const Kept& kept, Content* content) const;  ///< false: nothing kept, or overwritten
+
+ private:
+  char* memory_;
+  uint64_t head_;
+};
+
+// --- blame_history.cpp -------------------------------------------------------------------------------------------
+
+enum EntryFlag : uint32_t {
+  kVoid = 1,      ///< withdrawn
+  kComplete = 2,  ///< full: the send is complete
+  kRead = 4,      ///< full: and its buffer was read again
+};
+
+/// One announced packet. One cache line: writing it is all that `cheap` costs.
+struct alignas(64) Entry {
+  Record record;
+  uint64_t ordinal;
+  uint64_t serial;  ///< counts all packets of this process, from 1; 0: never used
+  int32_t peer;     ///< world rank
+  uint32_t flags;
+};
+static_assert(sizeof(Entry) == 64);
+
+struct Known {
+  bool found;         ///< false: overwritten, or never noted; then only the two numbers below hold
+  Entry entry;
+  uint64_t at_end;    ///< digest at completion, with kRead
+  Content content;    ///< bytes == 0: no copy
+  uint64_t oldest;    ///< serial of the oldest packet still known
+};
+bool history_create();
+/// The packet announced to `peer` under that ordinal.
+void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* known);
+
+/// Other packets of this process with that digest and length.
+struct Likeness {
+  uint32_t total, earlier, later;  ///< earlier and later than the packet in question, when that is known
+  bool found;
+  Entry best;                      ///< same lane before same rank before others, then the nearest
+};
+void history_search(const Known& known, int32_t peer, const Record& sent, uint64_t ordinal, const Record& received,
+                    Likeness* likeness);
+
+// --- blame_receive.cpp -------------------------------------------------------------------------------------------
+
+/// What is known of a receive.
+struct Evidence {
+  uint64_t before;      ///< digest of the whole buffer before the receive
+  uint64_t first;       ///< digest of what was received, when the receive completed
+  uint64_t last;        ///< the same, when it was looked at last
+  uint64_t address;     ///< of the first byte, when the bytes lie together; else 0
+  uint64_t bytes, capacity;
+  double looked;        ///< seconds from the first to the last look
+  uint32_t looks;       ///< after the first
+  bool complete, has_before;
+  bool changed;         ///< what was received did not stay the same
+  bool untouched;       ///< the whole buffer is still what it was before the receive
+};
+bool receives_create();
+/// False: that handle holds nothing. `content` (bytes == 0: none) is what the receive completed with.
+bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content);
+
+// --- blame_answer.cpp --------------------------------------------------------------------------------------------
+
+struct Query {
+  uint64_t id;      ///< the case
+  uint64_t ordinal;
+  Record sent, received;
+  uint32_t window;  ///< from which byte of the kept copy on
+  uint32_t reserved;
+};
+
+enum class SenderState : uint8_t { kUnknown, kVoid, kPending, kKnown };
+
+/// Followed by leaf_count digests and window_bytes of the copy.
+struct Answer {
+  uint64_t id;
+  SenderState state;
+  bool read_again;        ///< at_end holds
+  bool history_whole;     ///< every packet that the sender ever announced is still known to it
+  bool concurrent;        ///< more than one thread may call MPI there
+  uint16_t leaf_count;
+  uint16_t copy_bytes;    ///< kept in all
+  uint16_t window, window_bytes;
+  uint32_t same_total, same_earlier, same_later;
+  int32_t other_peer;     ///< world rank, with same_total != 0
+  uint64_t at_end;
+  uint64_t known_before;  ///< packets announced before this one that the sender still knows
+  uint64_t other_ordinal;
+  Record other;
+  char site[112], other_site[112], host[64];
+};
+constexpr uint32_t kWindow = 2816;
+static_assert(sizeof(Answer) + kKeptLeaves * 8 + kWindow <= ledger::kMessageBytes);
+static_assert(kWindow * 2 >= kKeptBytes);
+
+/// Answers from this process's own history. Returns the bytes used of `message` (kMessageBytes).
+size_t make_answer(const Query& query, int32_t asker, char* message);
+void on_query(Thread& thread, Peer& from, const void* payload, size_t bytes);
+/// Sends answers that found no room.
+void answer_owed(Thread& thread);
+bool answers_owed();
+/// "a.out+0x1234"; "0x7f..." when the object is not known.
+void site_text(uint64_t site, char* text, size_t bytes);
+
+// --- blame_verdict.cpp -------------------------------------------------------------------------------------------
+
+enum class Verdict : uint8_t { kModified, kEarly, kOtherSlot, kNothing, kTransit, kUndetermined, kCount };
+const char* verdict_text(Verdict verdict);  ///< "packet of another slot"
+const char* verdict_key(Verdict verdict);   ///< "packet_of_another_slot"
+
+/// Expected and found content, as far as both are kept.
+struct Comparison {
+  uint32_t compared;                ///< bytes
+  uint32_t bytes_differ, bits_differ;
+  uint32_t first, last;             ///< differing bytes
+  bool zero;                        ///< every differing byte was found to be zero
+  bool copy_bad;                    ///< the sender's copy does not have the digest that was announced
+  uint32_t leaves_compared, leaves_differ, first_leaf;
+  uint8_t expected[8], found[8];    ///< around `first`, from word_at on
+  uint32_t word_at, word_bytes;
+};
+
+enum class CaseState : uint8_t { kFree, kOpen, kReady, kClosing };
+
+struct Case {
+  CaseState state;
+  bool has_evidence, answered, withdrawn, timed_out, overflow;
+  uint64_t id;
+  Peer* from;
+  Record sent, received;
+  uint64_t ordinal, evidence_handle;
+  double opened, next_ask, interval;
+  Evidence evidence;
+  Answer answer;
+  uint32_t expected_bytes, expected_leaves;
+  Content found;
+  Content expected;
+};
+
+struct Judgement {
+  Verdict verdict;
+  bool proved;
+  bool received_zero;   ///< nothing but zeros arrived
+  Comparison comparison;
+  char how[400];        ///< one or two sentences
+};
+void judge(const Case& one, Judgement* judgement);
+
+// --- blame_finding.cpp -------------------------------------------------------------------------------------------
+
+/// The finding for a closed case; prints and keeps it.
+void publish(const Case& one, const Judgement& judgement);
+
+// --- blame_rate.cpp ----------------------------------------------------------------------------------------------
+
+/// Counts a closed case; publishes the finding "systemic" when the rate asks for it, once.
+void count_case(const Case& one, const Judgement& judgement);
+void reset_counts();
+
+}  // namespace resil::blame

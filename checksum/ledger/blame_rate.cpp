@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How often? Counts closed cases by verdict, and says once when corruption is no stray event: more than one in a
+// thousand packets, or one in a thousand steps of a program that names its steps.
+//
+// At least three events are wanted: one wrong packet in a run of ten packets is a rate of 10 % and yet may be a stray
+// bit. A lane that lost a packet is out of step from then on and gives a case for every later packet; that is one
+// event. A send buffer that its own program modifies is no fault of the machine and is not counted here.
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "checksum/ledger/blame_internal.h"
+#include "shim/json.h"
+#include "shim/runtime.h"
+
+namespace resil::blame {
+
+namespace {
+
+constexpr uint64_t kLeast = 3, kOneIn = 1000;
+constexpr uint32_t kPairs = 64, kSlippedLanes = 64;
+
+struct HostPair {
+  char sender[64];
+  uint64_t count;
+};
+
+struct SlippedLane {
+  const Peer* peer;
+  uint64_t comm;
+  uint32_t tag;
+  uint8_t space;
+};
+
+SpinLock lock;
+uint64_t by_verdict[static_cast<int>(Verdict::kCount)];
+uint64_t total, events, explained;  // explained: events with a verdict
+HostPair pairs[kPairs];
+uint32_t pair_count;
+SlippedLane slipped[kSlippedLanes];
+uint32_t slipped_count;
+bool systemic;
+
+/// Is it one more case of a lane that got out of step? Under the lock.
+bool consequence(const Case& one) {
+  if (!one.answered || one.answer.same_total == 0)
+    return false;
+  const SlippedLane lane = {one.from, one.sent.comm, one.sent.tag, one.sent.space};
+  for (uint32_t i = 0; i < slipped_count && i < kSlippedLanes; ++i)
+    if (slipped[i].peer == lane.peer && slipped[i].comm == lane.comm && slipped[i].tag == lane.tag && slipped[i].space == lane.space)
+      return true;
+  slipped[slipped_count++ % kSlippedLanes] = lane;
+  return false;
+}
+
+void count_pair(const char* host) {
+  for (uint32_t i = 0; i < pair_count; ++i)
+    if (strncmp(pairs[i].sender, host, sizeof(pairs[i].sender)) == 0) {
+      ++pairs[i].count;
+      return;
+    }
+  if (pair_count == kPairs)
+    return;
+  snprintf(pairs[pair_count].sender, sizeof(pairs[pair_count].sender), "%s", host);
+  pairs[pair_count++].count = 1;
+}
+
+/// Of the threads' step counters the largest: a step is counted by the thread that names it.
+uint64_t steps() {
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < runtime.lane_count; ++i) {
+    const uint64_t here = __atomic_load_n(&runtime.lanes[i].step, __ATOMIC_RELAXED);
+    most = here > most ? here : most;
+  }
+  return most;
+}
+
+/// Packets compared, the wrong ones included.
+uint64_t compared() { return ledger::checked_messages() + total; }
+
+void publish_systemic(uint64_t packets, uint64_t step_count) {
+  Finding finding;
+  finding.start("systemic", explained >= kLeast ? Confidence::kVerified : Confidence::kSuspected);
+  finding.victim(runtime.rank);
+  char in_steps[48] = "";
+  if (step_count != 0)
+    snprintf(in_steps, sizeof(in_steps), " and %" PRIu64 " steps", step_count);
+  finding.say("%" PRIu64 " of the %" PRIu64 " packets that rank %d on %s has compared%s were wrong, more than one in a "
+              "thousand. This is no stray bit but a systemic hardware problem (or one of the communication software): "
+              "stop the production run, and escalate it to the facility with the hosts below.%s",
+              total, packets, runtime.rank, runtime.host, in_steps,
+              explained >= kLeast ? "" : " First exclude that the program writes into buffers of pending messages: RESIL_BLAME=full tells.");
+  finding.add("events", "%" PRIu64 " (packets that are wrong because a lane is out of step count once)", events);
+  finding.add("packets", "%" PRIu64 " wrong of %" PRIu64, total, packets);
+  if (step_count != 0)
+    finding.add("steps", "%" PRIu64, step_count);
+  // The most frequent first.
+  bool told[kPairs] = {};
+  for (int line = 0; line < 8; ++line) {
+    uint32_t best = kPairs;
+    for (uint32_t i = 0; i < pair_count; ++i)
+      if (!told[i] && (best == kPairs || pairs[i].count > pairs[best].count))
+        best = i;
+    if (best == kPairs)
+      break;
+    told[best] = true;
+    char name[28];
+    snprintf(name, sizeof(name), "path_%d", line + 1);
+    finding.add(name, "%.48s -> %.48s: %" PRIu64, pairs[best].sender, runtime.host, pairs[best].count);
+  }
+  finding_publish(finding);
+}
+
+}  // namespace
+
+void count_case(const Case& one, const Judgement& judgement) {
+  const uint64_t step_count = steps();
+  uint64_t packets = 0;
+  {
+    Guard guard(lock);
+    ++by_verdict[static_cast<int>(judgement.verdict)];
+    ++total;
+    if (judgement.verdict == Verdict::kModified || consequence(one))
+      return;
+    ++events;
+    explained += judgement.verdict != Verdict::kUndetermined;
+    const char* host = one.answered && one.answer.host[0] != 0 ? one.answer.host : ledger::host_of(*one.from);
+    count_pair(host[0] != 0 ? host : "unknown");
+    packets = compared();
+    const bool often = events * kOneIn > packets || (step_count != 0 && events * kOneIn > step_count);
+    if (systemic || events < kLeast || !often)
+      return;
+    systemic = true;
+  }
+  publish_systemic(packets, step_count);
+}
+
+void reset_counts() {
+  memset(by_verdict, 0, sizeof(by_verdict));
+  total = events = explained = 0;
+  pair_count = slipped_count = 0;
+  systemic = false;
+}
+
+void report(JsonWriter& json) {
+  Guard guard(lock);
+  const uint64_t packets = compared();
+  json.integer("mismatches", static_cast<int64_t>(total));
+  json.number("mismatch_rate", packets != 0 ? static_cast<double>(total) / static_cast<double>(packets) : 0.0);
+  json.begin_object("verdicts");
+  for (int i = 0; i < static_cast<int>(Verdict::kCount); ++i)
+    json.integer(verdict_key(static_cast<Verdict>(i)), static_cast<int64_t>(by_verdict[i]));
+  json.end_object();
+  json.boolean("systemic", systemic);
+}
+
+}  // namespace resil::blame

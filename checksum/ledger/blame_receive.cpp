@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RESIL_BLAME=full, receiving side: what the buffer held before, right at completion and a little later, and a copy of
+// what had arrived. 4,096 slots; when all are taken a receive is without evidence.
+//
+// The digest before is that of the whole buffer, because how much will arrive is not known when a receive is posted. So
+// "is the buffer what it was before?" is asked of the whole buffer too: a short receive into a large buffer reads all
+// of it twice. How long it is looked at: 2 us after completion; 100 us when the receive has changed nothing, because
+// then the data may be late; until 100 us after the last change when it does change, but three looks more at most
+// once a look takes longer than that.
+
+#include "checksum/ledger/blame_internal.h"
+
+namespace resil::blame {
+
+namespace {
+
+constexpr double kShortLook = 2e-6, kLongLook = 100e-6, kLongestLook = 1e-3;
+
+struct Slot {
+  Evidence evidence;
+  Kept kept;
+  uint32_t next_free;  // index + 1
+  uint16_t generation;
+  bool taken;
+};
+
+SpinLock lock;
+Slot* slots;
+Store store;
+uint32_t free_slots, untouched_slots;  // list of given back ones; from here on never used
+
+uint64_t handle_of(const Slot& slot) {
+  return static_cast<uint64_t>(slot.generation) << 16 | (static_cast<uint64_t>(&slot - slots) + 1);
+}
+
+Slot* slot_of(uint64_t handle) {
+  const uint64_t index = (handle & 0xffff) - 1;
+  if (slots == nullptr || index >= kSlots)
+    return nullptr;
+  Slot& slot = slots[index];
+  return slot.taken && slot.generation == handle >> 16 ? &slot : nullptr;
+}
+
+uint64_t take(const Evidence& evidence) {
+  Guard guard(lock);
+  Slot* slot = nullptr;
+  if (free_slots != 0) {
+    slot = &slots[free_slots - 1];
+    free_slots = slot->next_free;
+  } else if (untouched_slots < kSlots) {
+    slot = &slots[untouched_slots++];
+  } else {
+    return 0;
+  }
+  slot->evidence = evidence;
+  slot->kept = {};
+  slot->taken = true;
+  return handle_of(*slot);
+}
+
+void give_back(uint64_t handle) {
+  if (handle == 0)
+    return;
+  Guard guard(lock);
+  Slot* slot = slot_of(handle);
+  if (slot == nullptr)
+    return;
+  slot->taken = false;
+  ++slot->generation;
+  slot->next_free = free_slots;
+  free_slots = static_cast<uint32_t>(slot - slots) + 1;
+}
+
+bool readable(const View& view) { return view.reason == ledger::Reason::kNone && view.type != nullptr; }
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+bool as_before(const View& view, const Evidence& evidence, uint64_t received) {
+  if (!evidence.has_before || evidence.capacity != view.bytes)
+    return false;
+  return (evidence.bytes == view.bytes ? received : view_digest(view, view.bytes)) == evidence.before;
+}
+
+/// Reads the buffer again until it has been the same for long enough.
+void look(const View& view, Evidence* evidence) {
+  const double start = seconds_now();
+  evidence->untouched = as_before(view, *evidence, evidence->first);
+  double until = start + (evidence->untouched ? kLongLook : kShortLook), now = start;
+  do {
+    const uint64_t again = view_digest(view, evidence->bytes);
+    now = seconds_now();
+    ++evidence->looks;
+    if (again != evidence->last) {
+      evidence->changed = true;
+      evidence->last = again;
+      until = now + kLongLook < start + kLongestLook ? now + kLongLook : start + kLongestLook;
+      if (now >= until && evidence->looks < 4)
+        until = now + kLongLook;  // a look takes longer than that: one more
+    }
+    relax();
+  } while (now < until);
+  evidence->looked = now - start;
+  if (evidence->untouched && (evidence->changed || !as_before(view, *evidence, evidence->last)))
+    evidence->untouched = false;
+}
+
+}  // namespace
+
+bool receives_create() {
+  free_slots = untouched_slots = 0;
+  slots = mode.full ? static_cast<Slot*>(map_memory(kSlots * sizeof(Slot))) : nullptr;
+  return !mode.full || (slots != nullptr && store.create());
+}
+
+uint64_t receive_posted(const View& view) {
+  if (!mode.full || slots == nullptr || !readable(view))
+    return 0;
+  Evidence evidence = {};
+  evidence.capacity = view.bytes;
+  evidence.before = view_digest(view, view.bytes);
+  evidence.has_before = true;
+  return take(evidence);
+}
+
+uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest) {
+  if (!mode.full || slots == nullptr || !readable(view) || bytes > view.bytes) {
+    give_back(posted);
+    return 0;
+  }
+  Evidence evidence = {};
+  {
+    Guard guard(lock);
+    if (const Slot* slot = slot_of(posted))
+      evidence = slot->evidence;
+    else
+      posted = 0;
+  }
+  if (posted == 0) {
+    evidence.capacity = view.bytes;
+    posted = take(evidence);  // without the digest before: still better than nothing
+    if (posted == 0)
+      return 0;
+  }
+  evidence.bytes = bytes;
+  evidence.first = evidence.last = digest;
+  if (view.type->contiguous)
+    evidence.address = reinterpret_cast<uint64_t>(view.buffer) + static_cast<uint64_t>(view.type->low);
+  Content content;
+  capture(view, bytes, &content);
+  if (bytes != 0)
+    look(view, &evidence);
+  evidence.complete = true;
+  Guard guard(lock);
+  Slot* slot = slot_of(posted);
+  if (slot == nullptr)
+    return 0;
+  slot->evidence = evidence;
+  slot->kept = store.put(content);
+  return posted;
+}
+
+void drop(uint64_t evidence) { give_back(evidence); }
+
+void drop_posted(uint64_t posted) { give_back(posted); }
+
+bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content) {
+  content->bytes = content->leaves = 0;
+  if (handle == 0)
+    return false;
+  Guard guard(lock);
+  const Slot* slot = slot_of(handle);
+  if (slot == nullptr || !slot->evidence.complete)
+    return false;
+  *evidence = slot->evidence;
+  store.get(slot->kept, content);
+  return true;
+}
+
+}  // namespace resil::blame

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From evidence to verdict. No state, no MPI: everything is in the Case. The order of the questions matters, and a
+// question whose evidence is missing is never answered by the next one: then the verdict is `undetermined`.
+//
+//   1. Was the send buffer the same when the send was complete?   no: modified while pending
+//   2. Did the received data change after completion?             yes: completed before the data landed
+//   3. Is the receive buffer what it was before?                  yes: nothing delivered
+//   4. Is it another packet of that sender?                       yes: packet of another slot
+//   5. else                                                       transit or staging
+//
+// `cheap` has read each buffer once and can only ask 4. What arrived may then be a stale buffer (which may hold an
+// earlier packet) or a modified send buffer (which may hold the content of the next one). See certain_slot().
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "checksum/ledger/blame_internal.h"
+#include "shim/call_info.h"
+#include "shim/runtime.h"
+
+namespace resil::blame {
+
+namespace {
+
+constexpr uint64_t kZeroBytes = 64u << 20;   // longest message that is compared with zeros
+constexpr uint64_t kEnoughBytes = 256;       // shorter packets may equal another one by a flipped bit alone
+constexpr uint64_t kEnoughHistory = 1024;    // earlier packets that must be known, unless all are
+constexpr uint32_t kFewBits = 2;             // as many bits may have flipped by themselves
+constexpr uint32_t kFewEqual = 4;            // contents that more packets share say nothing about the slot
+
+constexpr const char* kTexts[] = {"send buffer modified while pending", "completed before the data landed",
+                                  "packet of another slot", "nothing delivered", "transit or staging", "undetermined"};
+constexpr const char* kKeys[] = {"send_buffer_modified_while_pending", "completed_before_the_data_landed",
+                                 "packet_of_another_slot", "nothing_delivered", "transit_or_staging", "undetermined"};
+
+[[gnu::format(printf, 4, 5)]] void decide(Judgement* judgement, Verdict verdict, bool proved, const char* format, ...) {
+  judgement->verdict = verdict;
+  judgement->proved = proved;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(judgement->how, sizeof(judgement->how), format, arguments);
+  va_end(arguments);
+}
+
+bool all_zero(const char* data, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i)
+    if (data[i] != 0)
+      return false;
+  return true;
+}
+
+/// Is it the digest of zeros? Untouched pages are zero, and none is made by reading.
+bool zeros(uint64_t received, uint64_t bytes) {
+  if (bytes == 0 || bytes > kZeroBytes)
+    return false;
+  void* pages = map_memory(bytes);
+  if (pages == nullptr)
+    return false;
+  const bool equal = digest(pages, bytes) == received;
+  unmap_memory(pages, bytes);
+  return equal;
+}
+
+void compare(const Case& one, Comparison* c) {
+  *c = {};
+  uint32_t compared = one.expected_bytes < one.found.bytes ? one.expected_bytes : one.found.bytes;
+  if (compared != 0 && one.sent.bytes == one.expected_bytes && digest(one.expected.data, one.expected_bytes) != one.sent.digest) {
+    c->copy_bad = true;
+    compared = 0;
+  }
+  c->compared = compared;
+  c->zero = true;
+  for (uint32_t i = 0; i < compared; ++i) {
+    const auto a = static_cast<uint8_t>(one.expected.data[i]), b = static_cast<uint8_t>(one.found.data[i]);
+    if (a == b)
+      continue;
+    if (c->bytes_differ++ == 0)
+      c->first = i;
+    c->last = i;
+    c->bits_differ += static_cast<uint32_t>(__builtin_popcount(a ^ b));
+    c->zero = c->zero && b == 0;
+  }
+  if (c->bytes_differ != 0) {
+    c->word_at = c->first / 8 * 8;
+    c->word_bytes = compared - c->word_at < 8 ? compared - c->word_at : 8;
+    memcpy(c->expected, one.expected.data + c->word_at, c->word_bytes);
+    memcpy(c->found, one.found.data + c->word_at, c->word_bytes);
+  }
+  if (one.sent.bytes != one.received.bytes)
+    return;  // leaves of different lengths
+  c->leaves_compared = one.expected_leaves < one.found.leaves ? one.expected_leaves : one.found.leaves;
+  for (uint32_t i = 0; i < c->leaves_compared; ++i)
+    if (one.expected.leaf[i] != one.found.leaf[i] && c->leaves_differ++ == 0)
+      c->first_leaf = i;
+}
+
+/// Everything that is kept of both sides was compared, and it is the whole packet.
+bool compared_whole(const Case& one, const Comparison& c) {
+  return c.compared == one.sent.bytes && one.sent.bytes == one.received.bytes;
+}
+
+bool few_bits(const Case& one, const Comparison& c) { return compared_whole(one, c) && c.bits_differ <= kFewBits; }
+
+/// "packet number 129 to the same rank"
+void name_other(const Case& one, char* text, size_t bytes) {
+  const Answer& answer = one.answer;
+  const bool same_rank = answer.other_peer == runtime.rank;
+  if (same_rank)
+    snprintf(text, bytes, "its packet number %llu to the same rank (tag %d)",
+             static_cast<unsigned long long>(answer.other_ordinal), static_cast<int>(answer.other.tag));
+  else
+    snprintf(text, bytes, "its packet number %llu to rank %d (tag %d)",
+             static_cast<unsigned long long>(answer.other_ordinal), answer.other_peer, static_cast<int>(answer.other.tag));
+}
+
+/// Is the only packet with that content one that was announced later, to this rank, and can neither a stale buffer, nor
+/// a send buffer that was written too early, nor a flipped bit explain it? `stable`: the send buffer is known not to
+/// have changed. Without that only blocking calls of single-threaded senders will do: a program that writes the next
+/// message into the buffer of a pending MPI_Isend makes the later packet's content arrive here.
+bool certain_slot(const Case& one, bool stable) {
+  const Answer& answer = one.answer;
+  if (answer.same_total != 1 || answer.same_later != 1 || answer.other_peer != runtime.rank ||
+      one.received.bytes < kEnoughBytes || (one.sent.flags & ledger::kUnordered) != 0)
+    return false;
+  if (!answer.history_whole && answer.known_before < kEnoughHistory)
+    return false;
+  if (stable)
+    return true;
+  const bool blocking = one.sent.call < kCallCount &&
+                        (call_info(static_cast<CallId>(one.sent.call)).attributes & (kCallStarts | kCallActivates)) == 0;
+  return blocking && !answer.concurrent;
+}
+
+void missing(const Case& one, Judgement* judgement, const char* what) {
+  char other[96] = "";
+  if (one.answered && one.answer.same_total != 0 && one.received.bytes != 0 && !judgement->received_zero)
+    name_other(one, other, sizeof(other));
+  decide(judgement, Verdict::kUndetermined, false, "%s%s%s%s", what, other[0] != 0 ? "; what arrived has the digest of " : "",
+         other, other[0] != 0 && one.answer.same_total > 1 ? " and of others" : "");
+}
+
+void judge_cheap(const Case& one, Judgement* judgement) {
+  char other[96];
+  if (!one.answered)
+    return missing(one, judgement, "the sender did not answer in time");
+  if (one.answer.state == SenderState::kUnknown)
+    return missing(one, judgement, "the sender no longer knows the packet");
+  if (!judgement->received_zero && certain_slot(one, false)) {
+    name_other(one, other, sizeof(other));
+    return decide(judgement, Verdict::kOtherSlot, true,
+                  "what arrived is %s, which was announced later, and no other packet is like it", other);
+  }
+  missing(one, judgement, judgement->received_zero ? "nothing but zeros arrived; RESIL_BLAME=cheap reads each buffer once"
+                                                   : "RESIL_BLAME=cheap reads each buffer once");
+}
+
+/// 4 and 5, when sender and receiver are known to have been stable and the receive has written something.
+void judge_content(const Case& one, Judgement* judgement) {
+  const Answer& answer = one.answer;
+  char other[96];
+  if (one.received.bytes != 0 && answer.same_total != 0) {
+    name_other(one, other, sizeof(other));
+    if (judgement->received_zero)
+      return decide(judgement, Verdict::kUndetermined, false,
+                    "both buffers were stable; zeros arrived, and %u other packets of the sender are zero as well: which "
+                    "of the two explains it cannot be told",
+                    answer.same_total);
+    if (answer.same_total > kFewEqual)
+      return decide(judgement, Verdict::kUndetermined, false,
+                    "both buffers were stable; what arrived is equal to %u other packets of the sender, too many to say "
+                    "which one, or whether it is one",
+                    answer.same_total);
+    if (few_bits(one, judgement->comparison))
+      return decide(judgement, Verdict::kUndetermined, false,
+                    "both buffers were stable; what arrived is equal to %s, but %u flipped bit%s explain%s it as well",
+                    other, judgement->comparison.bits_differ, judgement->comparison.bits_differ == 1 ? "" : "s",
+                    judgement->comparison.bits_differ == 1 ? "s" : "");
+    return decide(judgement, Verdict::kOtherSlot, one.received.bytes >= 16 && answer.same_total == 1,
+                  "both buffers were stable, the receive has written its buffer, and what arrived is %s%s", other,
+                  answer.same_total > 1 ? " (or another one like it)" : "");
+  }
+  decide(judgement, Verdict::kTransit, false,
+         "both buffers were stable, the receive has written its buffer, and %s packet of the sender has that content%s",
+         answer.history_whole ? "no other" : "none of the last", one.sent.bytes != one.received.bytes ? "; the sizes differ" : "");
+}
+
+void judge_full(const Case& one, Judgement* judgement) {
+  const Answer& answer = one.answer;
+  const Evidence& evidence = one.evidence;
+  const bool known = one.answered && answer.state == SenderState::kKnown, stable = known && answer.read_again;
+  if (one.answered && answer.read_again && answer.at_end != one.sent.digest)
+    return decide(judgement, Verdict::kModified, true,
+                  "the send buffer was different when the send was complete%s: the program (or its memory) changed it "
+                  "while the send was pending",
+                  answer.at_end == one.received.digest ? ", and what it held then is what arrived" : "");
+  if (one.has_evidence && evidence.changed && evidence.last == one.sent.digest)
+    return decide(judgement, Verdict::kEarly, true,
+                  "the right data was in the receive buffer %.0f microseconds after the receive had completed without it",
+                  evidence.looked * 1e6 < 1 ? 1.0 : evidence.looked * 1e6);
+  if (!one.answered)
+    return missing(one, judgement, "the sender did not answer in time");
+  if (answer.state == SenderState::kUnknown)
+    return missing(one, judgement, "the sender no longer knows the packet");
+  if (answer.state == SenderState::kPending)
+    return missing(one, judgement, "the send was still pending when the time for an answer was over");
+  if (!stable)
+    return missing(one, judgement, "the send buffer was not read again at completion");
+  if (!one.has_evidence || !evidence.has_before) {
+    char other[96];
+    name_other(one, other, sizeof(other));
+    if (!judgement->received_zero && certain_slot(one, true))
+      return decide(judgement, Verdict::kOtherSlot, true,
+                    "the send buffer was stable, and what arrived is %s, which was announced later", other);
+    return missing(one, judgement, one.has_evidence ? "what the receive buffer held before is not known"
+                                                    : "nothing was kept of the receive (all evidence slots were taken, "
+                                                      "or this kind of call keeps none)");
+  }
+  if (evidence.changed)
+    return decide(judgement, Verdict::kEarly, false,
+                  "the send buffer was stable; the receive buffer was still being written after the receive had "
+                  "completed, by the transport or by something else in the process");
+  if (evidence.untouched && one.received.bytes != 0) {
+    char other[96];
+    name_other(one, other, sizeof(other));
+    return decide(judgement, Verdict::kNothing, !judgement->received_zero && answer.same_total == 0,
+                  "the send buffer was stable, and the receive left its buffer as it had been before%s%s%s%s",
+                  judgement->received_zero ? " (all zero: zeros that arrived would look the same)" : "",
+                  !judgement->received_zero && answer.same_total != 0 ? " (it held " : "",
+                  !judgement->received_zero && answer.same_total != 0 ? other : "",
+                  !judgement->received_zero && answer.same_total != 0 ? ": that one arriving again would look the same)" : "");
+  }
+  judge_content(one, judgement);
+}
+
+}  // namespace
+
+const char* verdict_text(Verdict verdict) { return kTexts[static_cast<int>(verdict)]; }
+const char* verdict_key(Verdict verdict) { return kKeys[static_cast<int>(verdict)]; }
+
+void judge(const Case& one, Judgement* judgement) {
+  *judgement = {};
+  compare(one, &judgement->comparison);
+  judgement->received_zero = one.found.bytes == one.received.bytes && one.found.bytes != 0
+                                 ? all_zero(one.found.data, one.found.bytes)
+                                 : zeros(one.received.digest, one.received.bytes);
+  if (one.overflow)
+    return missing(one, judgement, "too many packets were wrong at a time to ask the sender about this one");
+  if (mode.full)
+    judge_full(one, judgement);
+  else
+    judge_cheap(one, judgement);
+}
+
+}  // namespace resil::blame
