@@ -117,6 +117,7 @@ void on_query(Thread& thread, Peer& from, const void* payload, size_t bytes) {
     return;
   Query query;
   memcpy(&query, payload, sizeof(query));
+  answer_owed(thread);  // in their order
   if (!reply(thread, from, query))
     owe(from, query);
 }

@@ -31,6 +31,12 @@ Entry* entry_of(uint64_t serial) {
   return entry.serial == serial ? &entry : nullptr;
 }
 
+constexpr uint64_t kOrdinalSlack = 64;
+
+bool same_packet(const Record& a, const Record& b) {
+  return a.digest == b.digest && a.bytes == b.bytes && a.comm == b.comm && a.tag == b.tag && a.space == b.space && a.site == b.site;
+}
+
 /// How well does another packet explain what arrived? Higher is better.
 int rank_of(const Entry& entry, int32_t peer, const Record& sent) {
   if (entry.peer != peer)
@@ -99,19 +105,27 @@ void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* kno
   known->content.bytes = known->content.leaves = 0;
   Guard guard(lock);
   known->oldest = made >= kHistory ? made - kHistory + 1 : 1;
+  // Two threads that announce at once may have the ordinals of their packets interchanged; what the packet is decides.
+  uint64_t nearest = 0, best = 0;
   for (uint64_t serial = made; serial >= known->oldest && serial != 0; --serial) {
     const Entry& entry = entries[serial % kHistory];
-    if (entry.ordinal != ordinal || entry.peer != peer)
+    if (entry.peer != peer || !same_packet(entry.record, sent))
       continue;
-    if (entry.record.digest != sent.digest || entry.record.comm != sent.comm)
-      return;  // not that packet: nothing is better than something wrong
-    known->found = true;
-    known->entry = entry;
-    if (mode.full) {
-      known->at_end = extras[serial % kHistory].at_end;
-      store.get(extras[serial % kHistory].kept, &known->content);
+    const uint64_t distance = entry.ordinal > ordinal ? entry.ordinal - ordinal : ordinal - entry.ordinal;
+    if (distance != 0 && (!mode.concurrent || distance > kOrdinalSlack))
+      continue;
+    if (best == 0 || distance < nearest) {
+      best = serial;
+      nearest = distance;
     }
+  }
+  if (best == 0)
     return;
+  known->found = true;
+  known->entry = entries[best % kHistory];
+  if (mode.full) {
+    known->at_end = extras[best % kHistory].at_end;
+    store.get(extras[best % kHistory].kept, &known->content);
   }
 }
 
@@ -128,7 +142,7 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
         (entry.flags & kVoid) != 0 || (entry.record.flags & (ledger::kUnchecked | ledger::kWithdraw)) != 0)
       continue;
     const bool same_stream = entry.peer == peer;
-    if (same_stream && entry.ordinal == ordinal)
+    if (known.found ? serial == known.entry.serial : same_stream && entry.ordinal == ordinal)
       continue;  // the packet itself
     ++likeness->total;
     // Without the packet itself the streams of other ranks have no order relative to it.
