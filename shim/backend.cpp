@@ -36,6 +36,7 @@ Signature* pmpi(CallId id) {
 }  // namespace
 
 #include "shim/backend_messages.inc"
+#include "shim/backend_windows.inc"
 
 namespace {
 
@@ -261,7 +262,8 @@ const Backend kBackend = {kAbiName,
                           receive,
                           test,
                           &kMessageFunctions,
-                          &kTypeFunctions};
+                          &kTypeFunctions,
+                          &kWindowFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

@@ -9,6 +9,7 @@
 
 #include "shim/backend_messages.h"
 #include "shim/backend_types.h"
+#include "shim/backend_windows.h"
 #include "shim/call_info.h"
 
 namespace resil {
@@ -44,6 +45,7 @@ struct Backend {
   bool (*test)(uint64_t* request);  ///< true: complete
   const MessageFunctions* messages;
   const TypeFunctions* types;
+  const WindowFunctions* windows;
 };
 
 const Backend* openmpi_backend();

@@ -196,6 +196,8 @@ def fill(f):
             out.append(f"e.peer = peer({n});")
         elif k == "WIN" and p.direction == "out":
             out.append(f"e.message = {n};")
+        elif k == "ADDRESS" and f.has("rma"):
+            out.append(f"e.receive.buffer = {n};")  # window memory, or where its address will be stored
         elif k in ("WIN", "FILE") and p.direction == "inout":
             out.append(f"e.object = bits(*{n});")
         elif k == "MESSAGE":

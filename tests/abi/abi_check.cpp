@@ -16,6 +16,7 @@
 
 namespace ours {
 #include RESIL_STRING(shim/abi/RESIL_ABI.h)
+#include "shim/abi/windows.h"
 }
 
 static_assert(sizeof(ours::Status) == sizeof(MPI_Status));
@@ -36,6 +37,13 @@ static_assert(ours::kErrTruncate == MPI_ERR_TRUNCATE && ours::kErrPending == MPI
 static_assert(ours::kErrInStatus == MPI_ERR_IN_STATUS);
 static_assert(ours::kThreadMultiple == MPI_THREAD_MULTIPLE);
 static_assert(ours::kTopologyCart == MPI_CART && ours::kTopologyGraph == MPI_GRAPH);
+
+constexpr ours::WindowConstants kWindow = ours::kWindowConstants;
+static_assert(kWindow.base == MPI_WIN_BASE && kWindow.size == MPI_WIN_SIZE && kWindow.displacement_unit == MPI_WIN_DISP_UNIT);
+static_assert(kWindow.flavor == MPI_WIN_CREATE_FLAVOR && kWindow.create == MPI_WIN_FLAVOR_CREATE);
+static_assert(kWindow.allocate == MPI_WIN_FLAVOR_ALLOCATE && kWindow.dynamic == MPI_WIN_FLAVOR_DYNAMIC);
+static_assert(kWindow.shared == MPI_WIN_FLAVOR_SHARED && kWindow.no_precede == MPI_MODE_NOPRECEDE);
+static_assert(kWindow.no_succeed == MPI_MODE_NOSUCCEED && kWindow.lock_exclusive == MPI_LOCK_EXCLUSIVE);
 
 static void* lookup(const char* name) { return dlsym(RTLD_DEFAULT, name); }
 

@@ -157,7 +157,8 @@ resil::Backend table = {.abi = "fake",
                         .receive = no_receive,
                         .test = nothing_with_comm,
                         .messages = nullptr,
-                        .types = nullptr};
+                        .types = nullptr,
+                        .windows = nullptr};
 
 void prepare_thread(resil::Thread& thread, uint32_t lane) {
   thread.comm_generation = thread.type_generation = ~0u;

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Windows. Part of the Backend table; handles are bits. All functions call the PMPI_ layer and need MPI to be usable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace resil {
+
+struct Event;
+
+enum class WindowFlavor : uint8_t { kUnknown, kCreate, kAllocate, kDynamic, kShared };
+
+/// What the window's own attributes say.
+struct WindowInfo {
+  const void* base;       ///< MPI_WIN_BASE: where the library believes that the local memory begins
+  int64_t size;           ///< bytes
+  int64_t displacement_unit;
+  WindowFlavor flavor;
+  bool base_known;
+};
+
+struct WindowFunctions {
+  uint64_t (*handle_at)(const void* address);  ///< bits of the handle stored there: what a window-creating call gave
+  bool (*describe)(uint64_t window, WindowInfo* info);  ///< local
+  /// MPI_Win_fence's assertions; MPI requires them of all ranks or of none.
+  bool (*no_precede)(int assertion);
+  bool (*no_succeed)(int assertion);
+  bool (*exclusive)(int lock_type);
+  /// Reads `bytes` bytes at `displacement` (in the target's units) into `to`; complete after flush(). Inside a
+  /// passive-target epoch on that target only.
+  bool (*get)(uint64_t window, int target, int64_t displacement, void* to, size_t bytes);
+  bool (*flush)(uint64_t window, int target);
+};
+
+}  // namespace resil
