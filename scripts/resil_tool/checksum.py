@@ -10,6 +10,7 @@ from .values import members, number, rank_list, text
 
 SYSTEMIC_RATE = 1e-3    # differing packets of those checked: above this it is no stray bit
 SYSTEMIC_LEAST = 3      # one differing packet in a short run is no rate
+BY_PROGRAM = "send_buffer_modified_while_pending"  # the verdict that says nothing of hardware or MPI
 FINAL = ("finished", "aborted", "stopped")
 
 # Why something was not checked, in the words of the person who wrote the program. ledger/record.h has the names.
@@ -47,6 +48,7 @@ def parse(value) -> dict:
     one.update(
         mode=text(value.get("mode"), 20), blame=text(value.get("blame"), 20),
         connected=value["connected"] if isinstance(value.get("connected"), bool) else None,
+        systemic=value["systemic"] if isinstance(value.get("systemic"), bool) else None,
         messages_uncovered=counts(value.get("messages_uncovered")),
         bytes_uncovered=counts(value.get("bytes_uncovered")), verdicts=counts(value.get("verdicts")),
         drains={"count": number_of(drains.get("count")), "seconds": number(drains.get("seconds")),
@@ -101,14 +103,16 @@ def merge(ranks) -> dict | None:
         silent.update((rank.world, other) for other in one["drains"]["silent_ranks"])
     for what in ("messages", "bytes"):
         # A counter that a dying rank did not write must not make the share larger than it is.
-        known = total[what + "_checked"] + sum(total[what + "_uncovered"].values())
+        known = total[what + "_checked"] + sum(total[what + "_uncovered"].values()) + (
+            total["mismatches"] if what == "messages" else 0)
         total[what + "_total"] = max(total[what + "_total"], known + (total["unverified"] if what == "messages" else 0))
         whole = total[what + "_total"]
-        total[what + "_share"] = total[what + "_checked"] / whole if whole else None
+        total[what + "_share"] = (total[what + "_checked"] + (total["mismatches"] if what == "messages" else 0)
+                                  ) / whole if whole else None
         total[what + "_unaccounted"] = whole - known - (total["unverified"] if what == "messages" else 0)
-    checked = total["messages_checked"]
-    total["mismatch_rate"] = total["mismatches"] / checked if checked else None
-    total["systemic"] = total["mismatches"] >= SYSTEMIC_LEAST and total["mismatches"] > SYSTEMIC_RATE * checked
+    total["messages_compared"] = total["messages_checked"] + total["mismatches"]
+    total["mismatch_rate"] = total["mismatches"] / max(1, total["messages_compared"])
+    total["systemic"] = _systemic(final, total["messages_compared"])
     total["modes"] = {mode: rank_set(keys, 10**6) for mode, keys in modes.items()}
     total["blame"] = {blame: rank_set(keys, 10**6) for blame, keys in blames.items()}
     total["not_connected"] = rank_set((r.key for r in final if r.checksum["connected"] is False), 10**6)
@@ -117,6 +121,17 @@ def merge(ranks) -> dict | None:
     total["ranks"] = len(final)
     total["ranks_unknown"] = rank_set((r.key for r in ranks if r not in final), 10**6)
     return total
+
+
+def _systemic(final, compared: int) -> bool:
+    """A rank says so, or all together are above the rate. A rank that had enough mismatches and does not say so knows
+    why: one lost message puts a whole lane out of step."""
+    events = 0
+    for one in (rank.checksum for rank in final):
+        mine = max(0, one["mismatches"] - one["verdicts"].get(BY_PROGRAM, 0))
+        events += mine if one["systemic"] is None else min(mine, SYSTEMIC_LEAST)
+    return any(rank.checksum["systemic"] for rank in final) or (
+        events >= SYSTEMIC_LEAST and events > SYSTEMIC_RATE * compared)
 
 
 def share(part: int, whole: int, what: str) -> str:
@@ -129,7 +144,7 @@ def share(part: int, whole: int, what: str) -> str:
 
 
 def _shares(c: dict) -> str:
-    messages = share(c["messages_checked"], c["messages_total"], plural(c["messages_total"], "message"))
+    messages = share(c["messages_compared"], c["messages_total"], plural(c["messages_total"], "message"))
     return messages + (", " + share(c["bytes_checked"], c["bytes_total"], bytes_text(c["bytes_total"]))
                        if c["bytes_total"] else "")
 
@@ -142,7 +157,7 @@ def scope(c: dict | None) -> str:
         return "; what was checked is not known"
     if not c["messages_total"] and not c["bytes_total"]:
         return "; there was no message to check"
-    if not c["messages_checked"]:
+    if not c["messages_compared"]:
         return "; NO message was checked"
     return " in %s%s" % (_shares(c), " (rank %s not known)" % _few(c["ranks_unknown"]) if c["ranks_unknown"] else "")
 
@@ -153,7 +168,7 @@ def gap(c: dict | None) -> str:
         return ""
     if c["unverified"]:
         return "%s unverified%s" % (plural(c["unverified"], "message"), owed(c))
-    if c["messages_total"] and not c["messages_checked"]:
+    if c["messages_total"] and not c["messages_compared"]:
         return "not one of %s could be checked" % plural(c["messages_total"], "message")
     return ""
 
@@ -215,11 +230,11 @@ def rate_sentence(c: dict | None) -> str:
     """"13 of 9,000 checked messages differ (1 in 692)", with what to do when that is too many; "" without any."""
     if not c or not c["mismatches"]:
         return ""
-    checked = max(c["messages_checked"], c["mismatches"])
+    checked = c["messages_compared"]
     words = "%s of %s checked message%s %s (1 in %s)" % (
         integer(c["mismatches"]), integer(checked), "" if checked == 1 else "s",
         "differs" if c["mismatches"] == 1 else "differ", integer(checked // c["mismatches"]))
     if c["systemic"]:
-        words += ": more than 1 in 1,000, so this is SYSTEMIC: no stray bit but a fault of the program, the MPI or " \
-            "the machine. Do not use the results; give this report to whoever runs the machine"
+        words += ": SYSTEMIC (more than 1 in 1,000): no stray bit but a fault of the machine or its communication " \
+            "software. Stop, do not use the results, escalate to the facility with this report"
     return words

@@ -30,6 +30,7 @@ WEIGHT = {"proved": 0, "verified": 1, "suspected": 2}
 _SENDING = re.compile(r"send|source|from|origin", re.IGNORECASE)
 _RECEIVING = re.compile(r"rec(ei)?v|dest|\bto\b|target", re.IGNORECASE)
 _HOST = re.compile(r"host|node", re.IGNORECASE)
+_WAY = re.compile(r"of rank (\d{1,9}) to rank (\d{1,9})")  # in evidence "packet"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -60,6 +61,9 @@ def merge(directory, ranks) -> list[dict]:
     groups: dict[tuple, dict] = {}
     totals: dict[str, int] = {}
     for finding in collect(directory, ranks):
+        way = _WAY.search(finding["evidence"].get("packet", ""))
+        finding["way"] = tuple({int(number)} for number in way.groups()) if way else (
+            set(finding["culprit_ranks"]), set(finding["victim_ranks"]))
         ends = _ends(finding, hosts)
         verdict = finding["evidence"].get("verdict", "")
         totals[finding["kind"]] = totals.get(finding["kind"], 0) + finding["count"]
@@ -78,10 +82,12 @@ def merge(directory, ranks) -> list[dict]:
             group["others"].append(finding["message"])
         for name in ("culprit_ranks", "victim_ranks"):
             group[name] = sorted(set(group[name]) | set(finding[name]))[:1000]
+        group["way"] = tuple(ours | theirs for ours, theirs in zip(group["way"], finding["way"]))
         if WEIGHT.get(finding["confidence"], 3) < WEIGHT.get(group["confidence"], 3):
             group["confidence"] = finding["confidence"]
     for group in groups.values():
         group["of"] = totals[group["kind"]]
+        group["senders"], group["receivers"] = (sorted(ends)[:1000] for ends in group.pop("way"))
     ordered = sorted(groups.values(), key=lambda g: (g["kind"] == "systemic", WEIGHT.get(g["confidence"], 3),
                                                      -g["count"], g["message"]))
     name_sites(directory, ranks, ordered)
@@ -97,7 +103,7 @@ def _ends(finding: dict, hosts: dict) -> tuple[str, str]:
                 sender = value
             elif _RECEIVING.search(name):
                 receiver = value
-    for which, ranks in (("sender", finding["culprit_ranks"]), ("receiver", finding["victim_ranks"])):
+    for which, ranks in zip(("sender", "receiver"), finding["way"]):
         found = {hosts.get((finding["world"], rank), "") for rank in ranks}
         if len(found) == 1:
             if which == "sender":
@@ -188,9 +194,8 @@ def sentence(group: dict) -> str:
             else " on %s" % clip(sender or receiver, 30) if sender or receiver else ""
     else:
         what = "of kind %s" % (group["kind"] or "?")
-    who = ranges(group["culprit_ranks"], 4), ranges(group["victim_ranks"], 4)
-    ranks = " (ranks %s -> %s)" % who if all(who) else " (culprit: rank %s)" % who[0] if who[0] else \
-        " (rank %s)" % who[1] if who[1] else ""
+    who = ranges(group["senders"], 4), ranges(group["receivers"], 4)
+    ranks = " (ranks %s -> %s)" % who if all(who) else " (rank %s)" % (who[0] or who[1]) if any(who) else ""
     verdict = ": %s" % group["verdict"] if group["verdict"] else ""
     return "%s: %s of %s %s%s%s%s; the first: %s [%s]" % (
         group["confidence"] or "?", integer(group["count"]), integer(group["of"]), what, way, ranks, verdict,

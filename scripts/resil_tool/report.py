@@ -184,7 +184,7 @@ def _findings(s: dict, most: int) -> list[str]:
     if not found:
         return row("findings", "none%s" % checksum.scope(s["checksum"])) + after
     lines, room = [], max(2, most - len(after))
-    lines += row("findings", findings.sentence(found[0]), 4)  # the most certain and most frequent story in full
+    lines += row("findings", findings.sentence(found[0]), 7)  # the most certain and most frequent story in full
     per = 1 if len(found) > (room - len(lines)) // 2 else 2
     shown = found[:1 + max(0, room - len(lines)) // per]
     spare = room - len(lines) - per * (len(shown) - 1)

@@ -66,7 +66,8 @@ class Checksums(Case):
             mine = [corrupted(a, b, "packet %d of tag 7 differs" % k) for k, (a, b) in enumerate(findings) if b == rank]
             peers = [{"rank": other, "sent_messages": 100, "sent_bytes": 800, "received_messages": 100,
                       "received_bytes": 800} for other in range(count) if other != rank]
-            self.rank(rank, count, section(mismatches=len(mine)), host=host, findings=mine, peers=peers)
+            self.rank(rank, count, section(messages_checked=1000 - len(mine), mismatches=len(mine)), host=host,
+                      findings=mine, peers=peers)
 
     # -- coverage -----------------------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class Checksums(Case):
 
     def test_one_finding_with_its_evidence(self):
         self.rank(0, 2)
-        self.rank(1, 2, section(mismatches=1, messages_total=5000, messages_checked=5000), findings=[corrupted(
+        self.rank(1, 2, section(mismatches=1, messages_total=5000, messages_checked=4999), findings=[corrupted(
             0, 1, "packet 17 of tag 3 differs", bytes="4096", first_difference="byte 1007, one bit")])
         status, out = self.run_report()
         self.assertEqual(status, 1)
@@ -238,14 +239,36 @@ class Checksums(Case):
 
     def test_rate_above_one_in_a_thousand_is_systemic(self):
         for rank in range(2):
-            self.rank(rank, 2, section(mismatches=6), findings=[corrupted(1 - rank, rank, "m%d" % k) for k in range(6)])
+            self.rank(rank, 2, section(messages_checked=994, mismatches=6), findings=[
+                corrupted(1 - rank, rank, "m%d" % k) for k in range(6)])
         words = self.words()
-        self.assertIn("12 of 2,000 checked messages differ (1 in 166): more than 1 in 1,000, so this is SYSTEMIC", words)
+        self.assertIn("12 of 2,000 checked messages differ (1 in 166): SYSTEMIC (more than 1 in 1,000)", words)
         self.assertTrue(self.summary()["checksum"]["systemic"])
 
     def test_rate_below_is_not(self):
-        self.rank(0, 1, section(mismatches=9, messages_total=10**6, messages_checked=10**6))
+        self.rank(0, 1, section(mismatches=9, messages_total=10**6, messages_checked=10**6 - 9))
         self.assertFalse(self.summary()["checksum"]["systemic"])
+
+    def test_a_program_error_or_one_slipped_lane_is_not_systemic(self):
+        self.rank(0, 1, section(mismatches=9, verdicts={"send_buffer_modified_while_pending": 9}))
+        self.assertFalse(self.summary()["checksum"]["systemic"])
+        self.rank(0, 1, section(mismatches=900, messages_total=10**5, messages_checked=10**5 - 900, systemic=False))
+        self.assertFalse(self.summary()["checksum"]["systemic"])
+
+    def test_few_mismatches_on_each_of_many_ranks_are_systemic(self):
+        for rank in range(4):
+            self.rank(rank, 4, section(mismatches=2, messages_checked=998, systemic=False))
+        self.assertTrue(self.summary()["checksum"]["systemic"])
+
+    def test_what_the_library_writes(self):
+        self.rank(0, 2, host="nid1")
+        self.rank(1, 2, section(mismatches=2, messages_checked=998), host="nid2", findings=[{
+            "kind": "message_corrupted", "confidence": "proved", "culprit_ranks": [], "victim_ranks": [1],
+            "message": "what rank 1 on nid2 received in MPI_Recv is not what rank 0 on nid1 sent it, packet %d" % k,
+            "evidence": {"verdict": "transit or staging", "packet": "number %d of rank 0 to rank 1, tag 7" % k,
+                         "sender_host": "nid1", "receiver_host": "nid2"}} for k in range(2)])
+        self.assertIn("2 of 2 corrupted messages came over nid1 -> nid2 (ranks 0 -> 1): transit or staging",
+                      self.words())
 
     def test_systemic_findings_of_many_ranks_are_one_and_come_last(self):
         for rank in range(5):
@@ -290,7 +313,8 @@ class Checksums(Case):
             self.rank(rank, 200, section(messages_checked=900, messages_uncovered={
                 "reason_%d" % k: k for k in range(1, 12)}, unverified=3, deferred=2, connected=rank > 4, mismatches=3),
                 host="node%03d" % rank, faults_injected={"flip": 1}, findings_dropped=2,
-                findings=[corrupted((rank + k) % 200, rank, "m%d " % k * 40, **{"e%d" % i: "v" * 130 for i in range(20)})
+                findings=[corrupted((rank + k) % 200, rank, "m%d " % k * 40, **{
+                    "e%d" % i: "v" * 130 for i in range(20)})
                           for k in range(1, 4)])
         status, _ = self.run_report()
         self.assertEqual(status, 1)
@@ -311,7 +335,8 @@ class Checksums(Case):
         self.assertEqual(self.summary()["checksum"]["messages_total"], 52)
 
     def test_escape_sequences_in_evidence(self):
-        self.rank(0, 1, findings=[corrupted(0, 0, sender_host="\033]0;x\007", **{"\033[1m": "\033[31m", "x": [1], "y": 2})])
+        self.rank(0, 1, findings=[corrupted(0, 0, sender_host="\033]0;x\007", **{
+            "\033[1m": "\033[31m", "x": [1], "y": 2})])
         self.assertNotIn("\033", self.run_report()[1])
 
     def test_fuzz(self):
