@@ -1,28 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// May the host touch this address? Where no accelerator runtime is in the process the answer is one load.
+// May the host touch this address? Usually the answer takes two compares: the program's static data, the heap and the
+// thread's stack are host memory whatever is loaded. For other memory it depends on the accelerator runtimes in the
+// process; host_memory.cpp says how they are noticed and asked.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace resil {
 
 namespace host_memory_detail {
-/// Times that the answer "no runtime is loaded" may still be given without looking again.
-extern constinit thread_local unsigned unchecked_calls __attribute__((tls_model("initial-exec")));
+
+struct Range {
+  uintptr_t low, high;  ///< 0, 0: not known yet
+
+  bool holds(uintptr_t address, size_t bytes) const {
+    const uintptr_t end = __atomic_load_n(&high, __ATOMIC_RELAXED);
+    return address >= __atomic_load_n(&low, __ATOMIC_RELAXED) && address < end && bytes <= end - address;
+  }
+  /// In this order an empty range never looks like one that begins at 0.
+  void set(uintptr_t new_low, uintptr_t new_high) {
+    __atomic_store_n(&low, new_low, __ATOMIC_RELAXED);
+    __atomic_store_n(&high, new_high, __ATOMIC_RELEASE);
+  }
+};
+
+extern constinit thread_local Range stack __attribute__((tls_model("initial-exec")));
+extern constinit Range data, heap;  ///< the main program's writable data; the brk heap. Racing threads store the same values
+
 bool ask(const void* address, size_t bytes);
+
 }  // namespace host_memory_detail
 
-/// False for device memory, managed memory and whatever is not certain. The host may then neither read nor write it;
-/// count the message as uncovered, reason "device_buffer". Any thread; asks a runtime that is loaded and was
-/// initialised by the program, never initialises one.
+/// False for device and managed memory and for whatever is not certain. The host may then neither read nor write it;
+/// count the message as uncovered, reason "device_buffer". Any thread, no MPI. Asks an accelerator runtime only if the
+/// program has initialised it, and never initialises one. The first call of a process and of a thread, and the first
+/// after an accelerator runtime was loaded, make system calls.
 inline bool host_memory(const void* address, size_t bytes) {
-  if (host_memory_detail::unchecked_calls != 0) [[likely]] {
-    --host_memory_detail::unchecked_calls;
+  using namespace host_memory_detail;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  if (heap.holds(at, bytes) || stack.holds(at, bytes) || data.holds(at, bytes)) [[likely]]
     return true;
-  }
-  return host_memory_detail::ask(address, bytes);
+  return ask(address, bytes);
 }
 
 }  // namespace resil

@@ -23,7 +23,7 @@ struct TypeMap {
   uint64_t size;      ///< bytes of data in one element
   int64_t extent;     ///< from one element to the next
   int64_t low, high;  ///< range of one element's data: first byte, one past the last, from the buffer's address
-  bool contiguous;    ///< one piece per element, and the elements follow each other without a gap; it starts at `low`
+  bool contiguous;    ///< the elements are one piece that starts at the buffer's address
   bool permanent;     ///< of a predefined type: lives forever
   uint32_t run_count;
   const Run* runs;

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a datatype handle to its runs, by asking MPI how the type was made.
+#pragma once
+
+#include "checksum/datatype/run_list.h"
+
+namespace resil {
+
+struct Flattened {
+  RunList runs;
+  BasicType basic = {};      ///< what all of it consists of
+  bool has_basic = false;    ///< false: no data so far
+  bool predefined = false;   ///< the handle cannot be freed
+};
+
+/// Asks MPI (local calls); any thread. False: cannot be flattened.
+bool flatten(uint64_t type, Flattened& out);
+
+}  // namespace resil
