@@ -1,10 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transparency check: the same job with and without the library must end alike and print the same bytes."""
+"""The transparency check: the same job with and without the library must end alike and print the same bytes; and where
+message contents are checked, no false alarm, nothing left open, and what was not checked has a reason."""
 import os
 import re
+import subprocess
+import sys
 
 from . import mpi as jobs
 from . import report as reports
+
+
+# What the ranks get beyond what the test says. A difference that is found stops the job, so that no false alarm passes.
+MODES = {
+    "off": {"RESIL_MODE": "off"},
+    "watch": {"RESIL_MODE": "watch"},
+    "checksum": {"RESIL_MODE": "checksum"},
+    "full": {"RESIL_MODE": "checksum", "RESIL_BLAME": "full"},
+    "strict": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "strict"},
+}
+CHECKING = ("checksum", "full", "strict")
 
 
 def describe(difference, plain, preloaded):
@@ -62,18 +76,51 @@ def clean_report(result, ranks, outcome="finished"):
     return found
 
 
-def run_both(mpi, ranks, command, env=None, keep=None, numbers=None, timeout=60, modes=("watch",), **more):
-    """Runs plain, then once in each mode; asserts the same end and clean reports. The last mode's rank reports."""
+def covered(result, ranks, least=100.0, reasons=()):
+    """Asserts on the reports of a checking run that something was checked, at least `least` per cent of the messages,
+    that nothing is open, that only these reasons were given for what was not checked, that the books balance, and
+    that the tool says so. `ranks`: from clean_report(). Returns words for the test's line."""
+    total = checked = 0
+    for rank, report in ranks.items():
+        section = report.get("checksum")
+        assert section, f"rank {rank} has no checksum section"
+        story = f"rank {rank}: {section}"
+        assert section["connected"], f"no channel between the ranks; {story}"
+        assert section["mismatches"] == 0 and section["unverified"] == 0, story
+        unknown = set(section["messages_uncovered"]) - set(reasons)
+        assert not unknown, f"not checked for reasons that are not expected: {unknown}; {story}"
+        books = section["messages_checked"] + sum(section["messages_uncovered"].values())
+        assert section["messages_total"] == books, f"{books} messages accounted for; {story}"
+        total += section["messages_total"]
+        checked += section["messages_checked"]
+    assert total > 0, "there was no message"
+    assert checked > 0 and 100 * checked >= least * total, \
+        f"{checked} of {total} messages checked: {[report['checksum'] for report in ranks.values()]}"
+    tool = subprocess.run([sys.executable, os.path.join(jobs.ROOT, "scripts", "resil"), "report", result.directory],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+                          check=False)
+    text = tool.stdout.decode(errors="replace")
+    said = re.match(r"CLEAN: .* no findings in (all|\d+\.\d\d % of) [\d,]+ message", text)
+    assert tool.returncode == 0 and said, text
+    return f"{checked} of {total} messages checked"
+
+
+def run_both(mpi, ranks, command, env=None, keep=None, numbers=None, timeout=60, modes=("watch",), coverage=None,
+             **more):
+    """Runs plain, then once in each mode; asserts the same end and clean reports. The last mode's rank reports.
+    coverage: what covered() gets in modes that check."""
     plain = jobs.run(mpi, ranks, command, env=env, preload=False, timeout=timeout, **more)
     found = {}
     for mode in modes:
-        preloaded = jobs.run(mpi, ranks, command, env={**(env or {}), "RESIL_MODE": mode}, timeout=timeout, **more)
+        preloaded = jobs.run(mpi, ranks, command, env={**(env or {}), **MODES[mode]}, timeout=timeout, **more)
         try:
             same_end(plain, preloaded, keep, numbers)
             if mode == "off":
                 assert not reports.load(preloaded.directory), "RESIL_MODE=off writes reports"
             elif plain.returncode == 0:
                 found = clean_report(preloaded, ranks)
+                if mode in CHECKING:
+                    print(f"        {mode}: {covered(preloaded, found, **(coverage or {}))}")
         finally:
             jobs.remove_rings(preloaded.directory)
     return plain, preloaded, found
