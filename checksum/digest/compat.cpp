@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The compatibility fingerprint. Eight tables, so that the CRC of a whole word is eight loads.
+#include "checksum/digest/compat.h"
+
+namespace resil {
+
+namespace {
+
+constexpr size_t kWord = 8;
+
+/// byte[k][b]: what byte b adds to the CRC when k zero bytes follow it.
+struct Tables {
+  uint32_t byte[kWord][256];
+};
+
+constexpr Tables make_tables() {
+  Tables tables{};
+  for (uint32_t b = 0; b < 256; ++b) {
+    uint32_t crc = b;
+    for (int bit = 0; bit < 8; ++bit)
+      crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
+    tables.byte[0][b] = crc;
+  }
+  for (size_t k = 1; k < kWord; ++k)
+    for (uint32_t b = 0; b < 256; ++b)
+      tables.byte[k][b] = (tables.byte[k - 1][b] >> 8) ^ tables.byte[0][tables.byte[k - 1][b] & 0xff];
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+uint32_t crc_of_word(const unsigned char* word) {
+  uint32_t crc = ~0u;
+  for (size_t i = 0; i < kWord; ++i) {
+    const unsigned start = i < 4 ? 0xff : 0;  // the initial value meets the first four bytes
+    crc ^= kTables.byte[kWord - 1 - i][word[i] ^ start];
+  }
+  return crc;
+}
+
+}  // namespace
+
+uint32_t compat_crc32(const void* data, size_t bytes) {
+  const unsigned char* at = static_cast<const unsigned char*>(data);
+  uint32_t crc = ~0u;
+  for (size_t i = 0; i < bytes; ++i)
+    crc = (crc >> 8) ^ kTables.byte[0][(crc ^ at[i]) & 0xff];
+  return ~crc;
+}
+
+uint64_t compat_fingerprint(const void* data, size_t bytes) {
+  const unsigned char* at = static_cast<const unsigned char*>(data);
+  uint32_t fingerprint = 0;
+  for (; bytes >= kWord; at += kWord, bytes -= kWord)
+    fingerprint ^= crc_of_word(at);
+  return bytes == 0 ? fingerprint : fingerprint ^ compat_crc32(at, bytes);
+}
+
+}  // namespace resil
