@@ -171,7 +171,7 @@ void enter(Event& e) {
       give_statuses(e);
       break;
     case Role::kCompletes:
-      if (e.statuses != nullptr && e.request_count > 0)
+      if (e.id != CallId::kMPI_Request_free && e.request_count > 0)
         give_statuses(e);
       break;
     case Role::kCancel:

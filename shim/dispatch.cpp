@@ -120,7 +120,7 @@ constexpr bool repeatable(Shape shape) {
 
 /// Takes back what request_remember() and give_statuses() lent, in the order of a stack.
 [[gnu::noinline]] void return_scratch(Event& e) {
-  if (e.statuses != nullptr && e.given_statuses != e.statuses && e.given_statuses != e.own_status)
+  if (e.given_statuses != e.statuses && e.given_statuses != e.own_status)
     scratch_release(*e.thread, e.given_statuses);
   if (e.attributes & kCallCompletes)
     request_forget(e);

@@ -62,7 +62,7 @@ struct Event {
   int* index;
   int* outcount;
   int* indices;
-  void* statuses;  ///< the application's, MPI_STATUS(ES)_IGNORE included; null: the call has none
+  void* statuses;  ///< the application's, MPI_STATUS(ES)_IGNORE (which may be null) included; null too when the call has none
   // What the library is given in place of the application's arguments: equal to them unless a module changed it on the
   // way in (before_call for buffers and count; statuses by give_statuses()).
   const void* given_send;
@@ -102,7 +102,7 @@ template <CallId id>
     e.flag = e.index = e.outcount = nullptr;
     e.cookie = nullptr;
   }
-  e.statuses = nullptr;
+  e.statuses = e.given_statuses = nullptr;
   if constexpr ((info.attributes & kCallCollective) != 0)
     e.send.counts = e.receive.counts = e.send.types = e.receive.types = nullptr;
 }

@@ -451,7 +451,7 @@ void receive_leave(Event& e) {
   if (!message && (e.comm == nullptr || source_of(e) == ring::kProcNull))
     return;
   StatusInfo status = {};
-  if (e.given_statuses != nullptr && !backend->messages->status_ignored(e.given_statuses)) {
+  if (!backend->messages->status_ignored(e.given_statuses)) {
     backend->messages->status_read(e.given_statuses, 0, &status);
   } else {
     status.source = -1;
@@ -545,7 +545,7 @@ void receive_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
     return vanish(*e.thread, *receive, true);
   }
   StatusInfo status = {};
-  if (e.given_statuses == nullptr || backend->messages->status_ignored(e.given_statuses)) {
+  if (backend->messages->status_ignored(e.given_statuses)) {
     Guard guard;
     receive->comm->lost = true;  // no memory for statuses: which message this was is not known
     return;

@@ -146,7 +146,7 @@ void send_leave(Event& e) {
     fill(record, view, shared);
   }
   const uint64_t handle = announce(*e.thread, *peer, record, view);
-  if (e.cookie == nullptr) {  // blocking, or complete at once
+  if (!(e.attributes & kCallStarts) || e.cookie == nullptr) {  // blocking, or complete at once
     if (ledger::full_blame() && handle != 0 && !(e.attributes & kCallBothWays))
       blame::sent_complete(handle, view);
     return;
@@ -188,7 +188,7 @@ void send_started(Event& e, uint64_t cookie) {
 }
 
 void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
-  const bool look = cancels_seen.load(std::memory_order_relaxed) && !freed && e.given_statuses != nullptr &&
+  const bool look = cancels_seen.load(std::memory_order_relaxed) && !freed &&
                     !backend->messages->status_ignored(e.given_statuses);
   StatusInfo status = {};
   if (look)
