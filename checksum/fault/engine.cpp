@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// State of the injector and the list of its deeds. See engine.h.
+
+#include "checksum/fault/engine.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shim/event.h"
+#include "shim/log.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace resil::fault {
+
+Engine engine;
+
+namespace {
+
+int list = -1;  // faults-RRRRR.jsonl
+
+void open_list() {
+  char path[1100];
+  if (runtime.directory[0] == 0)
+    return;
+  snprintf(path, sizeof(path), "%s/faults-%05d.jsonl", runtime.directory, runtime.rank);
+  list = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (list < 0)
+    add_note("the list of injected faults could not be written");
+}
+
+}  // namespace
+
+unsigned& per_thread_slot() {
+  static unsigned slot;
+  return slot;
+}
+
+bool on_send_side(Kind kind) {
+  return kind == Kind::kFlip || kind == Kind::kSwap || kind == Kind::kZero || kind == Kind::kTruncate || kind == Kind::kModify;
+}
+
+bool on_receive_side(Kind kind) { return kind != Kind::kModify; }
+
+void engine_start() {
+  engine.rank = runtime.rank;
+  engine.sends = engine.receives = engine.keeps = engine.remembers = false;
+  for (unsigned i = 0; i < engine.specs.count; ++i) {
+    Spec& spec = engine.specs.list[i];
+    if (spec.rank >= 0 && spec.rank != engine.rank) {
+      spec.max = 0;  // matches nothing
+      continue;
+    }
+    const Kind kind = spec.kind;
+    engine.sends = engine.sends || on_send_side(kind);
+    engine.receives = engine.receives || on_receive_side(kind);
+    engine.keeps = engine.keeps || kind == Kind::kStale || kind == Kind::kEarly || kind == Kind::kTruncate;
+    engine.remembers = engine.remembers || kind == Kind::kDuplicate;
+  }
+  add_note("RESIL_FAULT is set: data of this job is damaged on purpose, its findings are no evidence of anything else");
+  open_list();
+}
+
+PerThread* per_thread(Thread& thread) {
+  void*& place = thread.module_data[per_thread_slot()];
+  if (place == nullptr) {
+    void* memory = mmap(nullptr, sizeof(PerThread), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return nullptr;
+    place = memory;
+  }
+  return static_cast<PerThread*>(place);
+}
+
+void note(const Injection& injection) {
+  engine.injected[static_cast<unsigned>(injection.kind)].fetch_add(1, std::memory_order_relaxed);
+  if (list < 0)
+    return;
+  char line[640];
+  int length = snprintf(line, sizeof(line),
+                        "{\"rank\":%d,\"kind\":\"%s\",\"side\":\"%s\",\"call\":\"%s\",\"peer\":%d,\"tag\":%d,"
+                        "\"bytes\":%llu,\"position\":%llu,\"ordinal\":%llu,\"spec\":%llu,\"comm\":\"%016llx\",\"sequence\":%llu",
+                        engine.rank, kind_name(injection.kind), injection.receiving ? "receive" : "send",
+                        call_info(injection.id).name, injection.peer, injection.tag,
+                        static_cast<unsigned long long>(injection.bytes), static_cast<unsigned long long>(injection.position),
+                        static_cast<unsigned long long>(injection.ordinal), static_cast<unsigned long long>(injection.spec),
+                        static_cast<unsigned long long>(injection.comm), static_cast<unsigned long long>(injection.sequence));
+  auto room = [&] { return sizeof(line) - static_cast<size_t>(length); };
+  if (injection.kind == Kind::kTranspose)
+    length += snprintf(line + length, room(), ",\"other_peer\":%d,\"other_tag\":%d", injection.other_peer, injection.other_tag);
+  if (injection.remark != nullptr)
+    length += snprintf(line + length, room(), ",\"remark\":\"%s\"", injection.remark);
+  length += snprintf(line + length, room(), "}\n");
+  if (write(list, line, static_cast<size_t>(length)) != length)
+    add_note("the list of injected faults is not complete");
+}
+
+}  // namespace resil::fault

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Fault injection (RESIL_FAULT): damages messages where the other modules cannot see it, between their hooks and the
+// MPI library, so that a test, or a user who wants to know, sees whether damage is found and rightly explained. No
+// part of the library learns from here what was done; it is written to faults-RRRRR.jsonl for whoever compares.
+//
+// Not for production: it allocates and writes on the call path, and the results of the program become wrong.
+
+#include <sys/mman.h>
+
+#include "checksum/fault/operations.h"
+#include "checksum/fault/pool.h"
+#include "shim/backend.h"
+#include "shim/config.h"
+#include "shim/config_value.h"
+#include "shim/dispatch.h"
+#include "shim/event.h"
+#include "shim/json.h"
+#include "shim/module.h"
+#include "shim/tables.h"
+
+namespace resil::fault {
+
+namespace {
+
+bool check(Slice text, ValueProblem* problem) {
+  Specs specs;
+  return parse(text, &specs, problem);
+}
+
+constexpr ConfigEntry kConfig[] = {
+    {"RESIL_FAULT", ConfigType::kText, kAllowed, "none",
+     "Damages messages on purpose, to see whether it is found: see docs/CHECKSUM.md, \"Fault injection\". For tests only: the "
+     "program computes wrong results.",
+     check},
+};
+
+bool enabled() {
+  ValueProblem problem;
+  return !config_is_default("RESIL_FAULT") && parse(slice_of(config_text("RESIL_FAULT")), &engine.specs, &problem) &&
+         engine.specs.count != 0;
+}
+
+bool ends_epoch(CallId id) {
+  switch (id) {
+    case CallId::kMPI_Win_fence:
+    case CallId::kMPI_Win_complete:
+    case CallId::kMPI_Win_unlock:
+    case CallId::kMPI_Win_unlock_all:
+    case CallId::kMPI_Win_flush_all:
+    case CallId::kMPI_Win_free: return true;
+    default: return false;
+  }
+}
+
+bool between(CallId id) {
+  const CallInfo& info = call_info(id);
+  return (info.attributes & (kCallP2P | kCallCollective | kCallCompletes | kCallActivates)) != 0 ||
+         id == CallId::kMPI_Put || id == CallId::kMPI_Put_c || id == CallId::kMPI_Rput || id == CallId::kMPI_Rput_c || ends_epoch(id);
+}
+
+bool completes(const Event& e) { return (e.attributes & kCallCompletes) != 0; }
+bool is_partitioned(const Event& e) { return (e.attributes & kCallPartitioned) != 0; }
+
+/// What has arrived can be told only with a status.
+void enter(Event& e) {
+  if (engine.receives && !e.nested && e.statuses != nullptr &&
+      (completes(e) || ((e.attributes & kCallP2P) && (e.attributes & (kCallReceives | kCallBothWays)))))
+    give_statuses(e);
+}
+
+void start_again(Event& e, PerThread& mine) {
+  for (int64_t i = 0; i < e.request_count; ++i) {
+    Operation* operation = operation_find(request_handle(e.requests, i));
+    if (operation == nullptr || !operation->persistent)
+      continue;
+    if (operation->receives) {
+      operation->active = true;
+      give_back(operation->kept);
+      operation->kept = engine.keeps ? keep(*e.thread, operation->layout) : nullptr;
+    } else {
+      restart(*operation, mine);
+    }
+  }
+}
+
+void before_call(Event& e) {
+  PerThread* mine = e.nested ? nullptr : per_thread(*e.thread);  // a callback's call: the one around it is under way
+  if (mine == nullptr)
+    return;
+  mine->receiving = mine->departing = false;
+  if (is_partitioned(e))
+    return;
+  if (e.attributes & kCallActivates) {
+    if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall)
+      start_again(e, *mine);
+    return;
+  }
+  if (completes(e))
+    return;
+  if (engine.sends)
+    depart(e, *mine);
+  if (engine.receives && receive_layout(e, &mine->layout)) {
+    mine->receiving = true;
+    mine->kept = engine.keeps && !(e.attributes & kCallPersistent) ? keep(*e.thread, mine->layout) : nullptr;
+  }
+}
+
+/// Cuts the only packet of a point-to-point receive to what has come. False: nothing known of it.
+bool cut(const void* statuses, int64_t place, const Layout& layout, Arrival* arrival) {
+  if (statuses == nullptr || backend->messages->status_ignored(statuses))
+    return false;
+  StatusInfo status;
+  backend->messages->status_read(statuses, place, &status);
+  if (status.cancelled || status.bytes == 0 || status.source < 0)
+    return false;
+  arrival->packet.bytes = status.bytes < arrival->packet.bytes ? status.bytes : arrival->packet.bytes;
+  arrival->tag = status.tag;
+  arrival->peer = layout.comm != nullptr ? comm_world_rank(*layout.comm, status.source) : status.source;
+  return true;
+}
+
+void track_receive(Event& e, PerThread& mine) {
+  const uint64_t key = request_handle(e.requests, 0);
+  const bool one_way = !(e.attributes & kCallBothWays) && mine.layout.types == nullptr;
+  if (e.result != 0 || is_shared_handle(key) || !one_way) {
+    give_back(mine.kept);
+    return;
+  }
+  Operation operation = {};
+  operation.key = key;
+  operation.id = e.id;
+  operation.tag = e.tag;
+  operation.receives = true;
+  operation.persistent = (e.attributes & kCallPersistent) != 0;
+  operation.active = !operation.persistent;
+  operation.collective = (e.attributes & kCallCollective) != 0;
+  operation.sequence = operation.collective ? e.sequence : 0;
+  operation.layout = mine.layout;
+  operation.kept = mine.kept;
+  if (operation_add(operation) == nullptr)
+    give_back(mine.kept);
+}
+
+void end_send(Event& e, Operation& operation, bool failed) {
+  const bool freed = e.id == CallId::kMPI_Request_free;
+  if (!failed && !freed)
+    land_change(operation);
+  if (operation.persistent && !freed && !failed)
+    operation.active = false;
+  else
+    operation_drop(&operation, freed && operation.active);
+}
+
+void look_at_arrivals(PerThread& mine) {
+  arrived(mine, mine.found, false);
+  for (unsigned i = 0; i < mine.found; ++i)
+    if (mine.ended[i]->persistent)
+      mine.ended[i]->active = false;
+    else
+      operation_drop(mine.ended[i], false);
+  mine.found = 0;
+}
+
+void end_receive(Event& e, PerThread& mine, int64_t place, Operation& operation) {
+  Packet packet;
+  if (operation.collective) {
+    look_at_arrivals(mine);  // the list is needed
+    arrived(mine, gather_arrivals(*e.thread, mine, operation.layout, operation.id, operation.tag, operation.sequence, operation.kept), true);
+  } else if (block_at(*e.thread, operation.layout, 0, &packet)) {
+    if (mine.found == kArrivals)
+      look_at_arrivals(mine);
+    const uint64_t comm = operation.layout.comm != nullptr ? operation.layout.comm->ring->id : 0;
+    Arrival& arrival = mine.arrivals[mine.found];
+    arrival = {packet, operation.id, -1, -1, comm, 0, operation.kept, false, nullptr, nullptr};
+    if (cut(e.given_statuses, place, operation.layout, &arrival)) {
+      mine.ended[mine.found++] = &operation;
+      return;
+    }
+  }
+  if (operation.persistent)
+    operation.active = false;
+  else
+    operation_drop(&operation, false);
+}
+
+void end_operation(Event& e, uint64_t key, int64_t place, bool failed) {
+  Operation* operation = operation_find(key);
+  if (operation == nullptr)
+    return;
+  if (!operation->receives)
+    end_send(e, *operation, failed);
+  else if (failed || e.id == CallId::kMPI_Request_free)
+    operation_drop(operation, false);
+  else if (operation->active)
+    end_receive(e, *per_thread(*e.thread), place, *operation);
+}
+
+void end_blocking_receive(Event& e, PerThread& mine) {
+  const bool collective = (e.attributes & kCallCollective) != 0;
+  unsigned count = 0;
+  if (e.result == 0)
+    count = gather_arrivals(*e.thread, mine, mine.layout, e.id, -1, collective ? e.sequence : 0, mine.kept);
+  if (!collective && count == 1 && !cut(e.statuses != nullptr ? e.given_statuses : nullptr, 0, mine.layout, &mine.arrivals[0]))
+    count = 0;
+  arrived(mine, count, collective);
+  give_back(mine.kept);
+}
+
+void after_call(Event& e) {
+  PerThread* mine = e.nested ? nullptr : per_thread(*e.thread);
+  if (mine == nullptr)
+    return;
+  departed(e, *mine);
+  if (e.attributes & kCallCompletes) {
+    mine->found = 0;
+    for_each_completed(e, end_operation);
+    look_at_arrivals(*mine);
+  } else if (mine->receiving) {
+    mine->receiving = false;
+    if (e.attributes & kCallStarts)
+      track_receive(e, *mine);
+    else
+      end_blocking_receive(e, *mine);
+  }
+  if (ends_epoch(e.id))
+    release_puts(e.object);
+  if (mine->landing.used)
+    arm(mine->landing);  // last: now the time runs
+}
+
+/// The last of all hooks: whoever looks twice has done so.
+void leave(Event& e) {
+  auto* mine = static_cast<PerThread*>(e.thread->module_data[per_thread_slot()]);
+  if (mine == nullptr || e.nested || !mine->landing.used)
+    return;
+  Landing& landing = mine->landing;
+  landing.used = false;
+  landing.injection.remark = force(landing) ? "landed by the timer" : "landed when the call ended";
+  type_map_release(landing.packet.type);
+  give_back(landing.packed);
+  note(landing.injection);
+}
+
+void thread_end(Thread& thread) {
+  void*& place = thread.module_data[per_thread_slot()];
+  if (place == nullptr)
+    return;
+  forget_timer(static_cast<PerThread*>(place)->landing);
+  munmap(place, sizeof(PerThread));
+  place = nullptr;
+}
+
+void before_init() { per_thread_slot() = thread_slot(); }
+
+void report(JsonWriter& json) {
+  json.begin_object("faults_injected");
+  for (unsigned i = 0; i < kKinds; ++i)
+    json.integer(kind_name(static_cast<Kind>(i)), static_cast<int64_t>(engine.injected[i].load(std::memory_order_relaxed)));
+  json.end_object();
+}
+
+constexpr Module kFault = {
+    .name = "fault",
+    .description = "damages messages on purpose",
+    .kind = ModuleKind::kTransform,
+    .config = kConfig,
+    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
+    .enabled = enabled,
+    .before_init = before_init,
+    .after_init = engine_start,
+    .thread_end = thread_end,
+    .enter = enter,
+    .leave = leave,
+    .between = between,
+    .before_call = before_call,
+    .after_call = after_call,
+    .report = report,
+};
+RESIL_MODULE(kFault);
+
+}  // namespace
+
+}  // namespace resil::fault

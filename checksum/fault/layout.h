@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which packets a call moves: where the blocks of its receive or send buffer lie and who is at their other end. Only
+// arguments that are significant on this rank are looked at. May ask MPI for datatypes and topologies (local calls).
+#pragma once
+
+#include <cstdint>
+
+#include "checksum/fault/packet.h"
+
+namespace resil {
+struct CommInfo;
+struct Event;
+struct Thread;
+}
+
+namespace resil::fault {
+
+struct Layout {
+  char* buffer;
+  int64_t count;              ///< of each block, unless `counts`
+  const void* counts;         ///< int[], or MPI_Count[] when `wide_counts`
+  const void* displacements;  ///< int[], or MPI_Aint[] when `wide_displacements`; null: block after block
+  const void* types;          ///< handles; null: `type`
+  const TypeMap* type;
+  int64_t blocks;             ///< 0: the call moves nothing here
+  int64_t own;                ///< a block that stays where it is (MPI_IN_PLACE), -1: none
+  int32_t peer;               ///< communicator rank at the other end of all blocks; -1: block i is rank i's
+  bool wide_counts, wide_displacements, in_bytes, neighbours;
+  CommInfo* comm;             ///< null: one-sided, MPI_Mrecv
+};
+
+/// False: nothing that could be damaged (no data, other family of calls, datatype not known).
+bool receive_layout(Event& event, Layout* layout);
+bool send_layout(Event& event, Layout* layout);
+
+/// Block `index`; false: empty, in place or not host memory.
+bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packet);
+/// World rank at the other end of a block; -1: not known.
+int32_t partner(const Layout& layout, int64_t index);
+uint64_t total_bytes(Thread& thread, const Layout& layout);
+
+
+}  // namespace resil::fault
