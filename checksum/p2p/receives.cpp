@@ -563,7 +563,7 @@ void message_enter(Event& e) {
 }
 
 void matched_probe(Event& e) {
-  if (e.result != 0 || (e.flag != nullptr && *e.flag == 0) || e.comm == nullptr)
+  if (e.result != 0 || (e.id == CallId::kMPI_Improbe && *e.flag == 0) || e.comm == nullptr)
     return;
   StatusInfo status = {};
   if (backend->messages->status_ignored(e.given_statuses))
