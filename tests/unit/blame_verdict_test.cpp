@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blame: every verdict with full and with cheap evidence, and what happens when a piece of evidence is missing.
+#include "blame_fixture.h"
+
+using namespace fake;
+
+TEST_CASE("blame: full: send buffer modified while pending names the sender") {
+  Job job(true);
+  std::string buffer = data(1);
+  const Job::Sent s = job.send(view(buffer.data(), buffer.size()), CallId::kMPI_Isend, 1, 7, false);
+  buffer[100] = static_cast<char>(buffer[100] ^ 1);
+  blame::sent_complete(s.handle, view(buffer.data(), buffer.size()));
+  Job::open(s, Job::receive(data(2), buffer));
+  Job::run();
+  const Finding& f = Job::only();
+  CHECK(verdict(f) == "send buffer modified while pending");
+  CHECK(std::string(f.kind) == "send_buffer_modified");
+  REQUIRE(f.culprit_count == 1);
+  CHECK(f.culprit_ranks[0] == 0);
+  REQUIRE(f.victim_count == 1);
+  CHECK(f.victim_ranks[0] == 1);
+  CHECK(contains(f.message, "what it held then is what arrived"));
+  CHECK(contains(f.message, "rank 0 on node0"));
+  CHECK(contains(f.message, "MPI_Isend"));
+  CHECK(contains(evidence(f, "digest_sent_at_end"), "CHANGED"));
+  CHECK(ledger::coverage.mismatches == 1);
+}
+
+TEST_CASE("blame: full: completed before the data landed, proved by the data that came later") {
+  Job job(true);
+  const Job::Sent s = job.send(data(1));
+  std::string buffer = data(2);
+  const View v = view(buffer.data(), buffer.size());
+  const uint64_t posted = blame::receive_posted(v), first = view_digest(v, v.bytes);
+  const std::string right = data(1);
+  memcpy(buffer.data(), right.data(), right.size());  // between the first look and the next
+  Job::open(s, Job::received(v, posted, buffer.size(), first));
+  Job::run();
+  const Finding& f = Job::only();
+  CHECK(verdict(f) == "completed before the data landed");
+  CHECK(evidence(f, "verdict_certainty") == "proved");
+  CHECK(f.culprit_count == 0);
+  CHECK(std::string(f.kind) == "message_corrupted");
+}
+
+TEST_CASE("blame: full: early completion is proved without the sender") {
+  Job job(true);
+  answers = false;
+  drain_seconds = 0;
+  const Job::Sent s = job.send(data(1));
+  std::string buffer = data(1);
+  const View v = view(buffer.data(), buffer.size());
+  Job::open(s, Job::received(v, 0, buffer.size(), 12345));
+  Job::run();
+  CHECK(verdict(Job::only()) == "completed before the data landed");
+}
+
+TEST_CASE("blame: full: a buffer that is still written with something else is not proved to be late") {
+  Job job(true);
+  const Job::Sent s = job.send(data(1));
+  std::string buffer = data(2);
+  const View v = view(buffer.data(), buffer.size());
+  const uint64_t posted = blame::receive_posted(v);
+  Job::open(s, Job::received(v, posted, buffer.size(), 12345));
+  Job::run();
+  CHECK(verdict(Job::only()) == "completed before the data landed");
+  CHECK(evidence(findings[0], "verdict_certainty") == "by elimination");
+}
+
+TEST_CASE("blame: full: nothing delivered, also into a buffer that is larger than the message") {
+  Job job(true);
+  Job::open(job.send(data(1)), Job::receive(data(2), data(2)));
+  Job::run();
+  CHECK(verdict(Job::only()) == "nothing delivered");
+  CHECK(evidence(findings[0], "receive_buffer") == "as it was before the receive");
+
+  const std::string old = data(3, 4000);
+  Job::open(job.send(data(1, 100)), Job::receive(old, old.substr(0, 100)));
+  Job::run();
+  CHECK(verdict(findings[1]) == "nothing delivered");
+}
+
+TEST_CASE("blame: full: a buffer that held an earlier packet says so") {
+  Job job(true);
+  job.send(data(5));
+  Job::open(job.send(data(6)), Job::receive(data(5), data(5)));
+  Job::run();
+  CHECK(verdict(Job::only()) == "nothing delivered");
+  CHECK(contains(findings[0].message, "packet number 0 to the same rank"));
+  CHECK(evidence(findings[0], "verdict_certainty") == "by elimination");
+}
+
+TEST_CASE("blame: full: packet of another slot, named, earlier or later") {
+  Job job(true);
+  const Job::Sent first = job.send(data(1)), second = job.send(data(2), CallId::kMPI_Ssend, 1, 8);
+  Job::open(first, Job::receive(data(9), data(2)));
+  Job::open(second, Job::receive(data(9), data(1)));
+  Job::run();
+  REQUIRE(findings.size() == 2);
+  CHECK(verdict(findings[0]) == "packet of another slot");
+  CHECK(contains(evidence(findings[0], "other_packet"), "number 1 to rank 1, tag 8"));
+  CHECK(contains(evidence(findings[0], "other_packet_call"), "MPI_Ssend, 512 bytes"));
+  CHECK(contains(evidence(findings[0], "packets_with_digest"), "0 announced earlier, 1 later"));
+  CHECK(verdict(findings[1]) == "packet of another slot");
+  CHECK(contains(evidence(findings[1], "packets_with_digest"), "1 announced earlier, 0 later"));
+  CHECK(findings[0].culprit_count == 0);
+}
+
+TEST_CASE("blame: full: a packet for another rank is named as such") {
+  Job job(true);
+  job.send(data(1), CallId::kMPI_Send, 3);
+  Job::open(job.send(data(2)), Job::receive(data(9), data(1)));
+  Job::run();
+  CHECK(verdict(Job::only()) == "packet of another slot");
+  CHECK(contains(findings[0].message, "packet number 0 to rank 3"));
+}
+
+TEST_CASE("blame: full: transit, with the first difference") {
+  Job job(true);
+  std::string arrives = data(1);
+  arrives[17] = static_cast<char>(arrives[17] ^ 0x40);
+  CHECK(full_verdict(job, data(1), arrives) == "transit or staging");
+  const Finding& f = Job::only();
+  CHECK(contains(evidence(f, "first_difference"), "byte 17 of 512, byte"));
+  CHECK(contains(evidence(f, "differing"), "1 bytes, 1 bits, from byte 17 to 17, in the 512 bytes"));
+  CHECK(contains(evidence(f, "expected"), "(bytes 16 to 23)"));
+  CHECK(evidence(f, "xor") == "00 40 00 00 00 00 00 00");
+  CHECK(f.culprit_count == 0);
+  CHECK(f.victim_ranks[0] == 1);
+  CHECK(evidence(f, "sender_host") == "node0");
+  CHECK(evidence(f, "receiver_host") == "node1");
+}
+
+TEST_CASE("blame: full: a difference behind the first answer's window, and one behind the kept copy") {
+  Job job(true);
+  std::string arrives = data(1, 4096);
+  arrives[4000] = static_cast<char>(~arrives[4000]);
+  CHECK(full_verdict(job, data(1, 4096), arrives) == "transit or staging");
+  CHECK(contains(evidence(findings[0], "first_difference"), "byte 4000 of 4096"));
+
+  const size_t large = 5 * 4096 + 100;
+  arrives = data(2, large);
+  arrives[3 * 4096 + 5] = static_cast<char>(~arrives[3 * 4096 + 5]);
+  CHECK(full_verdict(job, data(2, large), arrives) == "transit or staging");
+  CHECK(contains(evidence(findings[1], "differing_pieces"), "1 of the first 6 pieces of 4 KiB; the first is number 3, from byte 12288"));
+  CHECK(contains(evidence(findings[1], "differing"), "none of the first 4096 bytes"));
+}
+
+TEST_CASE("blame: full: different lengths are in the finding") {
+  Job job(true);
+  CHECK(full_verdict(job, data(1, 400), data(1, 300)) == "transit or staging");
+  CHECK(evidence(Job::only(), "bytes") == "400 sent, 300 received");
+  CHECK(contains(findings[0].message, "the sizes differ"));
+}
+
+TEST_CASE("blame: full: zeros are not taken for one of many zero packets") {
+  Job job(true);
+  CHECK(full_verdict(job, data(1), std::string(512, 0)) == "transit or staging");
+  CHECK(evidence(findings[0], "received_zero") == "nothing but zeros arrived");
+  CHECK(contains(evidence(findings[0], "differing"), "all of them found as zero"));
+  job.send(std::string(512, 0));
+  CHECK(full_verdict(job, data(2), std::string(512, 0)) == "undetermined");
+}
+
+TEST_CASE("blame: full: contents that many packets share, and packets that differ by a bit, decide nothing") {
+  Job job(true);
+  for (int i = 0; i < 5; ++i)
+    job.send(data(1));
+  CHECK(full_verdict(job, data(2), data(1)) == "undetermined");
+  CHECK(contains(findings[0].message, "5 other packets"));
+
+  std::string neighbour = data(3, 8);
+  neighbour[0] = static_cast<char>(neighbour[0] ^ 2);
+  job.send(neighbour);
+  CHECK(full_verdict(job, data(3, 8), neighbour) == "undetermined");
+  CHECK(contains(findings[1].message, "1 flipped bit explains it as well"));
+}
+
+TEST_CASE("blame: full: missing evidence is named and not replaced") {
+  Job job(true);
+  SECTION("no evidence of the receive") {
+    Job::open(job.send(data(1)), {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 0});
+    Job::run();
+    CHECK(contains(Job::only().message, "nothing was kept of the receive"));
+  }
+  SECTION("the buffer before is not known") {
+    std::string buffer = data(2);
+    const View v = view(buffer.data(), buffer.size());
+    Job::open(job.send(data(1)), Job::received(v, 0, 512, view_digest(v, 512)));
+    Job::run();
+    CHECK(contains(Job::only().message, "held before is not known"));
+  }
+  SECTION("history overwritten") {
+    const Job::Sent s = job.send(data(1));
+    for (uint32_t i = 0; i < blame::kHistory; ++i)
+      job.send(data(2, 8));
+    Job::open(s, Job::receive(data(9), data(3)));
+    Job::run();
+    CHECK(contains(Job::only().message, "no longer knows the packet"));
+  }
+  SECTION("a packet under that ordinal that is another one") {
+    Job::Sent s = job.send(data(1));
+    s.record.digest ^= 1;
+    Job::open(s, Job::receive(data(9), data(3)));
+    Job::run();
+    CHECK(contains(Job::only().message, "no longer knows the packet"));
+  }
+  SECTION("no answer") {
+    answers = false;
+    drain_seconds = 0;
+    Job::open(job.send(data(1)), Job::receive(data(9), data(3)));
+    Job::run();
+    CHECK(contains(Job::only().message, "did not answer in time"));
+    CHECK(evidence(findings[0], "sender_host") == "node0");
+  }
+  SECTION("the send is still pending at the end") {
+    drain_seconds = 0.05;
+    Job::open(job.send(data(1), CallId::kMPI_Isend, 1, 7, false), Job::receive(data(9), data(3)));
+    Job::run();
+    CHECK(contains(Job::only().message, "still pending"));
+  }
+  SECTION("the send buffer cannot be read at completion") {
+    const Job::Sent s = job.send(data(1), CallId::kMPI_Isend, 1, 7, false);
+    blame::sent_complete(s.handle, {nullptr, 0, nullptr, 0, ledger::Reason::kDeviceBuffer});
+    Job::open(s, Job::receive(data(9), data(3)));
+    Job::run();
+    CHECK(contains(Job::only().message, "not read again"));
+  }
+  CHECK(verdict(findings[0]) == "undetermined");
+  CHECK(findings[0].culprit_count == 0);
+}
+
+TEST_CASE("blame: full: a pending send is asked about again until it is complete") {
+  Job job(true);
+  const Job::Sent s = job.send(data(1), CallId::kMPI_Isend, 1, 7, false);
+  Job::open(s, Job::receive(data(9), data(3)));
+  blame::tend(thread_state);
+  deliver();
+  CHECK(blame::open_cases() == 1);
+  const std::string buffer = data(1);
+  blame::sent_complete(s.handle, view(buffer.data(), buffer.size()));
+  Job::run();
+  CHECK(verdict(Job::only()) == "transit or staging");
+}
+
+TEST_CASE("blame: cheap: only a later packet that nothing else explains is blamed on its slot") {
+  Job job(false);
+  const Job::Sent first = job.send(data(1));
+  SECTION("later, alone") {
+    job.send(data(2), CallId::kMPI_Send, 1, 8);
+    Job::open(first, {{99, digest(data(2).data(), 512), 512, 0x2000, 7, 0, 0, 0}, 0});
+    Job::run();
+    CHECK(verdict(Job::only()) == "packet of another slot");
+    return;
+  }
+  Job::Sent asked = first;
+  std::string arrived = data(2);
+  SECTION("earlier: a stale buffer can hold it") {
+    job.send(arrived);
+    asked = job.send(data(3));
+  }
+  SECTION("later, but an equal one came earlier") {
+    job.send(arrived);
+    asked = job.send(data(3));
+    job.send(arrived);
+  }
+  SECTION("nonblocking: the program may have written the next message into a pending buffer") {
+    asked = job.send(data(3), CallId::kMPI_Isend);
+    job.send(arrived, CallId::kMPI_Isend);
+  }
+  SECTION("small: a flipped bit can make it") {
+    arrived = data(2, 8);
+    asked = job.send(data(3, 8));
+    job.send(arrived);
+  }
+  SECTION("to another rank") { job.send(arrived, CallId::kMPI_Send, 2); }
+  SECTION("zeros") {
+    arrived.assign(512, 0);
+    job.send(arrived);
+  }
+  SECTION("nothing like it") {}
+  Job::open(asked, {{99, digest(arrived.data(), arrived.size()), arrived.size(), 0x2000, 7, 0, 0, 0}, 0});
+  Job::run();
+  CHECK(verdict(Job::only()) == "undetermined");
+  CHECK(contains(findings[0].message, "RESIL_BLAME=full keeps more evidence"));
+}
+
+TEST_CASE("blame: cheap: several threads at the sender, or a short history, and nothing is certain") {
+  const bool threads = GENERATE(true, false);
+  Job job(false, threads);
+  if (!threads)
+    for (uint32_t i = 0; i < blame::kHistory; ++i)
+      job.send(data(1000, 8));
+  const Job::Sent first = job.send(data(1));
+  job.send(data(2));
+  if (!threads)
+    for (uint32_t i = 0; i < blame::kHistory - 100; ++i)
+      job.send(data(1000, 8));
+  Job::open(first, {{99, digest(data(2).data(), 512), 512, 0x2000, 7, 0, 0, 0}, 0});
+  Job::run();
+  CHECK(verdict(Job::only()) == "undetermined");
+  CHECK(contains(findings[0].message, "digest of its packet number"));
+}
