@@ -17,11 +17,15 @@ bool prepare();   ///< before_init
 void connect();   ///< after_init: registers handlers with the ledger
 void enter(Event& event);
 void leave(Event& event);
+/// Before the real MPI_Start: reads contributions that the result will overwrite.
+void activating(Event& event, uint64_t* cookie);
 void activated(Event& event, uint64_t* cookie);
 void completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
-/// Closes what is overdue; from ledger::progress().
+/// Passes on sums, asks and decides about disagreements, stops the job if that is wanted. From progress(), not from
+/// handlers; cheap when there is nothing.
 void tend(Thread& thread);
-/// Collectives whose check still waits for other ranks' records (sums up the tree); part of drains.
+/// What drains wait for: disagreements that are being looked into and, once MPI_Finalize has begun, sums that wait for
+/// other ranks' records (before that, these come when those ranks send them).
 uint64_t unverified();
 void report(JsonWriter& json);
 

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Hooks of the checks of collectives: when a plan is made, read and compared, and what the report says.
+//
+//   blocking      leave: all at once, the plan on the stack
+//   nonblocking   leave: inputs read, receivers told; completed: results compared
+//   persistent    leave of the _init: the plan only; activated: inputs; completed: results; freed: the end
+//   MPI_IN_PLACE  inputs are read in enter (persistent: activating), before the call overwrites them
+
+#include "checksum/collective/collective.h"
+
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#include "checksum/collective/agreement.h"
+#include "checksum/collective/compare.h"
+#include "checksum/collective/memory.h"
+#include "checksum/collective/sums.h"
+#include "shim/backend.h"
+#include "shim/event.h"
+#include "shim/json.h"
+#include "shim/runtime.h"
+#include "shim/tables.h"
+
+namespace resil::collective {
+
+namespace {
+
+using ledger::Reason;
+
+// --- What the report counts: calls (persistent: starts) of this rank -----------------------------------------------
+
+struct Counts {
+  uint64_t checked, agreement_only, nothing, failed, uncovered[static_cast<unsigned>(Reason::kCount)];
+};
+Counts counts;
+
+void count(uint64_t& counter) {
+  if (ledger::concurrent())
+    __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
+  else
+    counter += 1;
+}
+
+void count_outcome(const Plan& plan) {
+  if (plan.outcome != Reason::kNone)
+    count(counts.uncovered[static_cast<unsigned>(plan.outcome)]);
+  else if (plan.reduces && !plan.sums && plan.reduction.linear == LinearMode::kNone)
+    count(counts.agreement_only);
+  else
+    count(counts.checked);
+}
+
+// --- Communicators on which a call failed: this rank's numbering may no longer be the other ranks' -----------------
+
+constexpr uint32_t kLost = 64;
+std::atomic<uint64_t> lost_comms[kLost];
+std::atomic<uint32_t> lost_count;  // beyond kLost: all are taken for lost
+
+bool is_lost(uint64_t comm) {
+  const uint32_t lost = lost_count.load(std::memory_order_relaxed);
+  if (lost == 0) [[likely]]
+    return false;
+  for (uint32_t i = 0; i < lost && i < kLost; ++i)
+    if (lost_comms[i].load(std::memory_order_relaxed) == comm)
+      return true;
+  return lost > kLost;
+}
+
+void lose(uint64_t comm) {
+  if (is_lost(comm))
+    return;
+  const uint32_t place = lost_count.load(std::memory_order_relaxed);
+  if (place < kLost)
+    lost_comms[place].store(comm, std::memory_order_relaxed);
+  lost_count.store(place + 1, std::memory_order_release);
+}
+
+/// Can anything on this communicator be compared?
+Reason comm_reason(const CommInfo& comm) {
+  if (!ledger::connected())
+    return Reason::kNotConnected;
+  return comm.index < 2 || (comm.ring->flags & 2) != 0 || comm.size < 0 ? Reason::kUnknownCommunicator : Reason::kNone;
+}
+
+// --- Plans in memory -------------------------------------------------------------------------------------------------
+
+Plan* new_plan() {
+  void* memory = memory_take(sizeof(Plan));
+  return memory != nullptr ? new (memory) Plan : nullptr;
+}
+
+void give_back(Plan* plan) {
+  plan_free(*plan);
+  memory_give(plan, sizeof(Plan));
+}
+
+Plan* plan_of(uint64_t cookie) { return reinterpret_cast<Plan*>(cookie & ~kCookieMask); }
+
+void prepare_plan(Plan& plan) {
+  if (is_lost(plan.name.base)) [[unlikely]]
+    plan.reason = Reason::kOrderLost;
+}
+
+void finish(Thread& thread, Plan& plan, Reason failed) {
+  compare_results(thread, plan, failed);
+  count_outcome(plan);
+  tend(thread);
+}
+
+/// Does the result overwrite what this rank gives?
+bool overwrites(const Event& e, Form form) {
+  if (form != Form::kAllgather && form != Form::kAlltoall && !is_reduction(form))
+    return false;
+  return backend->is_in_place(e.send.buffer);
+}
+
+/// Given to MPI: the requests of the call are pending, or all is done already.
+void started(Event& e, Plan* plan) {
+  Thread& thread = *e.thread;
+  if (!plan->inputs_read)
+    read_inputs(*plan);
+  tell_receivers(thread, *plan);
+  if (e.cookie != nullptr) {
+    plan_hold(*plan);
+    *e.cookie = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
+    return;
+  }
+  finish(thread, *plan, e.request_key != 0 ? Reason::kOrderLost : Reason::kNone);  // its end will not be seen
+  give_back(plan);
+}
+
+[[gnu::noinline]] void leave_starting(Event& e) {
+  Plan* plan = static_cast<Plan*>(e.check);
+  bool moves = plan != nullptr;
+  if (plan == nullptr) {
+    plan = new_plan();
+    if (plan == nullptr) {  // the partners are told that nothing can be compared
+      Plan room;
+      if (!(e.attributes & kCallPersistent) && plan_make(room, e)) {
+        room.reason = Reason::kMemory;
+        tell_receivers(*e.thread, room);
+        finish(*e.thread, room, Reason::kMemory);
+      }
+      return plan_free(room);
+    }
+    moves = plan_make(*plan, e);
+  }
+  prepare_plan(*plan);
+  if (!moves || (plan->persistent && e.cookie == nullptr)) {
+    if (!plan->persistent)
+      count(counts.nothing);
+    return give_back(plan);
+  }
+  if (!plan->persistent)
+    return started(e, plan);
+  plan_hold(*plan);
+  *e.cookie = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
+}
+
+[[gnu::noinline]] void leave_failed(Event& e, Form form) {
+  if (e.comm != nullptr && e.comm->ring != nullptr)
+    lose(e.comm->ring->id);
+  if (e.check != nullptr)
+    give_back(static_cast<Plan*>(e.check));
+  if (form == Form::kNone)
+    return;
+  count(counts.failed);
+  ledger::count_uncovered(Reason::kError, 1, e.bytes);
+}
+
+[[gnu::noinline]] void leave_in_place(Event& e) {
+  Plan* plan = static_cast<Plan*>(e.check);
+  prepare_plan(*plan);
+  tell_receivers(*e.thread, *plan);
+  finish(*e.thread, *plan, Reason::kNone);
+  give_back(plan);
+}
+
+[[gnu::noinline]] void leave_uncovered(Event& e, Reason reason) {
+  count(counts.uncovered[static_cast<unsigned>(reason)]);
+  ledger::count_uncovered(reason, 1, e.bytes);
+}
+
+bool completion_failed(Event& e, int64_t place) {
+  if (e.result == 0)
+    return false;
+  if (backend->messages->error_kind(e.result) != ErrorKind::kInStatus || e.given_statuses == nullptr ||
+      backend->messages->status_ignored(e.given_statuses))
+    return true;
+  StatusInfo status = {};
+  backend->messages->status_read(e.given_statuses, place, &status);
+  return status.error != 0;
+}
+
+}  // namespace
+
+bool prepare() {
+  linear_prepare();
+  return sums_prepare();
+}
+
+void connect() {
+  agreement_connect();
+  sums_connect();
+}
+
+void enter(Event& e) {
+  e.check = nullptr;
+  const Form form = form_of(e.id);
+  if (form == Form::kNone || e.comm == nullptr || !overwrites(e, form)) [[likely]]
+    return;
+  if ((e.attributes & kCallPersistent) || comm_reason(*e.comm) != Reason::kNone)
+    return;
+  Plan* plan = new_plan();
+  if (plan == nullptr)
+    return;  // leave() finds that the contribution has not been read
+  if (!plan_make(*plan, e)) {
+    give_back(plan);
+    return;
+  }
+  read_inputs(*plan);
+  e.check = plan;
+}
+
+void leave(Event& e) {
+  const Form form = form_of(e.id);
+  if (e.result != 0) [[unlikely]]
+    return leave_failed(e, form);
+  if (form == Form::kNone || e.comm == nullptr)
+    return;
+  if (const Reason reason = comm_reason(*e.comm); reason != Reason::kNone) [[unlikely]]
+    return leave_uncovered(e, reason);
+  if (e.attributes & kCallStarts)
+    return leave_starting(e);
+  if (e.check != nullptr)
+    return leave_in_place(e);
+  Plan plan;
+  if (!plan_make(plan, e)) {
+    count(counts.nothing);
+    return plan_free(plan);
+  }
+  prepare_plan(plan);
+  if (!plan.in_place) [[likely]]
+    read_inputs(plan);
+  tell_receivers(*e.thread, plan);
+  finish(*e.thread, plan, Reason::kNone);
+  plan_free(plan);
+}
+
+void activating(Event&, uint64_t* cookie) {
+  Plan& plan = *plan_of(*cookie);
+  plan.inputs_read = plan.reduction.has_input = false;
+  if (plan.in_place)
+    read_inputs(plan);
+}
+
+void activated(Event& e, uint64_t* cookie) {
+  Plan& plan = *plan_of(*cookie);
+  if (!plan.persistent || plan.active || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall))
+    return;
+  plan.active = true;
+  plan.outcome = Reason::kNone;
+  plan.name.tag += 1;
+  if (!plan.in_place)
+    read_inputs(plan);
+  tell_receivers(*e.thread, plan);
+}
+
+void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
+  Plan* plan = plan_of(*cookie);
+  if (plan->persistent ? plan->active : true)
+    finish(*e.thread, *plan,
+           freed ? Reason::kRequestFreed : completion_failed(e, place) ? Reason::kError : Reason::kNone);
+  plan->active = false;
+  if (plan->persistent && !freed)
+    return;
+  plan_release(*plan);
+  give_back(plan);
+}
+
+void tend(Thread& thread) {
+  static std::atomic<bool> busy;
+  if (agreement_pending() == 0 && !sums_ready()) [[likely]]
+    return stop_if_wanted();
+  if (busy.exchange(true, std::memory_order_acquire))
+    return;  // this thread further up, or another one
+  sums_tend(thread);
+  agreement_tend(thread);
+  busy.store(false, std::memory_order_release);
+  stop_if_wanted();
+}
+
+uint64_t unverified() {
+  const bool finalizing = runtime.header != nullptr && runtime.header->phase >= static_cast<uint32_t>(ring::Phase::kFinalizing);
+  return agreement_pending() + (finalizing ? sums_pending() : 0);
+}
+
+void report(JsonWriter& json) {
+  json.begin_object("collectives");
+  json.integer("calls_checked", static_cast<int64_t>(counts.checked));
+  json.integer("calls_agreement_only", static_cast<int64_t>(counts.agreement_only));
+  json.integer("calls_without_data", static_cast<int64_t>(counts.nothing));
+  json.integer("calls_failed", static_cast<int64_t>(counts.failed));
+  json.begin_object("calls_uncovered");
+  for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i)
+    if (counts.uncovered[i] != 0)
+      json.integer(ledger::reason_name(static_cast<Reason>(i)), static_cast<int64_t>(counts.uncovered[i]));
+  json.end_object();
+  json.integer("sums_pending", static_cast<int64_t>(sums_pending()));
+  json.integer("sums_lost", static_cast<int64_t>(sums_lost()));
+  json.end_object();
+}
+
+}  // namespace resil::collective

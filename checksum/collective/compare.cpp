@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See compare.h.
+
+#include "checksum/collective/compare.h"
+
+#include "checksum/collective/agreement.h"
+#include "checksum/collective/sums.h"
+#include "checksum/ledger/blame.h"
+#include "shim/hash.h"
+#include "shim/tables.h"
+
+namespace resil::collective {
+
+namespace {
+
+using ledger::Reason;
+using ledger::Record;
+using ledger::Space;
+
+void note(Plan& plan, Reason reason) {
+  if (plan.outcome == Reason::kNone)
+    plan.outcome = reason;
+}
+
+Record make_record(const Plan& plan, Space space, uint64_t bytes, uint64_t digest, Reason reason, bool repeated = false) {
+  Record record = {plan.name.comm, digest, bytes, plan.name.site, plan.name.tag, static_cast<uint16_t>(plan.name.id),
+                   static_cast<uint8_t>(space), static_cast<uint8_t>(repeated ? ledger::kUnordered : 0)};
+  if (reason != Reason::kNone) [[unlikely]] {
+    record.digest = static_cast<uint64_t>(reason);
+    record.flags |= ledger::kUnchecked;
+  }
+  return record;
+}
+
+Reason first_of(Reason a, Reason b, Reason c = Reason::kNone) {
+  return a != Reason::kNone ? a : b != Reason::kNone ? b : c;
+}
+
+void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
+  for (uint32_t i = 0; i < plan.receives.count; ++i) {
+    const Block& block = plan.receives.items[i];
+    const Reason reason = first_of(failed, block.view.reason);
+    const uint64_t digest = reason == Reason::kNone ? view_digest(block.view, block.view.bytes) : 0;
+    if (reason != Reason::kNone)
+      note(plan, reason);
+    ledger::expect(thread, *block.peer, make_record(plan, Space::kBlock, block.view.bytes, digest, reason, block.repeated));
+  }
+  if (plan.unreachable_why != Reason::kNone) {
+    note(plan, plan.unreachable_why);
+    if (plan.unreachable != 0)
+      ledger::count_uncovered(plan.unreachable_why, plan.unreachable, plan.unreachable_bytes);
+  }
+}
+
+void compare_own(Plan& plan, Reason failed) {
+  const Reason reason = first_of(failed, plan.own_given.reason, plan.own_got.reason);
+  if (reason != Reason::kNone) {
+    note(plan, reason);
+    ledger::count_uncovered(reason, 1, plan.own_got.bytes);
+    return;
+  }
+  if (view_digest(plan.own_got, plan.own_got.bytes) == plan.own_digest && plan.own_got.bytes == plan.own_given.bytes)
+    ledger::count_checked(1, plan.own_got.bytes);
+  else
+    publish_local(plan.name, "its own part of the result is not what it contributed", -1);
+}
+
+uint64_t result_digest(const Plan& plan) {
+  if (plan.reduces)
+    return canonical_digest(plan.reduction, plan.result);
+  if (!plan.result_parts)
+    return view_digest(plan.result, plan.result.bytes);
+  uint64_t digest = 0;
+  for (uint32_t i = 0; i < plan.parts.count; ++i)
+    if (const View& part = plan.parts.items[i].view; part.bytes != 0)
+      digest = hash_combine(digest + i, view_digest(part, part.bytes));
+  return digest;
+}
+
+void compare_agreement(Thread& thread, Plan& plan, Reason failed) {
+  const Tree& tree = *plan.tree;
+  const Reason reason = first_of(failed, plan.result.reason);
+  const uint64_t digest = reason == Reason::kNone ? result_digest(plan) : 0, bytes = plan.result.bytes;
+  const Record record = make_record(plan, Space::kAgreement, bytes, digest, reason);
+  if (reason == Reason::kNone)
+    agreement_note(plan.name, digest, plan.reduces && plan.reduction.orders, plan.reduces && plan.reduction.nan_seen);
+  else
+    note(plan, reason);
+  // A copy: the tree may lie in a cache, and what follows may come back here.
+  const uint32_t children = tree.child_count;
+  ledger::Peer* expected[31];
+  for (uint32_t i = 0; i < children; ++i)
+    expected[i] = tree.children[i];
+  if (tree.reason != Reason::kNone) {
+    note(plan, tree.reason);
+    if (tree.missing != 0)
+      ledger::count_uncovered(tree.reason, tree.missing, tree.missing * bytes);
+  }
+  if (tree.parent != nullptr)
+    ledger::announce(thread, *tree.parent, record);
+  for (uint32_t i = 0; i < children; ++i)
+    ledger::expect(thread, *expected[i], record);
+  if (plan.blocking && ledger::strict())
+    for (uint32_t i = 0; i < children; ++i)
+      ledger::await(thread, *expected[i]);
+}
+
+/// Why the arithmetic of this reduction cannot be looked at now.
+Reason input_reason(const Plan& plan, Reason failed) {
+  const Reduction& r = plan.reduction;
+  return first_of(failed, r.input.reason, r.has_input ? Reason::kNone : Reason::kCollective);
+}
+
+void compare_sum(Thread& thread, Plan& plan, Reason failed) {
+  const Reduction& r = plan.reduction;
+  const bool subtracts = plan.form == Form::kAllreduce ? plan.name.info->rank == 0 : plan.gets_result;
+  Reason reason = input_reason(plan, failed);
+  if (reason == Reason::kNone && subtracts && r.output.bytes != 0)
+    reason = r.output.reason;
+  Linear part = r.contribution;
+  if (reason != Reason::kNone)
+    note(plan, reason);
+  else if (subtracts && r.output.bytes != 0)
+    part = linear_subtract(r.linear, part, reduction_result(r));
+  sums_own(thread, plan.name, *plan.tree, r.linear, part, reason);
+}
+
+uint64_t folded(const Linear& linear) { return hash_combine(linear.words[0], linear.words[1]); }
+
+/// Prefix sums: the result of a rank is its predecessor's and its own contribution.
+void compare_chain(Thread& thread, Plan& plan, Reason failed) {
+  const Reduction& r = plan.reduction;
+  const bool inclusive = plan.form == Form::kScan;
+  Reason reason = first_of(input_reason(plan, failed), plan.gets_result ? r.output.reason : Reason::kNone);
+  Linear result = {}, through = {}, before = {};  // through: sum of all ranks up to this one
+  if (reason == Reason::kNone) {
+    if (plan.gets_result)
+      result = reduction_result(r);
+    through = inclusive ? result : linear_add(r.linear, result, r.contribution);
+    before = inclusive ? linear_subtract(r.linear, result, r.contribution) : result;
+  } else {
+    note(plan, reason);
+  }
+  const uint64_t bytes = r.input.bytes;
+  if (plan.chain_next != nullptr)
+    ledger::announce(thread, *plan.chain_next, make_record(plan, Space::kAgreement, bytes, folded(through), reason));
+  if (plan.chain_before != nullptr) {
+    if (reason == Reason::kNone)
+      agreement_note(plan.name, folded(before), false, false);
+    ledger::expect(thread, *plan.chain_before, make_record(plan, Space::kAgreement, bytes, folded(before), reason));
+    if (plan.blocking)
+      ledger::await(thread, *plan.chain_before);
+  } else if (inclusive && plan.unreachable == 0 && reason == Reason::kNone) {  // rank 0
+    if (before.zero())
+      ledger::count_checked(1, bytes);
+    else
+      publish_local(plan.name, "the first rank's result is not its own contribution", -1);
+  }
+}
+
+void compare_reduction(Thread& thread, Plan& plan, Reason failed) {
+  Reduction& r = plan.reduction;
+  const bool prefix = plan.form == Form::kScan || plan.form == Form::kExscan;
+  if (failed == Reason::kNone && plan.gets_result && !plan.in_place && !prefix && !plan.intercomm && r.comparable &&
+      r.linear == LinearMode::kNone && r.input.type != nullptr && r.output.type != nullptr &&
+      r.input.reason == Reason::kNone && r.output.reason == Reason::kNone) {
+    if (const int64_t element = bound_violated(r); element >= 0)
+      publish_local(plan.name, "an element of the result contradicts what this rank contributed", element);
+  }
+  if (plan.sums)
+    return compare_sum(thread, plan, failed);
+  if (prefix && r.linear != LinearMode::kNone)
+    return compare_chain(thread, plan, failed);
+  if (plan.agrees)
+    return;  // counted apart: see docs/CHECKSUM.md, agreement only
+  note(plan, r.why);
+  if (plan.gets_result && r.output.bytes != 0)
+    ledger::count_uncovered(r.why, 1, r.output.bytes);
+}
+
+}  // namespace
+
+void read_inputs(Plan& plan) {
+  for (uint32_t i = 0; i < plan.sends.count; ++i)
+    if (Block& block = plan.sends.items[i]; block.view.reason == Reason::kNone)
+      block.digest = view_digest(block.view, block.view.bytes);
+  if (plan.own && plan.own_given.reason == Reason::kNone && plan.own_given.type != nullptr)
+    plan.own_digest = view_digest(plan.own_given, plan.own_given.bytes);
+  if (Reduction& r = plan.reduction; plan.reduces && r.input.type != nullptr && r.input.reason == Reason::kNone)
+    reduction_read_input(r);
+  plan.inputs_read = true;
+}
+
+void tell_receivers(Thread& thread, Plan& plan) {
+  for (uint32_t i = 0; i < plan.sends.count; ++i) {
+    const Block& block = plan.sends.items[i];
+    const Reason reason = first_of(plan.reason, block.view.reason, plan.inputs_read ? Reason::kNone : Reason::kCollective);
+    const Record record = make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason, block.repeated);
+    if (reason != Reason::kNone)
+      note(plan, reason);
+    const uint64_t ordinal = ledger::announce(thread, *block.peer, record);
+    if (reason == Reason::kNone && !(plan.in_place && ledger::full_blame()))  // full: keeps a copy, which is gone
+      blame::sent(ledger::world_rank_of(*block.peer), ordinal, record, block.view);
+  }
+}
+
+void compare_results(Thread& thread, Plan& plan, Reason failed) {
+  failed = first_of(failed, plan.reason);
+  if (failed != Reason::kNone)
+    note(plan, failed);
+  if (plan.own)
+    compare_own(plan, plan.inputs_read ? failed : first_of(failed, Reason::kCollective));
+  if (plan.tree != nullptr && plan.agrees)
+    compare_agreement(thread, plan, failed);
+  if (plan.reduces)
+    compare_reduction(thread, plan, failed);
+  compare_blocks(thread, plan, failed);
+  if (ledger::strict())  // their senders have posted them: the records are on the way
+    for (uint32_t i = 0; i < plan.receives.count; ++i)
+      ledger::await(thread, *plan.receives.items[i].peer);
+}
+
+}  // namespace resil::collective

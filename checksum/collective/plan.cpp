@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See plan.h: which arguments mean what on this rank.
+
+#include "checksum/collective/plan.h"
+
+#include "checksum/collective/memory.h"
+#include "shim/backend.h"
+#include "shim/event.h"
+#include "shim/hash.h"
+#include "shim/tables.h"
+
+namespace resil::collective {
+
+namespace {
+
+using ledger::Peer;
+using ledger::Reason;
+
+bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
+
+/// The parts of one data argument, by partner.
+class Parts {
+ public:
+  Parts(const Event& e, const Side& side, const void* displacements)
+      : e_(e), side_(side), displacements_(displacements),
+        wide_(e.large || (side.types != nullptr && form_of(e.id) == Form::kNeighborAlltoall)) {}
+
+  int64_t count(int64_t i) const {
+    if (side_.counts == nullptr)
+      return side_.count;
+    return e_.large ? static_cast<const int64_t*>(side_.counts)[i] : static_cast<const int*>(side_.counts)[i];
+  }
+
+  View at(int64_t i) const {
+    const int64_t count = this->count(i);
+    const uint64_t type = side_.types != nullptr ? request_handle(side_.types, i) : side_.type;
+    if (count <= 0)
+      return {nullptr, 0, nullptr, 0, Reason::kNone};
+    const TypeMap* map = type_map(*e_.thread, type);
+    const int64_t extent = side_.types != nullptr ? 1 : map != nullptr ? map->extent : 0;
+    const int64_t steps = side_.counts == nullptr ? i * count : displacement(i);
+    View view = make_view(*e_.thread, static_cast<const char*>(side_.buffer) + steps * extent, count, type);
+    if (view.reason == Reason::kDatatype)
+      view.bytes = static_cast<uint64_t>(count) * static_cast<uint64_t>(type_size(*e_.thread, type));
+    return view;
+  }
+
+ private:
+  int64_t displacement(int64_t i) const {
+    return wide_ ? static_cast<const int64_t*>(displacements_)[i] : static_cast<const int*>(displacements_)[i];
+  }
+
+  const Event& e_;
+  const Side& side_;
+  const void* displacements_;
+  const bool wide_;
+};
+
+/// A single-count argument as a whole, or `times` as much.
+View whole(const Event& e, const Side& side, int64_t times = 1) {
+  if (side.count <= 0 || times <= 0)
+    return {nullptr, 0, nullptr, 0, Reason::kNone};
+  View view = make_view(*e.thread, side.buffer, side.count * times, side.type);
+  if (view.reason == Reason::kDatatype)
+    view.bytes = static_cast<uint64_t>(side.count * times) * static_cast<uint64_t>(type_size(*e.thread, side.type));
+  return view;
+}
+
+bool reserve(Plan& plan, Blocks& blocks, int64_t capacity) {
+  if (capacity <= 1)
+    return true;
+  const size_t bytes = static_cast<size_t>(capacity) * sizeof(Block);
+  auto* items = static_cast<Block*>(memory_take(bytes));
+  if (items == nullptr) {
+    plan.reason = Reason::kMemory;
+    return false;
+  }
+  blocks.items = items;
+  blocks.capacity = static_cast<uint32_t>(capacity);
+  blocks.memory = bytes;
+  return true;
+}
+
+void append(Plan& plan, Blocks& blocks, Peer* peer, Reason why, const View& view, bool repeated = false) {
+  if (view.bytes == 0)
+    return;  // no packet
+  if (peer == nullptr) {
+    plan.unreachable_why = why;
+    if (&blocks == &plan.receives) {  // counted where it is received
+      plan.unreachable += 1;
+      plan.unreachable_bytes += view.bytes;
+    }
+    return;
+  }
+  if (blocks.count < blocks.capacity)
+    blocks.items[blocks.count++] = {peer, view, 0, repeated};
+}
+
+void append(Plan& plan, const Event& e, Blocks& blocks, int rank, const View& view) {
+  Reason why = Reason::kNone;
+  Peer* peer = view.bytes != 0 ? ledger::peer_of(*e.comm, rank, &why) : nullptr;
+  append(plan, blocks, peer, why, view);
+}
+
+void agree_on(Plan& plan, const Event& e, int root) {
+  plan.agrees = true;
+  if (e.comm->size > 1)
+    plan.tree = &tree_of(*e.comm, root, plan.tree_room);
+}
+
+// --- One function for each form ---------------------------------------------------------------------------------
+
+void make_bcast(Plan& plan, const Event& e) {
+  const CommInfo& comm = *e.comm;
+  if (!plan.intercomm) {
+    plan.name.root = e.peer;
+    plan.result = whole(e, e.send);
+    if (plan.result.bytes != 0)
+      agree_on(plan, e, e.peer);
+    return;
+  }
+  if (e.peer == ring::kProcNull)
+    return;
+  const View data = whole(e, e.send);
+  if (e.peer == ring::kRootSelf)
+    return append(plan, e, plan.sends, 0, data);
+  if (comm.rank == 0)
+    append(plan, e, plan.receives, e.peer, data);
+  plan.result = data;
+  if (data.bytes != 0)
+    agree_on(plan, e, 0);
+}
+
+/// Gather, and scatter the other way round: `one` is what the ranks other than the root have, `many` the root's side.
+void make_rooted(Plan& plan, const Event& e, const Side& one, const Side& many, Blocks& to_root, Blocks& at_root) {
+  const CommInfo& comm = *e.comm;
+  const bool root = plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank;
+  if (plan.intercomm && e.peer == ring::kProcNull)
+    return;
+  if (!root)
+    return append(plan, e, to_root, e.peer, whole(e, one));
+  const int partners = plan.intercomm ? comm.remote_size : comm.size;
+  const bool stays = !plan.intercomm && in_place(one.buffer);
+  if (!reserve(plan, at_root, partners))
+    return;
+  const Parts parts(e, many, e.receive.displacements);  // of MPI_Scatterv too: see fill() in shim/api/gen.py
+  for (int i = 0; i < partners; ++i)
+    if (!stays || i != comm.rank)
+      append(plan, e, at_root, i, parts.at(i));
+  if (!plan.intercomm && !stays)
+    append(plan, e, to_root, comm.rank, whole(e, one));
+}
+
+void make_allgather(Plan& plan, const Event& e) {
+  const CommInfo& comm = *e.comm;
+  const int partners = plan.intercomm ? comm.remote_size : comm.size;
+  const Parts parts(e, e.receive, e.receive.displacements);
+  plan.in_place = !plan.intercomm && in_place(e.send.buffer);
+  if (e.receive.counts == nullptr) {
+    plan.result = whole(e, e.receive, partners);
+  } else {
+    plan.result_parts = true;
+    plan.result = {nullptr, 0, nullptr, 0, Reason::kNone};
+    if (!reserve(plan, plan.parts, partners))
+      return;
+    for (int i = 0; i < partners; ++i) {
+      const View part = parts.at(i);
+      plan.result.bytes += part.bytes;
+      if (part.reason != Reason::kNone)
+        plan.result.reason = part.reason;
+      plan.parts.items[plan.parts.count++] = {nullptr, part, 0, false};
+    }
+  }
+  if (plan.result.bytes != 0)
+    agree_on(plan, e, 0);
+  if (!plan.intercomm) {
+    plan.own_got = parts.at(comm.rank);
+    plan.own_given = plan.in_place ? plan.own_got : whole(e, e.send);
+    plan.own = plan.own_got.bytes != 0;
+    return;
+  }
+  append(plan, e, plan.sends, comm.rank % comm.remote_size, whole(e, e.send));
+  if (!reserve(plan, plan.receives, partners / comm.size + 1))
+    return;
+  for (int i = comm.rank; i < partners; i += comm.size)
+    append(plan, e, plan.receives, i, parts.at(i));
+}
+
+void make_alltoall(Plan& plan, const Event& e) {
+  const CommInfo& comm = *e.comm;
+  const int partners = plan.intercomm ? comm.remote_size : comm.size;
+  plan.in_place = in_place(e.send.buffer);
+  const Parts given(e, plan.in_place ? e.receive : e.send, plan.in_place ? e.receive.displacements : e.send.displacements);
+  const Parts got(e, e.receive, e.receive.displacements);
+  if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners))
+    return;
+  for (int i = 0; i < partners; ++i) {
+    append(plan, e, plan.sends, i, given.at(i));
+    append(plan, e, plan.receives, i, got.at(i));
+  }
+}
+
+void make_neighbour(Plan& plan, const Event& e) {
+  Reason why = Reason::kNone;
+  Neighbours* neighbours = neighbours_take(*e.comm, &why);
+  if (neighbours == nullptr) {
+    plan.unreachable = 1;
+    plan.unreachable_why = why;
+    return;
+  }
+  const bool all = plan.form == Form::kNeighborAllgather;
+  const Parts given(e, e.send, e.send.displacements), got(e, e.receive, e.receive.displacements);
+  if (reserve(plan, plan.sends, neighbours->out) && reserve(plan, plan.receives, neighbours->in)) {
+    for (int i = 0; i < neighbours->out; ++i)
+      if (const Edge& to = neighbours->destinations()[i]; to.peer != nullptr || to.why != Reason::kNone)
+        append(plan, plan.sends, to.peer, to.why, all ? whole(e, e.send) : given.at(i), to.repeated);
+    for (int i = 0; i < neighbours->in; ++i)
+      if (const Edge& from = neighbours->sources()[i]; from.peer != nullptr || from.why != Reason::kNone)
+        append(plan, plan.receives, from.peer, from.why, got.at(i), from.repeated);
+  }
+  neighbours_give(neighbours);
+}
+
+void make_reduction(Plan& plan, const Event& e) {
+  CommInfo& comm = *e.comm;
+  Reduction& r = plan.reduction;
+  const bool scattered = plan.form == Form::kReduceScatter;
+  const bool prefix = plan.form == Form::kScan || plan.form == Form::kExscan;
+  if (plan.form == Form::kReduce && plan.intercomm && e.peer == ring::kProcNull)
+    return;
+  plan.reduces = true;
+  plan.gets_result = plan.form != Form::kReduce || (plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank);
+  const bool gives = plan.form != Form::kReduce || !plan.intercomm || e.peer >= 0;
+  plan.in_place = gives && in_place(e.send.buffer);
+  r.first = 0;
+  r.total = e.send.count;
+  int64_t mine = e.send.count;
+  if (scattered) {
+    const Parts parts(e, e.receive, nullptr);
+    r.total = 0;
+    for (int i = 0; i < comm.size; ++i) {
+      if (i == comm.rank)
+        r.first = r.total;
+      r.total += parts.count(i);
+    }
+    mine = parts.count(comm.rank);
+  }
+  const uint64_t type = plan.gets_result ? e.receive.type : e.send.type;
+  if (r.total <= 0) {
+    plan.reduces = false;
+    return;
+  }
+  reduction_classify(r, e.op, type_map(*e.thread, type));
+  auto view = [&](const void* buffer, int64_t count) {
+    return count > 0 ? make_view(*e.thread, buffer, count, type) : View{buffer, 0, nullptr, 0, Reason::kNone};
+  };
+  r.input = gives ? view(plan.in_place ? e.receive.buffer : e.send.buffer, r.total) : View{};
+  r.output = plan.gets_result ? view(e.receive.buffer, mine) : View{};
+  if (plan.form == Form::kExscan && comm.rank == 0)
+    plan.gets_result = false;  // its receive buffer is not significant
+  if (plan.intercomm) {
+    r.linear = LinearMode::kNone;  // each group gets what the other one gave
+    r.input = {};
+    if (r.why == Reason::kNone)
+      r.why = Reason::kReduction;
+  } else if (!prefix) {
+    plan.sums = r.linear != LinearMode::kNone && comm.size > 1;
+  }
+  if (prefix && r.linear != LinearMode::kNone) {
+    Reason why = Reason::kNone;
+    if (comm.rank + 1 < comm.size && (plan.chain_next = ledger::peer_of(comm, comm.rank + 1, &why)) == nullptr)
+      plan.unreachable_why = why;
+    if (comm.rank > 0 && (plan.chain_before = ledger::peer_of(comm, comm.rank - 1, &why)) == nullptr) {
+      plan.unreachable = 1;
+      plan.unreachable_why = why;
+    }
+  }
+  if (plan.form == Form::kAllreduce && r.comparable) {
+    plan.result = r.output;
+    agree_on(plan, e, 0);
+  } else if (plan.sums) {
+    plan.tree = &tree_of(comm, 0, plan.tree_room);
+  }
+}
+
+void clear(Blocks& blocks) {
+  blocks.items = &blocks.room;
+  blocks.count = 0;
+  blocks.capacity = 1;
+  blocks.memory = 0;
+}
+
+void hold(const View& view, bool keep) {
+  if (view.type != nullptr)
+    keep ? type_map_hold(view.type) : type_map_release(view.type);
+}
+
+void hold(Blocks& blocks, bool keep) {
+  for (uint32_t i = 0; i < blocks.count; ++i)
+    hold(blocks.items[i].view, keep);
+}
+
+void hold_all(Plan& plan, bool keep) {
+  hold(plan.sends, keep);
+  hold(plan.receives, keep);
+  hold(plan.parts, keep);
+  if (plan.agrees)
+    hold(plan.result, keep);
+  if (plan.own) {
+    hold(plan.own_given, keep);
+    hold(plan.own_got, keep);
+  }
+  if (plan.reduces) {
+    hold(plan.reduction.input, keep);
+    hold(plan.reduction.output, keep);
+  }
+}
+
+}  // namespace
+
+bool plan_make(Plan& plan, Event& e) {
+  const CommInfo& comm = *e.comm;
+  plan.form = form_of(e.id);
+  const uint64_t id = comm.ring->id;
+  const auto number = static_cast<uint32_t>(e.sequence);
+  plan.persistent = (e.attributes & kCallPersistent) != 0;
+  plan.blocking = !(e.attributes & kCallStarts);
+  plan.name = {id, id, e.comm, number, 0, e.id, 0, e.site, e.bytes};
+  if (plan.persistent) {  // one series of numbers for each request
+    plan.name.comm = hash_combine(hash_combine(id, e.sequence), 0x7065727369737400);
+    plan.name.tag = 0;
+    plan.name.init = number;
+  }
+  plan.active = plan.inputs_read = plan.in_place = plan.agrees = plan.result_parts = plan.own = false;
+  plan.reduces = plan.sums = plan.gets_result = false;
+  plan.intercomm = comm.remote_size >= 0;
+  plan.reason = plan.outcome = plan.unreachable_why = Reason::kNone;
+  plan.unreachable = 0;
+  plan.unreachable_bytes = 0;
+  plan.tree = nullptr;
+  plan.chain_next = plan.chain_before = nullptr;
+  clear(plan.sends);
+  clear(plan.receives);
+  clear(plan.parts);
+  switch (plan.form) {
+    case Form::kBcast: make_bcast(plan, e); break;
+    case Form::kGather: make_rooted(plan, e, e.send, e.receive, plan.sends, plan.receives); break;
+    case Form::kScatter: make_rooted(plan, e, e.receive, e.send, plan.receives, plan.sends); break;
+    case Form::kAllgather: make_allgather(plan, e); break;
+    case Form::kAlltoall: make_alltoall(plan, e); break;
+    case Form::kNeighborAllgather:
+    case Form::kNeighborAlltoall: make_neighbour(plan, e); break;
+    default: make_reduction(plan, e); break;
+  }
+  const bool chain = plan.reduces && (plan.form == Form::kScan || plan.form == Form::kExscan);
+  return plan.sends.count != 0 || plan.receives.count != 0 || plan.tree != nullptr || plan.own || plan.unreachable != 0 ||
+         plan.reason != Reason::kNone || (plan.reduces && (plan.intercomm || comm.size > 1)) || chain;
+}
+
+void plan_hold(Plan& plan) {
+  if (plan.tree != nullptr && plan.tree != &plan.tree_room) {
+    __builtin_memcpy(&plan.tree_room, plan.tree, sizeof(plan.tree_room));
+    plan.tree = &plan.tree_room;
+  }
+  hold_all(plan, true);
+}
+
+void plan_release(Plan& plan) { hold_all(plan, false); }
+
+void plan_free(Plan& plan) {
+  for (Blocks* blocks : {&plan.sends, &plan.receives, &plan.parts})
+    if (blocks->memory != 0)
+      memory_give(blocks->items, blocks->memory);
+}
+
+}  // namespace resil::collective

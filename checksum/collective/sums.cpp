@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See sums.h. A sum may begin with a child's record or with this rank's own part. Handlers only note; what is complete
+// is passed on by sums_own() and sums_tend().
+
+#include "checksum/collective/sums.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+
+#include "shim/hash.h"
+#include "shim/spinlock.h"
+
+namespace resil::collective {
+
+namespace {
+
+using ledger::Peer;
+using ledger::Reason;
+using ledger::Record;
+
+constexpr uint32_t kNodes = 1u << 15, kBuckets = 1u << 12;  // 4 MiB at most, touched as needed
+constexpr uint32_t kNone = 0;
+
+struct Node {
+  Name name;
+  uint32_t next, ready_next;
+  uint32_t expected, arrived;  // children
+  bool own;                    // this rank's part is in
+  LinearMode mode;
+  Reason reason;
+  Linear sum;
+  Peer* parent;                // null: the root
+};
+
+Node* nodes;
+uint32_t* buckets;
+uint32_t node_top = 1, node_free, ready_first;
+std::atomic<uint64_t> pending, lost;
+SpinLock lock;
+
+class Guard {
+ public:
+  Guard() : locked_(ledger::concurrent()) {
+    if (locked_)
+      lock.lock();
+  }
+  ~Guard() {
+    if (locked_)
+      lock.unlock();
+  }
+  Guard(const Guard&) = delete;
+
+ private:
+  const bool locked_;
+};
+
+uint32_t& bucket_of(uint64_t comm, uint32_t tag) {
+  return buckets[static_cast<uint32_t>(mix64(comm + tag * 0x9e3779b97f4a7c15) >> 20) & (kBuckets - 1)];
+}
+
+/// Finds or makes; 0: no room. Under the lock.
+uint32_t node_of(uint64_t comm, uint32_t tag) {
+  uint32_t& first = bucket_of(comm, tag);
+  for (uint32_t i = first; i != kNone; i = nodes[i].next)
+    if (nodes[i].name.comm == comm && nodes[i].name.tag == tag)
+      return i;
+  uint32_t index = node_free;
+  if (index != kNone)
+    node_free = nodes[index].next;
+  else if (node_top < kNodes)
+    index = node_top++;
+  else
+    return kNone;
+  Node& node = nodes[index];
+  node = {};
+  node.name.comm = comm;
+  node.name.tag = tag;
+  node.next = first;
+  first = index;
+  return index;
+}
+
+/// Takes the node out; under the lock.
+Node remove(uint32_t index) {
+  Node node = nodes[index];
+  uint32_t* link = &bucket_of(node.name.comm, node.name.tag);
+  while (*link != index)
+    link = &nodes[*link].next;
+  *link = node.next;
+  nodes[index].next = node_free;
+  node_free = index;
+  pending.fetch_sub(1, std::memory_order_relaxed);
+  return node;
+}
+
+void add(Node& node, LinearMode mode, const Linear& part, Reason reason) {
+  if (node.mode != LinearMode::kNone && mode != LinearMode::kNone && node.mode != mode)
+    reason = Reason::kReduction;  // the ranks disagree about the datatype: not for sums to say
+  if (reason != Reason::kNone)
+    node.reason = reason;
+  else
+    node.sum = linear_add(mode, node.sum, part);
+  if (mode != LinearMode::kNone)
+    node.mode = mode;
+}
+
+bool complete(const Node& node) { return node.own && node.arrived >= node.expected; }
+
+Record record_of(const Name& name, LinearMode mode, const Linear& sum, Reason reason) {
+  Record record = {name.comm, sum.words[0], name.bytes, sum.words[1], name.tag, static_cast<uint16_t>(name.id),
+                   static_cast<uint8_t>(ledger::Space::kSum),
+                   static_cast<uint8_t>(ledger::kNotLanes | static_cast<uint8_t>(mode) << 4)};
+  if (reason != Reason::kNone) {
+    record.flags |= ledger::kUnchecked;
+    record.digest = static_cast<uint64_t>(reason);
+  }
+  return record;
+}
+
+void pass_on(Thread& thread, const Node& node) {
+  if (node.reason == Reason::kNone)
+    ledger::count_checked(1, node.name.bytes);
+  else
+    ledger::count_uncovered(node.reason, 1, node.name.bytes);
+  if (node.parent != nullptr)
+    ledger::announce(thread, *node.parent, record_of(node.name, node.mode, node.sum, node.reason));
+  else if (node.reason == Reason::kNone && !node.sum.zero())
+    publish_sum(node.name, node.sum.words);
+}
+
+/// From a child; inside progress().
+void arrived(Thread&, Peer&, const Record& record) {
+  const auto mode = static_cast<LinearMode>(record.flags >> 4);
+  const Reason reason = record.flags & ledger::kUnchecked ? static_cast<Reason>(record.digest & 0xff) : Reason::kNone;
+  Guard guard;
+  const uint32_t index = node_of(record.comm, record.tag);
+  if (index == kNone) {
+    lost.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  Node& node = nodes[index];
+  node.arrived += 1;
+  add(node, mode, {{record.digest, record.site}}, reason);
+  if (complete(node)) {
+    node.ready_next = ready_first;
+    __atomic_store_n(&ready_first, index, __ATOMIC_RELEASE);
+  }
+}
+
+}  // namespace
+
+bool sums_prepare() {
+  const size_t bytes = kNodes * sizeof(Node) + kBuckets * sizeof(uint32_t);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return false;
+  nodes = static_cast<Node*>(memory);
+  buckets = reinterpret_cast<uint32_t*>(nodes + kNodes);
+  return true;
+}
+
+void sums_connect() { ledger::handle_space(ledger::Space::kSum, arrived); }
+
+void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mode, const Linear& part, Reason reason) {
+  if (reason == Reason::kNone)
+    reason = tree.reason;
+  Node done;
+  done.name = name;
+  done.mode = mode;
+  done.parent = tree.parent;
+  if (tree.child_count == 0) {  // half of all ranks
+    done.sum = part;
+    done.reason = reason;
+    return pass_on(thread, done);
+  }
+  {
+    Guard guard;
+    const uint32_t index = node_of(name.comm, name.tag);
+    if (index == kNone) {
+      lost.fetch_add(1, std::memory_order_relaxed);
+      done.sum = {};
+      done.reason = Reason::kMemory;
+    } else {
+      Node& node = nodes[index];
+      node.name = name;
+      node.parent = tree.parent;
+      node.expected = tree.child_count;
+      node.own = true;
+      add(node, mode, part, reason);
+      pending.fetch_add(1, std::memory_order_relaxed);
+      if (!complete(node))
+        return;
+      done = remove(index);
+    }
+  }
+  pass_on(thread, done);
+}
+
+void sums_tend(Thread& thread) {
+  while (__atomic_load_n(&ready_first, __ATOMIC_ACQUIRE) != kNone) {
+    Node done;
+    {
+      Guard guard;
+      const uint32_t index = ready_first;
+      if (index == kNone)
+        return;
+      ready_first = nodes[index].ready_next;
+      done = remove(index);
+    }
+    pass_on(thread, done);
+  }
+}
+
+bool sums_ready() { return __atomic_load_n(&ready_first, __ATOMIC_RELAXED) != kNone; }
+uint64_t sums_pending() { return lost.load(std::memory_order_relaxed) == 0 ? pending.load(std::memory_order_relaxed) : 0; }
+uint64_t sums_lost() { return lost.load(std::memory_order_relaxed); }
+
+}  // namespace resil::collective
