@@ -112,7 +112,9 @@ void make_helpers(int wanted) {
 
 bool share_with_helpers(const char* data, size_t leaves, uint64_t* sum) {
   const size_t chunks = (leaves + kChunkLeaves - 1) / kChunkLeaves;
-  if (allowed.load(std::memory_order_relaxed) == 0 || chunks > UINT32_MAX || busy.exchange(true, std::memory_order_acquire))
+  if (allowed.load(std::memory_order_relaxed) == 0 || chunks > UINT32_MAX)
+    return false;
+  if (busy.exchange(true, std::memory_order_acquire))
     return false;
   if (made < allowed.load(std::memory_order_relaxed))
     make_helpers(allowed.load(std::memory_order_relaxed));
