@@ -32,6 +32,9 @@ struct WindowFunctions {
   /// passive-target epoch on that target only.
   bool (*get)(uint64_t window, int target, int64_t displacement, void* to, size_t bytes);
   bool (*flush)(uint64_t window, int target);
+  /// Makes a window over memory of its own, on this process alone (MPI_COMM_SELF), that begins `misalignment` bytes
+  /// behind a multiple of 64, puts into it, and looks whether the data landed `shift` bytes off.
+  bool (*lands_off)(size_t misalignment, int64_t shift);
 };
 
 }  // namespace resil

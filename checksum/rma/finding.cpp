@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a difference is told as, the counters, and the report's `one_sided`.
+
+#include <dlfcn.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "checksum/rma/rma.h"
+#include "checksum/rma/wire.h"
+#include "shim/call_info.h"
+#include "shim/finding.h"
+#include "shim/json.h"
+#include "shim/runtime.h"
+
+namespace resil::rma {
+
+Counters counters;
+
+void add_to(uint64_t& counter, uint64_t value) {
+  if (ledger::concurrent())
+    __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
+  else
+    counter += value;
+}
+
+void operation_checked(uint64_t bytes) {
+  add_to(counters.checked, 1);
+  ledger::count_checked(1, bytes);
+}
+
+void operation_uncovered(Reason reason, uint64_t operations, uint64_t bytes) {
+  add_to(counters.uncovered[static_cast<unsigned>(reason)], operations);
+  ledger::count_uncovered(reason, operations, bytes);
+}
+
+void site_text(uint64_t site, char* text, size_t bytes) {
+  Dl_info info;
+  if (site != 0 && dladdr(reinterpret_cast<void*>(site), &info) != 0 && info.dli_fname != nullptr) {
+    const char* slash = strrchr(info.dli_fname, '/');
+    snprintf(text, bytes, "%s+0x%" PRIx64, slash != nullptr ? slash + 1 : info.dli_fname,
+             site - reinterpret_cast<uint64_t>(info.dli_fbase));
+  } else {
+    snprintf(text, bytes, "0x%" PRIx64, site);
+  }
+}
+
+void publish_mismatch(Thread&, const Mismatch& m) {
+  ledger::count_mismatch();
+  add_to(counters.mismatches, 1);
+  const int origin = world_rank(*m.window, m.origin), target = world_rank(*m.window, m.target);
+  auto host = [](int world) {
+    if (world == runtime.rank)
+      return static_cast<const char*>(runtime.host);
+    const ledger::Peer* peer = ledger::peer_of(world);
+    const char* name = peer != nullptr ? ledger::host_of(*peer) : "";
+    return name[0] != 0 ? name : "an unknown host";
+  };
+  const char* call = m.call < kCallCount ? call_info(static_cast<CallId>(m.call)).name : "?";
+  const bool reads = strstr(call, "_Get") != nullptr || strstr(call, "_Rget") != nullptr;
+  char site[96];
+  if (m.site_text[0] != 0)
+    snprintf(site, sizeof(site), "%s", m.site_text);
+  else
+    snprintf(site, sizeof(site), "0x%" PRIx64 " of rank %d", m.site, origin);
+  Finding finding;
+  finding.start("one_sided_corrupted", Confidence::kProved);
+  finding.victim(reads ? origin : target);
+  finding.say("%s from rank %d (%s) to rank %d (%s) at %s: the %" PRIu64 " bytes at displacement %" PRId64 " of rank %d's memory are "
+              "not the ones %s", call, origin, host(origin), target, host(target), site, m.bytes, m.displacement, target,
+              reads ? "that arrived at the origin" : "that the origin gave");
+  finding.add("verdict", "undetermined");
+  finding.add("origin", "rank %d on %s", origin, host(origin));
+  finding.add("target", "rank %d on %s", target, host(target));
+  finding.add("call", "%s", call);
+  finding.add("call_site", "%s", site);
+  finding.add("window", "%016" PRIx64 ", %" PRId64 " bytes at the target", m.window->id, m.target == m.window->rank ? m.window->bytes : -1);
+  finding.add("displacement", "%" PRId64 " in units of the target's window", m.displacement);
+  finding.add("bytes", "%" PRIu64, m.bytes);
+  finding.add("digest_origin", "%016" PRIx64, m.digest);
+  finding.add("digest_target", "%016" PRIx64, m.found);
+  finding.add("compared", "%s", m.how);
+  finding_publish(finding);
+  if (ledger::abort_wanted())
+    stop_job(90);
+}
+
+void report(JsonWriter& json) {
+  json.begin_object("one_sided");
+  json.integer("windows", static_cast<int64_t>(counters.windows));
+  json.integer("operations", static_cast<int64_t>(counters.operations));
+  json.integer("bytes", static_cast<int64_t>(counters.bytes));
+  json.integer("checked", static_cast<int64_t>(counters.checked));
+  json.begin_object("uncovered");
+  for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i)
+    if (counters.uncovered[i] != 0)
+      json.integer(ledger::reason_name(static_cast<Reason>(i)), static_cast<int64_t>(counters.uncovered[i]));
+  json.end_object();
+  json.integer("mismatches", static_cast<int64_t>(counters.mismatches));
+  json.integer("windows_misplaced", static_cast<int64_t>(counters.misplaced));
+  json.integer("windows_given_up", static_cast<int64_t>(counters.off));
+  json.end_object();
+}
+
+}  // namespace resil::rma

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lists of operations on their way from the origin to the target: packing into messages, and the pages in which a
+// target keeps what has come.
+
+#include <algorithm>
+#include <cstring>
+
+#include "checksum/rma/wire.h"
+#include "shim/thread.h"
+
+namespace resil::rma {
+
+namespace {
+
+constexpr uint32_t kMaxPackets = 8192, kPacketsAtOnce = 64;  // 32 MiB
+
+SpinLock pool_lock;
+Packet* pool;
+uint32_t packets_made;
+thread_local uint32_t* order __attribute__((tls_model("initial-exec")));
+
+bool post_patiently(Thread& thread, ledger::Peer& peer, ledger::Kind kind, const void* payload, size_t bytes) {
+  for (int tries = 0; tries < 100000; ++tries) {
+    if (ledger::post(thread, peer, kind, payload, bytes))
+      return true;
+    ledger::progress(thread);
+  }
+  return false;
+}
+
+/// Room that an operation takes in a message; its runs are left out where there are too many for one.
+uint32_t runs_of(const Operation& operation) {
+  return operation.target_type == nullptr || operation.target_type->run_count > kMaxItemRuns ? 0 : operation.target_type->run_count;
+}
+
+void fill(Item& item, const Operation& operation) {
+  item = {};
+  item.digest = operation.digest;
+  item.bytes = operation.bytes;
+  item.site = operation.site;
+  item.displacement = operation.displacement;
+  item.call = operation.call;
+  item.what = operation.what;
+  item.anywhere = operation.anywhere;
+  item.count = 1;
+  item.high = item.extent = static_cast<int64_t>(operation.bytes);
+  if (operation.target_type == nullptr)
+    return;
+  const TypeMap& type = *operation.target_type;
+  item.count = operation.target_count;
+  item.extent = type.extent;
+  item.low = type.low;
+  item.high = type.high;
+  item.run_count = runs_of(operation);
+  if (item.run_count != 0)
+    memcpy(&item + 1, type.runs, item.run_count * sizeof(Run));
+  else
+    item.what = What::kTouch;  // as a whole, from the lowest to the highest byte
+}
+
+}  // namespace
+
+Packet* packet_take() {
+  Packet* packet = nullptr;
+  {
+    Guard guard(pool_lock);
+    packet = pool;
+    if (packet != nullptr)
+      pool = packet->next;
+  }
+  if (packet == nullptr && __atomic_add_fetch(&packets_made, kPacketsAtOnce, __ATOMIC_RELAXED) <= kMaxPackets) {
+    auto* made = static_cast<Packet*>(map_memory(kPacketsAtOnce * sizeof(Packet)));
+    if (made == nullptr)
+      return nullptr;
+    for (uint32_t i = 1; i < kPacketsAtOnce; ++i)
+      packet_give_back(&made[i]);
+    packet = made;
+  }
+  if (packet != nullptr) {
+    packet->next = nullptr;
+    packet->read = packet->answered = false;
+    packet->question = 0;
+  }
+  return packet;
+}
+
+void packet_give_back(Packet* packet) {
+  Guard guard(pool_lock);
+  packet->next = pool;
+  pool = packet;
+}
+
+void deliver(Window& window, const void* payload, size_t bytes) {
+  Packet* packet = packet_take();
+  if (packet == nullptr) {
+    window.off.store(true, std::memory_order_release);  // whoever waits tells the others
+    return;
+  }
+  memcpy(packet->payload, payload, bytes);
+  Guard guard(window.lock);
+  if (window.last != nullptr)
+    window.last->next = packet;
+  else
+    window.first = packet;
+  window.last = packet;
+}
+
+bool send(Thread& thread, Window& window, int target, ledger::Kind kind, const Header& header, const char* text) {
+  ledger::Peer* peer = ledger::peer_of(world_rank(window, target));
+  if (peer == nullptr)
+    return false;
+  struct {
+    Header header;
+    char text[96];
+  } message = {header, ""};
+  if (text != nullptr)
+    strncpy(message.text, text, sizeof(message.text) - 1);
+  return post_patiently(thread, *peer, kind, &message, text != nullptr ? sizeof(message) : sizeof(header));
+}
+
+bool sorted_operations(Window& window, Epoch epoch, const uint32_t** indices, uint32_t* count) {
+  *count = 0;
+  if (window.operations_open == 0)
+    return true;
+  if (order == nullptr)
+    order = static_cast<uint32_t*>(map_memory(kMaxOperations * sizeof(uint32_t)));
+  if (order == nullptr)
+    return false;
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < window.operation_count; ++i)
+    if (!window.operations[i].done && window.operations[i].epoch == epoch)
+      order[found++] = i;
+  const Operation* operations = window.operations;
+  std::sort(order, order + found, [operations](uint32_t a, uint32_t b) {
+    return operations[a].target != operations[b].target ? operations[a].target < operations[b].target : a < b;
+  });
+  *indices = order;
+  *count = found;
+  return true;
+}
+
+bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t number, const uint32_t* indices, uint32_t count) {
+  ledger::Peer* peer = target == window.rank ? nullptr : ledger::peer_of(world_rank(window, target));
+  if (target != window.rank && peer == nullptr)
+    return false;
+  alignas(8) char message[ledger::kMessageBytes];
+  Header& header = *reinterpret_cast<Header*>(message);
+  header = {window.id, number, window.rank, epoch == Epoch::kFence ? Message::kFenceList : Message::kAccessList, false,
+            window.overflow, 0, 0, 0};
+  size_t used = sizeof(Header);
+  auto go = [&]() {
+    if (target == window.rank) {
+      deliver(window, message, used);
+      return true;
+    }
+    return post_patiently(thread, *peer, ledger::Kind::kRma, message, used);
+  };
+  for (uint32_t i = 0; i < count; ++i) {
+    const Operation& operation = window.operations[indices[i]];
+    const size_t bytes = sizeof(Item) + runs_of(operation) * sizeof(Run);
+    if (used + bytes > sizeof(message)) {
+      if (!go())
+        return false;
+      used = sizeof(Header);
+      header.count = 0;
+    }
+    fill(*reinterpret_cast<Item*>(message + used), operation);
+    used += bytes;
+    header.count += 1;
+  }
+  header.last = true;
+  return go();
+}
+
+}  // namespace resil::rma
