@@ -12,6 +12,9 @@ namespace resil {
 
 namespace {
 
+/// x86: the 80-bit format in 16 bytes. Elsewhere a long double fills its bytes.
+constexpr bool kPaddedLongDouble = __LDBL_MANT_DIG__ == 64 && sizeof(long double) == 16;
+
 constexpr int kMaxDepth = 64;
 constexpr int64_t kMaxDecodes = 1 << 20;  ///< nested twice each, 20 levels would be a million
 
@@ -43,6 +46,7 @@ void merge_basic(Flattened& out, const Flattened& part) {
   else if (!(out.basic == part.basic))
     out.basic = {};
   out.has_basic = true;
+  out.padded = out.padded || part.padded;
 }
 
 bool Flattener::named(uint64_t type, Flattened& out) {
@@ -55,6 +59,8 @@ bool Flattener::named(uint64_t type, Flattened& out) {
     return true;  // MPI_LB and MPI_UB of old
   out.basic = basic;
   out.has_basic = true;
+  auto long_double = [](BasicKind kind) { return kind == BasicKind::kLongDouble || kind == BasicKind::kLongDoubleComplex; };
+  out.padded = kPaddedLongDouble && (long_double(basic.kind) || long_double(basic.value_kind));
   if (basic.kind == BasicKind::kPair) {
     const int64_t index = (basic.value_width + basic.index_width - 1) / basic.index_width * basic.index_width;
     out.runs.add({0, basic.value_width, 1, 0});
@@ -79,6 +85,7 @@ bool Flattener::structure(const TypeContents& c, Flattened& out, int depth) {
       part.runs.swap(fresh.runs);
       part.basic = fresh.basic;
       part.has_basic = fresh.has_basic;
+      part.padded = fresh.padded;
     }
     out.runs.add_copies(part.runs, length, extent, c.addresses[i]);
     merge_basic(out, part);
@@ -185,9 +192,8 @@ bool Flattener::derived(const TypeContents& c, Flattened& out, int depth) {
   if (c.combiner == Combiner::kDup || c.combiner == Combiner::kResized) {
     Flattened old;
     const bool ok = c.type_count == 1 && run(c.types[0], old, depth + 1);
+    merge_basic(out, old);
     out.runs.swap(old.runs);
-    out.basic = old.basic;
-    out.has_basic = old.has_basic;
     return ok;
   }
   Flattened old;

@@ -11,6 +11,7 @@ struct Flattened {
   RunList runs;
   BasicType basic = {};      ///< what all of it consists of
   bool has_basic = false;    ///< false: no data so far
+  bool padded = false;       ///< some of it is x86 long doubles
   bool predefined = false;   ///< the handle cannot be freed
 };
 

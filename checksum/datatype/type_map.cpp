@@ -100,9 +100,11 @@ Kept* make(uint64_t type, bool* is_predefined) {
   map.basic = flat.basic;
   map.references = 1;
   map.permanent = flat.predefined;
-  kept->usable = usable && measure(type, map);
-  map.contiguous = runs == 0 ? extent == 0
-                             : runs == 1 && own_runs->count == 1 && own_runs->offset == 0 && own_runs->bytes == extent;
+  map.padded = flat.padded;
+  kept->usable = usable && measure(type, map) && (!map.padded || map.basic.kind != BasicKind::kUnknown);
+  map.contiguous = map.padded  ? false
+                   : runs == 0 ? extent == 0
+                               : runs == 1 && own_runs->count == 1 && own_runs->offset == 0 && own_runs->bytes == extent;
   return kept;
 }
 

@@ -23,7 +23,8 @@ struct TypeMap {
   uint64_t size;      ///< bytes of data in one element
   int64_t extent;     ///< from one element to the next
   int64_t low, high;  ///< range of one element's data: first byte, one past the last, from the buffer's address
-  bool contiguous;    ///< the elements are one piece that starts at the buffer's address
+  bool contiguous;    ///< the elements are one piece that starts at the buffer's address (never when `padded`)
+  bool padded;        ///< x86 long doubles: see type_digest
   bool permanent;     ///< of a predefined type: lives forever
   uint32_t run_count;
   const Run* runs;
@@ -33,7 +34,8 @@ struct TypeMap {
 
 const TypeMap* type_map_slow(Thread& thread, uint64_t type);
 
-/// The flattened datatype; null: cannot be flattened (more than a million runs, unknown constructor, no memory): count
+/// The flattened datatype; null: cannot be flattened (more than a million runs, unknown constructor, no memory, x86 long
+/// doubles among other data): count
 /// the message as uncovered, reason "datatype". `type` must be an argument of the program's current call. May ask MPI
 /// the first time, takes 1 to 2 ns afterwards. Valid while the type is; hold it for what goes on after the call, and
 /// while the call waits (another thread may free the type meanwhile).
@@ -54,6 +56,8 @@ uint64_t type_bytes(const TypeMap& map, int64_t count);
 
 /// D (checksum/digest/digest.h) of the first `bytes` bytes of the stream of `count` elements at `buffer`; they may end
 /// inside an element (short receives). `bytes` beyond the stream's end are not there and not looked for.
+/// A long double on x86 has 16 bytes in the stream, of which 10 are its value. MPI need not carry the other 6, and
+/// MPICH does not where it copies element by element: they count as zeros.
 uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes);
 
 /// Copies bytes [first, first + bytes) of the stream to `to`, or from `from` into the buffer. Return bytes copied: less

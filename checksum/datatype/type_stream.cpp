@@ -170,6 +170,27 @@ struct UnpackSink {
   }
 };
 
+/// Leaf by leaf, with the padding of long doubles as zeros. What the stream consists of repeats every `period` bytes.
+uint64_t digest_padded(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes) {
+  constexpr uint64_t kValue = 10, kWhole = 16;
+  const uint64_t period = map.basic.kind == BasicKind::kPair ? map.basic.width : kWhole;
+  char leaf[kDigestLeaf];
+  uint64_t sum = 0, index = 0, first = 0;
+  do {
+    const uint64_t n = bytes - first < kDigestLeaf ? bytes - first : kDigestLeaf;
+    type_pack(map, buffer, count, first, n, leaf);
+    for (uint64_t item = first - first % period; item < first + n; item += period) {
+      const uint64_t from = item + kValue > first ? item + kValue : first;
+      const uint64_t to = item + kWhole < first + n ? item + kWhole : first + n;
+      if (from < to)
+        memset(leaf + (from - first), 0, to - from);
+    }
+    sum += digest_leaf(leaf, n, index++);
+    first += n;
+  } while (first < bytes);
+  return sum;
+}
+
 }  // namespace
 
 uint64_t type_bytes(const TypeMap& map, int64_t count) {
@@ -182,6 +203,8 @@ uint64_t type_bytes(const TypeMap& map, int64_t count) {
 uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes) {
   const uint64_t total = type_bytes(map, count);
   const uint64_t wanted = bytes < total ? bytes : total;
+  if (map.padded)
+    return digest_padded(map, buffer, count, wanted);
   // One piece of memory: contiguous, or a single element without a hole.
   if (map.contiguous || (map.run_count == 1 && map.runs[0].count == 1 && (wanted <= map.size || map.runs[0].bytes == map.extent)))
     return digest(at(reinterpret_cast<uint64_t>(buffer) + static_cast<uint64_t>(map.low)), wanted);
