@@ -24,6 +24,30 @@ Extra* extras;
 Store store;
 uint64_t made;  // serial of the newest
 
+/// The value, by way of a register of its size.
+template <class Value>
+[[gnu::always_inline]] inline Value apart(Value value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
+/// The caller has just stored the record field by field: a wider load would wait until all of it is in the cache.
+[[gnu::always_inline]] inline void write(const Record& record, uint64_t ordinal, uint64_t serial, int32_t peer) {
+  Entry& entry = entries[serial % kHistory];
+  entry.record.comm = apart(record.comm);
+  entry.record.digest = apart(record.digest);
+  entry.record.bytes = apart(record.bytes);
+  entry.record.site = apart(record.site);
+  entry.record.tag = apart(record.tag);
+  entry.record.call = apart(record.call);
+  entry.record.space = apart(record.space);
+  entry.record.flags = apart(record.flags);
+  entry.ordinal = ordinal;
+  entry.serial = serial;
+  entry.peer = peer;
+  entry.flags = 0;
+}
+
 Entry* entry_of(uint64_t serial) {
   if (serial == 0 || entries == nullptr)
     return nullptr;
@@ -44,6 +68,25 @@ int rank_of(const Entry& entry, int32_t peer, const Record& sent) {
   return entry.record.comm == sent.comm && entry.record.tag == sent.tag && entry.record.space == sent.space ? 3 : 2;
 }
 
+/// With a copy, or with other threads.
+[[gnu::noinline]] uint64_t sent_slow(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
+  if (entries == nullptr)
+    return 0;
+  if (!mode.full) {
+    Guard guard(lock);
+    write(record, ordinal, ++made, world_rank);
+    return made;
+  }
+  Content content;
+  content.bytes = content.leaves = 0;
+  if (view.reason == ledger::Reason::kNone && view.type != nullptr && (record.flags & ledger::kUnchecked) == 0)
+    capture(view, record.bytes < view.bytes ? record.bytes : view.bytes, &content);
+  Guard guard(lock);
+  write(record, ordinal, ++made, world_rank);
+  extras[made % kHistory] = {0, store.put(content)};
+  return made;
+}
+
 }  // namespace
 
 bool history_create() {
@@ -54,22 +97,10 @@ bool history_create() {
 }
 
 uint64_t sent(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
-  if (entries == nullptr) [[unlikely]]
-    return 0;
-  if (!mode.full && !mode.concurrent) [[likely]] {
-    const uint64_t serial = ++made;
-    entries[serial % kHistory] = {record, ordinal, serial, world_rank, 0};
-    return serial;
-  }
-  Content content;
-  content.bytes = content.leaves = 0;
-  if (mode.full && view.reason == ledger::Reason::kNone && view.type != nullptr && (record.flags & ledger::kUnchecked) == 0)
-    capture(view, record.bytes < view.bytes ? record.bytes : view.bytes, &content);
-  Guard guard(lock);
+  if (mode.full || mode.concurrent || entries == nullptr) [[unlikely]]
+    return sent_slow(world_rank, ordinal, record, view);
   const uint64_t serial = ++made;
-  entries[serial % kHistory] = {record, ordinal, serial, world_rank, 0};
-  if (mode.full)
-    extras[serial % kHistory] = {0, store.put(content)};
+  write(record, ordinal, serial, world_rank);
   return serial;
 }
 
