@@ -8,7 +8,7 @@
 // ranks: 2
 // launch(openmpi): --mca osc ^rdma
 // calls: MPI_Win_create=1 MPI_Win_allocate=1 MPI_Win_create_dynamic=1 MPI_Win_attach=1 MPI_Win_detach=1
-// calls: MPI_Win_free=4 MPI_Win_fence=4 MPI_Put=3 MPI_Get=2 MPI_Accumulate=2 MPI_Win_post=1 MPI_Win_start=1
+// calls: MPI_Win_free=4 MPI_Win_fence=5 MPI_Put=3 MPI_Get=2 MPI_Accumulate=2 MPI_Win_post=1 MPI_Win_start=1
 // calls: MPI_Win_complete=1 MPI_Win_wait=1 MPI_Win_lock=2 MPI_Win_unlock=2 MPI_Win_lock_all=2 MPI_Win_unlock_all=2
 // calls: MPI_Get_accumulate=1 MPI_Fetch_and_op=100 MPI_Compare_and_swap=1 MPI_Rput=1 MPI_Rget=1 MPI_Raccumulate=1
 // calls: MPI_Rget_accumulate=1 MPI_Win_flush=3 MPI_Win_flush_local=1 MPI_Win_flush_all=1 MPI_Win_sync=3
@@ -34,6 +34,7 @@ static void active_target(void) {
   OK(MPI_Put(local, kCount, MPI_DOUBLE, peer, 0, kCount, MPI_DOUBLE, win));
   OK(MPI_Win_fence(0, win));
   CHECK(memory[5] == peer * 1000 + 5);
+  OK(MPI_Win_fence(0, win));  // the peer must not accumulate while that is read
   OK(MPI_Accumulate(local, kCount, MPI_DOUBLE, peer, 0, kCount, MPI_DOUBLE, MPI_SUM, win));
   OK(MPI_Win_fence(0, win));
   CHECK(memory[5] == 2 * (peer * 1000 + 5));
