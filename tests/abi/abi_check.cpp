@@ -57,6 +57,66 @@ static void same(const char* what, Ours ours_value, Theirs theirs) {
   ++failures;
 }
 
+// Names that not every MPI has. The table must say so, or at least not name another type.
+#define ABSENT MPI_DATATYPE_NULL
+#ifndef MPIX_C_FLOAT16
+#define MPIX_C_FLOAT16 ABSENT
+#endif
+#ifndef MPI_LOGICAL1
+#define MPI_LOGICAL1 ABSENT
+#define MPI_LOGICAL2 ABSENT
+#define MPI_LOGICAL4 ABSENT
+#define MPI_LOGICAL8 ABSENT
+#endif
+#ifndef MPI_LOGICAL16
+#define MPI_LOGICAL16 ABSENT
+#endif
+#ifndef MPI_INTEGER16
+#define MPI_INTEGER16 ABSENT
+#endif
+#ifndef MPI_REAL2
+#define MPI_REAL2 ABSENT
+#endif
+#ifndef MPI_COMPLEX4
+#define MPI_COMPLEX4 ABSENT
+#endif
+#ifndef MPI_2COMPLEX
+#define MPI_2COMPLEX ABSENT
+#define MPI_2DOUBLE_COMPLEX ABSENT
+#endif
+
+constexpr bool kOpenMpi = sizeof(MPI_Datatype) == 8;
+
+static uint64_t bits_of(const void* handle) { return (uint64_t)handle; }
+static uint64_t bits_of(int handle) { return (uint32_t)handle; }
+
+/// A row of shim/abi/predefined.h: `symbol` is Open MPI's, `handle` MPICH's.
+static int present;
+static void predefined(const char* name, uint64_t theirs, const char* symbol, uint64_t handle) {
+  const uint64_t ours_value = kOpenMpi ? (uint64_t)lookup(symbol) : handle;
+  if (theirs == bits_of(MPI_DATATYPE_NULL)) {
+    if (!kOpenMpi && ours_value != 0)
+      same(name, ours_value, 0);
+    return;
+  }
+  ++present;
+  same(name, ours_value, theirs);
+}
+
+static void rows() {
+#define TYPE(name, symbol, mpich, standard, kind) predefined(#name, bits_of(name), "ompi_mpi_" #symbol, mpich);
+#define PAIR TYPE
+#define TWIN TYPE
+#define OP(name, symbol, mpich, standard, kind) predefined(#name, bits_of(name), "ompi_mpi_op_" #symbol, mpich);
+#include "shim/abi/predefined.h"
+  same("the number of predefined types and operators", present > 70, true);
+#define COMBINER(name, openmpi, mpich, standard, kind) same(#name, kOpenMpi ? openmpi : mpich, name);
+#define ORDER COMBINER
+#define DISTRIBUTION COMBINER
+#define DEFAULT_ARGUMENT(name, openmpi, mpich, standard) same(#name, kOpenMpi ? openmpi : mpich, name);
+#include "shim/abi/combiners.h"
+}
+
 int main() {
   if (!ours::bind_constants(lookup))
     return printf("the constants of %s were not found\n", ours::kAbiName), 1;
@@ -70,5 +130,6 @@ int main() {
   same("MPI_GROUP_NULL", ours::constants.group_null, MPI_GROUP_NULL);
   same("MPI_IN_PLACE", ours::in_place(), MPI_IN_PLACE);
   same("MPI_STATUS_IGNORE", ours::status_ignore(), MPI_STATUS_IGNORE);
+  rows();
   return failures != 0;
 }
