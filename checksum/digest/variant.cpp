@@ -60,7 +60,7 @@ uint64_t whole_copy(char* to, const char* from, size_t leaves, uint64_t first) {
 
 #define RESIL_TEXT(name) #name
 #define RESIL_NAME(name) RESIL_TEXT(name)
-extern const DigestVariant variant = {RESIL_NAME(RESIL_DIGEST_VARIANT) + sizeof("digest_") - 1, xxh3, whole,
+extern const DigestVariant variant = {&RESIL_NAME(RESIL_DIGEST_VARIANT)[sizeof("digest_") - 1], xxh3, whole,
                                       whole_copy};
 
 }  // namespace resil::RESIL_DIGEST_VARIANT
