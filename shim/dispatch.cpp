@@ -118,14 +118,6 @@ constexpr bool repeatable(Shape shape) {
   }
 }
 
-/// Takes back what request_remember() and give_statuses() lent, in the order of a stack.
-[[gnu::noinline]] void return_scratch(Event& e) {
-  if (e.given_statuses != e.statuses && e.given_statuses != e.own_status)
-    scratch_release(*e.thread, e.given_statuses);
-  if (e.attributes & kCallCompletes)
-    request_forget(e);
-}
-
 }  // namespace
 
 bool enter(Event& e) {
@@ -176,7 +168,7 @@ void leave(Event& e) {
   for (auto* hook = hooks.leave; *hook != nullptr; ++hook)
     (*hook)(e);
   if (e.attributes & kCallCompletes)
-    return_scratch(e);
+    request_forget(e);
   if (thread.lane->head - e.record_number < ring::kRecordsPerLane) [[likely]] {  // else callbacks' calls overwrote it
     if (e.attributes & kCallPoll)
       flight::leave_poll(e);
@@ -223,8 +215,7 @@ bool give_statuses(Event& e) {
     return true;
   // One status: MPI_Recv, MPI_Wait, MPI_Waitany and the like.
   const bool single = !(e.attributes & kCallCompletes) || e.index != nullptr || e.request_count <= 1;
-  void* room = single ? e.own_status
-                      : scratch_acquire(*e.thread, static_cast<size_t>(e.request_count) * backend->status_bytes, e.frame);
+  void* room = single ? e.own_status : e.status_room;
   if (room == nullptr)
     return false;
   e.given_statuses = room;

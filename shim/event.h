@@ -56,6 +56,8 @@ struct Event {
   void* requests;  ///< handle array (of the ABI's handle size)
   int64_t request_count;
   void* saved_requests;  ///< their values before a completing call; saved_few when they fit
+  void* scratch;         ///< what the call borrowed for copies of handles and for statuses
+  void* status_room;     ///< for all statuses of a completing call that ignores them; null: none
   uint64_t saved_few[8];
   uint64_t request_key;  ///< of the request that the call started; 0: none, or complete at once
   int* flag;

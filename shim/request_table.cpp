@@ -286,13 +286,23 @@ void request_activated(Event& e) {
 
 void request_remember(Event& e) {
   e.saved_requests = e.saved_few;
+  e.scratch = e.status_room = nullptr;
   if (e.request_count <= 1) {
     if (e.request_count == 1)
       e.saved_few[0] = request_handle(e.requests, 0);
     return;
   }
-  if (saved_bytes(e) > sizeof(e.saved_few))
-    e.saved_requests = scratch_acquire(*e.thread, saved_bytes(e), e.frame);
+  // Borrowed in one piece: handles, and statuses for the modules that look at what completes.
+  size_t handles = saved_bytes(e) > sizeof(e.saved_few) ? (saved_bytes(e) + 15) & ~size_t{15} : 0, statuses = 0;
+  if (hooks.completed[0] != nullptr && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
+    statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
+  if (handles + statuses != 0) {
+    e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
+    if (handles != 0)
+      e.saved_requests = e.scratch;
+    if (statuses != 0 && e.scratch != nullptr)
+      e.status_room = static_cast<char*>(e.scratch) + handles;
+  }
   if (e.saved_requests != nullptr)
     memcpy(e.saved_requests, e.requests, saved_bytes(e));
 }
@@ -330,8 +340,8 @@ void request_completed(Event& e) {
 }
 
 void request_forget(Event& e) {
-  if (e.request_count > 1 && e.saved_requests != nullptr && e.saved_requests != e.saved_few)
-    scratch_release(*e.thread, e.saved_requests);
+  if (e.request_count > 1 && e.scratch != nullptr)
+    scratch_release(*e.thread, e.scratch);
 }
 
 }  // namespace resil

@@ -217,7 +217,7 @@ bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* a
       return true;
     if (ticks() - start > limit)
       return false;
-    if (round >= 64)
+    if (round >= 2048)
       sched_yield();  // the rank that is waited for may need this core
   }
 }
