@@ -192,6 +192,10 @@ def sentences(c: dict) -> list[tuple[str, str]]:
     else:
         lines = [("coverage", "there was no message to check (%s)" % how)]
     lines += [("", line) for line in _why_not(c)]
+    agreed, compared = (c["collectives"].get("calls_" + name, 0) for name in ("agreement_only", "checked"))
+    if agreed:
+        lines.append(("", "of %s only that all ranks got the same, their arithmetic was not checked; %s in full" % (
+            plural(agreed, "collective call"), plural(compared, "call"))))
     if c["unverified"]:
         lines.append(("", "UNVERIFIED: %s, of which the sender's record did not come%s" % (
             plural(c["unverified"], "received message"), owed(c))))

@@ -30,6 +30,7 @@ WEIGHT = {"proved": 0, "verified": 1, "suspected": 2}
 _SENDING = re.compile(r"send|source|from|origin", re.IGNORECASE)
 _RECEIVING = re.compile(r"rec(ei)?v|dest|\bto\b|target", re.IGNORECASE)
 _HOST = re.compile(r"host|node", re.IGNORECASE)
+_PLACE = re.compile(r"rank (\d{1,9}) on ([A-Za-z0-9][A-Za-z0-9._-]{0,63})")  # in evidence "origin", "rank_host"
 _WAY = re.compile(r"of rank (\d{1,9}) to rank (\d{1,9})")  # in evidence "packet"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -61,9 +62,7 @@ def merge(directory, ranks) -> list[dict]:
     groups: dict[tuple, dict] = {}
     totals: dict[str, int] = {}
     for finding in collect(directory, ranks):
-        way = _WAY.search(finding["evidence"].get("packet", ""))
-        finding["way"] = tuple({int(number)} for number in way.groups()) if way else (
-            set(finding["culprit_ranks"]), set(finding["victim_ranks"]))
+        finding["way"] = _way(finding)
         ends = _ends(finding, hosts)
         verdict = finding["evidence"].get("verdict", "")
         totals[finding["kind"]] = totals.get(finding["kind"], 0) + finding["count"]
@@ -94,9 +93,35 @@ def merge(directory, ranks) -> list[dict]:
     return ordered
 
 
+def _way(finding: dict) -> tuple[set, set]:
+    """World ranks of the sending and of the receiving side."""
+    evidence = finding["evidence"]
+    way = _WAY.search(evidence.get("packet", ""))
+    if way:
+        return {int(way.group(1))}, {int(way.group(2))}
+    places = [_PLACE.fullmatch(evidence.get(name, "")) for name in ("origin", "target")]
+    if all(places):
+        return {int(places[0].group(1))}, {int(places[1].group(1))}
+    return set(finding["culprit_ranks"]), set(finding["victim_ranks"])
+
+
 def _ends(finding: dict, hosts: dict) -> tuple[str, str]:
-    """(host of the sender, host of the receiver) as the evidence says, else from the ranks named; "" unknown."""
+    """(host of the sender, host of the receiver) as the evidence says, else from the ranks named; "" unknown. Of a
+    collective: twice the host of the rank that is wrong, or the hosts of the two that disagree."""
     sender = receiver = ""
+    if finding["kind"] == "collective_mismatch":
+        where = {int(rank): host for rank, host in _PLACE.findall(finding["evidence"].get("rank_host", ""))}
+        where = {rank: where.get(rank) or hosts.get((finding["world"], rank), "")
+                 for rank in list(where) + finding["culprit_ranks"] + finding["victim_ranks"]}
+        wrong = finding["culprit_ranks"] or list(where)
+        found = sorted({where[rank] for rank in wrong})
+        return (found[0], found[-1]) if 1 <= len(found) <= 2 else ("", "")
+    for name, value in finding["evidence"].items():
+        place = _PLACE.fullmatch(value)
+        if place and name == "origin":
+            sender = place.group(2)
+        elif place and name == "target":
+            receiver = place.group(2)
     for name, value in finding["evidence"].items():
         if _HOST.search(name) and _NAME.fullmatch(value):
             if _SENDING.search(name):
@@ -189,13 +214,15 @@ def sentence(group: dict) -> str:
     if group["kind"] in KINDS:
         what = KINDS[group["kind"]][1]
         sender, receiver = group["hosts"] if group["hosts"] else ("", "")
-        way = " came over %s -> %s" % (clip(sender, 30), clip(receiver, 30)) if sender and receiver \
+        way = " on %s" % clip(" and ".join(dict.fromkeys((sender, receiver))), 40) \
+            if group["kind"] == "collective_mismatch" and sender and receiver else " came over %s -> %s" % (clip(sender, 30), clip(receiver, 30)) if sender and receiver \
             and sender != receiver else " stayed within %s" % clip(sender, 30) if sender and receiver \
             else " on %s" % clip(sender or receiver, 30) if sender or receiver else ""
     else:
         what = "of kind %s" % (group["kind"] or "?")
     who = ranges(group["senders"], 4), ranges(group["receivers"], 4)
-    ranks = " (ranks %s -> %s)" % who if all(who) else " (rank %s)" % (who[0] or who[1]) if any(who) else ""
+    ranks = " (rank %s)" % ranges(set(group["culprit_ranks"] or group["victim_ranks"]), 6) \
+        if group["kind"] == "collective_mismatch" else " (ranks %s -> %s)" % who if all(who) else " (rank %s)" % (who[0] or who[1]) if any(who) else ""
     verdict = ": %s" % group["verdict"] if group["verdict"] else ""
     return "%s: %s of %s %s%s%s%s; the first: %s [%s]" % (
         group["confidence"] or "?", integer(group["count"]), integer(group["of"]), what, way, ranks, verdict,

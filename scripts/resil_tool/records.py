@@ -60,6 +60,7 @@ class Rank:
     findings: list = dataclasses.field(default_factory=list)
     notes: list = dataclasses.field(default_factory=list)
     findings_dropped: int = 0
+    fault_setting: str = ""                                    # RESIL_FAULT, "" for none
     faults: dict = dataclasses.field(default_factory=dict)     # injected on purpose, kind: count
     checksum: dict = dataclasses.field(default_factory=dict)   # section "checksum", see checksum.py
     uncovered: dict = dataclasses.field(default_factory=dict)  # reason: count
@@ -185,6 +186,8 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
     record.checksum = checksum.parse(value.get("checksum"))
     inside = value.get("checksum").get("faults_injected") if record.checksum else None
     record.faults = checksum.counts(value.get("faults_injected") or inside)
+    setting = config_value(value.get("config"), "RESIL_FAULT")
+    record.fault_setting = "" if setting == "none" else setting
     _uncovered(value, "", record.uncovered)
     return record
 

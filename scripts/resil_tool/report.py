@@ -146,7 +146,8 @@ def place_sentence(place: dict, now: float | None = None) -> str:
         if not place["from_ring"]:
             return "%s %s gone, and left no ring: the last call is not known" % (name, "are" if many else "is")
         if place["inside_mpi"]:
-            return "%s %s killed in %s%s" % (name, "were" if many else "was", place["call"] or "MPI", at)
+            return "%s %s %s in %s%s" % (name, "were" if many else "was", place.get("end", "killed"),
+                                         place["call"] or "MPI", at)
         last = ", last call %s%s" % (place["call"], at) if place["call"] else ", before any MPI call"
         return "%s ended outside MPI (killed, or left without MPI_Finalize)%s" % (name, last)
     if not place["from_ring"]:
@@ -177,9 +178,11 @@ def _findings(s: dict, most: int) -> list[str]:
         after += row("rate", rate, 3)
     if s["findings_dropped"]:
         after += row("", "and %s of which no details were kept" % plural(s["findings_dropped"], "more finding"))
-    if s["faults_injected"]:
-        after += row("faults", "INJECTED on purpose (RESIL_FAULT): %s" % ", ".join(
-            "%s %s" % (integer(count), name) for name, count in s["faults_injected"].items()), 2)
+    if s["faults_injected"] or s["fault_setting"]:
+        # A rank that is killed takes its count with it: the setting is known all the same.
+        made = ", ".join("%s %s" % (integer(count), name) for name, count in s["faults_injected"].items())
+        after += row("faults", "made on purpose: %s%s" % (made or "no rank that wrote a final report made one", "".join(
+            "; RESIL_FAULT=%s" % clip(setting, 60) for setting in s["fault_setting"])), 2)
     found = s["findings"]
     if not found:
         return row("findings", "none%s" % checksum.scope(s["checksum"])) + after

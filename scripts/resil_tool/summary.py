@@ -34,6 +34,7 @@ def merge(directory: Directory) -> dict:
         "calls": _calls(ranks), "messages": _messages(ranks),
         "findings": findings.merge(directory, ranks), "findings_dropped": sum(r.findings_dropped for r in ranks),
         "checksum": checksum.merge(ranks), "faults_injected": _sum(r.faults for r in ranks),
+        "fault_setting": _variants(ranks, "fault_setting"),
         "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
         "unreadable": [vars(p) for p in directory.problems],
         "other_runs": [vars(p) for p in directory.strangers],
@@ -67,8 +68,8 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
     alive = len(states.get("running", [])) + in_init
     if summary["findings"] or states.get("stopped"):
         what = findings.headline(summary["findings"]) if summary["findings"] else "resil stopped the job"
-        if summary["faults_injected"]:
-            what += "; faults were INJECTED on purpose"
+        if summary["faults_injected"] or summary["fault_setting"]:
+            what += "; data was DAMAGED ON PURPOSE (RESIL_FAULT)"
         return "FINDINGS", what + (", still running" if alive else "")
     if alive:
         reason = "%d of %d ranks run" % (alive, max(summary["ranks_expected"], summary["ranks_reported"]))
@@ -101,6 +102,8 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
     if reasons:
         return "INCOMPLETE", "; ".join(reasons)
     size = summary["ranks_expected"] or summary["ranks_reported"]
+    if summary["fault_setting"]:
+        return "CLEAN", "data was DAMAGED ON PURPOSE (RESIL_FAULT), no findings%s" % checksum.scope(summary["checksum"])
     return "CLEAN", "%d of %d ranks finished, no findings%s" % (summary["ranks_reported"], size,
                                                                 checksum.scope(summary["checksum"]))
 
@@ -193,12 +196,14 @@ def _places(ranks) -> list[dict]:
     order = ("aborted", "killed", "running")
     chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), len(item[1]), item[1][0].key))
     chosen = chosen[:MOST_GROUPS]
+    stopped = any(rank.state == "stopped" for rank in ranks)
     started = min((r.start_time for r in ranks if r.start_time), default=0.0)
     known = symbols.lookup([key[3] for key, _ in chosen[:16] if key[3]], started)
     places = []
     for (state, inside, call, site, phase, from_ring), members in chosen:
         since = [r.since for r in members if r.since]
         places.append({"ranks": rank_set((r.key for r in members), 10**6), "count": len(members),
+                       "end": "ended by the stop" if stopped else "killed",
                        "name": ranks_phrase([r.key for r in members]), "state": state, "inside_mpi": inside,
                        "call": call, "site": symbols.site_text(site, known), "phase": phase, "from_ring": from_ring,
                        "since": min(since) if since else None})

@@ -270,6 +270,22 @@ class Checksums(Case):
         self.assertIn("2 of 2 corrupted messages came over nid1 -> nid2 (ranks 0 -> 1): transit or staging",
                       self.words())
 
+    def test_collectives_and_one_sided_as_the_library_writes_them(self):
+        for rank in range(4):
+            self.rank(rank, 4, section(collectives={"calls_checked": 5, "calls_agreement_only": 2, "calls_uncovered": {
+                "reduction": 1}}), host="nid%d" % rank, findings=[] if rank != 1 else [
+                    {"kind": "collective_mismatch", "confidence": "verified", "culprit_ranks": [3], "victim_ranks": [3],
+                     "message": "MPI_Bcast number %d differs" % k,
+                     "evidence": {"rank_host": "rank 1 on nid1, rank 3 on nid3"}} for k in range(3)] + [
+                    {"kind": "one_sided_corrupted", "confidence": "proved", "culprit_ranks": [], "victim_ranks": [2],
+                     "message": "MPI_Put %d differs" % k,
+                     "evidence": {"origin": "rank 0 on nid0", "target": "rank 2 on nid2"}} for k in range(2)])
+        words = self.words()
+        self.assertIn("FINDINGS: 5 findings: 2 corrupted one-sided transfers, 3 collectives whose results differ", words)
+        self.assertIn("3 of 3 collectives whose results differ between ranks on nid3 (rank 3); the first", words)
+        self.assertIn("2 of 2 corrupted one-sided transfers came over nid0 -> nid2 (ranks 0 -> 2)", words)
+        self.assertIn("of 8 collective calls only that all ranks got the same", words)
+
     def test_systemic_findings_of_many_ranks_are_one_and_come_last(self):
         for rank in range(5):
             self.rank(rank, 5, findings=[
@@ -284,8 +300,24 @@ class Checksums(Case):
         self.rank(0, 1, faults_injected={"flip": 1, "swap": 0}, findings=[corrupted(0, 0)])
         status, out = self.run_report()
         self.assertEqual(status, 1)
-        self.assertIn("faults were INJECTED on purpose", out.splitlines()[0])
-        self.assertIn("faults     INJECTED on purpose (RESIL_FAULT): 1 flip", out)
+        self.assertIn("data was DAMAGED ON PURPOSE (RESIL_FAULT)", out.splitlines()[0])
+        self.assertIn("faults     made on purpose: 1 flip", out)
+
+    def test_a_fault_that_was_not_found_is_not_plainly_clean(self):
+        self.rank(0, 1, config={"RESIL_FAULT": "flip,nth=3"}, faults_injected={"flip": 1})
+        out = self.run_report()[1]
+        self.assertTrue(out.startswith("CLEAN: data was DAMAGED ON PURPOSE (RESIL_FAULT), no findings in all"), out)
+        self.assertIn("made on purpose: 1 flip; RESIL_FAULT=flip,nth=3", out)
+
+    def test_the_rank_that_damages_is_gone(self):
+        """The count of a rank that the stop kills is lost; that the data was damaged must not be."""
+        config = {"RESIL_FAULT": "flip,rank=1,nth=3"}
+        self.rank(0, 2, config=config, outcome="stopped", exit_status=90, findings=[corrupted(1, 0)])
+        self.rank(1, 2, section(messages_total=0), config=config, outcome="running", pid=support.dead_pid())
+        words = self.words()
+        self.assertIn("FINDINGS: 1 finding: 1 corrupted message; data was DAMAGED ON PURPOSE", words)
+        self.assertIn("RESIL_FAULT=flip,rank=1,nth=3", words)
+        self.assertIn("stopped by resil with status 90: 0", words)
 
     def test_dropped_findings_are_told(self):
         self.rank(0, 1, findings=[corrupted(0, 0)], findings_dropped=36)
