@@ -64,8 +64,9 @@ bool is_partitioned(const Event& e) { return (e.attributes & kCallPartitioned) !
 
 /// What has arrived can be told only with a status.
 void enter(Event& e) {
-  if (engine.receives && !e.nested && e.statuses != nullptr &&
-      (completes(e) || ((e.attributes & kCallP2P) && (e.attributes & (kCallReceives | kCallBothWays)))))
+  const bool receive = (e.attributes & kCallP2P) && (e.attributes & (kCallReceives | kCallBothWays)) &&
+                       !(e.attributes & (kCallStarts | kCallActivates));
+  if (engine.receives && !e.nested && (receive || (completes(e) && e.id != CallId::kMPI_Request_free)))
     give_statuses(e);
 }
 
@@ -201,7 +202,7 @@ void end_blocking_receive(Event& e, PerThread& mine) {
   unsigned count = 0;
   if (e.result == 0)
     count = gather_arrivals(*e.thread, mine, mine.layout, e.id, -1, collective ? e.sequence : 0, mine.kept);
-  if (!collective && count == 1 && !cut(e.statuses != nullptr ? e.given_statuses : nullptr, 0, mine.layout, &mine.arrivals[0]))
+  if (!collective && count == 1 && !cut(e.given_statuses, 0, mine.layout, &mine.arrivals[0]))
     count = 0;
   arrived(mine, count, collective);
   give_back(mine.kept);
