@@ -31,7 +31,8 @@ def check():
     with open(os.path.join(directory, "si.in"), "w", encoding="ascii") as file:
         file.write(INPUT)
     _, _, found = transparent.run_both("openmpi", 2, ["pw.x", "-in", "si.in"], keep=keep, cwd=directory,
-                                       numbers=finding(r"!.* total energy += +(\S+) Ry"))
+                                       numbers=finding(r"!.* total energy += +(\S+) Ry"), modes=("watch", "checksum"),
+                                       coverage={"least": 90, "reasons": ("reduction",)})
     return expect_calls(found, Allreduce=500, Bcast=100)
 
 

@@ -33,14 +33,19 @@ def results(directory):
 
 
 def check():
-    plain_directory, directory = prepared(), prepared()
+    plain_directory = prepared()
     plain = jobs.run("openmpi", 2, ["hpcc"], preload=False, cwd=plain_directory)
-    preloaded = jobs.run("openmpi", 2, ["hpcc"], cwd=directory)
-    transparent.same_end(plain, preloaded)
     assert plain.returncode == 0, plain.text()
-    one, two = results(plain_directory), results(directory)
-    assert one == two, f"{one}\n{two}"
-    return expect_calls(transparent.clean_report(preloaded, 2), Isend=100, Irecv=100, Alltoall=1, Iprobe=1, Bcast=10)
+    one = results(plain_directory)
+    for mode in ("watch", "checksum"):
+        directory = prepared()
+        preloaded = jobs.run("openmpi", 2, ["hpcc"], env=transparent.MODES[mode], cwd=directory)
+        transparent.same_end(plain, preloaded)
+        two = results(directory)
+        assert one == two, f"{one}\n{two}"
+        found = transparent.clean_report(preloaded, 2)
+        expect_calls(found, Isend=100, Irecv=100, Alltoall=1, Iprobe=1, Bcast=10)
+    return transparent.covered(preloaded, found, 99, ("reduction", "user_operator"))
 
 
 if __name__ == "__main__":

@@ -20,13 +20,18 @@ def check(mpi):
     command = [PROGRAMS[mpi], "-u", "4096", "-n", "1000", "-o", table]
     plain = jobs.run(mpi, 2, command, preload=False)
     note_sizes()
-    preloaded = jobs.run(mpi, 2, command)
-    note_sizes()
-    # Each rank prints its host, whoever comes first.
-    transparent.same_end(plain, preloaded, keep=lambda text: sorted(text.splitlines()))
-    assert sizes[0] == sizes[1] and len(sizes[0]) > 50, sizes
-    # 1,000 times there and back, for each size and each of its repetitions
-    return expect_calls(transparent.clean_report(preloaded, 2), Send=100000, Recv=100000)
+    for mode in ("watch", "checksum", "strict") if mpi == "openmpi" else ("watch", "checksum"):
+        preloaded = jobs.run(mpi, 2, command, env=transparent.MODES[mode])
+        note_sizes()
+        # Each rank prints its host, whoever comes first.
+        transparent.same_end(plain, preloaded, keep=lambda text: sorted(text.splitlines()))
+        assert sizes[0] == sizes[-1] and len(sizes[0]) > 50, sizes
+        # 1,000 times there and back, for each size and each of its repetitions
+        found = transparent.clean_report(preloaded, 2)
+        expect_calls(found, Send=100000, Recv=100000)
+        if mode in transparent.CHECKING:
+            print(f"        {mode}: {transparent.covered(preloaded, found)}")
+    return ""
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ def mumps():
     def keep(text):
         return b"\n".join(sorted(drop(text).split(b"\n")))
     _, _, found = transparent.run_both("openmpi", 2, [MUMPS], stdin=stdin, keep=keep,
-                                       numbers=finding(r"Solution is +(.*)"))
+                                       numbers=finding(r"Solution is +(.*)"), modes=("watch", "checksum"),
+                                       coverage={"least": 80, "reasons": ("reduction",)})
     return expect_calls(found, Bcast=10, Send=1, Barrier=1)
 
 
@@ -31,7 +32,9 @@ def scalapack(mpi, program):
         text = re.sub(rb"(?m)^(WALL|CPU|BOTH) +([ \d]+?)( +[\d.]+)+( +PASSED| +FAILED)", rb"\1 \2 \4", text)
         return dropping("floating-point exceptions")(text)
     _, _, found = transparent.run_both(mpi, 2, [f"./{program}"], keep=keep, cwd=f"{SCALAPACK}/{mpi}-tests",
-                                       numbers=finding(r"(\d+) tests completed and (?:passed|failed) residual"))
+                                       numbers=finding(r"(\d+) tests completed and (?:passed|failed) residual"),
+                                       modes=("watch", "checksum"),
+                                       coverage={"least": 50, "reasons": ("reduction", "user_operator")})
     return expect_calls(found, Type_commit=1000, Op_create=1000, Bcast=1000, Reduce=1000)
 
 
