@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
+#include "shim/call_info.h"
 #include "shim/runtime.h"
 
 namespace resil::blame {
@@ -25,6 +26,16 @@ struct Owed {
 SpinLock lock;
 Owed owed[kOwed];
 uint32_t owed_count;
+
+/// Will sent_complete() be called for it, and has not been? Blocking calls are complete before anything is asked, blocks
+/// of collectives and the sending half of MPI_Isendrecv are not followed.
+bool is_pending(const Entry& entry) {
+  if (!mode.full || (entry.flags & kComplete) != 0 || entry.record.call >= kCallCount ||
+      entry.record.space > static_cast<uint8_t>(ledger::Space::kPartitioned))
+    return false;
+  const uint32_t attributes = call_info(static_cast<CallId>(entry.record.call)).attributes;
+  return (attributes & (kCallStarts | kCallActivates | kCallPersistent)) != 0 && (attributes & kCallBothWays) == 0;
+}
 
 void owe(Peer& to, const Query& query) {
   Guard guard(lock);
@@ -79,9 +90,9 @@ size_t make_answer(const Query& query, int32_t asker, char* message) {
     answer.state = SenderState::kUnknown;
     site_text(query.sent.site, answer.site, sizeof(answer.site));
   } else {
-    answer.state = (entry.flags & kVoid) != 0                     ? SenderState::kVoid
-                   : mode.full && (entry.flags & kComplete) == 0 ? SenderState::kPending
-                                                                  : SenderState::kKnown;
+    answer.state = (entry.flags & kVoid) != 0 ? SenderState::kVoid
+                   : is_pending(entry)        ? SenderState::kPending
+                                              : SenderState::kKnown;
     answer.read_again = (entry.flags & kRead) != 0;
     answer.at_end = answer.read_again ? known.at_end : 0;
     answer.known_before = entry.serial - known.oldest;

@@ -64,6 +64,7 @@ void fill(Case* one, Peer& from, const Record& sent, uint64_t ordinal, const Rec
   one->next_ask = one->opened;
   one->interval = kAskAgain;
   one->expected_bytes = one->expected_leaves = 0;
+  one->own_too = history_has(received);
   one->has_evidence = receive_evidence(evidence, &one->evidence, &one->found);
 }
 

@@ -10,19 +10,11 @@
 
 namespace resil::blame {
 
+History history;
+
 namespace {
 
-/// What only `full` writes, apart from the entries.
-struct Extra {
-  uint64_t at_end;
-  Kept kept;
-};
-
 SpinLock lock;
-Entry* entries;
-Extra* extras;
-Store store;
-uint64_t made;  // serial of the newest
 
 /// The value, by way of a register of its size.
 template <class Value>
@@ -33,7 +25,7 @@ template <class Value>
 
 /// The caller has just stored the record field by field: a wider load would wait until all of it is in the cache.
 [[gnu::always_inline]] inline void write(const Record& record, uint64_t ordinal, uint64_t serial, int32_t peer) {
-  Entry& entry = entries[serial % kHistory];
+  Entry& entry = history.entries[serial % kHistory];
   entry.record.comm = apart(record.comm);
   entry.record.digest = apart(record.digest);
   entry.record.bytes = apart(record.bytes);
@@ -49,9 +41,9 @@ template <class Value>
 }
 
 Entry* entry_of(uint64_t serial) {
-  if (serial == 0 || entries == nullptr)
+  if (serial == 0 || history.entries == nullptr)
     return nullptr;
-  Entry& entry = entries[serial % kHistory];
+  Entry& entry = history.entries[serial % kHistory];
   return entry.serial == serial ? &entry : nullptr;
 }
 
@@ -70,36 +62,36 @@ int rank_of(const Entry& entry, int32_t peer, const Record& sent) {
 
 /// With a copy, or with other threads.
 [[gnu::noinline]] uint64_t sent_slow(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
-  if (entries == nullptr)
+  if (history.entries == nullptr)
     return 0;
   if (!mode.full) {
     Guard guard(lock);
-    write(record, ordinal, ++made, world_rank);
-    return made;
+    write(record, ordinal, ++history.made, world_rank);
+    return history.made;
   }
   Content content;
   content.bytes = content.leaves = 0;
   if (view.reason == ledger::Reason::kNone && view.type != nullptr && (record.flags & ledger::kUnchecked) == 0)
     capture(view, record.bytes < view.bytes ? record.bytes : view.bytes, &content);
   Guard guard(lock);
-  write(record, ordinal, ++made, world_rank);
-  extras[made % kHistory] = {0, store.put(content)};
-  return made;
+  write(record, ordinal, ++history.made, world_rank);
+  history.extras[history.made % kHistory] = {0, history.store.put(content)};
+  return history.made;
 }
 
 }  // namespace
 
 bool history_create() {
-  made = 0;
-  entries = static_cast<Entry*>(map_memory(kHistory * sizeof(Entry)));
-  extras = mode.full ? static_cast<Extra*>(map_memory(kHistory * sizeof(Extra))) : nullptr;
-  return entries != nullptr && (!mode.full || (extras != nullptr && store.create()));
+  history.made = 0;
+  history.entries = static_cast<Entry*>(map_memory(kHistory * sizeof(Entry)));
+  history.extras = mode.full ? static_cast<Extra*>(map_memory(kHistory * sizeof(Extra))) : nullptr;
+  return history.entries != nullptr && (!mode.full || (history.extras != nullptr && history.store.create()));
 }
 
 uint64_t sent(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
-  if (mode.full || mode.concurrent || entries == nullptr) [[unlikely]]
+  if (mode.full || mode.concurrent || history.entries == nullptr) [[unlikely]]
     return sent_slow(world_rank, ordinal, record, view);
-  const uint64_t serial = ++made;
+  const uint64_t serial = ++history.made;
   write(record, ordinal, serial, world_rank);
   return serial;
 }
@@ -121,7 +113,7 @@ void sent_complete(uint64_t handle, const View& view) {
   Entry* entry = entry_of(handle);
   if (entry == nullptr)
     return;
-  extras[handle % kHistory].at_end = at_end;
+  history.extras[handle % kHistory].at_end = at_end;
   entry->flags |= kComplete | (readable ? kRead : 0u);
 }
 
@@ -135,11 +127,11 @@ void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* kno
   known->found = false;
   known->content.bytes = known->content.leaves = 0;
   Guard guard(lock);
-  known->oldest = made >= kHistory ? made - kHistory + 1 : 1;
+  known->oldest = history.made >= kHistory ? history.made - kHistory + 1 : 1;
   // Two threads that announce at once may have the ordinals of their packets interchanged; what the packet is decides.
   uint64_t nearest = 0, best = 0;
-  for (uint64_t serial = made; serial >= known->oldest && serial != 0; --serial) {
-    const Entry& entry = entries[serial % kHistory];
+  for (uint64_t serial = history.made; serial >= known->oldest && serial != 0; --serial) {
+    const Entry& entry = history.entries[serial % kHistory];
     if (entry.peer != peer || !same_packet(entry.record, sent))
       continue;
     const uint64_t distance = entry.ordinal > ordinal ? entry.ordinal - ordinal : ordinal - entry.ordinal;
@@ -153,10 +145,10 @@ void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* kno
   if (best == 0)
     return;
   known->found = true;
-  known->entry = entries[best % kHistory];
+  known->entry = history.entries[best % kHistory];
   if (mode.full) {
-    known->at_end = extras[best % kHistory].at_end;
-    store.get(extras[best % kHistory].kept, &known->content);
+    known->at_end = history.extras[best % kHistory].at_end;
+    history.store.get(history.extras[best % kHistory].kept, &known->content);
   }
 }
 
@@ -166,9 +158,9 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
   int best = 0;
   uint64_t nearest = 0;
   Guard guard(lock);
-  const uint64_t oldest = made >= kHistory ? made - kHistory + 1 : 1;
-  for (uint64_t serial = made; serial >= oldest && serial != 0; --serial) {
-    const Entry& entry = entries[serial % kHistory];
+  const uint64_t oldest = history.made >= kHistory ? history.made - kHistory + 1 : 1;
+  for (uint64_t serial = history.made; serial >= oldest && serial != 0; --serial) {
+    const Entry& entry = history.entries[serial % kHistory];
     if (entry.record.digest != received.digest || entry.record.bytes != received.bytes ||
         (entry.flags & kVoid) != 0 || (entry.record.flags & (ledger::kUnchecked | ledger::kWithdraw)) != 0)
       continue;
@@ -181,7 +173,7 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
     const bool later = known.found ? serial > known.entry.serial : entry.ordinal > ordinal;
     if (comparable)
       ++(later ? likeness->later : likeness->earlier);
-    const uint64_t here = known.found ? known.entry.serial : made;
+    const uint64_t here = known.found ? known.entry.serial : history.made;
     const uint64_t distance = serial > here ? serial - here : here - serial;
     const int rank = rank_of(entry, peer, sent);
     if (rank > best || (rank == best && distance < nearest)) {
@@ -191,6 +183,18 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
       likeness->found = true;
     }
   }
+}
+
+bool history_has(const Record& like) {
+  Guard guard(lock);
+  if (history.entries == nullptr)
+    return false;
+  for (uint64_t serial = history.made; serial != 0 && serial + kHistory > history.made; --serial) {
+    const Entry& entry = history.entries[serial % kHistory];
+    if (entry.record.digest == like.digest && entry.record.bytes == like.bytes && (entry.record.flags & ledger::kUnchecked) == 0)
+      return true;
+  }
+  return false;
 }
 
 }  // namespace resil::blame

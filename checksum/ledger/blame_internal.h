@@ -110,6 +110,12 @@ struct alignas(64) Entry {
 };
 static_assert(sizeof(Entry) == 64);
 
+/// What only `full` writes, apart from the entries.
+struct Extra {
+  uint64_t at_end;
+  Kept kept;
+};
+
 struct Known {
   bool found;         ///< false: overwritten, or never noted; then only the two numbers below hold
   Entry entry;
@@ -117,6 +123,15 @@ struct Known {
   Content content;    ///< bytes == 0: no copy
   uint64_t oldest;    ///< serial of the oldest packet still known
 };
+/// All state of the history.
+struct History {
+  Entry* entries;
+  Extra* extras;  ///< full; else null
+  Store store;
+  uint64_t made;  ///< serial of the newest packet
+};
+extern History history;
+
 bool history_create();
 /// The packet announced to `peer` under that ordinal.
 void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* known);
@@ -129,6 +144,8 @@ struct Likeness {
 };
 void history_search(const Known& known, int32_t peer, const Record& sent, uint64_t ordinal, const Record& received,
                     Likeness* likeness);
+/// Has this process itself announced such a packet to anyone?
+bool history_has(const Record& like);
 
 // --- blame_receive.cpp -------------------------------------------------------------------------------------------
 
@@ -215,6 +232,7 @@ enum class CaseState : uint8_t { kFree, kOpen, kReady, kClosing };
 struct Case {
   CaseState state;
   bool has_evidence, answered, withdrawn, timed_out, overflow;
+  bool own_too;  ///< this rank has itself sent what it received now
   uint64_t id;
   Peer* from;
   Record sent, received;

@@ -116,13 +116,15 @@ void name_other(const Case& one, char* text, size_t bytes) {
 }
 
 /// Is the only packet with that content one that was announced later, to this rank, and can neither a stale buffer, nor
-/// a send buffer that was written too early, nor a flipped bit explain it? `stable`: the send buffer is known not to
-/// have changed. Without that only blocking calls of single-threaded senders will do: a program that writes the next
-/// message into the buffer of a pending MPI_Isend makes the later packet's content arrive here.
-bool certain_slot(const Case& one, bool stable) {
+/// a send buffer that was written too early, nor a flipped bit explain it? A stale buffer cannot hold what has not been
+/// sent yet, unless this rank had it from elsewhere: then it is no packet of its own either. `stable`: the send buffer
+/// is known not to have changed. Without that only blocking calls of single-threaded senders will do: a program that
+/// writes the next message into the buffer of a pending MPI_Isend makes the later packet's content arrive here.
+bool certain_slot(const Case& one, const Judgement& judgement, bool stable) {
   const Answer& answer = one.answer;
   if (answer.same_total != 1 || answer.same_later != 1 || answer.other_peer != runtime.rank ||
-      one.received.bytes < kEnoughBytes || (one.sent.flags & ledger::kUnordered) != 0)
+      one.received.bytes < kEnoughBytes || one.own_too || judgement.received_zero ||
+      (one.sent.flags & ledger::kUnordered) != 0)
     return false;
   if (!answer.history_whole && answer.known_before < kEnoughHistory)
     return false;
@@ -141,17 +143,20 @@ void missing(const Case& one, Judgement* judgement, const char* what) {
          other, other[0] != 0 && one.answer.same_total > 1 ? " and of others" : "");
 }
 
-void judge_cheap(const Case& one, Judgement* judgement) {
+void later_slot(const Case& one, Judgement* judgement) {
   char other[96];
+  name_other(one, other, sizeof(other));
+  decide(judgement, Verdict::kOtherSlot, false,
+         "what arrived is %s, which was announced later, and no other packet is like it", other);
+}
+
+void judge_cheap(const Case& one, Judgement* judgement) {
   if (!one.answered)
     return missing(one, judgement, "the sender did not answer in time");
   if (one.answer.state == SenderState::kUnknown)
     return missing(one, judgement, "the sender no longer knows the packet");
-  if (!judgement->received_zero && certain_slot(one, false)) {
-    name_other(one, other, sizeof(other));
-    return decide(judgement, Verdict::kOtherSlot, true,
-                  "what arrived is %s, which was announced later, and no other packet is like it", other);
-  }
+  if (certain_slot(one, *judgement, false))
+    return later_slot(one, judgement);
   missing(one, judgement, judgement->received_zero ? "nothing but zeros arrived; RESIL_BLAME=cheap reads each buffer once"
                                                    : "RESIL_BLAME=cheap reads each buffer once");
 }
@@ -205,14 +210,14 @@ void judge_full(const Case& one, Judgement* judgement) {
     return missing(one, judgement, "the sender no longer knows the packet");
   if (answer.state == SenderState::kPending)
     return missing(one, judgement, "the send was still pending when the time for an answer was over");
+  const bool written = !one.has_evidence || (!evidence.changed && !evidence.untouched);
+  if (!stable && written && certain_slot(one, *judgement, false))
+    return later_slot(one, judgement);
   if (!stable)
     return missing(one, judgement, "the send buffer was not read again at completion");
   if (!one.has_evidence || !evidence.has_before) {
-    char other[96];
-    name_other(one, other, sizeof(other));
-    if (!judgement->received_zero && certain_slot(one, true))
-      return decide(judgement, Verdict::kOtherSlot, true,
-                    "the send buffer was stable, and what arrived is %s, which was announced later", other);
+    if (written && certain_slot(one, *judgement, true))
+      return later_slot(one, judgement);
     return missing(one, judgement, one.has_evidence ? "what the receive buffer held before is not known"
                                                     : "nothing was kept of the receive (all evidence slots were taken, "
                                                       "or this kind of call keeps none)");

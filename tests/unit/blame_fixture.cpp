@@ -33,12 +33,16 @@ void describe(TypeMap& map, uint64_t size, int64_t extent, bool contiguous, cons
   map.runs = &run;
 }
 
+blame::History histories[4];
+
+}  // namespace
+
 void be_rank(int rank) {
+  histories[runtime.rank] = blame::history;
+  blame::history = histories[rank];
   runtime.rank = rank;
   snprintf(runtime.host, sizeof(runtime.host), "node%d", rank);
 }
-
-}  // namespace
 
 void reset(bool full, bool concurrent) {
   is_full = full;
@@ -59,6 +63,11 @@ void reset(bool full, bool concurrent) {
   describe(bytes_type, 1, 1, true, kBytes);
   describe(strided_type, 8, 24, false, kStrided);
   be_rank(1);
+  blame::mode = {full, concurrent};
+  for (int rank : {0, 1}) {
+    be_rank(rank);
+    REQUIRE(blame::history_create());
+  }
 }
 
 void deliver() {

@@ -51,6 +51,8 @@ extern TypeMap bytes_type, strided_type;  ///< 1 byte; 8 bytes of 24
 
 /// Starts over.
 void reset(bool full, bool concurrent);
+/// Goes on as that rank: its name, host and history.
+void be_rank(int rank);
 /// Delivers what is under way, and what that gives rise to.
 void deliver();
 
@@ -72,13 +74,26 @@ struct Job {
     Sent sent;
     sent.record = {99, view_digest(what, what.bytes), what.bytes, 0x1000, tag, static_cast<uint16_t>(call), 0, 0};
     sent.ordinal = ordinals[to]++;
+    be_rank(0);
     sent.handle = blame::sent(to, sent.ordinal, sent.record, what);
     if (complete)
       blame::sent_complete(sent.handle, what);
+    be_rank(1);
     return sent;
   }
   Sent send(const std::string& what, CallId call = CallId::kMPI_Send, int to = 1, uint32_t tag = 7, bool complete = true) {
     return send(view(what.data(), what.size()), call, to, tag, complete);
+  }
+
+  static void complete(const Sent& sent, const View& what) {
+    be_rank(0);
+    blame::sent_complete(sent.handle, what);
+    be_rank(1);
+  }
+  static void withdraw(const Sent& sent) {
+    be_rank(0);
+    blame::sent_void(sent.handle);
+    be_rank(1);
   }
 
   struct Received {

@@ -14,7 +14,7 @@ using namespace fake;
 TEST_CASE("blame: a withdrawn packet is no mismatch") {
   Job job(false);
   const Job::Sent s = job.send(data(1), CallId::kMPI_Isend);
-  blame::sent_void(s.handle);
+  Job::withdraw(s);
   Job::open(s, {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 77});
   Job::run();
   CHECK(findings.empty());
@@ -27,7 +27,7 @@ TEST_CASE("blame: a withdrawn packet is no mismatch") {
 TEST_CASE("blame: the packets behind a withdrawn one move up") {
   Job job(false);
   const Job::Sent a = job.send(data(1), CallId::kMPI_Isend), b = job.send(data(2)), c = job.send(data(3));
-  blame::sent_void(a.handle);
+  Job::withdraw(a);
   auto record = [](unsigned seed) { return Record{99, digest(data(seed).data(), 512), 512, 0x2000, 7, 0, 0, 0}; };
   // The receiver got 2, something that was never sent, and 4; it took them for 1, 2 and 3.
   Job::open(b, {record(1234), 0});
@@ -52,7 +52,7 @@ TEST_CASE("blame: holes of a datatype are no data") {
   auto strided = [](const std::string& s) { return View{s.data(), 100, &strided_type, 800, ledger::Reason::kNone}; };
   const Job::Sent s = job.send(strided(source), CallId::kMPI_Isend, 1, 7, false);
   source[12] = 'x';  // a hole: the program may write there
-  blame::sent_complete(s.handle, strided(source));
+  Job::complete(s, strided(source));
   target[24 * 50] = static_cast<char>(target[24 * 50] + 1);
   const uint64_t posted = blame::receive_posted(strided(target));
   target[24 * 50] = static_cast<char>(target[24 * 50] + 1);
@@ -61,6 +61,33 @@ TEST_CASE("blame: holes of a datatype are no data") {
   Job::run();
   CHECK(verdict(Job::only()) == "transit or staging");
   CHECK(evidence(findings[0], "first_difference") == "byte 400 of 800");
+}
+
+TEST_CASE("blame: padding of long doubles is no data") {
+  Job job(true);
+  TypeMap padded = bytes_type;
+  const Run run = {0, 16, 1, 0};
+  padded.size = 16, padded.extent = padded.high = 16;
+  padded.contiguous = false;
+  padded.padded = true;
+  padded.runs = &run;
+  auto doubles = [&](const std::string& s) { return View{s.data(), 300, &padded, 4800, ledger::Reason::kNone}; };
+  const std::string source = data(1, 4800);
+  std::string target = source;
+  for (size_t i = 10; i < 4800; i += 16)
+    target[i] = 'x';
+  const uint64_t posted = blame::receive_posted(doubles(data(2, 4800)));
+  target[4100] = static_cast<char>(target[4100] ^ 1);
+  Job::open(job.send(doubles(source)), Job::received(doubles(target), posted, 4800, view_digest(doubles(target), 4800)));
+  Job::run();
+  CHECK(contains(evidence(Job::only(), "differing"), "none of the first 4096 bytes"));
+  CHECK(contains(evidence(findings[0], "differing_pieces"), "1 of the first 2 pieces"));
+  std::string first = source;
+  first[16] = static_cast<char>(first[16] ^ 1);
+  first[26] = 'y';
+  Job::open(job.send(doubles(source)), Job::received(doubles(first), 0, 4800, view_digest(doubles(first), 4800)));
+  Job::run();
+  CHECK(contains(evidence(findings[1], "differing"), "1 bytes, 1 bits, from byte 16 to 16"));
 }
 
 TEST_CASE("blame: evidence slots are bounded, given back, and old handles mean nothing") {
@@ -135,9 +162,9 @@ TEST_CASE("blame: no room for a question or an answer: later") {
   CHECK(letters.empty());
   CHECK(blame::open_cases() == 1);
   has_room = true;
-  runtime.rank = 0;
+  be_rank(0);
   blame::tend(thread_state);  // rank 0 owes an answer
-  runtime.rank = 1;
+  be_rank(1);
   REQUIRE(letters.size() == 1);
   CHECK(letters[0].kind == ledger::Kind::kAnswer);
   Job::run();
@@ -170,9 +197,9 @@ TEST_CASE("blame: an answer from another rank than the one that was asked is ign
   blame::tend(thread_state);
   Letter letter = letters[0];
   letters.clear();
-  runtime.rank = 2;
+  be_rank(2);
   handlers[static_cast<int>(ledger::Kind::kQuery)](thread_state, peers[1], letter.payload.data(), letter.payload.size());
-  runtime.rank = 1;
+  be_rank(1);
   deliver();
   blame::tend(thread_state);
   CHECK(findings.empty());
@@ -181,7 +208,11 @@ TEST_CASE("blame: an answer from another rank than the one that was asked is ign
 TEST_CASE("blame: messages to the rank itself need no private communicator") {
   Job job(true);
   has_room = false;
-  Job::open(job.send(data(1)), Job::receive(data(9), data(3)), 1);
+  const std::string text = data(1);
+  Job::Sent s = job.send(text);
+  s.handle = blame::sent(1, s.ordinal, s.record, view(text.data(), text.size()));
+  blame::sent_complete(s.handle, view(text.data(), text.size()));
+  Job::open(s, Job::receive(data(9), data(3)), 1);
   Job::run();
   CHECK(verdict(Job::only()) == "transit or staging");
 }
@@ -238,7 +269,7 @@ TEST_CASE("blame: three wrong packets of a thousand are systemic, one is not, no
     std::string buffer = data(i);
     const Job::Sent s = own.send(view(buffer.data(), 512), CallId::kMPI_Isend, 1, 7, false);
     buffer[0] = 'x';
-    blame::sent_complete(s.handle, view(buffer.data(), 512));
+    Job::complete(s, view(buffer.data(), 512));
     Job::open(s, Job::receive(data(9), buffer));
     Job::run();
   }

@@ -10,7 +10,7 @@ TEST_CASE("blame: full: send buffer modified while pending names the sender") {
   std::string buffer = data(1);
   const Job::Sent s = job.send(view(buffer.data(), buffer.size()), CallId::kMPI_Isend, 1, 7, false);
   buffer[100] = static_cast<char>(buffer[100] ^ 1);
-  blame::sent_complete(s.handle, view(buffer.data(), buffer.size()));
+  Job::complete(s, view(buffer.data(), buffer.size()));
   Job::open(s, Job::receive(data(2), buffer));
   Job::run();
   const Finding& f = Job::only();
@@ -222,7 +222,7 @@ TEST_CASE("blame: full: missing evidence is named and not replaced") {
   }
   SECTION("the send buffer cannot be read at completion") {
     const Job::Sent s = job.send(data(1), CallId::kMPI_Isend, 1, 7, false);
-    blame::sent_complete(s.handle, {nullptr, 0, nullptr, 0, ledger::Reason::kDeviceBuffer});
+    Job::complete(s, {nullptr, 0, nullptr, 0, ledger::Reason::kDeviceBuffer});
     Job::open(s, Job::receive(data(9), data(3)));
     Job::run();
     CHECK(contains(Job::only().message, "not read again"));
@@ -239,7 +239,7 @@ TEST_CASE("blame: full: a pending send is asked about again until it is complete
   deliver();
   CHECK(blame::open_cases() == 1);
   const std::string buffer = data(1);
-  blame::sent_complete(s.handle, view(buffer.data(), buffer.size()));
+  Job::complete(s, view(buffer.data(), buffer.size()));
   Job::run();
   CHECK(verdict(Job::only()) == "transit or staging");
 }
@@ -274,6 +274,10 @@ TEST_CASE("blame: cheap: only a later packet that nothing else explains is blame
     asked = job.send(data(3, 8));
     job.send(arrived);
   }
+  SECTION("the receiver has sent the same itself: a stale buffer can hold it") {
+    job.send(arrived);
+    blame::sent(0, 0, {99, digest(arrived.data(), 512), 512, 0, 7, 0, 0, 0}, view(arrived.data(), 512));
+  }
   SECTION("to another rank") { job.send(arrived, CallId::kMPI_Send, 2); }
   SECTION("zeros") {
     arrived.assign(512, 0);
@@ -301,4 +305,36 @@ TEST_CASE("blame: cheap: several threads at the sender, or a short history, and 
   Job::run();
   CHECK(verdict(Job::only()) == "undetermined");
   CHECK(contains(findings[0].message, "digest of its packet number"));
+}
+
+TEST_CASE("blame: full: a send that is not followed is not called pending, and is judged like cheap") {
+  Job job(true);
+  Job::Sent block = job.send(data(1), CallId::kMPI_Alltoall, 1, 7, false);
+  SECTION("its content says nothing") {
+    Job::open(block, Job::receive(data(9), data(3)));
+    Job::run();
+    CHECK(verdict(Job::only()) == "undetermined");
+    CHECK(contains(findings[0].message, "not read again"));
+  }
+  SECTION("a later packet") {
+    job.send(data(2), CallId::kMPI_Alltoall, 1, 8, false);
+    Job::open(block, Job::receive(data(9), data(2)));
+    Job::run();
+    CHECK(verdict(Job::only()) == "packet of another slot");
+  }
+  SECTION("a later packet, but the buffer was not written") {
+    job.send(data(2), CallId::kMPI_Alltoall, 1, 8, false);
+    Job::open(block, Job::receive(data(2), data(2)));
+    Job::run();
+    CHECK(verdict(Job::only()) == "undetermined");
+  }
+}
+
+TEST_CASE("blame: full: without evidence of the receive a later packet of a stable sender still names its slot") {
+  Job job(true);
+  const Job::Sent s = job.send(data(1), CallId::kMPI_Isend);
+  job.send(data(2), CallId::kMPI_Isend);
+  Job::open(s, {{99, digest(data(2).data(), 512), 512, 0x2000, 7, 0, 0, 0}, 0});
+  Job::run();
+  CHECK(verdict(Job::only()) == "packet of another slot");
 }
