@@ -82,6 +82,8 @@ bool is_live(const Lane& lane) {
   return false;
 }
 
+Lane* last_lane;  // programs stay on a lane for a while
+
 /// Drops empty lanes, and doubles the table when that is not enough.
 bool rebuild() {
   uint32_t live = 0;
@@ -102,17 +104,28 @@ bool rebuild() {
     fresh[place] = old[i];
   }
   lanes = fresh;
+  last_lane = nullptr;
   lane_capacity = capacity;
   lane_used = live;
   munmap(old, old_capacity * sizeof(Lane));
   return true;
 }
 
+[[gnu::noinline]] Lane* lane_of_slow(const Peer& peer, uint8_t space, const Record& record);
+
 /// The lane of a record; null: no memory for it.
-Lane* lane_of(const Peer& peer, uint8_t space, const Record& record) {
+inline Lane* lane_of(const Peer& peer, uint8_t space, const Record& record) {
+  Lane* lane = last_lane;
+  if (lane != nullptr && lane->comm == record.comm && lane->tag == record.tag && lane->peer == peer.world_rank + 1 &&
+      lane->space == space) [[likely]]
+    return lane;
+  return lane_of_slow(peer, space, record);
+}
+
+Lane* lane_of_slow(const Peer& peer, uint8_t space, const Record& record) {
   Lane* lane = find(peer, space, record.comm, record.tag);
   if (lane->peer != 0) [[likely]]
-    return lane;
+    return last_lane = lane;
   if (lane_used >= lane_capacity / 2) {
     if (!rebuild())
       return nullptr;
@@ -120,7 +133,7 @@ Lane* lane_of(const Peer& peer, uint8_t space, const Record& record) {
   }
   ++lane_used;
   *lane = {record.comm, record.tag, peer.world_rank + 1, kNone, kNone, 0, space, false, false};
-  return lane;
+  return last_lane = lane;
 }
 
 uint32_t take_node() {
@@ -245,11 +258,6 @@ bool lanes_create() {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   nodes = memory != MAP_FAILED ? static_cast<Node*>(memory) : nullptr;
   return lanes != nullptr && nodes != nullptr;
-}
-
-uint64_t record_sum(const Record& record) {
-  uint64_t lane = hash_combine(hash_combine(record.comm, record.tag), record.space);
-  return mix64(lane ^ mix64(record.digest + 0x632be59bd9b4e019) ^ record.bytes * 0x9e3779b97f4a7c15);
 }
 
 void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {

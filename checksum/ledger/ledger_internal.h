@@ -9,6 +9,7 @@
 
 #include "checksum/ledger/ledger.h"
 #include "shim/spinlock.h"
+#include "shim/tables.h"
 
 namespace resil::ledger {
 
@@ -89,6 +90,13 @@ class Guard {
 
 // --- peers.cpp ---------------------------------------------------------------------------------------------------
 bool peers_create(int world_size);
+extern Peer** peer_table;                   ///< by world rank; null: not connected
+/// peer_of(comm, rank, why) for the usual case, MPI_COMM_WORLD and its duplicates in order.
+inline Peer* peer_quickly(CommInfo& comm, int rank, Reason* why) {
+  if (comm.world_ranks_are_ranks && peer_table != nullptr && peer_table[rank] != nullptr) [[likely]]
+    return peer_table[rank];
+  return peer_of(comm, rank, why);
+}
 Peer* peer_find(int world_rank);            ///< null: not yet
 Peer* peer_by_index(uint32_t index);        ///< in order of first contact; null: no more
 bool peer_is_self(const Peer& peer);
@@ -110,7 +118,13 @@ void lanes_abandon(Peer& peer);
 bool lanes_pair_leftovers(Peer& peer, Difference* difference);
 /// Could the sums decide what the lanes of a lost peer cannot?
 void sums_compare(Peer& peer);
-uint64_t record_sum(const Record& record);
+/// What a record adds to the sums: lane, length and digest through a 64-bit mixer; no order.
+inline uint64_t record_sum(const Record& record) {
+  const uint64_t lane = record.comm + record.tag * 0x9e3779b97f4a7c15 + record.space;
+  uint64_t mixed = (record.digest ^ lane) * 0xbf58476d1ce4e5b9;
+  mixed = ((mixed ^ mixed >> 31) + record.bytes) * 0x94d049bb133111eb;
+  return mixed ^ mixed >> 29;
+}
 
 // --- transport.cpp -----------------------------------------------------------------------------------------------
 bool transport_create();        ///< before_init: memory

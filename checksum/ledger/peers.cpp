@@ -13,11 +13,12 @@
 
 namespace resil::ledger {
 
+Peer** peer_table;
+
 namespace {
 
 constexpr uint32_t kSlab = 256;  // peers mapped at a time
 
-Peer** peers;          // by world rank
 int peer_capacity;
 Peer* slab;
 uint32_t slab_used = kSlab;
@@ -39,7 +40,7 @@ Peer* make(int world_rank) {
     strncpy(peer->host, runtime.host, sizeof(peer->host) - 1);
   met[met_count] = peer;
   __atomic_store_n(&met_count, met_count + 1, __ATOMIC_RELEASE);
-  __atomic_store_n(&peers[world_rank], peer, __ATOMIC_RELEASE);
+  __atomic_store_n(&peer_table[world_rank], peer, __ATOMIC_RELEASE);
   return peer;
 }
 
@@ -50,14 +51,14 @@ bool peers_create(int world_size) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return false;
-  peers = static_cast<Peer**>(memory);
-  met = peers + world_size;
+  peer_table = static_cast<Peer**>(memory);
+  met = peer_table + world_size;
   peer_capacity = world_size;
   return true;
 }
 
 Peer* peer_find(int world_rank) {
-  return world_rank >= 0 && world_rank < peer_capacity ? __atomic_load_n(&peers[world_rank], __ATOMIC_ACQUIRE) : nullptr;
+  return world_rank >= 0 && world_rank < peer_capacity ? __atomic_load_n(&peer_table[world_rank], __ATOMIC_ACQUIRE) : nullptr;
 }
 
 Peer* peer_by_index(uint32_t index) {

@@ -51,9 +51,7 @@ bool note(uint64_t key, int32_t thread) {
 
 }  // namespace
 
-bool lane_is_shared(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only) {
-  if (!ledger::concurrent())
-    return false;
+bool lane_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only) {
   const auto thread = ask_only ? 0 : static_cast<int32_t>(current_thread->lane_index) + 1;
   const uint64_t side = hash_combine(comm_id, sending);
   auto key = [side](int32_t a, int32_t b) {

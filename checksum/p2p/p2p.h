@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "checksum/ledger/ledger_internal.h"
 #include "checksum/view.h"
 
 namespace resil {
@@ -38,8 +39,11 @@ void message_enter(Event& event);    ///< MPI_Mrecv, Imrecv: notes the message h
 void matched_probe(Event& event);    ///< MPI_Mprobe, MPI_Improbe after the real call
 
 // --- order.cpp ---------------------------------------------------------------------------------------------------
+bool lane_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only);
 /// Under MPI_THREAD_MULTIPLE: has more than one thread used this lane so far? Notes the calling one unless it only asks.
-bool lane_is_shared(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only = false);
+inline bool lane_is_shared(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only = false) {
+  return ledger::is_concurrent && lane_is_shared_slow(comm_id, peer, tag, sending, ask_only);
+}
 /// How many partitioned requests of that kind have been initialised before this one: they match in that order. -1: too
 /// many different ones to tell.
 int64_t partitioned_ordinal(uint64_t comm_id, int32_t peer, int32_t tag, bool sending);

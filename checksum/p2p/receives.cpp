@@ -65,6 +65,12 @@ class Guard {
   Guard(const Guard&) = delete;
 };
 
+/// Predefined types need no counting.
+void keep_type(const TypeMap* type) {
+  if (!type->permanent)
+    type_map_hold(type);
+}
+
 List& bucket_of(uint64_t comm, int32_t source, int32_t tag) {
   const uint64_t lane = static_cast<uint64_t>(static_cast<uint32_t>(source)) << 32 | static_cast<uint32_t>(tag);
   return buckets[((comm ^ lane * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40) & (kBuckets - 1)];
@@ -155,7 +161,7 @@ void retire(Receive& receive, bool for_good) {
   dequeue(receive);
   if (receive.persistent && !for_good)
     return;
-  if (receive.view.type != nullptr && receive.held)
+  if (receive.held && !receive.view.type->permanent)
     type_map_release(receive.view.type);
   receive.next = free_entries;
   free_entries = &receive;
@@ -201,7 +207,7 @@ Record record_of(const Receive& receive, bool order_lost) {
 /// A finished receive goes into its lane; under this file's lock, so that lanes see posting order.
 void expect(Receive& receive, ledger::Peer** peer, Difference* difference) {
   Reason why = Reason::kNone;
-  *peer = ledger::peer_of(*receive.comm->comm, receive.actual_source, &why);
+  *peer = ledger::peer_quickly(*receive.comm->comm, receive.actual_source, &why);
   if (*peer == nullptr) {
     ledger::count_uncovered(why, 1, receive.bytes);
     if (receive.evidence != 0)
@@ -325,8 +331,9 @@ Receive* make(const Event& e, const View& view, bool hold) {
   Receive* receive = comm != nullptr ? take_entry() : nullptr;
   if (receive == nullptr)
     return nullptr;
-  *receive = {};
   receive->view = view;
+  receive->posted = receive->evidence = 0;
+  receive->listed = receive->done = receive->failed = receive->shared = false;
   receive->comm = comm;
   receive->lane_comm = comm->id;
   receive->site = e.site;
@@ -338,7 +345,7 @@ Receive* make(const Event& e, const View& view, bool hold) {
   receive->partitioned = (e.attributes & kCallPartitioned) != 0;
   receive->held = hold && view.type != nullptr;
   if (receive->held)
-    type_map_hold(view.type);
+    keep_type(view.type);
   return receive;
 }
 
@@ -374,7 +381,7 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
   if (bucket_of(comm->id, status.source, status.tag).first != nullptr)
     return false;
   Reason why = Reason::kNone;
-  ledger::Peer* peer = ledger::peer_of(*e.comm, status.source, &why);
+  ledger::Peer* peer = ledger::peer_quickly(*e.comm, status.source, &why);
   if (peer == nullptr) {
     ledger::count_uncovered(why, 1, status.bytes);
     blame::drop_posted(e.check_posted);
@@ -491,7 +498,7 @@ void receive_posted(Event& e) {
     receive->call = static_cast<uint16_t>(e.id);
     receive->held = receive->view.type != nullptr;
     if (receive->held)
-      type_map_hold(receive->view.type);
+      keep_type(receive->view.type);
   } else if (e.comm == nullptr || source_of(e) == ring::kProcNull || posted_nothing) {
     if (receive != nullptr)
       vanish(*e.thread, *receive, true);

@@ -132,7 +132,7 @@ void send_leave(Event& e) {
   if (e.result != 0 || e.peer < 0 || e.comm == nullptr)
     return;
   Reason why = Reason::kNone;
-  ledger::Peer* peer = ledger::peer_of(*e.comm, e.peer, &why);
+  ledger::Peer* peer = ledger::peer_quickly(*e.comm, e.peer, &why);
   if (peer == nullptr)
     return;  // counted where the message is received
   const View view = view_of(e);
