@@ -4,9 +4,9 @@
 // variant that this CPU runs. A short message has two figures: calls one after the other, which the CPU overlaps, and
 // `wait`, where the next call's address depends on the result: the time until D is known.
 //
-//   g++ -std=c++20 -O2 -I. tests/bench/digest_bench.cpp and what scripts/bench links to it; digest_bench [HELPERS]
+//   scripts/bench builds it; by hand: digest_bench [HELPERS]
 //
-// With an argument digest() may use helper threads, as if the node had that many ranks.
+// HELPERS is how many helper threads digest() may use from 4 MiB on, free cores or not; 0 unless given.
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -15,6 +15,7 @@
 #include <initializer_list>
 
 #include "checksum/digest/digest.h"
+#include "checksum/digest/helpers.h"
 #include "checksum/digest/variant.h"
 #include "tests/bench/timing.h"
 
@@ -90,7 +91,7 @@ int main(int argc, char** argv) {
     return static_cast<uint64_t>(target[offset]);
   });
   if (argc > 1)
-    resil::digest_helpers(atoi(argv[1]));
+    resil::allow_helpers(atoi(argv[1]));
   measure_variant(resil::digest_portable::variant);
 #ifdef __x86_64__
   if (resil::digest_has_avx2())
