@@ -13,7 +13,6 @@
 
 #include "checksum/rma/wire.h"
 #include "shim/backend.h"
-#include "shim/config.h"
 #include "shim/event.h"
 #include "shim/log.h"
 #include "shim/thread.h"
@@ -26,8 +25,6 @@ struct Waiting {
   Thread* thread;
   Window* window;
 };
-
-double patience() { return config_real("RESIL_DRAIN_SECONDS"); }
 
 bool of_this_fence(const Window& w, const Packet& packet) { return packet.header.epoch == w.epoch; }
 
@@ -55,12 +52,8 @@ bool ask(Thread& thread, Window& w) {
 /// Reads what lists have come since, answers those that may be answered. False: cannot go on.
 bool read_lists(Thread& thread, Window& w) {
   bool question = false;
-  Packet* packet;
-  {
-    Guard guard(w.lock);
-    packet = w.first;
-  }
-  for (; packet != nullptr; packet = packet->next) {  // only this thread takes packets out; others append
+  // Only this thread takes packets out; others append.
+  for (Packet* packet = packet_after(w, nullptr); packet != nullptr; packet = packet_after(w, packet)) {
     if (packet->header.message != Message::kFenceList || packet->header.epoch != w.epoch || packet->answered)
       continue;
     if (!packet->read && read_packet(w, *packet)) {
@@ -164,12 +157,7 @@ bool exposure_over(void* argument) {
   Window& w = *static_cast<Waiting*>(argument)->window;
   if (w.off.load(std::memory_order_acquire))
     return true;
-  Packet* packet;
-  {
-    Guard guard(w.lock);
-    packet = w.first;
-  }
-  for (; packet != nullptr; packet = packet->next) {
+  for (Packet* packet = packet_after(w, nullptr); packet != nullptr; packet = packet_after(w, packet)) {
     if (packet->header.message != Message::kAccessList || packet->read ||
         packet->header.epoch != w.targets[packet->header.origin].exposure)
       continue;

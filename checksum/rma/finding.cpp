@@ -11,6 +11,7 @@
 #include "checksum/rma/rma.h"
 #include "checksum/rma/wire.h"
 #include "shim/call_info.h"
+#include "shim/config.h"
 #include "shim/finding.h"
 #include "shim/json.h"
 #include "shim/runtime.h"
@@ -24,6 +25,15 @@ void add_to(uint64_t& counter, uint64_t value) {
     __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
   else
     counter += value;
+}
+
+double patience() {
+  static double seconds;
+  if (seconds == 0) {
+    const double asked = config_real("RESIL_DRAIN_SECONDS");
+    seconds = asked > 1 ? asked : 1;
+  }
+  return seconds;
 }
 
 void operation_checked(uint64_t bytes) {

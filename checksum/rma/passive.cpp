@@ -30,11 +30,13 @@ bool span(const Window& w, const Operation& o, int64_t* high) {
   return low >= 0 && (low == 0 || w.flavor != WindowFlavor::kDynamic) && *high <= kMaxRead;
 }
 
-/// Operations of the epoch that may have touched the same bytes. The target's displacement unit is not known here, but
-/// it is at least 1: distances are taken as if it were.
-bool find_overlaps(Window& w, int target, Interval* intervals, bool* overlapped) {
+/// Operations of the epoch that may have touched the same bytes. While the target's displacement unit is not known,
+/// distances are taken as if it were 1: it is at least that.
+void find_overlaps(Window& w, int target, uint32_t count, Interval* intervals, size_t room, bool* overlapped) {
+  const int64_t known = target == w.rank ? w.unit : __atomic_load_n(&w.targets[target].unit, __ATOMIC_RELAXED);
+  const int64_t unit = known > 0 ? known : 1;
   size_t found = 0;
-  for (uint32_t i = 0; i < w.operation_count; ++i) {
+  for (uint32_t i = 0; i < count && found < room; ++i) {
     const Operation& o = w.operations[i];
     if (o.done || o.epoch != Epoch::kExclusive || o.target != target)
       continue;
@@ -42,7 +44,9 @@ bool find_overlaps(Window& w, int target, Interval* intervals, bool* overlapped)
     if (o.target_type != nullptr)
       type_span(*o.target_type, o.target_count, &low, &high);
     const bool writes = o.what != What::kGet;
-    if (o.anywhere || __builtin_add_overflow(low, o.displacement, &low) || __builtin_add_overflow(high, o.displacement, &high)) {
+    int64_t at;
+    if (o.anywhere || __builtin_mul_overflow(o.displacement, unit, &at) || __builtin_add_overflow(low, at, &low) ||
+        __builtin_add_overflow(high, at, &high)) {
       low = INT64_MIN / 2;
       high = INT64_MAX / 2;
     }
@@ -50,7 +54,6 @@ bool find_overlaps(Window& w, int target, Interval* intervals, bool* overlapped)
       intervals[found++] = {low, high, i, writes};
   }
   mark_overlaps(intervals, found, overlapped);
-  return true;
 }
 
 uint64_t digest_of(const Operation& o, const char* data) {
@@ -59,18 +62,27 @@ uint64_t digest_of(const Operation& o, const char* data) {
 
 }  // namespace
 
+void ask_unit(Thread& thread, Window& w, int target) {
+  Target& asked = w.targets[target];
+  if (asked.unit_asked || target == w.rank || w.flavor == WindowFlavor::kDynamic)
+    return;
+  asked.unit_asked = true;
+  send(thread, w, target, ledger::Kind::kRma, {w.id, 0, w.rank, Message::kUnit, false, false, 0, 0, 0});
+}
+
 void verify_exclusive(Event& e, Window& w, int target) {
   const Target* targets = __atomic_load_n(&w.targets, __ATOMIC_ACQUIRE);
   if (targets == nullptr || target < 0 || target >= w.size || !targets[target].exclusive || w.operations_open == 0)
     return;
   uint32_t mine = 0;
-  for (uint32_t i = 0; i < w.operation_count; ++i)
+  const uint32_t count = w.operation_count;  // other threads may go on with other targets
+  for (uint32_t i = 0; i < count; ++i)
     mine += !w.operations[i].done && w.operations[i].epoch == Epoch::kExclusive && w.operations[i].target == target;
   if (mine == 0)
     return;
   if (scratch == nullptr)
     scratch = static_cast<char*>(map_memory(kScratch));
-  const size_t bytes = mine * sizeof(Interval) + w.operation_count;
+  const size_t bytes = mine * sizeof(Interval) + count;
   void* memory = map_memory(bytes);
   if (scratch == nullptr || memory == nullptr || w.overflow || !backend->windows->flush(w.handle, target)) {
     if (memory != nullptr)
@@ -78,7 +90,7 @@ void verify_exclusive(Event& e, Window& w, int target) {
     return give_up_operations(w, Epoch::kExclusive, target, Reason::kMemory);
   }
   auto* overlapped = static_cast<bool*>(memory) + mine * sizeof(Interval);
-  find_overlaps(w, target, static_cast<Interval*>(memory), overlapped);
+  find_overlaps(w, target, count, static_cast<Interval*>(memory), mine, overlapped);
   digest_gets(w, Epoch::kExclusive, target);
   int64_t used = 0;
   uint32_t first = 0;
@@ -108,7 +120,7 @@ void verify_exclusive(Event& e, Window& w, int target) {
     used = 0;
     first = end;
   };
-  for (uint32_t i = 0; i < w.operation_count; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     const Operation& o = w.operations[i];
     if (o.done || o.epoch != Epoch::kExclusive || o.target != target || o.what == What::kTouch)
       continue;
@@ -131,7 +143,7 @@ void verify_exclusive(Event& e, Window& w, int target) {
     }
     used += (high + 63) & ~int64_t{63};
   }
-  compare(w.operation_count);
+  compare(count);
   munmap(memory, bytes);
   close_operations(w, Epoch::kExclusive, target);
 }

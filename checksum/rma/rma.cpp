@@ -74,6 +74,15 @@ void arrived(Thread& thread, ledger::Peer& from, const void* payload, size_t byt
       w.off_told = true;  // by the one who gave up
       w.off.store(true, std::memory_order_release);
       return;
+    case Message::kUnit: {
+      if (!header.last) {
+        const Header answer = {w.id, 0, w.rank, Message::kUnit, true, false, 0, 0, w.unit};
+        ledger::post(thread, from, ledger::Kind::kRmaReply, &answer, sizeof(answer));
+      } else if (Target* target = target_of(w, header.origin); target != nullptr) {
+        __atomic_store_n(&target->unit, header.value, __ATOMIC_RELAXED);
+      }
+      return;
+    }
     case Message::kMisplaced: return;
   }
 }
@@ -93,6 +102,8 @@ void locked(Event& e, Window& w) {
     return;
   target->exclusive = backend->windows->exclusive(e.lock_type) && w.why == Reason::kNone;
   target->shared = !target->exclusive;
+  if (target->exclusive)
+    ask_unit(*e.thread, w, e.peer);
 }
 
 void unlocked(Event& e, Window& w) {

@@ -59,6 +59,8 @@ struct Target {
   bool shared, exclusive;     ///< lock held
   bool started;               ///< in the group of the open MPI_Win_start
   bool misplaced;
+  bool unit_asked;
+  int64_t unit;               ///< its displacement unit, 0: not known
   int64_t shift;              ///< misplaced: bytes from the promised address to where operations land
 };
 
@@ -132,6 +134,7 @@ struct Counters {
 };
 extern Counters counters;
 void add_to(uint64_t& counter, uint64_t value);
+double patience();  ///< seconds that a rank waits for others before it gives a window up
 
 void operation_checked(uint64_t bytes);
 void operation_uncovered(Reason reason, uint64_t operations, uint64_t bytes);
@@ -170,6 +173,8 @@ void waited(Event& event, Window& window);
 void abandon(Thread& thread, Window& window, const char* why);
 
 // --- passive.cpp -------------------------------------------------------------------------------------------------
+/// The lock is held: asks for the target's displacement unit, without waiting for it.
+void ask_unit(Thread& thread, Window& window, int target);
 /// Before an operation that completes what was issued to `target` under an exclusive lock.
 void verify_exclusive(Event& event, Window& window, int target);
 

@@ -16,6 +16,7 @@ enum class Message : uint8_t {
   kAnswer,      ///< yes; with the call site asked about
   kAbandon,     ///< this rank does not check the window any more
   kMisplaced,   ///< operations on this rank's memory land `value` bytes off
+  kUnit,        ///< what is your displacement unit? `last`: it is `value`
 };
 
 struct Header {
@@ -72,6 +73,12 @@ void each_item(Packet& packet, Do&& act) {
   Item* item = first_item(packet);
   for (uint32_t i = 0; i < packet.header.count; ++i, item = next_item(*item))
     act(*item);
+}
+
+/// The packet after `packet` in the window's list (null: the first one), while others may append.
+inline Packet* packet_after(Window& window, Packet* packet) {
+  Guard guard(window.lock);
+  return packet != nullptr ? packet->next : window.first;
 }
 
 // --- lists.cpp ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 //
 // Does a one-sided operation reach the memory that the window's base pointer names? Sizes that are no multiple of 16,
 // so that the second rank's memory does not begin at one in MPICH's shared segment, and a base of the program's own
-// that is none. MPICH 4.0.1 and 4.0.2 on UCX 1.13 put the data 8 bytes before it (docs/NWCHEM-MPICH.md); all
+// that is none. MPICH 4.0.2 on UCX 1.13 puts the data 8 bytes before it (docs/NWCHEM-MPICH.md); all
 // one-sided operations agree about that, only loads and stores do not.
 //
 // Not an error of this program, which therefore says what it saw and succeeds.
