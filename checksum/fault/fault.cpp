@@ -243,6 +243,10 @@ void leave(Event& e) {
   note(landing.injection);
 }
 
+/// Never called, since no request carries a cookie of this module; but statuses are only given where somebody waits for
+/// the end of requests.
+void completed(Event&, int64_t, uint64_t*, bool) {}
+
 void thread_end(Thread& thread) {
   void*& place = thread.module_data[per_thread_slot()];
   if (place == nullptr)
@@ -276,6 +280,7 @@ constexpr Module kFault = {
     .between = between,
     .before_call = before_call,
     .after_call = after_call,
+    .completed = completed,
     .report = report,
 };
 RESIL_MODULE(kFault);
