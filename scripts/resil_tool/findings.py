@@ -25,6 +25,8 @@ KINDS = {
                             "collectives whose results differ between ranks", True),
     "one_sided_corrupted": ("corrupted one-sided transfer", "corrupted one-sided transfers", True),
 }
+EVIDENCE = ("sender_site", "receiver_site", "call_site", "site", "other_site", "first_difference", "expected", "found",
+            "xor", "differing", "differing_pieces", "element", "other_packet_call", "verdict_certainty", "packet")
 WEIGHT = {"proved": 0, "verified": 1, "suspected": 2}
 
 _SENDING = re.compile(r"send|source|from|origin", re.IGNORECASE)
@@ -227,6 +229,14 @@ def sentence(group: dict) -> str:
     return "%s: %s of %s %s%s%s%s; the first: %s [%s]" % (
         group["confidence"] or "?", integer(group["count"]), integer(group["of"]), what, way, ranks, verdict,
         group["message"], group["source"])
+
+
+def shown_evidence(group: dict) -> list[tuple[str, str]]:
+    """Evidence for the screen: what the sentence does not say, where and what differs before digests."""
+    said = sentence(group)
+    items = [(name, value) for name, value in group["evidence"].items() if len(value) <= 8 or value not in said]
+    return sorted(items, key=lambda item: EVIDENCE.index(item[0]) if item[0] in EVIDENCE else
+                  len(EVIDENCE) + ("digest" in item[0]))
 
 
 def headline(findings: list[dict]) -> str:

@@ -78,7 +78,7 @@ def render(summary: dict) -> list[str]:
     tail = _coverage(summary) + _files(summary) + _next(summary)
     places = _places(summary, 6 if not summary["findings"] else 2)
     room = LINES - len(verdict) - len(head) - len(tail) - len(places)
-    found = _findings(summary, max(4, min(16, room - 4)))
+    found = _findings(summary, max(4, min(20, room - 3)))
     calls = _calls(summary, min(TOP_CALLS, room - len(found) - 3))
     lines = verdict + (found + head if summary["findings"] else head + places + found)
     lines += (places if summary["findings"] else []) + calls + tail
@@ -192,7 +192,7 @@ def _findings(s: dict, most: int) -> list[str]:
     shown = found[:1 + max(0, room - len(lines)) // per]
     spare = room - len(lines) - per * (len(shown) - 1)
     width = min(28, max([len(name) for name in found[0]["evidence"]] or [0]))
-    for name, value in found[0]["evidence"].items():
+    for name, value in findings.shown_evidence(found[0]):
         more = wrap(value, " " * (LABEL + 2) + clip(name, 28).ljust(width) + "  ", " " * (LABEL + 4 + width), lines=2)
         if len(more) <= spare:
             lines, spare = lines + more, spare - len(more)

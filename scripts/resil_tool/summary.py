@@ -103,7 +103,7 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
         return "INCOMPLETE", "; ".join(reasons)
     size = summary["ranks_expected"] or summary["ranks_reported"]
     if summary["fault_setting"]:
-        return "CLEAN", "data was DAMAGED ON PURPOSE (RESIL_FAULT), no findings%s" % checksum.scope(summary["checksum"])
+        return "CLEAN", "data was DAMAGED ON PURPOSE, no findings%s" % checksum.scope(summary["checksum"])
     return "CLEAN", "%d of %d ranks finished, no findings%s" % (summary["ranks_reported"], size,
                                                                 checksum.scope(summary["checksum"]))
 
