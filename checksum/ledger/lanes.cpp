@@ -4,6 +4,10 @@
 // packets of one lane, order of sending is order of (posting of) receiving, so head meets head. Lanes that more than
 // one thread uses are compared as multisets; what the other side left over waits in a twin lane.
 //
+// Most programs receive in the order in which the peer sent, so own records first wait in a plain queue by peer, which
+// costs no search. The first record that does not meet the head of the queue moves it all into the lanes; they are used
+// until they are empty again.
+//
 // All functions run under the ledger's lock. Memory is mapped in steps and bounded (kMaxNodes).
 
 #include <sys/mman.h>
@@ -16,7 +20,20 @@
 
 namespace resil::ledger {
 
+constexpr uint32_t kQueue = 256, kQueuesAtOnce = 8, kMaxQueues = 1024;  // 12 MiB at most
+
+struct OwnQueue {
+  struct {
+    Record record;
+    uint64_t evidence;
+  } items[kQueue];
+  uint32_t head, count;
+};
+
 namespace {
+
+OwnQueue* spare_queues;
+uint32_t spare_count, queues_made;
 
 constexpr uint32_t kNone = 0;              // node 0 is unused
 constexpr uint32_t kNodesAtOnce = 8192;    // 512 KiB
@@ -150,10 +167,11 @@ void free_node(uint32_t index) {
   node_free = index;
 }
 
-bool append(Lane& lane, const Record& record, uint64_t evidence, uint64_t ordinal) {
+bool append(Peer& peer, Lane& lane, const Record& record, uint64_t evidence, uint64_t ordinal) {
   uint32_t index = take_node();
   if (index == kNone)
     return false;
+  ++peer.lane_nodes;
   Node& node = nodes[index];
   node.record = record;
   node.evidence = evidence;
@@ -168,7 +186,8 @@ bool append(Lane& lane, const Record& record, uint64_t evidence, uint64_t ordina
 }
 
 /// Takes out the head.
-void pop(Lane& lane) {
+void pop(Peer& peer, Lane& lane) {
+  --peer.lane_nodes;
   uint32_t index = lane.head;
   lane.head = nodes[index].next;
   --lane.count;
@@ -211,7 +230,7 @@ void own_gone(Peer& from, const Record& received) {
 }
 
 /// Multiset: takes the first waiting record equal to `wanted` out of the lane.
-bool take_equal(Lane& lane, const Record& wanted, Node* taken) {
+bool take_equal(Peer& peer, Lane& lane, const Record& wanted, Node* taken) {
   uint32_t previous = kNone;
   for (uint32_t i = lane.head; lane.count != 0 && i != kNone; previous = i, i = nodes[i].next) {
     if (!equal(nodes[i].record, wanted) || unchecked(nodes[i].record, wanted))
@@ -224,6 +243,7 @@ bool take_equal(Lane& lane, const Record& wanted, Node* taken) {
     if (lane.tail == i)
       lane.tail = previous;
     --lane.count;
+    --peer.lane_nodes;
     free_node(i);
     return true;
   }
@@ -260,9 +280,55 @@ bool lanes_create() {
   return lanes != nullptr && nodes != nullptr;
 }
 
+namespace {
+
+OwnQueue* take_queue() {
+  if (spare_count == 0 && queues_made < kMaxQueues) {
+    void* memory = mmap(nullptr, kQueuesAtOnce * sizeof(OwnQueue), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return nullptr;
+    spare_queues = static_cast<OwnQueue*>(memory);
+    spare_count = kQueuesAtOnce;
+    queues_made += kQueuesAtOnce;
+  }
+  return spare_count != 0 ? &spare_queues[--spare_count] : nullptr;
+}
+
+/// Moves the queue into the lanes.
+void spill(Peer& from) {
+  OwnQueue& queue = *from.queue;
+  while (queue.count != 0) {
+    const auto& item = queue.items[queue.head];
+    Lane* lane = lane_of(from, item.record.space, item.record);
+    if (lane == nullptr)
+      return lanes_abandon(from);
+    lane->own = true;
+    if (!append(from, *lane, item.record, item.evidence, 0))
+      return lanes_abandon(from);
+    queue.head = (queue.head + 1) % kQueue;
+    --queue.count;
+  }
+}
+
+bool in_lane(const Record& a, const Record& b) { return a.comm == b.comm && a.tag == b.tag && a.space == b.space; }
+
+}  // namespace
+
 void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {
   if (from.lost)
     return;
+  if (OwnQueue* queue = from.queue; queue != nullptr && queue->count != 0) {
+    const auto& item = queue->items[queue->head];
+    if (in_lane(item.record, record) && !(record.flags & kUnordered)) [[likely]] {
+      queue->head = (queue->head + 1) % kQueue;
+      --queue->count;
+      own_gone(from, item.record);
+      return settle(record, item.record, ordinal, item.evidence, difference);
+    }
+    spill(from);
+    if (from.lost)
+      return;
+  }
   Lane* lane = lane_of(from, record.space, record);
   if (lane == nullptr)
     return lanes_abandon(from);
@@ -270,23 +336,23 @@ void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* d
     Node taken;
     if (!make_unordered(from, lane, record))
       return lanes_abandon(from);
-    if (take_equal(*lane, record, &taken)) {
+    if (take_equal(from, *lane, record, &taken)) {
       own_gone(from, taken.record);
       return settle(record, taken.record, ordinal, taken.evidence, difference);
     }
     Lane* twin = lane_of(from, record.space | kTwin, record);
-    if (twin == nullptr || !append(*twin, record, 0, ordinal))
+    if (twin == nullptr || !append(from, *twin, record, 0, ordinal))
       lanes_abandon(from);
     return;
   }
   if (lane->count != 0 && lane->own) [[likely]] {
     const Node node = nodes[lane->head];
-    pop(*lane);
+    pop(from, *lane);
     own_gone(from, node.record);
     return settle(record, node.record, ordinal, node.evidence, difference);
   }
   lane->own = false;
-  if (!append(*lane, record, 0, ordinal))
+  if (!append(from, *lane, record, 0, ordinal))
     lanes_abandon(from);
 }
 
@@ -295,6 +361,22 @@ void lane_received(Peer& from, const Record& record, uint64_t evidence, Differen
   from.pending_bytes += record.bytes;
   if (from.lost)
     return;
+  if (from.lane_nodes == 0 && !(record.flags & kUnordered)) [[likely]] {
+    if (from.queue == nullptr)
+      from.queue = take_queue();
+    OwnQueue* queue = from.queue;
+    if (queue != nullptr && queue->count != kQueue) [[likely]] {
+      auto& item = queue->items[(queue->head + queue->count++) % kQueue];
+      item.record = record;
+      item.evidence = evidence;
+      return;
+    }
+  }
+  if (from.queue != nullptr && from.queue->count != 0) {
+    spill(from);
+    if (from.lost)
+      return;
+  }
   Lane* lane = lane_of(from, record.space, record);
   if (lane == nullptr)
     return lanes_abandon(from);
@@ -303,27 +385,29 @@ void lane_received(Peer& from, const Record& record, uint64_t evidence, Differen
     if (!make_unordered(from, lane, record))
       return lanes_abandon(from);
     Lane* twin = lane_of(from, record.space | kTwin, record);
-    if (twin != nullptr && take_equal(*twin, record, &taken)) {
+    if (twin != nullptr && take_equal(from, *twin, record, &taken)) {
       own_gone(from, record);
       return settle(taken.record, record, taken.ordinal, evidence, difference);
     }
     lane = lane_of(from, record.space, record);
-    if (twin == nullptr || lane == nullptr || !append(*lane, record, evidence, 0))
+    if (twin == nullptr || lane == nullptr || !append(from, *lane, record, evidence, 0))
       lanes_abandon(from);
     return;
   }
   if (lane->count != 0 && !lane->own) {
     const Node node = nodes[lane->head];
-    pop(*lane);
+    pop(from, *lane);
     own_gone(from, record);
     return settle(node.record, record, node.ordinal, evidence, difference);
   }
   lane->own = true;
-  if (!append(*lane, record, evidence, 0))
+  if (!append(from, *lane, record, evidence, 0))
     lanes_abandon(from);
 }
 
 void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
+  if (from.queue != nullptr && from.queue->count != 0 && !from.lost)
+    spill(from);
   Lane* lane = from.lost ? nullptr : lane_of(from, record.space, record);
   if (lane == nullptr || lane->unordered || lane->count == 0 || !lane->own)
     return lane_received(from, record, evidence, difference);
@@ -337,10 +421,14 @@ void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Differen
   nodes[index].next = lane->head;
   lane->head = index;
   ++lane->count;
+  ++from.lane_nodes;
 }
 
 void lanes_abandon(Peer& peer) {
   peer.lost = true;
+  for (OwnQueue* queue = peer.queue; queue != nullptr && queue->count != 0; --queue->count, queue->head = (queue->head + 1) % kQueue)
+    if (queue->items[queue->head].evidence != 0)
+      blame::drop(queue->items[queue->head].evidence);
   for (uint32_t i = 0; i < lane_capacity; ++i) {
     Lane& lane = lanes[i];
     if (lane.peer != peer.world_rank + 1)
@@ -348,7 +436,7 @@ void lanes_abandon(Peer& peer) {
     while (lane.count != 0) {
       if (lane.own && nodes[lane.head].evidence != 0)
         blame::drop(nodes[lane.head].evidence);
-      pop(lane);
+      pop(peer, lane);
     }
     lane.unordered = false;
   }
@@ -363,8 +451,8 @@ bool lanes_pair_leftovers(Peer& peer, Difference* difference) {
     if (twin->peer == 0 || twin->count != lane.count)
       continue;  // more is on its way: nothing can be said
     const Node own = nodes[lane.head], sent = nodes[twin->head];
-    pop(lane);
-    pop(*twin);
+    pop(peer, lane);
+    pop(peer, *twin);
     own_gone(peer, own.record);
     settle(sent.record, own.record, sent.ordinal, own.evidence, difference);
     return true;

@@ -61,6 +61,8 @@ struct Peer {
   uint64_t announced, sum_out;
   uint64_t flushed, credited;    ///< records given to MPI; taken by the other side
   // Incoming.
+  struct OwnQueue* queue;  ///< own records in order, while nothing of this rank waits in lanes (lanes.cpp)
+  uint64_t lane_nodes;     ///< records of and for it that wait in lanes
   uint64_t next_ordinal;   ///< of the next record expected in the stream
   uint64_t taken_since_credit;
   uint64_t expected, sum_in;     ///< own records of packets received from it

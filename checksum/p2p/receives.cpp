@@ -452,7 +452,7 @@ void receive_enter(Event& e) {
   e.check_receive = receive;
 }
 
-void receive_leave(Event& e) {
+[[gnu::flatten]] void receive_leave(Event& e) {
   const bool message = e.id == CallId::kMPI_Mrecv || e.id == CallId::kMPI_Mrecv_c;
   Receive* receive = message ? matched_receive(e) : static_cast<Receive*>(e.check_receive);
   if (!message && (e.comm == nullptr || source_of(e) == ring::kProcNull))
@@ -486,7 +486,7 @@ void receive_leave(Event& e) {
   finish(*e.thread, *receive);
 }
 
-void receive_posted(Event& e) {
+[[gnu::flatten]] void receive_posted(Event& e) {
   const bool message = e.id == CallId::kMPI_Imrecv || e.id == CallId::kMPI_Imrecv_c;
   Receive* receive = message ? matched_receive(e) : static_cast<Receive*>(e.check_receive);
   const bool posted_nothing = e.result != 0 || (e.cookie == nullptr && e.request_key == 0);
@@ -542,7 +542,7 @@ void receive_started(Event& e, uint64_t* cookie) {
   enqueue(*receive);
 }
 
-void receive_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
+[[gnu::flatten]] void receive_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
   if (freed) {
     if (receive->listed && !receive->done) {  // active: it will take some message, unseen

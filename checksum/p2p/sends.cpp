@@ -128,7 +128,7 @@ void send_enter(Event& e) {
   e.check = &e;
 }
 
-void send_leave(Event& e) {
+[[gnu::flatten]] void send_leave(Event& e) {
   if (e.result != 0 || e.peer < 0 || e.comm == nullptr)
     return;
   Reason why = Reason::kNone;
