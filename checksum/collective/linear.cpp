@@ -127,8 +127,6 @@ uint64_t remainder(const unsigned char* data, uint64_t bytes) {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
 void linear_prepare() {
-  fill_factors<uint8_t>();
-  fill_factors<uint16_t>();
   fill_factors<uint32_t>();
   fill_factors<uint64_t>();
   for (uint64_t byte = 0; byte < 256; ++byte) {
@@ -148,8 +146,6 @@ Linear linear_digest(LinearMode mode, const void* data, unsigned width, int64_t 
   if (count <= 0)
     return {};
   switch (mode) {
-    case LinearMode::kWidth1: return sum_digest<uint8_t>(data, first, count);
-    case LinearMode::kWidth2: return sum_digest<uint16_t>(data, first, count);
     case LinearMode::kWidth4: return sum_digest<uint32_t>(data, first, count);
     case LinearMode::kWidth8: return sum_digest<uint64_t>(data, first, count);
     case LinearMode::kXor: {
@@ -164,8 +160,6 @@ Linear linear_digest(LinearMode mode, const void* data, unsigned width, int64_t 
 
 Linear linear_add(LinearMode mode, const Linear& a, const Linear& b) {
   switch (mode) {
-    case LinearMode::kWidth1: return combine<uint8_t, false>(a, b);
-    case LinearMode::kWidth2: return combine<uint16_t, false>(a, b);
     case LinearMode::kWidth4: return combine<uint32_t, false>(a, b);
     case LinearMode::kWidth8: return combine<uint64_t, false>(a, b);
     default: return {{a.words[0] ^ b.words[0], a.words[1] ^ b.words[1]}};
@@ -174,8 +168,6 @@ Linear linear_add(LinearMode mode, const Linear& a, const Linear& b) {
 
 Linear linear_subtract(LinearMode mode, const Linear& a, const Linear& b) {
   switch (mode) {
-    case LinearMode::kWidth1: return combine<uint8_t, true>(a, b);
-    case LinearMode::kWidth2: return combine<uint16_t, true>(a, b);
     case LinearMode::kWidth4: return combine<uint32_t, true>(a, b);
     case LinearMode::kWidth8: return combine<uint64_t, true>(a, b);
     default: return {{a.words[0] ^ b.words[0], a.words[1] ^ b.words[1]}};

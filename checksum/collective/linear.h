@@ -4,7 +4,8 @@
 // (and that of an exclusive-or likewise). See docs/CHECKSUM.md for what they cannot tell.
 //
 //   Sums of w-byte integers: 16 / w independent sums of c_k * x_k mod 2^(8 w), side by side in 128 bits. The factors of
-//   the first are odd: no change of a single element is ever missed.
+//   the first are odd: no change of a single element is ever missed. Four and eight bytes only: Open MPI 4.1 adds
+//   shorter integers with saturating instructions, where such sums are not linear.
 //   Exclusive-or: the remainder of the bytes as a polynomial over GF(2) (that of CRC-64/ECMA).
 #pragma once
 
@@ -12,7 +13,7 @@
 
 namespace resil::collective {
 
-enum class LinearMode : uint8_t { kNone, kWidth1, kWidth2, kWidth4, kWidth8, kXor };
+enum class LinearMode : uint8_t { kNone, kWidth4, kWidth8, kXor };
 
 struct Linear {
   uint64_t words[2];

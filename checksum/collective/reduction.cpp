@@ -27,11 +27,7 @@ LinearMode mode_of(OpKind op, const BasicType& basic) {
     return LinearMode::kXor;
   if (op != OpKind::kSum || !is_integer(basic.kind))
     return LinearMode::kNone;
-  return basic.width == 1   ? LinearMode::kWidth1
-         : basic.width == 2 ? LinearMode::kWidth2
-         : basic.width == 4 ? LinearMode::kWidth4
-         : basic.width == 8 ? LinearMode::kWidth8
-                            : LinearMode::kNone;
+  return basic.width == 4 ? LinearMode::kWidth4 : basic.width == 8 ? LinearMode::kWidth8 : LinearMode::kNone;
 }
 
 /// Bytes of one floating value: half of a complex one.
