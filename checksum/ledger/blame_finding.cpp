@@ -33,6 +33,8 @@ void place_text(const Record& record, char* text, size_t bytes) {
   snprintf(text, bytes, "%s %" PRIu32 " on %.56s", what, record.tag, name != nullptr && name[0] != 0 ? name : number);
 }
 
+const char* plural(uint64_t count) { return count == 1 ? "" : "s"; }
+
 void hex(const uint8_t* data, uint32_t count, char* text) {
   for (uint32_t i = 0; i < count; ++i)
     snprintf(text + 3 * i, 4, i + 1 < count ? "%02x " : "%02x", data[i]);
@@ -59,8 +61,9 @@ void add_difference(Finding& finding, const Case& one, const Comparison& c) {
     finding.add("expected", "%s (bytes %u to %u)", expected, c.word_at, c.word_at + c.word_bytes - 1);
     finding.add("found", "%s", found);
     finding.add("xor", "%s", change);
-    finding.add("differing", "%u bytes, %u bits, from byte %u to %u, in the %u bytes that both sides kept%s", c.bytes_differ,
-                c.bits_differ, c.first, c.last, c.compared, c.zero ? "; all of them found as zero" : "");
+    finding.add("differing", "%u byte%s, %u bit%s, from byte %u to %u, in the %u bytes that both sides kept%s", c.bytes_differ,
+                plural(c.bytes_differ), c.bits_differ, plural(c.bits_differ), c.first, c.last, c.compared,
+                c.zero ? "; all of them found as zero" : "");
   } else if (c.compared != 0) {
     finding.add("differing", "none of the first %u bytes, which both sides kept", c.compared);
   }
@@ -130,11 +133,14 @@ void publish(const Case& one, const Judgement& judgement) {
     snprintf(sizes, sizeof(sizes), "%" PRIu64 " bytes", one.sent.bytes);
   else
     snprintf(sizes, sizeof(sizes), "%" PRIu64 " bytes received, %" PRIu64 " sent", one.received.bytes, one.sent.bytes);
-  finding.say("what rank %d on %s received in %s is not what rank %d on %s sent it in %s (%s, %s, packet %" PRIu64
-              " between them). %s%s: %s.%s",
+  char cause[48];
+  snprintf(cause, sizeof(cause), "%s", judgement.verdict == Verdict::kUndetermined ? "Cause undetermined" : verdict_text(judgement.verdict));
+  if (cause[0] >= 'a' && cause[0] <= 'z')
+    cause[0] = static_cast<char>(cause[0] - 'a' + 'A');
+  finding.say("What rank %d on %s received in %s is not what rank %d on %s sent it in %s (%s, %s, packet %" PRIu64
+              " from there to here). %s: %s.%s",
               receiver, runtime.host, call_name(one.received.call), sender, host, call_name(one.sent.call), sizes, place,
-              one.ordinal, judgement.verdict == Verdict::kUndetermined ? "Cause " : "", verdict_text(judgement.verdict),
-              judgement.how,
+              one.ordinal, cause, judgement.how,
               judgement.verdict == Verdict::kUndetermined && !mode.full ? " RESIL_BLAME=full keeps more evidence." : "");
   finding.add("verdict", "%s", verdict_text(judgement.verdict));
   finding.add("verdict_certainty", "%s", judgement.verdict == Verdict::kUndetermined ? "none"

@@ -7,6 +7,7 @@
 // wrong. The lock is there under MPI_THREAD_MULTIPLE only; it covers at most a copy of 4.5 KiB, or a search.
 
 #include "checksum/ledger/blame_internal.h"
+#include "shim/call_info.h"
 
 namespace resil::blame {
 
@@ -60,6 +61,13 @@ int rank_of(const Entry& entry, int32_t peer, const Record& sent) {
   return entry.record.comm == sent.comm && entry.record.tag == sent.tag && entry.record.space == sent.space ? 3 : 2;
 }
 
+/// By now the buffer holds what was received.
+bool is_replaced(const Record& record) {
+  const auto id = static_cast<CallId>(record.call);
+  return id == CallId::kMPI_Sendrecv_replace || id == CallId::kMPI_Sendrecv_replace_c ||
+         id == CallId::kMPI_Isendrecv_replace || id == CallId::kMPI_Isendrecv_replace_c;
+}
+
 /// With a copy, or with other threads.
 [[gnu::noinline]] uint64_t sent_slow(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
   if (history.entries == nullptr)
@@ -71,7 +79,8 @@ int rank_of(const Entry& entry, int32_t peer, const Record& sent) {
   }
   Content content;
   content.bytes = content.leaves = 0;
-  if (view.reason == ledger::Reason::kNone && view.type != nullptr && (record.flags & ledger::kUnchecked) == 0)
+  if (view.reason == ledger::Reason::kNone && view.type != nullptr && (record.flags & ledger::kUnchecked) == 0 &&
+      !is_replaced(record))
     capture(view, record.bytes < view.bytes ? record.bytes : view.bytes, &content);
   Guard guard(lock);
   write(record, ordinal, ++history.made, world_rank);

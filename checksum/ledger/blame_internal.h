@@ -21,7 +21,7 @@ using ledger::Record;
 
 constexpr uint32_t kHistory = 8192;       ///< announced packets that are remembered
 constexpr uint32_t kKeptBytes = 4096;     ///< of each packet, from its start
-constexpr uint32_t kLeafBytes = 4096;     ///< a leaf of the digest
+constexpr uint32_t kLeafBytes = kDigestLeaf;
 constexpr uint32_t kKeptLeaves = 64;      ///< digests of single leaves, of packets longer than one
 constexpr uint64_t kStoreBytes = 16u << 20;
 constexpr uint32_t kSlots = 4096;         ///< receives with evidence at a time
@@ -63,8 +63,7 @@ class Guard {
 void* map_memory(size_t bytes);
 void unmap_memory(void* memory, size_t bytes);
 
-/// The start of a packet and digests of its leaves, as they were when they were read. Each leaf's digest is that of a
-/// message of its own, so that equal leaves have equal digests on both sides.
+/// The start of a packet and what its leaves add to its digest, as they were when they were read.
 struct Content {
   uint32_t bytes;   ///< in `data`
   uint32_t leaves;  ///< in `leaf`; 0 for packets of one leaf

@@ -46,7 +46,8 @@ void capture(const View& view, uint64_t bytes, Content* content) {
         clear_padding(packed, piece);
       data = packed;
     }
-    content->leaf[content->leaves++] = digest(data, piece);
+    content->leaf[content->leaves] = digest_leaf(data, piece, content->leaves);
+    ++content->leaves;
   }
 }
 

@@ -87,7 +87,7 @@ TEST_CASE("blame: padding of long doubles is no data") {
   first[26] = 'y';
   Job::open(job.send(doubles(source)), Job::received(doubles(first), 0, 4800, view_digest(doubles(first), 4800)));
   Job::run();
-  CHECK(contains(evidence(findings[1], "differing"), "1 bytes, 1 bits, from byte 16 to 16"));
+  CHECK(contains(evidence(findings[1], "differing"), "1 byte, 1 bit, from byte 16 to 16"));
 }
 
 TEST_CASE("blame: evidence slots are bounded, given back, and old handles mean nothing") {

@@ -123,7 +123,7 @@ TEST_CASE("blame: full: transit, with the first difference") {
   CHECK(full_verdict(job, data(1), arrives) == "transit or staging");
   const Finding& f = Job::only();
   CHECK(contains(evidence(f, "first_difference"), "byte 17 of 512, byte"));
-  CHECK(contains(evidence(f, "differing"), "1 bytes, 1 bits, from byte 17 to 17, in the 512 bytes"));
+  CHECK(contains(evidence(f, "differing"), "1 byte, 1 bit, from byte 17 to 17, in the 512 bytes"));
   CHECK(contains(evidence(f, "expected"), "(bytes 16 to 23)"));
   CHECK(evidence(f, "xor") == "00 40 00 00 00 00 00 00");
   CHECK(f.culprit_count == 0);
@@ -337,4 +337,21 @@ TEST_CASE("blame: full: without evidence of the receive a later packet of a stab
   Job::open(s, {{99, digest(data(2).data(), 512), 512, 0x2000, 7, 0, 0, 0}, 0});
   Job::run();
   CHECK(verdict(Job::only()) == "packet of another slot");
+}
+
+TEST_CASE("blame: full: a sender's copy that is not what was announced is not compared") {
+  Job job(true);
+  std::string buffer = data(1, GENERATE(512, 20000));
+  const View v = view(buffer.data(), buffer.size());
+  Record record = {99, view_digest(v, v.bytes), v.bytes, 0x1000, 7, static_cast<uint16_t>(CallId::kMPI_Send), 0, 0};
+  const std::string original = buffer;
+  buffer[buffer.size() - 1] = static_cast<char>(buffer[buffer.size() - 1] ^ 1);  // between digest and copy
+  be_rank(0);
+  const Job::Sent s = {record, 0, blame::sent(1, 0, record, v)};
+  be_rank(1);
+  Job::complete(s, view(original.data(), original.size()));
+  Job::open(s, Job::receive(data(9, buffer.size()), data(3, buffer.size())));
+  Job::run();
+  CHECK(contains(evidence(Job::only(), "first_difference"), "not known"));
+  CHECK(evidence(findings[0], "differing") == "(none)");
 }
