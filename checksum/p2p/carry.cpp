@@ -54,7 +54,10 @@ bool carry_send(Event& e) {
     e.check_value = view_digest(view, view.bytes);
     e.check = &e;
   }
-  e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, nullptr); });
+  if (ledger::is_concurrent)
+    e.result = backend->messages->wait(&request, nullptr);
+  else
+    e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, nullptr); });
   return true;
 }
 
@@ -103,6 +106,9 @@ bool carries(CallId id) {
 bool carry(Event& e) {
   if (!ledger::connected())
     return false;
+  // Threads that wait sleep in MPI while one of them makes progress: tests in all of them would take the cores.
+  if (ledger::is_concurrent && (e.attributes & (kCallReceives | kCallCompletes)))
+    return false;
   switch (e.id) {
     case CallId::kMPI_Recv:
     case CallId::kMPI_Recv_c:
@@ -116,7 +122,7 @@ bool carry(Event& e) {
 }
 
 void before_blocking(Event& e) {
-  if (!ledger::connected() || carries(e.id) || !ledger::transport_dirty())
+  if (!ledger::connected() || (carries(e.id) && !ledger::is_concurrent) || !ledger::transport_dirty())
     return;
   if (flush_share == 0)
     flush_share = static_cast<uint64_t>(runtime.header->ticks_per_second * 25e-6);
