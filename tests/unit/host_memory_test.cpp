@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which memory the host may touch, with runtimes that come one after the other, as in a program that loads them late.
+// They are dlopened copies of fake_runtimes.c; a process never gets rid of one, so this is one test case in order.
+
+#include <catch2/catch.hpp>
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "checksum/datatype/host_memory.h"
+
+using resil::host_memory;
+
+namespace {
+
+struct Fake {
+  uintptr_t low, high;
+  int kind, initialized, error, calls;
+};
+
+Fake& load(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library != nullptr);
+  auto* fake = static_cast<Fake*>(dlsym(library, "fake_runtime"));
+  REQUIRE(fake != nullptr);
+  return *fake;
+}
+
+constexpr size_t kBytes = 1 << 20;
+
+char* map(int protection) {
+  void* memory = mmap(nullptr, kBytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  return static_cast<char*>(memory);
+}
+
+void set(Fake& fake, const char* memory, int kind) {
+  fake.low = reinterpret_cast<uintptr_t>(memory);
+  fake.high = fake.low + kBytes;
+  fake.kind = kind;
+}
+
+int static_data[100] = {1};
+
+}  // namespace
+
+TEST_CASE("host memory, with runtimes that are loaded later") {
+  char* host = map(PROT_READ | PROT_WRITE);
+  char* device = map(PROT_NONE);
+  auto* heap = static_cast<char*>(sbrk(65536));
+  REQUIRE(heap != reinterpret_cast<char*>(-1));
+  char local[100];
+  auto certain = [&] {
+    CHECK(host_memory(local, sizeof(local)));
+    CHECK(host_memory(heap, 65536));
+    CHECK(host_memory(static_data, sizeof(static_data)));
+    CHECK(host_memory(nullptr, 0));
+    std::thread([] {
+      char own[100];
+      CHECK(host_memory(own, sizeof(own)));
+    }).join();
+  };
+
+  // Nothing loaded: everything is the host's, whoever asks how often.
+  for (int i = 0; i < 1000; ++i)
+    CHECK((host_memory(host, kBytes) && host_memory(device, 1)));
+  certain();
+
+  // CUDA's driver is loaded, but the program has not used it.
+  Fake& cuda = load(FAKE_CUDA);
+  CHECK(host_memory(host, kBytes));
+  CHECK(cuda.calls > 0);
+  certain();
+
+  cuda.initialized = 1;
+  set(cuda, device, 2);
+  CHECK(!host_memory(device, 100));
+  CHECK(!host_memory(device + kBytes - 1, 1));
+  CHECK(host_memory(host, kBytes));
+  set(cuda, host, 1);  // pinned
+  CHECK(host_memory(host, kBytes));
+  set(cuda, host, 2 + 16);  // managed, which the driver calls a device's
+  CHECK(!host_memory(host, kBytes));
+  set(cuda, host, 1 + 16);
+  CHECK(!host_memory(host, kBytes));
+  set(cuda, host, 4);  // unified
+  CHECK(!host_memory(host, kBytes));
+  set(cuda, host + 4096, 2);  // begins as the host's
+  CHECK(host_memory(host, 4096));
+  CHECK(!host_memory(host, 4097));
+  set(cuda, device, 2);
+  cuda.error = 201;  // no context: not certain
+  CHECK(!host_memory(host, 1));
+  cuda.error = 1;  // no pointer of its own, as old drivers say it
+  CHECK(host_memory(host, 1));
+  cuda.error = 0;
+
+  // What is certain is not asked for.
+  const int calls = cuda.calls;
+  certain();
+  CHECK(cuda.calls == calls);
+
+  // HIP without the library beneath it is not known; HIP itself must not be called.
+  Fake& hip = load(FAKE_HIP);
+  CHECK(!host_memory(host, 1));
+  certain();
+  Fake& hsa = load(FAKE_HSA);
+  CHECK(host_memory(host, kBytes));
+  hsa.initialized = 1;
+  set(hsa, device, 1);
+  CHECK(!host_memory(device, 1));
+  CHECK(host_memory(host, kBytes));
+  set(hsa, host, 0);  // allocated by the runtime, on the host
+  CHECK(host_memory(host, kBytes));
+  set(hsa, host, 2);  // locked
+  CHECK(host_memory(host, kBytes));
+  set(hsa, host, 1);
+  CHECK(!host_memory(host, kBytes));
+  set(hsa, device, 1);
+  CHECK(!host_memory(device, 1));  // both runtimes' own
+  cuda.low = cuda.high = 0;
+  CHECK(!host_memory(device, 1));
+  CHECK(hip.calls == 0);
+
+  // A runtime that nobody can ask: only what is certain.
+  load(FAKE_LEVEL_ZERO);
+  CHECK(!host_memory(host, 1));
+  certain();
+}
