@@ -57,7 +57,7 @@ enum class Role : uint8_t {
   kFile,
   kFileBarrier,    // close, sync: what was received goes out
 };
-Role roles[kCallCount];
+Role roles[kCallCount];  // by call id
 
 bool starts_with(const char* text, const char* prefix) {
   while (*prefix != 0)
@@ -145,7 +145,7 @@ void enter(Event& e) {
     case Role::kFile:
       return;
     case Role::kSend:
-      p2p::send_enter(e);
+      p2p::send_enter(e, false);
       break;
     case Role::kReceive:
       give_statuses(e);
@@ -155,7 +155,7 @@ void enter(Event& e) {
       give_statuses(e);
       [[fallthrough]];
     case Role::kPostBoth:
-      p2p::send_enter(e);
+      p2p::send_enter(e, true);
       p2p::receive_enter(e);
       break;
     case Role::kPost:

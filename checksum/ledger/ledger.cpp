@@ -17,7 +17,7 @@
 
 namespace resil::ledger {
 
-bool is_concurrent = true;
+bool is_concurrent = true, is_full;
 SpinLock ledger_lock;
 Coverage coverage;
 void (*space_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&);
@@ -29,7 +29,7 @@ namespace {
 constexpr uint32_t kPollEvery = 32;    // records of this rank between two looks at what has arrived
 constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
 
-bool is_connected, is_strict, is_full, is_abort;
+bool is_connected, is_strict, is_abort;
 uint64_t old_ticks = 25'000'000;
 uint32_t until_poll = kPollEvery;  // approximate under MPI_THREAD_MULTIPLE
 

@@ -73,7 +73,7 @@ struct Peer {
   bool sums_hold_there;
 };
 
-extern bool is_concurrent;
+extern bool is_concurrent, is_full;
 extern SpinLock ledger_lock;
 
 /// The ledger's lock, free of charge below MPI_THREAD_MULTIPLE.

@@ -8,6 +8,7 @@
 
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/view.h"
+#include "shim/event.h"
 
 namespace resil {
 struct Event;
@@ -21,7 +22,7 @@ namespace resil::p2p {
 bool prepare();   ///< before_init: maps memory
 
 // --- sends.cpp ---------------------------------------------------------------------------------------------------
-void send_enter(Event& event);       ///< digests what will be overwritten, or must be known before (strict, full)
+void send_enter_slow(Event& event);  ///< digests what will be overwritten, or must be known before (full blame)
 void send_leave(Event& event);
 void send_init_leave(Event& event);  ///< MPI_Send_init and its kin, MPI_Psend_init
 void send_started(Event& event, uint64_t cookie);
@@ -29,7 +30,7 @@ void send_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
 void cancel_enter(Event& event);     ///< MPI_Cancel: from now on ends of sends are looked at
 
 // --- receives.cpp ------------------------------------------------------------------------------------------------
-void receive_enter(Event& event);    ///< MPI_Recv, Sendrecv, Mrecv; also Irecv and its kin
+void receive_enter_slow(Event& event);
 void receive_leave(Event& event);    ///< blocking: complete
 void receive_posted(Event& event);   ///< MPI_Irecv, Imrecv, Recv_init, Precv_init after the real call
 void receive_starting(uint64_t* cookie);      ///< full blame: before the real MPI_Start
@@ -47,5 +48,19 @@ inline bool lane_is_shared(uint64_t comm_id, int32_t peer, int32_t tag, bool sen
 /// How many partitioned requests of that kind have been initialised before this one: they match in that order. -1: too
 /// many different ones to tell.
 int64_t partitioned_ordinal(uint64_t comm_id, int32_t peer, int32_t tag, bool sending);
+
+/// On the way in. `replaces`: the send buffer is overwritten by the receive.
+inline void send_enter(Event& e, bool replaces) {
+  e.check = nullptr;
+  if (replaces || ledger::is_concurrent || ledger::is_full) [[unlikely]]
+    send_enter_slow(e);
+}
+
+inline void receive_enter(Event& e) {
+  e.check_receive = nullptr;
+  e.check_posted = 0;
+  if (ledger::is_concurrent || ledger::is_full) [[unlikely]]
+    receive_enter_slow(e);
+}
 
 }  // namespace resil::p2p

@@ -32,6 +32,7 @@ struct Receive {
   Receive *previous, *next;   ///< in its bucket or among the wildcards
   Receive* next_parked;
   uint64_t order;             ///< of posting
+  uint32_t bucket;            ///< of its lane as posted
   uint64_t lane_comm;         ///< id under which the packet is noted
   uint64_t bytes, digest;     ///< of what arrived
   uint64_t posted, evidence;  ///< blame.h

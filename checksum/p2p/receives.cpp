@@ -71,10 +71,12 @@ void keep_type(const TypeMap* type) {
     type_map_hold(type);
 }
 
-List& bucket_of(uint64_t comm, int32_t source, int32_t tag) {
+uint32_t bucket_index(uint64_t comm, int32_t source, int32_t tag) {
   const uint64_t lane = static_cast<uint64_t>(static_cast<uint32_t>(source)) << 32 | static_cast<uint32_t>(tag);
-  return buckets[((comm ^ lane * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40) & (kBuckets - 1)];
+  return static_cast<uint32_t>((comm ^ lane * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40) & (kBuckets - 1);
 }
+
+List& bucket_of(uint64_t comm, int32_t source, int32_t tag) { return buckets[bucket_index(comm, source, tag)]; }
 
 void link(List& list, Receive* receive) {
   receive->previous = list.last;
@@ -135,7 +137,7 @@ Receive* take_entry() {
 List& list_of(Receive& receive) {
   if (receive.wild)
     return reinterpret_cast<List&>(receive.comm->wild_first);
-  return bucket_of(receive.comm->id, receive.source, receive.tag);
+  return buckets[receive.bucket];
 }
 
 /// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
@@ -144,6 +146,8 @@ void enqueue(Receive& receive) {
   receive.done = false;
   receive.listed = true;
   ++receive.comm->entries;
+  if (!receive.wild)
+    receive.bucket = bucket_index(receive.comm->id, receive.source, receive.tag);
   link(list_of(receive), &receive);
 }
 
@@ -177,6 +181,8 @@ bool could_claim(const Receive& earlier, const Receive& receive) {
 /// Under the lock: is every older receive that could have claimed this one's message out of the way?
 bool is_resolved(const Receive& receive) {
   const CommReceives& comm = *receive.comm;
+  if (comm.wild_first == nullptr && !receive.wild && buckets[receive.bucket].first == &receive) [[likely]]
+    return true;
   for (const Receive* other = comm.wild_first; other != nullptr && other->order < receive.order; other = other->next)
     if (could_claim(*other, receive))
       return false;
@@ -401,6 +407,8 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
 }
 
 ErrorKind error_of(const Event& e, const StatusInfo& status, bool array) {
+  if (e.result == 0) [[likely]]
+    return ErrorKind::kNone;
   ErrorKind error = backend->messages->error_kind(e.result);
   return error == ErrorKind::kInStatus && array ? backend->messages->error_kind(status.error) : error;
 }
@@ -429,9 +437,7 @@ bool prepare() {
   return true;
 }
 
-void receive_enter(Event& e) {
-  e.check_receive = nullptr;
-  e.check_posted = 0;
+void receive_enter_slow(Event& e) {
   if (e.comm == nullptr || source_of(e) == ring::kProcNull)
     return;
   lane_is_shared(e.comm->ring->id, source_of(e), tag_wanted(e), false);
@@ -551,7 +557,7 @@ void receive_started(Event& e, uint64_t* cookie) {
     }
     return vanish(*e.thread, *receive, true);
   }
-  StatusInfo status = {};
+  StatusInfo status;
   if (backend->messages->status_ignored(e.given_statuses)) {
     Guard guard;
     receive->comm->lost = true;  // no memory for statuses: which message this was is not known
