@@ -53,6 +53,8 @@ void fill(Item& item, const Operation& operation) {
   item.low = type.low;
   item.high = type.high;
   item.run_count = runs_of(operation);
+  if (type.padded)
+    item.padded = type.basic;
   if (item.run_count != 0)
     memcpy(&item + 1, type.runs, item.run_count * sizeof(Run));
   else

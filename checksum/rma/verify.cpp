@@ -45,6 +45,8 @@ bool read_item(const Window& w, Item& item) {
     type.low = item.low;
     type.high = item.high;
     type.permanent = true;
+    type.padded = item.padded.kind != BasicKind::kUnknown;
+    type.basic = item.padded;
     type.run_count = item.run_count;
     type.runs = item_runs(item);
     item.found = type_digest(type, w.base + at, item.count, item.bytes);

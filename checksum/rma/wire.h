@@ -46,6 +46,7 @@ struct Item {
   bool anywhere;
   Outcome outcome;      ///< filled by the target
   bool overlapped;      ///< filled by the target
+  BasicType padded;     ///< long doubles: what all of it consists of (type_digest leaves out their padding); else kUnknown
 };
 static_assert(sizeof(Item) == 88);
 

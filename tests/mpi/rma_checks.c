@@ -9,7 +9,7 @@
 // ranks: 2
 // launch(openmpi): --mca osc ^rdma
 // calls: MPI_Win_create=1 MPI_Win_allocate=1 MPI_Win_allocate_shared=1 MPI_Win_create_dynamic=1 MPI_Win_attach=1
-// calls: MPI_Win_detach=1 MPI_Win_free=4 MPI_Put=4012 MPI_Get=6 MPI_Rput=1 MPI_Rget=1 MPI_Accumulate=3
+// calls: MPI_Win_detach=1 MPI_Win_free=4 MPI_Put=4013 MPI_Get=6 MPI_Rput=1 MPI_Rget=1 MPI_Accumulate=3
 // calls: MPI_Get_accumulate=2 MPI_Fetch_and_op=1 MPI_Win_fence=12 MPI_Win_lock=3 MPI_Win_unlock=3
 // calls: MPI_Win_lock_all=1 MPI_Win_unlock_all=1 MPI_Win_post=1 MPI_Win_start=1 MPI_Win_complete=1 MPI_Win_wait=1
 // calls: MPI_Win_flush=1 MPI_Win_flush_all=1
@@ -33,6 +33,7 @@ static void fill(int from) {
 
 static void fences(void) {
   double back[64], columns[16][4];
+  long double wide[2] = {me, 2};
   MPI_Win win;
   MPI_Datatype column;
   fill(me);
@@ -47,7 +48,8 @@ static void fences(void) {
   OK(MPI_Get(back, 64, MPI_DOUBLE, peer, 3000, 64, MPI_DOUBLE, win));
   OK(MPI_Get(columns, 1, column, peer, 3100, 16, MPI_DOUBLE, win));
   OK(MPI_Accumulate(local, 8, MPI_DOUBLE, peer, 3200, 8, MPI_DOUBLE, MPI_REPLACE, win));
-  checkable += 6;
+  OK(MPI_Put(wide, 2, MPI_LONG_DOUBLE, peer, 3500, 2, MPI_LONG_DOUBLE, win));  // has padding
+  checkable += 7;
   // These cannot be: a sum, and two that write the same bytes.
   OK(MPI_Accumulate(local, 8, MPI_DOUBLE, peer, 3300, 8, MPI_DOUBLE, MPI_SUM, win));
   OK(MPI_Put(local, 8, MPI_DOUBLE, peer, 3400, 8, MPI_DOUBLE, win));
@@ -59,6 +61,7 @@ static void fences(void) {
   CHECK(memory[1002 + 60] == peer * 100000 + 2060 && memory[1003] == -1004);
   CHECK(back[63] == -1 - 3063 && columns[15][0] == -1 - 3115);
   CHECK(memory[3200] == peer * 100000 && memory[3300] == -3301 + peer * 100000);
+  CHECK(*(long double*)&memory[3500] == peer);
   OK(MPI_Win_fence(0, win));
   for (int i = 0; i < kMany; i++)
     OK(MPI_Put(local + i, 1, MPI_DOUBLE, peer, kMany - 1 - i, 1, MPI_DOUBLE, win));
