@@ -119,13 +119,15 @@ void before_init() {
 }
 
 void after_init() {
-  if (!usable)
-    return;
+  if (!usable || ledger::connected())
+    return;  // called again: a session beside MPI_COMM_WORLD
   multiple = !runtime_has_world() || backend->thread_multiple();
   if (!ledger::setup_connection(multiple)) {
     add_note("checksum: no private communicator, so no packet of this rank is checked");
     return;
   }
+  if (runtime.local_size > 0)
+    digest_helpers(runtime.local_size);
   ledger::drain_connect();
   blame::connect();
   collective::connect();
@@ -267,6 +269,10 @@ void before_finalize() {
   ledger::setup_end();
 }
 
+uint64_t drain() {
+  return usable ? ledger::drain(*current_thread, config_real("RESIL_DRAIN_SECONDS"), "resil_drain").unverified : 0;
+}
+
 void on_abort(int) {
   if (usable && current_thread != nullptr)
     ledger::drain(*current_thread, 1, "MPI_Abort");
@@ -303,6 +309,7 @@ constexpr Module kChecksum = {
     .activating = activating,
     .activated = activated,
     .completed = completed,
+    .drain = drain,
     .report = report,
 };
 RESIL_MODULE(kChecksum);

@@ -147,6 +147,7 @@ bool prepare() {
     identity.local_rank = identity.rank >= 0 ? identity.rank % static_cast<int>(node) : -1;
     identity.local_size = static_cast<int>(node);
   }
+  runtime.local_size = identity.local_size > 0 ? identity.local_size : 0;
   directory_prepare(identity);
   registry_enable();
   if (!segment_create(identity.key) || !tables_create() || !request_table_create()) {

@@ -48,7 +48,8 @@ struct Module {
   size_t (*ring_bytes)(uint32_t* entry_bytes) = nullptr;
   /// On entry to MPI_Init (any route), before the real one. No MPI call is allowed. The ring exists.
   void (*before_init)() = nullptr;
-  /// After the real MPI_Init returned and the tables exist; late initialisation calls both, one after the other.
+  /// After the real MPI_Init returned and the tables exist, and after each MPI_Session_init; late initialisation calls
+  /// both, one after the other.
   void (*after_init)() = nullptr;
   /// On entry to MPI_Finalize, MPI still usable (local calls only); then after it returned.
   void (*before_finalize)() = nullptr;
@@ -77,6 +78,9 @@ struct Module {
   /// A request with a cookie is complete, or freed, as the application is told by this call; before `leave`. `place`:
   /// which of the given statuses is its own. The cookie of a persistent request stays.
   void (*completed)(Event&, int64_t place, uint64_t* cookie, bool freed) = nullptr;
+  /// resil_drain(): verifies what has been received so far; returns what stayed unverified. On the application's thread,
+  /// outside MPI.
+  uint64_t (*drain)() = nullptr;
   /// Adds members to the rank's report object.
   void (*report)(JsonWriter&) = nullptr;
 };

@@ -23,6 +23,7 @@ struct Runtime {
   int32_t rank;          ///< in MPI_COMM_WORLD (launcher's rank until MPI_Init has returned), -1 unknown
   int32_t size;
   int32_t world;         ///< 0, or N for the Nth spawned world
+  int32_t local_size;    ///< ranks of this job on this node, as the launcher says; 0 unknown
   char host[64];
   char directory[1024];  ///< absolute report directory of this rank; "" when files cannot be written
 };

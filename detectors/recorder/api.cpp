@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exported half of resil.h. Any thread of the application, not signal handlers.
+// The exported half of resil.h. Any thread of the application, not signal handlers; resil_drain may call MPI.
+
+#include <limits.h>
 
 #include <bit>
 
 #include "detectors/recorder/recorder.h"
+#include "shim/attach.h"
+#include "shim/registry.h"
+#include "shim/thread.h"
 #include "shim/version.h"
 
 #pragma GCC visibility push(default)
@@ -24,8 +29,20 @@ void resil_count(const char* name, int64_t value) {
   resil::record_user(resil::ring::RecordState::kCount, name, static_cast<uint64_t>(value));
 }
 
-/// Watch mode verifies nothing, so nothing is left unverified.
-int resil_drain() { return 0; }
+int resil_drain() {
+  resil::Thread* thread = resil::current_thread;
+  if (thread == nullptr || thread->disabled || thread->depth != 0 || !resil::runtime_has_world())
+    return 0;  // no MPI here and now: nothing was received by this thread, or a callback of MPI's is calling
+  // What the modules call is MPI's own to the wrappers, as inside a call.
+  thread->depth = 1;
+  thread->outer_frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  uint64_t unverified = 0;
+  for (const resil::Module* module : resil::enabled_modules())
+    if (module->drain != nullptr)
+      unverified += module->drain();
+  thread->depth = 0;
+  return unverified < INT_MAX ? static_cast<int>(unverified) : INT_MAX;
+}
 
 const char* resil_version() { return resil::kVersionText; }
 
