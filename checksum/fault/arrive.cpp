@@ -83,7 +83,7 @@ bool truncate(Arrival& a, Draw& draw, uint64_t* position) {
     if (equal(a.packet, first, a.packet.bytes - first, a.kept + first))
       continue;
     a.packet.write(first, a.packet.bytes - first, a.kept + first);
-    *position = first;
+    *position = equal(a.packet, 0, first, a.kept) ? 0 : first;  // 0: what was delivered makes no difference either
     return true;
   }
   return false;

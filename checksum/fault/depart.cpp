@@ -157,6 +157,7 @@ void depart(Event& e, PerThread& mine) {
 }
 
 void departed(Event& e, PerThread& mine) {
+  mine.tracked = false;
   if (!mine.departing)
     return;
   mine.departing = false;
@@ -198,7 +199,7 @@ void departed(Event& e, PerThread& mine) {
   operation.changes = mine.changes;
   operation.change_at = mine.change_at;
   operation.change_bytes = mine.change_bytes;
-  operation_add(operation);
+  mine.tracked = operation_add(operation) != nullptr;
 }
 
 void restart(Operation& operation, PerThread& mine) {

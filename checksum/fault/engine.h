@@ -31,6 +31,7 @@ constexpr unsigned kArrivals = 128;  ///< looked at together
 /// What is under way in one thread between before_call and leave.
 struct PerThread {
   bool receiving, departing;
+  bool tracked;         ///< the send side of the request that the call has made is in the table of operations
   Layout layout;        ///< of the receive side
   char* kept;
   char* shadow;         ///< private copy that the library was given instead of the send buffer

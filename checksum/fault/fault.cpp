@@ -139,6 +139,7 @@ void track_receive(Event& e, PerThread& mine) {
   operation.sequence = operation.collective ? e.sequence : 0;
   operation.layout = mine.layout;
   operation.kept = mine.kept;
+  operation.second = mine.tracked;
   if (operation_add(operation) == nullptr)
     give_back(mine.kept);
 }
@@ -189,9 +190,13 @@ void end_operation(Event& e, uint64_t key, int64_t place, bool failed) {
   Operation* operation = operation_find(key);
   if (operation == nullptr)
     return;
-  if (!operation->receives)
+  if (!operation->receives) {
     end_send(e, *operation, failed);
-  else if (failed || e.id == CallId::kMPI_Request_free)
+    operation = operation_find(key);
+    if (operation == nullptr || !operation->second)
+      return;
+  }
+  if (failed || e.id == CallId::kMPI_Request_free)
     operation_drop(operation, false);
   else if (operation->active)
     end_receive(e, *per_thread(*e.thread), place, *operation);

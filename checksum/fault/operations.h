@@ -13,6 +13,7 @@ namespace resil::fault {
 struct Operation {
   uint64_t key;        ///< request handle
   bool receives, persistent, active, collective;
+  bool second;         ///< the other half of the operation entered before it: collectives send and receive
   CallId id;
   int32_t tag;
   uint64_t sequence;
