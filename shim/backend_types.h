@@ -17,7 +17,9 @@ enum class Combiner : uint8_t {
 };
 
 /// Lives forever and cannot be freed.
-constexpr bool is_predefined(Combiner combiner) { return combiner == Combiner::kNamed || combiner >= Combiner::kF90Integer; }
+constexpr bool is_predefined(Combiner combiner) {
+  return combiner == Combiner::kNamed || combiner >= Combiner::kF90Integer;
+}
 
 /// Arguments of the constructor, as MPI_Type_get_contents orders them, each as 64 bits whatever the library's layout:
 /// displacements and strides in bytes are addresses, everything else integers (also those of `_c` constructors).

@@ -60,7 +60,9 @@ bool Flattener::named(uint64_t type, Flattened& out) {
     return true;  // MPI_LB and MPI_UB of old
   out.basic = basic;
   out.has_basic = true;
-  auto long_double = [](BasicKind kind) { return kind == BasicKind::kLongDouble || kind == BasicKind::kLongDoubleComplex; };
+  auto long_double = [](BasicKind kind) {
+    return kind == BasicKind::kLongDouble || kind == BasicKind::kLongDoubleComplex;
+  };
   out.padded = kPaddedLongDouble && (long_double(basic.kind) || long_double(basic.value_kind));
   if (basic.kind == BasicKind::kPair) {
     const int64_t index = (basic.value_width + basic.index_width - 1) / basic.index_width * basic.index_width;

@@ -27,7 +27,8 @@ struct Range {
 };
 
 extern constinit thread_local Range stack __attribute__((tls_model("initial-exec")));
-extern constinit Range data, heap;  ///< the main program's writable data; the brk heap. Racing threads store the same values
+extern constinit Range data;  ///< the main program's writable data; threads that race to find it store the same
+extern constinit Range heap;  ///< brk's
 
 bool ask(const void* address, size_t bytes);
 

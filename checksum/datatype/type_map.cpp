@@ -68,7 +68,8 @@ bool measure(uint64_t type, TypeMap& map) {
   for (uint32_t i = 0; i < map.run_count; ++i) {
     const Run& run = map.runs[i];
     const int64_t last = run.offset + (run.count - 1) * run.stride;
-    const int64_t low = run.offset < last ? run.offset : last, high = (run.offset < last ? last : run.offset) + run.bytes;
+    const int64_t low = run.offset < last ? run.offset : last,
+                  high = (run.offset < last ? last : run.offset) + run.bytes;
     map.low = i == 0 || low < map.low ? low : map.low;
     map.high = i == 0 || high > map.high ? high : map.high;
     map.size += static_cast<uint64_t>(run.bytes * run.count);
@@ -102,9 +103,8 @@ Kept* make(uint64_t type, bool* is_predefined) {
   map.permanent = flat.predefined;
   map.padded = flat.padded;
   kept->usable = usable && measure(type, map) && (!map.padded || map.basic.kind != BasicKind::kUnknown);
-  map.contiguous = map.padded  ? false
-                   : runs == 0 ? extent == 0
-                               : runs == 1 && own_runs->count == 1 && own_runs->offset == 0 && own_runs->bytes == extent;
+  const bool one_piece = runs == 1 && own_runs->count == 1 && own_runs->offset == 0 && own_runs->bytes == extent;
+  map.contiguous = !map.padded && (one_piece || (runs == 0 && extent == 0));
   return kept;
 }
 

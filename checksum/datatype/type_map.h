@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flattened datatypes: which bytes of a buffer are data, in the order of the type map, so that a buffer can be digested,
-// packed and unpacked without MPI. Padding is no data: it is neither read nor written.
+// Flattened datatypes: which bytes of a buffer are data, in the order of the type map, so that a buffer can be
+// digested, packed and unpacked without MPI. Padding is no data: it is neither read nor written.
 //
 // A message's stream is what MPI_Pack would give: the data of its elements one after the other. It is the same at both
 // ends whatever types they use.
@@ -34,11 +34,10 @@ struct TypeMap {
 
 const TypeMap* type_map_slow(Thread& thread, uint64_t type);
 
-/// The flattened datatype; null: cannot be flattened (more than a million runs, unknown constructor, no memory, x86 long
-/// doubles among other data): count
-/// the message as uncovered, reason "datatype". `type` must be an argument of the program's current call. May ask MPI
-/// the first time, takes 1 to 2 ns afterwards. Valid while the type is; hold it for what goes on after the call, and
-/// while the call waits (another thread may free the type meanwhile).
+/// The flattened datatype; null: cannot be flattened (more than a million runs, unknown constructor, no memory, x86
+/// long doubles among other data): count the message as uncovered, reason "datatype". `type` must be an argument of the
+/// program's current call. May ask MPI the first time, takes 1 to 2 ns afterwards. Valid while the type is; hold it for
+/// what goes on after the call, and while the call waits (another thread may free the type meanwhile).
 inline const TypeMap* type_map(Thread& thread, uint64_t type) {
   const TypeCacheEntry& entry = thread.types[(type ^ (type >> 9)) % kTypeCache];
   if (entry.handle == type && entry.map != nullptr &&

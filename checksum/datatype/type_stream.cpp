@@ -40,7 +40,8 @@ char* at(uint64_t address) { return reinterpret_cast<char*>(address); }
 
 /// Part of a run: `skip` bytes of it are passed over, then `left` handed out at most. Returns the bytes handed out.
 template <class Sink>
-uint64_t walk_run(Sink& sink, uint64_t base, int64_t bytes, int64_t count, int64_t stride, uint64_t skip, uint64_t left) {
+uint64_t walk_run(Sink& sink, uint64_t base, int64_t bytes, int64_t count, int64_t stride, uint64_t skip,
+                  uint64_t left) {
   const auto piece = static_cast<uint64_t>(bytes);
   auto index = static_cast<int64_t>(skip / piece);
   const uint64_t inside = skip % piece;
@@ -97,7 +98,8 @@ uint64_t walk(Sink& sink, const TypeMap& map, const void* buffer, int64_t count,
         skip -= in_run;
         continue;
       }
-      done += walk_run(sink, start + static_cast<uint64_t>(run.offset), run.bytes, run.count, run.stride, skip, wanted - done);
+      done += walk_run(sink, start + static_cast<uint64_t>(run.offset), run.bytes, run.count, run.stride, skip,
+                       wanted - done);
       skip = 0;
     }
   }
@@ -130,7 +132,9 @@ class DigestSink {
   }
 
  private:
-  static const char* step(const char* from, int64_t bytes) { return at(reinterpret_cast<uint64_t>(from) + static_cast<uint64_t>(bytes)); }
+  static const char* step(const char* from, int64_t bytes) {
+    return at(reinterpret_cast<uint64_t>(from) + static_cast<uint64_t>(bytes));
+  }
 
   void end_leaf(const char* leaf, size_t bytes) { sum_ += digest_leaf(leaf, bytes, index_++); }
 
@@ -197,7 +201,8 @@ uint64_t type_bytes(const TypeMap& map, int64_t count) {
   uint64_t bytes;
   if (count <= 0)
     return 0;
-  return __builtin_mul_overflow(static_cast<uint64_t>(count), map.size, &bytes) || bytes > INT64_MAX ? INT64_MAX : bytes;
+  return __builtin_mul_overflow(static_cast<uint64_t>(count), map.size, &bytes) || bytes > INT64_MAX ? INT64_MAX
+                                                                                                     : bytes;
 }
 
 uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes) {
@@ -206,7 +211,8 @@ uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint
   if (map.padded)
     return digest_padded(map, buffer, count, wanted);
   // One piece of memory: contiguous, or a single element without a hole.
-  if (map.contiguous || (map.run_count == 1 && map.runs[0].count == 1 && (wanted <= map.size || map.runs[0].bytes == map.extent)))
+  if (map.contiguous ||
+      (map.run_count == 1 && map.runs[0].count == 1 && (wanted <= map.size || map.runs[0].bytes == map.extent)))
     return digest(at(reinterpret_cast<uint64_t>(buffer) + static_cast<uint64_t>(map.low)), wanted);
   DigestSink sink;
   walk(sink, map, buffer, count, 0, wanted);
@@ -218,7 +224,8 @@ uint64_t type_pack(const TypeMap& map, const void* buffer, int64_t count, uint64
   return walk(sink, map, buffer, count, first, bytes);
 }
 
-uint64_t type_unpack(const TypeMap& map, void* buffer, int64_t count, uint64_t first, uint64_t bytes, const void* from) {
+uint64_t type_unpack(const TypeMap& map, void* buffer, int64_t count, uint64_t first, uint64_t bytes,
+                     const void* from) {
   UnpackSink sink{static_cast<const char*>(from)};
   return walk(sink, map, buffer, count, first, bytes);
 }

@@ -154,7 +154,9 @@ MPI_Datatype random_array(MPI_Datatype old) {
     sizes[i] = pick(1, 5);
     subsizes[i] = pick(1, sizes[i]);
     starts[i] = pick(0, sizes[i] - subsizes[i]);
-    distributions[i] = pick(0, 2) == 0 ? MPI_DISTRIBUTE_NONE : pick(0, 1) ? MPI_DISTRIBUTE_BLOCK : MPI_DISTRIBUTE_CYCLIC;
+    distributions[i] = pick(0, 2) == 0 ? MPI_DISTRIBUTE_NONE
+                       : pick(0, 1)    ? MPI_DISTRIBUTE_BLOCK
+                                       : MPI_DISTRIBUTE_CYCLIC;
     grid[i] = distributions[i] == MPI_DISTRIBUTE_NONE ? 1 : pick(1, 3);
     arguments[i] = MPI_DISTRIBUTE_DFLT_DARG;
     if (distributions[i] == MPI_DISTRIBUTE_CYCLIC && pick(0, 1))
@@ -166,7 +168,8 @@ MPI_Datatype random_array(MPI_Datatype old) {
   const int order = pick(0, 1) ? MPI_ORDER_C : MPI_ORDER_FORTRAN;
   MPI_Datatype made;
   if (distributed)
-    OK(MPI_Type_create_darray(ranks, pick(0, ranks - 1), dims, sizes, distributions, arguments, grid, order, old, &made));
+    OK(MPI_Type_create_darray(ranks, pick(0, ranks - 1), dims, sizes, distributions, arguments, grid, order, old,
+                              &made));
   else
     OK(MPI_Type_create_subarray(dims, sizes, subsizes, starts, order, old, &made));
   return made;
@@ -178,7 +181,8 @@ MPI_Datatype random_large(MPI_Datatype old) {
   const MPI_Count step = extent_of(old);
   std::vector<int> lengths, displacements;
   random_blocks(some(4), lengths, displacements);
-  std::vector<MPI_Count> counts(lengths.begin(), lengths.end()), places(displacements.begin(), displacements.end()), bytes;
+  std::vector<MPI_Count> counts(lengths.begin(), lengths.end()), places(displacements.begin(), displacements.end()),
+      bytes;
   for (int d : displacements)
     bytes.push_back(d * (step < 0 ? -step : step));
   std::vector<MPI_Datatype> types(counts.size(), old);
@@ -196,8 +200,13 @@ MPI_Datatype random_large(MPI_Datatype old) {
     case 5: OK(MPI_Type_create_indexed_block_c(n, 1, places.data(), old, &made)); break;
     case 6: OK(MPI_Type_create_hindexed_block_c(n, 1, bytes.data(), old, &made)); break;
     case 7: OK(MPI_Type_create_struct_c(n, counts.data(), bytes.data(), types.data(), &made)); break;
-    case 8: OK(MPI_Type_create_subarray_c(2, sizes, subsizes, starts, pick(0, 1) ? MPI_ORDER_C : MPI_ORDER_FORTRAN, old, &made)); break;
-    case 9: OK(MPI_Type_create_darray_c(4, pick(0, 3), 2, sizes, distributions, arguments, grid, MPI_ORDER_C, old, &made)); break;
+    case 8:
+      OK(MPI_Type_create_subarray_c(2, sizes, subsizes, starts, pick(0, 1) ? MPI_ORDER_C : MPI_ORDER_FORTRAN, old,
+                                    &made));
+      break;
+    case 9:
+      OK(MPI_Type_create_darray_c(4, pick(0, 3), 2, sizes, distributions, arguments, grid, MPI_ORDER_C, old, &made));
+      break;
     default: OK(MPI_Type_create_resized_c(old, pick(-8, 8), step + 16, &made)); break;
   }
   return made;
@@ -220,7 +229,9 @@ MPI_Datatype random_type(int depth) {
   switch (pick(0, 10)) {
     case 0: OK(MPI_Type_contiguous(some(4), old, &made)); break;
     case 1: OK(MPI_Type_vector(some(4), some(2), pick(2, 5) * (pick(0, 3) ? 1 : -1), old, &made)); break;
-    case 2: OK(MPI_Type_create_hvector(some(4), some(2), (3 * size + pick(0, 9)) * (pick(0, 3) ? 1 : -1), old, &made)); break;
+    case 2:
+      OK(MPI_Type_create_hvector(some(4), some(2), (3 * size + pick(0, 9)) * (pick(0, 3) ? 1 : -1), old, &made));
+      break;
     case 3: OK(MPI_Type_indexed(n, lengths.data(), displacements.data(), old, &made)); break;
     case 4: OK(MPI_Type_create_hindexed(n, lengths.data(), bytes.data(), old, &made)); break;
     case 5: OK(MPI_Type_create_indexed_block(n, 1, displacements.data(), old, &made)); break;
@@ -248,7 +259,8 @@ void describe(uint64_t type, int depth) {
   CHECK(resil::backend->types->decode(type, memory.data(), c.words_needed, &c) == resil::Decoded::kDone);
   int64_t bound = 0, extent = 0;
   resil::backend->types->extent(type, &bound, &extent);
-  fprintf(stderr, "%*scombiner %d, lower bound %ld, extent %ld:", 2 * depth, "", static_cast<int>(c.combiner), bound, extent);
+  fprintf(stderr, "%*scombiner %d, lower bound %ld, extent %ld:", 2 * depth, "", static_cast<int>(c.combiner), bound,
+          extent);
   for (int64_t i = 0; i < c.integer_count; ++i)
     fprintf(stderr, " %ld", c.integers[i]);
   for (int64_t i = 0; i < c.address_count; ++i)
@@ -351,7 +363,8 @@ void compare(MPI_Datatype type, int count) {
     std::vector<char> piece(part + 1, 'x');
     same(resil::type_pack(*map, buffer.address, count, first, part, piece.data()) == part, "length of a part");
     same(memcmp(piece.data(), ours.data() + first, part) == 0 && piece[part] == 'x', "packed part");
-    same(resil::type_digest(*map, buffer.address, count, part) == resil::digest(expected.data(), part), "digest of a part");
+    same(resil::type_digest(*map, buffer.address, count, part) == resil::digest(expected.data(), part),
+         "digest of a part");
   }
 
   if (overlaps(*map, count, buffer))
@@ -368,7 +381,8 @@ void compare(MPI_Datatype type, int count) {
   same(unpacked == resil::digest(without_padding(*map, packed).data(), bytes), "digest of what was sent");
   for (uint64_t first = 0; first < bytes;) {
     const uint64_t part = random_bits() % (bytes - first) + 1;
-    same(resil::type_unpack(*map, parts.address, count, first, part, packed.data() + first) == part, "length of an unpacked part");
+    same(resil::type_unpack(*map, parts.address, count, first, part, packed.data() + first) == part,
+         "length of an unpacked part");
     first += part;
   }
   same(parts.memory == mine.memory, "unpacked in parts");

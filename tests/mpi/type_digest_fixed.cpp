@@ -36,7 +36,8 @@ void is(MPI_Datatype type, BasicKind kind, int width) {
   const BasicType basic = resil::backend->types->basic(bits(type));
   CHECK(basic.kind == kind && basic.width == width);
   const TypeMap* map = map_of(type);
-  CHECK(map != nullptr && map->permanent && map->contiguous == !map->padded && map->basic == basic && map->size == basic.width);
+  CHECK(map != nullptr && map->permanent && map->contiguous == !map->padded && map->basic == basic &&
+        map->size == basic.width);
 }
 
 void is_pair(MPI_Datatype type, BasicKind kind, int value_width, int index_width, int pieces) {
@@ -92,7 +93,8 @@ void operators() {
   CHECK(kind(MPI_MIN) == OpKind::kMin && kind(MPI_PROD) == OpKind::kProd && kind(MPI_LAND) == OpKind::kLand);
   CHECK(kind(MPI_BAND) == OpKind::kBand && kind(MPI_LOR) == OpKind::kLor && kind(MPI_BOR) == OpKind::kBor);
   CHECK(kind(MPI_LXOR) == OpKind::kLxor && kind(MPI_BXOR) == OpKind::kBxor && kind(MPI_MAXLOC) == OpKind::kMaxloc);
-  CHECK(kind(MPI_MINLOC) == OpKind::kMinloc && kind(MPI_REPLACE) == OpKind::kReplace && kind(MPI_NO_OP) == OpKind::kNoOp);
+  CHECK(kind(MPI_MINLOC) == OpKind::kMinloc && kind(MPI_REPLACE) == OpKind::kReplace &&
+        kind(MPI_NO_OP) == OpKind::kNoOp);
   MPI_Op user;
   OK(MPI_Op_create(add, 1, &user));
   CHECK(kind(user) == OpKind::kUser);
@@ -224,7 +226,8 @@ void speed() {
   static volatile uint64_t sink;
   const uint64_t kinds[2] = {bits(MPI_DOUBLE), bits(MPI_INT)};
   resil::Thread& thread = *resil::current_thread;
-  measure("type_map, predefined, in the thread's cache", 1000000, [&](long i) { sink = type_map(thread, kinds[i & 1])->size; });
+  measure("type_map, predefined, in the thread's cache", 1000000,
+          [&](long i) { sink = type_map(thread, kinds[i & 1])->size; });
   measure("a derived type's first time: make, map, free", 1000, [&](long) {
     MPI_Datatype type = vector(100, 1, 3);
     sink = map_of(type)->size;
@@ -239,9 +242,12 @@ void speed() {
   OK(MPI_Type_vector(1000, 1, 1000, MPI_DOUBLE, &column));
   const TypeMap *map = map_of(strided), *far = map_of(column), *pairs = map_of(MPI_DOUBLE_INT);
   measure("digest of 32 KiB contiguous", 1000, [&](long) { sink = resil::digest(data.data(), 32768); });
-  measure("digest of 32 KiB in pieces of 8 bytes, 16 apart", 1000, [&](long) { sink = resil::type_digest(*map, data.data(), 1, 32768); });
-  measure("digest of 8 KB in pieces of 8 bytes, 8 KB apart", 1000, [&](long) { sink = resil::type_digest(*far, data.data(), 1, 8000); });
-  measure("digest of 1000 MPI_DOUBLE_INT", 1000, [&](long) { sink = resil::type_digest(*pairs, data.data(), 1000, 12000); });
+  measure("digest of 32 KiB in pieces of 8 bytes, 16 apart", 1000,
+          [&](long) { sink = resil::type_digest(*map, data.data(), 1, 32768); });
+  measure("digest of 8 KB in pieces of 8 bytes, 8 KB apart", 1000,
+          [&](long) { sink = resil::type_digest(*far, data.data(), 1, 8000); });
+  measure("digest of 1000 MPI_DOUBLE_INT", 1000,
+          [&](long) { sink = resil::type_digest(*pairs, data.data(), 1000, 12000); });
   OK(MPI_Type_free(&strided));
   OK(MPI_Type_free(&column));
 }
