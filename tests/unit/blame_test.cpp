@@ -171,6 +171,33 @@ TEST_CASE("blame: no room for a question or an answer: later") {
   CHECK(findings.size() == 1);
 }
 
+TEST_CASE("blame: an answer that found no room goes out with the next question") {
+  Job job(false);
+  Job::open(job.send(data(1)), {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 0});
+  blame::tend(thread_state);
+  has_room = false;
+  deliver();
+  has_room = true;
+  const Job::Sent s = job.send(data(2));
+  const blame::Query query = {12345, s.ordinal, s.record, s.record, 0, 0};
+  be_rank(0);
+  handlers[static_cast<int>(ledger::Kind::kQuery)](thread_state, peers[1], &query, sizeof(query));
+  be_rank(1);
+  CHECK(letters.size() == 2);
+  deliver();
+  blame::tend(thread_state);
+  CHECK(findings.size() == 1);
+}
+
+TEST_CASE("blame: ordinals of concurrent senders may be off, those of others may not") {
+  Job job(false, GENERATE(true, false));
+  Job::Sent s = job.send(data(1));
+  s.ordinal += 2;
+  Job::open(s, {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 0});
+  Job::run();
+  CHECK(contains(Job::only().message, "no longer knows the packet") == !is_concurrent);
+}
+
 TEST_CASE("blame: messages that make no sense are ignored") {
   Job job(true);
   Job::open(job.send(data(1)), Job::receive(data(9), data(3)));
@@ -235,6 +262,19 @@ TEST_CASE("blame: abort stops the job once the open cases are published, log goe
   Job::open(logging.send(data(1)), Job::receive(data(9), data(3)));
   Job::run();
   CHECK(findings.size() == 1);
+}
+
+TEST_CASE("blame: abort waits a little for cases whose answers are under way") {
+  Job job(true);
+  wants_abort = true;
+  Job::open(job.send(data(1)), Job::receive(data(9), data(3)));
+  blame::tend(thread_state);
+  deliver();
+  const Job::Sent late = job.send(data(2), CallId::kMPI_Isend, 1, 7, false);
+  Job::open(late, Job::receive(data(9), data(4)));
+  CHECK_NOTHROW(blame::tend(thread_state));
+  CHECK(findings.size() == 1);
+  CHECK_THROWS_AS(Job::run(), Stopped);
 }
 
 TEST_CASE("blame: three wrong packets of a thousand are systemic, one is not, nor are those of the program") {
