@@ -28,6 +28,7 @@ enum class Reason : uint8_t {
   kFile,                 ///< MPI_File reads and writes
   kCollective,           ///< a collective form that has no check
   kRequestFreed,         ///< the receive's request was freed: its end is not seen
+  kNoStatus,             ///< the MPI does not say what the receive took (MPICH 4.0: MPI_Isendrecv)
   kCount
 };
 const char* reason_name(Reason reason);  ///< "device_buffer"

@@ -41,6 +41,7 @@ struct Receive {
   int32_t actual_source, actual_tag;
   uint16_t call;
   bool wild, persistent, partitioned, held, listed, done, failed, shared;
+  bool both_ways, no_status;  ///< MPI_Isendrecv; whose status says nothing
 };
 
 }  // namespace resil::p2p
