@@ -236,7 +236,8 @@ void reduction_classify(Reduction& r, uint64_t op, const TypeMap* type) {
   }
   const bool pair = r.basic.kind == BasicKind::kPair;
   if (type == nullptr || r.basic.kind == BasicKind::kUnknown || r.basic.kind == BasicKind::kPacked ||
-      (!pair && (!type->contiguous || type->size != r.basic.width)))
+      (!pair && ((!type->contiguous && !type->padded) || type->size != r.basic.width ||
+                 type->extent != static_cast<int64_t>(type->size))))
     return;  // a program that MPI itself would refuse
   r.linear = mode_of(r.op, r.basic);
   const BasicKind kind = pair ? r.basic.value_kind : r.basic.kind;

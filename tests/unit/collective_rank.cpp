@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See collective_rank.h.
+
+#include "collective_rank.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "checksum/collective/collective.h"
+#include "checksum/collective/linear.h"
+#include "checksum/digest/digest.h"
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/ledger_internal.h"  // for struct Peer only
+#include "checksum/view.h"
+#include "shim/backend.h"
+#include "shim/config.h"
+#include "shim/finding.h"
+#include "shim/json.h"
+#include "shim/runtime.h"
+#include "shim/tables.h"
+
+namespace resil {
+
+Runtime runtime;
+std::atomic<uint32_t> handle_generation;
+
+namespace {
+
+using ledger::Peer;
+using ledger::Record;
+
+struct Comm {
+  std::vector<int> local, remote, sources, destinations;
+  bool inter = false;
+  CommInfo info;
+  ring::Comm ring = {};
+};
+
+RankState state;
+std::map<uint64_t, std::unique_ptr<Comm>> comms;
+std::vector<Peer> peers;
+Thread thread_state;
+ring::Header header;
+bool abort_on;
+void* bus;
+void (*send)(void*, int, int, int, const void*, size_t);
+void (*by_space[8])(Thread&, Peer&, const Record&);
+void (*on_mismatch[8])(Thread&, Peer&, const Record&, const Record&);
+void (*by_kind[16])(Thread&, Peer&, const void*, size_t);
+
+using LaneKey = std::tuple<int, uint8_t, uint64_t, uint32_t>;
+struct Lane {
+  std::deque<Record> sent, received;
+  bool unordered = false;
+};
+std::map<LaneKey, Lane> lanes;
+
+void settle(Peer& from, const Record& sent, const Record& received) {
+  if ((sent.flags | received.flags) & ledger::kUnchecked) {
+    const Record& why = received.flags & ledger::kUnchecked ? received : sent;
+    ++state.uncovered[why.digest & 31];
+  } else if (sent.digest == received.digest && sent.bytes == received.bytes) {
+    ++state.checked;
+  } else if (auto* handler = on_mismatch[sent.space]; handler != nullptr) {
+    handler(thread_state, from, sent, received);
+  } else {
+    ++state.cases;
+  }
+}
+
+void match(Peer& from, const Record& record, bool own) {
+  Lane& lane = lanes[{from.world_rank, record.space, record.comm, record.tag}];
+  lane.unordered = lane.unordered || (record.flags & ledger::kUnordered);
+  (own ? lane.received : lane.sent).push_back(record);
+  if (!lane.unordered) {
+    while (!lane.sent.empty() && !lane.received.empty()) {
+      const Record sent = lane.sent.front(), received = lane.received.front();
+      lane.sent.pop_front();
+      lane.received.pop_front();
+      settle(from, sent, received);
+    }
+    return;
+  }
+  for (auto s = lane.sent.begin(); s != lane.sent.end();) {
+    auto r = lane.received.begin();
+    while (r != lane.received.end() && (r->digest != s->digest || r->bytes != s->bytes))
+      ++r;
+    if (r == lane.received.end()) {
+      ++s;
+      continue;
+    }
+    settle(from, *s, *r);
+    lane.received.erase(r);
+    s = lane.sent.erase(s);
+  }
+}
+
+bool is_in_place(const void* buffer) { return buffer == in_place(); }
+bool comm_world_ranks(uint64_t handle, bool remote, int count, const int* ranks, int* world) {
+  for (int i = 0; i < count; ++i)
+    world[i] = (remote ? comms.at(handle)->remote : comms.at(handle)->local).at(static_cast<size_t>(ranks[i]));
+  return true;
+}
+bool comm_degree(uint64_t handle, int* in, int* out) {
+  *in = static_cast<int>(comms.at(handle)->sources.size());
+  *out = static_cast<int>(comms.at(handle)->destinations.size());
+  return true;
+}
+bool neighbors(uint64_t handle, int, int, int* sources, int* destinations) {
+  const Comm& comm = *comms.at(handle);
+  std::copy(comm.sources.begin(), comm.sources.end(), sources);
+  std::copy(comm.destinations.begin(), comm.destinations.end(), destinations);
+  return true;
+}
+OpKind op_kind(uint64_t op) { return static_cast<OpKind>(op); }
+ErrorKind error_kind(int code) { return code == 0 ? ErrorKind::kNone : ErrorKind::kOther; }
+bool status_ignored(const void*) { return true; }
+
+TypeFunctions type_functions = [] { TypeFunctions f = {}; f.op_kind = op_kind; return f; }();
+MessageFunctions message_functions = [] {
+  MessageFunctions f = {};
+  f.neighbors = neighbors, f.error_kind = error_kind, f.status_ignored = status_ignored;
+  return f;
+}();
+Backend table = [] {
+  Backend b = {};
+  b.handle_bytes = 8, b.is_in_place = is_in_place, b.comm_world_ranks = comm_world_ranks, b.comm_degree = comm_degree;
+  b.messages = &message_functions, b.types = &type_functions;
+  return b;
+}();
+
+constexpr Run kOne[] = {{0, 4, 1, 0}};
+constexpr TypeMap simple(uint64_t size, BasicKind kind) {
+  return {size, static_cast<int64_t>(size), 0, static_cast<int64_t>(size), true, false, true, 1, kOne,
+          {kind, {}, static_cast<uint16_t>(size), 0, 0}, 0};
+}
+TypeMap maps[] = {{}, simple(4, BasicKind::kSigned), simple(4, BasicKind::kUnsigned), simple(8, BasicKind::kSigned),
+                  simple(1, BasicKind::kUnsigned), simple(4, BasicKind::kFloating), simple(8, BasicKind::kFloating),
+                  {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0}, 0}, simple(16, BasicKind::kComplex),
+                  {12, 16, 0, 12, false, false, true, 1, kOne, {BasicKind::kPair, BasicKind::kFloating, 12, 8, 4}, 0},
+                  {4, 12, 0, 4, false, false, false, 1, kOne, {BasicKind::kSigned, {}, 4, 0, 0}, 0}};
+int64_t held;
+
+}  // namespace
+
+const Backend* backend = &table;
+
+const TypeMap* type_map_slow(Thread&, uint64_t type) { return type != kOpaque ? &maps[type] : nullptr; }
+void type_map_hold(const TypeMap* map) { held += !map->permanent; }
+void type_map_release(const TypeMap* map) { held -= !map->permanent; }
+int64_t type_size_slow(Thread&, uint64_t type) { return type != kOpaque ? static_cast<int64_t>(maps[type].size) : 4; }
+void type_span(const TypeMap& map, int64_t count, int64_t* low, int64_t* high) {
+  *low = 0;
+  *high = (count - 1) * map.extent + map.high;
+}
+uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint64_t) {
+  DigestStream stream;
+  for (int64_t i = 0; i < count; ++i)
+    stream.add(static_cast<const char*>(buffer) + i * map.extent, map.size);
+  return stream.finish();
+}
+uint64_t digest(const void* data, size_t bytes) {
+  DigestStream stream;
+  stream.add(data, bytes);
+  return stream.finish();
+}
+void DigestStream::add(const void* data, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i)
+    sum_ = hash_combine(sum_ + 1, static_cast<const unsigned char*>(data)[i] + ++index_ * 256);
+}
+uint64_t DigestStream::finish() { return sum_; }
+
+uint64_t request_handle(const void* array, int64_t index) { return static_cast<const uint64_t*>(array)[index]; }
+double config_real(const char*) { return 0.05; }
+
+void Finding::start(const char* of_kind, Confidence how_sure) {
+  kind = of_kind;
+  confidence = how_sure;
+  culprit_count = victim_count = evidence_count = 0;
+}
+void Finding::culprit(int rank) { culprit_ranks[culprit_count++] = rank; }
+void Finding::victim(int rank) { victim_ranks[victim_count++] = rank; }
+void Finding::say(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof(message), format, arguments);
+  va_end(arguments);
+}
+void Finding::add(const char*, const char*, ...) {}
+unsigned finding_publish(const Finding& finding) {
+  for (uint32_t i = 0; i < finding.culprit_count; ++i)
+    ++state.culprits[finding.culprit_ranks[i]];
+  memcpy(state.last, finding.message, sizeof(state.last));
+  return ++state.findings;
+}
+void stop_job(int) {
+  state.stopped = true;
+  abort_on = false;
+  throw 90;
+}
+
+namespace blame {
+uint64_t sent(int, uint64_t, const Record&, const View&) { return 0; }
+void site_text(uint64_t site, char* text, size_t bytes) { snprintf(text, bytes, "site %llu", static_cast<unsigned long long>(site)); }
+}  // namespace blame
+
+namespace ledger {
+const char* reason_name(Reason) { return "reason"; }
+bool connected() { return true; }
+bool strict() { return false; }
+bool full_blame() { return false; }
+bool abort_wanted() { return abort_on; }
+bool concurrent() { return false; }
+Peer* peer_of(int rank) { return &peers.at(static_cast<size_t>(rank)); }
+Peer* peer_of(CommInfo& comm, int rank, Reason*) {
+  const Comm& c = *comms.at(comm.handle);
+  return peer_of((c.inter ? c.remote : c.local).at(static_cast<size_t>(rank)));
+}
+int world_rank_of(const Peer& peer) { return peer.world_rank; }
+const char* host_of(const Peer&) { return "node"; }
+uint64_t announce(Thread&, Peer& to, const Record& record) {
+  send(bus, runtime.rank, to.world_rank, 0, &record, sizeof(record));
+  return 0;
+}
+void expect(Thread&, Peer& from, const Record& record, uint64_t) { match(from, record, true); }
+void await(Thread&, Peer&) {}
+void count_checked(uint64_t messages, uint64_t) { state.checked += messages; }
+void count_uncovered(Reason reason, uint64_t messages, uint64_t) { state.uncovered[static_cast<int>(reason)] += messages; }
+void count_mismatch() { ++state.mismatches; }
+void handle_space(Space space, void (*handler)(Thread&, Peer&, const Record&)) { by_space[static_cast<int>(space)] = handler; }
+void handle_mismatch(Space space, void (*handler)(Thread&, Peer&, const Record&, const Record&)) { on_mismatch[static_cast<int>(space)] = handler; }
+void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)) { by_kind[static_cast<int>(kind)] = handler; }
+bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
+  send(bus, runtime.rank, to.world_rank, static_cast<int>(kind), payload, bytes);
+  return true;
+}
+}  // namespace ledger
+
+namespace {
+
+void start(int rank, int size, bool abort_wanted, void* of_bus, void (*how)(void*, int, int, int, const void*, size_t)) {
+  runtime.rank = rank;
+  runtime.size = size;
+  runtime.header = &header;
+  header.ticks_per_second = 1e9;
+  strcpy(runtime.host, "node");
+  abort_on = abort_wanted;
+  bus = of_bus;
+  send = how;
+  peers.resize(static_cast<size_t>(size));
+  for (int i = 0; i < size; ++i)
+    peers[static_cast<size_t>(i)].world_rank = i;
+  thread_state.type_generation = handle_generation.load();
+  collective::prepare();
+  collective::connect();
+}
+
+CommInfo* comm(uint64_t id, const int* local, int local_size, const int* remote, int remote_size, const int* sources, int in,
+               const int* destinations, int out) {
+  auto made = std::make_unique<Comm>();
+  made->local.assign(local, local + local_size);
+  made->remote.assign(remote, remote + remote_size);
+  made->inter = remote != nullptr;
+  made->sources.assign(sources, sources + in);
+  made->destinations.assign(destinations, destinations + out);
+  made->ring.id = id;
+  strcpy(made->ring.name, "comm");
+  CommInfo& info = made->info;
+  info.handle = id;
+  info.ring = &made->ring;
+  info.index = 2;
+  info.size = local_size;
+  info.remote_size = made->inter ? remote_size : -1;
+  for (int i = 0; i < local_size; ++i)
+    if (local[i] == runtime.rank)
+      info.rank = i;
+  comms[id] = std::move(made);
+  return &info;
+}
+
+void arrive(int from, int kind, const void* data, size_t bytes) {
+  Peer& peer = peers.at(static_cast<size_t>(from));
+  if (kind != 0)
+    return by_kind[kind](thread_state, peer, data, bytes);
+  Record record;
+  memcpy(&record, data, sizeof(record));
+  if (auto* handler = by_space[record.space]; handler != nullptr)
+    handler(thread_state, peer, record);
+  else
+    match(peer, record, false);
+}
+
+void read_state(RankState* to) {
+  state.pending = 0;
+  for (const auto& [key, lane] : lanes)
+    state.pending += lane.sent.size() + lane.received.size();
+  state.unverified = collective::unverified();
+  state.held = held;
+  *to = state;
+}
+
+const RankApi kApi = {
+    start, comm, collective::enter, collective::leave, collective::activating, collective::activated,
+    [](Event& e, uint64_t* cookie, bool freed) { collective::completed(e, 0, cookie, freed); },
+    arrive, [] { collective::tend(thread_state); },
+    [] { header.phase = static_cast<uint32_t>(ring::Phase::kFinalizing); }, read_state,
+    [] { return &thread_state; },
+    [](int mode, const void* data, unsigned width, int64_t first, int64_t count, int64_t total, uint64_t* words) {
+      const collective::Linear l = collective::linear_digest(static_cast<collective::LinearMode>(mode), data, width, first, count, total);
+      words[0] = l.words[0], words[1] = l.words[1];
+    }};
+
+}  // namespace
+}  // namespace resil
+
+extern "C" [[gnu::visibility("default")]] const RankApi* rank_api() { return &resil::kApi; }
