@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of fault, in every mode of checking: found, rightly explained, and status 90 where a mismatch ends the job.
+
+Usage: faults_test.py BUILD openmpi|mpich      (BUILD holds messages.MPI, collectives.MPI, puts.MPI)
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import faults, mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+RANKS = 2
+# Of some length, so that no damaged packet is by chance equal to another one.
+KINDS = {"flip": "p=0.01", "swap": "p=0.01", "zero": "p=0.01", "truncate": "p=0.01", "stale": "p=0.02",
+         "duplicate": "p=0.05", "transpose": "p=0.05", "modify": "p=0.05", "early": "p=0.05,delay=50"}
+EVERY_KIND = ";".join(f"{kind},rank=1,min=256,{chance}" for kind, chance in KINDS.items())
+
+
+class Traffic:
+    def __init__(self, build, mpi):
+        self.build, self.mpi = build, mpi
+
+    def run(self, program, rounds, fault=None, **env):
+        env = {"RESIL_MODE": "checksum", "RESIL_ON_MISMATCH": "log", **{f"RESIL_{k.upper()}": v for k, v in env.items()}}
+        if fault:
+            env["RESIL_FAULT"] = fault
+        result = jobs.run(self.mpi, RANKS, [os.path.join(self.build, f"{program}.{self.mpi}"), str(rounds)], env=env, timeout=120)
+        jobs.remove_rings(result.directory)
+        return result
+
+    def every_kind(self, checksum, blame):
+        def check():
+            result = self.run("messages", 250, EVERY_KIND, checksum=checksum, blame=blame, drain_seconds="1")
+            assert result.returncode == 0, result.text()
+            injected, strangers, dropped = faults.read(result.directory)
+            kinds = {injection.kind for injection in injected}
+            assert kinds == set(KINDS), f"not injected: {set(KINDS) - kinds}"
+            assert not dropped, f"{dropped} findings dropped: too many faults for one job"
+            assert not strangers, "found, but not injected: " + strangers[0][1]["message"]
+            outcomes = {kind: [i.outcome() for i in injected if i.kind == kind] for kind in KINDS}
+            wrong = [i.text() for i in injected if i.outcome() == "wrong"]
+            assert not wrong, "wrongly blamed:\n" + "\n".join(wrong)
+            for kind, found in outcomes.items():
+                # Late data may be there before the first look, when the process was suspended meanwhile.
+                missed = [i.text() for i in injected if i.kind == kind and not i.found]
+                assert not missed or (kind == "early" and len(missed) < len(found)), "missed:\n" + "\n".join(missed)
+                if blame == "full":
+                    assert "right" in found, f"{kind} was never explained: {found}"
+            for report in result.ranks().values():
+                assert any("on purpose" in note for note in report["notes"]), "no note says that the faults are injected"
+            made = sum(sum(report["faults_injected"].values()) for report in result.ranks().values())
+            assert made == len(injected), f"the reports count {made} faults, the lists {len(injected)}"
+        return check
+
+    def other_traffic(self, program, kinds):
+        def check():
+            fault = ";".join(f"{kind},rank=1,min=64,p=0.02" for kind in kinds)
+            result = self.run(program, 150, fault, blame="full")
+            assert result.returncode == 0, result.text()
+            injected, strangers, _ = faults.read(result.directory)
+            assert injected, "nothing was injected"
+            missed = [i.text() for i in injected if not i.found]
+            assert not missed, "missed:\n" + "\n".join(missed)
+            assert not strangers, "found, but not injected: " + strangers[0][1]["message"]
+        return check
+
+    def ends_job(self, checksum, kind):
+        def check():
+            result = self.run("messages", 100, f"{kind},rank=1,min=64,nth=3", checksum=checksum, on_mismatch="abort", blame="full")
+            assert result.returncode == 90, result.text()
+            injected, strangers, _ = faults.read(result.directory)
+            assert [i.kind for i in injected] == [kind] and not strangers
+            assert injected[0].found, "status 90 without a finding"
+        return check
+
+    def clean(self, program, rounds, checksum, blame):
+        def check():
+            result = self.run(program, rounds, checksum=checksum, blame=blame)
+            assert result.returncode == 0 and b" 0 wrong" in result.stdout, result.text()
+            found, _ = faults.findings(result.directory)
+            assert not found, "false alarm: " + found[0][1]["message"]
+            checked = sum(report["checksum"]["messages_checked"] for report in result.ranks().values())
+            assert checked > rounds, f"only {checked} packets were checked"
+        return check
+
+    def seen_by_program(self):
+        """Without checksums: the program itself sees as many wrong packets as were injected."""
+        result = self.run("messages", 100, "flip,rank=1,p=0.03", mode="watch")
+        made = len(faults.injections(result.directory))
+        assert made > 0 and f", {made} wrong".encode() in result.stdout, f"{made} injected; {result.text()}"
+
+    def bad_value(self):
+        result = self.run("messages", 1, "flip,rnk=1")
+        assert result.returncode == 93, result.text()
+        assert b"RESIL_FAULT='flip,rnk=1': 'rnk' is not a known key" in result.stderr, result.text()
+        assert b"(did you mean rank?)" in result.stderr, result.text()
+
+
+def main(build, mpi):
+    jobs.require(f"mpirun.{mpi}")
+    traffic = Traffic(build, mpi)
+    checks = [("the program sees what was injected", traffic.seen_by_program), ("bad value", traffic.bad_value)]
+    for checksum in ("lazy", "strict"):
+        for blame in ("cheap", "full"):
+            checks.append((f"every kind ({checksum}, {blame})", traffic.every_kind(checksum, blame)))
+        checks.append((f"status 90 ({checksum})", traffic.ends_job(checksum, "flip" if checksum == "lazy" else "stale")))
+        checks.append((f"clean messages ({checksum})", traffic.clean("messages", 200, checksum, "full")))
+    checks += [("collectives", traffic.other_traffic("collectives", ("flip", "zero", "stale"))),
+               ("puts", traffic.other_traffic("puts", ("flip", "swap", "zero"))),
+               ("clean collectives", traffic.clean("collectives", 200, "lazy", "cheap")),
+               ("clean puts", traffic.clean("puts", 50, "lazy", "cheap"))]
+    return run_checks(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

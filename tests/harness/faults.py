@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fault injection: what was injected (faults-*.jsonl) against what was found (findings of the rank reports).
+
+Used by scripts/campaign and tests/faults. Touches report directories only.
+"""
+import collections
+import glob
+import json
+import os
+import re
+
+from . import report as reports
+
+KINDS = ("flip", "swap", "zero", "stale", "duplicate", "truncate", "transpose", "modify", "early")
+RIGHT = {"flip": "transit or staging", "swap": "transit or staging", "zero": "transit or staging",
+         "truncate": "transit or staging", "stale": "nothing delivered", "duplicate": "packet of another slot",
+         "transpose": "packet of another slot", "modify": "send buffer modified while pending",
+         "early": "completed before the data landed"}
+UNDETERMINED = "undetermined"
+ABOUT_DATA = ("message_corrupted", "send_buffer_modified", "collective_mismatch", "one_sided_corrupted")  # one packet each
+
+
+class Injection:
+    def __init__(self, row):
+        self.__dict__.update(row)
+        self.remark = row.get("remark", "")
+        sending = self.side == "send"
+        self.sender, self.receiver = (self.rank, self.peer) if sending else (self.peer, self.rank)
+        self.verdicts = []  # of the findings that are this injection's
+
+    @property
+    def found(self):
+        return bool(self.verdicts)
+
+    def right_verdicts(self):
+        # A packet of which nothing came is both.
+        whole = self.kind == "truncate" and self.position == 0
+        return (RIGHT[self.kind], RIGHT["stale"]) if whole else (RIGHT[self.kind],)
+
+    def explain(self, finding):
+        """Takes the finding as one of this injection; its verdict, or whether it names the right rank."""
+        verdict = finding["evidence"].get("verdict")
+        if finding["kind"] == "collective_mismatch" and verdict is None:
+            named = finding["culprit_ranks"]  # where the wrong data is
+            wrong = self.side == "receive" and named and self.rank not in named
+            verdict = UNDETERMINED if not named else f"names ranks {named}" if wrong else RIGHT[self.kind]
+        self.verdicts.append(verdict or UNDETERMINED)
+
+    def outcome(self):
+        """missed, right, undetermined or wrong."""
+        if not self.verdicts:
+            return "missed"
+        right = self.right_verdicts()
+        if any(v not in right and v != UNDETERMINED for v in self.verdicts):
+            return "wrong"
+        return "right" if any(v in right for v in self.verdicts) else UNDETERMINED
+
+    def text(self):
+        return (f"{self.kind} of {self.bytes} bytes in {self.call} of rank {self.rank} ({self.side}, peer {self.peer}, tag {self.tag}, "
+                f"collective {self.sequence}{', ' + self.remark if self.remark else ''}): {self.verdicts or 'missed'}")
+
+
+def injections(directory):
+    rows = []
+    for path in sorted(glob.glob(os.path.join(directory, "faults-*.jsonl"))):
+        with open(path, encoding="utf-8") as file:
+            rows += [Injection(json.loads(line)) for line in file]
+    return rows
+
+
+def findings(directory):
+    """[(rank, finding)] of all ranks, and the number of those that the reports had no room for."""
+    found, dropped = [], 0
+    for rank, report in sorted(reports.load(directory).items()):
+        found += [(rank, finding) for finding in report["findings"]]
+        dropped += report.get("findings_dropped", 0)
+    return found, dropped
+
+
+def keys_of_finding(rank, finding):
+    """What the finding says it is about, as keys that an injection may have."""
+    evidence = finding["evidence"]
+    packet = re.match(r"number \d+ of rank (\d+) to rank (\d+), (tag|collective number) (\d+)", evidence.get("packet", ""))
+    if packet:
+        sender, receiver, what, number = int(packet[1]), int(packet[2]), packet[3], int(packet[4])
+        if what == "tag":
+            return [("message", sender, receiver, number)]
+        return [("collective", number)]
+    if finding["kind"] == "collective_mismatch":
+        number = re.search(r"\d+", evidence.get("sequence", ""))
+        return [("collective", int(number[0]))] if number else []
+    if finding["kind"] == "one_sided_corrupted":
+        origin, target = (re.match(r"rank (\d+)", evidence.get(name, "")) for name in ("origin", "target"))
+        if origin and target:
+            return [("put", int(origin[1]), int(target[1]), int(evidence["bytes"]))]
+    return []
+
+
+def keys_of_injection(injection):
+    if injection.sequence:
+        return [("collective", injection.sequence)]
+    if re.match(r"MPI_R?put", injection.call, re.I):
+        return [("put", injection.rank, injection.peer, injection.bytes)]
+    keys = [("message", injection.sender, injection.receiver, injection.tag)]
+    if injection.kind == "transpose":
+        keys.append(("message", injection.other_peer, injection.rank, injection.other_tag))
+    return keys
+
+
+def match(injected, found):
+    """Gives each finding to the injection that it is about; the findings that are nobody's (false alarms)."""
+    waiting = collections.defaultdict(list)
+    for injection in injected:
+        for key in keys_of_injection(injection):
+            waiting[key].append(injection)
+    strangers = []
+    for rank, finding in found:
+        if finding["kind"] not in ABOUT_DATA:
+            continue
+        candidates = [i for key in keys_of_finding(rank, finding) for i in waiting.get(key, [])]
+        if not candidates:
+            strangers.append((rank, finding))
+            continue
+        # Equal keys (a tag used again): the one that has none yet, in the order of time; else one finding more for it.
+        injection = next((i for i in candidates if not i.found), candidates[0])
+        injection.explain(finding)
+    return strangers
+
+
+def read(directory):
+    """(injections, with their verdicts; findings that no injection explains; findings dropped by the reports)."""
+    injected = injections(directory)
+    found, dropped = findings(directory)
+    return injected, match(injected, found), dropped
