@@ -36,8 +36,6 @@ uint64_t opened_total;
 std::atomic<double> stop_at;  // 0: no case has been closed
 std::atomic<bool> stopping;   // stop_job has begun
 
-double patience() { return config_real("RESIL_DRAIN_SECONDS"); }
-
 /// In the order of the sender's stream, within one lane.
 bool same_lane(const Case& a, const Case& b) {
   return a.from == b.from && a.sent.space == b.sent.space && a.sent.comm == b.sent.comm && a.sent.tag == b.sent.tag;
@@ -193,14 +191,14 @@ void ask(Thread& thread, Peer& from, const Query& query) {
 }
 
 /// One case: what is due. True: it was closed or put back.
-bool tend_case(Thread& thread, Case& one, double now, bool force) {
+bool tend_case(Thread& thread, Case& one, double now, double patience) {
   Query query;
   Peer* from = nullptr;
   {
     Guard guard(lock);
     if (!is_open(one))
       return false;
-    if (one.state == CaseState::kOpen && !force && now < one.opened + patience()) {
+    if (one.state == CaseState::kOpen && now < one.opened + patience) {
       if (now < one.next_ask)
         return false;
       query = {one.id, one.ordinal, one.sent, one.received, one.expected_bytes, 0};
@@ -231,12 +229,12 @@ bool tend_case(Thread& thread, Case& one, double now, bool force) {
 }
 
 void tend_all(Thread& thread, bool force) {
-  const double now = seconds_now();
+  const double now = seconds_now(), patience = force ? -1e9 : config_real("RESIL_DRAIN_SECONDS");
   // Closing one case may let another one go that waited for it.
   for (bool again = true; again && open_count.load(std::memory_order_relaxed) != 0;) {
     again = false;
     for (uint32_t i = 0; i < kCases; ++i)
-      again = tend_case(thread, cases[i], now, force) || again;
+      again = tend_case(thread, cases[i], now, patience) || again;
   }
   if (stop_at == 0 || stopping || !ledger::abort_wanted())
     return;

@@ -77,10 +77,8 @@ uint64_t steps() {
   return most;
 }
 
-/// Packets compared, the wrong ones included.
-uint64_t compared() { return ledger::checked_messages() + total; }
-
-void publish_systemic(uint64_t packets, uint64_t step_count) {
+/// `wrong` of `packets`; those that the program modified itself are in neither.
+void publish_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
   Finding finding;
   finding.start("systemic", explained >= kLeast ? Confidence::kVerified : Confidence::kSuspected);
   finding.victim(runtime.rank);
@@ -90,10 +88,10 @@ void publish_systemic(uint64_t packets, uint64_t step_count) {
   finding.say("%" PRIu64 " of the %" PRIu64 " packets that rank %d on %s has compared%s were wrong, more than one in a "
               "thousand. This is no stray bit but a systemic hardware problem (or one of the communication software): "
               "stop the production run, and escalate it to the facility with the hosts below.%s",
-              total, packets, runtime.rank, runtime.host, in_steps,
+              wrong, packets, runtime.rank, runtime.host, in_steps,
               explained >= kLeast ? "" : " First exclude that the program writes into buffers of pending messages: RESIL_BLAME=full tells.");
   finding.add("events", "%" PRIu64 " (packets that are wrong because a lane is out of step count once)", events);
-  finding.add("packets", "%" PRIu64 " wrong of %" PRIu64, total, packets);
+  finding.add("packets", "%" PRIu64 " wrong of %" PRIu64, wrong, packets);
   if (step_count != 0)
     finding.add("steps", "%" PRIu64, step_count);
   // The most frequent first.
@@ -117,7 +115,7 @@ void publish_systemic(uint64_t packets, uint64_t step_count) {
 
 void count_case(const Case& one, const Judgement& judgement) {
   const uint64_t step_count = steps();
-  uint64_t packets = 0;
+  uint64_t packets = 0, wrong = 0;
   {
     Guard guard(lock);
     ++by_verdict[static_cast<int>(judgement.verdict)];
@@ -128,13 +126,14 @@ void count_case(const Case& one, const Judgement& judgement) {
     explained += judgement.verdict != Verdict::kUndetermined;
     const char* host = one.answered && one.answer.host[0] != 0 ? one.answer.host : ledger::host_of(*one.from);
     count_pair(host[0] != 0 ? host : "unknown");
-    packets = compared();
+    wrong = total - by_verdict[static_cast<int>(Verdict::kModified)];
+    packets = ledger::checked_messages() + wrong;
     const bool often = events * kOneIn > packets || (step_count != 0 && events * kOneIn > step_count);
     if (systemic || events < kLeast || !often)
       return;
     systemic = true;
   }
-  publish_systemic(packets, step_count);
+  publish_systemic(wrong, packets, step_count);
 }
 
 void reset_counts() {

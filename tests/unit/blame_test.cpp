@@ -295,6 +295,7 @@ TEST_CASE("blame: three wrong packets of a thousand are systemic, one is not, no
   CHECK(findings.size() == 4);
   CHECK(findings[3].confidence == Confidence::kVerified);
   CHECK(evidence(findings[3], "path_1") == "node0 -> node1: 3");
+  CHECK(evidence(findings[3], "packets") == "3 wrong of 2003");
   transit(job, 4);
   CHECK(findings.size() == 5);  // said once
 
