@@ -21,8 +21,8 @@ struct View {
 };
 
 /// Never touches the data. No ownership: see type_map_hold for operations that outlive the call.
-inline View make_view(Thread& thread, const void* buffer, int64_t count, uint64_t type) {
-  View view = {buffer, count, type_map(thread, type), 0, ledger::Reason::kNone};
+inline View make_view(const TypeMap* type, const void* buffer, int64_t count) {
+  View view = {buffer, count, type, 0, ledger::Reason::kNone};
   if (view.type == nullptr) [[unlikely]] {
     view.reason = ledger::Reason::kDatatype;
     return view;
@@ -36,6 +36,10 @@ inline View make_view(Thread& thread, const void* buffer, int64_t count, uint64_
   if (!host_memory(static_cast<const char*>(buffer) + low, static_cast<size_t>(high - low))) [[unlikely]]
     view.reason = ledger::Reason::kDeviceBuffer;
   return view;
+}
+
+inline View make_view(Thread& thread, const void* buffer, int64_t count, uint64_t type) {
+  return make_view(type_map(thread, type), buffer, count);
 }
 
 /// D of the first `bytes` (at most view.bytes) of the packed stream.

@@ -195,7 +195,7 @@ void pop(Peer& peer, Lane& lane) {
 }
 
 bool equal(const Record& a, const Record& b) { return a.digest == b.digest && a.bytes == b.bytes; }
-bool unchecked(const Record& a, const Record& b) { return ((a.flags | b.flags) & kUnchecked) != 0; }
+bool unchecked(const Record& a, const Record& b) { return (((a.flags | b.flags) & kUnchecked) | ((a.flags ^ b.flags) & kPadded)) != 0; }
 
 /// One packet with both sides known.
 void settle(const Record& sent, const Record& received, uint64_t ordinal, uint64_t evidence, Difference* difference) {
@@ -208,7 +208,8 @@ void settle(const Record& sent, const Record& received, uint64_t ordinal, uint64
   }
   if (unchecked(sent, received)) {
     const Record& why = received.flags & kUnchecked ? received : sent;
-    const auto reason = static_cast<unsigned>(why.digest & 0xff) % static_cast<unsigned>(Reason::kCount);
+    const auto reason = why.flags & kUnchecked ? static_cast<unsigned>(why.digest & 0xff) % static_cast<unsigned>(Reason::kCount)
+                                               : static_cast<unsigned>(Reason::kDatatype);
     coverage.uncovered_messages[reason] += 1;
     coverage.uncovered_bytes[reason] += received.bytes;
     if (evidence != 0)

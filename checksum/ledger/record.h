@@ -48,6 +48,7 @@ enum RecordFlag : uint8_t {
   kUnordered = 2,   ///< more than one thread uses the lane: compare as a multiset
   kWithdraw = 4,    ///< takes back the announced record whose stream ordinal is in `digest` (a cancelled send)
   kNotLanes = 8,    ///< space-specific, not for the lanes
+  kPadded = 16,     ///< long doubles: their padding was taken as zero, so that only like can be compared with like
 };
 
 /// One packet as one side saw it. 40 bytes: what travels. Lane = (peer, space, comm, tag).

@@ -51,7 +51,7 @@ int64_t partitioned_ordinal(uint64_t comm_id, int32_t peer, int32_t tag, bool se
 
 /// On the way in. `replaces`: the send buffer is overwritten by the receive.
 inline void send_enter(Event& e, bool replaces) {
-  e.check = nullptr;
+  e.check = e.check_receive = nullptr;
   if (replaces || ledger::is_concurrent || ledger::is_full) [[unlikely]]
     send_enter_slow(e);
 }

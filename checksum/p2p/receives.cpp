@@ -206,6 +206,8 @@ Record record_of(const Receive& receive, bool order_lost) {
   if (reason != Reason::kNone) {
     record.flags |= ledger::kUnchecked;
     record.digest = static_cast<uint64_t>(reason);
+  } else if (receive.view.type->padded) {
+    record.flags |= ledger::kPadded;
   }
   if (receive.shared)
     record.flags |= ledger::kUnordered;
@@ -413,8 +415,8 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
                    static_cast<uint16_t>(e.id), static_cast<uint8_t>(Space::kMessage), ledger::kUnchecked};
   uint64_t evidence = 0;
   if (view.reason == Reason::kNone) [[likely]] {
-    record.flags = 0;
     record.digest = view_digest(view, status.bytes);
+    record.flags = view.type->padded ? ledger::kPadded : 0;
     if (ledger::full_blame())
       evidence = blame::receive_complete(e.check_posted, view, status.bytes, record.digest);
   }
@@ -457,13 +459,12 @@ void receive_enter_slow(Event& e) {
   if (e.comm == nullptr || source_of(e) == ring::kProcNull)
     return;
   lane_is_shared(e.comm->ring->id, source_of(e), tag_wanted(e), false);
-  const bool starts = (e.attributes & kCallStarts) != 0;
   if (ledger::full_blame() && !(e.attributes & kCallPersistent))
     e.check_posted = blame::receive_posted(view_of(e));
   if (!ledger::is_concurrent || (e.attributes & kCallPersistent))
     return;
   // Other threads may post and complete while this one is inside: its place in the order is taken now.
-  Receive* receive = make(e, view_of(e), starts);
+  Receive* receive = make(e, view_of(e), true);  // held: another thread may free the datatype meanwhile
   if (receive == nullptr)
     return lose_order(*e.comm);
   receive->posted = e.check_posted;
@@ -486,7 +487,8 @@ void receive_enter_slow(Event& e) {
     status.source = -1;
   }
   const ErrorKind error = error_of(e, status, false);
-  const View view = message && receive != nullptr ? make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type) : view_of(e);
+  const View view = message ? make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type)
+                            : receive != nullptr ? receive->view : view_of(e);
   if (receive == nullptr) {
     if (message)
       return;
@@ -502,7 +504,6 @@ void receive_enter_slow(Event& e) {
   receive->view = view;
   receive->site = e.site;
   receive->call = static_cast<uint16_t>(e.id);
-  receive->held = false;
   if (!fill(*receive, status, error))
     return vanish(*e.thread, *receive, true);
   finish(*e.thread, *receive);

@@ -77,6 +77,7 @@ void fill(Record& record, const View& view, bool shared) {
   record.flags = shared ? ledger::kUnordered : 0;
   if (view.reason == Reason::kNone) [[likely]] {
     record.digest = view_digest(view, view.bytes);
+    record.flags |= view.type->padded ? ledger::kPadded : 0;
   } else {
     record.digest = static_cast<uint64_t>(view.reason);
     record.flags |= ledger::kUnchecked;
@@ -89,7 +90,9 @@ uint64_t announce(Thread& thread, ledger::Peer& peer, const Record& record, cons
 }
 
 View view_of(const Event& e) {
-  View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
+  const TypeMap* held = ledger::is_concurrent && !(e.attributes & (kCallBothWays | kCallPersistent)) ? static_cast<const TypeMap*>(e.check_receive) : nullptr;
+  View view = held != nullptr ? make_view(held, e.send.buffer, e.send.count)
+                              : make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
   if ((e.attributes & kCallPartitioned) && view.reason != Reason::kDatatype) {
     view.count *= e.partitions;
     view.bytes *= static_cast<uint64_t>(e.partitions);
@@ -115,6 +118,12 @@ void send_enter_slow(Event& e) {
   if (e.peer < 0 || e.comm == nullptr)
     return;
   lane_is_shared(e.comm->ring->id, e.peer, e.tag, true);
+  if (ledger::is_concurrent && !(e.attributes & kCallBothWays)) {
+    // Another thread may free the datatype while this one is inside.
+    e.check_receive = const_cast<TypeMap*>(type_map(*e.thread, e.send.type));
+    if (e.check_receive != nullptr)
+      type_map_hold(static_cast<const TypeMap*>(e.check_receive));
+  }
   // The buffer is about to be overwritten by the receive, or must be known before and after (full blame).
   const bool replaced = e.id == CallId::kMPI_Sendrecv_replace || e.id == CallId::kMPI_Sendrecv_replace_c ||
                         e.id == CallId::kMPI_Isendrecv_replace || e.id == CallId::kMPI_Isendrecv_replace_c;
@@ -127,7 +136,9 @@ void send_enter_slow(Event& e) {
   e.check = &e;
 }
 
-[[gnu::flatten]] void send_leave(Event& e) {
+namespace {
+
+void announce_send(Event& e) {
   if (e.result != 0 || e.peer < 0 || e.comm == nullptr)
     return;
   Reason why = Reason::kNone;
@@ -140,7 +151,7 @@ void send_enter_slow(Event& e) {
   if (e.check != nullptr) {
     record.bytes = view.bytes;
     record.digest = e.check_value;
-    record.flags = shared ? ledger::kUnordered : 0;
+    record.flags = static_cast<uint8_t>((shared ? ledger::kUnordered : 0) | (view.type->padded ? ledger::kPadded : 0));
   } else {
     fill(record, view, shared);
   }
@@ -158,6 +169,14 @@ void send_enter_slow(Event& e) {
     entry->handle = handle;
     *e.cookie = reinterpret_cast<uint64_t>(entry) | kCookieSend;
   }
+}
+
+}  // namespace
+
+[[gnu::flatten]] void send_leave(Event& e) {
+  announce_send(e);
+  if (ledger::is_concurrent && !(e.attributes & kCallBothWays) && e.check_receive != nullptr) [[unlikely]]
+    type_map_release(static_cast<const TypeMap*>(e.check_receive));
 }
 
 void send_init_leave(Event& e) {
