@@ -12,6 +12,7 @@
 // touch that memory again the target must expose it again, which it does after its MPI_Win_wait.
 
 #include "checksum/rma/wire.h"
+#include "checksum/rma/workspace.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/log.h"
@@ -126,12 +127,14 @@ bool fence_goes_on(void* argument) {
 }
 
 void send_fence_lists(Thread& thread, Window& w) {
-  uint32_t count = 0;
-  const uint32_t* order = nullptr;
-  if (!sorted_operations(w, Epoch::kFence, &order, &count)) {
+  const uint32_t room = w.operations_open != 0 ? w.operation_count : 0;
+  Workspace workspace(room * sizeof(uint32_t));
+  auto* order = reinterpret_cast<uint32_t*>(workspace.data());
+  if (order == nullptr) {
     w.off.store(true, std::memory_order_release);
     return;
   }
+  const uint32_t count = sorted_operations(w, Epoch::kFence, order, room);
   for (uint32_t i = 0; i < count;) {
     const int target = w.operations[order[i]].target;
     uint32_t n = 1;
@@ -292,9 +295,10 @@ void completed_access(Event& e, Window& w) {
     return;
   }
   digest_gets(w, Epoch::kAccess);
-  uint32_t count = 0;
-  const uint32_t* order = nullptr;
-  const bool sorted = sorted_operations(w, Epoch::kAccess, &order, &count);
+  const uint32_t room = w.operations_open != 0 ? w.operation_count : 0;
+  Workspace workspace(room * sizeof(uint32_t));
+  auto* order = reinterpret_cast<uint32_t*>(workspace.data());
+  const uint32_t count = order != nullptr ? sorted_operations(w, Epoch::kAccess, order, room) : 0;
   for (uint32_t i = 0; i < targets; ++i) {
     const int target = w.accessed[i];
     uint32_t from = 0;
@@ -303,7 +307,7 @@ void completed_access(Event& e, Window& w) {
     uint32_t n = 0;
     while (from + n < count && w.operations[order[from + n]].target == target)
       ++n;
-    if (!sorted || !send_list(thread, w, Epoch::kAccess, target, w.targets[target].access, order + from, n)) {
+    if (order == nullptr || !send_list(thread, w, Epoch::kAccess, target, w.targets[target].access, order + from, n)) {
       give_up_operations(w, Epoch::kAccess, -1, Reason::kMemory);
       abandon(thread, w, "the lists of MPI_Win_complete could not be sent");
       return;

@@ -18,7 +18,6 @@ constexpr uint32_t kMaxPackets = 8192, kPacketsAtOnce = 64;  // 32 MiB
 SpinLock pool_lock;
 Packet* pool;
 uint32_t packets_made;
-thread_local uint32_t* order __attribute__((tls_model("initial-exec")));
 
 bool post_patiently(Thread& thread, ledger::Peer& peer, ledger::Kind kind, const void* payload, size_t bytes) {
   for (int tries = 0; tries < 100000; ++tries) {
@@ -121,25 +120,16 @@ bool send(Thread& thread, Window& window, int target, ledger::Kind kind, const H
   return post_patiently(thread, *peer, kind, &message, text != nullptr ? sizeof(message) : sizeof(header));
 }
 
-bool sorted_operations(Window& window, Epoch epoch, const uint32_t** indices, uint32_t* count) {
-  *count = 0;
-  if (window.operations_open == 0)
-    return true;
-  if (order == nullptr)
-    order = static_cast<uint32_t*>(map_memory(kMaxOperations * sizeof(uint32_t)));
-  if (order == nullptr)
-    return false;
+uint32_t sorted_operations(const Window& window, Epoch epoch, uint32_t* order, uint32_t room) {
   uint32_t found = 0;
-  for (uint32_t i = 0; i < window.operation_count; ++i)
+  for (uint32_t i = 0; i < window.operation_count && found < room; ++i)
     if (!window.operations[i].done && window.operations[i].epoch == epoch)
       order[found++] = i;
   const Operation* operations = window.operations;
   std::sort(order, order + found, [operations](uint32_t a, uint32_t b) {
     return operations[a].target != operations[b].target ? operations[a].target < operations[b].target : a < b;
   });
-  *indices = order;
-  *count = found;
-  return true;
+  return found;
 }
 
 bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t number, const uint32_t* indices, uint32_t count) {

@@ -2,9 +2,10 @@
 //
 // What an origin notes of its one-sided operations.
 
-#include <sys/mman.h>
+#include <cstring>
 
 #include "checksum/rma/wire.h"
+#include "checksum/rma/workspace.h"
 #include "checksum/view.h"
 #include "shim/backend.h"
 #include "shim/event.h"
@@ -125,11 +126,13 @@ void release(Operation& operation) {
 
 /// Gets that came into the same memory: what is there says nothing about the ones before the last.
 void drop_shared_buffers(Window& w, Epoch epoch, int target, uint32_t gets) {
-  const size_t bytes = gets * (sizeof(Interval) + sizeof(uint32_t) + 1);
-  void* memory = map_memory(bytes);
-  auto* intervals = static_cast<Interval*>(memory);
+  Workspace workspace(gets * (sizeof(Interval) + sizeof(uint32_t) + 1));
+  char* memory = workspace.data();
+  auto* intervals = reinterpret_cast<Interval*>(memory);
   auto* places = reinterpret_cast<uint32_t*>(intervals + gets);
   auto* shared = reinterpret_cast<bool*>(places + gets);
+  if (memory != nullptr)
+    memset(shared, 0, gets);
   uint32_t found = 0;
   for (uint32_t i = 0; i < w.operation_count && found < gets; ++i) {
     Operation& o = w.operations[i];
@@ -155,7 +158,6 @@ void drop_shared_buffers(Window& w, Epoch epoch, int target, uint32_t gets) {
     w.operations[places[i]].what = What::kTouch;
     operation_uncovered(Reason::kOverlapped, 1, w.operations[places[i]].bytes);
   }
-  munmap(memory, bytes);
 }
 
 View view_of(const Operation& operation) {
@@ -225,6 +227,8 @@ void note(Event& e) {
     if (target->run_count > kMaxItemRuns && kind.what != What::kTouch)
       kind = {What::kTouch, kind.receives, Reason::kDatatype};
   }
+  if (kind.what != What::kTouch && view.type->padded != target->padded)
+    kind = {What::kTouch, kind.receives, Reason::kDatatype};  // long doubles as bytes: padding is data there
   if (kind.what != What::kTouch && view.bytes != o.bytes)
     kind = {What::kTouch, kind.receives, Reason::kError};  // MPI requires the same amount on both sides
   o.what = kind.what;

@@ -5,10 +5,11 @@
 // a store by its owner would conflict with an operation that is not complete), so what is read is what was written.
 // Under shared locks and MPI_Win_lock_all others may: their operations are counted as uncovered.
 
-#include <sys/mman.h>
+#include <cstring>
 
 #include "checksum/digest/digest.h"
 #include "checksum/rma/wire.h"
+#include "checksum/rma/workspace.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 
@@ -18,7 +19,6 @@ namespace {
 
 constexpr int64_t kMaxRead = 1 << 20;    // of one operation
 constexpr int64_t kScratch = 4 << 20;    // of one epoch
-thread_local char* scratch __attribute__((tls_model("initial-exec")));
 
 /// From the displacement to the last byte, if it can be read back as one piece.
 bool span(const Window& w, const Operation& o, int64_t* high) {
@@ -80,17 +80,13 @@ void verify_exclusive(Event& e, Window& w, int target) {
     mine += !w.operations[i].done && w.operations[i].epoch == Epoch::kExclusive && w.operations[i].target == target;
   if (mine == 0)
     return;
-  if (scratch == nullptr)
-    scratch = static_cast<char*>(map_memory(kScratch));
-  const size_t bytes = mine * sizeof(Interval) + count;
-  void* memory = map_memory(bytes);
-  if (scratch == nullptr || memory == nullptr || w.overflow || !backend->windows->flush(w.handle, target)) {
-    if (memory != nullptr)
-      munmap(memory, bytes);
+  Workspace reading(kScratch), marking(mine * sizeof(Interval) + count);
+  char *scratch = reading.data(), *memory = marking.data();
+  if (scratch == nullptr || memory == nullptr || w.overflow || !backend->windows->flush(w.handle, target))
     return give_up_operations(w, Epoch::kExclusive, target, Reason::kMemory);
-  }
-  auto* overlapped = static_cast<bool*>(memory) + mine * sizeof(Interval);
-  find_overlaps(w, target, count, static_cast<Interval*>(memory), mine, overlapped);
+  auto* overlapped = reinterpret_cast<bool*>(memory) + mine * sizeof(Interval);
+  memset(overlapped, 0, count);
+  find_overlaps(w, target, count, reinterpret_cast<Interval*>(memory), mine, overlapped);
   digest_gets(w, Epoch::kExclusive, target);
   int64_t used = 0;
   uint32_t first = 0;
@@ -144,7 +140,6 @@ void verify_exclusive(Event& e, Window& w, int target) {
     used += (high + 63) & ~int64_t{63};
   }
   compare(count);
-  munmap(memory, bytes);
   close_operations(w, Epoch::kExclusive, target);
 }
 

@@ -2,11 +2,12 @@
 //
 // The target's side: reads the memory that the origins' lists name, and decides when all lists are there.
 
-#include <sys/mman.h>
+#include <cstring>
 
 #include "checksum/datatype/host_memory.h"
 #include "checksum/digest/digest.h"
 #include "checksum/rma/wire.h"
+#include "checksum/rma/workspace.h"
 
 namespace resil::rma {
 
@@ -104,11 +105,12 @@ bool find_overlaps(const Window& w, Packet* packets) {
     return true;
   if (intervals > kMaxIntervals)
     return false;
-  const size_t bytes = intervals * sizeof(Interval) + items;
-  auto* all = static_cast<Interval*>(map_memory(bytes));
+  Workspace workspace(intervals * sizeof(Interval) + items);
+  auto* all = reinterpret_cast<Interval*>(workspace.data());
   if (all == nullptr)
     return false;
   auto* overlapped = reinterpret_cast<bool*>(all + intervals);
+  memset(overlapped, 0, items);
   size_t made = 0;
   uint32_t number = 0;
   for (Packet* packet = packets; packet != nullptr; packet = packet->next)
@@ -117,7 +119,6 @@ bool find_overlaps(const Window& w, Packet* packets) {
   number = 0;
   for (Packet* packet = packets; packet != nullptr; packet = packet->next)
     each_item(*packet, [&](Item& item) { item.overlapped = overlapped[number++]; });
-  munmap(all, bytes);
   return true;
 }
 

@@ -89,8 +89,8 @@ void deliver(Window& window, const void* payload, size_t bytes);  ///< to the wi
 /// Sends this rank's operations of an epoch to a target (to this rank itself: delivers them). False: no room.
 bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t number, const uint32_t* order, uint32_t count);
 bool send(Thread& thread, Window& window, int target, ledger::Kind kind, const Header& header, const char* text = nullptr);
-/// Indices of the operations of an epoch, sorted by target. False: no memory. Valid until this thread's next call.
-bool sorted_operations(Window& window, Epoch epoch, const uint32_t** indices, uint32_t* count);
+/// Indices of the operations of an epoch, sorted by target, at most `room`; how many.
+uint32_t sorted_operations(const Window& window, Epoch epoch, uint32_t* order, uint32_t room);
 
 // --- verify.cpp --------------------------------------------------------------------------------------------------
 /// Reads the memory that a packet names and compares. Returns whether something differs.
