@@ -27,11 +27,12 @@ SpinLock lock;
 Owed owed[kOwed];
 uint32_t owed_count;
 
-/// Will sent_complete() be called for it, and has not been? Blocking calls are complete before anything is asked, blocks
-/// of collectives and the sending half of MPI_Isendrecv are not followed.
+/// Will sent_complete() be called for it, and has not been? Blocking calls are complete before anything is asked,
+/// partitioned sends are announced when they are; blocks of collectives and the sending half of MPI_Isendrecv are not
+/// followed.
 bool is_pending(const Entry& entry) {
   if (!mode.full || (entry.flags & kComplete) != 0 || entry.record.call >= kCallCount ||
-      entry.record.space > static_cast<uint8_t>(ledger::Space::kPartitioned))
+      entry.record.space != static_cast<uint8_t>(ledger::Space::kMessage))
     return false;
   const uint32_t attributes = call_info(static_cast<CallId>(entry.record.call)).attributes;
   return (attributes & (kCallStarts | kCallActivates | kCallPersistent)) != 0 && (attributes & kCallBothWays) == 0;

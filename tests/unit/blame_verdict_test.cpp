@@ -336,6 +336,18 @@ TEST_CASE("blame: full: a send that is not followed is not called pending, and i
     Job::run();
     CHECK(contains(Job::only().message, "not read again"));
   }
+  SECTION("a partitioned send, which is announced when it is complete") {
+    const std::string text = data(6);
+    const View v = view(text.data(), text.size());
+    const Record record = {99, view_digest(v, 512), 512, 0x1000, 7, static_cast<uint16_t>(CallId::kMPI_Psend_init),
+                           static_cast<uint8_t>(ledger::Space::kPartitioned), 0};
+    be_rank(0);
+    const Job::Sent s = {record, 50, blame::sent(1, 50, record, v)};
+    be_rank(1);
+    Job::open(s, Job::receive(data(9), data(3)));
+    Job::run();
+    CHECK(contains(Job::only().message, "not read again"));
+  }
   SECTION("a later packet, but the buffer was not written") {
     job.send(data(2), CallId::kMPI_Alltoall, 1, 8, false);
     Job::open(block, Job::receive(data(2), data(2)));
