@@ -340,3 +340,111 @@ TEST_CASE("faults of other ranks are left to them") {
   job.arrive(buffer, old, data);
   CHECK(buffer == data);
 }
+
+// --- Sending side ------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Sender : Job {
+  Sender(const char* faults, const resil::TypeMap& map) : Job(faults, map), data(numbered(64)), original(data) {
+    resil::TypeCacheEntry& known = thread().types[(fake::kByte ^ (fake::kByte >> 9)) % resil::kTypeCache];
+    known = {fake::kByte, 1, &map};
+    thread().type_generation = resil::handle_generation.load();
+  }
+  resil::Event start(resil::CallId id) {
+    resil::Event e = fake::make_event(thread(), id);
+    e.comm_handle = fake::kCommWorld;
+    e.comm = resil::comm_lookup(thread(), fake::kCommWorld);
+    e.peer = 1;
+    e.tag = 5;
+    e.send = {data.data(), 64, fake::kByte, nullptr, nullptr, nullptr};
+    e.given_send = data.data();
+    e.given_count = 64;
+    e.requests = &request;
+    e.result = 0;
+    depart(e, *mine);
+    return e;
+  }
+  std::vector<char> given(const resil::Event& e) const {
+    const char* bytes = static_cast<const char*>(e.given_send);
+    return {bytes, bytes + 64};
+  }
+  std::vector<char> data, original;
+  uint64_t request = 0x98000123;
+};
+
+}  // namespace
+
+TEST_CASE("a damaged send: the library gets a changed copy, the program keeps its data") {
+  const resil::TypeMap plain = bytes_map();
+  for (const char* kind : {"flip", "swap", "zero"}) {
+    Sender job(kind, plain);
+    resil::Event e = job.start(resil::CallId::kMPI_Send);
+    CHECK(job.data == job.original);
+    CHECK(e.given_send != job.data.data());
+    CHECK(differing(job.given(e), job.original) > 0);
+    departed(e, *job.mine);
+    CHECK(engine.injected[0] + engine.injected[1] + engine.injected[2] == 1);
+    e = job.start(resil::CallId::kMPI_Send);  // once
+    CHECK(e.given_send == job.data.data());
+  }
+}
+
+TEST_CASE("a truncated send: fewer elements of the same data") {
+  const resil::TypeMap plain = bytes_map();
+  Sender job("truncate", plain);
+  resil::Event e = job.start(resil::CallId::kMPI_Isend);
+  CHECK(e.given_send == job.data.data());
+  CHECK(e.given_count < 64);
+  departed(e, *job.mine);
+  CHECK(job.made(Kind::kTruncate) == 1);
+}
+
+TEST_CASE("modify: the program's buffer shows at completion what the library had sent") {
+  const resil::TypeMap plain = bytes_map();
+  Sender job("modify", plain);
+  resil::Event e = job.start(resil::CallId::kMPI_Issend);
+  departed(e, *job.mine);
+  const std::vector<char> sent = job.given(e);
+  CHECK(job.data == job.original);
+  CHECK(sent != job.original);
+  Operation* operation = operation_find(job.request);
+  REQUIRE(operation != nullptr);
+  land_change(*operation);
+  CHECK(job.data == sent);
+  CHECK(job.made(Kind::kModify) == 1);
+  operation_drop(operation, false);
+}
+
+TEST_CASE("modify: not where the library has the data when the call returns") {
+  const resil::TypeMap plain = bytes_map();
+  Sender job("modify,p=1", plain);
+  for (resil::CallId id : {resil::CallId::kMPI_Send, resil::CallId::kMPI_Isend, resil::CallId::kMPI_Ibsend}) {
+    resil::Event e = job.start(id);
+    CHECK(e.given_send == job.data.data());
+    departed(e, *job.mine);
+  }
+  job.request = fake::kRequestEmpty;  // complete at once, against expectation
+  resil::Event e = job.start(resil::CallId::kMPI_Issend);
+  departed(e, *job.mine);
+  CHECK(job.made(Kind::kModify) == 0);
+  CHECK(job.made(Kind::kFlip) == 1);
+  CHECK(operation_find(fake::kRequestEmpty) == nullptr);
+}
+
+TEST_CASE("a persistent send is damaged in one start and whole again in the next") {
+  const resil::TypeMap plain = bytes_map();
+  Sender job("flip,nth=2", plain);
+  resil::Event e = job.start(resil::CallId::kMPI_Send_init);
+  departed(e, *job.mine);
+  Operation* operation = operation_find(job.request);
+  REQUIRE(operation != nullptr);
+  std::vector<bool> damaged;
+  for (int i = 0; i < 3; ++i) {
+    job.data[3] = static_cast<char>(i);  // new data for each start
+    restart(*operation, *job.mine);
+    damaged.push_back(job.given(e) != job.data);
+  }
+  CHECK(damaged == std::vector<bool>{false, true, false});
+  operation_drop(operation, false);
+}
