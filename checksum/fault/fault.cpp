@@ -30,8 +30,8 @@ bool check(Slice text, ValueProblem* problem) {
 
 constexpr ConfigEntry kConfig[] = {
     {"RESIL_FAULT", ConfigType::kText, kAllowed, "none",
-     "Damages messages on purpose, to see whether it is found: see docs/CHECKSUM.md, \"Fault injection\". For tests only: the "
-     "program computes wrong results.",
+     "Damages messages on purpose, to see whether it is found: see docs/FAULTS.md. For tests only: the program computes wrong "
+     "results.",
      check},
 };
 
