@@ -83,7 +83,8 @@ void closed_one() {
 }
 
 /// More cases than are kept open: published at once, without asking.
-[[gnu::noinline]] void close_at_once(Peer& from, const Record& sent, uint64_t ordinal, const Record& received, uint64_t evidence) {
+[[gnu::noinline]] void close_at_once(Peer& from, const Record& sent, uint64_t ordinal, const Record& received,
+                                     uint64_t evidence) {
   Case one;
   one.state = CaseState::kClosing;
   one.id = 0;
@@ -148,7 +149,8 @@ void take_answer(Case& one, const Answer& answer, const char* rest) {
   one.answered = true;
   memcpy(one.expected.leaf, rest, answer.leaf_count * sizeof(uint64_t));
   one.expected_leaves = answer.leaf_count;
-  if (answer.window_bytes != 0 && answer.window == one.expected_bytes && answer.window + answer.window_bytes <= kKeptBytes) {
+  if (answer.window_bytes != 0 && answer.window == one.expected_bytes &&
+      answer.window + answer.window_bytes <= kKeptBytes) {
     memcpy(one.expected.data + answer.window, rest + answer.leaf_count * sizeof(uint64_t), answer.window_bytes);
     one.expected_bytes = answer.window + answer.window_bytes;
   }
@@ -167,7 +169,8 @@ void on_answer(Thread&, Peer& from, const void* payload, size_t bytes) {
   if (bytes < sizeof(answer) || cases == nullptr)
     return;
   memcpy(&answer, payload, sizeof(answer));
-  if (answer.leaf_count > kKeptLeaves || bytes != sizeof(answer) + answer.leaf_count * sizeof(uint64_t) + answer.window_bytes)
+  if (answer.leaf_count > kKeptLeaves ||
+      bytes != sizeof(answer) + answer.leaf_count * sizeof(uint64_t) + answer.window_bytes)
     return;
   Guard guard(lock);
   Case& one = cases[answer.id % kCases];
@@ -311,8 +314,9 @@ void settle(Thread& thread, double deadline_seconds) {
       continue;
     if (left <= 0 && !mine)
       return;  // another thread is closing them, or this one is inside tend() already
-    ledger::progress_until(thread, left < kPendingAgain ? left : kPendingAgain,
-                           [](void*) { return open_count.load(std::memory_order_relaxed) == 0; }, nullptr);
+    ledger::progress_until(
+        thread, left < kPendingAgain ? left : kPendingAgain,
+        [](void*) { return open_count.load(std::memory_order_relaxed) == 0; }, nullptr);
   }
 }
 

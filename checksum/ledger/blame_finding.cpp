@@ -47,8 +47,8 @@ void add_difference(Finding& finding, const Case& one, const Comparison& c) {
     char where[64] = "";
     if (one.evidence.address != 0) {
       const uint64_t address = one.evidence.address + c.first;
-      snprintf(where, sizeof(where), ", byte %u of a 64-byte line and %u of a 4 KiB page", static_cast<unsigned>(address % 64),
-               static_cast<unsigned>(address % 4096));
+      snprintf(where, sizeof(where), ", byte %u of a 64-byte line and %u of a 4 KiB page",
+               static_cast<unsigned>(address % 64), static_cast<unsigned>(address % 4096));
     }
     finding.add("first_difference", "byte %u of %" PRIu64 "%s", c.first, one.sent.bytes, where);
     char expected[32] = "", found[32] = "", change[32] = "";
@@ -61,15 +61,15 @@ void add_difference(Finding& finding, const Case& one, const Comparison& c) {
     finding.add("expected", "%s (bytes %u to %u)", expected, c.word_at, c.word_at + c.word_bytes - 1);
     finding.add("found", "%s", found);
     finding.add("xor", "%s", change);
-    finding.add("differing", "%u byte%s, %u bit%s, from byte %u to %u, in the %u bytes that both sides kept%s", c.bytes_differ,
-                plural(c.bytes_differ), c.bits_differ, plural(c.bits_differ), c.first, c.last, c.compared,
-                c.zero ? "; all of them found as zero" : "");
+    finding.add("differing", "%u byte%s, %u bit%s, from byte %u to %u, in the %u bytes that both sides kept%s",
+                c.bytes_differ, plural(c.bytes_differ), c.bits_differ, plural(c.bits_differ), c.first, c.last,
+                c.compared, c.zero ? "; all of them found as zero" : "");
   } else if (c.compared != 0) {
     finding.add("differing", "none of the first %u bytes, which both sides kept", c.compared);
   }
   if (c.leaves_differ != 0)
-    finding.add("differing_pieces", "%u of the first %u pieces of 4 KiB; the first is number %u, from byte %u on", c.leaves_differ,
-                c.leaves_compared, c.first_leaf, c.first_leaf * kLeafBytes);
+    finding.add("differing_pieces", "%u of the first %u pieces of 4 KiB; the first is number %u, from byte %u on",
+                c.leaves_differ, c.leaves_compared, c.first_leaf, c.first_leaf * kLeafBytes);
   else if (c.leaves_compared != 0)
     finding.add("differing_pieces", "none of the first %u of 4 KiB, which both sides kept", c.leaves_compared);
 }
@@ -91,20 +91,21 @@ void add_sender(Finding& finding, const Case& one) {
   if (!one.answered)
     return;
   if (a.read_again)
-    finding.add("digest_sent_at_end", "%016" PRIx64 "%s", a.at_end,
-                a.at_end != one.sent.digest ? " (CHANGED)" : "");
+    finding.add("digest_sent_at_end", "%016" PRIx64 "%s", a.at_end, a.at_end != one.sent.digest ? " (CHANGED)" : "");
   else if (a.state == SenderState::kPending)
     finding.add("digest_sent_at_end", "the send is still pending");
   if (a.same_total == 0) {
-    finding.add("other_packet", "none has that digest, of %s", a.history_whole ? "all that the sender announced"
-                                                                                : "those that the sender still knows");
+    finding.add("other_packet", "none has that digest, of %s",
+                a.history_whole ? "all that the sender announced" : "those that the sender still knows");
     return;
   }
   char place[110];
   place_text(a.other, place, sizeof(place));
   finding.add("other_packet", "number %" PRIu64 " to rank %d, %s", a.other_ordinal, a.other_peer, place);
-  finding.add("other_packet_call", "%s, %" PRIu64 " bytes, at %.80s", call_name(a.other.call), a.other.bytes, a.other_site);
-  finding.add("packets_with_digest", "%u others: %u announced earlier, %u later", a.same_total, a.same_earlier, a.same_later);
+  finding.add("other_packet_call", "%s, %" PRIu64 " bytes, at %.80s", call_name(a.other.call), a.other.bytes,
+              a.other_site);
+  finding.add("packets_with_digest", "%u others: %u announced earlier, %u later", a.same_total, a.same_earlier,
+              a.same_later);
 }
 
 }  // namespace
@@ -134,18 +135,21 @@ void publish(const Case& one, const Judgement& judgement) {
   else
     snprintf(sizes, sizeof(sizes), "%" PRIu64 " bytes received, %" PRIu64 " sent", one.received.bytes, one.sent.bytes);
   char cause[48];
-  snprintf(cause, sizeof(cause), "%s", judgement.verdict == Verdict::kUndetermined ? "Cause undetermined" : verdict_text(judgement.verdict));
+  snprintf(cause, sizeof(cause), "%s",
+           judgement.verdict == Verdict::kUndetermined ? "Cause undetermined" : verdict_text(judgement.verdict));
   if (cause[0] >= 'a' && cause[0] <= 'z')
     cause[0] = static_cast<char>(cause[0] - 'a' + 'A');
-  finding.say("What rank %d on %s received in %s is not what rank %d on %s sent it in %s (%s, %s, packet %" PRIu64
-              " from there to here). %s: %s.%s",
-              receiver, runtime.host, call_name(one.received.call), sender, host, call_name(one.sent.call), sizes, place,
-              one.ordinal, cause, judgement.how,
-              judgement.verdict == Verdict::kUndetermined && !mode.full ? " RESIL_BLAME=full keeps more evidence." : "");
+  finding.say(
+      "What rank %d on %s received in %s is not what rank %d on %s sent it in %s (%s, %s, packet %" PRIu64
+      " from there to here). %s: %s.%s",
+      receiver, runtime.host, call_name(one.received.call), sender, host, call_name(one.sent.call), sizes, place,
+      one.ordinal, cause, judgement.how,
+      judgement.verdict == Verdict::kUndetermined && !mode.full ? " RESIL_BLAME=full keeps more evidence." : "");
   finding.add("verdict", "%s", verdict_text(judgement.verdict));
-  finding.add("verdict_certainty", "%s", judgement.verdict == Verdict::kUndetermined ? "none"
-                                         : judgement.proved                         ? "proved"
-                                                                                    : "by elimination");
+  finding.add("verdict_certainty", "%s",
+              judgement.verdict == Verdict::kUndetermined ? "none"
+              : judgement.proved                          ? "proved"
+                                                          : "by elimination");
   finding.add("reached_by", "%s", judgement.how);
   finding.add("packet", "number %" PRIu64 " of rank %d to rank %d, %s", one.ordinal, sender, receiver, place);
   finding.add("bytes", "%" PRIu64 " sent, %" PRIu64 " received", one.sent.bytes, one.received.bytes);

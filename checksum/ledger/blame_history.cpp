@@ -51,7 +51,8 @@ Entry* entry_of(uint64_t serial) {
 constexpr uint64_t kOrdinalSlack = 64;
 
 bool same_packet(const Record& a, const Record& b) {
-  return a.digest == b.digest && a.bytes == b.bytes && a.comm == b.comm && a.tag == b.tag && a.space == b.space && a.site == b.site;
+  return a.digest == b.digest && a.bytes == b.bytes && a.comm == b.comm && a.tag == b.tag && a.space == b.space &&
+         a.site == b.site;
 }
 
 /// How well does another packet explain what arrived? Higher is better.
@@ -170,8 +171,8 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
   const uint64_t oldest = history.made >= kHistory ? history.made - kHistory + 1 : 1;
   for (uint64_t serial = history.made; serial >= oldest && serial != 0; --serial) {
     const Entry& entry = history.entries[serial % kHistory];
-    if (entry.record.digest != received.digest || entry.record.bytes != received.bytes ||
-        (entry.flags & kVoid) != 0 || (entry.record.flags & (ledger::kUnchecked | ledger::kWithdraw)) != 0)
+    if (entry.record.digest != received.digest || entry.record.bytes != received.bytes || (entry.flags & kVoid) != 0 ||
+        (entry.record.flags & (ledger::kUnchecked | ledger::kWithdraw)) != 0)
       continue;
     const bool same_stream = entry.peer == peer;
     if (known.found ? serial == known.entry.serial : same_stream && entry.ordinal == ordinal)
@@ -200,7 +201,8 @@ bool history_has(const Record& like) {
     return false;
   for (uint64_t serial = history.made; serial != 0 && serial + kHistory > history.made; --serial) {
     const Entry& entry = history.entries[serial % kHistory];
-    if (entry.record.digest == like.digest && entry.record.bytes == like.bytes && (entry.record.flags & ledger::kUnchecked) == 0)
+    if (entry.record.digest == like.digest && entry.record.bytes == like.bytes &&
+        (entry.record.flags & ledger::kUnchecked) == 0)
       return true;
   }
   return false;

@@ -19,13 +19,13 @@ namespace resil::blame {
 using ledger::Peer;
 using ledger::Record;
 
-constexpr uint32_t kHistory = 8192;       ///< announced packets that are remembered
-constexpr uint32_t kKeptBytes = 4096;     ///< of each packet, from its start
+constexpr uint32_t kHistory = 8192;    ///< announced packets that are remembered
+constexpr uint32_t kKeptBytes = 4096;  ///< of each packet, from its start
 constexpr uint32_t kLeafBytes = kDigestLeaf;
-constexpr uint32_t kKeptLeaves = 64;      ///< digests of single leaves, of packets longer than one
+constexpr uint32_t kKeptLeaves = 64;  ///< digests of single leaves, of packets longer than one
 constexpr uint64_t kStoreBytes = 16u << 20;
-constexpr uint32_t kSlots = 4096;         ///< receives with evidence at a time
-constexpr uint32_t kCases = 256;          ///< open cases
+constexpr uint32_t kSlots = 4096;  ///< receives with evidence at a time
+constexpr uint32_t kCases = 256;   ///< open cases
 
 /// Settings, read once in prepare() and connect().
 struct Mode {
@@ -116,11 +116,11 @@ struct Extra {
 };
 
 struct Known {
-  bool found;         ///< false: overwritten, or never noted; then only the two numbers below hold
+  bool found;  ///< false: overwritten, or never noted; then only the two numbers below hold
   Entry entry;
-  uint64_t at_end;    ///< digest at completion, with kRead
-  Content content;    ///< bytes == 0: no copy
-  uint64_t oldest;    ///< serial of the oldest packet still known
+  uint64_t at_end;  ///< digest at completion, with kRead
+  Content content;  ///< bytes == 0: no copy
+  uint64_t oldest;  ///< serial of the oldest packet still known
 };
 /// All state of the history.
 struct History {
@@ -139,7 +139,7 @@ void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* kno
 struct Likeness {
   uint32_t total, earlier, later;  ///< earlier and later than the packet in question, when that is known
   bool found;
-  Entry best;                      ///< same lane before same rank before others, then the nearest
+  Entry best;  ///< same lane before same rank before others, then the nearest
 };
 void history_search(const Known& known, int32_t peer, const Record& sent, uint64_t ordinal, const Record& received,
                     Likeness* likeness);
@@ -150,16 +150,16 @@ bool history_has(const Record& like);
 
 /// What is known of a receive.
 struct Evidence {
-  uint64_t before;      ///< digest of the whole buffer before the receive
-  uint64_t first;       ///< digest of what was received, when the receive completed
-  uint64_t last;        ///< the same, when it was looked at last
-  uint64_t address;     ///< of the first byte, when the bytes lie together; else 0
+  uint64_t before;   ///< digest of the whole buffer before the receive
+  uint64_t first;    ///< digest of what was received, when the receive completed
+  uint64_t last;     ///< the same, when it was looked at last
+  uint64_t address;  ///< of the first byte, when the bytes lie together; else 0
   uint64_t bytes, capacity;
-  double looked;        ///< seconds from the first to the last look
-  uint32_t looks;       ///< after the first
+  double looked;   ///< seconds from the first to the last look
+  uint32_t looks;  ///< after the first
   bool complete, has_before;
-  bool changed;         ///< what was received did not stay the same
-  bool untouched;       ///< the whole buffer is still what it was before the receive
+  bool changed;    ///< what was received did not stay the same
+  bool untouched;  ///< the whole buffer is still what it was before the receive
 };
 bool receives_create();
 /// False: that handle holds nothing. `content` (bytes == 0: none) is what the receive completed with.
@@ -168,7 +168,7 @@ bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content);
 // --- blame_answer.cpp --------------------------------------------------------------------------------------------
 
 struct Query {
-  uint64_t id;      ///< the case
+  uint64_t id;  ///< the case
   uint64_t ordinal;
   Record sent, received;
   uint32_t window;  ///< from which byte of the kept copy on
@@ -181,14 +181,14 @@ enum class SenderState : uint8_t { kUnknown, kVoid, kPending, kKnown };
 struct Answer {
   uint64_t id;
   SenderState state;
-  bool read_again;        ///< at_end holds
-  bool history_whole;     ///< every packet that the sender ever announced is still known to it
-  bool concurrent;        ///< more than one thread may call MPI there
+  bool read_again;     ///< at_end holds
+  bool history_whole;  ///< every packet that the sender ever announced is still known to it
+  bool concurrent;     ///< more than one thread may call MPI there
   uint16_t leaf_count;
-  uint16_t copy_bytes;    ///< kept in all
+  uint16_t copy_bytes;  ///< kept in all
   uint16_t window, window_bytes;
   uint32_t same_total, same_earlier, same_later;
-  int32_t other_peer;     ///< world rank, with same_total != 0
+  int32_t other_peer;  ///< world rank, with same_total != 0
   uint64_t at_end;
   uint64_t known_before;  ///< packets announced before this one that the sender still knows
   uint64_t other_ordinal;
@@ -216,13 +216,13 @@ const char* verdict_key(Verdict verdict);   ///< "packet_of_another_slot"
 
 /// Expected and found content, as far as both are kept.
 struct Comparison {
-  uint32_t compared;                ///< bytes
+  uint32_t compared;  ///< bytes
   uint32_t bytes_differ, bits_differ;
-  uint32_t first, last;             ///< differing bytes
-  bool zero;                        ///< every differing byte was found to be zero
-  bool copy_bad;                    ///< the sender's copy does not have the digest that was announced
+  uint32_t first, last;  ///< differing bytes
+  bool zero;             ///< every differing byte was found to be zero
+  bool copy_bad;         ///< the sender's copy does not have the digest that was announced
   uint32_t leaves_compared, leaves_differ, first_leaf;
-  uint8_t expected[8], found[8];    ///< around `first`, from word_at on
+  uint8_t expected[8], found[8];  ///< around `first`, from word_at on
   uint32_t word_at, word_bytes;
 };
 
@@ -247,9 +247,9 @@ struct Case {
 struct Judgement {
   Verdict verdict;
   bool proved;
-  bool received_zero;   ///< nothing but zeros arrived
+  bool received_zero;  ///< nothing but zeros arrived
   Comparison comparison;
-  char how[400];        ///< one or two sentences
+  char how[400];  ///< one or two sentences
 };
 void judge(const Case& one, Judgement* judgement);
 

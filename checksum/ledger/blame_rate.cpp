@@ -49,7 +49,8 @@ bool consequence(const Case& one) {
     return false;
   const SlippedLane lane = {one.from, one.sent.comm, one.sent.tag, one.sent.space};
   for (uint32_t i = 0; i < slipped_count && i < kSlippedLanes; ++i)
-    if (slipped[i].peer == lane.peer && slipped[i].comm == lane.comm && slipped[i].tag == lane.tag && slipped[i].space == lane.space)
+    if (slipped[i].peer == lane.peer && slipped[i].comm == lane.comm && slipped[i].tag == lane.tag &&
+        slipped[i].space == lane.space)
       return true;
   slipped[slipped_count++ % kSlippedLanes] = lane;
   return false;
@@ -85,11 +86,14 @@ void publish_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
   char in_steps[48] = "";
   if (step_count != 0)
     snprintf(in_steps, sizeof(in_steps), " and %" PRIu64 " steps", step_count);
-  finding.say("%" PRIu64 " of the %" PRIu64 " packets that rank %d on %s has compared%s were wrong, more than one in a "
+  finding.say("%" PRIu64 " of the %" PRIu64
+              " packets that rank %d on %s has compared%s were wrong, more than one in a "
               "thousand. This is no stray bit but a systemic hardware problem (or one of the communication software): "
               "stop the production run, and escalate it to the facility with the hosts below.%s",
               wrong, packets, runtime.rank, runtime.host, in_steps,
-              explained >= kLeast ? "" : " First exclude that the program writes into buffers of pending messages: RESIL_BLAME=full tells.");
+              explained >= kLeast
+                  ? ""
+                  : " First exclude that the program writes into buffers of pending messages: RESIL_BLAME=full tells.");
   finding.add("events", "%" PRIu64 " (packets that are wrong because a lane is out of step count once)", events);
   finding.add("packets", "%" PRIu64 " wrong of %" PRIu64, wrong, packets);
   if (step_count != 0)

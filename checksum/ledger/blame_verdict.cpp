@@ -24,16 +24,24 @@ namespace resil::blame {
 
 namespace {
 
-constexpr uint64_t kZeroBytes = 64u << 20;   // longest message that is compared with zeros
-constexpr uint64_t kEnoughBytes = 256;       // shorter packets may equal another one by a flipped bit alone
-constexpr uint64_t kEnoughHistory = 1024;    // earlier packets that must be known, unless all are
-constexpr uint32_t kFewBits = 2;             // as many bits may have flipped by themselves
-constexpr uint32_t kFewEqual = 4;            // contents that more packets share say nothing about the slot
+constexpr uint64_t kZeroBytes = 64u << 20;  // longest message that is compared with zeros
+constexpr uint64_t kEnoughBytes = 256;      // shorter packets may equal another one by a flipped bit alone
+constexpr uint64_t kEnoughHistory = 1024;   // earlier packets that must be known, unless all are
+constexpr uint32_t kFewBits = 2;            // as many bits may have flipped by themselves
+constexpr uint32_t kFewEqual = 4;           // contents that more packets share say nothing about the slot
 
-constexpr const char* kTexts[] = {"send buffer modified while pending", "completed before the data landed",
-                                  "packet of another slot", "nothing delivered", "transit or staging", "undetermined"};
-constexpr const char* kKeys[] = {"send_buffer_modified_while_pending", "completed_before_the_data_landed",
-                                 "packet_of_another_slot", "nothing_delivered", "transit_or_staging", "undetermined"};
+constexpr const char* kTexts[] = {"send buffer modified while pending",
+                                  "completed before the data landed",
+                                  "packet of another slot",
+                                  "nothing delivered",
+                                  "transit or staging",
+                                  "undetermined"};
+constexpr const char* kKeys[] = {"send_buffer_modified_while_pending",
+                                 "completed_before_the_data_landed",
+                                 "packet_of_another_slot",
+                                 "nothing_delivered",
+                                 "transit_or_staging",
+                                 "undetermined"};
 
 [[gnu::format(printf, 4, 5)]] void decide(Judgement* judgement, Verdict verdict, bool proved, const char* format, ...) {
   judgement->verdict = verdict;
@@ -130,7 +138,8 @@ void name_other(const Case& one, char* text, size_t bytes) {
              static_cast<unsigned long long>(answer.other_ordinal), static_cast<int>(answer.other.tag));
   else
     snprintf(text, bytes, "its packet number %llu to rank %d (tag %d)",
-             static_cast<unsigned long long>(answer.other_ordinal), answer.other_peer, static_cast<int>(answer.other.tag));
+             static_cast<unsigned long long>(answer.other_ordinal), answer.other_peer,
+             static_cast<int>(answer.other.tag));
 }
 
 /// Is the only packet with that content one that was announced later, to this rank, and can neither a stale buffer, nor
@@ -148,8 +157,8 @@ bool certain_slot(const Case& one, const Judgement& judgement, bool stable) {
     return false;
   if (stable)
     return true;
-  const bool blocking = one.sent.call < kCallCount &&
-                        (call_info(static_cast<CallId>(one.sent.call)).attributes & (kCallStarts | kCallActivates)) == 0;
+  const bool blocking = one.sent.call < kCallCount && (call_info(static_cast<CallId>(one.sent.call)).attributes &
+                                                       (kCallStarts | kCallActivates)) == 0;
   return blocking && !answer.concurrent;
 }
 
@@ -157,8 +166,9 @@ void missing(const Case& one, Judgement* judgement, const char* what) {
   char other[96] = "";
   if (one.answered && one.answer.same_total != 0 && one.received.bytes != 0 && !judgement->received_zero)
     name_other(one, other, sizeof(other));
-  decide(judgement, Verdict::kUndetermined, false, "%s%s%s%s", what, other[0] != 0 ? "; what arrived has the digest of " : "",
-         other, other[0] != 0 && one.answer.same_total > 1 ? " and of others" : "");
+  decide(judgement, Verdict::kUndetermined, false, "%s%s%s%s", what,
+         other[0] != 0 ? "; what arrived has the digest of " : "", other,
+         other[0] != 0 && one.answer.same_total > 1 ? " and of others" : "");
 }
 
 void later_slot(const Case& one, Judgement* judgement) {
@@ -175,8 +185,9 @@ void judge_cheap(const Case& one, Judgement* judgement) {
     return missing(one, judgement, "the sender no longer knows the packet");
   if (certain_slot(one, *judgement, false))
     return later_slot(one, judgement);
-  missing(one, judgement, judgement->received_zero ? "nothing but zeros arrived; RESIL_BLAME=cheap reads each buffer once"
-                                                   : "RESIL_BLAME=cheap reads each buffer once");
+  missing(one, judgement,
+          judgement->received_zero ? "nothing but zeros arrived; RESIL_BLAME=cheap reads each buffer once"
+                                   : "RESIL_BLAME=cheap reads each buffer once");
 }
 
 /// 4 and 5, when sender and receiver are known to have been stable and the receive has written something.
@@ -186,15 +197,17 @@ void judge_content(const Case& one, Judgement* judgement) {
   if (one.received.bytes != 0 && answer.same_total != 0) {
     name_other(one, other, sizeof(other));
     if (judgement->received_zero)
-      return decide(judgement, Verdict::kUndetermined, false,
-                    "both buffers were stable; zeros arrived, and %u other packets of the sender are zero as well: which "
-                    "of the two explains it cannot be told",
-                    answer.same_total);
+      return decide(
+          judgement, Verdict::kUndetermined, false,
+          "both buffers were stable; zeros arrived, and %u other packets of the sender are zero as well: which "
+          "of the two explains it cannot be told",
+          answer.same_total);
     if (answer.same_total > kFewEqual)
-      return decide(judgement, Verdict::kUndetermined, false,
-                    "both buffers were stable; what arrived is equal to %u other packets of the sender, too many to say "
-                    "which one, or whether it is one",
-                    answer.same_total);
+      return decide(
+          judgement, Verdict::kUndetermined, false,
+          "both buffers were stable; what arrived is equal to %u other packets of the sender, too many to say "
+          "which one, or whether it is one",
+          answer.same_total);
     if (few_bits(one, judgement->comparison))
       return decide(judgement, Verdict::kUndetermined, false,
                     "both buffers were stable; what arrived is equal to %s, but %u flipped bit%s explain%s it as well",
@@ -206,7 +219,8 @@ void judge_content(const Case& one, Judgement* judgement) {
   }
   decide(judgement, Verdict::kTransit, false,
          "both buffers were stable, the receive has written its buffer, and %s packet of the sender has that content%s",
-         answer.history_whole ? "no other" : "none of the last", one.sent.bytes != one.received.bytes ? "; the sizes differ" : "");
+         answer.history_whole ? "no other" : "none of the last",
+         one.sent.bytes != one.received.bytes ? "; the sizes differ" : "");
 }
 
 void judge_full(const Case& one, Judgement* judgement) {
@@ -219,9 +233,10 @@ void judge_full(const Case& one, Judgement* judgement) {
                   "while the send was pending",
                   answer.at_end == one.received.digest ? ", and what it held then is what arrived" : "");
   if (one.has_evidence && evidence.changed && evidence.last == one.sent.digest)
-    return decide(judgement, Verdict::kEarly, true,
-                  "the right data was in the receive buffer %.0f microseconds after the receive had completed without it",
-                  evidence.looked * 1e6 < 1 ? 1.0 : evidence.looked * 1e6);
+    return decide(
+        judgement, Verdict::kEarly, true,
+        "the right data was in the receive buffer %.0f microseconds after the receive had completed without it",
+        evidence.looked * 1e6 < 1 ? 1.0 : evidence.looked * 1e6);
   if (!one.answered)
     return missing(one, judgement, "the sender did not answer in time");
   if (answer.state == SenderState::kUnknown)
@@ -236,9 +251,10 @@ void judge_full(const Case& one, Judgement* judgement) {
   if (!one.has_evidence || !evidence.has_before) {
     if (written && certain_slot(one, *judgement, true))
       return later_slot(one, judgement);
-    return missing(one, judgement, one.has_evidence ? "what the receive buffer held before is not known"
-                                                    : "nothing was kept of the receive (all evidence slots were taken, "
-                                                      "or this kind of call keeps none)");
+    return missing(one, judgement,
+                   one.has_evidence ? "what the receive buffer held before is not known"
+                                    : "nothing was kept of the receive (all evidence slots were taken, "
+                                      "or this kind of call keeps none)");
   }
   if (evidence.changed)
     return decide(judgement, Verdict::kEarly, false,
@@ -247,12 +263,13 @@ void judge_full(const Case& one, Judgement* judgement) {
   if (evidence.untouched && one.received.bytes != 0) {
     char other[96];
     name_other(one, other, sizeof(other));
-    return decide(judgement, Verdict::kNothing, !judgement->received_zero && answer.same_total == 0,
-                  "the send buffer was stable, and the receive left its buffer as it had been before%s%s%s%s",
-                  judgement->received_zero ? " (all zero: zeros that arrived would look the same)" : "",
-                  !judgement->received_zero && answer.same_total != 0 ? " (it held " : "",
-                  !judgement->received_zero && answer.same_total != 0 ? other : "",
-                  !judgement->received_zero && answer.same_total != 0 ? ": that one arriving again would look the same)" : "");
+    return decide(
+        judgement, Verdict::kNothing, !judgement->received_zero && answer.same_total == 0,
+        "the send buffer was stable, and the receive left its buffer as it had been before%s%s%s%s",
+        judgement->received_zero ? " (all zero: zeros that arrived would look the same)" : "",
+        !judgement->received_zero && answer.same_total != 0 ? " (it held " : "",
+        !judgement->received_zero && answer.same_total != 0 ? other : "",
+        !judgement->received_zero && answer.same_total != 0 ? ": that one arriving again would look the same)" : "");
   }
   judge_content(one, judgement);
 }

@@ -77,7 +77,8 @@ void deliver() {
     if (!answers && letter.kind == ledger::Kind::kQuery)
       continue;
     be_rank(letter.to);
-    handlers[static_cast<int>(letter.kind)](thread_state, peers[letter.from], letter.payload.data(), letter.payload.size());
+    handlers[static_cast<int>(letter.kind)](thread_state, peers[letter.from], letter.payload.data(),
+                                            letter.payload.size());
   }
   be_rank(1);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A job in one process for the tests of blame. A ledger in memory stands in for the private communicator: what rank 0
-// announces is in the history, what rank 1 receives makes the cases, and the messages between them are delivered by hand.
+// announces is in the history, what rank 1 receives makes the cases, and messages between them are delivered by hand.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -38,12 +38,12 @@ struct Stopped {
 };
 
 extern Peer peers[4];
-extern std::deque<Letter> letters;        ///< on the private communicator
-extern std::vector<Finding> findings;     ///< published
-extern std::vector<Returned> returned;    ///< put back into their lanes
+extern std::deque<Letter> letters;      ///< on the private communicator
+extern std::vector<Finding> findings;   ///< published
+extern std::vector<Returned> returned;  ///< put back into their lanes
 extern void (*handlers[16])(Thread&, Peer&, const void*, size_t);
 extern bool is_full, is_concurrent, wants_abort, has_room;
-extern bool answers;                      ///< false: questions are lost
+extern bool answers;  ///< false: questions are lost
 extern uint64_t checked;
 extern double drain_seconds;
 extern Thread thread_state;
@@ -56,7 +56,9 @@ void be_rank(int rank);
 /// Delivers what is under way, and what that gives rise to.
 void deliver();
 
-inline View view(const void* buffer, uint64_t bytes) { return {buffer, static_cast<int64_t>(bytes), &bytes_type, bytes, ledger::Reason::kNone}; }
+inline View view(const void* buffer, uint64_t bytes) {
+  return {buffer, static_cast<int64_t>(bytes), &bytes_type, bytes, ledger::Reason::kNone};
+}
 
 /// The job: rank 0 sends, rank 1 receives.
 struct Job {
@@ -81,7 +83,8 @@ struct Job {
     be_rank(1);
     return sent;
   }
-  Sent send(const std::string& what, CallId call = CallId::kMPI_Send, int to = 1, uint32_t tag = 7, bool complete = true) {
+  Sent send(const std::string& what, CallId call = CallId::kMPI_Send, int to = 1, uint32_t tag = 7,
+            bool complete = true) {
     return send(view(what.data(), what.size()), call, to, tag, complete);
   }
 

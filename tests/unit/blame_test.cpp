@@ -78,7 +78,8 @@ TEST_CASE("blame: padding of long doubles is no data") {
     target[i] = 'x';
   const uint64_t posted = blame::receive_posted(doubles(data(2, 4800)));
   target[4100] = static_cast<char>(target[4100] ^ 1);
-  Job::open(job.send(doubles(source)), Job::received(doubles(target), posted, 4800, view_digest(doubles(target), 4800)));
+  Job::open(job.send(doubles(source)),
+            Job::received(doubles(target), posted, 4800, view_digest(doubles(target), 4800)));
   Job::run();
   CHECK(contains(evidence(Job::only(), "differing"), "none of the first 4096 bytes"));
   CHECK(contains(evidence(findings[0], "differing_pieces"), "1 of the first 2 pieces"));
@@ -203,7 +204,8 @@ TEST_CASE("blame: messages that make no sense are ignored") {
   Job::open(job.send(data(1)), Job::receive(data(9), data(3)));
   blame::tend(thread_state);
   REQUIRE(letters.size() == 1);
-  const auto query = handlers[static_cast<int>(ledger::Kind::kQuery)], answer = handlers[static_cast<int>(ledger::Kind::kAnswer)];
+  const auto query = handlers[static_cast<int>(ledger::Kind::kQuery)],
+             answer = handlers[static_cast<int>(ledger::Kind::kAnswer)];
   query(thread_state, peers[1], letters[0].payload.data(), letters[0].payload.size() - 1);
   CHECK(letters.size() == 1);
   deliver();
@@ -225,7 +227,8 @@ TEST_CASE("blame: an answer from another rank than the one that was asked is ign
   Letter letter = letters[0];
   letters.clear();
   be_rank(2);
-  handlers[static_cast<int>(ledger::Kind::kQuery)](thread_state, peers[1], letter.payload.data(), letter.payload.size());
+  handlers[static_cast<int>(ledger::Kind::kQuery)](thread_state, peers[1], letter.payload.data(),
+                                                   letter.payload.size());
   be_rank(1);
   deliver();
   blame::tend(thread_state);
@@ -403,7 +406,8 @@ TEST_CASE("blame: several threads announce, complete, receive and ask at the sam
           static thread_local blame::Known known;
           blame::history_find(t, i, record, &known);
           if (!known.found || known.entry.record.digest != record.digest || known.at_end != record.digest ||
-              ((known.entry.flags & blame::kVoid) != 0) != (i % 3 == 0) || memcmp(known.content.data, text.data(), 64) != 0)
+              ((known.entry.flags & blame::kVoid) != 0) != (i % 3 == 0) ||
+              memcmp(known.content.data, text.data(), 64) != 0)
             throw Stopped{1};  // ends the test program: Catch is not for threads
         }
       }

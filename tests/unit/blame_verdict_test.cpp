@@ -143,7 +143,8 @@ TEST_CASE("blame: full: a difference behind the first answer's window, and one b
   arrives = data(2, large);
   arrives[3 * 4096 + 5] = static_cast<char>(~arrives[3 * 4096 + 5]);
   CHECK(full_verdict(job, data(2, large), arrives) == "transit or staging");
-  CHECK(contains(evidence(findings[1], "differing_pieces"), "1 of the first 6 pieces of 4 KiB; the first is number 3, from byte 12288"));
+  CHECK(contains(evidence(findings[1], "differing_pieces"),
+                 "1 of the first 6 pieces of 4 KiB; the first is number 3, from byte 12288"));
   CHECK(contains(evidence(findings[1], "differing"), "none of the first 4096 bytes"));
 }
 
@@ -339,8 +340,14 @@ TEST_CASE("blame: full: a send that is not followed is not called pending, and i
   SECTION("a partitioned send, which is announced when it is complete") {
     const std::string text = data(6);
     const View v = view(text.data(), text.size());
-    const Record record = {99, view_digest(v, 512), 512, 0x1000, 7, static_cast<uint16_t>(CallId::kMPI_Psend_init),
-                           static_cast<uint8_t>(ledger::Space::kPartitioned), 0};
+    const Record record = {99,
+                           view_digest(v, 512),
+                           512,
+                           0x1000,
+                           7,
+                           static_cast<uint16_t>(CallId::kMPI_Psend_init),
+                           static_cast<uint8_t>(ledger::Space::kPartitioned),
+                           0};
     be_rank(0);
     const Job::Sent s = {record, 50, blame::sent(1, 50, record, v)};
     be_rank(1);
