@@ -57,6 +57,15 @@ class Parts {
   const bool wide_;
 };
 
+/// Field by field: what was just made in registers would be stored narrow and loaded wide, which waits for the cache.
+void put(View& to, const View& from) {
+  to.buffer = from.buffer;
+  to.count = from.count;
+  to.type = from.type;
+  to.bytes = from.bytes;
+  to.reason = from.reason;
+}
+
 /// A single-count argument as a whole, or `times` as much.
 View whole(const Event& e, const Side& side, int64_t times = 1) {
   if (side.count <= 0 || times <= 0)
@@ -115,7 +124,7 @@ void make_bcast(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   if (!plan.intercomm) {
     plan.name.root = e.peer;
-    plan.result = whole(e, e.send);
+    put(plan.result, whole(e, e.send));
     if (plan.result.bytes != 0)
       agree_on(plan, e, e.peer);
     return;
@@ -158,7 +167,7 @@ void make_allgather(Plan& plan, const Event& e) {
   const Parts parts(e, e.receive, e.receive.displacements);
   plan.in_place = !plan.intercomm && in_place(e.send.buffer);
   if (e.receive.counts == nullptr) {
-    plan.result = whole(e, e.receive, partners);
+    put(plan.result, whole(e, e.receive, partners));
   } else {
     plan.result_parts = true;
     plan.result = {nullptr, 0, nullptr, 0, Reason::kNone};
@@ -175,8 +184,8 @@ void make_allgather(Plan& plan, const Event& e) {
   if (plan.result.bytes != 0)
     agree_on(plan, e, 0);
   if (!plan.intercomm) {
-    plan.own_got = parts.at(comm.rank);
-    plan.own_given = plan.in_place ? plan.own_got : whole(e, e.send);
+    put(plan.own_got, parts.at(comm.rank));
+    put(plan.own_given, plan.in_place ? plan.own_got : whole(e, e.send));
     plan.own = plan.own_got.bytes != 0;
     return;
   }
@@ -251,12 +260,10 @@ void make_reduction(Plan& plan, const Event& e) {
     plan.reduces = false;
     return;
   }
-  reduction_classify(r, e.op, type_map(*e.thread, type));
-  auto view = [&](const void* buffer, int64_t count) {
-    return count > 0 ? make_view(*e.thread, buffer, count, type) : View{buffer, 0, nullptr, 0, Reason::kNone};
-  };
-  r.input = gives ? view(plan.in_place ? e.receive.buffer : e.send.buffer, r.total) : View{};
-  r.output = plan.gets_result ? view(e.receive.buffer, mine) : View{};
+  const TypeMap* map = type_map(*e.thread, type);
+  reduction_classify(r, e.op, map);
+  put(r.input, gives ? make_view(map, plan.in_place ? e.receive.buffer : e.send.buffer, r.total) : View{});
+  put(r.output, plan.gets_result && mine > 0 ? make_view(map, e.receive.buffer, mine) : View{});
   if (plan.form == Form::kExscan && comm.rank == 0)
     plan.gets_result = false;  // its receive buffer is not significant
   if (plan.intercomm) {
@@ -277,7 +284,7 @@ void make_reduction(Plan& plan, const Event& e) {
     }
   }
   if (plan.form == Form::kAllreduce && r.comparable) {
-    plan.result = r.output;
+    put(plan.result, r.output);
     agree_on(plan, e, 0);
   } else if (plan.sums) {
     plan.tree = &tree_of(comm, 0, plan.tree_room);
@@ -369,9 +376,13 @@ void plan_hold(Plan& plan) {
 void plan_release(Plan& plan) { hold_all(plan, false); }
 
 void plan_free(Plan& plan) {
-  for (Blocks* blocks : {&plan.sends, &plan.receives, &plan.parts})
-    if (blocks->memory != 0)
-      memory_give(blocks->items, blocks->memory);
+  auto give = [](Blocks& blocks) {
+    if (blocks.memory != 0) [[unlikely]]
+      memory_give(blocks.items, blocks.memory);
+  };
+  give(plan.sends);
+  give(plan.receives);
+  give(plan.parts);
 }
 
 }  // namespace resil::collective
