@@ -33,9 +33,9 @@ class Injection:
         return bool(self.verdicts)
 
     def right_verdicts(self):
-        # A packet of which nothing came is both.
-        whole = self.kind == "truncate" and self.position == 0
-        return (RIGHT[self.kind], RIGHT["stale"]) if whole else (RIGHT[self.kind],)
+        """More than one where the fault is both: nothing of the packet was left, or it landed after resil's last look."""
+        nothing = (self.kind == "truncate" and self.position == 0) or (self.kind == "early" and "call ended" in self.remark)
+        return (RIGHT[self.kind], RIGHT["stale"]) if nothing else (RIGHT[self.kind],)
 
     def explain(self, finding):
         """Takes the finding as one of this injection; its verdict, or whether it names the right rank."""
