@@ -85,7 +85,7 @@ def keys_of_finding(rank, finding):
         sender, receiver, what, number = int(packet[1]), int(packet[2]), packet[3], int(packet[4])
         if what == "tag":
             return [("message", sender, receiver, number)]
-        return [("collective", number)]
+        return [("block", number, sender, receiver), ("collective", number)]
     if finding["kind"] == "collective_mismatch":
         number = re.search(r"\d+", evidence.get("sequence", ""))
         return [("collective", int(number[0]))] if number else []
@@ -98,7 +98,7 @@ def keys_of_finding(rank, finding):
 
 def keys_of_injection(injection):
     if injection.sequence:
-        return [("collective", injection.sequence)]
+        return [("block", injection.sequence, injection.sender, injection.receiver), ("collective", injection.sequence)]
     if re.match(r"MPI_R?put", injection.call, re.I):
         return [("put", injection.rank, injection.peer, injection.bytes)]
     keys = [("message", injection.sender, injection.receiver, injection.tag)]
@@ -117,13 +117,15 @@ def match(injected, found):
     for rank, finding in found:
         if finding["kind"] not in ABOUT_DATA:
             continue
-        candidates = [i for key in keys_of_finding(rank, finding) for i in waiting.get(key, [])]
-        if not candidates:
+        key = next((key for key in keys_of_finding(rank, finding) if key in waiting), None)
+        if key is None:
             strangers.append((rank, finding))
-            continue
-        # Equal keys (a tag used again): the one that has none yet, in the order of time; else one finding more for it.
-        injection = next((i for i in candidates if not i.found), candidates[0])
-        injection.explain(finding)
+        elif key[0] in ("block", "collective"):
+            for injection in waiting[key]:  # two faults in one block, or in one result, are found together
+                injection.explain(finding)
+        else:
+            # Equal keys (a tag used again): the one that has none yet, in the order of time; else one more for it.
+            next((i for i in waiting[key] if not i.found), waiting[key][0]).explain(finding)
     return strangers
 
 
