@@ -115,7 +115,7 @@ int64_t type_size_slow(Thread& thread, uint64_t type) {
   int64_t bytes = 0;
   if (!backend->type_size(type, &bytes))
     bytes = 0;
-  thread.types[(type ^ (type >> 9)) % kTypeCache] = {type, bytes};
+  thread.types[(type ^ (type >> 9)) % kTypeCache] = {type, bytes, nullptr};
   return bytes;
 }
 

@@ -56,7 +56,7 @@ struct CommCacheEntry {
 struct TypeCacheEntry {
   uint64_t handle;
   int64_t size;  ///< bytes of one element
-  const TypeMap* map = nullptr;  ///< of a module that flattens datatypes; null: not asked for yet
+  const TypeMap* map;  ///< of a module that flattens datatypes; null: not asked for yet
 };
 
 constexpr unsigned kSiteCache = 256, kCommCache = 8, kTypeCache = 64, kMaxModules = 16;

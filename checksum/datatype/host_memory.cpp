@@ -14,14 +14,13 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
 
 #include "shim/runtime.h"
-
-extern "C" void* __libc_stack_end;
 
 namespace resil {
 
@@ -40,7 +39,10 @@ constexpr uintptr_t kPage = 4096;
 
 void find_stack() {
   if (gettid() == getpid()) {
-    const uintptr_t high = (reinterpret_cast<uintptr_t>(__libc_stack_end) + kPage - 1) & ~(kPage - 1);
+    // The kernel put these bytes above all frames, arguments and the environment.
+    const uintptr_t high = (getauxval(AT_RANDOM) + kPage - 1) & ~(kPage - 1);
+    if (high < kMainStack)
+      return;
     stack.set(high - kMainStack, high);
     return;
   }

@@ -29,7 +29,7 @@ struct PredefinedEntry {
   std::atomic<uint64_t> type;
   const TypeMap* map;  ///< written before `type`
 };
-PredefinedEntry predefined[kPredefined];
+constinit PredefinedEntry predefined[kPredefined] = {};
 SpinLock predefined_lock;
 unsigned predefined_count;
 

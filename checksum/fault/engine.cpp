@@ -17,7 +17,7 @@
 
 namespace resil::fault {
 
-Engine engine;
+constinit Engine engine = {};
 
 namespace {
 

@@ -20,7 +20,7 @@ struct Block {
   char* memory;
   size_t bytes;
 };
-Block blocks[kBlocks];
+constinit Block blocks[kBlocks] = {};
 
 }  // namespace
 
