@@ -2,7 +2,8 @@
 //
 // The request table: what is pending, where it was posted. Lock-free: a key slot is claimed by compare-and-swap and
 // given back by a store. Keys sit in buckets of one cache line beside the ring's entries, so that the usual answer,
-// "not here", costs one line. Operations that complete at once share a handle and never enter the table.
+// "not here", costs one line. Operations that complete at once share a handle and never enter the table. What finds no
+// place goes to the second level (request_overflow.h) when a module must see it complete: out of sight of dumps.
 
 #include <sys/mman.h>
 
@@ -11,6 +12,7 @@
 #include "shim/backend.h"
 #include "shim/log.h"
 #include "shim/registry.h"
+#include "shim/request_overflow.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
 #include "shim/tables.h"
@@ -129,6 +131,10 @@ bool release(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* cookie) 
   return true;
 }
 
+/// About 25 ns with threads: tells an old handle from its reuse. The time of the call will not do between threads: it
+/// was taken on the way into MPI, maybe long before MPI had the handle to give.
+uint32_t serial_of(const Event& e) { return static_cast<uint32_t>((concurrent ? ticks() : e.time) >> 6); }
+
 ring::RequestKind kind_of(const CallInfo& info) {
   if (info.attributes & kCallCreatesComm)
     return ring::RequestKind::kCommunicator;
@@ -171,29 +177,104 @@ void tell(Event& e, int64_t place, uint64_t* cookie, bool freed) {
     (*hook)(e, place, cookie, freed);
 }
 
-/// `place`: index of the request's status among those that the call fills.
-void complete(Event& e, uint64_t key, int64_t place, bool freed) {
-  if (is_shared(key))
-    return;
-  uint64_t duplicate, cookie;
+/// Where the entry of a key is: in the first level (`index`), in the second (`entry` and its `state`), or nowhere.
+struct Found {
   uint32_t index;
-  do {
-    index = find(key, e.thread->lane_index);
-    if (index == kNone)
-      return;
-    ring::Request& entry = runtime.requests[index];
-    const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_ACQUIRE);  // before the key is looked at again
-    if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
-      store(entry.flags, static_cast<uint8_t>(flags & ~ring::kActive));
-      if ((flags & ring::kActive) && cookies[index] != 0)
-        tell(e, place, &cookies[index], false);
-      return;
-    }
-  } while (!release(index, key, &duplicate, &cookie));
+  OverflowEntry* entry;
+  OverflowState state;
+};
+
+[[gnu::noinline]] Found find_both(uint64_t key, uint32_t lane, uint32_t index) {
+  Found found = {index, nullptr, {}};
+  found.entry = overflow_find(key, lane, concurrent, &found.state);
+  if (found.entry != nullptr && index != kNone) {
+    const ring::Request& shown = runtime.requests[index];
+    if (!overflow_preferred(found.state, {load(shown.serial), load(shown.lane), 0, 0}, lane))
+      found.entry = nullptr;
+  }
+  return found;
+}
+
+/// Entry of a key on either level. Most of the time nobody is on the second one.
+Found find_any(uint64_t key, uint32_t lane) {
+  const uint32_t index = find(key, lane);
+  if ((index == kNone || concurrent) && __atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) != 0) [[unlikely]]
+    return find_both(key, lane, index);
+  return {index, nullptr, {}};
+}
+
+/// False: another thread, completing an operation of the same handle, was faster.
+bool complete_overflow(Event& e, OverflowEntry* entry, uint64_t key, OverflowState state, int64_t place, bool freed) {
+  if ((state.flags & ring::kPersistent) && !freed) {
+    if (!overflow_set_flags(entry, state, static_cast<uint8_t>(state.flags & ~ring::kActive)))
+      return false;
+    if ((state.flags & ring::kActive) && entry->cookie != 0)
+      tell(e, place, &entry->cookie, false);
+    return true;
+  }
+  uint64_t cookie;
+  if (!overflow_release(entry, key, state, concurrent, &cookie))
+    return false;
+  if (cookie != 0)
+    tell(e, place, &cookie, freed);
+  if (state.duplicate != 0)
+    finish_duplicate(*e.thread, state.duplicate, freed);
+  return true;
+}
+
+/// Likewise. One that was persistent stays.
+bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool freed) {
+  ring::Request& entry = runtime.requests[index];
+  const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_ACQUIRE);  // before the key is looked at again
+  if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
+    store(entry.flags, static_cast<uint8_t>(flags & ~ring::kActive));
+    if ((flags & ring::kActive) && cookies[index] != 0)
+      tell(e, place, &cookies[index], false);
+    return true;
+  }
+  uint64_t duplicate, cookie;
+  if (!release(index, key, &duplicate, &cookie))
+    return false;
   if (cookie != 0)
     tell(e, place, &cookie, freed);
   if (duplicate != 0)
     finish_duplicate(*e.thread, duplicate, freed);
+  return true;
+}
+
+/// `place`: index of the request's status among those that the call fills.
+void complete(Event& e, uint64_t key, int64_t place, bool freed) {
+  if (is_shared(key))
+    return;
+  for (;;) {
+    const Found found = find_any(key, e.thread->lane_index);
+    if (found.entry != nullptr) [[unlikely]] {
+      if (complete_overflow(e, found.entry, key, found.state, place, freed))
+        return;
+    } else if (found.index == kNone || complete_shown(e, found.index, key, place, freed)) {
+      return;
+    }
+  }
+}
+
+uint64_t* cookie_of(const Found& found) {
+  return found.entry != nullptr ? &found.entry->cookie : found.index != kNone ? &cookies[found.index] : nullptr;
+}
+
+/// The way of a request that found no place among those that are shown.
+[[gnu::noinline]] void start_overflow(Event& e, uint64_t key, uint8_t flags) {
+  __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
+  if (hooks.completed[0] == nullptr)
+    return;  // nobody wants to know when it is complete
+  OverflowEntry* entry = overflow_claim(key, concurrent);
+  if (entry == nullptr)
+    return;
+  e.cookie = &entry->cookie;
+  *e.cookie = 0;
+  const bool creates = (call_info(e.id).attributes & kCallCreatesComm) != 0;
+  const OverflowState state = {serial_of(e), e.thread->lane_index, flags,
+                               static_cast<uint8_t>(creates ? keep_duplicate(e) : 0)};
+  __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
 }
 
 size_t saved_bytes(const Event& e) { return static_cast<size_t>(e.request_count) * backend->handle_bytes; }
@@ -204,6 +285,7 @@ bool request_table_create() {
   null_key = backend->request_null();
   empty_key = backend->request_empty();
   empty_key = empty_key != 0 ? empty_key : null_key;
+  overflow_reset();
   bucket_count = runtime.request_count / kBucket;
   size_t bytes = 2 * bucket_count * kBucket * sizeof(uint64_t) + bucket_count * sizeof(uint32_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -230,11 +312,12 @@ void request_started(Event& e) {
     return;
   }
   e.request_key = key;
+  const auto flags = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
+                                          (info.attributes & kCallPartitioned ? ring::kPartitioned : 0) |
+                                          (e.untimed != 0 ? ring::kPostedLater : 0));
   uint32_t index = claim(key);
-  if (index == kNone) {
-    __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
-    return;
-  }
+  if (index == kNone) [[unlikely]]
+    return start_overflow(e, key, flags);
   e.record->aux = key;
   e.cookie = &cookies[index];
   *e.cookie = 0;
@@ -242,17 +325,13 @@ void request_started(Event& e) {
   entry.time = e.time;
   entry.site = e.site;
   entry.bytes = e.bytes;
-  // About 25 ns: tells an old handle from its reuse. The time of the call will not do between threads: it was taken on
-  // the way into MPI, maybe long before MPI had the handle to give.
-  store(entry.serial, static_cast<uint32_t>((concurrent ? ticks() : e.time) >> 6));
+  store(entry.serial, serial_of(e));
   entry.comm = e.comm != nullptr ? e.comm->index : 0;
   entry.peer = e.peer;
   entry.tag = e.tag;
   entry.call = static_cast<uint16_t>(e.id);
   entry.kind = static_cast<uint8_t>(kind_of(info));
-  store(entry.flags, static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
-                                          (info.attributes & kCallPartitioned ? ring::kPartitioned : 0) |
-                         (e.untimed != 0 ? ring::kPostedLater : 0)));
+  store(entry.flags, flags);
   store(entry.lane, e.thread->lane_index);
   store(entry.cleanup, info.attributes & kCallCreatesComm ? keep_duplicate(e) : uint64_t{0});
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
@@ -260,27 +339,34 @@ void request_started(Event& e) {
 
 void request_activating(Event& e) {
   for (int64_t i = 0; i < e.request_count; ++i) {
-    uint32_t index = find(request_handle(e.requests, i), e.thread->lane_index);
-    if (index != kNone && cookies[index] != 0)
+    const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);
+    if (uint64_t* cookie = cookie_of(found); cookie != nullptr && *cookie != 0)
       for (auto* hook = hooks.activating; *hook != nullptr; ++hook)
-        (*hook)(e, &cookies[index]);
+        (*hook)(e, cookie);
   }
 }
 
 void request_activated(Event& e) {
+  const bool start = e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall;
   for (int64_t i = 0; i < e.request_count; ++i) {
-    uint32_t index = find(request_handle(e.requests, i), e.thread->lane_index);
-    if (index == kNone)
+    const uint64_t key = request_handle(e.requests, i);
+    Found found;
+    do {
+      found = find_any(key, e.thread->lane_index);
+    } while (start && found.entry != nullptr &&
+             !overflow_set_flags(found.entry, found.state, found.state.flags | ring::kActive));
+    uint64_t* cookie = cookie_of(found);
+    if (cookie == nullptr)
       continue;
-    if (cookies[index] != 0)
+    if (*cookie != 0)
       for (auto* hook = hooks.activated; *hook != nullptr; ++hook)
-        (*hook)(e, &cookies[index]);
-    ring::Request& entry = runtime.requests[index];
-    if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) {
-      entry.time = e.time;
-      const auto kept = static_cast<uint8_t>(load(entry.flags) & ~ring::kPostedLater);
-      store(entry.flags, static_cast<uint8_t>(kept | ring::kActive | (e.untimed != 0 ? ring::kPostedLater : 0)));
-    }
+        (*hook)(e, cookie);
+    if (!start || found.entry != nullptr)
+      continue;
+    ring::Request& entry = runtime.requests[found.index];
+    entry.time = e.time;
+    const auto kept = static_cast<uint8_t>(load(entry.flags) & ~ring::kPostedLater);
+    store(entry.flags, static_cast<uint8_t>(kept | ring::kActive | (e.untimed != 0 ? ring::kPostedLater : 0)));
   }
 }
 
