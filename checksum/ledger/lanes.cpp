@@ -361,7 +361,7 @@ void lane_received(Peer& from, const Record& record, uint64_t evidence, Differen
   from.own_pending += 1;
   from.pending_bytes += record.bytes;
   if (from.lost)
-    return;
+    return evidence != 0 ? blame::drop(evidence) : void();
   if (from.lane_nodes == 0 && !(record.flags & kUnordered)) [[likely]] {
     if (from.queue == nullptr)
       from.queue = take_queue();
@@ -412,11 +412,14 @@ void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Differen
   Lane* lane = from.lost ? nullptr : lane_of(from, record.space, record);
   if (lane == nullptr || lane->unordered || lane->count == 0 || !lane->own)
     return lane_received(from, record, evidence, difference);
-  uint32_t index = take_node();
-  if (index == kNone)
-    return lanes_abandon(from);
   from.own_pending += 1;
   from.pending_bytes += record.bytes;
+  uint32_t index = take_node();
+  if (index == kNone) {
+    if (evidence != 0)
+      blame::drop(evidence);
+    return lanes_abandon(from);
+  }
   nodes[index].record = record;
   nodes[index].evidence = evidence;
   nodes[index].next = lane->head;

@@ -17,7 +17,7 @@
 
 namespace resil::ledger {
 
-bool is_concurrent = true, is_full;
+bool is_concurrent = true, is_full, is_strict;
 SpinLock ledger_lock;
 Coverage coverage;
 void (*space_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&);
@@ -26,10 +26,11 @@ void (*kind_handlers[16])(Thread&, Peer&, const void*, size_t);
 
 namespace {
 
+constexpr double kImpatient = 0.05;    // seconds, after a wait in vain
 constexpr uint32_t kPollEvery = 32;    // records of this rank between two looks at what has arrived
 constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
 
-bool is_connected, is_strict, is_abort;
+bool is_connected, is_abort;
 uint64_t old_ticks = 25'000'000;
 uint32_t until_poll = kPollEvery;  // approximate under MPI_THREAD_MULTIPLE
 
@@ -90,7 +91,7 @@ uint64_t announce(Thread& thread, Peer& to, const Record& record) {
     Difference difference;
     {
       Guard guard;
-      to.announced += 1;
+      to.announced += 1;  // to itself nothing is lost: no sums
       lane_sent(to, record, ordinal, &difference);
     }
     if (difference.found)
@@ -127,10 +128,12 @@ void await(Thread& thread, Peer& from) {
   if (!is_strict || from.own_pending <= from.deferred || !is_connected)
     return;
   Peer* peer = &from;
-  bool done = progress_until(thread, config_real("RESIL_DRAIN_SECONDS"), [](void* of) {
+  const double patience = config_real("RESIL_DRAIN_SECONDS");
+  bool done = progress_until(thread, from.overdue && patience > kImpatient ? kImpatient : patience, [](void* of) {
     const Peer& waited = *static_cast<Peer*>(of);
     return waited.own_pending <= waited.deferred || waited.lost;
   }, peer);
+  from.overdue = !done;
   if (!done) {
     Guard guard;
     add_to(coverage.deferred, from.own_pending - from.deferred);

@@ -29,8 +29,8 @@ struct MessageHeader {
   int32_t source;       ///< world rank
   uint32_t bytes;       ///< payload
   uint32_t sums_hold;   ///< 1: `sum` covers all records so far
-  uint64_t first;       ///< batch: ordinal of the first record
-  uint64_t total, sum;  ///< records announced so far and the sum over them
+  uint64_t first;       ///< batch: ordinal of the first record; good-bye: records announced in all
+  uint64_t total, sum;  ///< records for lanes announced so far and the sum over them; credit: ordinal taken
 };
 static_assert(sizeof(MessageHeader) == 40);
 
@@ -50,16 +50,20 @@ static_assert(sizeof(Page) <= 4096 && kBatchRecords * sizeof(Record) <= kMessage
 struct Peer {
   int32_t world_rank;
   bool host_told, bye_sent, bye_received;
+  bool addressed, heard;   ///< messages other than records went there, came from there
   bool dirty;              ///< in the list of ranks with unsent records
   bool lost;               ///< its records cannot be matched one by one now, only by sums
+  bool overdue;            ///< strict: the last wait for its records was in vain
+  bool dropped;            ///< records for it found no memory since the last page
   bool sums_hold_out, sums_hold_in;
   char host[kHostBytes];
   // Outgoing.
   Page* filling;           ///< partly filled page, null: none
   Page *held_first, *held_last;  ///< full pages that wait for credit
   Peer* next_dirty;
-  uint64_t announced, sum_out;
-  uint64_t flushed, credited;    ///< records given to MPI; taken by the other side
+  uint64_t announced;            ///< records so far
+  uint64_t summed, sum_out;      ///< of these, the ones for lanes, and the sum over them
+  uint64_t flushed, credited;    ///< ordinals: given to MPI; taken by the other side
   // Incoming.
   struct OwnQueue* queue;  ///< own records in order, while nothing of this rank waits in lanes (lanes.cpp)
   uint64_t lane_nodes;     ///< records of and for it that wait in lanes
@@ -73,7 +77,7 @@ struct Peer {
   bool sums_hold_there;
 };
 
-extern bool is_concurrent, is_full;
+extern bool is_concurrent, is_full, is_strict;
 extern SpinLock ledger_lock;
 
 /// The ledger's lock, free of charge below MPI_THREAD_MULTIPLE.

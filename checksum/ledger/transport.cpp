@@ -43,14 +43,15 @@ uint64_t ring_requests[kReceiveRing];
 uint32_t ring_head;
 bool started;
 std::atomic<bool> token;              // who may touch the communicator now
+std::atomic<bool> asked;              // somebody found the token taken and has records that must go now
 
 /// Held for a moment by whoever talks to the private communicator; others skip and come again.
 class Token {
  public:
   Token() : held_(!token.exchange(true, std::memory_order_acquire)) {}
   ~Token() {
-    if (held_)
-      token.store(false, std::memory_order_release);
+    if (held_)  // under threads ordered with the look at `asked` that follows
+      token.store(false, is_concurrent ? std::memory_order_seq_cst : std::memory_order_release);
   }
   Token(const Token&) = delete;
   explicit operator bool() const { return held_; }
@@ -133,14 +134,18 @@ void reap() {
   }
 }
 
-/// Under the lock: closes the page that is being filled.
+/// Under the lock: closes the page that is being filled. Without one: an empty page, if records have been dropped since
+/// the last one, so that the other side sees the gap.
 void close_page(Peer& to) {
+  if (to.filling == nullptr && to.dropped && (to.filling = take_page()) != nullptr)
+    to.filling->header.first = to.announced;
   Page* page = to.filling;
   if (page == nullptr)
     return;
+  to.dropped = false;
   page->header.kind = static_cast<uint8_t>(Kind::kBatch);
   page->header.bytes = static_cast<uint32_t>(page->header.count * sizeof(Record));
-  page->header.total = to.announced;
+  page->header.total = to.summed;
   page->header.sum = to.sum_out;
   page->header.sums_hold = to.sums_hold_out;
   page->next = nullptr;
@@ -166,7 +171,7 @@ void send_held(Peer& to) {
       to.held_first = page->next;
       if (to.held_first == nullptr)
         to.held_last = nullptr;
-      to.flushed += page->header.count;
+      to.flushed = page->header.first + page->header.count;  // ordinals: what was dropped counts as taken, too
     }
     launch(page, to);
   }
@@ -206,6 +211,7 @@ void take(Thread& thread, const Incoming& message) {
   if (peer == nullptr)
     return;
   Peer& from = *peer;
+  from.heard = true;
   if (header.has_host && header.bytes <= kMessageBytes)
     memcpy(from.host, message.payload + header.bytes, kHostBytes - 1);
   switch (static_cast<Kind>(header.kind)) {
@@ -227,6 +233,8 @@ void take(Thread& thread, const Incoming& message) {
     case Kind::kBye: {
       from.bye_received = true;
       Guard guard;
+      if (header.first != from.next_ordinal && !from.lost)
+        lanes_abandon(from);
       from.total_there = header.total;
       from.sum_there = header.sum;
       from.sums_hold_there = header.sums_hold != 0;
@@ -246,27 +254,27 @@ bool post_receive(uint32_t index) {
   return backend->receive(private_comm(), &ring[index], sizeof(Incoming), ring::kAnySource, kTag, &ring_requests[index]);
 }
 
-/// With the token: a message that only carries a header.
-void send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_hold) {
+/// With the token: a message that only carries a header. False: no memory now.
+bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_hold) {
   Page* page;
   {
     Guard guard;
     page = take_page();
   }
   if (page == nullptr)
-    return;
+    return false;
   page->header.kind = static_cast<uint8_t>(kind);
+  page->header.first = to.announced;
   page->header.total = total;
   page->header.sum = sum;
   page->header.sums_hold = sums_hold;
   launch(page, to);
+  return true;
 }
 
 void give_credit(Peer& from) {
-  if (from.taken_since_credit < kCreditEvery)
-    return;
-  from.taken_since_credit = 0;
-  send_header(from, Kind::kCredit, from.next_ordinal, 0, false);
+  if (from.taken_since_credit >= kCreditEvery && send_header(from, Kind::kCredit, from.next_ordinal, 0, false))
+    from.taken_since_credit = 0;
 }
 
 void mark_dirty(Peer& to, uint64_t now) {
@@ -277,6 +285,40 @@ void mark_dirty(Peer& to, uint64_t now) {
   if (dirty_first == nullptr)
     oldest = now;
   dirty_first = &to;
+}
+
+/// With the token.
+void flush_dirty() {
+  reap();
+  Peer* peer;
+  {
+    Guard guard;
+    peer = dirty_first;
+    dirty_first = nullptr;
+    oldest = 0;
+  }
+  while (peer != nullptr) {
+    Peer* next = peer->next_dirty;
+    peer->dirty = false;
+    if (!flush_with_token(*peer)) {  // no credit: it stays in the list
+      Guard guard;
+      mark_dirty(*peer, ticks());
+    }
+    peer = next;
+  }
+}
+
+/// Who found the token taken does not come again before its next call, which may be far (strict mode): whoever gives
+/// the token back looks whether there is such a one. Without the token.
+void serve_asked() {
+  while (asked.load()) [[unlikely]] {
+    Token mine;
+    if (!mine)
+      return;  // its holder will look
+    asked.store(false);
+    if (started)
+      flush_dirty();
+  }
 }
 
 }  // namespace
@@ -331,10 +373,14 @@ void transport_append(Thread& thread, Peer& to, const Record& record, bool at_on
       mark_dirty(to, thread.last_time);
     }
     to.announced += 1;
-    if (record.flags & kUnchecked)
-      to.sums_hold_out = false;
-    else
-      to.sum_out += record_sum(record);
+    if (!(record.flags & kNotLanes)) [[likely]] {
+      to.summed += 1;
+      if (record.flags & kUnchecked)
+        to.sums_hold_out = false;
+      else
+        to.sum_out += record_sum(record);
+    }
+    to.dropped = to.dropped || to.filling == nullptr;
     if (to.filling != nullptr) [[likely]] {
       to.filling->records[to.filling->header.count++] = record;
       full = at_once || to.filling->header.count == kBatchRecords;
@@ -347,34 +393,28 @@ void transport_append(Thread& thread, Peer& to, const Record& record, bool at_on
 }
 
 bool transport_flush_peer(Thread&, Peer& peer) {
-  Token mine;
-  if (!mine || !started)
-    return false;
-  reap();
-  return flush_with_token(peer);
+  bool flushed = false;
+  {
+    Token mine;
+    if (!mine)
+      asked.store(true);
+    else if (started) {
+      reap();
+      flushed = flush_with_token(peer);
+    }
+  }
+  serve_asked();
+  return flushed;
 }
 
 void transport_flush(Thread&) {
-  Token mine;
-  if (!mine || !started)
-    return;
-  reap();
-  Peer* peer;
   {
-    Guard guard;
-    peer = dirty_first;
-    dirty_first = nullptr;
-    oldest = 0;
+    Token mine;
+    if (!mine || !started)
+      return;
+    flush_dirty();
   }
-  while (peer != nullptr) {
-    Peer* next = peer->next_dirty;
-    peer->dirty = false;
-    if (!flush_with_token(*peer)) {  // no credit: it stays in the list
-      Guard guard;
-      mark_dirty(*peer, ticks());
-    }
-    peer = next;
-  }
+  serve_asked();
 }
 
 bool transport_dirty() { return dirty_first != nullptr; }
@@ -384,7 +424,7 @@ void transport_poll(Thread& thread) {
   for (uint32_t taken = 0; taken < 4 * kReceiveRing; ++taken) {
     Token mine;
     if (!mine || !started || !backend->test(&ring_requests[ring_head]))
-      return;
+      break;
     // Within the token: batches of one rank must be taken in order. Handlers may post, nothing else.
     take(thread, ring[ring_head]);
     Peer* creditor = peer_find(ring[ring_head].header.source);
@@ -397,6 +437,7 @@ void transport_poll(Thread& thread) {
         send_held(*creditor);
     }
   }
+  serve_asked();
 }
 
 bool transport_say_bye(Peer& peer) {
@@ -405,8 +446,7 @@ bool transport_say_bye(Peer& peer) {
     return false;
   if (!flush_with_token(peer))
     return false;
-  send_header(peer, Kind::kBye, peer.announced, peer.sum_out, peer.sums_hold_out);
-  return true;
+  return send_header(peer, Kind::kBye, peer.summed, peer.sum_out, peer.sums_hold_out);
 }
 
 bool transport_idle() {
@@ -427,11 +467,9 @@ bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
   }
   if (page == nullptr)
     return false;
+  to.addressed = true;
   page->header.kind = static_cast<uint8_t>(kind);
   page->header.bytes = static_cast<uint32_t>(bytes);
-  page->header.total = to.announced;
-  page->header.sum = to.sum_out;
-  page->header.sums_hold = to.sums_hold_out;
   memcpy(page->payload, payload, bytes);
   launch(page, to);
   return true;

@@ -52,7 +52,7 @@ int64_t partitioned_ordinal(uint64_t comm_id, int32_t peer, int32_t tag, bool se
 /// On the way in. `replaces`: the send buffer is overwritten by the receive.
 inline void send_enter(Event& e, bool replaces) {
   e.check = e.check_receive = nullptr;
-  if (replaces || ledger::is_concurrent || ledger::is_full) [[unlikely]]
+  if (replaces || ledger::is_concurrent || ledger::is_full || ledger::is_strict) [[unlikely]]
     send_enter_slow(e);
 }
 

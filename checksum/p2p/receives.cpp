@@ -217,7 +217,12 @@ Record record_of(const Receive& receive, bool order_lost) {
 /// A finished receive goes into its lane; under this file's lock, so that lanes see posting order.
 void expect(Receive& receive, ledger::Peer** peer, Difference* difference) {
   Reason why = Reason::kNone;
-  *peer = ledger::peer_quickly(*receive.comm->comm, receive.actual_source, &why);
+  // A communicator may be freed while receives are pending (MPI 4.0 section 7.4.3), and its place be another one's by now.
+  CommInfo& comm = *receive.comm->comm;
+  if (comm.ring->id == receive.comm->id) [[likely]]
+    *peer = ledger::peer_quickly(comm, receive.actual_source, &why);
+  else
+    *peer = nullptr, why = Reason::kUnknownCommunicator;
   if (*peer == nullptr) {
     ledger::count_uncovered(why, 1, receive.bytes);
     if (receive.evidence != 0)
@@ -576,9 +581,11 @@ void receive_started(Event& e, uint64_t* cookie) {
   }
   StatusInfo status;
   if (backend->messages->status_ignored(e.given_statuses)) {
-    Guard guard;
-    receive->comm->lost = true;  // no memory for statuses: which message this was is not known
-    return;
+    {
+      Guard guard;
+      receive->comm->lost = true;  // no memory for statuses: which message this was is not known
+    }
+    return vanish(*e.thread, *receive, false);
   }
   backend->messages->status_read(e.given_statuses, place, &status);
   const ErrorKind error = error_of(e, status, true);

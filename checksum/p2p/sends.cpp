@@ -39,6 +39,7 @@ SendEntry* free_entries;
 uint32_t entries_made;
 SpinLock entries_lock;
 std::atomic<bool> cancels_seen;
+std::atomic<bool> order_lost;  // sends are made that cannot be announced: the order of lanes is not known from then on
 
 SendEntry* take_entry() {
   SpinGuard guard(entries_lock);
@@ -84,7 +85,11 @@ void fill(Record& record, const View& view, bool shared) {
   }
 }
 
-uint64_t announce(Thread& thread, ledger::Peer& peer, const Record& record, const View& view) {
+uint64_t announce(Thread& thread, ledger::Peer& peer, Record& record, const View& view) {
+  if (order_lost.load(std::memory_order_relaxed)) [[unlikely]] {
+    record.flags |= ledger::kUnchecked;
+    record.digest = static_cast<uint64_t>(Reason::kOrderLost);
+  }
   const uint64_t ordinal = ledger::announce(thread, peer, record);
   return blame::sent(ledger::world_rank_of(peer), ordinal, record, view);
 }
@@ -127,19 +132,44 @@ void send_enter_slow(Event& e) {
   // The buffer is about to be overwritten by the receive, or must be known before and after (full blame).
   const bool replaced = e.id == CallId::kMPI_Sendrecv_replace || e.id == CallId::kMPI_Sendrecv_replace_c ||
                         e.id == CallId::kMPI_Isendrecv_replace || e.id == CallId::kMPI_Isendrecv_replace_c;
-  if (!replaced && !(ledger::full_blame() && (e.attributes & kCallBlocking)))
+  const bool both = (e.attributes & kCallBothWays) && (e.attributes & kCallBlocking);
+  const bool early = both && ledger::strict() && !ledger::is_concurrent;
+  if (!replaced && !early && !(ledger::full_blame() && (e.attributes & kCallBlocking)))
     return;
   const View view = view_of(e);
-  if (view.reason != Reason::kNone)
+  if (view.reason == Reason::kNone) {
+    e.check_value = view_digest(view, view.bytes);
+    e.check = &e;
+  }
+  if (!early)
     return;
-  e.check_value = view_digest(view, view.bytes);
-  e.check = &e;
+  // MPI_Sendrecv may wait for a message that the partner sends only once this one is verified.
+  Reason why = Reason::kNone;
+  if (ledger::Peer* peer = ledger::peer_quickly(*e.comm, e.peer, &why); peer != nullptr) {
+    Record record = make_record(e, Space::kMessage);
+    fill(record, view, false);
+    e.check_value = announce(*e.thread, *peer, record, view);
+    e.check = e.comm;
+  }
 }
 
 namespace {
 
+/// The call says that it failed. Was the message sent all the same?
+bool was_sent(const Event& e) {
+  return (e.attributes & kCallBothWays) && backend->messages->error_kind(e.result) == ErrorKind::kTruncated;
+}
+
 void announce_send(Event& e) {
-  if (e.result != 0 || e.peer < 0 || e.comm == nullptr)
+  if (e.peer < 0 || e.comm == nullptr)
+    return;
+  const bool failed = e.result != 0 && !was_sent(e);
+  if (e.check == e.comm) {  // announced on the way in
+    if (failed)
+      blame::sent_void(e.check_value);
+    return;
+  }
+  if (failed)
     return;
   Reason why = Reason::kNone;
   ledger::Peer* peer = ledger::peer_quickly(*e.comm, e.peer, &why);
@@ -180,8 +210,10 @@ void announce_send(Event& e) {
 }
 
 void send_init_leave(Event& e) {
-  if (e.result != 0 || e.peer < 0 || e.comm == nullptr || e.cookie == nullptr)
-    return;  // untracked: its starts are not seen; the receiver counts what has no record
+  if (e.result != 0 || e.peer < 0 || e.comm == nullptr)
+    return;
+  if (e.cookie == nullptr)  // untracked: its starts will not be seen
+    return order_lost.store(true, std::memory_order_relaxed);
   Reason why = Reason::kNone;
   ledger::Peer* peer = ledger::peer_of(*e.comm, e.peer, &why);
   if (peer == nullptr)
@@ -192,8 +224,9 @@ void send_init_leave(Event& e) {
     record.comm = hash_combine(record.comm, static_cast<uint64_t>(ordinal));
   }
   SendEntry* entry = follow(e, view_of(e), record, peer, why);
-  if (entry != nullptr)
-    *e.cookie = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+  if (entry == nullptr)
+    return order_lost.store(true, std::memory_order_relaxed);
+  *e.cookie = reinterpret_cast<uint64_t>(entry) | kCookieSend;
 }
 
 void send_started(Event& e, uint64_t cookie) {
