@@ -134,7 +134,7 @@ void finish(Thread& thread, double seconds) {
       if (peer_is_self(peer))
         return;
       peer.bye_sent = peer.bye_sent || transport_say_bye(peer);
-      const bool owes = peer.expected != 0 || peer.next_ordinal != 0 || (one_way != nullptr && peer.announced != 0);
+      const bool owes = peer.expected != 0 || peer.heard || (one_way != nullptr && (peer.announced != 0 || peer.addressed));
       all = all && peer.bye_sent && (peer.bye_received || !owes);
     });
     return all && transport_idle();
