@@ -211,7 +211,7 @@ void connect() {
 void enter(Event& e) {
   e.check = nullptr;
   const Form form = form_of(e.id);
-  if (form == Form::kNone || e.comm == nullptr || !overwrites(e, form)) [[likely]]
+  if (form == Form::kNone || e.comm == nullptr || !(overwrites(e, form) || (ledger::full_blame() && (e.attributes & kCallBlocking)))) [[likely]]
     return;
   if ((e.attributes & kCallPersistent) || comm_reason(*e.comm) != Reason::kNone)
     return;
@@ -223,6 +223,8 @@ void enter(Event& e) {
     return;
   }
   read_inputs(*plan);
+  if (ledger::full_blame() && plan->blocking)
+    read_before(*plan);
   e.check = plan;
 }
 

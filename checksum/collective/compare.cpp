@@ -39,12 +39,18 @@ Reason first_of(Reason a, Reason b, Reason c = Reason::kNone) {
 
 void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
   for (uint32_t i = 0; i < plan.receives.count; ++i) {
-    const Block& block = plan.receives.items[i];
+    Block& block = plan.receives.items[i];
     const Reason reason = first_of(failed, block.view.reason);
     const uint64_t digest = reason == Reason::kNone ? view_digest(block.view, block.view.bytes) : 0;
     if (reason != Reason::kNone)
       note(plan, reason);
-    ledger::expect(thread, *block.peer, make_record(plan, Space::kBlock, block.view.bytes, digest, reason, block.repeated));
+    uint64_t evidence = 0;
+    if (block.posted != 0 && reason == Reason::kNone) [[unlikely]] {
+      evidence = blame::receive_complete(block.posted, block.view, block.view.bytes, digest);
+      block.posted = 0;
+    }
+    ledger::expect(thread, *block.peer, make_record(plan, Space::kBlock, block.view.bytes, digest, reason, block.repeated),
+                   evidence);
   }
   if (plan.unreachable_why != Reason::kNone) {
     note(plan, plan.unreachable_why);
@@ -192,6 +198,12 @@ void read_inputs(Plan& plan) {
   plan.inputs_read = true;
 }
 
+void read_before(Plan& plan) {
+  for (uint32_t i = 0; i < plan.receives.count; ++i)
+    if (Block& block = plan.receives.items[i]; block.view.reason == Reason::kNone)
+      block.posted = blame::receive_posted(block.view);
+}
+
 void tell_receivers(Thread& thread, Plan& plan) {
   for (uint32_t i = 0; i < plan.sends.count; ++i) {
     const Block& block = plan.sends.items[i];
@@ -200,8 +212,11 @@ void tell_receivers(Thread& thread, Plan& plan) {
     if (reason != Reason::kNone)
       note(plan, reason);
     const uint64_t ordinal = ledger::announce(thread, *block.peer, record);
-    if (reason == Reason::kNone && !(plan.in_place && ledger::full_blame()))  // full: keeps a copy, which is gone
-      blame::sent(ledger::world_rank_of(*block.peer), ordinal, record, block.view);
+    if (reason != Reason::kNone || (plan.in_place && ledger::full_blame()))  // full: keeps a copy, which is gone
+      continue;
+    const uint64_t handle = blame::sent(ledger::world_rank_of(*block.peer), ordinal, record, block.view);
+    if (plan.blocking && ledger::full_blame())
+      blame::sent_complete(handle, block.view);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "checksum/collective/plan.h"
 
 #include "checksum/collective/memory.h"
+#include "checksum/ledger/blame.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/hash.h"
@@ -103,7 +104,7 @@ void append(Plan& plan, Blocks& blocks, Peer* peer, Reason why, const View& view
     return;
   }
   if (blocks.count < blocks.capacity)
-    blocks.items[blocks.count++] = {peer, view, 0, repeated};
+    blocks.items[blocks.count++] = {peer, view, 0, repeated, 0};
 }
 
 void append(Plan& plan, const Event& e, Blocks& blocks, int rank, const View& view) {
@@ -178,7 +179,7 @@ void make_allgather(Plan& plan, const Event& e) {
       plan.result.bytes += part.bytes;
       if (part.reason != Reason::kNone)
         plan.result.reason = part.reason;
-      plan.parts.items[plan.parts.count++] = {nullptr, part, 0, false};
+      plan.parts.items[plan.parts.count++] = {nullptr, part, 0, false, 0};
     }
   }
   if (plan.result.bytes != 0)
@@ -376,6 +377,9 @@ void plan_hold(Plan& plan) {
 void plan_release(Plan& plan) { hold_all(plan, false); }
 
 void plan_free(Plan& plan) {
+  for (uint32_t i = 0; i < plan.receives.count; ++i)
+    if (plan.receives.items[i].posted != 0) [[unlikely]]  // the call failed
+      blame::drop_posted(plan.receives.items[i].posted);
   auto give = [](Blocks& blocks) {
     if (blocks.memory != 0) [[unlikely]]
       memory_give(blocks.items, blocks.memory);

@@ -496,7 +496,7 @@ void receive_enter_slow(Event& e) {
                             : receive != nullptr ? receive->view : view_of(e);
   if (receive == nullptr) {
     if (message)
-      return;
+      return blame::drop_posted(e.check_posted);
     if (error == ErrorKind::kNone && finish_directly(e, view, status))
       return;
     receive = make(e, view, false);
@@ -509,6 +509,8 @@ void receive_enter_slow(Event& e) {
   receive->view = view;
   receive->site = e.site;
   receive->call = static_cast<uint16_t>(e.id);
+  if (message)
+    receive->posted = e.check_posted;
   if (!fill(*receive, status, error))
     return vanish(*e.thread, *receive, true);
   finish(*e.thread, *receive);
@@ -520,7 +522,8 @@ void receive_enter_slow(Event& e) {
   const bool posted_nothing = e.result != 0 || (e.cookie == nullptr && e.request_key == 0);
   if (message) {
     if (receive == nullptr || posted_nothing)
-      return;
+      return blame::drop_posted(e.check_posted);
+    receive->posted = e.check_posted;
     receive->view = make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type);
     receive->site = e.site;
     receive->call = static_cast<uint16_t>(e.id);
@@ -597,6 +600,7 @@ void receive_started(Event& e, uint64_t* cookie) {
 void message_enter(Event& e) {
   e.check_value = request_handle(e.message, 0);
   e.check_receive = nullptr;
+  e.check_posted = ledger::full_blame() ? blame::receive_posted(make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type)) : 0;
 }
 
 void matched_probe(Event& e) {

@@ -85,6 +85,11 @@ void fill(Record& record, const View& view, bool shared) {
   }
 }
 
+bool replaces(CallId id) {
+  return id == CallId::kMPI_Sendrecv_replace || id == CallId::kMPI_Sendrecv_replace_c ||
+         id == CallId::kMPI_Isendrecv_replace || id == CallId::kMPI_Isendrecv_replace_c;
+}
+
 uint64_t announce(Thread& thread, ledger::Peer& peer, Record& record, const View& view) {
   if (order_lost.load(std::memory_order_relaxed)) [[unlikely]] {
     record.flags |= ledger::kUnchecked;
@@ -130,11 +135,9 @@ void send_enter_slow(Event& e) {
       type_map_hold(static_cast<const TypeMap*>(e.check_receive));
   }
   // The buffer is about to be overwritten by the receive, or must be known before and after (full blame).
-  const bool replaced = e.id == CallId::kMPI_Sendrecv_replace || e.id == CallId::kMPI_Sendrecv_replace_c ||
-                        e.id == CallId::kMPI_Isendrecv_replace || e.id == CallId::kMPI_Isendrecv_replace_c;
   const bool both = (e.attributes & kCallBothWays) && (e.attributes & kCallBlocking);
   const bool early = both && ledger::strict() && !ledger::is_concurrent;
-  if (!replaced && !early && !(ledger::full_blame() && (e.attributes & kCallBlocking)))
+  if (!replaces(e.id) && !early && !(ledger::full_blame() && (e.attributes & kCallBlocking)))
     return;
   const View view = view_of(e);
   if (view.reason == Reason::kNone) {
@@ -167,6 +170,8 @@ void announce_send(Event& e) {
   if (e.check == e.comm) {  // announced on the way in
     if (failed)
       blame::sent_void(e.check_value);
+    else if (ledger::full_blame() && !replaces(e.id))
+      blame::sent_complete(e.check_value, view_of(e));
     return;
   }
   if (failed)
@@ -187,7 +192,7 @@ void announce_send(Event& e) {
   }
   const uint64_t handle = announce(*e.thread, *peer, record, view);
   if (!(e.attributes & kCallStarts) || e.cookie == nullptr) {  // blocking, or complete at once
-    if (ledger::full_blame() && handle != 0 && !(e.attributes & kCallBothWays))
+    if (ledger::full_blame() && handle != 0 && !replaces(e.id))
       blame::sent_complete(handle, view);
     return;
   }
