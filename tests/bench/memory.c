@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   MPI_Request* requests = malloc(sizeof *requests * ((size_t)count + 1));
   if (count < 1 || !data || !requests) MPI_Abort(MPI_COMM_WORLD, 1);
   for (int k = 0; k < count; k++) {
-    data[k] = k;
+    data[k] = me == 0 ? k : -1;
     requests[k] = MPI_REQUEST_NULL;
   }
   MPI_Barrier(MPI_COMM_WORLD);
