@@ -70,7 +70,8 @@ bool possible(PerThread& mine, unsigned count, Arrival& a, Kind kind) {
     case Kind::kStale:
     case Kind::kTruncate: return a.kept != nullptr && !equal(a.packet, 0, a.packet.bytes, a.kept);
     case Kind::kEarly:  // the first of a call: until others are looked at the data may have landed
-      return &a == &mine.arrivals[0] && a.kept != nullptr && !mine.landing.used && !equal(a.packet, 0, a.packet.bytes, a.kept);
+      return &a == &mine.arrivals[0] && a.kept != nullptr && !mine.landing.used &&
+             !equal(a.packet, 0, a.packet.bytes, a.kept);
     case Kind::kDuplicate: return a.previous != nullptr && !equal(a.packet, 0, a.packet.bytes, a.previous);
     case Kind::kTranspose: return find_other(mine, count, a) != nullptr;
     default: return on_receive_side(kind);
@@ -140,7 +141,8 @@ void try_specs(PerThread& mine, unsigned count, Arrival& a) {
     if (!spec.matches(a.id, a.peer, a.packet.bytes) || !possible(mine, count, a, spec.kind) ||
         !spec.fires(engine.rank, i, &draw, &ordinal))
       continue;
-    Injection injection = {spec.kind, true, a.id, a.peer, a.tag, -1, -1, a.packet.bytes, 0, ordinal, i, a.comm, a.sequence, nullptr};
+    Injection injection = {spec.kind,      true, a.id,    a.peer, a.tag,  -1,         -1,
+                           a.packet.bytes, 0,    ordinal, i,      a.comm, a.sequence, nullptr};
     if (!damage(mine, count, a, spec, draw, &injection)) {
       spec.spare();
       continue;
@@ -195,8 +197,8 @@ char* keep(Thread& thread, const Layout& layout) {
   return packed;
 }
 
-unsigned gather_arrivals(Thread& thread, PerThread& mine, const Layout& layout, CallId id, int32_t tag, uint64_t sequence,
-                         const char* kept) {
+unsigned gather_arrivals(Thread& thread, PerThread& mine, const Layout& layout, CallId id, int32_t tag,
+                         uint64_t sequence, const char* kept) {
   unsigned count = 0;
   Packet packet;
   for (int64_t i = 0; i < layout.blocks && count < kArrivals; ++i) {

@@ -95,8 +95,8 @@ bool damage_copy(Kind kind, const Packet& packet, Draw& draw, PerThread& mine, u
 }
 
 /// The first spec that wants this packet and whose fault has an effect on it.
-bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout& layout, const Packet& packet, int32_t peer,
-               char* copied, Injection* injection) {
+bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout& layout, const Packet& packet,
+               int32_t peer, char* copied, Injection* injection) {
   const uint64_t comm = layout.comm != nullptr ? layout.comm->ring->id : 0;
   for (unsigned i = 0; i < engine.specs.count; ++i) {
     Spec& spec = engine.specs.list[i];
@@ -210,8 +210,8 @@ void restart(Operation& operation, PerThread& mine) {
   mine.changes = false;
   Injection injection;
   const int32_t peer = partner(operation.layout, 0);
-  if (packet.bytes != 0 && try_specs(mine, nullptr, operation.id, !is_buffered(operation.id), operation.layout, packet, peer,
-                                     operation.shadow_buffer, &injection)) {
+  if (packet.bytes != 0 && try_specs(mine, nullptr, operation.id, !is_buffered(operation.id), operation.layout, packet,
+                                     peer, operation.shadow_buffer, &injection)) {
     injection.tag = operation.tag;
     note(injection);
   }

@@ -41,7 +41,8 @@ unsigned& per_thread_slot() {
 }
 
 bool on_send_side(Kind kind) {
-  return kind == Kind::kFlip || kind == Kind::kSwap || kind == Kind::kZero || kind == Kind::kTruncate || kind == Kind::kModify;
+  return kind == Kind::kFlip || kind == Kind::kSwap || kind == Kind::kZero || kind == Kind::kTruncate ||
+         kind == Kind::kModify;
 }
 
 bool on_receive_side(Kind kind) { return kind != Kind::kModify; }
@@ -81,17 +82,19 @@ void note(const Injection& injection) {
   if (list < 0)
     return;
   char line[640];
-  int length = snprintf(line, sizeof(line),
-                        "{\"rank\":%d,\"kind\":\"%s\",\"side\":\"%s\",\"call\":\"%s\",\"peer\":%d,\"tag\":%d,"
-                        "\"bytes\":%llu,\"position\":%llu,\"ordinal\":%llu,\"spec\":%llu,\"comm\":\"%016llx\",\"sequence\":%llu",
-                        engine.rank, kind_name(injection.kind), injection.receiving ? "receive" : "send",
-                        call_info(injection.id).name, injection.peer, injection.tag,
-                        static_cast<unsigned long long>(injection.bytes), static_cast<unsigned long long>(injection.position),
-                        static_cast<unsigned long long>(injection.ordinal), static_cast<unsigned long long>(injection.spec),
-                        static_cast<unsigned long long>(injection.comm), static_cast<unsigned long long>(injection.sequence));
+  int length =
+      snprintf(line, sizeof(line),
+               "{\"rank\":%d,\"kind\":\"%s\",\"side\":\"%s\",\"call\":\"%s\",\"peer\":%d,\"tag\":%d,"
+               "\"bytes\":%llu,\"position\":%llu,\"ordinal\":%llu,\"spec\":%llu,\"comm\":\"%016llx\",\"sequence\":%llu",
+               engine.rank, kind_name(injection.kind), injection.receiving ? "receive" : "send",
+               call_info(injection.id).name, injection.peer, injection.tag,
+               static_cast<unsigned long long>(injection.bytes), static_cast<unsigned long long>(injection.position),
+               static_cast<unsigned long long>(injection.ordinal), static_cast<unsigned long long>(injection.spec),
+               static_cast<unsigned long long>(injection.comm), static_cast<unsigned long long>(injection.sequence));
   auto room = [&] { return sizeof(line) - static_cast<size_t>(length); };
   if (injection.kind == Kind::kTranspose)
-    length += snprintf(line + length, room(), ",\"other_peer\":%d,\"other_tag\":%d", injection.other_peer, injection.other_tag);
+    length += snprintf(line + length, room(), ",\"other_peer\":%d,\"other_tag\":%d", injection.other_peer,
+                       injection.other_tag);
   if (injection.remark != nullptr)
     length += snprintf(line + length, room(), ",\"remark\":\"%s\"", injection.remark);
   length += snprintf(line + length, room(), "}\n");

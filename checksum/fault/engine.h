@@ -70,8 +70,8 @@ void note(const Injection& injection);
 /// Receiving side (arrive.cpp). `one_of`: the blocks of one collective count as one packet.
 void arrived(PerThread& mine, unsigned count, bool one_of);
 char* keep(Thread& thread, const Layout& layout);
-unsigned gather_arrivals(Thread& thread, PerThread& mine, const Layout& layout, CallId id, int32_t tag, uint64_t sequence,
-                         const char* kept);
+unsigned gather_arrivals(Thread& thread, PerThread& mine, const Layout& layout, CallId id, int32_t tag,
+                         uint64_t sequence, const char* kept);
 
 /// Sending side (depart.cpp).
 void depart(Event& event, PerThread& mine);

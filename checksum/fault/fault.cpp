@@ -30,7 +30,8 @@ bool check(Slice text, ValueProblem* problem) {
 
 constexpr ConfigEntry kConfig[] = {
     {"RESIL_FAULT", ConfigType::kText, kAllowed, "none",
-     "Damages messages on purpose, to see whether it is found: see docs/FAULTS.md. For tests only: the program computes wrong "
+     "Damages messages on purpose, to see whether it is found: see docs/FAULTS.md. For tests only: the program "
+     "computes wrong "
      "results.",
      check},
 };
@@ -56,7 +57,8 @@ bool ends_epoch(CallId id) {
 bool between(CallId id) {
   const CallInfo& info = call_info(id);
   return (info.attributes & (kCallP2P | kCallCollective | kCallCompletes | kCallActivates)) != 0 ||
-         id == CallId::kMPI_Put || id == CallId::kMPI_Put_c || id == CallId::kMPI_Rput || id == CallId::kMPI_Rput_c || ends_epoch(id);
+         id == CallId::kMPI_Put || id == CallId::kMPI_Put_c || id == CallId::kMPI_Rput || id == CallId::kMPI_Rput_c ||
+         ends_epoch(id);
 }
 
 bool completes(const Event& e) { return (e.attributes & kCallCompletes) != 0; }
@@ -168,7 +170,10 @@ void end_receive(Event& e, PerThread& mine, int64_t place, Operation& operation)
   Packet packet;
   if (operation.collective) {
     look_at_arrivals(mine);  // the list is needed
-    arrived(mine, gather_arrivals(*e.thread, mine, operation.layout, operation.id, operation.tag, operation.sequence, operation.kept), true);
+    arrived(mine,
+            gather_arrivals(*e.thread, mine, operation.layout, operation.id, operation.tag, operation.sequence,
+                            operation.kept),
+            true);
   } else if (block_at(*e.thread, operation.layout, 0, &packet)) {
     if (mine.found == kArrivals)
       look_at_arrivals(mine);
@@ -266,7 +271,8 @@ void before_init() { per_thread_slot() = thread_slot(); }
 void report(JsonWriter& json) {
   json.begin_object("faults_injected");
   for (unsigned i = 0; i < kKinds; ++i)
-    json.integer(kind_name(static_cast<Kind>(i)), static_cast<int64_t>(engine.injected[i].load(std::memory_order_relaxed)));
+    json.integer(kind_name(static_cast<Kind>(i)),
+                 static_cast<int64_t>(engine.injected[i].load(std::memory_order_relaxed)));
   json.end_object();
 }
 

@@ -69,8 +69,9 @@ bool fill_blocks(Event& e, const Side& side, int64_t blocks, Layout* layout) {
   layout->types = typed ? side.types : nullptr;
   layout->in_bytes = typed;
   layout->wide_displacements = e.large || shape == Shape::kNeighborW;
-  layout->neighbours = shape == Shape::kNeighborAllToAll || shape == Shape::kNeighborV || typed ? shape != Shape::kAllToAllW
-                                                                                             : is_neighbour_gather(e.id);
+  layout->neighbours = shape == Shape::kNeighborAllToAll || shape == Shape::kNeighborV || typed
+                           ? shape != Shape::kAllToAllW
+                           : is_neighbour_gather(e.id);
   return true;
 }
 
@@ -168,7 +169,8 @@ bool receive_layout(Event& e, Layout* layout) {
     return e.receive_peer != ring::kProcNull && fill(e, e.send, e.send.buffer, 1, e.receive_peer, layout);
   if (e.attributes & kCallBothWays)
     return e.receive_peer != ring::kProcNull && fill(e, e.receive, e.receive.buffer, 1, e.receive_peer, layout);
-  return (e.attributes & kCallReceives) && e.peer != ring::kProcNull && fill(e, e.receive, e.receive.buffer, 1, e.peer, layout);
+  return (e.attributes & kCallReceives) && e.peer != ring::kProcNull &&
+         fill(e, e.receive, e.receive.buffer, 1, e.peer, layout);
 }
 
 bool send_layout(Event& e, Layout* layout) {
@@ -189,7 +191,8 @@ bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packe
     return false;
   int64_t offset = 0;
   if (layout.displacements != nullptr)
-    offset = element(layout.displacements, layout.wide_displacements, index) * (layout.in_bytes ? 1 : packet->type->extent);
+    offset =
+        element(layout.displacements, layout.wide_displacements, index) * (layout.in_bytes ? 1 : packet->type->extent);
   else
     offset = index * packet->count * packet->type->extent;
   packet->buffer = layout.buffer + offset;

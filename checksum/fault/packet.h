@@ -35,7 +35,7 @@ void copy(const Packet& from, char* to_buffer);
 /// `position`: the first byte that it changed, in the stream.
 bool flip(const Packet& packet, Draw& draw, uint64_t* position);    ///< one bit
 bool swap(const Packet& packet, Draw& draw, uint64_t* position);    ///< two words of 8 bytes, smaller in small packets
-bool zero(const Packet& packet, Draw& draw, uint64_t* position);    ///< one line of 64 bytes, counted from the beginning
+bool zero(const Packet& packet, Draw& draw, uint64_t* position);  ///< one line of 64 bytes, counted from the beginning
 bool invert(const Packet& packet, Draw& draw, uint64_t* position, uint64_t* length);  ///< up to 32 bytes in a row
 
 }  // namespace resil::fault

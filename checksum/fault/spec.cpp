@@ -122,7 +122,8 @@ bool parse_spec(Slice text, Spec* spec, ValueProblem* problem) {
   part = trimmed(part);
   if (!find_kind(part, &spec->kind)) {
     hint(problem, kNames, part);
-    return refuse(problem, part.size != 0 ? "not a kind of fault" : "a fault without a kind", part.size != 0 ? part : Slice{nullptr, 0});
+    return refuse(problem, part.size != 0 ? "not a kind of fault" : "a fault without a kind",
+                  part.size != 0 ? part : Slice{nullptr, 0});
   }
   while (next_part(&rest, ',', &part))
     if (!parse_key(trimmed(part), spec, problem))
@@ -154,7 +155,8 @@ Draw::Draw(uint64_t seed, uint64_t rank, uint64_t spec, uint64_t ordinal)
 uint64_t Draw::next() { return mix(state_ += 0x9e3779b97f4a7c15); }
 
 bool Spec::matches(CallId id, int32_t peer_world, uint64_t bytes) const {
-  return bytes >= min && bytes <= max && bytes != 0 && (peer < 0 || peer == peer_world) && (!has_call || same_call(call, id));
+  return bytes >= min && bytes <= max && bytes != 0 && (peer < 0 || peer == peer_world) &&
+         (!has_call || same_call(call, id));
 }
 
 bool Spec::fires(int32_t my_rank, unsigned index, Draw* draw, uint64_t* ordinal) {

@@ -27,7 +27,9 @@ static size_t block_bytes(const Call* c) { return (size_t)c->count * (size_t)c->
 static char* block(char* buffer, const Call* c, int i) { return buffer + (size_t)i * block_bytes(c); }
 static void fill_block(const Call* c, int i, int to) { fill(number(c, me, to), c->type, c->count, block(out, c, i)); }
 static void clear_blocks(const Call* c, int blocks) { clear(number(c, me, 63), c->type, c->count * blocks, in); }
-static void look_block(const Call* c, int i, int from, int to) { look(number(c, from, to), c->type, c->count, block(in, c, i)); }
+static void look_block(const Call* c, int i, int from, int to) {
+  look(number(c, from, to), c->type, c->count, block(in, c, i));
+}
 
 static void bcast(const Call* c, int nonblocking) {
   MPI_Request request;
@@ -107,7 +109,8 @@ static void alltoall(const Call* c, int way) {
   if (way == 0) {
     MUST(MPI_Alltoall(out, c->count, c->type->type, in, c->count, c->type->type, MPI_COMM_WORLD));
   } else if (way == 1) {
-    MUST(MPI_Alltoallv(out, counts, displacements, c->type->type, in, counts, displacements, c->type->type, MPI_COMM_WORLD));
+    MUST(MPI_Alltoallv(out, counts, displacements, c->type->type, in, counts, displacements, c->type->type,
+                       MPI_COMM_WORLD));
   } else if (way == 2) {
     MUST(MPI_Alltoallw(out, counts, bytes, same_types, in, counts, bytes, same_types, MPI_COMM_WORLD));
   } else {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of fault, in every mode of checking: found, rightly explained, and status 90 where a mismatch ends the job.
+"""Every kind of fault, in every mode of checking: found, rightly explained; status 90 where a mismatch ends the job.
 
 Usage: faults_test.py BUILD openmpi|mpich      (BUILD holds messages.MPI, collectives.MPI, puts.MPI)
 """
@@ -24,10 +24,12 @@ class Traffic:
         self.build, self.mpi = build, mpi
 
     def run(self, program, rounds, fault=None, **env):
-        env = {"RESIL_MODE": "checksum", "RESIL_ON_MISMATCH": "log", **{f"RESIL_{k.upper()}": v for k, v in env.items()}}
+        env = {"RESIL_MODE": "checksum", "RESIL_ON_MISMATCH": "log",
+               **{f"RESIL_{name.upper()}": value for name, value in env.items()}}
         if fault:
             env["RESIL_FAULT"] = fault
-        result = jobs.run(self.mpi, RANKS, [os.path.join(self.build, f"{program}.{self.mpi}"), str(rounds)], env=env, timeout=120)
+        command = [os.path.join(self.build, f"{program}.{self.mpi}"), str(rounds)]
+        result = jobs.run(self.mpi, RANKS, command, env=env, timeout=120)
         jobs.remove_rings(result.directory)
         return result
 
@@ -52,7 +54,7 @@ class Traffic:
             if blame == "full":  # strict: a sender that waits in the library's own blocking calls cannot answer in time
                 assert any("right" in found for found in outcomes.values()), f"nothing was explained: {outcomes}"
             for report in result.ranks().values():
-                assert any("on purpose" in note for note in report["notes"]), "no note says that the faults are injected"
+                assert any("on purpose" in note for note in report["notes"]), "no note says that faults are injected"
             made = sum(sum(report["faults_injected"].values()) for report in result.ranks().values())
             assert made == len(injected), f"the reports count {made} faults, the lists {len(injected)}"
         return check
@@ -71,7 +73,8 @@ class Traffic:
 
     def ends_job(self, checksum, kind):
         def check():
-            result = self.run("messages", 100, f"{kind},rank=1,min=64,nth=3", checksum=checksum, on_mismatch="abort", blame="full")
+            fault = f"{kind},rank=1,min=64,nth=3"
+            result = self.run("messages", 100, fault, checksum=checksum, on_mismatch="abort", blame="full")
             assert result.returncode == 90, result.text()
             injected, strangers, _ = faults.read(result.directory)
             assert [i.kind for i in injected] == [kind] and not strangers
@@ -108,7 +111,8 @@ def main(build, mpi):
     for checksum in ("lazy", "strict"):
         for blame in ("cheap", "full"):
             checks.append((f"every kind ({checksum}, {blame})", traffic.every_kind(checksum, blame)))
-        checks.append((f"status 90 ({checksum})", traffic.ends_job(checksum, "flip" if checksum == "lazy" else "stale")))
+        kind = "flip" if checksum == "lazy" else "stale"
+        checks.append((f"status 90 ({checksum})", traffic.ends_job(checksum, kind)))
         checks.append((f"clean messages ({checksum})", traffic.clean("messages", 200, checksum, "full")))
     checks += [("collectives", traffic.other_traffic("collectives", ("flip", "zero", "stale"))),
                ("puts", traffic.other_traffic("puts", ("flip", "swap", "zero"))),

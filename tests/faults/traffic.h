@@ -145,7 +145,9 @@ static inline int elements(const Type* t, size_t bytes) {
 
 /// 1 B to 1 MiB; most messages are small.
 static inline size_t some_size(uint64_t draw, size_t most) {
-  const unsigned power = (unsigned)(draw % 100 < 60 ? draw / 100 % 11 : draw % 100 < 92 ? 10 + draw / 100 % 6 : 16 + draw / 100 % 5);
+  const unsigned power = (unsigned)(draw % 100 < 60   ? draw / 100 % 11
+                                    : draw % 100 < 92 ? 10 + draw / 100 % 6
+                                                      : 16 + draw / 100 % 5);
   const size_t bytes = ((size_t)1 << power) + (size_t)(mixed(draw) % ((uint64_t)1 << power));
   return bytes < most ? bytes : most;
 }

@@ -17,7 +17,8 @@ RIGHT = {"flip": "transit or staging", "swap": "transit or staging", "zero": "tr
          "transpose": "packet of another slot", "modify": "send buffer modified while pending",
          "early": "completed before the data landed"}
 UNDETERMINED = "undetermined"
-ABOUT_DATA = ("message_corrupted", "send_buffer_modified", "collective_mismatch", "one_sided_corrupted")  # one packet each
+# Kinds of findings that are about one packet.
+ABOUT_DATA = ("message_corrupted", "send_buffer_modified", "collective_mismatch", "one_sided_corrupted")
 
 
 class Injection:
@@ -33,8 +34,9 @@ class Injection:
         return bool(self.verdicts)
 
     def right_verdicts(self):
-        """More than one where the fault is both: nothing of the packet was left, or it landed after resil's last look."""
-        nothing = (self.kind == "truncate" and self.position == 0) or (self.kind == "early" and "call ended" in self.remark)
+        """Two where the fault is both: nothing of the packet was left, or it landed after resil's last look."""
+        late = self.kind == "early" and "call ended" in self.remark
+        nothing = late or (self.kind == "truncate" and self.position == 0)
         return (RIGHT[self.kind], RIGHT["stale"]) if nothing else (RIGHT[self.kind],)
 
     def explain(self, finding):
@@ -56,8 +58,9 @@ class Injection:
         return "right" if any(v in right for v in self.verdicts) else UNDETERMINED
 
     def text(self):
-        return (f"{self.kind} of {self.bytes} bytes in {self.call} of rank {self.rank} ({self.side}, peer {self.peer}, tag {self.tag}, "
-                f"collective {self.sequence}{', ' + self.remark if self.remark else ''}): {self.verdicts or 'missed'}")
+        remark = ", " + self.remark if self.remark else ""
+        return (f"{self.kind} of {self.bytes} bytes in {self.call} of rank {self.rank} ({self.side}, peer {self.peer}, "
+                f"tag {self.tag}, collective {self.sequence}{remark}): {self.verdicts or 'missed'}")
 
 
 def injections(directory):
@@ -80,7 +83,8 @@ def findings(directory):
 def keys_of_finding(rank, finding):
     """What the finding says it is about, as keys that an injection may have."""
     evidence = finding["evidence"]
-    packet = re.match(r"number \d+ of rank (\d+) to rank (\d+), (tag|collective number) (\d+)", evidence.get("packet", ""))
+    packet = re.match(r"number \d+ of rank (\d+) to rank (\d+), (tag|collective number) (\d+)",
+                      evidence.get("packet", ""))
     if packet:
         sender, receiver, what, number = int(packet[1]), int(packet[2]), packet[3], int(packet[4])
         if what == "tag":

@@ -43,7 +43,8 @@ std::string problem_of(const char* text) {
   resil::ValueProblem problem;
   if (parse(resil::slice_of(text), &specs, &problem))
     return "";
-  std::string part = problem.part.data != nullptr ? "'" + std::string(problem.part.data, problem.part.size) + "' is " : "";
+  std::string part =
+      problem.part.data != nullptr ? "'" + std::string(problem.part.data, problem.part.size) + "' is " : "";
   return part + problem.what + (problem.hint[0] != 0 ? std::string(" (") + problem.hint + "?)" : "");
 }
 
@@ -66,8 +67,9 @@ size_t differing(const std::vector<char>& a, const std::vector<char>& b) {
 TEST_CASE("RESIL_FAULT is read") {
   Specs specs;
   resil::ValueProblem problem;
-  REQUIRE(parse(resil::slice_of("flip, rank=1,peer=2,call=MPI_Irecv,min=8,max=4096,p=0.5,seed=9 ; early,nth=3,delay=50"), &specs,
-                &problem));
+  REQUIRE(
+      parse(resil::slice_of("flip, rank=1,peer=2,call=MPI_Irecv,min=8,max=4096,p=0.5,seed=9 ; early,nth=3,delay=50"),
+            &specs, &problem));
   REQUIRE(specs.count == 2);
   const Spec& flip = specs.list[0];
   CHECK(flip.kind == Kind::kFlip);
@@ -91,7 +93,8 @@ TEST_CASE("a fault that cannot be meant is refused, and the message says which p
   CHECK(problem_of("flip,nth=0") == "'nth=0' is not a number from 1 on");
   CHECK(problem_of("flip,nth=1,p=0.1") == "'p=0.1' is given beside nth");
   CHECK(problem_of("flip,twice") == "'twice' is not of the form key=value");
-  CHECK(problem_of("flip;swap,min=9,max=8") == "'swap,min=9,max=8' is asking for packets that do not exist (min above max)");
+  CHECK(problem_of("flip;swap,min=9,max=8") ==
+        "'swap,min=9,max=8' is asking for packets that do not exist (min above max)");
   CHECK(problem_of(";") == "an empty list");
   std::string many = "flip";
   for (int i = 0; i < 16; ++i)
@@ -312,7 +315,8 @@ TEST_CASE("transpose: two packets that complete together change places") {
   job.layout.buffer = buffer.data();
   job.layout.blocks = 2;
   job.layout.peer = -1;
-  arrived(*job.mine, gather_arrivals(job.thread(), *job.mine, job.layout, resil::CallId::kMPI_Irecv, 3, 0, nullptr), false);
+  arrived(*job.mine, gather_arrivals(job.thread(), *job.mine, job.layout, resil::CallId::kMPI_Irecv, 3, 0, nullptr),
+          false);
   CHECK(std::vector<char>(buffer.begin() + 64, buffer.end()) == std::vector<char>(before.begin(), before.begin() + 64));
   CHECK(std::vector<char>(buffer.begin(), buffer.begin() + 64) == std::vector<char>(before.begin() + 64, before.end()));
   CHECK(job.made(Kind::kTranspose) == 1);
