@@ -81,7 +81,8 @@ void publish_mismatch(Thread&, const Mismatch& m) {
   finding.say("%s from rank %d (%s) to rank %d (%s) at %s: the %" PRIu64 " bytes at displacement %" PRId64 " of rank %d's memory are "
               "not the ones %s", call, origin, host(origin), target, host(target), site, m.bytes, m.displacement, target,
               reads ? "that arrived at the origin" : "that the origin gave");
-  finding.add("verdict", "undetermined");
+  // Read a second time when all ranks had answered: everything that was on its way has had time to come.
+  finding.add("verdict", m.again == m.digest ? "completed before the data landed" : "undetermined");
   finding.add("origin", "rank %d on %s", origin, host(origin));
   finding.add("target", "rank %d on %s", target, host(target));
   finding.add("call", "%s", call);
@@ -91,6 +92,8 @@ void publish_mismatch(Thread&, const Mismatch& m) {
   finding.add("bytes", "%" PRIu64, m.bytes);
   finding.add("digest_origin", "%016" PRIx64, m.digest);
   finding.add("digest_target", "%016" PRIx64, m.found);
+  finding.add("digest_target_later", "%016" PRIx64 " (%s)", m.again,
+              m.again == m.digest ? "right now" : m.again == m.found ? "the same" : "changed again");
   finding.add("compared", "%s", m.how);
   finding_publish(finding);
   if (ledger::abort_wanted())

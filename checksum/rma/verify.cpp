@@ -167,9 +167,12 @@ void judge(Thread& thread, Window& w, Message list, Reason give_up, bool (*chose
         return operation_checked(item.bytes);
       if (item.outcome != Outcome::kDifferent)
         return operation_uncovered(item.outcome == Outcome::kUnreadable ? Reason::kDeviceBuffer : Reason::kOneSided, 1, item.bytes);
-      publish_mismatch(thread, {&w, packet->header.origin, w.rank, item.call, item.site, item.bytes, item.digest, item.found,
+      const uint64_t found = item.found;
+      item.outcome = Outcome::kNotRead;
+      read_item(w, item);  // is it still so, now that all have answered?
+      publish_mismatch(thread, {&w, packet->header.origin, w.rank, item.call, item.site, item.bytes, item.digest, found,
                                 item.displacement, item.site == w.confirm_site ? w.confirm_text : "",
-                                "the origin's bytes and the target's memory at the end of the epoch"});
+                                "the origin's bytes and the target's memory at the end of the epoch", item.found});
     });
     mine = packet->next;
     packet_give_back(packet);

@@ -117,6 +117,7 @@ struct Mismatch {
   int64_t displacement;
   const char* site_text;  ///< "": only the address is known
   const char* how;        ///< what was compared
+  uint64_t again;         ///< what a second reading found
 };
 void publish_mismatch(Thread& thread, const Mismatch& mismatch);
 void site_text(uint64_t site, char* text, size_t bytes);
