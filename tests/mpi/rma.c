@@ -3,10 +3,11 @@
 // One-sided communication: windows of every kind, fence, post/start/complete/wait, lock and lock_all, put, get,
 // accumulate, get_accumulate, fetch_and_op, compare_and_swap, the request-based calls, and flush.
 //
-// Open MPI 4.1's osc/rdma crashes in MPI_Compare_and_swap between two ranks of a node, without any tool.
+// Open MPI 4.1's osc/rdma crashes in MPI_Compare_and_swap between two ranks of a node, without any tool; its osc/ucx
+// now and then returns from a fence before the data is there.
 //
 // ranks: 2
-// launch(openmpi): --mca osc ^rdma
+// launch(openmpi): --mca osc pt2pt,sm
 // calls: MPI_Win_create=1 MPI_Win_allocate=1 MPI_Win_create_dynamic=1 MPI_Win_attach=1 MPI_Win_detach=1
 // calls: MPI_Win_free=4 MPI_Win_fence=5 MPI_Put=3 MPI_Get=2 MPI_Accumulate=2 MPI_Win_post=1 MPI_Win_start=1
 // calls: MPI_Win_complete=1 MPI_Win_wait=1 MPI_Win_lock=2 MPI_Win_unlock=2 MPI_Win_lock_all=2 MPI_Win_unlock_all=2

@@ -7,7 +7,7 @@
 // Memory begins at multiples of 64, and sizes are multiples of 64: see window_base.c.
 //
 // ranks: 2
-// launch(openmpi): --mca osc ^rdma
+// launch(openmpi): --mca osc pt2pt,sm
 // calls: MPI_Win_create=1 MPI_Win_allocate=1 MPI_Win_allocate_shared=1 MPI_Win_create_dynamic=1 MPI_Win_attach=1
 // calls: MPI_Win_detach=1 MPI_Win_free=4 MPI_Put=4013 MPI_Get=6 MPI_Rput=1 MPI_Rget=1 MPI_Accumulate=3
 // calls: MPI_Get_accumulate=2 MPI_Fetch_and_op=1 MPI_Win_fence=12 MPI_Win_lock=3 MPI_Win_unlock=3

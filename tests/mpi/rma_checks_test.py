@@ -20,8 +20,8 @@ class Checks:
 
     def run(self, program, preload=True, options=None, **env):
         """Debian's MPICH loses messages now and then, without the library too: a run that hangs is tried again."""
-        if options is None:  # Open MPI 4.1's osc/rdma crashes in MPI_Compare_and_swap between two ranks of a node
-            options = ["--mca", "osc", "^rdma"] if self.mpi == "openmpi" else []
+        if options is None:  # Open MPI 4.1: osc/rdma crashes in MPI_Compare_and_swap, osc/ucx loses data now and then
+            options = ["--mca", "osc", "pt2pt,sm"] if self.mpi == "openmpi" else []
         env = {"RESIL_" + name.upper(): value for name, value in env.items()}
         if preload:
             env.setdefault("RESIL_MODE", "checksum")
@@ -96,7 +96,7 @@ def main(build, mpi):
         ("every kind of epoch", checks.accounted("rma_checks", program)),
         ("every kind of epoch (strict, full)", checks.accounted("rma_checks", program, checksum="strict", blame="full")),
         ("the program of the other tests", checks.accounted("rma", {"checked": 8, "uncovered": {"accumulate": 212}})),
-        ("threads", checks.accounted("rma_threads", {"shared_windows": 0, "uncovered": {}})),
+        *([("threads", checks.accounted("rma_threads", {"shared_windows": 0, "uncovered": {}}))] if mpi == "mpich" else []),
         ("put between fences", checks.damage("flip,rank=0,call=MPI_Put,nth=2",
                                              r"^MPI_Put from rank 0 .* to rank 1 .* at rma_checks\.\w+\+0x[0-9a-f]+: the 128 bytes "
                                              r"at displacement 1001 of rank 1's memory")),

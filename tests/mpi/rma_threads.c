@@ -2,10 +2,13 @@
 //
 // Three threads, each with a window of its own on a communicator of its own (ranks in reverse order in two of them):
 // everybody puts into everybody's memory between fences, then in exposure epochs that end by MPI_Win_wait or
-// MPI_Win_test. The windows are made before the threads: Open MPI 4.1's osc/ucx mixes up windows made at the same time.
+// MPI_Win_test.
+//
+// Open MPI 4.1 has no module for that: osc/pt2pt wants one thread, osc/rdma crashes, and osc/ucx mixes up windows made at
+// the same time and now and then returns from a fence before the data is there.
 //
 // ranks: 2
-// launch(openmpi): --mca osc ^rdma
+// needs: mpich
 // calls: MPI_Win_create=3 MPI_Win_free=3 MPI_Win_post=48 MPI_Win_start=48 MPI_Win_complete=48 MPI_Win_wait=24
 #include <mpi.h>
 #include <pthread.h>
