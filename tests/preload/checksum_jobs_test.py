@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Mode checksum on point-to-point traffic: everything checked and no false alarm, whatever the order, the communicator
+or the end; drains that cannot succeed are bounded and said; settings that differ between ranks; exit statuses.
+
+Usage: checksum_jobs_test.py BUILD openmpi|mpich      (BUILD holds wildcards.MPI, late.MPI)
+"""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+BUILD = MPI = ""
+LAZY, STRICT = {}, {"RESIL_CHECKSUM": "strict"}
+FULL, STRICT_FULL = {"RESIL_BLAME": "full"}, {"RESIL_CHECKSUM": "strict", "RESIL_BLAME": "full"}
+
+
+def run(words, env=None, ranks=2, preload=True, **more):
+    command = [os.path.join(BUILD, f"{words[0]}.{MPI}"), *words[1:]]
+    env = {"RESIL_MODE": "checksum", **(env or {})} if preload else {}
+    return jobs.run(MPI, ranks, command, env=env, preload=preload, cwd=jobs.scratch(), **more)
+
+
+def books(result):
+    """Sums over the ranks' reports; asserts that there was neither hang nor finding."""
+    assert result.returncode == 0, result.text()
+    total = {"uncovered": {}}
+    for report in result.ranks().values():
+        assert report["findings"] == [], f"{report['findings']}\n{result.text()}"
+        for name, value in report["checksum"]["messages_uncovered"].items():
+            total["uncovered"][name] = total["uncovered"].get(name, 0) + value
+        for name in ("messages_checked", "messages_total", "unverified", "deferred"):
+            total[name] = total.get(name, 0) + report["checksum"][name]
+        total["timeouts"] = total.get("timeouts", 0) + report["checksum"]["drains"]["timeouts"]
+    assert total["messages_total"] == total["messages_checked"] + sum(total["uncovered"].values()) + total["unverified"], total
+    return total
+
+
+def wildcards(seed, env, ranks=2):
+    def check():
+        result = run(["wildcards", seed], env, ranks)
+        total = books(result)
+        sent = int(re.search(rb"wildcards (\d+) messages", result.stdout)[1])
+        assert total["messages_checked"] == total["messages_total"] == sent, (sent, total)
+        assert total["timeouts"] == 0 and total["deferred"] == 0, total
+    return check
+
+
+def traffic(case, messages, *modes, uncovered=None):
+    """A case of late.c: so many messages, all checked but what `uncovered` says, at once."""
+    def check():
+        for env in modes:
+            total = books(run(["late", case], env))
+            assert total["uncovered"] == (uncovered or {}), total
+            assert total["messages_total"] == messages and total["unverified"] == 0, total
+            assert total["timeouts"] == 0 and total["deferred"] == 0, f"somebody waited in vain: {total}"
+    return check
+
+
+def stopped():
+    """A rank that does not answer: the drain ends, says who owes how much, and what came later is verified later."""
+    result = run(["late", "file-stopped"], {"RESIL_DRAIN_SECONDS": "0.5"})
+    total = books(result)
+    assert total["messages_checked"] == total["messages_total"] == 7 and total["timeouts"] == 1, total
+    notes = result.ranks()[0]["notes"]
+    assert any(re.match(r"drain at MPI_File_close: 6 packets unverified, no records from 1 ranks \(1\)", n) for n in notes), notes
+
+
+def no_patience():
+    """RESIL_DRAIN_SECONDS=0: nobody waits, and what is not verified is said."""
+    for mode in (LAZY, STRICT):
+        total = books(run(["late", "careless"], {"RESIL_DRAIN_SECONDS": "0", **mode}))
+        assert total["messages_total"] == 12, total
+
+
+def same_status(case, *modes):
+    def check():
+        plain = run(["late", case], preload=False)
+        assert plain.returncode not in (0, None), plain.text()
+        for env in modes:
+            result = run(["late", case], env, timeout=30)
+            assert result.returncode == plain.returncode, f"{result.text()}\nplain: {plain.returncode}"
+            assert not any(report["findings"] for report in result.ranks().values()), result.text()
+    return check
+
+
+def damaged(case, status, mode):
+    """One packet is damaged on its way: the job ends with 90, or goes on as it would have; both name the packet."""
+    def check():
+        for env in (LAZY, STRICT_FULL):
+            result = run(["late", case], {"RESIL_FAULT": "flip,nth=3,rank=0", "RESIL_ON_MISMATCH": mode, **env})
+            assert result.returncode == status, result.text()
+            findings = [f for report in result.ranks().values() for f in report["findings"] if f["kind"] == "message_corrupted"]
+            assert len(findings) == 1, result.text()
+            assert re.match(r"number \d+ of rank 0 to rank 1, tag 3 on MPI_COMM_WORLD", findings[0]["evidence"]["packet"]), findings
+    return check
+
+
+def parts(environments):
+    """Two ranks with an environment each; None: without the library."""
+    directory = os.path.join(jobs.scratch(), "report")
+    line = [f"mpirun.{MPI}"]
+    for number, env in enumerate(environments):
+        pairs = {} if env is None else {"LD_PRELOAD": jobs.library(), "RESIL_DIR": directory, **env}
+        words = []
+        for name, value in pairs.items():
+            words += ["-x", f"{name}={value}"] if MPI == "openmpi" else ["-env", name, value]
+        line += ([":"] if number else []) + ["-n", "1", *words, os.path.join(BUILD, f"late.{MPI}"), "careless"]
+    result = jobs.start(line, directory, timeout=30)
+    assert not result.timed_out, result.text()
+    return result
+
+
+def different(one, other, what):
+    def check():
+        result = parts([one, other])
+        text = result.stderr.decode()
+        assert result.returncode == 93, result.text()
+        assert re.search(rf"resil: .*rank [01] has {what}", text), result.text()
+        assert b"late careless" not in result.stdout, "the program ran"
+        jobs.remove_rings(directory=result.directory)
+    return check
+
+
+def one_without():
+    result = parts([{"RESIL_MODE": "checksum"}, None])
+    assert result.returncode == 0 and result.stdout == b"late careless\n", result.text()
+    report = result.ranks()[0]
+    assert report["checksum"]["connected"] is False and report["checksum"]["messages_checked"] == 0, report["checksum"]
+    assert any("checksum" in note and "no packet of this rank is checked" in note for note in report["notes"]), report["notes"]
+    assert report["findings"] == []
+
+
+def main(build, mpi):
+    global BUILD, MPI  # pylint: disable=global-statement
+    BUILD, MPI = build, mpi
+    jobs.require(f"mpirun.{mpi}")
+    checksum = {"RESIL_MODE": "checksum"}
+    checks = [
+        ("wildcards", wildcards("2", LAZY)), ("wildcards, strict", wildcards("3", STRICT)),
+        ("wildcards, full", wildcards("4", FULL)), ("wildcards, strict and full", wildcards("5", STRICT_FULL)),
+        ("cancelled receives", traffic("cancelled", 24, LAZY, STRICT_FULL)),
+        ("a receive freed while active", traffic("freed", 28, LAZY, STRICT_FULL, uncovered={"order_lost": 21})),
+        ("receives outlive their communicator", traffic("comm", 400, LAZY, STRICT, uncovered={"unknown_communicator": 320})),
+        ("truncated receives, in MPI_Sendrecv too", traffic("truncated", 62, LAZY, STRICT_FULL, uncovered={"error": 30})),
+        ("MPI_PROC_NULL", traffic("null", 20, LAZY, STRICT_FULL)),
+        ("12,000 persistent requests", traffic("untracked", 200, LAZY, FULL)),
+        ("12,000 persistent sends only", traffic("untracked-sends", 200, LAZY, FULL)),
+        ("500 communicators", traffic("communicators", 1000, LAZY, STRICT)),
+        ("intercommunicator", traffic("intercommunicator", 100, LAZY, STRICT_FULL)),
+        ("sends that nobody receives", traffic("unmatched", 2, LAZY, STRICT)),
+        ("threads on one lane", traffic("threads", 2880, LAZY)),
+        ("MPI_Sendrecv against MPI_Recv and MPI_Send", traffic("crossing", 100, LAZY, STRICT)),
+        ("MPI_File_close while the other waits in MPI_Recv", traffic("file-receive", 6, LAZY, STRICT)),
+        ("MPI_File_close while the other waits in MPI_Barrier", traffic("file-barrier", 5, LAZY, STRICT)),
+        ("MPI_File_close while the other is stopped", stopped), ("no patience", no_patience),
+        ("MPI_Abort", same_status("abort", LAZY, STRICT)), ("exit without MPI_Finalize", same_status("exit", LAZY)),
+        ("status of the program", same_status("status", LAZY, STRICT)),
+        ("damage, abort", damaged("careless", 90, "abort")), ("damage, log", damaged("careless", 0, "log")),
+        ("damage, log, status of the program", damaged("status", 7, "log")),
+        ("different RESIL_MODE", different(checksum, {"RESIL_MODE": "watch"}, ".*RESIL_MODE=watch")),
+        ("different RESIL_CHECKSUM", different(checksum, {**checksum, **STRICT}, "other values of RESIL_ variables")),
+        ("different RESIL_BLAME", different(checksum, {**checksum, **FULL}, "other values of RESIL_ variables")),
+        ("a rank without the library", one_without),
+    ]
+    if mpi == "openmpi":  # Debian's MPICH loses messages with three or more ranks
+        checks += [("wildcards on 5 ranks", wildcards("6", LAZY, 5)), ("wildcards on 4 ranks, strict and full", wildcards("7", STRICT_FULL, 4))]
+    return run_checks([(f"{name} ({mpi})", check) for name, check in checks])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

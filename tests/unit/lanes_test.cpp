@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lanes and sums of the ledger, without MPI: what a sender announced against what was received, in every order in which
+// the two can become known.
+#include <catch2/catch.hpp>
+
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger_internal.h"
+
+namespace {
+std::multiset<uint64_t> dropped;  // evidence that was given back
+}
+
+namespace resil::blame {
+void drop(uint64_t evidence) { dropped.insert(evidence); }
+}
+
+namespace resil::ledger {
+bool is_concurrent = false, is_full, is_strict;
+SpinLock ledger_lock;
+Coverage coverage;
+}
+
+using namespace resil::ledger;
+
+namespace {
+
+Peer fresh(int rank) {
+  static const bool made = lanes_create();
+  REQUIRE(made);
+  coverage = {};
+  dropped.clear();
+  Peer peer = {};
+  peer.world_rank = rank;
+  peer.sums_hold_in = peer.sums_hold_out = true;
+  return peer;
+}
+
+Record packet(uint32_t tag, uint64_t digest, uint8_t flags = 0) {
+  return {0xc0ffee, digest, 8, 0, tag, 0, static_cast<uint8_t>(Space::kMessage), flags};
+}
+
+/// What ledger::announce on one side and expect() on the other do.
+struct Pair {
+  Peer& peer;
+  uint64_t ordinal = 0;
+  std::vector<Difference> found;
+
+  void sent(const Record& record) {
+    Difference difference;
+    lane_sent(peer, record, ordinal++, &difference);
+    peer.total_there = ordinal;
+    peer.sum_there += record_sum(record);
+    peer.sums_hold_there = true;
+    if (difference.found)
+      found.push_back(difference);
+  }
+  void received(const Record& record, uint64_t evidence = 0) {
+    Difference difference;
+    peer.expected += 1;
+    peer.sum_in += record_sum(record);
+    lane_received(peer, record, evidence, &difference);
+    if (difference.found)
+      found.push_back(difference);
+  }
+};
+
+int next_rank = 1;
+
+}  // namespace
+
+TEST_CASE("packets of a lane meet in order, lanes in any order") {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    Peer peer = fresh(next_rank++);
+    Pair pair{peer, 0, {}};
+    std::mt19937 random(seed);
+    const uint32_t tags = 1 + random() % 5, count = 300 + random() % 1000;
+    const bool usually_in_order = seed % 2;
+    std::vector<Record> stream;
+    std::map<uint32_t, std::deque<Record>> arriving;
+    std::set<uint64_t> wrong;
+    for (uint32_t i = 0; i < count; ++i) {
+      Record record = packet(random() % tags, 1000 + i);
+      stream.push_back(record);
+      if (random() % 50 == 0) {
+        wrong.insert(record.digest);
+        record.digest += 1u << 20;
+      }
+      arriving[record.tag].push_back(record);
+    }
+    uint64_t said = 0, taken = 0;
+    while (said < count || taken < count) {
+      if (said < count && (taken == count || random() % 2)) {
+        pair.sent(stream[said++]);
+        continue;
+      }
+      if (taken == count)
+        continue;
+      uint32_t tag = usually_in_order && random() % 40 ? stream[taken].tag : random() % tags;
+      for (uint32_t i = 0; arriving[tag].empty(); ++i)
+        tag = (tag + 1) % tags;
+      pair.received(arriving[tag].front(), ++taken);
+      arriving[tag].pop_front();
+    }
+    INFO("seed " << seed);
+    REQUIRE(pair.found.size() == wrong.size());
+    for (const Difference& difference : pair.found) {
+      CHECK(wrong.count(difference.sent.digest) == 1);
+      CHECK(stream[difference.ordinal].digest == difference.sent.digest);
+      CHECK(difference.received.digest == difference.sent.digest + (1u << 20));
+      CHECK(dropped.count(difference.evidence) == 0);
+    }
+    CHECK(coverage.checked_messages == count - wrong.size());
+    CHECK(peer.own_pending == 0);
+    CHECK(peer.pending_bytes == 0);
+    CHECK(peer.lane_nodes == 0);
+    CHECK(dropped.size() == count - wrong.size());
+  }
+}
+
+TEST_CASE("a lane that several threads use is compared as a multiset") {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    Peer peer = fresh(next_rank++);
+    Pair pair{peer, 0, {}};
+    std::mt19937 random(seed);
+    const uint32_t count = 200;
+    std::vector<Record> sent, received;
+    for (uint32_t i = 0; i < count; ++i)
+      sent.push_back(packet(3, 1000 + i / 2, random() % 3 || i == 0 ? kUnordered : 0));  // once one says so, it holds
+    received = sent;
+    for (Record& record : received)
+      record.flags = 0;
+    const bool damaged = seed % 2;
+    if (damaged)
+      received[random() % count].digest = 7;
+    std::shuffle(received.begin(), received.end(), random);
+    if (seed % 4 < 2)  // the receiver knows it first
+      received[0].flags = kUnordered;
+    pair.sent(sent[0]);
+    for (uint32_t i = 0, j = 1; i < count || j < count;) {
+      if (j < count && random() % 2)
+        pair.sent(sent[j++]);
+      else if (i < count)
+        pair.received(received[i++]);
+    }
+    INFO("seed " << seed);
+    CHECK(pair.found.empty());
+    for (Difference difference; lanes_pair_leftovers(peer, &difference);) {
+      if (difference.found)
+        pair.found.push_back(difference);
+      difference.found = false;
+    }
+    REQUIRE(pair.found.size() == damaged);
+    if (damaged)
+      CHECK(pair.found[0].received.digest == 7);
+    CHECK(peer.own_pending == 0);
+    CHECK(coverage.checked_messages == count - damaged);
+    CHECK(peer.lane_nodes == 0);
+  }
+}
+
+TEST_CASE("leftovers of a multiset are not paired while something is on its way") {
+  Peer peer = fresh(next_rank++);
+  Pair pair{peer, 0, {}};
+  pair.sent(packet(1, 10, kUnordered));
+  pair.sent(packet(1, 11, kUnordered));
+  pair.received(packet(1, 12));
+  Difference difference;
+  CHECK_FALSE(lanes_pair_leftovers(peer, &difference));
+  pair.received(packet(1, 11));
+  CHECK(lanes_pair_leftovers(peer, &difference));
+  CHECK(difference.found);
+}
+
+TEST_CASE("what cannot be compared is counted and keeps its place") {
+  Peer peer = fresh(next_rank++);
+  Pair pair{peer, 0, {}};
+  for (uint64_t i = 0; i < 10; ++i)
+    pair.sent(i % 3 ? packet(1, i) : packet(1, static_cast<uint64_t>(Reason::kDeviceBuffer), kUnchecked));
+  for (uint64_t i = 0; i < 10; ++i)
+    pair.received(i == 5 ? packet(1, static_cast<uint64_t>(Reason::kError), kUnchecked) : packet(1, i));
+  CHECK(pair.found.empty());
+  CHECK(coverage.checked_messages == 5);
+  CHECK(coverage.uncovered_messages[static_cast<int>(Reason::kDeviceBuffer)] == 4);
+  CHECK(coverage.uncovered_messages[static_cast<int>(Reason::kError)] == 1);
+}
+
+TEST_CASE("a packet that is put back is the next one of its lane") {
+  Peer peer = fresh(next_rank++);
+  Pair pair{peer, 0, {}};
+  pair.received(packet(1, 20), 1);
+  pair.received(packet(1, 30), 2);
+  pair.received(packet(2, 99), 3);
+  pair.sent(packet(1, 10));  // withdrawn
+  REQUIRE(pair.found.size() == 1);
+  CHECK(peer.own_pending == 2);
+  Difference difference;
+  lane_put_back(peer, pair.found[0].received, pair.found[0].evidence, &difference);
+  CHECK_FALSE(difference.found);
+  CHECK(peer.own_pending == 3);
+  pair.sent(packet(1, 20));
+  pair.sent(packet(1, 30));
+  pair.sent(packet(2, 99));
+  CHECK(pair.found.size() == 1);
+  CHECK(peer.own_pending == 0);
+  CHECK(coverage.checked_messages == 3);
+
+  // The lane's last one, with the sender's next record waiting: compared at once.
+  pair.received(packet(5, 1));
+  pair.sent(packet(5, 2));
+  REQUIRE(pair.found.size() == 2);
+  pair.sent(packet(5, 1));
+  lane_put_back(peer, packet(5, 1), 0, &difference);
+  CHECK_FALSE(difference.found);
+  CHECK(peer.own_pending == 0);
+}
+
+TEST_CASE("lost records: the sums decide, and matching begins anew") {
+  Peer peer = fresh(next_rank++);
+  Pair pair{peer, 0, {}};
+  for (uint64_t i = 0; i < 1000; ++i)
+    pair.received(packet(i % 7, i * i), i + 1);
+  for (uint64_t i = 0; i < 400; ++i)
+    pair.sent(packet(i % 7, i * i));
+  CHECK(coverage.checked_messages == 400);
+  lanes_abandon(peer);
+  CHECK(dropped.size() == 1000);
+  CHECK(peer.own_pending == 600);
+  for (uint64_t i = 400; i < 1000; ++i) {
+    pair.sent(packet(i % 7, i * i));
+    sums_compare(peer);
+    CHECK(peer.lost == (i != 999));
+  }
+  CHECK(coverage.checked_messages == 1000);
+  CHECK(coverage.by_sum == 600);
+  CHECK(peer.own_pending == 0);
+  pair.received(packet(1, 5));
+  pair.sent(packet(1, 6));
+  CHECK(pair.found.size() == 1);
+}
+
+TEST_CASE("sums do not agree when a packet is wrong, missing, or in another lane") {
+  for (int what = 0; what < 4; ++what) {
+    Peer peer = fresh(next_rank++);
+    Pair pair{peer, 0, {}};
+    lanes_abandon(peer);
+    for (uint64_t i = 0; i < 10; ++i) {
+      pair.sent(packet(1, i));
+      Record record = packet(1, i);
+      if (i == 4 && what == 1)
+        record.digest ^= 1;
+      if (i == 4 && what == 2)
+        record.tag = 2;
+      if (i != 4 || what != 3)
+        pair.received(record, 100 + i);
+    }
+    sums_compare(peer);
+    CHECK(peer.lost == (what != 0));
+    CHECK(pair.found.empty());
+    CHECK(coverage.checked_messages == (what == 0 ? 10 : 0));
+    CHECK(dropped.size() == peer.expected);  // nothing keeps evidence of what only sums can tell
+  }
+}
+
+TEST_CASE("a good-bye's sums count records for lanes only once") {
+  CHECK(record_sum(packet(1, 5)) != record_sum(packet(2, 5)));
+  CHECK(record_sum(packet(1, 5)) != record_sum(packet(1, 6)));
+  Record longer = packet(1, 5);
+  longer.bytes = 9;
+  CHECK(record_sum(packet(1, 5)) != record_sum(longer));
+  CHECK(record_sum(packet(1, 5, kUnordered)) == record_sum(packet(1, 5)));
+}
+
+TEST_CASE("many lanes: the table grows, drops empty ones, and keeps the order of the others") {
+  Peer peer = fresh(next_rank++);
+  Pair pair{peer, 0, {}};
+  constexpr uint64_t kLanes = 20000;
+  for (uint64_t round = 0; round < 2; ++round)
+    for (uint64_t i = 0; i < kLanes; ++i)
+      pair.sent(packet(static_cast<uint32_t>(i), round * kLanes + i, i % 11 == 0 ? kUnordered : 0));
+  for (uint64_t i = kLanes; i-- > 0;)
+    pair.received(packet(static_cast<uint32_t>(i), i));
+  for (uint64_t i = 0; i < 100000; ++i) {  // short-lived ones
+    pair.sent(packet(static_cast<uint32_t>(1000000 + i), i));
+    pair.received(packet(static_cast<uint32_t>(1000000 + i), i));
+  }
+  for (uint64_t i = 0; i < kLanes; ++i)
+    pair.received(packet(static_cast<uint32_t>(i), kLanes + i));
+  CHECK(pair.found.empty());
+  CHECK(coverage.checked_messages == 2 * kLanes + 100000);
+  CHECK(peer.own_pending == 0);
+  CHECK(peer.lane_nodes == 0);
+}
+
+TEST_CASE("more unmatched records than there is memory for: no false difference, sums decide, others go on") {
+  Peer peer = fresh(next_rank++), other = fresh(next_rank++);
+  Pair pair{peer, 0, {}}, beside{other, 0, {}};
+  beside.sent(packet(1, 1));
+  const uint64_t count = uint64_t{kMaxNodes} + 1000;
+  for (uint64_t i = 0; i < count; ++i)
+    pair.sent(packet(1, i * 3));
+  CHECK(peer.lost);
+  CHECK_FALSE(other.lost);
+  for (uint64_t i = 0; i < count; ++i)
+    pair.received(packet(1, i * 3));
+  sums_compare(peer);
+  CHECK_FALSE(peer.lost);
+  CHECK(pair.found.empty());
+  CHECK(coverage.checked_messages == count);
+  CHECK(coverage.by_sum == count);
+  beside.received(packet(1, 1));
+  CHECK(coverage.checked_messages == count + 1);
+  pair.sent(packet(1, 4));
+  pair.received(packet(1, 4));
+  CHECK(coverage.checked_messages == count + 2);
+}
