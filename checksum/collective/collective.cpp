@@ -113,9 +113,9 @@ void finish(Thread& thread, Plan& plan, Reason failed) {
 
 /// Does the result overwrite what this rank gives?
 bool overwrites(const Event& e, Form form) {
-  if (form != Form::kAllgather && form != Form::kAlltoall && !is_reduction(form))
-    return false;
-  return backend->is_in_place(e.send.buffer);
+  if (is_reduction(form))
+    return reduces_in_place(e);
+  return (form == Form::kAllgather || form == Form::kAlltoall) && backend->is_in_place(e.send.buffer);
 }
 
 /// Given to MPI: the requests of the call are pending, or all is done already.
@@ -222,6 +222,7 @@ void enter(Event& e) {
     give_back(plan);
     return;
   }
+  plan_keep_tree(*plan);
   read_inputs(*plan);
   if (ledger::full_blame() && plan->blocking)
     read_before(*plan);

@@ -242,7 +242,7 @@ void make_reduction(Plan& plan, const Event& e) {
   plan.reduces = true;
   plan.gets_result = plan.form != Form::kReduce || (plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank);
   const bool gives = plan.form != Form::kReduce || !plan.intercomm || e.peer >= 0;
-  plan.in_place = gives && in_place(e.send.buffer);
+  plan.in_place = gives && reduces_in_place(e);
   r.first = 0;
   r.total = e.send.count;
   int64_t mine = e.send.count;
@@ -366,11 +366,20 @@ bool plan_make(Plan& plan, Event& e) {
          plan.reason != Reason::kNone || (plan.reduces && (plan.intercomm || comm.size > 1)) || chain;
 }
 
+bool reduces_in_place(const Event& e) {
+  // The same buffer twice: not allowed, but libraries that do not look take it for MPI_IN_PLACE.
+  return in_place(e.send.buffer) || e.send.buffer == e.receive.buffer;
+}
+
+void plan_keep_tree(Plan& plan) {
+  if (plan.tree == nullptr || plan.tree == &plan.tree_room)
+    return;
+  __builtin_memcpy(&plan.tree_room, plan.tree, sizeof(plan.tree_room));
+  plan.tree = &plan.tree_room;
+}
+
 void plan_hold(Plan& plan) {
-  if (plan.tree != nullptr && plan.tree != &plan.tree_room) {
-    __builtin_memcpy(&plan.tree_room, plan.tree, sizeof(plan.tree_room));
-    plan.tree = &plan.tree_room;
-  }
+  plan_keep_tree(plan);
   hold_all(plan, true);
 }
 
