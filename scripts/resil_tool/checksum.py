@@ -33,6 +33,7 @@ REASONS = {
     "file": "MPI file reads and writes",
     "collective": "collectives of a form that has no check",
     "request_freed": "receives whose request the program freed before the end",
+    "no_status": "receives of which the MPI does not say what they took",
 }
 
 COUNTERS = ("messages_total", "messages_checked", "bytes_total", "bytes_checked", "unverified", "deferred",
