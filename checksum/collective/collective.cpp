@@ -150,7 +150,7 @@ void started(Event& e, Plan* plan) {
     moves = plan_make(*plan, e);
   }
   prepare_plan(*plan);
-  if (!moves || (plan->persistent && e.cookie == nullptr)) {
+  if ((!moves && !plan->persistent) || (plan->persistent && e.cookie == nullptr)) {
     if (!plan->persistent)
       count(counts.nothing);
     return give_back(plan);
@@ -268,6 +268,8 @@ void activated(Event& e, uint64_t* cookie) {
   if (!plan.persistent || plan.active || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall))
     return;
   plan.active = true;
+  if (!plan.moves)
+    return;
   plan.outcome = Reason::kNone;
   plan.name.tag += 1;
   if (!plan.in_place)
@@ -277,7 +279,9 @@ void activated(Event& e, uint64_t* cookie) {
 
 void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   Plan* plan = plan_of(*cookie);
-  if (plan->persistent ? plan->active : true)
+  if (plan->active && !plan->moves)
+    count(counts.nothing);
+  else if (!plan->persistent || plan->active)
     finish(*e.thread, *plan,
            freed ? Reason::kRequestFreed : completion_failed(e, place) ? Reason::kError : Reason::kNone);
   plan->active = false;

@@ -362,8 +362,9 @@ bool plan_make(Plan& plan, Event& e) {
     default: make_reduction(plan, e); break;
   }
   const bool chain = plan.reduces && (plan.form == Form::kScan || plan.form == Form::kExscan);
-  return plan.sends.count != 0 || plan.receives.count != 0 || plan.tree != nullptr || plan.own || plan.unreachable != 0 ||
+  plan.moves = plan.sends.count != 0 || plan.receives.count != 0 || plan.tree != nullptr || plan.own || plan.unreachable != 0 ||
          plan.reason != Reason::kNone || (plan.reduces && (plan.intercomm || comm.size > 1)) || chain;
+  return plan.moves;
 }
 
 bool reduces_in_place(const Event& e) {

@@ -40,6 +40,7 @@ struct Plan {
   Form form;
   bool persistent, blocking;
   bool active;               ///< persistent: started and not complete
+  bool moves;                ///< what plan_make() returned
   bool inputs_read;          ///< sends, own part and contribution have been read
   bool in_place;
   bool intercomm;
