@@ -135,7 +135,7 @@ bool release(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* cookie) 
 /// was taken on the way into MPI, maybe long before MPI had the handle to give.
 uint32_t serial_of(const Event& e) { return static_cast<uint32_t>((concurrent ? ticks() : e.time) >> 6); }
 
-ring::RequestKind kind_of(const CallInfo& info) {
+constexpr ring::RequestKind kind_of(const CallInfo& info) {
   if (info.attributes & kCallCreatesComm)
     return ring::RequestKind::kCommunicator;
   if (info.attributes & kCallCollective)
@@ -148,6 +148,21 @@ ring::RequestKind kind_of(const CallInfo& info) {
     return info.attributes & kCallReceives ? ring::RequestKind::kReceive : ring::RequestKind::kSend;
   return ring::RequestKind::kGeneralized;
 }
+
+/// What the call's number alone says about a request; worked out by the compiler.
+struct Starts {
+  uint8_t kind[kCallCount], flags[kCallCount];
+};
+constexpr Starts kStarts = [] {
+  Starts starts = {};
+  for (unsigned id = 0; id < kCallCount; ++id) {
+    const CallInfo& info = call_info(static_cast<CallId>(id));
+    starts.kind[id] = static_cast<uint8_t>(kind_of(info));
+    starts.flags[id] = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
+                                            (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
+  }
+  return starts;
+}();
 
 /// Keeps what the end of an MPI_Comm_idup needs; 0 when there is no room.
 uint64_t keep_duplicate(const Event& e) {
@@ -195,16 +210,21 @@ struct Found {
   return found;
 }
 
-/// Entry of a key on either level. Most of the time nobody is on the second one.
+/// Whether the second level has to be asked when the first one says `index`. Most of the time nobody is there.
+bool may_overflow(uint32_t index) {
+  return (index == kNone || concurrent) && __atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) != 0;
+}
+
+/// Entry of a key on either level.
 Found find_any(uint64_t key, uint32_t lane) {
   const uint32_t index = find(key, lane);
-  if ((index == kNone || concurrent) && __atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) != 0) [[unlikely]]
+  if (may_overflow(index)) [[unlikely]]
     return find_both(key, lane, index);
   return {index, nullptr, {}};
 }
 
 /// False: another thread, completing an operation of the same handle, was faster.
-bool complete_overflow(Event& e, OverflowEntry* entry, uint64_t key, OverflowState state, int64_t place, bool freed) {
+[[gnu::noinline]] bool complete_overflow(Event& e, OverflowEntry* entry, uint64_t key, OverflowState state, int64_t place, bool freed) {
   if ((state.flags & ring::kPersistent) && !freed) {
     if (!overflow_set_flags(entry, state, static_cast<uint8_t>(state.flags & ~ring::kActive)))
       return false;
@@ -247,13 +267,17 @@ void complete(Event& e, uint64_t key, int64_t place, bool freed) {
   if (is_shared(key))
     return;
   for (;;) {
-    const Found found = find_any(key, e.thread->lane_index);
-    if (found.entry != nullptr) [[unlikely]] {
-      if (complete_overflow(e, found.entry, key, found.state, place, freed))
-        return;
-    } else if (found.index == kNone || complete_shown(e, found.index, key, place, freed)) {
-      return;
+    const uint32_t index = find(key, e.thread->lane_index);
+    if (may_overflow(index)) [[unlikely]] {
+      const Found found = find_both(key, e.thread->lane_index, index);
+      if (found.entry != nullptr) {
+        if (complete_overflow(e, found.entry, key, found.state, place, freed))
+          return;
+        continue;
+      }
     }
+    if (index == kNone || complete_shown(e, index, key, place, freed))
+      return;
   }
 }
 
@@ -261,8 +285,12 @@ uint64_t* cookie_of(const Found& found) {
   return found.entry != nullptr ? &found.entry->cookie : found.index != kNone ? &cookies[found.index] : nullptr;
 }
 
+uint8_t flags_of(const Event& e) {
+  return static_cast<uint8_t>(kStarts.flags[static_cast<unsigned>(e.id)] | (e.untimed != 0 ? ring::kPostedLater : 0));
+}
+
 /// The way of a request that found no place among those that are shown.
-[[gnu::noinline]] void start_overflow(Event& e, uint64_t key, uint8_t flags) {
+[[gnu::noinline]] void start_overflow(Event& e, uint64_t key) {
   __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
   if (hooks.completed[0] == nullptr)
     return;  // nobody wants to know when it is complete
@@ -271,8 +299,8 @@ uint64_t* cookie_of(const Found& found) {
     return;
   e.cookie = &entry->cookie;
   *e.cookie = 0;
-  const bool creates = (call_info(e.id).attributes & kCallCreatesComm) != 0;
-  const OverflowState state = {serial_of(e), e.thread->lane_index, flags,
+  const bool creates = (e.attributes & kCallCreatesComm) != 0;
+  const OverflowState state = {serial_of(e), e.thread->lane_index, flags_of(e),
                                static_cast<uint8_t>(creates ? keep_duplicate(e) : 0)};
   __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
 }
@@ -305,19 +333,15 @@ uint64_t request_handle(const void* array, int64_t index) {
 
 void request_started(Event& e) {
   uint64_t key = request_handle(e.requests, 0);
-  const CallInfo& info = call_info(e.id);
   if (is_shared(key)) {
-    if (info.attributes & kCallCreatesComm)
+    if (e.attributes & kCallCreatesComm)
       comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
     return;
   }
   e.request_key = key;
-  const auto flags = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
-                                          (info.attributes & kCallPartitioned ? ring::kPartitioned : 0) |
-                                          (e.untimed != 0 ? ring::kPostedLater : 0));
   uint32_t index = claim(key);
   if (index == kNone) [[unlikely]]
-    return start_overflow(e, key, flags);
+    return start_overflow(e, key);
   e.record->aux = key;
   e.cookie = &cookies[index];
   *e.cookie = 0;
@@ -330,10 +354,10 @@ void request_started(Event& e) {
   entry.peer = e.peer;
   entry.tag = e.tag;
   entry.call = static_cast<uint16_t>(e.id);
-  entry.kind = static_cast<uint8_t>(kind_of(info));
-  store(entry.flags, flags);
+  entry.kind = kStarts.kind[static_cast<unsigned>(e.id)];
+  store(entry.flags, flags_of(e));
   store(entry.lane, e.thread->lane_index);
-  store(entry.cleanup, info.attributes & kCallCreatesComm ? keep_duplicate(e) : uint64_t{0});
+  store(entry.cleanup, e.attributes & kCallCreatesComm ? keep_duplicate(e) : uint64_t{0});
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
 }
 
