@@ -224,7 +224,8 @@ Found find_any(uint64_t key, uint32_t lane) {
 }
 
 /// False: another thread, completing an operation of the same handle, was faster.
-[[gnu::noinline]] bool complete_overflow(Event& e, OverflowEntry* entry, uint64_t key, OverflowState state, int64_t place, bool freed) {
+[[gnu::noinline]] bool complete_overflow(Event& e, OverflowEntry* entry, uint64_t key, OverflowState state,
+                                         int64_t place, bool freed) {
   if ((state.flags & ring::kPersistent) && !freed) {
     if (!overflow_set_flags(entry, state, static_cast<uint8_t>(state.flags & ~ring::kActive)))
       return false;
