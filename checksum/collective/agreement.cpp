@@ -207,7 +207,9 @@ void begin(Case& one) {
   const int size = info->size;
   uint32_t reached = 0;
   for (int i = 0; i < size && one.voter_count < kVoters; ++i)  // spread over the communicator
-    add_voter(one, local_peer(*info, static_cast<int>(int64_t{i} * size / (size < int{kVoters} ? size : int{kVoters}) % size), &why));
+    add_voter(
+        one, local_peer(*info, static_cast<int>(int64_t{i} * size / (size < int{kVoters} ? size : int{kVoters}) % size),
+                        &why));
   for (uint32_t i = 0; i < one.voter_count; ++i)
     reached += one.voters[i].peer != nullptr;
   one.everybody = static_cast<int>(reached) + 1 == size;
@@ -243,8 +245,9 @@ void decide(const Case& one) {
   if (one.found)
     d.name = one.own.name;
   else
-    d.name = {one.received.comm, one.received.comm, nullptr, one.received.tag, 0, static_cast<CallId>(one.received.call), 0,
-              one.received.site, one.received.bytes};
+    d.name = {
+        one.received.comm, one.received.comm, nullptr, one.received.tag, 0, static_cast<CallId>(one.received.call), 0,
+        one.received.site, one.received.bytes};
   // Forgotten: it may have been one of those.
   const bool orders = one.found ? one.own.orders : form_of(d.name.id) == Form::kAllreduce;
   if (orders && arbitrary(one)) {
@@ -276,7 +279,8 @@ void decide(const Case& one) {
                  one.voters[j].digest == one.voters[i].digest;
     best = counted > best ? counted : best;
   }
-  const bool root_here = form == Form::kBcast && one.found && still_there(d.name) != nullptr && d.name.info->rank == d.name.root;
+  const bool root_here =
+      form == Form::kBcast && one.found && still_there(d.name) != nullptr && d.name.info->rank == d.name.root;
   const bool root_known = one.root_place < one.voter_count && one.voters[one.root_place].known == Known::kYes;
   if (form == Form::kBcast && (root_here || root_known)) {
     const uint64_t truth = root_here ? d.this_digest : one.voters[one.root_place].digest;

@@ -12,8 +12,8 @@ namespace resil::collective {
 
 void agreement_connect();
 
-/// One result, kept among the last 1,024. `orders`: a floating minimum or maximum, which NaNs make arbitrary; `nan`: the
-/// own contribution holds one.
+/// One result, kept among the last 1,024. `orders`: a floating minimum or maximum, which NaNs make arbitrary; `nan`:
+/// the own contribution holds one.
 void agreement_note(const Name& name, uint64_t digest, bool orders, bool nan);
 /// Asks, counts votes, publishes. Not in handlers.
 void agreement_tend(Thread& thread);

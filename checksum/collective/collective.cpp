@@ -211,7 +211,8 @@ void connect() {
 void enter(Event& e) {
   e.check = nullptr;
   const Form form = form_of(e.id);
-  if (form == Form::kNone || e.comm == nullptr || !(overwrites(e, form) || (ledger::full_blame() && (e.attributes & kCallBlocking)))) [[likely]]
+  if (form == Form::kNone || e.comm == nullptr ||
+      !(overwrites(e, form) || (ledger::full_blame() && (e.attributes & kCallBlocking)))) [[likely]]
     return;
   if ((e.attributes & kCallPersistent) || comm_reason(*e.comm) != Reason::kNone)
     return;
@@ -306,7 +307,8 @@ void tend(Thread& thread) {
 bool persistent_seen() { return persistent_made.load(std::memory_order_relaxed); }
 
 uint64_t unverified() {
-  const bool finalizing = runtime.header != nullptr && runtime.header->phase >= static_cast<uint32_t>(ring::Phase::kFinalizing);
+  const bool finalizing =
+      runtime.header != nullptr && runtime.header->phase >= static_cast<uint32_t>(ring::Phase::kFinalizing);
   return agreement_pending() + (finalizing ? sums_pending() : 0);
 }
 

@@ -23,7 +23,8 @@ void note(Plan& plan, Reason reason) {
     plan.outcome = reason;
 }
 
-Record make_record(const Plan& plan, Space space, uint64_t bytes, uint64_t digest, Reason reason, bool repeated = false) {
+Record make_record(const Plan& plan, Space space, uint64_t bytes, uint64_t digest, Reason reason,
+                   bool repeated = false) {
   Record record = {plan.name.comm, digest, bytes, plan.name.site, plan.name.tag, static_cast<uint16_t>(plan.name.id),
                    static_cast<uint8_t>(space), static_cast<uint8_t>(repeated ? ledger::kUnordered : 0)};
   if (reason != Reason::kNone) [[unlikely]] {
@@ -49,8 +50,8 @@ void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
       evidence = blame::receive_complete(block.posted, block.view, block.view.bytes, digest);
       block.posted = 0;
     }
-    ledger::expect(thread, *block.peer, make_record(plan, Space::kBlock, block.view.bytes, digest, reason, block.repeated),
-                   evidence);
+    ledger::expect(thread, *block.peer,
+                   make_record(plan, Space::kBlock, block.view.bytes, digest, reason, block.repeated), evidence);
   }
   if (plan.unreachable_why != Reason::kNone) {
     note(plan, plan.unreachable_why);
@@ -207,7 +208,8 @@ void read_before(Plan& plan) {
 void tell_receivers(Thread& thread, Plan& plan) {
   for (uint32_t i = 0; i < plan.sends.count; ++i) {
     const Block& block = plan.sends.items[i];
-    const Reason reason = first_of(plan.reason, block.view.reason, plan.inputs_read ? Reason::kNone : Reason::kCollective);
+    const Reason reason =
+        first_of(plan.reason, block.view.reason, plan.inputs_read ? Reason::kNone : Reason::kCollective);
     const Record record = make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason, block.repeated);
     if (reason != Reason::kNone)
       note(plan, reason);

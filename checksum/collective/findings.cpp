@@ -27,7 +27,8 @@ void add_site(Finding& finding, const char* name, uint64_t site) {
 
 void finish(Finding& finding, const Name& name) {
   finding.add("call", "%s", call_info(name.id).name);
-  finding.add("communicator", "%s (id %016" PRIx64 ")", still_there(name) != nullptr ? name.info->ring->name : "freed since", name.base);
+  finding.add("communicator", "%s (id %016" PRIx64 ")",
+              still_there(name) != nullptr ? name.info->ring->name : "freed since", name.base);
   if (name.init != 0)
     finding.add("sequence", "start %u of the request made by collective %u", name.tag, name.init);
   else
@@ -48,7 +49,8 @@ void describe(const Name& name, char* text, size_t bytes) {
   const CommInfo* info = still_there(name);
   const char* comm = info != nullptr ? info->ring->name : "a communicator freed since";
   if (name.init != 0)
-    snprintf(text, bytes, "%s (collective number %u, start %u) on %s", call_info(name.id).name, name.init, name.tag, comm);
+    snprintf(text, bytes, "%s (collective number %u, start %u) on %s", call_info(name.id).name, name.init, name.tag,
+             comm);
   else
     snprintf(text, bytes, "%s number %u on %s", call_info(name.id).name, name.tag, comm);
 }
@@ -59,7 +61,8 @@ void publish(const Disagreement& d) {
   const int here = runtime.rank, there = ledger::world_rank_of(*d.that);
   const char* host = ledger::host_of(*d.that)[0] != 0 ? ledger::host_of(*d.that) : "an unknown host";
   Finding finding;
-  finding.start("collective_mismatch", d.verdict == Verdict::kUndetermined || d.proved ? Confidence::kProved : Confidence::kVerified);
+  finding.start("collective_mismatch",
+                d.verdict == Verdict::kUndetermined || d.proved ? Confidence::kProved : Confidence::kVerified);
   if (d.verdict == Verdict::kThis || d.verdict == Verdict::kBoth)
     finding.culprit(here);
   if (d.verdict == Verdict::kThat || d.verdict == Verdict::kBoth)
@@ -72,11 +75,11 @@ void publish(const Disagreement& d) {
     finding.say("%s: the result of rank %d on %s is not that of rank %d on %s and its own contribution", what, here,
                 runtime.host, there, host);
   else if (d.verdict == Verdict::kUndetermined)
-    finding.say("%s left different data at rank %d on %s and at rank %d on %s; which of them is right is not known", what,
-                here, runtime.host, there, host);
+    finding.say("%s left different data at rank %d on %s and at rank %d on %s; which of them is right is not known",
+                what, here, runtime.host, there, host);
   else if (d.verdict == Verdict::kBoth)
-    finding.say("%s left different data at rank %d on %s and at rank %d on %s, and both are wrong: %u ranks were asked", what,
-                here, runtime.host, there, host, d.asked);
+    finding.say("%s left different data at rank %d on %s and at rank %d on %s, and both are wrong: %u ranks were asked",
+                what, here, runtime.host, there, host, d.asked);
   else if (d.proved)
     finding.say("%s left data at rank %d on %s that differs from the root's", what,
                 d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host);
@@ -85,15 +88,18 @@ void publish(const Disagreement& d) {
                 d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host,
                 d.verdict == Verdict::kThis ? d.agree_that : d.agree_this, d.asked);
   finding.add("rank_host", "rank %d on %s, rank %d on %s", here, runtime.host, there, host);
-  finding.add("digests", "%016" PRIx64 " at rank %d, %016" PRIx64 " at rank %d", d.this_digest, here, d.that_digest, there);
+  finding.add("digests", "%016" PRIx64 " at rank %d, %016" PRIx64 " at rank %d", d.this_digest, here, d.that_digest,
+              there);
   if (d.this_bytes != d.that_bytes)
-    finding.add("bytes_differ", "%" PRIu64 " at rank %d, %" PRIu64 " at rank %d", d.this_bytes, here, d.that_bytes, there);
+    finding.add("bytes_differ", "%" PRIu64 " at rank %d, %" PRIu64 " at rank %d", d.this_bytes, here, d.that_bytes,
+                there);
   add_site(finding, "site", d.name.site);
   if (d.that_text[0] != 0)
     finding.add("other_site", "%s", d.that_text);
   else
     finding.add("other_site", "0x%" PRIx64 " in rank %d", d.that_site, there);
-  finding.add("asked", "%u ranks: %u have rank %d's data, %u have rank %d's", d.asked, d.agree_this, here, d.agree_that, there);
+  finding.add("asked", "%u ranks: %u have rank %d's data, %u have rank %d's", d.asked, d.agree_this, here, d.agree_that,
+              there);
   finish(finding, d.name);
 }
 
@@ -103,8 +109,10 @@ void publish_sum(const Name& name, const uint64_t* words) {
   Finding finding;
   finding.start("collective_mismatch", Confidence::kProved);
   finding.victim(runtime.rank);
-  finding.say("the result of %s is not what its operator makes of the contributions of all ranks (which of them went wrong "
-              "is not known)", what);
+  finding.say(
+      "the result of %s is not what its operator makes of the contributions of all ranks (which of them went wrong "
+      "is not known)",
+      what);
   finding.add("linear_digest", "off by %016" PRIx64 " %016" PRIx64, words[0], words[1]);
   add_site(finding, "site", name.site);
   finish(finding, name);

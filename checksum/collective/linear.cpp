@@ -54,8 +54,10 @@ template <class Word>
       product = static_cast<Word>(product + static_cast<uint64_t>(factors[i]) * x);
     }
     const uint64_t random = mix64((block + 1) * 0xa0761d6478bd642f + sum);
-    const Word times = static_cast<Word>(random | 1), plus = static_cast<Word>(sum == 0 ? random >> 32 << 1 : random >> 32);
-    sums[sum] = static_cast<Word>(sums[sum] + static_cast<uint64_t>(product) * times + static_cast<uint64_t>(plain) * plus);
+    const Word times = static_cast<Word>(random | 1),
+               plus = static_cast<Word>(sum == 0 ? random >> 32 << 1 : random >> 32);
+    sums[sum] =
+        static_cast<Word>(sums[sum] + static_cast<uint64_t>(product) * times + static_cast<uint64_t>(plain) * plus);
   }
 }
 

@@ -201,7 +201,8 @@ void make_alltoall(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   const int partners = plan.intercomm ? comm.remote_size : comm.size;
   plan.in_place = in_place(e.send.buffer);
-  const Parts given(e, plan.in_place ? e.receive : e.send, plan.in_place ? e.receive.displacements : e.send.displacements);
+  const Parts given(e, plan.in_place ? e.receive : e.send,
+                    plan.in_place ? e.receive.displacements : e.send.displacements);
   const Parts got(e, e.receive, e.receive.displacements);
   if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners))
     return;
@@ -362,8 +363,9 @@ bool plan_make(Plan& plan, Event& e) {
     default: make_reduction(plan, e); break;
   }
   const bool chain = plan.reduces && (plan.form == Form::kScan || plan.form == Form::kExscan);
-  plan.moves = plan.sends.count != 0 || plan.receives.count != 0 || plan.tree != nullptr || plan.own || plan.unreachable != 0 ||
-         plan.reason != Reason::kNone || (plan.reduces && (plan.intercomm || comm.size > 1)) || chain;
+  plan.moves = plan.sends.count != 0 || plan.receives.count != 0 || plan.tree != nullptr || plan.own ||
+               plan.unreachable != 0 || plan.reason != Reason::kNone ||
+               (plan.reduces && (plan.intercomm || comm.size > 1)) || chain;
   return plan.moves;
 }
 

@@ -25,7 +25,7 @@ struct Block {
   View view;
   uint64_t digest;     ///< of what is given, once read
   bool repeated;       ///< see Edge
-  uint64_t posted;     ///< what is received: blame's evidence of the buffer before the call (full blame, blocking calls)
+  uint64_t posted;  ///< what is received: blame's evidence of the buffer before the call (full blame, blocking calls)
 };
 
 struct Blocks {

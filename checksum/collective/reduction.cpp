@@ -14,13 +14,17 @@ namespace {
 
 using ledger::Reason;
 
-bool is_integer(BasicKind kind) { return kind == BasicKind::kSigned || kind == BasicKind::kUnsigned || kind == BasicKind::kCharacter; }
+bool is_integer(BasicKind kind) {
+  return kind == BasicKind::kSigned || kind == BasicKind::kUnsigned || kind == BasicKind::kCharacter;
+}
 bool is_float(BasicKind kind) {
   return kind == BasicKind::kFloating || kind == BasicKind::kLongDouble || kind == BasicKind::kComplex ||
          kind == BasicKind::kLongDoubleComplex;
 }
 bool is_complex(BasicKind kind) { return kind == BasicKind::kComplex || kind == BasicKind::kLongDoubleComplex; }
-bool picks(OpKind op) { return op == OpKind::kMin || op == OpKind::kMax || op == OpKind::kMinloc || op == OpKind::kMaxloc; }
+bool picks(OpKind op) {
+  return op == OpKind::kMin || op == OpKind::kMax || op == OpKind::kMinloc || op == OpKind::kMaxloc;
+}
 
 LinearMode mode_of(OpKind op, const BasicType& basic) {
   if (op == OpKind::kBxor && (is_integer(basic.kind) || basic.kind == BasicKind::kByte))
@@ -205,10 +209,14 @@ int64_t ordered(OpKind op, const char* input, const char* output, int64_t count)
 template <class T>
 int64_t bitwise(OpKind op, const char* input, const char* output, int64_t count) {
   switch (op) {
-    case OpKind::kBand: return first_violation<T>(input, output, count, [](T x, T result) { return (result & ~x) == 0; });
-    case OpKind::kBor: return first_violation<T>(input, output, count, [](T x, T result) { return (x & ~result) == 0; });
-    case OpKind::kLand: return first_violation<T>(input, output, count, [](T x, T result) { return result == 0 || x != 0; });
-    case OpKind::kLor: return first_violation<T>(input, output, count, [](T x, T result) { return x == 0 || result != 0; });
+    case OpKind::kBand:
+      return first_violation<T>(input, output, count, [](T x, T result) { return (result & ~x) == 0; });
+    case OpKind::kBor:
+      return first_violation<T>(input, output, count, [](T x, T result) { return (x & ~result) == 0; });
+    case OpKind::kLand:
+      return first_violation<T>(input, output, count, [](T x, T result) { return result == 0 || x != 0; });
+    case OpKind::kLor:
+      return first_violation<T>(input, output, count, [](T x, T result) { return x == 0 || result != 0; });
     default: return -1;
   }
 }
@@ -253,7 +261,8 @@ uint64_t canonical_digest(const Reduction& r, const View& view) {
   if (!is_float(r.basic.kind))
     return view_digest(view, view.bytes);
   const unsigned width = float_width(r.basic);
-  if (width != 16 && !any_special(static_cast<const char*>(view.buffer) + view.type->low, view.bytes, width, r.orders)) [[likely]]
+  if (width != 16 && !any_special(static_cast<const char*>(view.buffer) + view.type->low, view.bytes, width, r.orders))
+      [[likely]]
     return view_digest(view, view.bytes);
   return slow_float_digest(view, r.basic.kind, width, r.orders);
 }

@@ -214,7 +214,9 @@ void sums_tend(Thread& thread) {
 }
 
 bool sums_ready() { return __atomic_load_n(&ready_first, __ATOMIC_RELAXED) != kNone; }
-uint64_t sums_pending() { return lost.load(std::memory_order_relaxed) == 0 ? pending.load(std::memory_order_relaxed) : 0; }
+uint64_t sums_pending() {
+  return lost.load(std::memory_order_relaxed) == 0 ? pending.load(std::memory_order_relaxed) : 0;
+}
 uint64_t sums_lost() { return lost.load(std::memory_order_relaxed); }
 
 }  // namespace resil::collective

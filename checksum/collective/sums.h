@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums of linear digests up the binomial tree: every rank adds (contribution - its part of the result); at rank 0 of the
-// communicator the sum over all ranks must be zero.
+// Sums of linear digests up the binomial tree: every rank adds (contribution - its part of the result); at rank 0 of
+// the communicator the sum over all ranks must be zero.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ bool sums_prepare();
 void sums_connect();
 
 /// This rank's part. `reason`: kNone, or why there is none: the sum is then given up by all.
-void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mode, const Linear& part, ledger::Reason reason);
+void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mode, const Linear& part,
+              ledger::Reason reason);
 /// Passes on what is complete now. Not in handlers.
 void sums_tend(Thread& thread);
 bool sums_ready();  ///< is there something for it?

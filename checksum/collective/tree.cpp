@@ -38,7 +38,9 @@ class Guard {
   const bool locked_;
 };
 
-uint32_t place_of(uint64_t comm, int root) { return static_cast<uint32_t>((comm >> 7) ^ comm ^ static_cast<uint32_t>(root)) % kTrees; }
+uint32_t place_of(uint64_t comm, int root) {
+  return static_cast<uint32_t>((comm >> 7) ^ comm ^ static_cast<uint32_t>(root)) % kTrees;
+}
 
 void copy(Tree& to, const Tree& from) {
   __builtin_memcpy(&to, &from, offsetof(Tree, children) + from.child_count * sizeof(from.children[0]));

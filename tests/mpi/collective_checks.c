@@ -70,7 +70,8 @@ static void same_everywhere(MPI_Comm comm, int round) {
   BOTH(round, Allgather, allgather, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, got, n, MPI_INT, comm);
   for (int r = 0; r < size; r++) same(got + r * n, n, round, r, 1);
 
-  for (int r = 0; r < size; r++) counts[r] = n > r ? n - r : 0, places[r] = r * (n + 2);  // none at rank 0: MPICH 4.0 ignores it in groups of one
+  for (int r = 0; r < size; r++)
+    counts[r] = n > r ? n - r : 0, places[r] = r * (n + 2);  // none at rank 0: MPICH 4.0 ignores it in groups of one
   memset(got, 0x55, sizeof got);
   BOTH(round, Allgatherv, allgatherv, given, counts[rank], MPI_INT, got, counts, places, MPI_INT, comm);
   for (int r = 0; r < size; r++) same(got + places[r], counts[r], round, r, 0);
@@ -140,7 +141,8 @@ static void all_to_all(MPI_Comm comm, int round) {
     fill(got + places[r], counts[r], round, rank, r + 1);
   }
   // Blocking: Open MPI 4.1 delivers wrong data in large MPI_Ialltoallv in place on four ranks.
-  BOTH(size > 2 ? 0 : round, Alltoallv, alltoallv, MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, got, counts, places, MPI_INT, comm);
+  BOTH(size > 2 ? 0 : round, Alltoallv, alltoallv, MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, got, counts, places,
+       MPI_INT, comm);
   for (int r = 0; r < size; r++) same(got + places[r], counts[r], round, r, rank + 1);
 }
 
@@ -243,12 +245,14 @@ static void neighbours(MPI_Comm comm, int round, int in, int out, const int* sou
   BOTH(round, Neighbor_alltoall, neighbor_alltoall, given, n, MPI_INT, got, n, MPI_INT, comm);
   for (int i = 0; i < in; i++) if (sources[i] >= 0) same(got + i * n, n, round, sources[i], rank);
   for (int i = 0; i < out; i++) other_counts[i] = n, other_places[i] = i * n;
-  BOTH(round, Neighbor_alltoallv, neighbor_alltoallv, given, other_counts, other_places, MPI_INT, got, counts, places, MPI_INT, comm);
+  BOTH(round, Neighbor_alltoallv, neighbor_alltoallv, given, other_counts, other_places, MPI_INT, got, counts, places,
+       MPI_INT, comm);
   for (int i = 0; i < in; i++) if (sources[i] >= 0) same(got + places[i], n, round, sources[i], rank);
   for (int i = 0; i < in || i < out; i++) types[i] = MPI_INT;
   for (int i = 0; i < out; i++) byte_places[i] = other_places[i] * (MPI_Aint)sizeof(int);
   for (int i = 0; i < in; i++) other_byte_places[i] = places[i] * (MPI_Aint)sizeof(int);
-  BOTH(round, Neighbor_alltoallw, neighbor_alltoallw, given, other_counts, byte_places, types, got, counts, other_byte_places, types, comm);
+  BOTH(round, Neighbor_alltoallw, neighbor_alltoallw, given, other_counts, byte_places, types, got, counts,
+       other_byte_places, types, comm);
   for (int i = 0; i < in; i++) if (sources[i] >= 0) same(got + places[i], n, round, sources[i], rank);
 }
 
@@ -268,7 +272,8 @@ static void topologies(MPI_Comm comm, int round) {
   for (int r = 0; r <= rank; r++) sources[in++] = r;
   for (int r = rank; r < size; r++) destinations[out++] = r;
   MPI_Comm graph;
-  OK(MPI_Dist_graph_create_adjacent(comm, in, sources, MPI_UNWEIGHTED, out, destinations, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph));
+  OK(MPI_Dist_graph_create_adjacent(comm, in, sources, MPI_UNWEIGHTED, out, destinations, MPI_UNWEIGHTED, MPI_INFO_NULL,
+                                    0, &graph));
   neighbours(graph, round, in, out, sources, destinations);
   OK(MPI_Comm_free(&graph));
 }
@@ -312,11 +317,13 @@ static void persistent(MPI_Comm comm) {
   OK(MPI_Bcast_init(out[0], kBlock, MPI_INT, 0, comm, MPI_INFO_NULL, &requests[0]));
   OK(MPI_Alltoall_init(in[1], kBlock, MPI_INT, out[1], kBlock, MPI_INT, comm, MPI_INFO_NULL, &requests[1]));
   OK(MPI_Allreduce_init(MPI_IN_PLACE, out[2], kBlock, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &requests[2]));
-  // Not MPI_Gather_init, MPI_Allgather_init: MPICH 4.0 copies small data when the request is made, not when it is started.
+  // Not MPI_Gather_init, MPI_Allgather_init: MPICH 4.0 copies small data when the request is made, not when it is
+  // started.
   for (int r = 0; r < size; r++) counts[r] = kBlock, places[r] = kBlock * r;
-  OK(MPI_Allgatherv_init(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out[3], counts, places, MPI_INT, comm, MPI_INFO_NULL, &requests[3]));
-  OK(MPI_Gatherv_init(rank == 0 ? MPI_IN_PLACE : (void*)in[4], kBlock, MPI_INT, out[4], counts, places, MPI_INT, 0, comm,
-                      MPI_INFO_NULL, &requests[4]));
+  OK(MPI_Allgatherv_init(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out[3], counts, places, MPI_INT, comm, MPI_INFO_NULL,
+                         &requests[3]));
+  OK(MPI_Gatherv_init(rank == 0 ? MPI_IN_PLACE : (void*)in[4], kBlock, MPI_INT, out[4], counts, places, MPI_INT, 0,
+                      comm, MPI_INFO_NULL, &requests[4]));
   for (int round = 0; round < kRounds; round++) {
     if (rank == 0) fill(out[0], kBlock, round, 0, 0);
     for (int r = 0; r < size; r++) fill(in[1] + r * kBlock, kBlock, round, rank, r);

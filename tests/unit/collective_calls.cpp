@@ -42,8 +42,8 @@ Layout lay_out(World& world, const std::vector<int64_t>& counts, const Style& st
   return layout;
 }
 
-void describe(resil::Side& side, const Layout& layout, const Style& style, std::vector<int>& counts, std::vector<int>& places,
-              std::vector<int64_t>& wide, std::vector<uint64_t>& types, bool wide_places) {
+void describe(resil::Side& side, const Layout& layout, const Style& style, std::vector<int>& counts,
+              std::vector<int>& places, std::vector<int64_t>& wide, std::vector<uint64_t>& types, bool wide_places) {
   side.type = style.type;
   side.buffer = side.counts = side.types = side.displacements = nullptr;
   side.count = layout.counts.empty() ? 0 : layout.counts[0];
@@ -69,7 +69,8 @@ void give(Args& args, const Layout& layout, const Style& style, bool wide = fals
   describe(args.sending, layout, style, args.counts, args.places, args.wide_places, args.types, wide);
 }
 void take(Args& args, const Layout& layout, const Style& style, bool wide = false) {
-  describe(args.receiving, layout, style, args.other_counts, args.other_places, args.other_wide_places, args.other_types, wide);
+  describe(args.receiving, layout, style, args.other_counts, args.other_places, args.other_wide_places,
+           args.other_types, wide);
 }
 
 Call make(World&, Group& group, const std::string& name, const Style& style) {
@@ -85,7 +86,8 @@ std::vector<std::vector<int64_t>> amounts(World& world, size_t from, size_t to, 
   if (style.vector || style.typed)
     for (auto& row : counts)
       for (int64_t& count : row)
-        count = world.random() % 4 == 0 ? 0 : static_cast<int64_t>(world.random() % static_cast<unsigned>(style.most + 1));
+        count =
+            world.random() % 4 == 0 ? 0 : static_cast<int64_t>(world.random() % static_cast<unsigned>(style.most + 1));
   return counts;
 }
 
@@ -126,7 +128,9 @@ Call moving(World& world, Group& group, const std::string& name, const Style& st
       out.push_back(counts[i][j]);
     }
     for (size_t j = 0; j < n; ++j)
-      in.push_back(name == "Allgather" || name == "Gather" ? counts[j][0] : name == "Alltoall" && style.in_place ? counts[std::min(i, j)][std::max(i, j)] : counts[j][i]);
+      in.push_back(name == "Allgather" || name == "Gather" ? counts[j][0]
+                   : name == "Alltoall" && style.in_place  ? counts[std::min(i, j)][std::max(i, j)]
+                                                           : counts[j][i]);
     gives[i] = lay_out(world, out, style);
     takes[i] = lay_out(world, in, style);
   }
@@ -157,7 +161,8 @@ Call moving(World& world, Group& group, const std::string& name, const Style& st
       if (name == "Scatter")
         args.receiving.buffer = in_place();
       else
-        args.sending.buffer = in_place(), args.sending.counts = args.sending.displacements = args.sending.types = nullptr;
+        args.sending.buffer = in_place(),
+        args.sending.counts = args.sending.displacements = args.sending.types = nullptr;
     }
   }
   for (size_t i = 0; i < n; ++i)
@@ -211,7 +216,8 @@ Call neighbouring(World& world, Group& group, const std::string& name, const Sty
   std::vector<size_t> sent(n), received(n);
   for (auto [from, to] : edges) {
     const size_t at = all ? 0 : sent[z(from)]++, into = received[z(to)]++;
-    call.transfers.push_back({from, gives[z(from)].places[at], to, takes[z(to)].places[into], gives[z(from)].counts[at]});
+    call.transfers.push_back(
+        {from, gives[z(from)].places[at], to, takes[z(to)].places[into], gives[z(from)].counts[at]});
   }
   return call;
 }
@@ -298,8 +304,8 @@ void fold(uint64_t type, OpKind op, std::vector<char>& into, const std::vector<c
 
 }  // namespace
 
-Call reducing(World& world, Group& group, const std::string& name, uint64_t type, OpKind op, bool in_place_wanted, int count,
-              int root) {
+Call reducing(World& world, Group& group, const std::string& name, uint64_t type, OpKind op, bool in_place_wanted,
+              int count, int root) {
   Style style;
   style.type = type;
   Call call = make(world, group, name, style);
@@ -357,7 +363,8 @@ Call reducing(World& world, Group& group, const std::string& name, uint64_t type
     for (size_t i = 0; i < n; ++i) {
       if (scatter || block) {
         const size_t now = static_cast<size_t>(block ? count : counts[i]) * width;
-        std::copy(sum.begin() + static_cast<long>(at), sum.begin() + static_cast<long>(at + now), of.args[i].receive.begin());
+        std::copy(sum.begin() + static_cast<long>(at), sum.begin() + static_cast<long>(at + now),
+                  of.args[i].receive.begin());
         at += now;
       } else if (name == "Allreduce" || static_cast<int>(i) == root) {
         of.args[i].receive = sum;

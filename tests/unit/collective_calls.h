@@ -23,7 +23,7 @@ Call neighbouring(World& world, Group& group, const std::string& name, const Sty
 Call across(World& world, Group& group, const std::string& name, int first);
 
 /// "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan" over random values.
-Call reducing(World& world, Group& group, const std::string& name, uint64_t type, resil::OpKind op, bool in_place, int count,
-              int root = 0);
+Call reducing(World& world, Group& group, const std::string& name, uint64_t type, resil::OpKind op, bool in_place,
+              int count, int root = 0);
 
 }  // namespace unit

@@ -141,9 +141,15 @@ constexpr TypeMap simple(uint64_t size, BasicKind kind) {
   return {size, static_cast<int64_t>(size), 0, static_cast<int64_t>(size), true, false, true, 1, kOne,
           {kind, {}, static_cast<uint16_t>(size), 0, 0}, 0};
 }
-TypeMap maps[] = {{}, simple(4, BasicKind::kSigned), simple(4, BasicKind::kUnsigned), simple(8, BasicKind::kSigned),
-                  simple(1, BasicKind::kUnsigned), simple(4, BasicKind::kFloating), simple(8, BasicKind::kFloating),
-                  {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0}, 0}, simple(16, BasicKind::kComplex),
+TypeMap maps[] = {{},
+                  simple(4, BasicKind::kSigned),
+                  simple(4, BasicKind::kUnsigned),
+                  simple(8, BasicKind::kSigned),
+                  simple(1, BasicKind::kUnsigned),
+                  simple(4, BasicKind::kFloating),
+                  simple(8, BasicKind::kFloating),
+                  {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0}, 0},
+                  simple(16, BasicKind::kComplex),
                   {12, 16, 0, 12, false, false, true, 1, kOne, {BasicKind::kPair, BasicKind::kFloating, 12, 8, 4}, 0},
                   {4, 12, 0, 4, false, false, false, 1, kOne, {BasicKind::kSigned, {}, 4, 0, 0}, 0}};
 int64_t held;
@@ -212,7 +218,9 @@ void sent_complete(uint64_t, const View&) {}
 uint64_t receive_posted(const View&) { return 0; }
 uint64_t receive_complete(uint64_t, const View&, uint64_t, uint64_t) { return 0; }
 void drop_posted(uint64_t) {}
-void site_text(uint64_t site, char* text, size_t bytes) { snprintf(text, bytes, "site %llu", static_cast<unsigned long long>(site)); }
+void site_text(uint64_t site, char* text, size_t bytes) {
+  snprintf(text, bytes, "site %llu", static_cast<unsigned long long>(site));
+}
 }  // namespace blame
 
 namespace ledger {
@@ -236,11 +244,19 @@ uint64_t announce(Thread&, Peer& to, const Record& record) {
 void expect(Thread&, Peer& from, const Record& record, uint64_t) { match(from, record, true); }
 void await(Thread&, Peer&) {}
 void count_checked(uint64_t messages, uint64_t) { state.checked += messages; }
-void count_uncovered(Reason reason, uint64_t messages, uint64_t) { state.uncovered[static_cast<int>(reason)] += messages; }
+void count_uncovered(Reason reason, uint64_t messages, uint64_t) {
+  state.uncovered[static_cast<int>(reason)] += messages;
+}
 void count_mismatch() { ++state.mismatches; }
-void handle_space(Space space, void (*handler)(Thread&, Peer&, const Record&)) { by_space[static_cast<int>(space)] = handler; }
-void handle_mismatch(Space space, void (*handler)(Thread&, Peer&, const Record&, const Record&)) { on_mismatch[static_cast<int>(space)] = handler; }
-void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)) { by_kind[static_cast<int>(kind)] = handler; }
+void handle_space(Space space, void (*handler)(Thread&, Peer&, const Record&)) {
+  by_space[static_cast<int>(space)] = handler;
+}
+void handle_mismatch(Space space, void (*handler)(Thread&, Peer&, const Record&, const Record&)) {
+  on_mismatch[static_cast<int>(space)] = handler;
+}
+void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)) {
+  by_kind[static_cast<int>(kind)] = handler;
+}
 bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
   send(bus, runtime.rank, to.world_rank, static_cast<int>(kind), payload, bytes);
   return true;
@@ -249,7 +265,8 @@ bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
 
 namespace {
 
-void start(int rank, int size, bool abort_wanted, void* of_bus, void (*how)(void*, int, int, int, const void*, size_t)) {
+void start(int rank, int size, bool abort_wanted, void* of_bus,
+           void (*how)(void*, int, int, int, const void*, size_t)) {
   runtime.rank = rank;
   runtime.size = size;
   runtime.header = &header;
@@ -266,8 +283,8 @@ void start(int rank, int size, bool abort_wanted, void* of_bus, void (*how)(void
   collective::connect();
 }
 
-CommInfo* comm(uint64_t id, const int* local, int local_size, const int* remote, int remote_size, const int* sources, int in,
-               const int* destinations, int out) {
+CommInfo* comm(uint64_t id, const int* local, int local_size, const int* remote, int remote_size, const int* sources,
+               int in, const int* destinations, int out) {
   auto made = std::make_unique<Comm>();
   made->local.assign(local, local + local_size);
   made->remote.assign(remote, remote + remote_size);
@@ -311,15 +328,18 @@ void read_state(RankState* to) {
 }
 
 const RankApi kApi = {
-    start, comm, collective::enter, collective::leave, collective::activating, collective::activated,
+    start,
+    comm,
+    collective::enter,
+    collective::leave,
+    collective::activating,
+    collective::activated,
     [](Event& e, uint64_t* cookie, bool freed) { collective::completed(e, 0, cookie, freed); },
-    arrive, [] { collective::tend(thread_state); },
-    [] { header.phase = static_cast<uint32_t>(ring::Phase::kFinalizing); }, read_state,
-    [] { return &thread_state; },
-    [](int mode, const void* data, unsigned width, int64_t first, int64_t count, int64_t total, uint64_t* words) {
-      const collective::Linear l = collective::linear_digest(static_cast<collective::LinearMode>(mode), data, width, first, count, total);
-      words[0] = l.words[0], words[1] = l.words[1];
-    }};
+    arrive,
+    [] { collective::tend(thread_state); },
+    [] { header.phase = static_cast<uint32_t>(ring::Phase::kFinalizing); },
+    read_state,
+    [] { return &thread_state; }};
 
 }  // namespace
 }  // namespace resil

@@ -12,7 +12,19 @@
 #include "shim/event.h"
 
 /// Handles. Datatypes: element kinds; kStride is 4 bytes of every 12.
-enum Type : uint64_t { kInt = 1, kUnsigned, kLong, kByte, kFloat, kDouble, kLongDouble, kComplex, kDoubleInt, kStride, kOpaque };
+enum Type : uint64_t {
+  kInt = 1,
+  kUnsigned,
+  kLong,
+  kByte,
+  kFloat,
+  kDouble,
+  kLongDouble,
+  kComplex,
+  kDoubleInt,
+  kStride,
+  kOpaque
+};
 inline const void* in_place() { return reinterpret_cast<const void*>(~uintptr_t{0}); }
 
 /// What a rank has concluded so far.
@@ -40,5 +52,4 @@ struct RankApi {
   void (*finalize)();          ///< MPI_Finalize has begun
   void (*state)(RankState*);
   resil::Thread* (*thread)();
-  void (*digest_linear)(int mode, const void* data, unsigned width, int64_t first, int64_t count, int64_t total, uint64_t* words);
 };

@@ -64,15 +64,17 @@ std::vector<int> shuffled(Random& random, size_t count) {
 size_t size_of(uint64_t type) { return (const size_t[]){0, 4, 4, 8, 1, 4, 8, 16, 16, 12, 4, 4}[type]; }
 size_t extent_of(uint64_t type) { return type == kDoubleInt ? 16 : type == kStride ? 12 : size_of(type); }
 
-World::World(int size, unsigned seed, bool abort_wanted) : random(seed), size_(size), ways_(static_cast<size_t>(size * size)) {
+World::World(int size, unsigned seed, bool abort_wanted)
+    : random(seed), size_(size), ways_(static_cast<size_t>(size * size)) {
   for (int rank = 0; rank < size; ++rank) {
     libraries_.push_back(nullptr);
     ranks_.push_back(load(&libraries_.back()));
-    ranks_.back()->start(rank, size, abort_wanted, this, [](void* bus, int from, int to, int kind, const void* data, size_t bytes) {
-      auto& world = *static_cast<World*>(bus);
-      const char* first = static_cast<const char*>(data);
-      world.ways_[static_cast<size_t>(from * world.size_ + to)].push_back({kind, {first, first + bytes}});
-    });
+    ranks_.back()->start(
+        rank, size, abort_wanted, this, [](void* bus, int from, int to, int kind, const void* data, size_t bytes) {
+          auto& world = *static_cast<World*>(bus);
+          const char* first = static_cast<const char*>(data);
+          world.ways_[static_cast<size_t>(from * world.size_ + to)].push_back({kind, {first, first + bytes}});
+        });
   }
 }
 
@@ -88,7 +90,8 @@ Group World::group(std::vector<int> members) {
   Group group;
   const int count = static_cast<int>(members.size());
   for (int rank : members)
-    group.infos.push_back(ranks_[static_cast<size_t>(rank)]->comm(next_id_, members.data(), count, nullptr, 0, nullptr, 0, nullptr, 0));
+    group.infos.push_back(
+        ranks_[static_cast<size_t>(rank)]->comm(next_id_, members.data(), count, nullptr, 0, nullptr, 0, nullptr, 0));
   group.members = std::move(members);
   ++next_id_;
   return group;
@@ -98,9 +101,11 @@ Group World::between(std::vector<int> first, std::vector<int> second) {
   Group group;
   const int one = static_cast<int>(first.size()), two = static_cast<int>(second.size());
   for (int rank : first)
-    group.infos.push_back(ranks_[static_cast<size_t>(rank)]->comm(next_id_, first.data(), one, second.data(), two, nullptr, 0, nullptr, 0));
+    group.infos.push_back(ranks_[static_cast<size_t>(rank)]->comm(next_id_, first.data(), one, second.data(), two,
+                                                                  nullptr, 0, nullptr, 0));
   for (int rank : second)
-    group.infos.push_back(ranks_[static_cast<size_t>(rank)]->comm(next_id_, second.data(), two, first.data(), one, nullptr, 0, nullptr, 0));
+    group.infos.push_back(ranks_[static_cast<size_t>(rank)]->comm(next_id_, second.data(), two, first.data(), one,
+                                                                  nullptr, 0, nullptr, 0));
   group.members = first;
   group.members.insert(group.members.end(), second.begin(), second.end());
   ++next_id_;
@@ -119,7 +124,8 @@ Group World::topology(std::vector<int> members, const std::vector<std::pair<int,
         out.push_back(to);
     }
     group.infos.push_back(ranks_[static_cast<size_t>(members[static_cast<size_t>(i)])]->comm(
-        next_id_, members.data(), count, nullptr, 0, in.data(), static_cast<int>(in.size()), out.data(), static_cast<int>(out.size())));
+        next_id_, members.data(), count, nullptr, 0, in.data(), static_cast<int>(in.size()), out.data(),
+        static_cast<int>(out.size())));
   }
   group.members = std::move(members);
   ++next_id_;
