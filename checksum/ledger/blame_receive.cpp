@@ -104,6 +104,12 @@ void look(const View& view, Evidence* evidence) {
     }
     relax();
   } while (now < until);
+  // This thread may have been suspended after the last reading and before the clock: once more, or data that landed
+  // meanwhile would be taken for data that was never delivered.
+  if (const uint64_t again = evidence->untouched ? view_digest(view, evidence->bytes) : evidence->last; again != evidence->last) {
+    evidence->changed = true;
+    evidence->last = again;
+  }
   evidence->looked = now - start;
   if (evidence->untouched && (evidence->changed || !as_before(view, *evidence, evidence->last)))
     evidence->untouched = false;

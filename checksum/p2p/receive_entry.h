@@ -41,6 +41,7 @@ struct Receive {
   int32_t actual_source, actual_tag;
   uint16_t call;
   bool wild, persistent, partitioned, held, listed, done, failed, shared;
+  bool waits;                 ///< complete, in its bucket behind older receives of its lane
   bool both_ways, no_status;  ///< MPI_Isendrecv; whose status says nothing
 };
 

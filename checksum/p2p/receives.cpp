@@ -143,7 +143,7 @@ List& list_of(Receive& receive) {
 /// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
 void enqueue(Receive& receive) {
   receive.order = ++posted;
-  receive.done = false;
+  receive.done = receive.waits = false;
   receive.listed = true;
   ++receive.comm->entries;
   if (!receive.wild)
@@ -232,11 +232,33 @@ void expect(Receive& receive, ledger::Peer** peer, Difference* difference) {
   ledger::expect_quietly(**peer, record_of(receive, receive.comm->lost), receive.evidence, difference);
 }
 
+/// The oldest receive of a lane has gone: those behind it that are complete follow. Lanes without wildcards need nothing
+/// else, so that many receives completed out of order cost no search.
+void settle_lane(Thread& thread, CommReceives& comm, uint32_t bucket, int32_t source, int32_t tag) {
+  while (true) {
+    Difference difference;
+    ledger::Peer* peer = nullptr;
+    {
+      Guard guard;
+      Receive* receive = buckets[bucket].first;
+      while (receive != nullptr && (receive->comm != &comm || receive->source != source || receive->tag != tag))
+        receive = receive->next;
+      if (receive == nullptr || !receive->waits || !is_resolved(*receive))
+        return;
+      expect(*receive, &peer, &difference);
+      retire(*receive, false);
+    }
+    if (difference.found)
+      ledger::raise_difference(thread, *peer, difference);
+  }
+}
+
 /// Expects everything of the communicator that is resolved now, oldest first.
 void settle_parked(Thread& thread, CommReceives& comm) {
   while (true) {
     Difference difference;
     ledger::Peer* peer = nullptr;
+    int32_t source, tag;
     {
       Guard guard;
       Receive* receive = comm.parked_first;
@@ -248,11 +270,14 @@ void settle_parked(Thread& thread, CommReceives& comm) {
       while (*place != receive)
         place = &(*place)->next_parked;
       *place = receive->next_parked;
+      source = receive->actual_source;
+      tag = receive->actual_tag;
       expect(*receive, &peer, &difference);
       retire(*receive, false);
     }
     if (difference.found)
       ledger::raise_difference(thread, *peer, difference);
+    settle_lane(thread, comm, bucket_index(comm.id, source, tag), source, tag);
   }
 }
 
@@ -277,15 +302,20 @@ void finish(Thread& thread, Receive& receive) {
   ledger::Peer* peer = nullptr;
   CommReceives& comm = *receive.comm;
   Receive* waiting = &receive;
+  const int32_t source = receive.actual_source, tag = receive.actual_tag;
+  bool gone = false;
   {
     Guard guard;
     receive.done = true;
     if (receive.partitioned || is_resolved(receive)) {
+      gone = !receive.partitioned;
       expect(receive, &peer, &difference);
       retire(receive, false);
     } else if (receive.persistent && (waiting = stand_in(receive)) == nullptr) {
       comm.lost = true;
       retire(receive, false);
+    } else if (!waiting->wild && comm.wild_first == nullptr) {
+      waiting->waits = true;
     } else {
       Receive** place = &comm.parked_first;
       while (*place != nullptr && (*place)->order < waiting->order)
@@ -296,6 +326,8 @@ void finish(Thread& thread, Receive& receive) {
   }
   if (difference.found)
     ledger::raise_difference(thread, *peer, difference);
+  if (gone && comm.entries != 0)
+    settle_lane(thread, comm, bucket_index(comm.id, source, tag), source, tag);
   if (comm.parked_first != nullptr)
     settle_parked(thread, comm);
   ledger::expected(thread);
@@ -304,12 +336,17 @@ void finish(Thread& thread, Receive& receive) {
 /// An entry vanishes without having taken a message: what was parked behind it may be free now.
 void vanish(Thread& thread, Receive& receive, bool for_good) {
   CommReceives& comm = *receive.comm;
+  const bool lane = receive.listed && !receive.wild;
+  const uint32_t bucket = receive.bucket;
+  const int32_t source = receive.source, tag = receive.tag;
   blame::drop_posted(receive.posted);
   receive.posted = 0;
   {
     Guard guard;
     retire(receive, for_good);
   }
+  if (lane)
+    settle_lane(thread, comm, bucket, source, tag);
   if (comm.parked_first != nullptr)
     settle_parked(thread, comm);
 }
@@ -348,7 +385,7 @@ Receive* make(const Event& e, const View& view, bool hold) {
     return nullptr;
   receive->view = view;
   receive->posted = receive->evidence = 0;
-  receive->listed = receive->done = receive->failed = receive->shared = receive->no_status = false;
+  receive->listed = receive->done = receive->failed = receive->shared = receive->no_status = receive->waits = false;
   receive->both_ways = (e.attributes & kCallBothWays) != 0 && (e.attributes & kCallStarts) != 0;
   receive->comm = comm;
   receive->lane_comm = comm->id;
@@ -549,6 +586,8 @@ void receive_enter_slow(Event& e) {
     if (receive->partitioned) {
       const int64_t ordinal = partitioned_ordinal(receive->comm->id, receive->source, receive->tag, false);
       receive->lane_comm = hash_combine(receive->comm->id, static_cast<uint64_t>(ordinal));
+      if (ordinal < 0 && receive->view.reason == Reason::kNone)
+        receive->view.reason = Reason::kMemory;  // too many kinds to be told apart
     }
     if (!receive->persistent) {
       Guard guard;

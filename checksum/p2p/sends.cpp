@@ -224,11 +224,14 @@ void send_init_leave(Event& e) {
   if (peer == nullptr)
     return;
   Record record = make_record(e, e.attributes & kCallPartitioned ? Space::kPartitioned : Space::kMessage);
+  View view = view_of(e);
   if (e.attributes & kCallPartitioned) {
     const int64_t ordinal = partitioned_ordinal(record.comm, e.peer, e.tag, true);
     record.comm = hash_combine(record.comm, static_cast<uint64_t>(ordinal));
+    if (ordinal < 0 && view.reason == Reason::kNone)
+      view.reason = Reason::kMemory;  // too many kinds to be told apart
   }
-  SendEntry* entry = follow(e, view_of(e), record, peer, why);
+  SendEntry* entry = follow(e, view, record, peer, why);
   if (entry == nullptr)
     return order_lost.store(true, std::memory_order_relaxed);
   *e.cookie = reinterpret_cast<uint64_t>(entry) | kCookieSend;
