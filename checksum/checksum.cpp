@@ -238,9 +238,11 @@ void leave(Event& e) {
     ledger::await_all(*e.thread);
 }
 
-void activating(Event&, uint64_t* cookie) {
+void activating(Event& e, uint64_t* cookie) {
   if ((*cookie & kCookieMask) == kCookieReceive)
     p2p::receive_starting(cookie);
+  else if ((*cookie & kCookieMask) == kCookieCollective)
+    collective::activating(e, cookie);
 }
 
 void activated(Event& e, uint64_t* cookie) {
