@@ -128,6 +128,12 @@ void await(Thread& thread, Peer& from) {
   if (!is_strict || from.own_pending <= from.deferred || !is_connected)
     return;
   Peer* peer = &from;
+  // The record was sent with the packet: mostly it is here, or about to be.
+  constexpr unsigned kQuickLooks = 64;
+  for (unsigned look = 0; look < kQuickLooks && from.own_pending > from.deferred; ++look)
+    transport_poll(thread, 1);
+  if (from.own_pending <= from.deferred && !(is_abort && blame::open_cases() != 0)) [[likely]]
+    return;
   const double patience = config_real("RESIL_DRAIN_SECONDS");
   bool done = progress_until(thread, from.overdue && patience > kImpatient ? kImpatient : patience, [](void* of) {
     const Peer& waited = *static_cast<Peer*>(of);

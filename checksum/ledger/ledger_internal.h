@@ -17,7 +17,7 @@ constexpr uint32_t kBatchRecords = 92;       ///< records in one message of the 
 constexpr size_t kHostBytes = 64;
 constexpr uint64_t kCreditRecords = 8192;    ///< records on the way to one rank before it must have taken some
 constexpr uint64_t kCreditEvery = 2048;      ///< records taken between two credits
-constexpr uint32_t kReceiveRing = 16;        ///< receives posted on the private communicator
+constexpr uint32_t kReceiveRing = 2;         ///< receives posted on the private communicator: MPICH searches all that are posted
 constexpr uint32_t kMaxPages = 4096;         ///< 16 MiB of outgoing records and messages, all ranks together
 constexpr uint32_t kMaxNodes = 1u << 20;     ///< 64 MiB of unmatched records, all lanes together
 
@@ -141,7 +141,8 @@ void transport_flush(Thread& thread);
 bool transport_dirty();
 uint64_t transport_oldest();    ///< ticks when the oldest unsent record was made, 0: none
 bool transport_flush_peer(Thread& thread, Peer& peer);
-void transport_poll(Thread& thread);
+/// Takes at most so many messages that have arrived.
+void transport_poll(Thread& thread, uint32_t messages = 64);
 /// Unsent records, then "no more will come". False: not now.
 bool transport_say_bye(Peer& peer);
 bool transport_idle();          ///< nothing of ours is on its way out

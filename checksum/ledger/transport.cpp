@@ -420,8 +420,8 @@ void transport_flush(Thread&) {
 bool transport_dirty() { return dirty_first != nullptr; }
 uint64_t transport_oldest() { return dirty_first != nullptr ? oldest : 0; }
 
-void transport_poll(Thread& thread) {
-  for (uint32_t taken = 0; taken < 4 * kReceiveRing; ++taken) {
+void transport_poll(Thread& thread, uint32_t messages) {
+  for (uint32_t taken = 0; taken < messages; ++taken) {
     Token mine;
     if (!mine || !started || !backend->test(&ring_requests[ring_head]))
       break;
