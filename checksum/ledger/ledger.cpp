@@ -27,19 +27,22 @@ void (*kind_handlers[16])(Thread&, Peer&, const void*, size_t);
 namespace {
 
 constexpr double kImpatient = 0.05;    // seconds, after a wait in vain
-constexpr uint32_t kPollEvery = 32;    // records of this rank between two looks at what has arrived
+constexpr uint32_t kPollEvery = 32, kPollAtLeast = 256;  // records of this rank between two looks at what has arrived
 constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
 
 bool is_connected, is_abort;
 uint64_t old_ticks = 25'000'000;
-uint32_t until_poll = kPollEvery;  // approximate under MPI_THREAD_MULTIPLE
+uint32_t poll_every = kPollEvery, until_poll = kPollEvery;  // approximate under MPI_THREAD_MULTIPLE
 
 /// Every so many records: takes what has arrived, sends what is old.
 void count_down(Thread& thread) {
   if (--until_poll != 0) [[likely]]
     return;
-  until_poll = kPollEvery;
+  // Each look makes MPI walk what it has pending: fewer looks while nothing comes.
+  const uint64_t before = messages_taken;
   progress(thread);
+  poll_every = messages_taken != before ? kPollEvery : poll_every < kPollAtLeast ? poll_every * 2 : kPollAtLeast;
+  until_poll = poll_every;
 }
 
 }  // namespace

@@ -141,6 +141,7 @@ void transport_flush(Thread& thread);
 bool transport_dirty();
 uint64_t transport_oldest();    ///< ticks when the oldest unsent record was made, 0: none
 bool transport_flush_peer(Thread& thread, Peer& peer);
+extern uint64_t messages_taken;  ///< so far
 /// Takes at most so many messages that have arrived.
 void transport_poll(Thread& thread, uint32_t messages = 64);
 /// Unsent records, then "no more will come". False: not now.

@@ -420,6 +420,8 @@ void transport_flush(Thread&) {
 bool transport_dirty() { return dirty_first != nullptr; }
 uint64_t transport_oldest() { return dirty_first != nullptr ? oldest : 0; }
 
+uint64_t messages_taken;
+
 void transport_poll(Thread& thread, uint32_t messages) {
   for (uint32_t taken = 0; taken < messages; ++taken) {
     Token mine;
@@ -427,6 +429,7 @@ void transport_poll(Thread& thread, uint32_t messages) {
       break;
     // Within the token: batches of one rank must be taken in order. Handlers may post, nothing else.
     take(thread, ring[ring_head]);
+    ++messages_taken;
     Peer* creditor = peer_find(ring[ring_head].header.source);
     if (!post_receive(ring_head))
       started = false;
