@@ -32,4 +32,21 @@ class SpinGuard {
   SpinLock& lock_;
 };
 
+/// The same, or nothing: where no other thread can be there, a locked instruction costs as much as the work it guards.
+class OptionalGuard {
+ public:
+  OptionalGuard(SpinLock& lock, bool needed) : lock_(needed ? &lock : nullptr) {
+    if (lock_ != nullptr)
+      lock_->lock();
+  }
+  ~OptionalGuard() {
+    if (lock_ != nullptr)
+      lock_->unlock();
+  }
+  OptionalGuard(const OptionalGuard&) = delete;
+
+ private:
+  SpinLock* lock_;
+};
+
 }  // namespace resil

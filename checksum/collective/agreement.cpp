@@ -77,20 +77,8 @@ uint64_t serials;
 std::atomic<uint32_t> open_count;
 SpinLock lock;
 
-class Guard {
- public:
-  Guard() : locked_(ledger::concurrent()) {
-    if (locked_)
-      lock.lock();
-  }
-  ~Guard() {
-    if (locked_)
-      lock.unlock();
-  }
-  Guard(const Guard&) = delete;
-
- private:
-  const bool locked_;
+struct Guard : OptionalGuard {
+  Guard() : OptionalGuard(lock, ledger::concurrent()) {}
 };
 
 uint64_t ticks_of(double seconds) { return static_cast<uint64_t>(seconds * runtime.header->ticks_per_second); }

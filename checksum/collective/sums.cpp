@@ -40,20 +40,8 @@ uint32_t node_top = 1, node_free, ready_first;
 std::atomic<uint64_t> pending, lost;
 SpinLock lock;
 
-class Guard {
- public:
-  Guard() : locked_(ledger::concurrent()) {
-    if (locked_)
-      lock.lock();
-  }
-  ~Guard() {
-    if (locked_)
-      lock.unlock();
-  }
-  Guard(const Guard&) = delete;
-
- private:
-  const bool locked_;
+struct Guard : OptionalGuard {
+  Guard() : OptionalGuard(lock, ledger::concurrent()) {}
 };
 
 uint32_t& bucket_of(uint64_t comm, uint32_t tag) {

@@ -22,20 +22,8 @@ Tree trees[kTrees];
 Neighbours* topologies[kTopologies];
 SpinLock lock;
 
-class Guard {
- public:
-  Guard() : locked_(ledger::concurrent()) {
-    if (locked_)
-      lock.lock();
-  }
-  ~Guard() {
-    if (locked_)
-      lock.unlock();
-  }
-  Guard(const Guard&) = delete;
-
- private:
-  const bool locked_;
+struct Guard : OptionalGuard {
+  Guard() : OptionalGuard(lock, ledger::concurrent()) {}
 };
 
 uint32_t place_of(uint64_t comm, int root) {

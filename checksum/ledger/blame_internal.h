@@ -40,21 +40,8 @@ inline double seconds_now() {
 }
 
 /// A lock that costs nothing below MPI_THREAD_MULTIPLE. Held for short copies, never across an MPI call.
-class Guard {
- public:
-  explicit Guard(SpinLock& lock) : lock_(lock), locked_(mode.concurrent) {
-    if (locked_)
-      lock_.lock();
-  }
-  ~Guard() {
-    if (locked_)
-      lock_.unlock();
-  }
-  Guard(const Guard&) = delete;
-
- private:
-  SpinLock& lock_;
-  bool locked_;
+struct Guard : OptionalGuard {
+  explicit Guard(SpinLock& lock) : OptionalGuard(lock, mode.concurrent) {}
 };
 
 // --- blame_store.cpp ---------------------------------------------------------------------------------------------

@@ -27,22 +27,28 @@ void (*kind_handlers[16])(Thread&, Peer&, const void*, size_t);
 namespace {
 
 constexpr double kImpatient = 0.05;    // seconds, after a wait in vain
-constexpr uint32_t kPollEvery = 32, kPollAtLeast = 256;  // records of this rank between two looks at what has arrived
+constexpr int32_t kPollEvery = 32, kPollAtLeast = 256;  // records of this rank between two looks at what has arrived
 constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
 
 bool is_connected, is_abort;
 uint64_t old_ticks = 25'000'000;
-uint32_t poll_every = kPollEvery, until_poll = kPollEvery;  // approximate under MPI_THREAD_MULTIPLE
+int32_t poll_every = kPollEvery, until_poll = kPollEvery;  // approximate under MPI_THREAD_MULTIPLE
 
 /// Every so many records: takes what has arrived, sends what is old.
 void count_down(Thread& thread) {
-  if (--until_poll != 0) [[likely]]
+  // Threads may count over one another: then a look comes early or late, but it comes (the count is signed).
+  const int32_t left = __atomic_load_n(&until_poll, __ATOMIC_RELAXED) - 1;
+  __atomic_store_n(&until_poll, left, __ATOMIC_RELAXED);
+  if (left > 0) [[likely]]
     return;
   // Each look makes MPI walk what it has pending: fewer looks while nothing comes.
-  const uint64_t before = messages_taken;
+  const uint64_t before = __atomic_load_n(&messages_taken, __ATOMIC_RELAXED);
   progress(thread);
-  poll_every = messages_taken != before ? kPollEvery : poll_every < kPollAtLeast ? poll_every * 2 : kPollAtLeast;
-  until_poll = poll_every;
+  const int32_t every = __atomic_load_n(&poll_every, __ATOMIC_RELAXED);
+  const bool nothing = __atomic_load_n(&messages_taken, __ATOMIC_RELAXED) == before;
+  const int32_t next = !nothing ? kPollEvery : every < kPollAtLeast ? every * 2 : kPollAtLeast;
+  __atomic_store_n(&poll_every, next, __ATOMIC_RELAXED);
+  __atomic_store_n(&until_poll, next, __ATOMIC_RELAXED);
 }
 
 }  // namespace
@@ -215,7 +221,7 @@ void progress(Thread& thread) {
 }
 
 void flush(Thread& thread) {
-  if (is_connected && transport_dirty())
+  if (is_connected && transport_dirty() != 0)
     transport_flush(thread);
 }
 

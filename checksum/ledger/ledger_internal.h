@@ -81,17 +81,8 @@ extern bool is_concurrent, is_full, is_strict;
 extern SpinLock ledger_lock;
 
 /// The ledger's lock, free of charge below MPI_THREAD_MULTIPLE.
-class Guard {
- public:
-  Guard() {
-    if (is_concurrent)
-      ledger_lock.lock();
-  }
-  ~Guard() {
-    if (is_concurrent)
-      ledger_lock.unlock();
-  }
-  Guard(const Guard&) = delete;
+struct Guard : OptionalGuard {
+  Guard() : OptionalGuard(ledger_lock, is_concurrent) {}
 };
 
 // --- peers.cpp ---------------------------------------------------------------------------------------------------
@@ -138,7 +129,7 @@ bool transport_start();         ///< after_init: posts receives
 void transport_stop();          ///< before_finalize: takes them back
 void transport_append(Thread& thread, Peer& to, const Record& record, bool at_once);
 void transport_flush(Thread& thread);
-bool transport_dirty();
+uint32_t transport_dirty();     ///< ranks with unsent records
 uint64_t transport_oldest();    ///< ticks when the oldest unsent record was made, 0: none
 bool transport_flush_peer(Thread& thread, Peer& peer);
 extern uint64_t messages_taken;  ///< so far

@@ -37,6 +37,7 @@ Page* free_pages;
 uint32_t pages_made;
 Page *flight_first, *flight_last;     // given to MPI, not complete
 Peer* dirty_first;
+uint32_t dirty_count;
 uint64_t oldest;                      // ticks
 Incoming* ring;
 uint64_t ring_requests[kReceiveRing];
@@ -285,6 +286,7 @@ void mark_dirty(Peer& to, uint64_t now) {
   if (dirty_first == nullptr)
     oldest = now;
   dirty_first = &to;
+  ++dirty_count;
 }
 
 /// With the token.
@@ -295,6 +297,7 @@ void flush_dirty() {
     Guard guard;
     peer = dirty_first;
     dirty_first = nullptr;
+    dirty_count = 0;
     oldest = 0;
   }
   while (peer != nullptr) {
@@ -417,7 +420,7 @@ void transport_flush(Thread&) {
   serve_asked();
 }
 
-bool transport_dirty() { return dirty_first != nullptr; }
+uint32_t transport_dirty() { return dirty_count; }
 uint64_t transport_oldest() { return dirty_first != nullptr ? oldest : 0; }
 
 uint64_t messages_taken;
@@ -429,7 +432,7 @@ void transport_poll(Thread& thread, uint32_t messages) {
       break;
     // Within the token: batches of one rank must be taken in order. Handlers may post, nothing else.
     take(thread, ring[ring_head]);
-    ++messages_taken;
+    __atomic_store_n(&messages_taken, messages_taken + 1, __ATOMIC_RELAXED);  // one writer: the token's holder
     Peer* creditor = peer_find(ring[ring_head].header.source);
     if (!post_receive(ring_head))
       started = false;

@@ -16,7 +16,7 @@
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/p2p/p2p.h"
-#include "checksum/p2p/receive_entry.h"
+#include "checksum/p2p/receive_queue.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/hash.h"
@@ -32,165 +32,16 @@ using ledger::Reason;
 using ledger::Record;
 using ledger::Space;
 
-constexpr uint32_t kBuckets = 1u << 16;
-constexpr uint32_t kEntriesAtOnce = 256, kMaxEntries = 1u << 20;
 constexpr uint32_t kMessages = 256;  // matched probes waiting for their receive
-
-struct List {
-  Receive *first, *last;
-};
-
-SpinLock lock;              // only under MPI_THREAD_MULTIPLE
-List* buckets;
-CommReceives** comms;       // by index of the communicator table
-CommReceives* free_comms;
-Receive* free_entries;
-uint32_t entries_made;
-uint64_t posted;            // receives so far: the posting order
 struct {
   uint64_t handle;
   Receive* receive;
 } messages[kMessages];
 
-class Guard {
- public:
-  Guard() {
-    if (ledger::is_concurrent)
-      lock.lock();
-  }
-  ~Guard() {
-    if (ledger::is_concurrent)
-      lock.unlock();
-  }
-  Guard(const Guard&) = delete;
-};
-
 /// Predefined types need no counting.
 void keep_type(const TypeMap* type) {
   if (!type->permanent)
     type_map_hold(type);
-}
-
-uint32_t bucket_index(uint64_t comm, int32_t source, int32_t tag) {
-  const uint64_t lane = static_cast<uint64_t>(static_cast<uint32_t>(source)) << 32 | static_cast<uint32_t>(tag);
-  return static_cast<uint32_t>((comm ^ lane * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40) & (kBuckets - 1);
-}
-
-List& bucket_of(uint64_t comm, int32_t source, int32_t tag) { return buckets[bucket_index(comm, source, tag)]; }
-
-void link(List& list, Receive* receive) {
-  receive->previous = list.last;
-  receive->next = nullptr;
-  (list.last != nullptr ? list.last->next : list.first) = receive;
-  list.last = receive;
-}
-
-void unlink(List& list, Receive* receive) {
-  (receive->previous != nullptr ? receive->previous->next : list.first) = receive->next;
-  (receive->next != nullptr ? receive->next->previous : list.last) = receive->previous;
-}
-
-/// What is known of the receives of a communicator; null: no memory.
-CommReceives* receives_of(const CommInfo& comm) {
-  CommReceives* found = comms[comm.index];
-  if (found != nullptr && found->id == comm.ring->id) [[likely]]
-    return found;
-  if (found == nullptr || found->entries != 0) {  // the old ones' entries keep the old state
-    if (free_comms == nullptr) {
-      void* memory = mmap(nullptr, 64 * sizeof(CommReceives), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (memory == MAP_FAILED)
-        return nullptr;
-      for (uint32_t i = 0; i < 64; ++i) {
-        auto* state = static_cast<CommReceives*>(memory) + i;
-        state->next_free = free_comms;
-        free_comms = state;
-      }
-    }
-    found = free_comms;
-    free_comms = found->next_free;
-    comms[comm.index] = found;
-  }
-  *found = {};
-  found->id = comm.ring->id;
-  found->comm = const_cast<CommInfo*>(&comm);
-  return found;
-}
-
-Receive* take_entry() {
-  if (free_entries == nullptr && entries_made < kMaxEntries) {
-    void* memory = mmap(nullptr, kEntriesAtOnce * sizeof(Receive), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return nullptr;
-    entries_made += kEntriesAtOnce;
-    for (uint32_t i = 0; i < kEntriesAtOnce; ++i) {
-      Receive* receive = static_cast<Receive*>(memory) + i;
-      receive->next = free_entries;
-      free_entries = receive;
-    }
-  }
-  Receive* receive = free_entries;
-  if (receive != nullptr)
-    free_entries = receive->next;
-  return receive;
-}
-
-List& list_of(Receive& receive) {
-  if (receive.wild)
-    return reinterpret_cast<List&>(receive.comm->wild_first);
-  return buckets[receive.bucket];
-}
-
-/// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
-void enqueue(Receive& receive) {
-  receive.order = ++posted;
-  receive.done = receive.waits = false;
-  receive.listed = true;
-  ++receive.comm->entries;
-  if (!receive.wild)
-    receive.bucket = bucket_index(receive.comm->id, receive.source, receive.tag);
-  link(list_of(receive), &receive);
-}
-
-/// Under the lock.
-void dequeue(Receive& receive) {
-  if (!receive.listed)
-    return;
-  receive.listed = false;
-  --receive.comm->entries;
-  unlink(list_of(receive), &receive);
-}
-
-/// Under the lock: gives the entry back, or keeps it as the template of its persistent request.
-void retire(Receive& receive, bool for_good) {
-  dequeue(receive);
-  if (receive.persistent && !for_good)
-    return;
-  if (receive.held && !receive.view.type->permanent)
-    type_map_release(receive.view.type);
-  receive.next = free_entries;
-  free_entries = &receive;
-}
-
-bool could_claim(const Receive& earlier, const Receive& receive) {
-  const int32_t source = earlier.done ? earlier.actual_source : earlier.source;
-  const int32_t tag = earlier.done ? earlier.actual_tag : earlier.tag;
-  return (source == ring::kAnySource || source == receive.actual_source) &&
-         (tag == ring::kAnyTag || tag == receive.actual_tag);
-}
-
-/// Under the lock: is every older receive that could have claimed this one's message out of the way?
-bool is_resolved(const Receive& receive) {
-  const CommReceives& comm = *receive.comm;
-  if (comm.wild_first == nullptr && !receive.wild && buckets[receive.bucket].first == &receive) [[likely]]
-    return true;
-  for (const Receive* other = comm.wild_first; other != nullptr && other->order < receive.order; other = other->next)
-    if (could_claim(*other, receive))
-      return false;
-  const List& bucket = bucket_of(comm.id, receive.actual_source, receive.actual_tag);
-  for (const Receive* other = bucket.first; other != nullptr && other->order < receive.order; other = other->next)
-    if (other->comm == &comm && other->source == receive.actual_source && other->tag == receive.actual_tag)
-      return false;
-  return true;
 }
 
 Record record_of(const Receive& receive, bool order_lost) {
@@ -284,7 +135,7 @@ void settle_parked(Thread& thread, CommReceives& comm) {
 /// Under the lock: the persistent request may be started again before its last packet is resolved, so that one waits
 /// in an entry of its own, at the same place in the order.
 Receive* stand_in(Receive& receive) {
-  Receive* copy = take_entry();
+  Receive* copy = receive_pool.take();
   if (copy == nullptr)
     return nullptr;
   *copy = receive;
@@ -380,7 +231,7 @@ int32_t tag_wanted(const Event& e) { return e.attributes & kCallBothWays ? e.rec
 Receive* make(const Event& e, const View& view, bool hold) {
   Guard guard;
   CommReceives* comm = receives_of(*e.comm);
-  Receive* receive = comm != nullptr ? take_entry() : nullptr;
+  Receive* receive = comm != nullptr ? receive_pool.take() : nullptr;
   if (receive == nullptr)
     return nullptr;
   receive->view = view;
@@ -669,8 +520,7 @@ void matched_probe(Event& e) {
     return;
   }
   receive->comm->lost = true;
-  receive->next = free_entries;
-  free_entries = receive;
+  receive_pool.give(receive);
 }
 
 }  // namespace resil::p2p

@@ -3,11 +3,10 @@
 // Sends: the digest is taken after the message has been given to MPI (reading a pending send buffer is legal, MPI 4.0
 // section 3.7.2), so that it is hidden behind the transfer, and announced in the order of the calls.
 
-#include <sys/mman.h>
-
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/p2p/p2p.h"
+#include "checksum/pool.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/hash.h"
@@ -34,38 +33,21 @@ struct SendEntry {
   bool persistent, partitioned, shared;
 };
 
-constexpr uint32_t kEntriesAtOnce = 512, kMaxEntries = 1u << 17;  // 17 MiB at most
-SendEntry* free_entries;
-uint32_t entries_made;
+Pool<SendEntry, &SendEntry::next_free, 512, 1u << 17> entries;  // 17 MiB at most
 SpinLock entries_lock;
 std::atomic<bool> cancels_seen;
 std::atomic<bool> order_lost;  // sends are made that cannot be announced: the order of lanes is not known from then on
 
 SendEntry* take_entry() {
   SpinGuard guard(entries_lock);
-  if (free_entries == nullptr && entries_made < kMaxEntries) {
-    void* memory = mmap(nullptr, kEntriesAtOnce * sizeof(SendEntry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return nullptr;
-    entries_made += kEntriesAtOnce;
-    for (uint32_t i = 0; i < kEntriesAtOnce; ++i) {
-      SendEntry* entry = static_cast<SendEntry*>(memory) + i;
-      entry->next_free = free_entries;
-      free_entries = entry;
-    }
-  }
-  SendEntry* entry = free_entries;
-  if (entry != nullptr)
-    free_entries = entry->next_free;
-  return entry;
+  return entries.take();
 }
 
 void give_back(SendEntry* entry) {
   if (entry->view.type != nullptr)
     type_map_release(entry->view.type);
   SpinGuard guard(entries_lock);
-  entry->next_free = free_entries;
-  free_entries = entry;
+  entries.give(entry);
 }
 
 Record make_record(const Event& e, Space space) {

@@ -112,20 +112,8 @@ struct Window {
 };
 
 /// A window's lock, free of charge below MPI_THREAD_MULTIPLE.
-class Guard {
- public:
-  explicit Guard(SpinLock& lock) : lock_(ledger::concurrent() ? &lock : nullptr) {
-    if (lock_ != nullptr)
-      lock_->lock();
-  }
-  ~Guard() {
-    if (lock_ != nullptr)
-      lock_->unlock();
-  }
-  Guard(const Guard&) = delete;
-
- private:
-  SpinLock* lock_;
+struct Guard : OptionalGuard {
+  explicit Guard(SpinLock& lock) : OptionalGuard(lock, ledger::concurrent()) {}
 };
 
 /// Counters of the report's `one_sided`.

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pending receives in posting order: buckets by lane, one list of wildcards a communicator. For receives.cpp only, and
+// inline, because every receive passes through it. "Under the lock" means a Guard.
+#pragma once
+
+#include "checksum/ledger/ledger_internal.h"
+#include "checksum/p2p/receive_entry.h"
+#include "checksum/pool.h"
+#include "shim/spinlock.h"
+#include "shim/tables.h"
+
+namespace resil::p2p {
+
+constexpr uint32_t kBuckets = 1u << 16;
+
+struct List {
+  Receive *first, *last;
+};
+
+inline SpinLock queue_lock;         // only under MPI_THREAD_MULTIPLE
+inline List* buckets;
+inline CommReceives** comms;        // by index of the communicator table
+inline uint64_t posted;             // receives so far: the posting order
+inline Pool<CommReceives, &CommReceives::next_free, 64, 1u << 16> comm_pool;
+inline Pool<Receive, &Receive::next, 256, 1u << 20> receive_pool;
+
+struct Guard : OptionalGuard {
+  Guard() : OptionalGuard(queue_lock, ledger::is_concurrent) {}
+};
+
+inline uint32_t bucket_index(uint64_t comm, int32_t source, int32_t tag) {
+  const uint64_t lane = static_cast<uint64_t>(static_cast<uint32_t>(source)) << 32 | static_cast<uint32_t>(tag);
+  return static_cast<uint32_t>((comm ^ lane * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40) & (kBuckets - 1);
+}
+
+inline List& bucket_of(uint64_t comm, int32_t source, int32_t tag) { return buckets[bucket_index(comm, source, tag)]; }
+
+inline void link(List& list, Receive* receive) {
+  receive->previous = list.last;
+  receive->next = nullptr;
+  (list.last != nullptr ? list.last->next : list.first) = receive;
+  list.last = receive;
+}
+
+inline void unlink(List& list, Receive* receive) {
+  (receive->previous != nullptr ? receive->previous->next : list.first) = receive->next;
+  (receive->next != nullptr ? receive->next->previous : list.last) = receive->previous;
+}
+
+/// What is known of the receives of a communicator; null: no memory.
+inline CommReceives* receives_of(const CommInfo& comm) {
+  CommReceives* found = comms[comm.index];
+  if (found != nullptr && found->id == comm.ring->id) [[likely]]
+    return found;
+  if (found == nullptr || found->entries != 0) {  // the old ones' entries keep the old state
+    found = comm_pool.take();
+    if (found == nullptr)
+      return nullptr;
+    comms[comm.index] = found;
+  }
+  *found = {};
+  found->id = comm.ring->id;
+  found->comm = const_cast<CommInfo*>(&comm);
+  return found;
+}
+
+inline List& list_of(Receive& receive) {
+  if (receive.wild)
+    return reinterpret_cast<List&>(receive.comm->wild_first);
+  return buckets[receive.bucket];
+}
+
+/// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
+inline void enqueue(Receive& receive) {
+  receive.order = ++posted;
+  receive.done = receive.waits = false;
+  receive.listed = true;
+  ++receive.comm->entries;
+  if (!receive.wild)
+    receive.bucket = bucket_index(receive.comm->id, receive.source, receive.tag);
+  link(list_of(receive), &receive);
+}
+
+/// Under the lock.
+inline void dequeue(Receive& receive) {
+  if (!receive.listed)
+    return;
+  receive.listed = false;
+  --receive.comm->entries;
+  unlink(list_of(receive), &receive);
+}
+
+/// Under the lock: gives the entry back, or keeps it as the template of its persistent request.
+inline void retire(Receive& receive, bool for_good) {
+  dequeue(receive);
+  if (receive.persistent && !for_good)
+    return;
+  if (receive.held && !receive.view.type->permanent)
+    type_map_release(receive.view.type);
+  receive_pool.give(&receive);
+}
+
+inline bool could_claim(const Receive& earlier, const Receive& receive) {
+  const int32_t source = earlier.done ? earlier.actual_source : earlier.source;
+  const int32_t tag = earlier.done ? earlier.actual_tag : earlier.tag;
+  return (source == ring::kAnySource || source == receive.actual_source) &&
+         (tag == ring::kAnyTag || tag == receive.actual_tag);
+}
+
+/// Under the lock: is every older receive that could have claimed this one's message out of the way?
+inline bool is_resolved(const Receive& receive) {
+  const CommReceives& comm = *receive.comm;
+  if (comm.wild_first == nullptr && !receive.wild && buckets[receive.bucket].first == &receive) [[likely]]
+    return true;
+  for (const Receive* other = comm.wild_first; other != nullptr && other->order < receive.order; other = other->next)
+    if (could_claim(*other, receive))
+      return false;
+  const List& bucket = bucket_of(comm.id, receive.actual_source, receive.actual_tag);
+  for (const Receive* other = bucket.first; other != nullptr && other->order < receive.order; other = other->next)
+    if (other->comm == &comm && other->source == receive.actual_source && other->tag == receive.actual_tag)
+      return false;
+  return true;
+}
+
+}  // namespace resil::p2p
