@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arithmetic of reductions without MPI: folds the contributions of all ranks to one result, in one association that is
+// the same for every variant, size and MPI library. Compiled without contraction; no allocation, no lock, any thread.
+//
+// The canonical association (`order`): contributions x_0 ... x_{P-1} are folded by a binary tree over the ranks,
+//   T(lo, hi) = x_lo                              if hi - lo == 1
+//   T(lo, hi) = T(lo, mid) op T(mid, hi)          mid = lo + the largest power of two below hi - lo
+// which keeps the order of operators that do not commute, and whose subtrees over aligned groups of 2^k consecutive
+// ranks are subtrees of it again, so that groups may be folded first (two levels, point-to-point trees).
+// Prefixes (Scan, Exscan) of ranks 0..r are T(0, r + 1): each the result that a reduction over r + 1 ranks would have.
+//
+// `exact`: sums of floating-point values are the correctly rounded sum of all contributions: independent of order and
+// grouping. What it does not define falls back to `order` (see fold_exact_defined).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/backend_types.h"
+
+namespace resil::reduction {
+
+enum class Mode : uint8_t { kOrder, kExact };
+
+/// Are op and type a predefined pair that fold() has arithmetic for? False: user operators, derived types, and pairs
+/// that MPI does not allow. (Such calls go another way: MPI_Reduce_local, or the library itself.)
+bool fold_defined(OpKind op, const BasicType& type);
+/// Is the result of op on this type the same in whatever order and grouping it is computed, in any MPI library that
+/// follows the standard? (Integers but for pairs; logical and bitwise operators.) Then nothing need be done.
+bool fold_is_native(OpKind op, const BasicType& type);
+/// Does `exact` give more than `order` for it? (Sums of floating and complex values.)
+bool fold_exact_defined(OpKind op, const BasicType& type);
+
+/// low[i] = low[i] op high[i] for `count` elements laid out one behind the other as in memory (extent apart), low being
+/// the contribution of the lower ranks. `low` and `high` do not overlap.
+void combine(OpKind op, const BasicType& type, void* low, const void* high, size_t count);
+/// The other way round: high[i] = low[i] op high[i].
+void combine_into_high(OpKind op, const BasicType& type, const void* low, void* high, size_t count);
+
+/// result[i] = the fold of contributions[0][i] ... contributions[ranks - 1][i]. `result` may be one of the
+/// contributions. ranks >= 1.
+void fold(OpKind op, const BasicType& type, Mode mode, const void* const* contributions, size_t ranks, void* result,
+          size_t count);
+/// results[r][i] = the fold of contributions[0][i] ... contributions[r][i] for r < ranks. results[r] may be
+/// contributions[r] (all of them, or none).
+void fold_prefixes(OpKind op, const BasicType& type, Mode mode, const void* const* contributions, size_t ranks,
+                   void* const* results, size_t count);
+
+/// Bytes from one element to the next: the extent of the predefined type.
+size_t element_extent(const BasicType& type);
+
+}  // namespace resil::reduction
