@@ -21,6 +21,8 @@ void leave(Event& event);
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame);
 /// Calls that some module changes, carries out or looks at between all hooks and the library (module.h, `between`).
 extern bool between[kCallCount];
+/// What the program is told by MPI_Wtime and MPI_Wtick, null: the truth (module.h, `time`).
+extern double (*time_hook)(Thread& thread, CallId id, double value);
 /// The modules' before_call, then `replace`: did one carry out this call instead of the library?
 bool carried_out(Event& event);
 void after_call(Event& event);

@@ -75,7 +75,7 @@ struct Event {
   // The verifying module's own between `enter` and `leave`.
   void *check, *check_receive;
   uint64_t check_value, check_posted;
-  uint64_t* cookie;  ///< the module's word beside the request that the call started; null: complete at once, or untracked
+  uint64_t* cookies;  ///< the modules' words beside the request that the call started (Module::cookie); null: complete at once, or untracked
   void* message;
   void* new_comm;
   uint64_t group, op, object;
@@ -102,7 +102,7 @@ template <CallId id>
     e.request_count = 0;
     e.request_key = 0;
     e.flag = e.index = e.outcount = nullptr;
-    e.cookie = nullptr;
+    e.cookies = nullptr;
   }
   e.statuses = e.given_statuses = nullptr;
   if constexpr ((info.attributes & kCallCollective) != 0)

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "shim/call_info.h"
+#include "shim/ring_format.h"
 
 namespace resil {
 
@@ -16,6 +17,9 @@ struct Thread;
 struct Slice;
 struct ValueProblem;
 class JsonWriter;
+
+/// Words that modules may keep beside each pending request.
+constexpr unsigned kCookies = 3;
 
 /// Order of the hooks: on the way into a call transform, verify, watch; on the way out in reverse.
 enum class ModuleKind : uint8_t { kTransform, kVerify, kWatch };
@@ -71,16 +75,25 @@ struct Module {
   bool (*replace)(Event&) = nullptr;
   /// Right after the library returned, before request tables and `leave` hooks.
   void (*after_call)(Event&) = nullptr;
+  /// Which of the words beside a request (Event::cookie) is this module's own: below kCookies, not that of another
+  /// module that may run beside it. Its hooks below are called for requests for which that word is not 0.
+  unsigned cookie = 0;
   /// A persistent request with a cookie is about to be started; before the real call.
   void (*activating)(Event&, uint64_t* cookie) = nullptr;
   /// A persistent request with a cookie was started (MPI_Start, MPI_Startall, MPI_Pready...); after the real call.
   void (*activated)(Event&, uint64_t* cookie) = nullptr;
   /// A request with a cookie is complete, or freed, as the application is told by this call; before `leave`. `place`:
-  /// which of the given statuses is its own. The cookie of a persistent request stays.
+  /// which of the given statuses is its own. The cookie of a persistent request stays. In order of kind, unlike
+  /// `leave`: what a transform has still to put into the buffer is there when the others look.
   void (*completed)(Event&, int64_t place, uint64_t* cookie, bool freed) = nullptr;
   /// resil_drain(): verifies what has been received so far; returns what stayed unverified. On the application's thread,
   /// outside MPI.
   uint64_t (*drain)() = nullptr;
+  /// The program named a norm, checksum or count of its own (resil.h): a norm's bits are the double's. Outside MPI.
+  void (*logged)(Thread&, ring::RecordState what, const char* name, uint64_t value) = nullptr;
+  /// MPI_Wtime or MPI_Wtick returned `value`; what is returned takes its place. Asked only when `times` says so.
+  double (*time)(Thread&, CallId, double value) = nullptr;
+  bool (*times)() = nullptr;
   /// Adds members to the rank's report object.
   void (*report)(JsonWriter&) = nullptr;
 };

@@ -11,6 +11,7 @@ namespace resil {
 
 Hooks hooks;
 bool between[kCallCount];
+double (*time_hook)(Thread&, CallId, double);
 
 namespace {
 
@@ -18,11 +19,16 @@ const Module* enabled[kMaxModules];
 size_t enabled_count;
 
 template <class Hook>
-void collect(Hook Module::*hook, Hook* list, bool reverse) {
+void collect(Hook Module::*hook, Hook* list, bool reverse, uint8_t* cookies = nullptr) {
   size_t count = 0;
-  for (size_t i = 0; i < enabled_count; ++i)
-    if (Hook found = enabled[reverse ? enabled_count - 1 - i : i]->*hook; found != nullptr)
-      list[count++] = found;
+  for (size_t i = 0; i < enabled_count; ++i) {
+    const Module& module = *enabled[reverse ? enabled_count - 1 - i : i];
+    if (module.*hook == nullptr)
+      continue;
+    if (cookies != nullptr)
+      cookies[count] = static_cast<uint8_t>(module.cookie);
+    list[count++] = module.*hook;
+  }
   list[count] = nullptr;
 }
 
@@ -39,9 +45,13 @@ void registry_enable() {
   collect(&Module::before_call, hooks.before_call, false);
   collect(&Module::replace, hooks.replace, false);
   collect(&Module::after_call, hooks.after_call, true);
-  collect(&Module::activating, hooks.activating, false);
-  collect(&Module::activated, hooks.activated, false);
-  collect(&Module::completed, hooks.completed, true);
+  collect(&Module::activating, hooks.activating, false, hooks.activating_cookie);
+  collect(&Module::activated, hooks.activated, false, hooks.activated_cookie);
+  collect(&Module::completed, hooks.completed, false, hooks.completed_cookie);
+  time_hook = nullptr;
+  for (const Module* module : enabled_modules())
+    if (module->time != nullptr && module->times())
+      time_hook = module->time;
   for (unsigned id = 0; id < kCallCount; ++id) {
     between[id] = false;
     for (const Module* module : enabled_modules())

@@ -26,6 +26,7 @@ struct Hooks {
   void (*activating[17])(Event&, uint64_t*);
   void (*activated[17])(Event&, uint64_t*);
   void (*completed[17])(Event&, int64_t, uint64_t*, bool);
+  uint8_t activating_cookie[17], activated_cookie[17], completed_cookie[17];  ///< whose word each one is given
 };
 extern Hooks hooks;
 

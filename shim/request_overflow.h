@@ -7,11 +7,13 @@
 
 #include <cstdint>
 
+#include "shim/module.h"
+
 namespace resil {
 
 /// One request, as few bytes as its completion needs. Its key lies beside it, in `OverflowBucket`.
 struct OverflowEntry {
-  uint64_t cookie;  ///< the verifying module's word, 0: none
+  uint64_t cookies[kCookies];  ///< the modules' words, 0: none
   uint64_t state;   ///< OverflowState in one word, to be read and changed at once; 0: not filled in yet, or given back
 };
 
@@ -52,7 +54,7 @@ OverflowEntry* overflow_find(uint64_t key, uint32_t lane, bool concurrent, Overf
 /// Changes its flags; false: its state is no longer `state`, the entry is another request's or nobody's.
 bool overflow_set_flags(OverflowEntry* entry, OverflowState state, uint8_t flags);
 
-/// Gives the entry back, with its cookie; false: its state is no longer `state`, another thread was faster.
-bool overflow_release(OverflowEntry* entry, uint64_t key, OverflowState state, bool concurrent, uint64_t* cookie);
+/// Gives the entry back, with its cookies; false: its state is no longer `state`, another thread was faster.
+bool overflow_release(OverflowEntry* entry, uint64_t key, OverflowState state, bool concurrent, uint64_t* cookies);
 
 }  // namespace resil

@@ -27,7 +27,10 @@ constexpr uint32_t kNone = ~0u;
 constexpr int kUndefinedIndex = -32766;  // MPI_UNDEFINED in all three ABIs
 
 uint64_t* keys;
-uint64_t* cookies;   // by entry: the verifying module's word, 0: none
+struct Cookies {
+  uint64_t word[kCookies];
+};
+Cookies* cookies;   // by entry: the modules' words, 0: none
 uint32_t* spilled;  // by bucket: live keys that found it full and went on
 uint32_t bucket_count;
 bool concurrent = true;  // until MPI_Init has told otherwise
@@ -115,7 +118,7 @@ uint32_t claim(uint64_t key) {
 }
 
 /// Gives the entry back. False: another thread, completing an operation of the same handle, was faster.
-bool release(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* cookie) {
+bool release(uint32_t index, uint64_t key, uint64_t* cleanup, Cookies* cookie) {
   uint32_t home = home_of(key);
   uint64_t shown = key;
   ring::Request& entry = runtime.requests[index];
@@ -187,9 +190,10 @@ void finish_duplicate(Thread& thread, uint64_t number, bool freed) {
     comm_register_new(thread, request_handle(found.new_comm, 0), found.derived, found.parent, found.how);
 }
 
-void tell(Event& e, int64_t place, uint64_t* cookie, bool freed) {
-  for (auto* hook = hooks.completed; *hook != nullptr; ++hook)
-    (*hook)(e, place, cookie, freed);
+void tell(Event& e, int64_t place, uint64_t* words, bool freed) {
+  for (unsigned i = 0; hooks.completed[i] != nullptr; ++i)
+    if (uint64_t* cookie = &words[hooks.completed_cookie[i]]; *cookie != 0)
+      hooks.completed[i](e, place, cookie, freed);
 }
 
 /// Where the entry of a key is: in the first level (`index`), in the second (`entry` and its `state`), or nowhere.
@@ -229,15 +233,14 @@ Found find_any(uint64_t key, uint32_t lane) {
   if ((state.flags & ring::kPersistent) && !freed) {
     if (!overflow_set_flags(entry, state, static_cast<uint8_t>(state.flags & ~ring::kActive)))
       return false;
-    if ((state.flags & ring::kActive) && entry->cookie != 0)
-      tell(e, place, &entry->cookie, false);
+    if (state.flags & ring::kActive)
+      tell(e, place, entry->cookies, false);
     return true;
   }
-  uint64_t cookie;
-  if (!overflow_release(entry, key, state, concurrent, &cookie))
+  Cookies own;
+  if (!overflow_release(entry, key, state, concurrent, own.word))
     return false;
-  if (cookie != 0)
-    tell(e, place, &cookie, freed);
+  tell(e, place, own.word, freed);
   if (state.duplicate != 0)
     finish_duplicate(*e.thread, state.duplicate, freed);
   return true;
@@ -249,15 +252,15 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
   const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_ACQUIRE);  // before the key is looked at again
   if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
     store(entry.flags, static_cast<uint8_t>(flags & ~ring::kActive));
-    if ((flags & ring::kActive) && cookies[index] != 0)
-      tell(e, place, &cookies[index], false);
+    if (flags & ring::kActive)
+      tell(e, place, cookies[index].word, false);
     return true;
   }
-  uint64_t duplicate, cookie;
-  if (!release(index, key, &duplicate, &cookie))
+  uint64_t duplicate;
+  Cookies own;
+  if (!release(index, key, &duplicate, &own))
     return false;
-  if (cookie != 0)
-    tell(e, place, &cookie, freed);
+  tell(e, place, own.word, freed);
   if (duplicate != 0)
     finish_duplicate(*e.thread, duplicate, freed);
   return true;
@@ -282,8 +285,13 @@ void complete(Event& e, uint64_t key, int64_t place, bool freed) {
   }
 }
 
-uint64_t* cookie_of(const Found& found) {
-  return found.entry != nullptr ? &found.entry->cookie : found.index != kNone ? &cookies[found.index] : nullptr;
+uint64_t* cookies_of(const Found& found) {
+  return found.entry != nullptr ? found.entry->cookies : found.index != kNone ? cookies[found.index].word : nullptr;
+}
+
+void clear(uint64_t* words) {
+  for (unsigned i = 0; i < kCookies; ++i)
+    words[i] = 0;
 }
 
 uint8_t flags_of(const Event& e) {
@@ -298,8 +306,7 @@ uint8_t flags_of(const Event& e) {
   OverflowEntry* entry = overflow_claim(key, concurrent);
   if (entry == nullptr)
     return;
-  e.cookie = &entry->cookie;
-  *e.cookie = 0;
+  clear(e.cookies = entry->cookies);
   const bool creates = (e.attributes & kCallCreatesComm) != 0;
   const OverflowState state = {serial_of(e), e.thread->lane_index, flags_of(e),
                                static_cast<uint8_t>(creates ? keep_duplicate(e) : 0)};
@@ -316,12 +323,12 @@ bool request_table_create() {
   empty_key = empty_key != 0 ? empty_key : null_key;
   overflow_reset();
   bucket_count = runtime.request_count / kBucket;
-  size_t bytes = 2 * bucket_count * kBucket * sizeof(uint64_t) + bucket_count * sizeof(uint32_t);
+  size_t bytes = bucket_count * kBucket * (sizeof(uint64_t) + sizeof(Cookies)) + bucket_count * sizeof(uint32_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return false;
   keys = static_cast<uint64_t*>(memory);
-  cookies = keys + bucket_count * kBucket;
+  cookies = reinterpret_cast<Cookies*>(keys + bucket_count * kBucket);
   spilled = reinterpret_cast<uint32_t*>(cookies + bucket_count * kBucket);
   return true;
 }
@@ -344,8 +351,7 @@ void request_started(Event& e) {
   if (index == kNone) [[unlikely]]
     return start_overflow(e, key);
   e.record->aux = key;
-  e.cookie = &cookies[index];
-  *e.cookie = 0;
+  clear(e.cookies = cookies[index].word);
   ring::Request& entry = runtime.requests[index];
   entry.time = e.time;
   entry.site = e.site;
@@ -365,9 +371,10 @@ void request_started(Event& e) {
 void request_activating(Event& e) {
   for (int64_t i = 0; i < e.request_count; ++i) {
     const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);
-    if (uint64_t* cookie = cookie_of(found); cookie != nullptr && *cookie != 0)
-      for (auto* hook = hooks.activating; *hook != nullptr; ++hook)
-        (*hook)(e, cookie);
+    if (uint64_t* words = cookies_of(found); words != nullptr)
+      for (unsigned k = 0; hooks.activating[k] != nullptr; ++k)
+        if (uint64_t* cookie = &words[hooks.activating_cookie[k]]; *cookie != 0)
+          hooks.activating[k](e, cookie);
   }
 }
 
@@ -380,12 +387,12 @@ void request_activated(Event& e) {
       found = find_any(key, e.thread->lane_index);
     } while (start && found.entry != nullptr &&
              !overflow_set_flags(found.entry, found.state, found.state.flags | ring::kActive));
-    uint64_t* cookie = cookie_of(found);
-    if (cookie == nullptr)
+    uint64_t* words = cookies_of(found);
+    if (words == nullptr)
       continue;
-    if (*cookie != 0)
-      for (auto* hook = hooks.activated; *hook != nullptr; ++hook)
-        (*hook)(e, cookie);
+    for (unsigned k = 0; hooks.activated[k] != nullptr; ++k)
+      if (uint64_t* cookie = &words[hooks.activated_cookie[k]]; *cookie != 0)
+        hooks.activated[k](e, cookie);
     if (!start || found.entry != nullptr)
       continue;
     ring::Request& entry = runtime.requests[found.index];

@@ -80,6 +80,10 @@ struct LocalCall<layer, id, R(A...)> {
     if constexpr (id == CallId::kMPI_Type_free) {
       forget_types();  // before: no other thread can have the handle again until the real call has begun
     }
+    if constexpr (id == CallId::kMPI_Wtime || id == CallId::kMPI_Wtick) {
+      const R value = real<R(A...)>(layer, id)(arguments...);
+      return time_hook != nullptr && thread != nullptr ? time_hook(*thread, id, value) : value;
+    }
     return real<R(A...)>(layer, id)(arguments...);
   }
 };

@@ -124,9 +124,9 @@ void started(Event& e, Plan* plan) {
   if (!plan->inputs_read)
     read_inputs(*plan);
   tell_receivers(thread, *plan);
-  if (e.cookie != nullptr) {
+  if (e.cookies != nullptr) {
     plan_hold(*plan);
-    *e.cookie = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
+    e.cookies[0] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
     return;
   }
   finish(thread, *plan, e.request_key != 0 ? Reason::kOrderLost : Reason::kNone);  // its end will not be seen
@@ -150,7 +150,7 @@ void started(Event& e, Plan* plan) {
     moves = plan_make(*plan, e);
   }
   prepare_plan(*plan);
-  if ((!moves && !plan->persistent) || (plan->persistent && e.cookie == nullptr)) {
+  if ((!moves && !plan->persistent) || (plan->persistent && e.cookies == nullptr)) {
     if (!plan->persistent)
       count(counts.nothing);
     return give_back(plan);
@@ -158,7 +158,7 @@ void started(Event& e, Plan* plan) {
   if (!plan->persistent)
     return started(e, plan);
   plan_hold(*plan);
-  *e.cookie = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
+  e.cookies[0] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
 }
 
 [[gnu::noinline]] void leave_failed(Event& e, Form form) {

@@ -407,7 +407,7 @@ void receive_enter_slow(Event& e) {
 [[gnu::flatten]] void receive_posted(Event& e) {
   const bool message = e.id == CallId::kMPI_Imrecv || e.id == CallId::kMPI_Imrecv_c;
   Receive* receive = message ? matched_receive(e) : static_cast<Receive*>(e.check_receive);
-  const bool posted_nothing = e.result != 0 || (e.cookie == nullptr && e.request_key == 0);
+  const bool posted_nothing = e.result != 0 || (e.cookies == nullptr && e.request_key == 0);
   if (message) {
     if (receive == nullptr || posted_nothing)
       return blame::drop_posted(e.check_posted);
@@ -423,7 +423,7 @@ void receive_enter_slow(Event& e) {
       vanish(*e.thread, *receive, true);
     return;
   }
-  if (e.cookie == nullptr) {  // the request table is full: its end will not be seen
+  if (e.cookies == nullptr) {  // the request table is full: its end will not be seen
     if (receive != nullptr)
       vanish(*e.thread, *receive, true);
     ledger::count_untracked();
@@ -445,7 +445,7 @@ void receive_enter_slow(Event& e) {
       enqueue(*receive);
     }
   }
-  *e.cookie = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
+  e.cookies[0] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
 }
 
 void receive_starting(uint64_t* cookie) {

@@ -173,7 +173,7 @@ void announce_send(Event& e) {
     fill(record, view, shared);
   }
   const uint64_t handle = announce(*e.thread, *peer, record, view);
-  if (!(e.attributes & kCallStarts) || e.cookie == nullptr) {  // blocking, or complete at once
+  if (!(e.attributes & kCallStarts) || e.cookies == nullptr) {  // blocking, or complete at once
     if (ledger::full_blame() && handle != 0 && !replaces(e.id))
       blame::sent_complete(handle, view);
     return;
@@ -181,10 +181,10 @@ void announce_send(Event& e) {
   if (e.attributes & kCallBothWays)
     return;  // the cookie is the receive's
   if (!ledger::full_blame()) {
-    *e.cookie = handle << 3 | kCookieSendHandle;
+    e.cookies[0] = handle << 3 | kCookieSendHandle;
   } else if (SendEntry* entry = follow(e, view, record, peer, why); entry != nullptr) {
     entry->handle = handle;
-    *e.cookie = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+    e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
   }
 }
 
@@ -199,7 +199,7 @@ void announce_send(Event& e) {
 void send_init_leave(Event& e) {
   if (e.result != 0 || e.peer < 0 || e.comm == nullptr)
     return;
-  if (e.cookie == nullptr)  // untracked: its starts will not be seen
+  if (e.cookies == nullptr)  // untracked: its starts will not be seen
     return order_lost.store(true, std::memory_order_relaxed);
   Reason why = Reason::kNone;
   ledger::Peer* peer = ledger::peer_of(*e.comm, e.peer, &why);
@@ -216,7 +216,7 @@ void send_init_leave(Event& e) {
   SendEntry* entry = follow(e, view, record, peer, why);
   if (entry == nullptr)
     return order_lost.store(true, std::memory_order_relaxed);
-  *e.cookie = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+  e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
 }
 
 void send_started(Event& e, uint64_t cookie) {

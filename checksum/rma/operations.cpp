@@ -242,9 +242,9 @@ void note(Event& e) {
     o.type = view.type;
     if (e.attributes & kCallStarts) {
       // The program may use the buffer again as soon as the request is complete.
-      if (e.cookie != nullptr)
-        *e.cookie = follow(w, place);
-      if (e.cookie == nullptr || *e.cookie == 0) {
+      if (e.cookies != nullptr)
+        e.cookies[0] = follow(w, place);
+      if (e.cookies == nullptr || e.cookies[0] == 0) {
         if (e.request_key == 0) {
           o.digest = view_digest(view, view.bytes);
           o.digested = true;

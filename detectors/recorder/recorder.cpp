@@ -11,6 +11,7 @@
 #include "shim/flight.h"
 #include "shim/json.h"
 #include "shim/module.h"
+#include "shim/registry.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
 #include "shim/thread.h"
@@ -127,6 +128,8 @@ void record_user(ring::RecordState state, const char* name, uint64_t value) {
     lane.step_name = name_index;
   }
   __atomic_store_n(&lane.head, lane.head + 1, __ATOMIC_RELEASE);
+  if (state != ring::RecordState::kStep)
+    run_hooks(&Module::logged, *thread, state, name, value);
 }
 
 }  // namespace resil

@@ -153,7 +153,7 @@ Event World::event(Call& call, int member, How how) {
     e.send.buffer = args.send.data();
   if (e.receive.buffer == nullptr)
     e.receive.buffer = args.receive.data();
-  e.cookie = nullptr;
+  e.cookies = nullptr;
   e.request_key = how == How::kBlocking ? 0 : 77;
   e.given_statuses = nullptr;
   return e;
@@ -197,7 +197,7 @@ void World::run(Call& call, How how, int starts) {
     return;
   }
   for (int i : shuffled(random, count)) {
-    events[static_cast<size_t>(i)].cookie = &cookies[static_cast<size_t>(i)];
+    events[static_cast<size_t>(i)].cookies = &cookies[static_cast<size_t>(i)];
     api(i)->leave(events[static_cast<size_t>(i)]);
     // The argument arrays were the binding's: they are gone.
     Args& args = call.args[static_cast<size_t>(i)];

@@ -41,7 +41,7 @@ struct Program {
     e.peer = 1;
     e.requests = array;
     e.request_count = 1;
-    e.cookie = nullptr;
+    e.cookies = nullptr;
     resil::request_started(e);
     e.record = nullptr;
     e.requests = nullptr;
@@ -585,8 +585,8 @@ TEST_CASE("second level: hundreds of thousands pending, each told once with its 
     for (uint64_t i = 1; i <= kCount; ++i) {
       const uint64_t key = handle_number(kind, i);
       Event e = program.start(persistent(i) ? CallId::kMPI_Recv_init : CallId::kMPI_Irecv, key);
-      REQUIRE((e.cookie != nullptr && *e.cookie == 0));
-      *e.cookie = i;
+      REQUIRE((e.cookies != nullptr && e.cookies[0] == 0));
+      e.cookies[0] = i;
       if (persistent(i))
         program.activate(key);
       order.push_back(i);
@@ -640,9 +640,9 @@ TEST_CASE("second level: the bound is reached, what is beyond it goes without a 
   uint64_t kept = 0;
   for (uint64_t i = 1; i <= far; ++i) {
     Event e = program.start(CallId::kMPI_Irecv, handle_number(1, i));
-    if (e.cookie == nullptr)
+    if (e.cookies == nullptr)
       continue;
-    *e.cookie = i;
+    e.cookies[0] = i;
     ++kept;
   }
   CHECK(resil::overflow_in_use == resil::kMaxOverflow);
@@ -669,7 +669,7 @@ TEST_CASE("second level: of two requests with one handle the thread's own, else 
   Program mine{core.thread()}, theirs{*other};
   constexpr uint64_t kHandle = 0x5555;
   uint64_t cookies = 0;
-  auto begin = [&](Program& program) { *program.start(CallId::kMPI_Irecv, kHandle).cookie = ++cookies; };
+  auto begin = [&](Program& program) { program.start(CallId::kMPI_Irecv, kHandle).cookies[0] = ++cookies; };
   auto end = [&](Program& program) -> uint64_t {
     told.clear();
     program.wait(kHandle);
@@ -739,7 +739,7 @@ TEST_CASE("second level: starting and activating tell the cookie; one partition 
   resil::request_table_threads(GENERATE(true, false));
   Program program{core.thread()};
   fill_first_level(program);
-  *program.start(CallId::kMPI_Psend_init, 0x88).cookie = 7;
+  program.start(CallId::kMPI_Psend_init, 0x88).cookies[0] = 7;
   program.activate(0x88, CallId::kMPI_Pready);
   CHECK(told_active == Keys{7});
   program.wait(0x88);
@@ -790,10 +790,10 @@ TEST_CASE("second level: threads that hand handles to each other through MPI los
           }
           Event e = program.start(CallId::kMPI_Irecv, handle);
           const uint64_t cookie = uint64_t{t + 1} << 32 | step;
-          if (e.cookie == nullptr)
+          if (e.cookies == nullptr)
             wrong.fetch_add(1);
           else
-            *e.cookie = cookie;
+            e.cookies[0] = cookie;
           mine.push_back({handle, cookie});
           started.fetch_add(1);
         } else if (!mine.empty()) {
