@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pending receives in posting order: buckets by lane, one list of wildcards a communicator. For receives.cpp only, and
+// Pending receives in posting order: buckets by lane, lists of wildcards by pattern (patterns.h). For receives.cpp only, and
 // inline, because every receive passes through it. "Under the lock" means a Guard.
 #pragma once
 
@@ -13,10 +13,6 @@
 namespace resil::p2p {
 
 constexpr uint32_t kBuckets = 1u << 16;
-
-struct List {
-  Receive *first, *last;
-};
 
 inline SpinLock queue_lock;         // only under MPI_THREAD_MULTIPLE
 inline List* buckets;
@@ -65,30 +61,36 @@ inline CommReceives* receives_of(const CommInfo& comm) {
   return found;
 }
 
-inline List& list_of(Receive& receive) {
-  if (receive.wild)
-    return reinterpret_cast<List&>(receive.comm->wild_first);
-  return buckets[receive.bucket];
-}
+/// Under the lock. A wildcard joins the pending ones of its pattern. False: no memory.
+bool pattern_enter(Receive& receive);
+void pattern_leave(Receive& receive);
 
 /// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
 inline void enqueue(Receive& receive) {
   receive.order = ++posted;
   receive.done = receive.waits = false;
-  receive.listed = true;
+  receive.listed = receive.counted = true;
   ++receive.comm->entries;
-  if (!receive.wild)
+  if (!receive.wild) [[likely]] {
     receive.bucket = bucket_index(receive.comm->id, receive.source, receive.tag);
-  link(list_of(receive), &receive);
+    link(buckets[receive.bucket], &receive);
+  } else if (!pattern_enter(receive)) {
+    receive.comm->lost = true;
+    receive.listed = false;
+  }
 }
 
 /// Under the lock.
 inline void dequeue(Receive& receive) {
+  if (receive.counted)
+    --receive.comm->entries;
+  receive.counted = false;
   if (!receive.listed)
     return;
+  if (receive.wild)
+    return pattern_leave(receive);
   receive.listed = false;
-  --receive.comm->entries;
-  unlink(list_of(receive), &receive);
+  unlink(buckets[receive.bucket], &receive);
 }
 
 /// Under the lock: gives the entry back, or keeps it as the template of its persistent request.
@@ -99,28 +101,6 @@ inline void retire(Receive& receive, bool for_good) {
   if (receive.held && !receive.view.type->permanent)
     type_map_release(receive.view.type);
   receive_pool.give(&receive);
-}
-
-inline bool could_claim(const Receive& earlier, const Receive& receive) {
-  const int32_t source = earlier.done ? earlier.actual_source : earlier.source;
-  const int32_t tag = earlier.done ? earlier.actual_tag : earlier.tag;
-  return (source == ring::kAnySource || source == receive.actual_source) &&
-         (tag == ring::kAnyTag || tag == receive.actual_tag);
-}
-
-/// Under the lock: is every older receive that could have claimed this one's message out of the way?
-inline bool is_resolved(const Receive& receive) {
-  const CommReceives& comm = *receive.comm;
-  if (comm.wild_first == nullptr && !receive.wild && buckets[receive.bucket].first == &receive) [[likely]]
-    return true;
-  for (const Receive* other = comm.wild_first; other != nullptr && other->order < receive.order; other = other->next)
-    if (could_claim(*other, receive))
-      return false;
-  const List& bucket = bucket_of(comm.id, receive.actual_source, receive.actual_tag);
-  for (const Receive* other = bucket.first; other != nullptr && other->order < receive.order; other = other->next)
-    if (other->comm == &comm && other->source == receive.actual_source && other->tag == receive.actual_tag)
-      return false;
-  return true;
 }
 
 }  // namespace resil::p2p

@@ -4,9 +4,9 @@
 // section 3.5), so completed receives are expected in posting order: one that an earlier, still pending receive could
 // have claimed the message of is parked until that one is known.
 //
-// Pending receives with a given source and tag wait in buckets by (communicator, source, tag); wildcards, and what they
-// ended as, in one list per communicator. In the usual case, nothing older of the same lane and no wildcard, a receive
-// is expected at once, and a blocking one never enters the tables.
+// Pending receives with a given source and tag wait in buckets by (communicator, source, tag), wildcards by
+// pattern. In the usual case, nothing older of the same lane and no wildcard, a receive is expected at once, and a
+// blocking one never enters the tables.
 
 #include <sys/mman.h>
 
@@ -16,6 +16,7 @@
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/p2p/p2p.h"
+#include "checksum/p2p/patterns.h"
 #include "checksum/p2p/receive_queue.h"
 #include "shim/backend.h"
 #include "shim/event.h"
@@ -89,12 +90,13 @@ void settle_lane(Thread& thread, CommReceives& comm, uint32_t bucket, int32_t so
   while (true) {
     Difference difference;
     ledger::Peer* peer = nullptr;
+    int32_t gate_source, gate_tag;
     {
       Guard guard;
       Receive* receive = buckets[bucket].first;
       while (receive != nullptr && (receive->comm != &comm || receive->source != source || receive->tag != tag))
         receive = receive->next;
-      if (receive == nullptr || !receive->waits || !is_resolved(*receive))
+      if (receive == nullptr || !receive->waits || (!is_first(*receive) && is_shut(*receive, &gate_source, &gate_tag)))
         return;
       expect(*receive, &peer, &difference);
       retire(*receive, false);
@@ -104,32 +106,44 @@ void settle_lane(Thread& thread, CommReceives& comm, uint32_t bucket, int32_t so
   }
 }
 
-/// Expects everything of the communicator that is resolved now, oldest first.
-void settle_parked(Thread& thread, CommReceives& comm) {
+/// Expects what waited at a gate and need not any more, oldest first.
+void settle_pattern(Thread& thread, CommReceives& comm, int32_t source, int32_t tag) {
+  const bool wild = source == ring::kAnySource || tag == ring::kAnyTag;
   while (true) {
     Difference difference;
     ledger::Peer* peer = nullptr;
-    int32_t source, tag;
+    Receive* receive;
+    bool lane = false;
+    int32_t gate_source, gate_tag;
     {
       Guard guard;
-      Receive* receive = comm.parked_first;
-      while (receive != nullptr && !is_resolved(*receive))
-        receive = receive->next_parked;
+      receive = unpark(comm, source, tag);
       if (receive == nullptr)
         return;
-      Receive** place = &comm.parked_first;
-      while (*place != receive)
-        place = &(*place)->next_parked;
-      *place = receive->next_parked;
-      source = receive->actual_source;
-      tag = receive->actual_tag;
+      if (is_shut(*receive, &gate_source, &gate_tag)) {
+        if (park(*receive, gate_source, gate_tag))
+          continue;
+        comm.lost = true;
+      }
+      lane = !receive->wild;
+      gate_source = receive->actual_source;
+      gate_tag = receive->actual_tag;
       expect(*receive, &peer, &difference);
       retire(*receive, false);
     }
     if (difference.found)
       ledger::raise_difference(thread, *peer, difference);
-    settle_lane(thread, comm, bucket_index(comm.id, source, tag), source, tag);
+    if (lane && wild)
+      settle_pattern(thread, comm, gate_source, gate_tag);
   }
+}
+
+/// After a receive with this source and tag has gone: what may go now.
+void settle(Thread& thread, CommReceives& comm, bool wild, int32_t source, int32_t tag) {
+  if (!wild)
+    settle_lane(thread, comm, bucket_index(comm.id, source, tag), source, tag);
+  if (comm.patterns != 0)
+    settle_pattern(thread, comm, source, tag);
 }
 
 /// Under the lock: the persistent request may be started again before its last packet is resolved, so that one waits
@@ -140,10 +154,12 @@ Receive* stand_in(Receive& receive) {
     return nullptr;
   *copy = receive;
   copy->persistent = copy->held = false;
-  List& list = list_of(receive);
-  (copy->previous != nullptr ? copy->previous->next : list.first) = copy;
-  (copy->next != nullptr ? copy->next->previous : list.last) = copy;
-  receive.listed = false;
+  if (receive.listed) {
+    List& list = buckets[receive.bucket];
+    (copy->previous != nullptr ? copy->previous->next : list.first) = copy;
+    (copy->next != nullptr ? copy->next->previous : list.last) = copy;
+  }
+  receive.listed = receive.counted = false;
   return copy;
 }
 
@@ -153,42 +169,43 @@ void finish(Thread& thread, Receive& receive) {
   ledger::Peer* peer = nullptr;
   CommReceives& comm = *receive.comm;
   Receive* waiting = &receive;
-  const int32_t source = receive.actual_source, tag = receive.actual_tag;
+  const bool wild = receive.wild;
+  const int32_t source = receive.source, tag = receive.tag;
   bool gone = false;
   {
     Guard guard;
     receive.done = true;
-    if (receive.partitioned || is_resolved(receive)) {
+    pattern_leave(receive);
+    int32_t gate_source, gate_tag;
+    if (receive.partitioned || is_first(receive) || !is_shut(receive, &gate_source, &gate_tag)) {
       gone = !receive.partitioned;
-      expect(receive, &peer, &difference);
-      retire(receive, false);
     } else if (receive.persistent && (waiting = stand_in(receive)) == nullptr) {
-      comm.lost = true;
-      retire(receive, false);
-    } else if (!waiting->wild && comm.wild_first == nullptr) {
+      comm.lost = gone = true;
+      waiting = &receive;
+    } else if (!wild && comm.patterns == 0) {
       waiting->waits = true;
+      waiting = nullptr;
+    } else if (park(*waiting, gate_source, gate_tag)) {
+      waiting = nullptr;
     } else {
-      Receive** place = &comm.parked_first;
-      while (*place != nullptr && (*place)->order < waiting->order)
-        place = &(*place)->next_parked;
-      waiting->next_parked = *place;
-      *place = waiting;
+      comm.lost = gone = true;
+    }
+    if (waiting != nullptr) {
+      expect(*waiting, &peer, &difference);
+      retire(*waiting, false);
     }
   }
   if (difference.found)
     ledger::raise_difference(thread, *peer, difference);
-  if (gone && comm.entries != 0)
-    settle_lane(thread, comm, bucket_index(comm.id, source, tag), source, tag);
-  if (comm.parked_first != nullptr)
-    settle_parked(thread, comm);
+  if ((gone || wild) && comm.entries != 0)
+    settle(thread, comm, wild, source, tag);
   ledger::expected(thread);
 }
 
 /// An entry vanishes without having taken a message: what was parked behind it may be free now.
 void vanish(Thread& thread, Receive& receive, bool for_good) {
   CommReceives& comm = *receive.comm;
-  const bool lane = receive.listed && !receive.wild;
-  const uint32_t bucket = receive.bucket;
+  const bool listed = receive.listed, wild = receive.wild;
   const int32_t source = receive.source, tag = receive.tag;
   blame::drop_posted(receive.posted);
   receive.posted = 0;
@@ -196,10 +213,8 @@ void vanish(Thread& thread, Receive& receive, bool for_good) {
     Guard guard;
     retire(receive, for_good);
   }
-  if (lane)
-    settle_lane(thread, comm, bucket, source, tag);
-  if (comm.parked_first != nullptr)
-    settle_parked(thread, comm);
+  if (listed)
+    settle(thread, comm, wild, source, tag);
 }
 
 /// Some receive of this communicator is not followed: no lane of it can be trusted to be in order any more.
@@ -236,7 +251,7 @@ Receive* make(const Event& e, const View& view, bool hold) {
     return nullptr;
   receive->view = view;
   receive->posted = receive->evidence = 0;
-  receive->listed = receive->done = receive->failed = receive->shared = receive->no_status = receive->waits = false;
+  receive->listed = receive->counted = receive->done = receive->failed = receive->shared = receive->no_status = receive->waits = false;
   receive->both_ways = (e.attributes & kCallBothWays) != 0 && (e.attributes & kCallStarts) != 0;
   receive->comm = comm;
   receive->lane_comm = comm->id;
@@ -292,7 +307,7 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
   if (ledger::is_concurrent)
     return false;
   CommReceives* comm = comms[e.comm->index];
-  if (comm == nullptr || comm->id != e.comm->ring->id || comm->wild_first != nullptr || comm->parked_first != nullptr || comm->lost ||
+  if (comm == nullptr || comm->id != e.comm->ring->id || comm->patterns != 0 || comm->lost ||
       status.bytes > view.bytes)
     return false;
   if (bucket_of(comm->id, status.source, status.tag).first != nullptr)
