@@ -152,7 +152,7 @@ class World {
     request->persistent = persistent;
     request->active = false;
     event.receive.buffer = &request->buffer;
-    event.cookie = &request->cookie;
+    event.cookies = &request->cookie;
     event.request_key = 1;
     if (!persistent)
       begin(request);
@@ -302,7 +302,7 @@ class World {
     event.result = 0;
     event.receive.count = 1;
     event.receive.type = 8;
-    event.cookie = nullptr;
+    event.cookies = nullptr;
     event.check = event.check_receive = nullptr;
     event.check_posted = 0;
     event.site = 1;
