@@ -22,7 +22,8 @@ namespace resil::ledger {
 
 namespace {
 
-constexpr double kImpatient = 0.05;  // seconds, after a drain that timed out
+constexpr double kImpatient = 0.05;  // seconds, after a drain that timed out; what MPI_Finalize keeps for good-byes
+constexpr double kOneWay = 1;        // seconds, for the good-bye of a rank that only received
 
 struct Drains {
   uint64_t count, timeouts, unverified_at_end;
@@ -46,6 +47,18 @@ uint64_t own_pending() {
 }
 
 bool everything_verified(void*) { return own_pending() == 0 && blame::open_cases() == 0 && collective::unverified() == 0; }
+
+/// All that a drain does shares one limit.
+class Deadline {
+ public:
+  explicit Deadline(double seconds) : seconds_(seconds), begin_(ticks()) {}
+  double passed() const { return static_cast<double>(ticks() - begin_) / runtime.header->ticks_per_second; }
+  double left() const { return seconds_ > passed() ? seconds_ - passed() : 0; }
+
+ private:
+  double seconds_;
+  uint64_t begin_;
+};
 
 /// Multiset lanes and sums: what can be decided only when nothing is on its way.
 void decide_leftovers(Thread& thread) {
@@ -82,7 +95,7 @@ uint64_t unverified() { return own_pending() + blame::open_cases() + collective:
 DrainResult drain(Thread& thread, double seconds, const char* where) {
   if (!connected())
     return {};
-  const uint64_t begin = ticks();
+  const Deadline all(seconds);
   flush(thread);
   progress(thread);
   if (!everything_verified(nullptr)) {
@@ -92,19 +105,20 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
     });
     // Multiset lanes settle only once the other side's records are here, so they are looked at now and then.
     const double limit = impatient && seconds > kImpatient ? kImpatient : seconds;
-    bool done = false;
-    for (double waited = 0; !done && waited < limit; waited += limit / 64) {
-      done = progress_until(thread, limit / 64, everything_verified, nullptr);
+    const Deadline records(limit);
+    do {
+      const double turn = limit / 64;
+      progress_until(thread, turn < records.left() ? turn : records.left(), everything_verified, nullptr);
       decide_leftovers(thread);
-    }
-    impatient = !everything_verified(nullptr);
-    drains.timeouts += impatient;
+    } while (!everything_verified(nullptr) && records.left() > 0);
+    drains.timeouts += !everything_verified(nullptr);
   }
+  impatient = !everything_verified(nullptr);
   if (blame::open_cases() != 0)
-    blame::settle(thread, seconds);
+    blame::settle(thread, all.left());
   DrainResult result = what_is_left();
   drains.count += 1;
-  drains.seconds += static_cast<double>(ticks() - begin) / runtime.header->ticks_per_second;
+  drains.seconds += all.passed();
   drains.last = result;
   if (result.unverified != 0) {
     char ranks[80] = "";
@@ -123,8 +137,8 @@ void finish(Thread& thread, double seconds) {
     return;
   finished = true;
   impatient = false;
-  DrainResult result = drain(thread, seconds, "MPI_Finalize");
-  drains.unverified_at_end = result.unverified;
+  const Deadline all(seconds);
+  drain(thread, seconds > 2 * kImpatient ? seconds - kImpatient : seconds / 2, "MPI_Finalize");
   // After its good-bye a rank sends nothing more: then the posted receives can be taken back with nothing on its way.
   // Whoever received from a rank hears its good-bye; who only sent to it is sure to hear one only if it was received,
   // and waits shorter.
@@ -139,11 +153,11 @@ void finish(Thread& thread, double seconds) {
     });
     return all && transport_idle();
   };
-  progress_until(thread, seconds < 1 ? seconds : 1, all_gone, &drains);
-  progress_until(thread, seconds, all_gone, nullptr);
+  if (!progress_until(thread, all.left() < kOneWay ? all.left() : kOneWay, all_gone, &drains))
+    progress_until(thread, all.left(), all_gone, nullptr);
   decide_leftovers(thread);
   if (blame::open_cases() != 0)
-    blame::settle(thread, seconds);
+    blame::settle(thread, all.left());
   drains.unverified_at_end = unverified();
 }
 

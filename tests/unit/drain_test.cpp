@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How long a drain, and MPI_Finalize, may wait, by a clock of its own: ranks that never answer, and cases that are
+// never answered.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "checksum/collective/collective.h"
+#include "checksum/ledger/blame.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/setup.h"
+#include "shim/attach.h"
+#include "shim/config.h"
+#include "shim/finding.h"
+#include "shim/json.h"
+#include "shim/log.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace {
+
+double now;
+unsigned cases;
+uint64_t in_collectives;
+bool silent, says_bye;
+unsigned byes, drains_asked, notes;
+resil::ledger::Peer peer, self;
+
+uint64_t fake_ticks() { return static_cast<uint64_t>(now * 1e9); }
+
+}  // namespace
+
+#define ticks ::fake_ticks
+#include "checksum/ledger/drain.cpp"
+#undef ticks
+
+namespace resil {
+Runtime runtime;
+void add_note_format(const char*, ...) { ++notes; }
+namespace ledger {
+bool is_concurrent, is_full, is_strict;
+SpinLock ledger_lock;
+Coverage coverage;
+bool connected() { return true; }
+const char* reason_name(Reason) { return "reason"; }
+Peer* peer_by_index(uint32_t index) { return index == 0 ? &::peer : index == 1 ? &self : nullptr; }
+bool peer_is_self(const Peer& one) { return &one == &self; }
+bool post(Thread&, Peer&, Kind kind, const void*, size_t) {
+  drains_asked += kind == Kind::kDrain;
+  return true;
+}
+void handle_kind(Kind, void (*)(Thread&, Peer&, const void*, size_t)) {}
+bool transport_flush_peer(Thread&, Peer&) { return true; }
+bool transport_say_bye(Peer&) {
+  ++byes;
+  return true;
+}
+bool transport_idle() { return true; }
+bool lanes_pair_leftovers(Peer&, Difference*) { return false; }
+void raise_difference(Thread&, Peer&, const Difference&) {}
+void flush(Thread&) {}
+void progress(Thread&) {
+  now += 1e-6;
+  if (!silent)
+    ::peer.own_pending = 0;
+  if (says_bye && ::peer.bye_sent)
+    ::peer.bye_received = true;
+}
+bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* argument) {
+  const double end = now + seconds;
+  while (true) {
+    if (done(argument))
+      return true;
+    if (now >= end)
+      return false;
+    progress(thread);
+    now = std::min(now + 0.001, std::max(end, now));
+  }
+}
+}  // namespace ledger
+namespace blame {
+unsigned open_cases() { return cases; }
+void settle(Thread&, double seconds) {
+  now += seconds;
+  cases = 0;
+}
+}  // namespace blame
+namespace collective {
+uint64_t unverified() { return in_collectives; }
+}  // namespace collective
+}  // namespace resil
+
+namespace {
+
+using namespace resil::ledger;
+
+resil::Thread thread;
+
+void begin(bool is_silent, bool with_bye, unsigned open) {
+  static resil::ring::Header header = {};
+  header.ticks_per_second = 1e9;
+  resil::runtime.header = &header;
+  now = 100;
+  silent = is_silent;
+  says_bye = with_bye;
+  cases = open;
+  in_collectives = byes = drains_asked = notes = 0;
+  peer = {};
+  peer.world_rank = 1;
+  peer.own_pending = peer.expected = 3;
+  self = {};
+  impatient = finished = false;
+  drains = {};
+}
+
+}  // namespace
+
+TEST_CASE("a drain waits for records, answers and good-byes together no longer than it may") {
+  for (double seconds : {0.0, 0.01, 0.5, 1.0, 5.0})
+    for (unsigned open : {0u, 2u})
+      for (bool finalize : {false, true}) {
+        INFO("seconds " << seconds << ", cases " << open << (finalize ? ", MPI_Finalize" : ""));
+        begin(true, false, open);
+        if (finalize)
+          finish(thread, seconds);
+        else
+          drain(thread, seconds, "here");
+        CHECK(now - 100 <= seconds + 1e-3);
+        CHECK(now - 100 >= 0.9 * seconds);  // and does not give up early
+        CHECK(peer.own_pending == 3);
+        CHECK(notes == 1);
+        CHECK(drains_asked == 1);
+        CHECK(byes == (finalize ? 1 : 0));
+      }
+}
+
+TEST_CASE("after a drain in vain the next ones are short, until one succeeds") {
+  begin(true, false, 0);
+  drain(thread, 5, "first");
+  const double first = now;
+  drain(thread, 5, "second");
+  CHECK(now - first <= 0.06);
+  silent = false;
+  drain(thread, 5, "third");
+  CHECK(peer.own_pending == 0);
+  silent = true;
+  peer.own_pending = 1;
+  const double fourth = now;
+  drain(thread, 5, "fourth");
+  CHECK(now - fourth >= 4.9);
+}
+
+TEST_CASE("MPI_Finalize with ranks that answer does not wait") {
+  begin(false, true, 0);
+  finish(thread, 5);
+  CHECK(now - 100 < 0.1);
+  CHECK(peer.bye_received);
+  CHECK(notes == 0);
+  // Who was only sent to need not say good-bye: a second, within the limit.
+  begin(false, false, 0);
+  peer.own_pending = peer.expected = 0;
+  peer.announced = 4;
+  finish(thread, 5);
+  CHECK(now - 100 <= 1.01);
+}
