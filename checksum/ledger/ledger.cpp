@@ -71,7 +71,7 @@ bool concurrent() { return is_concurrent; }
 bool setup_memory() {
   is_strict = config_has("RESIL_CHECKSUM", "strict");
   is_full = config_has("RESIL_BLAME", "full");
-  is_abort = config_has("RESIL_ON_MISMATCH", "abort");
+  is_abort = !config_has("RESIL_ON_MISMATCH", "log");
   return lanes_create() && transport_create();
 }
 

@@ -23,6 +23,8 @@ KINDS = {
                              "send buffers modified while the send was pending", False),
     "collective_mismatch": ("collective whose result differs between ranks",
                             "collectives whose results differ between ranks", True),
+    "double_run": ("step whose result differs between two runs of it", "steps whose results differ between two runs",
+                   False),
     "one_sided_corrupted": ("corrupted one-sided transfer", "corrupted one-sided transfers", True),
 }
 EVIDENCE = ("sender_site", "receiver_site", "call_site", "site", "other_site", "first_difference", "expected", "found",

@@ -23,7 +23,8 @@ LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
 ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "collective", "creates_comm", "persistent",
               "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives", "large_count", "has_data", "both_ways")
 # Exported besides the table: resil.h's entry points.
-OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version")
+OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version", "resil_fingerprint",
+               "resil_fingerprint_crc32", "resil_protect", "resil_unprotect", "resil_run_twice", "resil_mismatches")
 
 
 class Parameter:

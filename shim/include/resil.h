@@ -10,6 +10,7 @@
 #define RESIL_H
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -25,6 +26,12 @@ struct resil_api_ {
   void (*checksum)(const char*, uint64_t);
   void (*count)(const char*, int64_t);
   int (*drain)(void);
+  uint64_t (*fingerprint)(const char*, const void*, size_t);
+  uint64_t (*fingerprint_crc32)(const char*, const void*, size_t);
+  int (*protect)(const char*, void*, size_t);
+  int (*unprotect)(const char*);
+  int (*run_twice)(const char*, void (*)(void*), void*, int);
+  int64_t (*mismatches)(void);
 };
 
 static inline void resil_find_(const char* name, void* function) {
@@ -40,6 +47,12 @@ static inline const struct resil_api_* resil_api_(void) {
     resil_find_("resil_checksum", &api.checksum);
     resil_find_("resil_count", &api.count);
     resil_find_("resil_drain", &api.drain);
+    resil_find_("resil_fingerprint", &api.fingerprint);
+    resil_find_("resil_fingerprint_crc32", &api.fingerprint_crc32);
+    resil_find_("resil_protect", &api.protect);
+    resil_find_("resil_unprotect", &api.unprotect);
+    resil_find_("resil_run_twice", &api.run_twice);
+    resil_find_("resil_mismatches", &api.mismatches);
     __atomic_store_n(&api.looked_up, 1, __ATOMIC_RELEASE);
   }
   return &api;
@@ -69,5 +82,54 @@ static inline void resil_count(const char* name, int64_t value) {
 /* Everything sent and received so far is verified before this returns, as far as the mode verifies anything; call it
  * before writing a checkpoint with plain POSIX I/O. Returns how many messages stayed unverified; 0 without resil. */
 static inline int resil_drain(void) { return resil_api_()->drain ? resil_api_()->drain() : 0; }
+
+/* Fingerprint of an array in host memory, logged under this name like a checksum: recorded by RESIL_MODE=record and
+ * compared by verify. 64 bits that depend on every byte and its place. Device memory is never touched: 0. Without
+ * resil: 0. */
+static inline uint64_t resil_fingerprint(const char* name, const void* data, size_t bytes) {
+  return resil_api_()->fingerprint ? resil_api_()->fingerprint(name, data, bytes) : 0;
+}
+
+/* The same with XOR of the CRC-32 of each 8-byte word, as some codes compute it themselves. Weaker: words that change
+ * places, and equal changes in two words, go unseen. */
+static inline uint64_t resil_fingerprint_crc32(const char* name, const void* data, size_t bytes) {
+  return resil_api_()->fingerprint_crc32 ? resil_api_()->fingerprint_crc32(name, data, bytes) : 0;
+}
+
+/* Adds an array to the state that resil_run_twice saves, restores and compares; again with the same name: it has moved
+ * or changed its size. Costs as much memory again while steps are run twice. Returns 0; 1: it is, or may be, device
+ * memory and is not protected; 2: no room (4,096 arrays). One thread at a time. Without resil: 0. */
+static inline int resil_protect(const char* name, void* data, size_t bytes) {
+  return resil_api_()->protect ? resil_api_()->protect(name, data, bytes) : 0;
+}
+
+/* Takes it out again, before it is freed. 1: there was none of that name. */
+static inline int resil_unprotect(const char* name) {
+  return resil_api_()->unprotect ? resil_api_()->unprotect(name) : 0;
+}
+
+/* What resil_run_twice does when the two results differ. All of them report it. */
+enum {
+  RESIL_POLICY_DEFAULT = 0,  /* as RESIL_ON_MISMATCH says: abort, retry, or log, which is continue */
+  RESIL_POLICY_ABORT = 1,    /* the job ends with exit status 90 */
+  RESIL_POLICY_RETRY = 2,    /* the step is run again, on all ranks, until two of its runs agree; six in vain: abort */
+  RESIL_POLICY_CONTINUE = 3, /* goes on with the second result */
+  RESIL_LOCAL = 16           /* added to one of them: the step does not communicate, each rank is on its own */
+};
+
+/* Runs run(argument) twice from the same protected state and compares what it made of it, bit for bit. The step must
+ * depend on nothing else that it changes (random numbers, time, files), and sums over ranks must be the same twice: set
+ * RESIL_REDUCE=order. Without RESIL_LOCAL every rank of MPI_COMM_WORLD calls it, in the same order, and the ranks agree
+ * on the outcome before any of them goes on. Names a step, like resil_step. Returns on how many ranks (with RESIL_LOCAL:
+ * here) the results differed; 0 also where nothing could be compared: no array is protected, no memory for copies, ranks
+ * without resil, or a call from within another. Without resil it is run(argument), once, and 0. */
+static inline int resil_run_twice(const char* step, void (*run)(void*), void* argument, int policy) {
+  if (resil_api_()->run_twice) return resil_api_()->run_twice(step, run, argument, policy);
+  run(argument);
+  return 0;
+}
+
+/* Double runs so far whose results differed. */
+static inline int64_t resil_mismatches(void) { return resil_api_()->mismatches ? resil_api_()->mismatches() : 0; }
 
 #endif
