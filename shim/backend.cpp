@@ -37,6 +37,7 @@ Signature* pmpi(CallId id) {
 
 #include "shim/backend_messages.inc"
 #include "shim/backend_windows.inc"
+#include "shim/backend_replay.inc"
 
 namespace {
 
@@ -263,7 +264,8 @@ const Backend kBackend = {kAbiName,
                           test,
                           &kMessageFunctions,
                           &kTypeFunctions,
-                          &kWindowFunctions};
+                          &kWindowFunctions,
+                          &kReplayFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "shim/backend_messages.h"
+#include "shim/backend_replay.h"
 #include "shim/backend_types.h"
 #include "shim/backend_windows.h"
 #include "shim/call_info.h"
@@ -46,6 +47,7 @@ struct Backend {
   const MessageFunctions* messages;
   const TypeFunctions* types;
   const WindowFunctions* windows;
+  const ReplayFunctions* replay;
 };
 
 const Backend* openmpi_backend();
