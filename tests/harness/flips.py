@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bits flipped in a program's memory while it runs, held against what a verify run says.
+
+Used by scripts/campaign flips and scripts/demo repro's test. The truth does not come from resil: a flip has reached the
+result when the program's own output, which prints its numbers to the last bit, differs from that of the clean run.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from . import mpi as jobs, report as reports
+
+SOURCE = os.path.join(jobs.ROOT, "tests", "faults", "memory_flip.c")
+MELT = """units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 8 0 8 0 8
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 3.0 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+neigh_modify every 20 delay 0 check no
+fix 1 all nve
+thermo 10
+thermo_style custom step temp epair pe ke press
+thermo_modify format float %.17g
+run {steps}
+"""
+
+
+def injector(mpi):
+    output = os.path.join(jobs.scratch(), "memory_flip.so")
+    subprocess.run([f"mpicc.{mpi}", "-std=gnu11", "-O1", "-w", "-shared", "-fPIC", "-o", output, SOURCE, "-ldl", "-lpthread",
+                    "-lm"], check=True)
+    return output
+
+
+class Program:
+    """Something to damage: a command, the lines of its output that are its result, and how many messages a rank sends."""
+
+    def __init__(self, name, command, lines, messages, directory):
+        self.name, self.command, self.lines, self.messages, self.directory = name, command, re.compile(lines), messages, directory
+
+    def result(self, run):
+        return [line for line in run.stdout.decode(errors="replace").splitlines() if self.lines.match(line)]
+
+
+def lammps(steps=200):
+    """A small Lennard-Jones melt, thermodynamics to 17 digits every ten steps."""
+    directory = jobs.scratch()
+    with open(os.path.join(directory, "in.melt"), "w", encoding="utf-8") as file:
+        file.write(MELT.format(steps=steps))
+    return Program("LAMMPS", ["lmp", "-in", "in.melt", "-log", "none"], r" +\d+ +-?\d", 5 * steps, directory)
+
+
+def cg(mpi, points=160, iterations=200):
+    """Conjugate gradients in Fortran, residuals bit for bit."""
+    directory = jobs.scratch()
+    program = os.path.join(directory, "cg")
+    subprocess.run([f"mpif90.{mpi}", "-O2", "-g", "-w", "-J", directory, "-o", program,
+                    os.path.join(jobs.ROOT, "tests", "apps", "cg.f90")], check=True)
+    return Program("CG (Fortran)", [program, str(points), str(iterations)], r"residual|solution", 2 * iterations, directory)
+
+
+def run(program, mpi, ranks, mode, recording, variables=None, flip=None, library=None, log=None, timeout=120):
+    """One run under `mode` (record or verify), with a flip if there is one."""
+    env = {"RESIL_MODE": mode, "RESIL_RECORD": recording, "RESIL_LOG": "quiet", **(variables or {})}
+    tools = ()
+    if flip:
+        env.update({"MEMORY_FLIP": flip, "MEMORY_FLIP_LOG": log})
+        tools = (library,)
+    if mode == "record":
+        shutil.rmtree(recording, ignore_errors=True)
+    return jobs.run(mpi, ranks, program.command, env=env, timeout=timeout, cwd=program.directory, tools_after=tools)
+
+
+def flipped(log):
+    """What the injector did; None: nothing."""
+    try:
+        with open(log, encoding="utf-8") as file:
+            row = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return row if row.get("flipped") else None
+
+
+def divergences(directory):
+    """Findings of kind divergence, by rank."""
+    found = []
+    for rank, report in sorted(reports.load(directory).items()):
+        found += [(rank, finding) for finding in report["findings"] if finding["kind"] == "divergence"]
+    return found
+
+
+def culprits(found):
+    """Ranks that are named as where it happened."""
+    return sorted({rank for _, finding in found for rank in finding["culprit_ranks"]})
