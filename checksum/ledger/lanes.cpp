@@ -313,6 +313,16 @@ void spill(Peer& from) {
 
 bool in_lane(const Record& a, const Record& b) { return a.comm == b.comm && a.tag == b.tag && a.space == b.space; }
 
+/// Of a lost peer: packets without a digest, on either side, keep the sums from agreeing for good.
+void give_up_undecidable(Peer& peer) {
+  if (peer.sums_hold_in && (peer.sums_hold_there || peer.total_there == 0))
+    return;
+  constexpr auto reason = static_cast<unsigned>(Reason::kMemory);
+  coverage.uncovered_messages[reason] += peer.own_pending;
+  coverage.uncovered_bytes[reason] += peer.pending_bytes;
+  peer.own_pending = peer.pending_bytes = peer.deferred = 0;
+}
+
 }  // namespace
 
 void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {
@@ -360,8 +370,11 @@ void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* d
 void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
   from.own_pending += 1;
   from.pending_bytes += record.bytes;
-  if (from.lost)
-    return evidence != 0 ? blame::drop(evidence) : void();
+  if (from.lost) {
+    if (evidence != 0)
+      blame::drop(evidence);
+    return give_up_undecidable(from);
+  }
   if (from.lane_nodes == 0 && !(record.flags & kUnordered)) [[likely]] {
     if (from.queue == nullptr)
       from.queue = take_queue();
@@ -444,6 +457,7 @@ void lanes_abandon(Peer& peer) {
     }
     lane.unordered = false;
   }
+  give_up_undecidable(peer);
 }
 
 bool lanes_pair_leftovers(Peer& peer, Difference* difference) {
@@ -465,6 +479,8 @@ bool lanes_pair_leftovers(Peer& peer, Difference* difference) {
 }
 
 void sums_compare(Peer& peer) {
+  if (peer.lost)
+    give_up_undecidable(peer);
   if (!peer.lost || peer.total_there != peer.expected || !peer.sums_hold_in || !peer.sums_hold_there ||
       peer.sum_there != peer.sum_in)
     return;

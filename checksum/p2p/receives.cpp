@@ -224,6 +224,14 @@ void lose_order(const CommInfo& comm) {
     state->lost = true;
 }
 
+/// The same, because there was no memory to follow it (or to tell whose message it took).
+void untracked(const CommInfo* comm, uint64_t bytes) {
+  ledger::count_untracked();
+  ledger::count_uncovered(Reason::kMemory, 1, bytes);
+  if (comm != nullptr)
+    lose_order(*comm);
+}
+
 bool replaces(CallId id) {
   return id == CallId::kMPI_Sendrecv_replace || id == CallId::kMPI_Sendrecv_replace_c ||
          id == CallId::kMPI_Isendrecv_replace || id == CallId::kMPI_Isendrecv_replace_c;
@@ -398,13 +406,17 @@ void receive_enter_slow(Event& e) {
   const View view = message ? make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type)
                             : receive != nullptr ? receive->view : view_of(e);
   if (receive == nullptr) {
-    if (message)
-      return blame::drop_posted(e.check_posted);
+    if (message) {
+      blame::drop_posted(e.check_posted);
+      return status.source >= 0 ? untracked(nullptr, status.bytes) : void();  // its probe has lost the order
+    }
     if (error == ErrorKind::kNone && finish_directly(e, view, status))
       return;
     receive = make(e, view, false);
-    if (receive == nullptr)
-      return lose_order(*e.comm);
+    if (receive == nullptr) {
+      blame::drop_posted(e.check_posted);
+      return untracked(e.comm, status.source >= 0 ? status.bytes : view.bytes);
+    }
     receive->posted = e.check_posted;
     Guard guard;
     enqueue(*receive);
@@ -424,8 +436,10 @@ void receive_enter_slow(Event& e) {
   Receive* receive = message ? matched_receive(e) : static_cast<Receive*>(e.check_receive);
   const bool posted_nothing = e.result != 0 || (e.cookies == nullptr && e.request_key == 0);
   if (message) {
-    if (receive == nullptr || posted_nothing)
-      return blame::drop_posted(e.check_posted);
+    if (receive == nullptr || posted_nothing) {
+      blame::drop_posted(e.check_posted);
+      return receive == nullptr && !posted_nothing ? untracked(nullptr, e.bytes) : void();
+    }
     receive->posted = e.check_posted;
     receive->view = make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type);
     receive->site = e.site;
@@ -441,13 +455,14 @@ void receive_enter_slow(Event& e) {
   if (e.cookies == nullptr) {  // the request table is full: its end will not be seen
     if (receive != nullptr)
       vanish(*e.thread, *receive, true);
-    ledger::count_untracked();
-    return e.comm != nullptr ? lose_order(*e.comm) : void();
+    return untracked(e.comm, e.bytes);
   }
   if (receive == nullptr) {
     receive = make(e, view_of(e), true);
-    if (receive == nullptr)
-      return lose_order(*e.comm);
+    if (receive == nullptr) {
+      blame::drop_posted(e.check_posted);
+      return untracked(e.comm, e.bytes);
+    }
     receive->posted = e.check_posted;
     if (receive->partitioned) {
       const int64_t ordinal = partitioned_ordinal(receive->comm->id, receive->source, receive->tag, false);
@@ -482,6 +497,7 @@ void receive_started(Event& e, uint64_t* cookie) {
   auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
   if (freed) {
     if (receive->listed && !receive->done) {  // active: it will take some message, unseen
+      ledger::count_uncovered(Reason::kRequestFreed, 1, receive->view.bytes);
       Guard guard;
       receive->comm->lost = true;
     }
@@ -493,6 +509,7 @@ void receive_started(Event& e, uint64_t* cookie) {
       Guard guard;
       receive->comm->lost = true;  // no memory for statuses: which message this was is not known
     }
+    ledger::count_uncovered(Reason::kMemory, 1, receive->view.bytes);
     return vanish(*e.thread, *receive, false);
   }
   backend->messages->status_read(e.given_statuses, place, &status);

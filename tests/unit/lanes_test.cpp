@@ -320,3 +320,33 @@ TEST_CASE("more unmatched records than there is memory for: no false difference,
   pair.received(packet(1, 4));
   CHECK(coverage.checked_messages == count + 2);
 }
+
+TEST_CASE("lost records of a peer whose sums cannot agree: every packet has its column, nothing waits for ever") {
+  for (bool at_sender : {false, true}) {
+    Peer peer = fresh(next_rank++);
+    Pair pair{peer, 0, {}};
+    if (at_sender) {
+      peer.total_there = 1;  // one without a digest has been announced
+      peer.sums_hold_there = false;
+    }
+    pair.sent(packet(1, 0));
+    pair.received(packet(1, 0));
+    for (uint64_t i = 1; i < 10; ++i)
+      pair.received(packet(1, i), i);
+    if (at_sender)
+      peer.sums_hold_there = false;
+    else
+      peer.sums_hold_in = false;
+    lanes_abandon(peer);
+    CHECK(coverage.uncovered_messages[static_cast<int>(Reason::kMemory)] == 9);
+    CHECK(coverage.uncovered_bytes[static_cast<int>(Reason::kMemory)] == 72);
+    pair.received(packet(1, 10), 10);
+    CHECK(coverage.uncovered_messages[static_cast<int>(Reason::kMemory)] == 10);
+    CHECK(peer.own_pending == 0);
+    CHECK(peer.pending_bytes == 0);
+    CHECK(dropped.size() == 10);
+    CHECK(coverage.checked_messages == 1);
+    sums_compare(peer);
+    CHECK(peer.lost);
+  }
+}
