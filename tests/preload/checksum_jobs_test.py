@@ -144,7 +144,7 @@ def main(build, mpi):
         ("wildcards", wildcards("2", LAZY)), ("wildcards, strict", wildcards("3", STRICT)),
         ("wildcards, full", wildcards("4", FULL)), ("wildcards, strict and full", wildcards("5", STRICT_FULL)),
         ("cancelled receives", traffic("cancelled", 24, LAZY, STRICT_FULL)),
-        ("a receive freed while active", traffic("freed", 28, LAZY, STRICT_FULL, uncovered={"order_lost": 21})),
+        ("a receive freed while active", traffic("freed", 29, LAZY, STRICT_FULL, uncovered={"order_lost": 21, "request_freed": 1})),
         ("receives outlive their communicator", traffic("comm", 400, LAZY, STRICT, uncovered={"unknown_communicator": 320})),
         ("truncated receives, in MPI_Sendrecv too", traffic("truncated", 62, LAZY, STRICT_FULL, uncovered={"error": 30})),
         ("MPI_PROC_NULL", traffic("null", 20, LAZY, STRICT_FULL)),
