@@ -212,7 +212,7 @@ void enter(Event& e) {
   e.check = nullptr;
   const Form form = form_of(e.id);
   if (form == Form::kNone || e.comm == nullptr ||
-      !(overwrites(e, form) || (ledger::full_blame() && (e.attributes & kCallBlocking)))) [[likely]]
+      !(overwrites(e, form) || ledger::full_blame())) [[likely]]
     return;
   if ((e.attributes & kCallPersistent) || comm_reason(*e.comm) != Reason::kNone)
     return;
@@ -225,7 +225,7 @@ void enter(Event& e) {
   }
   plan_keep_tree(*plan);
   read_inputs(*plan);
-  if (ledger::full_blame() && plan->blocking)
+  if (ledger::full_blame())
     read_before(*plan);
   e.check = plan;
 }
@@ -262,6 +262,8 @@ void activating(Event&, uint64_t* cookie) {
   plan.inputs_read = plan.reduction.has_input = false;
   if (plan.in_place)
     read_inputs(plan);
+  if (plan.moves && ledger::full_blame())
+    read_before(plan);
 }
 
 void activated(Event& e, uint64_t* cookie) {

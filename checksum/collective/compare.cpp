@@ -6,7 +6,7 @@
 
 #include "checksum/collective/agreement.h"
 #include "checksum/collective/sums.h"
-#include "checksum/ledger/blame.h"
+#include "checksum/ledger/blame_internal.h"
 #include "shim/hash.h"
 #include "shim/tables.h"
 
@@ -39,19 +39,32 @@ Reason first_of(Reason a, Reason b, Reason c = Reason::kNone) {
 }
 
 void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
+  auto reason_of = [failed](const Block& block) { return first_of(failed, block.view.reason); };
+  // All are read before any is compared: what one of them should be may have come into another one's place.
   for (uint32_t i = 0; i < plan.receives.count; ++i) {
     Block& block = plan.receives.items[i];
-    const Reason reason = first_of(failed, block.view.reason);
-    const uint64_t digest = reason == Reason::kNone ? view_digest(block.view, block.view.bytes) : 0;
-    if (reason != Reason::kNone)
+    const Reason reason = reason_of(block);
+    if (reason == Reason::kNone)
+      block.digest = view_digest(block.view, block.view.bytes);
+    else
       note(plan, reason);
-    uint64_t evidence = 0;
-    if (block.posted != 0 && reason == Reason::kNone) [[unlikely]] {
-      evidence = blame::receive_complete(block.posted, block.view, block.view.bytes, digest);
-      block.posted = 0;
+    if (block.posted == 0) [[likely]]
+      continue;
+    if (reason == Reason::kNone) {
+      block.evidence = blame::receive_complete(block.posted, block.view, block.view.bytes, block.digest);
+      blame::block_received(*block.peer, make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason));
+    } else {
+      blame::drop_posted(block.posted);
     }
+    block.posted = 0;
+  }
+  for (uint32_t i = 0; i < plan.receives.count; ++i) {
+    Block& block = plan.receives.items[i];
+    const uint64_t evidence = block.evidence;
+    block.evidence = 0;
     ledger::expect(thread, *block.peer,
-                   make_record(plan, Space::kBlock, block.view.bytes, digest, reason, block.repeated), evidence);
+                   make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason_of(block), block.repeated),
+                   evidence);
   }
   if (plan.unreachable_why != Reason::kNone) {
     note(plan, plan.unreachable_why);
@@ -85,13 +98,50 @@ uint64_t result_digest(const Plan& plan) {
   return digest;
 }
 
+/// Full blame: reads the result of a reduction, and reads it again; and what this rank gave.
+void look_at_result(Plan& plan, Reason failed) {
+  Reduction& r = plan.reduction;
+  Outcome& how = plan.how;
+  how = {};
+  const uint64_t posted = plan.result_posted;
+  plan.result_posted = 0;
+  how.linear = failed == Reason::kNone ? r.linear : LinearMode::kNone;
+  if (how.linear != LinearMode::kNone && r.has_input && !plan.in_place && !plan.blocking && r.input.reason == Reason::kNone) {
+    const Linear before = r.contribution;
+    reduction_read_input(r);
+    how.input_changed = !linear_subtract(r.linear, r.contribution, before).zero();
+    r.contribution = before;
+  }
+  if (posted == 0)
+    return;
+  if (failed != Reason::kNone)
+    return blame::drop_posted(posted);
+  auto read = [&](uint64_t* digest, Linear* sum) {
+    *digest = r.comparable ? canonical_digest(r, r.output) : view_digest(r.output, r.output.bytes);
+    if (how.linear != LinearMode::kNone)
+      *sum = reduction_result(r);
+  };
+  read(&how.first, &how.first_sum);
+  const uint64_t digest = r.comparable ? view_digest(r.output, r.output.bytes) : how.first;
+  const uint64_t handle = blame::receive_complete(posted, r.output, r.output.bytes, digest);
+  read(&how.last, &how.last_sum);
+  blame::Evidence evidence;
+  blame::Content content;
+  how.kept = blame::receive_evidence(handle, &evidence, &content);
+  how.untouched = how.kept && evidence.untouched;
+  how.changed = how.kept && (evidence.changed || how.first != how.last);
+  blame::drop(handle);
+}
+
 void compare_agreement(Thread& thread, Plan& plan, Reason failed) {
   const Tree& tree = *plan.tree;
   const Reason reason = first_of(failed, plan.result.reason);
-  const uint64_t digest = reason == Reason::kNone ? result_digest(plan) : 0, bytes = plan.result.bytes;
+  const uint64_t digest = reason != Reason::kNone ? 0 : plan.how.kept ? plan.how.first : result_digest(plan);
+  const uint64_t bytes = plan.result.bytes;
   const Record record = make_record(plan, Space::kAgreement, bytes, digest, reason);
   if (reason == Reason::kNone)
-    agreement_note(plan.name, digest, plan.reduces && plan.reduction.orders, plan.reduces && plan.reduction.nan_seen);
+    agreement_note(plan.name, digest, plan.reduces && plan.reduction.orders, plan.reduces && plan.reduction.nan_seen,
+                   plan.how);
   else
     note(plan, reason);
   // A copy: the tree may lie in a cache, and what follows may come back here.
@@ -129,7 +179,9 @@ void compare_sum(Thread& thread, Plan& plan, Reason failed) {
   if (reason != Reason::kNone)
     note(plan, reason);
   else if (subtracts && r.output.bytes != 0)
-    part = linear_subtract(r.linear, part, reduction_result(r));
+    part = linear_subtract(r.linear, part, plan.how.kept ? plan.how.first_sum : reduction_result(r));
+  if (ledger::full_blame() && reason == Reason::kNone && plan.form != Form::kAllreduce)
+    agreement_note(plan.name, plan.how.first, false, false, plan.how);
   sums_own(thread, plan.name, *plan.tree, r.linear, part, reason);
 }
 
@@ -154,7 +206,7 @@ void compare_chain(Thread& thread, Plan& plan, Reason failed) {
     ledger::announce(thread, *plan.chain_next, make_record(plan, Space::kAgreement, bytes, folded(through), reason));
   if (plan.chain_before != nullptr) {
     if (reason == Reason::kNone)
-      agreement_note(plan.name, folded(before), false, false);
+      agreement_note(plan.name, folded(before), false, false, {});
     ledger::expect(thread, *plan.chain_before, make_record(plan, Space::kAgreement, bytes, folded(before), reason));
     if (plan.blocking)
       ledger::await(thread, *plan.chain_before);
@@ -186,12 +238,37 @@ void compare_reduction(Thread& thread, Plan& plan, Reason failed) {
     ledger::count_uncovered(r.why, 1, r.output.bytes);
 }
 
+/// One buffer for many partners.
+bool same_data(const View& a, const View& b) {
+  return a.buffer == b.buffer && a.count == b.count && a.type == b.type && a.bytes == b.bytes;
+}
+
+/// Full blame, when the operation is complete: is what was given still the same?
+void read_again(Plan& plan) {
+  const Block* before = nullptr;
+  uint64_t digest = 0;
+  for (uint32_t i = 0; i < plan.sends.count; ++i) {
+    Block& block = plan.sends.items[i];
+    if (block.handle == 0)
+      continue;
+    if (before == nullptr || !same_data(before->view, block.view))
+      digest = view_digest(block.view, block.view.bytes);
+    before = &block;
+    blame::sent_complete(block.handle, block.view, digest);
+    block.handle = 0;
+  }
+}
+
 }  // namespace
 
 void read_inputs(Plan& plan) {
+  const Block* before = nullptr;
   for (uint32_t i = 0; i < plan.sends.count; ++i)
-    if (Block& block = plan.sends.items[i]; block.view.reason == Reason::kNone)
-      block.digest = view_digest(block.view, block.view.bytes);
+    if (Block& block = plan.sends.items[i]; block.view.reason == Reason::kNone) {
+      block.digest = before != nullptr && same_data(before->view, block.view) ? before->digest
+                                                                              : view_digest(block.view, block.view.bytes);
+      before = &block;
+    }
   if (plan.own && plan.own_given.reason == Reason::kNone && plan.own_given.type != nullptr)
     plan.own_digest = view_digest(plan.own_given, plan.own_given.bytes);
   if (Reduction& r = plan.reduction; plan.reduces && r.input.type != nullptr && r.input.reason == Reason::kNone)
@@ -203,35 +280,48 @@ void read_before(Plan& plan) {
   for (uint32_t i = 0; i < plan.receives.count; ++i)
     if (Block& block = plan.receives.items[i]; block.view.reason == Reason::kNone)
       block.posted = blame::receive_posted(block.view);
+  const bool prefix = plan.form == Form::kScan || plan.form == Form::kExscan;
+  if (const View& result = plan.reduction.output; plan.reduces && plan.gets_result && !prefix && !plan.intercomm &&
+                                                  result.bytes != 0 && result.reason == Reason::kNone)
+    plan.result_posted = blame::receive_posted(result);
 }
 
 void tell_receivers(Thread& thread, Plan& plan) {
   for (uint32_t i = 0; i < plan.sends.count; ++i) {
-    const Block& block = plan.sends.items[i];
+    Block& block = plan.sends.items[i];
     const Reason reason =
         first_of(plan.reason, block.view.reason, plan.inputs_read ? Reason::kNone : Reason::kCollective);
     const Record record = make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason, block.repeated);
     if (reason != Reason::kNone)
       note(plan, reason);
     const uint64_t ordinal = ledger::announce(thread, *block.peer, record);
-    if (reason != Reason::kNone || (plan.in_place && ledger::full_blame()))  // full: keeps a copy, which is gone
+    if (reason != Reason::kNone)
       continue;
-    const uint64_t handle = blame::sent(ledger::world_rank_of(*block.peer), ordinal, record, block.view);
-    if (plan.blocking && ledger::full_blame())
-      blame::sent_complete(handle, block.view);
+    const bool replaced = plan.in_place && plan.form == Form::kAlltoall && ledger::full_blame();
+    block.handle = blame::sent(ledger::world_rank_of(*block.peer), ordinal, record, replaced ? View{} : block.view);
+    if (replaced) {  // the result is where the data was: nothing to read again
+      blame::sent_complete(block.handle, {nullptr, 0, nullptr, 0, Reason::kCollective});
+      block.handle = 0;
+    }
   }
+  if (plan.blocking && ledger::full_blame())
+    read_again(plan);
 }
 
 void compare_results(Thread& thread, Plan& plan, Reason failed) {
   failed = first_of(failed, plan.reason);
   if (failed != Reason::kNone)
     note(plan, failed);
+  if (plan.reduces && ledger::full_blame())
+    look_at_result(plan, failed);
   if (plan.own)
     compare_own(plan, plan.inputs_read ? failed : first_of(failed, Reason::kCollective));
   if (plan.tree != nullptr && plan.agrees)
     compare_agreement(thread, plan, failed);
   if (plan.reduces)
     compare_reduction(thread, plan, failed);
+  if (!plan.blocking && ledger::full_blame() && failed == Reason::kNone)
+    read_again(plan);
   compare_blocks(thread, plan, failed);
   if (ledger::strict())  // their senders have posted them: the records are on the way
     for (uint32_t i = 0; i < plan.receives.count; ++i)

@@ -10,7 +10,7 @@ namespace resil::collective {
 /// Reads what this rank gives: digests of blocks, of its part of an allgathered result, its contribution to a
 /// reduction. Before the call where the result overwrites it, else after the operation has been started.
 void read_inputs(Plan& plan);
-/// Full blame, blocking calls: what the receive buffers hold before the call.
+/// Full blame: what the receive buffers hold before the call.
 void read_before(Plan& plan);
 
 /// Tells the receivers of blocks what they must get. After the operation has been started without error.

@@ -25,6 +25,14 @@ void add_site(Finding& finding, const char* name, uint64_t site) {
   finding.add(name, "%s", text);
 }
 
+/// Full blame.
+void add_verdict(Finding& finding, const char* cause, const char* how) {
+  if (cause == nullptr)
+    return;
+  finding.add("verdict", "%s", cause);
+  finding.add("reached_by", "%s", how);
+}
+
 void finish(Finding& finding, const Name& name) {
   finding.add("call", "%s", call_info(name.id).name);
   finding.add("communicator", "%s (id %016" PRIx64 ")",
@@ -80,6 +88,10 @@ void publish(const Disagreement& d) {
   else if (d.verdict == Verdict::kBoth)
     finding.say("%s left different data at rank %d on %s and at rank %d on %s, and both are wrong: %u ranks were asked",
                 what, here, runtime.host, there, host, d.asked);
+  else if (d.summed)
+    finding.say("%s left data at rank %d on %s that is not what its operator makes of the contributions of all ranks%s%s",
+                what, d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host,
+                d.cause != nullptr ? ". " : "", d.cause != nullptr ? d.how : "");
   else if (d.proved)
     finding.say("%s left data at rank %d on %s that differs from the root's", what,
                 d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host);
@@ -87,6 +99,7 @@ void publish(const Disagreement& d) {
     finding.say("%s left other data at rank %d on %s than at %u of the %u ranks that were asked", what,
                 d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host,
                 d.verdict == Verdict::kThis ? d.agree_that : d.agree_this, d.asked);
+  add_verdict(finding, d.cause, d.how);
   finding.add("rank_host", "rank %d on %s, rank %d on %s", here, runtime.host, there, host);
   finding.add("digests", "%016" PRIx64 " at rank %d, %016" PRIx64 " at rank %d", d.this_digest, here, d.that_digest,
               there);
@@ -103,19 +116,29 @@ void publish(const Disagreement& d) {
   finish(finding, d.name);
 }
 
-void publish_sum(const Name& name, const uint64_t* words) {
-  char what[160];
-  describe(name, what, sizeof(what));
+void publish_sum(const WrongSum& sum) {
+  char what[160], who[96] = "which of them went wrong is not known";
+  describe(sum.name, what, sizeof(what));
   Finding finding;
   finding.start("collective_mismatch", Confidence::kProved);
-  finding.victim(runtime.rank);
-  finding.say(
-      "the result of %s is not what its operator makes of the contributions of all ranks (which of them went wrong "
-      "is not known)",
-      what);
-  finding.add("linear_digest", "off by %016" PRIx64 " %016" PRIx64, words[0], words[1]);
-  add_site(finding, "site", name.site);
-  finish(finding, name);
+  if (sum.changed >= 0) {
+    finding.culprit(sum.changed);
+    snprintf(who, sizeof(who), "rank %d changed what it gave while the operation was pending", sum.changed);
+  } else if (sum.wrong >= 0 && sum.asked > 1 && sum.agree == sum.asked) {
+    snprintf(who, sizeof(who), "all %u ranks that were asked have the same", sum.asked);
+  } else if (sum.wrong >= 0) {
+    finding.culprit(sum.wrong);
+    snprintf(who, sizeof(who), "rank %d has the wrong one", sum.wrong);
+  }
+  finding.victim(sum.wrong >= 0 ? sum.wrong : runtime.rank);
+  finding.say("the result of %s is not what its operator makes of the contributions of all ranks (%s)%s%s", what, who,
+              sum.cause != nullptr ? ". " : "", sum.cause != nullptr ? sum.how : "");
+  add_verdict(finding, sum.cause, sum.how);
+  finding.add("linear_digest", "off by %016" PRIx64 " %016" PRIx64, sum.words[0], sum.words[1]);
+  if (sum.asked != 0)
+    finding.add("asked", "%u ranks: %u have the wrong result", sum.asked, sum.agree);
+  add_site(finding, "site", sum.name.site);
+  finish(finding, sum.name);
 }
 
 void publish_local(const Name& name, const char* text, int64_t element) {

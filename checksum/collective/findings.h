@@ -23,7 +23,7 @@ struct Name {
   uint32_t tag;       ///< low half of the collective's number on the communicator; persistent: number of the start
   uint32_t init;      ///< persistent: low half of the number of the MPI_..._init; else 0
   CallId id;
-  int32_t root;       ///< of a broadcast, rank in the local group; else 0
+  int32_t root;       ///< of a broadcast or MPI_Reduce, rank in the local group; else 0
   uint64_t site, bytes;
 };
 
@@ -46,11 +46,20 @@ struct Disagreement {
   bool proved;              ///< by the root's own data, not by a majority
   bool chain;               ///< prefix sums: `that` is the rank before
   uint32_t asked, agree_this, agree_that;  ///< votes, the two themselves included
+  bool summed;              ///< proved by the sum of all contributions
+  const char *cause, *how;  ///< full blame: one of blame's verdicts for the ranks that are wrong; else null
 };
 void publish(const Disagreement& disagreement);
 
-/// The sums of all contributions and of the result differ. `words`: by how much, in linear digests.
-void publish_sum(const Name& name, const uint64_t* words);
+/// The sums of all contributions and of the result differ.
+struct WrongSum {
+  Name name;
+  uint64_t words[2];        ///< by how much, in linear digests
+  int32_t wrong, changed;   ///< world rank whose result is wrong, and that changed its contribution; -1: not known
+  uint32_t asked, agree;    ///< ranks with a result, and with the one that is wrong
+  const char *cause, *how;  ///< full blame: one of blame's verdicts, and what it rests on; else null
+};
+void publish_sum(const WrongSum& sum);
 /// What this rank contributed is not in its result. `element`: first wrong one, -1: not known.
 void publish_local(const Name& name, const char* what, int64_t element);
 

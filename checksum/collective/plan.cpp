@@ -18,7 +18,15 @@ namespace {
 using ledger::Peer;
 using ledger::Reason;
 
+constexpr int kSpelledOut = 256;  // ranks
+
 bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
+
+/// RESIL_BLAME=full: broadcast and allgathered data is also told from giver to getter, as packets, so that what is known
+/// of packets on both sides can explain what went wrong. Not among very many ranks: each then notes one for each other.
+bool spelled_out(const CommInfo& comm) {
+  return ledger::full_blame() && comm.size <= kSpelledOut && comm.remote_size <= kSpelledOut;
+}
 
 /// The parts of one data argument, by partner.
 class Parts {
@@ -104,7 +112,7 @@ void append(Plan& plan, Blocks& blocks, Peer* peer, Reason why, const View& view
     return;
   }
   if (blocks.count < blocks.capacity)
-    blocks.items[blocks.count++] = {peer, view, 0, repeated, 0};
+    blocks.items[blocks.count++] = {peer, view, 0, repeated, 0, 0, 0};
 }
 
 void append(Plan& plan, const Event& e, Blocks& blocks, int rank, const View& view) {
@@ -121,10 +129,23 @@ void agree_on(Plan& plan, const Event& e, int root) {
 
 // --- One function for each form ---------------------------------------------------------------------------------
 
+void spell_out_bcast(Plan& plan, const Event& e, bool root, int receivers) {
+  const View data = whole(e, e.send);
+  if (!root)
+    return append(plan, e, plan.receives, e.peer, data);
+  if (!reserve(plan, plan.sends, receivers))
+    return;
+  for (int i = 0; i < receivers; ++i)
+    if (plan.intercomm || i != e.comm->rank)
+      append(plan, e, plan.sends, i, data);
+}
+
 void make_bcast(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   if (!plan.intercomm) {
     plan.name.root = e.peer;
+    if (comm.size > 1 && spelled_out(comm))
+      return spell_out_bcast(plan, e, comm.rank == e.peer, comm.size);
     put(plan.result, whole(e, e.send));
     if (plan.result.bytes != 0)
       agree_on(plan, e, e.peer);
@@ -132,6 +153,8 @@ void make_bcast(Plan& plan, const Event& e) {
   }
   if (e.peer == ring::kProcNull)
     return;
+  if (spelled_out(comm))
+    return spell_out_bcast(plan, e, e.peer == ring::kRootSelf, comm.remote_size);
   const View data = whole(e, e.send);
   if (e.peer == ring::kRootSelf)
     return append(plan, e, plan.sends, 0, data);
@@ -162,11 +185,30 @@ void make_rooted(Plan& plan, const Event& e, const Side& one, const Side& many, 
     append(plan, e, to_root, comm.rank, whole(e, one));
 }
 
+void spell_out_allgather(Plan& plan, const Event& e, const Parts& parts, int partners) {
+  const int here = plan.intercomm ? -1 : e.comm->rank;
+  const View mine = plan.in_place ? parts.at(here) : whole(e, e.send);
+  if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners))
+    return;
+  for (int i = 0; i < partners; ++i)
+    if (i != here || !plan.in_place) {
+      append(plan, e, plan.sends, i, mine);
+      append(plan, e, plan.receives, i, parts.at(i));
+    }
+  if (!plan.in_place)
+    return;
+  plan.own = mine.bytes != 0;  // it has to stay what it was
+  put(plan.own_got, mine);
+  put(plan.own_given, mine);
+}
+
 void make_allgather(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   const int partners = plan.intercomm ? comm.remote_size : comm.size;
   const Parts parts(e, e.receive, e.receive.displacements);
   plan.in_place = !plan.intercomm && in_place(e.send.buffer);
+  if (spelled_out(comm))
+    return spell_out_allgather(plan, e, parts, partners);
   if (e.receive.counts == nullptr) {
     put(plan.result, whole(e, e.receive, partners));
   } else {
@@ -179,7 +221,7 @@ void make_allgather(Plan& plan, const Event& e) {
       plan.result.bytes += part.bytes;
       if (part.reason != Reason::kNone)
         plan.result.reason = part.reason;
-      plan.parts.items[plan.parts.count++] = {nullptr, part, 0, false, 0};
+      plan.parts.items[plan.parts.count++] = {nullptr, part, 0, false, 0, 0, 0};
     }
   }
   if (plan.result.bytes != 0)
@@ -244,6 +286,8 @@ void make_reduction(Plan& plan, const Event& e) {
   plan.gets_result = plan.form != Form::kReduce || (plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank);
   const bool gives = plan.form != Form::kReduce || !plan.intercomm || e.peer >= 0;
   plan.in_place = gives && reduces_in_place(e);
+  if (plan.form == Form::kReduce && !plan.intercomm)
+    plan.name.root = e.peer;
   r.first = 0;
   r.total = e.send.count;
   int64_t mine = e.send.count;
@@ -346,7 +390,8 @@ bool plan_make(Plan& plan, Event& e) {
   plan.intercomm = comm.remote_size >= 0;
   plan.reason = plan.outcome = plan.unreachable_why = Reason::kNone;
   plan.unreachable = 0;
-  plan.unreachable_bytes = 0;
+  plan.unreachable_bytes = plan.result_posted = 0;
+  plan.how = {};
   plan.tree = nullptr;
   plan.chain_next = plan.chain_before = nullptr;
   clear(plan.sends);
@@ -392,6 +437,8 @@ void plan_free(Plan& plan) {
   for (uint32_t i = 0; i < plan.receives.count; ++i)
     if (plan.receives.items[i].posted != 0) [[unlikely]]  // the call failed
       blame::drop_posted(plan.receives.items[i].posted);
+  if (plan.result_posted != 0) [[unlikely]]
+    blame::drop_posted(plan.result_posted);
   auto give = [](Blocks& blocks) {
     if (blocks.memory != 0) [[unlikely]]
       memory_give(blocks.items, blocks.memory);

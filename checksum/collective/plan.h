@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "checksum/collective/agreement.h"
 #include "checksum/collective/findings.h"
 #include "checksum/collective/form.h"
 #include "checksum/collective/reduction.h"
@@ -23,9 +24,11 @@ namespace resil::collective {
 struct Block {
   ledger::Peer* peer;
   View view;
-  uint64_t digest;     ///< of what is given, once read
+  uint64_t digest;     ///< of what is given or has come, once read
   bool repeated;       ///< see Edge
-  uint64_t posted;  ///< what is received: blame's evidence of the buffer before the call (full blame, blocking calls)
+  uint64_t posted;     ///< full blame, what is received: evidence of the buffer before the call; 0: none
+  uint64_t evidence;   ///< the same once it has come
+  uint64_t handle;     ///< full blame, what is given: blame's of the packet, until the call is complete; 0: none
 };
 
 struct Blocks {
@@ -69,6 +72,8 @@ struct Plan {
   Reduction reduction;
   bool sums;                 ///< takes part in a sum up the tree
   bool gets_result;
+  uint64_t result_posted;    ///< full blame: evidence of the result's buffer before the call; 0: none
+  Outcome how;               ///< full blame, once it is complete
   ledger::Peer *chain_next, *chain_before;  ///< prefix reductions: ranks after and before
 
   Tree tree_room;

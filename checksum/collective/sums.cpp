@@ -9,6 +9,7 @@
 
 #include <atomic>
 
+#include "checksum/collective/agreement.h"
 #include "shim/hash.h"
 #include "shim/spinlock.h"
 
@@ -114,8 +115,8 @@ void pass_on(Thread& thread, const Node& node) {
     ledger::count_uncovered(node.reason, 1, node.name.bytes);
   if (node.parent != nullptr)
     ledger::announce(thread, *node.parent, record_of(node.name, node.mode, node.sum, node.reason));
-  else if (node.reason == Reason::kNone && !node.sum.zero())
-    publish_sum(node.name, node.sum.words);
+  else
+    agreement_sum(node.name, node.mode, node.sum, node.reason);
 }
 
 /// From a child; inside progress().

@@ -30,6 +30,114 @@ uint64_t key_of(const Arrival& a) {
   return key | 1;
 }
 
+/// Another packet of the same size to exchange with: of the same partner, else of any.
+Arrival* find_other(PerThread& mine, unsigned count, Arrival& a) {
+  Arrival* found = nullptr;
+  for (unsigned i = 0; i < count; ++i) {
+    Arrival& other = mine.arrivals[i];
+    if (&other == &a || other.hit || other.packet.bytes != a.packet.bytes || equal(a.packet, other.packet))
+      continue;
+    if (other.peer == a.peer)
+      return &other;
+    found = found != nullptr ? found : &other;
+  }
+  return found;
+}
+
+/// Would the fault make a difference? Only packets of which this is true count as eligible.
+bool possible(PerThread& mine, unsigned count, Arrival& a, const Spec& spec) {
+  switch (spec.kind) {
+    case Kind::kStale:
+    case Kind::kTruncate: return a.kept != nullptr && !equal(a.packet, 0, a.packet.bytes, a.kept);
+    case Kind::kEarly:  // by a timer the first of a call: until others are looked at the data may have landed
+      return (spec.delay == 0 || &a == &mine.arrivals[0]) && a.kept != nullptr && !mine.landing.used &&
+             !equal(a.packet, 0, a.packet.bytes, a.kept);
+    case Kind::kDuplicate: return a.previous != nullptr && !equal(a.packet, 0, a.packet.bytes, a.previous);
+    case Kind::kTranspose: return find_other(mine, count, a) != nullptr;
+    default: return on_receive_side(spec.kind);
+  }
+}
+
+bool truncate(Arrival& a, Draw& draw, uint64_t* position) {
+  const uint64_t wanted = draw.below(a.packet.bytes);
+  for (uint64_t first : {wanted, uint64_t{0}}) {
+    if (equal(a.packet, first, a.packet.bytes - first, a.kept + first))
+      continue;
+    a.packet.write(first, a.packet.bytes - first, a.kept + first);
+    *position = equal(a.packet, 0, first, a.kept) ? 0 : first;  // 0: what was delivered makes no difference either
+    return true;
+  }
+  return false;
+}
+
+bool make_early(PerThread& mine, Arrival& a, const Spec& spec, Draw& draw) {
+  Landing& landing = mine.landing;
+  char* packed = lend(a.packet.bytes);
+  if (packed == nullptr)
+    return false;
+  a.packet.read(0, a.packet.bytes, packed);
+  a.packet.write(0, a.packet.bytes, a.kept);
+  landing.used = true;
+  landing.packet = a.packet;
+  landing.packed = packed;
+  landing.delay = spec.delay;
+  landing.looks = 1 + static_cast<uint32_t>(draw.below(2));  // of a long packet there may be no more
+  type_map_hold(a.packet.type);  // until it has landed
+  return true;
+}
+
+bool replace(Arrival& a, const char* packed) {
+  a.packet.write(0, a.packet.bytes, packed);
+  return true;
+}
+
+bool damage(PerThread& mine, unsigned count, Arrival& a, const Spec& spec, Draw& draw, Injection* injection) {
+  uint64_t* position = &injection->position;
+  switch (spec.kind) {
+    case Kind::kFlip: return flip(a.packet, draw, position);
+    case Kind::kSwap: return swap(a.packet, draw, position);
+    case Kind::kZero: return zero(a.packet, draw, position);
+    case Kind::kStale: return replace(a, a.kept);
+    case Kind::kDuplicate: return replace(a, a.previous);
+    case Kind::kTruncate: return truncate(a, draw, position);
+    case Kind::kEarly: return make_early(mine, a, spec, draw);
+    case Kind::kTranspose:
+      if (Arrival* other = find_other(mine, count, a); other != nullptr) {
+        exchange(a.packet, other->packet);
+        other->hit = true;
+        injection->other_peer = other->peer;
+        injection->other_tag = other->tag;
+        return true;
+      }
+      return false;
+    default: return false;
+  }
+}
+
+void try_specs(PerThread& mine, unsigned count, Arrival& a) {
+  for (unsigned i = 0; i < engine.specs.count && !a.hit; ++i) {
+    Spec& spec = engine.specs.list[i];
+    Draw draw;
+    uint64_t ordinal = 0;
+    if (!spec.matches(a.id, a.peer, a.packet.bytes) || !possible(mine, count, a, spec) ||
+        !spec.fires(engine.rank, i, &draw, &ordinal))
+      continue;
+    Injection injection = {spec.kind,      true, a.id,    a.peer, a.tag,  -1,         -1,
+                           a.packet.bytes, 0,    ordinal, i,      a.comm, a.sequence, nullptr};
+    if (!damage(mine, count, a, spec, draw, &injection)) {
+      spec.spare();
+      continue;
+    }
+    a.hit = true;
+    if (spec.kind == Kind::kEarly)
+      mine.landing.injection = injection;  // noted when it has landed
+    else
+      note(injection);
+  }
+}
+
+}  // namespace
+
 char* take_earlier(uint64_t key) {
   SpinGuard guard(lock);
   Earlier& entry = earlier[(key >> 20) % kEarlier];
@@ -50,113 +158,6 @@ void put_earlier(uint64_t key, char* packed) {
   give_back(displaced);
 }
 
-/// Another packet of the same size to exchange with: of the same partner, else of any.
-Arrival* find_other(PerThread& mine, unsigned count, Arrival& a) {
-  Arrival* found = nullptr;
-  for (unsigned i = 0; i < count; ++i) {
-    Arrival& other = mine.arrivals[i];
-    if (&other == &a || other.hit || other.packet.bytes != a.packet.bytes || equal(a.packet, other.packet))
-      continue;
-    if (other.peer == a.peer)
-      return &other;
-    found = found != nullptr ? found : &other;
-  }
-  return found;
-}
-
-/// Would the fault make a difference? Only packets of which this is true count as eligible.
-bool possible(PerThread& mine, unsigned count, Arrival& a, Kind kind) {
-  switch (kind) {
-    case Kind::kStale:
-    case Kind::kTruncate: return a.kept != nullptr && !equal(a.packet, 0, a.packet.bytes, a.kept);
-    case Kind::kEarly:  // the first of a call: until others are looked at the data may have landed
-      return &a == &mine.arrivals[0] && a.kept != nullptr && !mine.landing.used &&
-             !equal(a.packet, 0, a.packet.bytes, a.kept);
-    case Kind::kDuplicate: return a.previous != nullptr && !equal(a.packet, 0, a.packet.bytes, a.previous);
-    case Kind::kTranspose: return find_other(mine, count, a) != nullptr;
-    default: return on_receive_side(kind);
-  }
-}
-
-bool truncate(Arrival& a, Draw& draw, uint64_t* position) {
-  const uint64_t wanted = draw.below(a.packet.bytes);
-  for (uint64_t first : {wanted, uint64_t{0}}) {
-    if (equal(a.packet, first, a.packet.bytes - first, a.kept + first))
-      continue;
-    a.packet.write(first, a.packet.bytes - first, a.kept + first);
-    *position = equal(a.packet, 0, first, a.kept) ? 0 : first;  // 0: what was delivered makes no difference either
-    return true;
-  }
-  return false;
-}
-
-bool make_early(PerThread& mine, Arrival& a, const Spec& spec) {
-  Landing& landing = mine.landing;
-  char* packed = lend(a.packet.bytes);
-  if (packed == nullptr)
-    return false;
-  a.packet.read(0, a.packet.bytes, packed);
-  a.packet.write(0, a.packet.bytes, a.kept);
-  landing.used = true;
-  landing.packet = a.packet;
-  landing.packed = packed;
-  landing.delay = spec.delay;
-  type_map_hold(a.packet.type);  // until it has landed
-  return true;
-}
-
-bool replace(Arrival& a, const char* packed) {
-  a.packet.write(0, a.packet.bytes, packed);
-  return true;
-}
-
-bool damage(PerThread& mine, unsigned count, Arrival& a, const Spec& spec, Draw& draw, Injection* injection) {
-  uint64_t* position = &injection->position;
-  switch (spec.kind) {
-    case Kind::kFlip: return flip(a.packet, draw, position);
-    case Kind::kSwap: return swap(a.packet, draw, position);
-    case Kind::kZero: return zero(a.packet, draw, position);
-    case Kind::kStale: return replace(a, a.kept);
-    case Kind::kDuplicate: return replace(a, a.previous);
-    case Kind::kTruncate: return truncate(a, draw, position);
-    case Kind::kEarly: return make_early(mine, a, spec);
-    case Kind::kTranspose:
-      if (Arrival* other = find_other(mine, count, a); other != nullptr) {
-        exchange(a.packet, other->packet);
-        other->hit = true;
-        injection->other_peer = other->peer;
-        injection->other_tag = other->tag;
-        return true;
-      }
-      return false;
-    default: return false;
-  }
-}
-
-void try_specs(PerThread& mine, unsigned count, Arrival& a) {
-  for (unsigned i = 0; i < engine.specs.count && !a.hit; ++i) {
-    Spec& spec = engine.specs.list[i];
-    Draw draw;
-    uint64_t ordinal = 0;
-    if (!spec.matches(a.id, a.peer, a.packet.bytes) || !possible(mine, count, a, spec.kind) ||
-        !spec.fires(engine.rank, i, &draw, &ordinal))
-      continue;
-    Injection injection = {spec.kind,      true, a.id,    a.peer, a.tag,  -1,         -1,
-                           a.packet.bytes, 0,    ordinal, i,      a.comm, a.sequence, nullptr};
-    if (!damage(mine, count, a, spec, draw, &injection)) {
-      spec.spare();
-      continue;
-    }
-    a.hit = true;
-    if (spec.kind == Kind::kEarly)
-      mine.landing.injection = injection;  // noted when it has landed
-    else
-      note(injection);
-  }
-}
-
-}  // namespace
-
 void arrived(PerThread& mine, unsigned count, bool one_of) {
   if (count == 0)
     return;
@@ -176,9 +177,11 @@ void arrived(PerThread& mine, unsigned count, bool one_of) {
   }
   for (unsigned i = 0; engine.remembers && i < count; ++i) {
     Arrival& a = mine.arrivals[i];
-    give_back(a.previous);
-    if (a.fresh != nullptr)
-      put_earlier(key_of(a), a.fresh);
+    // What was damaged has never arrived, and cannot arrive again.
+    char* remembered = a.hit ? a.previous : a.fresh;
+    give_back(a.hit ? a.fresh : a.previous);
+    if (remembered != nullptr)
+      put_earlier(key_of(a), remembered);
   }
 }
 

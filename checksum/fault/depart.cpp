@@ -17,14 +17,6 @@ namespace {
 
 constexpr uint64_t kSurelyPending = 65536;  // bytes: no library copies as much before it returns from MPI_Isend
 
-struct Retained {  // origin buffers of one-sided calls, until an epoch ends
-  uint64_t window;
-  char* memory;
-};
-constexpr unsigned kRetained = 4096;
-Retained retained[kRetained];
-SpinLock retained_lock;
-
 bool is_one_sided(const Event& e) { return (e.attributes & kCallRma) != 0; }
 
 /// A copy of all blocks, at the same distances. False: no memory, or a buffer so scattered that it is not worth it.
@@ -64,7 +56,11 @@ bool choose_block(Thread& thread, PerThread& mine, const Layout& layout, Packet*
 
 /// Could MPI still read the buffer when the call has returned?
 bool may_be_modified(const Event& e, uint64_t bytes) {
+  if (e.attributes & kCallCollective)
+    return (e.attributes & kCallStarts) != 0;
   switch (e.id) {
+    case CallId::kMPI_Put:
+    case CallId::kMPI_Put_c:
     case CallId::kMPI_Issend:
     case CallId::kMPI_Issend_c: return true;
     case CallId::kMPI_Isend:
@@ -87,11 +83,20 @@ bool damage_copy(Kind kind, const Packet& packet, Draw& draw, PerThread& mine, u
     case Kind::kSwap: return swap(packet, draw, position);
     case Kind::kZero: return zero(packet, draw, position);
     case Kind::kModify:
-      mine.changes = invert(packet, draw, &mine.change_at, &mine.change_bytes);
+      mine.changes = mine.send.types == nullptr && invert(packet, draw, &mine.change_at, &mine.change_bytes);
       *position = mine.change_at;
       return mine.changes;
+    case Kind::kDuplicate:
+      packet.write(0, packet.bytes, mine.previous);
+      return true;
     default: return false;
   }
+}
+
+uint64_t put_key(const Event& e, const Packet& packet, int32_t peer) {
+  return ((e.object ^ packet.bytes * 0x9e3779b97f4a7c15) ^ (static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 40) ^ 0x707574) *
+             0xff51afd7ed558ccd |
+         1;
 }
 
 /// The first spec that wants this packet and whose fault has an effect on it.
@@ -102,7 +107,9 @@ bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout&
     Spec& spec = engine.specs.list[i];
     Draw draw;
     uint64_t ordinal = 0, position = 0;
-    if (!on_send_side(spec.kind) || (spec.kind == Kind::kModify && !pending) ||
+    const bool again = spec.kind == Kind::kDuplicate && mine.previous != nullptr && copied == nullptr &&
+                       !equal(packet, 0, packet.bytes, mine.previous);
+    if (!(on_send_side(spec.kind) || again) || (spec.kind == Kind::kModify && !pending) ||
         (spec.kind == Kind::kTruncate && (e == nullptr || !may_be_truncated(*e))) ||
         !spec.matches(id, peer, packet.bytes) || !spec.fires(engine.rank, i, &draw, &ordinal))
       continue;
@@ -116,6 +123,7 @@ bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout&
         continue;
       }
       target.buffer = (copied != nullptr ? copied : mine.shadow_buffer) + (packet.buffer - layout.buffer);
+      mine.change_in = packet;
       if (!damage_copy(spec.kind, target, draw, mine, &position)) {
         if (copied == nullptr)
           give_back(mine.shadow);
@@ -134,7 +142,7 @@ bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout&
 
 void depart(Event& e, PerThread& mine) {
   mine.departing = mine.changes = false;
-  mine.shadow = nullptr;
+  mine.shadow = mine.previous = nullptr;
   if (!send_layout(e, &mine.send))
     return;
   if (e.attributes & kCallPersistent) {  // each start fills the copy anew
@@ -146,8 +154,26 @@ void depart(Event& e, PerThread& mine) {
   }
   Packet packet;
   int32_t peer = -1;
-  if (!choose_block(*e.thread, mine, mine.send, &packet, &peer) ||
-      !try_specs(mine, &e, e.id, may_be_modified(e, packet.bytes), mine.send, packet, peer, nullptr, &mine.injection))
+  if (!choose_block(*e.thread, mine, mine.send, &packet, &peer))
+    return;
+  const bool remembers = engine.remembers && is_one_sided(e);
+  char* fresh = nullptr;
+  if (remembers) {
+    mine.previous = take_earlier(put_key(e, packet, peer));
+    fresh = lend(packet.bytes);
+    if (fresh != nullptr)
+      packet.read(0, packet.bytes, fresh);
+  }
+  const bool hit =
+      try_specs(mine, &e, e.id, may_be_modified(e, packet.bytes), mine.send, packet, peer, nullptr, &mine.injection);
+  if (remembers) {
+    char* remembered = hit ? mine.previous : fresh;
+    give_back(hit ? fresh : mine.previous);
+    mine.previous = nullptr;
+    if (remembered != nullptr)
+      put_earlier(put_key(e, packet, peer), remembered);
+  }
+  if (!hit)
     return;
   mine.departing = true;
   mine.injection.tag = e.tag;
@@ -164,7 +190,7 @@ void departed(Event& e, PerThread& mine) {
   const bool persistent = (e.attributes & kCallPersistent) != 0, starts = (e.attributes & kCallStarts) != 0;
   const bool pending = starts && e.result == 0 && !is_shared_handle(request_handle(e.requests, 0));
   if (!persistent && e.result == 0) {
-    if (mine.changes && !pending) {  // the library had its copy already: what changed was not the program's doing
+    if (mine.changes && !pending && !is_one_sided(e)) {  // the library had its copy already: what changed was not the program's doing
       mine.changes = false;
       mine.injection.kind = Kind::kFlip;
       mine.injection.remark = "asked for: modify; the send was complete at once";
@@ -173,15 +199,8 @@ void departed(Event& e, PerThread& mine) {
   }
   if (mine.shadow == nullptr)
     return;
-  if (is_one_sided(e)) {
-    SpinGuard guard(retained_lock);
-    for (Retained& place : retained)
-      if (place.memory == nullptr) {
-        place = {e.object, mine.shadow};
-        break;
-      }
-    return;  // without a place it is kept for good
-  }
+  if (is_one_sided(e))
+    return retain_put(e.object, mine);
   if (!pending) {
     give_back(mine.shadow);
     return;
@@ -199,6 +218,8 @@ void departed(Event& e, PerThread& mine) {
   operation.changes = mine.changes;
   operation.change_at = mine.change_at;
   operation.change_bytes = mine.change_bytes;
+  operation.change_offset = mine.changes ? mine.change_in.buffer - mine.send.buffer : 0;
+  operation.change_count = mine.changes ? mine.change_in.count : 0;
   mine.tracked = operation_add(operation) != nullptr;
 }
 
@@ -208,6 +229,7 @@ void restart(Operation& operation, PerThread& mine) {
   packet.bytes = type_bytes(*packet.type, packet.count);
   copy(packet, operation.shadow_buffer);
   mine.changes = false;
+  mine.send.types = nullptr;
   Injection injection;
   const int32_t peer = partner(operation.layout, 0);
   if (packet.bytes != 0 && try_specs(mine, nullptr, operation.id, !is_buffered(operation.id), operation.layout, packet,
@@ -218,6 +240,8 @@ void restart(Operation& operation, PerThread& mine) {
   operation.changes = mine.changes;
   operation.change_at = mine.change_at;
   operation.change_bytes = mine.change_bytes;
+  operation.change_offset = 0;
+  operation.change_count = operation.layout.count;
 }
 
 void land_change(Operation& operation) {
@@ -226,19 +250,10 @@ void land_change(Operation& operation) {
   operation.changes = false;
   unsigned char bytes[32];
   const Layout& layout = operation.layout;
-  const Packet copied = {operation.shadow_buffer, layout.count, layout.type, 0};
-  const Packet own = {layout.buffer, layout.count, layout.type, 0};
+  const Packet copied = {operation.shadow_buffer + operation.change_offset, operation.change_count, layout.type, 0};
+  const Packet own = {layout.buffer + operation.change_offset, operation.change_count, layout.type, 0};
   copied.read(operation.change_at, operation.change_bytes, bytes);
   own.write(operation.change_at, operation.change_bytes, bytes);
-}
-
-void release_puts(uint64_t window) {
-  SpinGuard guard(retained_lock);
-  for (Retained& place : retained)
-    if (place.memory != nullptr && place.window == window) {
-      give_back(place.memory);
-      place = {};
-    }
 }
 
 }  // namespace resil::fault

@@ -57,7 +57,7 @@ void engine_start() {
       continue;
     }
     const Kind kind = spec.kind;
-    engine.sends = engine.sends || on_send_side(kind);
+    engine.sends = engine.sends || on_send_side(kind) || kind == Kind::kDuplicate;  // of one-sided operations
     engine.receives = engine.receives || on_receive_side(kind);
     engine.keeps = engine.keeps || kind == Kind::kStale || kind == Kind::kEarly || kind == Kind::kTruncate;
     engine.remembers = engine.remembers || kind == Kind::kDuplicate;

@@ -39,6 +39,8 @@ struct PerThread {
   Layout send;
   bool changes;         ///< modify: the program's buffer is to show the change
   uint64_t change_at, change_bytes;
+  Packet change_in;     ///< the packet of the program's buffer
+  char* previous;       ///< one-sided: the packet before to the same target, of the same size
   Injection injection;  ///< noted once the call has returned
   Landing landing;
   uint64_t blocks_chosen;
@@ -78,6 +80,15 @@ void depart(Event& event, PerThread& mine);
 void departed(Event& event, PerThread& mine);
 void restart(Operation& operation, PerThread& mine);
 void land_change(Operation& operation);
-void release_puts(uint64_t window);
+
+/// One-sided (onesided.cpp): operations that are pending until an epoch ends.
+void retain_put(uint64_t window, PerThread& mine);
+void retain_get(Event& event, PerThread& mine);
+void epoch_ends(uint64_t window);                    ///< before the real call
+void epoch_ended(Event& event, PerThread& mine);     ///< after it
+
+/// The packet of that key before this one, if it has arrived; the caller owns it. And what takes its place.
+char* take_earlier(uint64_t key);
+void put_earlier(uint64_t key, char* packed);
 
 }  // namespace resil::fault

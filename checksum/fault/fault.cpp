@@ -10,6 +10,7 @@
 
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
+#include "checksum/ledger/blame.h"
 #include "shim/backend.h"
 #include "shim/config.h"
 #include "shim/config_value.h"
@@ -58,7 +59,7 @@ bool between(CallId id) {
   const CallInfo& info = call_info(id);
   return (info.attributes & (kCallP2P | kCallCollective | kCallCompletes | kCallActivates)) != 0 ||
          id == CallId::kMPI_Put || id == CallId::kMPI_Put_c || id == CallId::kMPI_Rput || id == CallId::kMPI_Rput_c ||
-         ends_epoch(id);
+         id == CallId::kMPI_Get || id == CallId::kMPI_Get_c || ends_epoch(id);
 }
 
 bool completes(const Event& e) { return (e.attributes & kCallCompletes) != 0; }
@@ -101,6 +102,8 @@ void before_call(Event& e) {
   }
   if (completes(e))
     return;
+  if (ends_epoch(e.id))
+    return epoch_ends(e.object);
   if (engine.sends)
     depart(e, *mine);
   if (engine.receives && receive_layout(e, &mine->layout)) {
@@ -229,13 +232,15 @@ void after_call(Event& e) {
     look_at_arrivals(*mine);
   } else if (mine->receiving) {
     mine->receiving = false;
-    if (e.attributes & kCallStarts)
+    if (e.attributes & kCallRma)
+      retain_get(e, *mine);
+    else if (e.attributes & kCallStarts)
       track_receive(e, *mine);
     else
       end_blocking_receive(e, *mine);
   }
   if (ends_epoch(e.id))
-    release_puts(e.object);
+    epoch_ended(e, *mine);
   if (mine->landing.used)
     arm(mine->landing);  // last: now the time runs
 }
@@ -247,10 +252,25 @@ void leave(Event& e) {
     return;
   Landing& landing = mine->landing;
   landing.used = false;
-  landing.injection.remark = force(landing) ? "landed by the timer" : "landed when the call ended";
+  landing.injection.remark = force(landing)    ? "landed by the timer"
+                             : landing.by_look ? "landed when it had been looked at"
+                                               : "landed when the call ended";
   type_map_release(landing.packet.type);
   give_back(landing.packed);
   note(landing.injection);
+}
+
+void on_look(const void* buffer, uint32_t looks) {
+  if (current_thread == nullptr)
+    return;
+  auto* mine = static_cast<PerThread*>(current_thread->module_data[per_thread_slot()]);
+  if (mine != nullptr && mine->landing.used)
+    looked_at(mine->landing, buffer, looks);
+}
+
+void start() {
+  engine_start();
+  blame::looked_at = on_look;
 }
 
 /// Never called, since no request carries a cookie of this module; but statuses are only given where somebody waits for
@@ -284,7 +304,7 @@ constexpr Module kFault = {
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
-    .after_init = engine_start,
+    .after_init = start,
     .thread_end = thread_end,
     .enter = enter,
     .leave = leave,

@@ -58,16 +58,22 @@ void make_timer(Landing& landing) {
 }  // namespace
 
 void arm(Landing& landing) {
-  if (!landing.has_timer)
+  if (!landing.has_timer && landing.delay != 0)
     make_timer(landing);
   landing.by_timer.store(false, std::memory_order_relaxed);
+  landing.by_look = false;
   landing.pending.store(true, std::memory_order_release);
-  if (landing.has_timer)
+  if (landing.has_timer && landing.delay != 0)
     set_timer(landing.timer, landing.delay);  // without: it lands when the call ends
 }
 
+void looked_at(Landing& landing, const void* buffer, uint32_t looks) {
+  if (landing.delay == 0 && landing.packet.buffer == buffer && looks >= landing.looks && land(landing))
+    landing.by_look = true;
+}
+
 bool force(Landing& landing) {
-  if (land(landing) && landing.has_timer)
+  if (land(landing) && landing.has_timer && landing.delay != 0)
     set_timer(landing.timer, 0);
   return landing.by_timer.load(std::memory_order_relaxed);
 }

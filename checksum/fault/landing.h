@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data that lands late: the bytes of a packet that MPI called complete are put into the buffer some microseconds
-// afterwards, by a timer signal on the application's thread, at the latest when the wrapper of the completing call
-// ends (the program may free the buffer then).
+// Data that lands late: the bytes of a packet that MPI called complete are put into the buffer afterwards, at the latest
+// when the wrapper of the completing call ends (the program may free the buffer then). Before that: when the data has
+// been looked at once or twice, so that nothing depends on how fast the machine is; or, where a delay is asked for, some
+// microseconds later, by a timer signal on the application's thread.
 #pragma once
 
 #include <atomic>
@@ -29,14 +30,19 @@ struct Landing {
   std::atomic<bool> by_timer;
   bool has_timer;
   int timer;
-  uint64_t delay;                ///< microseconds
+  uint64_t delay;                ///< microseconds; 0: `looks` decides
+  uint32_t looks;                ///< lands when the data has been read so often
+  bool by_look;
   Packet packet;
   char* packed;
   Injection injection;
 };
 
-/// Starts the clock. The landing is filled and not pending; application's thread.
+/// From now on it is due; starts the clock if there is a delay. The landing is filled and not pending; application's
+/// thread.
 void arm(Landing& landing);
+/// The data at that address has been read for the Nth time.
+void looked_at(Landing& landing, const void* buffer, uint32_t looks);
 /// Lands now if it has not yet; stops the clock. True: the timer was first.
 bool force(Landing& landing);
 void forget_timer(Landing& landing);

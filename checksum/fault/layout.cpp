@@ -28,6 +28,8 @@ bool is_put(CallId id) {
   return id == CallId::kMPI_Put || id == CallId::kMPI_Put_c || id == CallId::kMPI_Rput || id == CallId::kMPI_Rput_c;
 }
 
+bool is_get(CallId id) { return id == CallId::kMPI_Get || id == CallId::kMPI_Get_c; }
+
 bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
 bool inter(const Event& e) { return e.comm->remote_size >= 0; }
 int64_t partners(const Event& e) { return inter(e) ? e.comm->remote_size : e.comm->size; }
@@ -163,6 +165,8 @@ int64_t element(const void* array, bool wide, int64_t index) {
 bool receive_layout(Event& e, Layout* layout) {
   if (e.attributes & kCallCollective)
     return e.comm != nullptr && e.comm->size > 0 && receive_collective(e, layout);
+  if (is_get(e.id))
+    return e.peer != ring::kProcNull && fill(e, e.receive, e.receive.buffer, 1, e.peer, layout);
   if (!has_packet(e))
     return false;
   if (is_replace(e.id))

@@ -22,6 +22,7 @@ struct Operation {
   char *shadow, *shadow_buffer;  ///< sends: private copy that the library reads
   bool changes;        ///< modify, in this activation
   uint64_t change_at, change_bytes;
+  int64_t change_offset, change_count;  ///< the packet in which: bytes from the layout's buffer, elements
   Operation* next;
 };
 

@@ -114,7 +114,7 @@ bool parse_spec(Slice text, Spec* spec, ValueProblem* problem) {
   spec->max = UINT64_MAX;
   spec->nth = spec->chance = 0;
   spec->seed = 1;
-  spec->delay = 20;
+  spec->delay = 0;
   spec->eligible.store(0, std::memory_order_relaxed);
   spec->done.store(false, std::memory_order_relaxed);
   Slice rest = text, part;

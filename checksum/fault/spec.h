@@ -41,7 +41,7 @@ struct Spec {
   uint64_t nth;        ///< inject once, at the first possibility from the Nth eligible packet on; 0: by chance
   uint64_t chance;     ///< of 2^64
   uint64_t seed;
-  uint64_t delay;      ///< early: microseconds
+  uint64_t delay;      ///< early: microseconds; 0: lands when the data has been looked at
   std::atomic<uint64_t> eligible;  ///< packets so far
   std::atomic<bool> done;          ///< nth has been used up
 

@@ -35,6 +35,8 @@ void connect();
 uint64_t sent(int world_rank, uint64_t ordinal, const ledger::Record& record, const View& view);
 /// The send is complete: `view` still names its buffer. With `full` the digest is taken again and compared.
 void sent_complete(uint64_t handle, const View& view);
+/// The same, with the digest that the buffer has now: one buffer for many partners.
+void sent_complete(uint64_t handle, const View& view, uint64_t digest);
 /// The send was cancelled: it never happened.
 void sent_void(uint64_t handle);
 
@@ -45,6 +47,11 @@ uint64_t receive_posted(const View& view);
 /// It is complete with `bytes` and digest `digest`: the buffer is digested again (looking for data that lands late),
 /// a copy kept. Returns the evidence handle for ledger::expect. 0: none.
 uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest);
+/// For fault injection: called when a completed receive's data at that address has been read for the Nth time, from 1.
+/// Null otherwise. Set before MPI_Init returns.
+extern void (*looked_at)(const void* buffer, uint32_t looks);
+/// A block of a collective has come, right or wrong: where exchanged blocks are looked for.
+void block_received(ledger::Peer& from, const ledger::Record& record);
 /// The packet was right, or the receive never happened: gives the evidence back.
 void drop(uint64_t evidence);
 /// The same for a receive that never completes (cancelled, freed).

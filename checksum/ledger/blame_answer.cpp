@@ -28,11 +28,11 @@ Owed owed[kOwed];
 uint32_t owed_count;
 
 /// Will sent_complete() be called for it, and has not been? Blocking calls are complete before anything is asked,
-/// partitioned sends are announced when they are; blocks of collectives and the sending half of MPI_Isendrecv are not
-/// followed.
+/// partitioned sends are announced when they are; the sending half of MPI_Isendrecv is not followed.
 bool is_pending(const Entry& entry) {
   if (!mode.full || (entry.flags & kComplete) != 0 || entry.record.call >= kCallCount ||
-      entry.record.space != static_cast<uint8_t>(ledger::Space::kMessage))
+      (entry.record.space != static_cast<uint8_t>(ledger::Space::kMessage) &&
+       entry.record.space != static_cast<uint8_t>(ledger::Space::kBlock)))
     return false;
   const uint32_t attributes = call_info(static_cast<CallId>(entry.record.call)).attributes;
   return (attributes & (kCallStarts | kCallActivates | kCallPersistent)) != 0 && (attributes & kCallBothWays) == 0;
@@ -95,6 +95,7 @@ size_t make_answer(const Query& query, int32_t asker, char* message) {
                    : is_pending(entry)        ? SenderState::kPending
                                               : SenderState::kKnown;
     answer.read_again = (entry.flags & kRead) != 0;
+    answer.overwritten = is_overwritten(entry);
     answer.at_end = answer.read_again ? known.at_end : 0;
     answer.known_before = entry.serial - known.oldest;
     site_text(entry.record.site, answer.site, sizeof(answer.site));

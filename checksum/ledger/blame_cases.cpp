@@ -62,6 +62,8 @@ void fill(Case* one, Peer& from, const Record& sent, uint64_t ordinal, const Rec
   one->next_ask = one->opened;
   one->interval = kAskAgain;
   one->expected_bytes = one->expected_leaves = 0;
+  one->second = nullptr;
+  one->second_open = one->other_slot = false;
   one->own_too = history_has(received);
   one->has_evidence = receive_evidence(evidence, &one->evidence, &one->found);
 }
@@ -141,6 +143,36 @@ void withdraw(Thread& thread, Case& one) {
   ledger::put_back(thread, from, received, evidence);
 }
 
+/// A block of a collective that no packet of its sender explains: asks the rank whose slot it may have been meant for.
+/// Under the lock.
+void ask_second(Case& one) {
+  if (!mode.full || one.second != nullptr || one.withdrawn || one.answer.state != SenderState::kKnown ||
+      one.answer.same_total != 0)
+    return;
+  one.second = slot_with(*one.from, one.sent, one.received);
+  if (one.second == nullptr)
+    return;
+  one.second_open = true;
+  one.state = CaseState::kOpen;
+  one.next_ask = 0;
+}
+
+/// Did that rank give what arrived here, for another slot of the same collective? Under the lock.
+void take_second(Case& one, const Answer& answer) {
+  one.second_open = false;
+  one.state = CaseState::kReady;
+  if (answer.same_total == 0 || answer.other_peer != runtime.rank || answer.other.comm != one.sent.comm ||
+      answer.other.tag != one.sent.tag || answer.other.space != one.sent.space)
+    return;
+  one.other_slot = true;
+  one.answer.same_total = one.answer.same_later = 1;
+  one.answer.other = answer.other;
+  one.answer.other_ordinal = answer.other_ordinal;
+  one.answer.other_peer = answer.other_peer;
+  memcpy(one.answer.other_site, answer.other_site, sizeof(one.answer.other_site));
+  one.answer.other_site[sizeof(one.answer.other_site) - 1] = 0;
+}
+
 /// Takes over what an answer says. Under the lock.
 void take_answer(Case& one, const Answer& answer, const char* rest) {
   one.answer = answer;
@@ -162,6 +194,8 @@ void take_answer(Case& one, const Answer& answer, const char* rest) {
   else
     one.next_ask = 0;  // the rest of the copy
   one.withdrawn = answer.state == SenderState::kVoid;
+  if (one.state == CaseState::kReady)
+    ask_second(one);
 }
 
 void on_answer(Thread&, Peer& from, const void* payload, size_t bytes) {
@@ -174,7 +208,11 @@ void on_answer(Thread&, Peer& from, const void* payload, size_t bytes) {
     return;
   Guard guard(lock);
   Case& one = cases[answer.id % kCases];
-  if (one.state == CaseState::kOpen && one.id == answer.id && one.from == &from)
+  if (one.state != CaseState::kOpen || one.id != answer.id)
+    return;
+  if (one.second_open && one.second == &from)
+    take_second(one, answer);
+  else if (!one.second_open && one.from == &from)
     take_answer(one, answer, static_cast<const char*>(payload) + sizeof(answer));
 }
 
@@ -208,6 +246,10 @@ bool tend_case(Thread& thread, Case& one, double now, double patience) {
       one.next_ask = now + one.interval;
       one.interval = one.interval * 2 < kAskAgainMost ? one.interval * 2 : kAskAgainMost;
       from = one.from;
+      if (one.second_open) {
+        from = one.second;
+        query.ordinal = ~uint64_t{0};  // none of its own packets is the one in question
+      }
     } else {
       one.timed_out = one.state == CaseState::kOpen;
       one.state = CaseState::kReady;
@@ -268,7 +310,7 @@ bool prepare() {
   opened_total = 0;
   reset_counts();
   cases = static_cast<Case*>(map_memory(kCases * sizeof(Case)));
-  return cases != nullptr && history_create() && receives_create();
+  return cases != nullptr && history_create() && receives_create() && slots_create();
 }
 
 void connect() {

@@ -101,7 +101,10 @@ void add_sender(Finding& finding, const Case& one) {
   }
   char place[110];
   place_text(a.other, place, sizeof(place));
-  finding.add("other_packet", "number %" PRIu64 " to rank %d, %s", a.other_ordinal, a.other_peer, place);
+  char giver[24] = "";
+  if (one.other_slot)
+    snprintf(giver, sizeof(giver), " of rank %d", ledger::world_rank_of(*one.second));
+  finding.add("other_packet", "number %" PRIu64 "%s to rank %d, %s", a.other_ordinal, giver, a.other_peer, place);
   finding.add("other_packet_call", "%s, %" PRIu64 " bytes, at %.80s", call_name(a.other.call), a.other.bytes,
               a.other_site);
   finding.add("packets_with_digest", "%u others: %u announced earlier, %u later", a.same_total, a.same_earlier,

@@ -106,6 +106,19 @@ uint64_t sent(int world_rank, uint64_t ordinal, const Record& record, const View
   return serial;
 }
 
+namespace {
+
+void note_end(uint64_t handle, bool readable, uint64_t at_end) {
+  Guard guard(lock);
+  Entry* entry = entry_of(handle);
+  if (entry == nullptr)
+    return;
+  history.extras[handle % kHistory].at_end = at_end;
+  entry->flags |= kComplete | (readable ? kRead : 0u);
+}
+
+}  // namespace
+
 void sent_complete(uint64_t handle, const View& view) {
   if (!mode.full)
     return;
@@ -118,13 +131,12 @@ void sent_complete(uint64_t handle, const View& view) {
     bytes = entry->record.bytes;
   }
   const bool readable = view.reason == ledger::Reason::kNone && view.type != nullptr && bytes <= view.bytes;
-  const uint64_t at_end = readable ? view_digest(view, bytes) : 0;
-  Guard guard(lock);
-  Entry* entry = entry_of(handle);
-  if (entry == nullptr)
-    return;
-  history.extras[handle % kHistory].at_end = at_end;
-  entry->flags |= kComplete | (readable ? kRead : 0u);
+  note_end(handle, readable, readable ? view_digest(view, bytes) : 0);
+}
+
+void sent_complete(uint64_t handle, const View& view, uint64_t digest) {
+  if (mode.full)
+    note_end(handle, view.reason == ledger::Reason::kNone && view.type != nullptr, digest);
 }
 
 void sent_void(uint64_t handle) {
@@ -167,6 +179,7 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
   *likeness = {};
   int best = 0;
   uint64_t nearest = 0;
+  Record counted = {};
   Guard guard(lock);
   const uint64_t oldest = history.made >= kHistory ? history.made - kHistory + 1 : 1;
   for (uint64_t serial = history.made; serial >= oldest && serial != 0; --serial) {
@@ -177,11 +190,16 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
     const bool same_stream = entry.peer == peer;
     if (known.found ? serial == known.entry.serial : same_stream && entry.ordinal == ordinal)
       continue;  // the packet itself
-    ++likeness->total;
+    const bool collective = entry.record.space == static_cast<uint8_t>(ledger::Space::kBlock);
+    // One buffer for many ranks: one content.
+    const bool counted_already =
+        collective && likeness->found && counted.comm == entry.record.comm && counted.tag == entry.record.tag;
+    counted = entry.record;
+    likeness->total += !counted_already;
     // Without the packet itself the streams of other ranks have no order relative to it.
     const bool comparable = known.found || same_stream;
     const bool later = known.found ? serial > known.entry.serial : entry.ordinal > ordinal;
-    if (comparable)
+    if (comparable && !counted_already)
       ++(later ? likeness->later : likeness->earlier);
     const uint64_t here = known.found ? known.entry.serial : history.made;
     const uint64_t distance = serial > here ? serial - here : here - serial;
@@ -193,6 +211,14 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
       likeness->found = true;
     }
   }
+}
+
+bool is_overwritten(const Entry& entry) {
+  if (entry.record.call >= kCallCount ||
+      (call_info(static_cast<CallId>(entry.record.call)).attributes & (kCallStarts | kCallActivates | kCallPersistent)) != 0)
+    return false;
+  return is_replaced(entry.record) || (entry.record.space == static_cast<uint8_t>(ledger::Space::kBlock) &&
+                                       (entry.flags & kComplete) != 0 && (entry.flags & kRead) == 0);
 }
 
 bool history_has(const Record& like) {

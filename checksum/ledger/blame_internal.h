@@ -130,6 +130,8 @@ struct Likeness {
 };
 void history_search(const Known& known, int32_t peer, const Record& sent, uint64_t ordinal, const Record& received,
                     Likeness* likeness);
+/// Did a blocking call receive into the buffer that it sent from? The program's thread was inside it all the time.
+bool is_overwritten(const Entry& entry);
 /// Has this process itself announced such a packet to anyone?
 bool history_has(const Record& like);
 
@@ -152,6 +154,13 @@ bool receives_create();
 /// False: that handle holds nothing. `content` (bytes == 0: none) is what the receive completed with.
 bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content);
 
+// --- blame_slots.cpp ---------------------------------------------------------------------------------------------
+
+bool slots_create();
+/// Of the collective whose block from `from` should be `sent` and is `received`: another rank whose block, as it came
+/// here, is one of the two contents. Null: none. That rank then has to say whether `received` was meant for its slot.
+Peer* slot_with(const Peer& from, const Record& sent, const Record& received);
+
 // --- blame_answer.cpp --------------------------------------------------------------------------------------------
 
 struct Query {
@@ -169,6 +178,7 @@ struct Answer {
   uint64_t id;
   SenderState state;
   bool read_again;     ///< at_end holds
+  bool overwritten;    ///< it cannot: the blocking call has put its result there (MPI_Sendrecv_replace, MPI_IN_PLACE)
   bool history_whole;  ///< every packet that the sender ever announced is still known to it
   bool concurrent;     ///< more than one thread may call MPI there
   uint16_t leaf_count;
@@ -219,6 +229,8 @@ struct Case {
   CaseState state;
   bool has_evidence, answered, withdrawn, timed_out, overflow;
   bool own_too;  ///< this rank has itself sent what it received now
+  Peer* second;  ///< blocks of collectives: another rank that is asked too; null: none so far
+  bool second_open, other_slot;  ///< its answer is awaited; it did give what arrived here
   uint64_t id;
   Peer* from;
   Record sent, received;

@@ -13,6 +13,8 @@
 
 namespace resil::blame {
 
+void (*looked_at)(const void*, uint32_t);
+
 namespace {
 
 constexpr double kShortLook = 2e-6, kLongLook = 100e-6, kLongestLook = 1e-3;
@@ -95,6 +97,8 @@ void look(const View& view, Evidence* evidence) {
     const uint64_t again = view_digest(view, evidence->bytes);
     now = seconds_now();
     ++evidence->looks;
+    if (looked_at != nullptr) [[unlikely]]
+      looked_at(view.buffer, evidence->looks + 1);
     if (again != evidence->last) {
       evidence->changed = true;
       evidence->last = again;
@@ -106,7 +110,8 @@ void look(const View& view, Evidence* evidence) {
   } while (now < until);
   // This thread may have been suspended after the last reading and before the clock: once more, or data that landed
   // meanwhile would be taken for data that was never delivered.
-  if (const uint64_t again = evidence->untouched ? view_digest(view, evidence->bytes) : evidence->last; again != evidence->last) {
+  if (const uint64_t again = evidence->untouched ? view_digest(view, evidence->bytes) : evidence->last;
+      again != evidence->last) {
     evidence->changed = true;
     evidence->last = again;
   }
@@ -158,6 +163,8 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
     evidence.address = reinterpret_cast<uint64_t>(view.buffer) + static_cast<uint64_t>(view.type->low);
   Content content;
   capture(view, bytes, &content);
+  if (looked_at != nullptr) [[unlikely]]
+    looked_at(view.buffer, 1);
   if (bytes != 0)
     look(view, &evidence);
   evidence.complete = true;

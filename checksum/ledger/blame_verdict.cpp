@@ -133,7 +133,9 @@ bool few_bits(const Case& one, const Comparison& c) { return compared_whole(one,
 void name_other(const Case& one, char* text, size_t bytes) {
   const Answer& answer = one.answer;
   const bool same_rank = answer.other_peer == runtime.rank;
-  if (same_rank)
+  if (one.other_slot)
+    snprintf(text, bytes, "what rank %d gave for its own slot of this call", ledger::world_rank_of(*one.second));
+  else if (same_rank)
     snprintf(text, bytes, "its packet number %llu to the same rank (tag %d)",
              static_cast<unsigned long long>(answer.other_ordinal), static_cast<int>(answer.other.tag));
   else
@@ -226,7 +228,8 @@ void judge_content(const Case& one, Judgement* judgement) {
 void judge_full(const Case& one, Judgement* judgement) {
   const Answer& answer = one.answer;
   const Evidence& evidence = one.evidence;
-  const bool known = one.answered && answer.state == SenderState::kKnown, stable = known && answer.read_again;
+  const bool known = one.answered && answer.state == SenderState::kKnown;
+  const bool stable = known && (answer.read_again || (answer.overwritten && !answer.concurrent));
   if (one.answered && answer.read_again && answer.at_end != one.sent.digest)
     return decide(judgement, Verdict::kModified, true,
                   "the send buffer was different when the send was complete%s: the program (or its memory) changed it "

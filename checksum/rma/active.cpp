@@ -123,7 +123,11 @@ bool fence_goes_on(void* argument) {
     Guard guard(w.lock);
     all = w.lists_unanswered == 0;
   }
-  return all && w.confirm_missing == 0 && !w.confirm_again && barrier_goes_on(*thread, w);
+  if (!all || w.confirm_missing != 0 || w.confirm_again)
+    return false;
+  if (!w.snapshot_next && ledger::full_blame())
+    snapshot_take(w, true);
+  return barrier_goes_on(*thread, w);
 }
 
 void send_fence_lists(Thread& thread, Window& w) {
@@ -234,6 +238,7 @@ void fence(Event& e, Window& w) {
     w.confirm_again = false;
     w.confirm_site = 0;
     w.confirm_text[0] = 0;
+    w.snapshot_next = false;
     Window::Slot& slot = w.barrier[w.epoch & 1];
     if (slot.epoch != w.epoch)
       slot = {w.epoch, 0, false};
@@ -251,6 +256,8 @@ void fence(Event& e, Window& w) {
   }
   close_operations(w, Epoch::kFence, -1);  // their targets have counted them
   judge(thread, w, Message::kFenceList, w.barrier[w.epoch & 1].incomplete ? Reason::kMemory : Reason::kNone, of_this_fence);
+  if (ledger::full_blame())
+    snapshot_turn(w);
 }
 
 void posted(Event& e, Window& w) {

@@ -77,12 +77,19 @@ void publish_mismatch(Thread&, const Mismatch& m) {
     snprintf(site, sizeof(site), "0x%" PRIx64 " of rank %d", m.site, origin);
   Finding finding;
   finding.start("one_sided_corrupted", Confidence::kProved);
+  if (m.culprit >= 0)
+    finding.culprit(world_rank(*m.window, m.culprit));
   finding.victim(reads ? origin : target);
   finding.say("%s from rank %d (%s) to rank %d (%s) at %s: the %" PRIu64 " bytes at displacement %" PRId64 " of rank %d's memory are "
               "not the ones %s", call, origin, host(origin), target, host(target), site, m.bytes, m.displacement, target,
               reads ? "that arrived at the origin" : "that the origin gave");
-  // Read a second time when all ranks had answered: everything that was on its way has had time to come.
-  finding.add("verdict", m.again == m.digest ? "completed before the data landed" : "undetermined");
+  if (m.verdict != nullptr) {
+    finding.add("verdict", "%s", m.verdict);
+    finding.add("reached_by", "%s", m.reached_by);
+  } else {
+    // Read a second time when all ranks had answered: everything that was on its way has had time to come.
+    finding.add("verdict", "%s", m.again == m.digest ? "completed before the data landed" : "undetermined");
+  }
   finding.add("origin", "rank %d on %s", origin, host(origin));
   finding.add("target", "rank %d on %s", target, host(target));
   finding.add("call", "%s", call);

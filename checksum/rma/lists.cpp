@@ -42,6 +42,10 @@ void fill(Item& item, const Operation& operation) {
   item.call = operation.call;
   item.what = operation.what;
   item.anywhere = operation.anywhere;
+  item.before = operation.before;
+  item.at_end = operation.at_end;
+  item.has_before = operation.has_before;
+  item.ended = operation.ended;
   item.count = 1;
   item.high = item.extent = static_cast<int64_t>(operation.bytes);
   if (operation.target_type == nullptr)

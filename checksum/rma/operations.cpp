@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "checksum/ledger/blame.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "checksum/view.h"
@@ -164,7 +165,34 @@ View view_of(const Operation& operation) {
   return {operation.buffer, operation.count, operation.type, operation.bytes, Reason::kNone};
 }
 
+/// Full blame: reads it again.
+void digest_get(Operation& o) {
+  o.digest = view_digest(view_of(o), o.bytes);
+  o.digested = true;
+  if (!ledger::full_blame())
+    return;
+  if (blame::looked_at != nullptr)
+    blame::looked_at(o.buffer, 1);
+  o.at_end = view_digest(view_of(o), o.bytes);
+  if (blame::looked_at != nullptr && o.at_end == o.digest) {
+    blame::looked_at(o.buffer, 2);
+    o.at_end = view_digest(view_of(o), o.bytes);
+  }
+  o.ended = true;
+}
+
 }  // namespace
+
+void before(Event& e) {
+  e.check = nullptr;
+  if (e.peer < 0 || kind_of(e).what != What::kGet)
+    return;
+  const View view = make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type);
+  if (view.reason != Reason::kNone)
+    return;
+  e.check_value = view_digest(view, view.bytes);
+  e.check = &e;
+}
 
 void note(Event& e) {
   if (e.result != 0 || e.peer < 0)
@@ -235,19 +263,30 @@ void note(Event& e) {
   o.reason = kind.reason;
   if (o.what == What::kTouch)
     operation_uncovered(o.reason, 1, e.bytes);
+  const bool full = ledger::full_blame() && epoch != Epoch::kExclusive;
   if (o.what == What::kPut)
     o.digest = view_digest(view, view.bytes);
+  if (o.what == What::kPut && full) {
+    type_map_hold(view.type);
+    o.type = view.type;
+    if (e.attributes & kCallStarts) {  // looked at when the request is complete, or not again
+      if (e.cookie != nullptr)
+        *e.cookie = follow(w, place);
+      o.digested = true;
+    }
+  }
   if (o.what == What::kGet) {
     type_map_hold(view.type);
     o.type = view.type;
+    o.has_before = full && e.check == &e;
+    o.before = e.check_value;
     if (e.attributes & kCallStarts) {
       // The program may use the buffer again as soon as the request is complete.
       if (e.cookies != nullptr)
         e.cookies[0] = follow(w, place);
       if (e.cookies == nullptr || e.cookies[0] == 0) {
         if (e.request_key == 0) {
-          o.digest = view_digest(view, view.bytes);
-          o.digested = true;
+          digest_get(o);
         } else {
           o.what = What::kTouch;
           operation_uncovered(Reason::kRequestFreed, 1, e.bytes);
@@ -269,6 +308,11 @@ void request_done(uint64_t cookie, bool freed) {
   if (!one.used || one.window->handle == 0 || one.window->id != one.id || one.place >= one.window->operation_count)
     return;
   Operation& o = one.window->operations[one.place];
+  if (!o.done && o.what == What::kPut && !freed && o.type != nullptr) {
+    o.at_end = view_digest(view_of(o), o.bytes);
+    o.ended = true;
+    return;
+  }
   if (o.done || o.what != What::kGet || o.digested)
     return;
   if (freed) {
@@ -276,21 +320,24 @@ void request_done(uint64_t cookie, bool freed) {
     operation_uncovered(Reason::kRequestFreed, 1, o.bytes);
     return;
   }
-  o.digest = view_digest(view_of(o), o.bytes);
-  o.digested = true;
+  digest_get(o);
 }
 
 void digest_gets(Window& w, Epoch epoch, int target) {
   uint32_t gets = 0;
   for (uint32_t i = 0; w.operations_open != 0 && i < w.operation_count; ++i) {
     Operation& o = w.operations[i];
-    if (o.done || o.epoch != epoch || o.what != What::kGet || (target >= 0 && o.target != target))
+    if (o.done || o.epoch != epoch || (target >= 0 && o.target != target))
+      continue;
+    if (o.what == What::kPut && o.type != nullptr && !o.digested) {  // full blame
+      o.at_end = view_digest(view_of(o), o.bytes);
+      o.ended = true;
+    }
+    if (o.what != What::kGet)
       continue;
     gets += 1;
-    if (o.digested)
-      continue;
-    o.digest = view_digest(view_of(o), o.bytes);
-    o.digested = true;
+    if (!o.digested)
+      digest_get(o);
   }
   if (gets > 1)
     drop_shared_buffers(w, epoch, target, gets);

@@ -111,7 +111,8 @@ void verify_exclusive(Event& e, Window& w, int target) {
       char text[96];
       site_text(o.site, text, sizeof(text));
       publish_mismatch(*e.thread, {&w, w.rank, target, o.call, o.site, o.bytes, o.digest, found, o.displacement, text,
-                                   "the origin's bytes and the target's memory, read once more under the exclusive lock", found});
+                                   "the origin's bytes and the target's memory, read once more under the exclusive lock", found,
+                                   nullptr, nullptr, -1});
     }
     used = 0;
     first = end;

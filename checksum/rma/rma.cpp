@@ -143,7 +143,19 @@ void enter(Event& e) {
       if (Window* window = window_find(e.object); window != nullptr)
         verify_all_exclusive(e, *window);
       return;
-    default: return;
+    case CallId::kMPI_Win_post:
+      if (Window* window = ledger::full_blame() ? window_find(e.object) : nullptr; window != nullptr)
+        snapshot_take(*window, false);
+      return;
+    case CallId::kMPI_Win_fence:
+      if (Window* window = ledger::full_blame() && backend->windows->no_precede(e.assertion) ? window_find(e.object) : nullptr;
+          window != nullptr)
+        snapshot_take(*window, false);
+      return;
+    default:
+      if (ledger::full_blame() && (e.attributes & kCallHasData))
+        before(e);
+      return;
   }
 }
 

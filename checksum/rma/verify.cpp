@@ -2,12 +2,15 @@
 //
 // The target's side: reads the memory that the origins' lists name, and decides when all lists are there.
 
+#include <cstdio>
 #include <cstring>
 
 #include "checksum/datatype/host_memory.h"
 #include "checksum/digest/digest.h"
+#include "checksum/ledger/blame_internal.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
+#include "shim/call_info.h"
 
 namespace resil::rma {
 
@@ -25,6 +28,22 @@ bool region(const Window& w, const Item& item, int64_t* at, int64_t* low, int64_
   return w.flavor == WindowFlavor::kDynamic || (*at + *low >= 0 && *at + *high <= w.bytes);
 }
 
+uint64_t region_digest(const Item& item, const char* data) {
+  if (item.run_count == 0)
+    return digest(data, item.bytes);
+  TypeMap type = {};
+  type.size = item.bytes / static_cast<uint64_t>(item.count);
+  type.extent = item.extent;
+  type.low = item.low;
+  type.high = item.high;
+  type.permanent = true;
+  type.padded = item.padded.kind != BasicKind::kUnknown;
+  type.basic = item.padded;
+  type.run_count = item.run_count;
+  type.runs = item_runs(item);
+  return type_digest(type, data, item.count, item.bytes);
+}
+
 bool read_item(const Window& w, Item& item) {
   int64_t at, low, high;
   if (item.what == What::kTouch || item.outcome != Outcome::kNotRead)
@@ -37,20 +56,10 @@ bool read_item(const Window& w, Item& item) {
     item.outcome = Outcome::kUnreadable;
     return false;
   }
-  if (item.run_count == 0) {
-    item.found = digest(w.base + at, item.bytes);
-  } else {
-    TypeMap type = {};
-    type.size = item.bytes / static_cast<uint64_t>(item.count);
-    type.extent = item.extent;
-    type.low = item.low;
-    type.high = item.high;
-    type.permanent = true;
-    type.padded = item.padded.kind != BasicKind::kUnknown;
-    type.basic = item.padded;
-    type.run_count = item.run_count;
-    type.runs = item_runs(item);
-    item.found = type_digest(type, w.base + at, item.count, item.bytes);
+  item.found = region_digest(item, w.base + at);
+  if (const char* kept = snapshot_of(w); item.what == What::kPut && item.found != item.digest && !item.has_before && kept != nullptr) {
+    item.before = region_digest(item, kept + at);
+    item.has_before = true;
   }
   item.outcome = item.found == item.digest ? Outcome::kSame : Outcome::kDifferent;
   return item.outcome == Outcome::kDifferent;
@@ -122,6 +131,85 @@ bool find_overlaps(const Window& w, Packet* packets) {
   return true;
 }
 
+// --- RESIL_BLAME=full -------------------------------------------------------------------------------------------------
+
+/// What operations on this rank's windows were to write or read, the last of them.
+struct Seen {
+  uint64_t window, right, bytes;
+  uint64_t epoch;       ///< how many lists had been judged before
+  int64_t displacement;
+  int32_t origin;
+  uint16_t call;
+  bool puts;
+};
+constexpr uint32_t kSeen = 4096;
+constexpr uint64_t kTellingBytes = 4;  // fewer are equal to others by chance
+Seen* seen;
+uint64_t seen_count;
+SpinLock seen_lock;
+
+/// What the data of an operation should be.
+uint64_t right_of(const Item& item) { return item.what == What::kPut ? item.digest : item.found; }
+
+void remember(const Window& w, const Packet& packet, const Item& item) {
+  Guard guard(seen_lock);
+  if (seen == nullptr)
+    seen = static_cast<Seen*>(map_memory(kSeen * sizeof(Seen)));
+  if (seen != nullptr && item.bytes != 0)
+    seen[seen_count++ % kSeen] = {w.id, right_of(item), item.bytes, packet.header.epoch, item.displacement, packet.header.origin,
+                                  item.call, item.what == What::kPut};
+}
+
+/// Another operation of that direction, on that window, whose data is what this one brought.
+Resemblance resembles(const Window& w, const Packet& packet, const Item& item, uint64_t arrived) {
+  Guard guard(seen_lock);
+  for (uint64_t i = seen_count, last = seen_count > kSeen ? seen_count - kSeen : 0; seen != nullptr && i-- > last;) {
+    const Seen& one = seen[i % kSeen];
+    if (one.window == w.id && one.right == arrived && one.bytes == item.bytes && one.puts == (item.what == What::kPut) &&
+        !(one.epoch == packet.header.epoch && one.origin == packet.header.origin && one.displacement == item.displacement))
+      return {true, one.call, one.origin, one.displacement};
+  }
+  return {};
+}
+
+/// The same six verdicts as for messages, in the same order. `found`: at the first look, item.found: now.
+void explain(const Window& w, const Packet& packet, const Item& item, uint64_t found, char* text, size_t room, Mismatch* m) {
+  using blame::Verdict;
+  const bool puts = item.what == What::kPut;
+  // What arrived: in the target's memory, or in the origin's buffer, whose second look its list brings.
+  const uint64_t right = puts ? item.digest : item.found, arrived = puts ? found : item.digest;
+  const uint64_t later = puts ? item.found : item.ended ? item.at_end : item.digest;
+  auto say = [&](Verdict verdict, const char* how) {
+    m->verdict = blame::verdict_text(verdict);
+    m->reached_by = text;
+    snprintf(text, room, "%s", how);
+  };
+  if (puts && item.ended && item.at_end != item.digest) {
+    m->culprit = packet.header.origin;
+    return say(Verdict::kModified, "the origin's buffer was not the same when the epoch was over as when the operation was issued");
+  }
+  if (later != arrived)
+    return say(Verdict::kEarly, later == right ? "the right data was there when it was looked at once more"
+                                               : "the data still changed when the epoch was over");
+  if (!puts && found != item.found)
+    return say(Verdict::kUndetermined, "the target's memory changed after the epoch");
+  if (!item.has_before)
+    return say(Verdict::kUndetermined, "what was there before is not known");
+  if (!item.ended)
+    return say(Verdict::kUndetermined, "the origin's data was not read again");
+  if (item.before == arrived)
+    return say(Verdict::kNothing, puts ? "the target's memory is what it was when the epoch began, the origin's buffer was stable"
+                                       : "the origin's buffer is what it was before the call, the target's memory was stable");
+  const Resemblance other = resembles(w, packet, item, arrived);
+  if (other.found && item.bytes < kTellingBytes)
+    return say(Verdict::kUndetermined, "what arrived is that of another operation, but so few bytes may be by chance");
+  if (!other.found)
+    return say(Verdict::kTransit, "both sides were stable, something was written, and no other operation on this window has that content");
+  say(Verdict::kOtherSlot, "");
+  snprintf(text, room, "both sides were stable, and what arrived is the data of %s from rank %d at displacement %lld",
+           call_info(static_cast<CallId>(other.call)).name, world_rank(w, other.origin), static_cast<long long>(other.displacement));
+}
+
 }  // namespace
 
 bool read_packet(Window& w, Packet& packet) {
@@ -154,6 +242,11 @@ void judge(Thread& thread, Window& w, Message list, Reason give_up, bool (*chose
   }
   if (mine != nullptr && give_up == Reason::kNone && !find_overlaps(w, mine))
     give_up = Reason::kMemory;
+  for (Packet* packet = mine; ledger::full_blame() && give_up == Reason::kNone && packet != nullptr; packet = packet->next)
+    each_item(*packet, [&](const Item& item) {
+      if (item.what != What::kTouch)
+        remember(w, *packet, item);
+    });
   while (mine != nullptr) {
     Packet* packet = mine;
     each_item(*packet, [&](Item& item) {
@@ -170,9 +263,13 @@ void judge(Thread& thread, Window& w, Message list, Reason give_up, bool (*chose
       const uint64_t found = item.found;
       item.outcome = Outcome::kNotRead;
       read_item(w, item);  // is it still so, now that all have answered?
-      publish_mismatch(thread, {&w, packet->header.origin, w.rank, item.call, item.site, item.bytes, item.digest, found,
-                                item.displacement, item.site == w.confirm_site ? w.confirm_text : "",
-                                "the origin's bytes and the target's memory at the end of the epoch", item.found});
+      Mismatch mismatch = {&w, packet->header.origin, w.rank, item.call, item.site, item.bytes, item.digest, found,
+                           item.displacement, item.site == w.confirm_site ? w.confirm_text : "",
+                           "the origin's bytes and the target's memory at the end of the epoch", item.found, nullptr, nullptr, -1};
+      char text[200];
+      if (ledger::full_blame())
+        explain(w, *packet, item, found, text, sizeof(text), &mismatch);
+      publish_mismatch(thread, mismatch);
     });
     mine = packet->next;
     packet_give_back(packet);

@@ -43,6 +43,7 @@ struct Operation {
   const TypeMap* target_type;  ///< held; null: one piece of `bytes` at the displacement, or nothing known (`anywhere`)
   int64_t count, target_count, displacement;
   uint64_t digest, bytes, site;
+  uint64_t before, at_end;     ///< full blame: kGet, the origin's buffer before; its data when the epoch was over
   int32_t target;              ///< rank in the window's group
   uint16_t call;
   What what;
@@ -51,6 +52,7 @@ struct Operation {
   bool anywhere;               ///< its region is not known
   bool digested;               ///< kGet: complete (MPI_Rget)
   bool done;                   ///< of an epoch that has been closed
+  bool has_before, ended;      ///< `before` and `at_end` hold
 };
 
 /// What a window keeps of each rank of its group; made when first needed.
@@ -106,6 +108,12 @@ struct Window {
   int32_t confirm_origin;
   char confirm_text[96];
 
+  // Full blame: the window's memory as it was when the epoch began, and room for the next one's.
+  char* snapshots[2];
+  uint64_t snapshot_bytes;  ///< mapped each
+  uint32_t snapshot;        ///< the one that holds
+  bool snapshot_good, snapshot_next;
+
   // The exposure that MPI_Win_wait closes, the access that MPI_Win_complete closes: ranks in the group.
   int32_t *exposed, *accessed;
   uint32_t exposed_count, exposed_room, accessed_count, accessed_room, exposure_missing;
@@ -141,7 +149,15 @@ Target* target_of(Window& window, int rank);  ///< null: no memory
 int32_t* ranks_room(int32_t** array, uint32_t* room, uint32_t count);
 void* map_memory(size_t bytes);
 
+// --- snapshot.cpp ------------------------------------------------------------------------------------------------
+/// Full blame: copies the window's memory. `next`: into the room beside the copy that holds, until snapshot_turn().
+void snapshot_take(Window& window, bool next);
+void snapshot_turn(Window& window);
+void snapshot_drop(Window& window);
+const char* snapshot_of(const Window& window);  ///< null: none
+
 // --- operations.cpp ----------------------------------------------------------------------------------------------
+void before(Event& event);              ///< full blame: one operation, before the real call
 void note(Event& event);                ///< one operation, after the real call
 void request_done(uint64_t cookie, bool freed);
 /// Digests what the Gets of an epoch brought (target -1: all). Those that came into the same memory are not checked.

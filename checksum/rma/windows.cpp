@@ -291,6 +291,7 @@ void freeing(Event& e) {
   if (window == nullptr)
     return;
   give_up_operations(*window, Epoch::kNone, -1, Reason::kOneSided);
+  snapshot_drop(*window);
   Packet* packet;
   {
     Guard guard(table_lock);

@@ -46,9 +46,13 @@ struct Item {
   bool anywhere;
   Outcome outcome;      ///< filled by the target
   bool overlapped;      ///< filled by the target
+  bool has_before;      ///< full blame: `before` holds
+  bool ended;           ///< full blame: `at_end` holds
   BasicType padded;     ///< long doubles: what all of it consists of (type_digest leaves out their padding); else kUnknown
+  uint64_t before;      ///< what was there before; kPut: in the target's memory, filled there; kGet: in the origin's buffer
+  uint64_t at_end;      ///< the origin's data when the epoch was over
 };
-static_assert(sizeof(Item) == 88);
+static_assert(sizeof(Item) == 112);
 
 constexpr uint32_t kMaxItemRuns =
     static_cast<uint32_t>((ledger::kMessageBytes - sizeof(Header) - sizeof(Item)) / sizeof(Run));
@@ -118,6 +122,15 @@ struct Mismatch {
   const char* site_text;  ///< "": only the address is known
   const char* how;        ///< what was compared
   uint64_t again;         ///< what a second reading found
+  const char *verdict, *reached_by;  ///< one of blame's; null: undetermined
+  int culprit;            ///< rank in the group; -1: none
+};
+/// Full blame: the content of another operation on the window, lately: see judge().
+struct Resemblance {
+  bool found;
+  uint16_t call;
+  int origin;
+  int64_t displacement;
 };
 void publish_mismatch(Thread& thread, const Mismatch& mismatch);
 void site_text(uint64_t site, char* text, size_t bytes);

@@ -15,7 +15,7 @@ from harness.main import run_checks  # noqa: E402
 RANKS = 2
 # Of some length, so that no damaged packet is by chance equal to another one.
 KINDS = {"flip": "p=0.01", "swap": "p=0.01", "zero": "p=0.01", "truncate": "p=0.01", "stale": "p=0.02",
-         "duplicate": "p=0.05", "transpose": "p=0.05", "modify": "p=0.05", "early": "p=0.05,delay=50"}
+         "duplicate": "p=0.05", "transpose": "p=0.05", "modify": "p=0.05", "early": "p=0.05"}
 EVERY_KIND = ";".join(f"{kind},rank=1,min=256,{chance}" for kind, chance in KINDS.items())
 
 

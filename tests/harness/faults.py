@@ -28,6 +28,8 @@ class Injection:
         sending = self.side == "send"
         self.sender, self.receiver = (self.rank, self.peer) if sending else (self.peer, self.rank)
         self.verdicts = []  # of the findings that are this injection's
+        # How many with one key: both packets of an exchange; of messages each has a key of its own.
+        self.findings = 2 if self.kind == "transpose" and self.tag == -1 else 1
 
     @property
     def found(self):
@@ -103,7 +105,7 @@ def keys_of_finding(rank, finding):
 def keys_of_injection(injection):
     if injection.sequence:
         return [("block", injection.sequence, injection.sender, injection.receiver), ("collective", injection.sequence)]
-    if re.match(r"MPI_R?put", injection.call, re.I):
+    if re.match(r"MPI_(R?put|get)", injection.call, re.I):
         return [("put", injection.rank, injection.peer, injection.bytes)]
     keys = [("message", injection.sender, injection.receiver, injection.tag)]
     if injection.kind == "transpose":
@@ -129,7 +131,7 @@ def match(injected, found):
                 injection.explain(finding)
         else:
             # Equal keys (a tag used again): the one that has none yet, in the order of time; else one more for it.
-            next((i for i in waiting[key] if not i.found), waiting[key][0]).explain(finding)
+            next((i for i in waiting[key] if len(i.verdicts) < i.findings), waiting[key][0]).explain(finding)
     return strangers
 
 

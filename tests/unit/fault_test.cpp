@@ -295,7 +295,7 @@ TEST_CASE("duplicate: the packet before comes again") {
   job.arrive(buffer, old, two);
   CHECK(buffer == one);
   job.arrive(buffer, old, three);
-  CHECK(buffer == two);  // the true one before it
+  CHECK(buffer == one);  // the last one that arrived undamaged
   CHECK(job.made(Kind::kDuplicate) == 2);
 }
 

@@ -13,6 +13,7 @@
 
 #include "checksum/datatype/host_memory.h"
 #include "checksum/digest/digest.h"
+#include "checksum/ledger/blame_internal.h"
 #include "checksum/rma/rma.h"
 #include "checksum/rma/wire.h"
 #include "shim/backend.h"
@@ -22,22 +23,25 @@
 #include "shim/runtime.h"
 #include "shim/tables.h"
 
+namespace resil::blame {
+void (*looked_at)(const void*, uint32_t);
+const char* verdict_text(Verdict verdict) {
+  constexpr const char* kTexts[] = {"modified", "early", "other slot", "nothing", "transit", "undetermined"};
+  return kTexts[static_cast<int>(verdict)];
+}
+}  // namespace resil::blame
+
 using namespace resil;
 using rma::Header;
 using rma::Message;
-
-namespace resil::ledger {
-struct Peer {
-  int rank;
-};
-}  // namespace resil::ledger
 
 namespace {
 
 constexpr uint64_t kByte = 7, kColumn = 8, kWindow = 77;
 constexpr Run kColumnRun = {0, 8, 4, 32};
 
-ledger::Peer peers[2] = {{0}, {1}};
+ledger::Peer peers[2];
+[[maybe_unused]] const int numbered = peers[1].world_rank = 1;
 struct Letter {
   Header header;
   std::vector<char> payload;
@@ -47,6 +51,7 @@ void (*handler)(Thread&, ledger::Peer&, const void*, size_t);
 std::vector<Finding> findings;
 std::vector<std::string> notes;
 uint64_t checked, mismatches, uncovered[static_cast<unsigned>(ledger::Reason::kCount)];
+bool full;  ///< RESIL_BLAME=full
 bool (*answer)(const Letter&);  // what rank 1 does; true: something arrived
 Thread thread;
 TypeMap byte_type, column_type;
@@ -437,6 +442,7 @@ const Backend* backend = &fake_backend;
 namespace ledger {
 bool connected() { return true; }
 bool concurrent() { return false; }
+bool full_blame() { return full; }
 bool abort_wanted() { return false; }
 Peer* peer_of(int rank) { return &peers[rank]; }
 const char* host_of(const Peer&) { return "node1"; }
@@ -446,7 +452,7 @@ void count_uncovered(Reason reason, uint64_t messages, uint64_t) { uncovered[sta
 void count_mismatch() { ++mismatches; }
 void handle_kind(Kind, void (*of)(Thread&, Peer&, const void*, size_t)) { handler = of; }
 bool post(Thread&, Peer& to, Kind, const void* payload, size_t bytes) {
-  REQUIRE(to.rank == 1);
+  REQUIRE(to.world_rank == 1);
   REQUIRE(bytes <= kMessageBytes);
   Letter letter;
   memcpy(&letter.header, payload, sizeof(Header));
