@@ -270,8 +270,8 @@ void note(Event& e) {
     type_map_hold(view.type);
     o.type = view.type;
     if (e.attributes & kCallStarts) {  // looked at when the request is complete, or not again
-      if (e.cookie != nullptr)
-        *e.cookie = follow(w, place);
+      if (e.cookies != nullptr)
+        e.cookies[0] = follow(w, place);
       o.digested = true;
     }
   }
