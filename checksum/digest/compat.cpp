@@ -30,30 +30,31 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-uint32_t crc_of_word(const unsigned char* word) {
-  uint32_t crc = ~0u;
-  for (size_t i = 0; i < kWord; ++i) {
-    const unsigned start = i < 4 ? 0xff : 0;  // the initial value meets the first four bytes
-    crc ^= kTables.byte[kWord - 1 - i][word[i] ^ start];
-  }
-  return crc;
+/// The CRC's state after a word; it meets the first four bytes.
+uint32_t next_word(uint32_t state, const unsigned char* word) {
+  uint32_t next = 0;
+  for (size_t i = 0; i < kWord; ++i)
+    next ^= kTables.byte[kWord - 1 - i][word[i] ^ (i < 4 ? state >> (8 * i) & 0xff : 0)];
+  return next;
 }
 
 }  // namespace
 
-uint32_t compat_crc32(const void* data, size_t bytes) {
+uint32_t compat_crc32(const void* data, size_t bytes, uint32_t before) {
   const unsigned char* at = static_cast<const unsigned char*>(data);
-  uint32_t crc = ~0u;
+  uint32_t state = ~before;
+  for (; bytes >= kWord; at += kWord, bytes -= kWord)
+    state = next_word(state, at);
   for (size_t i = 0; i < bytes; ++i)
-    crc = (crc >> 8) ^ kTables.byte[0][(crc ^ at[i]) & 0xff];
-  return ~crc;
+    state = (state >> 8) ^ kTables.byte[0][(state ^ at[i]) & 0xff];
+  return ~state;
 }
 
 uint64_t compat_fingerprint(const void* data, size_t bytes) {
   const unsigned char* at = static_cast<const unsigned char*>(data);
   uint32_t fingerprint = 0;
   for (; bytes >= kWord; at += kWord, bytes -= kWord)
-    fingerprint ^= crc_of_word(at);
+    fingerprint ^= ~next_word(~0u, at);
   return bytes == 0 ? fingerprint : fingerprint ^ compat_crc32(at, bytes);
 }
 

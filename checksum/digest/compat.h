@@ -13,9 +13,9 @@
 
 namespace resil {
 
-/// CRC-32 (ISO-HDLC: polynomial 0x04c11db7 reflected, initial value and final XOR all ones; that of zlib). Any thread,
-/// async-signal-safe.
-uint32_t compat_crc32(const void* data, size_t bytes);
+/// CRC-32 (ISO-HDLC: polynomial 0x04c11db7 reflected, initial value and final XOR all ones; that of zlib).
+/// `before`: the CRC of the bytes in front of these, which are then one text. Any thread, async-signal-safe.
+uint32_t compat_crc32(const void* data, size_t bytes, uint32_t before = 0);
 
 /// XOR over the 8-byte words of the stream, bytes in memory order, of their CRC-32. A last word of 1 to 7 bytes is the
 /// CRC-32 of these bytes alone, without padding. 0 for an empty stream. Below 2^32. Any thread, async-signal-safe.

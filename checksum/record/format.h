@@ -152,7 +152,7 @@ extern const Names kLibraryNames;
 /// Whose recording it is. Written as it stands at the head of every file; text ends with a zero, longer text is cut.
 struct Identity {
   int32_t rank, world_size, world;
-  int32_t thread_level;     ///< MPI_THREAD_SINGLE 0 to MPI_THREAD_MULTIPLE 3; -1 not known
+  int32_t thread_level;     ///< 3: MPI_THREAD_MULTIPLE; -1: less
   uint64_t created;         ///< seconds since 1970
   char launch[96];          ///< differs from launch to launch; equal on all ranks
   char host[64];
@@ -164,7 +164,8 @@ struct Identity {
   char reduce[16];          ///< RESIL_REDUCE
 };
 
-/// Fills in everything but `reduce` from the running library; MPI_Init must have returned. Reads the executable's notes.
+/// Fills in everything but `reduce` from the running library. Before MPI_Init has returned, rank and size are the
+/// launcher's and thread_level means nothing.
 void identity_of_this_rank(Identity* identity);
 
 enum class ProblemKind : uint8_t {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads one rank's recording, block by block, for verify. Memory is bounded: about 500 KiB a stream that is being read,
-// 1 MiB for matches; nothing grows with the recording.
+// Reads one rank's recording, block by block, for verify. Memory is bounded: about 400 KiB a stream that is being read,
+// 2 MiB for matches and openings of streams; nothing grows with the recording.
 //
 // Context: Recording's functions may be called by any thread (short locks); a Cursor belongs to one thread. next() reads
 // from the file about once in 64 KiB. No MPI, no allocation but mmap when a cursor is made.
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "checksum/record/decoder.h"
 #include "checksum/record/format.h"
 
 namespace resil::record {
@@ -32,6 +33,12 @@ enum class FileEnd : uint8_t {
 };
 
 class Cursor;
+struct RecordingBody;
+
+/// A block's place in its file.
+struct Place {
+  uint64_t offset, sequence;
+};
 
 class Recording {
  public:
@@ -65,8 +72,7 @@ class Recording {
   const char* problem() const;  ///< with kDamaged: which block of which file
 
  private:
-  struct Body;
-  Body* body_ = nullptr;
+  RecordingBody* body_ = nullptr;
 };
 
 class Cursor {
@@ -76,18 +82,32 @@ class Cursor {
   /// The next item, left in place. Cheap when called again. `item` stays valid until next().
   Reading peek(const Item** item);
   /// Name of the call site of the call read last (by next or peek), and the call's name, also when this process does
-  /// not know them.
-  SiteName site() const;
-  const char* call_name() const;
+  /// not know them. Nothing before the first call.
+  SiteName site() const { return decoder_.site(); }
+  const char* call_name() const { return decoder_.call_name(); }
 
-  uint32_t id() const;             ///< of the stream, from 1
-  uint64_t number() const;         ///< of the last call consumed, from 1
-  uint64_t next_ordinal() const;   ///< that the next request started will have
-  const char* problem() const;     ///< with kCut and kDamaged
+  uint32_t id() const { return id_; }  ///< of the stream, from 1
+  uint64_t number() const { return number_; }  ///< of the last call consumed, from 1
+  uint64_t next_ordinal() const { return next_ordinal_; }  ///< that the next request started will have
+  const char* problem() const { return problem_; }  ///< with kCut and kDamaged: one line
 
  private:
-  friend struct CursorAccess;
-  Cursor() = delete;
+  friend class Recording;
+
+  Reading load();
+  Reading stop(Reading reading, const char* why);
+
+  RecordingBody* file_;
+  uint32_t id_;
+  bool peeked_, closed_;
+  Reading stopped_;            // kItem: not
+  Place place_, block_;        // the next block to look at; the one that is being read
+  uint32_t segment_, offset_;  // the next segment's number; where in the present one its next block must begin
+  uint64_t number_, next_ordinal_;
+  Item item_;
+  Decoder decoder_;
+  char problem_[1400];
+  unsigned char payload_[65536];
 };
 
 }  // namespace resil::record

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the threads' buffers into the file, and what happens when the file is slower than the threads.
+//
+// THREAD: "resil-record", one in a process that records, from MPI_Init to MPI_Finalize. Blocks all signals, allocates
+// nothing, never calls MPI, sleeps on a futex between passes. A child of fork() has none and records nothing.
+//
+// It is not told when a buffer is full, which would be a system call on the way of the program: it comes back so often
+// that two of a thread's four buffers stay free, and is woken only by a thread that is about to run out.
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "checksum/record/writer_internal.h"
+
+namespace resil::record {
+
+namespace {
+
+constexpr double kShortestPause = 0.0005, kLongestPause = 0.25;
+constexpr double kPartialEvery = 0.5;  // a second at most, with the longest pause and some delay
+constexpr size_t kStackBytes = 256 << 10;  // also holds the program's static thread-local storage
+
+void* help(void*) {
+  pthread_setname_np(pthread_self(), "resil-record");
+  double pause = 0.01, last_partial = seconds_now();
+  while (!writer.helper_stop.load(std::memory_order_acquire)) {
+    const uint32_t heard = writer.bell.load(std::memory_order_acquire);
+    writer.helper_sleeps.store(true, std::memory_order_seq_cst);
+    wait_on(&writer.bell, heard, pause);
+    writer.helper_sleeps.store(false, std::memory_order_relaxed);
+    if (writer.helper_stop.load(std::memory_order_acquire) || !writer.recording.load(std::memory_order_relaxed))
+      break;
+    if (!writer.file_lock.lock(kLongestPause))
+      continue;
+    const double now = seconds_now();
+    const bool partial = now - last_partial >= kPartialEvery;
+    if (partial)
+      last_partial = now;
+    const int full = write_streams(partial);
+    writer.file_lock.unlock();
+    pause = full < 0 ? kLongestPause : full > 1 ? pause / 2 : full == 1 ? pause : pause * 1.25;
+    pause = pause < kShortestPause ? kShortestPause : pause > kLongestPause ? kLongestPause : pause;
+  }
+  writer.helper_runs.store(0, std::memory_order_release);
+  wake_all(&writer.helper_runs);
+  return nullptr;
+}
+
+void wake_helper() {
+  writer.bell.fetch_add(1, std::memory_order_seq_cst);
+  wake_all(&writer.bell);
+}
+
+}  // namespace
+
+/// Under file_lock. Returns whether there may be more of them; full buffers are counted.
+bool Streams::write(Channel* channel, uint32_t id, bool partial, int* full_ones) {
+  uint32_t end;
+  bool full;
+  while (Buffer* buffer = channel->oldest(partial, &end, &full)) {
+    if (end > buffer->written) {
+      BlockHead head = {};
+      head.payload_bytes = end - buffer->written;
+      head.stream = id;
+      head.flags = static_cast<uint16_t>((buffer->written == 0 ? kBlockFirst : 0) |
+                                         (buffer->written == 0 && buffer->segment == 0 ? kBlockOpens : 0));
+      head.segment = buffer->segment;
+      head.offset = buffer->written;
+      head.number = buffer->number;
+      head.ordinal = buffer->ordinal;
+      if (const int error = writer.file.append(head, buffer->data + buffer->written)) {
+        recording_failed(error, "cannot be written");
+        return false;
+      }
+      buffer->written = end;
+    }
+    if (!full)
+      break;
+    ++*full_ones;
+    channel->release(buffer);
+    writer.space.fetch_add(1, std::memory_order_release);
+    if (writer.waiting.load(std::memory_order_acquire) != 0)
+      wake_all(&writer.space);
+  }
+  return true;
+}
+
+bool Streams::write_closed(Stream* stream) {
+  int full_ones = 0;
+  if (!write(&stream->channel_, stream->id_, true, &full_ones))
+    return false;
+  BlockHead head = {};
+  head.stream = stream->id_;
+  head.flags = kBlockCloses;
+  head.segment = stream->channel_.segments();
+  head.number = stream->calls();
+  head.ordinal = stream->started_;
+  if (const int error = writer.file.append(head, "")) {
+    recording_failed(error, "cannot be written");
+    return false;
+  }
+  stream->state_.store(Stream::kIdle, std::memory_order_release);
+  return true;
+}
+
+bool Streams::write_all(bool partial, int* full_ones) {
+  // Matches first: who reads a call of which the match is missing would take it for the end.
+  Channel* matches = writer.matches.load(std::memory_order_acquire);
+  if (matches != nullptr && !write(matches, kMatchStream, partial, full_ones))
+    return false;
+  const uint32_t count = writer.stream_count.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i) {
+    Stream* stream = writer.streams[i];
+    const uint32_t state = stream->state_.load(std::memory_order_acquire);
+    if (state == Stream::kIdle)
+      continue;
+    if (!(state == Stream::kClosing ? write_closed(stream) : write(&stream->channel_, stream->id_, partial, full_ones)))
+      return false;
+  }
+  return true;
+}
+
+int write_streams(bool partial) {
+  int full_ones = 0;
+  if (!writer.recording.load(std::memory_order_relaxed) || !Streams::write_all(partial, &full_ones))
+    return -1;
+  return full_ones;
+}
+
+void buffer_taken(const Channel& channel) {
+  if (channel.in_use() >= kBuffers - 1 && writer.helper_sleeps.load(std::memory_order_seq_cst))
+    wake_helper();
+}
+
+bool wait_for_space(Channel* channel, uint32_t stream) {
+  SizeSignalShield shield;
+  const double begin = seconds_now();
+  double patient_since = begin;
+  uint64_t written = writer.file.bytes();
+  writer.stalls.fetch_add(1, std::memory_order_relaxed);
+  writer.waiting.fetch_add(1, std::memory_order_acq_rel);
+  while (writer.recording.load(std::memory_order_relaxed)) {
+    const uint32_t space = writer.space.load(std::memory_order_acquire);
+    if (channel->in_use() < kBuffers)
+      break;
+    if (writer.file_lock.try_lock()) {  // the helper sleeps, or does not exist, or waits for a core
+      int full_ones = 0;
+      if (writer.recording.load(std::memory_order_relaxed))
+        Streams::write(channel, stream, false, &full_ones);
+      writer.file_lock.unlock();
+      continue;
+    }
+    wait_on(&writer.space, space, 0.02);
+    const double now = seconds_now();
+    if (writer.file.bytes() != written) {
+      written = writer.file.bytes();
+      patient_since = now;
+    } else if (now - patient_since > kPatienceSeconds) {
+      recording_failed(0, "the file system took nothing for 30 s");
+    }
+  }
+  writer.waiting.fetch_sub(1, std::memory_order_acq_rel);
+  writer.stalled_ns.fetch_add(static_cast<uint64_t>((seconds_now() - begin) * 1e9), std::memory_order_relaxed);
+  return writer.recording.load(std::memory_order_relaxed);
+}
+
+bool helper_start() {
+  writer.helper_stop.store(false, std::memory_order_relaxed);
+  writer.helper_runs.store(1, std::memory_order_relaxed);
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  pthread_t thread;
+  bool made = false;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, kStackBytes);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited
+    int error = pthread_create(&thread, &attributes, help, nullptr);
+    if (error == EINVAL && pthread_attr_setstacksize(&attributes, 16 * kStackBytes) == 0)
+      error = pthread_create(&thread, &attributes, help, nullptr);  // much static thread-local storage
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_attr_destroy(&attributes);
+    made = error == 0;
+  }
+  if (!made)
+    writer.helper_runs.store(0, std::memory_order_relaxed);
+  return made;
+}
+
+void helper_end(double patience) {
+  const double deadline = seconds_now() + patience;
+  writer.helper_stop.store(true, std::memory_order_release);
+  wake_helper();
+  while (writer.helper_runs.load(std::memory_order_acquire) != 0 && seconds_now() < deadline)
+    wait_on(&writer.helper_runs, 1, deadline - seconds_now());
+}
+
+}  // namespace resil::record
