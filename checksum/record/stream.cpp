@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <climits>
+#include <initializer_list>
 
 #include "checksum/record/writer_internal.h"
 #include "shim/hash.h"
@@ -92,7 +93,7 @@ Stream* Streams::open(uint64_t first_site) {
   stream->id_ = ++writer.next_id;
   stream->started_ = 0;
   stream->poll_count_ = 0;
-  stream->earlier_calls_ += stream->calls_.load(std::memory_order_relaxed);
+  add(&stream->earlier_calls_, stream->calls_.load(std::memory_order_relaxed));
   stream->calls_.store(0, std::memory_order_relaxed);
   stream->channel_.begin();
   stream->channel_.begin_segment(0, 0);
@@ -121,8 +122,12 @@ void Streams::close(Stream* stream) {
 /// For a new recording in the same process; no thread may be in a stream.
 void Streams::forget() {
   const uint32_t count = writer.stream_count.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < count; ++i)
-    writer.streams[i]->state_.store(Stream::kIdle, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < count; ++i) {
+    Stream* stream = writer.streams[i];
+    for (auto* counter : {&stream->earlier_calls_, &stream->calls_, &stream->completions_, &stream->polls_})
+      counter->store(0, std::memory_order_relaxed);
+    stream->state_.store(Stream::kIdle, std::memory_order_relaxed);
+  }
   for (FirstSite& site : first_sites)
     site.count = 0;
   writer.next_id = writer.refused = 0;
@@ -142,7 +147,8 @@ void Streams::end_all_polls() {
 void Streams::count(WriterStatus* status) {
   const uint32_t count = writer.stream_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
-    status->calls += writer.streams[i]->earlier_calls_ + writer.streams[i]->calls_.load(std::memory_order_relaxed);
+    status->calls += writer.streams[i]->earlier_calls_.load(std::memory_order_relaxed) +
+                     writer.streams[i]->calls_.load(std::memory_order_relaxed);
     status->completions += writer.streams[i]->completions_.load(std::memory_order_relaxed);
     status->polls += writer.streams[i]->polls_.load(std::memory_order_relaxed);
   }

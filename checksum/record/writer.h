@@ -105,7 +105,7 @@ class Stream {
   std::atomic<uint32_t> state_;
   uint32_t id_;
   uint64_t started_;
-  uint64_t earlier_calls_;  // of streams that were here before
+  std::atomic<uint64_t> earlier_calls_;  // of streams that were here before
   std::atomic<uint64_t> calls_, completions_, polls_;  // the owner's; others read
   uint32_t poll_count_;
   CallRecord poll_;
