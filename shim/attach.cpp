@@ -247,6 +247,11 @@ bool attach_late() {
   return true;
 }
 
+void stop_unusable(const char* line) {
+  segment_discard();
+  stop_configuration(identity, line, -1);
+}
+
 double overhead_seconds() {
   double calls = 0;
   for (uint32_t i = 0; i < lane_total(); ++i)

@@ -32,6 +32,10 @@ void finish_abort(int errorcode);
 /// Before resil ends the job itself (stop_job): reports as `stopped` with that exit status.
 void finish_stopped(int exit_status);
 
+/// Ends this process with exit status 93 and that line, for modules that cannot do what they are asked for. From
+/// before_init or after_init.
+[[noreturn]] void stop_unusable(const char* line);
+
 /// One MPI_Session_finalize; true when it was the last and MPI_COMM_WORLD is not in use.
 bool session_closed();
 

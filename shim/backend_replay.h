@@ -30,6 +30,15 @@ struct ReplayFunctions {
   int (*get_status)(const Event& event, int* flag);
   /// MPI_ERROR of a status that `test` has filled.
   void (*set_error)(void* status, int code);
+  /// A datatype that lives on although the program frees its own; drop_type gives it back.
+  bool (*keep_type)(uint64_t type, uint64_t* kept);
+  void (*drop_type)(uint64_t kept);
+  /// A receive as a persistent one would be, once; its request is the caller's. The return code.
+  int (*post)(uint64_t comm, void* buffer, int64_t count, uint64_t type, int32_t source, int32_t tag, uint64_t* request);
+  /// MPI_Start on one of the call's requests.
+  int (*start)(const Event& event, int64_t index);
+  /// MPI_Cancel; the request is still to be completed.
+  int (*cancel)(uint64_t* request);
   /// Lets MPI make progress; completes and matches nothing.
   void (*progress)();
   int error_in_status;  ///< MPI_ERR_IN_STATUS

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "checksum/collective/form.h"
 #include "checksum/datatype/host_memory.h"
 #include "shim/backend.h"
 #include "shim/event.h"
@@ -184,6 +185,21 @@ bool send_layout(Event& e, Layout* layout) {
     return false;
   return !(e.attributes & kCallReceives) && !is_replace(e.id) && e.peer != ring::kProcNull &&
          fill(e, e.send, e.send.buffer, 1, e.peer, layout);
+}
+
+bool contribution_layout(Event& e, Layout* layout) {
+  const collective::Form form = collective::form_of(e.id);
+  if (!collective::is_reduction(form) || e.comm == nullptr || (form == collective::Form::kReduce && inter(e) && e.peer < 0))
+    return false;
+  Side side = in_place(e.send.buffer) ? e.receive : e.send;
+  side.count = e.send.count;  // type and count of the call stand for both buffers
+  if (form == collective::Form::kReduceScatter) {
+    const void* counts = e.receive.counts;
+    side.count = counts == nullptr ? e.send.count * e.comm->size : 0;
+    for (int64_t i = 0; counts != nullptr && i < e.comm->size; ++i)
+      side.count += element(counts, e.large, i);
+  }
+  return fill(e, side, side.buffer, 1, -1, layout);
 }
 
 bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packet) {

@@ -33,6 +33,8 @@ struct Layout {
 /// False: nothing that could be damaged (no data, other family of calls, datatype not known).
 bool receive_layout(Event& event, Layout* layout);
 bool send_layout(Event& event, Layout* layout);
+/// What this rank contributes to a reduction, MPI_IN_PLACE included: one block.
+bool contribution_layout(Event& event, Layout* layout);
 
 /// Block `index`; false: empty, in place or not host memory.
 bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packet);

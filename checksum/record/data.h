@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a call gives and takes, as values for a recording: a digest, or the number itself where it is only one. Buffers
+// are read through checksum/datatype and checksum/digest; device memory never. Reads the program's arguments, changes
+// nothing; the first call with a datatype or topology may ask MPI.
+#pragma once
+
+#include <cstdint>
+
+#include "checksum/record/format.h"
+#include "checksum/view.h"
+
+namespace resil {
+struct Event;
+}
+namespace resil::fault {
+struct Layout;
+}
+
+namespace resil::record {
+
+/// What a call means to a recording.
+enum Trait : uint16_t {
+  kGives = 1,       ///< e.send holds what this rank gives
+  kTakes = 2,       ///< e.receive is filled, when the call or its request is complete
+  kSwaps = 4,       ///< e.send is filled too: MPI_Sendrecv_replace
+  kCollects = 8,    ///< a collective with data
+  kMatches = 16,    ///< names a source and a tag, which may be wildcards
+  kProbes = 32,
+  kMessage = 64,    ///< MPI_Mrecv, MPI_Imrecv
+  kWindow = 128,    ///< its data is there at the end of the epoch: MPI_Get and its kin
+  kSync = 256,      ///< ends an epoch, or completes operations
+  kUnforced = 512,  ///< its outcome depends on other processes in a way that is not recorded
+  kFile = 1024,
+  kBlind = 2048,    ///< moves data that is not read
+};
+uint16_t traits_of(CallId id);  ///< a table; call prepare_traits() before
+void prepare_traits();
+
+struct Value {
+  uint64_t bits;
+  ValueType type;  ///< kNone: no data
+  bool unread;     ///< it has data that must not, or cannot, be read
+};
+
+/// The first `bytes` bytes of what the view shows.
+Value read_view(const View& view, uint64_t bytes);
+/// All blocks of a layout; `wanted` >= 0: only that one.
+Value read_blocks(Event& event, const fault::Layout& layout, int64_t wanted = -1);
+
+/// What this rank gives: send buffer, contribution, origin, data for a file. Before the call where it overwrites it.
+Value input_of(Event& event);
+/// Does the call overwrite what it gives?
+bool overwrites_input(const Event& event);
+/// The buffer that a receive of any kind fills, as the call names it. Not for collectives.
+View receive_view(Event& event);
+/// What a blocking collective gave this rank.
+Value collective_output(Event& event);
+
+/// Distance of two values in units in the last place; false: not floating-point numbers, or not numbers at all.
+bool distance_in_ulps(ValueType type, uint64_t one, uint64_t other, uint64_t* ulps);
+/// "0x1.8p+1 (3)", "42", "digest 0123…".
+void value_text(ValueType type, uint64_t bits, char* text, size_t bytes);
+
+}  // namespace resil::record

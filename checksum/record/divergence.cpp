@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See divergence.h. Who is named: data is compared before it leaves its rank. So the rank whose own output differs while
+// all that it had received agrees is where it began; a rank that receives something else is a victim.
+
+#include "checksum/record/divergence.h"
+
+#include <stdarg.h>
+#include <unwind.h>
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "checksum/ledger/blame_internal.h"
+#include "detectors/dump/symbols.h"
+#include "shim/config.h"
+#include "shim/finding.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+namespace resil::record {
+
+namespace {
+
+std::atomic<uint64_t> found;
+
+constexpr unsigned kFrames = 12;
+struct Backtrace {
+  uint64_t wanted;
+  unsigned count;
+  uint64_t frames[kFrames];
+};
+
+_Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
+  auto* trace = static_cast<Backtrace*>(data);
+  const uint64_t pc = _Unwind_GetIP(context);
+  if (trace->wanted != 0 && pc != trace->wanted)
+    return _URC_NO_REASON;  // still inside the library
+  trace->wanted = 0;
+  trace->frames[trace->count++] = pc;
+  return trace->count == kFrames || pc == 0 ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
+
+/// The program's frames from the call site on, three to a line.
+void add_backtrace(Finding& finding, uint64_t site) {
+  static dump::Symbols symbols;  // 14 KiB; one finding a process
+  Backtrace trace = {site, 0, {}};
+  _Unwind_Backtrace(visit, &trace);
+  symbols.reset();
+  symbols.limit_names(40);
+  for (unsigned i = 0; i < trace.count; i += 2) {
+    char line[260];
+    dump::Text text(line, sizeof(line) - 1, -1);
+    for (unsigned k = i; k < i + 2 && k < trace.count; ++k) {
+      text.str(k > i ? ", " : "");
+      symbols.put_site(text, trace.frames[k]);
+    }
+    line[text.size()] = 0;
+    char name[24];
+    snprintf(name, sizeof(name), "backtrace_%u", i);
+    finding.add(name, "%s", line);
+  }
+}
+
+const char* name_of(CallId id) { return call_info(id).name; }
+
+/// Sources of difference that are not in the recording and that this rank is known to have used.
+struct Sources {
+  char text[400];
+  unsigned count;
+
+  [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof(text) - used, "%s", count++ == 0 ? "" : "; ");
+    va_list arguments;
+    va_start(arguments, format);
+    const size_t now = strlen(text);
+    vsnprintf(text + now, sizeof(text) - now, format, arguments);
+    va_end(arguments);
+  }
+};
+
+void find_sources(const PerThread& t, Sources& sources) {
+  if (const uint64_t reads = clock_reads(*t.thread) - t.clock_reads; reads != 0 && !mode.time)
+    sources.add("MPI_Wtime was read %" PRIu64 " times since the last call that agreed, and is not recorded without "
+                "RESIL_RECORD_TIME=1", reads);
+  if (counts.unforced != 0)
+    sources.add("%" PRIu64 " calls before had outcomes that are not recorded (one-sided atomics, shared file pointers, "
+                "other worlds)", counts.unforced);
+  if (mode.multiple && t.stream_id > 1)
+    sources.add("several threads call MPI, and the order between threads is not recorded");
+  if (counts.unread != 0)
+    sources.add("%" PRIu64 " calls before brought data that was not read (device memory or the like)", counts.unread);
+  if (strcmp(config_text("RESIL_REDUCE"), "native") == 0 && !config_is_default("RESIL_REDUCE"))
+    sources.add("RESIL_REDUCE=native: MPI may sum in another order each time");
+}
+
+void say(Finding& finding, const Event* e, const PerThread& t, const Call* call, const Difference& d, const char* where,
+         const char* before) {
+  const char* name = e != nullptr ? name_of(e->id) : "resil.h";
+  const uint64_t number = call != nullptr && call->known ? call->number : t.cursor->number();
+  const int rank = runtime.rank;
+  switch (d.what) {
+    case What::kOutput:
+      finding.culprit(rank);
+      finding.say("Rank %d on %s: what it gives in %s (call %" PRIu64 " at %s) is not what it gave in the recorded run, "
+                  "while all that it had received so far agrees. It went wrong here, after %s.",
+                  rank, runtime.host, name, number, where, before);
+      break;
+    case What::kLogged:
+      finding.culprit(rank);
+      finding.say("Rank %d on %s: a value that the program logged after call %" PRIu64 " is not the recorded one, while "
+                  "all that it had received so far agrees. It went wrong here, after %s.",
+                  rank, runtime.host, number, before);
+      break;
+    case What::kInput:
+      finding.victim(rank);
+      if (d.source >= 0 && d.source != rank) {
+        finding.culprit(d.source);
+        finding.say("Rank %d on %s: what it got from rank %d in %s (call %" PRIu64 " at %s) is not what it got in the "
+                    "recorded run; this rank itself agreed so far. It came from rank %d.",
+                    rank, runtime.host, d.source, name, number, where, d.source);
+      } else {
+        finding.say("Rank %d on %s: what it got in %s (call %" PRIu64 " at %s) is not what it got in the recorded run; "
+                    "what this rank gave agreed so far. It came from outside this rank.",
+                    rank, runtime.host, name, number, where);
+      }
+      break;
+    case What::kStuck:
+      finding.victim(rank);
+      if (d.source >= 0)
+        finding.culprit(d.source);
+      finding.say("Rank %d on %s: %s (call %" PRIu64 " at %s) has waited %.0f s for what came here in the recorded run: "
+                  "%s. This run has taken another way, or is that much slower (RESIL_VERIFY_SECONDS).",
+                  rank, runtime.host, name, number, where, mode.patience, d.expected_text);
+      break;
+    default:
+      finding.culprit(rank);
+      finding.say("Rank %d on %s: %s at %s is not what it did in the recorded run after %s, while all that it had "
+                  "received so far agrees.",
+                  rank, runtime.host, d.what == What::kEnd && e == nullptr ? "the end of the thread" : name, where, before);
+      break;
+  }
+}
+
+void add_values(Finding& finding, const Difference& d) {
+  if (d.expected_type == ValueType::kNone && d.found_type == ValueType::kNone) {
+    finding.add("expected", "%s", d.expected_text);
+    finding.add("found", "%s", d.found_text);
+    return;
+  }
+  char text[100];
+  value_text(d.expected_type, d.expected, text, sizeof(text));
+  finding.add("expected", "%s", text);
+  value_text(d.found_type, d.found, text, sizeof(text));
+  finding.add("found", "%s", text);
+  uint64_t ulps;
+  if (d.expected_type == d.found_type && d.expected_type != ValueType::kDigest) {
+    finding.add("xor", "%016" PRIx64 " (%d bits)", d.expected ^ d.found, __builtin_popcountll(d.expected ^ d.found));
+    if (distance_in_ulps(d.expected_type, d.expected, d.found, &ulps))
+      finding.add("distance", "%" PRIu64 " units in the last place", ulps);
+  }
+}
+
+}  // namespace
+
+uint64_t divergences() { return found.load(std::memory_order_relaxed); }
+
+uint64_t clock_reads(const Thread& thread) {
+  const auto* counters = thread.lane->counters;
+  return counters[static_cast<unsigned>(CallId::kMPI_Wtime)].count + counters[static_cast<unsigned>(CallId::kMPI_Wtick)].count;
+}
+
+void diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
+  if (d.what == What::kCall || d.what == What::kEnd || d.what == What::kResult)
+    t.over = true;
+  if (found.fetch_add(1, std::memory_order_relaxed) != 0 && d.what != What::kStuck)
+    return;  // what follows from the first one
+  char where[112] = "the end", last_site[112], before[220] = "the beginning";
+  if (e != nullptr)
+    blame::site_text(e->site, where, sizeof(where));
+  if (t.last.number != 0) {
+    blame::site_text(t.last.site, last_site, sizeof(last_site));
+    snprintf(before, sizeof(before), "call %" PRIu64 " (%s at %s)", t.last.number, name_of(t.last.id), last_site);
+  }
+  Sources sources = {"", 0};
+  find_sources(t, sources);
+  Finding finding;
+  finding.start(d.what == What::kInput ? "divergent_input" : d.what == What::kStuck ? "replay_stuck" : "divergence",
+                sources.count != 0 || d.what == What::kStuck ? Confidence::kSuspected : Confidence::kProved);
+  say(finding, e, t, call, d, where, before);
+  const ring::Lane& lane = *t.thread->lane;
+  if (lane.step != 0)
+    finding.add("step", "%" PRIu64 " (%s)", lane.step,
+                lane.step_name != 0 && lane.step_name < runtime.name_count ? runtime.names[lane.step_name].name : "");
+  finding.add("call", "number %" PRIu64 " of stream %u, %s at %s",
+              call != nullptr && call->known ? call->number : t.cursor->number(), t.stream_id,
+              e != nullptr ? name_of(e->id) : "none", where);
+  finding.add("after", "%s", before);
+  finding.add("inputs_agreed", "%s", d.what == What::kInput ? "no: this is the first one that differs" : "yes");
+  add_values(finding, d);
+  finding.add("unrecorded", "%s", sources.count != 0 ? sources.text
+                                                     : "no unrecorded source is known: a fault, or a program that uses "
+                                                       "random seeds, clocks, addresses or uninitialised memory");
+  if (e != nullptr)
+    add_backtrace(finding, e->return_address);
+  finding_publish(finding);
+  if (!mode.stops && d.what != What::kStuck)
+    return;
+  t.thread->depth = 1;  // what follows is resil's own
+  t.thread->outer_frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  stop_job(91);
+}
+
+}  // namespace resil::record

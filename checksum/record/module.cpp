@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The modes record and verify: configuration, hooks, report. See docs/RECORD.md.
+
+#include <cstdio>
+#include <cstring>
+
+#include "checksum/record/divergence.h"
+#include "checksum/record/state.h"
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/config.h"
+#include "shim/dispatch.h"
+#include "shim/json.h"
+#include "shim/log.h"
+#include "shim/module.h"
+#include "shim/runtime.h"
+#include "shim/tables.h"
+#include "shim/thread.h"
+
+namespace resil::record {
+
+Mode mode;
+Recording recording;
+Counts counts;
+
+namespace {
+
+constexpr ConfigEntry kConfig[] = {
+    {"RESIL_MODE+", ConfigType::kChoices, "record", "", "writes down every call, what MPI chose and digests of all data"},
+    {"RESIL_MODE+", ConfigType::kChoices, "verify", "", "runs the program as recorded and compares every call with the recording"},
+    {"RESIL_RECORD", ConfigType::kText, "a directory", "./resil-record",
+     "directory of the recording that record writes and verify reads"},
+    {"RESIL_RECORD_TIME", ConfigType::kSwitch, "0|1", "0", "records what MPI_Wtime returns, and gives it back in verify"},
+    {"RESIL_VERIFY_SECONDS", ConfigType::kReal, "1..1000000", "600",
+     "how long a call in verify waits for what came in the recorded run, before that is a divergence"},
+};
+
+bool ready;     // the file is open
+Identity identity;
+
+void refuse(const Problem& problem) {
+  char line[1500];
+  snprintf(line, sizeof(line), "RESIL_RECORD: %s", problem.text);
+  stop_unusable(line);
+}
+
+void on_failure(const char* line) {
+  log_format("recording ends: %s; the job goes on", line);
+  add_note_format("recording ends: %s; the job goes on", line);
+}
+
+bool enabled() {
+  mode.recording = config_has("RESIL_MODE", "record");
+  mode.verifying = config_has("RESIL_MODE", "verify");
+  prepare_traits();  // replays() is asked right after this
+  return mode.recording || mode.verifying;
+}
+
+void before_init() {
+  if (mode.recording && mode.verifying)
+    stop_unusable("RESIL_MODE has both record and verify; choose one");
+  mode.stops = strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0;
+  mode.time = config_integer("RESIL_RECORD_TIME") != 0;
+  mode.patience = config_real("RESIL_VERIFY_SECONDS");
+  digest_prepare();
+  prepare_threads();
+  identity_of_this_rank(&identity);
+  Problem problem;
+  if (mode.recording && !directory_claim(config_text("RESIL_RECORD"), identity, &problem))
+    refuse(problem);
+}
+
+void after_init() {
+  if (ready)
+    return;
+  mode.multiple = !runtime_has_world() || backend->thread_multiple();
+  identity_of_this_rank(&identity);
+  snprintf(identity.reduce, sizeof(identity.reduce), "%s", config_text("RESIL_REDUCE"));
+  Problem problem;
+  if (mode.recording) {
+    writer_on_failure(on_failure);
+    if (!writer_open(config_text("RESIL_RECORD"), identity, kLibraryNames, &problem))
+      refuse(problem);
+  } else {
+    if (!recording.open(config_text("RESIL_RECORD"), identity, kLibraryNames, &problem))
+      refuse(problem);
+    if (recording.end() == FileEnd::kCutOff) {
+      snprintf(problem.text, sizeof(problem.text), "%s", recording.end_text());
+      refuse(problem);
+    }
+    if (recording.differences()[0] != 0)
+      add_note_format("verify: %s", recording.differences());
+    if (recording.end_text()[0] != 0)
+      add_note_format("verify: %s", recording.end_text());
+  }
+  if (mode.multiple && runtime_has_world())
+    add_note("MPI_THREAD_MULTIPLE: each thread's calls are recorded, the order between threads is not");
+  ready = true;
+}
+
+void enter(Event& e) {
+  if (!ready)
+    return;
+  PerThread* t = per_thread(*e.thread);
+  if (t == nullptr && (t = open_thread(*e.thread, e.site)) == nullptr)
+    return;
+  // Calls that an exception or longjmp left lie below this one on the stack.
+  while (t->depth > 0 && t->calls[t->depth - 1].event->frame <= e.frame)
+    --t->depth;
+  if (t->depth == kNesting)
+    return;
+  Call& call = t->calls[t->depth++];
+  call.event = &e;
+  call.written = call.has_input = call.forced = false;
+  call.told = 0;
+  call.comm = e.comm != nullptr ? e.comm->ring->id : 0;
+  if (mode.verifying) {
+    verify_enter(e, *t, call);
+  } else {
+    call.now.flags = 0;
+    if (e.attributes & kCallActivates) {
+      put(call.now, {t->starting, t->starting_any ? ValueType::kDigest : ValueType::kNone, t->starting_unread}, true);
+      call.has_input = true;
+    } else if (overwrites_input(e) && !(e.attributes & kCallPersistent)) {
+      put(call.now, input_of(e), true);
+      call.has_input = true;
+    }
+  }
+  t->starting = 0;
+  t->starting_any = t->starting_unread = false;
+  if ((traits_of(e.id) & (kProbes | kTakes)) && !(e.attributes & kCallStarts) && !(e.attributes & kCallRma))
+    give_statuses(e);
+  else if ((e.attributes & kCallCompletes) && e.id != CallId::kMPI_Request_free && e.request_count > 0)
+    give_statuses(e);
+}
+
+void leave(Event& e) {
+  if (!ready)
+    return;
+  PerThread* t = per_thread(*e.thread);
+  if (t == nullptr) {
+    if (e.attributes & kCallLifecycle)
+      open_thread(*e.thread, e.site);  // MPI_Init: from here on the program may log values
+    return;
+  }
+  Call* call = call_of(*t, e);
+  if (call == nullptr)
+    return;
+  if (mode.recording) {
+    record_leave(e, *t, *call);
+  } else {
+    verify_leave(e, *t, *call);
+    if ((e.attributes & kCallStarts) && e.result == 0 && call->known)
+      follow(e, *t, *call);
+  }
+  t->depth = static_cast<unsigned>(call - t->calls);
+  if (e.attributes & kCallActivates)
+    t->noted_count = 0;
+}
+
+void activating(Event& e, uint64_t* cookie) {
+  if (PerThread* t = per_thread(*e.thread); t != nullptr)
+    request_activating(e, *t, *entry_of(*cookie));
+}
+
+void activated(Event& e, uint64_t* cookie) {
+  PerThread* t = per_thread(*e.thread);
+  Call* call = t != nullptr ? call_of(*t, e) : nullptr;
+  if (call != nullptr && e.result == 0 && (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall))
+    request_activated(*t, *call, *entry_of(*cookie));
+}
+
+void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
+  Entry* entry = entry_of(*cookie);
+  PerThread* t = per_thread(*e.thread);
+  Call* call = t != nullptr ? call_of(*t, e) : nullptr;
+  if (entry->forced) {
+    entry->forced = false;
+    forced_pending.fetch_sub(1, std::memory_order_relaxed);
+  }
+  if (call != nullptr && entry->active && entry->kind != Entry::kSend) {
+    Completion completion;
+    describe_completion(e, place, freed, *entry, &completion);
+    if (mode.verifying) {
+      verify_completion(e, *t, *call, *entry, completion);
+    } else {
+      record_call(e, *t, *call);
+      if (completion.stream == t->stream_id)
+        completion.stream = 0;
+      t->stream->completion(completion);
+    }
+  }
+  if (entry->persistent && !freed)
+    entry->active = false;
+  else
+    give_back(entry);
+}
+
+void thread_end(Thread& thread) {
+  PerThread* t = per_thread(thread);
+  if (t == nullptr || !ready)
+    return;
+  if (mode.recording) {
+    stream_close(t->stream);
+  } else if (!t->over) {
+    // No MPI in this context: what is missing is said in the report.
+    const Item* item;
+    if (t->cursor->peek(&item) == Reading::kItem && item->kind == ItemKind::kCall)
+      add_note_format("verify: thread %u ends after call %llu, in the recording it goes on", t->stream_id,
+                      static_cast<unsigned long long>(t->cursor->number()));
+  }
+  forget_thread(thread);
+}
+
+void after_finalize() {
+  PerThread* t = current_thread != nullptr ? per_thread(*current_thread) : nullptr;
+  if (ready && mode.recording) {
+    if (t != nullptr)
+      stream_close(t->stream);
+    writer_close(Ending::kFinished);
+  }
+  ready = false;
+}
+
+void on_abort(int) {
+  if (ready && mode.recording)
+    writer_close(Ending::kAborted);
+  ready = false;
+}
+
+void logged(Thread& thread, ring::RecordState what, const char* name, uint64_t value) {
+  PerThread* t = ready ? per_thread(thread) : nullptr;
+  if (t == nullptr)
+    return;
+  const bool norm = what == ring::RecordState::kNorm, checksum = what == ring::RecordState::kChecksum;
+  const LoggedKind kind = norm ? LoggedKind::kNorm : checksum ? LoggedKind::kChecksum : LoggedKind::kCount;
+  const ValueType type = norm ? ValueType::kDouble : checksum ? ValueType::kUnsigned : ValueType::kSigned;
+  if (mode.recording)
+    t->stream->logged(kind, name, type, value);
+  else
+    verify_logged(*t, kind, name, type, value);
+}
+
+double time(Thread& thread, CallId id, double value) {
+  PerThread* t = ready ? per_thread(thread) : nullptr;
+  if (t == nullptr)
+    return value;
+  const char* name = call_info(id).name;
+  if (mode.verifying)
+    return replay_time(*t, name, value);
+  t->stream->logged(LoggedKind::kTime, name, ValueType::kDouble, __builtin_bit_cast(uint64_t, value));
+  return value;
+}
+
+bool times() { return config_integer("RESIL_RECORD_TIME") != 0; }
+
+void report(JsonWriter& json) {
+  const auto number = [&json](const char* name, uint64_t value) { json.integer(name, static_cast<int64_t>(value)); };
+  json.begin_object(mode.recording ? "record" : "verify");
+  json.text("directory", config_text("RESIL_RECORD"));
+  if (mode.recording) {
+    WriterStatus status = {};
+    writer_status(&status);
+    json.boolean("recording", status.recording);
+    number("calls", status.calls);
+    number("completions", status.completions);
+    number("failing_polls", status.polls);
+    number("bytes", status.bytes);
+    number("streams", status.streams);
+    number("streams_refused", status.streams_refused);
+    number("stalls", status.stalls);
+    json.number("stalled_seconds", status.stalled_seconds);
+    json.text("failure", status.failure);
+  } else {
+    number("calls", counts.calls);
+    number("completions", counts.completions);
+    number("values", counts.values);
+    number("logged", counts.logged);
+    number("unread", counts.unread);
+    number("forced", counts.forced);
+    number("failing_polls", counts.failing_polls);
+    number("unforced", counts.unforced);
+    number("unmatched", counts.unmatched);
+    number("divergences", divergences());
+  }
+  json.end_object();
+}
+
+/// MPI_Finalize is the program's last call: before the real one.
+void before_finalize() {
+  if (!ready || !mode.verifying || current_thread == nullptr)
+    return;
+  PerThread* t = per_thread(*current_thread);
+  // The record of MPI_Finalize itself was taken in `enter`, unless calls of callbacks in it stand before it.
+  if (t != nullptr && t->depth > 0 && !t->calls[t->depth - 1].late)
+    verify_end(*t, "the program ends");
+}
+
+constexpr Module kModule = {
+    .name = "record",
+    .description = "records a run, and verifies another one against it",
+    .kind = ModuleKind::kVerify,
+    .config = kConfig,
+    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
+    .enabled = enabled,
+    .before_init = before_init,
+    .after_init = after_init,
+    .before_finalize = before_finalize,
+    .after_finalize = after_finalize,
+    .on_abort = on_abort,
+    .thread_end = thread_end,
+    .enter = enter,
+    .leave = leave,
+    .between = replays,
+    .replace = replay,
+    .cookie = kCookie,
+    .activating = activating,
+    .activated = activated,
+    .completed = completed,
+    .logged = logged,
+    .time = time,
+    .times = times,
+    .report = report,
+};
+RESIL_MODULE(kModule);
+
+}  // namespace
+}  // namespace resil::record

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replay: MPI decides as it did in the recorded run. A receive with wildcards is posted with the source and tag that it
+// had then; among receives that end with the same communicator, source and tag posting order is sending order (MPI 4.0
+// section 3.5), so each gets the message that it got. MPI_Waitany and its kin wait for the requests that were complete
+// then; a test that failed fails, having let MPI progress; one that succeeded waits. All waits are repeated tests with a
+// limit: what does not come is said, never waited for without end.
+
+#include "checksum/record/divergence.h"
+#include "checksum/record/state.h"
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/runtime.h"
+#include "shim/thread.h"
+
+#include <cstdio>
+
+namespace resil::record {
+
+namespace {
+
+constexpr int32_t kNobodysTag = 32003;  // on the private communicator, see ledger/transport.cpp
+constexpr int64_t kManyRequests = 64;   // testing more than these costs more than the limit is worth
+
+/// Repeats `test(&flag)` until it succeeds or fails; longer than the limit is a divergence.
+template <class Test>
+int wait_for(Event& e, PerThread& t, Call& call, int32_t source, Test test) {
+  uint64_t began = 0;
+  for (uint32_t round = 0;; ++round) {
+    int flag = 0;
+    const int result = test(&flag);
+    if (result != 0 || flag != 0)
+      return result;
+    if (round % 1024 != 1023)
+      continue;
+    const uint64_t now = ticks();
+    if (began == 0)
+      began = now;
+    if (static_cast<double>(now - began) < mode.patience * runtime.header->ticks_per_second)
+      continue;
+    Difference d = difference(What::kStuck);
+    d.source = e.comm != nullptr && source >= 0 ? comm_world_rank(*e.comm, source) : -1;
+    if (source >= 0)
+      snprintf(d.expected_text, sizeof(d.expected_text), "a message from rank %d of the communicator", source);
+    else
+      snprintf(d.expected_text, sizeof(d.expected_text), "the completion of its requests");
+    snprintf(d.found_text, sizeof(d.found_text), "nothing");
+    diverged(&e, t, &call, d);
+  }
+}
+
+void* status_at(const Event& e, int64_t index) {
+  if (e.given_statuses == nullptr || backend->messages->status_ignored(e.given_statuses))
+    return nullptr;
+  return static_cast<char*>(e.given_statuses) + static_cast<size_t>(index) * backend->status_bytes;
+}
+
+bool has_wildcard(const Event& e) {
+  return e.attributes & kCallBothWays ? e.receive_peer == ring::kAnySource || e.receive_tag == ring::kAnyTag
+                                      : e.peer == ring::kAnySource || e.tag == ring::kAnyTag;
+}
+
+void fail_poll(Event& e) {
+  backend->replay->progress();
+  e.result = 0;
+  if (e.flag != nullptr)
+    *e.flag = 0;
+  if (!(e.attributes & kCallCompletes))
+    return;
+  if (e.index != nullptr)
+    *e.index = backend->replay->undefined;
+  if (e.outcount != nullptr)
+    *e.outcount = 0;
+}
+
+/// MPI_Irecv and its kin.
+bool post_matched(Event& e, PerThread& t, Call& call) {
+  if (e.attributes & kCallPersistent)
+    return false;  // each start may match another message
+  Match match;
+  const Reading reading = recording.match(t.stream_id, call.ordinal, &match);
+  if (reading == Reading::kItem && !(match.flags & kCompletionCancelled)) {
+    if (match.source < 0)
+      return false;
+    call.forced = true;
+    counts.forced += 1;
+    return backend->replay->receive(e, match.source, match.tag, &e.result);
+  }
+  if (reading == Reading::kCut || reading == Reading::kDamaged || private_comm() == 0)
+    return false;
+  // It never got a message: nor may it now.
+  counts.forced += 1;
+  return backend->replay->receive_nothing(e, private_comm(), kNobodysTag, &e.result);
+}
+
+bool receive(Event& e, PerThread& t, Call& call) {
+  if (!(call.outcome.what & kOutcomeMatch) || call.outcome.source < 0)
+    return false;
+  const int32_t source = call.outcome.source, tag = call.outcome.tag;
+  uint64_t request, sending;
+  counts.forced += 1;
+  if (!backend->replay->post_receive(e, source, tag, &request, &e.result))
+    return backend->replay->receive(e, source, tag, &e.result);  // MPI_Sendrecv_replace
+  if (e.result != 0)
+    return true;
+  const bool both = (e.attributes & kCallBothWays) != 0;
+  if (both && (!backend->replay->post_send(e, &sending, &e.result) || e.result != 0))
+    return true;
+  e.result = wait_for(e, t, call, source,
+                      [&](int* flag) { return backend->messages->test(&request, flag, status_at(e, 0)); });
+  if (!both)
+    return true;
+  const int result = wait_for(e, t, call, -1, [&](int* flag) { return backend->messages->test(&sending, flag, nullptr); });
+  if (e.result == 0)
+    e.result = result;
+  return true;
+}
+
+bool probe(Event& e, PerThread& t, Call& call) {
+  const bool matched = e.id == CallId::kMPI_Mprobe || e.id == CallId::kMPI_Improbe;
+  const bool polls = (e.attributes & kCallPoll) != 0;
+  if (!polls && !has_wildcard(e))
+    return false;
+  int32_t source = e.peer, tag = e.tag;
+  if (call.outcome.what & kOutcomeMatch)
+    source = call.outcome.source, tag = call.outcome.tag;
+  if (source < 0)
+    return false;  // MPI_PROC_NULL
+  counts.forced += 1;
+  e.result = wait_for(e, t, call, source, [&](int* flag) {
+    return matched ? backend->replay->matched_probe(e, source, tag, flag, status_at(e, 0))
+                   : backend->replay->probe(e, source, tag, flag, status_at(e, 0));
+  });
+  if (polls && e.result == 0)
+    *e.flag = 1;
+  return true;
+}
+
+bool complete_one(Event& e, PerThread& t, Call& call) {
+  const int32_t index = call.outcome.index;
+  if (!(call.outcome.what & kOutcomeIndex) || index < 0 || index >= e.request_count)
+    return false;
+  counts.forced += 1;
+  e.result = wait_for(e, t, call, -1, [&](int* flag) { return test_request(e, index, flag, status_at(e, 0)); });
+  *e.index = index;
+  if (e.flag != nullptr)
+    *e.flag = 1;
+  return true;
+}
+
+bool complete_some(Event& e, PerThread& t, Call& call) {
+  if (!call.listed || call.indices == 0)
+    return false;
+  counts.forced += 1;
+  e.result = 0;
+  for (uint32_t i = 0; i < call.indices; ++i) {
+    const int32_t index = t.indices[i];
+    if (index < 0 || index >= e.request_count)
+      return false;
+    const int result =
+        wait_for(e, t, call, -1, [&](int* flag) { return test_request(e, index, flag, status_at(e, i)); });
+    e.indices[i] = index;
+    if (result != 0)
+      e.result = backend->replay->error_in_status;
+  }
+  *e.outcount = static_cast<int>(call.indices);
+  return true;
+}
+
+/// The same one by one.
+bool complete_each(Event& e, PerThread& t, Call& call) {
+  int failed = 0;
+  for (int64_t i = 0; i < e.request_count; ++i)
+    if (const int result = wait_for(e, t, call, -1, [&](int* flag) { return test_request(e, i, flag, status_at(e, i)); }); result != 0)
+      failed = result;
+  e.result = failed == 0 || e.request_count == 1 ? failed : backend->replay->error_in_status;
+  if ((e.attributes & kCallPoll) && e.flag != nullptr)
+    *e.flag = 1;
+  return true;
+}
+
+/// MPI_Test, Testall, Request_get_status that succeeded; and MPI_Wait, Waitall while receives are forced.
+bool complete_all(Event& e, PerThread& t, Call& call) {
+  const bool one = e.id == CallId::kMPI_Wait || e.id == CallId::kMPI_Test;
+  if (e.request_count < 0)
+    return false;
+  if (substitutes_used())
+    return complete_each(e, t, call);
+  e.result = wait_for(e, t, call, -1, [&](int* flag) {
+    return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
+  });
+  if (e.flag != nullptr)
+    *e.flag = 1;
+  return true;
+}
+
+}  // namespace
+
+bool replays(CallId id) {
+  if (!mode.verifying)
+    return false;
+  const uint32_t is = call_info(id).attributes;
+  return (traits_of(id) & (kMatches | kProbes)) || (is & kCallActivates) || id == CallId::kMPI_Cancel || (is & kCallPoll) || ((is & kCallCompletes) && (is & kCallBlocking));
+}
+
+bool replay(Event& e) {
+  PerThread* t = per_thread(*e.thread);
+  Call* call = t != nullptr ? call_of(*t, e) : nullptr;
+  if (call == nullptr || t->over)
+    return false;
+  if (call->fails) {
+    fail_poll(e);
+    return true;
+  }
+  if (!call->known)
+    return false;
+  const uint16_t is = traits_of(e.id);
+  if (is & kProbes)
+    return probe(e, *t, *call);
+  if (is & kMatches) {
+    if (!has_wildcard(e))
+      return false;
+    return e.attributes & kCallStarts ? post_matched(e, *t, *call) : receive(e, *t, *call);
+  }
+  switch (e.id) {
+    case CallId::kMPI_Waitany:
+    case CallId::kMPI_Testany: return complete_one(e, *t, *call);
+    case CallId::kMPI_Waitsome:
+    case CallId::kMPI_Testsome: return complete_some(e, *t, *call);
+    case CallId::kMPI_Test:
+    case CallId::kMPI_Testall:
+      counts.forced += 1;
+      return complete_all(e, *t, *call);
+    case CallId::kMPI_Request_get_status:
+      counts.forced += 1;
+      e.result = wait_for(e, *t, *call, -1, [&](int* flag) {
+        return substitutes_used() ? test_request(e, 0, flag, status_at(e, 0)) : backend->replay->get_status(e, flag);
+      });
+      *e.flag = 1;
+      return true;
+    case CallId::kMPI_Start:
+    case CallId::kMPI_Startall: return substitute_start(e, *t, *call);
+    case CallId::kMPI_Cancel: return substitute_cancel(e);
+    case CallId::kMPI_Wait:
+    case CallId::kMPI_Waitall:
+      if (substitutes_used())
+        return complete_all(e, *t, *call);
+      if (forced_pending.load(std::memory_order_relaxed) == 0 || e.request_count > kManyRequests ||
+          persistent_collectives.load(std::memory_order_relaxed))
+        return false;
+      return complete_all(e, *t, *call);
+    default: return false;  // MPI_Win_test, MPI_Parrived: as they come
+  }
+}
+
+}  // namespace resil::record

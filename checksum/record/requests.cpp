@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pending requests: what must be read when they are complete, and which number they have in the recording. Ends of sends
+// are not recorded: nothing comes of them, and whether one is complete at once differs from run to run.
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "checksum/collective/form.h"
+#include "checksum/pool.h"
+#include "checksum/record/state.h"
+#include "shim/backend.h"
+#include "shim/spinlock.h"
+#include "shim/tables.h"
+
+namespace resil::record {
+
+namespace {
+
+using ledger::Reason;
+
+Pool<Entry, &Entry::next_free, 256, 1u << 20> entries;
+SpinLock entries_lock;
+
+constexpr View kNoView = {nullptr, 0, nullptr, 0, Reason::kNone};
+
+Entry* take(const Event& e, const PerThread& t, Entry::Kind kind, uint64_t ordinal) {
+  Entry* entry;
+  {
+    SpinGuard guard(entries_lock);
+    entry = entries.take();
+  }
+  if (entry == nullptr)
+    return nullptr;
+  entry->view = kNoView;
+  entry->ordinal = ordinal;
+  entry->site = e.site;
+  entry->comm = e.comm_handle != 0 ? e.comm : nullptr;
+  entry->substitute = nullptr;
+  entry->comm_id = entry->comm != nullptr ? entry->comm->ring->id : 0;
+  entry->stream = t.stream_id;
+  entry->source = e.attributes & kCallBothWays ? e.receive_peer : e.peer;
+  entry->tag = e.attributes & kCallBothWays ? e.receive_tag : e.tag;
+  entry->id = e.id;
+  entry->kind = kind;
+  entry->persistent = (e.attributes & kCallPersistent) != 0;
+  entry->active = !entry->persistent;
+  entry->wild = kind == Entry::kReceive && (traits_of(e.id) & kMatches) &&
+                (entry->source == ring::kAnySource || entry->tag == ring::kAnyTag);
+  entry->forced = entry->held = entry->gives_any = entry->takes_any = entry->unread = false;
+  return entry;
+}
+
+void hold(Entry& entry, bool keep) {
+  const auto change = keep ? type_map_hold : type_map_release;
+  if (entry.kind != Entry::kCollective) {
+    if (entry.view.type != nullptr)
+      change(entry.view.type);
+    return;
+  }
+  if (entry.takes_any)
+    change(entry.layout.type);
+  if (entry.gives_any)
+    change(entry.gives.type);
+}
+
+/// What a nonblocking or persistent collective reads and fills. Arrays of counts stay as they are until the operation
+/// ends (MPI 4.0 section 6.12); arrays of datatypes may be the language binding's.
+bool fill_collective(Event& e, Entry& entry) {
+  entry.takes_any = fault::receive_layout(e, &entry.layout);
+  const bool typed = call_info(e.id).shape == resil::Shape::kAllToAllW || call_info(e.id).shape == resil::Shape::kNeighborW;
+  if (entry.persistent)
+    entry.gives_any = collective::is_reduction(collective::form_of(e.id)) ? fault::contribution_layout(e, &entry.gives)
+                                                                          : fault::send_layout(e, &entry.gives);
+  if (typed)
+    entry.takes_any = entry.gives_any = false, entry.unread = true;
+  return entry.takes_any || entry.gives_any || entry.unread;
+}
+
+void note(PerThread& t, Entry& entry) {
+  if (t.noted_count == t.noted_room) {
+    const uint32_t room = t.noted_room != 0 ? 2 * t.noted_room : 512;
+    void* memory = mmap(nullptr, room * sizeof(Entry*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return;
+    if (t.noted_room != 0) {
+      memcpy(memory, t.noted, t.noted_room * sizeof(Entry*));
+      munmap(t.noted, t.noted_room * sizeof(Entry*));
+    }
+    t.noted = static_cast<Entry**>(memory);
+    t.noted_room = room;
+  }
+  t.noted[t.noted_count++] = &entry;
+}
+
+bool has_status(const Event& e) {
+  return e.given_statuses != nullptr && !backend->messages->status_ignored(e.given_statuses);
+}
+
+}  // namespace
+
+std::atomic<uint32_t> forced_pending;
+std::atomic<bool> persistent_collectives;
+
+void give_back(Entry* entry) {
+  if (entry->held)
+    hold(*entry, false);
+  if (entry->substitute != nullptr)
+    substitute_drop(*entry);
+  SpinGuard guard(entries_lock);
+  entries.give(entry);
+}
+
+void follow(Event& e, PerThread& t, Call& call) {
+  const uint16_t is = traits_of(e.id);
+  Entry::Kind kind;
+  if (is & kCollects)
+    kind = Entry::kCollective;
+  else if (is & kTakes)
+    kind = e.attributes & kCallP2P ? Entry::kReceive : Entry::kData;
+  else if ((is & kGives) && (e.attributes & kCallPersistent))
+    kind = Entry::kSend;
+  else
+    return;
+  if ((e.attributes & kCallCollective) && (e.attributes & kCallPersistent))
+    persistent_collectives.store(true, std::memory_order_relaxed);
+  if (e.cookies == nullptr && (kind != Entry::kCollective || e.request_key != 0))
+    return;  // complete at once, without data; or the request table is full
+  Entry* entry = take(e, t, kind, call.ordinal);
+  if (entry == nullptr) {
+    counts.unread += 1;
+    return;
+  }
+  if (kind == Entry::kSend) {
+    entry->view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
+    entry->unread = (e.attributes & kCallPartitioned) != 0;  // partitions become ready one by one
+  } else if (kind == Entry::kCollective) {
+    if (!fill_collective(e, *entry))
+      return give_back(entry);
+  } else {
+    entry->view = receive_view(e);
+  }
+  if (e.cookies == nullptr) {  // a collective that was complete at once
+    Completion completion;
+    describe_completion(e, 0, false, *entry, &completion);
+    if (mode.recording)
+      t.stream->completion(completion);
+    else
+      verify_completion(e, t, call, *entry, completion);
+    return give_back(entry);
+  }
+  entry->forced = call.forced;
+  if (entry->forced)
+    forced_pending.fetch_add(1, std::memory_order_relaxed);
+  hold(*entry, true);
+  entry->held = true;
+  substitute_prepare(e, *entry);
+  e.cookies[kCookie] = reinterpret_cast<uint64_t>(entry);
+}
+
+void request_activating(Event& e, PerThread& t, Entry& entry) {
+  if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)
+    return;
+  if (mode.verifying)
+    note(t, entry);
+  Value value = {0, ValueType::kNone, entry.unread};
+  if (entry.kind == Entry::kSend && !entry.unread && entry.source >= 0)
+    value = read_view(entry.view, entry.view.bytes);
+  else if (entry.kind == Entry::kCollective && entry.gives_any)
+    value = read_blocks(e, entry.gives);
+  if (value.unread)
+    t.starting_unread = true;
+  if (value.type == ValueType::kNone)
+    return;
+  t.starting = mix64(t.starting ^ mix64(value.bits + 1));
+  t.starting_any = true;
+}
+
+void request_activated(PerThread& t, Call& call, Entry& entry) {
+  const uint64_t first = mode.recording ? t.stream->next_ordinal() : call.ordinal;
+  entry.ordinal = first + call.told++;
+  entry.stream = t.stream_id;
+  entry.active = true;
+}
+
+void describe_completion(Event& e, int64_t place, bool freed, Entry& entry, Completion* c) {
+  *c = {entry.ordinal, 0, 0, entry.stream, 0, 0, ValueType::kNone, 0};
+  if (freed) {
+    c->flags = kCompletionFreed;
+    return;
+  }
+  StatusInfo status = {};
+  const bool seen = has_status(e);
+  if (seen)
+    backend->messages->status_read(e.given_statuses, place, &status);
+  ErrorKind error = ErrorKind::kNone;
+  if (e.result != 0) {
+    error = backend->messages->error_kind(e.result);
+    if (error == ErrorKind::kInStatus)
+      error = seen ? backend->messages->error_kind(status.error) : ErrorKind::kOther;
+  }
+  if (error != ErrorKind::kNone)
+    c->flags |= kCompletionFailed;
+  Value value = {0, ValueType::kNone, entry.unread};
+  if (entry.kind == Entry::kCollective) {
+    if (error == ErrorKind::kNone && entry.takes_any)
+      value = read_blocks(e, entry.layout);
+  } else if (seen && status.cancelled) {
+    c->flags |= kCompletionCancelled | (entry.wild ? kCompletionMatch : 0);
+    c->source = c->tag = 0;
+  } else if (entry.kind != Entry::kSend && entry.source != ring::kProcNull) {
+    if (!seen) {
+      value.unread = true;
+    } else {
+      if (entry.wild) {
+        c->flags |= kCompletionMatch;
+        c->source = status.source;
+        c->tag = status.tag;
+      }
+      // MPICH 4.0 leaves the status of MPI_Isendrecv empty.
+      const bool empty = (call_info(entry.id).attributes & kCallBothWays) && status.bytes == 0;
+      const bool all = (call_info(entry.id).attributes & kCallRma) != 0;
+      const uint64_t bytes = all ? entry.view.bytes : status.bytes;
+      if (empty || error != ErrorKind::kNone)
+        value.unread = entry.view.bytes != 0;
+      else
+        value = read_view(entry.view, bytes);
+      if (bytes != entry.view.bytes && !empty) {
+        c->flags |= kCompletionBytes;
+        c->bytes = bytes;
+      }
+    }
+  }
+  c->digest = value.bits;
+  c->type = value.type;
+  if (value.unread)
+    c->flags |= kCompletionUnread;
+}
+
+}  // namespace resil::record

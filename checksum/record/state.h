@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the parts of record and verify share: the stream of a thread, the calls that it is in, its pending requests.
+// Everything here belongs to one thread, unless it says otherwise.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "checksum/fault/layout.h"
+#include "checksum/record/data.h"
+#include "checksum/record/format.h"
+#include "checksum/record/reader.h"
+#include "checksum/record/writer.h"
+#include "shim/event.h"
+#include "shim/hash.h"
+
+namespace resil::record {
+
+constexpr unsigned kCookie = 1;  ///< Module::cookie
+
+/// A call that is under way, from `enter` to `leave`.
+struct Call {
+  Event* event;
+  uint64_t comm;    ///< job-wide id of its communicator, taken before it may be freed
+  CallRecord now;   ///< as this run makes it; complete in `leave`
+  CallRecord then;  ///< verify: the recorded one, if `known`
+  Outcome outcome;  ///< verify: the recorded one, if it has one (`what` != 0)
+  uint64_t ordinal; ///< of the first request that it starts
+  uint64_t number;  ///< in the stream
+  uint32_t told;    ///< persistent requests that it started so far
+  uint32_t indices; ///< verify: how many are in PerThread::indices
+  bool known;       ///< verify: `then` holds
+  bool late;        ///< verify: known in `leave` only, a nested call's record comes first
+  bool listed;      ///< verify: an index list belongs to it
+  bool written;     ///< record
+  bool has_input;
+  bool fails;       ///< verify: a poll that found nothing
+  bool forced;      ///< verify: a receive that was posted with another source and tag
+};
+
+constexpr unsigned kNesting = 6;
+
+/// A place in the program: the last call that agreed with the recording.
+struct LastCall {
+  uint64_t number, site;
+  CallId id;
+};
+
+struct Entry;
+
+struct PerThread {
+  Thread* thread;
+  Stream* stream;   ///< record
+  Cursor* cursor;   ///< verify
+  uint32_t stream_id;
+  bool over;        ///< verify: nothing more can be compared in this thread
+  unsigned depth;
+  Call calls[kNesting];
+  uint64_t starting;  ///< what persistent sends give that are about to be started
+  bool starting_any, starting_unread;
+  uint32_t run_left;  ///< verify: failing polls still to come of the run `run`
+  CallRecord run;
+  LastCall last;         ///< verify
+  uint64_t clock_reads;  ///< verify: of MPI_Wtime when the last call agreed
+  int32_t* indices;   ///< verify: of the current call
+  uint32_t index_room;
+  Entry** noted;       ///< verify: persistent requests of the MPI_Start that is entered next
+  uint32_t noted_count, noted_room;
+};
+
+/// A pending request that this module follows.
+struct Entry {
+  enum Kind : uint8_t { kReceive, kSend, kCollective, kData };
+  View view;               ///< kReceive, kSend (persistent), kData (file reads, MPI_Rget): the buffer
+  fault::Layout layout;    ///< kCollective: what comes in
+  fault::Layout gives;     ///< persistent collectives: what goes out
+  uint64_t ordinal, site, comm_id;
+  CommInfo* comm;
+  Entry* next_free;
+  uint32_t stream;
+  int32_t source, tag;     ///< as posted
+  CallId id;
+  Kind kind;
+  struct Substitute* substitute;  ///< verify: of a persistent receive with wildcards
+  bool wild, persistent, active, forced, held, gives_any, takes_any, unread;
+};
+
+/// What the module does in this run.
+struct Mode {
+  bool recording, verifying;
+  bool stops;         ///< RESIL_ON_MISMATCH=abort
+  bool time;          ///< RESIL_RECORD_TIME
+  bool multiple;      ///< MPI_THREAD_MULTIPLE
+  double patience;    ///< seconds that a forced call waits
+};
+extern Mode mode;
+extern Recording recording;
+
+/// For the report; plain additions, exact below MPI_THREAD_MULTIPLE.
+struct Counts {
+  uint64_t calls, values, unread, completions, forced, failing_polls, unforced, logged, unmatched;
+};
+extern Counts counts;
+
+// --- threads.cpp ---------------------------------------------------------------------------------------------------
+void prepare_threads();
+/// The thread's, null: it has no stream (yet; or recording failed, or the recording has none for it).
+PerThread* per_thread(Thread& thread);
+/// Opens its stream, which begins with a call from that site; once.
+PerThread* open_thread(Thread& thread, uint64_t site);
+void forget_thread(Thread& thread);
+/// The call of that event, null: it was not entered.
+inline Call* call_of(PerThread& t, const Event& e) {
+  for (unsigned i = t.depth; i > 0; --i)
+    if (t.calls[i - 1].event == &e)
+      return &t.calls[i - 1];
+  return nullptr;
+}
+
+// --- capture.cpp: the call as a record -----------------------------------------------------------------------------
+/// Everything but data and outcome, into `call.now`.
+void describe(const Event& event, Call& call);
+void put(CallRecord& record, const Value& value, bool input);
+/// After the real call: what came out of a blocking one, and MPI's choices.
+void finish_record(Event& event, CallRecord* record, Outcome* outcome);
+bool is_failing_poll(const Event& event);
+/// Which indices a Waitsome or Testsome gave; count -1: MPI_UNDEFINED or none of these calls.
+int64_t given_indices(const Event& event);
+void record_call(Event& event, PerThread& t, Call& call);  ///< writes the call once, with outcome and indices
+void record_leave(Event& event, PerThread& t, Call& call);
+
+// --- requests.cpp --------------------------------------------------------------------------------------------------
+/// After a nonblocking or persistent call: follows its request.
+void follow(Event& event, PerThread& t, Call& call);
+void request_activating(Event& event, PerThread& t, Entry& entry);
+void request_activated(PerThread& t, Call& call, Entry& entry);
+/// What came by a request that is complete.
+void describe_completion(Event& event, int64_t place, bool freed, Entry& entry, Completion* completion);
+void give_back(Entry* entry);
+inline Entry* entry_of(uint64_t cookie) { return reinterpret_cast<Entry*>(cookie); }
+extern std::atomic<uint32_t> forced_pending;  ///< receives posted with a forced source and tag
+extern std::atomic<bool> persistent_collectives;
+
+// --- substitute.cpp: persistent receives with wildcards in verify ---------------------------------------------------
+void substitute_prepare(const Event& event, Entry& entry);  ///< after MPI_Recv_init
+void substitute_drop(Entry& entry);
+/// Carries out MPI_Start, Startall.
+bool substitute_start(Event& event, PerThread& t, Call& call);
+/// MPI_Cancel of a substituted receive.
+bool substitute_cancel(Event& event);
+/// MPI_Test on one of the call's requests, or on what stands for it.
+int test_request(Event& event, int64_t index, int* flag, void* status);
+bool substitutes_used();
+
+// --- windows.cpp: what MPI_Get and its kin bring, at the end of their epoch -----------------------------------------
+void window_get(Event& event);
+/// Everything that came by operations on the window that this call completes.
+Value window_sync(Event& event);
+
+// --- compare.cpp ---------------------------------------------------------------------------------------------------
+void verify_enter(Event& event, PerThread& t, Call& call);
+void verify_leave(Event& event, PerThread& t, Call& call);
+void verify_completion(Event& event, PerThread& t, Call& call, const Entry& entry, const Completion& now);
+void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType type, uint64_t bits);
+double replay_time(PerThread& t, const char* name, double value);
+/// The thread or the program ends: is there more in its stream?
+void verify_end(PerThread& t, const char* what_ends);
+
+// --- replay.cpp ----------------------------------------------------------------------------------------------------
+bool replays(CallId id);
+bool replay(Event& event);
+
+}  // namespace resil::record

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Verify: a persistent receive with wildcards may get another message each time it is started, and its arguments cannot
+// be changed any more. So it is never started: in its place goes a receive with the recorded source and tag, and every
+// call that tests or completes the program's request looks at that one.
+
+#include <atomic>
+#include <cstring>
+
+#include "checksum/pool.h"
+#include "checksum/record/state.h"
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/spinlock.h"
+#include "shim/tables.h"
+
+namespace resil::record {
+
+struct Substitute {
+  uint64_t handle;   ///< the program's request
+  uint64_t request;  ///< what stands for it
+  uint64_t comm, type;
+  void* buffer;
+  int64_t count;
+  Substitute* next;  ///< in its bucket; free ones
+  uint64_t status[4];
+  bool posted, done;
+};
+
+namespace {
+
+constexpr unsigned kBuckets = 64;
+constexpr int32_t kNobodysTag = 32003;
+Pool<Substitute, &Substitute::next, 64, 1u << 16> pool;
+Substitute* buckets[kBuckets];
+SpinLock lock;
+std::atomic<uint32_t> used;
+
+Substitute*& bucket(uint64_t handle) { return buckets[handle * 0x9e3779b97f4a7c15 >> 58]; }
+
+Substitute* find(uint64_t handle) {
+  SpinGuard guard(lock);
+  Substitute* found = bucket(handle);
+  while (found != nullptr && found->handle != handle)
+    found = found->next;
+  return found;
+}
+
+int post(Substitute& s, const Match& match, bool nothing) {
+  s.posted = true;
+  s.done = false;
+  if (nothing)
+    return backend->replay->post(private_comm(), s.buffer, 0, s.type, 0, kNobodysTag, &s.request);
+  return backend->replay->post(s.comm, s.buffer, s.count, s.type, match.source, match.tag, &s.request);
+}
+
+}  // namespace
+
+bool substitutes_used() { return used.load(std::memory_order_relaxed) != 0; }
+
+void substitute_prepare(const Event& e, Entry& entry) {
+  entry.substitute = nullptr;
+  if (!mode.verifying || !entry.wild || !entry.persistent || (e.attributes & kCallPartitioned))
+    return;
+  uint64_t type;
+  if (!backend->replay->keep_type(e.receive.type, &type))
+    return;
+  SpinGuard guard(lock);
+  Substitute* s = pool.take();
+  if (s == nullptr)
+    return backend->replay->drop_type(type);
+  Substitute*& first = bucket(e.request_key);
+  *s = {e.request_key, 0, e.comm_handle, type, const_cast<void*>(e.receive.buffer), e.receive.count, first, {}, false, false};
+  first = s;
+  entry.substitute = s;
+  used.fetch_add(1, std::memory_order_relaxed);
+}
+
+void substitute_drop(Entry& entry) {
+  Substitute* s = entry.substitute;
+  if (s == nullptr)
+    return;
+  backend->replay->drop_type(s->type);
+  SpinGuard guard(lock);
+  Substitute** place = &bucket(s->handle);
+  while (*place != s)
+    place = &(*place)->next;
+  *place = s->next;
+  pool.give(s);
+  used.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool substitute_start(Event& e, PerThread& t, Call& call) {
+  if (!substitutes_used() || t.noted_count != static_cast<uint32_t>(e.request_count))
+    return false;
+  bool any = false;
+  for (uint32_t i = 0; i < t.noted_count; ++i)
+    any = any || t.noted[i]->substitute != nullptr;
+  if (!any)
+    return false;
+  e.result = 0;
+  for (uint32_t i = 0; i < t.noted_count && e.result == 0; ++i) {
+    Substitute* s = t.noted[i]->substitute;
+    Match match;
+    const Reading reading = s != nullptr ? recording.match(t.stream_id, call.ordinal + i, &match) : Reading::kCut;
+    const bool found = reading == Reading::kItem && !(match.flags & kCompletionCancelled) && match.source >= 0;
+    const bool nothing = !found && (reading == Reading::kItem || reading == Reading::kEnd) && private_comm() != 0;
+    if (found || nothing) {
+      counts.forced += 1;
+      e.result = post(*s, match, nothing);
+    } else {
+      e.result = backend->replay->start(e, i);
+    }
+  }
+  return true;
+}
+
+bool substitute_cancel(Event& e) {
+  Substitute* s = substitutes_used() ? find(request_handle(e.requests, 0)) : nullptr;
+  if (s == nullptr || !s->posted || s->done)
+    return false;
+  e.result = backend->replay->cancel(&s->request);
+  return true;
+}
+
+int test_request(Event& e, int64_t index, int* flag, void* status) {
+  Substitute* s = substitutes_used() ? find(request_handle(e.requests, index)) : nullptr;
+  if (s == nullptr || !s->posted)
+    return backend->replay->test(e, index, flag, status);
+  int result = 0;
+  if (!s->done) {
+    result = backend->messages->test(&s->request, flag, s->status);
+    if (result == 0 && *flag == 0)
+      return 0;
+    s->done = true;
+  }
+  *flag = 1;
+  if (status != nullptr)
+    memcpy(status, s->status, backend->status_bytes);
+  if (e.id != CallId::kMPI_Request_get_status)
+    s->posted = false;
+  return result;
+}
+
+}  // namespace resil::record

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One-sided operations bring data that is there only when their epoch ends or they are flushed: until then it is noted
+// where it will lie. Calls that complete operations on one target read what came from there, all others everything.
+
+#include "checksum/pool.h"
+#include "checksum/record/state.h"
+#include "shim/spinlock.h"
+
+namespace resil::record {
+
+namespace {
+
+struct Fetched {
+  View view;
+  uint64_t window;
+  int32_t target;
+  Fetched* next;
+};
+
+constexpr unsigned kBuckets = 64;
+Pool<Fetched, &Fetched::next, 256, 1u << 18> pool;
+struct {
+  Fetched *first, *last;
+} pending[kBuckets];  // by window, in the order of issue
+SpinLock lock;
+
+auto& bucket(uint64_t window) { return pending[window * 0x9e3779b97f4a7c15 >> 58]; }
+
+/// Does the call complete operations on one target only?
+bool of_one_target(CallId id) {
+  return id == CallId::kMPI_Win_unlock || id == CallId::kMPI_Win_flush || id == CallId::kMPI_Win_flush_local;
+}
+
+}  // namespace
+
+void window_get(Event& e) {
+  if (e.result != 0 || e.peer < 0)
+    return;
+  const View view = receive_view(e);
+  if (view.bytes == 0)
+    return;
+  if (view.type != nullptr)
+    type_map_hold(view.type);
+  SpinGuard guard(lock);
+  Fetched* fetched = pool.take();
+  if (fetched == nullptr) {
+    counts.unread += 1;
+    return;
+  }
+  *fetched = {view, e.object, e.peer, nullptr};
+  auto& list = bucket(e.object);
+  (list.last != nullptr ? list.last->next : list.first) = fetched;
+  list.last = fetched;
+}
+
+Value window_sync(Event& e) {
+  Value all = {0, ValueType::kNone, false};
+  const bool one = of_one_target(e.id);
+  SpinGuard guard(lock);
+  auto& list = bucket(e.object);
+  Fetched** place = &list.first;
+  Fetched* last = nullptr;
+  uint64_t count = 0;
+  while (Fetched* fetched = *place) {
+    if (fetched->window != e.object || (one && fetched->target != e.peer)) {
+      last = fetched;
+      place = &fetched->next;
+      continue;
+    }
+    const Value value = read_view(fetched->view, fetched->view.bytes);
+    all.unread = all.unread || value.unread;
+    if (value.type != ValueType::kNone) {
+      const bool first = ++count == 1;
+      all.bits = first ? value.bits : mix64(all.bits ^ mix64(value.bits + count));
+      all.type = first ? value.type : ValueType::kDigest;
+    }
+    if (fetched->view.type != nullptr)
+      type_map_release(fetched->view.type);
+    *place = fetched->next;
+    pool.give(fetched);
+  }
+  list.last = last;
+  return all;
+}
+
+}  // namespace resil::record
