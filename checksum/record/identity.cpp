@@ -99,7 +99,7 @@ void identity_of_this_rank(Identity* identity) {
   identity->rank = runtime.rank;
   identity->world_size = runtime.size;
   identity->world = runtime.world;
-  identity->thread_level = backend != nullptr && backend->thread_multiple() ? 3 : -1;
+  identity->thread_level = backend != nullptr && backend->initialized() && backend->thread_multiple() ? 3 : -1;
   identity->created = static_cast<uint64_t>(time(nullptr));
   snprintf(identity->launch, sizeof(identity->launch), "%s", header.job);
   snprintf(identity->host, sizeof(identity->host), "%s", runtime.host);
