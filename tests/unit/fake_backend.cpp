@@ -158,7 +158,8 @@ resil::Backend table = {.abi = "fake",
                         .test = nothing_with_comm,
                         .messages = nullptr,
                         .types = nullptr,
-                        .windows = nullptr};
+                        .windows = nullptr,
+                        .replay = nullptr};
 
 void prepare_thread(resil::Thread& thread, uint32_t lane) {
   thread.comm_generation = thread.type_generation = ~0u;
