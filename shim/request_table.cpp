@@ -335,6 +335,10 @@ bool request_table_create() {
 
 void request_table_threads(bool multiple) { concurrent = multiple; }
 
+uint64_t* request_cookies(const Thread& thread, uint64_t key) {
+  return is_shared(key) ? nullptr : cookies_of(find_any(key, thread.lane_index));
+}
+
 uint64_t request_handle(const void* array, int64_t index) {
   return backend->handle_bytes == 4 ? static_cast<const uint32_t*>(array)[index] : static_cast<const uint64_t*>(array)[index];
 }

@@ -37,8 +37,12 @@ uint64_t sent(int world_rank, uint64_t ordinal, const ledger::Record& record, co
 void sent_complete(uint64_t handle, const View& view);
 /// The same, with the digest that the buffer has now: one buffer for many partners.
 void sent_complete(uint64_t handle, const View& view, uint64_t digest);
-/// The send was cancelled: it never happened.
-void sent_void(uint64_t handle);
+/// MPI_Cancel was called for the send: until it is known how it ended, nobody is told that the packet was wrong. False:
+/// the packet is not known any more, or there are too many.
+bool cancel_begin(uint64_t handle);
+enum class CancelEnd : uint8_t { kSent, kWithdrawn, kUnknown };  ///< kUnknown: its request was freed
+/// If it never happened: the world rank that it was announced to, and what was announced; else -1.
+int32_t cancel_end(uint64_t handle, CancelEnd end, ledger::Record* record);
 
 // --- Receiving side, RESIL_BLAME=full ----------------------------------------------------------------------------
 

@@ -91,9 +91,11 @@ size_t make_answer(const Query& query, int32_t asker, char* message) {
     answer.state = SenderState::kUnknown;
     site_text(query.sent.site, answer.site, sizeof(answer.site));
   } else {
-    answer.state = (entry.flags & kVoid) != 0 ? SenderState::kVoid
-                   : is_pending(entry)        ? SenderState::kPending
-                                              : SenderState::kKnown;
+    answer.state = cancel_state(asker, entry, query.received);
+    if (answer.state == SenderState::kKnown)
+      answer.state = (entry.flags & kVoid) != 0 ? SenderState::kVoid
+                     : is_pending(entry)        ? SenderState::kPending
+                                                : SenderState::kKnown;
     answer.read_again = (entry.flags & kRead) != 0;
     answer.overwritten = is_overwritten(entry);
     answer.at_end = answer.read_again ? known.at_end : 0;

@@ -309,6 +309,7 @@ bool prepare() {
   stopping = false;
   opened_total = 0;
   reset_counts();
+  cancel_reset();
   cases = static_cast<Case*>(map_memory(kCases * sizeof(Case)));
   return cases != nullptr && history_create() && receives_create() && slots_create();
 }

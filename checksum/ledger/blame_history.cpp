@@ -139,10 +139,29 @@ void sent_complete(uint64_t handle, const View& view, uint64_t digest) {
     note_end(handle, view.reason == ledger::Reason::kNone && view.type != nullptr, digest);
 }
 
-void sent_void(uint64_t handle) {
+void history_void(uint64_t serial, bool is) {
   Guard guard(lock);
-  if (Entry* entry = entry_of(handle))
-    entry->flags |= kVoid;
+  if (Entry* entry = entry_of(serial))
+    entry->flags = is ? entry->flags | kVoid : entry->flags & ~static_cast<uint32_t>(kVoid);
+}
+
+bool history_entry(uint64_t handle, Entry* entry) {
+  Guard guard(lock);
+  const Entry* found = entry_of(handle);
+  if (found != nullptr)
+    *entry = *found;
+  return found != nullptr;
+}
+
+bool history_next_is(const Entry& entry, const Record& like) {
+  Guard guard(lock);
+  for (uint64_t serial = entry.serial + 1; serial <= history.made; ++serial) {
+    const Entry& next = history.entries[serial % kHistory];
+    if (next.serial == serial && next.peer == entry.peer && next.record.comm == entry.record.comm &&
+        next.record.tag == entry.record.tag && next.record.space == entry.record.space && (next.flags & kVoid) == 0)
+      return next.record.digest == like.digest && next.record.bytes == like.bytes;
+  }
+  return false;
 }
 
 void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* known) {

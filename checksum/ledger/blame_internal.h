@@ -122,6 +122,12 @@ bool history_create();
 /// The packet announced to `peer` under that ordinal.
 void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* known);
 
+/// The packet of a handle; false: overwritten.
+bool history_entry(uint64_t handle, Entry* entry);
+void history_void(uint64_t serial, bool is);
+/// Is the next packet of its lane, that was not withdrawn, like this one?
+bool history_next_is(const Entry& entry, const Record& like);
+
 /// Other packets of this process with that digest and length.
 struct Likeness {
   uint32_t total, earlier, later;  ///< earlier and later than the packet in question, when that is known
@@ -163,6 +169,11 @@ Peer* slot_with(const Peer& from, const Record& sent, const Record& received);
 
 // --- blame_answer.cpp --------------------------------------------------------------------------------------------
 
+void cancel_reset();
+enum class SenderState : uint8_t { kUnknown, kVoid, kPending, kKnown };
+/// Of a packet that was compared with `received`: was a cancelled send taken for it? kKnown: no.
+SenderState cancel_state(int32_t peer, const Entry& asked, const Record& received);
+
 struct Query {
   uint64_t id;  ///< the case
   uint64_t ordinal;
@@ -170,8 +181,6 @@ struct Query {
   uint32_t window;  ///< from which byte of the kept copy on
   uint32_t reserved;
 };
-
-enum class SenderState : uint8_t { kUnknown, kVoid, kPending, kKnown };
 
 /// Followed by leaf_count digests and window_bytes of the copy.
 struct Answer {

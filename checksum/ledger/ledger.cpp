@@ -112,6 +112,15 @@ uint64_t announce(Thread& thread, Peer& to, const Record& record) {
   return ordinal;
 }
 
+void take_back(Peer& to, const Record& record) {
+  if (peer_is_self(to))
+    return;  // no sums
+  Guard guard;
+  to.summed -= 1;
+  if (!(record.flags & kUnchecked))
+    to.sum_out -= record_sum(record);
+}
+
 void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
   Guard guard;
   from.expected += 1;

@@ -145,6 +145,8 @@ void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Differe
 void expected(Thread& thread);
 /// A request that the shim's table had no room for.
 void count_untracked();
+/// What was announced has been withdrawn: the sums do without it.
+void take_back(Peer& to, const Record& record);
 /// Strict mode: await() for all ranks at once.
 void await_all(Thread& thread);
 

@@ -140,6 +140,18 @@ void send_enter_slow(Event& e) {
 
 namespace {
 
+void begin_cancel(uint64_t handle) {
+  if (!blame::cancel_begin(handle))
+    order_lost.store(true, std::memory_order_relaxed);  // which lane is ahead by one now is not known
+}
+
+void end_cancel(uint64_t handle, blame::CancelEnd end) {
+  Record record;
+  if (const int32_t rank = blame::cancel_end(handle, end, &record); rank >= 0)
+    if (ledger::Peer* peer = ledger::peer_find(rank); peer != nullptr)
+      ledger::take_back(*peer, record);
+}
+
 /// The call says that it failed. Was the message sent all the same?
 bool was_sent(const Event& e) {
   return (e.attributes & kCallBothWays) && backend->messages->error_kind(e.result) == ErrorKind::kTruncated;
@@ -150,8 +162,10 @@ void announce_send(Event& e) {
     return;
   const bool failed = e.result != 0 && !was_sent(e);
   if (e.check == e.comm) {  // announced on the way in
-    if (failed)
-      blame::sent_void(e.check_value);
+    if (failed) {
+      begin_cancel(e.check_value);
+      end_cancel(e.check_value, blame::CancelEnd::kWithdrawn);
+    }
     else if (ledger::full_blame() && !replaces(e.id))
       blame::sent_complete(e.check_value, view_of(e));
     return;
@@ -229,31 +243,44 @@ void send_started(Event& e, uint64_t cookie) {
 }
 
 void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
-  const bool look = cancels_seen.load(std::memory_order_relaxed) && !freed &&
-                    !backend->messages->status_ignored(e.given_statuses);
-  StatusInfo status = {};
-  if (look)
-    backend->messages->status_read(e.given_statuses, place, &status);
-  if ((*cookie & kCookieMask) == kCookieSendHandle) {
-    if (status.cancelled)
-      blame::sent_void(*cookie >> 3);
-    return;
+  auto* entry = (*cookie & kCookieMask) == kCookieSendHandle ? nullptr : reinterpret_cast<SendEntry*>(*cookie & ~kCookieMask);
+  bool withdrawn = false;
+  if (cancels_seen.load(std::memory_order_relaxed)) [[unlikely]] {
+    StatusInfo status = {};
+    const bool unknown = freed || backend->messages->status_ignored(e.given_statuses);
+    if (!unknown)
+      backend->messages->status_read(e.given_statuses, place, &status);
+    withdrawn = status.cancelled;
+    if (entry == nullptr || !entry->partitioned)
+      end_cancel(entry != nullptr ? entry->handle : *cookie >> 3,
+                 unknown ? blame::CancelEnd::kUnknown : withdrawn ? blame::CancelEnd::kWithdrawn : blame::CancelEnd::kSent);
   }
-  auto* entry = reinterpret_cast<SendEntry*>(*cookie & ~kCookieMask);
+  if (entry == nullptr)
+    return;
   if (!freed) {
-    if (entry->partitioned) {
+    if (entry->partitioned && !withdrawn) {
       fill(entry->record, entry->view, false);
       entry->handle = announce(*e.thread, *entry->peer, entry->record, entry->view);
     }
-    if (status.cancelled)
-      blame::sent_void(entry->handle);
-    else if (ledger::full_blame() && entry->handle != 0 && entry->view.reason == Reason::kNone)
+    if (!withdrawn && ledger::full_blame() && entry->handle != 0 && entry->view.reason == Reason::kNone)
       blame::sent_complete(entry->handle, entry->view);
   }
   if (freed || !entry->persistent)
     give_back(entry);
 }
 
-void cancel_enter(Event&) { cancels_seen.store(true, std::memory_order_relaxed); }
+void cancel_enter(Event& e) {
+  const uint64_t* cookies = request_cookies(*e.thread, request_handle(e.requests, 0));
+  const uint64_t cookie = cookies != nullptr ? cookies[0] : 0;
+  const uint64_t kind = cookie & kCookieMask;
+  if (kind != kCookieSendHandle && kind != kCookieSend)
+    return;
+  cancels_seen.store(true, std::memory_order_relaxed);
+  const auto* entry = reinterpret_cast<const SendEntry*>(cookie & ~kCookieMask);
+  if (kind == kCookieSendHandle)
+    begin_cancel(cookie >> 3);
+  else if (!entry->partitioned)
+    begin_cancel(entry->handle);
+}
 
 }  // namespace resil::p2p

@@ -95,7 +95,9 @@ struct Job {
   }
   static void withdraw(const Sent& sent) {
     be_rank(0);
-    blame::sent_void(sent.handle);
+    Record record;
+    CHECK(blame::cancel_begin(sent.handle));
+    CHECK(blame::cancel_end(sent.handle, blame::CancelEnd::kWithdrawn, &record) == 1);
     be_rank(1);
   }
 

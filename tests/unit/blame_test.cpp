@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <thread>
+#include <tuple>
 
 #include "shim/json.h"
 
@@ -39,6 +40,72 @@ TEST_CASE("blame: the packets behind a withdrawn one move up") {
   CHECK(checked == 1);
   REQUIRE(returned.size() == 1);
   CHECK(returned[0].record.digest == record(4).digest);
+}
+
+TEST_CASE("blame: a withdrawn packet that equals the next ones is no mismatch either, once") {
+  auto record = [](unsigned seed) { return Record{99, digest(data(seed).data(), 512), 512, 0x2000, 7, 0, 0, 0}; };
+  for (bool told_late : {false, true}) {
+    Job job(false);
+    const Job::Sent withdrawn = job.send(data(1), CallId::kMPI_Isend);
+    job.send(data(1));
+    const Job::Sent third = job.send(data(1));
+    job.send(data(2));
+    Record taken;
+    be_rank(0);
+    REQUIRE(blame::cancel_begin(withdrawn.handle));
+    be_rank(1);
+    auto end = [&] {
+      be_rank(0);
+      CHECK(blame::cancel_end(withdrawn.handle, blame::CancelEnd::kWithdrawn, &taken) == 1);
+      be_rank(1);
+    };
+    if (!told_late)
+      end();
+    // The second was taken for the first, the third for the second; then the fourth arrived.
+    Job::open(third, {record(2), 5});
+    blame::tend(thread_state);
+    deliver();
+    blame::tend(thread_state);
+    if (told_late) {
+      CHECK(blame::open_cases() == 1);
+      end();
+    }
+    Job::run();
+    CHECK(findings.empty());
+    REQUIRE(returned.size() == 1);
+    CHECK(returned[0].record.digest == record(2).digest);
+    CHECK(returned[0].evidence == 5);
+    CHECK(taken.digest == record(1).digest);
+    // One withdrawn packet explains one packet too few.
+    const Job::Sent fifth = job.send(data(1));
+    Job::open(fifth, {record(77), 0});
+    Job::run();
+    CHECK(findings.size() == 1);
+    CHECK(blame::cancel_end(withdrawn.handle, blame::CancelEnd::kWithdrawn, &taken) == -1);
+  }
+}
+
+TEST_CASE("blame: a cancelled send that was sent all the same, or whose end nobody is told") {
+  auto record = [](unsigned seed) { return Record{99, digest(data(seed).data(), 512), 512, 0x2000, 7, 0, 0, 0}; };
+  for (const auto& [end, arrived, no_mismatch] : {std::tuple{blame::CancelEnd::kSent, 2u, false},
+                                                  std::tuple{blame::CancelEnd::kUnknown, 2u, true},
+                                                  std::tuple{blame::CancelEnd::kUnknown, 77u, false}}) {
+    Job job(false);
+    const Job::Sent cancelled = job.send(data(1), CallId::kMPI_Isend), next = job.send(data(1));
+    job.send(data(9), CallId::kMPI_Send, 1, 8);  // another lane
+    job.send(data(2));
+    Record taken;
+    be_rank(0);
+    REQUIRE(blame::cancel_begin(cancelled.handle));
+    CHECK(blame::cancel_end(cancelled.handle, end, &taken) == -1);
+    be_rank(1);
+    Job::open(next, {record(arrived), 0});
+    Job::run();
+    CHECK(findings.size() == (no_mismatch ? 0 : 1));
+    CHECK(returned.size() == (no_mismatch ? 1 : 0));
+  }
+  Job job(false);
+  CHECK_FALSE(blame::cancel_begin(job.send(data(1)).handle + 1));  // never announced
 }
 
 TEST_CASE("blame: holes of a datatype are no data") {
@@ -400,7 +467,7 @@ TEST_CASE("blame: several threads announce, complete, receive and ask at the sam
         const uint64_t handle = blame::sent(t, i, record, v), posted = blame::receive_posted(v);
         blame::sent_complete(handle, v);
         if (i % 3 == 0)
-          blame::sent_void(handle);
+          blame::history_void(handle, true);
         blame::drop(posted);
         if (i % 100 == 0) {
           static thread_local blame::Known known;
