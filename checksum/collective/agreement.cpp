@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // See agreement.h. Handlers only note; agreement_tend() asks and decides. A case lives for RESIL_DRAIN_SECONDS at most.
-//
-// RESIL_BLAME=full: of integer sums and exclusive-ors the linear digest of the right result is known, the sum of what
-// all ranks gave: rank 0 of the communicator has it. So the rank that is wrong can be told even among two, and whether
-// its data came late. Each rank says of its own result whether the call has written it, and whether it is the result of
-// an earlier call.
 
-#include "checksum/collective/agreement.h"
+#include "checksum/collective/agreement_internal.h"
 
 #include <atomic>
 #include <cstring>
@@ -29,26 +24,15 @@ using ledger::Peer;
 using ledger::Reason;
 using ledger::Record;
 
-constexpr uint32_t kKept = 1024, kCases = 64, kVoters = 16;
+constexpr uint32_t kKept = 1024, kCases = 64;
 constexpr double kAskAgain = 0.02;  // seconds
 
-struct Result {
-  Name name;
-  uint64_t digest;
-  bool orders, nan;
-  Outcome outcome;
-};
-
-/// At rank 0 of a communicator: contributions less result.
-enum class RestState : uint8_t { kPending, kKnown, kNever };
 struct Rest {
   uint64_t comm;
   uint32_t tag;
   RestState state;
   Linear words;
 };
-
-enum class Known : uint8_t { kNotAsked, kAsked, kNo, kYes };
 
 struct Question {
   uint64_t comm;
@@ -66,32 +50,6 @@ struct Reply {
   Linear rest;
   Outcome outcome;
   char site[112];
-};
-
-struct Voter {
-  Peer* peer;
-  Known known;
-  bool nan, earlier;
-  RestState rest_state;
-  uint64_t digest;
-  Linear rest;
-  Outcome outcome;
-};
-
-struct Case {
-  enum State : uint8_t { kFree, kNew, kOpen } state;
-  bool found;           ///< `own` is this rank's result, else it had been forgotten
-  bool sum;             ///< found by a sum at rank 0, `rest`
-  bool everybody;       ///< all ranks of the communicator are among the voters
-  uint64_t serial;
-  Peer* child;
-  Record sent, received;
-  Result own;
-  Linear rest;
-  uint64_t deadline, next_ask;
-  uint32_t voter_count, child_place, root_place;  ///< places among the voters, ~0: not there
-  Voter voters[kVoters];
-  char child_site[112];
 };
 
 Result history[kKept];
@@ -130,11 +88,11 @@ Rest find_rest(uint64_t comm, uint32_t tag) {
   return {};
 }
 
-/// Is it what an earlier collective on that communicator left here? Under the lock.
-bool like_earlier(const Result& result) {
+/// See like_earlier(). Under the lock.
+bool like_earlier_locked(const Result& result) {
   for (uint64_t i = noted, last = noted > kKept ? noted - kKept : 0; i-- > last;) {
     const Result& other = history[i % kKept];
-    if (other.digest == result.digest && other.name.base == result.name.base && other.name.bytes == result.name.bytes &&
+    if (other.outcome.content == result.outcome.content && other.name.base == result.name.base && other.name.bytes == result.name.bytes &&
         static_cast<int32_t>(other.name.tag - result.name.tag) < 0 && other.outcome.kept)
       return true;
   }
@@ -180,7 +138,7 @@ void asked(Thread& thread, Peer& from, const void* payload, size_t bytes) {
       reply.digest = result->digest;
       reply.nan = result->nan;
       reply.outcome = result->outcome;
-      reply.earlier = result->outcome.kept && like_earlier(*result);
+      reply.earlier = result->outcome.kept && like_earlier_locked(*result);
       const Rest rest = find_rest(reply.question.comm, reply.question.tag);
       reply.rest_state = rest.state;
       reply.rest = rest.words;
@@ -260,35 +218,6 @@ void begin(Case& one) {
   one.everybody = static_cast<int>(reached) + 1 == size;
 }
 
-/// The linear digest of the right result, of full blame and operators that have one.
-RestState right_sum(const Case& one, Linear* sum) {
-  const Outcome* outcome = &one.own.outcome;
-  RestState state = RestState::kNever;
-  Linear rest = {};
-  if (!one.found || outcome->linear == LinearMode::kNone || form_of(one.own.name.id) != Form::kAllreduce)
-    return state;
-  if (one.root_place < one.voter_count) {
-    const Voter& voter = one.voters[one.root_place];
-    if (voter.known != Known::kYes)
-      return voter.known == Known::kNo ? state : RestState::kPending;
-    outcome = &voter.outcome;
-    state = voter.rest_state;
-    rest = voter.rest;
-  } else if (still_there(one.own.name) != nullptr && one.own.name.info->rank == 0) {
-    Guard guard;
-    const Rest known = find_rest(one.own.name.comm, one.own.name.tag);
-    state = known.state;
-    rest = known.words;
-  }
-  if (state == RestState::kKnown && !outcome->kept)
-    state = RestState::kNever;
-  if (state == RestState::kKnown)
-    *sum = linear_add(outcome->linear, rest, outcome->first_sum);
-  return state;
-}
-
-bool equal(const Linear& a, const Linear& b) { return a.words[0] == b.words[0] && a.words[1] == b.words[1]; }
-
 /// All that can be known is known.
 bool settled(const Case& one) {
   Linear sum;
@@ -312,198 +241,19 @@ void ask(Thread& thread, const Case& one, uint32_t place) {
       ledger::post(thread, *one.voters[i].peer, Kind::kCollective, &question, sizeof(question));
 }
 
-/// Floating MIN and MAX: with a NaN in anybody's contribution the results may differ.
-bool arbitrary(const Case& one) {
-  bool nan = one.found && one.own.nan, all = one.found && one.everybody;
-  for (uint32_t i = 0; i < one.voter_count; ++i) {
-    nan = nan || one.voters[i].nan;
-    all = all && one.voters[i].known == Known::kYes;
-  }
-  return nan || !all;
-}
-
-/// RESIL_BLAME=full: why a result is wrong. `later_right`: the right one was there at the last look.
-struct Why {
-  blame::Verdict verdict;
-  const char* how;
-};
-
-Why why_wrong(const Outcome& outcome, bool later_right, bool earlier) {
-  using blame::Verdict;
-  if (!outcome.kept)
-    return {Verdict::kUndetermined, "nothing was kept of the result's buffer"};
-  if (outcome.changed)
-    return {Verdict::kEarly, later_right ? "The right result was there some time after the call had completed without it"
-                                         : "The result's buffer was still being written when the call was complete"};
-  if (outcome.untouched)
-    return {Verdict::kNothing, "The call has left the result's buffer as it had been before"};
-  if (earlier)
-    return {Verdict::kOtherSlot, "What is there is the result of an earlier call"};
-  return {Verdict::kTransit,
-          "The call has written the buffer, what it wrote did not change any more and is no earlier result: transit, "
-          "staging, or the library's arithmetic"};
-}
-
-/// Fills cause and how of a disagreement whose verdict is known.
-void explain(const Case& one, Disagreement& d, bool this_later, bool that_later) {
-  const Voter* child = one.child_place < one.voter_count ? &one.voters[one.child_place] : nullptr;
-  bool earlier = false;
-  {
-    Guard guard;
-    earlier = one.found && like_earlier(one.own);
-  }
-  const Why here = why_wrong(one.found ? one.own.outcome : Outcome{}, this_later, earlier);
-  const Why there = why_wrong(child != nullptr && child->known == Known::kYes ? child->outcome : Outcome{}, that_later,
-                              child != nullptr && child->earlier);
-  Why why = {blame::Verdict::kUndetermined, "which of the two is right is not known"};
-  if (d.verdict == Verdict::kThis)
-    why = here;
-  else if (d.verdict == Verdict::kThat)
-    why = there;
-  else if (d.verdict == Verdict::kBoth)
-    why = here.verdict == there.verdict ? here : Why{blame::Verdict::kUndetermined, "both are wrong, each in its own way"};
-  d.cause = blame::verdict_text(why.verdict);
-  d.how = why.how;
-}
-
-/// A sum did not vanish: whose result is it that is wrong?
-void decide_sum(const Case& one) {
-  const Name& name = one.own.name;
-  const Form form = form_of(name.id);
-  WrongSum s = {name, {one.rest.words[0], one.rest.words[1]}, -1, -1, 0, 0, nullptr, nullptr};
-  if (!ledger::full_blame())
-    return publish_sum(s);
-  const Outcome *outcome = nullptr, *suspect = nullptr;
-  bool earlier = false;
-  uint64_t digest = 0;
-  uint32_t late = 0;
-  auto look = [&](const Outcome& other, int rank) {
-    if (other.input_changed)
-      s.changed = rank;
-    // Parts of one result: whoever's data came late by as much as is missing.
-    if (other.kept && other.changed && equal(linear_subtract(other.linear, other.last_sum, other.first_sum), one.rest)) {
-      suspect = &other;
-      late += 1;
-      if (form == Form::kReduceScatter)
-        s.wrong = rank;
-    }
-  };
-  look(one.own.outcome, runtime.rank);
-  for (uint32_t i = 0; i < one.voter_count; ++i) {
-    const Voter& voter = one.voters[i];
-    if (voter.known == Known::kYes)
-      look(voter.outcome, ledger::world_rank_of(*voter.peer));
-  }
-  if (form == Form::kReduceScatter) {
-    if (late == 1)
-      outcome = suspect;
-    else
-      s.wrong = -1;
-  } else if (form == Form::kReduce && one.root_place < one.voter_count) {
-    const Voter& root = one.voters[one.root_place];
-    outcome = root.known == Known::kYes ? &root.outcome : nullptr;
-    earlier = root.earlier;
-    s.wrong = ledger::world_rank_of(*root.peer);
-  } else if (one.found) {
-    outcome = &one.own.outcome;
-    Guard guard;
-    earlier = like_earlier(one.own);
-    s.wrong = runtime.rank;
-    digest = one.own.digest;
-    s.asked = s.agree = form == Form::kAllreduce ? 1 : 0;
-    for (uint32_t i = 0; form == Form::kAllreduce && i < one.voter_count; ++i) {
-      s.asked += one.voters[i].known == Known::kYes;
-      s.agree += one.voters[i].known == Known::kYes && one.voters[i].digest == digest;
-    }
-  }
-  Why why = {blame::Verdict::kUndetermined, "which rank's part is wrong is not known"};
-  if (s.changed >= 0)
-    why = {blame::Verdict::kModified, "A contribution was not the same when the operation was complete"};
-  else if (s.asked > 1 && s.agree == s.asked)
-    why = {blame::Verdict::kUndetermined,
-           "all ranks have the same wrong result: a contribution was damaged on its way, or the library adds wrongly"};
-  else if (outcome != nullptr)
-    why = why_wrong(*outcome, outcome->kept && outcome->changed &&
-                                  equal(linear_subtract(outcome->linear, outcome->last_sum, outcome->first_sum), one.rest),
-                    earlier);
-  s.cause = blame::verdict_text(why.verdict);
-  s.how = why.how;
-  publish_sum(s);
-}
-
-void decide(const Case& one) {
-  if (one.sum)
-    return decide_sum(one);
-  Disagreement d = {};
-  if (one.found)
-    d.name = one.own.name;
-  else
-    d.name = {
-        one.received.comm, one.received.comm, nullptr, one.received.tag, 0, static_cast<CallId>(one.received.call), 0,
-        one.received.site, one.received.bytes};
-  // Forgotten: it may have been one of those.
-  const bool orders = one.found ? one.own.orders : form_of(d.name.id) == Form::kAllreduce;
-  if (orders && arbitrary(one)) {
-    ledger::count_uncovered(Reason::kReduction, 1, one.received.bytes);
-    return;
-  }
-  d.that = one.child;
-  d.this_digest = one.received.digest, d.that_digest = one.sent.digest;
-  d.this_bytes = one.received.bytes, d.that_bytes = one.sent.bytes;
-  d.that_site = one.sent.site;
-  d.that_text = one.child_site;
-  const Form form = form_of(d.name.id);
-  d.chain = form == Form::kScan || form == Form::kExscan;
-  d.asked = 2;
-  d.agree_this = d.agree_that = 1;
-  uint64_t counted = 0, best = 0;
-  for (uint32_t i = 0; !d.chain && i < one.voter_count; ++i) {
-    const Voter& voter = one.voters[i];
-    if (i == one.child_place || voter.known != Known::kYes)
-      continue;
-    ++d.asked;
-    d.agree_this += voter.digest == d.this_digest;
-    d.agree_that += voter.digest == d.that_digest;
-  }
-  for (uint32_t i = 0; !d.chain && i < one.voter_count; ++i) {  // a third value may have the majority
-    counted = 0;
-    for (uint32_t j = 0; j < one.voter_count; ++j)
-      counted += one.voters[i].known == Known::kYes && one.voters[j].known == Known::kYes &&
-                 one.voters[j].digest == one.voters[i].digest;
-    best = counted > best ? counted : best;
-  }
-  const bool root_here =
-      form == Form::kBcast && one.found && still_there(d.name) != nullptr && d.name.info->rank == d.name.root;
-  const bool root_known = one.root_place < one.voter_count && one.voters[one.root_place].known == Known::kYes;
-  if (form == Form::kBcast && (root_here || root_known)) {
-    const uint64_t truth = root_here ? d.this_digest : one.voters[one.root_place].digest;
-    d.proved = true;
-    d.verdict = truth == d.this_digest ? Verdict::kThat : truth == d.that_digest ? Verdict::kThis : Verdict::kBoth;
-  } else if (Linear sum; right_sum(one, &sum) == RestState::kKnown && one.own.outcome.kept &&
-                         one.child_place < one.voter_count && one.voters[one.child_place].outcome.kept) {
-    const Outcome &here = one.own.outcome, &there = one.voters[one.child_place].outcome;
-    const bool this_right = equal(here.first_sum, sum), that_right = equal(there.first_sum, sum);
-    d.proved = d.summed = this_right != that_right;
-    d.verdict = this_right == that_right ? (this_right ? Verdict::kUndetermined : Verdict::kBoth)
-                : this_right             ? Verdict::kThat
-                                         : Verdict::kThis;
-    explain(one, d, equal(here.last_sum, sum), equal(there.last_sum, sum));
-  } else if (!d.chain && 2 * d.agree_this > d.asked && d.asked > 2) {
-    d.verdict = Verdict::kThat;
-  } else if (!d.chain && 2 * d.agree_that > d.asked && d.asked > 2) {
-    d.verdict = Verdict::kThis;
-  } else if (!d.chain && 2 * best > d.asked && d.asked > 3) {
-    d.verdict = Verdict::kBoth;
-  }
-  if (ledger::full_blame() && d.cause == nullptr) {
-    const Voter* child = one.child_place < one.voter_count ? &one.voters[one.child_place] : nullptr;
-    explain(one, d, one.found && one.own.outcome.last == d.that_digest,
-            child != nullptr && child->outcome.last == d.this_digest);
-  }
-  publish(d);
-}
-
 }  // namespace
+
+bool like_earlier(const Result& result) {
+  Guard guard;
+  return result.outcome.kept && like_earlier_locked(result);
+}
+
+RestState rest_of(const Name& name, Linear* words) {
+  Guard guard;
+  const Rest rest = find_rest(name.comm, name.tag);
+  *words = rest.words;
+  return rest.state;
+}
 
 void agreement_connect() {
   ledger::handle_mismatch(ledger::Space::kAgreement, differs);

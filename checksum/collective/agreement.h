@@ -18,6 +18,7 @@ struct Outcome {
   bool changed;         ///< it did not stay the same
   bool input_changed;   ///< what this rank gave is not what it was when it was given
   LinearMode linear;    ///< kNone: the two sums do not hold
+  uint64_t content;     ///< digest of the bytes after the call
   uint64_t first, last;        ///< canonical digest after the call, and at the last look
   Linear first_sum, last_sum;  ///< linear digest of the same
 };
@@ -27,6 +28,8 @@ void agreement_connect();
 /// One result, kept among the last 1,024. `orders`: a floating minimum or maximum, which NaNs make arbitrary; `nan`:
 /// the own contribution holds one.
 void agreement_note(const Name& name, uint64_t digest, bool orders, bool nan, const Outcome& outcome);
+/// The own result is wrong, as the own contribution shows; `text` and `element` as in publish_local().
+void agreement_contradicted(const Name& name, const Outcome& outcome, const char* text, int64_t element);
 /// At rank 0 of the communicator: contributions less result, over all ranks; kNone, or why that is not known. Finds out
 /// who is wrong if it is not zero.
 void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, ledger::Reason reason);

@@ -83,7 +83,7 @@ void compare_own(Plan& plan, Reason failed) {
   if (view_digest(plan.own_got, plan.own_got.bytes) == plan.own_digest && plan.own_got.bytes == plan.own_given.bytes)
     ledger::count_checked(1, plan.own_got.bytes);
   else
-    publish_local(plan.name, "its own part of the result is not what it contributed", -1);
+    publish_local(plan.name, "its own part of the result is not what it contributed", -1, nullptr, nullptr);
 }
 
 uint64_t result_digest(const Plan& plan) {
@@ -122,8 +122,8 @@ void look_at_result(Plan& plan, Reason failed) {
       *sum = reduction_result(r);
   };
   read(&how.first, &how.first_sum);
-  const uint64_t digest = r.comparable ? view_digest(r.output, r.output.bytes) : how.first;
-  const uint64_t handle = blame::receive_complete(posted, r.output, r.output.bytes, digest);
+  how.content = r.comparable ? view_digest(r.output, r.output.bytes) : how.first;
+  const uint64_t handle = blame::receive_complete(posted, r.output, r.output.bytes, how.content);
   read(&how.last, &how.last_sum);
   blame::Evidence evidence;
   blame::Content content;
@@ -214,7 +214,7 @@ void compare_chain(Thread& thread, Plan& plan, Reason failed) {
     if (before.zero())
       ledger::count_checked(1, bytes);
     else
-      publish_local(plan.name, "the first rank's result is not its own contribution", -1);
+      publish_local(plan.name, "the first rank's result is not its own contribution", -1, nullptr, nullptr);
   }
 }
 
@@ -225,7 +225,8 @@ void compare_reduction(Thread& thread, Plan& plan, Reason failed) {
       r.linear == LinearMode::kNone && r.input.type != nullptr && r.output.type != nullptr &&
       r.input.reason == Reason::kNone && r.output.reason == Reason::kNone) {
     if (const int64_t element = bound_violated(r); element >= 0)
-      publish_local(plan.name, "an element of the result contradicts what this rank contributed", element);
+      agreement_contradicted(plan.name, plan.how, "an element of the result contradicts what this rank contributed",
+                             element);
   }
   if (plan.sums)
     return compare_sum(thread, plan, failed);

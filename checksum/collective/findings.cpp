@@ -92,6 +92,9 @@ void publish(const Disagreement& d) {
     finding.say("%s left data at rank %d on %s that is not what its operator makes of the contributions of all ranks%s%s",
                 what, d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host,
                 d.cause != nullptr ? ". " : "", d.cause != nullptr ? d.how : "");
+  else if (d.singled_out)
+    finding.say("%s left data at rank %d on %s that differs from the other rank's. %s", what,
+                d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host, d.how);
   else if (d.proved)
     finding.say("%s left data at rank %d on %s that differs from the root's", what,
                 d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host);
@@ -141,13 +144,17 @@ void publish_sum(const WrongSum& sum) {
   finish(finding, sum.name);
 }
 
-void publish_local(const Name& name, const char* text, int64_t element) {
+void publish_local(const Name& name, const char* text, int64_t element, const char* cause, const char* how) {
   char what[160];
   describe(name, what, sizeof(what));
   Finding finding;
   finding.start("collective_mismatch", Confidence::kProved);
   finding.victim(runtime.rank);
-  finding.say("%s: at rank %d on %s %s", what, runtime.rank, runtime.host, text);
+  if (cause != nullptr)
+    finding.culprit(runtime.rank);
+  finding.say("%s: at rank %d on %s %s%s%s", what, runtime.rank, runtime.host, text, cause != nullptr ? ". " : "",
+              cause != nullptr ? how : "");
+  add_verdict(finding, cause, how);
   if (element >= 0)
     finding.add("element", "%" PRId64, element);
   add_site(finding, "site", name.site);

@@ -46,6 +46,7 @@ struct Disagreement {
   bool proved;              ///< by the root's own data, not by a majority
   bool chain;               ///< prefix sums: `that` is the rank before
   uint32_t asked, agree_this, agree_that;  ///< votes, the two themselves included
+  bool singled_out;         ///< by the way in which one of the two results came
   bool summed;              ///< proved by the sum of all contributions
   const char *cause, *how;  ///< full blame: one of blame's verdicts for the ranks that are wrong; else null
 };
@@ -60,8 +61,8 @@ struct WrongSum {
   const char *cause, *how;  ///< full blame: one of blame's verdicts, and what it rests on; else null
 };
 void publish_sum(const WrongSum& sum);
-/// What this rank contributed is not in its result. `element`: first wrong one, -1: not known.
-void publish_local(const Name& name, const char* what, int64_t element);
+/// What this rank contributed is not in its result. `element`: first wrong one, -1: not known. `cause`, `how`: as above.
+void publish_local(const Name& name, const char* what, int64_t element, const char* cause, const char* how);
 
 /// Under RESIL_ON_MISMATCH=abort, once something has been published: ends the job with 90. Not in handlers.
 void stop_if_wanted();

@@ -155,6 +155,7 @@ void publish(const Case& one, const Judgement& judgement) {
                                                           : "by elimination");
   finding.add("reached_by", "%s", judgement.how);
   finding.add("packet", "number %" PRIu64 " of rank %d to rank %d, %s", one.ordinal, sender, receiver, place);
+  finding.add("communicator", "id %016" PRIx64, one.sent.comm);
   finding.add("bytes", "%" PRIu64 " sent, %" PRIu64 " received", one.sent.bytes, one.received.bytes);
   finding.add("sender_host", "%s", host);
   finding.add("sender_site", "%s", sender_site);

@@ -143,7 +143,7 @@ struct Seen {
   bool puts;
 };
 constexpr uint32_t kSeen = 4096;
-constexpr uint64_t kTellingBytes = 4;  // fewer are equal to others by chance
+constexpr uint64_t kTellingBytes = 2;  // fewer are equal to others by chance
 Seen* seen;
 uint64_t seen_count;
 SpinLock seen_lock;
@@ -202,7 +202,7 @@ void explain(const Window& w, const Packet& packet, const Item& item, uint64_t f
                                        : "the origin's buffer is what it was before the call, the target's memory was stable");
   const Resemblance other = resembles(w, packet, item, arrived);
   if (other.found && item.bytes < kTellingBytes)
-    return say(Verdict::kUndetermined, "what arrived is that of another operation, but so few bytes may be by chance");
+    return say(Verdict::kUndetermined, "what arrived is that of another operation, but one byte may be by chance");
   if (!other.found)
     return say(Verdict::kTransit, "both sides were stable, something was written, and no other operation on this window has that content");
   say(Verdict::kOtherSlot, "");

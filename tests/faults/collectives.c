@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives that move data or sum integers, blocking and nonblocking, over eight datatypes, 1 B to 256 KiB a block.
+// Collectives that move data, sum integers or reduce floating numbers, blocking and nonblocking, with MPI_IN_PLACE, on a
+// graph, over eight datatypes, 1 B to 256 KiB a block.
 // Each has a content of its own and fresh receive buffers. Counts the results that are wrong.
 //
 // collectives ROUNDS [SEED [LARGEST]]
@@ -11,6 +12,7 @@ enum { kMostRanks = 16, kMostBlock = 1 << 18 };
 static int me, ranks;
 static char *out, *in;
 static uint64_t seed;
+static MPI_Comm ring;  ///< each rank gives to the next one
 
 typedef struct {
   const Type* type;
@@ -120,19 +122,9 @@ static void alltoall(const Call* c, int way) {
   for (int i = 0; i < ranks; i++) look_block(c, i, i, me);
 }
 
-/// Integer sums: everybody's contribution is known to everybody.
-static void sum(const Call* c, int way) {
-  const int count = (int)(block_bytes(c) / 8) + 1;
-  uint64_t *mine = (uint64_t*)out, *result = (uint64_t*)in, *expected = (uint64_t*)scratch;
-  content(number(c, me, 0), out, (size_t)count * 8);
-  content(number(c, me, 63), in, (size_t)count * 8);
-  if (way == 0)
-    MUST(MPI_Allreduce(mine, result, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
-  else
-    MUST(MPI_Reduce(mine, result, count, MPI_UINT64_T, MPI_SUM, c->root, MPI_COMM_WORLD));
-  if (way != 0 && me != c->root) return;
+static void look_at_sum(const Call* c, int count) {
+  uint64_t *mine = (uint64_t*)out, *result = (uint64_t*)in, *expected = (uint64_t*)scratch, *other = expected + count;
   memcpy(expected, mine, (size_t)count * 8);
-  uint64_t* other = expected + count;
   for (int i = 0; i < ranks; i++) {
     if (i == me) continue;
     content(number(c, i, 0), (char*)other, (size_t)count * 8);
@@ -142,6 +134,112 @@ static void sum(const Call* c, int way) {
     right++;
   else
     wrong++;
+}
+
+/// Integer sums: everybody's contribution is known to everybody.
+static void sum(const Call* c, int way) {
+  const int count = (int)(block_bytes(c) / 8) + 1;
+  uint64_t *mine = (uint64_t*)out, *result = (uint64_t*)in;
+  content(number(c, me, 0), out, (size_t)count * 8);
+  content(number(c, me, 63), in, (size_t)count * 8);
+  if (way == 0)
+    MUST(MPI_Allreduce(mine, result, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+  else
+    MUST(MPI_Reduce(mine, result, count, MPI_UINT64_T, MPI_SUM, c->root, MPI_COMM_WORLD));
+  if (way == 0 || me == c->root) look_at_sum(c, count);
+}
+
+/// Integer sums that go on while the program does; the result is looked at as in sum().
+static void sum_later(const Call* c, int way) {
+  const int count = (int)(block_bytes(c) / 8) + 1;
+  uint64_t *mine = (uint64_t*)out, *result = (uint64_t*)in;
+  MPI_Request request;
+  content(number(c, me, 0), out, (size_t)count * 8);
+  content(number(c, me, 63), in, (size_t)count * 8);
+  if (way == 0)
+    MUST(MPI_Iallreduce(mine, result, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD, &request));
+  else
+    MUST(MPI_Ireduce(mine, result, count, MPI_UINT64_T, MPI_SUM, c->root, MPI_COMM_WORLD, &request));
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  if (way == 0 || me == c->root) look_at_sum(c, count);
+}
+
+/// The greatest of floating numbers, and sums of small whole ones: right to the last bit in any order.
+static void floats(const Call* c, int way) {
+  const int count = (int)(block_bytes(c) / 8) + 1;
+  double *mine = (double*)out, *result = (double*)in;
+  content(number(c, me, 63), in, (size_t)count * 8);
+  for (int k = 0; k < count; k++) mine[k] = (double)(mixed(number(c, me, 0) + (uint64_t)k) % 1000003);
+  MUST(MPI_Allreduce(mine, result, count, MPI_DOUBLE, way == 0 ? MPI_MAX : MPI_SUM, MPI_COMM_WORLD));
+  int good = 1;
+  for (int k = 0; k < count; k++) {
+    double expected = 0;
+    for (int i = 0; i < ranks; i++) {
+      const double x = (double)(mixed(number(c, i, 0) + (uint64_t)k) % 1000003);
+      expected = way != 0 ? expected + x : x > expected ? x : expected;
+    }
+    good = good && memcmp(&expected, &result[k], 8) == 0;
+  }
+  if (good)
+    right++;
+  else
+    wrong++;
+}
+
+/// MPI_IN_PLACE: what is given lies where the result goes.
+static void in_place(const Call* c, int way) {
+  clear_blocks(c, ranks);
+  if (way == 0) {
+    fill(number(c, me, 0), c->type, c->count, block(in, c, me));
+    MUST(MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, in, c->count, c->type->type, MPI_COMM_WORLD));
+    for (int i = 0; i < ranks; i++) look_block(c, i, i, 0);
+  } else if (way == 1) {
+    for (int i = 0; i < ranks; i++) fill(number(c, me, i), c->type, c->count, block(in, c, i));
+    MUST(MPI_Alltoall(MPI_IN_PLACE, 0, MPI_BYTE, in, c->count, c->type->type, MPI_COMM_WORLD));
+    for (int i = 0; i < ranks; i++) look_block(c, i, i, me);
+  } else if (way == 2) {
+    fill(number(c, me, 0), c->type, c->count, me == c->root ? block(in, c, me) : out);
+    MUST(MPI_Gather(me == c->root ? MPI_IN_PLACE : out, c->count, c->type->type, in, c->count, c->type->type, c->root,
+                    MPI_COMM_WORLD));
+    for (int i = 0; me == c->root && i < ranks; i++) look_block(c, i, i, 0);
+  } else {
+    for (int i = 0; me == c->root && i < ranks; i++) fill_block(c, i, i);
+    MUST(MPI_Scatter(out, c->count, c->type->type, me == c->root ? MPI_IN_PLACE : in, c->count, c->type->type, c->root,
+                     MPI_COMM_WORLD));
+    if (me != c->root) look_block(c, 0, c->root, me);
+  }
+}
+
+static void rooted_later(const Call* c, int way) {
+  MPI_Request request;
+  clear_blocks(c, ranks);
+  if (way == 0) {
+    fill_block(c, 0, 0);
+    MUST(MPI_Igather(out, c->count, c->type->type, in, c->count, c->type->type, c->root, MPI_COMM_WORLD, &request));
+  } else {
+    for (int i = 0; me == c->root && i < ranks; i++) fill_block(c, i, i);
+    MUST(MPI_Iscatter(out, c->count, c->type->type, in, c->count, c->type->type, c->root, MPI_COMM_WORLD, &request));
+  }
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  for (int i = 0; way == 0 && me == c->root && i < ranks; i++) look_block(c, i, i, 0);
+  if (way != 0) look_block(c, 0, c->root, me);
+}
+
+/// On a ring: each gives to the next one.
+static void neighbours(const Call* c, int way) {
+  const int before = (me + ranks - 1) % ranks;
+  MPI_Request request;
+  clear_blocks(c, 1);
+  fill_block(c, 0, 0);
+  if (way == 0) {
+    MUST(MPI_Neighbor_allgather(out, c->count, c->type->type, in, c->count, c->type->type, ring));
+  } else if (way == 1) {
+    MUST(MPI_Neighbor_alltoall(out, c->count, c->type->type, in, c->count, c->type->type, ring));
+  } else {
+    MUST(MPI_Ineighbor_alltoall(out, c->count, c->type->type, in, c->count, c->type->type, ring, &request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  }
+  look_block(c, 0, before, 0);
 }
 
 int main(int argc, char** argv) {
@@ -156,6 +254,8 @@ int main(int argc, char** argv) {
   out = malloc((size_t)ranks * kRoom);
   in = malloc((size_t)ranks * kRoom);
   make_types();
+  MUST(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, (int[]){(me + ranks - 1) % ranks}, (int[]){1}, 1,
+                                      (int[]){(me + 1) % ranks}, (int[]){1}, MPI_INFO_NULL, 0, &ring));
   for (uint64_t round = 0; round < rounds; round++) {
     const uint64_t draw = mixed(seed * 7919 + round + 999);
     Call c = {&types[draw % kTypes], 0, (int)(draw / 8 % (uint64_t)ranks), round};
@@ -163,7 +263,7 @@ int main(int argc, char** argv) {
     if (c.type == &types[5]) c.type = &types[4];  // 4.0.2 scatters a struct of mixed members wrongly by itself
 #endif
     c.count = elements(c.type, some_size(draw / 128, largest < kMostBlock ? largest : kMostBlock));
-    switch (mixed(seed * 7919 + round) % 13) {
+    switch (mixed(seed * 7919 + round) % 21) {
       case 0: bcast(&c, 0); break;
       case 1: bcast(&c, 1); break;
       case 2: gather(&c, 0); break;
@@ -176,11 +276,20 @@ int main(int argc, char** argv) {
       case 9: alltoall(&c, (int)(draw / 64 % 4)); break;
       case 10: sum(&c, 0); break;
       case 11: sum(&c, 1); break;
+      case 12: sum_later(&c, (int)(draw / 64 % 2)); break;
+      case 13: floats(&c, (int)(draw / 64 % 2)); break;
+      case 14:
+      case 15: in_place(&c, (int)(draw / 64 % 4)); break;
+      case 16:
+      case 17: rooted_later(&c, (int)(draw / 64 % 2)); break;
+      case 18:
+      case 19: neighbours(&c, (int)(draw / 64 % 3)); break;
       default: MUST(MPI_Barrier(MPI_COMM_WORLD));
     }
   }
   report_counts("collectives", me);
   free_types();
+  MUST(MPI_Comm_free(&ring));
   MUST(MPI_Finalize());
   return 0;
 }

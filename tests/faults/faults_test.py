@@ -29,7 +29,7 @@ class Traffic:
         if fault:
             env["RESIL_FAULT"] = fault
         command = [os.path.join(self.build, f"{program}.{self.mpi}"), str(rounds)]
-        result = jobs.run(self.mpi, RANKS, command, env=env, timeout=120)
+        result = jobs.run(self.mpi, RANKS, command, env=env, timeout=120, options=faults.OPTIONS[self.mpi])
         jobs.remove_rings(result.directory)
         return result
 

@@ -17,6 +17,8 @@ RIGHT = {"flip": "transit or staging", "swap": "transit or staging", "zero": "tr
          "transpose": "packet of another slot", "modify": "send buffer modified while pending",
          "early": "completed before the data landed"}
 UNDETERMINED = "undetermined"
+# Open MPI 4.1's own one-sided modules: osc/ucx loses data now and then, osc/rdma crashes, without any tool.
+OPTIONS = {"openmpi": ["--mca", "osc", "pt2pt,sm"], "mpich": []}
 # Kinds of findings that are about one packet.
 ABOUT_DATA = ("message_corrupted", "send_buffer_modified", "collective_mismatch", "one_sided_corrupted")
 
@@ -85,16 +87,18 @@ def findings(directory):
 def keys_of_finding(rank, finding):
     """What the finding says it is about, as keys that an injection may have."""
     evidence = finding["evidence"]
+    comm = re.search(r"id ([0-9a-f]{16})", evidence.get("communicator", ""))
+    comm = comm[1] if comm else ""
     packet = re.match(r"number \d+ of rank (\d+) to rank (\d+), (tag|collective number) (\d+)",
                       evidence.get("packet", ""))
     if packet:
         sender, receiver, what, number = int(packet[1]), int(packet[2]), packet[3], int(packet[4])
         if what == "tag":
             return [("message", sender, receiver, number)]
-        return [("block", number, sender, receiver), ("collective", number)]
+        return [("block", comm, number, sender, receiver), ("collective", comm, number)]
     if finding["kind"] == "collective_mismatch":
         number = re.search(r"\d+", evidence.get("sequence", ""))
-        return [("collective", int(number[0]))] if number else []
+        return [("collective", comm, int(number[0]))] if number else []
     if finding["kind"] == "one_sided_corrupted":
         origin, target = (re.match(r"rank (\d+)", evidence.get(name, "")) for name in ("origin", "target"))
         if origin and target:
@@ -104,7 +108,8 @@ def keys_of_finding(rank, finding):
 
 def keys_of_injection(injection):
     if injection.sequence:
-        return [("block", injection.sequence, injection.sender, injection.receiver), ("collective", injection.sequence)]
+        return [("block", injection.comm, injection.sequence, injection.sender, injection.receiver),
+                ("collective", injection.comm, injection.sequence)]
     if re.match(r"MPI_(R?put|get)", injection.call, re.I):
         return [("put", injection.rank, injection.peer, injection.bytes)]
     keys = [("message", injection.sender, injection.receiver, injection.tag)]
