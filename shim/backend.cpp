@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <cfloat>
 #include <cstring>
 #include <type_traits>
 

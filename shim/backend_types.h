@@ -54,7 +54,9 @@ struct BasicType {
   BasicKind kind;
   BasicKind value_kind;  ///< pairs: of the value
   uint16_t width;        ///< bytes of data: MPI_Type_size
-  uint8_t value_width, index_width;  ///< pairs; the index is an int or of the value's kind (MPI_2REAL)
+  uint8_t value_width;  ///< pairs
+  uint8_t index_width : 7;
+  uint8_t twin : 1;  ///< pairs: the index is of the value's kind (MPI_2REAL), else an int
 
   bool operator==(const BasicType&) const = default;
 };
@@ -71,7 +73,8 @@ struct TypeFunctions {
   Decoded (*decode)(uint64_t type, int64_t* memory, int64_t words, TypeContents* contents);
   /// Gives back a handle from decode(); does nothing for predefined types.
   void (*release)(uint64_t type);
-  /// Kind of a predefined type, else {kUnknown}. MPI_Type_create_f90_*: the kind it stands for.
+  /// Kind of a predefined type, else {kUnknown}. MPI_Type_create_f90_*: the kind it stands for; with up to 18 digits in
+  /// 16 bytes that is x86's long double, which gfortran calls kind 10.
   BasicType (*basic)(uint64_t type);
   /// Asks nobody.
   OpKind (*op_kind)(uint64_t op);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arithmetic of reductions without MPI: folds the contributions of all ranks to one result, in one association that is
-// the same for every variant, size and MPI library. Compiled without contraction; no allocation, no lock, any thread.
+// the same for every variant, size and MPI library. Compiled without contraction; no allocation, no lock, any thread;
+// at most 32 KiB of stack. The program's floating-point environment (rounding, traps, flushed subnormals, exception
+// flags) neither matters nor changes. docs/REDUCTIONS.md has the rules for NaN, zeros and ties.
 //
 // The canonical association (`order`): contributions x_0 ... x_{P-1} are folded by a binary tree over the ranks,
 //   T(lo, hi) = x_lo                              if hi - lo == 1
@@ -27,19 +29,23 @@ enum class Mode : uint8_t { kOrder, kExact };
 /// that MPI does not allow. (Such calls go another way: MPI_Reduce_local, or the library itself.)
 bool fold_defined(OpKind op, const BasicType& type);
 /// Is the result of op on this type the same in whatever order and grouping it is computed, in any MPI library that
-/// follows the standard? (Integers but for pairs; logical and bitwise operators.) Then nothing need be done.
+/// follows the standard? (Logical and bitwise operators, most of those on integers.) Then nothing need be done. False
+/// for those that libraries in use get wrong in their own ways: sums and products of 1 and 2 bytes, minima and maxima of
+/// unsigned and of 8-byte integers.
 bool fold_is_native(OpKind op, const BasicType& type);
 /// Does `exact` give more than `order` for it? (Sums of floating and complex values.)
 bool fold_exact_defined(OpKind op, const BasicType& type);
 
-/// low[i] = low[i] op high[i] for `count` elements laid out one behind the other as in memory (extent apart), low being
+/// low[i] = low[i] op high[i], in `order`, for `count` elements laid out one behind the other as in memory (extent apart), low being
 /// the contribution of the lower ranks. `low` and `high` do not overlap.
 void combine(OpKind op, const BasicType& type, void* low, const void* high, size_t count);
 /// The other way round: high[i] = low[i] op high[i].
 void combine_into_high(OpKind op, const BasicType& type, const void* low, void* high, size_t count);
 
 /// result[i] = the fold of contributions[0][i] ... contributions[ranks - 1][i]. `result` may be one of the
-/// contributions. ranks >= 1.
+/// contributions. ranks >= 1; one contribution is copied as it is. Of op, type and mode only a pair that is
+/// fold_defined; kExact means kOrder where fold_exact_defined says no. Gaps inside a pair (MPI_SHORT_INT) are not
+/// written; padding of a long double is, with zeros.
 void fold(OpKind op, const BasicType& type, Mode mode, const void* const* contributions, size_t ranks, void* result,
           size_t count);
 /// results[r][i] = the fold of contributions[0][i] ... contributions[r][i] for r < ranks. results[r] may be

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <cstdint>
+#include <cfloat>
 #include <cstring>
 #include <vector>
 
@@ -40,9 +41,9 @@ void is(MPI_Datatype type, BasicKind kind, int width) {
         map->size == basic.width);
 }
 
-void is_pair(MPI_Datatype type, BasicKind kind, int value_width, int index_width, int pieces) {
+void is_pair(MPI_Datatype type, BasicKind kind, int value_width, int index_width, int pieces, bool twin = false) {
   const BasicType basic = resil::backend->types->basic(bits(type));
-  CHECK(basic.kind == BasicKind::kPair && basic.value_kind == kind);
+  CHECK(basic.kind == BasicKind::kPair && basic.value_kind == kind && basic.twin == twin);
   CHECK(basic.value_width == value_width && basic.index_width == index_width);
   const TypeMap* map = map_of(type);
   CHECK(map != nullptr && map->permanent && map->run_count == static_cast<unsigned>(pieces));
@@ -77,11 +78,17 @@ void basics() {
   is_pair(MPI_SHORT_INT, BasicKind::kSigned, 2, 4, 2);  // two bytes of padding between them
   is_pair(MPI_2INT, BasicKind::kSigned, 4, 4, 1);
   is_pair(MPI_LONG_DOUBLE_INT, BasicKind::kLongDouble, sizeof(long double), 4, 1);
-  is_pair(MPI_2INTEGER, BasicKind::kSigned, 4, 4, 1);
-  is_pair(MPI_2DOUBLE_PRECISION, BasicKind::kFloating, 8, 8, 1);
+  is_pair(MPI_2INTEGER, BasicKind::kSigned, 4, 4, 1, true);
+  is_pair(MPI_2DOUBLE_PRECISION, BasicKind::kFloating, 8, 8, 1, true);
   MPI_Datatype real;
   OK(MPI_Type_create_f90_real(12, MPI_UNDEFINED, &real));
   is(real, BasicKind::kFloating, 8);
+#if defined(OPEN_MPI) && LDBL_MANT_DIG == 64  // MPICH has no such type
+  OK(MPI_Type_create_f90_real(18, MPI_UNDEFINED, &real));
+  is(real, BasicKind::kLongDouble, 16);
+  OK(MPI_Type_create_f90_complex(16, 4000, &real));
+  is(real, BasicKind::kLongDoubleComplex, 32);
+#endif
   CHECK(map_of(MPI_DATATYPE_NULL) == nullptr);
 }
 

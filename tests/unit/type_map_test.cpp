@@ -249,7 +249,7 @@ TEST_CASE("a predefined type is asked for once, whatever the generation") {
   const TypeMap* map = f.map(kReal);
   REQUIRE(map != nullptr);
   CHECK((map->contiguous && map->permanent && map->size == 8 && map->extent == 8 && map->run_count == 1));
-  CHECK(map->basic == BasicType{BasicKind::kFloating, {}, 8, 0, 0});
+  CHECK(map->basic == BasicType{BasicKind::kFloating, {}, 8, 0, 0, 0});
   handle_generation.fetch_add(1);
   CHECK(f.map(kReal) == map);
   CHECK(attached_count == 0);
