@@ -86,7 +86,14 @@ void compare_own(Plan& plan, Reason failed) {
     publish_local(plan.name, "its own part of the result is not what it contributed", -1, nullptr, nullptr);
 }
 
+/// Is the result of a broadcast what this rank gave?
+bool is_root(const Plan& plan) {
+  return plan.form == Form::kBcast && plan.agrees && !plan.intercomm && plan.name.info->rank == plan.name.root;
+}
+
 uint64_t result_digest(const Plan& plan) {
+  if (plan.inputs_read && is_root(plan))
+    return plan.own_digest;  // as it was given: the program may have changed it since
   if (plan.reduces)
     return canonical_digest(plan.reduction, plan.result);
   if (!plan.result_parts)
@@ -270,6 +277,8 @@ void read_inputs(Plan& plan) {
                                                                               : view_digest(block.view, block.view.bytes);
       before = &block;
     }
+  if (is_root(plan) && plan.result.reason == Reason::kNone)
+    plan.own_digest = view_digest(plan.result, plan.result.bytes);
   if (plan.own && plan.own_given.reason == Reason::kNone && plan.own_given.type != nullptr)
     plan.own_digest = view_digest(plan.own_given, plan.own_given.bytes);
   if (Reduction& r = plan.reduction; plan.reduces && r.input.type != nullptr && r.input.reason == Reason::kNone)
