@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from . import REPORT_SCHEMA, dump, layout, report, version
+from . import REPORT_SCHEMA, dump, layout, record_diff, record_print, report, version
 from .job import Usage
 from .text import clean
 
@@ -20,9 +20,25 @@ examples:
   scripts/resil report --json 4711 | jq .  the same for programs, job named by the scheduler's id
   scripts/resil dump                       every rank of your job on this node writes what it is doing
   scripts/resil dump 31415                 the ranks that launcher 31415 started; the launcher is never signalled
+  scripts/resil recording resil-record     what was recorded; --rank 0 --from 100 --count 20: twenty calls of rank 0
+  scripts/resil diff run-1 run-2           where two recordings part first: rank, call, place, values
 
-exit status: 0 clean, 1 findings, 2 usage error, 3 incomplete data (a rank still runs, was killed, did not answer)
+exit status: 0 clean (diff: the same), 1 findings (diff: they differ), 2 usage error, 3 incomplete data (a rank still
+runs, was killed, did not answer; a recording is damaged or has no end)
 """
+
+
+def natural(text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError("'%s' is not a number" % clean(text, 40))
+    return int(text)
+
+
+def hexadecimal(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        raise argparse.ArgumentTypeError("'%s' is not a hexadecimal number" % clean(text, 40)) from None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,6 +57,22 @@ def parser() -> argparse.ArgumentParser:
     two.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
     two.add_argument("--signal-only", action="store_true", help="do not wait for the dumps")
     two.add_argument("--json", action="store_true", help="the answers as JSON")
+    three = commands.add_parser("recording", help="what a recording holds",
+                                description="A line for each rank; with an option that chooses, call by call.")
+    three.add_argument("directory", metavar="DIR", help="the recording, RESIL_RECORD of the run that made it")
+    three.add_argument("--rank", type=natural, metavar="R", help="this rank only")
+    three.add_argument("--call", metavar="NAME", help="these calls only, e.g. MPI_Allreduce")
+    three.add_argument("--comm", type=hexadecimal, metavar="ID", help="calls on this communicator only")
+    three.add_argument("--from", dest="first", type=natural, metavar="N", help="of each thread, from call N on")
+    three.add_argument("--count", type=natural, metavar="N", help="so many calls in all")
+    three.add_argument("--json", action="store_true", help="one object a line, or for the summary one object")
+    four = commands.add_parser("diff", help="where two recordings part",
+                               description="Compares two recordings call by call and names the place where they part "
+                               "first.")
+    four.add_argument("first", metavar="A", help="a recording: what is taken for right")
+    four.add_argument("second", metavar="B", help="another one of the same program")
+    four.add_argument("--rank", type=natural, metavar="R", help="this rank only")
+    four.add_argument("--json", action="store_true", help="the result as JSON")
     return top
 
 
@@ -54,6 +86,11 @@ def main(arguments: list[str]) -> int:
             status = report.run(options.job, options.json)
         elif options.command == "dump":
             status = dump.run(options.job, options.json, options.signal_only)
+        elif options.command == "recording":
+            status = record_print.run(options.directory, options.rank, options.call, options.comm, options.first,
+                                      options.count, options.json)
+        elif options.command == "diff":
+            status = record_diff.run(options.first, options.second, options.rank, options.json)
         else:
             top.print_usage(sys.stderr)
             sys.stderr.write("resil: which command? See --help\n")

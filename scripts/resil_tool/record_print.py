@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/resil recording: what a recording holds, rank by rank or item by item."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+from . import record_text, symbols
+from . import recording as r
+from .record_files import opened, rank_files, world_size
+from .text import bytes_text, clean, integer, plural, rank_name, ranges
+
+_BATCH = 4000  # lines whose call sites are looked up together
+
+
+def run(directory: str, rank, call, comm, first, count, as_json: bool) -> int:
+    """0; 3 when a rank is missing, damaged or has no clean end."""
+    files = rank_files(directory)
+    if rank is not None:
+        files = {key: path for key, path in files.items() if key == (0, rank)}
+        if not files:
+            print("%s: there is no recording of rank %d" % (directory, rank))
+            return 3
+    if rank is None and call is None and comm is None and first is None and count is None:
+        return _summary(directory, files, as_json)
+    status, budget = 0, [count]
+    for key, path in files.items():
+        recording, problem = opened(path)
+        if recording is None:
+            print(clean(problem, 1500) if not as_json else json.dumps({"rank": key[1], "problem": problem}))
+            status = 3
+            continue
+        with recording:
+            for stream in recording.streams.values():
+                if budget[0] != 0:
+                    _print_stream(key, recording, stream, _limited(_chosen(stream, call, comm, first), budget), as_json)
+            if recording.problem:
+                status = 3
+                if not as_json:
+                    print("%s %s" % (clean(path), clean(recording.problem)))
+    return status
+
+
+def _summary(directory: str, files, as_json: bool) -> int:
+    objects, status, head = [], 0, None
+    for key, path in files.items():
+        recording, problem = opened(path)
+        if recording is None:
+            objects.append({"world": key[0], "rank": key[1], "end": None, "problem": problem})
+            status = 3
+            continue
+        with recording:
+            head = head or recording.identity
+            if recording.end != "finished" or recording.damaged:
+                status = 3
+            calls = sum(stream.segments[-1].number for stream in recording.streams.values() if stream.segments)
+            objects.append({"world": key[0], "rank": key[1], "end": recording.end, "problem": recording.problem,
+                            "damaged": recording.damaged, "streams": len(recording.streams), "bytes": recording.size,
+                            "calls": recording.calls or None, "calls_at_least": recording.calls or calls,
+                            "host": recording.identity.host})
+    size = world_size(directory) or (head.world_size if head else 0)
+    missing = sorted(set(range(size)) - {rank for world, rank in files if world == 0})
+    if missing:
+        status = 3
+    if as_json:
+        print(json.dumps({"directory": directory, "identity": head._asdict() if head else None, "ranks": objects,
+                          "missing": missing}, indent=1))
+        return status
+    if head:
+        print("%s: recording of %s, %s, %s, RESIL_REDUCE=%s" % (clean(directory), clean(head.program), plural(size, "rank"),
+                                                               clean(head.mpi) or "unknown MPI", clean(head.reduce)))
+    for found in objects:
+        name = rank_name((found["world"], found["rank"]))
+        if found["end"] is None:
+            print("%s: %s" % (name, clean(found["problem"], 1500)))
+            continue
+        print("%s on %s: %s%s calls in %s, %s%s" % (
+            name, clean(found["host"]), "" if found["calls"] else "at least ", integer(found["calls_at_least"]),
+            plural(found["streams"], "thread"), bytes_text(found["bytes"]),
+            "; " + clean(found["problem"]) if found["problem"] else ""))
+    if missing:
+        print("missing: ranks %s" % ranges(missing))
+    return status
+
+
+def _chosen(stream, call, comm, first):
+    wanted = False
+    begin = first if first is not None else 0
+    for item in stream.items(stream.at(begin)):
+        if item.number < begin:
+            continue
+        if item.kind == r.CALL:
+            wanted = (call is None or item.shape.call == call) and (comm is None or item.shape.comm == comm)
+        elif item.kind in (r.VALUE, r.TEXT) and (call is not None or comm is not None):
+            continue
+        if wanted or item.kind in (r.VALUE, r.TEXT):
+            yield item
+
+
+def _limited(items, budget):
+    """The items up to the call that is one too many; `budget`: [calls that may still come, or None]."""
+    for item in items:
+        if item.kind == r.CALL and budget[0] is not None:
+            if budget[0] == 0:
+                return
+            budget[0] -= 1
+        yield item
+
+
+def _print_stream(key, recording, stream, items, as_json):
+    titled, known = False, {}
+    try:
+        while True:
+            batch = list(itertools.islice(items, _BATCH))
+            if not batch:
+                return
+            if as_json:
+                for item in batch:
+                    print(json.dumps(dict({"world": key[0], "rank": key[1], "stream": stream.id},
+                                          **record_text.as_object(item))))
+                continue
+            sites = {item.shape.site for item in batch if item.kind == r.CALL} | {stream.site}
+            sites = {site for site in sites if site[0] and site not in known}
+            if sites:
+                found = symbols.lookup(sorted(sites), recording.identity.created + 1)
+                known.update({site: found.get(site, "") for site in sites})
+            if not titled:
+                titled = True
+                print("%s, thread %d%s" % (rank_name(key), stream.id, ", first call from %s" % record_text.site(
+                    stream.site, known) if stream.site[0] else ""))
+            for item in batch:
+                print(record_text.line(item, known))
+    except r.RecordingError as error:
+        recording.damaged, recording.problem = True, str(error)[len(recording.path) + 1:]
