@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "shim/call_info.h"
+#include "shim/node_memory.h"
 #include "shim/registry.h"
 #include "shim/runtime.h"
 #include "shim/version.h"
@@ -67,6 +68,8 @@ uint64_t process_start_time(int pid) {
     return 0;
   text[length] = 0;
   const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
+  if (field != nullptr && strlen(field) > 2 && (field[2] == 'Z' || field[2] == 'X'))
+    return 0;  // only its parent's question about it is left
   for (int i = 0; field != nullptr && i < 20; ++i)
     field = strchr(field + 1, ' ');
   return field != nullptr ? strtoull(field + 1, nullptr, 10) : 0;
@@ -83,6 +86,29 @@ bool file_size_allowed(uint64_t bytes) {
     return true;
   errno = EFBIG;
   return false;
+}
+
+void* map_new_file(const char* path, size_t bytes) {
+  if (!file_size_allowed(bytes)) {
+    unlink(path);
+    return nullptr;
+  }
+  int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 && errno == EEXIST) {  // left by a job whose name came again (a reused pid); its process is gone
+    unlink(path);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  }
+  if (fd < 0)
+    return nullptr;
+  void* memory = MAP_FAILED;
+  if (posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0)
+    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (memory == MAP_FAILED) {
+    unlink(path);
+    return nullptr;
+  }
+  return memory;
 }
 
 namespace {
@@ -103,27 +129,6 @@ void plan_section(Plan& plan, const char* name, size_t entry_bytes, size_t entri
   section.entry_bytes = static_cast<uint32_t>(entry_bytes);
   section.entries = static_cast<uint32_t>(entries);
   plan.bytes += (section.bytes + kPage - 1) & ~(kPage - 1);
-}
-
-void* map_file(size_t bytes) {
-  if (!file_size_allowed(bytes))
-    return nullptr;
-  int fd = open(live_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0 && errno == EEXIST) {  // left by a job whose name came again (a reused pid); its process is gone
-    unlink(live_path);
-    fd = open(live_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  }
-  if (fd < 0)
-    return nullptr;
-  void* memory = MAP_FAILED;
-  if (posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0)
-    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (memory == MAP_FAILED) {
-    unlink(live_path);
-    return nullptr;
-  }
-  return memory;
 }
 
 template <class T>
@@ -168,7 +173,7 @@ bool segment_create(const char* launch) {
       plan_section(plan, module->name, entry_bytes, bytes / entry_bytes);
   }
   snprintf(live_path, sizeof(live_path), "/dev/shm/resil-%u-%s-%d-%d.ring", getuid(), launch, runtime.world, runtime.rank);
-  char* base = static_cast<char*>(map_file(plan.bytes));
+  char* base = static_cast<char*>(map_new_file(live_path, plan.bytes));
   if (base == nullptr) {
     live_path[0] = 0;
     anonymous = true;
@@ -277,6 +282,7 @@ void segment_discard() {
   if (live_path[0] != 0)
     unlink(live_path);
   live_path[0] = 0;
+  node_memory_discard();
 }
 
 }  // namespace resil

@@ -3,6 +3,7 @@
 // The ring file: made in node-local memory, kept until MPI_Finalize, then copied beside the reports.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace resil {
@@ -10,13 +11,16 @@ namespace resil {
 /// Makes the ring of this rank, fills `runtime` and the header. Falls back to anonymous memory when /dev/shm is full
 /// or missing (then nothing survives a kill, and the report says so). False: no memory at all.
 bool segment_create(const char* launch);
-/// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process.
+/// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process (any more).
 uint64_t process_start_time(int pid);
 /// Identity of this process's pid namespace, 0 unknown.
 uint64_t pid_namespace();
 /// May this process make a file of that size? Beyond the limit (ulimit -f) the kernel would send SIGXFSZ, which kills.
 /// False: errno is EFBIG.
 bool file_size_allowed(uint64_t bytes);
+/// Makes a file that is wholly reserved and maps it, zeroed; one of the same name (of a process that is gone) goes first.
+/// Null: no room, no permission, beyond the limit; then there is no such file afterwards.
+void* map_new_file(const char* path, size_t bytes);
 
 /// Collects the rings that killed ranks of this user left on this node: into their report directories if those are
 /// still there, else away. One rank a node does it, in MPI_Init; bounded.

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shim/node_memory.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
 
@@ -17,7 +18,7 @@ namespace resil {
 
 namespace {
 
-constexpr int kMostRings = 256;      // at about 1 ms each; the next job takes the rest
+constexpr int kMostFiles = 256;      // rings at about 1 ms each; the next job takes the rest
 constexpr size_t kChunk = 64 << 10;  // bytes copied at a time
 
 /// Copies all but zero chunks. False when the target cannot be written.
@@ -73,12 +74,17 @@ void segment_sweep() {
   DIR* folder = opendir("/dev/shm");
   if (folder == nullptr)
     return;
-  int left = kMostRings;
+  int left = kMostFiles;
   for (dirent* entry = readdir(folder); entry != nullptr && left > 0; entry = readdir(folder)) {
     size_t length = strlen(entry->d_name);
-    if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || length < 5 || strcmp(entry->d_name + length - 5, ".ring") != 0)
+    if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || length < 5)
       continue;
-    collect(dirfd(folder), entry->d_name);
+    if (strcmp(entry->d_name + length - 5, ".ring") == 0)
+      collect(dirfd(folder), entry->d_name);
+    else if (strcmp(entry->d_name + length - 5, kNodeMemorySuffix) == 0)
+      node_memory_sweep(dirfd(folder), entry->d_name);
+    else
+      continue;
     --left;
   }
   closedir(folder);

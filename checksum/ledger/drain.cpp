@@ -185,6 +185,12 @@ void report(JsonWriter& json) {
   json.integer("deferred", static_cast<int64_t>(coverage.deferred));
   json.integer("verified_by_sum", static_cast<int64_t>(coverage.by_sum));
   json.integer("untracked_receives", static_cast<int64_t>(coverage.untracked));
+  uint64_t shared, messages;
+  transport_records(&shared, &messages);
+  json.begin_object("records");
+  json.integer("shared_memory", static_cast<int64_t>(shared));
+  json.integer("messages", static_cast<int64_t>(messages));
+  json.end_object();
   json.begin_object("drains");
   json.integer("count", static_cast<int64_t>(drains.count));
   json.number("seconds", drains.seconds);

@@ -8,10 +8,12 @@
 
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/blame.h"
+#include "checksum/ledger/inbox.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
 #include "shim/attach.h"
 #include "shim/config.h"
+#include "shim/log.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
 
@@ -27,28 +29,49 @@ void (*kind_handlers[16])(Thread&, Peer&, const void*, size_t);
 namespace {
 
 constexpr double kImpatient = 0.05;    // seconds, after a wait in vain
-constexpr int32_t kPollEvery = 32, kPollAtLeast = 256;  // records of this rank between two looks at what has arrived
+constexpr int32_t kLookEvery = 32;       // records of this rank between two looks at what has arrived
+constexpr int32_t kPollAtLeast = 8;      // of these looks, one at the messages
 constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
 
 bool is_connected, is_abort;
 uint64_t old_ticks = 25'000'000;
-int32_t poll_every = kPollEvery, until_poll = kPollEvery;  // approximate under MPI_THREAD_MULTIPLE
+int32_t until_look = kLookEvery, poll_every = 1, until_poll = 1;  // approximate under MPI_THREAD_MULTIPLE
 
-/// Every so many records: takes what has arrived, sends what is old.
+/// Every so many records: takes what is in the streams; now and then also what has arrived in messages, and sends what
+/// is old.
 void count_down(Thread& thread) {
-  // Threads may count over one another: then a look comes early or late, but it comes (the count is signed).
-  const int32_t left = __atomic_load_n(&until_poll, __ATOMIC_RELAXED) - 1;
-  __atomic_store_n(&until_poll, left, __ATOMIC_RELAXED);
+  // Threads may count over one another: then a look comes early or late, but it comes (the counts are signed).
+  const int32_t left = __atomic_load_n(&until_look, __ATOMIC_RELAXED) - 1;
+  __atomic_store_n(&until_look, left, __ATOMIC_RELAXED);
   if (left > 0) [[likely]]
     return;
-  // Each look makes MPI walk what it has pending: fewer looks while nothing comes.
+  __atomic_store_n(&until_look, kLookEvery, __ATOMIC_RELAXED);
+  const int32_t turns = __atomic_load_n(&until_poll, __ATOMIC_RELAXED) - 1;
+  __atomic_store_n(&until_poll, turns, __ATOMIC_RELAXED);
+  if (turns > 0) {
+    if (is_connected)
+      transport_take_streams(thread);
+    return;
+  }
+  // Each poll makes MPI walk what it has pending: fewer while nothing comes.
   const uint64_t before = __atomic_load_n(&messages_taken, __ATOMIC_RELAXED);
   progress(thread);
   const int32_t every = __atomic_load_n(&poll_every, __ATOMIC_RELAXED);
   const bool nothing = __atomic_load_n(&messages_taken, __ATOMIC_RELAXED) == before;
-  const int32_t next = !nothing ? kPollEvery : every < kPollAtLeast ? every * 2 : kPollAtLeast;
+  const int32_t next = !nothing ? 1 : every < kPollAtLeast ? every * 2 : kPollAtLeast;
   __atomic_store_n(&poll_every, next, __ATOMIC_RELAXED);
   __atomic_store_n(&until_poll, next, __ATOMIC_RELAXED);
+}
+
+/// Strict mode, below MPI_THREAD_MULTIPLE: ranks that packets have come from since they were last waited for.
+Peer* owed_first;
+
+void owe(Peer& from) {
+  if (from.owed)
+    return;
+  from.owed = true;
+  from.next_owed = owed_first;
+  owed_first = &from;
 }
 
 }  // namespace
@@ -72,11 +95,15 @@ bool setup_memory() {
   is_strict = config_has("RESIL_CHECKSUM", "strict");
   is_full = config_has("RESIL_BLAME", "full");
   is_abort = !config_has("RESIL_ON_MISMATCH", "log");
+  const char* why;
+  if (!inbox_create(&why) && why != nullptr)
+    add_note_format("checksum: %s: they travel as messages", why);
   return lanes_create() && transport_create();
 }
 
 bool setup_connection(bool multiple) {
   is_concurrent = multiple;
+  inbox_connect();
   old_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second) / kOldTicksShare;
   if (private_comm() == 0 || !peers_create(runtime.size))
     return false;
@@ -129,6 +156,8 @@ void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Differe
   else
     from.sum_in += record_sum(record);
   lane_received(from, record, evidence, difference);
+  if (is_strict && !is_concurrent) [[unlikely]]
+    owe(from);
 }
 
 void expected(Thread& thread) { count_down(thread); }
@@ -147,9 +176,10 @@ void await(Thread& thread, Peer& from) {
     return;
   Peer* peer = &from;
   // The record was sent with the packet: mostly it is here, or about to be.
-  constexpr unsigned kQuickLooks = 64;
+  constexpr unsigned kQuickLooks = 256;
   for (unsigned look = 0; look < kQuickLooks && from.own_pending > from.deferred; ++look)
-    transport_poll(thread, 1);
+    if (!transport_take_stream(thread, from, from.own_pending - from.deferred) || look % 64 == 63)
+      transport_poll(thread, 1);
   if (from.own_pending <= from.deferred && !(is_abort && blame::open_cases() != 0)) [[likely]]
     return;
   const double patience = config_real("RESIL_DRAIN_SECONDS");
@@ -171,7 +201,16 @@ void await(Thread& thread, Peer& from) {
 void await_all(Thread& thread) {
   if (!is_strict || !is_connected)
     return;
-  Peer* peer;
+  if (!is_concurrent) {
+    while (owed_first != nullptr) {
+      Peer& peer = *owed_first;
+      owed_first = peer.next_owed;
+      peer.owed = false;
+      await(thread, peer);
+    }
+    return;
+  }
+  Peer* peer;  // another thread may be waiting for packets of this one, too, and returns as late as it must
   for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i)
     await(thread, *peer);
 }
@@ -213,6 +252,8 @@ void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evide
   {
     Guard guard;
     lane_put_back(from, received, evidence, &difference);
+    if (is_strict && !is_concurrent)
+      owe(from);
   }
   if (difference.found)
     raise_difference(thread, from, difference);

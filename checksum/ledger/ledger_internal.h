@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "checksum/ledger/ledger.h"
+#include "checksum/ledger/stream.h"
 #include "shim/spinlock.h"
 #include "shim/tables.h"
 
@@ -47,6 +48,8 @@ struct Page {
 };
 static_assert(sizeof(Page) <= 4096 && kBatchRecords * sizeof(Record) <= kMessageBytes);
 
+enum Medium : uint8_t { kMediumUnknown, kMediumChosen, kMediumBeingChosen };
+
 struct Peer {
   int32_t world_rank;
   bool host_told, bye_sent, bye_received;
@@ -57,7 +60,13 @@ struct Peer {
   bool dropped;            ///< records for it found no memory since the last page
   bool sums_hold_out, sums_hold_in;
   char host[kHostBytes];
+  uint8_t medium;          ///< Medium of the records for it, once one had to be sent
+  bool in_pages;           ///< the stream was full: records go by messages until those are out
+  bool no_return;          ///< for good: a message failed, so that the other side cannot tell what is still to come
+  bool owed;               ///< strict: in the list of ranks whose records are waited for
+  Peer* next_owed;
   // Outgoing.
+  StreamOut out;           ///< to a rank of this node
   Page* filling;           ///< partly filled page, null: none
   Page *held_first, *held_last;  ///< full pages that wait for credit
   Peer* next_dirty;
@@ -65,6 +74,7 @@ struct Peer {
   uint64_t summed, sum_out;      ///< of these, the ones for lanes, and the sum over them
   uint64_t flushed, credited;    ///< ordinals: given to MPI; taken by the other side
   // Incoming.
+  StreamIn in;             ///< from a rank of this node
   struct OwnQueue* queue;  ///< own records in order, while nothing of this rank waits in lanes (lanes.cpp)
   uint64_t lane_nodes;     ///< records of and for it that wait in lanes
   uint64_t next_ordinal;   ///< of the next record expected in the stream
@@ -133,8 +143,15 @@ uint32_t transport_dirty();     ///< ranks with unsent records
 uint64_t transport_oldest();    ///< ticks when the oldest unsent record was made, 0: none
 bool transport_flush_peer(Thread& thread, Peer& peer);
 extern uint64_t messages_taken;  ///< so far
-/// Takes at most so many messages that have arrived.
+/// Takes at most so many messages that have arrived, and what is in the streams of this node's ranks.
 void transport_poll(Thread& thread, uint32_t messages = 64);
+/// The streams only: no call into MPI. Each call looks at some of them.
+void transport_take_streams(Thread& thread);
+/// At most so many records of the stream from that rank: a look beyond them would take the next slot from the core that
+/// is about to write it. False: there is no stream.
+bool transport_take_stream(Thread& thread, Peer& from, uint64_t most);
+/// Records sent so far, all ranks together: through shared memory, by messages.
+void transport_records(uint64_t* shared, uint64_t* messages);
 /// Unsent records, then "no more will come". False: not now.
 bool transport_say_bye(Peer& peer);
 bool transport_idle();          ///< nothing of ours is on its way out
@@ -149,6 +166,12 @@ void count_untracked();
 void take_back(Peer& to, const Record& record);
 /// Strict mode: await() for all ranks at once.
 void await_all(Thread& thread);
+
+/// Strict mode: a packet from that rank is here, so its record is, or soon will be.
+inline void foresee(const Peer& from) {
+  if (is_strict && from.in.is_open())
+    from.in.prefetch();
+}
 
 // --- counters ----------------------------------------------------------------------------------------------------
 uint64_t checked_messages();

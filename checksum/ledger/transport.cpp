@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The way of the records: pages of 4 KiB filled per rank, sent by nonblocking messages on the private communicator,
-// received into a ring of posted receives. Credits bound what may be on its way to a rank that never takes it; the page
-// pool bounds what waits here. Beyond both, records are dropped and only their sums are told.
+// The way of the records. Between ranks of one node: a stream in shared memory (inbox.h). Between nodes, and when a
+// stream is full: pages of 4 KiB filled per rank, sent by nonblocking messages on the private communicator, received into
+// a ring of posted receives. Credits bound what may be on its way to a rank that never takes it; the page pool bounds
+// what waits here. Beyond both, records are dropped and only their sums are told.
+//
+// Records of one rank may so come both ways. Their ordinals are the order: a record in the stream whose turn it is not
+// waits there until the messages before it have been taken. Records are dropped on the way of messages only, and none
+// goes into the stream again before all messages are out: so what is missing there will come.
 //
 // One thread at a time polls or sends (a token that nobody waits for); the ledger's lock is not held across MPI calls.
 
@@ -11,7 +16,8 @@
 
 #include <cstring>
 
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/inbox.h"
+#include "checksum/ledger/transport_internal.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
 #include "shim/runtime.h"
@@ -21,21 +27,6 @@ namespace resil::ledger {
 
 namespace {
 
-constexpr int kTag = 1;               // of everything the ledger sends on the private communicator
-constexpr uint32_t kPagesAtOnce = 64;
-
-struct Incoming {
-  MessageHeader header;
-  union {
-    Record records[kBatchRecords];
-    char payload[kMessageBytes];
-  };
-  char host[kHostBytes];
-};
-
-Page* free_pages;
-uint32_t pages_made;
-Page *flight_first, *flight_last;     // given to MPI, not complete
 Peer* dirty_first;
 uint32_t dirty_count;
 uint64_t oldest;                      // ticks
@@ -43,13 +34,14 @@ Incoming* ring;
 uint64_t ring_requests[kReceiveRing];
 uint32_t ring_head;
 bool started;
+uint64_t sent_by_messages;            // records
 std::atomic<bool> token;              // who may touch the communicator now
 std::atomic<bool> asked;              // somebody found the token taken and has records that must go now
 
 /// Held for a moment by whoever talks to the private communicator; others skip and come again.
 class Token {
  public:
-  Token() : held_(!token.exchange(true, std::memory_order_acquire)) {}
+  Token() : held_(take()) {}
   ~Token() {
     if (held_)  // under threads ordered with the look at `asked` that follows
       token.store(false, is_concurrent ? std::memory_order_seq_cst : std::memory_order_release);
@@ -58,82 +50,16 @@ class Token {
   explicit operator bool() const { return held_; }
 
  private:
+  static bool take() {
+    if (is_concurrent)
+      return !token.exchange(true, std::memory_order_acquire);
+    if (token.load(std::memory_order_relaxed))  // further out on this thread's stack
+      return false;
+    token.store(true, std::memory_order_relaxed);
+    return true;
+  }
   bool held_;
 };
-
-/// Under the lock.
-Page* take_page() {
-  if (free_pages == nullptr && pages_made < kMaxPages) {
-    void* memory = mmap(nullptr, kPagesAtOnce * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return nullptr;
-    pages_made += kPagesAtOnce;
-    for (uint32_t i = 0; i < kPagesAtOnce; ++i) {
-      auto* page = reinterpret_cast<Page*>(static_cast<char*>(memory) + i * 4096);
-      page->next = free_pages;
-      free_pages = page;
-    }
-  }
-  Page* page = free_pages;
-  if (page != nullptr) {
-    free_pages = page->next;
-    page->next = nullptr;
-    page->header = {};
-    page->header.source = runtime.rank;
-  }
-  return page;
-}
-
-void give_back(Page* page) {
-  Guard guard;
-  page->next = free_pages;
-  free_pages = page;
-}
-
-/// The page belongs to MPI until its request is complete.
-void launch(Page* page, Peer& to) {
-  MessageHeader& header = page->header;
-  size_t bytes = sizeof(header) + header.bytes;
-  if (!to.host_told) {
-    to.host_told = true;
-    header.has_host = 1;
-    memcpy(page->payload + header.bytes, runtime.host, kHostBytes);  // header.bytes <= kMessageBytes, host follows
-    bytes += kHostBytes;
-  }
-  if (!backend->send(private_comm(), &header, bytes, to.world_rank, kTag, &page->request)) {
-    give_back(page);  // its records are lost; the gap in the ordinals tells the other side
-    return;
-  }
-  if (backend->test(&page->request)) {
-    give_back(page);
-    return;
-  }
-  Guard guard;
-  page->next = nullptr;
-  if (flight_last != nullptr)
-    flight_last->next = page;
-  else
-    flight_first = page;
-  flight_last = page;
-}
-
-Page* first_in_flight() {
-  Guard guard;
-  return flight_first;
-}
-
-/// With the token: pages whose messages are out. Only the holder of the token takes from the list.
-void reap() {
-  for (Page* page = first_in_flight(); page != nullptr && backend->test(&page->request); page = first_in_flight()) {
-    {
-      Guard guard;
-      flight_first = page->next;
-      if (flight_first == nullptr)
-        flight_last = nullptr;
-    }
-    give_back(page);
-  }
-}
 
 /// Under the lock: closes the page that is being filled. Without one: an empty page, if records have been dropped since
 /// the last one, so that the other side sees the gap.
@@ -173,6 +99,7 @@ void send_held(Peer& to) {
       if (to.held_first == nullptr)
         to.held_last = nullptr;
       to.flushed = page->header.first + page->header.count;  // ordinals: what was dropped counts as taken, too
+      sent_by_messages += page->header.count;
     }
     launch(page, to);
   }
@@ -186,69 +113,6 @@ bool flush_with_token(Peer& to) {
   }
   send_held(to);
   return to.held_first == nullptr;
-}
-
-void take_batch(Thread& thread, Peer& from, const Incoming& message) {
-  for (uint32_t i = 0; i < message.header.count; ++i) {
-    const Record& record = message.records[i];
-    const unsigned space = record.space < static_cast<unsigned>(Space::kCount) ? record.space : 0;
-    if (space_handlers[space] != nullptr) {
-      space_handlers[space](thread, from, record);
-      continue;
-    }
-    Difference difference;
-    {
-      Guard guard;
-      lane_sent(from, record, message.header.first + i, &difference);
-    }
-    if (difference.found)
-      raise_difference(thread, from, difference);
-  }
-}
-
-void take(Thread& thread, const Incoming& message) {
-  const MessageHeader& header = message.header;
-  Peer* peer = peer_of(header.source);
-  if (peer == nullptr)
-    return;
-  Peer& from = *peer;
-  from.heard = true;
-  if (header.has_host && header.bytes <= kMessageBytes)
-    memcpy(from.host, message.payload + header.bytes, kHostBytes - 1);
-  switch (static_cast<Kind>(header.kind)) {
-    case Kind::kBatch: {
-      if (header.first != from.next_ordinal && !from.lost) {
-        Guard guard;
-        lanes_abandon(from);  // records were dropped on the way: only sums can tell now
-      }
-      from.next_ordinal = header.first + header.count;
-      take_batch(thread, from, message);
-      Guard guard;
-      from.total_there = header.total;
-      from.sum_there = header.sum;
-      from.sums_hold_there = header.sums_hold != 0;
-      from.taken_since_credit += header.count;
-      sums_compare(from);
-      break;
-    }
-    case Kind::kBye: {
-      from.bye_received = true;
-      Guard guard;
-      if (header.first != from.next_ordinal && !from.lost)
-        lanes_abandon(from);
-      from.total_there = header.total;
-      from.sum_there = header.sum;
-      from.sums_hold_there = header.sums_hold != 0;
-      sums_compare(from);
-      break;
-    }
-    case Kind::kCredit:
-      from.credited = header.total;
-      break;
-    default:
-      if (header.kind < 16 && kind_handlers[header.kind] != nullptr)
-        kind_handlers[header.kind](thread, from, message.payload, header.bytes);
-  }
 }
 
 bool post_receive(uint32_t index) {
@@ -331,12 +195,14 @@ bool transport_create() {
   if (memory == MAP_FAILED)
     return false;
   ring = static_cast<Incoming*>(memory);
-  Guard guard;
-  Page* first = take_page();
+  Page* first;
+  {
+    Guard guard;
+    first = take_page();
+  }
   if (first == nullptr)
     return false;
-  first->next = free_pages;
-  free_pages = first;
+  give_back(first);
   return true;
 }
 
@@ -365,17 +231,55 @@ void transport_stop() {
   }
 }
 
+namespace {
+
+/// Outside the lock, before the first record for a rank; the other threads wait for who came first.
+[[gnu::noinline]] void choose_medium(Peer& to) {
+  uint8_t state = kMediumUnknown;
+  if (__atomic_compare_exchange_n(&to.medium, &state, kMediumBeingChosen, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+    inbox_open(to);
+    return __atomic_store_n(&to.medium, kMediumChosen, __ATOMIC_RELEASE);
+  }
+  while (__atomic_load_n(&to.medium, __ATOMIC_ACQUIRE) != kMediumChosen)
+    sched_yield();
+}
+
+/// Under the lock: back to the stream? All that went by messages must be out, and nothing missing among it.
+bool may_return(Peer& to) {
+  if (to.no_return || to.filling != nullptr || to.held_first != nullptr || to.dropped || !to.out.has_room())
+    return false;
+  to.in_pages = false;
+  return true;
+}
+
+/// Under the lock: the record with that ordinal into the page that is being filled. True: the page should go now.
+bool append_to_page(Thread& thread, Peer& to, const Record& record, uint64_t ordinal, bool at_once) {
+  if (to.filling == nullptr) {
+    to.filling = take_page();
+    if (to.filling != nullptr)
+      to.filling->header.first = ordinal;
+    mark_dirty(to, thread.last_time);
+  }
+  if (to.filling == nullptr) {
+    to.dropped = true;
+    return false;
+  }
+  to.filling->records[to.filling->header.count++] = record;
+  const bool full = to.filling->header.count == kBatchRecords;
+  if (full)
+    close_page(to);
+  return full || at_once;
+}
+
+}  // namespace
+
 void transport_append(Thread& thread, Peer& to, const Record& record, bool at_once) {
-  bool full = false;
+  if (__atomic_load_n(&to.medium, __ATOMIC_ACQUIRE) != kMediumChosen) [[unlikely]]
+    choose_medium(to);
+  bool flush;
   {
     Guard guard;
-    if (to.filling == nullptr) {
-      to.filling = take_page();
-      if (to.filling != nullptr)
-        to.filling->header.first = to.announced;
-      mark_dirty(to, thread.last_time);
-    }
-    to.announced += 1;
+    const uint64_t ordinal = to.announced++;
     if (!(record.flags & kNotLanes)) [[likely]] {
       to.summed += 1;
       if (record.flags & kUnchecked)
@@ -383,16 +287,39 @@ void transport_append(Thread& thread, Peer& to, const Record& record, bool at_on
       else
         to.sum_out += record_sum(record);
     }
-    to.dropped = to.dropped || to.filling == nullptr;
-    if (to.filling != nullptr) [[likely]] {
-      to.filling->records[to.filling->header.count++] = record;
-      full = at_once || to.filling->header.count == kBatchRecords;
-      if (to.filling->header.count == kBatchRecords)
-        close_page(to);
+    if (to.out.is_open() && (!to.in_pages || may_return(to))) [[likely]] {
+      if (to.out.put(record, ordinal, to.summed | (to.sums_hold_out ? kSumsHold : 0), to.sum_out)) [[likely]]
+        return;
+      to.in_pages = true;
     }
+    flush = append_to_page(thread, to, record, ordinal, at_once);
   }
-  if (full)
+  if (flush)
     transport_flush_peer(thread, to);
+}
+
+void transport_take_streams(Thread& thread) {
+  Token mine;
+  if (mine && started)
+    take_some_streams(thread);
+}
+
+bool transport_take_stream(Thread& thread, Peer& from, uint64_t most) {
+  Token mine;
+  if (!mine || !started)
+    return false;
+  if (!from.in.is_open()) [[unlikely]]
+    find_streams();
+  take_stream(thread, from, most < UINT32_MAX ? static_cast<uint32_t>(most) : UINT32_MAX);
+  return from.in.is_open();
+}
+
+void transport_records(uint64_t* shared, uint64_t* messages) {
+  *shared = 0;
+  *messages = sent_by_messages;
+  Peer* peer;
+  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i)
+    *shared += peer->out.count();
 }
 
 bool transport_flush_peer(Thread&, Peer& peer) {
@@ -426,6 +353,8 @@ uint64_t transport_oldest() { return dirty_first != nullptr ? oldest : 0; }
 uint64_t messages_taken;
 
 void transport_poll(Thread& thread, uint32_t messages) {
+  if (Token mine; mine && started)
+    take_some_streams(thread);
   for (uint32_t taken = 0; taken < messages; ++taken) {
     Token mine;
     if (!mine || !started || !backend->test(&ring_requests[ring_head]))
@@ -460,7 +389,7 @@ bool transport_idle() {
   if (!mine)
     return false;
   reap();
-  return first_in_flight() == nullptr;
+  return !anything_in_flight();
 }
 
 bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {

@@ -7,6 +7,7 @@
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
+#include "checksum/p2p/p2p.h"
 #include "checksum/view.h"
 #include "shim/backend.h"
 #include "shim/event.h"
@@ -18,6 +19,7 @@ namespace resil::p2p {
 namespace {
 
 constexpr uint64_t kOverlapBytes = 32768;  // sends from this size on are digested while they travel
+constexpr uint64_t kAnnounceBytes = 512;   // strict: Open MPI's MPI_Send of more waits until the receiver has taken it
 constexpr unsigned kQuickTests = 200;      // 5 to 20 us: then this rank is waiting
 constexpr int64_t kManyRequests = 64;      // testing more than these costs more than the wait is worth
 
@@ -41,7 +43,8 @@ int wait_usefully(Thread& thread, Test test) {
 }
 
 bool carry_send(Event& e) {
-  if (e.given_count < 0 || e.bytes < kOverlapBytes || e.peer < 0)
+  const bool announces = ledger::strict() && !ledger::is_concurrent;
+  if (e.given_count < 0 || e.bytes < (announces ? kAnnounceBytes : kOverlapBytes) || e.peer < 0)
     return false;
   const View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
   if (view.reason != ledger::Reason::kNone)
@@ -51,7 +54,9 @@ bool carry_send(Event& e) {
     return false;
   if (e.result != 0)
     return true;
-  if (e.check == nullptr) {
+  if (announces) {
+    send_announce(e, view);
+  } else if (e.check == nullptr) {
     e.check_value = view_digest(view, view.bytes);
     e.check = &e;
   }

@@ -23,6 +23,8 @@ bool prepare();   ///< before_init: maps memory
 
 // --- sends.cpp ---------------------------------------------------------------------------------------------------
 void send_enter_slow(Event& event);  ///< digests what will be overwritten, or must be known before (full blame)
+/// Announces a blocking send before its call has returned; not under MPI_THREAD_MULTIPLE, where that is no order.
+void send_announce(Event& event, const View& view);
 void send_leave(Event& event);
 void send_init_leave(Event& event);  ///< MPI_Send_init and its kin, MPI_Psend_init
 void send_started(Event& event, uint64_t cookie);

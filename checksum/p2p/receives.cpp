@@ -327,6 +327,7 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
     blame::drop_posted(e.check_posted);
     return true;
   }
+  ledger::foresee(*peer);
   Record record = {comm->id, static_cast<uint64_t>(view.reason), status.bytes, e.site, static_cast<uint32_t>(status.tag),
                    static_cast<uint16_t>(e.id), static_cast<uint8_t>(Space::kMessage), ledger::kUnchecked};
   uint64_t evidence = 0;

@@ -126,16 +126,25 @@ void send_enter_slow(Event& e) {
     e.check_value = view_digest(view, view.bytes);
     e.check = &e;
   }
-  if (!early)
-    return;
-  // MPI_Sendrecv may wait for a message that the partner sends only once this one is verified.
+  if (early)  // MPI_Sendrecv may wait for a message that the partner sends only once this one is verified
+    send_announce(e, view);
+}
+
+void send_announce(Event& e, const View& view) {
   Reason why = Reason::kNone;
-  if (ledger::Peer* peer = ledger::peer_quickly(*e.comm, e.peer, &why); peer != nullptr) {
-    Record record = make_record(e, Space::kMessage);
+  ledger::Peer* peer = e.comm != nullptr ? ledger::peer_quickly(*e.comm, e.peer, &why) : nullptr;
+  if (peer == nullptr)
+    return;
+  Record record = make_record(e, Space::kMessage);
+  if (e.check == &e) {
+    record.bytes = view.bytes;
+    record.digest = e.check_value;
+    record.flags = view.type->padded ? ledger::kPadded : 0;
+  } else {
     fill(record, view, false);
-    e.check_value = announce(*e.thread, *peer, record, view);
-    e.check = e.comm;
   }
+  e.check_value = announce(*e.thread, *peer, record, view);
+  e.check = e.comm;
 }
 
 namespace {

@@ -191,6 +191,9 @@ def live_rings(directory):
 
 
 def remove_rings(directory):
-    """Ring files of jobs that were killed: what a helper or the tool would collect."""
+    """Ring files of jobs that were killed, and what lies beside them: what a helper, the tool or the next job would take."""
     for path in live_rings(directory):
         os.unlink(path)
+        node_memory = path[:-len(".ring")] + ".node"
+        if os.path.exists(node_memory):
+            os.unlink(node_memory)

@@ -3,7 +3,7 @@
 """Mode checksum on point-to-point traffic: everything checked and no false alarm, whatever the order, the communicator
 or the end; drains that cannot succeed are bounded and said; settings that differ between ranks; exit statuses.
 
-Usage: checksum_jobs_test.py BUILD openmpi|mpich      (BUILD holds wildcards.MPI, late.MPI)
+Usage: checksum_jobs_test.py BUILD openmpi|mpich      (BUILD holds wildcards.MPI, late.MPI, ends.MPI)
 """
 import os
 import re
@@ -16,6 +16,8 @@ from harness.main import run_checks  # noqa: E402
 
 BUILD = MPI = ""
 LAZY, STRICT = {}, {"RESIL_CHECKSUM": "strict"}
+MESSAGES = {"RESIL_NODE_RANKS": "1"}  # ranks on nodes of their own: records travel as messages
+STRICT_MESSAGES = {**STRICT, **MESSAGES}
 FULL, STRICT_FULL = {"RESIL_BLAME": "full"}, {"RESIL_CHECKSUM": "strict", "RESIL_BLAME": "full"}
 
 
@@ -63,11 +65,55 @@ def traffic(case, messages, *modes, uncovered=None):
 
 def stopped():
     """A rank that does not answer: the drain ends, says who owes how much, and what came later is verified later."""
-    result = run(["late", "file-stopped"], {"RESIL_DRAIN_SECONDS": "0.5"})
+    result = run(["late", "file-stopped"], {"RESIL_DRAIN_SECONDS": "0.5", **MESSAGES})
     total = books(result)
     assert total["messages_checked"] == total["messages_total"] == 7 and total["timeouts"] == 1, total
     notes = result.ranks()[0]["notes"]
     assert any(re.match(r"drain at MPI_File_close: 6 packets unverified, no records from 1 ranks \(1\)", n) for n in notes), notes
+
+
+def stopped_nearby():
+    """The same on one node: its records are here."""
+    total = books(run(["late", "file-stopped"], {"RESIL_DRAIN_SECONDS": "0.5"}))
+    assert total["messages_checked"] == total["messages_total"] == 7 and total["timeouts"] == 0, total
+
+
+def media(result):
+    """Records by shared memory and by messages, all ranks."""
+    records = [report["checksum"]["records"] for report in result.ranks().values()]
+    return sum(r["shared_memory"] for r in records), sum(r["messages"] for r in records)
+
+
+def same_on_both_media():
+    """What is checked does not depend on how the records travel, and each medium is the one that it should be."""
+    for mode in (LAZY, STRICT):
+        shared, messages = run(["wildcards", "8"], mode), run(["wildcards", "8"], {**mode, **MESSAGES})
+        assert books(shared) == books(messages), f"{books(shared)}\n{books(messages)}"
+        assert media(shared)[0] > 0 and media(messages)[0] == 0, (media(shared), media(messages))
+        assert sum(media(shared)) == sum(media(messages)), (media(shared), media(messages))
+
+
+def no_shared_memory():
+    """No file of that size may be made: messages, and the report says it."""
+    for mode in (LAZY, STRICT):
+        shell = ["/bin/sh", "-c", 'ulimit -f 128 && exec "$@"', "sh", os.path.join(BUILD, f"wildcards.{MPI}"), "9"]  # 64 KiB
+        result = jobs.run(MPI, 2, shell, env={"RESIL_MODE": "checksum", **mode}, cwd=jobs.scratch(),
+                          options=["--mca", "btl", "self,tcp"])  # with no such files of the MPI's own
+        total = books(result)
+        assert total["messages_checked"] == total["messages_total"] > 0 and media(result)[0] == 0 < media(result)[1], total
+        for report in result.ranks().values():
+            assert any("no shared memory for records" in note for note in report["notes"]), report["notes"]
+
+
+def swept():
+    """Ranks that are killed leave their memory to the next job's sweep; ranks that end take it along."""
+    def left(name):
+        return [path for path in os.listdir("/dev/shm") if path.startswith(name) and path.endswith(".node")]
+    result = run(["ends", "kill"], timeout=30)
+    names = [os.path.basename(path).rsplit("-", 1)[0] for path in jobs.live_rings(result.directory)]
+    assert names and left(names[0]), f"{names}: not the way to find them"
+    run(["late", "careless"])
+    assert not left(names[0]), left(names[0])
 
 
 def no_patience():
@@ -158,6 +204,11 @@ def main(build, mpi):
         ("MPI_File_close while the other waits in MPI_Recv", traffic("file-receive", 6, LAZY, STRICT)),
         ("MPI_File_close while the other waits in MPI_Barrier", traffic("file-barrier", 5, LAZY, STRICT)),
         ("MPI_File_close while the other is stopped", stopped), ("no patience", no_patience),
+        ("MPI_File_close while the other, on this node, is stopped", stopped_nearby),
+        ("the same is checked on both media", same_on_both_media),
+        ("memory of killed ranks", swept),
+        ("cancelled receives, records by messages", traffic("cancelled", 24, {**LAZY, **MESSAGES}, STRICT_MESSAGES)),
+        ("threads on one lane, records by messages", traffic("threads", 2880, {**LAZY, **MESSAGES})),
         ("MPI_Abort", same_status("abort", LAZY, STRICT)), ("exit without MPI_Finalize", same_status("exit", LAZY)),
         ("status of the program", same_status("status", LAZY, STRICT)),
         ("damage, abort", damaged("careless", 90, "abort")), ("damage, log", damaged("careless", 0, "log")),
@@ -168,7 +219,7 @@ def main(build, mpi):
         ("a rank without the library", one_without),
     ]
     if mpi == "openmpi":  # Debian's MPICH loses messages with three or more ranks
-        checks += [("wildcards on 5 ranks", wildcards("6", LAZY, 5)), ("wildcards on 4 ranks, strict and full", wildcards("7", STRICT_FULL, 4))]
+        checks += [("no shared memory", no_shared_memory), ("wildcards on 5 ranks", wildcards("6", LAZY, 5)), ("wildcards on 4 ranks, strict and full", wildcards("7", STRICT_FULL, 4))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in checks])
 
 

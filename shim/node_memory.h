@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory of this rank that the other ranks of its node can map, by rank: one file in /dev/shm. It is made before
+// MPI_Init, so that it is there for all ranks when MPI_Init returns, and its name goes with the rank's report, or with
+// the next job's sweep.
+//
+// Context: application's thread, in MPI_Init or on the first contact with a rank (system calls).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace resil {
+
+constexpr char kNodeMemorySuffix[] = ".node";
+
+/// First bytes of the memory; the rest is the owner's.
+struct NodeMemory {
+  uint64_t magic;          ///< last thing written
+  uint64_t bytes;          ///< in all
+  uint64_t pid_start, pid_namespace;  ///< as in the header of the ring file
+  int32_t pid, rank, world_size, world;
+  char host[64], job[64];
+};
+static_assert(sizeof(NodeMemory) <= 256);
+constexpr size_t kNodeMemoryBegin = 256;  ///< the owner's part begins here, zeroed
+
+/// This rank's; at most one. The ring must exist; rank and size are the launcher's. Null: no node-local memory
+/// (/dev/shm missing, full, or beyond the limit of file sizes), or a launcher that does not tell the rank.
+NodeMemory* node_memory_create(size_t bytes);
+/// Another rank's. Null unless it lives, on this node and in the same pid namespace, in this job. Stays mapped.
+NodeMemory* node_memory_open(int world_rank);
+/// Takes the name away; what is mapped stays.
+void node_memory_discard();
+/// Removes a file of that kind if its process is gone.
+void node_memory_sweep(int folder, const char* name);
+
+}  // namespace resil
