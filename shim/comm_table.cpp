@@ -75,6 +75,29 @@ uint64_t ordinal_among_equals(uint64_t base) {
   return 0;
 }
 
+void take_back_ordinal(uint64_t base) {
+  SpinGuard guard(lock);
+  for (uint32_t i = static_cast<uint32_t>(base) & (kOrdinals - 1), probes = 0; probes < kOrdinals && ordinals[i].base != 0;
+       i = (i + 1) & (kOrdinals - 1), ++probes)
+    if (ordinals[i].base == base && ordinals[i].count != 0) {
+      --ordinals[i].count;
+      return;
+    }
+}
+
+bool is_of_group(CallId id) { return id == CallId::kMPI_Comm_create_group || id == CallId::kMPI_Comm_create_from_group; }
+
+/// Collective over the group only: its members, and the tag or string; then the ordinal among equals.
+uint64_t group_base(const Event& e) {
+  int members[1024], size = 0;
+  uint64_t base = hash_text(call_info(e.id).name);
+  if (backend->group_world_ranks(e.group, 1024, members, &size))
+    for (int i = 0; i < size; ++i)
+      base = hash_combine(base, static_cast<uint64_t>(members[i]));
+  return e.id == CallId::kMPI_Comm_create_from_group ? hash_combine(base, hash_text(e.string))
+                                                     : hash_combine(base, static_cast<uint64_t>(e.tag));
+}
+
 CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback_name) {
   int size = 1, rank = 0, remote = -1;
   backend->comm_shape(handle, &size, &rank, &remote);
@@ -191,15 +214,8 @@ CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
 
 uint64_t comm_derive_id(Event& e) {
   uint64_t how = hash_text(call_info(e.id).name);
-  if (e.id == CallId::kMPI_Comm_create_group || e.id == CallId::kMPI_Comm_create_from_group) {
-    // Collective over the group only: its members, the tag or string, and the ordinal among equals.
-    int members[1024], size = 0;
-    uint64_t base = how;
-    if (backend->group_world_ranks(e.group, 1024, members, &size))
-      for (int i = 0; i < size; ++i)
-        base = hash_combine(base, static_cast<uint64_t>(members[i]));
-    base = e.id == CallId::kMPI_Comm_create_from_group ? hash_combine(base, hash_text(e.string))
-                                                       : hash_combine(base, static_cast<uint64_t>(e.tag));
+  if (is_of_group(e.id)) {
+    const uint64_t base = group_base(e);
     return hash_combine(base, ordinal_among_equals(base));
   }
   if (e.id == CallId::kMPI_Intercomm_create || e.id == CallId::kMPI_Intercomm_create_from_groups)
@@ -208,6 +224,13 @@ uint64_t comm_derive_id(Event& e) {
     return hash_combine(how, static_cast<uint64_t>(runtime.world));
   uint64_t ordinal = e.comm->children.fetch_add(1, std::memory_order_relaxed);
   return hash_combine(hash_combine(hash_combine(0x6368696c64, e.comm->ring->id), ordinal), how);
+}
+
+void comm_creation_failed(Event& e) {
+  if (is_of_group(e.id))
+    take_back_ordinal(group_base(e));
+  else if (e.comm != nullptr && e.id != CallId::kMPI_Intercomm_create && e.id != CallId::kMPI_Intercomm_create_from_groups)
+    e.comm->children.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how) {

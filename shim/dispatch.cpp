@@ -105,6 +105,8 @@ constexpr bool repeatable(Shape shape) {
 }
 
 [[gnu::noinline]] void leave_tables(Event& e) {
+  if (e.result != 0 && (e.attributes & kCallCreatesComm))
+    comm_creation_failed(e);
   if (e.attributes & kCallStarts) {
     if (e.result == 0)
       request_started(e);

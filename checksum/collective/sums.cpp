@@ -109,14 +109,18 @@ Record record_of(const Name& name, LinearMode mode, const Linear& sum, Reason re
 }
 
 void pass_on(Thread& thread, const Node& node) {
-  if (node.reason == Reason::kNone)
+  Reason reason = node.reason;
+  if (node.parent == nullptr) {
+    agreement_sum(node.name, node.mode, node.sum, node.reason);
+  } else {
+    ledger::announce(thread, *node.parent, record_of(node.name, node.mode, node.sum, node.reason));
+    if (reason == Reason::kNone && ledger::records_dropped(*node.parent))
+      reason = Reason::kMemory;  // this rank's part never gets there
+  }
+  if (reason == Reason::kNone)
     ledger::count_checked(1, node.name.bytes);
   else
-    ledger::count_uncovered(node.reason, 1, node.name.bytes);
-  if (node.parent != nullptr)
-    ledger::announce(thread, *node.parent, record_of(node.name, node.mode, node.sum, node.reason));
-  else
-    agreement_sum(node.name, node.mode, node.sum, node.reason);
+    ledger::count_uncovered(reason, 1, node.name.bytes);
 }
 
 /// From a child; inside progress().

@@ -139,6 +139,8 @@ uint64_t announce(Thread& thread, Peer& to, const Record& record) {
   return ordinal;
 }
 
+bool records_dropped(const Peer& to) { return to.dropped; }
+
 void take_back(Peer& to, const Record& record) {
   if (peer_is_self(to))
     return;  // no sums

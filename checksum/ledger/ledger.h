@@ -38,6 +38,8 @@ const char* host_of(const Peer& peer);  ///< "" until it has said
 
 /// "I sent this packet": appended to the stream to that rank. Returns its ordinal in the stream.
 uint64_t announce(Thread& thread, Peer& to, const Record& record);
+/// Did records to that rank find no memory since the last page went out? Maybe the last one announced.
+bool records_dropped(const Peer& to);
 /// "I received this packet", in the order of posting within its lane. `evidence`: 0, or what blame.h keeps of it.
 /// Compared at once if the other side's record is there, else when it comes. Strict mode: see await().
 void expect(Thread& thread, Peer& from, const Record& record, uint64_t evidence = 0);

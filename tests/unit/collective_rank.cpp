@@ -242,6 +242,7 @@ Peer* peer_of(CommInfo& comm, int rank, Reason*) {
 }
 int world_rank_of(const Peer& peer) { return peer.world_rank; }
 const char* host_of(const Peer&) { return "node"; }
+bool records_dropped(const Peer&) { return false; }
 uint64_t announce(Thread&, Peer& to, const Record& record) {
   send(bus, runtime.rank, to.world_rank, 0, &record, sizeof(record));
   return 0;

@@ -120,6 +120,38 @@ TEST_CASE("communicators: ids agree on all members and differ between communicat
   }
 }
 
+TEST_CASE("communicators: a call that fails on all ranks, or on one that repeats it, does not count") {
+  std::map<std::string, uint64_t> ids[3];
+  for (int rank = 0; rank < 3; ++rank) {
+    Rank me(rank, 3);
+    const Ranks all = {0, 1, 2};
+    auto failing = [&](CallId id) {
+      Event e = fake::make_event(me.thread(), id);
+      e.comm_handle = fake::kCommWorld;
+      e.tag = 0;
+      e.requests = e.new_comm = nullptr;
+      e.group = 1;
+      fake::call(e, 16);
+    };
+    fake::library.groups[1] = all;
+    me.create(CallId::kMPI_Comm_dup, fake::kCommWorld, "first", all);
+    failing(CallId::kMPI_Comm_split);
+    if (rank == 1)
+      for (CallId id : {CallId::kMPI_Comm_dup, CallId::kMPI_Comm_split, CallId::kMPI_Comm_idup, CallId::kMPI_Comm_create_group})
+        failing(id);
+    me.create(CallId::kMPI_Comm_dup, fake::kCommWorld, "second", all);
+    if (rank == 2)
+      failing(CallId::kMPI_Comm_create);
+    me.create(CallId::kMPI_Comm_dup, fake::kCommWorld, "third", all);
+    me.create(CallId::kMPI_Comm_create_group, fake::kCommWorld, "group", all, {}, 0, 1);
+    ids[rank] = me.ids;
+  }
+  CHECK(ids[0] == ids[1]);
+  CHECK(ids[0] == ids[2]);
+  CHECK(ids[0]["first"] != ids[0]["second"]);
+  CHECK(ids[0]["second"] != ids[0]["third"]);
+}
+
 TEST_CASE("communicators: a spawned world has ids of its own") {
   std::set<uint64_t> ids;
   for (int world : {0, 1, 2}) {
