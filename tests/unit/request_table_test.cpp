@@ -6,145 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <unordered_map>
 
-#include "fake_backend.h"
+#include "request_fixture.h"
 #include "shim/log.h"
-#include "shim/registry.h"
-#include "shim/request_overflow.h"
 
-namespace {
-
-using resil::CallId;
-using resil::Event;
-namespace ring = resil::ring;
-using Keys = std::vector<uint64_t>;
-
-constexpr int kUndefined = -32766;
-
-/// Requests as the program holds them; completing one makes it null, as MPI does.
-struct Program {
-  resil::Thread& thread;
-
-  /// A call that creates a request with this handle.
-  Event start(CallId id, uint64_t handle) {
-    Event e = fake::make_event(thread, id);
-    uint64_t array[1] = {handle};
-    ring::Record record = {};
-    e.record = &record;
-    e.comm = nullptr;
-    e.bytes = 8;
-    e.time = clock += 128;
-    e.peer = 1;
-    e.requests = array;
-    e.request_count = 1;
-    e.cookies = nullptr;
-    resil::request_started(e);
-    e.record = nullptr;
-    e.requests = nullptr;
-    return e;
-  }
-
-  /// A completing call over `handles`: `carry_out` plays MPI between the two halves.
-  template <class CarryOut>
-  void complete(CallId id, Keys& handles, CarryOut carry_out, uint64_t frame = 0x7000) {
-    Event e = fake::make_event(thread, id, 0x1000, frame);
-    e.requests = handles.data();
-    e.request_count = static_cast<int64_t>(handles.size());
-    resil::request_remember(e);
-    e.result = 0;
-    carry_out(e);
-    resil::request_completed(e);
-    resil::request_forget(e);
-  }
-
-  void wait(uint64_t handle) {
-    Keys one = {handle};
-    complete(CallId::kMPI_Wait, one, [&](Event&) { one[0] = fake::kRequestNull; });
-  }
-  void activate(uint64_t handle, CallId id = CallId::kMPI_Start) {
-    Event e = fake::make_event(thread, id);
-    e.requests = &handle;
-    e.request_count = 1;
-    e.time = clock += 128;
-    resil::request_activated(e);
-  }
-
-  uint64_t clock = 100;
-};
-
-Keys sorted(Keys keys) {
-  std::sort(keys.begin(), keys.end());
-  return keys;
-}
-
-const ring::Request* entry_of(uint64_t key) {
-  for (uint32_t i = 0; i < resil::runtime.request_count; ++i)
-    if (resil::runtime.requests[i].key == key)
-      return &resil::runtime.requests[i];
-  return nullptr;
-}
-
-}  // namespace
-
-namespace {
-
-/// A verifying module: what it is told, in one thread's or all threads' order.
-struct Told {
-  uint64_t cookie;
-  bool freed;
-};
-thread_local std::vector<Told> told;  // by `completed`
-thread_local Keys told_active, told_activating;
-
-void completed(Event&, int64_t, uint64_t* cookie, bool freed) { told.push_back({*cookie, freed}); }
-void activated(Event&, uint64_t* cookie) { told_active.push_back(*cookie); }
-void activating(Event&, uint64_t* cookie) { told_activating.push_back(*cookie); }
-
-/// Makes the second level take part for one test case, as a verifying module does.
-struct Verifier {
-  Verifier() {
-    resil::hooks.completed[0] = completed;
-    resil::hooks.activated[0] = activated;
-    resil::hooks.activating[0] = activating;
-    told.clear();
-    told_active.clear();
-    told_activating.clear();
-  }
-  ~Verifier() { resil::hooks.completed[0] = nullptr, resil::hooks.activated[0] = resil::hooks.activating[0] = nullptr; }
-};
-
-/// Fills the first level to the last place; what found none is on the second level.
-Keys fill_first_level(Program& program) {
-  Keys keys;
-  uint64_t key = uint64_t{1} << 40;
-  while (fake::pending_keys().size() < resil::runtime.request_count)
-    for (int i = 0; i < 1000; ++i, key += 64) {
-      program.start(CallId::kMPI_Irecv, key);
-      keys.push_back(key);
-    }
-  return keys;
-}
-
-#ifdef __SANITIZE_THREAD__  // a hundred times slower, and one thread is not what it is for
-constexpr bool kManyAllowed = false;
-#else
-constexpr bool kManyAllowed = true;
-#endif
-
-/// Handles as the libraries make them.
-uint64_t handle_number(unsigned kind, uint64_t i) {
-  switch (kind) {
-    case 0: return 0x98000000 + i;            // MPICH: small integers in a row
-    case 1: return 0x7f0000000000 + i * 432;  // Open MPI: elements of arrays
-    default: return (i * 0x9e3779b97f4a7c15) | 1;
-  }
-}
-
-}  // namespace
+using namespace requests;
 
 TEST_CASE("requests: what is posted is there with its envelope until it completes") {
   fake::Core core;
@@ -438,20 +307,7 @@ TEST_CASE("requests: a vector larger than the scratch memory so far") {
 TEST_CASE("requests: threads that hand handles to each other through MPI lose and invent nothing") {
   fake::Core core;
   constexpr unsigned kThreads = 8;
-  // The library's free list: a handle goes back to it inside MPI, before the completing call has told the table, so
-  // that another thread may have started an operation with it meanwhile.
-  std::mutex mutex;
-  Keys free_handles;
-  for (uint64_t i = 1; i <= 24; ++i)
-    free_handles.push_back(0x98000000 + i);
-  auto allocate = [&]() -> uint64_t {
-    std::lock_guard<std::mutex> guard(mutex);
-    if (free_handles.empty())
-      return 0;
-    uint64_t handle = free_handles.back();  // the last one freed is the next one used
-    free_handles.pop_back();
-    return handle;
-  };
+  FreeHandles handles(24);
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
@@ -461,18 +317,12 @@ TEST_CASE("requests: threads that hand handles to each other through MPI lose an
       Keys mine;
       for (int step = 0; step < 4000 || !mine.empty(); ++step) {
         if (step < 4000 && mine.size() < 4 && random() % 2 == 0) {
-          if (uint64_t handle = allocate(); handle != 0) {
+          if (uint64_t handle = handles.take(); handle != 0) {
             program.start(CallId::kMPI_Irecv, handle);
             mine.push_back(handle);
           }
         } else if (!mine.empty()) {
-          program.complete(CallId::kMPI_Waitall, mine, [&](Event&) {
-            std::lock_guard<std::mutex> guard(mutex);
-            for (uint64_t& handle : mine) {
-              free_handles.push_back(handle);
-              handle = fake::kRequestNull;
-            }
-          });
+          program.complete(CallId::kMPI_Waitall, mine, [&](Event&) { handles.give(mine); });
           mine.clear();
         }
       }
@@ -491,26 +341,11 @@ TEST_CASE("requests: threads that hand handles to each other through MPI lose an
 TEST_CASE("requests: MPI_Comm_idup's communicator is known once its request completes") {
   fake::Core core;
   Program program{core.thread()};
-  for (int round = 0; round < 100; ++round) {
-    uint64_t new_comm = fake::kCommNull, request = 0x555;
-    Event e = fake::make_event(core.thread(), CallId::kMPI_Comm_idup);
-    ring::Record record = {};
-    e.record = &record;
-    e.comm = resil::comm_lookup(core.thread(), fake::kCommWorld);
-    e.derived_id = resil::comm_derive_id(e);
-    e.new_comm = &new_comm;
-    e.requests = &request;
-    e.request_count = 1;
-    resil::request_started(e);
-    CHECK(entry_of(0x555)->kind == static_cast<uint8_t>(ring::RequestKind::kCommunicator));
-    new_comm = 0x84000100;
-    fake::add_comm(new_comm, fake::library.comms[fake::kCommWorld]);
-    program.wait(0x555);
-    resil::CommInfo* info = resil::comm_lookup(core.thread(), new_comm);
-    REQUIRE(info != nullptr);
-    CHECK(std::string(info->ring->name) == "MPI_Comm_idup of MPI_COMM_WORLD");
-    fake::free_comm(new_comm);
-  }
+  for (int round = 0; round < 100; ++round)
+    duplicate_world(core, program, [](const ring::Request* entry) {
+      REQUIRE(entry != nullptr);
+      CHECK(entry->kind == static_cast<uint8_t>(ring::RequestKind::kCommunicator));
+    });
 }
 
 TEST_CASE("requests: two pending MPI_Comm_idup with one request handle each find their own communicator") {
@@ -560,267 +395,5 @@ TEST_CASE("requests: two pending MPI_Comm_idup with one request handle each find
   }
   CHECK(name(first_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
   CHECK(name(second_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
-  CHECK(fake::pending_keys().empty());
-}
-
-TEST_CASE("second level: hundreds of thousands pending, each told once with its own cookie, in any order") {
-  const unsigned kind = GENERATE(0u, 1u, 2u);
-  const bool threads = GENERATE(true, false);
-  INFO("handles of kind " << kind << (threads ? ", threads" : ""));
-  fake::Core core;
-  Verifier verifier;
-  resil::request_table_threads(threads);
-  Program program{core.thread()};
-  std::mt19937_64 random(kind);
-  constexpr uint64_t kCount = kManyAllowed ? 300000 : 16000;
-  // Every 16th is persistent and stays over its completions.
-  auto persistent = [](uint64_t i) { return i % 16 == 5; };
-  uint64_t wrong = 0;  // counted, since that many assertions take their time
-  auto expect = [&](uint64_t cookie, bool freed) {
-    wrong += told.size() != 1 || told[0].cookie != cookie || told[0].freed != freed;
-    told.clear();
-  };
-  for (int round = 0; round < 2; ++round) {
-    Keys order;
-    for (uint64_t i = 1; i <= kCount; ++i) {
-      const uint64_t key = handle_number(kind, i);
-      Event e = program.start(persistent(i) ? CallId::kMPI_Recv_init : CallId::kMPI_Irecv, key);
-      REQUIRE((e.cookies != nullptr && e.cookies[0] == 0));
-      e.cookies[0] = i;
-      if (persistent(i))
-        program.activate(key);
-      order.push_back(i);
-    }
-    CHECK(resil::overflow_in_use + fake::pending_keys().size() == kCount);
-    CHECK(told_active.size() == kCount / 16);
-    told_active.clear();
-    std::shuffle(order.begin(), order.end(), random);
-    for (uint64_t i : order) {
-      program.wait(handle_number(kind, i));
-      expect(i, false);
-      program.wait(handle_number(kind, i));  // inactive, or gone: nothing was completed
-      wrong += !told.empty();
-      if (persistent(i) && i % 3 == 0) {
-        program.activate(handle_number(kind, i));
-        program.wait(handle_number(kind, i));
-        expect(i, false);
-      }
-    }
-    CHECK(resil::overflow_in_use + fake::pending_keys().size() == kCount / 16);
-    std::shuffle(order.begin(), order.end(), random);
-    for (uint64_t i : order)
-      if (persistent(i)) {
-        Keys one = {handle_number(kind, i)};
-        program.complete(CallId::kMPI_Request_free, one, [&](Event&) { one[0] = fake::kRequestNull; });
-        expect(i, true);
-      }
-    CHECK(wrong == 0);
-    CHECK(resil::overflow_in_use == 0);
-    CHECK(fake::pending_keys().empty());
-    told_active.clear();
-  }
-}
-
-TEST_CASE("second level: without a module that waits for completions it is not used") {
-  fake::Core core;
-  Program program{core.thread()};
-  for (uint64_t key = 1; key <= 3 * resil::runtime.request_count; ++key)
-    program.start(CallId::kMPI_Irecv, key << 8);
-  CHECK(resil::overflow_in_use == 0);
-  CHECK(fake::pending_keys().size() + resil::runtime.header->untracked_requests == 3 * resil::runtime.request_count);
-}
-
-#ifndef __SANITIZE_THREAD__
-TEST_CASE("second level: the bound is reached, what is beyond it goes without a cookie, and places come back") {
-  fake::Core core;
-  Verifier verifier;
-  resil::request_table_threads(GENERATE(true, false));
-  Program program{core.thread()};
-  const uint64_t far = resil::runtime.request_count + resil::kMaxOverflow + 5000;
-  uint64_t kept = 0;
-  for (uint64_t i = 1; i <= far; ++i) {
-    Event e = program.start(CallId::kMPI_Irecv, handle_number(1, i));
-    if (e.cookies == nullptr)
-      continue;
-    e.cookies[0] = i;
-    ++kept;
-  }
-  CHECK(resil::overflow_in_use == resil::kMaxOverflow);
-  CHECK(kept == resil::kMaxOverflow + fake::pending_keys().size());
-  CHECK(resil::runtime.header->untracked_requests == far - fake::pending_keys().size());
-  uint64_t right = 0;
-  for (uint64_t i = far; i >= 1; --i) {
-    program.wait(handle_number(1, i));
-    right += told.size() == 1 && told[0].cookie == i;
-    told.clear();
-  }
-  CHECK(right == kept);
-  CHECK(resil::overflow_in_use == 0);
-  CHECK(fake::pending_keys().empty());
-  const Keys again = fill_first_level(program);
-  CHECK(resil::overflow_in_use + resil::runtime.request_count == again.size());
-}
-#endif
-
-TEST_CASE("second level: of two requests with one handle the thread's own, else the older one, on whichever level") {
-  fake::Core core;
-  Verifier verifier;
-  auto other = fake::make_thread(1);
-  Program mine{core.thread()}, theirs{*other};
-  constexpr uint64_t kHandle = 0x5555;
-  uint64_t cookies = 0;
-  auto begin = [&](Program& program) { program.start(CallId::kMPI_Irecv, kHandle).cookies[0] = ++cookies; };
-  auto end = [&](Program& program) -> uint64_t {
-    told.clear();
-    program.wait(kHandle);
-    return told.size() == 1 ? told[0].cookie : 0;
-  };
-  SECTION("both on the second level") {
-    fill_first_level(mine);
-    const uint32_t before = resil::overflow_in_use;
-    begin(mine);
-    begin(theirs);
-    begin(mine);
-    REQUIRE(resil::overflow_in_use == before + 3);
-  }
-  SECTION("the older one on the first level") {
-    begin(mine);
-    fill_first_level(mine);
-    const uint32_t before = resil::overflow_in_use;
-    begin(theirs);
-    begin(mine);
-    REQUIRE(resil::overflow_in_use == before + 2);
-  }
-  SECTION("the older one on the second level") {
-    const Keys filling = fill_first_level(mine);
-    const uint32_t before = resil::overflow_in_use;
-    begin(mine);
-    REQUIRE(resil::overflow_in_use == before + 1);
-    for (uint64_t key : filling)
-      mine.wait(key);
-    begin(theirs);
-    begin(mine);
-    REQUIRE(resil::overflow_in_use == 1);
-  }
-  CHECK(end(theirs) == 2);
-  CHECK(end(theirs) == 1);  // not its own: the older of the two that are left
-  CHECK(end(mine) == 3);
-  CHECK(end(mine) == 0);
-}
-
-TEST_CASE("second level: MPI_Comm_idup's communicator is known once its request completes") {
-  fake::Core core;
-  Verifier verifier;
-  Program program{core.thread()};
-  fill_first_level(program);
-  for (int round = 0; round < 100; ++round) {
-    uint64_t new_comm = fake::kCommNull, request = 0x555;
-    Event e = fake::make_event(core.thread(), CallId::kMPI_Comm_idup);
-    ring::Record record = {};
-    e.record = &record;
-    e.comm = resil::comm_lookup(core.thread(), fake::kCommWorld);
-    e.derived_id = resil::comm_derive_id(e);
-    e.new_comm = &new_comm;
-    e.requests = &request;
-    e.request_count = 1;
-    resil::request_started(e);
-    REQUIRE(entry_of(0x555) == nullptr);
-    new_comm = 0x84000100;
-    fake::add_comm(new_comm, fake::library.comms[fake::kCommWorld]);
-    program.wait(0x555);
-    CHECK(std::string(resil::comm_lookup(core.thread(), new_comm)->ring->name) == "MPI_Comm_idup of MPI_COMM_WORLD");
-    fake::free_comm(new_comm);
-  }
-}
-
-TEST_CASE("second level: starting and activating tell the cookie; one partition of many is not a start") {
-  fake::Core core;
-  Verifier verifier;
-  resil::request_table_threads(GENERATE(true, false));
-  Program program{core.thread()};
-  fill_first_level(program);
-  program.start(CallId::kMPI_Psend_init, 0x88).cookies[0] = 7;
-  program.activate(0x88, CallId::kMPI_Pready);
-  CHECK(told_active == Keys{7});
-  program.wait(0x88);
-  CHECK(told.empty());  // inactive
-  uint64_t handle = 0x88;
-  Event e = fake::make_event(core.thread(), CallId::kMPI_Start);
-  e.requests = &handle;
-  e.request_count = 1;
-  resil::request_activating(e);
-  CHECK(told_activating == Keys{7});
-  program.activate(0x88);
-  CHECK(told_active == Keys{7, 7});
-  program.wait(0x88);
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].cookie == 7);
-}
-
-TEST_CASE("second level: threads that hand handles to each other through MPI lose and invent nothing") {
-  fake::Core core;
-  Verifier verifier;
-  constexpr unsigned kThreads = 8;
-  constexpr uint64_t kHandles = 3000;
-  Program filler{core.thread()};
-  const Keys filling = fill_first_level(filler);
-  const uint32_t before = resil::overflow_in_use;
-  std::mutex mutex;
-  Keys free_handles;  // the library's, as above
-  for (uint64_t i = 1; i <= kHandles; ++i)
-    free_handles.push_back(0x98000000 + i);
-  std::atomic<uint64_t> started{0}, completions{0}, wrong{0};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < kThreads; ++t)
-    threads.emplace_back([&, t] {
-      auto state = fake::make_thread(t);
-      Program program{*state};
-      std::mt19937 random(t);
-      std::vector<std::pair<uint64_t, uint64_t>> mine;  // handle, cookie
-      told.clear();
-      for (uint64_t step = 0; step < 6000 || !mine.empty(); ++step) {
-        if (step < 6000 && mine.size() < 600 && random() % 8 < 5) {
-          uint64_t handle;
-          {
-            std::lock_guard<std::mutex> guard(mutex);
-            if (free_handles.empty())
-              continue;
-            handle = free_handles.back();  // the last one freed is the next one used
-            free_handles.pop_back();
-          }
-          Event e = program.start(CallId::kMPI_Irecv, handle);
-          const uint64_t cookie = uint64_t{t + 1} << 32 | step;
-          if (e.cookies == nullptr)
-            wrong.fetch_add(1);
-          else
-            e.cookies[0] = cookie;
-          mine.push_back({handle, cookie});
-          started.fetch_add(1);
-        } else if (!mine.empty()) {
-          std::swap(mine[random() % mine.size()], mine.back());
-          auto [handle, cookie] = mine.back();
-          mine.pop_back();
-          Keys one = {handle};
-          program.complete(CallId::kMPI_Wait, one, [&](Event&) {
-            std::lock_guard<std::mutex> guard(mutex);
-            free_handles.push_back(handle);
-            one[0] = fake::kRequestNull;
-          });
-          if (told.size() != 1 || told[0].cookie != cookie)
-            wrong.fetch_add(1);
-          completions.fetch_add(told.size());
-          told.clear();
-        }
-      }
-    });
-  for (std::thread& thread : threads)
-    thread.join();
-  CHECK(wrong == 0);
-  CHECK(started == completions);
-  CHECK(resil::overflow_in_use == before);
-  CHECK(fake::pending_keys().size() == resil::runtime.request_count);
-  for (uint64_t key : filling)
-    filler.wait(key);
-  CHECK(resil::overflow_in_use == 0);
   CHECK(fake::pending_keys().empty());
 }
