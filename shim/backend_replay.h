@@ -28,6 +28,8 @@ struct ReplayFunctions {
   int (*test)(const Event& event, int64_t index, int* flag, void* status);
   /// MPI_Request_get_status as the call asked for it.
   int (*get_status)(const Event& event, int* flag);
+  int (*arrived)(const Event& event, int* flag);  ///< MPI_Parrived, as the call asked
+  int (*window_test)(const Event& event, int* flag);  ///< MPI_Win_test
   /// MPI_ERROR of a status that `test` has filled.
   void (*set_error)(void* status, int code);
   /// A datatype that lives on although the program frees its own; drop_type gives it back.

@@ -52,7 +52,7 @@ struct Event {
   Side send, receive;
   int32_t receive_peer;  ///< Sendrecv only: source
   int32_t receive_tag;
-  int64_t partitions;
+  int64_t partitions;  ///< how many; MPI_Parrived: which one
   void* requests;  ///< handle array (of the ABI's handle size)
   int64_t request_count;
   void* saved_requests;  ///< their values before a completing call; saved_few when they fit

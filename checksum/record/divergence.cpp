@@ -17,6 +17,7 @@
 #include "detectors/dump/symbols.h"
 #include "shim/config.h"
 #include "shim/finding.h"
+#include "shim/log.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
 
@@ -82,7 +83,12 @@ struct Sources {
   }
 };
 
-void find_sources(const PerThread& t, Sources& sources) {
+bool is_address(uint64_t bits, ValueType type) {
+  return (type == ValueType::kSigned || type == ValueType::kUnsigned || type == ValueType::kBytes) && bits >> 40 != 0 &&
+         bits >> 47 == 0;
+}
+
+void find_sources(const PerThread& t, const Difference& d, Sources& sources) {
   if (const uint64_t reads = clock_reads(*t.thread) - t.clock_reads; reads != 0 && !mode.time)
     sources.add("MPI_Wtime was read %" PRIu64 " times since the last call that agreed, and is not recorded without "
                 "RESIL_RECORD_TIME=1", reads);
@@ -91,6 +97,8 @@ void find_sources(const PerThread& t, Sources& sources) {
                 "other worlds)", counts.unforced);
   if (mode.multiple && t.stream_id > 1)
     sources.add("several threads call MPI, and the order between threads is not recorded");
+  if (is_address(d.expected, d.expected_type) && is_address(d.found, d.found_type))
+    sources.add("both values look like addresses in memory, which differ from run to run");
   if (counts.unread != 0)
     sources.add("%" PRIu64 " calls before brought data that was not read (device memory or the like)", counts.unread);
   if (strcmp(config_text("RESIL_REDUCE"), "native") == 0 && !config_is_default("RESIL_REDUCE"))
@@ -176,6 +184,13 @@ uint64_t clock_reads(const Thread& thread) {
 void diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
   if (d.what == What::kCall || d.what == What::kEnd || d.what == What::kResult)
     t.over = true;
+  if (t.unsure && d.what != What::kStuck) {
+    // Threads that begin alike cannot be told apart: this may well be another one's stream.
+    add_note_format("verify: the calls of thread %u are not compared from call %" PRIu64 " on: other threads begin with the "
+                    "same call from the same place, so it is not known whose recording this is", t.stream_id, t.cursor->number());
+    t.over = true;
+    return;
+  }
   if (found.fetch_add(1, std::memory_order_relaxed) != 0 && d.what != What::kStuck)
     return;  // what follows from the first one
   char where[112] = "the end", last_site[112], before[220] = "the beginning";
@@ -186,7 +201,7 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
     snprintf(before, sizeof(before), "call %" PRIu64 " (%s at %s)", t.last.number, name_of(t.last.id), last_site);
   }
   Sources sources = {"", 0};
-  find_sources(t, sources);
+  find_sources(t, d, sources);
   Finding finding;
   finding.start(d.what == What::kInput ? "divergent_input" : d.what == What::kStuck ? "replay_stuck" : "divergence",
                 sources.count != 0 || d.what == What::kStuck ? Confidence::kSuspected : Confidence::kProved);

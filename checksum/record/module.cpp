@@ -38,6 +38,15 @@ constexpr ConfigEntry kConfig[] = {
 
 bool ready;     // the file is open
 Identity identity;
+char directory[1100];  // of this world's recording
+
+/// Spawned worlds have ranks of the same numbers.
+void name_directory() {
+  if (runtime.world > 0)
+    snprintf(directory, sizeof(directory), "%s.world-%d", config_text("RESIL_RECORD"), runtime.world);
+  else
+    snprintf(directory, sizeof(directory), "%s", config_text("RESIL_RECORD"));
+}
 
 void refuse(const Problem& problem) {
   char line[1500];
@@ -65,9 +74,10 @@ void before_init() {
   mode.patience = config_real("RESIL_VERIFY_SECONDS");
   digest_prepare();
   prepare_threads();
+  name_directory();
   identity_of_this_rank(&identity);
   Problem problem;
-  if (mode.recording && !directory_claim(config_text("RESIL_RECORD"), identity, &problem))
+  if (mode.recording && !directory_claim(directory, identity, &problem))
     refuse(problem);
 }
 
@@ -80,10 +90,10 @@ void after_init() {
   Problem problem;
   if (mode.recording) {
     writer_on_failure(on_failure);
-    if (!writer_open(config_text("RESIL_RECORD"), identity, kLibraryNames, &problem))
+    if (!writer_open(directory, identity, kLibraryNames, &problem))
       refuse(problem);
   } else {
-    if (!recording.open(config_text("RESIL_RECORD"), identity, kLibraryNames, &problem))
+    if (!recording.open(directory, identity, kLibraryNames, &problem))
       refuse(problem);
     if (recording.end() == FileEnd::kCutOff) {
       snprintf(problem.text, sizeof(problem.text), "%s", recording.end_text());
@@ -103,7 +113,7 @@ void enter(Event& e) {
   if (!ready)
     return;
   PerThread* t = per_thread(*e.thread);
-  if (t == nullptr && (t = open_thread(*e.thread, e.site)) == nullptr)
+  if (t == nullptr && (t = open_thread(*e.thread, e.site, &e)) == nullptr)
     return;
   // Calls that an exception or longjmp left lie below this one on the stack.
   while (t->depth > 0 && t->calls[t->depth - 1].event->frame <= e.frame)
@@ -141,7 +151,7 @@ void leave(Event& e) {
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) {
     if (e.attributes & kCallLifecycle)
-      open_thread(*e.thread, e.site);  // MPI_Init: from here on the program may log values
+      open_thread(*e.thread, e.site, nullptr);  // MPI_Init: from here on the program may log values
     return;
   }
   Call* call = call_of(*t, e);
@@ -258,7 +268,7 @@ bool times() { return config_integer("RESIL_RECORD_TIME") != 0; }
 void report(JsonWriter& json) {
   const auto number = [&json](const char* name, uint64_t value) { json.integer(name, static_cast<int64_t>(value)); };
   json.begin_object(mode.recording ? "record" : "verify");
-  json.text("directory", config_text("RESIL_RECORD"));
+  json.text("directory", directory);
   if (mode.recording) {
     WriterStatus status = {};
     writer_status(&status);

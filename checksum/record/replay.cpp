@@ -249,7 +249,15 @@ bool replay(Event& e) {
           persistent_collectives.load(std::memory_order_relaxed))
         return false;
       return complete_all(e, *t, *call);
-    default: return false;  // MPI_Win_test, MPI_Parrived: as they come
+    case CallId::kMPI_Parrived:
+    case CallId::kMPI_Win_test:
+      counts.forced += 1;
+      e.result = wait_for(e, *t, *call, -1, [&](int* flag) {
+        return e.id == CallId::kMPI_Win_test ? backend->replay->window_test(e, flag) : backend->replay->arrived(e, flag);
+      });
+      *e.flag = 1;
+      return true;
+    default: return false;
   }
 }
 

@@ -55,6 +55,7 @@ struct PerThread {
   Cursor* cursor;   ///< verify
   uint32_t stream_id;
   bool over;        ///< verify: nothing more can be compared in this thread
+  bool unsure;      ///< verify: other threads began in the same way, so this may be one's of them
   unsigned depth;
   Call calls[kNesting];
   uint64_t starting;  ///< what persistent sends give that are about to be started
@@ -107,8 +108,8 @@ extern Counts counts;
 void prepare_threads();
 /// The thread's, null: it has no stream (yet; or recording failed, or the recording has none for it).
 PerThread* per_thread(Thread& thread);
-/// Opens its stream, which begins with a call from that site; once.
-PerThread* open_thread(Thread& thread, uint64_t site);
+/// Opens its stream, which begins with a call from that site; once. `first`: that call, if it is known to be recorded.
+PerThread* open_thread(Thread& thread, uint64_t site, const Event* first);
 void forget_thread(Thread& thread);
 /// The call of that event, null: it was not entered.
 inline Call* call_of(PerThread& t, const Event& e) {

@@ -6,6 +6,8 @@
 
 #include "checksum/record/state.h"
 #include "shim/log.h"
+#include "shim/spinlock.h"
+#include "shim/tables.h"
 #include "shim/thread.h"
 
 namespace resil::record {
@@ -14,6 +16,55 @@ namespace {
 
 unsigned slot;
 PerThread nobody;  // a thread without a stream: asked once
+
+// Verify: streams that begin at the site of a thread's first call, but with another call than that thread's. Threads
+// come in any order; what they begin with tells most of them apart.
+constexpr unsigned kSpare = 256;
+struct Spare {
+  Cursor* cursor;
+  uint64_t site;
+};
+Spare spares[kSpare];
+unsigned spare_count;
+SpinLock lock;
+
+bool begins_with(Cursor& cursor, const CallRecord& first) {
+  const Item* item;
+  return cursor.peek(&item) == Reading::kItem && item->kind == ItemKind::kCall && item->call.call == first.call &&
+         item->call.comm == first.comm && item->call.peer == first.peer && item->call.tag == first.tag &&
+         item->call.bytes == first.bytes;
+}
+
+/// The stream that this thread is most likely to continue. `unsure`: others begin in the same way.
+Cursor* choose_stream(uint64_t site, const CallRecord* first, bool* unsure, Problem* problem) {
+  SpinGuard guard(lock);
+  for (;;) {  // one read-ahead each: in the first call of a thread only
+    Cursor* next = spare_count < kSpare ? recording.next_stream(site, problem) : nullptr;
+    if (next == nullptr)
+      break;
+    spares[spare_count++] = {next, site};
+    if (!mode.multiple || first == nullptr)
+      break;
+  }
+  int best = -1;
+  for (unsigned i = 0; i < spare_count; ++i) {
+    if (spares[i].site != site)
+      continue;
+    const bool fits = first == nullptr || begins_with(*spares[i].cursor, *first);
+    const bool best_fits = best >= 0 && (first == nullptr || begins_with(*spares[best].cursor, *first));
+    if (fits && best_fits)
+      *unsure = true;
+    if (best < 0 || (fits && !best_fits))
+      best = static_cast<int>(i);
+  }
+  if (best < 0)
+    return nullptr;
+  Cursor* chosen = spares[best].cursor;
+  for (unsigned i = static_cast<unsigned>(best) + 1; i < spare_count; ++i)
+    spares[i - 1] = spares[i];
+  --spare_count;
+  return chosen;
+}
 
 }  // namespace
 
@@ -26,7 +77,7 @@ PerThread* per_thread(Thread& thread) {
 
 void forget_thread(Thread& thread) { thread.module_data[slot] = nullptr; }
 
-PerThread* open_thread(Thread& thread, uint64_t site) {
+PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
   if (thread.module_data[slot] == &nobody)
     return nullptr;
   thread.module_data[slot] = &nobody;
@@ -41,7 +92,13 @@ PerThread* open_thread(Thread& thread, uint64_t site) {
     t->stream_id = t->stream != nullptr ? t->stream->id() : 0;
   } else {
     Problem problem;
-    t->cursor = recording.next_stream(site, &problem);
+    Call call = {};
+    if (first != nullptr) {
+      call.event = const_cast<Event*>(first);
+      call.comm = first->comm != nullptr ? first->comm->ring->id : 0;
+      describe(*first, call);
+    }
+    t->cursor = choose_stream(site, first != nullptr ? &call.now : nullptr, &t->unsure, &problem);
     t->stream_id = t->cursor != nullptr ? t->cursor->id() : 0;
     if (t->cursor == nullptr)
       add_note_format("verify: %s", problem.text);

@@ -150,7 +150,7 @@ def fill(f):
         elif k == "LCOUNT" and f.has("partitioned"):
             out += [f"e.{s}.count = {n};" for s in no_count]
             no_count.clear()
-        elif k == "INT" and f.has("partitioned") and n == "partitions":
+        elif k == "INT" and (f.has("partitioned") and n == "partitions" or f.has("poll") and n == "partition"):
             out.append(f"e.partitions = {n};")
         elif k == "DATATYPE" and not f.has("local"):
             field = "types" if p.array else "type"
