@@ -15,6 +15,8 @@ namespace {
 
 template <class F>
 void one_sum(const char* const* contributions, size_t ranks, size_t offset, char* result) {
+  if (short_sum<F>(contributions, ranks, offset, result))
+    return;
   ExactSum<F> sum;
   sum.clear();
   for (size_t r = 0; r < ranks; ++r)

@@ -11,6 +11,68 @@
 
 namespace resil::reduction {
 
+/// Rounds `leading`, whose last bit is worth the unit of `exponent`, to nearest, ties to even. `rest`: there is something
+/// behind these bits, 128 of them then.
+template <class Format>
+void round_bits(char* to, bool negative, Wide leading, unsigned exponent, bool rest) {
+  constexpr unsigned kPrecision = Format::kPrecision;
+  const uint64_t high = static_cast<uint64_t>(leading >> 64);
+  const unsigned bits = static_cast<unsigned>(high != 0 ? 64 + std::bit_width(high)
+                                                        : std::bit_width(static_cast<uint64_t>(leading)));
+  // The result's last bit is worth at least the least value there is.
+  unsigned result = exponent + bits > kPrecision + 1 ? exponent + bits - kPrecision : 1;
+  Wide significand;
+  if (result <= exponent) {
+    significand = leading << (exponent - result);
+  } else {
+    const unsigned shift = result - exponent;  // 128 - kPrecision at most
+    significand = leading >> shift;
+    const Wide half = Wide{1} << (shift - 1);
+    const Wide behind = leading & ((half << 1) - 1);
+    if (behind > half || (behind == half && (rest || (significand & 1) != 0)))
+      ++significand;
+    if (significand >> kPrecision != 0) {
+      significand >>= 1;
+      ++result;
+    }
+  }
+  if (result > Format::kMostExponent)
+    return Format::infinity(to, negative);
+  Format::put_together(to, negative, result, significand);
+}
+
+/// The rounded sum where all values are finite, not all are zero, and 128 bits hold it; else false.
+template <class Format>
+bool short_sum(const char* const* values, size_t count, size_t offset, char* to) {
+  if constexpr (sizeof(typename Format::Significand) > 8) {
+    return false;
+  } else {
+    uint32_t least = ~uint32_t{0}, most = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const auto parts = Format::take_apart(values[i] + offset);
+      if (parts.kind != Class::kFinite)
+        return false;
+      if (parts.significand == 0)
+        continue;
+      least = parts.exponent < least ? parts.exponent : least;
+      most = parts.exponent > most ? parts.exponent : most;
+    }
+    if (most == 0 || most - least + Format::kPrecision + static_cast<unsigned>(std::bit_width(count)) > 126)
+      return false;
+    Wide sum = 0;  // of two's complement
+    for (size_t i = 0; i < count; ++i) {
+      const auto parts = Format::take_apart(values[i] + offset);
+      if (parts.significand == 0)
+        continue;
+      const Wide value = Wide{parts.significand} << (parts.exponent - least);
+      sum += parts.negative ? -value : value;
+    }
+    const bool negative = static_cast<bool>(sum >> 127);
+    round_bits<Format>(to, negative, negative ? -sum : sum, least, false);
+    return true;
+  }
+}
+
 template <class Format>
 class ExactSum {
  public:
@@ -53,8 +115,7 @@ class ExactSum {
   }
 
  private:
-  static constexpr unsigned kPrecision = Format::kPrecision;
-  static constexpr unsigned kChunks = (Format::kMostExponent + kPrecision) / 32 + 4;
+  static constexpr unsigned kChunks = (Format::kMostExponent + Format::kPrecision) / 32 + 4;
 
   // Chunk i counts units of 2^(32 i), with a sign. The third piece of a word has 31 bits at most, so that the highest
   // chunk in use takes 2^31 of them.
@@ -107,27 +168,7 @@ class ExactSum {
     }
     while (top > first_ && !rest)
       rest = chunks_[--top] != 0;
-    // The result's last bit is worth at least the least value there is.
-    const unsigned last = exponent + bits > kPrecision + 1 ? exponent + bits - kPrecision : 1;
-    unsigned result = last;
-    Wide significand;
-    if (last <= exponent) {
-      significand = leading << (exponent - last);
-    } else {
-      const unsigned shift = last - exponent;
-      significand = leading >> shift;  // shift is 128 - kPrecision at most
-      const Wide half = Wide{1} << (shift - 1);
-      const Wide behind = leading & ((half << 1) - 1);
-      if (behind > half || (behind == half && (rest || (significand & 1) != 0)))
-        ++significand;
-      if (significand >> kPrecision != 0) {
-        significand >>= 1;
-        ++result;
-      }
-    }
-    if (result > Format::kMostExponent)
-      return Format::infinity(to, negative);
-    Format::put_together(to, negative, result, significand);
+    round_bits<Format>(to, negative, leading, exponent, rest);
   }
 
   unsigned first_ = 0, end_ = 0;  ///< chunks in use; the others are garbage
