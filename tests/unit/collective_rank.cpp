@@ -148,10 +148,10 @@ TypeMap maps[] = {{},
                   simple(1, BasicKind::kUnsigned),
                   simple(4, BasicKind::kFloating),
                   simple(8, BasicKind::kFloating),
-                  {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0}, 0},
+                  {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0, 0}, 0},
                   simple(16, BasicKind::kComplex),
                   {12, 16, 0, 12, false, false, true, 1, kOne, {BasicKind::kPair, BasicKind::kFloating, 12, 8, 4}, 0},
-                  {4, 12, 0, 4, false, false, false, 1, kOne, {BasicKind::kSigned, {}, 4, 0, 0}, 0}};
+                  {4, 12, 0, 4, false, false, false, 1, kOne, {BasicKind::kSigned, {}, 4, 0, 0, 0}, 0}};
 int64_t held;
 
 }  // namespace

@@ -163,11 +163,11 @@ struct Fixture {
       type.true_extent = reach;
       types[handle] = type;
     };
-    named(kInt, {BasicKind::kSigned, {}, 4, 0, 0}, 4, 4);
-    named(kReal, {BasicKind::kFloating, {}, 8, 0, 0}, 8, 8);
-    named(kLongDouble, {BasicKind::kLongDouble, {}, 16, 0, 0}, 16, 16);
-    named(kShortInt, {BasicKind::kPair, BasicKind::kSigned, 6, 2, 4}, 8, 8);
-    named(kLongDoubleInt, {BasicKind::kPair, BasicKind::kLongDouble, 20, 16, 4}, 32, 20);
+    named(kInt, {BasicKind::kSigned, {}, 4, 0, 0, 0}, 4, 4);
+    named(kReal, {BasicKind::kFloating, {}, 8, 0, 0, 0}, 8, 8);
+    named(kLongDouble, {BasicKind::kLongDouble, {}, 16, 0, 0, 0}, 16, 16);
+    named(kShortInt, {BasicKind::kPair, BasicKind::kSigned, 6, 2, 4, 0}, 8, 8);
+    named(kLongDoubleInt, {BasicKind::kPair, BasicKind::kLongDouble, 20, 16, 4, 0}, 32, 20);
   }
   ~Fixture() {
     CHECK(references == 0);  // every handle that MPI gave out has been given back
