@@ -107,6 +107,73 @@ TEST_CASE("blame: full: packet of another slot, named, earlier or later") {
   CHECK(findings[0].culprit_count == 0);
 }
 
+namespace {
+
+/// A block of collective 5 that `from` gave to rank 1.
+Job::Sent give_block(Job& job, int from, const std::string& what) {
+  Job::Sent sent = {};
+  sent.record = {99, view_digest(view(what.data(), what.size()), what.size()), what.size(), 0x1000, 5,
+                 static_cast<uint16_t>(CallId::kMPI_Alltoall), static_cast<uint8_t>(ledger::Space::kBlock), 0};
+  sent.ordinal = job.ordinals[1];  // the same number in both streams
+  be_rank(from);
+  sent.handle = blame::sent(1, sent.ordinal, sent.record, view(what.data(), what.size()));
+  blame::sent_complete(sent.handle, view(what.data(), what.size()));
+  be_rank(1);
+  return sent;
+}
+
+Job::Received get_block(int from, const std::string& what) {
+  Job::Received received = Job::receive(data(9), what);
+  received.record.tag = 5;
+  received.record.space = static_cast<uint8_t>(ledger::Space::kBlock);
+  received.record.call = static_cast<uint16_t>(CallId::kMPI_Alltoall);
+  blame::block_received(peers[from], received.record);
+  return received;
+}
+
+}  // namespace
+
+TEST_CASE("blame: full: of two blocks of a collective that changed places each is known to the other's giver") {
+  Job job(true);
+  be_rank(2);
+  REQUIRE(blame::history_create());
+  be_rank(1);
+  const std::string one = data(1), two = data(2);
+  const Job::Sent first = give_block(job, 0, one), second = give_block(job, 2, two);
+  const Job::Received from_first = get_block(0, two), from_second = get_block(2, one);
+  Job::open(first, from_first, 0);
+  Job::open(second, from_second, 2);
+  Job::run();
+  REQUIRE(findings.size() == 2);
+  for (const Finding& finding : findings)
+    CHECK(verdict(finding) == "packet of another slot");
+  CHECK(contains(evidence(findings[0], "other_packet"), "of rank 2 to rank 1"));
+  CHECK(contains(evidence(findings[1], "other_packet"), "of rank 0 to rank 1"));
+}
+
+TEST_CASE("blame: full: a block that is equal to another rank's by right is not taken for exchanged") {
+  Job job(true);
+  be_rank(2);
+  REQUIRE(blame::history_create());
+  be_rank(1);
+  const std::string same = data(1);
+  const Job::Sent first = give_block(job, 0, same);
+  give_block(job, 2, same);
+  get_block(2, same);
+  Job::open(first, get_block(0, data(3)), 0);  // something else arrived
+  Job::run();
+  CHECK(verdict(Job::only()) == "transit or staging");
+}
+
+TEST_CASE("blame: full: a buffer that its own blocking call has overwritten counts as stable below MPI_THREAD_MULTIPLE") {
+  for (bool concurrent : {false, true}) {
+    Job job(true, concurrent);
+    Job::open(job.send(data(1), CallId::kMPI_Sendrecv_replace, 1, 7, false), Job::receive(data(9), data(3)));
+    Job::run();
+    CHECK(verdict(Job::only()) == (concurrent ? "undetermined" : "transit or staging"));
+  }
+}
+
 TEST_CASE("blame: full: a packet for another rank is named as such") {
   Job job(true);
   job.send(data(1), CallId::kMPI_Send, 3);

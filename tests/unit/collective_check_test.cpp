@@ -201,6 +201,49 @@ TEST_CASE("collectives: one changed bit is found, whoever got it") {
     }
 }
 
+TEST_CASE("collectives: full blame tells broadcast and allgathered data from giver to getter") {
+  struct Full {
+    Full() { setenv("COLLECTIVE_RANK_FULL", "1", 1); }
+    ~Full() { unsetenv("COLLECTIVE_RANK_FULL"); }
+  } full;
+  for (int size = 1; size <= 5; ++size) {
+    World world(size, static_cast<unsigned>(size));
+    Group group = world.group(all(size));
+    const auto edges = some_edges(size);
+    Group topology = world.topology(all(size), edges);
+    for (int i = 0; i < 150; ++i)
+      random_one(world, group, topology, edges);
+    all_right(world);
+  }
+  World across(5, 1);
+  Group between = across.between({0, 1}, {4, 3, 2});
+  for (int i = 0; i < 30; ++i) {
+    const char* kNames[] = {"Bcast", "Gather", "Scatter", "Allgather", "Alltoall"};
+    Call call = unit::across(across, between, kNames[i % 5], 2);
+    across.run(call, any_way(across), 2);
+  }
+  all_right(across);
+  for (const char* name : {"Bcast", "Allgather"})
+    for (int round = 0; round < 12; ++round) {
+      const int size = 2 + round % 4;
+      World world(size, static_cast<unsigned>(round));
+      Group group = world.group(all(size));
+      Style style;
+      style.type = kInt;
+      style.in_place = std::string(name) == "Allgather" && round % 4 == 3;
+      bool changed = false;
+      Call call = unit::moving(world, group, name, style, 0);
+      call.tamper = [&](Call& of) { changed = changed || flip(world, of, 1, true); };
+      world.run(call, static_cast<How>(round % 3), 1);
+      world.settle(true);
+      INFO(name << ", round " << round);
+      if (changed)
+        CHECK(world.state(1).cases == 1);  // between the two ranks that it is about
+      CHECK(world.total().cases == (changed ? 1 : 0));
+      CHECK(world.total().findings == 0);
+    }
+}
+
 TEST_CASE("collectives: neighbours, also over repeated edges") {
   for (int round = 0; round < 20; ++round) {
     const int size = 1 + round % 4;

@@ -211,6 +211,26 @@ TEST_CASE("late data lands by the timer, or when the call ends, and only once") 
   forget_timer(landing);
 }
 
+TEST_CASE("late data lands when it has been looked at so often, whoever looks at other data") {
+  const resil::TypeMap plain = bytes_map();
+  static Landing landing;
+  std::vector<char> buffer(100, 1), other(100, 1), data(100, 2);
+  landing.packet = {buffer.data(), 100, &plain, 100};
+  landing.packed = data.data();
+  landing.delay = 0;
+  landing.looks = 2;
+  arm(landing);
+  looked_at(landing, buffer.data(), 1);
+  looked_at(landing, other.data(), 2);
+  CHECK(buffer[0] == 1);
+  looked_at(landing, buffer.data(), 2);
+  CHECK(buffer == data);
+  CHECK(landing.by_look);
+  buffer[0] = 1;
+  CHECK_FALSE(force(landing));
+  CHECK(buffer[0] == 1);
+}
+
 TEST_CASE("memory is used again") {
   char* one = lend(10000);
   REQUIRE(one != nullptr);

@@ -51,7 +51,8 @@ void (*handler)(Thread&, ledger::Peer&, const void*, size_t);
 std::vector<Finding> findings;
 std::vector<std::string> notes;
 uint64_t checked, mismatches, uncovered[static_cast<unsigned>(ledger::Reason::kCount)];
-bool full;  ///< RESIL_BLAME=full
+bool full;         ///< RESIL_BLAME=full
+char verdict[64];  ///< of the last finding
 bool (*answer)(const Letter&);  // what rank 1 does; true: something arrived
 Thread thread;
 TypeMap byte_type, column_type;
@@ -320,6 +321,105 @@ TEST_CASE("Derived datatypes at the target: only their bytes count") {
   REQUIRE(findings.size() == 1);
 }
 
+namespace {
+
+struct Full {
+  Full() { full = true; }
+  ~Full() { full = false; }
+};
+
+/// An operation whose origin's data was stable.
+rma::Item stable(const void* data, uint64_t bytes, int64_t displacement, rma::What what = rma::What::kPut) {
+  rma::Item item = item_of(data, bytes, displacement, what);
+  item.at_end = item.digest;
+  item.ended = true;
+  return item;
+}
+
+/// What is said of the only wrong one among these operations.
+std::string verdict_of(const std::vector<rma::Item>& items) {
+  arrive_list(items, 2);
+  call(CallId::kMPI_Win_fence);
+  REQUIRE(findings.size() == 1);
+  return verdict;
+}
+
+const char kData[] = "sixteen bytes of", kOther[] = "bytes of another", kWrong[] = "quite wrong data";
+
+/// What was late comes while the others are asked.
+bool late_neighbour(const Letter& letter) {
+  if (letter.header.message == Message::kAsk)
+    memcpy(memory + 100, kData, 16);
+  return good_neighbour(letter);
+}
+
+}  // namespace
+
+TEST_CASE("Full blame: nothing written, something wrong, another operation's data, late data, a changed origin") {
+  Full on;
+  Fixture fixture;
+  SECTION("nothing") { CHECK(verdict_of({stable(kData, 16, 100)}) == "nothing"); }
+  SECTION("something wrong") {
+    memcpy(memory + 100, kWrong, 16);
+    CHECK(verdict_of({stable(kData, 16, 100)}) == "transit");
+  }
+  SECTION("another operation's") {
+    memcpy(memory + 100, kOther, 16);
+    memcpy(memory + 400, kOther, 16);
+    CHECK(verdict_of({stable(kData, 16, 100), stable(kOther, 16, 400)}) == "other slot");
+  }
+  SECTION("late") {
+    answer = late_neighbour;
+    CHECK(verdict_of({stable(kData, 16, 100)}) == "early");
+  }
+  SECTION("changed origin") {
+    memcpy(memory + 100, kWrong, 16);
+    rma::Item item = stable(kData, 16, 100);
+    item.at_end = digest(kWrong, 16);
+    CHECK(verdict_of({item}) == "modified");
+    REQUIRE(findings[0].culprit_count == 1);
+    CHECK(findings[0].culprit_ranks[0] == 1);
+  }
+  SECTION("no copy of an epoch that nobody has closed") {
+    window->snapshot_good = false;
+    CHECK(verdict_of({stable(kData, 16, 100)}) == "undetermined");
+  }
+  SECTION("the copy is of the epoch before") {
+    memcpy(memory + 100, kData, 16);
+    arrive_list({stable(kData, 16, 100)}, 2);
+    call(CallId::kMPI_Win_fence);
+    arrive_list({stable(kOther, 16, 100)}, 3);
+    call(CallId::kMPI_Win_fence);
+    REQUIRE(findings.size() == 1);
+    CHECK(std::string(verdict) == "nothing");
+  }
+}
+
+TEST_CASE("Full blame: what a get brought") {
+  Full on;
+  Fixture fixture;
+  rma::Item item = stable(kWrong, 16, 100, rma::What::kGet);
+  item.has_before = true;
+  item.before = digest(kOther, 16);
+  SECTION("something wrong") { CHECK(verdict_of({item}) == "transit"); }
+  SECTION("nothing") {
+    item.before = item.digest;
+    CHECK(verdict_of({item}) == "nothing");
+  }
+  SECTION("late") {
+    item.at_end = digest(memory + 100, 16);
+    CHECK(verdict_of({item}) == "early");
+  }
+  SECTION("another one's data") {
+    memcpy(memory + 400, kWrong, 16);
+    CHECK(verdict_of({item, stable(kWrong, 16, 400, rma::What::kGet)}) == "other slot");
+  }
+  SECTION("what was there before is not known") {
+    item.has_before = false;
+    CHECK(verdict_of({item}) == "undetermined");
+  }
+}
+
 TEST_CASE("Operations outside of the window are not followed") {
   Fixture fixture;
   arrive_list({item_of("x", 1, 1 << 20), item_of("x", 1, -5)}, 2);
@@ -411,7 +511,15 @@ void Finding::say(const char* format, ...) {
   CHECK(vsnprintf(message, sizeof(message), format, arguments) < static_cast<int>(sizeof(message)));
   va_end(arguments);
 }
-void Finding::add(const char*, const char*, ...) { ++evidence_count; }
+void Finding::add(const char* name, const char* format, ...) {
+  if (std::string(name) == "verdict") {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(verdict, sizeof(verdict), format, arguments);
+    va_end(arguments);
+  }
+  ++evidence_count;
+}
 unsigned finding_publish(const Finding& finding) {
   findings.push_back(finding);
   return static_cast<unsigned>(findings.size());
