@@ -114,13 +114,13 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
     case What::kOutput:
       finding.culprit(rank);
       finding.say("Rank %d on %s: what it gives in %s (call %" PRIu64 " at %s) is not what it gave in the recorded run, "
-                  "while all that it had received so far agrees. It went wrong here, after %s.",
+                  "while all that it had received so far agrees. The two runs part here, in this rank, after %s.",
                   rank, runtime.host, name, number, where, before);
       break;
     case What::kLogged:
       finding.culprit(rank);
       finding.say("Rank %d on %s: a value that the program logged after call %" PRIu64 " is not the recorded one, while "
-                  "all that it had received so far agrees. It went wrong here, after %s.",
+                  "all that it had received so far agrees. The two runs part here, in this rank, after %s.",
                   rank, runtime.host, number, before);
       break;
     case What::kInput:
