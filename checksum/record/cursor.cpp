@@ -83,11 +83,15 @@ Reading Cursor::next(Item* item) {
   if (reading != Reading::kItem)
     return reading;
   *item = *next;
-  peeked_ = false;
-  number_ = item->number;
-  if (item->kind == ItemKind::kCall && (item->call.flags & kCallStarted) != 0)
-    next_ordinal_ = item->ordinal + item->call.count;
+  skip();
   return reading;
+}
+
+void Cursor::skip() {
+  peeked_ = false;
+  number_ = item_.number;
+  if (item_.kind == ItemKind::kCall && (item_.call.flags & kCallStarted) != 0)
+    next_ordinal_ = item_.ordinal + item_.call.count;
 }
 
 }  // namespace resil::record

@@ -3,6 +3,7 @@
 // Items to bytes; the reverse is in decoder.cpp.
 #include "checksum/record/encoder.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "shim/hash.h"
@@ -37,10 +38,12 @@ Byte* put_text(Byte* at, const char* text, size_t most) {
   return at + length;
 }
 
-Byte* put_value(Byte* at, ValueType type, uint64_t bits) {
+inline Byte* put_value(Byte* at, ValueType type, uint64_t bits) {
+  if (type == ValueType::kNone)
+    return at;
+  if (type == ValueType::kDigest) [[likely]]
+    return put_word(at, bits);
   switch (type) {
-    case ValueType::kNone:
-      return at;
     case ValueType::kFloat:
       memcpy(at, &bits, sizeof(float));
       return at + sizeof(float);
@@ -53,16 +56,36 @@ Byte* put_value(Byte* at, ValueType type, uint64_t bits) {
   }
 }
 
-uint64_t hash_of(const Shape& shape) {
-  uint64_t words[sizeof(Shape) / sizeof(uint64_t)];
-  memcpy(words, &shape, sizeof(shape));
-  uint64_t hash = 0;
-  for (uint64_t word : words)
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15 + (hash >> 29);
+struct Words {
+  uint64_t word[sizeof(Shape) / sizeof(uint64_t)];
+};
+
+/// The Shape of a call as it lies in memory, made in registers: loads of words just stored in parts would wait.
+Words words_of(const CallRecord& record, bool counted) {
+  return {{record.comm, record.bytes, record.site,
+           static_cast<uint32_t>(record.peer) | uint64_t{static_cast<uint32_t>(record.tag)} << 32,
+           record.call | uint64_t{record.flags} << 16 | uint64_t{static_cast<uint8_t>(record.in_type)} << 32 |
+               uint64_t{static_cast<uint8_t>(record.out_type)} << 40 | uint64_t{counted} << 48}};
+}
+static_assert(offsetof(Shape, peer) == 24 && offsetof(Shape, call) == 32 && offsetof(Shape, in_type) == 36 &&
+              offsetof(Shape, counted) == 38 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+
+/// Of all words, for a table; the products do not wait for each other.
+uint64_t hash_of(const Words& words) {
+  uint64_t hash = words.word[0] * 0x9e3779b97f4a7c15;
+  hash ^= words.word[1] * 0xbf58476d1ce4e5b9;
+  hash ^= words.word[2] * 0x94d049bb133111eb;
+  hash ^= words.word[3] * 0xd6e8feb86659fd93;
+  hash ^= words.word[4] * 0xff51afd7ed558ccd;
   return hash ^ hash >> 32;
 }
 
-bool equal(const Shape& a, const Shape& b) { return memcmp(&a, &b, sizeof(Shape)) == 0; }
+bool equal(const Shape& kept, const Words& wanted) {
+  Words words;
+  memcpy(&words, &kept, sizeof(words));
+  return ((words.word[0] ^ wanted.word[0]) | (words.word[1] ^ wanted.word[1]) | (words.word[2] ^ wanted.word[2]) |
+          (words.word[3] ^ wanted.word[3]) | (words.word[4] ^ wanted.word[4])) == 0;
+}
 
 }  // namespace
 
@@ -84,17 +107,15 @@ Byte* Encoder::opening(Byte* at, const SiteName& first_site, uint64_t nth) {
 }
 
 Byte* Encoder::call(Byte* at, const CallRecord& record, const Names& names) {
-  const bool countable = (record.flags & (kCallStarted | kCallPolls)) != 0;
-  const Shape shape = {record.comm, record.bytes, record.site, record.peer, record.tag, record.call, record.flags,
-                       static_cast<uint8_t>(record.in_type), static_cast<uint8_t>(record.out_type),
-                       countable && record.count != 1, 0};
+  const bool counted = (record.flags & (kCallStarted | kCallPolls)) != 0 && record.count != 1;
+  const Words words = words_of(record, counted);
   if (record.step != step_) {
     *at++ = kTokenStep;
     at = put_signed(at, int64_t{record.step} - int64_t{step_});
     step_ = record.step;
   }
-  uint16_t& slot = shape_slots_[hash_of(shape) % (2 * kShapes)];
-  if (slot != 0 && equal(shapes_[slot - 1], shape)) [[likely]] {
+  uint16_t& slot = shape_slots_[hash_of(words) % (2 * kShapes)];
+  if (slot != 0 && equal(shapes_[slot - 1], words)) [[likely]] {
     const uint32_t number = slot - 1u;
     if (number < kDirectShapes) {
       *at++ = static_cast<Byte>(number);
@@ -104,11 +125,11 @@ Byte* Encoder::call(Byte* at, const CallRecord& record, const Names& names) {
     }
   } else {
     const uint32_t number = shape_count_++ % kShapes;
-    at = new_shape(at, shape, names);
-    shapes_[number] = shape;
+    memcpy(&shapes_[number], &words, sizeof(Shape));
+    at = new_shape(at, shapes_[number], names);
     slot = static_cast<uint16_t>(number + 1);
   }
-  if (shape.counted != 0)
+  if (counted)
     at = put_number(at, record.count);
   at = put_value(at, record.in_type, record.in);
   return put_value(at, record.out_type, record.out);

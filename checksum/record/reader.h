@@ -79,8 +79,10 @@ class Cursor {
  public:
   /// The next item, consumed.
   Reading next(Item* item);
-  /// The next item, left in place. Cheap when called again. `item` stays valid until next().
+  /// The next item, left in place. Cheap when called again. `item` stays valid until next() or skip().
   Reading peek(const Item** item);
+  /// Consumes the item that peek() has shown, without a copy.
+  void skip();
   /// Name of the call site of the call read last (by next or peek), and the call's name, also when this process does
   /// not know them. Nothing before the first call.
   SiteName site() const { return decoder_.site(); }

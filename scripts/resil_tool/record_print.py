@@ -54,10 +54,11 @@ def _summary(directory: str, files, as_json: bool) -> int:
             head = head or recording.identity
             if recording.end != "finished" or recording.damaged:
                 status = 3
-            calls = sum(stream.segments[-1].number for stream in recording.streams.values() if stream.segments)
+            known = recording.calls if recording.end in ("finished", "aborted") and not recording.damaged else 0
+            calls = known or sum(stream.segments[-1].number for stream in recording.streams.values() if stream.segments)
             objects.append({"world": key[0], "rank": key[1], "end": recording.end, "problem": recording.problem,
                             "damaged": recording.damaged, "streams": len(recording.streams), "bytes": recording.size,
-                            "calls": recording.calls or None, "calls_at_least": recording.calls or calls,
+                            "calls": known or None, "calls_at_least": calls,
                             "host": recording.identity.host})
     size = world_size(directory) or (head.world_size if head else 0)
     missing = sorted(set(range(size)) - {rank for world, rank in files if world == 0})

@@ -263,7 +263,12 @@ Read read_all(Recording& recording, uint64_t first_site) {
   Kept kept;
   const Item* ahead;
   while ((result.end = cursor->peek(&ahead)) == Reading::kItem) {
-    REQUIRE(cursor->next(&kept.item) == Reading::kItem);
+    if (result.items.size() % 2 != 0) {
+      kept.item = *ahead;
+      cursor->skip();
+    } else {
+      REQUIRE(cursor->next(&kept.item) == Reading::kItem);
+    }
     kept.text = kept.item.kind == ItemKind::kLogged ? kept.item.text : "";
     kept.list.clear();
     if (kept.item.kind == ItemKind::kIndices)

@@ -2,7 +2,9 @@
 //
 // Recordings: what was written is read back; what was cut off ends there; what was changed is refused.
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -313,6 +315,35 @@ TEST_CASE("record: a file-size limit ends the recording, not the program") {
   }) == 0);
   CHECK(std::filesystem::file_size(file_of(directory)) <= 300000);
   check_full(directory, mine, "File too large");
+}
+
+TEST_CASE("record: a full file system ends the recording, what was written stays readable") {
+  Directory directory;
+  const Identity mine = identity();
+  std::filesystem::create_directories(directory.path);
+  const int status = in_child([&] {
+    // Mounts of its own: for root, and in some containers for nobody.
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", directory.path.c_str(), "tmpfs", 0, "size=400k") != 0)
+      return 77;
+    if (const int result = record_until_full(directory, mine, 1000000))
+      return result;
+    Recording recording;
+    Problem problem;
+    const Item* item;
+    uint64_t read = 0;
+    if (!open(&recording, directory, mine, &problem) || recording.end() != FileEnd::kFailed ||
+        strstr(recording.end_text(), "No space left on device") == nullptr)
+      return 3;
+    Cursor* cursor = recording.next_stream(kFirst, &problem);
+    for (; cursor->peek(&item) == Reading::kItem && item->call.in == read; ++read)
+      cursor->skip();
+    return cursor->peek(&item) == Reading::kCut && read > 10000 ? 0 : 4;
+  });
+  if (status == 77)
+    WARN("no file system can be mounted here");
+  else
+    CHECK(status == 0);
 }
 
 TEST_CASE("record: a file-size limit of nothing is told when the file is made") {
