@@ -201,9 +201,12 @@ void leave(Event& e) {
     return;
   switch (roles[static_cast<unsigned>(e.id)]) {
     case Role::kSend:
-      return p2p::send_leave(e);
+      if (!ledger::is_plain || !p2p::quick_sent(e))
+        p2p::send_leave(e);
+      return;
     case Role::kReceive:
-      p2p::receive_leave(e);
+      if (!ledger::is_plain || !p2p::quick_received(e))
+        p2p::receive_leave(e);
       break;
     case Role::kSendReceive:
       p2p::send_leave(e);
@@ -211,8 +214,11 @@ void leave(Event& e) {
       break;
     case Role::kPostBoth:
       p2p::send_leave(e);
-      [[fallthrough]];
+      return p2p::receive_posted(e);
     case Role::kPost:
+      if (ledger::is_plain && p2p::quick_posted(e))
+        return;
+      [[fallthrough]];
     case Role::kPostMessage:
       return p2p::receive_posted(e);
     case Role::kMessage:
@@ -257,7 +263,10 @@ void activated(Event& e, uint64_t* cookie) {
 
 void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   switch (*cookie & kCookieMask) {
-    case kCookieReceive: return p2p::receive_completed(e, place, cookie, freed);
+    case kCookieReceive:
+      if (!ledger::is_plain || freed || !p2p::quick_completed(e, place, *cookie))
+        p2p::receive_completed(e, place, cookie, freed);
+      return;
     case kCookieSend:
     case kCookieSendHandle: return p2p::send_completed(e, place, cookie, freed);
     case kCookieCollective: return collective::completed(e, place, cookie, freed);

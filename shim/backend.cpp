@@ -235,6 +235,12 @@ bool test(uint64_t* request) {
 
 #include "shim/backend_types.inc"
 
+constexpr StatusLayout kStatusLayout = kAbiColumn == 0   ? StatusLayout::kOpenMpi
+                                       : kAbiColumn == 1 ? StatusLayout::kMpich
+                                                         : StatusLayout::kOpaque;
+static_assert(kStatusLayout != StatusLayout::kOpenMpi || sizeof(Status) == sizeof(OpenMpiStatus));
+static_assert(kStatusLayout != StatusLayout::kMpich || sizeof(Status) == sizeof(MpichStatus));
+
 const Backend kBackend = {kAbiName,
                           {kWrappersMpi, kWrappersPmpi},
                           kFallbacks,
@@ -248,6 +254,7 @@ const Backend kBackend = {kAbiName,
                           request_empty,
                           kSharedMask,
                           kSharedMark,
+                          kStatusLayout,
                           is_in_place,
                           initialized,
                           finalized,

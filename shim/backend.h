@@ -29,6 +29,7 @@ struct Backend {
   /// Handles that already completed operations share: request_null(), request_empty(), and those that carry this mark.
   uint64_t (*request_empty)();  ///< 0: none
   uint64_t shared_mask, shared_mark;
+  StatusLayout status_layout;  ///< for status_glance()
   bool (*is_in_place)(const void* buffer);
   bool (*initialized)();
   bool (*finalized)();
@@ -55,6 +56,28 @@ const Backend* mpich_backend();
 const Backend* standard_backend();
 
 extern const Backend* backend;  ///< the one in use, null before the first MPI call
+
+/// Source, tag and bytes of a status without a call into the backend; false: ask status_read (its layout is not fixed,
+/// it is MPI_STATUS_IGNORE, or the message is not an ordinary one: cancelled, no source).
+inline bool status_glance(const void* statuses, int64_t index, int32_t* source, int32_t* tag, uint64_t* bytes) {
+  if (reinterpret_cast<uintptr_t>(statuses) <= 1)
+    return false;
+  if (backend->status_layout == StatusLayout::kOpenMpi) {
+    const auto& status = static_cast<const OpenMpiStatus*>(statuses)[index];
+    *source = status.source;
+    *tag = status.tag;
+    *bytes = status.bytes;
+    return status.source >= 0 && status.cancelled == 0;
+  }
+  if (backend->status_layout == StatusLayout::kMpich) {
+    const auto& status = static_cast<const MpichStatus*>(statuses)[index];
+    *source = status.source;
+    *tag = status.tag;
+    *bytes = status.bytes_low | uint64_t{status.bytes_high >> 1} << 32;
+    return status.source >= 0 && (status.bytes_high & 1) == 0;
+  }
+  return false;
+}
 
 /// Next function of each layer: what the wrappers call. Entry `layer * kCallCount + id`.
 extern void* next_functions[2 * kCallCount];

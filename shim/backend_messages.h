@@ -17,6 +17,17 @@ struct StatusInfo {
   uint64_t bytes;       ///< received
 };
 
+/// The statuses that are fixed by an ABI, as status_glance() reads them.
+enum class StatusLayout : uint8_t { kOpaque, kOpenMpi, kMpich };
+struct OpenMpiStatus {
+  int32_t source, tag, error, cancelled;
+  uint64_t bytes;
+};
+struct MpichStatus {
+  uint32_t bytes_low, bytes_high;  ///< lowest bit of bytes_high: cancelled
+  int32_t source, tag, error;
+};
+
 /// What a return code means to a receive.
 enum class ErrorKind : uint8_t { kNone, kTruncated, kPending, kInStatus, kOther };
 

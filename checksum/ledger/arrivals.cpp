@@ -21,6 +21,11 @@ uint32_t stream_count, stream_next;
 
 /// One record of another rank.
 void take_record(Thread& thread, Peer& from, const Record& record, uint64_t ordinal) {
+  {
+    Guard guard;
+    if (lanes_settle_run(from, &record, 1) != 0) [[likely]]
+      return;
+  }
   const unsigned space = record.space < static_cast<unsigned>(Space::kCount) ? record.space : 0;
   if (space_handlers[space] != nullptr)
     return space_handlers[space](thread, from, record);
@@ -110,7 +115,8 @@ void take(Thread& thread, const Incoming& message) {
       break;
     }
     case Kind::kCredit:
-      from.credited = header.total;
+      if (header.total > from.credited)
+        from.credited = header.total;
       break;
     default:
       if (header.kind < 16 && kind_handlers[header.kind] != nullptr)

@@ -17,30 +17,6 @@ namespace {
 
 SpinLock lock;
 
-/// The value, by way of a register of its size.
-template <class Value>
-[[gnu::always_inline]] inline Value apart(Value value) {
-  asm("" : "+r"(value));
-  return value;
-}
-
-/// The caller has just stored the record field by field: a wider load would wait until all of it is in the cache.
-[[gnu::always_inline]] inline void write(const Record& record, uint64_t ordinal, uint64_t serial, int32_t peer) {
-  Entry& entry = history.entries[serial % kHistory];
-  entry.record.comm = apart(record.comm);
-  entry.record.digest = apart(record.digest);
-  entry.record.bytes = apart(record.bytes);
-  entry.record.site = apart(record.site);
-  entry.record.tag = apart(record.tag);
-  entry.record.call = apart(record.call);
-  entry.record.space = apart(record.space);
-  entry.record.flags = apart(record.flags);
-  entry.ordinal = ordinal;
-  entry.serial = serial;
-  entry.peer = peer;
-  entry.flags = 0;
-}
-
 Entry* entry_of(uint64_t serial) {
   if (serial == 0 || history.entries == nullptr)
     return nullptr;
@@ -75,7 +51,7 @@ bool is_replaced(const Record& record) {
     return 0;
   if (!mode.full) {
     Guard guard(lock);
-    write(record, ordinal, ++history.made, world_rank);
+    history_write(record, ordinal, ++history.made, world_rank);
     return history.made;
   }
   Content content;
@@ -84,7 +60,7 @@ bool is_replaced(const Record& record) {
       !is_replaced(record))
     capture(view, record.bytes < view.bytes ? record.bytes : view.bytes, &content);
   Guard guard(lock);
-  write(record, ordinal, ++history.made, world_rank);
+  history_write(record, ordinal, ++history.made, world_rank);
   history.extras[history.made % kHistory] = {0, history.store.put(content)};
   return history.made;
 }
@@ -101,9 +77,7 @@ bool history_create() {
 uint64_t sent(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
   if (mode.full || mode.concurrent || history.entries == nullptr) [[unlikely]]
     return sent_slow(world_rank, ordinal, record, view);
-  const uint64_t serial = ++history.made;
-  write(record, ordinal, serial, world_rank);
-  return serial;
+  return sent_plainly(world_rank, ordinal, record);
 }
 
 namespace {

@@ -4,9 +4,9 @@
 // packets of one lane, order of sending is order of (posting of) receiving, so head meets head. Lanes that more than
 // one thread uses are compared as multisets; what the other side left over waits in a twin lane.
 //
-// Most programs receive in the order in which the peer sent, so own records first wait in a plain queue by peer, which
-// costs no search. The first record that does not meet the head of the queue moves it all into the lanes; they are used
-// until they are empty again.
+// Most programs receive in the order in which the peer sent, so records first wait in a plain queue by peer, which costs
+// no search: this rank's own, or the peer's when they come before the packets are received. The first record that does
+// not meet the head of the queue moves it all into the lanes; they are used until they are empty again.
 //
 // All functions run under the ledger's lock. Memory is mapped in steps and bounded (kMaxNodes).
 
@@ -20,19 +20,11 @@
 
 namespace resil::ledger {
 
-constexpr uint32_t kQueue = 256, kQueuesAtOnce = 8, kMaxQueues = 1024;  // 12 MiB at most
-
-struct OwnQueue {
-  struct {
-    Record record;
-    uint64_t evidence;
-  } items[kQueue];
-  uint32_t head, count;
-};
-
 namespace {
 
-OwnQueue* spare_queues;
+constexpr uint32_t kQueuesAtOnce = 8, kMaxQueues = 1024;  // 12 MiB at most
+
+Queue* spare_queues;
 uint32_t spare_count, queues_made;
 
 constexpr uint32_t kNone = 0;              // node 0 is unused
@@ -283,28 +275,49 @@ bool lanes_create() {
 
 namespace {
 
-OwnQueue* take_queue() {
+Queue* take_queue() {
   if (spare_count == 0 && queues_made < kMaxQueues) {
-    void* memory = mmap(nullptr, kQueuesAtOnce * sizeof(OwnQueue), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, kQueuesAtOnce * sizeof(Queue), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
       return nullptr;
-    spare_queues = static_cast<OwnQueue*>(memory);
+    spare_queues = static_cast<Queue*>(memory);
     spare_count = kQueuesAtOnce;
     queues_made += kQueuesAtOnce;
   }
   return spare_count != 0 ? &spare_queues[--spare_count] : nullptr;
 }
 
+/// Appends to the queue of that side's records. False: it is full, or the other side's, or lanes are in use.
+inline bool queue_append(Peer& from, const Record& record, uint64_t extra, bool own) {
+  if (from.lane_nodes != 0 || (record.flags & kUnordered)) [[unlikely]]
+    return false;
+  if (from.queue == nullptr && (from.queue = take_queue()) == nullptr) [[unlikely]]
+    return false;
+  Queue& queue = *from.queue;
+  if (queue.count == 0)
+    queue.own = own;
+  if (queue.own != own || queue.count == kQueue) [[unlikely]]
+    return false;
+  auto& item = queue.items[(queue.head + queue.count++) % kQueue];
+  item.record = record;
+  item.extra = extra;
+  return true;
+}
+
 /// Moves the queue into the lanes.
 void spill(Peer& from) {
-  OwnQueue& queue = *from.queue;
+  Queue& queue = *from.queue;
   while (queue.count != 0) {
     const auto& item = queue.items[queue.head];
     Lane* lane = lane_of(from, item.record.space, item.record);
     if (lane == nullptr)
       return lanes_abandon(from);
-    lane->own = true;
-    if (!append(from, *lane, item.record, item.evidence, 0))
+    if (lane->unordered && !queue.own)
+      lane = lane_of(from, item.record.space | kTwin, item.record);
+    if (lane == nullptr)
+      return lanes_abandon(from);
+    lane->own = queue.own;
+    if (!append(from, *lane, item.record, queue.own ? item.extra : 0, queue.own ? 0 : item.extra))
       return lanes_abandon(from);
     queue.head = (queue.head + 1) % kQueue;
     --queue.count;
@@ -328,14 +341,20 @@ void give_up_undecidable(Peer& peer) {
 void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {
   if (from.lost)
     return;
-  if (OwnQueue* queue = from.queue; queue != nullptr && queue->count != 0) {
+  if (Queue* queue = from.queue; queue != nullptr && queue->count != 0 && queue->own) {
     const auto& item = queue->items[queue->head];
     if (in_lane(item.record, record) && !(record.flags & kUnordered)) [[likely]] {
       queue->head = (queue->head + 1) % kQueue;
       --queue->count;
       own_gone(from, item.record);
-      return settle(record, item.record, ordinal, item.evidence, difference);
+      return settle(record, item.record, ordinal, item.extra, difference);
     }
+    spill(from);
+    if (from.lost)
+      return;
+  } else if (queue_append(from, record, ordinal, false)) [[likely]] {
+    return;
+  } else if (queue != nullptr && queue->count != 0) {
     spill(from);
     if (from.lost)
       return;
@@ -367,6 +386,31 @@ void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* d
     lanes_abandon(from);
 }
 
+uint32_t lanes_settle_run(Peer& from, const Record* records, uint32_t count) {
+  Queue* queue = from.queue;
+  if (queue == nullptr || !queue->own || from.lost)
+    return 0;
+  const uint32_t most = queue->count < count ? queue->count : count;
+  uint32_t head = queue->head, done = 0;
+  uint64_t bytes = 0;
+  for (; done < most; ++done, head = (head + 1) % kQueue) {
+    const auto& item = queue->items[head];
+    const Record &sent = records[done], &own = item.record;
+    if (sent.digest != own.digest || sent.bytes != own.bytes || !in_lane(sent, own) || (sent.flags | own.flags | item.extra) != 0)
+      break;
+    bytes += own.bytes;
+  }
+  queue->head = head;
+  queue->count -= done;
+  from.own_pending -= done;
+  from.pending_bytes -= bytes;
+  if (from.deferred > from.own_pending)
+    from.deferred = from.own_pending;
+  coverage.checked_messages += done;
+  coverage.checked_bytes += bytes;
+  return done;
+}
+
 void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
   from.own_pending += 1;
   from.pending_bytes += record.bytes;
@@ -375,21 +419,23 @@ void lane_received(Peer& from, const Record& record, uint64_t evidence, Differen
       blame::drop(evidence);
     return give_up_undecidable(from);
   }
-  if (from.lane_nodes == 0 && !(record.flags & kUnordered)) [[likely]] {
-    if (from.queue == nullptr)
-      from.queue = take_queue();
-    OwnQueue* queue = from.queue;
-    if (queue != nullptr && queue->count != kQueue) [[likely]] {
-      auto& item = queue->items[(queue->head + queue->count++) % kQueue];
-      item.record = record;
-      item.evidence = evidence;
-      return;
+  if (Queue* queue = from.queue; queue != nullptr && queue->count != 0 && !queue->own) {
+    const auto& item = queue->items[queue->head];
+    if (in_lane(item.record, record) && !(record.flags & kUnordered)) [[likely]] {
+      queue->head = (queue->head + 1) % kQueue;
+      --queue->count;
+      own_gone(from, record);
+      return settle(item.record, record, item.extra, evidence, difference);
     }
-  }
-  if (from.queue != nullptr && from.queue->count != 0) {
     spill(from);
     if (from.lost)
-      return;
+      return evidence != 0 ? blame::drop(evidence) : void();
+  } else if (queue_append(from, record, evidence, true)) [[likely]] {
+    return;
+  } else if (queue != nullptr && queue->count != 0) {
+    spill(from);
+    if (from.lost)
+      return evidence != 0 ? blame::drop(evidence) : void();
   }
   Lane* lane = lane_of(from, record.space, record);
   if (lane == nullptr)
@@ -443,9 +489,9 @@ void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Differen
 
 void lanes_abandon(Peer& peer) {
   peer.lost = true;
-  for (OwnQueue* queue = peer.queue; queue != nullptr && queue->count != 0; --queue->count, queue->head = (queue->head + 1) % kQueue)
-    if (queue->items[queue->head].evidence != 0)
-      blame::drop(queue->items[queue->head].evidence);
+  for (Queue* queue = peer.queue; queue != nullptr && queue->count != 0; --queue->count, queue->head = (queue->head + 1) % kQueue)
+    if (queue->own && queue->items[queue->head].extra != 0)
+      blame::drop(queue->items[queue->head].extra);
   for (uint32_t i = 0; i < lane_capacity; ++i) {
     Lane& lane = lanes[i];
     if (lane.peer != peer.world_rank + 1)

@@ -19,12 +19,13 @@
 
 namespace resil::ledger {
 
-bool is_concurrent = true, is_full, is_strict;
+bool is_concurrent = true, is_full, is_strict, is_plain;
 SpinLock ledger_lock;
 Coverage coverage;
 void (*space_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&);
 void (*mismatch_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&, const Record&);
 void (*kind_handlers[16])(Thread&, Peer&, const void*, size_t);
+int32_t until_look = 32;  // approximate under MPI_THREAD_MULTIPLE
 
 namespace {
 
@@ -35,7 +36,7 @@ constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hund
 
 bool is_connected, is_abort;
 uint64_t old_ticks = 25'000'000;
-int32_t until_look = kLookEvery, poll_every = 1, until_poll = 1;  // approximate under MPI_THREAD_MULTIPLE
+int32_t poll_every = 1, until_poll = 1;  // approximate under MPI_THREAD_MULTIPLE
 
 /// Every so many records: takes what is in the streams; now and then also what has arrived in messages, and sends what
 /// is old.
@@ -43,8 +44,24 @@ void count_down(Thread& thread) {
   // Threads may count over one another: then a look comes early or late, but it comes (the counts are signed).
   const int32_t left = __atomic_load_n(&until_look, __ATOMIC_RELAXED) - 1;
   __atomic_store_n(&until_look, left, __ATOMIC_RELAXED);
-  if (left > 0) [[likely]]
+  if (left <= 0) [[unlikely]]
+    look_around(thread);
+}
+
+/// Strict mode, below MPI_THREAD_MULTIPLE: ranks that packets have come from since they were last waited for.
+Peer* owed_first;
+
+void owe(Peer& from) {
+  if (from.owed)
     return;
+  from.owed = true;
+  from.next_owed = owed_first;
+  owed_first = &from;
+}
+
+}  // namespace
+
+void look_around(Thread& thread) {
   __atomic_store_n(&until_look, kLookEvery, __ATOMIC_RELAXED);
   const int32_t turns = __atomic_load_n(&until_poll, __ATOMIC_RELAXED) - 1;
   __atomic_store_n(&until_poll, turns, __ATOMIC_RELAXED);
@@ -62,19 +79,6 @@ void count_down(Thread& thread) {
   __atomic_store_n(&poll_every, next, __ATOMIC_RELAXED);
   __atomic_store_n(&until_poll, next, __ATOMIC_RELAXED);
 }
-
-/// Strict mode, below MPI_THREAD_MULTIPLE: ranks that packets have come from since they were last waited for.
-Peer* owed_first;
-
-void owe(Peer& from) {
-  if (from.owed)
-    return;
-  from.owed = true;
-  from.next_owed = owed_first;
-  owed_first = &from;
-}
-
-}  // namespace
 
 const char* reason_name(Reason reason) {
   constexpr const char* kNames[] = {"none",          "device_buffer",  "datatype",    "error",          "not_connected",
@@ -109,12 +113,13 @@ bool setup_connection(bool multiple) {
     return false;
   is_connected = true;
   is_connected = transport_start();
+  is_plain = is_connected && !is_concurrent && !is_full && !is_strict;
   return is_connected;
 }
 
 void setup_end() {
   transport_stop();
-  is_connected = false;
+  is_connected = is_plain = false;
 }
 
 uint64_t announce(Thread& thread, Peer& to, const Record& record) {

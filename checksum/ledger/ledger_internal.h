@@ -49,6 +49,17 @@ struct Page {
 static_assert(sizeof(Page) <= 4096 && kBatchRecords * sizeof(Record) <= kMessageBytes);
 
 enum Medium : uint8_t { kMediumUnknown, kMediumChosen, kMediumBeingChosen };
+/// Records of one side in the order of the stream, while nothing of that rank waits in lanes (lanes.cpp).
+constexpr uint32_t kQueue = 256;
+struct Queue {
+  struct Item {
+    Record record;
+    uint64_t extra;      ///< own records: evidence; the sender's: ordinal
+  };
+  uint32_t head, count;
+  bool own;              ///< whose records wait: this rank's (received), or the peer's (sent)
+  alignas(64) Item items[kQueue];
+};
 
 struct Peer {
   int32_t world_rank;
@@ -75,7 +86,7 @@ struct Peer {
   uint64_t flushed, credited;    ///< ordinals: given to MPI; taken by the other side
   // Incoming.
   StreamIn in;             ///< from a rank of this node
-  struct OwnQueue* queue;  ///< own records in order, while nothing of this rank waits in lanes (lanes.cpp)
+  Queue* queue;
   uint64_t lane_nodes;     ///< records of and for it that wait in lanes
   uint64_t next_ordinal;   ///< of the next record expected in the stream
   uint64_t taken_since_credit;
@@ -88,6 +99,7 @@ struct Peer {
 };
 
 extern bool is_concurrent, is_full, is_strict;
+extern bool is_plain;        ///< connected, lazy, one thread at a time, cheap blame: most runs
 extern SpinLock ledger_lock;
 
 /// The ledger's lock, free of charge below MPI_THREAD_MULTIPLE.
@@ -108,6 +120,12 @@ Peer* peer_find(int world_rank);            ///< null: not yet
 Peer* peer_by_index(uint32_t index);        ///< in order of first contact; null: no more
 bool peer_is_self(const Peer& peer);
 
+struct Coverage {
+  uint64_t checked_messages, checked_bytes, uncovered_messages[static_cast<int>(Reason::kCount)],
+      uncovered_bytes[static_cast<int>(Reason::kCount)], mismatches, deferred, by_sum, untracked;
+};
+extern Coverage coverage;
+
 // --- lanes.cpp: all under the lock -------------------------------------------------------------------------------
 bool lanes_create();
 /// What to do once the lock is free: a difference was found.
@@ -118,6 +136,9 @@ struct Difference {
 };
 void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference);
 void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
+/// Settles as many of these records of a sender as meet the own records that wait for them in order, and are right.
+/// Returns how many; lane_sent() has to look at the next one.
+uint32_t lanes_settle_run(Peer& from, const Record* records, uint32_t count);
 void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
 /// Gives up all unmatched records of a peer; from now on its sums decide.
 void lanes_abandon(Peer& peer);
@@ -131,6 +152,43 @@ inline uint64_t record_sum(const Record& record) {
   uint64_t mixed = (record.digest ^ lane) * 0xbf58476d1ce4e5b9;
   mixed = ((mixed ^ mixed >> 31) + record.bytes) * 0x94d049bb133111eb;
   return mixed ^ mixed >> 29;
+}
+
+/// lane_received() and the counts of expect_quietly() for the usual case: below MPI_THREAD_MULTIPLE, a digest, no
+/// evidence, nothing in lanes, and the record of the sender right or not there. False: not that case, nothing was done.
+inline bool expect_plain(Peer& from, const Record& record) {
+  Queue* queue = from.queue;
+  if (queue == nullptr || from.lost || from.lane_nodes != 0) [[unlikely]]
+    return false;
+  if (queue->count == 0 || queue->own) {
+    if (queue->count == kQueue) [[unlikely]]
+      return false;
+    queue->own = true;
+    Queue::Item& item = queue->items[(queue->head + queue->count++) % kQueue];
+    item.record.comm = record.comm;
+    item.record.digest = record.digest;
+    item.record.bytes = record.bytes;
+    item.record.site = record.site;
+    item.record.tag = record.tag;
+    item.record.call = record.call;
+    item.record.space = record.space;
+    item.record.flags = record.flags;
+    item.extra = 0;
+    from.own_pending += 1;
+    from.pending_bytes += record.bytes;
+  } else {
+    const Record& sent = queue->items[queue->head].record;
+    if (sent.digest != record.digest || sent.bytes != record.bytes || sent.comm != record.comm || sent.tag != record.tag ||
+        sent.space != record.space || (sent.flags | record.flags) != 0)
+      return false;
+    queue->head = (queue->head + 1) % kQueue;
+    queue->count -= 1;
+    coverage.checked_messages += 1;
+    coverage.checked_bytes += record.bytes;
+  }
+  from.expected += 1;
+  from.sum_in += record_sum(record);
+  return true;
 }
 
 // --- transport.cpp -----------------------------------------------------------------------------------------------
@@ -160,6 +218,13 @@ bool transport_idle();          ///< nothing of ours is on its way out
 /// expect() without what may call MPI: for callers that hold a lock of their own. Then raise_difference, expected.
 void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
 void expected(Thread& thread);
+extern int32_t until_look;   ///< records until the next look at what has arrived
+void look_around(Thread& thread);
+/// expected() where is_plain holds.
+inline void expected_plainly(Thread& thread) {
+  if (--until_look <= 0) [[unlikely]]
+    look_around(thread);
+}
 /// A request that the shim's table had no room for.
 void count_untracked();
 /// What was announced has been withdrawn: the sums do without it.
@@ -179,12 +244,6 @@ uint64_t checked_messages();
 void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evidence);
 /// Raises what was found, with no lock held.
 void raise_difference(Thread& thread, Peer& from, const Difference& difference);
-
-struct Coverage {
-  uint64_t checked_messages, checked_bytes, uncovered_messages[static_cast<int>(Reason::kCount)],
-      uncovered_bytes[static_cast<int>(Reason::kCount)], mismatches, deferred, by_sum, untracked;
-};
-extern Coverage coverage;
 
 inline void add_to(uint64_t& counter, uint64_t value) {
   if (is_concurrent)

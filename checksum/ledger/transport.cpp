@@ -290,7 +290,10 @@ void transport_append(Thread& thread, Peer& to, const Record& record, bool at_on
     if (to.out.is_open() && (!to.in_pages || may_return(to))) [[likely]] {
       if (to.out.put(record, ordinal, to.summed | (to.sums_hold_out ? kSumsHold : 0), to.sum_out)) [[likely]]
         return;
+      // Credit is for messages. What is before this record was taken, or lies in the stream or in the messages before it,
+      // which are taken before the stream has room again.
       to.in_pages = true;
+      to.flushed = to.credited = ordinal;
     }
     flush = append_to_page(thread, to, record, ordinal, at_once);
   }

@@ -4,6 +4,7 @@
 // checksum.cpp; thread context as in ledger.h.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "checksum/ledger/ledger_internal.h"
@@ -30,6 +31,14 @@ void send_init_leave(Event& event);  ///< MPI_Send_init and its kin, MPI_Psend_i
 void send_started(Event& event, uint64_t cookie);
 void send_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
 void cancel_enter(Event& event);     ///< MPI_Cancel: from now on ends of sends are looked at
+
+extern std::atomic<bool> order_lost; ///< sends are made that cannot be announced: no lane's order is known from then on
+
+// --- quick.cpp: the same for the usual case, while ledger::is_plain. False: nothing was done -------------------------
+bool quick_sent(Event& event);
+bool quick_received(Event& event);
+bool quick_posted(Event& event);
+bool quick_completed(Event& event, int64_t place, uint64_t cookie);
 
 // --- receives.cpp ------------------------------------------------------------------------------------------------
 void receive_enter_slow(Event& event);

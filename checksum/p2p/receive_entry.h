@@ -3,6 +3,7 @@
 // A receive that is pending, or complete but not yet expected. For receives.cpp only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "checksum/view.h"
@@ -36,28 +37,38 @@ struct CommReceives {
   CommInfo* comm;
   uint32_t entries;                 ///< that point here
   uint32_t patterns;                ///< of its own; 0: no wildcard is pending, and nothing waits for one
+  uint32_t waiting;                 ///< of these, complete behind older ones of their lane
   bool lost;                        ///< a receive could not be followed: order of its lanes is unknown
   CommReceives* next_free;
 };
 
-struct Receive {
+/// The first two cache lines are what a usual receive needs (quick.cpp).
+struct alignas(64) Receive {
   View view;
   CommReceives* comm;
   Receive *previous, *next;   ///< in its bucket or among the pending ones of its pattern
-  Receive *child, *sibling;   ///< in the heap of a pattern
-  Pattern* pattern;           ///< pending, with a wildcard: its own
   uint64_t order;             ///< of posting
+  uint64_t site;
+  int32_t source, tag;        ///< as posted
   uint32_t bucket;            ///< of its lane as posted
+  uint16_t call;
+  union {
+    uint64_t flags[2];        ///< all of them at once
+    struct {
+      bool wild, persistent, partitioned, held, listed, counted, done, failed;
+      bool shared;
+      bool waits;                 ///< complete, in its bucket behind older receives of its lane
+      bool both_ways, no_status;  ///< MPI_Isendrecv; whose status says nothing
+    };
+  };
+  int32_t actual_source, actual_tag;
+  alignas(64) Pattern* pattern;  ///< pending, with a wildcard: its own
+  Receive *child, *sibling;   ///< in the heap of a pattern
   uint64_t lane_comm;         ///< id under which the packet is noted
   uint64_t bytes, digest;     ///< of what arrived
   uint64_t posted, evidence;  ///< blame.h
-  uint64_t site;
-  int32_t source, tag;        ///< as posted
-  int32_t actual_source, actual_tag;
-  uint16_t call;
-  bool wild, persistent, partitioned, held, listed, counted, done, failed, shared;
-  bool waits;                 ///< complete, in its bucket behind older receives of its lane
-  bool both_ways, no_status;  ///< MPI_Isendrecv; whose status says nothing
 };
+static_assert(offsetof(Receive, held) - offsetof(Receive, wild) == 3 && offsetof(Receive, failed) - offsetof(Receive, wild) == 7);
+static_assert(offsetof(Receive, pattern) == 128 && sizeof(Receive) == 192);
 
 }  // namespace resil::p2p

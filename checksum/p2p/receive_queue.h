@@ -90,6 +90,7 @@ inline void dequeue(Receive& receive) {
   if (receive.wild)
     return pattern_leave(receive);
   receive.listed = false;
+  receive.comm->waiting -= receive.waits;
   unlink(buckets[receive.bucket], &receive);
 }
 

@@ -46,7 +46,7 @@ void keep_type(const TypeMap* type) {
 }
 
 Record record_of(const Receive& receive, bool order_lost) {
-  Record record = {receive.lane_comm, receive.digest, receive.bytes, receive.site, static_cast<uint32_t>(receive.actual_tag),
+  Record record = {receive.partitioned ? receive.lane_comm : receive.comm->id, receive.digest, receive.bytes, receive.site, static_cast<uint32_t>(receive.actual_tag),
                    receive.call, static_cast<uint8_t>(receive.partitioned ? Space::kPartitioned : Space::kMessage), 0};
   Reason reason = receive.view.reason;
   if (receive.failed)
@@ -184,6 +184,7 @@ void finish(Thread& thread, Receive& receive) {
       waiting = &receive;
     } else if (!wild && comm.patterns == 0) {
       waiting->waits = true;
+      ++comm.waiting;
       waiting = nullptr;
     } else if (park(*waiting, gate_source, gate_tag)) {
       waiting = nullptr;
@@ -259,10 +260,9 @@ Receive* make(const Event& e, const View& view, bool hold) {
     return nullptr;
   receive->view = view;
   receive->posted = receive->evidence = 0;
-  receive->listed = receive->counted = receive->done = receive->failed = receive->shared = receive->no_status = receive->waits = false;
+  receive->flags[0] = receive->flags[1] = 0;
   receive->both_ways = (e.attributes & kCallBothWays) != 0 && (e.attributes & kCallStarts) != 0;
   receive->comm = comm;
-  receive->lane_comm = comm->id;
   receive->site = e.site;
   receive->call = static_cast<uint16_t>(e.id);
   receive->source = source_of(e);

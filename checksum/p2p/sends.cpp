@@ -15,6 +15,8 @@
 
 namespace resil::p2p {
 
+std::atomic<bool> order_lost;
+
 namespace {
 
 using ledger::Reason;
@@ -36,7 +38,6 @@ struct SendEntry {
 Pool<SendEntry, &SendEntry::next_free, 512, 1u << 17> entries;  // 17 MiB at most
 SpinLock entries_lock;
 std::atomic<bool> cancels_seen;
-std::atomic<bool> order_lost;  // sends are made that cannot be announced: the order of lanes is not known from then on
 
 SendEntry* take_entry() {
   SpinGuard guard(entries_lock);
