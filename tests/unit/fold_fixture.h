@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Contributions of the tests of folds: elements in buffers that begin at odd addresses and end where the memory ends.
+// RESIL_TEST_SEED=N tries other values than CI does:
+//
+//   for n in $(seq 100); do RESIL_TEST_SEED=$n build/tests/unit/fold_test || echo "seed $n"; done
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -17,6 +21,11 @@ using fold_oracle::TypeCase;
 using resil::OpKind;
 using resil::reduction::Mode;
 using resil::reduction::Variant;
+
+inline uint64_t seed(uint64_t test) {
+  const char* chosen = getenv("RESIL_TEST_SEED");
+  return test + (chosen != nullptr ? 1000 * strtoull(chosen, nullptr, 10) : 0);
+}
 
 /// `bytes` bytes, `skew` behind an aligned address; its own allocation, so that a sanitizer sees a step too far.
 class Memory {
