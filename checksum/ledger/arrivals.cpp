@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint32_t kStreams = 128, kStreamsAtOnce = 16;  // at most so many incoming ones; looked at in one turn
 constexpr uint32_t kMostAtOnce = 4096;                   // records of one stream in one turn
+constexpr uint32_t kAhead = 8;                           // slots on their way from the core that wrote them
 
 Peer* streams[kStreams];  // ranks whose streams come in, as they were found
 uint32_t stream_count, stream_next;
@@ -56,6 +57,12 @@ void take_stream(Thread& thread, Peer& from, uint32_t most) {
   uint64_t total = 0, sum = 0;
   const StreamSlot* slot;
   for (; taken < most && (slot = from.in.next()) != nullptr; ++taken) {
+    if (most > kAhead) {  // one by one each slot would be waited for
+      if (taken == 0)
+        for (uint32_t ahead = 1; ahead < kAhead; ++ahead)
+          from.in.prefetch(ahead);
+      from.in.prefetch(kAhead);
+    }
     if (slot->ordinal != static_cast<uint32_t>(from.next_ordinal)) [[unlikely]]
       break;  // messages come before it
     total = slot->total;

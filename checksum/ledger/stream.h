@@ -61,7 +61,7 @@ class StreamOut {
     slot.ordinal = static_cast<uint32_t>(ordinal);
     slot.ready.store(position + 1, std::memory_order_release);
     ++count_;
-    prefetch(&slot_[stream_place(position + 1, slots_)]);  // the reader has it: it is on its way back when it is needed
+    prefetch(&slot_[stream_place(position + kAhead, slots_)]);  // the reader has it: it will be back when it is needed
     return true;
   }
 
@@ -72,6 +72,8 @@ class StreamOut {
   }
 
  private:
+  static constexpr uint32_t kAhead = 2;
+
   static void prefetch(StreamSlot* slot) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0" : : "m"(*slot));  // without -mprfchw the builtin fetches it for reading
@@ -101,8 +103,8 @@ class StreamIn {
     const StreamSlot& slot = slot_[stream_place(position_, slots_)];
     return slot.ready.load(std::memory_order_acquire) == position_ + 1 ? &slot : nullptr;
   }
-  /// Brings the next slot here, for a reader that will want it soon and knows that it is written.
-  void prefetch() const { __builtin_prefetch(&slot_[stream_place(position_, slots_)]); }
+  /// Brings the next slot, or one further on, here: for a reader that will want it soon, and takes it to be written.
+  void prefetch(uint32_t ahead = 0) const { __builtin_prefetch(&slot_[stream_place(position_ + ahead, slots_)]); }
   void advance() {
     if (++position_ - told_ >= slots_ / 8) [[unlikely]] {
       told_ = position_;
