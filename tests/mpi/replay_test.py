@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""RESIL_MODE=record and verify: programs whose results differ from run to run repeat the recorded run bit for bit, and
+what differs from it is found, in the right rank, between the right calls.
+
+Usage: replay_test.py BUILD openmpi|mpich [VERIFICATIONS]
+"""
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs, report as reports  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+# MPICH 4.0.2 itself loses messages with more than two ranks here.
+RANKS = {"openmpi": 4, "mpich": 2}
+ROUNDS = "60"
+KINDS = ("recv", "probe", "iprobe", "mprobe", "improbe", "waitany", "testany", "waitsome", "testsome", "each",
+         "any-waitany", "any-testsome", "any-each", "persistent-waitany", "persistent-testany", "persistent-waitsome",
+         "persistent-testsome")
+# With two ranks there is one worker: only how often nothing was there, or how much at once, can vary.
+VARIES = {"openmpi": ("recv", "mprobe", "waitany", "any-waitany"), "mpich": ("iprobe",)}
+
+
+class Setting:
+    def __init__(self, build, mpi):
+        self.mpi, self.ranks = mpi, RANKS[mpi]
+        self.program = os.path.join(build, f"replay.{mpi}")
+        self.fortran = os.path.join(build, f"replay_fortran.{mpi}")
+
+    def run(self, mode, recording, command, env=None, ranks=None, preload=True):
+        env = {"RESIL_MODE": mode, "RESIL_RECORD": recording, "RESIL_LOG": "quiet", **(env or {})}
+        return jobs.run(self.mpi, ranks or self.ranks, command, env=env, timeout=120, preload=preload)
+
+    def record(self, command, env=None):
+        recording = os.path.join(jobs.scratch(), "recording")
+        result = self.run("record", recording, command, env)
+        assert result.returncode == 0, result.text()
+        return recording, result
+
+
+def is_clean(result, recorded):
+    assert result.returncode == 0 and result.stdout == recorded.stdout, f"{recorded.text()}\n{result.text()}"
+    for rank, report in result.ranks().items():
+        assert report["findings"] == [] and report["verify"]["divergences"] == 0, f"rank {rank}: {report}"
+        assert report["verify"]["calls"] > 0 and report["verify"]["unmatched"] == 0, f"rank {rank}: {report['verify']}"
+    return result.ranks()[0]["verify"]
+
+
+def repeats(s, command, times, env=None):
+    recording, recorded = s.record(command, env)
+    for _ in range(times):
+        seen = is_clean(s.run("verify", recording, command, env), recorded)
+    assert seen["forced"] > 0, seen
+    return f"{seen['calls']} calls, {seen['forced']} forced, {seen['failing_polls']} failing polls"
+
+
+def varies(s, command):
+    """Else the other checks would prove nothing."""
+    seen = set()
+    for _ in range(12):
+        seen.add(s.run("watch", "unused", command).stdout)
+        if len(seen) > 1:
+            return "another result in each run"
+    raise AssertionError(f"always {seen}")
+
+
+def only_finding(result, status):
+    """{rank: its finding}; the job ended with that status."""
+    assert result.returncode == status, result.text()
+    found = {rank: report["findings"] for rank, report in result.ranks().items() if report["findings"]}
+    assert found and all(len(list_) == 1 for list_ in found.values()), f"{found}\n{result.text()}"
+    return {rank: list_[0] for rank, list_ in found.items()}
+
+
+def flipped_bit(s):
+    """In the memory of the last rank, in round 7: found before the value leaves it, so that nobody else differs."""
+    command, rank = [s.program, "recv", ROUNDS], s.ranks - 1
+    recording, _ = s.record(command)
+    found = only_finding(s.run("verify", recording, command, {"REPLAY_FLIP": f"{rank}:7"}), 91)
+    assert list(found) == [rank], found
+    finding = found[rank]
+    assert finding["kind"] == "divergence" and finding["culprit_ranks"] == [rank], finding
+    evidence = finding["evidence"]
+    # Calls of a worker: one Send and one Recv a round; the Send of round 7 (from 0) is number 15.
+    assert evidence["call"].startswith("number 15 of stream 1, MPI_Send at replay."), evidence
+    assert evidence["after"].startswith("call 14 (MPI_Recv at replay."), evidence
+    assert evidence["xor"] == "0000000000100000 (1 bits)" and evidence["distance"].startswith("1048576 units"), evidence
+    assert re.match(r"-?0x1\.[0-9a-f]+p[+-]\d+ \(", evidence["expected"]), evidence
+    assert float.fromhex(evidence["expected"].split()[0]) != float.fromhex(evidence["found"].split()[0]), evidence
+    assert evidence["inputs_agreed"] == "yes" and "backtrace_0" in evidence, evidence
+    assert b"resil: divergence" in result_stderr(s, recording, command, rank)
+
+
+def result_stderr(s, recording, command, rank):
+    return s.run("verify", recording, command, {"REPLAY_FLIP": f"{rank}:7"}).stderr
+
+
+def flipped_bit_logged(s):
+    """With log the job goes on: the culprit is one rank, whoever got something else from it is a victim."""
+    command, rank = [s.program, "recv", ROUNDS], s.ranks - 1
+    recording, _ = s.record(command)
+    found = only_finding(s.run("verify", recording, command,
+                               {"REPLAY_FLIP": f"{rank}:7", "RESIL_ON_MISMATCH": "log"}), 0)
+    assert found[rank]["kind"] == "divergence" and found[rank]["culprit_ranks"] == [rank], found
+    assert found[0]["kind"] == "divergent_input", found
+    assert found[0]["culprit_ranks"] == [rank] and found[0]["victim_ranks"] == [0], found
+    for other in set(found) - {rank}:
+        assert found[other]["kind"] == "divergent_input", found
+
+
+def other_way(s):
+    """A program that does something else: said as the call that is another one."""
+    command = [s.program, "recv", ROUNDS]
+    recording, _ = s.record(command)
+    found = only_finding(s.run("verify", recording, command, {"REPLAY_WAY": "1:5"}), 91)
+    assert list(found) == [1] and found[1]["kind"] == "divergence", found
+    evidence = found[1]["evidence"]
+    assert "tag 7" in evidence["found"] and "tag 2" in evidence["expected"], evidence
+    more = [s.program, "recv", str(int(ROUNDS) + 1)]  # a rank that makes more calls, and one that makes fewer
+    assert s.run("verify", recording, more).returncode == 91
+    fewer = [s.program, "recv", str(int(ROUNDS) - 1)]
+    assert s.run("verify", recording, fewer).returncode == 91
+
+
+def bad_input(s):
+    command = [s.program, "recv", ROUNDS]
+    recording, _ = s.record(command)
+    names = sorted(os.path.basename(path) for path in glob.glob(os.path.join(recording, "rank-*.rec")))
+    assert len(names) == s.ranks, names
+
+    def refused(what, mode="verify", directory=recording, program=command, ranks=None, env=None):
+        result = s.run(mode, directory, program, env, ranks)
+        assert result.returncode == 93, f"{what}\n{result.text()}"
+        lines = [line for line in result.stderr.decode().splitlines() if line.startswith(("RESIL_", "resil:"))]
+        assert len(lines) == 1, f"{what}: {lines}\n{result.text()}"
+
+    refused("missing", directory=os.path.join(jobs.scratch(), "nothing"))
+    refused("another number of ranks", ranks=s.ranks - 1 if s.ranks > 2 else 1, program=[s.program, "recv", ROUNDS])
+    refused("another program", program=[s.fortran, ROUNDS])
+    refused("both", mode="record,verify")
+    occupied = jobs.scratch()
+    with open(os.path.join(occupied, "thesis.txt"), "w", encoding="ascii") as file:
+        file.write("mine\n")
+    refused("not empty", mode="record", directory=occupied)
+    assert os.listdir(occupied) == ["thesis.txt"]
+    for what, change in (("truncated", lambda data: data[:len(data) * 2 // 3]),
+                         ("not a recording", lambda data: b"x" * len(data))):
+        copy = os.path.join(jobs.scratch(), "copy")
+        shutil.copytree(recording, copy)
+        for name in names:
+            with open(os.path.join(copy, name), "rb") as file:
+                data = file.read()
+            with open(os.path.join(copy, name), "wb") as file:
+                file.write(change(data))
+        refused(what, directory=copy)
+
+
+def killed(s):
+    """What was written before a kill is verified; what comes after is not, and that is said."""
+    recording = os.path.join(jobs.scratch(), "recording")
+    directory = os.path.join(jobs.scratch(), "report")
+    command = [s.program, "recv", "30000"]
+    line = jobs.launcher(s.mpi, s.ranks, jobs.rank_environment(True, directory, {
+        "RESIL_MODE": "record", "RESIL_RECORD": recording, "RESIL_LOG": "quiet"})) + command
+    files = os.path.join(recording, "rank-*.rec")
+    with subprocess.Popen(line, env=jobs.clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+        deadline = time.monotonic() + 60
+        while len(glob.glob(files)) < s.ranks or min(os.path.getsize(path) for path in glob.glob(files)) < 50000:
+            assert time.monotonic() < deadline and job.poll() is None, "it ended, or nothing is recorded"
+            time.sleep(0.01)
+        for report in reports.load(directory).values():
+            try:
+                os.kill(report["pid"], signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # the launcher was faster
+        job.wait(60)
+    jobs.remove_rings(directory)
+    result = s.run("verify", recording, command)
+    assert result.returncode == 0, result.text()
+    for rank, report in result.ranks().items():
+        seen = report["verify"]
+        assert report["findings"] == [] and 1000 < seen["calls"] < 60000, f"rank {rank}: {report}"
+        assert any("not verified" in note for note in report["notes"]), report["notes"]
+
+
+def mixed(s, modes):
+    """Beside checksums."""
+    command = [s.program, "any-waitany", ROUNDS]
+    recording = os.path.join(jobs.scratch(), "recording")
+    recorded = s.run("checksum,record", recording, command)
+    assert recorded.returncode == 0, recorded.text()
+    result = s.run(modes, recording, command)
+    is_clean(result, recorded)
+    if "checksum" in modes:
+        for report in result.ranks().values():
+            assert report["checksum"]["mismatches"] == 0 and report["checksum"]["unverified"] == 0, report
+
+
+def main(build, mpi, times="1"):
+    jobs.require(f"mpirun.{mpi}")
+    s, times = Setting(build, mpi), int(times)
+    checks = [(f"{kind} varies without a recording ({mpi})", lambda kind=kind: varies(s, [s.program, kind, ROUNDS]))
+              for kind in VARIES[mpi]]
+    checks += [(f"{kind} repeats ({mpi})", lambda kind=kind: repeats(s, [s.program, kind, ROUNDS], times)) for kind in KINDS]
+    checks += [(f"Fortran repeats ({mpi})", lambda: repeats(s, [s.fortran, ROUNDS], times)),
+               (f"a flipped bit ({mpi})", lambda: flipped_bit(s)),
+               (f"a flipped bit, logged ({mpi})", lambda: flipped_bit_logged(s)),
+               (f"another way ({mpi})", lambda: other_way(s)),
+               (f"bad input ({mpi})", lambda: bad_input(s)),
+               (f"killed while recording ({mpi})", lambda: killed(s)),
+               (f"with checksums ({mpi})", lambda: mixed(s, "checksum,verify")),
+               (f"recorded with checksums ({mpi})", lambda: mixed(s, "verify"))]
+    return run_checks(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
