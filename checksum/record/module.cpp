@@ -43,7 +43,7 @@ char directory[1100];  // of this world's recording
 /// Spawned worlds have ranks of the same numbers.
 void name_directory() {
   if (runtime.world > 0)
-    snprintf(directory, sizeof(directory), "%s.world-%d", config_text("RESIL_RECORD"), runtime.world);
+    snprintf(directory, sizeof(directory), "%s/world-%d", config_text("RESIL_RECORD"), runtime.world);
   else
     snprintf(directory, sizeof(directory), "%s", config_text("RESIL_RECORD"));
 }

@@ -28,6 +28,7 @@ program replay_fortran
       total = total * 0.9990234375d0 + value * source + status(MPI_TAG)
       call MPI_Send(total, 1, MPI_DOUBLE_PRECISION, source, 1, MPI_COMM_WORLD, error)
     end do
+    call MPI_Barrier(MPI_COMM_WORLD, error)
     allocate(requests(ranks - 1), values(ranks - 1))
     do i = 1, ranks - 1
       call MPI_Irecv(values(i), 1, MPI_DOUBLE_PRECISION, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, requests(i), error)
@@ -44,6 +45,7 @@ program replay_fortran
       call MPI_Recv(answer, 1, MPI_DOUBLE_PRECISION, 0, 1, MPI_COMM_WORLD, status, error)
       value = value * 0.5d0 + answer * 1.0001d0
     end do
+    call MPI_Barrier(MPI_COMM_WORLD, error)
     call MPI_Send(value, 1, MPI_DOUBLE_PRECISION, 0, 5, MPI_COMM_WORLD, error)
     total = value
   end if
