@@ -44,7 +44,7 @@ Record record_of(uint64_t comm, const View& view, uint64_t bytes, uint64_t site,
 
 }  // namespace
 
-bool quick_sent(Event& e) {
+[[gnu::flatten]] bool quick_sent(Event& e) {
   if (e.result != 0 || e.peer < 0 || e.comm == nullptr || e.check != nullptr || order_lost.load(std::memory_order_relaxed)) [[unlikely]]
     return false;
   Reason why;
@@ -95,7 +95,7 @@ bool quick_posted(Event& e) {
   return true;
 }
 
-bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
+[[gnu::flatten]] bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
   auto* receive = reinterpret_cast<Receive*>(cookie & ~kCookieMask);
   CommReceives& comm = *receive->comm;
   int32_t source, tag;
@@ -126,7 +126,7 @@ bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
   return true;
 }
 
-bool quick_received(Event& e) {
+[[gnu::flatten]] bool quick_received(Event& e) {
   if (e.result != 0 || e.comm == nullptr || e.peer == ring::kProcNull) [[unlikely]]
     return false;
   CommReceives* comm = comms[e.comm->index];
