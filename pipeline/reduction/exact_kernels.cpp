@@ -6,7 +6,7 @@
 //
 // Knuth's two_sum gives a + b as a rounded sum and its exact error. Adding all values to `sum`, the errors to `error`
 // and the errors' errors to `rest` leaves
-//   total = sum + error + rest + delta,    |delta| <= kSlack * ranks * u * size,    size = the sum of |errors' errors|
+//   total = sum + error + rest + delta,    |delta| <= kSlack * ranks * size,    size = the sum of |errors' errors|
 // (Ogita, Rump, Oishi: Accurate sum and dot product, 2005; the bound is theirs with room for rounding `size` itself).
 // Mostly `size` is 0, and one rounding of sum + error ends it, ties included. Otherwise the total lies between two
 // bounds; rounding is monotonic, so that where both round to the same value, the total does. Where they do not, or
@@ -171,7 +171,8 @@ void pass(const Sums<T>& sums, size_t first, size_t count, size_t at, size_t end
 
 template <class T>
 void sum(const char* const* contributions, size_t ranks, char* result, size_t count) {
-  const Sums<T> sums = {contributions, ranks, result, static_cast<T>(ranks) * (2 * std::numeric_limits<T>::epsilon())};
+  constexpr T kSlack = 2 * std::numeric_limits<T>::epsilon();  // four half units, where one would do but for roundings
+  const Sums<T> sums = {contributions, ranks, result, static_cast<T>(ranks) * kSlack};
   const size_t bytes = count * sizeof(T);
   if (ranks <= kGroup)
     return pass<T, true, true>(sums, 0, ranks, 0, bytes, nullptr);
