@@ -15,7 +15,6 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "detectors/dump/symbols.h"
-#include "shim/config.h"
 #include "shim/finding.h"
 #include "shim/log.h"
 #include "shim/runtime.h"
@@ -88,6 +87,16 @@ bool is_address(uint64_t bits, ValueType type) {
          bits >> 47 == 0;
 }
 
+/// Seconds since 1970, between 2017 and 2049.
+bool is_date(uint64_t bits, ValueType type) {
+  double value = static_cast<double>(bits);
+  if (type == ValueType::kDouble)
+    value = __builtin_bit_cast(double, bits);
+  else if (type != ValueType::kSigned && type != ValueType::kUnsigned)
+    return false;
+  return value > 1.5e9 && value < 2.5e9;
+}
+
 void find_sources(const PerThread& t, const Difference& d, Sources& sources) {
   if (const uint64_t reads = clock_reads(*t.thread) - t.clock_reads; reads != 0 && !mode.time)
     sources.add("MPI_Wtime was read %" PRIu64 " times since the last call that agreed, and is not recorded without "
@@ -99,9 +108,11 @@ void find_sources(const PerThread& t, const Difference& d, Sources& sources) {
     sources.add("several threads call MPI, and the order between threads is not recorded");
   if (is_address(d.expected, d.expected_type) && is_address(d.found, d.found_type))
     sources.add("both values look like addresses in memory, which differ from run to run");
+  if (is_date(d.expected, d.expected_type) && is_date(d.found, d.found_type))
+    sources.add("both values look like the time of day, in seconds since 1970");
   if (counts.unread != 0)
     sources.add("%" PRIu64 " calls before brought data that was not read (device memory or the like)", counts.unread);
-  if (strcmp(config_text("RESIL_REDUCE"), "native") == 0 && !config_is_default("RESIL_REDUCE"))
+  if (mode.native)
     sources.add("RESIL_REDUCE=native: MPI may sum in another order each time");
 }
 

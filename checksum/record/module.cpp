@@ -59,6 +59,12 @@ void on_failure(const char* line) {
   add_note_format("recording ends: %s; the job goes on", line);
 }
 
+/// What reductions do in this run: resil's own order unless the user wants something else.
+const char* reduce_mode() {
+  const char* wanted = config_text("RESIL_REDUCE");
+  return wanted[0] == 0 ? "native" : config_is_default("RESIL_REDUCE") ? "order" : wanted;
+}
+
 bool enabled() {
   mode.recording = config_has("RESIL_MODE", "record");
   mode.verifying = config_has("RESIL_MODE", "verify");
@@ -86,7 +92,13 @@ void after_init() {
     return;
   mode.multiple = !runtime_has_world() || backend->thread_multiple();
   identity_of_this_rank(&identity);
-  snprintf(identity.reduce, sizeof(identity.reduce), "%s", config_text("RESIL_REDUCE"));
+  snprintf(identity.reduce, sizeof(identity.reduce), "%s", reduce_mode());
+  mode.native = strcmp(identity.reduce, "native") == 0;
+  if (mode.native) {
+    add_note("RESIL_REDUCE=native: MPI may sum in another order in each run, so results of reductions may differ");
+    if (mode.recording && runtime.rank == 0 && !config_is_default("RESIL_REDUCE"))
+      log_line("recording with RESIL_REDUCE=native: MPI may sum in another order in each run");
+  }
   Problem problem;
   if (mode.recording) {
     writer_on_failure(on_failure);

@@ -93,6 +93,7 @@ struct Mode {
   bool stops;         ///< RESIL_ON_MISMATCH=abort
   bool time;          ///< RESIL_RECORD_TIME
   bool multiple;      ///< MPI_THREAD_MULTIPLE
+  bool native;        ///< reductions are MPI's own
   double patience;    ///< seconds that a forced call waits
 };
 extern Mode mode;

@@ -26,9 +26,14 @@ KINDS = {
     "double_run": ("step whose result differs between two runs of it", "steps whose results differ between two runs",
                    False),
     "one_sided_corrupted": ("corrupted one-sided transfer", "corrupted one-sided transfers", True),
+    "divergence": ("rank that parts from the recording", "ranks that part from the recording", False),
+    "divergent_input": ("rank that got something else than recorded", "ranks that got something else than recorded", False),
+    "replay_stuck": ("rank that waits for what was recorded", "ranks that wait for what was recorded", False),
 }
+# Against a recording: where it began comes before those that it reached, whatever the confidence.
+CAUSE = {"divergence": 0, "divergent_input": 1, "replay_stuck": 2}
 EVIDENCE = ("sender_site", "receiver_site", "call_site", "site", "other_site", "first_difference", "expected", "found",
-            "xor", "differing", "differing_pieces", "element", "other_packet_call", "verdict_certainty", "packet")
+            "distance", "xor", "after", "inputs_agreed", "unrecorded", "backtrace_0", "differing", "differing_pieces", "element", "other_packet_call", "verdict_certainty", "packet")
 WEIGHT = {"proved": 0, "verified": 1, "suspected": 2}
 
 _SENDING = re.compile(r"send|source|from|origin", re.IGNORECASE)
@@ -91,7 +96,7 @@ def merge(directory, ranks) -> list[dict]:
     for group in groups.values():
         group["of"] = totals[group["kind"]]
         group["senders"], group["receivers"] = (sorted(ends)[:1000] for ends in group.pop("way"))
-    ordered = sorted(groups.values(), key=lambda g: (g["kind"] == "systemic", WEIGHT.get(g["confidence"], 3),
+    ordered = sorted(groups.values(), key=lambda g: (g["kind"] == "systemic", CAUSE.get(g["kind"], 0), WEIGHT.get(g["confidence"], 3),
                                                      -g["count"], g["message"]))
     name_sites(directory, ranks, ordered)
     return ordered
