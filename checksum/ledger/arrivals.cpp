@@ -108,7 +108,7 @@ void take(Thread& thread, const Incoming& message) {
       from.next_ordinal = header.first + header.count;
       for (uint32_t i = 0; i < header.count; ++i)
         take_record(thread, from, message.records[i], header.first + i);
-      from.taken_since_credit += header.count;
+      from.taken_by_messages += header.count;
       take_sums(from, header.total, header.sum, header.sums_hold != 0);
       break;
     }

@@ -83,13 +83,13 @@ struct Peer {
   Peer* next_dirty;
   uint64_t announced;            ///< records so far
   uint64_t summed, sum_out;      ///< of these, the ones for lanes, and the sum over them
-  uint64_t flushed, credited;    ///< ordinals: given to MPI; taken by the other side
+  uint64_t flushed, credited;    ///< records given to MPI; of these, taken by the other side
   // Incoming.
   StreamIn in;             ///< from a rank of this node
   Queue* queue;
   uint64_t lane_nodes;     ///< records of and for it that wait in lanes
   uint64_t next_ordinal;   ///< of the next record expected in the stream
-  uint64_t taken_since_credit;
+  uint64_t taken_by_messages, credit_given;  ///< records; the same, as the other side was told
   uint64_t expected, sum_in;     ///< own records of packets received from it
   uint64_t own_pending;    ///< of these, without the sender's record
   uint64_t deferred;       ///< strict: of these, given up waiting for
@@ -106,6 +106,21 @@ extern SpinLock ledger_lock;
 struct Guard : OptionalGuard {
   Guard() : OptionalGuard(ledger_lock, is_concurrent) {}
 };
+
+/// Looks that find nothing take a fiftieth of the time at most, because one may make MPI walk all that it has pending;
+/// but the next one is never more than 10 ms off. Threads may overwrite each other's word: a look early or late.
+class Patience {
+ public:
+  bool is_due(uint64_t now) const { return now >= __atomic_load_n(&not_before_, __ATOMIC_RELAXED); }
+  void in_vain(uint64_t begin, uint64_t end, uint64_t at_most) {
+    const uint64_t pause = (end - begin) * 50;
+    __atomic_store_n(&not_before_, end + (pause < at_most ? pause : at_most), __ATOMIC_RELAXED);
+  }
+
+ private:
+  uint64_t not_before_;
+};
+extern uint64_t old_ticks;  ///< 10 ms
 
 // --- peers.cpp ---------------------------------------------------------------------------------------------------
 bool peers_create(int world_size);

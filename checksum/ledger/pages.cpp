@@ -13,6 +13,8 @@
 
 namespace resil::ledger {
 
+uint64_t old_ticks = 25'000'000;  // until the clock is known
+
 namespace {
 
 constexpr uint32_t kPagesAtOnce = 64;
@@ -86,8 +88,13 @@ void launch(Page* page, Peer& to) {
   flight_last = page;
 }
 
-void reap() {
-  for (Page* page = first_in_flight(); page != nullptr && backend->test(&page->request); page = first_in_flight()) {
+void reap(bool now) {
+  static Patience patience;  // the token's holder is the only one here
+  const uint64_t begin = ticks();
+  if (!now && __atomic_load_n(&free_pages, __ATOMIC_RELAXED) != nullptr && !patience.is_due(begin))
+    return;
+  Page* page = first_in_flight();
+  for (; page != nullptr && backend->test(&page->request); page = first_in_flight()) {
     {
       Guard guard;
       flight_first = page->next;
@@ -96,6 +103,8 @@ void reap() {
     }
     give_back(page);
   }
+  if (page != nullptr)
+    patience.in_vain(begin, ticks(), old_ticks);
 }
 
 bool anything_in_flight() { return first_in_flight() != nullptr; }

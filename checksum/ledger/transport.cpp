@@ -98,7 +98,7 @@ void send_held(Peer& to) {
       to.held_first = page->next;
       if (to.held_first == nullptr)
         to.held_last = nullptr;
-      to.flushed = page->header.first + page->header.count;  // ordinals: what was dropped counts as taken, too
+      to.flushed += page->header.count;
       sent_by_messages += page->header.count;
     }
     launch(page, to);
@@ -138,8 +138,9 @@ bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_ho
 }
 
 void give_credit(Peer& from) {
-  if (from.taken_since_credit >= kCreditEvery && send_header(from, Kind::kCredit, from.next_ordinal, 0, false))
-    from.taken_since_credit = 0;
+  const uint64_t taken = from.taken_by_messages;
+  if (taken - from.credit_given >= kCreditEvery && send_header(from, Kind::kCredit, taken, 0, false))
+    from.credit_given = taken;
 }
 
 void mark_dirty(Peer& to, uint64_t now) {
@@ -226,7 +227,7 @@ void transport_stop() {
     started = false;
     for (uint32_t i = 0; i < kReceiveRing; ++i)
       backend->messages->cancel(&ring_requests[i]);
-    reap();
+    reap(true);
     return;
   }
 }
@@ -391,7 +392,7 @@ bool transport_idle() {
   Token mine;
   if (!mine)
     return false;
-  reap();
+  reap(true);
   return !anything_in_flight();
 }
 

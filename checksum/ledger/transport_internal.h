@@ -25,7 +25,7 @@ void give_back(Page* page);
 /// Sends a page, which belongs to MPI until its request is complete.
 void launch(Page* page, Peer& to);
 /// With the token: takes pages back whose messages are out.
-void reap();
+void reap(bool now = false);
 bool anything_in_flight();
 
 // --- arrivals.cpp, all with the token ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
 
@@ -394,6 +395,35 @@ static void file_while_another_is_stopped(void) {
   }
 }
 
+// Rank 1 dies without having been in MPI after its sends; rank 0 closes a file, and aborts: MPI_Finalize would wait for
+// the dead.
+static void file_while_another_is_killed(void) {
+  if (rank == 0) {
+    for (int i = 0; i < 5; i++) receive_number(i, 3);
+    close_file();
+    printf("late file-killed\n");
+    fflush(stdout);
+    MPI_Abort(MPI_COMM_WORLD, 4);
+  }
+  for (int i = 0; i < 5; i++) send_number(i, 3);
+  CHECK(raise(SIGKILL) == 0);
+}
+
+// Rank 1 computes for long before it comes to MPI_Finalize, with records that rank 0 waits for.
+static void late_for_finalize(void) {
+  struct timespec now, end;
+  careless();
+  if (rank == 0) {
+    for (int i = 0; i < 5; i++) receive_number(i, 6);
+    return;
+  }
+  for (int i = 0; i < 5; i++) send_number(i, 6);
+  CHECK(clock_gettime(CLOCK_MONOTONIC, &end) == 0);
+  end.tv_sec += 1;
+  do CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+  while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+}
+
 // MPI_Sendrecv on one side, MPI_Recv and then MPI_Send on the other: the first cannot return before the second has.
 static void crossing(void) {
   for (int i = 0; i < 50; i++) {
@@ -432,6 +462,8 @@ int main(int argc, char** argv) {
   else if (strcmp(name, "careless") == 0) careless();
   else if (strcmp(name, "file-receive") == 0) file_while_others_wait(0);
   else if (strcmp(name, "file-barrier") == 0) file_while_others_wait(1);
+  else if (strcmp(name, "file-killed") == 0) file_while_another_is_killed();
+  else if (strcmp(name, "late-finalize") == 0) late_for_finalize();
   else if (strcmp(name, "file-stopped") == 0) file_while_another_is_stopped();
   else if (strcmp(name, "crossing") == 0) crossing();
   else if (strcmp(name, "status") == 0) careless();

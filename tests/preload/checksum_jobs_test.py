@@ -116,6 +116,27 @@ def swept():
     assert not left(names[0]), left(names[0])
 
 
+def killed():
+    """A rank dies before it has sent its records: the drain ends and names it, MPI_Abort's too."""
+    env = {"RESIL_DRAIN_SECONDS": "0.5", "RESIL_NODE_RANKS": "1"}  # as on another node: records need the sender
+    result = run(["late", "file-killed"], env, options=["--enable-recovery"], timeout=30)
+    assert result.returncode is not None and b"late file-killed" in result.stdout, result.text()
+    report = result.ranks()[0]
+    assert report["findings"] == [] and report["checksum"]["mismatches"] == 0, report["findings"]
+    assert any(re.match(r"drain at MPI_File_close: 5 packets unverified, no records from 1 ranks \(1\)", n)
+               for n in report["notes"]), report["notes"]
+    assert any(n.startswith("drain at MPI_Abort: 5 packets unverified") for n in report["notes"]), report["notes"]
+
+
+def late_for_finalize():
+    """MPI_Finalize waits no longer than it may; what was not verified by then is said, and nothing is alleged."""
+    for mode in (LAZY, STRICT):
+        result = run(["late", "late-finalize"], {"RESIL_DRAIN_SECONDS": "0.2", "RESIL_NODE_RANKS": "1", **mode})
+        total = books(result)
+        assert total["messages_total"] == 17 and total["messages_checked"] + total["unverified"] == 17, total
+        assert mode == STRICT or total["unverified"] >= 5 and total["timeouts"] >= 1, total
+
+
 def no_patience():
     """RESIL_DRAIN_SECONDS=0: nobody waits, and what is not verified is said."""
     for mode in (LAZY, STRICT):
@@ -204,6 +225,7 @@ def main(build, mpi):
         ("MPI_File_close while the other waits in MPI_Recv", traffic("file-receive", 6, LAZY, STRICT)),
         ("MPI_File_close while the other waits in MPI_Barrier", traffic("file-barrier", 5, LAZY, STRICT)),
         ("MPI_File_close while the other is stopped", stopped), ("no patience", no_patience),
+        ("late for MPI_Finalize", late_for_finalize),
         ("MPI_File_close while the other, on this node, is stopped", stopped_nearby),
         ("the same is checked on both media", same_on_both_media),
         ("memory of killed ranks", swept),
@@ -218,6 +240,8 @@ def main(build, mpi):
         ("different RESIL_BLAME", different(checksum, {**checksum, **FULL}, "other values of RESIL_ variables")),
         ("a rank without the library", one_without),
     ]
+    if mpi == "openmpi":  # MPICH's launcher kills the survivor
+        checks.append(("MPI_File_close and MPI_Abort when the other is dead", killed))
     if mpi == "openmpi":  # Debian's MPICH loses messages with three or more ranks
         checks += [("no shared memory", no_shared_memory), ("wildcards on 5 ranks", wildcards("6", LAZY, 5)), ("wildcards on 4 ranks, strict and full", wildcards("7", STRICT_FULL, 4))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in checks])

@@ -232,6 +232,23 @@ TEST_CASE("a stream that is read in time takes everything") {
   CHECK(wire.empty());
 }
 
+TEST_CASE("credit counts what went by messages, however much went through the stream before") {
+  begin(64);
+  uint64_t number = 0;
+  for (; number < 20000; ++number) {
+    announce(number);
+    if (number % 32 == 31)
+      transport_take_streams(thread_state);
+  }
+  REQUIRE(peer.out.count() == number);
+  for (; number < 21000; ++number)  // the stream is full: the rest by messages
+    announce(number);
+  finish();
+  CHECK((digests.size() == number && in_sequence()));
+  CHECK(abandoned == 0);
+  CHECK(transport_dirty() == 0);
+}
+
 TEST_CASE("what is asked for is taken from the stream, and no more") {
   begin(64);
   for (uint64_t number = 0; number < 10; ++number)
