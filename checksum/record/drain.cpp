@@ -156,8 +156,8 @@ bool wait_for_space(Channel* channel, uint32_t stream) {
     if (writer.file.bytes() != written) {
       written = writer.file.bytes();
       patient_since = now;
-    } else if (now - patient_since > kPatienceSeconds) {
-      recording_failed(0, "the file system took nothing for 30 s");
+    } else if (now - patient_since > writer.patience) {
+      recording_failed(0, "the file system takes nothing");
     }
   }
   writer.waiting.fetch_sub(1, std::memory_order_acq_rel);

@@ -48,6 +48,7 @@ bool writer_open(const char* directory, const Identity& identity, const Names& n
   if (!fork_handled)
     fork_handled = pthread_atfork(nullptr, nullptr, after_fork_in_child) == 0;
   writer.names = &names;
+  writer.patience = kPatienceSeconds;
   writer.failure[0] = 0;
   writer.stalls.store(0, std::memory_order_relaxed);
   writer.stalled_ns.store(0, std::memory_order_relaxed);
@@ -70,12 +71,12 @@ void writer_close(Ending ending) {
   if (!writer.file.is_open())
     return;
   SizeSignalShield shield;
-  const double patience = ending == Ending::kAborted ? 1 : kPatienceSeconds;
+  const double patience = ending == Ending::kAborted && writer.patience > 1 ? 1 : writer.patience;
   if (ending == Ending::kFinished && writer.recording.load(std::memory_order_relaxed))
     Streams::end_all_polls();
   helper_end(patience);
   if (!writer.file_lock.lock(patience)) {
-    recording_failed(0, "the file system took nothing for 30 s");
+    recording_failed(0, "the file system takes nothing");
     return;  // the file stays open in whoever is stuck in it
   }
   if (writer.recording.load(std::memory_order_relaxed) && write_streams(true) >= 0) {
@@ -97,7 +98,7 @@ void writer_flush(bool to_disk) {
   if (!writer.file.is_open())
     return;
   SizeSignalShield shield;
-  if (!writer.file_lock.lock(kPatienceSeconds))
+  if (!writer.file_lock.lock(writer.patience))
     return;
   if (write_streams(true) >= 0 && to_disk)
     writer.file.sync();

@@ -17,6 +17,7 @@ struct Writer {
   std::atomic<bool> recording;
   const Names* names;
   BlockFile file;
+  double patience;  ///< kPatienceSeconds, but for tests
   PatientLock file_lock;  ///< who writes blocks: the helper, a stalled thread, or whoever closes
   void (*told)(const char* line);
 

@@ -72,6 +72,8 @@ def parser() -> argparse.ArgumentParser:
     four.add_argument("first", metavar="A", help="a recording: what is taken for right")
     four.add_argument("second", metavar="B", help="another one of the same program")
     four.add_argument("--rank", type=natural, metavar="R", help="this rank only")
+    four.add_argument("--any-site", action="store_true", help="calls may come from other places: the same source, built "
+                      "again or for another MPI")
     four.add_argument("--json", action="store_true", help="the result as JSON")
     return top
 
@@ -90,7 +92,7 @@ def main(arguments: list[str]) -> int:
             status = record_print.run(options.directory, options.rank, options.call, options.comm, options.first,
                                       options.count, options.json)
         elif options.command == "diff":
-            status = record_diff.run(options.first, options.second, options.rank, options.json)
+            status = record_diff.run(options.first, options.second, options.rank, not options.any_site, options.json)
         else:
             top.print_usage(sys.stderr)
             sys.stderr.write("resil: which command? See --help\n")

@@ -60,13 +60,13 @@ class _Side:
         return item
 
 
-def _call_difference(a, b):
-    """(kind, what, expected, found, distance) of two calls, or None."""
+def _call_difference(a, b, sites):
+    """(kind, what, expected, found, distance) of two calls, or None. `sites`: must be the same."""
     x, y = a.shape, b.shape
     if x is not y:
         if x.call != y.call:
             return COMPUTED, "call", x.call, y.call, ""
-        if (os.path.basename(x.site[0]), x.site[1]) != (os.path.basename(y.site[0]), y.site[1]):
+        if sites and (os.path.basename(x.site[0]), x.site[1]) != (os.path.basename(y.site[0]), y.site[1]):
             return COMPUTED, "call site", record_text.site(x.site, {}), record_text.site(y.site, {}), ""
         for name, show in (("peer", record_text.peer), ("tag", record_text.tag), ("bytes", integer),
                            ("comm", lambda comm: "%016x" % comm)):
@@ -112,20 +112,20 @@ def _detail_difference(a, b):
     return MATCHED, "outcome", record_text.line(a, {}).strip(), record_text.line(b, {}).strip(), ""
 
 
-def _same(a, b) -> bool:
+def _same(a, b, sites) -> bool:
     """Equal but for the numbers, which count runs of polls too, and the paths of call sites."""
     if a.kind != b.kind:
         return False
     if a.kind == r.CALL:
-        return (a[2] == b[2] and a[3:] == b[3:]) or (a[3:] == b[3:] and _call_difference(a, b) is None)
+        return (a[2] == b[2] and a[3:] == b[3:]) or (a[3:] == b[3:] and _call_difference(a, b, sites) is None)
     return a[2:] == b[2:]
 
 
 class Comparison:
     """Of one thread of one rank."""
 
-    def __init__(self, key, a, b):
-        self.key, self.a, self.b = key, a, b
+    def __init__(self, key, a, b, sites):
+        self.key, self.a, self.b, self.sites = key, a, b, sites
         self.divergence, self.calls, self.cut = None, 0, ""
 
     def run(self):
@@ -137,7 +137,7 @@ class Comparison:
             x, y = left.next(), right.next()
             if x is None or y is None:
                 return self._ended(x, y, left, right)
-            if not _same(x, y):
+            if not _same(x, y, self.sites):
                 self.divergence = self._describe(x, y, left, right)
                 return None
             self.calls += x.kind == r.CALL
@@ -174,7 +174,7 @@ class Comparison:
             involved = {x.kind, y.kind} & {r.COMPLETION, r.OUTCOME, r.INDICES}
             found = (MATCHED if involved else COMPUTED, "what follows", kinds[0], kinds[1], "")
         else:
-            found = _call_difference(x, y) if x.kind == r.CALL else _detail_difference(x, y)
+            found = _call_difference(x, y, self.sites) if x.kind == r.CALL else _detail_difference(x, y)
         call = left.last
         return Divergence(self.key, self.a.id, found[0], found[1], x.number, y.number, call.shape.call if call else "",
                           call.step if call else 0, call.shape.site if call else ("", 0), *found[2:])
@@ -226,8 +226,8 @@ def _counted(comparison) -> dict:
             return {}
 
 
-def run(first: str, second: str, rank, as_json: bool) -> int:
-    """0 same, 1 they differ, 3 incomplete data and no difference."""
+def run(first: str, second: str, rank, sites: bool, as_json: bool) -> int:
+    """`sites`: the same program, so that calls come from the same places. 0 same, 1 they differ, 3 incomplete data and no difference."""
     files, others = rank_files(first), rank_files(second)
     problems, comparisons = [], []
     sizes = [world_size(directory) for directory in (first, second)]
@@ -249,7 +249,7 @@ def run(first: str, second: str, rank, as_json: bool) -> int:
         try:
             if pair[0][0] and pair[1][0]:
                 created = created or pair[0][0].identity.created
-                comparisons += _compare_rank(key, pair[0][0], pair[1][0], problems)
+                comparisons += _compare_rank(key, pair[0][0], pair[1][0], sites, problems)
         finally:
             for recording, _ in pair:
                 if recording:
@@ -262,21 +262,21 @@ def run(first: str, second: str, rank, as_json: bool) -> int:
     return 1 if found else 3 if problems else 0
 
 
-def _compare_rank(key, a, b, problems) -> list:
-    for field in ("build", "reduce"):
+def _compare_rank(key, a, b, sites, problems) -> list:
+    for field in ("build", "reduce") if sites else ("reduce",):
         x, y = getattr(a.identity, field), getattr(b.identity, field)
         if x != y:
             problems.append("%s: recordings of different programs: %s and %s" % (rank_name(key), x, y)
                             if field == "build" else "%s: RESIL_REDUCE was %s and %s" % (rank_name(key), x, y))
-    done, others = [], {stream.key: stream for stream in b.streams.values()}
+    done, others = [], {stream.key if sites else stream.id: stream for stream in b.streams.values()}
     for stream in a.streams.values():
-        other = others.pop(stream.key, None)
+        other = others.pop(stream.key if sites else stream.id, None)
         if other is None and b.damaged:
             continue
         if other is None:
             problems.append("%s: thread %d has no partner in %s" % (rank_name(key), stream.id, b.path))
             continue
-        comparison = Comparison(key, stream, other)
+        comparison = Comparison(key, stream, other, sites)
         try:
             comparison.run()
         except r.RecordingError as error:

@@ -69,8 +69,9 @@ def _summary(directory: str, files, as_json: bool) -> int:
                           "missing": missing}, indent=1))
         return status
     if head:
-        print("%s: recording of %s, %s, %s, RESIL_REDUCE=%s" % (clean(directory), clean(head.program), plural(size, "rank"),
-                                                               clean(head.mpi) or "unknown MPI", clean(head.reduce)))
+        print("%s: recording of %s, %s, %s%s" % (
+            clean(directory), clean(head.program), plural(size, "rank"), clean(head.mpi) or "unknown MPI",
+            ", RESIL_REDUCE=" + clean(head.reduce) if head.reduce else ""))
     for found in objects:
         name = rank_name((found["world"], found["rank"]))
         if found["end"] is None:

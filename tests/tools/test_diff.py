@@ -90,6 +90,14 @@ the same so far: 9 calls in 3 threads of 3 ranks
         a, b = self.record("a", [{}]), self.record("b", [{}], body=record_support.SOLVER.replace("Waitsome", "Waitall"))
         self.assertIn("  call\n    first   MPI_Waitsome\n    second  MPI_Waitall\n", self.diff(a, b)[1])
 
+    def test_another_build_of_the_program(self):
+        moved = record_support.SOLVER.replace("app+0x", "app+0x8")
+        a, b = self.record("a", [{}]), self.record("b", [{}], body=moved)
+        self.assertIn("  call site\n    first   app+0x100\n    second  app+0x8100\n", self.diff(a, b)[1])
+        self.assertEqual(self.diff(a, b, "--any-site"), (0, "the same: 6 calls in 1 thread of 1 rank\n"))
+        b = self.record("b", [{"part": BENT}], body=moved)
+        self.assertIn("contribution, 1 ulp apart", self.diff(a, b, "--any-site")[1])
+
     def test_other_number_of_calls(self):
         more = record_support.SOLVER + "call s MPI_Barrier comm=1f site=/opt/app+0x600\n"
         a, b = self.record("a", [{}]), self.record("b", [{}], body=more)

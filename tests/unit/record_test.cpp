@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "checksum/record/writer_internal.h"
 #include "record_fixture.h"
 
 using namespace record_test;
@@ -222,6 +223,39 @@ TEST_CASE("record: killed after a flush, everything before it is there") {
   recording.close();
 }
 
+TEST_CASE("record: what is complete is written without being asked") {
+  Directory directory;
+  start(directory);
+  Stream* stream = stream_open(kFirst);
+  CallRecord call = {};
+  stream->call(call);
+  while (std::filesystem::file_size(file_of(directory)) < 4096 + 64 + 10)
+    usleep(1000);  // the test's time limit ends it
+  writer_close(Ending::kFinished);
+}
+
+TEST_CASE("record: threads write for themselves where there is no helper") {
+  Directory directory;
+  Identity mine;
+  std::mt19937_64 random(5);
+  start(directory, &mine);
+  helper_end(10);
+  Stream* stream = stream_open(kFirst);
+  const std::vector<Kept> written = write_items(stream, random, 50000, 20);
+  WriterStatus status;
+  writer_status(&status);
+  CHECK(status.bytes > 200000);
+  CHECK(status.stalls > 0);
+  writer_close(Ending::kFinished);
+  Recording recording;
+  Problem problem;
+  REQUIRE(open(&recording, directory, mine, &problem));
+  const Read read = read_all(recording, kFirst);
+  CHECK(read.end == Reading::kEnd);
+  check_equal(read.items, written);
+  recording.close();
+}
+
 TEST_CASE("record: a forked child writes nothing, the parent goes on") {
   Directory directory;
   Identity mine;
@@ -315,6 +349,31 @@ TEST_CASE("record: a file-size limit ends the recording, not the program") {
   }) == 0);
   CHECK(std::filesystem::file_size(file_of(directory)) <= 300000);
   check_full(directory, mine, "File too large");
+}
+
+TEST_CASE("record: a file system that takes nothing is not waited for without end") {
+  Directory directory;
+  start(directory);
+  writer_on_failure(count_failure);
+  told = 0;
+  REQUIRE(writer.file_lock.lock(10));  // as somebody would who is stuck in a write
+  writer.patience = 0.05;
+  Stream* stream = stream_open(kFirst);
+  CallRecord call = {};
+  call.in_type = ValueType::kDigest;
+  for (int i = 0; i < 1000000; ++i) {
+    call.in = static_cast<uint64_t>(i);
+    stream->call(call);
+  }
+  WriterStatus status;
+  writer_status(&status);
+  CHECK_FALSE(status.recording);
+  CHECK_THAT(status.failure, Catch::Contains("takes nothing"));
+  CHECK(told == 1);
+  writer_close(Ending::kFinished);
+  writer.file_lock.unlock();
+  writer_close(Ending::kFinished);
+  CHECK(told == 1);
 }
 
 TEST_CASE("record: a full file system ends the recording, what was written stays readable") {
