@@ -14,6 +14,7 @@
 
 #include "shim/attach.h"
 #include "shim/dispatch.h"
+#include "shim/held.h"
 #include "shim/narrowed.h"
 #include "shim/tables.h"
 
@@ -235,6 +236,11 @@ bool test(uint64_t* request) {
 
 #include "shim/backend_types.inc"
 
+}  // namespace
+
+#include "shim/backend_collectives.inc"
+
+namespace {
 constexpr StatusLayout kStatusLayout = kAbiColumn == 0   ? StatusLayout::kOpenMpi
                                        : kAbiColumn == 1 ? StatusLayout::kMpich
                                                          : StatusLayout::kOpaque;
@@ -273,7 +279,8 @@ const Backend kBackend = {kAbiName,
                           &kMessageFunctions,
                           &kTypeFunctions,
                           &kWindowFunctions,
-                          &kReplayFunctions};
+                          &kReplayFunctions,
+                          &kCollectiveFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

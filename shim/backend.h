@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/backend_collectives.h"
 #include "shim/backend_messages.h"
 #include "shim/backend_replay.h"
 #include "shim/backend_types.h"
@@ -49,6 +50,7 @@ struct Backend {
   const TypeFunctions* types;
   const WindowFunctions* windows;
   const ReplayFunctions* replay;
+  const CollectiveFunctions* collectives;
 };
 
 const Backend* openmpi_backend();

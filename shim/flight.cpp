@@ -6,6 +6,9 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
+
+#include "shim/spinlock.h"
 #include "shim/tables.h"
 
 namespace resil::flight {
@@ -13,6 +16,8 @@ namespace resil::flight {
 uint64_t short_ticks = 2500, tight_ticks = 20000, gap_ticks = 125000;
 
 namespace {
+
+SpinLock names_lock;
 
 ring::Record* newest(ring::Lane& lane) {
   return lane.head != 0 ? &lane.records[(lane.head - 1) % ring::kRecordsPerLane] : nullptr;
@@ -224,6 +229,33 @@ void local(Thread& thread, CallId id, uint64_t site) {
   record.repeat = 1;
   record.site = site;
   record.sequence = lane.calls;
+  publish(lane);
+}
+
+uint32_t intern(const char* name) {
+  SpinGuard guard(names_lock);
+  for (uint32_t i = 1; i < runtime.name_count; ++i) {
+    if (runtime.names[i].name[0] == 0)
+      strncpy(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1);
+    if (strncmp(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1) == 0)
+      return i;
+  }
+  return 0;
+}
+
+void hop(Thread& thread, uint32_t name, int32_t peer, uint64_t bytes) {
+  ring::Lane& lane = *thread.lane;
+  ring::Record& record = append(lane);
+  record = {};
+  record.time = ticks();
+  record.state = static_cast<uint8_t>(ring::RecordState::kStep);
+  record.comm = name;
+  record.peer = peer;
+  record.tag = ring::kNoTag;
+  record.repeat = 1;
+  record.bytes = bytes;
+  record.sequence = lane.step;
+  record.aux = name;
   publish(lane);
 }
 

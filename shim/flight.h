@@ -37,6 +37,10 @@ void settle_gap(Thread& thread, uint64_t gap);
 double measure_cost();
 /// The end of a timed call.
 void account(Event& e, Timing& timing);
+/// Index of a name in the ring's table (at most 63 bytes are kept); 0 when that is full. Any thread; a short lock.
+uint32_t intern(const char* name);
+/// A step inside the open call, of resil's own making: `name` as interned, `peer` a world rank.
+void hop(Thread& thread, uint32_t name, int32_t peer, uint64_t bytes);
 /// A local query: counted, folded, never timed.
 void local(Thread& thread, CallId id, uint64_t site);
 

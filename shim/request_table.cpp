@@ -372,6 +372,8 @@ void request_started(Event& e) {
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
 }
 
+bool request_is_shared(uint64_t key) { return is_shared(key); }
+
 void request_activating(Event& e) {
   for (int64_t i = 0; i < e.request_count; ++i) {
     const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);

@@ -72,6 +72,8 @@ void request_forget(Event& event);
 uint64_t request_handle(const void* array, int64_t index);
 /// The modules' words beside a request that is not complete yet; null: untracked.
 uint64_t* request_cookies(const Thread& thread, uint64_t key);
+/// A handle that operations share which were complete at once: it has no entry.
+bool request_is_shared(uint64_t key);
 
 /// Size of a datatype in bytes. May ask MPI once per handle.
 int64_t type_size_slow(Thread& thread, uint64_t type);

@@ -60,6 +60,22 @@ inline int32_t peer(int rank) {
 
 inline int32_t tag_of(int tag) { return tag >= 0 ? tag : tag == kAnyTag ? ring::kAnyTag : tag; }
 
+Op null_op();
+
+/// MPI_Op_free and MPI_Type_free of a handle that resil still needs: the program's handle becomes null, as if it were
+/// freed; the operator or type lives on until then, as it does in MPI itself while operations are pending.
+template <CallId id, class Handle>
+inline bool put_off(Handle* handle) {
+  constexpr bool is_op = id == CallId::kMPI_Op_free;
+  if (!free_later(is_op ? HeldKind::kOp : HeldKind::kType, bits(*handle)))
+    return false;
+  if constexpr (is_op)
+    *handle = null_op();
+  else
+    *handle = constants.datatype_null;
+  return true;
+}
+
 template <int layer, CallId id, class Signature>
 struct LocalCall;
 
@@ -77,6 +93,10 @@ struct LocalCall<layer, id, R(A...)> {
     }
     if (thread != nullptr) [[likely]]
       count_local(thread, id, return_address, frame);
+    if constexpr (id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free) {
+      if (thread != nullptr && __atomic_load_n(&held_count, __ATOMIC_RELAXED) != 0 && put_off<id>(arguments...))
+        return 0;
+    }
     if constexpr (id == CallId::kMPI_Type_free) {
       forget_types();  // before: no other thread can have the handle again until the real call has begun
     }

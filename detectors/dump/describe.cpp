@@ -47,8 +47,11 @@ double duration_seconds(const Moment& moment, const ring::Record& record) {
 void put_user_record(Text& text, const ring::Record& record) {
   switch (static_cast<ring::RecordState>(record.state)) {
     case ring::RecordState::kStep:
-      text.str("resil_step");
+      // A hop of a reduction by messages has a partner; the program's own steps have none.
+      text.str(record.peer != ring::kNoPeer ? "hop" : "resil_step");
       put_name(text, record.aux < runtime.name_count ? static_cast<uint32_t>(record.aux) : 0);
+      if (record.peer != ring::kNoPeer)
+        text.str(" with rank ").u64(static_cast<uint64_t>(record.peer));
       break;
     case ring::RecordState::kNorm:
       // The exact bits: printing a double correctly needs more than a handler should carry.

@@ -13,30 +13,16 @@
 #include "shim/module.h"
 #include "shim/registry.h"
 #include "shim/runtime.h"
-#include "shim/spinlock.h"
 #include "shim/thread.h"
 
 namespace resil {
 
 namespace {
 
-SpinLock names_lock;
-
 void before_init() {
   flight::short_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second * 1e-6);
   flight::tight_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second * 8e-6);
   flight::gap_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second * 50e-6);
-}
-
-uint32_t intern(const char* name) {
-  SpinGuard guard(names_lock);
-  for (uint32_t i = 1; i < runtime.name_count; ++i) {
-    if (runtime.names[i].name[0] == 0)
-      strncpy(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1);
-    if (strncmp(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1) == 0)
-      return i;
-  }
-  return 0;
 }
 
 void report(JsonWriter& json);
@@ -111,7 +97,7 @@ void record_user(ring::RecordState state, const char* name, uint64_t value) {
   if (thread == nullptr || thread->disabled)
     return;
   ring::Lane& lane = *thread->lane;
-  uint32_t name_index = intern(name);
+  uint32_t name_index = flight::intern(name);
   ring::Record& record = lane.records[lane.head % ring::kRecordsPerLane];
   record = {};
   record.time = thread->last_time = ticks();

@@ -160,7 +160,8 @@ resil::Backend table = {.abi = "fake",
                         .messages = nullptr,
                         .types = nullptr,
                         .windows = nullptr,
-                        .replay = nullptr};
+                        .replay = nullptr,
+                        .collectives = nullptr};
 
 void prepare_thread(resil::Thread& thread, uint32_t lane) {
   thread.comm_generation = thread.type_generation = ~0u;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One reduction as the program called it, and the decision which way it goes. The decision must be the same on all
+// ranks: it depends on the number of ranks, the operator and the number and size of the elements, and on nothing that
+// one rank alone knows, but for calls that the library refuses before it communicates.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/reduction/operand.h"
+#include "shim/call_info.h"
+
+namespace resil {
+struct CommInfo;
+struct Event;
+struct Thread;
+}  // namespace resil
+
+namespace resil::reduction {
+
+enum class Kind : uint8_t { kAllreduce, kReduce, kReduceScatter, kReduceScatterBlock, kScan, kExscan, kNone };
+enum class Start : uint8_t { kBlocking, kNonblocking, kPersistent };
+
+/// Kind and start of a call id; kNone: no reduction.
+struct Form {
+  Kind kind;
+  Start start;
+};
+Form form_of(CallId id);
+
+/// Which way calls went; the last ones are the library's own, with the reason.
+enum class Way : uint8_t {
+  kNativeSafe,   ///< the result does not depend on the order: integers, one rank, no data
+  kOrder,
+  kExact,
+  kP2p,
+  kNativeRanks,      ///< some rank of the job does not carry resil
+  kNativeWorld,      ///< members of another world
+  kNativeArguments,  ///< the library will refuse it
+  kNativeSize,       ///< nonblocking or persistent, and too large to be gathered
+  kNativePersistent, ///< the library has no persistent collective to build on
+  kCount,
+};
+const char* way_name(Way way);
+
+/// This thread's last operands.
+struct OperandCache {
+  struct Entry {
+    Operand operand;
+    uint32_t generation;
+    bool used;
+    Verdict verdict;
+  };
+  Entry entries[16];
+};
+
+struct Pending;
+
+struct PerThread {
+  Scratch scratch;
+  OperandCache cache;
+  Pending* started;  ///< by the call that is under way; tied to its request when the shim has entered that
+};
+/// Makes it on a thread's first reduction; ends the job when there is no memory.
+PerThread& per_thread(Thread& thread);
+
+struct Call {
+  Kind kind;
+  Start start;
+  bool in_place, large;
+  uint64_t comm;
+  CommInfo* info;
+  int32_t size, rank;   ///< of the local group
+  int32_t remote;       ///< -1: intracommunicator
+  int32_t root;         ///< as in ring_format.h
+  const void* input;    ///< this rank's contribution
+  void* output;
+  int64_t count;        ///< elements of the whole vector
+  int64_t block;        ///< kReduceScatterBlock: elements of each block
+  const void* counts;   ///< kReduceScatter: int[], MPI_Count[] when large
+  Operand operand;
+
+  bool inter() const { return remote >= 0; }
+  /// Ranks whose contributions are folded.
+  int64_t contributors() const { return inter() ? remote : size; }
+  int64_t block_of(int64_t rank) const;
+  bool is_root() const { return inter() ? root == -3 : root == rank; }
+};
+
+/// Bytes of all contributions together that one collective moves at most, where they cannot be divided further.
+constexpr int64_t kLargestPiece = int64_t{1} << 30;
+
+/// Fills `call` and decides. kOrder and kExact: resil carries it out.
+Way decide(Event& event, PerThread& mine, bool exact, Call* call);
+
+}  // namespace resil::reduction

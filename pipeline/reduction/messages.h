@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blocking reductions by messages on resil's own communicator, along the canonical tree: no collective of the MPI
+// library takes part, and every hop is a step in the flight recorder. docs/REDUCTIONS.md says when.
+#pragma once
+
+#include "pipeline/reduction/call.h"
+
+namespace resil::reduction {
+
+/// Names of the hops; once, when the ring is there.
+void messages_prepare();
+/// Can this reduction go that way? The same answer on all ranks.
+bool messages_serve(const Call& call);
+/// Should it, although nobody asked for it: so many ranks that gathering from all costs more than a tree?
+bool messages_better(const Call& call);
+constexpr int kFlatRanks = 1024;
+constexpr int64_t kTreeBytes = 65536;  ///< of one contribution
+int carry_by_messages(const Call& call, uint64_t sequence, Thread& thread, Arena& arena);
+
+}  // namespace resil::reduction

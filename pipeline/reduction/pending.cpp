@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See pending.h. Persistent: MPI_Alltoallv_init in which every rank sends its contribution to all who want it. (MPICH
+// 4.0.2 delivers old data from MPI_Allgather_init and MPI_Gather_init when they are started again.)
+
+#include "pipeline/reduction/pending.h"
+
+#include <climits>
+#include <cstring>
+
+#include "checksum/datatype/type_map.h"
+#include "pipeline/reduction/counts.h"
+#include "shim/backend.h"
+#include "shim/event.h"
+#include "shim/held.h"
+#include "shim/log.h"
+#include "shim/tables.h"
+
+namespace resil::reduction {
+
+/// One reduction under way. In memory from lend().
+struct Pending {
+  Call call;
+  Way way;
+  bool folded;          ///< the result is in the program's buffer (since the last start)
+  bool active;          ///< persistent: started and not complete
+  int64_t ranks;        ///< contributions that this rank folds; 0: it receives no result
+  int64_t elements;     ///< of each contribution, from its place on
+  char* cells;          ///< contributions, `stride` apart
+  size_t stride, offset;
+  char* packed;         ///< copy of this rank's contribution that the library reads; null: the program's buffer itself
+  int* blocks;          ///< counts and places of MPI_Alltoallv, four arrays
+  size_t cell_bytes, packed_bytes, block_bytes;
+};
+
+namespace {
+
+size_t bytes_of(const Call& c, int64_t elements) { return static_cast<size_t>(elements) * c.operand.cell; }
+
+/// Does every rank want all of everybody's contribution, the root alone, or each its own block?
+bool scatters(const Call& c) { return !c.inter() && (c.kind == Kind::kReduceScatter || c.kind == Kind::kReduceScatterBlock); }
+
+int64_t start_of(const Call& c, int64_t rank) {
+  int64_t start = 0;
+  for (int64_t r = 0; r < rank; ++r)
+    start += c.block_of(r);
+  return start;
+}
+
+int64_t longest_block(const Call& c) {
+  int64_t longest = 0;
+  for (int64_t r = 0; r < c.size; ++r)
+    longest = c.block_of(r) > longest ? c.block_of(r) : longest;
+  return longest;
+}
+
+/// The same answer on all ranks.
+bool fits(const Call& c) {
+  const int64_t ranks = c.remote > c.size ? c.remote : c.size;
+  const int64_t each = scatters(c) ? longest_block(c) : c.count;
+  const int64_t cells = kPendingBytes / static_cast<int64_t>(c.operand.cell);
+  return c.count <= cells && each <= cells / ranks;
+}
+
+/// What this rank folds, and where its result begins.
+void plan(Pending& p) {
+  const Call& c = p.call;
+  p.elements = c.count;
+  p.stride = bytes_of(c, c.count);
+  p.ranks = c.contributors();
+  switch (c.kind) {
+    case Kind::kAllreduce: break;
+    case Kind::kReduce: p.ranks = c.is_root() ? p.ranks : 0; break;
+    case Kind::kScan: p.ranks = c.rank + 1; break;
+    case Kind::kExscan: p.ranks = c.rank; break;
+    default:
+      p.elements = c.block_of(c.rank);
+      if (c.inter())
+        p.offset = bytes_of(c, start_of(c, c.rank));
+      else
+        p.stride = bytes_of(c, p.elements);
+  }
+}
+
+/// Cells that this rank receives: also those that it does not fold (Scan).
+size_t received(const Pending& p) {
+  const Call& c = p.call;
+  if (c.kind == Kind::kReduce && !c.is_root())
+    return 0;
+  return p.stride * static_cast<size_t>(c.contributors());
+}
+
+/// Does this rank contribute? (Between groups only one side does to a Reduce.)
+bool sends(const Call& c) { return !(c.kind == Kind::kReduce && c.inter() && c.root < 0); }
+
+/// Counts and places for MPI_Alltoallv; ranks of the other group on intercommunicators.
+void lay_out(Pending& p) {
+  const Call& c = p.call;
+  const int64_t peers = c.contributors();
+  p.block_bytes = static_cast<size_t>(4 * peers) * sizeof(int);
+  p.blocks = reinterpret_cast<int*>(lend(p.block_bytes));
+  int *send = p.blocks, *send_place = send + peers, *receive = send_place + peers, *place = receive + peers;
+  int64_t start = 0;
+  for (int64_t r = 0; r < peers; ++r) {
+    const bool wants = c.kind != Kind::kReduce || r == c.root;
+    const int64_t elements = scatters(c) ? c.block_of(r) : c.count;
+    send[r] = sends(c) && wants ? static_cast<int>(bytes_of(c, elements)) : 0;
+    send_place[r] = scatters(c) ? static_cast<int>(bytes_of(c, start)) : 0;
+    start += elements;
+    const bool receives = c.kind != Kind::kReduce || c.is_root();
+    receive[r] = receives ? static_cast<int>(p.stride) : 0;
+    place[r] = static_cast<int>(static_cast<size_t>(r) * (receives ? p.stride : 0));
+  }
+}
+
+void discard(Pending* p) {
+  const Operand& o = p->call.operand;
+  if (o.user) {
+    let_go(HeldKind::kOp, o.op_handle);
+    let_go(HeldKind::kType, o.type_handle);
+    if (o.map != nullptr)
+      type_map_release(o.map);
+  }
+  if (p->cells != nullptr)
+    give_back(p->cells, p->cell_bytes);
+  if (p->packed != nullptr)
+    give_back(p->packed, p->packed_bytes);
+  if (p->blocks != nullptr)
+    give_back(reinterpret_cast<char*>(p->blocks), p->block_bytes);
+  give_back(reinterpret_cast<char*>(p), sizeof(Pending));
+}
+
+Pending* prepare(const Call& call, Way way) {
+  auto* p = reinterpret_cast<Pending*>(lend(sizeof(Pending)));
+  *p = {};
+  p->call = call;
+  p->way = way;
+  plan(*p);
+  p->cell_bytes = received(*p);
+  if (p->cell_bytes != 0)
+    p->cells = lend(p->cell_bytes);
+  if (sends(call) && !direct(call.operand, call.input, call.count)) {
+    p->packed_bytes = bytes_of(call, call.count);
+    p->packed = lend(p->packed_bytes);
+  }
+  const Operand& o = call.operand;
+  if (o.user) {
+    if (!hold(HeldKind::kOp, o.op_handle) || !hold(HeldKind::kType, o.type_handle)) {
+      log_line("more than 1024 operators and datatypes are in use by nonblocking reductions: the job ends");
+      backend->messages->abort(93);
+    }
+    if (o.map != nullptr)
+      type_map_hold(o.map);
+  }
+  return p;
+}
+
+void pack(Pending& p) {
+  if (p.packed != nullptr)
+    load(p.call.operand, p.call.input, 0, p.call.count, p.packed);
+}
+
+int start(Event& e, Pending& p) {
+  const Call& c = p.call;
+  const CollectiveFunctions& mpi = *backend->collectives;
+  const void* own = p.packed != nullptr ? p.packed : c.input;
+  const int bytes = sends(c) ? static_cast<int>(bytes_of(c, c.count)) : 0;
+  if (scatters(c)) {
+    lay_out(p);
+    const int64_t n = c.size;
+    return mpi.ialltoallv(c.comm, own, p.blocks, p.blocks + n, p.cells, p.blocks + 2 * n, p.blocks + 3 * n, e.requests);
+  }
+  if (c.kind == Kind::kReduce)
+    return mpi.igather(c.comm, own, c.inter() && c.is_root() ? static_cast<int>(p.stride) : bytes, p.cells, c.root, e.requests);
+  return mpi.iallgather(c.comm, own, bytes, p.cells, e.requests);
+}
+
+/// Puts the result into the program's buffer. Returns MPI's code.
+int finish(Thread& thread, Pending& p) {
+  if (p.folded)
+    return 0;
+  p.folded = true;
+  if (p.ranks == 0 || p.elements == 0)
+    return 0;
+  const Operand& o = p.call.operand;
+  Arena arena(per_thread(thread).scratch);
+  char** cells = arena.array<char*>(p.ranks);
+  for (int64_t r = 0; r < p.ranks; ++r)
+    cells[r] = p.cells + static_cast<size_t>(r) * p.stride + p.offset;
+  const bool out_direct = direct(o, p.call.output, p.elements);
+  char* result = out_direct ? static_cast<char*>(p.call.output) : cells[p.ranks - 1];
+  const int error = fold_cells(o, cells, p.ranks, result, p.elements, arena);
+  if (error == 0 && !out_direct)
+    store(o, p.call.output, 0, p.elements, result);
+  return error;
+}
+
+void finish_for(Event& e, Pending& p) {
+  if (const int error = finish(*e.thread, p); error != 0 && e.result == 0)
+    e.result = error;
+}
+
+}  // namespace
+
+bool start_pending(Event& e, const Call& call, PerThread& mine, Way* way) {
+  mine.started = nullptr;
+  if (!fits(call)) {
+    *way = Way::kNativeSize;
+    return false;
+  }
+  Pending* p = prepare(call, *way);
+  if (call.start == Start::kPersistent) {
+    lay_out(*p);
+    const int64_t n = call.contributors();
+    const void* own = p->packed != nullptr ? p->packed : call.input;
+    if (!backend->collectives->alltoallv_init(call.comm, own, p->blocks, p->blocks + n, p->cells, p->blocks + 2 * n,
+                                              p->blocks + 3 * n, e.requests, &e.result)) {
+      discard(p);
+      *way = Way::kNativePersistent;
+      return false;
+    }
+  } else {
+    pack(*p);
+    e.result = start(e, *p);
+    if (e.result == 0 && request_is_shared(request_handle(e.requests, 0))) {
+      finish_for(e, *p);  // it was complete at once
+      discard(p);
+      return true;
+    }
+  }
+  if (e.result != 0) {
+    discard(p);
+    return true;
+  }
+  p->call.counts = nullptr;  // the program's array
+  mine.started = p;
+  return true;
+}
+
+void leave_pending(Event& e) {
+  if (!(e.attributes & kCallStarts) || form_of(e.id).kind == Kind::kNone)
+    return;
+  PerThread& mine = per_thread(*e.thread);
+  Pending* p = mine.started;
+  mine.started = nullptr;
+  if (p == nullptr)
+    return;
+  if (e.cookies != nullptr) [[likely]] {
+    e.cookies[kCookie] = reinterpret_cast<uint64_t>(p);
+    return;
+  }
+  // More requests are pending than the tables can follow (a million): this one must be complete before the program has it.
+  while (!backend->collectives->is_complete(e.requests)) {
+  }
+  finish_for(e, *p);
+  discard(p);
+}
+
+void look_at_status(Event& e) {
+  if (e.id != CallId::kMPI_Request_get_status || e.result != 0 || e.flag == nullptr || *e.flag == 0)
+    return;
+  uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, 0));
+  if (words == nullptr || words[kCookie] == 0)
+    return;
+  auto* p = reinterpret_cast<Pending*>(words[kCookie]);
+  if (p->call.start != Start::kPersistent || p->active)
+    finish_for(e, *p);
+}
+
+void activating(Event& e, uint64_t* cookie) {
+  if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)
+    return;
+  auto* p = reinterpret_cast<Pending*>(*cookie);
+  p->active = true;
+  p->folded = false;
+  pack(*p);
+  count_way(p->way, bytes_of(p->call, p->call.count));
+}
+
+void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {
+  auto* p = reinterpret_cast<Pending*>(*cookie);
+  if (!freed)
+    finish_for(e, *p);
+  if (p->call.start == Start::kPersistent && !freed) {
+    p->active = false;
+    return;
+  }
+  *cookie = 0;
+  // Freed while it is under way (which MPI does not allow): the library may still write there.
+  if (!freed || p->folded || p->call.start == Start::kPersistent)
+    discard(p);
+}
+
+}  // namespace resil::reduction

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nonblocking and persistent reductions: one collective that moves the contributions is started in the program's own
+// call, whose request is the program's; what came is folded when the program is told that the request is complete. A
+// second collective is never started later: MPI wants them started in the same order on all ranks.
+#pragma once
+
+#include "pipeline/reduction/call.h"
+
+namespace resil::reduction {
+
+/// All contributions together may take this many bytes on each rank; larger reductions are the library's own.
+constexpr int64_t kPendingBytes = int64_t{256} << 20;
+
+/// Which word beside a request is this module's (Module::cookie).
+constexpr unsigned kCookie = 2;
+
+/// Starts it (event.result is set), or makes the persistent request. False: nothing was done, `way` says why.
+bool start_pending(Event& event, const Call& call, PerThread& mine, Way* way);
+/// After MPI returned: the request is in the shim's table, and the reduction is tied to it.
+void leave_pending(Event& event);
+/// MPI_Request_get_status: the program may look at the result without completing the request.
+void look_at_status(Event& event);
+void activating(Event& event, uint64_t* cookie);
+void completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+
+}  // namespace resil::reduction

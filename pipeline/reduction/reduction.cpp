@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The module that makes reductions give the same bits every time: it moves the contributions by collectives that only
+// move data, and does the arithmetic itself in one association. See docs/REDUCTIONS.md.
+
+#include <sys/mman.h>
+
+#include "pipeline/reduction/blocking.h"
+#include "pipeline/reduction/counts.h"
+#include "pipeline/reduction/messages.h"
+#include "pipeline/reduction/pending.h"
+#include "shim/config.h"
+#include "shim/event.h"
+#include "shim/module.h"
+#include "shim/tables.h"
+#include "shim/thread.h"
+
+namespace resil::reduction {
+
+namespace {
+
+constexpr ConfigEntry kConfig[] = {
+    {"RESIL_REDUCE", ConfigType::kChoice, "native|order|exact", "native",
+     "how reductions compute: as the MPI library likes; in one order of operations whatever the placement, arrival or "
+     "library; or with correctly rounded floating-point sums. Under record and verify the default is `order`"},
+    {"RESIL_REDUCE_P2P", ConfigType::kSwitch, "", "0",
+     "carries blocking reductions out by a fixed tree of messages on a communicator of resil's own, without any "
+     "collective of the MPI library"},
+};
+
+enum class Setting : uint8_t { kNative, kOrder, kExact };
+Setting setting;
+bool p2p;
+unsigned slot;
+
+const char* setting_name() {
+  return setting == Setting::kExact ? "exact" : setting == Setting::kOrder ? "order" : "native";
+}
+
+bool enabled() {
+  setting = config_has("RESIL_REDUCE", "exact")   ? Setting::kExact
+            : config_has("RESIL_REDUCE", "order") ? Setting::kOrder
+                                                  : Setting::kNative;
+  // Two runs can be compared bit for bit only when their reductions do not depend on who came first.
+  if (config_is_default("RESIL_REDUCE") && (config_has("RESIL_MODE", "record") || config_has("RESIL_MODE", "verify")))
+    setting = Setting::kOrder;
+  p2p = config_integer("RESIL_REDUCE_P2P") != 0;
+  return setting != Setting::kNative;
+}
+
+void before_init() {
+  slot = thread_slot();
+  messages_prepare();
+}
+
+void thread_start(Thread& thread) {
+  static_assert(kScratchBytes >= 4 * static_cast<size_t>(kSegment));
+  auto* mine = reinterpret_cast<PerThread*>(map_memory(sizeof(PerThread)));
+  mine->scratch = {map_memory(kScratchBytes), kScratchBytes, 0};
+  thread.module_data[slot] = mine;
+}
+
+void thread_end(Thread& thread) {
+  auto* mine = static_cast<PerThread*>(thread.module_data[slot]);
+  if (mine == nullptr)
+    return;
+  munmap(mine->scratch.base, mine->scratch.bytes);
+  munmap(mine, sizeof(PerThread));
+  thread.module_data[slot] = nullptr;
+}
+
+bool between(CallId id) {
+  return form_of(id).kind != Kind::kNone || id == CallId::kMPI_Request_get_status;
+}
+
+bool replace(Event& e) {
+  if (form_of(e.id).kind == Kind::kNone)
+    return false;
+  PerThread& mine = per_thread(*e.thread);
+  if (!e.nested)
+    mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
+  Call call;
+  Way way = decide(e, mine, setting == Setting::kExact, &call);
+  bool carried = way <= Way::kP2p && way != Way::kNativeSafe;
+  if (carried && call.start == Start::kBlocking) {
+    Arena arena(mine.scratch);
+    if ((p2p || messages_better(call)) && messages_serve(call)) {
+      way = Way::kP2p;
+      e.result = carry_by_messages(call, e.sequence, *e.thread, arena);
+    } else {
+      e.result = carry_blocking(call, arena);
+    }
+  } else if (carried) {
+    carried = start_pending(e, call, mine, &way);
+  }
+  if (!carried || call.start != Start::kPersistent)  // which counts when it is started
+    count_way(way, e.bytes);
+  return carried;
+}
+
+void report(JsonWriter& json) { report_ways(json, setting_name(), p2p); }
+
+constexpr Module kReduction = {
+    .name = "reduction",
+    .description = "the same bits from reductions every time",
+    .kind = ModuleKind::kTransform,
+    .config = kConfig,
+    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
+    .enabled = enabled,
+    .before_init = before_init,
+    .thread_start = thread_start,
+    .thread_end = thread_end,
+    .leave = leave_pending,
+    .between = between,
+    .replace = replace,
+    .after_call = look_at_status,
+    .cookie = kCookie,
+    .activating = activating,
+    .completed = completed,
+    .report = report,
+};
+RESIL_MODULE(kReduction);
+
+}  // namespace
+
+PerThread& per_thread(Thread& thread) {
+  if (thread.module_data[slot] == nullptr) [[unlikely]]
+    thread_start(thread);
+  return *static_cast<PerThread*>(thread.module_data[slot]);
+}
+
+}  // namespace resil::reduction

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See wire.h. Messages are received by matched probes, which are one thread's alone and can be of any size.
+
+#include "pipeline/reduction/wire.h"
+
+#include <cstring>
+
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/flight.h"
+#include "shim/spinlock.h"
+
+namespace resil::reduction {
+
+namespace {
+
+// Up to 32,767 is allowed everywhere; the ledger's is 1.
+constexpr int kFirstTag = 4096, kTags = 28000;
+
+struct Header {
+  Key key;
+  uint64_t bytes;
+};
+static_assert(sizeof(Header) <= kHeadroom);
+
+/// A message that came to the wrong thread.
+struct Aside {
+  Aside* next;
+  int32_t source;
+  char* memory;
+  size_t bytes;
+};
+Aside* aside;
+uint32_t aside_count;
+SpinLock lock;
+
+uint32_t names[6];
+
+int tag_of(const Key& key) {
+  uint64_t mixed = (key.comm ^ key.sequence * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
+  mixed ^= mixed >> 29;
+  return kFirstTag + static_cast<int>(mixed % kTags);
+}
+
+const Header& header_of(const char* message) { return *reinterpret_cast<const Header*>(message); }
+
+void put_aside(int32_t source, char* message, size_t bytes) {
+  auto* entry = reinterpret_cast<Aside*>(lend(sizeof(Aside)));
+  SpinGuard guard(lock);
+  *entry = {aside, source, message, bytes};
+  aside = entry;
+  __atomic_fetch_add(&aside_count, 1, __ATOMIC_RELEASE);
+}
+
+Aside* find_aside(int32_t source, const Key& key) {
+  if (__atomic_load_n(&aside_count, __ATOMIC_ACQUIRE) == 0) [[likely]]
+    return nullptr;
+  SpinGuard guard(lock);
+  for (Aside** place = &aside; *place != nullptr; place = &(*place)->next)
+    if (Aside* entry = *place; entry->source == source && header_of(entry->memory).key == key) {
+      *place = entry->next;
+      __atomic_fetch_sub(&aside_count, 1, __ATOMIC_RELEASE);
+      return entry;
+    }
+  return nullptr;
+}
+
+uint32_t name_of(Hop hop, bool sends) { return names[static_cast<unsigned>(hop) * 2 + sends]; }
+
+}  // namespace
+
+void wire_prepare() {
+  const char* texts[] = {"reduction: wait for higher ranks", "reduction: contribution to a lower rank",
+                         "reduction: wait for the result",   "reduction: result to a higher rank",
+                         "reduction: wait for the other part", "reduction: to the other part"};
+  for (unsigned i = 0; i < 6; ++i)
+    names[i] = flight::intern(texts[i]);
+}
+
+bool wire_send(Thread& thread, const Key& key, int32_t world_rank, char* payload, size_t bytes, Sending& sending) {
+  flight::hop(thread, name_of(key.hop, true), world_rank, bytes);
+  auto* message = payload - kHeadroom;
+  const Header header = {key, bytes};
+  memset(message, 0, kHeadroom);
+  memcpy(message, &header, sizeof(header));
+  if (sending.count == sizeof(sending.requests) / sizeof(uint64_t))
+    wire_wait(sending);
+  return backend->send(private_comm(), message, kHeadroom + bytes, world_rank, tag_of(key), &sending.requests[sending.count]) &&
+         (++sending.count, true);
+}
+
+void wire_wait(Sending& sending) {
+  for (unsigned i = 0; i < sending.count; ++i)
+    while (!backend->test(&sending.requests[i])) {
+    }
+  sending.count = 0;
+}
+
+char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t bytes, Arena& arena) {
+  flight::hop(thread, name_of(key.hop, false), world_rank, bytes);
+  char* room = arena.take(kHeadroom + bytes);
+  for (;;) {
+    if (Aside* entry = find_aside(world_rank, key); entry != nullptr) [[unlikely]] {
+      const bool fits = entry->bytes == kHeadroom + bytes;
+      if (fits)
+        memcpy(room, entry->memory, entry->bytes);
+      give_back(entry->memory, entry->bytes);
+      give_back(reinterpret_cast<char*>(entry), sizeof(Aside));
+      return fits ? room + kHeadroom : nullptr;
+    }
+    uint64_t message, size;
+    if (!backend->collectives->probe(private_comm(), world_rank, tag_of(key), &message, &size))
+      continue;
+    char* memory = size == kHeadroom + bytes ? room : lend(size);
+    if (!backend->collectives->take(message, memory, size))
+      return nullptr;
+    if (size >= kHeadroom && header_of(memory).key == key) [[likely]] {
+      if (memory == room)
+        return room + kHeadroom;
+      give_back(memory, size);
+      return nullptr;
+    }
+    if (memory == room) {
+      memory = lend(size);
+      memcpy(memory, room, size);
+    }
+    put_aside(world_rank, memory, size);
+  }
+}
+
+}  // namespace resil::reduction
