@@ -55,7 +55,7 @@ def _summary(directory: str, files, as_json: bool) -> int:
             if recording.end != "finished" or recording.damaged:
                 status = 3
             known = recording.calls if recording.end in ("finished", "aborted") and not recording.damaged else 0
-            calls = known or sum(stream.segments[-1].number for stream in recording.streams.values() if stream.segments)
+            calls = known or sum(_calls(stream) for stream in recording.streams.values())
             objects.append({"world": key[0], "rank": key[1], "end": recording.end, "problem": recording.problem,
                             "damaged": recording.damaged, "streams": len(recording.streams), "bytes": recording.size,
                             "calls": known or None, "calls_at_least": calls,
@@ -84,6 +84,19 @@ def _summary(directory: str, files, as_json: bool) -> int:
     if missing:
         print("missing: ranks %s" % ranges(missing))
     return status
+
+
+def _calls(stream) -> int:
+    """Of a thread, as far as they can be read; looks at its last segment only."""
+    if not stream.segments:
+        return 0
+    number = stream.segments[-1].number
+    try:
+        for item in stream.items(len(stream.segments) - 1):
+            number = item.number
+    except r.RecordingError:
+        pass
+    return number
 
 
 def _chosen(stream, call, comm, first):

@@ -89,6 +89,7 @@ class Printing(record_support.Case):
             status, out, _ = self.tool("recording", place)
             self.assertEqual(status, 3)
             self.assertIn(text, out)
+            self.assertIn("7 calls in 1 thread" if end else "at least 7 calls in 1 thread", out)
             status, out, _ = self.tool("recording", place, "--rank", "0")
             self.assertEqual((status, out), (3, PRINTED + "%s %s\n" % (self.file(place), text)))
 

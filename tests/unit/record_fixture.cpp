@@ -287,6 +287,39 @@ Read read_all(Recording& recording, uint64_t first_site) {
   return result;
 }
 
+std::string file_of(const Directory& directory) { return directory.path + "/rank-00000.rec"; }
+
+bool open(Recording* recording, const Directory& directory, const Identity& mine, Problem* problem) {
+  return recording->open(directory.path.c_str(), mine, names, problem);
+}
+
+std::vector<Kept> make(const Directory& directory, Identity* used, int calls, unsigned variety, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  start(directory, used);
+  Stream* stream = stream_open(kFirst);
+  REQUIRE(stream != nullptr);
+  std::vector<Kept> written = write_items(stream, random, calls, variety);
+  writer_close(Ending::kFinished);
+  return written;
+}
+
+size_t common(const std::vector<Kept>& a, const std::vector<Kept>& b) {
+  size_t n = 0;
+  while (n < a.size() && n < b.size() && a[n] == b[n])
+    ++n;
+  return n;
+}
+
+void check_equal(const std::vector<Kept>& read, const std::vector<Kept>& written) {
+  const size_t same = common(read, written);
+  if (same < written.size()) {
+    INFO("written: " << describe(written[same]));
+    INFO("read:    " << (same < read.size() ? describe(read[same]) : "nothing"));
+    CHECK(same == written.size());
+  }
+  CHECK(read.size() == written.size());
+}
+
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

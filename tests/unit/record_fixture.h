@@ -50,6 +50,16 @@ struct Read {
 };
 Read read_all(Recording& recording, uint64_t first_site);
 
+constexpr uint64_t kFirst = 0x1080;  ///< where streams begin
+
+std::string file_of(const Directory& directory);
+bool open(Recording* recording, const Directory& directory, const Identity& mine, Problem* problem);
+/// A finished recording of one stream.
+std::vector<Kept> make(const Directory& directory, Identity* used, int calls, unsigned variety, uint64_t seed);
+/// How many items are equal, from the first one.
+size_t common(const std::vector<Kept>& a, const std::vector<Kept>& b);
+void check_equal(const std::vector<Kept>& read, const std::vector<Kept>& written);
+
 std::string contents(const std::string& path);
 void set_contents(const std::string& path, const std::string& bytes);
 
