@@ -15,9 +15,11 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "detectors/dump/symbols.h"
+#include "shim/config.h"
 #include "shim/finding.h"
 #include "shim/log.h"
 #include "shim/runtime.h"
+#include "shim/spinlock.h"
 #include "shim/thread.h"
 
 namespace resil::record {
@@ -164,6 +166,46 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
   }
 }
 
+/// Name of the function that a call site lies in, as the linker knows it; "" when it does not.
+void function_text(uint64_t site, char* name, size_t bytes) {
+  static dump::Symbols symbols;
+  static SpinLock lock;  // threads that differ at the same moment: rare, and off the call path
+  char line[300];
+  {
+    SpinGuard guard(lock);
+    symbols.reset();
+    symbols.limit_names(static_cast<unsigned>(bytes - 1));
+    dump::Text text(line, sizeof(line) - 1, -1);
+    symbols.put_site(text, site);
+    line[text.size()] = 0;
+  }
+  const char* begin = strchr(line, '(');
+  const char* end = begin != nullptr ? strrchr(begin, '+') : nullptr;
+  snprintf(name, bytes, "%.*s", end != nullptr ? static_cast<int>(end - begin - 1) : 0, end != nullptr ? begin + 1 : "");
+}
+
+/// Is this one of the words of RESIL_VERIFY_IGNORE?
+bool in_ignore_list(const char* where) {
+  const char* list = config_text("RESIL_VERIFY_IGNORE");
+  const size_t length = strlen(where);
+  if (length == 0)
+    return false;
+  for (const char* at = strstr(list, where); at != nullptr; at = strstr(at + 1, where))
+    if ((at == list || at[-1] == ',') && (at[length] == 0 || at[length] == ','))
+      return true;
+  return false;
+}
+
+bool ignored(uint64_t site, const char* where) {
+  if (config_text("RESIL_VERIFY_IGNORE")[0] == 0)
+    return false;
+  if (in_ignore_list(where))
+    return true;
+  char function[200];
+  function_text(site, function, sizeof(function));
+  return in_ignore_list(function);
+}
+
 void add_values(Finding& finding, const Difference& d) {
   if (d.expected_type == ValueType::kNone && d.found_type == ValueType::kNone) {
     finding.add("expected", "%s", d.expected_text);
@@ -195,6 +237,14 @@ uint64_t clock_reads(const Thread& thread) {
 void diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
   if (d.what == What::kCall || d.what == What::kEnd || d.what == What::kResult)
     t.over = true;
+  char where[112] = "the end", last_site[112], before[220] = "the beginning";
+  if (e != nullptr)
+    blame::site_text(e->site, where, sizeof(where));
+  const bool of_data = e != nullptr && (d.what == What::kOutput || d.what == What::kInput);
+  if (of_data && ignored(e->site, where)) {
+    counts.ignored += 1;
+    return;
+  }
   if (t.unsure && d.what != What::kStuck) {
     // Threads that begin alike cannot be told apart: this may well be another one's stream.
     add_note_format("verify: the calls of thread %u are not compared from call %" PRIu64 " on: other threads begin with the "
@@ -204,9 +254,6 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
   }
   if (found.fetch_add(1, std::memory_order_relaxed) != 0 && d.what != What::kStuck)
     return;  // what follows from the first one
-  char where[112] = "the end", last_site[112], before[220] = "the beginning";
-  if (e != nullptr)
-    blame::site_text(e->site, where, sizeof(where));
   if (t.last.number != 0) {
     blame::site_text(t.last.site, last_site, sizeof(last_site));
     snprintf(before, sizeof(before), "call %" PRIu64 " (%s at %s)", t.last.number, name_of(t.last.id), last_site);
@@ -230,6 +277,11 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
   finding.add("unrecorded", "%s", sources.count != 0 ? sources.text
                                                      : "no unrecorded source is known: a fault, or a program that uses "
                                                        "random seeds, clocks, addresses or uninitialised memory");
+  if (of_data) {
+    char function[80];
+    function_text(e->site, function, sizeof(function));
+    finding.add("if_it_may_differ", "RESIL_VERIFY_IGNORE=%s%s%s", where, function[0] != 0 ? ", or every call of " : "", function);
+  }
   if (e != nullptr)
     add_backtrace(finding, e->return_address);
   finding_publish(finding);

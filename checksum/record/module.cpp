@@ -32,6 +32,8 @@ constexpr ConfigEntry kConfig[] = {
     {"RESIL_RECORD", ConfigType::kText, "a directory", "./resil-record",
      "directory of the recording that record writes and verify reads"},
     {"RESIL_RECORD_TIME", ConfigType::kSwitch, "0|1", "0", "records what MPI_Wtime returns, and gives it back in verify"},
+    {"RESIL_VERIFY_IGNORE", ConfigType::kText, "call sites and functions, separated by commas", "",
+     "calls whose data may differ in verify, as findings print them: object+0xoffset, or a function's name"},
     {"RESIL_VERIFY_SECONDS", ConfigType::kReal, "1..1000000", "600",
      "how long a call in verify waits for what came in the recorded run, before that is a divergence"},
 };
@@ -303,6 +305,7 @@ void report(JsonWriter& json) {
     number("forced", counts.forced);
     number("failing_polls", counts.failing_polls);
     number("unforced", counts.unforced);
+    number("ignored", counts.ignored);
     number("unmatched", counts.unmatched);
     number("divergences", divergences());
   }

@@ -101,7 +101,7 @@ extern Recording recording;
 
 /// For the report; plain additions, exact below MPI_THREAD_MULTIPLE.
 struct Counts {
-  uint64_t calls, values, unread, completions, forced, failing_polls, unforced, logged, unmatched;
+  uint64_t calls, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, ignored;
 };
 extern Counts counts;
 
