@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads one rank's recording, block by block, for verify. Memory is bounded: about 400 KiB a stream that is being read,
+// Reads one rank's recording, block by block, for verify. Memory is bounded: about 310 KiB a stream that is being read,
 // 2 MiB for matches and openings of streams; nothing grows with the recording.
 //
 // Context: Recording's functions may be called by any thread (short locks); a Cursor belongs to one thread. next() reads
