@@ -191,6 +191,18 @@ def killed(s):
         assert any("not verified" in note for note in report["notes"]), report["notes"]
 
 
+def threads(s, build):
+    """Each thread against its own recording. What cannot be told apart is no finding."""
+    program = os.path.join(build, f"threads.{s.mpi}")
+    recording = os.path.join(jobs.scratch(), "recording")
+    for mode in ("record", "verify"):
+        result = s.run(mode, recording, [program], ranks=2)
+        assert result.returncode == 0, result.text()
+    for rank, report in result.ranks().items():
+        assert report["findings"] == [] and report["verify"]["calls"] > 1000, f"rank {rank}: {report}"
+    return f"{report['verify']['calls']} calls"
+
+
 def mixed(s, modes):
     """Beside checksums."""
     command = [s.program, "any-waitany", ROUNDS]
@@ -216,6 +228,7 @@ def main(build, mpi, times="1"):
                (f"another way ({mpi})", lambda: other_way(s)),
                (f"bad input ({mpi})", lambda: bad_input(s)),
                (f"killed while recording ({mpi})", lambda: killed(s)),
+               (f"threads ({mpi})", lambda: threads(s, build)),
                (f"with checksums ({mpi})", lambda: mixed(s, "checksum,verify")),
                (f"recorded with checksums ({mpi})", lambda: mixed(s, "verify"))]
     return run_checks(checks)
