@@ -193,6 +193,11 @@ int BlockFile::close() {
   return descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR ? errno : 0;
 }
 
+bool BlockFile::removed() const {
+  struct stat status;
+  return fstat(descriptor_, &status) == 0 && status.st_nlink == 0;
+}
+
 void BlockFile::sync() { fdatasync(descriptor_); }
 
 }  // namespace resil::record

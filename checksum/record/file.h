@@ -50,6 +50,7 @@ class BlockFile {
   /// Rewrites the state. Any thread. 0 or errno.
   int set_state(FilePhase phase, int error, uint64_t calls);
   int close();  ///< 0 or errno
+  bool removed() const;  ///< it has no name any more
   void sync();
 
   bool is_open() const { return descriptor_ >= 0; }

@@ -20,7 +20,11 @@ namespace {
 
 bool fork_handled;
 
-void after_fork_in_child() { writer.recording.store(false, std::memory_order_relaxed); }
+/// The file is the parent's, and its lock may be held by a thread that the child does not have.
+void after_fork_in_child() {
+  writer.recording.store(false, std::memory_order_relaxed);
+  writer.file.close();
+}
 
 }  // namespace
 
@@ -86,6 +90,8 @@ void writer_close(Ending ending) {
                                             status.calls);
     if (error != 0)
       recording_failed(error, "cannot be written");
+    else if (writer.file.removed())
+      recording_failed(0, "was removed meanwhile; does another job record in this directory?");
   }
   const bool complete = writer.recording.exchange(false, std::memory_order_relaxed);
   const int error = writer.file.close();

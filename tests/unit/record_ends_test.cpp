@@ -140,9 +140,10 @@ TEST_CASE("record: a forked child writes nothing, the parent goes on") {
     for (int i = 0; i < 1000000; ++i)
       stream->call(call);
     writer_flush(false);
+    writer_close(Ending::kFinished);
     WriterStatus status;
     writer_status(&status);
-    return status.recording ? 1 : 0;
+    return status.recording || status.failure[0] != 0 ? 1 : 0;
   }) == 0);
   for (const Kept& kept : write_items(stream, random, 50, 5))
     written.push_back(kept);
@@ -374,6 +375,18 @@ TEST_CASE("record: a directory is taken only when empty or record's own") {
   set_contents(directory.path + "/notes.txt", "mine");
   CHECK_FALSE(directory_claim(directory.path.c_str(), identity(), &problem));
   CHECK(std::filesystem::exists(file_of(directory)));
+}
+
+TEST_CASE("record: a recording that another job removes says so") {
+  Directory directory;
+  start(directory);
+  stream_open(kFirst);
+  Problem problem;
+  CHECK(directory_claim(directory.path.c_str(), identity(), &problem));
+  writer_close(Ending::kFinished);
+  WriterStatus status;
+  writer_status(&status);
+  CHECK_THAT(status.failure, Catch::Contains("does another job record in this directory?"));
 }
 
 TEST_CASE("record: ranks that claim at the same time leave one clean directory") {
