@@ -18,6 +18,7 @@
 #include "shim/config.h"
 #include "shim/finding.h"
 #include "shim/log.h"
+#include "shim/report.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
 #include "shim/thread.h"
@@ -285,8 +286,10 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
   if (e != nullptr)
     add_backtrace(finding, e->return_address);
   finding_publish(finding);
-  if (!mode.stops && d.what != What::kStuck)
+  if (!mode.stops && d.what != What::kStuck) {
+    report_write("running");  // it must be on disk when another rank ends the job
     return;
+  }
   t.thread->depth = 1;  // what follows is resil's own
   t.thread->outer_frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   stop_job(91);

@@ -7,6 +7,8 @@
 // REPLAY_FLIP=RANK:ROUND flips one bit of that worker's state in that round: silent corruption of memory.
 // REPLAY_WAY=RANK:ROUND makes that worker send one message more, of another tag, before it (a program that is not
 // deterministic).
+// REPLAY_STOP=RANK:ROUND makes it leave the loop there.
+// REPLAY_TIME=RANK:0 adds MPI_Wtime to its state in every round.
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +173,8 @@ static void worker(int tags) {
       bits ^= 1ULL << 20;
       memcpy(&state, &bits, 8);
     }
+    if (asked("REPLAY_STOP", round)) break;
+    if (asked("REPLAY_TIME", 0)) state += MPI_Wtime();
     if (asked("REPLAY_WAY", round)) OK(MPI_Send(&state, 1, MPI_DOUBLE, 0, kWay, MPI_COMM_WORLD));
     OK(MPI_Send(&state, 1, MPI_DOUBLE, 0, tags ? round % 3 : 0, MPI_COMM_WORLD));
     OK(MPI_Recv(&answer, 1, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));

@@ -130,6 +130,31 @@ def other_way(s):
     assert s.run("verify", recording, fewer).returncode == 91
 
 
+def never_comes(s):
+    """A rank has stopped sending and the job goes on: who waits for it in a forced receive says so and ends the job."""
+    command, rank = [s.program, "recv", ROUNDS], s.ranks - 1
+    recording, _ = s.record(command)
+    result = s.run("verify", recording, command, {"REPLAY_STOP": f"{rank}:9", "RESIL_ON_MISMATCH": "log",
+                                                  "RESIL_VERIFY_SECONDS": "1"})
+    assert result.returncode == 91, result.text()
+    found = {number: report["findings"] for number, report in result.ranks().items()}
+    assert [finding["kind"] for finding in found[0]] == ["replay_stuck"], found
+    assert found[0][0]["culprit_ranks"] == [rank] and found[0][0]["victim_ranks"] == [0], found
+    assert [finding["kind"] for finding in found[rank]] == ["divergence"], found
+
+
+def clock(s):
+    """MPI_Wtime in the data: a difference with its cause, and none with RESIL_RECORD_TIME=1."""
+    command, rank = [s.program, "recv", ROUNDS], s.ranks - 1
+    env = {"REPLAY_TIME": f"{rank}:0"}
+    recording, _ = s.record(command, env)
+    found = only_finding(s.run("verify", recording, command, env), 91)
+    assert list(found) == [rank] and found[rank]["confidence"] == "suspected", found
+    assert found[rank]["evidence"]["unrecorded"].startswith("MPI_Wtime was read 1 times"), found
+    env["RESIL_RECORD_TIME"] = "1"
+    return repeats(s, command, 1, env)
+
+
 def bad_input(s):
     command = [s.program, "recv", ROUNDS]
     recording, _ = s.record(command)
@@ -226,6 +251,8 @@ def main(build, mpi, times="1"):
                (f"a flipped bit ({mpi})", lambda: flipped_bit(s)),
                (f"a flipped bit, logged ({mpi})", lambda: flipped_bit_logged(s)),
                (f"another way ({mpi})", lambda: other_way(s)),
+               (f"what never comes ({mpi})", lambda: never_comes(s)),
+               (f"the clock ({mpi})", lambda: clock(s)),
                (f"bad input ({mpi})", lambda: bad_input(s)),
                (f"killed while recording ({mpi})", lambda: killed(s)),
                (f"threads ({mpi})", lambda: threads(s, build)),
