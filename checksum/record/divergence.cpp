@@ -42,8 +42,10 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
   if (trace->wanted != 0 && pc != trace->wanted)
     return _URC_NO_REASON;  // still inside the library
   trace->wanted = 0;
+  if (pc == 0)
+    return _URC_END_OF_STACK;
   trace->frames[trace->count++] = pc;
-  return trace->count == kFrames || pc == 0 ? _URC_END_OF_STACK : _URC_NO_REASON;
+  return trace->count == kFrames ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 /// The program's frames from the call site on, three to a line.

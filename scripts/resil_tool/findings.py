@@ -76,7 +76,7 @@ def merge(directory, ranks) -> list[dict]:
         verdict = finding["evidence"].get("verdict", "")
         totals[finding["kind"]] = totals.get(finding["kind"], 0) + finding["count"]
         # A kind that is not known here, or has no hosts, is not lumped together: its sentences may mean anything.
-        known = finding["kind"] in KINDS and any(ends)
+        known = finding["kind"] in KINDS and any(ends) and finding["kind"] != "divergence"
         key = (finding["kind"], verdict, ends) if known else \
             (finding["kind"],) if finding["kind"] == "systemic" else \
             (finding["kind"], finding["message"], tuple(finding["culprit_ranks"]))
@@ -96,8 +96,8 @@ def merge(directory, ranks) -> list[dict]:
     for group in groups.values():
         group["of"] = totals[group["kind"]]
         group["senders"], group["receivers"] = (sorted(ends)[:1000] for ends in group.pop("way"))
-    ordered = sorted(groups.values(), key=lambda g: (g["kind"] == "systemic", CAUSE.get(g["kind"], 0), WEIGHT.get(g["confidence"], 3),
-                                                     -g["count"], g["message"]))
+    ordered = sorted(groups.values(), key=lambda g: (g["kind"] == "systemic", CAUSE.get(g["kind"], 0),
+                                                     WEIGHT.get(g["confidence"], 3), -g["count"], g["message"]))
     name_sites(directory, ranks, ordered)
     return ordered
 
@@ -229,6 +229,8 @@ def sentence(group: dict) -> str:
             else " on %s" % clip(sender or receiver, 30) if sender or receiver else ""
     else:
         what = "of kind %s" % (group["kind"] or "?")
+    if group["kind"] in CAUSE:
+        way = ""  # whose rank it is, not which path
     who = ranges(group["senders"], 4), ranges(group["receivers"], 4)
     ranks = " (rank %s)" % ranges(set(group["culprit_ranks"] or group["victim_ranks"]), 6) \
         if group["kind"] == "collective_mismatch" else " (ranks %s -> %s)" % who if all(who) else " (rank %s)" % (who[0] or who[1]) if any(who) else ""
