@@ -113,7 +113,7 @@ TEST_CASE("record: threads write for themselves where there is no helper") {
   start(directory, &mine);
   helper_end(10);
   Stream* stream = stream_open(kFirst);
-  const std::vector<Kept> written = write_items(stream, random, 50000, 20);
+  const std::vector<Kept> written = write_items(stream, random, 20000, 20);
   WriterStatus status;
   writer_status(&status);
   CHECK(status.bytes > 200000);
