@@ -225,9 +225,13 @@ bool messages_serve(const Call& c) {
 }
 
 bool messages_better(const Call& c) {
-  return !c.inter() && c.size > kFlatRanks && c.operand.mode == Mode::kOrder &&
-         (c.kind == Kind::kAllreduce || c.kind == Kind::kReduce) &&
-         c.count <= kTreeBytes / static_cast<int64_t>(c.operand.cell);
+  if (c.inter() || c.size < kTreeRanks || c.operand.mode != Mode::kOrder ||
+      (c.kind != Kind::kAllreduce && c.kind != Kind::kReduce))
+    return false;
+  const auto cell = static_cast<int64_t>(c.operand.cell);
+  if (c.count > kTreeBytes / cell)
+    return false;
+  return c.size > kFlatRanks || c.count > kGathered / cell / c.size;
 }
 
 int carry_by_messages(const Call& c, uint64_t sequence, Thread& thread, Arena& arena) {

@@ -12,9 +12,10 @@ namespace resil::reduction {
 void messages_prepare();
 /// Can this reduction go that way? The same answer on all ranks.
 bool messages_serve(const Call& call);
-/// Should it, although nobody asked for it: so many ranks that gathering from all costs more than a tree?
+/// Should it, although nobody asked for it? With many ranks a tree takes fewer steps than an exchange of blocks.
 bool messages_better(const Call& call);
-constexpr int kFlatRanks = 1024;
+constexpr int kTreeRanks = 64;    ///< from here on for vectors that are not gathered by everyone
+constexpr int kFlatRanks = 1024;  ///< above for all that are short
 constexpr int64_t kTreeBytes = 65536;  ///< of one contribution
 int carry_by_messages(const Call& call, uint64_t sequence, Thread& thread, Arena& arena);
 
