@@ -60,7 +60,7 @@ int64_t given_indices(const Event& e) {
   return (e.attributes & kCallCompletes) && e.outcount != nullptr && e.result == 0 && *e.outcount >= 0 ? *e.outcount : -1;
 }
 
-void finish_record(Event& e, CallRecord* record, Outcome* outcome) {
+void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRecord* then) {
   const uint16_t is = traits_of(e.id);
   outcome->what = 0;
   if (e.result != 0) {
@@ -107,7 +107,7 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome) {
       outcome->what |= kOutcomeBytes;
     put(*record, read_view(view, status.bytes), false);
   } else if (is & kSync) {
-    put(*record, window_sync(e), false);
+    put(*record, window_sync(e, then), false);
   }
 }
 

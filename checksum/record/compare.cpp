@@ -242,7 +242,7 @@ bool same_choice(const Outcome& a, const Outcome& b) {
 void compare_result(Event& e, PerThread& t, Call& call) {
   Outcome now;
   const uint16_t given = call.now.flags;
-  finish_record(e, &call.now, &now);
+  finish_record(e, &call.now, &now, &call.then);
   if ((call.now.flags ^ call.then.flags) & kCallFailed) {
     Difference d = difference(What::kResult);
     snprintf(d.expected_text, sizeof(d.expected_text), "the call %s", call.then.flags & kCallFailed ? "fails" : "succeeds");

@@ -125,7 +125,7 @@ inline Call* call_of(PerThread& t, const Event& e) {
 void describe(const Event& event, Call& call);
 void put(CallRecord& record, const Value& value, bool input);
 /// After the real call: what came out of a blocking one, and MPI's choices.
-void finish_record(Event& event, CallRecord* record, Outcome* outcome);
+void finish_record(Event& event, CallRecord* record, Outcome* outcome, const CallRecord* then = nullptr);
 bool is_failing_poll(const Event& event);
 /// Which indices a Waitsome or Testsome gave; count -1: MPI_UNDEFINED or none of these calls.
 int64_t given_indices(const Event& event);
@@ -157,8 +157,8 @@ bool substitutes_used();
 
 // --- windows.cpp: what MPI_Get and its kin bring, at the end of their epoch -----------------------------------------
 void window_get(Event& event);
-/// Everything that came by operations on the window that this call completes.
-Value window_sync(Event& event);
+/// Everything that came by operations on the window that this call completes. `then`: the recorded call, or null.
+Value window_sync(Event& event, const CallRecord* then);
 
 // --- compare.cpp ---------------------------------------------------------------------------------------------------
 void verify_enter(Event& event, PerThread& t, Call& call);

@@ -26,7 +26,7 @@ KINDS = ("recv", "probe", "iprobe", "mprobe", "improbe", "waitany", "testany", "
          "any-waitany", "any-testsome", "any-each", "persistent-waitany", "persistent-testany", "persistent-waitsome",
          "persistent-testsome")
 # With two ranks there is one worker: only how often nothing was there, or how much at once, can vary.
-VARIES = {"openmpi": ("recv", "mprobe", "waitany", "any-waitany"), "mpich": ("iprobe",)}
+VARIES = {"openmpi": ("recv", "mprobe", "waitany", "any-waitany"), "mpich": ("iprobe", "tickets")}
 
 
 class Setting:
@@ -247,6 +247,8 @@ def main(build, mpi, times="1"):
     checks = [(f"{kind} varies without a recording ({mpi})", lambda kind=kind: varies(s, [s.program, kind, ROUNDS]))
               for kind in VARIES[mpi]]
     checks += [(f"{kind} repeats ({mpi})", lambda kind=kind: repeats(s, [s.program, kind, ROUNDS], times)) for kind in KINDS]
+    if mpi == "mpich":  # one-sided calls of Open MPI 4.1 do not work on every machine that tests this
+        checks += [(f"tickets repeats ({mpi})", lambda: repeats(s, [s.program, "tickets", ROUNDS], times))]
     checks += [(f"Fortran repeats ({mpi})", lambda: repeats(s, [s.fortran, ROUNDS], times)),
                (f"a flipped bit ({mpi})", lambda: flipped_bit(s)),
                (f"a flipped bit, logged ({mpi})", lambda: flipped_bit_logged(s)),
