@@ -133,6 +133,8 @@ void settle_pattern(Thread& thread, CommReceives& comm, int32_t source, int32_t 
     }
     if (difference.found)
       ledger::raise_difference(thread, *peer, difference);
+    if (lane && comm.waiting != 0)  // complete before there was a wildcard: they wait in the bucket, not in the heap
+      settle_lane(thread, comm, bucket_index(comm.id, gate_source, gate_tag), gate_source, gate_tag);
     if (lane && wild)
       settle_pattern(thread, comm, gate_source, gate_tag);
   }

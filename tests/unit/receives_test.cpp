@@ -79,7 +79,7 @@ bool ask(const void*, size_t) { return true; }
 }  // namespace host_memory_detail
 namespace ledger {
 bool is_concurrent, is_full, is_strict, is_plain;
-int32_t until_poll = 1 << 30;
+int32_t until_look = 1 << 30;
 void look_around(Thread&) {}
 uint64_t announce(Thread&, Peer&, const Record&) { return 0; }
 int world_rank_of(const Peer& peer) { return peer.world_rank; }
@@ -357,7 +357,7 @@ void prepare() {
     static ledger::Queue queues[8];
     backend.messages = &messages;
     resil::backend = &backend;
-    resil::runtime.comm_count = 1024;
+    resil::runtime.comm_count = 1 << 15;
     for (int i = 0; i < 8; ++i) {
       peers[i].world_rank = i;
       peers[i].queue = &queues[i];
@@ -394,7 +394,7 @@ std::shared_ptr<Request> any_of(const std::list<std::shared_ptr<Request>>& list,
 TEST_CASE("receives reach the ledger in the order of sending, and as soon as that is known") {
   prepare();
   uint64_t quickly_done = 0;
-  for (unsigned seed = 0; seed < 250; ++seed) {
+  for (unsigned seed = 0; seed < 1500; ++seed) {
     INFO("seed " << seed);
     std::mt19937 random(seed);
     World world(next_comm++);
