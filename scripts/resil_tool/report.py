@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 
-from . import checksum, findings
+from . import checksum, findings, reductions
 from . import job as jobs
 from . import records
 from .attach import attach
@@ -234,6 +234,8 @@ def _coverage(s: dict) -> list[str]:
             lines += row(label, text, 2)
     elif s["ranks_reported"]:
         lines += row("coverage", "message contents were not checked (mode checksum is off)")
+    if s["reductions"]:
+        lines += row("reductions", reductions.sentence(s["reductions"]), 3)
     if s["uncovered"]:
         reasons = sorted(s["uncovered"].items(), key=lambda item: -item[1])
         text = "not seen: " + ", ".join("%s %s" % (integer(count), name.replace("_", " "))

@@ -13,6 +13,7 @@
 #include <complex>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -215,9 +216,20 @@ template <> std::complex<long double> exact_sum(const Case<std::complex<long dou
   return exact_complex(c, l, h, i);
 }
 
+/// Products of many ranks overflow. Which NaN comes of it depends on the CPU; resil's is always the same one.
+template <class T> T one_nan(const T& v) { return v; }
+template <class F> F one_real_nan(F v) { return v == v ? v : std::numeric_limits<F>::quiet_NaN(); }
+template <> float one_nan(const float& v) { return one_real_nan(v); }
+template <> double one_nan(const double& v) { return one_real_nan(v); }
+template <> long double one_nan(const long double& v) { return one_real_nan(v); }
+template <class F>
+std::complex<F> one_nan(const std::complex<F>& v) { return {one_real_nan(v.real()), one_real_nan(v.imag())}; }
+
 template <class T>
 T expected(const Case<T>& c, int low, int high, long i) {
-  return mode == Mode::kExact && c.is_sum ? exact_sum(c, low, high, i) : tree(c, low, high, i);
+  if (high - low == 1)
+    return contribution(c, low, i);
+  return one_nan(mode == Mode::kExact && c.is_sum ? exact_sum(c, low, high, i) : tree(c, low, high, i));
 }
 
 // --- Checks ------------------------------------------------------------------------------------------------------
