@@ -60,6 +60,13 @@ bool same_call(const CallRecord& then, const CallRecord& now) {
          (then.site == now.site || then.site == 0);
 }
 
+/// The recording ends here without the program's doing.
+void end_of_recording(PerThread& t) {
+  add_note_format("verify: the recording of stream %u ends after call %" PRIu64 "; what came after it is not verified (%s)",
+                  t.stream_id, t.cursor->number(), recording.end_text());
+  t.over = true;
+}
+
 /// The next item that is not a remark; the recording's end is dealt with here. Null: nothing more to compare.
 const Item* next_item(const Event* e, PerThread& t, const Call* call) {
   const Item* item;
@@ -74,11 +81,7 @@ const Item* next_item(const Event* e, PerThread& t, const Call* call) {
         diverged(e, t, call, d);
         return nullptr;
       }
-      case Reading::kCut:
-        add_note_format("verify: the recording of stream %u ends after call %" PRIu64 "; what came after it is not verified (%s)",
-                        t.stream_id, t.cursor->number(), recording.end_text());
-        t.over = true;
-        return nullptr;
+      case Reading::kCut: end_of_recording(t); return nullptr;
       case Reading::kDamaged:
         log_format("verify: %s; nothing after it is verified", t.cursor->problem());
         add_note_format("verify: %s; nothing after it is verified", t.cursor->problem());
@@ -115,10 +118,11 @@ void take_outcome(PerThread& t, Call& call) {
   const Item* item;
   Item taken;
   bool open = false;
+  Reading reading;
   call.outcome.what = 0;
   call.indices = 0;
   call.listed = false;
-  while (t.cursor->peek(&item) == Reading::kItem) {
+  while ((reading = t.cursor->peek(&item)) == Reading::kItem) {
     if (item->kind == ItemKind::kOutcome) {
       call.outcome = item->outcome;
     } else if (item->kind == ItemKind::kIndices && (open || !call.listed)) {
@@ -132,6 +136,10 @@ void take_outcome(PerThread& t, Call& call) {
       return;
     }
     t.cursor->next(&taken);
+  }
+  if (reading == Reading::kCut || reading == Reading::kDamaged) {
+    end_of_recording(t);  // the call's own outcome may be missing
+    call.known = false;
   }
 }
 
@@ -334,7 +342,10 @@ void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, c
   const Item* item;
   Item taken;
   for (;;) {
-    if (t.cursor->peek(&item) != Reading::kItem || (item->kind != ItemKind::kCompletion && item->kind != ItemKind::kText)) {
+    const Reading reading = t.cursor->peek(&item);
+    if (reading == Reading::kCut || reading == Reading::kDamaged)
+      return end_of_recording(t);
+    if (reading != Reading::kItem || (item->kind != ItemKind::kCompletion && item->kind != ItemKind::kText)) {
       counts.unmatched += 1;
       return;
     }

@@ -248,10 +248,15 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
     counts.ignored += 1;
     return;
   }
-  if (t.unsure && d.what != What::kStuck) {
-    // Threads that begin alike cannot be told apart: this may well be another one's stream.
-    add_note_format("verify: the calls of thread %u are not compared from call %" PRIu64 " on: other threads begin with the "
-                    "same call from the same place, so it is not known whose recording this is", t.stream_id, t.cursor->number());
+  // Who of several threads takes a piece of work is decided by their order, which is not recorded; and threads that begin
+  // alike cannot be told apart: this may well be another one's stream.
+  const bool way = d.what == What::kCall || d.what == What::kEnd || d.what == What::kChoice || d.what == What::kResult;
+  if ((t.unsure && d.what != What::kStuck) || (mode.multiple && threads_seen() > 1 && way)) {
+    add_note_format("verify: the calls of thread %u are not compared from call %" PRIu64 " on: %s", t.stream_id,
+                    t.cursor->number(), t.unsure ? "other threads begin with the same call from the same place, so it is "
+                                                   "not known whose recording this is"
+                                                 : "it went another way, as threads may whose order is not recorded");
+    counts.lost += !t.over || way;
     t.over = true;
     return;
   }

@@ -307,6 +307,7 @@ void report(JsonWriter& json) {
     number("unforced", counts.unforced);
     number("ignored", counts.ignored);
     number("unmatched", counts.unmatched);
+    number("threads_lost", counts.lost);
     number("divergences", divergences());
   }
   json.end_object();

@@ -101,7 +101,7 @@ extern Recording recording;
 
 /// For the report; plain additions, exact below MPI_THREAD_MULTIPLE.
 struct Counts {
-  uint64_t calls, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, ignored;
+  uint64_t calls, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost, ignored;
 };
 extern Counts counts;
 
@@ -112,6 +112,7 @@ PerThread* per_thread(Thread& thread);
 /// Opens its stream, which begins with a call from that site; once. `first`: that call, if it is known to be recorded.
 PerThread* open_thread(Thread& thread, uint64_t site, const Event* first);
 void forget_thread(Thread& thread);
+uint32_t threads_seen();  ///< streams opened so far
 /// The call of that event, null: it was not entered.
 inline Call* call_of(PerThread& t, const Event& e) {
   for (unsigned i = t.depth; i > 0; --i)

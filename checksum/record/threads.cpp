@@ -15,6 +15,7 @@ namespace resil::record {
 namespace {
 
 unsigned slot;
+uint32_t seen;
 PerThread nobody;  // a thread without a stream: asked once
 
 // Verify: streams that begin at the site of a thread's first call, but with another call than that thread's. Threads
@@ -23,6 +24,7 @@ constexpr unsigned kSpare = 256;
 struct Spare {
   Cursor* cursor;
   uint64_t site;
+  bool unsure;  // another stream that began in the same way has been taken
 };
 Spare spares[kSpare];
 unsigned spare_count;
@@ -42,24 +44,27 @@ Cursor* choose_stream(uint64_t site, const CallRecord* first, bool* unsure, Prob
     Cursor* next = spare_count < kSpare ? recording.next_stream(site, problem) : nullptr;
     if (next == nullptr)
       break;
-    spares[spare_count++] = {next, site};
+    spares[spare_count++] = {next, site, false};
     if (!mode.multiple || first == nullptr)
       break;
   }
-  int best = -1;
+  int best = -1, fitting = 0;
   for (unsigned i = 0; i < spare_count; ++i) {
     if (spares[i].site != site)
       continue;
     const bool fits = first == nullptr || begins_with(*spares[i].cursor, *first);
     const bool best_fits = best >= 0 && (first == nullptr || begins_with(*spares[best].cursor, *first));
-    if (fits && best_fits)
-      *unsure = true;
+    fitting += fits;
     if (best < 0 || (fits && !best_fits))
       best = static_cast<int>(i);
   }
   if (best < 0)
     return nullptr;
   Cursor* chosen = spares[best].cursor;
+  for (unsigned i = 0; fitting > 1 && i < spare_count; ++i)
+    if (spares[i].site == site && (first == nullptr || begins_with(*spares[i].cursor, *first)))
+      spares[i].unsure = true;
+  *unsure = spares[best].unsure;
   for (unsigned i = static_cast<unsigned>(best) + 1; i < spare_count; ++i)
     spares[i - 1] = spares[i];
   --spare_count;
@@ -67,6 +72,8 @@ Cursor* choose_stream(uint64_t site, const CallRecord* first, bool* unsure, Prob
 }
 
 }  // namespace
+
+uint32_t threads_seen() { return __atomic_load_n(&seen, __ATOMIC_RELAXED); }
 
 void prepare_threads() { slot = thread_slot(); }
 
@@ -107,6 +114,7 @@ PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
     munmap(memory, sizeof(PerThread));
     return nullptr;
   }
+  __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED);
   thread.module_data[slot] = t;
   return t;
 }
