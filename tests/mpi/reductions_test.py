@@ -83,6 +83,11 @@ def main(build, mpi, only=None):
     for name in ("reductions_mpif", "reductions_f08"):
         fortran = os.path.join(build, f"{name}.{mpi}")
         checks.append((f"{name} ({mpi})", lambda fortran=fortran: from_fortran(mpi, fortran, 2)))
+    threads = os.path.join(build, f"reductions_threads.{mpi}")
+    for mode, p2p in (("order", "0"), ("order", "1"), ("exact", "0")):
+        checks.append((f"threads, {mode}, P2P={p2p} ({mpi})",
+                       lambda mode=mode, p2p=p2p: accounted(run(mpi, threads, 2, mode, {"RESIL_REDUCE_P2P": p2p}), 2, mode,
+                                                            p2p == "1")))
     return run_checks(checks)
 
 
