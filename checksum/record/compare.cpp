@@ -22,7 +22,10 @@ namespace resil::record {
 namespace {
 
 void number_text(const char* what, int32_t value, char* text, size_t bytes) {
-  const char* name = value == ring::kAnySource ? "any" : value == ring::kProcNull ? "null" : value == ring::kRootSelf ? "root" : nullptr;
+  const char* name = value == ring::kAnySource  ? "any"
+                     : value == ring::kProcNull ? "null"
+                     : value == ring::kRootSelf ? "root"
+                                                : nullptr;
   const size_t used = strlen(text);
   if (value == ring::kNoPeer)
     return;
@@ -59,6 +62,9 @@ bool same_call(const CallRecord& then, const CallRecord& now) {
   return then.call == now.call && then.comm == now.comm && then.peer == now.peer && then.tag == now.tag &&
          (then.site == now.site || then.site == 0);
 }
+
+/// Not a part of the call before it.
+bool stands_alone(const Item& item) { return item.kind == ItemKind::kCall || item.kind == ItemKind::kLogged; }
 
 /// The recording ends here without the program's doing.
 void end_of_recording(PerThread& t) {
@@ -176,7 +182,7 @@ void take_call(Event& e, PerThread& t, Call& call) {
     found_text(call.now, d.found_text, sizeof(d.found_text));
     return diverged(&e, t, &call, d);
   }
-  while ((item = next_item(&e, t, &call)) != nullptr && item->kind != ItemKind::kCall && item->kind != ItemKind::kLogged) {
+  while ((item = next_item(&e, t, &call)) != nullptr && !stands_alone(*item)) {
     counts.unmatched += 1;  // completions that this run did not have, e.g. of requests beyond the request table
     t.cursor->next(&taken);
   }
@@ -263,7 +269,8 @@ void compare_result(Event& e, PerThread& t, Call& call) {
   const bool listed = indices >= 0;
   if (!same_choice(call.outcome, now) || listed != call.listed ||
       (listed && (indices != call.indices || memcmp(e.indices, t.indices, call.indices * sizeof(int)) != 0))) {
-    Difference d = difference(now.what == call.outcome.what && (now.what & kOutcomeBytes) ? What::kInput : What::kChoice);
+    const bool length_only = now.what == call.outcome.what && (now.what & kOutcomeBytes);
+    Difference d = difference(length_only ? What::kInput : What::kChoice);
     choice_text(call.outcome, d.expected_text, sizeof(d.expected_text));
     choice_text(now, d.found_text, sizeof(d.found_text));
     if (listed || call.listed) {
@@ -364,15 +371,18 @@ void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, c
   constexpr uint8_t kMeans = kCompletionCancelled | kCompletionFailed | kCompletionFreed;
   const bool bytes_differ = (then.flags & kCompletionBytes) != (now.flags & kCompletionBytes) ||
                             ((then.flags & kCompletionBytes) && then.bytes != now.bytes);
-  const bool match_differs = (then.flags & now.flags & kCompletionMatch) && (then.source != now.source || then.tag != now.tag);
+  const bool matched = (then.flags & now.flags & kCompletionMatch) != 0;
+  const bool match_differs = matched && (then.source != now.source || then.tag != now.tag);
   const int32_t source = now.flags & kCompletionMatch ? now.source : entry.source;
-  CommInfo* comm = entry.kind == Entry::kReceive && entry.comm != nullptr && entry.comm->ring->id == entry.comm_id ? entry.comm : nullptr;
+  const bool known = entry.kind == Entry::kReceive && entry.comm != nullptr && entry.comm->ring->id == entry.comm_id;
+  CommInfo* comm = known ? entry.comm : nullptr;
   if (((then.flags ^ now.flags) & kMeans) || bytes_differ || match_differs) {
     Difference d = difference(((then.flags ^ now.flags) & kMeans) || match_differs ? What::kChoice : What::kInput);
     d.source = world_rank(comm, source);
     const auto text = [](const Completion& c, char* to, size_t room) {
       snprintf(to, room, "request %" PRIu64 "%s%s, source %d, tag %d, %s %" PRIu64, c.ordinal,
-               c.flags & kCompletionCancelled ? " cancelled" : "", c.flags & kCompletionFailed ? " failed" : "", c.source, c.tag,
+               c.flags & kCompletionCancelled ? " cancelled" : "", c.flags & kCompletionFailed ? " failed" : "", c.source,
+               c.tag,
                c.flags & kCompletionBytes ? "bytes" : "all bytes;", c.bytes);
     };
     text(then, d.expected_text, sizeof(d.expected_text));
@@ -396,7 +406,7 @@ void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType ty
     return;
   const Item* item;
   Item taken;
-  while ((item = next_item(nullptr, t, nullptr)) != nullptr && item->kind != ItemKind::kCall && item->kind != ItemKind::kLogged) {
+  while ((item = next_item(nullptr, t, nullptr)) != nullptr && !stands_alone(*item)) {
     counts.unmatched += 1;
     t.cursor->next(&taken);
   }

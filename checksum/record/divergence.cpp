@@ -234,7 +234,8 @@ uint64_t divergences() { return found.load(std::memory_order_relaxed); }
 
 uint64_t clock_reads(const Thread& thread) {
   const auto* counters = thread.lane->counters;
-  return counters[static_cast<unsigned>(CallId::kMPI_Wtime)].count + counters[static_cast<unsigned>(CallId::kMPI_Wtick)].count;
+  return counters[static_cast<unsigned>(CallId::kMPI_Wtime)].count +
+         counters[static_cast<unsigned>(CallId::kMPI_Wtick)].count;
 }
 
 void diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {

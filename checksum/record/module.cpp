@@ -28,7 +28,8 @@ namespace {
 
 constexpr ConfigEntry kConfig[] = {
     {"RESIL_MODE+", ConfigType::kChoices, "record", "", "writes down every call, what MPI chose and digests of all data"},
-    {"RESIL_MODE+", ConfigType::kChoices, "verify", "", "runs the program as recorded and compares every call with the recording"},
+    {"RESIL_MODE+", ConfigType::kChoices, "verify", "",
+     "runs the program as recorded and compares every call with the recording"},
     {"RESIL_RECORD", ConfigType::kText, "a directory", "./resil-record",
      "directory of the recording that record writes and verify reads"},
     {"RESIL_RECORD_TIME", ConfigType::kSwitch, "0|1", "0", "records what MPI_Wtime returns, and gives it back in verify"},

@@ -171,7 +171,9 @@ bool complete_some(Event& e, PerThread& t, Call& call) {
 bool complete_each(Event& e, PerThread& t, Call& call) {
   int failed = 0;
   for (int64_t i = 0; i < e.request_count; ++i)
-    if (const int result = wait_for(e, t, call, -1, [&](int* flag) { return test_request(e, i, flag, status_at(e, i)); }); result != 0)
+    if (const int result = wait_for(
+            e, t, call, -1, [&](int* flag) { return test_request(e, i, flag, status_at(e, i)); });
+        result != 0)
       failed = result;
   e.result = failed == 0 || e.request_count == 1 ? failed : backend->replay->error_in_status;
   if ((e.attributes & kCallPoll) && e.flag != nullptr)
@@ -200,7 +202,8 @@ bool replays(CallId id) {
   if (!mode.verifying)
     return false;
   const uint32_t is = call_info(id).attributes;
-  return (traits_of(id) & (kMatches | kProbes)) || (is & kCallActivates) || id == CallId::kMPI_Cancel || (is & kCallPoll) || ((is & kCallCompletes) && (is & kCallBlocking));
+  return (traits_of(id) & (kMatches | kProbes)) || (is & (kCallActivates | kCallPoll)) || id == CallId::kMPI_Cancel ||
+         ((is & kCallCompletes) && (is & kCallBlocking));
 }
 
 bool replay(Event& e) {

@@ -70,7 +70,8 @@ void substitute_prepare(const Event& e, Entry& entry) {
   if (s == nullptr)
     return backend->replay->drop_type(type);
   Substitute*& first = bucket(e.request_key);
-  *s = {e.request_key, 0, e.comm_handle, type, const_cast<void*>(e.receive.buffer), e.receive.count, first, {}, false, false};
+  void* buffer = const_cast<void*>(e.receive.buffer);
+  *s = {e.request_key, 0, e.comm_handle, type, buffer, e.receive.count, first, {}, false, false};
   first = s;
   entry.substitute = s;
   used.fetch_add(1, std::memory_order_relaxed);
