@@ -6,6 +6,7 @@
 #include "checksum/record/divergence.h"
 
 #include <stdarg.h>
+#include <time.h>
 #include <unwind.h>
 
 #include <atomic>
@@ -139,19 +140,21 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
                   "all that it had received so far agrees. The two runs part here, in this rank, after %s.",
                   rank, runtime.host, number, before);
       break;
-    case What::kInput:
+    case What::kInput: {
+      char from[40] = "elsewhere";
+      if (d.source >= 0 && d.source != rank)
+        snprintf(from, sizeof(from), "rank %d", d.source);
       finding.victim(rank);
-      if (d.source >= 0 && d.source != rank) {
-        finding.culprit(d.source);
-        finding.say("Rank %d on %s: what it got from rank %d in %s (call %" PRIu64 " at %s) is not what it got in the "
-                    "recorded run; this rank itself agreed so far. It came from rank %d.",
-                    rank, runtime.host, d.source, name, number, where, d.source);
-      } else {
-        finding.say("Rank %d on %s: what it got in %s (call %" PRIu64 " at %s) is not what it got in the recorded run; "
-                    "what this rank gave agreed so far. It came from outside this rank.",
-                    rank, runtime.host, name, number, where);
-      }
+      // Whoever gives something else than recorded stops the job before it leaves him.
+      if (mode.stops)
+        finding.culprit(rank);
+      finding.say("Rank %d on %s: what it got from %s in %s (call %" PRIu64 " at %s) is not what it got in the recorded run; "
+                  "what this rank gave agreed so far. %s it changed on the way, or in the memory of this rank after it had "
+                  "arrived.", rank, runtime.host, from, name, number, where,
+                  mode.stops ? "Who sends compares before, and nobody has stopped:"
+                             : "Who sends compares before: if no other rank reports that it parts first,");
       break;
+    }
     case What::kStuck:
       finding.victim(rank);
       if (d.source >= 0)
@@ -271,7 +274,8 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
   find_sources(t, d, sources);
   Finding finding;
   finding.start(d.what == What::kInput ? "divergent_input" : d.what == What::kStuck ? "replay_stuck" : "divergence",
-                sources.count != 0 || d.what == What::kStuck ? Confidence::kSuspected : Confidence::kProved);
+                sources.count != 0 || d.what == What::kStuck || d.what == What::kInput ? Confidence::kSuspected
+                                                                                      : Confidence::kProved);
   say(finding, e, t, call, d, where, before);
   const ring::Lane& lane = *t.thread->lane;
   if (lane.step != 0)
@@ -281,6 +285,11 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
               call != nullptr && call->known ? call->number : t.cursor->number(), t.stream_id,
               e != nullptr ? name_of(e->id) : "none", where);
   finding.add("after", "%s", before);
+  if (d.what == What::kInput && d.source >= 0)
+    finding.add("source", "rank %d", d.source);
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);  // the report puts the first of all ranks first
+  finding.add("time", "%lld.%06ld", static_cast<long long>(now.tv_sec), now.tv_nsec / 1000);
   finding.add("inputs_agreed", "%s", d.what == What::kInput ? "no: this is the first one that differs" : "yes");
   add_values(finding, d);
   finding.add("unrecorded", "%s", sources.count != 0 ? sources.text

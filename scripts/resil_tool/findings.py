@@ -65,12 +65,35 @@ def collect(directory, ranks) -> list[dict]:
     return list(unique.values())
 
 
+def name_origin(found: list[dict]):
+    """A run that parts from its recording does so in one rank first; the others get something else from it. What a rank
+    gives is compared before it leaves: when nobody gave something else first, the first one that got it is where it
+    changed, on the way there or in its memory."""
+    worlds = {finding["world"] for finding in found if finding["kind"] == "divergent_input"}
+    for world in worlds:
+        parts = sorted((f for f in found if f["world"] == world and f["kind"] in ("divergence", "divergent_input")),
+                       key=lambda f: (CAUSE[f["kind"]], _time(f)))
+        own = [f for f in parts if f["kind"] == "divergence"]
+        origin = own[0]["culprit_ranks"] if own else parts[0]["culprit_ranks"] or parts[0]["victim_ranks"]
+        for finding in parts[len(own):]:
+            finding["culprit_ranks"] = list(origin)
+
+
+def _time(finding: dict) -> float:
+    try:
+        return float(finding["evidence"].get("time", "inf"))
+    except ValueError:
+        return float("inf")
+
+
 def merge(directory, ranks) -> list[dict]:
     """One entry for each story: kind, verdict and the two hosts. The most certain and most frequent first."""
     hosts = {rank.key: rank.host for rank in ranks}
     groups: dict[tuple, dict] = {}
     totals: dict[str, int] = {}
-    for finding in collect(directory, ranks):
+    collected = collect(directory, ranks)
+    name_origin(collected)
+    for finding in collected:
         finding["way"] = _way(finding)
         ends = _ends(finding, hosts)
         verdict = finding["evidence"].get("verdict", "")
@@ -97,6 +120,7 @@ def merge(directory, ranks) -> list[dict]:
         group["of"] = totals[group["kind"]]
         group["senders"], group["receivers"] = (sorted(ends)[:1000] for ends in group.pop("way"))
     ordered = sorted(groups.values(), key=lambda g: (g["kind"] == "systemic", CAUSE.get(g["kind"], 0),
+                                                     _time(g) if g["kind"] in CAUSE else 0,
                                                      WEIGHT.get(g["confidence"], 3), -g["count"], g["message"]))
     name_sites(directory, ranks, ordered)
     return ordered

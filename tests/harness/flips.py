@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 
-from . import mpi as jobs, report as reports
+from . import mpi as jobs
 
 SOURCE = os.path.join(jobs.ROOT, "tests", "faults", "memory_flip.c")
 # timer off: sums over the ranks of what a clock said are different in every run.
@@ -92,13 +92,11 @@ def flipped(log):
 
 
 def divergences(directory):
-    """Findings of kind divergence, by rank."""
-    found = []
-    for rank, report in sorted(reports.load(directory).items()):
-        found += [(rank, finding) for finding in report["findings"] if finding["kind"] == "divergence"]
-    return found
+    """What the report says of runs that part from their recording, the beginning first."""
+    report = jobs.run_tool("report", "--json", directory)
+    return [finding for finding in report["findings"] if finding["kind"] in ("divergence", "divergent_input", "replay_stuck")]
 
 
 def culprits(found):
-    """Ranks that are named as where it happened."""
-    return sorted({rank for _, finding in found for rank in finding["culprit_ranks"]})
+    """Ranks that are named as where it began."""
+    return sorted(found[0]["culprit_ranks"]) if found else []

@@ -9,6 +9,7 @@ RESIL_TEST_OPENMPI  further options of mpirun.openmpi, for machines that need th
                     (containers: --mca btl_vader_single_copy_mechanism none)
 """
 import atexit
+import json
 import os
 import re
 import secrets
@@ -183,6 +184,14 @@ def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
             time.sleep(0.02)
     _kill(mark)
     return Result(line, returncode, stdout, stderr, directory, seconds, leftovers)
+
+
+def run_tool(*arguments):
+    """What `scripts/resil ... --json` prints."""
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "resil"), *arguments], capture_output=True,
+                          timeout=60, check=False)
+    assert done.returncode in (0, 1, 3), done.stderr.decode()
+    return json.loads(done.stdout)
 
 
 def live_rings(directory):

@@ -108,13 +108,17 @@ def flipped_bit_logged(s):
     """With log the job goes on: the culprit is one rank, whoever got something else from it is a victim."""
     command, rank = [s.program, "recv", ROUNDS], s.ranks - 1
     recording, _ = s.record(command)
-    found = only_finding(s.run("verify", recording, command,
-                               {"REPLAY_FLIP": f"{rank}:7", "RESIL_ON_MISMATCH": "log"}), 0)
+    result = s.run("verify", recording, command, {"REPLAY_FLIP": f"{rank}:7", "RESIL_ON_MISMATCH": "log"})
+    found = only_finding(result, 0)
     assert found[rank]["kind"] == "divergence" and found[rank]["culprit_ranks"] == [rank], found
     assert found[0]["kind"] == "divergent_input", found
-    assert found[0]["culprit_ranks"] == [rank] and found[0]["victim_ranks"] == [0], found
+    assert found[0]["culprit_ranks"] == [] and found[0]["victim_ranks"] == [0], found
+    assert found[0]["evidence"]["source"] == f"rank {rank}", found
     for other in set(found) - {rank}:
         assert found[other]["kind"] == "divergent_input", found
+    report = jobs.run_tool("report", "--json", result.directory)
+    assert all(finding["culprit_ranks"] == [rank] for finding in report["findings"]), report["findings"]
+    assert report["findings"][0]["kind"] == "divergence", report["findings"]
 
 
 def other_way(s):
