@@ -15,18 +15,13 @@ namespace {
 
 constexpr uint32_t kStreams = 128, kStreamsAtOnce = 16;  // at most so many incoming ones; looked at in one turn
 constexpr uint32_t kMostAtOnce = 4096;                   // records of one stream in one turn
-constexpr uint32_t kAhead = 8;                           // slots on their way from the core that wrote them
+constexpr uint32_t kUnderOneLock = 256;                  // records
 
 Peer* streams[kStreams];  // ranks whose streams come in, as they were found
 uint32_t stream_count, stream_next;
 
 /// One record of another rank.
 void take_record(Thread& thread, Peer& from, const Record& record, uint64_t ordinal) {
-  {
-    Guard guard;
-    if (lanes_settle_run(from, &record, 1) != 0) [[likely]]
-      return;
-  }
   const unsigned space = record.space < static_cast<unsigned>(Space::kCount) ? record.space : 0;
   if (space_handlers[space] != nullptr)
     return space_handlers[space](thread, from, record);
@@ -55,13 +50,18 @@ void take_stream(Thread& thread, Peer& from, uint32_t most) {
     return;
   uint32_t taken = 0;
   uint64_t total = 0, sum = 0;
+  if (most > kStreamAhead)
+    for (uint32_t ahead = 1; ahead < kStreamAhead; ++ahead)
+      from.in.prefetch(ahead);
   const StreamSlot* slot;
-  for (; taken < most && (slot = from.in.next()) != nullptr; ++taken) {
-    if (most > kAhead) {  // one by one each slot would be waited for
-      if (taken == 0)
-        for (uint32_t ahead = 1; ahead < kAhead; ++ahead)
-          from.in.prefetch(ahead);
-      from.in.prefetch(kAhead);
+  while (taken < most && (slot = from.in.next()) != nullptr) {
+    {
+      Guard guard;
+      const uint32_t left = most - taken;
+      if (const uint32_t run = lanes_take(from, left < kUnderOneLock ? left : kUnderOneLock, &total, &sum); run != 0) {
+        taken += run;
+        continue;
+      }
     }
     if (slot->ordinal != static_cast<uint32_t>(from.next_ordinal)) [[unlikely]]
       break;  // messages come before it
@@ -70,6 +70,7 @@ void take_stream(Thread& thread, Peer& from, uint32_t most) {
     take_record(thread, from, slot->record, from.next_ordinal);
     from.next_ordinal += 1;
     from.in.advance();
+    ++taken;
   }
   if (taken != 0)
     take_sums(from, total & ~kSumsHold, sum, (total & kSumsHold) != 0);

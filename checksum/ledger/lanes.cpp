@@ -386,22 +386,48 @@ void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* d
     lanes_abandon(from);
 }
 
-uint32_t lanes_settle_run(Peer& from, const Record* records, uint32_t count) {
+uint32_t lanes_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum) {
   Queue* queue = from.queue;
-  if (queue == nullptr || !queue->own || from.lost)
+  if (queue == nullptr || from.lost || from.lane_nodes != 0)
     return 0;
-  const uint32_t most = queue->count < count ? queue->count : count;
-  uint32_t head = queue->head, done = 0;
+  const bool own = queue->count != 0 && queue->own;
+  uint32_t head = queue->head, count = queue->count, done = 0;
   uint64_t bytes = 0;
-  for (; done < most; ++done, head = (head + 1) % kQueue) {
-    const auto& item = queue->items[head];
-    const Record &sent = records[done], &own = item.record;
-    if (sent.digest != own.digest || sent.bytes != own.bytes || !in_lane(sent, own) || (sent.flags | own.flags | item.extra) != 0)
+  for (; done < most; ++done) {
+    const StreamSlot* slot = from.in.next();
+    if (slot == nullptr || slot->ordinal != static_cast<uint32_t>(from.next_ordinal + done))
       break;
-    bytes += own.bytes;
+    if (most > kStreamAhead)
+      from.in.prefetch(kStreamAhead);
+    const Record& sent = slot->record;
+    if (sent.flags != 0 || sent.space != static_cast<uint8_t>(Space::kMessage)) [[unlikely]]
+      break;
+    if (own) {
+      const auto& item = queue->items[head];
+      if (count == 0 || sent.digest != item.record.digest || sent.bytes != item.record.bytes || !in_lane(sent, item.record) ||
+          (item.record.flags | item.extra) != 0)
+        break;
+      bytes += sent.bytes;
+      head = (head + 1) % kQueue;
+      --count;
+    } else {
+      if (count == kQueue)
+        break;
+      auto& item = queue->items[(head + count++) % kQueue];
+      item.record = sent;
+      item.extra = from.next_ordinal + done;
+    }
+    *total = slot->total;
+    *sum = slot->sum;
+    from.in.advance();
   }
   queue->head = head;
-  queue->count -= done;
+  queue->count = count;
+  from.next_ordinal += done;
+  if (!own) {
+    queue->own = false;
+    return done;
+  }
   from.own_pending -= done;
   from.pending_bytes -= bytes;
   if (from.deferred > from.own_pending)

@@ -151,9 +151,10 @@ struct Difference {
 };
 void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference);
 void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
-/// Settles as many of these records of a sender as meet the own records that wait for them in order, and are right.
-/// Returns how many; lane_sent() has to look at the next one.
-uint32_t lanes_settle_run(Peer& from, const Record* records, uint32_t count);
+/// Takes records from the peer's stream, at most so many, while each meets the own record that waits for it and is right,
+/// or may wait in the queue itself. Returns how many, and what the last one said of the sums; the next one is for
+/// lane_sent().
+uint32_t lanes_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum);
 void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
 /// Gives up all unmatched records of a peer; from now on its sums decide.
 void lanes_abandon(Peer& peer);
@@ -167,6 +168,20 @@ inline uint64_t record_sum(const Record& record) {
   uint64_t mixed = (record.digest ^ lane) * 0xbf58476d1ce4e5b9;
   mixed = ((mixed ^ mixed >> 31) + record.bytes) * 0x94d049bb133111eb;
   return mixed ^ mixed >> 29;
+}
+
+/// announce() for the usual case: below MPI_THREAD_MULTIPLE, a digest, room in the stream. False: not that case, nothing
+/// was done.
+inline bool announce_plain(Peer& to, const Record& record) {
+  if (!to.out.is_open() || to.in_pages) [[unlikely]]
+    return false;
+  const uint64_t total = to.summed + 1, sum = to.sum_out + record_sum(record);
+  if (!to.out.put(record, to.announced, total | (to.sums_hold_out ? kSumsHold : 0), sum)) [[unlikely]]
+    return false;
+  to.announced += 1;
+  to.summed = total;
+  to.sum_out = sum;
+  return true;
 }
 
 /// lane_received() and the counts of expect_quietly() for the usual case: below MPI_THREAD_MULTIPLE, a digest, no

@@ -29,6 +29,9 @@ constexpr uint64_t kSumsHold = uint64_t{1} << 63;
 /// rows, and so would take slots away from the core that is about to write them.
 inline uint32_t stream_place(uint32_t position, uint32_t slots) { return position * 347 & (slots - 1); }
 
+/// Slots on their way from the core that wrote them while a reader takes many: one by one each would be waited for.
+constexpr uint32_t kStreamAhead = 8;
+
 struct alignas(64) StreamControl {
   std::atomic<uint32_t> taken;  ///< slots read, low half; an eighth of all may be missing
 };
@@ -55,7 +58,14 @@ class StreamOut {
         return false;
     }
     StreamSlot& slot = slot_[stream_place(position, slots_)];
-    slot.record = record;
+    slot.record.comm = record.comm;  // one by one: see history_write()
+    slot.record.digest = record.digest;
+    slot.record.bytes = record.bytes;
+    slot.record.site = record.site;
+    slot.record.tag = record.tag;
+    slot.record.call = record.call;
+    slot.record.space = record.space;
+    slot.record.flags = record.flags;
     slot.sum = sum;
     slot.total = total;
     slot.ordinal = static_cast<uint32_t>(ordinal);

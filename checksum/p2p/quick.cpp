@@ -53,10 +53,15 @@ Record record_of(uint64_t comm, const View& view, uint64_t bytes, uint64_t site,
   if (peer == nullptr || view.reason != Reason::kNone) [[unlikely]]
     return false;
   const Record record = record_of(e.comm->ring->id, view, view.bytes, e.site, e.tag, static_cast<uint16_t>(e.id));
-  const uint64_t ordinal = ledger::announce(*e.thread, *peer, record);
-  const uint64_t handle = blame::sent_plainly(ledger::world_rank_of(*peer), ordinal, record);
+  uint64_t ordinal = peer->announced;
+  const bool plain = ledger::announce_plain(*peer, record);
+  if (!plain) [[unlikely]]
+    ordinal = ledger::announce(*e.thread, *peer, record);
+  const uint64_t handle = blame::sent_plainly(peer->world_rank, ordinal, record);
   if ((e.attributes & kCallStarts) && e.cookies != nullptr)
     e.cookies[0] = handle << 3 | kCookieSendHandle;
+  if (plain) [[likely]]
+    ledger::expected_plainly(*e.thread);
   return true;
 }
 

@@ -4,6 +4,7 @@
 // the two can become known.
 #include <catch2/catch.hpp>
 
+#include <cstring>
 #include <deque>
 #include <map>
 #include <random>
@@ -121,6 +122,85 @@ TEST_CASE("packets of a lane meet in order, lanes in any order") {
     CHECK(peer.pending_bytes == 0);
     CHECK(peer.lane_nodes == 0);
     CHECK(dropped.size() == count - wrong.size());
+  }
+}
+
+TEST_CASE("records that come in a stream are taken in runs, as one by one") {
+  constexpr uint32_t kSlots = 64;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    static StreamControl control;
+    static StreamSlot slots[kSlots];
+    memset(static_cast<void*>(&control), 0, sizeof(control));
+    memset(static_cast<void*>(slots), 0, sizeof(slots));
+    Peer peer = fresh(next_rank++);
+    peer.in.open(&control, slots, kSlots);
+    Peer there = {};  // the sender's view of this rank
+    there.out.open(&control, slots, kSlots);
+    there.sums_hold_out = true;
+    Pair pair{peer, 0, {}};
+    std::mt19937 random(seed);
+    const uint32_t tags = 1 + random() % 3, count = 200 + random() % 1000, rarely = 1 + random() % 60;
+    std::vector<Record> stream;
+    uint64_t said = 0, taken = 0, wrong = 0, quick = 0, run_records = 0, total = 0, sum = 0;
+    auto take = [&](uint32_t most) {  // take_stream()
+      while (most != 0) {
+        const uint32_t run = lanes_take(peer, most, &total, &sum);
+        REQUIRE(run <= most);
+        run_records += run;
+        most -= run;
+        const StreamSlot* slot = peer.in.next();
+        if (most == 0 || slot == nullptr)
+          break;
+        total = slot->total;
+        sum = slot->sum;
+        pair.ordinal = peer.next_ordinal;
+        pair.sent(slot->record);
+        peer.next_ordinal += 1;
+        peer.in.advance();
+        --most;
+      }
+    };
+    while (taken < count || said < count) {
+      const unsigned what = random() % (4 + rarely);
+      if (what < 2 && said < count) {
+        Record record = packet(random() % tags, 1000 + said, random() % 100 == 0 ? kPadded : 0);
+        if (announce_plain(there, record)) {
+          stream.push_back(record);
+          ++said;
+          REQUIRE(there.announced == said);
+        }
+      } else if (what < 4 && taken < stream.size()) {
+        Record record = stream[taken];
+        if (random() % 100 == 0) {
+          record.digest += 1u << 20;
+          ++wrong;
+        }
+        const bool quickly = record.flags == 0 && expect_plain(peer, record);
+        quick += quickly;
+        if (!quickly)
+          pair.received(record);
+        ++taken;
+      } else {
+        take(1 + random() % 100);
+      }
+    }
+    take(~0u);
+    INFO("seed " << seed);
+    CHECK(pair.found.size() == wrong);
+    for (const Difference& difference : pair.found)
+      CHECK(stream[difference.ordinal].digest == difference.sent.digest);
+    CHECK(coverage.checked_messages == count - wrong);
+    CHECK(coverage.checked_bytes == 8 * (count - wrong));
+    CHECK(peer.own_pending == 0);
+    CHECK(peer.pending_bytes == 0);
+    CHECK(peer.next_ordinal == count);
+    CHECK((total & ~kSumsHold) == count);
+    CHECK((total & kSumsHold) != 0);
+    CHECK(sum == there.sum_out);
+    CHECK(peer.expected == count);
+    CHECK((wrong != 0 || sum == peer.sum_in));
+    CHECK(quick > count / 4);
+    CHECK(run_records > count / 4);
   }
 }
 

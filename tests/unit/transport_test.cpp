@@ -106,7 +106,7 @@ void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference*) 
   next_expected = ordinal + 1;
   digests.push_back(record.digest);
 }
-uint32_t lanes_settle_run(Peer&, const Record*, uint32_t) { return 0; }
+uint32_t lanes_take(Peer&, uint32_t, uint64_t*, uint64_t*) { return 0; }
 void lanes_abandon(Peer& from) {
   from.lost = true;
   ++abandoned;
