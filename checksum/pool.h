@@ -20,6 +20,13 @@ class Pool {
     free_ = taken->*link;
     return taken;
   }
+  /// Never maps memory; null then.
+  T* take_ready() {
+    T* taken = free_;
+    if (taken != nullptr) [[likely]]
+      free_ = taken->*link;
+    return taken;
+  }
   void give(T* object) {
     object->*link = free_;
     free_ = object;

@@ -34,16 +34,21 @@ bool ask(const void* address, size_t bytes);
 
 }  // namespace host_memory_detail
 
+/// Is it known without asking? False: ask host_memory().
+inline bool host_memory_known(const void* address, size_t bytes) {
+  using namespace host_memory_detail;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  return heap.holds(at, bytes) || stack.holds(at, bytes) || data.holds(at, bytes);
+}
+
 /// False for device and managed memory and for whatever is not certain. The host may then neither read nor write it;
 /// count the message as uncovered, reason "device_buffer". Any thread, no MPI. Asks an accelerator runtime only if the
 /// program has initialised it, and never initialises one. The first call of a process and of a thread, and the first
 /// after an accelerator runtime was loaded, make system calls.
 inline bool host_memory(const void* address, size_t bytes) {
-  using namespace host_memory_detail;
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  if (heap.holds(at, bytes) || stack.holds(at, bytes) || data.holds(at, bytes)) [[likely]]
+  if (host_memory_known(address, bytes)) [[likely]]
     return true;
-  return ask(address, bytes);
+  return host_memory_detail::ask(address, bytes);
 }
 
 }  // namespace resil

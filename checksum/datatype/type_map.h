@@ -46,6 +46,13 @@ inline const TypeMap* type_map(Thread& thread, uint64_t type) {
   return type_map_slow(thread, type);
 }
 
+/// The same without asking MPI: null, too, when it is not in the thread's cache.
+inline const TypeMap* type_map_cached(const Thread& thread, uint64_t type) {
+  const TypeCacheEntry& entry = thread.types[(type ^ (type >> 9)) % kTypeCache];
+  const bool is = entry.handle == type && thread.type_generation == handle_generation.load(std::memory_order_relaxed);
+  return is ? entry.map : nullptr;
+}
+
 /// Keeps the map although the program frees the type; any thread. Free of cost for predefined types.
 void type_map_hold(const TypeMap* map);
 void type_map_release(const TypeMap* map);

@@ -118,31 +118,18 @@ struct History {
 };
 extern History history;
 
-/// The value, by way of a register of its size.
-template <class Value>
-[[gnu::always_inline]] inline Value apart(Value value) {
-  asm("" : "+r"(value));
-  return value;
-}
-
-/// The caller has just stored the record field by field: a wider load would wait until all of it is in the cache.
-[[gnu::always_inline]] inline void history_write(const Record& record, uint64_t ordinal, uint64_t serial, int32_t peer) {
+template <class AnyRecord>
+inline void history_write(const AnyRecord& record, uint64_t ordinal, uint64_t serial, int32_t peer) {
   Entry& entry = history.entries[serial % kHistory];
-  entry.record.comm = apart(record.comm);
-  entry.record.digest = apart(record.digest);
-  entry.record.bytes = apart(record.bytes);
-  entry.record.site = apart(record.site);
-  entry.record.tag = apart(record.tag);
-  entry.record.call = apart(record.call);
-  entry.record.space = apart(record.space);
-  entry.record.flags = apart(record.flags);
+  ledger::record_store(entry.record, record);
   entry.ordinal = ordinal;
   entry.serial = serial;
   entry.peer = peer;
   entry.flags = 0;
 }
 /// sent() with cheap blame, below MPI_THREAD_MULTIPLE.
-inline uint64_t sent_plainly(int32_t peer, uint64_t ordinal, const Record& record) {
+template <class AnyRecord>
+inline uint64_t sent_plainly(int32_t peer, uint64_t ordinal, const AnyRecord& record) {
   const uint64_t serial = ++history.made;
   history_write(record, ordinal, serial, peer);
   return serial;

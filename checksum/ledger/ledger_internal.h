@@ -163,16 +163,21 @@ bool lanes_pair_leftovers(Peer& peer, Difference* difference);
 /// Could the sums decide what the lanes of a lost peer cannot?
 void sums_compare(Peer& peer);
 /// What a record adds to the sums: lane, length and digest through a 64-bit mixer; no order.
-inline uint64_t record_sum(const Record& record) {
-  const uint64_t lane = record.comm + record.tag * 0x9e3779b97f4a7c15 + record.space;
-  uint64_t mixed = (record.digest ^ lane) * 0xbf58476d1ce4e5b9;
-  mixed = ((mixed ^ mixed >> 31) + record.bytes) * 0x94d049bb133111eb;
+inline uint64_t lane_sum(uint64_t lane, uint64_t digest, uint64_t bytes) {
+  uint64_t mixed = (digest ^ lane) * 0xbf58476d1ce4e5b9;
+  mixed = ((mixed ^ mixed >> 31) + bytes) * 0x94d049bb133111eb;
   return mixed ^ mixed >> 29;
+}
+inline uint64_t record_sum(const Record& record) {
+  return lane_sum(record.comm + record.tag * 0x9e3779b97f4a7c15 + record.space, record.digest, record.bytes);
+}
+inline uint64_t record_sum(const PlainRecord& record) {
+  return lane_sum(record.comm + static_cast<uint32_t>(record.tail) * 0x9e3779b97f4a7c15, record.digest, record.bytes);
 }
 
 /// announce() for the usual case: below MPI_THREAD_MULTIPLE, a digest, room in the stream. False: not that case, nothing
 /// was done.
-inline bool announce_plain(Peer& to, const Record& record) {
+[[gnu::always_inline]] inline bool announce_plain(Peer& to, const PlainRecord& record) {
   if (!to.out.is_open() || to.in_pages) [[unlikely]]
     return false;
   const uint64_t total = to.summed + 1, sum = to.sum_out + record_sum(record);
@@ -186,7 +191,7 @@ inline bool announce_plain(Peer& to, const Record& record) {
 
 /// lane_received() and the counts of expect_quietly() for the usual case: below MPI_THREAD_MULTIPLE, a digest, no
 /// evidence, nothing in lanes, and the record of the sender right or not there. False: not that case, nothing was done.
-inline bool expect_plain(Peer& from, const Record& record) {
+[[gnu::always_inline]] inline bool expect_plain(Peer& from, const PlainRecord& record) {
   Queue* queue = from.queue;
   if (queue == nullptr || from.lost || from.lane_nodes != 0) [[unlikely]]
     return false;
@@ -195,21 +200,16 @@ inline bool expect_plain(Peer& from, const Record& record) {
       return false;
     queue->own = true;
     Queue::Item& item = queue->items[(queue->head + queue->count++) % kQueue];
-    item.record.comm = record.comm;
-    item.record.digest = record.digest;
-    item.record.bytes = record.bytes;
-    item.record.site = record.site;
-    item.record.tag = record.tag;
-    item.record.call = record.call;
-    item.record.space = record.space;
-    item.record.flags = record.flags;
+    record_store(item.record, record);
     item.extra = 0;
     from.own_pending += 1;
     from.pending_bytes += record.bytes;
   } else {
     const Record& sent = queue->items[queue->head].record;
-    if (sent.digest != record.digest || sent.bytes != record.bytes || sent.comm != record.comm || sent.tag != record.tag ||
-        sent.space != record.space || (sent.flags | record.flags) != 0)
+    uint64_t sent_tail;
+    memcpy(&sent_tail, &sent.tag, sizeof(sent_tail));
+    if (sent.digest != record.digest || sent.bytes != record.bytes || sent.comm != record.comm ||
+        ((sent_tail ^ record.tail) & kPlainLane) != 0)
       return false;
     queue->head = (queue->head + 1) % kQueue;
     queue->count -= 1;

@@ -39,12 +39,12 @@ Page* take_page() {
     for (uint32_t i = 0; i < kPagesAtOnce; ++i) {
       auto* page = reinterpret_cast<Page*>(static_cast<char*>(memory) + i * 4096);
       page->next = free_pages;
-      free_pages = page;
+      __atomic_store_n(&free_pages, page, __ATOMIC_RELAXED);
     }
   }
-  Page* page = free_pages;
+  Page* page = free_pages;  // stored as one word: reap() looks without the lock
   if (page != nullptr) {
-    free_pages = page->next;
+    __atomic_store_n(&free_pages, page->next, __ATOMIC_RELAXED);
     page->next = nullptr;
     page->header = {};
     page->header.source = runtime.rank;
@@ -55,7 +55,7 @@ Page* take_page() {
 void give_back(Page* page) {
   Guard guard;
   page->next = free_pages;
-  free_pages = page;
+  __atomic_store_n(&free_pages, page, __ATOMIC_RELAXED);
 }
 
 void launch(Page* page, Peer& to) {

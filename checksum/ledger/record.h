@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 namespace resil::ledger {
 
@@ -63,5 +64,36 @@ struct Record {
   uint8_t flags;    ///< RecordFlag
 };
 static_assert(sizeof(Record) == 40);
+
+/// A Record of a message, with a digest and without flags, as words: it is made in registers and stored without being put
+/// together in memory first. Same bytes (little-endian).
+struct PlainRecord {
+  uint64_t comm, digest, bytes, site;
+  uint64_t tail;    ///< tag, call, Space::kMessage, no flags
+};
+static_assert(sizeof(PlainRecord) == sizeof(Record) && static_cast<unsigned>(Space::kMessage) == 0);
+inline uint64_t plain_tail(int32_t tag, uint16_t call) { return static_cast<uint32_t>(tag) | uint64_t{call} << 32; }
+/// All of the tail but the call, in which the two sides differ.
+constexpr uint64_t kPlainLane = 0xffff0000ffffffff;
+
+/// The value, by way of a register of its size.
+template <class Value>
+[[gnu::always_inline]] inline Value apart(Value value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
+/// Field by field: where one was put together just now, a wider load would wait until all of it is in the cache.
+inline void record_store(Record& to, const Record& record) {
+  to.comm = apart(record.comm);
+  to.digest = apart(record.digest);
+  to.bytes = apart(record.bytes);
+  to.site = apart(record.site);
+  to.tag = apart(record.tag);
+  to.call = apart(record.call);
+  to.space = apart(record.space);
+  to.flags = apart(record.flags);
+}
+inline void record_store(Record& to, const PlainRecord& record) { memcpy(&to, &record, sizeof(to)); }
 
 }  // namespace resil::ledger

@@ -50,7 +50,8 @@ class StreamOut {
   uint64_t count() const { return count_; }
 
   /// False: full.
-  bool put(const Record& record, uint64_t ordinal, uint64_t total, uint64_t sum) {
+  template <class AnyRecord>
+  bool put(const AnyRecord& record, uint64_t ordinal, uint64_t total, uint64_t sum) {
     const auto position = static_cast<uint32_t>(count_);
     if (position - seen_ == slots_) [[unlikely]] {
       seen_ = control_->taken.load(std::memory_order_acquire);
@@ -58,14 +59,7 @@ class StreamOut {
         return false;
     }
     StreamSlot& slot = slot_[stream_place(position, slots_)];
-    slot.record.comm = record.comm;  // one by one: see history_write()
-    slot.record.digest = record.digest;
-    slot.record.bytes = record.bytes;
-    slot.record.site = record.site;
-    slot.record.tag = record.tag;
-    slot.record.call = record.call;
-    slot.record.space = record.space;
-    slot.record.flags = record.flags;
+    record_store(slot.record, record);
     slot.sum = sum;
     slot.total = total;
     slot.ordinal = static_cast<uint32_t>(ordinal);

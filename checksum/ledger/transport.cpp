@@ -166,8 +166,12 @@ void flush_dirty() {
     oldest = 0;
   }
   while (peer != nullptr) {
-    Peer* next = peer->next_dirty;
-    peer->dirty = false;
+    Peer* next;
+    {
+      Guard guard;
+      next = peer->next_dirty;
+      peer->dirty = false;
+    }
     if (!flush_with_token(*peer)) {  // no credit: it stays in the list
       Guard guard;
       mark_dirty(*peer, ticks());
@@ -372,8 +376,7 @@ void transport_poll(Thread& thread, uint32_t messages) {
     ring_head = (ring_head + 1) % kReceiveRing;
     if (creditor != nullptr) {
       give_credit(*creditor);
-      if (creditor->held_first != nullptr)
-        send_held(*creditor);
+      send_held(*creditor);
     }
   }
   serve_asked();

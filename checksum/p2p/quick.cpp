@@ -3,7 +3,8 @@
 // The usual message, straight: a known communicator of this world, data that may be read, receives without wildcards
 // that end in the order in which they were posted, below MPI_THREAD_MULTIPLE, cheap blame. Nothing here is decided
 // otherwise than in receives.cpp and sends.cpp: each function either does exactly what they would do, with the same
-// tables, or does nothing and says so. Which calls come here: checksum.cpp.
+// tables, or does nothing and says so. Which calls come here: checksum.cpp. Data with holes does not, nor what must be
+// asked first (a datatype seen for the first time): such calls made here would cost the usual ones their registers.
 
 // No vector code: a wide load of two fields that were just stored apart waits for both stores to reach the cache.
 #pragma GCC optimize("no-tree-slp-vectorize")
@@ -22,9 +23,9 @@ namespace resil::p2p {
 
 namespace {
 
+using ledger::PlainRecord;
 using ledger::Reason;
 using ledger::Record;
-using ledger::Space;
 
 struct FlagBytes {  // as in Receive
   bool wild, persistent, partitioned, held, listed, counted, done, failed;
@@ -37,26 +38,48 @@ bool is_quiet(const CommReceives& comm) {
   return comm.patterns == 0 && comm.waiting == 0 && !comm.lost;
 }
 
-Record record_of(uint64_t comm, const View& view, uint64_t bytes, uint64_t site, int32_t tag, uint16_t call) {
-  return {comm, view_digest(view, bytes), bytes, site, static_cast<uint32_t>(tag), call, static_cast<uint8_t>(Space::kMessage),
-          static_cast<uint8_t>(view.type->padded ? ledger::kPadded : 0)};
+/// A datatype whose elements are one piece; null: not known to be.
+[[gnu::always_inline]] inline const TypeMap* piece(const Thread& thread, uint64_t type) {
+  const TypeMap* map = type_map_cached(thread, type);
+  return map != nullptr && map->contiguous ? map : nullptr;
+}
+
+inline uint64_t bytes_of(const TypeMap& type, int64_t count) { return count > 0 ? static_cast<uint64_t>(count) * type.size : 0; }
+
+PlainRecord record_of(uint64_t comm, uint64_t digest, uint64_t bytes, uint64_t site, int32_t tag, uint16_t call) {
+  return {comm, digest, bytes, site, ledger::plain_tail(tag, call)};
+}
+
+[[gnu::noinline]] uint64_t announce_slowly(Thread& thread, ledger::Peer& peer, const PlainRecord record) {
+  return ledger::announce(thread, peer, std::bit_cast<Record>(record));
+}
+
+[[gnu::noinline]] bool hold(const TypeMap* type) {
+  type_map_hold(type);
+  return true;
 }
 
 }  // namespace
 
-[[gnu::flatten]] bool quick_sent(Event& e) {
+bool quick_sent(Event& e) {
   if (e.result != 0 || e.peer < 0 || e.comm == nullptr || e.check != nullptr || order_lost.load(std::memory_order_relaxed)) [[unlikely]]
+    return false;
+  const TypeMap* type = piece(*e.thread, e.send.type);
+  if (type == nullptr) [[unlikely]]
+    return false;
+  const uint64_t bytes = bytes_of(*type, e.send.count);
+  if (bytes != 0 && !host_memory(e.send.buffer, bytes)) [[unlikely]]
     return false;
   Reason why;
   ledger::Peer* peer = ledger::peer_quickly(*e.comm, e.peer, &why);
-  const View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
-  if (peer == nullptr || view.reason != Reason::kNone) [[unlikely]]
+  if (peer == nullptr) [[unlikely]]
     return false;
-  const Record record = record_of(e.comm->ring->id, view, view.bytes, e.site, e.tag, static_cast<uint16_t>(e.id));
+  const uint64_t sum = digest(e.send.buffer, bytes);
+  const PlainRecord record = record_of(e.comm->ring->id, sum, bytes, e.site, e.tag, static_cast<uint16_t>(e.id));
   uint64_t ordinal = peer->announced;
   const bool plain = ledger::announce_plain(*peer, record);
   if (!plain) [[unlikely]]
-    ordinal = ledger::announce(*e.thread, *peer, record);
+    ordinal = announce_slowly(*e.thread, *peer, record);
   const uint64_t handle = blame::sent_plainly(peer->world_rank, ordinal, record);
   if ((e.attributes & kCallStarts) && e.cookies != nullptr)
     e.cookies[0] = handle << 3 | kCookieSendHandle;
@@ -65,42 +88,53 @@ Record record_of(uint64_t comm, const View& view, uint64_t bytes, uint64_t site,
   return true;
 }
 
-bool quick_posted(Event& e) {
+namespace {
+
+/// `asked`: the buffer is host memory.
+template <bool asked>
+[[gnu::always_inline]] inline bool post(Event& e);
+
+[[gnu::noinline]] bool post_elsewhere(Event& e, uint64_t bytes) { return host_memory(e.receive.buffer, bytes) && post<true>(e); }
+
+template <bool asked>
+bool post(Event& e) {
   if (e.result != 0 || e.cookies == nullptr || e.comm == nullptr || e.peer < 0 || e.tag < 0 || (e.attributes & kCallPersistent)) [[unlikely]]
     return false;
-  const TypeMap* type = type_map(*e.thread, e.receive.type);
+  const TypeMap* type = piece(*e.thread, e.receive.type);
   CommReceives* comm = comms[e.comm->index];
   if (type == nullptr || comm == nullptr || comm->id != e.comm->ring->id) [[unlikely]]
     return false;
-  const View view = make_view(type, e.receive.buffer, e.receive.count);
-  Receive* receive = receive_pool.take();
+  const uint64_t bytes = bytes_of(*type, e.receive.count);
+  if (!asked && bytes != 0 && !host_memory_known(e.receive.buffer, bytes)) [[unlikely]]
+    return post_elsewhere(e, bytes);
+  Receive* receive = receive_pool.take_ready();
   if (receive == nullptr) [[unlikely]]
     return false;
-  receive->view.buffer = view.buffer;
-  receive->view.count = view.count;
+  receive->view.buffer = e.receive.buffer;
+  receive->view.count = e.receive.count;
   receive->view.type = type;
-  receive->view.bytes = view.bytes;
-  receive->view.reason = view.reason;
+  receive->view.bytes = bytes;
+  receive->view.reason = Reason::kNone;
   receive->comm = comm;
   receive->order = ++posted;
   receive->site = e.site;
   receive->source = e.peer;
   receive->tag = e.tag;
   receive->call = static_cast<uint16_t>(e.id);
-  receive->flags[0] = kListed;
+  receive->flags[0] = type->permanent ? kListed : kListed | kHeld;
   receive->flags[1] = 0;
-  if (!type->permanent) {
-    type_map_hold(type);
-    receive->flags[0] = kListed | kHeld;
-  }
   ++comm->entries;
   receive->bucket = bucket_index(comm->id, e.peer, e.tag);
   link(buckets[receive->bucket], receive);
   e.cookies[0] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
-  return true;
+  return type->permanent || hold(type);
 }
 
-[[gnu::flatten]] bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
+}  // namespace
+
+bool quick_posted(Event& e) { return post<false>(e); }
+
+bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
   auto* receive = reinterpret_cast<Receive*>(cookie & ~kCookieMask);
   CommReceives& comm = *receive->comm;
   int32_t source, tag;
@@ -111,27 +145,28 @@ bool quick_posted(Event& e) {
   CommInfo& info = *comm.comm;
   List& list = buckets[receive->bucket];
   if (source != receive->source || tag != receive->tag || bytes > receive->view.bytes ||
-      receive->view.reason != Reason::kNone || list.first != receive || info.ring->id != comm.id) [[unlikely]]
+      receive->view.reason != Reason::kNone || !receive->view.type->contiguous || list.first != receive ||
+      info.ring->id != comm.id) [[unlikely]]
     return false;
   Reason why;
   ledger::Peer* peer = ledger::peer_quickly(info, source, &why);
   if (peer == nullptr) [[unlikely]]
     return false;
-  const View& view = receive->view;
-  if (!ledger::expect_plain(*peer, record_of(comm.id, view, bytes, receive->site, tag, receive->call))) [[unlikely]]
+  const uint64_t sum = digest(receive->view.buffer, bytes);
+  if (!ledger::expect_plain(*peer, record_of(comm.id, sum, bytes, receive->site, tag, receive->call))) [[unlikely]]
     return false;
   Receive* next = receive->next;
   list.first = next;
   (next != nullptr ? next->previous : list.last) = nullptr;
   --comm.entries;
   if (receive->flags[0] != kListed) [[unlikely]]
-    type_map_release(view.type);
+    type_map_release(receive->view.type);
   receive_pool.give(receive);
   ledger::expected_plainly(*e.thread);
   return true;
 }
 
-[[gnu::flatten]] bool quick_received(Event& e) {
+bool quick_received(Event& e) {
   if (e.result != 0 || e.comm == nullptr || e.peer == ring::kProcNull) [[unlikely]]
     return false;
   CommReceives* comm = comms[e.comm->index];
@@ -141,12 +176,18 @@ bool quick_posted(Event& e) {
       !status_glance(e.given_statuses, 0, &source, &tag, &bytes) ||
       (comm->entries != 0 && bucket_of(comm->id, source, tag).first != nullptr)) [[unlikely]]
     return false;
-  const View view = make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type);
+  const TypeMap* type = piece(*e.thread, e.receive.type);
+  if (type == nullptr) [[unlikely]]
+    return false;
+  const uint64_t room = bytes_of(*type, e.receive.count);
+  if (bytes > room || (room != 0 && !host_memory(e.receive.buffer, room))) [[unlikely]]
+    return false;
   Reason why;
   ledger::Peer* peer = ledger::peer_quickly(*e.comm, source, &why);
-  if (view.reason != Reason::kNone || bytes > view.bytes || peer == nullptr) [[unlikely]]
+  if (peer == nullptr) [[unlikely]]
     return false;
-  if (!ledger::expect_plain(*peer, record_of(comm->id, view, bytes, e.site, tag, static_cast<uint16_t>(e.id)))) [[unlikely]]
+  const uint64_t sum = digest(e.receive.buffer, bytes);
+  if (!ledger::expect_plain(*peer, record_of(comm->id, sum, bytes, e.site, tag, static_cast<uint16_t>(e.id)))) [[unlikely]]
     return false;
   ledger::expected_plainly(*e.thread);
   return true;

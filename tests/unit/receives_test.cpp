@@ -141,6 +141,7 @@ class World {
     comm_.ring = &ring_;
     ring_.id = 0xabc0 + static_cast<uint64_t>(comm_index);
     comm_.world_ranks_are_ranks = true;
+    thread_.types[8] = {8, 8, &kWord};
     expected.clear();
     uncovered.clear();
   }
