@@ -50,7 +50,7 @@ void take_stream(Thread& thread, Peer& from, uint32_t most) {
     return;
   uint32_t taken = 0;
   uint64_t total = 0, sum = 0;
-  if (most > kStreamAhead)
+  if (most > kStreamAhead && from.in.next() != nullptr)  // else they are the writer's
     for (uint32_t ahead = 1; ahead < kStreamAhead; ++ahead)
       from.in.prefetch(ahead);
   const StreamSlot* slot;
