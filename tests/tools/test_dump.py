@@ -18,6 +18,7 @@ SILENT_SECONDS = 0.3  # how long a dump waits for ranks of which the test knows 
 
 def setUpModule():
     support.limit_time()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by the programs started here as well
 
 
 def tearDownModule():

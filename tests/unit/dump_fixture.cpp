@@ -112,6 +112,7 @@ Child start(const std::function<int()>& body) {
   const int pid = fork();
   if (pid == 0) {
     dup2(ends[1], 2);
+    signal(SIGHUP, SIG_DFL);  // ignored when the tests run under nohup
     _exit(body());
   }
   close(ends[1]);
