@@ -248,8 +248,10 @@ bool attach_late() {
 }
 
 void stop_unusable(const char* line) {
+  char text[1600];
+  snprintf(text, sizeof(text), "resil: %s. Stopping with exit status 93.", line);
   segment_discard();
-  stop_configuration(identity, line, -1);
+  stop_configuration(identity, text, -1);
 }
 
 double overhead_seconds() {

@@ -169,8 +169,8 @@ def bad_input(s):
     def refused(what, mode="verify", directory=recording, program=command, ranks=None, env=None):
         result = s.run(mode, directory, program, env, ranks)
         assert result.returncode == 93, f"{what}\n{result.text()}"
-        lines = [line for line in result.stderr.decode().splitlines() if line.startswith(("RESIL_", "resil:"))]
-        assert len(lines) == 1, f"{what}: {lines}\n{result.text()}"
+        lines = [line for line in result.stderr.decode().splitlines() if line.startswith("resil:")]
+        assert len(lines) == 1 and lines[0].endswith("Stopping with exit status 93."), f"{what}: {lines}\n{result.text()}"
 
     refused("missing", directory=os.path.join(jobs.scratch(), "nothing"))
     refused("another number of ranks", ranks=s.ranks - 1 if s.ranks > 2 else 1, program=[s.program, "recv", ROUNDS])
