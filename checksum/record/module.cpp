@@ -58,8 +58,8 @@ void refuse(const Problem& problem) {
 }
 
 void on_failure(const char* line) {
-  log_format("recording ends: %s; the job goes on", line);
-  add_note_format("recording ends: %s; the job goes on", line);
+  log_format("%s; the job goes on", line);
+  add_note_format("%s; the job goes on", line);
 }
 
 /// What reductions do in this run: resil's own order unless the user wants something else.
