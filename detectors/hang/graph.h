@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The AND/OR wait-for graph (Hilbrich et al., SC'12 and SC'13): from the states of all ranks to the proof of a
+// deadlock, or none. No MPI, no clock, no system call but mmap for its arena. Thread: the root's helper.
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/hang/rank_state.h"
+#include "detectors/hang/verdict.h"
+
+namespace resil::hang {
+
+/// Names for messages; `self` is the caller's.
+struct Names {
+  void* self;
+  const char* (*comm)(void* self, uint64_t id);                          ///< "MPI_COMM_WORLD", "MPI_Comm_split of …"
+  const char* (*call)(void* self, uint16_t id);                          ///< "MPI_Recv"
+  void (*site)(void* self, int32_t rank, uint64_t address, char* text, uint32_t bytes);  ///< "lmp+0x1578"
+};
+
+/// States of ranks 0..count-1 of one world in order (nullptr: unknown).
+struct GraphInput {
+  const RankState* const* states;
+  uint32_t count;
+  uint64_t now_ns;  ///< CLOCK_REALTIME, for ages in messages
+};
+
+/// What must be known of envelopes before anything can be judged. Returns how many; never more than `room` (false
+/// completeness is safe: what is not answered is not proved).
+uint32_t graph_questions(const GraphInput& input, Question* questions, uint32_t room);
+
+/// True: `verdict` is filled: proved (strict waits only), or verified when `lenient` also lets waits count that MPI
+/// permits but does not demand - the caller grants that after long patience. At most one verdict: the core of the graph.
+bool graph_judge(const GraphInput& input, const Question* questions, uint32_t question_count, const Answer* answers,
+                 uint32_t answer_count, bool lenient, const Names& names, Verdict* verdict);
+
+}  // namespace resil::hang

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Section "hang" of the ring file: what a rank's wrappers leave for the helper thread of its node beyond the flight
+// record - whom a call waits for, how many messages of each envelope it has sent and awaited, which collectives it has
+// called. Plain stores of the rank's own threads; read by other processes at any instant (a writer may die anywhere).
+//
+// What is already in the ring: Lane::current and the open record (inside MPI or not, call, communicator, peer, tag,
+// bytes, call site, time of entry), Lane::calls (enter counter), Record::repeat (poll counter), Comm::collectives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/ring_format.h"
+
+namespace resil::hang {
+
+constexpr uint32_t kWaitedKeys = 64;     ///< requests of one completing call that are kept
+constexpr uint32_t kEnvelopes = 2048;    ///< a power of two
+constexpr uint32_t kTracks = 128;        ///< communicators whose collectives are compared: indices below in section "comms"
+constexpr uint32_t kRecent = 16;         ///< signatures kept for each
+constexpr uint32_t kLevels = 16;         ///< of check points: level k holds multiples of 2^k
+constexpr uint32_t kSharedLanes = 8;     ///< threads beyond have no wait of their own: the rank's state is then unknown
+constexpr int32_t kOtherTags = -3;       ///< Envelope::tag: all tags of (comm, peer) that found no place of their own
+constexpr int32_t kUnknownRank = -4;     ///< a world rank that cannot be told (another world)
+
+/// How a send can end before it is received (MPI 4.0, 3.4).
+enum class SendMode : uint8_t { kStandard, kSynchronous, kBuffered, kReady };
+
+/// What the open call of one lane waits for, beyond its flight record. Valid for the call whose record number + 1 is
+/// `instance` (Lane::current); stored last, 0 while being written.
+struct Wait {
+  uint64_t instance;
+  uint32_t count;            ///< completing calls: requests given, MPI_REQUEST_NULL included
+  uint32_t kept;             ///< of which are in `keys`: min(count, kWaitedKeys); handle bits, compare ring::Request::key
+  int32_t peer;              ///< world rank of destination, source or root; kAnySource, kProcNull, kUnknownRank, kNoPeer
+  int32_t receive_peer;      ///< likewise: source of a call that also receives (MPI_Sendrecv and its kin); else kNoPeer
+  int32_t receive_tag;
+  uint32_t send_ordinal;     ///< of this message among those sent with its envelope, from 1; 0: none
+  uint32_t receive_ordinal;  ///< of this receive among those posted with its envelope, from 1; 0: none
+  SendMode mode;
+  uint8_t reserved[3];
+  uint64_t signature;        ///< collectives: see Track
+  uint64_t polls;            ///< completing or probing polls so far that found nothing, over the life of the lane
+  uint64_t keys[kWaitedKeys];
+};
+
+/// Messages between this rank and one other with one envelope. Receives with MPI_ANY_SOURCE or MPI_ANY_TAG have
+/// envelopes of their own (peer kAnySource, tag kAnyTag); when the status tells what came, that message is counted in
+/// `taken` of the envelope that it had.
+struct Envelope {
+  uint64_t comm;       ///< job-wide id; 0: free. Stored last
+  int32_t peer;        ///< world rank, kAnySource
+  int32_t tag;         ///< kAnyTag, kOtherTags
+  uint64_t sent;       ///< sends started (persistent ones each time)
+  uint64_t posted;     ///< receives started with just this envelope
+  uint64_t taken;      ///< messages of this envelope that wildcard receives or matched probes took, as the program was told
+  uint64_t told;       ///< receives started with just this envelope and told complete; kept for wildcards, else 0
+};
+static_assert(sizeof(Envelope) == 48);
+
+/// Beside the entry of the same index in section "requests".
+struct Pending {
+  int32_t peer;      ///< world rank, kAnySource, kUnknownRank, kNoPeer
+  uint32_t ordinal;  ///< point-to-point: among those of its envelope, from 1; collectives: low 32 bits of the sequence
+  uint8_t mode;      ///< SendMode
+  uint8_t reserved[7];
+  uint64_t sequence;  ///< collectives: number on the communicator
+};
+static_assert(sizeof(Pending) == 24);
+
+/// What a collective call must agree on with the other ranks of its communicator, in one word:
+/// bits 0-9 call id | 10-15 operator (predefined: 1..; user-defined or none: see signature.h) | 16-35 root + 1 (0: none) |
+/// 36-63 bytes where MPI demands equal type signatures (saturating), else all ones.
+struct CheckPoint {
+  uint64_t sequence;  ///< 0: none yet
+  uint64_t rolling;   ///< hash of the signatures 1..sequence
+};
+
+/// One communicator's collectives. In use when `comm` equals the id in section "comms" at the same index.
+struct Track {
+  uint64_t comm;
+  uint64_t sequence;  ///< of the last signature; stored after it
+  uint64_t rolling;
+  uint64_t reserved;
+  uint64_t recent[kRecent];             ///< signature of collective n at n % kRecent
+  CheckPoint points[kLevels][2];        ///< the last two multiples of 2^level: n at [level][(n >> level) & 1]
+};
+
+enum IrregularFlag : uint32_t {
+  kCancelled = 1,      ///< MPI_Cancel was called: counts of receives are bounds only
+  kFailedCall = 2,     ///< a point-to-point call failed
+  kLostEnvelope = 4,   ///< a message found no envelope, not even of other tags
+  kLostThread = 8,     ///< more threads than shared lanes
+  kOtherWorld = 16,    ///< MPI_Comm_spawn, accept, connect or join was called: unseen ranks may send
+  kPartitionedUse = 32,
+  kUnknownSource = 64, ///< a wildcard receive whose status nobody could read
+};
+
+struct Section {
+  uint32_t irregular;       ///< IrregularFlag, set and never cleared
+  uint32_t thread_level;    ///< as provided: 0 single, 1 funneled, 2 serialized, 3 multiple
+  uint32_t own_thread_count;
+  int32_t own_threads[61];  ///< tids of threads that were there when MPI_Init returned and are not the program's: MPI's and resil's
+  Wait waits[kSharedLanes];
+  Envelope envelopes[kEnvelopes];
+  Track tracks[kTracks];
+  // then Pending[request_count]
+};
+
+inline size_t section_bytes(uint32_t request_count) { return sizeof(Section) + size_t{request_count} * sizeof(Pending); }
+
+}  // namespace resil::hang
