@@ -97,7 +97,21 @@ enum IrregularFlag : uint32_t {
   kUnknownSource = 64, ///< a wildcard receive whose status nobody could read
 };
 
+/// Who watches the node, in the section of its lowest rank; all its ranks write here. First page of the section.
+struct NodeBoard {
+  uint64_t turn;                   ///< term << 32 | world rank of the leader + 1 (0: nobody); changed by compare-and-swap
+  uint32_t standby;                ///< world rank + 1 of the rank with the sleeping thread, 0: the next call may start one
+  uint32_t reserved;
+  alignas(64) uint64_t heartbeat;  ///< goes up with every turn of the leader's loop
+  uint64_t leader_start;           ///< start time of its process, with `leader_pid`
+  int32_t leader_pid;
+  uint32_t reported;               ///< findings of this job so far, so that a new leader numbers on
+  alignas(64) uint64_t seen[8];    ///< signatures of the last findings: a new leader does not say them again
+};
+static_assert(sizeof(NodeBoard) == 192);
+
 struct Section {
+  NodeBoard board;
   uint32_t irregular;       ///< IrregularFlag, set and never cleared
   uint32_t thread_level;    ///< as provided: 0 single, 1 funneled, 2 serialized, 3 multiple
   uint32_t own_thread_count;
