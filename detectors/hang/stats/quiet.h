@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Quiet intervals: how long no rank made progress, now and at most so far. ParaStack's check for transient slowdowns
+// asks whether anything moved within one more step; here it asks whether so long a quiet interval was ever healthy in
+// this program. One thread; all zeros before use.
+#pragma once
+
+#include <cstdint>
+
+namespace resil::hang {
+
+class Quiet {
+ public:
+  static constexpr uint32_t kTail = 64;  // the longest intervals, kept for the shape of their tail
+
+  /// One look: seconds since the last one (of these, excused ones) and the progress counter.
+  void look(double now, double excused, uint64_t moves);
+
+  double current() const { return current_; }        // seconds without progress, less those excused
+  double longest() const { return longest_; }        // of intervals that ended
+  double watched() const { return watched_; }        // seconds of looks so far
+  uint64_t intervals() const { return intervals_; }  // quiet intervals that ended: at least one look without progress
+
+  /// Seconds of quiet that this program will not reach in healthy operation, by what it has shown so far:
+  /// 3 x longest, and more where the longest intervals show a heavy tail.
+  double limit() const;
+
+ private:
+  void ended(double seconds);
+
+  double last_, current_, longest_, watched_;
+  uint64_t moves_, intervals_;
+  double tail_[kTail];  // descending
+  uint32_t in_tail_;
+  bool started_;
+};
+
+}  // namespace resil::hang

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The judge of computation hangs: what the monitor calls once a step. It joins ParaStack's model of S_out with a record
+// of the longest quiet interval (no rank makes progress), and says suspected or verified, and by which limit.
+//
+//   Watch watch;                                    // zero-initialised; about 12 KiB
+//   watch.start(ranks, config_interval, config_alpha, seed);
+//   for (;;) {
+//     sleep(watch.next_step());
+//     Verdict verdict = watch.look({now, out, total, moves, familiar, excused});
+//     if (verdict.finding >= Finding::kSuspected) ...  // snapshots of all ranks: who? (snapshot.h)
+//   }
+//
+// Recorded traces (tests/bench/hang_simulator.cpp reads them; lines that begin with # are comments): one look a line,
+//
+//   time out total moves familiar excused
+//
+// the members of Look in this order, separated by blanks: "%.3f %u %u %llu %llu %.3f". `familiar` and `excused` may be
+// missing.
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/hang/stats/model.h"
+#include "detectors/hang/stats/quiet.h"
+
+namespace resil::hang {
+
+/// One look at all ranks of the job.
+struct Look {
+  double now;       // seconds, monotonic; a step back is taken as no time at all
+  uint32_t out;     // ranks in the program's own code; those in a loop of fruitless polls are in
+  uint32_t total;   // ranks that have not ended
+  uint64_t moves;   // sum over all ranks of RankState::moves (snapshot.h); any change is progress, also a smaller one
+  /// How often the calls in which the waiting ranks stand (most of them), and the calls that the ranks outside left
+  /// last, have returned before: the least of these. A call seen a thousand times that now does not return is another
+  /// thing than one never seen. kFamiliarUnknown where nobody counts.
+  uint64_t familiar;
+  /// Seconds since the last look in which being quiet says nothing, because a rank that is out could not run or was at
+  /// work in the kernel: stopped, waiting for a CPU (run delay of schedstat), in uninterruptible sleep, in an MPI-IO
+  /// call, or its bytes read and written changed (then the whole step). The most of any such rank. 0 where nobody
+  /// looks; needed only once quiet() passes kAskAfter.
+  double excused;
+};
+
+constexpr uint64_t kFamiliarUnknown = ~0ull;
+
+enum class Finding : uint8_t { kLearning, kHealthy, kSuspected, kVerified };
+
+enum class Phase : uint8_t {
+  kComputation,    // some ranks are out, the others wait: can be verified
+  kCommunication,  // none is out: the wait-for graph proves these; without a proof only a long time verifies
+  kMostCompute,    // so many are out as in healthy operation: nobody is accused
+  kUnfamiliar,     // some are out, at calls seen too rarely to know what is usual
+};
+
+struct Verdict {
+  Finding finding;
+  Phase phase;
+  Observation observation;  // the model's
+  double quiet;             // seconds without progress, less those excused
+  double suspected_at, verified_at;  // limits of `quiet` that hold for this phase
+};
+
+class Watch {
+ public:
+  static constexpr double kAskAfter = 2;  // seconds of quiet, after which `excused` is worth finding out
+
+  /// As Model::start.
+  void start(uint32_t total_ranks, double interval, double alpha, uint64_t seed);
+  /// Seconds until the next look; also how a look that comes much too late is noticed (then the machine stood still).
+  double next_step();
+  Verdict look(const Look& look);
+
+  double quiet() const { return quiet_.current(); }
+  const Quiet& record() const { return quiet_; }
+  const Model& model() const { return model_; }
+
+ private:
+  Model model_;
+  Quiet quiet_;
+  double step_;
+  bool candidate_;  // the model's, since the last progress
+};
+
+}  // namespace resil::hang
