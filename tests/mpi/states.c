@@ -4,11 +4,14 @@
 // mpi: in MPI_Recv (rank 1 sends after GO)   spin: in user code   sleep: in nanosleep   lock: on a mutex held by another
 // thread   malloc: allocating and freeing   init: in MPI_Init (rank 1 comes after GO)   finalize: in MPI_Finalize (rank
 // 1 comes after GO)   after: after MPI_Finalize   pending: in MPI_Waitall with a receive, a send and a persistent request
-// Rank 0 makes the file DIR/ready when it is there, but for what happens inside MPI_Init and MPI_Finalize: just before.
+// Rank 0's main thread makes the file DIR/ready just before it goes there: who needs it in a call waits until the flight
+// recorder says so; who needs it asleep (sleep, lock: one system call until GO) until the kernel does.
 // Prints the same line whatever happened to it meanwhile.
 #include <mpi.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,13 +42,30 @@ static void say_ready(void) {
 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static sem_t held;
 
 static void* hold(void* unused) {
   (void)unused;
   pthread_mutex_lock(&mutex);
-  say_ready();
+  sem_post(&held);
   wait_for_go();
   pthread_mutex_unlock(&mutex);
+  return NULL;
+}
+
+static pthread_t sleeper;
+static atomic_int awake;
+
+static void wake_handler(int number) { (void)number; }
+
+// A signal that comes just before the sleeper sleeps is lost: sent until it is awake.
+static void* wake(void* unused) {
+  (void)unused;
+  wait_for_go();
+  while (!atomic_load(&awake)) {
+    pthread_kill(sleeper, SIGUSR1);
+    nap(2000000);
+  }
   return NULL;
 }
 
@@ -89,12 +109,20 @@ static void stay(const char* state, int rank) {
     for (volatile unsigned long n = 0;; n++)
       if (n % 2000000 == 0 && there(go)) break;
   } else if (!strcmp(state, "sleep")) {
+    pthread_t thread;
+    const struct timespec long_time = {3600, 0};
+    sleeper = pthread_self();
+    signal(SIGUSR1, wake_handler);
+    CHECK(pthread_create(&thread, NULL, wake, NULL) == 0);
     say_ready();
-    wait_for_go();
+    while (!there(go)) nanosleep(&long_time, NULL);
+    atomic_store(&awake, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
   } else if (!strcmp(state, "lock")) {
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, hold, NULL) == 0);
-    while (!there(ready)) nap(1000000);
+    CHECK(sem_init(&held, 0, 0) == 0 && pthread_create(&thread, NULL, hold, NULL) == 0);
+    while (sem_wait(&held) != 0) continue;
+    say_ready();
     pthread_mutex_lock(&mutex);
     pthread_mutex_unlock(&mutex);
     CHECK(pthread_join(thread, NULL) == 0);

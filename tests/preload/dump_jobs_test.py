@@ -20,6 +20,9 @@ sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
+sys.path.insert(0, os.path.join(jobs.ROOT, "scripts"))
+from resil_tool import ring  # noqa: E402
+
 BUILD = MPI = ""
 TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
 LIMIT = 30  # seconds for anything to happen
@@ -37,6 +40,10 @@ EXPECTED = {
     "after": r"in user code|finished|after MPI_Finalize",
     "handler": r"in user code",
 }
+# state: rank 0 makes the file `ready` just before the state; it is in it when the recorder names the open call, or when
+# the kernel says that its main thread sleeps (it does nothing else after `ready` that could)
+IN_CALL = {"mpi": "MPI_Recv", "pending": "MPI_Waitall", "init": "MPI_Init", "finalize": "MPI_Finalize"}
+ASLEEP = ("sleep", "lock")
 # state: a function that must be on a stack of the dump
 ON_STACK = {"mpi": r"MPI_Recv", "sleep": r"nanosleep", "lock": r"pthread_mutex_lock|lll_lock|futex", "malloc": r"libc\.so"}
 
@@ -68,6 +75,10 @@ class Job:
         try:
             wait_for("the state", lambda: os.path.exists(os.path.join(self.folder, "ready")))
             wait_for("the report", lambda: os.path.exists(os.path.join(self.directory, "rank-00000.json")))
+            if state in IN_CALL:
+                wait_for(IN_CALL[state], lambda: self.open_call() == IN_CALL[state])
+            if state in ASLEEP:
+                wait_for("sleep", lambda: read(f"/proc/{self.pid()}/stat").rsplit(")", 1)[1].split()[0] == "S")
         except AssertionError:
             self.finish()
             raise
@@ -77,6 +88,16 @@ class Job:
 
     def pid(self, rank=0):
         return json.loads(read(os.path.join(self.directory, f"rank-{rank:05d}.json")))["pid"]
+
+    def open_call(self):
+        """Name of the call that rank 0 is in; None: in none, or there is no ring yet."""
+        path = json.loads(read(os.path.join(self.directory, "rank-00000.json"))).get("ring")
+        try:
+            with ring.Ring(path) as file:
+                calls = file.current_calls()
+        except (TypeError, ring.RingError):
+            return None
+        return calls[0].name if calls else None
 
     def signal(self, number=signal.SIGHUP, rank=0):
         os.kill(self.pid(rank), number)
@@ -104,8 +125,6 @@ def ends_well(job, state):
 def check_state(state):
     job = Job(state)
     try:
-        if state == "init":  # the ring exists before the real MPI_Init: wait until the call is on record
-            wait_for("MPI_Init on record", lambda: b"MPI_Init" in b"".join(open(p, "rb").read() for p in jobs.live_rings(job.directory)))
         job.signal()
         text = job.dump()
         first = "\n".join(text.splitlines()[:3])
