@@ -44,4 +44,8 @@ uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes);
 uint32_t answer(Watched* watched, uint32_t count, const Question* questions, uint32_t question_count, Answer* answers,
                 uint32_t room);
 
+/// "lmp+0x1578" of an address in that rank; "MPI_COMM_WORLD" of a communicator's id. False: not known there.
+bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t bytes);
+bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes);
+
 }  // namespace resil::hang

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the leader of a node knows of its ranks: their slots, when each was last seen to move, and this node's part of
+// every round. Helper thread only.
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/hang/rounds.h"
+#include "detectors/hang/snapshot.h"
+
+namespace resil::hang {
+
+/// One rank of this node.
+struct Tracked {
+  double open_since;     ///< seconds: first seen in its present call
+  double moved_at;       ///< last seen to have moved
+  double stable_since;   ///< first full snapshot with these very calls
+  uint64_t instance;     ///< of the present call
+  uint64_t calls_hash;   ///< over all threads' calls, of the last full snapshot
+  RankActivity life;     ///< kGone, kStopped, kFinished, else kUnknown: lives
+  char kernel_state;
+  bool seen;
+  double life_checked, life_since;
+  uint64_t cpu_ns;
+};
+
+struct Watch {
+  uint32_t node, count;      ///< of the ranks of this node
+  int32_t ranks[kMaxWatched];
+  Watched watched[kMaxWatched];
+  Tracked tracked[kMaxWatched];
+  uint32_t seen;             ///< mapped so far
+  double opened_at, states_at;
+  uint64_t open_attempts;
+};
+
+/// Longest time between two full snapshots that still prove that nothing moved in between is any; this is the shortest.
+constexpr double kStableSeconds = 1.5;
+
+void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t count);
+/// One sample. `now`: monotonic seconds.
+void watch_sample(Watch& watch, double now, Summary* summary);
+/// Whole states; returns bytes.
+uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes);
+uint32_t watch_names(Watch& watch, const NameQuestion* questions, uint32_t count, char* room, uint32_t room_bytes);
+void summary_add(Summary* into, const Summary& from);
+
+double monotonic_seconds();
+uint64_t realtime_now_ns();
+
+}  // namespace resil::hang
