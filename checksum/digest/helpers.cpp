@@ -14,7 +14,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,13 +23,13 @@
 
 #include "checksum/digest/digest.h"
 #include "checksum/digest/variant.h"
+#include "shim/helper_thread.h"
 
 namespace resil {
 
 namespace {
 
 constexpr size_t kChunkLeaves = 32;  // 128 KiB: some 5 µs, a hundred times the cost of claiming it
-constexpr size_t kStackBytes = 256 << 10;
 
 constinit std::atomic<int> allowed{0};    // helpers that may exist
 constinit std::atomic<bool> busy{false};  // a thread shares a buffer or makes helpers
@@ -68,8 +67,7 @@ bool do_chunk() {
   }
 }
 
-void* help(void*) {
-  pthread_setname_np(pthread_self(), "resil-digest");
+void help() {
   sched_setaffinity(0, sizeof(cpus), &cpus);
   for (;;) {
     const uint32_t heard = bell.load(std::memory_order_acquire);
@@ -77,7 +75,6 @@ void* help(void*) {
       by_helpers.fetch_add(1, std::memory_order_relaxed);
     syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, heard, nullptr, nullptr, 0);
   }
-  return nullptr;
 }
 
 void after_fork_in_child() {
@@ -89,23 +86,12 @@ void after_fork_in_child() {
 void make_helpers(int wanted) {
   if (!fork_handled.exchange(true) && pthread_atfork(nullptr, nullptr, after_fork_in_child) != 0)
     allowed.store(0, std::memory_order_relaxed);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0)
-    return;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited
   for (; made < wanted; ++made) {
-    pthread_t thread;
-    if (pthread_create(&thread, &attributes, help, nullptr) != 0) {
+    if (!helper_thread_start("resil-digest", help)) {
       allowed.store(made, std::memory_order_relaxed);  // not tried again
       break;
     }
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attributes);
 }
 
 }  // namespace

@@ -7,11 +7,8 @@
 //
 // It is not told when a buffer is full, which would be a system call on the way of the program: it comes back so often
 // that two of a thread's four buffers stay free, and is woken only by a thread that is about to run out.
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-
 #include "checksum/record/writer_internal.h"
+#include "shim/helper_thread.h"
 
 namespace resil::record {
 
@@ -19,10 +16,8 @@ namespace {
 
 constexpr double kShortestPause = 0.0005, kLongestPause = 0.25;
 constexpr double kPartialEvery = 0.5;  // a second at most, with the longest pause and some delay
-constexpr size_t kStackBytes = 256 << 10;  // also holds the program's static thread-local storage
 
-void* help(void*) {
-  pthread_setname_np(pthread_self(), "resil-record");
+void help() {
   double pause = 0.01, last_partial = seconds_now();
   while (!writer.helper_stop.load(std::memory_order_acquire)) {
     const uint32_t heard = writer.bell.load(std::memory_order_acquire);
@@ -44,7 +39,6 @@ void* help(void*) {
   }
   writer.helper_runs.store(0, std::memory_order_release);
   wake_all(&writer.helper_runs);
-  return nullptr;
 }
 
 void wake_helper() {
@@ -168,22 +162,7 @@ bool wait_for_space(Channel* channel, uint32_t stream) {
 bool helper_start() {
   writer.helper_stop.store(false, std::memory_order_relaxed);
   writer.helper_runs.store(1, std::memory_order_relaxed);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_attr_t attributes;
-  pthread_t thread;
-  bool made = false;
-  if (pthread_attr_init(&attributes) == 0) {
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, kStackBytes);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited
-    int error = pthread_create(&thread, &attributes, help, nullptr);
-    if (error == EINVAL && pthread_attr_setstacksize(&attributes, 16 * kStackBytes) == 0)
-      error = pthread_create(&thread, &attributes, help, nullptr);  // much static thread-local storage
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    pthread_attr_destroy(&attributes);
-    made = error == 0;
-  }
+  const bool made = helper_thread_start("resil-record", help);
   if (!made)
     writer.helper_runs.store(0, std::memory_order_relaxed);
   return made;
