@@ -11,7 +11,7 @@
 
 #include "detectors/hang/stats/random.h"
 
-namespace resil::hang {
+namespace resil::hang::stats {
 
 enum class Judgement : uint8_t {
   kLearning,     // too few samples, or their randomness is not established yet
@@ -74,4 +74,4 @@ class Model {
   Random random_steps_;
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::stats

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace resil::hang {
+namespace resil::hang::stats {
 
 class Patience {
  public:
@@ -38,4 +38,4 @@ class Patience {
   Entry rest_;  // of kinds that found no place
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::stats

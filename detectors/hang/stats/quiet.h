@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace resil::hang {
+namespace resil::hang::stats {
 
 class Quiet {
  public:
@@ -35,4 +35,4 @@ class Quiet {
   bool started_;
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::stats

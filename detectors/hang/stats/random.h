@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace resil::hang {
+namespace resil::hang::stats {
 
 class Random {
  public:
@@ -34,4 +34,4 @@ class Random {
   uint64_t state_;
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::stats

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace resil::hang {
+namespace resil::hang::stats {
 
 enum class Where : uint8_t {
   kOut,      // in the program's own code; not in a loop of polls
@@ -58,4 +58,4 @@ class FaultySearch {
   uint32_t ranks_, snapshots_;
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::stats

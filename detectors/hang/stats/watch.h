@@ -24,7 +24,7 @@
 #include "detectors/hang/stats/model.h"
 #include "detectors/hang/stats/quiet.h"
 
-namespace resil::hang {
+namespace resil::hang::stats {
 
 /// One look at all ranks of the job.
 struct Look {
@@ -83,4 +83,4 @@ class Watch {
   bool candidate_;  // the model's, since the last progress
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::stats
