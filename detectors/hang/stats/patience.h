@@ -32,7 +32,8 @@ class Patience {
     uint64_t kind, seen;
     double longest;
   };
-  const Entry* find(uint64_t kind) const;
+  Entry* place(uint64_t kind);
+  const Entry& find(uint64_t kind) const;
 
   Entry entries_[kKinds];
   Entry rest_;  // of kinds that found no place

@@ -11,7 +11,10 @@ namespace resil::hang::stats {
 
 class Quiet {
  public:
-  static constexpr uint32_t kTail = 64;  // the longest intervals, kept for the shape of their tail
+  static constexpr double kFactor = 3;        // times the longest seen
+  static constexpr uint32_t kTail = 64;       // the longest intervals, kept for the shape of their tail
+  static constexpr uint32_t kFewest = 16;     // intervals, below which their tail has no shape
+  static constexpr double kRareQuantile = 6;  // normal quantile up to which the tail is extrapolated: P = 1e-9
 
   /// One look: seconds since the last one (of these, excused ones) and the progress counter.
   void look(double now, double excused, uint64_t moves);
@@ -27,10 +30,13 @@ class Quiet {
 
  private:
   void ended(double seconds);
+  double computed_limit() const;
+  double tail_limit() const;
 
   double last_, current_, longest_, watched_;
   uint64_t moves_, intervals_;
   double tail_[kTail];  // descending
+  mutable double limit_;  // 0: to be computed
   uint32_t in_tail_;
   bool started_;
 };

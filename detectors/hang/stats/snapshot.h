@@ -44,7 +44,7 @@ class FaultySearch {
     kUnfinished,          // fewer than kSnapshots so far
     kFaulty,              // `count` ranks stayed out: accused
     kCommunicationPhase,  // none did: all stand inside MPI, the fault is in the communication
-    kMostCompute,         // half or more of the ranks did: they compute, nobody is accused
+    kMostCompute,         // more than half of the ranks did: they compute, nobody is accused
   };
   struct Answer {
     Result result;

@@ -3,7 +3,7 @@
 // The judge of computation hangs: what the monitor calls once a step. It joins ParaStack's model of S_out with a record
 // of the longest quiet interval (no rank makes progress), and says suspected or verified, and by which limit.
 //
-//   Watch watch;                                    // zero-initialised; about 12 KiB
+//   stats::Watch watch;                                    // zero-initialised; about 12 KiB
 //   watch.start(ranks, config_interval, config_alpha, seed);
 //   for (;;) {
 //     sleep(watch.next_step());
@@ -21,6 +21,7 @@
 
 #include <cstdint>
 
+#include "detectors/hang/stats/levels.h"
 #include "detectors/hang/stats/model.h"
 #include "detectors/hang/stats/quiet.h"
 
@@ -45,12 +46,20 @@ struct Look {
 
 constexpr uint64_t kFamiliarUnknown = ~0ull;
 
-enum class Finding : uint8_t { kLearning, kHealthy, kSuspected, kVerified };
+/// Look::excused of one rank that is out, from what the kernel says of it: its state (the letter of /proc/PID/stat), the
+/// seconds since the last look, and the CPU time it got in these. Asleep is no excuse: neither computing nor in I/O.
+constexpr double excused(char kernel_state, double step, double cpu) {
+  if (kernel_state == 'D' || kernel_state == 'T' || kernel_state == 't')
+    return step;
+  return kernel_state == 'R' && cpu < step ? step - cpu : 0;
+}
+
+enum class Finding : uint8_t { kLearning /* and healthy so far */, kHealthy, kSuspected, kVerified };
 
 enum class Phase : uint8_t {
   kComputation,    // some ranks are out, the others wait: can be verified
   kCommunication,  // none is out: the wait-for graph proves these; without a proof only a long time verifies
-  kMostCompute,    // so many are out as in healthy operation: nobody is accused
+  kMostCompute,    // more than half are out: they compute, nobody is accused
   kUnfamiliar,     // some are out, at calls seen too rarely to know what is usual
 };
 
@@ -58,13 +67,24 @@ struct Verdict {
   Finding finding;
   Phase phase;
   Observation observation;  // the model's
-  double quiet;             // seconds without progress, less those excused
-  double suspected_at, verified_at;  // limits of `quiet` that hold for this phase
+  double quiet;                      // seconds without progress, less those excused
+  double suspected_at, verified_at;  // limits of `quiet`, seconds, that hold now; kNever: never
 };
 
 class Watch {
  public:
   static constexpr double kAskAfter = 2;  // seconds of quiet, after which `excused` is worth finding out
+  // All in seconds of quiet. Chosen by the simulator (docs/RESULTS.md).
+  static constexpr double kSuspect = 4;            // without the model's help
+  static constexpr double kSuspectCandidate = 2.5;  // with it
+  static constexpr double kSuspectFactor = 5;      // times the longest quiet interval, without the model's help
+  static constexpr double kVerify = 13;            // a hang in the computation, at familiar calls
+  static constexpr double kVerifyCommunication = 600;  // all are in: only an unproved fault of network or library
+  static constexpr double kVerifyUnfamiliar = 3600;    // first iterations, calls hardly ever seen
+  static constexpr double kSuspectUnfamiliar = 60;
+  static constexpr double kLongFactor = 10;        // times the longest quiet interval, for the last three
+  static constexpr double kLearned = 50;           // seconds to be watched before anything is usual
+  static constexpr uint64_t kFamiliar = 16;        // returns of a call that make it familiar
 
   /// As Model::start.
   void start(uint32_t total_ranks, double interval, double alpha, uint64_t seed);
@@ -77,10 +97,16 @@ class Watch {
   const Model& model() const { return model_; }
 
  private:
+  bool learned() const { return quiet_.watched() - quiet_.current() >= kLearned; }
+  Phase phase(const Look& look) const;
+  double suspect_at(Phase phase) const;
+  double verify_at(Phase phase) const;
+
   Model model_;
   Quiet quiet_;
-  double step_;
+  double step_, last_;
   bool candidate_;  // the model's, since the last progress
+  bool looked_;
 };
 
 }  // namespace resil::hang::stats

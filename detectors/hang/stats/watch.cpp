@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "detectors/hang/stats/watch.h"
+
+#include <cstring>
+
+namespace resil::hang::stats {
+
+namespace {
+
+double longer(double a, double b) { return a > b ? a : b; }
+
+}  // namespace
+
+void Watch::start(uint32_t total_ranks, double interval, double alpha, uint64_t seed) {
+  memset(static_cast<void*>(this), 0, sizeof(*this));
+  model_.start(total_ranks, interval, alpha, seed);
+}
+
+double Watch::next_step() { return step_ = model_.next_step(); }
+
+Phase Watch::phase(const Look& look) const {
+  if (look.out == 0)
+    return Phase::kCommunication;
+  if (2 * static_cast<uint64_t>(look.out) > look.total)
+    return Phase::kMostCompute;
+  return learned() && look.familiar >= kFamiliar ? Phase::kComputation : Phase::kUnfamiliar;
+}
+
+double Watch::suspect_at(Phase phase) const {
+  if (phase == Phase::kComputation)
+    return candidate_ ? longer(kSuspectCandidate, quiet_.longest()) : longer(kSuspect, kSuspectFactor * quiet_.longest());
+  return phase == Phase::kMostCompute ? kNever : longer(kSuspectUnfamiliar, kSuspectFactor * quiet_.longest());
+}
+
+double Watch::verify_at(Phase phase) const {
+  switch (phase) {
+    case Phase::kComputation:
+      return longer(kVerify, quiet_.limit());
+    case Phase::kCommunication:
+      return longer(kVerifyCommunication, kLongFactor * quiet_.longest());
+    case Phase::kUnfamiliar:
+      return longer(kVerifyUnfamiliar, kLongFactor * quiet_.longest());
+    default:
+      return kNever;
+  }
+}
+
+Verdict Watch::look(const Look& look) {
+  double excused = look.excused;
+  const double since = looked_ && look.now > last_ ? look.now - last_ : 0;
+  // A look that comes much later than asked for: this thread did not get to run either, nor maybe anything else.
+  if (step_ > 0 && since - excused > 2 * step_ + 1)
+    excused = since - step_;
+  last_ = look.now;
+  looked_ = true;
+  quiet_.look(look.now, excused, look.moves);
+  const Observation observation = model_.observe(look.out, look.total);
+  const Finding usual = learned() ? Finding::kHealthy : Finding::kLearning;
+  if (quiet_.current() == 0) {
+    if (candidate_)
+      model_.rejected();
+    candidate_ = false;
+    return {usual, phase(look), observation, 0, kSuspect, kVerify};
+  }
+  candidate_ = candidate_ || observation.judgement == Judgement::kCandidate;
+  const Phase now = phase(look);
+  Verdict verdict{usual, now, observation, quiet_.current(), suspect_at(now), verify_at(now)};
+  if (verdict.quiet >= verdict.verified_at)
+    verdict.finding = Finding::kVerified;
+  else if (verdict.quiet >= verdict.suspected_at)
+    verdict.finding = Finding::kSuspected;
+  return verdict;
+}
+
+}  // namespace resil::hang::stats
