@@ -82,7 +82,7 @@ struct Track {
   uint64_t comm;
   uint64_t sequence;  ///< of the last signature; stored after it
   uint64_t rolling;
-  uint64_t reserved;
+  uint64_t shape;     ///< bits 0-23 members of the communicator, 24-31 marks, 32-63 how often the track was begun: track.h
   uint64_t recent[kRecent];             ///< signature of collective n at n % kRecent
   CheckPoint points[kLevels][2];        ///< the last two multiples of 2^level: n at [level][(n >> level) & 1]
 };
