@@ -186,6 +186,53 @@ def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
     return Result(line, returncode, stdout, stderr, directory, seconds, leftovers)
 
 
+class Running:
+    """A job that goes on while somebody looks at it; what it prints goes to files. end() must be called."""
+
+    def __init__(self, line, directory=None, env=None, cwd=None):
+        self.line, self.directory, self.mark = line, directory, secrets.token_hex(8)
+        self.output = [os.path.join(scratch(), name) for name in ("stdout", "stderr")]
+        self.began = time.monotonic()
+        with open(self.output[0], "wb") as out, open(self.output[1], "wb") as err:
+            self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd,
+                                            env=clean_environment({MARK: self.mark, **(env or {})}),
+                                            start_new_session=True)
+        self.seconds = None  # until it ended by itself
+
+    def poll(self):
+        """The launcher's status; None while it runs."""
+        if self.process.poll() is not None and self.seconds is None:
+            self.seconds = time.monotonic() - self.began
+        return self.process.returncode
+
+    def ranks(self):
+        """{rank: pid} of the processes that a launcher started as ranks."""
+        found = {}
+        for pid in _carriers(self.mark):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    names = dict(word.split(b"=", 1) for word in file.read().split(b"\0") if b"=" in word)
+            except OSError:
+                continue
+            rank = names.get(b"OMPI_COMM_WORLD_RANK", names.get(b"PMI_RANK"))
+            if rank is not None:
+                found[int(rank)] = pid
+        return found
+
+    def end(self):
+        """Kills what is left; a Result, whose returncode is None when the launcher had to be killed."""
+        returncode = self.poll()
+        seconds = self.seconds or time.monotonic() - self.began
+        leftovers = _carriers(self.mark) if returncode is not None else []
+        _kill(self.mark)
+        self.process.wait()
+        texts = []
+        for path in self.output:
+            with open(path, "rb") as file:
+                texts.append(file.read())
+        return Result(self.line, returncode, *texts, self.directory, seconds, leftovers)
+
+
 def run_tool(*arguments):
     """What `scripts/resil ... --json` prints."""
     done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "resil"), *arguments], capture_output=True,

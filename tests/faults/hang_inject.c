@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A bug that hangs the program: makes one rank stop, at one moment, in one way. A library to be preloaded in front of
+// libresil.so, so that to resil it is the program's own doing; needs nothing of resil.
+//
+//   HANG_INJECT      "CLASS[,rank=R][,after=SECONDS][,call=N][,where=user|mpi]"
+//   HANG_INJECT_LOG  file for one line of JSON, written just before: class, rank, pid, time (CLOCK_REALTIME, ns), where
+//
+// sleep spin stop lock io exit kill: what the rank does instead of going on. `after` SECONDS after MPI_Init a timer
+// interrupts the main thread, and again a millisecond or so later until it finds it in the program's own code (where=mpi:
+// inside of the MPI library); a program that is hardly ever there is hung before its next message after kPatience.
+// With `call` it is the Nth message or collective of the rank, just before it.
+// skip: a collective is not called. reorder: a barrier comes before a collective. tag: a message goes out with another
+// tag. These take the Nth collective (message) of more than one rank, or the first after SECONDS.
+//
+// Both layers are wrapped, since Fortran's bindings call PMPI_ names in Open MPI and MPI_ names in MPICH; what the MPI
+// library calls inside of itself is not counted. No thread is made: one more thread would make another program of it.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+enum Class { kNone, kSleep, kSpin, kStop, kLock, kIo, kExit, kKill, kSkip, kReorder, kTag };
+static const char* const kNames[] = {"", "sleep", "spin", "stop", "lock", "io", "exit", "kill", "skip", "reorder", "tag"};
+enum What { kMessage, kCollective };
+enum { kFrames = 64, kPatience = 2 };  // stack frames looked at; seconds
+
+static enum Class class_wanted;
+static int own_rank, in_mpi_wanted, started, done;
+static unsigned long call_wanted, calls;
+static double after = -1;
+static struct timespec start;
+static timer_t timer;
+static int timer_made;
+static __thread int depth;
+
+static double elapsed(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)(now.tv_sec - start.tv_sec) + 1e-9 * (double)(now.tv_nsec - start.tv_nsec);
+}
+
+// ---- whose code is it ----------------------------------------------------------------------------------------------
+
+enum Owner { kProgram, kMpi, kBinding, kSystem, kOwn };
+
+static enum Owner owner(const void* address) {
+  static const char* const of_mpi[] = {"libmpi", "libmpich", "libopen-", "libmca", "mca_", "libpmi", "libuc", "libfabric",
+                                       "libevent", "libhwloc", "libresil", "libpsm", "libnl-"};
+  static const char* const of_system[] = {"libc.so", "libc-", "ld-linux", "linux-vdso", "libpthread", "libgcc_s"};
+  Dl_info info, own;
+  if (!dladdr(address, &info) || info.dli_fname == NULL) return kSystem;  // the kernel's page, code made at run time
+  if (dladdr((void*)owner, &own) && own.dli_fbase == info.dli_fbase) return kOwn;
+  const char* name = strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
+  if (strstr(name, "mpifh") || strstr(name, "usempi") || strstr(name, "mpichfort")) return kBinding;
+  for (size_t i = 0; i < sizeof of_mpi / sizeof *of_mpi; i++)
+    if (!strncmp(name, of_mpi[i], strlen(of_mpi[i]))) return kMpi;
+  for (size_t i = 0; i < sizeof of_system / sizeof *of_system; i++)
+    if (!strncmp(name, of_system[i], strlen(of_system[i]))) return kSystem;
+  return kProgram;
+}
+
+// Whether the interrupted instruction is where the hang is wanted.
+static int at_right_place(const void* instruction) {
+  void* frames[kFrames];
+  const int count = backtrace(frames, kFrames);
+  int mpi = 0;
+  for (int i = 0; i < count; i++) {
+    const enum Owner whose = owner(frames[i]);
+    mpi |= whose == kMpi || whose == kBinding;
+  }
+  return in_mpi_wanted ? mpi && depth > 0 : !mpi && owner(instruction) == kProgram;
+}
+
+// ---- what happens then ---------------------------------------------------------------------------------------------
+
+static void note(const char* where) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  char line[512];
+  snprintf(line, sizeof line, "{\"class\": \"%s\", \"rank\": %d, \"pid\": %d, \"time_ns\": %lld, \"where\": \"%s\", \"call\": %lu}\n",
+           kNames[class_wanted], own_rank, (int)getpid(), (long long)now.tv_sec * 1000000000 + now.tv_nsec, where, calls);
+  const char* path = getenv("HANG_INJECT_LOG");
+  char unfinished[4096];
+  if (path == NULL || snprintf(unfinished, sizeof unfinished, "%s.tmp", path) >= (int)sizeof unfinished) return;
+  const int file = open(unfinished, O_WRONLY | O_CREAT | O_TRUNC, 0600);  // whole when it appears
+  if (file < 0) return;
+  if (write(file, line, strlen(line)) < 0) perror("hang_inject");
+  close(file);
+  if (rename(unfinished, path) != 0) perror("hang_inject");
+}
+
+static void hang_sleep(void) {
+  const struct timespec hour = {3600, 0};
+  for (;;) nanosleep(&hour, NULL);
+}
+
+static void hang_spin(void) {
+  for (volatile unsigned long n = 0;; n++) continue;
+}
+
+static void hang_lock(void) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  for (;;) pthread_mutex_lock(&mutex);  // the second time for ever
+}
+
+static void hang_io(void) {
+  char path[4096], byte;
+  const char* log = getenv("HANG_INJECT_LOG");
+  snprintf(path, sizeof path, "%s.fifo", log ? log : "/tmp/hang_inject");
+  unlink(path);
+  const int pipe = mkfifo(path, 0600) == 0 ? open(path, O_RDWR) : -1;  // both ends: opening it does not block
+  unlink(path);
+  while (pipe >= 0)
+    if (read(pipe, &byte, 1) == 1) return;
+}
+
+static void hang(const char* where) {
+  done = 1;
+  note(where);
+  switch (class_wanted) {
+    case kSleep: hang_sleep(); break;
+    case kSpin: hang_spin(); break;
+    case kStop: kill(getpid(), SIGSTOP); break;
+    case kLock: hang_lock(); break;
+    case kIo: hang_io(); break;
+    case kExit: _exit(0);
+    case kKill: kill(getpid(), SIGKILL); break;
+    default: break;
+  }
+}
+
+// ---- when ----------------------------------------------------------------------------------------------------------
+
+static int is_of_calls(void) { return class_wanted >= kSkip; }
+
+static void set_timer(double seconds) {
+  struct itimerspec when = {{0, 0}, {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) + 1}};
+  timer_settime(timer, 0, &when, NULL);
+}
+
+static void on_timer(int number, siginfo_t* info, void* context) {
+  (void)number, (void)info;
+  if (done) return;
+#if defined(__x86_64__)
+  const void* instruction = (const void*)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+  const void* instruction = (const void*)((ucontext_t*)context)->uc_mcontext.pc;
+#else
+#error "where is the program counter?"
+#endif
+  if (at_right_place(instruction))
+    hang(in_mpi_wanted ? "in MPI" : "in user code");
+  else
+    set_timer(0.0005 + 0.000001 * (double)(rand() % 2000));
+}
+
+static void begin(void) {
+  if (started || class_wanted == kNone) return;
+  started = 1;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  if (is_of_calls() || after < 0) return;
+  void* frames[4];
+  (void)backtrace(frames, 4);  // loads what it needs now, not in the handler
+  struct sigaction action = {.sa_sigaction = on_timer, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER};
+  sigaction(SIGRTMAX - 2, &action, NULL);
+  struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMAX - 2};
+  event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) return perror("hang_inject");
+  timer_made = 1;
+  set_timer(after);
+}
+
+__attribute__((constructor)) static void configure(void) {
+  char text[256];
+  const char* wanted = getenv("HANG_INJECT");
+  const char* rank = getenv("OMPI_COMM_WORLD_RANK") ? getenv("OMPI_COMM_WORLD_RANK") : getenv("PMI_RANK");
+  if (!wanted || !rank || snprintf(text, sizeof text, "%s", wanted) >= (int)sizeof text) return;
+  int rank_wanted = 0;
+  enum Class found = kNone;
+  for (char *save, *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+    if (!strncmp(word, "rank=", 5)) rank_wanted = atoi(word + 5);
+    else if (!strncmp(word, "after=", 6)) after = atof(word + 6);
+    else if (!strncmp(word, "call=", 5)) call_wanted = strtoul(word + 5, NULL, 10);
+    else if (!strcmp(word, "where=mpi")) in_mpi_wanted = 1;
+    else if (!strcmp(word, "where=user")) in_mpi_wanted = 0;
+    else
+      for (int i = kSleep; i <= kTag; i++)
+        if (!strcmp(word, kNames[i])) found = (enum Class)i;
+  }
+  own_rank = atoi(rank);
+  if (rank_wanted != own_rank) return;
+  if (found == kNone || (after < 0) == (call_wanted == 0)) {
+    fprintf(stderr, "hang_inject: '%s' is no injection\n", wanted);
+    return;
+  }
+  class_wanted = found;
+  srand((unsigned)getpid());
+}
+
+static void find(const char* name, void* next) {
+  void* found = dlsym(RTLD_NEXT, name);
+  if (found == NULL) {
+    fprintf(stderr, "hang_inject: no %s behind me\n", name);
+    abort();
+  }
+  memcpy(next, &found, sizeof found);
+}
+
+static int more_than_one(MPI_Comm comm) {
+  static int (*next)(MPI_Comm, int*);
+  int size = 0;
+  if (!next) find("PMPI_Comm_size", &next);
+  depth++;
+  const int result = next(comm, &size);
+  depth--;
+  return result == MPI_SUCCESS && size > 1;
+}
+
+// Whether the injection happens to this call; hangs in it when it is one that takes any call.
+static int strikes(enum What what, MPI_Comm comm, const char* name, const void* caller) {
+  begin();  // MPI_Init of mpi_f08 is not seen in MPICH
+  const int right_kind = !is_of_calls() || (class_wanted == kTag) == (what == kMessage);
+  const enum Owner whose = owner(caller);
+  if (!right_kind || whose == kMpi || (is_of_calls() && !more_than_one(comm))) return 0;
+  calls++;
+  const double late = is_of_calls() ? 0 : kPatience;
+  if (call_wanted ? calls != call_wanted : elapsed() < after + late) return 0;
+  char where[128];
+  snprintf(where, sizeof where, is_of_calls() ? "at %s" : "before %s", name);
+  hang(where);
+  return 1;
+}
+
+#define ARMED (class_wanted != kNone && !done && depth == 0)
+#define NEXT(arguments)        \
+  depth++;                     \
+  const int out = next arguments; \
+  depth--;                     \
+  return out
+
+#define MESSAGE1(name, parameters, arguments)                                                               \
+  int name parameters {                                                                                     \
+    static int(*next) parameters;                                                                           \
+    if (!next) find(#name, &next);                                                                          \
+    if (ARMED && d >= 0 && strikes(kMessage, c, #name, __builtin_return_address(0)) && class_wanted == kTag) \
+      g = g > 0 ? g - 1 : 1;                                                                                \
+    NEXT(arguments);                                                                                        \
+  }
+#define COLLECTIVE1(name, parameters, arguments)                                                  \
+  int name parameters {                                                                           \
+    static int(*next) parameters;                                                                 \
+    if (!next) find(#name, &next);                                                                \
+    if (ARMED && strikes(kCollective, c, #name, __builtin_return_address(0))) {                   \
+      if (class_wanted == kSkip) return MPI_SUCCESS;                                              \
+      if (class_wanted == kReorder) barrier(c);                                                   \
+    }                                                                                             \
+    NEXT(arguments);                                                                              \
+  }
+#define START1(name, parameters, arguments)                 \
+  int name parameters {                                     \
+    static int(*next) parameters;                           \
+    if (!next) find(#name, &next);                          \
+    depth++;                                                \
+    const int out = next arguments;                         \
+    depth--;                                                \
+    if (depth == 0) begin();                                \
+    return out;                                             \
+  }
+#define MESSAGE(name, parameters, arguments) \
+  MESSAGE1(MPI_##name, parameters, arguments) MESSAGE1(PMPI_##name, parameters, arguments)
+#define COLLECTIVE(name, parameters, arguments) \
+  COLLECTIVE1(MPI_##name, parameters, arguments) COLLECTIVE1(PMPI_##name, parameters, arguments)
+#define START(name, parameters, arguments) START1(MPI_##name, parameters, arguments) START1(PMPI_##name, parameters, arguments)
+
+static void barrier(MPI_Comm comm) {
+  static int (*next)(MPI_Comm);
+  if (!next) find("MPI_Barrier", &next);
+  depth++;
+  next(comm);
+  depth--;
+}
+
+typedef MPI_Datatype Type;
+
+START(Init, (int* n, char*** v), (n, v))
+START(Init_thread, (int* n, char*** v, int w, int* p), (n, v, w, p))
+
+MESSAGE(Send, (const void* b, int n, Type t, int d, int g, MPI_Comm c), (b, n, t, d, g, c))
+MESSAGE(Ssend, (const void* b, int n, Type t, int d, int g, MPI_Comm c), (b, n, t, d, g, c))
+MESSAGE(Rsend, (const void* b, int n, Type t, int d, int g, MPI_Comm c), (b, n, t, d, g, c))
+MESSAGE(Bsend, (const void* b, int n, Type t, int d, int g, MPI_Comm c), (b, n, t, d, g, c))
+MESSAGE(Isend, (const void* b, int n, Type t, int d, int g, MPI_Comm c, MPI_Request* r), (b, n, t, d, g, c, r))
+MESSAGE(Issend, (const void* b, int n, Type t, int d, int g, MPI_Comm c, MPI_Request* r), (b, n, t, d, g, c, r))
+MESSAGE(Sendrecv,
+        (const void* b, int n, Type t, int d, int g, void* rb, int rn, Type rt, int s, int rg, MPI_Comm c, MPI_Status* st),
+        (b, n, t, d, g, rb, rn, rt, s, rg, c, st))
+MESSAGE(Sendrecv_replace, (void* b, int n, Type t, int d, int g, int s, int rg, MPI_Comm c, MPI_Status* st),
+        (b, n, t, d, g, s, rg, c, st))
+
+COLLECTIVE(Barrier, (MPI_Comm c), (c))
+COLLECTIVE(Bcast, (void* b, int n, Type t, int r, MPI_Comm c), (b, n, t, r, c))
+COLLECTIVE(Reduce, (const void* s, void* b, int n, Type t, MPI_Op o, int r, MPI_Comm c), (s, b, n, t, o, r, c))
+COLLECTIVE(Allreduce, (const void* s, void* b, int n, Type t, MPI_Op o, MPI_Comm c), (s, b, n, t, o, c))
+COLLECTIVE(Scan, (const void* s, void* b, int n, Type t, MPI_Op o, MPI_Comm c), (s, b, n, t, o, c))
+COLLECTIVE(Exscan, (const void* s, void* b, int n, Type t, MPI_Op o, MPI_Comm c), (s, b, n, t, o, c))
+COLLECTIVE(Reduce_scatter, (const void* s, void* b, const int n[], Type t, MPI_Op o, MPI_Comm c), (s, b, n, t, o, c))
+COLLECTIVE(Gather, (const void* s, int n, Type t, void* b, int m, Type u, int r, MPI_Comm c), (s, n, t, b, m, u, r, c))
+COLLECTIVE(Scatter, (const void* s, int n, Type t, void* b, int m, Type u, int r, MPI_Comm c), (s, n, t, b, m, u, r, c))
+COLLECTIVE(Allgather, (const void* s, int n, Type t, void* b, int m, Type u, MPI_Comm c), (s, n, t, b, m, u, c))
+COLLECTIVE(Alltoall, (const void* s, int n, Type t, void* b, int m, Type u, MPI_Comm c), (s, n, t, b, m, u, c))
+COLLECTIVE(Gatherv, (const void* s, int n, Type t, void* b, const int m[], const int e[], Type u, int r, MPI_Comm c),
+           (s, n, t, b, m, e, u, r, c))
+COLLECTIVE(Scatterv, (const void* s, const int n[], const int e[], Type t, void* b, int m, Type u, int r, MPI_Comm c),
+           (s, n, e, t, b, m, u, r, c))
+COLLECTIVE(Allgatherv, (const void* s, int n, Type t, void* b, const int m[], const int e[], Type u, MPI_Comm c),
+           (s, n, t, b, m, e, u, c))
+COLLECTIVE(Alltoallv,
+           (const void* s, const int n[], const int e[], Type t, void* b, const int m[], const int f[], Type u, MPI_Comm c),
+           (s, n, e, t, b, m, f, u, c))
