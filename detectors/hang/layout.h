@@ -95,6 +95,7 @@ enum IrregularFlag : uint32_t {
   kOtherWorld = 16,    ///< MPI_Comm_spawn, accept, connect or join was called: unseen ranks may send
   kPartitionedUse = 32,
   kUnknownSource = 64, ///< a wildcard receive whose status nobody could read
+  kSelfAttribute = 128,///< the program set an attribute on MPI_COMM_SELF: its callback may communicate inside MPI_Finalize
 };
 
 /// Who watches the node, in the section of its lowest rank; all its ranks write here. First page of the section.

@@ -100,7 +100,8 @@ struct RankState {
   uint32_t thread_count, part_count, comm_count;
 };
 
-/// How many messages of an envelope, asked of the ranks' envelopes. `tag` may be kAnyTag (all tags), `source` kAnySource.
+/// How many messages of an envelope, asked of the ranks' envelopes. `tag` may be kAnyTag: all tags, those of kOtherTags
+/// included; `source` kAnySource: all ranks; `comm` 0: all communicators (never a proof, only a hint for messages).
 struct Question {
   uint64_t comm;
   int32_t source, destination;  ///< world ranks
@@ -108,17 +109,27 @@ struct Question {
   uint32_t reserved;
 };
 
-/// Sums over what the question covers. Several answers to one question (different sources) each name theirs.
+/// Sums over what the question covers, from one node; a node without the ranks in question gives none. The two halves
+/// may come in one answer or in two. A node answers for a rank as long as it can read its slots, also when the rank has
+/// finished or is gone; for kAnySource it sums over all its ranks, members of the communicator or not.
+///
+/// `posted` and `pending` count receives with just such an envelope, source and tag both named. Receives with
+/// MPI_ANY_SOURCE or MPI_ANY_TAG (and matched probes) are in `taken` of the envelope of what came, once the program was
+/// told, and before that in `wild_pending`: each that could still take a message that the question covers counts there.
+/// So posted - pending + taken messages have certainly arrived, and posted + taken + wild_pending receives at most can
+/// have taken any or still may.
 struct Answer {
   uint32_t question;       ///< index
-  int32_t source, destination, tag;
+  int32_t source, destination, tag;  ///< as in the question
   uint64_t sent;           ///< at the source
-  uint64_t posted, taken;  ///< at the destination: receives with just this envelope; messages that wildcards took
+  uint64_t posted, taken;  ///< at the destination
   uint64_t pending;        ///< at the destination: of `posted`, not told complete
-  uint64_t wild_pending;   ///< at the destination: pending wildcard receives on `comm` that this envelope would match
+  uint64_t wild_pending;   ///< at the destination
   uint8_t from_source, from_destination;  ///< which halves are filled in
-  uint8_t other_tags;      ///< some counts had to go to kOtherTags: only sums over all tags are exact
-  uint8_t reserved[5];
+  uint8_t other_tags;      ///< a named tag was asked, and some counts went to kOtherTags: only sums over all tags are exact
+  uint8_t reserved;
+  uint32_t covered;        ///< ranks whose `sent` was added up (1 for a named source); a proof needs all of the world's
 };
+static_assert(sizeof(Answer) == 64);
 
 }  // namespace resil::hang
