@@ -36,7 +36,8 @@ enum class NodeState : uint8_t { kUnknown, kUp, kLost, kLeft };  ///< left: said
 /// What the owner of an overlay does. Null functions are skipped.
 struct OverlayHandler {
   void* self;
-  /// This node's own part of a round: writes at most `room_bytes`, returns how many. More than that counts as unanswered.
+  /// This node's own part of a round: writes at most `room_bytes`, returns how many; more than that: none, and the node
+  /// counts as unanswered. What it writes has the form that `merge` takes on both sides.
   uint32_t (*answer)(void* self, uint16_t kind, const void* request, uint32_t bytes, void* room, uint32_t room_bytes);
   /// Merges `incoming` (the answer of another node or subtree) into `accumulated`, whose length it updates; false: no
   /// room, and those nodes count as unanswered. Null: appended.
@@ -66,6 +67,7 @@ struct OverlayOptions {
   double leg;                 ///< how long a leaf may take to answer [1]
   double leg_margin;          ///< more for each level above [0.25]
   double handshake;           ///< deadline of a connection that has not proved the key [2]
+  double settle;              ///< no node but 0 leads before it has been open this long [10]
   double stagger;             ///< a candidate for parent has this long before the next is tried beside it [0.5]
   double probe;               ///< how often a node that is not where it belongs looks for its place [10; a root above 0: 1]
 };
@@ -109,8 +111,7 @@ int overlay_listen(Address* own, bool same_host, const char* interface = nullptr
 /// `nodes` must outlive the overlay. Takes the listener over, whatever the result. `standby`: this process is the
 /// standby of node `own` and its leader is gone. Null: no memory or descriptors (errno).
 Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint32_t own, bool standby,
-                      const uint8_t key[16], const OverlayHandler& handler, const OverlayOptions& options,
-                      uint64_t random_seed = 0);
+                      const uint8_t key[16], const OverlayHandler& handler, const OverlayOptions& options);
 
 /// One turn: waits at most `timeout_ms` for traffic, a timer or a wake-up, and deals with it. `now`: seconds of a
 /// monotonic clock at the call; time spent waiting is added inside. Nothing else is ever taken as time.

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One turn of the event loop. Traffic comes before timers: whoever was stopped or starved for a while first reads what
+// came meanwhile, and only then decides who has been silent.
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "detectors/hang/overlay/internal.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr int kEventsAtOnce = 64, kTurns = 16;
+
+double seconds() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+void deal_with(Overlay& o, const epoll_event& event) {
+  if (event.data.u64 == kListenerEvent)
+    return accept_strangers(o);
+  if (event.data.u64 == kWakeEvent) {
+    uint64_t count;
+    while (read(o.wake, &count, sizeof(count)) > 0) {
+    }
+    return;
+  }
+  const auto slot = static_cast<uint32_t>(event.data.u64), generation = static_cast<uint32_t>(event.data.u64 >> 32);
+  Connection& c = o.connections[slot];
+  if (c.generation != generation)  // closed, perhaps used anew, since the kernel told
+    return;
+  if (c.stage == Stage::kConnecting) {
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    getsockopt(c.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error != 0)
+      return end_connection(o, slot, End::kLost);
+    if ((event.events & EPOLLOUT) == 0)
+      return;
+    send_hello(o, slot);
+  } else if ((event.events & EPOLLOUT) != 0) {
+    write_connection(o, slot);
+  }
+  if (c.generation == generation && (event.events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0)
+    read_connection(o, slot);
+}
+
+void connection_timers(Overlay& o) {
+  // Were we ourselves away (stopped, starved), nobody else is to blame.
+  const bool amnesty = o.now - o.last_turn > o.options.silence / 2;
+  for (uint32_t i = 0; i < o.high; ++i) {
+    Connection& c = o.connections[i];
+    if (c.stage == Stage::kFree)
+      continue;
+    if (!proved(c) || c.stage == Stage::kAwaitWelcome) {
+      if (o.now - c.began >= o.options.handshake) {
+        o.counters.refused_silent += is_stranger(c) ? 1 : 0;
+        end_connection(o, i, End::kLost);
+      }
+      continue;
+    }
+    c.heard = amnesty ? o.now : c.heard;
+    if (o.now - c.heard >= o.options.silence)
+      end_connection(o, i, End::kSilent);
+    else if (o.now - c.spoke >= o.options.keep_alive)
+      send_alive(o, i);
+  }
+  while (o.high > 0 && o.connections[o.high - 1].stage == Stage::kFree)
+    --o.high;
+}
+
+double next_timer(const Overlay& o) {
+  double next = parent_next(o);
+  const auto sooner = [&next](double time) { next = time < next ? time : next; };
+  sooner(accept_next(o));
+  sooner(rounds_next(o));
+  for (uint32_t i = 0; i < o.high; ++i) {
+    const Connection& c = o.connections[i];
+    if (c.stage == Stage::kFree)
+      continue;
+    if (!proved(c) || c.stage == Stage::kAwaitWelcome) {
+      sooner(c.began + o.options.handshake);
+      continue;
+    }
+    sooner(c.heard + o.options.silence);
+    sooner(c.spoke + o.options.keep_alive);
+  }
+  return next;
+}
+
+}  // namespace
+
+void watch(Overlay& o, uint32_t slot, bool writes) {
+  Connection& c = o.connections[slot];
+  if (c.writes == writes)
+    return;
+  epoll_event event = {};
+  event.events = EPOLLIN | (writes ? uint32_t{EPOLLOUT} : 0);
+  event.data.u64 = uint64_t{c.generation} << 32 | slot;
+  if (epoll_ctl(o.epoll, EPOLL_CTL_MOD, c.fd, &event) == 0)
+    c.writes = writes;
+}
+
+void overlay_step(Overlay* overlay, double now, int timeout_ms) {
+  Overlay& o = *overlay;
+  if (o.opened == -kNever) {
+    o.opened = o.last_turn = now;
+    o.accept_tokens = 64, o.accept_refilled = now;
+    if (o.own != 0) {
+      o.now = now;
+      parent_gone(o);
+    }
+  }
+  rounds_begin_turn(o, now);
+  o.now = now;
+  parent_timers(o);
+  const double wait = (next_timer(o) - now) * 1e3;
+  const int until_timer = wait <= 0 ? 0 : wait < 1e6 ? static_cast<int>(wait) + 1 : 1000000;
+  int timeout = timeout_ms >= 0 && timeout_ms < until_timer ? timeout_ms : until_timer;
+  const double before = timeout > 0 ? seconds() : 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    epoll_event events[kEventsAtOnce];
+    const int ready = epoll_wait(o.epoll, events, kEventsAtOnce, timeout);
+    if (timeout > 0)
+      o.now = now + (seconds() - before);
+    timeout = 0;
+    for (int i = 0; i < ready; ++i)
+      deal_with(o, events[i]);
+    if (ready < kEventsAtOnce)
+      break;
+  }
+  accept_timers(o);
+  connection_timers(o);
+  round_timers(o);
+  parent_timers(o);
+  o.last_turn = o.now;
+  o.counters.most_memory_used = o.buffers.most_used();
+}
+
+}  // namespace resil::hang

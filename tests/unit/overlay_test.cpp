@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tree between nodes: questions, orders, and what happens when leaders die, stop and come back.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "tests/unit/overlay_fixture.h"
+
+using namespace resil::hang;
+
+namespace {
+
+OverlayOptions narrow() {
+  OverlayOptions options = {};
+  options.fan_out = 3;
+  return options;
+}
+
+std::vector<uint32_t> numbers(std::initializer_list<uint32_t> list) { return list; }
+
+}  // namespace
+
+TEST_CASE("all nodes find their place and answer once") {
+  OverlayWorld world(14, narrow());
+  REQUIRE(world.assemble());
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered.empty());
+  CHECK(world.answers(world.node(0)).size() == 14);
+  CHECK(world.answers(world.node(0)).count("?13") == 1);
+  CHECK(world.counters(0).rounds == 1);
+  CHECK(world.counters(0).rounds_partial == 0);
+  CHECK(world.state(0).is_root);
+  CHECK_FALSE(world.state(1).is_root);
+  world.run(5);  // told with the keep-alives, level by level
+  CHECK(world.state(0).reachable == 14);
+  CHECK(world.state(13).root == 0);
+  CHECK(overlay_ask(world.at(1), 1, "", 0, world.now + 1) == 0);  // not the root
+}
+
+TEST_CASE("a single node is a tree") {
+  OverlayWorld world(1);
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered.empty());
+  CHECK(overlay_order(world.at(0), 3, "stop", 4));
+  CHECK(world.node(0).orders == std::vector<std::string>{"3:stop"});
+}
+
+TEST_CASE("several questions may be under way, and the handler may ask the next one") {
+  OverlayWorld world(9, narrow());
+  REQUIRE(world.assemble());
+  uint64_t last = 0;
+  for (int i = 0; i < 4; ++i)
+    REQUIRE((last = overlay_ask(world.at(0), 1, "x", 1, world.now + 5)) != 0);
+  CHECK(overlay_ask(world.at(0), 1, "x", 1, world.now + 5) == 0);
+  REQUIRE(world.until([&] { return world.counters(0).rounds == 4; }));
+  CHECK(world.node(0).finished_round == last);
+  CHECK(world.counters(0).rounds_partial == 0);
+  for (int i = 0; i < 50; ++i)
+    REQUIRE(world.ask(world.node(0), std::to_string(i) + "/"));
+  CHECK(world.node(0).unanswered.empty());
+}
+
+TEST_CASE("long answers come whole") {
+  OverlayOptions options = narrow();
+  options.most_answer = 8 << 20;
+  options.most_memory = 256 << 20;
+  OverlayWorld world(7, options);
+  REQUIRE(world.assemble());
+  for (uint32_t i = 0; i < 7; ++i)
+    world.node(i).answer = std::string(1 << 20, static_cast<char>('a' + i)) + " ";
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered.empty());
+  const auto answers = world.answers(world.node(0));
+  REQUIRE(answers.size() == 7);
+  for (uint32_t i = 0; i < 7; ++i)
+    CHECK(answers.count(std::string(1 << 20, static_cast<char>('a' + i))) == 1);
+}
+
+TEST_CASE("an answer without room costs the node's voice, not its connection") {
+  OverlayOptions options = narrow();
+  options.most_answer = 1000;
+  OverlayWorld world(4, options);
+  REQUIRE(world.assemble());
+  world.node(2).answer = std::string(998, 'x') + " ";
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered == numbers({2}));
+  world.node(2).answer = std::string(1001, 'x');
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered == numbers({2}));
+  world.node(2).answer.clear();
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered.empty());
+  CHECK(world.counters(0).children_lost == 0);
+}
+
+TEST_CASE("without memory for a long frame it is read past, counted, and the connection lives") {
+  OverlayOptions options = narrow();
+  options.most_memory = 700 << 10;
+  options.most_request = 1 << 10;
+  options.most_answer = 100 << 10;
+  OverlayWorld world(4, options);
+  REQUIRE(world.assemble());
+  world.node(0).answer = "0 ";
+  for (uint32_t i = 1; i < 4; ++i)
+    world.node(i).answer = std::string(30 << 10, static_cast<char>('a' + i)) + " ";
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered.empty());
+  CHECK(world.counters(0).most_memory_used <= options.most_memory);
+
+  options.most_memory = 180 << 10;  // the round's own memory, and nothing for frames
+  OverlayWorld poor(4, options);
+  REQUIRE(poor.assemble());
+  for (uint32_t i = 1; i < 4; ++i)
+    poor.node(i).answer = std::string(30 << 10, static_cast<char>('a' + i)) + " ";
+  for (int i = 0; i < 5; ++i)
+    REQUIRE(poor.ask(poor.node(0)));
+  CHECK(poor.node(0).unanswered == numbers({1, 2, 3}));
+  for (uint32_t i = 0; i < 4; ++i) {
+    CHECK(poor.counters(i).most_memory_used <= options.most_memory);
+    CHECK(poor.counters(i).children_lost == 0);
+    poor.node(i).answer.clear();
+  }
+  poor.run(3);
+  REQUIRE(poor.ask(poor.node(0)));
+  CHECK(poor.node(0).unanswered.empty());
+}
+
+TEST_CASE("the children of a dead leader go to its standby or its parent, at once") {
+  for (bool standbys : {false, true}) {
+    OverlayWorld world(14, narrow(), standbys);
+    REQUIRE(world.assemble());
+    world.run(1.5);
+    const double died = world.now;
+    world.kill(1);
+    if (standbys)
+      world.take_over(1);
+    REQUIRE(world.until([&] {
+      return world.state(4).parent == (standbys ? 1 : 0) && world.state(5).parent == world.state(4).parent &&
+             world.state(6).parent == world.state(4).parent;
+    }));
+    CHECK(world.now - died < 0.5);  // of the test's clock: before anything times out
+    if (standbys)
+      REQUIRE(world.until([&] { return overlay_state(world.standby(1).overlay).parent == 0; }));
+    REQUIRE(world.ask(world.node(0)));
+    CHECK(world.node(0).unanswered == (standbys ? numbers({}) : numbers({1})));
+    CHECK(world.answers(world.node(0)).size() == (standbys ? 14 : 13));
+    CHECK(world.node(0).news.back() ==
+          (standbys ? std::pair{uint32_t{1}, NodeState::kUp} : std::pair{uint32_t{1}, NodeState::kLost}));
+  }
+}
+
+TEST_CASE("children that were lost in the middle of a question are still heard") {
+  OverlayWorld world(14, narrow());
+  REQUIRE(world.assemble());
+  world.node(1).stopped = true;
+  const uint64_t round = overlay_ask(world.at(0), 1, "q", 1, world.now + 30);
+  REQUIRE(round != 0);
+  world.run(0.1);  // 1 has the question and does nothing about it
+  REQUIRE(world.node(0).finished_round == 0);
+  world.kill(1);
+  REQUIRE(world.until([&] { return world.node(0).finished_round == round; }));
+  CHECK(world.node(0).unanswered == numbers({1}));
+  CHECK(world.answers(world.node(0)).size() == 13);
+}
+
+TEST_CASE("a stopped leader is missed within its leg, is not waited for again, and rejoins") {
+  OverlayWorld world(14, narrow());
+  REQUIRE(world.assemble());
+  world.node(1).stopped = true;
+  double asked = world.now;
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).finished_at - asked <= 1 + 2 * 0.25 + 0.02);
+  CHECK(world.node(0).finished_at - asked >= 1);
+  CHECK(world.node(0).unanswered == numbers({1, 4, 5, 6, 13}));
+  asked = world.now;
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).finished_at - asked < 0.1);
+  CHECK(world.node(0).unanswered == numbers({1, 4, 5, 6, 13}));
+  // Silence: those below it go elsewhere.
+  REQUIRE(world.until([&] { return world.state(4).parent == 0 && world.state(5).parent == 0 &&
+                                   world.state(6).parent == 0; }, 9));
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered == numbers({1}));
+  CHECK(world.node(0).news.back().first != 0);
+  world.node(1).stopped = false;
+  REQUIRE(world.until([&] { return world.state(1).parent == 0; }, 9));
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered.empty());
+  // In time everybody is back where the tree wants it.
+  REQUIRE(world.assemble());
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered.empty());
+  CHECK(world.answers(world.node(0)).size() == 14);
+}
+
+TEST_CASE("a stopped leaf costs one leg") {
+  OverlayWorld world(14, narrow());
+  REQUIRE(world.assemble());
+  world.node(13).stopped = true;
+  const double asked = world.now;
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered == numbers({13}));
+  CHECK(world.node(0).finished_at - asked <= 1.02);
+}
+
+TEST_CASE("a question ends at its deadline") {
+  OverlayWorld world(4, narrow());
+  REQUIRE(world.assemble());
+  world.node(3).stopped = true;
+  const double asked = world.now;
+  REQUIRE(world.ask(world.node(0), "?", 0.3));
+  CHECK(world.node(0).finished_at - asked <= 0.32);
+  CHECK(world.node(0).unanswered == numbers({3}));
+}
+
+TEST_CASE("the standby of node 0 takes the lead over") {
+  OverlayWorld world(14, narrow(), true);
+  REQUIRE(world.assemble());
+  REQUIRE(world.ask(world.node(0)));
+  world.kill(0);
+  world.run(1);
+  world.take_over(0);
+  OverlayNode& root = world.standby(0);
+  REQUIRE(world.until([&] {
+    return world.state(1).parent == 0 && world.state(2).parent == 0 && world.state(3).parent == 0;
+  }));
+  REQUIRE(world.ask(root));
+  CHECK(root.unanswered.empty());
+  CHECK(root.finished_round != world.node(0).finished_round);
+  CHECK(overlay_state(root.overlay).is_root);
+}
+
+TEST_CASE("without node 0 the lowest that can be reached leads, until node 0 is back") {
+  OverlayWorld world(14, narrow(), true);
+  REQUIRE(world.assemble());
+  world.run(12);
+  world.kill(0);
+  ::close(world.standby(0).listener);
+  world.standby(0).listener = -1;
+  REQUIRE(world.until([&] { return world.state(1).is_root && world.state(2).root == 1 && world.state(3).root == 1 &&
+                                   world.state(13).root == 1; }));
+  CHECK_FALSE(world.state(2).is_root);
+  REQUIRE(world.ask(world.node(1)));
+  CHECK(world.node(1).unanswered == numbers({0}));
+  CHECK(world.answers(world.node(1)).size() == 13);
+  world.kill(1);
+  REQUIRE(world.until([&] { return world.state(2).is_root && world.state(13).root == 2 && world.state(4).root == 2; }));
+  REQUIRE(world.until([&] { return world.ask(world.node(2)) && world.node(2).unanswered.size() == 2; }));
+  CHECK(world.node(2).unanswered == numbers({0, 1}));
+
+  // Back on the port that everybody knows.
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET, address.sin_port = htons(world.table()[0].standby.port);
+  memcpy(&address.sin_addr, world.table()[0].standby.ip, 4);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  REQUIRE(listen(fd, 100) == 0);
+  world.standby(0).listener = fd;
+  world.take_over(0);
+  REQUIRE(world.until([&] { return world.state(2).parent == 0 && !world.state(2).is_root && world.state(13).root == 0; }));
+  REQUIRE(world.until([&] { return world.ask(world.standby(0)) && world.standby(0).unanswered.size() == 1; }));
+  CHECK(world.standby(0).unanswered == numbers({1}));
+}
+
+TEST_CASE("no other node leads while a job is starting") {
+  OverlayOptions options = narrow();
+  options.settle = 10;
+  OverlayWorld world(3, options);
+  world.node(0).stopped = true;
+  world.run(9.5);
+  CHECK_FALSE(world.state(1).is_root);
+  CHECK(world.state(1).root == kNoNode);
+  world.node(0).stopped = false;
+  REQUIRE(world.assemble());
+  CHECK(world.node(1).orders.empty());
+}
+
+TEST_CASE("orders reach everybody once, newcomers too") {
+  OverlayWorld world(14, narrow());
+  REQUIRE(world.assemble());
+  world.node(2).stopped = true;
+  CHECK(overlay_order(world.at(0), 7, "leave", 5));
+  CHECK_FALSE(overlay_order(world.at(3), 7, "leave", 5));
+  REQUIRE(world.until([&] { return world.node(13).orders.size() == 1 && world.node(4).orders.size() == 1; }));
+  REQUIRE(world.until([&] { return world.state(7).parent == 0; }));  // past its stopped parent
+  REQUIRE(world.until([&] { return world.node(7).orders.size() == 1; }));
+  world.node(2).stopped = false;
+  REQUIRE(world.assemble());
+  world.run(3);
+  for (uint32_t i = 0; i < 14; ++i)
+    CHECK(world.node(i).orders == std::vector<std::string>{"7:leave"});
+  CHECK(overlay_flushed(world.at(0)));
+}
+
+TEST_CASE("any node can call for the root's attention") {
+  OverlayWorld world(14, narrow());
+  CHECK_FALSE(overlay_raise(world.at(13), 1, "why", 3));
+  REQUIRE(world.assemble());
+  REQUIRE(world.until([&] { return world.state(13).root == 0; }));
+  CHECK(overlay_raise(world.at(13), 1, "why", 3));
+  CHECK(overlay_raise(world.at(0), 1, "me", 2));
+  REQUIRE(world.until([&] { return world.node(0).raised.size() == 2; }));
+  CHECK(world.node(0).raised[1] == std::pair{uint32_t{13}, std::string("why")});
+}
+
+TEST_CASE("who says good-bye is not called lost") {
+  OverlayWorld world(5, narrow());
+  REQUIRE(world.assemble());
+  world.run(1);
+  world.close(4);
+  REQUIRE(world.until([&] { return world.node(0).news.back() == std::pair{uint32_t{4}, NodeState::kLeft}; }));
+  CHECK(world.counters(1).children_lost == 0);
+  world.close(1);
+  REQUIRE(world.until([&] { return world.node(0).news.back() == std::pair{uint32_t{1}, NodeState::kLeft}; }));
+}
+
+TEST_CASE("all leaders but the root die one after the other, and what is left answers each time") {
+  OverlayWorld world(14, narrow());
+  REQUIRE(world.assemble());
+  for (uint32_t dead = 1; dead < 14; ++dead) {
+    world.kill(dead);
+    REQUIRE(world.until([&] {
+      return world.ask(world.node(0)) && world.node(0).unanswered.size() == dead;
+    }));
+  }
+}
+
+TEST_CASE("more orphans than a node takes find another place") {
+  OverlayOptions options = narrow();
+  options.most_children = 4;
+  OverlayWorld world(40, options);
+  REQUIRE(world.assemble());
+  for (uint32_t dead : {1, 2, 3})
+    world.kill(dead);
+  REQUIRE(world.until([&] {
+    return world.ask(world.node(0)) && world.node(0).unanswered == numbers({1, 2, 3});
+  }));
+  CHECK(world.counters(0).refused_full > 0);
+  CHECK(world.state(0).children <= 4);
+}
+
+TEST_CASE("the clock may stand still or jump ahead") {
+  OverlayWorld world(14, narrow());
+  REQUIRE(world.assemble());
+  world.run(1);
+  const uint64_t parents = world.counters(13).parents;
+  world.now += 1e6;  // everybody was suspended for eleven days
+  world.run(1);
+  CHECK(world.counters(13).parents == parents);
+  CHECK(world.counters(0).silences == 0);
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered.empty());
+}
+
+TEST_CASE("the listener is on one address of this host, never on all") {
+  Address address;
+  const int loopback = overlay_listen(&address, true);
+  REQUIRE(loopback >= 0);
+  CHECK(address.family == 4);
+  CHECK(address.ip[0] == 127);
+  CHECK(address.port != 0);
+  close(loopback);
+  for (const char* interface : {static_cast<const char*>(nullptr), "lo", "127.0.0.1", "no such interface"}) {
+    const int fd = overlay_listen(&address, false, interface);
+    REQUIRE(fd >= 0);
+    bool any = true;
+    for (const uint8_t byte : address.ip)
+      any = any && byte == 0;
+    CHECK_FALSE(any);
+    if (interface != nullptr && interface[0] != 'n')
+      CHECK(address.ip[0] == 127);
+    close(fd);
+  }
+}
+
+TEST_CASE("overlay_wake ends a wait") {
+  OverlayWorld world(1);
+  overlay_step(world.at(0), world.now, 0);
+  overlay_wake(world.at(0));
+  overlay_step(world.at(0), world.now, 600000);  // the test's time limit says whether it waits
+  SUCCEED();
+}
