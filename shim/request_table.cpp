@@ -21,8 +21,7 @@ namespace resil {
 
 namespace {
 
-constexpr uint32_t kBucket = 8;    // keys in one cache line
-constexpr uint32_t kReach = 4;     // buckets tried before a request goes untracked
+constexpr uint32_t kBucket = ring::kRequestBucket, kReach = ring::kRequestReach;
 constexpr uint32_t kNone = ~0u;
 constexpr int kUndefinedIndex = -32766;  // MPI_UNDEFINED in all three ABIs
 
@@ -44,7 +43,7 @@ struct PendingDuplicate {  // MPI_Comm_idup: the communicator exists once the re
 PendingDuplicate duplicates[32];
 SpinLock duplicates_lock;
 
-uint32_t home_of(uint64_t key) { return static_cast<uint32_t>((key * 0x9e3779b97f4a7c15) >> 32) & (bucket_count - 1); }
+uint32_t home_of(uint64_t key) { return ring::request_home(key, bucket_count); }
 
 // Loaded and stored as single words: another thread may look at an entry that it thinks is its own (see find).
 template <class T>
@@ -337,6 +336,11 @@ void request_table_threads(bool multiple) { concurrent = multiple; }
 
 uint64_t* request_cookies(const Thread& thread, uint64_t key) {
   return is_shared(key) ? nullptr : cookies_of(find_any(key, thread.lane_index));
+}
+
+int64_t request_index(const uint64_t* words) {
+  const auto place = static_cast<size_t>(reinterpret_cast<const char*>(words) - reinterpret_cast<const char*>(cookies)) / sizeof(Cookies);
+  return place < runtime.request_count ? static_cast<int64_t>(place) : -1;
 }
 
 uint64_t request_handle(const void* array, int64_t index) {

@@ -151,7 +151,8 @@ struct Comm {
   uint16_t last_collective;///< call id
   uint16_t reserved16;
   uint32_t generation;     ///< how often the entry has been used
-  uint64_t reserved[3];
+  uint64_t ordered;        ///< operations started on it that all its ranks must start in the same order (hang detection)
+  uint64_t reserved[2];
   char name[56];           ///< MPI_Comm_get_name or how it was made, e.g. "MPI_Comm_split of MPI_COMM_WORLD"
 };
 static_assert(sizeof(Comm) == 128);
@@ -176,6 +177,13 @@ struct Request {
   uint64_t cleanup;  ///< the library's own; meaningless to readers
 };
 static_assert(sizeof(Request) == 64);
+
+/// A request lies in one of the `kRequestReach` buckets of `kRequestBucket` entries from its home on, round the end.
+constexpr uint32_t kRequestBucket = 8;
+constexpr uint32_t kRequestReach = 4;
+constexpr uint32_t request_home(uint64_t key, uint32_t bucket_count) {
+  return static_cast<uint32_t>((key * 0x9e3779b97f4a7c15) >> 32) & (bucket_count - 1);
+}
 
 /// Section "modules": an object file with call sites in it, so that addresses can be symbolised later.
 struct Module {

@@ -28,7 +28,7 @@ Runtime runtime;
 
 namespace {
 
-constexpr uint32_t kLanes = 8, kComms = 512, kRequests = 8192, kModules = 128, kNames = 256;
+constexpr uint32_t kLanes = 8, kComms = 512, kRequests = kRingRequests, kModules = 128, kNames = 256;
 constexpr size_t kPage = 4096;
 
 char live_path[256];

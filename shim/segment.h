@@ -8,6 +8,8 @@
 
 namespace resil {
 
+constexpr unsigned kRingRequests = 8192;  ///< entries of section "requests"
+
 /// Makes the ring of this rank, fills `runtime` and the header. Falls back to anonymous memory when /dev/shm is full
 /// or missing (then nothing survives a kill, and the report says so). False: no memory at all.
 bool segment_create(const char* launch);

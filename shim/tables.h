@@ -72,6 +72,9 @@ void request_forget(Event& event);
 uint64_t request_handle(const void* array, int64_t index);
 /// The modules' words beside a request that is not complete yet; null: untracked.
 uint64_t* request_cookies(const Thread& thread, uint64_t key);
+/// Index in the ring's section "requests" of the request with those words (Event::cookies, or what a hook is given of a
+/// persistent one); -1: it found no place there.
+int64_t request_index(const uint64_t* words);
 /// A handle that operations share which were complete at once: it has no entry.
 bool request_is_shared(uint64_t key);
 

@@ -88,37 +88,7 @@ void parse_syscall(const char* text, ThreadState* state) {
   state->sleeping = true;
 }
 
-struct Entry {  // struct linux_dirent64
-  uint64_t inode;
-  int64_t offset;
-  uint16_t length;
-  uint8_t type;
-  char name[];
-};
-
 }  // namespace
-
-int list_threads(int32_t* tids, int capacity, char* scratch, size_t scratch_bytes) {
-  const int directory = open_file("/proc/self/task", O_DIRECTORY);
-  if (directory < 0) return -1;
-  int count = 0;
-  for (;;) {
-    const long bytes = syscall(SYS_getdents64, directory, scratch, scratch_bytes);
-    if (bytes <= 0) break;
-    for (long at = 0; at < bytes;) {
-      const auto* entry = reinterpret_cast<const Entry*>(scratch + at);
-      if (entry->length == 0) break;
-      at += entry->length;
-      int32_t tid = 0;
-      for (const char* p = entry->name; *p >= '0' && *p <= '9'; ++p) tid = tid * 10 + (*p - '0');
-      if (tid == 0) continue;  // "." and ".."
-      if (count < capacity) tids[count] = tid;
-      ++count;
-    }
-  }
-  syscall(SYS_close, directory);
-  return count > 0 ? count : -1;
-}
 
 void read_thread(int32_t tid, int signal, ThreadState* state, char* scratch, size_t scratch_bytes) {
   *state = ThreadState{};

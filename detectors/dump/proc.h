@@ -21,10 +21,6 @@ struct ThreadState {
   uint64_t sp, pc;      ///< user registers at the system call
 };
 
-/// Fills `tids` with the threads of this process, at most `capacity`; returns how many there are (may be more), -1 when
-/// /proc cannot be read. `scratch`: 1 KiB or more.
-int list_threads(int32_t* tids, int capacity, char* scratch, size_t scratch_bytes);
-
 /// Reads the state of one thread. `signal`: for `blocks`. `scratch`: 2 KiB or more.
 void read_thread(int32_t tid, int signal, ThreadState* state, char* scratch, size_t scratch_bytes);
 

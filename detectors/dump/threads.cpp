@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "shim/runtime.h"
+#include "shim/task_list.h"
 
 namespace resil::dump {
 namespace {
@@ -87,7 +88,7 @@ bool begin(Threads* threads, Slot* slot, int signal) {
 }
 
 void list(Threads* threads, int32_t own) {
-  threads->total = list_threads(threads->tids, kSlots, threads->scratch, sizeof threads->scratch);
+  threads->total = list_threads(0, threads->tids, kSlots, threads->scratch, sizeof threads->scratch);
   int32_t listed = threads->total < static_cast<int32_t>(kSlots) ? threads->total : static_cast<int32_t>(kSlots);
   if (listed < 1) {
     threads->tids[0] = own;

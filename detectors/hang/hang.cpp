@@ -3,6 +3,7 @@
 // The module: what hang detection wants from the shim. The wrappers write slots (writer.h); one helper thread a node
 // reads them (monitor.h). See docs/HANGS.md.
 
+#include "detectors/hang/writer.h"
 #include "shim/config.h"
 #include "shim/event.h"
 #include "shim/module.h"
@@ -23,6 +24,8 @@ constexpr ConfigEntry kConfig[] = {
 
 bool enabled() { return !config_has("RESIL_HANG", "off"); }
 
+void before_init() { writer_start(); }
+
 constexpr Module kHang = {
     .name = "hang",
     .description = "notices hangs: statistics, proof, mismatched collectives",
@@ -30,6 +33,15 @@ constexpr Module kHang = {
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
+    .ring_bytes = writer_ring_bytes,
+    .before_init = before_init,
+    .after_init = writer_after_init,
+    .thread_start = writer_thread_start,
+    .enter = writer_enter,
+    .leave = writer_leave,
+    .cookie = kHangCookie,
+    .activated = writer_activated,
+    .completed = writer_completed,
 };
 RESIL_MODULE(kHang);
 

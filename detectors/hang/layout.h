@@ -21,28 +21,53 @@ constexpr uint32_t kTracks = 128;        ///< communicators whose collectives ar
 constexpr uint32_t kRecent = 16;         ///< signatures kept for each
 constexpr uint32_t kLevels = 16;         ///< of check points: level k holds multiples of 2^k
 constexpr uint32_t kSharedLanes = 8;     ///< threads beyond have no wait of their own: the rank's state is then unknown
+constexpr uint32_t kProbes = 8;          ///< messages that one run of polls asks for
+constexpr uint32_t kOwnThreads = 61;
+constexpr uint64_t kRun = uint64_t{1} << 63;  ///< Wait::instance of a run of polls: with Wait::steps
 constexpr int32_t kOtherTags = -3;       ///< Envelope::tag: all tags of (comm, peer) that found no place of their own
 constexpr int32_t kUnknownRank = -4;     ///< a world rank that cannot be told (another world)
 
 /// How a send can end before it is received (MPI 4.0, 3.4).
 enum class SendMode : uint8_t { kStandard, kSynchronous, kBuffered, kReady };
 
-/// What the open call of one lane waits for, beyond its flight record. Valid for the call whose record number + 1 is
-/// `instance` (Lane::current); stored last, 0 while being written.
+/// A message that a run of polls asks for with MPI_Iprobe or MPI_Improbe.
+struct Probe {
+  uint64_t comm;  ///< job-wide id
+  int32_t peer;   ///< world rank, kAnySource, kUnknownRank
+  int32_t tag;
+};
+
+/// Bits of Wait::flags.
+enum WaitFlag : uint8_t {
+  kSatisfied = 1,   ///< one of the requests is complete already: a call that waits for any of them returns
+  kTestAll = 2,     ///< a run of polls which is one call of MPI_Testall, again and again
+  kUnjudged = 4,    ///< a run of polls that also asks for something else
+  kEmptyHere = 8,   ///< collectives: this rank receives no data
+};
+
+/// What the open call of one lane waits for, beyond its flight record. Valid for the call whose Lane::current is
+/// `instance`, which is stored last and 0 while the rest is written. A run of polls that find nothing, with nothing
+/// else called in between (local queries aside), has one Wait for all of its calls: `instance` is kRun | `steps`; keys
+/// and probes are added to it as the run goes on.
 struct Wait {
   uint64_t instance;
-  uint32_t count;            ///< completing calls: requests given, MPI_REQUEST_NULL included
-  uint32_t kept;             ///< of which are in `keys`: min(count, kWaitedKeys); handle bits, compare ring::Request::key
+  uint32_t count;            ///< completing calls: requests given that can be waited for, at most kWaitedKeys + 1
+  uint32_t kept;             ///< of which are in `keys`; handle bits, compare ring::Request::key
   int32_t peer;              ///< world rank of destination, source or root; kAnySource, kProcNull, kUnknownRank, kNoPeer
   int32_t receive_peer;      ///< likewise: source of a call that also receives (MPI_Sendrecv and its kin); else kNoPeer
   int32_t receive_tag;
-  uint32_t send_ordinal;     ///< of this message among those sent with its envelope, from 1; 0: none
-  uint32_t receive_ordinal;  ///< of this receive among those posted with its envelope, from 1; 0: none
+  uint32_t send_ordinal;     ///< of this message among those sent with its envelope, from 1; 0: none, or not known
+  uint32_t receive_ordinal;  ///< of this receive among those posted with its envelope, from 1; 0: none, or not known
   SendMode mode;
-  uint8_t reserved[3];
-  uint64_t signature;        ///< collectives: see Track
+  uint8_t flags;             ///< WaitFlag
+  uint8_t probe_count;       ///< kProbes + 1: there were more
+  uint8_t reserved;
+  uint64_t signature;        ///< collectives: see signature.h
+  uint64_t sequence;         ///< collectives: number on the communicator, see Track
   uint64_t polls;            ///< completing or probing polls so far that found nothing, over the life of the lane
+  uint64_t steps;            ///< all other calls but local queries, likewise, and polls that found something
   uint64_t keys[kWaitedKeys];
+  Probe probes[kProbes];
 };
 
 /// Messages between this rank and one other with one envelope. Receives with MPI_ANY_SOURCE or MPI_ANY_TAG have
@@ -61,23 +86,26 @@ static_assert(sizeof(Envelope) == 48);
 
 /// Beside the entry of the same index in section "requests".
 struct Pending {
-  int32_t peer;      ///< world rank, kAnySource, kUnknownRank, kNoPeer
-  uint32_t ordinal;  ///< point-to-point: among those of its envelope, from 1; collectives: low 32 bits of the sequence
-  uint8_t mode;      ///< SendMode
-  uint8_t reserved[7];
-  uint64_t sequence;  ///< collectives: number on the communicator
+  int32_t peer;         ///< world rank (collectives: of the root), kAnySource, kUnknownRank, kNoPeer
+  uint32_t ordinal;     ///< point-to-point: among those of its envelope, from 1; collectives: the bytes of the signature
+  uint8_t mode;         ///< SendMode; collectives: the operator of the signature
+  uint8_t flags;        ///< WaitFlag
+  uint8_t both;         ///< MPI_Isendrecv and its kin: also a receive, see `sequence`
+  uint8_t reserved;
+  int32_t receive_tag;  ///< of those
+  uint64_t sequence;    ///< collectives: number on the communicator. `both`: source's world rank << 32 | ordinal
 };
 static_assert(sizeof(Pending) == 24);
 
-/// What a collective call must agree on with the other ranks of its communicator, in one word:
-/// bits 0-9 call id | 10-15 operator (predefined: 1..; user-defined or none: see signature.h) | 16-35 root + 1 (0: none) |
-/// 36-63 bytes where MPI demands equal type signatures (saturating), else all ones.
 struct CheckPoint {
   uint64_t sequence;  ///< 0: none yet
   uint64_t rolling;   ///< hash of the signatures 1..sequence
 };
 
-/// One communicator's collectives. In use when `comm` equals the id in section "comms" at the same index.
+/// One communicator's collectives, in the order in which they were started: blocking, nonblocking and persistent ones,
+/// and whatever else is collective over it (communicators, windows and files made from it, MPI_Comm_free; MPI_Finalize
+/// on MPI_COMM_WORLD). Their number is ring::Comm::ordered, also for communicators without a track. In use when `comm`
+/// equals the id in section "comms" at the same index. `recent` and `points` hold signatures, see signature.h.
 struct Track {
   uint64_t comm;
   uint64_t sequence;  ///< of the last signature; stored after it
@@ -89,13 +117,14 @@ struct Track {
 
 enum IrregularFlag : uint32_t {
   kCancelled = 1,      ///< MPI_Cancel was called: counts of receives are bounds only
-  kFailedCall = 2,     ///< a point-to-point call failed
+  kFailedCall = 2,     ///< a point-to-point or collective call failed
   kLostEnvelope = 4,   ///< a message found no envelope, not even of other tags
   kLostThread = 8,     ///< more threads than shared lanes
   kOtherWorld = 16,    ///< MPI_Comm_spawn, accept, connect or join was called: unseen ranks may send
   kPartitionedUse = 32,
   kUnknownSource = 64, ///< a wildcard receive whose status nobody could read
   kSelfAttribute = 128,///< the program set an attribute on MPI_COMM_SELF: its callback may communicate inside MPI_Finalize
+  kUnknownOrder = 256, ///< a collective failed: its communicator's numbers may be off
 };
 
 /// Who watches the node, in the section of its lowest rank; all its ranks write here. First page of the section.
@@ -114,9 +143,10 @@ static_assert(sizeof(NodeBoard) == 192);
 struct Section {
   NodeBoard board;
   uint32_t irregular;       ///< IrregularFlag, set and never cleared
-  uint32_t thread_level;    ///< as provided: 0 single, 1 funneled, 2 serialized, 3 multiple
+  uint32_t thread_level;    ///< 3: MPI_THREAD_MULTIPLE was provided; else 0
   uint32_t own_thread_count;
-  int32_t own_threads[61];  ///< tids of threads that were there when MPI_Init returned and are not the program's: MPI's and resil's
+  int32_t own_threads[kOwnThreads];  ///< tids of threads that began inside MPI_Init, and of resil's: not the program's
+  uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
   Wait waits[kSharedLanes];
   Envelope envelopes[kEnvelopes];
   Track tracks[kTracks];

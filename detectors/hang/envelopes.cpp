@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See envelopes.h.
+
+#include "detectors/hang/envelopes.h"
+
+#include "shim/runtime.h"
+#include "shim/spinlock.h"
+#include "shim/tables.h"
+
+namespace resil::hang {
+
+Envelopes envelopes;
+
+namespace {
+
+SpinLock lock;
+uint32_t in_use;           // places that are not free
+uint32_t swept_at = ~0u;   // handle_generation when places were last taken from communicators that are gone
+
+/// Lock-free: places are never freed, only given to another envelope.
+Envelope* find(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
+  const uint32_t home = envelope_home(comm, peer, tag);
+  for (uint32_t i = 0; i < reach; ++i) {
+    Envelope& place = envelopes.table[(home + i) % kEnvelopes];
+    const uint64_t whose = __atomic_load_n(&place.comm, __ATOMIC_ACQUIRE);
+    if (whose == 0)
+      return nullptr;
+    if (whose == comm && place.peer == peer && place.tag == tag)
+      return &place;
+  }
+  return nullptr;
+}
+
+/// Under the lock.
+Envelope* claim(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach, bool also_free) {
+  const uint32_t home = envelope_home(comm, peer, tag);
+  for (uint32_t i = 0; i < reach; ++i) {
+    Envelope* place = &envelopes.table[(home + i) % kEnvelopes];
+    if (place->comm > kNobody)
+      continue;
+    if (place->comm == 0) {
+      if (!also_free)
+        return nullptr;
+      __atomic_store_n(&in_use, in_use + 1, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&place->comm, kNobody, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    place->peer = peer;
+    place->tag = tag;
+    __atomic_store_n(&place->sent, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&place->posted, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&place->taken, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&place->told, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&place->comm, comm, __ATOMIC_RELEASE);
+    return place;
+  }
+  return nullptr;
+}
+
+/// Under the lock: gives up the envelopes of communicators that are gone. Their ids never come again (comm_table.cpp).
+void sweep() {
+  constexpr uint32_t kLive = 1024;
+  uint64_t live[kLive];
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < runtime.comm_count && count < kLive; ++i)
+    if (const uint64_t id = __atomic_load_n(&runtime.comms[i].id, __ATOMIC_ACQUIRE); id != 0)
+      live[count++] = id;
+  for (uint32_t i = 0; i < kEnvelopes; ++i) {
+    Envelope& place = envelopes.table[i];
+    uint32_t k = 0;
+    while (k < count && live[k] != place.comm)
+      ++k;
+    if (place.comm != 0 && k == count)
+      __atomic_store_n(&place.comm, kNobody, __ATOMIC_RELEASE);
+  }
+}
+
+/// Under the lock. When the table is nearly full, only what communicators left behind is given away.
+Envelope* claim_or_sweep(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach, bool also_free) {
+  if (Envelope* place = claim(comm, peer, tag, reach, also_free); place != nullptr)
+    return place;
+  const uint32_t generation = handle_generation.load(std::memory_order_relaxed);
+  if (generation == swept_at)
+    return nullptr;
+  __atomic_store_n(&swept_at, generation, __ATOMIC_RELAXED);
+  sweep();
+  return claim(comm, peer, tag, reach, also_free);
+}
+
+}  // namespace
+
+void envelopes_prepare(Section& section) {
+  envelopes = {section.envelopes, &section.irregular, true};
+  in_use = 0;
+  swept_at = ~0u;
+}
+
+[[gnu::noinline]] Envelope* envelope_slow(uint64_t comm, int32_t peer, int32_t tag) {
+  const bool wild = is_wild_envelope(peer, tag);
+  const uint32_t reach = envelope_reach(peer, tag);
+  if (Envelope* place = find(comm, peer, tag, reach); place != nullptr)
+    return place;
+  if (!wild && __atomic_load_n(&in_use, __ATOMIC_RELAXED) >= kEnvelopesInUse &&
+      __atomic_load_n(&swept_at, __ATOMIC_RELAXED) == handle_generation.load(std::memory_order_relaxed))
+    if (Envelope* place = find(comm, peer, kOtherTags, kLongReach); place != nullptr)
+      return place;
+  SpinGuard guard(lock);
+  Envelope* place = find(comm, peer, tag, reach);  // another thread may have been faster
+  if (place == nullptr)
+    place = claim_or_sweep(comm, peer, tag, reach, wild || in_use < kEnvelopesInUse);
+  if (place == nullptr && !wild)
+    place = find(comm, peer, kOtherTags, kLongReach);
+  if (place == nullptr && !wild)
+    place = claim(comm, peer, kOtherTags, kLongReach, true);
+  if (place == nullptr)
+    set_irregular(kLostEnvelope);
+  return place;
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shared by the parts of the reading side: copies of what another process may be writing at this instant. For
+// snapshot*.cpp only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "detectors/hang/envelopes.h"
+#include "detectors/hang/layout.h"
+#include "detectors/hang/snapshot.h"
+
+namespace resil::hang {
+
+/// A copy, word by word; torn when the writer is at it, which the caller finds out by the instance before and after.
+/// The thread sanitizer sees one side of a protocol whose other side is another process.
+template <class T>
+[[gnu::no_sanitize("thread")]] inline T copy_of(const T& from) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0 && alignof(T) >= 8);
+  T to;
+  auto* in = reinterpret_cast<const volatile uint64_t*>(&from);
+  auto* out = reinterpret_cast<volatile uint64_t*>(&to);
+  for (size_t i = 0; i < sizeof(T) / 8; ++i)
+    out[i] = in[i];
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return to;
+}
+
+template <class T>
+inline T load(const T& field) {
+  return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
+}
+
+/// Counters of one envelope; zeros when it has no place.
+Envelope envelope_read(const Section& section, uint64_t comm, int32_t peer, int32_t tag);
+/// Are messages between this rank and `peer` on that communicator counted without their tags?
+inline bool has_other_tags(const Section& section, uint64_t comm, int32_t peer) {
+  return envelope_read(section, comm, peer, kOtherTags).comm != 0;
+}
+
+/// Job-wide id, 0: none or not a communicator of its own.
+inline uint64_t comm_id(const Watched& watched, uint32_t index) {
+  return index >= 2 && index < watched.comm_count ? load(watched.comms[index].id) : 0;
+}
+
+/// CLOCK_REALTIME of a tick count of that rank.
+uint64_t realtime_of(const ring::Header& header, uint64_t ticks);
+
+}  // namespace resil::hang

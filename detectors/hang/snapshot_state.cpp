@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See snapshot.h: the whole state of one rank, from its open calls, what they wait for, and its pending requests.
+
+#include <string.h>
+
+#include <initializer_list>
+
+#include "detectors/hang/calls.h"
+#include "detectors/hang/reader.h"
+#include "detectors/hang/signature.h"
+#include "detectors/hang/snapshot.h"
+#include "shim/task_list.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr uint64_t kEagerAtMost = 256 << 10;  // no MPI buffers larger standard sends
+constexpr uint32_t kMaxMemberships = 384;
+constexpr int kTries = 4;
+static_assert(sizeof(RankState) + kMaxThreads * sizeof(ThreadWait) + kMaxParts * sizeof(Part) + kMaxMemberships * sizeof(Membership) <= kStateRoom);
+
+struct Builder {
+  Watched& watched;
+  const Section& section;
+  RankState state;
+  ThreadWait threads[kMaxThreads];
+  Part parts[kMaxParts];
+};
+
+/// What is known of one communicator at this instant; id 0: nothing.
+ring::Comm comm_at(const Watched& watched, uint32_t index) {
+  if (index < 2 || index >= watched.comm_count)
+    return {};
+  return copy_of(watched.comms[index]);
+}
+
+Part* add_part(Builder& b, ThreadWait& thread) {
+  if (b.state.part_count == kMaxParts) {
+    thread.truncated = 1;
+    return nullptr;
+  }
+  Part& part = b.parts[b.state.part_count++];
+  part = {};
+  part.peer = kUnknownRank;
+  part.tag = ring::kNoTag;
+  ++thread.part_count;
+  return &part;
+}
+
+void add_other(Builder& b, ThreadWait& thread, uint16_t call) {
+  if (Part* part = add_part(b, thread); part != nullptr) {
+    part->kind = PartKind::kOther;
+    part->call = call;
+  }
+}
+
+/// What a part is made from: an open call or a pending request.
+struct Source {
+  uint16_t call;
+  uint64_t comm;
+  int32_t peer, tag;  ///< world rank
+  uint32_t ordinal;
+  uint64_t bytes;
+  uint8_t flags;
+};
+
+void add_receive(Builder& b, ThreadWait& thread, const Source& from, PartKind kind) {
+  if (from.peer == ring::kProcNull)
+    return;
+  if (from.comm == 0 || (from.peer < 0 && from.peer != ring::kAnySource))
+    return add_other(b, thread, from.call);
+  Part* part = add_part(b, thread);
+  if (part == nullptr)
+    return;
+  *part = {kind, from.flags, from.call, from.peer, from.comm, from.tag, from.ordinal, from.bytes, 0, 0};
+  if (is_wild_envelope(from.peer, from.tag) || has_other_tags(b.section, from.comm, from.peer))
+    return;
+  const Envelope counts = envelope_read(b.section, from.comm, from.peer, from.tag);
+  if (kind == PartKind::kProbe)
+    part->needed = counts.posted + counts.taken + 1;
+  else if (from.ordinal != 0)
+    part->needed = from.ordinal + counts.taken;
+}
+
+void add_send(Builder& b, ThreadWait& thread, const Source& from, SendMode mode) {
+  if (from.peer == ring::kProcNull || mode == SendMode::kBuffered)
+    return;  // never waits
+  if (from.comm == 0 || from.peer < 0)
+    return add_other(b, thread, from.call);
+  Part* part = add_part(b, thread);
+  if (part == nullptr)
+    return;
+  const bool waits = mode == SendMode::kSynchronous || from.bytes > kEagerAtMost;
+  *part = {PartKind::kSend, static_cast<uint8_t>(from.flags | (waits ? 0 : int{kLenient})), from.call, from.peer, from.comm, from.tag,
+           from.ordinal, from.bytes, 0, 0};
+  if (!has_other_tags(b.section, from.comm, from.peer))
+    part->needed = from.ordinal;
+}
+
+/// Whom MPI demands that this rank waits for (MPI 4.0, 6.14: what a collective does not need to wait for, it may not).
+uint8_t collective_flags(Kind kind, const ring::Comm& comm, bool is_root, uint64_t bytes, bool empty_here) {
+  const bool inter = comm.remote_size >= 0, empty = bytes == 0 || empty_here;
+  switch (kind) {
+    case Kind::kBarrier:
+    case Kind::kCreate:
+    case Kind::kBetween:
+    case Kind::kFinalize: return 0;
+    case Kind::kAllreduce:
+    case Kind::kAllgather:
+    case Kind::kAlltoall:
+    case Kind::kReduceScatter:
+    case Kind::kReduceScatterBlock: return empty || inter ? kLenient : 0;
+    case Kind::kBcast:
+    case Kind::kScatter:
+    case Kind::kScatterv:
+      return is_root || inter ? kLenient : static_cast<uint8_t>(kRootOnly | (empty ? kLenient : 0));
+    case Kind::kReduce:
+    case Kind::kGather: return is_root && !empty && !inter ? 0 : kLenient;
+    case Kind::kScan: return static_cast<uint8_t>(kLowerOnly | (empty || comm.rank == 0 ? kLenient : 0));
+    default: return kLenient;
+  }
+}
+
+/// `from.peer`: the root's world rank. `amount`: bytes of the signature.
+void add_collective(Builder& b, ThreadWait& thread, const Source& from, uint32_t comm_index, int32_t root, uint64_t amount,
+                    bool empty_here, uint64_t sequence) {
+  const Kind kind = meaning_of(static_cast<CallId>(from.call)).kind;
+  const ring::Comm comm = comm_at(b.watched, comm_index);
+  if (comm.id == 0 || sequence == 0)
+    return add_other(b, thread, from.call);
+  Part* part = add_part(b, thread);
+  if (part == nullptr)
+    return;
+  const uint64_t bytes = amount == kBytesNotCompared ? from.bytes : amount;
+  const uint8_t flags = collective_flags(kind, comm, root == comm.rank, bytes, empty_here);
+  *part = {PartKind::kCollective, static_cast<uint8_t>(from.flags | flags), from.call, from.peer, comm.id, ring::kNoTag, 0,
+           from.bytes, 0, sequence};
+  if (kind == Kind::kBetween)
+    add_other(b, thread, from.call);  // also for the other group
+}
+
+/// The pending request with that key; false: not in the table.
+bool find_request(const Watched& watched, uint64_t key, ring::Request* request, Pending* pending) {
+  const uint32_t buckets = watched.request_count / ring::kRequestBucket, home = ring::request_home(key, buckets);
+  for (uint32_t step = 0; step < ring::kRequestReach; ++step) {
+    const uint32_t first = ((home + step) & (buckets - 1)) * ring::kRequestBucket;
+    for (uint32_t i = first; i < first + ring::kRequestBucket; ++i) {
+      if (load(watched.requests[i].key) != key)
+        continue;
+      *request = copy_of(watched.requests[i]);
+      *pending = copy_of(watched.pending[i]);
+      if (request->key == key && load(watched.requests[i].key) == key)
+        return true;
+    }
+  }
+  return false;
+}
+
+void add_request(Builder& b, ThreadWait& thread, uint64_t key) {
+  ring::Request request;
+  Pending pending;
+  if (!find_request(b.watched, key, &request, &pending) || request.call >= kCallCount || (request.flags & ring::kPartitioned))
+    return add_other(b, thread, thread.call);
+  if ((request.flags & ring::kPersistent) && !(request.flags & ring::kActive))
+    return;  // inactive: as good as MPI_REQUEST_NULL
+  Source from = {request.call, comm_id(b.watched, request.comm), pending.peer, request.tag, pending.ordinal, request.bytes,
+                 static_cast<uint8_t>(kNonblocking | (request.flags & ring::kPersistent ? kPersistentPart : 0))};
+  switch (static_cast<ring::RequestKind>(request.kind)) {
+    case ring::RequestKind::kReceive:
+      return add_receive(b, thread, from, PartKind::kReceive);
+    case ring::RequestKind::kSend:
+      add_send(b, thread, from, static_cast<SendMode>(pending.mode));
+      if (pending.both) {
+        from.peer = static_cast<int32_t>(pending.sequence >> 32);
+        from.tag = pending.receive_tag;
+        from.ordinal = static_cast<uint32_t>(pending.sequence);
+        add_receive(b, thread, from, PartKind::kReceive);
+      }
+      return;
+    case ring::RequestKind::kCollective:
+    case ring::RequestKind::kCommunicator:
+      return add_collective(b, thread, from, request.comm, request.peer, pending.ordinal, (pending.flags & kEmptyHere) != 0,
+                            pending.sequence);
+    default:
+      return add_other(b, thread, request.call);
+  }
+}
+
+/// The requests of a completing call, or of a run of polls.
+void add_requests(Builder& b, ThreadWait& thread, const Wait& wait) {
+  const uint32_t kept = wait.kept < kWaitedKeys ? wait.kept : kWaitedKeys;
+  for (uint32_t i = 0; i < kept; ++i)
+    add_request(b, thread, wait.keys[i]);
+  if (wait.count > kept)
+    thread.truncated = 1;
+}
+
+void add_run(Builder& b, ThreadWait& thread, const Wait& wait) {
+  thread.kind = wait.flags & kTestAll ? WaitKind::kAll : WaitKind::kAny;
+  add_requests(b, thread, wait);
+  for (uint32_t i = 0; i < wait.probe_count && i < kProbes; ++i)
+    add_receive(b, thread, {thread.call, wait.probes[i].comm, wait.probes[i].peer, wait.probes[i].tag, 0, 0, 0}, PartKind::kProbe);
+  if ((wait.flags & kUnjudged) || wait.probe_count > kProbes)
+    add_other(b, thread, thread.call);
+}
+
+void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const Wait& wait) {
+  const auto id = static_cast<CallId>(record.call);
+  const CallMeaning meaning = meaning_of(id);
+  Source from = {record.call, comm_id(b.watched, record.comm), wait.peer, record.tag, 0, record.bytes, 0};
+  switch (meaning.role) {
+    case Role::kSend:
+      from.ordinal = wait.send_ordinal;
+      return add_send(b, thread, from, wait.mode);
+    case Role::kReceive:
+      from.ordinal = wait.receive_ordinal;
+      return add_receive(b, thread, from, PartKind::kReceive);
+    case Role::kSendReceive:
+      from.ordinal = wait.send_ordinal;
+      add_send(b, thread, from, SendMode::kStandard);
+      from.peer = wait.receive_peer;
+      from.tag = wait.receive_tag;
+      from.ordinal = wait.receive_ordinal;
+      return add_receive(b, thread, from, PartKind::kReceive);
+    case Role::kProbe:
+      return add_receive(b, thread, from, PartKind::kProbe);
+    case Role::kWait:
+      thread.kind = id == CallId::kMPI_Waitany || id == CallId::kMPI_Waitsome ? WaitKind::kAny : WaitKind::kAll;
+      if (thread.kind == WaitKind::kAny && (wait.flags & kSatisfied)) {
+        thread.kind = WaitKind::kAll;  // of nothing: it is about to return
+        return;
+      }
+      add_requests(b, thread, wait);
+      if (thread.part_count == 0)
+        thread.kind = WaitKind::kAll;
+      return;
+    case Role::kCollective:
+      return add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes,
+                            (wait.flags & kEmptyHere) != 0, wait.sequence);
+    case Role::kFinalize:
+      b.state.in_finalize = 1;
+      for (uint32_t i = 2; i < b.watched.comm_count && i < 4; ++i)  // MPI_COMM_WORLD is registered first
+        if (comm_at(b.watched, i).size == b.watched.header->world_size && wait.sequence != 0)
+          return add_collective(b, thread, from, i, -1, kBytesNotCompared, false, wait.sequence);
+      return add_other(b, thread, record.call);
+    default:
+      return add_other(b, thread, record.call);
+  }
+}
+
+uint32_t module_of(const Watched& watched, uint64_t site) {
+  for (uint32_t i = 0; i < watched.module_count; ++i)
+    if (const uint64_t start = load(watched.modules[i].start); start != 0 && site >= start && site < load(watched.modules[i].end))
+      return i;
+  return ~0u;
+}
+
+enum class Read { kOutside, kInside, kMoving };
+
+/// One thread at one instant. kMoving: it entered or left a call meanwhile; nothing was added.
+Read read_lane(Builder& b, uint32_t index) {
+  const ring::Lane& lane = b.watched.lanes[index];
+  const Wait& slot = b.section.waits[index];
+  const uint64_t current = load(lane.current), head = load(lane.head), steps = load(slot.steps), instance = load(slot.instance);
+  const uint64_t run = instance == (kRun | steps) ? instance : 0;
+  const uint64_t polls = load(slot.polls);
+  const bool polling = run != 0 && run == b.watched.lane_run[index] &&
+                       (b.watched.lane_polling[index] || polls != b.watched.lane_polls[index]);
+  if ((current == 0 && !polling) || (current == 0 && head == 0))
+    return Read::kOutside;
+  const Wait wait = copy_of(slot);
+  ring::Record record = copy_of(lane.records[((current != 0 ? current : head) - 1) % ring::kRecordsPerLane]);
+  // Between two polls of a run, local queries may have been recorded.
+  for (uint64_t back = 1; current == 0 && back < 16 && back < head && record.call < kCallCount &&
+                          !is_poll(meaning_of(static_cast<CallId>(record.call)).role); ++back)
+    record = copy_of(lane.records[(head - 1 - back) % ring::kRecordsPerLane]);
+  if (record.call >= kCallCount)
+    return Read::kMoving;
+  const uint32_t parts_before = b.state.part_count;
+  ThreadWait& thread = b.threads[b.state.thread_count];
+  thread = {};
+  thread.instance = run != 0 ? run : current;
+  thread.polls = polling ? polls : 0;
+  thread.entered_ns = realtime_of(*b.watched.header, record.time);
+  thread.site = record.site;
+  thread.site_module = module_of(b.watched, record.site);
+  thread.tid = lane.tid;
+  thread.call = record.call;
+  thread.kind = WaitKind::kAll;
+  thread.first_part = parts_before;
+  if (polling)
+    add_run(b, thread, wait);
+  else if (run == 0 && instance == current)
+    add_call(b, thread, record, wait);
+  else  // a call that is not expected to wait, a poll that does not come back, a call around one of a callback
+    add_other(b, thread, record.call);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  const bool same = load(slot.steps) == steps && load(slot.instance) == instance && (run != 0 || load(lane.current) == current);
+  if (!same) {
+    b.state.part_count = parts_before;
+    return Read::kMoving;
+  }
+  ++b.state.thread_count;
+  if (polling)
+    b.state.activity = RankActivity::kPolling;
+  return Read::kInside;
+}
+
+/// May every other thread of the process call MPI, or end a wait? Those of MPI and of resil may not.
+bool threads_are_known(const Builder& b) {
+  int32_t tids[512];
+  char scratch[2048];
+  const int count = list_threads(b.watched.pid, tids, 512, scratch, sizeof(scratch));
+  if (count <= 0 || count > 512)
+    return false;
+  const uint32_t own = load(b.section.own_thread_count) < kOwnThreads ? load(b.section.own_thread_count) : kOwnThreads;
+  for (int i = 0; i < count; ++i) {
+    bool known = false;
+    for (uint32_t k = 0; k < b.state.thread_count && !known; ++k)
+      known = b.threads[k].tid == tids[i];
+    for (uint32_t k = 0; k < own && !known; ++k)
+      known = b.section.own_threads[k] == tids[i];
+    if (!known)
+      return false;
+  }
+  return true;
+}
+
+void read_threads(Builder& b) {
+  uint32_t outside = 0;
+  for (uint32_t i = 0; i < b.watched.lane_count; ++i) {
+    const uint64_t polls = load(b.section.waits[i].polls);
+    b.state.polls += polls;
+    b.state.calls += load(b.section.waits[i].steps) + polls;
+    if (load(b.watched.lanes[i].state) != static_cast<uint32_t>(ring::LaneState::kLive))
+      continue;
+    Read read = Read::kMoving;
+    for (int tries = 0; tries < kTries && read == Read::kMoving; ++tries)
+      read = read_lane(b, i);
+    outside += read != Read::kInside;
+  }
+  const bool multiple = load(b.section.thread_level) == 3;
+  // Below MPI_THREAD_MULTIPLE nobody else may call MPI while one thread is inside.
+  if (b.state.thread_count == 0 || (multiple && outside != 0))
+    b.state.activity = RankActivity::kComputing;
+  else if (b.state.activity != RankActivity::kPolling)
+    b.state.activity = RankActivity::kBlocked;
+  b.state.provable = !(b.state.irregular & kLostThread) && load(b.section.hidden_receives) == 0 &&
+                     (!multiple || (outside == 0 && threads_are_known(b)));
+}
+
+/// Communicators of more than this process, those of the parts first.
+uint32_t read_memberships(Builder& b, Membership* to, uint32_t room) {
+  uint32_t count = 0;
+  for (const bool wanted : {true, false}) {
+    for (uint32_t i = 2; i < b.watched.comm_count && count < room; ++i) {
+      if (load(b.watched.comms[i].id) == 0)
+        continue;
+      const ring::Comm comm = comm_at(b.watched, i);
+      bool in_part = false;
+      for (uint32_t k = 0; k < b.state.part_count; ++k)
+        in_part = in_part || b.parts[k].comm == comm.id;
+      if (comm.id == 0 || in_part != wanted || (!in_part && comm.size <= 1 && comm.remote_size < 0))
+        continue;
+      to[count++] = {comm.id, comm.ordered, comm.rank, comm.size, comm.remote_size, i};
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
+  if (watched.header == nullptr || watched.section == nullptr)
+    return 0;
+  Builder b = {watched, *watched.section, {}, {}, {}};
+  b.state.rank = watched.rank;
+  b.state.pid = watched.pid;
+  b.state.irregular = load(watched.section->irregular);
+  const auto phase = static_cast<ring::Phase>(load(watched.header->phase));
+  b.state.in_finalize = phase == ring::Phase::kFinalizing;
+  read_threads(b);
+  if (phase == ring::Phase::kFinished)
+    b.state.activity = RankActivity::kFinished;
+  const uint32_t fixed = static_cast<uint32_t>(sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait) + b.state.part_count * sizeof(Part));
+  if (room_bytes < fixed)
+    return 0;
+  const uint32_t left = static_cast<uint32_t>((room_bytes - fixed) / sizeof(Membership));
+  char* to = static_cast<char*>(room);
+  auto* memberships = reinterpret_cast<Membership*>(to + fixed);
+  b.state.comm_count = read_memberships(b, memberships, left < kMaxMemberships ? left : kMaxMemberships);
+  b.state.bytes = static_cast<uint32_t>(fixed + b.state.comm_count * sizeof(Membership));
+  memcpy(to, &b.state, sizeof(RankState));
+  memcpy(to + sizeof(RankState), b.threads, b.state.thread_count * sizeof(ThreadWait));
+  memcpy(to + sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait), b.parts, b.state.part_count * sizeof(Part));
+  return b.state.bytes;
+}
+
+}  // namespace resil::hang

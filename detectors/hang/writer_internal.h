@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shared by the parts of the writing side. Not for others.
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/hang/calls.h"
+#include "detectors/hang/envelopes.h"
+#include "detectors/hang/layout.h"
+#include "shim/backend.h"
+#include "shim/event.h"
+#include "shim/tables.h"
+
+namespace resil::hang {
+
+/// What a thread keeps, by lane.
+struct alignas(64) ThreadSlot {
+  Wait* wait;        ///< in the section; of lanes beyond it, private
+  uint64_t op;       ///< handle last asked for
+  OpKind op_kind;
+  uint32_t cursor;   ///< runs of polls: which key comes next if they go round
+};
+constexpr uint32_t kThreadSlots = 64;
+extern ThreadSlot thread_slots[kThreadSlots];
+
+struct Writer {
+  Section* section;         ///< null: nothing is written
+  Pending* pending;
+  uint32_t pending_count;
+  uint64_t null_key, empty_key, shared_mask, shared_mark;
+  uint32_t wild_requests;   ///< pending receives whose status must be read
+};
+extern Writer writer;
+
+inline ThreadSlot& slot_of(const Event& e) { return thread_slots[e.thread->lane_index % kThreadSlots]; }
+
+/// Around the writing of a Wait: no reader takes it for that of a call while it is written.
+inline void wait_begin(Wait& wait) {
+  __atomic_store_n(&wait.instance, 0, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+inline void wait_publish(Wait& wait, uint64_t instance) { __atomic_store_n(&wait.instance, instance, __ATOMIC_RELEASE); }
+
+inline uint64_t bump(uint64_t& own_counter) {
+  const uint64_t value = own_counter + 1;
+  __atomic_store_n(&own_counter, value, __ATOMIC_RELAXED);
+  return value;
+}
+
+inline bool is_wild(int32_t peer, int32_t tag) { return peer == ring::kAnySource || (tag == ring::kAnyTag && peer >= 0); }
+inline bool can_be_counted(const CommInfo* comm) { return comm != nullptr && comm->index >= 2; }  // not "others"
+
+/// World rank, kAnySource, kProcNull, kUnknownRank or kNoPeer for a communicator rank as events have it.
+inline int32_t world_of(CommInfo* comm, int32_t peer) {
+  if (peer < 0)
+    return peer == ring::kAnySource || peer == ring::kProcNull || peer == ring::kNoPeer ? peer : kUnknownRank;
+  if (!can_be_counted(comm))
+    return kUnknownRank;
+  const int32_t world = comm->world_ranks_are_ranks ? peer : comm_world_rank(*comm, peer);
+  return world >= 0 ? world : kUnknownRank;
+}
+
+// --- writer_requests.cpp -------------------------------------------------------------------------------------------
+/// After a call that started or made a request: its Pending entry, from what `wait` holds.
+void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait);
+/// A receive with a wildcard, or a matched probe, is complete: which message it took. `wild`: null for a probe.
+void took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, bool both_ways);
+/// Before MPI_Request_free.
+void freeing(Event& e);
+/// Completing calls: the keys that can be waited for.
+void keep_keys(Event& e, Wait& wait);
+void poll_enter(Event& e, ThreadSlot& slot, Role role);
+void poll_leave(Event& e, Wait& wait);
+
+// --- tracks.cpp ----------------------------------------------------------------------------------------------------
+uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags);
+/// The next collective of that communicator; returns its number, 0 when it is not numbered.
+uint64_t count_collective(uint32_t comm_index, uint64_t signature);
+/// A collective failed: nothing is compared on this communicator any more.
+void collective_failed(uint32_t comm_index, uint64_t comm_id);
+
+}  // namespace resil::hang
