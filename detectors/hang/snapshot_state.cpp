@@ -101,25 +101,25 @@ void add_send(Builder& b, ThreadWait& thread, const Source& from, SendMode mode)
 
 /// Whom MPI demands that this rank waits for (MPI 4.0, 6.14: what a collective does not need to wait for, it may not).
 uint8_t collective_flags(Kind kind, const ring::Comm& comm, bool is_root, uint64_t bytes, bool empty_here) {
+  constexpr uint8_t kMust = 0, kMay = kLenient, kForRoot = kRootOnly, kForLower = kLowerOnly;
   const bool inter = comm.remote_size >= 0, empty = bytes == 0 || empty_here;
   switch (kind) {
     case Kind::kBarrier:
     case Kind::kCreate:
     case Kind::kBetween:
-    case Kind::kFinalize: return 0;
+    case Kind::kFinalize: return kMust;
     case Kind::kAllreduce:
     case Kind::kAllgather:
     case Kind::kAlltoall:
     case Kind::kReduceScatter:
-    case Kind::kReduceScatterBlock: return empty || inter ? kLenient : 0;
+    case Kind::kReduceScatterBlock: return empty || inter ? kMay : kMust;
     case Kind::kBcast:
     case Kind::kScatter:
-    case Kind::kScatterv:
-      return is_root || inter ? kLenient : static_cast<uint8_t>(kRootOnly | (empty ? kLenient : 0));
+    case Kind::kScatterv: return is_root || inter ? kMay : empty ? kForRoot | kMay : kForRoot;
     case Kind::kReduce:
-    case Kind::kGather: return is_root && !empty && !inter ? 0 : kLenient;
-    case Kind::kScan: return static_cast<uint8_t>(kLowerOnly | (empty || comm.rank == 0 ? kLenient : 0));
-    default: return kLenient;
+    case Kind::kGather: return is_root && !empty && !inter ? kMust : kMay;
+    case Kind::kScan: return empty || comm.rank == 0 ? kForLower | kMay : kForLower;
+    default: return kMay;
   }
 }
 
