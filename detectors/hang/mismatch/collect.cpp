@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node's part: the tracks of its ranks that have moved, one tree a communicator, into an answer.
+
+#include <cstring>
+
+#include "detectors/hang/mismatch/sites.h"
+#include "detectors/hang/mismatch/state.h"
+#include "shim/hash.h"
+
+namespace resil::hang {
+
+namespace {
+
+uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
+bool less(const Entry& a, const Entry& b) {
+  return a.comm != b.comm ? a.comm < b.comm : a.watched != b.watched ? a.watched < b.watched : a.track < b.track;
+}
+
+/// Heap sort: no memory, no bad case.
+void sort(Entry* entries, uint32_t count) {
+  auto sink = [&](uint32_t at, uint32_t end) {
+    for (uint32_t child; (child = 2 * at + 1) < end; at = child) {
+      if (child + 1 < end && less(entries[child], entries[child + 1]))
+        ++child;
+      if (!less(entries[at], entries[child]))
+        return;
+      const Entry swapped = entries[at];
+      entries[at] = entries[child];
+      entries[child] = swapped;
+    }
+  };
+  for (uint32_t i = count / 2; i-- > 0;)
+    sink(i, count);
+  for (uint32_t end = count; end > 1; --end) {
+    const Entry top = entries[0];
+    entries[0] = entries[end - 1];
+    entries[end - 1] = top;
+    sink(0, end - 1);
+  }
+}
+
+/// All tracks in use that may be compared; by communicator.
+uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count) {
+  uint32_t found = 0;
+  for (uint32_t w = 0; w < count; ++w) {
+    if (watched[w].section == nullptr || watched[w].rank < 0 || static_cast<uint32_t>(watched[w].rank) >= mismatch.world)
+      continue;
+    for (uint32_t t = 0; t < kTracks; ++t) {
+      const Track& track = watched[w].section->tracks[t];
+      const uint64_t comm = load(track.comm), sequence = load(track.sequence), shape = load(track.shape);
+      if (comm == 0 || sequence == 0 || (shape & kTrackMembers) <= 1)
+        continue;
+      if (shape & kTrackMarks) {
+        ++mismatch.coverage.marked;
+        continue;
+      }
+      const Told& told = mismatch.told[w * kTracks + t];
+      mismatch.entries[found++] = {comm, w, static_cast<uint16_t>(t), told.comm != comm || told.sequence != sequence, 0};
+    }
+  }
+  sort(mismatch.entries, found);
+  return found;
+}
+
+/// The tree of one communicator's entries. False: nothing could be read.
+bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t count) {
+  Tree& tree = *mismatch.tree;
+  tree_reset(tree, entries[0].comm, 0);
+  for (uint32_t i = 0; i < count; ++i) {
+    const Watched& rank = watched[entries[i].watched];
+    const Track& track = rank.section->tracks[entries[i].track];
+    TrackRead read;
+    const ReadResult result = read_track(track, &read);
+    if (result == ReadResult::kBroken)
+      tree.flags |= kTreeBroken;
+    if (result != ReadResult::kRead || read.comm != tree.comm || (read.shape & kTrackMarks) != 0) {
+      mismatch.coverage.unreadable += result == ReadResult::kMoving;
+      continue;
+    }
+    entries[i].sequence = read.sequence;
+    tree.members = static_cast<uint32_t>(read.shape & kTrackMembers);
+    tree_make_room(tree, kMaxPath);
+    const uint32_t before = tree.count;
+    tree_add(tree, rank.rank, read);
+    if (tree.count != before)  // it had something to say that nobody had said
+      add_sites(tree, rank, entries[i].track, read);
+  }
+  return tree.count != 0;
+}
+
+}  // namespace
+
+uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t count, void* room, uint32_t room_bytes) {
+  mismatch.coverage = {0, 0, 0, 0, mismatch.coverage.broken};
+  ++mismatch.round;
+  if (count > kMaxWatched)
+    count = kMaxWatched;
+  const uint32_t found = find_entries(mismatch, watched, count);
+  // Blocks must stand in order, and what found no room last time must come first: two passes, from the cursor to the end
+  // and from the beginning to the cursor, give two ascending runs; the second one is put in front.
+  uint32_t split = 0;
+  while (split < found && mismatch.entries[split].comm < mismatch.cursor)
+    ++split;
+  if (room_bytes < sizeof(FrameHeader))
+    return 0;
+  if (room_bytes > kHistoryBytes)
+    room_bytes = kHistoryBytes;
+  FrameWriter late, early;
+  frame_begin(late, mismatch.scratch, room_bytes);
+  frame_begin(early, room, room_bytes);
+  uint64_t left_out = 0;
+  auto take = [&](FrameWriter& writer, uint32_t from, uint32_t to) {
+    for (uint32_t i = from, end; i < to; i = end) {
+      bool changed = false;
+      for (end = i; end < to && mismatch.entries[end].comm == mismatch.entries[i].comm; ++end)
+        changed = changed || mismatch.entries[end].changed;
+      ++mismatch.coverage.communicators;
+      const uint64_t comm = mismatch.entries[i].comm;
+      if (!changed && (mix64(comm) + mismatch.round) % kRefreshRounds != 0)
+        continue;
+      if (left_out != 0) {
+        ++mismatch.coverage.deferred;
+        continue;
+      }
+      if (!grow(mismatch, watched, mismatch.entries + i, end - i))
+        continue;
+      Tree& tree = *mismatch.tree;
+      bool tell = end - i < tree.members || (tree.flags & kTreeBroken) != 0;
+      if (!tell) {
+        tree_sort(tree);
+        tell = tree_disagrees(tree);
+      }
+      if (tell) {
+        if (!frame_tree(writer, tree)) {
+          ++mismatch.coverage.deferred;
+          if (early.blocks + late.blocks != 0)  // else it is too large for any frame: the others shall not wait for it
+            left_out = comm;
+          continue;
+        }
+      }
+      for (uint32_t k = i; k < end; ++k)
+        mismatch.told[mismatch.entries[k].watched * kTracks + mismatch.entries[k].track] = {comm, mismatch.entries[k].sequence};
+    }
+  };
+  take(late, split, found);
+  const uint32_t late_bytes = late.used - static_cast<uint32_t>(sizeof(FrameHeader));
+  early.room -= late_bytes;
+  take(early, 0, split);
+  mismatch.cursor = left_out;
+  if (late.blocks != 0) {
+    memcpy(frame_place(early), late.frame + sizeof(FrameHeader), late_bytes);
+    early.room = room_bytes;
+    early.used += late_bytes;
+    early.blocks += late.blocks;
+  }
+  return frame_end(early, mismatch.round, mismatch.world);
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See sites.h. Records are overwritten while they are read; what is taken is checked against the signature, and a site
+// is a hint to the user, never a ground of a finding.
+
+#include "detectors/hang/mismatch/sites.h"
+
+#include "detectors/hang/calls.h"
+#include "detectors/hang/signature.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr uint32_t kLookBack = 256;  ///< records of each lane
+
+}  // namespace
+
+void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead& read) {
+  if (rank.lanes == nullptr || read.count == 0)
+    return;
+  // Collectives of one communicator follow each other in one lane, but for programs with threads: there the lane that
+  // made the last one tells what it can.
+  const ring::Lane* lane = nullptr;
+  uint64_t newest = 0, at = 0;
+  constexpr uint16_t kOther = 0xffff;
+  auto collective = [&](const ring::Record& record) {  // as the signature has it
+    const uint16_t call = __atomic_load_n(&record.call, __ATOMIC_RELAXED);
+    const bool counts = __atomic_load_n(&record.comm, __ATOMIC_RELAXED) == index && call < kCallCount &&
+                        kCallMeanings.of[call].kind != Kind::kNone;
+    return counts ? kCallMeanings.plain[call] : kOther;
+  };
+  for (uint32_t i = 0; i < rank.lane_count; ++i) {
+    const uint64_t head = __atomic_load_n(&rank.lanes[i].head, __ATOMIC_ACQUIRE);
+    for (uint64_t back = 1; back <= kLookBack && back <= head; ++back) {
+      const ring::Record& record = rank.lanes[i].records[(head - back) % ring::kRecordsPerLane];
+      if (collective(record) == kOther)
+        continue;
+      if (const uint64_t time = __atomic_load_n(&record.time, __ATOMIC_RELAXED); lane == nullptr || time > newest) {
+        lane = &rank.lanes[i];
+        newest = time;
+        at = head - back;
+      }
+      break;
+    }
+  }
+  if (lane == nullptr)
+    return;
+  // A record is written before the track: the newest one may be one call ahead of what was read.
+  const PathPoint& last = read.points[read.count - 1];
+  bool aligned = false;
+  uint32_t point = read.count - 1;
+  for (uint64_t back = 0, steps = 0; back < kLookBack && back <= at && point < read.count; ++back) {
+    const ring::Record& record = lane->records[(at - back) % ring::kRecordsPerLane];
+    const uint16_t call = collective(record);
+    if (call == kOther)
+      continue;
+    const PathPoint& now = read.points[point];
+    if (now.signature == 0 || (now.signature & 0x3ff) != call) {
+      if (aligned || ++steps > 1 || last.signature == 0)
+        return;
+      continue;
+    }
+    aligned = true;
+    const uint16_t claim = tree_claim(tree, now.n, now.rolling);
+    if (tree.claims[claim].site == 0) {
+      tree.claims[claim].site = __atomic_load_n(&record.site, __ATOMIC_RELAXED);
+      tree.claims[claim].site_rank = rank.rank;
+    }
+    --point;  // past 0: greater than count
+  }
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mismatched collectives: no alarm ever in clean jobs, every injected fault found and the odd ranks named; readings while
+// a writer runs at full speed; frames of any kind. Environment MISMATCH_RUNS=N, MISMATCH_SEED=S: a longer campaign.
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "detectors/hang/mismatch/frame.h"
+#include "detectors/hang/mismatch/read.h"
+#include "hang_mismatch_world.h"
+
+namespace mismatch_test {
+
+namespace {
+
+uint64_t number(const char* name, uint64_t otherwise) {
+  const char* text = getenv(name);
+  return text != nullptr ? strtoull(text, nullptr, 10) : otherwise;
+}
+
+Plan random_plan(std::mt19937_64& random) {
+  Plan plan = {};
+  plan.ranks = 2 + static_cast<int>(random() % (random() % 8 == 0 ? 127 : 15));
+  plan.nodes = 1 + static_cast<int>(random() % static_cast<unsigned>(std::min(plan.ranks, 64)));
+  plan.comms = 1 + static_cast<int>(random() % 6);
+  plan.calls = 30 * plan.comms + static_cast<int>(random() % (random() % 4 == 0 ? 20000 : 600));
+  plan.lag = static_cast<int>(random() % (random() % 2 == 0 ? 4 : random() % 2 == 0 ? 60 : 5000));
+  plan.looks = 1 + static_cast<int>(random() % 12);
+  plan.room = random() % 4 == 0 ? 8192 : kMismatchFrame;
+  return plan;
+}
+
+std::string lines_of(const Outcome& outcome) {
+  std::string text;
+  for (const Verdict& verdict : outcome.verdicts)
+    text += std::string(verdict.message) + "\n" + verdict.evidence;
+  return text;
+}
+
+/// The number behind `key` in the evidence.
+uint64_t evidence(const Verdict& verdict, const char* key) {
+  const char* at = strstr(verdict.evidence, key);
+  return at != nullptr ? strtoull(at + strlen(key), nullptr, 10) : 0;
+}
+
+constexpr bool kSlow =
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    true;
+#else
+    false;
+#endif
+
+}  // namespace
+
+TEST_CASE("clean jobs raise nothing") {
+  const uint64_t runs = number("MISMATCH_RUNS", kSlow ? 20 : 150), seed = number("MISMATCH_SEED", 1);
+  for (uint64_t run = 0; run < runs; ++run) {
+    std::mt19937_64 random(seed * 1000003 + run);
+    const Plan plan = random_plan(random);
+    const Outcome outcome = play(plan, seed * 7919 + run);
+    CAPTURE(run, plan.ranks, plan.nodes, plan.comms, plan.calls, plan.lag, plan.looks);
+    INFO(lines_of(outcome));
+    REQUIRE(outcome.verdicts.empty());
+    REQUIRE(outcome.broken == 0);
+  }
+}
+
+TEST_CASE("every injected fault is found and named") {
+  const uint64_t runs = number("MISMATCH_RUNS", kSlow ? 20 : 150), seed = number("MISMATCH_SEED", 1);
+  uint64_t exact = 0, decided = 0;
+  for (uint64_t run = 0; run < runs; ++run) {
+    std::mt19937_64 random(seed * 2000003 + run);
+    Plan plan = random_plan(random);
+    plan.fault = static_cast<Fault>(1 + run % 7);
+    plan.stops = random() % 2 == 0 && plan.fault != Fault::kSkip && plan.fault != Fault::kExtra;
+    plan.odd = random() % 3 == 0 ? 1 + static_cast<int>(random() % 4) : 1;
+    const Outcome outcome = play(plan, seed * 104729 + run);
+    CAPTURE(run, static_cast<int>(plan.fault), plan.ranks, plan.nodes, plan.comms, plan.calls, plan.lag, plan.looks, plan.stops,
+            outcome.call, outcome.odd, outcome.members, plan.room);
+    INFO(lines_of(outcome));
+    REQUIRE(outcome.broken == 0);
+    REQUIRE(!outcome.verdicts.empty());
+    const bool majority = 2 * outcome.odd.size() < outcome.members.size();
+    for (const Verdict& verdict : outcome.verdicts) {
+      CHECK(verdict.comm == outcome.comm_id);
+      CHECK(verdict.type == HangClass::kCollectiveMismatch);
+      if (plan.fault == Fault::kBytes)
+        CHECK(verdict.confidence == Confidence::kSuspected);
+      CHECK(evidence(verdict, "calls that agree: 1-") < outcome.call);
+      CHECK(evidence(verdict, "calls that do not: 1-") >= outcome.call);
+      if (majority) {
+        // A rank that never came to the call cannot have shown that it errs, but who is named has erred.
+        for (uint32_t i = 0; i < verdict.culprit_count; ++i)
+          CHECK(std::find(outcome.odd.begin(), outcome.odd.end(), verdict.culprits[i]) != outcome.odd.end());
+      }
+      exact += evidence(verdict, "calls that do not: 1-") == outcome.call && evidence(verdict, "calls that agree: 1-") + 1 == outcome.call;
+    }
+    const Verdict& last = outcome.verdicts.back();
+    if (plan.fault != Fault::kBytes)
+      CHECK(last.confidence == Confidence::kProved);
+    if (majority && !plan.stops) {
+      CHECK(last.culprit_count == outcome.odd.size());
+      ++decided;
+    } else if (2 * outcome.odd.size() == outcome.members.size() && !plan.stops) {
+      CHECK(last.culprit_count == 0);
+    }
+  }
+  WARN(runs << " faults found, " << decided << " with all odd ranks named, " << exact << " to the very call");
+}
+
+TEST_CASE("a writer at full speed never shows a wrong point") {
+  constexpr uint64_t kCalls = 1 << 18;
+  std::vector<uint64_t> rolling[2], signatures[2];
+  std::mt19937_64 random(3);
+  for (int life = 0; life < 2; ++life) {
+    rolling[life].push_back(0);
+    signatures[life].push_back(0);
+    for (uint64_t n = 1; n <= kCalls; ++n) {
+      signatures[life].push_back(random() | 1);
+      rolling[life].push_back(roll(rolling[life].back(), signatures[life].back()));
+    }
+  }
+  std::unique_ptr<Track> track(new Track());
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    for (uint64_t life = 0; !stop.load(std::memory_order_relaxed); ++life) {
+      track_begin(*track, 100 + life % 2, 4, 0);
+      for (uint64_t n = 1; n <= kCalls >> (life % 3 * 4) && !stop.load(std::memory_order_relaxed); ++n)
+        track_add(*track, n, signatures[life % 2][n]);
+    }
+  });
+  uint64_t read = 0, points = 0, bad = 0, broken = 0, tries = 0;
+  for (; (read < 2000 || points < 20000) && tries < 50000000; ++tries) {
+    TrackRead out;
+    const ReadResult result = read_track(*track, &out);
+    broken += result == ReadResult::kBroken;
+    if (result != ReadResult::kRead)
+      continue;
+    ++read;
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < out.count; ++i) {
+      const PathPoint& point = out.points[i];
+      const int life = static_cast<int>(out.comm - 100);
+      bad += life < 0 || life > 1 || point.n <= before || point.n > kCalls || rolling[life][point.n] != point.rolling ||
+             (point.signature != 0 && signatures[life][point.n] != point.signature);
+      before = point.n;
+      ++points;
+    }
+  }
+  stop = true;
+  writer.join();
+  CHECK(bad == 0);
+  CHECK(broken == 0);
+  CHECK(read >= 2000);
+}
+
+TEST_CASE("a resting track is read back to the last sixteen calls, and all check points") {
+  for (uint64_t calls : {1u, 2u, 15u, 16u, 17u, 31u, 100u, 4096u, 70001u}) {
+    std::unique_ptr<Track> track(new Track());
+    std::vector<uint64_t> rolling = {0};
+    std::mt19937_64 random(calls);
+    track_begin(*track, 7, 4, 0);
+    for (uint64_t n = 1; n <= calls; ++n) {
+      const uint64_t signature = random() | 1;
+      rolling.push_back(roll(rolling.back(), signature));
+      track_add(*track, n, signature);
+    }
+    TrackRead out;
+    REQUIRE(read_track(*track, &out) == ReadResult::kRead);
+    REQUIRE(out.points[out.count - 1].n == calls);
+    std::vector<uint64_t> seen;
+    for (uint32_t i = 0; i < out.count; ++i) {
+      REQUIRE(out.points[i].rolling == rolling[out.points[i].n]);
+      seen.push_back(out.points[i].n);
+    }
+    for (uint64_t n = calls > 15 ? calls - 15 : 1; n <= calls; ++n)
+      CHECK(std::find(seen.begin(), seen.end(), n) != seen.end());
+    for (uint32_t level = 0; level < kLevels && (uint64_t{1} << level) <= calls; ++level)
+      CHECK(std::find(seen.begin(), seen.end(), calls >> level << level) != seen.end());
+    // A memory fault in it is noticed, not compared.
+    track->points[0][calls & 1].rolling ^= 4;
+    CHECK(read_track(*track, &out) == (calls > 1 ? ReadResult::kBroken : ReadResult::kBroken));
+  }
+}
+
+TEST_CASE("frames of any kind are refused or harmless") {
+  std::mt19937_64 random(11);
+  Owned mismatch(mismatch_create(16));
+  World world;
+  std::unique_ptr<Section, FreeSection> section(static_cast<Section*>(calloc(1, sizeof(Section))));
+  ring::Header header = {};
+  header.world_size = 16;
+  Watched watched = {};
+  watched.header = &header;
+  watched.section = section.get();
+  for (int c = 0; c < 5; ++c) {
+    track_begin(section->tracks[c + 2], 77 + static_cast<uint64_t>(c), 16, 0);
+    for (uint64_t n = 1; n < 300; ++n)
+      track_add(section->tracks[c + 2], n, random() | 1);
+  }
+  std::vector<char> good(kMismatchFrame);
+  good.resize(mismatch_collect(*mismatch, &watched, 1, good.data(), kMismatchFrame));
+  REQUIRE(good.size() > 1000);
+  std::vector<char> into(kMismatchFrame);
+  Verdict verdict;
+  for (int i = 0; i < (kSlow ? 3000 : 20000); ++i) {
+    std::vector<char> frame = good;
+    for (uint64_t k = random() % 4 + 1; k > 0; --k)
+      frame[random() % frame.size()] = static_cast<char>(random());
+    if (random() % 4 == 0)
+      frame.resize(random() % frame.size());
+    if (random() % 8 == 0)
+      frame.insert(frame.begin(), 'x');
+    uint32_t bytes = 0;
+    mismatch_merge(*mismatch, into.data(), &bytes, kMismatchFrame, good.data(), static_cast<uint32_t>(good.size()));
+    mismatch_merge(*mismatch, into.data(), &bytes, kMismatchFrame, frame.data(), static_cast<uint32_t>(frame.size()));
+    REQUIRE(bytes <= kMismatchFrame);
+    mismatch_judge(*mismatch, into.data(), bytes, names(), &verdict);
+  }
+}
+
+}  // namespace mismatch_test
