@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Notes what comes behind hang_inject.c: a line for each message ("MPI_Send 5", the tag) and each Barrier and Allreduce,
+// Notes what comes behind hang_inject.c: a line for each message ("MPI_Send 5", the tag), each Barrier and Allreduce,
 // written to the file CALL_WITNESS.RANK before the call goes on. Both layers, as there.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,8 @@ static void note(const char* name, int tag) {
     snprintf(text, sizeof text, "%s.%s", path ? path : "", rank ? rank : "");
     file = path ? open(text, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
   }
-  const int length = tag < 0 ? snprintf(text, sizeof text, "%s\n", name) : snprintf(text, sizeof text, "%s %d\n", name, tag);
+  const int length =
+      tag < 0 ? snprintf(text, sizeof text, "%s\n", name) : snprintf(text, sizeof text, "%s %d\n", name, tag);
   if (file >= 0 && write(file, text, (size_t)length) != length) perror("call_witness");
 }
 

@@ -8,7 +8,7 @@
 //
 // sleep spin stop lock io exit kill: what the rank does instead of going on. `after` SECONDS after MPI_Init a timer
 // interrupts the main thread, and again a millisecond or so later until it finds it in the program's own code (where=mpi:
-// inside of the MPI library); a program that is hardly ever there is hung before its next message after kPatience.
+// inside of the MPI library); a program that hardly ever is in its own is hung before its next message after kPatience.
 // With `call` it is the Nth message or collective of the rank, just before it.
 // skip: a collective is not called. reorder: a barrier comes before a collective. tag: a message goes out with another
 // tag. These take the Nth collective (message) of more than one rank, or the first after SECONDS.
@@ -39,6 +39,7 @@ enum Class { kNone, kSleep, kSpin, kStop, kLock, kIo, kExit, kKill, kSkip, kReor
 static const char* const kNames[] = {"", "sleep", "spin", "stop", "lock", "io", "exit", "kill", "skip", "reorder", "tag"};
 enum What { kMessage, kCollective };
 enum { kFrames = 64, kPatience = 2 };  // stack frames looked at; seconds
+#define kSignal (SIGRTMAX - 9)  // nobody else's here
 
 static enum Class class_wanted;
 static int own_rank, in_mpi_wanted, started, done;
@@ -57,17 +58,18 @@ static double elapsed(void) {
 
 // ---- whose code is it ----------------------------------------------------------------------------------------------
 
-enum Owner { kProgram, kMpi, kBinding, kSystem, kOwn };
+enum Owner { kProgram, kMpi, kBinding, kResil, kSystem, kOwn };
 
 static enum Owner owner(const void* address) {
   static const char* const of_mpi[] = {"libmpi", "libmpich", "libopen-", "libmca", "mca_", "libpmi", "libuc", "libfabric",
-                                       "libevent", "libhwloc", "libresil", "libpsm", "libnl-"};
+                                       "libevent", "libhwloc", "libpsm", "libnl-"};
   static const char* const of_system[] = {"libc.so", "libc-", "ld-linux", "linux-vdso", "libpthread", "libgcc_s"};
   Dl_info info, own;
   if (!dladdr(address, &info) || info.dli_fname == NULL) return kSystem;  // the kernel's page, code made at run time
   if (dladdr((void*)owner, &own) && own.dli_fbase == info.dli_fbase) return kOwn;
   const char* name = strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
   if (strstr(name, "mpifh") || strstr(name, "usempi") || strstr(name, "mpichfort")) return kBinding;
+  if (!strncmp(name, "libresil", 8)) return kResil;
   for (size_t i = 0; i < sizeof of_mpi / sizeof *of_mpi; i++)
     if (!strncmp(name, of_mpi[i], strlen(of_mpi[i]))) return kMpi;
   for (size_t i = 0; i < sizeof of_system / sizeof *of_system; i++)
@@ -79,12 +81,13 @@ static enum Owner owner(const void* address) {
 static int at_right_place(const void* instruction) {
   void* frames[kFrames];
   const int count = backtrace(frames, kFrames);
-  int mpi = 0;
+  int mpi = 0, library = 0;
   for (int i = 0; i < count; i++) {
     const enum Owner whose = owner(frames[i]);
-    mpi |= whose == kMpi || whose == kBinding;
+    library |= whose == kMpi;
+    mpi |= whose == kMpi || whose == kBinding || whose == kResil;
   }
-  return in_mpi_wanted ? mpi && depth > 0 : !mpi && owner(instruction) == kProgram;
+  return in_mpi_wanted ? library : !mpi && owner(instruction) == kProgram;
 }
 
 // ---- what happens then ---------------------------------------------------------------------------------------------
@@ -93,8 +96,10 @@ static void note(const char* where) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   char line[512];
-  snprintf(line, sizeof line, "{\"class\": \"%s\", \"rank\": %d, \"pid\": %d, \"time_ns\": %lld, \"where\": \"%s\", \"call\": %lu}\n",
-           kNames[class_wanted], own_rank, (int)getpid(), (long long)now.tv_sec * 1000000000 + now.tv_nsec, where, calls);
+  const long long nanoseconds = (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+  snprintf(line, sizeof line,
+           "{\"class\": \"%s\", \"rank\": %d, \"pid\": %d, \"time_ns\": %lld, \"where\": \"%s\", \"call\": %lu}\n",
+           kNames[class_wanted], own_rank, (int)getpid(), nanoseconds, where, calls);
   const char* path = getenv("HANG_INJECT_LOG");
   char unfinished[4096];
   if (path == NULL || snprintf(unfinished, sizeof unfinished, "%s.tmp", path) >= (int)sizeof unfinished) return;
@@ -178,8 +183,8 @@ static void begin(void) {
   void* frames[4];
   (void)backtrace(frames, 4);  // loads what it needs now, not in the handler
   struct sigaction action = {.sa_sigaction = on_timer, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER};
-  sigaction(SIGRTMAX - 2, &action, NULL);
-  struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMAX - 2};
+  sigaction(kSignal, &action, NULL);
+  struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = kSignal};
   event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
   if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) return perror("hang_inject");
   timer_made = 1;
@@ -240,7 +245,7 @@ static int strikes(enum What what, MPI_Comm comm, const char* name, const void* 
   if (!right_kind || whose == kMpi || (is_of_calls() && !more_than_one(comm))) return 0;
   calls++;
   const double late = is_of_calls() ? 0 : kPatience;
-  if (call_wanted ? calls != call_wanted : elapsed() < after + late) return 0;
+  if (call_wanted ? calls != call_wanted : in_mpi_wanted || elapsed() < after + late) return 0;
   char where[128];
   snprintf(where, sizeof where, is_of_calls() ? "at %s" : "before %s", name);
   hang(where);
@@ -286,7 +291,8 @@ static int strikes(enum What what, MPI_Comm comm, const char* name, const void* 
   MESSAGE1(MPI_##name, parameters, arguments) MESSAGE1(PMPI_##name, parameters, arguments)
 #define COLLECTIVE(name, parameters, arguments) \
   COLLECTIVE1(MPI_##name, parameters, arguments) COLLECTIVE1(PMPI_##name, parameters, arguments)
-#define START(name, parameters, arguments) START1(MPI_##name, parameters, arguments) START1(PMPI_##name, parameters, arguments)
+#define START(name, parameters, arguments) \
+  START1(MPI_##name, parameters, arguments) START1(PMPI_##name, parameters, arguments)
 
 static void barrier(MPI_Comm comm) {
   static int (*next)(MPI_Comm);
@@ -331,5 +337,6 @@ COLLECTIVE(Scatterv, (const void* s, const int n[], const int e[], Type t, void*
 COLLECTIVE(Allgatherv, (const void* s, int n, Type t, void* b, const int m[], const int e[], Type u, MPI_Comm c),
            (s, n, t, b, m, e, u, c))
 COLLECTIVE(Alltoallv,
-           (const void* s, const int n[], const int e[], Type t, void* b, const int m[], const int f[], Type u, MPI_Comm c),
+           (const void* s, const int n[], const int e[], Type t, void* b, const int m[], const int f[], Type u,
+            MPI_Comm c),
            (s, n, e, t, b, m, f, u, c))

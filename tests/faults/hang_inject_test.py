@@ -140,13 +140,18 @@ def main():
     BUILD, MPI = os.path.abspath(sys.argv[1]), sys.argv[2]
     jobs.require(f"mpirun.{MPI}")
     checks = []
+
+    def add(what, check, *arguments):
+        checks.append((f"{what}, {arguments[0]} ({MPI})", lambda: check(*arguments)))
     for language in PROGRAMS:
         for number, kind in enumerate(("sleep", "spin", "stop", "lock", "io")):
             when = ("after=0.05", "call=30")[number % 2 == (language == "C")]
-            checks.append((f"{kind}, {when}, {language} ({MPI})", lambda a=(language, kind, when, number % 2): check_state(*a)))
-        checks.append((f"sleep in MPI, {language} ({MPI})", lambda a=(language, "sleep", "after=0.05,where=mpi", 1): check_state(*a)))
-        checks += [(f"{kind}, {language} ({MPI})", lambda a=(language, kind, 1): check_gone(*a)) for kind in (("exit", "kill") if language == "C" else ("exit",))]
-        checks += [(f"{kind}, {language} ({MPI})", lambda a=(language, kind): check_calls(*a)) for kind in ("skip", "reorder", "tag")]
+            add(f"{kind}, {when}", check_state, language, kind, when, number % 2)
+        add("sleep in MPI", check_state, language, "sleep", "after=0.05,where=mpi", 1)
+        for kind in ("exit", "kill") if language == "C" else ("exit",):
+            add(kind, check_gone, language, kind, 1)
+        for kind in ("skip", "reorder", "tag"):
+            add(kind, check_calls, language, kind)
     return run_checks(checks)
 
 

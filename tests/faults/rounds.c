@@ -64,7 +64,8 @@ int main(int argc, char** argv) {
   own = (unsigned long)rank + 1;
   for (long round = 1; round <= rounds; round++) {
     computed += compute(milliseconds);
-    if (quiet_every && round % quiet_every == 0 && round / quiet_every % size == rank) computed += compute(quiet_milliseconds);
+    if (quiet_every && round % quiet_every == 0 && round / quiet_every % size == rank)
+      computed += compute(quiet_milliseconds);
     if (io_every && round % io_every == 0) write_and_sync(path, rank, mebibytes);
     MPI_Request request;
     OK(MPI_Irecv(&passed, 1, MPI_UNSIGNED_LONG, (rank + size - 1) % size, 5, MPI_COMM_WORLD, &request));

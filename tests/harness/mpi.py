@@ -42,6 +42,14 @@ def scratch(prefix="resil-test-"):
     return path
 
 
+def discard(*paths):
+    """Removes scratch directories before the test ends: for scripts that make very many."""
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+        if path in _scratch:
+            _scratch.remove(path)
+
+
 @atexit.register
 def _remove_scratch():
     for path in _scratch:
@@ -191,18 +199,20 @@ class Running:
 
     def __init__(self, line, directory=None, env=None, cwd=None):
         self.line, self.directory, self.mark = line, directory, secrets.token_hex(8)
-        self.output = [os.path.join(scratch(), name) for name in ("stdout", "stderr")]
+        folder = scratch()
+        self.output = [os.path.join(folder, name) for name in ("stdout", "stderr")]
         self.began = time.monotonic()
         with open(self.output[0], "wb") as out, open(self.output[1], "wb") as err:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd,
                                             env=clean_environment({MARK: self.mark, **(env or {})}),
                                             start_new_session=True)
-        self.seconds = None  # until it ended by itself
+        self.seconds = self.ended_ns = None  # until it ended by itself
+        self.result = None  # until end()
 
     def poll(self):
         """The launcher's status; None while it runs."""
         if self.process.poll() is not None and self.seconds is None:
-            self.seconds = time.monotonic() - self.began
+            self.seconds, self.ended_ns = time.monotonic() - self.began, time.time_ns()
         return self.process.returncode
 
     def ranks(self):
@@ -220,7 +230,10 @@ class Running:
         return found
 
     def end(self):
-        """Kills what is left; a Result, whose returncode is None when the launcher had to be killed."""
+        """Kills what is left; a Result, whose returncode is None when the launcher had to be killed. The same when called
+        again."""
+        if self.result:
+            return self.result
         returncode = self.poll()
         seconds = self.seconds or time.monotonic() - self.began
         leftovers = _carriers(self.mark) if returncode is not None else []
@@ -230,7 +243,9 @@ class Running:
         for path in self.output:
             with open(path, "rb") as file:
                 texts.append(file.read())
-        return Result(self.line, returncode, *texts, self.directory, seconds, leftovers)
+        discard(os.path.dirname(self.output[0]))
+        self.result = Result(self.line, returncode, *texts, self.directory, seconds, leftovers)
+        return self.result
 
 
 def run_tool(*arguments):
