@@ -28,7 +28,7 @@ struct GraphInput {
 
 /// What must be known of envelopes before anything can be judged. Returns how many; never more than `room` (false
 /// completeness is safe: what is not answered is not proved). The most important come first, so that a small `room` does
-/// for a small core; 0: nobody can be deadlocked.
+/// for a small core. 0: nothing to ask; judge all the same (waits in collectives need no answers).
 uint32_t graph_questions(const GraphInput& input, Question* questions, uint32_t room);
 
 /// True: `verdict` is filled: proved (strict waits only), or verified when `lenient` also lets waits count that MPI

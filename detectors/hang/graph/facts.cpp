@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is known of each part of each wait. Everything that makes a proof a proof is here: a part holds only when the
+// counters of both sides, read while both were inside the same calls as before and after, leave no other way by the
+// rules of MPI's matching; whatever is doubtful is open.
+//
+// Who spoils what (IrregularFlag), with the reason:
+//   receive from S at D   D cancelled (its ordinals count receives that took nothing), D or S had a failing call or lost
+//                         an envelope. A cancelled send or an unread wildcard only makes too many seem sent: harmless.
+//   ... from anybody      likewise, with all members as S; and D knows another world: unseen ranks may send.
+//   send from S to D      S cancelled (its ordinals), either had a failing call or lost an envelope, or D has wildcards
+//                         that nobody could read (then it has taken more than is counted).
+//   collectives           nothing: sequences are counted by calls.
+// Partitioned messages match among themselves; their parts are kOther.
+
+#include "detectors/hang/graph/model.h"
+
+namespace resil::hang::graph {
+
+class Judge {
+ public:
+  explicit Judge(Graph& graph) : g_(graph) {}
+
+  struct Result {
+    Fact fact = Fact::kOpen;
+    uint32_t target = kNone;
+  };
+
+  Result part(uint32_t me, const Part& part) {
+    if ((part.flags & kLenient) != 0 && !g_.lenient())
+      return {};
+    switch (part.kind) {
+      case PartKind::kSink:
+        return {Fact::kNever, kNone};
+      case PartKind::kReceive:
+      case PartKind::kProbe:
+      case PartKind::kSend:
+      case PartKind::kCollective:
+        break;
+      default:
+        return {};
+    }
+    Comm* c = const_cast<Comm*>(g_.comm(part.comm));
+    const Member* myself = c != nullptr && !c->broken ? g_.member(*c, me) : nullptr;
+    if (myself == nullptr)
+      return {};
+    if (part.kind == PartKind::kCollective)
+      return part.sequence != 0 && myself->sequence >= part.sequence ? collective(me, part, *c) : Result{};
+    if (part.peer == ring::kAnySource && part.kind != PartKind::kSend)
+      return from_anybody(me, part, *c);
+    // The peer must list the communicator under this id: intercommunicators may have one on each side.
+    if (part.peer < 0 || static_cast<uint32_t>(part.peer) >= g_.ranks() || g_.member(*c, static_cast<uint32_t>(part.peer)) == nullptr)
+      return {};
+    return part.kind == PartKind::kSend ? to_peer(me, part) : from_peer(me, part);
+  }
+
+ private:
+  static constexpr uint32_t kSpoilt = kFailedCall | kLostEnvelope;
+
+  bool exact(const Part& part) const { return part.tag != ring::kAnyTag && part.tag != kOtherTags; }
+  const Tally* tally(const Part& part, int32_t source, int32_t destination, int32_t tag) const {
+    return g_.tallies().find(part.comm, source, destination, tag);
+  }
+
+  enum class Flight { kUnknown, kNothing, kSomething };
+
+  /// Whether anything sent has not been told to its destination. `sources`: ranks that must have answered.
+  static Flight flight(const Tally* t, uint32_t sources, bool needs_tag) {
+    if (t == nullptr || t->sources != sources || !t->has_destination() || (needs_tag && t->other_tags) || t->told() > t->sent)
+      return Flight::kUnknown;
+    return t->told() == t->sent ? Flight::kNothing : Flight::kSomething;
+  }
+
+  /// By the exact envelope if the wait names its tag, else (or when that cannot be told apart) over all tags.
+  Flight in_flight(const Part& part, int32_t source, uint32_t me, uint32_t sources, bool* available) const {
+    const int32_t to = static_cast<int32_t>(me);
+    const Tally* all = tally(part, source, to, ring::kAnyTag);
+    const Tally* own = exact(part) ? tally(part, source, to, part.tag) : all;
+    Flight found = flight(own, sources, exact(part));
+    *available = found == Flight::kSomething && own->pending == 0 && own->wild_pending <= 1;
+    if (found != Flight::kNothing && own != all && flight(all, sources, false) == Flight::kNothing)
+      found = Flight::kNothing;
+    if (found == Flight::kUnknown && g_.hopeful_ && own == nullptr && all == nullptr)
+      found = Flight::kNothing;
+    return found;
+  }
+
+  Result from_peer(uint32_t me, const Part& part) {
+    const uint32_t peer = static_cast<uint32_t>(part.peer);
+    const Result holds = {Fact::kHolds, peer};
+    if ((g_.state(me).irregular & (kSpoilt | kCancelled)) != 0 || (g_.state(peer).irregular & kSpoilt) != 0)
+      return {};
+    if (part.needed != 0 && exact(part)) {
+      const Tally* t = tally(part, part.peer, static_cast<int32_t>(me), part.tag);
+      if (t == nullptr && g_.hopeful_)
+        return holds;
+      if (t != nullptr && t->sources == 1 && !t->other_tags) {
+        // Wildcards that are pending may have taken messages that nobody was told of: more are needed, never fewer.
+        if (t->sent < part.needed)
+          return holds;
+        return {t->has_destination() && t->wild_pending == 0 ? Fact::kDone : Fact::kOpen, kNone};
+      }
+    }
+    bool available = false;
+    switch (in_flight(part, part.peer, me, 1, &available)) {
+      case Flight::kNothing:
+        return holds;
+      case Flight::kSomething:
+        return {available ? Fact::kDone : Fact::kOpen, kNone};
+      default:
+        return {};
+    }
+  }
+
+  Result from_anybody(uint32_t me, const Part& part, Comm& c) {
+    if (!c.complete || (g_.state(me).irregular & (kSpoilt | kCancelled | kOtherWorld)) != 0 || (c.irregular & kSpoilt) != 0)
+      return {};
+    bool available = false;
+    const Flight found = in_flight(part, ring::kAnySource, me, g_.ranks(), &available);
+    if (found == Flight::kNothing) {
+      c.wild = true;
+      return {Fact::kHolds, kNone};  // the group gets its number in connect()
+    }
+    return {available ? Fact::kDone : Fact::kOpen, kNone};
+  }
+
+  Result to_peer(uint32_t me, const Part& part) {
+    const uint32_t peer = static_cast<uint32_t>(part.peer);
+    if ((g_.state(me).irregular & (kSpoilt | kCancelled)) != 0 || (g_.state(peer).irregular & (kSpoilt | kUnknownSource)) != 0)
+      return {};
+    const int32_t from = static_cast<int32_t>(me);
+    const Tally* own = exact(part) ? tally(part, from, part.peer, part.tag) : nullptr;
+    const Tally* all = tally(part, from, part.peer, ring::kAnyTag);
+    if (own == nullptr && all == nullptr && g_.hopeful_)
+      return {Fact::kHolds, peer};
+    if (own != nullptr && own->has_destination() && !own->other_tags && part.ordinal != 0) {
+      if (own->capacity() < part.ordinal)
+        return {Fact::kHolds, peer};
+      return {own->wild_pending == 0 ? Fact::kDone : Fact::kOpen, kNone};
+    }
+    // Without its ordinal: only when nothing from here was ever received or asked for.
+    if (all != nullptr && all->has_destination() && all->capacity() == 0)
+      return {Fact::kHolds, peer};
+    return {};
+  }
+
+  Result collective(uint32_t me, const Part& part, Comm& c) {
+    if (c.remote_size >= 0 && !g_.lenient())  // between groups, each waits for the other one only
+      return {};
+    const uint32_t late = g_.late(c, part.sequence);
+    const Result arrived = {c.complete && late == 0 ? Fact::kDone : Fact::kOpen, kNone};
+    if (late == 0)
+      return arrived;
+    if ((part.flags & kRootOnly) != 0) {
+      const uint32_t root = static_cast<uint32_t>(part.peer);
+      const Member* member = part.peer >= 0 && root < g_.ranks() ? g_.member(c, root) : nullptr;
+      if (member == nullptr || member->sequence >= part.sequence || root == me)
+        return {};
+      return {Fact::kHolds, root};
+    }
+    if ((part.flags & kLowerOnly) != 0) {
+      lower = true;
+      return {};  // link_lower()
+    }
+    c.chained = true;
+    return {Fact::kHolds, late - 1};  // index in the chain, made below
+  }
+
+  Graph& g_;
+
+ public:
+  bool lower = false;
+};
+
+bool Graph::judge_parts() {
+  Judge judge(*this);
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    const View& v = views_[rank];
+    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
+      const Judge::Result result = judge.part(rank, v.parts[i]);
+      facts_[v.first_part + i] = result.fact;
+      targets_[v.first_part + i] = result.target;
+    }
+  }
+  // Chains of links; twice the room where waits for lower ranks need chains of their own.
+  first_link_ = ranks() + threads_;
+  link_room_ = member_count_;
+  if (judge.lower)
+    link_room_ += 4 * member_count_ + 65536;
+  link_rank_ = arena_.take<uint32_t>(link_room_);
+  link_before_ = arena_.take<uint32_t>(link_room_);
+  if (arena_.failed())
+    return false;
+  for (uint32_t i = 0; i < comm_count_; ++i) {
+    Comm& c = comms_[i];
+    uint32_t before = kNone;
+    for (uint32_t k = 0; c.chained && k < c.count; ++k) {
+      before = new_link(in_order(c, k).rank, before);
+      if (k == 0)
+        c.link = before;
+    }
+  }
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    const View& v = views_[rank];
+    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i)
+      if (v.parts[i].kind == PartKind::kCollective && facts_[v.first_part + i] == Fact::kHolds && (v.parts[i].flags & kRootOnly) == 0)
+        targets_[v.first_part + i] += comm(v.parts[i].comm)->link;
+  }
+  return !judge.lower || link_lower();
+}
+
+/// MPI_Scan and its kin: a chain for each wave of the members that are late, in the order of their ranks in the
+/// communicator. As long as there is room; a wait without a chain stays open.
+bool Graph::link_lower() {
+  struct Lower {
+    const Comm* comm;
+    uint64_t sequence;
+    int32_t comm_rank;
+    uint32_t part;  // in facts
+  };
+  Lower* waits = arena_.take<Lower>(parts_);
+  Member* late_ones = arena_.take<Member>(member_count_);
+  if (arena_.failed())
+    return false;
+  uint32_t count = 0;
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    const View& v = views_[rank];
+    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
+      const Part& part = v.parts[i];
+      const Comm* c = part.kind == PartKind::kCollective && (part.flags & kLowerOnly) != 0 ? comm(part.comm) : nullptr;
+      const Member* me = c != nullptr && !c->broken && ((part.flags & kLenient) == 0 || lenient_) ? member(*c, rank) : nullptr;
+      if (me != nullptr && c->remote_size < 0 && facts_[v.first_part + i] == Fact::kOpen && part.sequence != 0 &&
+          me->sequence >= part.sequence)
+        waits[count++] = {c, part.sequence, me->comm_rank, v.first_part + i};
+    }
+  }
+  sort(waits, count, [](const Lower& a, const Lower& b) {
+    return a.comm != b.comm ? a.comm < b.comm : a.sequence != b.sequence ? a.sequence < b.sequence : a.comm_rank < b.comm_rank;
+  });
+  for (uint32_t i = 0; i < count;) {
+    const Comm& c = *waits[i].comm;
+    const uint64_t sequence = waits[i].sequence;
+    const uint32_t late_count = late(c, sequence);
+    for (uint32_t k = 0; k < late_count; ++k)
+      late_ones[k] = in_order(c, k);
+    sort(late_ones, late_count, [](const Member& a, const Member& b) { return a.comm_rank < b.comm_rank; });
+    uint32_t link = kNone, linked = 0;
+    for (; i < count && waits[i].comm == &c && waits[i].sequence == sequence; ++i) {
+      for (; linked < late_count && late_ones[linked].comm_rank < waits[i].comm_rank && links_ < link_room_; ++linked)
+        link = new_link(late_ones[linked].rank, link);
+      if (link != kNone) {
+        facts_[waits[i].part] = Fact::kHolds;
+        targets_[waits[i].part] = link;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace resil::hang::graph

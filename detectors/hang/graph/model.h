@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One judgement: views of the states, communicators, facts about every part, and the network of nodes that "can still
+// go on" or cannot.
+//
+// Nodes, in this order: ranks 0..ranks-1; threads of candidates; links (members of a communicator in the order of their
+// sequence: link i can go on when its member and link i-1 can, so that a wave is one link and all waves of a
+// communicator together have as many arcs as it has members); groups (all members of a communicator, for wildcards).
+#pragma once
+
+#include "detectors/hang/graph.h"
+#include "detectors/hang/graph/arena.h"
+#include "detectors/hang/graph/tally.h"
+
+namespace resil::hang::graph {
+
+constexpr uint32_t kNone = ~0u;
+
+/// What a rank is to the proof.
+enum class Role : uint8_t {
+  kRunnable,    ///< may do anything: computing, moving, or not known
+  kCandidate,   ///< blocked in calls that are known whole
+  kFinalizing,  ///< blocked in MPI_Finalize: neither sends, receives nor calls a collective again
+  kFinished,    ///< has left MPI_Finalize
+  kGone,        ///< ended without MPI_Finalize
+};
+inline bool is_sink(Role role) { return role >= Role::kFinalizing; }
+
+/// What is known of one part.
+enum class Fact : uint8_t {
+  kOpen,   ///< cannot be judged, or may be on its way: no reason to wait for ever
+  kDone,   ///< certainly satisfied: sent, posted, all arrived. The call does not return all the same
+  kHolds,  ///< not satisfied, and only `target` can do that
+  kNever,  ///< nobody can
+};
+
+struct View {
+  const ThreadWait* threads;
+  const Part* parts;
+  const Membership* comms;
+  uint32_t first_thread, thread_count;  ///< node number less `ranks`; candidates only
+  uint32_t first_part;                  ///< in facts and targets; candidates only
+  Role role;
+};
+
+struct Member {
+  uint32_t rank;
+  int32_t comm_rank;
+  uint64_t sequence;
+};
+
+struct Comm {
+  uint64_t id;
+  int32_t size, remote_size;
+  uint32_t first, count;  ///< in members (ascending world rank) and order
+  uint32_t irregular;     ///< of all members together
+  uint32_t link;          ///< node of the first link, kNone: no chain
+  uint32_t group;         ///< node, kNone
+  uint32_t core_at;       ///< place in order of the first member that belongs to the core; set by find_core()
+  bool broken;            ///< states disagree about it: nothing is judged on it
+  bool complete;          ///< every member has reported
+  bool chained;           ///< somebody waits for a wave
+  bool wild;              ///< somebody waits for any source
+};
+
+class Graph {
+ public:
+  /// `lenient` also counts waits that MPI does not demand; `hopeful`: what was not answered holds (for questions).
+  Graph(const GraphInput& input, bool lenient, bool hopeful) : input_(input), lenient_(lenient), hopeful_(hopeful) {}
+
+  /// Builds and solves. False: no memory.
+  bool solve(const Question* questions, uint32_t question_count, const Answer* answers, uint32_t answer_count);
+  /// Strongly connected components of the nodes that cannot go on. False: no memory.
+  bool find_components();
+
+  // What follows is read by those who make verdicts and questions of it.
+  const GraphInput& input() const { return input_; }
+  bool lenient() const { return lenient_; }
+  uint32_t ranks() const { return input_.count; }
+  const RankState& state(uint32_t rank) const { return *input_.states[rank]; }
+  const View& view(uint32_t rank) const { return views_[rank]; }
+  Role role(uint32_t rank) const { return views_[rank].role; }
+  bool stuck(uint32_t node) const { return node != kNone && free_[node] == 0; }
+  bool deadlocked(uint32_t rank) const { return role(rank) == Role::kCandidate && free_[rank] == 0; }
+  Fact fact(uint32_t rank, uint32_t part) const { return facts_[views_[rank].first_part + part]; }
+  uint32_t target(uint32_t rank, uint32_t part) const { return targets_[views_[rank].first_part + part]; }
+  uint32_t thread_node(uint32_t rank, uint32_t thread) const { return ranks() + views_[rank].first_thread + thread; }
+  uint32_t component(uint32_t node) const { return component_[node]; }
+  bool terminal(uint32_t component) const { return component != kNone && leaves_[component] == 0; }
+  uint32_t component_count() const { return component_count_; }
+  const Comm* comm(uint64_t id) const;
+  Comm* comms() { return comms_; }
+  uint32_t comm_count() const { return comm_count_; }
+  const Member* member(const Comm& comm, uint32_t rank) const;
+  /// Members in the order of their sequence.
+  const Member& in_order(const Comm& comm, uint32_t i) const { return members_[order_[comm.first + i]]; }
+  /// How many members have not entered collective `sequence`: the first ones in order.
+  uint32_t late(const Comm& comm, uint64_t sequence) const;
+  const Tallies& tallies() const { return tallies_; }
+  Arena& arena() { return arena_; }
+
+  /// Calls `with(node or kNone)` for each arc of this stuck node from number `from` on, until it returns false: what it
+  /// waits for and that is stuck as well. Ranks that have ended are left out where others could also end the wait: that
+  /// they are gone is then not the reason.
+  template <class With>
+  void waits_for(uint32_t node, uint32_t from, With with) const;
+  /// Rank of a node, kNone for links and groups.
+  uint32_t rank_of(uint32_t node) const { return node < ranks() ? node : node < first_link_ ? thread_rank_[node - ranks()] : kNone; }
+
+ private:
+  friend class Judge;
+  struct Edge {
+    uint32_t from, to;
+  };
+  bool read_states();
+  bool read_comms();
+  bool order_members();
+  bool judge_parts();
+  bool link_lower();
+  void mark_skips();
+  bool connect();
+  bool propagate();
+  uint32_t new_link(uint32_t rank, uint32_t before);
+
+  const GraphInput& input_;
+  const bool lenient_, hopeful_;
+  Arena arena_;
+  Tallies tallies_;
+  View* views_ = nullptr;
+  uint32_t threads_ = 0, parts_ = 0;
+  uint32_t* thread_rank_ = nullptr;
+  Fact* facts_ = nullptr;
+  uint32_t* targets_ = nullptr;
+  Comm* comms_ = nullptr;
+  uint32_t comm_count_ = 0;
+  uint32_t* comm_table_ = nullptr;
+  size_t comm_mask_ = 0;
+  Member* members_ = nullptr;
+  uint32_t* order_ = nullptr;
+  uint32_t member_count_ = 0;
+  uint32_t first_link_ = 0, links_ = 0, link_room_ = 0, first_group_ = 0, nodes_ = 0;
+  uint32_t* link_rank_ = nullptr;
+  uint32_t* link_before_ = nullptr;  ///< node
+  uint32_t* group_comm_ = nullptr;
+  size_t arc_room_ = 0;
+  uint8_t* free_ = nullptr;
+  uint32_t* component_ = nullptr;
+  uint8_t* leaves_ = nullptr;
+  uint32_t component_count_ = 0;
+  uint8_t* skip_sinks_ = nullptr;  ///< by thread
+};
+
+template <class With>
+void Graph::waits_for(uint32_t node, uint32_t from, With with) const {
+  if (node < ranks()) {
+    const View& v = views_[node];
+    if (v.role != Role::kCandidate)
+      return;
+    for (uint32_t i = from; i < v.thread_count; ++i)
+      if (!with(ranks() + v.first_thread + i))
+        return;
+  } else if (node < first_link_) {
+    const uint32_t rank = thread_rank_[node - ranks()];
+    const View& v = views_[rank];
+    const ThreadWait& wait = v.threads[node - ranks() - v.first_thread];
+    const bool skip = skip_sinks_[node - ranks()] != 0;
+    for (uint32_t i = from; i < wait.part_count; ++i) {
+      const uint32_t at = v.first_part + wait.first_part + i;
+      const bool follow = facts_[at] == Fact::kHolds && stuck(targets_[at]) && !(skip && targets_[at] < ranks() && is_sink(role(targets_[at])));
+      if (!with(follow ? targets_[at] : kNone))
+        return;
+    }
+  } else if (node < first_group_) {
+    const uint32_t arcs[2] = {link_rank_[node - first_link_], link_before_[node - first_link_]};
+    for (uint32_t i = from; i < 2; ++i)
+      if (!with(stuck(arcs[i]) ? arcs[i] : kNone))
+        return;
+  } else {
+    const Comm& c = comms_[group_comm_[node - first_group_]];
+    for (uint32_t i = from; i < c.count; ++i)
+      if (const uint32_t rank = members_[c.first + i].rank; !with(is_sink(role(rank)) ? kNone : rank))
+        return;
+  }
+}
+
+}  // namespace resil::hang::graph

@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The wait-for graph by hand: every kind of wait, proved where it is a deadlock and not where one thing is different.
+
+#include <catch2/catch.hpp>
+
+#include "hang_states.h"
+
+using namespace hang_test;
+using Ranks = std::vector<int32_t>;
+
+namespace {
+
+bool says(const Verdict& verdict, const char* text) {
+  INFO(verdict.message);
+  CHECK(std::string(verdict.message).find(text) != std::string::npos);
+  return true;
+}
+
+Ranks from_to(int32_t first, int32_t last) {
+  Ranks ranks;
+  for (int32_t rank = first; rank <= last; ++rank)
+    ranks.push_back(rank);
+  return ranks;
+}
+
+/// 0 <-> 1, each receiving from the other.
+World two_receives() {
+  World world(2);
+  world.block(0, kRecvCall, {receive(1, 7)});
+  world.block(1, kRecvCall, {receive(0, 7)});
+  return world;
+}
+
+}  // namespace
+
+TEST_CASE("cycles of receives") {
+  for (int32_t count : {2, 3, 4, 64, 65, 1000}) {
+    World world(count + 2);
+    for (int32_t rank = 0; rank < count; ++rank)
+      world.block(rank, kRecvCall, {receive((rank + 1) % count, 7)});
+    world.block(count, kRecvCall, {receive(0, 3)});  // waits for the cycle; the last one computes
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kDeadlock);
+    CHECK(verdict->confidence == resil::Confidence::kProved);
+    CHECK(verdict->culprit_count == static_cast<uint32_t>(count));
+    CHECK(culprits(*verdict) == from_to(0, std::min<int32_t>(count, kMaxCulprits) - 1));
+    CHECK(victims(*verdict) == Ranks{count});
+    says(*verdict, ("ranks 0-" + std::to_string(count - 1) + " wait for each other").c_str());
+    says(*verdict, "rank 0 waits in MPI_Recv from rank 1, tag 7, on MPI_COMM_WORLD at app+0x1000.0; that message was never sent");
+    says(*verdict, ("1 other waits for these: rank " + std::to_string(count)).c_str());
+    if (count == 3) {
+      world.ranks[1].activity = RankActivity::kComputing;
+      CHECK(!world.judge());
+      CHECK(!world.judge(true));
+    }
+  }
+}
+
+TEST_CASE("whatever makes one rank of a cycle doubtful prevents the proof") {
+  auto doubt = [](auto change) {
+    World world = two_receives();
+    REQUIRE(world.judge());
+    change(world);
+    CHECK(!world.judge());
+  };
+  doubt([](World& w) { w.ranks[1].stable = false; });
+  doubt([](World& w) { w.ranks[1].provable = false; });
+  doubt([](World& w) { w.ranks[1].unknown = true; });
+  doubt([](World& w) { w.ranks[1].activity = RankActivity::kStopped; });
+  doubt([](World& w) { w.ranks[1].activity = RankActivity::kPolling; });
+  doubt([](World& w) { w.ranks[1].activity = RankActivity::kUnknown; });
+  doubt([](World& w) { w.ranks[1].threads.clear(); });
+  doubt([](World& w) { w.ranks[0].irregular = kCancelled; });
+  for (uint32_t flag : {kFailedCall, kLostEnvelope, kLostThread})
+    for (size_t rank : {0u, 1u})
+      doubt([&](World& w) { w.ranks[rank].irregular = flag; });
+  doubt([](World& w) { w.sent(1, 0, 7); });                                    // on its way
+  doubt([](World& w) { w.silent = {1}; });                                     // nobody answers for rank 1
+  doubt([](World& w) { w.question_room = 1; });
+  doubt([](World& w) { w.ranks[0].parts[0].comm = 77; });                      // not a communicator of its own
+  doubt([](World& w) { w.ranks[0].parts[0].peer = kUnknownRank; });
+  doubt([](World& w) { w.ranks[0].parts[0].peer = 5; });
+  doubt([](World& w) { w.ranks[0].parts[0].kind = PartKind::kOther; });
+  doubt([](World& w) { w.ranks[1].comms.clear(); });                           // the peer knows it under another id
+  doubt([](World& w) { w.ranks[0].comms[0].size = 3; });                       // two opinions about one communicator
+  doubt([](World& w) { w.ranks[0].comms.push_back(w.ranks[0].comms[0]); });
+  doubt([](World& w) { w.ranks[0].parts[0].flags = kLenient; });
+  doubt([](World& w) { w.block(0, kRecvCall, {receive(1, 8)}), w.sent(1, 0, 8); });  // another thread's message is there
+}
+
+TEST_CASE("what does not matter to a cycle of receives") {
+  auto still = [](auto change) {
+    World world = two_receives();
+    change(world);
+    CHECK(world.judge());
+  };
+  still([](World& w) { w.ranks[0].irregular = kOtherWorld | kPartitionedUse | kUnknownSource; });
+  still([](World& w) { w.count(kWorld, 0, 1, 7).taken = 1, w.sent(1, 0, 7), w.ranks[0].parts[0].needed = 2; });
+  still([](World& w) { w.sent(1, 0, 7, 1, kOther); });
+  still([](World& w) { w.block(0, kRecvCall, {receive(1, 8)}); });  // two threads, both in vain
+}
+
+TEST_CASE("sends: large ones wait, small ones only as the library likes") {
+  World world(2);
+  world.block(0, kSendCall, {send(1, 3)});
+  world.block(1, kSendCall, {send(0, 3)});
+  auto verdict = world.judge();
+  REQUIRE(verdict);
+  CHECK(verdict->confidence == resil::Confidence::kProved);
+  CHECK(culprits(*verdict) == Ranks{0, 1});
+  says(*verdict, "rank 0 waits in MPI_Send of 4000000 bytes to rank 1, tag 3, on MPI_COMM_WORLD at app+0x1000.0; no receive for it was posted");
+  says(*verdict, "post receives first");
+
+  SECTION("small") {
+    world.ranks[0].parts[0].flags = kLenient;
+    CHECK(!world.judge());
+    verdict = world.judge(true);
+    REQUIRE(verdict);
+    CHECK(verdict->confidence == resil::Confidence::kVerified);
+    says(*verdict, "MPI does not demand");
+  }
+  SECTION("the second of two, for which one receive is posted") {
+    world.ranks[0].parts[0].ordinal = 2;
+    world.count(kWorld, 1, 0, 3).posted = 1;
+    CHECK(world.judge());
+    world.count(kWorld, 1, 0, 3).posted = 2;
+    world.count(kWorld, 1, 0, 3).pending = 1;
+    CHECK(!world.judge());
+  }
+  SECTION("a wildcard that could take it, or has") {
+    world.wilds.push_back({kWorld, 1, ring::kAnySource, 3});
+    CHECK(!world.judge());
+    world.wilds[0].tag = 4;
+    CHECK(world.judge());
+    world.count(kWorld, 1, 0, 3).taken = 1;
+    CHECK(!world.judge());
+  }
+  SECTION("receives of the other side that nobody counted") {
+    world.ranks[1].irregular = kUnknownSource;
+    CHECK(!world.judge());
+  }
+  SECTION("no ordinal: only if that rank has never received from here") {
+    world.ranks[0].parts[0].ordinal = 0;
+    CHECK(world.judge());
+    world.count(kWorld, 1, 0, 9).posted = 1;
+    CHECK(!world.judge());
+  }
+}
+
+TEST_CASE("wildcards: all who could send must be out") {
+  World world(4);
+  for (int32_t rank = 0; rank < 4; ++rank)
+    world.block(rank, kRecvCall, {receive(ring::kAnySource, rank % 2 == 0 ? 5 : ring::kAnyTag)});
+  auto verdict = world.judge();
+  REQUIRE(verdict);
+  CHECK(verdict->type == HangClass::kDeadlock);
+  CHECK(culprits(*verdict) == Ranks{0, 1, 2, 3});
+  says(*verdict, "from any rank");
+  SECTION("one computes") {
+    world.ranks[2].activity = RankActivity::kComputing;
+    CHECK(!world.judge());
+  }
+  SECTION("one has finished") {
+    world.finish(2);
+    verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(culprits(*verdict) == Ranks{0, 1, 3});
+  }
+  SECTION("one has ended, but a message of it is on its way") {
+    world.die(2);
+    world.sent(2, 0, 5);
+    CHECK(!world.judge());
+  }
+  SECTION("a message of another tag is for those who take any only") {
+    world.sent(1, 0, 6);
+    CHECK(!world.judge()->message[0] == 0);
+    world.sent(0, 1, 6);
+    CHECK(!world.judge());
+  }
+  SECTION("a message to itself") {
+    world.sent(1, 1, 0);
+    CHECK(!world.judge());
+  }
+  SECTION("a member is not known, or another world may send") {
+    SECTION("unknown") { world.ranks[3].unknown = true; }
+    SECTION("elsewhere") { world.ranks[3].comms.clear(); }
+    SECTION("connected") { world.ranks[3].irregular = kOtherWorld; }
+    SECTION("nobody answers for it") { world.silent = {3}; }
+    SECTION("lost counts") { world.ranks[3].irregular = kLostEnvelope; }
+    CHECK(!world.judge());
+  }
+}
+
+TEST_CASE("the last one in a receive from anybody") {
+  World world(3);
+  world.block(0, kRecvCall, {receive(ring::kAnySource, ring::kAnyTag)});
+  world.finish(1);
+  world.finish(2);
+  const auto verdict = world.judge();
+  REQUIRE(verdict);
+  CHECK(verdict->type == HangClass::kUnmatchedMessage);
+  CHECK(culprits(*verdict) == Ranks{0});
+}
+
+TEST_CASE("any tag from one rank") {
+  World world(2);
+  world.block(0, kRecvCall, {receive(1, ring::kAnyTag)});
+  world.block(1, kRecvCall, {receive(0, 1)});
+  CHECK(world.judge());
+  world.sent(1, 0, 40);
+  CHECK(!world.judge());
+  world.count(kWorld, 0, 1, 40).taken = 1;
+  CHECK(world.judge());
+}
+
+TEST_CASE("tags without counters of their own: only sums over all tags count") {
+  World world = two_receives();
+  world.ranks[0].parts[0].needed = 0;
+  CHECK(world.judge());
+  world.sent(1, 0, kOtherTags, 3);
+  CHECK(!world.judge());
+  world.count(kWorld, 0, 1, kOtherTags) = {0, 3, 0, 0};
+  CHECK(world.judge());
+  world.ranks[0].parts[0].needed = 1;  // exact at the receiver, but the sender may have counted it among the others
+  CHECK(world.judge());
+  world.count(kWorld, 0, 1, kOtherTags).pending = 1;
+  CHECK(!world.judge());
+}
+
+TEST_CASE("waits for several") {
+  World world(3);
+  world.block(1, kRecvCall, {receive(0, 1)});
+  SECTION("all: one that never comes is enough") {
+    auto& wait = world.block(0, kWaitallCall, {receive(1, 1), receive(2, 2), other(), send(2, 3)});
+    auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(culprits(*verdict) == Ranks{0, 1});
+    says(*verdict, "MPI_Waitall for MPI_Recv from rank 1");
+    wait.truncated = 1;
+    world.ranks[0].threads[0].truncated = 1;
+    CHECK(world.judge());
+    world.sent(1, 0, 1);
+    CHECK(!world.judge());
+  }
+  SECTION("any: every one must be in vain") {
+    world.block(0, kWaitanyCall, {receive(1, 1), receive(2, 2)}, WaitKind::kAny);
+    CHECK(!world.judge());
+    world.finish(2);
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kDeadlock);
+    CHECK(culprits(*verdict) == Ranks{0, 1});  // that rank 2 has finished is not the reason
+    world.ranks[0].threads[0].truncated = 1;
+    CHECK(!world.judge());
+  }
+  SECTION("any, one of them unjudged") {
+    world.block(0, kWaitanyCall, {receive(1, 1), other()}, WaitKind::kAny);
+    CHECK(!world.judge());
+  }
+  SECTION("nothing at all returns at once") {
+    world.block(0, kWaitallCall, {});
+    CHECK(!world.judge());
+  }
+}
+
+TEST_CASE("sendrecv, probe, persistent, self") {
+  World world(2);
+  SECTION("both halves") {
+    world.block(0, kSendrecvCall, {send(1, 1), receive(1, 1)});
+    world.block(1, kSendrecvCall, {send(0, 2), receive(0, 2)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kUnmatchedMessage);  // each sends the tag that the other one does not await
+    says(*verdict, "Nearly: ");
+    says(*verdict, "compare the tags");
+  }
+  SECTION("matching halves") {
+    world.block(0, kSendrecvCall, {send(1, 1), receive(1, 1)});
+    world.block(1, kSendrecvCall, {send(0, 1), receive(0, 1)});
+    CHECK(!world.judge());
+  }
+  SECTION("probe") {
+    world.block(0, kProbeCall, {probe(1, 4, 3)});
+    world.block(1, kProbeCall, {probe(ring::kAnySource, 4, 0)});
+    world.sent(1, 0, 4, 2);
+    world.count(kWorld, 0, 1, 4) = {0, 1, 1, 0};
+    CHECK(world.judge());
+    world.sent(1, 0, 4);
+    CHECK(!world.judge());
+  }
+  SECTION("from itself") {
+    world.block(0, kRecvCall, {receive(0, 4)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kUnmatchedMessage);
+    CHECK(culprits(*verdict) == Ranks{0});
+    world.sent(0, 0, 4);
+    CHECK(!world.judge());
+  }
+  SECTION("a request that nobody else completes") {
+    world.block(0, kWaitCall, {sink()});
+    world.block(1, kRecvCall, {receive(0, 4)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(culprits(*verdict) == Ranks{0});
+    CHECK(victims(*verdict) == Ranks{1});
+    says(*verdict, "no other rank can end that");
+  }
+}
+
+TEST_CASE("collectives") {
+  World world(4);
+  SECTION("one is elsewhere, waiting for one of those who wait for it") {
+    for (int32_t rank : {0, 1, 3})
+      world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 17)});
+    world.block(2, kRecvCall, {receive(0, 7)});
+    world.membership(2, kWorld).sequence = 16;
+    auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kDeadlock);
+    CHECK(culprits(*verdict) == Ranks{2});
+    CHECK(victims(*verdict) == Ranks{0, 1, 3});
+    CHECK(verdict->sequence == 17);
+    CHECK(verdict->comm == kWorld);
+    CHECK(verdict->call == kAllreduceCall);
+    says(*verdict, "3 of 4 ranks (ranks 0-1,3) wait in call 17 of MPI_Allreduce on MPI_COMM_WORLD");
+    says(*verdict, "rank 2 waits in MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD at app+0x1002.2; that message was never sent");
+    world.ranks[1].unknown = true;  // one member not known: the others are enough
+    CHECK(world.judge());
+    world.membership(2, kWorld).sequence = 17;
+    CHECK(!world.judge());
+  }
+  SECTION("one has finished") {
+    for (int32_t rank : {0, 1, 3})
+      world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
+    world.finish(2);
+    auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kMissingRank);
+    CHECK(culprits(*verdict) == Ranks{2});
+    says(*verdict, "rank 2 has called MPI_Finalize and will never make that call");
+    world.die(2);
+    verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kRankGone);
+    says(*verdict, "rank 2 ended without MPI_Finalize");
+  }
+  SECTION("all others have finished: the one that goes on is odd") {
+    world.block(3, kBarrierCall, {collective(kBarrierCall, 2)});
+    for (int32_t rank : {0, 1, 2})
+      world.finish(rank);
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kMissingRank);
+    CHECK(culprits(*verdict) == Ranks{3});
+  }
+  SECTION("one computes") {
+    for (int32_t rank : {0, 1, 3})
+      world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
+    CHECK(!world.judge());
+    CHECK(!world.judge(true));
+  }
+  SECTION("off the root only the root matters") {
+    world.block(0, kBcastCall, {collective(kBcastCall, 1, kWorld, kRootOnly, 1)});
+    world.finish(3);
+    CHECK(!world.judge());
+    world.block(1, kRecvCall, {receive(0, 1)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(culprits(*verdict) == Ranks{1});
+    world.membership(1, kWorld).sequence = 1;
+    CHECK(!world.judge());
+  }
+  SECTION("off the root of a reduction: only after long patience") {
+    world.block(0, kReduceCall, {collective(kReduceCall, 1, kWorld, kLenient, 1)});
+    world.finish(3);
+    CHECK(!world.judge());
+    CHECK(world.judge(true));
+  }
+  SECTION("lower ranks only") {
+    world.block(2, kScanCall, {collective(kScanCall, 1, kWorld, kLowerOnly)});
+    world.finish(3);
+    CHECK(!world.judge());
+    world.finish(1);
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(culprits(*verdict) == Ranks{1});
+  }
+  SECTION("nonblocking, waited for") {
+    for (int32_t rank : {0, 1})
+      world.block(rank, kWaitCall, {collective(kIbarrierCall, 1)});
+    world.finish(2);
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    says(*verdict, "MPI_Wait for call 1 of MPI_Ibarrier on MPI_COMM_WORLD");
+  }
+  SECTION("intercommunicators: never a proof") {
+    for (Rank& rank : world.ranks)
+      rank.comms[0].size = rank.comms[0].remote_size = 2;
+    world.block(0, kBarrierCall, {collective(kBarrierCall, 1)});
+    world.finish(3);
+    CHECK(!world.judge());
+    CHECK(world.judge(true));
+  }
+}
+
+TEST_CASE("two communicators in different orders") {
+  World world(4);
+  world.comm(kOther, {0, 1, 2, 3});
+  SECTION("two and two") {
+    for (int32_t rank : {0, 1})
+      world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
+    for (int32_t rank : {2, 3})
+      world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 3, kOther)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(culprits(*verdict) == Ranks{0, 1, 2, 3});
+    says(*verdict, "Collectives are called in different orders: ");
+    says(*verdict, "2 of 4 ranks (ranks 0-1) wait in call 5 of MPI_Barrier on MPI_COMM_WORLD");
+    says(*verdict, "2 of 4 ranks (ranks 2-3) wait in call 3 of MPI_Allreduce on other");
+    says(*verdict, "in the same order");
+  }
+  SECTION("one is odd") {
+    for (int32_t rank : {0, 1, 3})
+      world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
+    world.block(2, kAllreduceCall, {collective(kAllreduceCall, 3, kOther)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(culprits(*verdict) == Ranks{2});
+    CHECK(victims(*verdict) == Ranks{0, 1, 3});
+  }
+}
+
+TEST_CASE("ranks in MPI_Finalize neither send nor receive again") {
+  World world(3);
+  world.block(0, kRecvCall, {receive(1, 7)});
+  world.finalize(1);
+  world.finalize(2);
+  auto verdict = world.judge();
+  REQUIRE(verdict);
+  CHECK(verdict->type == HangClass::kUnmatchedMessage);
+  CHECK(culprits(*verdict) == Ranks{1});
+  says(*verdict, "rank 1 has called MPI_Finalize");
+  SECTION("unless a callback may run there") {
+    world.ranks[1].irregular = kSelfAttribute;
+    CHECK(!world.judge());
+    CHECK(world.judge(true));
+  }
+  SECTION("its last message is there") {
+    world.sent(1, 0, 7);
+    CHECK(!world.judge());
+    verdict = world.judge(true);  // but it does not come
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kInsideMpi);
+    CHECK(verdict->culprit_count == 0);
+    CHECK(victims(*verdict) == Ranks{0});
+    says(*verdict, "that message was sent, but is not delivered");
+  }
+  SECTION("it sent another tag") {
+    world.sent(1, 0, 8);
+    verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kUnmatchedMessage);
+    CHECK(culprits(*verdict) == Ranks{0, 1});
+    says(*verdict, "rank 1 has sent rank 0 1 message with another tag that nobody has received");
+  }
+  SECTION("it sent on another communicator") {
+    world.sent(1, 0, 7, 2, kOther);
+    verdict = world.judge();
+    REQUIRE(verdict);
+    says(*verdict, "rank 1 has sent rank 0 2 messages with tag 7 on another communicator");
+  }
+}
+
+TEST_CASE("all have arrived and nobody leaves") {
+  World world(3);
+  for (int32_t rank = 0; rank < 3; ++rank)
+    world.block(rank, kBarrierCall, {collective(kBarrierCall, 1)});
+  CHECK(!world.judge());
+  const auto verdict = world.judge(true);
+  REQUIRE(verdict);
+  CHECK(verdict->type == HangClass::kInsideMpi);
+  CHECK(verdict->culprit_count == 0);
+  CHECK(victims(*verdict) == Ranks{0, 1, 2});
+  says(*verdict, "All 3 ranks have entered call 1 of MPI_Barrier on MPI_COMM_WORLD");
+  SECTION("a mismatch is not this module's to tell") {
+    world.ranks[1].parts[0].call = kAllreduceCall;
+    CHECK(!world.judge(true));
+  }
+  SECTION("one has started it without waiting, and computes") {
+    world.ranks[1].activity = RankActivity::kComputing;
+    CHECK(!world.judge(true));
+  }
+}
+
+TEST_CASE("threads: all of a rank must be out") {
+  World world(3);
+  world.block(0, kRecvCall, {receive(1, 1)});
+  world.block(0, kRecvCall, {receive(2, 1)});
+  world.block(1, kRecvCall, {receive(0, 1)});
+  CHECK(!world.judge());  // rank 2 may free the second thread, which may send
+  world.block(2, kRecvCall, {receive(0, 2)});
+  const auto verdict = world.judge();
+  REQUIRE(verdict);
+  CHECK(verdict->culprit_count + verdict->victim_count == 3);
+}
+
+TEST_CASE("polling is a wait only after long patience") {
+  World world = two_receives();
+  world.ranks[1].activity = RankActivity::kPolling;
+  CHECK(!world.judge());
+  const auto verdict = world.judge(true);
+  REQUIRE(verdict);
+  CHECK(verdict->confidence == resil::Confidence::kVerified);
+  says(*verdict, "a loop of polls was taken for a wait");
+}
+
+TEST_CASE("near misses of sends that wait") {
+  World world(3);
+  world.block(0, kRecvCall, {receive(1, 7)});
+  SECTION("wrong tag") {
+    world.block(1, kSsendCall, {send(0, 8)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kUnmatchedMessage);
+    CHECK(culprits(*verdict) == Ranks{0, 1});
+    says(*verdict, "Nearly: rank 1 waits in MPI_Ssend for MPI_Send of 4000000 bytes to rank 0, tag 8");
+  }
+  SECTION("wrong communicator") {
+    world.comm(kOther, {0, 1, 2});
+    world.block(1, kSendCall, {send(0, 7, 1, 0, kOther)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kUnmatchedMessage);
+    says(*verdict, "compare the communicators");
+  }
+  SECTION("wrong destination") {
+    world.block(1, kSendCall, {send(2, 7)});
+    world.block(2, kRecvCall, {receive(1, 3)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    says(*verdict, "Nearly: ");
+  }
+}
+
+TEST_CASE("signatures are equal for equal findings only") {
+  World world = two_receives();
+  const uint64_t first = world.judge()->signature;
+  CHECK(world.judge()->signature == first);
+  world.ranks[0].threads[0].instance++;
+  CHECK(world.judge()->signature != first);
+}
+
+TEST_CASE("records that lie about themselves are unknown ranks") {
+  World world = two_receives();
+  SECTION("thread's parts") { world.ranks[0].threads[0].part_count = 2; }
+  SECTION("threads' parts, wrapping") { world.ranks[0].threads[0].first_part = ~0u; }
+  SECTION("too many threads") {
+    for (int i = 0; i < 8; ++i)
+      world.ranks[0].threads.push_back(world.ranks[0].threads[0]);
+  }
+  CHECK(!world.judge());
+}
