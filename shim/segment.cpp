@@ -57,7 +57,10 @@ double measure_rate() {
 
 }  // namespace
 
-uint64_t process_start_time(int pid) {
+namespace {
+
+/// The fields of /proc/PID/stat behind the name: state letter and start time. False: no such process, or only a zombie.
+bool read_process(int pid, char* state, uint64_t* started) {
   char text[1024];
   snprintf(text, sizeof(text), "/proc/%d/stat", pid);
   int fd = open(text, O_RDONLY | O_CLOEXEC);
@@ -65,14 +68,30 @@ uint64_t process_start_time(int pid) {
   if (fd >= 0)
     close(fd);
   if (length <= 0)
-    return 0;
+    return false;
   text[length] = 0;
   const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
-  if (field != nullptr && strlen(field) > 2 && (field[2] == 'Z' || field[2] == 'X'))
-    return 0;  // only its parent's question about it is left
+  if (field == nullptr || strlen(field) <= 2 || field[2] == 'Z' || field[2] == 'X')
+    return false;  // only its parent's question about it is left
+  *state = field[2];
   for (int i = 0; field != nullptr && i < 20; ++i)
     field = strchr(field + 1, ' ');
-  return field != nullptr ? strtoull(field + 1, nullptr, 10) : 0;
+  *started = field != nullptr ? strtoull(field + 1, nullptr, 10) : 0;
+  return true;
+}
+
+}  // namespace
+
+uint64_t process_start_time(int pid) {
+  char state;
+  uint64_t started = 0;
+  return read_process(pid, &state, &started) ? started : 0;
+}
+
+int process_state(int pid, uint64_t started) {
+  char state;
+  uint64_t found = 0;
+  return read_process(pid, &state, &found) && found == started ? state : 0;
 }
 
 uint64_t pid_namespace() {
@@ -157,6 +176,16 @@ bool write_page(int fd, const char* page, off_t offset) {
 
 }  // namespace
 
+namespace {
+
+void path_of(const char* launch, int world_rank, char* path, size_t bytes) {
+  snprintf(path, bytes, "/dev/shm/resil-%u-%.63s-%d-%d.ring", getuid(), launch, runtime.world, world_rank);
+}
+
+}  // namespace
+
+void segment_path_of(int world_rank, char* path, size_t bytes) { path_of(runtime.header->job, world_rank, path, bytes); }
+
 bool segment_create(const char* launch) {
   Plan plan = {};
   plan.bytes = kPage;
@@ -172,7 +201,7 @@ bool segment_create(const char* launch) {
     if (bytes != 0)
       plan_section(plan, module->name, entry_bytes, bytes / entry_bytes);
   }
-  snprintf(live_path, sizeof(live_path), "/dev/shm/resil-%u-%s-%d-%d.ring", getuid(), launch, runtime.world, runtime.rank);
+  path_of(launch, runtime.rank, live_path, sizeof(live_path));
   char* base = static_cast<char*>(map_new_file(live_path, plan.bytes));
   if (base == nullptr) {
     live_path[0] = 0;

@@ -15,6 +15,9 @@ constexpr unsigned kRingRequests = 8192;  ///< entries of section "requests"
 bool segment_create(const char* launch);
 /// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process (any more).
 uint64_t process_start_time(int pid);
+/// State letter of that process (R, S, D, T, t, ...), 0 when it is gone; `started` as above, so that a reused pid is not
+/// taken for it.
+int process_state(int pid, uint64_t started);
 /// Identity of this process's pid namespace, 0 unknown.
 uint64_t pid_namespace();
 /// May this process make a file of that size? Beyond the limit (ulimit -f) the kernel would send SIGXFSZ, which kills.
@@ -33,6 +36,8 @@ void* segment_section(const char* name, unsigned long* bytes);
 /// Path of the live ring, "" when it is in anonymous memory.
 const char* segment_path();
 bool segment_is_anonymous();
+/// Where another rank of this job on this node has its live ring, if it has one.
+void segment_path_of(int world_rank, char* path, size_t bytes);
 /// Copies the ring to `path` (holes for zero pages) and removes the live one. False: could not be written, errno says.
 bool segment_store(const char* path);
 /// Removes the live ring without a copy.

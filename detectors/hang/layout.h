@@ -131,7 +131,7 @@ enum IrregularFlag : uint32_t {
 struct NodeBoard {
   uint64_t turn;                   ///< term << 32 | world rank of the leader + 1 (0: nobody); changed by compare-and-swap
   uint32_t standby;                ///< world rank + 1 of the rank with the sleeping thread, 0: the next call may start one
-  uint32_t reserved;
+  uint32_t had_standby;            ///< 1 once there has been one
   alignas(64) uint64_t heartbeat;  ///< goes up with every turn of the leader's loop
   uint64_t leader_start;           ///< start time of its process, with `leader_pid`
   int32_t leader_pid;

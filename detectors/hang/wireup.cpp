@@ -96,7 +96,7 @@ void wire_alone(Wiring& wiring) {
   wiring.alone = true;
   wiring.node_count = 1;
   const uint32_t size = runtime.size > 0 ? static_cast<uint32_t>(runtime.size) : 0;
-  wiring.leader = -1;  // whoever comes first
+  wiring.leader = 0;
   wiring.standby = -1;
   for (uint32_t rank = 0; rank < size && rank < kMaxWatched; ++rank)
     wiring.ranks[wiring.rank_count++] = static_cast<int32_t>(rank);
