@@ -59,6 +59,10 @@ struct Header {
   uint32_t pid_start_hi;  ///< so that a reused pid is not taken for this rank
   Section sections[16];
   uint64_t pid_namespace;  ///< inode of /proc/self/ns/pid: only there does `pid` mean this process
+  uint64_t term_ticks;     ///< when somebody ended this process by a signal (SIGTERM); 0: nobody did
+  int32_t term_pid;        ///< who
+  uint32_t term_signal;
+  char term_sender[16];    ///< name of that process, as in /proc/PID/comm
 };
 static_assert(sizeof(Header) <= 4096);
 

@@ -3,10 +3,19 @@
 // The module: what hang detection wants from the shim. The wrappers write slots (writer.h); one helper thread a node
 // reads them (monitor.h). See docs/HANGS.md.
 
+#include "detectors/hang/action.h"
+#include "detectors/hang/killed.h"
+#include "detectors/hang/leader.h"
+#include "detectors/hang/wireup.h"
 #include "detectors/hang/writer.h"
+#include "shim/attach.h"
 #include "shim/config.h"
 #include "shim/event.h"
+#include "shim/json.h"
+#include "shim/log.h"
 #include "shim/module.h"
+#include "shim/runtime.h"
+#include "shim/segment.h"
 
 namespace resil::hang {
 
@@ -22,9 +31,64 @@ constexpr ConfigEntry kConfig[] = {
      "run by /bin/sh on the node that reports, once for each proved or verified hang, with RESIL_HANG_REPORT set to the report"},
 };
 
+constexpr double kLastAccounts = 1;  // seconds that MPI_Finalize may wait for them
+
+bool writes, wired;
+
 bool enabled() { return !config_has("RESIL_HANG", "off"); }
 
-void before_init() { writer_start(); }
+Section* own_section() {
+  unsigned long bytes = 0;
+  return static_cast<Section*>(segment_section("hang", &bytes));
+}
+
+void before_init() {
+  killed_install();
+  writes = writer_start();
+  if (writes && config_has("RESIL_HANG", "abort"))
+    own_section()->abort_signal = action_install();
+}
+
+void after_init() {
+  if (!writes)
+    return;
+  writer_after_init();
+  if (wired || !runtime_has_world())
+    return;  // sessions alone have no world whose ranks could be counted
+  static Wiring wiring;
+  wired = true;
+  if (!wire_up(wiring)) {
+    add_note("hang: no memory to learn of the other ranks: this one is not watched");
+    return;
+  }
+  if (wiring.unwatched != 0)
+    add_note_format("hang: %u ranks of this node are beyond the %u that one helper watches", wiring.unwatched, kMaxWatched);
+  if (wiring.alone)
+    add_note("hang: not all ranks are known to carry resil: those of rank 0's node are watched, and nothing is proved about the others");
+  leader_start(wiring);
+}
+
+void enter(Event& event) {
+  writer_enter(event);
+  if (standby_wanted()) [[unlikely]]
+    leader_offer();
+}
+
+void after_finalize() {
+  if (wired)
+    leader_end(kLastAccounts);
+}
+
+void report(JsonWriter& json) {
+  const LeaderReport leader = leader_report();
+  constexpr const char* kRoles[] = {"none", "leader", "standby"};
+  json.begin_object("hang");
+  json.text("role", kRoles[leader.role < 3 ? leader.role : 0]);
+  json.integer("turns", static_cast<int64_t>(leader.turns));
+  json.integer("takeovers", static_cast<int64_t>(leader.takeovers));
+  json.number("helper_cpu_seconds", leader.cpu_seconds);
+  json.end_object();
+}
 
 constexpr Module kHang = {
     .name = "hang",
@@ -35,13 +99,15 @@ constexpr Module kHang = {
     .enabled = enabled,
     .ring_bytes = writer_ring_bytes,
     .before_init = before_init,
-    .after_init = writer_after_init,
+    .after_init = after_init,
+    .after_finalize = after_finalize,
     .thread_start = writer_thread_start,
-    .enter = writer_enter,
+    .enter = enter,
     .leave = writer_leave,
     .cookie = kHangCookie,
     .activated = writer_activated,
     .completed = writer_completed,
+    .report = report,
 };
 RESIL_MODULE(kHang);
 

@@ -145,6 +145,7 @@ struct Section {
   uint32_t irregular;       ///< IrregularFlag, set and never cleared
   uint32_t thread_level;    ///< 3: MPI_THREAD_MULTIPLE was provided; else 0
   uint32_t own_thread_count;
+  int32_t abort_signal;     ///< makes this rank leave with exit status 92; 0: none was free
   int32_t own_threads[kOwnThreads];  ///< tids of threads that began inside MPI_Init, and of resil's: not the program's
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
   Wait waits[kSharedLanes];

@@ -174,7 +174,6 @@ void thread_main() {
     // Replaced while this process was stopped: sleep beside the new leader if nobody does.
     lead_now = stopping.load(std::memory_order_acquire) == 0 && claim_standby() && stand_by();
   }
-  role.store(0, std::memory_order_relaxed);
   running.store(0, std::memory_order_release);
   syscall(SYS_futex, &running, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }

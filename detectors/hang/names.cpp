@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "detectors/hang/snapshot.h"
+#include "shim/call_info.h"
 
 namespace resil::hang {
 
@@ -28,6 +29,11 @@ const T* section_of(const Watched& watched, const char* name, uint32_t* count) {
 }
 
 }  // namespace
+
+const ring::Lane* first_lane(const Watched& watched) {
+  uint32_t count = 0;
+  return section_of<ring::Lane>(watched, "lanes", &count);
+}
 
 bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t bytes) {
   uint32_t count = 0;
@@ -54,6 +60,33 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
       return text[0] != 0;
     }
   return false;
+}
+
+bool host_name(const Watched& watched, char* text, uint32_t bytes) {
+  snprintf(text, bytes, "%.*s, pid %d", static_cast<int>(sizeof(watched.header->host)), watched.header->host, watched.pid);
+  return true;
+}
+
+bool last_call(const Watched& watched, char* text, uint32_t bytes) {
+  const ring::Lane* lane = first_lane(watched);
+  const uint64_t head = lane != nullptr ? __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) : 0;
+  if (head == 0)
+    return false;
+  const ring::Record record = lane->records[(head - 1) % ring::kRecordsPerLane];
+  char site[64] = "", where[80] = "";
+  if (site_name(watched, record.site, site, sizeof(site)))
+    snprintf(where, sizeof(where), " at %s", site);
+  uint32_t count = 0;
+  auto* comms = section_of<ring::Comm>(watched, "comms", &count);
+  const char* call = record.call < kCallCount ? call_info(static_cast<CallId>(record.call)).name : "a call";
+  if (comms == nullptr || record.comm == 0 || record.comm >= count)
+    snprintf(text, bytes, "%s%s", call, where);
+  else if (record.call < kCallCount && (call_info(static_cast<CallId>(record.call)).attributes & kCallCollective))
+    snprintf(text, bytes, "%s on %.40s, collective %llu%s", call, comms[record.comm].name,
+             static_cast<unsigned long long>(record.sequence), where);
+  else
+    snprintf(text, bytes, "%s on %.40s%s", call, comms[record.comm].name, where);
+  return true;
 }
 
 }  // namespace resil::hang

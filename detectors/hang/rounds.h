@@ -40,21 +40,28 @@ struct Summary {
   uint32_t finalizing;
   uint32_t event_count;  ///< may exceed what is kept
   uint64_t oldest_open_ns;  ///< longest time inside one call
+  uint64_t familiar;        ///< how often the least familiar of the calls that ranks are in, or left last, was made before
+  double excused;           ///< seconds since the last sample in which being quiet says nothing: the most of any rank outside MPI
   RankEvent events[kMaxEvents];
 };
 
-enum class NameKind : uint8_t { kSite, kComm };
+enum class NameKind : uint8_t {
+  kSite,  ///< of an address: "lmp+0x1578"
+  kComm,  ///< of a communicator id: "MPI_COMM_WORLD"
+  kHost,  ///< of the rank: "nid0042, pid 1234"
+  kLast,  ///< its last call: "MPI_Allreduce on MPI_COMM_WORLD, collective 17, at lmp+0x1578"
+};
 
 struct NameQuestion {
   int32_t rank;  ///< any member, for communicators
   NameKind kind;
   uint8_t reserved[3];
-  uint64_t value;  ///< address, communicator id
+  uint64_t value;  ///< address, communicator id, 0
 };
 
 struct NameAnswer {
   uint32_t question;
-  char text[60];
+  char text[124];
 };
 
 }  // namespace resil::hang

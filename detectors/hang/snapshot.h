@@ -61,8 +61,13 @@ constexpr uint32_t kStateRoom = 16 << 10;
 uint32_t answer(Watched* watched, uint32_t count, const Question* questions, uint32_t question_count, Answer* answers,
                 uint32_t room);
 
+/// The lane of the first thread that called MPI; null when the ring makes no sense.
+const ring::Lane* first_lane(const Watched& watched);
 /// "lmp+0x1578" of an address in that rank; "MPI_COMM_WORLD" of a communicator's id. False: not known there.
 bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t bytes);
 bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes);
+/// "nid0042, pid 1234"; and the last call of the first thread, with what it was on and where it came from.
+bool host_name(const Watched& watched, char* text, uint32_t bytes);
+bool last_call(const Watched& watched, char* text, uint32_t bytes);
 
 }  // namespace resil::hang

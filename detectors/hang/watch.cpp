@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kWaitingSeconds = 0.5;
 constexpr double kLifeSeconds = 0.8;    // between two looks at /proc for a rank that does not move
+constexpr double kAskAfter = 2;          // seconds of quiet, after which a rank outside MPI is looked at closely
 constexpr double kReopenSeconds = 0.5, kReopenLater = 5;
 
 bool lives(const Tracked& rank) { return rank.life == RankActivity::kUnknown || rank.life == RankActivity::kStopped; }
@@ -82,12 +83,21 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
     ++summary->stopped;
     add_event(summary, watch.ranks[i], RankActivity::kStopped);
   }
+  if (const uint64_t before = familiar(watched); before < summary->familiar)
+    summary->familiar = before;
   if (quick.inside_finalize)
     ++summary->finalizing;
   if (quick.polling)
     ++summary->polling;
   else if (!quick.in_mpi)
     ++summary->out;
+  if (!quick.in_mpi && !quick.polling && now - rank.moved_at > kAskAfter) {
+    const double excused = excuse(watched, rank, now, now - watch.sampled_at);
+    if (excused > summary->excused)
+      summary->excused = excused;
+  } else {
+    rank.delay_ns = kNotRead;
+  }
   if ((quick.in_mpi || quick.polling) && now - rank.open_since >= kWaitingSeconds) {
     ++summary->waiting;
     const uint64_t open_ns = static_cast<uint64_t>((now - rank.open_since) * 1e9);
@@ -119,6 +129,18 @@ uint64_t realtime_now_ns() {
   return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
 }
 
+/// Nobody has looked for a while: this process was stopped, maybe with all others, or got no CPU. What has been seen to
+/// last since before is worth nothing.
+void forget_times(Watch& watch, double now) {
+  for (uint32_t i = 0; i < watch.count; ++i) {
+    Tracked& rank = watch.tracked[i];
+    rank.open_since = rank.moved_at = rank.life_since = now;
+    rank.stable_since = 0;
+    rank.delay_ns = kNotRead;
+    rank.sleeping_since = 0;
+  }
+}
+
 void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t count) {
   watch.node = node;
   watch.count = count < kMaxWatched ? count : kMaxWatched;
@@ -128,15 +150,18 @@ void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t cou
 
 void watch_sample(Watch& watch, double now, Summary* summary) {
   *summary = {};
+  summary->familiar = ~uint64_t{0};
   open_missing(watch, now);
   const uint64_t now_ns = realtime_now_ns();
+  if (watch.sampled_at != 0 && now - watch.sampled_at > kGapSeconds)
+    forget_times(watch, now);
   for (uint32_t i = 0; i < watch.count; ++i)
     sample_rank(watch, i, now, now_ns, summary);
+  watch.sampled_at = now;
 }
 
 uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes) {
   uint32_t used = 0;
-  watch.states_at = now;
   for (uint32_t i = 0; i < watch.count; ++i) {
     Tracked& rank = watch.tracked[i];
     if (watch.watched[i].header == nullptr || watch.watched[i].section == nullptr)
@@ -162,19 +187,36 @@ uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes)
   return used;
 }
 
+namespace {
+
+bool name(const Watched& watched, const NameQuestion& question, char* text, uint32_t bytes) {
+  switch (question.kind) {
+    case NameKind::kSite:
+      return site_name(watched, question.value, text, bytes);
+    case NameKind::kComm:
+      return comm_name(watched, question.value, text, bytes);
+    case NameKind::kHost:
+      return host_name(watched, text, bytes);
+    case NameKind::kLast:
+      return last_call(watched, text, bytes);
+  }
+  return false;
+}
+
+}  // namespace
+
 uint32_t watch_names(Watch& watch, const NameQuestion* questions, uint32_t count, char* room, uint32_t room_bytes) {
   uint32_t used = 0;
   for (uint32_t q = 0; q < count; ++q) {
     for (uint32_t i = 0; i < watch.count; ++i) {
-      if (watch.ranks[i] != questions[q].rank || watch.watched[i].header == nullptr)
+      if ((watch.ranks[i] != questions[q].rank && questions[q].rank >= 0) || watch.watched[i].header == nullptr)
         continue;
       NameAnswer answer = {q, ""};
-      const bool known = questions[q].kind == NameKind::kSite
-                             ? site_name(watch.watched[i], questions[q].value, answer.text, sizeof(answer.text))
-                             : comm_name(watch.watched[i], questions[q].value, answer.text, sizeof(answer.text));
+      const bool known = name(watch.watched[i], questions[q], answer.text, sizeof(answer.text));
       if (known && used + sizeof(answer) <= room_bytes) {
         memcpy(room + used, &answer, sizeof(answer));
         used += sizeof(answer);
+        break;
       }
     }
   }
@@ -193,6 +235,10 @@ void summary_add(Summary* into, const Summary& from) {
   into->finalizing += from.finalizing;
   if (from.oldest_open_ns > into->oldest_open_ns)
     into->oldest_open_ns = from.oldest_open_ns;
+  if (from.familiar < into->familiar)
+    into->familiar = from.familiar;
+  if (from.excused > into->excused)
+    into->excused = from.excused;
   uint32_t kept = into->event_count < kMaxEvents ? into->event_count : kMaxEvents;
   for (uint32_t i = 0; i < from.event_count && i < kMaxEvents && kept < kMaxEvents; ++i)
     into->events[kept++] = from.events[i];

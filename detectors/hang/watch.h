@@ -23,6 +23,8 @@ struct Tracked {
   bool seen;
   double life_checked, life_since;
   uint64_t cpu_ns;
+  uint64_t delay_ns, traffic;  ///< run delay and bytes read and written, of the last look at them; ~0: none yet
+  double sleeping_since;       ///< in uninterruptible sleep without a break; 0: not
 };
 
 struct Watch {
@@ -31,14 +33,26 @@ struct Watch {
   Watched watched[kMaxWatched];
   Tracked tracked[kMaxWatched];
   uint32_t seen;             ///< mapped so far
-  double opened_at, states_at;
+  double opened_at, sampled_at;
   uint64_t open_attempts;
 };
 
 /// Longest time between two full snapshots that still prove that nothing moved in between is any; this is the shortest.
 constexpr double kStableSeconds = 1.5;
 
+/// A longer time between two samples counts as none at all.
+constexpr double kGapSeconds = 2.5;
+
+constexpr uint64_t kNotRead = ~uint64_t{0};
+
+/// Of the last `step` seconds, those in which the quiet of this rank, which is outside MPI, says nothing. System calls.
+double excuse(const Watched& watched, Tracked& rank, double now, double step);
+/// How often the function that the rank is in, or was in last, has been called before by its first thread.
+uint64_t familiar(const Watched& watched);
+
 void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t count);
+/// Everything seen so far starts anew: see kGapSeconds.
+void forget_times(Watch& watch, double now);
 /// One sample. `now`: monotonic seconds.
 void watch_sample(Watch& watch, double now, Summary* summary);
 /// Whole states; returns bytes.

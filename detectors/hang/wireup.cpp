@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See wireup.h. Two small collective calls at most: eight bytes a rank tell which ranks share a node; only where there
+// See wireup.h. Two small collective calls at most: 16 bytes a rank tell which ranks share a node; only where there
 // are several nodes, 40 bytes a rank carry the leaders' addresses and rank 0's key. All ranks make the same calls.
 
 #include "detectors/hang/wireup.h"
@@ -21,6 +21,10 @@
 namespace resil::hang {
 
 namespace {
+
+struct Place {
+  uint64_t node, host;
+};
 
 /// Equal on two ranks if each can read the other's slots and ask /proc for its process.
 uint64_t node_key() {
@@ -46,11 +50,11 @@ void* borrow(size_t bytes) {
 }
 
 /// Nodes in order of their lowest rank: for each rank its node. Returns how many. Open addressing over `slots`.
-uint32_t number_nodes(const uint64_t* keys, uint32_t count, uint32_t* node_of, uint32_t* slots, uint32_t slot_count) {
+uint32_t number_nodes(const Place* keys, uint32_t count, uint32_t* node_of, uint32_t* slots, uint32_t slot_count) {
   uint32_t nodes = 0;
   for (uint32_t rank = 0; rank < count; ++rank) {
-    uint32_t place = static_cast<uint32_t>(mix64(keys[rank])) & (slot_count - 1);
-    while (slots[place] != 0 && keys[slots[place] - 1] != keys[rank])
+    uint32_t place = static_cast<uint32_t>(mix64(keys[rank].node)) & (slot_count - 1);
+    while (slots[place] != 0 && keys[slots[place] - 1].node != keys[rank].node)
       place = (place + 1) & (slot_count - 1);
     if (slots[place] == 0) {
       slots[place] = rank + 1;
@@ -76,6 +80,13 @@ void find_own_ranks(Wiring& wiring, const uint32_t* node_of, uint32_t count) {
     else
       ++wiring.unwatched;
   }
+}
+
+bool same_host(const Place* places, uint32_t count) {
+  for (uint32_t rank = 1; rank < count; ++rank)
+    if (places[rank].host != places[0].host)
+      return false;
+  return true;
 }
 
 void fill_nodes(NodeEntry* nodes, const uint32_t* node_of, const Contact* contacts, uint32_t count) {
@@ -114,17 +125,17 @@ bool wire_up(Wiring& wiring) {
   uint32_t slot_count = 16;
   while (slot_count < 2 * count)
     slot_count *= 2;
-  const size_t bytes = size_t{count} * (sizeof(uint64_t) + sizeof(uint32_t) + sizeof(Contact)) + size_t{slot_count} * sizeof(uint32_t);
+  const size_t bytes = size_t{count} * (sizeof(Place) + sizeof(uint32_t) + sizeof(Contact)) + size_t{slot_count} * sizeof(uint32_t);
   // A rank without memory still makes the calls that the others wait in, into memory that all ranks have.
   char* memory = static_cast<char*>(borrow(bytes));
   if (memory == nullptr)
     return false;
   auto* contacts = reinterpret_cast<Contact*>(memory);
-  auto* keys = reinterpret_cast<uint64_t*>(contacts + count);
+  auto* keys = reinterpret_cast<Place*>(contacts + count);
   auto* node_of = reinterpret_cast<uint32_t*>(keys + count);
   uint32_t* slots = node_of + count;
-  const uint64_t own_key = node_key();
-  bool ok = backend->collectives->allgather(private_comm(), &own_key, sizeof(own_key), keys) == 0;
+  const Place own_place = {node_key(), hash_text(runtime.host)};
+  bool ok = backend->collectives->allgather(private_comm(), &own_place, sizeof(own_place), keys) == 0;
   if (ok) {
     wiring.node_count = number_nodes(keys, count, node_of, slots, slot_count);
     wiring.own_node = node_of[runtime.rank];
@@ -133,7 +144,7 @@ bool wire_up(Wiring& wiring) {
   if (ok && wiring.node_count > 1) {
     Contact own = {};
     if (runtime.rank == wiring.leader || runtime.rank == wiring.standby)
-      wiring.listener = overlay_listen(&own.address);
+      wiring.listener = overlay_listen(&own.address, same_host(keys, count));
     if (runtime.rank == 0 && getrandom(own.key, sizeof(own.key), 0) != static_cast<ssize_t>(sizeof(own.key)))
       memset(own.key, 0, sizeof(own.key));
     ok = backend->collectives->allgather(private_comm(), &own, sizeof(own), contacts) == 0;

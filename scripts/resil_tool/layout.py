@@ -151,6 +151,10 @@ I pid_start_lo
 I pid_start_hi
 opaque[%d]@8 sections
 Q pid_namespace
+Q term_ticks
+i term_pid
+I term_signal
+s[16] term_sender
 """ % (SECTION_COUNT * SECTION.size))
 
 HEADER_RESERVED = 4096

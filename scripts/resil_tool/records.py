@@ -60,6 +60,7 @@ class Rank:
     findings: list = dataclasses.field(default_factory=list)
     notes: list = dataclasses.field(default_factory=list)
     findings_dropped: int = 0
+    ended_by: str = ""         # who sent the signal that ended it, as the ring has it
     fault_setting: str = ""                                    # RESIL_FAULT, "" for none
     faults: dict = dataclasses.field(default_factory=dict)     # injected on purpose, kind: count
     checksum: dict = dataclasses.field(default_factory=dict)   # section "checksum", see checksum.py

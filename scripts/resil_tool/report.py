@@ -149,6 +149,8 @@ def place_sentence(place: dict, now: float | None = None) -> str:
             return "%s %s %s in %s%s" % (name, "were" if many else "was", place.get("end", "killed"),
                                          place["call"] or "MPI", at)
         last = ", last call %s%s" % (place["call"], at) if place["call"] else ", before any MPI call"
+        if place.get("ended_by"):
+            return "%s %s ended by %s outside MPI%s" % (name, "were" if many else "was", place["ended_by"], last)
         return "%s ended outside MPI (killed, or left without MPI_Finalize)%s" % (name, last)
     if not place["from_ring"]:
         return "%s run%s, with the ring in private memory: no live numbers" % (name, "" if many else "s")

@@ -82,7 +82,7 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
     if states.get("aborted"):
         reasons.append("%s called MPI_Abort" % ranks_phrase(states["aborted"]))
     if states.get("killed"):
-        reasons.append("%s ended without MPI_Finalize" % ranks_phrase(states["killed"]))
+        reasons += _ends(directory, states["killed"])
     if states.get("unknown"):
         reasons.append("%s left no final report and cannot be seen from this host" % ranks_phrase(states["unknown"]))
     if summary["unconfirmed"]:
@@ -106,6 +106,17 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
         return "CLEAN", "data was DAMAGED ON PURPOSE, no findings%s" % checksum.scope(summary["checksum"])
     return "CLEAN", "%d of %d ranks finished, no findings%s" % (summary["ranks_reported"], size,
                                                                 checksum.scope(summary["checksum"]))
+
+
+def _ends(directory, keys) -> list[str]:
+    """Ranks without a final report: those that were sent a signal by the launcher are not where it began."""
+    sent: dict[str, list] = {}
+    for key in keys:
+        sent.setdefault(directory.ranks[key].ended_by, []).append(key)
+    first = sent.pop("", [])
+    reasons = ["%s ended without MPI_Finalize%s" % (ranks_phrase(first), " first" if sent else "")] if first else []
+    return reasons + ["%s %s then ended by %s" % (ranks_phrase(keys), "was" if len(keys) == 1 else "were", who)
+                      for who, keys in sorted(sent.items())]
 
 
 def _hosts(ranks) -> dict[str, str]:
@@ -191,7 +202,8 @@ def _places(ranks) -> list[dict]:
     groups: dict[tuple, list] = {}
     for rank in ranks:
         if rank.state in ("killed", "running") or (rank.state == "aborted" and rank.call):
-            groups.setdefault((rank.state, rank.inside, rank.call, rank.site, rank.phase, rank.from_ring),
+            groups.setdefault((rank.state, rank.inside, rank.call, rank.site, rank.phase, rank.from_ring,
+                               rank.ended_by),
                               []).append(rank)
     order = ("aborted", "killed", "running")
     chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), len(item[1]), item[1][0].key))
@@ -200,10 +212,11 @@ def _places(ranks) -> list[dict]:
     started = min((r.start_time for r in ranks if r.start_time), default=0.0)
     known = symbols.lookup([key[3] for key, _ in chosen[:16] if key[3]], started)
     places = []
-    for (state, inside, call, site, phase, from_ring), members in chosen:
+    for (state, inside, call, site, phase, from_ring, ended_by), members in chosen:
         since = [r.since for r in members if r.since]
         places.append({"ranks": rank_set((r.key for r in members), 10**6), "count": len(members),
-                       "end": "ended by the stop" if stopped else "killed",
+                       "end": "ended by the stop" if stopped else "ended by %s" % ended_by if ended_by else "killed",
+                       "ended_by": ended_by,
                        "name": ranks_phrase([r.key for r in members]), "state": state, "inside_mpi": inside,
                        "call": call, "site": symbols.site_text(site, known), "phase": phase, "from_ring": from_ring,
                        "since": min(since) if since else None})

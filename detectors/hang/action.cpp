@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "detectors/hang/action.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim/runtime.h"
+#include "shim/segment.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr double kPatience = 2;  // seconds until SIGKILL
+constexpr double kAfterKill = 0.5;
+constexpr double kTurn = 0.02;
+
+double begun_at;  // 0: not under way
+bool killed;
+
+/// The ring says what happened; nothing else may be done in here.
+void leave_at_once(int) {
+  runtime.header->exit_status = kExitHang;
+  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kStopped);
+  _exit(kExitHang);
+}
+
+bool lives(const Watched& watched) {
+  return watched.header != nullptr && watched.pid > 0 && watched.pid != runtime.pid &&
+         process_state(watched.pid, watched.pid_start) != 0;
+}
+
+/// To all other ranks of the node that live; returns how many. Signal 0: their own.
+uint32_t send_all(Watch& watch, int signal) {
+  uint32_t alive = 0;
+  for (uint32_t i = 0; i < watch.count; ++i) {
+    const Watched& watched = watch.watched[i];
+    if (!lives(watched))
+      continue;
+    ++alive;
+    const int own = watched.section != nullptr ? watched.section->abort_signal : 0;
+    kill(watched.pid, signal != 0 ? signal : own != 0 ? own : SIGKILL);
+  }
+  return alive;
+}
+
+}  // namespace
+
+int action_install() {
+  for (int number = SIGRTMAX - 1; number > SIGRTMIN + 2; --number) {
+    struct sigaction before;
+    if (sigaction(number, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL)
+      continue;
+    struct sigaction action = {};
+    action.sa_handler = leave_at_once;
+    action.sa_flags = SA_ONSTACK;
+    if (sigaction(number, &action, nullptr) == 0)
+      return number;
+  }
+  return 0;
+}
+
+void action_begin(Watch& watch) {
+  if (begun_at != 0)
+    return;
+  begun_at = monotonic_seconds();
+  send_all(watch, 0);
+}
+
+double action_turn(Watch& watch, double now) {
+  if (begun_at == 0)
+    return -1;
+  uint32_t alive = 0;
+  for (uint32_t i = 0; i < watch.count; ++i)
+    alive += lives(watch.watched[i]);
+  if (alive == 0 || (killed && now - begun_at > kPatience + kAfterKill))
+    return 0;
+  if (!killed && now - begun_at > kPatience) {
+    killed = true;
+    send_all(watch, SIGKILL);
+  }
+  return kTurn;
+}
+
+void action_end() { leave_at_once(0); __builtin_unreachable(); }
+
+}  // namespace resil::hang

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernel says of a rank that is outside MPI and does not come back: a rank that cannot run, or that works in
+// the kernel, is no evidence of a hang.
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "detectors/hang/watch.h"
+#include "shim/segment.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr double kLongestSleep = 120;  // seconds of uninterruptible sleep that excuse
+constexpr const char* kTraffic[] = {"rchar: ", "wchar: ", "read_bytes: ", "write_bytes: "};
+
+/// A small file of /proc; "" when it cannot be read.
+void read_small(int pid, const char* name, char* text, size_t bytes) {
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t length = fd >= 0 ? read(fd, text, bytes - 1) : 0;
+  if (fd >= 0)
+    close(fd);
+  text[length > 0 ? length : 0] = 0;
+}
+
+}  // namespace
+
+// In uninterruptible sleep for long it is not excused: a file system that is dead must be found.
+double excuse(const Watched& watched, Tracked& rank, double now, double step) {
+  const int state = process_state(watched.pid, watched.pid_start);
+  if (state == 'T' || state == 't')
+    return step;
+  if (state == 'D') {
+    if (rank.sleeping_since == 0)
+      rank.sleeping_since = now;
+    if (now - rank.sleeping_since < kLongestSleep)
+      return step;
+  } else {
+    rank.sleeping_since = 0;
+  }
+  char text[512];
+  read_small(watched.pid, "io", text, sizeof(text));
+  uint64_t traffic = 0;
+  for (const char* name : kTraffic)
+    if (const char* found = strstr(text, name); found != nullptr)
+      traffic += strtoull(found + strlen(name), nullptr, 10);
+  read_small(watched.pid, "schedstat", text, sizeof(text));
+  const char* blank = strchr(text, ' ');
+  const uint64_t delay = blank != nullptr ? strtoull(blank, nullptr, 10) : 0;
+  const bool first = rank.delay_ns == kNotRead;
+  const double waited = first ? step : static_cast<double>(delay - rank.delay_ns) * 1e-9;
+  const bool busy = first || traffic != rank.traffic;
+  rank.delay_ns = delay;
+  rank.traffic = traffic;
+  return busy ? step : waited < step ? waited : step;
+}
+
+/// How often the function that the rank is in, or was in last, has been called before.
+uint64_t familiar(const Watched& watched) {
+  const ring::Lane* lane = first_lane(watched);
+  if (lane == nullptr)
+    return 0;
+  const uint64_t head = __atomic_load_n(&lane->head, __ATOMIC_RELAXED);
+  if (head == 0)
+    return 0;
+  const uint16_t call = lane->records[(head - 1) % ring::kRecordsPerLane].call;
+  const uint64_t count = call < ring::kMaxCalls ? lane->counters[call].count : 0;
+  return count > 0 ? count - 1 : 0;
+}
+
+}  // namespace resil::hang

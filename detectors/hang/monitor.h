@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The work of a node's leader: samples its ranks, answers the root's rounds, and is the root itself on node 0. All
+// functions on the helper thread, but monitor_wake (any thread).
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/hang/rounds.h"
+#include "detectors/hang/wireup.h"
+
+namespace resil::hang {
+
+/// False: no memory; this node is then not watched. `board` is the node's.
+bool monitor_begin(Wiring& wiring, NodeBoard& board);
+/// Does what is due; returns seconds until something is due again.
+double monitor_turn(double now);
+/// monitor_turn waits on the overlay's sockets itself.
+bool monitor_waits();
+void monitor_wake();
+/// After MPI_Finalize: what was sent and never received, if the counters of all ranks can be had.
+void monitor_accounts();
+void monitor_end();
+
+}  // namespace resil::hang

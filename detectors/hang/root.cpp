@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See root.h. One chain of rounds at a time: a summary at each random step; then, when a rank has been inside one call
+// for half a second or nobody moves, the states of all ranks, what the graph has to know of their messages, and the
+// names in the verdict; then, once a second, the collectives. A job without a waiting rank costs the summaries only.
+
+#include "detectors/hang/root.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "detectors/hang/mismatch/mismatch.h"
+#include "detectors/hang/monitor.h"
+#include "detectors/hang/monitor_internal.h"
+#include "detectors/hang/publish.h"
+#include "detectors/hang/root_verdict.h"
+#include "detectors/hang/watch.h"
+#include "shim/call_info.h"
+#include "shim/config.h"
+#include "shim/hash.h"
+#include "shim/runtime.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr double kStatesEvery = 0.9, kMismatchEvery = 1;
+constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
+constexpr double kStuckRound = 10;
+constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
+/// Waits that MPI permits but does not demand count after so long without any of them returning, and after three times
+/// the longest quiet interval that this program has shown.
+constexpr double kLenientAfter = 30;
+
+template <class T>
+T* reserve(size_t count) {
+  void* memory = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
+}
+
+template <class T>
+void unreserve(T* memory, size_t count) {
+  if (memory != nullptr)
+    munmap(memory, count * sizeof(T));
+}
+
+/// Facts about single ranks: said once when they begin and once when they end.
+void note_facts(Root& root, double now) {
+  const uint32_t count = root.states.count;
+  for (uint32_t i = 0; i < count; ++i)
+    root.facts[i].now = false;
+  const uint32_t events = root.summary.event_count < kMaxEvents ? root.summary.event_count : kMaxEvents;
+  for (uint32_t i = 0; i < events; ++i) {
+    const RankEvent& event = root.summary.events[i];
+    if (event.rank < 0 || event.rank >= static_cast<int32_t>(count) || event.what == RankActivity::kUnknown)
+      continue;
+    Fact& fact = root.facts[event.rank];
+    fact.now = true;
+    if (fact.said == event.what)
+      continue;
+    fact.said = event.what;
+    fact.since = now;
+    if (event.what == RankActivity::kStopped)
+      log_hang("notice", "rank %d is stopped (by a signal or a debugger)", event.rank);
+    else
+      log_hang("notice", "rank %d has ended without MPI_Finalize", event.rank);
+  }
+  for (uint32_t i = 0; i < count && root.summary.event_count <= kMaxEvents; ++i) {
+    Fact& fact = root.facts[i];
+    if (fact.now || fact.said != RankActivity::kStopped)
+      continue;
+    const double lasted = now - fact.since;
+    if (lasted > root.longest_stop)
+      root.longest_stop = lasted;
+    log_hang("notice", "rank %u runs again after %.1f s", i, lasted);
+    fact.said = RankActivity::kUnknown;
+  }
+}
+
+void note_opinion(Root& root) {
+  const stats::Verdict& opinion = root.opinion;
+  if (opinion.finding >= stats::Finding::kSuspected && !root.suspected) {
+    root.suspected = true;
+    log_hang("suspected", "no rank has made progress for %.1f s; %u of %u ranks are outside MPI, %u low samples in a row "
+             "(chance %.2g); verified after %.1f s", opinion.quiet, root.summary.out, root.summary.ranks,
+             opinion.observation.suspicions, opinion.observation.probability, opinion.verified_at);
+  } else if (root.suspected && root.summary.moved != 0) {
+    root.suspected = root.verified = false;
+    log_hang("withdrawn", "ranks make progress again");
+  }
+}
+
+/// See kGapSeconds.
+void gap(Root& root, double now) {
+  root.moved_at = root.blocked_since = now;
+  root.faulty_since = root.blocked_hash = 0;
+  for (uint32_t i = 0; i < root.states.count; ++i)
+    root.facts[i].since = now;
+}
+
+void sampled(Root& root, const Summary& summary) {
+  const double now = monotonic_seconds();
+  root.summary = summary;
+  root.moves += summary.moved;
+  root.excused += summary.excused;
+  root.familiar = summary.familiar < root.familiar ? summary.familiar : root.familiar;
+  if (root.looked_at != 0 && now - root.looked_at > kGapSeconds)
+    gap(root, now);
+  root.looked_at = now;
+  if (summary.moved != 0 || root.moved_at == 0) {
+    root.moved_at = now;
+    root.faulty_since = 0;
+  }
+  note_facts(root, now);
+  if (summary.ranks == 0)
+    return;
+  if (now >= root.next_sample) {  // the looks in between serve the proof; the model sees its own random steps
+    const stats::Look look = {now, summary.out, summary.ranks, root.moves, root.familiar, root.excused};
+    root.opinion = root.model.look(look);
+    root.next_sample = now + root.model.next_step();
+    root.familiar = ~uint64_t{0};
+    root.excused = 0;
+    note_opinion(root);
+  }
+  root.with_states = (summary.waiting != 0 || root.suspected || summary.gone != 0 || summary.stopped != 0) &&
+                     now - root.states_at >= kStatesEvery;
+  root.with_mismatch = now - root.mismatch_at >= kMismatchEvery;
+}
+
+/// Which of the ranks stayed outside MPI while nobody moved.
+void search_faulty(Root& root, double now) {
+  const uint32_t count = root.states.count;
+  for (uint32_t i = 0; i < count; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    stats::RankState& progress = root.progress[i];
+    progress = {0, 0, stats::Where::kUnknown};
+    if (state == nullptr)
+      continue;
+    progress.moves = state->calls - state->polls;
+    progress.polls = state->polls;
+    progress.where = state->activity == RankActivity::kComputing ? stats::Where::kOut
+                     : state->activity == RankActivity::kBlocked ? stats::Where::kIn
+                     : state->activity == RankActivity::kPolling ? stats::Where::kPolling
+                     : state->activity == RankActivity::kFinished || state->activity == RankActivity::kGone
+                         ? stats::Where::kEnded
+                         : stats::Where::kUnknown;
+  }
+  if (root.faulty_since == 0) {
+    root.faulty_since = now;
+    root.faulty.start(root.marks, count);
+  }
+  root.faulty.add(root.progress);
+}
+
+/// Since when the same ranks have been blocked in the same calls.
+void note_blocked(Root& root, double now) {
+  uint64_t hash = 1;
+  for (uint32_t i = 0; i < root.states.count; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    if (state != nullptr && state->stable && (state->activity == RankActivity::kBlocked || state->activity == RankActivity::kPolling))
+      hash = hash_combine(hash, i * 4099 + state->calls - state->polls);
+  }
+  if (hash != root.blocked_hash) {
+    root.blocked_hash = hash;
+    root.blocked_since = now;
+  }
+}
+
+GraphInput graph_input(const Root& root) {
+  return {root.states.by_rank, root.states.count, realtime_now_ns()};
+}
+
+void decide(Root& root);
+bool found_by_graph(Root& root, double now, Verdict* verdict);
+void next_round(Root& root);
+
+void states_came(Root& root, const void* merged, uint32_t bytes) {
+  const double now = monotonic_seconds();
+  root.states_at = now;
+  JobStates& states = root.states;
+  memset(states.by_rank, 0, states.count * sizeof(states.by_rank[0]));
+  states.used = bytes < kMostStates ? bytes : 0;
+  memcpy(states.bytes, merged, states.used);
+  for (uint32_t at = 0; at + sizeof(RankState) <= states.used;) {
+    const auto* state = reinterpret_cast<const RankState*>(states.bytes + at);
+    if (!state_is_whole(*state, states.used - at))
+      break;
+    if (state->rank >= 0 && state->rank < static_cast<int32_t>(states.count))
+      states.by_rank[state->rank] = state;
+    at += state->bytes;
+  }
+  if (root.confirming) {  // the same instances as before the answers: what they say held while these calls were open
+    root.confirming = false;
+    decide(root);
+    return;
+  }
+  search_faulty(root, now);
+  note_blocked(root, now);
+  root.question_count = graph_questions(graph_input(root), root.questions, kMostQuestions);
+  root.answer_count = 0;
+  if (root.question_count == 0 || !monitor_ask(Round::kAnswers, root.questions, root.question_count * sizeof(Question)))
+    decide(root);
+}
+
+const char* comm_of(void* self, uint64_t id) { return name_of(*static_cast<Root*>(self), -1, NameKind::kComm, id); }
+const char* call_of(void*, uint16_t id) { return id < kCallCount ? call_info(static_cast<CallId>(id)).name : "?"; }
+void site_of(void* self, int32_t rank, uint64_t address, char* text, uint32_t bytes) {
+  snprintf(text, bytes, "%s", name_of(*static_cast<Root*>(self), rank, NameKind::kSite, address));
+}
+
+Names names_of(Root& root) { return {&root, comm_of, call_of, site_of}; }
+
+/// Proved, or after long patience verified.
+bool found_by_graph(Root& root, double now, Verdict* verdict) {
+  const GraphInput input = graph_input(root);
+  const Names names = names_of(root);
+  if (graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, false, names, verdict))
+    return true;
+  const double limit = root.model.record().limit();
+  return now - root.blocked_since >= (limit > kLenientAfter ? limit : kLenientAfter) &&
+         graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, true, names, verdict);
+}
+
+/// The first certain verdict there is, with whatever names are known so far.
+bool judged(Root& root, double now) {
+  const Names names = names_of(root);
+  return found_by_graph(root, now, &root.verdict) || computation_verdict(root, now, names, &root.verdict) ||
+         stopped_verdict(root, now, names, &root.verdict);
+}
+
+/// The communicators that the files will name.
+void name_places(Root& root) {
+  for (uint32_t i = 0; i < root.states.count; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    const Part* part = state != nullptr ? first_part(*state) : nullptr;
+    if (part != nullptr && part->kind == PartKind::kCollective)
+      name_of(root, -1, NameKind::kComm, part->comm);
+  }
+}
+
+void decide(Root& root) {
+  const double now = monotonic_seconds();
+  root.names.count = 0;
+  root.names.asked = false;
+  root.naming = judged(root, now);
+  if (root.naming)
+    name_places(root);
+  if (root.naming && root.names.asked &&
+      monitor_ask(Round::kNames, root.names.questions, root.names.count * sizeof(NameQuestion)))
+    return;
+  if (root.naming)
+    publish(root, root.verdict);
+  root.naming = false;
+  next_round(root);
+}
+
+/// The names are there: the same verdict once more, now in full.
+void names_came(Root& root, const NameAnswer* answers, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i)
+    if (answers[i].question < root.names.count) {
+      memcpy(root.names.texts[answers[i].question], answers[i].text, sizeof(answers[i].text));
+      root.names.texts[answers[i].question][sizeof(answers[i].text) - 1] = 0;
+    }
+  if (root.naming && judged(root, monotonic_seconds()))
+    publish(root, root.verdict);
+  root.naming = false;
+  next_round(root);
+}
+
+void mismatch_came(Root& root, const void* merged, uint32_t bytes) {
+  const Names names = names_of(root);
+  root.mismatch_at = monotonic_seconds();
+  for (bool found = mismatch_judge(merged, bytes, names, &root.verdict); found; found = mismatch_judge(nullptr, 0, names, &root.verdict))
+    publish(root, root.verdict);
+}
+
+/// What is left of this chain.
+void next_round(Root& root) {
+  if (root.with_states) {
+    root.with_states = false;
+    if (monitor_ask(Round::kStates, nullptr, 0))
+      return;
+  }
+  if (root.with_mismatch) {
+    root.with_mismatch = false;
+    if (monitor_ask(Round::kMismatch, nullptr, 0))
+      return;
+  }
+  root.busy = false;
+}
+
+}  // namespace
+
+bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
+  root.wiring = &wiring;
+  root.board = &board;
+  const auto count = static_cast<uint32_t>(runtime.size > 0 ? runtime.size : 1);
+  root.states.count = count;
+  root.states.bytes = reserve<char>(kMostStates);
+  root.states.by_rank = reserve<const RankState*>(count);
+  root.marks = reserve<stats::RankState>(count);
+  root.progress = reserve<stats::RankState>(count);
+  root.facts = reserve<Fact>(count);
+  root.questions = reserve<Question>(kMostQuestions);
+  root.answers = reserve<Answer>(kMostAnswers);
+  root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_now_ns());
+  root.begun_at = monotonic_seconds();
+  return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr && root.progress != nullptr &&
+         root.facts != nullptr && root.questions != nullptr && root.answers != nullptr;
+}
+
+double root_turn(Root& root, double now) {
+  if (root.busy) {
+    if (now - root.asked_at < kStuckRound)
+      return 0.1;
+    root.busy = false;  // the overlay has lost its root in between
+  }
+  if (now < root.next_look)
+    return root.next_look - now;
+  root.asked_at = now;
+  root.busy = true;
+  if (!monitor_ask(Round::kSummary, nullptr, 0))
+    root.busy = false;
+  root.next_look = now + kLookEvery;
+  if (root.next_sample < root.next_look)
+    root.next_look = root.next_sample > now ? root.next_sample : now;
+  return root.next_look - now;
+}
+
+bool root_busy(const Root& root) { return root.busy; }
+
+bool root_accounts(Root& root) {
+  if (root.busy && monitor_waits())
+    return false;
+  root.busy = true;
+  if (!monitor_ask(Round::kAccounts, nullptr, 0))
+    root.busy = false;
+  return true;
+}
+
+void root_node(Root&, uint32_t node, NodeState state) {
+  if (state == NodeState::kLost)
+    log_hang("notice", "node %u cannot be reached", node);
+  else if (state == NodeState::kUp)
+    log_hang("notice", "node %u answers", node);
+}
+
+void root_end(Root& root) {
+  unreserve(root.states.bytes, kMostStates);
+  unreserve(root.states.by_rank, root.states.count);
+  unreserve(root.marks, root.states.count);
+  unreserve(root.progress, root.states.count);
+  unreserve(root.facts, root.states.count);
+  unreserve(root.questions, kMostQuestions);
+  unreserve(root.answers, kMostAnswers);
+}
+
+void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count) {
+  root.unanswered_count = count;
+  memcpy(root.unanswered, unanswered, (count < 64 ? count : 64) * sizeof(unanswered[0]));
+  switch (kind) {
+    case Round::kSummary:
+      if (bytes == sizeof(Summary))
+        sampled(root, *static_cast<const Summary*>(merged));
+      next_round(root);
+      break;
+    case Round::kStates:
+      states_came(root, merged, bytes);
+      break;
+    case Round::kAnswers:
+      root.answer_count = bytes / sizeof(Answer) < kMostAnswers ? bytes / sizeof(Answer) : kMostAnswers;
+      memcpy(root.answers, merged, root.answer_count * sizeof(Answer));
+      // A message may have been in flight when the states were taken, and told when the counters were read. So what is
+      // found is judged again with states that are younger than the answers.
+      root.confirming = found_by_graph(root, monotonic_seconds(), &root.verdict);
+      if (!root.confirming || !monitor_ask(Round::kStates, nullptr, 0))
+        decide(root);
+      break;
+    case Round::kNames:
+      names_came(root, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer));
+      break;
+    case Round::kMismatch:
+      mismatch_came(root, merged, bytes);
+      next_round(root);
+      break;
+    case Round::kAccounts:
+      root.busy = false;
+      break;
+  }
+}
+
+}  // namespace resil::hang

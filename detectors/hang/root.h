@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The root of the overlay decides: it samples all ranks at ParaStack's random steps, looks closer when somebody waits,
+// has the wait-for graph judged, and publishes what is certain enough. Helper thread of the root's node.
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/hang/graph.h"
+#include "detectors/hang/overlay/overlay.h"
+#include "detectors/hang/rounds.h"
+#include "detectors/hang/stats/snapshot.h"
+#include "detectors/hang/stats/watch.h"
+#include "detectors/hang/verdict.h"
+#include "detectors/hang/wireup.h"
+
+namespace resil::hang {
+
+/// What is known of all ranks of the job at one instant.
+struct JobStates {
+  char* bytes;                   ///< RankState records
+  uint32_t used, count;          ///< count: of the world
+  const RankState** by_rank;     ///< null: did not answer
+};
+
+constexpr uint32_t kMaxNames = 512;
+
+struct NameList {
+  uint32_t count;
+  bool asked;  ///< some are not known on this node
+  NameQuestion questions[kMaxNames];
+  char texts[kMaxNames][sizeof(NameAnswer::text)];
+};
+
+/// A rank that is stopped or gone, as last said in hang.log.
+struct Fact {
+  RankActivity said;
+  bool now;
+  double since;
+};
+
+struct Root {
+  const Wiring* wiring;
+  NodeBoard* board;
+  stats::Watch model;
+  stats::FaultySearch faulty;
+  stats::RankState *marks, *progress;  ///< one a rank
+  JobStates states;
+  Fact* facts;                         ///< one a rank
+  Summary summary;
+  bool busy, confirming, with_states, with_mismatch, suspected, verified;
+  uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
+  double begun_at, next_sample, next_look, looked_at, excused, asked_at, states_at, mismatch_at, moved_at, blocked_since, longest_stop, faulty_since;
+  stats::Verdict opinion;
+  Question* questions;
+  Answer* answers;
+  uint32_t question_count, answer_count;
+  NameList names;
+  Verdict verdict;      ///< being named and published
+  bool naming;
+  uint32_t unanswered_count, unanswered[64];
+};
+
+bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board);
+/// Seconds until something is due.
+double root_turn(Root& root, double now);
+void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count);
+void root_node(Root& root, uint32_t node, NodeState state);
+bool root_busy(const Root& root);
+/// Asks for the last accounts; false: not now.
+bool root_accounts(Root& root);
+void root_end(Root& root);
+
+}  // namespace resil::hang

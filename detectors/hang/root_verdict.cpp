@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "detectors/hang/root_verdict.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "detectors/hang/publish.h"
+#include "shim/hash.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr double kStopped = 15, kStopFactor = 3;
+
+void append(char* text, size_t bytes, const char* format, ...) __attribute__((format(printf, 3, 4)));
+void append(char* text, size_t bytes, const char* format, ...) {
+  const size_t used = strlen(text);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text + used, bytes - used, format, arguments);
+  va_end(arguments);
+}
+
+void add_victim(Verdict* verdict, int32_t rank) {
+  if (verdict->victim_count < kMaxVictims)
+    verdict->victims[verdict->victim_count] = rank;
+  ++verdict->victim_count;
+}
+
+bool is_culprit(const Verdict& verdict, int32_t rank) {
+  for (uint32_t i = 0; i < verdict.culprit_count && i < kMaxCulprits; ++i)
+    if (verdict.culprits[i] == rank)
+      return true;
+  return false;
+}
+
+/// The call in which most of the others wait, as a sentence; and all others as victims.
+void describe_waiting(Root& root, const Names& names, Verdict* verdict) {
+  struct Kind {
+    uint16_t call;
+    uint64_t comm, sequence;
+    uint32_t count;
+    int32_t ranks[kMaxVictims];
+  };
+  static Kind kinds[8];  // one thread
+  uint32_t kind_count = 0;
+  for (uint32_t i = 0; i < root.states.count; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    if (state == nullptr || is_culprit(*verdict, static_cast<int32_t>(i)) ||
+        (state->activity != RankActivity::kBlocked && state->activity != RankActivity::kPolling) || state->thread_count == 0)
+      continue;
+    add_victim(verdict, static_cast<int32_t>(i));
+    const ThreadWait& wait = threads_of(*state)[0];
+    const Part* part = first_part(*state);
+    const bool collective = part != nullptr && part->kind == PartKind::kCollective;
+    const Kind wanted = {wait.call, collective ? part->comm : 0, collective ? part->sequence : 0, 0, {}};
+    uint32_t k = 0;
+    while (k < kind_count && (kinds[k].call != wanted.call || kinds[k].comm != wanted.comm || kinds[k].sequence != wanted.sequence))
+      ++k;
+    if (k == kind_count) {
+      if (kind_count == 8)
+        continue;
+      kinds[kind_count++] = wanted;
+    }
+    if (kinds[k].count < kMaxVictims)
+      kinds[k].ranks[kinds[k].count] = static_cast<int32_t>(i);
+    ++kinds[k].count;
+  }
+  uint32_t most = 0;
+  for (uint32_t k = 0; k < kind_count; ++k) {
+    char ranges[256];
+    rank_ranges(kinds[k].ranks, kinds[k].count < kMaxVictims ? kinds[k].count : kMaxVictims, kinds[k].count, ranges, sizeof(ranges));
+    if (kinds[k].comm != 0)
+      append(verdict->evidence, sizeof(verdict->evidence), "waiting: rank%s %s in %s, collective %llu on %s\n", kinds[k].count == 1 ? "" : "s",
+             ranges, names.call(names.self, kinds[k].call), static_cast<unsigned long long>(kinds[k].sequence),
+             names.comm(names.self, kinds[k].comm));
+    else
+      append(verdict->evidence, sizeof(verdict->evidence), "waiting: rank%s %s in %s\n", kinds[k].count == 1 ? "" : "s", ranges,
+             names.call(names.self, kinds[k].call));
+    if (kinds[k].count > kinds[most].count)
+      most = k;
+  }
+  if (kind_count == 0)
+    return;
+  verdict->call = kinds[most].call;
+  verdict->comm = kinds[most].comm;
+  verdict->sequence = kinds[most].sequence;
+  append(verdict->message, sizeof(verdict->message), " %u other rank%s %s, %u of them in %s", verdict->victim_count,
+         verdict->victim_count == 1 ? "" : "s", verdict->victim_count == 1 ? "waits" : "wait", kinds[most].count,
+         names.call(names.self, kinds[most].call));
+  if (kinds[most].comm != 0)
+    append(verdict->message, sizeof(verdict->message), " (collective %llu on %s)",
+           static_cast<unsigned long long>(kinds[most].sequence), names.comm(names.self, kinds[most].comm));
+  append(verdict->message, sizeof(verdict->message), ".");
+}
+
+void describe_culprits(Root& root, Verdict* verdict) {
+  for (uint32_t i = 0; i < verdict->culprit_count && i < kMaxCulprits && i < 8; ++i) {
+    const int32_t rank = verdict->culprits[i];
+    const RankState* state = root.states.by_rank[rank];
+    append(verdict->evidence, sizeof(verdict->evidence), "rank %d: on %s; last call %s; %llu calls so far; kernel state %c\n", rank,
+           name_of(root, rank, NameKind::kHost, 0), name_of(root, rank, NameKind::kLast, 0),
+           static_cast<unsigned long long>(state != nullptr ? state->calls : 0),
+           state != nullptr && state->kernel_state != 0 ? state->kernel_state : '?');
+  }
+}
+
+void begin(Verdict* verdict, HangClass type) {
+  memset(verdict, 0, sizeof(*verdict));
+  verdict->type = type;
+  verdict->confidence = Confidence::kVerified;
+  verdict->call = static_cast<uint16_t>(~0u);
+}
+
+uint64_t signature_of(const Root& root, const Verdict& verdict) {
+  uint64_t hash = static_cast<uint64_t>(verdict.type) + 1;
+  for (uint32_t i = 0; i < verdict.culprit_count && i < kMaxCulprits; ++i) {
+    const RankState* state = root.states.by_rank[verdict.culprits[i]];
+    hash = hash_combine(hash_combine(hash, static_cast<uint64_t>(verdict.culprits[i])), state != nullptr ? state->calls - state->polls : 0);
+  }
+  return verdict.culprit_count != 0 ? hash : hash_combine(hash, root.moves);
+}
+
+}  // namespace
+
+bool state_is_whole(const RankState& state, uint32_t room) {
+  const uint64_t bytes = sizeof(RankState) + uint64_t{state.thread_count} * sizeof(ThreadWait) +
+                         uint64_t{state.part_count} * sizeof(Part) + uint64_t{state.comm_count} * sizeof(Membership);
+  if (state.bytes > room || state.bytes % 8 != 0 || state.bytes < bytes)
+    return false;
+  for (uint32_t i = 0; i < state.thread_count; ++i) {
+    const ThreadWait& wait = threads_of(state)[i];
+    if (wait.first_part > state.part_count || wait.part_count > state.part_count - wait.first_part)
+      return false;
+  }
+  return true;
+}
+
+bool computation_verdict(Root& root, double, const Names& names, Verdict* verdict) {
+  const stats::Verdict& opinion = root.opinion;
+  if (opinion.finding != stats::Finding::kVerified || root.summary.moved != 0)
+    return false;
+  begin(verdict, HangClass::kComputation);
+  uint32_t ranks[kMaxCulprits];
+  const stats::FaultySearch::Answer answer = root.faulty.answer(ranks, kMaxCulprits);
+  if (answer.result == stats::FaultySearch::Result::kUnfinished || answer.result == stats::FaultySearch::Result::kMostCompute)
+    return false;
+  if (answer.result == stats::FaultySearch::Result::kFaulty) {
+    for (uint32_t i = 0; i < answer.count && i < kMaxCulprits; ++i)
+      verdict->culprits[i] = static_cast<int32_t>(ranks[i]);
+    verdict->culprit_count = answer.count;
+    char ranges[256];
+    rank_ranges(verdict->culprits, answer.count < kMaxCulprits ? answer.count : kMaxCulprits, answer.count, ranges, sizeof(ranges));
+    append(verdict->message, sizeof(verdict->message), "rank%s %s (%s) %s not come back from %s own code for %.1f s, after %s.",
+           answer.count == 1 ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0), answer.count == 1 ? "has" : "have",
+           answer.count == 1 ? "its" : "their", opinion.quiet, name_of(root, verdict->culprits[0], NameKind::kLast, 0));
+  } else {
+    verdict->type = HangClass::kInsideMpi;
+    append(verdict->message, sizeof(verdict->message),
+           "no rank has made progress for %.1f s; every rank is inside MPI, and no set of calls was proved to wait for itself:"
+           " the library or the network may have stopped.", opinion.quiet);
+  }
+  describe_waiting(root, names, verdict);
+  append(verdict->message, sizeof(verdict->message), " The longest time without any progress before was %.1f s.", root.model.record().longest());
+  describe_culprits(root, verdict);
+  append(verdict->evidence, sizeof(verdict->evidence), "statistics: %u low samples of S_out in a row, chance %.2g\n",
+         opinion.observation.suspicions, opinion.observation.probability);
+  verdict->signature = signature_of(root, *verdict);
+  return true;
+}
+
+bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+  const double limit = kStopFactor * root.longest_stop > kStopped ? kStopFactor * root.longest_stop : kStopped;
+  if (now - root.moved_at < limit)
+    return false;
+  begin(verdict, HangClass::kRankStopped);
+  double since = now;
+  for (uint32_t i = 0; i < root.states.count; ++i) {
+    const Fact& fact = root.facts[i];
+    if (fact.said != RankActivity::kStopped || now - fact.since < limit)
+      continue;
+    if (verdict->culprit_count < kMaxCulprits)
+      verdict->culprits[verdict->culprit_count] = static_cast<int32_t>(i);
+    ++verdict->culprit_count;
+    since = fact.since < since ? fact.since : since;
+  }
+  if (verdict->culprit_count == 0 || verdict->culprit_count >= root.summary.ranks)
+    return false;  // all of them: somebody has suspended the job
+  char ranges[256];
+  rank_ranges(verdict->culprits, verdict->culprit_count < kMaxCulprits ? verdict->culprit_count : kMaxCulprits, verdict->culprit_count,
+              ranges, sizeof(ranges));
+  append(verdict->message, sizeof(verdict->message),
+         "rank%s %s (%s) %s been stopped by a signal or a debugger for %.1f s, and no other rank has made progress since.",
+         verdict->culprit_count == 1 ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0),
+         verdict->culprit_count == 1 ? "has" : "have", now - since);
+  describe_waiting(root, names, verdict);
+  append(verdict->message, sizeof(verdict->message), " kill -CONT lets it go on.");
+  describe_culprits(root, verdict);
+  verdict->signature = signature_of(root, *verdict);
+  return true;
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs that hang, one kind each, and some that only look so: hangs KIND [SECONDS]. Every rank ends itself after 60 s
+// (or SECONDS + 60), whatever happens. "ready" on standard output of rank 0, when the hang is about to begin.
+//
+// cycle      each rank receives from the next, nobody sends           proved, deadlock
+// ssend      two ranks send 4 MiB to each other                       proved, deadlock
+// eager      as above, 8 bytes with MPI_Ssend                         proved, deadlock
+// missing    rank 1 receives what nobody sends, the others in MPI_Barrier      proved
+// tag        rank 1 waits for tag 8, rank 0 has sent tag 9 and waits for the answer      proved
+// finished   rank 1 is in MPI_Finalize, rank 0 receives from it       proved, missing_rank
+// wildcard   all receive from MPI_ANY_SOURCE                          proved, deadlock
+// waitall    MPI_Waitall on receives of which one never comes         proved
+// waitany    MPI_Waitany on receives that never come                  proved
+// sendrecv   MPI_Sendrecv round a ring with one wrong tag             proved
+// collective rank 1 calls MPI_Barrier on another communicator first   proved
+// ibarrier   MPI_Ibarrier and MPI_Wait; rank 1 waits for a message    proved
+// partial    ranks 0 and 1 are deadlocked, the others go on for ever  proved
+// poll       rank 1 polls for a message that never comes              verified, after a while
+// compute    rank 1 does not come back from its own code              verified, after learning
+// fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
+// quiet      rank 0 sleeps SECONDS while the others wait              nothing
+// staggered  a slow chain of messages with pauses of half a second    nothing
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { kLarge = 4 << 20 };
+
+static int me, size;
+static char out[kLarge], in[kLarge];
+
+static void nap(double seconds) {
+  struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  nanosleep(&time, NULL);
+}
+
+static void ready(void) {
+  CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+  if (me == 0) {
+    printf("ready\n");
+    fflush(stdout);
+  }
+}
+
+static void receive(int from, int tag) { CHECK(MPI_Recv(in, 4, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS); }
+
+static void iterate(int rounds, double seconds, MPI_Comm comm) {
+  double value = 1, sum;
+  for (int i = 0; i < rounds; i++) {
+    if (seconds > 0) nap(seconds);
+    CHECK(MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, comm) == MPI_SUCCESS);
+  }
+}
+
+static void hang(const char* kind, double seconds) {
+  const int next = (me + 1) % size, previous = (me + size - 1) % size;
+  MPI_Comm copy, half;
+  MPI_Request requests[3];
+  CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy) == MPI_SUCCESS);
+  CHECK(MPI_Comm_split(MPI_COMM_WORLD, me < 2, me, &half) == MPI_SUCCESS);
+  ready();
+  if (!strcmp(kind, "cycle")) {
+    receive(next, 3);
+  } else if (!strcmp(kind, "ssend")) {
+    CHECK(MPI_Send(out, kLarge, MPI_BYTE, me ^ 1, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
+    receive(me ^ 1, 1);
+  } else if (!strcmp(kind, "eager")) {
+    CHECK(MPI_Ssend(out, 8, MPI_BYTE, me ^ 1, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
+    receive(me ^ 1, 1);
+  } else if (!strcmp(kind, "missing")) {
+    if (me == 1) receive(0, 9);
+    CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "tag")) {
+    if (me == 0) {
+      CHECK(MPI_Send(out, 4, MPI_BYTE, 1, 9, MPI_COMM_WORLD) == MPI_SUCCESS);
+      receive(1, 10);
+    } else if (me == 1) {
+      receive(0, 8);
+      CHECK(MPI_Send(out, 4, MPI_BYTE, 0, 10, MPI_COMM_WORLD) == MPI_SUCCESS);
+    }
+    CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "finished")) {
+    if (me == 0) receive(1, 5);
+  } else if (!strcmp(kind, "wildcard")) {
+    receive(MPI_ANY_SOURCE, 2);
+  } else if (!strcmp(kind, "waitall")) {
+    CHECK(MPI_Irecv(in, 4, MPI_BYTE, previous, 1, MPI_COMM_WORLD, &requests[0]) == MPI_SUCCESS);
+    CHECK(MPI_Irecv(in + 8, 4, MPI_BYTE, next, 2, MPI_COMM_WORLD, &requests[1]) == MPI_SUCCESS);
+    CHECK(MPI_Isend(out, 4, MPI_BYTE, next, 1, MPI_COMM_WORLD, &requests[2]) == MPI_SUCCESS);
+    CHECK(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "waitany")) {
+    int index;
+    CHECK(MPI_Irecv(in, 4, MPI_BYTE, previous, 1, MPI_COMM_WORLD, &requests[0]) == MPI_SUCCESS);
+    CHECK(MPI_Irecv(in + 8, 4, MPI_BYTE, next, 2, MPI_COMM_WORLD, &requests[1]) == MPI_SUCCESS);
+    CHECK(MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "sendrecv")) {
+    CHECK(MPI_Sendrecv(out, 4, MPI_BYTE, next, me == 0 ? 2 : 1, in, 4, MPI_BYTE, previous, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "collective")) {
+    CHECK(MPI_Barrier(me == 1 ? copy : MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(MPI_Barrier(me == 1 ? MPI_COMM_WORLD : copy) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "ibarrier")) {
+    if (me == 1) receive(0, 9);
+    CHECK(MPI_Ibarrier(MPI_COMM_WORLD, &requests[0]) == MPI_SUCCESS);
+    CHECK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "partial")) {
+    if (me < 2) receive(me ^ 1, 3);
+    iterate(1 << 30, 0.01, half);
+  } else if (!strcmp(kind, "poll")) {
+    int flag = 0;
+    if (me == 1) {
+      CHECK(MPI_Irecv(in, 4, MPI_BYTE, 0, 9, MPI_COMM_WORLD, &requests[0]) == MPI_SUCCESS);
+      while (!flag) CHECK(MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    }
+    CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "compute")) {
+    for (volatile double x = 0;; x += 1) {
+      iterate(1, 0.002, MPI_COMM_WORLD);
+      if (x > seconds / 0.002 && me == 1)
+        for (;;) x += 1;
+    }
+  } else if (!strcmp(kind, "fortyone")) {
+    if (me == 1) _exit(0);
+    receive(1, 4);
+  } else if (!strcmp(kind, "quiet")) {
+    iterate(200, 0.001, MPI_COMM_WORLD);
+    if (me == 0) nap(seconds);
+    iterate(200, 0.001, MPI_COMM_WORLD);
+  } else if (!strcmp(kind, "staggered")) {
+    for (double passed = 0; passed < seconds; passed += 0.5 * size) {
+      if (me != 0 || passed > 0) receive(previous, 1);
+      nap(0.5);
+      CHECK(MPI_Send(out, 4, MPI_BYTE, next, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
+    }
+    if (me == 0) receive(previous, 1);
+  } else {
+    CHECK(!"known kind");
+  }
+  CHECK(MPI_Comm_free(&copy) == MPI_SUCCESS);
+  CHECK(MPI_Comm_free(&half) == MPI_SUCCESS);
+}
+
+int main(int argc, char** argv) {
+  const double seconds = argc > 2 ? atof(argv[2]) : 0;
+  alarm(60 + (unsigned)seconds);
+  CHECK(argc > 1);
+  CHECK(MPI_Init(&argc, &argv) == MPI_SUCCESS);
+  CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &me) == MPI_SUCCESS);
+  CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS);
+  hang(argv[1], seconds);
+  CHECK(MPI_Finalize() == MPI_SUCCESS);
+  if (me == 0) printf("hangs %s %d\n", argv[1], size);
+  return 0;
+}

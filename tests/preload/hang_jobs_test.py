@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that hang and jobs that only look so (tests/mpi/hangs.c): what is found, how fast, who is named, what a job
+that is ended by RESIL_HANG=abort leaves, and who takes over when the helper's process is stopped or killed.
+
+hang_jobs_test.py PROGRAMS_DIR MPI [KIND...]
+"""
+import glob
+import json
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+BUILD = MPI = ""
+LIMIT = 40     # seconds for anything to happen; a loaded machine is slow
+SIDE_BY_SIDE = 3
+
+# kind: ranks, classes that are right, confidence, culprits that are right (None: any), words of the message
+FOUND = {
+    "cycle": (3, {"deadlock", "unmatched_message"}, "proved", {0, 1, 2}, "MPI_Recv"),
+    "ssend": (2, {"deadlock"}, "proved", {0, 1}, "MPI_Send"),
+    "eager": (2, {"deadlock"}, "proved", {0, 1}, "MPI_Ssend"),
+    "missing": (3, {"deadlock", "missing_rank", "unmatched_message"}, "proved", None, "MPI_Recv"),
+    "tag": (2, {"deadlock", "unmatched_message"}, "proved", None, "tag 8"),
+    "finished": (2, {"missing_rank", "unmatched_message"}, "proved", None, "MPI_Recv"),
+    "wildcard": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Recv"),
+    "waitall": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Waitall"),
+    "waitany": (3, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Wait"),
+    "sendrecv": (3, {"deadlock", "missing_rank", "unmatched_message"}, "proved", None, "MPI_"),
+    "collective": (3, {"deadlock", "collective_mismatch"}, "proved", None, "MPI_Barrier"),
+    "ibarrier": (2, {"deadlock", "missing_rank", "unmatched_message"}, "proved", None, "MPI_Wait"),
+    "partial": (4, {"deadlock", "unmatched_message"}, "proved", {0, 1}, "MPI_Recv"),
+}
+
+
+def wait_for(what, condition, limit=LIMIT):
+    deadline = time.monotonic() + limit
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen within {limit} s")
+        time.sleep(0.02)
+    return value
+
+
+class Job(jobs.Running):
+    """A job of hangs.c; with several, each has a directory of its own."""
+
+    def __init__(self, kind, ranks, *arguments, env=None, options=()):
+        self.kind, self.count = kind, ranks
+        directory = os.path.join(jobs.scratch(), "report")
+        environment = jobs.rank_environment(True, directory, env)
+        line = jobs.launcher(MPI, ranks, environment, options)
+        super().__init__(line + [os.path.join(BUILD, f"hangs.{MPI}"), kind, *map(str, arguments)], directory)
+
+    def ready(self):
+        wait_for(f"{self.kind}: the hang", lambda: b"ready" in self.read(0) or self.poll() is not None)
+        return time.time_ns()
+
+    def read(self, index):
+        with open(self.output[index], "rb") as file:
+            return file.read()
+
+    def hang(self, limit=LIMIT):
+        """The first finding of the job."""
+        path = os.path.join(self.directory, "hang-0.json")
+        wait_for(f"{self.kind}: a finding", lambda: os.path.exists(path) or self.poll() is not None, limit)
+        assert os.path.exists(path), self.read(1).decode()
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def log(self):
+        try:
+            with open(os.path.join(self.directory, "hang.log"), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def end(self):
+        result = super().end()
+        jobs.remove_rings(self.directory)
+        return result
+
+
+def check_found(kind, job, began):
+    _, classes, confidence, culprits, words = FOUND[kind]
+    try:
+        found = job.hang()
+        seconds = (found["time_ns"] - began) / 1e9
+        text = json.dumps(found, indent=1)
+        assert found["class"] in classes and found["confidence"] == confidence, text
+        assert culprits is None or set(found["culprit_ranks"]) == culprits, text
+        assert words in found["message"], text
+        assert len(found["ranks"]) == job.count and not found["unanswered"], text
+        block = wait_for("the block", lambda: job.read(1).decode())
+        assert f"hang [{found['class']}, {confidence}]" in block, block
+        with open(os.path.join(job.directory, "hang-0.txt"), encoding="utf-8") as file:
+            assert found["message"] in file.read()
+        return f"{found['class']} after {seconds:.1f} s: {found['message'][:150]}"
+    finally:
+        job.end()
+
+
+def check_all_found(kinds):
+    """Side by side, because each waits for seconds; the worst of all is told."""
+    failures, notes = [], []
+    for first in range(0, len(kinds), SIDE_BY_SIDE):
+        running = [(kind, Job(kind, FOUND[kind][0])) for kind in kinds[first:first + SIDE_BY_SIDE]]
+        started = [(kind, job, job.ready()) for kind, job in running]
+        for kind, job, began in started:
+            try:
+                notes.append(f"\n    {kind}: " + check_found(kind, job, began))
+            except AssertionError as error:
+                failures.append(f"{kind}: {error}")
+    assert not failures, "\n\n".join(failures)
+    return "".join(notes)
+
+
+def check_innocent(kind, ranks, seconds):
+    """Ends by itself, with the right result and nothing found."""
+    job = Job(kind, ranks, seconds)
+    wait_for("the end", lambda: job.poll() is not None, LIMIT + seconds)
+    result = job.end()
+    assert result.returncode == 0 and f"hangs {kind} {ranks}" in result.stdout.decode(), result.text()
+    assert not glob.glob(os.path.join(job.directory, "hang-*")), job.log()
+    assert b"hang [" not in result.stderr, result.text()
+
+
+def check_abort():
+    """The job ends with status 92, its files are there, and nothing of it is left."""
+    job = Job("cycle", 2, env={"RESIL_HANG": "abort"})
+    began = job.ready()
+    found = job.hang()
+    wait_for("the end", lambda: job.poll() is not None)
+    seconds = (time.time_ns() - began) / 1e9
+    result = job.end()
+    assert result.returncode == 92, result.text()
+    assert found["action"] == "abort", found
+    assert not result.leftovers, result.leftovers
+    return f"ended after {seconds:.1f} s"
+
+
+def check_hook():
+    folder = jobs.scratch()
+    place = os.path.join(folder, "hook")
+    job = Job("cycle", 2, env={"RESIL_HANG_HOOK": f'cp "$RESIL_HANG_REPORT" {place}.tmp && mv {place}.tmp {place}'})
+    try:
+        job.ready()
+        job.hang()
+        wait_for("the hook", lambda: os.path.exists(place))
+        with open(place, encoding="utf-8") as file:
+            assert json.load(file)["class"] in FOUND["cycle"][1]
+    finally:
+        job.end()
+
+
+def check_stopped():
+    """A rank that is stopped is named within seconds, is no finding while that is short, and the job goes on after it."""
+    job = Job("quiet", 3, 6)
+    try:
+        job.ready()
+        pid = wait_for("the ranks", lambda: len(job.ranks()) == 3 and job.ranks())[1]
+        os.kill(pid, signal.SIGSTOP)
+        began = time.monotonic()
+        wait_for("the notice", lambda: "rank 1 is stopped" in job.log())
+        seconds = time.monotonic() - began
+        os.kill(pid, signal.SIGCONT)
+        wait_for("the end of the stop", lambda: "rank 1 runs again" in job.log())
+        wait_for("the end", lambda: job.poll() is not None)
+    finally:
+        result = job.end()
+    assert result.returncode == 0, result.text()
+    assert not glob.glob(os.path.join(job.directory, "hang-*.json")), job.log()
+    return f"named after {seconds:.1f} s"
+
+
+def check_takeover(ranks):
+    """The leader's process is stopped: the sleeper finds the deadlock of the others, and says that rank 0 is stopped."""
+    job = Job("quiet", ranks, 1000)
+    try:
+        job.ready()
+        pids = wait_for("the ranks", lambda: len(job.ranks()) == ranks and job.ranks())
+        os.kill(pids[0], signal.SIGSTOP)
+        wait_for("the notice", lambda: "rank 0 is stopped" in job.log())
+        if ranks > 2:  # the next call in a third rank starts a new sleeper
+            os.kill(pids[0], signal.SIGCONT)
+            wait_for("rank 0", lambda: "rank 0 runs again" in job.log())
+    finally:
+        job.end()
+
+
+def main():
+    global BUILD, MPI  # pylint: disable=global-statement
+    BUILD, MPI = sys.argv[1:3]
+    jobs.require(f"mpirun.{MPI}")
+    kinds = sys.argv[3:] or [kind for kind in FOUND if MPI == "openmpi" or FOUND[kind][0] == 2]
+    checks = [(f"found ({MPI})", lambda: check_all_found(kinds)),
+              (f"quiet ({MPI})", lambda: check_innocent("quiet", 2, 6)),
+              (f"staggered ({MPI})", lambda: check_innocent("staggered", 2, 8)),
+              (f"abort ({MPI})", check_abort), (f"hook ({MPI})", check_hook)]
+    if MPI == "openmpi":
+        checks += [("stopped", check_stopped), ("takeover", lambda: check_takeover(3))]
+    return run_checks(checks if not sys.argv[3:] else checks[:1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
