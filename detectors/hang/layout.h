@@ -147,6 +147,8 @@ struct Section {
   uint32_t own_thread_count;
   int32_t abort_signal;     ///< makes this rank leave with exit status 92; 0: none was free
   int32_t own_threads[kOwnThreads];  ///< tids of threads that began inside MPI_Init, and of resil's: not the program's
+  uint64_t final_comm;      ///< id of MPI_COMM_WORLD once MPI_Finalize was called (which may delete its entry in "comms")
+  uint64_t final_sequence;  ///< of MPI_Finalize on it
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
   Wait waits[kSharedLanes];
   Envelope envelopes[kEnvelopes];

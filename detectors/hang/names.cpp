@@ -59,7 +59,10 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
       snprintf(text, bytes, "%.*s", static_cast<int>(sizeof(comms[i].name)), comms[i].name);
       return text[0] != 0;
     }
-  return false;
+  if (watched.section == nullptr || id == 0 || __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) != id)
+    return false;
+  snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry
+  return true;
 }
 
 bool host_name(const Watched& watched, char* text, uint32_t bytes) {

@@ -206,6 +206,15 @@ void add_run(Builder& b, ThreadWait& thread, const Wait& wait) {
     add_other(b, thread, thread.call);
 }
 
+/// Not from the entry of MPI_COMM_WORLD: MPI_Finalize may delete that first.
+void add_finalize(Builder& b, ThreadWait& thread, const ring::Record& record) {
+  const uint64_t world = load(b.section.final_comm);
+  if (world == 0)
+    return add_other(b, thread, record.call);
+  if (Part* part = add_part(b, thread); part != nullptr)
+    *part = {PartKind::kCollective, 0, record.call, ring::kNoPeer, world, ring::kNoTag, 0, 0, 0, load(b.section.final_sequence)};
+}
+
 void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const Wait& wait) {
   const auto id = static_cast<CallId>(record.call);
   const CallMeaning meaning = meaning_of(id);
@@ -241,10 +250,7 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
                             (wait.flags & kEmptyHere) != 0, wait.sequence);
     case Role::kFinalize:
       b.state.in_finalize = 1;
-      for (uint32_t i = 2; i < b.watched.comm_count && i < 4; ++i)  // MPI_COMM_WORLD is registered first
-        if (comm_at(b.watched, i).size == b.watched.header->world_size && wait.sequence != 0)
-          return add_collective(b, thread, from, i, -1, kBytesNotCompared, false, wait.sequence);
-      return add_other(b, thread, record.call);
+      return add_finalize(b, thread, record);
     default:
       return add_other(b, thread, record.call);
   }
@@ -354,6 +360,10 @@ void read_threads(Builder& b) {
 /// Communicators of more than this process, those of the parts first.
 uint32_t read_memberships(Builder& b, Membership* to, uint32_t room) {
   uint32_t count = 0;
+  const uint64_t world = load(b.section.final_comm);
+  const ring::Header& header = *b.watched.header;
+  if (world != 0 && count < room)
+    to[count++] = {world, load(b.section.final_sequence), header.rank, header.world_size, -1, 0};
   for (const bool wanted : {true, false}) {
     for (uint32_t i = 2; i < b.watched.comm_count && count < room; ++i) {
       if (load(b.watched.comms[i].id) == 0)
@@ -362,7 +372,7 @@ uint32_t read_memberships(Builder& b, Membership* to, uint32_t room) {
       bool in_part = false;
       for (uint32_t k = 0; k < b.state.part_count; ++k)
         in_part = in_part || b.parts[k].comm == comm.id;
-      if (comm.id == 0 || in_part != wanted || (!in_part && comm.size <= 1 && comm.remote_size < 0))
+      if (comm.id == 0 || comm.id == world || in_part != wanted || (!in_part && comm.size <= 1 && comm.remote_size < 0))
         continue;
       to[count++] = {comm.id, comm.ordered, comm.rank, comm.size, comm.remote_size, i};
     }

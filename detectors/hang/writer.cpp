@@ -101,8 +101,11 @@ void enter_finalize(Event& e, Wait& wait) {
     set_irregular(kSelfAttribute);
   if (!runtime_has_world())
     return;
-  if (const CommInfo* world = comm_lookup(*e.thread, backend->comm_world()); world != nullptr)
+  if (const CommInfo* world = comm_lookup(*e.thread, backend->comm_world()); can_be_counted(world)) {
     wait.sequence = count_collective(world->index, wait.signature);
+    __atomic_store_n(&writer.section->final_sequence, wait.sequence, __ATOMIC_RELEASE);
+    __atomic_store_n(&writer.section->final_comm, world->ring->id, __ATOMIC_RELEASE);
+  }
 }
 
 [[gnu::noinline]] void failed(Event& e, const CallMeaning& meaning) {

@@ -242,7 +242,8 @@ void took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, b
   }
   if (wild != nullptr)
     count_one(wild->told);
-  if (status.cancelled || status.source == ring::kProcNull)
+  // A probe cannot be cancelled; MPICH 4.0 leaves that bit of its status as it was.
+  if ((wild != nullptr && status.cancelled) || status.source == ring::kProcNull)
     return;
   // MPICH 4.0 leaves the status of MPI_Isendrecv empty.
   const int32_t world = status.source >= 0 && !(both_ways && status.bytes == 0) ? world_of(&comm, status.source) : kUnknownRank;
