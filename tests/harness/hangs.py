@@ -20,14 +20,15 @@ SOURCE = os.path.join(jobs.ROOT, "tests", "faults", "hang_inject.c")
 # The rank computes, or seems to, and never comes back.
 OF_RANK = ("sleep", "spin", "stop", "lock", "io")
 # The rank is gone and its launcher leaves the others alone.
-GONE = ("exit",)
+GONE = ("exit", "kill")
 # The rank calls what nobody else does.
 OF_CALLS = ("skip", "reorder", "tag")
 # The rank stays inside of the MPI library.
 INSIDE = ("inside",)
 CLASSES = OF_RANK + GONE + OF_CALLS + INSIDE
 # Launchers that must not end the job because a rank is gone.
-LEAVE_ALONE = {"openmpi": ["--mca", "orte_allowed_exit_without_sync", "1"], "mpich": ["-disable-auto-cleanup"]}
+LEAVE_ALONE = {"openmpi": ["--enable-recovery", "--mca", "orte_allowed_exit_without_sync", "1"],
+               "mpich": ["-disable-auto-cleanup"]}
 SETTLE = 3  # seconds after the first finding, for what else is said
 END = 15  # seconds that RESIL_HANG=abort may take; 10 are promised
 

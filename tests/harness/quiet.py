@@ -76,12 +76,12 @@ class Row:
         self.suspicions = self.withdrawn = self.alarms = self.true_stops = self.other_results = 0
 
     def cells(self):
-        return (self.title, self.runs, f"{self.seconds / 3600:.2f}", self.stops, self.suspicions, self.withdrawn,
-                self.true_stops, self.alarms, self.other_results)
+        return (self.title, f"{self.runs} ({self.runs - self.unfinished})", f"{self.seconds / 3600:.2f}", self.stops,
+                self.suspicions, self.withdrawn, self.true_stops, self.alarms, self.other_results)
 
 
-HEADER = ("program", "runs", "hours", "ranks stopped and continued", "suspicions", "withdrawn", "stopped, rightly",
-          "false alarms", "other result or status than plain")
+HEADER = ("program", "runs (to the end)", "hours", "ranks stopped and continued", "suspicions", "withdrawn",
+          "stopped, rightly", "false alarms", "other result or status than plain")
 
 
 def reference(maker, mpi, size):
