@@ -14,6 +14,7 @@
 #include "tests/unit/overlay_fixture.h"
 
 using namespace resil::hang;
+using namespace resil::hang::overlay;
 
 namespace {
 

@@ -13,6 +13,7 @@
 #include "detectors/hang/overlay/wire.h"
 
 using namespace resil::hang;
+using namespace resil::hang::overlay;
 
 namespace {
 

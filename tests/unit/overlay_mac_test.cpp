@@ -7,7 +7,7 @@
 
 #include "detectors/hang/overlay/mac.h"
 
-using namespace resil::hang;
+using namespace resil::hang::overlay;
 
 namespace {
 

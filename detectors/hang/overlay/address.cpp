@@ -13,7 +13,7 @@
 #include <cstring>
 #include <initializer_list>
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -176,6 +176,12 @@ int connect_from(const Address& from, const Address& to) {
   }
   return fd;
 }
+
+}  // namespace resil::hang::overlay
+
+namespace resil::hang {
+
+using namespace overlay;
 
 int overlay_listen(Address* own, bool same_host, const char* interface) {
   choose(own, same_host, interface);

@@ -8,7 +8,7 @@
 
 #include "detectors/hang/overlay/overlay.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 union SocketAddress {
   sockaddr any;
@@ -31,4 +31,4 @@ int connect_from(const Address& from, const Address& to);
 /// Nagle's algorithm would hold back the second of two small frames.
 void no_delay(int fd);
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

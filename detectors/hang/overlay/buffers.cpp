@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -111,4 +111,4 @@ void BufferPool::close() {
   *this = {};
 }
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 struct Buffer {
   Buffer* next;
@@ -52,4 +52,4 @@ class BufferPool {
   uint64_t most_, used_, most_used_;
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

@@ -15,7 +15,7 @@
 #include "detectors/hang/overlay/address.h"
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -192,4 +192,4 @@ void send_alive(Overlay& o, uint32_t slot) {
   send_frame(o, slot, FrameType::kAlive, 0, &piece, 1);
 }
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

@@ -10,7 +10,7 @@
 
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -197,4 +197,4 @@ bool send_frame(Overlay& o, uint32_t slot, FrameType type, uint16_t kind, const 
   return true;
 }
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

@@ -5,7 +5,7 @@
 
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -137,4 +137,4 @@ Taken take_next(Overlay& o, uint32_t slot) {
   return Taken::kSome;
 }
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

@@ -11,7 +11,7 @@
 
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -129,4 +129,4 @@ uint32_t take_greeting(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t 
   }
 }
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

@@ -17,7 +17,7 @@
 #include "detectors/hang/overlay/overlay.h"
 #include "detectors/hang/overlay/wire.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 constexpr uint32_t kRounds = 4;         ///< under way or remembered, at once
 constexpr uint32_t kMostAttempts = 16;  ///< to reach a parent, at once
@@ -80,20 +80,24 @@ struct NodeNews {
   NodeState state;
 };
 
+}  // namespace resil::hang::overlay
+
+namespace resil::hang {
+
 struct Overlay {
   int epoll, listener, wake;
   const NodeEntry* nodes;
   uint32_t count, own;
   bool standby;
   Address address;  ///< own
-  MacKey key;
+  overlay::MacKey key;
   OverlayHandler handler;
   OverlayOptions options;
   OverlayCounters counters;
-  BufferPool buffers;
+  overlay::BufferPool buffers;
   double now, opened, last_turn;
 
-  Connection* connections;
+  overlay::Connection* connections;
   uint32_t capacity, high;  ///< slots; slots from `high` on have never been used since
   uint32_t generation, children, strangers;
 
@@ -108,16 +112,20 @@ struct Overlay {
   uint32_t short_lived;   ///< parents that did not last a keep-alive, in a row
   double next_attempt;    ///< seeking: next candidate; else: next search for a better one
   // rounds and orders
-  Round rounds[kRounds];
+  overlay::Round rounds[overlay::kRounds];
   uint64_t round_count, round_age, order_count;
-  uint64_t orders[kOrdersRemembered];
+  uint64_t orders[overlay::kOrdersRemembered];
   uint32_t order_next;
   uint8_t* last_order;  ///< OrderFrame and payload
   uint32_t last_order_bytes;
   uint16_t last_order_kind;
   double last_order_time;
-  NodeNews* news;  ///< at the root; null until needed
+  overlay::NodeNews* news;  ///< at the root; null until needed
 };
+
+}  // namespace resil::hang
+
+namespace resil::hang::overlay {
 
 // turn.cpp, overlay.cpp
 void watch(Overlay& o, uint32_t slot, bool writes);  ///< epoll interest of a connection
@@ -197,4 +205,4 @@ bool take_order(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes);
 bool take_raise(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes);
 void order_newcomer(Overlay& o, uint32_t slot);
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

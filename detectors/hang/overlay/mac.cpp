@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -134,4 +134,4 @@ bool MacKey::verify(const void* first, size_t first_bytes, const void* second, s
   return differences == 0;
 }
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

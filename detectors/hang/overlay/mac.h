@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 constexpr size_t kMacBytes = 16;  ///< on the wire
 
@@ -46,4 +46,4 @@ class MacKey {
   Sha256 inner_, outer_;
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

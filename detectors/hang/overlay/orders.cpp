@@ -6,7 +6,7 @@
 
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -73,6 +73,12 @@ bool take_raise(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes) 
   }
   return true;
 }
+
+}  // namespace resil::hang::overlay
+
+namespace resil::hang {
+
+using namespace overlay;
 
 bool overlay_order(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes) {
   Overlay& o = *overlay;

@@ -14,7 +14,7 @@
 
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -56,6 +56,12 @@ uint64_t mapping_bytes(uint32_t capacity) { return sizeof(Overlay) + uint64_t{ca
 }  // namespace
 
 uint64_t own_series(const Overlay& o) { return uint64_t{o.own} << 40 | uint64_t{o.standby} << 39; }
+
+}  // namespace resil::hang::overlay
+
+namespace resil::hang {
+
+using namespace overlay;
 
 Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint32_t own, bool standby,
                       const uint8_t key[16], const OverlayHandler& handler, const OverlayOptions& options) {

@@ -11,7 +11,7 @@
 #include "detectors/hang/overlay/address.h"
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -181,4 +181,4 @@ void set_root(Overlay& o, uint32_t root) {
       send_alive(o, i);
 }
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay

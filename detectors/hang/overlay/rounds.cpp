@@ -10,7 +10,7 @@
 
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -269,6 +269,12 @@ bool round_under_way(const Overlay& o) {
       return true;
   return false;
 }
+
+}  // namespace resil::hang::overlay
+
+namespace resil::hang {
+
+using namespace overlay;
 
 uint64_t overlay_ask(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes, double deadline) {
   Overlay& o = *overlay;

@@ -9,7 +9,7 @@
 
 #include "detectors/hang/overlay/internal.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 namespace {
 
@@ -105,6 +105,12 @@ void watch(Overlay& o, uint32_t slot, bool writes) {
   if (epoll_ctl(o.epoll, EPOLL_CTL_MOD, c.fd, &event) == 0)
     c.writes = writes;
 }
+
+}  // namespace resil::hang::overlay
+
+namespace resil::hang {
+
+using namespace overlay;
 
 void overlay_step(Overlay* overlay, double now, int timeout_ms) {
   Overlay& o = *overlay;

@@ -16,7 +16,7 @@
 
 #include "detectors/hang/overlay/mac.h"
 
-namespace resil::hang {
+namespace resil::hang::overlay {
 
 constexpr uint32_t kMagic = 0x4f4c5352;  // "RSLO"
 constexpr uint16_t kWireVersion = 1;
@@ -95,4 +95,4 @@ struct ByeFrame {
   uint32_t moved;  ///< 1: the sender found a better parent and lives on
 };
 
-}  // namespace resil::hang
+}  // namespace resil::hang::overlay
