@@ -71,8 +71,11 @@ void sweep() {
     uint32_t k = 0;
     while (k < count && live[k] != place.comm)
       ++k;
-    if (place.comm != 0 && k == count)
+    if (place.comm != 0 && k == count) {
+      if (place.comm != kNobody)
+        set_irregular(kForgotten);
       __atomic_store_n(&place.comm, kNobody, __ATOMIC_RELEASE);
+    }
   }
 }
 

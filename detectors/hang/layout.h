@@ -125,6 +125,7 @@ enum IrregularFlag : uint32_t {
   kUnknownSource = 64, ///< a wildcard receive whose status nobody could read
   kSelfAttribute = 128,///< the program set an attribute on MPI_COMM_SELF: its callback may communicate inside MPI_Finalize
   kUnknownOrder = 256, ///< a collective failed: its communicator's numbers may be off
+  kForgotten = 512,    ///< envelopes of communicators that are gone have been given up: counts on those are lost
 };
 
 /// Who watches the node, in the section of its lowest rank; all its ranks write here. First page of the section.

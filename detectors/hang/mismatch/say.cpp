@@ -3,32 +3,16 @@
 // The sentences about a mismatch.
 
 #include <cinttypes>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 
 #include "detectors/hang/mismatch/judge.h"
+#include "detectors/hang/mismatch/text.h"
 #include "detectors/hang/signature.h"
 #include "shim/hash.h"
 
 namespace resil::hang {
 
 namespace {
-
-/// Text into fixed room, cut at its end.
-struct Text {
-  char* room;
-  size_t bytes, used;
-
-  [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const int wanted = vsnprintf(room + used, bytes - used, format, arguments);
-    va_end(arguments);
-    if (wanted > 0)
-      used = used + static_cast<size_t>(wanted) < bytes ? used + static_cast<size_t>(wanted) : bytes - 1;
-  }
-};
 
 /// On the side whose claims are marked: at or above the call that tells the sides apart.
 bool stands_on(const Tree& tree, const Parting& parting, const bool* marks, int32_t rank) {
