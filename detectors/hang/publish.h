@@ -11,6 +11,9 @@ namespace resil::hang {
 /// One line of hang.log: time in ns since 1970, what, text.
 void log_hang(const char* what, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+/// One line of hang-trace.txt (RESIL_LOG=debug), in the form of stats/watch.h.
+void trace_look(const stats::Look& look);
+
 /// A proved or verified finding: files, block, hook, and what RESIL_HANG says. Once for each Verdict::signature.
 void publish(Root& root, const Verdict& verdict);
 

@@ -205,10 +205,24 @@ const char* class_name(HangClass of) {
   return index < sizeof(kNames) / sizeof(kNames[0]) ? kNames[index] : "no_progress";
 }
 
-void log_hang(const char* what, const char* format, ...) {
-  if (runtime.directory[0] == 0)
+namespace {
+
+/// Adds one line to a file of the report directory. A full disk loses it: standard error says what matters.
+void append_line(const char* name, const char* line) {
+  char path[1300];
+  snprintf(path, sizeof(path), "%s/%s", runtime.directory, name);
+  const int fd = runtime.directory[0] != 0 ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+  if (fd < 0)
     return;
-  char path[1300], line[2048];
+  if (write(fd, line, strlen(line)) < 0)
+    errno = 0;
+  close(fd);
+}
+
+}  // namespace
+
+void log_hang(const char* what, const char* format, ...) {
+  char line[2048];
   const int begin = snprintf(line, sizeof(line), "%llu %s ", static_cast<unsigned long long>(realtime_now_ns()), what);
   va_list arguments;
   va_start(arguments, format);
@@ -218,14 +232,14 @@ void log_hang(const char* what, const char* format, ...) {
     if (*c == '\n')
       *c = ' ';
   strcat(line, "\n");
-  snprintf(path, sizeof(path), "%s/hang.log", runtime.directory);
-  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return;
-  if (write(fd, line, strlen(line)) < 0) {
-    // A full disk: standard error says what matters.
-  }
-  close(fd);
+  append_line("hang.log", line);
+}
+
+void trace_look(const stats::Look& look) {
+  char line[160];
+  snprintf(line, sizeof(line), "%.3f %u %u %llu %llu %.3f\n", look.now, look.out, look.total, static_cast<unsigned long long>(look.moves),
+           static_cast<unsigned long long>(look.familiar), look.excused);
+  append_line("hang-trace.txt", line);
 }
 
 void write_hang_files(Root& root, const Verdict& verdict, uint32_t number, const char* action, char* json_path, char* text_path,

@@ -117,6 +117,8 @@ void sampled(Root& root, const Summary& summary) {
     return;
   if (now >= root.next_sample) {  // the looks in between serve the proof; the model sees its own random steps
     const stats::Look look = {now, summary.out, summary.ranks, root.moves, root.familiar, root.excused};
+    if (root.traced)
+      trace_look(look);
     root.opinion = root.model.look(look);
     root.next_sample = now + root.model.next_step();
     root.familiar = ~uint64_t{0};
@@ -306,6 +308,7 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.answers = reserve<Answer>(kMostAnswers);
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_now_ns());
   root.begun_at = monotonic_seconds();
+  root.traced = config_has("RESIL_LOG", "debug");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr && root.progress != nullptr &&
          root.facts != nullptr && root.questions != nullptr && root.answers != nullptr;
 }
