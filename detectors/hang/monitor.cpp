@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "detectors/hang/action.h"
+#include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/monitor_internal.h"
 #include "detectors/hang/root.h"
@@ -59,7 +60,7 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
     case Round::kMismatch:
       return mismatch_collect(watch.watched, watch.count, text, room_bytes);
     case Round::kAccounts:
-      return 0;
+      return accounts_collect(watch.watched, watch.count, text, room_bytes);
   }
   return 0;
 }
@@ -74,7 +75,7 @@ bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t ro
     case Round::kMismatch:
       return mismatch_merge(accumulated, bytes, room, incoming, incoming_bytes);
     case Round::kAccounts:
-      return true;
+      return accounts_merge(accumulated, bytes, room, incoming, incoming_bytes);
     default:
       if (*bytes > room || incoming_bytes > room - *bytes)
         return false;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/monitor.h"
 #include "detectors/hang/monitor_internal.h"
@@ -19,6 +20,7 @@
 #include "shim/call_info.h"
 #include "shim/config.h"
 #include "shim/hash.h"
+#include "shim/log.h"
 #include "shim/runtime.h"
 
 namespace resil::hang {
@@ -277,6 +279,16 @@ void mismatch_came(Root& root, const void* merged, uint32_t bytes) {
     publish(root, root.verdict);
 }
 
+/// Notes for the report: programs leave messages behind without harm, and with.
+void accounts_came(Root& root, const void* merged, uint32_t bytes) {
+  const Names names = names_of(root);
+  for (int again = 0; again < 2; ++again)
+    if (accounts_judge(merged, bytes, names, &root.verdict, again != 0)) {
+      log_hang("suspected", "%s: %s", class_name(root.verdict.type), root.verdict.message);
+      add_note_format("hang: %s", root.verdict.message);
+    }
+}
+
 /// What is left of this chain.
 void next_round(Root& root) {
   if (root.with_states) {
@@ -388,6 +400,8 @@ void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, c
       next_round(root);
       break;
     case Round::kAccounts:
+      if (count == 0)
+        accounts_came(root, merged, bytes);
       root.busy = false;
       break;
   }
