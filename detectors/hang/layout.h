@@ -19,6 +19,7 @@ constexpr uint32_t kWaitedKeys = 64;     ///< requests of one completing call th
 constexpr uint32_t kEnvelopes = 2048;    ///< a power of two
 constexpr uint32_t kTracks = 128;        ///< communicators whose collectives are compared: indices below in section "comms"
 constexpr uint32_t kRecent = 16;         ///< signatures kept for each
+constexpr uint32_t kEarly = 32;
 constexpr uint32_t kLevels = 16;         ///< of check points: level k holds multiples of 2^k
 constexpr uint32_t kSharedLanes = 8;     ///< threads beyond have no wait of their own: the rank's state is then unknown
 constexpr uint32_t kProbes = 8;          ///< messages that one run of polls asks for
@@ -113,6 +114,8 @@ struct Track {
   uint64_t shape;     ///< bits 0-23 members of the communicator, 24-31 marks, 32-63 how often the track was begun: track.h
   uint64_t recent[kRecent];             ///< signature of collective n at n % kRecent
   CheckPoint points[kLevels][2];        ///< the last two multiples of 2^level: n at [level][(n >> level) & 1]
+  uint64_t early[kEarly];               ///< hash of the signatures 1..2^k: never overwritten, so that what happened before
+                                        ///< anybody looked is known to a factor of two
 };
 
 enum IrregularFlag : uint32_t {

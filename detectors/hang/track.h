@@ -90,6 +90,8 @@ inline void track_add(Track& track, uint64_t sequence, uint64_t signature) {
     __atomic_store_n(&point.sequence, sequence, __ATOMIC_RELEASE);
     __atomic_store_n(&point.rolling, rolling, __ATOMIC_RELEASE);
   }
+  if (sequence >> zeros == 1 && zeros < kEarly)
+    __atomic_store_n(&track.early[zeros], rolling, __ATOMIC_RELEASE);
   __atomic_store_n(&track.rolling, rolling, __ATOMIC_RELEASE);
   __atomic_store_n(&track.sequence, sequence, __ATOMIC_RELEASE);
 }

@@ -10,7 +10,7 @@
 
 namespace resil::hang {
 
-constexpr uint32_t kNodeClaims = 64;         ///< of one communicator in an answer
+constexpr uint32_t kNodeClaims = 96;         ///< of one communicator in an answer
 constexpr uint32_t kFrameMagic = 0x4d4d4852;  // "RHMM"
 
 struct FrameHeader {

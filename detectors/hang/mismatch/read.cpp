@@ -13,11 +13,29 @@ uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQ
 struct Copy {
   uint64_t recent[kRecent];
   CheckPoint points[kLevels][2];
+  uint64_t early[kEarly];
 };
 
-/// The points that the check points give, ascending and without repetition. False: one is not what its place says.
+/// Ascending, without repetition. False: two hashes after the same call.
+bool insert(PathPoint* points, uint32_t* count, uint64_t n, uint64_t rolling) {
+  uint32_t place = *count;
+  while (place > 0 && points[place - 1].n > n)
+    --place;
+  if (place > 0 && points[place - 1].n == n)
+    return points[place - 1].rolling == rolling;
+  for (uint32_t i = *count; i > place; --i)
+    points[i] = points[i - 1];
+  points[place] = {n, rolling, 0};
+  ++*count;
+  return true;
+}
+
+/// What the check points give. False: one is not what its place says.
 bool valid_points(const Copy& copy, uint64_t first_seen, uint64_t busy, PathPoint* out, uint32_t* count) {
   *count = 0;
+  for (uint32_t level = 0; level < kEarly && (uint64_t{1} << level) <= first_seen; ++level)
+    if (!insert(out, count, uint64_t{1} << level, copy.early[level]))
+      return false;
   for (uint32_t level = kLevels; level-- > 0;) {
     const uint64_t step = uint64_t{1} << level, newest = first_seen & ~(step - 1);
     for (uint64_t back = 1; back <= 2; ++back) {
@@ -25,20 +43,8 @@ bool valid_points(const Copy& copy, uint64_t first_seen, uint64_t busy, PathPoin
       if (n == 0 || n > newest || n + 2 * step <= busy)
         continue;
       const CheckPoint& point = copy.points[level][(n >> level) & 1];
-      if (point.sequence != n)
+      if (point.sequence != n || !insert(out, count, n, point.rolling))
         return false;
-      uint32_t place = *count;
-      while (place > 0 && out[place - 1].n > n)
-        --place;
-      if (place > 0 && out[place - 1].n == n) {
-        if (out[place - 1].rolling != point.rolling)
-          return false;
-        continue;
-      }
-      for (uint32_t i = *count; i > place; --i)
-        out[i] = out[i - 1];
-      out[place] = {n, point.rolling, 0};
-      ++*count;
     }
   }
   return true;
@@ -63,13 +69,15 @@ ReadResult read_track(const Track& track, TrackRead* out) {
       copy.points[level][side].sequence = load(track.points[level][side].sequence);
       copy.points[level][side].rolling = load(track.points[level][side].rolling);
     }
+  for (uint32_t level = 0; level < kEarly; ++level)
+    copy.early[level] = load(track.early[level]);
   const uint64_t last_seen = load(track.sequence), busy = last_seen + 1;
   if (load(track.shape) != out->shape)
     return ReadResult::kMoving;
   if (last_seen < first_seen)
     return ReadResult::kBroken;
 
-  PathPoint points[2 * kLevels];
+  PathPoint points[2 * kLevels + kEarly];
   uint32_t count = 0;
   if (!valid_points(copy, first_seen, busy, points, &count))
     return ReadResult::kBroken;

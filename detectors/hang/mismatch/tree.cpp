@@ -184,7 +184,7 @@ void tree_thin(Tree& tree, uint32_t keep) {
     return;
   tree_sort(tree);
   // Where histories part, and what holds ranks, says most; then multiples of high powers of two, which slower and faster
-  // ranks have in common; then what names a call; and of equals the younger.
+  // ranks have in common, and the powers themselves; then what names a call; and of equals the younger.
   uint8_t score[kMaxClaims] = {};
   for (int32_t rank = tree.low; rank <= tree.high; ++rank)
     if (tree.position[rank] != kNoClaim)
@@ -206,7 +206,7 @@ void tree_thin(Tree& tree, uint32_t keep) {
     if (children[tree.order[i]] >= 2)
       points = static_cast<uint8_t>(points + 16);
     const auto level = static_cast<uint32_t>(__builtin_ctzll(claim.n | uint64_t{1} << 16));
-    points = static_cast<uint8_t>(points + level + (claim.signature != 0 ? 3 : 0));
+    points = static_cast<uint8_t>(points + level + (claim.signature != 0 ? 3 : 0) + ((claim.n & (claim.n - 1)) == 0 ? 4 : 0));
   }
   bool gone[kMaxClaims] = {};
   uint32_t left = tree.count;

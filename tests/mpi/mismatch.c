@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs whose ranks do not call the same collectives. `mismatch KIND [calls before]`: rank 1 errs once, after that many
+// rounds of right calls; then all go on with right calls until a finding is on disk (the file $MISMATCH_UNTIL exists), or
+// hang, as the library pleases. KIND `none`: nobody errs, exit after the rounds.
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+
+static int rank, size;
+static double in[64], out[64 * 64];
+
+static void round_of_calls(MPI_Comm comm) {
+  MPI_Allreduce(in, out, 3, MPI_DOUBLE, MPI_SUM, comm);
+  MPI_Bcast(in, 4, MPI_DOUBLE, 0, comm);
+  MPI_Barrier(comm);
+}
+
+int main(int argc, char** argv) {
+  const char* kind = argc > 1 ? argv[1] : "none";
+  const int before = argc > 2 ? atoi(argv[2]) : 5;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm other, third = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &other);
+  MPI_Comm_set_name(other, "the other one");
+  for (int i = 0; i < before; ++i)
+    round_of_calls(i % 2 == 0 ? MPI_COMM_WORLD : other);
+  const int odd = rank == 1;
+  if (strcmp(kind, "operation") == 0) {
+    // Open MPI's and MPICH's small MPI_Allreduce and MPI_Allgather exchange messages alike: often nobody hangs.
+    if (odd)
+      MPI_Allgather(in, 1, MPI_DOUBLE, out, 1, MPI_DOUBLE, other);
+    else
+      MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, other);
+  } else if (strcmp(kind, "root") == 0) {
+    MPI_Bcast(in, 1, MPI_DOUBLE, odd ? 1 : 0, other);  // sends, and nobody receives
+  } else if (strcmp(kind, "operator") == 0) {
+    MPI_Reduce(in, out, 1, MPI_DOUBLE, odd ? MPI_MAX : MPI_SUM, 0, other);
+  } else if (strcmp(kind, "size") == 0) {
+    MPI_Bcast(in, odd ? 16 : 8, MPI_DOUBLE, 0, other);  // fits into the room of rank 1
+  } else if (strcmp(kind, "nonblocking") == 0) {
+    if (odd) {
+      MPI_Request request;
+      MPI_Ibarrier(other, &request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Barrier(other);
+    }
+  } else if (strcmp(kind, "skipped") == 0) {
+    if (!odd)
+      MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);  // the root does not wait
+  } else if (strcmp(kind, "order") == 0) {
+    // Two communicators made in another order.
+    if (odd) {
+      MPI_Comm_split(other, 0, rank, &third);
+      MPI_Comm_dup(other, &third);
+    } else {
+      MPI_Comm_dup(other, &third);
+      MPI_Comm_split(other, 0, rank, &third);
+    }
+  }
+  const char* until = getenv("MISMATCH_UNTIL");
+  int stop = until == NULL;
+  for (int i = 0; !stop && i < 200000000; ++i) {
+    round_of_calls(MPI_COMM_WORLD);
+    round_of_calls(other);
+    if (rank == 0)
+      stop = access(until, F_OK) == 0;
+    MPI_Bcast(&stop, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    usleep(2000);  // not so fast that the records of the fault are overwritten before anybody looks
+  }
+  MPI_Finalize();
+  return 0;
+}
