@@ -3,13 +3,14 @@
 // A bug that hangs the program: makes one rank stop, at one moment, in one way. A library to be preloaded in front of
 // libresil.so, so that to resil it is the program's own doing; needs nothing of resil.
 //
-//   HANG_INJECT      "CLASS[,rank=R][,after=SECONDS][,call=N][,where=user|mpi]"
+//   HANG_INJECT      "CLASS[,rank=R][,after=SECONDS][,call=N][,where=user|mpi][,patience=SECONDS]"
 //   HANG_INJECT_LOG  file for one line of JSON, written just before: class, rank, pid, time (CLOCK_REALTIME, ns), where
 //
 // sleep spin stop lock io exit kill: what the rank does instead of going on. `after` SECONDS after MPI_Init a timer
-// interrupts the main thread, and again a millisecond or so later until it finds it in the program's own code (where=mpi:
-// inside of the MPI library); a program that hardly ever is in its own is hung before its next message after kPatience.
-// With `call` it is the Nth message or collective of the rank, just before it.
+// interrupts the main thread, and again a millisecond or so later, or at a random instant between two of its calls, until
+// it finds it in the program's own code (where=mpi: inside of the MPI library); a program that hardly ever is in its own
+// is hung before its next message, after two seconds of this. With `call` it is the Nth message or collective of the
+// rank, just before it.
 // skip: a collective is not called. reorder: a barrier comes before a collective (a sum before a barrier). tag: a message goes out with another
 // tag. These take the Nth collective (message) of more than one rank, or the first after SECONDS.
 //
@@ -38,13 +39,15 @@
 enum Class { kNone, kSleep, kSpin, kStop, kLock, kIo, kExit, kKill, kSkip, kReorder, kTag };
 static const char* const kNames[] = {"", "sleep", "spin", "stop", "lock", "io", "exit", "kill", "skip", "reorder", "tag"};
 enum What { kMessage, kCollective };
-enum { kFrames = 64, kPatience = 2 };  // stack frames looked at; seconds
+enum { kFrames = 64 };  // stack frames looked at
 #define kSignal (SIGRTMAX - 9)  // nobody else's here
 
 static enum Class class_wanted;
 static int own_rank, in_mpi_wanted, started, done;
 static unsigned long call_wanted, calls;
-static double after = -1;
+static double after = -1, patience = 2;  // seconds
+static volatile sig_atomic_t hunting;    // `after` is over, and the rank was not where it should be
+static double left_at, between_calls;    // when the last call returned; how long it was until the next
 static struct timespec start;
 static timer_t timer;
 static int timer_made;
@@ -169,10 +172,17 @@ static void on_timer(int number, siginfo_t* info, void* context) {
 #else
 #error "where is the program counter?"
 #endif
+  hunting = !in_mpi_wanted;
   if (at_right_place(instruction))
     hang(in_mpi_wanted ? "in MPI" : "in user code");
   else
     set_timer(0.0005 + 0.000001 * (double)(rand() % 2000));
+}
+
+// A call returns to the program: a rank that waits most of its time is caught here, not by a clock.
+static void left(void) {
+  left_at = elapsed();
+  if (between_calls > 0) set_timer(between_calls * (double)rand() / RAND_MAX);
 }
 
 static void begin(void) {
@@ -202,6 +212,7 @@ __attribute__((constructor)) static void configure(void) {
     if (!strncmp(word, "rank=", 5)) rank_wanted = atoi(word + 5);
     else if (!strncmp(word, "after=", 6)) after = atof(word + 6);
     else if (!strncmp(word, "call=", 5)) call_wanted = strtoul(word + 5, NULL, 10);
+    else if (!strncmp(word, "patience=", 9)) patience = atof(word + 9);
     else if (!strcmp(word, "where=mpi")) in_mpi_wanted = 1;
     else if (!strcmp(word, "where=user")) in_mpi_wanted = 0;
     else
@@ -244,7 +255,9 @@ static int strikes(enum What what, MPI_Comm comm, const char* name, const void* 
   const enum Owner whose = owner(caller);
   if (!right_kind || whose == kMpi || (is_of_calls() && !more_than_one(comm))) return 0;
   calls++;
-  const double late = is_of_calls() ? 0 : kPatience;
+  if (left_at > 0) between_calls = elapsed() - left_at;
+  left_at = 0;
+  const double late = is_of_calls() ? 0 : patience;
   if (call_wanted ? calls != call_wanted : in_mpi_wanted || elapsed() < after + late) return 0;
   char where[128];
   snprintf(where, sizeof where, is_of_calls() ? "at %s" : "before %s", name);
@@ -253,10 +266,11 @@ static int strikes(enum What what, MPI_Comm comm, const char* name, const void* 
 }
 
 #define ARMED (class_wanted != kNone && !done && depth == 0)
-#define NEXT(arguments)        \
-  depth++;                     \
-  const int out = next arguments; \
-  depth--;                     \
+#define NEXT(arguments)              \
+  depth++;                           \
+  const int out = next arguments;    \
+  depth--;                           \
+  if (hunting && ARMED) left();      \
   return out
 
 #define MESSAGE1(name, parameters, arguments)                                                               \

@@ -145,8 +145,8 @@ def main():
         checks.append((f"{what}, {arguments[0]} ({MPI})", lambda: check(*arguments)))
     for language in PROGRAMS:
         for number, kind in enumerate(("sleep", "spin", "stop", "lock", "io")):
-            when = ("after=0.05", "call=30")[number % 2 == (language == "C")]
-            add(f"{kind}, {when}", check_state, language, kind, when, number % 2)
+            when = (f"after=0.05,patience={LIMIT}", "call=30")[number % 2 == (language == "C")]
+            add(f"{kind}, {when.split(',')[0]}", check_state, language, kind, when, number % 2)
         add("sleep in MPI", check_state, language, "sleep", "after=0.05,where=mpi", 1)
         for kind in ("exit", "kill") if language == "C" else ("exit",):
             add(kind, check_gone, language, kind, 1)
