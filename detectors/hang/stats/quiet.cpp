@@ -39,20 +39,29 @@ double Quiet::limit() const {
 }
 
 double Quiet::computed_limit() const {
-  const double usual = kFactor * tail_[0];
-  const double heavy = tail_limit();
-  return heavy > usual ? heavy : usual;
+  const double usual = kFactor * tail_[0], heavy = tail_limit();
+  const double most = usual > kMost ? usual : kMost;
+  return heavy < usual ? usual : heavy < most ? heavy : most;
 }
 
-/// Extrapolates the logarithms of the longest intervals along their normal quantiles, as a log-normal distribution
-/// would go on, to a probability of kRare an interval.
+/// Two extrapolations of the longest intervals to one that happens once in 10^9, the larger of which holds: along
+/// normal quantiles of the logarithms, as a log-normal distribution goes on, which few intervals suffice for; and, from
+/// kManyForPareto on, as a generalised Pareto distribution does, if its index says that the tail is that heavy.
 double Quiet::tail_limit() const {
-  if (in_tail_ < kFewest)
+  if (tail_[0] < kMaterial)
     return 0;
+  if (in_tail_ < kFewest)
+    return kFactorOfFew * tail_[0];
+  const double normal = log_normal_limit();
+  const double pareto = in_tail_ < kManyForPareto ? 0 : pareto_limit();
+  return normal > pareto ? normal : pareto;
+}
+
+double Quiet::log_normal_limit() const {
   const double all = static_cast<double>(intervals_);
   double sum_z = 0, sum_y = 0, sum_zz = 0, sum_zy = 0, weight = 0;
   for (uint32_t i = 0; i < in_tail_; ++i) {
-    const double share = (i + .625) / (all + .25);
+    const double share = (i + .625) / (all + .25);  // Blom's plotting positions
     if (share > .5)
       break;
     const double z = normal_quantile_above(share), y = ln(tail_[i]);
@@ -63,10 +72,32 @@ double Quiet::tail_limit() const {
     sum_zy += z * y;
   }
   const double spread = weight * sum_zz - sum_z * sum_z;
-  if (weight < kFewest / 2 || spread <= 0)
+  if (spread <= 0)
     return 0;
   const double slope = (weight * sum_zy - sum_z * sum_y) / spread;
-  return exponential((sum_y - slope * sum_z) / weight + slope * kRareQuantile);
+  const double most = slope * (1 + kDoubt / square_root(weight));  // few intervals say little about others
+  return exponential(sum_y / weight + most * (kRareQuantile - sum_z / weight));
+}
+
+/// Index by the moment estimator (Dekkers, Einmahl, de Haan 1989) from the intervals above the shortest one kept.
+double Quiet::pareto_limit() const {
+  const uint32_t above = in_tail_ - 1;
+  double first = 0, second = 0;
+  for (uint32_t i = 0; i < above; ++i) {
+    const double excess = ln(tail_[i] / tail_[above]);
+    first += excess / above;
+    second += excess * excess / above;
+  }
+  if (second <= 0)
+    return 0;
+  const double negative_part = 1 - .5 / (1 - first * first / second);  // of a light tail; about 0 of a heavy one
+  const double index = first + negative_part;
+  if (!(index > kHeavy))
+    return 0;
+  const double scale = tail_[above] * first * (1 - (negative_part < 0 ? negative_part : 0));
+  const double beyond = above / (static_cast<double>(intervals_) * kRare);
+  const double most = index + kDoubt / square_root(above);
+  return tail_[above] + scale * (exponential(most * ln(beyond)) - 1) / most;
 }
 
 }  // namespace resil::hang::stats

@@ -12,15 +12,22 @@ namespace resil::hang::stats {
 class Quiet {
  public:
   static constexpr double kFactor = 3;        // times the longest seen
-  static constexpr uint32_t kTail = 64;       // the longest intervals, kept for the shape of their tail
-  static constexpr uint32_t kFewest = 16;     // intervals, below which their tail has no shape
-  static constexpr double kRareQuantile = 6;  // normal quantile up to which the tail is extrapolated: P = 1e-9
+  static constexpr uint32_t kTail = 128;      // the longest intervals, kept for the shape of their tail
+  static constexpr uint32_t kFewest = 6;      // intervals, below which their tail has no shape
+  static constexpr uint32_t kManyForPareto = 32;
+  static constexpr double kMaterial = 2;      // seconds; the tail of shorter intervals does not matter
+  static constexpr double kFactorOfFew = 8;   // times the longest, with fewer than kFewest
+  static constexpr double kHeavy = .05;       // Pareto index, estimated, below which the tail is light
+  static constexpr double kDoubt = 2;         // standard errors, by which what is estimated of the tail may be too small
+  static constexpr double kMost = 3600;       // seconds; no tail makes the limit longer
+  static constexpr double kRare = 1e-9;       // probability of an interval to be extrapolated to
+  static constexpr double kRareQuantile = 6;  // normal quantile of it
 
   /// One look: seconds since the last one (of these, excused ones) and the progress counter.
   void look(double now, double excused, uint64_t moves);
 
   double current() const { return current_; }        // seconds without progress, less those excused
-  double longest() const { return longest_; }        // of intervals that ended
+  double longest() const { return tail_[0]; }        // of intervals that ended
   double watched() const { return watched_; }        // seconds of looks so far
   uint64_t intervals() const { return intervals_; }  // quiet intervals that ended: at least one look without progress
 
@@ -32,8 +39,10 @@ class Quiet {
   void ended(double seconds);
   double computed_limit() const;
   double tail_limit() const;
+  double log_normal_limit() const;
+  double pareto_limit() const;
 
-  double last_, current_, longest_, watched_;
+  double last_, current_, watched_;
   uint64_t moves_, intervals_;
   double tail_[kTail];  // descending
   mutable double limit_;  // 0: to be computed

@@ -32,14 +32,21 @@ double Watch::suspect_at(Phase phase) const {
   return phase == Phase::kMostCompute ? kNever : longer(kSuspectUnfamiliar, kSuspectFactor * quiet_.longest());
 }
 
-double Watch::verify_at(Phase phase) const {
+double Watch::verify_at(Phase phase, uint64_t familiar) const {
+  const double longest = kLongFactor * quiet_.longest();
   switch (phase) {
     case Phase::kComputation:
       return longer(kVerify, quiet_.limit());
     case Phase::kCommunication:
-      return longer(kVerifyCommunication, kLongFactor * quiet_.longest());
-    case Phase::kUnfamiliar:
-      return longer(kVerifyUnfamiliar, kLongFactor * quiet_.longest());
+      return longer(kVerifyCommunication, longest);
+    case Phase::kUnfamiliar: {
+      const double most = longer(kVerifyUnfamiliar, longest);
+      if (!learned() || familiar == 0)
+        return most;
+      const double rareness = static_cast<double>(kFamiliar) / static_cast<double>(familiar);
+      const double limit = longer(kVerify, quiet_.limit()) * rareness * rareness;
+      return limit < most ? limit : most;
+    }
     default:
       return kNever;
   }
@@ -64,7 +71,10 @@ Verdict Watch::look(const Look& look) {
   }
   candidate_ = candidate_ || observation.judgement == Judgement::kCandidate;
   const Phase now = phase(look);
-  Verdict verdict{usual, now, observation, quiet_.current(), suspect_at(now), verify_at(now)};
+  Verdict verdict{usual, now, observation, quiet_.current(), suspect_at(now), kVerify};
+  if (verdict.quiet < kSuspectCandidate)  // nothing can be found yet, and the limit takes a while to compute
+    return verdict;
+  verdict.verified_at = verify_at(now, look.familiar);
   if (verdict.quiet >= verdict.verified_at)
     verdict.finding = Finding::kVerified;
   else if (verdict.quiet >= verdict.suspected_at)

@@ -78,9 +78,9 @@ class Watch {
   static constexpr double kSuspect = 4;            // without the model's help
   static constexpr double kSuspectCandidate = 2.5;  // with it
   static constexpr double kSuspectFactor = 5;      // times the longest quiet interval, without the model's help
-  static constexpr double kVerify = 13;            // a hang in the computation, at familiar calls
+  static constexpr double kVerify = 12;            // a hang in the computation, at familiar calls
   static constexpr double kVerifyCommunication = 600;  // all are in: only an unproved fault of network or library
-  static constexpr double kVerifyUnfamiliar = 3600;    // first iterations, calls hardly ever seen
+  static constexpr double kVerifyUnfamiliar = 3600;    // first iterations, calls never seen; less at calls seen a few times
   static constexpr double kSuspectUnfamiliar = 60;
   static constexpr double kLongFactor = 10;        // times the longest quiet interval, for the last three
   static constexpr double kLearned = 50;           // seconds to be watched before anything is usual
@@ -100,7 +100,7 @@ class Watch {
   bool learned() const { return quiet_.watched() - quiet_.current() >= kLearned; }
   Phase phase(const Look& look) const;
   double suspect_at(Phase phase) const;
-  double verify_at(Phase phase) const;
+  double verify_at(Phase phase, uint64_t familiar) const;
 
   Model model_;
   Quiet quiet_;

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands over ParaStack's model: quiet intervals, the judge, snapshots of all ranks, learned patience.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "detectors/hang/stats/patience.h"
+#include "detectors/hang/stats/snapshot.h"
+#include "detectors/hang/stats/watch.h"
+
+using namespace resil::hang::stats;
+
+namespace {
+
+/// A program under a judge: looks at random steps; while healthy, ranks out vary and everything moves.
+struct Program {
+  explicit Program(uint32_t total, uint64_t seed = 1) : ranks(total) {
+    watch.start(total, .4, .001, seed);
+    random.start(seed);
+  }
+  Verdict look(uint32_t out, bool moved, double excused = 0, uint64_t familiar = 1000) {
+    now += watch.next_step();
+    moves += moved;
+    return watch.look({now, out, ranks, moves, familiar, excused});
+  }
+  Verdict healthy(double seconds) {
+    Verdict last{};
+    for (const double until = now + seconds; now < until;)
+      last = look(static_cast<uint32_t>(random.next() % (ranks + 1)), true);
+    return last;
+  }
+  /// Stands still until the finding, at most `most` seconds; how long that took.
+  double until(Finding finding, uint32_t out, double most, double excused_share = 0, uint64_t familiar = 1000) {
+    const double begin = now;
+    while (now < begin + most)
+      if (look(out, false, excused_share * .4, familiar).finding >= finding)
+        return now - begin;
+    return INFINITY;
+  }
+
+  Watch watch{};
+  Random random{};
+  uint32_t ranks;
+  double now = 1000;
+  uint64_t moves = 0;
+};
+
+RankState rank(uint64_t moves, Where where, uint64_t polls = 0) { return {moves, polls, where}; }
+
+uint32_t moved(RankState before, RankState now) { return compare(&before, &now, 1).moved; }
+
+}  // namespace
+
+TEST_CASE("a computation hang after a minute is suspected in 5 s and verified in 15 s, at any size") {
+  for (uint32_t ranks : {2u, 3u, 4u, 16u, 1024u, 100000u}) {
+    std::vector<double> suspected, verified;
+    for (uint64_t seed = 1; seed <= 21; ++seed) {
+      Program program(ranks, seed);
+      CHECK(program.healthy(60).finding <= Finding::kHealthy);
+      const double first = program.until(Finding::kSuspected, 1, 100);
+      suspected.push_back(first);
+      verified.push_back(first + program.until(Finding::kVerified, 1, 100));
+    }
+    std::sort(suspected.begin(), suspected.end());
+    std::sort(verified.begin(), verified.end());
+    INFO(ranks);
+    CHECK(suspected[10] <= 5);
+    CHECK(verified[10] <= 15);
+    CHECK(verified[20] <= 15);
+  }
+}
+
+TEST_CASE("no finding while anything moves, however few ranks are out") {
+  Program program(64);
+  program.healthy(60);
+  for (int i = 0; i < 5000; ++i)
+    CHECK(program.look(1, true).finding == Finding::kHealthy);
+}
+
+TEST_CASE("three times the longest quiet interval, where that is longer") {
+  Program program(64);
+  program.healthy(60);
+  for (int i = 0; i < 20; ++i) {  // pauses of nearly equal length
+    program.until(Finding::kVerified, 1, 9 + .05 * i);
+    program.healthy(20);
+  }
+  const double longest = program.watch.record().longest();
+  CHECK(longest > 9);
+  CHECK(longest < 12);
+  const double found = program.until(Finding::kVerified, 1, 200);
+  CHECK(found > 3 * longest);
+  CHECK(found < 4.5 * longest);
+}
+
+TEST_CASE("pauses of very unequal length ask for more patience than equal ones of the same longest") {
+  Quiet equal{}, unequal{};
+  uint64_t moves = 0;
+  const auto pause = [&](Quiet& quiet, double& now, double seconds) {
+    quiet.look(now += .1, 0, ++moves);
+    quiet.look(now += seconds / 2, 0, moves);
+    quiet.look(now += seconds / 2, 0, ++moves);
+  };
+  double one = 0, other = 0;
+  for (int i = 0; i < 60; ++i) {
+    pause(equal, one, 7.9 + .1 * (i % 2));
+    pause(unequal, other, 8 * std::pow(i + 1, -1.));
+  }
+  CHECK(equal.longest() == Approx(8));
+  CHECK(unequal.longest() == Approx(8));
+  CHECK(equal.limit() == Approx(24));
+  CHECK(unequal.limit() > 100);
+  CHECK(unequal.limit() <= Quiet::kMost);
+}
+
+TEST_CASE("time in which a rank could not run does not count") {
+  Program program(64);
+  program.healthy(60);
+  CHECK(program.until(Finding::kVerified, 1, 600, 10) == INFINITY);  // all of it
+  program.healthy(10);
+  const double half = program.until(Finding::kVerified, 1, 600, .5);
+  CHECK(half > 20);
+  CHECK(half < 60);
+}
+
+TEST_CASE("the kernel's word on a rank that is out") {
+  CHECK(excused('D', .4, 0) == .4);
+  CHECK(excused('T', .4, 0) == .4);
+  CHECK(excused('R', .4, .4) == 0);
+  CHECK(excused('R', .4, .1) == Approx(.3));
+  CHECK(excused('R', .4, .9) == 0);  // several threads
+  CHECK(excused('S', .4, 0) == 0);   // sleeping is no work
+}
+
+TEST_CASE("a look that comes late is the machine's fault; a clock that goes back is nobody's") {
+  Program program(64);
+  program.healthy(60);
+  program.look(1, false);
+  program.now += 300;  // the machine was suspended
+  CHECK(program.look(1, false).finding < Finding::kVerified);
+  CHECK(program.watch.quiet() < 5);
+  program.now -= 5000;
+  CHECK(program.look(1, false).finding < Finding::kVerified);
+  CHECK(program.watch.quiet() < 5);
+  CHECK(program.until(Finding::kVerified, 1, 100) < 15);
+}
+
+TEST_CASE("what cannot be judged: first iterations, calls never seen, all in, most out") {
+  Program first(64);
+  CHECK(first.until(Finding::kVerified, 1, 1800) == INFINITY);
+  CHECK(first.healthy(1).finding == Finding::kHealthy);
+
+  Program rare(64);
+  rare.healthy(120);
+  CHECK(rare.until(Finding::kVerified, 1, 1800, 0, 0) == INFINITY);
+  rare.healthy(1);
+
+  Program seldom(64), often(64);
+  seldom.healthy(120);
+  often.healthy(120);
+  const double four = seldom.until(Finding::kVerified, 1, 4000, 0, 4), sixteen = often.until(Finding::kVerified, 1, 4000);
+  CHECK(four > 10 * sixteen);
+  CHECK(four < 300);
+
+  Program in(64);
+  in.healthy(120);
+  CHECK(in.until(Finding::kVerified, 0, 590) == INFINITY);
+  CHECK(in.look(0, false).phase == Phase::kCommunication);
+  CHECK(in.until(Finding::kVerified, 0, 30) < 30);
+
+  Program out(64);
+  out.healthy(120);
+  CHECK(out.until(Finding::kSuspected, 40, 20000) == INFINITY);
+  CHECK(out.look(40, false).phase == Phase::kMostCompute);
+
+  Program alone(1);
+  alone.healthy(120);
+  CHECK(alone.until(Finding::kSuspected, 1, 20000) == INFINITY);
+}
+
+TEST_CASE("ranks that end, and looks at nobody") {
+  Program program(100);
+  program.healthy(60);
+  for (uint32_t total = 100; total > 0; --total) {
+    program.ranks = total;
+    CHECK(program.look(total / 2, true).finding <= Finding::kHealthy);
+  }
+  program.ranks = 0;
+  for (int i = 0; i < 100; ++i)
+    CHECK(program.look(0, true).finding <= Finding::kHealthy);
+}
+
+TEST_CASE("property: a program that never stands still longer than it did while learning is never accused") {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Random random;
+    random.start(seed);
+    const auto ranks = static_cast<uint32_t>(1 + random.next() % 2000);
+    const double most = 8 * random.uniform();
+    Program program(ranks, seed);
+    uint32_t verified = 0;
+    while (program.now < 3000) {
+      program.healthy(1 + 10 * random.uniform());
+      const double length = most * random.uniform();
+      for (const double until = program.now + length; program.now < until;)
+        verified += program.look(static_cast<uint32_t>(random.next() % 2), false).finding == Finding::kVerified;
+    }
+    INFO(seed);
+    CHECK(verified == 0);
+  }
+}
+
+TEST_CASE("snapshots: calls entered and left are progress, fruitless polls are not") {
+  CHECK(moved(rank(5, Where::kOut), rank(5, Where::kOut)) == 0);
+  CHECK(moved(rank(5, Where::kIn), rank(5, Where::kIn)) == 0);
+  CHECK(moved(rank(5, Where::kIn), rank(6, Where::kOut)) == 1);
+  CHECK(moved(rank(5, Where::kIn), rank(7, Where::kIn)) == 1);  // the same call again, as a name would not tell
+  CHECK(moved(rank(5, Where::kIn), rank(5, Where::kOut)) == 1);
+  CHECK(moved(rank(5, Where::kPolling, 1), rank(5, Where::kPolling, 1000)) == 0);
+  CHECK(moved(rank(5, Where::kPolling, 1), rank(5, Where::kOut, 1000)) == 0);
+  CHECK(moved(rank(5, Where::kOut, 1), rank(5, Where::kOut, 2)) == 0);
+  CHECK(moved(rank(5, Where::kOut, 1), rank(5, Where::kPolling, 2)) == 1);  // computed until it asked
+  CHECK(moved(rank(5, Where::kPolling, 1), rank(6, Where::kPolling, 9)) == 1);  // a poll found something
+  CHECK(moved(rank(5, Where::kOut), rank(5, Where::kEnded)) == 1);
+  CHECK(moved(rank(5, Where::kUnknown), rank(9, Where::kOut)) == 0);
+  const std::vector<RankState> all = {rank(1, Where::kOut), rank(1, Where::kIn), rank(1, Where::kPolling),
+                                      rank(1, Where::kEnded), rank(1, Where::kUnknown)};
+  const Comparison compared = compare(all.data(), all.data(), 5);
+  CHECK(compared.moved + compared.out + compared.in + compared.polling + compared.ended + compared.unknown == 5);
+  CHECK((compared.out == 1 && compared.in == 1 && compared.polling == 1 && compared.ended == 1 && compared.unknown == 1));
+}
+
+TEST_CASE("faulty ranks: out in five snapshots of five") {
+  constexpr uint32_t kRanks = 100;
+  std::vector<RankState> marks(kRanks), now(kRanks, rank(9, Where::kIn));
+  uint32_t accused[4];
+  const auto search = [&](auto change) {
+    FaultySearch faulty{};
+    faulty.start(marks.data(), kRanks);
+    std::vector<RankState> snapshot = now;
+    for (uint32_t i = 0; i < FaultySearch::kSnapshots; ++i) {
+      CHECK(faulty.answer(accused, 4).result == FaultySearch::Result::kUnfinished);
+      change(snapshot, i);
+      faulty.add(snapshot.data());
+    }
+    return faulty.answer(accused, 4);
+  };
+  using Result = FaultySearch::Result;
+  CHECK(search([](auto&, uint32_t) {}).result == Result::kCommunicationPhase);
+  auto answer = search([](auto& ranks, uint32_t) { ranks[17].where = ranks[3].where = Where::kOut; });
+  CHECK((answer.result == Result::kFaulty && answer.count == 2 && accused[0] == 3 && accused[1] == 17));
+  // In once, or on its way through calls: not stuck.
+  answer = search([](auto& ranks, uint32_t i) {
+    ranks[3].where = Where::kOut;
+    ranks[17].where = i == 2 ? Where::kIn : Where::kOut;
+    ranks[18].where = Where::kOut;
+    ranks[18].moves += 2;
+  });
+  CHECK((answer.result == Result::kFaulty && answer.count == 1 && accused[0] == 3));
+  // A loop of polls that is caught between two of them now and then.
+  answer = search([](auto& ranks, uint32_t i) { ranks[5] = rank(9, i % 2 == 0 ? Where::kPolling : Where::kOut, i); });
+  CHECK(answer.result == Result::kCommunicationPhase);
+  answer = search([](auto& ranks, uint32_t) {
+    for (uint32_t i = 0; i < 51; ++i)
+      ranks[i].where = Where::kOut;
+  });
+  CHECK(answer.result == Result::kMostCompute);
+  answer = search([](auto& ranks, uint32_t) {  // more than fit
+    for (uint32_t i = 0; i < 50; ++i)
+      ranks[2 * i].where = Where::kOut;
+  });
+  CHECK((answer.result == Result::kFaulty && answer.count == 50 && accused[3] == 6));
+}
+
+TEST_CASE("patience is learned for each kind, and nothing is suspected that was never seen to end, for a minute") {
+  static Patience patience{};
+  CHECK(patience.limit(1) == Patience::kUnfamiliar);
+  for (uint32_t i = 0; i < Patience::kFewest; ++i) {
+    patience.ended(1, .01 * i);
+    patience.ended(0, 10 + i);
+  }
+  CHECK(patience.limit(1) == Patience::kFloor);
+  CHECK(patience.longest(1) == Approx(.15));
+  CHECK(patience.seen(1) == Patience::kFewest);
+  CHECK(patience.limit(0) == Approx(125));
+  CHECK(!patience.suspected(1, 5));
+  CHECK(patience.suspected(1, 5.1));
+  for (uint64_t kind = 2; kind < 2000; ++kind)  // more kinds than places
+    patience.ended(kind, 1);
+  CHECK(patience.limit(1) == Patience::kFloor);
+  CHECK(patience.limit(1999) == Patience::kFloor);
+  CHECK(patience.longest(123456789) == 1);  // the rest's record
+}
