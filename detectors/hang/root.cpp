@@ -289,6 +289,12 @@ void accounts_came(Root& root, const void* merged, uint32_t bytes) {
     }
 }
 
+void last_round(Root& root) {
+  root.ending = false;
+  if (!monitor_ask(Round::kAccounts, nullptr, 0))
+    root.busy = false;
+}
+
 /// What is left of this chain.
 void next_round(Root& root) {
   if (root.with_states) {
@@ -348,9 +354,10 @@ bool root_busy(const Root& root) { return root.busy; }
 bool root_accounts(Root& root) {
   if (root.busy && monitor_waits())
     return false;
-  root.busy = true;
-  if (!monitor_ask(Round::kAccounts, nullptr, 0))
-    root.busy = false;
+  root.busy = root.ending = true;
+  // Collectives that did not match just before the end, or in a job too short for any look.
+  if (!monitor_ask(Round::kMismatch, nullptr, 0))
+    last_round(root);
   return true;
 }
 
@@ -397,7 +404,10 @@ void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, c
       break;
     case Round::kMismatch:
       mismatch_came(root, merged, bytes);
-      next_round(root);
+      if (root.ending)
+        last_round(root);
+      else
+        next_round(root);
       break;
     case Round::kAccounts:
       if (count == 0)

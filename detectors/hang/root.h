@@ -48,7 +48,7 @@ struct Root {
   JobStates states;
   Fact* facts;                         ///< one a rank
   Summary summary;
-  bool busy, traced, confirming, with_states, with_mismatch, suspected, verified;
+  bool busy, ending, traced, confirming, with_states, with_mismatch, suspected, verified;
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
   double begun_at, next_sample, next_look, looked_at, excused, asked_at, states_at, mismatch_at, moved_at, blocked_since, longest_stop, faulty_since;
   stats::Verdict opinion;

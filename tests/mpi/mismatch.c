@@ -75,6 +75,11 @@ int main(int argc, char** argv) {
     MPI_Bcast(&stop, 1, MPI_INT, 0, MPI_COMM_WORLD);
     usleep(2000);  // not so fast that the records of the fault are overwritten before anybody looks
   }
+  if (strcmp(kind, "unreceived") == 0 && odd)
+    for (int i = 0; i < 3; ++i)
+      MPI_Send(in, 1, MPI_DOUBLE, 0, 77, other);  // small: MPI keeps it, and nobody asks for it
+  if (strcmp(kind, "uneven") == 0 && rank == 0)
+    MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);  // the root does not wait
   MPI_Finalize();
   return 0;
 }

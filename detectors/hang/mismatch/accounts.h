@@ -20,8 +20,8 @@ namespace resil::hang {
 uint32_t accounts_collect(const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
 /// Adds one answer to another. False: `from` is no answer.
 bool accounts_merge(void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes);
-/// True: `verdict` is filled: kUnreceived, then kUnequalCollectives when called again with the same answer and `again`.
-/// False: all accounts agree, or not all ranks of the job are in them.
+/// True: `verdict` is filled: kUnreceived, or, with `again`, kUnequalCollectives. False: these accounts agree, or not all
+/// ranks of the job are in them.
 bool accounts_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict, bool again = false);
 
 /// What the accounts of a merged answer do not cover.

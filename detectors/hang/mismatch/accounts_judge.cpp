@@ -188,10 +188,7 @@ bool accounts_judge(const void* merged, uint32_t bytes, const Names& names, Verd
   *verdict = {};
   if (!accounts_check(merged, bytes, &header) || !complete(header))
     return false;
-  if (!again && judge_messages(merged, header, names, *verdict))
-    return true;
-  *verdict = {};
-  return judge_counts(merged, header, names, *verdict);
+  return again ? judge_counts(merged, header, names, *verdict) : judge_messages(merged, header, names, *verdict);
 }
 
 AccountsCoverage accounts_coverage(const void* merged, uint32_t bytes) {
