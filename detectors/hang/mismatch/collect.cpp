@@ -6,6 +6,8 @@
 
 #include "detectors/hang/mismatch/sites.h"
 #include "detectors/hang/mismatch/state.h"
+#include "detectors/hang/signature.h"
+#include "shim/call_info.h"
 #include "shim/hash.h"
 
 namespace resil::hang {
@@ -41,12 +43,33 @@ void sort(Entry* entries, uint32_t count) {
   }
 }
 
+constexpr uint64_t kEnd = signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared});
+
+/// Will this rank call nothing any more? Then MPI_Finalize takes the place of its next call on every communicator, as it
+/// does on MPI_COMM_WORLD: who has called more there has called what this rank never will.
+bool is_over(const Watched& rank) {
+  if (rank.header == nullptr)
+    return false;
+  const auto phase = static_cast<ring::Phase>(__atomic_load_n(&rank.header->phase, __ATOMIC_ACQUIRE));
+  const uint32_t irregular = __atomic_load_n(&rank.section->irregular, __ATOMIC_ACQUIRE);
+  // A callback of an attribute of MPI_COMM_SELF runs inside MPI_Finalize and may still call anything.
+  return (irregular & kUnknownOrder) == 0 &&
+         (phase == ring::Phase::kFinished || (phase == ring::Phase::kFinalizing && (irregular & kSelfAttribute) == 0));
+}
+
+void end_path(TrackRead& read) {
+  const PathPoint& last = read.points[read.count - 1];
+  if (last.n == read.sequence && last.signature != kEnd)
+    read.points[read.count++] = {last.n + 1, roll(last.rolling, kEnd), kEnd};
+}
+
 /// All tracks in use that may be compared; by communicator.
 uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count) {
   uint32_t found = 0;
   for (uint32_t w = 0; w < count; ++w) {
     if (watched[w].section == nullptr || watched[w].rank < 0 || static_cast<uint32_t>(watched[w].rank) >= mismatch.world)
       continue;
+    const bool over = is_over(watched[w]);
     for (uint32_t t = 0; t < kTracks; ++t) {
       const Track& track = watched[w].section->tracks[t];
       const uint64_t comm = load(track.comm), sequence = load(track.sequence), shape = load(track.shape);
@@ -57,7 +80,8 @@ uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count
         continue;
       }
       const Told& told = mismatch.told[w * kTracks + t];
-      mismatch.entries[found++] = {comm, w, static_cast<uint16_t>(t), told.comm != comm || told.sequence != sequence, 0};
+      const uint64_t state = 2 * sequence + over;
+      mismatch.entries[found++] = {comm, w, static_cast<uint16_t>(t), over, told.comm != comm || told.state != state, 0};
     }
   }
   sort(mismatch.entries, found);
@@ -79,7 +103,9 @@ bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t c
       mismatch.coverage.unreadable += result == ReadResult::kMoving;
       continue;
     }
-    entries[i].sequence = read.sequence;
+    entries[i].state = 2 * read.sequence + entries[i].over;
+    if (entries[i].over)
+      end_path(read);
     tree.members = static_cast<uint32_t>(read.shape & kTrackMembers);
     tree_make_room(tree, kMaxPath);
     const uint32_t before = tree.count;
@@ -141,7 +167,7 @@ uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t c
         }
       }
       for (uint32_t k = i; k < end; ++k)
-        mismatch.told[mismatch.entries[k].watched * kTracks + mismatch.entries[k].track] = {comm, mismatch.entries[k].sequence};
+        mismatch.told[mismatch.entries[k].watched * kTracks + mismatch.entries[k].track] = {comm, mismatch.entries[k].state};
     }
   };
   take(late, split, found);

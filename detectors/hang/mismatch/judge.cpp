@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "detectors/hang/signature.h"
+#include "shim/call_info.h"
 
 namespace resil::hang {
 
@@ -165,6 +166,11 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
       found.usual = one;
       found.odd = two;
     }
+  }
+  for (uint32_t i = 0; i < tree.count; ++i) {
+    const Claim& claim = tree.claims[i];
+    found.at_end = found.at_end || ((usual[i] || odd[i]) && claim.n > found.agreed && claim.n <= found.differs &&
+                                    (claim.signature & 0x3ff) == static_cast<uint64_t>(CallId::kMPI_Finalize));
   }
   found.exact = (found.shown != 0 ? found.shown : found.differs) == found.agreed + 1;
   if (found.shown != 0 && found.exact) {

@@ -34,6 +34,7 @@ struct Difference {
   uint64_t differs;     ///< calls 1..differs are not
   uint64_t shown;       ///< the first call of which both signatures are known and differ; 0: none
   uint64_t usual, odd;  ///< those signatures
+  bool at_end;          ///< one side has called MPI_Finalize there
   bool exact;           ///< `shown`, or `differs`, is the very first call that is not the same
   int32_t shift;        ///< -1: the odd side has left out call `shown` of the others; 1: it has one more; 0: cannot be told
   uint64_t usual_site, odd_site;  ///< of call `shown`

@@ -36,7 +36,7 @@ struct PathPoint {
   uint64_t signature;  ///< of call n; 0: no longer known
 };
 
-constexpr uint32_t kMaxPath = kRecent + 1 + 2 * kLevels + kEarly;
+constexpr uint32_t kMaxPath = kRecent + 2 + 2 * kLevels + kEarly;  ///< one more: see collect.cpp, end_path
 
 struct TrackRead {
   uint64_t comm;

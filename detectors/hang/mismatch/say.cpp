@@ -92,7 +92,8 @@ void say_parting(const Tree& tree, const Parting& parting, uint32_t odd_side, co
   *verdict = {};
   verdict->type = HangClass::kCollectiveMismatch;
   // MPI wants equal type signatures; equal sizes are what can be seen of them, and libraries let many differences pass.
-  verdict->confidence = bytes ? Confidence::kSuspected : Confidence::kProved;
+  // Nor does one call too many or too few before MPI_Finalize harm anybody by itself: who waits for it is found waiting.
+  verdict->confidence = bytes || found.at_end ? Confidence::kSuspected : Confidence::kProved;
   verdict->comm = tree.comm;
   verdict->sequence = found.shown != 0 ? found.shown : found.differs;
   verdict->call = found.shown != 0 ? signature_unpack(found.usual).call : static_cast<uint16_t>(~0u);
@@ -129,6 +130,8 @@ void say_parting(const Tree& tree, const Parting& parting, uint32_t odd_side, co
     text.add(usual_count == 1 ? " has " : " have ");
     add_call(text, found.usual, names);
     text.add(".");
+    if (found.at_end)
+      text.add(" Who is in MPI_Finalize will call nothing else.");
     if (!found.exact)
       text.add(" The first difference lies between call %" PRIu64 " and this one.", found.agreed + 1);
     if (found.shift != 0)

@@ -19,7 +19,7 @@ constexpr uint32_t kHistoryBytes = 64u << 20;  ///< address space; used as neede
 /// One track of one rank of this node, as last told.
 struct Told {
   uint64_t comm;
-  uint64_t sequence;
+  uint64_t state;  ///< 2 * sequence + whether the rank has come to its end
 };
 
 /// One track of this round.
@@ -27,8 +27,9 @@ struct Entry {
   uint64_t comm;
   uint32_t watched;
   uint16_t track;
+  bool over;       ///< the rank has come to its end
   bool changed;
-  uint64_t sequence;  ///< as read; 0: not read
+  uint64_t state;  ///< as read, see Told; 0: not read
 };
 
 struct Mismatch {
