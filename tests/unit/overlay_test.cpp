@@ -378,6 +378,48 @@ TEST_CASE("the listener is on one address of this host, never on all") {
   }
 }
 
+TEST_CASE("ports that are taken are passed over") {
+  Address first, second, third;
+  const int one = overlay_listen(&first, true);
+  REQUIRE(one >= 0);
+  const PortRange only = {first.port, first.port};
+  CHECK(overlay_listen(&second, true, nullptr, only) == -1);
+  CHECK(errno == EADDRINUSE);
+  CHECK(second.family == 0);
+  const PortRange more = {first.port, static_cast<uint16_t>(first.port < 65000 ? first.port + 500 : 65535)};
+  const int other = overlay_listen(&third, true, nullptr, more);
+  REQUIRE(other >= 0);
+  CHECK(third.port > first.port);
+  CHECK(third.port <= more.last);
+  close(other);
+  close(one);
+}
+
+TEST_CASE("two nodes meet over IPv6") {
+  NodeEntry table[2] = {};
+  int listeners[2];
+  for (int i = 0; i < 2; ++i)
+    REQUIRE((listeners[i] = overlay_listen(&table[i].leader, false, "::1")) >= 0);
+  if (table[0].leader.family != 6) {
+    WARN("no IPv6 here");
+    close(listeners[0]);
+    close(listeners[1]);
+    return;
+  }
+  const uint8_t key[16] = {};
+  Overlay* nodes[2];
+  for (uint32_t i = 0; i < 2; ++i)
+    REQUIRE((nodes[i] = overlay_open(listeners[i], table, 2, i, false, key, {}, {})) != nullptr);
+  double now = 1;
+  for (; now < 5 && overlay_state(nodes[1]).root != 0; now += 0.01)
+    for (Overlay* node : nodes)
+      overlay_step(node, now, 1);
+  CHECK(overlay_state(nodes[1]).parent == 0);
+  CHECK(overlay_state(nodes[0]).children == 1);
+  for (Overlay* node : nodes)
+    overlay_close(node);
+}
+
 TEST_CASE("overlay_wake ends a wait") {
   OverlayWorld world(1);
   overlay_step(world.at(0), world.now, 0);

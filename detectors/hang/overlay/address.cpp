@@ -183,19 +183,27 @@ namespace resil::hang {
 
 using namespace overlay;
 
-int overlay_listen(Address* own, bool same_host, const char* interface) {
+int overlay_listen(Address* own, bool same_host, const char* interface, PortRange ports) {
   choose(own, same_host, interface);
-  SocketAddress address;
-  socklen_t bytes = to_kernel(*own, &address);
-  const int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd >= 0 && bind(fd, &address.any, bytes) == 0 && listen(fd, kBacklog) == 0 &&
-      getsockname(fd, &address.any, &bytes) == 0 && from_kernel(address, own))
-    return fd;
-  const int why = errno;
-  if (fd >= 0)
-    close(fd);
+  const Address chosen = *own;
+  for (uint32_t port = ports.first; port <= ports.last; ++port) {
+    SocketAddress address;
+    own->port = static_cast<uint16_t>(port);
+    socklen_t bytes = to_kernel(*own, &address);
+    const int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    // No SO_REUSEADDR: nobody else's connections may linger on our port.
+    if (fd >= 0 && bind(fd, &address.any, bytes) == 0 && listen(fd, kBacklog) == 0 &&
+        getsockname(fd, &address.any, &bytes) == 0 && from_kernel(address, own))
+      return fd;
+    const int why = errno;
+    if (fd >= 0)
+      close(fd);
+    *own = chosen;
+    errno = why;
+    if (why != EADDRINUSE && why != EACCES)
+      break;
+  }
   *own = {};
-  errno = why;
   return -1;
 }
 

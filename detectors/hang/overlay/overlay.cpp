@@ -65,6 +65,11 @@ using namespace overlay;
 
 Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint32_t own, bool standby,
                       const uint8_t key[16], const OverlayHandler& handler, const OverlayOptions& options) {
+  if (own >= count) {
+    close(listener);
+    errno = EINVAL;
+    return nullptr;
+  }
   const OverlayOptions all = completed(options);
   const uint32_t capacity = all.most_children + all.most_strangers + kMostAttempts + 2;
   void* memory = mmap(nullptr, mapping_bytes(capacity), PROT_READ | PROT_WRITE,

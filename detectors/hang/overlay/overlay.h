@@ -101,15 +101,21 @@ struct OverlayState {
 
 struct Overlay;
 
-/// A listening socket on a port that the kernel chooses, nonblocking, close-on-exec; -1 and errno on failure. Never
-/// 0.0.0.0. `same_host`: all nodes are this host: loopback. Else `interface` (name of an interface, or an address of
-/// this host) if not null; else the address that the kernel would use to reach the default route; without one, that of
-/// the first interface that is up and no loopback, point-to-point or container bridge; else loopback. IPv4 first.
-/// No name is looked up (a host's own name often resolves to 127.0.1.1). Allocates inside libc (getifaddrs).
-int overlay_listen(Address* own, bool same_host, const char* interface = nullptr);
+struct PortRange {
+  uint16_t first, last;  ///< 0, 0: the kernel chooses
+};
+
+/// A listening socket on the first free port of the range, nonblocking, close-on-exec; -1 and errno on failure
+/// (EADDRINUSE: all are taken). Never 0.0.0.0. `same_host`: all nodes are this host: loopback. Else `interface` (name of an
+/// interface, or an address of this host) if not null and there is such a one; else the address that the kernel would use
+/// to reach the default route; without one, that of the first interface that is up and no loopback, point-to-point or
+/// container bridge; else loopback. IPv4 first. No name is looked up (a host's own name often resolves to 127.0.1.1).
+/// Allocates inside libc (getifaddrs).
+int overlay_listen(Address* own, bool same_host, const char* interface = nullptr, PortRange ports = {0, 0});
 
 /// `nodes` must outlive the overlay. Takes the listener over, whatever the result. `standby`: this process is the
-/// standby of node `own` and its leader is gone. Null: no memory or descriptors (errno).
+/// standby of node `own` and its leader is gone; who of the two acts is decided on the node: a leader that wakes up to find
+/// itself replaced closes its overlay. Null: no memory or descriptors, or `own` is not in the table (errno).
 Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint32_t own, bool standby,
                       const uint8_t key[16], const OverlayHandler& handler, const OverlayOptions& options);
 
@@ -137,7 +143,9 @@ int overlay_descriptor(const Overlay* overlay);
 /// Makes a waiting overlay_step return. Any thread, async-signal-safe.
 void overlay_wake(const Overlay* overlay);
 
-/// Everything that is queued has been handed to the kernel. For an order that must be out before the process ends.
+/// Everything that is queued has been handed to the kernel. For an order that must be out before the process ends:
+/// step until this holds and the children have left (overlay_state), or for a second, then overlay_close; a process that
+/// ends with something unread resets its connections, and what is on its way may be lost.
 bool overlay_flushed(const Overlay* overlay);
 
 /// Says good-bye, never waits, closes everything, gives the memory back.
