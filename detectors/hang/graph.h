@@ -24,6 +24,7 @@ struct GraphInput {
   const RankState* const* states;
   uint32_t count;
   uint64_t now_ns;  ///< CLOCK_REALTIME, for ages in messages
+  uint64_t world = 0;  ///< job-wide id of MPI_COMM_WORLD, where MPI_Finalize counts as a call; 0: not known
 };
 
 /// What must be known of envelopes before anything can be judged. Returns how many; never more than `room` (false

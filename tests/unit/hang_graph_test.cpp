@@ -329,7 +329,10 @@ TEST_CASE("collectives") {
     says(*verdict, "rank 2 waits in MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD at app+0x1002.2; that message was never sent");
     world.ranks[1].unknown = true;  // one member not known: the others are enough
     CHECK(world.judge());
+    world.finish(2);  // instead of the call: not the same as having made it
     world.membership(2, kWorld).sequence = 17;
+    CHECK(world.judge()->type == HangClass::kMissingRank);
+    world.ranks[2].activity = RankActivity::kBlocked;
     CHECK(!world.judge());
   }
   SECTION("one has finished") {
@@ -346,6 +349,16 @@ TEST_CASE("collectives") {
     REQUIRE(verdict);
     CHECK(verdict->type == HangClass::kRankGone);
     says(*verdict, "rank 2 ended without MPI_Finalize");
+  }
+  SECTION("one waits in MPI_Finalize") {
+    for (int32_t rank : {0, 1, 3})
+      world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
+    world.membership(2, kWorld).sequence = 1;
+    world.finalize(2);
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kMissingRank);
+    CHECK(culprits(*verdict) == Ranks{2});
   }
   SECTION("all others have finished: the one that goes on is odd") {
     world.block(3, kBarrierCall, {collective(kBarrierCall, 2)});
@@ -409,6 +422,14 @@ TEST_CASE("collectives") {
 TEST_CASE("two communicators in different orders") {
   World world(4);
   world.comm(kOther, {0, 1, 2, 3});
+  SECTION("a failed collective: their numbers may be off") {
+    for (int32_t rank : {0, 1})
+      world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
+    world.finish(2);
+    CHECK(world.judge());
+    world.ranks[3].irregular = kUnknownOrder;
+    CHECK(!world.judge());
+  }
   SECTION("two and two") {
     for (int32_t rank : {0, 1})
       world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
@@ -551,6 +572,46 @@ TEST_CASE("signatures are equal for equal findings only") {
   CHECK(world.judge()->signature == first);
   world.ranks[0].threads[0].instance++;
   CHECK(world.judge()->signature != first);
+}
+
+TEST_CASE("many ranks") {
+  constexpr int32_t kMany = 16384;
+  World world(kMany);
+  world.node_ranks = 128;
+  SECTION("a ring") {
+    for (int32_t rank = 0; rank < kMany; ++rank)
+      world.block(rank, kSendrecvCall, {send((rank + 1) % kMany, 1, 1, kLenient), receive((rank + kMany - 1) % kMany, 2)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->culprit_count == kMany);
+    says(*verdict, "ranks 0-16383 wait for each other");
+  }
+  SECTION("everybody but one in one collective") {
+    for (int32_t rank = 0; rank < kMany; ++rank)
+      if (rank != 512)
+        world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 9)});
+    world.block(512, kRecvCall, {receive(3, 1)});
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(culprits(*verdict) == Ranks{512});
+    CHECK(verdict->victim_count == kMany - 1);
+    says(*verdict, "16383 of 16384 ranks (ranks 0-511,513-16383) wait in call 9");
+  }
+  SECTION("each in another collective, and each waits for all behind it") {
+    for (int32_t rank = 1; rank < kMany; ++rank)
+      world.block(rank, kScanCall, {collective(kScanCall, static_cast<uint64_t>(rank), kWorld, rank % 2 != 0 ? kLowerOnly : 0)});
+    world.finish(0);
+    CHECK(world.judge());
+  }
+  SECTION("half of them wait for any of all, half are done") {
+    for (int32_t rank = 0; rank < kMany; ++rank)
+      if (rank % 2 == 0)
+        world.finish(rank);
+      else
+        world.block(rank, kRecvCall, {receive(ring::kAnySource, 3)});
+    world.question_room = 1;  // one answer is as good as any: the others stay open
+    CHECK(!world.judge());
+  }
 }
 
 TEST_CASE("records that lie about themselves are unknown ranks") {

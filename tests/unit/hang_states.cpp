@@ -128,10 +128,13 @@ ThreadWait& World::block(int32_t rank, uint16_t call, const std::vector<Part>& p
   return r.threads.back();
 }
 
-void World::finish(int32_t rank) { ranks[static_cast<size_t>(rank)].activity = RankActivity::kFinished; }
+void World::finish(int32_t rank) {
+  ranks[static_cast<size_t>(rank)].activity = RankActivity::kFinished;
+  ++membership(rank, kWorld).sequence;  // MPI_Finalize counts
+}
 void World::die(int32_t rank) { ranks[static_cast<size_t>(rank)].activity = RankActivity::kGone; }
 void World::finalize(int32_t rank) {
-  block(rank, kFinalizeCall, {other()});
+  block(rank, kFinalizeCall, {collective(kFinalizeCall, membership(rank, kWorld).sequence + 1)});
   ranks[static_cast<size_t>(rank)].in_finalize = true;
 }
 
@@ -171,7 +174,7 @@ std::vector<const RankState*> World::states() {
 std::vector<Question> World::questions() {
   const auto pointers = states();
   std::vector<Question> asked_now(question_room);
-  asked_now.resize(graph_questions({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow}, asked_now.data(), question_room));
+  asked_now.resize(graph_questions({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld}, asked_now.data(), question_room));
   return asked_now;
 }
 
@@ -181,13 +184,18 @@ std::vector<Answer> World::answers(const std::vector<Question>& asked_now) const
   for (size_t i = 0; i < asked_now.size(); ++i) {
     const Question& q = asked_now[i];
     const int32_t last = static_cast<int32_t>(ranks.size());
+    const int32_t ends[2] = {q.source / node_ranks * node_ranks, q.destination / node_ranks * node_ranks};
     for (int32_t node = 0; node < last; node += node_ranks) {
+      if (q.source >= 0 && node != ends[0] && node != ends[1])
+        continue;
       Answer answer{};
       answer.question = static_cast<uint32_t>(i);
       answer.source = q.source;
       answer.destination = q.destination;
       answer.tag = q.tag;
       for (int32_t rank = node; rank < node + node_ranks && rank < last; ++rank) {
+        if (q.source >= 0 && rank != q.source && rank != q.destination)
+          continue;
         if (std::find(silent.begin(), silent.end(), rank) != silent.end())
           continue;
         if (q.source == ring::kAnySource || q.source == rank) {
@@ -232,7 +240,7 @@ std::optional<Verdict> World::judge(bool lenient) {
   const auto pointers = states();
   const Names names = {nullptr, comm_text, call_name, site_text};
   auto verdict = std::make_unique<Verdict>();
-  if (!graph_judge({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow}, asked_now.data(), asked, answered.data(),
+  if (!graph_judge({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld}, asked_now.data(), asked, answered.data(),
                    static_cast<uint32_t>(answered.size()), lenient, names, verdict.get()))
     return {};
   return *verdict;

@@ -132,9 +132,12 @@ void Story::near_misses() {
     v_.type = HangClass::kUnmatchedMessage;
   if (core_.kind == CoreKind::kGone || (near_.kind != NearMiss::kOtherTag && near_.kind != NearMiss::kOtherComm))
     return;
-  if (!near_.send.valid() && core_.kind == CoreKind::kCycle && !wave_story_ && core_.count > 2)
-    return;  // messages that lie about are usual; a hint, but the cycle is the reason
+  const bool large_cycle = core_.kind == CoreKind::kCycle && !wave_story_ && core_.count > 2;
+  if (large_cycle && !near_.send.valid())
+    return;  // messages that lie about are usual: a hint
   v_.type = HangClass::kUnmatchedMessage;
+  if (large_cycle)
+    return;  // all of them did the same
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
     culprit_[rank] = rank == near_.sender || rank == near_.receive.rank ? 1 : 0;
 }

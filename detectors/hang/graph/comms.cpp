@@ -86,7 +86,7 @@ bool Graph::read_comms() {
           c->irregular |= state(rank).irregular;
           ++c->count;
         } else {
-          members_[c->first + seen] = {rank, membership.rank, membership.sequence};
+          members_[c->first + seen] = {rank, membership.rank, calls_made(rank, membership)};
         }
         seen = pass == 0 ? rank + 1 : seen + 1;
       }
@@ -102,6 +102,18 @@ bool Graph::read_comms() {
     members_ = arena_.take<Member>(member_count_);
   }
   return !arena_.failed() && order_members();
+}
+
+/// MPI_Finalize is counted like a collective on MPI_COMM_WORLD, but satisfies nobody who waits in another one.
+uint64_t Graph::calls_made(uint32_t rank, const Membership& membership) const {
+  const View& view = views_[rank];
+  if (view.role == Role::kFinished && membership.comm == input_.world && membership.sequence > 0)
+    return membership.sequence - 1;
+  for (uint32_t i = 0; view.role == Role::kFinalizing && i < state(rank).part_count; ++i)
+    if (const Part& part = view.parts[i]; part.kind == PartKind::kCollective && part.comm == membership.comm &&
+        part.sequence != 0 && part.sequence <= membership.sequence)
+      return part.sequence - 1;
+  return membership.sequence;
 }
 
 bool Graph::order_members() {

@@ -13,7 +13,7 @@ void Graph::mark_skips() {
     const uint32_t rank = thread_rank_[thread];
     const View& v = views_[rank];
     const ThreadWait& wait = v.threads[thread - v.first_thread];
-    if (wait.kind == WaitKind::kAll && state(rank).activity != RankActivity::kPolling)
+    if (any_[thread] == 0)
       continue;
     for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i) {
       const uint32_t to = targets_[v.first_part + i];

@@ -10,7 +10,8 @@
 //   ... from anybody      likewise, with all members as S; and D knows another world: unseen ranks may send.
 //   send from S to D      S cancelled (its ordinals), either had a failing call or lost an envelope, or D has wildcards
 //                         that nobody could read (then it has taken more than is counted).
-//   collectives           nothing: sequences are counted by calls.
+//   "was sent", "was posted" (kDone) also: cancelled messages or receives on the other side, wildcards of D not read.
+//   collectives           any member had one that failed: its numbers may be off.
 // Partitioned messages match among themselves; their parts are kOther.
 
 #include "detectors/hang/graph/model.h"
@@ -77,12 +78,17 @@ class Judge {
     const Tally* all = tally(part, source, to, ring::kAnyTag);
     const Tally* own = exact(part) ? tally(part, source, to, part.tag) : all;
     Flight found = flight(own, sources, exact(part));
-    *available = found == Flight::kSomething && own->pending == 0 && own->wild_pending <= 1;
+    *available = found == Flight::kSomething && own->pending == 0 && own->wild_pending <= (part.kind == PartKind::kProbe ? 0u : 1u);
     if (found != Flight::kNothing && own != all && flight(all, sources, false) == Flight::kNothing)
       found = Flight::kNothing;
     if (found == Flight::kUnknown && g_.hopeful_ && own == nullptr && all == nullptr)
       found = Flight::kNothing;
     return found;
+  }
+
+  /// A receive of `me` whose message has certainly been sent.
+  Result done(uint32_t me, uint32_t of_sender, bool counted) const {
+    return {counted && (g_.state(me).irregular & kUnknownSource) == 0 && (of_sender & kCancelled) == 0 ? Fact::kDone : Fact::kOpen, kNone};
   }
 
   Result from_peer(uint32_t me, const Part& part) {
@@ -98,7 +104,7 @@ class Judge {
         // Wildcards that are pending may have taken messages that nobody was told of: more are needed, never fewer.
         if (t->sent < part.needed)
           return holds;
-        return {t->has_destination() && t->wild_pending == 0 ? Fact::kDone : Fact::kOpen, kNone};
+        return done(me, g_.state(peer).irregular, t->has_destination() && t->wild_pending == 0);
       }
     }
     bool available = false;
@@ -106,7 +112,7 @@ class Judge {
       case Flight::kNothing:
         return holds;
       case Flight::kSomething:
-        return {available ? Fact::kDone : Fact::kOpen, kNone};
+        return done(me, g_.state(peer).irregular, available);
       default:
         return {};
     }
@@ -121,7 +127,7 @@ class Judge {
       c.wild = true;
       return {Fact::kHolds, kNone};  // the group gets its number in connect()
     }
-    return {available ? Fact::kDone : Fact::kOpen, kNone};
+    return done(me, c.irregular, found == Flight::kSomething && available);
   }
 
   Result to_peer(uint32_t me, const Part& part) {
@@ -136,7 +142,7 @@ class Judge {
     if (own != nullptr && own->has_destination() && !own->other_tags && part.ordinal != 0) {
       if (own->capacity() < part.ordinal)
         return {Fact::kHolds, peer};
-      return {own->wild_pending == 0 ? Fact::kDone : Fact::kOpen, kNone};
+      return {own->wild_pending == 0 && (g_.state(peer).irregular & kCancelled) == 0 ? Fact::kDone : Fact::kOpen, kNone};
     }
     // Without its ordinal: only when nothing from here was ever received or asked for.
     if (all != nullptr && all->has_destination() && all->capacity() == 0)
@@ -145,7 +151,7 @@ class Judge {
   }
 
   Result collective(uint32_t me, const Part& part, Comm& c) {
-    if (c.remote_size >= 0 && !g_.lenient())  // between groups, each waits for the other one only
+    if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && !g_.lenient()))  // between groups, each waits for the other one only
       return {};
     const uint32_t late = g_.late(c, part.sequence);
     const Result arrived = {c.complete && late == 0 ? Fact::kDone : Fact::kOpen, kNone};
@@ -182,78 +188,7 @@ bool Graph::judge_parts() {
       targets_[v.first_part + i] = result.target;
     }
   }
-  // Chains of links; twice the room where waits for lower ranks need chains of their own.
-  first_link_ = ranks() + threads_;
-  link_room_ = member_count_;
-  if (judge.lower)
-    link_room_ += 4 * member_count_ + 65536;
-  link_rank_ = arena_.take<uint32_t>(link_room_);
-  link_before_ = arena_.take<uint32_t>(link_room_);
-  if (arena_.failed())
-    return false;
-  for (uint32_t i = 0; i < comm_count_; ++i) {
-    Comm& c = comms_[i];
-    uint32_t before = kNone;
-    for (uint32_t k = 0; c.chained && k < c.count; ++k) {
-      before = new_link(in_order(c, k).rank, before);
-      if (k == 0)
-        c.link = before;
-    }
-  }
-  for (uint32_t rank = 0; rank < ranks(); ++rank) {
-    const View& v = views_[rank];
-    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i)
-      if (v.parts[i].kind == PartKind::kCollective && facts_[v.first_part + i] == Fact::kHolds && (v.parts[i].flags & kRootOnly) == 0)
-        targets_[v.first_part + i] += comm(v.parts[i].comm)->link;
-  }
-  return !judge.lower || link_lower();
-}
-
-/// MPI_Scan and its kin: a chain for each wave of the members that are late, in the order of their ranks in the
-/// communicator. As long as there is room; a wait without a chain stays open.
-bool Graph::link_lower() {
-  struct Lower {
-    const Comm* comm;
-    uint64_t sequence;
-    int32_t comm_rank;
-    uint32_t part;  // in facts
-  };
-  Lower* waits = arena_.take<Lower>(parts_);
-  Member* late_ones = arena_.take<Member>(member_count_);
-  if (arena_.failed())
-    return false;
-  uint32_t count = 0;
-  for (uint32_t rank = 0; rank < ranks(); ++rank) {
-    const View& v = views_[rank];
-    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
-      const Part& part = v.parts[i];
-      const Comm* c = part.kind == PartKind::kCollective && (part.flags & kLowerOnly) != 0 ? comm(part.comm) : nullptr;
-      const Member* me = c != nullptr && !c->broken && ((part.flags & kLenient) == 0 || lenient_) ? member(*c, rank) : nullptr;
-      if (me != nullptr && c->remote_size < 0 && facts_[v.first_part + i] == Fact::kOpen && part.sequence != 0 &&
-          me->sequence >= part.sequence)
-        waits[count++] = {c, part.sequence, me->comm_rank, v.first_part + i};
-    }
-  }
-  sort(waits, count, [](const Lower& a, const Lower& b) {
-    return a.comm != b.comm ? a.comm < b.comm : a.sequence != b.sequence ? a.sequence < b.sequence : a.comm_rank < b.comm_rank;
-  });
-  for (uint32_t i = 0; i < count;) {
-    const Comm& c = *waits[i].comm;
-    const uint64_t sequence = waits[i].sequence;
-    const uint32_t late_count = late(c, sequence);
-    for (uint32_t k = 0; k < late_count; ++k)
-      late_ones[k] = in_order(c, k);
-    sort(late_ones, late_count, [](const Member& a, const Member& b) { return a.comm_rank < b.comm_rank; });
-    uint32_t link = kNone, linked = 0;
-    for (; i < count && waits[i].comm == &c && waits[i].sequence == sequence; ++i) {
-      for (; linked < late_count && late_ones[linked].comm_rank < waits[i].comm_rank && links_ < link_room_; ++linked)
-        link = new_link(late_ones[linked].rank, link);
-      if (link != kNone) {
-        facts_[waits[i].part] = Fact::kHolds;
-        targets_[waits[i].part] = link;
-      }
-    }
-  }
+  lower_ = judge.lower;
   return true;
 }
 

@@ -61,6 +61,7 @@ bool Graph::read_states() {
     parts_ += s->part_count;
   }
   thread_rank_ = arena_.take<uint32_t>(threads_);
+  any_ = arena_.take<uint8_t>(threads_);
   facts_ = arena_.take<Fact>(parts_);
   targets_ = arena_.take<uint32_t>(parts_);
   if (arena_.failed())
@@ -137,7 +138,7 @@ bool Graph::propagate() {
     for (uint32_t t = 0; t < v.thread_count; ++t) {
       const ThreadWait& wait = v.threads[t];
       const uint32_t node = ranks() + v.first_thread + t;
-      const bool all = wait.kind == WaitKind::kAll && state(rank).activity != RankActivity::kPolling;
+      const bool all = any_[v.first_thread + t] == 0;
       uint32_t unmet = 0;
       bool any_met = wait.part_count == 0 || wait.truncated != 0;
       arc(node, rank);
@@ -184,8 +185,11 @@ bool Graph::propagate() {
 }
 
 bool Graph::solve(const Question* questions, uint32_t question_count, const Answer* answers, uint32_t answer_count) {
-  return read_states() && read_comms() && tallies_.open(arena_, questions, question_count, answers, answer_count) &&
-         judge_parts() && connect() && propagate();
+  if (!(read_states() && read_comms() && tallies_.open(arena_, questions, question_count, answers, answer_count) &&
+        judge_parts() && make_links()))
+    return false;
+  settle_lenient();
+  return connect() && propagate();
 }
 
 }  // namespace resil::hang::graph

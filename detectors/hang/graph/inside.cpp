@@ -29,7 +29,7 @@ bool others_at_rest(const Graph& graph, const Part& part) {
 /// First part of this thread that shows that it should return; invalid: it need not.
 Wait satisfied(const Graph& graph, uint32_t rank, uint32_t thread) {
   const ThreadWait& wait = graph.view(rank).threads[thread];
-  const bool all = wait.kind == WaitKind::kAll && graph.state(rank).activity == RankActivity::kBlocked;
+  const bool all = wait.kind == WaitKind::kAll;
   Wait found;
   for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i) {
     const bool done = graph.fact(rank, i) == Fact::kDone && others_at_rest(graph, graph.view(rank).parts[i]);

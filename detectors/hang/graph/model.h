@@ -32,6 +32,7 @@ enum class Fact : uint8_t {
   kDone,   ///< certainly satisfied: sent, posted, all arrived. The call does not return all the same
   kHolds,  ///< not satisfied, and only `target` can do that
   kNever,  ///< nobody can
+  kIgnored,  ///< done, in a call that counts as a wait for any of the others
 };
 
 struct View {
@@ -114,8 +115,12 @@ class Graph {
   };
   bool read_states();
   bool read_comms();
+  uint64_t calls_made(uint32_t rank, const Membership& membership) const;
   bool order_members();
   bool judge_parts();
+  bool may_return(const Part& part) const;
+  void settle_lenient();
+  bool make_links();
   bool link_lower();
   void mark_skips();
   bool connect();
@@ -129,6 +134,8 @@ class Graph {
   View* views_ = nullptr;
   uint32_t threads_ = 0, parts_ = 0;
   uint32_t* thread_rank_ = nullptr;
+  bool lower_ = false;      ///< somebody waits for lower ranks only
+  uint8_t* any_ = nullptr;  ///< by thread: one part ends the wait
   Fact* facts_ = nullptr;
   uint32_t* targets_ = nullptr;
   Comm* comms_ = nullptr;

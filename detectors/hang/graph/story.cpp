@@ -30,7 +30,7 @@ void Story::tell_wave(const Wave& wave) {
     const uint32_t rank = g_.in_order(*wave.comm, i).rank;
     const View& view = g_.view(rank);
     for (uint32_t p = 0; g_.deadlocked(rank) && scratch_[rank] == 0 && p < g_.state(rank).part_count; ++p)
-      if (view.parts[p].kind == PartKind::kCollective && view.parts[p].comm == wave.comm->id && view.parts[p].sequence == wave.sequence) {
+      if (view.parts[p].kind == PartKind::kCollective && view.parts[p].comm == wave.comm->id && view.parts[p].sequence == wave.sequence && g_.stuck(g_.target(rank, p))) {
         scratch_[rank] = 1;
         ++waiting;
       }
@@ -162,7 +162,8 @@ void Story::tell_others() {
     for (uint32_t w = 0; wave && w < core_.wave_count && w < 2 && !in_wave && g_.deadlocked(rank); ++w)
       for (uint32_t p = 0; p < g_.state(rank).part_count; ++p) {
         const Part& part = g_.view(rank).parts[p];
-        in_wave |= part.kind == PartKind::kCollective && part.comm == core_.waves[w].comm->id && part.sequence == core_.waves[w].sequence;
+        in_wave |= part.kind == PartKind::kCollective && part.comm == core_.waves[w].comm->id && part.sequence == core_.waves[w].sequence &&
+                   g_.stuck(g_.target(rank, p));
       }
     if (victim_[rank] == 0 || core_.member[rank] != 0 || in_wave)
       continue;

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Waits in collectives as chains of links, and what becomes of waits that MPI does not demand.
+
+#include "detectors/hang/graph/model.h"
+
+namespace resil::hang::graph {
+
+bool Graph::make_links() {
+  // Chains of links; twice the room where waits for lower ranks need chains of their own.
+  first_link_ = ranks() + threads_;
+  link_room_ = member_count_;
+  if (lower_)
+    link_room_ += 4 * member_count_ + 65536;
+  link_rank_ = arena_.take<uint32_t>(link_room_);
+  link_before_ = arena_.take<uint32_t>(link_room_);
+  if (arena_.failed())
+    return false;
+  for (uint32_t i = 0; i < comm_count_; ++i) {
+    Comm& c = comms_[i];
+    uint32_t before = kNone;
+    for (uint32_t k = 0; c.chained && k < c.count; ++k) {
+      before = new_link(in_order(c, k).rank, before);
+      if (k == 0)
+        c.link = before;
+    }
+  }
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    const View& v = views_[rank];
+    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i)
+      if (v.parts[i].kind == PartKind::kCollective && facts_[v.first_part + i] == Fact::kHolds && (v.parts[i].flags & kRootOnly) == 0)
+        targets_[v.first_part + i] += comm(v.parts[i].comm)->link;
+  }
+  return !lower_ || link_lower();
+}
+
+/// Whether MPI demands that the call waits for this part.
+bool Graph::may_return(const Part& part) const {
+  const Comm* c = part.kind == PartKind::kCollective ? comm(part.comm) : nullptr;
+  return (part.flags & kLenient) != 0 || (c != nullptr && c->remote_size >= 0);
+}
+
+/// After long patience, parts that MPI need not wait for count only where nothing else explains the wait: a call that
+/// waits for all of several does so for those that it must wait for; if these are done, for one of the others, and
+/// nobody knows which, so that each of them must be in vain.
+void Graph::settle_lenient() {
+  for (uint32_t thread = 0; thread < threads_; ++thread) {
+    const View& v = views_[thread_rank_[thread]];
+    const ThreadWait& wait = v.threads[thread - v.first_thread];
+    any_[thread] = wait.kind == WaitKind::kAny;
+    if (any_[thread] != 0 || !lenient_)
+      continue;
+    bool demanded = false, permitted = false;
+    for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
+      if (facts_[v.first_part + i] != Fact::kDone)
+        (may_return(v.parts[i]) ? permitted : demanded) = true;
+    any_[thread] = permitted && !demanded;
+    for (uint32_t i = wait.first_part; permitted && i < wait.first_part + wait.part_count; ++i)
+      if (demanded ? may_return(v.parts[i]) : facts_[v.first_part + i] == Fact::kDone) {
+        facts_[v.first_part + i] = demanded ? Fact::kOpen : Fact::kIgnored;
+        targets_[v.first_part + i] = kNone;
+      }
+  }
+}
+
+/// MPI_Scan and its kin: a chain for each wave of the members that are late, in the order of their ranks in the
+/// communicator. As long as there is room; a wait without a chain stays open.
+bool Graph::link_lower() {
+  struct Lower {
+    const Comm* comm;
+    uint64_t sequence;
+    int32_t comm_rank;
+    uint32_t part;  // in facts
+  };
+  Lower* waits = arena_.take<Lower>(parts_);
+  Member* late_ones = arena_.take<Member>(member_count_);
+  if (arena_.failed())
+    return false;
+  uint32_t count = 0;
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    const View& v = views_[rank];
+    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
+      const Part& part = v.parts[i];
+      const Comm* c = part.kind == PartKind::kCollective && (part.flags & kLowerOnly) != 0 ? comm(part.comm) : nullptr;
+      const Member* me = c != nullptr && !c->broken && ((part.flags & kLenient) == 0 || lenient_) ? member(*c, rank) : nullptr;
+      if (me != nullptr && c->remote_size < 0 && facts_[v.first_part + i] == Fact::kOpen && part.sequence != 0 &&
+          me->sequence >= part.sequence && (c->irregular & kUnknownOrder) == 0)
+        waits[count++] = {c, part.sequence, me->comm_rank, v.first_part + i};
+    }
+  }
+  sort(waits, count, [](const Lower& a, const Lower& b) {
+    return a.comm != b.comm ? a.comm < b.comm : a.sequence != b.sequence ? a.sequence < b.sequence : a.comm_rank < b.comm_rank;
+  });
+  uint64_t work = 16 * uint64_t{member_count_} + 65536;
+  for (uint32_t i = 0; i < count;) {
+    const Comm& c = *waits[i].comm;
+    const uint64_t sequence = waits[i].sequence;
+    const uint32_t late_count = late(c, sequence);
+    if (late_count > work)
+      break;  // different waves by the thousand: an error, surely, but this is not the way to tell it
+    work -= late_count;
+    for (uint32_t k = 0; k < late_count; ++k)
+      late_ones[k] = in_order(c, k);
+    sort(late_ones, late_count, [](const Member& a, const Member& b) { return a.comm_rank < b.comm_rank; });
+    uint32_t link = kNone, linked = 0;
+    for (; i < count && waits[i].comm == &c && waits[i].sequence == sequence; ++i) {
+      for (; linked < late_count && late_ones[linked].comm_rank < waits[i].comm_rank && links_ < link_room_; ++linked)
+        link = new_link(late_ones[linked].rank, link);
+      if (link != kNone) {
+        facts_[waits[i].part] = Fact::kHolds;
+        targets_[waits[i].part] = link;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace resil::hang::graph
