@@ -218,6 +218,8 @@ bool give_statuses(Event& e) {
   // One status: MPI_Recv, MPI_Wait, MPI_Waitany and the like.
   const bool single = !(e.attributes & kCallCompletes) || e.index != nullptr || e.request_count <= 1;
   void* room = single ? e.own_status : e.status_room;
+  if (room == nullptr && e.scratch == nullptr)  // few handles, that needed no room: given back with the call's scratch
+    room = e.scratch = e.status_room = scratch_acquire(*e.thread, static_cast<size_t>(e.request_count) * backend->status_bytes, e.frame);
   if (room == nullptr)
     return false;
   e.given_statuses = room;

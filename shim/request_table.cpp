@@ -19,6 +19,8 @@
 
 namespace resil {
 
+uint64_t* request_words;
+
 namespace {
 
 constexpr uint32_t kBucket = ring::kRequestBucket, kReach = ring::kRequestReach;
@@ -328,6 +330,7 @@ bool request_table_create() {
     return false;
   keys = static_cast<uint64_t*>(memory);
   cookies = reinterpret_cast<Cookies*>(keys + bucket_count * kBucket);
+  request_words = cookies->word;
   spilled = reinterpret_cast<uint32_t*>(cookies + bucket_count * kBucket);
   return true;
 }
@@ -336,11 +339,6 @@ void request_table_threads(bool multiple) { concurrent = multiple; }
 
 uint64_t* request_cookies(const Thread& thread, uint64_t key) {
   return is_shared(key) ? nullptr : cookies_of(find_any(key, thread.lane_index));
-}
-
-int64_t request_index(const uint64_t* words) {
-  const auto place = static_cast<size_t>(reinterpret_cast<const char*>(words) - reinterpret_cast<const char*>(cookies)) / sizeof(Cookies);
-  return place < runtime.request_count ? static_cast<int64_t>(place) : -1;
 }
 
 uint64_t request_handle(const void* array, int64_t index) {
@@ -420,14 +418,12 @@ void request_remember(Event& e) {
       e.saved_few[0] = request_handle(e.requests, 0);
     return;
   }
-  // Borrowed in one piece: handles, and statuses for the modules that look at what completes.
-  size_t handles = saved_bytes(e) > sizeof(e.saved_few) ? (saved_bytes(e) + 15) & ~size_t{15} : 0, statuses = 0;
-  if (hooks.completed[0] != nullptr && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
-    statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
-  if (handles + statuses != 0) {
-    e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
-    if (handles != 0)
-      e.saved_requests = e.scratch;
+  // Many: borrowed in one piece with statuses, for the modules that look at what completes. Few: see give_statuses().
+  if (saved_bytes(e) > sizeof(e.saved_few)) {
+    size_t handles = (saved_bytes(e) + 15) & ~size_t{15}, statuses = 0;
+    if (hooks.completed[0] != nullptr && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
+      statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
+    e.saved_requests = e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
     if (statuses != 0 && e.scratch != nullptr)
       e.status_room = static_cast<char*>(e.scratch) + handles;
   }

@@ -23,53 +23,56 @@ Writer writer;
 
 namespace {
 
+using Hook = void (*)(Event& e);
+Hook enter_of[kCallCount], leave_of[kCallCount];  // by call: as little as each needs
 Wait private_waits[kThreadSlots];  // of lanes that nobody else sees
 int32_t threads_before[256];
 int threads_before_count;
 SpinLock own_threads_lock;
 
-/// A message that is about to be sent.
-[[gnu::always_inline]] inline int32_t count_send(Event& e, uint32_t* ordinal) {
-  *ordinal = 0;
-  const int32_t world = world_of(e.comm, e.peer);
-  if (world < 0) [[unlikely]] {
-    if (!can_be_counted(e.comm))
-      set_irregular(kLostEnvelope);
-    return world;
-  }
-  Envelope* envelope = envelope_of(e.comm->ring->id, world, e.tag);
-  if (envelope != nullptr) [[likely]] {
-    const uint64_t number = count_one(envelope->sent);
-    if (counts_exactly(*envelope)) [[likely]]
-      *ordinal = static_cast<uint32_t>(number);
-  }
-  return world;
-}
-
-/// A receive that is about to be posted.
-[[gnu::always_inline]] inline int32_t count_receive(Event& e, int32_t peer, int32_t tag, uint32_t* ordinal) {
-  *ordinal = 0;
-  const int32_t world = world_of(e.comm, peer);
-  if (world < 0 && world != ring::kAnySource) [[unlikely]] {
-    if (!can_be_counted(e.comm))
-      set_irregular(kLostEnvelope);
-    return world;
-  }
-  if (!can_be_counted(e.comm)) [[unlikely]] {
+/// Not in the fast path's registers: a partner that is not a rank of this world, or a communicator without a number.
+[[gnu::noinline]] int32_t no_partner(CommInfo* comm, int32_t peer) {
+  if (!can_be_counted(comm))
     set_irregular(kLostEnvelope);
-    return kUnknownRank;
-  }
-  Envelope* envelope = envelope_of(e.comm->ring->id, world, tag);
+  return peer >= 0 ? world_of(comm, peer) : peer == ring::kProcNull ? peer : kUnknownRank;
+}
+
+/// World rank of a partner that messages are counted for; negative: none, what `no_partner` says.
+[[gnu::always_inline]] inline int32_t partner_of(CommInfo* comm, int32_t peer) {
+  if (peer < 0 || !can_be_counted(comm)) [[unlikely]]
+    return no_partner(comm, peer);
+  if (comm->world_ranks_are_ranks) [[likely]]
+    return peer;
+  const int32_t world = comm_world_rank(*comm, peer);
+  return world >= 0 ? world : no_partner(comm, peer);
+}
+
+/// Counts a message that is about to be sent, or a receive that is about to be posted.
+template <uint64_t Envelope::* counter>
+[[gnu::always_inline]] inline int32_t count(CommInfo* comm, int32_t peer, int32_t tag, uint32_t* ordinal) {
+  int32_t world = peer;
+  *ordinal = 0;
+  if (counter == &Envelope::sent || peer != ring::kAnySource || !can_be_counted(comm)) [[likely]]
+    if (world = partner_of(comm, peer); world < 0) [[unlikely]]
+      return world;
+  Envelope* envelope = envelope_of(comm->ring->id, world, tag);
   if (envelope != nullptr) [[likely]] {
-    const uint64_t number = count_one(envelope->posted);
+    const uint64_t number = count_one(envelope->*counter);
     if (counts_exactly(*envelope)) [[likely]]
       *ordinal = static_cast<uint32_t>(number);
   }
   return world;
 }
 
-void take_status_of_blocking(Event& e, int32_t peer, int32_t tag) {
-  if (e.result != 0 || !is_wild(peer, tag) || !can_be_counted(e.comm))
+[[gnu::always_inline]] inline Wait& begin(Event& e) {
+  Wait& wait = *slot_of(e).wait;
+  bump(wait.steps);
+  wait_begin(wait);
+  return wait;
+}
+
+[[gnu::noinline]] void take_status_of_blocking(Event& e, int32_t peer, int32_t tag) {
+  if (e.result != 0 || !can_be_counted(e.comm))
     return;
   const int32_t world = world_of(e.comm, peer);
   if (world == kUnknownRank)
@@ -128,6 +131,243 @@ void enter_finalize(Event& e, Wait& wait) {
   set_irregular(kFailedCall);
 }
 
+// --- On the way in, by role -----------------------------------------------------------------------------------------
+
+void enter_nothing(Event&) {}
+void enter_other(Event& e) { begin(e); }
+
+template <SendMode mode, bool published>
+void enter_send(Event& e) {
+  Wait& wait = begin(e);
+  wait.peer = count<&Envelope::sent>(e.comm, e.peer, e.tag, &wait.send_ordinal);
+  if (!published)
+    return;
+  wait.mode = mode;
+  wait_publish(wait, e.record_number);
+}
+
+template <bool published>
+void enter_receive(Event& e) {
+  Wait& wait = begin(e);
+  wait.peer = count<&Envelope::posted>(e.comm, e.peer, e.tag, &wait.receive_ordinal);
+  if (!published)
+    return;
+  if (is_wild(e.peer, e.tag)) [[unlikely]]
+    give_statuses(e);
+  wait_publish(wait, e.record_number);
+}
+
+template <bool published>
+void enter_both(Event& e) {
+  Wait& wait = begin(e);
+  wait.peer = count<&Envelope::sent>(e.comm, e.peer, e.tag, &wait.send_ordinal);
+  wait.mode = SendMode::kStandard;
+  wait.receive_peer = count<&Envelope::posted>(e.comm, e.receive_peer, e.receive_tag, &wait.receive_ordinal);
+  wait.receive_tag = e.receive_tag;
+  if (!published)
+    return;
+  if (is_wild(e.receive_peer, e.receive_tag)) [[unlikely]]
+    give_statuses(e);
+  wait_publish(wait, e.record_number);
+}
+
+void enter_probe(Event& e) {
+  Wait& wait = begin(e);
+  wait.peer = world_of(e.comm, e.peer);
+  if (is_matched_probe(e.id))
+    give_statuses(e);
+  wait_publish(wait, e.record_number);
+}
+
+void enter_make(Event& e) { begin(e).peer = world_of(e.comm, e.peer); }
+
+void enter_wait(Event& e) {
+  Wait& wait = begin(e);
+  keep_keys(e, wait);
+  if (__atomic_load_n(&writer.wild_requests, __ATOMIC_RELAXED) != 0) [[unlikely]]
+    give_statuses(e);
+  wait_publish(wait, e.record_number);
+}
+
+void enter_free(Event& e) {
+  begin(e);
+  freeing(e);
+}
+
+void enter_collective(Event& e) {
+  Wait& wait = begin(e);
+  start_collective(e, slot_of(e), meaning_of(e.id).kind);
+  wait_publish(wait, e.record_number);
+}
+
+void enter_post_collective(Event& e) {
+  begin(e);
+  start_collective(e, slot_of(e), meaning_of(e.id).kind);
+}
+
+void enter_make_collective(Event& e) {
+  Wait& wait = begin(e);
+  wait.peer = world_of(e.comm, e.peer);
+  wait.signature = signature_of(e, meaning_of(e.id).kind, slot_of(e), &wait.flags);
+}
+
+void enter_foreign(Event& e) {
+  Wait& wait = begin(e);
+  set_irregular(kOtherWorld);
+  if (e.comm != nullptr)
+    start_collective(e, slot_of(e), Kind::kNone);
+  wait_publish(wait, e.record_number);
+}
+
+void enter_finalize_call(Event& e) {
+  Wait& wait = begin(e);
+  enter_finalize(e, wait);
+  wait_publish(wait, e.record_number);
+}
+
+template <IrregularFlag flag>
+void enter_irregular(Event& e) {
+  begin(e);
+  set_irregular(flag);
+}
+
+void enter_test(Event& e) { poll_enter(e, slot_of(e), Role::kTest); }
+void enter_probe_poll(Event& e) { poll_enter(e, slot_of(e), Role::kProbePoll); }
+void enter_other_poll(Event& e) { poll_enter(e, slot_of(e), Role::kOtherPoll); }
+
+Hook enter_hook(const CallMeaning& meaning) {
+  switch (meaning.role) {
+    case Role::kSend:
+      switch (meaning.mode) {
+        case SendMode::kStandard: return enter_send<SendMode::kStandard, true>;
+        case SendMode::kSynchronous: return enter_send<SendMode::kSynchronous, true>;
+        case SendMode::kBuffered: return enter_send<SendMode::kBuffered, true>;
+        case SendMode::kReady: return enter_send<SendMode::kReady, true>;
+      }
+      return enter_other;
+    case Role::kPostSend: return enter_send<SendMode::kStandard, false>;
+    case Role::kReceive: return enter_receive<true>;
+    case Role::kPostReceive: return enter_receive<false>;
+    case Role::kSendReceive: return enter_both<true>;
+    case Role::kPostBoth: return enter_both<false>;
+    case Role::kProbe: return enter_probe;
+    case Role::kMakeSend:
+    case Role::kMakeReceive: return enter_make;
+    case Role::kWait: return enter_wait;
+    case Role::kFree: return enter_free;
+    case Role::kTest: return enter_test;
+    case Role::kProbePoll: return enter_probe_poll;
+    case Role::kOtherPoll: return enter_other_poll;
+    case Role::kCollective: return enter_collective;
+    case Role::kPostCollective: return enter_post_collective;
+    case Role::kMakeCollective: return enter_make_collective;
+    case Role::kForeign: return enter_foreign;
+    case Role::kFinalize: return enter_finalize_call;
+    case Role::kCancel: return enter_irregular<kCancelled>;
+    case Role::kPartitioned: return enter_irregular<kPartitionedUse>;
+    case Role::kPostMatched:
+    case Role::kOther: break;
+  }
+  return enter_other;
+}
+
+// --- On the way out -------------------------------------------------------------------------------------------------
+
+[[gnu::noinline]] void leave_failed(Event& e) { failed(e, meaning_of(e.id)); }
+
+void leave_plain(Event& e) {
+  if (e.result != 0) [[unlikely]]
+    leave_failed(e);
+}
+
+void leave_receive(Event& e) {
+  if (e.result != 0 || is_wild(e.peer, e.tag)) [[unlikely]] {
+    leave_plain(e);
+    if (is_wild(e.peer, e.tag))
+      take_status_of_blocking(e, e.peer, e.tag);
+  }
+}
+
+void leave_both(Event& e) {
+  if (e.result != 0 || is_wild(e.receive_peer, e.receive_tag)) [[unlikely]] {
+    leave_plain(e);
+    if (is_wild(e.receive_peer, e.receive_tag))
+      take_status_of_blocking(e, e.receive_peer, e.receive_tag);
+  }
+}
+
+void leave_matched_probe(Event& e) {
+  leave_plain(e);
+  if (e.result == 0 && (e.id == CallId::kMPI_Mprobe || *e.flag != 0) && can_be_counted(e.comm))
+    took(*e.comm, nullptr, e.given_statuses, 0, false);
+  if (e.id == CallId::kMPI_Improbe)
+    poll_leave(e, *slot_of(e).wait);
+}
+
+void leave_poll(Event& e) {
+  leave_plain(e);
+  poll_leave(e, *slot_of(e).wait);
+}
+
+void leave_request(Event& e) {
+  if (e.result != 0) [[unlikely]]
+    return leave_failed(e);
+  note_pending(e, meaning_of(e.id), *slot_of(e).wait);
+}
+
+/// The usual nonblocking messages; what else there is: note_pending.
+template <SendMode mode>
+void leave_post_send(Event& e) {
+  const int64_t index = e.result == 0 && e.cookies != nullptr ? request_index(e.cookies) : -1;
+  if (index < 0) [[unlikely]]
+    return leave_request(e);
+  const Wait& wait = *slot_of(e).wait;
+  Pending& pending = writer.pending[index];
+  pending.peer = wait.peer;
+  pending.ordinal = wait.send_ordinal;
+  pending.mode = static_cast<uint8_t>(mode);
+  pending.both = 0;
+}
+
+void leave_post_receive(Event& e) {
+  const int64_t index = e.result == 0 && e.cookies != nullptr && !is_wild(e.peer, e.tag) ? request_index(e.cookies) : -1;
+  if (index < 0) [[unlikely]]
+    return leave_request(e);
+  const Wait& wait = *slot_of(e).wait;
+  Pending& pending = writer.pending[index];
+  pending.peer = wait.peer;
+  pending.ordinal = wait.receive_ordinal;
+}
+
+Hook leave_hook(CallId id) {
+  const Role role = meaning_of(id).role;
+  if (is_matched_probe(id))
+    return leave_matched_probe;
+  switch (role) {
+    case Role::kReceive: return leave_receive;
+    case Role::kSendReceive: return leave_both;
+    case Role::kProbePoll:
+    case Role::kTest:
+    case Role::kOtherPoll: return leave_poll;
+    case Role::kPostSend:
+      switch (meaning_of(id).mode) {
+        case SendMode::kStandard: return leave_post_send<SendMode::kStandard>;
+        case SendMode::kSynchronous: return leave_post_send<SendMode::kSynchronous>;
+        case SendMode::kBuffered: return leave_post_send<SendMode::kBuffered>;
+        case SendMode::kReady: return leave_post_send<SendMode::kReady>;
+      }
+      return leave_request;
+    case Role::kPostReceive: return leave_post_receive;
+    case Role::kPostBoth:
+    case Role::kPostMatched:
+    case Role::kMakeSend:
+    case Role::kMakeReceive:
+    case Role::kPostCollective:
+    case Role::kMakeCollective: return leave_request;
+    default: return leave_plain;
+  }
+}
+
 }  // namespace
 
 size_t writer_ring_bytes(uint32_t* entry_bytes) {
@@ -136,6 +376,8 @@ size_t writer_ring_bytes(uint32_t* entry_bytes) {
 }
 
 bool writer_start() {
+  for (unsigned id = 0; id < kCallCount; ++id)
+    enter_of[id] = leave_of[id] = enter_nothing;
   unsigned long bytes = 0;
   auto* section = static_cast<Section*>(segment_section("hang", &bytes));
   if (section == nullptr || bytes < section_bytes(runtime.request_count)) {
@@ -147,6 +389,7 @@ bool writer_start() {
   writer.pending_count = runtime.request_count;
   writer.null_key = backend->request_null();
   writer.empty_key = backend->request_empty() != 0 ? backend->request_empty() : writer.null_key;
+  writer.handle_bytes = backend->handle_bytes;
   writer.shared_mask = backend->shared_mask;
   writer.shared_mark = backend->shared_mark;
   for (uint32_t i = 0; i < kThreadSlots; ++i) {
@@ -156,6 +399,10 @@ bool writer_start() {
   char scratch[2048];
   threads_before_count = list_threads(0, threads_before, sizeof(threads_before) / sizeof(threads_before[0]), scratch, sizeof(scratch));
   writer.section = section;
+  for (unsigned id = 0; id < kCallCount; ++id) {
+    enter_of[id] = enter_hook(kCallMeanings.of[id]);
+    leave_of[id] = leave_hook(static_cast<CallId>(id));
+  }
   return true;
 }
 
@@ -198,126 +445,7 @@ void writer_thread_start(Thread& thread) {
     set_irregular(kLostThread);
 }
 
-void writer_enter(Event& e) {
-  if (writer.section == nullptr)
-    return;
-  ThreadSlot& slot = slot_of(e);
-  Wait& wait = *slot.wait;
-  const CallMeaning meaning = meaning_of(e.id);
-  if (is_poll(meaning.role))
-    return poll_enter(e, slot, meaning.role);
-  bump(wait.steps);
-  wait_begin(wait);
-  switch (meaning.role) {
-    case Role::kSend:
-      wait.peer = count_send(e, &wait.send_ordinal);
-      wait.mode = meaning.mode;
-      break;
-    case Role::kPostSend:
-      wait.peer = count_send(e, &wait.send_ordinal);
-      return;
-    case Role::kReceive:
-      wait.peer = count_receive(e, e.peer, e.tag, &wait.receive_ordinal);
-      if (is_wild(e.peer, e.tag))
-        give_statuses(e);
-      break;
-    case Role::kPostReceive:
-      wait.peer = count_receive(e, e.peer, e.tag, &wait.receive_ordinal);
-      return;
-    case Role::kSendReceive:
-    case Role::kPostBoth:
-      wait.peer = count_send(e, &wait.send_ordinal);
-      wait.mode = SendMode::kStandard;
-      wait.receive_peer = count_receive(e, e.receive_peer, e.receive_tag, &wait.receive_ordinal);
-      wait.receive_tag = e.receive_tag;
-      if (meaning.role == Role::kPostBoth)
-        return;
-      if (is_wild(e.receive_peer, e.receive_tag))
-        give_statuses(e);
-      break;
-    case Role::kProbe:
-      wait.peer = world_of(e.comm, e.peer);
-      if (is_matched_probe(e.id))
-        give_statuses(e);
-      break;
-    case Role::kMakeSend:
-    case Role::kMakeReceive:
-      wait.peer = world_of(e.comm, e.peer);
-      return;
-    case Role::kWait:
-      keep_keys(e, wait);
-      if (__atomic_load_n(&writer.wild_requests, __ATOMIC_RELAXED) != 0)
-        give_statuses(e);
-      break;
-    case Role::kFree:
-      return freeing(e);
-    case Role::kCollective:
-      start_collective(e, slot, meaning.kind);
-      break;
-    case Role::kPostCollective:
-      start_collective(e, slot, meaning.kind);
-      return;
-    case Role::kMakeCollective:
-      wait.peer = world_of(e.comm, e.peer);
-      wait.signature = signature_of(e, meaning.kind, slot, &wait.flags);
-      return;
-    case Role::kForeign:
-      set_irregular(kOtherWorld);
-      if (e.comm != nullptr)
-        start_collective(e, slot, meaning.kind);
-      break;
-    case Role::kFinalize:
-      enter_finalize(e, wait);
-      break;
-    case Role::kCancel:
-      set_irregular(kCancelled);
-      return;
-    case Role::kPartitioned:
-      set_irregular(kPartitionedUse);
-      return;
-    default:
-      return;
-  }
-  wait_publish(wait, e.record_number);
-}
-
-void writer_leave(Event& e) {
-  if (writer.section == nullptr)
-    return;
-  const CallMeaning meaning = meaning_of(e.id);
-  if (e.result != 0) [[unlikely]]
-    failed(e, meaning);
-  Wait& wait = *slot_of(e).wait;
-  switch (meaning.role) {
-    case Role::kReceive:
-      return take_status_of_blocking(e, e.peer, e.tag);
-    case Role::kSendReceive:
-      return take_status_of_blocking(e, e.receive_peer, e.receive_tag);
-    case Role::kProbe:
-      if (is_matched_probe(e.id) && e.result == 0 && can_be_counted(e.comm))
-        took(*e.comm, nullptr, e.given_statuses, 0, false);
-      return;
-    case Role::kProbePoll:
-      if (is_matched_probe(e.id) && e.result == 0 && *e.flag != 0 && can_be_counted(e.comm))
-        took(*e.comm, nullptr, e.given_statuses, 0, false);
-      return poll_leave(e, wait);
-    case Role::kTest:
-    case Role::kOtherPoll:
-      return poll_leave(e, wait);
-    case Role::kPostSend:
-    case Role::kPostReceive:
-    case Role::kPostBoth:
-    case Role::kPostMatched:
-    case Role::kMakeSend:
-    case Role::kMakeReceive:
-    case Role::kPostCollective:
-    case Role::kMakeCollective:
-      if (e.result == 0) [[likely]]
-        note_pending(e, meaning, wait);
-      return;
-    default:
-      return;
-  }
-}
+void writer_enter(Event& e) { enter_of[static_cast<unsigned>(e.id)](e); }
+void writer_leave(Event& e) { leave_of[static_cast<unsigned>(e.id)](e); }
 
 }  // namespace resil::hang

@@ -29,6 +29,7 @@ struct Writer {
   Pending* pending;
   uint32_t pending_count;
   uint64_t null_key, empty_key, shared_mask, shared_mark;
+  size_t handle_bytes;
   uint32_t wild_requests;   ///< pending receives whose status must be read
 };
 extern Writer writer;

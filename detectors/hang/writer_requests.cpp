@@ -264,26 +264,35 @@ void freeing(Event& e) {
     set_irregular(kCancelled);  // its message will come, and nobody will be told
 }
 
-void keep_keys(Event& e, Wait& wait) {
-  uint32_t kept = 0;
-  wait.flags = 0;
-  wait.count = 0;
+namespace {
+
+template <class Handle>
+void keep(Event& e, Wait& wait) {
+  auto* handles = static_cast<const Handle*>(e.requests);
+  const uint64_t null_key = writer.null_key, empty_key = writer.empty_key, mask = writer.shared_mask, mark = writer.shared_mark;
+  uint32_t kept = 0, count = 0;
+  uint8_t flags = 0;
   for (int64_t i = 0; i < e.request_count; ++i) {
-    const uint64_t key = request_handle(e.requests, i);
-    if (is_shared(key)) {
-      if (key != writer.null_key)
-        wait.flags = kSatisfied;
+    const uint64_t key = handles[i];
+    if (key == null_key)
+      continue;
+    if (key == empty_key || (key & mask) == mark) {
+      flags = kSatisfied;
       continue;
     }
-    if (kept == kWaitedKeys) {
-      wait.count = kWaitedKeys + 1;
+    count = kept + 1;
+    if (kept == kWaitedKeys)
       break;
-    }
     wait.keys[kept++] = key;
-    wait.count = kept;
   }
+  wait.count = count;
   wait.kept = kept;
+  wait.flags = flags;
 }
+
+}  // namespace
+
+void keep_keys(Event& e, Wait& wait) { writer.handle_bytes == 4 ? keep<uint32_t>(e, wait) : keep<uint64_t>(e, wait); }
 
 void poll_enter(Event& e, ThreadSlot& slot, Role role) {
   Wait& wait = *slot.wait;
