@@ -5,17 +5,28 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstddef>
 
 namespace resil {
 
+void (*helper_thread_told)(int32_t tid, bool begins);
+
 namespace {
 
 constexpr size_t kStackBytes = 256 << 10;  // also holds the program's static thread-local storage
 
+void tell(bool begins) {
+  if (auto* told = __atomic_load_n(&helper_thread_told, __ATOMIC_ACQUIRE); told != nullptr)
+    told(static_cast<int32_t>(syscall(SYS_gettid)), begins);
+}
+
 void* enter(void* run) {
+  tell(true);
   reinterpret_cast<void (*)()>(run)();
+  tell(false);
   return nullptr;
 }
 

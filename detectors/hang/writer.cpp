@@ -10,6 +10,7 @@
 #include "detectors/hang/writer_internal.h"
 #include "shim/attach.h"
 #include "shim/dispatch.h"
+#include "shim/helper_thread.h"
 #include "shim/log.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
@@ -129,6 +130,25 @@ void enter_finalize(Event& e, Wait& wait) {
       break;
   }
   set_irregular(kFailedCall);
+}
+
+/// A thread that is not the program's and will never call MPI, or the end of one: its number may come again.
+void own_thread(int32_t tid, bool begins) {
+  SpinGuard guard(own_threads_lock);
+  Section& section = *writer.section;
+  const uint32_t count = section.own_thread_count;
+  uint32_t place = 0, free_place = count;
+  for (; place < count && section.own_threads[place] != tid; ++place)
+    if (section.own_threads[place] == 0)
+      free_place = place;
+  if (place == count) {
+    place = free_place;
+    if (!begins || place == kOwnThreads)
+      return;
+    if (place == count)
+      __atomic_store_n(&section.own_thread_count, count + 1, __ATOMIC_RELEASE);
+  }
+  __atomic_store_n(&section.own_threads[place], begins ? tid : 0, __ATOMIC_RELEASE);
 }
 
 // --- On the way in, by role -----------------------------------------------------------------------------------------
@@ -399,22 +419,12 @@ bool writer_start() {
   char scratch[2048];
   threads_before_count = list_threads(0, threads_before, sizeof(threads_before) / sizeof(threads_before[0]), scratch, sizeof(scratch));
   writer.section = section;
+  __atomic_store_n(&helper_thread_told, &own_thread, __ATOMIC_RELEASE);
   for (unsigned id = 0; id < kCallCount; ++id) {
     enter_of[id] = enter_hook(kCallMeanings.of[id]);
     leave_of[id] = leave_hook(static_cast<CallId>(id));
   }
   return true;
-}
-
-void writer_own_thread(int32_t tid) {
-  if (writer.section == nullptr)
-    return;
-  SpinGuard guard(own_threads_lock);
-  Section& section = *writer.section;
-  if (section.own_thread_count >= kOwnThreads)
-    return;
-  section.own_threads[section.own_thread_count] = tid;
-  __atomic_store_n(&section.own_thread_count, section.own_thread_count + 1, __ATOMIC_RELEASE);
 }
 
 void writer_after_init() {
@@ -435,7 +445,7 @@ void writer_after_init() {
     for (uint32_t lane = 0; lane < runtime.lane_count && !was_there; ++lane)
       was_there = runtime.lanes[lane].tid == now[i];
     if (!was_there)
-      writer_own_thread(now[i]);
+      own_thread(now[i], true);
   }
   threads_before_count = -1;  // once: what a session finds later may be the program's
 }

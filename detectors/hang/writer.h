@@ -23,8 +23,6 @@ size_t writer_ring_bytes(uint32_t* entry_bytes);
 bool writer_start();
 /// after_init, may come more than once: thread level, and the threads that MPI_Init has made.
 void writer_after_init();
-/// A thread of resil's own, which will never call MPI. Any thread.
-void writer_own_thread(int32_t tid);
 
 void writer_thread_start(Thread& thread);
 void writer_enter(Event& event);
