@@ -20,8 +20,8 @@ PROGRAMS = {
 }
 # Ways that a program has no calls for, or not in the part that is under way.
 NOT = {"hpcc": ("skip", "reorder"), "netpipe": ("skip", "reorder"), "espresso": ("tag",)}
-HEADER = ("program", "hang", "runs", "hung", "found", "right rank", "suspicion: median, 95 %", "finding: median, 95 %",
-          "class", "false alarms")
+HEADER = ("program", "hang", "runs", "hung", "found", "right rank", "noticed: median, 95 %", "suspected: median, 95 %",
+          "found: median, 95 %", "said", "false alarms")
 PARASTACK = """ParaStack's published figures (Li, Chen and Gupta, SC'17), 10 sampled processes of 256 to 16,384, hangs injected
 as a long sleep: median delay at 256 processes 3 to 13 s (BT 4, CG 6, LU 3, SP 3, FT 13, MG 3, HPL 4, HPCG 5); over 99 %
 found of 100 runs of each program; no false alarm in 66 h at 256 and 39.7 h at 1,024 processes.
@@ -51,10 +51,12 @@ def line(outcomes, *names):
     hung = [each for each in made if each.hung]
     found = [each for each in hung if each.found is not None]
     kinds = sorted({f"{each.confidence} {each.finding_class}" for each in found})
+    noticed = [each.noticed for each in hung if each.noticed is not None]
     suspected = [each.suspected for each in hung if each.suspected is not None]
     return (*names, len(outcomes), len(hung), percent(len(found), len(hung)),
-            percent(sum(each.right for each in found), len(found)), spread(suspected), spread([each.found for each in found]),
-            ", ".join(kinds) or "–", sum(each.false_alarms for each in outcomes))
+            percent(sum(each.right for each in found), len(found)), spread(noticed), spread(suspected),
+            spread([each.found for each in found]), ", ".join(kinds) or "–",
+            sum(each.false_alarms for each in outcomes))
 
 
 def ends(outcomes):

@@ -6,6 +6,7 @@ What was said comes from RESIL_DIR/hang-N.json (findings) and hang.log (suspicio
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -53,7 +54,7 @@ class Outcome:
         self.program, self.mpi, self.ranks = workload.name, workload.mpi, workload.ranks
         self.kind, self.rank, self.action, self.nodes = kind, rank, action, nodes
         self.injected = self.hung = False
-        self.suspected = self.found = self.ended = None
+        self.noticed = self.suspected = self.found = self.ended = None
         self.finding_class = self.confidence = self.status = self.message = None
         self.culprits = []
         self.false_alarms = self.early_suspicions = 0
@@ -76,6 +77,7 @@ class Outcome:
         found = (f"{self.confidence} {self.finding_class}, culprits {self.culprits}, {self.found:.1f} s"
                  if self.found is not None else "not found" if self.hung else "did not hang")
         suspected = f", suspected {self.suspected:.1f} s" if self.suspected is not None else ""
+        suspected += f", noticed {self.noticed:.1f} s" if self.noticed is not None else ""
         false = f", {self.false_alarms} FALSE ALARMS" if self.false_alarms else ""
         return (f"{self.program} {self.mpi}×{self.ranks} {self.kind} rank {self.rank} ({self.where or 'not injected'}): "
                 f"{found}{suspected}, status {self.status}{false}")
@@ -156,6 +158,10 @@ def judge(outcome, injected, said, result, ended_ns):
     later = [finding for finding in said.findings if finding["time_ns"] >= instant]
     outcome.false_alarms = len(before)
     outcome.early_suspicions = sum(when < instant for when in said.times("suspected"))
+    about = re.compile(rf"rank {outcome.rank}\b")
+    notices = [when for when, what, text in said.lines if what == "notice" and when >= instant and about.search(text)]
+    if notices:
+        outcome.noticed = (notices[0] - instant) * 1e-9
     suspicions = [when for when in said.times("suspected", "verified", "proved") if when >= instant]
     if suspicions:
         outcome.suspected = (suspicions[0] - instant) * 1e-9

@@ -55,6 +55,12 @@ class Campaign(unittest.TestCase):
         self.assertEqual((outcome.suspected, outcome.found, outcome.right, outcome.false_alarms), (1.5, 4.0, True, 0))
         self.assertFalse(outcome.failed())
 
+    def test_a_notice_is_of_this_rank_and_later(self):
+        self.log(-1, "notice", "rank 2 is stopped")
+        self.log(1, "notice", "rank 21 is stopped")
+        self.log(2, "notice", "rank 2 is stopped (by a signal)")
+        self.assertEqual(self.judge().noticed, 2.0)
+
     def test_proved_without_a_suspicion_counts_as_both(self):
         self.say(2, [2], "deadlock", "proved")
         outcome = self.judge()
@@ -121,7 +127,7 @@ class Campaign(unittest.TestCase):
             self.say(seconds, [2])
             outcomes.append(self.judge())
         row = hang_campaign.line(outcomes, "name", "sleep")
-        self.assertEqual(row, ("name", "sleep", 3, 3, "100 %", "100 %", "2.0, 9.0 s", "2.0, 9.0 s",
+        self.assertEqual(row, ("name", "sleep", 3, 3, "100 %", "100 %", "–", "2.0, 9.0 s", "2.0, 9.0 s",
                                "verified computation", 0))
         self.assertEqual(hang_campaign.spread([]), "–")
         self.assertEqual(hang_campaign.spread(range(1, 101)), "50.5, 95.0 s")
