@@ -250,7 +250,7 @@ static int more_than_one(MPI_Comm comm) {
 
 // Whether the injection happens to this call; hangs in it when it is one that takes any call.
 static int strikes(enum What what, MPI_Comm comm, const char* name, const void* caller) {
-  begin();  // MPI_Init of mpi_f08 is not seen in MPICH
+  begin();
   const int right_kind = !is_of_calls() || (class_wanted == kTag) == (what == kMessage);
   const enum Owner whose = owner(caller);
   if (!right_kind || whose == kMpi || (is_of_calls() && !more_than_one(comm))) return 0;
@@ -291,22 +291,22 @@ static int strikes(enum What what, MPI_Comm comm, const char* name, const void* 
     }                                                                                             \
     NEXT(arguments);                                                                              \
   }
-#define START1(name, parameters, arguments)                 \
-  int name parameters {                                     \
-    static int(*next) parameters;                           \
-    if (!next) find(#name, &next);                          \
-    depth++;                                                \
-    const int out = next arguments;                         \
-    depth--;                                                \
-    if (depth == 0) begin();                                \
-    return out;                                             \
+// One layer only: who defines PMPI_Init is an MPI library. Fortran programs with Open MPI, and those of mpi_f08 with
+// MPICH, begin with their first message or collective.
+#define START(name, parameters, arguments) \
+  int MPI_##name parameters {              \
+    static int(*next) parameters;          \
+    if (!next) find("MPI_" #name, &next);  \
+    depth++;                               \
+    const int out = next arguments;        \
+    depth--;                               \
+    if (depth == 0) begin();               \
+    return out;                            \
   }
 #define MESSAGE(name, parameters, arguments) \
   MESSAGE1(MPI_##name, parameters, arguments) MESSAGE1(PMPI_##name, parameters, arguments)
 #define COLLECTIVE(name, parameters, arguments) \
   COLLECTIVE1(MPI_##name, parameters, arguments) COLLECTIVE1(PMPI_##name, parameters, arguments)
-#define START(name, parameters, arguments) \
-  START1(MPI_##name, parameters, arguments) START1(PMPI_##name, parameters, arguments)
 
 typedef MPI_Datatype Type;
 
