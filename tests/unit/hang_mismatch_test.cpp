@@ -29,6 +29,7 @@ Plan random_plan(std::mt19937_64& random) {
   plan.lag = static_cast<int>(random() % (random() % 2 == 0 ? 4 : random() % 2 == 0 ? 60 : 5000));
   plan.looks = 1 + static_cast<int>(random() % 12);
   plan.room = random() % 4 == 0 ? 8192 : kMismatchFrame;
+  plan.ends = random() % 4 != 0;
   return plan;
 }
 
@@ -108,6 +109,74 @@ TEST_CASE("every injected fault is found and named") {
     }
   }
   WARN(runs << " faults found, " << decided << " with all odd ranks named, " << exact << " to the very call");
+}
+
+TEST_CASE("a rank that has come to its end has left out what the others call after it") {
+  std::vector<std::unique_ptr<Section, FreeSection>> sections;
+  std::vector<ring::Header> headers(4);
+  std::vector<Watched> watched(4);
+  std::mt19937_64 random(5);
+  std::vector<uint64_t> calls;
+  for (int i = 0; i < 40; ++i)
+    calls.push_back(random_signature(random, 4));
+  for (int rank = 0; rank < 4; ++rank) {
+    sections.emplace_back(static_cast<Section*>(calloc(1, sizeof(Section))));
+    headers[rank].world_size = 4;
+    watched[rank] = {};
+    watched[rank].header = &headers[rank];
+    watched[rank].section = sections[rank].get();
+    watched[rank].rank = rank;
+    track_begin(sections[rank]->tracks[2], 99, 4, 0);
+    for (uint64_t n = 1; n <= (rank == 2 ? 38u : 39u); ++n)
+      track_add(sections[rank]->tracks[2], n, calls[n]);
+  }
+  Owned mismatch(mismatch_create(4));
+  std::vector<char> frame(kMismatchFrame);
+  Verdict verdict;
+  auto round = [&] {
+    const uint32_t bytes = mismatch_collect(*mismatch, watched.data(), 4, frame.data(), kMismatchFrame);
+    return mismatch_judge(*mismatch, frame.data(), bytes, names(), &verdict);
+  };
+  CHECK(!round());  // it may still come
+  headers[2].phase = static_cast<uint32_t>(ring::Phase::kFinalizing);
+  sections[2]->irregular = kSelfAttribute;
+  CHECK(!round());  // and may even then
+  headers[2].phase = static_cast<uint32_t>(ring::Phase::kFinished);
+  REQUIRE(round());
+  INFO(verdict.message);
+  CHECK(verdict.confidence == Confidence::kSuspected);
+  CHECK(verdict.culprit_count == 1);
+  CHECK(verdict.culprits[0] == 2);
+  CHECK(verdict.sequence == 39);
+  CHECK(strstr(verdict.message, "MPI_Finalize") != nullptr);
+  CHECK(!round());  // said once
+}
+
+TEST_CASE("what is marked is left out") {
+  for (const uint32_t mark : {kTrackFailed, kTrackGap, kTrackOneSided, kTrackLate}) {
+    std::vector<std::unique_ptr<Section, FreeSection>> sections;
+    std::vector<ring::Header> headers(3);
+    std::vector<Watched> watched(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      sections.emplace_back(static_cast<Section*>(calloc(1, sizeof(Section))));
+      headers[rank].world_size = 3;
+      watched[rank] = {};
+      watched[rank].header = &headers[rank];
+      watched[rank].section = sections[rank].get();
+      watched[rank].rank = rank;
+      track_begin(sections[rank]->tracks[2], 99, 3, 0);
+      track_add(sections[rank]->tracks[2], 1, rank == 1 ? 5 : 6);
+      track_mark(sections[rank]->tracks[2], rank == 1 ? mark : 0);
+    }
+    Owned mismatch(mismatch_create(3));
+    std::vector<char> frame(kMismatchFrame);
+    Verdict verdict;
+    for (int round = 0; round < 40; ++round) {
+      const uint32_t bytes = mismatch_collect(*mismatch, watched.data(), 3, frame.data(), kMismatchFrame);
+      CHECK(!mismatch_judge(*mismatch, frame.data(), bytes, names(), &verdict));
+      CHECK(mismatch_coverage(*mismatch).marked == 1);
+    }
+  }
 }
 
 TEST_CASE("a writer at full speed never shows a wrong point") {

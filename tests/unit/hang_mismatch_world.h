@@ -33,6 +33,7 @@ struct Plan {
   Fault fault = Fault::kNone;
   int odd = 1;          ///< ranks that err
   bool stops = false;   ///< nobody makes more than a few calls on that communicator after the fault: a hang
+  bool ends = true;     ///< in MPI_Finalize, else ranks stay after their last call
   uint32_t room = kMismatchFrame;
 };
 
@@ -110,7 +111,12 @@ struct World {
   std::vector<Owned> helpers;
   Owned root;
 
+  /// The next call of that rank's program, MPI_Finalize behind the last.
   void step(int rank) {
+    if (done[rank] == programs[rank].size()) {
+      headers[rank].phase = static_cast<uint32_t>(ring::Phase::kFinalizing);
+      return;
+    }
     const Call call = programs[rank][done[rank]++];
     Track& track = sections[rank]->tracks[2 + call.comm];
     if (sequences[rank][call.comm] == 0)
