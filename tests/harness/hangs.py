@@ -62,7 +62,10 @@ class Outcome:
 
     @property
     def right(self):
-        return self.culprits == [self.rank]
+        """Whether the rank is named, and nobody else. A message whose tag is not the expected one has two ends: nobody
+        can tell which of them is wrong."""
+        both_ends = self.kind == "tag" and len(self.culprits) == 2 and self.rank in self.culprits
+        return self.culprits == [self.rank] or both_ends
 
     def failed(self):
         """Missed, somebody wrongly accused, or not ended as promised."""

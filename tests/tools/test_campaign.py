@@ -72,6 +72,13 @@ class Campaign(unittest.TestCase):
             self.assertFalse(self.judge().right)
             self.setUp()
 
+    def test_both_ends_of_a_message(self):
+        self.say(1, [1, 2], "unmatched_message", "proved")
+        outcome = self.judge()
+        self.assertFalse(outcome.right)
+        outcome.kind = "tag"
+        self.assertTrue(outcome.right)
+
     def test_the_first_finding_counts(self):
         self.say(3, [2])
         self.say(2, [0])
