@@ -319,6 +319,39 @@ TEST_CASE("who says good-bye is not called lost") {
   REQUIRE(world.until([&] { return world.node(0).news.back() == std::pair{uint32_t{1}, NodeState::kLeft}; }));
 }
 
+TEST_CASE("who leads because the root said good-bye knows it") {
+  OverlayWorld world(5, narrow());
+  REQUIRE(world.assemble());
+  world.run(11);
+  world.close(0);
+  REQUIRE(world.until([&] { return world.state(1).is_root; }));
+  REQUIRE_FALSE(world.node(1).news.empty());
+  CHECK(world.node(1).news.front() == std::pair{uint32_t{0}, NodeState::kLeft});
+  OverlayWorld other(5, narrow());
+  REQUIRE(other.assemble());
+  other.run(11);
+  other.kill(0);
+  REQUIRE(other.until([&] { return other.state(1).is_root; }));
+  for (const auto& news : other.node(1).news)
+    CHECK(news.first != 0);
+}
+
+TEST_CASE("an order of a root that dies at once still arrives") {
+  OverlayWorld world(14, narrow());
+  REQUIRE(world.assemble());
+  world.run(2);
+  REQUIRE(overlay_raise(world.at(1), 1, "unread by the root", 18));
+  CHECK(overlay_order(world.at(0), 7, "leave", 5));
+  REQUIRE(overlay_flushed(world.at(0)));
+  world.kill(0);
+  REQUIRE(world.until([&] {
+    for (uint32_t i = 1; i < 14; ++i)
+      if (world.node(i).orders.size() != 1)
+        return false;
+    return true;
+  }));
+}
+
 TEST_CASE("all leaders but the root die one after the other, and what is left answers each time") {
   OverlayWorld world(14, narrow());
   REQUIRE(world.assemble());

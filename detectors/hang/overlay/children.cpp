@@ -47,6 +47,12 @@ void evict_stranger(Overlay& o) {
   end_connection(o, oldest, End::kQuiet);
 }
 
+bool has_news(Overlay& o) {
+  if (o.news == nullptr)
+    o.news = static_cast<NodeNews*>(o.buffers.map(o.count * sizeof(NodeNews)));
+  return o.news != nullptr;
+}
+
 void listen_again(Overlay& o, bool wanted) {
   epoll_event event = {};
   event.events = wanted ? uint32_t{EPOLLIN} : 0;
@@ -154,9 +160,7 @@ void notice(Overlay& o, uint32_t node, uint32_t attach, NodeState state) {
       send_frame(o, o.parent, FrameType::kNotice, 0, &piece, 1);
     return;
   }
-  if (o.news == nullptr)
-    o.news = static_cast<NodeNews*>(o.buffers.map(o.count * sizeof(NodeNews)));
-  if (o.news == nullptr)
+  if (!has_news(o))
     return;
   NodeNews& news = o.news[node];
   // A node's old parent may notice later than its new one.
@@ -166,6 +170,17 @@ void notice(Overlay& o, uint32_t node, uint32_t attach, NodeState state) {
   news = {attach, state};
   if (changed && o.handler.node != nullptr)
     o.handler.node(o.handler.self, node, state);
+}
+
+void remember_left(Overlay& o, uint32_t node) {
+  if (has_news(o))
+    o.news[node].state = NodeState::kLeft;
+}
+
+void tell_left(Overlay& o) {
+  for (uint32_t node = 0; o.news != nullptr && node < o.own; ++node)
+    if (o.news[node].state == NodeState::kLeft && o.handler.node != nullptr)
+      o.handler.node(o.handler.self, node, NodeState::kLeft);
 }
 
 bool take_notice(Overlay& o, const uint8_t* data, uint32_t bytes) {

@@ -171,7 +171,7 @@ uint32_t take_greeting(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t 
 void begin_search(Overlay& o, uint32_t limit);
 void attempt_ended(Overlay& o);
 void attempt_succeeded(Overlay& o, uint32_t slot);
-void parent_gone(Overlay& o);
+void parent_gone(Overlay& o, uint32_t node, bool left);  ///< left: with a good-bye
 void parent_timers(Overlay& o);
 double parent_next(const Overlay& o);
 void set_root(Overlay& o, uint32_t root);
@@ -185,6 +185,8 @@ double accept_next(const Overlay& o);
 void child_proved(Overlay& o, uint32_t slot);  ///< may close it
 void child_gone(Overlay& o, const Connection& was, End why);
 void notice(Overlay& o, uint32_t node, uint32_t attach, NodeState state);
+void remember_left(Overlay& o, uint32_t node);  ///< a parent, for when we lead
+void tell_left(Overlay& o);                     ///< we lead now
 bool take_notice(Overlay& o, const uint8_t* data, uint32_t bytes);
 void send_alive(Overlay& o, uint32_t slot);
 uint32_t nodes_below(const Overlay& o);

@@ -50,7 +50,8 @@ struct OverlayHandler {
   void (*order)(void* self, uint16_t kind, const void* payload, uint32_t bytes);
   /// At the root: some node called overlay_raise.
   void (*raised)(void* self, uint32_t from_node, uint16_t kind, const void* payload, uint32_t bytes);
-  /// At the root: a node came or went, told as soon as its parent notices, also between rounds.
+  /// At the root: a node came or went, told as soon as its parent notices, also between rounds. Who begins to lead
+  /// because its parent said good-bye hears of that first.
   void (*node)(void* self, uint32_t node, NodeState state);
 };
 

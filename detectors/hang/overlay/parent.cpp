@@ -73,6 +73,7 @@ void search_over(Overlay& o) {
   if (!o.leading && o.now - o.opened >= o.options.settle) {
     o.leading = true;
     set_root(o, o.own);
+    tell_left(o);
   }
 }
 
@@ -130,8 +131,10 @@ void attempt_succeeded(Overlay& o, uint32_t slot) {
     send_alive(o, slot);
 }
 
-void parent_gone(Overlay& o) {
+void parent_gone(Overlay& o, uint32_t node, bool left) {
   o.parent = kNoNode;
+  if (left)
+    remember_left(o, node);
   o.short_lived = o.now - o.parent_since < o.options.keep_alive ? o.short_lived + 1 : 0;
   set_root(o, kNoNode);
   begin_search(o, candidate_count(o));

@@ -119,7 +119,7 @@ void overlay_step(Overlay* overlay, double now, int timeout_ms) {
     o.accept_tokens = 64, o.accept_refilled = now;
     if (o.own != 0) {
       o.now = now;
-      parent_gone(o);
+      parent_gone(o, kNoNode, false);
     }
   }
   rounds_begin_turn(o, now);
