@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs whose ranks do not call the same collectives. `mismatch KIND [calls before]`: rank 1 errs once, after that many
-// rounds of right calls; then all go on with right calls until a finding is on disk (the file $MISMATCH_UNTIL exists), or
-// hang, as the library pleases. KIND `none`: nobody errs, exit after the rounds.
+// Programs whose ranks do not call the same collectives. `mismatch KIND [rounds before]`: one rank errs once, after that
+// many rounds of right calls. Then all end, or hang, as the library pleases; with $MISMATCH_UNTIL they go on with right
+// calls until that file exists. KIND `none`: nobody errs.
 
 #include <mpi.h>
 #include <stdio.h>
@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
   } else if (strcmp(kind, "operator") == 0) {
     MPI_Reduce(in, out, 1, MPI_DOUBLE, odd ? MPI_MAX : MPI_SUM, 0, other);
   } else if (strcmp(kind, "size") == 0) {
-    MPI_Bcast(in, odd ? 16 : 8, MPI_DOUBLE, 0, other);  // fits into the room of rank 1
+    // The last rank sends nothing on, and what comes fits into its room: no library notices.
+    MPI_Bcast(in, rank == size - 1 ? 16 : 8, MPI_DOUBLE, 0, other);
   } else if (strcmp(kind, "nonblocking") == 0) {
     if (odd) {
       MPI_Request request;

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that do not call the same collectives are found and named, whether the program hangs or not.
+
+Usage: mismatch_test.py BUILD openmpi|mpich      (BUILD holds mismatch.MPI)
+"""
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+LIMIT = 40
+# kind: what rank 1 calls, what the others call, which numbers of the call may be named. The program's fault is call 7 of
+# its second communicator.
+PROVED = {
+    "operator": ("another operator: MPI_Reduce, MPI_MAX, root 0, 8 bytes", "MPI_Reduce, MPI_SUM, root 0, 8 bytes"),
+    "operation": ("another operation: MPI_Allgather, 8 bytes", "MPI_Allreduce, MPI_SUM, 8 bytes"),
+    "root": ("another root: MPI_Bcast, root 1, 8 bytes", "MPI_Bcast, root 0, 8 bytes"),
+    "nonblocking": ("another operation: MPI_Ibarrier", "MPI_Barrier"),
+    "order": ("another operation: MPI_Comm_split", "MPI_Comm_dup"),
+}
+SUSPECTED = {
+    "size": ("collective_mismatch", "In call 7 there rank 3 has another amount: MPI_Bcast, root 0, 128 bytes"),
+    "skipped": ("collective_mismatch", "In call 7 there rank 1 has another operation: MPI_Finalize"),
+    "unreceived": ("unreceived_messages", "3 messages had been sent that nobody had received: first of them from rank 1 to rank 0"),
+    "uneven": ("unequal_collectives", "rank 1 made 6, rank 0 made 7"),
+}
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def main(build, mpi):
+    jobs.require(f"mpirun.{mpi}")
+    ranks = 4 if mpi == "openmpi" else 2
+
+    def watch(kind, done, nodes=False):
+        """Runs until done(directory), or the program's end."""
+        directory = os.path.join(jobs.scratch(), "report")
+        settings = {"RESIL_NODE_RANKS": "1"} if nodes else {}
+        if nodes:  # goes on with right calls if it does not hang
+            settings["MISMATCH_UNTIL"] = os.path.join(directory, "hang-0.json")
+        environment = jobs.rank_environment(True, directory, settings)
+        job = jobs.Running(jobs.launcher(mpi, ranks, environment) + [os.path.join(build, f"mismatch.{mpi}"), kind], directory)
+        while job.poll() is None and not done(directory) and time.monotonic() - job.began < LIMIT:
+            time.sleep(0.05)
+        return directory, job.end()
+
+    def proved(kind, nodes=False):
+        directory, result = watch(kind, lambda at: read(os.path.join(at, "hang-0.json")).endswith("}\n"), nodes)
+        text = read(os.path.join(directory, "hang-0.json"))
+        assert text, result.text()
+        report = json.loads(text)
+        assert report["class"] == "collective_mismatch" and report["confidence"] == "proved", report
+        odd, usual = PROVED[kind]
+        message = report["message"]
+        if nodes and "In call 7 " not in message:  # found late: the others have gone on
+            assert "somewhere from call" in message or "lies between call" in message, message
+        elif ranks > 2:
+            assert f"In call 7 there rank 1 has {odd};" in message and f"ranks 0, 2-3 have {usual}." in message, message
+        else:
+            assert "In call 7 there" in message and usual in message and odd.split(": ")[1] in message, message
+        if ranks > 2:
+            assert report["culprit_ranks"] == [1] and report["victim_ranks"] == [0, 2, 3], report
+        else:
+            assert report["culprit_ranks"] == [] and "undecided" in message, report
+        return f"after {result.seconds:.1f} s"
+
+    def suspected(kind):
+        name, wanted = SUSPECTED[kind]
+        directory, result = watch(kind, lambda at: wanted in read(os.path.join(at, "hang.log")))
+        log = read(os.path.join(directory, "hang.log"))
+        lines = [line for line in log.splitlines() if f" suspected {name}: " in line]
+        assert lines and wanted in lines[0], log + result.text()
+        proofs = [line for line in log.splitlines() if " proved collective_mismatch" in line]
+        assert not proofs and not (result.returncode == 0 and b"hang [" in result.stderr), log
+
+    def clean():
+        directory, result = watch("none", lambda at: False)
+        assert result.returncode == 0, result.text()
+        log = read(os.path.join(directory, "hang.log"))
+        assert not any(name in log for name in ("mismatch", "unreceived", "unequal")), log
+
+    checks = [("right programs raise nothing", clean)]
+    if mpi == "openmpi":
+        checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in PROVED]
+        checks += [(f"suspected: {kind}", lambda kind=kind: suspected(kind)) for kind in SUSPECTED]
+        checks += [("over nodes: operator", lambda: proved("operator", True)), ("over nodes: order", lambda: proved("order", True))]
+    else:
+        checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in ("operator", "operation", "order")]
+        checks += [("suspected: unreceived", lambda: suspected("unreceived"))]
+    return run_checks(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
