@@ -47,7 +47,7 @@ TEST_CASE("cycles of receives") {
     CHECK(verdict->culprit_count == static_cast<uint32_t>(count));
     CHECK(culprits(*verdict) == from_to(0, std::min<int32_t>(count, kMaxCulprits) - 1));
     CHECK(victims(*verdict) == Ranks{count});
-    says(*verdict, ("ranks 0-" + std::to_string(count - 1) + " wait for each other").c_str());
+    says(*verdict, ("Ranks 0-" + std::to_string(count - 1) + " wait for each other").c_str());
     says(*verdict, "rank 0 waits in MPI_Recv from rank 1, tag 7, on MPI_COMM_WORLD at app+0x1000.0; that message was never sent");
     says(*verdict, ("1 other waits for these: rank " + std::to_string(count)).c_str());
     if (count == 3) {
@@ -325,7 +325,7 @@ TEST_CASE("collectives") {
     CHECK(verdict->sequence == 17);
     CHECK(verdict->comm == kWorld);
     CHECK(verdict->call == kAllreduceCall);
-    says(*verdict, "3 of 4 ranks (ranks 0-1,3) wait in call 17 of MPI_Allreduce on MPI_COMM_WORLD");
+    says(*verdict, "3 of 4 ranks (0-1,3) wait in call 17 of MPI_Allreduce on MPI_COMM_WORLD");
     says(*verdict, "rank 2 waits in MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD at app+0x1002.2; that message was never sent");
     world.ranks[1].unknown = true;  // one member not known: the others are enough
     CHECK(world.judge());
@@ -439,8 +439,8 @@ TEST_CASE("two communicators in different orders") {
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{0, 1, 2, 3});
     says(*verdict, "Collectives are called in different orders: ");
-    says(*verdict, "2 of 4 ranks (ranks 0-1) wait in call 5 of MPI_Barrier on MPI_COMM_WORLD");
-    says(*verdict, "2 of 4 ranks (ranks 2-3) wait in call 3 of MPI_Allreduce on other");
+    says(*verdict, "2 of 4 ranks (0-1) wait in call 5 of MPI_Barrier on MPI_COMM_WORLD");
+    says(*verdict, "2 of 4 ranks (2-3) wait in call 3 of MPI_Allreduce on other");
     says(*verdict, "in the same order");
   }
   SECTION("one is odd") {
@@ -584,7 +584,7 @@ TEST_CASE("many ranks") {
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(verdict->culprit_count == kMany);
-    says(*verdict, "ranks 0-16383 wait for each other");
+    says(*verdict, "Ranks 0-16383 wait for each other");
   }
   SECTION("everybody but one in one collective") {
     for (int32_t rank = 0; rank < kMany; ++rank)
@@ -595,7 +595,7 @@ TEST_CASE("many ranks") {
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{512});
     CHECK(verdict->victim_count == kMany - 1);
-    says(*verdict, "16383 of 16384 ranks (ranks 0-511,513-16383) wait in call 9");
+    says(*verdict, "16383 of 16384 ranks (0-511,513-16383) wait in call 9");
   }
   SECTION("each in another collective, and each waits for all behind it") {
     for (int32_t rank = 1; rank < kMany; ++rank)

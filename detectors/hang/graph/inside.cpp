@@ -102,6 +102,7 @@ bool tell_inside_mpi(Graph& graph, const Names& names, Verdict* verdict) {
   message.text.str(": the MPI library or the network. No rank is accused. To do: see the stacks of these ranks and the "
                    "counters of the network; try another transport of the MPI library.");
   message.done();
+  capital(verdict->message);
   evidence.text.str("reason: inferred, all that these calls wait for has happened by the counters of both sides\nwaiting: ");
   evidence.ranks(stuck);
   evidence.text.chr('\n');

@@ -40,9 +40,9 @@ bool Graph::may_return(const Part& part) const {
   return (part.flags & kLenient) != 0 || (c != nullptr && c->remote_size >= 0);
 }
 
-/// After long patience, parts that MPI need not wait for count only where nothing else explains the wait: a call that
-/// waits for all of several does so for those that it must wait for; if these are done, for one of the others, and
-/// nobody knows which, so that each of them must be in vain.
+/// After long patience, parts that MPI need not wait for count only where nothing else can explain the wait: not beside
+/// parts that it must wait for (even if these should be done: then MPI may be the reason); and of several, nobody knows
+/// which one it is, so that each of them must be in vain.
 void Graph::settle_lenient() {
   for (uint32_t thread = 0; thread < threads_; ++thread) {
     const View& v = views_[thread_rank_[thread]];
@@ -50,14 +50,13 @@ void Graph::settle_lenient() {
     any_[thread] = wait.kind == WaitKind::kAny;
     if (any_[thread] != 0 || !lenient_)
       continue;
-    bool demanded = false, permitted = false;
+    uint32_t permitted = 0;
     for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
-      if (facts_[v.first_part + i] != Fact::kDone)
-        (may_return(v.parts[i]) ? permitted : demanded) = true;
-    any_[thread] = permitted && !demanded;
-    for (uint32_t i = wait.first_part; permitted && i < wait.first_part + wait.part_count; ++i)
-      if (demanded ? may_return(v.parts[i]) : facts_[v.first_part + i] == Fact::kDone) {
-        facts_[v.first_part + i] = demanded ? Fact::kOpen : Fact::kIgnored;
+      permitted += may_return(v.parts[i]) ? 1 : 0;
+    any_[thread] = permitted == wait.part_count;
+    for (uint32_t i = wait.first_part; any_[thread] == 0 && permitted != 0 && i < wait.first_part + wait.part_count; ++i)
+      if (may_return(v.parts[i])) {
+        facts_[v.first_part + i] = Fact::kOpen;
         targets_[v.first_part + i] = kNone;
       }
   }

@@ -32,7 +32,6 @@ enum class Fact : uint8_t {
   kDone,   ///< certainly satisfied: sent, posted, all arrived. The call does not return all the same
   kHolds,  ///< not satisfied, and only `target` can do that
   kNever,  ///< nobody can
-  kIgnored,  ///< done, in a call that counts as a wait for any of the others
 };
 
 struct View {

@@ -37,7 +37,7 @@ void Story::tell_wave(const Wave& wave) {
   }
   const int64_t size = int64_t{wave.comm->size} + (wave.comm->remote_size > 0 ? wave.comm->remote_size : 0);
   message_.text.u64(waiting).str(" of ").i64(size).str(size == 1 ? " rank (" : " ranks (");
-  message_.ranks(scratch_);
+  message_.ranks(scratch_, false);
   message_.text.str(waiting == 1 ? ") waits in " : ") wait in ");
   message_.wait(wave.first);
   message_.site(wave.first.rank, thread_of(g_, wave.first));
@@ -202,6 +202,7 @@ void Story::message() {
   tell_others();
   advise();
   message_.done();
+  capital(v_.message);
 }
 
 void Story::advise() {

@@ -4,12 +4,13 @@
 
 namespace resil::hang::graph {
 
-void Words::ranks(const uint8_t* flags) {
+void Words::ranks(const uint8_t* flags, bool named) {
   constexpr uint32_t kRanges = 12;
   uint32_t total = 0, ranges = 0, written = 0;
   for (uint32_t rank = 0; rank < graph_.ranks(); ++rank)
     total += flags[rank] != 0 ? 1 : 0;
-  text.str(total == 1 ? "rank " : "ranks ");
+  if (named)
+    text.str(total == 1 ? "rank " : "ranks ");
   for (uint32_t rank = 0; rank < graph_.ranks(); ++rank) {
     if (flags[rank] == 0)
       continue;

@@ -14,8 +14,8 @@ class Words {
   Words(const Graph& graph, const Names& names, char* buffer, size_t bytes)
       : text(buffer, bytes - 1, -1), graph_(graph), names_(names), buffer_(buffer), bytes_(bytes) {}
 
-  /// "rank 3" or "ranks 0-511,513-1023"; of more than 12 ranges the rest is counted.
-  void ranks(const uint8_t* flags);
+  /// "rank 3" or "ranks 0-511,513-1023"; of more than 12 ranges the rest is counted. Not `named`: numbers only.
+  void ranks(const uint8_t* flags, bool named = true);
   void rank(uint32_t rank) { text.str("rank ").u64(rank); }
   void comm(uint64_t id);
   void call(uint16_t id);
@@ -37,6 +37,12 @@ class Words {
   char* buffer_;
   size_t bytes_;
 };
+
+/// A sentence begins with a capital letter.
+inline void capital(char* text) {
+  if (text[0] >= 'a' && text[0] <= 'z')
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+}
 
 inline const ThreadWait& thread_of(const Graph& graph, const Wait& wait) { return graph.view(wait.rank).threads[wait.thread]; }
 inline const Part& part_of(const Graph& graph, const Wait& wait) { return graph.view(wait.rank).parts[wait.part]; }
