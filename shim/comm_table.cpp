@@ -181,9 +181,10 @@ bool tables_create() {
   return true;
 }
 
+uint64_t world_comm_id(int world) { return hash_combine(hash_text("MPI_COMM_WORLD"), static_cast<uint64_t>(world)); }
+
 void comm_register_predefined() {
-  uint64_t world = hash_combine(hash_text("MPI_COMM_WORLD"), static_cast<uint64_t>(runtime.world));
-  CommInfo* info = add(backend->comm_world(), world, 0, "MPI_COMM_WORLD");
+  CommInfo* info = add(backend->comm_world(), world_comm_id(runtime.world), 0, "MPI_COMM_WORLD");
   info->world_ranks_are_ranks = info->index >= kFirst;
   uint64_t self = hash_combine(hash_combine(hash_text("MPI_COMM_SELF"), static_cast<uint64_t>(runtime.world)),
                                static_cast<uint64_t>(runtime.rank));

@@ -60,6 +60,8 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
 void comm_forget(CommInfo* info);
 /// World rank of a communicator rank (remote group of an intercommunicator); -1 when it has none. May ask MPI once.
 int comm_world_rank(CommInfo& comm, int rank);
+/// Job-wide id of MPI_COMM_WORLD of that world (0, or N for a spawned one).
+uint64_t world_comm_id(int world);
 
 /// Requests. Keys are handle bits.
 void request_started(Event& event);

@@ -22,6 +22,7 @@
 #include "shim/hash.h"
 #include "shim/log.h"
 #include "shim/runtime.h"
+#include "shim/tables.h"
 
 namespace resil::hang {
 
@@ -172,7 +173,7 @@ void note_blocked(Root& root, double now) {
 }
 
 GraphInput graph_input(const Root& root) {
-  return {root.states.by_rank, root.states.count, realtime_now_ns()};
+  return {root.states.by_rank, root.states.count, realtime_now_ns(), world_comm_id(runtime.world)};
 }
 
 void decide(Root& root);

@@ -202,6 +202,7 @@ TEST_CASE("the last one in a receive from anybody") {
   REQUIRE(verdict);
   CHECK(verdict->type == HangClass::kUnmatchedMessage);
   CHECK(culprits(*verdict) == Ranks{0});
+  says(*verdict, "all other members have ended");
 }
 
 TEST_CASE("any tag from one rank") {

@@ -4,6 +4,17 @@
 
 namespace resil::hang::graph {
 
+namespace {
+
+bool others_have_ended(const Graph& graph, const Comm& comm, uint32_t rank) {
+  for (uint32_t i = 0; i < comm.count; ++i)
+    if (const uint32_t other = graph.in_order(comm, i).rank; other != rank && !is_sink(graph.role(other)))
+      return false;
+  return comm.count > 1;
+}
+
+}  // namespace
+
 void Words::ranks(const uint8_t* flags, bool named) {
   constexpr uint32_t kRanges = 12;
   uint32_t total = 0, ranges = 0, written = 0;
@@ -92,7 +103,13 @@ void Words::why(const Wait& of) {
   switch (part.kind) {
     case PartKind::kReceive:
     case PartKind::kProbe:
-      text.str(part.peer == ring::kAnySource ? "; nothing that it could take is on its way" : "; that message was never sent");
+      if (part.peer != ring::kAnySource) {
+        text.str("; that message was never sent");
+        break;
+      }
+      text.str("; nothing that it could take is on its way");
+      if (others_have_ended(graph_, *graph_.comm(part.comm), of.rank))
+        text.str(", and all other members have ended or called MPI_Finalize");
       break;
     case PartKind::kSend:
       text.str("; no receive for it was posted");
