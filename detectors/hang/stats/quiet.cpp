@@ -48,19 +48,27 @@ double Quiet::computed_limit() const {
 /// normal quantiles of the logarithms, as a log-normal distribution goes on, which few intervals suffice for; and, from
 /// kManyForPareto on, as a generalised Pareto distribution does, if its index says that the tail is that heavy.
 double Quiet::tail_limit() const {
-  if (tail_[0] < kMaterial)
+  const double longest = tail_[0];
+  if (longest < kMaterial)
     return 0;
-  if (in_tail_ < kFewest)
-    return kFactorOfFew * tail_[0];
-  const double normal = log_normal_limit();
-  const double pareto = in_tail_ < kManyForPareto ? 0 : pareto_limit();
+  uint32_t count = kFewestApart;
+  while (count < in_tail_ && tail_[count - 1] < kApart * tail_[count])
+    ++count;
+  // Long phases of one kind among short pauses of another are judged by themselves.
+  const double all = count < in_tail_ ? count : static_cast<double>(intervals_);
+  count = count < in_tail_ ? count : in_tail_;
+  if (count < kFewest)
+    return kFactorOfFew * longest;
+  const double normal = log_normal_limit(count, all);
+  if (count < kManyForPareto)
+    return normal < kMostOfFew * longest ? normal : kMostOfFew * longest;
+  const double pareto = pareto_limit(count, all);
   return normal > pareto ? normal : pareto;
 }
 
-double Quiet::log_normal_limit() const {
-  const double all = static_cast<double>(intervals_);
+double Quiet::log_normal_limit(uint32_t count, double all) const {
   double sum_z = 0, sum_y = 0, sum_zz = 0, sum_zy = 0, weight = 0;
-  for (uint32_t i = 0; i < in_tail_; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     const double share = (i + .625) / (all + .25);  // Blom's plotting positions
     if (share > .5)
       break;
@@ -80,8 +88,8 @@ double Quiet::log_normal_limit() const {
 }
 
 /// Index by the moment estimator (Dekkers, Einmahl, de Haan 1989) from the intervals above the shortest one kept.
-double Quiet::pareto_limit() const {
-  const uint32_t above = in_tail_ - 1;
+double Quiet::pareto_limit(uint32_t count, double all) const {
+  const uint32_t above = count - 1;
   double first = 0, second = 0;
   for (uint32_t i = 0; i < above; ++i) {
     const double excess = ln(tail_[i] / tail_[above]);
@@ -95,7 +103,7 @@ double Quiet::pareto_limit() const {
   if (!(index > kHeavy))
     return 0;
   const double scale = tail_[above] * first * (1 - (negative_part < 0 ? negative_part : 0));
-  const double beyond = above / (static_cast<double>(intervals_) * kRare);
+  const double beyond = above / (all * kRare);
   const double most = index + kDoubt / square_root(above);
   return tail_[above] + scale * (exponential(most * ln(beyond)) - 1) / most;
 }

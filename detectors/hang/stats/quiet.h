@@ -17,6 +17,9 @@ class Quiet {
   static constexpr uint32_t kManyForPareto = 32;
   static constexpr double kMaterial = 2;      // seconds; the tail of shorter intervals does not matter
   static constexpr double kFactorOfFew = 8;   // times the longest, with fewer than kFewest
+  static constexpr double kMostOfFew = 40;    // times the longest, with fewer than kManyForPareto
+  static constexpr double kApart = 4;         // intervals so many times as long as the next ones are another kind,
+  static constexpr uint32_t kFewestApart = 4;  // if there are so many
   static constexpr double kHeavy = .05;       // Pareto index, estimated, below which the tail is light
   static constexpr double kDoubt = 2;         // standard errors, by which what is estimated of the tail may be too small
   static constexpr double kMost = 3600;       // seconds; no tail makes the limit longer
@@ -39,8 +42,8 @@ class Quiet {
   void ended(double seconds);
   double computed_limit() const;
   double tail_limit() const;
-  double log_normal_limit() const;
-  double pareto_limit() const;
+  double log_normal_limit(uint32_t count, double all) const;
+  double pareto_limit(uint32_t count, double all) const;
 
   double last_, current_, watched_;
   uint64_t moves_, intervals_;

@@ -84,7 +84,7 @@ class Watch {
   static constexpr double kSuspectUnfamiliar = 60;
   static constexpr double kLongFactor = 10;        // times the longest quiet interval, for the last three
   static constexpr double kLearned = 50;           // seconds to be watched before anything is usual
-  static constexpr uint64_t kFamiliar = 16;        // returns of a call that make it familiar
+  static constexpr uint64_t kFamiliar = 8;         // returns of a call that make it familiar
 
   /// As Model::start.
   void start(uint32_t total_ranks, double interval, double alpha, uint64_t seed);
