@@ -275,7 +275,9 @@ def next_command(s: dict) -> tuple[str, str]:
     if "unknown" in s["outcomes"]:
         return "%s report %s" % (tool, place), "on those ranks' hosts: collects their rings"
     if s["findings"]:
-        return "less %s" % shlex.quote(os.path.join(s["directory"], s["findings"][0]["source"])), ""
+        path = os.path.join(s["directory"], s["findings"][0]["source"])
+        text = os.path.splitext(path)[0] + ".txt"  # a hang is also told on one screen
+        return "less %s" % shlex.quote(text if os.path.exists(text) else path), ""
     if s["dumps"]:
         return "less %s" % shlex.quote(s["dumps"][-1]), ""
     return "%s report --json %s" % (tool, place), "everything, for programs"
