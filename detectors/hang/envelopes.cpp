@@ -4,6 +4,8 @@
 
 #include "detectors/hang/envelopes.h"
 
+#include <initializer_list>
+
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
 #include "shim/tables.h"
@@ -15,7 +17,7 @@ Envelopes envelopes;
 namespace {
 
 SpinLock lock;
-uint32_t in_use;           // places that are not free
+uint32_t in_use;           // places that are neither free nor given up
 uint32_t swept_at = ~0u;   // handle_generation when places were last taken from communicators that are gone
 
 /// Lock-free: places are never freed, only given to another envelope.
@@ -33,17 +35,13 @@ Envelope* find(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
 }
 
 /// Under the lock.
-Envelope* claim(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach, bool also_free) {
+Envelope* claim(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
   const uint32_t home = envelope_home(comm, peer, tag);
   for (uint32_t i = 0; i < reach; ++i) {
     Envelope* place = &envelopes.table[(home + i) % kEnvelopes];
     if (place->comm > kNobody)
       continue;
-    if (place->comm == 0) {
-      if (!also_free)
-        return nullptr;
-      __atomic_store_n(&in_use, in_use + 1, __ATOMIC_RELAXED);
-    }
+    __atomic_store_n(&in_use, in_use + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&place->comm, kNobody, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     place->peer = peer;
@@ -72,23 +70,28 @@ void sweep() {
     while (k < count && live[k] != place.comm)
       ++k;
     if (place.comm != 0 && k == count) {
-      if (place.comm != kNobody)
+      if (place.comm != kNobody) {
         set_irregular(kForgotten);
+        __atomic_store_n(&in_use, in_use - 1, __ATOMIC_RELAXED);
+      }
       __atomic_store_n(&place.comm, kNobody, __ATOMIC_RELEASE);
     }
   }
 }
 
-/// Under the lock. When the table is nearly full, only what communicators left behind is given away.
-Envelope* claim_or_sweep(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach, bool also_free) {
-  if (Envelope* place = claim(comm, peer, tag, reach, also_free); place != nullptr)
-    return place;
-  const uint32_t generation = handle_generation.load(std::memory_order_relaxed);
-  if (generation == swept_at)
-    return nullptr;
-  __atomic_store_n(&swept_at, generation, __ATOMIC_RELAXED);
-  sweep();
-  return claim(comm, peer, tag, reach, also_free);
+/// Under the lock. A table that is nearly full is left to kOtherTags and to wildcards, once it has been swept.
+Envelope* claim_or_sweep(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach, bool always) {
+  for (const bool swept : {false, true}) {
+    if (always || in_use < kEnvelopesInUse)
+      if (Envelope* place = claim(comm, peer, tag, reach); place != nullptr)
+        return place;
+    const uint32_t generation = handle_generation.load(std::memory_order_relaxed);
+    if (swept || generation == swept_at)
+      break;
+    __atomic_store_n(&swept_at, generation, __ATOMIC_RELAXED);
+    sweep();
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -111,11 +114,11 @@ void envelopes_prepare(Section& section) {
   SpinGuard guard(lock);
   Envelope* place = find(comm, peer, tag, reach);  // another thread may have been faster
   if (place == nullptr)
-    place = claim_or_sweep(comm, peer, tag, reach, wild || in_use < kEnvelopesInUse);
+    place = claim_or_sweep(comm, peer, tag, reach, wild);
   if (place == nullptr && !wild)
     place = find(comm, peer, kOtherTags, kLongReach);
   if (place == nullptr && !wild)
-    place = claim(comm, peer, kOtherTags, kLongReach, true);
+    place = claim(comm, peer, kOtherTags, kLongReach);
   if (place == nullptr)
     set_irregular(kLostEnvelope);
   return place;

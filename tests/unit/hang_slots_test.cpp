@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// State slots: what the hooks write through the call path, and what a reader makes of it: counters when the table is
+// full, communicators that go, wildcards, runs of polls, collectives, a writer that is never still, damaged files.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "detectors/hang/reader.h"
+#include "detectors/hang/signature.h"
+#include "detectors/hang/snapshot.h"
+#include "detectors/hang/track.h"
+#include "detectors/hang/writer.h"
+#include "fake_backend.h"
+#include "shim/backend.h"
+#include "shim/dispatch.h"
+#include "shim/helper_thread.h"
+#include "shim/module.h"
+#include "shim/task_list.h"
+
+namespace {
+
+using namespace resil;
+using namespace resil::hang;
+
+const Module kModule = {.name = "hang",
+                        .description = "",
+                        .kind = ModuleKind::kWatch,
+                        .ring_bytes = writer_ring_bytes,
+                        .thread_start = writer_thread_start,
+                        .enter = writer_enter,
+                        .leave = writer_leave,
+                        .cookie = kHangCookie,
+                        .activated = writer_activated,
+                        .completed = writer_completed};
+
+struct State {
+  alignas(8) char room[kStateRoom];
+  const RankState& head() const { return *reinterpret_cast<const RankState*>(room); }
+  const ThreadWait& thread(uint32_t i = 0) const { return reinterpret_cast<const ThreadWait*>(&head() + 1)[i]; }
+  const Part& part(uint32_t i = 0) const { return reinterpret_cast<const Part*>(&thread(head().thread_count))[i]; }
+  const Membership& comm(uint32_t i = 0) const { return reinterpret_cast<const Membership*>(&part(head().part_count))[i]; }
+};
+
+bool ignores(const void* statuses) { return statuses == nullptr; }
+OpKind op_kind(uint64_t op) { return op == 3 ? OpKind::kSum : OpKind::kUser; }
+bool single() { return false; }
+
+struct Slots {
+  Slots() {
+    fake::modules = {&kModule};
+    core = std::make_unique<fake::Core>(0, 4);
+    usual = backend;
+    table = *backend;
+    messages.status_ignored = ignores;
+    types.op_kind = op_kind;
+    table.messages = &messages;
+    table.types = &types;
+    table.status_layout = StatusLayout::kOpenMpi;
+    table.status_bytes = sizeof(OpenMpiStatus);
+    backend = &table;
+    REQUIRE(writer_start());
+    const int32_t self = 0;
+    REQUIRE(watched_open(&watched, &self, 1) == 1);
+    REQUIRE(watched.section != nullptr);
+    core->lane().state = static_cast<uint32_t>(ring::LaneState::kLive);  // the fixture makes its thread by hand
+    core->lane().tid = static_cast<int32_t>(gettid());
+  }
+  ~Slots() {
+    backend = usual;
+    core.reset();
+    fake::modules.clear();
+  }
+
+  Thread& thread() { return core->thread(); }
+  uint64_t world() { return comm_lookup(thread(), fake::kCommWorld)->ring->id; }
+
+  Event make(CallId id, int32_t peer = ring::kNoPeer, int32_t tag = ring::kNoTag, int64_t count = 1, uint64_t comm = fake::kCommWorld) {
+    Event e = fake::make_event(thread(), id, 0x1000 + static_cast<uint64_t>(id) * 16);
+    e.comm_handle = comm;
+    e.peer = peer;
+    e.tag = tag;
+    e.send = e.receive = {nullptr, count, fake::kDouble, nullptr, nullptr, nullptr};
+    e.statuses = e.given_statuses = nullptr;
+    e.op = 3;
+    return e;
+  }
+  void send(int32_t peer, int32_t tag, uint64_t comm = fake::kCommWorld) {
+    Event e = make(CallId::kMPI_Send, peer, tag, 1, comm);
+    REQUIRE(fake::call(e));
+  }
+  void receive(int32_t peer, int32_t tag) {
+    Event e = make(CallId::kMPI_Recv, peer, tag);
+    REQUIRE(fake::call(e));
+  }
+  /// The request handle that a nonblocking or persistent call makes.
+  void start(CallId id, uint64_t key, int32_t peer, int32_t tag) {
+    Event e = make(id, peer, tag);
+    e.requests = &key;
+    e.request_count = 1;
+    REQUIRE(fake::call(e));
+  }
+  Event wait(CallId id, std::vector<uint64_t>& keys) {
+    Event e = make(id);
+    e.comm_handle = 0;
+    e.requests = keys.data();
+    e.request_count = static_cast<int64_t>(keys.size());
+    return e;
+  }
+  void poll(uint64_t key, int flag = 0, uint64_t site = 0x9000) {
+    Event e = make(CallId::kMPI_Test);
+    e.return_address = site;
+    e.comm_handle = 0;
+    e.requests = &key;
+    e.request_count = 1;
+    e.flag = &flag;
+    REQUIRE(fake::call(e));
+  }
+
+  void read(State& state) { REQUIRE(snapshot(watched, state.room, sizeof(state.room)) == state.head().bytes); }
+  QuickLook quick() { return look(watched, ~uint64_t{0}); }
+  /// The open call's state.
+  void during(Event& e, State& state) {
+    REQUIRE(enter(e));
+    read(state);
+    e.result = 0;
+    leave(e);
+  }
+  Answer ask(int32_t source, int32_t destination, int32_t tag, uint64_t comm = ~uint64_t{0}) {
+    const Question question = {comm == ~uint64_t{0} ? world() : comm, source, destination, tag, 0};
+    Answer made = {};
+    REQUIRE(answer(&watched, 1, &question, 1, &made, 1) == 1);
+    return made;
+  }
+
+  std::unique_ptr<fake::Core> core;
+  const Backend* usual;
+  Backend table;
+  MessageFunctions messages = {};
+  TypeFunctions types = {};
+  Watched watched = {};
+};
+
+}  // namespace
+
+TEST_CASE("slots: many envelopes are told apart; beyond the table sums over tags stay exact, and nothing claims more") {
+  Slots slots;
+  // Three thousand tags to rank 1, tag t sent t % 3 + 1 times.
+  uint64_t total = 0;
+  for (int32_t tag = 0; tag < 3000; ++tag)
+    for (int32_t i = 0; i <= tag % 3; ++i, ++total)
+      slots.send(1, tag);
+  const Answer early = slots.ask(0, 1, 5), late = slots.ask(0, 1, 2999);
+  CHECK(early.sent == 3);
+  CHECK(early.other_tags == 1);  // some went elsewhere: also those of tag 5 might have
+  CHECK(late.other_tags == 1);
+  CHECK(late.sent < 3);
+  const Answer all = slots.ask(0, 1, ring::kAnyTag);
+  CHECK(all.sent == total);
+  CHECK(all.other_tags == 0);
+  CHECK(slots.ask(0, 2, 5).other_tags == 0);  // another rank's are exact
+  CHECK(slots.watched.section->irregular == 0);
+  // Ordinals prove nothing any more.
+  State state;
+  Event e = slots.make(CallId::kMPI_Ssend, 1, 5);
+  slots.during(e, state);
+  REQUIRE(state.head().part_count == 1);
+  CHECK(state.part().needed == 0);
+  // Wildcards never share a place: what they took is counted once.
+  OpenMpiStatus status = {3, 77, 0, 0, 8};
+  Event wild = slots.make(CallId::kMPI_Recv, ring::kAnySource, 77);
+  wild.statuses = wild.given_statuses = &status;
+  slots.during(wild, state);
+  CHECK(slots.ask(ring::kAnySource, 0, ring::kAnyTag).posted == 0);
+  CHECK(slots.ask(3, 0, ring::kAnyTag).taken == 1);
+}
+
+TEST_CASE("slots: envelopes of communicators that are gone make room") {
+  Slots slots;
+  uint64_t ids[64];
+  for (int i = 0; i < 64; ++i) {
+    const uint64_t handle = 0x84000100 + static_cast<uint64_t>(i);
+    fake::Comm comm;
+    comm.local = {0, 1, 2, 3};
+    fake::add_comm(handle, comm);
+    for (int32_t tag = 0; tag < 100; ++tag)
+      slots.send(1, tag, handle);
+    ids[i] = comm_lookup(slots.thread(), handle)->ring->id;
+    if (i != 63)
+      fake::free_comm(handle);
+  }
+  CHECK(slots.watched.section->irregular == kForgotten);
+  CHECK(slots.ask(0, 1, 99, ids[63]).sent == 1);
+  CHECK(slots.ask(0, 1, 99, ids[63]).other_tags == 0);
+}
+
+TEST_CASE("slots: a wildcard's message counts for its own envelope, so that the next named receive needs the one after") {
+  Slots slots;
+  slots.receive(2, 7);
+  OpenMpiStatus status = {2, 7, 0, 0, 8};
+  Event e = slots.make(CallId::kMPI_Recv, ring::kAnySource, ring::kAnyTag);
+  e.statuses = e.given_statuses = &status;
+  REQUIRE(fake::call(e));
+  State state;
+  Event next = slots.make(CallId::kMPI_Recv, 2, 7);
+  REQUIRE(enter(next));
+  slots.read(state);
+  CHECK(state.part().ordinal == 2);
+  CHECK(state.part().needed == 3);
+  const Answer made = slots.ask(2, 0, 7);
+  CHECK((made.posted == 2 && made.taken == 1 && made.pending == 1 && made.wild_pending == 0));
+  next.result = 0;
+  leave(next);
+  CHECK(slots.ask(2, 0, 7).pending == 0);
+  // Nonblocking; the program ignores the statuses, so the hooks ask for them.
+  slots.start(CallId::kMPI_Irecv, 0x1000, ring::kAnySource, 7);
+  slots.start(CallId::kMPI_Irecv, 0x1010, 2, 8);
+  CHECK(slots.ask(2, 0, 7).wild_pending == 1);
+  CHECK(slots.ask(3, 0, 8).wild_pending == 0);
+  std::vector<uint64_t> keys = {0x1000, fake::kRequestNull, 0x1010};
+  Event all = slots.wait(CallId::kMPI_Waitall, keys);
+  REQUIRE(enter(all));
+  REQUIRE(all.given_statuses != nullptr);
+  slots.read(state);
+  REQUIRE(state.head().part_count == 2);
+  CHECK((state.part(0).peer == ring::kAnySource && state.part(0).needed == 0));
+  CHECK((state.part(1).peer == 2 && state.part(1).needed == 1 && state.part(1).flags == kNonblocking));
+  static_cast<OpenMpiStatus*>(all.given_statuses)[0] = {3, 7, 0, 0, 8};
+  static_cast<OpenMpiStatus*>(all.given_statuses)[2] = {2, 8, 0, 0, 8};
+  keys.assign(3, fake::kRequestNull);
+  all.result = 0;
+  leave(all);
+  CHECK(slots.ask(3, 0, 7).taken == 1);
+  CHECK(slots.ask(2, 0, 8).taken == 0);
+  CHECK(slots.watched.section->irregular == 0);
+  // No status to be had: said.
+  Event blind = slots.make(CallId::kMPI_Recv, ring::kAnySource, 7);
+  REQUIRE(enter(blind));
+  blind.given_statuses = nullptr;
+  blind.result = 0;
+  leave(blind);
+  CHECK(slots.watched.section->irregular == kUnknownSource);
+}
+
+TEST_CASE("slots: persistent requests count each time they are started, and wait only then") {
+  Slots slots;
+  std::vector<uint64_t> keys = {0x2000, 0x2010};
+  slots.start(CallId::kMPI_Recv_init, keys[0], 1, 5);
+  slots.start(CallId::kMPI_Ssend_init, keys[1], 1, 6);
+  CHECK(slots.ask(1, 0, 5).posted == 0);
+  State state;
+  Event idle = slots.wait(CallId::kMPI_Waitany, keys);
+  REQUIRE(enter(idle));
+  slots.read(state);
+  CHECK((state.head().part_count == 0 && state.thread().kind == WaitKind::kAll));  // returns at once
+  int index = -1;
+  idle.index = &index;
+  idle.result = 0;
+  leave(idle);
+  for (uint32_t round = 1; round <= 3; ++round) {
+    Event go = slots.wait(CallId::kMPI_Startall, keys);
+    REQUIRE(fake::call(go));
+    Event all = slots.wait(CallId::kMPI_Waitall, keys);
+    slots.during(all, state);
+    REQUIRE(state.head().part_count == 2);
+    CHECK((state.part(0).needed == round && state.part(0).flags == (kNonblocking | kPersistentPart)));
+    CHECK((state.part(1).kind == PartKind::kSend && state.part(1).needed == round));
+    CHECK(slots.ask(1, 0, 5).pending == 0);
+    CHECK(slots.ask(0, 1, 6).sent == round);
+  }
+}
+
+TEST_CASE("slots: a run of polls is one wait for all that it asks for, until something is found or called") {
+  Slots slots;
+  slots.start(CallId::kMPI_Irecv, 0x3000, 1, 1);
+  slots.start(CallId::kMPI_Irecv, 0x3010, 2, 2);
+  slots.quick();
+  State state;
+  for (int i = 0; i < 5; ++i) {
+    slots.poll(0x3000);
+    slots.poll(0x3010, 0, 0x9040);  // another call site: no folded record, yet the same run
+  }
+  QuickLook quick = slots.quick();
+  CHECK(quick.moved);
+  const uint64_t run = quick.instance;
+  CHECK(run >= kRun);
+  slots.read(state);
+  CHECK(state.head().activity == RankActivity::kComputing);  // not known to go on
+  slots.poll(0x3000);
+  slots.read(state);
+  CHECK(state.head().activity == RankActivity::kPolling);
+  quick = slots.quick();
+  CHECK((quick.polling && !quick.moved && quick.instance == run));
+  slots.read(state);
+  CHECK(state.head().activity == RankActivity::kPolling);
+  CHECK((state.thread().kind == WaitKind::kAny && state.head().part_count == 2));
+  CHECK((state.part(0).peer == 1 && state.part(1).peer == 2));
+  CHECK(slots.watched.section->waits[0].polls == 11);
+  quick = slots.quick();  // nobody polled since
+  CHECK((!quick.polling && !quick.moved && quick.instance == run));
+  slots.poll(0x3000, 1);
+  quick = slots.quick();
+  CHECK((quick.moved && !quick.polling));
+  slots.poll(0x3010);
+  slots.quick();
+  slots.poll(0x3010);
+  slots.quick();
+  slots.read(state);
+  REQUIRE(state.head().part_count == 1);
+  CHECK(state.part().peer == 2);
+}
+
+TEST_CASE("slots: whom a collective must wait for, and how its signature reads") {
+  Slots slots;
+  State state;
+  struct Row {
+    CallId id;
+    int32_t root;
+    int64_t count;
+    int flags;
+    OpKind op;
+    uint64_t bytes;
+  };
+  const Row rows[] = {
+      {CallId::kMPI_Barrier, ring::kNoPeer, 0, 0, OpKind::kNone, 0},
+      {CallId::kMPI_Bcast, 2, 3, kRootOnly, OpKind::kNone, 24},
+      {CallId::kMPI_Bcast, 2, 0, kRootOnly | kLenient, OpKind::kNone, 0},
+      {CallId::kMPI_Bcast, 0, 3, kLenient, OpKind::kNone, 24},
+      {CallId::kMPI_Reduce, 0, 3, 0, OpKind::kSum, 24},
+      {CallId::kMPI_Reduce, 1, 3, kLenient, OpKind::kSum, 24},
+      {CallId::kMPI_Allreduce, ring::kNoPeer, 3, 0, OpKind::kSum, 24},
+      {CallId::kMPI_Allreduce_c, ring::kNoPeer, 0, kLenient, OpKind::kSum, 0},
+      {CallId::kMPI_Gather, 0, 3, 0, OpKind::kNone, 24},
+      {CallId::kMPI_Gather, 3, 3, kLenient, OpKind::kNone, 24},
+      {CallId::kMPI_Scatter, 3, 3, kRootOnly, OpKind::kNone, 24},
+      {CallId::kMPI_Scan, ring::kNoPeer, 3, kLowerOnly | kLenient, OpKind::kSum, 24},  // rank 0 waits for nobody
+      {CallId::kMPI_Comm_dup, ring::kNoPeer, 0, 0, OpKind::kNone, kBytesNotCompared},
+  };
+  uint64_t number = 0;
+  for (const Row& row : rows) {
+    CAPTURE(call_info(row.id).name, row.root, row.count);
+    Event e = slots.make(row.id, row.root, ring::kNoTag, row.count);
+    e.result = 0;
+    REQUIRE(enter(e));
+    slots.read(state);
+    REQUIRE(state.head().part_count == 1);
+    CHECK(state.part().kind == PartKind::kCollective);
+    CHECK(state.part().flags == row.flags);
+    CHECK(state.part().sequence == ++number);
+    CHECK(state.comm().sequence == number);
+    const Signature made = signature_unpack(slots.watched.section->waits[0].signature);
+    CHECK(made.call == static_cast<uint16_t>(row.id == CallId::kMPI_Allreduce_c ? CallId::kMPI_Allreduce : row.id));
+    CHECK(made.op == row.op);
+    CHECK(made.root == static_cast<uint32_t>(row.root >= 0 ? row.root + 1 : 0));
+    CHECK(made.bytes == row.bytes);
+    uint64_t new_comm = fake::kCommNull;
+    e.new_comm = &new_comm;
+    leave(e);
+  }
+  const uint32_t index = comm_lookup(slots.thread(), fake::kCommWorld)->index;
+  const Track& track = slots.watched.section->tracks[index];
+  CHECK((track.comm == slots.world() && track.sequence == number && (track.shape & kTrackMarks) == 0));
+  // A collective that fails may count or not.
+  Event failed = slots.make(CallId::kMPI_Barrier);
+  REQUIRE(fake::call(failed, 17));
+  CHECK((track.shape & kTrackFailed) != 0);
+  CHECK((slots.watched.section->irregular & kUnknownOrder) != 0);
+}
+
+TEST_CASE("slots: requests beyond the table, cancelled and freed ones are said") {
+  Slots slots;
+  envelopes.concurrent = true;
+  uint64_t key = uint64_t{1} << 40;
+  for (uint32_t i = 0; i < runtime.request_count + 1000; ++i, key += 64)
+    slots.start(CallId::kMPI_Irecv, key, 1, 3);
+  const uint64_t hidden = slots.watched.section->hidden_receives;
+  CHECK(hidden == runtime.request_count + 1000 - fake::pending_keys().size());
+  CHECK(slots.ask(1, 0, 3).pending + hidden == runtime.request_count + 1000);
+  CHECK(slots.watched.section->irregular == 0);
+  for (uint64_t k = uint64_t{1} << 40; k < key; k += 64) {
+    std::vector<uint64_t> one = {k};
+    Event e = slots.wait(CallId::kMPI_Wait, one);
+    REQUIRE(fake::call(e));
+  }
+  CHECK(slots.watched.section->hidden_receives == 0);
+  CHECK(slots.ask(1, 0, 3).pending == 0);
+  slots.start(CallId::kMPI_Irecv, 0x500, 1, 3);
+  uint64_t freed = 0x500;
+  Event e = slots.make(CallId::kMPI_Request_free);
+  e.comm_handle = 0;
+  e.requests = &freed;
+  e.request_count = 1;
+  REQUIRE(fake::call(e));
+  CHECK(slots.watched.section->irregular == kCancelled);
+}
+
+// A sanitizer may have threads of its own that come and go: not under the thread sanitizer.
+TEST_CASE("slots: with MPI_THREAD_MULTIPLE a rank is judged only when all its threads are known", "[races]") {
+  Slots slots;
+  State state;
+  writer_after_init();
+  int32_t tids[64];
+  char scratch[2048];
+  const int count = list_threads(0, tids, 64, scratch, sizeof(scratch));
+  for (int i = 0; i < count; ++i)
+    if (tids[i] != gettid())
+      helper_thread_told(tids[i], true);
+  Event e = slots.make(CallId::kMPI_Recv, 1, 1);
+  slots.during(e, state);
+  CHECK(state.head().provable == 1);
+  std::atomic<bool> stop{false};
+  std::atomic<int32_t> tid{0};
+  std::thread other([&] {
+    tid = static_cast<int32_t>(gettid());
+    while (!stop)
+      std::this_thread::yield();
+  });
+  while (tid == 0)
+    std::this_thread::yield();
+  slots.during(e, state);
+  CHECK((state.head().provable == 0 && state.head().activity == RankActivity::kBlocked));
+  helper_thread_told(tid, true);  // had it been one of resil's
+  slots.during(e, state);
+  CHECK(state.head().provable == 1);
+  helper_thread_told(tid, false);
+  slots.during(e, state);
+  CHECK(state.head().provable == 0);
+  // Below that level nobody else may call MPI meanwhile.
+  slots.table.thread_multiple = single;
+  writer_after_init();
+  slots.during(e, state);
+  CHECK(state.head().provable == 1);
+  stop = true;
+  other.join();
+}
+
+TEST_CASE("slots: a reader that looks at any instant sees whole calls or none") {
+  Slots slots;
+  slots.table.thread_multiple = single;
+  writer_after_init();
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> blocked{0};
+  uint64_t wrong = 0, looks = 0;
+  Watched watched = slots.watched;
+  std::thread reader([&] {
+    State state;
+    while (!stop) {
+      look(watched, ~uint64_t{0});
+      ++looks;
+      if (snapshot(watched, state.room, sizeof(state.room)) == 0) {
+        ++wrong;
+        continue;
+      }
+      if (state.head().thread_count == 0 || state.head().part_count == 0)
+        continue;
+      ++blocked;
+      // Every call says the same thing four times: peer p, tag 100 + p, p + 1 elements; calls in turn of two kinds.
+      const Part& part = state.part();
+      if (part.kind == PartKind::kOther)
+        continue;
+      const bool sends = part.kind == PartKind::kSend;
+      wrong += part.tag != 100 + part.peer || part.bytes != 8u * static_cast<uint32_t>(part.peer + 1) || part.needed != part.ordinal ||
+               part.call != static_cast<uint16_t>(sends ? CallId::kMPI_Ssend : CallId::kMPI_Recv) || sends != (part.peer % 2 == 0);
+    }
+  });
+#ifdef __SANITIZE_THREAD__
+  constexpr int kCalls = 20000;
+#else
+  constexpr int kCalls = 300000;
+#endif
+  for (int i = 0; i < kCalls || blocked < 100; ++i) {
+    const int32_t peer = i % 4;
+    Event e = slots.make(peer % 2 == 0 ? CallId::kMPI_Ssend : CallId::kMPI_Recv, peer, 100 + peer, peer + 1);
+    REQUIRE(enter(e));
+    if (i % 64 == 0)
+      std::this_thread::yield();
+    e.result = 0;
+    leave(e);
+  }
+  stop = true;
+  reader.join();
+  CHECK(wrong == 0);
+  CHECK(looks > 0);
+}
+
+TEST_CASE("slots: a damaged ring is refused, or read without harm") {
+  Slots slots;
+  slots.start(CallId::kMPI_Irecv, 0x4000, 1, 1);
+  std::vector<uint64_t> keys = {0x4000};
+  Event e = slots.wait(CallId::kMPI_Wait, keys);
+  REQUIRE(enter(e));
+  char path[] = "/tmp/resil-ring-XXXXXX";
+  const int fd = mkstemp(path);
+  REQUIRE(fd >= 0);
+  const size_t bytes = runtime.header->file_bytes;
+  auto whole = [&] { REQUIRE(pwrite(fd, runtime.header, bytes, 0) == static_cast<ssize_t>(bytes)); };
+  auto opens = [&] {
+    Watched watched = {};
+    State state;
+    const bool open = watched_open_file(watched, path, 0);
+    if (open && watched.section != nullptr) {
+      look(watched, 0);
+      snapshot(watched, state.room, sizeof(state.room));
+      const Question questions[] = {{slots.world(), 1, 0, 1, 0}, {0, ring::kAnySource, 0, ring::kAnyTag, 0}};
+      Answer answers[2];
+      answer(&watched, 1, questions, 2, answers, 2);
+    }
+    return open;
+  };
+  whole();
+  CHECK(opens());
+  const ring::Header& header = *runtime.header;
+  auto poke = [&](const void* field, uint64_t value, size_t size) {
+    whole();
+    const auto offset = static_cast<const char*>(field) - reinterpret_cast<const char*>(&header);
+    REQUIRE(pwrite(fd, &value, size, offset) == static_cast<ssize_t>(size));
+  };
+  poke(&header.magic, 1, 8);
+  CHECK(!opens());
+  poke(&header.version, 99, 4);
+  CHECK(!opens());
+  poke(&header.rank, 3, 4);
+  CHECK(!opens());
+  poke(&header.pid, 1 << 30, 4);
+  CHECK(!opens());
+  poke(&header.pid_start_lo, 1, 4);
+  CHECK(!opens());
+  poke(&header.sections[0].offset, ~uint64_t{4095}, 8);
+  CHECK(!opens());
+  poke(&header.sections[2].bytes, ~uint64_t{0}, 8);
+  CHECK(!opens());
+  whole();
+  REQUIRE(ftruncate(fd, 8192) == 0);
+  CHECK(!opens());
+  // Garbage anywhere behind the header.
+  std::mt19937_64 random(1);
+#ifdef __SANITIZE_THREAD__
+  constexpr int kRounds = 5;
+#else
+  constexpr int kRounds = 60;
+#endif
+  for (int round = 0; round < kRounds; ++round) {
+    whole();
+    for (int i = 0; i < 2000; ++i) {
+      const uint64_t value = random();
+      const auto section = header.sections[random() % header.section_count];
+      const auto offset = static_cast<off_t>((section.offset + random() % (section.bytes - 8)) & ~uint64_t{7});
+      REQUIRE(pwrite(fd, &value, 8, offset) == 8);
+    }
+    CHECK(opens());
+  }
+  close(fd);
+  unlink(path);
+  e.result = 0;
+  leave(e);
+}
