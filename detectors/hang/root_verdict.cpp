@@ -88,9 +88,11 @@ void describe_waiting(Root& root, const Names& names, Verdict* verdict) {
   verdict->call = kinds[most].call;
   verdict->comm = kinds[most].comm;
   verdict->sequence = kinds[most].sequence;
-  append(verdict->message, sizeof(verdict->message), " %u other rank%s %s, %u of them in %s", verdict->victim_count,
-         verdict->victim_count == 1 ? "" : "s", verdict->victim_count == 1 ? "waits" : "wait", kinds[most].count,
-         names.call(names.self, kinds[most].call));
+  char most_of_them[24] = "";
+  if (kinds[most].count < verdict->victim_count)
+    snprintf(most_of_them, sizeof(most_of_them), ", %u of them", kinds[most].count);
+  append(verdict->message, sizeof(verdict->message), " %u other rank%s%s in %s", verdict->victim_count,
+         verdict->victim_count == 1 ? " waits" : "s wait", most_of_them, names.call(names.self, kinds[most].call));
   if (kinds[most].comm != 0)
     append(verdict->message, sizeof(verdict->message), " (collective %llu on %s)",
            static_cast<unsigned long long>(kinds[most].sequence), names.comm(names.self, kinds[most].comm));
@@ -154,13 +156,13 @@ bool computation_verdict(Root& root, double, const Names& names, Verdict* verdic
     verdict->culprit_count = answer.count;
     char ranges[256];
     rank_ranges(verdict->culprits, answer.count < kMaxCulprits ? answer.count : kMaxCulprits, answer.count, ranges, sizeof(ranges));
-    append(verdict->message, sizeof(verdict->message), "rank%s %s (%s) %s not come back from %s own code for %.1f s, after %s.",
+    append(verdict->message, sizeof(verdict->message), "Rank%s %s (%s) %s not come back from %s own code for %.1f s, after %s.",
            answer.count == 1 ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0), answer.count == 1 ? "has" : "have",
            answer.count == 1 ? "its" : "their", opinion.quiet, name_of(root, verdict->culprits[0], NameKind::kLast, 0));
   } else {
     verdict->type = HangClass::kInsideMpi;
     append(verdict->message, sizeof(verdict->message),
-           "no rank has made progress for %.1f s; every rank is inside MPI, and no set of calls was proved to wait for itself:"
+           "No rank has made progress for %.1f s; every rank is inside MPI, and no set of calls was proved to wait for itself:"
            " the library or the network may have stopped.", opinion.quiet);
   }
   describe_waiting(root, names, verdict);
@@ -193,7 +195,7 @@ bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdic
   rank_ranges(verdict->culprits, verdict->culprit_count < kMaxCulprits ? verdict->culprit_count : kMaxCulprits, verdict->culprit_count,
               ranges, sizeof(ranges));
   append(verdict->message, sizeof(verdict->message),
-         "rank%s %s (%s) %s been stopped by a signal or a debugger for %.1f s, and no other rank has made progress since.",
+         "Rank%s %s (%s) %s been stopped by a signal or a debugger for %.1f s, and no other rank has made progress since.",
          verdict->culprit_count == 1 ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0),
          verdict->culprit_count == 1 ? "has" : "have", now - since);
   describe_waiting(root, names, verdict);

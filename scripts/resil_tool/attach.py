@@ -42,6 +42,8 @@ def fill_from_ring(rank: Rank, ring: Ring) -> None:
         rank.call, rank.inside, rank.since = "MPI_Init", True, rank.start_time
     seen = [t for t in (header.realtime_sync_ns / 1e9, rank.since, last.start if last else None) if t]
     rank.last_seen = max(seen) if seen else 0.0
+    if rank.phase == "stopped" and rank.exit_status is None:
+        rank.exit_status = header.exit_status
     if header.term_ticks:
         rank.ended_by = "%s (pid %d, signal %d)" % (clean(header.term_sender) or "a process", header.term_pid,
                                                     header.term_signal)

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """A test script's main function: runs its checks in order, goes on after a failure, names what failed."""
+import concurrent.futures
 import sys
 import time
 import traceback
 
 
-def run_checks(checks):
-    """checks: [(name, callable)]. Prints one line each and ends with the line that runners read; status 0 or 1."""
+def _run(name, check):
+    """(text to print, whether it passed)"""
+    began = time.monotonic()
+    try:
+        note = check() or ""
+        return f"ok      {name} ({time.monotonic() - began:.1f} s) {note}", True
+    except Exception:  # pylint: disable=broad-except
+        return f"FAILED  {name} ({time.monotonic() - began:.1f} s)\n{traceback.format_exc()}", False
+
+
+def run_checks(checks, side_by_side=1):
+    """checks: [(name, callable)]. Prints one line each and ends with the line that runners read; status 0 or 1. Those
+    that mostly wait may run side by side."""
     failed = 0
-    for name, check in checks:
-        began = time.monotonic()
-        try:
-            note = check() or ""
-            print(f"ok      {name} ({time.monotonic() - began:.1f} s) {note}", flush=True)
-        except Exception:  # pylint: disable=broad-except
-            failed += 1
-            print(f"FAILED  {name} ({time.monotonic() - began:.1f} s)", flush=True)
-            traceback.print_exc(file=sys.stdout)
+    with concurrent.futures.ThreadPoolExecutor(side_by_side) as pool:
+        for text, passed in pool.map(lambda item: _run(*item), checks):
+            failed += not passed
+            print(text, flush=True)
     print(f"{len(checks) - failed} passed, {failed} failed")
     return 1 if failed else 0

@@ -19,6 +19,7 @@
 // poll       rank 1 polls for a message that never comes              verified, after a while
 // compute    rank 1 does not come back from its own code              verified, after learning
 // fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
+// unreceived rank 0 sends a message that nobody receives             a note
 // quiet      rank 0 sleeps SECONDS while the others wait              nothing
 // staggered  a slow chain of messages with pauses of half a second    nothing
 #include <mpi.h>
@@ -128,6 +129,9 @@ static void hang(const char* kind, double seconds) {
   } else if (!strcmp(kind, "fortyone")) {
     if (me == 1) _exit(0);
     receive(1, 4);
+  } else if (!strcmp(kind, "unreceived")) {
+    if (me == 0) CHECK(MPI_Send(out, 4, MPI_BYTE, 1, 77, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
   } else if (!strcmp(kind, "quiet")) {
     iterate(200, 0.001, MPI_COMM_WORLD);
     if (me == 0) nap(seconds);
