@@ -45,12 +45,15 @@ std::vector<bool> blur(const Sim& sim, World& world, std::mt19937_64& random) {
   return free;
 }
 
-std::vector<bool> accused(const Sim& sim, const Verdict& verdict) {
+/// Ranks that are said to be in it for ever. Whoever sent a message that nearly matches is a culprit, and may go on.
+std::vector<bool> accused(const Sim& sim, const Verdict& verdict, const std::vector<bool>& truth) {
   std::vector<bool> flags(static_cast<size_t>(sim.ranks));
-  for (const auto& ranks : {culprits(verdict), victims(verdict)})
-    for (int32_t rank : ranks)
-      if (!sim.ended(rank) && !sim.finalizing(rank))
-        flags[static_cast<size_t>(rank)] = true;
+  const bool near_miss = std::string(verdict.message).find("Nearly: ") != std::string::npos;
+  for (int32_t rank : victims(verdict))
+    flags[static_cast<size_t>(rank)] = !sim.ended(rank) && !sim.finalizing(rank);
+  for (int32_t rank : culprits(verdict))
+    if (!sim.ended(rank) && !sim.finalizing(rank) && (!near_miss || truth[static_cast<size_t>(rank)]))
+      flags[static_cast<size_t>(rank)] = true;
   return flags;
 }
 
@@ -88,14 +91,14 @@ bool try_seed(uint64_t seed, Totals& totals, const char** wrong) {
   if (verdict) {
     ++totals.proved;
     *wrong = "proved, but it can go on";
-    const auto named = accused(sim, *verdict);
+    const auto named = accused(sim, *verdict, *truth);
     if (!within(named, *truth) || verdict->confidence != resil::Confidence::kProved || !any(named))
       return false;
   }
   if (any(*truth) && !sim.noisy && !sim.wildcards) {
     ++totals.exact;
     *wrong = "doomed, but not proved";
-    if (!verdict || accused(sim, *verdict) != *truth)
+    if (!verdict || accused(sim, *verdict, *truth) != *truth)
       return false;
   }
   totals.missed += any(*truth) && !verdict;
@@ -104,7 +107,7 @@ bool try_seed(uint64_t seed, Totals& totals, const char** wrong) {
   const auto patient = world.judge(true);
   const auto lenient_truth = doomed(sim, free, true);
   if (patient && lenient_truth && !verdict) {
-    const auto named = accused(sim, *patient);
+    const auto named = accused(sim, *patient, *lenient_truth);
     if (patient->type == HangClass::kInsideMpi) {
       ++totals.inside;
       *wrong = "inside MPI, but it waits for somebody";

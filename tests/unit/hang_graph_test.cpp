@@ -297,6 +297,7 @@ TEST_CASE("sendrecv, probe, persistent, self") {
     REQUIRE(verdict);
     CHECK(verdict->type == HangClass::kUnmatchedMessage);
     CHECK(culprits(*verdict) == Ranks{0});
+    says(*verdict, "MPI_Recv from itself, tag 4");
     world.sent(0, 0, 4);
     CHECK(!world.judge());
   }
@@ -596,6 +597,7 @@ TEST_CASE("many ranks") {
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{512});
     CHECK(verdict->victim_count == kMany - 1);
+    CHECK(std::string(verdict->evidence).find("\nranks 0-2,4-511,513-16383: call 9 of MPI_Allreduce") != std::string::npos);
     says(*verdict, "16383 of 16384 ranks (0-511,513-16383) wait in call 9");
   }
   SECTION("each in another collective, and each waits for all behind it") {

@@ -37,6 +37,8 @@ class Story {
   void tell_others();
   void advise();
   void evidence();
+  void evidence_of(const Wait& wait);
+  void mark_alike(const Wait& wait, uint8_t* said);
   Wait reason(uint32_t rank) const;
   uint64_t signature() const;
 

@@ -61,6 +61,15 @@ void Words::site(uint32_t rank, const ThreadWait& wait) {
     text.str(" at ").safe(place, sizeof(place));
 }
 
+void Words::peer(uint32_t rank, int32_t peer) {
+  if (peer == ring::kAnySource)
+    text.str("any rank");
+  else if (peer == static_cast<int32_t>(rank))
+    text.str("itself");
+  else
+    text.str("rank ").i64(peer);
+}
+
 void Words::wait(const Wait& of) {
   const ThreadWait& thread = thread_of(graph_, of);
   const Part& part = part_of(graph_, of);
@@ -78,14 +87,13 @@ void Words::wait(const Wait& of) {
       comm(part.comm);
       return;
     case PartKind::kSend:
-      text.str(" of ").bytes(part.bytes).str(" to rank ").i64(part.peer);
+      text.str(" of ").bytes(part.bytes).str(" to ");
+      peer(of.rank, part.peer);
       break;
     case PartKind::kReceive:
     case PartKind::kProbe:
-      if (part.peer == ring::kAnySource)
-        text.str(" from any rank");
-      else
-        text.str(" from rank ").i64(part.peer);
+      text.str(" from ");
+      peer(of.rank, part.peer);
       break;
     default:
       return;

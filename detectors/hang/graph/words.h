@@ -32,6 +32,8 @@ class Words {
   dump::Text text;
 
  private:
+  void peer(uint32_t rank, int32_t peer);
+
   const Graph& graph_;
   const Names& names_;
   char* buffer_;
