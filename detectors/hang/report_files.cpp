@@ -249,6 +249,11 @@ void write_hang_files(Root& root, const Verdict& verdict, uint32_t number, const
     return;
   const uint64_t now = realtime_now_ns();
   char path[1300], temporary[1310];
+  for (uint32_t tries = 0; tries < 1000; ++tries, ++number) {  // another node may have led, and reported, before
+    snprintf(path, sizeof(path), "%s/hang-%u.json", runtime.directory, number);
+    if (access(path, F_OK) != 0)
+      break;
+  }
   snprintf(path, sizeof(path), "%s/hang-%u.txt", runtime.directory, number);
   snprintf(temporary, sizeof(temporary), "%s.tmp", path);
   // dprintf: no stream, whose memory might have to be had from a heap that the program holds locked.

@@ -30,6 +30,7 @@ namespace {
 
 constexpr double kStatesEvery = 0.9, kMismatchEvery = 1;
 constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
+constexpr double kSilentSeconds = 1.2, kSilenceSuspected = 15;
 constexpr double kStuckRound = 10;
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
 /// Waits that MPI permits but does not demand count after so long without any of them returning, and after three times
@@ -78,6 +79,48 @@ void note_facts(Root& root, double now) {
       root.longest_stop = lasted;
     log_hang("notice", "rank %u runs again after %.1f s", i, lasted);
     fact.said = RankActivity::kUnknown;
+  }
+}
+
+void describe_node(const Root& root, uint32_t node, char* text, size_t bytes) {
+  if (root.wiring->nodes == nullptr)
+    snprintf(text, bytes, "node %u", node);
+  else if (const NodeEntry& entry = root.wiring->nodes[node]; entry.ranks == 1)
+    snprintf(text, bytes, "node %u (rank %u)", node, entry.first_rank);
+  else
+    snprintf(text, bytes, "node %u (%u ranks from rank %u on)", node, entry.ranks, entry.first_rank);
+}
+
+/// Nodes that missed samples: their helper is stopped, their host or the way there is gone, or the whole node is.
+void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now) {
+  uint32_t next = 0;
+  char name[96];
+  for (uint32_t node = 0; node < root.wiring->node_count && (count != 0 || root.silent != 0); ++node) {
+    Silence& silence = root.silences[node];
+    const bool silent = next < count && unanswered[next] == node;
+    next += silent;
+    if (!silent && silence.said) {
+      describe_node(root, node, name, sizeof(name));
+      log_hang("notice", "%s answers again after %.1f s", name, now - silence.since);
+      --root.silent;
+    } else if (silent && silence.since != 0 && !silence.said && now - silence.since >= kSilentSeconds) {
+      describe_node(root, node, name, sizeof(name));
+      log_hang("notice", "%s does not answer", name);
+      silence.said = true;
+      ++root.silent;
+    }
+    if (!silent)
+      silence = {};
+    else if (silence.since == 0)
+      silence.since = now;
+  }
+  if (root.silent == 0 || root.summary.moved != 0)
+    root.silence_told = false;
+  else if (!root.silence_told && now - root.moved_at > kSilenceSuspected) {
+    // No more than that: the way to the node may be gone while its ranks compute.
+    root.silence_told = true;
+    log_hang("suspected", "no rank that can be asked has made progress for %.1f s, and %u node%s no answer", now - root.moved_at,
+             root.silent, root.silent == 1 ? " gives" : "s give");
   }
 }
 
@@ -323,13 +366,14 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.marks = reserve<stats::RankState>(count);
   root.progress = reserve<stats::RankState>(count);
   root.facts = reserve<Fact>(count);
+  root.silences = reserve<Silence>(wiring.node_count);
   root.questions = reserve<Question>(kMostQuestions);
   root.answers = reserve<Answer>(kMostAnswers);
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_now_ns());
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr && root.progress != nullptr &&
-         root.facts != nullptr && root.questions != nullptr && root.answers != nullptr;
+         root.facts != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
 }
 
 double root_turn(Root& root, double now) {
@@ -362,26 +406,20 @@ bool root_accounts(Root& root) {
   return true;
 }
 
-void root_node(Root&, uint32_t node, NodeState state) {
-  if (state == NodeState::kLost)
-    log_hang("notice", "node %u cannot be reached", node);
-  else if (state == NodeState::kUp)
-    log_hang("notice", "node %u answers", node);
-}
-
 void root_end(Root& root) {
   unreserve(root.states.bytes, kMostStates);
   unreserve(root.states.by_rank, root.states.count);
   unreserve(root.marks, root.states.count);
   unreserve(root.progress, root.states.count);
   unreserve(root.facts, root.states.count);
+  unreserve(root.silences, root.wiring->node_count);
   unreserve(root.questions, kMostQuestions);
   unreserve(root.answers, kMostAnswers);
 }
 
 void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count) {
-  root.unanswered_count = count;
-  memcpy(root.unanswered, unanswered, (count < 64 ? count : 64) * sizeof(unanswered[0]));
+  if (kind == Round::kSummary)
+    note_silence(root, unanswered, count, monotonic_seconds());
   switch (kind) {
     case Round::kSummary:
       if (bytes == sizeof(Summary))

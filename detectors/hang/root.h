@@ -39,8 +39,17 @@ struct Fact {
   double since;
 };
 
+/// A node that does not answer.
+struct Silence {
+  double since;  ///< seconds, 0: it answers
+  bool said;
+};
+
 struct Root {
   const Wiring* wiring;
+  Silence* silences;    ///< one a node
+  uint32_t silent;      ///< of them said to be silent
+  bool silence_told;
   NodeBoard* board;
   stats::Watch model;
   stats::FaultySearch faulty;
@@ -58,14 +67,12 @@ struct Root {
   NameList names;
   Verdict verdict;      ///< being named and published
   bool naming;
-  uint32_t unanswered_count, unanswered[64];
 };
 
 bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board);
 /// Seconds until something is due.
 double root_turn(Root& root, double now);
 void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count);
-void root_node(Root& root, uint32_t node, NodeState state);
 bool root_busy(const Root& root);
 /// Asks for the last accounts; false: not now.
 bool root_accounts(Root& root);
