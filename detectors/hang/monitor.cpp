@@ -29,6 +29,7 @@ struct Monitor {
   Overlay* overlay;
   Watch watch;
   Root root;
+  bool accounted;  ///< has been asked for its accounts
   char* answer;  ///< kMostAnswer bytes: this node's part of a round, with one node the whole
 };
 Monitor* monitor;
@@ -60,6 +61,7 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
     case Round::kMismatch:
       return mismatch_collect(watch.watched, watch.count, text, room_bytes);
     case Round::kAccounts:
+      monitor->accounted = true;
       return accounts_collect(watch.watched, watch.count, text, room_bytes);
   }
   return 0;
@@ -178,11 +180,25 @@ void monitor_wake() {
 
 void monitor_accounts() {
   constexpr double kSeconds = 1;
-  if (!is_root() || !root_accounts(monitor->root))
-    return;
   const double until = monotonic_seconds() + kSeconds;
-  for (double now = monotonic_seconds(); monitor->overlay != nullptr && root_busy(monitor->root) && now < until; now = monotonic_seconds())
-    overlay_step(monitor->overlay, now, 20);
+  auto goes_on = [&] {
+    overlay_step(monitor->overlay, monotonic_seconds(), 20);
+    return monotonic_seconds() < until;
+  };
+  if (monitor->overlay == nullptr) {
+    root_accounts(monitor->root);
+  } else if (is_root()) {
+    while (root_busy(monitor->root) && goes_on())  // a round is on its way
+      ;
+    if (root_accounts(monitor->root))
+      while (root_busy(monitor->root) && goes_on())
+        ;
+  } else {
+    // Stays until it has answered and passed on what its children said; a root that has gone asks nothing any more.
+    while (!is_root() && !(monitor->accounted && overlay_state(monitor->overlay).children == 0 && overlay_flushed(monitor->overlay)) &&
+           goes_on())
+      ;
+  }
 }
 
 void monitor_end() {
