@@ -11,12 +11,14 @@
 
 #include "detectors/hang/watch.h"
 #include "shim/segment.h"
+#include "shim/task_list.h"
 
 namespace resil::hang {
 
 namespace {
 
 constexpr double kLongestSleep = 120;  // seconds of uninterruptible sleep that excuse
+constexpr int kMostThreads = 256;
 constexpr const char* kTraffic[] = {"rchar: ", "wchar: ", "read_bytes: ", "write_bytes: "};
 
 /// A small file of /proc; "" when it cannot be read.
@@ -28,6 +30,41 @@ void read_small(int pid, const char* name, char* text, size_t bytes) {
   if (fd >= 0)
     close(fd);
   text[length > 0 ? length : 0] = 0;
+}
+
+uint64_t traffic_in(int pid, const char* name) {
+  char text[512];
+  read_small(pid, name, text, sizeof(text));
+  uint64_t traffic = 0;
+  for (const char* kind : kTraffic)
+    if (const char* found = strstr(text, kind); found != nullptr)
+      traffic += strtoull(found + strlen(kind), nullptr, 10);
+  return traffic;
+}
+
+bool is_own(const Watched& watched, int32_t tid) {
+  const uint32_t stored = __atomic_load_n(&watched.section->own_thread_count, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < stored && i < kOwnThreads; ++i)
+    if (__atomic_load_n(&watched.section->own_threads[i], __ATOMIC_ACQUIRE) == tid)
+      return true;
+  return false;
+}
+
+/// Bytes that the program's threads have read and written. The process's sum would count the helper thread too, which
+/// reads /proc and talks to other nodes all the time, and MPI's.
+uint64_t traffic_of(const Watched& watched) {
+  int32_t tids[kMostThreads];
+  char scratch[2048], name[64];
+  const int count = watched.section != nullptr ? list_threads(watched.pid, tids, kMostThreads, scratch, sizeof(scratch)) : -1;
+  if (count < 0 || count > kMostThreads)
+    return traffic_in(watched.pid, "io");
+  uint64_t traffic = 0;
+  for (int i = 0; i < count; ++i)
+    if (!is_own(watched, tids[i])) {
+      snprintf(name, sizeof(name), "task/%d/io", tids[i]);
+      traffic += traffic_in(watched.pid, name);
+    }
+  return traffic;
 }
 
 }  // namespace
@@ -45,12 +82,8 @@ double excuse(const Watched& watched, Tracked& rank, double now, double step) {
   } else {
     rank.sleeping_since = 0;
   }
+  const uint64_t traffic = traffic_of(watched);
   char text[512];
-  read_small(watched.pid, "io", text, sizeof(text));
-  uint64_t traffic = 0;
-  for (const char* name : kTraffic)
-    if (const char* found = strstr(text, name); found != nullptr)
-      traffic += strtoull(found + strlen(name), nullptr, 10);
   read_small(watched.pid, "schedstat", text, sizeof(text));
   const char* blank = strchr(text, ' ');
   const uint64_t delay = blank != nullptr ? strtoull(blank, nullptr, 10) : 0;
