@@ -103,6 +103,8 @@ constexpr Role role_of(const CallInfo& info, Kind kind) {
     return Role::kPartitioned;
   if (is(name, "MPI_Finalize"))
     return Role::kFinalize;
+  if (is_any(name, {"MPI_Win_fence", "MPI_Win_free"}))
+    return Role::kWindow;
   if (is_any(name, {"MPI_Comm_spawn", "MPI_Comm_spawn_multiple", "MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_join"}))
     return Role::kForeign;
   if (is(name, "MPI_Cancel"))

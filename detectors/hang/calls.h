@@ -31,6 +31,7 @@ enum class Role : uint8_t {
   kPartitioned,
   kForeign,          ///< MPI_Comm_spawn, accept, connect, join: waits for another world
   kFinalize,
+  kWindow,           ///< MPI_Win_fence, MPI_Win_free: collective over a window
 };
 
 /// Which ranks a collective call needs before it may return, and what must agree.

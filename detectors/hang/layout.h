@@ -24,6 +24,7 @@ constexpr uint32_t kLevels = 16;         ///< of check points: level k holds mul
 constexpr uint32_t kSharedLanes = 8;     ///< threads beyond have no wait of their own: the rank's state is then unknown
 constexpr uint32_t kProbes = 8;          ///< messages that one run of polls asks for
 constexpr uint32_t kOwnThreads = 61;
+constexpr uint32_t kWindows = 64;        ///< windows whose collectives are numbered
 constexpr uint64_t kRun = uint64_t{1} << 63;  ///< Wait::instance of a run of polls: with Wait::steps
 constexpr int32_t kOtherTags = -3;       ///< Envelope::tag: all tags of (comm, peer) that found no place of their own
 constexpr int32_t kUnknownRank = -4;     ///< a world rank that cannot be told (another world)
@@ -118,6 +119,16 @@ struct Track {
                                         ///< anybody looked is known to a factor of two
 };
 
+/// A window: its collectives have an order of their own. The first kWindows at a time.
+struct WindowSlot {
+  uint64_t id;       ///< job-wide; 0: free. Stored last
+  uint64_t handle;   ///< the writer's own
+  uint64_t ordered;  ///< MPI_Win_fence and MPI_Win_free so far
+  int32_t rank, size;
+  uint32_t comm;     ///< index in section "comms" of the communicator that it was made from
+  uint32_t reserved;
+};
+
 enum IrregularFlag : uint32_t {
   kCancelled = 1,      ///< MPI_Cancel was called: counts of receives are bounds only
   kFailedCall = 2,     ///< a point-to-point or collective call failed
@@ -155,6 +166,7 @@ struct Section {
   uint64_t final_sequence;  ///< of MPI_Finalize on it
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
   Wait waits[kSharedLanes];
+  WindowSlot windows[kWindows];
   Envelope envelopes[kEnvelopes];
   Track tracks[kTracks];
   // then Pending[request_count]

@@ -59,6 +59,13 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
       snprintf(text, bytes, "%.*s", static_cast<int>(sizeof(comms[i].name)), comms[i].name);
       return text[0] != 0;
     }
+  for (uint32_t i = 0; watched.section != nullptr && i < kWindows; ++i)
+    if (const WindowSlot& window = watched.section->windows[i]; id != 0 && __atomic_load_n(&window.id, __ATOMIC_ACQUIRE) == id) {
+      const uint32_t index = window.comm;
+      snprintf(text, bytes, "a window of %.*s", static_cast<int>(sizeof(comms[0].name)),
+               comms != nullptr && index < count ? comms[index].name : "a communicator");
+      return true;
+    }
   if (watched.section == nullptr || id == 0 || __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) != id)
     return false;
   snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry

@@ -248,6 +248,13 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
     case Role::kCollective:
       return add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes,
                             (wait.flags & kEmptyHere) != 0, wait.sequence);
+    case Role::kWindow:
+      if (wait.keys[0] == 0)
+        return add_other(b, thread, record.call);
+      if (Part* part = add_part(b, thread); part != nullptr)
+        *part = {PartKind::kCollective, static_cast<uint8_t>(wait.flags & kEmptyHere ? kLenient : 0), record.call, ring::kNoPeer,
+                 wait.keys[0], ring::kNoTag, 0, 0, 0, wait.sequence};
+      return;
     case Role::kFinalize:
       b.state.in_finalize = 1;
       return add_finalize(b, thread, record);
@@ -364,6 +371,10 @@ uint32_t read_memberships(Builder& b, Membership* to, uint32_t room) {
   const ring::Header& header = *b.watched.header;
   if (world != 0 && count < room)
     to[count++] = {world, load(b.section.final_sequence), header.rank, header.world_size, -1, 0};
+  for (const WindowSlot& place : b.section.windows)
+    if (load(place.id) != 0 && count < room)
+      if (const WindowSlot window = copy_of(place); window.id != 0 && window.size > 1)
+        to[count++] = {window.id, window.ordered, window.rank, window.size, -1, window.comm};
   for (const bool wanted : {true, false}) {
     for (uint32_t i = 2; i < b.watched.comm_count && count < room; ++i) {
       if (load(b.watched.comms[i].id) == 0)

@@ -245,6 +245,12 @@ void enter_finalize_call(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
+void enter_window(Event& e) {
+  Wait& wait = begin(e);
+  window_enter(e, wait);
+  wait_publish(wait, e.record_number);
+}
+
 template <IrregularFlag flag>
 void enter_irregular(Event& e) {
   begin(e);
@@ -283,6 +289,7 @@ Hook enter_hook(const CallMeaning& meaning) {
     case Role::kMakeCollective: return enter_make_collective;
     case Role::kForeign: return enter_foreign;
     case Role::kFinalize: return enter_finalize_call;
+    case Role::kWindow: return enter_window;
     case Role::kCancel: return enter_irregular<kCancelled>;
     case Role::kPartitioned: return enter_irregular<kPartitionedUse>;
     case Role::kPostMatched:
@@ -335,6 +342,21 @@ void leave_request(Event& e) {
   note_pending(e, meaning_of(e.id), *slot_of(e).wait);
 }
 
+void leave_window(Event& e) {
+  if (e.result != 0)
+    return set_irregular(kUnknownOrder);
+  if (e.id == CallId::kMPI_Win_free)
+    window_freed(e);
+}
+
+void leave_window_made(Event& e) {
+  if (e.result != 0) [[unlikely]]
+    return leave_failed(e);
+  const Wait& wait = *slot_of(e).wait;
+  if (wait.instance == e.record_number)  // no callback has used it meanwhile
+    window_made(e, wait.sequence);
+}
+
 /// The usual nonblocking messages; what else there is: note_pending.
 template <SendMode mode>
 void leave_post_send(Event& e) {
@@ -363,8 +385,11 @@ Hook leave_hook(CallId id) {
   const Role role = meaning_of(id).role;
   if (is_matched_probe(id))
     return leave_matched_probe;
+  if (role == Role::kCollective && (call_info(id).attributes & kCallRma))
+    return leave_window_made;
   switch (role) {
     case Role::kReceive: return leave_receive;
+    case Role::kWindow: return leave_window;
     case Role::kSendReceive: return leave_both;
     case Role::kProbePoll:
     case Role::kTest:

@@ -74,6 +74,13 @@ void keep_keys(Event& e, Wait& wait);
 void poll_enter(Event& e, ThreadSlot& slot, Role role);
 void poll_leave(Event& e, Wait& wait);
 
+// --- windows.cpp ---------------------------------------------------------------------------------------------------
+/// After a call that made a window, number `sequence` on its communicator.
+void window_made(Event& e, uint64_t sequence);
+/// Before MPI_Win_fence and MPI_Win_free.
+void window_enter(Event& e, Wait& wait);
+void window_freed(const Event& e);
+
 // --- tracks.cpp ----------------------------------------------------------------------------------------------------
 uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags);
 /// The next collective of that communicator; returns its number, 0 when it is not numbered.

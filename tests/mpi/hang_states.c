@@ -211,6 +211,14 @@ static void win_create(int waits) {
   OK(MPI_Win_create(big, sizeof(big), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &made));
   OK(MPI_Win_free(&made));
 }
+static void win_fence(int waits) {
+  MPI_Win made;
+  OK(MPI_Win_create(big, sizeof(big), 1, MPI_INFO_NULL, mirror, &made));
+  OK(MPI_Win_fence(MPI_MODE_NOPRECEDE, made));
+  if (!waits) wait_for_go("win_fence_second");
+  OK(MPI_Win_fence(0, made));
+  OK(MPI_Win_free(&made));
+}
 
 static const struct {
   const char* name;
@@ -247,7 +255,8 @@ static const struct {
                {"ibcast", ibcast, NULL},
                {"comm_dup", comm_dup, NULL},
                {"comm_split", comm_split, NULL},
-               {"win_create", win_create, NULL}};
+               {"win_create", win_create, NULL},
+               {"win_fence", win_fence, NULL}};
 
 int main(int argc, char** argv) {
   OK(MPI_Init(&argc, &argv));

@@ -75,6 +75,8 @@ SCENES = {
     "comm_dup": ("MPI_Comm_dup", "all", [collective()], []),
     "comm_split": ("MPI_Comm_split", "all", [collective(comm=MIRROR)], []),
     "win_create": ("MPI_Win_create", "all", [collective()], []),
+    "win_fence": ("MPI_Win_create", "all", [collective(comm=MIRROR)], []),
+    "win_fence_second": ("MPI_Win_fence", "all", [collective(comm=f"a window of {MIRROR}")], []),
     "finalize": ("MPI_Finalize", "all", [collective()], []),
 }
 
