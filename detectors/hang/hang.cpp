@@ -6,6 +6,7 @@
 #include "detectors/hang/action.h"
 #include "detectors/hang/killed.h"
 #include "detectors/hang/leader.h"
+#include "detectors/hang/overlay_report.h"
 #include "detectors/hang/wireup.h"
 #include "detectors/hang/writer.h"
 #include "shim/attach.h"
@@ -87,6 +88,7 @@ void report(JsonWriter& json) {
   json.integer("turns", static_cast<int64_t>(leader.turns));
   json.integer("takeovers", static_cast<int64_t>(leader.takeovers));
   json.number("helper_cpu_seconds", leader.cpu_seconds);
+  overlay_report(json);
   json.end_object();
 }
 

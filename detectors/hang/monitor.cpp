@@ -12,6 +12,7 @@
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/monitor_internal.h"
+#include "detectors/hang/overlay_report.h"
 #include "detectors/hang/root.h"
 #include "shim/log.h"
 #include "shim/runtime.h"
@@ -165,6 +166,7 @@ double monitor_turn(double now) {
   if (monitor->overlay != nullptr) {
     const int milliseconds = static_cast<int>(rest * 1000) + 1;  // never a busy turn
     overlay_step(monitor->overlay, monotonic_seconds(), milliseconds < kTurnMilliseconds ? milliseconds : kTurnMilliseconds);
+    overlay_keep_counters(monitor->overlay);
   }
   return rest;
 }
