@@ -50,14 +50,21 @@ class Asked {
   uint32_t room_ = 0;
 };
 
-/// Calls `with(rank, part)` for each message that a deadlocked rank waits for, if all that is not known were bad news.
+/// Calls `with(rank, part, first)` for each message that a deadlocked rank waits for, if all that is not known were bad
+/// news. `first`: of several that a call waits for together, the first one; else each. One that never comes is enough.
 template <class With>
 void each_message(const Graph& graph, With with) {
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
     const View& view = graph.view(rank);
-    for (uint32_t i = 0; graph.deadlocked(rank) && i < graph.state(rank).part_count; ++i)
-      if (view.parts[i].kind <= PartKind::kSend && graph.fact(rank, i) == Fact::kHolds && graph.stuck(graph.target(rank, i)))
-        with(rank, i);
+    for (uint32_t t = 0; graph.deadlocked(rank) && t < view.thread_count; ++t) {
+      const ThreadWait& wait = view.threads[t];
+      bool first = true;
+      for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
+        if (view.parts[i].kind <= PartKind::kSend && graph.fact(rank, i) == Fact::kHolds && graph.stuck(graph.target(rank, i))) {
+          with(rank, i, first);
+          first = wait.kind == WaitKind::kAny;
+        }
+    }
   }
 }
 
@@ -74,27 +81,32 @@ uint32_t graph_questions(const GraphInput& input, Question* questions, uint32_t 
   if (room == 0 || !graph.solve(nullptr, 0, nullptr, 0) || !graph.find_components() || !asked.open(graph.arena(), questions, room))
     return 0;
   constexpr uint32_t kHints = 16;
-  // First what decides about the places where the trouble may be, then all that waits for these; in each, first what
-  // decides, then what helps where an envelope has no counters of its own, or for near misses.
-  for (int pass = 0; pass < 4; ++pass) {
-    const bool core = pass < 2, exact = pass % 2 == 0;
-    each_message(graph, [&](uint32_t rank, uint32_t i) {
-      const Part& part = graph.view(rank).parts[i];
-      if (graph.terminal(graph.component(graph.target(rank, i))) != core)
+  // First what decides about the places where the trouble may be, then all that waits for these; in each, first one
+  // message of every call, then hints for near misses, then the other messages, then what helps where an envelope has no
+  // counters of its own.
+  enum Stage { kOne, kHint, kOthers, kAllTags, kStages };
+  for (int step = 0; step < 2 * kStages; ++step) {
+    const bool core = step < kStages;
+    const int stage = step % kStages;
+    uint32_t hints = 0;
+    each_message(graph, [&](uint32_t rank, uint32_t i, bool first) {
+      if (graph.terminal(graph.component(graph.target(rank, i))) != core || (stage == kOne && !first))
         return;
+      const Part& part = graph.view(rank).parts[i];
       const int32_t me = static_cast<int32_t>(rank);
       const bool send = part.kind == PartKind::kSend;
-      const bool named = part.tag != ring::kAnyTag && part.tag != kOtherTags && (!send || part.ordinal != 0);
-      asked.ask(part.comm, send ? me : part.peer, send ? part.peer : me, exact && named ? part.tag : ring::kAnyTag);
+      const bool named = part.tag != ring::kAnyTag && part.tag != kOtherTags;
+      const int32_t source = send ? me : part.peer, destination = send ? part.peer : me;
+      if (stage == kHint) {
+        if (!core || send || !named || source == ring::kAnySource || hints++ >= kHints)
+          return;
+        asked.ask(part.comm, source, destination, ring::kAnyTag);
+        asked.ask(0, source, destination, part.tag);
+        return;
+      }
+      const bool exact = stage != kAllTags && named && (!send || part.ordinal != 0);
+      asked.ask(part.comm, source, destination, exact ? part.tag : ring::kAnyTag);
     });
-    uint32_t hints = 0;
-    if (pass == 1)
-      each_message(graph, [&](uint32_t rank, uint32_t i) {
-        const Part& part = graph.view(rank).parts[i];
-        if (part.kind != PartKind::kSend && part.peer != ring::kAnySource && part.tag != ring::kAnyTag && part.tag != kOtherTags &&
-            graph.terminal(graph.component(graph.target(rank, i))) && hints++ < kHints)
-          asked.ask(0, part.peer, static_cast<int32_t>(rank), part.tag);
-      });
   }
   return asked.count;
 }
