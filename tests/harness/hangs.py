@@ -27,9 +27,10 @@ OF_CALLS = ("skip", "reorder", "tag")
 # The rank stays inside of the MPI library.
 INSIDE = ("inside",)
 CLASSES = OF_RANK + GONE + OF_CALLS + INSIDE
-# Launchers that must not end the job because a rank is gone.
-LEAVE_ALONE = {"openmpi": ["--enable-recovery", "--mca", "orte_allowed_exit_without_sync", "1"],
-               "mpich": ["-disable-auto-cleanup"]}
+# Launchers that must not end the job because a rank is gone. Told to recover, Open MPI's ends with 0 whatever its ranks do.
+LEAVE_ALONE = {("openmpi", "exit"): ["--mca", "orte_allowed_exit_without_sync", "1"],
+               ("openmpi", "kill"): ["--enable-recovery"],
+               ("mpich", "exit"): ["-disable-auto-cleanup"], ("mpich", "kill"): ["-disable-auto-cleanup"]}
 SETTLE = 3  # seconds after the first finding, for what else is said
 END = 15  # seconds that RESIL_HANG=abort may take; 10 are promised
 
@@ -71,7 +72,13 @@ class Outcome:
         """Missed, somebody wrongly accused, or not ended as promised."""
         if self.false_alarms or (self.hung and self.found is None):
             return True
-        return self.found is not None and (not self.right or (self.action == "abort" and self.status != 92))
+        return self.found is not None and (not self.right or not self.ended_well())
+
+    def ended_well(self):
+        """Whether RESIL_HANG=abort did what it promises, as far as the launcher tells."""
+        if self.action != "abort" or (self.mpi, self.kind) == ("openmpi", "kill"):
+            return self.action != "abort" or self.ended is not None
+        return self.status == 92
 
     def row(self):
         return {**self.__dict__, "right": self.right}
@@ -123,8 +130,8 @@ def run(workload, library, kind, rank, after, action="report", nodes=0, limit=12
     env = {"RESIL_HANG": action, "RESIL_LOG": "quiet", "HANG_INJECT": injection(kind, rank, after),
            "HANG_INJECT_LOG": log, **({"RESIL_NODE_RANKS": str(nodes)} if nodes else {})}
     env = jobs.rank_environment(True, directory, env, tools_before=[library])
-    launcher_options = LEAVE_ALONE[workload.mpi] if kind in GONE else ()
-    line = jobs.launcher(workload.mpi, workload.ranks, env, launcher_options) + workload.command
+    options = LEAVE_ALONE.get((workload.mpi, kind), ())
+    line = jobs.launcher(workload.mpi, workload.ranks, env, options) + workload.command
     job = jobs.Running(line, directory, cwd=workload.directory)
     said = HangLog(directory)
     injected, over, settling = None, time.monotonic() + after + 3 * limit, False
