@@ -303,6 +303,9 @@ void decide(Root& root) {
   next_round(root);
 }
 
+bool mismatch_came(Root& root, const void* merged, uint32_t bytes);
+void after_mismatch(Root& root);
+
 /// The names are there: the same verdict once more, now in full.
 void names_came(Root& root, const NameAnswer* answers, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i)
@@ -310,17 +313,48 @@ void names_came(Root& root, const NameAnswer* answers, uint32_t count) {
       memcpy(root.names.texts[answers[i].question], answers[i].text, sizeof(answers[i].text));
       root.names.texts[answers[i].question][sizeof(answers[i].text) - 1] = 0;
     }
+  if (root.renaming) {
+    mismatch_came(root, nullptr, 0);
+    after_mismatch(root);
+    return;
+  }
   if (root.naming && judged(root, monotonic_seconds()))
     publish(root, root.verdict);
   root.naming = false;
   next_round(root);
 }
 
-void mismatch_came(Root& root, const void* merged, uint32_t bytes) {
+void last_round(Root& root);
+
+/// True: names have been asked of other nodes; then once more.
+bool mismatch_came(Root& root, const void* merged, uint32_t bytes) {
   const Names names = names_of(root);
   root.mismatch_at = monotonic_seconds();
-  for (bool found = mismatch_judge(merged, bytes, names, &root.verdict); found; found = mismatch_judge(nullptr, 0, names, &root.verdict))
-    publish(root, root.verdict);
+  bool may_ask = !root.renaming;
+  root.renaming = false;
+  if (may_ask) {
+    root.names.count = 0;
+    root.names.asked = false;
+  }
+  for (bool found = mismatch_judge(merged, bytes, names, &root.verdict); found; found = mismatch_judge(nullptr, 0, names, &root.verdict)) {
+    if (!root.names.asked || !may_ask) {
+      publish(root, root.verdict);
+      continue;
+    }
+    may_ask = false;
+    mismatch_again();
+    root.renaming = monitor_ask(Round::kNames, root.names.questions, root.names.count * sizeof(NameQuestion));
+    if (root.renaming)
+      return true;
+  }
+  return false;
+}
+
+void after_mismatch(Root& root) {
+  if (root.ending)
+    last_round(root);
+  else
+    next_round(root);
 }
 
 /// Notes for the report: programs leave messages behind without harm, and with.
@@ -442,11 +476,8 @@ void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, c
       names_came(root, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer));
       break;
     case Round::kMismatch:
-      mismatch_came(root, merged, bytes);
-      if (root.ending)
-        last_round(root);
-      else
-        next_round(root);
+      if (!mismatch_came(root, merged, bytes))
+        after_mismatch(root);
       break;
     case Round::kAccounts:
       if (count == 0)

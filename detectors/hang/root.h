@@ -66,7 +66,7 @@ struct Root {
   uint32_t question_count, answer_count;
   NameList names;
   Verdict verdict;      ///< being named and published
-  bool naming;
+  bool naming, renaming;  ///< waiting for names: the graph's verdict; mismatches
 };
 
 bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board);

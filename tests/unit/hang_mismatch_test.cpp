@@ -143,6 +143,8 @@ TEST_CASE("a rank that has come to its end has left out what the others call aft
   CHECK(!round());  // and may even then
   headers[2].phase = static_cast<uint32_t>(ring::Phase::kFinished);
   REQUIRE(round());
+  mismatch_again(*mismatch);  // as when names had to be asked for
+  REQUIRE(mismatch_judge(*mismatch, nullptr, 0, names(), &verdict));
   INFO(verdict.message);
   CHECK(verdict.confidence == Confidence::kSuspected);
   CHECK(verdict.culprit_count == 1);

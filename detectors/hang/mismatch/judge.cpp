@@ -217,6 +217,7 @@ void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory, const Names& name
         all = false;
         break;
       }
+      mismatch.undo[mismatch.queued] = {tree.comm, static_cast<uint32_t>(lane), said};
       say_parting(tree, parting, side, names, &mismatch.verdicts[mismatch.queued++]);
     }
     if (all)

@@ -180,6 +180,17 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, cons
   return true;
 }
 
+void mismatch_again(Mismatch& mismatch) {
+  for (uint32_t i = mismatch.next != 0 ? mismatch.next - 1 : 0; i < mismatch.queued; ++i) {
+    FrameReader reader;
+    frame_read(reader, mismatch.history[mismatch.in_use], mismatch.history_bytes, mismatch.world);
+    for (; reader.block != nullptr; frame_next(reader))
+      if (reader.block->comm == mismatch.undo[i].comm)
+        reinterpret_cast<Block*>(mismatch.history[mismatch.in_use] + reader.used)->said[mismatch.undo[i].lane] = mismatch.undo[i].said;
+  }
+  mismatch.next = mismatch.queued = 0;
+}
+
 // The one of this process.
 
 namespace {
@@ -220,6 +231,11 @@ bool mismatch_merge(void* into, uint32_t* bytes, uint32_t room, const void* from
 bool mismatch_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict) {
   Mismatch* mismatch = own(world_of(merged, bytes));
   return mismatch != nullptr && mismatch_judge(*mismatch, merged, bytes, names, verdict);
+}
+
+void mismatch_again() {
+  if (own_instance != nullptr)
+    mismatch_again(*own_instance);
 }
 
 MismatchCoverage mismatch_coverage() { return own_instance != nullptr ? own_instance->coverage : MismatchCoverage{}; }

@@ -30,6 +30,10 @@ bool mismatch_merge(void* into, uint32_t* bytes, uint32_t room, const void* from
 /// of Track::sequence. An answer may come twice or late.
 bool mismatch_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict);
 
+/// The verdict that mismatch_judge has just given, and those still to come of this round, are made once more by the next
+/// calls: with names that were not known now.
+void mismatch_again();
+
 /// What cannot be compared is counted, not passed over.
 struct MismatchCoverage {
   uint32_t communicators;  ///< on which ranks of this node call collectives, in the last round
@@ -49,6 +53,7 @@ void mismatch_destroy(Mismatch* mismatch);
 uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
 bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes);
 bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, const Names& names, Verdict* verdict);
+void mismatch_again(Mismatch& mismatch);
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch);
 
 }  // namespace resil::hang

@@ -47,9 +47,10 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
   if (lane == nullptr)
     return;
   // A record is written before the track: the newest one may be one call ahead of what was read.
-  const PathPoint& last = read.points[read.count - 1];
   bool aligned = false;
   uint32_t point = read.count - 1;
+  if ((read.points[point].signature & 0x3ff) == static_cast<uint64_t>(CallId::kMPI_Finalize))
+    --point;  // names no communicator in its record; past 0: greater than count
   for (uint64_t back = 0, steps = 0; back < kLookBack && back <= at && point < read.count; ++back) {
     const ring::Record& record = lane->records[(at - back) % ring::kRecordsPerLane];
     const uint16_t call = collective(record);
@@ -57,7 +58,7 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
       continue;
     const PathPoint& now = read.points[point];
     if (now.signature == 0 || (now.signature & 0x3ff) != call) {
-      if (aligned || ++steps > 1 || last.signature == 0)
+      if (aligned || ++steps > 1 || now.signature == 0)
         return;
       continue;
     }

@@ -32,6 +32,12 @@ struct Entry {
   uint64_t state;  ///< as read, see Told; 0: not read
 };
 
+/// What a verdict in the queue has made a communicator's memory forget.
+struct Undo {
+  uint64_t comm;
+  uint32_t lane, said;
+};
+
 struct Mismatch {
   uint32_t world;
   uint64_t bytes;      ///< of this mapping
@@ -50,6 +56,7 @@ struct Mismatch {
   uint32_t in_use;
   Tree* tree;
   uint32_t queued, next;  ///< verdicts of this round that have not been fetched yet
+  Undo undo[kQueue];
   Verdict* verdicts;
 };
 
