@@ -98,9 +98,9 @@ TEST_CASE("pauses of very unequal length ask for more patience than equal ones o
   Quiet equal{}, unequal{};
   uint64_t moves = 0;
   const auto pause = [&](Quiet& quiet, double& now, double seconds) {
-    quiet.look(now += .1, 0, ++moves);
-    quiet.look(now += seconds / 2, 0, moves);
-    quiet.look(now += seconds / 2, 0, ++moves);
+    quiet.look(now += .1, 0, ++moves, true);
+    quiet.look(now += seconds / 2, 0, moves, true);
+    quiet.look(now += seconds / 2, 0, ++moves, true);
   };
   double one = 0, other = 0;
   for (int i = 0; i < 60; ++i) {
@@ -112,6 +112,16 @@ TEST_CASE("pauses of very unequal length ask for more patience than equal ones o
   CHECK(equal.limit() == Approx(24));
   CHECK(unequal.limit() > 100);
   CHECK(unequal.limit() <= Quiet::kMost);
+}
+
+TEST_CASE("a network that stalls while all ranks are in says nothing about computations") {
+  Program program(64);
+  program.healthy(60);
+  program.until(Finding::kVerified, 0, 100);
+  program.healthy(10);
+  CHECK(program.watch.record().longest() > 90);
+  CHECK(program.watch.record().longest_out() == 0);
+  CHECK(program.until(Finding::kVerified, 1, 100) < 15);
 }
 
 TEST_CASE("time in which a rank could not run does not count") {

@@ -5,7 +5,7 @@
 
 namespace resil::hang::stats {
 
-void Quiet::look(double now, double excused, uint64_t moves) {
+void Quiet::look(double now, double excused, uint64_t moves, bool out) {
   double step = started_ && now > last_ ? now - last_ : 0;  // a clock that went back: no time passed that we know of
   step = excused > step ? 0 : step - (excused > 0 ? excused : 0);
   last_ = now;
@@ -14,14 +14,19 @@ void Quiet::look(double now, double excused, uint64_t moves) {
     if (current_ > 0)
       ended(current_ + step);
     current_ = 0;
+    out_ = false;
   } else {
     current_ += step;
+    out_ = out_ || out;
   }
   moves_ = moves;
   started_ = true;
 }
 
 void Quiet::ended(double seconds) {
+  longest_ = seconds > longest_ ? seconds : longest_;
+  if (!out_)
+    return;
   ++intervals_;
   if (in_tail_ == kTail && seconds <= tail_[kTail - 1])
     return;

@@ -11,11 +11,11 @@ namespace resil::hang::stats {
 
 class Quiet {
  public:
-  static constexpr double kFactor = 3;        // times the longest seen
+  static constexpr double kFactor = 3;        // times the longest
   static constexpr uint32_t kTail = 128;      // the longest intervals, kept for the shape of their tail
   static constexpr uint32_t kFewest = 6;      // intervals, below which their tail has no shape
   static constexpr uint32_t kManyForPareto = 32;
-  static constexpr double kMaterial = 2;      // seconds; the tail of shorter intervals does not matter
+  static constexpr double kMaterial = 2.75;   // seconds; below, intervals are long for want of asking the kernel (Watch::kAskAfter)
   static constexpr double kFactorOfFew = 8;   // times the longest, with fewer than kFewest
   static constexpr double kMostOfFew = 40;    // times the longest, with fewer than kManyForPareto
   static constexpr double kApart = 4;         // intervals so many times as long as the next ones are another kind,
@@ -26,16 +26,18 @@ class Quiet {
   static constexpr double kRare = 1e-9;       // probability of an interval to be extrapolated to
   static constexpr double kRareQuantile = 6;  // normal quantile of it
 
-  /// One look: seconds since the last one (of these, excused ones) and the progress counter.
-  void look(double now, double excused, uint64_t moves);
+  /// One look: the clock and, of the seconds since the last look, those excused; the progress counter; whether a rank is
+  /// out. An interval through which all ranks were in says nothing about computations: starved or slow communication.
+  void look(double now, double excused, uint64_t moves, bool out);
 
   double current() const { return current_; }        // seconds without progress, less those excused
-  double longest() const { return tail_[0]; }        // of intervals that ended
+  double longest() const { return longest_; }        // of intervals that ended
+  double longest_out() const { return tail_[0]; }    // of those in which a rank was out
   double watched() const { return watched_; }        // seconds of looks so far
-  uint64_t intervals() const { return intervals_; }  // quiet intervals that ended: at least one look without progress
+  uint64_t intervals() const { return intervals_; }  // of those, with at least one look without progress
 
-  /// Seconds of quiet that this program will not reach in healthy operation, by what it has shown so far:
-  /// 3 x longest, and more where the longest intervals show a heavy tail.
+  /// Seconds of quiet that a healthy computation of this program will not reach, by what it has shown so far:
+  /// 3 x longest_out, and more where the longest intervals show a heavy tail.
   double limit() const;
 
  private:
@@ -45,12 +47,12 @@ class Quiet {
   double log_normal_limit(uint32_t count, double all) const;
   double pareto_limit(uint32_t count, double all) const;
 
-  double last_, current_, watched_;
+  double last_, current_, watched_, longest_;
   uint64_t moves_, intervals_;
   double tail_[kTail];  // descending
   mutable double limit_;  // 0: to be computed
   uint32_t in_tail_;
-  bool started_;
+  bool started_, out_;
 };
 
 }  // namespace resil::hang::stats

@@ -28,7 +28,8 @@ Phase Watch::phase(const Look& look) const {
 
 double Watch::suspect_at(Phase phase) const {
   if (phase == Phase::kComputation)
-    return candidate_ ? longer(kSuspectCandidate, quiet_.longest()) : longer(kSuspect, kSuspectFactor * quiet_.longest());
+    return candidate_ ? longer(kSuspectCandidate, quiet_.longest_out())
+                      : longer(kSuspect, kSuspectFactor * quiet_.longest_out());
   return phase == Phase::kMostCompute ? kNever : longer(kSuspectUnfamiliar, kSuspectFactor * quiet_.longest());
 }
 
@@ -60,7 +61,7 @@ Verdict Watch::look(const Look& look) {
     excused = since - step_;
   last_ = look.now;
   looked_ = true;
-  quiet_.look(look.now, excused, look.moves);
+  quiet_.look(look.now, excused, look.moves, look.out != 0);
   const Observation observation = model_.observe(look.out, look.total);
   const Finding usual = learned() ? Finding::kHealthy : Finding::kLearning;
   if (quiet_.current() == 0) {
