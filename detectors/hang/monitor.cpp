@@ -13,6 +13,7 @@
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/monitor_internal.h"
 #include "detectors/hang/overlay_report.h"
+#include "detectors/hang/records.h"
 #include "detectors/hang/root.h"
 #include "shim/log.h"
 #include "shim/runtime.h"

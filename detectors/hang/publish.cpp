@@ -94,30 +94,6 @@ void run_hook(const char* json_path) {
 
 }  // namespace
 
-void rank_ranges(const int32_t* ranks, uint32_t count, uint32_t total, char* text, uint32_t bytes) {
-  uint32_t used = 0, named = 0;
-  text[0] = 0;
-  for (uint32_t i = 0; i < count;) {
-    uint32_t end = i;
-    while (end + 1 < count && ranks[end + 1] == ranks[end] + 1)
-      ++end;
-    char piece[32];
-    if (end > i)
-      snprintf(piece, sizeof(piece), "%s%d-%d", used != 0 ? "," : "", ranks[i], ranks[end]);
-    else
-      snprintf(piece, sizeof(piece), "%s%d", used != 0 ? "," : "", ranks[i]);
-    const auto length = static_cast<uint32_t>(strlen(piece));
-    if (used + length + 24 > bytes)
-      break;
-    memcpy(text + used, piece, length + 1);
-    used += length;
-    named += end - i + 1;
-    i = end + 1;
-  }
-  if (named < total)
-    snprintf(text + used, bytes - used, "%sand %u more", used != 0 ? " " : "", total - named);
-}
-
 const char* name_of(Root& root, int32_t rank, NameKind kind, uint64_t value) {
   NameList& names = root.names;
   for (uint32_t i = 0; i < names.count; ++i)

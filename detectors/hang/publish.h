@@ -4,6 +4,7 @@
 // a finding in this rank's report, the user's hook. Helper thread of the root's node.
 #pragma once
 
+#include "detectors/hang/records.h"
 #include "detectors/hang/root.h"
 
 namespace resil::hang {
@@ -16,9 +17,6 @@ void trace_look(const stats::Look& look);
 
 /// A proved or verified finding: files, block, hook, and what RESIL_HANG says. Once for each Verdict::signature.
 void publish(Root& root, const Verdict& verdict);
-
-/// "0-511,513", as far as it fits; `total` may exceed `count`, what is not named is counted.
-void rank_ranges(const int32_t* ranks, uint32_t count, uint32_t total, char* text, uint32_t bytes);
 
 /// Name of a communicator, or of a call site of a rank, as asked of the nodes; "?" when they do not know.
 const char* name_of(Root& root, int32_t rank, NameKind kind, uint64_t value);

@@ -128,19 +128,6 @@ uint64_t signature_of(const Root& root, const Verdict& verdict) {
 
 }  // namespace
 
-bool state_is_whole(const RankState& state, uint32_t room) {
-  const uint64_t bytes = sizeof(RankState) + uint64_t{state.thread_count} * sizeof(ThreadWait) +
-                         uint64_t{state.part_count} * sizeof(Part) + uint64_t{state.comm_count} * sizeof(Membership);
-  if (state.bytes > room || state.bytes % 8 != 0 || state.bytes < bytes)
-    return false;
-  for (uint32_t i = 0; i < state.thread_count; ++i) {
-    const ThreadWait& wait = threads_of(state)[i];
-    if (wait.first_part > state.part_count || wait.part_count > state.part_count - wait.first_part)
-      return false;
-  }
-  return true;
-}
-
 bool computation_verdict(Root& root, double, const Names& names, Verdict* verdict) {
   const stats::Verdict& opinion = root.opinion;
   if (opinion.finding != stats::Finding::kVerified || root.summary.moved != 0)

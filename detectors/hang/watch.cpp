@@ -223,26 +223,4 @@ uint32_t watch_names(Watch& watch, const NameQuestion* questions, uint32_t count
   return used;
 }
 
-void summary_add(Summary* into, const Summary& from) {
-  into->ranks += from.ranks;
-  into->out += from.out;
-  into->polling += from.polling;
-  into->finished += from.finished;
-  into->gone += from.gone;
-  into->stopped += from.stopped;
-  into->moved += from.moved;
-  into->waiting += from.waiting;
-  into->finalizing += from.finalizing;
-  if (from.oldest_open_ns > into->oldest_open_ns)
-    into->oldest_open_ns = from.oldest_open_ns;
-  if (from.familiar < into->familiar)
-    into->familiar = from.familiar;
-  if (from.excused > into->excused)
-    into->excused = from.excused;
-  uint32_t kept = into->event_count < kMaxEvents ? into->event_count : kMaxEvents;
-  for (uint32_t i = 0; i < from.event_count && i < kMaxEvents && kept < kMaxEvents; ++i)
-    into->events[kept++] = from.events[i];
-  into->event_count += from.event_count;
-}
-
 }  // namespace resil::hang

@@ -58,7 +58,6 @@ void watch_sample(Watch& watch, double now, Summary* summary);
 /// Whole states; returns bytes.
 uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes);
 uint32_t watch_names(Watch& watch, const NameQuestion* questions, uint32_t count, char* room, uint32_t room_bytes);
-void summary_add(Summary* into, const Summary& from);
 
 double monotonic_seconds();
 uint64_t realtime_now_ns();

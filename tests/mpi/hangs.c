@@ -19,6 +19,7 @@
 // poll       rank 1 polls for a message that never comes              verified, after a while
 // compute    rank 1 does not come back from its own code              verified, after learning
 // fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
+// busy       all go on for ever                                   nothing
 // unreceived rank 0 sends a message that nobody receives             a note
 // quiet      rank 0 sleeps SECONDS while the others wait              nothing
 // staggered  a slow chain of messages with pauses of half a second    nothing
@@ -129,6 +130,8 @@ static void hang(const char* kind, double seconds) {
   } else if (!strcmp(kind, "fortyone")) {
     if (me == 1) _exit(0);
     receive(1, 4);
+  } else if (!strcmp(kind, "busy")) {
+    iterate(1 << 30, 0.01, MPI_COMM_WORLD);
   } else if (!strcmp(kind, "unreceived")) {
     if (me == 0) CHECK(MPI_Send(out, 4, MPI_BYTE, 1, 77, MPI_COMM_WORLD) == MPI_SUCCESS);
     CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);

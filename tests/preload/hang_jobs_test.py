@@ -165,17 +165,29 @@ def check_stopped():
     return f"named after {seconds:.1f} s"
 
 
-def check_takeover(ranks):
-    """The leader's process is stopped: the sleeper finds the deadlock of the others, and says that rank 0 is stopped."""
-    job = Job("quiet", ranks, 1000)
+def helpers(pid):
+    """Threads of a rank that belong to hang detection."""
+    names = []
+    for path in glob.glob(f"/proc/{pid}/task/*/comm"):
+        with open(path, encoding="ascii") as file:
+            names.append(file.read().strip())
+    return names.count("resil-hang")
+
+
+def check_takeover():
+    """Leader and sleeper have a thread each, no other rank has one. When the leader's process is stopped the sleeper takes
+    over; and there is a new sleeper then, because it happens twice."""
+    job = Job("busy", 4)
     try:
         job.ready()
-        pids = wait_for("the ranks", lambda: len(job.ranks()) == ranks and job.ranks())
-        os.kill(pids[0], signal.SIGSTOP)
-        wait_for("the notice", lambda: "rank 0 is stopped" in job.log())
-        if ranks > 2:  # the next call in a third rank starts a new sleeper
-            os.kill(pids[0], signal.SIGCONT)
-            wait_for("rank 0", lambda: "rank 0 runs again" in job.log())
+        pids = wait_for("the ranks", lambda: len(job.ranks()) == 4 and job.ranks())
+        wait_for("the helpers", lambda: [helpers(pids[rank]) for rank in range(4)] == [1, 1, 0, 0])
+        for rank in (0, 1):
+            os.kill(pids[rank], signal.SIGSTOP)
+            wait_for("the notice", lambda r=rank: f"rank {r} is stopped" in job.log())
+            os.kill(pids[rank], signal.SIGCONT)
+            wait_for("the end of the stop", lambda r=rank: f"rank {r} runs again" in job.log())
+        assert not glob.glob(os.path.join(job.directory, "hang-*.json")), job.log()
     finally:
         job.end()
 
@@ -208,7 +220,7 @@ def main():
     checks += [("quiet", lambda: check_innocent("quiet", 2, 6)), ("staggered", lambda: check_innocent("staggered", 2, 8)),
                ("abort", check_abort), ("hook", check_hook), ("unreceived", check_unreceived)]
     if MPI == "openmpi":
-        checks += [("stopped", check_stopped), ("takeover", lambda: check_takeover(3)), ("launcher", check_launcher)]
+        checks += [("stopped", check_stopped), ("takeover", check_takeover), ("launcher", check_launcher)]
         checks += [(f"{kind}, {node} rank{'s' if node > 1 else ''} a node",
                     lambda k=kind, n=node: check_found(k, env={"RESIL_NODE_RANKS": str(n)}))
                    for kind, node in (("missing", 1), ("cycle", 2), ("partial", 2))]

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the root and the leaders of nodes make of numbers: ranges, sums of samples, records that came over the wire.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "detectors/hang/records.h"
+
+using namespace resil::hang;
+
+namespace {
+
+std::string ranges(const std::vector<int32_t>& ranks, uint32_t total, uint32_t bytes = 256) {
+  std::vector<char> text(bytes, '#');
+  rank_ranges(ranks.data(), static_cast<uint32_t>(ranks.size()), total, text.data(), bytes);
+  REQUIRE(memchr(text.data(), 0, bytes) != nullptr);
+  return text.data();
+}
+
+Summary summary(uint32_t ranks, uint32_t out, std::vector<RankEvent> events = {}) {
+  Summary made = {};
+  made.ranks = ranks;
+  made.out = out;
+  made.familiar = ~uint64_t{0};
+  made.event_count = static_cast<uint32_t>(events.size());
+  for (size_t i = 0; i < events.size() && i < kMaxEvents; ++i)
+    made.events[i] = events[i];
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("ranks are written as ranges") {
+  CHECK(ranges({}, 0) == "");
+  CHECK(ranges({7}, 1) == "7");
+  CHECK(ranges({0, 1, 2, 4}, 4) == "0-2,4");
+  CHECK(ranges({0, 2, 4, 5}, 4) == "0,2,4-5");
+  CHECK(ranges({0, 1}, 9) == "0-1 and 7 more");
+}
+
+TEST_CASE("ranges that do not fit are counted") {
+  std::vector<int32_t> odd;
+  for (int32_t i = 0; i < 1000; ++i)
+    odd.push_back(2 * i + 1);
+  for (uint32_t bytes : {40u, 64u, 200u}) {
+    const std::string text = ranges(odd, 1000, bytes);
+    const size_t named = static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;
+    CHECK(text.find("and " + std::to_string(1000 - named) + " more") != std::string::npos);
+  }
+}
+
+TEST_CASE("samples of nodes add up") {
+  Summary all = summary(4, 1, {{3, RankActivity::kGone, {}}});
+  all.excused = 0.25;
+  all.familiar = 100;
+  all.oldest_open_ns = 5;
+  Summary other = summary(8, 2, {{9, RankActivity::kStopped, {}}, {11, RankActivity::kGone, {}}});
+  other.excused = 0.5;
+  other.familiar = 7;
+  other.moved = 3;
+  other.oldest_open_ns = 9;
+  summary_add(&all, other);
+  CHECK((all.ranks == 12 && all.out == 3 && all.moved == 3));
+  CHECK((all.excused == 0.5 && all.familiar == 7 && all.oldest_open_ns == 9));
+  REQUIRE(all.event_count == 3);
+  CHECK((all.events[0].rank == 3 && all.events[1].rank == 9 && all.events[2].rank == 11));
+}
+
+TEST_CASE("events beyond the room are counted, also when a foreign count lies") {
+  Summary all = summary(1, 0);
+  for (int i = 0; i < 10; ++i)
+    summary_add(&all, summary(1, 0, {{i, RankActivity::kGone, {}}, {i + 100, RankActivity::kGone, {}}}));
+  CHECK(all.event_count == 20);
+  CHECK(all.events[kMaxEvents - 1].rank == 107);
+  Summary liar = summary(1, 0);
+  liar.event_count = 4000000000u;
+  summary_add(&all, liar);
+  CHECK(all.event_count >= kMaxEvents);
+}
+
+TEST_CASE("a record of a state that came over the wire is whole or not used") {
+  alignas(8) char room[sizeof(RankState) + sizeof(ThreadWait) + 2 * sizeof(Part) + sizeof(Membership)] = {};
+  auto& state = *reinterpret_cast<RankState*>(room);
+  state.bytes = sizeof(room);
+  state.thread_count = 1;
+  state.part_count = 2;
+  state.comm_count = 1;
+  auto& wait = *reinterpret_cast<ThreadWait*>(&state + 1);
+  wait.part_count = 2;
+  REQUIRE(state_is_whole(state, sizeof(room)));
+  REQUIRE(first_part(state) == reinterpret_cast<const Part*>(&wait + 1));
+  CHECK_FALSE(state_is_whole(state, sizeof(room) - 8));
+  SECTION("more parts than there are") { state.part_count = 3; }
+  SECTION("counts that overflow") { state.part_count = state.comm_count = state.thread_count = 0xffffffff; }
+  SECTION("parts of a thread beyond the end") { wait.first_part = 1; }
+  SECTION("parts that wrap") { wait.first_part = 0xffffffff, wait.part_count = 3; }
+  SECTION("a length that is no multiple") { state.bytes -= 4; }
+  SECTION("no length") { state.bytes = 0; }
+  CHECK_FALSE(state_is_whole(state, sizeof(room)));
+}
