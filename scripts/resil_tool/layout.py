@@ -34,6 +34,7 @@ CONSTANTS = {  # name in the header: value here; compared by the drift test
     "kMagic": MAGIC, "kVersion": VERSION, "kNoPeer": K_NO_PEER, "kAnySource": K_ANY_SOURCE,
     "kProcNull": K_PROC_NULL, "kRootSelf": K_ROOT_SELF, "kNoTag": K_NO_TAG, "kAnyTag": K_ANY_TAG,
     "kMaxCalls": K_MAX_CALLS, "kPeerEntries": K_PEER_ENTRIES, "kRecordsPerLane": K_RECORDS_PER_LANE,
+    "kRequestBucket": 8, "kRequestReach": 4,
     "Phase::kStarting": 0, "Phase::kRunning": 1, "Phase::kFinalizing": 2, "Phase::kFinished": 3,
     "Phase::kAborted": 4, "Phase::kStopped": 5, "RecordState::kOpen": RECORD_OPEN,
     "RecordState::kDone": RECORD_DONE, "RecordState::kStep": RECORD_STEP, "RecordState::kNorm": RECORD_NORM,
@@ -219,7 +220,8 @@ I flags
 H last_collective
 H reserved16
 I generation
-Q[3] reserved
+Q ordered
+Q[2] reserved
 s[56] name
 """)
 
