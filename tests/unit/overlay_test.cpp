@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tree between nodes: questions, orders, and what happens when leaders die, stop and come back.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -451,6 +452,46 @@ TEST_CASE("two nodes meet over IPv6") {
   CHECK(overlay_state(nodes[0]).children == 1);
   for (Overlay* node : nodes)
     overlay_close(node);
+}
+
+TEST_CASE("descriptors that the program closed and uses itself are left alone") {
+  OverlayWorld world(5, narrow());
+  REQUIRE(world.assemble());
+  const int first = overlay_descriptor(world.at(0));
+  // The program closes everything, and opens files; they get our numbers.
+  REQUIRE(close(first) == 0);
+  const int file = open("/dev/null", O_RDONLY);
+  REQUIRE(file == first);
+  REQUIRE(world.ask(world.node(0)));
+  CHECK(world.node(0).unanswered == numbers({1, 2, 3, 4}));
+  CHECK(overlay_state(world.at(0)).children == 0);
+  overlay_wake(world.at(0));
+  world.close(0);
+  CHECK(fcntl(file, F_GETFD) >= 0);
+  close(file);
+  // The others' sockets of this node were not closed by us, so that they notice by its silence.
+  REQUIRE(world.until([&] { return world.state(1).parent == kNoNode; }, 10));
+}
+
+TEST_CASE("a connection that the program closed and uses itself is left alone") {
+  OverlayWorld world(2, narrow());
+  REQUIRE(world.assemble());
+  // The youngest descriptor but none is the accepted connection or its other end.
+  int youngest = -1;
+  for (int fd = 3; fd < 200; ++fd) {
+    sockaddr_in address;
+    socklen_t bytes = sizeof(address);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0)
+      youngest = fd;
+  }
+  REQUIRE(youngest > 0);
+  const int file = open("/dev/null", O_RDONLY);
+  REQUIRE(dup2(file, youngest) == youngest);
+  world.run(8);
+  CHECK(fcntl(youngest, F_GETFD) >= 0);
+  close(youngest);
+  CHECK(world.state(1).parent == 0);
+  close(file);
 }
 
 TEST_CASE("overlay_wake ends a wait") {

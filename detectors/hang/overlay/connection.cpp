@@ -39,6 +39,12 @@ bool make_room(Overlay& o, Connection& c) {
   return in->room() > 0;
 }
 
+/// The program closed our socket, and what has its number now is the program's.
+void disown_if_foreign(Connection& c) {
+  if (errno == EBADF || errno == ENOTSOCK)
+    c.fd = -1;
+}
+
 /// Room for `bytes` in one piece at the end of the queue; null: none.
 uint8_t* queue(Overlay& o, Connection& c, uint32_t bytes) {
   if (c.queued + bytes > uint64_t{o.options.most_answer} + bitmap_bytes(o) + o.options.most_request + kQueueSlack)
@@ -86,7 +92,8 @@ void end_connection(Overlay& o, uint32_t slot, End why) {
   if (c.stage == Stage::kFree)
     return;
   const Connection was = c;
-  close(c.fd);  // epoll forgets it: no descriptor of ours is ever duplicated
+  if (c.fd >= 0)
+    close(c.fd);  // epoll forgets it: no descriptor of ours is ever duplicated
   o.buffers.give(c.in);
   o.buffers.give_chain(c.out);
   c = {};
@@ -117,6 +124,8 @@ void read_connection(Overlay& o, uint32_t slot) {
       continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       break;
+    if (got < 0)
+      disown_if_foreign(c);
     if (got <= 0)
       return end_connection(o, slot, End::kLost);
     const bool full = static_cast<uint32_t>(got) == c.in->room();
@@ -150,8 +159,10 @@ void write_connection(Overlay& o, uint32_t slot) {
       continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS))
       break;
-    if (sent < 0)
+    if (sent < 0) {
+      disown_if_foreign(c);
       return end_connection(o, slot, End::kLost);
+    }
     o.counters.bytes_out += static_cast<uint64_t>(sent);
     c.queued -= static_cast<uint64_t>(sent);
     c.out->begin += static_cast<uint32_t>(sent);

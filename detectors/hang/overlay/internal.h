@@ -89,6 +89,7 @@ struct Overlay {
   const NodeEntry* nodes;
   uint32_t count, own;
   bool standby;
+  bool broken;  ///< our descriptors are not ours any more
   Address address;  ///< own
   overlay::MacKey key;
   OverlayHandler handler;

@@ -116,6 +116,8 @@ const OverlayCounters& overlay_counters(const Overlay* overlay) { return overlay
 int overlay_descriptor(const Overlay* overlay) { return overlay->epoll; }
 
 void overlay_wake(const Overlay* overlay) {
+  if (overlay->broken)
+    return;
   const int saved = errno;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(overlay->wake, &one, sizeof(one));  // full: it wakes anyway
@@ -139,9 +141,9 @@ void overlay_drop(Overlay* overlay) {
     o.buffers.give(c.in);
     o.buffers.give_chain(c.out);
   }
-  close(o.epoll);
-  close(o.wake);
-  close(o.listener);
+  for (const int fd : {o.epoll, o.wake, o.listener})
+    if (!o.broken)
+      close(fd);
   o.buffers.close();
   munmap(&o, mapping_bytes(o.capacity));
 }

@@ -2,6 +2,7 @@
 //
 // One turn of the event loop. Traffic comes before timers: whoever was stopped or starved for a while first reads what
 // came meanwhile, and only then decides who has been silent.
+#include <errno.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -93,6 +94,24 @@ double next_timer(const Overlay& o) {
   return next;
 }
 
+/// A program that closes descriptors which it did not open has closed ours, and may have opened others under their
+/// numbers: none of them is touched any more, not even to be closed. This node goes on alone.
+void break_off(Overlay& o) {
+  o.broken = true;
+  for (uint32_t i = 0; i < o.high; ++i)
+    o.connections[i].fd = -1;
+  for (uint32_t i = 0; i < o.high; ++i)
+    end_connection(o, i, End::kLost);
+}
+
+void step_alone(Overlay& o, double now, int timeout_ms) {
+  o.now = now;
+  round_timers(o);
+  const timespec time = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+  if (timeout_ms > 0)
+    nanosleep(&time, nullptr);
+}
+
 }  // namespace
 
 void watch(Overlay& o, uint32_t slot, bool writes) {
@@ -114,6 +133,8 @@ using namespace overlay;
 
 void overlay_step(Overlay* overlay, double now, int timeout_ms) {
   Overlay& o = *overlay;
+  if (o.broken)
+    return step_alone(o, now, timeout_ms);
   if (o.opened == -kNever) {
     o.opened = o.last_turn = now;
     o.accept_tokens = 64, o.accept_refilled = now;
@@ -132,6 +153,8 @@ void overlay_step(Overlay* overlay, double now, int timeout_ms) {
   for (int turn = 0; turn < kTurns; ++turn) {
     epoll_event events[kEventsAtOnce];
     const int ready = epoll_wait(o.epoll, events, kEventsAtOnce, timeout);
+    if (ready < 0 && errno != EINTR)
+      return break_off(o);
     if (timeout > 0)
       o.now = now + (seconds() - before);
     timeout = 0;
