@@ -291,6 +291,14 @@ TEST_CASE("sendrecv, probe, persistent, self") {
     world.sent(1, 0, 4);
     CHECK(!world.judge());
   }
+  SECTION("a message for an earlier receive is not one for the probe") {
+    world.block(0, kProbeCall, {probe(ring::kAnySource, 4, 0)});
+    world.finalize(1);
+    world.sent(1, 0, 4);
+    CHECK(world.judge(true)->type == HangClass::kInsideMpi);
+    world.wilds.push_back({kWorld, 0, ring::kAnySource, 4});
+    CHECK(!world.judge(true));
+  }
   SECTION("from itself") {
     world.block(0, kRecvCall, {receive(0, 4)});
     const auto verdict = world.judge();
