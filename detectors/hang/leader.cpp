@@ -136,8 +136,11 @@ bool stand_by() {
   role.store(2, std::memory_order_relaxed);
   double beat_at = monotonic_seconds();
   uint64_t beat = __atomic_load_n(&board->heartbeat, __ATOMIC_RELAXED);
-  unsigned bad = 0;
+  unsigned bad = 0, looks = 0;
+  bool all_seen = false;
   while (stopping.load(std::memory_order_acquire) == 0) {
+    if (!all_seen && (looks++ < 20 || looks % 16 == 0))
+      all_seen = monitor_stand_by(wiring);
     pause_for(kSleeperTurn);
     const uint64_t turn = __atomic_load_n(&board->turn, __ATOMIC_ACQUIRE);
     const uint64_t now_beat = __atomic_load_n(&board->heartbeat, __ATOMIC_RELAXED);

@@ -35,6 +35,7 @@ struct Monitor {
   char* answer;  ///< kMostAnswer bytes: this node's part of a round, with one node the whole
 };
 Monitor* monitor;
+Monitor* prepared;  ///< of the next monitor_begin
 
 template <class T>
 T* reserve(size_t count) {
@@ -125,8 +126,18 @@ void monitor_order_abort() {
     overlay_order(monitor->overlay, static_cast<uint16_t>(Order::kAbort), nullptr, 0);
 }
 
+bool monitor_stand_by(const Wiring& wiring) {
+  if (prepared == nullptr)
+    prepared = reserve<Monitor>(1);
+  if (prepared == nullptr)
+    return true;
+  watch_start(prepared->watch, wiring.own_node, wiring.ranks, wiring.rank_count);
+  return prepared->watch.seen == prepared->watch.count;
+}
+
 bool monitor_begin(Wiring& wiring, NodeBoard& board) {
-  auto* made = reserve<Monitor>(1);
+  monitor_stand_by(wiring);
+  Monitor* made = prepared;
   if (made == nullptr)
     return false;
   made->answer = reserve<char>(kMostAnswer);
@@ -134,8 +145,8 @@ bool monitor_begin(Wiring& wiring, NodeBoard& board) {
     add_note("hang: no memory for the helper thread: this node is not watched");
     return false;
   }
-  watch_start(made->watch, wiring.own_node, wiring.ranks, wiring.rank_count);
   monitor = made;
+  prepared = nullptr;
   if (wiring.nodes != nullptr && wiring.listener >= 0) {
     OverlayOptions options = {};
     options.most_answer = kMostAnswer;
