@@ -79,6 +79,12 @@ SCENES = {
     "win_fence_second": ("MPI_Win_fence", "all", [collective(comm=f"a window of {MIRROR}")], []),
     "finalize": ("MPI_Finalize", "all", [collective()], []),
 }
+FORTRAN = {
+    "f08_recv": ("MPI_Recv", "all", [receive(11)], [(11, 0, 1, 0, 1, 0)]),
+    "f08_waitall": ("MPI_Waitall", "all", [receive(22, 1, 0, ANY, NONBLOCKING), send(24, 4, NONBLOCKING)], [(22, 0, 0, 0, 0, 1)]),
+    "f08_allreduce": ("MPI_Allreduce", "all", [collective()], []),
+}
+EVERY = {**SCENES, **FORTRAN}
 
 
 class Reader:
@@ -107,10 +113,10 @@ def until(what, look, good):
 
 
 class Job:
-    def __init__(self, arguments, env=None, ranks=2):
+    def __init__(self, arguments, env=None, ranks=2, program="hang_states"):
         self.folder = jobs.scratch()
         self.directory = os.path.join(self.folder, "report")
-        command = [os.path.join(BUILD, f"hang_states.{MPI}"), self.folder, *arguments]
+        command = [os.path.join(BUILD, f"{program}.{MPI}"), self.folder, *arguments]
         environment = jobs.rank_environment(True, self.directory, env)
         self.running = jobs.Running(jobs.launcher(MPI, ranks, environment) + command, self.directory)
         rings = until("the rings", lambda: jobs.live_rings(self.directory), lambda found: len(found) == ranks)
@@ -153,10 +159,10 @@ def sequence_of(state, part):
 
 
 def check_parts(scene, states):
-    call, kind, expected, _ = SCENES[scene]
+    call, kind, expected, _ = EVERY[scene]
     thread = states[0]["threads"][0]
     assert thread["kind"] == kind and not thread["truncated"], (scene, thread)
-    assert call == "poll" or thread["site"].startswith("hang_states."), (scene, thread)
+    assert call == "poll" or thread["site"].startswith("hang_states"), (scene, thread)
     assert states[0]["provable"] == 1 and states[0]["irregular"] == 0, (scene, states[0])
     assert len(thread["parts"]) == len(expected), (scene, thread)
     for part, wanted in zip(thread["parts"], expected):
@@ -167,7 +173,7 @@ def check_parts(scene, states):
 
 
 def check_answers(scene, reader):
-    for tag, sent, *rest in SCENES[scene][3]:
+    for tag, sent, *rest in EVERY[scene][3]:
         given = reader.ask(f"ask {WORLD} " + (f"0 1 {-tag}" if tag < 0 else f"1 0 {tag}"))
         names = ("sent", "posted", "taken", "pending", "wild_pending")
         wanted = dict(zip(names, (sent, *rest)))
@@ -180,7 +186,7 @@ def reach(scene, job):
     last = [None]
 
     def judge(states):
-        if not is_waiting(SCENES[scene][0])(states):
+        if not is_waiting(EVERY[scene][0])(states):
             return False
         try:
             check_parts(scene, states)
@@ -195,10 +201,9 @@ def reach(scene, job):
         raise last[0] or error
 
 
-def check_scenes():
-    job = Job(list(SCENES))
+def check_scenes(scenes, job):
     try:
-        for scene, (call, *_) in SCENES.items():
+        for scene, (call, *_) in scenes.items():
             states = reach(scene, job)
             check_answers(scene, job.reader)
             # The same call at a second look: nothing moves, and the instance tells so.
@@ -232,7 +237,10 @@ def main():
     global BUILD, MPI, READER  # pylint: disable=global-statement
     BUILD, MPI, READER = sys.argv[1:4]
     jobs.require(f"mpirun.{MPI}")
-    return run_checks([(f"every wait ({MPI})", check_scenes), (f"switched off ({MPI})", check_off)])
+    return run_checks([(f"every wait ({MPI})", lambda: check_scenes(SCENES, Job(list(SCENES)))),
+                       (f"through the Fortran 2008 bindings ({MPI})",
+                        lambda: check_scenes(FORTRAN, Job([], program="hang_states_f08"))),
+                       (f"switched off ({MPI})", check_off)])
 
 
 sys.exit(main())
