@@ -192,6 +192,26 @@ def check_takeover():
         job.end()
 
 
+def check_leader_gone():
+    """The leader's process is killed and its launcher lets the others run: the sleeper, which has seen its ring while it
+    lived, names it."""
+    job = Job("busy", 3, options=["--enable-recovery"])
+    try:
+        job.ready()
+        pids = wait_for("the ranks", lambda: len(job.ranks()) == 3 and job.ranks())
+        ring = jobs.reports.load(job.directory)[0]["ring"]
+
+        def maps():
+            with open(f"/proc/{pids[1]}/maps", encoding="utf-8") as file:
+                return file.read().count(ring)
+        wait_for("the sleeper", lambda: helpers(pids[1]) == 1 and maps() >= 2)  # the board, and all of it
+        os.kill(pids[0], signal.SIGKILL)
+        found = job.hang()
+        assert (found["class"], found["confidence"], found["culprit_ranks"]) == ("rank_gone", "proved", [0]), found
+    finally:
+        job.end()
+
+
 def check_launcher():
     """One rank is killed, the launcher ends the other one: the report says who began it and who ended the other."""
     directory = os.path.join(jobs.scratch(), "report")
@@ -220,7 +240,8 @@ def main():
     checks += [("quiet", lambda: check_innocent("quiet", 2, 6)), ("staggered", lambda: check_innocent("staggered", 2, 8)),
                ("abort", check_abort), ("hook", check_hook), ("unreceived", check_unreceived)]
     if MPI == "openmpi":
-        checks += [("stopped", check_stopped), ("takeover", check_takeover), ("launcher", check_launcher)]
+        checks += [("stopped", check_stopped), ("takeover", check_takeover), ("leader gone", check_leader_gone),
+                   ("launcher", check_launcher)]
         checks += [(f"{kind}, {node} rank{'s' if node > 1 else ''} a node",
                     lambda k=kind, n=node: check_found(k, env={"RESIL_NODE_RANKS": str(n)}))
                    for kind, node in (("missing", 1), ("cycle", 2), ("partial", 2))]
