@@ -21,7 +21,7 @@ PROGRAMS = {
 # Ways that a program has no calls for, or not in the part that is under way.
 # mpi4py's own messages with another tag are an exception, not a hang.
 NOT = {"hpcc": ("skip", "reorder"), "netpipe": ("skip", "reorder"), "espresso": ("tag",), "wave": ("tag",)}
-HEADER = ("program", "hang", "runs", "hung", "found", "right rank", "noticed: median, 95 %", "suspected: median, 95 %",
+HEADER = ("program", "hang", "runs", "hung", "found", "right rank named, nobody, wrong", "noticed: median, 95 %", "suspected: median, 95 %",
           "found: median, 95 %", "said", "false alarms")
 PARASTACK = """ParaStack's published figures (Li, Chen and Gupta, SC'17), 10 sampled processes of 256 to 16,384, hangs injected
 as a long sleep: median delay at 256 processes 3 to 13 s (BT 4, CG 6, LU 3, SP 3, FT 13, MG 3, HPL 4, HPCG 5); over 99 %
@@ -55,7 +55,8 @@ def line(outcomes, *names):
     noticed = [each.noticed for each in hung if each.noticed is not None]
     suspected = [each.suspected for each in hung if each.suspected is not None]
     return (*names, len(outcomes), len(hung), percent(len(found), len(hung)),
-            percent(sum(each.right for each in found), len(found)), spread(noticed), spread(suspected),
+            f"{sum(each.right for each in found)}, {sum(not each.culprits for each in found)}, "
+            f"{sum(each.wrong for each in found)}", spread(noticed), spread(suspected),
             spread([each.found for each in found]), ", ".join(kinds) or "–",
             sum(each.false_alarms for each in outcomes))
 

@@ -68,11 +68,16 @@ class Outcome:
         both_ends = self.kind == "tag" and len(self.culprits) == 2 and self.rank in self.culprits
         return self.culprits == [self.rank] or both_ends
 
+    @property
+    def wrong(self):
+        """Whether somebody else is named. Of two ranks that disagree on a collective, nobody can be."""
+        return self.found is not None and bool(self.culprits) and not self.right
+
     def failed(self):
         """Missed, somebody wrongly accused, or not ended as promised."""
         if self.false_alarms or (self.hung and self.found is None):
             return True
-        return self.found is not None and (not self.right or not self.ended_well())
+        return self.found is not None and (self.wrong or not self.ended_well())
 
     def ended_well(self):
         """Whether RESIL_HANG=abort did what it promises, as far as the launcher tells."""
