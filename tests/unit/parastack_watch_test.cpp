@@ -134,15 +134,6 @@ TEST_CASE("time in which a rank could not run does not count") {
   CHECK(half < 60);
 }
 
-TEST_CASE("the kernel's word on a rank that is out") {
-  CHECK(excused('D', .4, 0) == .4);
-  CHECK(excused('T', .4, 0) == .4);
-  CHECK(excused('R', .4, .4) == 0);
-  CHECK(excused('R', .4, .1) == Approx(.3));
-  CHECK(excused('R', .4, .9) == 0);  // several threads
-  CHECK(excused('S', .4, 0) == 0);   // sleeping is no work
-}
-
 TEST_CASE("a look that comes late is the machine's fault; a clock that goes back is nobody's") {
   Program program(64);
   program.healthy(60);

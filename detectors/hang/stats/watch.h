@@ -3,7 +3,7 @@
 // The judge of computation hangs: what the monitor calls once a step. It joins ParaStack's model of S_out with a record
 // of the longest quiet interval (no rank makes progress), and says suspected or verified, and by which limit.
 //
-//   stats::Watch watch;                                    // zero-initialised; about 12 KiB
+//   stats::Watch watch;                                    // zero-initialised; about 10 KiB
 //   watch.start(ranks, config_interval, config_alpha, seed);
 //   for (;;) {
 //     sleep(watch.next_step());
@@ -45,14 +45,6 @@ struct Look {
 };
 
 constexpr uint64_t kFamiliarUnknown = ~0ull;
-
-/// Look::excused of one rank that is out, from what the kernel says of it: its state (the letter of /proc/PID/stat), the
-/// seconds since the last look, and the CPU time it got in these. Asleep is no excuse: neither computing nor in I/O.
-constexpr double excused(char kernel_state, double step, double cpu) {
-  if (kernel_state == 'D' || kernel_state == 'T' || kernel_state == 't')
-    return step;
-  return kernel_state == 'R' && cpu < step ? step - cpu : 0;
-}
 
 enum class Finding : uint8_t { kLearning /* and healthy so far */, kHealthy, kSuspected, kVerified };
 
