@@ -6,6 +6,7 @@
 #include "detectors/hang/action.h"
 #include "detectors/hang/killed.h"
 #include "detectors/hang/leader.h"
+#include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/overlay_report.h"
 #include "detectors/hang/wireup.h"
 #include "detectors/hang/writer.h"
@@ -89,6 +90,16 @@ void report(JsonWriter& json) {
   json.integer("takeovers", static_cast<int64_t>(leader.takeovers));
   json.number("helper_cpu_seconds", leader.cpu_seconds);
   overlay_report(json);
+  if (leader.role == 1) {
+    const MismatchCoverage compared = mismatch_coverage();
+    json.begin_object("collectives");
+    json.integer("communicators", compared.communicators);
+    json.integer("deferred", compared.deferred);
+    json.integer("marked", compared.marked);
+    json.integer("unreadable", compared.unreadable);
+    json.integer("contradicting", compared.broken);
+    json.end_object();
+  }
   json.end_object();
 }
 

@@ -17,6 +17,7 @@ constexpr uint32_t kLookBack = 256;  ///< records of each lane
 }  // namespace
 
 void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead& read) {
+  const Track& track = rank.section->tracks[index];
   if (rank.lanes == nullptr || read.count == 0)
     return;
   // Collectives of one communicator follow each other in one lane, but for programs with threads: there the lane that
@@ -44,7 +45,8 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
       break;
     }
   }
-  if (lane == nullptr)
+  // A rank that goes on has younger records than what was read of it: those of another call of the same function.
+  if (lane == nullptr || __atomic_load_n(&track.sequence, __ATOMIC_ACQUIRE) != read.sequence)
     return;
   // A record is written before the track: the newest one may be one call ahead of what was read.
   bool aligned = false;
