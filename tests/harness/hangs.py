@@ -69,6 +69,11 @@ class Outcome:
         return self.culprits == [self.rank] or both_ends
 
     @property
+    def alone(self):
+        """Whether nobody is left on the rank's (simulated) node who could tell what became of it."""
+        return self.nodes == 1 and self.kind in ("stop", *GONE)
+
+    @property
     def wrong(self):
         """Whether somebody else is named. Of two ranks that disagree on a collective, nobody can be."""
         return self.found is not None and bool(self.culprits) and not self.right
