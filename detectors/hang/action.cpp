@@ -42,6 +42,8 @@ uint32_t send_all(Watch& watch, int signal) {
     ++alive;
     const int own = watched.section != nullptr ? watched.section->abort_signal : 0;
     kill(watched.pid, signal != 0 ? signal : own != 0 ? own : SIGKILL);
+    if (signal == 0 && own != 0)
+      kill(watched.pid, SIGCONT);  // one that is stopped takes its signals then
   }
   return alive;
 }
