@@ -91,7 +91,8 @@ class Leaders {
         continue;
       }
       overlays_[i] =
-          overlay_open(listeners[i], table.data(), static_cast<uint32_t>(table.size()), i, false, key, handler, options);
+          overlay_open(listeners[i], table.data(), static_cast<uint32_t>(table.size()), i, false, key, handler,
+                       options);
       if (overlays_[i] == nullptr) {
         perror("overlay_bench: overlay_open");
         exit(1);

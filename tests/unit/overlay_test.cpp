@@ -263,7 +263,8 @@ TEST_CASE("without node 0 the lowest that can be reached leads, until node 0 is 
   REQUIRE(listen(fd, 100) == 0);
   world.standby(0).listener = fd;
   world.take_over(0);
-  REQUIRE(world.until([&] { return world.state(2).parent == 0 && !world.state(2).is_root && world.state(13).root == 0; }));
+  REQUIRE(world.until([&] { return world.state(2).parent == 0 && !world.state(2).is_root &&
+                                   world.state(13).root == 0; }));
   REQUIRE(world.until([&] { return world.ask(world.standby(0)) && world.standby(0).unanswered.size() == 1; }));
   CHECK(world.standby(0).unanswered == numbers({1}));
 }

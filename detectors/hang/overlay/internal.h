@@ -9,6 +9,7 @@
 //   parent.cpp     finding a parent, and a better one, and leading when there is none
 //   children.cpp   the listener, children that come and go, notices
 //   rounds.cpp     questions and answers
+//   round_slots.cpp  what they live in
 //   orders.cpp     what goes one way
 // One thread. Whatever may close a connection says so; after it, look at the connection's stage again.
 #pragma once
@@ -197,11 +198,15 @@ bool take_ask(Overlay& o, uint32_t slot, uint16_t kind, const uint8_t* data, uin
 bool take_answer(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t bytes);
 void ask_newcomer(Overlay& o, uint32_t slot);
 void forget_child(Overlay& o, uint8_t waiting);  ///< it will not answer any more
-void rounds_begin_turn(Overlay& o, double now);
 void round_timers(Overlay& o);
+inline uint32_t bitmap_bytes(const Overlay& o) { return (o.count + 7) / 8; }
+
+// round_slots.cpp
+/// A slot with memory: a free one, else the longest finished, else (not for our own questions) the oldest. Null: none.
+Round* open_round(Overlay& o, bool may_evict);
+void rounds_begin_turn(Overlay& o, double now);
 double rounds_next(const Overlay& o);
 bool round_under_way(const Overlay& o);
-inline uint32_t bitmap_bytes(const Overlay& o) { return (o.count + 7) / 8; }
 
 // orders.cpp
 bool take_order(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes);

@@ -2,8 +2,8 @@
 //
 // The message authentication code of the overlay: HMAC-SHA-256 (FIPS 180-4, RFC 2104), cut to 128 bits where it goes
 // over the wire (RFC 2104, section 5). Written out here because the static library that distributions offer for it
-// drags its allocator, its random generator and twenty more libc symbols into every process on the node. Portable, no state of
-// its own; about one compression a 64-byte block and two more a message.
+// drags its allocator, its random generator and twenty more libc symbols into every process on the node. Portable, no
+// state of its own; about one compression a 64-byte block and two more a message.
 #pragma once
 
 #include <cstddef>

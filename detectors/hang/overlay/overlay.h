@@ -70,13 +70,13 @@ struct OverlayOptions {
   double handshake;           ///< deadline of a connection that has not proved the key [2]
   double settle;              ///< no node but 0 leads before it has been open this long [10]
   double stagger;             ///< a candidate for parent has this long before the next is tried beside it [0.5]
-  double probe;               ///< how often a node that is not where it belongs looks for its place [10; a root above 0: 1]
+  double probe;               ///< a node that is not where it belongs looks for it so often [10; a root above 0: 1]
 };
 
 /// For the report. Nothing wraps in a job's life.
 struct OverlayCounters {
   uint64_t refused_address;    ///< connections from addresses that are not in the table
-  uint64_t refused_full;       ///< evicted or refused because too many had not proved the key, or children were too many
+  uint64_t refused_full;       ///< evicted or refused: too many had not proved the key, or children were too many
   uint64_t refused_key;        ///< wrong key, wrong node, malformed greeting
   uint64_t refused_silent;     ///< said nothing, or too little, until the deadline
   uint64_t bad_frames;         ///< on a proved connection: wrong MAC or sequence, too long, malformed; closed
@@ -107,16 +107,16 @@ struct PortRange {
 };
 
 /// A listening socket on the first free port of the range, nonblocking, close-on-exec; -1 and errno on failure
-/// (EADDRINUSE: all are taken). Never 0.0.0.0. `same_host`: all nodes are this host: loopback. Else `interface` (name of an
-/// interface, or an address of this host) if not null and there is such a one; else the address that the kernel would use
-/// to reach the default route; without one, that of the first interface that is up and no loopback, point-to-point or
-/// container bridge; else loopback. IPv4 first. No name is looked up (a host's own name often resolves to 127.0.1.1).
-/// Allocates inside libc (getifaddrs).
+/// (EADDRINUSE: all taken). Never 0.0.0.0. `same_host`: all nodes are this host: loopback. Else `interface` (name of
+/// an interface, or an address of this host) if not null and there is such; else the address that the kernel would
+/// use to reach the default route; without one, that of the first interface that is up and no loopback, point-to-point
+/// or container bridge; else loopback. IPv4 first. No name is looked up (a host's own name often resolves to
+/// 127.0.1.1). Allocates inside libc (getifaddrs).
 int overlay_listen(Address* own, bool same_host, const char* interface = nullptr, PortRange ports = {0, 0});
 
 /// `nodes` must outlive the overlay. Takes the listener over, whatever the result. `standby`: this process is the
-/// standby of node `own` and its leader is gone; who of the two acts is decided on the node: a leader that wakes up to find
-/// itself replaced closes its overlay. Null: no memory or descriptors, or `own` is not in the table (errno).
+/// standby of node `own` and its leader is gone; who of the two acts is decided on the node: a leader that wakes up to
+/// find itself replaced closes its overlay. Null: no memory or descriptors, or `own` is not in the table (errno).
 Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint32_t own, bool standby,
                       const uint8_t key[16], const OverlayHandler& handler, const OverlayOptions& options);
 
@@ -124,8 +124,8 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
 /// monotonic clock at the call; time spent waiting is added inside. Nothing else is ever taken as time.
 void overlay_step(Overlay* overlay, double now, int timeout_ms);
 
-/// Root only: asks all nodes. `deadline`: on the clock of overlay_step; the round ends then at the latest, usually after
-/// leg + leg_margin a level. The number of the round, or 0: not root, too long, no memory, four rounds under way.
+/// Root only: asks all nodes. `deadline`: on the clock of overlay_step; the round ends then at the latest, usually
+/// after leg + leg_margin a level. The number of the round, or 0: not root, too long, no memory, four rounds under way.
 uint64_t overlay_ask(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes, double deadline);
 
 /// Root only: one way to all nodes that can be reached now, and to those that attach within the next 10 s. The
@@ -145,8 +145,8 @@ int overlay_descriptor(const Overlay* overlay);
 void overlay_wake(const Overlay* overlay);
 
 /// Everything that is queued has been handed to the kernel. For an order that must be out before the process ends:
-/// step until this holds and the children have left (overlay_state), or for a second, then overlay_close; a process that
-/// ends with something unread resets its connections, and what is on its way may be lost.
+/// step until this holds and the children have left (overlay_state), or for a second, then overlay_close; a process
+/// that ends with something unread resets its connections, and what is on its way may be lost.
 bool overlay_flushed(const Overlay* overlay);
 
 /// Says good-bye, never waits, closes everything, gives the memory back.

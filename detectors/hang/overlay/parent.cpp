@@ -3,8 +3,8 @@
 // The way up. A node's place is below its parent in the k-ary tree over node numbers. Candidates in order: the leader
 // and the standby of the parent, of the grandparent, and so on up to node 0, then nodes 1, 2, ... below our own number.
 // One after the other is tried, the next at once when one fails and beside it when it takes long; the first that
-// proves the key is the parent. A parent has always a lower number, so there is no cycle. A node that finds nobody leads
-// those below it: where node 0 is gone, the lowest node that can be reached. Whoever is not where it belongs keeps
+// proves the key is the parent. A parent has always a lower number, so there is no cycle. A node that finds nobody
+// leads those below it: where node 0 is gone, the lowest that can be reached. Whoever is not where it belongs keeps
 // looking for a candidate that comes earlier in the list, so that a divided job grows together again.
 #include <errno.h>
 
@@ -16,7 +16,7 @@ namespace resil::hang::overlay {
 namespace {
 
 constexpr uint32_t kShortLived = 3;   ///< parents in a row that dropped us at once
-constexpr double kLeaderProbe = 1;  ///< a root above 0 looks for lower nodes this often, unless options.probe is shorter
+constexpr double kLeaderProbe = 1;  ///< a root above 0 looks for lower nodes so often, unless options.probe is shorter
 
 uint32_t parent_of(const Overlay& o, uint32_t node) { return (node - 1) / o.options.fan_out; }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Questions go down the tree, answers are merged on the way up. Each answer carries the set of the nodes that are in it,
-// so the root names who is missing whatever shape the tree had, and no node is ever counted twice: an answer whose set
+// Questions go down the tree, answers are merged on the way up. Each answer carries the set of the nodes that are in
+// it, so the root names who is missing whatever shape the tree had, and nobody is counted twice: an answer whose set
 // overlaps with what is there already is dropped. A leaf has `leg` seconds, each level above a little more, so that a
 // parent tells what it has before its own parent gives up. A child that missed a round and has said nothing since is
 // not waited for again.
 #include <cstring>
-#include <initializer_list>
 
 #include "detectors/hang/overlay/internal.h"
 
@@ -23,43 +22,6 @@ void set(Round& round, uint32_t node) {
 
 uint32_t* unanswered_list(const Overlay& o, const Round& round) {
   return reinterpret_cast<uint32_t*>(round.answer + (o.options.most_answer + 7) / 8 * 8);
-}
-
-bool has_memory(Overlay& o, Round& round) {
-  if (round.request != nullptr)
-    return true;
-  const uint64_t request = (o.options.most_request + 7) / 8 * 8, bitmap = (bitmap_bytes(o) + 7) / 8 * 8;
-  round.request = static_cast<uint8_t*>(o.buffers.map(request + bitmap + o.options.most_answer + 8 + o.count * 4));
-  if (round.request == nullptr)
-    return false;
-  round.answered = round.request + request;
-  round.answer = round.answered + bitmap;
-  return true;
-}
-
-/// A slot with memory: a free one, else the longest finished, else (not for our own questions) the oldest.
-Round* open_round(Overlay& o, bool may_evict) {
-  Round* best = nullptr;
-  for (const Round::State state : {Round::State::kFree, Round::State::kDone, Round::State::kOpen}) {
-    for (Round& round : o.rounds)
-      if (round.state == state && (best == nullptr || round.age < best->age) && has_memory(o, round))
-        best = &round;
-    if (best != nullptr)
-      break;
-  }
-  if (best == nullptr || (best->state == Round::State::kOpen && !may_evict))
-    return nullptr;
-  if (best->state == Round::State::kOpen)
-    ++o.counters.overflows;
-  for (uint32_t i = 0; i < o.high; ++i)
-    o.connections[i].waiting = static_cast<uint8_t>(o.connections[i].waiting & ~(1 << (best - o.rounds)));
-  memset(best->answered, 0, bitmap_bytes(o));
-  best->slot = static_cast<uint8_t>(best - o.rounds);
-  best->state = Round::State::kOpen;
-  best->age = ++o.round_age;
-  best->fresh = false;
-  best->hold = 0, best->waiting = best->answer_bytes = best->request_bytes = 0;
-  return best;
 }
 
 void ask_child(Overlay& o, Round& round, uint32_t slot) {
@@ -241,33 +203,9 @@ void forget_child(Overlay& o, uint8_t waiting) {
     }
 }
 
-void rounds_begin_turn(Overlay& o, double now) {
-  for (Round& round : o.rounds) {
-    round.deadline += round.fresh ? now - o.now : 0;
-    round.fresh = false;
-  }
-}
-
 void round_timers(Overlay& o) {
   for (Round& round : o.rounds)
     finish_if_complete(o, round);
-}
-
-double rounds_next(const Overlay& o) {
-  double next = kNever;
-  for (const Round& round : o.rounds)
-    if (round.state == Round::State::kOpen) {
-      const double due = round.waiting == 0 ? round.hold : round.deadline;
-      next = due < next ? due : next;
-    }
-  return next;
-}
-
-bool round_under_way(const Overlay& o) {
-  for (const Round& round : o.rounds)
-    if (round.state == Round::State::kOpen)
-      return true;
-  return false;
 }
 
 }  // namespace resil::hang::overlay

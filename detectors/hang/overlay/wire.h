@@ -8,8 +8,8 @@
 //   who accepts   Challenge  nonce; the MAC covers Hello and Challenge, so that who accepts has proved the key
 //   who connects  Proof      MAC over both under another label
 // Both sides then derive one key for each direction from the job key and both nonces. From here on frames only: header,
-// payload, MAC over both; the header's sequence number counts from 1 in each direction, so that nothing can be replayed,
-// left out or reordered. Who accepts sends the first frame: the welcome.
+// payload, MAC over both; the header's sequence number counts from 1 in each direction, so that nothing can be
+// replayed, left out or reordered. Who accepts sends the first frame: the welcome.
 #pragma once
 
 #include <cstdint>
