@@ -127,7 +127,7 @@ def perform(options, runs):
                     with open(options.log, "a", encoding="utf-8") as file:
                         file.write(json.dumps(outcome.row()) + "\n")
 
-    workers = [threading.Thread(target=work) for _ in range(options.parallel)]
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(options.parallel)]
     for worker in workers:
         worker.start()
     for worker in workers:

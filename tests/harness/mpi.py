@@ -194,8 +194,18 @@ def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
     return Result(line, returncode, stdout, stderr, directory, seconds, leftovers)
 
 
+_running = []
+
+
+@atexit.register
+def _end_running():
+    for job in list(_running):
+        _kill(job.mark)
+
+
 class Running:
-    """A job that goes on while somebody looks at it; what it prints goes to files. end() must be called."""
+    """A job that goes on while somebody looks at it; what it prints goes to files. end() must be called; when the
+    script ends before, the job is killed."""
 
     def __init__(self, line, directory=None, env=None, cwd=None):
         self.line, self.directory, self.mark = line, directory, secrets.token_hex(8)
@@ -206,6 +216,7 @@ class Running:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd,
                                             env=clean_environment({MARK: self.mark, **(env or {})}),
                                             start_new_session=True)
+        _running.append(self)
         self.seconds = self.ended_ns = None  # until it ended by itself
         self.result = None  # until end()
 
@@ -239,6 +250,8 @@ class Running:
         leftovers = _carriers(self.mark) if returncode is not None else []
         _kill(self.mark)
         self.process.wait()
+        if self in _running:
+            _running.remove(self)
         texts = []
         for path in self.output:
             with open(path, "rb") as file:

@@ -34,7 +34,7 @@ class Disturber:
 
     def __init__(self, job, seed):
         self.job, self.random, self.stops, self.over = job, random.Random(seed), [], threading.Event()
-        self.thread = threading.Thread(target=self._work)
+        self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
     def _work(self):
@@ -135,7 +135,7 @@ def one(workload, expected, disturbed, nodes, until, seed, row, lock, options):
 
 
 def side_by_side(work, count):
-    workers = [threading.Thread(target=work) for _ in range(count)]
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     for worker in workers:
         worker.start()
     for worker in workers:
