@@ -74,6 +74,18 @@ Sim::Sim(uint64_t seed) {
     auto& sender = thread_of(from, true).program;
     auto& receiver = thread_of(to, true).program;
     sender.push_back({.what = chance(35) ? Do::kIsend : Do::kSend, .comm = comm, .peer = to, .tag = tag, .small = !plain && chance(40)});
+    if (noisy && chance(15)) {  // a receive given up for the next one
+      receiver.push_back({.what = Do::kIrecv, .comm = comm, .peer = from, .tag = tag});
+      receiver.push_back({.what = Do::kCancel});
+    }
+    if (noisy && chance(15)) {  // one message taken by anybody's receive, the next by its own
+      sender.push_back({.what = Do::kSend, .comm = comm, .peer = to, .tag = tag});
+      receiver.push_back({.what = Do::kRecv, .comm = comm, .peer = ring::kAnySource, .tag = tag});
+      receiver.push_back({.what = Do::kIrecv, .comm = comm, .peer = from, .tag = tag});
+      sender.push_back({.what = Do::kSend, .comm = comm, .peer = to, .tag = tag});
+      if (chance(50))
+        receiver.push_back({.what = Do::kRecv, .comm = comm, .peer = to, .tag = tag});
+    }
     const bool any = !plain && chance(25), any_tag = !plain && chance(10);
     if (!plain && chance(10))
       receiver.push_back({.what = Do::kProbe, .comm = comm, .peer = any ? ring::kAnySource : from, .tag = any_tag ? ring::kAnyTag : tag});
