@@ -99,6 +99,8 @@ void order(void*, uint16_t kind, const void*, uint32_t) {
     action_begin(monitor->watch);
 }
 
+void node_changed(void*, uint32_t node, NodeState state) { root_node(monitor->root, node, state); }
+
 bool is_root() { return monitor->overlay == nullptr || overlay_state(monitor->overlay).is_root; }
 
 }  // namespace
@@ -152,7 +154,7 @@ bool monitor_begin(Wiring& wiring, NodeBoard& board) {
     options.most_answer = kMostAnswer;
     options.most_request = kMostRequest;
     options.most_memory = uint64_t{4} * kMostAnswer;
-    const OverlayHandler handler = {nullptr, own_answer, merge, finished, order, nullptr, nullptr};
+    const OverlayHandler handler = {nullptr, own_answer, merge, finished, order, nullptr, node_changed};
     const bool standby = runtime.rank != wiring.leader;
     __atomic_store_n(&made->overlay, overlay_open(wiring.listener, wiring.nodes, wiring.node_count, wiring.own_node, standby,
                                                   wiring.key, handler, options), __ATOMIC_RELEASE);

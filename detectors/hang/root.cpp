@@ -97,8 +97,8 @@ void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double
   char name[96];
   for (uint32_t node = 0; node < root.wiring->node_count && (count != 0 || root.silent != 0); ++node) {
     Silence& silence = root.silences[node];
-    const bool silent = next < count && unanswered[next] == node;
-    next += silent;
+    const bool missed = next < count && unanswered[next] == node, silent = missed && !silence.left;
+    next += missed;
     if (!silent && silence.said) {
       describe_node(root, node, name, sizeof(name));
       log_hang("notice", "%s answers again after %.1f s", name, now - silence.since);
@@ -110,7 +110,7 @@ void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double
       ++root.silent;
     }
     if (!silent)
-      silence = {};
+      silence = {0, false, silence.left};
     else if (silence.since == 0)
       silence.since = now;
   }
@@ -426,6 +426,11 @@ double root_turn(Root& root, double now) {
   if (root.next_sample < root.next_look)
     root.next_look = root.next_sample > now ? root.next_sample : now;
   return root.next_look - now;
+}
+
+void root_node(Root& root, uint32_t node, NodeState state) {
+  if (node < root.wiring->node_count)
+    root.silences[node].left = state == NodeState::kLeft;
 }
 
 bool root_busy(const Root& root) { return root.busy; }

@@ -43,6 +43,7 @@ struct Fact {
 struct Silence {
   double since;  ///< seconds, 0: it answers
   bool said;
+  bool left;     ///< it said good-bye: its ranks have finished
 };
 
 struct Root {
@@ -73,6 +74,8 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board);
 /// Seconds until something is due.
 double root_turn(Root& root, double now);
 void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count);
+/// A node came, went or said good-bye.
+void root_node(Root& root, uint32_t node, NodeState state);
 bool root_busy(const Root& root);
 /// Asks for the last accounts; false: not now.
 bool root_accounts(Root& root);
