@@ -16,10 +16,13 @@ namespace {
 constexpr uint32_t kShown = 12;
 
 bool complete(const AccountsHeader& header) {
+  constexpr uint32_t kMostRanks = 1u << 24;
+  if (header.ranks != header.world || header.world > kMostRanks)
+    return false;
   uint64_t sum = 0;
   for (uint64_t rank = 0; rank < header.world; ++rank)
     sum += mix64(rank + 1);
-  return header.ranks == header.world && header.rank_sum == sum;
+  return header.rank_sum == sum;
 }
 
 void name_rank(int32_t* ranks, uint32_t room, uint32_t* count, int32_t rank) {
