@@ -205,12 +205,14 @@ TEST_CASE("a writer at full speed never shows a wrong point") {
   uint64_t read = 0, moved = 0, bad = 0, broken = 0;
   // Until the writer has often gone on in the middle of a reading; two threads on one core rarely show that.
   constexpr uint64_t kWanted = kSlow ? 200 : 2000;
-  for (uint64_t tries = 0; (read < kWanted || moved < kWanted) && tries < 250 * kWanted; ++tries) {
+  while ((read < kWanted || moved < kWanted) && read < 250 * kWanted) {
     TrackRead out;
     const ReadResult result = read_track(*track, &out);
     broken += result == ReadResult::kBroken;
-    if (result != ReadResult::kRead)
+    if (result != ReadResult::kRead) {
+      std::this_thread::yield();  // the writer has not begun, or was stopped between two lives
       continue;
+    }
     ++read;
     moved += __atomic_load_n(&track->sequence, __ATOMIC_RELAXED) > out.sequence + 1;
     uint64_t before = 0;
