@@ -56,7 +56,7 @@ constexpr bool kSlow =
 }  // namespace
 
 TEST_CASE("clean jobs raise nothing") {
-  const uint64_t runs = number("MISMATCH_RUNS", kSlow ? 20 : 150), seed = number("MISMATCH_SEED", 1);
+  const uint64_t runs = number("MISMATCH_RUNS", kSlow ? 10 : 150), seed = number("MISMATCH_SEED", 1);
   for (uint64_t run = 0; run < runs; ++run) {
     std::mt19937_64 random(seed * 1000003 + run);
     const Plan plan = random_plan(random);
@@ -69,7 +69,7 @@ TEST_CASE("clean jobs raise nothing") {
 }
 
 TEST_CASE("every injected fault is found and named") {
-  const uint64_t runs = number("MISMATCH_RUNS", kSlow ? 20 : 150), seed = number("MISMATCH_SEED", 1);
+  const uint64_t runs = number("MISMATCH_RUNS", kSlow ? 10 : 150), seed = number("MISMATCH_SEED", 1);
   uint64_t exact = 0, decided = 0;
   for (uint64_t run = 0; run < runs; ++run) {
     std::mt19937_64 random(seed * 2000003 + run);
