@@ -171,6 +171,8 @@ bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdic
     const Fact& fact = root.facts[i];
     if (fact.said != RankActivity::kStopped || now - fact.since < limit)
       continue;
+    if (root.states.by_rank[i] != nullptr && root.states.by_rank[i]->kernel_state == 't')
+      continue;  // somebody is looking at it with a debugger
     if (verdict->culprit_count < kMaxCulprits)
       verdict->culprits[verdict->culprit_count] = static_cast<int32_t>(i);
     ++verdict->culprit_count;
@@ -182,7 +184,7 @@ bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdic
   rank_ranges(verdict->culprits, verdict->culprit_count < kMaxCulprits ? verdict->culprit_count : kMaxCulprits, verdict->culprit_count,
               ranges, sizeof(ranges));
   append(verdict->message, sizeof(verdict->message),
-         "Rank%s %s (%s) %s been stopped by a signal or a debugger for %.1f s, and no other rank has made progress since.",
+         "Rank%s %s (%s) %s been stopped by a signal for %.1f s, and no other rank has made progress since.",
          verdict->culprit_count == 1 ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0),
          verdict->culprit_count == 1 ? "has" : "have", now - since);
   describe_waiting(root, names, verdict);
