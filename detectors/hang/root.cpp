@@ -30,7 +30,6 @@ namespace {
 
 constexpr double kStatesEvery = 0.9, kMismatchEvery = 1;
 constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
-constexpr double kSilentSeconds = 1.2, kSilenceSuspected = 15;
 constexpr double kStuckRound = 10;
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
 /// Waits that MPI permits but does not demand count after so long without any of them returning, and after three times
@@ -47,81 +46,6 @@ template <class T>
 void unreserve(T* memory, size_t count) {
   if (memory != nullptr)
     munmap(memory, count * sizeof(T));
-}
-
-/// Facts about single ranks: said once when they begin and once when they end.
-void note_facts(Root& root, double now) {
-  const uint32_t count = root.states.count;
-  for (uint32_t i = 0; i < count; ++i)
-    root.facts[i].now = false;
-  const uint32_t events = root.summary.event_count < kMaxEvents ? root.summary.event_count : kMaxEvents;
-  for (uint32_t i = 0; i < events; ++i) {
-    const RankEvent& event = root.summary.events[i];
-    if (event.rank < 0 || event.rank >= static_cast<int32_t>(count) || event.what == RankActivity::kUnknown)
-      continue;
-    Fact& fact = root.facts[event.rank];
-    fact.now = true;
-    if (fact.said == event.what)
-      continue;
-    fact.said = event.what;
-    fact.since = now;
-    if (event.what == RankActivity::kStopped)
-      log_hang("notice", "rank %d is stopped (by a signal or a debugger)", event.rank);
-    else
-      log_hang("notice", "rank %d has ended without MPI_Finalize", event.rank);
-  }
-  for (uint32_t i = 0; i < count && root.summary.event_count <= kMaxEvents; ++i) {
-    Fact& fact = root.facts[i];
-    if (fact.now || fact.said != RankActivity::kStopped)
-      continue;
-    const double lasted = now - fact.since;
-    if (lasted > root.longest_stop)
-      root.longest_stop = lasted;
-    log_hang("notice", "rank %u runs again after %.1f s", i, lasted);
-    fact.said = RankActivity::kUnknown;
-  }
-}
-
-void describe_node(const Root& root, uint32_t node, char* text, size_t bytes) {
-  if (root.wiring->nodes == nullptr)
-    snprintf(text, bytes, "node %u", node);
-  else if (const NodeEntry& entry = root.wiring->nodes[node]; entry.ranks == 1)
-    snprintf(text, bytes, "node %u (rank %u)", node, entry.first_rank);
-  else
-    snprintf(text, bytes, "node %u (%u ranks from rank %u on)", node, entry.ranks, entry.first_rank);
-}
-
-/// Nodes that missed samples: their helper is stopped, their host or the way there is gone, or the whole node is.
-void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now) {
-  uint32_t next = 0;
-  char name[96];
-  for (uint32_t node = 0; node < root.wiring->node_count && (count != 0 || root.silent != 0); ++node) {
-    Silence& silence = root.silences[node];
-    const bool missed = next < count && unanswered[next] == node, silent = missed && !silence.left;
-    next += missed;
-    if (!silent && silence.said) {
-      describe_node(root, node, name, sizeof(name));
-      log_hang("notice", "%s answers again after %.1f s", name, now - silence.since);
-      --root.silent;
-    } else if (silent && silence.since != 0 && !silence.said && now - silence.since >= kSilentSeconds) {
-      describe_node(root, node, name, sizeof(name));
-      log_hang("notice", "%s does not answer", name);
-      silence.said = true;
-      ++root.silent;
-    }
-    if (!silent)
-      silence = {0, false, silence.left};
-    else if (silence.since == 0)
-      silence.since = now;
-  }
-  if (root.silent == 0 || root.summary.moved != 0)
-    root.silence_told = false;
-  else if (!root.silence_told && now - root.moved_at > kSilenceSuspected) {
-    // No more than that: the way to the node may be gone while its ranks compute.
-    root.silence_told = true;
-    log_hang("suspected", "no rank that can be asked has made progress for %.1f s, and %u node%s no answer", now - root.moved_at,
-             root.silent, root.silent == 1 ? " gives" : "s give");
-  }
 }
 
 void note_opinion(Root& root) {
@@ -221,6 +145,7 @@ GraphInput graph_input(const Root& root) {
 
 void decide(Root& root);
 bool found_by_graph(Root& root, double now, Verdict* verdict);
+Names names_of(Root& root);
 void next_round(Root& root);
 
 void states_came(Root& root, const void* merged, uint32_t bytes) {
@@ -243,6 +168,7 @@ void states_came(Root& root, const void* merged, uint32_t bytes) {
     decide(root);
     return;
   }
+  learn_patience(root, names_of(root));
   search_faulty(root, now);
   note_blocked(root, now);
   root.question_count = graph_questions(graph_input(root), root.questions, kMostQuestions);
@@ -400,6 +326,7 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.marks = reserve<stats::RankState>(count);
   root.progress = reserve<stats::RankState>(count);
   root.facts = reserve<Fact>(count);
+  root.waited = reserve<Waited>(count);
   root.silences = reserve<Silence>(wiring.node_count);
   root.questions = reserve<Question>(kMostQuestions);
   root.answers = reserve<Answer>(kMostAnswers);
@@ -407,7 +334,7 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr && root.progress != nullptr &&
-         root.facts != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
+         root.facts != nullptr && root.waited != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
 }
 
 double root_turn(Root& root, double now) {
@@ -451,6 +378,7 @@ void root_end(Root& root) {
   unreserve(root.marks, root.states.count);
   unreserve(root.progress, root.states.count);
   unreserve(root.facts, root.states.count);
+  unreserve(root.waited, root.states.count);
   unreserve(root.silences, root.wiring->node_count);
   unreserve(root.questions, kMostQuestions);
   unreserve(root.answers, kMostAnswers);

@@ -9,6 +9,7 @@
 #include "detectors/hang/graph.h"
 #include "detectors/hang/overlay/overlay.h"
 #include "detectors/hang/rounds.h"
+#include "detectors/hang/stats/patience.h"
 #include "detectors/hang/stats/snapshot.h"
 #include "detectors/hang/stats/watch.h"
 #include "detectors/hang/verdict.h"
@@ -46,6 +47,12 @@ struct Silence {
   bool left;     ///< it said good-bye: its ranks have finished
 };
 
+/// The call in which a rank was last seen to wait.
+struct Waited {
+  uint64_t instance, kind;
+  double seconds;
+};
+
 struct Root {
   const Wiring* wiring;
   Silence* silences;    ///< one a node
@@ -56,6 +63,9 @@ struct Root {
   stats::FaultySearch faulty;
   stats::RankState *marks, *progress;  ///< one a rank
   JobStates states;
+  stats::Patience patience;
+  Waited* waited;                      ///< one a rank
+  uint64_t impatient;                  ///< kind of wait that was last suspected
   Fact* facts;                         ///< one a rank
   Summary summary;
   bool busy, ending, traced, confirming, with_states, with_mismatch, suspected, verified;

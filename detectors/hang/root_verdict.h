@@ -14,4 +14,11 @@ bool computation_verdict(Root& root, double now, const Names& names, Verdict* ve
 /// By a rank that is stopped while no other rank has moved for longer than any stop before that ended.
 bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 
+/// Ranks that are stopped or gone, by the last summary; nodes that missed it (ascending).
+void note_facts(Root& root, double now);
+void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now);
+
+/// Waits that last longer than any of their kind: noted as suspected, whatever the rest of the job does.
+void learn_patience(Root& root, const Names& names);
+
 }  // namespace resil::hang

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Facts, which are no verdicts: a rank that is stopped or gone, a node that does not answer. Said once in hang.log when
+// they begin and once when they end.
+
+#include <stdio.h>
+
+#include "detectors/hang/publish.h"
+#include "detectors/hang/root_verdict.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr double kSilentSeconds = 1.2, kSilenceSuspected = 15;
+
+void describe_node(const Root& root, uint32_t node, char* text, size_t bytes) {
+  if (root.wiring->nodes == nullptr)
+    snprintf(text, bytes, "node %u", node);
+  else if (const NodeEntry& entry = root.wiring->nodes[node]; entry.ranks == 1)
+    snprintf(text, bytes, "node %u (rank %u)", node, entry.first_rank);
+  else
+    snprintf(text, bytes, "node %u (%u ranks from rank %u on)", node, entry.ranks, entry.first_rank);
+}
+
+}  // namespace
+
+void note_facts(Root& root, double now) {
+  const uint32_t count = root.states.count;
+  for (uint32_t i = 0; i < count; ++i)
+    root.facts[i].now = false;
+  const uint32_t events = root.summary.event_count < kMaxEvents ? root.summary.event_count : kMaxEvents;
+  for (uint32_t i = 0; i < events; ++i) {
+    const RankEvent& event = root.summary.events[i];
+    if (event.rank < 0 || event.rank >= static_cast<int32_t>(count) || event.what == RankActivity::kUnknown)
+      continue;
+    Fact& fact = root.facts[event.rank];
+    fact.now = true;
+    if (fact.said == event.what)
+      continue;
+    fact.said = event.what;
+    fact.since = now;
+    if (event.what == RankActivity::kStopped)
+      log_hang("notice", "rank %d is stopped (by a signal or a debugger)", event.rank);
+    else
+      log_hang("notice", "rank %d has ended without MPI_Finalize", event.rank);
+  }
+  for (uint32_t i = 0; i < count && root.summary.event_count <= kMaxEvents; ++i) {
+    Fact& fact = root.facts[i];
+    if (fact.now || fact.said != RankActivity::kStopped)
+      continue;
+    const double lasted = now - fact.since;
+    if (lasted > root.longest_stop)
+      root.longest_stop = lasted;
+    log_hang("notice", "rank %u runs again after %.1f s", i, lasted);
+    fact.said = RankActivity::kUnknown;
+  }
+}
+
+// Their helper is stopped, their host or the way there is gone, or the whole node is.
+void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now) {
+  uint32_t next = 0;
+  char name[96];
+  for (uint32_t node = 0; node < root.wiring->node_count && (count != 0 || root.silent != 0); ++node) {
+    Silence& silence = root.silences[node];
+    const bool missed = next < count && unanswered[next] == node, silent = missed && !silence.left;
+    next += missed;
+    if (!silent && silence.said) {
+      describe_node(root, node, name, sizeof(name));
+      log_hang("notice", "%s answers again after %.1f s", name, now - silence.since);
+      --root.silent;
+    } else if (silent && silence.since != 0 && !silence.said && now - silence.since >= kSilentSeconds) {
+      describe_node(root, node, name, sizeof(name));
+      log_hang("notice", "%s does not answer", name);
+      silence.said = true;
+      ++root.silent;
+    }
+    if (!silent)
+      silence = {0, false, silence.left};
+    else if (silence.since == 0)
+      silence.since = now;
+  }
+  if (root.silent == 0 || root.summary.moved != 0)
+    root.silence_told = false;
+  else if (!root.silence_told && now - root.moved_at > kSilenceSuspected) {
+    // No more than that: the way to the node may be gone while its ranks compute.
+    root.silence_told = true;
+    log_hang("suspected", "no rank that can be asked has made progress for %.1f s, and %u node%s no answer", now - root.moved_at,
+             root.silent, root.silent == 1 ? " gives" : "s give");
+  }
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Learned patience, for hangs of a part of the job while the rest goes on: the statistics see progress, and where a rank
+// of the part computes there is nothing to prove. A wait that lasts several times longer than any wait of its kind before
+// is a line in hang.log, and never more.
+
+#include "detectors/hang/publish.h"
+#include "detectors/hang/root_verdict.h"
+#include "detectors/hang/watch.h"
+#include "shim/hash.h"
+
+namespace resil::hang {
+
+namespace {
+
+/// Call and communicator: call sites have other addresses in other ranks.
+uint64_t kind_of(const RankState& state) {
+  const Part* part = first_part(state);
+  return hash_combine(threads_of(state)[0].call, part != nullptr ? part->comm : 0) | 1;
+}
+
+void ended(Root& root, Waited& waited) {
+  if (waited.kind != 0)
+    root.patience.ended(waited.kind, waited.seconds);
+  waited = {};
+}
+
+}  // namespace
+
+void learn_patience(Root& root, const Names& names) {
+  const uint64_t now = realtime_now_ns();
+  for (uint32_t i = 0; i < root.states.count; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    Waited& waited = root.waited[i];
+    if (state == nullptr || state->activity != RankActivity::kBlocked || state->thread_count == 0) {
+      ended(root, waited);
+      continue;
+    }
+    const ThreadWait& wait = threads_of(*state)[0];
+    if (wait.instance != waited.instance) {
+      ended(root, waited);
+      waited.instance = wait.instance;
+      waited.kind = kind_of(*state);
+    }
+    waited.seconds = wait.entered_ns != 0 && now > wait.entered_ns ? static_cast<double>(now - wait.entered_ns) * 1e-9 : 0;
+    if (!root.patience.suspected(waited.kind, waited.seconds) || waited.kind == root.impatient)
+      continue;
+    root.impatient = waited.kind;  // once for all ranks that wait alike
+    log_hang("suspected", "rank %u has been in %s for %.1f s; the longest wait of its kind before was %.1f s", i,
+             names.call(names.self, wait.call), waited.seconds, root.patience.longest(waited.kind));
+  }
+}
+
+}  // namespace resil::hang
