@@ -16,6 +16,7 @@ ENVIRONMENT = {
     "native": None,
     "watch": {"RESIL_MODE": "watch"},
     "off": {"RESIL_MODE": "off"},
+    "no_hang": {"RESIL_MODE": "watch", "RESIL_HANG": "off"},
     "lazy": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "lazy", "RESIL_BLAME": "cheap"},
     "full": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "lazy", "RESIL_BLAME": "full"},
     "strict": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "strict", "RESIL_BLAME": "cheap"},
