@@ -49,8 +49,6 @@ struct Program {
 
 RankState rank(uint64_t moves, Where where, uint64_t polls = 0) { return {moves, polls, where}; }
 
-uint32_t moved(RankState before, RankState now) { return compare(&before, &now, 1).moved; }
-
 }  // namespace
 
 TEST_CASE("a computation hang after a minute is suspected in 5 s and verified in 15 s, at any size") {
@@ -209,26 +207,6 @@ TEST_CASE("property: a program that never stands still longer than it did while 
     INFO(seed);
     CHECK(verified == 0);
   }
-}
-
-TEST_CASE("snapshots: calls entered and left are progress, fruitless polls are not") {
-  CHECK(moved(rank(5, Where::kOut), rank(5, Where::kOut)) == 0);
-  CHECK(moved(rank(5, Where::kIn), rank(5, Where::kIn)) == 0);
-  CHECK(moved(rank(5, Where::kIn), rank(6, Where::kOut)) == 1);
-  CHECK(moved(rank(5, Where::kIn), rank(7, Where::kIn)) == 1);  // the same call again, as a name would not tell
-  CHECK(moved(rank(5, Where::kIn), rank(5, Where::kOut)) == 1);
-  CHECK(moved(rank(5, Where::kPolling, 1), rank(5, Where::kPolling, 1000)) == 0);
-  CHECK(moved(rank(5, Where::kPolling, 1), rank(5, Where::kOut, 1000)) == 0);
-  CHECK(moved(rank(5, Where::kOut, 1), rank(5, Where::kOut, 2)) == 0);
-  CHECK(moved(rank(5, Where::kOut, 1), rank(5, Where::kPolling, 2)) == 1);  // computed until it asked
-  CHECK(moved(rank(5, Where::kPolling, 1), rank(6, Where::kPolling, 9)) == 1);  // a poll found something
-  CHECK(moved(rank(5, Where::kOut), rank(5, Where::kEnded)) == 1);
-  CHECK(moved(rank(5, Where::kUnknown), rank(9, Where::kOut)) == 0);
-  const std::vector<RankState> all = {rank(1, Where::kOut), rank(1, Where::kIn), rank(1, Where::kPolling),
-                                      rank(1, Where::kEnded), rank(1, Where::kUnknown)};
-  const Comparison compared = compare(all.data(), all.data(), 5);
-  CHECK(compared.moved + compared.out + compared.in + compared.polling + compared.ended + compared.unknown == 5);
-  CHECK((compared.out == 1 && compared.in == 1 && compared.polling == 1 && compared.ended == 1 && compared.unknown == 1));
 }
 
 TEST_CASE("faulty ranks: out in five snapshots of five") {

@@ -3,48 +3,6 @@
 
 namespace resil::hang::stats {
 
-namespace {
-
-/// `polls` alone never counts: ParaStack too takes a loop of MPI_Test for standing still. Between two polls of such a
-/// loop the rank may be seen outside, so that out and polling are one as long as polls go on.
-bool rank_moved(const RankState& before, const RankState& now) {
-  if (before.where == Where::kUnknown || now.where == Where::kUnknown)
-    return false;
-  if (before.moves != now.moves)
-    return true;
-  if (before.where == now.where)
-    return false;
-  const bool loop = before.where != Where::kIn && now.where != Where::kIn && now.where != Where::kEnded;
-  // One that computed all the time until its first poll has got somewhere.
-  return !(loop && (before.where == Where::kPolling || before.polls == now.polls));
-}
-
-}  // namespace
-
-Comparison compare(const RankState* before, const RankState* now, uint32_t ranks) {
-  Comparison result{};
-  for (uint32_t i = 0; i < ranks; ++i) {
-    result.moved += rank_moved(before[i], now[i]);
-    switch (now[i].where) {
-      case Where::kOut:
-        ++result.out;
-        break;
-      case Where::kIn:
-        ++result.in;
-        break;
-      case Where::kPolling:
-        ++result.polling;
-        break;
-      case Where::kEnded:
-        ++result.ended;
-        break;
-      default:
-        ++result.unknown;
-    }
-  }
-  return result;
-}
-
 void FaultySearch::start(RankState* marks, uint32_t ranks) {
   marks_ = marks;
   ranks_ = ranks;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known of every rank at one instant, and what two or more of these say: did anything move, and which ranks of
+// What is known of every rank at one instant, and what several of these say: which ranks of
 // a computation hang stayed outside MPI all the time. Exact counters stand where ParaStack compares function names.
 // Plain arrays of the caller's, one element a rank; no allocation. Any thread.
 #pragma once
@@ -22,14 +22,6 @@ struct RankState {
   uint64_t polls;  // polls that completed nothing; never evidence of progress
   Where where;
 };
-
-struct Comparison {
-  uint32_t moved;    // ranks whose moves changed, which ended, or which turned from computing to polling or back
-  uint32_t out, in, polling, ended, unknown;  // of the later snapshot
-};
-
-/// Compares two snapshots of the same ranks. Nothing moved: `moved` is 0 (and `unknown` says how much was not seen).
-Comparison compare(const RankState* before, const RankState* now, uint32_t ranks);
 
 /// ParaStack's search for the faulty ranks: those outside MPI in each of at least kSnapshots snapshots, without a move.
 /// `marks` has one element a rank, of the caller's; snapshots should be a tenth of a second or more apart.
