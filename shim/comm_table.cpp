@@ -276,10 +276,11 @@ void comm_forget(CommInfo* info) {
 }
 
 int comm_world_rank(CommInfo& comm, int rank) {
+  // The program's own error, which MPI will tell it; libraries translate such a rank by reading beyond their tables.
+  if (rank < 0 || comm.index < kFirst || rank >= (comm.remote_size >= 0 ? comm.remote_size : comm.size))
+    return -1;
   if (comm.world_ranks_are_ranks)
     return rank;
-  if (rank < 0 || comm.index < kFirst)
-    return -1;
   auto& cached = comm.world_rank_cache[static_cast<uint32_t>(rank) % 64];
   uint64_t value = cached.load(std::memory_order_relaxed);
   if (value >> 32 == static_cast<uint64_t>(rank) + 1)

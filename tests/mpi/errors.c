@@ -4,7 +4,8 @@
 // one bad status, user error classes. The same codes must come back with and without resil, and the program goes on.
 //
 // ranks: 2
-// calls: MPI_Send=7 MPI_Recv=2 MPI_Irecv=2 MPI_Waitall=1 MPI_Comm_set_errhandler=1 MPI_Error_class=6
+// calls: MPI_Send=8 MPI_Recv=3 MPI_Irecv=2 MPI_Waitall=1 MPI_Comm_set_errhandler=1 MPI_Error_class=9
+// calls: MPI_Comm_dup=1 MPI_Comm_free=1 MPI_Bcast=1
 // calls: MPI_Add_error_class=1 MPI_Add_error_code=1 MPI_Add_error_string=1 MPI_Error_string=1 MPI_Barrier=1
 #include <mpi.h>
 #include <string.h>
@@ -27,6 +28,13 @@ int main(int argc, char** argv) {
   CHECK(class_of(MPI_Send(big, -1, MPI_INT, 0, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
   CHECK(class_of(MPI_Send(big, 1, MPI_INT, 0, -5, MPI_COMM_WORLD)) == MPI_ERR_TAG);
   CHECK(class_of(MPI_Send(big, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD)) == MPI_ERR_TYPE);
+  // Ranks beyond the end: a library translates them by reading beyond its tables, if it is asked to.
+  MPI_Comm other;
+  OK(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+  CHECK(class_of(MPI_Send(big, 1, MPI_INT, 1000000, 0, other)) == MPI_ERR_RANK);
+  CHECK(class_of(MPI_Recv(small, 1, MPI_INT, 1000000, 0, other, MPI_STATUS_IGNORE)) == MPI_ERR_RANK);
+  CHECK(class_of(MPI_Bcast(small, 1, MPI_INT, 1000000, other)) == MPI_ERR_ROOT);
+  OK(MPI_Comm_free(&other));
   if (me == 0) {
     for (int k = 0; k < 3; k++) OK(MPI_Send(big, 8, MPI_INT, 1, k, MPI_COMM_WORLD));
     OK(MPI_Recv(small, 8, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
