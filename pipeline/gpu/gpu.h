@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one interface to accelerator runtimes: whose memory is this, pinned memory, streams, events, copies, kernels.
+// Behind it CUDA (through the driver's own library, so that static and shared runtimes are all the same) and HIP. Both
+// are found in the process by dlopen(RTLD_NOLOAD): nothing is linked, nothing is loaded, nothing is initialised that the
+// program has not initialised itself. A process that has neither pays two compares for each buffer (host_memory.h).
+//
+// Application's threads only (helper threads never come here), no signal handlers. No function raises an error: each
+// says in its result what happened, and the caller passes the call through or counts it. Every function leaves the
+// thread's current context or device as it was.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace resil::gpu {
+
+enum class Api : uint8_t { kNone, kCuda, kHip };
+
+/// Where a buffer lies. kManaged may be touched by host and device alike; the host's touch moves pages and waits for
+/// kernels. kForeign: memory of a runtime that is recognised, and passed through (Level Zero and others), or memory about
+/// which its runtime would say nothing.
+enum class Memory : uint8_t { kHost, kPinned, kDevice, kManaged, kForeign };
+
+/// One context of one device: what a copy needs beside its addresses. Lives as long as the process; `lost` once its
+/// runtime has said that the context is gone (destroyed, or poisoned by a fault), then every function fails.
+struct Device;
+
+struct Pointer {
+  Memory memory;
+  Device* device;    ///< null unless memory is kDevice or kManaged; null too when the table of devices (64) is full
+  uintptr_t base;    ///< allocation that holds the address; 0: the runtime would not say
+  size_t bytes;      ///< of the allocation
+};
+
+/// Whose is [address, address + bytes)? Asks the runtime each time, so that freed and reused addresses, pools, static
+/// runtimes and memory allocated before MPI_Init are all right. A range that begins on the device and ends beyond its
+/// allocation is kDevice as far as it goes: `bytes` and `base` tell.
+Pointer classify(const void* address, size_t bytes);
+
+/// Has a runtime with devices been seen in this process so far? One load; false until classify() has met one.
+bool seen();
+
+/// Names for reports: "cuda", "hip"; "libcuda.so.1"; the driver's version as it says it (CUDA: 12040), 0: not known.
+Api api_of(const Device& device);
+const char* api_name(Api api);
+int ordinal_of(const Device& device);  ///< device's number in its runtime
+int driver_version(Api api);
+/// Name of the last error that this thread's functions met, as the runtime calls it; "" none.
+const char* last_error();
+
+// --- Streams and events ---------------------------------------------------------------------------------------------
+
+/// The streams that resil owns on each device, all non-blocking: they never wait for the program's default stream. MPI
+/// does not know the program's streams: a program completes its kernels before it hands their data to MPI, so none of its
+/// streams has to be waited for.
+enum class Lane : uint8_t { kDown, kUp, kPeer, kKernel };
+
+/// An event of a device's; 0: none. Taken from a free list, made when that is empty.
+using EventHandle = uint64_t;
+EventHandle event_acquire(Device& device);
+void event_release(Device& device, EventHandle event);
+/// Everything enqueued on the lane so far is complete when the event is.
+bool event_record(Device& device, Lane lane, EventHandle event);
+/// The lane goes on only when the event is complete.
+bool lane_wait(Device& device, Lane lane, EventHandle event);
+enum class State : uint8_t { kPending, kDone, kFailed };
+/// Never blocks.
+State event_query(Device& device, EventHandle event);
+
+// --- Copies: enqueued, never waited for. `host` is pinned memory of resil's ------------------------------------------
+
+bool copy_down(Device& device, void* host, const void* from, size_t bytes);
+bool copy_up(Device& device, void* to, const void* host, size_t bytes);
+/// `rows` pieces of `width` bytes; pitches in bytes from one piece to the next. Strides of derived datatypes.
+bool copy_down_2d(Device& device, void* host, size_t host_pitch, const void* from, size_t pitch, size_t width, size_t rows);
+bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t host_pitch, size_t width, size_t rows);
+/// Between two devices, or on one, on the lane kPeer of `to_device`.
+bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes);
+
+// --- Kernels ----------------------------------------------------------------------------------------------------------
+
+/// One of resil's own kernels (pipeline/gpu/kernels/), by name; loaded into the device's context on first use. Null: not
+/// built, no code for this device, or refused.
+void* kernel(Device& device, const char* name);
+/// `arguments` as the drivers take them: an array of addresses of the arguments.
+bool launch(Device& device, Lane lane, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
+            void** arguments);
+/// The device's address of pinned memory of resil's, for kernels that write results there; null: none.
+void* device_address(Device& device, void* pinned);
+/// Scratch memory on the device, for tables of a batch; null: out of device memory.
+void* device_allocate(Device& device, size_t bytes);
+void device_free(Device& device, void* memory);
+
+}  // namespace resil::gpu

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A packet: one buffer argument on a device and its copy in pinned host memory. What point-to-point and collective
+// staging are both made of. Any of them may wait for its copies, none needs to: each has its own event.
+//
+// The copy in host memory is either *packed*: the data one after the other, as MPI_Pack would give (messages); or a
+// *shadow*: with the very layout of the buffer, so that a call can be given `shadow - (its first byte's offset)` in place
+// of the buffer, with the program's own counts, displacements and datatypes (collectives). Gaps of a layout are never
+// written on the device: only data is copied up.
+#pragma once
+
+#include <cstdint>
+
+#include "checksum/datatype/type_map.h"
+#include "pipeline/gpu/gpu.h"
+
+namespace resil {
+struct Thread;
+}
+
+namespace resil::staging {
+
+enum class Layout : uint8_t { kPacked, kShadow };
+
+/// Where the data is in host memory. kIdle: nothing asked for yet.
+enum class PacketState : uint8_t { kIdle, kCopying, kReady, kFailed };
+
+/// A piece of a buffer: `count` elements at `offset` bytes from the buffer's address.
+struct Block {
+  int64_t offset, count;
+  const TypeMap* type;
+};
+
+struct Packet {
+  gpu::Device* device;
+  char* buffer;        ///< the program's address
+  int64_t count;
+  const TypeMap* type; ///< held (type_map_hold) until packet_close; null when made of blocks
+  Block* blocks;       ///< of a vector collective's side; null: count elements of `type`
+  uint32_t block_count;
+  uint64_t bytes;      ///< of data
+  int64_t low, high;   ///< range touched, from the buffer's address
+  char* host;          ///< pinned
+  size_t host_bytes;
+  gpu::EventHandle event;
+  Layout layout;
+  PacketState state;
+};
+
+/// Why a buffer is not staged. kNone: it is.
+enum class Refusal : uint8_t { kNone, kHostBuffer, kForeign, kDatatype, kPinnedMemory, kDevice, kBeyond };
+
+/// Prepares a packet for `count` elements of `type` at `buffer` if that is device memory (classify; managed memory too:
+/// the host's touch of it would wait for kernels). Takes pinned memory, starts nothing. `kBeyond`: the range leaves its
+/// allocation. On any refusal nothing is held. Application's thread, inside the call whose argument `type` is.
+Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t count, uint64_t type, Layout layout);
+
+/// The same for pieces (vector collectives); always a shadow. Blocks are copied; their types held.
+Refusal packet_open_blocks(Packet* packet, Thread& thread, const void* buffer, const Block* blocks, uint32_t count);
+
+/// What a call is given in place of the buffer.
+inline char* packet_given(const Packet& packet) {
+  return packet.layout == Layout::kPacked ? packet.host : packet.host - packet.low;
+}
+
+/// Starts the copy of all data to the host; state becomes kCopying, kReady (nothing to copy) or kFailed.
+PacketState packet_down(Packet* packet);
+/// Starts the copy of the first `bytes` bytes of the stream to the device.
+PacketState packet_up(Packet* packet, uint64_t bytes);
+/// As packet_down, on the kUp side: whole blocks [first, last) only (what a rank received in a vector collective).
+PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last);
+/// Looks; never blocks.
+PacketState packet_poll(Packet* packet);
+/// Until the copy is complete (polls). kFailed: the runtime said so; its last error tells.
+PacketState packet_wait(Packet* packet);
+/// Gives everything back. A copy that is under way is waited for first.
+void packet_close(Packet* packet);
+
+}  // namespace resil::staging
