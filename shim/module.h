@@ -19,7 +19,7 @@ struct ValueProblem;
 class JsonWriter;
 
 /// Words that modules may keep beside each pending request.
-constexpr unsigned kCookies = 4;
+constexpr unsigned kCookies = 5;
 
 /// Order of the hooks: on the way into a call transform, verify, watch; on the way out in reverse.
 enum class ModuleKind : uint8_t { kTransform, kVerify, kWatch };

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many calls with device buffers went which way, and the object `staging` of the rank's report. Any thread.
+
+#include "pipeline/gpu/gpu.h"
+#include "pipeline/gpu/pinned.h"
+#include "pipeline/staging/staging.h"
+#include "shim/json.h"
+#include "shim/log.h"
+
+namespace resil::staging {
+
+namespace {
+
+struct Counter {
+  uint64_t calls, bytes;
+};
+constexpr unsigned kPaths = 3, kReasons = 7;
+Counter staged[kPaths], uncovered[kReasons];
+
+constexpr const char* kPathNames[kPaths] = {"messages", "collectives", "persistent"};
+constexpr const char* kReasonNames[kReasons] = {"foreign_runtime", "datatype", "pinned_memory", "device",
+                                                "one_sided", "reduction", "other"};
+
+void add(Counter& counter, uint64_t bytes) {
+  __atomic_fetch_add(&counter.calls, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&counter.bytes, bytes, __ATOMIC_RELAXED);
+}
+
+void report_counter(JsonWriter& json, const char* name, const Counter& counter) {
+  json.begin_object(name);
+  json.integer("calls", static_cast<int64_t>(counter.calls));
+  json.integer("bytes", static_cast<int64_t>(counter.bytes));
+  json.end_object();
+}
+
+}  // namespace
+
+void count_staged(Path path, uint64_t bytes) { add(staged[static_cast<unsigned>(path)], bytes); }
+
+void count_uncovered(Uncovered reason, uint64_t bytes) {
+  Counter& counter = uncovered[static_cast<unsigned>(reason)];
+  if (__atomic_load_n(&counter.calls, __ATOMIC_RELAXED) == 0)
+    add_note_format("staging: calls with device buffers went to the MPI library as they are, reason %s",
+                    kReasonNames[static_cast<unsigned>(reason)]);
+  add(counter, bytes);
+}
+
+void report_counts(JsonWriter& json) {
+  for (unsigned i = 0; i < kPaths; ++i)
+    report_counter(json, kPathNames[i], staged[i]);
+  json.begin_object("uncovered");
+  for (unsigned i = 0; i < kReasons; ++i)
+    if (uncovered[i].calls != 0)
+      report_counter(json, kReasonNames[i], uncovered[i]);
+  json.end_object();
+}
+
+}  // namespace resil::staging
