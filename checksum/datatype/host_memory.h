@@ -2,7 +2,7 @@
 //
 // May the host touch this address? Usually the answer takes two compares: the program's static data, the heap and the
 // thread's stack are host memory whatever is loaded. For other memory it depends on the accelerator runtimes in the
-// process; host_memory.cpp says how they are noticed and asked.
+// process; pipeline/gpu/runtimes.cpp says how they are noticed and asked.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,9 @@ struct Range {
 extern constinit thread_local Range stack __attribute__((tls_model("initial-exec")));
 extern constinit Range data;  ///< the main program's writable data; threads that race to find it store the same
 extern constinit Range heap;  ///< brk's
+
+/// The runtimes (gpu::Runtime bits) that must be asked about the buffer; 0: it is certainly the host's.
+uint64_t to_ask(const void* address, size_t bytes);
 
 bool ask(const void* address, size_t bytes);
 

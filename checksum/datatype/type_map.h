@@ -71,6 +71,18 @@ uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint
 uint64_t type_pack(const TypeMap& map, const void* buffer, int64_t count, uint64_t first, uint64_t bytes, void* to);
 uint64_t type_unpack(const TypeMap& map, void* buffer, int64_t count, uint64_t first, uint64_t bytes, const void* from);
 
+/// `count` pieces of `bytes` in memory, each `stride` behind the one before.
+struct Pieces {
+  char* at;
+  uint64_t bytes;
+  int64_t count, stride;
+};
+
+/// Hands out where bytes [first, first + bytes) of the stream lie, in its order, as few groups of pieces as the runs make;
+/// stops when `each` returns false. Touches no data: the buffer may be a device's.
+void type_walk(const TypeMap& map, const void* buffer, int64_t count, uint64_t first, uint64_t bytes,
+               bool (*each)(void* argument, const Pieces& pieces), void* argument);
+
 /// Range touched by `count` elements: lowest byte and one past the highest, from the buffer's address. 0, 0: none.
 void type_span(const TypeMap& map, int64_t count, int64_t* low, int64_t* high);
 

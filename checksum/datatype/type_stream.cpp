@@ -174,6 +174,15 @@ struct UnpackSink {
   }
 };
 
+struct CallSink {
+  bool (*each)(void* argument, const Pieces& pieces);
+  void* argument;
+  bool wanted;
+  void pieces(char* from, uint64_t bytes, int64_t count, int64_t stride) {
+    wanted = wanted && each(argument, {from, bytes, count, stride});
+  }
+};
+
 /// Leaf by leaf, with the padding of long doubles as zeros. What the stream consists of repeats every `period` bytes.
 uint64_t digest_padded(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes) {
   constexpr uint64_t kValue = 10, kWhole = 16;
@@ -228,6 +237,12 @@ uint64_t type_unpack(const TypeMap& map, void* buffer, int64_t count, uint64_t f
                      const void* from) {
   UnpackSink sink{static_cast<const char*>(from)};
   return walk(sink, map, buffer, count, first, bytes);
+}
+
+void type_walk(const TypeMap& map, const void* buffer, int64_t count, uint64_t first, uint64_t bytes,
+               bool (*each)(void* argument, const Pieces& pieces), void* argument) {
+  CallSink sink{each, argument, true};
+  walk(sink, map, buffer, count, first, bytes);
 }
 
 void type_span(const TypeMap& map, int64_t count, int64_t* low, int64_t* high) {

@@ -42,6 +42,7 @@ struct Packet {
   int64_t low, high;   ///< range touched, from the buffer's address
   char* host;          ///< pinned
   size_t host_bytes;
+  char* span;          ///< pinned; the buffer as it lies, while it is copied down to be packed
   gpu::EventHandle event;
   Layout layout;
   PacketState state;
@@ -51,8 +52,9 @@ struct Packet {
 enum class Refusal : uint8_t { kNone, kHostBuffer, kForeign, kDatatype, kPinnedMemory, kDevice, kBeyond };
 
 /// Prepares a packet for `count` elements of `type` at `buffer` if that is device memory (classify; managed memory too:
-/// the host's touch of it would wait for kernels). Takes pinned memory, starts nothing. `kBeyond`: the range leaves its
-/// allocation. On any refusal nothing is held. Application's thread, inside the call whose argument `type` is.
+/// the host's touch of it would wait for kernels). Takes pinned memory (at most mode.memory), starts nothing. `kBeyond`:
+/// the range leaves its allocation; kHostBuffer also: there is no data. On any refusal nothing is held. Application's
+/// thread, inside the call whose argument `type` is.
 Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t count, uint64_t type, Layout layout);
 
 /// The same for pieces (vector collectives); always a shadow. Blocks are copied; their types held.

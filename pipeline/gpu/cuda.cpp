@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CUDA by its driver's library. The driver serves all runtimes in the process, static or shared; its functions set no
+// error that the program's cudaGetLastError would see.
+
+#include <dlfcn.h>
+
+#include "pipeline/gpu/cuda_api.h"
+#include "pipeline/gpu/device.h"
+
+namespace resil::gpu {
+
+namespace {
+
+cuda::Functions functions;
+/// 0: not looked yet, 1: all needed ones are there, 2: some are not.
+std::atomic<uint32_t> found;
+
+bool ready() {
+  uint32_t state = found.load(std::memory_order_acquire);
+  if (state != 0) [[likely]]
+    return state == 1;
+  void* library = runtime_library(kCudaRuntime);
+  if (library == nullptr)
+    return false;
+  // Threads that race here store the same.
+  state = 1;
+#define X(member, symbol, arguments)                                                        \
+  __atomic_store_n(&functions.member, reinterpret_cast<decltype(functions.member)>(dlsym(library, #symbol)), \
+                   __ATOMIC_RELAXED);
+  RESIL_CUDA_NEEDED(X)
+  RESIL_CUDA_OPTIONAL(X)
+#undef X
+  if (functions.primary_release == nullptr)
+    __atomic_store_n(&functions.primary_release,
+                     reinterpret_cast<decltype(functions.primary_release)>(dlsym(library, "cuDevicePrimaryCtxRelease")),
+                     __ATOMIC_RELAXED);
+#define X(member, symbol, arguments) state = functions.member == nullptr ? 2 : state;
+  RESIL_CUDA_NEEDED(X)
+#undef X
+  found.store(state, std::memory_order_release);
+  return state == 1;
+}
+
+cuda::DevicePtr address_of(const void* memory) { return reinterpret_cast<cuda::DevicePtr>(memory); }
+
+/// The device's primary context, if the program has it active; null: it has not.
+void* primary_of(int ordinal) {
+  unsigned flags = 0;
+  int active = 0;
+  void* context = nullptr;
+  if (functions.primary_release == nullptr || functions.primary_state(ordinal, &flags, &active) != 0 || active == 0 ||
+      functions.primary_retain(&context, ordinal) != 0)
+    return nullptr;
+  functions.primary_release(ordinal);  // its handle was all that was wanted: the program's own hold keeps it active
+  return context;
+}
+
+/// Memory of pools and mapped memory belongs to a device, not to a context: any context of the device's will do.
+bool place(const Said& said, uintptr_t, Place* place) {
+  place->context = said.context;
+  place->ordinal = said.ordinal;
+  place->id = 0;
+  if (place->context == nullptr && said.ordinal >= 0) {
+    place->context = primary_of(said.ordinal);
+    int current = -1;
+    if (place->context == nullptr && functions.context_device(&current) == 0 && current == said.ordinal)
+      functions.context_current(&place->context);
+    const Device* known = place->context == nullptr ? device_known(Api::kCuda, said.ordinal) : nullptr;
+    if (known != nullptr)
+      place->context = known->place.context;
+  }
+  if (place->context == nullptr)
+    return false;
+  unsigned long long id = 0;
+  if (functions.context_id != nullptr && functions.context_id(place->context, &id) == 0)
+    place->id = id;
+  return true;
+}
+
+/// Queries and allocations are forbidden to all threads while one captures a stream into a graph in the strictest mode,
+/// unless the thread says that its calls have nothing to do with it.
+int enter(const Device& device, Entered* entered) {
+  *entered = {};
+  void* current = nullptr;
+  int result = functions.context_current(&current);
+  if (result != 0)
+    return result;
+  if (current != device.place.context) {
+    result = functions.context_push(device.place.context);
+    if (result != 0)
+      return result;
+    entered->changed = true;
+  }
+  entered->capture_mode = cuda::kCaptureRelaxed;
+  entered->exchanged =
+      functions.exchange_capture_mode != nullptr && functions.exchange_capture_mode(&entered->capture_mode) == 0;
+  return 0;
+}
+
+void leave(const Device&, const Entered& entered) {
+  int mode = entered.capture_mode;
+  if (entered.exchanged)
+    functions.exchange_capture_mode(&mode);
+  void* popped = nullptr;
+  if (entered.changed)
+    functions.context_pop(&popped);
+}
+
+int stream_create(void** stream, bool urgent) {
+  int least = 0, greatest = 0;
+  if (!urgent || functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0)
+    greatest = 0;
+  return functions.stream_create(stream, cuda::kStreamNonBlocking, greatest);
+}
+
+int copy(void* to, const void* from, size_t bytes, bool up, void* stream) {
+  return up ? functions.copy_up(address_of(to), from, bytes, stream)
+            : functions.copy_down(to, address_of(from), bytes, stream);
+}
+
+int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, bool up,
+            void* stream) {
+  cuda::Memcpy2d what = {};
+  what.from_type = up ? cuda::kTypeHost : cuda::kTypeDevice;
+  what.to_type = up ? cuda::kTypeDevice : cuda::kTypeHost;
+  if (up) {
+    what.from_host = from;
+    what.to_device = address_of(to);
+  } else {
+    what.from_device = address_of(from);
+    what.to_host = to;
+  }
+  what.from_pitch = from_pitch;
+  what.to_pitch = to_pitch;
+  what.width = width;
+  what.rows = rows;
+  return functions.copy_2d(&what, stream);
+}
+
+int copy_peer(const Device& to_device, void* to, const Device& from_device, const void* from, size_t bytes,
+              void* stream) {
+  if (to_device.place.context == from_device.place.context)
+    return functions.copy_across(address_of(to), address_of(from), bytes, stream);
+  return functions.copy_peer(address_of(to), to_device.place.context, address_of(from), from_device.place.context, bytes,
+                             stream);
+}
+
+int launch(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream, void** arguments) {
+  return functions.launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, nullptr);
+}
+
+int allocate(void** memory, size_t bytes) {
+  cuda::DevicePtr pointer = 0;
+  const int result = functions.allocate(&pointer, bytes);
+  *memory = reinterpret_cast<void*>(pointer);
+  return result;
+}
+
+int device_pointer(void** pointer, void* pinned) {
+  cuda::DevicePtr address = 0;
+  const int result = functions.host_device_pointer(&address, pinned, 0);
+  *pointer = reinterpret_cast<void*>(address);
+  return result;
+}
+
+const char* error_name(int result) {
+  const char* name = nullptr;
+  return functions.error_name(result, &name) == 0 && name != nullptr ? name : "CUDA_ERROR_?";
+}
+
+int version() {
+  int version = 0;
+  return ready() && functions.driver_version(&version) == 0 ? version : 0;
+}
+
+}  // namespace
+
+constinit const Driver cuda_driver = {
+    .api = Api::kCuda,
+    .ready = ready,
+    .place = place,
+    .enter = enter,
+    .leave = leave,
+    .stream_create = stream_create,
+    .stream_destroy = [](void* stream) { return functions.stream_destroy(stream); },
+    .stream_wait = [](void* stream, void* event) { return functions.stream_wait(stream, event, 0); },
+    .event_create = [](void** event) { return functions.event_create(event, cuda::kEventNoTiming); },
+    .event_destroy = [](void* event) { return functions.event_destroy(event); },
+    .event_record = [](void* event, void* stream) { return functions.event_record(event, stream); },
+    .event_query = [](void* event) { return functions.event_query(event); },
+    .copy = copy,
+    .copy_2d = copy_2d,
+    .copy_peer = copy_peer,
+    .pin =
+        [](void* memory, size_t bytes) {
+          return functions.host_register(memory, bytes, cuda::kRegisterPortable | cuda::kRegisterMapped);
+        },
+    .unpin = [](void* memory) { return functions.host_unregister(memory); },
+    .device_pointer = device_pointer,
+    .allocate = allocate,
+    .release = [](void* memory) { return functions.release(address_of(memory)); },
+    .module_load = [](void** module, const void* image) { return functions.module_load(module, image); },
+    .module_function = [](void** function, void* module,
+                          const char* name) { return functions.module_function(function, module, name); },
+    .launch = launch,
+    .error_name = error_name,
+    .version = version,
+};
+
+}  // namespace resil::gpu

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Devices, and what an API must be able to do for them. gpu.cpp is written against Driver; cuda.cpp and hip.cpp each give
+// one. Inside pipeline/gpu only.
+#pragma once
+
+#include <atomic>
+
+#include "pipeline/gpu/gpu.h"
+#include "pipeline/gpu/runtimes.h"
+#include "shim/spinlock.h"
+
+namespace resil::gpu {
+
+/// What leave() restores.
+struct Entered {
+  void* context;
+  int device, capture_mode, error;
+  bool changed, exchanged;
+};
+
+/// Which context a pointer's memory is copied through. CUDA: a context and the id that tells it from a later one at the
+/// same address (0: the driver gives none); HIP: the device alone.
+struct Place {
+  void* context;
+  uint64_t id;
+  int ordinal;
+};
+
+/// Results are the API's own; 0 is success in both. All but place() and version() are called between enter() and leave().
+struct Driver {
+  Api api;
+  bool (*ready)();  ///< all functions have been found; looks the first time
+  bool (*place)(const Said& said, uintptr_t address, Place* place);
+  int (*enter)(const Device& device, Entered* entered);
+  void (*leave)(const Device& device, const Entered& entered);
+  int (*stream_create)(void** stream, bool urgent);
+  int (*stream_destroy)(void* stream);
+  int (*stream_wait)(void* stream, void* event);
+  int (*event_create)(void** event);
+  int (*event_destroy)(void* event);
+  int (*event_record)(void* event, void* stream);
+  int (*event_query)(void* event);
+  int (*copy)(void* to, const void* from, size_t bytes, bool up, void* stream);
+  int (*copy_2d)(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, bool up,
+                 void* stream);
+  int (*copy_peer)(const Device& to_device, void* to, const Device& from_device, const void* from, size_t bytes,
+                   void* stream);
+  int (*pin)(void* memory, size_t bytes);
+  int (*unpin)(void* memory);
+  int (*device_pointer)(void** pointer, void* pinned);
+  int (*allocate)(void** memory, size_t bytes);
+  int (*release)(void* memory);
+  int (*module_load)(void** module, const void* image);
+  int (*module_function)(void** function, void* module, const char* name);
+  int (*launch)(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream, void** arguments);
+  const char* (*error_name)(int result);
+  int (*version)();  ///< 0: not known
+};
+
+extern const Driver cuda_driver, hip_driver;
+
+constexpr unsigned kLanes = 4, kKernels = 16;
+
+struct Device {
+  const Driver* driver;
+  Place place;
+  std::atomic<bool> lost;
+  std::atomic<void*> streams[kLanes];
+
+  SpinLock events_lock;
+  uint32_t event_count;
+  uint32_t event_room;
+  void** events;  ///< free ones
+
+  /// Kernels by name; `module_state` says whether there are any.
+  std::atomic<uint32_t> module_state;
+  void* module;
+  SpinLock kernels_lock;
+  uint32_t kernel_count;
+  struct {
+    const char* name;
+    void* function;  ///< null: the image has none of this name
+  } kernels[kKernels];
+};
+
+/// The device for memory that `said` is about; made when it is new. Null: its runtime does not say enough, is too old, or
+/// the table is full.
+Device* device_for(const Said& said, uintptr_t address);
+/// One of a CUDA device's contexts that is known already, by number; null: none.
+const Device* device_known(Api api, int ordinal);
+
+/// Enters the device's context for a few calls. When it is not good(), none must be made.
+class Inside {
+ public:
+  explicit Inside(Device& device);
+  ~Inside();
+  Inside(const Inside&) = delete;
+  bool good() const { return good_; }
+  /// Was it a success? Else keeps the error's name, and marks the device when its context is gone.
+  bool check(int result);
+
+ private:
+  Device& device_;
+  Entered entered_;
+  bool good_;
+};
+
+/// Keeps the name for last_error().
+void keep_error(const char* name);
+/// NOT_READY of both APIs.
+constexpr int kNotReady = 600;
+
+}  // namespace resil::gpu

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See gpu.h: the same for all APIs.
+
+#include "pipeline/gpu/gpu.h"
+
+#include <cstring>
+
+#include "checksum/datatype/host_memory.h"
+#include "pipeline/gpu/device.h"
+#include "pipeline/gpu/kernels/image.h"
+
+namespace resil::gpu {
+
+namespace {
+
+bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kManaged; }
+
+/// Memory may be mapped in pieces one after the other (virtual memory management, as frameworks' allocators use it): the
+/// range that a buffer needs is then more than the piece that the runtime tells of.
+void extend(Pointer* pointer, uint64_t present, uintptr_t end) {
+  while (pointer->base != 0 && pointer->bytes != 0 && end - pointer->base > pointer->bytes) {
+    const uintptr_t next = pointer->base + pointer->bytes;
+    const Said said = ask_runtimes(present, next);
+    if (said.memory != pointer->memory || said.base != next || said.bytes == 0 ||
+        device_for(said, next) != pointer->device)
+      return;
+    pointer->bytes += said.bytes;
+  }
+}
+
+}  // namespace
+
+Pointer classify(const void* address, size_t bytes) {
+  constexpr Pointer kHosts = {Memory::kHost, nullptr, 0, 0};
+  if (host_memory_known(address, bytes)) [[likely]]
+    return kHosts;
+  const uint64_t present = host_memory_detail::to_ask(address, bytes);
+  if (present == 0) [[likely]]
+    return kHosts;
+  const auto first = reinterpret_cast<uintptr_t>(address);
+  const Said said = ask_runtimes(present, first);
+  Pointer pointer = {said.memory, nullptr, said.base, said.bytes};
+  if (!on_device(said.memory)) {
+    if (bytes > 1 && pointer.memory != Memory::kForeign) {
+      const Memory last = ask_runtimes(present, first + (bytes - 1)).memory;
+      if (last != Memory::kHost && last != Memory::kPinned)
+        pointer.memory = Memory::kForeign;  // begins as the host's
+    }
+    return pointer;
+  }
+  pointer.device = device_for(said, first);
+  extend(&pointer, present, first + bytes);
+  return pointer;
+}
+
+// --- Names ---
+
+Api api_of(const Device& device) { return device.driver->api; }
+
+const char* api_name(Api api) { return api == Api::kCuda ? "cuda" : api == Api::kHip ? "hip" : ""; }
+
+int ordinal_of(const Device& device) { return device.place.ordinal; }
+
+int driver_version(Api api) {
+  return api == Api::kCuda ? cuda_driver.version() : api == Api::kHip ? hip_driver.version() : 0;
+}
+
+// --- Streams and events ---
+
+namespace {
+
+/// Made on first use. Null: refused. Inside the device.
+void* lane_stream(Device& device, Inside& inside, Lane lane) {
+  std::atomic<void*>& kept = device.streams[static_cast<unsigned>(lane)];
+  void* stream = kept.load(std::memory_order_acquire);
+  if (stream != nullptr) [[likely]]
+    return stream;
+  void* made = nullptr;
+  if (!inside.check(device.driver->stream_create(&made, lane == Lane::kKernel)))
+    return nullptr;
+  if (kept.compare_exchange_strong(stream, made, std::memory_order_acq_rel))
+    return made;
+  device.driver->stream_destroy(made);
+  return stream;
+}
+
+void* event_of(EventHandle event) { return reinterpret_cast<void*>(event); }
+
+}  // namespace
+
+EventHandle event_acquire(Device& device) {
+  if (device.lost.load(std::memory_order_relaxed))
+    return 0;
+  {
+    SpinGuard guard(device.events_lock);
+    if (device.event_count != 0)
+      return reinterpret_cast<EventHandle>(device.events[--device.event_count]);
+  }
+  void* event = nullptr;
+  Inside inside(device);
+  return inside.good() && inside.check(device.driver->event_create(&event)) ? reinterpret_cast<EventHandle>(event) : 0;
+}
+
+void event_release(Device& device, EventHandle event) {
+  if (event == 0 || device.lost.load(std::memory_order_relaxed))
+    return;
+  {
+    SpinGuard guard(device.events_lock);
+    if (device.event_count < device.event_room) {
+      device.events[device.event_count++] = event_of(event);
+      return;
+    }
+  }
+  Inside inside(device);
+  if (inside.good())
+    inside.check(device.driver->event_destroy(event_of(event)));
+}
+
+bool event_record(Device& device, Lane lane, EventHandle event) {
+  Inside inside(device);
+  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
+  return stream != nullptr && inside.check(device.driver->event_record(event_of(event), stream));
+}
+
+bool lane_wait(Device& device, Lane lane, EventHandle event) {
+  Inside inside(device);
+  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
+  return stream != nullptr && inside.check(device.driver->stream_wait(stream, event_of(event)));
+}
+
+State event_query(Device& device, EventHandle event) {
+  Inside inside(device);
+  if (!inside.good())
+    return State::kFailed;
+  const int result = device.driver->event_query(event_of(event));
+  return result == kNotReady ? State::kPending : inside.check(result) ? State::kDone : State::kFailed;
+}
+
+// --- Copies ---
+
+namespace {
+
+bool copy(Device& device, Lane lane, void* to, const void* from, size_t bytes) {
+  if (bytes == 0)
+    return true;
+  Inside inside(device);
+  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
+  return stream != nullptr && inside.check(device.driver->copy(to, from, bytes, lane == Lane::kUp, stream));
+}
+
+bool copy_2d(Device& device, Lane lane, void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+             size_t rows) {
+  if (width == 0 || rows == 0)
+    return true;
+  Inside inside(device);
+  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
+  return stream != nullptr && inside.check(device.driver->copy_2d(to, to_pitch, from, from_pitch, width, rows,
+                                                                  lane == Lane::kUp, stream));
+}
+
+}  // namespace
+
+bool copy_down(Device& device, void* host, const void* from, size_t bytes) {
+  return copy(device, Lane::kDown, host, from, bytes);
+}
+
+bool copy_up(Device& device, void* to, const void* host, size_t bytes) {
+  return copy(device, Lane::kUp, to, host, bytes);
+}
+
+bool copy_down_2d(Device& device, void* host, size_t host_pitch, const void* from, size_t pitch, size_t width,
+                  size_t rows) {
+  return copy_2d(device, Lane::kDown, host, host_pitch, from, pitch, width, rows);
+}
+
+bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t host_pitch, size_t width, size_t rows) {
+  return copy_2d(device, Lane::kUp, to, pitch, host, host_pitch, width, rows);
+}
+
+bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes) {
+  if (bytes == 0)
+    return true;
+  if (to_device.driver != from_device.driver || from_device.lost.load(std::memory_order_relaxed)) {
+    keep_error("the two devices are not of one runtime, or one is gone");
+    return false;
+  }
+  Inside inside(to_device);
+  void* stream = inside.good() ? lane_stream(to_device, inside, Lane::kPeer) : nullptr;
+  return stream != nullptr &&
+         inside.check(to_device.driver->copy_peer(to_device, to, from_device, from, bytes, stream));
+}
+
+// --- Kernels ---
+
+namespace {
+
+enum ModuleState : uint32_t { kNotLoaded, kLoading, kLoaded, kNone };
+
+bool load_module(Device& device) {
+  uint32_t state = device.module_state.load(std::memory_order_acquire);
+  if (state == kNotLoaded && device.module_state.compare_exchange_strong(state, kLoading)) {
+    const KernelImage image = kernel_image(device.driver->api);
+    state = kNone;
+    if (image.bytes != 0) {
+      Inside inside(device);
+      if (inside.good() && inside.check(device.driver->module_load(&device.module, image.data)))
+        state = kLoaded;
+    }
+    device.module_state.store(state, std::memory_order_release);
+  }
+  while ((state = device.module_state.load(std::memory_order_acquire)) == kLoading)
+    sched_yield();  // loading takes milliseconds, once
+  return state == kLoaded;
+}
+
+}  // namespace
+
+void* kernel(Device& device, const char* name) {
+  if (!load_module(device))
+    return nullptr;
+  auto known = [&device, name](void** function) {
+    for (uint32_t i = 0; i < device.kernel_count; ++i)
+      if (strcmp(device.kernels[i].name, name) == 0) {
+        *function = device.kernels[i].function;
+        return true;
+      }
+    return false;
+  };
+  void* function = nullptr;
+  {
+    SpinGuard guard(device.kernels_lock);
+    if (known(&function))
+      return function;
+  }
+  {
+    Inside inside(device);
+    if (!inside.good())
+      return nullptr;
+    if (!inside.check(device.driver->module_function(&function, device.module, name)))
+      function = nullptr;
+  }
+  SpinGuard guard(device.kernels_lock);
+  void* other = nullptr;
+  if (known(&other))
+    return other;
+  if (device.kernel_count < kKernels)
+    device.kernels[device.kernel_count++] = {name, function};
+  return function;
+}
+
+bool launch(Device& device, Lane lane, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
+            void** arguments) {
+  Inside inside(device);
+  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
+  return stream != nullptr &&
+         inside.check(device.driver->launch(kernel, blocks, threads, shared_bytes, stream, arguments));
+}
+
+void* device_address(Device& device, void* pinned) {
+  void* address = nullptr;
+  Inside inside(device);
+  return inside.good() && inside.check(device.driver->device_pointer(&address, pinned)) ? address : nullptr;
+}
+
+void* device_allocate(Device& device, size_t bytes) {
+  void* memory = nullptr;
+  Inside inside(device);
+  return inside.good() && inside.check(device.driver->allocate(&memory, bytes)) ? memory : nullptr;
+}
+
+void device_free(Device& device, void* memory) {
+  if (memory == nullptr)
+    return;
+  Inside inside(device);
+  if (inside.good())
+    inside.check(device.driver->release(memory));
+}
+
+}  // namespace resil::gpu

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// HIP by its runtime's library. Its functions initialise the runtime: they are called only once ROCr has said that an
+// address is a device's, so that the program has initialised it. A failing function sets the error that the program's
+// hipGetLastError gives: one that was not there before is taken away again.
+
+#include <dlfcn.h>
+
+#include "pipeline/gpu/device.h"
+#include "pipeline/gpu/hip_api.h"
+
+namespace resil::gpu {
+
+namespace {
+
+hip::Functions functions;
+std::atomic<uint32_t> found;  ///< as in cuda.cpp
+
+bool ready() {
+  uint32_t state = found.load(std::memory_order_acquire);
+  if (state != 0) [[likely]]
+    return state == 1;
+  void* library = runtime_library(kHipRuntime);
+  if (library == nullptr)
+    return false;
+  state = 1;
+#define X(member, symbol, arguments)                                                        \
+  __atomic_store_n(&functions.member, reinterpret_cast<decltype(functions.member)>(dlsym(library, #symbol)), \
+                   __ATOMIC_RELAXED);
+  RESIL_HIP_NEEDED(X)
+  RESIL_HIP_OPTIONAL(X)
+#undef X
+  __atomic_store_n(&functions.error_name,
+                   reinterpret_cast<decltype(functions.error_name)>(dlsym(library, "hipGetErrorName")), __ATOMIC_RELAXED);
+#define X(member, symbol, arguments) state = functions.member == nullptr ? 2 : state;
+  RESIL_HIP_NEEDED(X)
+#undef X
+  found.store(state, std::memory_order_release);
+  return state == 1;
+}
+
+/// Memory that ROCr knows and HIP does not (a program of OpenMP's beside it) fails here.
+bool place(const Said& said, uintptr_t address, Place* place) {
+  *place = {nullptr, 0, -1};
+  if (said.memory != Memory::kDevice && said.memory != Memory::kManaged)
+    return false;
+  const int before = functions.error_peek();
+  hip::Attributes attributes = {};
+  attributes.device = -1;
+  const int result = functions.pointer_attributes(&attributes, reinterpret_cast<const void*>(address));
+  if (result == 0)
+    place->ordinal = attributes.device;
+  else if (before == 0)
+    functions.error_take();
+  return place->ordinal >= 0;
+}
+
+int enter(const Device& device, Entered* entered) {
+  *entered = {};
+  entered->error = functions.error_peek();
+  int result = functions.device_get(&entered->device);
+  if (result == 0 && entered->device != device.place.ordinal) {
+    result = functions.device_set(device.place.ordinal);
+    entered->changed = result == 0;
+  }
+  if (result != 0) {
+    if (entered->error == 0)
+      functions.error_take();
+    return result;
+  }
+  entered->capture_mode = hip::kCaptureRelaxed;
+  entered->exchanged =
+      functions.exchange_capture_mode != nullptr && functions.exchange_capture_mode(&entered->capture_mode) == 0;
+  return 0;
+}
+
+void leave(const Device&, const Entered& entered) {
+  int mode = entered.capture_mode;
+  if (entered.exchanged)
+    functions.exchange_capture_mode(&mode);
+  if (entered.changed)
+    functions.device_set(entered.device);
+  if (entered.error == 0)
+    functions.error_take();
+}
+
+int stream_create(void** stream, bool urgent) {
+  int least = 0, greatest = 0;
+  if (!urgent || functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0)
+    greatest = 0;
+  return functions.stream_create(stream, hip::kStreamNonBlocking, greatest);
+}
+
+int copy_peer(const Device& to_device, void* to, const Device& from_device, const void* from, size_t bytes,
+              void* stream) {
+  if (to_device.place.ordinal == from_device.place.ordinal)
+    return functions.copy(to, from, bytes, hip::kAcross, stream);
+  return functions.copy_peer(to, to_device.place.ordinal, from, from_device.place.ordinal, bytes, stream);
+}
+
+int launch(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream, void** arguments) {
+  return functions.launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, nullptr);
+}
+
+int version() {
+  int version = 0;
+  return ready() && device_known(Api::kHip, -1) != nullptr && functions.driver_version(&version) == 0 ? version : 0;
+}
+
+}  // namespace
+
+constinit const Driver hip_driver = {
+    .api = Api::kHip,
+    .ready = ready,
+    .place = place,
+    .enter = enter,
+    .leave = leave,
+    .stream_create = stream_create,
+    .stream_destroy = [](void* stream) { return functions.stream_destroy(stream); },
+    .stream_wait = [](void* stream, void* event) { return functions.stream_wait(stream, event, 0); },
+    .event_create = [](void** event) { return functions.event_create(event, hip::kEventNoTiming); },
+    .event_destroy = [](void* event) { return functions.event_destroy(event); },
+    .event_record = [](void* event, void* stream) { return functions.event_record(event, stream); },
+    .event_query = [](void* event) { return functions.event_query(event); },
+    .copy = [](void* to, const void* from, size_t bytes, bool up,
+               void* stream) { return functions.copy(to, from, bytes, up ? hip::kUp : hip::kDown, stream); },
+    .copy_2d = [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, bool up,
+                  void* stream) {
+      return functions.copy_2d(to, to_pitch, from, from_pitch, width, rows, up ? hip::kUp : hip::kDown, stream);
+    },
+    .copy_peer = copy_peer,
+    .pin =
+        [](void* memory, size_t bytes) {
+          return functions.host_register(memory, bytes, hip::kRegisterPortable | hip::kRegisterMapped);
+        },
+    .unpin = [](void* memory) { return functions.host_unregister(memory); },
+    .device_pointer = [](void** pointer,
+                         void* pinned) { return functions.host_device_pointer(pointer, pinned, 0); },
+    .allocate = [](void** memory, size_t bytes) { return functions.allocate(memory, bytes); },
+    .release = [](void* memory) { return functions.release(memory); },
+    .module_load = [](void** module, const void* image) { return functions.module_load(module, image); },
+    .module_function = [](void** function, void* module,
+                          const char* name) { return functions.module_function(function, module, name); },
+    .launch = launch,
+    .error_name = [](int result) -> const char* {
+      const char* name = functions.error_name != nullptr ? functions.error_name(result) : nullptr;
+      return name != nullptr ? name : "hipError?";
+    },
+    .version = version,
+};
+
+}  // namespace resil::gpu

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See runtimes.h. A driver may be loaded at any time between two MPI calls, and its first buffer must not be touched.
+// glibc counts the objects it has loaded; dl_iterate_phdr tells the number for 12 ns, without looking at them when the
+// callback stops at the first.
+
+#include "pipeline/gpu/runtimes.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace resil::gpu {
+
+constinit thread_local uint64_t runtimes_detail::absent_at __attribute__((tls_model("initial-exec"))) = 0;
+
+namespace {
+
+struct Known {
+  const char* prefix;  ///< of the file's name
+  Runtime runtime;
+};
+constexpr Known kKnown[] = {{"libcuda.so", kCudaRuntime},
+                            {"libhsa-runtime64.so", kHsaRuntime},
+                            {"libamdhip64.so", kHipRuntime},
+                            {"libze_loader.so", kOtherRuntime},
+                            {"libze_intel_gpu.so", kOtherRuntime},
+                            {"libascendcl.so", kOtherRuntime},
+                            {"libcnrt.so", kOtherRuntime},
+                            {"libmusa.so", kOtherRuntime},
+                            {"libmxc-runtime64.so", kOtherRuntime}};
+constexpr unsigned kAsked = 3;  ///< runtimes that can be asked: the first of kKnown, in order of their bits
+
+struct Scan {
+  uint64_t bits, loaded;
+  char paths[kAsked][512];
+};
+
+int visit_first(dl_phdr_info* info, size_t, void* loaded) {
+  *static_cast<uint64_t*>(loaded) = info->dlpi_adds;
+  return 1;
+}
+
+int visit(dl_phdr_info* info, size_t, void* argument) {
+  auto* scan = static_cast<Scan*>(argument);
+  scan->loaded = info->dlpi_adds;
+  const char* path = info->dlpi_name != nullptr ? info->dlpi_name : "";
+  const char* slash = strrchr(path, '/');
+  const char* name = slash != nullptr ? slash + 1 : path;
+  for (const Known& known : kKnown) {
+    if (strncmp(name, known.prefix, strlen(known.prefix)) != 0)
+      continue;
+    scan->bits |= known.runtime;
+    const auto place = static_cast<unsigned>(__builtin_ctzll(known.runtime));
+    if (place < kAsked && strlen(path) < sizeof(scan->paths[0]))
+      strcpy(scan->paths[place], path);
+  }
+  return 0;
+}
+
+using CudaAttributes = int(unsigned count, int* attributes, void** values, uint64_t address);
+struct HsaInfo {
+  uint32_t bytes;
+  int32_t type;
+  void *agent_address, *host_address;
+  size_t allocation_bytes;
+  void* user_data;
+  uint64_t owner;
+  uint32_t flags;
+};
+using HsaPointerInfo = int(const void* address, HsaInfo* info, void* allocate, uint32_t* agents, void* accessible);
+using HsaAgentInfo = int(uint64_t agent, int attribute, void* value);
+
+std::atomic<void*> libraries[kAsked];
+std::atomic<CudaAttributes*> cuda_attributes;
+std::atomic<HsaPointerInfo*> hsa_pointer_info;
+std::atomic<HsaAgentInfo*> hsa_agent_info;
+std::atomic<uint64_t> known_state;  ///< objects loaded so far << kRuntimeBits | runtimes among them
+
+template <class Function>
+void find(std::atomic<Function*>& function, void* library, const char* name) {
+  if (library != nullptr && function.load(std::memory_order_relaxed) == nullptr)
+    function.store(reinterpret_cast<Function*>(dlsym(library, name)), std::memory_order_relaxed);
+}
+
+void* library_of(Runtime runtime) {
+  return libraries[__builtin_ctzll(runtime)].load(std::memory_order_relaxed);
+}
+
+// --- Asking them about one byte ---
+
+/// cuPointerGetAttributes: unlike the plural's sibling it needs no current context and takes any pointer.
+Said ask_cuda(CudaAttributes* ask_driver, uintptr_t address) {
+  constexpr Said kNobodys = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
+  constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
+  // CU_POINTER_ATTRIBUTE_: memory type, is managed; context, device's ordinal, start and size of the range.
+  int attributes[] = {2, 8, 1, 9, 11, 12};
+  constexpr unsigned kUnregistered = 0, kHost = 1, kDevice = 2;  // CU_MEMORYTYPE_
+  constexpr int kSuccess = 0, kInvalidValue = 1, kNotInitialized = 3;  // CUDA_ERROR_
+  unsigned type = 0;
+  int managed = 0, ordinal = -1;
+  void *context = nullptr, *base = nullptr;
+  size_t bytes = 0;
+  void* values[] = {&type, &managed, &context, &ordinal, &base, &bytes};
+  int result = ask_driver(6, attributes, values, address);
+  if (result == kInvalidValue)  // a driver older than the range's attributes, or one that has no name for "nobody's"
+    result = ask_driver(2, attributes, values, address);
+  if (result != kSuccess)
+    return result == kInvalidValue || result == kNotInitialized ? kNobodys : kUnclear;
+  if (managed == 0 && type == kUnregistered)
+    return kNobodys;
+  if (managed == 0 && type != kHost && type != kDevice)
+    return kUnclear;
+  const Memory memory = managed != 0 ? Memory::kManaged : type == kHost ? Memory::kPinned : Memory::kDevice;
+  return {memory, Api::kCuda, context, ordinal < 0 ? -1 : ordinal, reinterpret_cast<uintptr_t>(base), bytes};
+}
+
+/// ROCr rather than HIP: every HIP function initialises the runtime, ROCr's say that it is not initialised.
+Said ask_hsa(uintptr_t address) {
+  constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
+  HsaPointerInfo* ask_runtime = hsa_pointer_info.load(std::memory_order_relaxed);
+  HsaAgentInfo* ask_agent = hsa_agent_info.load(std::memory_order_relaxed);
+  if (ask_runtime == nullptr || ask_agent == nullptr)
+    return kUnclear;
+  constexpr int kUnknown = 0, kLocked = 2;  // HSA_EXT_POINTER_TYPE_; locked: host memory, registered
+  constexpr int kSuccess = 0, kNotInitialized = 0x100B, kDevice = 17, kCpu = 0;
+  HsaInfo info = {};
+  info.bytes = sizeof(info);
+  Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
+  const int result = ask_runtime(reinterpret_cast<const void*>(address), &info, nullptr, nullptr, nullptr);
+  if (result != kSuccess)
+    return result == kNotInitialized ? said : kUnclear;
+  if (info.type == kUnknown)
+    return said;
+  said.api = Api::kHip;
+  said.memory = Memory::kPinned;
+  said.bytes = info.allocation_bytes;
+  if (info.type == kLocked) {
+    said.base = reinterpret_cast<uintptr_t>(info.host_address);
+    return said;
+  }
+  said.base = reinterpret_cast<uintptr_t>(info.agent_address);
+  int device = -1;
+  if (ask_agent(info.owner, kDevice, &device) != kSuccess)
+    return kUnclear;
+  if (device != kCpu)
+    said.memory = Memory::kDevice;
+  return said;
+}
+
+bool touchable(const Said& said) { return said.memory == Memory::kHost || said.memory == Memory::kPinned; }
+
+}  // namespace
+
+uint64_t runtimes() {
+  uint64_t loaded = 0;
+  dl_iterate_phdr(visit_first, &loaded);
+  const uint64_t state = known_state.load(std::memory_order_acquire);
+  uint64_t bits = state & ((1 << kRuntimeBits) - 1);
+  if (state >> kRuntimeBits != loaded) {
+    Scan scan = {};
+    dl_iterate_phdr(visit, &scan);
+    for (unsigned i = 0; i < kAsked; ++i)  // there already; stays loaded with this
+      if (scan.paths[i][0] != 0 && libraries[i].load(std::memory_order_relaxed) == nullptr)
+        libraries[i].store(dlopen(scan.paths[i], RTLD_LAZY | RTLD_NOLOAD), std::memory_order_relaxed);
+    find(cuda_attributes, library_of(kCudaRuntime), "cuPointerGetAttributes");
+    // HIP's library needs ROCr's, so that it is found through either.
+    for (const Runtime runtime : {kHsaRuntime, kHipRuntime}) {
+      find(hsa_pointer_info, library_of(runtime), "hsa_amd_pointer_info");
+      find(hsa_agent_info, library_of(runtime), "hsa_agent_get_info");
+    }
+    if (hsa_pointer_info.load(std::memory_order_relaxed) != nullptr)
+      scan.bits |= kHsaRuntime;
+    bits = scan.bits;
+    known_state.store(scan.loaded << kRuntimeBits | bits, std::memory_order_release);
+  }
+  runtimes_detail::absent_at = bits == 0 ? ticks() : 0;
+  return bits;
+}
+
+void* runtime_library(Runtime runtime) { return runtime < 1 << kAsked ? library_of(runtime) : nullptr; }
+
+Said ask_runtimes(uint64_t present, uintptr_t address) {
+  Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
+  if ((present & kCudaRuntime) != 0) {
+    CudaAttributes* ask_driver = cuda_attributes.load(std::memory_order_relaxed);
+    said = ask_driver != nullptr ? ask_cuda(ask_driver, address)
+                                 : Said{Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
+    if (!touchable(said))
+      return said;
+  }
+  if ((present & (kHsaRuntime | kHipRuntime)) != 0) {
+    const Said other = ask_hsa(address);
+    if (!touchable(other) || said.memory == Memory::kHost)
+      said = other;
+    if (!touchable(said))
+      return said;
+  }
+  if ((present & kOtherRuntime) != 0 && said.memory == Memory::kHost)
+    said.memory = Memory::kForeign;
+  return said;
+}
+
+}  // namespace resil::gpu

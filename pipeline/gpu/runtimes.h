@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which accelerator runtimes are in this process, and what they say about an address. The one place that knows: whether
+// the host may touch a buffer (host_memory.h) and where it lies (gpu.h) are both answered from here.
+//
+// What counts are the drivers through which all memory of a device is had: a CUDA runtime, also one that is linked
+// statically, loads libcuda when it is first used; HIP needs libhsa-runtime64.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pipeline/gpu/gpu.h"
+#include "shim/runtime.h"
+
+namespace resil::gpu {
+
+enum Runtime : uint64_t {
+  kCudaRuntime = 1,   ///< libcuda.so
+  kHsaRuntime = 2,    ///< libhsa-runtime64.so, or what gives its functions
+  kHipRuntime = 4,    ///< libamdhip64.so
+  kOtherRuntime = 8,  ///< one that cannot be asked
+  kRuntimeBits = 8
+};
+
+namespace runtimes_detail {
+extern constinit thread_local uint64_t absent_at __attribute__((tls_model("initial-exec")));
+/// Ticks for which a thread relies on "no runtime": 2 to 5 us on x86-64, at most 400 us on AArch64.
+constexpr uint64_t kTrusted = 10000;
+}  // namespace runtimes_detail
+
+/// This thread has found no runtime a few microseconds ago. Opening a shared object takes longer, and getting memory from
+/// a driver that is new in the process takes milliseconds.
+inline bool runtimes_absent_lately() { return ticks() - runtimes_detail::absent_at < runtimes_detail::kTrusted; }
+
+/// Those that are in the process now: Runtime bits. Any thread, no MPI. Takes the loader's lock (about 12 ns); looks at all
+/// objects in the process when their number has changed.
+uint64_t runtimes();
+
+/// A runtime's library, for its functions, opened when runtimes() first met it; it then stays loaded. Null: not met.
+void* runtime_library(Runtime runtime);
+
+/// What the runtimes say about one byte. The first that knows the address as a device's decides.
+struct Said {
+  Memory memory;
+  Api api;            ///< whose memory; kNone for kHost and kForeign
+  void* context;      ///< CUDA's; null: it belongs to none (pools, mapped memory), or HIP
+  int ordinal;        ///< device's number in its runtime, -1: not said
+  uintptr_t base;     ///< allocation, 0: not said
+  size_t bytes;       ///< of it
+};
+
+/// `present`: of runtimes(), not 0. Asks a runtime only if the program has initialised it, and never initialises one. Any
+/// thread; needs no current context or device and changes none.
+Said ask_runtimes(uint64_t present, uintptr_t address);
+
+}  // namespace resil::gpu
