@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine under both drivers of the stand-in: memory, contexts, streams of operations with due times, events, faults.
+// See fakegpu.h for what it promises. It knows neither CUDA nor HIP: cuda*.cpp and hip*.cpp translate.
+//
+// One lock (`Locked`) over everything. Nothing here is ever destroyed at exit: threads may still be inside.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "tests/fakegpu/fakegpu.h"
+
+namespace fakegpu {
+
+using Time = uint64_t;  ///< nanoseconds of CLOCK_MONOTONIC
+Time now();
+
+// --- settings.cpp: FAKEGPU ---
+
+struct Settings {
+  unsigned devices;
+  size_t memory, pinned;               ///< bytes
+  double down, up, peer, digest;       ///< bytes per nanosecond
+  Time latency, overdue;
+};
+const Settings& settings();
+
+enum class Fault : uint8_t {
+  kEarlyStream, kEarlyDevice, kEarlyEvent, kLostStream, kLostDevice, kLostEvent,
+  kCorruptDown, kCorruptUp, kAliasDown, kAliasUp, kGone, kPoison, kCount
+};
+/// Counts one operation of the kind: is it one of those that go wrong?
+bool due_fault(Fault kind, size_t bytes = SIZE_MAX);
+bool has_fault(Fault kind);
+/// One fault has been made.
+void made_fault(Fault kind, size_t bytes);
+/// May completions that were lost come true?
+bool released();
+
+enum class Count : uint8_t {
+  kDown, kUp, kPeer, kInside, kPageable, kLaunch, kAlloc, kPinned, kRegistered, kEvent, kQuery, kSync, kCount
+};
+void count(Count what);
+
+// --- engine.cpp: contexts, streams, events ---
+
+struct Engine {
+  Time free_at;
+};
+
+struct Context;
+
+struct Device {
+  int ordinal;
+  uintptr_t low, high;   ///< its memory, as programs see it
+  char* view;            ///< and as the driver does, from `low` on
+  size_t used;
+  Engine down, up, peer, kernel;
+  Context* primary;
+  unsigned primary_users;
+};
+Device* device(int ordinal);  ///< null: none
+
+/// The completion of a point in a stream; shared by the event and by those who wait for it.
+struct Record {
+  bool done, early, lost;
+  Time time;
+};
+
+struct Event {
+  Context* context;
+  bool timing, interprocess;
+  std::shared_ptr<Record> record;  ///< null: never recorded, and so complete
+};
+
+struct Operation {
+  uint64_t sequence;
+  Time enqueued, duration, due;    ///< due 0: not begun
+  Engine* engine;                  ///< null: none needed
+  std::shared_ptr<Record> after;   ///< begins when this is done; null: nothing
+  std::function<bool()> ready;     ///< begins when this says so; empty: nothing to ask
+  std::function<void(Time)> perform;
+};
+
+/// What was decided about the completion of work, once for each amount of work.
+struct Decision {
+  uint64_t sequence;
+  bool early, lost;
+};
+
+struct Stream {
+  Context* context;
+  bool blocking;      ///< waits for the context's default stream, and it for this one
+  int priority;
+  unsigned flags;
+  int capturing;      ///< 0, or 1 + mode of the capture
+  std::deque<Operation> operations;
+  Time free_at;
+  uint64_t last;      ///< sequence of the last operation
+  Decision decision;
+};
+
+struct Context {
+  Device* device;
+  bool primary, destroyed, poisoned;
+  unsigned flags;
+  uint64_t id, last;
+  Stream legacy;      ///< the default stream
+  Decision decision;
+};
+
+/// Holds the lock; does what is due. The lock may be held more than once by a thread (kernels).
+class Locked {
+public:
+  Locked();
+  ~Locked();
+  Locked(const Locked&) = delete;
+};
+bool inside_callback();  ///< is this thread in a function that the driver calls back?
+
+/// Starts the engine; false: there is no device.
+bool start();
+bool started();
+
+Context* context_create(Device& device, bool primary, unsigned flags);
+/// Ends its work, frees its memory. The object stays, as others may still name it.
+void context_destroy(Context& context);
+bool is_context(const Context* context);
+
+Stream* stream_create(Context& context, bool blocking, unsigned flags, int priority);
+void stream_destroy(Stream* stream);
+bool is_stream(const Stream* stream);
+Event* event_create(Context& context, bool timing);
+void event_destroy(Event* event);
+bool is_event(const Event* event);
+
+/// Puts an operation at the end of the stream. It takes the latency, and `bytes` at `speed` of the engine.
+void enqueue(Stream& stream, Engine* engine, size_t bytes, double speed, std::function<void(Time)> perform);
+void enqueue_wait(Stream& stream, std::function<bool()> ready);
+void enqueue_now(Stream& stream, std::function<void(Time)> perform);  ///< in order, takes no time
+void record(Event& event, Stream& stream);
+void wait_event(Stream& stream, const Event& event);
+
+bool idle(const Stream& stream);
+bool idle(const Context& context);
+/// Answers to queries: faults included.
+bool done(Stream& stream);
+bool done(Context& context);
+bool done(const Event& event);
+/// Until `finished` says so, which is asked with the lock held; the lock must not be held by this thread. False: the
+/// context went away meanwhile.
+bool wait(const Context& context, const std::function<bool()>& finished);
+template <class Object>
+bool synchronize(const Context& context, Object& object) {
+  return wait(context, [&object] { return done(object); });
+}
+
+// --- memory.cpp ---
+
+enum class Kind : uint8_t { kHost, kDevice, kManaged, kPinned, kRegistered };
+
+struct Allocation {
+  uintptr_t base;
+  size_t bytes;
+  Kind kind;
+  bool pool;          ///< from a pool: belongs to no context
+  unsigned flags;
+  Device* device;
+  Context* context;   ///< null: none
+  uint64_t id;        ///< never the same twice
+};
+
+bool memory_start();
+/// Null: out of memory.
+void* allocate(Context& context, Kind kind, size_t bytes, bool pool = false, unsigned flags = 0);
+/// Host memory becomes page-locked; 0 done, 1 already registered or the driver's own, 2 out of memory.
+int register_host(Context& context, void* address, size_t bytes, unsigned flags);
+/// Takes the memory away at once; work with it must be complete. False: not the beginning of such an allocation.
+bool release(uintptr_t base, Kind kind);
+void release_all(const Context& context);
+/// The live allocation that holds the address; null: ordinary host memory, or freed.
+const Allocation* find(uintptr_t address);
+/// Is it in memory of a device, live or not?
+bool device_range(uintptr_t address);
+/// As the driver sees it.
+char* view(uintptr_t address);
+size_t device_memory_free(const Device& device);
+
+// --- copy.cpp ---
+
+struct Copy {
+  uintptr_t to, from;
+  size_t to_pitch, from_pitch, width, rows;
+};
+enum class Copied : uint8_t { kDone, kBadAddress, kGone };
+/// Enqueues; waits for its end if told to, or if pageable memory takes part. The lock must not be held.
+Copied copy(Stream& stream, const Copy& what, bool wait_for_end);
+Copied fill(Stream& stream, uintptr_t to, size_t pitch, size_t width, size_t rows, unsigned value, unsigned value_bytes,
+            bool wait_for_end);
+
+// --- launch.cpp ---
+
+/// Enqueues a kernel; `arguments` are copied. `packed`: they lie in this buffer, at their natural alignment.
+void launch(Stream& stream, const char* name, fakegpu_kernel* kernel, unsigned blocks, unsigned threads,
+            void** arguments, const void* packed);
+/// A function of the program's in order with the stream.
+void host_function(Stream& stream, std::function<void()> function);
+
+// --- touch.cpp ---
+
+/// Says so when the host touches device memory.
+void watch_touches();
+
+}  // namespace fakegpu
