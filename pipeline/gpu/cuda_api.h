@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is used of the CUDA driver API: own declarations, so that building needs no CUDA. tests/unit/gpu_headers compares
-// them with <cuda.h>. Symbols are those of the default (legacy) stream; no stream but resil's own is ever named.
+// What is used of the CUDA driver API: own declarations, so that building needs no CUDA. tests/unit/gpu_headers_cuda.cpp
+// compares them with <cuda.h>. Symbols are those of the default (legacy) stream; no stream but resil's own is ever named.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,40 @@
 
 namespace resil::gpu::cuda {
 
-using Result = int;        // CUresult
+using Result = int;          // CUresult
 using DevicePtr = uint64_t;  // CUdeviceptr
+
+constexpr Result kInvalidValue = 1, kNotInitialized = 3, kNotReady = 600;  // CUDA_ERROR_
+
+/// Nothing more will ever come of the context, or of what was made in it.
+constexpr bool is_lost(Result result) {
+  switch (result) {
+    case 4:    // deinitialized: the process is ending
+    case 201:  // invalid context
+    case 214:  // ECC uncorrectable
+    case 220:  // NVLink uncorrectable
+    case 400:  // invalid handle: streams and events of resil's own went with their context
+    case 700:  // illegal address
+    case 702:  // launch timeout
+    case 709:  // context is destroyed
+    case 710:  // assert
+    case 714:  // hardware stack error
+    case 715:  // illegal instruction
+    case 716:  // misaligned address
+    case 717:  // invalid address space
+    case 718:  // invalid program counter
+    case 719:  // launch failed
+    case 999:  // unknown
+      return true;
+    default: return false;
+  }
+}
+
+/// cuPointerGetAttributes, asked in runtimes.cpp.
+using PointerGetAttributes = Result(unsigned count, int* attributes, void** values, DevicePtr address);
+// CU_POINTER_ATTRIBUTE_; the last two since 10.2
+constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeIsManaged = 8, kAttributeOrdinal = 9,
+              kAttributeBase = 11, kAttributeBytes = 12;
 
 /// CUDA_MEMCPY2D_v2
 struct Memcpy2d {

@@ -6,6 +6,8 @@
 
 #include <sys/mman.h>
 
+#include "pipeline/gpu/cuda_api.h"
+
 namespace resil::gpu {
 
 namespace {
@@ -18,30 +20,6 @@ std::atomic<uint32_t> device_count;
 SpinLock devices_lock;
 
 constinit thread_local const char* error_text __attribute__((tls_model("initial-exec"))) = "";
-
-/// The same numbers in both APIs: nothing more will ever come of this context, or of what was made in it.
-bool means_lost(int result) {
-  switch (result) {
-    case 4:    // deinitialized: the process is ending
-    case 201:  // invalid context
-    case 214:  // ECC uncorrectable
-    case 220:  // NVLink uncorrectable
-    case 400:  // invalid handle: streams and events of resil's own went with their context
-    case 700:  // illegal address
-    case 702:  // launch timeout
-    case 709:  // context is destroyed
-    case 710:  // assert
-    case 714:  // hardware stack error
-    case 715:  // illegal instruction
-    case 716:  // misaligned address
-    case 717:  // invalid address space
-    case 718:  // invalid program counter
-    case 719:  // launch failed
-    case 999:  // unknown
-      return true;
-    default: return false;
-  }
-}
 
 Device* find(const Driver* driver, const Place& place, uint32_t from, uint32_t count) {
   for (uint32_t i = from; i < count; ++i) {
@@ -126,7 +104,7 @@ bool Inside::check(int result) {
   if (result == 0) [[likely]]
     return true;
   keep_error(device_.driver->error_name(result));
-  if (means_lost(result))
+  if (cuda::is_lost(result))
     device_.lost.store(true, std::memory_order_relaxed);
   return false;
 }

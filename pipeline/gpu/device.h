@@ -27,7 +27,7 @@ struct Place {
   int ordinal;
 };
 
-/// Results are the API's own; 0 is success in both. All but place() and version() are called between enter() and leave().
+/// Results are the API's own; 0 is success in both, and HIP's other numbers are CUDA's (cuda_api.h). All but place() and version() are called between enter() and leave().
 struct Driver {
   Api api;
   bool (*ready)();  ///< all functions have been found; looks the first time
@@ -108,7 +108,5 @@ class Inside {
 
 /// Keeps the name for last_error().
 void keep_error(const char* name);
-/// NOT_READY of both APIs.
-constexpr int kNotReady = 600;
 
 }  // namespace resil::gpu

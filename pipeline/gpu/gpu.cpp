@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "checksum/datatype/host_memory.h"
+#include "pipeline/gpu/cuda_api.h"
 #include "pipeline/gpu/device.h"
 #include "pipeline/gpu/kernels/image.h"
 
@@ -134,7 +135,7 @@ State event_query(Device& device, EventHandle event) {
   if (!inside.good())
     return State::kFailed;
   const int result = device.driver->event_query(event_of(event));
-  return result == kNotReady ? State::kPending : inside.check(result) ? State::kDone : State::kFailed;
+  return result == cuda::kNotReady ? State::kPending : inside.check(result) ? State::kDone : State::kFailed;
 }
 
 // --- Copies ---

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is used of the HIP runtime (AMD's): own declarations, so that building needs no HIP. tests/unit/gpu_headers compares
-// them with <hip/hip_runtime_api.h>.
+// What is used of the HIP runtime (AMD's) and of ROCr beneath it: own declarations, so that building needs no HIP.
+// tests/unit/gpu_headers_hip.cpp compares them with <hip/hip_runtime_api.h> and <hsa/hsa_ext_amd.h>.
 #pragma once
 
 #include <cstddef>
@@ -69,5 +69,21 @@ struct Functions {
 #undef X
   const char* (*error_name)(Result result);  // hipGetErrorName
 };
+
+/// hsa_amd_pointer_info_t, as far as it is used
+struct HsaInfo {
+  uint32_t bytes;
+  int32_t type;
+  void *agent_address, *host_address;
+  size_t allocation_bytes;
+  void* user_data;
+  uint64_t owner;
+  uint32_t flags;
+};
+/// hsa_amd_pointer_info, hsa_agent_get_info
+using HsaPointerInfo = int(const void* address, HsaInfo* info, void* allocate, uint32_t* agents, void* accessible);
+using HsaAgentInfo = int(uint64_t agent, int attribute, void* value);
+constexpr int kHsaUnknown = 0, kHsaLocked = 2;  // HSA_EXT_POINTER_TYPE_; locked: host memory, registered
+constexpr int kHsaNotInitialized = 0x100B, kHsaAgentDevice = 17, kHsaCpu = 0;
 
 }  // namespace resil::gpu::hip

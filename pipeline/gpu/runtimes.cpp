@@ -12,6 +12,9 @@
 #include <atomic>
 #include <cstring>
 
+#include "pipeline/gpu/cuda_api.h"
+#include "pipeline/gpu/hip_api.h"
+
 namespace resil::gpu {
 
 constinit thread_local uint64_t runtimes_detail::absent_at __attribute__((tls_model("initial-exec"))) = 0;
@@ -60,23 +63,10 @@ int visit(dl_phdr_info* info, size_t, void* argument) {
   return 0;
 }
 
-using CudaAttributes = int(unsigned count, int* attributes, void** values, uint64_t address);
-struct HsaInfo {
-  uint32_t bytes;
-  int32_t type;
-  void *agent_address, *host_address;
-  size_t allocation_bytes;
-  void* user_data;
-  uint64_t owner;
-  uint32_t flags;
-};
-using HsaPointerInfo = int(const void* address, HsaInfo* info, void* allocate, uint32_t* agents, void* accessible);
-using HsaAgentInfo = int(uint64_t agent, int attribute, void* value);
-
 std::atomic<void*> libraries[kAsked];
-std::atomic<CudaAttributes*> cuda_attributes;
-std::atomic<HsaPointerInfo*> hsa_pointer_info;
-std::atomic<HsaAgentInfo*> hsa_agent_info;
+std::atomic<cuda::PointerGetAttributes*> cuda_attributes;
+std::atomic<hip::HsaPointerInfo*> hsa_pointer_info;
+std::atomic<hip::HsaAgentInfo*> hsa_agent_info;
 std::atomic<uint64_t> known_state;  ///< objects loaded so far << kRuntimeBits | runtimes among them
 
 template <class Function>
@@ -92,23 +82,22 @@ void* library_of(Runtime runtime) {
 // --- Asking them about one byte ---
 
 /// cuPointerGetAttributes: unlike the plural's sibling it needs no current context and takes any pointer.
-Said ask_cuda(CudaAttributes* ask_driver, uintptr_t address) {
+Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
   constexpr Said kNobodys = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
   constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
-  // CU_POINTER_ATTRIBUTE_: memory type, is managed; context, device's ordinal, start and size of the range.
-  int attributes[] = {2, 8, 1, 9, 11, 12};
-  constexpr unsigned kUnregistered = 0, kHost = 1, kDevice = 2;  // CU_MEMORYTYPE_
-  constexpr int kSuccess = 0, kInvalidValue = 1, kNotInitialized = 3;  // CUDA_ERROR_
+  int attributes[] = {cuda::kAttributeMemoryType, cuda::kAttributeIsManaged, cuda::kAttributeContext,
+                      cuda::kAttributeOrdinal,    cuda::kAttributeBase,      cuda::kAttributeBytes};
+  constexpr unsigned kUnregistered = 0, kHost = cuda::kTypeHost, kDevice = cuda::kTypeDevice;
   unsigned type = 0;
   int managed = 0, ordinal = -1;
   void *context = nullptr, *base = nullptr;
   size_t bytes = 0;
   void* values[] = {&type, &managed, &context, &ordinal, &base, &bytes};
   int result = ask_driver(6, attributes, values, address);
-  if (result == kInvalidValue)  // a driver older than the range's attributes, or one that has no name for "nobody's"
+  if (result == cuda::kInvalidValue)  // a driver older than the range's attributes, or one that has no name for "nobody's"
     result = ask_driver(2, attributes, values, address);
-  if (result != kSuccess)
-    return result == kInvalidValue || result == kNotInitialized ? kNobodys : kUnclear;
+  if (result != 0)
+    return result == cuda::kInvalidValue || result == cuda::kNotInitialized ? kNobodys : kUnclear;
   if (managed == 0 && type == kUnregistered)
     return kNobodys;
   if (managed == 0 && type != kHost && type != kDevice)
@@ -120,32 +109,30 @@ Said ask_cuda(CudaAttributes* ask_driver, uintptr_t address) {
 /// ROCr rather than HIP: every HIP function initialises the runtime, ROCr's say that it is not initialised.
 Said ask_hsa(uintptr_t address) {
   constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
-  HsaPointerInfo* ask_runtime = hsa_pointer_info.load(std::memory_order_relaxed);
-  HsaAgentInfo* ask_agent = hsa_agent_info.load(std::memory_order_relaxed);
+  hip::HsaPointerInfo* ask_runtime = hsa_pointer_info.load(std::memory_order_relaxed);
+  hip::HsaAgentInfo* ask_agent = hsa_agent_info.load(std::memory_order_relaxed);
   if (ask_runtime == nullptr || ask_agent == nullptr)
     return kUnclear;
-  constexpr int kUnknown = 0, kLocked = 2;  // HSA_EXT_POINTER_TYPE_; locked: host memory, registered
-  constexpr int kSuccess = 0, kNotInitialized = 0x100B, kDevice = 17, kCpu = 0;
-  HsaInfo info = {};
+  hip::HsaInfo info = {};
   info.bytes = sizeof(info);
   Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
   const int result = ask_runtime(reinterpret_cast<const void*>(address), &info, nullptr, nullptr, nullptr);
-  if (result != kSuccess)
-    return result == kNotInitialized ? said : kUnclear;
-  if (info.type == kUnknown)
+  if (result != 0)
+    return result == hip::kHsaNotInitialized ? said : kUnclear;
+  if (info.type == hip::kHsaUnknown)
     return said;
   said.api = Api::kHip;
   said.memory = Memory::kPinned;
   said.bytes = info.allocation_bytes;
-  if (info.type == kLocked) {
+  if (info.type == hip::kHsaLocked) {
     said.base = reinterpret_cast<uintptr_t>(info.host_address);
     return said;
   }
   said.base = reinterpret_cast<uintptr_t>(info.agent_address);
   int device = -1;
-  if (ask_agent(info.owner, kDevice, &device) != kSuccess)
+  if (ask_agent(info.owner, hip::kHsaAgentDevice, &device) != 0)
     return kUnclear;
-  if (device != kCpu)
+  if (device != hip::kHsaCpu)
     said.memory = Memory::kDevice;
   return said;
 }
@@ -185,7 +172,7 @@ void* runtime_library(Runtime runtime) { return runtime < 1 << kAsked ? library_
 Said ask_runtimes(uint64_t present, uintptr_t address) {
   Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
   if ((present & kCudaRuntime) != 0) {
-    CudaAttributes* ask_driver = cuda_attributes.load(std::memory_order_relaxed);
+    cuda::PointerGetAttributes* ask_driver = cuda_attributes.load(std::memory_order_relaxed);
     said = ask_driver != nullptr ? ask_cuda(ask_driver, address)
                                  : Said{Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
     if (!touchable(said))

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Our own declarations of the CUDA driver API against NVIDIA's. All is decided when this compiles.
+
+#include <cuda.h>
+
+#include "pipeline/gpu/cuda_api.h"
+#include "tests/unit/gpu_headers.h"
+
+using namespace resil::gpu::cuda;
+
+#define X(member, symbol, arguments) static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
+RESIL_CUDA_NEEDED(X)
+#undef X
+static_assert(AlikeFunction<decltype(Functions::primary_release), decltype(&cuDevicePrimaryCtxRelease_v2)>::value);
+static_assert(AlikeFunction<decltype(Functions::priority_range), decltype(&cuCtxGetStreamPriorityRange)>::value);
+static_assert(
+    AlikeFunction<decltype(Functions::exchange_capture_mode), decltype(&cuThreadExchangeStreamCaptureMode)>::value);
+#if CUDA_VERSION >= 12000
+static_assert(AlikeFunction<decltype(Functions::context_id), decltype(&cuCtxGetId)>::value);
+#endif
+
+SAME_PLACE(Memcpy2d, from_x, CUDA_MEMCPY2D, srcXInBytes);
+SAME_PLACE(Memcpy2d, from_y, CUDA_MEMCPY2D, srcY);
+SAME_PLACE(Memcpy2d, from_type, CUDA_MEMCPY2D, srcMemoryType);
+SAME_PLACE(Memcpy2d, from_host, CUDA_MEMCPY2D, srcHost);
+SAME_PLACE(Memcpy2d, from_device, CUDA_MEMCPY2D, srcDevice);
+SAME_PLACE(Memcpy2d, from_array, CUDA_MEMCPY2D, srcArray);
+SAME_PLACE(Memcpy2d, from_pitch, CUDA_MEMCPY2D, srcPitch);
+SAME_PLACE(Memcpy2d, to_x, CUDA_MEMCPY2D, dstXInBytes);
+SAME_PLACE(Memcpy2d, to_y, CUDA_MEMCPY2D, dstY);
+SAME_PLACE(Memcpy2d, to_type, CUDA_MEMCPY2D, dstMemoryType);
+SAME_PLACE(Memcpy2d, to_host, CUDA_MEMCPY2D, dstHost);
+SAME_PLACE(Memcpy2d, to_device, CUDA_MEMCPY2D, dstDevice);
+SAME_PLACE(Memcpy2d, to_array, CUDA_MEMCPY2D, dstArray);
+SAME_PLACE(Memcpy2d, to_pitch, CUDA_MEMCPY2D, dstPitch);
+SAME_PLACE(Memcpy2d, width, CUDA_MEMCPY2D, WidthInBytes);
+SAME_PLACE(Memcpy2d, rows, CUDA_MEMCPY2D, Height);
+static_assert(sizeof(Memcpy2d) == sizeof(CUDA_MEMCPY2D));
+
+static_assert(kTypeHost == CU_MEMORYTYPE_HOST && kTypeDevice == CU_MEMORYTYPE_DEVICE);
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventNoTiming == CU_EVENT_DISABLE_TIMING);
+static_assert(kRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE && kRegisterMapped == CU_MEMHOSTREGISTER_DEVICEMAP);
+static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(AlikeFunction<PointerGetAttributes*, decltype(&cuPointerGetAttributes)>::value);
+static_assert(kAttributeMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
+              kAttributeIsManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
+              kAttributeContext == CU_POINTER_ATTRIBUTE_CONTEXT &&
+              kAttributeOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL &&
+              kAttributeBase == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR &&
+              kAttributeBytes == CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+static_assert(kInvalidValue == CUDA_ERROR_INVALID_VALUE && kNotInitialized == CUDA_ERROR_NOT_INITIALIZED &&
+              kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(is_lost(CUDA_ERROR_DEINITIALIZED) && is_lost(CUDA_ERROR_INVALID_CONTEXT) &&
+              is_lost(CUDA_ERROR_ECC_UNCORRECTABLE) && is_lost(CUDA_ERROR_NVLINK_UNCORRECTABLE) &&
+              is_lost(CUDA_ERROR_INVALID_HANDLE) && is_lost(CUDA_ERROR_ILLEGAL_ADDRESS) &&
+              is_lost(CUDA_ERROR_LAUNCH_TIMEOUT) && is_lost(CUDA_ERROR_CONTEXT_IS_DESTROYED) &&
+              is_lost(CUDA_ERROR_ASSERT) && is_lost(CUDA_ERROR_HARDWARE_STACK_ERROR) &&
+              is_lost(CUDA_ERROR_ILLEGAL_INSTRUCTION) && is_lost(CUDA_ERROR_MISALIGNED_ADDRESS) &&
+              is_lost(CUDA_ERROR_INVALID_ADDRESS_SPACE) && is_lost(CUDA_ERROR_INVALID_PC) &&
+              is_lost(CUDA_ERROR_LAUNCH_FAILED) && is_lost(CUDA_ERROR_UNKNOWN));
+static_assert(!is_lost(CUDA_SUCCESS) && !is_lost(CUDA_ERROR_NOT_READY) && !is_lost(CUDA_ERROR_OUT_OF_MEMORY) &&
+              !is_lost(CUDA_ERROR_INVALID_VALUE) && !is_lost(CUDA_ERROR_NOT_FOUND) &&
+              !is_lost(CUDA_ERROR_NO_BINARY_FOR_GPU));
+
+int main() {}
