@@ -69,30 +69,34 @@ uint64_t traffic_of(const Watched& watched) {
 
 }  // namespace
 
+double starved(const Watched& watched, Tracked& rank, double step) {
+  char text[512];
+  read_small(watched.pid, "schedstat", text, sizeof(text));
+  const char* blank = strchr(text, ' ');
+  const uint64_t delay = blank != nullptr ? strtoull(blank, nullptr, 10) : 0, before = rank.delay_ns;
+  rank.delay_ns = delay;
+  if (before == kNotRead || delay <= before)
+    return 0;
+  const double waited = static_cast<double>(delay - before) * 1e-9;
+  return waited < step ? waited : step;
+}
+
 // In uninterruptible sleep for long it is not excused: a file system that is dead must be found.
-double excuse(const Watched& watched, Tracked& rank, double now, double step) {
+bool works_in_kernel(const Watched& watched, Tracked& rank, double now) {
   const int state = process_state(watched.pid, watched.pid_start);
   if (state == 'T' || state == 't')
-    return step;
+    return true;
   if (state == 'D') {
     if (rank.sleeping_since == 0)
       rank.sleeping_since = now;
     if (now - rank.sleeping_since < kLongestSleep)
-      return step;
+      return true;
   } else {
     rank.sleeping_since = 0;
   }
-  const uint64_t traffic = traffic_of(watched);
-  char text[512];
-  read_small(watched.pid, "schedstat", text, sizeof(text));
-  const char* blank = strchr(text, ' ');
-  const uint64_t delay = blank != nullptr ? strtoull(blank, nullptr, 10) : 0;
-  const bool first = rank.delay_ns == kNotRead;
-  const double waited = first ? step : static_cast<double>(delay - rank.delay_ns) * 1e-9;
-  const bool busy = first || traffic != rank.traffic;
-  rank.delay_ns = delay;
+  const uint64_t traffic = traffic_of(watched), before = rank.traffic;
   rank.traffic = traffic;
-  return busy ? step : waited < step ? waited : step;
+  return before != traffic;  // kNotRead too: nobody knows yet
 }
 
 /// How often the function that the rank is in, or was in last, has been called before.

@@ -49,6 +49,11 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
   Watch& watch = monitor->watch;
   switch (static_cast<Round>(kind)) {
     case Round::kSummary: {
+      if (bytes == sizeof(Learned)) {
+        Learned learned;
+        memcpy(&learned, request, sizeof(learned));
+        root_learn(monitor->root, learned);
+      }
       Summary summary;
       watch_sample(watch, monotonic_seconds(), &summary);
       memcpy(room, &summary, sizeof(summary));

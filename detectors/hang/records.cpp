@@ -60,8 +60,10 @@ void summary_add(Summary* into, const Summary& from) {
     into->oldest_open_ns = from.oldest_open_ns;
   if (from.familiar < into->familiar)
     into->familiar = from.familiar;
-  if (from.excused > into->excused)
+  if (from.excused > into->excused) {
     into->excused = from.excused;
+    into->starved = from.starved;
+  }
   uint32_t kept = into->event_count < kMaxEvents ? into->event_count : kMaxEvents;
   for (uint32_t i = 0; i < from.event_count && i < kMaxEvents && kept < kMaxEvents; ++i)
     into->events[kept++] = from.events[i];

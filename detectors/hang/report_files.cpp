@@ -200,7 +200,8 @@ const char* activity_name(RankActivity activity) {
 
 const char* class_name(HangClass of) {
   constexpr const char* kNames[] = {"none", "deadlock", "collective_mismatch", "missing_rank", "rank_gone", "rank_stopped",
-                                    "unmatched_message", "inside_mpi", "computation", "unreceived_messages", "unequal_collectives", "no_progress"};
+                                    "unmatched_message", "inside_mpi", "computation", "unreceived_messages", "unequal_collectives", "node_silent",
+                                    "no_progress"};
   const auto index = static_cast<unsigned>(of);
   return index < sizeof(kNames) / sizeof(kNames[0]) ? kNames[index] : "no_progress";
 }
@@ -237,8 +238,8 @@ void log_hang(const char* what, const char* format, ...) {
 
 void trace_look(const stats::Look& look) {
   char line[160];
-  snprintf(line, sizeof(line), "%.3f %u %u %llu %llu %.3f\n", look.now, look.out, look.total, static_cast<unsigned long long>(look.moves),
-           static_cast<unsigned long long>(look.familiar), look.excused);
+  snprintf(line, sizeof(line), "%.3f %u %u %llu %llu %.3f %.3f\n", look.now, look.out, look.total, static_cast<unsigned long long>(look.moves),
+           static_cast<unsigned long long>(look.familiar), look.excused, look.starved);
   append_line("hang-trace.txt", line);
 }
 

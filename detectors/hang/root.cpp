@@ -69,11 +69,18 @@ void gap(Root& root, double now) {
     root.facts[i].since = now;
 }
 
+void learn(Root& root) {
+  const stats::Quiet& record = root.model.record();
+  const double longest = record.longest() > record.longest_crowded() ? record.longest() : record.longest_crowded();
+  root_learn(root, {longest, record.limit(), record.watched()});
+}
+
 void sampled(Root& root, const Summary& summary) {
   const double now = monotonic_seconds();
   root.summary = summary;
   root.moves += summary.moved;
   root.excused += summary.excused;
+  root.starved += summary.starved;
   root.familiar = summary.familiar < root.familiar ? summary.familiar : root.familiar;
   if (root.looked_at != 0 && now - root.looked_at > kGapSeconds)
     gap(root, now);
@@ -86,13 +93,14 @@ void sampled(Root& root, const Summary& summary) {
   if (summary.ranks == 0)
     return;
   if (now >= root.next_sample) {  // the looks in between serve the proof; the model sees its own random steps
-    const stats::Look look = {now, summary.out, summary.ranks, root.moves, root.familiar, root.excused};
+    const stats::Look look = {now, summary.out, summary.ranks, root.moves, root.familiar, root.excused, root.starved};
     if (root.traced)
       trace_look(look);
     root.opinion = root.model.look(look);
     root.next_sample = now + root.model.next_step();
+    learn(root);
     root.familiar = ~uint64_t{0};
-    root.excused = 0;
+    root.excused = root.starved = 0;
     note_opinion(root);
   }
   root.with_states = (summary.waiting != 0 || root.suspected || summary.gone != 0 || summary.stopped != 0) &&
@@ -200,7 +208,7 @@ bool found_by_graph(Root& root, double now, Verdict* verdict) {
 bool judged(Root& root, double now) {
   const Names names = names_of(root);
   return found_by_graph(root, now, &root.verdict) || computation_verdict(root, now, names, &root.verdict) ||
-         stopped_verdict(root, now, names, &root.verdict);
+         stopped_verdict(root, now, names, &root.verdict) || silent_verdict(root, now, names, &root.verdict);
 }
 
 /// The communicators that the files will name.
@@ -337,6 +345,13 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
          root.facts != nullptr && root.waited != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
 }
 
+void root_learn(Root& root, const Learned& from) {
+  Learned& learned = root.learned;
+  learned.longest = from.longest > learned.longest ? from.longest : learned.longest;
+  learned.limit = from.limit > learned.limit ? from.limit : learned.limit;
+  learned.watched = from.watched > learned.watched ? from.watched : learned.watched;
+}
+
 double root_turn(Root& root, double now) {
   if (root.busy) {
     if (now - root.asked_at < kStuckRound)
@@ -347,7 +362,7 @@ double root_turn(Root& root, double now) {
     return root.next_look - now;
   root.asked_at = now;
   root.busy = true;
-  if (!monitor_ask(Round::kSummary, nullptr, 0))
+  if (!monitor_ask(Round::kSummary, &root.learned, sizeof(root.learned)))
     root.busy = false;
   root.next_look = now + kLookEvery;
   if (root.next_sample < root.next_look)

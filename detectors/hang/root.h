@@ -70,8 +70,9 @@ struct Root {
   Summary summary;
   bool busy, ending, traced, confirming, with_states, with_mismatch, suspected, verified;
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
-  double begun_at, next_sample, next_look, looked_at, excused, asked_at, states_at, mismatch_at, moved_at, blocked_since, longest_stop, faulty_since;
+  double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at, blocked_since, longest_stop, faulty_since;
   stats::Verdict opinion;
+  Learned learned;  ///< by this root and those before it
   Question* questions;
   Answer* answers;
   uint32_t question_count, answer_count;
@@ -81,6 +82,8 @@ struct Root {
 };
 
 bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board);
+/// What the node that leads has learned; any node.
+void root_learn(Root& root, const Learned& from);
 /// Seconds until something is due.
 double root_turn(Root& root, double now);
 void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kSilentSeconds = 1.2, kSilenceSuspected = 15;
 
+}  // namespace
+
 void describe_node(const Root& root, uint32_t node, char* text, size_t bytes) {
   if (root.wiring->nodes == nullptr)
     snprintf(text, bytes, "node %u", node);
@@ -22,8 +24,6 @@ void describe_node(const Root& root, uint32_t node, char* text, size_t bytes) {
   else
     snprintf(text, bytes, "node %u (%u ranks from rank %u on)", node, entry.ranks, entry.first_rank);
 }
-
-}  // namespace
 
 void note_facts(Root& root, double now) {
   const uint32_t count = root.states.count;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <initializer_list>
+
 #include "detectors/hang/publish.h"
 #include "shim/hash.h"
 
@@ -14,6 +16,9 @@ namespace resil::hang {
 namespace {
 
 constexpr double kStopped = 15, kStopFactor = 3;
+// Of a node that gives no answer, nobody knows whether its ranks compute: more patience than with those that are seen.
+constexpr double kSilent = 30, kSilentFactor = 3, kSilentUnlearned = 600;
+constexpr double kGoneOn = 10;  // seconds that the others may take after the silence began until they wait for it
 
 void append(char* text, size_t bytes, const char* format, ...) __attribute__((format(printf, 3, 4)));
 void append(char* text, size_t bytes, const char* format, ...) {
@@ -146,6 +151,8 @@ bool computation_verdict(Root& root, double, const Names& names, Verdict* verdic
     append(verdict->message, sizeof(verdict->message), "Rank%s %s (%s) %s not come back from %s own code for %.1f s, after %s.",
            answer.count == 1 ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0), answer.count == 1 ? "has" : "have",
            answer.count == 1 ? "its" : "their", opinion.quiet, name_of(root, verdict->culprits[0], NameKind::kLast, 0));
+    if (opinion.starved >= 1)
+      append(verdict->message, sizeof(verdict->message), " Not counted: %.1f s of waiting for a CPU.", opinion.starved);
   } else {
     verdict->type = HangClass::kInsideMpi;
     append(verdict->message, sizeof(verdict->message),
@@ -190,6 +197,64 @@ bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdic
   describe_waiting(root, names, verdict);
   append(verdict->message, sizeof(verdict->message), " kill -CONT lets it go on.");
   describe_culprits(root, verdict);
+  verdict->signature = signature_of(root, *verdict);
+  return true;
+}
+
+namespace {
+
+/// Ranks of the nodes that have been silent for `limit` and since about the last progress, into the culprits; the nodes
+/// by name. Returns how many nodes.
+uint32_t find_silent(const Root& root, double now, double limit, Verdict* verdict, char* text, size_t bytes, double* longest) {
+  uint32_t nodes = 0;
+  for (uint32_t node = 0; node < root.wiring->node_count && root.wiring->nodes != nullptr; ++node) {
+    const Silence& silence = root.silences[node];
+    // Silent long before: its connection was lost, and the job went on.
+    const double most = root.learned.longest > kGoneOn ? root.learned.longest : kGoneOn;
+    if (!silence.said || now - silence.since < limit || root.moved_at - silence.since > most)
+      continue;
+    const NodeEntry& entry = root.wiring->nodes[node];
+    for (uint32_t rank = entry.first_rank; rank < entry.first_rank + entry.ranks && rank < root.states.count; ++rank) {
+      if (root.states.by_rank[rank] != nullptr)
+        continue;  // of another node: ranks need not be placed one after the other
+      if (verdict->culprit_count < kMaxCulprits)
+        verdict->culprits[verdict->culprit_count] = static_cast<int32_t>(rank);
+      ++verdict->culprit_count;
+    }
+    char name[96];
+    describe_node(root, node, name, sizeof(name));
+    if (nodes < 4)
+      append(text, bytes, "%s%s", nodes == 0 ? "" : ", ", name);
+    ++nodes;
+    *longest = now - silence.since > *longest ? now - silence.since : *longest;
+  }
+  if (nodes > 4)
+    append(text, bytes, " and %u more", nodes - 4);
+  return nodes;
+}
+
+}  // namespace
+
+bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+  if (root.silent == 0 || root.summary.moved != 0 || root.summary.ranks == 0 || root.summary.out != 0)
+    return false;
+  const Learned& learned = root.learned;
+  double limit = learned.watched < stats::Watch::kLearned ? kSilentUnlearned : kSilent;
+  for (const double usual : {kSilentFactor * learned.longest, learned.limit})
+    limit = usual > limit ? usual : limit;
+  if (now - root.moved_at < limit)
+    return false;
+  begin(verdict, HangClass::kNodeSilent);
+  char nodes[512] = "";
+  double longest = 0;
+  const uint32_t count = find_silent(root, now, limit, verdict, nodes, sizeof(nodes), &longest);
+  if (count == 0 || 2 * verdict->culprit_count > root.states.count)
+    return false;  // more than half: it is this part that is cut off
+  append(verdict->message, sizeof(verdict->message),
+         "%c%s %s given no answer for %.1f s: stopped, gone or cut off. All other ranks wait, and none of them has made progress for %.1f s.",
+         nodes[0] - 'a' + 'A', nodes + 1, count == 1 ? "has" : "have", longest, now - root.moved_at);
+  describe_waiting(root, names, verdict);
+  append(verdict->message, sizeof(verdict->message), " The longest time without any progress before was %.1f s.", root.learned.longest);
   verdict->signature = signature_of(root, *verdict);
   return true;
 }

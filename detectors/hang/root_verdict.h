@@ -13,7 +13,11 @@ namespace resil::hang {
 bool computation_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 /// By a rank that is stopped while no other rank has moved for longer than any stop before that ended.
 bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+/// By nodes that have given no answer since the others' last progress, for longer than this program has ever been quiet.
+bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 
+/// "node 2 (rank 7)"
+void describe_node(const Root& root, uint32_t node, char* text, size_t bytes);
 /// Ranks that are stopped or gone, by the last summary; nodes that missed it (ascending).
 void note_facts(Root& root, double now);
 void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now);

@@ -29,6 +29,13 @@ struct RankEvent {
 
 constexpr uint32_t kMaxEvents = 16;
 
+/// What the root has learned, told with every question for a summary: who leads after it knows what is usual.
+struct Learned {
+  double longest;  ///< quiet interval that ended, by the clock, seconds
+  double limit;    ///< of quiet, by the shape of its tail (stats/quiet.h)
+  double watched;  ///< seconds
+};
+
 /// One sample of S_out over the ranks of one or more nodes.
 struct Summary {
   uint32_t ranks;     ///< that are looked at: neither finished nor gone
@@ -42,6 +49,7 @@ struct Summary {
   uint64_t oldest_open_ns;  ///< longest time inside one call
   uint64_t familiar;        ///< how often the least familiar of the calls that ranks are in, or left last, was made before
   double excused;           ///< seconds since the last sample in which being quiet says nothing: the most of any rank outside MPI
+  double starved;           ///< of these, those in which that rank waited for a CPU
   RankEvent events[kMaxEvents];
 };
 

@@ -18,6 +18,7 @@ namespace {
 constexpr double kWaitingSeconds = 0.5;
 constexpr double kLifeSeconds = 0.8;    // between two looks at /proc for a rank that does not move
 constexpr double kAskAfter = 2;          // seconds of quiet, after which a rank outside MPI is looked at closely
+constexpr uint32_t kAskedEarly = 64;     // ranks that are asked at once whether they wait for a CPU, in one sample
 constexpr double kReopenSeconds = 0.5, kReopenLater = 5;
 
 bool lives(const Tracked& rank) { return rank.life == RankActivity::kUnknown || rank.life == RankActivity::kStopped; }
@@ -47,6 +48,27 @@ void add_event(Summary* summary, int32_t rank, RankActivity what) {
   if (summary->event_count < kMaxEvents)
     summary->events[summary->event_count] = {rank, what, {}};
   ++summary->event_count;
+}
+
+/// What takes time off the quiet of a rank that was outside MPI since the last sample, and moved now or did not.
+void sample_excuse(Watch& watch, uint32_t i, bool still_out, double now, Summary* summary) {
+  Tracked& rank = watch.tracked[i];
+  const double step = now - watch.sampled_at;
+  const bool closely = still_out && now - rank.moved_at > kAskAfter;
+  // Waiting for a CPU makes up most of a usual pause where cores are shared, so that counts from the start to the end.
+  const bool asked = rank.delay_ns != kNotRead || closely || (still_out && watch.starved_asked++ < kAskedEarly);
+  const double waited = asked ? starved(watch.watched[i], rank, step) : 0;
+  const bool kernel = closely && works_in_kernel(watch.watched[i], rank, now);
+  if (kernel && step > summary->excused) {
+    summary->excused = step;
+    summary->starved = 0;
+  } else if (!kernel && waited > summary->excused) {
+    summary->excused = summary->starved = waited;
+  }
+  if (!still_out)
+    rank.delay_ns = kNotRead;
+  if (!closely)
+    rank.traffic = kNotRead;
 }
 
 void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary* summary) {
@@ -91,13 +113,7 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
     ++summary->polling;
   else if (!quick.in_mpi)
     ++summary->out;
-  if (!quick.in_mpi && !quick.polling && now - rank.moved_at > kAskAfter) {
-    const double excused = excuse(watched, rank, now, now - watch.sampled_at);
-    if (excused > summary->excused)
-      summary->excused = excused;
-  } else {
-    rank.delay_ns = kNotRead;
-  }
+  sample_excuse(watch, i, !quick.in_mpi && !quick.polling && rank.moved_at != now, now, summary);
   if ((quick.in_mpi || quick.polling) && now - rank.open_since >= kWaitingSeconds) {
     ++summary->waiting;
     const uint64_t open_ns = static_cast<uint64_t>((now - rank.open_since) * 1e9);
@@ -136,7 +152,7 @@ void forget_times(Watch& watch, double now) {
     Tracked& rank = watch.tracked[i];
     rank.open_since = rank.moved_at = rank.life_since = now;
     rank.stable_since = 0;
-    rank.delay_ns = kNotRead;
+    rank.delay_ns = rank.traffic = kNotRead;
     rank.sleeping_since = 0;
   }
 }
@@ -146,12 +162,14 @@ void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t cou
   watch.count = count < kMaxWatched ? count : kMaxWatched;
   memcpy(watch.ranks, ranks, watch.count * sizeof(watch.ranks[0]));
   watch.seen = watched_open(watch.watched, watch.ranks, watch.count);
+  forget_times(watch, 0);
 }
 
 void watch_sample(Watch& watch, double now, Summary* summary) {
   *summary = {};
   summary->familiar = ~uint64_t{0};
   open_missing(watch, now);
+  watch.starved_asked = 0;
   const uint64_t now_ns = realtime_now_ns();
   if (watch.sampled_at != 0 && now - watch.sampled_at > kGapSeconds)
     forget_times(watch, now);

@@ -23,7 +23,7 @@ struct Tracked {
   bool seen;
   double life_checked, life_since;
   uint64_t cpu_ns;
-  uint64_t delay_ns, traffic;  ///< run delay and bytes read and written, of the last look at them; ~0: none yet
+  uint64_t delay_ns, traffic;  ///< run delay and bytes read and written, of the last look at them; kNotRead: none yet
   double sleeping_since;       ///< in uninterruptible sleep without a break; 0: not
 };
 
@@ -33,6 +33,7 @@ struct Watch {
   Watched watched[kMaxWatched];
   Tracked tracked[kMaxWatched];
   uint32_t seen;             ///< mapped so far
+  uint32_t starved_asked;    ///< in this sample
   double opened_at, sampled_at;
   uint64_t open_attempts;
 };
@@ -45,8 +46,11 @@ constexpr double kGapSeconds = 2.5;
 
 constexpr uint64_t kNotRead = ~uint64_t{0};
 
-/// Of the last `step` seconds, those in which the quiet of this rank, which is outside MPI, says nothing. System calls.
-double excuse(const Watched& watched, Tracked& rank, double now, double step);
+/// Of the last `step` seconds, those in which this rank waited for a CPU; 0 at the first look. System calls.
+double starved(const Watched& watched, Tracked& rank, double step);
+/// Whether the quiet of this rank, which is outside MPI, says nothing: stopped, asleep for a device, reading or writing.
+/// More system calls.
+bool works_in_kernel(const Watched& watched, Tracked& rank, double now);
 /// How often the function that the rank is in, or was in last, has been called before by its first thread.
 uint64_t familiar(const Watched& watched);
 

@@ -61,10 +61,10 @@ sim::Weather weather(bool start) {
 Verdict look(Watch& watch, sim::Trace& trace, double now) {
   Look seen = trace.look(now);
   if (options.blind) {
-    seen.excused = 0;
+    seen.excused = seen.starved = 0;
     seen.familiar = kFamiliarUnknown;
   } else if (watch.quiet() < Watch::kAskAfter) {
-    seen.excused = 0;
+    seen.excused = seen.starved = watch.quiet() == 0 ? 0 : seen.starved;
   }
   return watch.look(seen);
 }
@@ -154,8 +154,8 @@ int recorded() {
   while (fgets(line, sizeof(line), file) != nullptr) {
     unsigned long long moves = 0, familiar = kFamiliarUnknown;
     Look seen{};
-    if (line[0] == '#' || sscanf(line, "%lf %u %u %llu %llu %lf", &seen.now, &seen.out, &seen.total, &moves, &familiar,
-                                 &seen.excused) < 4)
+    if (line[0] == '#' || sscanf(line, "%lf %u %u %llu %llu %lf %lf", &seen.now, &seen.out, &seen.total, &moves, &familiar,
+                                 &seen.excused, &seen.starved) < 4)
       continue;
     seen.moves = moves;
     seen.familiar = familiar;

@@ -242,7 +242,7 @@ Look Trace::look(double now) {
   }
   now_ = now;
   uint64_t out = 0, inner = 0;
-  double excused = 0;
+  double excused = 0, starved = 0;
   const double step = now - last_look_;
   if (stage_ == Stage::kSerial) {
     out = 1;
@@ -256,7 +256,7 @@ Look Trace::look(double now) {
       survival_ = s;
     }
     out = others_ + (hung_ != 0 ? hung_ : 1);
-    excused = step * (1 - hidden_share_);
+    excused = starved = std::min(step, now - begin_) * (1 - hidden_share_);
     const double stopped = std::min(now, stop_end_) - std::max(last_look_, stop_begin_);
     excused = std::max(excused, std::max(0., stopped));
     inner = ranks_ - out;
@@ -268,7 +268,8 @@ Look Trace::look(double now) {
   last_look_ = now;
   last_out_ = out;
   // Looks between stages differ by moves_, within a stage by `inner`, which only rises.
-  return {now, static_cast<uint32_t>(out), static_cast<uint32_t>(ranks_), moves_ * 1000003 + inner, visits_[site_], excused};
+  return {now, static_cast<uint32_t>(out), static_cast<uint32_t>(ranks_), moves_ * 1000003 + inner, visits_[site_], excused,
+          std::min(starved, excused)};
 }
 
 }  // namespace sim

@@ -55,17 +55,18 @@ TEST_CASE("ranges that do not fit are counted") {
 
 TEST_CASE("samples of nodes add up") {
   Summary all = summary(4, 1, {{3, RankActivity::kGone, {}}});
-  all.excused = 0.25;
+  all.excused = all.starved = 0.25;
   all.familiar = 100;
   all.oldest_open_ns = 5;
   Summary other = summary(8, 2, {{9, RankActivity::kStopped, {}}, {11, RankActivity::kGone, {}}});
   other.excused = 0.5;
+  other.starved = 0.125;
   other.familiar = 7;
   other.moved = 3;
   other.oldest_open_ns = 9;
   summary_add(&all, other);
   CHECK((all.ranks == 12 && all.out == 3 && all.moved == 3));
-  CHECK((all.excused == 0.5 && all.familiar == 7 && all.oldest_open_ns == 9));
+  CHECK((all.excused == 0.5 && all.starved == 0.125 && all.familiar == 7 && all.oldest_open_ns == 9));
   REQUIRE(all.event_count == 3);
   CHECK((all.events[0].rank == 3 && all.events[1].rank == 9 && all.events[2].rank == 11));
 }

@@ -2,6 +2,7 @@
 //
 // What stands over ParaStack's model: quiet intervals, the judge, snapshots of all ranks, learned patience.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
@@ -20,10 +21,10 @@ struct Program {
     watch.start(total, .4, .001, seed);
     random.start(seed);
   }
-  Verdict look(uint32_t out, bool moved, double excused = 0, uint64_t familiar = 1000) {
+  Verdict look(uint32_t out, bool moved, double excused = 0, uint64_t familiar = 1000, double starved = 0) {
     now += watch.next_step();
     moves += moved;
-    return watch.look({now, out, ranks, moves, familiar, excused});
+    return watch.look({now, out, ranks, moves, familiar, excused, starved});
   }
   Verdict healthy(double seconds) {
     Verdict last{};
@@ -96,9 +97,9 @@ TEST_CASE("pauses of very unequal length ask for more patience than equal ones o
   Quiet equal{}, unequal{};
   uint64_t moves = 0;
   const auto pause = [&](Quiet& quiet, double& now, double seconds) {
-    quiet.look(now += .1, 0, ++moves, true);
-    quiet.look(now += seconds / 2, 0, moves, true);
-    quiet.look(now += seconds / 2, 0, ++moves, true);
+    quiet.look(now += .1, 0, 0, ++moves, true);
+    quiet.look(now += seconds / 2, 0, 0, moves, true);
+    quiet.look(now += seconds / 2, 0, 0, ++moves, true);
   };
   double one = 0, other = 0;
   for (int i = 0; i < 60; ++i) {
@@ -130,6 +131,57 @@ TEST_CASE("time in which a rank could not run does not count") {
   const double half = program.until(Finding::kVerified, 1, 600, .5);
   CHECK(half > 20);
   CHECK(half < 60);
+}
+
+/// Quiet of `ranks_own` seconds of each second, the rest of which a rank waits for a CPU; until verified, by the clock.
+static double crowded_until(Program& program, double own, double most) {
+  const double begin = program.now;
+  while (program.now < begin + most) {
+    const double step = program.watch.next_step(), waited = step * (1 - own);
+    program.now += step;
+    const Look look{program.now, 1, program.ranks, program.moves, 1000, waited, waited};
+    if (program.watch.look(look).finding == Finding::kVerified)
+      return program.now - begin;
+  }
+  return INFINITY;
+}
+
+TEST_CASE("a rank that spins on a crowded core is found after half of the time of its own, if the clock shows much more") {
+  for (const auto& [own, least, most] : {std::array{.9, 12., 15.}, {.5, 23., 27.}, {.3, 29., 33.}, {.1, 57., 66.}}) {
+    Program program(64);
+    program.healthy(60);
+    INFO(own);
+    const double found = crowded_until(program, own, 200);
+    CHECK(found > least);
+    CHECK(found < most);
+  }
+}
+
+TEST_CASE("a healthy rank that gets little of a crowded core is not accused, however long it takes") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Program program(64, seed);
+    program.healthy(60);
+    Random random;
+    random.start(seed);
+    for (int i = 0; i < 100; ++i) {
+      const double own = .02 + .3 * random.uniform(), work = .05 + 1.1 * random.uniform();
+      INFO(seed << ' ' << i);
+      CHECK(crowded_until(program, own, work / own) == INFINITY);
+      program.healthy(3);
+    }
+  }
+}
+
+TEST_CASE("the longest pauses, by the clock too, make a crowded program more patient") {
+  Program program(64);
+  program.healthy(60);
+  for (int i = 0; i < 5; ++i) {
+    crowded_until(program, .05, 20);  // a second of its own
+    program.healthy(10);
+  }
+  const double found = crowded_until(program, .15, 300);  // 6 s of its own after 40, 12 after 80
+  CHECK(found > 57);
+  CHECK(found < 70);
 }
 
 TEST_CASE("a look that comes late is the machine's fault; a clock that goes back is nobody's") {

@@ -5,28 +5,31 @@
 
 namespace resil::hang::stats {
 
-void Quiet::look(double now, double excused, uint64_t moves, bool out) {
+void Quiet::look(double now, double excused, double starved, uint64_t moves, bool out) {
   double step = started_ && now > last_ ? now - last_ : 0;  // a clock that went back: no time passed that we know of
+  starved = starved > step ? step : starved;
   step = excused > step ? 0 : step - (excused > 0 ? excused : 0);
   last_ = now;
-  watched_ += step;
+  watched_ += step + starved;
   if (!started_ || moves != moves_) {
     if (current_ > 0)
-      ended(current_ + step);
-    current_ = 0;
+      ended(current_ + step, starved_ + starved);
+    current_ = starved_ = 0;
     out_ = false;
   } else {
     current_ += step;
+    starved_ += starved;
     out_ = out_ || out;
   }
   moves_ = moves;
   started_ = true;
 }
 
-void Quiet::ended(double seconds) {
+void Quiet::ended(double seconds, double starved) {
   longest_ = seconds > longest_ ? seconds : longest_;
   if (!out_)
     return;
+  longest_crowded_ = seconds + starved > longest_crowded_ ? seconds + starved : longest_crowded_;
   ++intervals_;
   if (in_tail_ == kTail && seconds <= tail_[kTail - 1])
     return;

@@ -15,7 +15,7 @@ class Quiet {
   static constexpr uint32_t kTail = 128;      // the longest intervals, kept for the shape of their tail
   static constexpr uint32_t kFewest = 6;      // intervals, below which their tail has no shape
   static constexpr uint32_t kManyForPareto = 32;
-  static constexpr double kMaterial = 2.75;   // seconds; below, intervals are long for want of asking the kernel (Watch::kAskAfter)
+  static constexpr double kMaterial = 2;       // seconds; below, three times the longest is far from what verifies, whatever the tail
   static constexpr double kFactorOfFew = 8;   // times the longest, with fewer than kFewest
   static constexpr double kMostOfFew = 40;    // times the longest, with fewer than kManyForPareto
   static constexpr double kApart = 4;         // intervals so many times as long as the next ones are another kind,
@@ -26,14 +26,17 @@ class Quiet {
   static constexpr double kRare = 1e-9;       // probability of an interval to be extrapolated to
   static constexpr double kRareQuantile = 6;  // normal quantile of it
 
-  /// One look: the clock and, of the seconds since the last look, those excused; the progress counter; whether a rank is
-  /// out. An interval through which all ranks were in says nothing about computations: starved or slow communication.
-  void look(double now, double excused, uint64_t moves, bool out);
+  /// One look: the clock and, of the seconds since the last look, those excused, and of these, those for want of a CPU;
+  /// the progress counter; whether a rank is out. An interval through which all ranks were in says nothing about
+  /// computations: starved or slow communication.
+  void look(double now, double excused, double starved, uint64_t moves, bool out);
 
   double current() const { return current_; }        // seconds without progress, less those excused
+  double starved() const { return starved_; }        // seconds without progress for want of a CPU
   double longest() const { return longest_; }        // of intervals that ended
   double longest_out() const { return tail_[0]; }    // of those in which a rank was out
-  double watched() const { return watched_; }        // seconds of looks so far
+  double longest_crowded() const { return longest_crowded_; }  // of the same with those for want of a CPU
+  double watched() const { return watched_; }        // seconds of looks so far, less those excused for another reason than want of a CPU
   uint64_t intervals() const { return intervals_; }  // of those, with at least one look without progress
 
   /// Seconds of quiet that a healthy computation of this program will not reach, by what it has shown so far:
@@ -41,13 +44,13 @@ class Quiet {
   double limit() const;
 
  private:
-  void ended(double seconds);
+  void ended(double seconds, double starved);
   double computed_limit() const;
   double tail_limit() const;
   double log_normal_limit(uint32_t count, double all) const;
   double pareto_limit(uint32_t count, double all) const;
 
-  double last_, current_, watched_, longest_;
+  double last_, current_, starved_, watched_, longest_, longest_crowded_;
   uint64_t moves_, intervals_;
   double tail_[kTail];  // descending
   mutable double limit_;  // 0: to be computed

@@ -27,17 +27,26 @@ Phase Watch::phase(const Look& look) const {
 }
 
 double Watch::suspect_at(Phase phase) const {
-  if (phase == Phase::kComputation)
-    return candidate_ ? longer(kSuspectCandidate, quiet_.longest_out())
-                      : longer(kSuspect, kSuspectFactor * quiet_.longest_out());
+  if (phase == Phase::kComputation) {
+    const double many = kSuspectFactor * quiet_.longest_out(), soon = kSuspectShare * longer(kVerify, quiet_.limit());
+    return candidate_ ? longer(kSuspectCandidate, quiet_.longest_out()) : longer(kSuspect, many < soon ? many : soon);
+  }
   return phase == Phase::kMostCompute ? kNever : longer(kSuspectUnfamiliar, kSuspectFactor * quiet_.longest());
+}
+
+double Watch::verify_computation() const {
+  const double usual = longer(kVerify, quiet_.limit()), crowded = quiet_.current() + quiet_.starved();
+  if (usual > kVerify || crowded < longer(kVerifyCrowded, Quiet::kFactor * quiet_.longest_crowded()))
+    return usual;
+  const double own = longer(kVerifyOwn, kCrowdedFactor * quiet_.longest_out());
+  return own < usual ? own : usual;
 }
 
 double Watch::verify_at(Phase phase, uint64_t familiar) const {
   const double longest = kLongFactor * quiet_.longest();
   switch (phase) {
     case Phase::kComputation:
-      return longer(kVerify, quiet_.limit());
+      return verify_computation();
     case Phase::kCommunication:
       return longer(kVerifyCommunication, longest);
     case Phase::kUnfamiliar: {
@@ -61,20 +70,21 @@ Verdict Watch::look(const Look& look) {
     excused = since - step_;
   last_ = look.now;
   looked_ = true;
-  quiet_.look(look.now, excused, look.moves, look.out != 0);
+  quiet_.look(look.now, excused, look.starved < excused ? look.starved : excused, look.moves, look.out != 0);
   const Observation observation = model_.observe(look.out, look.total);
   const Finding usual = learned() ? Finding::kHealthy : Finding::kLearning;
   if (quiet_.current() == 0) {
     if (candidate_)
       model_.rejected();
     candidate_ = false;
-    return {usual, phase(look), observation, 0, kSuspect, kVerify};
+    return {usual, phase(look), observation, 0, 0, kSuspect, kVerify};
   }
   candidate_ = candidate_ || observation.judgement == Judgement::kCandidate;
   const Phase now = phase(look);
-  Verdict verdict{usual, now, observation, quiet_.current(), suspect_at(now), kVerify};
+  Verdict verdict{usual, now, observation, quiet_.current(), quiet_.starved(), kSuspect, kVerify};
   if (verdict.quiet < kSuspectCandidate)  // nothing can be found yet, and the limit takes a while to compute
     return verdict;
+  verdict.suspected_at = suspect_at(now);
   verdict.verified_at = verify_at(now, look.familiar);
   if (verdict.quiet >= verdict.verified_at)
     verdict.finding = Finding::kVerified;

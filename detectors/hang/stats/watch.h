@@ -7,15 +7,15 @@
 //   watch.start(ranks, config_interval, config_alpha, seed);
 //   for (;;) {
 //     sleep(watch.next_step());
-//     Verdict verdict = watch.look({now, out, total, moves, familiar, excused});
+//     Verdict verdict = watch.look({now, out, total, moves, familiar, excused, starved});
 //     if (verdict.finding >= Finding::kSuspected) ...  // snapshots of all ranks: who? (snapshot.h)
 //   }
 //
 // Recorded traces (tests/bench/hang_simulator.cpp reads them; lines that begin with # are comments): one look a line,
 //
-//   time out total moves familiar excused
+//   time out total moves familiar excused starved
 //
-// the members of Look in this order, separated by blanks: "%.3f %u %u %llu %llu %.3f". `familiar` and `excused` may be
+// the members of Look in this order, separated by blanks: "%.3f %u %u %llu %llu %.3f %.3f". The last three may be
 // missing.
 #pragma once
 
@@ -40,8 +40,9 @@ struct Look {
   /// Seconds since the last look in which being quiet says nothing, because a rank that is out could not run or was at
   /// work in the kernel: stopped, waiting for a CPU (run delay of schedstat), in uninterruptible sleep, in an MPI-IO
   /// call, or its bytes read and written changed (then the whole step). The most of any such rank. 0 where nobody
-  /// looks; needed only once quiet() passes kAskAfter.
+  /// looks; what is not waiting for a CPU is needed only once quiet() passes kAskAfter.
   double excused;
+  double starved;  // of these, those in which that rank waited for a CPU; see kVerifyCrowded
 };
 
 constexpr uint64_t kFamiliarUnknown = ~0ull;
@@ -60,17 +61,24 @@ struct Verdict {
   Phase phase;
   Observation observation;  // the model's
   double quiet;                      // seconds without progress, less those excused
+  double starved;                    // seconds without progress in which a rank that is out waited for a CPU
   double suspected_at, verified_at;  // limits of `quiet`, seconds, that hold now; kNever: never
 };
 
 class Watch {
  public:
-  static constexpr double kAskAfter = 2;  // seconds of quiet, after which `excused` is worth finding out
+  static constexpr double kAskAfter = 2;  // seconds of quiet, after which all of `excused` is worth finding out
   // All in seconds of quiet. Chosen by the simulator (docs/RESULTS.md).
   static constexpr double kSuspect = 4;            // without the model's help
   static constexpr double kSuspectCandidate = 2.5;  // with it
-  static constexpr double kSuspectFactor = 5;      // times the longest quiet interval, without the model's help
+  static constexpr double kSuspectFactor = 5;      // times the longest quiet interval, without the model's help,
+  static constexpr double kSuspectShare = 2. / 3;  // or this share of what verifies, if that is less
   static constexpr double kVerify = 12;            // a hang in the computation, at familiar calls
+  // Where ranks share their cores, one that spins gets to kVerify seconds of its own late. So less suffices, and more of
+  // the longest before, when the clock shows a multiple of kVerify in which it ran or waited for a CPU.
+  static constexpr double kVerifyCrowded = 30;     // seconds of quiet and of waiting for a CPU together
+  static constexpr double kVerifyOwn = 6;          // of these, at least, seconds of quiet
+  static constexpr double kCrowdedFactor = 5;      // and times the longest quiet interval
   static constexpr double kVerifyCommunication = 600;  // all are in: only an unproved fault of network or library
   static constexpr double kVerifyUnfamiliar = 3600;    // first iterations, calls never seen; less at calls seen a few times
   static constexpr double kSuspectUnfamiliar = 60;
@@ -89,10 +97,11 @@ class Watch {
   const Model& model() const { return model_; }
 
  private:
-  bool learned() const { return quiet_.watched() - quiet_.current() >= kLearned; }
+  bool learned() const { return quiet_.watched() - quiet_.current() - quiet_.starved() >= kLearned; }
   Phase phase(const Look& look) const;
   double suspect_at(Phase phase) const;
   double verify_at(Phase phase, uint64_t familiar) const;
+  double verify_computation() const;
 
   Model model_;
   Quiet quiet_;
