@@ -327,4 +327,5 @@ def main():
           + "local:\n  *;\n};\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs on the stand-in GPU (tests/fakegpu): what their environment needs."""
+"""Jobs on the stand-in GPU (tests/fakegpu/fakegpu.h): what their ranks get. See docs/STAGING.md."""
 import os
+import re
 
 from . import mpi
 
@@ -13,3 +14,29 @@ def folder():
 def environment(settings="", extra=None):
     """For ranks that shall find the stand-in as their driver; `settings` is FAKEGPU."""
     return {"LD_LIBRARY_PATH": folder(), "FAKEGPU": settings, **(extra or {})}
+
+
+def devicify(which):
+    """The tool that gives a program of this MPI device buffers, for tools_before of mpi.run()."""
+    return os.path.join(folder(), f"libdevicify.{which}.so")
+
+
+class Devicified:
+    """A job whose buffers are on devices: its Result, and how many buffers were moved there."""
+
+    def __init__(self, result, log):
+        self.result, self.buffers, self.bytes, self.left = result, 0, 0, 0
+        for name in os.listdir(log):
+            with open(os.path.join(log, name), encoding="utf-8") as file:
+                for words in re.findall(r"buffers=(\d+) bytes=(\d+) left=(\d+)", file.read()):
+                    self.buffers, self.bytes, self.left = (
+                        old + int(new) for old, new in zip((self.buffers, self.bytes, self.left), words))
+
+
+def run(which, ranks, command, settings="", how="", env=None, **more):
+    """mpi.run() with device buffers; `how` is FAKEGPU_DEVICIFY (tests/fakegpu/devicify.cpp). A Devicified."""
+    log = mpi.scratch()
+    ranks_get = environment(settings, {"FAKEGPU_DEVICIFY_LOG": os.path.join(log, "%p"), **(env or {})})
+    if how:
+        ranks_get["FAKEGPU_DEVICIFY"] = how
+    return Devicified(mpi.run(which, ranks, command, env=ranks_get, tools_before=[devicify(which)], **more), log)
