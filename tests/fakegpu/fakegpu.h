@@ -59,8 +59,8 @@ void fakegpu_release(void); /* completions that are lost come true, also all lat
  * them; device addresses in them are seen through fakegpu_host_view. */
 typedef void fakegpu_kernel(unsigned blocks, unsigned threads, void** arguments);
 fakegpu_kernel* fakegpu_find_kernel(const char* name);
-/* Sizes in bytes of its arguments, ending with 0: the driver copies them at the launch. At most 16, each up to 255. */
-const uint8_t* fakegpu_kernel_arguments(const char* name);
+/* Sizes in bytes of its arguments, ending with 0: the driver copies them at the launch. At most 16, 4096 bytes in all. */
+const uint16_t* fakegpu_kernel_arguments(const char* name);
 /* Bytes of device memory that this launch reads and writes: its time follows. */
 uint64_t fakegpu_kernel_bytes(const char* name, unsigned blocks, unsigned threads, void** arguments);
 

@@ -2,6 +2,7 @@
 //
 // Kernels, and functions of the program's, in order with a stream.
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -13,9 +14,9 @@ namespace {
 
 constexpr unsigned kMost = 16;
 
-/// Copies of the arguments, as the drivers make them at the launch.
+/// Copies of the arguments, as the drivers make them at the launch; no more of them than those take.
 struct Arguments {
-  std::array<char[256], kMost> values;
+  alignas(16) std::array<char, 4096> values;
   std::array<void*, kMost> places;
 };
 
@@ -24,14 +25,15 @@ struct Arguments {
 void launch(Stream& stream, const char* name, fakegpu_kernel* kernel, unsigned blocks, unsigned threads,
             void** arguments, const void* packed) {
   auto copied = std::make_shared<Arguments>();
-  const uint8_t* sizes = fakegpu_kernel_arguments(name);
+  const uint16_t* sizes = fakegpu_kernel_arguments(name);
   size_t offset = 0;
   for (unsigned i = 0; i < kMost && sizes[i] != 0; ++i) {
-    offset = (offset + sizes[i] - 1) / sizes[i] * sizes[i];
+    const size_t alignment = std::min<size_t>(sizes[i], 8);
+    offset = (offset + alignment - 1) / alignment * alignment;
     const void* from = arguments != nullptr ? arguments[i] : static_cast<const char*>(packed) + offset;
+    copied->places[i] = copied->values.data() + offset;
+    memcpy(copied->places[i], from, sizes[i]);
     offset += sizes[i];
-    memcpy(copied->values[i], from, sizes[i]);
-    copied->places[i] = copied->values[i];
   }
   count(Count::kLaunch);
   const uint64_t bytes = fakegpu_kernel_bytes(name, blocks, threads, copied->places.data());
