@@ -23,7 +23,7 @@ void extend(Pointer* pointer, uint64_t present, uintptr_t end) {
   while (pointer->base != 0 && pointer->bytes != 0 && end - pointer->base > pointer->bytes) {
     const uintptr_t next = pointer->base + pointer->bytes;
     const Said said = ask_runtimes(present, next);
-    if (said.memory != pointer->memory || said.base != next || said.bytes == 0 ||
+    if (!said.mapped || said.memory != pointer->memory || said.base != next || said.bytes == 0 ||
         device_for(said, next) != pointer->device)
       return;
     pointer->bytes += said.bytes;
@@ -51,7 +51,8 @@ Pointer classify(const void* address, size_t bytes) {
     return pointer;
   }
   pointer.device = device_for(said, first);
-  extend(&pointer, present, first + bytes);
+  if (said.mapped)
+    extend(&pointer, present, first + bytes);
   return pointer;
 }
 

@@ -83,7 +83,8 @@ struct HsaInfo {
 /// hsa_amd_pointer_info, hsa_agent_get_info
 using HsaPointerInfo = int(const void* address, HsaInfo* info, void* allocate, uint32_t* agents, void* accessible);
 using HsaAgentInfo = int(uint64_t agent, int attribute, void* value);
-constexpr int kHsaUnknown = 0, kHsaLocked = 2;  // HSA_EXT_POINTER_TYPE_; locked: host memory, registered
+// HSA_EXT_POINTER_TYPE_; locked: host memory, registered; reserved and the one behind it: virtual memory management
+constexpr int kHsaUnknown = 0, kHsaLocked = 2, kHsaReserved = 5;
 constexpr int kHsaNotInitialized = 0x100B, kHsaAgentDevice = 17, kHsaCpu = 0;
 
 }  // namespace resil::gpu::hip

@@ -83,8 +83,8 @@ void* library_of(Runtime runtime) {
 
 /// cuPointerGetAttributes: unlike the plural's sibling it needs no current context and takes any pointer.
 Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
-  constexpr Said kNobodys = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
-  constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
+  constexpr Said kNobodys = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false};
+  constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
   int attributes[] = {cuda::kAttributeMemoryType, cuda::kAttributeIsManaged, cuda::kAttributeContext,
                       cuda::kAttributeOrdinal,    cuda::kAttributeBase,      cuda::kAttributeBytes};
   constexpr unsigned kUnregistered = 0, kHost = cuda::kTypeHost, kDevice = cuda::kTypeDevice;
@@ -103,19 +103,20 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
   if (managed == 0 && type != kHost && type != kDevice)
     return kUnclear;
   const Memory memory = managed != 0 ? Memory::kManaged : type == kHost ? Memory::kPinned : Memory::kDevice;
-  return {memory, Api::kCuda, context, ordinal < 0 ? -1 : ordinal, reinterpret_cast<uintptr_t>(base), bytes};
+  return {memory, Api::kCuda, context, ordinal < 0 ? -1 : ordinal, reinterpret_cast<uintptr_t>(base), bytes,
+          context == nullptr};
 }
 
 /// ROCr rather than HIP: every HIP function initialises the runtime, ROCr's say that it is not initialised.
 Said ask_hsa(uintptr_t address) {
-  constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
+  constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
   hip::HsaPointerInfo* ask_runtime = hsa_pointer_info.load(std::memory_order_relaxed);
   hip::HsaAgentInfo* ask_agent = hsa_agent_info.load(std::memory_order_relaxed);
   if (ask_runtime == nullptr || ask_agent == nullptr)
     return kUnclear;
   hip::HsaInfo info = {};
   info.bytes = sizeof(info);
-  Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
+  Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false};
   const int result = ask_runtime(reinterpret_cast<const void*>(address), &info, nullptr, nullptr, nullptr);
   if (result != 0)
     return result == hip::kHsaNotInitialized ? said : kUnclear;
@@ -129,6 +130,7 @@ Said ask_hsa(uintptr_t address) {
     return said;
   }
   said.base = reinterpret_cast<uintptr_t>(info.agent_address);
+  said.mapped = info.type >= hip::kHsaReserved;
   int device = -1;
   if (ask_agent(info.owner, hip::kHsaAgentDevice, &device) != 0)
     return kUnclear;
@@ -170,11 +172,11 @@ uint64_t runtimes() {
 void* runtime_library(Runtime runtime) { return runtime < 1 << kAsked ? library_of(runtime) : nullptr; }
 
 Said ask_runtimes(uint64_t present, uintptr_t address) {
-  Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0};
+  Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false};
   if ((present & kCudaRuntime) != 0) {
     cuda::PointerGetAttributes* ask_driver = cuda_attributes.load(std::memory_order_relaxed);
     said = ask_driver != nullptr ? ask_cuda(ask_driver, address)
-                                 : Said{Memory::kForeign, Api::kNone, nullptr, -1, 0, 0};
+                                 : Said{Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
     if (!touchable(said))
       return said;
   }

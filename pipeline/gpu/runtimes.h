@@ -48,6 +48,7 @@ struct Said {
   int ordinal;        ///< device's number in its runtime, -1: not said
   uintptr_t base;     ///< allocation, 0: not said
   size_t bytes;       ///< of it
+  bool mapped;        ///< a buffer of the program's may go on in the next allocation: virtual memory management
 };
 
 /// `present`: of runtimes(), not 0. Asks a runtime only if the program has initialised it, and never initialises one. Any
