@@ -1,16 +1,439 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Digests of device memory, and their comparison with the pinned copies'.
+// Digests of device memory, in batches. Packets wait in a queue for each device; what is ready in it is launched together
+//   - when 64 wait,
+//   - when one of them is asked for and its copy is complete, so that only the digest is still wanted,
+//   - when all of them have been asked for and none was added since: whoever asks has nothing else to do.
+// So a program that starts many sends, and a round that starts many copies up, cost few launches without anybody saying
+// where a round ends. A packet is ready when its data is on the device: before a copy down at once (MPI allows nobody to
+// change the buffer of a pending send, so digest and copy may read it at the same time), after a copy up when that is
+// complete. Batches write to pinned memory and are complete when their event is.
+
 #include "pipeline/staging/device_check.h"
+
+#include <sched.h>
+
+#include "checksum/datatype/blocks.h"
+#include "checksum/digest/digest.h"
+#include "pipeline/gpu/kernels/image.h"
+#include "pipeline/gpu/kernels/kernels.h"
+#include "pipeline/gpu/pinned.h"
+#include "pipeline/staging/device_stream.h"
+#include "pipeline/staging/packet.h"
+#include "shim/json.h"
+#include "shim/log.h"
+#include "shim/spinlock.h"
 
 namespace resil::staging {
 
 constinit bool checking = false;
 
-void check_down_begins(Packet*) {}
-void check_up_begins(Packet*, uint64_t) {}
-void check_down_done(Packet*, const Event*) {}
-void check_up_done(Packet*, uint64_t, const Event*) {}
+namespace {
+
+using gpu::kDigestJobs;
+
+constexpr unsigned kBatches = 8;  ///< of a device, under way
+constexpr unsigned kKnown = 256;
+
+struct Batch {
+  gpu::EventHandle event;
+  uint32_t jobs;  ///< 0: free
+  Packet* packets[kDigestJobs];
+};
+
+/// Of one device. Locked for short bookkeeping and for orders to the driver, never across an MPI call.
+struct Checker {
+  gpu::Device* device;
+  Checker* next;
+  SpinLock lock;
+  bool usable;
+  void *plain, *with_runs;  ///< kernels
+  uint64_t sums;            ///< on the device: DigestSum[kBatches][kDigestJobs]
+  uint64_t* results;        ///< pinned: [kBatches][kDigestJobs]
+  uint64_t results_at;      ///< where the device sees them
+  Packet *first, *last;     ///< queue
+  uint32_t queued, asked;   ///< asked: since the last one was added
+  Batch batches[kBatches];
+  gpu::DigestBatch order;
+};
+
+enum class Skipped : uint8_t { kKernel, kLayout, kMemory, kFailed };
+constexpr unsigned kSkipped = 4;
+constexpr const char* kSkippedNames[kSkipped] = {"no_kernel", "layout", "memory", "failed"};
+
+struct {
+  uint64_t packets, bytes, launches, skipped[kSkipped];
+} counts;
+
+constinit Checker* checkers;
+constinit SpinLock checkers_lock;
+Known known[kKnown];
+uint32_t known_next;
+
+void count(uint64_t& counter, uint64_t by = 1) { __atomic_fetch_add(&counter, by, __ATOMIC_RELAXED); }
+
+void skip(Packet* packet, Skipped why) {
+  uint64_t& counter = counts.skipped[static_cast<unsigned>(why)];
+  if (__atomic_load_n(&counter, __ATOMIC_RELAXED) == 0)
+    add_note_format("staging: device memory of some packets was not digested, reason %s: their copies between device and "
+                    "host are not checked", kSkippedNames[static_cast<unsigned>(why)]);
+  count(counter);
+  gpu::pinned_release(packet->check.table);
+  packet->check.table = nullptr;
+  packet->check.state = CheckState::kUnchecked;
+}
+
+bool prepare(Checker& c) {
+  gpu::Device& device = *c.device;
+  c.plain = gpu::kernel(device, "resil_digest");
+  c.with_runs = gpu::kernel(device, "resil_digest_runs");
+  void* fill = gpu::kernel(device, "resil_fill");
+  if (c.plain == nullptr || c.with_runs == nullptr || fill == nullptr)
+    return false;
+  constexpr size_t kSums = kBatches * kDigestJobs * sizeof(gpu::DigestSum);
+  c.sums = reinterpret_cast<uint64_t>(gpu::device_allocate(device, kSums));
+  c.results = static_cast<uint64_t*>(gpu::pinned_acquire(device, kBatches * kDigestJobs * sizeof(uint64_t)));
+  if (c.sums == 0 || c.results == nullptr)
+    return false;
+  c.results_at = reinterpret_cast<uint64_t>(gpu::device_address(device, c.results));
+  gpu::FillJob zero = {c.sums, kSums / 8, 0};
+  void* arguments[] = {&zero};
+  if (c.results_at == 0 || !gpu::launch(device, gpu::Lane::kKernel, fill, 8, gpu::kKernelThreads, 0, arguments))
+    return false;
+  for (Batch& batch : c.batches)
+    if ((batch.event = gpu::event_acquire(device)) == 0)
+      return false;
+  return true;
+}
+
+Checker* checker_of(gpu::Device* device) {
+  for (Checker* c = __atomic_load_n(&checkers, __ATOMIC_ACQUIRE); c != nullptr; c = c->next)
+    if (c->device == device)
+      return c;
+  SpinGuard guard(checkers_lock);
+  for (Checker* c = checkers; c != nullptr; c = c->next)
+    if (c->device == device)
+      return c;
+  auto* made = static_cast<Checker*>(block_acquire(sizeof(Checker)));
+  if (made == nullptr)
+    return nullptr;
+  __builtin_memset(static_cast<void*>(made), 0, sizeof(Checker));
+  made->device = device;
+  made->usable = prepare(*made);
+  if (!made->usable)
+    log_format("staging: no digests of device memory (%s %s): copies between device and host are not checked",
+                    gpu::api_name(gpu::api_of(*device)),
+                    gpu::kernel_image(gpu::api_of(*device)).bytes == 0 ? "kernels are not in this build"
+                                                                       : "refused the kernels");
+  made->next = checkers;
+  __atomic_store_n(&checkers, made, __ATOMIC_RELEASE);
+  return made;
+}
+
+void append(Checker& c, Packet* packet) {
+  packet->check.next = nullptr;
+  (c.first != nullptr ? c.last->check.next : c.first) = packet;
+  c.last = packet;
+  ++c.queued;
+  c.asked = 0;
+}
+
+void unlink(Checker& c, Packet* packet) {
+  Packet* before = nullptr;
+  for (Packet* p = c.first; p != nullptr; before = p, p = p->check.next) {
+    if (p != packet)
+      continue;
+    (before != nullptr ? before->check.next : c.first) = p->check.next;
+    if (c.last == p)
+      c.last = before;
+    --c.queued;
+    return;
+  }
+}
+
+/// Frees the batch once it is complete.
+void harvest(Checker& c, Batch& batch) {
+  if (batch.jobs == 0)
+    return;
+  const gpu::State state = gpu::event_query(*c.device, batch.event);
+  if (state == gpu::State::kPending)
+    return;
+  const uint64_t* results = c.results + static_cast<size_t>(&batch - c.batches) * kDigestJobs;
+  for (uint32_t i = 0; i < batch.jobs; ++i) {
+    Packet* packet = batch.packets[i];
+    if (packet == nullptr)
+      continue;
+    if (state == gpu::State::kFailed) {
+      skip(packet, Skipped::kFailed);
+      continue;
+    }
+    Check& check = packet->check;
+    check.device = __atomic_load_n(&results[i], __ATOMIC_RELAXED);
+    gpu::pinned_release(check.table);
+    check.table = nullptr;
+    check.state = CheckState::kDigested;
+    count(counts.packets);
+    count(counts.bytes, check.bytes);
+    known[__atomic_fetch_add(&known_next, 1, __ATOMIC_RELAXED) % kKnown] = {check.device, check.bytes, packet->buffer, check.up};
+  }
+  batch.jobs = 0;
+}
+
+Batch* free_batch(Checker& c) {
+  for (Batch& batch : c.batches) {
+    harvest(c, batch);
+    if (batch.jobs == 0)
+      return &batch;
+  }
+  return nullptr;
+}
+
+bool is_ready(Packet* packet, bool* pending_before) {
+  Check& check = packet->check;
+  if (!check.up || check.copied)
+    return true;
+  if (*pending_before)  // copies up are complete in the order of their orders
+    return false;
+  check.copied = gpu::event_query(*packet->device, packet->event) == gpu::State::kDone;
+  *pending_before = !check.copied;
+  return check.copied;
+}
+
+gpu::KernelStream stream_of(Packet* packet) {
+  Check& check = packet->check;
+  auto* table = static_cast<gpu::KernelRun*>(check.table);
+  const uint64_t seen_at =
+      table != nullptr ? reinterpret_cast<uint64_t>(gpu::device_address(*packet->device, table)) : 0;
+  if (packet->blocks != nullptr)
+    return make_stream(packet->blocks + check.first, check.last - check.first, packet->buffer, check.bytes, table,
+                       seen_at);
+  return make_stream(*packet->type, packet->buffer, packet->count, check.bytes, table, seen_at);
+}
+
+/// Launches a batch of what is ready; false: nothing is, or no batch is free.
+bool launch(Checker& c) {
+  if (c.first == nullptr)
+    return false;
+  Batch* batch = free_batch(c);
+  if (batch == nullptr)
+    return false;
+  const auto number = static_cast<uint64_t>(batch - c.batches);
+  gpu::DigestBatch& order = c.order;
+  order.results = c.results_at + number * kDigestJobs * sizeof(uint64_t);
+  order.sums = c.sums + number * kDigestJobs * sizeof(gpu::DigestSum);
+  order.jobs = order.leaves = 0;
+  bool pending = false, with_runs = false;
+  Packet* next;
+  for (Packet* packet = c.first; packet != nullptr && order.jobs < kDigestJobs; packet = next) {
+    next = packet->check.next;
+    const uint64_t leaves = gpu::kernel_leaves(packet->check.bytes);
+    if (!is_ready(packet, &pending) || leaves > UINT32_MAX - order.leaves)
+      continue;
+    unlink(c, packet);
+    gpu::KernelStream& stream = order.stream[order.jobs];
+    stream = stream_of(packet);
+    with_runs = with_runs || stream.element != 0;
+    stream.first_leaf = order.leaves;
+    order.leaves += static_cast<uint32_t>(leaves);
+    packet->check.batch = static_cast<uint8_t>(number);
+    packet->check.job = static_cast<uint8_t>(order.jobs);
+    packet->check.state = CheckState::kLaunched;
+    batch->packets[order.jobs++] = packet;
+  }
+  if (order.jobs == 0)
+    return false;
+  batch->jobs = order.jobs;
+  count(counts.launches);
+  void* arguments[] = {&order};
+  const bool good = gpu::launch(*c.device, gpu::Lane::kKernel, with_runs ? c.with_runs : c.plain,
+                                gpu::kernel_blocks(order.leaves), gpu::kKernelThreads,
+                                with_runs ? gpu::kGatherShared : 0, arguments) &&
+                    gpu::event_record(*c.device, gpu::Lane::kKernel, batch->event);
+  if (!good) {
+    for (uint32_t i = 0; i < batch->jobs; ++i)
+      skip(batch->packets[i], Skipped::kFailed);
+    batch->jobs = 0;
+  }
+  return good;
+}
+
+void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t last) {
+  Check& check = packet->check;
+  check = {};
+  if (bytes == 0 || packet->state != PacketState::kCopying)
+    return;
+  check.bytes = bytes;
+  check.up = up;
+  check.first = first;
+  check.last = last;
+  Checker* c = checker_of(packet->device);
+  if (c == nullptr || !c->usable)
+    return skip(packet, Skipped::kKernel);
+  uint64_t entries;
+  bool padded = packet->type != nullptr && packet->type->padded;
+  if (packet->blocks != nullptr) {
+    for (uint32_t i = first; i < last; ++i)
+      padded = padded || packet->blocks[i].type->padded;
+    entries = stream_entries(packet->blocks + first, last - first);
+  } else {
+    entries = stream_entries(*packet->type, packet->count);
+  }
+  if (padded || entries > kMostEntries)
+    return skip(packet, Skipped::kLayout);
+  if (entries != 0) {
+    check.table = gpu::pinned_acquire(*packet->device, entries * sizeof(gpu::KernelRun));
+    if (check.table == nullptr)
+      return skip(packet, Skipped::kMemory);
+  }
+  check.state = CheckState::kQueued;
+  SpinGuard guard(c->lock);
+  append(*c, packet);
+  if (c->queued >= kDigestJobs)
+    launch(*c);
+}
+
+/// Goes on with the packet's digest; true: it is known, or never will be.
+bool advance_check(Checker& c, Packet* packet) {
+  SpinGuard guard(c.lock);
+  Check& check = packet->check;
+  if (check.state == CheckState::kQueued) {
+    ++c.asked;
+    if (check.copied || c.asked > c.queued)
+      launch(c);
+  } else if (check.state == CheckState::kLaunched) {
+    harvest(c, c.batches[check.batch]);
+  }
+  return check.state != CheckState::kQueued && check.state != CheckState::kLaunched;
+}
+
+uint64_t blocks_digest(const Packet& packet, uint32_t first, uint32_t last, uint64_t bytes) {
+  DigestStream stream;
+  for (uint32_t i = first; i < last && bytes != 0; ++i) {
+    const Block& block = packet.blocks[i];
+    const char* at = packet.host - packet.low + block.offset;
+    const uint64_t all = type_bytes(*block.type, block.count), wanted = all < bytes ? all : bytes;
+    bytes -= wanted;
+    if (block.type->contiguous) {
+      stream.add(at, wanted);
+      continue;
+    }
+    char piece[kDigestLeaf];
+    for (uint64_t done = 0; done < wanted; done += kDigestLeaf) {
+      const uint64_t part = wanted - done < kDigestLeaf ? wanted - done : kDigestLeaf;
+      type_pack(*block.type, at, block.count, done, part, piece);
+      stream.add(piece, part);
+    }
+  }
+  return stream.finish();
+}
+
+}  // namespace
+
+void check_down(Packet* packet) { begin(packet, packet->bytes, false, 0, packet->block_count); }
+
+void check_up(Packet* packet, uint64_t bytes) {
+  begin(packet, bytes < packet->bytes ? bytes : packet->bytes, true, 0, packet->block_count);
+}
+
+void check_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
+  uint64_t bytes = 0;
+  last = last < packet->block_count ? last : packet->block_count;
+  for (uint32_t i = first; i < last; ++i)
+    bytes += type_bytes(*packet->blocks[i].type, packet->blocks[i].count);
+  begin(packet, bytes, true, first, last);
+}
+
+bool check_settled(Packet* packet, bool copied) {
+  Check& check = packet->check;
+  if (check.state == CheckState::kNone)
+    return copied;
+  if (copied)
+    __atomic_store_n(&check.copied, true, __ATOMIC_RELAXED);  // another thread's launch may look
+  if ((check.state == CheckState::kQueued || check.state == CheckState::kLaunched) &&
+      !advance_check(*checker_of(packet->device), packet))
+    return false;
+  if (!check.copied)
+    return false;
+  if (check.state == CheckState::kDigested) {
+    check.host = packet->blocks != nullptr ? blocks_digest(*packet, check.first, check.last, check.bytes)
+                                           : host_digest(packet, check.bytes);
+    check.host_known = true;
+    check.state = CheckState::kCompared;
+    if (check.host != check.device) [[unlikely]]
+      check_mismatch(packet);
+  }
+  return true;
+}
+
+void check_forget(Packet* packet) {
+  Check& check = packet->check;
+  if (check.state == CheckState::kNone)
+    return;
+  if (check.state == CheckState::kQueued || check.state == CheckState::kLaunched) {
+    Checker& c = *checker_of(packet->device);
+    for (bool gone = false; !gone;) {
+      {
+        SpinGuard guard(c.lock);
+        if (check.state == CheckState::kQueued)
+          unlink(c, packet);
+        else
+          harvest(c, c.batches[check.batch]);
+        gone = check.state != CheckState::kLaunched;
+      }
+      if (!gone)
+        sched_yield();
+    }
+  }
+  gpu::pinned_release(check.table);
+  check = {};
+}
+
+uint64_t host_digest(Packet* packet, uint64_t bytes) {
+  const Check& check = packet->check;
+  if (check.host_known && check.bytes == bytes && check.first == 0 && check.last == packet->block_count)
+    return check.host;
+  if (packet->blocks != nullptr)
+    return blocks_digest(*packet, 0, packet->block_count, bytes);
+  if (packet->layout == Layout::kPacked)
+    return digest(packet->host, bytes);
+  return type_digest(*packet->type, packet->host - packet->low, packet->count, bytes);
+}
+
+bool digest_again(Packet* packet, uint64_t* result) {
+  const Check before = packet->check;
+  begin(packet, before.bytes, before.up, before.first, before.last);
+  packet->check.copied = true;
+  while (packet->check.state == CheckState::kQueued || packet->check.state == CheckState::kLaunched)
+    if (!advance_check(*checker_of(packet->device), packet))
+      sched_yield();
+  const bool good = packet->check.state == CheckState::kDigested;
+  *result = packet->check.device;
+  packet->check = before;
+  return good;
+}
+
+const Known* known_digest(uint64_t value, uint64_t bytes, const void* not_this) {
+  for (const Known& one : known)
+    if (one.digest == value && one.bytes == bytes && one.buffer != not_this && one.buffer != nullptr)
+      return &one;
+  return nullptr;
+}
+
+void check_report(JsonWriter& json) {
+  json.begin_object("device_digests");
+  json.integer("packets", static_cast<int64_t>(counts.packets));
+  json.integer("bytes", static_cast<int64_t>(counts.bytes));
+  json.integer("launches", static_cast<int64_t>(counts.launches));
+  json.text("cuda_compiler", gpu::kernel_compiler(gpu::Api::kCuda));
+  json.text("hip_compiler", gpu::kernel_compiler(gpu::Api::kHip));
+  json.begin_object("unchecked");
+  for (unsigned i = 0; i < kSkipped; ++i)
+    if (counts.skipped[i] != 0)
+      json.integer(kSkippedNames[i], static_cast<int64_t>(counts.skipped[i]));
+  json.end_object();
+  json.end_object();
+}
+
 HostCopy host_copy(const Event&, bool) { return {nullptr, false}; }
 
 }  // namespace resil::staging

@@ -4,26 +4,72 @@
 // (D of the pinned copy), wire (D of what arrived in pinned memory), up (D of the device's memory after the copy). The
 // ledger compares the two in the middle; each end compares its own two, here, before the program has the data or the
 // message has left. A difference is a finding that names stage, device and rank.
+//
+// Digests of device memory are computed there (pipeline/gpu/kernels/), those of many packets in one launch, on a stream
+// of their own beside the copies. A packet becomes ready (packet_poll) when its digest is there, too: then nothing of
+// resil's reads the buffer any more, and it has been compared. Nothing here is waited for but in packet_wait.
 #pragma once
 
 #include <cstdint>
 
-#include "pipeline/staging/packet.h"
 #include "shim/event.h"
 
+namespace resil {
+class JsonWriter;
+}
+
 namespace resil::staging {
+
+struct Packet;
 
 /// RESIL_MODE has checksum: packets are to be checked. Set before MPI_Init returns.
 extern constinit bool checking;
 
-/// To be called when a copy is about to be started, by the part that owns the packet: enqueues the digest of the device's
-/// data in order with the copy (down: before it; up: after it), batched with those of other packets. Costs nothing but
-/// one branch when not `checking`.
-void check_down_begins(Packet* packet);
-void check_up_begins(Packet* packet, uint64_t bytes);
-/// The copy is complete (packet_poll said kReady): compares. `event` names the call for the finding; may be null.
-void check_down_done(Packet* packet, const Event* event);
-void check_up_done(Packet* packet, uint64_t bytes, const Event* event);
+enum class CheckState : uint8_t {
+  kNone,
+  kQueued,     ///< to be digested with the next batch
+  kLaunched,
+  kDigested,   ///< D of the device is known
+  kCompared,   ///< and the pinned copy's, and what follows from them has been done
+  kUnchecked,  ///< no digest of the device's memory can be had; counted
+};
+
+/// What is known of a packet's current copy. All zero: nothing.
+struct Check {
+  Packet* next;            ///< in the queue
+  void* table;             ///< runs, in pinned memory, until digested
+  uint64_t bytes;          ///< of the stream
+  uint64_t device, host;   ///< digests
+  uint32_t first, last;    ///< blocks, of packets made of blocks
+  uint8_t batch, job;
+  CheckState state;
+  bool up, copied;
+  bool host_known;
+};
+
+// --- Called by packet.cpp, where `checking` ---------------------------------------------------------------------------
+
+/// A copy has been enqueued (down), or the first `bytes` bytes' (up), or those of the blocks [first, last).
+void check_down(Packet* packet);
+void check_up(Packet* packet, uint64_t bytes);
+void check_up_blocks(Packet* packet, uint32_t first, uint32_t last);
+/// Is all that has to be done for it done? `copied`: the copy is complete. Compares when both are; the pinned memory is
+/// then valid. May end the job (RESIL_ON_MISMATCH).
+bool check_settled(Packet* packet, bool copied);
+/// The packet goes, or its copy failed: waits for the device to be done with it.
+void check_forget(Packet* packet);
+
+// --- For the modules that verify data ---------------------------------------------------------------------------------
+
+/// D of the pinned copy of the first `bytes` bytes of the packet's stream: known from the comparison, or computed now.
+/// The copy is complete.
+uint64_t host_digest(Packet* packet, uint64_t bytes);
+
+// Formerly called by who owns a packet: now packet.cpp does.
+inline void check_down_begins(Packet*) {}
+inline void check_up_begins(Packet*, uint64_t) {}
+inline void check_down_done(Packet*, const Event*) {}
+inline void check_up_done(Packet*, uint64_t, const Event*) {}
 
 /// The pinned copy of the program's buffer while a call with it is under way, for the modules that verify data: an
 /// address that the host may read, with the same data as the buffer (packed, or with its layout), or null: none, or not
@@ -33,5 +79,20 @@ struct HostCopy {
   bool packed;
 };
 HostCopy host_copy(const Event& event, bool receive);
+
+// --- device_finding.cpp -----------------------------------------------------------------------------------------------
+
+/// The digests differ. Looks again at both, to tell which of them is to be trusted, and publishes what it finds.
+void check_mismatch(Packet* packet);
+/// D of the device's memory now; false: not to be had. Waits for it.
+bool digest_again(Packet* packet, uint64_t* digest);
+/// A packet of the last few hundred that had this digest on the device; null: none.
+struct Known {
+  uint64_t digest, bytes;
+  const void* buffer;
+  bool up;
+};
+const Known* known_digest(uint64_t digest, uint64_t bytes, const void* not_this);
+void check_report(JsonWriter& json);
 
 }  // namespace resil::staging

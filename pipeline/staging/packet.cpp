@@ -110,14 +110,19 @@ bool packed_down(Packet* packet) {
 }
 
 /// The copy is complete, or never will be.
-void settle(Packet* packet, bool good) {
-  if (packet->span != nullptr) {
-    if (good)
-      type_pack(*packet->type, packet->span - packet->low, packet->count, 0, packet->bytes, packet->host);
-    gpu::pinned_release(packet->span);
-    packet->span = nullptr;
-  }
-  packet->state = good ? PacketState::kReady : PacketState::kFailed;
+void end_span(Packet* packet, bool good) {
+  if (packet->span == nullptr)
+    return;
+  if (good)
+    type_pack(*packet->type, packet->span - packet->low, packet->count, 0, packet->bytes, packet->host);
+  gpu::pinned_release(packet->span);
+  packet->span = nullptr;
+}
+
+gpu::State state_of(const Packet& packet) {
+  if (packet.check.copied)
+    return gpu::State::kDone;
+  return gpu::event_query(*packet.device, packet.event);
 }
 
 void release_types(Packet* packet) {
@@ -188,23 +193,32 @@ Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Bl
 }
 
 PacketState packet_down(Packet* packet) {
-  return enqueued(packet, packet->layout == Layout::kPacked ? packed_down(packet) : shadow_down(packet), false);
+  enqueued(packet, packet->layout == Layout::kPacked ? packed_down(packet) : shadow_down(packet), false);
+  if (checking)
+    check_down(packet);
+  return packet->state;
 }
 
 PacketState packet_up(Packet* packet, uint64_t bytes) {
   bytes = bytes < packet->bytes ? bytes : packet->bytes;
   if (bytes == 0)
     return packet->state = PacketState::kReady;
-  if (packet->blocks == nullptr)
-    return enqueued(packet, copy_part(*packet->device, part_of(*packet), bytes, true), true);
-  bool good = true;
-  for (uint32_t i = 0; i < packet->block_count && bytes != 0 && good; ++i) {
-    const Block& block = packet->blocks[i];
-    const uint64_t whole = type_bytes(*block.type, block.count), part = whole < bytes ? whole : bytes;
-    good = copy_part(*packet->device, part_of(*packet, block), part, true);
-    bytes -= part;
+  if (packet->blocks == nullptr) {
+    enqueued(packet, copy_part(*packet->device, part_of(*packet), bytes, true), true);
+  } else {
+    bool good = true;
+    uint64_t left = bytes;
+    for (uint32_t i = 0; i < packet->block_count && left != 0 && good; ++i) {
+      const Block& block = packet->blocks[i];
+      const uint64_t whole = type_bytes(*block.type, block.count), part = whole < left ? whole : left;
+      good = copy_part(*packet->device, part_of(*packet, block), part, true);
+      left -= part;
+    }
+    enqueued(packet, good, true);
   }
-  return enqueued(packet, good, true);
+  if (checking)
+    check_up(packet, bytes);
+  return packet->state;
 }
 
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
@@ -215,15 +229,26 @@ PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
     any = any || bytes != 0;
     good = copy_part(*packet->device, part_of(*packet, block), bytes, true);
   }
-  return any ? enqueued(packet, good, true) : packet->state = PacketState::kReady;
+  if (!any)
+    return packet->state = PacketState::kReady;
+  enqueued(packet, good, true);
+  if (checking)
+    check_up_blocks(packet, first, last);
+  return packet->state;
 }
 
 PacketState packet_poll(Packet* packet) {
   if (packet->state != PacketState::kCopying)
     return packet->state;
-  const gpu::State state = gpu::event_query(*packet->device, packet->event);
+  const gpu::State state = state_of(*packet);
   if (state != gpu::State::kPending)
-    settle(packet, state == gpu::State::kDone);
+    end_span(packet, state == gpu::State::kDone);
+  if (state == gpu::State::kFailed) {
+    check_forget(packet);
+    packet->state = PacketState::kFailed;
+  } else if (check_settled(packet, state == gpu::State::kDone)) {
+    packet->state = PacketState::kReady;
+  }
   return packet->state;
 }
 
@@ -237,6 +262,7 @@ PacketState packet_wait(Packet* packet) {
 void packet_close(Packet* packet) {
   if (packet->host == nullptr)
     return;
+  check_forget(packet);
   // Also a failed packet may have copies under way in its memory.
   if (packet->state == PacketState::kCopying || packet->state == PacketState::kFailed)
     while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending)

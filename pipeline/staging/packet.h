@@ -13,6 +13,7 @@
 
 #include "checksum/datatype/type_map.h"
 #include "pipeline/gpu/gpu.h"
+#include "pipeline/staging/device_check.h"
 
 namespace resil {
 struct Thread;
@@ -46,6 +47,7 @@ struct Packet {
   gpu::EventHandle event;
   Layout layout;
   PacketState state;
+  Check check;
 };
 
 /// Why a buffer is not staged. kNone: it is.

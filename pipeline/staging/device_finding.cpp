@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A copy between device and pinned memory after which the two digests differ. Both are looked at once more, since what
+// differs may have been read too early: a runtime that says "complete" before its copy is, or a program that fills a
+// buffer while it is being sent. What stays different was copied wrongly. Nothing here runs unless something is wrong.
+
+#include <sched.h>
+
+#include <cinttypes>
+
+#include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/ledger.h"
+#include "pipeline/gpu/pinned.h"
+#include "pipeline/staging/device_check.h"
+#include "pipeline/staging/device_stream.h"
+#include "pipeline/staging/packet.h"
+#include "pipeline/staging/staging.h"
+#include "shim/config.h"
+#include "shim/finding.h"
+#include "shim/json.h"
+#include "shim/module.h"
+#include "shim/runtime.h"
+
+namespace resil::staging {
+
+namespace {
+
+/// Longest wait for data that a runtime has called complete.
+constexpr double kLate = 0.02;
+
+enum class Verdict : uint8_t { kCopy, kEarly, kModified, kPinned };
+
+uint64_t pinned_digest(Packet* packet) {
+  packet->check.host_known = false;
+  if (packet->blocks == nullptr)
+    return host_digest(packet, packet->check.bytes);
+  // Only these blocks, as a packet of their own.
+  Packet part = *packet;
+  part.blocks += packet->check.first;
+  part.block_count = packet->check.last - packet->check.first;
+  return host_digest(&part, packet->check.bytes);
+}
+
+/// Waits for all that was ordered in that direction, as far as the runtime can be believed.
+void wait_for_lane(Packet* packet) {
+  const gpu::EventHandle event = gpu::event_acquire(*packet->device);
+  if (event == 0)
+    return;
+  if (gpu::event_record(*packet->device, packet->check.up ? gpu::Lane::kUp : gpu::Lane::kDown, event))
+    while (gpu::event_query(*packet->device, event) == gpu::State::kPending)
+      sched_yield();
+  gpu::event_release(*packet->device, event);
+}
+
+struct Looks {
+  uint64_t device, host;  ///< digests of the last look
+  bool device_known;
+  double seconds;
+};
+
+Looks look_again(Packet* packet) {
+  const Check first = packet->check;
+  const double start = blame::seconds_now();
+  Looks looks = {first.device, first.host, false, 0};
+  wait_for_lane(packet);
+  for (bool more = true; more;) {
+    looks.device_known = digest_again(packet, &looks.device);
+    looks.host = pinned_digest(packet);
+    looks.seconds = blame::seconds_now() - start;
+    more = looks.device_known && looks.device != looks.host && looks.seconds < kLate;
+  }
+  packet->check.host_known = true;
+  return looks;
+}
+
+Verdict judge(const Check& first, const Looks& looks) {
+  if (!looks.device_known)
+    return Verdict::kCopy;
+  const bool target_changed = first.up ? looks.device != first.device : looks.host != first.host;
+  const bool source_changed = first.up ? looks.host != first.host : looks.device != first.device;
+  if (target_changed && looks.device == looks.host)
+    return Verdict::kEarly;
+  if (source_changed)
+    return first.up ? Verdict::kPinned : Verdict::kModified;
+  return Verdict::kCopy;
+}
+
+/// Copies contiguous device memory down once more and compares it byte by byte with the pinned copy.
+void add_difference(Finding& finding, Packet* packet) {
+  if (packet->blocks != nullptr || stream_entries(*packet->type, packet->count) != 0)
+    return;
+  const Check& check = packet->check;
+  const gpu::KernelStream stream = make_stream(*packet->type, packet->buffer, packet->count, check.bytes, nullptr, 0);
+  if (stream.element != 0)
+    return;
+  auto* again = static_cast<unsigned char*>(gpu::pinned_acquire(*packet->device, check.bytes));
+  if (again == nullptr)
+    return;
+  Packet lane = *packet;
+  lane.check.up = false;
+  if (gpu::copy_down(*packet->device, again, reinterpret_cast<const void*>(stream.address), check.bytes)) {
+    wait_for_lane(&lane);
+    const auto* pinned = reinterpret_cast<const unsigned char*>(packet->host);
+    uint64_t differing = 0, first = 0, last = 0;
+    uint32_t bits = 0;
+    for (uint64_t i = 0; i < check.bytes; ++i)
+      if (again[i] != pinned[i]) {
+        first = differing++ == 0 ? i : first;
+        last = i;
+        bits += static_cast<uint32_t>(__builtin_popcount(again[i] ^ pinned[i]));
+      }
+    if (differing != 0) {
+      finding.add("first_difference", "byte %" PRIu64 " of %" PRIu64 ": %02x on the device, %02x in pinned memory", first,
+                  check.bytes, again[first], pinned[first]);
+      finding.add("differing", "%" PRIu64 " bytes, %u bits, from byte %" PRIu64 " to %" PRIu64
+                  " (device memory copied down once more)", differing, bits, first, last);
+    }
+  }
+  gpu::pinned_release(again);
+}
+
+void add_evidence(Finding& finding, Packet* packet, const Check& first, const Looks& looks) {
+  finding.add("stage", "%s", first.up ? "up" : "down");
+  finding.add("device", "%s %d", gpu::api_name(gpu::api_of(*packet->device)), gpu::ordinal_of(*packet->device));
+  finding.add("driver_version", "%d", gpu::driver_version(gpu::api_of(*packet->device)));
+  finding.add("buffer", "%p", static_cast<void*>(packet->buffer));
+  finding.add("bytes", "%" PRIu64, first.bytes);
+  finding.add("digest_device", "%016" PRIx64, first.device);
+  finding.add("digest_pinned", "%016" PRIx64, first.host);
+  if (looks.device_known)
+    finding.add("digest_device_later", "%016" PRIx64 "%s", looks.device,
+                looks.device != first.device ? " (CHANGED)" : "");
+  finding.add("digest_pinned_later", "%016" PRIx64 "%s (after %.0f us)", looks.host,
+              looks.host != first.host ? " (CHANGED)" : "", looks.seconds * 1e6);
+  const uint64_t wrong = first.up ? first.device : first.host;
+  if (const Known* other = known_digest(wrong, first.bytes, packet->buffer); other != nullptr)
+    finding.add("other_packet", "the data is that of %s %p, copied %s a short while ago", "the buffer at", other->buffer,
+                other->up ? "up" : "down");
+}
+
+}  // namespace
+
+void check_mismatch(Packet* packet) {
+  const Check first = packet->check;
+  const Looks looks = look_again(packet);
+  const Verdict verdict = judge(first, looks);
+  const char* way = first.up ? "pinned host memory to the device" : "the device to pinned host memory";
+  const int ordinal = gpu::ordinal_of(*packet->device);
+  const char* api = gpu::api_name(gpu::api_of(*packet->device));
+  Finding finding;
+  finding.start(verdict == Verdict::kEarly      ? "device_copy_early"
+                : verdict == Verdict::kModified ? "send_buffer_modified"
+                                                : "device_copy_corrupted",
+                Confidence::kProved);
+  finding.culprit(runtime.rank);
+  finding.victim(runtime.rank);
+  switch (verdict) {
+    case Verdict::kCopy:
+      finding.say("rank %d: %" PRIu64 " bytes were changed on the way from %s, by the copy %s of device %d (%s): before and "
+                  "after it nothing changed",
+                  runtime.rank, first.bytes, way, first.up ? "up" : "down", ordinal, api);
+      finding.add("verdict", "copy %s", first.up ? "up" : "down");
+      break;
+    case Verdict::kEarly:
+      finding.say("rank %d: the runtime of device %d (%s) said that a copy of %" PRIu64 " bytes from %s was complete before the "
+                  "data was there; resil waited for it, and it is right now",
+                  runtime.rank, ordinal, api, first.bytes, way);
+      finding.add("verdict", "completed before the data landed");
+      break;
+    case Verdict::kModified:
+      finding.say("rank %d: a buffer of %" PRIu64 " bytes on device %d (%s) changed while a send from it was under way: by the "
+                  "program, or by a kernel that was not complete when the buffer was given to MPI",
+                  runtime.rank, first.bytes, ordinal, api);
+      finding.add("verdict", "send buffer modified while pending");
+      break;
+    case Verdict::kPinned:
+      finding.say("rank %d: %" PRIu64 " bytes in pinned host memory changed while they were copied to device %d (%s), after "
+                  "the MPI library had said that they had arrived",
+                  runtime.rank, first.bytes, ordinal, api);
+      finding.add("verdict", "completed before the data landed");
+      break;
+  }
+  add_evidence(finding, packet, first, looks);
+  if (verdict == Verdict::kCopy)
+    add_difference(finding, packet);
+  packet->check.host = looks.host;
+  if (verdict != Verdict::kEarly)
+    ledger::count_mismatch();
+  finding_publish(finding);
+  if (verdict != Verdict::kEarly && ledger::abort_wanted())
+    stop_job(90);
+}
+
+namespace {
+
+bool enabled() { return config_has("RESIL_MODE", "checksum") && !config_has("RESIL_STAGE", "off"); }
+
+void before_init() { checking = true; }
+
+void report(JsonWriter& json) {
+  if (gpu::seen())
+    check_report(json);
+}
+
+constexpr Module kDeviceChecks = {
+    .name = "device_digests",
+    .description = "checks of the copies between device and pinned host memory",
+    .kind = ModuleKind::kVerify,
+    .enabled = enabled,
+    .before_init = before_init,
+    .report = report,
+};
+RESIL_MODULE(kDeviceChecks);
+
+}  // namespace
+
+}  // namespace resil::staging
