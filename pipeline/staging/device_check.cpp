@@ -52,7 +52,8 @@ struct Checker {
   uint64_t* results;        ///< pinned: [kBatches][kDigestJobs]
   uint64_t results_at;      ///< where the device sees them
   Packet *first, *last;     ///< queue
-  uint32_t queued, asked;   ///< asked: since the last one was added
+  uint32_t queued, downs;   ///< of which are copied down, and ready therefore
+  uint32_t asked;           ///< since the last one was added
   Batch batches[kBatches];
   gpu::DigestBatch order;
 };
@@ -135,6 +136,7 @@ void append(Checker& c, Packet* packet) {
   (c.first != nullptr ? c.last->check.next : c.first) = packet;
   c.last = packet;
   ++c.queued;
+  c.downs += !packet->check.up;
   c.asked = 0;
 }
 
@@ -147,6 +149,7 @@ void unlink(Checker& c, Packet* packet) {
     if (c.last == p)
       c.last = before;
     --c.queued;
+    c.downs -= !packet->check.up;
     return;
   }
 }
@@ -288,7 +291,7 @@ void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t las
   check.state = CheckState::kQueued;
   SpinGuard guard(c->lock);
   append(*c, packet);
-  if (c->queued >= kDigestJobs)
+  if (c->downs >= kDigestJobs)
     launch(*c);
 }
 
