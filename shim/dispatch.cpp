@@ -92,7 +92,7 @@ constexpr bool repeatable(Shape shape) {
     request_remember(e);
     e.record->aux = static_cast<uint64_t>(e.request_count);
   }
-  if ((e.attributes & kCallActivates) && hooks.activating[0] != nullptr)
+  if ((e.attributes & kCallActivates) && hooks.activating[hooks.first_enter] != nullptr)
     request_activating(e);
   if (e.attributes & kCallBothWays)
     flight::count_receive(e);
@@ -158,7 +158,7 @@ bool enter(Event& e) {
     flight::enter(e, site);
   if (e.attributes & (kCallCompletes | kCallActivates | kCallCollective | kCallCreatesComm | kCallBothWays))
     enter_tables(e);
-  for (auto* hook = hooks.enter; *hook != nullptr; ++hook)
+  for (auto* hook = hooks.enter + __atomic_load_n(&hooks.first_enter, __ATOMIC_ACQUIRE); *hook != nullptr; ++hook)
     (*hook)(e);
   return true;
 }
@@ -224,6 +224,16 @@ bool give_statuses(Event& e) {
     return false;
   e.given_statuses = room;
   return true;
+}
+
+void look_at_buffer(Thread& thread, const void* buffer) {
+  const auto address = reinterpret_cast<uintptr_t>(buffer);
+  if (hooks.sleeper == nullptr || awake()) {
+    thread.quiet_low = 0;
+    thread.quiet_bytes = ~uintptr_t{0};
+  } else if (address + 1 > 2 && !hooks.sleeper->sleeps_through(buffer, &thread.quiet_low, &thread.quiet_bytes)) {
+    registry_wake();  // 0, 1 and -1 are MPI_BOTTOM and MPI_IN_PLACE
+  }
 }
 
 void forget_types() { handle_generation.fetch_add(1, std::memory_order_relaxed); }

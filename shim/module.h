@@ -19,7 +19,7 @@ struct ValueProblem;
 class JsonWriter;
 
 /// Words that modules may keep beside each pending request.
-constexpr unsigned kCookies = 5;
+constexpr unsigned kCookies = 4;
 
 /// Order of the hooks: on the way into a call transform, verify, watch; on the way out in reverse.
 enum class ModuleKind : uint8_t { kTransform, kVerify, kWatch };
@@ -60,6 +60,12 @@ struct Module {
   void (*after_finalize)() = nullptr;
   /// On MPI_Abort, before the real one.
   void (*on_abort)(int errorcode) = nullptr;
+  /// For a module that has nothing to do before the program passes a buffer of a certain kind (one in a device's
+  /// memory): it sleeps until then. Asked about buffers of calls, but for those in a range that it said this thread's
+  /// calls need not ask about (`low`, `bytes`: left as they are, or set). False: it wakes. A sleeper costs a call four
+  /// instructions for each buffer. Its `enter` hook, from then on, and `activating` are the first of all, its `leave` hook the
+  /// last; hooks between are called before too, where other modules want them. One module at a time can have it.
+  bool (*sleeps_through)(const void* buffer, uintptr_t* low, uintptr_t* bytes) = nullptr;
   /// A thread's first MPI call, and its end (thread-exit context: no MPI).
   void (*thread_start)(Thread&) = nullptr;
   void (*thread_end)(Thread&) = nullptr;

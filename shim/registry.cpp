@@ -5,6 +5,7 @@
 #include "shim/registry.h"
 
 #include "shim/dispatch.h"
+#include "shim/spinlock.h"
 #include "shim/thread.h"
 
 namespace resil {
@@ -18,12 +19,19 @@ namespace {
 const Module* enabled[kMaxModules];
 size_t enabled_count;
 
+enum class Sleepers : bool { kIn, kLeaveOut };
+
+bool is_between(const Module& module, CallId id) {
+  return (module.before_call != nullptr || module.replace != nullptr || module.after_call != nullptr) &&
+         (module.between == nullptr || module.between(id));
+}
+
 template <class Hook>
-void collect(Hook Module::*hook, Hook* list, bool reverse, uint8_t* cookies = nullptr) {
+void collect(Hook Module::*hook, Hook* list, bool reverse, uint8_t* cookies = nullptr, Sleepers sleepers = Sleepers::kIn) {
   size_t count = 0;
   for (size_t i = 0; i < enabled_count; ++i) {
     const Module& module = *enabled[reverse ? enabled_count - 1 - i : i];
-    if (module.*hook == nullptr)
+    if (module.*hook == nullptr || (sleepers == Sleepers::kLeaveOut && &module == hooks.sleeper))
       continue;
     if (cookies != nullptr)
       cookies[count] = static_cast<uint8_t>(module.cookie);
@@ -40,12 +48,24 @@ void registry_enable() {
     for (const Module* module : modules())
       if (module->kind == kind && enabled_count < kMaxModules && (module->enabled == nullptr || module->enabled()))
         enabled[enabled_count++] = module;
-  collect(&Module::enter, hooks.enter, false);
-  collect(&Module::leave, hooks.leave, true);
+  hooks.sleeper = nullptr;
+  for (const Module* module : enabled_modules())
+    if (module->sleeps_through != nullptr)
+      hooks.sleeper = module;
+  const bool sleeps = hooks.sleeper != nullptr;
+  hooks.first_enter = sleeps ? 1 : 0;
+  if (sleeps)
+    hooks.enter[0] = hooks.sleeper->enter;
+  collect(&Module::enter, hooks.enter + hooks.first_enter, false, nullptr, Sleepers::kLeaveOut);
+  collect(&Module::leave, hooks.leave, true, nullptr, Sleepers::kLeaveOut);
   collect(&Module::before_call, hooks.before_call, false);
   collect(&Module::replace, hooks.replace, false);
   collect(&Module::after_call, hooks.after_call, true);
-  collect(&Module::activating, hooks.activating, false, hooks.activating_cookie);
+  if (sleeps) {
+    hooks.activating[0] = hooks.sleeper->activating;
+    hooks.activating_cookie[0] = static_cast<uint8_t>(hooks.sleeper->cookie);
+  }
+  collect(&Module::activating, hooks.activating + sleeps, false, hooks.activating_cookie + sleeps, Sleepers::kLeaveOut);
   collect(&Module::activated, hooks.activated, false, hooks.activated_cookie);
   collect(&Module::completed, hooks.completed, false, hooks.completed_cookie);
   time_hook = nullptr;
@@ -55,9 +75,23 @@ void registry_enable() {
   for (unsigned id = 0; id < kCallCount; ++id) {
     between[id] = false;
     for (const Module* module : enabled_modules())
-      if (module->before_call != nullptr || module->replace != nullptr || module->after_call != nullptr)
-        between[id] = between[id] || module->between == nullptr || module->between(static_cast<CallId>(id));
+      between[id] = between[id] || (module != hooks.sleeper && is_between(*module, static_cast<CallId>(id)));
   }
+}
+
+void registry_wake() {
+  static SpinLock lock;
+  SpinGuard guard(lock);
+  if (awake())
+    return;
+  for (unsigned id = 0; id < kCallCount; ++id)
+    if (is_between(*hooks.sleeper, static_cast<CallId>(id)))
+      __atomic_store_n(&between[id], true, __ATOMIC_RELAXED);
+  auto* last = hooks.leave;
+  while (*last != nullptr)
+    ++last;
+  __atomic_store_n(last, hooks.sleeper->leave, __ATOMIC_RELEASE);
+  __atomic_store_n(&hooks.first_enter, 0, __ATOMIC_RELEASE);
 }
 
 std::span<const Module* const> enabled_modules() { return {enabled, enabled_count}; }

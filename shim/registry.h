@@ -18,17 +18,23 @@ void registry_enable();
 
 /// Hook lists of the call path: null-terminated, enter in order of kind, leave in reverse.
 struct Hooks {
-  void (*enter[17])(Event&);
-  void (*leave[17])(Event&);
+  void (*enter[18])(Event&);
+  void (*leave[18])(Event&);
   void (*before_call[17])(Event&);
   bool (*replace[17])(Event&);
   void (*after_call[17])(Event&);
-  void (*activating[17])(Event&, uint64_t*);
+  void (*activating[18])(Event&, uint64_t*);
   void (*activated[17])(Event&, uint64_t*);
   void (*completed[17])(Event&, int64_t, uint64_t*, bool);
-  uint8_t activating_cookie[17], activated_cookie[17], completed_cookie[17];  ///< whose word each one is given
+  uint32_t first_enter;   ///< 1: the sleeper's hook, which comes first in the lists `enter` and `activating`, is left out
+  const Module* sleeper;  ///< module that has `sleeps_through`, null: none
+  uint8_t activating_cookie[18], activated_cookie[17], completed_cookie[17];  ///< whose word each one is given
 };
 extern Hooks hooks;
+
+/// The sleeper's hooks are called from now on. Any thread, inside a call, also while others are in theirs.
+void registry_wake();
+inline bool awake() { return __atomic_load_n(&hooks.first_enter, __ATOMIC_RELAXED) == 0; }
 
 /// Calls `hook` of every module that takes part and has it, in order of kind (or in reverse).
 template <class Hook, class... A>

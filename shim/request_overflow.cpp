@@ -22,7 +22,7 @@ struct alignas(64) Bucket {
   uint64_t keys[kPlaces];  // 0: free
   OverflowEntry entries[kPlaces];
 };
-static_assert(sizeof(Bucket) == 448);
+static_assert(sizeof(Bucket) == 384);
 
 struct Level {
   uint32_t buckets;    // a power of two

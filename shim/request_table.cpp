@@ -380,7 +380,7 @@ void request_activating(Event& e) {
   for (int64_t i = 0; i < e.request_count; ++i) {
     const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);
     if (uint64_t* words = cookies_of(found); words != nullptr)
-      for (unsigned k = 0; hooks.activating[k] != nullptr; ++k)
+      for (unsigned k = hooks.first_enter; hooks.activating[k] != nullptr; ++k)
         if (uint64_t* cookie = &words[hooks.activating_cookie[k]]; *cookie != 0)
           hooks.activating[k](e, cookie);
   }

@@ -65,6 +65,7 @@ struct Thread {
   uint32_t depth;        ///< 0 outside MPI; inside, calls from MPI's own text go straight through
   bool disabled;         ///< forked child, or after MPI_Finalize: nothing is looked at
   uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
+  uintptr_t quiet_low, quiet_bytes;  ///< buffers in this range are of no interest to a sleeping module (module.h)
   uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
   ring::Lane* lane;      ///< where this thread writes; never null
   uint32_t lane_index;   ///< in the ring file; runtime.lane_count and above: a private lane

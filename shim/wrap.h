@@ -3,6 +3,15 @@
 // What the generated wrappers are made of. Included by backend.cpp once per ABI, inside its namespace: nothing here
 // may be shared between ABIs (MPI_Status and the handles differ in size).
 
+/// For modules that sleep until they are given a buffer of a certain kind.
+template <bool sends, bool receives>
+[[gnu::always_inline]] inline void notice_buffers(Event& e) {
+  if constexpr (sends)
+    notice(*e.thread, e.send.buffer);
+  if constexpr (receives)
+    notice(*e.thread, e.receive.buffer);
+}
+
 // The frame address must be taken in the wrapper itself, so beginning and end of a wrapper are macros; all logic is
 // in dispatch.cpp.
 #define RESIL_BEGIN(call_id, signature)                                                                   \
@@ -16,10 +25,10 @@
   e.return_address = return_address;                                                                      \
   e.frame = frame;
 
-#define RESIL_CALL(arguments)                                                                             \
+#define RESIL_CALL(arguments, sends, receives)                                                           \
   if (e.thread == nullptr || e.thread->depth != 0) [[unlikely]]                                           \
     admit(e);                                                                                             \
-  if (e.thread == nullptr || !enter(e)) [[unlikely]]                                                      \
+  if (e.thread == nullptr || (notice_buffers<sends, receives>(e), !enter(e))) [[unlikely]]                \
     return real<Signature>(layer, id) arguments;                                                          \
   if (!between[static_cast<unsigned>(id)]) [[likely]] {                                                   \
     e.result = real<Signature>(layer, id) arguments;                                                      \

@@ -202,9 +202,7 @@ bool contribution_layout(Event& e, Layout* layout) {
   return fill(e, side, side.buffer, 1, -1, layout);
 }
 
-bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packet) {
-  if (index == layout.own)
-    return false;
+bool block_of(Thread& thread, const Layout& layout, int64_t index, Packet* packet) {
   packet->type = layout.types != nullptr ? type_map(thread, request_handle(layout.types, index)) : layout.type;
   packet->count = layout.counts != nullptr ? element(layout.counts, layout.wide_counts, index) : layout.count;
   if (packet->type == nullptr || packet->count <= 0)
@@ -217,9 +215,15 @@ bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packe
     offset = index * packet->count * packet->type->extent;
   packet->buffer = layout.buffer + offset;
   packet->bytes = type_bytes(*packet->type, packet->count);
+  return packet->bytes != 0;
+}
+
+bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packet) {
+  if (index == layout.own || !block_of(thread, layout, index, packet))
+    return false;
   int64_t low = 0, high = 0;
   type_span(*packet->type, packet->count, &low, &high);
-  return packet->bytes != 0 && host_memory(packet->buffer + low, static_cast<size_t>(high - low));
+  return host_memory(packet->buffer + low, static_cast<size_t>(high - low));
 }
 
 int32_t partner(const Layout& layout, int64_t index) {

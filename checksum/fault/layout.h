@@ -36,6 +36,8 @@ bool send_layout(Event& event, Layout* layout);
 /// What this rank contributes to a reduction, MPI_IN_PLACE included: one block.
 bool contribution_layout(Event& event, Layout* layout);
 
+/// Block `index`, also one that stays in place; false: empty, or (`packet->type` null) its datatype is not known.
+bool block_of(Thread& thread, const Layout& layout, int64_t index, Packet* packet);
 /// Block `index`; false: empty, in place or not host memory.
 bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packet);
 /// World rank at the other end of a block; -1: not known.

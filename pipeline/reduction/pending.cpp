@@ -260,9 +260,9 @@ void look_at_status(Event& e) {
   if (e.id != CallId::kMPI_Request_get_status || e.result != 0 || e.flag == nullptr || *e.flag == 0)
     return;
   uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, 0));
-  if (words == nullptr || words[kCookie] == 0)
+  auto* p = words != nullptr ? reinterpret_cast<Pending*>(*pipeline::reductions_word(&words[kCookie])) : nullptr;
+  if (p == nullptr)
     return;
-  auto* p = reinterpret_cast<Pending*>(words[kCookie]);
   if (p->call.start != Start::kPersistent || p->active)
     finish_for(e, *p);
 }
@@ -270,7 +270,9 @@ void look_at_status(Event& e) {
 void activating(Event& e, uint64_t* cookie) {
   if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)
     return;
-  auto* p = reinterpret_cast<Pending*>(*cookie);
+  auto* p = reinterpret_cast<Pending*>(*pipeline::reductions_word(cookie));
+  if (p == nullptr)
+    return;
   p->active = true;
   p->folded = false;
   pack(*p);
@@ -278,7 +280,10 @@ void activating(Event& e, uint64_t* cookie) {
 }
 
 void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {
+  cookie = pipeline::reductions_word(cookie);
   auto* p = reinterpret_cast<Pending*>(*cookie);
+  if (p == nullptr)
+    return;
   if (!freed)
     finish_for(e, *p);
   if (p->call.start == Start::kPersistent && !freed) {

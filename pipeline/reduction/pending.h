@@ -6,6 +6,7 @@
 #pragma once
 
 #include "pipeline/reduction/call.h"
+#include "pipeline/request_word.h"
 
 namespace resil::reduction {
 
@@ -13,7 +14,7 @@ namespace resil::reduction {
 constexpr int64_t kPendingBytes = int64_t{256} << 20;
 
 /// Which word beside a request is this module's (Module::cookie).
-constexpr unsigned kCookie = 2;
+using pipeline::kCookie;
 
 /// Starts it (event.result is set), or makes the persistent request. False: nothing was done, `way` says why.
 bool start_pending(Event& event, const Call& call, PerThread& mine, Way* way);

@@ -199,6 +199,17 @@ PacketState packet_down(Packet* packet) {
   return packet->state;
 }
 
+PacketState packet_down_blocks(Packet* packet, uint32_t first, uint32_t last) {
+  bool good = true, any = false;
+  for (uint32_t i = first; i < last && i < packet->block_count && good; ++i) {
+    const Block& block = packet->blocks[i];
+    const uint64_t bytes = type_bytes(*block.type, block.count);
+    any = any || bytes != 0;
+    good = copy_part(*packet->device, part_of(*packet, block), bytes, false);
+  }
+  return any ? enqueued(packet, good, false) : packet->state = PacketState::kReady;
+}
+
 PacketState packet_up(Packet* packet, uint64_t bytes) {
   bytes = bytes < packet->bytes ? bytes : packet->bytes;
   if (bytes == 0)

@@ -69,6 +69,8 @@ inline char* packet_given(const Packet& packet) {
 
 /// Starts the copy of all data to the host; state becomes kCopying, kReady (nothing to copy) or kFailed.
 PacketState packet_down(Packet* packet);
+/// The same of whole blocks [first, last) only.
+PacketState packet_down_blocks(Packet* packet, uint32_t first, uint32_t last);
 /// Starts the copy of the first `bytes` bytes of the stream to the device.
 PacketState packet_up(Packet* packet, uint64_t bytes);
 /// As packet_down, on the kUp side: whole blocks [first, last) only (what a rank received in a vector collective).

@@ -4,10 +4,17 @@
 
 #include "pipeline/staging/staging.h"
 
+#include "checksum/datatype/blocks.h"
+#include "checksum/datatype/host_memory.h"
+#include "pipeline/staging/aware.h"
+#include "pipeline/staging/operation.h"
 #include "shim/config.h"
+#include "shim/dispatch.h"
 #include "shim/event.h"
 #include "shim/json.h"
 #include "shim/module.h"
+#include "shim/registry.h"
+#include "shim/thread.h"
 
 namespace resil::staging {
 
@@ -23,6 +30,8 @@ constexpr ConfigEntry kConfig[] = {
      "most pinned host memory that a rank takes for device buffers, in MiB; it is taken as needed"},
 };
 
+unsigned slot;
+
 bool enabled() {
   mode.setting = config_has("RESIL_STAGE", "on")    ? Setting::kOn
                  : config_has("RESIL_STAGE", "off") ? Setting::kOff
@@ -31,20 +40,125 @@ bool enabled() {
   return mode.setting != Setting::kOff;
 }
 
-bool between(CallId id) { return p2p_handles(id) || completes(id) || collective_handles(id); }
+/// The kernel begins the heap at most 32 MiB behind the program, and puts nothing between.
+bool close_together() {
+  const uintptr_t end = __atomic_load_n(&host_memory_detail::data.high, __ATOMIC_RELAXED);
+  const uintptr_t start = __atomic_load_n(&host_memory_detail::heap.low, __ATOMIC_RELAXED);
+  return end != 0 && start >= end && start - end <= uintptr_t{32} << 20;
+}
+
+/// Device buffers come with an accelerator runtime, which may be loaded between any two calls.
+bool sleeps_through(const void* buffer, uintptr_t* low, uintptr_t* bytes) {
+  if (!active()) {
+    *low = 0;
+    *bytes = ~uintptr_t{0};
+    return true;
+  }
+  if (!host_memory(buffer, 1))
+    return false;
+  using namespace host_memory_detail;
+  const auto at = reinterpret_cast<uintptr_t>(buffer);
+  Range quiet = {0, 0};
+  if (stack.holds(at, 1))
+    quiet = stack;
+  else if (data.holds(at, 1) || heap.holds(at, 1))
+    quiet = close_together() ? Range{data.low, heap.high} : data.holds(at, 1) ? data : heap;
+  if (quiet.high != 0) {
+    *low = quiet.low;
+    *bytes = quiet.high - quiet.low;
+  }
+  return true;
+}
+
+bool is_start(CallId id) { return id == CallId::kMPI_Start || id == CallId::kMPI_Startall; }
+
+bool between(CallId id) { return p2p_handles(id) || completes(id) || collective_handles(id) || is_start(id); }
+
+/// A call that is not carried out by way of host memory, with a buffer that may be on a device.
+void count_passed(const Event& e) {
+  const bool window = e.id == CallId::kMPI_Win_create || e.id == CallId::kMPI_Win_create_c || e.id == CallId::kMPI_Win_attach;
+  if (!window && !(e.attributes & (kCallHasData | kCallPartitioned)))
+    return;
+  const void* buffer = window || (e.attributes & kCallReceives) ? e.receive.buffer : e.send.buffer;
+  if (host_memory_known(buffer, 1))
+    return;
+  const gpu::Memory memory = gpu::classify(buffer, 1).memory;
+  if (memory == gpu::Memory::kDevice || memory == gpu::Memory::kForeign)
+    count_uncovered(e.attributes & kCallRma ? Uncovered::kOneSided : Uncovered::kOther, e.bytes);
+}
+
+void tend(Event& e) {
+  const bool blocks = (e.attributes & (kCallBlocking | kCallActivates)) != 0;
+  if (blocks && !p2p_handles(e.id) && !completes(e.id))
+    flush(*e.thread);
+  else
+    progress(*e.thread);
+}
+
+/// First of all modules, so that the others see the buffers that the library is given.
+void enter(Event& e) {
+  if (under_way())
+    tend(e);
+  if (!active())
+    return;
+  const bool message = (e.attributes & kCallP2P) != 0;
+  if (e.attributes & kCallCollective) {
+    if (collective_handles(e.id))
+      collective_before(e);
+  } else if (is_start(e.id)) {
+    if (ThreadState* state = thread_state(*e.thread); state != nullptr)
+      operations_started(e, *state);
+  } else if ((e.attributes & kCallCompletes) || e.id == CallId::kMPI_Request_get_status) {
+    if (__atomic_load_n(&persistent_receives, __ATOMIC_RELAXED) != 0 && e.id != CallId::kMPI_Request_free)
+      give_statuses(e);
+  } else if (message && (e.attributes & kCallPersistent) && !(e.attributes & kCallPartitioned)) {
+    persistent_before(e);
+  } else if (e.attributes & (kCallRma | kCallIo | kCallPartitioned)) {
+    count_passed(e);
+  }
+}
 
 bool replace(Event& e) {
+  if (!awake())
+    return false;
+  if (is_start(e.id))
+    return start_refused(e);
   if (p2p_handles(e.id))
     return p2p_replace(e);
-  if (completes(e.id))
-    return wait_replace(e);
-  return false;
+  return completes(e.id) && wait_replace(e);
+}
+
+/// Last of all.
+void leave(Event& e) {
+  auto* state = static_cast<ThreadState*>(e.thread->module_data[slot]);
+  if (state == nullptr)
+    return;
+  operations_finished(e, *state);
+  if (Operation* o = state->calls; o != nullptr && o->frame == e.frame) {
+    state->calls = o->next;
+    operation_end(e, o);
+  }
+  if (e.id == CallId::kMPI_Request_get_status)
+    look_at_status(e);
+}
+
+void before_init() { slot = thread_slot(); }
+
+void thread_end(Thread& thread) {
+  block_release(thread.module_data[slot]);
+  thread.module_data[slot] = nullptr;
+}
+
+void before_finalize() {
+  if (current_thread != nullptr && under_way())
+    flush(*current_thread);
 }
 
 void report(JsonWriter& json) {
   json.begin_object("staging");
   json.text("mode", mode.setting == Setting::kOn ? "on" : "auto");
   json.boolean("mpi_takes_device_buffers", mode.mpi_takes_device);
+  json.boolean("active", active() && awake());
   report_counts(json);
   json.end_object();
 }
@@ -56,11 +170,17 @@ constexpr Module kStaging = {
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
+    .before_init = before_init,
+    .after_init = ask_library,
+    .before_finalize = before_finalize,
+    .sleeps_through = sleeps_through,
+    .thread_end = thread_end,
+    .enter = enter,
+    .leave = leave,
     .between = between,
-    .before_call = collective_before,
     .replace = replace,
     .after_call = collective_after,
-    .cookie = kCookie,
+    .cookie = pipeline::kCookie,
     .activating = collective_activating,
     .completed = collective_completed,
     .report = report,
@@ -68,5 +188,12 @@ constexpr Module kStaging = {
 RESIL_MODULE(kStaging);
 
 }  // namespace
+
+ThreadState* thread_state(Thread& thread) {
+  void*& place = thread.module_data[slot];
+  if (place == nullptr && (place = block_acquire(sizeof(ThreadState))) != nullptr)
+    *static_cast<ThreadState*>(place) = {};
+  return static_cast<ThreadState*>(place);
+}
 
 }  // namespace resil::staging

@@ -14,9 +14,6 @@ class JsonWriter;
 
 namespace resil::staging {
 
-/// Cookie of requests that staging has something to do for (Module::cookie). It points to an Operation.
-constexpr unsigned kCookie = 4;
-
 enum class Setting : uint8_t { kAuto, kOn, kOff };
 
 struct Mode {

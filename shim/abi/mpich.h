@@ -29,7 +29,7 @@ inline bool status_cancelled(const Status& status) { return (status.count_hi_and
 
 constexpr int kAnySource = -2, kAnyTag = -1, kProcNull = -1, kRoot = -3;
 constexpr int kErrCount = 2, kErrUnsupported = 44, kUndefined = -32766;
-constexpr int kErrTruncate = 14, kErrPending = 18, kErrInStatus = 17;
+constexpr int kErrTruncate = 14, kErrOther = 15, kErrPending = 18, kErrInStatus = 17;
 constexpr int kThreadMultiple = 3;
 constexpr int kTopologyCart = 2, kTopologyGraph = 1;
 constexpr const char* kAbiName = "mpich";

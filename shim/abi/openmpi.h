@@ -17,7 +17,7 @@ inline bool status_cancelled(const Status& status) { return status.cancelled != 
 
 constexpr int kAnySource = -1, kAnyTag = -1, kProcNull = -2, kRoot = -4;
 constexpr int kErrCount = 2, kErrUnsupported = 52, kUndefined = -32766;
-constexpr int kErrTruncate = 15, kErrPending = 19, kErrInStatus = 18;
+constexpr int kErrTruncate = 15, kErrOther = 16, kErrPending = 19, kErrInStatus = 18;
 constexpr int kThreadMultiple = 3;
 constexpr int kTopologyCart = 1, kTopologyGraph = 2;
 constexpr const char* kAbiName = "openmpi";

@@ -16,7 +16,7 @@ inline bool status_cancelled(const Status&) { return false; }
 
 constexpr int kAnySource = -1, kAnyTag = -2, kProcNull = -3, kRoot = -4;
 constexpr int kErrCount = 2, kErrUnsupported = 55, kUndefined = -32766;
-constexpr int kErrTruncate = 15, kErrPending = 18, kErrInStatus = 19;
+constexpr int kErrTruncate = 15, kErrOther = 16, kErrPending = 18, kErrInStatus = 19;
 constexpr int kThreadMultiple = 4096;
 constexpr int kTopologyCart = 211, kTopologyGraph = 212;
 constexpr const char* kAbiName = "standard";

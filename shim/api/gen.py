@@ -311,8 +311,10 @@ def main():
             after = ", " + names if names else ""
             body = f"RESIL_LOCAL(CallId::k{f.name}, {signature}, {after});"
         else:
-            body = (f"RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(fill(f))}\n"
-                    f"  RESIL_CALL(({given(f)}));")
+            filled = fill(f)
+            sends, receives = (str(any(s.startswith(f"e.{side}.buffer") for s in filled)).lower() for side in ("send", "receive"))
+            body = (f"RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(filled)}\n"
+                    f"  RESIL_CALL(({given(f)}), {sends}, {receives});")
         wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {body}\n}}\n")
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
         unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)

@@ -90,6 +90,44 @@ TEST_CASE("registry: the first transform that carries the call out ends the sear
   CHECK(run({&watch, &first, &other}) == "in-t in-s in-w t? out-w out-s out-t ");
 }
 
+TEST_CASE("registry: a sleeper is called once it has been given a buffer that wakes it, first on the way in and last out") {
+  static char quiet[16], loud;
+  Module sleeper = second;
+  sleeper.sleeps_through = [](const void* buffer, uintptr_t* low, uintptr_t* bytes) {
+    trace += "? ";
+    *low = reinterpret_cast<uintptr_t>(quiet);
+    *bytes = sizeof(quiet);
+    return buffer != &loud;
+  };
+  sleeper.replace = [](Event& e) {
+    trace += "s! ";
+    e.result = 0;
+    return true;
+  };
+  CHECK(run({&transform, &sleeper, &verify}) == "in-t in-v MPI out-v out-t ");
+  CHECK_FALSE(resil::awake());
+  fake::Core core;
+  resil::Thread& thread = core.thread();
+  trace.clear();
+  resil::notice(thread, &quiet[3]);
+  resil::notice(thread, &quiet[15]);  // in the range that it gave
+  resil::notice(thread, nullptr);     // MPI_BOTTOM
+  resil::notice(thread, reinterpret_cast<const void*>(~uintptr_t{0}));  // MPI_IN_PLACE
+  CHECK(trace == "? ");
+  CHECK_FALSE(resil::awake());
+  resil::notice(thread, &loud);
+  CHECK(resil::awake());
+  trace.clear();
+  resil::notice(thread, &quiet[0] + 16);  // nobody is asked any more
+  Event e = fake::make_event(thread, CallId::kMPI_Barrier);
+  e.comm_handle = fake::kCommWorld;
+  REQUIRE(resil::enter(e));
+  CHECK(resil::between[static_cast<unsigned>(e.id)]);
+  CHECK(resil::carried_out(e));
+  resil::leave(e);
+  CHECK(trace == "in-s in-t in-v s! out-v out-t out-s ");
+}
+
 TEST_CASE("registry: as many modules as there is room for, and not one more") {
   std::vector<const Module*> many(resil::kMaxModules + 5, &watch);
   std::string result = run(many);

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See operation.h.
+
+#include "pipeline/staging/operation.h"
+
+#include "checksum/datatype/blocks.h"
+#include "pipeline/gpu/gpu.h"
+#include "pipeline/staging/device_check.h"
+#include "shim/backend.h"
+#include "shim/event.h"
+#include "shim/log.h"
+
+namespace resil::staging {
+
+namespace {
+
+bool on_device(const Packet& packet) { return packet.host != nullptr; }
+
+/// Once in a run: what the user must know when the program goes on to fail.
+void say(const Operation& o, const char* what) {
+  static bool said;
+  if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+    log_format("staging: %s: the data %s device memory could not be copied (%s)", call_info(o.id).name, what,
+               gpu::last_error());
+  add_note_format("staging: copies failed: %s", gpu::last_error());
+}
+
+/// Does only a part of what lies there belong to this rank before the call?
+bool partly(const Operation& o) { return o.own_first != 0 || o.own_last != o.receive.block_count; }
+
+void down(Packet* packet) {
+  check_down_begins(packet);
+  packet_down(packet);
+}
+
+}  // namespace
+
+void operation_down(Operation& o) {
+  o.failed = o.delivered = false;
+  if (on_device(o.send))
+    down(&o.send);
+  if (!on_device(o.receive) || !o.in_place)
+    return;
+  if (partly(o) && !checking)
+    packet_down_blocks(&o.receive, o.own_first, o.own_last);
+  else
+    down(&o.receive);
+}
+
+bool operation_down_done(Operation& o, const Event& e) {
+  for (Packet* packet : {&o.send, &o.receive}) {
+    if (!on_device(*packet) || (packet == &o.receive && !o.in_place))
+      continue;
+    if (packet_wait(packet) == PacketState::kFailed)
+      o.failed = true;
+    else if (packet == &o.send || !partly(o) || checking)
+      check_down_done(packet, &e);
+  }
+  if (o.failed)
+    say(o, "in");
+  return !o.failed;
+}
+
+void operation_up(Operation& o, uint64_t bytes) {
+  o.delivered = true;
+  if (!on_device(o.receive))
+    return;
+  bytes = bytes < o.written ? bytes : o.written;
+  packet_up(&o.receive, bytes);
+  check_up_begins(&o.receive, bytes);
+}
+
+bool operation_up_done(Operation& o, uint64_t bytes, const Event& e) {
+  if (!on_device(o.receive))
+    return true;
+  bytes = bytes < o.written ? bytes : o.written;
+  if (packet_wait(&o.receive) == PacketState::kFailed) {
+    o.failed = true;
+    say(o, "for");
+    return false;
+  }
+  check_up_done(&o.receive, bytes, &e);
+  return true;
+}
+
+void operation_close(Operation* o) {
+  packet_close(&o->send);
+  packet_close(&o->receive);
+  block_release(o);
+}
+
+Operation* operation_begin(Event& e, const Operation& opened) {
+  ThreadState* state = thread_state(*e.thread);
+  auto* o = state != nullptr ? static_cast<Operation*>(block_acquire(sizeof(Operation))) : nullptr;
+  if (o == nullptr) {
+    Operation copy = opened;
+    packet_close(&copy.send);
+    packet_close(&copy.receive);
+    count_uncovered(Uncovered::kPinnedMemory, e.bytes);
+    return nullptr;
+  }
+  *o = opened;
+  o->reductions = 0;
+  o->id = e.id;
+  o->frame = e.frame;
+  o->comm = e.comm_handle;
+  if (o->path != Path::kPersistent) {
+    operation_down(*o);
+    if (!operation_down_done(*o, e)) {
+      operation_close(o);
+      count_uncovered(Uncovered::kDevice, e.bytes);
+      return nullptr;
+    }
+    count_staged(o->path, o->send.bytes + o->receive.bytes);
+  }
+  if (!e.nested)
+    state->calls = nullptr;  // of calls that were left by an exception or longjmp: the library may still use them
+  o->next = state->calls;
+  state->calls = o;
+  return o;
+}
+
+namespace {
+
+/// The request is in the shim's table: its word becomes the operation.
+void tie(Event& e, Operation* o) {
+  if (e.cookies != nullptr) [[likely]] {
+    o->reductions = e.cookies[pipeline::kCookie];
+    e.cookies[pipeline::kCookie] = reinterpret_cast<uint64_t>(o) | pipeline::kStaged;
+    return;
+  }
+  if (o->path == Path::kPersistent) {
+    if (e.request_key != 0) {
+      log_line("staging: more requests are pending than the tables can follow, and a persistent one with a device buffer "
+               "would never be copied: the job ends");
+      backend->messages->abort(93);
+    }
+    return operation_close(o);
+  }
+  // Complete at once; or more are pending than the tables can follow, then it must be complete before the program has it.
+  while (e.request_key != 0 && !backend->collectives->is_complete(e.requests))
+    progress(*e.thread);
+  operation_up(*o, ~uint64_t{0});
+  if (!operation_up_done(*o, ~uint64_t{0}, e))
+    e.result = raise_error(o->comm);
+  operation_close(o);
+}
+
+}  // namespace
+
+void operation_end(Event& e, Operation* o) {
+  if (e.result != 0)
+    return operation_close(o);
+  if (e.attributes & kCallStarts)
+    return tie(e, o);
+  if (!o->delivered)
+    operation_up(*o, ~uint64_t{0});
+  if (!operation_up_done(*o, ~uint64_t{0}, e))
+    e.result = raise_error(o->comm);
+  operation_close(o);
+}
+
+int raise_error(uint64_t comm) { return backend->collectives->failed(comm); }
+
+}  // namespace resil::staging
