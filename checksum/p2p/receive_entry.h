@@ -59,6 +59,7 @@ struct alignas(64) Receive {
       bool shared;
       bool waits;                 ///< complete, in its bucket behind older receives of its lane
       bool both_ways, no_status;  ///< MPI_Isendrecv; whose status says nothing
+      bool staged;                ///< the digest is that of the pinned copy of a device buffer (staged.h)
     };
   };
   int32_t actual_source, actual_tag;

@@ -18,6 +18,7 @@
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/patterns.h"
 #include "checksum/p2p/receive_queue.h"
+#include "checksum/p2p/staged.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/hash.h"
@@ -48,7 +49,7 @@ void keep_type(const TypeMap* type) {
 Record record_of(const Receive& receive, bool order_lost) {
   Record record = {receive.partitioned ? receive.lane_comm : receive.comm->id, receive.digest, receive.bytes, receive.site, static_cast<uint32_t>(receive.actual_tag),
                    receive.call, static_cast<uint8_t>(receive.partitioned ? Space::kPartitioned : Space::kMessage), 0};
-  Reason reason = receive.view.reason;
+  Reason reason = receive.staged ? Reason::kNone : receive.view.reason;
   if (receive.failed)
     reason = Reason::kError;
   if (receive.no_status)
@@ -279,7 +280,8 @@ Receive* make(const Event& e, const View& view, bool hold) {
 }
 
 /// Takes the status over and digests what arrived. False: no message was taken.
-bool fill(Receive& receive, const StatusInfo& status, ErrorKind error) {
+bool fill(Thread& thread, Receive& receive, const StatusInfo& status, ErrorKind error) {
+  receive.staged = false;
   // MPICH 4.0 runs these as a schedule whose status stays empty: then the arguments say whose message it was, not how long.
   receive.no_status = receive.both_ways && status.bytes == 0 && receive.view.bytes != 0;
   if (receive.no_status && error == ErrorKind::kNone) {
@@ -298,10 +300,16 @@ bool fill(Receive& receive, const StatusInfo& status, ErrorKind error) {
   receive.actual_source = status.source;
   receive.actual_tag = status.tag;
   receive.bytes = status.bytes;
+  StagedView copy;
+  receive.staged = error == ErrorKind::kNone && staged_receive(thread, receive.view, status.bytes, &copy);
   receive.failed = error != ErrorKind::kNone || (receive.view.reason == Reason::kNone && status.bytes > receive.view.bytes);
   receive.evidence = 0;
   receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
-  if (receive.failed || receive.view.reason != Reason::kNone) {
+  if (receive.staged) [[unlikely]] {
+    receive.digest = copy.digest;
+    if (ledger::full_blame())
+      receive.evidence = blame::receive_complete(receive.posted, copy.view, receive.bytes, receive.digest);
+  } else if (receive.failed || receive.view.reason != Reason::kNone) {
     blame::drop_posted(receive.posted);
   } else {
     receive.digest = view_digest(receive.view, receive.bytes);
@@ -333,7 +341,12 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
   Record record = {comm->id, static_cast<uint64_t>(view.reason), status.bytes, e.site, static_cast<uint32_t>(status.tag),
                    static_cast<uint16_t>(e.id), static_cast<uint8_t>(Space::kMessage), ledger::kUnchecked};
   uint64_t evidence = 0;
-  if (view.reason == Reason::kNone) [[likely]] {
+  if (StagedView copy; staged_receive(*e.thread, view, status.bytes, &copy)) [[unlikely]] {
+    record.digest = copy.digest;
+    record.flags = 0;
+    if (ledger::full_blame())
+      evidence = blame::receive_complete(e.check_posted, copy.view, status.bytes, record.digest);
+  } else if (view.reason == Reason::kNone) [[likely]] {
     record.digest = view_digest(view, status.bytes);
     record.flags = view.type->padded ? ledger::kPadded : 0;
     if (ledger::full_blame())
@@ -429,7 +442,7 @@ void receive_enter_slow(Event& e) {
   receive->call = static_cast<uint16_t>(e.id);
   if (message)
     receive->posted = e.check_posted;
-  if (!fill(*receive, status, error))
+  if (!fill(*e.thread, *receive, status, error))
     return vanish(*e.thread, *receive, true);
   finish(*e.thread, *receive);
 }
@@ -517,7 +530,7 @@ void receive_started(Event& e, uint64_t* cookie) {
   }
   backend->messages->status_read(e.given_statuses, place, &status);
   const ErrorKind error = error_of(e, status, true);
-  if (!fill(*receive, status, error))
+  if (!fill(*e.thread, *receive, status, error))
     return vanish(*e.thread, *receive, false);
   finish(*e.thread, *receive);
 }

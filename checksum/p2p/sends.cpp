@@ -6,6 +6,7 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/p2p/p2p.h"
+#include "checksum/p2p/staged.h"
 #include "checksum/pool.h"
 #include "shim/backend.h"
 #include "shim/event.h"
@@ -33,6 +34,8 @@ struct SendEntry {
   int32_t rank;         // communicator rank
   Reason why;
   bool persistent, partitioned, shared;
+  bool later;           // staged: not announced yet
+  bool alone;           // and then nobody needs the entry any more
 };
 
 Pool<SendEntry, &SendEntry::next_free, 512, 1u << 17> entries;  // 17 MiB at most
@@ -100,7 +103,7 @@ SendEntry* follow(const Event& e, const View& view, const Record& record, ledger
   if (view.type != nullptr)
     type_map_hold(view.type);
   *entry = {view, record, peer, 0, nullptr, e.peer, why, (e.attributes & kCallPersistent) != 0,
-            (e.attributes & kCallPartitioned) != 0, false};
+            (e.attributes & kCallPartitioned) != 0, false, false, false};
   return entry;
 }
 
@@ -127,7 +130,7 @@ void send_enter_slow(Event& e) {
     e.check_value = view_digest(view, view.bytes);
     e.check = &e;
   }
-  if (early)  // MPI_Sendrecv may wait for a message that the partner sends only once this one is verified
+  if (early && (view.reason != Reason::kDeviceBuffer || staged_copies == nullptr))  // MPI_Sendrecv may wait for a message that the partner sends only once this one is verified
     send_announce(e, view);
 }
 
@@ -167,6 +170,41 @@ bool was_sent(const Event& e) {
   return (e.attributes & kCallBothWays) && backend->messages->error_kind(e.result) == ErrorKind::kTruncated;
 }
 
+/// A buffer on a device, whose data is sent from pinned memory: that is announced, in a row with the other sends of the
+/// lane. False: it is sent some other way.
+bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
+  StagedView copy;
+  void** word = nullptr;
+  const Sent sent = staged_copies->sent(e, &copy, &word);
+  if (sent == Sent::kElsewhere)
+    return false;
+  const bool follows = (e.attributes & kCallStarts) && e.cookies != nullptr && !(e.attributes & kCallBothWays);
+  Record record = make_record(e, Space::kMessage);
+  const bool shared = lane_is_shared(record.comm, e.peer, e.tag, true, true);
+  record.bytes = view.bytes;
+  record.flags = shared ? ledger::kUnordered : 0;
+  if (sent == Sent::kPosted) {
+    record.digest = copy.digest;
+    const uint64_t handle = announce(*e.thread, peer, record, copy.view);
+    if (follows)
+      e.cookies[0] = handle << 3 | kCookieSendHandle;
+    else if (!(e.attributes & kCallStarts) && ledger::full_blame() && handle != 0 && !replaces(e.id))
+      blame::sent_complete(handle, copy.view);
+    return true;
+  }
+  SendEntry* entry = follow(e, view, record, &peer, Reason::kNone);
+  if (entry == nullptr) {
+    order_lost.store(true, std::memory_order_relaxed);
+    return true;
+  }
+  entry->later = true;
+  entry->alone = !follows;
+  *word = entry;
+  if (follows)
+    e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+  return true;
+}
+
 void announce_send(Event& e) {
   if (e.peer < 0 || e.comm == nullptr)
     return;
@@ -187,6 +225,8 @@ void announce_send(Event& e) {
   if (peer == nullptr)
     return;  // counted where the message is received
   const View view = view_of(e);
+  if (view.reason == Reason::kDeviceBuffer && staged_copies != nullptr && announce_staged(e, view, *peer)) [[unlikely]]
+    return;
   Record record = make_record(e, Space::kMessage);
   const bool shared = lane_is_shared(record.comm, e.peer, e.tag, true, true);
   if (e.check != nullptr) {
@@ -275,7 +315,25 @@ void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
     if (!withdrawn && ledger::full_blame() && entry->handle != 0 && entry->view.reason == Reason::kNone)
       blame::sent_complete(entry->handle, entry->view);
   }
-  if (freed || !entry->persistent)
+  if (freed && entry->later)
+    entry->alone = true;
+  else if (freed || !entry->persistent)
+    give_back(entry);
+}
+
+void send_posted(Thread& thread, void* word, const StagedView& copy) {
+  auto* entry = static_cast<SendEntry*>(word);
+  entry->record.digest = copy.digest;
+  entry->handle = announce(thread, *entry->peer, entry->record, copy.view);
+  entry->later = false;
+  if (entry->alone)
+    give_back(entry);
+}
+
+void send_dropped(void* word) {
+  auto* entry = static_cast<SendEntry*>(word);
+  entry->later = false;
+  if (entry->alone)
     give_back(entry);
 }
 
