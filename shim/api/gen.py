@@ -26,6 +26,20 @@ ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version", "resil_fingerprint",
                "resil_fingerprint_crc32", "resil_protect", "resil_unprotect", "resil_run_twice", "resil_mismatches")
 
+# Names of accelerator runtimes (detectors/gpu_runtime): waits, queries, and what makes or ends streams and events.
+RUNTIME_SYMBOLS = (
+    "InitializeInjection", "cuCtxSynchronize", "cuEventDestroy", "cuEventDestroy_v2", "cuEventQuery",
+    "cuEventRecord", "cuEventRecordWithFlags", "cuEventRecordWithFlags_ptsz", "cuEventRecord_ptsz",
+    "cuEventSynchronize", "cuIpcGetEventHandle", "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy",
+    "cuStreamDestroy_v2", "cuStreamQuery", "cuStreamQuery_ptsz", "cuStreamSynchronize", "cuStreamSynchronize_ptsz",
+    "cudaDeviceSynchronize", "cudaEventDestroy", "cudaEventQuery", "cudaEventRecord", "cudaEventRecordWithFlags",
+    "cudaEventRecordWithFlags_ptsz", "cudaEventRecord_ptsz", "cudaEventSynchronize", "cudaIpcGetEventHandle",
+    "cudaStreamCreate", "cudaStreamCreateWithFlags", "cudaStreamCreateWithPriority", "cudaStreamDestroy",
+    "cudaStreamQuery", "cudaStreamQuery_ptsz", "cudaStreamSynchronize", "cudaStreamSynchronize_ptsz",
+    "hipCtxSynchronize", "hipDeviceSynchronize", "hipEventDestroy", "hipEventQuery", "hipEventRecord",
+    "hipEventRecordWithFlags", "hipEventRecord_spt", "hipEventSynchronize", "hipExtStreamCreateWithCUMask",
+    "hipIpcGetEventHandle", "hipStreamCreate", "hipStreamCreateWithFlags", "hipStreamCreateWithPriority",
+    "hipStreamDestroy", "hipStreamQuery", "hipStreamQuery_spt", "hipStreamSynchronize", "hipStreamSynchronize_spt",)
 
 class Parameter:
     def __init__(self, name, kind, direction):
@@ -325,7 +339,7 @@ def main():
     write(os.path.join(out, "redeclare.h"), "".join(
         f"#ifdef RESIL_HAS_{f.name}\n#undef {f.name}\n{f.returns} {f.name}({', '.join(p.c_type(f.large) for p in f.parameters) or 'void'});\n#endif\n"
         for f in functions))
-    write(os.path.join(out, "libresil.map"), "{\nglobal:\n" + "".join(f"  {e};\n" for e in exports + list(OWN_SYMBOLS))
+    write(os.path.join(out, "libresil.map"), "{\nglobal:\n" + "".join(f"  {e};\n" for e in exports + list(OWN_SYMBOLS + RUNTIME_SYMBOLS))
           + "local:\n  *;\n};\n")
 
 

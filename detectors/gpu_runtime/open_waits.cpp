@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See open_waits.h.
+
+#include "detectors/gpu_runtime/open_waits.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace resil::gpu_runtime {
+
+namespace {
+
+constinit OpenWait* table;
+constinit pthread_key_t key;
+constinit std::atomic<int> key_state;  // 0 none, 1 being made, 2 there
+constinit thread_local OpenWait* own __attribute__((tls_model("initial-exec"))) = nullptr;
+
+OpenWait* room() {
+  if (OpenWait* there = __atomic_load_n(&table, __ATOMIC_ACQUIRE); there != nullptr)
+    return there;
+  void* memory = mmap(nullptr, kThreads * sizeof(OpenWait), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return nullptr;
+  OpenWait* expected = nullptr;
+  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<OpenWait*>(memory), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    munmap(memory, kThreads * sizeof(OpenWait));
+  return __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+}
+
+void give_back(void* wait) {
+  own = nullptr;
+  static_cast<OpenWait*>(wait)->tid.store(0, std::memory_order_release);
+}
+
+}  // namespace
+
+OpenWait* own_wait() {
+  if (own != nullptr) [[likely]]
+    return own;
+  OpenWait* waits = room();
+  if (waits == nullptr)
+    return nullptr;
+  int expected = 0;
+  if (key_state.compare_exchange_strong(expected, 1))
+    key_state.store(pthread_key_create(&key, give_back) == 0 ? 2 : 0);
+  if (key_state.load(std::memory_order_acquire) != 2)
+    return nullptr;  // this call goes unwatched
+  const auto tid = static_cast<int32_t>(syscall(SYS_gettid));
+  for (unsigned i = 0; i < kThreads; ++i) {
+    int32_t free = 0;
+    if (waits[i].tid.load(std::memory_order_relaxed) == 0 && waits[i].tid.compare_exchange_strong(free, tid)) {
+      own = &waits[i];
+      pthread_setspecific(key, own);
+      return own;
+    }
+  }
+  return nullptr;
+}
+
+bool open_wait_read(unsigned thread, OpenWait* copy) {
+  const OpenWait* waits = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+  if (waits == nullptr || thread >= kThreads)
+    return false;
+  const OpenWait& from = waits[thread];
+  const uint64_t version = from.version.load(std::memory_order_acquire);
+  if (version % 2 != 0 || from.tid.load(std::memory_order_relaxed) == 0 || !from.open)
+    return false;
+  copy->tid.store(from.tid.load());
+  copy->open = from.open, copy->returned = from.returned, copy->judged = from.judged, copy->kind = from.kind;
+  copy->api = from.api, copy->call = from.call, copy->handle = from.handle, copy->site = from.site;
+  copy->since = from.since, copy->words = from.words < kMarks ? from.words : kMarks;
+  for (unsigned i = 0; i < copy->words; ++i)
+    copy->word[i] = from.word[i];
+  copy->version.store(version);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return from.version.load(std::memory_order_relaxed) == version && copy->open;
+}
+
+double now_seconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace resil::gpu_runtime

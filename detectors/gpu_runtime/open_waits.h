@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What each thread waits for in an accelerator runtime at this moment. Written by the thread itself, read by the watcher
+// and by the dump's signal handler: words and this table are all that they need, no call into the runtime.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "detectors/gpu_runtime/counts.h"
+
+namespace resil::gpu_runtime {
+
+constexpr unsigned kThreads = 256;  ///< that use the runtime at the same time; those beyond are not watched
+constexpr unsigned kMarks = 32;     ///< words of one wait for a device
+
+/// `version` is odd while the owner writes the members, and even when they hold: 0 at first.
+struct OpenWait {
+  std::atomic<uint64_t> version;
+  std::atomic<int32_t> tid;  ///< owner; 0: free
+  bool open;
+  bool returned;  ///< the runtime's wait has returned, resil waits for the word
+  bool judged;    ///< when all words are written, the wait must return (no work that resil does not know of)
+  Kind kind;
+  Api api;
+  const char* call;  ///< "cudaStreamSynchronize"
+  void* handle;      ///< stream or event; null: default stream, or a device
+  uint64_t site;
+  double since;      ///< seconds, CLOCK_MONOTONIC
+  uint32_t words;
+  Word word[kMarks];
+  alignas(16) char aside[2560];  ///< the owner's, for a call that it is in (cupti.cpp); zero at first
+};
+
+/// A consistent copy; false: it is being written, or nothing is open.
+bool open_wait_read(unsigned thread, OpenWait* copy);
+
+/// The calling thread's own; null: more than kThreads. Any thread.
+OpenWait* own_wait();
+
+double now_seconds();
+
+}  // namespace resil::gpu_runtime
