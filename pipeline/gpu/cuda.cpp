@@ -107,9 +107,10 @@ void leave(const Device&, const Entered& entered) {
     functions.context_pop(&popped);
 }
 
-int stream_create(void** stream, bool urgent) {
+/// Before the program's work: kernels of resil's are short, and messages wait for them.
+int stream_create(void** stream) {
   int least = 0, greatest = 0;
-  if (!urgent || functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0)
+  if (functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0)
     greatest = 0;
   return functions.stream_create(stream, cuda::kStreamNonBlocking, greatest);
 }

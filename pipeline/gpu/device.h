@@ -34,7 +34,7 @@ struct Driver {
   bool (*place)(const Said& said, uintptr_t address, Place* place);
   int (*enter)(const Device& device, Entered* entered);
   void (*leave)(const Device& device, const Entered& entered);
-  int (*stream_create)(void** stream, bool urgent);
+  int (*stream_create)(void** stream);
   int (*stream_destroy)(void* stream);
   int (*stream_wait)(void* stream, void* event);
   int (*event_create)(void** event);

@@ -79,7 +79,7 @@ void* lane_stream(Device& device, Inside& inside, Lane lane) {
   if (stream != nullptr) [[likely]]
     return stream;
   void* made = nullptr;
-  if (!inside.check(device.driver->stream_create(&made, lane == Lane::kKernel)))
+  if (!inside.check(device.driver->stream_create(&made)))
     return nullptr;
   if (kept.compare_exchange_strong(stream, made, std::memory_order_acq_rel))
     return made;

@@ -84,9 +84,10 @@ void leave(const Device&, const Entered& entered) {
     functions.error_take();
 }
 
-int stream_create(void** stream, bool urgent) {
+/// Before the program's work: kernels of resil's are short, and messages wait for them.
+int stream_create(void** stream) {
   int least = 0, greatest = 0;
-  if (!urgent || functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0)
+  if (functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0)
     greatest = 0;
   return functions.stream_create(stream, hip::kStreamNonBlocking, greatest);
 }

@@ -15,11 +15,6 @@ namespace resil::staging {
 
 namespace {
 
-/// More orders to the driver than this (each 1 to 3 us of its time): the whole span is copied down at once...
-constexpr uint64_t kFewOrders = 64;
-/// ...if it is at most this many times the data.
-constexpr uint64_t kSpanFactor = 4;
-
 uint64_t span_of(const Packet& packet) { return static_cast<uint64_t>(packet.high - packet.low); }
 
 /// Device, and pinned memory, for the range [low, high) of the buffer.
@@ -53,70 +48,11 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
   return Refusal::kPinnedMemory;
 }
 
-Part part_of(const Packet& packet) {
-  const bool packed = packet.layout == Layout::kPacked;
-  return {packet.type, packet.count, packet.buffer, packed ? packet.host : packet.host - packet.low, packed};
-}
-
-Part part_of(const Packet& packet, const Block& block) {
-  return {block.type, block.count, packet.buffer + block.offset, packet.host - packet.low + block.offset, false};
-}
-
 /// After the copies have been enqueued. When one was refused, the event still tells when the others have left the memory.
 PacketState enqueued(Packet* packet, bool good, bool up) {
   const bool recorded =
       gpu::event_record(*packet->device, up ? gpu::Lane::kUp : gpu::Lane::kDown, packet->event);
   return packet->state = good && recorded ? PacketState::kCopying : PacketState::kFailed;
-}
-
-bool span_down(Packet* packet, char* to) {
-  return gpu::copy_down(*packet->device, to, packet->buffer + packet->low, span_of(*packet));
-}
-
-uint64_t block_orders(const Packet& packet) {
-  uint64_t orders = 0;
-  for (uint32_t i = 0; i < packet.block_count; ++i)
-    orders += copy_orders(part_of(packet, packet.blocks[i]), type_bytes(*packet.blocks[i].type, packet.blocks[i].count));
-  return orders;
-}
-
-/// A shadow takes the gaps along when they are small or many: reading them does no harm.
-bool shadow_down(Packet* packet) {
-  const bool small = span_of(*packet) / kSpanFactor <= packet->bytes;
-  if (packet->blocks == nullptr) {
-    const Part part = part_of(*packet);
-    return small || copy_orders(part, packet->bytes) == 1 ? span_down(packet, packet->host)
-                                                          : copy_part(*packet->device, part, packet->bytes, false);
-  }
-  if (small || block_orders(*packet) > kFewOrders * kFewOrders)
-    return span_down(packet, packet->host);
-  for (uint32_t i = 0; i < packet->block_count; ++i) {
-    const Block& block = packet->blocks[i];
-    if (!copy_part(*packet->device, part_of(*packet, block), type_bytes(*block.type, block.count), false))
-      return false;
-  }
-  return true;
-}
-
-bool packed_down(Packet* packet) {
-  const Part part = part_of(*packet);
-  const uint64_t span = span_of(*packet);
-  if (copy_orders(part, packet->bytes) > kFewOrders && span / kSpanFactor <= packet->bytes) {
-    packet->span = static_cast<char*>(gpu::pinned_acquire(*packet->device, span));
-    if (packet->span != nullptr)
-      return span_down(packet, packet->span);
-  }
-  return copy_part(*packet->device, part, packet->bytes, false);
-}
-
-/// The copy is complete, or never will be.
-void end_span(Packet* packet, bool good) {
-  if (packet->span == nullptr)
-    return;
-  if (good)
-    type_pack(*packet->type, packet->span - packet->low, packet->count, 0, packet->bytes, packet->host);
-  gpu::pinned_release(packet->span);
-  packet->span = nullptr;
 }
 
 gpu::State state_of(const Packet& packet) {
@@ -136,12 +72,12 @@ void release_types(Packet* packet) {
 }  // namespace
 
 Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t count, uint64_t type, Layout layout) {
+  *packet = {};
   const TypeMap* map = type_map(thread, type);
   if (map == nullptr) {
     const gpu::Memory memory = gpu::classify(buffer, 1).memory;
     return memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned ? Refusal::kHostBuffer : Refusal::kDatatype;
   }
-  *packet = {};
   packet->buffer = static_cast<char*>(const_cast<void*>(buffer));
   packet->count = count;
   packet->layout = layout;
@@ -193,7 +129,7 @@ Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Bl
 }
 
 PacketState packet_down(Packet* packet) {
-  enqueued(packet, packet->layout == Layout::kPacked ? packed_down(packet) : shadow_down(packet), false);
+  enqueued(packet, plan_down(packet), false);
   if (checking)
     check_down(packet);
   return packet->state;
@@ -214,35 +150,20 @@ PacketState packet_up(Packet* packet, uint64_t bytes) {
   bytes = bytes < packet->bytes ? bytes : packet->bytes;
   if (bytes == 0)
     return packet->state = PacketState::kReady;
-  if (packet->blocks == nullptr) {
-    enqueued(packet, copy_part(*packet->device, part_of(*packet), bytes, true), true);
-  } else {
-    bool good = true;
-    uint64_t left = bytes;
-    for (uint32_t i = 0; i < packet->block_count && left != 0 && good; ++i) {
-      const Block& block = packet->blocks[i];
-      const uint64_t whole = type_bytes(*block.type, block.count), part = whole < left ? whole : left;
-      good = copy_part(*packet->device, part_of(*packet, block), part, true);
-      left -= part;
-    }
-    enqueued(packet, good, true);
-  }
+  enqueued(packet, plan_up(packet, 0, packet->block_count, bytes), true);
   if (checking)
     check_up(packet, bytes);
   return packet->state;
 }
 
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
-  bool good = true, any = false;
-  for (uint32_t i = first; i < last && i < packet->block_count && good; ++i) {
-    const Block& block = packet->blocks[i];
-    const uint64_t bytes = type_bytes(*block.type, block.count);
-    any = any || bytes != 0;
-    good = copy_part(*packet->device, part_of(*packet, block), bytes, true);
-  }
-  if (!any)
+  last = last < packet->block_count ? last : packet->block_count;
+  uint64_t bytes = 0;
+  for (uint32_t i = first; i < last; ++i)
+    bytes += type_bytes(*packet->blocks[i].type, packet->blocks[i].count);
+  if (bytes == 0)
     return packet->state = PacketState::kReady;
-  enqueued(packet, good, true);
+  enqueued(packet, plan_up(packet, first, last, bytes), true);
   if (checking)
     check_up_blocks(packet, first, last);
   return packet->state;
@@ -253,7 +174,7 @@ PacketState packet_poll(Packet* packet) {
     return packet->state;
   const gpu::State state = state_of(*packet);
   if (state != gpu::State::kPending)
-    end_span(packet, state == gpu::State::kDone);
+    plan_end(packet, state == gpu::State::kDone);
   if (state == gpu::State::kFailed) {
     check_forget(packet);
     packet->state = PacketState::kFailed;
@@ -278,7 +199,7 @@ void packet_close(Packet* packet) {
   if (packet->state == PacketState::kCopying || packet->state == PacketState::kFailed)
     while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending)
       sched_yield();
-  gpu::pinned_release(packet->span);
+  plan_end(packet, false);
   gpu::pinned_release(packet->host);
   gpu::event_release(*packet->device, packet->event);
   release_types(packet);

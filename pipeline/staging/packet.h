@@ -43,7 +43,9 @@ struct Packet {
   int64_t low, high;   ///< range touched, from the buffer's address
   char* host;          ///< pinned
   size_t host_bytes;
-  char* span;          ///< pinned; the buffer as it lies, while it is copied down to be packed
+  char* scratch;       ///< pinned, while a copy is under way: the buffer as it lies, or its packed data
+  void* table;         ///< likewise: its runs, for a kernel
+  bool to_pack;        ///< `scratch` is to be packed into `host` when the copy is complete
   gpu::EventHandle event;
   Layout layout;
   PacketState state;

@@ -8,8 +8,10 @@
 
 namespace resil::staging {
 
-/// A part of a packet: `count` elements of `type` at `device`, and their host memory: packed, or (`packed` false) laid out
-/// as they are, `host` standing for `device`.
+// --- packet_copy.cpp: one datatype ---
+
+/// `count` elements of `type` at `device`, and their host memory: packed, or (`packed` false) laid out as they are, `host`
+/// standing for `device`.
 struct Part {
   const TypeMap* type;
   int64_t count;
@@ -24,5 +26,14 @@ uint64_t copy_orders(const Part& part, uint64_t bytes);
 /// Enqueues the copies of the first `bytes` bytes of the stream, only data. False: the driver refused one; others may be
 /// under way.
 bool copy_part(gpu::Device& device, const Part& part, uint64_t bytes, bool up);
+
+// --- packet_plan.cpp: a packet ---
+
+/// Enqueues what brings all of the packet's data down, or the first `bytes` bytes of the blocks [first, last) (of the
+/// packet's one datatype if it is not made of blocks) up. False: refused; copies may be under way all the same.
+bool plan_down(Packet* packet);
+bool plan_up(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes);
+/// What has been enqueued is complete: does what is left to the host, and gives scratch memory back. Not good: only that.
+void plan_end(Packet* packet, bool good);
 
 }  // namespace resil::staging

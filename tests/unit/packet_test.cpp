@@ -18,13 +18,25 @@ using staging::Packet;
 using staging::PacketState;
 using staging::Refusal;
 
+namespace {
+/// The tests run without kernels, and with those that the stand-in carries out.
+bool with_kernels() { return getenv("PACKET_KERNELS") != nullptr; }
+}  // namespace
+
 namespace resil::gpu {
-KernelImage kernel_image(Api) { return {nullptr, 0}; }
+KernelImage kernel_image(Api) { return with_kernels() ? KernelImage{"image", 6} : KernelImage{nullptr, 0}; }
 }  // namespace resil::gpu
 
 namespace resil::staging {
 constinit Mode mode = {Setting::kOn, false, size_t{64} << 20};
-}
+// Nothing is checked here.
+constinit bool checking = false;
+void check_down(Packet*) {}
+void check_up(Packet*, uint64_t) {}
+void check_up_blocks(Packet*, uint32_t, uint32_t) {}
+bool check_settled(Packet*, bool copied) { return copied; }
+void check_forget(Packet*) {}
+}  // namespace resil::staging
 
 namespace {
 
@@ -81,19 +93,21 @@ struct Memory {
   bool unchanged() const { return memcmp(seen_by_host(device), bytes.data(), kBytes) == 0; }
 };
 
-/// Both ways, both layouts; `at`: where in the memory the buffer's address is. Copies that each way took.
+/// What the driver was told to do: copies down, up, kernels.
 struct Orders {
-  uint64_t down, up;
+  uint64_t down, up, launched_down, launched_up;
 };
+/// Both ways; `at`: where in the memory the buffer's address is.
 Orders check_both_ways(Memory& memory, const Type& type, int64_t count, size_t at, Layout layout, uint32_t seed) {
   const uint64_t total = type_bytes(type.map, count);
   char* buffer = memory.device + at;
   Packet packet;
   REQUIRE(open(packet, type, buffer, count, layout) == Refusal::kNone);
   REQUIRE(packet.bytes == total);
-  Orders orders = {calls_of("down"), 0};
+  Orders orders = {calls_of("down"), 0, calls_of("launch"), 0};
   REQUIRE(staging::packet_down(&packet) != PacketState::kFailed);
   orders.down = calls_of("down") - orders.down;
+  orders.launched_down = calls_of("launch") - orders.launched_down;
   REQUIRE(staging::packet_wait(&packet) == PacketState::kReady);
   std::vector<char> expected(total), got(total);
   type_pack(type.map, memory.bytes.data() + at, count, 0, total, expected.data());
@@ -112,10 +126,12 @@ Orders check_both_ways(Memory& memory, const Type& type, int64_t count, size_t a
       memcpy(given, news.data(), total);
     else
       type_unpack(type.map, given, count, 0, total, news.data());
-    const uint64_t before = calls_of("up");
+    const uint64_t before = calls_of("up"), launched = calls_of("launch");
     REQUIRE(staging::packet_up(&packet, bytes) != PacketState::kFailed);
-    if (bytes == total)
+    if (bytes == total) {
       orders.up = calls_of("up") - before;
+      orders.launched_up = calls_of("launch") - launched;
+    }
     REQUIRE(staging::packet_wait(&packet) == PacketState::kReady);
     type_unpack(type.map, memory.bytes.data() + at, count, 0, bytes, news.data());
     REQUIRE(memory.unchanged());
@@ -162,7 +178,7 @@ TEST_CASE("structures in an array are a copy for each member, not for each eleme
   }
 }
 
-TEST_CASE("many pieces come down at once, and go up without what lies between") {
+TEST_CASE("many pieces: a kernel, or all down at once and up without what lies between") {
   fakegpu_begin();
   Memory memory(4);
   std::vector<Run> irregular, sparse;
@@ -172,10 +188,14 @@ TEST_CASE("many pieces come down at once, and go up without what lies between") 
   }
   const Type dense(irregular, 20200), thin(sparse, 510000);
   for (const Layout layout : {Layout::kPacked, Layout::kShadow}) {
-    Orders orders = check_both_ways(memory, dense, 3, 128, layout, 5);
-    CHECK((orders.down == 1 && orders.up == 500));
-    orders = check_both_ways(memory, thin, 1, 0, layout, 6);
-    CHECK((orders.down == 500 && orders.up == 500));
+    const Orders near = check_both_ways(memory, dense, 3, 128, layout, 5);
+    const Orders far = check_both_ways(memory, thin, 1, 0, layout, 6);
+    const bool kernel_down = with_kernels() && layout == Layout::kPacked;
+    CHECK(near.down == (kernel_down ? 0 : 1));
+    CHECK(far.down == (kernel_down ? 0 : 500));
+    CHECK((near.launched_down == kernel_down && far.launched_down == kernel_down));
+    CHECK((near.up == (with_kernels() ? 0 : 500) && far.up == near.up));
+    CHECK((near.launched_up == with_kernels() && far.launched_up == near.launched_up));
   }
 }
 
@@ -261,6 +281,33 @@ TEST_CASE("pieces of a vector collective") {
     }
     CHECK(staging::packet_up_blocks(&packet, 0, 1) == PacketState::kReady);  // of no elements
     staging::packet_close(&packet);
+  }
+}
+
+TEST_CASE("blocks that follow each other are one copy; many that do not, one kernel") {
+  fakegpu_begin();
+  Memory memory(11);
+  const Type doubles({{0, 8, 1, 0}}, 8);
+  for (const int64_t gap : {0, 8}) {
+    std::vector<staging::Block> blocks;
+    for (int64_t i = 0; i < 200; ++i)
+      blocks.push_back({i * (80 + gap), 10, &doubles.map});
+    Packet packet;
+    REQUIRE(staging::packet_open_blocks(&packet, thread_with(doubles), memory.device, blocks.data(), 200) ==
+            Refusal::kNone);
+    const std::vector<char> news = random_bytes(packet.host_bytes, 1);
+    memcpy(packet.host, news.data(), news.size());
+    const uint64_t up = calls_of("up"), launched = calls_of("launch");
+    REQUIRE(staging::packet_up(&packet, 199 * 80 + 4) == PacketState::kCopying);
+    const bool kernel = with_kernels() && gap != 0;
+    CHECK(calls_of("up") - up == (gap == 0 ? 1 : kernel ? 0 : 200));
+    CHECK(calls_of("launch") - launched == kernel);
+    REQUIRE(staging::packet_wait(&packet) == PacketState::kReady);
+    for (int64_t i = 0; i < 200; ++i)
+      memcpy(memory.bytes.data() + i * (80 + gap), news.data() + i * (80 + gap), i == 199 ? 4 : 80);
+    CHECK(memory.unchanged());
+    staging::packet_close(&packet);
+    CHECK(gpu::pinned_use().used == 0);
   }
 }
 
