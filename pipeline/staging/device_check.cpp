@@ -63,7 +63,7 @@ constexpr unsigned kSkipped = 4;
 constexpr const char* kSkippedNames[kSkipped] = {"no_kernel", "layout", "memory", "failed"};
 
 struct {
-  uint64_t packets, bytes, launches, skipped[kSkipped];
+  uint64_t packets, bytes, launches, mismatches, skipped[kSkipped];
 } counts;
 
 constinit Checker* checkers;
@@ -175,8 +175,6 @@ void harvest(Checker& c, Batch& batch) {
     gpu::pinned_release(check.table);
     check.table = nullptr;
     check.state = CheckState::kDigested;
-    count(counts.packets);
-    count(counts.bytes, check.bytes);
     known[__atomic_fetch_add(&known_next, 1, __ATOMIC_RELAXED) % kKnown] = {check.device, check.bytes, packet->buffer, check.up};
   }
   batch.jobs = 0;
@@ -362,8 +360,12 @@ bool check_settled(Packet* packet, bool copied) {
                                            : host_digest(packet, check.bytes);
     check.host_known = true;
     check.state = CheckState::kCompared;
-    if (check.host != check.device) [[unlikely]]
+    count(counts.packets);
+    count(counts.bytes, check.bytes);
+    if (check.host != check.device) [[unlikely]] {
+      count(counts.mismatches);
       check_mismatch(packet);
+    }
   }
   return true;
 }
@@ -427,6 +429,7 @@ void check_report(JsonWriter& json) {
   json.integer("packets", static_cast<int64_t>(counts.packets));
   json.integer("bytes", static_cast<int64_t>(counts.bytes));
   json.integer("launches", static_cast<int64_t>(counts.launches));
+  json.integer("mismatches", static_cast<int64_t>(counts.mismatches));
   json.text("cuda_compiler", gpu::kernel_compiler(gpu::Api::kCuda));
   json.text("hip_compiler", gpu::kernel_compiler(gpu::Api::kHip));
   json.begin_object("unchecked");

@@ -12,7 +12,6 @@
 #include "checksum/ledger/ledger.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_check.h"
-#include "pipeline/staging/device_stream.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
 #include "shim/config.h"
@@ -26,7 +25,7 @@ namespace resil::staging {
 namespace {
 
 /// Longest wait for data that a runtime has called complete.
-constexpr double kLate = 0.02;
+constexpr double kLate = 0.005;
 
 enum class Verdict : uint8_t { kCopy, kEarly, kModified, kPinned };
 
@@ -85,38 +84,61 @@ Verdict judge(const Check& first, const Looks& looks) {
   return Verdict::kCopy;
 }
 
-/// Copies contiguous device memory down once more and compares it byte by byte with the pinned copy.
-void add_difference(Finding& finding, Packet* packet) {
-  if (packet->blocks != nullptr || stream_entries(*packet->type, packet->count) != 0)
-    return;
-  const Check& check = packet->check;
-  const gpu::KernelStream stream = make_stream(*packet->type, packet->buffer, packet->count, check.bytes, nullptr, 0);
-  if (stream.element != 0)
-    return;
-  auto* again = static_cast<unsigned char*>(gpu::pinned_acquire(*packet->device, check.bytes));
-  if (again == nullptr)
-    return;
+/// Where two copies of one piece of memory differ.
+struct Difference {
+  uint64_t differing, first, last, bits;
+  unsigned char device, pinned;
+};
+
+/// Copies device memory down once more, to `again`, and compares it byte by byte with the pinned copy.
+bool compare_again(Packet* packet, const char* device, const char* pinned, unsigned char* again, uint64_t bytes,
+                   Difference* d) {
+  if (!gpu::copy_down(*packet->device, again, device, bytes))
+    return false;
   Packet lane = *packet;
   lane.check.up = false;
-  if (gpu::copy_down(*packet->device, again, reinterpret_cast<const void*>(stream.address), check.bytes)) {
-    wait_for_lane(&lane);
-    const auto* pinned = reinterpret_cast<const unsigned char*>(packet->host);
-    uint64_t differing = 0, first = 0, last = 0;
-    uint32_t bits = 0;
-    for (uint64_t i = 0; i < check.bytes; ++i)
-      if (again[i] != pinned[i]) {
-        first = differing++ == 0 ? i : first;
-        last = i;
-        bits += static_cast<uint32_t>(__builtin_popcount(again[i] ^ pinned[i]));
-      }
-    if (differing != 0) {
-      finding.add("first_difference", "byte %" PRIu64 " of %" PRIu64 ": %02x on the device, %02x in pinned memory", first,
-                  check.bytes, again[first], pinned[first]);
-      finding.add("differing", "%" PRIu64 " bytes, %u bits, from byte %" PRIu64 " to %" PRIu64
-                  " (device memory copied down once more)", differing, bits, first, last);
+  wait_for_lane(&lane);
+  *d = {};
+  for (uint64_t i = 0; i < bytes; ++i) {
+    const auto is = static_cast<unsigned char>(pinned[i]);
+    if (again[i] == is)
+      continue;
+    if (d->differing++ == 0) {
+      d->first = i;
+      d->device = again[i];
+      d->pinned = is;
     }
+    d->last = i;
+    d->bits += static_cast<uint64_t>(__builtin_popcount(again[i] ^ is));
   }
-  gpu::pinned_release(again);
+  return d->differing != 0;
+}
+
+void add_difference(Finding& finding, Packet* packet) {
+  const Check& check = packet->check;
+  const Block whole = {0, packet->count, packet->type};
+  const Block* blocks = packet->blocks != nullptr ? packet->blocks + check.first : &whole;
+  const uint32_t count = packet->blocks != nullptr ? check.last - check.first : 1;
+  uint64_t before = 0;  // bytes of the stream
+  for (uint32_t i = 0; i < count && before < check.bytes; ++i) {
+    const TypeMap& type = *blocks[i].type;
+    const uint64_t all = type_bytes(type, blocks[i].count), left = check.bytes - before;
+    const uint64_t bytes = all < left ? all : left;
+    const int64_t first = blocks[i].offset;
+    void* again = type.contiguous && bytes != 0 ? gpu::pinned_acquire(*packet->device, bytes) : nullptr;
+    Difference d;
+    if (again != nullptr && compare_again(packet, packet->buffer + first, packet_given(*packet) + first,
+                                          static_cast<unsigned char*>(again), bytes, &d)) {
+      finding.add("first_difference", "byte %" PRIu64 " of %" PRIu64 ": %02x on the device, %02x in pinned memory",
+                  before + d.first, check.bytes, d.device, d.pinned);
+      finding.add("differing", "%" PRIu64 " byte%s, %" PRIu64 " bit%s, from byte %" PRIu64 " to %" PRIu64
+                  " (device memory copied down once more)", d.differing, d.differing == 1 ? "" : "s", d.bits,
+                  d.bits == 1 ? "" : "s", before + d.first, before + d.last);
+      before = check.bytes;  // the first block that differs is enough
+    }
+    gpu::pinned_release(again);
+    before += bytes;
+  }
 }
 
 void add_evidence(Finding& finding, Packet* packet, const Check& first, const Looks& looks) {
@@ -184,8 +206,6 @@ void check_mismatch(Packet* packet) {
   if (verdict == Verdict::kCopy)
     add_difference(finding, packet);
   packet->check.host = looks.host;
-  if (verdict != Verdict::kEarly)
-    ledger::count_mismatch();
   finding_publish(finding);
   if (verdict != Verdict::kEarly && ledger::abort_wanted())
     stop_job(90);
