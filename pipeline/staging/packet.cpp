@@ -61,6 +61,13 @@ gpu::State state_of(const Packet& packet) {
   return gpu::event_query(*packet.device, packet.event);
 }
 
+uint64_t data_of(const Packet& packet, uint32_t first, uint32_t last) {
+  uint64_t bytes = 0;
+  for (uint32_t i = first; i < last; ++i)
+    bytes += type_bytes(*packet.blocks[i].type, packet.blocks[i].count);
+  return bytes;
+}
+
 void release_types(Packet* packet) {
   if (packet->type != nullptr)
     type_map_release(packet->type);
@@ -129,21 +136,17 @@ Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Bl
 }
 
 PacketState packet_down(Packet* packet) {
-  enqueued(packet, plan_down(packet), false);
+  enqueued(packet, plan_down(packet, 0, packet->block_count), false);
   if (checking)
     check_down(packet);
   return packet->state;
 }
 
 PacketState packet_down_blocks(Packet* packet, uint32_t first, uint32_t last) {
-  bool good = true, any = false;
-  for (uint32_t i = first; i < last && i < packet->block_count && good; ++i) {
-    const Block& block = packet->blocks[i];
-    const uint64_t bytes = type_bytes(*block.type, block.count);
-    any = any || bytes != 0;
-    good = copy_part(*packet->device, part_of(*packet, block), bytes, false);
-  }
-  return any ? enqueued(packet, good, false) : packet->state = PacketState::kReady;
+  last = last < packet->block_count ? last : packet->block_count;
+  if (data_of(*packet, first, last) == 0)
+    return packet->state = PacketState::kReady;
+  return enqueued(packet, plan_down(packet, first, last), false);
 }
 
 PacketState packet_up(Packet* packet, uint64_t bytes) {
@@ -158,9 +161,7 @@ PacketState packet_up(Packet* packet, uint64_t bytes) {
 
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
   last = last < packet->block_count ? last : packet->block_count;
-  uint64_t bytes = 0;
-  for (uint32_t i = first; i < last; ++i)
-    bytes += type_bytes(*packet->blocks[i].type, packet->blocks[i].count);
+  const uint64_t bytes = data_of(*packet, first, last);
   if (bytes == 0)
     return packet->state = PacketState::kReady;
   enqueued(packet, plan_up(packet, first, last, bytes), true);

@@ -29,9 +29,9 @@ bool copy_part(gpu::Device& device, const Part& part, uint64_t bytes, bool up);
 
 // --- packet_plan.cpp: a packet ---
 
-/// Enqueues what brings all of the packet's data down, or the first `bytes` bytes of the blocks [first, last) (of the
-/// packet's one datatype if it is not made of blocks) up. False: refused; copies may be under way all the same.
-bool plan_down(Packet* packet);
+/// Enqueues what brings the data of the blocks [first, last) down, or the first `bytes` bytes of their data up; of a packet
+/// that is not made of blocks, that of its one datatype. False: refused; copies may be under way all the same.
+bool plan_down(Packet* packet, uint32_t first, uint32_t last);
 bool plan_up(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes);
 /// What has been enqueued is complete: does what is left to the host, and gives scratch memory back. Not good: only that.
 void plan_end(Packet* packet, bool good);

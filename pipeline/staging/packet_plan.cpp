@@ -30,6 +30,30 @@ Part part_of(const Packet& packet, const Block& block) {
   return {block.type, block.count, packet.buffer + block.offset, packet.host - packet.low + block.offset, false};
 }
 
+struct Range {
+  int64_t low, high;  ///< from the buffer's address
+  uint64_t bytes;     ///< of data
+};
+
+/// Of the blocks [first, last), or of the one datatype.
+Range range_of(const Packet& packet, uint32_t first, uint32_t last) {
+  if (packet.blocks == nullptr || (first == 0 && last == packet.block_count))
+    return {packet.low, packet.high, packet.bytes};
+  Range range = {};
+  for (uint32_t i = first; i < last; ++i) {
+    const Block& block = packet.blocks[i];
+    const uint64_t bytes = type_bytes(*block.type, block.count);
+    if (bytes == 0)
+      continue;
+    int64_t low, high;
+    type_span(*block.type, block.count, &low, &high);
+    range.low = range.bytes == 0 || block.offset + low < range.low ? block.offset + low : range.low;
+    range.high = range.bytes == 0 || block.offset + high > range.high ? block.offset + high : range.high;
+    range.bytes += bytes;
+  }
+  return range;
+}
+
 /// Copies the parts that it is given, or counts the orders that they would take. Blocks in one piece that follow each
 /// other, as those of most vector collectives do, are one.
 class Parts {
@@ -150,17 +174,19 @@ bool copy_all(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes, boo
 
 }  // namespace
 
-bool plan_down(Packet* packet) {
-  const auto span = static_cast<uint64_t>(packet->high - packet->low);
-  const bool dense = span / kSpanFactor <= packet->bytes, packed = packet->layout == Layout::kPacked;
-  auto span_to = [&](char* to) { return gpu::copy_down(*packet->device, to, packet->buffer + packet->low, span); };
+bool plan_down(Packet* packet, uint32_t first, uint32_t last) {
+  const Range range = range_of(*packet, first, last);
+  const auto span = static_cast<uint64_t>(range.high - range.low);
+  const bool dense = span / kSpanFactor <= range.bytes, packed = packet->layout == Layout::kPacked;
+  auto span_to = [&](char* to) { return gpu::copy_down(*packet->device, to, packet->buffer + range.low, span); };
+  char* const shadow = packet->host + (range.low - packet->low);
   if (!packed && dense)
-    return span_to(packet->host);
+    return span_to(shadow);
   Parts counted(*packet, false, false);
-  add_all(&counted, *packet, 0, packet->block_count, packet->bytes);
+  add_all(&counted, *packet, first, last, range.bytes);
   const uint64_t orders = counted.orders();
   if (!packed && orders > kManyOrders)
-    return span_to(packet->host);
+    return span_to(shadow);
   if (packed && orders > kFewOrders) {
     if (by_kernel(packet, 0, 0, packet->bytes, packet->host, false))
       return true;
@@ -169,7 +195,7 @@ bool plan_down(Packet* packet) {
     if (packet->to_pack)
       return span_to(packet->scratch);
   }
-  return copy_all(packet, 0, packet->block_count, packet->bytes, false);
+  return copy_all(packet, first, last, range.bytes, false);
 }
 
 bool plan_up(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes) {

@@ -279,7 +279,22 @@ TEST_CASE("pieces of a vector collective") {
       }
       CHECK(memory.unchanged());
     }
+    // Some of them down: only these are written.
+    std::vector<char> was(given + packet.low, given + packet.high);
+    memset(given + packet.low, 0x5a, was.size());
+    REQUIRE(staging::packet_down_blocks(&packet, 7, 9) == PacketState::kCopying);
+    REQUIRE(staging::packet_wait(&packet) == PacketState::kReady);
+    for (uint32_t i = 0; i < 20; ++i) {
+      const auto& block = copied[i];
+      const uint64_t bytes = type_bytes(*block.type, block.count);
+      std::vector<char> expected(bytes, 0x5a), got(bytes);
+      if (i == 7 || i == 8)
+        type_pack(*block.type, was.data() - packet.low + block.offset, block.count, 0, bytes, expected.data());
+      type_pack(*block.type, given + block.offset, block.count, 0, bytes, got.data());
+      CHECK(got == expected);
+    }
     CHECK(staging::packet_up_blocks(&packet, 0, 1) == PacketState::kReady);  // of no elements
+    CHECK(staging::packet_down_blocks(&packet, 0, 1) == PacketState::kReady);
     staging::packet_close(&packet);
   }
 }
