@@ -46,6 +46,8 @@ CUresult get(Kind kind, size_t bytes, unsigned flags, void** to) {
   Context* context;
   if (const CUresult error = current(context))
     return error;
+  if (capture_forbids())
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (bytes == 0 || to == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   count(kind == Kind::kPinned ? Count::kPinned : Count::kAlloc);
@@ -84,6 +86,8 @@ API cuMemHostRegister_v2(void* address, size_t bytes, unsigned flags) {
   Context* context;
   if (const CUresult error = current(context))
     return error;
+  if (capture_forbids())
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (address == nullptr || bytes == 0)
     return CUDA_ERROR_INVALID_VALUE;
   count(Count::kRegistered);

@@ -2,8 +2,6 @@
 //
 // The CUDA driver's streams, events, words in memory, modules and kernels.
 
-#include <cstring>
-
 #include "tests/fakegpu/cuda_driver.h"
 
 namespace fakegpu::cuda {
@@ -15,6 +13,8 @@ CUresult stream_of(CUstream handle, Stream*& stream) {
     if (const CUresult error = current(context))
       return error;
     stream = &context->legacy;
+    if (handle != CU_STREAM_PER_THREAD && captured_in(*context))
+      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (handle == CU_STREAM_PER_THREAD) {
       static thread_local Stream* own;
       const Locked hold;
@@ -42,48 +42,6 @@ CUresult event_of(CUevent handle, Event*& event) {
     return CUDA_ERROR_INVALID_HANDLE;
   return state_of(*event->context);
 }
-
-namespace {
-
-/// The functions of a module: any image is taken, kernels are found by name.
-struct Function {
-  char name[128];
-  fakegpu_kernel* run;
-};
-
-template <class Word>
-CUresult write_word(CUstream handle, CUdeviceptr to, Word value) {
-  Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
-  const Locked hold;
-  if (to % sizeof(Word) != 0 || find(to) == nullptr)
-    return CUDA_ERROR_INVALID_VALUE;
-  enqueue_now(*stream, [to, value](Time) { __atomic_store_n(reinterpret_cast<Word*>(view(to)), value, __ATOMIC_RELEASE); });
-  return CUDA_SUCCESS;
-}
-
-template <class Word>
-CUresult wait_word(CUstream handle, CUdeviceptr from, Word value, unsigned flags) {
-  Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
-  const Locked hold;
-  if (from % sizeof(Word) != 0 || find(from) == nullptr)
-    return CUDA_ERROR_INVALID_VALUE;
-  enqueue_wait(*stream, [from, value, flags] {
-    const Word now = __atomic_load_n(reinterpret_cast<Word*>(view(from)), __ATOMIC_ACQUIRE);
-    switch (flags & 3) {
-      case CU_STREAM_WAIT_VALUE_GEQ: return static_cast<std::make_signed_t<Word>>(now - value) >= 0;
-      case CU_STREAM_WAIT_VALUE_EQ: return now == value;
-      case CU_STREAM_WAIT_VALUE_AND: return (now & value) != 0;
-      default: return static_cast<Word>(~(now | value)) != 0;
-    }
-  });
-  return CUDA_SUCCESS;
-}
-
-}  // namespace
 
 }  // namespace fakegpu::cuda
 
@@ -122,7 +80,7 @@ API cuStreamQuery(CUstream handle) {
     return error;
   count(Count::kQuery);
   const Locked hold;
-  if (stream->capturing != 0)
+  if (stream->capturing)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (const CUresult error = state_of(*stream->context))
     return error;
@@ -134,7 +92,7 @@ API cuStreamSynchronize(CUstream handle) {
   if (const CUresult error = stream_of(handle, stream))
     return error;
   count(Count::kSync);
-  if (stream->capturing != 0)
+  if (stream->capturing)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Context& context = *stream->context;
   return synchronize(context, *stream) ? CUDA_SUCCESS : state_of(context);
@@ -157,7 +115,7 @@ API cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* data, 
   if (const CUresult error = stream_of(handle, stream))
     return error;
   const Locked hold;
-  host_function(*stream, [=] { function(handle, CUDA_SUCCESS, data); });
+  enqueue_now(*stream, [=](Time) { function(handle, CUDA_SUCCESS, data); });
   return CUDA_SUCCESS;
 }
 
@@ -166,7 +124,7 @@ API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   if (const CUresult error = stream_of(handle, stream))
     return error;
   const Locked hold;
-  host_function(*stream, [=] { function(data); });
+  enqueue_now(*stream, [=](Time) { function(data); });
   return CUDA_SUCCESS;
 }
 
@@ -194,27 +152,72 @@ API cuStreamGetPriority(CUstream handle, int* priority) {
   return CUDA_SUCCESS;
 }
 
+/// In each thread: whether calls that a capture forbids are forbidden to it.
+API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (const CUresult error = ready())
+    return error;
+  const int before = capture_mode();
+  capture_mode() = *mode;
+  *mode = static_cast<CUstreamCaptureMode>(before);
+  return CUDA_SUCCESS;
+}
+
+API cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
+  Stream* stream;
+  if (const CUresult error = stream_of(handle, stream))
+    return error;
+  return capture_begin(*stream, mode) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+API cuStreamEndCapture(CUstream handle, CUgraph* graph) {
+  Stream* stream;
+  if (const CUresult error = stream_of(handle, stream))
+    return error;
+  *graph = nullptr;
+  if (!stream->capturing)
+    return CUDA_ERROR_INVALID_VALUE;
+  return capture_end(*stream) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+
 API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   Stream* stream;
   if (const CUresult error = stream_of(handle, stream))
     return error;
-  *status = stream->capturing != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  *status = stream->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 
 // --- Words ---
 
+namespace {
+
+CUresult write(CUstream handle, CUdeviceptr to, uint64_t value, size_t bytes) {
+  Stream* stream;
+  if (const CUresult error = stream_of(handle, stream))
+    return error;
+  return write_word(*stream, to, value, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult wait(CUstream handle, CUdeviceptr from, uint64_t value, unsigned flags, size_t bytes) {
+  Stream* stream;
+  if (const CUresult error = stream_of(handle, stream))
+    return error;
+  return wait_word(*stream, from, value, ~uint64_t{0}, flags & 3, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
 API cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr to, cuuint32_t value, unsigned) {
-  return write_word(stream, to, value);
+  return write(stream, to, value, 4);
 }
 API cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr to, cuuint64_t value, unsigned) {
-  return write_word(stream, to, value);
+  return write(stream, to, value, 8);
 }
 API cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr from, cuuint32_t value, unsigned flags) {
-  return wait_word(stream, from, value, flags);
+  return wait(stream, from, value, flags, 4);
 }
 API cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr from, cuuint64_t value, unsigned flags) {
-  return wait_word(stream, from, value, flags);
+  return wait(stream, from, value, flags, 8);
 }
 
 // --- Events ---
@@ -256,6 +259,8 @@ API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) { return cu
 
 API cuEventQuery(CUevent handle) {
   Event* event;
+  if (capture_forbids())
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (const CUresult error = event_of(handle, event))
     return error;
   count(Count::kQuery);
@@ -315,13 +320,8 @@ API cuModuleUnload(CUmodule) { return ready(); }
 API cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
   if (const CUresult error = ready())
     return error;
-  fakegpu_kernel* kernel = fakegpu_find_kernel(name);
-  if (kernel == nullptr || strlen(name) >= sizeof(Function::name))
-    return CUDA_ERROR_NOT_FOUND;
-  auto* made = new Function{{}, kernel};
-  strcpy(made->name, name);
-  *function = reinterpret_cast<CUfunction>(made);
-  return CUDA_SUCCESS;
+  *function = reinterpret_cast<CUfunction>(function_of(name));
+  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 API cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return ready(); }
@@ -350,11 +350,7 @@ API cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsigned z, unsign
   const uint64_t threads = uint64_t{threads_x} * threads_y * threads_z;
   if (function == nullptr || threads == 0 || threads > 1024 || uint64_t{x} * y * z == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const void* packed = nullptr;
-  for (; arguments == nullptr && extra != nullptr && *extra != CU_LAUNCH_PARAM_END; extra += 2)
-    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
-      packed = extra[1];
   const Locked hold;
-  launch(*stream, function->name, function->run, x * y * z, static_cast<unsigned>(threads), arguments, packed);
+  launch(*stream, *function, x * y * z, static_cast<unsigned>(threads), arguments, extra);
   return CUDA_SUCCESS;
 }

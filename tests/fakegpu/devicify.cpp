@@ -323,9 +323,16 @@ bool by_lot() {
   return (x * 0xBF58476D1CE4E5B9ull >> 33) % settings().every == 0;
 }
 
+/// Not so in programs that only know sessions: the helpers need a communicator of the world.
+bool initialized() {
+  int flag = 0;
+  OWN(MPI_Initialized)(&flag);
+  return flag != 0;
+}
+
 bool make(Buffer& buffer, const void* place, Use use, const Pieces& pieces) {
   Span span;
-  if (!span.measure(pieces) || !by_lot() || !span.mark(pieces)) {
+  if (!initialized() || !span.measure(pieces) || !by_lot() || !span.mark(pieces)) {
     ++buffers_left;
     return false;
   }
@@ -375,37 +382,75 @@ void look_after_orphans() {
     each.bring_back();
 }
 
-/// MPI gives operations that are complete from the beginning one handle for all; with any of them all are complete.
-void complete(MPI_Request request, bool ends = true) {
-  if (request == MPI_REQUEST_NULL)
-    return;
-  const std::lock_guard hold(lock);
-  const auto range = pending().equal_range(request);
-  for (auto each = range.first; each != range.second;) {
-    for (Buffer& buffer : each->second.buffers) {
-      buffer.bring_back();
-      if (ends && !each->second.persistent)
-        buffer.give_back();
+/// What is pending of requests that the program waits for. It is taken out of the table before MPI is asked: once MPI has
+/// completed a request, another thread's may get its handle. MPI gives operations that are complete from the beginning one
+/// handle for all; with any of them all are complete.
+class Taken {
+public:
+  Taken(int count, const MPI_Request* requests) {
+    const std::lock_guard hold(lock);
+    if (requests != nullptr && count > 0)
+      handles_.assign(requests, requests + count);
+    for (int i = 0; requests != nullptr && i < count; ++i) {
+      const auto range = pending().equal_range(requests[i]);
+      for (auto each = range.first; each != range.second; each = pending().erase(each))
+        taken_.push_back({requests[i], std::move(each->second)});
     }
-    each = ends && !each->second.persistent ? pending().erase(each) : std::next(each);
   }
-}
+  /// What was not completed is pending again.
+  ~Taken() {
+    const std::lock_guard hold(lock);
+    for (Entry& each : taken_)
+      if (each.request != MPI_REQUEST_NULL)
+        pending().emplace(each.request, std::move(each.pending));
+  }
 
-void activate(MPI_Request request) {
-  const std::lock_guard hold(lock);
-  const auto range = pending().equal_range(request);
-  for (auto each = range.first; each != range.second; ++each)
-    for (Buffer& buffer : each->second.buffers)
-      buffer.upload();
-}
+  void complete(int index, bool ends = true) {
+    const std::lock_guard hold(lock);
+    for (Entry& each : taken_) {
+      if (each.request != handles_[static_cast<size_t>(index)] || each.request == MPI_REQUEST_NULL)
+        continue;
+      const bool last = ends && !each.pending.persistent;
+      for (Buffer& buffer : each.pending.buffers) {
+        buffer.bring_back();
+        if (last)
+          buffer.give_back();
+      }
+      if (last)
+        each.request = MPI_REQUEST_NULL;
+    }
+  }
+  void complete_all(int count, const MPI_Request* requests, int result) {
+    for (int i = 0; i < count; ++i)
+      if (result == MPI_SUCCESS || requests[i] == MPI_REQUEST_NULL)
+        complete(i);
+  }
+  void complete_some(int count, const int* indices) {
+    for (int i = 0; count != MPI_UNDEFINED && i < count; ++i)
+      complete(indices[i]);
+  }
+  void upload() {
+    for (Entry& each : taken_)
+      for (Buffer& buffer : each.pending.buffers)
+        buffer.upload();
+  }
+  void orphan() {
+    const std::lock_guard hold(lock);
+    for (Entry& each : taken_) {
+      for (Buffer& buffer : each.pending.buffers)
+        orphans().push_back(std::move(buffer));
+      each.request = MPI_REQUEST_NULL;
+    }
+  }
 
-void orphan(MPI_Request request) {
-  const std::lock_guard hold(lock);
-  const auto range = pending().equal_range(request);
-  for (auto each = range.first; each != range.second; each = pending().erase(each))
-    for (Buffer& buffer : each->second.buffers)
-      orphans().push_back(std::move(buffer));
-}
+private:
+  struct Entry {
+    MPI_Request request;  ///< null: completed
+    Pending pending;
+  };
+  std::vector<MPI_Request> handles_;
+  std::vector<Entry> taken_;
+};
 
 /// The buffers of one call.
 class Call {
@@ -543,65 +588,44 @@ __attribute__((destructor)) void tell() {
 
 // --- Completion ---
 
-#define COMPLETION(name, parameters, arguments, before, after)                                      \
-  static int wrap_##name(int layer, COMPLETION_LIST parameters) {                                   \
+#define COMPLETION(name, parameters, arguments, count, requests, before, after)                     \
+  static int wrap_##name(int layer, LIST parameters) {                                              \
     using Next = int parameters;                                                                    \
     static Next* const next[2] = {find<Next>(#name), find<Next>("P" #name)};                        \
     const Inside inside;                                                                            \
     if (inside.nested)                                                                              \
       return next[layer] arguments;                                                                 \
+    Taken taken(count, requests);                                                                   \
     before;                                                                                         \
     const int result = next[layer] arguments;                                                       \
     after;                                                                                          \
     return result;                                                                                  \
   }                                                                                                 \
-  EXPORT int name parameters { return wrap_##name(0, COMPLETION_LIST arguments); }                  \
-  EXPORT int P##name parameters { return wrap_##name(1, COMPLETION_LIST arguments); }
-#define COMPLETION_LIST(...) __VA_ARGS__
+  EXPORT int name parameters { return wrap_##name(0, LIST arguments); }                             \
+  EXPORT int P##name parameters { return wrap_##name(1, LIST arguments); }
+#define LIST(...) __VA_ARGS__
 
-namespace {
-
-std::vector<MPI_Request> copies(int count, const MPI_Request* requests) {
-  return count > 0 && requests != nullptr ? std::vector<MPI_Request>(requests, requests + count) : std::vector<MPI_Request>();
-}
-
-void complete_all(const std::vector<MPI_Request>& old, const MPI_Request* requests, int result) {
-  for (size_t i = 0; i < old.size(); ++i)
-    if (result == MPI_SUCCESS || requests[i] == MPI_REQUEST_NULL)
-      complete(old[i]);
-}
-
-void complete_some(const std::vector<MPI_Request>& old, int count, const int* indices) {
-  for (int i = 0; count != MPI_UNDEFINED && i < count; ++i)
-    complete(old[static_cast<size_t>(indices[i])]);
-}
-
-}  // namespace
-
-COMPLETION(MPI_Wait, (MPI_Request* request, MPI_Status* status), (request, status),
-           const MPI_Request old = *request, complete(old))
-COMPLETION(MPI_Test, (MPI_Request* request, int* flag, MPI_Status* status), (request, flag, status),
-           const MPI_Request old = *request, if (*flag || result != MPI_SUCCESS) complete(old))
-COMPLETION(MPI_Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]), (count, requests, statuses),
-           const auto old = copies(count, requests), complete_all(old, requests, result))
+COMPLETION(MPI_Wait, (MPI_Request* request, MPI_Status* status), (request, status), 1, request, (void)0,
+           taken.complete(0))
+COMPLETION(MPI_Test, (MPI_Request* request, int* flag, MPI_Status* status), (request, flag, status), 1, request, (void)0,
+           if (*flag || result != MPI_SUCCESS) taken.complete(0))
+COMPLETION(MPI_Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]), (count, requests, statuses), count,
+           requests, (void)0, taken.complete_all(count, requests, result))
 COMPLETION(MPI_Testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[]),
-           (count, requests, flag, statuses), const auto old = copies(count, requests),
-           if (*flag || result != MPI_SUCCESS) complete_all(old, requests, result))
+           (count, requests, flag, statuses), count, requests, (void)0,
+           if (*flag || result != MPI_SUCCESS) taken.complete_all(count, requests, result))
 COMPLETION(MPI_Waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status),
-           (count, requests, index, status), const auto old = copies(count, requests),
-           if (*index != MPI_UNDEFINED) complete_some(old, 1, index))
+           (count, requests, index, status), count, requests, (void)0,
+           if (*index != MPI_UNDEFINED) taken.complete(*index))
 COMPLETION(MPI_Testany, (int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status),
-           (count, requests, index, flag, status), const auto old = copies(count, requests),
-           if (*flag && *index != MPI_UNDEFINED) complete_some(old, 1, index))
+           (count, requests, index, flag, status), count, requests, (void)0,
+           if (*flag && *index != MPI_UNDEFINED) taken.complete(*index))
 COMPLETION(MPI_Waitsome, (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
-           (count, requests, done, indices, statuses), const auto old = copies(count, requests),
-           complete_some(old, *done, indices))
+           (count, requests, done, indices, statuses), count, requests, (void)0, taken.complete_some(*done, indices))
 COMPLETION(MPI_Testsome, (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
-           (count, requests, done, indices, statuses), const auto old = copies(count, requests),
-           complete_some(old, *done, indices))
-COMPLETION(MPI_Request_get_status, (MPI_Request request, int* flag, MPI_Status* status), (request, flag, status), (void)0,
-           if (*flag) complete(request, false))
-COMPLETION(MPI_Request_free, (MPI_Request* request), (request), const MPI_Request old = *request, orphan(old))
-COMPLETION(MPI_Start, (MPI_Request* request), (request), activate(*request), (void)0)
-COMPLETION(MPI_Startall, (int count, MPI_Request requests[]), (count, requests),
-           for (const MPI_Request each : copies(count, requests)) activate(each), (void)0)
+           (count, requests, done, indices, statuses), count, requests, (void)0, taken.complete_some(*done, indices))
+COMPLETION(MPI_Request_get_status, (MPI_Request request, int* flag, MPI_Status* status), (request, flag, status), 1,
+           &request, (void)0, if (*flag) taken.complete(0, false))
+COMPLETION(MPI_Request_free, (MPI_Request* request), (request), 1, request, (void)0, taken.orphan())
+COMPLETION(MPI_Start, (MPI_Request* request), (request), 1, request, taken.upload(), (void)0)
+COMPLETION(MPI_Startall, (int count, MPI_Request requests[]), (count, requests), count, requests, taken.upload(), (void)0)

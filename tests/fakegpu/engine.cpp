@@ -27,6 +27,13 @@ struct World {
   std::vector<Device*> devices;
   std::set<const void*> contexts, streams, events;
   std::vector<Stream*> busy;
+  struct Capture {
+    Stream* stream;
+    int mode;
+    std::thread::id thread;
+    bool broken;
+  };
+  std::vector<Capture> captures;
   uint64_t sequence = 0, next_context = 1;
   bool thread_runs = false;
 };
@@ -166,6 +173,8 @@ void start_thread() {
 }
 
 void put(Stream& stream, Operation operation) {
+  if (stream.capturing)
+    return;
   World& w = world();
   Context& context = *stream.context;
   operation.sequence = ++w.sequence;
@@ -275,7 +284,7 @@ void context_destroy(Context& context) {
 bool is_context(const Context* context) { return world().contexts.count(context) != 0; }
 
 Stream* stream_create(Context& context, bool blocking, unsigned flags, int priority) {
-  auto* stream = new Stream{&context, blocking, priority, flags, 0, {}, 0, 0, {}};
+  auto* stream = new Stream{&context, blocking, priority, flags, false, {}, 0, 0, {}};
   world().streams.insert(stream);
   return stream;
 }
@@ -318,6 +327,10 @@ void enqueue_wait(Stream& stream, std::function<bool()> ready) {
 }
 
 void record(Event& event, Stream& stream) {
+  if (stream.capturing) {
+    event.record = nullptr;
+    return;
+  }
   auto point = std::make_shared<Record>();
   point->early = due_fault(Fault::kEarlyEvent);
   point->lost = due_fault(Fault::kLostEvent);
@@ -334,6 +347,51 @@ void record(Event& event, Stream& stream) {
 void wait_event(Stream& stream, const Event& event) {
   if (event.record != nullptr && !event.record->done)
     put(stream, {0, 0, 0, 0, nullptr, event.record, nullptr, nullptr});
+}
+
+int& capture_mode() {
+  static thread_local int mode = 0;
+  return mode;
+}
+
+bool capture_begin(Stream& stream, int mode) {
+  const Locked hold;
+  if (&stream == &stream.context->legacy || stream.capturing)
+    return false;
+  stream.capturing = true;
+  world().captures.push_back({&stream, mode, std::this_thread::get_id(), false});
+  return true;
+}
+
+bool capture_end(Stream& stream) {
+  const Locked hold;
+  stream.capturing = false;
+  bool broken = true;
+  std::erase_if(world().captures, [&](const World::Capture& each) {
+    if (each.stream == &stream)
+      broken = each.broken;
+    return each.stream == &stream;
+  });
+  return !broken;
+}
+
+bool capture_forbids() {
+  if (capture_mode() == 2)
+    return false;
+  bool forbidden = false;
+  const Locked hold;
+  for (World::Capture& each : world().captures)
+    if ((each.mode == 0 && capture_mode() == 0) || (each.mode != 2 && each.thread == std::this_thread::get_id()))
+      forbidden = each.broken = true;
+  return forbidden;
+}
+
+bool captured_in(const Context& context) {
+  const Locked hold;
+  for (World::Capture& each : world().captures)
+    if (each.stream->context == &context && each.stream->blocking)
+      return each.broken = true;
+  return false;
 }
 
 bool idle(const Stream& stream) {

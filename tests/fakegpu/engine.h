@@ -98,7 +98,7 @@ struct Stream {
   bool blocking;      ///< waits for the context's default stream, and it for this one
   int priority;
   unsigned flags;
-  int capturing;      ///< 0, or 1 + mode of the capture
+  bool capturing;     ///< what is enqueued goes to a graph
   std::deque<Operation> operations;
   Time free_at;
   uint64_t last;      ///< sequence of the last operation
@@ -145,6 +145,15 @@ void enqueue_wait(Stream& stream, std::function<bool()> ready);
 void enqueue_now(Stream& stream, std::function<void(Time)> perform);  ///< in order, takes no time
 void record(Event& event, Stream& stream);
 void wait_event(Stream& stream, const Event& event);
+
+/// Captures, by modes as both drivers number them: 0 global, 1 of the thread, 2 relaxed.
+int& capture_mode();  ///< of this thread
+bool capture_begin(Stream& stream, int mode);
+bool capture_end(Stream& stream);  ///< false: it has been broken
+/// A call that captures do not allow while they last: true, and they are broken, if there is one that this thread's mode
+/// does not let it disregard.
+bool capture_forbids();
+bool captured_in(const Context& context);  ///< is a blocking stream of the context capturing?
 
 bool idle(const Stream& stream);
 bool idle(const Context& context);
@@ -205,11 +214,16 @@ Copied fill(Stream& stream, uintptr_t to, size_t pitch, size_t width, size_t row
 
 // --- launch.cpp ---
 
-/// Enqueues a kernel; `arguments` are copied. `packed`: they lie in this buffer, at their natural alignment.
-void launch(Stream& stream, const char* name, fakegpu_kernel* kernel, unsigned blocks, unsigned threads,
-            void** arguments, const void* packed);
-/// A function of the program's in order with the stream.
-void host_function(Stream& stream, std::function<void()> function);
+/// A kernel of a module: any image is taken, kernels are found by name. Null: no such kernel.
+struct Function;
+Function* function_of(const char* name);
+/// Enqueues it. The arguments are copied: from `arguments`, or from a buffer in which they lie at their natural alignment,
+/// as the drivers' `extra` says. The lock must be held.
+void launch(Stream& stream, const Function& function, unsigned blocks, unsigned threads, void** arguments, void** extra);
+/// Words in memory, in order with the stream; sizes 4 and 8. False: no such memory. The lock must not be held.
+bool write_word(Stream& stream, uintptr_t to, uint64_t value, size_t bytes);
+/// `compare` as the drivers' flags: 0 >= (by signed difference), 1 ==, 2 and, 3 nor.
+bool wait_word(Stream& stream, uintptr_t from, uint64_t value, uint64_t mask, unsigned compare, size_t bytes);
 
 // --- touch.cpp ---
 
