@@ -288,9 +288,9 @@ API cuEventElapsedTime(float* milliseconds, CUevent from_handle, CUevent to_hand
   const Locked hold;
   if (!from->timing || !to->timing || from->record == nullptr || to->record == nullptr)
     return CUDA_ERROR_INVALID_HANDLE;
-  if (!done(*from) || !done(*to) || from->record == nullptr || to->record == nullptr)
+  if (!from->record->done || !to->record->done)
     return CUDA_ERROR_NOT_READY;
-  *milliseconds = static_cast<float>(static_cast<double>(to->record->time) - static_cast<double>(from->record->time)) * 1e-6f;
+  *milliseconds = elapsed(*from, *to);
   return CUDA_SUCCESS;
 }
 

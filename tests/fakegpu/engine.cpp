@@ -349,6 +349,10 @@ void wait_event(Stream& stream, const Event& event) {
     put(stream, {0, 0, 0, 0, nullptr, event.record, nullptr, nullptr});
 }
 
+float elapsed(const Event& from, const Event& to) {
+  return static_cast<float>(static_cast<int64_t>(to.record->time - from.record->time)) * 1e-6f;
+}
+
 int& capture_mode() {
   static thread_local int mode = 0;
   return mode;

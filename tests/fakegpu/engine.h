@@ -145,6 +145,8 @@ void enqueue_wait(Stream& stream, std::function<bool()> ready);
 void enqueue_now(Stream& stream, std::function<void(Time)> perform);  ///< in order, takes no time
 void record(Event& event, Stream& stream);
 void wait_event(Stream& stream, const Event& event);
+/// Milliseconds between two events that were recorded and are done.
+float elapsed(const Event& from, const Event& to);
 
 /// Captures, by modes as both drivers number them: 0 global, 1 of the thread, 2 relaxed.
 int& capture_mode();  ///< of this thread
