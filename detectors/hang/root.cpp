@@ -67,6 +67,9 @@ void gap(Root& root, double now) {
   root.faulty_since = root.blocked_hash = 0;
   for (uint32_t i = 0; i < root.states.count; ++i)
     root.facts[i].since = now;
+  for (uint32_t node = 0; node < root.wiring->node_count; ++node)
+    if (root.silences[node].since != 0)
+      root.silences[node].since = now;
 }
 
 void learn(Root& root) {

@@ -61,7 +61,7 @@ void note_facts(Root& root, double now) {
 void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now) {
   uint32_t next = 0;
   char name[96];
-  for (uint32_t node = 0; node < root.wiring->node_count && (count != 0 || root.silent != 0); ++node) {
+  for (uint32_t node = 0; node < root.wiring->node_count; ++node) {
     Silence& silence = root.silences[node];
     const bool missed = next < count && unanswered[next] == node, silent = missed && !silence.left;
     next += missed;
@@ -83,10 +83,10 @@ void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double
   if (root.silent == 0 || root.summary.moved != 0)
     root.silence_told = false;
   else if (!root.silence_told && now - root.moved_at > kSilenceSuspected) {
-    // No more than that: the way to the node may be gone while its ranks compute.
     root.silence_told = true;
-    log_hang("suspected", "no rank that can be asked has made progress for %.1f s, and %u node%s no answer", now - root.moved_at,
-             root.silent, root.silent == 1 ? " gives" : "s give");
+    log_hang("suspected", "no rank that can be asked has made progress for %.1f s (at most %.1f s before, %.1f s watched), and %u node%s"
+             " no answer; verified after %.1f s", now - root.moved_at, root.learned.longest, root.learned.watched, root.silent,
+             root.silent == 1 ? " gives" : "s give", silent_limit(root.learned));
   }
 }
 

@@ -235,13 +235,17 @@ uint32_t find_silent(const Root& root, double now, double limit, Verdict* verdic
 
 }  // namespace
 
-bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
-  if (root.silent == 0 || root.summary.moved != 0 || root.summary.ranks == 0 || root.summary.out != 0)
-    return false;
-  const Learned& learned = root.learned;
+double silent_limit(const Learned& learned) {
   double limit = learned.watched < stats::Watch::kLearned ? kSilentUnlearned : kSilent;
   for (const double usual : {kSilentFactor * learned.longest, learned.limit})
     limit = usual > limit ? usual : limit;
+  return limit;
+}
+
+bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+  if (root.silent == 0 || root.summary.moved != 0 || root.summary.ranks == 0 || root.summary.out != 0)
+    return false;
+  const double limit = silent_limit(root.learned);
   if (now - root.moved_at < limit)
     return false;
   begin(verdict, HangClass::kNodeSilent);

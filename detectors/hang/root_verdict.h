@@ -15,6 +15,7 @@ bool computation_verdict(Root& root, double now, const Names& names, Verdict* ve
 bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 /// By nodes that have given no answer since the others' last progress, for longer than this program has ever been quiet.
 bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+double silent_limit(const Learned& learned);  ///< seconds
 
 /// "node 2 (rank 7)"
 void describe_node(const Root& root, uint32_t node, char* text, size_t bytes);
