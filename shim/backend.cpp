@@ -238,6 +238,7 @@ bool test(uint64_t* request) {
 
 }  // namespace
 
+#include "shim/backend_staging.inc"
 #include "shim/backend_collectives.inc"
 
 namespace {
@@ -280,7 +281,8 @@ const Backend kBackend = {kAbiName,
                           &kTypeFunctions,
                           &kWindowFunctions,
                           &kReplayFunctions,
-                          &kCollectiveFunctions};
+                          &kCollectiveFunctions,
+                          &kStagingFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

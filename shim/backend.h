@@ -10,6 +10,7 @@
 #include "shim/backend_collectives.h"
 #include "shim/backend_messages.h"
 #include "shim/backend_replay.h"
+#include "shim/backend_staging.h"
 #include "shim/backend_types.h"
 #include "shim/backend_windows.h"
 #include "shim/call_info.h"
@@ -51,6 +52,7 @@ struct Backend {
   const WindowFunctions* windows;
   const ReplayFunctions* replay;
   const CollectiveFunctions* collectives;
+  const StagingFunctions* staging;
 };
 
 const Backend* openmpi_backend();

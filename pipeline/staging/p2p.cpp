@@ -1,12 +1,359 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Point-to-point calls with device buffers. Not yet carried out: they go to the library as they are.
+// Point-to-point calls with device buffers: which is which, and those that do not block. See message.h.
 
+#include "pipeline/staging/p2p.h"
+
+#include "checksum/datatype/host_memory.h"
+#include "pipeline/staging/device_check.h"
 #include "pipeline/staging/staging.h"
+#include "shim/backend.h"
+#include "shim/tables.h"
+#include "shim/thread.h"
 
 namespace resil::staging {
 
-bool p2p_handles(CallId) { return false; }
-bool p2p_replace(Event&) { return false; }
+namespace {
+
+enum class Role : uint8_t {
+  kNone, kSend, kStartSend, kReceive, kStartReceive, kTake, kStartTake, kExchange, kReplace, kStartExchange, kStartReplace
+};
+
+struct Plan {
+  Role role;
+  SendMode mode;
+};
+
+constexpr Plan plan_of(CallId id) {
+  switch (id) {
+#define CALLS(name, role, mode) \
+  case CallId::kMPI_##name:     \
+  case CallId::kMPI_##name##_c: return {Role::role, SendMode::mode}
+    CALLS(Send, kSend, kStandard);
+    CALLS(Ssend, kSend, kSynchronous);
+    CALLS(Rsend, kSend, kReady);
+    CALLS(Bsend, kSend, kBuffered);
+    CALLS(Isend, kStartSend, kStandard);
+    CALLS(Issend, kStartSend, kSynchronous);
+    CALLS(Irsend, kStartSend, kReady);
+    CALLS(Ibsend, kStartSend, kBuffered);
+    CALLS(Recv, kReceive, kStandard);
+    CALLS(Irecv, kStartReceive, kStandard);
+    CALLS(Mrecv, kTake, kStandard);
+    CALLS(Imrecv, kStartTake, kStandard);
+    CALLS(Sendrecv, kExchange, kStandard);
+    CALLS(Sendrecv_replace, kReplace, kStandard);
+    CALLS(Isendrecv, kStartExchange, kStandard);
+    CALLS(Isendrecv_replace, kStartReplace, kStandard);
+#undef CALLS
+    default: return {Role::kNone, SendMode::kStandard};
+  }
+}
+
+/// The basic datatype of that kind: the last answer holds, programs use few.
+uint64_t basic_handle(const BasicType& basic) {
+  static constinit thread_local BasicType last __attribute__((tls_model("initial-exec"))) = {};
+  static constinit thread_local uint64_t handle __attribute__((tls_model("initial-exec"))) = 0;
+  if (last != basic) {
+    handle = backend->staging->basic_handle(basic);
+    last = basic;
+  }
+  return handle;
+}
+
+/// How a message with this type is posted, so that its signature is the program's own (MPI 4.0, section 3.3.1).
+enum class Form : uint8_t {
+  kItself,  // data without gaps: the program's count and type fit the packed copy as they are
+  kBasic,   // packed: as many of the basic type that all of it consists of
+  kShadow,  // mixed types: with the buffer's layout, and the program's own count and type
+};
+
+Form form_of(const TypeMap& map, int64_t count) {
+  if (map.run_count <= 1 && map.low == 0 && map.extent == static_cast<int64_t>(map.size))
+    return Form::kItself;
+  if (map.basic.width == 0 || map.padded || basic_handle(map.basic) == 0)
+    return Form::kShadow;
+  return backend->staging->countable(static_cast<int64_t>(type_bytes(map, count) / map.basic.width)) ? Form::kBasic
+                                                                                                     : Form::kShadow;
+}
+
+void count_refusal(Refusal refusal, uint64_t bytes) {
+  switch (refusal) {
+    case Refusal::kNone:
+    case Refusal::kHostBuffer: return;
+    case Refusal::kForeign: return count_uncovered(Uncovered::kForeign, bytes);
+    case Refusal::kDatatype: return count_uncovered(Uncovered::kDatatype, bytes);
+    case Refusal::kPinnedMemory: return count_uncovered(Uncovered::kPinnedMemory, bytes);
+    case Refusal::kDevice: return count_uncovered(Uncovered::kDevice, bytes);
+    case Refusal::kBeyond: return count_uncovered(Uncovered::kOther, bytes);
+  }
+}
+
+/// Before anything is asked of MPI or a runtime. The data of a derived type may lie elsewhere than its buffer (MPI_BOTTOM):
+/// that is looked at once device buffers have been seen.
+bool surely_host(const void* buffer) {
+  if (buffer == nullptr || gpu::seen())
+    return false;
+  return host_memory_known(buffer, 1) || host_memory_detail::to_ask(buffer, 1) == 0;
+}
+
+/// Gives the program its request and looks after it from now on.
+void hand_out(Event& e, Message* op) {
+  backend->staging->store(e.requests, 0, op->handle);
+  message_enter(op);
+}
+
+bool start_send_call(Event& e, SendMode mode) {
+  const Half half = send_half(e);
+  MessagePart part;
+  Message* op = open_message(*e.thread, half, true, &part);
+  if (op == nullptr) {
+    if (lane_busy(half.envelope))
+      lane_flush(*e.thread, half.envelope);
+    return false;
+  }
+  e.result = start_send(*e.thread, op, mode, part, half.envelope);
+  if (e.result != 0) {
+    message_retire(*e.thread, op);
+    return true;
+  }
+  if (request_is_shared(op->handle)) {  // complete at once
+    backend->staging->store(e.requests, 0, op->handle);
+    message_retire(*e.thread, op);
+    return true;
+  }
+  hand_out(e, op);
+  if (op->persistent)
+    lane_append(op, half.envelope);
+  else
+    wire_append(op);
+  return true;
+}
+
+/// After the receive has been posted: `result` is MPI's code.
+void receive_started(Event& e, Message* op, int result) {
+  e.result = result;
+  if (result != 0)
+    return message_retire(*e.thread, op);
+  if (request_is_shared(op->handle)) {  // complete at once, and nobody can say how much came
+    backend->staging->store(e.requests, 0, op->handle);
+    if (!copy_up(*e.thread, *op, op->packet.bytes))
+      e.result = backend->staging->raise(op->comm, backend->staging->error_other);
+    return message_retire(*e.thread, op);
+  }
+  hand_out(e, op);
+  wire_append(op);
+}
+
+bool start_receive_call(Event& e) {
+  const Half half = receive_half(e);
+  MessagePart part;
+  Message* op = open_message(*e.thread, half, false, &part);
+  if (op == nullptr)
+    return false;
+  receive_started(e, op, backend->staging->irecv(part, half.envelope, &op->handle));
+  return true;
+}
+
+bool start_take_call(Event& e) {
+  const Half half = receive_half(e);
+  MessagePart part;
+  Message* op = open_message(*e.thread, half, false, &part);
+  if (op == nullptr)
+    return false;
+  receive_started(e, op, backend->staging->imrecv(part, e.message, &op->handle));
+  return true;
+}
+
+/// The receive's request is the program's, and stands for both.
+bool start_exchange_call(Event& e, bool in_place) {
+  Thread& thread = *e.thread;
+  const Half send = send_half(e);
+  Half receive = receive_half(e);
+  if (in_place)
+    receive.buffer = send.buffer, receive.count = send.count, receive.type = send.type;
+  MessagePart send_part, receive_part;
+  Message* sender = open_message(thread, send, true, &send_part);
+  Message* receiver = open_message(thread, receive, false, &receive_part);
+  if (sender == nullptr && lane_busy(send.envelope))
+    lane_flush(thread, send.envelope);
+  if (sender == nullptr && receiver == nullptr)
+    return false;
+  // The other half may be in host memory, or with MPI_PROC_NULL: posted as it is.
+  if (receiver == nullptr) {
+    receiver = message_take();
+    receive_part = {const_cast<void*>(receive.buffer), receive.count, receive.type};
+  }
+  if (sender == nullptr) {
+    sender = message_take();
+    send_part = {const_cast<void*>(send.buffer), send.count, send.type};
+  }
+  if (sender == nullptr || receiver == nullptr) {
+    if (sender != nullptr)
+      message_retire(thread, sender);
+    if (receiver != nullptr)
+      message_retire(thread, receiver);
+    return false;
+  }
+  sender->sends = true;
+  sender->comm = receiver->comm = e.comm_handle;
+  const bool nothing = receive.envelope.peer == ring::kProcNull;
+  receiver->persistent = nothing;
+  e.result = nothing ? backend->staging->receive_nothing(receive.envelope, &receiver->handle)
+                     : backend->staging->irecv(receive_part, receive.envelope, &receiver->handle);
+  if (e.result == 0) {
+    const uint64_t request = receiver->handle;
+    e.result = start_send(thread, sender, SendMode::kStandard, send_part, send.envelope);
+    if (e.result != 0) {
+      uint64_t unwanted = request;
+      backend->messages->cancel(&unwanted);
+    }
+  }
+  if (e.result != 0) {
+    message_retire(thread, sender);
+    message_retire(thread, receiver);
+    return true;
+  }
+  hand_out(e, receiver);
+  if (request_is_shared(sender->handle)) {
+    message_retire(thread, sender);
+  } else {
+    sender->owner = receiver;
+    receiver->parts.store(2, std::memory_order_relaxed);
+    if (sender->persistent)
+      lane_append(sender, send.envelope);
+    else
+      wire_append(sender);
+  }
+  wire_append(receiver);
+  return true;
+}
+
+bool carry_out(Event& e, const Plan& plan) {
+  switch (plan.role) {
+    case Role::kSend: return blocking_send(e, plan.mode);
+    case Role::kStartSend: return start_send_call(e, plan.mode);
+    case Role::kReceive:
+    case Role::kTake: return blocking_receive(e);
+    case Role::kStartReceive: return start_receive_call(e);
+    case Role::kStartTake: return start_take_call(e);
+    case Role::kExchange: return blocking_exchange(e, false);
+    case Role::kReplace: return blocking_exchange(e, true);
+    case Role::kStartExchange: return start_exchange_call(e, false);
+    case Role::kStartReplace: return start_exchange_call(e, true);
+    case Role::kNone: return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+Half send_half(const Event& e) {
+  // given_count: what a module below may have changed; calls that send and receive have none.
+  const int64_t count = e.attributes & kCallBothWays ? e.send.count : e.given_count;
+  return {e.given_send, count, e.send.type, {e.comm_handle, e.peer, e.tag}};
+}
+
+Half receive_half(const Event& e) {
+  if (e.attributes & kCallBothWays)
+    return {e.given_receive, e.receive.count, e.receive.type, {e.comm_handle, e.receive_peer, e.receive_tag}};
+  return {e.given_receive, e.given_count, e.receive.type, {e.comm_handle, e.peer, e.tag}};
+}
+
+Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart* part) {
+  if (half.count <= 0 || half.envelope.peer == ring::kProcNull || surely_host(half.buffer))
+    return nullptr;
+  const TypeMap* map = type_map(thread, half.type);
+  const Form form = map != nullptr ? form_of(*map, half.count) : Form::kShadow;
+  const Layout layout = form == Form::kShadow ? Layout::kShadow : Layout::kPacked;
+  Packet packet;
+  Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
+  while (refusal == Refusal::kPinnedMemory && copies_up()) {  // they give memory back without any other rank
+    advance(thread);
+    refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
+  }
+  if (refusal != Refusal::kNone) {
+    count_refusal(refusal, map != nullptr ? type_bytes(*map, half.count) : 0);
+    return nullptr;
+  }
+  Message* op = message_take();
+  if (op == nullptr) {
+    packet_close(&packet);
+    count_uncovered(Uncovered::kOther, type_bytes(*map, half.count));
+    return nullptr;
+  }
+  op->packet = packet;
+  op->staged = true;
+  op->sends = sends;
+  op->bytes = packet.bytes;
+  op->comm = half.envelope.comm != 0 ? half.envelope.comm : backend->comm_world();
+  char* given = packet_given(packet);
+  if (form == Form::kBasic)
+    *part = {given, static_cast<int64_t>(packet.bytes / map->basic.width), basic_handle(map->basic)};
+  else
+    *part = {given, half.count, half.type};
+  count_staged(Path::kMessage, packet.bytes);
+  return op;
+}
+
+bool begin_down(Message& op) {
+  check_down_begins(&op.packet);
+  if (packet_down(&op.packet) != PacketState::kFailed)
+    return true;
+  copy_failed(op, "down");
+  return false;
+}
+
+bool wait_down(Message& op) {
+  if (packet_wait(&op.packet) == PacketState::kFailed) {
+    copy_failed(op, "down");
+    return false;
+  }
+  check_down_done(&op.packet, nullptr);
+  return true;
+}
+
+bool copy_up(Thread&, Message& op, uint64_t bytes) {
+  bytes = bytes < op.packet.bytes ? bytes : op.packet.bytes;
+  op.bytes = bytes;
+  if (bytes == 0)
+    return true;
+  if (packet_up(&op.packet, bytes) == PacketState::kFailed) {
+    copy_failed(op, "up");
+    return false;
+  }
+  check_up_begins(&op.packet, bytes);
+  if (packet_wait(&op.packet) == PacketState::kFailed) {
+    copy_failed(op, "up");
+    return false;
+  }
+  check_up_done(&op.packet, bytes, nullptr);
+  return true;
+}
+
+int start_send(Thread& thread, Message* op, SendMode mode, const MessagePart& part, const MessageEnvelope& to) {
+  if (op->staged && !begin_down(*op))
+    return backend->staging->raise(to.comm, backend->staging->error_other);
+  // In the call itself: a buffered send, whose buffer must be found full now; and with several threads all of them, as
+  // another one may be inside a blocking call, where nobody would post what waits here.
+  const bool now = !op->staged || mode == SendMode::kBuffered || several_threads();
+  if (!now) {
+    op->persistent = true;
+    return backend->staging->send_init(mode, part, to, &op->handle);
+  }
+  if (lane_busy(to))
+    lane_flush(thread, to);
+  if (op->staged && !wait_down(*op))
+    return backend->staging->raise(to.comm, backend->staging->error_other);
+  return backend->staging->isend(mode, part, to, &op->handle);
+}
+
+bool p2p_handles(CallId id) { return plan_of(id).role != Role::kNone; }
+
+bool p2p_replace(Event& e) {
+  if (!active())
+    return false;
+  return carry_out(e, plan_of(e.id));
+}
 
 }  // namespace resil::staging

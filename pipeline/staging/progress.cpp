@@ -1,13 +1,249 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks after the messages under way. None are, yet.
+// Looks after the messages under way: sends in their lanes, messages that the library has, copies up.
 
+#include <bit>
+
+#include "checksum/ledger/ledger.h"
+#include "checksum/ledger/ledger_internal.h"
+#include "pipeline/staging/device_check.h"
+#include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
+#include "shim/backend.h"
+#include "shim/finding.h"
+#include "shim/runtime.h"
+#include "shim/spinlock.h"
+#include "shim/thread.h"
 
 namespace resil::staging {
 
-bool under_way() { return false; }
-void progress(Thread&) {}
-void flush(Thread&) {}
+namespace {
+
+constexpr unsigned kLanes = 64;
+constexpr unsigned kPeeks = 16;       // of messages in one round: each costs the library's own progress
+constexpr unsigned kPendingCopies = 2;  // events of one device are complete in the order of their copies
+
+struct List {
+  Message *first, *last;
+};
+
+/// Sends wait in the order of their calls. Lanes (communicator, destination) that fall into one list wait for each
+/// other's copies, which does no harm.
+constinit List lanes[kLanes];
+constinit std::atomic<uint64_t> busy_lanes;
+constinit List arriving, leaving, rising;
+constinit std::atomic<uint32_t> in_lists, in_rising;
+constinit SpinLock lock;
+
+void append(List& list, Message* op) {
+  op->next = nullptr;
+  if (list.first == nullptr)
+    list.first = op;
+  else
+    list.last->next = op;
+  list.last = op;
+}
+
+void put(List& list, Message* op) {
+  OptionalGuard guard(lock, several_threads());
+  append(list, op);
+  in_lists.fetch_add(1, std::memory_order_relaxed);
+}
+
+void put_first(List& list, Message* op) {
+  OptionalGuard guard(lock, several_threads());
+  op->next = list.first;
+  if (list.first == nullptr)
+    list.last = op;
+  list.first = op;
+  in_lists.fetch_add(1, std::memory_order_relaxed);
+}
+
+Message* take(List& list) {
+  if (__atomic_load_n(&list.first, __ATOMIC_RELAXED) == nullptr)
+    return nullptr;
+  OptionalGuard guard(lock, several_threads());
+  Message* op = list.first;
+  if (op == nullptr)
+    return nullptr;
+  list.first = op->next;
+  in_lists.fetch_sub(1, std::memory_order_relaxed);
+  return op;
+}
+
+unsigned lane_of(uint64_t comm, int32_t peer) {
+  return static_cast<unsigned>((comm ^ uint64_t{static_cast<uint32_t>(peer)} << 32) * 0x9e3779b97f4a7c15 >> 58);
+}
+
+/// All of it is done. It may be the program's at once, and gone.
+void finish(Thread& thread, Message* op) {
+  if (op->staged && !checking) {  // its pinned memory is free for the next one
+    packet_close(&op->packet);
+    op->staged = false;
+  }
+  if (Message* owner = op->owner; owner != nullptr) {
+    owner->failed = owner->failed || op->failed;
+    backend->staging->free(&op->handle);
+    message_retire(thread, op);
+    op = owner;
+  }
+  if (op->parts.fetch_sub(1, std::memory_order_acq_rel) != 1)
+    return;
+  if (op->marks.fetch_or(kFinished, std::memory_order_acq_rel) & kDetached) {
+    backend->staging->free(&op->handle);
+    message_retire(thread, op);
+  }
+}
+
+/// Its data is in host memory: the library's.
+void post(Thread& thread, Message* op) {
+  if (op->packet.state == PacketState::kFailed) {
+    copy_failed(*op, "down");
+    return finish(thread, op);
+  }
+  check_down_done(&op->packet, nullptr);
+  if (backend->staging->start(&op->handle) != 0) {  // the error handler has been called
+    op->failed = true;
+    return finish(thread, op);
+  }
+  put(leaving, op);
+}
+
+/// Posts what is down, in order. `wait`: all of it.
+void work_lane(Thread& thread, unsigned number, bool wait) {
+  List& lane = lanes[number];
+  while (Message* op = take(lane)) {
+    const PacketState state = wait ? packet_wait(&op->packet) : packet_poll(&op->packet);
+    if (state == PacketState::kCopying) {
+      put_first(lane, op);
+      return;
+    }
+    post(thread, op);
+  }
+  busy_lanes.fetch_and(~(uint64_t{1} << number), std::memory_order_relaxed);
+}
+
+void arrived(Thread& thread, Message* op, uint64_t bytes) {
+  op->bytes = bytes < op->packet.bytes ? bytes : op->packet.bytes;  // truncated: as far as there is room
+  if (!op->staged || op->bytes == 0)
+    return finish(thread, op);
+  if (packet_up(&op->packet, op->bytes) == PacketState::kFailed) {
+    copy_failed(*op, "up");
+    return finish(thread, op);
+  }
+  check_up_begins(&op->packet, op->bytes);
+  in_rising.fetch_add(1, std::memory_order_relaxed);
+  put(rising, op);
+}
+
+/// Asks the library for messages in turn, a few in a round.
+bool work_wire(Thread& thread, List& list, unsigned peeks) {
+  bool asked = false;
+  Message* first = nullptr;
+  for (unsigned i = 0; i < peeks; ++i) {
+    Message* op = take(list);
+    if (op == nullptr)
+      break;
+    if (op == first) {
+      put_first(list, op);
+      break;
+    }
+    uint64_t bytes = 0;
+    asked = true;
+    if (!backend->staging->peek(op->handle, op->comm, &bytes)) {
+      first = first != nullptr ? first : op;
+      put(list, op);
+    } else if (op->sends) {
+      finish(thread, op);
+    } else {
+      arrived(thread, op, bytes);
+    }
+  }
+  return asked;
+}
+
+void work_copies_up(Thread& thread) {
+  Message* pending[kPendingCopies];
+  unsigned count = 0;
+  while (count < kPendingCopies) {
+    Message* op = take(rising);
+    if (op == nullptr)
+      break;
+    const PacketState state = packet_poll(&op->packet);
+    if (state == PacketState::kCopying) {
+      pending[count++] = op;
+      continue;
+    }
+    in_rising.fetch_sub(1, std::memory_order_relaxed);
+    if (state == PacketState::kFailed)
+      copy_failed(*op, "up");
+    else
+      check_up_done(&op->packet, op->bytes, nullptr);
+    finish(thread, op);
+  }
+  while (count > 0)
+    put_first(rising, pending[--count]);
+}
+
+}  // namespace
+
+bool under_way() { return in_lists.load(std::memory_order_relaxed) != 0; }
+
+bool copies_up() { return in_rising.load(std::memory_order_relaxed) != 0; }
+
+void lane_append(Message* op, const MessageEnvelope& to) {
+  const unsigned number = lane_of(to.comm, to.peer);
+  put(lanes[number], op);
+  busy_lanes.fetch_or(uint64_t{1} << number, std::memory_order_relaxed);
+}
+
+bool lane_busy(const MessageEnvelope& to) {
+  return (busy_lanes.load(std::memory_order_relaxed) >> lane_of(to.comm, to.peer) & 1) != 0;
+}
+
+void lane_flush(Thread& thread, const MessageEnvelope& to) { work_lane(thread, lane_of(to.comm, to.peer), true); }
+
+void wire_append(Message* op) { put(op->sends ? leaving : arriving, op); }
+
+bool advance(Thread& thread) {
+  if (!under_way())
+    return false;
+  for (uint64_t left = busy_lanes.load(std::memory_order_relaxed); left != 0; left &= left - 1)
+    work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), false);
+  const bool asked = work_wire(thread, arriving, kPeeks);
+  const bool asked_too = work_wire(thread, leaving, kPeeks / 4);
+  work_copies_up(thread);
+  return asked || asked_too;
+}
+
+void progress(Thread& thread) { advance(thread); }
+
+void flush(Thread& thread) {
+  for (uint64_t left = busy_lanes.load(std::memory_order_relaxed); left != 0; left &= left - 1)
+    work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), true);
+}
+
+void copy_failed(Message& op, const char* direction) {
+  op.failed = true;
+  Finding finding;
+  finding.start("device_copy_failed", Confidence::kProved);
+  finding.culprit(runtime.header->rank);
+  finding.say("rank %d: a copy %s of %llu bytes between device %d (%s) and host memory failed: %s. The call that "
+              "completes the message returns MPI_ERR_OTHER",
+              runtime.header->rank, direction, static_cast<unsigned long long>(op.packet.bytes),
+              gpu::ordinal_of(*op.packet.device), gpu::api_name(gpu::api_of(*op.packet.device)), gpu::last_error());
+  finding.add("buffer", "%p", static_cast<void*>(op.packet.buffer));
+  finding_publish(finding);
+}
+
+void while_waiting(Thread& thread, uint32_t round) {
+  constexpr uint32_t kQuick = 200;
+  if (round < kQuick || !ledger::connected() || ledger::is_concurrent)
+    return;
+  if (round == kQuick)
+    ledger::flush(thread);
+  if (round % 16 == 0)
+    ledger::progress(thread);
+}
 
 }  // namespace resil::staging

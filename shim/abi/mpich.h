@@ -40,7 +40,7 @@ struct Constants {
   static constexpr Comm comm_world = 0x44000000, comm_self = 0x44000001, comm_null = 0x04000000;
   static constexpr Request request_null = 0x2c000000, request_empty = request_null;
   static constexpr Datatype byte = 0x4c00010d, datatype_null = 0x0c000000;
-  static constexpr Errhandler errors_return = 0x54000001;
+  static constexpr Errhandler errors_return = 0x54000001, errors_are_fatal = 0x54000000;
   static constexpr Group group_null = 0x08000000;
 };
 inline constexpr Constants constants;

@@ -30,7 +30,7 @@ struct Constants {
   Comm comm_world, comm_self, comm_null;
   Request request_null, request_empty;
   Datatype byte, datatype_null;
-  Errhandler errors_return;
+  Errhandler errors_return, errors_are_fatal;
   Group group_null;
 };
 inline Constants constants;
@@ -44,6 +44,7 @@ inline bool bind_constants(void* (*lookup)(const char*)) {
   constants.byte = static_cast<Datatype>(lookup("ompi_mpi_byte"));
   constants.datatype_null = static_cast<Datatype>(lookup("ompi_mpi_datatype_null"));
   constants.errors_return = static_cast<Errhandler>(lookup("ompi_mpi_errors_return"));
+  constants.errors_are_fatal = static_cast<Errhandler>(lookup("ompi_mpi_errors_are_fatal"));
   constants.group_null = static_cast<Group>(lookup("ompi_mpi_group_null"));
   return constants.comm_world && constants.comm_self && constants.request_null && constants.byte;
 }

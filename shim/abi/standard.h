@@ -28,7 +28,7 @@ struct Constants {
   Comm comm_null, comm_world, comm_self;
   Request request_null, request_empty;
   Datatype byte, datatype_null;
-  Errhandler errors_return;
+  Errhandler errors_return, errors_are_fatal;
   Group group_null;
 };
 inline constinit Constants constants{};
@@ -41,6 +41,7 @@ inline bool bind_constants(void* (*)(const char*)) {
   constants.byte = reinterpret_cast<Datatype>(0x247);
   constants.datatype_null = reinterpret_cast<Datatype>(0x200);
   constants.errors_return = reinterpret_cast<Errhandler>(0x142);
+  constants.errors_are_fatal = reinterpret_cast<Errhandler>(0x141);
   constants.group_null = reinterpret_cast<Group>(0x108);
   return true;
 }

@@ -34,6 +34,7 @@ static_assert(ours::kAnySource == MPI_ANY_SOURCE && ours::kAnyTag == MPI_ANY_TAG
 static_assert(ours::kRoot == MPI_ROOT && ours::kUndefined == MPI_UNDEFINED && ours::kErrCount == MPI_ERR_COUNT);
 static_assert(ours::kErrUnsupported == MPI_ERR_UNSUPPORTED_OPERATION);
 static_assert(ours::kErrTruncate == MPI_ERR_TRUNCATE && ours::kErrPending == MPI_ERR_PENDING);
+static_assert(ours::kErrOther == MPI_ERR_OTHER);
 static_assert(ours::kErrInStatus == MPI_ERR_IN_STATUS);
 static_assert(ours::kThreadMultiple == MPI_THREAD_MULTIPLE);
 static_assert(ours::kTopologyCart == MPI_CART && ours::kTopologyGraph == MPI_GRAPH);
@@ -127,6 +128,7 @@ int main() {
   same("MPI_BYTE", ours::constants.byte, MPI_BYTE);
   same("MPI_DATATYPE_NULL", ours::constants.datatype_null, MPI_DATATYPE_NULL);
   same("MPI_ERRORS_RETURN", ours::constants.errors_return, MPI_ERRORS_RETURN);
+  same("MPI_ERRORS_ARE_FATAL", ours::constants.errors_are_fatal, MPI_ERRORS_ARE_FATAL);
   same("MPI_GROUP_NULL", ours::constants.group_null, MPI_GROUP_NULL);
   same("MPI_IN_PLACE", ours::in_place(), MPI_IN_PLACE);
   same("MPI_STATUS_IGNORE", ours::status_ignore(), MPI_STATUS_IGNORE);

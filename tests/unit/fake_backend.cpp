@@ -161,7 +161,8 @@ resil::Backend table = {.abi = "fake",
                         .types = nullptr,
                         .windows = nullptr,
                         .replay = nullptr,
-                        .collectives = nullptr};
+                        .collectives = nullptr,
+                        .staging = nullptr};
 
 void prepare_thread(resil::Thread& thread, uint32_t lane) {
   thread.comm_generation = thread.type_generation = ~0u;

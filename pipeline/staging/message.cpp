@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See message.h: messages from a pool, and the way from the program's handle to them.
+
+#include "pipeline/staging/message.h"
+
+#include "checksum/pool.h"
+#include "pipeline/staging/device_check.h"
+#include "shim/backend.h"
+#include "shim/spinlock.h"
+#include "shim/thread.h"
+
+namespace resil::staging {
+
+namespace {
+
+constexpr unsigned kBucketBits = 10;
+constinit Pool<Message, &Message::next, 64, 1u << 20> pool;
+constinit Message* buckets[1u << kBucketBits];
+constinit SpinLock lock;
+constinit std::atomic<uint32_t> known;
+constinit thread_local Message* retired __attribute__((tls_model("initial-exec")));
+
+Message*& bucket(uint64_t handle) { return buckets[handle * 0x9e3779b97f4a7c15 >> (64 - kBucketBits)]; }
+
+void give_back(Message* op) {
+  if (op->staged)
+    packet_close(&op->packet);
+  OptionalGuard guard(lock, several_threads());
+  pool.give(op);
+}
+
+}  // namespace
+
+bool several_threads() {
+  static constinit std::atomic<uint8_t> answer{0};  // MPI_Query_thread's does not change
+  uint8_t said = answer.load(std::memory_order_relaxed);
+  if (said == 0) [[unlikely]] {
+    said = backend->thread_multiple() ? 2 : 1;
+    answer.store(said, std::memory_order_relaxed);
+  }
+  return said == 2;
+}
+
+Message* message_take() {
+  Message* op;
+  {
+    OptionalGuard guard(lock, several_threads());
+    op = pool.take();
+  }
+  if (op == nullptr)
+    return nullptr;
+  op->handle = 0;
+  op->next = op->in_bucket = op->owner = nullptr;
+  op->bytes = 0;
+  op->parts.store(1, std::memory_order_relaxed);
+  op->marks.store(0, std::memory_order_relaxed);
+  op->staged = op->sends = op->persistent = op->failed = false;
+  return op;
+}
+
+void message_retire(Thread&, Message* op) {
+  if (!checking || !op->staged)
+    return give_back(op);
+  op->next = retired;
+  retired = op;
+}
+
+void release_retired(Thread&) {
+  while (retired != nullptr) [[unlikely]] {
+    Message* op = retired;
+    retired = op->next;
+    give_back(op);
+  }
+}
+
+const Packet* retired_packet(Thread&, const void* buffer, bool sends) {
+  for (const Message* op = retired; op != nullptr; op = op->next)
+    if (op->packet.buffer == buffer && op->sends == sends)
+      return &op->packet;
+  return nullptr;
+}
+
+bool messages_known() { return known.load(std::memory_order_relaxed) != 0; }
+
+void message_enter(Message* op) {
+  OptionalGuard guard(lock, several_threads());
+  Message*& first = bucket(op->handle);
+  op->in_bucket = first;
+  first = op;
+  known.fetch_add(1, std::memory_order_relaxed);
+}
+
+void message_remove(Message* op) {
+  OptionalGuard guard(lock, several_threads());
+  Message** place = &bucket(op->handle);
+  while (*place != op)
+    place = &(*place)->in_bucket;
+  *place = op->in_bucket;
+  known.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Message* message_find(uint64_t handle) {
+  if (!messages_known())
+    return nullptr;
+  OptionalGuard guard(lock, several_threads());
+  // The first is the newest: should the handle be in use again already, the older one is being completed by its thread.
+  Message* op = bucket(handle);
+  while (op != nullptr && op->handle != handle)
+    op = op->in_bucket;
+  return op;
+}
+
+}  // namespace resil::staging

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A staged message under way. The program holds a request of the library's own for it: of the receive into pinned
+// memory, or of a persistent send that is started when the data is down. So matching, statuses, errors and MPI_Cancel are
+// the library's; staging only says when the program may be told: after the copy up. Until then completion calls do not
+// show the request to the library (wait.cpp).
+//
+// A message stands in one list at a time (copies down: its lane). Whoever looks after it takes it out, acts, and puts
+// it into the next one: with MPI_THREAD_MULTIPLE no two threads meet at one message, and no lock is held across a call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "pipeline/staging/packet.h"
+#include "shim/backend_staging.h"
+
+namespace resil {
+struct Thread;
+}
+
+namespace resil::staging {
+
+struct Message {
+  uint64_t handle;        ///< the library's request
+  uint64_t comm;          ///< for errors; MPI_COMM_WORLD where the call has none
+  Message* next;        ///< in its list; of free ones
+  Message* in_bucket;   ///< next of those with equal hash
+  Message* owner;       ///< MPI_Isendrecv: the receive whose request stands for this send too; null: its own
+  Packet packet;
+  uint64_t bytes;         ///< of data, sent or received
+  std::atomic<uint8_t> parts;  ///< that are not done: 1, with a send that it owns 2
+  std::atomic<uint8_t> marks;  ///< kFinished, kDetached
+  bool staged;      ///< has a packet (else: MPI_Isendrecv's receive into host memory)
+  bool sends;
+  bool persistent;  ///< the handle outlives its completion, and has to be freed
+  bool failed;      ///< a copy was refused by the runtime, or the library refused the message after its post
+};
+
+/// Nothing is left to do but to tell the program.
+constexpr uint8_t kFinished = 1;
+/// The program has freed its request: nobody will ask.
+constexpr uint8_t kDetached = 2;
+
+inline bool finished(const Message& op) { return (op.marks.load(std::memory_order_acquire) & kFinished) != 0; }
+
+// --- message.cpp ----------------------------------------------------------------------------------------------------
+
+/// With everything cleared; null: no memory. Any thread.
+Message* message_take();
+/// Gives back message and packet, at the end of the program's call if modules still want to see the packet
+/// (release_retired). Its handle is no longer the program's.
+void message_retire(Thread& thread, Message* op);
+/// At the end of each call, when the other modules have seen it.
+void release_retired(Thread& thread);
+/// The packet of a buffer of the call that is about to return: of a message that it completed or carried out.
+const Packet* retired_packet(Thread& thread, const void* buffer, bool sends);
+
+/// From the handle to the message, for requests that the program holds. Lookups cost one load while there are none.
+void message_enter(Message* op);
+void message_remove(Message* op);
+Message* message_find(uint64_t handle);
+bool messages_known();
+
+/// May several threads be inside MPI at a time? Then lists and table are locked.
+bool several_threads();
+
+// --- progress.cpp: lists ----------------------------------------------------------------------------------------------
+
+/// The copy down has been started: to be posted in its turn.
+void lane_append(Message* op, const MessageEnvelope& to);
+/// Are sends waiting there that a later one must not overtake?
+bool lane_busy(const MessageEnvelope& to);
+/// Waits for the copies down of that lane and posts its sends.
+void lane_flush(Thread& thread, const MessageEnvelope& to);
+/// The library has it: receive or send.
+void wire_append(Message* op);
+/// One round over everything under way; true: the library was given a chance to move messages.
+bool advance(Thread& thread);
+/// Are there copies up under way, which will give pinned memory back without any other rank?
+bool copies_up();
+/// The copy is complete, or has failed: says why in a finding (once per message).
+void copy_failed(Message& op, const char* direction);
+
+/// Repeats `test()` until it is true, with everything else looked after meanwhile.
+template <class Test>
+void wait_while_working(Thread& thread, Test test);
+/// What a rank that waits does besides (records of checksums that others wait for).
+void while_waiting(Thread& thread, uint32_t round);
+
+template <class Test>
+void wait_while_working(Thread& thread, Test test) {
+  for (uint32_t round = 0; !test(); ++round) {
+    advance(thread);
+    while_waiting(thread, round);
+  }
+}
+
+}  // namespace resil::staging

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the parts of point-to-point staging share.
+#pragma once
+
+#include "pipeline/staging/message.h"
+#include "shim/event.h"
+
+namespace resil::staging {
+
+/// One direction of a call.
+struct Half {
+  const void* buffer;
+  int64_t count;
+  uint64_t type;
+  MessageEnvelope envelope;
+};
+
+/// A message with a packet for that buffer, and what the library is to be given. Null: the call goes to the library
+/// as it is (host memory, no data, MPI_PROC_NULL, or a reason that has been counted).
+Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart* part);
+
+/// Starts the copy down; false: it failed, and the finding has been made.
+bool begin_down(Message& op);
+/// Until the data is in host memory; likewise.
+bool wait_down(Message& op);
+/// Copies `bytes` bytes up and waits for that; likewise.
+bool copy_up(Thread& thread, Message& op, uint64_t bytes);
+
+Half send_half(const Event& event);
+Half receive_half(const Event& event);
+
+// --- p2p_blocking.cpp -------------------------------------------------------------------------------------------------
+bool blocking_send(Event& event, SendMode mode);
+bool blocking_receive(Event& event);
+bool blocking_exchange(Event& event, bool in_place);
+
+/// A send whose request is its own: posted now, or as soon as its data is down. MPI's code.
+int start_send(Thread& thread, Message* op, SendMode mode, const MessagePart& part, const MessageEnvelope& to);
+
+}  // namespace resil::staging

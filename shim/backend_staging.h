@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages with another buffer than the program's, and completion calls on other arrays of handles: for staging. Part of
+// the Backend table; handles are bits, `tag` and ranks as in ring_format.h, counts of any size (the library's `_c`
+// functions where an int is too short). On the program's thread, inside one of its calls, on its own communicators, so
+// that errors go to their error handlers. All that return int return MPI's code.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/backend_types.h"
+
+namespace resil {
+
+struct Event;
+
+enum class SendMode : uint8_t { kStandard, kSynchronous, kReady, kBuffered };
+
+/// What a message is made of.
+struct MessagePart {
+  void* buffer;
+  int64_t count;
+  uint64_t type;
+};
+
+/// To whom it goes, or from where it comes.
+struct MessageEnvelope {
+  uint64_t comm;
+  int32_t peer, tag;
+};
+
+struct StagingFunctions {
+  /// Can a message of so many elements be posted? False: more than an int, and the library has no large counts.
+  bool (*countable)(int64_t count);
+  int (*send)(SendMode mode, const MessagePart& part, const MessageEnvelope& to);
+  int (*isend)(SendMode mode, const MessagePart& part, const MessageEnvelope& to, uint64_t* request);
+  /// MPI_Send_init and its kin: a handle for the program now, a message when `start` says so.
+  int (*send_init)(SendMode mode, const MessagePart& part, const MessageEnvelope& to, uint64_t* request);
+  int (*start)(uint64_t* request);
+  int (*recv)(const MessagePart& part, const MessageEnvelope& from, void* status);
+  int (*irecv)(const MessagePart& part, const MessageEnvelope& from, uint64_t* request);
+  /// A receive from MPI_PROC_NULL with a request of its own, which MPI_Irecv would not give; complete.
+  int (*receive_nothing)(const MessageEnvelope& from, uint64_t* request);
+  /// `message`: the program's handle, which the library sets to null.
+  int (*mrecv)(const MessagePart& part, void* message, void* status);
+  int (*imrecv)(const MessagePart& part, void* message, uint64_t* request);
+  /// Is the request complete? It stays as it is. Never raises an error: one that the message had is raised by the call
+  /// that completes the request. `bytes`: received (0 for a send, or when cancelled).
+  bool (*peek)(uint64_t request, uint64_t comm, uint64_t* bytes);
+  int (*free)(uint64_t* request);
+  /// The event's own completion call on `handles` in place of the program's array...
+  int (*wait_as)(const Event& event, void* handles);
+  /// ...and as a test: MPI_Testany for MPI_Waitany and so on. `flag`: whether the call would return now.
+  int (*test_as)(const Event& event, void* handles, int* flag);
+  void (*store)(void* handles, int64_t index, uint64_t handle);
+  /// That code through the communicator's error handler; returns it.
+  int (*raise)(uint64_t comm, int code);
+  /// Status `index` of the event's (if it has any) says MPI_ERR_OTHER; the others are left alone.
+  void (*mark_failed)(const Event& event, int64_t index);
+  void (*mark_fine)(const Event& event, int64_t index);
+  /// It is that of a receive from MPI_PROC_NULL, of which an empty status differs in the source.
+  void (*mark_nothing)(const Event& event, int64_t index);
+  /// A predefined datatype of that kind and width; 0: none.
+  uint64_t (*basic_handle)(const BasicType& basic);
+  int error_other;  ///< MPI_ERR_OTHER
+};
+
+}  // namespace resil

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Messages with device buffers, on the stand-in GPU: every part of staging_p2p.c, and what the reports say of it.
+
+Usage: staging_test.py BUILD openmpi|mpich      (BUILD holds staging_p2p.MPI)
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import gpu  # noqa: E402
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+
+def main(build, mpi):
+    jobs.require(f"mpirun.{mpi}")
+
+    def run(*parts, settings="", **environment):
+        env = gpu.environment(settings, {"RESIL_STAGE": "on", **environment})
+        return jobs.run(mpi, 2, [os.path.join(build, f"staging_p2p.{mpi}"), *parts], env=env, timeout=60)
+
+    def everything():
+        result = run()
+        assert result.returncode == 0 and b"ok" in result.stdout, result.text()
+        for rank, report in result.ranks().items():
+            staging = report["staging"]
+            assert staging["messages"]["calls"] > 500, (rank, staging)
+            assert not staging["uncovered"], (rank, staging)
+            assert not report["findings"], (rank, report["findings"])
+
+    def slow():
+        """Copies take so long that the next calls are made while they are under way."""
+        for part in ("sets", "order", "completions"):
+            result = run(part, settings="down=0.05,up=0.05,latency=200")
+            assert result.returncode == 0, result.text()
+
+    return run_checks([("every part", everything), ("slow copies", slow)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
