@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from . import REPORT_SCHEMA, dump, layout, record_diff, record_print, report, version
+from . import REPORT_SCHEMA, dump, layout, record_diff, record_print, report, smoke, version
 from .job import Usage
 from .text import clean
 
@@ -22,9 +22,10 @@ examples:
   scripts/resil dump 31415                 the ranks that launcher 31415 started; the launcher is never signalled
   scripts/resil recording resil-record     what was recorded; --rank 0 --from 100 --count 20: twenty calls of rank 0
   scripts/resil diff run-1 run-2           where two recordings part first: rank, call, place, values
+  scripts/resil smoke --peak 25            in an allocation: is every packet right, how many GB/s, is that enough
 
 exit status: 0 clean (diff: the same), 1 findings (diff: they differ), 2 usage error, 3 incomplete data (a rank still
-runs, was killed, did not answer; a recording is damaged or has no end)
+runs, was killed, did not answer; a recording is damaged or has no end); smoke: 0 good, 1 between, 2 stop
 """
 
 
@@ -75,7 +76,30 @@ def parser() -> argparse.ArgumentParser:
     four.add_argument("--any-site", action="store_true", help="calls may come from other places: the same source, built "
                       "again or for another MPI")
     four.add_argument("--json", action="store_true", help="the result as JSON")
+    smoke_options(commands.add_parser("smoke", help="is a new system right, and fast enough",
+                                      description="Pairs of processes send each other packets of known content, with more "
+                                      "and more processes, host and device memory. Good: every packet right and at least "
+                                      "80 %% of --peak; stop: a wrong packet, a failed run, or below 50 %%.",
+                                      epilog="exit status: 0 good, 1 between, 2 stop (or a usage error)"))
     return top
+
+
+def smoke_options(five: argparse.ArgumentParser) -> None:
+    five.add_argument("--peak", type=float, metavar="GB/S", help="what a node can receive; without it no verdict on bandwidth")
+    five.add_argument("--ranks", metavar="N,N", help="numbers of processes; default 2,8,64,512 as far as the allocation allows")
+    five.add_argument("--sizes", metavar="S,S", help="bytes a packet; default 4K,64K,1M,16M")
+    five.add_argument("--memory", choices=("host", "device", "both"), default="both", help="default both, if there is a device")
+    five.add_argument("--launcher", metavar="COMMAND", help="with {ranks}; default 'srun -n {ranks}' in a SLURM allocation, "
+                      "else 'mpirun -n {ranks}'")
+    five.add_argument("--mpicc", default=os.environ.get("MPICC") or "mpicc", metavar="COMMAND", help="default $MPICC or mpicc")
+    five.add_argument("--library", metavar="FILE", help="libresil.so, through which device buffers go")
+    five.add_argument("--gpu-aware", action="store_true", help="device buffers are given to the MPI itself")
+    five.add_argument("--with-resil", action="store_true", help="libresil.so is preloaded for host buffers, too")
+    five.add_argument("--volume", type=natural, default=64, metavar="MIB", help="each process sends so much of each size; default 64")
+    five.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="limit of each run; default 300")
+    five.add_argument("--directory", metavar="DIR", help="all nodes see it; default the working directory")
+    five.add_argument("--keep", action="store_true", help="leave the program and resil's reports there")
+    five.add_argument("--json", action="store_true", help="the result as JSON")
 
 
 def main(arguments: list[str]) -> int:
@@ -93,6 +117,8 @@ def main(arguments: list[str]) -> int:
                                       options.count, options.json)
         elif options.command == "diff":
             status = record_diff.run(options.first, options.second, options.rank, not options.any_site, options.json)
+        elif options.command == "smoke":
+            status = smoke.run(options)
         else:
             top.print_usage(sys.stderr)
             sys.stderr.write("resil: which command? See --help\n")

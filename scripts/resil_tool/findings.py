@@ -26,6 +26,8 @@ KINDS = {
     "double_run": ("step whose result differs between two runs of it", "steps whose results differ between two runs",
                    False),
     "one_sided_corrupted": ("corrupted one-sided transfer", "corrupted one-sided transfers", True),
+    "premature_sync": ("wait for a device that returned too early", "waits for a device that returned too early", False),
+    "lost_completion": ("wait for a device that does not return", "waits for a device that do not return", False),
     "divergence": ("rank that parts from the recording", "ranks that part from the recording", False),
     "divergent_input": ("rank that got something else than recorded", "ranks that got something else than recorded", False),
     "replay_stuck": ("rank that waits for what was recorded", "ranks that wait for what was recorded", False),

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/resil smoke on a real MPI: right packets are good, wrong ones stop; host memory, and the stand-in's devices.
+
+Usage: smoke_test.py openmpi|mpich
+"""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+MPI = ""
+
+
+def smoke(*words, status=0, **env):
+    folder = jobs.scratch()
+    launcher = " ".join(jobs.launcher(MPI, 4, {})[:-1] + ["{ranks}"])
+    line = [sys.executable, os.path.join(jobs.ROOT, "scripts", "resil"), "smoke", "--mpicc", f"mpicc.{MPI}", "--launcher", launcher,
+            "--library", jobs.library(), "--directory", folder, "--ranks", "2", "--volume", "1", *words]
+    job = jobs.start(line, env=env, timeout=60)
+    assert job.returncode == status, job.text()
+    assert os.listdir(folder) == [], os.listdir(folder)
+    return job
+
+
+def parsed(*words, status=0, **env):
+    return json.loads(smoke("--json", *words, status=status, **env).stdout)
+
+
+def check_host():
+    said = parsed("--memory", "host", "--sizes", "4K,64K,1M", "--peak", "0.0001")
+    assert said["verdict"] == "good" and [row["bytes"] for row in said["runs"]] == [4096, 65536, 1 << 20], said
+    for row in said["runs"]:
+        assert row["bad_packets"] == 0 and row["packets"] >= 96 and row["worst_node_gbs"] > 0 and row["nodes"] == 1, row
+    said = parsed("--memory", "host", "--sizes", "4K", "--peak", "100000", status=2)
+    assert said["verdict"] == "stop" and "GB/s" in said["reason"], said
+
+
+def check_wrong_bytes():
+    """Each flipped packet is counted, whatever the bandwidth."""
+    said = parsed("--memory", "host", "--sizes", "4K,64K", "--with-resil", status=2, RESIL_FAULT="flip,nth=40,min=4000")
+    bad = [bad for row in said["runs"] for bad in row["bad"]]
+    assert said["verdict"] == "stop" and bad and bad[0]["words"] == 1, said
+    text = smoke("--memory", "host", "--sizes", "4K", "--with-resil", status=2, RESIL_FAULT="flip,nth=40,min=4000")
+    assert b"WRONG" in text.stdout and b"stop: " in text.stdout, text.text()
+
+
+def main():
+    global MPI  # pylint: disable=global-statement
+    MPI = sys.argv[1]
+    jobs.require(f"mpirun.{MPI}", f"mpicc.{MPI}")
+    return run_checks([("host memory", check_host), ("wrong bytes", check_wrong_bytes)], side_by_side=2)
+
+
+sys.exit(main())
