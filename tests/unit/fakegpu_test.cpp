@@ -1,95 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stand-in GPU keeps what tests/fakegpu/fakegpu.h promises; without that, tests that pass on it say nothing. Each
-// case runs in a child of its own, because a driver reads FAKEGPU once.
+// The stand-in GPU keeps what tests/fakegpu/fakegpu.h promises; without that, tests that pass on it say nothing.
 
 #include <catch2/catch.hpp>
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <string>
-#include <vector>
 
-#include "tests/fakegpu/cuda_functions.h"
-
-namespace {
-
-#define NEED(condition)                                                     \
-  do {                                                                      \
-    if (!(condition)) {                                                     \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      _exit(1);                                                             \
-    }                                                                       \
-  } while (0)
-
-/// Exit status of `body` in a child with this FAKEGPU, or 1000 + the signal that ended it; what it wrote on stderr.
-int child(const char* settings, const std::function<void()>& body, std::string* said = nullptr) {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) {
-    if (said != nullptr)
-      dup2(ends[1], 2);
-    close(ends[0]);
-    close(ends[1]);
-    setenv("FAKEGPU", settings, 1);
-    for (const int number : {SIGSEGV, SIGABRT})
-      signal(number, SIG_DFL);  // not Catch's
-    alarm(20);
-    body();
-    _exit(0);
-  }
-  close(ends[1]);
-  char text[4096];
-  for (ssize_t got; said != nullptr && (got = read(ends[0], text, sizeof(text))) > 0;)
-    said->append(text, static_cast<size_t>(got));
-  close(ends[0]);
-  int status = 0;
-  REQUIRE(waitpid(pid, &status, 0) == pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
-CUcontext begin() {
-  CUcontext context = nullptr;
-  NEED(cuInit(0) == CUDA_SUCCESS);
-  NEED(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
-  NEED(cuCtxSetCurrent(context) == CUDA_SUCCESS);
-  return context;
-}
-
-CUdeviceptr device_memory(size_t bytes) {
-  CUdeviceptr memory = 0;
-  NEED(cuMemAlloc_v2(&memory, bytes) == CUDA_SUCCESS);
-  return memory;
-}
-
-char* pinned(size_t bytes) {
-  void* memory = nullptr;
-  NEED(cuMemHostAlloc(&memory, bytes, 0) == CUDA_SUCCESS);
-  return static_cast<char*>(memory);
-}
-
-CUstream stream(unsigned flags = CU_STREAM_NON_BLOCKING) {
-  CUstream it = nullptr;
-  NEED(cuStreamCreate(&it, flags) == CUDA_SUCCESS);
-  return it;
-}
-
-CUevent event() {
-  CUevent it = nullptr;
-  NEED(cuEventCreate(&it, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
-  return it;
-}
-
-constexpr size_t kBytes = 100000;
-
-}  // namespace
+#include "tests/unit/fakegpu_cuda.h"
 
 TEST_CASE("the host cannot touch device memory") {
   std::string said;
@@ -237,5 +154,126 @@ TEST_CASE("events order streams; words are written and waited for; callbacks and
     NEED(called == 5);
     for (uint32_t i = 0; i < kBytes / 4; ++i)
       NEED(reinterpret_cast<uint32_t*>(host)[i] == 9 + i);
+  }) == 0);
+}
+
+TEST_CASE("pageable memory makes copies wait; registered memory does not; what is beyond an allocation is refused") {
+  CHECK(child("up=0.1", [] {
+    begin();
+    const CUdeviceptr memory = device_memory(kBytes);
+    std::vector<char> host(2 * kBytes, 3);
+    const CUstream lane = stream();
+    NEED(cuMemcpyHtoDAsync_v2(memory, host.data(), kBytes, lane) == CUDA_SUCCESS);
+    NEED(cuStreamQuery(lane) == CUDA_SUCCESS && fakegpu_count("pageable") == 1);
+    NEED(cuMemHostRegister_v2(host.data(), host.size(), 0) == CUDA_SUCCESS);
+    NEED(cuMemHostRegister_v2(host.data() + 1, 5, 0) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    NEED(cuMemcpyHtoDAsync_v2(memory, host.data() + 17, kBytes, lane) == CUDA_SUCCESS);
+    NEED(cuStreamQuery(lane) == CUDA_ERROR_NOT_READY && fakegpu_count("pageable") == 1);
+    NEED(cuMemHostUnregister(host.data()) == CUDA_SUCCESS);  // waits
+    NEED(cuStreamQuery(lane) == CUDA_SUCCESS);
+    NEED(cuMemHostUnregister(host.data()) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    NEED(cuMemcpyHtoDAsync_v2(memory + 1, host.data(), kBytes, lane) == CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemcpyDtoH_v2(nullptr, memory, 1) == CUDA_ERROR_INVALID_VALUE);
+    CUDA_MEMCPY2D rows = {};
+    rows.srcMemoryType = CU_MEMORYTYPE_HOST, rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    rows.srcHost = host.data(), rows.dstDevice = memory, rows.srcPitch = 10, rows.dstPitch = 100;
+    rows.WidthInBytes = 7, rows.Height = 50;
+    NEED(cuMemsetD8_v2(memory, 0, kBytes) == CUDA_SUCCESS);
+    NEED(cuMemcpy2DAsync_v2(&rows, nullptr) == CUDA_SUCCESS);
+    NEED(cuCtxSynchronize() == CUDA_SUCCESS);
+    const auto* seen = static_cast<const char*>(fakegpu_host_view(reinterpret_cast<void*>(memory)));
+    for (size_t i = 0; i < 5000; ++i)
+      NEED(seen[i] == (i % 100 < 7 ? 3 : 0));
+    NEED(cuMemFree_v2(memory) == CUDA_SUCCESS);
+    NEED(cuMemFree_v2(memory) == CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemcpyDtoH_v2(host.data(), memory, 1) == CUDA_ERROR_INVALID_VALUE);
+  }) == 0);
+  CHECK(child("memory=1,pinned=1", [] {
+    begin();
+    CUdeviceptr memory = 0;
+    void* host = nullptr;
+    NEED(cuMemAlloc_v2(&memory, 2 << 20) == CUDA_ERROR_OUT_OF_MEMORY);
+    NEED(cuMemHostAlloc(&host, 2 << 20, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    for (int i = 0; i < 100; ++i) {
+      memory = device_memory(1 << 20);
+      NEED(cuMemFree_v2(memory) == CUDA_SUCCESS);
+      NEED(cuMemHostAlloc(&host, 1 << 20, 0) == CUDA_SUCCESS && cuMemFreeHost(host) == CUDA_SUCCESS);
+    }
+  }) == 0);
+}
+
+TEST_CASE("whose memory is it") {
+  CHECK(child("devices=2", [] {
+    unsigned type = 7;
+    CUcontext own = nullptr, second = nullptr, of = nullptr;
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    int ordinal = 0, managed = 0;
+    void* values[] = {&type, &of, &base, &bytes, &ordinal, &managed};
+    NEED(cuPointerGetAttributes(6, which, values, 4096) == CUDA_ERROR_NOT_INITIALIZED);
+    own = begin();
+    NEED(cuPointerGetAttributes(6, which, values, reinterpret_cast<CUdeviceptr>(&own)) == CUDA_SUCCESS);
+    NEED(type == 0 && of == nullptr);
+    NEED(cuPointerGetAttribute(&type, which[0], reinterpret_cast<CUdeviceptr>(&own)) == CUDA_ERROR_INVALID_VALUE);
+    const CUdeviceptr memory = device_memory(kBytes);
+    NEED(cuCtxCreate_v2(&second, 0, 1) == CUDA_SUCCESS);  // current now
+    const CUdeviceptr there = device_memory(5);
+    NEED(cuPointerGetAttributes(6, which, values, memory + 99) == CUDA_SUCCESS);
+    NEED(type == CU_MEMORYTYPE_DEVICE && of == own && base == memory && bytes == kBytes && ordinal == 0 && managed == 0);
+    NEED(cuPointerGetAttributes(6, which, values, there) == CUDA_SUCCESS);
+    NEED(of == second && bytes == 5 && ordinal == 1);
+    CUdeviceptr pool = 0, shared = 0;
+    NEED(cuMemAllocAsync(&pool, 64, nullptr) == CUDA_SUCCESS && cuMemAllocManaged(&shared, 64, 1) == CUDA_SUCCESS);
+    NEED(cuPointerGetAttributes(6, which, values, pool + 8) == CUDA_SUCCESS);
+    NEED(type == CU_MEMORYTYPE_DEVICE && of == nullptr && ordinal == 1 && base == pool);
+    NEED(cuPointerGetAttributes(6, which, values, shared) == CUDA_SUCCESS && managed == 1);
+    *reinterpret_cast<char*>(shared) = 1;
+    const char* host = pinned(64);
+    NEED(cuPointerGetAttributes(6, which, values, reinterpret_cast<CUdeviceptr>(host)) == CUDA_SUCCESS);
+    NEED(type == CU_MEMORYTYPE_HOST && of == second);
+    // A context takes its memory, streams and events with it; pools stay.
+    const CUstream lane = stream();
+    const CUevent mark = event();
+    NEED(cuCtxDestroy_v2(second) == CUDA_SUCCESS);
+    NEED(cuCtxGetCurrent(&of) == CUDA_SUCCESS && of == own);
+    NEED(cuPointerGetAttributes(6, which, values, there) == CUDA_SUCCESS && type == 0);
+    NEED(cuPointerGetAttributes(6, which, values, pool) == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE);
+    NEED(cuStreamQuery(lane) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    NEED(cuEventQuery(mark) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    NEED(cuCtxSetCurrent(second) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    NEED(cuCtxSetCurrent(nullptr) == CUDA_SUCCESS);
+    NEED(cuMemAlloc_v2(&base, 1) == CUDA_ERROR_INVALID_CONTEXT);
+  }) == 0);
+  CHECK(child("devices=0", [] { NEED(cuInit(0) == CUDA_ERROR_NO_DEVICE); }) == 0);
+}
+
+TEST_CASE("captures break by what they do not allow") {
+  CHECK(child("", [] {
+    begin();
+    const CUdeviceptr memory = device_memory(kBytes);
+    char* host = pinned(kBytes);
+    const CUstream lane = stream(), other = stream();
+    const CUevent mark = event();
+    CUgraph graph = nullptr;
+    CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUdeviceptr more = 0;
+    NEED(cuStreamBeginCapture_v2(lane, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+    NEED(cuMemcpyDtoHAsync_v2(host, memory, kBytes, lane) == CUDA_SUCCESS);  // goes to the graph
+    NEED(fakegpu_count("down") == 1 && cuStreamQuery(lane) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    NEED(cuThreadExchangeStreamCaptureMode(&relaxed) == CUDA_SUCCESS);
+    cuMemcpyDtoHAsync_v2(host, memory, kBytes, other);
+    cuEventRecord(mark, other);
+    while (cuEventQuery(mark) == CUDA_ERROR_NOT_READY)
+      ;
+    NEED(cuMemAlloc_v2(&more, 1) == CUDA_SUCCESS);
+    NEED(cuThreadExchangeStreamCaptureMode(&relaxed) == CUDA_SUCCESS && relaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
+    NEED(cuStreamEndCapture(lane, &graph) == CUDA_SUCCESS);
+    NEED(cuStreamBeginCapture_v2(lane, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+    NEED(cuEventQuery(mark) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    NEED(cuStreamEndCapture(lane, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    NEED(cuEventQuery(mark) == CUDA_SUCCESS);
   }) == 0);
 }
