@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "checksum/datatype/blocks.h"
+#include "pipeline/staging/device_check.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
@@ -221,6 +222,9 @@ bool carry_out(Event& e, Requests& r) {
 }
 
 bool free_request(Event& e, Message* op) {
+  // With checks the copy up that has begun ends here: see arrived().
+  if (checking && op->rising.load(std::memory_order_acquire))
+    wait_while_working(*e.thread, [op] { return finished(*op); });
   message_remove(op);
   backend->staging->store(e.requests, 0, backend->request_null());
   e.result = 0;

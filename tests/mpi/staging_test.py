@@ -30,13 +30,22 @@ def main(build, mpi):
             assert not staging["uncovered"], (rank, staging)
             assert not report["findings"], (rank, report["findings"])
 
+    def checked():
+        result = run(RESIL_MODE="checksum")
+        assert result.returncode == 0, result.text()
+        for rank, report in result.ranks().items():
+            checksum = report["checksum"]
+            assert not report["findings"], (rank, report["findings"])
+            assert checksum["messages_checked"] == checksum["messages_total"] > 400, (rank, checksum)
+            assert not checksum["messages_uncovered"], (rank, checksum)
+
     def slow():
         """Copies take so long that the next calls are made while they are under way."""
         for part in ("sets", "order", "completions"):
             result = run(part, settings="down=0.05,up=0.05,latency=200")
             assert result.returncode == 0, result.text()
 
-    return run_checks([("every part", everything), ("slow copies", slow)])
+    return run_checks([("every part", everything), ("every message checked", checked), ("slow copies", slow)])
 
 
 if __name__ == "__main__":
