@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Point-to-point messages with buffers on a device, at either end or both: what arrives, what statuses say, errors,
-// order, every completion call. Two ranks. Usage: staging_p2p [PART]: only that part.
+// order, every completion call. Two ranks. Usage: staging_p2p [PART...]: only those.
 
 #include <mpi.h>
 #include <string.h>
@@ -524,10 +524,16 @@ static void itself(void) {
   memory_free(1, out), memory_free(1, in);
 }
 
-static int wanted(const char* only, const char* part) { return only == NULL || strcmp(only, part) == 0; }
+static char** parts;
+
+static int wanted(const char* part) {
+  for (char** p = parts; *p != NULL; p++)
+    if (strcmp(*p, part) == 0) return 1;
+  return *parts == NULL;
+}
 
 int main(int argc, char** argv) {
-  const char* only = argc > 1 ? argv[1] : NULL;
+  parts = argv + 1;
   device_open();
   OK(MPI_Init(&argc, &argv));
   int size = 0;
@@ -539,21 +545,21 @@ int main(int argc, char** argv) {
   static char room[1 << 20];
   OK(MPI_Buffer_attach(room, sizeof(room)));
   for (int ends = 0; ends < 4; ends++) {
-    if (wanted(only, "modes")) modes(ends & 1, ends & 2);
-    if (wanted(only, "derived")) derived(ends & 1, ends & 2);
-    if (wanted(only, "exchanges")) exchanges(ends & 1, ends & 2);
-    if (wanted(only, "probes")) probes(ends & 1, ends & 2);
+    if (wanted("modes")) modes(ends & 1, ends & 2);
+    if (wanted("derived")) derived(ends & 1, ends & 2);
+    if (wanted("exchanges")) exchanges(ends & 1, ends & 2);
+    if (wanted("probes")) probes(ends & 1, ends & 2);
   }
   for (int mixed = 0; mixed < 2; mixed++)
-    if (wanted(only, "sets")) sets(mixed);
-  if (wanted(only, "order")) order();
-  if (wanted(only, "head_on")) head_on();
-  if (wanted(only, "freed")) freed();
-  if (wanted(only, "errors")) errors();
-  if (wanted(only, "cancelled")) cancelled();
+    if (wanted("sets")) sets(mixed);
+  if (wanted("order")) order();
+  if (wanted("head_on")) head_on();
+  if (wanted("freed")) freed();
+  if (wanted("errors")) errors();
+  if (wanted("cancelled")) cancelled();
   for (int way = 0; way < 7; way++)
-    if (wanted(only, "completions")) completions(way);
-  if (wanted(only, "itself")) itself();
+    if (wanted("completions")) completions(way);
+  if (wanted("itself")) itself();
   void* detached;
   int bytes;
   OK(MPI_Buffer_detach(&detached, &bytes));
