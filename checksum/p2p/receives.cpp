@@ -282,8 +282,12 @@ Receive* make(const Event& e, const View& view, bool hold) {
 /// Takes the status over and digests what arrived. False: no message was taken.
 bool fill(Thread& thread, Receive& receive, const StatusInfo& status, ErrorKind error) {
   receive.staged = false;
-  // MPICH 4.0 runs these as a schedule whose status stays empty: then the arguments say whose message it was, not how long.
-  receive.no_status = receive.both_ways && status.bytes == 0 && receive.view.bytes != 0;
+  // MPICH 4.0 runs these as a schedule and leaves their status as it was, empty or some other message's: then the arguments
+  // say whose message it was, not how long.
+  const bool odd = status.bytes == 0 || (!receive.wild && (status.bytes != receive.view.bytes ||
+                                                           status.source != receive.source || status.tag != receive.tag));
+  receive.no_status = receive.both_ways && receive.view.bytes != 0 && odd &&
+                      (receive.view.reason != Reason::kDeviceBuffer || staged_copies == nullptr);  // staging's are right
   if (receive.no_status && error == ErrorKind::kNone) {
     if (receive.wild)
       receive.comm->lost = true;

@@ -58,9 +58,9 @@ struct Checker {
   gpu::DigestBatch order;
 };
 
-enum class Skipped : uint8_t { kKernel, kLayout, kMemory, kFailed };
-constexpr unsigned kSkipped = 4;
-constexpr const char* kSkippedNames[kSkipped] = {"no_kernel", "layout", "memory", "failed"};
+enum class Skipped : uint8_t { kKernel, kLayout, kMemory, kFailed, kFreed };
+constexpr unsigned kSkipped = 5;
+constexpr const char* kSkippedNames[kSkipped] = {"no_kernel", "layout", "memory", "failed", "request_freed"};
 
 struct {
   uint64_t packets, bytes, launches, mismatches, skipped[kSkipped];
@@ -263,6 +263,8 @@ void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t las
   check = {};
   if (bytes == 0 || packet->state != PacketState::kCopying)
     return;
+  if (packet->check_not)
+    return skip(packet, Skipped::kFreed);
   check.bytes = bytes;
   check.up = up;
   check.first = first;
@@ -336,12 +338,12 @@ void check_up(Packet* packet, uint64_t bytes) {
   begin(packet, bytes < packet->bytes ? bytes : packet->bytes, true, 0, packet->block_count);
 }
 
-void check_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
+void check_blocks(Packet* packet, uint32_t first, uint32_t last, bool up) {
   uint64_t bytes = 0;
   last = last < packet->block_count ? last : packet->block_count;
   for (uint32_t i = first; i < last; ++i)
     bytes += type_bytes(*packet->blocks[i].type, packet->blocks[i].count);
-  begin(packet, bytes, true, first, last);
+  begin(packet, bytes, up, first, last);
 }
 
 bool check_settled(Packet* packet, bool copied) {
@@ -357,7 +359,7 @@ bool check_settled(Packet* packet, bool copied) {
     return false;
   if (check.state == CheckState::kDigested) {
     check.host = packet->blocks != nullptr ? blocks_digest(*packet, check.first, check.last, check.bytes)
-                                           : host_digest(packet, check.bytes);
+                                           : host_digest(*packet, check.bytes);
     check.host_known = true;
     check.state = CheckState::kCompared;
     count(counts.packets);
@@ -393,15 +395,23 @@ void check_forget(Packet* packet) {
   check = {};
 }
 
-uint64_t host_digest(Packet* packet, uint64_t bytes) {
-  const Check& check = packet->check;
-  if (check.host_known && check.bytes == bytes && check.first == 0 && check.last == packet->block_count)
+uint64_t host_digest(const Packet& packet, uint64_t bytes) {
+  const Check& check = packet.check;
+  if (check.host_known && check.bytes == bytes && check.first == 0 && check.last == packet.block_count)
     return check.host;
-  if (packet->blocks != nullptr)
-    return blocks_digest(*packet, 0, packet->block_count, bytes);
-  if (packet->layout == Layout::kPacked)
-    return digest(packet->host, bytes);
-  return type_digest(*packet->type, packet->host - packet->low, packet->count, bytes);
+  if (packet.blocks != nullptr)
+    return blocks_digest(packet, 0, packet.block_count, bytes);
+  if (packet.layout == Layout::kPacked)
+    return digest(packet.host, bytes);
+  return type_digest(*packet.type, packet.host - packet.low, packet.count, bytes);
+}
+
+void check_never(Packet* packet) {
+  const bool checked = packet->check.state == CheckState::kQueued || packet->check.state == CheckState::kLaunched;
+  check_forget(packet);
+  packet->check_not = true;
+  if (checked)
+    skip(packet, Skipped::kFreed);
 }
 
 bool digest_again(Packet* packet, uint64_t* result) {
@@ -439,7 +449,5 @@ void check_report(JsonWriter& json) {
   json.end_object();
   json.end_object();
 }
-
-HostCopy host_copy(const Event&, bool) { return {nullptr, false}; }
 
 }  // namespace resil::staging

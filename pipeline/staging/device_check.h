@@ -52,33 +52,26 @@ struct Check {
 /// A copy has been enqueued (down), or the first `bytes` bytes' (up), or those of the blocks [first, last).
 void check_down(Packet* packet);
 void check_up(Packet* packet, uint64_t bytes);
-void check_up_blocks(Packet* packet, uint32_t first, uint32_t last);
+void check_blocks(Packet* packet, uint32_t first, uint32_t last, bool up);
 /// Is all that has to be done for it done? `copied`: the copy is complete. Compares when both are; the pinned memory is
 /// then valid. May end the job (RESIL_ON_MISMATCH).
 bool check_settled(Packet* packet, bool copied);
 /// The packet goes, or its copy failed: waits for the device to be done with it.
 void check_forget(Packet* packet);
+/// The program may free or change the buffer at any time from now on: no digest of it, now or later.
+void check_never(Packet* packet);
 
 // --- For the modules that verify data ---------------------------------------------------------------------------------
 
 /// D of the pinned copy of the first `bytes` bytes of the packet's stream: known from the comparison, or computed now.
 /// The copy is complete.
-uint64_t host_digest(Packet* packet, uint64_t bytes);
+uint64_t host_digest(const Packet& packet, uint64_t bytes);
 
 // Formerly called by who owns a packet: now packet.cpp does.
 inline void check_down_begins(Packet*) {}
 inline void check_up_begins(Packet*, uint64_t) {}
 inline void check_down_done(Packet*, const Event*) {}
 inline void check_up_done(Packet*, uint64_t, const Event*) {}
-
-/// The pinned copy of the program's buffer while a call with it is under way, for the modules that verify data: an
-/// address that the host may read, with the same data as the buffer (packed, or with its layout), or null: none, or not
-/// valid yet.
-struct HostCopy {
-  const char* data;
-  bool packed;
-};
-HostCopy host_copy(const Event& event, bool receive);
 
 // --- device_finding.cpp -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,9 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/ledger.h"
 #include "pipeline/gpu/pinned.h"
+#include "checksum/p2p/staged.h"
 #include "pipeline/staging/device_check.h"
+#include "pipeline/staging/message.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
 #include "shim/config.h"
@@ -32,12 +34,12 @@ enum class Verdict : uint8_t { kCopy, kEarly, kModified, kPinned };
 uint64_t pinned_digest(Packet* packet) {
   packet->check.host_known = false;
   if (packet->blocks == nullptr)
-    return host_digest(packet, packet->check.bytes);
+    return host_digest(*packet, packet->check.bytes);
   // Only these blocks, as a packet of their own.
   Packet part = *packet;
   part.blocks += packet->check.first;
   part.block_count = packet->check.last - packet->check.first;
-  return host_digest(&part, packet->check.bytes);
+  return host_digest(part, packet->check.bytes);
 }
 
 /// Waits for all that was ordered in that direction, as far as the runtime can be believed.
@@ -215,7 +217,10 @@ namespace {
 
 bool enabled() { return config_has("RESIL_MODE", "checksum") && !config_has("RESIL_STAGE", "off"); }
 
-void before_init() { checking = true; }
+void before_init() {
+  checking = true;
+  p2p::staged_copies = &staged_for_ledger;
+}
 
 void report(JsonWriter& json) {
   if (gpu::seen())

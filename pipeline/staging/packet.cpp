@@ -146,7 +146,10 @@ PacketState packet_down_blocks(Packet* packet, uint32_t first, uint32_t last) {
   last = last < packet->block_count ? last : packet->block_count;
   if (data_of(*packet, first, last) == 0)
     return packet->state = PacketState::kReady;
-  return enqueued(packet, plan_down(packet, first, last), false);
+  enqueued(packet, plan_down(packet, first, last), false);
+  if (checking)
+    check_blocks(packet, first, last, false);
+  return packet->state;
 }
 
 PacketState packet_up(Packet* packet, uint64_t bytes) {
@@ -166,7 +169,7 @@ PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
     return packet->state = PacketState::kReady;
   enqueued(packet, plan_up(packet, first, last, bytes), true);
   if (checking)
-    check_up_blocks(packet, first, last);
+    check_blocks(packet, first, last, true);
   return packet->state;
 }
 

@@ -7,7 +7,6 @@
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
 #include "pipeline/staging/aware.h"
-#include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "shim/config.h"
 #include "shim/dispatch.h"
@@ -131,7 +130,6 @@ bool replace(Event& e) {
 
 /// Last of all.
 void leave(Event& e) {
-  release_retired(*e.thread);
   auto* state = static_cast<ThreadState*>(e.thread->module_data[slot]);
   if (state == nullptr)
     return;
@@ -144,10 +142,7 @@ void leave(Event& e) {
     look_at_status(e);
 }
 
-void before_init() {
-  slot = thread_slot();
-  connect_checks();
-}
+void before_init() { slot = thread_slot(); }
 
 void thread_end(Thread& thread) {
   block_release(thread.module_data[slot]);

@@ -28,14 +28,19 @@ KINDS = {
     "one_sided_corrupted": ("corrupted one-sided transfer", "corrupted one-sided transfers", True),
     "premature_sync": ("wait for a device that returned too early", "waits for a device that returned too early", False),
     "lost_completion": ("wait for a device that does not return", "waits for a device that do not return", False),
+    "device_copy_corrupted": ("copy between device and host memory that changed the data",
+                              "copies between device and host memory that changed the data", True),
+    "device_copy_early": ("copy between device and host memory that was called complete too early",
+                          "copies between device and host memory that were called complete too early", True),
     "divergence": ("rank that parts from the recording", "ranks that part from the recording", False),
     "divergent_input": ("rank that got something else than recorded", "ranks that got something else than recorded", False),
     "replay_stuck": ("rank that waits for what was recorded", "ranks that wait for what was recorded", False),
 }
 # Against a recording: where it began comes before those that it reached, whatever the confidence.
 CAUSE = {"divergence": 0, "divergent_input": 1, "replay_stuck": 2}
-EVIDENCE = ("sender_site", "receiver_site", "call_site", "site", "other_site", "first_difference", "expected", "found",
-            "distance", "xor", "after", "inputs_agreed", "unrecorded", "backtrace_0", "differing", "differing_pieces", "element", "other_packet_call", "verdict_certainty", "packet")
+EVIDENCE = ("stage", "device", "sender_site", "receiver_site", "call_site", "site", "other_site", "first_difference", "expected", "found",
+            "distance", "xor", "after", "inputs_agreed", "unrecorded", "backtrace_0", "differing", "differing_pieces", "element",
+            "other_packet", "other_packet_call", "verdict_certainty", "packet")
 WEIGHT = {"proved": 0, "verified": 1, "suspected": 2}
 
 _SENDING = re.compile(r"send|source|from|origin", re.IGNORECASE)

@@ -104,7 +104,7 @@ TEST_CASE("the digest is the CPU's, down and up, packed and as a shadow") {
         REQUIRE(packet_wait(&down) == PacketState::kReady);
         CHECK(down.check.state == CheckState::kCompared);
         CHECK(down.check.device == wanted);
-        CHECK(host_digest(&down, down.bytes) == wanted);
+        CHECK(host_digest(down, down.bytes) == wanted);
         Packet up = open(to, count, type, layout);
         memcpy(up.host, down.host, up.host_bytes);
         const uint64_t part = up.bytes - up.bytes / 3;

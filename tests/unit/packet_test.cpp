@@ -33,7 +33,7 @@ constinit Mode mode = {Setting::kOn, false, size_t{64} << 20};
 constinit bool checking = false;
 void check_down(Packet*) {}
 void check_up(Packet*, uint64_t) {}
-void check_up_blocks(Packet*, uint32_t, uint32_t) {}
+void check_blocks(Packet*, uint32_t, uint32_t, bool) {}
 bool check_settled(Packet*, bool copied) { return copied; }
 void check_forget(Packet*) {}
 }  // namespace resil::staging
