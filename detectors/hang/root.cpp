@@ -32,10 +32,6 @@ constexpr double kStatesEvery = 0.9, kMismatchEvery = 1;
 constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
 constexpr double kStuckRound = 10;
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
-/// Waits that MPI permits but does not demand count after so long without any of them returning, and after three times
-/// the longest quiet interval that this program has shown.
-constexpr double kLenientAfter = 30;
-
 template <class T>
 T* reserve(size_t count) {
   void* memory = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -182,6 +178,7 @@ void states_came(Root& root, const void* merged, uint32_t bytes) {
   learn_patience(root, names_of(root));
   search_faulty(root, now);
   note_blocked(root, now);
+  note_cpu(root, now);
   root.question_count = graph_questions(graph_input(root), root.questions, kMostQuestions);
   root.answer_count = 0;
   if (root.question_count == 0 || !monitor_ask(Round::kAnswers, root.questions, root.question_count * sizeof(Question)))
@@ -202,16 +199,19 @@ bool found_by_graph(Root& root, double now, Verdict* verdict) {
   const Names names = names_of(root);
   if (graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, false, names, verdict))
     return true;
-  const double limit = root.model.record().limit();
-  return now - root.blocked_since >= (limit > kLenientAfter ? limit : kLenientAfter) &&
+  return now - root.blocked_since >= lenient_after(root) &&
          graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, true, names, verdict);
 }
 
 /// The first certain verdict there is, with whatever names are known so far.
 bool judged(Root& root, double now) {
   const Names names = names_of(root);
-  return found_by_graph(root, now, &root.verdict) || computation_verdict(root, now, names, &root.verdict) ||
-         stopped_verdict(root, now, names, &root.verdict) || silent_verdict(root, now, names, &root.verdict);
+  if (!found_by_graph(root, now, &root.verdict) && !computation_verdict(root, now, names, &root.verdict) &&
+      !stopped_verdict(root, now, names, &root.verdict) && !silent_verdict(root, now, names, &root.verdict) &&
+      !idle_verdict(root, now, names, &root.verdict))
+    return false;
+  name_idle(root, now, &root.verdict);
+  return true;
 }
 
 /// The communicators that the files will name.
@@ -338,6 +338,7 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.progress = reserve<stats::RankState>(count);
   root.facts = reserve<Fact>(count);
   root.waited = reserve<Waited>(count);
+  root.cpu_then = reserve<uint64_t>(count);
   root.silences = reserve<Silence>(wiring.node_count);
   root.questions = reserve<Question>(kMostQuestions);
   root.answers = reserve<Answer>(kMostAnswers);
@@ -345,7 +346,7 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr && root.progress != nullptr &&
-         root.facts != nullptr && root.waited != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
+         root.facts != nullptr && root.waited != nullptr && root.cpu_then != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
 }
 
 void root_learn(Root& root, const Learned& from) {
@@ -397,6 +398,7 @@ void root_end(Root& root) {
   unreserve(root.progress, root.states.count);
   unreserve(root.facts, root.states.count);
   unreserve(root.waited, root.states.count);
+  unreserve(root.cpu_then, root.states.count);
   unreserve(root.silences, root.wiring->node_count);
   unreserve(root.questions, kMostQuestions);
   unreserve(root.answers, kMostAnswers);

@@ -65,12 +65,14 @@ struct Root {
   JobStates states;
   stats::Patience patience;
   Waited* waited;                      ///< one a rank
-  uint64_t impatient;                  ///< kind of wait that was last suspected
+  uint64_t* cpu_then;                  ///< one a rank: processor time at cpu_at, ns
+  uint64_t impatient[16];              ///< kinds of waits that were suspected last
+  uint32_t impatient_next;
   Fact* facts;                         ///< one a rank
   Summary summary;
   bool busy, ending, traced, confirming, with_states, with_mismatch, suspected, verified;
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
-  double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at, blocked_since, longest_stop, faulty_since;
+  double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at, blocked_since, cpu_at, longest_stop, faulty_since;
   stats::Verdict opinion;
   Learned learned;  ///< by this root and those before it
   Question* questions;

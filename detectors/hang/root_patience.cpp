@@ -25,6 +25,15 @@ void ended(Root& root, Waited& waited) {
   waited = {};
 }
 
+/// Once for all ranks that wait alike.
+bool told(Root& root, uint64_t kind) {
+  for (const uint64_t known : root.impatient)
+    if (known == kind)
+      return true;
+  root.impatient[root.impatient_next++ % (sizeof(root.impatient) / sizeof(root.impatient[0]))] = kind;
+  return false;
+}
+
 }  // namespace
 
 void learn_patience(Root& root, const Names& names) {
@@ -43,9 +52,8 @@ void learn_patience(Root& root, const Names& names) {
       waited.kind = kind_of(*state);
     }
     waited.seconds = wait.entered_ns != 0 && now > wait.entered_ns ? static_cast<double>(now - wait.entered_ns) * 1e-9 : 0;
-    if (!root.patience.suspected(waited.kind, waited.seconds) || waited.kind == root.impatient)
+    if (!root.patience.suspected(waited.kind, waited.seconds) || told(root, waited.kind))
       continue;
-    root.impatient = waited.kind;  // once for all ranks that wait alike
     log_hang("suspected", "rank %u has been in %s for %.1f s; the longest wait of its kind before was %.1f s", i,
              names.call(names.self, wait.call), waited.seconds, root.patience.longest(waited.kind));
   }

@@ -18,6 +18,7 @@ namespace {
 constexpr double kStopped = 15, kStopFactor = 3;
 // Of a node that gives no answer, nobody knows whether its ranks compute: more patience than with those that are seen.
 constexpr double kSilent = 30, kSilentFactor = 3, kSilentUnlearned = 600;
+constexpr double kLenientAfter = 30, kIdleFactor = 3;
 constexpr double kGoneOn = 10;  // seconds that the others may take after the silence began until they wait for it
 
 void append(char* text, size_t bytes, const char* format, ...) __attribute__((format(printf, 3, 4)));
@@ -259,6 +260,50 @@ bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict
          nodes[0] - 'a' + 'A', nodes + 1, count == 1 ? "has" : "have", longest, now - root.moved_at);
   describe_waiting(root, names, verdict);
   append(verdict->message, sizeof(verdict->message), " The longest time without any progress before was %.1f s.", root.learned.longest);
+  verdict->signature = signature_of(root, *verdict);
+  return true;
+}
+
+double lenient_after(const Root& root) {
+  const double limit = root.model.record().limit();
+  return limit > kLenientAfter ? limit : kLenientAfter;
+}
+
+namespace {
+
+/// What it waits for is known: a wait for a client, for a file or for a window may well use no processor time.
+bool is_plain(const RankState* state) {
+  if (state == nullptr || state->activity != RankActivity::kBlocked || state->part_count == 0)
+    return false;
+  for (uint32_t i = 0; i < state->part_count; ++i)
+    if (const PartKind kind = parts_of(*state)[i].kind; kind != PartKind::kReceive && kind != PartKind::kSend && kind != PartKind::kCollective)
+      return false;
+  return true;
+}
+
+}  // namespace
+
+bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+  const double least = lenient_after(root), usual = kIdleFactor * root.learned.longest, limit = usual > least ? usual : least;
+  if (root.summary.moved != 0 || root.summary.out != 0 || root.silent != 0 || root.learned.watched < stats::Watch::kLearned ||
+      now - root.moved_at < limit || now - root.blocked_since < limit)
+    return false;
+  begin(verdict, HangClass::kInsideMpi);
+  verdict->culprit_count = find_idle(root, now, verdict->culprits);
+  for (uint32_t i = 0; i < verdict->culprit_count; ++i)
+    if (!is_plain(root.states.by_rank[verdict->culprits[i]]))
+      return false;
+  if (verdict->culprit_count == 0)
+    return false;
+  char ranges[256];
+  rank_ranges(verdict->culprits, verdict->culprit_count, verdict->culprit_count, ranges, sizeof(ranges));
+  const bool one = verdict->culprit_count == 1;
+  append(verdict->message, sizeof(verdict->message),
+         "All ranks are inside MPI and none has made progress for %.1f s. Rank%s %s (%s) %s no processor time in %s call, while all"
+         " others that wait do: stuck in a system call, a lock or a driver, below MPI.", now - root.moved_at, one ? "" : "s", ranges,
+         name_of(root, verdict->culprits[0], NameKind::kHost, 0), one ? "uses" : "use", one ? "its" : "their");
+  describe_waiting(root, names, verdict);
+  describe_culprits(root, verdict);
   verdict->signature = signature_of(root, *verdict);
   return true;
 }

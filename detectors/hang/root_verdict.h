@@ -14,11 +14,22 @@ bool computation_verdict(Root& root, double now, const Names& names, Verdict* ve
 /// By a rank that is stopped while no other rank has moved for longer than any stop before that ended.
 bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 /// By nodes that have given no answer since the others' last progress, for longer than this program has ever been quiet.
+/// Waits that MPI permits but does not demand count after so many seconds without any of them returning.
+double lenient_after(const Root& root);
 bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 double silent_limit(const Learned& learned);  ///< seconds
 
 /// "node 2 (rank 7)"
 void describe_node(const Root& root, uint32_t node, char* text, size_t bytes);
+/// Notes how much processor time all ranks have used, soon after they have come to their present calls.
+void note_cpu(Root& root, double now);
+/// Ranks that have used none since, if the others that wait have, ascending, into `ranks` (kMaxCulprits); how many.
+uint32_t find_idle(const Root& root, double now, int32_t* ranks);
+/// By a rank that is in a call, uses no processor time and is waited for, when all are inside MPI for no reason that is seen.
+bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+/// Names those who have used none since, if the others that wait have: in calls that do not return for no reason seen.
+void name_idle(const Root& root, double now, Verdict* verdict);
+
 /// Ranks that are stopped or gone, by the last summary; nodes that missed it (ascending).
 void note_facts(Root& root, double now);
 void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now);

@@ -99,7 +99,7 @@ bool tell_inside_mpi(Graph& graph, const Names& names, Verdict* verdict) {
   }
   message.text.str(", for ");
   message.age(thread);
-  message.text.str(": the MPI library or the network. No rank is accused. To do: see the stacks of these ranks and the "
+  message.text.str(": the MPI library or the network. To do: see the stacks of these ranks and the "
                    "counters of the network; try another transport of the MPI library.");
   message.done();
   capital(verdict->message);
