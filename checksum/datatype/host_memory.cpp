@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <iterator>
 
 #include "pipeline/gpu/runtimes.h"
 
@@ -111,9 +112,17 @@ void learn_ranges() {
     heap.set(start, end);
 }
 
+constinit Range own[64];
+std::atomic<uint32_t> own_count;
+
 bool certain(const void* address, size_t bytes) {
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  return heap.holds(at, bytes) || stack.holds(at, bytes) || data.holds(at, bytes);
+  if (host_memory_known(address, bytes))
+    return true;
+  const uint32_t count = own_count.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i)
+    if (own[i].holds(reinterpret_cast<uintptr_t>(address), bytes))
+      return true;
+  return false;
 }
 
 }  // namespace
@@ -139,5 +148,15 @@ bool ask(const void* address, size_t bytes) {
 }
 
 }  // namespace host_memory_detail
+
+void host_memory_add(const void* memory, size_t bytes) {
+  using namespace host_memory_detail;
+  const uint32_t count = own_count.load(std::memory_order_relaxed);
+  if (count == std::size(own))
+    return;
+  const auto low = reinterpret_cast<uintptr_t>(memory);
+  own[count].set(low, low + bytes);
+  own_count.store(count + 1, std::memory_order_release);
+}
 
 }  // namespace resil

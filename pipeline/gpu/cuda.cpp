@@ -13,33 +13,28 @@ namespace resil::gpu {
 namespace {
 
 cuda::Functions functions;
-/// 0: not looked yet, 1: all needed ones are there, 2: some are not.
-std::atomic<uint32_t> found;
+Once found;
+
+template <class Function>
+void look_up(void* library, const char* name, Function** to) {
+  *to = reinterpret_cast<Function*>(dlsym(library, name));
+}
 
 bool ready() {
-  uint32_t state = found.load(std::memory_order_acquire);
-  if (state != 0) [[likely]]
-    return state == 1;
   void* library = runtime_library(kCudaRuntime);
-  if (library == nullptr)
-    return false;
-  // Threads that race here store the same.
-  state = 1;
-#define X(member, symbol, arguments)                                                        \
-  __atomic_store_n(&functions.member, reinterpret_cast<decltype(functions.member)>(dlsym(library, #symbol)), \
-                   __ATOMIC_RELAXED);
-  RESIL_CUDA_NEEDED(X)
-  RESIL_CUDA_OPTIONAL(X)
+  return library != nullptr && found.get([library] {
+#define X(member, symbol, arguments) look_up(library, #symbol, &functions.member);
+    RESIL_CUDA_NEEDED(X)
+    RESIL_CUDA_OPTIONAL(X)
 #undef X
-  if (functions.primary_release == nullptr)
-    __atomic_store_n(&functions.primary_release,
-                     reinterpret_cast<decltype(functions.primary_release)>(dlsym(library, "cuDevicePrimaryCtxRelease")),
-                     __ATOMIC_RELAXED);
-#define X(member, symbol, arguments) state = functions.member == nullptr ? 2 : state;
-  RESIL_CUDA_NEEDED(X)
+    if (functions.primary_release == nullptr)
+      look_up(library, "cuDevicePrimaryCtxRelease", &functions.primary_release);
+    bool all = true;
+#define X(member, symbol, arguments) all = all && functions.member != nullptr;
+    RESIL_CUDA_NEEDED(X)
 #undef X
-  found.store(state, std::memory_order_release);
-  return state == 1;
+    return all;
+  });
 }
 
 cuda::DevicePtr address_of(const void* memory) { return reinterpret_cast<cuda::DevicePtr>(memory); }

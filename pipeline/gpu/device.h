@@ -12,6 +12,29 @@
 
 namespace resil::gpu {
 
+/// Something that is found out once; threads that come meanwhile wait for it (milliseconds, once).
+class Once {
+ public:
+  /// What `find` said.
+  template <class Find>
+  bool get(Find find) {
+    uint32_t state = state_.load(std::memory_order_acquire);
+    if (state > kBusy) [[likely]]
+      return state == kYes;
+    if (state == kNew && state_.compare_exchange_strong(state, kBusy)) {
+      state = find() ? kYes : kNo;
+      state_.store(state, std::memory_order_release);
+    }
+    while ((state = state_.load(std::memory_order_acquire)) == kBusy)
+      sched_yield();
+    return state == kYes;
+  }
+
+ private:
+  enum : uint32_t { kNew, kBusy, kYes, kNo };
+  std::atomic<uint32_t> state_;
+};
+
 /// What leave() restores.
 struct Entered {
   void* context;
@@ -73,9 +96,8 @@ struct Device {
   uint32_t event_room;
   void** events;  ///< free ones
 
-  /// Kernels by name; `module_state` says whether there are any.
-  std::atomic<uint32_t> module_state;
-  void* module;
+  Once module_found;
+  void* module;  ///< of resil's kernels
   SpinLock kernels_lock;
   uint32_t kernel_count;
   struct {

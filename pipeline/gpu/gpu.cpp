@@ -197,23 +197,14 @@ bool copy_peer(Device& to_device, void* to, Device& from_device, const void* fro
 
 namespace {
 
-enum ModuleState : uint32_t { kNotLoaded, kLoading, kLoaded, kNone };
-
 bool load_module(Device& device) {
-  uint32_t state = device.module_state.load(std::memory_order_acquire);
-  if (state == kNotLoaded && device.module_state.compare_exchange_strong(state, kLoading)) {
+  return device.module_found.get([&device] {
     const KernelImage image = kernel_image(device.driver->api);
-    state = kNone;
-    if (image.bytes != 0) {
-      Inside inside(device);
-      if (inside.good() && inside.check(device.driver->module_load(&device.module, image.data)))
-        state = kLoaded;
-    }
-    device.module_state.store(state, std::memory_order_release);
-  }
-  while ((state = device.module_state.load(std::memory_order_acquire)) == kLoading)
-    sched_yield();  // loading takes milliseconds, once
-  return state == kLoaded;
+    if (image.bytes == 0)
+      return false;
+    Inside inside(device);
+    return inside.good() && inside.check(device.driver->module_load(&device.module, image.data));
+  });
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ enum class Api : uint8_t { kNone, kCuda, kHip };
 
 /// Where a buffer lies. kManaged may be touched by host and device alike; the host's touch moves pages and waits for
 /// kernels. kForeign: memory of a runtime that is recognised, and passed through (Level Zero and others), or memory about
-/// which its runtime would say nothing.
+/// which its runtime would say nothing. Pinned memory of resil's own is kHost.
 enum class Memory : uint8_t { kHost, kPinned, kDevice, kManaged, kForeign };
 
 /// One context of one device: what a copy needs beside its addresses. Lives as long as the process; `lost` once its
@@ -80,7 +80,7 @@ bool copy_peer(Device& to_device, void* to, Device& from_device, const void* fro
 
 // --- Kernels ----------------------------------------------------------------------------------------------------------
 
-/// One of resil's own kernels (pipeline/gpu/kernels/), by name; loaded into the device's context on first use. Null: not
+/// One of resil's own kernels (pipeline/gpu/kernels/), by name (a constant's: it is kept); loaded into the device's context on first use. Null: not
 /// built, no code for this device, or refused.
 void* kernel(Device& device, const char* name);
 /// `arguments` as the drivers take them: an array of addresses of the arguments.

@@ -14,29 +14,27 @@ namespace resil::gpu {
 namespace {
 
 hip::Functions functions;
-std::atomic<uint32_t> found;  ///< as in cuda.cpp
+Once found;
+
+template <class Function>
+void look_up(void* library, const char* name, Function** to) {
+  *to = reinterpret_cast<Function*>(dlsym(library, name));
+}
 
 bool ready() {
-  uint32_t state = found.load(std::memory_order_acquire);
-  if (state != 0) [[likely]]
-    return state == 1;
   void* library = runtime_library(kHipRuntime);
-  if (library == nullptr)
-    return false;
-  state = 1;
-#define X(member, symbol, arguments)                                                        \
-  __atomic_store_n(&functions.member, reinterpret_cast<decltype(functions.member)>(dlsym(library, #symbol)), \
-                   __ATOMIC_RELAXED);
-  RESIL_HIP_NEEDED(X)
-  RESIL_HIP_OPTIONAL(X)
+  return library != nullptr && found.get([library] {
+#define X(member, symbol, arguments) look_up(library, #symbol, &functions.member);
+    RESIL_HIP_NEEDED(X)
+    RESIL_HIP_OPTIONAL(X)
 #undef X
-  __atomic_store_n(&functions.error_name,
-                   reinterpret_cast<decltype(functions.error_name)>(dlsym(library, "hipGetErrorName")), __ATOMIC_RELAXED);
-#define X(member, symbol, arguments) state = functions.member == nullptr ? 2 : state;
-  RESIL_HIP_NEEDED(X)
+    look_up(library, "hipGetErrorName", &functions.error_name);
+    bool all = true;
+#define X(member, symbol, arguments) all = all && functions.member != nullptr;
+    RESIL_HIP_NEEDED(X)
 #undef X
-  found.store(state, std::memory_order_release);
-  return state == 1;
+    return all;
+  });
 }
 
 /// Memory that ROCr knows and HIP does not (a program of OpenMP's beside it) fails here.

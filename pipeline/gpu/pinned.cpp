@@ -7,6 +7,7 @@
 
 #include <sys/mman.h>
 
+#include "checksum/datatype/host_memory.h"
 #include "pipeline/gpu/arena.h"
 #include "pipeline/gpu/device.h"
 #include "shim/log.h"
@@ -87,6 +88,7 @@ bool add_slab(Device& device, size_t bytes) {
   slab.bytes = bytes;
   slab.arena.open(nodes, granules);
   __atomic_store_n(&slab.owner, &device, __ATOMIC_RELAXED);
+  host_memory_add(memory, bytes);
   pinned_bytes.fetch_add(bytes, std::memory_order_relaxed);
   slab_count.store(place + 1, std::memory_order_release);
   return true;

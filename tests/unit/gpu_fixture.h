@@ -65,6 +65,14 @@ inline CUcontext current_context() {
   return context;
 }
 
+/// What the driver itself says of it.
+inline bool is_registered(void* memory) {
+  unsigned type = 0;
+  return FAKE(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(memory)) ==
+             CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_HOST;
+}
+
 inline resil::gpu::Device& device_of(const void* memory) {
   resil::gpu::Device* device = resil::gpu::classify(memory, 1).device;
   REQUIRE(device != nullptr);
