@@ -40,3 +40,18 @@ inline CUevent event() {
 
 constexpr size_t kBytes = 100000;
 
+
+/// Holds streams until it is opened: what is enqueued behind it cannot be done before, however slow this machine is.
+struct Gate {
+  volatile uint32_t* const word = reinterpret_cast<volatile uint32_t*>(pinned(4));
+  const CUstream lane = stream();
+  const CUevent opened = event();
+  Gate() { close(); }
+  void close() {
+    *word = 0;
+    cuStreamWaitValue32_v2(lane, reinterpret_cast<CUdeviceptr>(word), 1, CU_STREAM_WAIT_VALUE_EQ);
+    cuEventRecord(opened, lane);
+  }
+  void hold(CUstream held) const { NEED(cuStreamWaitEvent(held, opened, 0) == CUDA_SUCCESS); }
+  void open() const { *word = 1; }
+};

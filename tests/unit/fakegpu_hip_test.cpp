@@ -66,27 +66,29 @@ TEST_CASE("HIP: memory, and who says what about it") {
 }
 
 TEST_CASE("HIP: streams, events, words, kernels") {
-  CHECK(child("down=0.01", [] {
-    void *memory = nullptr, *host = nullptr, *word = nullptr;
+  CHECK(child("", [] {
+    void *memory = nullptr, *host = nullptr, *word = nullptr, *gate = nullptr;
     hipStream_t lane = nullptr;
     hipEvent_t mark = nullptr;
     hipModule_t module = nullptr;
     hipFunction_t fill = nullptr;
     NEED(hipMalloc(&memory, kBytes) == hipSuccess && hipHostMalloc(&host, kBytes, 0) == hipSuccess);
-    NEED(hipHostMalloc(&word, 8, 0) == hipSuccess);
+    NEED(hipHostMalloc(&word, 8, 0) == hipSuccess && hipHostMalloc(&gate, 8, 0) == hipSuccess);
     NEED(hipStreamCreateWithFlags(&lane, hipStreamNonBlocking) == hipSuccess);
     NEED(hipEventCreateWithFlags(&mark, hipEventDisableTiming) == hipSuccess);
     NEED(hipModuleLoadData(&module, "image") == hipSuccess);
     NEED(hipModuleGetFunction(&fill, module, "nothing") == hipErrorNotFound);
     NEED(hipModuleGetFunction(&fill, module, "fakegpu_fill") == hipSuccess);
+    NEED(hipStreamWaitValue64(lane, gate, 1, hipStreamWaitValueGte, ~uint64_t{0}) == hipSuccess);
     uint64_t number = kBytes / 4;
     uint32_t first = 5;
     void* arguments[] = {&memory, &number, &first};
     NEED(hipModuleLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, lane, arguments, nullptr) == hipSuccess);
-    NEED(hipMemcpyAsync(host, memory, kBytes, hipMemcpyDeviceToHost, lane) == hipSuccess);  // 10 ms
+    NEED(hipMemcpyAsync(host, memory, kBytes, hipMemcpyDeviceToHost, lane) == hipSuccess);
     NEED(hipStreamWriteValue64(lane, word, 77, 0) == hipSuccess);
     NEED(hipEventRecord(mark, lane) == hipSuccess);
     NEED(hipEventQuery(mark) == hipErrorNotReady && *static_cast<uint64_t*>(word) == 0);
+    *static_cast<volatile uint64_t*>(gate) = 1;
     NEED(hipEventSynchronize(mark) == hipSuccess && *static_cast<uint64_t*>(word) == 77);
     for (uint32_t i = 0; i < kBytes / 4; ++i)
       NEED(static_cast<uint32_t*>(host)[i] == 5 + i);

@@ -64,66 +64,74 @@ TEST_CASE("one engine each way") {
     begin();
     const CUdeviceptr memory = device_memory(2 * kBytes);
     char* host = pinned(2 * kBytes);
-    const CUstream one = stream(), other = stream();
-    const double start = fakegpu_now();
-    cuMemcpyDtoHAsync_v2(host, memory, kBytes, one);  // 5 ms each
-    cuMemcpyDtoHAsync_v2(host + kBytes, memory + kBytes, kBytes, other);
-    NEED(cuStreamSynchronize(one) == CUDA_SUCCESS);
-    NEED(cuStreamQuery(other) == CUDA_ERROR_NOT_READY);
-    NEED(cuStreamSynchronize(other) == CUDA_SUCCESS);
-    NEED(fakegpu_now() - start >= 0.010);
-    CUevent up = nullptr, down = nullptr, before = nullptr;
-    float milliseconds = 0;
-    cuEventCreate(&before, 0), cuEventCreate(&up, 0), cuEventCreate(&down, 0);
-    cuEventRecord(before, one);
-    cuMemcpyDtoHAsync_v2(host, memory, kBytes, one);
-    cuEventRecord(down, one);
-    cuMemcpyHtoDAsync_v2(memory, host, kBytes, other);
-    cuEventRecord(up, other);
+    const CUstream lanes[] = {stream(), stream(), stream()};
+    CUevent before[3] = {}, after[3] = {};
+    const Gate gate;
+    for (int i = 0; i < 3; ++i) {
+      cuEventCreate(&before[i], 0), cuEventCreate(&after[i], 0);
+      gate.hold(lanes[i]);
+      cuEventRecord(before[i], lanes[i]);
+      if (i < 2)
+        cuMemcpyDtoHAsync_v2(host, memory, kBytes, lanes[i]);  // 5 ms each
+      else
+        cuMemcpyHtoDAsync_v2(memory + kBytes, host + kBytes, kBytes, lanes[i]);
+      cuEventRecord(after[i], lanes[i]);
+    }
+    gate.open();
     NEED(cuCtxSynchronize() == CUDA_SUCCESS);
-    NEED(cuEventElapsedTime(&milliseconds, before, up) == CUDA_SUCCESS);
-    NEED(milliseconds >= 5.0f);
-    NEED(cuEventElapsedTime(&milliseconds, before, down) == CUDA_SUCCESS);
-    NEED(milliseconds >= 5.0f && milliseconds < 5.1f);  // the clock of the engine: not held up by the other way
+    float first = 0, second = 0, other_way = 0;
+    NEED(cuEventElapsedTime(&first, before[0], after[0]) == CUDA_SUCCESS);
+    NEED(cuEventElapsedTime(&second, before[0], after[1]) == CUDA_SUCCESS);
+    NEED(cuEventElapsedTime(&other_way, before[0], after[2]) == CUDA_SUCCESS);
+    NEED(first >= 5.0f && first < 5.1f && second >= 10.0f && second < 10.1f && other_way >= 5.0f && other_way < 5.1f);
   }) == 0);
 }
 
 TEST_CASE("the default stream waits for blocking streams, and they for it") {
-  CHECK(child("down=0.01", [] {
+  CHECK(child("", [] {
     begin();
     const CUdeviceptr memory = device_memory(kBytes);
     char* host = pinned(kBytes);
     const CUstream blocking = stream(0), apart = stream();
     const CUevent end = event();
+    Gate gate;
+    gate.hold(blocking);
     cuMemcpyDtoHAsync_v2(host, memory, kBytes, blocking);
     cuEventRecord(end, nullptr);
     NEED(cuEventQuery(end) == CUDA_ERROR_NOT_READY);
     NEED(cuStreamQuery(nullptr) == CUDA_ERROR_NOT_READY);
     NEED(cuStreamQuery(apart) == CUDA_SUCCESS);
+    gate.open();
     NEED(cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
     NEED(cuStreamQuery(blocking) == CUDA_SUCCESS);
+    gate.close();
+    gate.hold(nullptr);
     cuMemcpyDtoHAsync_v2(host, memory, kBytes, nullptr);
     cuEventRecord(end, blocking);
     NEED(cuEventQuery(end) == CUDA_ERROR_NOT_READY);
     cuEventRecord(end, apart);  // the last record counts
     NEED(cuEventQuery(end) == CUDA_SUCCESS);
+    gate.open();
   }) == 0);
 }
 
 TEST_CASE("events order streams; words are written and waited for; callbacks and kernels run in order") {
-  CHECK(child("up=0.02", [] {
+  CHECK(child("", [] {
     begin();
     const CUdeviceptr memory = device_memory(kBytes);
     char* host = pinned(kBytes);
     memset(host, 7, kBytes);
+    const Gate gate;
     auto* word = reinterpret_cast<volatile uint64_t*>(pinned(8));
     const CUstream one = stream(), other = stream();
     const CUevent there = event();
+    gate.hold(one);
     cuMemcpyHtoDAsync_v2(memory, host, kBytes, one);
     cuEventRecord(there, one);
     cuStreamWaitEvent(other, there, 0);
     cuStreamWriteValue64_v2(other, reinterpret_cast<CUdeviceptr>(word), 42, 0);
-    NEED(*word == 0);
+    NEED(cuStreamQuery(other) == CUDA_ERROR_NOT_READY && *word == 0);
+    gate.open();
     while (*word != 42)  // nobody asks the driver: its own thread does it
       ;
     NEED(cuEventQuery(there) == CUDA_SUCCESS);
@@ -158,8 +166,9 @@ TEST_CASE("events order streams; words are written and waited for; callbacks and
 }
 
 TEST_CASE("pageable memory makes copies wait; registered memory does not; what is beyond an allocation is refused") {
-  CHECK(child("up=0.1", [] {
+  CHECK(child("", [] {
     begin();
+    const Gate gate;
     const CUdeviceptr memory = device_memory(kBytes);
     std::vector<char> host(2 * kBytes, 3);
     const CUstream lane = stream();
@@ -167,8 +176,10 @@ TEST_CASE("pageable memory makes copies wait; registered memory does not; what i
     NEED(cuStreamQuery(lane) == CUDA_SUCCESS && fakegpu_count("pageable") == 1);
     NEED(cuMemHostRegister_v2(host.data(), host.size(), 0) == CUDA_SUCCESS);
     NEED(cuMemHostRegister_v2(host.data() + 1, 5, 0) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    gate.hold(lane);
     NEED(cuMemcpyHtoDAsync_v2(memory, host.data() + 17, kBytes, lane) == CUDA_SUCCESS);
     NEED(cuStreamQuery(lane) == CUDA_ERROR_NOT_READY && fakegpu_count("pageable") == 1);
+    gate.open();
     NEED(cuMemHostUnregister(host.data()) == CUDA_SUCCESS);  // waits
     NEED(cuStreamQuery(lane) == CUDA_SUCCESS);
     NEED(cuMemHostUnregister(host.data()) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
