@@ -263,8 +263,6 @@ void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t las
   check = {};
   if (bytes == 0 || packet->state != PacketState::kCopying)
     return;
-  if (packet->check_not)
-    return skip(packet, Skipped::kFreed);
   check.bytes = bytes;
   check.up = up;
   check.first = first;
@@ -407,11 +405,10 @@ uint64_t host_digest(const Packet& packet, uint64_t bytes) {
 }
 
 void check_never(Packet* packet) {
-  const bool checked = packet->check.state == CheckState::kQueued || packet->check.state == CheckState::kLaunched;
+  if (packet->check.state != CheckState::kQueued && packet->check.state != CheckState::kLaunched)
+    return;
   check_forget(packet);
-  packet->check_not = true;
-  if (checked)
-    skip(packet, Skipped::kFreed);
+  skip(packet, Skipped::kFreed);
 }
 
 bool digest_again(Packet* packet, uint64_t* result) {

@@ -58,7 +58,7 @@ void check_blocks(Packet* packet, uint32_t first, uint32_t last, bool up);
 bool check_settled(Packet* packet, bool copied);
 /// The packet goes, or its copy failed: waits for the device to be done with it.
 void check_forget(Packet* packet);
-/// The program may free or change the buffer at any time from now on: no digest of it, now or later.
+/// The program may free or change the buffer at any time from now on: no digest of it; counted.
 void check_never(Packet* packet);
 
 // --- For the modules that verify data ---------------------------------------------------------------------------------

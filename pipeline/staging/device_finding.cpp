@@ -11,9 +11,7 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/ledger.h"
 #include "pipeline/gpu/pinned.h"
-#include "checksum/p2p/staged.h"
 #include "pipeline/staging/device_check.h"
-#include "pipeline/staging/message.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
 #include "shim/config.h"
@@ -217,10 +215,7 @@ namespace {
 
 bool enabled() { return config_has("RESIL_MODE", "checksum") && !config_has("RESIL_STAGE", "off"); }
 
-void before_init() {
-  checking = true;
-  p2p::staged_copies = &staged_for_ledger;
-}
+void before_init() { checking = true; }
 
 void report(JsonWriter& json) {
   if (gpu::seen())

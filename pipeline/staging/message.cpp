@@ -19,13 +19,12 @@ constinit Pool<Message, &Message::next, 64, 1u << 20> pool;
 constinit Message* buckets[1u << kBucketBits];
 constinit SpinLock lock;
 constinit std::atomic<uint32_t> known;
-constinit thread_local Message* retired __attribute__((tls_model("initial-exec")));
+constinit thread_local Message *retired __attribute__((tls_model("initial-exec"))),
+    *started __attribute__((tls_model("initial-exec")));
 
 Message*& bucket(uint64_t handle) { return buckets[handle * 0x9e3779b97f4a7c15 >> (64 - kBucketBits)]; }
 
 void give_back(Message* op) {
-  if (op->announcement != nullptr)
-    announce_dropped(op);
   if (op->staged)
     packet_close(&op->packet);
   OptionalGuard guard(lock, several_threads());
@@ -53,12 +52,13 @@ Message* message_take() {
   if (op == nullptr)
     return nullptr;
   op->handle = 0;
-  op->next = op->in_bucket = op->owner = op->sender = nullptr;
-  op->announcement = nullptr;
+  op->next = op->in_bucket = op->owner = nullptr;
   op->bytes = 0;
+  op->word = nullptr;
+  op->rising.store(false, std::memory_order_relaxed);
   op->parts.store(1, std::memory_order_relaxed);
   op->marks.store(0, std::memory_order_relaxed);
-  op->staged = op->sends = op->posted = op->persistent = op->failed = false;
+  op->staged = op->sends = op->in_lane = op->persistent = op->failed = false;
   return op;
 }
 
@@ -70,6 +70,7 @@ void message_retire(Thread&, Message* op) {
 }
 
 void release_retired(Thread&) {
+  started = nullptr;
   while (retired != nullptr) [[unlikely]] {
     Message* op = retired;
     retired = op->next;
@@ -77,12 +78,16 @@ void release_retired(Thread&) {
   }
 }
 
-const Packet* retired_packet(Thread&, const void* buffer, bool sends) {
-  for (const Message* op = retired; op != nullptr; op = op->next)
+Message* message_retired(Thread&, const void* buffer, bool sends) {
+  for (Message* op = retired; op != nullptr; op = op->next)
     if (op->packet.buffer == buffer && op->sends == sends)
-      return &op->packet;
+      return op;
   return nullptr;
 }
+
+void message_note_started(Message* op) { started = op; }
+
+Message* message_started(Thread&) { return started; }
 
 bool messages_known() { return known.load(std::memory_order_relaxed) != 0; }
 

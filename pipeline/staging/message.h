@@ -18,9 +18,6 @@
 namespace resil {
 struct Thread;
 }
-namespace resil::p2p {
-struct StagedCopies;
-}
 
 namespace resil::staging {
 
@@ -30,15 +27,15 @@ struct Message {
   Message* next;        ///< in its list; of free ones
   Message* in_bucket;   ///< next of those with equal hash
   Message* owner;       ///< MPI_Isendrecv: the receive whose request stands for this send too; null: its own
-  Message* sender;        ///< the other way round; null: none, or it is done
-  void* announcement;     ///< the ledger's word for a send that is not posted yet (ledger_view.cpp); null: none
   Packet packet;
   uint64_t bytes;         ///< of data, sent or received
+  void* word;             ///< the ledger's, of a send in its lane (checksum/p2p/staged.h)
   std::atomic<uint8_t> parts;  ///< that are not done: 1, with a send that it owns 2
   std::atomic<uint8_t> marks;  ///< kFinished, kDetached
   bool staged;      ///< has a packet (else: MPI_Isendrecv's receive into host memory)
   bool sends;
-  bool posted;      ///< the library has the send
+  std::atomic<bool> rising;  ///< its copy up is under way
+  bool in_lane;     ///< a send that the library does not have yet
   bool persistent;  ///< the handle outlives its completion, and has to be freed
   bool failed;      ///< a copy was refused by the runtime, or the library refused the message after its post
 };
@@ -59,8 +56,11 @@ Message* message_take();
 void message_retire(Thread& thread, Message* op);
 /// At the end of each call, when the other modules have seen it.
 void release_retired(Thread& thread);
-/// The packet of a buffer of the call that is about to return: of a message that it completed or carried out.
-const Packet* retired_packet(Thread& thread, const void* buffer, bool sends);
+/// The one with that buffer that the call completed or carried out, until release_retired; null: none.
+Message* message_retired(Thread& thread, const void* buffer, bool sends);
+/// The send that this call has started, until release_retired.
+void message_note_started(Message* op);
+Message* message_started(Thread& thread);
 
 /// From the handle to the message, for requests that the program holds. Lookups cost one load while there are none.
 void message_enter(Message* op);
@@ -70,15 +70,6 @@ bool messages_known();
 
 /// May several threads be inside MPI at a time? Then lists and table are locked.
 bool several_threads();
-
-// --- ledger_view.cpp: with checksums ------------------------------------------------------------------------------------
-
-/// The ledger's way to staged messages.
-extern constinit const p2p::StagedCopies staged_for_ledger;
-/// A send with an announcement has been posted, in its turn.
-void announce_posted(Thread& thread, Message* op);
-/// It never will be.
-void announce_dropped(Message* op);
 
 // --- progress.cpp: lists ----------------------------------------------------------------------------------------------
 
@@ -96,6 +87,13 @@ bool advance(Thread& thread);
 bool copies_up();
 /// The copy is complete, or has failed: says why in a finding (once per message).
 void copy_failed(Message& op, const char* direction);
+
+// --- p2p_checks.cpp ---------------------------------------------------------------------------------------------------
+
+/// Before MPI_Init returns: the ledger is to look at pinned copies.
+void connect_checks();
+/// A send has left its lane: the library has it, or never will (`failed`).
+void tell_posted(Thread& thread, Message* op);
 
 /// Repeats `test()` until it is true, with everything else looked after meanwhile.
 template <class Test>

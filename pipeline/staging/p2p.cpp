@@ -5,7 +5,6 @@
 #include "pipeline/staging/p2p.h"
 
 #include "checksum/datatype/host_memory.h"
-#include "pipeline/staging/device_check.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
 #include "shim/tables.h"
@@ -123,6 +122,7 @@ bool start_send_call(Event& e, SendMode mode) {
     return true;
   }
   hand_out(e, op);
+  message_note_started(op);
   if (op->persistent)
     lane_append(op, half.envelope);
   else
@@ -218,8 +218,8 @@ bool start_exchange_call(Event& e, bool in_place) {
   if (request_is_shared(sender->handle)) {
     message_retire(thread, sender);
   } else {
+    message_note_started(sender->staged ? sender : nullptr);
     sender->owner = receiver;
-    receiver->sender = sender;
     receiver->parts.store(2, std::memory_order_relaxed);
     if (sender->persistent)
       lane_append(sender, send.envelope);
@@ -305,11 +305,10 @@ bool begin_down(Message& op) {
 }
 
 bool wait_down(Message& op) {
-  if (packet_wait(&op.packet) == PacketState::kFailed) {
-    copy_failed(op, "down");
-    return false;
-  }
-  return true;
+  if (packet_wait(&op.packet) != PacketState::kFailed)
+    return true;
+  copy_failed(op, "down");
+  return false;
 }
 
 bool copy_up(Thread&, Message& op, uint64_t bytes) {
@@ -317,15 +316,10 @@ bool copy_up(Thread&, Message& op, uint64_t bytes) {
   op.bytes = bytes;
   if (bytes == 0)
     return true;
-  if (packet_up(&op.packet, bytes) == PacketState::kFailed) {
-    copy_failed(op, "up");
-    return false;
-  }
-  if (packet_wait(&op.packet) == PacketState::kFailed) {
-    copy_failed(op, "up");
-    return false;
-  }
-  return true;
+  if (packet_up(&op.packet, bytes) != PacketState::kFailed && packet_wait(&op.packet) != PacketState::kFailed)
+    return true;
+  copy_failed(op, "up");
+  return false;
 }
 
 int start_send(Thread& thread, Message* op, SendMode mode, const MessagePart& part, const MessageEnvelope& to) {
@@ -342,7 +336,6 @@ int start_send(Thread& thread, Message* op, SendMode mode, const MessagePart& pa
     lane_flush(thread, to);
   if (op->staged && !wait_down(*op))
     return backend->staging->raise(to.comm, backend->staging->error_other);
-  op->posted = true;
   return backend->staging->isend(mode, part, to, &op->handle);
 }
 

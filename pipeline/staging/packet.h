@@ -50,7 +50,6 @@ struct Packet {
   Layout layout;
   PacketState state;
   Check check;
-  bool check_not;  ///< the program may free the buffer before the digest has been made
 };
 
 /// Why a buffer is not staged. kNone: it is.

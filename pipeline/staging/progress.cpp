@@ -83,7 +83,6 @@ void finish(Thread& thread, Message* op) {
   }
   if (Message* owner = op->owner; owner != nullptr) {
     owner->failed = owner->failed || op->failed;
-    owner->sender = nullptr;
     backend->staging->free(&op->handle);
     message_retire(thread, op);
     op = owner;
@@ -98,18 +97,15 @@ void finish(Thread& thread, Message* op) {
 
 /// Its data is in host memory: the library's.
 void post(Thread& thread, Message* op) {
-  if (op->packet.state == PacketState::kFailed) {
+  if (op->packet.state == PacketState::kFailed)
     copy_failed(*op, "down");
-    return finish(thread, op);
-  }
-  if (backend->staging->start(&op->handle) != 0) {  // the error handler has been called
+  else if (backend->staging->start(&op->handle) != 0)  // the error handler has been called
     op->failed = true;
-    return finish(thread, op);
-  }
-  op->posted = true;
-  if (op->announcement != nullptr)
-    announce_posted(thread, op);
-  put(leaving, op);
+  tell_posted(thread, op);
+  if (op->failed)
+    finish(thread, op);
+  else
+    put(leaving, op);
 }
 
 /// Posts what is down, in order. `wait`: all of it.
@@ -130,10 +126,15 @@ void arrived(Thread& thread, Message* op, uint64_t bytes) {
   op->bytes = bytes < op->packet.bytes ? bytes : op->packet.bytes;  // truncated: as far as there is room
   if (!op->staged || op->bytes == 0)
     return finish(thread, op);
+  op->rising.store(true, std::memory_order_seq_cst);  // before it is asked whether the program has freed the request
   if (packet_up(&op->packet, op->bytes) == PacketState::kFailed) {
     copy_failed(*op, "up");
     return finish(thread, op);
   }
+  // A program that has freed its request may look at the buffer for the data, and write there when it has seen it: its
+  // memory is not looked at after that.
+  if (checking && (op->marks.load(std::memory_order_seq_cst) & kDetached))
+    check_never(&op->packet);
   in_rising.fetch_add(1, std::memory_order_relaxed);
   put(rising, op);
 }
@@ -193,6 +194,7 @@ bool copies_up() { return in_rising.load(std::memory_order_relaxed) != 0; }
 
 void lane_append(Message* op, const MessageEnvelope& to) {
   const unsigned number = lane_of(to.comm, to.peer);
+  op->in_lane = true;
   put(lanes[number], op);
   busy_lanes.fetch_or(uint64_t{1} << number, std::memory_order_relaxed);
 }

@@ -7,6 +7,7 @@
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
 #include "pipeline/staging/aware.h"
+#include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "shim/config.h"
 #include "shim/dispatch.h"
@@ -130,6 +131,7 @@ bool replace(Event& e) {
 
 /// Last of all.
 void leave(Event& e) {
+  release_retired(*e.thread);
   auto* state = static_cast<ThreadState*>(e.thread->module_data[slot]);
   if (state == nullptr)
     return;
@@ -142,7 +144,10 @@ void leave(Event& e) {
     look_at_status(e);
 }
 
-void before_init() { slot = thread_slot(); }
+void before_init() {
+  slot = thread_slot();
+  connect_checks();
+}
 
 void thread_end(Thread& thread) {
   block_release(thread.module_data[slot]);

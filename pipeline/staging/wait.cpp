@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "checksum/datatype/blocks.h"
+#include "pipeline/staging/device_check.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
@@ -221,11 +222,12 @@ bool carry_out(Event& e, Requests& r) {
 }
 
 bool free_request(Event& e, Message* op) {
+  // With checks the copy up that has begun ends here: see arrived().
+  if (checking && op->rising.load(std::memory_order_acquire))
+    wait_while_working(*e.thread, [op] { return finished(*op); });
   message_remove(op);
   backend->staging->store(e.requests, 0, backend->request_null());
   e.result = 0;
-  if (checking && op->staged && !op->sends)  // who knows by other means that the data is there may free the buffer then
-    check_never(&op->packet);
   if (op->marks.fetch_or(kDetached, std::memory_order_acq_rel) & kFinished) {
     e.result = backend->staging->free(&op->handle);
     message_retire(*e.thread, op);
