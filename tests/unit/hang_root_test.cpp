@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the root decides without the graph and without statistics: nodes that give no answer, and ranks that use no
+// processor time inside MPI. States are made here; nobody is asked for names.
+#include <catch2/catch.hpp>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "detectors/hang/publish.h"
+#include "detectors/hang/root_verdict.h"
+
+using namespace resil::hang;
+
+namespace {
+
+std::vector<std::string> logged;
+
+/// A job of one rank a node. All ranks wait in one plain call each.
+struct Job {
+  explicit Job(uint32_t count) : root(std::make_unique<Root>()), nodes(count), silences(count), facts(count), cpu(count), waits(count), by_rank(count) {
+    logged.clear();
+    wiring.node_count = count;
+    wiring.nodes = nodes.data();
+    root->wiring = &wiring;
+    root->silences = silences.data();
+    root->facts = facts.data();
+    root->cpu_then = cpu.data();
+    root->states = {nullptr, 0, count, by_rank.data()};
+    root->learned = {2, 6, 100};
+    root->summary.ranks = count;
+    for (uint32_t i = 0; i < count; ++i) {
+      nodes[i].first_rank = i;
+      nodes[i].ranks = 1;
+      Wait& wait = waits[i];
+      wait = {};
+      wait.state.rank = static_cast<int32_t>(i);
+      wait.state.activity = RankActivity::kBlocked;
+      wait.state.thread_count = wait.state.part_count = wait.thread.part_count = 1;
+      wait.state.cpu_ns = 1000000000;
+      wait.part.kind = PartKind::kReceive;
+      by_rank[i] = &wait.state;
+    }
+  }
+
+  /// One round at `now`; nodes without an answer.
+  void round(double now, std::vector<uint32_t> missed = {}) {
+    for (uint32_t node : missed)
+      by_rank[node] = nullptr;
+    note_silence(*root, missed.data(), static_cast<uint32_t>(missed.size()), now);
+  }
+  bool silent(double now) { return silent_verdict(*root, now, names, &verdict); }
+  /// All ranks have come to their calls at `since`; processor time of `ms[i]` until `now`.
+  bool idle(double since, double now, std::vector<uint64_t> ms) {
+    root->moved_at = root->blocked_since = since;
+    note_cpu(*root, since + 5);
+    for (size_t i = 0; i < ms.size(); ++i)
+      waits[i].state.cpu_ns += ms[i] * 1000000;
+    return idle_verdict(*root, now, names, &verdict);
+  }
+
+  struct Wait {
+    RankState state;
+    ThreadWait thread;
+    Part part;
+  };
+  std::unique_ptr<Root> root;
+  Wiring wiring = {};
+  std::vector<NodeEntry> nodes;
+  std::vector<Silence> silences;
+  std::vector<Fact> facts;
+  std::vector<uint64_t> cpu;
+  std::vector<Wait> waits;
+  std::vector<const RankState*> by_rank;
+  Verdict verdict = {};
+  Names names = {nullptr, [](void*, uint64_t) { return "MPI_COMM_WORLD"; }, [](void*, uint16_t) { return "MPI_Recv"; },
+                 [](void*, int32_t, uint64_t, char* text, uint32_t bytes) { snprintf(text, bytes, "?"); }};
+};
+
+}  // namespace
+
+namespace resil::hang {
+
+void log_hang(const char* what, const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  logged.push_back(std::string(what) + " " + text);
+}
+
+const char* name_of(Root&, int32_t, NameKind, uint64_t) { return "?"; }
+
+}  // namespace resil::hang
+
+TEST_CASE("a node that gives no answer since the last progress is a finding after 30 s, while all others wait") {
+  Job job(4);
+  job.root->moved_at = 100;
+  for (double now = 100.5; now < 129.9; now += .5) {
+    job.round(now, {2});
+    CHECK(!job.silent(now));
+  }
+  job.round(131, {2});
+  REQUIRE(job.silent(131));
+  CHECK(job.verdict.type == HangClass::kNodeSilent);
+  CHECK(job.verdict.confidence == resil::Confidence::kVerified);
+  REQUIRE(job.verdict.culprit_count == 1);
+  CHECK(job.verdict.culprits[0] == 2);
+  CHECK(job.verdict.victim_count == 3);
+  CHECK(std::string(job.verdict.message).find("Node 2 (rank 2) has given no answer for 30.") == 0);
+
+  job.root->summary.out = 1;  // somebody computes
+  CHECK(!job.silent(200));
+  job.root->summary.out = 0;
+  job.root->summary.moved = 1;
+  CHECK(!job.silent(200));
+  job.root->summary.moved = 0;
+  job.root->learned.longest = 40;
+  CHECK(!job.silent(200));
+  job.round(221, {2});
+  CHECK(job.silent(221));
+  job.root->learned.watched = 10;
+  CHECK(!job.silent(221));
+}
+
+TEST_CASE("a node whose connection was lost while the job went on is not accused") {
+  Job job(4);
+  for (double now = 50; now < 100; now += .5)
+    job.round(now, {2});
+  job.root->moved_at = 100;
+  job.round(200, {2});
+  CHECK(!job.silent(200));
+}
+
+TEST_CASE("an answer missed long ago is forgotten with the next one") {
+  Job job(4);
+  job.round(1, {2});
+  job.round(2);
+  job.by_rank[2] = &job.waits[2].state;
+  job.root->moved_at = 100;
+  job.round(100.5, {2});
+  CHECK(logged.empty());
+  job.round(102, {2});
+  REQUIRE(logged.size() == 1);
+  CHECK(logged[0] == "notice node 2 (rank 2) does not answer");
+  job.round(131, {2});
+  CHECK(job.silent(131));
+  job.round(132);
+  CHECK(logged.back() == "notice node 2 (rank 2) answers again after 31.5 s");
+  CHECK(!job.silent(140));
+}
+
+TEST_CASE("who is alone with more than half of the ranks silent accuses nobody") {
+  Job job(4);
+  job.root->moved_at = 100;
+  job.round(101, {1, 2, 3});
+  job.round(140, {1, 2, 3});
+  CHECK(!job.silent(140));
+  Job two(2);
+  two.root->moved_at = 100;
+  two.round(101, {1});
+  two.round(140, {1});
+  CHECK(two.silent(140));
+}
+
+TEST_CASE("inside MPI, one that uses no processor time among others that do is named") {
+  Job job(4);
+  CHECK(job.idle(100, 140, {900, 0, 30000, 2000}));
+  CHECK(job.verdict.type == HangClass::kInsideMpi);
+  REQUIRE(job.verdict.culprit_count == 1);
+  CHECK(job.verdict.culprits[0] == 1);
+  CHECK(job.verdict.victim_count == 3);
+}
+
+TEST_CASE("... but not too early, not if all sleep or most, not if one is in between, not in calls of another kind") {
+  CHECK(!Job(4).idle(100, 129, {9000, 0, 9000, 9000}));
+  CHECK(!Job(4).idle(100, 140, {0, 0, 0, 0}));
+  CHECK(!Job(4).idle(100, 140, {9000, 0, 0, 0}));
+  CHECK(Job(4).idle(100, 140, {9000, 0, 0, 9000}));
+  CHECK(!Job(4).idle(100, 140, {9000, 0, 9000, 250}));
+  Job other(4);
+  other.waits[1].part.kind = PartKind::kOther;
+  CHECK(!other.idle(100, 140, {9000, 0, 9000, 9000}));
+  Job unknown(4);
+  unknown.waits[2].state.cpu_ns = 0;
+  CHECK(!unknown.idle(100, 140, {9000, 0, 9000, 9000}));
+  Job out(4);
+  out.root->summary.out = 1;
+  CHECK(!out.idle(100, 140, {9000, 0, 9000, 9000}));
+  Job patient(4);
+  patient.root->learned.longest = 20;
+  CHECK(!patient.idle(100, 155, {9000, 0, 9000, 9000}));
+  CHECK(patient.idle(200, 261, {9000, 0, 9000, 9000}));
+}
+
+TEST_CASE("a finding of the graph about a call that does not return gets the name") {
+  Job job(3);
+  job.idle(100, 140, {9000, 9000, 0});
+  Verdict of_graph = {};
+  of_graph.type = HangClass::kInsideMpi;
+  name_idle(*job.root, 140, &of_graph);
+  CHECK((of_graph.culprit_count == 1 && of_graph.culprits[0] == 2));
+  CHECK(std::string(of_graph.message).find("Rank 2 uses no processor time") != std::string::npos);
+  Verdict deadlock = {};
+  deadlock.type = HangClass::kDeadlock;
+  name_idle(*job.root, 140, &deadlock);
+  CHECK((deadlock.culprit_count == 0 && deadlock.message[0] == 0));
+}
