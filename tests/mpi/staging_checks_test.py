@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the copies between device and host, on the stand-in GPU: damage of each kind is found at its stage and on its
+rank, before the program sees it; damage on the wire is the wire's; clean runs have no finding and nothing unchecked.
+
+Usage: staging_checks_test.py BUILD openmpi|mpich      (BUILD holds staging_p2p.MPI and collectives.MPI)
+"""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import gpu  # noqa: E402
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+MODE = {"RESIL_MODE": "checksum", "RESIL_STAGE": "on"}
+
+
+def faults_made(log):
+    """How many by process id and stage, as the stand-in says."""
+    made = {}
+    for name in os.listdir(log):
+        with open(os.path.join(log, name), encoding="utf-8") as file:
+            for stage, pid in re.findall(r"(?:corrupt|alias)-(\w+) .*pid=(\d+)", file.read()):
+                made[int(pid), stage] = made.get((int(pid), stage), 0) + 1
+    return made
+
+
+def clean(build, mpi):
+    """Collectives of every kind; what only passes through is never unchecked."""
+    job = gpu.run(mpi, 2, [os.path.join(build, f"collectives.{mpi}")], env=MODE)
+    assert job.result.returncode == 0 and job.buffers > 100, job.result.text()
+    for rank, report in job.result.ranks().items():
+        digests, checksum = report["device_digests"], report["checksum"]
+        assert not report["findings"], (rank, report["findings"])
+        assert digests["packets"] > 50 and digests["mismatches"] == 0 and not digests["unchecked"], (rank, digests)
+        assert 0 < digests["launches"] <= digests["packets"], (rank, digests)
+        assert checksum["messages_checked"] > 50 and checksum["unverified"] == 0, (rank, checksum)
+        assert "device_buffer" not in checksum["messages_uncovered"], (rank, checksum)
+
+
+def damaged(build, mpi, fault):
+    """RESIL_ON_MISMATCH=abort: the program's own checks of its data never run on the damaged ones."""
+    log = jobs.scratch()
+    # The program's own copies are not resil's: those up that fill its buffers come first, those down that read them last.
+    number = 5 if fault.endswith("down") else 30
+    env = gpu.environment(f"fault={fault}:{number}:8,log={log}/%p", MODE)
+    result = jobs.run(mpi, 2, [os.path.join(build, f"staging_p2p.{mpi}"), "sets"], env=env, timeout=60)
+    made = faults_made(log)
+    assert result.returncode == 90, f"faults: {made}\n{result.text()}"
+    assert b"failed: " not in result.stderr, result.text()
+    stage = fault.split("-")[1]
+    found = 0
+    for rank, report in result.ranks().items():
+        for finding in report["findings"]:
+            evidence = finding["evidence"]
+            assert finding["kind"] == "device_copy_corrupted" and finding["confidence"] == "proved", finding
+            assert finding["culprit_ranks"] == [rank] and evidence["stage"] == stage, (rank, finding)
+            assert made.get((report["pid"], stage), 0) > 0, (rank, made, finding)
+            assert evidence["digest_device"] == evidence["digest_device_later"], finding
+            assert evidence["digest_pinned"] == evidence["digest_pinned_later"].split()[0], finding
+            if fault.startswith("corrupt"):
+                assert evidence["differing"].startswith("1 byte, 1 bit"), finding
+            found += 1
+    assert found > 0, result.text()
+
+
+def wire(build, mpi):
+    """Between the pinned copies: both ends agree with themselves, and not with each other."""
+    env = {**MODE, "RESIL_ON_MISMATCH": "log", "RESIL_FAULT": "flip,rank=1,call=MPI_Bcast,nth=1"}
+    job = gpu.run(mpi, 2, [os.path.join(build, f"collectives.{mpi}")], env=env)
+    findings = [finding for report in job.result.ranks().values() for finding in report.get("findings", [])]
+    assert findings and all(finding["kind"] == "collective_mismatch" for finding in findings), job.result.text()
+    for report in job.result.ranks().values():
+        assert report["device_digests"]["mismatches"] == 0, job.result.text()
+
+
+def main(build, mpi):
+    jobs.require(f"mpirun.{mpi}")
+    checks = [(f"clean ({mpi})", lambda: clean(build, mpi)), (f"wire ({mpi})", lambda: wire(build, mpi))]
+    for fault in ("corrupt-down", "corrupt-up", "alias-down", "alias-up"):
+        checks.append((f"{fault} ({mpi})", lambda fault=fault: damaged(build, mpi, fault)))
+    return run_checks(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
