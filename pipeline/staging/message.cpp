@@ -112,9 +112,8 @@ Message* message_find(uint64_t handle) {
   if (!messages_known())
     return nullptr;
   OptionalGuard guard(lock, several_threads());
-  // The first is the newest: should the handle be in use again already, the older one is being completed by its thread.
   Message* op = bucket(handle);
-  while (op != nullptr && op->handle != handle)
+  while (op != nullptr && (op->handle != handle || (op->marks.load(std::memory_order_relaxed) & kClosing) != 0))
     op = op->in_bucket;
   return op;
 }

@@ -31,7 +31,7 @@ struct Message {
   uint64_t bytes;         ///< of data, sent or received
   void* word;             ///< the ledger's, of a send in its lane (checksum/p2p/staged.h)
   std::atomic<uint8_t> parts;  ///< that are not done: 1, with a send that it owns 2
-  std::atomic<uint8_t> marks;  ///< kFinished, kDetached
+  std::atomic<uint8_t> marks;  ///< kFinished, kDetached, kClosing
   bool staged;      ///< has a packet (else: MPI_Isendrecv's receive into host memory)
   bool sends;
   std::atomic<bool> rising;  ///< its copy up is under way
@@ -44,6 +44,8 @@ struct Message {
 constexpr uint8_t kFinished = 1;
 /// The program has freed its request: nobody will ask.
 constexpr uint8_t kDetached = 2;
+/// Several threads: the library may complete the request just now, so that its handle may be another operation's already.
+constexpr uint8_t kClosing = 4;
 
 inline bool finished(const Message& op) { return (op.marks.load(std::memory_order_acquire) & kFinished) != 0; }
 

@@ -153,6 +153,19 @@ void settle_said(Event& e, Requests& r) {
     fail(e, comm);
 }
 
+/// Around the library's call that may complete them.
+void closing(Requests& r, bool is) {
+  if (!several_threads())
+    return;
+  for (int64_t i = 0; i < r.count; ++i)
+    if (Message* op = r.messages[i]; op != nullptr && finished(*op)) {
+      if (is)
+        op->marks.fetch_or(kClosing, std::memory_order_seq_cst);
+      else
+        op->marks.fetch_and(static_cast<uint8_t>(~kClosing), std::memory_order_relaxed);
+    }
+}
+
 /// One attempt; true: the call is carried out.
 bool attempt_all(Event& e, Requests& r, bool may_block) {
   if (!all_finished(r))
@@ -164,25 +177,29 @@ bool attempt_all(Event& e, Requests& r, bool may_block) {
     flush(*e.thread);
     may_block = true;
   }
+  closing(r, true);
   e.result = may_block ? backend->staging->wait_as(e, e.requests) : backend->staging->test_as(e, e.requests, &flag);
-  if (e.result == 0 && flag == 0)
-    return false;
-  settle_all(e, r);
-  return true;
+  const bool done = e.result != 0 || flag != 0;
+  if (done)
+    settle_all(e, r);
+  closing(r, false);  // those that are left
+  return done;
 }
 
 bool attempt_any(Event& e, Requests& r, bool may_block) {
   const int64_t hidden = show(e, r);
   int flag = 1;
   const bool blocks = may_block && hidden == 0;
+  closing(r, true);
   e.result = blocks ? backend->staging->wait_as(e, r.shown) : backend->staging->test_as(e, r.shown, &flag);
-  if (e.result == 0 && flag == 0)
-    return false;
   const int said = e.outcount != nullptr ? *e.outcount : *e.index;
+  bool done = e.result != 0 || flag != 0;
   if (e.result == 0 && said == backend->replay->undefined && hidden != 0)
-    return false;  // it was shown none that is active
-  settle_said(e, r);
-  return true;
+    done = false;  // it was shown none that is active
+  if (done)
+    settle_said(e, r);
+  closing(r, false);
+  return done;
 }
 
 void say_not_yet(Event& e) {

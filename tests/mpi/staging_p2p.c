@@ -448,6 +448,9 @@ static void exchanges(int from_device, int to_device) {
   OK(MPI_Sendrecv_replace(out, kBytes, MPI_BYTE, rank == 0 ? other : MPI_PROC_NULL, 5, rank == 0 ? MPI_PROC_NULL : other, 5,
                           comm, &status));
   check(from_device, out, kBytes, kBytes, 21);
+  OK(MPI_Sendrecv(out, 100, MPI_BYTE, rank == 0 ? other : MPI_PROC_NULL, 6, in, 100, MPI_BYTE,
+                  rank == 0 ? MPI_PROC_NULL : other, 6, comm, &status));
+  check_status(&status, rank == 0 ? MPI_PROC_NULL : other, rank == 0 ? MPI_ANY_TAG : 6, MPI_BYTE, rank == 0 ? 0 : 100);
 #if MPI_VERSION >= 4
   if (from_device && to_device) {  // else MPICH 4.0 carries some of it out, and leaves the status of MPI_Isendrecv as it was
     MPI_Request request;
