@@ -63,8 +63,8 @@ struct Module {
   /// For a module that has nothing to do before the program passes a buffer of a certain kind (one in a device's
   /// memory): it sleeps until then. Asked about buffers of calls, but for those in a range that it said this thread's
   /// calls need not ask about (`low`, `bytes`: left as they are, or set). False: it wakes. A sleeper costs a call four
-  /// instructions for each buffer. Its `enter` hook, from then on, and `activating` are the first of all, its `leave` hook the
-  /// last; hooks between are called before too, where other modules want them. One module at a time can have it.
+  /// instructions for each buffer. Its `enter`, `activating` and `replace` hooks are the first of all, its `leave` hook the
+  /// last, from then on; hooks between are called before too, where other modules want them. One module at a time can have it.
   bool (*sleeps_through)(const void* buffer, uintptr_t* low, uintptr_t* bytes) = nullptr;
   /// A thread's first MPI call, and its end (thread-exit context: no MPI).
   void (*thread_start)(Thread&) = nullptr;

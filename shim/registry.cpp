@@ -59,7 +59,10 @@ void registry_enable() {
   collect(&Module::enter, hooks.enter + hooks.first_enter, false, nullptr, Sleepers::kLeaveOut);
   collect(&Module::leave, hooks.leave, true, nullptr, Sleepers::kLeaveOut);
   collect(&Module::before_call, hooks.before_call, false);
-  collect(&Module::replace, hooks.replace, false);
+  const bool replaces = sleeps && hooks.sleeper->replace != nullptr;
+  if (replaces)
+    hooks.replace[0] = hooks.sleeper->replace;
+  collect(&Module::replace, hooks.replace + replaces, false, nullptr, Sleepers::kLeaveOut);
   collect(&Module::after_call, hooks.after_call, true);
   if (sleeps) {
     hooks.activating[0] = hooks.sleeper->activating;

@@ -21,7 +21,7 @@ struct Hooks {
   void (*enter[18])(Event&);
   void (*leave[18])(Event&);
   void (*before_call[17])(Event&);
-  bool (*replace[17])(Event&);
+  bool (*replace[18])(Event&);
   void (*after_call[17])(Event&);
   void (*activating[18])(Event&, uint64_t*);
   void (*activated[17])(Event&, uint64_t*);

@@ -16,7 +16,7 @@ struct Counter {
   uint64_t calls, bytes;
 };
 constexpr unsigned kPaths = 3, kReasons = 7;
-Counter staged[kPaths], uncovered[kReasons];
+Counter staged[kPaths], uncovered[kReasons], pageable;
 
 constexpr const char* kPathNames[kPaths] = {"messages", "collectives", "persistent"};
 constexpr const char* kReasonNames[kReasons] = {"foreign_runtime", "datatype", "pinned_memory", "device",
@@ -46,9 +46,24 @@ void count_uncovered(Uncovered reason, uint64_t bytes) {
   add(counter, bytes);
 }
 
+void count_pageable(uint64_t bytes) {
+  if (__atomic_load_n(&pageable.calls, __ATOMIC_RELAXED) == 0)
+    add_note_format("staging: RESIL_STAGE_MEMORY=%llu MiB of pinned memory was not enough, or could not be had: some data "
+                    "went through memory that is not pinned, which is slower",
+                    static_cast<unsigned long long>(mode.memory >> 20));
+  add(pageable, bytes);
+}
+
 void report_counts(JsonWriter& json) {
   for (unsigned i = 0; i < kPaths; ++i)
     report_counter(json, kPathNames[i], staged[i]);
+  report_counter(json, "not_pinned", pageable);
+  const gpu::PinnedUse use = gpu::pinned_use();
+  json.begin_object("pinned_memory");
+  json.integer("bytes", static_cast<int64_t>(use.bytes));
+  json.integer("limit", static_cast<int64_t>(mode.memory));
+  json.integer("most_used", static_cast<int64_t>(use.most_used));
+  json.end_object();
   json.begin_object("uncovered");
   for (unsigned i = 0; i < kReasons; ++i)
     if (uncovered[i].calls != 0)

@@ -6,7 +6,6 @@
 
 #include "checksum/datatype/blocks.h"
 #include "pipeline/gpu/gpu.h"
-#include "pipeline/staging/device_check.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/log.h"
@@ -21,44 +20,35 @@ bool on_device(const Packet& packet) { return packet.host != nullptr; }
 void say(const Operation& o, const char* what) {
   static bool said;
   if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
-    log_format("staging: %s: the data %s device memory could not be copied (%s)", call_info(o.id).name, what,
-               gpu::last_error());
-  add_note_format("staging: copies failed: %s", gpu::last_error());
+    log_format("staging: %s: data could not be copied %s the device: %s", call_info(o.id).name, what, gpu::last_error());
+  add_note_format("staging: data could not be copied %s the device: %s; the calls ended with MPI_ERR_OTHER", what,
+                  gpu::last_error());
 }
 
 /// Does only a part of what lies there belong to this rank before the call?
 bool partly(const Operation& o) { return o.own_first != 0 || o.own_last != o.receive.block_count; }
-
-void down(Packet* packet) {
-  check_down_begins(packet);
-  packet_down(packet);
-}
 
 }  // namespace
 
 void operation_down(Operation& o) {
   o.failed = o.delivered = false;
   if (on_device(o.send))
-    down(&o.send);
+    packet_down(&o.send);
   if (!on_device(o.receive) || !o.in_place)
     return;
-  if (partly(o) && !checking)
+  if (partly(o))
     packet_down_blocks(&o.receive, o.own_first, o.own_last);
   else
-    down(&o.receive);
+    packet_down(&o.receive);
 }
 
-bool operation_down_done(Operation& o, const Event& e) {
-  for (Packet* packet : {&o.send, &o.receive}) {
-    if (!on_device(*packet) || (packet == &o.receive && !o.in_place))
-      continue;
-    if (packet_wait(packet) == PacketState::kFailed)
-      o.failed = true;
-    else if (packet == &o.send || !partly(o) || checking)
-      check_down_done(packet, &e);
-  }
+bool operation_down_done(Operation& o) {
+  if (on_device(o.send) && packet_wait(&o.send) == PacketState::kFailed)
+    o.failed = true;
+  if (on_device(o.receive) && o.in_place && packet_wait(&o.receive) == PacketState::kFailed)
+    o.failed = true;
   if (o.failed)
-    say(o, "in");
+    say(o, "from");
   return !o.failed;
 }
 
@@ -66,22 +56,15 @@ void operation_up(Operation& o, uint64_t bytes) {
   o.delivered = true;
   if (!on_device(o.receive))
     return;
-  bytes = bytes < o.written ? bytes : o.written;
-  packet_up(&o.receive, bytes);
-  check_up_begins(&o.receive, bytes);
+  packet_up(&o.receive, bytes < o.written ? bytes : o.written);
 }
 
-bool operation_up_done(Operation& o, uint64_t bytes, const Event& e) {
-  if (!on_device(o.receive))
+bool operation_up_done(Operation& o) {
+  if (!on_device(o.receive) || packet_wait(&o.receive) != PacketState::kFailed)
     return true;
-  bytes = bytes < o.written ? bytes : o.written;
-  if (packet_wait(&o.receive) == PacketState::kFailed) {
-    o.failed = true;
-    say(o, "for");
-    return false;
-  }
-  check_up_done(&o.receive, bytes, &e);
-  return true;
+  o.failed = true;
+  say(o, "to");
+  return false;
 }
 
 void operation_close(Operation* o) {
@@ -107,9 +90,9 @@ Operation* operation_begin(Event& e, const Operation& opened) {
   o->comm = e.comm_handle;
   if (o->path != Path::kPersistent) {
     operation_down(*o);
-    if (!operation_down_done(*o, e)) {
+    if (!operation_down_done(*o)) {
+      refuse(*state, e, o->comm);
       operation_close(o);
-      count_uncovered(Uncovered::kDevice, e.bytes);
       return nullptr;
     }
     count_staged(o->path, o->send.bytes + o->receive.bytes);
@@ -142,7 +125,7 @@ void tie(Event& e, Operation* o) {
   while (e.request_key != 0 && !backend->collectives->is_complete(e.requests))
     progress(*e.thread);
   operation_up(*o, ~uint64_t{0});
-  if (!operation_up_done(*o, ~uint64_t{0}, e))
+  if (!operation_up_done(*o))
     e.result = raise_error(o->comm);
   operation_close(o);
 }
@@ -156,9 +139,23 @@ void operation_end(Event& e, Operation* o) {
     return tie(e, o);
   if (!o->delivered)
     operation_up(*o, ~uint64_t{0});
-  if (!operation_up_done(*o, ~uint64_t{0}, e))
+  if (!operation_up_done(*o))
     e.result = raise_error(o->comm);
   operation_close(o);
+}
+
+void refuse(ThreadState& state, const Event& e, uint64_t comm) {
+  state.refused_frame = e.frame;
+  state.refused_comm = comm;
+}
+
+bool refused(Event& e) {
+  auto* state = thread_state(*e.thread);
+  if (state == nullptr || state->refused_frame != e.frame)
+    return false;
+  state->refused_frame = 0;
+  e.result = raise_error(state->refused_comm);
+  return true;
 }
 
 int raise_error(uint64_t comm) { return backend->collectives->failed(comm); }

@@ -28,21 +28,21 @@ struct Operation {
   bool delivered;         ///< what came is on the device, or was asked for
   bool failed;            ///< a copy was refused
   uint32_t own_first, own_last;  ///< in place: blocks of the receive side that the call reads
-  uint64_t written_now;   ///< bytes that came, at most `written`
   uint64_t written;       ///< bytes that the call writes: the beginning of the receive side's stream
 };
 
 /// What a thread has under way. Lists are linked by Operation::next.
 struct ThreadState {
   Operation* calls;      ///< open calls, the innermost first
-  Operation* starting;   ///< being started by this call, copies enqueued
+  uint64_t started_frame;  ///< of the MPI_Start(all) whose requests have all been looked at
   Operation* finishing;  ///< completed by this call, copies enqueued
-  Operation* refused;    ///< one that could not be started: MPI_Start is not made
+  uint64_t refused_frame, refused_comm;  ///< a call that is not made, since data cannot be copied from the device
 };
 ThreadState* thread_state(Thread& thread);  ///< null: no memory
 
 /// A call with an operation begins: copies what this rank gives, unless it is persistent, and keeps it among the thread's
-/// open calls. Null: the data could not be copied (counted); the call goes to the library as it is.
+/// open calls. Null: the data could not be copied, and the call is refused; or no memory, and it goes to the library as
+/// it is (counted).
 Operation* operation_begin(Event& event, const Operation& opened);
 /// It has returned: waits for what came, or ties the operation to the request of the call.
 void operation_end(Event& event, Operation* operation);
@@ -50,23 +50,25 @@ void operation_end(Event& event, Operation* operation);
 /// Enqueues the copies of what this rank gives.
 void operation_down(Operation& operation);
 /// Waits for them. False: the runtime refused; it has been said.
-bool operation_down_done(Operation& operation, const Event& event);
+bool operation_down_done(Operation& operation);
 /// Enqueues the copy of what came, at most `bytes` of it.
 void operation_up(Operation& operation, uint64_t bytes);
-bool operation_up_done(Operation& operation, uint64_t bytes, const Event& event);
+bool operation_up_done(Operation& operation);
 /// Gives everything back.
 void operation_close(Operation* operation);
 
-/// Waits for all of a list of the thread (persistent.cpp): on the way into the library, and out of the call.
-void operations_started(Event& event, ThreadState& state);
+/// Waits for what the requests got that this call has completed (persistent.cpp).
 void operations_finished(Event& event, ThreadState& state);
 
 /// Persistent receives of messages that exist now: their ends need a status.
 extern constinit uint32_t persistent_receives;
 /// The call that makes a persistent request of a message: gives it a shadow.
 void persistent_before(Event& event);
-/// A request of MPI_Start(all) cannot be started: the call's result is an error.
-bool start_refused(Event& event);
+/// All requests of an MPI_Start(all) have been told.
+void start_entered(Thread& thread);
+/// The call is not made, but ends with an error: refused() carries it out that way.
+void refuse(ThreadState& state, const Event& event, uint64_t comm);
+bool refused(Event& event);
 /// MPI_Request_get_status: the program may look at the data without completing the request.
 void look_at_status(Event& event);
 

@@ -35,13 +35,18 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
   if (pointer.base != 0 && pointer.bytes != 0 && (offset > pointer.bytes || span > pointer.bytes - offset))
     return Refusal::kBeyond;
   packet->device = pointer.device;
-  if (!gpu::pinned_prepare(*pointer.device, mode.memory))
-    return Refusal::kPinnedMemory;
+  const bool pinned = gpu::pinned_prepare(*pointer.device, mode.memory);
   packet->event = gpu::event_acquire(*pointer.device);
   if (packet->event == 0)
     return Refusal::kDevice;
   packet->host_bytes = host_bytes;
-  packet->host = static_cast<char*>(gpu::pinned_acquire(*pointer.device, host_bytes));
+  packet->host = pinned ? static_cast<char*>(gpu::pinned_acquire(*pointer.device, host_bytes)) : nullptr;
+  if (packet->host == nullptr) {
+    packet->host = static_cast<char*>(block_acquire(host_bytes));
+    packet->pageable = packet->host != nullptr;
+    if (packet->pageable)
+      count_pageable(host_bytes);
+  }
   if (packet->host != nullptr)
     return Refusal::kNone;
   gpu::event_release(*pointer.device, packet->event);
@@ -204,7 +209,10 @@ void packet_close(Packet* packet) {
     while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending)
       sched_yield();
   plan_end(packet, false);
-  gpu::pinned_release(packet->host);
+  if (packet->pageable)
+    block_release(packet->host);
+  else
+    gpu::pinned_release(packet->host);
   gpu::event_release(*packet->device, packet->event);
   release_types(packet);
   *packet = {};

@@ -49,6 +49,7 @@ struct Packet {
   gpu::EventHandle event;
   Layout layout;
   PacketState state;
+  bool pageable;       ///< there was no pinned memory left: ordinary memory, whose copies the driver waits for
   Check check;
 };
 
@@ -56,7 +57,7 @@ struct Packet {
 enum class Refusal : uint8_t { kNone, kHostBuffer, kForeign, kDatatype, kPinnedMemory, kDevice, kBeyond };
 
 /// Prepares a packet for `count` elements of `type` at `buffer` if that is device memory (classify; managed memory too:
-/// the host's touch of it would wait for kernels). Takes pinned memory (at most mode.memory), starts nothing. `kBeyond`:
+/// the host's touch of it would wait for kernels). Takes pinned memory (at most mode.memory in all; then memory that is not pinned), starts nothing. `kBeyond`:
 /// the range leaves its allocation; kHostBuffer also: there is no data. On any refusal nothing is held. Application's
 /// thread, inside the call whose argument `type` is.
 Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t count, uint64_t type, Layout layout);

@@ -75,36 +75,34 @@ void persistent_before(Event& e) {
   }
 }
 
-void collective_activating(Event& e, uint64_t* cookie) {
-  Operation* o = operation_of(*cookie);
+void collective_activating(Event& e, uint64_t*) {
   ThreadState* state = thread_state(*e.thread);
-  if (o == nullptr || !is_start(e.id) || state == nullptr)
+  if (!is_start(e.id) || state == nullptr || state->started_frame == e.frame)
     return;
-  o->active = true;
-  count_staged(Path::kPersistent, o->send.bytes + o->receive.bytes);
-  operation_down(*o);
-  if (is_message(*o)) {
-    o->next = state->starting;
-    state->starting = o;
-  } else if (!operation_down_done(*o, e)) {  // others look at what is given right now
-    state->refused = o;
-  }
+  // At the first request of the call: all copies are enqueued, then waited for, since the other modules look at what is
+  // given as soon as this hook has returned.
+  state->started_frame = e.frame;
+  auto each = [&](auto&& work) {
+    for (int64_t i = 0; i < e.request_count; ++i) {
+      const uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, i));
+      if (Operation* o = words != nullptr ? operation_of(words[pipeline::kCookie]) : nullptr; o != nullptr)
+        work(*o);
+    }
+  };
+  each([](Operation& o) {
+    o.active = true;
+    count_staged(Path::kPersistent, o.send.bytes + o.receive.bytes);
+    operation_down(o);
+  });
+  each([&](Operation& o) {
+    if (!operation_down_done(o))
+      refuse(*state, e, o.comm);
+  });
 }
 
-void operations_started(Event& e, ThreadState& state) {
-  for (; state.starting != nullptr; state.starting = state.starting->next)
-    if (!operation_down_done(*state.starting, e))
-      state.refused = state.starting;
-}
-
-bool start_refused(Event& e) {
-  ThreadState* state = thread_state(*e.thread);
-  if (state == nullptr || state->refused == nullptr)
-    return false;
-  state->refused->active = false;
-  e.result = raise_error(state->refused->comm);
-  state->refused = nullptr;
-  return true;
+void start_entered(Thread& thread) {
+  if (ThreadState* state = thread_state(thread); state != nullptr)
+    state->started_frame = 0;
 }
 
 void collective_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
@@ -122,11 +120,8 @@ void collective_completed(Event& e, int64_t place, uint64_t* cookie, bool freed)
       return operation_close(o);
     return leave_behind(*o);
   }
-  if (!o->delivered) {
-    const uint64_t bytes = arrived(e, *o, place);
-    o->written_now = bytes;
-    operation_up(*o, bytes);
-  }
+  if (!o->delivered)
+    operation_up(*o, arrived(e, *o, place));
   o->active = false;
   o->next = state->finishing;
   state->finishing = o;
@@ -136,7 +131,7 @@ void operations_finished(Event& e, ThreadState& state) {
   while (state.finishing != nullptr) {
     Operation* o = state.finishing;
     state.finishing = o->next;
-    if (!operation_up_done(*o, o->written_now, e) && e.result == 0)
+    if (!operation_up_done(*o) && e.result == 0)
       e.result = raise_error(0);
     if (o->path != Path::kPersistent)
       operation_close(o);
@@ -150,9 +145,8 @@ void look_at_status(Event& e) {
   Operation* o = words != nullptr ? operation_of(words[pipeline::kCookie]) : nullptr;
   if (o == nullptr || o->delivered || (o->path == Path::kPersistent && !o->active))
     return;
-  o->written_now = arrived(e, *o, 0);
-  operation_up(*o, o->written_now);
-  if (!operation_up_done(*o, o->written_now, e))
+  operation_up(*o, arrived(e, *o, 0));
+  if (!operation_up_done(*o))
     e.result = raise_error(0);
 }
 

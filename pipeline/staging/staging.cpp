@@ -107,8 +107,7 @@ void enter(Event& e) {
     if (collective_handles(e.id))
       collective_before(e);
   } else if (is_start(e.id)) {
-    if (ThreadState* state = thread_state(*e.thread); state != nullptr)
-      operations_started(e, *state);
+    start_entered(*e.thread);
   } else if ((e.attributes & kCallCompletes) || e.id == CallId::kMPI_Request_get_status) {
     if (__atomic_load_n(&persistent_receives, __ATOMIC_RELAXED) != 0 && e.id != CallId::kMPI_Request_free)
       give_statuses(e);
@@ -122,8 +121,8 @@ void enter(Event& e) {
 bool replace(Event& e) {
   if (!awake())
     return false;
-  if (is_start(e.id))
-    return start_refused(e);
+  if (is_start(e.id) || collective_handles(e.id))
+    return refused(e);
   if (p2p_handles(e.id))
     return p2p_replace(e);
   return completes(e.id) && wait_replace(e);

@@ -31,6 +31,7 @@ const char* kernel_compiler(Api) { return "test"; }
 namespace resil::staging {
 constinit Mode mode = {Setting::kOn, false, 64 << 20};
 void check_mismatch(Packet*) { ++mismatches; }
+void count_pageable(uint64_t) {}
 }  // namespace resil::staging
 
 const TypeMap* resil::type_map_slow(Thread&, uint64_t) { return current_type; }

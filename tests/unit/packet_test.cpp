@@ -33,6 +33,7 @@ constinit Mode mode = {Setting::kOn, false, size_t{64} << 20};
 constinit bool checking = false;
 void check_down(Packet*) {}
 void check_up(Packet*, uint64_t) {}
+void count_pageable(uint64_t) {}
 void check_blocks(Packet*, uint32_t, uint32_t, bool) {}
 bool check_settled(Packet*, bool copied) { return copied; }
 void check_forget(Packet*) {}
@@ -342,7 +343,11 @@ TEST_CASE("refusals hold nothing") {
   CHECK(gpu::pinned_use().used == used);
 
   char* large = device_memory(size_t{65} << 20);
-  CHECK(open(packet, doubles, large, (65 << 20) / 8, Layout::kPacked) == Refusal::kPinnedMemory);
+  CHECK(open(packet, doubles, large, (65 << 20) / 8, Layout::kPacked) == Refusal::kNone);  // in memory that is not pinned
+  CHECK(packet.pageable);
+  CHECK(staging::packet_down(&packet) != PacketState::kFailed);
+  CHECK(staging::packet_wait(&packet) == PacketState::kReady);
+  staging::packet_close(&packet);
   CHECK(gpu::pinned_use().used == used);
   const Type one({{0, 8, 2, 40 << 20}}, 64);  // 16 bytes of data: packed they fit
   CHECK(open(packet, one, large, 1, Layout::kPacked) == Refusal::kNone);

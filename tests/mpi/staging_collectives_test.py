@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives and persistent requests with device buffers, on the stand-in GPU: right to the last byte in every mode, and
+what happens when the runtime fails.
+
+Usage: staging_collectives_test.py BUILD openmpi|mpich      (BUILD holds the programs)
+"""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import gpu  # noqa: E402
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+
+def main(build, mpi):
+    jobs.require(f"mpirun.{mpi}")
+    program = os.path.join(build, f"staging_collectives.{mpi}")
+
+    def run(ranks, *arguments, settings="", **env):
+        return jobs.run(mpi, ranks, [program, *arguments], env=gpu.environment(settings, env), timeout=60)
+
+    def every_byte(ranks, **env):
+        result = run(ranks, "all", settings="latency=1", **env)
+        assert result.returncode == 0, result.text()
+        calls, buffers = map(int, re.search(rb"staging_collectives (\d+) (\d+)", result.stdout).groups())
+        assert calls > 130 and buffers > 150, result.text()
+        for rank, report in result.ranks().items():
+            staged, where = report["staging"], f"rank {rank}\n{result.text()}"
+            assert staged["active"] and not staged["uncovered"] and not report["findings"], where
+            assert staged["collectives"]["calls"] > 80 and staged["persistent"]["calls"] > 20, staged
+            assert staged["messages"]["calls"] == staged["not_pinned"]["calls"] == 0, staged
+        return result.ranks()[0]
+
+    def checked():
+        found = every_byte(2, RESIL_MODE="checksum", RESIL_BLAME="full", RESIL_REDUCE="order")
+        seen = found["checksum"]
+        # Nothing was left out because of where it lies.
+        assert set(seen["messages_uncovered"]) <= {"reduction", "user_operator"}, seen
+        assert seen["messages_checked"] > 150 and seen["collectives"]["calls_checked"] > 130, seen
+        assert found["reductions"]["order"]["calls"] >= 12 and found["reductions"]["native"]["calls"] == 0, found
+
+    def recorded():
+        recording = os.path.join(jobs.scratch(), "recording")
+        every_byte(2, RESIL_MODE="record", RESIL_RECORD=recording)
+        every_byte(2, RESIL_MODE="verify", RESIL_RECORD=recording)
+
+    def off():
+        result = run(1, "large", "65536", RESIL_STAGE="off")
+        assert result.returncode != 0 and b"host touched device memory" in result.stderr, result.text()
+
+    def aware():
+        """A library that says that it takes device buffers is believed, unless RESIL_STAGE=on."""
+        result = run(1, "large", "65536", MPICH_GPU_SUPPORT_ENABLED="1")
+        assert b"host touched device memory" in result.stderr, result.text()
+        assert result.ranks()[0]["staging"]["mpi_takes_device_buffers"], result.text()
+        result = run(1, "large", "65536", MPICH_GPU_SUPPORT_ENABLED="1", RESIL_STAGE="on")
+        assert result.returncode == 0, result.text()
+
+    def no_device():
+        """Without a device buffer nothing is done, whatever is installed."""
+        for settings in ("", "devices=0"):
+            result = run(1, "host", settings=settings)
+            assert result.returncode == 0 and not result.ranks()[0]["staging"]["active"], result.text()
+
+    def little_pinned():
+        result = run(2, "large", str(24 << 20), settings="down=20,up=20", RESIL_STAGE_MEMORY="16")
+        assert result.returncode == 0 and result.stdout.count(b"large") == 2, result.text()
+        assert b"RESIL_STAGE_MEMORY" in result.stderr, result.text()
+        for report in result.ranks().values():
+            staged = report["staging"]
+            assert staged["not_pinned"]["calls"] == 3 and not staged["uncovered"], staged
+            assert staged["pinned_memory"]["bytes"] == staged["pinned_memory"]["limit"] == 16 << 20, staged
+
+    def gone(way, n):
+        result = run(1, "gone", settings=f"fault=gone:{n}")
+        assert result.returncode == 3 and b"refused MPI_ERR_OTHER" in result.stdout, result.text()
+        assert b"MPI_Allreduce: data could not be copied " + way in result.stderr, result.text()
+
+    def freed():
+        result = run(2, "freed")
+        assert b"refused MPI_ERR_OTHER" in result.stdout, result.text()
+        assert b"MPI_Iallreduce: data could not be copied to the device" in result.stderr, result.text()
+
+    return run_checks([
+        ("every call, every mixture of memory", lambda: None if every_byte(4 if mpi == "openmpi" else 2) else "no report"),
+        ("with checksums, full blame and reductions in order", checked),
+        ("recorded and verified", recorded),
+        ("exact reductions by messages", lambda: None if every_byte(2, RESIL_REDUCE="exact", RESIL_REDUCE_P2P="1") else "no report"),
+        ("off", off),
+        ("a library that takes device buffers", aware),
+        ("no device buffer, no device", no_device),
+        ("less pinned memory than data", little_pinned),
+        ("the context is gone before the copy down", lambda: gone(b"from", GONE_DOWN)),
+        ("the context is gone before the copy up", lambda: gone(b"to", GONE_UP)),
+        ("device memory freed while a request is pending", freed),
+    ])
+
+
+# Operations of the runtime's before the fault: each turn of "gone" has one copy and one event down, one of each up.
+GONE_DOWN, GONE_UP = 61, 59
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
