@@ -291,6 +291,36 @@ TEST_CASE("kernels by name, once") {
   CHECK(gpu::event_acquire(device) != 0);  // not lost by that
 }
 
+TEST_CASE("while the program captures a stream into a graph") {
+  fakegpu_begin();
+  // Of a context that nothing has been made in yet: streams, events and pinned memory are had during the capture.
+  CUcontext context = nullptr;
+  REQUIRE(FAKE(cuCtxCreate_v2)(&context, 0, 0) == CUDA_SUCCESS);
+  char* memory = device_memory(kBytes);
+  auto begin = fakegpu_function<CUresult(CUstream, int)>("cuStreamBeginCapture_v2");
+  auto end = fakegpu_function<CUresult(CUstream, CUgraph*)>("cuStreamEndCapture");
+  for (const int mode : {0, 1, 2}) {  // global, of the thread, relaxed
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    REQUIRE(FAKE(cuStreamCreate)(&stream, 1) == CUDA_SUCCESS);
+    REQUIRE(begin(stream, mode) == CUDA_SUCCESS);
+    gpu::Device& device = device_of(memory);
+    REQUIRE(gpu::pinned_prepare(device, size_t{256} << 20));
+    void* host = gpu::pinned_acquire(device, gpu::pinned_use().bytes / 2 + 1);  // mode by mode, more must be had
+    CHECK(host != nullptr);
+    const gpu::EventHandle event = gpu::event_acquire(device);
+    CHECK(gpu::copy_down(device, host, memory, 1000));
+    CHECK(gpu::event_record(device, gpu::Lane::kDown, event));
+    CHECK(wait_for(device, event) == gpu::State::kDone);
+    void* scratch = gpu::device_allocate(device, 4096);
+    CHECK(scratch != nullptr);
+    gpu::device_free(device, scratch);
+    CHECK(end(stream, &graph) == CUDA_SUCCESS);
+    gpu::event_release(device, event);
+  }
+  REQUIRE(FAKE(cuCtxDestroy_v2)(context) == CUDA_SUCCESS);
+}
+
 TEST_CASE("a context that is destroyed under way") {
   fakegpu_begin();
   CUcontext context = nullptr;
