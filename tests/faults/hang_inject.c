@@ -157,6 +157,14 @@ static void hang(const char* where) {
 
 static int is_of_calls(void) { return class_wanted >= kSkip; }
 
+// 0 to 1. Not rand(): its lock may be held by the code that the timer interrupts, and the rank would hang there.
+static unsigned long state = 88172645463325252ul;
+
+static double chance(void) {
+  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+  return (double)(state >> 11) / 9007199254740992.0;
+}
+
 static void set_timer(double seconds) {
   struct itimerspec when = {{0, 0}, {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) + 1}};
   timer_settime(timer, 0, &when, NULL);
@@ -176,13 +184,13 @@ static void on_timer(int number, siginfo_t* info, void* context) {
   if (at_right_place(instruction))
     hang(in_mpi_wanted ? "in MPI" : "in user code");
   else
-    set_timer(0.0005 + 0.000001 * (double)(rand() % 2000));
+    set_timer(0.0005 + 0.000001 * chance() * 2000);
 }
 
 // A call returns to the program: a rank that waits most of its time is caught here, not by a clock.
 static void left(void) {
   left_at = elapsed();
-  if (between_calls > 0) set_timer(between_calls * (double)rand() / RAND_MAX);
+  if (between_calls > 0) set_timer(between_calls * chance());
 }
 
 static void begin(void) {
@@ -226,7 +234,7 @@ __attribute__((constructor)) static void configure(void) {
     return;
   }
   class_wanted = found;
-  srand((unsigned)getpid());
+  state ^= (unsigned long)getpid() << 20;
 }
 
 static void find(const char* name, void* next) {
