@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Digests of device memory, in batches. Packets wait in a queue for each device; what is ready in it is launched together
+// Digests of device memory, in batches. Packets wait in a queue for each device; what is ready in it is launched
+// together
 //   - when 64 wait,
 //   - when one of them is asked for and its copy is complete, so that only the digest is still wanted,
 //   - when all of them have been asked for and none was added since: whoever asks has nothing else to do.
 // So a program that starts many sends, and a round that starts many copies up, cost few launches without anybody saying
-// where a round ends. A packet is ready when its data is on the device: before a copy down at once (MPI allows nobody to
-// change the buffer of a pending send, so digest and copy may read it at the same time), after a copy up when that is
-// complete. Batches write to pinned memory and are complete when their event is.
+// where a round ends. A packet is ready when its data is on the device: before a copy down at once (MPI allows nobody
+// to change the buffer of a pending send, so digest and copy may read it at the same time), after a copy up when that
+// is complete. Batches write to pinned memory and are complete when their event is.
 
 #include "pipeline/staging/device_check.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What checksums see of a staged buffer. The stages of a message: device (D of the device's memory before the copy), down
-// (D of the pinned copy), wire (D of what arrived in pinned memory), up (D of the device's memory after the copy). The
-// ledger compares the two in the middle; each end compares its own two, here, before the program has the data or the
-// message has left. A difference is a finding that names stage, device and rank.
+// What checksums see of a staged buffer. The stages of a message: device (D of the device's memory before the copy),
+// down (D of the pinned copy), wire (D of what arrived in pinned memory), up (D of the device's memory after the copy).
+// The ledger compares the two in the middle; each end compares its own two, here, before the program has the data or
+// the message has left. A difference is a finding that names stage, device and rank.
 //
 // Digests of device memory are computed there (pipeline/gpu/kernels/), those of many packets in one launch, on a stream
 // of their own beside the copies. A packet becomes ready (packet_poll) when its digest is there, too: then nothing of
@@ -47,7 +47,8 @@ struct Check {
   bool host_known;
 };
 
-// --- Called by packet.cpp, where `checking` ---------------------------------------------------------------------------
+// --- Called by packet.cpp, where `checking`
+// ---------------------------------------------------------------------------
 
 /// A copy has been enqueued (down), or the first `bytes` bytes' (up), or those of the blocks [first, last).
 void check_down(Packet* packet);
@@ -61,7 +62,8 @@ void check_forget(Packet* packet);
 /// The program may free or change the buffer at any time from now on: no digest of it; counted.
 void check_never(Packet* packet);
 
-// --- For the modules that verify data ---------------------------------------------------------------------------------
+// --- For the modules that verify data
+// ---------------------------------------------------------------------------------
 
 /// D of the pinned copy of the first `bytes` bytes of the packet's stream: known from the comparison, or computed now.
 /// The copy is complete.
@@ -73,7 +75,8 @@ inline void check_up_begins(Packet*, uint64_t) {}
 inline void check_down_done(Packet*, const Event*) {}
 inline void check_up_done(Packet*, uint64_t, const Event*) {}
 
-// --- device_finding.cpp -----------------------------------------------------------------------------------------------
+// --- device_finding.cpp
+// -----------------------------------------------------------------------------------------------
 
 /// The digests differ. Looks again at both, to tell which of them is to be trusted, and publishes what it finds.
 void check_mismatch(Packet* packet);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// resil's own kernels on the CPU, from their one source: what the stand-in runs, and what the unit tests hold against the
-// CPU's digest. No addresses are translated here.
+// resil's own kernels on the CPU, from their one source: what the stand-in runs, and what the unit tests hold against
+// the CPU's digest. No addresses are translated here.
 #include "tests/fakegpu/digest_kernels.h"
 
 #include <vector>

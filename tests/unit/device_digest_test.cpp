@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels' one source, run on the CPU: the digest of every length at any alignment, batches over several blocks, and
-// all kinds of runs, held against the CPU's digest of the packed stream; pack and unpack against type_pack.
+// The kernels' one source, run on the CPU: the digest of every length at any alignment, batches over several blocks,
+// and all kinds of runs, held against the CPU's digest of the packed stream; pack and unpack against type_pack.
 
 #include <catch2/catch.hpp>
 

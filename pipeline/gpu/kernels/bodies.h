@@ -36,7 +36,8 @@ RESIL_DEVICE void add_to_block(BlockSums* sums, uint32_t job, uint64_t sum, uint
   add(&sums->of[job].leaves, leaves);
 }
 
-/// Leaves `leaf`, `leaf + step`, ... of the batch. `scratch`: kLeaf bytes of the group's own, 0 when all are contiguous.
+/// Leaves `leaf`, `leaf + step`, ... of the batch. `scratch`: kLeaf bytes of the group's own, 0 when all are
+/// contiguous.
 template <bool with_runs>
 RESIL_DEVICE void digest_group(const DigestBatch& batch, BlockSums* sums, uint32_t leaf, uint32_t step,
                                uint64_t scratch) {

@@ -3,9 +3,9 @@
 // What the kernels need of CUDA, HIP and, for tests, the CPU, so that there is one source of them. Neither toolkit's
 // headers are needed: compilers alone will do.
 //
-// The unit of work is a group of 32 threads, which take every step together. A step is written as LANES { ... lane ... };
-// what a thread keeps from one step to the next is a PerLane. On a device each thread carries out the steps as its own
-// lane; on the CPU one thread carries out each step for all lanes, one after the other. What crosses lanes stands
+// The unit of work is a group of 32 threads, which take every step together. A step is written as LANES { ... lane ...
+// }; what a thread keeps from one step to the next is a PerLane. On a device each thread carries out the steps as its
+// own lane; on the CPU one thread carries out each step for all lanes, one after the other. What crosses lanes stands
 // between the steps.
 #pragma once
 
@@ -56,7 +56,8 @@ RESIL_DEVICE unsigned block_count() {
 }
 RESIL_DEVICE uint32_t shuffle(uint32_t value, unsigned from) {
   const unsigned first = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)) & ~31u;
-  return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(static_cast<int>((first + from) * 4), static_cast<int>(value)));
+  const auto place = static_cast<int>((first + from) * 4);
+  return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(place, static_cast<int>(value)));
 }
 RESIL_DEVICE void block_barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");

@@ -2,8 +2,9 @@
 //
 // Between a stream and contiguous memory, by a group of 32 threads: at most one leaf at a time.
 //
-// Pieces are moved in units of 8, 4 or 1 bytes, whichever all addresses and lengths of a run allow. A run of many bytes is
-// moved by all lanes together, neighbouring lanes having neighbouring units; runs of a few bytes are given one to a lane.
+// Pieces are moved in units of 8, 4 or 1 bytes, whichever all addresses and lengths of a run allow. A run of many bytes
+// is moved by all lanes together, neighbouring lanes having neighbouring units; runs of a few bytes are given one to a
+// lane.
 #pragma once
 
 #include "pipeline/gpu/kernels/device.h"
@@ -29,7 +30,8 @@ RESIL_DEVICE void move_part(const Part& part, unsigned from, unsigned step) {
   const uint64_t all = part.data | part.piece | static_cast<uint64_t>(part.stride) | part.first | part.bytes |
                        part.contiguous;
   const unsigned unit = all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 1;
-  // Relative to the piece that holds the first byte, 32 bits are enough: a longer piece than a leaf is left at most once.
+  // Relative to the piece that holds the first byte, 32 bits are enough: a longer piece than a leaf is left at most
+  // once.
   const uint64_t index = part.piece <= part.first ? part.first / part.piece : 0;
   const uint64_t inside = part.first - index * part.piece;
   const uint64_t start = part.data + index * static_cast<uint64_t>(part.stride);

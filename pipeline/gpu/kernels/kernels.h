@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the host gives resil's kernels. Included by both sides; every kernel takes one argument, one of these structures
-// by value: in the constant bank, where every thread reads it at no cost, so that no table has to be copied to the device.
-// Addresses are the device's, as numbers.
+// by value: in the constant bank, where every thread reads it at no cost, so that no table has to be copied to the
+// device. Addresses are the device's, as numbers.
 //
 //   resil_digest       D (checksum/digest/digest.h) of up to kDigestJobs streams in contiguous memory, in one launch
 //   resil_digest_runs  the same, some of the streams being gathered from runs; kGatherShared bytes of shared memory

@@ -2,11 +2,11 @@
 //
 // XXH3_64bits (xxHash 0.8, default secret, seed 0) of at most one leaf by a group of 32 threads, and the leaf's term.
 //
-// XXH3 of more than 240 bytes keeps eight accumulators. Each stripe of 64 bytes adds to all of them, and after 16 stripes
-// (a block of 1024 bytes) they are scrambled. What a block adds does not depend on what was there before, so the stripes of
-// a leaf can be taken in any order: lane 4g + q has words 2q and 2q + 1 of the stripes g, g + 8, g + 16, ..., which are
-// the 16 bytes that accumulators 2q and 2q + 1 see and that one load brings; 32 lanes read 512 bytes side by side. Then
-// the lanes' parts are added, and only four steps (one a block) remain in sequence.
+// XXH3 of more than 240 bytes keeps eight accumulators. Each stripe of 64 bytes adds to all of them, and after 16
+// stripes (a block of 1024 bytes) they are scrambled. What a block adds does not depend on what was there before, so
+// the stripes of a leaf can be taken in any order: lane 4g + q has words 2q and 2q + 1 of the stripes g, g + 8, g + 16,
+// ..., which are the 16 bytes that accumulators 2q and 2q + 1 see and that one load brings; 32 lanes read 512 bytes
+// side by side. Then the lanes' parts are added, and only four steps (one a block) remain in sequence.
 #pragma once
 
 #include "pipeline/gpu/kernels/device.h"
@@ -48,7 +48,8 @@ RESIL_CONSTANT constexpr Secret kSecret = make_secret();
 RESIL_CONSTANT constexpr uint64_t kFirstAccumulators[8] = {kPrime32_3, kPrime64_1, kPrime64_2, kPrime64_3,
                                                            kPrime64_4, kPrime32_2, kPrime64_5, kPrime32_1};
 
-// --- Reads at any address: never a word that has no byte asked for ----------------------------------------------------
+// --- Reads at any address: never a word that has no byte asked for
+// ----------------------------------------------------
 
 /// 8 bytes from any address. The stream's words are little-endian, as all devices are.
 RESIL_DEVICE uint64_t read64(uint64_t address) {
@@ -70,7 +71,8 @@ RESIL_DEVICE uint32_t read8(uint64_t address) { return *at<const unsigned char>(
 
 RESIL_DEVICE Pair read_pair(uint64_t address) { return {read64(address), read64(address + 8)}; }
 
-// --- XXH3 of up to 240 bytes: every lane computes the same ------------------------------------------------------------
+// --- XXH3 of up to 240 bytes: every lane computes the same
+// ------------------------------------------------------------
 
 RESIL_DEVICE uint64_t fold_product(uint64_t a, uint64_t b) { return (a * b) ^ high_product(a, b); }
 
@@ -132,7 +134,8 @@ RESIL_DEVICE uint64_t hash_short(uint64_t address, unsigned bytes) {
   return avalanche(sum + mix16(address + bytes - 16, 136 - 17));
 }
 
-// --- XXH3 of 241 to 4096 bytes ----------------------------------------------------------------------------------------
+// --- XXH3 of 241 to 4096 bytes
+// ----------------------------------------------------------------------------------------
 
 /// What each lane's share of the stripes adds, by block and by word of the lane's two.
 struct Shares {
@@ -160,7 +163,8 @@ RESIL_DEVICE uint64_t share(uint64_t value, uint64_t key, uint64_t neighbour) {
   return neighbour + (keyed & 0xffffffff) * (keyed >> 32);
 }
 
-/// A whole leaf at a multiple of 8. `global`: it is in the device's memory, whose loads need not look where the address points.
+/// A whole leaf at a multiple of 8. `global`: it is in the device's memory, whose loads need not look where the address
+/// points.
 template <bool global>
 RESIL_DEVICE void share_whole(const Keys& keys, uint64_t address, Shares* shares) {
   LANES {
