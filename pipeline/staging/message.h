@@ -85,8 +85,6 @@ void lane_flush(Thread& thread, const MessageEnvelope& to);
 void wire_append(Message* op);
 /// One round over everything under way; true: the library was given a chance to move messages.
 bool advance(Thread& thread);
-/// Are there copies up under way, which will give pinned memory back without any other rank?
-bool copies_up();
 /// The copy is complete, or has failed: says why in a finding (once per message).
 void copy_failed(Message& op, const char* direction);
 

@@ -268,11 +268,8 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   const Form form = map != nullptr ? form_of(*map, half.count) : Form::kShadow;
   const Layout layout = form == Form::kShadow ? Layout::kShadow : Layout::kPacked;
   Packet packet;
-  Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
-  while (refusal == Refusal::kPinnedMemory && copies_up()) {  // they give memory back without any other rank
-    advance(thread);
-    refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
-  }
+  // Without pinned memory it takes ordinary memory: to wait for messages that have some could be to wait for ever.
+  const Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
   if (refusal != Refusal::kNone) {
     count_refusal(refusal, map != nullptr ? type_bytes(*map, half.count) : 0);
     return nullptr;

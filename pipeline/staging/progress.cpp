@@ -32,7 +32,7 @@ struct List {
 constinit List lanes[kLanes];
 constinit std::atomic<uint64_t> busy_lanes;
 constinit List arriving, leaving, rising;
-constinit std::atomic<uint32_t> in_lists, in_rising;
+constinit std::atomic<uint32_t> in_lists;
 constinit SpinLock lock;
 
 void append(List& list, Message* op) {
@@ -135,7 +135,6 @@ void arrived(Thread& thread, Message* op, uint64_t bytes) {
   // memory is not looked at after that.
   if (checking && (op->marks.load(std::memory_order_seq_cst) & kDetached))
     check_never(&op->packet);
-  in_rising.fetch_add(1, std::memory_order_relaxed);
   put(rising, op);
 }
 
@@ -177,7 +176,6 @@ void work_copies_up(Thread& thread) {
       pending[count++] = op;
       continue;
     }
-    in_rising.fetch_sub(1, std::memory_order_relaxed);
     if (state == PacketState::kFailed)
       copy_failed(*op, "up");
     finish(thread, op);
@@ -189,8 +187,6 @@ void work_copies_up(Thread& thread) {
 }  // namespace
 
 bool under_way() { return in_lists.load(std::memory_order_relaxed) != 0; }
-
-bool copies_up() { return in_rising.load(std::memory_order_relaxed) != 0; }
 
 void lane_append(Message* op, const MessageEnvelope& to) {
   const unsigned number = lane_of(to.comm, to.peer);

@@ -30,6 +30,8 @@ KINDS = {
     "lost_completion": ("wait for a device that does not return", "waits for a device that do not return", False),
     "device_copy_corrupted": ("copy between device and host memory that changed the data",
                               "copies between device and host memory that changed the data", True),
+    "device_copy_failed": ("copy between device and host memory that failed",
+                           "copies between device and host memory that failed", False),
     "device_copy_early": ("copy between device and host memory that was called complete too early",
                           "copies between device and host memory that were called complete too early", True),
     "divergence": ("rank that parts from the recording", "ranks that part from the recording", False),

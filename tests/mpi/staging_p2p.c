@@ -527,6 +527,65 @@ static void itself(void) {
   memory_free(1, out), memory_free(1, in);
 }
 
+/// More pinned memory than there is (16 MiB): nobody waits for ever, and everything arrives.
+static void memory(void) {
+  enum { kCount = 10, kLong = 4 << 20 };
+  MPI_Request requests[2 * kCount];
+  char *in[kCount], *out = memory_new(1, kLong), *data = malloc(kLong), *came = malloc(kLong);
+  for (int i = 0; i < kLong; i++) data[i] = (char)byte_of(5 + rank, i);
+  memory_write(1, out, data, kLong);
+  for (int i = 0; i < kLong; i++) data[i] = (char)byte_of(5 + other, i);
+  for (int i = 0; i < kCount; i++) {
+    in[i] = memory_new(1, kLong);
+    OK(MPI_Irecv(in[i], kLong, MPI_BYTE, other, i, comm, &requests[i]));
+  }
+  for (int i = 0; i < kCount; i++) OK(MPI_Isend(out, kLong, MPI_BYTE, other, i, comm, &requests[kCount + i]));
+  OK(MPI_Waitall(2 * kCount, requests, MPI_STATUSES_IGNORE));
+  for (int i = 0; i < kCount; i++) {
+    memory_read(1, came, in[i], kLong);
+    CHECK(memcmp(came, data, kLong) == 0);
+    memory_free(1, in[i]);
+  }
+  memory_free(1, out);
+  free(data), free(came);
+}
+
+/// The context is destroyed under way, with slow copies: an error, to the communicator's handler; nothing else goes wrong.
+static void gone(void) {
+  enum { kLong = 1 << 20 };
+  MPI_Comm quiet;
+  MPI_Request requests[3];
+  MPI_Status statuses[3];
+  OK(MPI_Comm_dup(comm, &quiet));
+  OK(MPI_Comm_set_errhandler(quiet, MPI_ERRORS_RETURN));
+  for (int way = 0; way < 2; way++) {
+    if (rank == 0) {
+      char *first = memory_new(1, kLong), *second = filled(0, 100, 3);
+      OK(MPI_Irecv(second, 100, MPI_BYTE, other, 8, quiet, &requests[1]));
+      OK(MPI_Isend(first, kLong, MPI_BYTE, other, 7, quiet, &requests[0]));
+      CHECK(device.destroy(device.context) == 0);
+      OK(MPI_Send(NULL, 0, MPI_BYTE, other, 9, quiet));
+      if (way == 0) {
+        CHECK(class_of(MPI_Wait(&requests[0], &statuses[0])) == MPI_ERR_OTHER);
+        OK(MPI_Wait(&requests[1], &statuses[1]));
+      } else {
+        CHECK(class_of(MPI_Waitall(2, requests, statuses)) == MPI_ERR_IN_STATUS);
+        CHECK(class_of(statuses[0].MPI_ERROR) == MPI_ERR_OTHER && statuses[1].MPI_ERROR == MPI_SUCCESS);
+      }
+      CHECK(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL);
+      memory_free(0, second);
+      device_open();
+    } else {
+      char* data = filled(1, 100, 4);
+      OK(MPI_Recv(NULL, 0, MPI_BYTE, other, 9, quiet, MPI_STATUS_IGNORE));
+      OK(MPI_Send(data, 100, MPI_BYTE, other, 8, quiet));
+      memory_free(1, data);
+    }
+  }
+  OK(MPI_Comm_free(&quiet));
+  head_on();  // with the new context
+}
+
 static char** parts;
 
 static int wanted(const char* part) {
@@ -563,6 +622,8 @@ int main(int argc, char** argv) {
   for (int way = 0; way < 7; way++)
     if (wanted("completions")) completions(way);
   if (wanted("itself")) itself();
+  if (*parts != NULL && wanted("memory")) memory();
+  if (*parts != NULL && wanted("gone")) gone();
   void* detached;
   int bytes;
   OK(MPI_Buffer_detach(&detached, &bytes));

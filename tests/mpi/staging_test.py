@@ -47,7 +47,23 @@ def main(build, mpi):
         result = run("sets", "order", "completions", settings="down=0.05,up=0.05,latency=200")
         assert result.returncode == 0, result.text()
 
-    return run_checks([("every part", everything), ("every message checked", checked), ("slow copies", slow)])
+    def crowded():
+        result = run("memory", RESIL_STAGE_MEMORY="16")
+        assert result.returncode == 0, result.text()
+        for rank, report in result.ranks().items():
+            staging = report["staging"]
+            assert staging["not_pinned"]["calls"] > 0 and not staging["uncovered"], (rank, staging)
+
+    def gone():
+        result = run("gone", settings="down=0.01")
+        assert result.returncode == 0, result.text()
+        reports = result.ranks()
+        kinds = [finding["kind"] for finding in reports[0]["findings"]]
+        assert kinds == ["device_copy_failed"] * 2, reports[0]["findings"]
+        assert not reports[1]["findings"], reports[1]["findings"]
+
+    return run_checks([("every part", everything), ("every message checked", checked), ("slow copies", slow),
+                       ("no pinned memory left", crowded), ("context destroyed under way", gone)])
 
 
 if __name__ == "__main__":
