@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blocks of a slab of memory in constant time, told apart outside the slab: free blocks in lists by size (eight for each
-// power of two), neighbours merged as soon as they are free. A long run ends up with the whole slab in one piece whenever
-// nothing is in use, and a block is at most an eighth larger than it would have to be to be found at once.
+// Blocks of a slab of memory in constant time, told apart outside the slab: free blocks in lists by size (eight for
+// each power of two), neighbours merged as soon as they are free. A long run ends up with the whole slab in one piece
+// whenever nothing is in use, and a block is at most an eighth larger than it would have to be to be found at once.
 #pragma once
 
 #include <cstddef>

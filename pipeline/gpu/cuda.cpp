@@ -138,8 +138,8 @@ int copy_peer(const Device& to_device, void* to, const Device& from_device, cons
               void* stream) {
   if (to_device.place.context == from_device.place.context)
     return functions.copy_across(address_of(to), address_of(from), bytes, stream);
-  return functions.copy_peer(address_of(to), to_device.place.context, address_of(from), from_device.place.context, bytes,
-                             stream);
+  return functions.copy_peer(address_of(to), to_device.place.context, address_of(from), from_device.place.context,
+                             bytes, stream);
 }
 
 int launch(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream, void** arguments) {

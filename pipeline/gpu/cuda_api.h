@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is used of the CUDA driver API: own declarations, so that building needs no CUDA. tests/unit/gpu_headers_cuda.cpp
-// compares them with <cuda.h>. Symbols are those of the default (legacy) stream; no stream but resil's own is ever named.
+// What is used of the CUDA driver API: own declarations, so that building needs no CUDA.
+// tests/unit/gpu_headers_cuda.cpp compares them with <cuda.h>. Symbols are those of the default (legacy) stream; no
+// stream but resil's own is ever named.
 #pragma once
 
 #include <cstddef>

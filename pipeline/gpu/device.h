@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Devices, and what an API must be able to do for them. gpu.cpp is written against Driver; cuda.cpp and hip.cpp each give
-// one. Inside pipeline/gpu only.
+// Devices, and what an API must be able to do for them. gpu.cpp is written against Driver; cuda.cpp and hip.cpp each
+// give one. Inside pipeline/gpu only.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,8 @@ struct Place {
   int ordinal;
 };
 
-/// Results are the API's own; 0 is success in both, and HIP's other numbers are CUDA's (cuda_api.h). All but place() and version() are called between enter() and leave().
+/// Results are the API's own; 0 is success in both, and HIP's other numbers are CUDA's (cuda_api.h). All but place()
+/// and version() are called between enter() and leave().
 struct Driver {
   Api api;
   bool (*ready)();  ///< all functions have been found; looks the first time
@@ -106,8 +107,8 @@ struct Device {
   } kernels[kKernels];
 };
 
-/// The device for memory that `said` is about; made when it is new. Null: its runtime does not say enough, is too old, or
-/// the table is full.
+/// The device for memory that `said` is about; made when it is new. Null: its runtime does not say enough, is too old,
+/// or the table is full.
 Device* device_for(const Said& said, uintptr_t address);
 /// One of a CUDA device's contexts that is known already, by number; null: none.
 const Device* device_known(Api api, int ordinal);

@@ -17,8 +17,8 @@ namespace {
 
 bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kManaged; }
 
-/// Memory may be mapped in pieces one after the other (virtual memory management, as frameworks' allocators use it): the
-/// range that a buffer needs is then more than the piece that the runtime tells of.
+/// Memory may be mapped in pieces one after the other (virtual memory management, as frameworks' allocators use it):
+/// the range that a buffer needs is then more than the piece that the runtime tells of.
 void extend(Pointer* pointer, uint64_t present, uintptr_t end) {
   while (pointer->base != 0 && pointer->bytes != 0 && end - pointer->base > pointer->bytes) {
     const uintptr_t next = pointer->base + pointer->bytes;
@@ -176,7 +176,8 @@ bool copy_down_2d(Device& device, void* host, size_t host_pitch, const void* fro
   return copy_2d(device, Lane::kDown, host, host_pitch, from, pitch, width, rows);
 }
 
-bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t host_pitch, size_t width, size_t rows) {
+bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t host_pitch, size_t width,
+                size_t rows) {
   return copy_2d(device, Lane::kUp, to, pitch, host, host_pitch, width, rows);
 }
 

@@ -2,8 +2,8 @@
 //
 // The one interface to accelerator runtimes: whose memory is this, pinned memory, streams, events, copies, kernels.
 // Behind it CUDA (through the driver's own library, so that static and shared runtimes are all the same) and HIP. Both
-// are found in the process by dlopen(RTLD_NOLOAD): nothing is linked, nothing is loaded, nothing is initialised that the
-// program has not initialised itself. A process that has neither pays two compares for each buffer (host_memory.h).
+// are found in the process by dlopen(RTLD_NOLOAD): nothing is linked, nothing is loaded, nothing is initialised that
+// the program has not initialised itself. A process that has neither pays two compares for each buffer (host_memory.h).
 //
 // Application's threads only (helper threads never come here), no signal handlers. No function raises an error: each
 // says in its result what happened, and the caller passes the call through or counts it. Every function leaves the
@@ -18,8 +18,8 @@ namespace resil::gpu {
 enum class Api : uint8_t { kNone, kCuda, kHip };
 
 /// Where a buffer lies. kManaged may be touched by host and device alike; the host's touch moves pages and waits for
-/// kernels. kForeign: memory of a runtime that is recognised, and passed through (Level Zero and others), or memory about
-/// which its runtime would say nothing. Pinned memory of resil's own is kHost.
+/// kernels. kForeign: memory of a runtime that is recognised, and passed through (Level Zero and others), or memory
+/// about which its runtime would say nothing. Pinned memory of resil's own is kHost.
 enum class Memory : uint8_t { kHost, kPinned, kDevice, kManaged, kForeign };
 
 /// One context of one device: what a copy needs beside its addresses. Lives as long as the process; `lost` once its
@@ -52,8 +52,8 @@ const char* last_error();
 // --- Streams and events ---------------------------------------------------------------------------------------------
 
 /// The streams that resil owns on each device, all non-blocking: they never wait for the program's default stream. MPI
-/// does not know the program's streams: a program completes its kernels before it hands their data to MPI, so none of its
-/// streams has to be waited for.
+/// does not know the program's streams: a program completes its kernels before it hands their data to MPI, so none of
+/// its streams has to be waited for.
 enum class Lane : uint8_t { kDown, kUp, kPeer, kKernel };
 
 /// An event of a device's; 0: none. Taken from a free list, made when that is empty.
@@ -73,15 +73,17 @@ State event_query(Device& device, EventHandle event);
 bool copy_down(Device& device, void* host, const void* from, size_t bytes);
 bool copy_up(Device& device, void* to, const void* host, size_t bytes);
 /// `rows` pieces of `width` bytes; pitches in bytes from one piece to the next. Strides of derived datatypes.
-bool copy_down_2d(Device& device, void* host, size_t host_pitch, const void* from, size_t pitch, size_t width, size_t rows);
+bool copy_down_2d(Device& device, void* host, size_t host_pitch, const void* from, size_t pitch, size_t width,
+                  size_t rows);
 bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t host_pitch, size_t width, size_t rows);
 /// Between two devices, or on one, on the lane kPeer of `to_device`.
 bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes);
 
-// --- Kernels ----------------------------------------------------------------------------------------------------------
+// --- Kernels
+// ----------------------------------------------------------------------------------------------------------
 
-/// One of resil's own kernels (pipeline/gpu/kernels/), by name (a constant's: it is kept); loaded into the device's context on first use. Null: not
-/// built, no code for this device, or refused.
+/// One of resil's own kernels (pipeline/gpu/kernels/), by name (a constant's: it is kept); loaded into the device's
+/// context on first use. Null: not built, no code for this device, or refused.
 void* kernel(Device& device, const char* name);
 /// `arguments` as the drivers take them: an array of addresses of the arguments.
 bool launch(Device& device, Lane lane, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,

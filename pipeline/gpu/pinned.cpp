@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See pinned.h. The memory is the process's own and registered with the runtime, rather than the runtime's: it stays when
-// the context in which it was registered is destroyed, and another device's then registers it anew.
+// See pinned.h. The memory is the process's own and registered with the runtime, rather than the runtime's: it stays
+// when the context in which it was registered is destroyed, and another device's then registers it anew.
 
 #include "pipeline/gpu/pinned.h"
 
@@ -31,8 +31,11 @@ Slab slabs[kSlabs];
 std::atomic<uint32_t> slab_count;
 std::atomic<uint64_t> limit_bytes, pinned_bytes;
 SpinLock lock;  ///< arenas and the counts of use
-uint64_t used_bytes, most_used_bytes, refused_count;
-std::atomic<bool> growing, exhausted, said;
+uint64_t used_bytes, most_used_bytes;
+std::atomic<uint64_t> refused_count;
+std::atomic<bool> growing, said;
+/// The runtime has given no more so many times; it is asked again when so many acquisitions have been refused.
+std::atomic<uint64_t> failures, ask_again_at;
 
 constexpr size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
@@ -54,7 +57,8 @@ bool pin(Device& device, void* memory, size_t bytes) {
 
 /// Aligned to a huge page. A forked child does not get it: its copy-on-write would move pages under the device.
 char* map(size_t bytes) {
-  void* memory = mmap(nullptr, bytes + kStep, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, bytes + kStep, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     return nullptr;
   char* start = static_cast<char*>(memory);
@@ -96,8 +100,10 @@ bool add_slab(Device& device, size_t bytes) {
 
 /// Doubles what there is, or as much as is needed, as far as the limit and the runtime allow. Growing.
 bool grow(Device& device, size_t needed) {
-  const uint64_t limit = limit_bytes.load(std::memory_order_relaxed), have = pinned_bytes.load(std::memory_order_relaxed);
-  if (exhausted.load(std::memory_order_relaxed) || slab_count.load(std::memory_order_relaxed) == kSlabs || have >= limit)
+  const uint64_t limit = limit_bytes.load(std::memory_order_relaxed);
+  const uint64_t have = pinned_bytes.load(std::memory_order_relaxed);
+  if (refused_count.load(std::memory_order_relaxed) < ask_again_at.load(std::memory_order_relaxed) ||
+      slab_count.load(std::memory_order_relaxed) == kSlabs || have >= limit)
     return false;
   const size_t least = round_up(needed, kStep);
   size_t room = (limit - have) / kStep * kStep;
@@ -113,10 +119,16 @@ bool grow(Device& device, size_t needed) {
     if (wanted == least || device.lost.load(std::memory_order_relaxed))
       break;
   }
-  if (!device.lost.load(std::memory_order_relaxed) && !exhausted.exchange(true, std::memory_order_relaxed))
-    log_format("device buffers: the runtime gives no more pinned memory than %llu MiB (%s for %llu MiB more); what finds "
-               "no room there goes the MPI library's own way",
-               static_cast<unsigned long long>(have >> 20), last_error(), static_cast<unsigned long long>(wanted >> 20));
+  if (device.lost.load(std::memory_order_relaxed))
+    return false;
+  const uint64_t failed = failures.fetch_add(1, std::memory_order_relaxed);
+  ask_again_at.store(refused_count.load(std::memory_order_relaxed) + (uint64_t{2} << (failed < 20 ? failed : 20)),
+                     std::memory_order_relaxed);
+  if (failed == 0)
+    log_format("device buffers: the runtime gives no more pinned memory than %llu MiB (%s for %llu MiB more); what "
+               "finds no room there is copied through other memory, slower",
+               static_cast<unsigned long long>(have >> 20), last_error(),
+               static_cast<unsigned long long>(wanted >> 20));
   return false;
 }
 
@@ -176,13 +188,10 @@ void* pinned_acquire(Device& device, size_t bytes) {
       if (void* block = take(bytes))
         return block;
   }
-  {
-    SpinGuard guard(lock);
-    ++refused_count;
-  }
-  if (!exhausted.load(std::memory_order_relaxed) && !said.exchange(true, std::memory_order_relaxed))
-    log_format("device buffers: no room for %zu bytes in %llu MiB of pinned memory, the limit is %llu MiB: set "
-               "RESIL_STAGE_MEMORY higher",
+  refused_count.fetch_add(1, std::memory_order_relaxed);
+  if (failures.load(std::memory_order_relaxed) == 0 && !said.exchange(true, std::memory_order_relaxed))
+    log_format("device buffers: no room for %zu bytes in %llu MiB of pinned memory, the limit is %llu MiB: copied "
+               "through other memory, slower; set RESIL_STAGE_MEMORY higher",
                bytes, static_cast<unsigned long long>(pinned_bytes.load(std::memory_order_relaxed) >> 20),
                static_cast<unsigned long long>(limit >> 20));
   return nullptr;
@@ -206,7 +215,7 @@ void pinned_release(void* block) {
 PinnedUse pinned_use() {
   SpinGuard guard(lock);
   return {pinned_bytes.load(std::memory_order_relaxed), limit_bytes.load(std::memory_order_relaxed), most_used_bytes,
-          used_bytes, slab_count.load(std::memory_order_relaxed), refused_count};
+          used_bytes, slab_count.load(std::memory_order_relaxed), refused_count.load(std::memory_order_relaxed)};
 }
 
 }  // namespace resil::gpu

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pool of pinned host memory. All that moves between host and device passes through it: only page-locked memory can
-// be copied asynchronously, and page-locking takes milliseconds, so it is had up front and kept. Visible to all devices.
+// be copied asynchronously, and page-locking takes milliseconds, so it is had up front and kept. Visible to all
+// devices.
 //
-// Bounded: RESIL_STAGE_MEMORY bytes for a rank. It grows by doubling from its first slab until there, when nothing fits;
-// never shrinks. Application's threads; locks for a few instructions, never across a runtime's call that may wait, but for
-// growing.
+// Bounded: RESIL_STAGE_MEMORY bytes for a rank. It grows by doubling from its first slab until there, when nothing
+// fits; never shrinks. Application's threads; locks for a few instructions, never across a runtime's call that may
+// wait, but for growing.
 #pragma once
 
 #include <cstddef>

@@ -94,7 +94,7 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
   size_t bytes = 0;
   void* values[] = {&type, &managed, &context, &ordinal, &base, &bytes};
   int result = ask_driver(6, attributes, values, address);
-  if (result == cuda::kInvalidValue)  // a driver older than the range's attributes, or one that has no name for "nobody's"
+  if (result == cuda::kInvalidValue)  // a driver older than the range's attributes, or without a name for "nobody's"
     result = ask_driver(2, attributes, values, address);
   if (result != 0)
     return result == cuda::kInvalidValue || result == cuda::kNotInitialized ? kNobodys : kUnclear;

@@ -29,12 +29,12 @@ extern constinit thread_local uint64_t absent_at __attribute__((tls_model("initi
 constexpr uint64_t kTrusted = 10000;
 }  // namespace runtimes_detail
 
-/// This thread has found no runtime a few microseconds ago. Opening a shared object takes longer, and getting memory from
-/// a driver that is new in the process takes milliseconds.
+/// This thread has found no runtime a few microseconds ago. Opening a shared object takes longer, and getting memory
+/// from a driver that is new in the process takes milliseconds.
 inline bool runtimes_absent_lately() { return ticks() - runtimes_detail::absent_at < runtimes_detail::kTrusted; }
 
-/// Those that are in the process now: Runtime bits. Any thread, no MPI. Takes the loader's lock (about 12 ns); looks at all
-/// objects in the process when their number has changed.
+/// Those that are in the process now: Runtime bits. Any thread, no MPI. Takes the loader's lock (about 12 ns); looks at
+/// all objects in the process when their number has changed.
 uint64_t runtimes();
 
 /// A runtime's library, for its functions, opened when runtimes() first met it; it then stays loaded. Null: not met.
@@ -51,8 +51,8 @@ struct Said {
   bool mapped;        ///< a buffer of the program's may go on in the next allocation: virtual memory management
 };
 
-/// `present`: of runtimes(), not 0. Asks a runtime only if the program has initialised it, and never initialises one. Any
-/// thread; needs no current context or device and changes none.
+/// `present`: of runtimes(), not 0. Asks a runtime only if the program has initialised it, and never initialises one.
+/// Any thread; needs no current context or device and changes none.
 Said ask_runtimes(uint64_t present, uintptr_t address);
 
 }  // namespace resil::gpu

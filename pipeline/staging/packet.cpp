@@ -53,7 +53,8 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
   return Refusal::kPinnedMemory;
 }
 
-/// After the copies have been enqueued. When one was refused, the event still tells when the others have left the memory.
+/// After the copies have been enqueued. When one was refused, the event still tells when the others have left the
+/// memory.
 PacketState enqueued(Packet* packet, bool good, bool up) {
   const bool recorded =
       gpu::event_record(*packet->device, up ? gpu::Lane::kUp : gpu::Lane::kDown, packet->event);

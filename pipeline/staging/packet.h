@@ -4,9 +4,9 @@
 // staging are both made of. Any of them may wait for its copies, none needs to: each has its own event.
 //
 // The copy in host memory is either *packed*: the data one after the other, as MPI_Pack would give (messages); or a
-// *shadow*: with the very layout of the buffer, so that a call can be given `shadow - (its first byte's offset)` in place
-// of the buffer, with the program's own counts, displacements and datatypes (collectives). Gaps of a layout are never
-// written on the device: only data is copied up.
+// *shadow*: with the very layout of the buffer, so that a call can be given `shadow - (its first byte's offset)` in
+// place of the buffer, with the program's own counts, displacements and datatypes (collectives). Gaps of a layout are
+// never written on the device: only data is copied up.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +57,9 @@ struct Packet {
 enum class Refusal : uint8_t { kNone, kHostBuffer, kForeign, kDatatype, kPinnedMemory, kDevice, kBeyond };
 
 /// Prepares a packet for `count` elements of `type` at `buffer` if that is device memory (classify; managed memory too:
-/// the host's touch of it would wait for kernels). Takes pinned memory (at most mode.memory in all; then memory that is not pinned), starts nothing. `kBeyond`:
-/// the range leaves its allocation; kHostBuffer also: there is no data. On any refusal nothing is held. Application's
-/// thread, inside the call whose argument `type` is.
+/// the host's touch of it would wait for kernels). Takes pinned memory (at most mode.memory in all; then memory that is
+/// not pinned), starts nothing. `kBeyond`: the range leaves its allocation; kHostBuffer also: there is no data. On any
+/// refusal nothing is held. Application's thread, inside the call whose argument `type` is.
 Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t count, uint64_t type, Layout layout);
 
 /// The same for pieces (vector collectives); always a shadow. Blocks are copied; their types held.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See packet_copy.h. Elements one after the other, each run of equally spaced pieces as one two-dimensional copy; or, when
-// that is fewer, piece by piece of the element, each over all elements as rows.
+// See packet_copy.h. Elements one after the other, each run of equally spaced pieces as one two-dimensional copy; or,
+// when that is fewer, piece by piece of the element, each over all elements as rows.
 
 #include "pipeline/staging/packet_copy.h"
 

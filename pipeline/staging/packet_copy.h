@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The copies between a device's buffer with a datatype's layout and host memory: which there are, in as few orders to the
-// driver as the layout allows. Inside packet*.cpp only.
+// The copies between a device's buffer with a datatype's layout and host memory: which there are, in as few orders to
+// the driver as the layout allows. Inside packet*.cpp only.
 #pragma once
 
 #include "pipeline/staging/packet.h"
@@ -10,8 +10,8 @@ namespace resil::staging {
 
 // --- packet_copy.cpp: one datatype ---
 
-/// `count` elements of `type` at `device`, and their host memory: packed, or (`packed` false) laid out as they are, `host`
-/// standing for `device`.
+/// `count` elements of `type` at `device`, and their host memory: packed, or (`packed` false) laid out as they are,
+/// `host` standing for `device`.
 struct Part {
   const TypeMap* type;
   int64_t count;
@@ -23,17 +23,18 @@ struct Part {
 /// Orders to the driver that copying the first `bytes` bytes of the part's stream takes; about.
 uint64_t copy_orders(const Part& part, uint64_t bytes);
 
-/// Enqueues the copies of the first `bytes` bytes of the stream, only data. False: the driver refused one; others may be
-/// under way.
+/// Enqueues the copies of the first `bytes` bytes of the stream, only data. False: the driver refused one; others may
+/// be under way.
 bool copy_part(gpu::Device& device, const Part& part, uint64_t bytes, bool up);
 
 // --- packet_plan.cpp: a packet ---
 
-/// Enqueues what brings the data of the blocks [first, last) down, or the first `bytes` bytes of their data up; of a packet
-/// that is not made of blocks, that of its one datatype. False: refused; copies may be under way all the same.
+/// Enqueues what brings the data of the blocks [first, last) down, or the first `bytes` bytes of their data up; of a
+/// packet that is not made of blocks, that of its one datatype. False: refused; copies may be under way all the same.
 bool plan_down(Packet* packet, uint32_t first, uint32_t last);
 bool plan_up(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes);
-/// What has been enqueued is complete: does what is left to the host, and gives scratch memory back. Not good: only that.
+/// What has been enqueued is complete: does what is left to the host, and gives scratch memory back. Not good: only
+/// that.
 void plan_end(Packet* packet, bool good);
 
 }  // namespace resil::staging

@@ -2,8 +2,8 @@
 //
 // By which means a packet's data is copied. The driver's copies need no room on the device's processors, and so come
 // through while the program's kernels have them all; each order costs microseconds of the driver's time, though. So few
-// orders are copies; many pieces are gathered or scattered by a kernel, straight from or to pinned memory; and where there
-// is no kernel, they come down together with the gaps between them. Gaps are never written on the device.
+// orders are copies; many pieces are gathered or scattered by a kernel, straight from or to pinned memory; and where
+// there is no kernel, they come down together with the gaps between them. Gaps are never written on the device.
 
 #include "pipeline/gpu/kernels/kernels.h"
 #include "pipeline/gpu/pinned.h"
@@ -120,8 +120,8 @@ void add_all(Parts* parts, const Packet& packet, uint32_t first, uint32_t last, 
   }
 }
 
-/// Between the device's buffer and `contiguous`, pinned memory, by a kernel. False: there is none, or no room for what it
-/// needs; nothing has been enqueued then.
+/// Between the device's buffer and `contiguous`, pinned memory, by a kernel. False: there is none, or no room for what
+/// it needs; nothing has been enqueued then.
 bool by_kernel(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes, char* contiguous, bool up) {
   gpu::Device& device = *packet->device;
   void* kernel = gpu::kernel(device, up ? "resil_unpack" : "resil_pack");
@@ -129,7 +129,8 @@ bool by_kernel(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes, ch
     return false;
   const Block* blocks = packet->blocks != nullptr ? packet->blocks + first : nullptr;
   const uint32_t count = last - first;
-  const uint64_t entries = blocks != nullptr ? stream_entries(blocks, count) : stream_entries(*packet->type, packet->count);
+  const uint64_t entries =
+      blocks != nullptr ? stream_entries(blocks, count) : stream_entries(*packet->type, packet->count);
   gpu::KernelRun* table = nullptr;
   if (entries != 0) {
     packet->table = entries <= kMostEntries ? gpu::pinned_acquire(device, entries * sizeof(gpu::KernelRun)) : nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stand-in GPU as a program would use it: loaded when a test says so, its functions by name. Values that unit tests of
-// pipeline/gpu and of packets share.
+// The stand-in GPU as a program would use it: loaded when a test says so, its functions by name. Values that unit tests
+// of pipeline/gpu and of packets share.
 #pragma once
 
 #include <catch2/catch.hpp>

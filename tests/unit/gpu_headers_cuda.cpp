@@ -9,7 +9,8 @@
 
 using namespace resil::gpu::cuda;
 
-#define X(member, symbol, arguments) static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
+#define X(member, symbol, arguments) \
+  static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
 RESIL_CUDA_NEEDED(X)
 #undef X
 static_assert(AlikeFunction<decltype(Functions::primary_release), decltype(&cuDevicePrimaryCtxRelease_v2)>::value);

@@ -13,7 +13,8 @@
 
 using namespace resil::gpu::hip;
 
-#define X(member, symbol, arguments) static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
+#define X(member, symbol, arguments) \
+  static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
 RESIL_HIP_NEEDED(X)
 RESIL_HIP_OPTIONAL(X)
 #undef X

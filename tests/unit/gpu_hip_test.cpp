@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HIP on the stand-in: what differs from CUDA. Devices in place of contexts, ROCr asked in place of the runtime, and errors
-// that the program would see.
+// HIP on the stand-in: what differs from CUDA. Devices in place of contexts, ROCr asked in place of the runtime, and
+// errors that the program would see.
 
 #include <catch2/catch.hpp>
 

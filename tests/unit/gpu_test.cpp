@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whose memory, contexts, streams, events and copies, on the stand-in GPU with two devices (FAKEGPU in meson.build). The
-// test cases run in order, as a process gets to know a driver only once.
+// Whose memory, contexts, streams, events and copies, on the stand-in GPU with two devices (FAKEGPU in meson.build).
+// The test cases run in order, as a process gets to know a driver only once.
 
 #include <sys/mman.h>
 

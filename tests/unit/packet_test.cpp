@@ -343,8 +343,8 @@ TEST_CASE("refusals hold nothing") {
   CHECK(gpu::pinned_use().used == used);
 
   char* large = device_memory(size_t{65} << 20);
-  CHECK(open(packet, doubles, large, (65 << 20) / 8, Layout::kPacked) == Refusal::kNone);  // in memory that is not pinned
-  CHECK(packet.pageable);
+  CHECK(open(packet, doubles, large, (65 << 20) / 8, Layout::kPacked) == Refusal::kNone);
+  CHECK(packet.pageable);  // in memory that is not pinned
   CHECK(staging::packet_down(&packet) != PacketState::kFailed);
   CHECK(staging::packet_wait(&packet) == PacketState::kReady);
   staging::packet_close(&packet);

@@ -279,9 +279,10 @@ TEST_CASE("a runtime that gives no more", "[.little]") {
   CHECK((first != nullptr && second != nullptr));
   CHECK(gpu::pinned_use().bytes <= 40 * kMiB);
   const uint64_t registered = calls_of("registered");
-  for (int i = 0; i < 10; ++i)
+  for (int i = 0; i < 1000; ++i)
     CHECK(gpu::pinned_acquire(device, 30 * kMiB) == nullptr);
-  CHECK(calls_of("registered") <= registered + 5);  // the runtime is not asked again and again
+  const uint64_t tried = calls_of("registered") - registered;
+  CHECK((tried >= 6 && tried <= 22));  // the runtime is asked again, but not again and again
   const std::string said = captured.end();
   CHECK(said.find("no more pinned memory") != std::string::npos);
   CHECK(std::count(said.begin(), said.end(), '\n') == 1);
