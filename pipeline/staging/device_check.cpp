@@ -77,8 +77,8 @@ void count(uint64_t& counter, uint64_t by = 1) { __atomic_fetch_add(&counter, by
 void skip(Packet* packet, Skipped why) {
   uint64_t& counter = counts.skipped[static_cast<unsigned>(why)];
   if (__atomic_load_n(&counter, __ATOMIC_RELAXED) == 0)
-    add_note_format("staging: device memory of some packets was not digested, reason %s: their copies between device and "
-                    "host are not checked", kSkippedNames[static_cast<unsigned>(why)]);
+    add_note_format("staging: device memory of some packets was not digested, reason %s: their copies between device "
+                    "and host are not checked", kSkippedNames[static_cast<unsigned>(why)]);
   count(counter);
   gpu::pinned_release(packet->check.table);
   packet->check.table = nullptr;
@@ -176,7 +176,8 @@ void harvest(Checker& c, Batch& batch) {
     gpu::pinned_release(check.table);
     check.table = nullptr;
     check.state = CheckState::kDigested;
-    known[__atomic_fetch_add(&known_next, 1, __ATOMIC_RELAXED) % kKnown] = {check.device, check.bytes, packet->buffer, check.up};
+    known[__atomic_fetch_add(&known_next, 1, __ATOMIC_RELAXED) % kKnown] = {check.device, check.bytes, packet->buffer,
+                                                                            check.up};
   }
   batch.jobs = 0;
 }

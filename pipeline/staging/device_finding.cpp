@@ -156,7 +156,7 @@ void add_evidence(Finding& finding, Packet* packet, const Check& first, const Lo
               looks.host != first.host ? " (CHANGED)" : "", looks.seconds * 1e6);
   const uint64_t wrong = first.up ? first.device : first.host;
   if (const Known* other = known_digest(wrong, first.bytes, packet->buffer); other != nullptr)
-    finding.add("other_packet", "the data is that of %s %p, copied %s a short while ago", "the buffer at", other->buffer,
+    finding.add("other_packet", "the data is that of the buffer at %p, copied %s a short while ago", other->buffer,
                 other->up ? "up" : "down");
 }
 
@@ -178,26 +178,26 @@ void check_mismatch(Packet* packet) {
   finding.victim(runtime.rank);
   switch (verdict) {
     case Verdict::kCopy:
-      finding.say("rank %d: %" PRIu64 " bytes were changed on the way from %s, by the copy %s of device %d (%s): before and "
-                  "after it nothing changed",
+      finding.say("rank %d: %" PRIu64 " bytes were changed on the way from %s, by the copy %s of device %d (%s): before "
+                  "and after it nothing changed",
                   runtime.rank, first.bytes, way, first.up ? "up" : "down", ordinal, api);
       finding.add("verdict", "copy %s", first.up ? "up" : "down");
       break;
     case Verdict::kEarly:
-      finding.say("rank %d: the runtime of device %d (%s) said that a copy of %" PRIu64 " bytes from %s was complete before the "
-                  "data was there; resil waited for it, and it is right now",
+      finding.say("rank %d: the runtime of device %d (%s) said that a copy of %" PRIu64 " bytes from %s was complete "
+                  "before the data was there; resil waited for it, and it is right now",
                   runtime.rank, ordinal, api, first.bytes, way);
       finding.add("verdict", "completed before the data landed");
       break;
     case Verdict::kModified:
-      finding.say("rank %d: a buffer of %" PRIu64 " bytes on device %d (%s) changed while a send from it was under way: by the "
-                  "program, or by a kernel that was not complete when the buffer was given to MPI",
+      finding.say("rank %d: a buffer of %" PRIu64 " bytes on device %d (%s) changed while a send from it was under way: "
+                  "by the program, or by a kernel that was not complete when the buffer was given to MPI",
                   runtime.rank, first.bytes, ordinal, api);
       finding.add("verdict", "send buffer modified while pending");
       break;
     case Verdict::kPinned:
-      finding.say("rank %d: %" PRIu64 " bytes in pinned host memory changed while they were copied to device %d (%s), after "
-                  "the MPI library had said that they had arrived",
+      finding.say("rank %d: %" PRIu64 " bytes in pinned host memory changed while they were copied to device %d (%s), "
+                  "after the MPI library had said that they had arrived",
                   runtime.rank, first.bytes, ordinal, api);
       finding.add("verdict", "completed before the data landed");
       break;

@@ -27,10 +27,11 @@ void fill(unsigned, unsigned, void** arguments) {
 
 uint64_t fill_bytes(unsigned, unsigned, void** arguments) { return argument<uint64_t>(arguments, 1) * 4; }
 
-// resil's own (pipeline/gpu/kernels/kernels.h), with addresses as the host sees them. Streams are moved as a whole: their
-// addresses may lie outside of any memory, only their data is inside.
+// resil's own (pipeline/gpu/kernels/kernels.h), with addresses as the host sees them. Streams are moved as a whole:
+// their addresses may lie outside of any memory, only their data is inside.
 
-using resil::gpu::DigestBatch, resil::gpu::FillJob, resil::gpu::KernelRun, resil::gpu::KernelStream, resil::gpu::PackJob;
+using resil::gpu::DigestBatch, resil::gpu::FillJob, resil::gpu::PackJob;
+using resil::gpu::KernelRun, resil::gpu::KernelStream;
 
 /// False: not memory of the device, or not any more.
 bool see(uint64_t* address) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the copies between device and host, on the stand-in GPU: damage of each kind is found at its stage and on its
-rank, before the program sees it; damage on the wire is the wire's; clean runs have no finding and nothing unchecked.
+"""Checks of the copies between device and host, on the stand-in GPU: damage of each kind is found at its stage and on
+its rank, before the program sees it; damage on the wire is the wire's; clean runs have no finding, nothing unchecked.
 
 Usage: staging_checks_test.py BUILD openmpi|mpich      (BUILD holds staging_p2p.MPI and collectives.MPI)
 """
@@ -44,7 +44,7 @@ def clean(build, mpi):
 def damaged(build, mpi, fault):
     """RESIL_ON_MISMATCH=abort: the program's own checks of its data never run on the damaged ones."""
     log = jobs.scratch()
-    # The program's own copies are not resil's: those up that fill its buffers come first, those down that read them last.
+    # The program's own copies are not resil's: those up, to fill its buffers, come first, those down last.
     number = 5 if fault.endswith("down") else 30
     env = gpu.environment(f"fault={fault}:{number}:8,log={log}/%p", MODE)
     result = jobs.run(mpi, 2, [os.path.join(build, f"staging_p2p.{mpi}"), "sets"], env=env, timeout=60)

@@ -140,7 +140,8 @@ TEST_CASE("streams of derived datatypes") {
       const uint64_t all = type_bytes(type.map, count);
       std::vector<KernelRun> table(staging::stream_entries(type.map, count));
       for (uint64_t bytes : {all, all - 1, all / 2 + 1, all / 3}) {
-        INFO("runs " << type.map.run_count << " extent " << type.map.extent << " count " << count << " bytes " << bytes);
+        INFO("runs " << type.map.run_count << " extent " << type.map.extent);
+        INFO("count " << count << " bytes " << bytes);
         const KernelStream stream =
             staging::make_stream(type.map, buffer, count, bytes, table.data(), address_of(table.data()));
         Batch batch;
@@ -188,7 +189,8 @@ TEST_CASE("streams of blocks") {
     std::vector<KernelRun> table(staging::stream_entries(list.data(), blocks));
     for (uint64_t bytes : {packed.size(), packed.size() / 2}) {
       Batch batch;
-      batch.add(staging::make_stream(list.data(), blocks, memory.data(), bytes, table.data(), address_of(table.data())));
+      const uint64_t seen_at = address_of(table.data());
+      batch.add(staging::make_stream(list.data(), blocks, memory.data(), bytes, table.data(), seen_at));
       batch.run(1, true);
       REQUIRE(batch.results[0] == digest(packed.data(), bytes));
     }

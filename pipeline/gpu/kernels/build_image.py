@@ -54,17 +54,16 @@ def nvcc(compiler, source, include, work):
 
 
 def clang(compiler, api, source, include, work):
-    common = [compiler, "-std=c++17", "-O3", "-I", include, "--cuda-device-only", "-Wno-unknown-cuda-version", source, "-o",
-              work]
+    common = [compiler, "-std=c++17", "-O3", "-I", include, "--cuda-device-only", "-Wno-unknown-cuda-version", "-o", work]
     if api == "cuda":  # as text: drivers take it as it is, and compile it
-        run(*common, "-x", "cuda", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_60", "-Xclang", "-target-feature",
-            "-Xclang", "+ptx60", "-S")
+        run(*common, "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_60", "-Xclang", "-target-feature", "-Xclang", "+ptx60",
+            "-S", "-x", "cuda", source)
         with open(work, "ab") as file:
             file.write(b"\0")
     else:
         known = run(compiler, "--target=amdgcn-amd-amdhsa", "-nogpulib", "--print-supported-cpus")
         devices = [a for a in HIP_CODE if re.search(r"\b%s\b" % a, known)]
-        run(*common[:-3], "-x", "hip", *common[-3:], "-nogpuinc", "-nogpulib", *["--offload-arch=" + a for a in devices])
+        run(*common, "-nogpuinc", "-nogpulib", *["--offload-arch=" + a for a in devices], "-x", "hip", source)
     return "clang " + re.search(r"version ([\d.]+)", run(compiler, "--version")).group(1)
 
 
@@ -81,7 +80,8 @@ def main(api, output, source, include, compiler=""):
         file.write(f"alignas(4096) constexpr uint64_t {api}_words[] = {{\n")
         for begin in range(0, len(words), 12):
             file.write(",".join(words[begin:begin + 12]) + ",\n")
-        file.write(f'}};\nconstexpr size_t {api}_bytes = {len(data)};\nconstexpr const char* {api}_compiler = "{name}";\n')
+        file.write(f'}};\nconstexpr size_t {api}_bytes = {len(data)};\n')
+        file.write(f'constexpr const char* {api}_compiler = "{name}";\n')
 
 
 if __name__ == "__main__":

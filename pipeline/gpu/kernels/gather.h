@@ -90,7 +90,8 @@ RESIL_DEVICE void move_element(const KernelStream& stream, uint64_t element, uin
           move_part<to_runs>(part, 0, 1);
       }
     }
-    RESIL_NO_UNROLL for (uint32_t next = first; next < first + kGroup && next < stream.run_count && runs[next].start < to; ++next) {
+    const uint32_t end = first + kGroup < stream.run_count ? first + kGroup : stream.run_count;
+    RESIL_NO_UNROLL for (uint32_t next = first; next < end && runs[next].start < to; ++next) {
       if (runs[next + 1].start - runs[next].start <= kLaneRun)
         continue;
       const Part part = part_of(runs[next], runs[next + 1].start, element, from, to, contiguous);

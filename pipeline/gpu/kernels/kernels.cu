@@ -30,7 +30,8 @@ RESIL_DEVICE void digest(const DigestBatch& batch, uint64_t scratch, BlockSums* 
   if (thread < kDigestJobs)
     sums->of[thread] = {0, 0};
   block_barrier();
-  digest_group<with_runs>(batch, sums, block_index() * kGroups + group, block_count() * kGroups, scratch + group * kLeaf);
+  digest_group<with_runs>(batch, sums, block_index() * kGroups + group, block_count() * kGroups,
+                          scratch + group * kLeaf);
   block_barrier();
   if (thread < kDigestJobs)
     publish(batch, *sums, thread);
