@@ -20,6 +20,22 @@ struct End {
   bool good;
 };
 
+/// Are these bytes within the allocation, or in pieces that are mapped side by side?
+bool within(const Allocation* it, uintptr_t at, size_t bytes) {
+  for (;;) {
+    const size_t rest = it->bytes - (at - it->base);
+    if (bytes <= rest)
+      return true;
+    if (it->mapped == nullptr)
+      return false;
+    at += rest;
+    bytes -= rest;
+    it = find(at);
+    if (it == nullptr || it->mapped == nullptr)
+      return false;
+  }
+}
+
 /// Device memory must be live, and of one allocation; about ordinary memory nobody knows.
 End end_of(uintptr_t at, size_t bytes) {
   const Allocation* it = find(at);
@@ -27,7 +43,7 @@ End end_of(uintptr_t at, size_t bytes) {
     return {Kind::kHost, nullptr, at != 0 && !device_range(at)};
   if (bytes > it->bytes - (at - it->base) && it->kind == Kind::kRegistered)
     return {Kind::kHost, nullptr, true};
-  return {it->kind, it->device, bytes <= it->bytes - (at - it->base)};
+  return {it->kind, it->device, within(it, at, bytes)};
 }
 
 bool on_device(Kind kind) { return kind == Kind::kDevice || kind == Kind::kManaged; }

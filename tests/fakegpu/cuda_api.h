@@ -84,6 +84,22 @@ typedef struct {
 typedef struct {
   int type, id;
 } CUmemLocation;
+typedef unsigned long long CUmemGenericAllocationHandle;
+typedef int CUmemAllocationGranularity_flags;
+typedef struct {
+  int type, requestedHandleTypes;
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  struct {
+    unsigned char compressionType, gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+} CUmemAllocationProp;
+typedef struct {
+  CUmemLocation location;
+  int flags;
+} CUmemAccessDesc;
 typedef struct {
   int allocType, handleTypes;
   CUmemLocation location;

@@ -225,6 +225,10 @@ bool attribute(void* to, CUpointer_attribute which, CUdeviceptr address) {
   const Kind kind = it != nullptr ? it->kind : Kind::kHost;
   const bool known = it != nullptr;
   const auto handle = reinterpret_cast<void*>(address);
+  uintptr_t base = known ? it->base : 0;
+  size_t bytes = known ? it->bytes : 0;
+  if (known && it->mapped != nullptr)  // of mapped memory they tell the reserved range, as cuda.h says
+    reserved_range(address, &base, &bytes);
   switch (which) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: put(to, known ? it->context : nullptr); return known;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -239,8 +243,8 @@ bool attribute(void* to, CUpointer_attribute which, CUdeviceptr address) {
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: put<unsigned long long>(to, known ? it->id : 0); return known;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: put<unsigned>(to, kind == Kind::kManaged); return known;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put<int>(to, known ? it->device->ordinal : -2); return known;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: put(to, known ? it->base : 0); return known;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: put(to, known ? it->bytes : size_t{0}); return known;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: put(to, base); return known;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: put(to, bytes); return known;
     case CU_POINTER_ATTRIBUTE_MAPPED: put<unsigned>(to, known); return known;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: put<unsigned>(to, 0); return known;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:

@@ -6,7 +6,7 @@
 // MPI_BOTTOM and MPI_IN_PLACE are left alone. Compiled for one MPI; the wrappers come from devicify_gen.py.
 //
 // FAKEGPU_DEVICIFY, comma-separated: names without MPI_ (these calls only), a number N (every N-th buffer, by lot),
-// managed or pool (memory of that kind; default: plain), hip (HIP instead of CUDA). FAKEGPU_DEVICIFY_LOG=FILE: a line
+// managed, pool or mapped (memory of that kind; default: plain; mapped: in pieces, by virtual memory), hip (HIP instead of CUDA). FAKEGPU_DEVICIFY_LOG=FILE: a line
 // at the end of the process, with the numbers of buffers and bytes; %p is the process id.
 //
 // The data takes the way of fakegpu_host_view, so that the engines and counts of the stand-in see only what others do.
@@ -26,6 +26,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "cuda_api.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -70,7 +72,7 @@ Function* own(const char* name, Function*) {
 struct Settings {
   std::vector<std::string> names;
   unsigned every = 1;
-  bool managed = false, pool = false, hip = false;
+  bool managed = false, pool = false, mapped = false, hip = false;
 };
 
 const Settings& settings() {
@@ -86,6 +88,8 @@ const Settings& settings() {
         s.managed = true;
       else if (word == "pool")
         s.pool = true;
+      else if (word == "mapped")
+        s.mapped = true;
       else if (word == "hip")
         s.hip = true;
       else if (const int number = atoi(word.c_str()); number > 0)
@@ -157,7 +161,9 @@ public:
     }
     void* popped;
     must(get<int(void*)>("cuCtxPushCurrent_v2")(contexts_[number]));
-    if (settings().pool)
+    if (settings().mapped)
+      result = map_pieces(number, &memory, bytes);
+    else if (settings().pool)
       result = get<int(uintptr_t*, size_t, void*)>("cuMemAllocAsync")(&memory, bytes, nullptr);
     else if (settings().managed)
       result = get<int(uintptr_t*, size_t, unsigned)>("cuMemAllocManaged")(&memory, bytes, 1);
@@ -170,6 +176,23 @@ public:
   void* (*view)(const void*);
 
 private:
+  /// Pieces of one granule each, with room left behind them.
+  int map_pieces(unsigned number, uintptr_t* memory, size_t bytes) {
+    const CUmemAllocationProp prop = {1, 0, {1, static_cast<int>(number)}, nullptr, {}};
+    size_t granule = 0;
+    must(get<int(size_t*, const void*, int)>("cuMemGetAllocationGranularity")(&granule, &prop, 0));
+    const size_t pieces = (bytes + granule - 1) / granule;
+    must(get<int(uintptr_t*, size_t, size_t, uintptr_t, unsigned long long)>("cuMemAddressReserve")(
+        memory, (pieces + 3) * granule, 0, 0, 0));
+    for (size_t i = 0; i < pieces; ++i) {
+      uintptr_t piece = 0;
+      if (get<int(uintptr_t*, size_t, const void*, unsigned long long)>("cuMemCreate")(&piece, granule, &prop, 0) != 0)
+        return 1;
+      must(get<int(uintptr_t, size_t, size_t, uintptr_t, unsigned long long)>("cuMemMap")(*memory + i * granule, granule,
+                                                                                          0, piece, 0));
+    }
+    return 0;
+  }
   template <class Function>
   Function* get(const char* name) {
     auto* function = reinterpret_cast<Function*>(dlsym(library_, name));

@@ -245,7 +245,7 @@ bool start() {
   if (started())
     return !w.devices.empty();
   for (unsigned i = 0; i < settings().devices; ++i)
-    w.devices.push_back(new Device{static_cast<int>(i), 0, 0, nullptr, 0, {}, {}, {}, {}, nullptr, 0});
+    w.devices.push_back(new Device{static_cast<int>(i), -1, 0, 0, {}, {}, {}, {}, nullptr, 0});
   if (!memory_start())
     return false;
   running.store(true, std::memory_order_release);

@@ -57,8 +57,8 @@ struct Context;
 
 struct Device {
   int ordinal;
-  uintptr_t low, high;   ///< its memory, as programs see it
-  char* view;            ///< and as the driver does, from `low` on
+  int file;              ///< its memory
+  uintptr_t low;         ///< the same, as programs see it
   size_t used;
   Engine down, up, peer, kernel;
   Context* primary;
@@ -175,6 +175,8 @@ bool synchronize(const Context& context, Object& object) {
 
 enum class Kind : uint8_t { kHost, kDevice, kManaged, kPinned, kRegistered };
 
+struct Physical;
+
 struct Allocation {
   uintptr_t base;
   size_t bytes;
@@ -184,6 +186,7 @@ struct Allocation {
   Device* device;
   Context* context;   ///< null: none
   uint64_t id;        ///< never the same twice
+  Physical* mapped;   ///< a piece of a reserved range; null: no such thing
 };
 
 bool memory_start();
@@ -201,6 +204,17 @@ bool device_range(uintptr_t address);
 /// As the driver sees it.
 char* view(uintptr_t address);
 size_t device_memory_free(const Device& device);
+
+// Virtual memory: ranges of addresses in which memory is mapped in pieces, side by side if the program likes.
+constexpr size_t kGranularity = 65536;  ///< of sizes and addresses
+uintptr_t reserve(size_t bytes);        ///< 0: there is no room
+bool unreserve(uintptr_t at, size_t bytes);
+/// The reserved range that holds the address. False: none.
+bool reserved_range(uintptr_t address, uintptr_t* low, size_t* bytes);
+Physical* physical_create(Device& device, size_t bytes);
+bool physical_release(Physical* memory);  ///< gone when nothing is mapped to it any more
+bool map_physical(uintptr_t at, size_t bytes, Physical* memory);
+bool unmap_physical(uintptr_t at, size_t bytes);
 
 // --- copy.cpp ---
 

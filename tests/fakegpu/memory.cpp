@@ -18,7 +18,14 @@ namespace {
 
 constexpr size_t kGrain = 512, kPage = 4096;
 
+/// Addresses that programs see, and the driver's view of the same pages.
+struct Range {
+  size_t bytes;
+  char* view;
+};
+
 struct Table {
+  std::map<uintptr_t, Range> ranges;      ///< memory of devices, and reserved
   std::map<uintptr_t, Allocation> live;
   std::map<uintptr_t, size_t> holes[64];  ///< free memory of each device
   size_t pinned = 0;
@@ -65,11 +72,23 @@ void give_back(Device& device, uintptr_t at, size_t bytes) {
   holes.emplace(at, bytes);
 }
 
-Device* device_of(uintptr_t address) {
-  for (int i = 0; Device* each = device(i); ++i)
-    if (address >= each->low && address < each->high)
-      return each;
-  return nullptr;
+/// Null: neither a device's nor reserved.
+const std::pair<const uintptr_t, Range>* range_of(uintptr_t address) {
+  const auto& ranges = table().ranges;
+  const auto after = ranges.upper_bound(address);
+  if (after == ranges.begin() || address - std::prev(after)->first >= std::prev(after)->second.bytes)
+    return nullptr;
+  return &*std::prev(after);
+}
+
+uintptr_t add_range(size_t bytes, int file) {
+  const int flags = MAP_NORESERVE | (file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+  void* seen = mmap(nullptr, bytes, PROT_NONE, flags, file, 0);
+  void* real = mmap(nullptr, bytes, file >= 0 ? PROT_READ | PROT_WRITE : PROT_NONE, flags, file, 0);
+  if (seen == MAP_FAILED || real == MAP_FAILED)
+    return 0;
+  table().ranges[reinterpret_cast<uintptr_t>(seen)] = {bytes, static_cast<char*>(real)};
+  return reinterpret_cast<uintptr_t>(seen);
 }
 
 bool overlaps(uintptr_t low, uintptr_t high) {
@@ -85,17 +104,12 @@ bool page_locked(Kind kind) { return kind == Kind::kPinned || kind == Kind::kReg
 bool memory_start() {
   for (int i = 0; Device* each = device(i); ++i) {
     const size_t bytes = round(settings().memory, kPage);
-    const int file = memfd_create("fakegpu", MFD_CLOEXEC);
-    if (i >= 64 || file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0)
+    each->file = memfd_create("fakegpu", MFD_CLOEXEC);
+    if (i >= 64 || each->file < 0 || ftruncate(each->file, static_cast<off_t>(bytes)) != 0)
       return false;
-    void* seen = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    void* real = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    close(file);
-    if (seen == MAP_FAILED || real == MAP_FAILED)
+    each->low = add_range(bytes, each->file);
+    if (each->low == 0)
       return false;
-    each->low = reinterpret_cast<uintptr_t>(seen);
-    each->high = each->low + bytes;
-    each->view = static_cast<char*>(real);
     table().holes[i].emplace(each->low, bytes);
   }
   watch_touches();
@@ -119,19 +133,19 @@ void* allocate(Context& context, Kind kind, size_t bytes, bool pool, unsigned fl
     return nullptr;
   if (page_locked(kind))
     t.pinned += bytes;
-  t.live[at] = {at, bytes, kind, pool, flags, context.device, pool ? nullptr : &context, t.next_id++};
+  t.live[at] = {at, bytes, kind, pool, flags, context.device, pool ? nullptr : &context, t.next_id++, nullptr};
   return reinterpret_cast<void*>(at);
 }
 
 int register_host(Context& context, void* address, size_t bytes, unsigned flags) {
   Table& t = table();
   const auto at = reinterpret_cast<uintptr_t>(address);
-  if (device_of(at) != nullptr || overlaps(at, at + bytes))
+  if (range_of(at) != nullptr || overlaps(at, at + bytes))
     return 1;
   if (bytes > settings().pinned - t.pinned)
     return 2;
   t.pinned += bytes;
-  t.live[at] = {at, bytes, Kind::kRegistered, false, flags, context.device, &context, t.next_id++};
+  t.live[at] = {at, bytes, Kind::kRegistered, false, flags, context.device, &context, t.next_id++, nullptr};
   return 0;
 }
 
@@ -141,7 +155,7 @@ bool release(uintptr_t base, Kind kind) {
   if (found == t.live.end())
     return false;
   const Allocation& it = found->second;
-  if (it.kind != kind && !(kind == Kind::kDevice && it.kind == Kind::kManaged))
+  if (it.mapped != nullptr || (it.kind != kind && !(kind == Kind::kDevice && it.kind == Kind::kManaged)))
     return false;
   if (it.kind == Kind::kDevice)
     give_back(*it.device, it.base, round(it.bytes, kGrain));
@@ -171,14 +185,106 @@ const Allocation* find(uintptr_t address) {
   return address - it.base < it.bytes ? &it : nullptr;
 }
 
-bool device_range(uintptr_t address) { return device_of(address) != nullptr; }
+bool device_range(uintptr_t address) { return range_of(address) != nullptr; }
 
 char* view(uintptr_t address) {
-  const Device* owner = device_of(address);
-  return owner != nullptr ? owner->view + (address - owner->low) : reinterpret_cast<char*>(address);
+  const auto* range = range_of(address);
+  return range != nullptr ? range->second.view + (address - range->first) : reinterpret_cast<char*>(address);
 }
 
 size_t device_memory_free(const Device& device) { return settings().memory - device.used; }
+
+// --- Virtual memory ---
+
+struct Physical {
+  Device* device;
+  uintptr_t at;  ///< in the device's memory
+  size_t bytes;
+  unsigned maps;
+  bool released;
+};
+
+namespace {
+
+void drop_if_unused(Physical* memory) {
+  if (memory->maps > 0 || !memory->released)
+    return;
+  give_back(*memory->device, memory->at, memory->bytes);
+  delete memory;
+}
+
+bool whole(size_t value) { return value != 0 && value % kGranularity == 0; }
+
+}  // namespace
+
+uintptr_t reserve(size_t bytes) { return whole(bytes) ? add_range(bytes, -1) : 0; }
+
+bool unreserve(uintptr_t at, size_t bytes) {
+  const auto found = table().ranges.find(at);
+  if (found == table().ranges.end() || found->second.bytes != bytes || overlaps(at, at + bytes))
+    return false;
+  munmap(reinterpret_cast<void*>(at), bytes);
+  munmap(found->second.view, bytes);
+  table().ranges.erase(found);
+  return true;
+}
+
+bool reserved_range(uintptr_t address, uintptr_t* low, size_t* bytes) {
+  const auto* range = range_of(address);
+  if (range == nullptr)
+    return false;
+  *low = range->first;
+  *bytes = range->second.bytes;
+  return true;
+}
+
+Physical* physical_create(Device& device, size_t bytes) {
+  if (!whole(bytes) || bytes > settings().memory)
+    return nullptr;
+  // Pages of the file: whole ones.
+  const uintptr_t rough = take(device, bytes + kPage);
+  if (rough == 0)
+    return nullptr;
+  const uintptr_t at = round(rough, kPage);
+  if (at != rough)
+    give_back(device, rough, at - rough);
+  if (rough + kPage != at)
+    give_back(device, at + bytes, rough + kPage - at);
+  return new Physical{&device, at, bytes, 0, false};
+}
+
+bool physical_release(Physical* memory) {
+  memory->released = true;
+  drop_if_unused(memory);
+  return true;
+}
+
+bool map_physical(uintptr_t at, size_t bytes, Physical* memory) {
+  const auto* range = range_of(at);
+  if (range == nullptr || at % kPage != 0 || bytes != memory->bytes || bytes > range->first + range->second.bytes - at ||
+      overlaps(at, at + bytes))
+    return false;
+  const auto offset = static_cast<off_t>(memory->at - memory->device->low);
+  if (mmap(view(at), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->device->file, offset) == MAP_FAILED)
+    return false;
+  ++memory->maps;
+  Table& t = table();
+  t.live[at] = {at, bytes, Kind::kDevice, true, 0, memory->device, nullptr, t.next_id++, memory};
+  return true;
+}
+
+bool unmap_physical(uintptr_t at, size_t bytes) {
+  Table& t = table();
+  const auto found = t.live.find(at);
+  if (found == t.live.end() || found->second.mapped == nullptr || found->second.bytes != bytes)
+    return false;
+  Physical* memory = found->second.mapped;
+  t.live.erase(found);
+  mmap(view(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  --memory->maps;
+  drop_if_unused(memory);
+  return true;
+}
 
 }  // namespace fakegpu
 

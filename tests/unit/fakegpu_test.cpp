@@ -261,6 +261,51 @@ TEST_CASE("whose memory is it") {
   CHECK(child("devices=0", [] { NEED(cuInit(0) == CUDA_ERROR_NO_DEVICE); }) == 0);
 }
 
+TEST_CASE("memory that is mapped in pieces") {
+  CHECK(child("devices=2,memory=1", [] {
+    begin();
+    constexpr size_t kPiece = 65536;
+    CUdeviceptr range = 0, base = 0;
+    CUmemGenericAllocationHandle pieces[3] = {};
+    CUmemAllocationProp prop = {};
+    CUcontext of = nullptr;
+    size_t bytes = 0;
+    for (int round = 0; round < 20; ++round) {  // nothing is left over
+      NEED(cuMemAddressReserve(&range, 4 * kPiece, 0, 0, 0) == CUDA_SUCCESS);
+      device_memory(100);
+      for (int i = 0; i < 3; ++i) {
+        prop.location.id = i == 2;
+        NEED(cuMemCreate(&pieces[i], kPiece, &prop, 0) == CUDA_SUCCESS);
+        NEED(cuMemMap(range + static_cast<size_t>(i) * kPiece, kPiece, 0, pieces[i], 0) == CUDA_SUCCESS);
+        NEED(cuMemRelease(pieces[i]) == CUDA_SUCCESS);
+      }
+      NEED(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, range + 5) == CUDA_SUCCESS && of == nullptr);
+      NEED(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, range + kPiece) == CUDA_SUCCESS);
+      NEED(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, range + kPiece) == CUDA_SUCCESS);
+      NEED(base == range && bytes == 4 * kPiece);
+      std::vector<char> host(4 * kPiece);
+      for (size_t i = 0; i < host.size(); ++i)
+        host[i] = static_cast<char>(i * 7 >> 3);
+      NEED(cuMemcpyHtoD_v2(range + 9, host.data(), 3 * kPiece - 9) == CUDA_SUCCESS);
+      NEED(cuMemcpyHtoD_v2(range + 9, host.data(), 3 * kPiece) == CUDA_ERROR_INVALID_VALUE);
+      NEED(memcmp(fakegpu_host_view(reinterpret_cast<void*>(range + 9)), host.data(), 3 * kPiece - 9) == 0);
+      NEED(cuMemAddressFree(range, 4 * kPiece) == CUDA_ERROR_INVALID_VALUE);
+      for (size_t i = 0; i < 3; ++i)
+        NEED(cuMemUnmap(range + i * kPiece, kPiece) == CUDA_SUCCESS);
+      NEED(cuMemcpyHtoD_v2(range, host.data(), 1) == CUDA_ERROR_INVALID_VALUE);
+      NEED(cuMemAddressFree(range, 4 * kPiece) == CUDA_SUCCESS);
+    }
+  }) == 0);
+  std::string said;
+  CHECK(child("", [] {
+    begin();
+    CUdeviceptr range = 0;
+    NEED(cuMemAddressReserve(&range, 65536, 0, 0, 0) == CUDA_SUCCESS);
+    *reinterpret_cast<volatile char*>(range) = 1;
+  }, &said) == 1000 + SIGSEGV);
+  CHECK(said.find("fakegpu: host touched device memory") == 0);
+}
+
 TEST_CASE("captures break by what they do not allow") {
   CHECK(child("", [] {
     begin();
