@@ -90,7 +90,8 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
   constexpr unsigned kUnregistered = 0, kHost = cuda::kTypeHost, kDevice = cuda::kTypeDevice;
   unsigned type = 0;
   int managed = 0, ordinal = -1;
-  void *context = nullptr, *base = nullptr;
+  void* const not_said = &type;
+  void *context = not_said, *base = nullptr;
   size_t bytes = 0;
   void* values[] = {&type, &managed, &context, &ordinal, &base, &bytes};
   int result = ask_driver(6, attributes, values, address);
@@ -102,6 +103,11 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
     return kNobodys;
   if (managed == 0 && type != kHost && type != kDevice)
     return kUnclear;
+  // Memory on the host that belongs to no context has been mapped by the program, or is from a pool: whether the host has
+  // access to it, too, is not said.
+  if (managed == 0 && type == kHost && context == nullptr)
+    return kUnclear;
+  context = context == not_said ? nullptr : context;
   const Memory memory = managed != 0 ? Memory::kManaged : type == kHost ? Memory::kPinned : Memory::kDevice;
   return {memory, Api::kCuda, context, ordinal < 0 ? -1 : ordinal, reinterpret_cast<uintptr_t>(base), bytes,
           context == nullptr};

@@ -18,9 +18,9 @@ struct Fake fake_runtime;
 static inline int known(uintptr_t address) { return address >= fake_runtime.low && address < fake_runtime.high; }
 
 #ifdef FAKE_CUDA
-enum { kNotInitialized = 3, kMemoryType = 2, kIsManaged = 8, kManaged = 16 };
+enum { kNotInitialized = 3, kContext = 1, kMemoryType = 2, kIsManaged = 8, kManaged = 16, kNobodys = 32 };
 
-/// `kind`: CU_MEMORYTYPE_, with kManaged added.
+/// `kind`: CU_MEMORYTYPE_, with kManaged added; with kNobodys, too: it says that the memory belongs to no context.
 int cuPointerGetAttributes(unsigned count, const int* attributes, void** values, uint64_t address) {
   fake_runtime.calls++;
   if (!fake_runtime.initialized) return kNotInitialized;
@@ -28,7 +28,8 @@ int cuPointerGetAttributes(unsigned count, const int* attributes, void** values,
   int kind = known(address) ? fake_runtime.kind : 0;
   for (unsigned i = 0; i < count; i++) {
     if (attributes[i] == kMemoryType) *(unsigned*)values[i] = (unsigned)(kind % kManaged);
-    if (attributes[i] == kIsManaged) *(int*)values[i] = kind >= kManaged;
+    if (attributes[i] == kIsManaged) *(int*)values[i] = (kind & kManaged) != 0;
+    if (attributes[i] == kContext && (kind & kNobodys) != 0) *(void**)values[i] = 0;
   }
   return 0;
 }

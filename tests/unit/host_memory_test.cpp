@@ -83,6 +83,8 @@ TEST_CASE("host memory, with runtimes that are loaded later") {
   CHECK(host_memory(host, kBytes));
   set(cuda, host, 1);  // pinned
   CHECK(host_memory(host, kBytes));
+  set(cuda, host, 1 + 32);  // the host's, but mapped by the program: perhaps not for the host
+  CHECK(!host_memory(host, kBytes));
   set(cuda, host, 2 + 16);  // managed, which the driver calls a device's
   CHECK(!host_memory(host, kBytes));
   set(cuda, host, 1 + 16);
