@@ -43,8 +43,6 @@ struct CollectiveFunctions {
   /// Copies between buffers that the host may not touch, or whose types only the library understands, by a message to
   /// this process itself. Type 0: bytes. False: MPI would not.
   bool (*copy)(const void* from, int64_t from_count, uint64_t from_type, void* to, int64_t to_count, uint64_t to_type);
-  /// Raises MPI_ERR_OTHER on the communicator, 0: on MPI_COMM_WORLD.
-  int (*failed)(uint64_t comm);
 };
 
 }  // namespace resil

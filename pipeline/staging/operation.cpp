@@ -158,6 +158,8 @@ bool refused(Event& e) {
   return true;
 }
 
-int raise_error(uint64_t comm) { return backend->collectives->failed(comm); }
+int raise_error(uint64_t comm) {
+  return backend->staging->raise(comm != 0 ? comm : backend->comm_world(), backend->staging->error_other);
+}
 
 }  // namespace resil::staging

@@ -163,7 +163,8 @@ void report(JsonWriter& json) {
   json.text("mode", mode.setting == Setting::kOn ? "on" : "auto");
   json.boolean("mpi_takes_device_buffers", mode.mpi_takes_device);
   json.boolean("active", active() && awake());
-  report_counts(json);
+  if (awake())
+    report_counts(json);
   json.end_object();
 }
 

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import re
 
-from . import checksum, reductions
+from . import checksum, reductions, staging
 from .text import clean
 from .values import MAX_FILE, Invalid, integer, items, members, number, parse_object, rank_list, read_bytes, text
 
@@ -65,6 +65,7 @@ class Rank:
     faults: dict = dataclasses.field(default_factory=dict)     # injected on purpose, kind: count
     checksum: dict = dataclasses.field(default_factory=dict)   # section "checksum", see checksum.py
     reductions: dict = dataclasses.field(default_factory=dict)  # section "reductions", see reductions.py
+    staging: dict = dataclasses.field(default_factory=dict)    # section "staging", see staging.py
     uncovered: dict = dataclasses.field(default_factory=dict)  # reason: count
     modified: float = 0.0
     state: str = ""
@@ -187,6 +188,7 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
     record.findings_dropped = integer(value.get("findings_dropped"))
     record.checksum = checksum.parse(value.get("checksum"))
     record.reductions = reductions.parse(value.get("reductions"))
+    record.staging = staging.parse(value.get("staging"))
     inside = value.get("checksum").get("faults_injected") if record.checksum else None
     record.faults = checksum.counts(value.get("faults_injected") or inside)
     setting = config_value(value.get("config"), "RESIL_FAULT")

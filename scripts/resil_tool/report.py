@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 
-from . import checksum, findings, reductions
+from . import checksum, findings, reductions, staging
 from . import job as jobs
 from . import records
 from .attach import attach
@@ -238,6 +238,8 @@ def _coverage(s: dict) -> list[str]:
         lines += row("coverage", "message contents were not checked (mode checksum is off)")
     if s["reductions"]:
         lines += row("reductions", reductions.sentence(s["reductions"]), 3)
+    if s["staging"]:
+        lines += row("devices", staging.sentence(s["staging"]), 3)
     if s["uncovered"]:
         reasons = sorted(s["uncovered"].items(), key=lambda item: -item[1])
         text = "not seen: " + ", ".join("%s %s" % (integer(count), name.replace("_", " "))

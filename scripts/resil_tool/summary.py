@@ -4,7 +4,7 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-from . import checksum, findings, reductions, symbols
+from . import checksum, findings, reductions, staging, symbols
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase
 
@@ -33,7 +33,8 @@ def merge(directory: Directory) -> dict:
         "overhead_seconds": max((r.overhead_seconds for r in ranks), default=0.0),
         "calls": _calls(ranks), "messages": _messages(ranks),
         "findings": findings.merge(directory, ranks), "findings_dropped": sum(r.findings_dropped for r in ranks),
-        "checksum": checksum.merge(ranks), "reductions": reductions.merge(ranks), "faults_injected": _sum(r.faults for r in ranks),
+        "checksum": checksum.merge(ranks), "reductions": reductions.merge(ranks),
+        "staging": staging.merge(ranks), "faults_injected": _sum(r.faults for r in ranks),
         "fault_setting": _variants(ranks, "fault_setting"),
         "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
         "unreadable": [vars(p) for p in directory.problems],
