@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Test programs that know nothing of GPUs, with all their buffers on devices of the stand-in: staged and checked, they end
+as they do with host memory.
+
+Usage: devices_test.py BUILD openmpi|mpich [all]      (BUILD holds PROGRAM.MPI; all: every program with every memory)
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+from harness import gpu  # noqa: E402
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+from programs_test import Program  # noqa: E402
+
+# Program -> kind of memory, FAKEGPU.
+QUICK = {"p2p": ("", "devices=3"), "collectives": ("mapped", ""), "datatypes": ("pool", ""), "intercomm": ("hip", "")}
+PROGRAMS = (*QUICK, "communicators", "errors", "callbacks", "rma", "files", "cxx", "threads", "stress_threads", "mpi4",
+            "fortran_mpif", "fortran_f08", "fortran_use_mpi")
+KINDS = ("", "managed", "pool", "mapped", "hip", "2")
+
+
+def same(program, how, settings):
+    """Staged and checked on devices as plainly on the host."""
+    plain, _ = program.run(False)
+    assert plain.returncode == 0, plain.text()
+    command = program.command(os.path.join(jobs.scratch(), "file"))
+    job = gpu.run(program.mpi, program.ranks, command, settings=settings, how=how, options=program.options,
+                  env={"RESIL_STAGE": "on", "RESIL_MODE": "checksum"}, timeout=120)
+    result = job.result
+    assert result.returncode == 0 and result.stdout == plain.stdout, result.text()
+    staged = 0
+    for rank, report in result.ranks().items():
+        assert not report["findings"], (rank, report["findings"])
+        staging = report["staging"]
+        staged += sum(staging[path]["calls"] for path in ("messages", "collectives", "persistent"))
+    assert job.buffers > 0 or program.name in ("files", "rma"), result.text()
+    assert staged > 0 or job.buffers == 0, "nothing was staged"
+    jobs.remove_rings(result.directory)
+
+
+def untouchable(mpi, build):
+    """Without staging the library dies of such a buffer: the tests above are not of host memory by another name."""
+    program = Program(build, mpi, "p2p")
+    result = gpu.run(mpi, program.ranks, program.command(""), env={"RESIL_STAGE": "off"}).result
+    assert result.returncode != 0 and b"fakegpu: host touched device memory" in result.stderr, result.text()
+    jobs.remove_rings(result.directory)
+
+
+def main(build, mpi, which="quick"):
+    jobs.require(f"mpirun.{mpi}")
+    wanted = [(name, how, settings) for name, (how, settings) in QUICK.items()]
+    if which == "all":
+        wanted = [(name, how, "devices=2") for name in PROGRAMS for how in KINDS]
+    checks = [("without staging", lambda: untouchable(mpi, build))]
+    installed = lambda name: os.path.exists(os.path.join(build, f"{name}.{mpi}"))  # noqa: E731
+    for name, how, settings in wanted:
+        if how == "hip" and not os.path.exists(os.path.join(gpu.folder(), "libamdhip64.so.5")):
+            continue
+        program = Program(build, mpi, name)
+        if installed(name) and program.rules.get("needs", mpi) == mpi:
+            checks.append((f"{name} ({mpi}) {how} {settings}",
+                           lambda program=program, how=how, settings=settings: same(program, how, settings)))
+    return run_checks(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
