@@ -13,6 +13,7 @@
 #include "pipeline/staging/device_check.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/digest/digest.h"
@@ -35,10 +36,14 @@ using gpu::kDigestJobs;
 
 constexpr unsigned kBatches = 8;  ///< of a device, under way
 constexpr unsigned kKnown = 256;
+/// What a result is before the device has written it. An event that is complete while one is there still is early.
+constexpr uint64_t kUnwritten = 0x8000000000000000;
+constexpr double kLongest = 1;  ///< seconds to wait for results then
 
 struct Batch {
   gpu::EventHandle event;
   uint32_t jobs;  ///< 0: free
+  double early;   ///< since when its event is complete without its results; 0: it is not
   Packet* packets[kDigestJobs];
 };
 
@@ -64,7 +69,7 @@ constexpr unsigned kSkipped = 5;
 constexpr const char* kSkippedNames[kSkipped] = {"no_kernel", "layout", "memory", "failed", "request_freed"};
 
 struct {
-  uint64_t packets, bytes, launches, mismatches, skipped[kSkipped];
+  uint64_t packets, bytes, launches, mismatches, early, skipped[kSkipped];
 } counts;
 
 constinit Checker* checkers;
@@ -155,6 +160,25 @@ void unlink(Checker& c, Packet* packet) {
   }
 }
 
+/// Has the device written all results of a batch whose event is complete? What a runtime says too early is noted, and
+/// waited for.
+bool is_written(Batch& batch, const uint64_t* results) {
+  uint32_t missing = 0;
+  for (uint32_t i = 0; i < batch.jobs; ++i)
+    missing += __atomic_load_n(&results[i], __ATOMIC_ACQUIRE) == kUnwritten;
+  if (missing == 0)
+    return true;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const double seconds = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  if (batch.early != 0)
+    return seconds - batch.early > kLongest;
+  batch.early = seconds;
+  count(counts.early);
+  add_note("staging: the runtime of a device called an event complete before the kernel in front of it was");
+  return false;
+}
+
 /// Frees the batch once it is complete.
 void harvest(Checker& c, Batch& batch) {
   if (batch.jobs == 0)
@@ -163,16 +187,18 @@ void harvest(Checker& c, Batch& batch) {
   if (state == gpu::State::kPending)
     return;
   const uint64_t* results = c.results + static_cast<size_t>(&batch - c.batches) * kDigestJobs;
+  if (state == gpu::State::kDone && !is_written(batch, results))
+    return;
   for (uint32_t i = 0; i < batch.jobs; ++i) {
     Packet* packet = batch.packets[i];
     if (packet == nullptr)
       continue;
-    if (state == gpu::State::kFailed) {
+    if (state == gpu::State::kFailed || results[i] == kUnwritten) {
       skip(packet, Skipped::kFailed);
       continue;
     }
     Check& check = packet->check;
-    check.device = __atomic_load_n(&results[i], __ATOMIC_RELAXED);
+    check.device = results[i];
     gpu::pinned_release(check.table);
     check.table = nullptr;
     check.state = CheckState::kDigested;
@@ -180,6 +206,7 @@ void harvest(Checker& c, Batch& batch) {
                                                                             check.up};
   }
   batch.jobs = 0;
+  batch.early = 0;
 }
 
 Batch* free_batch(Checker& c) {
@@ -239,7 +266,7 @@ bool launch(Checker& c) {
     stream.first_leaf = order.leaves;
     order.leaves += static_cast<uint32_t>(leaves);
     packet->check.batch = static_cast<uint8_t>(number);
-    packet->check.job = static_cast<uint8_t>(order.jobs);
+    c.results[number * kDigestJobs + order.jobs] = kUnwritten;
     packet->check.state = CheckState::kLaunched;
     batch->packets[order.jobs++] = packet;
   }
@@ -439,6 +466,7 @@ void check_report(JsonWriter& json) {
   json.integer("bytes", static_cast<int64_t>(counts.bytes));
   json.integer("launches", static_cast<int64_t>(counts.launches));
   json.integer("mismatches", static_cast<int64_t>(counts.mismatches));
+  json.integer("early_events", static_cast<int64_t>(counts.early));
   json.text("cuda_compiler", gpu::kernel_compiler(gpu::Api::kCuda));
   json.text("hip_compiler", gpu::kernel_compiler(gpu::Api::kHip));
   json.begin_object("unchecked");

@@ -41,7 +41,7 @@ struct Check {
   uint64_t bytes;          ///< of the stream
   uint64_t device, host;   ///< digests
   uint32_t first, last;    ///< blocks, of packets made of blocks
-  uint8_t batch, job;
+  uint8_t batch;
   CheckState state;
   bool up, copied;
   bool host_known;

@@ -28,9 +28,9 @@ def faults_made(log):
     return made
 
 
-def clean(build, mpi):
-    """Collectives of every kind; what only passes through is never unchecked."""
-    job = gpu.run(mpi, 2, [os.path.join(build, f"collectives.{mpi}")], env=MODE)
+def clean(build, mpi, how=""):
+    """Collectives of every kind: none is unchecked."""
+    job = gpu.run(mpi, 2, [os.path.join(build, f"collectives.{mpi}")], env=MODE, how=how)
     assert job.result.returncode == 0 and job.buffers > 100, job.result.text()
     for rank, report in job.result.ranks().items():
         digests, checksum = report["device_digests"], report["checksum"]
@@ -67,6 +67,19 @@ def damaged(build, mpi, fault):
     assert found > 0, result.text()
 
 
+def early(build, mpi):
+    """Events that are complete before their copies are: found, and cured, since the data is waited for."""
+    env = gpu.environment("fault=early-event:10", MODE)
+    result = jobs.run(mpi, 2, [os.path.join(build, f"staging_p2p.{mpi}"), "sets", "completions"], env=env, timeout=60)
+    assert result.returncode == 0, result.text()
+    reports = result.ranks().values()
+    assert sum(report["device_digests"]["early_events"] for report in reports) > 0, result.text()
+    assert any(report["findings"] for report in reports), result.text()
+    for report in reports:
+        for finding in report["findings"]:
+            assert finding["kind"] == "device_copy_early" and finding["culprit_ranks"] == [report["rank"]], finding
+
+
 def wire(build, mpi):
     """Between the pinned copies: both ends agree with themselves, and not with each other."""
     env = {**MODE, "RESIL_ON_MISMATCH": "log", "RESIL_FAULT": "flip,rank=1,call=MPI_Bcast,nth=1"}
@@ -80,6 +93,9 @@ def wire(build, mpi):
 def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     checks = [(f"clean ({mpi})", lambda: clean(build, mpi)), (f"wire ({mpi})", lambda: wire(build, mpi))]
+    checks.append((f"early events ({mpi})", lambda: early(build, mpi)))
+    if mpi == "openmpi" and any(name.startswith("libamdhip64") for name in os.listdir(gpu.folder())):
+        checks.append((f"HIP ({mpi})", lambda: clean(build, mpi, "hip")))
     for fault in ("corrupt-down", "corrupt-up", "alias-down", "alias-up"):
         checks.append((f"{fault} ({mpi})", lambda fault=fault: damaged(build, mpi, fault)))
     return run_checks(checks)
