@@ -17,6 +17,9 @@ struct Thread;
 struct Slice;
 struct ValueProblem;
 class JsonWriter;
+namespace dump {
+class Text;
+}
 
 /// Words that modules may keep beside each pending request.
 constexpr unsigned kCookies = 4;
@@ -100,6 +103,9 @@ struct Module {
   /// MPI_Wtime or MPI_Wtick returned `value`; what is returned takes its place. Asked only when `times` says so.
   double (*time)(Thread&, CallId, double value) = nullptr;
   bool (*times)() = nullptr;
+  /// Adds lines to a state dump, each with this prefix and a newline; nothing when there is nothing to say. In a signal
+  /// handler, on any thread, at any time after before_init: no lock, no allocation, async-signal-safe functions only.
+  void (*dump)(dump::Text& text, const char* prefix) = nullptr;
   /// Adds members to the rank's report object.
   void (*report)(JsonWriter&) = nullptr;
 };

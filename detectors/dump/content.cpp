@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "shim/module.h"
+#include "shim/registry.h"
 #include "shim/runtime.h"
 
 namespace resil::dump {
@@ -181,6 +183,11 @@ void Content::progress(const char* prefix) const {
   text.u64(pending.total).str(pending.total == 1 ? " pending request: " : " pending requests, the oldest: ");
   put_request(text, symbols, moment, runtime.requests[pending.oldest[0]]);
   text.chr('\n');
+}
+
+void Content::modules(const char* prefix) const {
+  for (const Module* module : enabled_modules())
+    if (module->dump != nullptr) module->dump(text, prefix);
 }
 
 void Content::records() const {

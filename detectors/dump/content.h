@@ -42,6 +42,8 @@ struct Content {
   void header(uint32_t number, const char* reason) const;
   /// Step, call count, pending requests and the oldest one: one or two lines.
   void progress(const char* prefix) const;
+  /// What other modules have to say of this moment (Module::dump).
+  void modules(const char* prefix) const;
   void records() const;
   void requests() const;
   void communicators() const;

@@ -56,6 +56,7 @@ void write_brief(Workspace* workspace, const Moment& moment, int error) {
   const Content content{head, workspace->symbols, moment, workspace->pending};
   content.what_it_waits_for("resil: ", 4);
   content.progress("resil:   ");
+  content.modules("resil:   ");
   content.brief_stack(workspace->threads, "resil:   ");
   const size_t used = head.size();
   if (used > 0) workspace->brief[used - 1] = '\n';  // already, unless the text was cut
@@ -87,6 +88,7 @@ void write_dump(Workspace* workspace, int signal, const ucontext_t& context, std
   }
   content.what_it_waits_for("", 16);
   content.progress("");
+  content.modules("");
   content.header(number, workspace->reason);
   text.flush();
 
@@ -114,6 +116,7 @@ void rehearse(Workspace* workspace) {
   make_path(workspace->path, sizeof workspace->path, 0);
   content.what_it_waits_for("", 1);
   content.progress("");
+  content.modules("");
   content.header(0, "");
   collect(&workspace->threads, 0, context);
   write_rest(content, workspace, 0);

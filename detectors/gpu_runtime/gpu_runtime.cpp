@@ -73,6 +73,7 @@ constexpr Module kGpuRuntime = {
     .before_finalize = before_finalize,
     .after_finalize = after_finalize,
     .on_abort = on_abort,
+    .dump = open_waits_dump,
     .report = report,
 };
 RESIL_MODULE(kGpuRuntime);

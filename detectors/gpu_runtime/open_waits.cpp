@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "detectors/dump/text.h"
+
 namespace resil::gpu_runtime {
 
 namespace {
@@ -61,7 +63,7 @@ OpenWait* own_wait() {
   return nullptr;
 }
 
-bool open_wait_read(unsigned thread, OpenWait* copy) {
+[[gnu::no_sanitize("thread")]] bool open_wait_read(unsigned thread, OpenWait* copy) {
   const OpenWait* waits = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
   if (waits == nullptr || thread >= kThreads)
     return false;
@@ -69,7 +71,7 @@ bool open_wait_read(unsigned thread, OpenWait* copy) {
   const uint64_t version = from.version.load(std::memory_order_acquire);
   if (version % 2 != 0 || from.tid.load(std::memory_order_relaxed) == 0 || !from.open)
     return false;
-  copy->tid.store(from.tid.load());
+  copy->tid.store(from.tid.load());  // members are torn when the version changes, and then not used
   copy->open = from.open, copy->returned = from.returned, copy->judged = from.judged, copy->kind = from.kind;
   copy->api = from.api, copy->call = from.call, copy->handle = from.handle, copy->site = from.site;
   copy->since = from.since, copy->words = from.words < kMarks ? from.words : kMarks;
@@ -78,6 +80,40 @@ bool open_wait_read(unsigned thread, OpenWait* copy) {
   copy->version.store(version);
   std::atomic_thread_fence(std::memory_order_acquire);
   return from.version.load(std::memory_order_relaxed) == version && copy->open;
+}
+
+void open_waits_dump(dump::Text& text, const char* prefix) {
+  constexpr unsigned kLines = 16;
+  OpenWait wait;
+  unsigned lines = 0, more = 0;
+  for (unsigned i = 0; i < kThreads; ++i) {
+    if (!open_wait_read(i, &wait))
+      continue;
+    if (++lines > kLines) {
+      ++more;
+      continue;
+    }
+    text.str(prefix).str("thread ").i64(wait.tid.load()).str(" is in ").str(wait.call);
+    if (wait.kind == Kind::kEventWait)
+      text.str(" on event ").hex(reinterpret_cast<uint64_t>(wait.handle));
+    else if (wait.kind == Kind::kStreamWait && !is_legacy(wait.handle))
+      text.str(" on stream ").hex(reinterpret_cast<uint64_t>(wait.handle));
+    else if (wait.kind == Kind::kStreamWait)
+      text.str(" on the default stream");
+    text.str(" for ").seconds(now_seconds() - wait.since);
+    uint32_t written = 0;
+    for (uint32_t k = 0; k < wait.words; ++k)
+      written += wait.word[k].written() ? 1 : 0;
+    if (wait.words == 0)
+      text.str(": whether the device is done is not known (RESIL_GPU=check tells)\n");
+    else if (written < wait.words)
+      text.str(wait.returned ? ": it returned too early, resil waits for the device\n" : ": the device is not done\n");
+    else
+      text.str(wait.judged ? ": the device is done, the wait has not returned\n"
+                           : ": the device has done what resil knows of, the wait has not returned\n");
+  }
+  if (more != 0)
+    text.str(prefix).str("and ").u64(more).str(" more threads in such waits\n");
 }
 
 double now_seconds() {

@@ -9,6 +9,10 @@
 
 #include "detectors/gpu_runtime/counts.h"
 
+namespace resil::dump {
+class Text;
+}
+
 namespace resil::gpu_runtime {
 
 constexpr unsigned kThreads = 256;  ///< that use the runtime at the same time; those beyond are not watched
@@ -37,6 +41,9 @@ bool open_wait_read(unsigned thread, OpenWait* copy);
 
 /// The calling thread's own; null: more than kThreads. Any thread.
 OpenWait* own_wait();
+
+/// One line for each open wait, at most 16. Async-signal-safe.
+void open_waits_dump(dump::Text& text, const char* prefix);
 
 double now_seconds();
 

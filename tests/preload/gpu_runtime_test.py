@@ -107,12 +107,15 @@ def check_lost(way, wait):
         except jobs.subprocess.TimeoutExpired:
             pass
     hanging = jobs.reports.load(directory)[0]
+    with open(os.path.join(directory, "dump-00000-0.txt"), encoding="utf-8") as file:
+        dump = file.read()
     with open(release, "w", encoding="utf-8"):
         pass
     status = job.process.wait(30)
     job.poll()
     end = job.end()
     need(status == 0 and b"turns 8 wrong 0" in end.stdout, end)
+    need(re.search(f"thread [0-9]+ is in (cu|hip)({FUNCTIONS[wait]}) .*the device is done, the wait has not returned", dump), end, dump)
     lost = [finding for finding in hanging["findings"] if finding["kind"] == "lost_completion"]
     need(hanging["outcome"] == "running" and len(lost) == 1, end, hanging["findings"])
     need(lost[0]["confidence"] == "verified" and re.match(f"cu({FUNCTIONS[wait]}) |hip({FUNCTIONS[wait]}) ", lost[0]["message"]),
@@ -161,6 +164,22 @@ def check_no_device():
     need(job.returncode == plain.returncode == 3 and said is None, job)
 
 
+def check_probed_names():
+    """Somebody looks for a runtime by its names in a process that has none, and finds resil's: they say that there is no
+    device, and do nothing else."""
+    program = """
+import ctypes
+names = ctypes.CDLL(None)
+answers = [getattr(names, name)(None, None) for name in
+           ("cuStreamSynchronize", "cuCtxSynchronize", "cuEventRecord", "cudaDeviceSynchronize", "cudaStreamQuery", "hipDeviceSynchronize",
+            "hipEventSynchronize", "hipStreamCreate")]
+print(answers, names.InitializeInjection())
+print([line for line in open("/proc/self/maps") if "libcu" in line or "libhip" in line or "libamdhip" in line])
+"""
+    job = jobs.start([sys.executable, "-c", program], env={"LD_PRELOAD": jobs.library(), "RESIL_GPU": "check"})
+    need(job.returncode == 0 and job.stdout == b"[3, 3, 3, 100, 100, 100, 100, 100] 1\n[]\n", job)
+
+
 def main():
     global BUILD, MPI  # pylint: disable=global-statement
     BUILD, MPI = sys.argv[1:3]
@@ -179,7 +198,7 @@ def main():
     if MPI == "openmpi":
         checks += [("without words", check_watch_only), ("off", check_off), ("profiler", check_profiler),
                    ("double", lambda: check_workaround("double")), ("kernel", lambda: check_workaround("kernel")),
-                   ("initialised before", check_initialised_before), ("no device", check_no_device)]
+                   ("initialised before", check_initialised_before), ("no device", check_no_device), ("probed names", check_probed_names)]
     return run_checks(checks, side_by_side=2)
 
 

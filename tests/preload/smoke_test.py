@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import mpi as jobs  # noqa: E402
+from harness import gpu, mpi as jobs  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 MPI = ""
@@ -49,11 +49,27 @@ def check_wrong_bytes():
     assert b"WRONG" in text.stdout and b"stop: " in text.stdout, text.text()
 
 
+def check_device():
+    """Through pinned memory: the stand-in's device memory faults when the MPI touches it. Then with copies that go wrong."""
+    said = parsed("--memory", "device", "--sizes", "4K,64K", **gpu.environment("down=4,up=4"))
+    assert said["verdict"] == "good" and [row["memory"] for row in said["runs"]] == ["device"] * 2, said
+    said = parsed("--memory", "device", "--sizes", "64K", status=2, **gpu.environment("down=4,up=4,fault=corrupt-down:10"))
+    assert sum(row["bad_packets"] for row in said["runs"]) > 0, said
+
+
+def check_no_device():
+    said = parsed("--sizes", "4K", **gpu.environment("devices=0"))
+    assert said["verdict"] == "good" and "device" in said["skipped"] and len(said["runs"]) == 1, said
+    said = parsed("--memory", "device", "--sizes", "4K", status=2, **gpu.environment("devices=0"))
+    assert said["problems"] and "no" in said["problems"][0]["problem"], said
+
+
 def main():
     global MPI  # pylint: disable=global-statement
     MPI = sys.argv[1]
     jobs.require(f"mpirun.{MPI}", f"mpicc.{MPI}")
-    return run_checks([("host memory", check_host), ("wrong bytes", check_wrong_bytes)], side_by_side=2)
+    return run_checks([("host memory", check_host), ("wrong bytes", check_wrong_bytes), ("device memory", check_device),
+                       ("no device", check_no_device)], side_by_side=2)
 
 
 sys.exit(main())

@@ -213,6 +213,7 @@ TEST_CASE("pending requests, steps, records and communicators", "[dump][race]") 
   }, &errors);
   CHECK_THAT(text, Catch::Contains("\nstep 12 \"assemble\", 41 MPI calls so far; 100 pending requests, the oldest: "
                                    "receive by MPI_Irecv from rank 27, tag 7, MPI_COMM_WORLD, 4096 bytes, posted 109."));
+  CHECK_THAT(text, Catch::Contains("\na module's line\n"));
   CHECK(count(text, "  receive by MPI_Irecv") == 64);
   CHECK_THAT(text, Catch::Contains("\n  and 36 more\n"));
   CHECK(text.find("posted 109.") < text.find("posted 108."));
