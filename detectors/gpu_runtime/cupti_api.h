@@ -68,7 +68,7 @@ constexpr Function kFunctions[] = {
 };
 constexpr unsigned kFunctionCount = sizeof(kFunctions) / sizeof(kFunctions[0]);
 
-inline const Function* function_of(uint32_t id) {
+constexpr const Function* function_of(uint32_t id) {
   for (const Function& function : kFunctions)
     if (function.id == id)
       return &function;
