@@ -14,7 +14,7 @@ constinit thread_local uint32_t inside __attribute__((tls_model("initial-exec"))
 
 namespace {
 
-constexpr double kAsk = 100e-6;   // between two questions to the runtime while a word is awaited
+constexpr double kAsk = 100e-6;  // between two questions to the runtime while a word is awaited
 constexpr double kForever = 1e18;
 
 bool mark(Call& call, void* stream) {
@@ -141,7 +141,8 @@ bool call_poll(Call& call, int* result) {
   }
   // Asked once, for errors: that it says "not ready" by now is the runtime's own affair, or another thread's work.
   if (error == kSuccess)
-    error = call.kind == Kind::kEventWait ? call.driver->event_query(call.handle) : call.driver->stream_query(call.streams[0]);
+    error = call.kind == Kind::kEventWait ? call.driver->event_query(call.handle)
+                                          : call.driver->stream_query(call.streams[0]);
   *result = error == kNotReady ? kSuccess : error;
   return true;
 }

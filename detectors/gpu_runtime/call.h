@@ -2,8 +2,8 @@
 //
 // One wait or query of the program's in its accelerator runtime, from before the real function to after it.
 //
-// Application's threads, not inside MPI. The real function is called between begin() and end(); by whom differs: hooks by
-// name (names_*.cpp) call it, CUPTI's callbacks (cupti.cpp) stand on both sides of it.
+// Application's threads, not inside MPI. The real function is called between begin() and end(); by whom differs: hooks
+// by name (names_*.cpp) call it, CUPTI's callbacks (cupti.cpp) stand on both sides of it.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace resil::gpu_runtime {
 enum class Sync : uint8_t { kNative, kDouble, kKernel, kPoll };
 
 struct Settings {
-  bool watch;  ///< waits are noted and counted
-  bool check;  ///< fence words
-  bool inject; ///< RESIL_GPU_INJECT
-  Sync sync;   ///< RESIL_GPU_SYNC
+  bool watch;           ///< waits are noted and counted
+  bool check;           ///< fence words
+  bool inject;          ///< RESIL_GPU_INJECT
+  Sync sync;            ///< RESIL_GPU_SYNC
   double lost_seconds;  ///< RESIL_GPU_LOST
 };
 extern constinit Settings settings;
@@ -44,9 +44,9 @@ struct Call {
   Slot slots[kMarks];
   Word words[kMarks];
   void* streams[kMarks];
-  uint32_t count;        ///< words
-  bool complete;         ///< nothing but these words' streams is waited for
-  bool held;             ///< the slots are this call's own
+  uint32_t count;  ///< words
+  bool complete;   ///< nothing but these words' streams is waited for
+  bool held;       ///< the slots are this call's own
   Uncovered why;
   EventWords event;
   StreamEntry* entry;
@@ -69,7 +69,8 @@ enum class Arrival : uint8_t { kArrived, kFailed, kTimeout };
 Arrival await(const Driver& driver, const Word& word, void* stream, double limit, int* error);
 
 /// The word was not there when the runtime said so.
-void premature(const Call& call, const Slot& slot, const Word& word, void* stream, double late_seconds, bool still_missing);
+void premature(const Call& call, const Slot& slot, const Word& word, void* stream, double late_seconds,
+               bool still_missing);
 
 /// Where the program's code is that called the runtime, by unwinding; 0: not found. Only for findings.
 uint64_t program_site();

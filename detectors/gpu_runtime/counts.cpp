@@ -12,8 +12,9 @@ namespace {
 
 constexpr auto kKinds = static_cast<unsigned>(Kind::kCount);
 constexpr auto kReasonCount = static_cast<unsigned>(Uncovered::kCount);
-constexpr const char* kNames[kKinds] = {"stream_waits", "device_waits", "event_waits", "stream_queries", "event_queries"};
-constexpr const char* kReasons[kReasonCount] = {"",        "no_driver", "no_context",  "capture",       "memory",
+constexpr const char* kNames[kKinds] = {"stream_waits", "device_waits", "event_waits", "stream_queries",
+                                        "event_queries"};
+constexpr const char* kReasons[kReasonCount] = {"",        "no_driver", "no_context",  "capture",      "memory",
                                                 "refused", "too_many",  "unseen_work", "changed_while"};
 
 /// A word that is this late is counted and not claimed: two writes of a device may be seen in another order for an

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See cupti.h. Own declarations of what is used of CUPTI; tests compare them with its headers where these are installed.
+// See cupti.h. Own declarations of what is used of CUPTI; tests compare them with its headers where these are
+// installed.
 
 #include "detectors/gpu_runtime/cupti.h"
 
@@ -26,11 +27,11 @@ using cupti::CallbackData;
 constinit std::atomic<int> subscribed;  // 0 no, 1 being done, 2 yes, 3 refused for good
 constinit const char* state = "none";
 
-/// The call that this thread is in, from the callback on entry to that on exit. Calls that the driver makes inside one of
-/// its own functions are not looked at.
+/// The call that this thread is in, from the callback on entry to that on exit. Calls that the driver makes inside one
+/// of its own functions are not looked at.
 struct Open {
   Call call;
-  uint32_t id;     ///< callback id; 0: none open
+  uint32_t id;  ///< callback id; 0: none open
   void* event;
   void* stream;
 };
@@ -68,7 +69,8 @@ void enter(const cupti::Function& function, const CallbackData& data, Open& open
     case cupti::What::kDeviceWait:
       call.handle = function.flags ? argument[0] : nullptr;  // of the context that is named
       break;
-    default: call.handle = nullptr;
+    default:
+      call.handle = nullptr;
   }
   const Driver* d = driver(Api::kCuda);
   int result = kSuccess;
@@ -95,11 +97,20 @@ void enter(const cupti::Function& function, const CallbackData& data, Open& open
       if (d != nullptr)
         event_recording(*d, open.event, open.stream);
       break;
-    case cupti::What::kEventGone: event_forget(Api::kCuda, argument[0], false); break;
-    case cupti::What::kEventExported: event_forget(Api::kCuda, argument[1], true); break;
-    case cupti::What::kStreamGone: stream_gone(Api::kCuda, argument[0]); break;
-    case cupti::What::kGraph: events_in_graphs(); break;
-    case cupti::What::kStreamMade: break;
+    case cupti::What::kEventGone:
+      event_forget(Api::kCuda, argument[0], false);
+      break;
+    case cupti::What::kEventExported:
+      event_forget(Api::kCuda, argument[1], true);
+      break;
+    case cupti::What::kStreamGone:
+      stream_gone(Api::kCuda, argument[0]);
+      break;
+    case cupti::What::kGraph:
+      events_in_graphs();
+      break;
+    case cupti::What::kStreamMade:
+      break;
   }
 }
 
@@ -123,7 +134,9 @@ void leave(const cupti::Function& function, const CallbackData& data, Open& open
       call_end(open.call, result);
       break;
     case cupti::What::kStreamQuery:
-    case cupti::What::kEventQuery: query_end(open.call, result, nullptr); break;
+    case cupti::What::kEventQuery:
+      query_end(open.call, result, nullptr);
+      break;
     case cupti::What::kRecord:
       if (d != nullptr)
         event_recorded(*d, open.event, open.stream, result == kSuccess);
@@ -134,7 +147,8 @@ void leave(const cupti::Function& function, const CallbackData& data, Open& open
         stream_made(Api::kCuda, data.context, *made, *reinterpret_cast<const unsigned*>(argument + 1));
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -198,8 +212,8 @@ bool contexts_exist() {
   auto* current = reinterpret_cast<int (*)(void**)>(dlsym(library, "cuCtxGetCurrent"));
   int devices = 0;
   void* context = nullptr;
-  bool exist = count == nullptr || get == nullptr || primary == nullptr || current == nullptr || count(&devices) != kSuccess ||
-               current(&context) != kSuccess || context != nullptr;
+  bool exist = count == nullptr || get == nullptr || primary == nullptr || current == nullptr ||
+               count(&devices) != kSuccess || current(&context) != kSuccess || context != nullptr;
   for (int i = 0; i < devices && !exist; ++i) {
     int device = 0, active = 0;
     unsigned flags = 0;
@@ -322,8 +336,8 @@ uint64_t program_site() {
 #pragma GCC visibility push(default)
 extern "C" {
 
-/// Called by the CUDA driver in cuInit. 1: fine. In a process that is not attached (a child of the job without MPI, which
-/// has inherited the variable) nothing is done.
+/// Called by the CUDA driver in cuInit. 1: fine. In a process that is not attached (a child of the job without MPI,
+/// which has inherited the variable) nothing is done.
 int InitializeInjection() {
   if (resil::gpu_runtime::running.load() && resil::gpu_runtime::settings.check && resil::gpu_runtime::settings.inject &&
       resil::runtime_attached())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The way to CUDA runtimes that are linked statically: they take the driver's functions by dlsym on its handle, past all
-// names of this library. The driver itself says when its functions are entered and left, through CUPTI's callbacks.
+// The way to CUDA runtimes that are linked statically: they take the driver's functions by dlsym on its handle, past
+// all names of this library. The driver itself says when its functions are entered and left, through CUPTI's callbacks.
 //
 // The driver opens the library named by CUDA_INJECTION64_PATH when the program initialises it, and calls its
 // InitializeInjection: before the first context, so that no stream is missed. Where the driver is initialised before
@@ -20,7 +20,8 @@ void cupti_look();
 /// The driver is being initialised (InitializeInjection).
 bool subscribe_from_driver();
 
-/// For the report: "none", "prepared", "subscribed", "subscribed, contexts are older", "refused: a profiler is there", "no libcupti", ...
+/// For the report: "none", "prepared", "subscribed", "subscribed, contexts are older", "refused: a profiler is there",
+/// "no libcupti", ...
 const char* cupti_state();
 
 }  // namespace resil::gpu_runtime

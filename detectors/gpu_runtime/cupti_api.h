@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is used of CUPTI's callback interface (cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h): own
-// declarations, so that building needs no CUDA. tests/unit/cupti_headers compares them with the headers. The interface is
-// stable: callback ids are only ever added.
+// declarations, so that building needs no CUDA. tests/unit/cupti_headers compares them with the headers. The interface
+// is stable: callback ids are only ever added.
 #pragma once
 
 #include <cstdint>
 
 namespace resil::gpu_runtime::cupti {
 
-constexpr int kDriverDomain = 1;  // CUPTI_CB_DOMAIN_DRIVER_API
+constexpr int kDriverDomain = 1;                          // CUPTI_CB_DOMAIN_DRIVER_API
 constexpr int kMaxLimit = 12, kMultipleSubscribers = 39;  // CUPTI_ERROR_
 
 /// CUpti_CallbackData
@@ -30,11 +30,21 @@ using Subscribe = int (*)(void** subscriber, Callback callback, void* user);
 using EnableCallback = int (*)(uint32_t enable, void* subscriber, int domain, uint32_t id);
 
 enum class What : uint8_t {
-  kStreamWait, kDeviceWait, kEventWait, kStreamQuery, kEventQuery, kRecord, kEventGone, kEventExported, kStreamMade,
-  kStreamGone, kGraph
+  kStreamWait,
+  kDeviceWait,
+  kEventWait,
+  kStreamQuery,
+  kEventQuery,
+  kRecord,
+  kEventGone,
+  kEventExported,
+  kStreamMade,
+  kStreamGone,
+  kGraph
 };
 
-/// A function of the driver's that is looked at. In `params` a handle takes eight bytes, flags after handles the four next.
+/// A function of the driver's that is looked at. In `params` a handle takes eight bytes, flags after handles the four
+/// next.
 struct Function {
   uint32_t id;
   What what;

@@ -45,7 +45,8 @@ bool fill_cuda(Driver& d) {
   take(library, d.push_context, "cuCtxPushCurrent_v2");
   take(library, d.pop_context, "cuCtxPopCurrent_v2");
   take(library, d.stream_context, "cuStreamGetCtx");
-  return d.current_context != nullptr && d.push_context != nullptr && d.pop_context != nullptr && d.stream_context != nullptr;
+  return d.current_context != nullptr && d.push_context != nullptr && d.pop_context != nullptr &&
+         d.stream_context != nullptr;
 }
 
 bool fill_hip(Driver& d, const void* inside) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the runtime checks ask of a driver: a few functions of libcuda, or the same ones of libamdhip64. The runtime's own
-// functions, found by dlsym on its handle: calls from here never come back through resil's names. Errors are the
+// What the runtime checks ask of a driver: a few functions of libcuda, or the same ones of libamdhip64. The runtime's
+// own functions, found by dlsym on its handle: calls from here never come back through resil's names. Errors are the
 // runtime's numbers (both number alike where it matters here).
 //
 // Application's threads only.
@@ -49,8 +49,8 @@ struct Driver {
   int (*stream_device)(void* stream, int* device);
 };
 
-/// Null: the library is not in the process, or lacks what is needed. One load after the first time. `inside`: the address
-/// of one of HIP's functions, by which its library is found (it has many file names); ignored for CUDA.
+/// Null: the library is not in the process, or lacks what is needed. One load after the first time. `inside`: the
+/// address of one of HIP's functions, by which its library is found (it has many file names); ignored for CUDA.
 const Driver* driver(Api api, const void* inside = nullptr);
 
 /// The context (CUDA) or device (HIP: its number + 1) of a stream, current on this thread while this object lives.

@@ -17,9 +17,9 @@ constexpr unsigned kEntries = 4096, kProbes = 16;
 struct Entry {
   void* event;
   Api api;
-  bool exported;        // other processes may record it
-  bool tainted;         // two threads recorded it at the same time
-  uint32_t recorders;   // threads that are recording it
+  bool exported;       // other processes may record it
+  bool tainted;        // two threads recorded it at the same time
+  uint32_t recorders;  // threads that are recording it
   uint64_t generation;
   Slot slot;
   EventWords words;
@@ -36,7 +36,8 @@ bool room() {
   if (memory == MAP_FAILED)
     return false;
   Entry* expected = nullptr;
-  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<Entry*>(memory), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<Entry*>(memory), false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_ACQUIRE))
     munmap(memory, kEntries * sizeof(Entry));
   return true;
 }
@@ -83,7 +84,8 @@ void event_recording(const Driver& driver, void* event, void* stream) {
   Uncovered why = Uncovered::kNone;
   EventWords words;
   words.stream = stream;
-  // A word has one write outstanding at most: an event that is recorded anew before its last record is complete gets others.
+  // A word has one write outstanding at most: an event that is recorded anew before its last record is complete gets
+  // others.
   if (slot.arena != nullptr && (!slot_idle(slot) || !slot_of(slot, current.context())))
     slot_release(slot);
   if (slot.arena == nullptr)

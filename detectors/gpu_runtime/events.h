@@ -3,8 +3,8 @@
 // The words around each event's last record: one appended before it, one after it. The event is not complete before the
 // first is written, and is complete when the second is.
 //
-// Threads: any of the program; the lock is held for a look-up only. An event that two threads use at the same time is not
-// judged: `generation` tells.
+// Threads: any of the program; the lock is held for a look-up only. An event that two threads use at the same time is
+// not judged: `generation` tells.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 //
 // What is claimed about the runtime, and the thread that looks for lost completions.
 //
-// Thread "resil-gpu": sleeps, reads the open waits and their words. It calls neither MPI nor an accelerator runtime: the
-// word alone tells a lost completion (everything before it is done, the wait has not returned) from a long kernel.
+// Thread "resil-gpu": sleeps, reads the open waits and their words. It calls neither MPI nor an accelerator runtime:
+// the word alone tells a lost completion (everything before it is done, the wait has not returned) from a long kernel.
 
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -28,7 +28,8 @@ namespace resil::gpu_runtime {
 namespace {
 
 constexpr const char* kApi[] = {"CUDA", "HIP"};
-constexpr const char* kWaitedFor[] = {"the stream's work", "the device's work", "the event", "the stream's work", "the event"};
+constexpr const char* kWaitedFor[] = {"the stream's work", "the device's work", "the event", "the stream's work",
+                                      "the event"};
 /// Findings of one function from one place: the first ones tell, the counts say the rest.
 constexpr unsigned kFindings = 16;
 
@@ -83,9 +84,10 @@ void lost(const OpenWait& wait, double seconds, double after_word) {
   Finding finding;
   finding.start("lost_completion", Confidence::kVerified);
   finding.culprit(runtime.rank);
-  finding.say("%s on %s has not returned for %.1f s, %.1f s longer than %s took: the device has written the fence word "
-              "that stands behind it, the runtime does not notice; called at %s",
-              wait.call, what, seconds, after_word, kWaitedFor[static_cast<unsigned>(wait.kind)], site);
+  finding.say(
+      "%s on %s has not returned for %.1f s, %.1f s longer than %s took: the device has written the fence word "
+      "that stands behind it, the runtime does not notice; called at %s",
+      wait.call, what, seconds, after_word, kWaitedFor[static_cast<unsigned>(wait.kind)], site);
   finding.add("runtime", "%s", kApi[static_cast<unsigned>(wait.api)]);
   finding.add("function", "%s", wait.call);
   finding.add("waiting_seconds", "%.3f", seconds);
@@ -123,7 +125,8 @@ void look() {
 
 void watch() {
   const double period = settings.lost_seconds / 4 < 1 ? settings.lost_seconds / 4 : 1;
-  const timespec rest = {static_cast<time_t>(period), static_cast<long>((period - static_cast<double>(static_cast<time_t>(period))) * 1e9)};
+  const timespec rest = {static_cast<time_t>(period),
+                         static_cast<long>((period - static_cast<double>(static_cast<time_t>(period))) * 1e9)};
   while (watcher.load(std::memory_order_acquire) == 1) {
     syscall(SYS_futex, &wake, FUTEX_WAIT_PRIVATE, 0, &rest, nullptr, 0);
     looking.store(true);
@@ -146,11 +149,13 @@ void premature(const Call& call, const Slot&, const Word& word, void* stream, do
   Finding finding;
   finding.start("premature_sync", Confidence::kProved);
   finding.culprit(runtime.rank);
-  finding.say("%s on %s %s before %s was complete: the device wrote the fence word that stands %s %s%.3f ms later%s; called at %s",
-              call.name, what, query ? "said \"done\"" : "returned", kWaitedFor[static_cast<unsigned>(call.kind)],
-              call.kind == Kind::kEventWait || call.kind == Kind::kEventQuery ? "before the event" : "behind it",
-              still_missing ? "more than " : "", late_seconds * 1e3,
-              still_missing ? "; the program was told \"not ready\"" : "; resil waited for it", site);
+  finding.say(
+      "%s on %s %s before %s was complete: the device wrote the fence word that stands %s %s%.3f ms later%s; called at "
+      "%s",
+      call.name, what, query ? "said \"done\"" : "returned", kWaitedFor[static_cast<unsigned>(call.kind)],
+      call.kind == Kind::kEventWait || call.kind == Kind::kEventQuery ? "before the event" : "behind it",
+      still_missing ? "more than " : "", late_seconds * 1e3,
+      still_missing ? "; the program was told \"not ready\"" : "; resil waited for it", site);
   finding.add("runtime", "%s", kApi[static_cast<unsigned>(call.api)]);
   finding.add("function", "%s", call.name);
   finding.add("stream", "%s", on);

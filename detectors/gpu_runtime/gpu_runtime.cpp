@@ -16,7 +16,8 @@ constexpr ConfigEntry kConfig[] = {
     {"RESIL_GPU", ConfigType::kChoice, "off|watch|check", "watch",
      "waits in CUDA and HIP: shown in dumps, or also checked by fence words: returned too early, completion lost"},
     {"RESIL_GPU_SYNC", ConfigType::kChoice, "native|double|kernel|poll", "native",
-     "how waits in CUDA and HIP are carried out: as the runtime does, twice, after a kernel without effect, or by polling a fence word"},
+     "how waits in CUDA and HIP are carried out: as the runtime does, twice, after a kernel without effect, or by "
+     "polling a fence word"},
     {"RESIL_GPU_LOST", ConfigType::kReal, "0.1..86400", "10",
      "seconds that a wait may go on after the device is done before it counts as lost"},
     {"RESIL_GPU_INJECT", ConfigType::kSwitch, "", "1",
@@ -32,7 +33,8 @@ void before_init() {
   settings.check = config_has("RESIL_GPU", "check");
   settings.inject = config_integer("RESIL_GPU_INJECT") != 0;
   settings.sync = static_cast<Sync>(config_integer("RESIL_GPU_SYNC"));
-  settings.check = settings.check || settings.sync == Sync::kPoll || settings.sync == Sync::kKernel;  // these need pinned words
+  settings.check =
+      settings.check || settings.sync == Sync::kPoll || settings.sync == Sync::kKernel;  // these need pinned words
   settings.lost_seconds = config_real("RESIL_GPU_LOST");
   streams_all_seen(Api::kHip);  // HIP has no other way in than its names
   running.store(true, std::memory_order_release);

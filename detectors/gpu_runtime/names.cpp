@@ -4,6 +4,8 @@
 
 #include "detectors/gpu_runtime/names.h"
 
+#include "shim/attach.h"
+
 namespace resil::gpu_runtime {
 
 namespace {
@@ -139,7 +141,7 @@ int export_event(const Entry& entry, void* handle, void* event) {
 
 void made_stream(Api api, const void* function, int result, void** stream, unsigned flags) {
   // Also before MPI_Init: streams are to be known whenever checks begin.
-  if (result != kSuccess || inside != 0 || stream == nullptr || *stream == nullptr)
+  if (result != kSuccess || inside != 0 || stream == nullptr || *stream == nullptr || !mode_is_on())
     return;
   Inside guard;
   const Driver* d = driver(api, function);

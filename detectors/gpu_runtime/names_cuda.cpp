@@ -26,21 +26,26 @@ int create(const Entry& entry, void** stream, unsigned flags, A... rest) {
 
 }  // namespace
 
-#define ENTRY(name) Entry{#name, kApi, kNoDevice, __builtin_return_address(0)}
+#define ENTRY(name) \
+  Entry { #name, kApi, kNoDevice, __builtin_return_address(0) }
 
 #pragma GCC visibility push(default)
 extern "C" {
 
 int cudaStreamSynchronize(void* stream) { return wait_stream(ENTRY(cudaStreamSynchronize), stream, stream); }
 int cudaStreamQuery(void* stream) { return query_stream(ENTRY(cudaStreamQuery), stream, stream); }
-int cudaEventRecord(void* event, void* stream) { return record_event(ENTRY(cudaEventRecord), event, stream, stream, nullptr); }
+int cudaEventRecord(void* event, void* stream) {
+  return record_event(ENTRY(cudaEventRecord), event, stream, stream, nullptr);
+}
 int cudaEventRecordWithFlags(void* event, void* stream, unsigned flags) {
   return record_event(ENTRY(cudaEventRecordWithFlags), event, stream, stream, &flags);
 }
 int cudaStreamSynchronize_ptsz(void* stream) {
   return wait_stream(ENTRY(cudaStreamSynchronize_ptsz), per_thread(kApi, stream), stream);
 }
-int cudaStreamQuery_ptsz(void* stream) { return query_stream(ENTRY(cudaStreamQuery_ptsz), per_thread(kApi, stream), stream); }
+int cudaStreamQuery_ptsz(void* stream) {
+  return query_stream(ENTRY(cudaStreamQuery_ptsz), per_thread(kApi, stream), stream);
+}
 int cudaEventRecord_ptsz(void* event, void* stream) {
   return record_event(ENTRY(cudaEventRecord_ptsz), event, per_thread(kApi, stream), stream, nullptr);
 }
@@ -50,7 +55,9 @@ int cudaEventRecordWithFlags_ptsz(void* event, void* stream, unsigned flags) {
 int cudaDeviceSynchronize() { return wait_device(ENTRY(cudaDeviceSynchronize)); }
 int cudaEventSynchronize(void* event) { return wait_event(ENTRY(cudaEventSynchronize), event); }
 int cudaEventQuery(void* event) { return query_event(ENTRY(cudaEventQuery), event); }
-int cudaIpcGetEventHandle(void* handle, void* event) { return export_event(ENTRY(cudaIpcGetEventHandle), handle, event); }
+int cudaIpcGetEventHandle(void* handle, void* event) {
+  return export_event(ENTRY(cudaIpcGetEventHandle), handle, event);
+}
 int cudaEventDestroy(void* event) { return destroy_event(ENTRY(cudaEventDestroy), event); }
 int cudaStreamDestroy(void* stream) { return destroy_stream(ENTRY(cudaStreamDestroy), stream); }
 int cudaStreamCreate(void** stream) { return create(ENTRY(cudaStreamCreate), stream, 0); }

@@ -26,21 +26,26 @@ int create(const Entry& entry, void** stream, unsigned flags, A... rest) {
 
 }  // namespace
 
-#define ENTRY(name) Entry{#name, kApi, kNotInitialized, __builtin_return_address(0)}
+#define ENTRY(name) \
+  Entry { #name, kApi, kNotInitialized, __builtin_return_address(0) }
 
 #pragma GCC visibility push(default)
 extern "C" {
 
 int cuStreamSynchronize(void* stream) { return wait_stream(ENTRY(cuStreamSynchronize), stream, stream); }
 int cuStreamQuery(void* stream) { return query_stream(ENTRY(cuStreamQuery), stream, stream); }
-int cuEventRecord(void* event, void* stream) { return record_event(ENTRY(cuEventRecord), event, stream, stream, nullptr); }
+int cuEventRecord(void* event, void* stream) {
+  return record_event(ENTRY(cuEventRecord), event, stream, stream, nullptr);
+}
 int cuEventRecordWithFlags(void* event, void* stream, unsigned flags) {
   return record_event(ENTRY(cuEventRecordWithFlags), event, stream, stream, &flags);
 }
 int cuStreamSynchronize_ptsz(void* stream) {
   return wait_stream(ENTRY(cuStreamSynchronize_ptsz), per_thread(kApi, stream), stream);
 }
-int cuStreamQuery_ptsz(void* stream) { return query_stream(ENTRY(cuStreamQuery_ptsz), per_thread(kApi, stream), stream); }
+int cuStreamQuery_ptsz(void* stream) {
+  return query_stream(ENTRY(cuStreamQuery_ptsz), per_thread(kApi, stream), stream);
+}
 int cuEventRecord_ptsz(void* event, void* stream) {
   return record_event(ENTRY(cuEventRecord_ptsz), event, per_thread(kApi, stream), stream, nullptr);
 }

@@ -26,21 +26,26 @@ int create(const Entry& entry, void** stream, unsigned flags, A... rest) {
 
 }  // namespace
 
-#define ENTRY(name) Entry{#name, kApi, kNoDevice, __builtin_return_address(0)}
+#define ENTRY(name) \
+  Entry { #name, kApi, kNoDevice, __builtin_return_address(0) }
 
 #pragma GCC visibility push(default)
 extern "C" {
 
 int hipStreamSynchronize(void* stream) { return wait_stream(ENTRY(hipStreamSynchronize), stream, stream); }
 int hipStreamQuery(void* stream) { return query_stream(ENTRY(hipStreamQuery), stream, stream); }
-int hipEventRecord(void* event, void* stream) { return record_event(ENTRY(hipEventRecord), event, stream, stream, nullptr); }
+int hipEventRecord(void* event, void* stream) {
+  return record_event(ENTRY(hipEventRecord), event, stream, stream, nullptr);
+}
 int hipEventRecordWithFlags(void* event, void* stream, unsigned flags) {
   return record_event(ENTRY(hipEventRecordWithFlags), event, stream, stream, &flags);
 }
 int hipStreamSynchronize_spt(void* stream) {
   return wait_stream(ENTRY(hipStreamSynchronize_spt), per_thread(kApi, stream), stream);
 }
-int hipStreamQuery_spt(void* stream) { return query_stream(ENTRY(hipStreamQuery_spt), per_thread(kApi, stream), stream); }
+int hipStreamQuery_spt(void* stream) {
+  return query_stream(ENTRY(hipStreamQuery_spt), per_thread(kApi, stream), stream);
+}
 int hipEventRecord_spt(void* event, void* stream) {
   return record_event(ENTRY(hipEventRecord_spt), event, per_thread(kApi, stream), stream, nullptr);
 }

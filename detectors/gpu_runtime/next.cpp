@@ -31,7 +31,8 @@ const void* base_of(const void* address) {
 /// As defined by an object other than this one.
 void* foreign(void* handle, const char* name) {
   void* function = dlsym(handle, name);
-  return function != nullptr && base_of(function) != base_of(reinterpret_cast<const void*>(&next_function)) ? function : nullptr;
+  return function != nullptr && base_of(function) != base_of(reinterpret_cast<const void*>(&next_function)) ? function
+                                                                                                            : nullptr;
 }
 
 struct Walk {
@@ -54,8 +55,8 @@ int visit(dl_phdr_info* info, size_t, void* data) {
 void* look_up(const char* name, const void* return_address) {
   Dl_info info;
   link_map* map = nullptr;
-  if (dladdr1(const_cast<void*>(return_address), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0 && map != nullptr &&
-      map->l_name != nullptr && map->l_name[0] != 0) {
+  if (dladdr1(const_cast<void*>(return_address), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0 &&
+      map != nullptr && map->l_name != nullptr && map->l_name[0] != 0) {
     if (void* handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) {
       void* function = foreign(handle, name);
       dlclose(handle);
@@ -77,7 +78,8 @@ void* next_function(const char* name, const void* return_address) {
   const auto start = static_cast<unsigned>((key * 0x9E3779B97F4A7C15u) >> 48);
   for (unsigned i = 0; i < kProbes; ++i) {
     Place& place = places[(start + i) % kPlaces];
-    if (place.site.load(std::memory_order_acquire) == return_address && place.name.load(std::memory_order_acquire) == name)
+    if (place.site.load(std::memory_order_acquire) == return_address &&
+        place.name.load(std::memory_order_acquire) == name)
       if (void* function = place.function.load(std::memory_order_acquire); function != nullptr)
         return function;
   }

@@ -8,8 +8,8 @@
 namespace resil::gpu_runtime {
 
 /// The function that the caller at `return_address` would have called without this library: its own dependencies' (two
-/// CUDA runtimes of different versions may be in one process), else the next in the global order, else that of any library
-/// in the process. Null: there is none. A few loads after the first call from a place. Any thread, no MPI.
+/// CUDA runtimes of different versions may be in one process), else the next in the global order, else that of any
+/// library in the process. Null: there is none. A few loads after the first call from a place. Any thread, no MPI.
 void* next_function(const char* name, const void* return_address);
 
 }  // namespace resil::gpu_runtime

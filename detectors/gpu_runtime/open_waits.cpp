@@ -28,7 +28,8 @@ OpenWait* room() {
   if (memory == MAP_FAILED)
     return nullptr;
   OpenWait* expected = nullptr;
-  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<OpenWait*>(memory), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<OpenWait*>(memory), false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_ACQUIRE))
     munmap(memory, kThreads * sizeof(OpenWait));
   return __atomic_load_n(&table, __ATOMIC_ACQUIRE);
 }

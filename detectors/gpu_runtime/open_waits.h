@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each thread waits for in an accelerator runtime at this moment. Written by the thread itself, read by the watcher
-// and by the dump's signal handler: words and this table are all that they need, no call into the runtime.
+// What each thread waits for in an accelerator runtime at this moment. Written by the thread itself, read by the
+// watcher and by the dump's signal handler: words and this table are all that they need, no call into the runtime.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct OpenWait {
   const char* call;  ///< "cudaStreamSynchronize"
   void* handle;      ///< stream or event; null: default stream, or a device
   uint64_t site;
-  double since;      ///< seconds, CLOCK_MONOTONIC
+  double since;  ///< seconds, CLOCK_MONOTONIC
   uint32_t words;
   Word word[kMarks];
   alignas(16) char aside[2560];  ///< the owner's, for a call that it is in (cupti.cpp); zero at first

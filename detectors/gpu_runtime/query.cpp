@@ -3,8 +3,8 @@
 // Queries: did the runtime say "done" too early? See call.h.
 //
 // A word must stand in the stream before the runtime is asked. But each word keeps the stream busy for a moment, and a
-// program that asks again and again must not be kept from its answer. So there is one word at a time: it is appended when
-// the one before it has been answered upon, and as soon as it is written the next answer is the runtime's own.
+// program that asks again and again must not be kept from its answer. So there is one word at a time: it is appended
+// when the one before it has been answered upon, and as soon as it is written the next answer is the runtime's own.
 
 #include <sched.h>
 

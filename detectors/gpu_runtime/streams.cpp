@@ -24,11 +24,13 @@ constinit std::atomic<bool> seen[2], per_thread[2];
 bool room() {
   if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) != nullptr)
     return true;
-  void* memory = mmap(nullptr, kEntries * sizeof(StreamEntry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, kEntries * sizeof(StreamEntry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return false;
   StreamEntry* expected = nullptr;
-  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<StreamEntry*>(memory), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<StreamEntry*>(memory), false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_ACQUIRE))
     munmap(memory, kEntries * sizeof(StreamEntry));
   return true;
 }
@@ -120,7 +122,8 @@ unsigned streams_hold(Api api, void* context, StreamEntry** entries, unsigned ca
   SpinGuard guard(lock);
   for (unsigned i = 0; i < used; ++i) {
     StreamEntry& entry = table[i];
-    if (!entry.made || entry.context != context || entry.api != api || entry.handle == reinterpret_cast<void*>(~uintptr_t{0}))
+    if (!entry.made || entry.context != context || entry.api != api ||
+        entry.handle == reinterpret_cast<void*>(~uintptr_t{0}))
       continue;
     if (n == capacity) {
       *more = true;

@@ -38,9 +38,9 @@ void stream_release(StreamEntry* entry);
 /// The streams made in a context, in use until released. Returns how many; `*more`: there are others that did not fit.
 unsigned streams_hold(Api api, void* context, StreamEntry** entries, unsigned capacity, bool* more);
 
-/// May a word go to the default stream of this context? It waits for all blocking streams, and they for it: a wait for the
-/// default stream would wait for more than the program asked, and streams of other threads for each other. So only while
-/// all blocking streams are known and idle.
+/// May a word go to the default stream of this context? It waits for all blocking streams, and they for it: a wait for
+/// the default stream would wait for more than the program asked, and streams of other threads for each other. So only
+/// while all blocking streams are known and idle.
 bool default_stream_safe(const Driver& driver, void* context);
 /// A per-thread default stream is in use: a blocking stream that is in no table.
 void stream_per_thread_seen(Api api);

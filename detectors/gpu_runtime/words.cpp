@@ -26,16 +26,16 @@ struct Arena {
   SpinLock lock;
   void* context;
   Api api;
-  std::atomic<bool> ready;   // registered
-  std::atomic<bool> filling; // stream memory operations were refused
+  std::atomic<bool> ready;    // registered
+  std::atomic<bool> filling;  // stream memory operations were refused
   std::atomic<bool> proved;
   std::atomic<bool> registering;
-  unsigned refusals;         // registrations that failed
+  unsigned refusals;  // registrations that failed
   Line* lines;
   unsigned cursor;
   uint64_t ticket[kSlots][2];
   bool used[kSlots];
-  void* scratch;             // device memory for enqueue_kernel
+  void* scratch;  // device memory for enqueue_kernel
 };
 
 namespace {
@@ -83,7 +83,8 @@ Arena* make(Api api, void* context) {
   return arena;
 }
 
-/// A driver refuses some calls in a thread while a stream is being captured; in relaxed mode they leave the capture alone.
+/// A driver refuses some calls in a thread while a stream is being captured; in relaxed mode they leave the capture
+/// alone.
 class Relaxed {
  public:
   explicit Relaxed(const Driver& driver) : driver_(driver) {
@@ -105,7 +106,8 @@ class Relaxed {
 /// driver shows by not knowing them. One thread does it, others go without a word meanwhile.
 bool registered(const Driver& driver, Arena& arena) {
   void* device = nullptr;
-  if (arena.ready.load(std::memory_order_acquire) && driver.device_pointer(&device, arena.lines, 0) == kSuccess) [[likely]]
+  if (arena.ready.load(std::memory_order_acquire) && driver.device_pointer(&device, arena.lines, 0) == kSuccess)
+      [[likely]]
     return true;
   if (arena.refusals >= 3 || arena.registering.exchange(true))
     return false;

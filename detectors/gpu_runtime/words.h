@@ -17,8 +17,8 @@
 
 namespace resil::gpu_runtime {
 
-/// What is looked at. Tickets are written whole by stream memory operations; by the fallback, a fill, in their low half.
-/// Those of one word only grow, so that a word of an event that has been recorded again since counts as written.
+/// What is looked at. Tickets are written whole by stream memory operations; by the fallback, a fill, in their low
+/// half. Those of one word only grow, so that a word of an event that has been recorded again since counts as written.
 struct Word {
   const uint64_t* at = nullptr;
   uint64_t ticket = 0;
@@ -27,7 +27,8 @@ struct Word {
   bool armed() const { return at != nullptr; }
   bool written() const {
     const uint64_t value = __atomic_load_n(at, __ATOMIC_ACQUIRE);
-    return low ? static_cast<int32_t>(static_cast<uint32_t>(value) - static_cast<uint32_t>(ticket)) >= 0 : value >= ticket;
+    return low ? static_cast<int32_t>(static_cast<uint32_t>(value) - static_cast<uint32_t>(ticket)) >= 0
+               : value >= ticket;
   }
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program of scripts/resil smoke, compiled there with the user's own mpicc. Pairs of ranks (r, r + n/2) send each other
- * packets whose every word is known, both ways at once; each received packet is compared word by word.
+ * The program of scripts/resil smoke, compiled there with the user's own mpicc. Pairs of ranks (r, r + n/2) send each
+ * other packets whose every word is known, both ways at once; each received packet is compared word by word.
  *
  * smoke host|device BYTES_PER_SIZE SIZE...     rank 0 prints one line RESIL-SMOKE {...} for each size
  *
- * Device memory is had through libcuda or libamdhip64, found with dlopen; their declarations are in here, so that no toolkit
- * is needed. Device d of rank r: r's number on its node, modulo the devices.
+ * Device memory is had through libcuda or libamdhip64, found with dlopen; their declarations are in here, so that no
+ * toolkit is needed. Device d of rank r: r's number on its node, modulo the devices.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -142,7 +142,9 @@ static void verify(const uint64_t* words, size_t count, uint64_t key, struct bad
 static struct result measure(int rank, int partner, size_t size, int64_t volume, uint64_t** host, char** memory) {
   struct result result;
   MPI_Request requests[2 * kMostWindow];
-  const int window = (int)(kWindowBytes / size < 1 ? 1 : kWindowBytes / size > kMostWindow ? kMostWindow : kWindowBytes / size);
+  const int window = (int)(kWindowBytes / size < 1             ? 1
+                           : kWindowBytes / size > kMostWindow ? kMostWindow
+                                                               : kWindowBytes / size);
   const int64_t rounds = volume / (int64_t)(size * window) < 2 ? 2 : volume / (int64_t)(size * window);
   const size_t words = size / sizeof(uint64_t);
   memset(&result, 0, sizeof(result));
@@ -160,7 +162,8 @@ static struct result measure(int rank, int partner, size_t size, int64_t volume,
     }
     for (int i = 0; i < window; ++i)
       MPI_Irecv(memory[1] + size * i, (int)size, MPI_BYTE, partner, i, MPI_COMM_WORLD, &requests[i]);
-    MPI_Sendrecv(NULL, 0, MPI_BYTE, partner, kMostWindow, NULL, 0, MPI_BYTE, partner, kMostWindow, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(NULL, 0, MPI_BYTE, partner, kMostWindow, NULL, 0, MPI_BYTE, partner, kMostWindow, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
     const double began = MPI_Wtime();
     for (int i = 0; i < window; ++i)
       MPI_Isend(memory[0] + size * i, (int)size, MPI_BYTE, partner, i, MPI_COMM_WORLD, &requests[window + i]);
@@ -204,17 +207,22 @@ static void say(const char* memory, size_t size, int ranks, const struct result*
     if (nodes++ == 0 || node < worst_node)
       worst_node = node;
   }
-  printf("RESIL-SMOKE {\"memory\": \"%s\", \"processes\": %d, \"nodes\": %d, \"bytes\": %zu, \"packets\": %lld, \"bad_packets\": %lld, "
-         "\"node_gbs\": %.6f, \"worst_node_gbs\": %.6f, \"slowest_gbs\": %.6f, \"slowest_pair\": [%d, %d], \"bad\": [",
-         memory, ranks, nodes, size, (long long)packets, (long long)bad, total / nodes * 1e-9, worst_node * 1e-9, slowest * 1e-9,
-         slow >= 0 ? all[slow].partner : -1, slow);
+  printf(
+      "RESIL-SMOKE {\"memory\": \"%s\", \"processes\": %d, \"nodes\": %d, \"bytes\": %zu, \"packets\": %lld, "
+      "\"bad_packets\": %lld, "
+      "\"node_gbs\": %.6f, \"worst_node_gbs\": %.6f, \"slowest_gbs\": %.6f, \"slowest_pair\": [%d, %d], \"bad\": [",
+      memory, ranks, nodes, size, (long long)packets, (long long)bad, total / nodes * 1e-9, worst_node * 1e-9,
+      slowest * 1e-9, slow >= 0 ? all[slow].partner : -1, slow);
   for (int r = 0; r < ranks; ++r)
     for (int i = 0; i < all[r].bad_count && said < kReported; ++i, ++said) {
       const struct bad* b = &all[r].bad[i];
-      printf("%s{\"from\": %d, \"to\": %d, \"from_host\": \"%s\", \"to_host\": \"%s\", \"packet\": %lld, \"offset\": %lld, "
-             "\"words\": %llu, \"expected\": \"%016llx\", \"found\": \"%016llx\"}",
-             said > 0 ? ", " : "", b->from, b->to, hosts + b->from * kHostBytes, hosts + b->to * kHostBytes, (long long)b->packet,
-             (long long)b->offset, (unsigned long long)b->words, (unsigned long long)b->expected, (unsigned long long)b->found);
+      printf(
+          "%s{\"from\": %d, \"to\": %d, \"from_host\": \"%s\", \"to_host\": \"%s\", \"packet\": %lld, \"offset\": "
+          "%lld, "
+          "\"words\": %llu, \"expected\": \"%016llx\", \"found\": \"%016llx\"}",
+          said > 0 ? ", " : "", b->from, b->to, hosts + b->from * kHostBytes, hosts + b->to * kHostBytes,
+          (long long)b->packet, (long long)b->offset, (unsigned long long)b->words, (unsigned long long)b->expected,
+          (unsigned long long)b->found);
     }
   printf("]}\n");
   fflush(stdout);
@@ -260,7 +268,8 @@ int main(int argc, char** argv) {
     if (!good)
       fprintf(stderr, "smoke: rank %d on %s: %s\n", rank, host, problem);
     if (rank == 0)
-      printf("RESIL-SMOKE {\"memory\": \"%s\", \"skipped\": \"%s\"}\n", argv[1], problem != NULL ? problem : "no device on some rank");
+      printf("RESIL-SMOKE {\"memory\": \"%s\", \"skipped\": \"%s\"}\n", argv[1],
+             problem != NULL ? problem : "no device on some rank");
     MPI_Finalize();
     return 0;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What CUPTI's stand-in (cupti.cpp) is told of: entry and exit of the driver's waits, queries, and of what makes and ends
-// streams and events, with the arguments as generated_cuda_meta.h has them. Functions that the driver calls inside itself
-// are not told.
+// What CUPTI's stand-in (cupti.cpp) is told of: entry and exit of the driver's waits, queries, and of what makes and
+// ends streams and events, with the arguments as generated_cuda_meta.h has them. Functions that the driver calls inside
+// itself are not told.
 
 #include <atomic>
 
@@ -78,7 +78,9 @@ CUresult plain_cuEventRecordWithFlags(CUevent, CUstream, unsigned);
 CUresult plain_cuEventDestroy_v2(CUevent);
 }
 
-API cuCtxSynchronize() { return report("cuCtxSynchronize", None{}, [] { return plain_cuCtxSynchronize(); }); }
+API cuCtxSynchronize() {
+  return report("cuCtxSynchronize", None{}, [] { return plain_cuCtxSynchronize(); });
+}
 
 API cuStreamSynchronize(CUstream stream) {
   return report("cuStreamSynchronize", OneStream{stream}, [=] { return plain_cuStreamSynchronize(stream); });

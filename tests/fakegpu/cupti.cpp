@@ -30,10 +30,12 @@ using Callback = void (*)(void*, int, uint32_t, const void*);
 constexpr struct {
   const char* name;
   uint32_t id;
-} kFunctions[] = {{"cuCtxSynchronize", 17},   {"cuStreamSynchronize", 126},        {"cuStreamQuery", 125},
-                  {"cuEventSynchronize", 121}, {"cuEventQuery", 120},              {"cuEventRecord", 119},
-                  {"cuEventRecordWithFlags", 587}, {"cuEventDestroy_v2", 325},     {"cuStreamCreate", 124},
-                  {"cuStreamCreateWithPriority", 367}, {"cuStreamDestroy_v2", 326}};
+} kFunctions[] = {{"cuCtxSynchronize", 17},        {"cuStreamSynchronize", 126},
+                  {"cuStreamQuery", 125},          {"cuEventSynchronize", 121},
+                  {"cuEventQuery", 120},           {"cuEventRecord", 119},
+                  {"cuEventRecordWithFlags", 587}, {"cuEventDestroy_v2", 325},
+                  {"cuStreamCreate", 124},         {"cuStreamCreateWithPriority", 367},
+                  {"cuStreamDestroy_v2", 326}};
 constexpr unsigned kIds = 1000;
 constexpr int kSuccess = 0, kInvalidParameter = 1, kInvalidId = 5, kNotInitialized = 15, kMultipleSubscribers = 39;
 

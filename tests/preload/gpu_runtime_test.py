@@ -22,7 +22,7 @@ FUNCTIONS = {"stream": "StreamSynchronize", "device": "CtxSynchronize|DeviceSync
 
 
 def run(way, waits, turns, settings, shape=(), **env):
-    """The job, rank 0's report, the stand-in's faults {"stream": number, ...}, and what the program counted: (turns, wrong)."""
+    """The job, rank 0's report, the stand-in's faults {"stream": number, ...}, what the program counted: (turns, wrong)."""
     log = os.path.join(jobs.scratch(), "faults")
     environment = gpu.environment(f"{settings},log={log}", {"RESIL_GPU": "check", "RESIL_HANG": "off", **env})
     job = jobs.run(MPI, 1, [os.path.join(BUILD, f"gpu_waits.{MPI}"), way, waits, str(turns), *map(str, shape)],
@@ -42,7 +42,8 @@ def need(condition, job, *what):
 
 def check_clean(way):
     """Several threads, streams and devices; nothing is found, and nothing goes unchecked but what must."""
-    job, report, _, said = run(way, ",".join(WAITS), 400, "down=64,up=64,digest=400,latency=1,devices=2,overdue=50", (3, 3, 2))
+    job, report, _, said = run(way, ",".join(WAITS), 400, "down=64,up=64,digest=400,latency=1,devices=2,overdue=50",
+                               (3, 3, 2))
     need(job.returncode == 0 and said == (5 * 1200, 0) and report["findings"] == [], job)
     for wait, member in WAITS.items():
         counts = report["gpu_runtime"][member]
@@ -54,22 +55,24 @@ def check_clean(way):
 
 def check_early(way):
     """Each fault is found, said with the right function, and repaired: the program sees its data."""
-    # What nobody asks for is not done (overdue=0), so that a busy machine changes nothing. Not all at once: while resil waits for a word it asks the stream, and that answer would be wrong, too.
+    # What nobody asks for is not done (overdue=0), so that a busy machine changes nothing. Not all at once: while resil
+    # waits for a word it asks the stream, and that answer would be wrong, too.
     return " and ".join(early(way, kinds) for kinds in (("stream",), ("device",), ("event",)))
 
 
 def early(way, kinds):
     waits = [wait for wait in WAITS if wait.split("-")[0] in kinds]
-    job, report, made, said = run(way, ",".join(waits), 20, "down=0.5,overdue=0,fault=" + "+".join(f"early-{kind}:4" for kind in kinds))
+    faults = "+".join(f"early-{kind}:4" for kind in kinds)
+    job, report, made, said = run(way, ",".join(waits), 20, f"down=0.5,overdue=0,fault={faults}")
     need(job.returncode == 0 and said == (20 * len(waits), 0), job)
     for kind in kinds:
         number = made[kind]
-        found = sum(report["gpu_runtime"][member]["premature"] for wait, member in WAITS.items() if wait.startswith(kind))
+        found = sum(report["gpu_runtime"][WAITS[wait]]["premature"] for wait in waits if wait.startswith(kind))
         need(number >= 5 and found == number, job, kind, made, report["gpu_runtime"])
     names = "|".join(FUNCTIONS.values())
     for finding in report["findings"]:
-        need(finding["kind"] == "premature_sync" and finding["confidence"] == "proved" and finding["culprit_ranks"] == [0],
-             job, finding)
+        need((finding["kind"], finding["confidence"], finding["culprit_ranks"]) == ("premature_sync", "proved", [0]), job,
+             finding)
         need(re.match(f"(cu|hip)({names}) on ", finding["message"]), job, finding)
         need(f"gpu_waits.{MPI}+0x" in finding["evidence"]["call_site"], job, finding)
     need(len(report["findings"]) == min(16, sum(made.values())), job, report["findings"])
@@ -97,7 +100,8 @@ def check_lost(way, wait):
     environment = jobs.rank_environment(True, directory, gpu.environment(
         f"down=4,fault=lost-{wait}:3", {"RESIL_GPU": "check", "RESIL_HANG": "off", "RESIL_GPU_LOST": "0.2",
                                         "FAKEGPU_RELEASE": release}))
-    job = jobs.Running(jobs.launcher(MPI, 1, environment) + [os.path.join(BUILD, f"gpu_waits.{MPI}"), way, wait, "8"], directory)
+    command = [os.path.join(BUILD, f"gpu_waits.{MPI}"), way, wait, "8"]
+    job = jobs.Running(jobs.launcher(MPI, 1, environment) + command, directory)
     for _ in range(600):
         if any(name.startswith("dump-") for name in (os.listdir(directory) if os.path.isdir(directory) else ())):
             break
@@ -115,11 +119,10 @@ def check_lost(way, wait):
     job.poll()
     end = job.end()
     need(status == 0 and b"turns 8 wrong 0" in end.stdout, end)
-    need(re.search(f"thread [0-9]+ is in (cu|hip)({FUNCTIONS[wait]}) .*the device is done, the wait has not returned", dump), end, dump)
+    need(re.search(f"thread [0-9]+ is in (cu|hip)({FUNCTIONS[wait]}) .*the device is done, the wait has not", dump), end, dump)
     lost = [finding for finding in hanging["findings"] if finding["kind"] == "lost_completion"]
     need(hanging["outcome"] == "running" and len(lost) == 1, end, hanging["findings"])
-    need(lost[0]["confidence"] == "verified" and re.match(f"cu({FUNCTIONS[wait]}) |hip({FUNCTIONS[wait]}) ", lost[0]["message"]),
-         end, lost)
+    need(lost[0]["confidence"] == "verified" and re.match(f"(cu|hip)({FUNCTIONS[wait]}) ", lost[0]["message"]), end, lost)
     need(jobs.reports.load(directory)[0]["gpu_runtime"]["lost_completions"] >= 1, end)
 
 
@@ -134,11 +137,13 @@ def check_poll(way, wait):
 
 def check_workaround(sync):
     """Waiting twice cures a return that is early once; the kernel is harmless."""
-    job, report, made, said = run("names", "stream", 20, "down=0.5,overdue=0,fault=early-stream:4", RESIL_GPU_SYNC=sync, RESIL_GPU="watch")
+    job, report, made, said = run("names", "stream", 20, "down=0.5,overdue=0,fault=early-stream:4", RESIL_GPU_SYNC=sync,
+                                  RESIL_GPU="watch")
     if sync == "double":
         need(said == (20, 0) and made["stream"] == 5 and report["findings"] == [], job)
     job, report, made, said = run("names", "stream", 20, "down=4", RESIL_GPU_SYNC=sync)
-    need(job.returncode == 0 and said == (20, 0) and report["gpu_runtime"]["waits"] == sync and report["findings"] == [], job)
+    need(job.returncode == 0 and said == (20, 0) and report["findings"] == [], job)
+    need(report["gpu_runtime"]["waits"] == sync, job)
 
 
 def check_profiler():
@@ -165,14 +170,14 @@ def check_no_device():
 
 
 def check_probed_names():
-    """Somebody looks for a runtime by its names in a process that has none, and finds resil's: they say that there is no
-    device, and do nothing else."""
+    """Somebody looks for a runtime by its names in a process that has none, and finds resil's: they say that there is
+    no device, and do nothing else."""
     program = """
 import ctypes
 names = ctypes.CDLL(None)
 answers = [getattr(names, name)(None, None) for name in
-           ("cuStreamSynchronize", "cuCtxSynchronize", "cuEventRecord", "cudaDeviceSynchronize", "cudaStreamQuery", "hipDeviceSynchronize",
-            "hipEventSynchronize", "hipStreamCreate")]
+           ("cuStreamSynchronize", "cuCtxSynchronize", "cuEventRecord", "cudaDeviceSynchronize", "cudaStreamQuery",
+            "hipDeviceSynchronize", "hipEventSynchronize", "hipStreamCreate")]
 print(answers, names.InitializeInjection())
 print([line for line in open("/proc/self/maps") if "libcu" in line or "libhip" in line or "libamdhip" in line])
 """
@@ -191,14 +196,16 @@ def main():
         checks.append((f"clean {way}", lambda way=way: check_clean(way)))
         checks.append((f"early {way}", lambda way=way: check_early(way)))
     if MPI == "openmpi":
-        for way, wait in [("names", wait) for wait in ("stream", "device", "event")] + [(way, "stream") for way in ways[1:]]:
+        lost = [("names", wait) for wait in ("stream", "device", "event")] + [(way, "stream") for way in ways[1:]]
+        for way, wait in lost:
             checks.append((f"lost {way} {wait}", lambda way=way, wait=wait: check_lost(way, wait)))
             if way != "handle":
                 checks.append((f"poll {way} {wait}", lambda way=way, wait=wait: check_poll(way, wait)))
     if MPI == "openmpi":
         checks += [("without words", check_watch_only), ("off", check_off), ("profiler", check_profiler),
                    ("double", lambda: check_workaround("double")), ("kernel", lambda: check_workaround("kernel")),
-                   ("initialised before", check_initialised_before), ("no device", check_no_device), ("probed names", check_probed_names)]
+                   ("initialised before", check_initialised_before), ("no device", check_no_device),
+                   ("probed names", check_probed_names)]
     return run_checks(checks, side_by_side=2)
 
 

@@ -13,7 +13,8 @@
 
 namespace ours = resil::gpu_runtime::cupti;
 
-#define SAME_MEMBER(own, theirs) static_assert(offsetof(ours::CallbackData, own) == offsetof(CUpti_CallbackData, theirs))
+#define SAME_MEMBER(own, theirs) \
+  static_assert(offsetof(ours::CallbackData, own) == offsetof(CUpti_CallbackData, theirs))
 SAME_MEMBER(site, callbackSite);
 SAME_MEMBER(function, functionName);
 SAME_MEMBER(params, functionParams);
@@ -70,7 +71,8 @@ static_assert(offsetof(cuEventRecord_params, hEvent) == 0 && offsetof(cuEventRec
 static_assert(offsetof(cuEventRecordWithFlags_params, flags) == 16);
 static_assert(offsetof(cuIpcGetEventHandle_params, event) == 8);
 static_assert(offsetof(cuStreamCreate_params, phStream) == 0 && offsetof(cuStreamCreate_params, Flags) == 8);
-static_assert(offsetof(cuStreamCreateWithPriority_params, phStream) == 0 && offsetof(cuStreamCreateWithPriority_params, flags) == 8);
+static_assert(offsetof(cuStreamCreateWithPriority_params, phStream) == 0 &&
+              offsetof(cuStreamCreateWithPriority_params, flags) == 8);
 static_assert(offsetof(cuStreamDestroy_params, hStream) == 0 && offsetof(cuEventDestroy_params, hEvent) == 0);
 
 int main() { return 0; }

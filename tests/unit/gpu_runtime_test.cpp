@@ -27,10 +27,10 @@ struct Write {
 struct Device {
   std::mutex lock;
   std::deque<Write> queue[16];
-  std::atomic<int> answer{kSuccess};    // to queries
+  std::atomic<int> answer{kSuccess};  // to queries
   std::atomic<bool> capturing{false}, has_words{true}, has_fill{true}, registers{true}, registered{false};
   std::atomic<int> registrations{0}, fills{0}, asked{0};
-  std::atomic<bool> honest{false};      // queries tell the truth about the queue
+  std::atomic<bool> honest{false};  // queries tell the truth about the queue
 
   void run(unsigned stream) {
     const std::lock_guard hold(lock);
@@ -384,7 +384,8 @@ TEST_CASE("threads, with a reader of their open waits") {
       auto* event = reinterpret_cast<void*>(uintptr_t{0x9000} + 0x100 * static_cast<unsigned>(w));
       for (int turn = 0; turn < kTurns; ++turn) {
         record(event, stream);
-        Call call = start(turn % 2 != 0 ? Kind::kStreamWait : Kind::kEventWait, turn % 2 != 0 ? stream_handle(stream) : event);
+        Call call =
+            start(turn % 2 != 0 ? Kind::kStreamWait : Kind::kEventWait, turn % 2 != 0 ? stream_handle(stream) : event);
         call_begin(call);
         while (device.waiting(stream) != 0)  // the runtime's own wait
           std::this_thread::yield();
