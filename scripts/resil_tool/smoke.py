@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/resil smoke: does a new system move data right, and how fast? Compiles smoke.c with the user's mpicc, runs it with
-more and more processes, and judges. Touches one folder of its own and the jobs that it starts."""
+"""scripts/resil smoke: does a new system move data right, and how fast? Compiles smoke.c with the user's mpicc, runs it
+with more and more processes, and judges. Touches one folder of its own and the jobs that it starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def size(text: str) -> int:
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     word = text.strip().upper().removesuffix("IB").removesuffix("B")
     digits, factor = (word[:-1], units[word[-1]]) if word[-1:] in units else (word, 1)
-    if not (digits.isascii() and digits.isdecimal()) or not 8 <= int(digits) * factor <= 1 << 30 or int(digits) * factor % 8:
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 12) or \
+            not 8 <= int(digits) * factor <= 1 << 30 or int(digits) * factor % 8:
         raise ValueError("'%s' is not a size: 8 bytes to 1G, a multiple of 8, e.g. 64K" % clean(text, 40))
     return int(digits) * factor
 
@@ -82,14 +83,15 @@ def compile_program(mpicc: str, folder: str) -> str:
     program = os.path.join(folder, "smoke")
     command = shlex.split(mpicc) + ["-O2", "-std=gnu11", "-o", program, os.path.join(HERE, "smoke.c"), "-ldl"]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
-                              check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=300, check=False)
     except FileNotFoundError:
         raise Usage("%s is not there: give the MPI's compiler with --mpicc" % clean(command[0])) from None
     except subprocess.TimeoutExpired:
         raise Usage("%s does not end" % clean(command[0])) from None
     if done.returncode != 0:
-        raise Usage("%s cannot compile the program:\n%s" % (clean(mpicc), done.stdout.decode(errors="replace")[-2000:].strip()))
+        said = done.stdout.decode(errors="replace")[-2000:].strip()
+        raise Usage("%s cannot compile the program:\n%s" % (clean(mpicc), said))
     return program
 
 
@@ -108,8 +110,8 @@ class Job:
     def run(self) -> "Job":
         began = time.monotonic()
         try:
-            process = subprocess.Popen(self.line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                       start_new_session=True)
+            process = subprocess.Popen(self.line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, start_new_session=True)
         except OSError as error:
             raise Usage("cannot start %s: %s" % (clean(self.line[0]), clean(error.strerror))) from None
         try:

@@ -77,7 +77,8 @@ class Result:
             return right + "; no verdict on bandwidth without --peak GB/s"
         row = min(self.best(), key=lambda one: one["worst_node_gbs"])
         return "%s; slowest node %.3g of %g GB/s, %.0f %% (%s memory, %d processes)" % (
-            right, row["worst_node_gbs"], self.peak, 100 * row["worst_node_gbs"] / self.peak, row["memory"], row["processes"])
+            right, row["worst_node_gbs"], self.peak, 100 * row["worst_node_gbs"] / self.peak, row["memory"],
+            row["processes"])
 
     def summary(self) -> dict:
         return {"schema_version": 1, "verdict": WORDS[self.status()], "status": self.status(), "reason": self.reason(),
@@ -99,10 +100,10 @@ class Result:
             out += wrap("%s memory: %s" % (kind, why), "", "  ")
         for bad in [bad for row in self.rows for bad in row["bad"]][:4]:
             out += wrap("wrong: packet %d from rank %d (%s) to rank %d (%s): %s words, the first at byte %s: %s, not %s" % (
-                bad["packet"], bad["from"], clean(bad["from_host"]), bad["to"], clean(bad["to_host"]), integer(bad["words"]),
-                integer(bad["offset"]), clean(bad["found"]), clean(bad["expected"])), "", "  ")
+                bad["packet"], bad["from"], clean(bad["from_host"]), bad["to"], clean(bad["to_host"]),
+                integer(bad["words"]), integer(bad["offset"]), clean(bad["found"]), clean(bad["expected"])), "", "  ")
         for problem in self.problems[:3]:
-            out += wrap("%s memory, %d processes: %s" % (problem["memory"], problem["processes"], problem["problem"]), "", "  ")
+            out += wrap("%(memory)s memory, %(processes)d processes: %(problem)s" % problem, "", "  ")
             out += ["  | " + line for line in problem["output"]]
         out += [""] + wrap("%s: %s" % (WORDS[self.status()], self.reason()), "", "  ")
         return out

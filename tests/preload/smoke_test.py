@@ -19,8 +19,8 @@ MPI = ""
 def smoke(*words, status=0, **env):
     folder = jobs.scratch()
     launcher = " ".join(jobs.launcher(MPI, 4, {})[:-1] + ["{ranks}"])
-    line = [sys.executable, os.path.join(jobs.ROOT, "scripts", "resil"), "smoke", "--mpicc", f"mpicc.{MPI}", "--launcher", launcher,
-            "--library", jobs.library(), "--directory", folder, "--ranks", "2", "--volume", "1", *words]
+    line = [sys.executable, os.path.join(jobs.ROOT, "scripts", "resil"), "smoke", "--mpicc", f"mpicc.{MPI}",
+            "--launcher", launcher, "--library", jobs.library(), "--directory", folder, "--ranks", "2", "--volume", "1", *words]
     job = jobs.start(line, env=env, timeout=60)
     assert job.returncode == status, job.text()
     assert os.listdir(folder) == [], os.listdir(folder)
@@ -50,10 +50,11 @@ def check_wrong_bytes():
 
 
 def check_device():
-    """Through pinned memory: the stand-in's device memory faults when the MPI touches it. Then with copies that go wrong."""
+    """Through pinned memory: the stand-in's device memory faults when the MPI touches it. Then with wrong copies."""
     said = parsed("--memory", "device", "--sizes", "4K,64K", **gpu.environment("down=4,up=4"))
     assert said["verdict"] == "good" and [row["memory"] for row in said["runs"]] == ["device"] * 2, said
-    said = parsed("--memory", "device", "--sizes", "64K", status=2, **gpu.environment("down=4,up=4,fault=corrupt-down:10"))
+    said = parsed("--memory", "device", "--sizes", "64K", status=2,
+                  **gpu.environment("down=4,up=4,fault=corrupt-down:10"))
     assert sum(row["bad_packets"] for row in said["runs"]) > 0, said
 
 

@@ -126,7 +126,8 @@ class Runs(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.directory)
 
     def smoke(self, launcher, *words):
-        done = tool(["--mpicc", "true", "--memory", "host", "--directory", self.directory, "--json", "--launcher", launcher, *words])
+        done = tool(["--mpicc", "true", "--memory", "host", "--directory", self.directory, "--json", "--launcher",
+                     launcher, *words])
         self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("resil-smoke")], [])
         return done.returncode, json.loads(done.stdout)
 
@@ -144,7 +145,8 @@ class Runs(unittest.TestCase):
     def test_rows_among_other_output(self):
         script = os.path.join(self.directory, "launch")
         with open(script, "w", encoding="utf-8") as file:
-            file.write("echo a banner; echo 'prefix %s%s'; echo '%s{broken'" % (smoke.MARK, json.dumps(row(4096, 3)), smoke.MARK))
+            file.write("echo a banner; echo 'prefix %s%s'; echo '%s{broken'"
+                       % (smoke.MARK, json.dumps(row(4096, 3)), smoke.MARK))
         status, said = self.smoke("sh %s {ranks}" % script, "--ranks", "2", "--sizes", "4K", "--peak", "3.5")
         self.assertEqual((status, said["verdict"], said["runs"][0]["bytes"]), (0, "good", 4096))
 
