@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages with device buffers: a set of packets both ways between two ranks, its copies and its way over the wire each
+// alone, and round trips by size. Speeds of the stand-in's copies must be far below memcpy's (printed), as its copies
+// are done by the ranks themselves.
+
+#include <mpi.h>
+#include <string.h>
+
+#include "../mpi/device.h"
+#include "timing.h"
+
+enum { kPackets = 16, kPacket = 1 << 20, kRounds = 7 };
+
+static int rank, other;
+static char *host_out[kPackets], *host_in[kPackets], *device_out[kPackets], *device_in[kPackets];
+
+static void exchange(char** out, char** in) {
+  MPI_Request requests[2 * kPackets];
+  for (int i = 0; i < kPackets; i++) OK(MPI_Irecv(in[i], kPacket, MPI_BYTE, other, i, MPI_COMM_WORLD, &requests[i]));
+  for (int i = 0; i < kPackets; i++)
+    OK(MPI_Isend(out[i], kPacket, MPI_BYTE, other, i, MPI_COMM_WORLD, &requests[kPackets + i]));
+  OK(MPI_Waitall(2 * kPackets, requests, MPI_STATUSES_IGNORE));
+}
+
+static void copies(int down) {
+  for (int i = 0; i < kPackets; i++) {
+    if (down) memory_read(1, host_in[i], device_out[i], kPacket);
+    else memory_write(1, device_in[i], host_out[i], kPacket);
+  }
+}
+
+static void print(const char* name, double ns, const char* unit, double scale) {
+  if (rank == 0) printf("%s %.4f %s\n", name, ns / scale, unit);
+}
+
+static double slowest(double mine) {
+  double all;
+  OK(MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
+  return all;
+}
+
+#define MEASURED(best, statement)                        \
+  do {                                                   \
+    (best) = 1e30;                                       \
+    for (int round_ = 0; round_ < kRounds; round_++) {   \
+      OK(MPI_Barrier(MPI_COMM_WORLD));                   \
+      const double start_ = now_ns();                    \
+      statement;                                         \
+      const double took_ = slowest(now_ns() - start_);   \
+      if (took_ < (best)) (best) = took_;                \
+    }                                                    \
+  } while (0)
+
+static double round_trip(int on_device, int bytes, int count) {
+  char *out = on_device ? device_out[0] : host_out[0], *in = on_device ? device_in[0] : host_in[0];
+  const double start = now_ns();
+  for (int i = 0; i < count; i++) {
+    if (rank == 0) OK(MPI_Send(out, bytes, MPI_BYTE, other, 1, MPI_COMM_WORLD));
+    OK(MPI_Recv(in, bytes, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    if (rank == 1) OK(MPI_Send(out, bytes, MPI_BYTE, other, 1, MPI_COMM_WORLD));
+  }
+  return (now_ns() - start) / (2 * count);
+}
+
+int main(int argc, char** argv) {
+  device_open();
+  OK(MPI_Init(&argc, &argv));
+  OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  other = 1 - rank;
+  for (int i = 0; i < kPackets; i++) {
+    host_out[i] = memory_new(0, kPacket), host_in[i] = memory_new(0, kPacket);
+    device_out[i] = memory_new(1, kPacket), device_in[i] = memory_new(1, kPacket);
+    memset(host_out[i], 17 * i + rank + 1, kPacket), memset(host_in[i], 0, kPacket);
+    memory_write(1, device_out[i], host_out[i], kPacket);
+  }
+  double best;
+  MEASURED(best, for (int i = 0; i < kPackets; i++) memcpy(host_in[i], host_out[i], kPacket));
+  print("memcpy", best, "ms", 1e6);
+  MEASURED(best, copies(1));
+  print("down", best, "ms", 1e6);
+  MEASURED(best, copies(0));
+  print("up", best, "ms", 1e6);
+  MEASURED(best, exchange(host_out, host_in));
+  print("wire", best, "ms", 1e6);
+  MEASURED(best, exchange(device_out, device_in));
+  print("set", best, "ms", 1e6);
+  for (int i = 0; i < kPackets; i++) {
+    memory_read(1, host_in[i], device_in[i], kPacket);
+    CHECK(host_in[i][0] == (char)(17 * i + other + 1) && host_in[i][kPacket - 1] == (char)(17 * i + other + 1));
+  }
+  static const int sizes[] = {8, 4096, 65536, 1 << 20};
+  for (unsigned s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
+    for (int on_device = 0; on_device < 2; on_device++) {
+      char name[40];
+      snprintf(name, sizeof(name), "%s_%d", on_device ? "device" : "host", sizes[s]);
+      best = 1e30;
+      for (int round = 0; round < kRounds; round++) {
+        const double took = slowest(round_trip(on_device, sizes[s], sizes[s] > 10000 ? 5 : 50));
+        if (took < best) best = took;
+      }
+      print(name, best, "ns", 1);
+    }
+  OK(MPI_Finalize());
+  return 0;
+}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/bench staging: sets of packets between device buffers, on the stand-in GPU or the machine's own."""
+import statistics
+
+from bench import turns
+from harness import gpu
+from harness import mpi as jobs
+
+AIM = 1.3  # on the stand-in
+PACKETS = 16
+
+
+def staging(options):
+    """The ratio of a set's time to what it would take with its three ways wholly at the same time."""
+    program = turns.compiled(options.mpi, "staging")
+    settings = f"down={options.speed},up={options.speed},latency={options.latency}"
+    env = {"RESIL_STAGE": "on", "RESIL_LOG": "quiet"}
+    if options.speed:
+        env = gpu.environment(settings, env)
+    samples = []
+    for _ in range(options.runs):
+        result = jobs.run(options.mpi, 2, [program], env=env, timeout=300, cwd=jobs.scratch())
+        if result.returncode != 0:
+            raise SystemExit(f"bench: failed\n{result.text()}")
+        samples.append({name: value for name, (value, _) in turns.measured(result.stdout.decode()).items()})
+    median = {name: statistics.median(sample[name] for sample in samples) for name in samples[0]}
+
+    def least(sample):
+        return max(sample["down"], sample["wire"], sample["up"]) + (sample["down"] + sample["up"]) / PACKETS
+
+    ratios = sorted(sample["set"] / least(sample) for sample in samples)
+    where = f"stand-in GPU, {settings}" if options.speed else "the machine's GPU"
+    lines = [f"{options.mpi}, {options.runs} runs, 2 ranks; {turns.machine()}; {where}", "",
+             f"{PACKETS} packets of 1 MiB each way at the same time, best of each run, medians over the runs:", "",
+             "| memcpy | down | wire | up | sum of the three | staged set | set / (longest + two packets) |",
+             "|---:|---:|---:|---:|---:|---:|---:|",
+             "| " + " | ".join(f"{median[name]:.1f} ms" for name in ("memcpy", "down", "wire", "up"))
+             + f" | {median['down'] + median['wire'] + median['up']:.1f} ms | {median['set']:.1f} ms | "
+             + f"{statistics.median(ratios):.2f} [{ratios[0]:.2f} .. {ratios[-1]:.2f}] (aim {AIM}) |", "",
+             "| one way, bytes | host | device |", "|---|---:|---:|"]
+    for name in median:
+        if name.startswith("host_"):
+            size = name[len("host_"):]
+            lines.append(f"| {size} | {median[name] / 1e3:.1f} us | {median['device_' + size] / 1e3:.1f} us |")
+    if options.speed and 10 * median["memcpy"] > median["down"]:
+        lines += ["", "The stand-in's copies are more than a tenth as fast as memcpy: they cannot overlap. Set --speed lower."]
+    return lines
+
+
+def add(commands):
+    """The command's options."""
+    command = commands.add_parser("staging")
+    command.set_defaults(function=staging)
+    command.add_argument("--mpi", choices=jobs.MPIS, default="openmpi")
+    command.add_argument("--markdown", metavar="FILE", help="append the table to FILE")
+    command.add_argument("--runs", type=int, default=5, help="at least 1 (default 5)")
+    command.add_argument("--speed", type=float, default=0.3, help="GB/s of the stand-in's copies (default 0.3); 0: "
+                         "the machine's own driver")
+    command.add_argument("--latency", type=int, default=10, help="of the stand-in's copies, us (default 10)")
