@@ -2,7 +2,7 @@
 //
 // Messages with device buffers: a set of packets both ways between two ranks, its copies and its way over the wire each
 // alone, and round trips by size. Speeds of the stand-in's copies must be far below memcpy's (printed), as its copies
-// are done by the ranks themselves.
+// are done by the ranks themselves. Usage: staging [BYTES of a packet].
 
 #include <mpi.h>
 #include <string.h>
@@ -10,23 +10,23 @@
 #include "../mpi/device.h"
 #include "timing.h"
 
-enum { kPackets = 16, kPacket = 1 << 20, kRounds = 7 };
+enum { kPackets = 16, kMost = 1 << 20, kRounds = 7 };
 
-static int rank, other;
+static int rank, other, packet = kMost;
 static char *host_out[kPackets], *host_in[kPackets], *device_out[kPackets], *device_in[kPackets];
 
 static void exchange(char** out, char** in) {
   MPI_Request requests[2 * kPackets];
-  for (int i = 0; i < kPackets; i++) OK(MPI_Irecv(in[i], kPacket, MPI_BYTE, other, i, MPI_COMM_WORLD, &requests[i]));
+  for (int i = 0; i < kPackets; i++) OK(MPI_Irecv(in[i], packet, MPI_BYTE, other, i, MPI_COMM_WORLD, &requests[i]));
   for (int i = 0; i < kPackets; i++)
-    OK(MPI_Isend(out[i], kPacket, MPI_BYTE, other, i, MPI_COMM_WORLD, &requests[kPackets + i]));
+    OK(MPI_Isend(out[i], packet, MPI_BYTE, other, i, MPI_COMM_WORLD, &requests[kPackets + i]));
   OK(MPI_Waitall(2 * kPackets, requests, MPI_STATUSES_IGNORE));
 }
 
 static void copies(int down) {
   for (int i = 0; i < kPackets; i++) {
-    if (down) memory_read(1, host_in[i], device_out[i], kPacket);
-    else memory_write(1, device_in[i], host_out[i], kPacket);
+    if (down) memory_read(1, host_in[i], device_out[i], packet);
+    else memory_write(1, device_in[i], host_out[i], packet);
   }
 }
 
@@ -43,7 +43,7 @@ static double slowest(double mine) {
 #define MEASURED(best, statement)                        \
   do {                                                   \
     (best) = 1e30;                                       \
-    for (int round_ = 0; round_ < kRounds; round_++) {   \
+    for (int round_ = 0; round_ < kRounds * (kMost / packet); round_++) { \
       OK(MPI_Barrier(MPI_COMM_WORLD));                   \
       const double start_ = now_ns();                    \
       statement;                                         \
@@ -64,18 +64,22 @@ static double round_trip(int on_device, int bytes, int count) {
 }
 
 int main(int argc, char** argv) {
+  if (argc > 1) packet = atoi(argv[1]);  // bytes; the smaller, the more rounds
+  CHECK(packet > 0 && packet <= kMost);
   device_open();
   OK(MPI_Init(&argc, &argv));
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
-  other = 1 - rank;
+  int size;
+  OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  other = size - 1 - rank;
   for (int i = 0; i < kPackets; i++) {
-    host_out[i] = memory_new(0, kPacket), host_in[i] = memory_new(0, kPacket);
-    device_out[i] = memory_new(1, kPacket), device_in[i] = memory_new(1, kPacket);
-    memset(host_out[i], 17 * i + rank + 1, kPacket), memset(host_in[i], 0, kPacket);
-    memory_write(1, device_out[i], host_out[i], kPacket);
+    host_out[i] = memory_new(0, kMost), host_in[i] = memory_new(0, kMost);
+    device_out[i] = memory_new(1, kMost), device_in[i] = memory_new(1, kMost);
+    memset(host_out[i], 17 * i + rank + 1, kMost), memset(host_in[i], 0, kMost);
+    memory_write(1, device_out[i], host_out[i], kMost);
   }
   double best;
-  MEASURED(best, for (int i = 0; i < kPackets; i++) memcpy(host_in[i], host_out[i], kPacket));
+  MEASURED(best, for (int i = 0; i < kPackets; i++) memcpy(host_in[i], host_out[i], packet));
   print("memcpy", best, "ms", 1e6);
   MEASURED(best, copies(1));
   print("down", best, "ms", 1e6);
@@ -86,8 +90,8 @@ int main(int argc, char** argv) {
   MEASURED(best, exchange(device_out, device_in));
   print("set", best, "ms", 1e6);
   for (int i = 0; i < kPackets; i++) {
-    memory_read(1, host_in[i], device_in[i], kPacket);
-    CHECK(host_in[i][0] == (char)(17 * i + other + 1) && host_in[i][kPacket - 1] == (char)(17 * i + other + 1));
+    memory_read(1, host_in[i], device_in[i], packet);
+    CHECK(host_in[i][0] == (char)(17 * i + other + 1) && host_in[i][packet - 1] == (char)(17 * i + other + 1));
   }
   static const int sizes[] = {8, 4096, 65536, 1 << 20};
   for (unsigned s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)

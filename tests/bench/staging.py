@@ -19,7 +19,7 @@ def staging(options):
         env = gpu.environment(settings, env)
     samples = []
     for _ in range(options.runs):
-        result = jobs.run(options.mpi, 2, [program], env=env, timeout=300, cwd=jobs.scratch())
+        result = jobs.run(options.mpi, 2, [program, str(options.packet)], env=env, timeout=300, cwd=jobs.scratch())
         if result.returncode != 0:
             raise SystemExit(f"bench: failed\n{result.text()}")
         samples.append({name: value for name, (value, _) in turns.measured(result.stdout.decode()).items()})
@@ -31,11 +31,11 @@ def staging(options):
     ratios = sorted(sample["set"] / least(sample) for sample in samples)
     where = f"stand-in GPU, {settings}" if options.speed else "the machine's GPU"
     lines = [f"{options.mpi}, {options.runs} runs, 2 ranks; {turns.machine()}; {where}", "",
-             f"{PACKETS} packets of 1 MiB each way at the same time, best of each run, medians over the runs:", "",
+             f"{PACKETS} packets of {options.packet} bytes each way at the same time, best of each run, medians over the runs:", "",
              "| memcpy | down | wire | up | sum of the three | staged set | set / (longest + two packets) |",
              "|---:|---:|---:|---:|---:|---:|---:|",
-             "| " + " | ".join(f"{median[name]:.1f} ms" for name in ("memcpy", "down", "wire", "up"))
-             + f" | {median['down'] + median['wire'] + median['up']:.1f} ms | {median['set']:.1f} ms | "
+             "| " + " | ".join(f"{median[name]:.2f} ms" for name in ("memcpy", "down", "wire", "up"))
+             + f" | {median['down'] + median['wire'] + median['up']:.2f} ms | {median['set']:.2f} ms | "
              + f"{statistics.median(ratios):.2f} [{ratios[0]:.2f} .. {ratios[-1]:.2f}] (aim {AIM}) |", "",
              "| one way, bytes | host | device |", "|---|---:|---:|"]
     for name in median:
@@ -54,6 +54,8 @@ def add(commands):
     command.add_argument("--mpi", choices=jobs.MPIS, default="openmpi")
     command.add_argument("--markdown", metavar="FILE", help="append the table to FILE")
     command.add_argument("--runs", type=int, default=5, help="at least 1 (default 5)")
+    command.add_argument("--packet", type=int, default=1 << 20, help="bytes (default 1 MiB); on a busy machine fewer: more "
+                         "rounds, of which the best was not disturbed")
     command.add_argument("--speed", type=float, default=0.3, help="GB/s of the stand-in's copies (default 0.3); 0: "
                          "the machine's own driver")
     command.add_argument("--latency", type=int, default=10, help="of the stand-in's copies, us (default 10)")
