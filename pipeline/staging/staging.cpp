@@ -89,8 +89,9 @@ void count_passed(const Event& e) {
 }
 
 void tend(Event& e) {
-  const bool blocks = (e.attributes & (kCallBlocking | kCallActivates)) != 0;
-  if (blocks && !p2p_handles(e.id) && !completes(e.id))
+  // Also what only may block: split collectives of files, one-sided operations. Persistent sends must not overtake.
+  const bool returns = (e.attributes & (kCallStarts | kCallPoll)) != 0 && !(e.attributes & kCallIo);
+  if (!returns && !p2p_handles(e.id) && !completes(e.id))
     flush(*e.thread);
   else
     progress(*e.thread);
