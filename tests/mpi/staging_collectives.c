@@ -9,6 +9,7 @@
  *   large BYTES   a broadcast and a reduction of that many bytes
  *   gone          broadcasts until the runtime fails (FAKEGPU fault=gone), errors returned: prints "refused CLASS"
  *   freed         device memory is freed while an operation on it is pending: likewise
+ *   window        a window in device memory, which nobody accesses
  *   host          no device buffer at all
  */
 #include <dlfcn.h>
@@ -379,6 +380,13 @@ static void freed(void) {
   OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+static void window(void) {
+  MPI_Win win;
+  OK(MPI_Win_create(device_memory(4096), 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+  OK(MPI_Win_free(&win));
+  printf("window\n");
+}
+
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "all";
   OK(MPI_Init(&argc, &argv));
@@ -401,6 +409,8 @@ int main(int argc, char** argv) {
     large(strtoul(argv[2], NULL, 10));
   } else if (strcmp(what, "gone") == 0) {
     gone();
+  } else if (strcmp(what, "window") == 0) {
+    window();
   } else {
     freed();
   }

@@ -80,6 +80,21 @@ def main(build, mpi):
         assert result.returncode == 3 and b"refused MPI_ERR_OTHER" in result.stdout, result.text()
         assert b"MPI_Allreduce: data could not be copied " + way in result.stderr, result.text()
 
+    def left_to_the_library():
+        result = run(2, "window")  # Open MPI has no windows among one rank
+        assert result.returncode == 0 and b"window" in result.stdout, result.text()
+        staged = result.ranks()[0]["staging"]
+        assert staged["uncovered"]["one_sided"]["calls"] == 1 and staged["collectives"]["calls"] == 0, staged
+
+    def any_program(name):
+        """Unmodified, with its buffers moved to a device: the same output as on the host."""
+        command = [os.path.join(build, f"{name}.{mpi}")]
+        plain = jobs.run(mpi, 2, command, timeout=60)
+        staged = gpu.run(mpi, 2, command, settings="latency=1", env={"RESIL_REDUCE": "order"}, timeout=60)
+        assert staged.buffers > 0 and staged.result.returncode == plain.returncode == 0, staged.result.text()
+        assert staged.result.stdout == plain.stdout, staged.result.text() + plain.text()
+        assert all(not one["staging"]["uncovered"] for one in staged.result.ranks().values()), staged.result.text()
+
     def freed():
         result = run(2, "freed")
         assert b"refused MPI_ERR_OTHER" in result.stdout, result.text()
@@ -96,6 +111,9 @@ def main(build, mpi):
         ("less pinned memory than data", little_pinned),
         ("the context is gone before the copy down", lambda: gone(b"from", GONE_DOWN)),
         ("the context is gone before the copy up", lambda: gone(b"to", GONE_UP)),
+        ("one-sided: left to the library, and counted", left_to_the_library),
+        ("an unmodified program of intercommunicators", lambda: any_program("intercomm")),
+        ("an unmodified Fortran program", lambda: any_program("fortran_f08")),
         ("device memory freed while a request is pending", freed),
     ])
 
