@@ -381,3 +381,47 @@ TEST_CASE("memory freed, or a context gone, while a packet is under way") {
   staging::packet_close(&packet);
   CHECK(gpu::pinned_use().used == used);
 }
+
+TEST_CASE("the context goes at any point of a packet's life", "[.gone]") {
+  fakegpu_begin();
+  std::vector<Run> irregular;
+  for (int64_t i = 0; i < 100; ++i)
+    irregular.push_back({i * 40 + i % 7, 16 + i % 5, 1, 0});
+  const Type dense(irregular, 4020), doubles({{0, 8, 1, 0}}, 8);
+  bool failed = false;
+  // Open packets meanwhile: they must not be mistaken for others when the context has been replaced.
+  for (unsigned round = 0; round < 60; ++round) {
+    CUdeviceptr memory = 0;
+    if (FAKE(cuMemAlloc_v2)(&memory, kBytes) != CUDA_SUCCESS) {
+      CUcontext context = nullptr;
+      REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS);
+      REQUIRE(FAKE(cuCtxSetCurrent)(context) == CUDA_SUCCESS);
+      REQUIRE(FAKE(cuMemAlloc_v2)(&memory, kBytes) == CUDA_SUCCESS);
+    }
+    auto* buffer = reinterpret_cast<char*>(memory);
+    memset(seen_by_host(buffer), static_cast<int>(round), kBytes);
+    Packet packets[2];
+    for (Packet& packet : packets)
+      if (open(packet, round % 2 == 0 ? dense : doubles, buffer, 20, Layout::kPacked) == Refusal::kNone)
+        staging::packet_down(&packet);
+    for (Packet& packet : packets) {
+      if (packet.host == nullptr) {
+        failed = true;
+        continue;
+      }
+      PacketState state = staging::packet_wait(&packet);
+      if (state == PacketState::kReady) {
+        for (uint64_t i = 0; i < packet.bytes; ++i)
+          REQUIRE(packet.host[i] == static_cast<char>(round));
+        staging::packet_up(&packet, packet.bytes);
+        state = staging::packet_wait(&packet);
+      }
+      REQUIRE((state == PacketState::kReady || state == PacketState::kFailed));
+      failed = failed || state == PacketState::kFailed;
+      staging::packet_close(&packet);
+    }
+    FAKE(cuMemFree_v2)(memory);
+  }
+  CHECK(failed);
+  CHECK(gpu::pinned_use().used == 0);
+}
