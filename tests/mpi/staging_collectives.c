@@ -9,6 +9,7 @@
  *   large BYTES   a broadcast and a reduction of that many bytes
  *   gone          broadcasts until the runtime fails (FAKEGPU fault=gone), errors returned: prints "refused CLASS"
  *   freed         device memory is freed while an operation on it is pending: likewise
+ *   together      messages, persistent messages and collectives, all completed by the same calls
  *   window        a window in device memory, which nobody accesses
  *   host          no device buffer at all
  */
@@ -380,6 +381,37 @@ static void freed(void) {
   OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+static void together(void) {
+  enum { kCount = 3000 };
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  int host[kCount], *give = device_memory(2 * sizeof(host)), *get = device_memory(2 * sizeof(host)), *sum = device_memory(sizeof(host));
+  MPI_Request all[6];
+  OK(MPI_Recv_init(get + kCount, 1000, MPI_INT, next, 9, MPI_COMM_WORLD, &all[4]));
+  OK(MPI_Send_init(give + kCount, 1000, MPI_INT, before, 9, MPI_COMM_WORLD, &all[5]));
+  for (int turn = 0; turn < 9; turn++) {
+    for (int i = 0; i < kCount; i++) host[i] = i * 7 + rank + turn;
+    CHECK(gpu.up((uintptr_t)give, host, sizeof(host)) == 0 && gpu.up((uintptr_t)(give + kCount), host, sizeof(host)) == 0);
+    OK(MPI_Irecv(get, kCount, MPI_INT, next, turn, MPI_COMM_WORLD, &all[0]));
+    OK(MPI_Isend(give, kCount - turn, MPI_INT, before, turn, MPI_COMM_WORLD, &all[1]));
+    OK(MPI_Iallreduce(give, sum, kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &all[2]));
+    OK(MPI_Ibarrier(MPI_COMM_WORLD, &all[3]));
+    OK(MPI_Startall(2, &all[4]));
+    int at[6], number;
+    if (turn % 3 == 0) OK(MPI_Waitall(6, all, MPI_STATUSES_IGNORE));
+    for (int left = turn % 3 == 1 ? 6 : 0; left > 0; left--) OK(MPI_Waitany(6, all, at, MPI_STATUS_IGNORE));
+    for (int left = turn % 3 == 2 ? 6 : 0; left > 0; left -= number) OK(MPI_Testsome(6, all, &number, at, MPI_STATUSES_IGNORE));
+    CHECK(gpu.down(host, (uintptr_t)sum, sizeof(host)) == 0);
+    for (int i = 0; i < kCount; i++) CHECK(host[i] == size * (i * 7 + turn) + size * (size - 1) / 2);
+    CHECK(gpu.down(host, (uintptr_t)get, sizeof(host)) == 0);
+    for (int i = 0; i < kCount - turn; i++) CHECK(host[i] == i * 7 + next + turn);
+    CHECK(gpu.down(host, (uintptr_t)(get + kCount), 1000 * sizeof(int)) == 0);
+    for (int i = 0; i < 1000; i++) CHECK(host[i] == i * 7 + next + turn);
+  }
+  OK(MPI_Request_free(&all[4]));
+  OK(MPI_Request_free(&all[5]));
+  printf("together\n");
+}
+
 static void window(void) {
   MPI_Win win;
   OK(MPI_Win_create(device_memory(4096), 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
@@ -409,6 +441,8 @@ int main(int argc, char** argv) {
     large(strtoul(argv[2], NULL, 10));
   } else if (strcmp(what, "gone") == 0) {
     gone();
+  } else if (strcmp(what, "together") == 0) {
+    together();
   } else if (strcmp(what, "window") == 0) {
     window();
   } else {

@@ -86,6 +86,14 @@ def main(build, mpi):
         staged = result.ranks()[0]["staging"]
         assert staged["uncovered"]["one_sided"]["calls"] == 1 and staged["collectives"]["calls"] == 0, staged
 
+    def together():
+        result = run(2, "together", RESIL_MODE="checksum")
+        assert result.returncode == 0 and result.stdout.count(b"together") == 2, result.text()
+        for report in result.ranks().values():
+            staged = report["staging"]
+            assert [staged[way]["calls"] for way in ("messages", "collectives", "persistent")] == [18, 9, 18], staged
+            assert not report["findings"] and not report["checksum"]["messages_uncovered"], report["checksum"]
+
     def any_program(name):
         """Unmodified, with its buffers moved to a device: the same output as on the host."""
         command = [os.path.join(build, f"{name}.{mpi}")]
@@ -112,6 +120,7 @@ def main(build, mpi):
         ("the context is gone before the copy down", lambda: gone(b"from", GONE_DOWN)),
         ("the context is gone before the copy up", lambda: gone(b"to", GONE_UP)),
         ("one-sided: left to the library, and counted", left_to_the_library),
+        ("messages, persistent messages and collectives completed together", together),
         ("an unmodified program of intercommunicators", lambda: any_program("intercomm")),
         ("an unmodified Fortran program", lambda: any_program("fortran_f08")),
         ("device memory freed while a request is pending", freed),
