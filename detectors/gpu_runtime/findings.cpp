@@ -159,7 +159,8 @@ void premature(const Call& call, const Slot&, const Word& word, void* stream, do
   finding.add("runtime", "%s", kApi[static_cast<unsigned>(call.api)]);
   finding.add("function", "%s", call.name);
   finding.add("stream", "%s", on);
-  finding.add("context", "%p", call.context);
+  if (call.context != nullptr)
+    finding.add("context", "%p", call.context);
   finding.add("late_seconds", "%s%.9f", still_missing ? "more than " : "", late_seconds);
   finding.add("ticket", "%llu", static_cast<unsigned long long>(word.ticket));
   finding.add("call_site", "%s", site);

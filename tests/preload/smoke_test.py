@@ -65,12 +65,20 @@ def check_no_device():
     assert said["problems"] and "no" in said["problems"][0]["problem"], said
 
 
+def check_early_events():
+    """Events that are complete too early would send what the pinned memory held before; fence words keep them in check."""
+    said = parsed("--memory", "device", "--sizes", "64K",
+                  **gpu.environment("down=0.5,up=0.5,fault=early-event:3", {"RESIL_GPU": "check"}))
+    assert said["verdict"] == "good", said
+
+
 def main():
     global MPI  # pylint: disable=global-statement
     MPI = sys.argv[1]
     jobs.require(f"mpirun.{MPI}", f"mpicc.{MPI}")
     return run_checks([("host memory", check_host), ("wrong bytes", check_wrong_bytes), ("device memory", check_device),
-                       ("no device", check_no_device)], side_by_side=2)
+                       ("no device", check_no_device)]
+                      + ([("early events", check_early_events)] if MPI == "openmpi" else []), side_by_side=2)
 
 
 sys.exit(main())
