@@ -204,7 +204,9 @@ bool load_module(Device& device) {
     if (image.bytes == 0)
       return false;
     Inside inside(device);
-    return inside.good() && inside.check(device.driver->module_load(&device.module, image.data));
+    return inside.good() && (inside.check(device.driver->module_load(&device.module, image.data)) ||
+                             (image.portable != nullptr &&
+                              inside.check(device.driver->module_load(&device.module, image.portable))));
   });
 }
 

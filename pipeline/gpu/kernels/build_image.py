@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 
-# Devices to have code for, as far as the compiler knows them. CUDA: later ones compile the PTX when it is loaded.
+# Devices to have code for, as far as the compiler knows them. CUDA: for others the driver compiles the PTX.
 CUDA_CODE = [70, 80, 90, 100, 120]
 CUDA_FIRST = 60  # for PTX, and the oldest that has all that is used
 HIP_CODE = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100"]
@@ -44,12 +44,14 @@ def nvcc(compiler, source, include, work):
     run(compiler, "-ptx", f"-arch=compute_{first}", "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-I", include,
         "-o", ptx, source)
     lower_version(ptx, first)
-    images = [f"--image3=kind=ptx,sm={first},file={ptx}"]
+    images = []
     for architecture in [a for a in CUDA_CODE if a in known] or [first]:
         cubin = f"{work}.{architecture}.cubin"
         run(os.path.join(tools, "ptxas"), "-O3", f"-arch=sm_{architecture}", "-o", cubin, ptx)
         images.append(f"--image3=kind=elf,sm={architecture},file={cubin}")
     run(os.path.join(tools, "fatbinary"), "-64", "--compress=false", "--create=" + work, *images)
+    with open(ptx, "rb") as file, open(work + ".portable", "wb") as copy:
+        copy.write(file.read() + b"\0")
     return "nvcc " + re.search(r"release ([\d.]+)", run(compiler, "--version")).group(1)
 
 
@@ -67,6 +69,14 @@ def clang(compiler, api, source, include, work):
     return "clang " + re.search(r"version ([\d.]+)", run(compiler, "--version")).group(1)
 
 
+def write_array(file, declared, data):
+    words = ["0x%x" % word for (word,) in struct.iter_unpack("=Q", data + b"\0" * (8 - len(data) % 8))]
+    file.write(declared + " = {\n")
+    for begin in range(0, len(words), 12):
+        file.write(",".join(words[begin:begin + 12]) + ",\n")
+    file.write("};\n")
+
+
 def main(api, output, source, include, compiler=""):
     name, work, data = "", output + ".image", b""
     if compiler:
@@ -74,13 +84,14 @@ def main(api, output, source, include, compiler=""):
         name = nvcc(compiler, source, include, work) if name == "nvcc" else clang(compiler, api, source, include, work)
         with open(work, "rb") as file:
             data = file.read()
-    padded = data + b"\0" * (8 - len(data) % 8)
-    words = ["0x%x" % word for (word,) in struct.iter_unpack("=Q", padded)]
     with open(output, "w", encoding="ascii") as file:
-        file.write(f"alignas(4096) constexpr uint64_t {api}_words[] = {{\n")
-        for begin in range(0, len(words), 12):
-            file.write(",".join(words[begin:begin + 12]) + ",\n")
-        file.write(f'}};\nconstexpr size_t {api}_bytes = {len(data)};\n')
+        write_array(file, "alignas(4096) constexpr uint64_t %s_words[]" % api, data)
+        file.write(f'constexpr size_t {api}_bytes = {len(data)};\n')
+        if name.startswith("nvcc"):
+            with open(work + ".portable", "rb") as portable:
+                write_array(file, "constexpr uint64_t %s_portable[]" % api, portable.read())
+        else:
+            file.write(f"constexpr const void* {api}_portable = nullptr;\n")
         file.write(f'constexpr const char* {api}_compiler = "{name}";\n')
 
 

@@ -12,6 +12,9 @@ namespace resil::gpu {
 struct KernelImage {
   const void* data;
   size_t bytes;  ///< 0: no compiler for it was there when the library was built; kernels are then not used
+  /// For devices and drivers that `data` has nothing for (its code is older than the device, or its compiler newer than
+  /// the driver): text that the driver compiles. Null: none.
+  const void* portable = nullptr;
 };
 
 /// Constant for the life of the process; any thread.
