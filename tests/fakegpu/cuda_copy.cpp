@@ -85,11 +85,15 @@ API cuMemcpy2D_v2(const CUDA_MEMCPY2D* what) { return copy_2d(what, nullptr, tru
 API cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* what) { return copy_2d(what, nullptr, true); }
 API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* what, CUstream stream) { return copy_2d(what, stream, false); }
 
-API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t number) { return set(to, number, value, 1, nullptr, false); }
+API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t number) {
+  return set(to, number, value, 1, nullptr, false);
+}
 API cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t number) {
   return set(to, number * 2, value, 2, nullptr, false);
 }
-API cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t number) { return set(to, number * 4, value, 4, nullptr, false); }
+API cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t number) {
+  return set(to, number * 4, value, 4, nullptr, false);
+}
 API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t number, CUstream stream) {
   return set(to, number, value, 1, stream, false);
 }

@@ -38,7 +38,8 @@ CUresult cuPointerGetAttribute(void* to, CUpointer_attribute which, CUdeviceptr 
 CUresult cuPointerGetAttributes(unsigned number, CUpointer_attribute* which, void** to, CUdeviceptr address);
 CUresult cuMemAddressReserve(CUdeviceptr* to, size_t bytes, size_t, CUdeviceptr, unsigned long long);
 CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes);
-CUresult cuMemCreate(CUmemGenericAllocationHandle* to, size_t bytes, const CUmemAllocationProp* props, unsigned long long);
+CUresult cuMemCreate(CUmemGenericAllocationHandle* to, size_t bytes, const CUmemAllocationProp* props,
+                     unsigned long long);
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
 CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long);
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes);
@@ -71,7 +72,8 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent from_handle, CUevent to
 CUresult cuModuleLoadData(CUmodule* module, const void* image);
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name);
 CUresult cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsigned z, unsigned threads_x,
-                        unsigned threads_y, unsigned threads_z, unsigned, CUstream stream_handle, void** arguments, void** extra);
+                        unsigned threads_y, unsigned threads_z, unsigned, CUstream stream_handle, void** arguments,
+                        void** extra);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA driver's memory: device, managed, pools, page-locked and registered host memory; what it says about pointers.
+// The CUDA driver's memory: device, managed, pools, page-locked and registered host memory; what it says about
+// pointers.
 
 #include <cstring>
 

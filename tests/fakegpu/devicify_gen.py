@@ -7,8 +7,8 @@
 import os
 import sys
 
-# Collective -> how the data of its sending and its receiving buffer lies, and who has it. One piece; n pieces of the same
-# count; v: counts and displacements; w: types too; sum of all counts; mine: one of the counts.
+# Collective -> how the data of its sending and its receiving buffer lies, and who has it. One piece; n pieces of the
+# same count; v: counts and displacements; w: types too; sum of all counts; mine: one of the counts.
 COLLECTIVES = {
     "bcast": [("one", "any")],
     "reduce": [("one", "leaf"), ("one", "root")],

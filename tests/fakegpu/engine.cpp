@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See engine.h. Streams are queues; the head of each may begin when all that it waits for is over, and gets its due time
-// then. Beginnings and ends are carried out in the order of their times, whenever somebody comes by: what happens is
-// the same as if hardware had done it, but for the moment at which memory changes.
+// See engine.h. Streams are queues; the head of each may begin when all that it waits for is over, and gets its due
+// time then. Beginnings and ends are carried out in the order of their times, whenever somebody comes by: what happens
+// is the same as if hardware had done it, but for the moment at which memory changes.
 
 #include "tests/fakegpu/engine.h"
 

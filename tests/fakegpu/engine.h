@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine under both drivers of the stand-in: memory, contexts, streams of operations with due times, events, faults.
-// See fakegpu.h for what it promises. It knows neither CUDA nor HIP: cuda*.cpp and hip*.cpp translate.
+// The engine under both drivers of the stand-in: memory, contexts, streams of operations with due times, events,
+// faults. See fakegpu.h for what it promises. It knows neither CUDA nor HIP: cuda*.cpp and hip*.cpp translate.
 //
 // One lock (`Locked`) over everything. Nothing here is ever destroyed at exit: threads may still be inside.
 #pragma once
@@ -152,8 +152,8 @@ float elapsed(const Event& from, const Event& to);
 int& capture_mode();  ///< of this thread
 bool capture_begin(Stream& stream, int mode);
 bool capture_end(Stream& stream);  ///< false: it has been broken
-/// A call that captures do not allow while they last: true, and they are broken, if there is one that this thread's mode
-/// does not let it disregard.
+/// A call that captures do not allow while they last: true, and they are broken, if there is one that this thread's
+/// mode does not let it disregard.
 bool capture_forbids();
 bool captured_in(const Context& context);  ///< is a blocking stream of the context capturing?
 
@@ -233,9 +233,10 @@ Copied fill(Stream& stream, uintptr_t to, size_t pitch, size_t width, size_t row
 /// A kernel of a module: any image is taken, kernels are found by name. Null: no such kernel.
 struct Function;
 Function* function_of(const char* name);
-/// Enqueues it. The arguments are copied: from `arguments`, or from a buffer in which they lie at their natural alignment,
-/// as the drivers' `extra` says. The lock must be held.
-void launch(Stream& stream, const Function& function, unsigned blocks, unsigned threads, void** arguments, void** extra);
+/// Enqueues it. The arguments are copied: from `arguments`, or from a buffer in which they lie at their natural
+/// alignment, as the drivers' `extra` says. The lock must be held.
+void launch(Stream& stream, const Function& function, unsigned blocks, unsigned threads, void** arguments,
+            void** extra);
 /// Words in memory, in order with the stream; sizes 4 and 8. False: no such memory. The lock must not be held.
 bool write_word(Stream& stream, uintptr_t to, uint64_t value, size_t bytes);
 /// `compare` as the drivers' flags: 0 >= (by signed difference), 1 ==, 2 and, 3 nor.

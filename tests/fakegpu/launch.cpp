@@ -53,7 +53,8 @@ Function* function_of(const char* name) {
   return kernel != nullptr ? &known->try_emplace(name, Function{name, kernel}).first->second : nullptr;
 }
 
-void launch(Stream& stream, const Function& function, unsigned blocks, unsigned threads, void** arguments, void** extra) {
+void launch(Stream& stream, const Function& function, unsigned blocks, unsigned threads, void** arguments,
+            void** extra) {
   auto copied = std::make_shared<Arguments>();
   const auto* sizes = fakegpu_kernel_arguments(function.name.c_str());
   const char* packed = packed_arguments(extra);

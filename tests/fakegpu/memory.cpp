@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of the devices: for each, one file in memory that is mapped twice, without access where programs see it. Pieces
-// are given out first fit, 512 bytes apart, so that neighbours share pages and freed addresses come back soon, as with
-// the real drivers. Managed and pinned memory is ordinary memory that is known by its address.
+// Memory of the devices: for each, one file in memory that is mapped twice, without access where programs see it.
+// Pieces are given out first fit, 512 bytes apart, so that neighbours share pages and freed addresses come back soon,
+// as with the real drivers. Managed and pinned memory is ordinary memory that is known by its address.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -261,8 +261,8 @@ bool physical_release(Physical* memory) {
 
 bool map_physical(uintptr_t at, size_t bytes, Physical* memory) {
   const auto* range = range_of(at);
-  if (range == nullptr || at % kPage != 0 || bytes != memory->bytes || bytes > range->first + range->second.bytes - at ||
-      overlaps(at, at + bytes))
+  if (range == nullptr || at % kPage != 0 || bytes != memory->bytes || overlaps(at, at + bytes) ||
+      bytes > range->first + range->second.bytes - at)
     return false;
   const auto offset = static_cast<off_t>(memory->at - memory->device->low);
   if (mmap(view(at), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->device->file, offset) == MAP_FAILED)

@@ -70,7 +70,9 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 
 void watch_touches() {
   struct sigaction current;
-  if (sigaction(SIGSEGV, nullptr, &current) != 0 || ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_fault))
+  if (sigaction(SIGSEGV, nullptr, &current) != 0)
+    return;
+  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_fault)
     return;
   void* frames[2];
   backtrace(frames, 2);  // loads what it needs

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Test programs that know nothing of GPUs, with all their buffers on devices of the stand-in: staged and checked, they end
-as they do with host memory.
+"""Test programs that know nothing of GPUs, with all their buffers on devices of the stand-in: staged and checked, they
+end as they do with host memory.
 
 Usage: devices_test.py BUILD openmpi|mpich [all]      (BUILD holds PROGRAM.MPI; all: every program with every memory)
 """
