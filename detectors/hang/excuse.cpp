@@ -72,13 +72,18 @@ uint64_t traffic_of(const Watched& watched) {
 double starved(const Watched& watched, Tracked& rank, double step) {
   char text[512];
   read_small(watched.pid, "schedstat", text, sizeof(text));
-  const char* blank = strchr(text, ' ');
-  const uint64_t delay = blank != nullptr ? strtoull(blank, nullptr, 10) : 0, before = rank.delay_ns;
+  char* blank = text;
+  const uint64_t ran = strtoull(text, &blank, 10), delay = strtoull(blank, nullptr, 10);
+  const uint64_t ran_before = rank.ran_ns, delay_before = rank.delay_ns;
+  rank.ran_ns = ran;
   rank.delay_ns = delay;
-  if (before == kNotRead || delay <= before)
+  if (delay_before == kNotRead || delay < delay_before || ran < ran_before)
     return 0;
-  const double waited = static_cast<double>(delay - before) * 1e-9;
-  return waited < step ? waited : step;
+  // Asleep, it waited only while it was ready to run. Else all the time in which it did not run: a stop, or a quota of
+  // processor time, is no delay to the kernel.
+  const double used = static_cast<double>(ran - ran_before) * 1e-9, delayed = static_cast<double>(delay - delay_before) * 1e-9;
+  const double waited = process_state(watched.pid, watched.pid_start) == 'S' ? delayed : step - used;
+  return waited < 0 ? 0 : waited < step ? waited : step;
 }
 
 // In uninterruptible sleep for long it is not excused: a file system that is dead must be found.

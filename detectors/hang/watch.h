@@ -24,6 +24,7 @@ struct Tracked {
   double life_checked, life_since;
   uint64_t cpu_ns;
   uint64_t delay_ns, traffic;  ///< run delay and bytes read and written, of the last look at them; kNotRead: none yet
+  uint64_t ran_ns;             ///< processor time of the main thread, read with delay_ns
   double sleeping_since;       ///< in uninterruptible sleep without a break; 0: not
 };
 
@@ -46,7 +47,7 @@ constexpr double kGapSeconds = 2.5;
 
 constexpr uint64_t kNotRead = ~uint64_t{0};
 
-/// Of the last `step` seconds, those in which this rank waited for a CPU; 0 at the first look. System calls.
+/// Of the last `step` seconds, those in which this rank would have run and did not; 0 at the first look. System calls.
 double starved(const Watched& watched, Tracked& rank, double step);
 /// Whether the quiet of this rank, which is outside MPI, says nothing: stopped, asleep for a device, reading or writing.
 /// More system calls.
