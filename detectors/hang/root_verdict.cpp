@@ -132,11 +132,19 @@ uint64_t signature_of(const Root& root, const Verdict& verdict) {
   return verdict.culprit_count != 0 ? hash : hash_combine(hash, root.moves);
 }
 
+/// Whether every node that has not left was in the last summary: ranks that nobody sees may make progress.
+bool all_answer(const Root& root) {
+  for (uint32_t node = 0; node < root.wiring->node_count; ++node)
+    if (root.silences[node].since != 0)
+      return false;
+  return true;
+}
+
 }  // namespace
 
 bool computation_verdict(Root& root, double, const Names& names, Verdict* verdict) {
   const stats::Verdict& opinion = root.opinion;
-  if (opinion.finding != stats::Finding::kVerified || root.summary.moved != 0)
+  if (opinion.finding != stats::Finding::kVerified || root.summary.moved != 0 || !all_answer(root))
     return false;
   begin(verdict, HangClass::kComputation);
   uint32_t ranks[kMaxCulprits];
@@ -171,7 +179,7 @@ bool computation_verdict(Root& root, double, const Names& names, Verdict* verdic
 
 bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
   const double limit = kStopFactor * root.longest_stop > kStopped ? kStopFactor * root.longest_stop : kStopped;
-  if (now - root.moved_at < limit)
+  if (now - root.moved_at < limit || !all_answer(root))
     return false;
   begin(verdict, HangClass::kRankStopped);
   double since = now;
@@ -285,7 +293,7 @@ bool is_plain(const RankState* state) {
 
 bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
   const double least = lenient_after(root), usual = kIdleFactor * root.learned.longest, limit = usual > least ? usual : least;
-  if (root.summary.moved != 0 || root.summary.out != 0 || root.silent != 0 || root.learned.watched < stats::Watch::kLearned ||
+  if (root.summary.moved != 0 || root.summary.out != 0 || !all_answer(root) || root.learned.watched < stats::Watch::kLearned ||
       now - root.moved_at < limit || now - root.blocked_since < limit)
     return false;
   begin(verdict, HangClass::kInsideMpi);

@@ -191,6 +191,9 @@ TEST_CASE("... but not too early, not if all sleep or most, not if one is in bet
   Job out(4);
   out.root->summary.out = 1;
   CHECK(!out.idle(100, 140, {9000, 0, 9000, 9000}));
+  Job unseen(4);
+  unseen.round(139, {2});
+  CHECK(!unseen.idle(100, 140, {9000, 0, 9000, 9000}));
   Job patient(4);
   patient.root->learned.longest = 20;
   CHECK(!patient.idle(100, 155, {9000, 0, 9000, 9000}));
