@@ -122,14 +122,16 @@ bool post_receive(uint32_t index) {
 /// With the token: a message that only carries a header. False: no memory now.
 bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_hold) {
   Page* page;
+  uint64_t first;
   {
-    Guard guard;
+    Guard guard;  // other threads announce
     page = take_page();
+    first = to.announced;
   }
   if (page == nullptr)
     return false;
   page->header.kind = static_cast<uint8_t>(kind);
-  page->header.first = to.announced;
+  page->header.first = first;
   page->header.total = total;
   page->header.sum = sum;
   page->header.sums_hold = sums_hold;
