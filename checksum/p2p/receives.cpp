@@ -368,10 +368,10 @@ ErrorKind error_of(const Event& e, const StatusInfo& status, bool array) {
 }
 
 /// The entry of a matched message, taken out of the table; null: unknown (MPI_MESSAGE_NO_PROC, a full table).
-Receive* matched_receive(Event& e) {
+Receive* matched_receive(uint64_t handle) {
   Guard guard;
   for (auto& message : messages)
-    if (message.handle == e.check_value && message.receive != nullptr) {
+    if (message.handle == handle && message.receive != nullptr) {
       Receive* receive = message.receive;
       message.receive = nullptr;
       return receive;
@@ -413,7 +413,7 @@ void receive_enter_slow(Event& e) {
 
 [[gnu::flatten]] void receive_leave(Event& e) {
   const bool message = e.id == CallId::kMPI_Mrecv || e.id == CallId::kMPI_Mrecv_c;
-  Receive* receive = message ? matched_receive(e) : static_cast<Receive*>(e.check_receive);
+  auto* receive = static_cast<Receive*>(e.check_receive);
   if (!message && (e.comm == nullptr || source_of(e) == ring::kProcNull))
     return;
   StatusInfo status = {};
@@ -453,7 +453,7 @@ void receive_enter_slow(Event& e) {
 
 [[gnu::flatten]] void receive_posted(Event& e) {
   const bool message = e.id == CallId::kMPI_Imrecv || e.id == CallId::kMPI_Imrecv_c;
-  Receive* receive = message ? matched_receive(e) : static_cast<Receive*>(e.check_receive);
+  auto* receive = static_cast<Receive*>(e.check_receive);
   const bool posted_nothing = e.result != 0 || (e.cookies == nullptr && e.request_key == 0);
   if (message) {
     if (receive == nullptr || posted_nothing) {
@@ -540,8 +540,8 @@ void receive_started(Event& e, uint64_t* cookie) {
 }
 
 void message_enter(Event& e) {
-  e.check_value = request_handle(e.message, 0);
-  e.check_receive = nullptr;
+  // Before the call: the library gives the handle to another thread's message once it has received this one.
+  e.check_receive = matched_receive(request_handle(e.message, 0));
   e.check_posted = ledger::full_blame() ? blame::receive_posted(make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type)) : 0;
 }
 

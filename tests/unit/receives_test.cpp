@@ -37,6 +37,7 @@ struct Arrival {
   uint8_t flags;
 };
 std::vector<Arrival> expected;  // what reached the ledger, in that order
+std::vector<uint64_t> expected_on;  // communicators of these
 std::map<ledger::Reason, uint64_t> uncovered;
 ledger::Peer peers[8];
 ledger::Peer* table[8];
@@ -93,6 +94,7 @@ void count_untracked() {}
 void expected(Thread&) {}
 void raise_difference(Thread&, Peer&, const Difference&) {}
 void expect_quietly(Peer& from, const Record& record, uint64_t, Difference*) {
+  expected_on.push_back(record.comm);
   ::expected.push_back({from.world_rank, static_cast<int>(record.tag), record.digest, record.flags});
 }
 void expect(Thread&, Peer& from, const Record& record, uint64_t evidence) {
@@ -213,7 +215,7 @@ class World {
     request->message = *found;
     request->source = found->source;
     request->tag = found->tag;
-    request->handle = ++handles_;
+    request->handle = free_handle != 0 ? free_handle : ++handles_;
     request->order = ++order_;
     queue_.erase(found);
     requests.push_back(request);
@@ -238,6 +240,8 @@ class World {
       event.receive.buffer = &request->buffer;
       event.given_statuses = &status;
       p2p::message_enter(event);
+      if (meanwhile != nullptr)
+        meanwhile(*this);
       p2p::receive_leave(event);
     } else {
       Event event = make(CallId::kMPI_Test, 0, 0);
@@ -284,6 +288,11 @@ class World {
     }
     return result;
   }
+
+  uint64_t id() const { return ring_.id; }
+
+  void (*meanwhile)(World&) = nullptr;  ///< while an MPI_Mrecv is in the library
+  uint64_t free_handle = 0;             ///< what the next probe gives out
 
   size_t received() const { return told_.size() + done_blocking_.size(); }
 
@@ -482,6 +491,29 @@ TEST_CASE("wildcards completed in any order", "[order]") {
     }
     in_order(world, true);
   }
+}
+
+TEST_CASE("a matched message's handle given to another communicator's message before MPI_Mrecv has returned") {
+  prepare();
+  World world(next_comm++);
+  static World* other;
+  World second(next_comm++);
+  other = &second;
+  for (int source : {1, 3})
+    world.arrive(source, source);
+  second.arrive(2, 2);
+  REQUIRE((world.probe(3, 3) && world.probe(1, 1)));  // the third makes place before the first in any table
+  const auto first = world.requests.back();
+  world.complete(world.requests.front());
+  second.free_handle = first->handle;
+  world.meanwhile = [](World& w) {
+    w.meanwhile = nullptr;
+    CHECK(other->probe(2, 2));
+  };
+  expected_on.clear();
+  world.complete(first);
+  second.complete(second.requests.front());
+  CHECK(expected_on == std::vector<uint64_t>{world.id(), second.id()});
 }
 
 /// Instructions by number of pending wildcards, under a tool that counts them: hidden, one section a run.
