@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
+
 #include "pipeline/gpu/cuda_api.h"
 #include "pipeline/gpu/device.h"
 
@@ -29,6 +31,10 @@ bool ready() {
 #undef X
     if (functions.primary_release == nullptr)
       look_up(library, "cuDevicePrimaryCtxRelease", &functions.primary_release);
+    if (functions.ipc_open == nullptr)
+      look_up(library, "cuIpcOpenMemHandle", &functions.ipc_open);
+    if (functions.device_uuid == nullptr)  // before 11.4; tells no MIG instances apart
+      look_up(library, "cuDeviceGetUuid", &functions.device_uuid);
     bool all = true;
 #define X(member, symbol, arguments) all = all && functions.member != nullptr;
     RESIL_CUDA_NEEDED(X)
@@ -160,6 +166,39 @@ int device_pointer(void** pointer, void* pinned) {
   return result;
 }
 
+int ipc_export(uint8_t* handle, void* memory) {
+  if (functions.ipc_export == nullptr)
+    return cuda::kNotSupported;
+  cuda::IpcHandle made = {};
+  const int result = functions.ipc_export(&made, address_of(memory));
+  memcpy(handle, made.bytes, sizeof(made.bytes));
+  return result;
+}
+
+int ipc_open(void** memory, const uint8_t* handle) {
+  if (functions.ipc_open == nullptr || functions.ipc_close == nullptr)
+    return cuda::kNotSupported;
+  cuda::IpcHandle it;
+  memcpy(it.bytes, handle, sizeof(it.bytes));
+  cuda::DevicePtr pointer = 0;
+  const int result = functions.ipc_open(&pointer, it, cuda::kIpcLazyPeerAccess);
+  *memory = reinterpret_cast<void*>(pointer);
+  return result;
+}
+
+int device_uuid(uint8_t* uuid, int ordinal) {
+  if (functions.device_uuid == nullptr)
+    return cuda::kNotSupported;
+  cuda::Uuid it = {};
+  const int result = functions.device_uuid(&it, ordinal);
+  memcpy(uuid, it.bytes, sizeof(it.bytes));
+  return result;
+}
+
+int device_reaches(int* can, int ordinal, int other) {
+  return functions.device_reaches == nullptr ? cuda::kNotSupported : functions.device_reaches(can, ordinal, other);
+}
+
 const char* error_name(int result) {
   const char* name = nullptr;
   return functions.error_name(result, &name) == 0 && name != nullptr ? name : "CUDA_ERROR_?";
@@ -200,6 +239,11 @@ constinit const Driver cuda_driver = {
     .module_function = [](void** function, void* module,
                           const char* name) { return functions.module_function(function, module, name); },
     .launch = launch,
+    .ipc_export = ipc_export,
+    .ipc_open = ipc_open,
+    .ipc_close = [](void* memory) { return functions.ipc_close(address_of(memory)); },
+    .device_uuid = device_uuid,
+    .device_reaches = device_reaches,
     .error_name = error_name,
     .version = version,
 };

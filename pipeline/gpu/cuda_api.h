@@ -67,6 +67,17 @@ constexpr unsigned kStreamNonBlocking = 1;          // CU_STREAM_
 constexpr unsigned kEventNoTiming = 2;              // CU_EVENT_DISABLE_TIMING
 constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;  // CU_MEMHOSTREGISTER_
 constexpr int kCaptureRelaxed = 2;                  // CU_STREAM_CAPTURE_MODE_
+constexpr unsigned kIpcLazyPeerAccess = 1;          // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+constexpr Result kNotSupported = 801;               // CUDA_ERROR_NOT_SUPPORTED
+
+/// CUipcMemHandle: given by value.
+struct IpcHandle {
+  char bytes[64];
+};
+/// CUuuid
+struct Uuid {
+  char bytes[16];
+};
 
 // X(member, symbol, arguments). All return CUresult.
 #define RESIL_CUDA_NEEDED(X)                                                                                     \
@@ -107,7 +118,12 @@ constexpr int kCaptureRelaxed = 2;                  // CU_STREAM_CAPTURE_MODE_
   X(primary_release, cuDevicePrimaryCtxRelease_v2, (int device))                                                 \
   X(context_id, cuCtxGetId, (void* context, unsigned long long* id))                                             \
   X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))                                       \
-  X(priority_range, cuCtxGetStreamPriorityRange, (int* least, int* greatest))
+  X(priority_range, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                                    \
+  X(ipc_export, cuIpcGetMemHandle, (IpcHandle * handle, DevicePtr memory))                                       \
+  X(ipc_open, cuIpcOpenMemHandle_v2, (DevicePtr * memory, IpcHandle handle, unsigned flags))                     \
+  X(ipc_close, cuIpcCloseMemHandle, (DevicePtr memory))                                                          \
+  X(device_uuid, cuDeviceGetUuid_v2, (Uuid * uuid, int device))                                                  \
+  X(device_reaches, cuDeviceCanAccessPeer, (int* can, int device, int other))
 
 struct Functions {
 #define X(member, symbol, arguments) Result(*member) arguments;

@@ -109,4 +109,10 @@ bool Inside::check(int result) {
   return false;
 }
 
+bool Inside::tried(int result) {
+  if (result != 0)
+    keep_error(device_.driver->error_name(result));
+  return result == 0;
+}
+
 }  // namespace resil::gpu

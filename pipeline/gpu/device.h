@@ -78,6 +78,12 @@ struct Driver {
   int (*module_load)(void** module, const void* image);
   int (*module_function)(void** function, void* module, const char* name);
   int (*launch)(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream, void** arguments);
+  // Memory of other processes. Null functions: the driver has none. Handles are 64 bytes in both APIs, UUIDs 16.
+  int (*ipc_export)(uint8_t* handle, void* memory);
+  int (*ipc_open)(void** memory, const uint8_t* handle);
+  int (*ipc_close)(void* memory);
+  int (*device_uuid)(uint8_t* uuid, int ordinal);
+  int (*device_reaches)(int* can, int ordinal, int other);
   const char* (*error_name)(int result);
   int (*version)();  ///< 0: not known
 };
@@ -122,6 +128,9 @@ class Inside {
   bool good() const { return good_; }
   /// Was it a success? Else keeps the error's name, and marks the device when its context is gone.
   bool check(int result);
+  /// Was it a success? Else keeps the error's name, no more: for functions that answer "invalid context" or "invalid
+  /// handle" about something else than the device.
+  bool tried(int result);
 
  private:
   Device& device_;

@@ -79,8 +79,7 @@ bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t
 /// Between two devices, or on one, on the lane kPeer of `to_device`.
 bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes);
 
-// --- Kernels
-// ----------------------------------------------------------------------------------------------------------
+// --- Kernels --------------------------------------------------------------------------------------------------------
 
 /// One of resil's own kernels (pipeline/gpu/kernels/), by name (a constant's: it is kept); loaded into the device's
 /// context on first use. Null: not built, no code for this device, or refused.
@@ -93,5 +92,31 @@ void* device_address(Device& device, void* pinned);
 /// Scratch memory on the device, for tables of a batch; null: out of device memory.
 void* device_allocate(Device& device, size_t bytes);
 void device_free(Device& device, void* memory);
+
+// --- Memory of another process of this node -------------------------------------------------------------------------
+
+/// What another process needs in order to reach memory of this one's: plain bytes, which may travel in messages.
+struct IpcHandle {
+  uint8_t driver[64];  ///< the driver's own handle, of the whole allocation
+  uint8_t device[16];  ///< UUID of the device where the memory lies; zeros: its driver does not say
+  uint64_t offset;     ///< of the memory in its allocation
+  Api api;
+  uint8_t unused[7];   ///< zero
+};
+
+/// For plain memory of the device: device_allocate()'s, or the program's. Not for pools, mapped, managed or host
+/// memory: the drivers refuse these. The allocation must not be freed while another process has it open: what happens
+/// then is undefined. A driver gives out memory in pieces of larger blocks, of which a handle opens the whole to the
+/// other process; sizes of whole 2 MiB avoid that. False: refused, last_error() says by whom.
+bool ipc_export(Device& device, const void* memory, IpcHandle* handle);
+/// Maps it for copies by copy_peer() with `on` at both ends: `on` is the device of this process's end of the copy,
+/// whichever device the memory lies on. Open a handle in one context of a device alone, and once only: what a second
+/// time does differs between the APIs. Takes as long as an allocation does, and may wait for the device.
+/// False, and nothing has changed: another API, a handle of this very process (the drivers refuse these),
+/// devices that do not reach each other, containers, a driver without such functions, or memory that is gone. A device
+/// that this process does not see (CUDA_VISIBLE_DEVICES) is no reason: the driver is asked.
+bool ipc_open(Device& on, const IpcHandle& handle, void** memory);
+/// `memory` as ipc_open() gave it. No copy with it may be under way. May wait for the device.
+void ipc_close(Device& on, const IpcHandle& handle, void* memory);
 
 }  // namespace resil::gpu

@@ -6,6 +6,8 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
+
 #include "pipeline/gpu/device.h"
 #include "pipeline/gpu/hip_api.h"
 
@@ -101,6 +103,38 @@ int launch(void* function, unsigned blocks, unsigned threads, unsigned shared, v
   return functions.launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, nullptr);
 }
 
+int ipc_export(uint8_t* handle, void* memory) {
+  if (functions.ipc_export == nullptr)
+    return hip::kNotSupported;
+  hip::IpcHandle made = {};
+  const int result = functions.ipc_export(&made, memory);
+  memcpy(handle, made.bytes, sizeof(made.bytes));
+  return result;
+}
+
+/// The one flag that is allowed was 0 once, and is 1 now.
+int ipc_open(void** memory, const uint8_t* handle) {
+  if (functions.ipc_open == nullptr || functions.ipc_close == nullptr)
+    return hip::kNotSupported;
+  hip::IpcHandle it;
+  memcpy(it.bytes, handle, sizeof(it.bytes));
+  const int result = functions.ipc_open(memory, it, 1);
+  return result == hip::kInvalidValue ? functions.ipc_open(memory, it, 0) : result;
+}
+
+int device_uuid(uint8_t* uuid, int ordinal) {
+  if (functions.device_uuid == nullptr)
+    return hip::kNotSupported;
+  hip::Uuid it = {};
+  const int result = functions.device_uuid(&it, ordinal);
+  memcpy(uuid, it.bytes, sizeof(it.bytes));
+  return result;
+}
+
+int device_reaches(int* can, int ordinal, int other) {
+  return functions.device_reaches == nullptr ? hip::kNotSupported : functions.device_reaches(can, ordinal, other);
+}
+
 int version() {
   int version = 0;
   return ready() && device_known(Api::kHip, -1) != nullptr && functions.driver_version(&version) == 0 ? version : 0;
@@ -141,6 +175,11 @@ constinit const Driver hip_driver = {
     .module_function = [](void** function, void* module,
                           const char* name) { return functions.module_function(function, module, name); },
     .launch = launch,
+    .ipc_export = ipc_export,
+    .ipc_open = ipc_open,
+    .ipc_close = [](void* memory) { return functions.ipc_close(memory); },
+    .device_uuid = device_uuid,
+    .device_reaches = device_reaches,
     .error_name = [](int result) -> const char* {
       const char* name = functions.error_name != nullptr ? functions.error_name(result) : nullptr;
       return name != nullptr ? name : "hipError?";

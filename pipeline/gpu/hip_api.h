@@ -25,6 +25,16 @@ constexpr int kUp = 1, kDown = 2, kAcross = 3;  // hipMemcpyHostToDevice, Device
 constexpr unsigned kStreamNonBlocking = 1, kEventNoTiming = 2;
 constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;
 constexpr int kCaptureRelaxed = 2;
+constexpr Result kInvalidValue = 1, kNotSupported = 801;  // hipError
+
+/// hipIpcMemHandle_t: given by value.
+struct IpcHandle {
+  char bytes[64];
+};
+/// hipUUID
+struct Uuid {
+  char bytes[16];
+};
 
 // X(member, symbol, arguments). All return hipError_t.
 #define RESIL_HIP_NEEDED(X)                                                                                      \
@@ -60,7 +70,12 @@ constexpr int kCaptureRelaxed = 2;
 
 #define RESIL_HIP_OPTIONAL(X)                                                                                    \
   X(exchange_capture_mode, hipThreadExchangeStreamCaptureMode, (int* mode))                                      \
-  X(priority_range, hipDeviceGetStreamPriorityRange, (int* least, int* greatest))
+  X(priority_range, hipDeviceGetStreamPriorityRange, (int* least, int* greatest))                                \
+  X(ipc_export, hipIpcGetMemHandle, (IpcHandle * handle, void* memory))                                          \
+  X(ipc_open, hipIpcOpenMemHandle, (void** memory, IpcHandle handle, unsigned flags))                            \
+  X(ipc_close, hipIpcCloseMemHandle, (void* memory))                                                             \
+  X(device_uuid, hipDeviceGetUuid, (Uuid * uuid, int device))                                                    \
+  X(device_reaches, hipDeviceCanAccessPeer, (int* can, int device, int other))
 
 struct Functions {
 #define X(member, symbol, arguments) Result(*member) arguments;

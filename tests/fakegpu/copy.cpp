@@ -18,6 +18,8 @@ struct End {
   Kind kind;
   Device* device;
   bool good;
+  unsigned on_node = 0;   ///< number of the device where the memory lies
+  bool foreign = false;   ///< another process's
 };
 
 /// Are these bytes within the allocation, or in pieces that are mapped side by side?
@@ -43,7 +45,7 @@ End end_of(uintptr_t at, size_t bytes) {
     return {Kind::kHost, nullptr, at != 0 && !device_range(at)};
   if (bytes > it->bytes - (at - it->base) && it->kind == Kind::kRegistered)
     return {Kind::kHost, nullptr, true};
-  return {it->kind, it->device, within(it, at, bytes)};
+  return {it->kind, it->device, within(it, at, bytes), number_on_node(*it), it->opened != nullptr};
 }
 
 bool on_device(Kind kind) { return kind == Kind::kDevice || kind == Kind::kManaged; }
@@ -133,7 +135,7 @@ Copied copy(Stream& stream, const Copy& what, bool wait_for_end) {
         wait_for_end = true;
       }
     } else {
-      const bool peer = to.device != from.device;
+      const bool peer = to.on_node != from.on_node || to.foreign || from.foreign;
       count(peer ? Count::kPeer : Count::kInside);
       enqueue(stream, peer ? &to.device->peer : nullptr, bytes, peer ? set.peer : set.digest / 2,
               [what](Time) { copy_rows(what); });

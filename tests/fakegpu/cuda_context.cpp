@@ -184,7 +184,7 @@ API cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
     return error;
   memset(uuid, 0, sizeof(*uuid));
   memcpy(uuid, "stand-in", 8);
-  reinterpret_cast<char*>(uuid)[15] = static_cast<char>(ordinal);
+  reinterpret_cast<char*>(uuid)[15] = static_cast<char>(static_cast<unsigned>(ordinal) + settings().first);
   return CUDA_SUCCESS;
 }
 
@@ -224,7 +224,7 @@ API cuDeviceCanAccessPeer(int* can, CUdevice one, CUdevice other) {
   Device* it;
   if (const CUresult error = checked_device(one, it))
     return error;
-  *can = one != other;
+  *can = one != other && settings().ipc != 3;
   return checked_device(other, it);
 }
 

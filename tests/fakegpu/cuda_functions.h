@@ -36,6 +36,9 @@ CUresult cuMemAllocAsync(CUdeviceptr* to, size_t bytes, CUstream handle);
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle);
 CUresult cuPointerGetAttribute(void* to, CUpointer_attribute which, CUdeviceptr address);
 CUresult cuPointerGetAttributes(unsigned number, CUpointer_attribute* which, void** to, CUdeviceptr address);
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr memory);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* to, CUipcMemHandle handle, unsigned flags);
+CUresult cuIpcCloseMemHandle(CUdeviceptr memory);
 CUresult cuMemAddressReserve(CUdeviceptr* to, size_t bytes, size_t, CUdeviceptr, unsigned long long);
 CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes);
 CUresult cuMemCreate(CUmemGenericAllocationHandle* to, size_t bytes, const CUmemAllocationProp* props,

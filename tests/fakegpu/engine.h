@@ -27,6 +27,7 @@ struct Settings {
   size_t memory, pinned;               ///< bytes
   double down, up, peer, digest;       ///< bytes per nanosecond
   Time latency, overdue;
+  unsigned first, ipc;
 };
 const Settings& settings();
 
@@ -176,6 +177,7 @@ bool synchronize(const Context& context, Object& object) {
 enum class Kind : uint8_t { kHost, kDevice, kManaged, kPinned, kRegistered };
 
 struct Physical;
+struct Opened;
 
 struct Allocation {
   uintptr_t base;
@@ -187,6 +189,7 @@ struct Allocation {
   Context* context;   ///< null: none
   uint64_t id;        ///< never the same twice
   Physical* mapped;   ///< a piece of a reserved range; null: no such thing
+  Opened* opened;     ///< memory of another process; null: no such thing
 };
 
 bool memory_start();
@@ -215,6 +218,36 @@ Physical* physical_create(Device& device, size_t bytes);
 bool physical_release(Physical* memory);  ///< gone when nothing is mapped to it any more
 bool map_physical(uintptr_t at, size_t bytes, Physical* memory);
 bool unmap_physical(uintptr_t at, size_t bytes);
+
+/// Of a device's file: its memory, and behind it the table of what is exported.
+constexpr size_t kExportTable = 65536;
+size_t file_bytes();
+/// Makes a range of a device's file known, from the page of `offset` on. 0: refused.
+uintptr_t map_foreign(Context& context, int file, size_t offset, size_t bytes, Opened* opened);
+void unmap_foreign(const Allocation& allocation);
+
+// --- ipc.cpp: memory of other processes ---
+
+/// What a handle has in it.
+struct Ticket {
+  char magic[8];
+  int pid, file;          ///< whose; the device's memory there
+  unsigned device, slot;  ///< device's number on the node; place in the table of what is exported
+  uint64_t id, offset, bytes;
+};
+static_assert(sizeof(Ticket) <= 64);
+
+enum class Ipc : uint8_t { kDone, kBadAddress, kRefused, kOwn, kGone, kNoPeer };
+Ipc ipc_export(uintptr_t base, Ticket& ticket);
+/// `counted`: opened once more, it is at the same address.
+Ipc ipc_open(Context& context, const Ticket& ticket, bool counted, uintptr_t& base);
+Ipc ipc_close(uintptr_t base);
+/// The allocation is being freed: dies if another process has it open.
+void ipc_freed(const Allocation& allocation);
+/// Memory of another process is no longer mapped.
+void ipc_unmapped(Opened* opened);
+/// Of the device where the memory lies, on the node.
+unsigned number_on_node(const Allocation& allocation);
 
 // --- copy.cpp ---
 

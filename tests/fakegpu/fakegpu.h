@@ -13,13 +13,18 @@
  *  - Copies with pageable memory wait for their end, also those that are called asynchronous.
  *  - Events, streams, contexts (current one per thread), pinned and registered memory, managed memory, pools, pointer
  *    attributes, peers, several devices. Errors as the real drivers give them. NULL stream semantics.
+ *  - Handles for other processes: these map the exporter's memory, without access as well. Opening one's own, exporters
+ *    that are gone, freeing what others have open (undefined with the real ones: here the process says so and dies).
  *  - Names of which the real libcuda has a version for old programs (cuMemAlloc) are here as _v2 alone.
  *
  * FAKEGPU in the environment, comma-separated NAME=VALUE; what is not named is as for the first value:
  *    devices=1        0: a driver without a device
+ *    first=0          number on the node of the first of them, as with CUDA_VISIBLE_DEVICES; UUIDs follow from it
  *    memory=1024      MiB on each device
  *    pinned=4096      MiB of page-locked memory that this process can have
  *    down=2 up=2 peer=8  GB/s of copies; digest=20: of kernels that read memory, and of copies inside a device
+ *    ipc=1            0: memory cannot be exported; 2: nothing of other processes can be opened (containers);
+ *                     3: only on the device where it lies (no peer access)
  *    latency=5        microseconds before a copy or kernel begins
  *    overdue=1000     microseconds; 0: what nobody asks for is never done
  *    fault=KIND[:N[:MIN]]  every N-th (default 7th) operation of the kind, of MIN bytes or more, goes wrong; more than
@@ -49,7 +54,8 @@ extern "C" {
 /* The second mapping; pinned, registered and managed memory are their own. NULL: nothing that a kernel could reach. */
 void* fakegpu_host_view(const void* device_address);
 uint64_t fakegpu_faults(void); /* how many faults of FAKEGPU's have been made */
-/* Calls so far: "down", "up", "peer", "inside" (copies), "pageable" (those of them with pageable memory), "launch",
+/* Calls so far: "down", "up", "peer" (also with memory of other processes), "inside" (copies), "pageable" (those of
+ * them with pageable memory), "launch",
  * "alloc", "pinned", "registered", "event" (records), "query", "sync". UINT64_MAX: no such word. */
 uint64_t fakegpu_count(const char* what);
 double fakegpu_now(void);   /* seconds of its clock (CLOCK_MONOTONIC) */

@@ -142,6 +142,13 @@ API hipDeviceGetName(char* name, int bytes, hipDevice_t ordinal) {
   return said(checked(ordinal));
 }
 
+API hipDeviceGetUuid(hipUUID* uuid, hipDevice_t ordinal) {
+  memset(uuid, 0, sizeof(*uuid));
+  memcpy(uuid, "stand-in", 8);
+  reinterpret_cast<char*>(uuid)[15] = static_cast<char>(static_cast<unsigned>(ordinal) + settings().first);
+  return said(checked(ordinal));
+}
+
 API hipDeviceGetPCIBusId(char* name, int bytes, int ordinal) {
   snprintf(name, static_cast<size_t>(bytes), "0000:%02x:00.0", ordinal + 1);
   return said(checked(ordinal));
@@ -168,7 +175,7 @@ API hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 API hipDeviceCanAccessPeer(int* can, int one, int other) {
-  *can = one != other;
+  *can = one != other && settings().ipc != 3;
   const hipError_t error = checked(one);
   return said(error != hipSuccess ? error : checked(other));
 }

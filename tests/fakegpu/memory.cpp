@@ -81,10 +81,11 @@ const std::pair<const uintptr_t, Range>* range_of(uintptr_t address) {
   return &*std::prev(after);
 }
 
-uintptr_t add_range(size_t bytes, int file) {
+uintptr_t add_range(size_t bytes, int file, size_t offset = 0) {
   const int flags = MAP_NORESERVE | (file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
-  void* seen = mmap(nullptr, bytes, PROT_NONE, flags, file, 0);
-  void* real = mmap(nullptr, bytes, file >= 0 ? PROT_READ | PROT_WRITE : PROT_NONE, flags, file, 0);
+  void* seen = mmap(nullptr, bytes, PROT_NONE, flags, file, static_cast<off_t>(offset));
+  void* real = mmap(nullptr, bytes, file >= 0 ? PROT_READ | PROT_WRITE : PROT_NONE, flags, file,
+                    static_cast<off_t>(offset));
   if (seen == MAP_FAILED || real == MAP_FAILED)
     return 0;
   table().ranges[reinterpret_cast<uintptr_t>(seen)] = {bytes, static_cast<char*>(real)};
@@ -101,11 +102,13 @@ bool page_locked(Kind kind) { return kind == Kind::kPinned || kind == Kind::kReg
 
 }  // namespace
 
+size_t file_bytes() { return round(settings().memory, kPage) + kExportTable; }
+
 bool memory_start() {
   for (int i = 0; Device* each = device(i); ++i) {
     const size_t bytes = round(settings().memory, kPage);
     each->file = memfd_create("fakegpu", MFD_CLOEXEC);
-    if (i >= 64 || each->file < 0 || ftruncate(each->file, static_cast<off_t>(bytes)) != 0)
+    if (i >= 64 || each->file < 0 || ftruncate(each->file, static_cast<off_t>(file_bytes())) != 0)
       return false;
     each->low = add_range(bytes, each->file);
     if (each->low == 0)
@@ -155,8 +158,10 @@ bool release(uintptr_t base, Kind kind) {
   if (found == t.live.end())
     return false;
   const Allocation& it = found->second;
-  if (it.mapped != nullptr || (it.kind != kind && !(kind == Kind::kDevice && it.kind == Kind::kManaged)))
+  if (it.mapped != nullptr || it.opened != nullptr ||
+      (it.kind != kind && !(kind == Kind::kDevice && it.kind == Kind::kManaged)))
     return false;
+  ipc_freed(it);
   if (it.kind == Kind::kDevice)
     give_back(*it.device, it.base, round(it.bytes, kGrain));
   else if (it.kind != Kind::kRegistered)
@@ -171,7 +176,11 @@ void release_all(const Context& context) {
   Table& t = table();
   for (auto each = t.live.begin(); each != t.live.end();) {
     const Allocation it = (each++)->second;
-    if (it.context == &context)
+    if (it.context != &context)
+      continue;
+    if (it.opened != nullptr)
+      unmap_foreign(it);
+    else
       release(it.base, it.kind);
   }
 }
@@ -190,6 +199,26 @@ bool device_range(uintptr_t address) { return range_of(address) != nullptr; }
 char* view(uintptr_t address) {
   const auto* range = range_of(address);
   return range != nullptr ? range->second.view + (address - range->first) : reinterpret_cast<char*>(address);
+}
+
+uintptr_t map_foreign(Context& context, int file, size_t offset, size_t bytes, Opened* opened) {
+  const size_t before = offset % kPage;
+  const uintptr_t range = add_range(round(before + bytes, kPage), file, offset - before);
+  if (range == 0)
+    return 0;
+  const uintptr_t at = range + before;
+  table().live[at] = {at, bytes, Kind::kDevice, false, 0, context.device, &context, table().next_id++, nullptr, opened};
+  return at;
+}
+
+void unmap_foreign(const Allocation& allocation) {
+  Opened* const opened = allocation.opened;
+  const auto range = table().ranges.find(allocation.base / kPage * kPage);
+  table().live.erase(allocation.base);  // allocation may be what is erased
+  munmap(reinterpret_cast<void*>(range->first), range->second.bytes);
+  munmap(range->second.view, range->second.bytes);
+  table().ranges.erase(range);
+  ipc_unmapped(opened);
 }
 
 size_t device_memory_free(const Device& device) { return settings().memory - device.used; }

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "tests/fakegpu/fakegpu.h"
 #include "tests/unit/fakegpu_child.h"
 
 namespace {
@@ -96,5 +97,35 @@ TEST_CASE("HIP: streams, events, words, kernels") {
     NEED(hipStreamQuery(lane) == hipErrorNotReady);
     *static_cast<volatile uint32_t*>(word) = 0xFF02;
     NEED(hipDeviceSynchronize() == hipSuccess && hipStreamQuery(lane) == hipSuccess);
+  }) == 0);
+}
+
+TEST_CASE("HIP: memory of another process") {
+  CHECK(child("", [] {
+    int ends[2];
+    NEED(pipe(ends) == 0);
+    if (fork() == 0) {
+      void *memory = nullptr, *again = nullptr;
+      hipIpcMemHandle_t handle;
+      NEED(read(ends[0], &handle, sizeof(handle)) == sizeof(handle));
+      NEED(hipIpcOpenMemHandle(&memory, handle, 7) == hipErrorInvalidValue);
+      NEED(hipIpcOpenMemHandle(&memory, handle, hipIpcMemLazyEnablePeerAccess) == hipSuccess);
+      NEED(hipIpcOpenMemHandle(&again, handle, hipIpcMemLazyEnablePeerAccess) == hipSuccess && again != memory);
+      NEED(on_device(rocr(memory)) && hipMemset(again, 6, kBytes) == hipSuccess);
+      NEED(hipDeviceSynchronize() == hipSuccess && static_cast<char*>(fakegpu_host_view(memory))[kBytes - 1] == 6);
+      NEED(hipIpcCloseMemHandle(again) == hipSuccess && hipIpcCloseMemHandle(again) == hipErrorInvalidValue);
+      NEED(hipFree(memory) == hipErrorInvalidValue && hipIpcCloseMemHandle(memory) == hipSuccess);
+      _exit(0);
+    }
+    void *memory = nullptr, *host = nullptr;
+    hipIpcMemHandle_t handle;
+    NEED(hipMalloc(&memory, kBytes) == hipSuccess && hipHostMalloc(&host, kBytes, 0) == hipSuccess);
+    NEED(hipIpcGetMemHandle(&handle, host) == hipErrorInvalidDevicePointer);
+    NEED(hipIpcGetMemHandle(&handle, memory) == hipSuccess);
+    NEED(hipIpcOpenMemHandle(&host, handle, hipIpcMemLazyEnablePeerAccess) == hipErrorInvalidContext);
+    NEED(write(ends[1], &handle, sizeof(handle)) == sizeof(handle));
+    int status = 0;
+    NEED(waitpid(-1, &status, 0) > 0 && status == 0);
+    NEED(static_cast<char*>(fakegpu_host_view(memory))[kBytes - 1] == 6 && hipFree(memory) == hipSuccess);
   }) == 0);
 }

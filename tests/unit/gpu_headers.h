@@ -7,9 +7,14 @@
 #include <type_traits>
 
 template <class Ours, class Theirs>
-constexpr bool alike_value = sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
-                             (std::is_pointer_v<Ours> || std::is_integral_v<Ours>) &&
-                             (std::is_pointer_v<Theirs> || std::is_integral_v<Theirs> || std::is_enum_v<Theirs>);
+constexpr bool alike_value = sizeof(Ours) == sizeof(Theirs) && std::is_class_v<Ours> && std::is_class_v<Theirs> &&
+                             std::is_trivially_copyable_v<Ours> && std::is_trivially_copyable_v<Theirs>;
+template <class Ours, class Theirs>
+  requires(!std::is_class_v<Ours>)
+constexpr bool alike_value<Ours, Theirs> =
+    sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
+    (std::is_pointer_v<Ours> || std::is_integral_v<Ours>) &&
+    (std::is_pointer_v<Theirs> || std::is_integral_v<Theirs> || std::is_enum_v<Theirs>);
 
 template <class Ours, class Theirs>
 struct AlikeFunction : std::false_type {};

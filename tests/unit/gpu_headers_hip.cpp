@@ -26,6 +26,8 @@ static_assert(sizeof(Attributes) >= sizeof(hipPointerAttribute_t));
 static_assert(kUp == hipMemcpyHostToDevice && kDown == hipMemcpyDeviceToHost && kAcross == hipMemcpyDeviceToDevice);
 static_assert(kStreamNonBlocking == hipStreamNonBlocking && kEventNoTiming == hipEventDisableTiming);
 static_assert(kRegisterPortable == hipHostRegisterPortable && kRegisterMapped == hipHostRegisterMapped);
+static_assert(kInvalidValue == hipErrorInvalidValue && kNotSupported == hipErrorNotSupported);
+static_assert(hipIpcMemLazyEnablePeerAccess == 0 || hipIpcMemLazyEnablePeerAccess == 1);
 static_assert(kCaptureRelaxed == hipStreamCaptureModeRelaxed);
 
 // The numbers are CUDA's.
