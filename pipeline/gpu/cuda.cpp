@@ -235,6 +235,10 @@ constinit const Driver cuda_driver = {
     .device_pointer = device_pointer,
     .allocate = allocate,
     .release = [](void* memory) { return functions.release(address_of(memory)); },
+    .room =
+        [](size_t* unused, size_t* all) {
+          return functions.room == nullptr ? cuda::kNotSupported : functions.room(unused, all);
+        },
     .module_load = [](void** module, const void* image) { return functions.module_load(module, image); },
     .module_function = [](void** function, void* module,
                           const char* name) { return functions.module_function(function, module, name); },

@@ -119,6 +119,7 @@ struct Uuid {
   X(context_id, cuCtxGetId, (void* context, unsigned long long* id))                                             \
   X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))                                       \
   X(priority_range, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                                    \
+  X(room, cuMemGetInfo_v2, (size_t * unused, size_t* all))                                                       \
   X(ipc_export, cuIpcGetMemHandle, (IpcHandle * handle, DevicePtr memory))                                       \
   X(ipc_open, cuIpcOpenMemHandle_v2, (DevicePtr * memory, IpcHandle handle, unsigned flags))                     \
   X(ipc_close, cuIpcCloseMemHandle, (DevicePtr memory))                                                          \

@@ -75,6 +75,7 @@ struct Driver {
   int (*device_pointer)(void** pointer, void* pinned);
   int (*allocate)(void** memory, size_t bytes);
   int (*release)(void* memory);
+  int (*room)(size_t* unused, size_t* all);
   int (*module_load)(void** module, const void* image);
   int (*module_function)(void** function, void* module, const char* name);
   int (*launch)(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream, void** arguments);

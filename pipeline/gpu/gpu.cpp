@@ -181,7 +181,7 @@ bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t
   return copy_2d(device, Lane::kUp, to, pitch, host, host_pitch, width, rows);
 }
 
-bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes) {
+bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes, Lane lane) {
   if (bytes == 0)
     return true;
   if (to_device.driver != from_device.driver || from_device.lost.load(std::memory_order_relaxed)) {
@@ -189,7 +189,7 @@ bool copy_peer(Device& to_device, void* to, Device& from_device, const void* fro
     return false;
   }
   Inside inside(to_device);
-  void* stream = inside.good() ? lane_stream(to_device, inside, Lane::kPeer) : nullptr;
+  void* stream = inside.good() ? lane_stream(to_device, inside, lane) : nullptr;
   return stream != nullptr &&
          inside.check(to_device.driver->copy_peer(to_device, to, from_device, from, bytes, stream));
 }
@@ -271,6 +271,11 @@ void device_free(Device& device, void* memory) {
   Inside inside(device);
   if (inside.good())
     inside.check(device.driver->release(memory));
+}
+
+bool device_room(Device& device, size_t* unused, size_t* all) {
+  Inside inside(device);
+  return inside.good() && inside.check(device.driver->room(unused, all));
 }
 
 }  // namespace resil::gpu

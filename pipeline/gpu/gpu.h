@@ -76,8 +76,9 @@ bool copy_up(Device& device, void* to, const void* host, size_t bytes);
 bool copy_down_2d(Device& device, void* host, size_t host_pitch, const void* from, size_t pitch, size_t width,
                   size_t rows);
 bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t host_pitch, size_t width, size_t rows);
-/// Between two devices, or on one, on the lane kPeer of `to_device`.
-bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes);
+/// Between two devices, or on one, on that lane of `to_device`.
+bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes,
+               Lane lane = Lane::kPeer);
 
 // --- Kernels --------------------------------------------------------------------------------------------------------
 
@@ -92,6 +93,8 @@ void* device_address(Device& device, void* pinned);
 /// Scratch memory on the device, for tables of a batch; null: out of device memory.
 void* device_allocate(Device& device, size_t bytes);
 void device_free(Device& device, void* memory);
+/// How much memory the device has, and how much of it nobody uses now. False: its driver does not say.
+bool device_room(Device& device, size_t* unused, size_t* all);
 
 // --- Memory of another process of this node -------------------------------------------------------------------------
 

@@ -171,6 +171,10 @@ constinit const Driver hip_driver = {
                          void* pinned) { return functions.host_device_pointer(pointer, pinned, 0); },
     .allocate = [](void** memory, size_t bytes) { return functions.allocate(memory, bytes); },
     .release = [](void* memory) { return functions.release(memory); },
+    .room =
+        [](size_t* unused, size_t* all) {
+          return functions.room == nullptr ? hip::kNotSupported : functions.room(unused, all);
+        },
     .module_load = [](void** module, const void* image) { return functions.module_load(module, image); },
     .module_function = [](void** function, void* module,
                           const char* name) { return functions.module_function(function, module, name); },

@@ -71,6 +71,7 @@ struct Uuid {
 #define RESIL_HIP_OPTIONAL(X)                                                                                    \
   X(exchange_capture_mode, hipThreadExchangeStreamCaptureMode, (int* mode))                                      \
   X(priority_range, hipDeviceGetStreamPriorityRange, (int* least, int* greatest))                                \
+  X(room, hipMemGetInfo, (size_t * unused, size_t* all))                                                         \
   X(ipc_export, hipIpcGetMemHandle, (IpcHandle * handle, void* memory))                                          \
   X(ipc_open, hipIpcOpenMemHandle, (void** memory, IpcHandle handle, unsigned flags))                            \
   X(ipc_close, hipIpcCloseMemHandle, (void* memory))                                                             \

@@ -42,6 +42,7 @@ static_assert(sizeof(Memcpy2d) == sizeof(CUDA_MEMCPY2D));
 static_assert(kTypeHost == CU_MEMORYTYPE_HOST && kTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventNoTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE && kRegisterMapped == CU_MEMHOSTREGISTER_DEVICEMAP);
+static_assert(AlikeFunction<decltype(Functions::room), decltype(&cuMemGetInfo)>::value);  // _v2, by a macro
 static_assert(AlikeFunction<decltype(Functions::ipc_export), decltype(&cuIpcGetMemHandle)>::value);
 static_assert(AlikeFunction<decltype(Functions::ipc_open), decltype(&cuIpcOpenMemHandle)>::value);  // _v2, by a macro
 static_assert(AlikeFunction<decltype(Functions::ipc_close), decltype(&cuIpcCloseMemHandle)>::value);

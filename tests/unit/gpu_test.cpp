@@ -240,6 +240,17 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   CHECK(current_context() == context);
 }
 
+TEST_CASE("how much room a device has") {
+  fakegpu_begin();
+  gpu::Device& device = device_of(device_memory(kBytes));
+  size_t before = 0, after = 0, all = 0;
+  REQUIRE(gpu::device_room(device, &before, &all));
+  void* more = gpu::device_allocate(device, kBytes);
+  REQUIRE(gpu::device_room(device, &after, &all));
+  CHECK((after == before - kBytes && all == size_t{64} << 20));
+  gpu::device_free(device, more);
+}
+
 TEST_CASE("peer copies, within a device and between two") {
   fakegpu_begin();
   CUcontext second = nullptr;
@@ -253,10 +264,13 @@ TEST_CASE("peer copies, within a device and between two") {
   for (char* to : {near, far}) {
     gpu::Device& device = device_of(to);
     const gpu::EventHandle event = gpu::event_acquire(device);
-    REQUIRE(gpu::copy_peer(device, to, device_of(from), from, kBytes));
-    REQUIRE(gpu::event_record(device, gpu::Lane::kPeer, event));
-    CHECK(wait_for(device, event) == gpu::State::kDone);
-    CHECK(memcmp(seen_by_host(to), data.data(), kBytes) == 0);
+    for (const gpu::Lane lane : {gpu::Lane::kPeer, gpu::Lane::kUp}) {
+      memset(seen_by_host(to), 0, kBytes);
+      REQUIRE(gpu::copy_peer(device, to, device_of(from), from, kBytes, lane));
+      REQUIRE(gpu::event_record(device, lane, event));
+      CHECK(wait_for(device, event) == gpu::State::kDone);
+      CHECK(memcmp(seen_by_host(to), data.data(), kBytes) == 0);
+    }
     gpu::event_release(device, event);
   }
 }
