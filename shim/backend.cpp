@@ -12,6 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "checksum/datatype/blocks.h"
 #include "shim/attach.h"
 #include "shim/dispatch.h"
 #include "shim/held.h"

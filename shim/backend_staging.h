@@ -45,8 +45,8 @@ struct StagingFunctions {
   int (*mrecv)(const MessagePart& part, void* message, void* status);
   int (*imrecv)(const MessagePart& part, void* message, uint64_t* request);
   /// Is the request complete? It stays as it is. Never raises an error: one that the message had is raised by the call
-  /// that completes the request. `bytes`: received (0 for a send, or when cancelled).
-  bool (*peek)(uint64_t request, uint64_t comm, uint64_t* bytes);
+  /// that completes the request. `bytes`: received (0 for a send, or when cancelled), from rank `source` of the communicator.
+  bool (*peek)(uint64_t request, uint64_t comm, uint64_t* bytes, int32_t* source);
   int (*free)(uint64_t* request);
   /// The event's own completion call on `handles` in place of the program's array...
   int (*wait_as)(const Event& event, void* handles);
@@ -55,14 +55,19 @@ struct StagingFunctions {
   void (*store)(void* handles, int64_t index, uint64_t handle);
   /// That code through the communicator's error handler; returns it.
   int (*raise)(uint64_t comm, int code);
-  /// Status `index` of the event's (if it has any) says MPI_ERR_OTHER; the others are left alone.
-  void (*mark_failed)(const Event& event, int64_t index);
-  void (*mark_fine)(const Event& event, int64_t index);
+  /// Status `index` of the event's (if it has any) says that code; the others are left alone.
+  void (*mark)(const Event& event, int64_t index, int code);
+  /// It says that so many bytes have been received.
+  void (*set_bytes)(const Event& event, int64_t index, uint64_t bytes);
   /// It is that of a receive from MPI_PROC_NULL, of which an empty status differs in the source.
   void (*mark_nothing)(const Event& event, int64_t index);
   /// A predefined datatype of that kind and width; 0: none.
   uint64_t (*basic_handle)(const BasicType& basic);
-  int error_other;  ///< MPI_ERR_OTHER
+  uint64_t (*byte_type)();  ///< MPI_BYTE
+  /// MPI_Pack of as many elements as it takes: the first `bytes` bytes of the data. False: MPI would not, or no memory.
+  bool (*pack_first)(const MessagePart& part, uint64_t bytes, void* to);
+  int error_other;     ///< MPI_ERR_OTHER
+  int error_truncate;  ///< MPI_ERR_TRUNCATE
 };
 
 }  // namespace resil

@@ -4,7 +4,10 @@
 
 #include "pipeline/staging/message.h"
 
+#include "checksum/datatype/blocks.h"
+
 #include "checksum/pool.h"
+#include "pipeline/staging/lone.h"
 #include "pipeline/staging/device_check.h"
 #include "shim/backend.h"
 #include "shim/spinlock.h"
@@ -27,6 +30,9 @@ Message*& bucket(uint64_t handle) { return buckets[handle * 0x9e3779b97f4a7c15 >
 void give_back(Message* op) {
   if (op->staged)
     packet_close(&op->packet);
+  if (op->target != nullptr && op->target->request == 0)
+    lone_target_release(op->target);
+  block_release(op->scratch);
   OptionalGuard guard(lock, several_threads());
   pool.give(op);
 }
@@ -53,12 +59,18 @@ Message* message_take() {
     return nullptr;
   op->handle = 0;
   op->next = op->in_bucket = op->owner = nullptr;
-  op->bytes = 0;
+  op->bytes = op->came = 0;
+  op->lone = nullptr;
+  op->target = nullptr;
+  op->scratch = nullptr;
+  op->error = 0;
+  op->matched = 0;
+  op->pieces = 1;
   op->word = nullptr;
   op->rising.store(false, std::memory_order_relaxed);
   op->parts.store(1, std::memory_order_relaxed);
   op->marks.store(0, std::memory_order_relaxed);
-  op->staged = op->sends = op->in_lane = op->persistent = op->failed = false;
+  op->staged = op->sends = op->in_lane = op->persistent = op->keeps = op->failed = false;
   return op;
 }
 

@@ -13,13 +13,16 @@
 #include <cstdint>
 
 #include "pipeline/staging/packet.h"
-#include "shim/backend_staging.h"
+#include "shim/backend.h"
 
 namespace resil {
 struct Thread;
 }
 
 namespace resil::staging {
+
+struct Sending;
+struct Target;
 
 struct Message {
   uint64_t handle;        ///< the library's request
@@ -29,6 +32,13 @@ struct Message {
   Message* owner;       ///< MPI_Isendrecv: the receive whose request stands for this send too; null: its own
   Packet packet;
   uint64_t bytes;         ///< of data, sent or received
+  Sending* lone;          ///< a send that is cut (lone.h), until its last chunk is sent
+  Target* target;         ///< a receive into host memory that may get a head; null otherwise
+  void* scratch;          ///< the data of a send of its own (MPI_Sendrecv_replace from host memory); null: none
+  uint64_t came;          ///< what the status is to say; 0: as the library has it
+  int error;              ///< what it ends with, if `failed`; 0: MPI_ERR_OTHER
+  int16_t matched;        ///< MPI_Mrecv: 1 + number of its entry; -1: it is no head; 0: to be seen from its size
+  uint8_t pieces;         ///< that the library has to be done with: 2 when it is cut
   void* word;             ///< the ledger's, of a send in its lane (checksum/p2p/staged.h)
   std::atomic<uint8_t> parts;  ///< that are not done: 1, with a send that it owns 2
   std::atomic<uint8_t> marks;  ///< kFinished, kDetached, kClosing
@@ -37,6 +47,7 @@ struct Message {
   std::atomic<bool> rising;  ///< its copy up is under way
   bool in_lane;     ///< a send that the library does not have yet
   bool persistent;  ///< the handle outlives its completion, and has to be freed
+  bool keeps;       ///< the handle is the program's persistent one: it stays when it is complete
   bool failed;      ///< a copy was refused by the runtime, or the library refused the message after its post
 };
 
@@ -48,6 +59,9 @@ constexpr uint8_t kDetached = 2;
 constexpr uint8_t kClosing = 4;
 
 inline bool finished(const Message& op) { return (op.marks.load(std::memory_order_acquire) & kFinished) != 0; }
+
+/// MPI's code for a message that has failed.
+inline int error_of(const Message& op) { return op.error != 0 ? op.error : backend->staging->error_other; }
 
 // --- message.cpp ----------------------------------------------------------------------------------------------------
 
@@ -83,6 +97,15 @@ bool lane_busy(const MessageEnvelope& to);
 void lane_flush(Thread& thread, const MessageEnvelope& to);
 /// The library has it: receive or send.
 void wire_append(Message* op);
+/// Counts work that stands in no list, for under_way().
+void work_begins();
+void work_ends();
+/// One part of the message is done; with the last one, it may be the program's at once, and gone.
+void finish(Thread& thread, Message* op);
+/// All of a receive's data is in host memory: it goes up from there.
+void whole_arrived(Thread& thread, Message* op, uint64_t bytes);
+/// Its copy up is under way.
+void rising_append(Message* op);
 /// One round over everything under way; true: the library was given a chance to move messages.
 bool advance(Thread& thread);
 /// The copy is complete, or has failed: says why in a finding (once per message).

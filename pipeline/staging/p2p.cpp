@@ -4,7 +4,9 @@
 
 #include "pipeline/staging/p2p.h"
 
+#include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
+#include "pipeline/staging/lone.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
 #include "shim/tables.h"
@@ -13,6 +15,8 @@
 namespace resil::staging {
 
 namespace {
+
+constinit std::atomic<gpu::Device*> device_seen;
 
 enum class Role : uint8_t {
   kNone, kSend, kStartSend, kReceive, kStartReceive, kTake, kStartTake, kExchange, kReplace, kStartExchange, kStartReplace
@@ -109,6 +113,7 @@ bool start_send_call(Event& e, SendMode mode) {
   if (op == nullptr) {
     if (lane_busy(half.envelope))
       lane_flush(*e.thread, half.envelope);
+    lone_before_send(*e.thread, half);
     return false;
   }
   e.result = start_send(*e.thread, op, mode, part, half.envelope);
@@ -137,7 +142,7 @@ void receive_started(Event& e, Message* op, int result) {
     return message_retire(*e.thread, op);
   if (request_is_shared(op->handle)) {  // complete at once, and nobody can say how much came
     backend->staging->store(e.requests, 0, op->handle);
-    if (!copy_up(*e.thread, *op, op->packet.bytes))
+    if (op->staged && !copy_up(*e.thread, *op, op->packet.bytes))
       e.result = backend->staging->raise(op->comm, backend->staging->error_other);
     return message_retire(*e.thread, op);
   }
@@ -148,7 +153,7 @@ void receive_started(Event& e, Message* op, int result) {
 bool start_receive_call(Event& e) {
   const Half half = receive_half(e);
   MessagePart part;
-  Message* op = open_message(*e.thread, half, false, &part);
+  Message* op = open_receive(*e.thread, half, &part);
   if (op == nullptr)
     return false;
   receive_started(e, op, backend->staging->irecv(part, half.envelope, &op->handle));
@@ -158,9 +163,10 @@ bool start_receive_call(Event& e) {
 bool start_take_call(Event& e) {
   const Half half = receive_half(e);
   MessagePart part;
-  Message* op = open_message(*e.thread, half, false, &part);
+  Message* op = open_receive(*e.thread, half, &part);
   if (op == nullptr)
     return false;
+  lone_matched(e, op);
   receive_started(e, op, backend->staging->imrecv(part, e.message, &op->handle));
   return true;
 }
@@ -174,11 +180,13 @@ bool start_exchange_call(Event& e, bool in_place) {
     receive.buffer = send.buffer, receive.count = send.count, receive.type = send.type;
   MessagePart send_part, receive_part;
   Message* sender = open_message(thread, send, true, &send_part);
-  Message* receiver = open_message(thread, receive, false, &receive_part);
+  Message* receiver = open_receive(thread, receive, &receive_part);
   if (sender == nullptr && lane_busy(send.envelope))
     lane_flush(thread, send.envelope);
-  if (sender == nullptr && receiver == nullptr)
+  if (sender == nullptr && receiver == nullptr) {
+    lone_before_send(thread, send);
     return false;
+  }
   // The other half may be in host memory, or with MPI_PROC_NULL: posted as it is.
   if (receiver == nullptr) {
     receiver = message_take();
@@ -187,6 +195,10 @@ bool start_exchange_call(Event& e, bool in_place) {
   if (sender == nullptr) {
     sender = message_take();
     send_part = {const_cast<void*>(send.buffer), send.count, send.type};
+    if (sender != nullptr && in_place && !receiver->staged && !copy_of(thread, *sender, &send_part)) {
+      message_retire(thread, sender);
+      sender = nullptr;
+    }
   }
   if (sender == nullptr || receiver == nullptr) {
     if (sender != nullptr)
@@ -249,6 +261,8 @@ bool carry_out(Event& e, const Plan& plan) {
 
 }  // namespace
 
+gpu::Device* last_device() { return device_seen.load(std::memory_order_relaxed); }
+
 Half send_half(const Event& e) {
   // given_count: what a module below may have changed; calls that send and receive have none.
   const int64_t count = e.attributes & kCallBothWays ? e.send.count : e.given_count;
@@ -270,6 +284,8 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   Packet packet;
   // Without pinned memory it takes ordinary memory: to wait for messages that have some could be to wait for ever.
   const Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
+  if (refusal == Refusal::kNone)
+    device_seen.store(packet.device, std::memory_order_relaxed);
   if (refusal != Refusal::kNone) {
     count_refusal(refusal, map != nullptr ? type_bytes(*map, half.count) : 0);
     return nullptr;
@@ -292,6 +308,24 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
     *part = {given, half.count, half.type};
   count_staged(Path::kMessage, packet.bytes);
   return op;
+}
+
+Message* open_receive(Thread& thread, const Half& half, MessagePart* part) {
+  Message* op = open_message(thread, half, false, part);
+  if (op == nullptr && (op = lone_track(thread, half)) != nullptr)
+    *part = {const_cast<void*>(half.buffer), half.count, half.type};
+  return op;
+}
+
+bool copy_of(Thread& thread, Message& op, MessagePart* part) {
+  const uint64_t bytes = static_cast<uint64_t>(part->count) * static_cast<uint64_t>(type_size(thread, part->type));
+  op.scratch = block_acquire(bytes);
+  const TypeMap* map = type_map(thread, part->type);
+  if (op.scratch == nullptr || (map != nullptr ? type_pack(*map, part->buffer, part->count, 0, bytes, op.scratch) != bytes
+                                               : !backend->staging->pack_first(*part, bytes, op.scratch)))
+    return false;
+  *part = {op.scratch, static_cast<int64_t>(bytes), backend->staging->byte_type()};
+  return true;
 }
 
 bool begin_down(Message& op) {
@@ -319,7 +353,12 @@ bool copy_up(Thread&, Message& op, uint64_t bytes) {
   return false;
 }
 
-int start_send(Thread& thread, Message* op, SendMode mode, const MessagePart& part, const MessageEnvelope& to) {
+int start_send(Thread& thread, Message* op, SendMode mode, MessagePart part, const MessageEnvelope& to) {
+  if (lone_send_begins(thread, op, mode, to, &part)) {
+    op->persistent = true;
+    return backend->staging->send_init(mode, part, to, &op->handle);
+  }
+  lone_before_send(thread, {part.buffer, part.count, part.type, to});
   if (op->staged && !begin_down(*op))
     return backend->staging->raise(to.comm, backend->staging->error_other);
   // In the call itself: a buffered send, whose buffer must be found full now; and with several threads all of them, as

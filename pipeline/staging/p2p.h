@@ -20,6 +20,13 @@ struct Half {
 /// as it is (host memory, no data, MPI_PROC_NULL, or a reason that has been counted).
 Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart* part);
 
+/// The same for a receive, also into host memory if a head may come (lone.h).
+Message* open_receive(Thread& thread, const Half& half, MessagePart* part);
+/// A send's data elsewhere, since a receive into the same buffer is to be posted; false: no memory.
+bool copy_of(Thread& thread, Message& op, MessagePart* part);
+/// Of the message with device memory that was opened last; null: none.
+gpu::Device* last_device();
+
 /// Starts the copy down; false: it failed, and the finding has been made.
 bool begin_down(Message& op);
 /// Until the data is in host memory; likewise.
@@ -36,6 +43,6 @@ bool blocking_receive(Event& event);
 bool blocking_exchange(Event& event, bool in_place);
 
 /// A send whose request is its own: posted now, or as soon as its data is down. MPI's code.
-int start_send(Thread& thread, Message* op, SendMode mode, const MessagePart& part, const MessageEnvelope& to);
+int start_send(Thread& thread, Message* op, SendMode mode, MessagePart part, const MessageEnvelope& to);
 
 }  // namespace resil::staging

@@ -3,6 +3,7 @@
 // Blocking messages with device buffers. While nothing else is under way the library's own blocking call does the
 // waiting; else tests, between which everything else is looked after.
 
+#include "pipeline/staging/lone.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
@@ -97,6 +98,98 @@ int exchange_now(Event& e, const MessagePart& send_part, const MessageEnvelope& 
   return result != 0 ? result : sent;
 }
 
+/// The message is finished: what the library says of it, and then resil.
+int end_of(Message& op, void* status, Event& e) {
+  int flag = 0;
+  const int result = backend->messages->test(&op.handle, &flag, status);
+  if (op.came != 0)
+    backend->staging->set_bytes(e, 0, op.came);
+  if (result == 0 && op.failed)
+    return backend->staging->raise(op.comm, error_of(op));
+  return result;
+}
+
+/// As a nonblocking one that is waited for: a send that can be cut.
+bool send_cut(Event& e, Message* op, SendMode mode, MessagePart part, const MessageEnvelope& to) {
+  Thread& thread = *e.thread;
+  if (!lone_send_begins(thread, op, mode, to, &part))
+    return false;
+  e.result = backend->staging->send_init(mode, part, to, &op->handle);
+  if (e.result == 0) {
+    op->persistent = true;
+    lane_append(op, to);
+    wait_while_working(thread, [op] { return finished(*op); });
+    if (op->failed)
+      e.result = backend->staging->raise(to.comm, error_of(*op));
+    backend->staging->free(&op->handle);
+  }
+  return true;
+}
+
+/// A receive that may get a head.
+void receive_watched(Event& e, Message* op, const MessagePart& part, const MessageEnvelope& from) {
+  Thread& thread = *e.thread;
+  if (e.comm_handle == 0) {
+    lone_matched(e, op);
+    e.result = backend->staging->imrecv(part, e.message, &op->handle);
+  } else {
+    e.result = backend->staging->irecv(part, from, &op->handle);
+  }
+  if (e.result != 0)
+    return;
+  wire_append(op);
+  wait_while_working(thread, [op] { return finished(*op); });
+  e.result = end_of(*op, e.given_statuses, e);
+}
+
+/// Both halves of an exchange as messages that are waited for; either may be in host memory. False: no memory, nothing
+/// has been done.
+bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart send_part, const Half& receive,
+                      Message*& receiver, const MessagePart& receive_part, bool in_place) {
+  Thread& thread = *e.thread;
+  const bool sends = send.envelope.peer != ring::kProcNull, receives = receive.envelope.peer != ring::kProcNull;
+  if (receiver == nullptr && receives && (receiver = message_take()) != nullptr)
+    receiver->comm = e.comm_handle;
+  if (sender == nullptr && sends && (sender = message_take()) != nullptr) {
+    sender->sends = true;
+    sender->comm = e.comm_handle;
+    if (in_place && !copy_of(thread, *sender, &send_part))
+      return false;
+  }
+  if ((sends && sender == nullptr) || (receives && receiver == nullptr))
+    return false;
+  e.result = receives ? backend->staging->irecv(receive_part, receive.envelope, &receiver->handle)
+                      : backend->staging->recv(receive_part, receive.envelope, e.given_statuses);
+  if (e.result == 0 && sends) {
+    e.result = start_send(thread, sender, SendMode::kStandard, send_part, send.envelope);
+    if (e.result != 0 && receives)
+      backend->messages->cancel(&receiver->handle);
+  }
+  if (e.result != 0)
+    return true;
+  if (receives)
+    wire_append(receiver);
+  if (sends && sender->persistent)
+    lane_append(sender, send.envelope);
+  else if (sends)
+    wire_append(sender);
+  wait_while_working(thread, [&] { return (!sends || finished(*sender)) && (!receives || finished(*receiver)); });
+  int sent = 0;
+  if (sends && sender->failed)
+    sent = backend->staging->raise(send.envelope.comm, error_of(*sender));
+  if (sends && sender->persistent) {
+    backend->staging->free(&sender->handle);
+  } else if (sends) {
+    int flag = 0;
+    const int result = backend->messages->test(&sender->handle, &flag, nullptr);
+    sent = sent != 0 ? sent : result;
+  }
+  if (receives)
+    e.result = end_of(*receiver, e.given_statuses, e);
+  e.result = e.result != 0 ? e.result : sent;
+  return true;
+}
+
 }  // namespace
 
 bool blocking_send(Event& e, SendMode mode) {
@@ -106,8 +199,14 @@ bool blocking_send(Event& e, SendMode mode) {
   Message* op = open_message(thread, half, true, &part);
   if (op == nullptr) {
     flush(thread);
+    lone_before_send(thread, half);
     return false;
   }
+  if (send_cut(e, op, mode, part, half.envelope)) {
+    message_retire(thread, op);
+    return true;
+  }
+  lone_before_send(thread, half);
   if (begin_down(*op) && wait_down(*op))
     e.result = send_now(thread, mode, part, half.envelope);
   else
@@ -120,12 +219,17 @@ bool blocking_receive(Event& e) {
   Thread& thread = *e.thread;
   const Half half = receive_half(e);
   MessagePart part;
-  Message* op = open_message(thread, half, false, &part);
+  Message* op = open_receive(thread, half, &part);
   if (op == nullptr) {
     flush(thread);
     return false;
   }
   void* status = status_of(e);
+  if (lone_granted != 0) {
+    receive_watched(e, op, part, half.envelope);
+    message_retire(thread, op);
+    return true;
+  }
   e.result = receive_now(e, part, half.envelope);
   // A message that was too long has filled the buffer (and says so); another error says nothing about what came.
   const bool came = e.result == 0 || backend->messages->error_kind(e.result) == ErrorKind::kTruncated;
@@ -144,22 +248,28 @@ bool blocking_exchange(Event& e, bool in_place) {
   MessagePart send_part = {const_cast<void*>(send.buffer), send.count, send.type};
   MessagePart receive_part = {const_cast<void*>(receive.buffer), receive.count, receive.type};
   Message* sender = open_message(thread, send, true, &send_part);
-  Message* receiver = open_message(thread, receive, false, &receive_part);
+  Message* receiver = open_receive(thread, receive, &receive_part);
   if (sender == nullptr && receiver == nullptr) {
     flush(thread);
+    lone_before_send(thread, send);
     return false;
   }
   if (in_place && (sender == nullptr || receiver == nullptr)) {
     // One half with MPI_PROC_NULL is nothing; else memory has run out for one of them, and the library does it all.
     const bool alone = send.envelope.peer == ring::kProcNull || receive.envelope.peer == ring::kProcNull;
-    if (!alone) {
+    const bool host = receiver != nullptr && !receiver->staged;
+    if (!alone && !host) {
       message_retire(thread, sender != nullptr ? sender : receiver);
       flush(thread);
       return false;
     }
   }
   void* status = status_of(e);
-  if (sender != nullptr && !begin_down(*sender)) {
+  const bool host_in_place = in_place && sender == nullptr;
+  if ((lone_granted != 0 || lone_held != 0 || (sender != nullptr && sender->packet.bytes >= 2 * lone_chunk && lone_usable())) &&
+      exchange_watched(e, send, sender, send_part, receive, receiver, receive_part, host_in_place)) {
+    // carried out
+  } else if (sender != nullptr && !begin_down(*sender)) {
     e.result = failure(send.envelope.comm);
   } else {
     e.result = exchange_now(e, send_part, send.envelope, sender, receive_part, receive.envelope);

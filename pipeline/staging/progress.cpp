@@ -7,6 +7,7 @@
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "pipeline/staging/device_check.h"
+#include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
@@ -75,32 +76,16 @@ unsigned lane_of(uint64_t comm, int32_t peer) {
   return static_cast<unsigned>((comm ^ uint64_t{static_cast<uint32_t>(peer)} << 32) * 0x9e3779b97f4a7c15 >> 58);
 }
 
-/// All of it is done. It may be the program's at once, and gone.
-void finish(Thread& thread, Message* op) {
-  if (op->staged && !checking) {  // its pinned memory is free for the next one
-    packet_close(&op->packet);
-    op->staged = false;
-  }
-  if (Message* owner = op->owner; owner != nullptr) {
-    owner->failed = owner->failed || op->failed;
-    backend->staging->free(&op->handle);
-    message_retire(thread, op);
-    op = owner;
-  }
-  if (op->parts.fetch_sub(1, std::memory_order_acq_rel) != 1)
-    return;
-  if (op->marks.fetch_or(kFinished, std::memory_order_acq_rel) & kDetached) {
-    backend->staging->free(&op->handle);
-    message_retire(thread, op);
-  }
-}
-
 /// Its data is in host memory: the library's.
-void post(Thread& thread, Message* op) {
-  if (op->packet.state == PacketState::kFailed)
+void post(Thread& thread, Message* op, PacketState state) {
+  if (state == PacketState::kFailed)
     copy_failed(*op, "down");
-  else if (backend->staging->start(&op->handle) != 0)  // the error handler has been called
+  if (op->lone != nullptr && !op->failed)
+    lone_announce(*op);
+  if (!op->failed && backend->staging->start(&op->handle) != 0)  // the error handler has been called
     op->failed = true;
+  if (op->lone != nullptr)
+    lone_head_started(thread, op);
   tell_posted(thread, op);
   if (op->failed)
     finish(thread, op);
@@ -112,30 +97,16 @@ void post(Thread& thread, Message* op) {
 void work_lane(Thread& thread, unsigned number, bool wait) {
   List& lane = lanes[number];
   while (Message* op = take(lane)) {
-    const PacketState state = wait ? packet_wait(&op->packet) : packet_poll(&op->packet);
+    const PacketState state = op->lone != nullptr ? lone_head(*op, wait)
+                              : wait              ? packet_wait(&op->packet)
+                                                  : packet_poll(&op->packet);
     if (state == PacketState::kCopying) {
       put_first(lane, op);
       return;
     }
-    post(thread, op);
+    post(thread, op, state);
   }
   busy_lanes.fetch_and(~(uint64_t{1} << number), std::memory_order_relaxed);
-}
-
-void arrived(Thread& thread, Message* op, uint64_t bytes) {
-  op->bytes = bytes < op->packet.bytes ? bytes : op->packet.bytes;  // truncated: as far as there is room
-  if (!op->staged || op->bytes == 0)
-    return finish(thread, op);
-  op->rising.store(true, std::memory_order_seq_cst);  // before it is asked whether the program has freed the request
-  if (packet_up(&op->packet, op->bytes) == PacketState::kFailed) {
-    copy_failed(*op, "up");
-    return finish(thread, op);
-  }
-  // A program that has freed its request may look at the buffer for the data, and write there when it has seen it: its
-  // memory is not looked at after that.
-  if (checking && (op->marks.load(std::memory_order_seq_cst) & kDetached))
-    check_never(&op->packet);
-  put(rising, op);
 }
 
 /// Asks the library for messages in turn, a few in a round.
@@ -151,14 +122,15 @@ bool work_wire(Thread& thread, List& list, unsigned peeks) {
       break;
     }
     uint64_t bytes = 0;
+    int32_t source = ring::kNoPeer;
     asked = true;
-    if (!backend->staging->peek(op->handle, op->comm, &bytes)) {
+    if (!backend->staging->peek(op->handle, op->comm, &bytes, &source)) {
       first = first != nullptr ? first : op;
       put(list, op);
     } else if (op->sends) {
       finish(thread, op);
-    } else {
-      arrived(thread, op, bytes);
+    } else if (!lone_arrived(thread, op, bytes, source)) {
+      whole_arrived(thread, op, bytes);
     }
   }
   return asked;
@@ -186,6 +158,51 @@ void work_copies_up(Thread& thread) {
 
 }  // namespace
 
+void finish(Thread& thread, Message* op) {
+  if (op->pieces > 1) {
+    --op->pieces;
+    return;
+  }
+  if (op->staged && !checking) {  // its pinned memory is free for the next one
+    packet_close(&op->packet);
+    op->staged = false;
+  }
+  if (Message* owner = op->owner; owner != nullptr) {
+    owner->failed = owner->failed || op->failed;
+    backend->staging->free(&op->handle);
+    message_retire(thread, op);
+    op = owner;
+  }
+  if (op->parts.fetch_sub(1, std::memory_order_acq_rel) != 1)
+    return;
+  if (op->marks.fetch_or(kFinished, std::memory_order_acq_rel) & kDetached) {
+    backend->staging->free(&op->handle);
+    message_retire(thread, op);
+  }
+}
+
+void whole_arrived(Thread& thread, Message* op, uint64_t bytes) {
+  op->bytes = bytes < op->packet.bytes ? bytes : op->packet.bytes;  // truncated: as far as there is room
+  if (!op->staged || op->bytes == 0)
+    return finish(thread, op);
+  op->rising.store(true, std::memory_order_seq_cst);  // before it is asked whether the program has freed the request
+  if (packet_up(&op->packet, op->bytes) == PacketState::kFailed) {
+    copy_failed(*op, "up");
+    return finish(thread, op);
+  }
+  // A program that has freed its request may look at the buffer for the data, and write there when it has seen it: its
+  // memory is not looked at after that.
+  if (checking && (op->marks.load(std::memory_order_seq_cst) & kDetached))
+    check_never(&op->packet);
+  put(rising, op);
+}
+
+void rising_append(Message* op) { put(rising, op); }
+
+void work_begins() { in_lists.fetch_add(1, std::memory_order_relaxed); }
+
+void work_ends() { in_lists.fetch_sub(1, std::memory_order_relaxed); }
+
 bool under_way() { return in_lists.load(std::memory_order_relaxed) != 0; }
 
 void lane_append(Message* op, const MessageEnvelope& to) {
@@ -210,8 +227,11 @@ bool advance(Thread& thread) {
     work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), false);
   const bool asked = work_wire(thread, arriving, kPeeks);
   const bool asked_too = work_wire(thread, leaving, kPeeks / 4);
+  const bool chunks_sent = lone_sends_advance(thread, false);
+  const bool chunks_received = lone_receives_advance(thread);
+  lone_notes(thread);
   work_copies_up(thread);
-  return asked || asked_too;
+  return asked || asked_too || chunks_sent || chunks_received;
 }
 
 void progress(Thread& thread) { advance(thread); }
@@ -219,6 +239,7 @@ void progress(Thread& thread) { advance(thread); }
 void flush(Thread& thread) {
   for (uint64_t left = busy_lanes.load(std::memory_order_relaxed); left != 0; left &= left - 1)
     work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), true);
+  lone_sends_advance(thread, true);
 }
 
 void copy_failed(Message& op, const char* direction) {

@@ -7,6 +7,7 @@
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
 #include "pipeline/staging/aware.h"
+#include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "shim/config.h"
@@ -29,6 +30,9 @@ constexpr ConfigEntry kConfig[] = {
      "library does not say that it takes device buffers; `on`, always; `off`, never"},
     {"RESIL_STAGE_MEMORY", ConfigType::kInteger, "16..1048576", "2048",
      "most pinned host memory that a rank takes for device buffers, in MiB; it is taken as needed"},
+    {"RESIL_STAGE_CHUNK", ConfigType::kInteger, "0..65536", "1024",
+     "chunks into which a large message from a device is cut when it travels alone, in KiB, so that its copies and the "
+     "wire overlap; 0: none is cut"},
 };
 
 unsigned slot;
@@ -37,6 +41,7 @@ bool enabled() {
   mode.setting = config_has("RESIL_STAGE", "on")    ? Setting::kOn
                  : config_has("RESIL_STAGE", "off") ? Setting::kOff
                                                     : Setting::kAuto;
+  lone_chunk = static_cast<uint64_t>(config_integer("RESIL_STAGE_CHUNK")) << 10;
   mode.memory = static_cast<uint64_t>(config_integer("RESIL_STAGE_MEMORY")) << 20;
   return mode.setting != Setting::kOff;
 }
@@ -73,7 +78,16 @@ bool sleeps_through(const void* buffer, uintptr_t* low, uintptr_t* bytes) {
 
 bool is_start(CallId id) { return id == CallId::kMPI_Start || id == CallId::kMPI_Startall; }
 
-bool between(CallId id) { return p2p_handles(id) || completes(id) || collective_handles(id) || is_start(id); }
+bool between(CallId id) {
+  return p2p_handles(id) || completes(id) || collective_handles(id) || is_start(id) || lone_sees(id);
+}
+
+void after_call(Event& e) {
+  if (lone_sees(e.id))
+    lone_returned(e);
+  else
+    collective_after(e);
+}
 
 /// A call that is not carried out by way of host memory, with a buffer that may be on a device.
 void count_passed(const Event& e) {
@@ -103,6 +117,8 @@ void enter(Event& e) {
     tend(e);
   if (!active())
     return;
+  if (lone_sees(e.id))
+    lone_entered(e);
   const bool message = (e.attributes & kCallP2P) != 0;
   if (e.attributes & kCallCollective) {
     if (collective_handles(e.id))
@@ -157,6 +173,7 @@ void thread_end(Thread& thread) {
 void before_finalize() {
   if (current_thread != nullptr && under_way())
     flush(*current_thread);
+  lone_end();
 }
 
 void report(JsonWriter& json) {
@@ -185,7 +202,7 @@ constexpr Module kStaging = {
     .leave = leave,
     .between = between,
     .replace = replace,
-    .after_call = collective_after,
+    .after_call = after_call,
     .cookie = pipeline::kCookie,
     .activating = collective_activating,
     .completed = collective_completed,

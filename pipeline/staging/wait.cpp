@@ -95,17 +95,19 @@ void settle(Event& e, Requests& r, int64_t index, int64_t place) {
     backend->staging->free(&op->handle);
     backend->staging->store(e.requests, index, backend->request_null());
   }
+  if (op->came != 0)
+    backend->staging->set_bytes(e, place, op->came);
   if (op->failed)
-    backend->staging->mark_failed(e, place);
+    backend->staging->mark(e, place, error_of(*op));
   if (op->persistent && !op->sends)
     backend->staging->mark_nothing(e, place);
   message_retire(*e.thread, op);
 }
 
 /// What the call returns when copies have failed, and the library knows nothing of it.
-void fail(Event& e, uint64_t comm) {
+void fail(Event& e, uint64_t comm, int error) {
   const bool many = e.id == CallId::kMPI_Waitall || e.id == CallId::kMPI_Testall || e.outcount != nullptr;
-  e.result = backend->staging->raise(comm, many ? backend->replay->error_in_status : backend->staging->error_other);
+  e.result = backend->staging->raise(comm, many ? backend->replay->error_in_status : error);
 }
 
 /// The library has completed all of them, or some and reports errors.
@@ -115,18 +117,19 @@ void settle_all(Event& e, Requests& r) {
     if (r.messages[i] != nullptr && r.messages[i]->failed && finished(*r.messages[i]))
       bad = r.messages[i];
   const uint64_t comm = bad != nullptr ? bad->comm : 0;
+  const int error = bad != nullptr ? error_of(*bad) : 0;
   if (bad != nullptr && e.result == 0 && r.count > 1)
     for (int64_t i = 0; i < r.count; ++i)
-      backend->staging->mark_fine(e, i);
+      backend->staging->mark(e, i, 0);
   for (int64_t i = 0; i < r.count; ++i) {
     const Message* op = r.messages[i];
     if (op == nullptr || !finished(*op))
       continue;
-    if (e.result == 0 || op->persistent || request_handle(e.requests, i) == backend->request_null())
+    if (e.result == 0 || op->persistent || op->keeps || request_handle(e.requests, i) == backend->request_null())
       settle(e, r, i, i);  // else the library has left it for another call
   }
   if (bad != nullptr && e.result == 0)
-    fail(e, comm);
+    fail(e, comm, error);
 }
 
 /// Waitany, Testany, Waitsome, Testsome: those that it says.
@@ -140,8 +143,9 @@ void settle_said(Event& e, Requests& r) {
     if (const int64_t i = index_of(k); valid(i) && r.messages[i] != nullptr && r.messages[i]->failed)
       bad = r.messages[i];
   const uint64_t comm = bad != nullptr ? bad->comm : 0;
+  const int error = bad != nullptr ? error_of(*bad) : 0;
   for (int64_t k = 0; bad != nullptr && some && e.result == 0 && k < said; ++k)
-    backend->staging->mark_fine(e, k);
+    backend->staging->mark(e, k, 0);
   for (int64_t k = 0; k < said; ++k) {
     const int64_t i = index_of(k);
     if (!valid(i))
@@ -150,7 +154,7 @@ void settle_said(Event& e, Requests& r) {
     settle(e, r, i, k);
   }
   if (bad != nullptr && e.result == 0)
-    fail(e, comm);
+    fail(e, comm, error);
 }
 
 /// Around the library's call that may complete them.
@@ -261,6 +265,10 @@ bool other_call(Event& e) {
   switch (e.id) {
     case CallId::kMPI_Request_free: return free_request(e, op);
     case CallId::kMPI_Cancel:
+      if (op->lone != nullptr) {  // its chunks have somewhere to go: it is completed like any other
+        e.result = 0;
+        return true;
+      }
       flush(*e.thread);  // the library has it now, and decides
       e.result = 0;
       return op->persistent && finished(*op);  // inactive: too late
@@ -270,10 +278,13 @@ bool other_call(Event& e) {
         *e.flag = 0;
         return true;
       }
-      if (!op->persistent || op->sends)
+      if (op->came == 0 && (!op->persistent || op->sends))
         return false;
       e.result = backend->replay->get_status(e, e.flag);
-      backend->staging->mark_nothing(e, 0);
+      if (op->came != 0)
+        backend->staging->set_bytes(e, 0, op->came);
+      else
+        backend->staging->mark_nothing(e, 0);
       return true;
   }
 }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A large message that travels alone: cut into chunks, so that its copy down, the wire and its copy up overlap. To the
+// program it stays one message. See "The way of a lone large message" in docs/STAGING.md.
+//
+// The receiver *grants* the sender an entry: a message size N, a head size H, and memory for the rest, into which MPI
+// receives for all chunks are posted beforehand on the private communicator. A later message of N bytes may then be
+// sent as a head of H bytes, on the program's communicator with the program's tag, and chunks. Since the chunks'
+// receives are posted, the sender completes without the receiver being in resil, and no rank ever waits for another one
+// that it would not wait for anyway. A head is told by its size, which is random and odd, and by a secret at its end,
+// which the receiver has chosen: a program's message that has H bytes by chance is an ordinary one. A probe sees the size
+// alone: for it each head is announced beforehand, with its tag and communicator.
+//
+// Below MPI_THREAD_MULTIPLE, in the mode watch alone. Inside MPI calls of the program's one thread; nothing here is
+// called while another call of it is under way.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/gpu/gpu.h"
+#include "pipeline/staging/p2p.h"
+
+namespace resil {
+class JsonWriter;
+}
+
+namespace resil::staging {
+
+constexpr uint32_t kMostChunks = 32;  ///< behind the head
+constexpr uint32_t kMostEntries = 60;  ///< that a receiver grants; kTagOf's range
+
+struct Secret {
+  uint64_t words[2];
+};
+
+/// How a granted message is cut: a head of `head` bytes, the last of which are the secret; then chunks of `chunk` bytes
+/// of which the last may be shorter.
+struct Cut {
+  uint64_t bytes, head, chunk;
+  uint32_t chunks;
+  Secret secret;
+
+  uint64_t in_head() const { return head - sizeof(Secret); }
+  uint64_t begin(uint32_t i) const { return in_head() + i * chunk; }
+  uint64_t size(uint32_t i) const { return i + 1 < chunks ? chunk : bytes - begin(i); }
+};
+
+/// An entry as its sender knows it.
+struct Grant {
+  Grant* next;
+  Cut cut;
+  int32_t to;       ///< world rank
+  uint32_t number;  ///< of the receiver's
+  bool free;        ///< the receiver is ready for the next message
+};
+
+/// What goes before a head, or before the first ordinary message of its size: from then on no head has that size.
+struct Announcement {
+  uint64_t total;  ///< of the whole message; or cut.head: the entry is given up
+  uint64_t comm;   ///< job-wide id
+  int32_t tag, unused;
+};
+
+enum class EntryState : uint8_t {
+  kNone,
+  kOpen,     ///< all receives are posted
+  kMatched,  ///< the head has been received, its chunks are awaited
+};
+
+/// An entry as its receiver knows it.
+struct Entry {
+  Cut cut;
+  int32_t from;       ///< world rank
+  EntryState state;
+  bool announced;     ///< `said` has arrived
+  bool begun;         ///< it has been decided where the chunks go
+  bool straight;      ///< the chunks are copied up as they come: `memory` has become the message's
+  uint32_t arrived;   ///< chunks so far
+  Announcement said;
+  char* memory;       ///< pinned, cut.bytes at least
+  uint64_t room;
+  gpu::Device* device;
+  Message* message;   ///< whose head has matched
+  uint64_t announcement, requests[kMostChunks];
+};
+
+/// What is under way of a message that was cut.
+struct Sending {
+  Sending* next;
+  Message* message;
+  Grant* grant;
+  int32_t to;
+  char *head, *host;  ///< pinned
+  Announcement says;
+  bool announced;
+  uint32_t posted, sent;
+  uint64_t announcement, requests[kMostChunks];
+  gpu::EventHandle events[kMostChunks + 1];  ///< of the copies down: the head's, then the chunks'
+};
+
+/// Memory of the host that a receive was posted into, of which a head may come; or a persistent request's.
+struct Target {
+  Target* next;
+  char* buffer;
+  int64_t count;
+  const TypeMap* map;   ///< held; null: not flattened, then `type` is kept
+  uint64_t type, capacity;
+  uint64_t request;     ///< of a persistent receive; 0: of one message
+  uint64_t comm;        ///< of a persistent receive
+};
+
+/// RESIL_STAGE_CHUNK, bytes; 0: off. Set before MPI_Init returns.
+extern constinit uint64_t lone_chunk;
+
+/// Has this rank granted anything, so that receives are to be looked at? One load.
+extern constinit uint32_t lone_granted;
+/// Has this rank been granted anything, so that sends are to be looked at? One load.
+extern constinit uint32_t lone_held;
+
+// --- lone_entries.cpp: grants and notes -------------------------------------------------------------------------------
+
+/// May messages be cut in this run? Decided once, when asked first.
+bool lone_usable();
+/// World rank behind a peer; -1: none in this MPI_COMM_WORLD.
+int lone_world_rank(Thread& thread, uint64_t comm, int32_t peer);
+/// A grant for such a message that is free; null: none, and it has been noted that one would be of use.
+Grant* lone_grant(Thread& thread, int32_t to, uint64_t bytes);
+/// The one whose heads have that size; null: none.
+Grant* lone_grant_with_head(int32_t to, uint64_t head);
+/// No message will be sent by it any more.
+void lone_forget(Grant* grant);
+/// The entry whose heads from there have that size; null: none.
+Entry* lone_entry(int32_t from, uint64_t head);
+/// Is the announcement of the message that has the entry's head size here? Looks; never blocks.
+bool lone_announced(Entry& entry);
+/// The program's message was announced to be of this entry, or the entry to be given up. For probes.
+bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag);
+/// The entry's message has left it: posts its receives anew and tells the sender.
+void lone_regrant(Thread& thread, Entry& entry);
+/// Tag of an entry's announcement (0) and chunks (1 and up) on the private communicator.
+int lone_tag(uint32_t number, uint32_t what);
+uint32_t lone_number(const Entry& entry);
+Entry* lone_entry_numbered(uint32_t number);
+/// Takes the notes that have come.
+void lone_notes(Thread& thread);
+/// MPI_Finalize: withdraws what is posted.
+void lone_end();
+
+// --- lone_send.cpp ----------------------------------------------------------------------------------------------------
+
+/// If the message can be cut: starts its copies down, and `part` becomes its head. Else nothing has been done.
+bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageEnvelope& to, MessagePart* part);
+/// Where its head is; `wait`: until it is somewhere.
+PacketState lone_head(const Message& op, bool wait);
+/// Before the head is given to the library.
+void lone_announce(Message& op);
+/// It has it; or it never will (`op.failed`).
+void lone_head_started(Thread& thread, Message* op);
+/// A message that is not cut is about to be sent: should it have the size of a head, the entry is given up.
+void lone_before_send(Thread& thread, const Half& half);
+
+/// MPI_Start, MPI_Startall: the same.
+void lone_starting(Event& event);
+/// Posts the chunks that are down; `wait`: all of them. True: the library was asked for something.
+bool lone_sends_advance(Thread& thread, bool wait);
+
+// --- lone_receive.cpp -------------------------------------------------------------------------------------------------
+
+/// A receive into host memory that may get a head. Null: none can fit, or no memory.
+Message* lone_track(Thread& thread, const Half& half);
+/// A receive has `bytes` bytes from `source`. False: an ordinary message. True: its head; looked after from now on.
+bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source);
+bool lone_receives_advance(Thread& thread);
+/// Calls that are not carried out by staging, but have to do with heads: probes, whose statuses say what the whole message
+/// has; persistent receives, from the call that makes one to its end.
+bool lone_sees(CallId id);
+void lone_entered(Event& event);
+void lone_returned(Event& event);
+/// For MPI_Mrecv and MPI_Imrecv, before the call: which entry the message is of.
+void lone_matched(const Event& event, Message* op);
+void lone_target_release(Target* target);
+
+/// Members of the report's object `staging`.
+void lone_report(JsonWriter& json);
+void lone_count_sent(uint64_t bytes);
+void lone_count_received(uint64_t bytes);
+
+}  // namespace resil::staging

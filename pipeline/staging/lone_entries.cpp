@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Grants for lone large messages: who may send what in chunks to whom, and the notes by which ranks tell each other. See
+// lone.h.
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "checksum/pool.h"
+#include "pipeline/gpu/pinned.h"
+#include "pipeline/staging/lone.h"
+#include "pipeline/staging/staging.h"
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/config.h"
+#include "shim/json.h"
+#include "shim/request_overflow.h"
+#include "shim/runtime.h"
+#include "shim/tables.h"
+
+namespace resil::staging {
+
+constinit uint64_t lone_chunk;
+constinit uint32_t lone_granted, lone_held;
+
+namespace {
+
+// Tags on the private communicator: between those of the ledger and of reductions.
+constexpr int kNoteTag = 5, kFirstTag = 64, kTagsOfEntry = 64;
+constexpr uint32_t kNotes = 8;       ///< receives that are posted for notes
+constexpr uint32_t kOfOneKind = 2;   ///< entries for one sender and one size
+constexpr uint64_t kShare = 4;       ///< of the pinned memory, that entries may take: one part in so many
+
+enum class NoteKind : uint32_t {
+  kWanted,   ///< messages of `bytes` bytes are sent to you time and again
+  kGranted,  ///< that entry is yours
+  kFree,     ///< it is free again
+};
+
+struct Note {
+  NoteKind kind;
+  uint32_t number;
+  Cut cut;
+};
+
+struct OutNote {
+  OutNote* next;
+  uint64_t request;
+  Note note;
+};
+
+/// A message that could have been cut, had there been a grant.
+struct Seen {
+  int32_t to;
+  uint32_t times;
+  uint64_t bytes;
+};
+
+enum class Usable : uint8_t { kUndecided, kNo, kYes };
+
+constinit Usable usable;
+constinit Entry entries[kMostEntries];
+constinit Grant* grants;
+constinit Seen seen[64];
+constinit OutNote* leaving_notes;
+Pool<OutNote, &OutNote::next, 64, 65536> note_pool;
+Pool<Grant, &Grant::next, 32, 65536> grant_pool;
+constinit uint64_t entry_memory;
+struct {
+  uint64_t sent, sent_bytes, received, received_bytes;
+} counts;
+
+Note incoming[kNotes];
+uint64_t incoming_requests[kNotes];
+uint32_t incoming_head;
+
+bool post_note(uint32_t i) {
+  return backend->receive(private_comm(), &incoming[i], sizeof(Note), ring::kAnySource, kNoteTag, &incoming_requests[i]);
+}
+
+/// What has left may be used again.
+void reap() {
+  for (OutNote** place = &leaving_notes; *place != nullptr;) {
+    OutNote* out = *place;
+    if (!backend->test(&out->request)) {
+      place = &out->next;
+      continue;
+    }
+    *place = out->next;
+    note_pool.give(out);
+  }
+}
+
+/// False: no memory, or MPI would not.
+bool tell(int32_t to, NoteKind kind, uint32_t number, const Cut& cut) {
+  reap();
+  OutNote* out = note_pool.take();
+  if (out == nullptr)
+    return false;
+  out->note = {kind, number, cut};
+  if (!backend->send(private_comm(), &out->note, sizeof(Note), to, kNoteTag, &out->request)) {
+    note_pool.give(out);
+    return false;
+  }
+  out->next = leaving_notes;
+  leaving_notes = out;
+  return true;
+}
+
+/// Is a receive pending that nobody looks at, and that a head would fit into?
+bool unseen_receives() {
+  if (__atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) != 0)
+    return true;
+  for (uint32_t i = 0; i < runtime.request_count; ++i) {
+    const ring::Request& r = runtime.requests[i];
+    if (r.key != 0 && r.kind == static_cast<uint8_t>(ring::RequestKind::kReceive) && !(r.flags & ring::kPartitioned) &&
+        r.bytes >= lone_chunk / 8 && ((r.flags & ring::kPersistent) || message_find(r.key) == nullptr))
+      return true;
+  }
+  return false;
+}
+
+/// Nobody else's: a program cannot know it.
+uint64_t random_word() {
+  static constinit uint64_t state = 0;
+  if (state == 0 && getrandom(&state, sizeof(state), GRND_NONBLOCK) != sizeof(state))
+    state = ticks() ^ static_cast<uint64_t>(getpid()) << 40;
+  uint64_t z = (state += 0x9e3779b97f4a7c15);  // splitmix64
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
+}
+
+/// Odd, so that few programs send a message of that size.
+uint64_t choose_head(int32_t from) {
+  const uint64_t least = lone_chunk / 8;
+  uint64_t head;
+  do
+    head = (least + random_word() % least) | 1;
+  while (lone_entry(from, head) != nullptr);
+  return head;
+}
+
+void withdraw(Entry& entry) {
+  uint64_t* all[kMostChunks + 1] = {&entry.announcement};
+  for (uint32_t i = 0; i < kMostChunks; ++i)
+    all[i + 1] = &entry.requests[i];
+  for (uint64_t* request : all)
+    if (*request != backend->request_null())
+      backend->messages->cancel(request);
+}
+
+/// Posts everything that the sender may send. False: MPI would not; nothing is posted.
+bool post(Entry& entry) {
+  entry.state = EntryState::kOpen;
+  entry.announced = entry.begun = entry.straight = false;
+  entry.arrived = 0;
+  entry.message = nullptr;
+  entry.announcement = backend->request_null();
+  for (uint64_t& request : entry.requests)
+    request = backend->request_null();
+  const uint32_t number = lone_number(entry);
+  bool good = backend->receive(private_comm(), &entry.said, sizeof(entry.said), entry.from, lone_tag(number, 0),
+                               &entry.announcement);
+  for (uint32_t i = 0; good && i < entry.cut.chunks; ++i)
+    good = backend->receive(private_comm(), entry.memory + entry.cut.begin(i), entry.cut.size(i), entry.from,
+                            lone_tag(number, i + 1), &entry.requests[i]);
+  if (!good)
+    withdraw(entry);
+  return good;
+}
+
+/// Its sender has, since an ordinary message has the size of its heads: frees it.
+bool given_up(Entry& entry) {
+  if (!lone_announced(entry) || entry.said.total != entry.cut.head)
+    return false;
+  withdraw(entry);
+  gpu::pinned_release(entry.memory);
+  entry_memory -= entry.cut.bytes;
+  entry.state = EntryState::kNone;
+  return true;
+}
+
+Entry* free_entry(int32_t from, uint64_t bytes) {
+  Entry* found = nullptr;
+  uint32_t of_kind = 0;
+  for (Entry& entry : entries) {
+    if (entry.state == EntryState::kNone || (entry.state == EntryState::kOpen && given_up(entry)))
+      found = found != nullptr ? found : &entry;
+    else
+      of_kind += entry.from == from && entry.cut.bytes == bytes;
+  }
+  return of_kind < kOfOneKind ? found : nullptr;
+}
+
+void grant(int32_t from, uint64_t bytes) {
+  gpu::Device* device = last_device();
+  Entry* entry = free_entry(from, bytes);
+  if (device == nullptr || entry == nullptr || bytes < 2 * lone_chunk || bytes > mode.memory / kShare - entry_memory ||
+      (lone_granted == 0 && unseen_receives()))
+    return;
+  auto* memory = static_cast<char*>(gpu::pinned_acquire(*device, bytes));
+  if (memory == nullptr)
+    return;
+  constexpr uint64_t kPage = 4096;
+  const uint64_t head = choose_head(from);
+  const uint64_t rest = bytes - (head - sizeof(Secret));
+  const uint64_t least = ((rest + kMostChunks - 1) / kMostChunks + kPage - 1) / kPage * kPage;
+  const uint64_t chunk = least > lone_chunk ? least : lone_chunk;
+  entry->cut = {bytes, head, chunk, static_cast<uint32_t>((rest + chunk - 1) / chunk), {random_word(), random_word()}};
+  entry->from = from;
+  entry->memory = memory;
+  entry->room = bytes;
+  entry->device = device;
+  if (!post(*entry) || !tell(from, NoteKind::kGranted, lone_number(*entry), entry->cut)) {
+    if (entry->announcement != backend->request_null())
+      withdraw(*entry);
+    gpu::pinned_release(memory);
+    entry->state = EntryState::kNone;
+    return;
+  }
+  entry_memory += bytes;
+  ++lone_granted;
+}
+
+void take_note(const Note& note, int32_t from) {
+  switch (note.kind) {
+    case NoteKind::kWanted: return grant(from, note.cut.bytes);
+    case NoteKind::kGranted:
+      if (Grant* held = grant_pool.take(); held != nullptr) {
+        *held = {grants, note.cut, from, note.number, true};
+        grants = held;
+        ++lone_held;
+      }
+      return;
+    case NoteKind::kFree:
+      for (Grant* held = grants; held != nullptr; held = held->next)
+        if (held->to == from && held->number == note.number)
+          held->free = true;
+      return;
+  }
+}
+
+}  // namespace
+
+bool lone_usable() {
+  if (usable != Usable::kUndecided) [[likely]]
+    return usable == Usable::kYes;
+  const bool never = lone_chunk == 0 || several_threads() || checking || config_has("RESIL_MODE", "record") ||
+                     config_has("RESIL_MODE", "verify");
+  if (!never && private_comm() == 0)  // MPI was initialised out of sight: perhaps later
+    return false;
+  usable = never ? Usable::kNo : Usable::kYes;
+  for (uint32_t i = 0; usable == Usable::kYes && i < kNotes; ++i)
+    if (!post_note(i))
+      usable = Usable::kNo;
+  return usable == Usable::kYes;
+}
+
+int lone_world_rank(Thread& thread, uint64_t comm, int32_t peer) {
+  CommInfo* info = peer >= 0 ? comm_lookup(thread, comm) : nullptr;
+  return info != nullptr ? comm_world_rank(*info, peer) : -1;
+}
+
+Grant* lone_grant(Thread&, int32_t to, uint64_t bytes) {
+  for (Grant* held = grants; held != nullptr; held = held->next)
+    if (held->to == to && held->cut.bytes == bytes && held->free)
+      return held;
+  Seen& place = seen[(static_cast<uint64_t>(to) * 31 + bytes) * 0x9e3779b97f4a7c15 >> 58];
+  if (place.to != to || place.bytes != bytes)
+    place = {to, 0, bytes};
+  ++place.times;
+  // Again from time to time: it may have been out of memory, or one may not be enough.
+  if (place.times == 2 || place.times == 16 || place.times % 256 == 0)
+    tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, {}});
+  return nullptr;
+}
+
+Grant* lone_grant_with_head(int32_t to, uint64_t head) {
+  for (Grant* held = grants; held != nullptr; held = held->next)
+    if (held->to == to && held->cut.head == head)
+      return held;
+  return nullptr;
+}
+
+void lone_forget(Grant* grant) {
+  Grant** place = &grants;
+  while (*place != grant)
+    place = &(*place)->next;
+  *place = grant->next;
+  grant_pool.give(grant);
+  --lone_held;
+}
+
+Entry* lone_entry(int32_t from, uint64_t head) {
+  for (Entry& entry : entries)
+    if (entry.state != EntryState::kNone && entry.from == from && entry.cut.head == head)
+      return &entry;
+  return nullptr;
+}
+
+bool lone_announced(Entry& entry) {
+  return entry.announced || (entry.announced = backend->test(&entry.announcement));
+}
+
+bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag) {
+  if (entry.state != EntryState::kOpen)
+    return false;
+  // One of the two is on its way: it was sent before the message.
+  wait_while_working(thread, [&entry] { return lone_announced(entry); });
+  return !given_up(entry) && entry.said.comm == comm && entry.said.tag == tag;
+}
+
+void lone_regrant(Thread&, Entry& entry) {
+  if (post(entry))
+    tell(entry.from, NoteKind::kFree, lone_number(entry), entry.cut);
+}
+
+int lone_tag(uint32_t number, uint32_t what) { return kFirstTag + static_cast<int>(number) * kTagsOfEntry + static_cast<int>(what); }
+
+Entry* lone_entry_numbered(uint32_t number) { return &entries[number]; }
+
+uint32_t lone_number(const Entry& entry) { return static_cast<uint32_t>(&entry - entries); }
+
+void lone_notes(Thread&) {
+  while (usable == Usable::kYes) {
+    uint64_t status[4] = {};
+    int flag = 0;
+    if (backend->messages->test(&incoming_requests[incoming_head], &flag, status) != 0 || flag == 0)
+      break;
+    StatusInfo info = {};
+    backend->messages->status_read(status, 0, &info);
+    const Note note = incoming[incoming_head];
+    const bool posted = post_note(incoming_head);
+    incoming_head = (incoming_head + 1) % kNotes;
+    take_note(note, info.source);
+    if (!posted)
+      usable = Usable::kNo;  // what has been granted goes on
+  }
+}
+
+void lone_end() {
+  if (usable != Usable::kYes)
+    return;
+  usable = Usable::kNo;
+  for (uint64_t& request : incoming_requests)
+    backend->messages->cancel(&request);
+  for (Entry& entry : entries)
+    if (entry.state != EntryState::kNone)
+      withdraw(entry);
+  lone_granted = 0;
+  reap();
+}
+
+void lone_count_sent(uint64_t bytes) { ++counts.sent, counts.sent_bytes += bytes; }
+void lone_count_received(uint64_t bytes) { ++counts.received, counts.received_bytes += bytes; }
+
+void lone_report(JsonWriter& json) {
+  json.begin_object("chunked");
+  json.integer("sent", static_cast<int64_t>(counts.sent));
+  json.integer("sent_bytes", static_cast<int64_t>(counts.sent_bytes));
+  json.integer("received", static_cast<int64_t>(counts.received));
+  json.integer("received_bytes", static_cast<int64_t>(counts.received_bytes));
+  json.integer("granted", static_cast<int64_t>(lone_held));
+  json.end_object();
+}
+
+}  // namespace resil::staging

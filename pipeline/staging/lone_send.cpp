@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sender's side of lone large messages: copies down chunk by chunk, the head in its turn among the messages of its
+// lane, the chunks as soon as they are down. See lone.h.
+
+#include <string.h>
+
+#include "checksum/pool.h"
+#include "pipeline/gpu/pinned.h"
+#include "pipeline/staging/lone.h"
+#include "pipeline/staging/staging.h"
+#include "shim/attach.h"
+#include "shim/backend.h"
+#include "shim/runtime.h"
+#include "shim/tables.h"
+
+namespace resil::staging {
+
+namespace {
+
+constinit Sending* sendings;
+Pool<Sending, &Sending::next, 16, 4096> pool;
+
+/// Chunks are ranges of the buffer.
+bool in_one_piece(const Packet& packet) {
+  const TypeMap* type = packet.type;
+  return packet.layout == Layout::kPacked && !packet.pageable && type != nullptr && type->run_count == 1 &&
+         static_cast<uint64_t>(packet.high - packet.low) == packet.bytes;
+}
+
+void give_back(Sending* sending) {
+  gpu::Device& device = *sending->message->packet.device;
+  for (uint32_t i = 0; i <= sending->grant->cut.chunks; ++i)
+    if (sending->events[i] != 0)
+      gpu::event_release(device, sending->events[i]);
+  gpu::pinned_release(sending->head);
+  pool.give(sending);
+}
+
+/// The head's copy and the chunks', each with its event.
+bool copies_begin(Sending& sending) {
+  const Packet& packet = sending.message->packet;
+  const Cut& cut = sending.grant->cut;
+  gpu::Device& device = *packet.device;
+  const char* from = packet.buffer + packet.low;
+  auto copy = [&](uint32_t event, char* to, uint64_t begin, uint64_t bytes) {
+    return gpu::copy_down(device, to, from + begin, bytes) && gpu::event_record(device, gpu::Lane::kDown, sending.events[event]);
+  };
+  for (uint32_t i = 0; i <= cut.chunks; ++i)
+    if ((sending.events[i] = gpu::event_acquire(device)) == 0)
+      return false;
+  if ((sending.head = static_cast<char*>(gpu::pinned_acquire(device, cut.head))) == nullptr)
+    return false;
+  memcpy(sending.head + cut.in_head(), &cut.secret, sizeof(cut.secret));
+  bool good = copy(0, sending.head, 0, cut.in_head());
+  for (uint32_t i = 0; good && i < cut.chunks; ++i)
+    good = copy(i + 1, packet.host + cut.begin(i), cut.begin(i), cut.size(i));
+  return good;
+}
+
+gpu::State state_of(const Sending& sending, uint32_t event, bool wait) {
+  const gpu::Device& device = *sending.message->packet.device;
+  gpu::State state;
+  while ((state = gpu::event_query(const_cast<gpu::Device&>(device), sending.events[event])) == gpu::State::kPending && wait) {
+  }
+  return state;
+}
+
+/// Gives the library what is down. True: it was asked for something.
+bool advance_one(Sending& sending, bool wait) {
+  const Cut& cut = sending.grant->cut;
+  bool asked = false;
+  while (sending.posted < cut.chunks) {
+    const uint32_t i = sending.posted;
+    const gpu::State state = state_of(sending, i + 1, wait);
+    if (state == gpu::State::kPending)
+      break;
+    const bool good = state == gpu::State::kDone && !sending.message->failed;
+    if (!good && !sending.message->failed)
+      copy_failed(*sending.message, "down");
+    // Nothing in place of data that could not be had: the receiver is not to wait for it.
+    if (!backend->send(private_comm(), sending.host + cut.begin(i), good ? cut.size(i) : 0, sending.to,
+                       lone_tag(sending.grant->number, i + 1), &sending.requests[i])) {
+      sending.message->failed = true;
+      sending.requests[i] = backend->request_null();
+    }
+    ++sending.posted;
+    asked = true;
+  }
+  while (sending.sent < sending.posted) {
+    asked = true;
+    if (sending.requests[sending.sent] != backend->request_null() && !backend->test(&sending.requests[sending.sent]))
+      break;
+    ++sending.sent;
+  }
+  return asked;
+}
+
+/// A message of `bytes` bytes follows that has not been cut.
+void announce_itself(Thread& thread, const MessageEnvelope& to, uint64_t bytes) {
+  if ((bytes & 1) == 0)
+    return;
+  const int world_rank = lone_world_rank(thread, to.comm, to.peer);
+  Grant* grant = world_rank >= 0 ? lone_grant_with_head(world_rank, bytes) : nullptr;
+  // While one of its heads is under way, that one has been announced, and this message has not.
+  if (grant == nullptr || !grant->free)
+    return;
+  static constinit Announcement given_up;
+  given_up = {bytes, 0, 0, 0};
+  uint64_t request;
+  if (backend->send(private_comm(), &given_up, sizeof(given_up), world_rank, lone_tag(grant->number, 0), &request))
+    backend->messages->wait(&request, nullptr);  // a few bytes, whose receive is posted
+  lone_forget(grant);
+}
+
+}  // namespace
+
+bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageEnvelope& to, MessagePart* part) {
+  if (!op->staged || op->packet.bytes < 2 * lone_chunk || mode == SendMode::kBuffered || !lone_usable() ||
+      !in_one_piece(op->packet))
+    return false;
+  const int world_rank = lone_world_rank(thread, to.comm, to.peer);
+  Grant* grant = world_rank >= 0 ? lone_grant(thread, world_rank, op->packet.bytes) : nullptr;
+  Sending* sending = grant != nullptr ? pool.take() : nullptr;
+  if (sending == nullptr)
+    return false;
+  *sending = {};
+  sending->message = op;
+  sending->grant = grant;
+  sending->to = world_rank;
+  sending->host = op->packet.host;
+  sending->says = {op->packet.bytes, comm_lookup(thread, to.comm)->ring->id, to.tag, 0};
+  const bool good = copies_begin(*sending);
+  op->packet.state = gpu::event_record(*op->packet.device, gpu::Lane::kDown, op->packet.event) ? PacketState::kCopying
+                                                                                                : PacketState::kFailed;
+  if (!good) {  // in one piece it says why
+    packet_wait(&op->packet);
+    give_back(sending);
+    return false;
+  }
+  grant->free = false;
+  op->lone = sending;
+  op->pieces = 2;
+  *part = {sending->head, static_cast<int64_t>(grant->cut.head), backend->staging->byte_type()};
+  return true;
+}
+
+PacketState lone_head(const Message& op, bool wait) {
+  switch (state_of(*op.lone, 0, wait)) {
+    case gpu::State::kPending: return PacketState::kCopying;
+    case gpu::State::kDone: return PacketState::kReady;
+    case gpu::State::kFailed: break;
+  }
+  return PacketState::kFailed;
+}
+
+void lone_announce(Message& op) {
+  Sending& sending = *op.lone;
+  sending.announced = true;
+  if (!backend->send(private_comm(), &sending.says, sizeof(sending.says), sending.to, lone_tag(sending.grant->number, 0),
+                     &sending.announcement))
+    op.failed = true;
+}
+
+void lone_head_started(Thread&, Message* op) {
+  Sending* sending = op->lone;
+  if (op->failed) {
+    sending->grant->free = !sending->announced;
+    op->lone = nullptr;
+    op->pieces = 1;
+    packet_wait(&op->packet);
+    give_back(sending);
+    return;
+  }
+  lone_count_sent(sending->says.total);
+  sending->next = sendings;
+  sendings = sending;
+  work_begins();
+}
+
+bool lone_sends_advance(Thread& thread, bool wait) {
+  bool asked = false;
+  for (Sending** place = &sendings; *place != nullptr;) {
+    Sending* sending = *place;
+    asked = advance_one(*sending, wait) || asked;
+    if (sending->sent < sending->grant->cut.chunks ||
+        (sending->announcement != backend->request_null() && !backend->test(&sending->announcement))) {
+      place = &sending->next;
+      continue;
+    }
+    *place = sending->next;
+    Message* op = sending->message;
+    packet_wait(&op->packet);  // its event is behind the last chunk's
+    give_back(sending);
+    op->lone = nullptr;
+    work_ends();
+    finish(thread, op);
+  }
+  return asked;
+}
+
+void lone_before_send(Thread& thread, const Half& half) {
+  if (lone_held == 0 || half.count <= 0 || half.envelope.peer < 0) [[likely]]
+    return;
+  announce_itself(thread, half.envelope, static_cast<uint64_t>(half.count) * static_cast<uint64_t>(type_size(thread, half.type)));
+}
+void lone_starting(Event& e) {
+  if (lone_held == 0) [[likely]]
+    return;
+  for (int64_t i = 0; i < e.request_count; ++i) {
+    const uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, i));
+    const int64_t index = words != nullptr ? request_index(words) : -1;
+    if (index < 0)
+      continue;
+    const ring::Request& request = runtime.requests[index];
+    if (request.kind == static_cast<uint8_t>(ring::RequestKind::kSend) && !(request.flags & ring::kPartitioned))
+      announce_itself(*e.thread, {runtime.comms[request.comm].handle, request.peer, request.tag}, request.bytes);
+  }
+}
+
+}  // namespace resil::staging
