@@ -7,7 +7,7 @@
 // receives for all chunks are posted beforehand on the private communicator. A later message of N bytes may then be
 // sent as a head of H bytes, on the program's communicator with the program's tag, and chunks. Since the chunks'
 // receives are posted, the sender completes without the receiver being in resil, and no rank ever waits for another one
-// that it would not wait for anyway. A head is told by its size, which is random and odd, and by a secret at its end,
+// that it would not wait for anyway. A head is told by its size, which is random, and by a secret at its end,
 // which the receiver has chosen: a program's message that has H bytes by chance is an ordinary one. A probe sees the size
 // alone: for it each head is announced beforehand, with its tag and communicator.
 //
@@ -28,6 +28,8 @@ namespace resil::staging {
 
 constexpr uint32_t kMostChunks = 32;  ///< behind the head
 constexpr uint32_t kMostEntries = 60;  ///< that a receiver grants; kTagOf's range
+
+constexpr uint64_t kHeadUnit = 16;     ///< sizes of heads are multiples of it
 
 struct Secret {
   uint64_t words[2];
@@ -143,8 +145,9 @@ uint32_t lone_number(const Entry& entry);
 Entry* lone_entry_numbered(uint32_t number);
 /// Takes the notes that have come.
 void lone_notes(Thread& thread);
-/// MPI_Finalize: withdraws what is posted.
-void lone_end();
+/// MPI_Finalize: answers what has been asked, waits for answers (RESIL_DRAIN_SECONDS at most; they come when the others
+/// enter MPI_Finalize, too), withdraws what is posted.
+void lone_end(Thread& thread);
 
 // --- lone_send.cpp ----------------------------------------------------------------------------------------------------
 

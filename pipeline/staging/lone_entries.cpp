@@ -4,6 +4,7 @@
 // lone.h.
 
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checksum/pool.h"
@@ -29,11 +30,13 @@ namespace {
 constexpr int kNoteTag = 5, kFirstTag = 64, kTagsOfEntry = 64;
 constexpr uint32_t kNotes = 8;       ///< receives that are posted for notes
 constexpr uint32_t kOfOneKind = 2;   ///< entries for one sender and one size
+constexpr double kLongestAnnouncement = 10;  ///< seconds
 constexpr uint64_t kShare = 4;       ///< of the pinned memory, that entries may take: one part in so many
 
 enum class NoteKind : uint32_t {
   kWanted,   ///< messages of `bytes` bytes are sent to you time and again
   kGranted,  ///< that entry is yours
+  kRefused,  ///< there is none now
   kFree,     ///< it is free again
 };
 
@@ -66,13 +69,22 @@ constinit OutNote* leaving_notes;
 Pool<OutNote, &OutNote::next, 64, 65536> note_pool;
 Pool<Grant, &Grant::next, 32, 65536> grant_pool;
 constinit uint64_t entry_memory;
+constinit uint32_t unanswered;  ///< kWanted, without an answer so far
+constinit bool finishing;
 struct {
   uint64_t sent, sent_bytes, received, received_bytes;
 } counts;
 
 Note incoming[kNotes];
 uint64_t incoming_requests[kNotes];
-uint32_t incoming_head;
+uint32_t incoming_head, note_receives = 1;
+bool posted_notes;
+
+double seconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 bool post_note(uint32_t i) {
   return backend->receive(private_comm(), &incoming[i], sizeof(Note), ring::kAnySource, kNoteTag, &incoming_requests[i]);
@@ -131,12 +143,11 @@ uint64_t random_word() {
   return z ^ z >> 31;
 }
 
-/// Odd, so that few programs send a message of that size.
 uint64_t choose_head(int32_t from) {
   const uint64_t least = lone_chunk / 8;
   uint64_t head;
   do
-    head = (least + random_word() % least) | 1;
+    head = (least + random_word() % least) / kHeadUnit * kHeadUnit;
   while (lone_entry(from, head) != nullptr);
   return head;
 }
@@ -193,15 +204,16 @@ Entry* free_entry(int32_t from, uint64_t bytes) {
   return of_kind < kOfOneKind ? found : nullptr;
 }
 
-void grant(int32_t from, uint64_t bytes) {
+/// False: it cannot be, now.
+bool grant(int32_t from, uint64_t bytes) {
   gpu::Device* device = last_device();
   Entry* entry = free_entry(from, bytes);
-  if (device == nullptr || entry == nullptr || bytes < 2 * lone_chunk || bytes > mode.memory / kShare - entry_memory ||
+  if (finishing || usable != Usable::kYes || device == nullptr || entry == nullptr || bytes < 2 * lone_chunk || bytes > mode.memory / kShare - entry_memory ||
       (lone_granted == 0 && unseen_receives()))
-    return;
+    return false;
   auto* memory = static_cast<char*>(gpu::pinned_acquire(*device, bytes));
   if (memory == nullptr)
-    return;
+    return false;
   constexpr uint64_t kPage = 4096;
   const uint64_t head = choose_head(from);
   const uint64_t rest = bytes - (head - sizeof(Secret));
@@ -217,16 +229,22 @@ void grant(int32_t from, uint64_t bytes) {
       withdraw(*entry);
     gpu::pinned_release(memory);
     entry->state = EntryState::kNone;
-    return;
+    return false;
   }
   entry_memory += bytes;
   ++lone_granted;
+  return true;
 }
 
 void take_note(const Note& note, int32_t from) {
   switch (note.kind) {
-    case NoteKind::kWanted: return grant(from, note.cut.bytes);
+    case NoteKind::kWanted:
+      if (!grant(from, note.cut.bytes))
+        tell(from, NoteKind::kRefused, 0, note.cut);
+      return;
+    case NoteKind::kRefused: --unanswered; return;
     case NoteKind::kGranted:
+      --unanswered;
       if (Grant* held = grant_pool.take(); held != nullptr) {
         *held = {grants, note.cut, from, note.number, true};
         grants = held;
@@ -241,6 +259,21 @@ void take_note(const Note& note, int32_t from) {
   }
 }
 
+/// The next note, if it is here.
+bool take_one() {
+  uint64_t status[4] = {};
+  int flag = 0;
+  if (backend->messages->test(&incoming_requests[incoming_head], &flag, status) != 0 || flag == 0)
+    return false;
+  StatusInfo info = {};
+  backend->messages->status_read(status, 0, &info);
+  const Note note = incoming[incoming_head];
+  posted_notes = post_note(incoming_head);
+  incoming_head = (incoming_head + 1) % note_receives;
+  take_note(note, info.source);
+  return posted_notes;
+}
+
 }  // namespace
 
 bool lone_usable() {
@@ -251,9 +284,9 @@ bool lone_usable() {
   if (!never && private_comm() == 0)  // MPI was initialised out of sight: perhaps later
     return false;
   usable = never ? Usable::kNo : Usable::kYes;
+  note_receives = kNotes;
   for (uint32_t i = 0; usable == Usable::kYes && i < kNotes; ++i)
-    if (!post_note(i))
-      usable = Usable::kNo;
+    usable = (posted_notes = post_note(i)) ? Usable::kYes : Usable::kNo;
   return usable == Usable::kYes;
 }
 
@@ -272,7 +305,7 @@ Grant* lone_grant(Thread&, int32_t to, uint64_t bytes) {
   ++place.times;
   // Again from time to time: it may have been out of memory, or one may not be enough.
   if (place.times == 2 || place.times == 16 || place.times % 256 == 0)
-    tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, {}});
+    unanswered += tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, {}});
   return nullptr;
 }
 
@@ -306,9 +339,11 @@ bool lone_announced(Entry& entry) {
 bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag) {
   if (entry.state != EntryState::kOpen)
     return false;
-  // One of the two is on its way: it was sent before the message.
-  wait_while_working(thread, [&entry] { return lone_announced(entry); });
-  return !given_up(entry) && entry.said.comm == comm && entry.said.tag == tag;
+  // One of the two was sent before the message, unless that is an ordinary one which was sent before its sender knew of
+  // the entry: then there is nothing to come.
+  const double deadline = seconds() + kLongestAnnouncement;
+  wait_while_working(thread, [&] { return lone_announced(entry) || seconds() > deadline; });
+  return entry.announced && !given_up(entry) && entry.said.comm == comm && entry.said.tag == tag;
 }
 
 void lone_regrant(Thread&, Entry& entry) {
@@ -323,31 +358,43 @@ Entry* lone_entry_numbered(uint32_t number) { return &entries[number]; }
 uint32_t lone_number(const Entry& entry) { return static_cast<uint32_t>(&entry - entries); }
 
 void lone_notes(Thread&) {
-  while (usable == Usable::kYes) {
-    uint64_t status[4] = {};
-    int flag = 0;
-    if (backend->messages->test(&incoming_requests[incoming_head], &flag, status) != 0 || flag == 0)
-      break;
-    StatusInfo info = {};
-    backend->messages->status_read(status, 0, &info);
-    const Note note = incoming[incoming_head];
-    const bool posted = post_note(incoming_head);
-    incoming_head = (incoming_head + 1) % kNotes;
-    take_note(note, info.source);
-    if (!posted)
-      usable = Usable::kNo;  // what has been granted goes on
+  while (posted_notes && take_one()) {
   }
 }
 
-void lone_end() {
-  if (usable != Usable::kYes)
+void lone_end(Thread& thread) {
+  if (lone_chunk == 0 || private_comm() == 0)
     return;
-  usable = Usable::kNo;
-  for (uint64_t& request : incoming_requests)
-    backend->messages->cancel(&request);
+  finishing = true;
+  // A rank that has taken no part may have been asked.
+  const bool only_asked = !posted_notes;
+  if (only_asked && !(posted_notes = post_note(0)))
+    return;
+  // What is matched has been received. What is not never will be: its sender need not wait.
+  for (Entry& entry : entries)
+    if (entry.state == EntryState::kOpen && !given_up(entry) && entry.announced)
+      tell(entry.from, NoteKind::kFree, lone_number(entry), entry.cut);
+  const double deadline = seconds() + config_real("RESIL_DRAIN_SECONDS");
+  auto busy = [] {
+    for (const Grant* held = grants; held != nullptr; held = held->next)
+      if (!held->free)
+        return true;
+    return unanswered != 0;
+  };
+  do {
+    if (only_asked)
+      while (take_one()) {
+      }
+    advance(thread);
+    lone_notes(thread);
+  } while (busy() && seconds() < deadline);
+  for (uint32_t i = 0; i < (only_asked ? 1 : kNotes); ++i)
+    backend->messages->cancel(&incoming_requests[i]);
   for (Entry& entry : entries)
     if (entry.state != EntryState::kNone)
       withdraw(entry);
+  posted_notes = false;
+  usable = Usable::kNo;
   lone_granted = 0;
   reap();
 }

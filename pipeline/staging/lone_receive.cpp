@@ -249,7 +249,7 @@ void probed_one(Event& e) {
     return;
   StatusInfo info = {};
   backend->messages->status_read(e.given_statuses, 0, &info);
-  Entry* entry = (info.bytes & 1) != 0 ? lone_entry(lone_world_rank(*e.thread, e.comm_handle, info.source), info.bytes) : nullptr;
+  Entry* entry = info.bytes % kHeadUnit == 0 ? lone_entry(lone_world_rank(*e.thread, e.comm_handle, info.source), info.bytes) : nullptr;
   if (entry == nullptr || !lone_is_head(*e.thread, *entry, e.comm->ring->id, info.tag))
     return;
   backend->staging->set_bytes(e, 0, entry->cut.bytes);
@@ -288,7 +288,7 @@ void lone_target_release(Target* target) {
 }
 
 bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source) {
-  if (lone_granted == 0 || (bytes & 1) == 0 || op->matched < 0) [[likely]]
+  if (lone_granted == 0 || bytes % kHeadUnit != 0 || op->matched < 0) [[likely]]
     return false;
   if (!op->staged && op->target == nullptr)
     return false;

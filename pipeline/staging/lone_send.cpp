@@ -21,10 +21,12 @@ namespace {
 constinit Sending* sendings;
 Pool<Sending, &Sending::next, 16, 4096> pool;
 
-/// Chunks are ranges of the buffer.
-bool in_one_piece(const Packet& packet) {
+/// Chunks are ranges of the buffer, and the head ends where an element does, whatever type receives it: MPICH does not
+/// deliver parts of elements.
+bool can_be_cut(const Packet& packet) {
   const TypeMap* type = packet.type;
-  return packet.layout == Layout::kPacked && !packet.pageable && type != nullptr && type->run_count == 1 &&
+  const auto width = type != nullptr ? type->basic.width : 0;
+  return width > 0 && kHeadUnit % static_cast<uint64_t>(width) == 0 && !type->padded && packet.layout == Layout::kPacked && !packet.pageable && type->run_count == 1 &&
          static_cast<uint64_t>(packet.high - packet.low) == packet.bytes;
 }
 
@@ -98,7 +100,7 @@ bool advance_one(Sending& sending, bool wait) {
 
 /// A message of `bytes` bytes follows that has not been cut.
 void announce_itself(Thread& thread, const MessageEnvelope& to, uint64_t bytes) {
-  if ((bytes & 1) == 0)
+  if (bytes % kHeadUnit != 0)
     return;
   const int world_rank = lone_world_rank(thread, to.comm, to.peer);
   Grant* grant = world_rank >= 0 ? lone_grant_with_head(world_rank, bytes) : nullptr;
@@ -117,7 +119,7 @@ void announce_itself(Thread& thread, const MessageEnvelope& to, uint64_t bytes) 
 
 bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageEnvelope& to, MessagePart* part) {
   if (!op->staged || op->packet.bytes < 2 * lone_chunk || mode == SendMode::kBuffered || !lone_usable() ||
-      !in_one_piece(op->packet))
+      !can_be_cut(op->packet))
     return false;
   const int world_rank = lone_world_rank(thread, to.comm, to.peer);
   Grant* grant = world_rank >= 0 ? lone_grant(thread, world_rank, op->packet.bytes) : nullptr;

@@ -221,6 +221,8 @@ bool start_exchange_call(Event& e, bool in_place) {
       backend->messages->cancel(&unwanted);
     }
   }
+  if (e.result == 0 && in_place && sender->staged)  // what comes goes where that data is
+    packet_wait(&sender->packet);
   if (e.result != 0) {
     message_retire(thread, sender);
     message_retire(thread, receiver);

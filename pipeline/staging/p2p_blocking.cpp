@@ -153,7 +153,7 @@ bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart 
   if (sender == nullptr && sends && (sender = message_take()) != nullptr) {
     sender->sends = true;
     sender->comm = e.comm_handle;
-    if (in_place && !copy_of(thread, *sender, &send_part))
+    if (in_place && receives && !copy_of(thread, *sender, &send_part))
       return false;
   }
   if ((sends && sender == nullptr) || (receives && receiver == nullptr))
@@ -167,6 +167,8 @@ bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart 
   }
   if (e.result != 0)
     return true;
+  if (in_place && sends && sender->staged)  // what comes goes where that data is
+    packet_wait(&sender->packet);
   if (receives)
     wire_append(receiver);
   if (sends && sender->persistent)
@@ -265,9 +267,8 @@ bool blocking_exchange(Event& e, bool in_place) {
     }
   }
   void* status = status_of(e);
-  const bool host_in_place = in_place && sender == nullptr;
   if ((lone_granted != 0 || lone_held != 0 || (sender != nullptr && sender->packet.bytes >= 2 * lone_chunk && lone_usable())) &&
-      exchange_watched(e, send, sender, send_part, receive, receiver, receive_part, host_in_place)) {
+      exchange_watched(e, send, sender, send_part, receive, receiver, receive_part, in_place)) {
     // carried out
   } else if (sender != nullptr && !begin_down(*sender)) {
     e.result = failure(send.envelope.comm);

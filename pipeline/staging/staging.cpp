@@ -171,9 +171,12 @@ void thread_end(Thread& thread) {
 }
 
 void before_finalize() {
-  if (current_thread != nullptr && under_way())
+  if (current_thread == nullptr)
+    return;
+  if (under_way())
     flush(*current_thread);
-  lone_end();
+  if (active())
+    lone_end(*current_thread);
 }
 
 void report(JsonWriter& json) {

@@ -104,7 +104,7 @@ static void derived(int to_device) {
     ++seed;
     if (rank == 0) {
       char* data = filled(1, kLarge, seed);
-      OK(MPI_Send(data, kLarge, MPI_BYTE, other, way, comm));
+      OK(MPI_Send(data, way == 2 ? kLarge / 96 * 12 : kLarge, way == 2 ? MPI_DOUBLE : MPI_BYTE, other, way, comm));
       memory_free(1, data);
       continue;
     }
@@ -118,17 +118,14 @@ static void derived(int to_device) {
       OK(MPI_Type_create_struct(2, lengths, places, types, &inner));
       OK(MPI_Type_create_resized(inner, 0, 150, &type));
       OK(MPI_Type_free(&inner));
-    } else {  // long doubles between others
-      const int lengths[] = {68, 2};
-      const MPI_Aint places[] = {0, 80};
-      const MPI_Datatype types[] = {MPI_CHAR, MPI_LONG_DOUBLE};
-      OK(MPI_Type_create_struct(2, lengths, places, types, &inner));
-      OK(MPI_Type_create_resized(inner, 0, 160, &type));
+    } else {  // of doubles
+      OK(MPI_Type_vector(3, 4, 6, MPI_DOUBLE, &inner));
+      OK(MPI_Type_create_resized(inner, 0, 144, &type));
       OK(MPI_Type_free(&inner));
     }
     OK(MPI_Type_commit(&type));
-    const int count = way == 0 ? 1 : kLarge / 100;
-    const size_t span = way == 2 ? 160 * (size_t)kLarge / 100 : 150 * (size_t)kLarge / 100;
+    const int count = way == 0 ? 1 : way == 1 ? kLarge / 100 : kLarge / 96;
+    const size_t span = way == 2 ? 144 * (size_t)count : 150 * (size_t)kLarge / 100;
     MPI_Status status;
     MPI_Request request;
     char* data = filled(to_device, span, 0);
@@ -139,9 +136,8 @@ static void derived(int to_device) {
     memory_read(to_device, found, data, span);
     size_t k = 0;
     for (size_t i = 0; i < span; i++) {
-      const size_t at = i % (way == 2 ? 160 : 150);
-      const int is_data = way == 0 ? at < 100 : way == 1 ? (at >= 8 && at < 48) || (at >= 80 && at < 140)
-                                                         : at < 68 || (at >= 80 && at < 112);
+      const size_t at = i % (way == 2 ? 48 : 150);
+      const int is_data = way == 0 ? at < 100 : way == 1 ? (at >= 8 && at < 48) || (at >= 80 && at < 140) : at < 32;
       CHECK(found[i] == (is_data ? byte_of(seed, k) : 0xee));
       k += is_data;
     }
@@ -179,7 +175,7 @@ static void exchanged(int from_device, int to_device) {
 
 /// A message that is too long for its receive, between heads and whole ones.
 static void too_long(int to_device) {
-  static const int rooms[] = {kLarge - 1, kLarge / 2, 100};
+  static const int rooms[] = {kLarge - 1, kLarge - 20000, 100};
   for (int way = 0; way < 6; way++) {
     settle();
     ++seed;
@@ -187,6 +183,7 @@ static void too_long(int to_device) {
     MPI_Request requests[2];
     const int room = rooms[way / 2];
     OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // MPICH's MPI_Waitall
     if (rank == 0) {
       char* data = filled(1, kLarge, seed);
       OK(MPI_Send(data, kLarge, MPI_BYTE, other, 1, comm));
@@ -206,10 +203,11 @@ static void too_long(int to_device) {
         if (requests[1] != MPI_REQUEST_NULL) OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
       }
       memory_read(to_device, found, data, kLarge);
-      for (int i = room; i < kLarge; i++) CHECK(found[i] == 0xee);
+      for (int i = room; to_device && i < kLarge; i++) CHECK(found[i] == 0xee);  // Open MPI 4.1 writes beyond a receive
       memory_free(to_device, data);
     }
     OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
   }
 }
 
@@ -335,21 +333,21 @@ static void persistent(int to_device) {
 /// Ordinary messages of every size that a head may have, alone and beside cut ones, probed or not.
 static void alike(int to_device) {
   const int least = atoi(getenv("RESIL_STAGE_CHUNK")) * 128;
-  if (least > 4096) return;  // too many sizes: the test sets it small
-  for (int size = least + 1; size < 2 * least; size += 2) {
-    if (size % 64 == 1) settle();
+  if (least > 512) return;  // too many sizes: the test sets it small
+  for (int size = least; size < 2 * least; size += 16) {
+    settle();
     MPI_Status status;
     if (rank == 0) {
-      char *large = filled(1, kLarge, 5), *small = filled(size % 4 == 1, size, 6);
+      char *large = filled(1, kLarge, 5), *small = filled(size % 32 == 0, size, 6);
       MPI_Request requests[2];
       OK(MPI_Isend(large, kLarge, MPI_BYTE, other, 1, comm, &requests[0]));
       OK(MPI_Isend(small, size, MPI_BYTE, other, 2, comm, &requests[1]));
       OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
       memory_free(1, large);
-      memory_free(size % 4 == 1, small);
+      memory_free(size % 32 == 0, small);
     } else {
       char *large = filled(to_device, kLarge, 0), *small = filled(to_device, 2 * least, 0);
-      if (size % 3 == 0) {
+      if (size % 48 != 0) {
         OK(MPI_Probe(other, 2, comm, &status));
         check_status(&status, other, 2, MPI_BYTE, size);
       }

@@ -21,9 +21,9 @@ SAFE = ("modes", "derived", "exchanges", "probes", "sets", "order", "head_on", "
 def main(build, mpi, rounds="25"):
     jobs.require(f"mpirun.{mpi}")
 
-    def run(*parts, settings="", **environment):
+    def run(*parts, program="staging_p2p", settings="", **environment):
         env = gpu.environment(settings, {"RESIL_STAGE": "on", **environment})
-        return jobs.run(mpi, 2, [os.path.join(build, f"staging_p2p.{mpi}"), *parts], env=env, timeout=60)
+        return jobs.run(mpi, 2, [os.path.join(build, f"{program}.{mpi}"), *parts], env=env, timeout=60)
 
     def everything():
         result = run()
@@ -78,7 +78,25 @@ def main(build, mpi, rounds="25"):
                 assert checksum["messages_checked"] == checksum["messages_total"] > 100, (rank, checksum)
                 assert not checksum["messages_uncovered"] and checksum["unverified"] == 0, (rank, checksum)
 
-    return run_checks([("threads", lambda: threads(None)), ("threads, checked", lambda: threads(False, RESIL_BLAME="full")),
+    def cut(chunk, *parts):
+        result = run(*parts, program="staging_chunks", settings="down=2,up=2", RESIL_STAGE_CHUNK=chunk)
+        assert result.returncode == 0 and "warn" not in result.text().lower(), result.text()
+        reports = result.ranks()
+        for rank, report in reports.items():
+            staging = report["staging"]
+            assert staging["chunked"]["sent"] > 100, (rank, staging)
+            assert not staging["uncovered"] and not report["findings"], (rank, staging, report["findings"])
+
+    def not_cut():
+        """Where a copy is compared with the device before the library gets it, and where calls are recorded."""
+        for mode in "checksum", "record":
+            result = run("plain", program="staging_chunks", RESIL_STAGE_CHUNK="16", RESIL_MODE=mode,
+                         RESIL_RECORD=os.path.join(jobs.scratch(), "recording"))
+            assert result.returncode == 0, result.text()
+            assert all(report["staging"]["chunked"]["sent"] == 0 for report in result.ranks().values())
+
+    return run_checks([("messages in chunks", lambda: cut("16")), ("sizes as heads have them", lambda: cut("2", "alike")),
+                       ("no chunks", not_cut), ("threads", lambda: threads(None)), ("threads, checked", lambda: threads(False, RESIL_BLAME="full")),
                        ("threads, strict", lambda: threads(True)), ("every part", everything), ("every message checked", checked), ("slow copies", slow),
                        ("no pinned memory left", crowded), ("context destroyed under way", gone)])
 
