@@ -229,9 +229,10 @@ bool give_statuses(Event& e) {
 void look_at_buffer(Thread& thread, const void* buffer) {
   const auto address = reinterpret_cast<uintptr_t>(buffer);
   if (hooks.sleeper == nullptr || awake()) {
-    thread.quiet_low = 0;
-    thread.quiet_bytes = ~uintptr_t{0};
-  } else if (address + 1 > 2 && !hooks.sleeper->sleeps_through(buffer, &thread.quiet_low, &thread.quiet_bytes)) {
+    thread.quiet.value = *thread.quiet.word;
+    thread.quiet.low = 0;
+    thread.quiet.bytes = ~uintptr_t{0};
+  } else if (address + 1 > 2 && !hooks.sleeper->sleeps_through(buffer, &thread.quiet)) {
     registry_wake();  // 0, 1 and -1 are MPI_BOTTOM and MPI_IN_PLACE
   }
 }

@@ -21,10 +21,11 @@ void leave(Event& event);
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame);
 /// Calls that some module changes, carries out or looks at between all hooks and the library (module.h, `between`).
 extern bool between[kCallCount];
-/// A buffer outside the thread's quiet range: asks the module that sleeps whether it wakes.
+/// A buffer that may wake the module that sleeps: asks it.
 void look_at_buffer(Thread& thread, const void* buffer);
+/// Not if the thread is quiet (Quiet::all).
 inline void notice(Thread& thread, const void* buffer) {
-  if (reinterpret_cast<uintptr_t>(buffer) - thread.quiet_low >= thread.quiet_bytes) [[unlikely]]
+  if (reinterpret_cast<uintptr_t>(buffer) - thread.quiet.low >= thread.quiet.bytes) [[unlikely]]
     look_at_buffer(thread, buffer);
 }
 /// What the program is told by MPI_Wtime and MPI_Wtick, null: the truth (module.h, `time`).

@@ -13,6 +13,7 @@
 namespace resil {
 
 struct Event;
+struct Quiet;
 struct Thread;
 struct Slice;
 struct ValueProblem;
@@ -64,11 +65,12 @@ struct Module {
   /// On MPI_Abort, before the real one.
   void (*on_abort)(int errorcode) = nullptr;
   /// For a module that has nothing to do before the program passes a buffer of a certain kind (one in a device's
-  /// memory): it sleeps until then. Asked about buffers of calls, but for those in a range that it said this thread's
-  /// calls need not ask about (`low`, `bytes`: left as they are, or set). False: it wakes. A sleeper costs a call four
-  /// instructions for each buffer. Its `enter`, `activating` and `replace` hooks are the first of all, its `leave` hook the
-  /// last, from then on; hooks between are called before too, where other modules want them. One module at a time can have it.
-  bool (*sleeps_through)(const void* buffer, uintptr_t* low, uintptr_t* bytes) = nullptr;
+  /// memory): it sleeps until then. Asked about buffers of calls, but for those about which it said that this thread's
+  /// calls need not ask (`quiet`: left as it is, or set). False: it wakes. A sleeper costs a call with buffers four
+  /// instructions, or four for each buffer where the thread is quiet in a range only. Its `enter`, `activating` and `replace`
+  /// hooks are the first of all, its `leave` hook the last, from then on, `completed` is in its place; hooks between are
+  /// called before too, where other modules want them. One module at a time can have it.
+  bool (*sleeps_through)(const void* buffer, Quiet* quiet) = nullptr;
   /// A thread's first MPI call, and its end (thread-exit context: no MPI).
   void (*thread_start)(Thread&) = nullptr;
   void (*thread_end)(Thread&) = nullptr;

@@ -27,8 +27,9 @@ bool is_between(const Module& module, CallId id) {
 }
 
 template <class Hook>
-void collect(Hook Module::*hook, Hook* list, bool reverse, uint8_t* cookies = nullptr, Sleepers sleepers = Sleepers::kIn) {
-  size_t count = 0;
+uint32_t collect(Hook Module::*hook, Hook* list, bool reverse, uint8_t* cookies = nullptr,
+                 Sleepers sleepers = Sleepers::kIn) {
+  uint32_t count = 0;
   for (size_t i = 0; i < enabled_count; ++i) {
     const Module& module = *enabled[reverse ? enabled_count - 1 - i : i];
     if (module.*hook == nullptr || (sleepers == Sleepers::kLeaveOut && &module == hooks.sleeper))
@@ -38,6 +39,7 @@ void collect(Hook Module::*hook, Hook* list, bool reverse, uint8_t* cookies = nu
     list[count++] = module.*hook;
   }
   list[count] = nullptr;
+  return count;
 }
 
 }  // namespace
@@ -70,7 +72,9 @@ void registry_enable() {
   }
   collect(&Module::activating, hooks.activating + sleeps, false, hooks.activating_cookie + sleeps, Sleepers::kLeaveOut);
   collect(&Module::activated, hooks.activated, false, hooks.activated_cookie);
-  collect(&Module::completed, hooks.completed, false, hooks.completed_cookie);
+  const uint32_t behind = collect(&Module::completed, hooks.completed, false, hooks.completed_cookie) + 1;
+  collect(&Module::completed, hooks.completed + behind, false, hooks.completed_cookie + behind, Sleepers::kLeaveOut);
+  hooks.first_completed = sleeps ? behind : 0;
   time_hook = nullptr;
   for (const Module* module : enabled_modules())
     if (module->time != nullptr && module->times())
@@ -94,6 +98,7 @@ void registry_wake() {
   while (*last != nullptr)
     ++last;
   __atomic_store_n(last, hooks.sleeper->leave, __ATOMIC_RELEASE);
+  __atomic_store_n(&hooks.first_completed, 0, __ATOMIC_RELAXED);
   __atomic_store_n(&hooks.first_enter, 0, __ATOMIC_RELEASE);
 }
 

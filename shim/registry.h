@@ -25,10 +25,11 @@ struct Hooks {
   void (*after_call[17])(Event&);
   void (*activating[18])(Event&, uint64_t*);
   void (*activated[17])(Event&, uint64_t*);
-  void (*completed[17])(Event&, int64_t, uint64_t*, bool);
+  void (*completed[35])(Event&, int64_t, uint64_t*, bool);  ///< two lists: of all modules, and without the sleeper
   uint32_t first_enter;   ///< 1: the sleeper's hook, which comes first in the lists `enter` and `activating`, is left out
+  uint32_t first_completed;  ///< where the list that holds now begins
   const Module* sleeper;  ///< module that has `sleeps_through`, null: none
-  uint8_t activating_cookie[18], activated_cookie[17], completed_cookie[17];  ///< whose word each one is given
+  uint8_t activating_cookie[18], activated_cookie[17], completed_cookie[35];  ///< whose word each one is given
 };
 extern Hooks hooks;
 

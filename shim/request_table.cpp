@@ -191,8 +191,10 @@ void finish_duplicate(Thread& thread, uint64_t number, bool freed) {
     comm_register_new(thread, request_handle(found.new_comm, 0), found.derived, found.parent, found.how);
 }
 
-void tell(Event& e, int64_t place, uint64_t* words, bool freed) {
-  for (unsigned i = 0; hooks.completed[i] != nullptr; ++i)
+uint32_t first_completed() { return __atomic_load_n(&hooks.first_completed, __ATOMIC_RELAXED); }
+
+[[gnu::always_inline]] inline void tell(Event& e, int64_t place, uint64_t* words, bool freed) {
+  for (uint32_t i = first_completed(); hooks.completed[i] != nullptr; ++i)
     if (uint64_t* cookie = &words[hooks.completed_cookie[i]]; *cookie != 0)
       hooks.completed[i](e, place, cookie, freed);
 }
@@ -302,7 +304,7 @@ uint8_t flags_of(const Event& e) {
 /// The way of a request that found no place among those that are shown.
 [[gnu::noinline]] void start_overflow(Event& e, uint64_t key) {
   __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
-  if (hooks.completed[0] == nullptr)
+  if (hooks.completed[first_completed()] == nullptr)
     return;  // nobody wants to know when it is complete
   OverflowEntry* entry = overflow_claim(key, concurrent);
   if (entry == nullptr)
@@ -421,7 +423,7 @@ void request_remember(Event& e) {
   // Many: borrowed in one piece with statuses, for the modules that look at what completes. Few: see give_statuses().
   if (saved_bytes(e) > sizeof(e.saved_few)) {
     size_t handles = (saved_bytes(e) + 15) & ~size_t{15}, statuses = 0;
-    if (hooks.completed[0] != nullptr && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
+    if (hooks.completed[first_completed()] != nullptr && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
       statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
     e.saved_requests = e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
     if (statuses != 0 && e.scratch != nullptr)

@@ -6,6 +6,8 @@
 /// For modules that sleep until they are given a buffer of a certain kind.
 template <bool sends, bool receives>
 [[gnu::always_inline]] inline void notice_buffers(Event& e) {
+  if ((!sends && !receives) || e.thread->quiet.all()) [[likely]]
+    return;
   if constexpr (sends)
     notice(*e.thread, e.send.buffer);
   if constexpr (receives)

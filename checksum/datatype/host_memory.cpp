@@ -128,7 +128,7 @@ bool certain(const void* address, size_t bytes) {
 }  // namespace
 
 uint64_t to_ask(const void* address, size_t bytes) {
-  if (bytes == 0 || gpu::runtimes_absent_lately())
+  if (bytes == 0 || gpu::runtimes_absent())
     return 0;
   learn_ranges();
   const uint64_t present = gpu::runtimes();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See runtimes.h. A driver may be loaded at any time between two MPI calls, and its first buffer must not be touched.
-// glibc counts the objects it has loaded; dl_iterate_phdr tells the number for 12 ns, without looking at them when the
-// callback stops at the first.
+// See runtimes.h. A driver may be loaded at any time between two MPI calls, and its first buffer must not be touched: all
+// objects are looked at when their number (loads.h) has changed.
 
 #include "pipeline/gpu/runtimes.h"
 
@@ -17,6 +16,7 @@
 
 namespace resil::gpu {
 
+constinit uint64_t runtimes_detail::absent_until;
 constinit thread_local uint64_t runtimes_detail::absent_at __attribute__((tls_model("initial-exec"))) = 0;
 
 namespace {
@@ -40,11 +40,6 @@ struct Scan {
   uint64_t bits, loaded;
   char paths[kAsked][512];
 };
-
-int visit_first(dl_phdr_info* info, size_t, void* loaded) {
-  *static_cast<uint64_t*>(loaded) = info->dlpi_adds;
-  return 1;
-}
 
 int visit(dl_phdr_info* info, size_t, void* argument) {
   auto* scan = static_cast<Scan*>(argument);
@@ -152,8 +147,7 @@ bool touchable(const Said& said) { return said.memory == Memory::kHost || said.m
 }  // namespace
 
 uint64_t runtimes() {
-  uint64_t loaded = 0;
-  dl_iterate_phdr(visit_first, &loaded);
+  uint64_t loaded = loads::count();
   const uint64_t state = known_state.load(std::memory_order_acquire);
   uint64_t bits = state & ((1 << kRuntimeBits) - 1);
   if (state >> kRuntimeBits != loaded) {
@@ -172,8 +166,13 @@ uint64_t runtimes() {
       scan.bits |= kHsaRuntime;
     bits = scan.bits;
     known_state.store(scan.loaded << kRuntimeBits | bits, std::memory_order_release);
+    loads::learn(scan.loaded);
+    loaded = scan.loaded;
   }
-  runtimes_detail::absent_at = bits == 0 ? ticks() : 0;
+  if (bits == 0)
+    __atomic_store_n(&runtimes_detail::absent_until, loaded, __ATOMIC_RELAXED);
+  if (loads::found() == nullptr)
+    runtimes_detail::absent_at = bits == 0 ? ticks() : 0;
   return bits;
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "pipeline/gpu/gpu.h"
+#include "pipeline/gpu/loads.h"
 #include "shim/runtime.h"
 
 namespace resil::gpu {
@@ -24,17 +25,35 @@ enum Runtime : uint64_t {
 };
 
 namespace runtimes_detail {
+extern constinit uint64_t absent_until;  ///< loads::count() when no runtime was there; 0: never
 extern constinit thread_local uint64_t absent_at __attribute__((tls_model("initial-exec")));
-/// Ticks for which a thread relies on "no runtime": 2 to 5 us on x86-64, at most 400 us on AArch64.
+/// Ticks for which a thread relies on "no runtime" where the word is not found: 2 to 5 us on x86-64, at most 400 us on
+/// AArch64.
 constexpr uint64_t kTrusted = 10000;
 }  // namespace runtimes_detail
 
-/// This thread has found no runtime a few microseconds ago. Opening a shared object takes longer, and getting memory
-/// from a driver that is new in the process takes milliseconds.
-inline bool runtimes_absent_lately() { return ticks() - runtimes_detail::absent_at < runtimes_detail::kTrusted; }
+/// No runtime is in the process while this word has that value; `word` null: not known. Neither the word nor the answer
+/// goes away. Any thread.
+struct Absence {
+  const uint64_t* word;
+  uint64_t value;
+};
+inline Absence absence() {
+  return {loads::found(), __atomic_load_n(&runtimes_detail::absent_until, __ATOMIC_RELAXED)};
+}
 
-/// Those that are in the process now: Runtime bits. Any thread, no MPI. Takes the loader's lock (about 12 ns); looks at
-/// all objects in the process when their number has changed.
+/// No runtime has been loaded since this process had none; or, where the loader does not let see that, this thread has
+/// found none a few microseconds ago: opening a shared object takes longer, and getting memory from a driver that is new
+/// in the process takes milliseconds.
+inline bool runtimes_absent() {
+  const Absence known = absence();
+  if (known.word != nullptr) [[likely]]
+    return __atomic_load_n(known.word, __ATOMIC_RELAXED) == known.value;
+  return ticks() - runtimes_detail::absent_at < runtimes_detail::kTrusted;
+}
+
+/// Those that are in the process now: Runtime bits. Any thread, no MPI. Looks at all objects in the process when
+/// their number has changed (loads.h).
 uint64_t runtimes();
 
 /// A runtime's library, for its functions, opened when runtimes() first met it; it then stays loaded. Null: not met.

@@ -6,6 +6,7 @@
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
+#include "pipeline/gpu/runtimes.h"
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
@@ -53,25 +54,32 @@ bool close_together() {
   return end != 0 && start >= end && start - end <= uintptr_t{32} << 20;
 }
 
-/// Device buffers come with an accelerator runtime, which may be loaded between any two calls.
-bool sleeps_through(const void* buffer, uintptr_t* low, uintptr_t* bytes) {
+/// Device buffers come with an accelerator runtime, which may be loaded between any two calls. While none is there, no
+/// buffer is looked at.
+bool sleeps_through(const void* buffer, Quiet* quiet) {
   if (!active()) {
-    *low = 0;
-    *bytes = ~uintptr_t{0};
+    quiet->value = *quiet->word;
+    quiet->low = 0;
+    quiet->bytes = ~uintptr_t{0};
+    return true;
+  }
+  if (const gpu::Absence absence = gpu::absence(); absence.word != nullptr && gpu::runtimes() == 0) {
+    quiet->word = absence.word;
+    quiet->value = gpu::absence().value;
     return true;
   }
   if (!host_memory(buffer, 1))
     return false;
   using namespace host_memory_detail;
   const auto at = reinterpret_cast<uintptr_t>(buffer);
-  Range quiet = {0, 0};
+  Range range = {0, 0};
   if (stack.holds(at, 1))
-    quiet = stack;
+    range = stack;
   else if (data.holds(at, 1) || heap.holds(at, 1))
-    quiet = close_together() ? Range{data.low, heap.high} : data.holds(at, 1) ? data : heap;
-  if (quiet.high != 0) {
-    *low = quiet.low;
-    *bytes = quiet.high - quiet.low;
+    range = close_together() ? Range{data.low, heap.high} : data.holds(at, 1) ? data : heap;
+  if (range.high != 0) {
+    quiet->low = range.low;
+    quiet->bytes = range.high - range.low;
   }
   return true;
 }
@@ -163,6 +171,12 @@ void leave(Event& e) {
 void before_init() {
   slot = thread_slot();
   connect_checks();
+  gpu::runtimes();  // how many objects are loaded, before MPI loads more (loads.h)
+}
+
+void after_init() {
+  ask_library();
+  gpu::runtimes();
 }
 
 void thread_end(Thread& thread) {
@@ -197,7 +211,7 @@ constexpr Module kStaging = {
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
-    .after_init = ask_library,
+    .after_init = after_init,
     .before_finalize = before_finalize,
     .sleeps_through = sleeps_through,
     .thread_end = thread_end,

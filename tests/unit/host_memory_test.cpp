@@ -6,12 +6,14 @@
 #include <catch2/catch.hpp>
 
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "checksum/datatype/host_memory.h"
+#include "pipeline/gpu/runtimes.h"
 
 using resil::host_memory;
 
@@ -46,6 +48,16 @@ void set(Fake& fake, const char* memory, int kind) {
 
 int static_data[100] = {1};
 
+uint64_t loaded_objects() {
+  uint64_t count = 0;
+  auto visit = [](dl_phdr_info* info, size_t, void* to) {
+    *static_cast<uint64_t*>(to) = info->dlpi_adds;
+    return 1;
+  };
+  dl_iterate_phdr(visit, &count);
+  return count;
+}
+
 }  // namespace
 
 TEST_CASE("host memory, with runtimes that are loaded later") {
@@ -69,6 +81,23 @@ TEST_CASE("host memory, with runtimes that are loaded later") {
   for (int i = 0; i < 1000; ++i)
     CHECK((host_memory(host, kBytes) && host_memory(device, 1)));
   certain();
+
+  // With the second number the word is found that has it, and nobody is asked while that stays.
+  CHECK(resil::gpu::absence().word == nullptr);
+  REQUIRE(dlopen("libanl.so.1", RTLD_NOW) != nullptr);
+  CHECK(host_memory(host, kBytes));
+  const uint64_t* loads = resil::gpu::absence().word;
+  REQUIRE(loads != nullptr);
+  CHECK(*loads == loaded_objects());
+  CHECK(resil::gpu::absence().value == *loads);
+  CHECK(resil::gpu::runtimes_absent());
+  void* other = dlopen("libBrokenLocale.so.1", RTLD_NOW);  // one goes, another comes
+  REQUIRE(other != nullptr);
+  CHECK(!resil::gpu::runtimes_absent());
+  CHECK(resil::gpu::runtimes() == 0);
+  CHECK(resil::gpu::runtimes_absent());
+  dlclose(other);
+  CHECK(*loads == loaded_objects());
 
   // CUDA's driver is loaded, but the program has not used it.
   Fake& cuda = load(FAKE_CUDA);

@@ -93,19 +93,25 @@ TEST_CASE("registry: the first transform that carries the call out ends the sear
 TEST_CASE("registry: a sleeper is called once it has been given a buffer that wakes it, first on the way in and last out") {
   static char quiet[16], loud;
   Module sleeper = second;
-  sleeper.sleeps_through = [](const void* buffer, uintptr_t* low, uintptr_t* bytes) {
+  sleeper.sleeps_through = [](const void* buffer, resil::Quiet* what) {
     trace += "? ";
-    *low = reinterpret_cast<uintptr_t>(quiet);
-    *bytes = sizeof(quiet);
+    what->low = reinterpret_cast<uintptr_t>(quiet);
+    what->bytes = sizeof(quiet);
     return buffer != &loud;
   };
+  Module first = transform;
+  first.completed = [](Event&, int64_t, uint64_t*, bool) {};
+  sleeper.completed = [](Event&, int64_t, uint64_t*, bool) { trace += "s. "; };
   sleeper.replace = [](Event& e) {
     trace += "s! ";
     e.result = 0;
     return true;
   };
-  CHECK(run({&transform, &sleeper, &verify}) == "in-t in-v MPI out-v out-t ");
+  auto completed = [](unsigned place) { return resil::hooks.completed[resil::hooks.first_completed + place]; };
+  CHECK(run({&first, &sleeper, &verify}) == "in-t in-v MPI out-v out-t ");
   CHECK_FALSE(resil::awake());
+  CHECK(completed(0) == first.completed);
+  CHECK(completed(1) == nullptr);
   fake::Core core;
   resil::Thread& thread = core.thread();
   trace.clear();
@@ -117,6 +123,9 @@ TEST_CASE("registry: a sleeper is called once it has been given a buffer that wa
   CHECK_FALSE(resil::awake());
   resil::notice(thread, &loud);
   CHECK(resil::awake());
+  CHECK(completed(0) == first.completed);
+  CHECK(completed(1) == sleeper.completed);
+  CHECK(completed(2) == nullptr);
   trace.clear();
   resil::notice(thread, &quiet[0] + 16);  // nobody is asked any more
   Event e = fake::make_event(thread, CallId::kMPI_Barrier);
