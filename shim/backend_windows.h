@@ -27,6 +27,7 @@ struct WindowFunctions {
   /// MPI_Win_fence's assertions; MPI requires them of all ranks or of none.
   bool (*no_precede)(int assertion);
   bool (*no_succeed)(int assertion);
+  bool (*no_check)(int assertion);  ///< of MPI_Win_post, start, lock and lock_all
   bool (*exclusive)(int lock_type);
   /// Reads `bytes` bytes at `displacement` (in the target's units) into `to`; complete after flush(). Inside a
   /// passive-target epoch on that target only.

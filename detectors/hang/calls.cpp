@@ -105,6 +105,15 @@ constexpr Role role_of(const CallInfo& info, Kind kind) {
     return Role::kFinalize;
   if (is_any(name, {"MPI_Win_fence", "MPI_Win_free"}))
     return Role::kWindow;
+  if (is_any(name, {"MPI_Win_post", "MPI_Win_start", "MPI_Win_complete", "MPI_Win_wait", "MPI_Win_lock", "MPI_Win_lock_all",
+                    "MPI_Win_unlock", "MPI_Win_unlock_all", "MPI_Win_flush", "MPI_Win_flush_all", "MPI_Win_flush_local",
+                    "MPI_Win_flush_local_all"}))
+    return Role::kSync;
+  if (is(name, "MPI_Win_test"))
+    return Role::kSyncPoll;
+  if (is_any(name, {"MPI_Put", "MPI_Get", "MPI_Accumulate", "MPI_Get_accumulate", "MPI_Fetch_and_op", "MPI_Compare_and_swap",
+                    "MPI_Rput", "MPI_Rget", "MPI_Raccumulate", "MPI_Rget_accumulate"}))
+    return Role::kOperate;
   if (is_any(name, {"MPI_Comm_spawn", "MPI_Comm_spawn_multiple", "MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_join"}))
     return Role::kForeign;
   if (is(name, "MPI_Cancel"))

@@ -24,7 +24,7 @@ enum class Role : uint8_t {
   kFree,             ///< MPI_Request_free
   kTest,             ///< completes requests, returns at once; MPI_Request_get_status too
   kProbePoll,        ///< MPI_Iprobe, MPI_Improbe
-  kOtherPoll,        ///< MPI_Parrived, MPI_Win_test
+  kOtherPoll,        ///< MPI_Parrived
   kCollective,       ///< blocking, and whatever else is collective over its communicator
   kPostCollective, kMakeCollective,
   kCancel,
@@ -32,6 +32,9 @@ enum class Role : uint8_t {
   kForeign,          ///< MPI_Comm_spawn, accept, connect, join: waits for another world
   kFinalize,
   kWindow,           ///< MPI_Win_fence, MPI_Win_free: collective over a window
+  kSync,             ///< MPI_Win_post, start, complete, wait, lock, unlock, flush and their kin
+  kSyncPoll,         ///< MPI_Win_test
+  kOperate,          ///< MPI_Put and all that moves data to or from a window
 };
 
 /// Which ranks a collective call needs before it may return, and what must agree.
@@ -58,7 +61,7 @@ struct CallMeanings {
 };
 extern const CallMeanings kCallMeanings;
 
-constexpr bool is_poll(Role role) { return role == Role::kTest || role == Role::kProbePoll || role == Role::kOtherPoll; }
+constexpr bool is_poll(Role role) { return role == Role::kTest || role == Role::kProbePoll || role == Role::kOtherPoll || role == Role::kSyncPoll; }
 inline const CallMeaning& meaning_of(CallId id) { return kCallMeanings.of[static_cast<unsigned>(id)]; }
 
 }  // namespace resil::hang

@@ -17,6 +17,7 @@ Envelopes envelopes;
 namespace {
 
 SpinLock lock;
+const Section* section;     // of these
 uint32_t in_use;           // places that are neither free nor given up
 uint32_t swept_at = ~0u;   // handle_generation when places were last taken from communicators that are gone
 
@@ -56,14 +57,20 @@ Envelope* claim(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
   return nullptr;
 }
 
-/// Under the lock: gives up the envelopes of communicators that are gone. Their ids never come again (comm_table.cpp).
+/// Under the lock: gives up the envelopes of communicators and windows that are gone. Their ids never come again
+/// (comm_table.cpp).
 void sweep() {
-  constexpr uint32_t kLive = 1024;
-  uint64_t live[kLive];
+  constexpr uint32_t kLive = 1024, kAll = 2 * kLive + kWindows;
+  uint64_t live[kAll];
   uint32_t count = 0;
-  for (uint32_t i = 0; i < runtime.comm_count && count < kLive; ++i)
-    if (const uint64_t id = __atomic_load_n(&runtime.comms[i].id, __ATOMIC_ACQUIRE); id != 0)
+  for (uint32_t i = 0; i < runtime.comm_count && count < 2 * kLive; ++i)
+    if (const uint64_t id = __atomic_load_n(&runtime.comms[i].id, __ATOMIC_ACQUIRE); id != 0) {
       live[count++] = id;
+      live[count++] = token_comm(id);
+    }
+  for (const WindowSlot& window : section->windows)
+    if (const uint64_t id = __atomic_load_n(&window.id, __ATOMIC_ACQUIRE); id != 0)
+      live[count++] = token_comm(id);
   for (uint32_t i = 0; i < kEnvelopes; ++i) {
     Envelope& place = envelopes.table[i];
     uint32_t k = 0;
@@ -98,6 +105,7 @@ Envelope* claim_or_sweep(uint64_t comm, int32_t peer, int32_t tag, uint32_t reac
 
 void envelopes_prepare(Section& section) {
   envelopes = {section.envelopes, &section.irregular, true};
+  hang::section = &section;
   in_use = 0;
   swept_at = ~0u;
 }

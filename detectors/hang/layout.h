@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/hash.h"
 #include "shim/ring_format.h"
 
 namespace resil::hang {
@@ -25,9 +26,17 @@ constexpr uint32_t kSharedLanes = 8;     ///< threads beyond have no wait of the
 constexpr uint32_t kProbes = 8;          ///< messages that one run of polls asks for
 constexpr uint32_t kOwnThreads = 61;
 constexpr uint32_t kWindows = 64;        ///< windows whose collectives are numbered
+constexpr uint32_t kHolds = 64;          ///< locks of windows that are held for certain
 constexpr uint64_t kRun = uint64_t{1} << 63;  ///< Wait::instance of a run of polls: with Wait::steps
 constexpr int32_t kOtherTags = -3;       ///< Envelope::tag: all tags of (comm, peer) that found no place of their own
 constexpr int32_t kUnknownRank = -4;     ///< a world rank that cannot be told (another world)
+
+/// What ranks tell each other by synchronising, counted like messages: by envelopes of a communicator of its own for each
+/// window or communicator, so that no sum over messages ever meets them. Tags, which no program can use.
+constexpr uint64_t token_comm(uint64_t id) { return hash_combine(id, 0x746f6b656e); }
+constexpr int32_t kFirstToken = -100;
+constexpr int32_t kPostToken = -100;      ///< MPI_Win_post, to each rank of its group
+constexpr int32_t kCompleteToken = -101;  ///< MPI_Win_complete, likewise
 
 /// How a send can end before it is received (MPI 4.0, 3.4).
 enum class SendMode : uint8_t { kStandard, kSynchronous, kBuffered, kReady };
@@ -38,6 +47,10 @@ struct Probe {
   int32_t peer;   ///< world rank, kAnySource, kUnknownRank
   int32_t tag;
 };
+
+/// One rank that a synchronising call waits for: world rank << 32, kSyncStrict when MPI demands that it does (else it may),
+/// and the number of the token, or kSyncExclusive for a lock of that rank's window.
+enum SyncKey : uint32_t { kSyncStrict = 1u << 31, kSyncExclusive = 1 };
 
 /// Bits of Wait::flags.
 enum WaitFlag : uint8_t {
@@ -68,7 +81,7 @@ struct Wait {
   uint64_t sequence;         ///< collectives: number on the communicator, see Track
   uint64_t polls;            ///< completing or probing polls so far that found nothing, over the life of the lane
   uint64_t steps;            ///< all other calls but local queries, likewise, and polls that found something
-  uint64_t keys[kWaitedKeys];
+  uint64_t keys[kWaitedKeys];  ///< synchronisation: id of the window or communicator, then `kept` entries SyncKey
   Probe probes[kProbes];
 };
 
@@ -129,6 +142,14 @@ struct WindowSlot {
   uint32_t reserved;
 };
 
+/// A lock of a window that this rank certainly holds: an operation under it is complete at its target, or it is on the
+/// rank's own window.
+struct Hold {
+  uint64_t window;   ///< WindowSlot::id; 0: free. Stored last
+  int32_t target;    ///< world rank
+  uint32_t exclusive;
+};
+
 enum IrregularFlag : uint32_t {
   kCancelled = 1,      ///< MPI_Cancel was called: counts of receives are bounds only
   kFailedCall = 2,     ///< a point-to-point or collective call failed
@@ -140,6 +161,7 @@ enum IrregularFlag : uint32_t {
   kSelfAttribute = 128,///< the program set an attribute on MPI_COMM_SELF: its callback may communicate inside MPI_Finalize
   kUnknownOrder = 256, ///< a collective failed: its communicator's numbers may be off
   kForgotten = 512,    ///< envelopes of communicators that are gone have been given up: counts on those are lost
+  kLostWindow = 1024,  ///< a call that synchronises over a window was not counted, or failed
 };
 
 /// Who watches the node, in the section of its lowest rank; all its ranks write here. First page of the section.
@@ -167,6 +189,7 @@ struct Section {
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
   Wait waits[kSharedLanes];
   WindowSlot windows[kWindows];
+  Hold holds[kHolds];
   Envelope envelopes[kEnvelopes];
   Track tracks[kTracks];
   // then Pending[request_count]

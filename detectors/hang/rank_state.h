@@ -29,7 +29,10 @@ enum class PartKind : uint8_t {
   kSend,          ///< `peer` to receive
   kCollective,    ///< collective `sequence` on `comm`
   kSink,          ///< nobody can end this wait (a thread of the program itself must)
-  kOther,         ///< cannot be judged: RMA, I/O, partitioned, another world, untracked request
+  kOther,         ///< cannot be judged: I/O, partitioned, another world, untracked request
+  kToken,         ///< `peer` to make the call `call` over the window or communicator `comm`, for the `needed`-th time
+  kLock,          ///< the lock (tag 1: exclusive, 0: shared) of the window `comm` at `peer`
+  kHold,          ///< no wait, and of no thread: that lock is certainly held by this rank
 };
 
 enum PartFlag : uint8_t {
@@ -38,6 +41,7 @@ enum PartFlag : uint8_t {
   kLowerOnly = 4,   ///< collective: for the ranks below only: Scan, Exscan
   kNonblocking = 8, ///< by a request
   kPersistentPart = 16,
+  kPermitted = 32,    ///< with kLenient: MPI permits the wait and gives the call no other reason to take long
 };
 
 /// Size: 48 bytes.
@@ -70,7 +74,7 @@ struct ThreadWait {
   WaitKind kind;
   uint8_t truncated;   ///< more requests than kept: parts are some of them
   uint32_t first_part, part_count;
-  uint32_t reserved;
+  uint32_t cpu_ms;     ///< processor time of the thread so far, modulo 2^32, where a part is kPermitted; 0: not known
 };
 
 /// One communicator of a rank.

@@ -170,6 +170,7 @@ void states_came(Root& root, const void* merged, uint32_t bytes) {
       states.by_rank[state->rank] = state;
     at += state->bytes;
   }
+  note_insistence(root);
   if (root.confirming) {  // the same instances as before the answers: what they say held while these calls were open
     root.confirming = false;
     decide(root);
@@ -339,6 +340,7 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.facts = reserve<Fact>(count);
   root.waited = reserve<Waited>(count);
   root.cpu_then = reserve<uint64_t>(count);
+  root.insistences = reserve<Insistence>(count);
   root.silences = reserve<Silence>(wiring.node_count);
   root.questions = reserve<Question>(kMostQuestions);
   root.answers = reserve<Answer>(kMostAnswers);
@@ -346,7 +348,7 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr && root.progress != nullptr &&
-         root.facts != nullptr && root.waited != nullptr && root.cpu_then != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
+         root.facts != nullptr && root.waited != nullptr && root.cpu_then != nullptr && root.insistences != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
 }
 
 void root_learn(Root& root, const Learned& from) {
@@ -399,6 +401,7 @@ void root_end(Root& root) {
   unreserve(root.facts, root.states.count);
   unreserve(root.waited, root.states.count);
   unreserve(root.cpu_then, root.states.count);
+  unreserve(root.insistences, root.states.count);
   unreserve(root.silences, root.wiring->node_count);
   unreserve(root.questions, kMostQuestions);
   unreserve(root.answers, kMostAnswers);

@@ -53,6 +53,12 @@ struct Waited {
   double seconds;
 };
 
+/// A call that MPI lets wait, and the processor time that its thread had used when it was first seen there.
+struct Insistence {
+  uint64_t instance;
+  uint32_t cpu_ms;
+};
+
 struct Root {
   const Wiring* wiring;
   Silence* silences;    ///< one a node
@@ -65,6 +71,7 @@ struct Root {
   JobStates states;
   stats::Patience patience;
   Waited* waited;                      ///< one a rank
+  Insistence* insistences;             ///< one a rank
   uint64_t* cpu_then;                  ///< one a rank: processor time at cpu_at, ns
   uint64_t impatient[16];              ///< kinds of waits that were suspected last
   uint32_t impatient_next;

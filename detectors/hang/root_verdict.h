@@ -21,6 +21,9 @@ double silent_limit(const Learned& learned);  ///< seconds
 
 /// "node 2 (rank 7)"
 void describe_node(const Root& root, uint32_t node, char* text, size_t bytes);
+/// Calls that MPI lets wait but does not oblige to, in states that have just come: after half a second of processor time they
+/// count as waiting.
+void note_insistence(Root& root);
 /// Notes how much processor time all ranks have used, soon after they have come to their present calls.
 void note_cpu(Root& root, double now);
 /// Ranks that have used none since, if the others that wait have, ascending, into `ranks` (kMaxCulprits); how many.

@@ -2,7 +2,11 @@
 //
 // See snapshot.h: the whole state of one rank, from its open calls, what they wait for, and its pending requests.
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <initializer_list>
 
@@ -197,13 +201,62 @@ void add_requests(Builder& b, ThreadWait& thread, const Wait& wait) {
     thread.truncated = 1;
 }
 
+/// A run of MPI_Win_test alone: the completes of all ranks for which the window was ever exposed. Those of earlier epochs
+/// have come.
+void add_exposure(Builder& b, ThreadWait& thread, uint64_t window) {
+  for (const Envelope& place : b.section.envelopes) {
+    if (load(place.comm) != token_comm(window))
+      continue;
+    const Envelope token = copy_of(place);
+    if (token.comm != token_comm(window) || (token.tag != kCompleteToken && token.tag != kOtherTags))
+      continue;
+    Part* part = token.tag == kCompleteToken ? add_part(b, thread) : nullptr;
+    if (part == nullptr)
+      return add_other(b, thread, thread.call);
+    const auto number = static_cast<uint32_t>(token.posted);
+    *part = {PartKind::kToken, 0, static_cast<uint16_t>(CallId::kMPI_Win_complete), token.peer, window, token.tag, number, 0, number, 0};
+  }
+}
+
 void add_run(Builder& b, ThreadWait& thread, const Wait& wait) {
+  if (wait.probe_count == 1 && wait.probes[0].tag == kCompleteToken && wait.kept == 0 && wait.flags == 0) {
+    thread.kind = WaitKind::kAll;
+    return add_exposure(b, thread, wait.probes[0].comm);
+  }
   thread.kind = wait.flags & kTestAll ? WaitKind::kAll : WaitKind::kAny;
   add_requests(b, thread, wait);
   for (uint32_t i = 0; i < wait.probe_count && i < kProbes; ++i)
-    add_receive(b, thread, {thread.call, wait.probes[i].comm, wait.probes[i].peer, wait.probes[i].tag, 0, 0, 0}, PartKind::kProbe);
+    if (wait.probes[i].tag <= kFirstToken)
+      add_other(b, thread, thread.call);
+    else
+      add_receive(b, thread, {thread.call, wait.probes[i].comm, wait.probes[i].peer, wait.probes[i].tag, 0, 0, 0}, PartKind::kProbe);
   if ((wait.flags & kUnjudged) || wait.probe_count > kProbes)
     add_other(b, thread, thread.call);
+}
+
+/// MPI_Win_start, complete, wait, lock, unlock, flush and their kin.
+void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
+  const auto id = static_cast<CallId>(call);
+  const bool posts = id == CallId::kMPI_Win_start || id == CallId::kMPI_Win_complete, completes = id == CallId::kMPI_Win_wait;
+  const uint32_t kept = wait.kept < kWaitedKeys ? wait.kept : kWaitedKeys - 1;
+  if (wait.keys[0] == 0)
+    return add_other(b, thread, call);
+  for (uint32_t i = 1; i <= kept; ++i) {
+    Part* part = add_part(b, thread);
+    if (part == nullptr)
+      return;
+    const auto value = static_cast<uint32_t>(wait.keys[i]);
+    const auto peer = static_cast<int32_t>(wait.keys[i] >> 32);
+    const auto flags = static_cast<uint8_t>(value & kSyncStrict ? 0 : kLenient | kPermitted);
+    const uint32_t number = value & ~uint32_t{kSyncStrict};
+    if (posts || completes)
+      *part = {PartKind::kToken, flags, static_cast<uint16_t>(posts ? CallId::kMPI_Win_post : CallId::kMPI_Win_complete), peer,
+               wait.keys[0], posts ? kPostToken : kCompleteToken, number, 0, number, 0};
+    else
+      *part = {PartKind::kLock, flags, call, peer, wait.keys[0], static_cast<int32_t>(number & kSyncExclusive), 0, 0, 0, 0};
+  }
+  if (wait.count > kept)
+    thread.truncated = 1;
 }
 
 /// Not from the entry of MPI_COMM_WORLD: MPI_Finalize may delete that first.
@@ -255,6 +308,8 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
         *part = {PartKind::kCollective, static_cast<uint8_t>(wait.flags & kEmptyHere ? kLenient : 0), record.call, ring::kNoPeer,
                  wait.keys[0], ring::kNoTag, 0, 0, 0, wait.sequence};
       return;
+    case Role::kSync:
+      return add_sync(b, thread, record.call, wait);
     case Role::kFinalize:
       b.state.in_finalize = 1;
       return add_finalize(b, thread, record);
@@ -364,6 +419,39 @@ void read_threads(Builder& b) {
                      (!multiple || (outside == 0 && threads_are_known(b)));
 }
 
+/// Locks that are held for certain: parts of no thread.
+void add_holds(Builder& b) {
+  for (const Hold& place : b.section.holds) {
+    const uint64_t window = load(place.window);
+    if (window == 0 || b.state.part_count == kMaxParts)
+      continue;
+    const Hold held = copy_of(place);
+    if (held.window == window && load(place.window) == window)
+      b.parts[b.state.part_count++] = {PartKind::kHold, 0, 0, held.target, window, static_cast<int32_t>(held.exclusive), 0, 0, 0, 0};
+  }
+}
+
+/// Processor time that the thread has used, ms; 0: not known.
+uint32_t thread_cpu_ms(int32_t pid, int32_t tid) {
+  char text[64];
+  snprintf(text, sizeof(text), "/proc/%d/task/%d/schedstat", pid, tid);
+  const int fd = open(text, O_RDONLY | O_CLOEXEC);
+  const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+  if (fd >= 0)
+    close(fd);
+  text[length > 0 ? length : 0] = 0;
+  return static_cast<uint32_t>(strtoull(text, nullptr, 10) / 1000000);
+}
+
+void add_processor_time(Builder& b) {
+  for (uint32_t i = 0; i < b.state.thread_count; ++i)
+    for (uint32_t k = 0; k < b.threads[i].part_count; ++k)
+      if (b.parts[b.threads[i].first_part + k].flags & kPermitted) {
+        b.threads[i].cpu_ms = thread_cpu_ms(b.watched.pid, b.threads[i].tid);
+        break;
+      }
+}
+
 /// Communicators of more than this process, those of the parts first.
 uint32_t read_memberships(Builder& b, Membership* to, uint32_t room) {
   uint32_t count = 0;
@@ -403,6 +491,8 @@ uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
   const auto phase = static_cast<ring::Phase>(load(watched.header->phase));
   b.state.in_finalize = phase == ring::Phase::kFinalizing;
   read_threads(b);
+  add_holds(b);
+  add_processor_time(b);
   if (phase == ring::Phase::kFinished)
     b.state.activity = RankActivity::kFinished;
   const uint32_t fixed = static_cast<uint32_t>(sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait) + b.state.part_count * sizeof(Part));

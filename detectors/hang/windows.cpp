@@ -14,13 +14,18 @@ namespace {
 SpinLock lock;
 
 WindowSlot* find(uint64_t handle) {
-  for (WindowSlot& slot : writer.section->windows)
-    if (__atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != 0 && slot.handle == handle)
-      return &slot;
-  return nullptr;
+  const int index = window_index(handle);
+  return index >= 0 ? &writer.section->windows[index] : nullptr;
 }
 
 }  // namespace
+
+int window_index(uint64_t handle) {
+  for (uint32_t i = 0; i < kWindows; ++i)
+    if (const WindowSlot& slot = writer.section->windows[i]; __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != 0 && slot.handle == handle)
+      return static_cast<int>(i);
+  return -1;
+}
 
 void window_made(Event& e, uint64_t sequence) {
   if (sequence == 0 || !can_be_counted(e.comm) || e.comm->remote_size >= 0 || backend->windows == nullptr)
@@ -35,6 +40,7 @@ void window_made(Event& e, uint64_t sequence) {
     slot.rank = e.comm->rank;
     slot.size = e.comm->size;
     slot.comm = e.comm->index;
+    epochs_begin(static_cast<uint32_t>(&slot - writer.section->windows), *e.comm);
     __atomic_store_n(&slot.id, hash_combine(hash_combine(0x77696e646f77, e.comm->ring->id), sequence), __ATOMIC_RELEASE);
     return;
   }

@@ -118,6 +118,10 @@ void enter_finalize(Event& e, Wait& wait) {
     case Role::kPostCollective:
       set_irregular(kFailedCall);
       return e.comm != nullptr ? collective_failed(e.comm->index, e.comm->ring->id) : void();
+    case Role::kSync:
+    case Role::kSyncPoll:
+    case Role::kOperate:
+      return set_irregular(kLostWindow);
     case Role::kOther:
     case Role::kOtherPoll:
     case Role::kMakeCollective:
@@ -251,6 +255,17 @@ void enter_window(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
+void enter_sync(Event& e) {
+  Wait& wait = begin(e);
+  sync_enter(e, wait);
+  wait_publish(wait, e.record_number);
+}
+
+void enter_operate(Event& e) {
+  begin(e);
+  operate_enter(e);
+}
+
 template <IrregularFlag flag>
 void enter_irregular(Event& e) {
   begin(e);
@@ -259,6 +274,7 @@ void enter_irregular(Event& e) {
 
 void enter_test(Event& e) { poll_enter(e, slot_of(e), Role::kTest); }
 void enter_probe_poll(Event& e) { poll_enter(e, slot_of(e), Role::kProbePoll); }
+void enter_sync_poll(Event& e) { poll_enter(e, slot_of(e), Role::kSyncPoll); }
 void enter_other_poll(Event& e) { poll_enter(e, slot_of(e), Role::kOtherPoll); }
 
 Hook enter_hook(const CallMeaning& meaning) {
@@ -284,6 +300,9 @@ Hook enter_hook(const CallMeaning& meaning) {
     case Role::kTest: return enter_test;
     case Role::kProbePoll: return enter_probe_poll;
     case Role::kOtherPoll: return enter_other_poll;
+    case Role::kSyncPoll: return enter_sync_poll;
+    case Role::kSync: return enter_sync;
+    case Role::kOperate: return enter_operate;
     case Role::kCollective: return enter_collective;
     case Role::kPostCollective: return enter_post_collective;
     case Role::kMakeCollective: return enter_make_collective;
@@ -349,6 +368,12 @@ void leave_window(Event& e) {
     window_freed(e);
 }
 
+void leave_sync(Event& e) {
+  if (e.result != 0)
+    return leave_failed(e);
+  sync_leave(e);
+}
+
 void leave_window_made(Event& e) {
   if (e.result != 0) [[unlikely]]
     return leave_failed(e);
@@ -390,9 +415,11 @@ Hook leave_hook(CallId id) {
   switch (role) {
     case Role::kReceive: return leave_receive;
     case Role::kWindow: return leave_window;
+    case Role::kSync: return leave_sync;
     case Role::kSendReceive: return leave_both;
     case Role::kProbePoll:
     case Role::kTest:
+    case Role::kSyncPoll:
     case Role::kOtherPoll: return leave_poll;
     case Role::kPostSend:
       switch (meaning_of(id).mode) {

@@ -80,6 +80,19 @@ void window_made(Event& e, uint64_t sequence);
 /// Before MPI_Win_fence and MPI_Win_free.
 void window_enter(Event& e, Wait& wait);
 void window_freed(const Event& e);
+/// Index in Section::windows of the window with that handle; negative: none. Lock-free.
+int window_index(uint64_t handle);
+
+// --- epochs.cpp ----------------------------------------------------------------------------------------------------
+/// A new window in that slot: no epoch is open.
+void epochs_begin(uint32_t index, CommInfo& comm);
+/// Before and after MPI_Win_post, start, complete, wait, lock, unlock and flush, and their kin.
+void sync_enter(Event& e, Wait& wait);
+void sync_leave(Event& e);
+/// Before MPI_Win_test: what it asks for, as a probe. False: nobody can tell.
+bool sync_polled(const Event& e, Probe* probe);
+/// Before MPI_Put and its kin.
+void operate_enter(Event& e);
 
 // --- tracks.cpp ----------------------------------------------------------------------------------------------------
 uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags);

@@ -100,8 +100,7 @@ bool add_key(Wait& wait, ThreadSlot& slot, uint64_t key) {
 
 void set_flag(Wait& wait, uint8_t flag) { __atomic_store_n(&wait.flags, static_cast<uint8_t>(wait.flags | flag), __ATOMIC_RELAXED); }
 
-void add_probe(Event& e, Wait& wait) {
-  const Probe wanted = {e.comm != nullptr ? e.comm->ring->id : 0, world_of(e.comm, e.peer), e.tag};
+void add_probe(Wait& wait, const Probe& wanted) {
   const uint32_t count = wait.probe_count < kProbes ? wait.probe_count : kProbes;
   for (uint32_t i = 0; i < count; ++i)
     if (wait.probes[i].comm == wanted.comm && wait.probes[i].peer == wanted.peer && wait.probes[i].tag == wanted.tag)
@@ -310,9 +309,11 @@ void poll_enter(Event& e, ThreadSlot& slot, Role role) {
     if ((e.attributes & kCallCompletes) && __atomic_load_n(&writer.wild_requests, __ATOMIC_RELAXED) != 0)
       give_statuses(e);
   } else if (role == Role::kProbePoll) {
-    add_probe(e, wait);
+    add_probe(wait, {e.comm != nullptr ? e.comm->ring->id : 0, world_of(e.comm, e.peer), e.tag});
     if (e.id == CallId::kMPI_Improbe)
       give_statuses(e);
+  } else if (Probe probe; role == Role::kSyncPoll && sync_polled(e, &probe)) {
+    add_probe(wait, probe);
   } else {
     set_flag(wait, kUnjudged);
   }

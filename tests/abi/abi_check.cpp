@@ -44,7 +44,8 @@ static_assert(kWindow.base == MPI_WIN_BASE && kWindow.size == MPI_WIN_SIZE && kW
 static_assert(kWindow.flavor == MPI_WIN_CREATE_FLAVOR && kWindow.create == MPI_WIN_FLAVOR_CREATE);
 static_assert(kWindow.allocate == MPI_WIN_FLAVOR_ALLOCATE && kWindow.dynamic == MPI_WIN_FLAVOR_DYNAMIC);
 static_assert(kWindow.shared == MPI_WIN_FLAVOR_SHARED && kWindow.no_precede == MPI_MODE_NOPRECEDE);
-static_assert(kWindow.no_succeed == MPI_MODE_NOSUCCEED && kWindow.lock_exclusive == MPI_LOCK_EXCLUSIVE);
+static_assert(kWindow.no_succeed == MPI_MODE_NOSUCCEED && kWindow.no_check == MPI_MODE_NOCHECK);
+static_assert(kWindow.lock_exclusive == MPI_LOCK_EXCLUSIVE);
 
 static void* lookup(const char* name) { return dlsym(RTLD_DEFAULT, name); }
 

@@ -24,7 +24,7 @@ Watched watched[64];
 uint32_t rank_count;
 
 const char* const kActivities[] = {"unknown", "computing", "blocked", "polling", "finished", "gone", "stopped"};
-const char* const kParts[] = {"receive", "probe", "send", "collective", "sink", "other"};
+const char* const kParts[] = {"receive", "probe", "send", "collective", "sink", "other", "token", "lock", "hold"};
 
 void print_looks() {
   printf("[");

@@ -16,12 +16,16 @@
 // collective rank 1 calls MPI_Barrier on another communicator first   proved
 // ibarrier   MPI_Ibarrier and MPI_Wait; rank 1 waits for a message    proved
 // partial    ranks 0 and 1 are deadlocked, the others go on for ever  proved
+// exposure   rank 0 exposes its window and waits, rank 1 receives          proved
+// access     rank 1 starts an access that rank 0, receiving, does not permit  proved
+// lock       rank 0 receives while it holds the lock that rank 1 wants      proved
 // poll       rank 1 polls for a message that never comes              verified, after a while
 // compute    rank 1 does not come back from its own code              verified, after learning
 // fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
 // busy       all go on for ever                                   nothing
 // unreceived rank 0 sends a message that nobody receives             a note
 // quiet      rank 0 sleeps SECONDS while the others wait              nothing
+// epochs     exposures, accesses and locks that wait SECONDS each        nothing
 // staggered  a slow chain of messages with pauses of half a second    nothing
 #include <mpi.h>
 #include <stdio.h>
@@ -60,8 +64,81 @@ static void iterate(int rounds, double seconds, MPI_Comm comm) {
   }
 }
 
+/// One access epoch of rank 1 on rank 0's window, after a pause. Negative, likewise: rank 0 polls for its end.
+static void access_epoch(MPI_Win window, double pause) {
+  MPI_Group all, other;
+  const int peer = 1 - me;
+  CHECK(MPI_Win_get_group(window, &all) == MPI_SUCCESS);
+  CHECK(MPI_Group_incl(all, 1, &peer, &other) == MPI_SUCCESS);
+  if (me == 1) {
+    nap(pause < 0 ? -pause : pause);
+    CHECK(MPI_Win_start(other, 0, window) == MPI_SUCCESS);
+    CHECK(MPI_Get(out, 4, MPI_BYTE, 0, 0, 4, MPI_BYTE, window) == MPI_SUCCESS);
+    CHECK(MPI_Win_complete(window) == MPI_SUCCESS);
+  } else if (me == 0) {
+    CHECK(MPI_Win_post(other, 0, window) == MPI_SUCCESS);
+    for (int done = pause >= 0; !done;) CHECK(MPI_Win_test(window, &done) == MPI_SUCCESS);
+    if (pause >= 0) CHECK(MPI_Win_wait(window) == MPI_SUCCESS);
+  }
+  CHECK(MPI_Group_free(&all) == MPI_SUCCESS);
+  CHECK(MPI_Group_free(&other) == MPI_SUCCESS);
+}
+
+static void lock_epoch(MPI_Win window) {
+  CHECK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window) == MPI_SUCCESS);
+  CHECK(MPI_Put(out, 4, MPI_BYTE, 0, 0, 4, MPI_BYTE, window) == MPI_SUCCESS);
+  CHECK(MPI_Win_unlock(0, window) == MPI_SUCCESS);
+}
+
+static void one_sided(const char* kind, double seconds) {
+  MPI_Win window;
+  CHECK(MPI_Win_create(in, 64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window) == MPI_SUCCESS);
+  lock_epoch(window);
+  access_epoch(window, -1e-3);  // all is well once
+  ready();
+  if (!strcmp(kind, "exposure")) {
+    if (me == 1) receive(0, 3);
+    access_epoch(window, 0);
+    if (me == 0) CHECK(MPI_Send(out, 4, MPI_BYTE, 1, 3, MPI_COMM_WORLD) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "access")) {
+    if (me == 0) receive(1, 3);
+    access_epoch(window, 0);
+    if (me == 1) CHECK(MPI_Send(out, 4, MPI_BYTE, 0, 3, MPI_COMM_WORLD) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "lock")) {
+    if (me == 0) {
+      CHECK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window) == MPI_SUCCESS);
+      receive(1, 3);  // rank 1 is to have the lock first: never
+      CHECK(MPI_Win_unlock(0, window) == MPI_SUCCESS);
+    } else {
+      nap(0.5);
+      lock_epoch(window);
+      CHECK(MPI_Send(out, 4, MPI_BYTE, 0, 3, MPI_COMM_WORLD) == MPI_SUCCESS);
+    }
+  } else {
+    access_epoch(window, seconds);
+    if (me == 1) CHECK(MPI_Send(out, 4, MPI_BYTE, 0, 4, MPI_COMM_WORLD) == MPI_SUCCESS);
+    if (me == 0) {
+      receive(1, 4);
+      CHECK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window) == MPI_SUCCESS);
+      CHECK(MPI_Send(out, 4, MPI_BYTE, 1, 4, MPI_COMM_WORLD) == MPI_SUCCESS);
+      nap(seconds);
+      CHECK(MPI_Win_unlock(0, window) == MPI_SUCCESS);
+    } else {
+      receive(0, 4);
+      lock_epoch(window);
+    }
+    if (me == 0) nap(seconds);
+    access_epoch(window, -seconds);
+  }
+  CHECK(MPI_Win_free(&window) == MPI_SUCCESS);
+}
+
 static void hang(const char* kind, double seconds) {
   const int next = (me + 1) % size, previous = (me + size - 1) % size;
+  if (!strcmp(kind, "exposure") || !strcmp(kind, "access") || !strcmp(kind, "lock") || !strcmp(kind, "epochs")) {
+    one_sided(kind, seconds);
+    return;
+  }
   MPI_Comm copy, half;
   MPI_Request requests[3];
   CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy) == MPI_SUCCESS);

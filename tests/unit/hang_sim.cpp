@@ -29,6 +29,8 @@ Sim::Sim(uint64_t seed) {
   blind.resize(count);
   local_finalize = chance(50);
   late_reduce = chance(30);
+  library = {chance(40), chance(40), chance(30), chance(40)};
+  epochs.resize(count);
   noisy = chance(40);
   const bool plain = chance(40);
   for (int32_t rank = 0; rank < ranks; ++rank)
@@ -56,7 +58,8 @@ Sim::Sim(uint64_t seed) {
         own.push_back(i);
     return threads[own[any ? static_cast<size_t>(below(static_cast<int>(own.size()))) : 0]];
   };
-  const int events = 1 + below(chance(30) ? 12 : 5);
+  const bool windows_only = chance(15);
+  const int events = windows_only ? 0 : 1 + below(chance(30) ? 12 : 5);
   for (int i = 0; i < events; ++i) {
     const bool everywhere = comms.size() == 1 || chance(70);
     const uint64_t comm = everywhere ? kWorld : kOther;
@@ -101,6 +104,8 @@ Sim::Sim(uint64_t seed) {
       receiver.push_back({.what = Do::kSendrecv, .comm = comm, .peer = from, .tag = other_tag, .source = from, .receive_tag = tag});
     }
   }
+  if (windows_only || chance(35))
+    plan_windows(random);
   for (int spoils = below(4); spoils > 0; --spoils) {
     auto& program = threads[random() % threads.size()].program;
     if (program.empty())
@@ -124,11 +129,14 @@ Sim::Sim(uint64_t seed) {
       const bool member = std::find(members.begin(), members.end(), thread.rank) != members.end();
       const bool wave = op.what == Do::kCollective || op.what == Do::kIcollective;
       const bool peer = op.what > Do::kSendrecv || op.peer < 0 || std::find(members.begin(), members.end(), op.peer) != members.end();
-      return !member || !peer || (wave && !first);
+      return !member || !peer || ((wave || op.what >= Do::kPost) && !first);
     });
     thread.program.push_back({.what = Do::kWaitall});
-    for (const Op& op : thread.program)
+    for (const Op& op : thread.program) {
+      active |= op.what >= Do::kPost && op.what <= Do::kWinWait;
+      passive |= op.what >= Do::kLock;
       wildcards |= (op.what == Do::kRecv || op.what == Do::kIrecv || op.what == Do::kProbe) && (op.peer == ring::kAnySource || op.tag == ring::kAnyTag);
+    }
   }
 }
 
@@ -171,6 +179,11 @@ bool Sim::can_return(const SimThread& thread) const {
   }
   if (op.what == Do::kCompute)
     return thread.compute == 0;
+  if (op.what >= Do::kPost) {
+    bool none = true;
+    each_missing(thread, [&](int32_t) { none = false; });
+    return none;
+  }
   if (op.what == Do::kWaitany)
     return thread.waiting.empty() || std::any_of(thread.waiting.begin(), thread.waiting.end(), done);
   return std::all_of(thread.waiting.begin(), thread.waiting.end(), done);
@@ -329,6 +342,10 @@ void Sim::start(SimThread& thread) {
       }
       break;
     case Do::kCompute: thread.compute = 5; break;
+    case Do::kPost:
+    case Do::kStart:
+    case Do::kComplete:
+    case Do::kOperate: start_window(thread, op); break;
     case Do::kDie: gone[static_cast<size_t>(thread.rank)] = true; break;
     case Do::kFinish:
       thread.inside = false;
@@ -362,6 +379,7 @@ void Sim::finish_call(SimThread& thread) {
     if (op.what == Do::kWaitany)
       break;
   }
+  finish_window(thread, op);
   thread.inside = false;
   ++thread.at;
 }
@@ -390,6 +408,7 @@ Part Sim::part_of(const SimRequest& request) const {
 
 World Sim::world() const {
   World world(ranks);
+  world.comm(kWindow, comms.at(kWorld));
   for (const auto& [id, members] : comms)
     if (id != kWorld)
       world.comm(id, members);
@@ -423,6 +442,10 @@ World Sim::world() const {
           if (op.peer >= 0 && op.tag >= 0 && kept_tag(rank, op.tag) == op.tag)
             parts.back().needed = counted.posted + counted.taken + 1;
         }
+        if (op.what >= Do::kPost) {
+          show_window(thread, world);
+          continue;
+        }
         for (int32_t index : thread.waiting)
           parts.push_back(part_of(requests[static_cast<size_t>(index)]));
         world.block(rank, kWaitallCall, parts, op.what == Do::kWaitany ? WaitKind::kAny : WaitKind::kAll);
@@ -430,6 +453,9 @@ World Sim::world() const {
       if (outside)
         world.ranks[r].activity = RankActivity::kComputing;
     }
+    for (const auto& [target, lock] : epochs[r].locks)
+      if (lock.certain)
+        world.holds(rank, target, lock.exclusive);
     world.ranks[r].irregular = irregular[r];
   }
   world.counts = counts;

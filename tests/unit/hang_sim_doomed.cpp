@@ -47,6 +47,11 @@ bool may_return(const Sim& sim, const SimThread& thread, const Flags& can, bool 
     return op.peer == ring::kAnySource ? std::any_of(members.begin(), members.end(), [&](int32_t m) { return can[at(m)]; })
                                        : bool{can[at(op.peer)]};
   }
+  if (op.what >= Do::kPost) {
+    bool all = true;
+    sim.each_missing(thread, [&](int32_t rank) { all = all && can[at(rank)]; });
+    return all;
+  }
   const auto may = [&](int32_t r) { return may_be(sim, sim.requests[static_cast<size_t>(r)], can, lenient); };
   return op.what == Do::kWaitany ? std::any_of(thread.waiting.begin(), thread.waiting.end(), may)
                                  : std::all_of(thread.waiting.begin(), thread.waiting.end(), may);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kNow = 2000000000000;
 
-const char* comm_text(void*, uint64_t id) { return id == kWorld ? "MPI_COMM_WORLD" : id == kOther ? "other" : ""; }
+const char* comm_text(void*, uint64_t id) { return id == kWorld ? "MPI_COMM_WORLD" : id == kOther ? "other" : id == kWindow ? "a window" : ""; }
 const char* call_name(void*, uint16_t id) { return call_text(id); }
 void site_text(void*, int32_t rank, uint64_t address, char* text, uint32_t bytes) {
   snprintf(text, bytes, "app+0x%llx.%d", static_cast<unsigned long long>(address), rank);
@@ -33,7 +33,8 @@ Part make(PartKind kind, uint64_t comm) {
 const char* call_text(uint16_t id) {
   static const char* const names[] = {"?", "MPI_Send", "MPI_Recv", "MPI_Wait", "MPI_Waitall", "MPI_Waitany", "MPI_Irecv",
     "MPI_Isend", "MPI_Sendrecv", "MPI_Barrier", "MPI_Allreduce", "MPI_Bcast", "MPI_Scan", "MPI_Reduce", "MPI_Ibarrier",
-    "MPI_Finalize", "MPI_Probe", "MPI_Ssend"};
+    "MPI_Finalize", "MPI_Probe", "MPI_Ssend", "MPI_Win_start", "MPI_Win_complete", "MPI_Win_post", "MPI_Win_wait", "MPI_Win_lock",
+    "MPI_Win_unlock"};
   return id < kCallCount ? names[id] : "?";
 }
 
@@ -72,6 +73,25 @@ Part collective(uint16_t call, uint64_t sequence, uint64_t comm, uint8_t flags, 
   part.flags = flags;
   part.sequence = sequence;
   part.peer = root;
+  return part;
+}
+
+Part token(int32_t peer, int32_t tag, uint32_t number, uint8_t flags, uint64_t window) {
+  Part part = make(PartKind::kToken, window);
+  part.call = tag == kPostToken ? kPostCall : kCompleteCall;
+  part.flags = flags;
+  part.peer = peer;
+  part.tag = tag;
+  part.needed = part.ordinal = number;
+  return part;
+}
+
+Part lock(int32_t target, bool exclusive, uint8_t flags) {
+  Part part = make(PartKind::kLock, kWindow);
+  part.call = kLockCall;
+  part.flags = flags;
+  part.peer = target;
+  part.tag = exclusive ? 1 : 0;
   return part;
 }
 
@@ -126,6 +146,12 @@ ThreadWait& World::block(int32_t rank, uint16_t call, const std::vector<Part>& p
   }
   r.threads.push_back(wait);
   return r.threads.back();
+}
+
+void World::holds(int32_t rank, int32_t target, bool exclusive) {
+  Part part = lock(target, exclusive);
+  part.kind = PartKind::kHold;
+  ranks[static_cast<size_t>(rank)].parts.push_back(part);
 }
 
 void World::finish(int32_t rank) {

@@ -20,11 +20,12 @@ namespace ring = resil::ring;
 
 enum Call : uint16_t {
   kSendCall = 1, kRecvCall, kWaitCall, kWaitallCall, kWaitanyCall, kIrecvCall, kIsendCall, kSendrecvCall, kBarrierCall,
-  kAllreduceCall, kBcastCall, kScanCall, kReduceCall, kIbarrierCall, kFinalizeCall, kProbeCall, kSsendCall, kCallCount
+  kAllreduceCall, kBcastCall, kScanCall, kReduceCall, kIbarrierCall, kFinalizeCall, kProbeCall, kSsendCall,
+  kStartCall, kCompleteCall, kPostCall, kWinWaitCall, kLockCall, kUnlockCall, kCallCount
 };
 const char* call_text(uint16_t id);
 
-constexpr uint64_t kWorld = 100, kOther = 200;  // communicators
+constexpr uint64_t kWorld = 100, kOther = 200, kWindow = 300;  // communicators, and a window
 
 struct Rank {
   RankActivity activity = RankActivity::kComputing;
@@ -48,6 +49,8 @@ Part receive(int32_t peer, int32_t tag, uint64_t needed = 1, uint64_t comm = kWo
 Part probe(int32_t peer, int32_t tag, uint64_t needed = 1, uint64_t comm = kWorld);
 Part send(int32_t peer, int32_t tag, uint32_t ordinal = 1, uint8_t flags = 0, uint64_t comm = kWorld);
 Part collective(uint16_t call, uint64_t sequence, uint64_t comm = kWorld, uint8_t flags = 0, int32_t root = ring::kNoPeer);
+Part token(int32_t peer, int32_t tag, uint32_t number = 1, uint8_t flags = 0, uint64_t window = kWindow);
+Part lock(int32_t target, bool exclusive, uint8_t flags = 0);
 Part sink();
 Part other();
 
@@ -57,6 +60,7 @@ struct World {
 
   /// One more thread of `rank` blocks in `call`, and counts what its parts say: their sends and receives.
   ThreadWait& block(int32_t rank, uint16_t call, const std::vector<Part>& parts, WaitKind kind = WaitKind::kAll);
+  void holds(int32_t rank, int32_t target, bool exclusive);
   void finish(int32_t rank);
   void die(int32_t rank);
   void finalize(int32_t rank);

@@ -533,11 +533,12 @@ bool describe(uint64_t, WindowInfo* info) {
 }
 bool no_precede(int assertion) { return assertion == 2; }
 bool no_succeed(int) { return false; }
+bool no_check(int) { return false; }
 bool exclusive(int) { return false; }
 bool get(uint64_t, int, int64_t, void*, size_t) { return false; }
 bool flush(uint64_t, int) { return true; }
 bool lands_off(size_t, int64_t shift) { return shift == trial_shift; }
-const WindowFunctions window_functions = {handle_at, describe, no_precede, no_succeed, exclusive, get, flush, lands_off};
+const WindowFunctions window_functions = {handle_at, describe, no_precede, no_succeed, no_check, exclusive, get, flush, lands_off};
 Backend table() {
   Backend made = {};
   made.windows = &window_functions;

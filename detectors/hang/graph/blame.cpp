@@ -100,7 +100,7 @@ bool Story::blame() {
                 culprit_[rank] = 0;
             });
       }
-      if (core_.count == 1 && core_.wave_count == 0)
+      if (core_.count == 1 && core_.wave_count == 0 && core_.message.valid() && part_of(g_, core_.message).kind <= PartKind::kSend)
         v_.type = HangClass::kUnmatchedMessage;
       break;
     default:

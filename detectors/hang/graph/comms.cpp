@@ -9,7 +9,9 @@ namespace resil::hang::graph {
 
 namespace {
 
-bool on_communicator(const Part& part) { return part.kind <= PartKind::kCollective && part.comm != 0; }
+bool on_communicator(const Part& part) {
+  return (part.kind <= PartKind::kCollective || part.kind == PartKind::kToken || part.kind == PartKind::kLock) && part.comm != 0;
+}
 
 }  // namespace
 

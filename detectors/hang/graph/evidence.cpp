@@ -41,7 +41,11 @@ void Story::evidence_of(const Wait& wait) {
   const Tally* tally = nullptr;
   if (part.kind <= PartKind::kSend)
     tally = g_.tallies().find(part.comm, send ? me : part.peer, send ? part.peer : me, part.tag);
-  if (tally != nullptr && send)
+  if (part.kind == PartKind::kToken)
+    tally = g_.tallies().find(token_comm(part.comm), part.peer, me, part.tag);
+  if (tally != nullptr && part.kind == PartKind::kToken)
+    text.str("; call ").u64(part.needed).str(" of its kind, made ").u64(tally->sent);
+  else if (tally != nullptr && send)
     text.str("; message ").u64(part.ordinal).str(", receives posted ").u64(tally->capacity());
   else if (tally != nullptr && part.needed != 0)
     text.str("; message ").u64(part.needed).str(", sent ").u64(tally->sent);

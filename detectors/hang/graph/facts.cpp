@@ -12,6 +12,7 @@
 //                         that nobody could read (then it has taken more than is counted).
 //   "was sent", "was posted" (kDone) also: cancelled messages or receives on the other side, wildcards of D not read.
 //   collectives           any member had one that failed: its numbers may be off.
+//   tokens and locks      either had a call over a window that failed or was not counted.
 // Partitioned messages match among themselves; their parts are kOther.
 
 #include "detectors/hang/graph/model.h"
@@ -37,6 +38,8 @@ class Judge {
       case PartKind::kProbe:
       case PartKind::kSend:
       case PartKind::kCollective:
+      case PartKind::kToken:
+      case PartKind::kLock:
         break;
       default:
         return {};
@@ -47,12 +50,14 @@ class Judge {
       return {};
     if (part.kind == PartKind::kCollective)
       return part.sequence != 0 && myself->sequence >= part.sequence ? collective(me, part, *c) : Result{};
+    if (part.kind == PartKind::kLock)
+      return lock(me, part);
     if (part.peer == ring::kAnySource && part.kind != PartKind::kSend)
       return from_anybody(me, part, *c);
     // The peer must list the communicator under this id: intercommunicators may have one on each side.
     if (part.peer < 0 || static_cast<uint32_t>(part.peer) >= g_.ranks() || g_.member(*c, static_cast<uint32_t>(part.peer)) == nullptr)
       return {};
-    return part.kind == PartKind::kSend ? to_peer(me, part) : from_peer(me, part);
+    return part.kind == PartKind::kToken ? token(me, part) : part.kind == PartKind::kSend ? to_peer(me, part) : from_peer(me, part);
   }
 
  private:
@@ -150,6 +155,33 @@ class Judge {
     return {};
   }
 
+  /// That the peer has made the call does not say that it has come back from it, or that this rank was told: never kDone.
+  Result token(uint32_t me, const Part& part) {
+    const uint32_t peer = static_cast<uint32_t>(part.peer);
+    if (((g_.state(me).irregular | g_.state(peer).irregular) & (kLostWindow | kLostEnvelope)) != 0 || part.needed == 0)
+      return {};
+    const Tally* t = g_.tallies().find(token_comm(part.comm), part.peer, static_cast<int32_t>(me), part.tag);
+    const bool never = t == nullptr ? g_.hopeful_ : t->sources == 1 && !t->other_tags && t->sent < part.needed;
+    return never ? Result{Fact::kHolds, peer} : Result{};
+  }
+
+  /// Whoever certainly holds it must let go, whatever else the library waits for.
+  Result lock(uint32_t me, const Part& part) {
+    if ((g_.state(me).irregular & kLostWindow) != 0)
+      return {};
+    uint32_t holders = 0, holder = kNone;
+    const bool mine = g_.each_holder(me, part, [&](uint32_t rank) {
+      ++holders;
+      holder = rank;
+    });
+    if (mine || holders == 0)
+      return {};
+    if (holders == 1)
+      return {Fact::kHolds, holder};
+    locks += holders;
+    return {};  // link_holders()
+  }
+
   Result collective(uint32_t me, const Part& part, Comm& c) {
     if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && !g_.lenient()))  // between groups, each waits for the other one only
       return {};
@@ -176,7 +208,36 @@ class Judge {
 
  public:
   bool lower = false;
+  size_t locks = 0;  ///< holders of locks that several hold
 };
+
+/// Locks that are held for certain, in order. Ranks that have finished have let go of theirs, or never came to it.
+bool Graph::read_holds() {
+  for (int pass = 0; pass < 2; ++pass) {
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < ranks(); ++rank) {
+      const View& v = views_[rank];
+      if ((v.role != Role::kCandidate && v.role != Role::kGone) || (state(rank).irregular & kLostWindow) != 0)
+        continue;
+      for (uint32_t i = 0; i < state(rank).part_count; ++i)
+        if (v.parts[i].kind == PartKind::kHold) {
+          if (pass == 1)
+            holds_[count] = {v.parts[i].comm, v.parts[i].peer, v.parts[i].tag != 0, rank};
+          ++count;
+        }
+    }
+    if (pass == 0) {
+      holds_ = arena_.take<Held>(count);
+      hold_count_ = count;
+      if (arena_.failed())
+        return false;
+    }
+  }
+  sort(holds_, hold_count_, [](const Held& a, const Held& b) {
+    return a.window != b.window ? a.window < b.window : a.target != b.target ? a.target < b.target : a.rank < b.rank;
+  });
+  return true;
+}
 
 bool Graph::judge_parts() {
   Judge judge(*this);
@@ -189,6 +250,7 @@ bool Graph::judge_parts() {
     }
   }
   lower_ = judge.lower;
+  shared_locks_ = judge.locks < kMostHolders ? static_cast<uint32_t>(judge.locks) : kMostHolders;
   return true;
 }
 

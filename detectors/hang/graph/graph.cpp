@@ -185,7 +185,7 @@ bool Graph::propagate() {
 }
 
 bool Graph::solve(const Question* questions, uint32_t question_count, const Answer* answers, uint32_t answer_count) {
-  if (!(read_states() && read_comms() && tallies_.open(arena_, questions, question_count, answers, answer_count) &&
+  if (!(read_states() && read_comms() && read_holds() && tallies_.open(arena_, questions, question_count, answers, answer_count) &&
         judge_parts() && make_links()))
     return false;
   settle_lenient();

@@ -60,7 +60,7 @@ void each_message(const Graph& graph, With with) {
       const ThreadWait& wait = view.threads[t];
       bool first = true;
       for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
-        if (view.parts[i].kind <= PartKind::kSend && graph.fact(rank, i) == Fact::kHolds && graph.stuck(graph.target(rank, i))) {
+        if ((view.parts[i].kind <= PartKind::kSend || view.parts[i].kind == PartKind::kToken) && graph.fact(rank, i) == Fact::kHolds && graph.stuck(graph.target(rank, i))) {
           with(rank, i, first);
           first = wait.kind == WaitKind::kAny;
         }
@@ -94,6 +94,11 @@ uint32_t graph_questions(const GraphInput& input, Question* questions, uint32_t 
         return;
       const Part& part = graph.view(rank).parts[i];
       const int32_t me = static_cast<int32_t>(rank);
+      if (part.kind == PartKind::kToken) {
+        if (stage == kOne || stage == kOthers)
+          asked.ask(token_comm(part.comm), part.peer, me, part.tag);
+        return;
+      }
       const bool send = part.kind == PartKind::kSend;
       const bool named = part.tag != ring::kAnyTag && part.tag != kOtherTags;
       const int32_t source = send ? me : part.peer, destination = send ? part.peer : me;

@@ -12,6 +12,7 @@ bool Graph::make_links() {
   link_room_ = member_count_;
   if (lower_)
     link_room_ += 4 * member_count_ + 65536;
+  link_room_ += shared_locks_;
   link_rank_ = arena_.take<uint32_t>(link_room_);
   link_before_ = arena_.take<uint32_t>(link_room_);
   if (arena_.failed())
@@ -31,7 +32,31 @@ bool Graph::make_links() {
       if (v.parts[i].kind == PartKind::kCollective && facts_[v.first_part + i] == Fact::kHolds && (v.parts[i].flags & kRootOnly) == 0)
         targets_[v.first_part + i] += comm(v.parts[i].comm)->link;
   }
-  return !lower_ || link_lower();
+  if (lower_ && !link_lower())
+    return false;
+  if (shared_locks_ != 0)
+    link_holders();
+  return true;
+}
+
+/// A lock that several hold: all of them must let go. As long as there is room; a wait without a chain stays open.
+void Graph::link_holders() {
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    const View& v = views_[rank];
+    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
+      const Part& part = v.parts[i];
+      uint32_t holders = 0;
+      if (part.kind != PartKind::kLock || facts_[v.first_part + i] != Fact::kOpen || ((part.flags & kLenient) != 0 && !lenient_) ||
+          (state(rank).irregular & kLostWindow) != 0 || comm(part.comm) == nullptr || comm(part.comm)->broken ||
+          member(*comm(part.comm), rank) == nullptr || each_holder(rank, part, [&](uint32_t) { ++holders; }) || holders < 2 ||
+          link_room_ - links_ < holders)
+        continue;
+      uint32_t link = kNone;
+      each_holder(rank, part, [&](uint32_t holder) { link = new_link(holder, link); });
+      facts_[v.first_part + i] = Fact::kHolds;
+      targets_[v.first_part + i] = link;
+    }
+  }
 }
 
 /// Whether MPI demands that the call waits for this part.

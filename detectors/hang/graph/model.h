@@ -63,6 +63,15 @@ struct Comm {
   bool wild;              ///< somebody waits for any source
 };
 
+/// A lock of a window that a rank certainly holds.
+struct Held {
+  uint64_t window;
+  int32_t target;
+  bool exclusive;
+  uint32_t rank;
+};
+constexpr uint32_t kMostHolders = 65536;  ///< of locks that several hold, over all that wait for them
+
 class Graph {
  public:
   /// `lenient` also counts waits that MPI does not demand; `hopeful`: what was not answered holds (for questions).
@@ -97,6 +106,9 @@ class Graph {
   /// How many members have not entered collective `sequence`: the first ones in order.
   uint32_t late(const Comm& comm, uint64_t sequence) const;
   const Tallies& tallies() const { return tallies_; }
+  /// Calls `with(rank)` for each other rank that certainly holds what this wait for a lock needs. True: so does `me`.
+  template <class With>
+  bool each_holder(uint32_t me, const Part& part, With with) const;
   Arena& arena() { return arena_; }
 
   /// Calls `with(node or kNone)` for each arc of this stuck node from number `from` on, until it returns false: what it
@@ -116,11 +128,13 @@ class Graph {
   bool read_comms();
   uint64_t calls_made(uint32_t rank, const Membership& membership) const;
   bool order_members();
+  bool read_holds();
   bool judge_parts();
   bool may_return(const Part& part) const;
   void settle_lenient();
   bool make_links();
   bool link_lower();
+  void link_holders();
   void mark_skips();
   bool connect();
   bool propagate();
@@ -133,6 +147,8 @@ class Graph {
   View* views_ = nullptr;
   uint32_t threads_ = 0, parts_ = 0;
   uint32_t* thread_rank_ = nullptr;
+  Held* holds_ = nullptr;
+  uint32_t hold_count_ = 0, shared_locks_ = 0;
   bool lower_ = false;      ///< somebody waits for lower ranks only
   uint8_t* any_ = nullptr;  ///< by thread: one part ends the wait
   Fact* facts_ = nullptr;
@@ -155,6 +171,26 @@ class Graph {
   uint32_t component_count_ = 0;
   uint8_t* skip_sinks_ = nullptr;  ///< by thread
 };
+
+template <class With>
+bool Graph::each_holder(uint32_t me, const Part& part, With with) const {
+  uint32_t low = 0, high = hold_count_;
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    const Held& held = holds_[middle];
+    if (held.window != part.comm ? held.window < part.comm : held.target < part.peer)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  bool mine = false;
+  for (; low < hold_count_ && holds_[low].window == part.comm && holds_[low].target == part.peer; ++low) {
+    mine |= holds_[low].rank == me;
+    if (holds_[low].rank != me && (holds_[low].exclusive || part.tag != 0))
+      with(holds_[low].rank);
+  }
+  return mine;
+}
 
 template <class With>
 void Graph::waits_for(uint32_t node, uint32_t from, With with) const {

@@ -209,6 +209,11 @@ void Story::advise() {
   dump::Text& text = message_.text;
   if (g_.lenient())
     text.str(" MPI does not demand that all of these calls wait, or a loop of polls was taken for a wait; but nothing has moved for long.");
+  else if (core_.message.valid() && (part_of(g_, core_.message).flags & kPermitted) != 0) {
+    text.str(" MPI would let ");
+    message_.call(thread_of(g_, core_.message).call);
+    text.str(" return early, but this library waits in it: it has used half a second of processor time and more there.");
+  }
   if (near_.kind == NearMiss::kOtherTag) {
     text.str(" To do: compare the tags at both ends.");
   } else if (near_.kind == NearMiss::kOtherComm) {
@@ -225,6 +230,10 @@ void Story::advise() {
     text.str(" To do: see why ");
     message_.ranks(culprit_);
     text.str(" took another way through the program.");
+  } else if (core_.message.valid() && part_of(g_, core_.message).kind == PartKind::kToken) {
+    text.str(" To do: match every MPI_Win_start and MPI_Win_complete with an MPI_Win_post and MPI_Win_wait that comes first.");
+  } else if (core_.message.valid() && part_of(g_, core_.message).kind == PartKind::kLock) {
+    text.str(" To do: let go of the lock (MPI_Win_unlock) before waiting for others.");
   } else if (core_.message.valid() && part_of(g_, core_.message).kind == PartKind::kSend) {
     text.str(" To do: a send of this size waits for its receive; post receives first (MPI_Irecv) or use MPI_Sendrecv.");
   } else if (core_.count > 1) {

@@ -73,6 +73,17 @@ void Words::peer(uint32_t rank, int32_t peer) {
 void Words::wait(const Wait& of) {
   const ThreadWait& thread = thread_of(graph_, of);
   const Part& part = part_of(graph_, of);
+  if (part.kind == PartKind::kToken || part.kind == PartKind::kLock) {
+    call(thread.call);
+    text.str(part.kind == PartKind::kLock ? part.tag != 0 ? " for the exclusive lock of " : " for a shared lock of " : " for ");
+    if (part.kind == PartKind::kToken) {
+      call(part.call);
+      text.str(" of ");
+    }
+    peer(of.rank, part.peer);
+    text.str(", on ");
+    return comm(part.comm);
+  }
   const bool by_request = part.call != thread.call && part.kind != PartKind::kSink;
   if (by_request) {
     call(thread.call);
@@ -122,6 +133,16 @@ void Words::why(const Wait& of) {
     case PartKind::kSend:
       text.str("; no receive for it was posted");
       break;
+    case PartKind::kToken:
+      text.str("; that rank has not called it");
+      break;
+    case PartKind::kLock: {
+      uint32_t holders = 0, first = 0;
+      graph_.each_holder(of.rank, part, [&](uint32_t rank) { first = holders++ == 0 ? rank : first; });
+      if (holders != 0)
+        text.str("; rank ").u64(first).str(holders == 1 ? " holds it" : " and others hold it");
+      break;
+    }
     case PartKind::kSink:
       text.str("; no other rank can end that");
       break;

@@ -231,7 +231,7 @@ void add_rank(Arena& to, const Watched& rank) {
     for (uint32_t i = 0; i < kEnvelopes; ++i) {
       const Envelope& envelope = section.envelopes[i];
       const uint64_t comm = load(envelope.comm);
-      if (comm <= kNobody || envelope.peer < 0 || is_wild_envelope(envelope.peer, envelope.tag))
+      if (comm <= kNobody || envelope.peer < 0 || envelope.tag <= kFirstToken || is_wild_envelope(envelope.peer, envelope.tag))
         continue;
       if (envelope.tag == kOtherTags) {
         add(to, Account{comm, rank.rank, envelope.peer, kMixedTag, 0, 1});
