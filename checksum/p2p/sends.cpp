@@ -292,6 +292,15 @@ void send_started(Event& e, uint64_t cookie) {
   entry->handle = announce(*e.thread, *entry->peer, entry->record, entry->view);
 }
 
+namespace {
+/// The request is freed, and the message not given to the library yet: whoever does that gives the entry back.
+bool left_to_poster(SendEntry& entry) {
+  SpinGuard guard(entries_lock);
+  entry.alone = entry.later;
+  return entry.alone;
+}
+}  // namespace
+
 void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   auto* entry = (*cookie & kCookieMask) == kCookieSendHandle ? nullptr : reinterpret_cast<SendEntry*>(*cookie & ~kCookieMask);
   bool withdrawn = false;
@@ -315,9 +324,9 @@ void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
     if (!withdrawn && ledger::full_blame() && entry->handle != 0 && entry->view.reason == Reason::kNone)
       blame::sent_complete(entry->handle, entry->view);
   }
-  if (freed && entry->later)
-    entry->alone = true;
-  else if (freed || !entry->persistent)
+  if (freed && left_to_poster(*entry))
+    return;
+  if (freed || !entry->persistent)
     give_back(entry);
 }
 
@@ -325,15 +334,18 @@ void send_posted(Thread& thread, void* word, const StagedView& copy) {
   auto* entry = static_cast<SendEntry*>(word);
   entry->record.digest = copy.digest;
   entry->handle = announce(thread, *entry->peer, entry->record, copy.view);
-  entry->later = false;
-  if (entry->alone)
-    give_back(entry);
+  send_dropped(entry);
 }
 
 void send_dropped(void* word) {
   auto* entry = static_cast<SendEntry*>(word);
-  entry->later = false;
-  if (entry->alone)
+  bool alone;
+  {
+    SpinGuard guard(entries_lock);  // another thread may free the request
+    entry->later = false;
+    alone = entry->alone;
+  }
+  if (alone)
     give_back(entry);
 }
 

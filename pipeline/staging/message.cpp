@@ -70,7 +70,9 @@ Message* message_take() {
   op->rising.store(false, std::memory_order_relaxed);
   op->parts.store(1, std::memory_order_relaxed);
   op->marks.store(0, std::memory_order_relaxed);
-  op->staged = op->sends = op->in_lane = op->persistent = op->keeps = op->failed = false;
+  op->lane = 0;
+  op->staged = op->sends = op->in_lane = op->persistent = op->keeps = false;
+  op->failed.store(false, std::memory_order_relaxed);
   return op;
 }
 
@@ -81,8 +83,14 @@ void message_retire(Thread&, Message* op) {
   retired = op;
 }
 
-void release_retired(Thread&) {
-  started = nullptr;
+void release_retired(Thread& thread) {
+  if (Message* op = started; op != nullptr) {
+    started = nullptr;
+    if (op->in_lane)
+      lane_append(thread, op);
+    else
+      wire_append(op);
+  }
   while (retired != nullptr) [[unlikely]] {
     Message* op = retired;
     retired = op->next;
@@ -99,7 +107,7 @@ Message* message_retired(Thread&, const void* buffer, bool sends) {
 
 void message_note_started(Message* op) { started = op; }
 
-Message* message_started(Thread&) { return started; }
+Message* message_started(Thread&) { return started != nullptr && started->staged ? started : nullptr; }
 
 bool messages_known() { return known.load(std::memory_order_relaxed) != 0; }
 

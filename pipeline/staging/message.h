@@ -46,9 +46,10 @@ struct Message {
   bool sends;
   std::atomic<bool> rising;  ///< its copy up is under way
   bool in_lane;     ///< a send that the library does not have yet
+  uint8_t lane;     ///< which
   bool persistent;  ///< the handle outlives its completion, and has to be freed
   bool keeps;       ///< the handle is the program's persistent one: it stays when it is complete
-  bool failed;      ///< a copy was refused by the runtime, or the library refused the message after its post
+  std::atomic<bool> failed;  ///< a copy was refused by the runtime, or the library refused the message after its post
 };
 
 /// Nothing is left to do but to tell the program.
@@ -74,7 +75,8 @@ void message_retire(Thread& thread, Message* op);
 void release_retired(Thread& thread);
 /// The one with that buffer that the call completed or carried out, until release_retired; null: none.
 Message* message_retired(Thread& thread, const void* buffer, bool sends);
-/// The send that this call has started, until release_retired.
+/// The send that this call has started. At the call's end, when the other modules have seen it as it is, release_retired
+/// puts it into its lane or among those that the library has: from then on any thread may look after it.
 void message_note_started(Message* op);
 Message* message_started(Thread& thread);
 
@@ -90,7 +92,8 @@ bool several_threads();
 // --- progress.cpp: lists ----------------------------------------------------------------------------------------------
 
 /// The copy down has been started: to be posted in its turn.
-void lane_append(Message* op, const MessageEnvelope& to);
+void lane_append(Thread& thread, Message* op);
+uint8_t lane_of(const MessageEnvelope& to);
 /// Are sends waiting there that a later one must not overtake?
 bool lane_busy(const MessageEnvelope& to);
 /// Waits for the copies down of that lane and posts its sends.

@@ -6,6 +6,7 @@
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
+#include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
@@ -128,10 +129,6 @@ bool start_send_call(Event& e, SendMode mode) {
   }
   hand_out(e, op);
   message_note_started(op);
-  if (op->persistent)
-    lane_append(op, half.envelope);
-  else
-    wire_append(op);
   return true;
 }
 
@@ -232,13 +229,9 @@ bool start_exchange_call(Event& e, bool in_place) {
   if (request_is_shared(sender->handle)) {
     message_retire(thread, sender);
   } else {
-    message_note_started(sender->staged ? sender : nullptr);
+    message_note_started(sender);
     sender->owner = receiver;
     receiver->parts.store(2, std::memory_order_relaxed);
-    if (sender->persistent)
-      lane_append(sender, send.envelope);
-    else
-      wire_append(sender);
   }
   wire_append(receiver);
   return true;
@@ -357,17 +350,19 @@ bool copy_up(Thread&, Message& op, uint64_t bytes) {
 
 int start_send(Thread& thread, Message* op, SendMode mode, MessagePart part, const MessageEnvelope& to) {
   if (lone_send_begins(thread, op, mode, to, &part)) {
-    op->persistent = true;
+    op->persistent = op->in_lane = true;
+    op->lane = lane_of(to);
     return backend->staging->send_init(mode, part, to, &op->handle);
   }
   lone_before_send(thread, {part.buffer, part.count, part.type, to});
   if (op->staged && !begin_down(*op))
     return backend->staging->raise(to.comm, backend->staging->error_other);
-  // In the call itself: a buffered send, whose buffer must be found full now; and with several threads all of them, as
-  // another one may be inside a blocking call, where nobody would post what waits here.
-  const bool now = !op->staged || mode == SendMode::kBuffered || several_threads();
+  // In the call itself: a buffered send, whose buffer must be found full now; and while another thread may be inside a
+  // blocking call, where nobody would post what waits here (see also lane_append).
+  const bool now = !op->staged || mode == SendMode::kBuffered || (several_threads() && somebody_blocks());
   if (!now) {
-    op->persistent = true;
+    op->persistent = op->in_lane = true;
+    op->lane = lane_of(to);
     return backend->staging->send_init(mode, part, to, &op->handle);
   }
   if (lane_busy(to))

@@ -3,6 +3,7 @@
 // Blocking messages with device buffers. While nothing else is under way the library's own blocking call does the
 // waiting; else tests, between which everything else is looked after.
 
+#include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
@@ -33,10 +34,12 @@ uint64_t received(const void* status) {
   return info.cancelled ? 0 : info.bytes;
 }
 
-int send_now(Thread& thread, SendMode mode, const MessagePart& part, const MessageEnvelope& to) {
-  flush(thread);
+int send_now(Event& e, SendMode mode, const MessagePart& part, const MessageEnvelope& to) {
+  Thread& thread = *e.thread;
+  begin_blocking(e);
   if (!under_way() || mode == SendMode::kBuffered)
     return backend->staging->send(mode, part, to);
+  end_blocking(e);
   uint64_t request;
   const int result = backend->staging->isend(mode, part, to, &request);
   return result != 0 ? result : complete(thread, &request, nullptr);
@@ -52,9 +55,10 @@ int receive_now(Event& e, const MessagePart& part, const MessageEnvelope& from) 
   Thread& thread = *e.thread;
   const bool takes = e.comm_handle == 0;  // MPI_Mrecv: the message says from where
   void* status = e.given_statuses;
-  flush(thread);
+  begin_blocking(e);
   if (!under_way())
     return takes ? backend->staging->mrecv(part, e.message, status) : backend->staging->recv(part, from, status);
+  end_blocking(e);
   uint64_t request;
   const int result = takes ? backend->staging->imrecv(part, e.message, &request) : backend->staging->irecv(part, from, &request);
   return result != 0 ? result : complete(thread, &request, status);
@@ -116,8 +120,9 @@ bool send_cut(Event& e, Message* op, SendMode mode, MessagePart part, const Mess
     return false;
   e.result = backend->staging->send_init(mode, part, to, &op->handle);
   if (e.result == 0) {
-    op->persistent = true;
-    lane_append(op, to);
+    op->persistent = op->in_lane = true;
+    op->lane = lane_of(to);
+    lane_append(thread, op);
     wait_while_working(thread, [op] { return finished(*op); });
     if (op->failed)
       e.result = backend->staging->raise(to.comm, error_of(*op));
@@ -171,8 +176,8 @@ bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart 
     packet_wait(&sender->packet);
   if (receives)
     wire_append(receiver);
-  if (sends && sender->persistent)
-    lane_append(sender, send.envelope);
+  if (sends && sender->in_lane)
+    lane_append(thread, sender);
   else if (sends)
     wire_append(sender);
   wait_while_working(thread, [&] { return (!sends || finished(*sender)) && (!receives || finished(*receiver)); });
@@ -200,7 +205,7 @@ bool blocking_send(Event& e, SendMode mode) {
   MessagePart part;
   Message* op = open_message(thread, half, true, &part);
   if (op == nullptr) {
-    flush(thread);
+    begin_blocking(e);
     lone_before_send(thread, half);
     return false;
   }
@@ -210,7 +215,7 @@ bool blocking_send(Event& e, SendMode mode) {
   }
   lone_before_send(thread, half);
   if (begin_down(*op) && wait_down(*op))
-    e.result = send_now(thread, mode, part, half.envelope);
+    e.result = send_now(e, mode, part, half.envelope);
   else
     e.result = failure(half.envelope.comm);
   message_retire(thread, op);
@@ -223,7 +228,7 @@ bool blocking_receive(Event& e) {
   MessagePart part;
   Message* op = open_receive(thread, half, &part);
   if (op == nullptr) {
-    flush(thread);
+    begin_blocking(e);
     return false;
   }
   void* status = status_of(e);
@@ -252,7 +257,7 @@ bool blocking_exchange(Event& e, bool in_place) {
   Message* sender = open_message(thread, send, true, &send_part);
   Message* receiver = open_receive(thread, receive, &receive_part);
   if (sender == nullptr && receiver == nullptr) {
-    flush(thread);
+    begin_blocking(e);
     lone_before_send(thread, send);
     return false;
   }
@@ -262,7 +267,7 @@ bool blocking_exchange(Event& e, bool in_place) {
     const bool host = receiver != nullptr && !receiver->staged;
     if (!alone && !host) {
       message_retire(thread, sender != nullptr ? sender : receiver);
-      flush(thread);
+      begin_blocking(e);
       return false;
     }
   }

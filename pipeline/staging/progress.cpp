@@ -6,6 +6,7 @@
 
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
+#include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
@@ -29,9 +30,10 @@ struct List {
 };
 
 /// Sends wait in the order of their calls. Lanes (communicator, destination) that fall into one list wait for each
-/// other's copies, which does no harm.
+/// other's copies, which does no harm. With several threads one at a time posts what waits in a lane.
 constinit List lanes[kLanes];
-constinit std::atomic<uint64_t> busy_lanes;
+constinit std::atomic<uint64_t> busy_lanes, taken_lanes;
+constinit thread_local uint64_t own_lanes __attribute__((tls_model("initial-exec")));
 constinit List arriving, leaving, rising;
 constinit std::atomic<uint32_t> in_lists;
 constinit SpinLock lock;
@@ -72,10 +74,6 @@ Message* take(List& list) {
   return op;
 }
 
-unsigned lane_of(uint64_t comm, int32_t peer) {
-  return static_cast<unsigned>((comm ^ uint64_t{static_cast<uint32_t>(peer)} << 32) * 0x9e3779b97f4a7c15 >> 58);
-}
-
 /// Its data is in host memory: the library's.
 void post(Thread& thread, Message* op, PacketState state) {
   if (state == PacketState::kFailed)
@@ -93,20 +91,50 @@ void post(Thread& thread, Message* op, PacketState state) {
     put(leaving, op);
 }
 
+/// The next of that lane; null: it is not busy any more.
+Message* take_from_lane(unsigned number) {
+  if (Message* op = take(lanes[number]); op != nullptr)
+    return op;
+  OptionalGuard guard(lock, several_threads());
+  if (lanes[number].first == nullptr)
+    busy_lanes.fetch_and(~(uint64_t{1} << number), std::memory_order_relaxed);
+  return nullptr;
+}
+
 /// Posts what is down, in order. `wait`: all of it.
-void work_lane(Thread& thread, unsigned number, bool wait) {
-  List& lane = lanes[number];
-  while (Message* op = take(lane)) {
+void post_in_order(Thread& thread, unsigned number, bool wait) {
+  while ((busy_lanes.load(std::memory_order_relaxed) >> number & 1) != 0) {
+    Message* op = take_from_lane(number);
+    if (op == nullptr)
+      continue;
     const PacketState state = op->lone != nullptr ? lone_head(*op, wait)
                               : wait              ? packet_wait(&op->packet)
                                                   : packet_poll(&op->packet);
     if (state == PacketState::kCopying) {
-      put_first(lane, op);
+      put_first(lanes[number], op);
       return;
     }
     post(thread, op, state);
   }
-  busy_lanes.fetch_and(~(uint64_t{1} << number), std::memory_order_relaxed);
+}
+
+/// The same by one thread at a time, or messages would overtake. Whoever has to wait for another does so while that one
+/// waits for copies or is in MPI_Start, for no other rank.
+void work_lane(Thread& thread, unsigned number, bool wait) {
+  if (!several_threads())
+    return post_in_order(thread, number, wait);
+  const uint64_t bit = uint64_t{1} << number;
+  if ((own_lanes & bit) != 0)
+    return;  // called by an error handler of MPI_Start's
+  while ((taken_lanes.fetch_or(bit, std::memory_order_acquire) & bit) != 0) {
+    if (!wait)
+      return;
+    sched_yield();
+  }
+  own_lanes |= bit;
+  post_in_order(thread, number, wait);
+  own_lanes &= ~bit;
+  taken_lanes.fetch_and(~bit, std::memory_order_release);
 }
 
 /// Asks the library for messages in turn, a few in a round.
@@ -168,7 +196,8 @@ void finish(Thread& thread, Message* op) {
     op->staged = false;
   }
   if (Message* owner = op->owner; owner != nullptr) {
-    owner->failed = owner->failed || op->failed;
+    if (op->failed)
+      owner->failed = true;
     backend->staging->free(&op->handle);
     message_retire(thread, op);
     op = owner;
@@ -205,18 +234,25 @@ void work_ends() { in_lists.fetch_sub(1, std::memory_order_relaxed); }
 
 bool under_way() { return in_lists.load(std::memory_order_relaxed) != 0; }
 
-void lane_append(Message* op, const MessageEnvelope& to) {
-  const unsigned number = lane_of(to.comm, to.peer);
-  op->in_lane = true;
-  put(lanes[number], op);
-  busy_lanes.fetch_or(uint64_t{1} << number, std::memory_order_relaxed);
+uint8_t lane_of(const MessageEnvelope& to) {
+  return static_cast<uint8_t>((to.comm ^ uint64_t{static_cast<uint32_t>(to.peer)} << 32) * 0x9e3779b97f4a7c15 >> 58);
 }
 
-bool lane_busy(const MessageEnvelope& to) {
-  return (busy_lanes.load(std::memory_order_relaxed) >> lane_of(to.comm, to.peer) & 1) != 0;
+void lane_append(Thread& thread, Message* op) {
+  const unsigned number = op->lane;
+  {
+    OptionalGuard guard(lock, several_threads());
+    append(lanes[number], op);
+    in_lists.fetch_add(1, std::memory_order_relaxed);
+    busy_lanes.fetch_or(uint64_t{1} << number, std::memory_order_seq_cst);
+  }
+  if (several_threads() && somebody_blocks())
+    work_lane(thread, number, true);
 }
 
-void lane_flush(Thread& thread, const MessageEnvelope& to) { work_lane(thread, lane_of(to.comm, to.peer), true); }
+bool lane_busy(const MessageEnvelope& to) { return (busy_lanes.load(std::memory_order_relaxed) >> lane_of(to) & 1) != 0; }
+
+void lane_flush(Thread& thread, const MessageEnvelope& to) { work_lane(thread, lane_of(to), true); }
 
 void wire_append(Message* op) { put(op->sends ? leaving : arriving, op); }
 
@@ -237,7 +273,7 @@ bool advance(Thread& thread) {
 void progress(Thread& thread) { advance(thread); }
 
 void flush(Thread& thread) {
-  for (uint64_t left = busy_lanes.load(std::memory_order_relaxed); left != 0; left &= left - 1)
+  for (uint64_t left = busy_lanes.load(std::memory_order_seq_cst); left != 0; left &= left - 1)
     work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), true);
   lone_sends_advance(thread, true);
 }

@@ -8,6 +8,7 @@
 #include "checksum/datatype/host_memory.h"
 #include "pipeline/gpu/runtimes.h"
 #include "pipeline/staging/aware.h"
+#include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
@@ -112,16 +113,16 @@ void count_passed(const Event& e) {
 
 void tend(Event& e) {
   // Also what only may block: split collectives of files, one-sided operations. Persistent sends must not overtake.
-  const bool returns = (e.attributes & (kCallStarts | kCallPoll)) != 0 && !(e.attributes & kCallIo);
+  const bool returns = (e.attributes & (kCallStarts | kCallPoll)) != 0 && !(e.attributes & (kCallIo | kCallRma));
   if (!returns && !p2p_handles(e.id) && !completes(e.id))
-    flush(*e.thread);
+    begin_blocking(e);
   else
     progress(*e.thread);
 }
 
 /// First of all modules, so that the others see the buffers that the library is given.
 void enter(Event& e) {
-  if (under_way())
+  if (under_way() || several_threads())
     tend(e);
   if (!active())
     return;
@@ -156,6 +157,7 @@ bool replace(Event& e) {
 /// Last of all.
 void leave(Event& e) {
   release_retired(*e.thread);
+  end_blocking(e);
   auto* state = static_cast<ThreadState*>(e.thread->module_data[slot]);
   if (state == nullptr)
     return;
@@ -180,6 +182,7 @@ void after_init() {
 }
 
 void thread_end(Thread& thread) {
+  end_blocking_thread();
   block_release(thread.module_data[slot]);
   thread.module_data[slot] = nullptr;
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "checksum/datatype/blocks.h"
+#include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
@@ -177,10 +178,9 @@ bool attempt_all(Event& e, Requests& r, bool may_block) {
   int flag = 1;
   // MPICH 4.0: MPI_Testall fails on active persistent collectives, MPI_Waitall does not. What others wait for has been
   // handed over then, and the rest can wait as well.
-  if (e.id == CallId::kMPI_Waitall && backend->handle_bytes == 4) {
-    flush(*e.thread);
-    may_block = true;
-  }
+  may_block = may_block || (e.id == CallId::kMPI_Waitall && backend->handle_bytes == 4);
+  if (may_block)
+    begin_blocking(e);
   closing(r, true);
   e.result = may_block ? backend->staging->wait_as(e, e.requests) : backend->staging->test_as(e, e.requests, &flag);
   const bool done = e.result != 0 || flag != 0;
@@ -194,6 +194,8 @@ bool attempt_any(Event& e, Requests& r, bool may_block) {
   const int64_t hidden = show(e, r);
   int flag = 1;
   const bool blocks = may_block && hidden == 0;
+  if (blocks)
+    begin_blocking(e);
   closing(r, true);
   e.result = blocks ? backend->staging->wait_as(e, r.shown) : backend->staging->test_as(e, r.shown, &flag);
   const int said = e.outcount != nullptr ? *e.outcount : *e.index;
@@ -223,8 +225,11 @@ bool carry_out(Event& e, Requests& r) {
   for (uint32_t round = 0;; ++round) {
     const bool moved = advance(thread);
     const bool idle = !under_way();
-    if (r.staged == 0 && (idle || !blocking))
-      return false;  // an ordinary call
+    if (r.staged == 0 && (idle || !blocking)) {  // an ordinary call
+      if (blocking)
+        begin_blocking(e);
+      return false;
+    }
     if (all ? attempt_all(e, r, blocking && idle) : attempt_any(e, r, blocking && idle)) {
       if (!blocking && e.flag != nullptr)
         *e.flag = 1;
@@ -296,8 +301,11 @@ bool completes(CallId id) {
 }
 
 bool wait_replace(Event& e) {
-  if ((!messages_known() && !under_way()) || e.request_count <= 0) [[likely]]
+  if ((!messages_known() && !under_way()) || e.request_count <= 0) [[likely]] {
+    if ((e.attributes & kCallBlocking) != 0 && e.request_count > 0)
+      begin_blocking(e);
     return false;
+  }
   if (e.id == CallId::kMPI_Request_free || e.id == CallId::kMPI_Request_get_status || e.id == CallId::kMPI_Cancel)
     return other_call(e);
   Requests requests;

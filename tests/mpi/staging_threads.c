@@ -34,12 +34,28 @@ struct Work {
 static MPI_Comm shared;
 static _Atomic(struct Handed*) handed_over;
 
-/// Requests for the completing thread.
+/// Requests for the other thread to complete; or none: an answer to wait for inside the library.
 struct Handed {
   int count;
   MPI_Request* requests;
-  _Atomic int done;
+  MPI_Comm comm;
+  int answer;
+  _Atomic int about_to, done;
 };
+
+static void hand_over(struct Handed* handed) {
+  struct Handed* none = NULL;
+  while (!atomic_compare_exchange_weak(&handed_over, &none, handed)) none = NULL, sched_yield();
+}
+/// Outside MPI.
+static void await(_Atomic int* flag) {
+  while (!atomic_load(flag)) sched_yield();
+}
+/// Until the thread that has set the flag is most likely inside its call; if it is not, there is nothing to be found.
+static void await_inside(_Atomic int* about_to) {
+  await(about_to);
+  for (int i = 0; i < 20; i++) sched_yield();
+}
 
 static unsigned next(unsigned* state, unsigned below) {
   *state = *state * 1664525u + 1013904223u;
@@ -140,12 +156,12 @@ static void set(struct Work* w, MPI_Comm comm, int wildcards) {
       OK(MPI_Isend(out, w->bytes[i], MPI_CHAR, peer, tag + i, comm, &requests[messages + i]));
   }
   const unsigned way = next(&w->lot, 7);
-  if (next(&w->lot, 4) == 0) {  // not by this thread, which waits outside MPI
+  if (next(&w->lot, 4) == 0) {
     MPI_Request* theirs = malloc(sizeof(requests));
     memcpy(theirs, requests, sizeof(requests));
-    struct Handed handed = {2 * messages, theirs, 0}, *none = NULL;
-    while (!atomic_compare_exchange_weak(&handed_over, &none, &handed)) none = NULL, sched_yield();
-    while (!atomic_load(&handed.done)) sched_yield();
+    struct Handed handed = {2 * messages, theirs, w->comm, 0, 0, 0};
+    hand_over(&handed);
+    await(&handed.done);
     free(theirs);
   } else {
     complete(way, 2 * messages, requests, statuses);
@@ -154,7 +170,7 @@ static void set(struct Work* w, MPI_Comm comm, int wildcards) {
   verify(w, messages);
 }
 
-static void* complete_for_others(void* argument) {
+static void* work_for_others(void* argument) {
   unsigned random = 99;
   (void)argument;
   CHECK(device.set_current(device.context) == 0);
@@ -165,8 +181,11 @@ static void* complete_for_others(void* argument) {
       sched_yield();
       continue;
     }
-    if (handed->count == 0) return NULL;
-    complete(next(&random, 7), handed->count, handed->requests, statuses);
+    if (handed->comm == MPI_COMM_NULL) return NULL;
+    if (handed->count > 0)
+      complete(next(&random, 7), handed->count, handed->requests, statuses);
+    else
+      atomic_store(&handed->about_to, 1), OK(MPI_Recv(&handed->answer, 1, MPI_INT, peer, 10, handed->comm, MPI_STATUS_IGNORE));
     atomic_store(&handed->done, 1);
   }
 }
@@ -207,7 +226,8 @@ static void blocking(struct Work* w) {
   verify(w, 2);
 }
 
-/// A send goes away while this thread blocks in a call of the library's, with host memory, whose end depends on it.
+/// A send goes away while this thread, or another one since before or after, blocks in a call of the library's, with host
+/// memory, whose end depends on it.
 static void answered(struct Work* w) {
   MPI_Request request;
   int token = w->round;
@@ -218,9 +238,21 @@ static void answered(struct Work* w) {
   memory_write(1, w->out[0].device, data, (size_t)w->bytes[0]);
   for (int turn = 0; turn < 2; turn++) {
     if (turn == me) {
+      struct Handed handed = {0, NULL, w->comm, 0, 0, 0};
+      const unsigned who = next(&w->lot, 3);
+      if (who == 0) {
+        hand_over(&handed);
+        await_inside(&handed.about_to);
+      }
       OK(MPI_Isend(w->out[0].device, w->bytes[0], MPI_CHAR, peer, 9, w->comm, &request));
       if (draw(w, 2)) OK(MPI_Request_free(&request));
-      OK(MPI_Recv(&token, 1, MPI_INT, peer, 10, w->comm, MPI_STATUS_IGNORE));
+      if (who < 2) {
+        if (who == 1) hand_over(&handed);
+        await(&handed.done);
+        token = handed.answer;
+      } else {
+        OK(MPI_Recv(&token, 1, MPI_INT, peer, 10, w->comm, MPI_STATUS_IGNORE));
+      }
       CHECK(token == 3 * w->round + w->id);
       if (request != MPI_REQUEST_NULL) OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     } else {
@@ -293,6 +325,35 @@ static void* work(void* argument) {
   return NULL;
 }
 
+/// The first device buffer of the process, sent while a thread is inside the library since before anybody knew of devices.
+static void* wait_early(void* argument) {
+  int token = 0;
+  atomic_store((_Atomic int*)argument, 1);
+  OK(MPI_Recv(&token, 1, MPI_INT, peer, 12, shared, MPI_STATUS_IGNORE));
+  CHECK(token == 5);
+  return NULL;
+}
+
+static void early(void) {
+  pthread_t waiting;
+  MPI_Request request;
+  _Atomic int about_to = 0;
+  char *out = memory_new(1, kBytes), *in = memory_new(1, kBytes);
+  if (me == 0) {
+    CHECK(pthread_create(&waiting, NULL, wait_early, &about_to) == 0);
+    await_inside(&about_to);
+    OK(MPI_Isend(out, kBytes, MPI_CHAR, peer, 11, shared, &request));
+    CHECK(pthread_join(waiting, NULL) == 0);
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  } else {
+    int token = 5;
+    OK(MPI_Recv(in, kBytes, MPI_CHAR, peer, 11, shared, MPI_STATUS_IGNORE));
+    OK(MPI_Send(&token, 1, MPI_INT, peer, 12, shared));
+  }
+  memory_free(1, out);
+  memory_free(1, in);
+}
+
 static struct Buffer both(size_t bytes) { return (struct Buffer){memory_new(0, bytes), memory_new(1, bytes)}; }
 
 int main(int argc, char** argv) {
@@ -308,6 +369,7 @@ int main(int argc, char** argv) {
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &me));
   peer = 1 - me;
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &shared));
+  early();
   for (int t = 0; t < threads; t++) {
     struct Work* w = &works[t];
     w->id = t;
@@ -317,10 +379,10 @@ int main(int argc, char** argv) {
     for (int i = 0; i < kBatch; i++) w->out[i] = both(kBytes), w->in[i] = both(kBytes);
     for (int i = 0; i < 2; i++) w->sum[i] = both(500 * sizeof(long));
   }
-  CHECK(pthread_create(&completing, NULL, complete_for_others, NULL) == 0);
+  CHECK(pthread_create(&completing, NULL, work_for_others, NULL) == 0);
   for (int t = 0; t < threads; t++) CHECK(pthread_create(&running[t], NULL, work, &works[t]) == 0);
   for (int t = 0; t < threads; t++) CHECK(pthread_join(running[t], NULL) == 0);
-  struct Handed end = {0, NULL, 0};
+  struct Handed end = {0, NULL, MPI_COMM_NULL, 0, 0, 0};
   atomic_store(&handed_over, &end);
   CHECK(pthread_join(completing, NULL) == 0);
   for (int t = 0; t < threads; t++) OK(MPI_Comm_free(&works[t].comm));
