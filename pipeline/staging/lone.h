@@ -159,6 +159,8 @@ PacketState lone_head(const Message& op, bool wait);
 void lone_announce(Message& op);
 /// It has it; or it never will (`op.failed`).
 void lone_head_started(Thread& thread, Message* op);
+/// The library is done with all of it.
+void lone_release(Message* op);
 /// A message that is not cut is about to be sent: should it have the size of a head, the entry is given up.
 void lone_before_send(Thread& thread, const Half& half);
 

@@ -168,16 +168,19 @@ void lone_head_started(Thread&, Message* op) {
   Sending* sending = op->lone;
   if (op->failed) {
     sending->grant->free = !sending->announced;
-    op->lone = nullptr;
     op->pieces = 1;
     packet_wait(&op->packet);
-    give_back(sending);
     return;
   }
   lone_count_sent(sending->says.total);
   sending->next = sendings;
   sendings = sending;
   work_begins();
+}
+
+void lone_release(Message* op) {
+  give_back(op->lone);
+  op->lone = nullptr;
 }
 
 bool lone_sends_advance(Thread& thread, bool wait) {
@@ -193,8 +196,6 @@ bool lone_sends_advance(Thread& thread, bool wait) {
     *place = sending->next;
     Message* op = sending->message;
     packet_wait(&op->packet);  // its event is behind the last chunk's
-    give_back(sending);
-    op->lone = nullptr;
     work_ends();
     finish(thread, op);
   }

@@ -302,6 +302,8 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   else
     *part = {given, half.count, half.type};
   count_staged(Path::kMessage, packet.bytes);
+  if (lone_chunk != 0 && packet.bytes >= 2 * lone_chunk && lone_usable())
+    lone_notes(thread);
   return op;
 }
 

@@ -191,6 +191,8 @@ void finish(Thread& thread, Message* op) {
     --op->pieces;
     return;
   }
+  if (op->lone != nullptr)
+    lone_release(op);
   if (op->staged && !checking) {  // its pinned memory is free for the next one
     packet_close(&op->packet);
     op->staged = false;

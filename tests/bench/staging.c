@@ -63,6 +63,35 @@ static double round_trip(int on_device, int bytes, int count) {
   return (now_ns() - start) / (2 * count);
 }
 
+/// One large message from rank 0 to rank 1, and its three ways each alone.
+static void alone(void) {
+  enum { kLone = 16 << 20, kLoneRounds = 12 };
+  char *host = memory_new(0, kLone), *device = memory_new(1, kLone);
+  memset(host, rank + 1, kLone);
+  memory_write(1, device, host, kLone);
+  double best[4] = {1e30, 1e30, 1e30, 1e30};
+  for (int round = 0; round < kLoneRounds; round++)
+    for (int way = 0; way < 4; way++) {
+      OK(MPI_Barrier(MPI_COMM_WORLD));
+      const double start = now_ns();
+      if (way == 0 && rank == 0) memory_read(1, host, device, kLone);
+      if (way == 1 && rank == 1) memory_write(1, device, host, kLone);
+      if (way >= 2 && rank == 0) OK(MPI_Send(way == 2 ? host : device, kLone, MPI_BYTE, other, 2, MPI_COMM_WORLD));
+      if (way >= 2 && rank == 1)
+        OK(MPI_Recv(way == 2 ? host : device, kLone, MPI_BYTE, other, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      const double took = slowest(now_ns() - start);
+      if (took < best[way]) best[way] = took;
+    }
+  if (rank == 1) {
+    memory_read(1, host, device, kLone);
+    for (int i = 0; i < kLone; i++) CHECK(host[i] == 1);
+  }
+  static const char* const names[] = {"lone_down", "lone_up", "lone_wire", "lone"};
+  for (int way = 0; way < 4; way++) print(names[way], best[way], "ms", 1e6);
+  memory_free(0, host);
+  memory_free(1, device);
+}
+
 int main(int argc, char** argv) {
   if (argc > 1) packet = atoi(argv[1]);  // bytes; the smaller, the more rounds
   CHECK(packet > 0 && packet <= kMost);
@@ -93,6 +122,7 @@ int main(int argc, char** argv) {
     memory_read(1, host_in[i], device_in[i], packet);
     CHECK(host_in[i][0] == (char)(17 * i + other + 1) && host_in[i][packet - 1] == (char)(17 * i + other + 1));
   }
+  alone();
   static const int sizes[] = {8, 4096, 65536, 1 << 20};
   for (unsigned s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
     for (int on_device = 0; on_device < 2; on_device++) {

@@ -8,6 +8,7 @@ from harness import mpi as jobs
 
 AIM = 1.3  # on the stand-in
 PACKETS = 16
+LONE_CHUNKS = 16  # 16 MiB in chunks of 1 MiB
 
 
 def staging(options):
@@ -29,6 +30,9 @@ def staging(options):
         return max(sample["down"], sample["wire"], sample["up"]) + (sample["down"] + sample["up"]) / PACKETS
 
     ratios = sorted(sample["set"] / least(sample) for sample in samples)
+    lone_sum = sum(median["lone_" + name] for name in ("down", "wire", "up"))
+    lone_least = max(median["lone_" + name] for name in ("down", "wire", "up"))
+    lone = median["lone"] / (lone_least + (median["lone_down"] + median["lone_up"]) / LONE_CHUNKS)
     where = f"stand-in GPU, {settings}" if options.speed else "the machine's GPU"
     lines = [f"{options.mpi}, {options.runs} runs, 2 ranks; {turns.machine()}; {where}", "",
              f"{PACKETS} packets of {options.packet} bytes each way at the same time, best of each run, medians over the runs:", "",
@@ -37,6 +41,11 @@ def staging(options):
              "| " + " | ".join(f"{median[name]:.2f} ms" for name in ("memcpy", "down", "wire", "up"))
              + f" | {median['down'] + median['wire'] + median['up']:.2f} ms | {median['set']:.2f} ms | "
              + f"{statistics.median(ratios):.2f} [{ratios[0]:.2f} .. {ratios[-1]:.2f}] (aim {AIM}) |", "",
+             "One message of 16 MiB, alone, in chunks:", "",
+             "| down | wire | up | sum of the three | staged | staged / (longest + two chunks) |",
+             "|---:|---:|---:|---:|---:|---:|",
+             "| " + " | ".join(f"{median['lone_' + name]:.2f} ms" for name in ("down", "wire", "up"))
+             + f" | {lone_sum:.2f} ms | {median['lone']:.2f} ms | {lone:.2f} (aim {AIM}) |", "",
              "| one way, bytes | host | device |", "|---|---:|---:|"]
     for name in median:
         if name.startswith("host_"):

@@ -2,7 +2,7 @@
 //
 // Large messages from a device that are cut into chunks, whatever receives them: what arrives, what statuses and probes
 // say, order, errors, and that nobody waits who would not wait for the whole message. Two ranks; RESIL_STAGE_CHUNK is
-// small, so that messages are. Usage: staging_chunks [PART...]: only those.
+// small, so that messages are. Usage: staging_chunks [PART...]: only those; staging_chunks random ROUNDS SEED.
 
 #include <stdlib.h>
 
@@ -363,6 +363,109 @@ static void alike(int to_device) {
   }
 }
 
+/// Rounds of messages both ways, of sizes that are cut, whole, or like a head's, received in every way, out of order by
+/// tags, completed in any order. Both ranks make the same plan.
+static unsigned long long chance_state;
+
+static unsigned chance(unsigned below) {
+  chance_state = chance_state * 6364136223846793005u + 1442695040888963407u;
+  return (unsigned)(chance_state >> 33) % below;
+}
+
+struct message {
+  int bytes, tag, from_device, to_device, synchronous, way, any;
+};
+
+enum { kEach = 12 };
+
+static void make_plan(struct message* plan, int with_devices) {
+  for (int i = 0; i < kEach; i++) {
+    struct message* m = &plan[i];
+    const unsigned kind = chance(10);
+    m->bytes = kind < 5 ? kLarge : kind < 7 ? 200000 : kind < 9 ? 16 * (int)(16 + chance(16)) : (int)chance(5000);
+    m->tag = chance(3);
+    m->from_device = with_devices && chance(4) != 0;
+    m->to_device = with_devices && chance(3) != 0;
+    m->synchronous = chance(4) == 0;
+    m->way = chance(6);
+    m->any = chance(3);
+  }
+}
+
+/// Sends are only tested: their receives may not have been posted yet.
+static void finish_some(int count, MPI_Request* requests, int sends) {
+  MPI_Status statuses[2 * kEach];
+  int indices[2 * kEach], some, flag;
+  const int one = chance(count);
+  switch (chance(3) + (sends ? 0 : 3 * chance(2))) {
+    case 3: OK(MPI_Wait(&requests[one], MPI_STATUS_IGNORE)); break;
+    case 0: OK(MPI_Test(&requests[one], &flag, statuses)); break;
+    case 4: OK(MPI_Waitany(count, requests, &some, statuses)); break;
+    case 1: OK(MPI_Testsome(count, requests, &some, indices, MPI_STATUSES_IGNORE)); break;
+    case 5: OK(MPI_Waitsome(count, requests, &some, indices, statuses)); break;
+    default: OK(MPI_Testall(count, requests, &flag, statuses));
+  }
+}
+
+static void one_round(unsigned number) {
+  struct message plans[2][kEach];
+  char *out[kEach], *in[kEach];
+  MPI_Request requests[2 * kEach];
+  make_plan(plans[0], 1);
+  make_plan(plans[1], 1);
+  struct message *mine = plans[rank], *theirs = plans[other];
+  int order[kEach], received = 0;  // those of tag 2 first, by name; the others in the order of their sends
+  for (int pass = 0; pass < 2; pass++)
+    for (int i = 0; i < kEach; i++)
+      if ((theirs[i].tag == 2) == (pass == 0)) order[received++] = i;
+  for (int i = 0; i < 2 * kEach; i++) requests[i] = MPI_REQUEST_NULL;
+  for (int i = 0; i < kEach; i++) {
+    out[i] = filled(mine[i].from_device, mine[i].bytes, number * 31 + i + 1);
+    in[i] = filled(theirs[i].to_device, theirs[i].bytes + 32, 0);
+  }
+  for (int i = 0; i < kEach; i++)
+    OK((mine[i].synchronous ? MPI_Issend : MPI_Isend)(out[i], mine[i].bytes, MPI_BYTE, other, mine[i].tag, comm, &requests[i]));
+  for (int k = 0; k < kEach; k++) {
+    const int i = order[k];
+    const struct message* m = &theirs[i];
+    MPI_Status status;
+    MPI_Message message;
+    const int tag = m->tag != 2 && m->any == 0 ? MPI_ANY_TAG : m->tag, source = m->any == 1 ? MPI_ANY_SOURCE : other;
+    // Only a posted receive takes a message before those that follow it: the others must come when all are posted.
+    const int room = m->bytes + 32, way = k < kEach / 2 ? 5 : m->way;
+    int flag = 0;
+    switch (way) {
+      case 0: OK(MPI_Recv(in[i], room, MPI_BYTE, source, tag, comm, &status)); break;
+      case 1: OK(MPI_Probe(source, tag, comm, &status)); break;
+      case 2: while (!flag) OK(MPI_Improbe(source, tag, comm, &flag, &message, &status)); break;
+      case 3: OK(MPI_Mprobe(source, tag, comm, &message, &status)); break;
+      default: OK(MPI_Irecv(in[i], room, MPI_BYTE, source, tag, comm, &requests[kEach + i]));
+    }
+    if (way < 4) check_status(&status, other, m->tag, MPI_BYTE, m->bytes);
+    if (way == 1) OK(MPI_Recv(in[i], room, MPI_BYTE, source, tag, comm, &status));
+    if (way == 2) OK(MPI_Mrecv(in[i], room, MPI_BYTE, &message, &status));
+    if (way == 3) OK(MPI_Imrecv(in[i], room, MPI_BYTE, &message, &requests[kEach + i]));
+    if (way < 3) check_status(&status, other, m->tag, MPI_BYTE, m->bytes);
+    if (chance(3) == 0) {
+      const int sends = chance(2);
+      finish_some(kEach, requests + (sends ? 0 : kEach), sends);
+    }
+  }
+  OK(MPI_Waitall(2 * kEach, requests, MPI_STATUSES_IGNORE));
+  for (int i = 0; i < kEach; i++) {
+    check(theirs[i].to_device, in[i], theirs[i].bytes, theirs[i].bytes + 32, number * 31 + i + 1);
+    memory_free(theirs[i].to_device, in[i]);
+    memory_free(mine[i].from_device, out[i]);
+  }
+}
+
+static void at_random(int rounds, unsigned first) {
+  for (int round = 0; round < rounds; round++) {
+    chance_state = first + round;
+    one_round(first + round);
+  }
+}
+
 static char** parts;
 
 static int wanted(const char* part) {
@@ -392,6 +495,7 @@ int main(int argc, char** argv) {
     if (wanted("persistent")) persistent(to_device);
     if (wanted("alike")) alike(to_device);
   }
+  if (*parts != NULL && strcmp(*parts, "random") == 0) at_random(atoi(parts[1]), atoi(parts[2]));
   OK(MPI_Comm_free(&comm));
   OK(MPI_Finalize());
   if (rank == 0) puts("ok");
