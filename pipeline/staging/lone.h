@@ -54,6 +54,7 @@ struct Grant {
   int32_t to;       ///< world rank
   uint32_t number;  ///< of the receiver's
   bool free;        ///< the receiver is ready for the next message
+  bool spoiled;     ///< an ordinary message has the size of its heads: to be given up when it is free
 };
 
 /// What goes before a head, or before the first ordinary message of its size: from then on no head has that size.
@@ -163,6 +164,8 @@ void lone_head_started(Thread& thread, Message* op);
 void lone_release(Message* op);
 /// A message that is not cut is about to be sent: should it have the size of a head, the entry is given up.
 void lone_before_send(Thread& thread, const Half& half);
+/// Tells the receiver so. The grant is free, and gone afterwards.
+void lone_give_up(Grant* grant);
 
 /// MPI_Start, MPI_Startall: the same.
 void lone_starting(Event& event);

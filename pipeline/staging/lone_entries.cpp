@@ -30,7 +30,7 @@ namespace {
 constexpr int kNoteTag = 5, kFirstTag = 64, kTagsOfEntry = 64;
 constexpr uint32_t kNotes = 8;       ///< receives that are posted for notes
 constexpr uint32_t kOfOneKind = 2;   ///< entries for one sender and one size
-constexpr double kLongestAnnouncement = 10;  ///< seconds
+constexpr double kLongestAnnouncement = 2;  ///< seconds
 constexpr uint64_t kShare = 4;       ///< of the pinned memory, that entries may take: one part in so many
 
 enum class NoteKind : uint32_t {
@@ -246,15 +246,19 @@ void take_note(const Note& note, int32_t from) {
     case NoteKind::kGranted:
       --unanswered;
       if (Grant* held = grant_pool.take(); held != nullptr) {
-        *held = {grants, note.cut, from, note.number, true};
+        *held = {grants, note.cut, from, note.number, true, false};
         grants = held;
         ++lone_held;
       }
       return;
     case NoteKind::kFree:
       for (Grant* held = grants; held != nullptr; held = held->next)
-        if (held->to == from && held->number == note.number)
+        if (held->to == from && held->number == note.number) {
           held->free = true;
+          if (held->spoiled)
+            lone_give_up(held);
+          return;
+        }
       return;
   }
 }

@@ -104,15 +104,11 @@ void announce_itself(Thread& thread, const MessageEnvelope& to, uint64_t bytes) 
     return;
   const int world_rank = lone_world_rank(thread, to.comm, to.peer);
   Grant* grant = world_rank >= 0 ? lone_grant_with_head(world_rank, bytes) : nullptr;
-  // While one of its heads is under way, that one has been announced, and this message has not.
-  if (grant == nullptr || !grant->free)
+  if (grant == nullptr)
     return;
-  static constinit Announcement given_up;
-  given_up = {bytes, 0, 0, 0};
-  uint64_t request;
-  if (backend->send(private_comm(), &given_up, sizeof(given_up), world_rank, lone_tag(grant->number, 0), &request))
-    backend->messages->wait(&request, nullptr);  // a few bytes, whose receive is posted
-  lone_forget(grant);
+  grant->spoiled = true;
+  if (grant->free)  // else as soon as it is: the head that is under way has been announced, and goes before this message
+    lone_give_up(grant);
 }
 
 }  // namespace
@@ -200,6 +196,14 @@ bool lone_sends_advance(Thread& thread, bool wait) {
     finish(thread, op);
   }
   return asked;
+}
+
+void lone_give_up(Grant* grant) {
+  const Announcement given_up = {grant->cut.head, 0, 0, 0};
+  uint64_t request;
+  if (backend->send(private_comm(), &given_up, sizeof(given_up), grant->to, lone_tag(grant->number, 0), &request))
+    backend->messages->wait(&request, nullptr);  // a few bytes, whose receive is posted
+  lone_forget(grant);
 }
 
 void lone_before_send(Thread& thread, const Half& half) {
