@@ -78,13 +78,13 @@ def main(build, mpi, rounds="15"):
                 assert checksum["messages_checked"] == checksum["messages_total"] > 100, (rank, checksum)
                 assert not checksum["messages_uncovered"] and checksum["unverified"] == 0, (rank, checksum)
 
-    def cut(chunk, *parts):
+    def cut(chunk, *parts, least=100):
         result = run(*parts, program="staging_chunks", settings="down=2,up=2", RESIL_STAGE_CHUNK=chunk)
         assert result.returncode == 0 and "warn" not in result.text().lower(), result.text()
         reports = result.ranks()
         for rank, report in reports.items():
             staging = report["staging"]
-            assert staging["chunked"]["sent"] > 100, (rank, staging)
+            assert staging["chunked"]["sent"] + staging["chunked"]["received"] > least, (rank, staging)
             assert not staging["uncovered"] and not report["findings"], (rank, staging, report["findings"])
 
     def not_cut():
@@ -96,6 +96,7 @@ def main(build, mpi, rounds="15"):
             assert all(report["staging"]["chunked"]["sent"] == 0 for report in result.ranks().values())
 
     return run_checks([("messages in chunks", lambda: cut("16")), ("sizes as heads have them", lambda: cut("2", "alike")),
+                       ("messages at random", lambda: cut("2", "random", "10", "5", least=10)),
                        ("no chunks", not_cut), ("a thread and its helper", lambda: threads("1", None)),
                        ("threads, checked", lambda: threads("4", False, RESIL_BLAME="full")),
                        ("threads, strict", lambda: threads("4", True)),
