@@ -83,7 +83,7 @@ struct Event {
   uint64_t target_type;
   int lock_type, assertion;  ///< MPI_Win_lock's and MPI_Win_fence's, as the ABI has them
   const char* string;
-  int color, order;
+  int color, order;  ///< MPI_Intercomm_create: remote and local leader; `object` the peer communicator
   uint64_t derived_id;  ///< id of the communicator that the call creates
 };
 

@@ -127,6 +127,22 @@ uint8_t collective_flags(Kind kind, const ring::Comm& comm, bool is_root, uint64
   }
 }
 
+uint32_t kept_of(const Wait& wait) { return wait.kept < kWaitedKeys ? wait.kept : kWaitedKeys - 1; }
+
+/// On an intercommunicator, each rank of the other group that the call waits for. False: none that MPI demands.
+bool add_remote(Builder& b, ThreadWait& thread, const Source& from, const Wait& wait) {
+  const uint32_t kept = kept_of(wait);
+  for (uint32_t i = 1; i <= kept; ++i) {
+    Part* part = add_part(b, thread);
+    if (part == nullptr)
+      return true;
+    *part = {PartKind::kCollective, kRootOnly, from.call, static_cast<int32_t>(wait.keys[i] >> 32), from.comm, ring::kNoTag, 0,
+             from.bytes, 0, wait.sequence};
+  }
+  thread.truncated |= wait.count > kept;
+  return kept != 0;
+}
+
 /// `from.peer`: the root's world rank. `amount`: bytes of the signature.
 void add_collective(Builder& b, ThreadWait& thread, const Source& from, uint32_t comm_index, int32_t root, uint64_t amount,
                     bool empty_here, uint64_t sequence) {
@@ -141,8 +157,6 @@ void add_collective(Builder& b, ThreadWait& thread, const Source& from, uint32_t
   const uint8_t flags = collective_flags(kind, comm, root == comm.rank, bytes, empty_here);
   *part = {PartKind::kCollective, static_cast<uint8_t>(from.flags | flags), from.call, from.peer, comm.id, ring::kNoTag, 0,
            from.bytes, 0, sequence};
-  if (kind == Kind::kBetween)
-    add_other(b, thread, from.call);  // also for the other group
 }
 
 /// The pending request with that key; false: not in the table.
@@ -238,7 +252,7 @@ void add_run(Builder& b, ThreadWait& thread, const Wait& wait) {
 void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
   const auto id = static_cast<CallId>(call);
   const bool posts = id == CallId::kMPI_Win_start || id == CallId::kMPI_Win_complete, completes = id == CallId::kMPI_Win_wait;
-  const uint32_t kept = wait.kept < kWaitedKeys ? wait.kept : kWaitedKeys - 1;
+  const uint32_t kept = kept_of(wait);
   if (wait.keys[0] == 0)
     return add_other(b, thread, call);
   for (uint32_t i = 1; i <= kept; ++i) {
@@ -299,8 +313,18 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
         thread.kind = WaitKind::kAll;
       return;
     case Role::kCollective:
-      return add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes,
-                            (wait.flags & kEmptyHere) != 0, wait.sequence);
+      if (comm_at(b.watched, record.comm).remote_size >= 0 && from.comm != 0 && wait.sequence != 0 &&
+          add_remote(b, thread, from, wait))
+        return;
+      add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes,
+                     (wait.flags & kEmptyHere) != 0, wait.sequence);
+      if (meaning.kind == Kind::kBetween && wait.keys[0] != 0)  // the leader also for the other one
+        if (Part* part = add_part(b, thread); part != nullptr) {
+          const auto number = static_cast<uint32_t>(wait.keys[1]);
+          *part = {PartKind::kToken, 0, record.call, static_cast<int32_t>(wait.keys[1] >> 32), wait.keys[0], wait.receive_tag, number,
+                   0, number, 0};
+        }
+      return;
     case Role::kWindow:
       if (wait.keys[0] == 0)
         return add_other(b, thread, record.call);

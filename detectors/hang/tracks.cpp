@@ -61,7 +61,13 @@ uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
   if (has_operator(kind))
     made.op = op_of(e.op, slot);
   // The two sides of an intercommunicator name different roots and amounts.
-  if (can_be_counted(e.comm) && (e.comm->remote_size < 0 || kind == Kind::kBarrier)) {
+  if (!can_be_counted(e.comm)) [[unlikely]]
+    return signature_pack(made);
+  if (e.comm->remote_size >= 0) [[unlikely]] {
+    list_remote(e, kind, *slot.wait);
+    if (kind == Kind::kBarrier)
+      made.bytes = 0;
+  } else {
     if (has_root(kind) && e.peer >= 0)
       made.root = static_cast<uint32_t>(e.peer) + 1;
     made.bytes = bytes_of(e, kind);

@@ -224,6 +224,13 @@ void enter_collective(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
+void enter_between(Event& e) {
+  Wait& wait = begin(e);
+  start_collective(e, slot_of(e), Kind::kBetween);
+  leader_enter(e, wait);
+  wait_publish(wait, e.record_number);
+}
+
 void enter_post_collective(Event& e) {
   begin(e);
   start_collective(e, slot_of(e), meaning_of(e.id).kind);
@@ -303,7 +310,7 @@ Hook enter_hook(const CallMeaning& meaning) {
     case Role::kSyncPoll: return enter_sync_poll;
     case Role::kSync: return enter_sync;
     case Role::kOperate: return enter_operate;
-    case Role::kCollective: return enter_collective;
+    case Role::kCollective: return meaning.kind == Kind::kBetween ? enter_between : enter_collective;
     case Role::kPostCollective: return enter_post_collective;
     case Role::kMakeCollective: return enter_make_collective;
     case Role::kForeign: return enter_foreign;

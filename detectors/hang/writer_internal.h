@@ -94,6 +94,12 @@ bool sync_polled(const Event& e, Probe* probe);
 /// Before MPI_Put and its kin.
 void operate_enter(Event& e);
 
+// --- between.cpp ---------------------------------------------------------------------------------------------------
+/// Collectives on an intercommunicator: the ranks of the other group that the call waits for.
+void list_remote(Event& e, Kind kind, Wait& wait);
+/// Before MPI_Intercomm_create.
+void leader_enter(Event& e, Wait& wait);
+
 // --- tracks.cpp ----------------------------------------------------------------------------------------------------
 uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags);
 /// The next collective of that communicator; returns its number, 0 when it is not numbered.

@@ -183,6 +183,8 @@ def fill(f):
             out.append(f"e.receive_tag = tag_of({n});")
         elif k == "COMM" and p.direction == "in" and not any("e.comm_handle" in s for s in out):
             out.append(f"e.comm_handle = bits({n});")
+        elif k == "COMM" and p.direction == "in" and n == "peer_comm":
+            out.append(f"e.object = bits({n});")
         elif k == "COMM" and p.direction == "out":
             out.append(f"e.new_comm = {n};")
         elif k == "COMM" and p.direction == "inout":
@@ -205,6 +207,8 @@ def fill(f):
             out.append(f"e.{ {'flag': 'flag', 'indx': 'index', 'outcount': 'outcount', 'array_of_indices': 'indices'}[n]} = {n};")
         elif k == "INT" and n in ("color", "split_type", "key") and f.has("creates_comm"):
             out.append(f"e.{'order' if n == 'key' else 'color'} = {n};")
+        elif k == "INT" and n in ("local_leader", "remote_leader") and f.has("creates_comm"):
+            out.append(f"e.{'order' if n == 'local_leader' else 'color'} = {n};")
         elif k == "INT" and f.has("rma") and n in ("assert", "lock_type"):
             out.append(f"e.{'assertion' if n == 'assert' else n} = {n};")
         elif k == "INT" and f.has("rma") and n == "rank":

@@ -19,6 +19,9 @@
 // exposure   rank 0 exposes its window and waits, rank 1 receives          proved
 // access     rank 1 starts an access that rank 0, receiving, does not permit  proved
 // lock       rank 0 receives while it holds the lock that rank 1 wants      proved
+// groups     rank 0 in MPI_Barrier of an intercommunicator, rank 1 receives  proved
+// merge      rank 0 in MPI_Intercomm_merge, rank 1 receives                 proved
+// leaders    MPI_Intercomm_create with two tags                             proved
 // poll       rank 1 polls for a message that never comes              verified, after a while
 // compute    rank 1 does not come back from its own code              verified, after learning
 // fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
@@ -26,6 +29,7 @@
 // unreceived rank 0 sends a message that nobody receives             a note
 // quiet      rank 0 sleeps SECONDS while the others wait              nothing
 // epochs     exposures, accesses and locks that wait SECONDS each        nothing
+// between    two groups that wait SECONDS for each other                 nothing
 // staggered  a slow chain of messages with pauses of half a second    nothing
 #include <mpi.h>
 #include <stdio.h>
@@ -133,10 +137,32 @@ static void one_sided(const char* kind, double seconds) {
   CHECK(MPI_Win_free(&window) == MPI_SUCCESS);
 }
 
+static void two_groups(const char* kind, double seconds) {
+  const int leaders = !strcmp(kind, "leaders"), innocent = !strcmp(kind, "between");
+  MPI_Comm inter, merged;
+  if (innocent && me == 1) nap(seconds);
+  if (!leaders) CHECK(MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - me, 7, &inter) == MPI_SUCCESS);
+  ready();
+  if (leaders) CHECK(MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - me, 8 + me, &inter) == MPI_SUCCESS);
+  if (me == 1 && !leaders) {
+    if (innocent) nap(seconds);
+    else receive(0, 9);
+  }
+  if (strcmp(kind, "merge")) CHECK(MPI_Barrier(inter) == MPI_SUCCESS);
+  if (innocent && me == 0) nap(seconds);
+  CHECK(MPI_Intercomm_merge(inter, me, &merged) == MPI_SUCCESS);
+  CHECK(MPI_Comm_free(&merged) == MPI_SUCCESS);
+  CHECK(MPI_Comm_free(&inter) == MPI_SUCCESS);
+}
+
 static void hang(const char* kind, double seconds) {
   const int next = (me + 1) % size, previous = (me + size - 1) % size;
   if (!strcmp(kind, "exposure") || !strcmp(kind, "access") || !strcmp(kind, "lock") || !strcmp(kind, "epochs")) {
     one_sided(kind, seconds);
+    return;
+  }
+  if (!strcmp(kind, "groups") || !strcmp(kind, "merge") || !strcmp(kind, "leaders") || !strcmp(kind, "between")) {
+    two_groups(kind, seconds);
     return;
   }
   MPI_Comm copy, half;

@@ -37,6 +37,9 @@ FOUND = {
     "exposure": (2, {"deadlock"}, "proved", {0, 1}, "MPI_Win_wait for MPI_Win_complete of rank 1"),
     "access": (2, {"deadlock"}, "proved", {0, 1}, "for MPI_Win_post of rank 0"),
     "lock": (2, {"deadlock"}, "proved", {0, 1}, "for the exclusive lock of rank 0"),
+    "groups": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Barrier"),
+    "merge": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Intercomm_merge"),
+    "leaders": (2, {"deadlock"}, "proved", {0, 1}, "MPI_Intercomm_create"),
     "partial": (4, {"deadlock", "unmatched_message"}, "proved", {0, 1}, "MPI_Recv"),
 }
 
@@ -241,7 +244,7 @@ def main():
     kinds = [kind for kind in FOUND if MPI == "openmpi" or FOUND[kind][0] == 2]
     checks = [(kind, lambda k=kind: check_found(k)) for kind in kinds]
     checks += [("quiet", lambda: check_innocent("quiet", 2, 6)), ("staggered", lambda: check_innocent("staggered", 2, 8)),
-               ("epochs", lambda: check_innocent("epochs", 2, 3)),
+               ("epochs", lambda: check_innocent("epochs", 2, 3)), ("between", lambda: check_innocent("between", 2, 3)),
                ("abort", check_abort), ("hook", check_hook), ("unreceived", check_unreceived)]
     if MPI == "openmpi":
         checks += [("stopped", check_stopped), ("takeover", check_takeover), ("leader gone", check_leader_gone),

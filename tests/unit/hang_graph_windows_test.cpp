@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The wait-for graph by hand: one-sided synchronisation.
+// The wait-for graph by hand: one-sided synchronisation, two groups.
 
 #include <catch2/catch.hpp>
 
@@ -134,4 +134,34 @@ TEST_CASE("a lock of a rank that is gone") {
   REQUIRE(verdict);
   CHECK(verdict->type == HangClass::kRankGone);
   CHECK(culprits(*verdict) == Ranks{1});
+}
+
+TEST_CASE("two groups wait for each other, not for their own") {
+  World world(4);
+  world.intercomm(kInter, {0, 1}, {2, 3});
+  auto barrier = [](int32_t peer) { return collective(kBarrierCall, 1, kInter, kRootOnly, peer); };
+  world.block(0, kBarrierCall, {barrier(2), barrier(3)});
+  world.block(1, kRecvCall, {receive(0, 7)});
+  world.block(2, kBarrierCall, {barrier(0), barrier(1)});
+  CHECK(!world.judge());  // rank 3 computes
+  world.block(3, kRecvCall, {receive(0, 7)});
+  const auto verdict = world.judge();
+  REQUIRE(verdict);
+  CHECK(verdict->confidence == resil::Confidence::kProved);
+  CHECK(culprits(*verdict) == Ranks{3});
+  world.ranks[0].comms[1].sequence = 2;  // rank 0 is in its second call: the first one ends
+  CHECK(world.judge());
+  world.ranks[3].activity = RankActivity::kComputing;
+  CHECK(!world.judge());
+}
+
+TEST_CASE("leaders of two groups") {
+  World world(2);
+  world.block(0, kStartCall, {token(1, kFirstLeaderToken - 5, 1, 0, kWorld)});
+  world.block(1, kRecvCall, {receive(0, 7)});
+  REQUIRE(world.judge());
+  world.count(token_comm(kWorld), 1, 0, kFirstLeaderToken - 6).sent = 1;  // with another tag
+  CHECK(world.judge());
+  world.count(token_comm(kWorld), 1, 0, kFirstLeaderToken - 5).sent = 1;
+  CHECK(!world.judge());
 }

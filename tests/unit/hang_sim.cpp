@@ -39,9 +39,16 @@ Sim::Sim(uint64_t seed) {
     for (int32_t rank = 0; rank < ranks; ++rank)
       if (rank < 2 || chance(60))
         comms[kOther].push_back(rank);
+  if (chance(30)) {
+    for (int32_t rank = 0; rank < ranks; ++rank)
+      if (rank < 2 || chance(70))
+        (rank == 0 || (rank != 1 && chance(50)) ? one : other).push_back(rank);
+    comms[kInter] = one;
+    comms[kInter].insert(comms[kInter].end(), other.begin(), other.end());
+  }
   for (const auto& [id, members] : comms)
     for (int i = 0; i < 40; ++i)
-      waves[id].push_back(chance(60) ? Wave::kBarrier : static_cast<Wave>(below(4)));
+      waves[id].push_back(id == kInter || chance(60) ? Wave::kBarrier : static_cast<Wave>(below(4)));
   for (int32_t rank = 0; rank < ranks; ++rank) {
     const int32_t number = !plain && chance(15) ? 2 : 1;
     for (int32_t i = 0; i < number; ++i)
@@ -61,7 +68,12 @@ Sim::Sim(uint64_t seed) {
   const bool windows_only = chance(15);
   const int events = windows_only ? 0 : 1 + below(chance(30) ? 12 : 5);
   for (int i = 0; i < events; ++i) {
-    const bool everywhere = comms.size() == 1 || chance(70);
+    if (comms.contains(kInter) && chance(20)) {
+      for (int32_t member : comms[kInter])
+        thread_of(member, false).program.push_back({.what = Do::kCollective, .comm = kInter});
+      continue;
+    }
+    const bool everywhere = !comms.contains(kOther) || chance(70);
     const uint64_t comm = everywhere ? kWorld : kOther;
     const auto& members = comms[comm];
     if (chance(25)) {
@@ -119,7 +131,7 @@ Sim::Sim(uint64_t seed) {
       case 4: program.push_back(op); break;
       case 5: op.what = !noisy ? op.what : chance(50) ? Do::kCancel : Do::kDie; break;
       case 6: op.what = chance(50) ? Do::kCompute : Do::kFinish; break;
-      default: op.comm = comms.size() > 1 && op.peer < 0 && op.what == Do::kCollective ? (op.comm == kWorld ? kOther : kWorld) : op.comm;
+      default: op.comm = comms.contains(kOther) && op.comm != kInter && op.peer < 0 && op.what == Do::kCollective ? (op.comm == kWorld ? kOther : kWorld) : op.comm;
     }
   }
   for (SimThread& thread : threads) {  // collectives belong to the first thread of a rank, and to members
@@ -158,13 +170,20 @@ bool Sim::satisfied(const SimRequest& request) const {
   };
   const Wave wave = waves.at(request.comm)[request.ordinal % 40];
   const int32_t root = members[request.ordinal % members.size()];
-  const bool all = std::all_of(members.begin(), members.end(), in);
+  const auto needed = awaited(request.comm, request.rank);
+  const bool all = std::all_of(needed.begin(), needed.end(), in);
   switch (wave) {
     case Wave::kBarrier: return all;
     case Wave::kBcast: return request.rank == root || in(root);
     case Wave::kScan: return std::all_of(members.begin(), std::find(members.begin(), members.end(), request.rank), in);
     default: return request.rank == root || late_reduce ? all : true;
   }
+}
+
+std::vector<int32_t> Sim::awaited(uint64_t comm, int32_t rank) const {
+  if (comm != kInter)
+    return comms.at(comm);
+  return std::find(one.begin(), one.end(), rank) != one.end() ? other : one;
 }
 
 bool Sim::can_return(const SimThread& thread) const {
@@ -410,7 +429,9 @@ World Sim::world() const {
   World world(ranks);
   world.comm(kWindow, comms.at(kWorld));
   for (const auto& [id, members] : comms)
-    if (id != kWorld)
+    if (id == kInter)
+      world.intercomm(id, one, other);
+    else if (id != kWorld)
       world.comm(id, members);
   std::vector<Part> parts;
   for (int32_t rank = 0; rank < ranks; ++rank) {
@@ -447,7 +468,11 @@ World Sim::world() const {
           continue;
         }
         for (int32_t index : thread.waiting)
-          parts.push_back(part_of(requests[static_cast<size_t>(index)]));
+          if (const SimRequest& request = requests[static_cast<size_t>(index)]; request.kind == SimRequest::kCollective && request.comm == kInter)
+            for (int32_t peer : awaited(kInter, rank))
+              parts.push_back(collective(kBarrierCall, request.ordinal, kInter, kRootOnly, peer));
+          else
+            parts.push_back(part_of(request));
         world.block(rank, kWaitallCall, parts, op.what == Do::kWaitany ? WaitKind::kAny : WaitKind::kAll);
       }
       if (outside)

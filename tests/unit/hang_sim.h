@@ -83,6 +83,8 @@ struct Sim {
   void apply(const Move& move);
   bool can_return(const SimThread& thread) const;
   bool satisfied(const SimRequest& request) const;
+  /// The members that a barrier waits for: all, or those of the other group.
+  std::vector<int32_t> awaited(uint64_t comm, int32_t rank) const;
   /// Calls `with(partner)` for each rank that must still act before this call over the window can return.
   template <class With>
   void each_missing(const SimThread& thread, With with) const;
@@ -97,6 +99,7 @@ struct Sim {
   std::vector<SimMessage> messages;
   std::vector<std::vector<int32_t>> unexpected, posted;  ///< by rank: messages and requests, in order
   std::map<uint64_t, std::vector<int32_t>> comms;
+  std::vector<int32_t> one, other;                       ///< the groups of kInter, if there is one
   std::map<uint64_t, std::vector<Wave>> waves;           ///< what the k-th collective on a communicator is; root is member k % size
   std::map<std::pair<uint64_t, int32_t>, uint64_t> entered;
   std::vector<bool> finished, gone;

@@ -35,6 +35,10 @@ bool may_be(const Sim& sim, const SimRequest& request, const Flags& can, bool le
   };
   if (wave == Wave::kBcast)
     return comes(root);
+  if (request.comm == kInter) {
+    const auto needed = sim.awaited(kInter, request.rank);
+    return std::all_of(needed.begin(), needed.end(), comes);
+  }
   return std::all_of(members.begin(), wave == Wave::kScan ? std::find(members.begin(), members.end(), request.rank) : members.end(), comes);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kNow = 2000000000000;
 
-const char* comm_text(void*, uint64_t id) { return id == kWorld ? "MPI_COMM_WORLD" : id == kOther ? "other" : id == kWindow ? "a window" : ""; }
+const char* comm_text(void*, uint64_t id) { return id == kWorld ? "MPI_COMM_WORLD" : id == kOther ? "other" : id == kWindow ? "a window" : id == kInter ? "two groups" : ""; }
 const char* call_name(void*, uint16_t id) { return call_text(id); }
 void site_text(void*, int32_t rank, uint64_t address, char* text, uint32_t bytes) {
   snprintf(text, bytes, "app+0x%llx.%d", static_cast<unsigned long long>(address), rank);
@@ -108,6 +108,15 @@ World::World(int32_t count) : ranks(static_cast<size_t>(count)) {
 void World::comm(uint64_t id, const std::vector<int32_t>& members) {
   for (size_t i = 0; i < members.size(); ++i)
     ranks[static_cast<size_t>(members[i])].comms.push_back({id, 0, static_cast<int32_t>(i), static_cast<int32_t>(members.size()), -1, 0});
+}
+
+void World::intercomm(uint64_t id, const std::vector<int32_t>& one, const std::vector<int32_t>& other) {
+  comm(id, one);
+  comm(id, other);
+  for (int32_t rank : one)
+    membership(rank, id).remote_size = static_cast<int32_t>(other.size());
+  for (int32_t rank : other)
+    membership(rank, id).remote_size = static_cast<int32_t>(one.size());
 }
 
 Membership& World::membership(int32_t rank, uint64_t id) {

@@ -25,7 +25,7 @@ enum Call : uint16_t {
 };
 const char* call_text(uint16_t id);
 
-constexpr uint64_t kWorld = 100, kOther = 200, kWindow = 300;  // communicators, and a window
+constexpr uint64_t kWorld = 100, kOther = 200, kWindow = 300, kInter = 400;  // communicators, a window, two groups
 
 struct Rank {
   RankActivity activity = RankActivity::kComputing;
@@ -66,6 +66,7 @@ struct World {
   void finalize(int32_t rank);
   /// A communicator of these ranks, in their order.
   void comm(uint64_t id, const std::vector<int32_t>& members);
+  void intercomm(uint64_t id, const std::vector<int32_t>& one, const std::vector<int32_t>& other);
   Membership& membership(int32_t rank, uint64_t comm);
   Count& count(uint64_t comm, int32_t owner, int32_t peer, int32_t tag) { return counts[{owner, comm, peer, tag}]; }
   void sent(int32_t from, int32_t to, int32_t tag, uint64_t messages = 1, uint64_t comm = kWorld) { count(comm, from, to, tag).sent += messages; }

@@ -158,7 +158,7 @@ class Judge {
   /// That the peer has made the call does not say that it has come back from it, or that this rank was told: never kDone.
   Result token(uint32_t me, const Part& part) {
     const uint32_t peer = static_cast<uint32_t>(part.peer);
-    if (((g_.state(me).irregular | g_.state(peer).irregular) & (kLostWindow | kLostEnvelope)) != 0 || part.needed == 0)
+    if (((g_.state(me).irregular | g_.state(peer).irregular) & (kLostWindow | kSpoilt)) != 0 || part.needed == 0)
       return {};
     const Tally* t = g_.tallies().find(token_comm(part.comm), part.peer, static_cast<int32_t>(me), part.tag);
     const bool never = t == nullptr ? g_.hopeful_ : t->sources == 1 && !t->other_tags && t->sent < part.needed;
@@ -183,8 +183,8 @@ class Judge {
   }
 
   Result collective(uint32_t me, const Part& part, Comm& c) {
-    if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && !g_.lenient()))  // between groups, each waits for the other one only
-      return {};
+    if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && (part.flags & kRootOnly) == 0 && !g_.lenient()))
+      return {};  // between groups, each waits for the other one only
     const uint32_t late = g_.late(c, part.sequence);
     const Result arrived = {c.complete && late == 0 ? Fact::kDone : Fact::kOpen, kNone};
     if (late == 0)

@@ -62,7 +62,7 @@ void Graph::link_holders() {
 /// Whether MPI demands that the call waits for this part.
 bool Graph::may_return(const Part& part) const {
   const Comm* c = part.kind == PartKind::kCollective ? comm(part.comm) : nullptr;
-  return (part.flags & kLenient) != 0 || (c != nullptr && c->remote_size >= 0);
+  return (part.flags & kLenient) != 0 || (c != nullptr && c->remote_size >= 0 && (part.flags & kRootOnly) == 0);
 }
 
 /// After long patience, parts that MPI need not wait for count only where nothing else can explain the wait: not beside
