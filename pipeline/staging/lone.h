@@ -11,6 +11,10 @@
 // which the receiver has chosen: a program's message that has H bytes by chance is an ordinary one. A probe sees the size
 // alone: for it each head is announced beforehand, with its tag and communicator.
 //
+// An entry is of one of two kinds. *Wire*: as above. *Peer*, for a sender on the same node: what is behind the head has a
+// place in the receiver's device memory, into which the sender copies it from its own device; a word on the private
+// communicator says that it is there, in place of chunks. See lone_peer.h.
+//
 // Below MPI_THREAD_MULTIPLE, in the mode watch alone. Inside MPI calls of the program's one thread; nothing here is
 // called while another call of it is under way.
 #pragma once
@@ -40,11 +44,13 @@ struct Secret {
 struct Cut {
   uint64_t bytes, head, chunk;
   uint32_t chunks;
+  uint32_t peer;  ///< 1: one chunk, which is copied from device to device, and a word in its place on the wire
   Secret secret;
 
   uint64_t in_head() const { return head - sizeof(Secret); }
   uint64_t begin(uint32_t i) const { return in_head() + i * chunk; }
   uint64_t size(uint32_t i) const { return i + 1 < chunks ? chunk : bytes - begin(i); }
+  uint64_t wire(uint32_t i) const { return peer != 0 ? sizeof(uint64_t) : size(i); }
 };
 
 /// An entry as its sender knows it.
@@ -55,6 +61,10 @@ struct Grant {
   uint32_t number;  ///< of the receiver's
   bool free;        ///< the receiver is ready for the next message
   bool spoiled;     ///< an ordinary message has the size of its heads: to be given up when it is free
+  bool opened;      ///< peer: `far` is usable
+  gpu::IpcHandle handle;  ///< peer: of the receiver's device memory
+  gpu::Device* on;        ///< on which it has been opened
+  char* far;              ///< there: the place of what is behind the head
 };
 
 /// What goes before a head, or before the first ordinary message of its size: from then on no head has that size.
@@ -77,13 +87,18 @@ struct Entry {
   EntryState state;
   bool announced;     ///< `said` has arrived
   bool begun;         ///< it has been decided where the chunks go
+  bool lost;          ///< peer: the runtime refused to read `far`
   bool straight;      ///< the chunks are copied up as they come: `memory` has become the message's
   uint32_t arrived;   ///< chunks so far
   Announcement said;
   char* memory;       ///< pinned, cut.bytes at least
   uint64_t room;
   gpu::Device* device;
-  Message* message;   ///< whose head has matched
+  Message* message;   ///< whose head has matched; null again once all that came is on its way up from here
+  char* far;          ///< peer: device memory; `memory` is null but for what cannot be copied straight
+  uint64_t word;      ///< peer: what comes in place of the chunk
+  gpu::Device* emptied_by;    ///< peer: where `emptied` is recorded
+  gpu::EventHandle emptied;   ///< peer: `far` has been read
   uint64_t announcement, requests[kMostChunks];
 };
 
@@ -99,6 +114,10 @@ struct Sending {
   uint32_t posted, sent;
   uint64_t announcement, requests[kMostChunks];
   gpu::EventHandle events[kMostChunks + 1];  ///< of the copies down: the head's, then the chunks'
+  Sending* next_deferred;
+  gpu::EventHandle across;  ///< peer: of the copy to the other device, once it has been started
+  bool deferred;            ///< peer: it has not been
+  bool refused;             ///< peer: the runtime would not
 };
 
 /// Memory of the host that a receive was posted into, of which a head may come; or a persistent request's.
@@ -138,6 +157,10 @@ Entry* lone_entry(int32_t from, uint64_t head);
 bool lone_announced(Entry& entry);
 /// The program's message was announced to be of this entry, or the entry to be given up. For probes.
 bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag);
+/// The entry's memory cannot be used any more: tells the sender.
+void lone_drop(Entry& entry);
+/// This rank's part of a grant of the kind peer cannot be had: the receiver gets its memory back, and grants the other kind.
+void lone_refuse(Grant* grant);
 /// The entry's message has left it: posts its receives anew and tells the sender.
 void lone_regrant(Thread& thread, Entry& entry);
 /// Tag of an entry's announcement (0) and chunks (1 and up) on the private communicator.
@@ -162,6 +185,8 @@ void lone_announce(Message& op);
 void lone_head_started(Thread& thread, Message* op);
 /// The library is done with all of it.
 void lone_release(Message* op);
+/// The program's buffer may be written: all copies from it are done.
+void lone_wait_left(Message& op);
 /// A message that is not cut is about to be sent: should it have the size of a head, the entry is given up.
 void lone_before_send(Thread& thread, const Half& half);
 /// Tells the receiver so. The grant is free, and gone afterwards.
@@ -190,7 +215,7 @@ void lone_target_release(Target* target);
 
 /// Members of the report's object `staging`.
 void lone_report(JsonWriter& json);
-void lone_count_sent(uint64_t bytes);
-void lone_count_received(uint64_t bytes);
+void lone_count_sent(const Cut& cut);
+void lone_count_received(const Cut& cut);
 
 }  // namespace resil::staging

@@ -9,7 +9,7 @@
 
 #include "checksum/pool.h"
 #include "pipeline/gpu/pinned.h"
-#include "pipeline/staging/lone.h"
+#include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
@@ -38,12 +38,16 @@ enum class NoteKind : uint32_t {
   kGranted,  ///< that entry is yours
   kRefused,  ///< there is none now
   kFree,     ///< it is free again
+  kCannot,   ///< the entry, of the kind peer, cannot be opened here: to be replaced by one of the other kind
+  kGone,     ///< the receiver cannot use it any more
 };
 
 struct Note {
   NoteKind kind;
   uint32_t number;
   Cut cut;
+  uint64_t node;          ///< kWanted: the sender's (lone_node)
+  gpu::IpcHandle handle;  ///< kGranted, of the kind peer
 };
 
 struct OutNote {
@@ -73,7 +77,7 @@ constinit uint32_t unanswered;  ///< kWanted, without an answer so far
 constinit bool finishing;
 struct {
   uint64_t sent, sent_bytes, received, received_bytes;
-} counts;
+} counts[2];  ///< wire, peer
 
 Note incoming[kNotes];
 uint64_t incoming_requests[kNotes];
@@ -104,12 +108,13 @@ void reap() {
 }
 
 /// False: no memory, or MPI would not.
-bool tell(int32_t to, NoteKind kind, uint32_t number, const Cut& cut) {
+bool tell(int32_t to, NoteKind kind, uint32_t number, const Cut& cut, uint64_t node = 0,
+          const gpu::IpcHandle& handle = {}) {
   reap();
   OutNote* out = note_pool.take();
   if (out == nullptr)
     return false;
-  out->note = {kind, number, cut};
+  out->note = {kind, number, cut, node, handle};
   if (!backend->send(private_comm(), &out->note, sizeof(Note), to, kNoteTag, &out->request)) {
     note_pool.give(out);
     return false;
@@ -164,7 +169,7 @@ void withdraw(Entry& entry) {
 /// Posts everything that the sender may send. False: MPI would not; nothing is posted.
 bool post(Entry& entry) {
   entry.state = EntryState::kOpen;
-  entry.announced = entry.begun = entry.straight = false;
+  entry.announced = entry.begun = entry.straight = entry.lost = false;
   entry.arrived = 0;
   entry.message = nullptr;
   entry.announcement = backend->request_null();
@@ -174,21 +179,33 @@ bool post(Entry& entry) {
   bool good = backend->receive(private_comm(), &entry.said, sizeof(entry.said), entry.from, lone_tag(number, 0),
                                &entry.announcement);
   for (uint32_t i = 0; good && i < entry.cut.chunks; ++i)
-    good = backend->receive(private_comm(), entry.memory + entry.cut.begin(i), entry.cut.size(i), entry.from,
-                            lone_tag(number, i + 1), &entry.requests[i]);
+    good = backend->receive(private_comm(),
+                            entry.cut.peer != 0 ? static_cast<void*>(&entry.word) : entry.memory + entry.cut.begin(i),
+                            entry.cut.wire(i), entry.from, lone_tag(number, i + 1), &entry.requests[i]);
   if (!good)
     withdraw(entry);
   return good;
+}
+
+/// Takes everything from the sender; `shared`: it may have opened the entry's device memory.
+void release(Entry& entry, bool shared) {
+  if (entry.announcement != backend->request_null() || entry.cut.peer != 0)
+    withdraw(entry);
+  if (entry.cut.peer != 0) {
+    lone_peer_give(entry, shared);
+  } else {
+    gpu::pinned_release(entry.memory);
+    entry_memory -= entry.cut.bytes;
+  }
+  entry.memory = nullptr;
+  entry.state = EntryState::kNone;
 }
 
 /// Its sender has, since an ordinary message has the size of its heads: frees it.
 bool given_up(Entry& entry) {
   if (!lone_announced(entry) || entry.said.total != entry.cut.head)
     return false;
-  withdraw(entry);
-  gpu::pinned_release(entry.memory);
-  entry_memory -= entry.cut.bytes;
-  entry.state = EntryState::kNone;
+  release(entry, true);
   return true;
 }
 
@@ -204,49 +221,71 @@ Entry* free_entry(int32_t from, uint64_t bytes) {
   return of_kind < kOfOneKind ? found : nullptr;
 }
 
-/// False: it cannot be, now.
-bool grant(int32_t from, uint64_t bytes) {
-  gpu::Device* device = last_device();
-  Entry* entry = free_entry(from, bytes);
-  if (finishing || usable != Usable::kYes || device == nullptr || entry == nullptr || bytes < 2 * lone_chunk || bytes > mode.memory / kShare - entry_memory ||
-      (lone_granted == 0 && unseen_receives()))
-    return false;
-  auto* memory = static_cast<char*>(gpu::pinned_acquire(*device, bytes));
-  if (memory == nullptr)
-    return false;
-  constexpr uint64_t kPage = 4096;
+/// Memory for it, and how it is cut. False: there is none.
+bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu::Device& device, gpu::IpcHandle* handle) {
   const uint64_t head = choose_head(from);
   const uint64_t rest = bytes - (head - sizeof(Secret));
+  entry.from = from;
+  entry.device = &device;
+  entry.memory = entry.far = nullptr;
+  entry.room = 0;
+  entry.emptied = 0;
+  if (lone_peer_wanted(from, node, bytes, device)) {
+    entry.cut = {bytes, head, rest, 1, 1, {random_word(), random_word()}};
+    if (lone_peer_take(entry, handle))
+      return true;
+  }
+  if (bytes > mode.memory / kShare - entry_memory)
+    return false;
+  constexpr uint64_t kPage = 4096;
   const uint64_t least = ((rest + kMostChunks - 1) / kMostChunks + kPage - 1) / kPage * kPage;
   const uint64_t chunk = least > lone_chunk ? least : lone_chunk;
-  entry->cut = {bytes, head, chunk, static_cast<uint32_t>((rest + chunk - 1) / chunk), {random_word(), random_word()}};
-  entry->from = from;
-  entry->memory = memory;
-  entry->room = bytes;
-  entry->device = device;
-  if (!post(*entry) || !tell(from, NoteKind::kGranted, lone_number(*entry), entry->cut)) {
-    if (entry->announcement != backend->request_null())
-      withdraw(*entry);
-    gpu::pinned_release(memory);
-    entry->state = EntryState::kNone;
+  entry.cut = {bytes, head, chunk, static_cast<uint32_t>((rest + chunk - 1) / chunk), 0, {random_word(), random_word()}};
+  entry.memory = static_cast<char*>(gpu::pinned_acquire(device, bytes));
+  if (entry.memory == nullptr)
+    return false;
+  entry.room = bytes;
+  entry_memory += bytes;
+  return true;
+}
+
+/// False: it cannot be, now.
+bool grant(int32_t from, uint64_t bytes, uint64_t node) {
+  gpu::Device* device = last_device();
+  Entry* entry = free_entry(from, bytes);
+  gpu::IpcHandle handle = {};
+  if (finishing || usable != Usable::kYes || device == nullptr || entry == nullptr || bytes < 2 * lone_chunk ||
+      (lone_granted == 0 && unseen_receives()) || !take_memory(*entry, from, bytes, node, *device, &handle))
+    return false;
+  if (!post(*entry) || !tell(from, NoteKind::kGranted, lone_number(*entry), entry->cut, 0, handle)) {
+    release(*entry, false);
     return false;
   }
-  entry_memory += bytes;
   ++lone_granted;
   return true;
+}
+
+/// Its sender has never written there.
+void replace(uint32_t number, int32_t from) {
+  Entry& entry = entries[number];
+  lone_peer_refused(from);
+  const uint64_t bytes = entry.cut.bytes;
+  release(entry, false);
+  if (!grant(from, bytes, 0))
+    tell(from, NoteKind::kRefused, 0, entry.cut);
 }
 
 void take_note(const Note& note, int32_t from) {
   switch (note.kind) {
     case NoteKind::kWanted:
-      if (!grant(from, note.cut.bytes))
+      if (!grant(from, note.cut.bytes, note.node))
         tell(from, NoteKind::kRefused, 0, note.cut);
       return;
     case NoteKind::kRefused: --unanswered; return;
     case NoteKind::kGranted:
       --unanswered;
       if (Grant* held = grant_pool.take(); held != nullptr) {
-        *held = {grants, note.cut, from, note.number, true, false};
+        *held = {grants, note.cut, from, note.number, true, false, false, note.handle, nullptr, nullptr};
         grants = held;
         ++lone_held;
       }
@@ -258,6 +297,14 @@ void take_note(const Note& note, int32_t from) {
           if (held->spoiled)
             lone_give_up(held);
           return;
+        }
+      return;
+    case NoteKind::kCannot: return replace(note.number, from);
+    case NoteKind::kGone:
+      for (Grant* held = grants; held != nullptr; held = held->next)
+        if (held->to == from && held->number == note.number) {
+          held->to = -1;  // a message of its may still be completing here
+          held->free = true;
         }
       return;
   }
@@ -309,7 +356,7 @@ Grant* lone_grant(Thread&, int32_t to, uint64_t bytes) {
   ++place.times;
   // Again from time to time: it may have been out of memory, or one may not be enough.
   if (place.times == 2 || place.times == 16 || place.times % 256 == 0)
-    unanswered += tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, {}});
+    unanswered += tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, 0, {}}, lone_node());
   return nullptr;
 }
 
@@ -327,6 +374,16 @@ void lone_forget(Grant* grant) {
   *place = grant->next;
   grant_pool.give(grant);
   --lone_held;
+}
+
+void lone_drop(Entry& entry) {
+  tell(entry.from, NoteKind::kGone, lone_number(entry), entry.cut);
+  release(entry, true);
+}
+
+void lone_refuse(Grant* grant) {
+  unanswered += tell(grant->to, NoteKind::kCannot, grant->number, grant->cut);
+  lone_forget(grant);
 }
 
 Entry* lone_entry(int32_t from, uint64_t head) {
@@ -397,23 +454,31 @@ void lone_end(Thread& thread) {
   for (Entry& entry : entries)
     if (entry.state != EntryState::kNone)
       withdraw(entry);
+  for (Grant* held = grants; held != nullptr; held = held->next)
+    if (held->free)
+      lone_peer_close(*held);
   posted_notes = false;
   usable = Usable::kNo;
   lone_granted = 0;
   reap();
 }
 
-void lone_count_sent(uint64_t bytes) { ++counts.sent, counts.sent_bytes += bytes; }
-void lone_count_received(uint64_t bytes) { ++counts.received, counts.received_bytes += bytes; }
+void lone_count_sent(const Cut& cut) { ++counts[cut.peer].sent, counts[cut.peer].sent_bytes += cut.bytes; }
+void lone_count_received(const Cut& cut) { ++counts[cut.peer].received, counts[cut.peer].received_bytes += cut.bytes; }
 
 void lone_report(JsonWriter& json) {
-  json.begin_object("chunked");
-  json.integer("sent", static_cast<int64_t>(counts.sent));
-  json.integer("sent_bytes", static_cast<int64_t>(counts.sent_bytes));
-  json.integer("received", static_cast<int64_t>(counts.received));
-  json.integer("received_bytes", static_cast<int64_t>(counts.received_bytes));
-  json.integer("granted", static_cast<int64_t>(lone_held));
-  json.end_object();
+  for (uint32_t peer = 0; peer < 2; ++peer) {
+    uint32_t held = 0;
+    for (const Grant* each = grants; each != nullptr; each = each->next)
+      held += each->cut.peer == peer;
+    json.begin_object(peer != 0 ? "peer_copies" : "chunked");
+    json.integer("sent", static_cast<int64_t>(counts[peer].sent));
+    json.integer("sent_bytes", static_cast<int64_t>(counts[peer].sent_bytes));
+    json.integer("received", static_cast<int64_t>(counts[peer].received));
+    json.integer("received_bytes", static_cast<int64_t>(counts[peer].received_bytes));
+    json.integer("granted", held);
+    json.end_object();
+  }
 }
 
 }  // namespace resil::staging

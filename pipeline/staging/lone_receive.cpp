@@ -7,7 +7,7 @@
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/pool.h"
-#include "pipeline/staging/lone.h"
+#include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
@@ -113,8 +113,9 @@ bool deliver(Entry& entry, Message& op, uint64_t bytes) {
 /// Chunks can be copied to the device as they come, from where they come.
 bool goes_straight(const Entry& entry, const Message& op) {
   const Packet& packet = op.packet;
-  return op.staged && packet.layout == Layout::kPacked && !packet.pageable && packet.type->run_count == 1 &&
-         static_cast<uint64_t>(packet.high - packet.low) == packet.bytes && packet.bytes >= entry.cut.bytes;
+  const bool whole = entry.cut.peer != 0 || (!packet.pageable && packet.bytes >= entry.cut.bytes);
+  return whole && op.staged && packet.layout == Layout::kPacked && packet.type->run_count == 1 &&
+         static_cast<uint64_t>(packet.high - packet.low) == packet.bytes;
 }
 
 void up(Message& op, uint64_t begin, uint64_t bytes) {
@@ -126,7 +127,7 @@ void up(Message& op, uint64_t begin, uint64_t bytes) {
 /// The message has the entry's memory from now on, and the entry the message's: the head is all that is moved.
 void begin(Entry& entry, Message& op) {
   entry.straight = goes_straight(entry, op);
-  if (!entry.straight)
+  if (!entry.straight || entry.cut.peer != 0)
     return;
   Packet& packet = op.packet;
   memcpy(entry.memory, packet.host, entry.cut.in_head());
@@ -148,22 +149,45 @@ bool take_chunk(Entry& entry, Message& op) {
   StatusInfo info = {};
   backend->messages->status_read(status, 0, &info);
   const uint32_t i = entry.arrived++;
-  if (info.bytes != entry.cut.size(i))
+  if (info.bytes != entry.cut.wire(i))
     op.failed = true;  // its sender could not have it, and has said why
+  else if (entry.cut.peer != 0)
+    lone_peer_empty(entry, op);
   else if (entry.straight)
     up(op, entry.cut.begin(i), entry.cut.size(i));
   return true;
 }
 
+/// Is the entry's device memory being copied from?
+bool still_read(Entry& entry) {
+  if (entry.emptied == 0)
+    return false;
+  const gpu::State state = lone_peer_emptied(entry);
+  entry.lost = entry.lost || state == gpu::State::kFailed;
+  return state == gpu::State::kPending;
+}
+
+/// It is ready for the next message.
+void leave(Thread& thread, Entry& entry) {
+  lone_peer_clear(entry);
+  if (entry.lost)
+    lone_drop(entry);
+  else
+    lone_regrant(thread, entry);
+  --matched;
+  work_ends();
+}
+
+/// The message leaves the entry, which is not free yet if device memory is still being read.
 void end(Thread& thread, Entry& entry, Message* op) {
   const uint64_t capacity = capacity_of(*op), all = entry.cut.bytes, bytes = all < capacity ? all : capacity;
   const bool straight = entry.straight;
-  lone_count_received(all);
+  lone_count_received(entry.cut);
   if (!straight && !op->failed && !deliver(entry, *op, bytes))
     op->failed = true;
-  lone_regrant(thread, entry);
-  --matched;
-  work_ends();
+  entry.message = nullptr;
+  if (entry.emptied == 0)
+    leave(thread, entry);
   op->came = bytes;
   if (all > capacity) {
     op->failed = true;
@@ -181,7 +205,9 @@ void end(Thread& thread, Entry& entry, Message* op) {
 
 void work(Thread& thread, Entry& entry) {
   Message* op = entry.message;
-  if (!lone_announced(entry))
+  if (op == nullptr && !still_read(entry))
+    return leave(thread, entry);
+  if (op == nullptr || !lone_announced(entry))
     return;
   if (!entry.begun) {
     entry.begun = true;
@@ -190,6 +216,10 @@ void work(Thread& thread, Entry& entry) {
   while (entry.arrived < entry.cut.chunks)
     if (!take_chunk(entry, *op))
       return;
+  if (!entry.straight && still_read(entry))  // what is delivered from the host has come there
+    return;
+  if (!entry.straight && entry.lost && !op->failed)
+    copy_failed(*op, "up");
   end(thread, entry, op);
 }
 

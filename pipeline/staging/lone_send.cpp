@@ -7,7 +7,7 @@
 
 #include "checksum/pool.h"
 #include "pipeline/gpu/pinned.h"
-#include "pipeline/staging/lone.h"
+#include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
@@ -32,9 +32,10 @@ bool can_be_cut(const Packet& packet) {
 
 void give_back(Sending* sending) {
   gpu::Device& device = *sending->message->packet.device;
-  for (uint32_t i = 0; i <= sending->grant->cut.chunks; ++i)
-    if (sending->events[i] != 0)
-      gpu::event_release(device, sending->events[i]);
+  lone_peer_leave(*sending);
+  for (const gpu::EventHandle event : sending->events)  // the grant may be gone
+    if (event != 0)
+      gpu::event_release(device, event);
   gpu::pinned_release(sending->head);
   pool.give(sending);
 }
@@ -48,14 +49,15 @@ bool copies_begin(Sending& sending) {
   auto copy = [&](uint32_t event, char* to, uint64_t begin, uint64_t bytes) {
     return gpu::copy_down(device, to, from + begin, bytes) && gpu::event_record(device, gpu::Lane::kDown, sending.events[event]);
   };
-  for (uint32_t i = 0; i <= cut.chunks; ++i)
+  const uint32_t downs = cut.peer != 0 ? 0 : cut.chunks;
+  for (uint32_t i = 0; i <= downs; ++i)
     if ((sending.events[i] = gpu::event_acquire(device)) == 0)
       return false;
   if ((sending.head = static_cast<char*>(gpu::pinned_acquire(device, cut.head))) == nullptr)
     return false;
   memcpy(sending.head + cut.in_head(), &cut.secret, sizeof(cut.secret));
   bool good = copy(0, sending.head, 0, cut.in_head());
-  for (uint32_t i = 0; good && i < cut.chunks; ++i)
+  for (uint32_t i = 0; good && i < downs; ++i)
     good = copy(i + 1, packet.host + cut.begin(i), cut.begin(i), cut.size(i));
   return good;
 }
@@ -74,14 +76,15 @@ bool advance_one(Sending& sending, bool wait) {
   bool asked = false;
   while (sending.posted < cut.chunks) {
     const uint32_t i = sending.posted;
-    const gpu::State state = state_of(sending, i + 1, wait);
+    const gpu::State state = cut.peer != 0 ? lone_peer_state(sending, wait) : state_of(sending, i + 1, wait);
     if (state == gpu::State::kPending)
       break;
     const bool good = state == gpu::State::kDone && !sending.message->failed;
     if (!good && !sending.message->failed)
-      copy_failed(*sending.message, "down");
+      copy_failed(*sending.message, cut.peer != 0 ? "across" : "down");
     // Nothing in place of data that could not be had: the receiver is not to wait for it.
-    if (!backend->send(private_comm(), sending.host + cut.begin(i), good ? cut.size(i) : 0, sending.to,
+    const void* data = cut.peer != 0 ? static_cast<const void*>(&sending.says.total) : sending.host + cut.begin(i);
+    if (!backend->send(private_comm(), data, good ? cut.wire(i) : 0, sending.to,
                        lone_tag(sending.grant->number, i + 1), &sending.requests[i])) {
       sending.message->failed = true;
       sending.requests[i] = backend->request_null();
@@ -119,6 +122,10 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
     return false;
   const int world_rank = lone_world_rank(thread, to.comm, to.peer);
   Grant* grant = world_rank >= 0 ? lone_grant(thread, world_rank, op->packet.bytes) : nullptr;
+  if (grant != nullptr && grant->cut.peer != 0 && !lone_peer_open(*grant, *op->packet.device)) {
+    lone_refuse(grant);
+    return false;
+  }
   Sending* sending = grant != nullptr ? pool.take() : nullptr;
   if (sending == nullptr)
     return false;
@@ -137,6 +144,8 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
     return false;
   }
   grant->free = false;
+  if (grant->cut.peer != 0)
+    lone_peer_defer(*sending);
   op->lone = sending;
   op->pieces = 2;
   *part = {sending->head, static_cast<int64_t>(grant->cut.head), backend->staging->byte_type()};
@@ -168,7 +177,7 @@ void lone_head_started(Thread&, Message* op) {
     packet_wait(&op->packet);
     return;
   }
-  lone_count_sent(sending->says.total);
+  lone_count_sent(sending->grant->cut);
   sending->next = sendings;
   sendings = sending;
   work_begins();
@@ -192,6 +201,7 @@ bool lone_sends_advance(Thread& thread, bool wait) {
     *place = sending->next;
     Message* op = sending->message;
     packet_wait(&op->packet);  // its event is behind the last chunk's
+    lone_peer_leave(*sending);
     work_ends();
     finish(thread, op);
   }
@@ -206,11 +216,18 @@ void lone_give_up(Grant* grant) {
   lone_forget(grant);
 }
 
+void lone_wait_left(Message& op) {
+  packet_wait(&op.packet);
+  if (op.lone != nullptr && op.lone->grant->cut.peer != 0)
+    lone_peer_state(*op.lone, true);
+}
+
 void lone_before_send(Thread& thread, const Half& half) {
   if (lone_held == 0 || half.count <= 0 || half.envelope.peer < 0) [[likely]]
     return;
   announce_itself(thread, half.envelope, static_cast<uint64_t>(half.count) * static_cast<uint64_t>(type_size(thread, half.type)));
 }
+
 void lone_starting(Event& e) {
   if (lone_held == 0) [[likely]]
     return;

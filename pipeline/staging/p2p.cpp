@@ -219,7 +219,7 @@ bool start_exchange_call(Event& e, bool in_place) {
     }
   }
   if (e.result == 0 && in_place && sender->staged)  // what comes goes where that data is
-    packet_wait(&sender->packet);
+    lone_wait_left(*sender);
   if (e.result != 0) {
     message_retire(thread, sender);
     message_retire(thread, receiver);

@@ -173,7 +173,7 @@ bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart 
   if (e.result != 0)
     return true;
   if (in_place && sends && sender->staged)  // what comes goes where that data is
-    packet_wait(&sender->packet);
+    lone_wait_left(*sender);
   if (receives)
     wire_append(receiver);
   if (sends && sender->in_lane)

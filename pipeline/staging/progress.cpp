@@ -8,7 +8,7 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
-#include "pipeline/staging/lone.h"
+#include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
@@ -37,6 +37,7 @@ constinit thread_local uint64_t own_lanes __attribute__((tls_model("initial-exec
 constinit List arriving, leaving, rising;
 constinit std::atomic<uint32_t> in_lists;
 constinit SpinLock lock;
+constinit bool starting;  ///< the program may be about to start more; one thread alone has messages for which it matters
 
 void append(List& list, Message* op) {
   op->next = nullptr;
@@ -265,6 +266,8 @@ bool advance(Thread& thread) {
     work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), false);
   const bool asked = work_wire(thread, arriving, kPeeks);
   const bool asked_too = work_wire(thread, leaving, kPeeks / 4);
+  if (!starting)
+    lone_peers_begin();
   const bool chunks_sent = lone_sends_advance(thread, false);
   const bool chunks_received = lone_receives_advance(thread);
   lone_notes(thread);
@@ -272,7 +275,15 @@ bool advance(Thread& thread) {
   return asked || asked_too || chunks_sent || chunks_received;
 }
 
-void progress(Thread& thread) { advance(thread); }
+void progress(Thread& thread, bool more_to_come) {
+  if (more_to_come && lone_held != 0) {
+    starting = true;
+    advance(thread);
+    starting = false;
+  } else {
+    advance(thread);
+  }
+}
 
 void flush(Thread& thread) {
   for (uint64_t left = busy_lanes.load(std::memory_order_seq_cst); left != 0; left &= left - 1)
@@ -285,10 +296,11 @@ void copy_failed(Message& op, const char* direction) {
   Finding finding;
   finding.start("device_copy_failed", Confidence::kProved);
   finding.culprit(runtime.header->rank);
-  finding.say("rank %d: a copy %s of %llu bytes between device %d (%s) and host memory failed: %s. The call that "
+  finding.say("rank %d: a copy %s of %llu bytes between device %d (%s) and %s memory failed: %s. The call that "
               "completes the message returns MPI_ERR_OTHER",
               runtime.header->rank, direction, static_cast<unsigned long long>(op.packet.bytes),
-              gpu::ordinal_of(*op.packet.device), gpu::api_name(gpu::api_of(*op.packet.device)), gpu::last_error());
+              gpu::ordinal_of(*op.packet.device), gpu::api_name(gpu::api_of(*op.packet.device)),
+              direction[0] == 'a' ? "another process's device" : "host", gpu::last_error());
   finding.add("buffer", "%p", static_cast<void*>(op.packet.buffer));
   finding_publish(finding);
 }

@@ -9,7 +9,7 @@
 #include "pipeline/gpu/runtimes.h"
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/blocking.h"
-#include "pipeline/staging/lone.h"
+#include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "shim/config.h"
@@ -35,6 +35,9 @@ constexpr ConfigEntry kConfig[] = {
     {"RESIL_STAGE_CHUNK", ConfigType::kInteger, "0..65536", "1024",
      "chunks into which a large message from a device is cut when it travels alone, in KiB, so that its copies and the "
      "wire overlap; 0: none is cut"},
+    {"RESIL_STAGE_PEER", ConfigType::kInteger, "0..1048576", "256",
+     "most device memory that a rank takes to get large messages of its node by copies from device to device, in MiB; at "
+     "least one eighth of a device's memory is left free; 0: none"},
 };
 
 unsigned slot;
@@ -43,6 +46,7 @@ bool enabled() {
   mode.setting = config_has("RESIL_STAGE", "on")    ? Setting::kOn
                  : config_has("RESIL_STAGE", "off") ? Setting::kOff
                                                     : Setting::kAuto;
+  lone_peer_memory = static_cast<uint64_t>(config_integer("RESIL_STAGE_PEER")) << 20;
   lone_chunk = static_cast<uint64_t>(config_integer("RESIL_STAGE_CHUNK")) << 10;
   mode.memory = static_cast<uint64_t>(config_integer("RESIL_STAGE_MEMORY")) << 20;
   return mode.setting != Setting::kOff;
@@ -117,7 +121,7 @@ void tend(Event& e) {
   if (!returns && !p2p_handles(e.id) && !completes(e.id))
     begin_blocking(e);
   else
-    progress(*e.thread);
+    progress(*e.thread, (e.attributes & (kCallStarts | kCallActivates)) != 0);
 }
 
 /// First of all modules, so that the others see the buffers that the library is given.

@@ -31,7 +31,8 @@ bool under_way();
 
 /// Looks after everything under way, without blocking: posts the sends whose data is down, starts copies up of what has
 /// arrived, completes requests. Application's thread, inside an MPI call; one thread at a time does it, others return.
-void progress(Thread& thread);
+/// `more_to_come`: the program is starting messages; what is deferred behind them (lone_peer.h) stays so.
+void progress(Thread& thread, bool more_to_come = false);
 
 /// Before a call that blocks inside MPI and that staging does not carry out itself: everything that other ranks may wait
 /// for is handed to MPI. Waits for copies down (a local matter of microseconds), never for a rank.

@@ -466,6 +466,61 @@ static void at_random(int rounds, unsigned first) {
   }
 }
 
+/// Messages of a rank to itself.
+static void itself(int to_device) {
+  for (int round = 0; round < kRounds; round++) {
+    MPI_Request requests[2];
+    MPI_Status status;
+    const int room = kLarge - (round == 4 ? 1000 : 0);
+    char *out = filled(1, kLarge, 30 + round), *in = filled(to_device, kLarge, 0);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    OK(MPI_Irecv(in, room, MPI_BYTE, 0, 1, MPI_COMM_SELF, &requests[0]));
+    OK(MPI_Isend(out, kLarge, MPI_BYTE, 0, 1, MPI_COMM_SELF, &requests[1]));
+    if (room == kLarge) {
+      OK(MPI_Wait(&requests[0], &status));
+      check_status(&status, 0, 1, MPI_BYTE, kLarge);
+      check(to_device, in, kLarge, kLarge, 30 + round);
+    } else {
+      CHECK(class_of(MPI_Wait(&requests[0], &status)) == MPI_ERR_TRUNCATE);
+      memory_read(to_device, found, in, kLarge);
+      for (int i = room; i < kLarge; i++) CHECK(found[i] == 0xee);
+    }
+    OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
+    memory_free(1, out);
+    memory_free(to_device, in);
+  }
+}
+
+/// To itself and to the other rank, which counts as of another node: the copy between devices is not even ordered while
+/// the program starts messages, and then comes after the one that has to leave the node. `down` is slow, in GB/s.
+static void deferred(double down) {
+  double (*now)(void);
+  uint64_t (*count)(const char*);
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  *(void**)&now = device_symbol(library, "fakegpu_now");
+  *(void**)&count = device_symbol(library, "fakegpu_count");
+  char *out = filled(1, kLarge, 5), *far = filled(1, kLarge, 6), *in = filled(1, kLarge, 0), *room = filled(1, kLarge, 0);
+  for (int round = 0; round < kRounds + 2; round++) {
+    MPI_Request requests[4];
+    OK(MPI_Irecv(in, kLarge, MPI_BYTE, 0, 1, MPI_COMM_SELF, &requests[0]));
+    OK(MPI_Irecv(room, kLarge, MPI_BYTE, other, 2, comm, &requests[1]));
+    const uint64_t before = count("inside") + count("peer");
+    const double start = now();
+    OK(MPI_Isend(out, kLarge, MPI_BYTE, 0, 1, MPI_COMM_SELF, &requests[2]));
+    OK(MPI_Isend(far, kLarge, MPI_BYTE, other, 2, comm, &requests[3]));
+    CHECK(count("inside") + count("peer") == before);
+    OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
+    if (round >= kRounds) {
+      CHECK(count("inside") + count("peer") >= before + 2);  // into the entry, and out of it
+      CHECK(now() - start >= kLarge / (down * 1e9));
+    }
+    OK(MPI_Waitall(3, requests + 1, MPI_STATUSES_IGNORE));
+    check(1, in, kLarge, kLarge, 5);
+    check(1, room, kLarge, kLarge, 6);
+  }
+  memory_free(1, out), memory_free(1, far), memory_free(1, in), memory_free(1, room);
+}
+
 static char** parts;
 
 static int wanted(const char* part) {
@@ -494,8 +549,10 @@ int main(int argc, char** argv) {
     if (wanted("left_alone")) left_alone(to_device);
     if (wanted("persistent")) persistent(to_device);
     if (wanted("alike")) alike(to_device);
+    if (wanted("itself")) itself(to_device);
   }
   if (*parts != NULL && strcmp(*parts, "random") == 0) at_random(atoi(parts[1]), atoi(parts[2]));
+  if (*parts != NULL && wanted("deferred")) deferred(0.01);
   OK(MPI_Comm_free(&comm));
   OK(MPI_Finalize());
   if (rank == 0) puts("ok");

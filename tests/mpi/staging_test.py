@@ -78,14 +78,27 @@ def main(build, mpi, rounds="15"):
                 assert checksum["messages_checked"] == checksum["messages_total"] > 100, (rank, checksum)
                 assert not checksum["messages_uncovered"] and checksum["unverified"] == 0, (rank, checksum)
 
-    def cut(chunk, *parts, least=100):
-        result = run(*parts, program="staging_chunks", settings="down=2,up=2", RESIL_STAGE_CHUNK=chunk)
+    def cut(way, *parts, chunk="16", settings="down=2,up=2", least=100, **environment):
+        """All messages that are cut go that one way: as chunks, or from device to device."""
+        result = run(*parts, program="staging_chunks", settings=settings, RESIL_STAGE_CHUNK=chunk, **environment)
         assert result.returncode == 0 and "warn" not in result.text().lower(), result.text()
-        reports = result.ranks()
-        for rank, report in reports.items():
+        other = "peer_copies" if way == "chunked" else "chunked"
+        for rank, report in result.ranks().items():
             staging = report["staging"]
-            assert staging["chunked"]["sent"] + staging["chunked"]["received"] > least, (rank, staging)
+            assert staging[way]["sent"] + staging[way]["received"] > least, (rank, staging)
+            assert staging[other]["sent"] == staging[other]["received"] == 0, (rank, staging)
             assert not staging["uncovered"] and not report["findings"], (rank, staging, report["findings"])
+
+    def no_peers():
+        """Device memory that cannot be exported, that cannot be opened, none left, none allowed, another node."""
+        for settings, environment in (("ipc=0", {}), ("ipc=2", {}), ("memory=2", {}), ("", {"RESIL_NODE_RANKS": "1"})):
+            cut("chunked", "exchanged", settings=settings, least=20, **environment)
+
+    def deferred():
+        result = run("deferred", program="staging_chunks", settings="down=0.01", RESIL_STAGE_CHUNK="16", RESIL_NODE_RANKS="1")
+        assert result.returncode == 0, result.text()
+        for rank, report in result.ranks().items():
+            assert report["staging"]["peer_copies"]["sent"] > 2 < report["staging"]["chunked"]["sent"], (rank, report)
 
     def not_cut():
         """Where a copy is compared with the device before the library gets it, and where calls are recorded."""
@@ -93,10 +106,14 @@ def main(build, mpi, rounds="15"):
             result = run("plain", program="staging_chunks", RESIL_STAGE_CHUNK="16", RESIL_MODE=mode,
                          RESIL_RECORD=os.path.join(jobs.scratch(), "recording"))
             assert result.returncode == 0, result.text()
-            assert all(report["staging"]["chunked"]["sent"] == 0 for report in result.ranks().values())
+            for report in result.ranks().values():
+                assert report["staging"]["chunked"]["sent"] == report["staging"]["peer_copies"]["sent"] == 0, report
 
-    return run_checks([("messages in chunks", lambda: cut("16")), ("sizes as heads have them", lambda: cut("2", "alike")),
-                       ("messages at random", lambda: cut("2", "random", "10", "5", least=10)),
+    return run_checks([("messages in chunks", lambda: cut("chunked", RESIL_STAGE_PEER="0")),
+                       ("from device to device", lambda: cut("peer_copies")),
+                       ("sizes as heads have them", lambda: cut("peer_copies", "alike", chunk="2")),
+                       ("messages at random", lambda: cut("peer_copies", "random", "10", "5", chunk="2", least=2)),
+                       ("no way between devices", no_peers), ("copies between devices come last", deferred),
                        ("no chunks", not_cut), ("a thread and its helper", lambda: threads("1", None)),
                        ("threads, checked", lambda: threads("4", False, RESIL_BLAME="full")),
                        ("threads, strict", lambda: threads("4", True)),
