@@ -22,6 +22,7 @@ struct WindowInfo {
 };
 
 struct WindowFunctions {
+  uint64_t (*file_at)(const void* address);    ///< bits of the file handle stored there: what MPI_File_open gave
   uint64_t (*handle_at)(const void* address);  ///< bits of the handle stored there: what a window-creating call gave
   bool (*describe)(uint64_t window, WindowInfo* info);  ///< local
   /// MPI_Win_fence's assertions; MPI requires them of all ranks or of none.

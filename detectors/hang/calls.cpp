@@ -84,6 +84,16 @@ constexpr Kind kind_of(const CallInfo& info) {
     return Kind::kCreate;
   if (is_any(name, {"MPI_Comm_free", "MPI_Comm_disconnect"}))
     return Kind::kRelease;
+  if (is_any(name, {"MPI_File_read_ordered", "MPI_File_write_ordered", "MPI_File_read_ordered_begin", "MPI_File_write_ordered_begin",
+                    "MPI_File_read_ordered_end", "MPI_File_write_ordered_end"}))
+    return Kind::kOrdered;
+  if (is_any(name, {"MPI_File_close", "MPI_File_set_size", "MPI_File_preallocate", "MPI_File_set_view", "MPI_File_seek_shared",
+                    "MPI_File_set_atomicity", "MPI_File_sync", "MPI_File_read_all", "MPI_File_write_all",
+                    "MPI_File_read_at_all", "MPI_File_write_at_all", "MPI_File_read_all_begin", "MPI_File_write_all_begin",
+                    "MPI_File_read_at_all_begin", "MPI_File_write_at_all_begin", "MPI_File_read_all_end", "MPI_File_write_all_end",
+                    "MPI_File_read_at_all_end", "MPI_File_write_at_all_end", "MPI_File_iread_all", "MPI_File_iwrite_all",
+                    "MPI_File_iread_at_all", "MPI_File_iwrite_at_all"}))
+    return Kind::kFile;
   return is(name, "MPI_File_open") ? Kind::kFile : is(name, "MPI_Finalize") ? Kind::kFinalize : Kind::kNone;
 }
 
@@ -101,6 +111,8 @@ constexpr Role role_of(const CallInfo& info, Kind kind) {
   const bool starts = (has & kCallStarts) != 0, persistent = (has & kCallPersistent) != 0;
   if (has & kCallPartitioned)
     return Role::kPartitioned;
+  if ((kind == Kind::kFile || kind == Kind::kOrdered) && !is(name, "MPI_File_open"))
+    return Role::kFile;
   if (is(name, "MPI_Finalize"))
     return Role::kFinalize;
   if (is_any(name, {"MPI_Win_fence", "MPI_Win_free"}))

@@ -32,6 +32,7 @@ enum class Role : uint8_t {
   kForeign,          ///< MPI_Comm_spawn, accept, connect, join: waits for another world
   kFinalize,
   kWindow,           ///< MPI_Win_fence, MPI_Win_free: collective over a window
+  kFile,             ///< collective over a file
   kSync,             ///< MPI_Win_post, start, complete, wait, lock, unlock, flush and their kin
   kSyncPoll,         ///< MPI_Win_test
   kOperate,          ///< MPI_Put and all that moves data to or from a window
@@ -45,7 +46,8 @@ enum class Kind : uint8_t {
   kCreate,       ///< makes a communicator or a window: all
   kBetween,      ///< MPI_Intercomm_create: all, and the other group
   kRelease,      ///< MPI_Comm_free and disconnect
-  kFile,         ///< MPI_File_open
+  kFile,         ///< MPI_File_open, and what is collective over a file
+  kOrdered,      ///< of those, transfers in the order of the ranks
   kFinalize,
 };
 

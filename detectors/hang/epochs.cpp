@@ -189,6 +189,10 @@ void epochs_begin(uint32_t index, CommInfo& comm) {
   made.known = made.world_order || comm.size <= static_cast<int32_t>(kGroup);
   for (int32_t rank = 0; !made.world_order && made.known && rank < comm.size; ++rank)
     made.ranks[rank] = world_of(&comm, rank);
+}
+
+void epochs_end(uint32_t index) {
+  SpinGuard guard(lock);
   for (Hold& place : writer.section->holds)
     if (place.window == writer.section->windows[index].id)
       __atomic_store_n(&place.window, 0, __ATOMIC_RELEASE);

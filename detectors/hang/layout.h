@@ -26,6 +26,7 @@ constexpr uint32_t kSharedLanes = 8;     ///< threads beyond have no wait of the
 constexpr uint32_t kProbes = 8;          ///< messages that one run of polls asks for
 constexpr uint32_t kOwnThreads = 61;
 constexpr uint32_t kWindows = 64;        ///< windows whose collectives are numbered
+constexpr uint32_t kFiles = 32;          ///< files likewise
 constexpr uint32_t kHolds = 64;          ///< locks of windows that are held for certain
 constexpr uint64_t kRun = uint64_t{1} << 63;  ///< Wait::instance of a run of polls: with Wait::steps
 constexpr int32_t kOtherTags = -3;       ///< Envelope::tag: all tags of (comm, peer) that found no place of their own
@@ -133,11 +134,11 @@ struct Track {
                                         ///< anybody looked is known to a factor of two
 };
 
-/// A window: its collectives have an order of their own. The first kWindows at a time.
+/// A window or a file: its collectives have an order of their own. The first kWindows, kFiles at a time.
 struct WindowSlot {
   uint64_t id;       ///< job-wide; 0: free. Stored last
   uint64_t handle;   ///< the writer's own
-  uint64_t ordered;  ///< MPI_Win_fence and MPI_Win_free so far
+  uint64_t ordered;  ///< collective calls so far: of a window, MPI_Win_fence and MPI_Win_free
   int32_t rank, size;
   uint32_t comm;     ///< index in section "comms" of the communicator that it was made from
   uint32_t reserved;
@@ -190,6 +191,7 @@ struct Section {
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
   Wait waits[kSharedLanes];
   WindowSlot windows[kWindows];
+  WindowSlot files[kFiles];
   Hold holds[kHolds];
   Envelope envelopes[kEnvelopes];
   Track tracks[kTracks];

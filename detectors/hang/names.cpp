@@ -66,6 +66,13 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
                comms != nullptr && index < count ? comms[index].name : "a communicator");
       return true;
     }
+  for (uint32_t i = 0; watched.section != nullptr && i < kFiles; ++i)
+    if (const WindowSlot& file = watched.section->files[i]; id != 0 && __atomic_load_n(&file.id, __ATOMIC_ACQUIRE) == id) {
+      const uint32_t index = file.comm;
+      snprintf(text, bytes, "a file of %.*s", static_cast<int>(sizeof(comms[0].name)),
+               comms != nullptr && index < count ? comms[index].name : "a communicator");
+      return true;
+    }
   if (watched.section == nullptr || id == 0 || __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) != id)
     return false;
   snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry

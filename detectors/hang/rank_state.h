@@ -41,6 +41,7 @@ enum PartFlag : uint8_t {
   kLowerOnly = 4,   ///< collective: for the ranks below only: Scan, Exscan
   kNonblocking = 8, ///< by a request
   kPersistentPart = 16,
+  kTransfer = 64,     ///< collective over a file: takes as long as the storage does, also when all have come
   kPermitted = 32,    ///< with kLenient: MPI permits the wait and gives the call no other reason to take long
 };
 

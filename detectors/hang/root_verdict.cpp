@@ -284,7 +284,8 @@ bool is_plain(const RankState* state) {
   if (state == nullptr || state->activity != RankActivity::kBlocked || state->part_count == 0)
     return false;
   for (uint32_t i = 0; i < state->part_count; ++i)
-    if (const PartKind kind = parts_of(*state)[i].kind; kind != PartKind::kReceive && kind != PartKind::kSend && kind != PartKind::kCollective)
+    if (const Part& part = parts_of(*state)[i]; (part.flags & kTransfer) != 0 ||
+        (part.kind != PartKind::kReceive && part.kind != PartKind::kSend && part.kind != PartKind::kCollective))
       return false;
   return true;
 }

@@ -154,7 +154,8 @@ void add_collective(Builder& b, ThreadWait& thread, const Source& from, uint32_t
   if (part == nullptr)
     return;
   const uint64_t bytes = amount == kBytesNotCompared ? from.bytes : amount;
-  const uint8_t flags = collective_flags(kind, comm, root == comm.rank, bytes, empty_here);
+  const auto flags = static_cast<uint8_t>(collective_flags(kind, comm, root == comm.rank, bytes, empty_here) |
+                                          (kind == Kind::kFile ? int{kTransfer} : 0));
   *part = {PartKind::kCollective, static_cast<uint8_t>(from.flags | flags), from.call, from.peer, comm.id, ring::kNoTag, 0,
            from.bytes, 0, sequence};
 }
@@ -282,6 +283,12 @@ void add_finalize(Builder& b, ThreadWait& thread, const ring::Record& record) {
     *part = {PartKind::kCollective, 0, record.call, ring::kNoPeer, world, ring::kNoTag, 0, 0, 0, load(b.section.final_sequence)};
 }
 
+/// A transfer that needs the amounts of the ranks below: with data, and whole.
+bool in_order(CallId id, const Wait& wait) {
+  constexpr uint32_t kWhole = kCallHasData | kCallBlocking;
+  return (wait.flags & kEmptyHere) == 0 && (call_info(id).attributes & kWhole) == kWhole;
+}
+
 void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const Wait& wait) {
   const auto id = static_cast<CallId>(record.call);
   const CallMeaning meaning = meaning_of(id);
@@ -331,6 +338,15 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       if (Part* part = add_part(b, thread); part != nullptr)
         *part = {PartKind::kCollective, static_cast<uint8_t>(wait.flags & kEmptyHere ? kLenient : 0), record.call, ring::kNoPeer,
                  wait.keys[0], ring::kNoTag, 0, 0, 0, wait.sequence};
+      return;
+    case Role::kFile:  // collective transfers may be made without waiting, those in order need to know what comes before
+      if (wait.keys[0] == 0)
+        return add_other(b, thread, record.call);
+      if (Part* part = add_part(b, thread); part != nullptr)
+        *part = {PartKind::kCollective, static_cast<uint8_t>(kTransfer | (meaning.kind != Kind::kOrdered ? int{kLenient}
+                                                                         : in_order(id, wait)           ? int{kLowerOnly}
+                                                                                                        : kLowerOnly | kLenient)),
+                 record.call, ring::kNoPeer, wait.keys[0], ring::kNoTag, 0, record.bytes, 0, wait.sequence};
       return;
     case Role::kSync:
       return add_sync(b, thread, record.call, wait);
@@ -487,6 +503,10 @@ uint32_t read_memberships(Builder& b, Membership* to, uint32_t room) {
     if (load(place.id) != 0 && count < room)
       if (const WindowSlot window = copy_of(place); window.id != 0 && window.size > 1)
         to[count++] = {window.id, window.ordered, window.rank, window.size, -1, window.comm};
+  for (const WindowSlot& place : b.section.files)
+    if (load(place.id) != 0 && count < room)
+      if (const WindowSlot file = copy_of(place); file.id != 0 && file.size > 1)
+        to[count++] = {file.id, file.ordered, file.rank, file.size, -1, file.comm};
   for (const bool wanted : {true, false}) {
     for (uint32_t i = 2; i < b.watched.comm_count && count < room; ++i) {
       if (load(b.watched.comms[i].id) == 0)

@@ -262,6 +262,14 @@ void enter_window(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
+void enter_file(Event& e) {
+  Wait& wait = begin(e);
+  file_enter(e, wait);
+  if (e.id == CallId::kMPI_File_close)
+    file_closing(e);
+  wait_publish(wait, e.record_number);
+}
+
 void enter_sync(Event& e) {
   Wait& wait = begin(e);
   sync_enter(e, wait);
@@ -309,6 +317,7 @@ Hook enter_hook(const CallMeaning& meaning) {
     case Role::kOtherPoll: return enter_other_poll;
     case Role::kSyncPoll: return enter_sync_poll;
     case Role::kSync: return enter_sync;
+    case Role::kFile: return enter_file;
     case Role::kOperate: return enter_operate;
     case Role::kCollective: return meaning.kind == Kind::kBetween ? enter_between : enter_collective;
     case Role::kPostCollective: return enter_post_collective;
@@ -389,6 +398,23 @@ void leave_window_made(Event& e) {
     window_made(e, wait.sequence);
 }
 
+void leave_file_made(Event& e) {
+  if (e.result != 0) [[unlikely]]
+    return leave_failed(e);
+  const Wait& wait = *slot_of(e).wait;
+  if (wait.instance == e.record_number)
+    file_made(e, wait.sequence);
+}
+
+/// Files return errors to the program, and whether such a call counts nobody knows: the file is not judged any more.
+void leave_file(Event& e) {
+  const Wait& wait = *slot_of(e).wait;
+  if ((e.result != 0 || e.id == CallId::kMPI_File_close) && wait.instance == e.record_number)
+    file_forget(wait.keys[0]);
+  else if (e.result != 0)
+    file_closing(e);
+}
+
 /// The usual nonblocking messages; what else there is: note_pending.
 template <SendMode mode>
 void leave_post_send(Event& e) {
@@ -417,12 +443,15 @@ Hook leave_hook(CallId id) {
   const Role role = meaning_of(id).role;
   if (is_matched_probe(id))
     return leave_matched_probe;
+  if (id == CallId::kMPI_File_open)
+    return leave_file_made;
   if (role == Role::kCollective && (call_info(id).attributes & kCallRma))
     return leave_window_made;
   switch (role) {
     case Role::kReceive: return leave_receive;
     case Role::kWindow: return leave_window;
     case Role::kSync: return leave_sync;
+    case Role::kFile: return leave_file;
     case Role::kSendReceive: return leave_both;
     case Role::kProbePoll:
     case Role::kTest:

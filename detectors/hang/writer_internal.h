@@ -80,12 +80,20 @@ void window_made(Event& e, uint64_t sequence);
 /// Before MPI_Win_fence and MPI_Win_free.
 void window_enter(Event& e, Wait& wait);
 void window_freed(const Event& e);
+/// Likewise of files: after MPI_File_open, before the calls that are collective over a file.
+void file_made(Event& e, uint64_t sequence);
+void file_enter(Event& e, Wait& wait);
+/// Before MPI_File_close: another file may have its handle before that call is left.
+void file_closing(const Event& e);
+void file_forget(uint64_t id);
 /// Index in Section::windows of the window with that handle; negative: none. Lock-free.
 int window_index(uint64_t handle);
 
 // --- epochs.cpp ----------------------------------------------------------------------------------------------------
 /// A new window in that slot: no epoch is open.
 void epochs_begin(uint32_t index, CommInfo& comm);
+/// It is freed: no lock of it is held.
+void epochs_end(uint32_t index);
 /// Before and after MPI_Win_post, start, complete, wait, lock, unlock and flush, and their kin.
 void sync_enter(Event& e, Wait& wait);
 void sync_leave(Event& e);

@@ -213,7 +213,7 @@ def fill(f):
             out.append(f"e.{'assertion' if n == 'assert' else n} = {n};")
         elif k == "INT" and f.has("rma") and n == "rank":
             out.append(f"e.peer = peer({n});")
-        elif k == "WIN" and p.direction == "out":
+        elif k in ("WIN", "FILE") and p.direction == "out":
             out.append(f"e.message = {n};")
         elif k == "ADDRESS" and f.has("rma"):
             out.append(f"e.receive.buffer = {n};")  # window memory, or where its address will be stored

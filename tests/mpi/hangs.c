@@ -22,6 +22,7 @@
 // groups     rank 0 in MPI_Barrier of an intercommunicator, rank 1 receives  proved
 // merge      rank 0 in MPI_Intercomm_merge, rank 1 receives                 proved
 // leaders    MPI_Intercomm_create with two tags                             proved
+// ordered    rank 1 writes in order, rank 0 receives instead               proved
 // poll       rank 1 polls for a message that never comes              verified, after a while
 // compute    rank 1 does not come back from its own code              verified, after learning
 // fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
@@ -29,6 +30,7 @@
 // unreceived rank 0 sends a message that nobody receives             a note
 // quiet      rank 0 sleeps SECONDS while the others wait              nothing
 // epochs     exposures, accesses and locks that wait SECONDS each        nothing
+// transfers  collective transfers and one in order for which one rank is SECONDS late   nothing
 // between    two groups that wait SECONDS for each other                 nothing
 // staggered  a slow chain of messages with pauses of half a second    nothing
 #include <mpi.h>
@@ -137,6 +139,24 @@ static void one_sided(const char* kind, double seconds) {
   CHECK(MPI_Win_free(&window) == MPI_SUCCESS);
 }
 
+static void file_kinds(const char* kind, double seconds) {
+  MPI_File file;
+  char name[1024];  // beside the reports, which the test takes away
+  snprintf(name, sizeof(name), "%s/data", getenv("RESIL_DIR") != NULL ? getenv("RESIL_DIR") : ".");
+  CHECK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file) == MPI_SUCCESS);
+  CHECK(MPI_File_write_ordered(file, out, 4, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  ready();
+  if (!strcmp(kind, "ordered")) {
+    if (me == 0) receive(1, 3);
+  } else if (me == 0) {
+    nap(seconds);
+  }
+  CHECK(MPI_File_write_ordered(file, out, 4, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  if (me == 1) nap(seconds);
+  CHECK(MPI_File_read_at_all(file, 0, in, 4, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  CHECK(MPI_File_close(&file) == MPI_SUCCESS);
+}
+
 static void two_groups(const char* kind, double seconds) {
   const int leaders = !strcmp(kind, "leaders"), innocent = !strcmp(kind, "between");
   MPI_Comm inter, merged;
@@ -163,6 +183,10 @@ static void hang(const char* kind, double seconds) {
   }
   if (!strcmp(kind, "groups") || !strcmp(kind, "merge") || !strcmp(kind, "leaders") || !strcmp(kind, "between")) {
     two_groups(kind, seconds);
+    return;
+  }
+  if (!strcmp(kind, "ordered") || !strcmp(kind, "transfers")) {
+    file_kinds(kind, seconds);
     return;
   }
   MPI_Comm copy, half;

@@ -40,6 +40,7 @@ FOUND = {
     "groups": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Barrier"),
     "merge": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Intercomm_merge"),
     "leaders": (2, {"deadlock"}, "proved", {0, 1}, "MPI_Intercomm_create"),
+    "ordered": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_File_write_ordered"),
     "partial": (4, {"deadlock", "unmatched_message"}, "proved", {0, 1}, "MPI_Recv"),
 }
 
@@ -245,6 +246,7 @@ def main():
     checks = [(kind, lambda k=kind: check_found(k)) for kind in kinds]
     checks += [("quiet", lambda: check_innocent("quiet", 2, 6)), ("staggered", lambda: check_innocent("staggered", 2, 8)),
                ("epochs", lambda: check_innocent("epochs", 2, 3)), ("between", lambda: check_innocent("between", 2, 3)),
+               ("transfers", lambda: check_innocent("transfers", 2, 3)),
                ("abort", check_abort), ("hook", check_hook), ("unreceived", check_unreceived)]
     if MPI == "openmpi":
         checks += [("stopped", check_stopped), ("takeover", check_takeover), ("leader gone", check_leader_gone),

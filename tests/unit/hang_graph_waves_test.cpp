@@ -150,6 +150,16 @@ TEST_CASE("two communicators in different orders") {
   }
 }
 
+TEST_CASE("all have arrived at a transfer, which takes its time") {
+  World world(2);
+  for (int32_t rank : {0, 1})
+    world.block(rank, kBarrierCall, {collective(kBarrierCall, 1, kWorld, kLenient | kTransfer)});
+  CHECK(!world.judge(true));
+  for (int32_t rank : {0, 1})
+    world.ranks[static_cast<size_t>(rank)].parts[0].flags = kLenient;
+  CHECK(world.judge(true));
+}
+
 TEST_CASE("all have arrived and nobody leaves") {
   World world(3);
   for (int32_t rank = 0; rank < 3; ++rank)

@@ -186,7 +186,7 @@ class Judge {
     if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && (part.flags & kRootOnly) == 0 && !g_.lenient()))
       return {};  // between groups, each waits for the other one only
     const uint32_t late = g_.late(c, part.sequence);
-    const Result arrived = {c.complete && late == 0 ? Fact::kDone : Fact::kOpen, kNone};
+    const Result arrived = {c.complete && late == 0 && (part.flags & kTransfer) == 0 ? Fact::kDone : Fact::kOpen, kNone};
     if (late == 0)
       return arrived;
     if ((part.flags & kRootOnly) != 0) {
