@@ -229,12 +229,24 @@ bool give_statuses(Event& e) {
 void look_at_buffer(Thread& thread, const void* buffer) {
   const auto address = reinterpret_cast<uintptr_t>(buffer);
   if (hooks.sleeper == nullptr || awake()) {
-    thread.quiet.value = *thread.quiet.word;
+    thread.quiet.word = &Quiet::kNever;  // awake: local calls are looked at
+    thread.quiet.value = hooks.sleeper == nullptr ? Quiet::kNever : Quiet::kNever + 1;
     thread.quiet.low = 0;
     thread.quiet.bytes = ~uintptr_t{0};
   } else if (address + 1 > 2 && !hooks.sleeper->sleeps_through(buffer, &thread.quiet)) {
     registry_wake();  // 0, 1 and -1 are MPI_BOTTOM and MPI_IN_PLACE
   }
+}
+
+LocalWay local_enter(Thread& thread, LocalData& data) {
+  notice(thread, data.in.buffer);
+  notice(thread, data.out.buffer);
+  const bool seen = hooks.sleeper != nullptr && awake() && hooks.sleeper->local_enter != nullptr;
+  return seen ? hooks.sleeper->local_enter(thread, data) : LocalWay::kAsItIs;
+}
+
+int local_leave(Thread& thread, LocalData& data, int result, int64_t packed) {
+  return hooks.sleeper->local_leave(thread, data, result, packed);
 }
 
 void forget_types() { handle_generation.fetch_add(1, std::memory_order_relaxed); }

@@ -5,6 +5,7 @@
 
 #include "shim/backend.h"
 #include "shim/event.h"
+#include "shim/local_data.h"
 #include "shim/thread.h"
 
 namespace resil {
@@ -28,6 +29,10 @@ inline void notice(Thread& thread, const void* buffer) {
   if (reinterpret_cast<uintptr_t>(buffer) - thread.quiet.low >= thread.quiet.bytes) [[unlikely]]
     look_at_buffer(thread, buffer);
 }
+/// Around a local call that moves data. Asks the module that sleeps whether it wakes; if it is awake, it may give the
+/// library other buffers. local_leave() only when it did: `packed`, how far the position has moved; the call's result.
+LocalWay local_enter(Thread& thread, LocalData& data);
+int local_leave(Thread& thread, LocalData& data, int result, int64_t packed);
 /// What the program is told by MPI_Wtime and MPI_Wtick, null: the truth (module.h, `time`).
 extern double (*time_hook)(Thread& thread, CallId id, double value);
 /// The modules' before_call, then `replace`: did one carry out this call instead of the library?

@@ -13,11 +13,13 @@
 namespace resil {
 
 struct Event;
+struct LocalData;
 struct Quiet;
 struct Thread;
 struct Slice;
 struct ValueProblem;
 class JsonWriter;
+enum class LocalWay : uint8_t;
 namespace dump {
 class Text;
 }
@@ -71,6 +73,9 @@ struct Module {
   /// hooks are the first of all, its `leave` hook the last, from then on, `completed` is in its place; hooks between are
   /// called before too, where other modules want them. One module at a time can have it.
   bool (*sleeps_through)(const void* buffer, Quiet* quiet) = nullptr;
+  /// Of the module that sleeps, once it is awake: around local calls that move data (local_data.h), made by the program.
+  LocalWay (*local_enter)(Thread&, LocalData&) = nullptr;
+  int (*local_leave)(Thread&, LocalData&, int result, int64_t packed) = nullptr;
   /// A thread's first MPI call, and its end (thread-exit context: no MPI).
   void (*thread_start)(Thread&) = nullptr;
   void (*thread_end)(Thread&) = nullptr;

@@ -87,6 +87,8 @@ inline bool put_off(Handle* handle) {
   return true;
 }
 
+#include "shim/wrap_local.h"
+
 template <int layer, CallId id, class Signature>
 struct LocalCall;
 
@@ -110,6 +112,10 @@ struct LocalCall<layer, id, R(A...)> {
     }
     if constexpr (id == CallId::kMPI_Type_free) {
       forget_types();  // before: no other thread can have the handle again until the real call has begun
+    }
+    if constexpr (moves_data(id)) {
+      if (thread != nullptr && !thread->quiet.all()) [[unlikely]]
+        return move_data<layer, id>(*thread, arguments...);
     }
     if constexpr (id == CallId::kMPI_Wtime || id == CallId::kMPI_Wtick) {
       const R value = real<R(A...)>(layer, id)(arguments...);

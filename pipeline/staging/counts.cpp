@@ -16,10 +16,10 @@ namespace {
 struct Counter {
   uint64_t calls, bytes;
 };
-constexpr unsigned kPaths = 3, kReasons = 7;
+constexpr unsigned kPaths = 4, kReasons = 7;
 Counter staged[kPaths], uncovered[kReasons], pageable;
 
-constexpr const char* kPathNames[kPaths] = {"messages", "collectives", "persistent"};
+constexpr const char* kPathNames[kPaths] = {"messages", "collectives", "persistent", "local"};
 constexpr const char* kReasonNames[kReasons] = {"foreign_runtime", "datatype", "pinned_memory", "device",
                                                 "one_sided", "reduction", "other"};
 

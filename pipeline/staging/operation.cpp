@@ -16,19 +16,18 @@ namespace {
 
 bool on_device(const Packet& packet) { return packet.host != nullptr; }
 
-/// Once in a run: what the user must know when the program goes on to fail.
-void say(const Operation& o, const char* what) {
-  static bool said;
-  if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
-    log_format("staging: %s: data could not be copied %s the device: %s", call_info(o.id).name, what, gpu::last_error());
-  add_note_format("staging: data could not be copied %s the device: %s; the calls ended with MPI_ERR_OTHER", what,
-                  gpu::last_error());
-}
-
 /// Does only a part of what lies there belong to this rank before the call?
 bool partly(const Operation& o) { return o.own_first != 0 || o.own_last != o.receive.block_count; }
 
 }  // namespace
+
+void say_refused(CallId id, const char* what) {
+  static bool said;
+  if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+    log_format("staging: %s: data could not be copied %s the device: %s", call_info(id).name, what, gpu::last_error());
+  add_note_format("staging: data could not be copied %s the device: %s; the calls ended with MPI_ERR_OTHER", what,
+                  gpu::last_error());
+}
 
 void operation_down(Operation& o) {
   o.failed = o.delivered = false;
@@ -48,7 +47,7 @@ bool operation_down_done(Operation& o) {
   if (on_device(o.receive) && o.in_place && packet_wait(&o.receive) == PacketState::kFailed)
     o.failed = true;
   if (o.failed)
-    say(o, "from");
+    say_refused(o.id, "from");
   return !o.failed;
 }
 
@@ -63,7 +62,7 @@ bool operation_up_done(Operation& o) {
   if (!on_device(o.receive) || packet_wait(&o.receive) != PacketState::kFailed)
     return true;
   o.failed = true;
-  say(o, "to");
+  say_refused(o.id, "to");
   return false;
 }
 

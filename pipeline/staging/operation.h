@@ -54,6 +54,8 @@ bool operation_down_done(Operation& operation);
 /// Enqueues the copy of what came, at most `bytes` of it.
 void operation_up(Operation& operation, uint64_t bytes);
 bool operation_up_done(Operation& operation);
+/// Data could not be copied `from` or `to` the device: says so, once in a run, and notes it.
+void say_refused(CallId id, const char* what);
 /// Gives everything back.
 void operation_close(Operation* operation);
 
@@ -64,6 +66,9 @@ void operations_finished(Event& event, ThreadState& state);
 extern constinit uint32_t persistent_receives;
 /// The call that makes a persistent request of a message: gives it a shadow.
 void persistent_before(Event& event);
+/// MPI_Request_free of an active one: a message that nobody asks for is looked after to its end (progress.cpp), which then
+/// frees the library's request. True: carried out; else the request is the library's to free.
+bool persistent_freed(Event& event);
 /// All requests of an MPI_Start(all) have been told.
 void start_entered(Thread& thread);
 /// The call is not made, but ends with an error: refused() carries it out that way.

@@ -4,6 +4,7 @@
 // shadows when it is made and keeps them until it is freed; data goes down at each start and up at each completion.
 
 #include "checksum/fault/layout.h"
+#include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "pipeline/staging/sides.h"
 #include "shim/backend.h"
@@ -41,7 +42,8 @@ uint64_t arrived(const Event& e, const Operation& o, int64_t place) {
   return receives(o) ? status.bytes : ~uint64_t{0};
 }
 
-/// Freed before it is complete: the library may use the memory at any time, and nobody will be told when data has come.
+/// A collective's that is freed while it is active, which MPI does not allow, or no memory for what follows a message: the
+/// library may use the shadow at any time, and nobody will be told when data has come.
 void leave_behind(Operation& o) {
   if (o.receive.host != nullptr)
     count_uncovered(Uncovered::kOther, o.receive.bytes);
@@ -73,6 +75,36 @@ void persistent_before(Event& e) {
   } else {
     e.send.buffer = e.given_send = packet_given(o->send);
   }
+}
+
+bool persistent_freed(Event& e) {
+  const uint64_t handle = request_handle(e.requests, 0);
+  const uint64_t* words = request_cookies(*e.thread, handle);
+  Operation* o = words != nullptr ? operation_of(words[pipeline::kCookie]) : nullptr;
+  if (o == nullptr || o->path != Path::kPersistent || !o->active || !is_message(*o))
+    return false;
+  if (o->delivered) {  // the program knows that it is complete
+    o->active = false;
+    return false;
+  }
+  Message* op = message_take();
+  if (op == nullptr)
+    return false;
+  op->sends = o->send.host != nullptr;
+  Packet& packet = op->sends ? o->send : o->receive;
+  if (!op->sends)
+    __atomic_fetch_sub(&persistent_receives, 1, __ATOMIC_RELAXED);
+  op->handle = handle;
+  op->comm = o->comm != 0 ? o->comm : backend->comm_world();
+  op->packet = packet;
+  op->staged = true;
+  op->marks.store(kDetached, std::memory_order_relaxed);
+  packet = {};
+  o->active = false;
+  wire_append(op);
+  backend->staging->store(e.requests, 0, backend->request_null());
+  e.result = 0;
+  return true;
 }
 
 void collective_activating(Event& e, uint64_t*) {

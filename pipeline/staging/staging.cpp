@@ -111,7 +111,7 @@ void count_passed(const Event& e) {
   if (host_memory_known(buffer, 1))
     return;
   const gpu::Memory memory = gpu::classify(buffer, 1).memory;
-  if (memory == gpu::Memory::kDevice || memory == gpu::Memory::kForeign)
+  if (memory != gpu::Memory::kHost && memory != gpu::Memory::kPinned)
     count_uncovered(e.attributes & kCallRma ? Uncovered::kOneSided : Uncovered::kOther, e.bytes);
 }
 
@@ -155,6 +155,8 @@ bool replace(Event& e) {
     return refused(e);
   if (p2p_handles(e.id))
     return p2p_replace(e);
+  if (e.id == CallId::kMPI_Request_free && persistent_freed(e))
+    return true;
   return completes(e.id) && wait_replace(e);
 }
 
@@ -221,6 +223,8 @@ constexpr Module kStaging = {
     .after_init = after_init,
     .before_finalize = before_finalize,
     .sleeps_through = sleeps_through,
+    .local_enter = local_begin,
+    .local_leave = local_end,
     .thread_end = thread_end,
     .enter = enter,
     .leave = leave,

@@ -7,6 +7,7 @@
 
 #include "pipeline/staging/packet.h"
 #include "shim/event.h"
+#include "shim/local_data.h"
 
 namespace resil {
 class JsonWriter;
@@ -50,9 +51,12 @@ void collective_before(Event& event);     ///< Module::before_call
 void collective_after(Event& event);      ///< Module::after_call
 void collective_activating(Event& event, uint64_t* cookie);
 void collective_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+// --- Local calls (pipeline/staging/local.cpp) -------------------------------------------------------------------------
+LocalWay local_begin(Thread& thread, LocalData& data);  ///< Module::local_enter
+int local_end(Thread& thread, LocalData& data, int result, int64_t packed);
 
 // --- Counts for the report (pipeline/staging/counts.cpp) --------------------------------------------------------------
-enum class Path : uint8_t { kMessage, kCollective, kPersistent };
+enum class Path : uint8_t { kMessage, kCollective, kPersistent, kLocal };
 void count_staged(Path path, uint64_t bytes);
 /// A call with a device buffer that went to the library as it was: one-sided, refusals, other runtimes.
 enum class Uncovered : uint8_t { kForeign, kDatatype, kPinnedMemory, kDevice, kOneSided, kReduction, kOther };

@@ -6,7 +6,7 @@
 ! ranks: 2
 ! calls: MPI_Send=1 MPI_Recv=1 MPI_Isend=2 MPI_Irecv=2 MPI_Waitall=1 MPI_Allreduce=2 MPI_Bcast=1 MPI_Iallreduce=1
 ! calls: MPI_Wait=1 MPI_Comm_dup=1 MPI_Comm_free=1 MPI_Op_create=1 MPI_Op_free=1 MPI_Barrier=1 MPI_Sendrecv=1
-! calls: MPI_Reduce=1 MPI_Get_count=1
+! calls: MPI_Reduce=1 MPI_Get_count=1 MPI_Pack=1 MPI_Unpack=1 MPI_Reduce_local=1
 subroutine add(in, inout, count, type)
   use mpi_f08
   use, intrinsic :: iso_c_binding
@@ -26,7 +26,7 @@ program fortran_f08
   procedure(MPI_User_function) :: add
   integer, parameter :: n = 512
   integer :: me, peer, i, count, numbers(3), results(3)
-  double precision :: mine(n), theirs(n), total
+  double precision :: mine(n), theirs(n), packed(n), total
   type(MPI_Status) :: status
   type(MPI_Request) :: requests(4), request
   type(MPI_Comm) :: comm
@@ -70,6 +70,14 @@ program fortran_f08
   call MPI_Reduce(numbers, results, 3, MPI_INTEGER, MPI_MIN, 0, comm)
   call MPI_Bcast(numbers, 3, MPI_INTEGER, 1, comm)
   if (numbers(2) /= 10) stop 7
+  i = 8
+  call MPI_Pack(mine, n / 2, MPI_DOUBLE_PRECISION, packed, 8 * n, i, comm)
+  if (i /= 8 + 4 * n) stop 8
+  i = 8
+  call MPI_Unpack(packed, 8 * n, i, theirs, n / 2, MPI_DOUBLE_PRECISION, comm)
+  if (i /= 8 + 4 * n .or. any(theirs(1:n/2) /= mine(1:n/2))) stop 9
+  call MPI_Reduce_local(mine, theirs, n / 2, MPI_DOUBLE_PRECISION, MPI_SUM)
+  if (any(theirs(1:n/2) /= 2 * mine(1:n/2))) stop 10
   call MPI_Comm_free(comm)
   call MPI_Barrier(MPI_COMM_WORLD)
   call MPI_Finalize()

@@ -10,7 +10,8 @@
  *   gone          broadcasts until the runtime fails (FAKEGPU fault=gone), errors returned: prints "refused CLASS"
  *   freed         device memory is freed while an operation on it is pending: likewise
  *   together      messages, persistent messages and collectives, all completed by the same calls
- *   window        a window in device memory, which nobody accesses
+ *   forgotten     persistent messages that are freed while they are active
+ *   left FILE     one-sided communication, files and partitioned messages with device buffers that nobody accesses
  *   host          no device buffer at all
  */
 #include <dlfcn.h>
@@ -234,6 +235,60 @@ static int cancelled(void* send, void* receive) {
   return 2;
 }
 
+/* Local calls: packed data in the middle of a buffer, of types with gaps and a lower bound below 0. */
+static int pack(void* send, void* receive) {
+  int position = 12;
+  OK(MPI_Pack(send, 5, strided, receive, 4000, &position, world));
+  CHECK(position == 12 + 5 * 8);
+  OK(MPI_Pack((char*)send + 400, 30, padded, receive, 4000, &position, world));
+  CHECK(position == 12 + 5 * 8 + 30 * 4);
+  return 2;
+}
+
+static int unpack(void* send, void* receive) {
+  int position = 12;
+  OK(MPI_Unpack(send, 4000, &position, receive, 5, strided, world));
+  OK(MPI_Unpack(send, 4000, &position, (char*)receive + 400, 30, padded, world));
+  CHECK(position == 12 + 5 * 8 + 30 * 4);
+  return 2;
+}
+
+static int external(void* send, void* receive) {
+  MPI_Aint position = 16;
+  OK(MPI_Pack_external("external32", send, 9, strided, receive, 3000, &position));
+  CHECK(position == 16 + 9 * 8);
+  position = 8;
+  OK(MPI_Unpack_external("external32", send, 3000, &position, (char*)receive + 3000, 11, strided));
+  CHECK(position == 8 + 11 * 8);
+  return 2;
+}
+
+#ifdef OPEN_MPI /* MPICH 4.0 writes beyond the end */
+static int no_room(void* send, void* receive) {
+  int position = 4000 - 8, error;
+  OK(MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN));
+  error = MPI_Pack(send, 50, MPI_INT, receive, 4000, &position, world);
+  CHECK(error != MPI_SUCCESS && position == 4000 - 8);
+  OK(MPI_Comm_set_errhandler(world, MPI_ERRORS_ARE_FATAL));
+  return 2;
+}
+#endif
+
+PLAIN(pack_nothing, 2, Pack(send, 0, strided, receive, 4000, (int[]){4000}, world))
+PLAIN(reduce_local, 2, Reduce_local(send, receive, 300, MPI_INT, MPI_SUM))
+PLAIN(reduce_local_user, 2, Reduce_local((char*)send + 4, (char*)receive + 8, 70, MPI_INT, last_wins))
+
+#if MPI_VERSION >= 4
+static int pack_c(void* send, void* receive) {
+  MPI_Count position = 12;
+  OK(MPI_Pack_c(send, 5, strided, receive, 4000, &position, world));
+  OK(MPI_Unpack_c(send, 4000, &position, (char*)receive + 2000, 7, strided, world));
+  CHECK(position == 12 + 12 * 8);
+  OK(MPI_Reduce_local_c(send, receive, 300, MPI_INT, MPI_MAX));
+  return 2;
+}
+#endif
+
 typedef int (*operation)(void*, void*);
 #define NAMED(name) {#name, name}
 static const struct {
@@ -250,9 +305,14 @@ static const struct {
     NAMED(scan_in_place), NAMED(iexscan), NAMED(neighbours), NAMED(neighboursv), NAMED(neighbours_all),
     NAMED(ineighbours_all), NAMED(inter_bcast), NAMED(inter_gather), NAMED(inter_allgather), NAMED(inter_allreduce),
     NAMED(inter_alltoall), NAMED(looked_at), NAMED(ring), NAMED(cancelled),
+    NAMED(pack), NAMED(unpack), NAMED(external), NAMED(pack_nothing), NAMED(reduce_local),
+    NAMED(reduce_local_user),
+#ifdef OPEN_MPI
+    NAMED(no_room),
+#endif
 #if MPI_VERSION >= 4
     NAMED(bcast_init), NAMED(allreduce_init), NAMED(allreduce_user_init), NAMED(alltoallv_init), NAMED(gather_in_place_init), NAMED(allreduce_c),
-    NAMED(alltoallv_c),
+    NAMED(alltoallv_c), NAMED(pack_c),
 #endif
 };
 
@@ -381,6 +441,33 @@ static void freed(void) {
   OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* Persistent messages that are freed while they are active are seen through to their ends, and leave no memory behind. */
+static void forgotten(void) {
+  enum { kCount = 30000 };
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  int host[kCount], *give = device_memory(sizeof(host)), *get = device_memory(sizeof(host));
+  for (int turn = 1; turn < 100; turn++) {
+    int seen = 0, flag;
+    for (int i = 0; i < kCount; i++) host[i] = turn * 5 + i;
+    CHECK(gpu.up((uintptr_t)give, host, sizeof(host)) == 0);
+    OK(MPI_Recv_init(get, kCount, MPI_INT, before, 79, MPI_COMM_WORLD, &request));
+    OK(MPI_Start(&request));
+    OK(MPI_Request_free(&request));
+    CHECK(request == MPI_REQUEST_NULL);
+    OK(MPI_Send_init(give, kCount, MPI_INT, next, 79, MPI_COMM_WORLD, &request));
+    OK(MPI_Start(&request));
+    OK(MPI_Request_free(&request));
+    while (seen != turn * 5 + kCount - 1) {
+      OK(MPI_Iprobe(before, 80, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+      CHECK(gpu.down(&seen, (uintptr_t)(get + kCount - 1), sizeof(seen)) == 0);
+    }
+    CHECK(gpu.down(host, (uintptr_t)get, sizeof(host)) == 0);
+    for (int i = 0; i < kCount; i++) CHECK(host[i] == turn * 5 + i);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+  }
+  printf("forgotten\n");
+}
+
 static void together(void) {
   enum { kCount = 3000 };
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -412,11 +499,24 @@ static void together(void) {
   printf("together\n");
 }
 
-static void window(void) {
+/* Calls that are not staged, so made that the library touches no data: whoever does is resil. */
+static void left(const char* path) {
+  void* device = device_memory(4096);
   MPI_Win win;
-  OK(MPI_Win_create(device_memory(4096), 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+  MPI_File file;
+  OK(MPI_Win_create(device, 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+  OK(MPI_Win_fence(0, win));
+  OK(MPI_Put(device, 100, MPI_INT, MPI_PROC_NULL, 0, 100, MPI_INT, win));
+  OK(MPI_Win_fence(0, win));
   OK(MPI_Win_free(&win));
-  printf("window\n");
+  OK(MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+  CHECK(MPI_File_read(file, device, 100, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS); /* not opened for that */
+  OK(MPI_File_close(&file));
+#if MPI_VERSION >= 4
+  OK(MPI_Psend_init(device, 4, 10, MPI_INT, rank, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+  OK(MPI_Request_free(&request));
+#endif
+  printf("left\n");
 }
 
 int main(int argc, char** argv) {
@@ -443,8 +543,12 @@ int main(int argc, char** argv) {
     gone();
   } else if (strcmp(what, "together") == 0) {
     together();
-  } else if (strcmp(what, "window") == 0) {
-    window();
+  } else if (strcmp(what, "forgotten") == 0) {
+    forgotten();
+  } else if (strcmp(what, "left") == 0) {
+    char path[4096];
+    snprintf(path, sizeof(path), "%s-%d", argv[2], rank);
+    left(path);
   } else {
     freed();
   }

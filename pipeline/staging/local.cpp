@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI_Pack, MPI_Unpack, their external kin and MPI_Reduce_local with device buffers: what the call reads is copied down
+// before it, what it has written is copied up after it. Either side may be on a device. Of a packed buffer only the part
+// is copied that the elements of this call take.
+
+#include "checksum/datatype/blocks.h"
+#include "checksum/datatype/host_memory.h"
+#include "pipeline/staging/operation.h"
+#include "pipeline/staging/sides.h"
+#include "shim/backend.h"
+#include "shim/thread.h"
+
+namespace resil::staging {
+
+namespace {
+
+struct Local {
+  Packet in, out;  ///< host null: that side is not on a device
+  bool refused;
+};
+
+bool on_device(const Packet& packet) { return packet.host != nullptr; }
+
+void close(Local* local) {
+  packet_close(&local->in);
+  packet_close(&local->out);
+  block_release(local);
+}
+
+Refusal open_typed(Thread& thread, const LocalSide& side, Packet* packet) {
+  const Refusal refusal = packet_open(packet, thread, side.buffer, side.count, side.type, Layout::kShadow);
+  if (refusal != Refusal::kNone)
+    *packet = {};
+  return refusal;
+}
+
+/// Of what there is, as much as these elements take.
+Refusal open_packed(Thread& thread, const LocalData& data, const LocalSide& side, Packet* packet) {
+  const gpu::Memory memory = side.count == 0 ? gpu::Memory::kHost : gpu::classify(side.buffer, 1).memory;
+  if (memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned)
+    return Refusal::kHostBuffer;
+  const int64_t most = data.packed_size(data);
+  if (most < 0)
+    return Refusal::kDatatype;
+  LocalSide part = side;
+  part.count = most < side.count ? most : side.count;
+  part.type = backend->staging->byte_type();
+  return open_typed(thread, part, packet);
+}
+
+Refusal open_side(Thread& thread, const LocalData& data, const LocalSide& side, Packet* packet) {
+  return side.type != 0 ? open_typed(thread, side, packet) : open_packed(thread, data, side, packet);
+}
+
+bool fails(Refusal refusal) { return refusal != Refusal::kNone && refusal != Refusal::kHostBuffer; }
+
+/// What the call reads is on the host. MPI_Reduce_local reads both.
+bool copied_down(const LocalData& data, Local* local) {
+  const bool both = data.packed_size == nullptr && on_device(local->out);
+  if (on_device(local->in))
+    packet_down(&local->in);
+  if (both)
+    packet_down(&local->out);
+  const bool in_good = !on_device(local->in) || packet_wait(&local->in) != PacketState::kFailed;
+  const bool out_good = !both || packet_wait(&local->out) != PacketState::kFailed;
+  return in_good && out_good;
+}
+
+}  // namespace
+
+LocalWay local_begin(Thread& thread, LocalData& data) {
+  if (!active() || (host_memory_known(data.in.buffer, 1) && host_memory_known(data.out.buffer, 1)))
+    return LocalWay::kAsItIs;
+  Local room = {};
+  Refusal refusal = open_side(thread, data, data.in, &room.in);
+  if (!fails(refusal)) {
+    const Refusal second = open_side(thread, data, data.out, &room.out);
+    refusal = fails(second) || refusal == Refusal::kHostBuffer ? second : refusal;
+  }
+  if (refusal == Refusal::kHostBuffer)
+    return LocalWay::kAsItIs;
+  auto* local = fails(refusal) ? nullptr : static_cast<Local*>(block_acquire(sizeof(Local)));
+  if (local == nullptr) {
+    packet_close(&room.in);
+    packet_close(&room.out);
+    count_uncovered(fails(refusal) ? reason_of(refusal) : Uncovered::kPinnedMemory, 0);
+    return LocalWay::kAsItIs;
+  }
+  *local = room;
+  data.held = local;
+  if (!copied_down(data, local)) {
+    local->refused = true;
+    say_refused(data.id, "from");
+    return LocalWay::kRefused;
+  }
+  if (on_device(local->in))
+    data.in.given = packet_given(local->in);
+  if (on_device(local->out))
+    data.out.given = packet_given(local->out);
+  count_staged(Path::kLocal, local->in.bytes + local->out.bytes);
+  return LocalWay::kGiven;
+}
+
+int local_end(Thread&, LocalData& data, int result, int64_t packed) {
+  auto* local = static_cast<Local*>(data.held);
+  bool failed = local->refused;
+  if (!failed && result == 0 && on_device(local->out)) {
+    packet_up(&local->out, data.out.type != 0 ? ~uint64_t{0} : static_cast<uint64_t>(packed));
+    failed = packet_wait(&local->out) == PacketState::kFailed;
+    if (failed)
+      say_refused(data.id, "to");
+  }
+  close(local);
+  return failed ? raise_error(data.comm) : result;
+}
+
+}  // namespace resil::staging
