@@ -134,8 +134,10 @@ CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback
   }
   CommInfo& info = infos[index];
   backend->comm_name(handle, info.ring->name, sizeof(info.ring->name));
-  if (info.ring->name[0] == 0)
+  if (info.ring->name[0] == 0) {
     strncpy(info.ring->name, fallback_name, sizeof(info.ring->name) - 1);
+    info.ring->unnamed = 1;
+  }
   if (!backend->comm_attach(handle, &info)) {
     comm_forget(&info);  // without the attribute nobody would tell when the handle is reused
     return &infos[kOthers];
@@ -271,8 +273,20 @@ void comm_forget(CommInfo* info) {
     if (buckets[i] == info->index)
       __atomic_store_n(&buckets[i], ~0u, __ATOMIC_RELEASE);
   __atomic_store_n(&info->handle, 0, __ATOMIC_RELEASE);
+  info->ring->was = info->ring->id;
   __atomic_store_n(&info->ring->id, 0, __ATOMIC_RELEASE);
   handle_generation.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void comm_renamed(CommInfo& info) {
+  if (info.index < kFirst)
+    return;
+  char name[sizeof(info.ring->name)] = "";
+  backend->comm_name(info.handle, name, sizeof(name));
+  if (name[0] == 0)
+    return;
+  memcpy(info.ring->name, name, sizeof(name));
+  info.ring->unnamed = 0;
 }
 
 int comm_world_rank(CommInfo& comm, int rank) {

@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shim/attach.h"
 #include "shim/backend.h"
@@ -46,9 +45,7 @@ void print(const Finding& finding, unsigned number) {
     append(block, sizeof(block), "\nresil: further findings of this rank go to its report only");
   if (runtime.directory[0] != 0)
     append(block, sizeof(block), "\nresil:     next: scripts/resil report %s", runtime.directory);
-  append(block, sizeof(block), "\n");
-  if (write(STDERR_FILENO, block, strlen(block)) < 0)
-    return;  // nobody reads it: the report has it
+  log_block(block);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "shim/log.h"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,6 +43,12 @@ void log_line(const char* text) {
 void log_raw(const char* text) {
   char line[1200];
   say(line, 0, text);
+}
+
+void log_block(const char* text) {
+  char newline[] = "\n";
+  const iovec parts[] = {{newline, 1}, {const_cast<char*>(text), strlen(text)}, {newline, 1}};
+  [[maybe_unused]] ssize_t written = writev(STDERR_FILENO, parts, 3);
 }
 
 void log_format(const char* format, ...) {

@@ -13,6 +13,10 @@ void log_line(const char* text);
 /// TEXT and a newline, as it is. Async-signal-safe.
 void log_raw(const char* text);
 
+/// Several lines: TEXT, which must not end with a newline, whole and in one write. An empty line comes first: what the
+/// program has written there may have left its line open, and nobody can tell. Async-signal-safe.
+void log_block(const char* text);
+
 /// Formats like printf into one line; not async-signal-safe.
 [[gnu::format(printf, 1, 2)]] void log_format(const char* format, ...);
 

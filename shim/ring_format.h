@@ -153,10 +153,11 @@ struct Comm {
   int32_t remote_size;     ///< -1 for an intracommunicator
   uint32_t flags;          ///< bit 0: id agreed by this side of the intercommunicator only
   uint16_t last_collective;///< call id
-  uint16_t reserved16;
+  uint16_t unnamed;        ///< 1: `name` says how it was made
   uint32_t generation;     ///< how often the entry has been used
   uint64_t ordered;        ///< operations started on it that all its ranks must start in the same order (hang detection)
-  uint64_t reserved[2];
+  uint64_t was;            ///< id of the communicator that had this entry, and the name, when id is 0
+  uint64_t reserved;
   char name[56];           ///< MPI_Comm_get_name or how it was made, e.g. "MPI_Comm_split of MPI_COMM_WORLD"
 };
 static_assert(sizeof(Comm) == 128);

@@ -54,6 +54,7 @@ void write_rest(const Content& content, Workspace* workspace, int signal) {
 void write_brief(Workspace* workspace, const Moment& moment, int error) {
   Text head(workspace->brief, sizeof workspace->brief - kTailBytes, -1);
   const Content content{head, workspace->symbols, moment, workspace->pending};
+  head.chr('\n');  // the program may have left its line open
   content.what_it_waits_for("resil: ", 4);
   content.progress("resil:   ");
   content.modules("resil:   ");

@@ -8,6 +8,7 @@
 #include "detectors/hang/leader.h"
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/overlay_report.h"
+#include "detectors/hang/unreceived.h"
 #include "detectors/hang/wireup.h"
 #include "detectors/hang/writer.h"
 #include "shim/attach.h"
@@ -101,6 +102,7 @@ void report(JsonWriter& json) {
     json.end_object();
   }
   json.end_object();
+  unreceived_report(json);
 }
 
 constexpr Module kHang = {

@@ -28,6 +28,16 @@ const T* section_of(const Watched& watched, const char* name, uint32_t* count) {
   return nullptr;
 }
 
+/// Without a name of its own, how it was made and how large it is: "MPI_Comm_split of MPI_COMM_WORLD (4 ranks)".
+bool describe_comm(const ring::Comm& comm, bool freed, char* text, uint32_t bytes) {
+  const int width = static_cast<int>(strnlen(comm.name, sizeof(comm.name)));
+  if (comm.unnamed != 0 && comm.remote_size < 0)
+    snprintf(text, bytes, "%.*s (%d rank%s%s)", width, comm.name, comm.size, comm.size == 1 ? "" : "s", freed ? ", freed" : "");
+  else
+    snprintf(text, bytes, "%.*s%s", width, comm.name, freed ? " (freed)" : "");
+  return width != 0;
+}
+
 }  // namespace
 
 const ring::Lane* first_lane(const Watched& watched) {
@@ -54,11 +64,9 @@ bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t by
 bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) {
   uint32_t count = 0;
   auto* comms = section_of<ring::Comm>(watched, "comms", &count);
-  for (uint32_t i = 0; comms != nullptr && i < count; ++i)
-    if (comms[i].id == id) {
-      snprintf(text, bytes, "%.*s", static_cast<int>(sizeof(comms[i].name)), comms[i].name);
-      return text[0] != 0;
-    }
+  for (uint32_t i = 0; comms != nullptr && i < count && id != 0; ++i)
+    if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == id)
+      return describe_comm(comms[i], false, text, bytes);
   for (uint32_t i = 0; watched.section != nullptr && i < kWindows; ++i)
     if (const WindowSlot& window = watched.section->windows[i]; id != 0 && __atomic_load_n(&window.id, __ATOMIC_ACQUIRE) == id) {
       const uint32_t index = window.comm;
@@ -73,10 +81,14 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
                comms != nullptr && index < count ? comms[index].name : "a communicator");
       return true;
     }
-  if (watched.section == nullptr || id == 0 || __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) != id)
-    return false;
-  snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry
-  return true;
+  if (watched.section != nullptr && id != 0 && __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) == id) {
+    snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry
+    return true;
+  }
+  for (uint32_t i = 0; comms != nullptr && i < count && id != 0; ++i)
+    if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == 0 && comms[i].was == id)
+      return describe_comm(comms[i], true, text, bytes);
+  return false;
 }
 
 bool host_name(const Watched& watched, char* text, uint32_t bytes) {

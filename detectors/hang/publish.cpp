@@ -53,7 +53,7 @@ void print_block(const Verdict& verdict, const char* text_path) {
   }
   if (text_path[0] != 0)
     snprintf(block + used, sizeof(block) - static_cast<size_t>(used), "\nresil:     next: less %s", text_path);
-  log_raw(block);
+  log_block(block);
 }
 
 /// The hook's environment: this process's, but nothing is preloaded into it, and the report is named.
@@ -92,13 +92,16 @@ void run_hook(const char* json_path) {
   posix_spawnattr_destroy(&attributes);
 }
 
+/// Nobody who answered knows it: all of its members are gone, or it is one of too many.
+const char* unknown_name(NameKind kind) { return kind == NameKind::kComm ? "a communicator that no rank knows any more" : "?"; }
+
 }  // namespace
 
 const char* name_of(Root& root, int32_t rank, NameKind kind, uint64_t value) {
   NameList& names = root.names;
   for (uint32_t i = 0; i < names.count; ++i)
     if (names.questions[i].rank == rank && names.questions[i].kind == kind && names.questions[i].value == value)
-      return names.texts[i][0] != 0 ? names.texts[i] : "?";
+      return names.texts[i][0] != 0 ? names.texts[i] : unknown_name(kind);
   if (names.count < kMaxNames) {
     names.questions[names.count] = {rank, kind, {}, value};
     char* text = names.texts[names.count++];
@@ -107,7 +110,7 @@ const char* name_of(Root& root, int32_t rank, NameKind kind, uint64_t value) {
       return text;
     names.asked = true;
   }
-  return "?";
+  return unknown_name(kind);
 }
 
 void publish(Root& root, const Verdict& verdict) {

@@ -16,6 +16,7 @@
 #include "detectors/hang/monitor_internal.h"
 #include "detectors/hang/publish.h"
 #include "detectors/hang/root_verdict.h"
+#include "detectors/hang/unreceived.h"
 #include "detectors/hang/watch.h"
 #include "shim/call_info.h"
 #include "shim/config.h"
@@ -200,8 +201,12 @@ bool found_by_graph(Root& root, double now, Verdict* verdict) {
   const Names names = names_of(root);
   if (graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, false, names, verdict))
     return true;
-  return now - root.blocked_since >= lenient_after(root) &&
-         graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, true, names, verdict);
+  const double blocked = now - root.blocked_since;
+  if (blocked < lenient_after(root) ||
+      !graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, true, names, verdict))
+    return false;
+  // All that these calls wait for has happened: data may be on its way, and that may take long.
+  return verdict->type != HangClass::kInsideMpi || blocked >= inside_after(root);
 }
 
 /// The first certain verdict there is, with whatever names are known so far.
@@ -299,7 +304,7 @@ void after_mismatch(Root& root) {
 void accounts_came(Root& root, const void* merged, uint32_t bytes) {
   const Names names = names_of(root);
   for (int again = 0; again < 2; ++again)
-    if (accounts_judge(merged, bytes, names, &root.verdict, again != 0)) {
+    if (accounts_judge(merged, bytes, names, &root.verdict, again != 0, &unreceived_list())) {
       log_hang("suspected", "%s: %s", class_name(root.verdict.type), root.verdict.message);
       add_note_format("hang: %s", root.verdict.message);
     }

@@ -15,7 +15,7 @@ namespace resil::hang {
 namespace {
 
 constexpr double kSettled = 3;         // seconds in the same calls, after which processor time is noted
-constexpr double kShortest = 10;       // seconds of it that say something
+constexpr double kShortest = 8;        // seconds of it that say something
 constexpr double kIdle = .005, kBusy = .01;  // shares of a CPU; resil's helper uses a tenth of the first
 
 bool waits(const RankState* state) {

@@ -18,7 +18,8 @@ namespace {
 constexpr double kStopped = 15, kStopFactor = 3;
 // Of a node that gives no answer, nobody knows whether its ranks compute: more patience than with those that are seen.
 constexpr double kSilent = 30, kSilentFactor = 3, kSilentUnlearned = 600;
-constexpr double kLenientAfter = 30, kIdleFactor = 3;
+constexpr double kLenientAfter = 12, kInsideAfter = 30, kUnlearnedAfter = 30, kIdleFactor = 3;
+constexpr double kSwapped = 30;  // seconds of uninterruptible sleep that excuse a rank that uses no processor time
 constexpr double kGoneOn = 10;  // seconds that the others may take after the silence began until they wait for it
 
 void append(char* text, size_t bytes, const char* format, ...) __attribute__((format(printf, 3, 4)));
@@ -273,8 +274,13 @@ bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict
 }
 
 double lenient_after(const Root& root) {
-  const double limit = root.model.record().limit();
-  return limit > kLenientAfter ? limit : kLenientAfter;
+  const double least = root.learned.watched < stats::Watch::kLearned ? kUnlearnedAfter : kLenientAfter, limit = root.learned.limit;
+  return limit > least ? limit : least;
+}
+
+double inside_after(const Root& root) {
+  const double limit = lenient_after(root);
+  return limit > kInsideAfter ? limit : kInsideAfter;
 }
 
 namespace {
@@ -299,9 +305,11 @@ bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict) 
     return false;
   begin(verdict, HangClass::kInsideMpi);
   verdict->culprit_count = find_idle(root, now, verdict->culprits);
-  for (uint32_t i = 0; i < verdict->culprit_count; ++i)
-    if (!is_plain(root.states.by_rank[verdict->culprits[i]]))
+  for (uint32_t i = 0; i < verdict->culprit_count; ++i) {
+    const RankState* state = root.states.by_rank[verdict->culprits[i]];
+    if (!is_plain(state) || (state->kernel_state == 'D' && now - root.moved_at < kSwapped))
       return false;
+  }
   if (verdict->culprit_count == 0)
     return false;
   char ranges[256];

@@ -13,9 +13,11 @@ namespace resil::hang {
 bool computation_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 /// By a rank that is stopped while no other rank has moved for longer than any stop before that ended.
 bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict);
-/// By nodes that have given no answer since the others' last progress, for longer than this program has ever been quiet.
 /// Waits that MPI permits but does not demand count after so many seconds without any of them returning.
 double lenient_after(const Root& root);
+/// The same of calls for which all that they wait for has happened: their data may be on its way.
+double inside_after(const Root& root);
+/// By nodes that have given no answer since the others' last progress, for longer than this program has ever been quiet.
 bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 double silent_limit(const Learned& learned);  ///< seconds
 

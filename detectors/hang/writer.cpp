@@ -342,6 +342,12 @@ void leave_plain(Event& e) {
     leave_failed(e);
 }
 
+void leave_named(Event& e) {
+  leave_plain(e);
+  if (e.result == 0 && e.comm != nullptr)
+    comm_renamed(*e.comm);
+}
+
 void leave_receive(Event& e) {
   if (e.result != 0 || is_wild(e.peer, e.tag)) [[unlikely]] {
     leave_plain(e);
@@ -445,6 +451,8 @@ Hook leave_hook(CallId id) {
     return leave_matched_probe;
   if (id == CallId::kMPI_File_open)
     return leave_file_made;
+  if (id == CallId::kMPI_Comm_set_name)
+    return leave_named;
   if (role == Role::kCollective && (call_info(id).attributes & kCallRma))
     return leave_window_made;
   switch (role) {

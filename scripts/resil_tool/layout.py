@@ -218,10 +218,11 @@ i rank
 i remote_size
 I flags
 H last_collective
-H reserved16
+H unnamed
 I generation
 Q ordered
-Q[2] reserved
+Q was
+Q reserved
 s[56] name
 """)
 

@@ -95,7 +95,8 @@ static int at_right_place(const void* instruction) {
 
 // ---- what happens then ---------------------------------------------------------------------------------------------
 
-static void note(const char* where) {
+// Whether the record is there: what is not told does not happen.
+static int note(const char* where) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   char line[512];
@@ -105,12 +106,11 @@ static void note(const char* where) {
            kNames[class_wanted], own_rank, (int)getpid(), nanoseconds, where, calls);
   const char* path = getenv("HANG_INJECT_LOG");
   char unfinished[4096];
-  if (path == NULL || snprintf(unfinished, sizeof unfinished, "%s.tmp", path) >= (int)sizeof unfinished) return;
+  if (path == NULL || snprintf(unfinished, sizeof unfinished, "%s.tmp", path) >= (int)sizeof unfinished) return path == NULL;
   const int file = open(unfinished, O_WRONLY | O_CREAT | O_TRUNC, 0600);  // whole when it appears
-  if (file < 0) return;
-  if (write(file, line, strlen(line)) < 0) perror("hang_inject");
-  close(file);
-  if (rename(unfinished, path) != 0) perror("hang_inject");
+  if (file < 0) return 0;
+  const int whole = write(file, line, strlen(line)) == (ssize_t)strlen(line);
+  return close(file) == 0 && whole && rename(unfinished, path) == 0;
 }
 
 static void hang_sleep(void) {
@@ -138,9 +138,9 @@ static void hang_io(void) {
     if (read(pipe, &byte, 1) == 1) return;
 }
 
-static void hang(const char* where) {
+static int hang(const char* where) {
   done = 1;
-  note(where);
+  if (!note(where)) return 0;
   switch (class_wanted) {
     case kSleep: hang_sleep(); break;
     case kSpin: hang_spin(); break;
@@ -151,6 +151,7 @@ static void hang(const char* where) {
     case kKill: kill(getpid(), SIGKILL); break;
     default: break;
   }
+  return 1;
 }
 
 // ---- when ----------------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ static void begin(void) {
   if (is_of_calls() || after < 0) return;
   void* frames[4];
   (void)backtrace(frames, 4);  // loads what it needs now, not in the handler
-  struct sigaction action = {.sa_sigaction = on_timer, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER};
+  struct sigaction action = {.sa_sigaction = on_timer, .sa_flags = SA_SIGINFO | SA_RESTART};
   sigaction(kSignal, &action, NULL);
   struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = kSignal};
   event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
@@ -269,8 +270,7 @@ static int strikes(enum What what, MPI_Comm comm, const char* name, const void* 
   if (call_wanted ? calls != call_wanted : in_mpi_wanted || elapsed() < after + late) return 0;
   char where[128];
   snprintf(where, sizeof where, is_of_calls() ? "at %s" : "before %s", name);
-  hang(where);
-  return 1;
+  return hang(where);
 }
 
 #define ARMED (class_wanted != kNone && !done && depth == 0)

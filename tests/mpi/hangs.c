@@ -27,7 +27,7 @@
 // compute    rank 1 does not come back from its own code              verified, after learning
 // fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
 // busy       all go on for ever                                   nothing
-// unreceived rank 0 sends a message that nobody receives             a note
+// unreceived rank 0 sends a message that nobody receives, the last but one two on another communicator, now freed      a note
 // quiet      rank 0 sleeps SECONDS while the others wait              nothing
 // epochs     exposures, accesses and locks that wait SECONDS each        nothing
 // transfers  collective transfers and one in order for which one rank is SECONDS late   nothing
@@ -261,6 +261,7 @@ static void hang(const char* kind, double seconds) {
     iterate(1 << 30, 0.01, MPI_COMM_WORLD);
   } else if (!strcmp(kind, "unreceived")) {
     if (me == 0) CHECK(MPI_Send(out, 4, MPI_BYTE, 1, 77, MPI_COMM_WORLD) == MPI_SUCCESS);
+    for (int i = 0; i < 2 && me == size - 2; i++) CHECK(MPI_Send(out, 4, MPI_BYTE, 1, 78, half) == MPI_SUCCESS);
     CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
   } else if (!strcmp(kind, "quiet")) {
     iterate(200, 0.001, MPI_COMM_WORLD);

@@ -227,15 +227,20 @@ def check_launcher():
     assert "rank 1 ended without MPI_Finalize first; rank 0 was then ended by mpirun" in told, told
 
 
-def check_unreceived():
-    """What nobody received is a note at the end, and nothing else."""
-    job = Job("unreceived", 2)
+def check_unreceived(ranks=2, env=None):
+    """What nobody received is told at the end, message by message, and changes nothing."""
+    job = Job("unreceived", ranks, env=env)
     wait_for("the end", lambda: job.poll() is not None)
     result = job.end()
     assert result.returncode == 0 and b"hang [" not in result.stderr, result.text()
     assert not glob.glob(os.path.join(job.directory, "hang-*.json"))
-    notes = " ".join(jobs.reports.load(job.directory)[0]["notes"])
-    assert "unreceived" in job.log() and "received" in notes, (job.log(), notes)
+    report = jobs.reports.load(job.directory)[0]
+    assert "unreceived" in job.log() and "received" in " ".join(report["notes"]), (job.log(), report["notes"])
+    told = sorted(report["unreceived_messages"], key=lambda entry: entry["tag"])
+    half = "MPI_Comm_split of MPI_COMM_WORLD (2 ranks, freed)"
+    assert told == [{"sender": 0, "receiver": 1, "communicator": "MPI_COMM_WORLD", "tag": 77, "count": 1},
+                    {"sender": ranks - 2, "receiver": ranks - 1, "communicator": half, "tag": 78, "count": 2}], told
+    assert report["unreceived_messages_total"] == 3, report
 
 
 def main():
@@ -250,7 +255,8 @@ def main():
                ("abort", check_abort), ("hook", check_hook), ("unreceived", check_unreceived)]
     if MPI == "openmpi":
         checks += [("stopped", check_stopped), ("takeover", check_takeover), ("leader gone", check_leader_gone),
-                   ("launcher", check_launcher)]
+                   ("launcher", check_launcher),
+                   ("unreceived, 1 rank a node", lambda: check_unreceived(4, {"RESIL_NODE_RANKS": "1"}))]
         checks += [(f"{kind}, {node} rank{'s' if node > 1 else ''} a node",
                     lambda k=kind, n=node: check_found(k, env={"RESIL_NODE_RANKS": str(n)}))
                    for kind, node in (("missing", 1), ("cycle", 2), ("partial", 2))]

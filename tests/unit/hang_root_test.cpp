@@ -177,7 +177,12 @@ TEST_CASE("inside MPI, one that uses no processor time among others that do is n
 }
 
 TEST_CASE("... but not too early, not if all sleep or most, not if one is in between, not in calls of another kind") {
-  CHECK(!Job(4).idle(100, 129, {9000, 0, 9000, 9000}));
+  CHECK(!Job(4).idle(100, 111.5, {9000, 0, 9000, 9000}));
+  CHECK(Job(4).idle(100, 116, {9000, 0, 9000, 9000}));
+  Job swapped(4);
+  swapped.waits[1].state.kernel_state = 'D';
+  CHECK(!swapped.idle(100, 129, {9000, 0, 9000, 9000}));
+  CHECK(swapped.idle(200, 231, {9000, 0, 9000, 9000}));
   CHECK(!Job(4).idle(100, 140, {0, 0, 0, 0}));
   CHECK(!Job(4).idle(100, 140, {9000, 0, 0, 0}));
   CHECK(Job(4).idle(100, 140, {9000, 0, 0, 9000}));

@@ -20,14 +20,16 @@ namespace resil::hang {
 namespace {
 
 constexpr uint32_t kMostAccounts = 4u << 20, kMostCounts = 1u << 18;  // address space until used
+constexpr uint32_t kMostCommNames = 256;
 constexpr uint32_t kIrregular = kCancelled | kFailedCall | kLostEnvelope | kOtherWorld | kPartitionedUse | kUnknownSource;
 
 struct Arena {
   AccountsHeader header;
-  uint32_t accounts, counts;
+  uint32_t accounts, counts, names;
   bool overflow;  ///< more than the arena holds: nothing is judged
   Account account[kMostAccounts];
   Count count[kMostCounts];
+  CommName name[kMostCommNames];
 };
 
 Arena* arena() {
@@ -38,7 +40,7 @@ Arena* arena() {
   }
   if (made != nullptr) {
     made->header = {kAccountsMagic, 0, 0, 0, 0, 0, ~uint64_t{0}, 0, 0, 0, 0, 0, 0};
-    made->accounts = made->counts = 0;
+    made->accounts = made->counts = made->names = 0;
     made->overflow = false;
   }
   return made;
@@ -102,6 +104,18 @@ void add(Arena& to, const Count& count) {
     to.count[to.counts++] = count;
 }
 
+const CommName* find_name(const Arena& in, uint64_t comm) {
+  for (uint32_t i = 0; i < in.names; ++i)
+    if (in.name[i].comm == comm)
+      return &in.name[i];
+  return nullptr;
+}
+
+void add(Arena& to, const CommName& name) {
+  if (to.names < kMostCommNames && find_name(to, name.comm) == nullptr)
+    to.name[to.names++] = name;
+}
+
 Count both(Count a, const Count& b) {
   a.present += b.present;
   a.marked += b.marked;
@@ -162,6 +176,27 @@ void fold(Arena& in, uint64_t limit) {
   in.accounts = left;
 }
 
+/// Names of what is left only; those of messages first. Sorted accounts and counts.
+uint32_t write_names(const Arena& from, char* out, uint32_t room_bytes) {
+  uint32_t written = 0;
+  uint64_t last = 0;
+  auto one = [&](uint64_t comm) {
+    const CommName* name = comm != last ? find_name(from, comm) : nullptr;
+    last = comm;
+    if (name == nullptr || (written + 1) * sizeof(CommName) > room_bytes)
+      return;
+    for (uint32_t i = 0; i < written; ++i)
+      if (memcmp(out + i * sizeof(CommName), &comm, sizeof(comm)) == 0)
+        return;
+    memcpy(out + written++ * sizeof(CommName), name, sizeof(CommName));
+  };
+  for (uint32_t i = 0; i < from.accounts; ++i)
+    one(from.account[i].comm);
+  for (uint32_t i = 0; i < from.counts; ++i)
+    one(from.count[i].comm);
+  return written;
+}
+
 uint32_t write(Arena& from, void* room, uint32_t room_bytes) {
   if (room_bytes < sizeof(AccountsHeader) || from.overflow)
     return 0;
@@ -179,6 +214,8 @@ uint32_t write(Arena& from, void* room, uint32_t room_bytes) {
   from.header.counts = from.counts;
   from.header.bytes = static_cast<uint32_t>(sizeof(AccountsHeader) + from.accounts * sizeof(Account) + from.counts * sizeof(Count));
   auto* out = static_cast<char*>(room);
+  from.header.names = write_names(from, out + from.header.bytes, room_bytes - from.header.bytes);
+  from.header.bytes += static_cast<uint32_t>(from.header.names * sizeof(CommName));
   memcpy(out, &from.header, sizeof(AccountsHeader));
   memcpy(out + sizeof(AccountsHeader), from.account, from.accounts * sizeof(Account));
   memcpy(out + sizeof(AccountsHeader) + from.accounts * sizeof(Account), from.count, from.counts * sizeof(Count));
@@ -200,6 +237,8 @@ void read(Arena& into, const void* frame, const AccountsHeader& from) {
     add(into, account_at(frame, i));
   for (uint32_t i = 0; i < from.counts; ++i)
     add(into, count_at(frame, from, i));
+  for (uint32_t i = 0; i < from.names; ++i)
+    add(into, name_at(frame, from, i));
 }
 
 uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
@@ -259,12 +298,37 @@ void add_rank(Arena& to, const Watched& rank) {
 
 }  // namespace
 
+namespace {
+
+/// What this node knows of the communicators that are left after its own ranks' messages have cancelled out.
+void add_names(Arena& to, const Watched* watched, uint32_t count) {
+  settle(to);
+  auto one = [&](uint64_t comm) {
+    CommName name = {comm, ""};
+    if (comm == 0 || to.names == kMostCommNames || find_name(to, comm) != nullptr)
+      return;
+    for (uint32_t i = 0; i < count; ++i)
+      if (watched[i].header != nullptr && comm_name(watched[i], comm, name.text, sizeof(name.text))) {
+        add(to, name);
+        return;
+      }
+  };
+  for (uint32_t i = 0; i < to.accounts; ++i)
+    if (i == 0 || to.account[i].comm != to.account[i - 1].comm)
+      one(to.account[i].comm);
+  for (uint32_t i = 0; i < to.counts; ++i)
+    one(to.count[i].comm);
+}
+
+}  // namespace
+
 bool accounts_check(const void* frame, uint32_t bytes, AccountsHeader* header) {
   if (bytes < sizeof(AccountsHeader))
     return false;
   memcpy(header, frame, sizeof(AccountsHeader));
   return header->magic == kAccountsMagic && header->bytes == bytes &&
-         bytes == sizeof(AccountsHeader) + uint64_t{header->accounts} * sizeof(Account) + uint64_t{header->counts} * sizeof(Count);
+         bytes == sizeof(AccountsHeader) + uint64_t{header->accounts} * sizeof(Account) + uint64_t{header->counts} * sizeof(Count) +
+                      uint64_t{header->names} * sizeof(CommName);
 }
 
 uint32_t accounts_collect(const Watched* watched, uint32_t count, void* room, uint32_t room_bytes) {
@@ -282,6 +346,7 @@ uint32_t accounts_collect(const Watched* watched, uint32_t count, void* room, ui
     made->header.rank_sum += mix64(static_cast<uint64_t>(watched[i].rank) + 1);
     add_rank(*made, watched[i]);
   }
+  add_names(*made, watched, count);
   return made->header.world != 0 ? write(*made, room, room_bytes) : 0;
 }
 

@@ -37,6 +37,13 @@ struct Count {
 };
 static_assert(sizeof(Count) == 56);
 
+/// What a communicator is called, for those that are left: whoever has freed it may be the only one to know.
+struct CommName {
+  uint64_t comm;
+  char text[88];
+};
+static_assert(sizeof(CommName) == 96);
+
 struct AccountsHeader {
   uint32_t magic, bytes;
   uint32_t world;
@@ -48,7 +55,7 @@ struct AccountsHeader {
   uint64_t folded_sum;   ///< of hash(envelope) * difference: 0 when they balance
   uint32_t accounts, counts;
   uint32_t counts_lost;  ///< communicators for which there was no room
-  uint32_t reserved;
+  uint32_t names;        ///< as many as there was room for
 };
 static_assert(sizeof(AccountsHeader) == 72);
 
@@ -62,6 +69,13 @@ inline Count count_at(const void* frame, const AccountsHeader& header, uint32_t 
   memcpy(&count, static_cast<const char*>(frame) + sizeof(AccountsHeader) + size_t{header.accounts} * sizeof(Account) +
                      size_t{index} * sizeof(Count), sizeof(count));
   return count;
+}
+
+inline CommName name_at(const void* frame, const AccountsHeader& header, uint32_t index) {
+  CommName name;
+  memcpy(&name, static_cast<const char*>(frame) + sizeof(AccountsHeader) + size_t{header.accounts} * sizeof(Account) +
+                    size_t{header.counts} * sizeof(Count) + size_t{index} * sizeof(CommName), sizeof(name));
+  return name;
 }
 
 /// Is that an answer, whole and consistent? Then `header` is its own.

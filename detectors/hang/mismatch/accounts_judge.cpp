@@ -3,6 +3,7 @@
 // What the accounts of a whole job say.
 
 #include <cinttypes>
+#include <cstdio>
 #include <initializer_list>
 
 #include "detectors/hang/mismatch/accounts_frame.h"
@@ -59,25 +60,47 @@ bool is_trusted(const void* frame, const AccountsHeader& header, const Account& 
   return true;
 }
 
+/// By whoever had it; else by those whom the root can still ask.
+const char* comm_text(const void* frame, const AccountsHeader& header, const Names& names, uint64_t comm) {
+  static CommName name;  // one thread
+  for (uint32_t i = 0; i < header.names; ++i)
+    if (name = name_at(frame, header, i); name.comm == comm) {
+      name.text[sizeof(name.text) - 1] = 0;
+      return name.text;
+    }
+  return names.comm(names.self, comm);
+}
+
 struct Found {
   uint64_t messages, answers, envelopes;
 };
 
-void take(const Account& account, int64_t difference, Found& found, const Names& names, Text& evidence) {
+void list_one(UnreceivedList& list, const Account& account, uint64_t messages, const char* comm) {
+  list.total += messages;
+  if (list.listed == kMostUnreceived)
+    return;
+  Unreceived& entry = list.entries[list.listed++];
+  entry = {account.source, account.destination, account.tag >= 0 ? account.tag : -1, messages, ""};
+  snprintf(entry.communicator, sizeof(entry.communicator), "%s", comm);
+}
+
+void take(const Account& account, int64_t difference, Found& found, const char* comm, UnreceivedList* list, Text& evidence) {
   if (difference == 0)
     return;
   const auto messages = static_cast<uint64_t>(difference > 0 ? difference : -difference);
   (difference > 0 ? found.messages : found.answers) += messages;
+  if (difference > 0 && list != nullptr)
+    list_one(*list, account, messages, comm);
   if (++found.envelopes > kShown)
     return;
   evidence.add(difference > 0 ? "never received: %" PRIu64 " messages of rank %d to rank %d on %s" : "never sent: %" PRIu64 " messages of rank %d to rank %d on %s",
-               messages, account.source, account.destination, names.comm(names.self, account.comm));
+               messages, account.source, account.destination, comm);
   if (account.tag >= 0)
     evidence.add(", tag %d", account.tag);
   evidence.add("\n");
 }
 
-bool judge_messages(const void* frame, const AccountsHeader& header, const Names& names, Verdict& verdict) {
+bool judge_messages(const void* frame, const AccountsHeader& header, const Names& names, Verdict& verdict, UnreceivedList* list) {
   Found found = {};
   Text evidence = {verdict.evidence, sizeof(verdict.evidence), 0};
   Account first = {};
@@ -109,7 +132,7 @@ bool judge_messages(const void* frame, const AccountsHeader& header, const Names
         first = account;
         first_difference = difference;
       }
-      take(account, difference, found, names, evidence);
+      take(account, difference, found, comm_text(frame, header, names, account.comm), list, evidence);
     };
     if (mixed) {
       Account all = pair;
@@ -135,7 +158,7 @@ bool judge_messages(const void* frame, const AccountsHeader& header, const Names
   if (found.envelopes == 0)
     text.add("messages sent and messages received did not balance; for which ranks there was no room to tell");
   else
-    text.add(": first of them from rank %d to rank %d on %s%s", first.source, first.destination, names.comm(names.self, first.comm),
+    text.add(": first of them from rank %d to rank %d on %s%s", first.source, first.destination, comm_text(frame, header, names, first.comm),
              first.tag >= 0 ? "" : " (tags not told apart)");
   if (found.envelopes != 0 && first.tag >= 0)
     text.add(", tag %d", first.tag);
@@ -159,7 +182,7 @@ bool judge_counts(const void* frame, const AccountsHeader& header, const Names& 
       continue;
     if (++found > kShown)
       continue;
-    const char* comm = names.comm(names.self, count.comm);
+    const char* comm = comm_text(frame, header, names, count.comm);
     const bool few = count.at_least <= count.at_most;
     evidence.add("collectives on %s: %" PRIu64 " to %" PRIu64 " (%u ranks made the least, one is %d; %u the most, one is %d)\n", comm, count.least,
                  count.most, count.at_least, count.least_rank, count.at_most, count.most_rank);
@@ -186,12 +209,14 @@ bool judge_counts(const void* frame, const AccountsHeader& header, const Names& 
 
 }  // namespace
 
-bool accounts_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict, bool again) {
+bool accounts_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict, bool again, UnreceivedList* list) {
   AccountsHeader header;
   *verdict = {};
   if (!accounts_check(merged, bytes, &header) || !complete(header))
     return false;
-  return again ? judge_counts(merged, header, names, *verdict) : judge_messages(merged, header, names, *verdict);
+  if (list != nullptr && !again)
+    *list = {true, 0, 0, {}};
+  return again ? judge_counts(merged, header, names, *verdict) : judge_messages(merged, header, names, *verdict, list);
 }
 
 AccountsCoverage accounts_coverage(const void* merged, uint32_t bytes) {

@@ -152,7 +152,7 @@ void say_parting(const Tree& tree, const Parting& parting, uint32_t odd_side, co
     text.add(" There is no majority among the %u ranks that can be told apart: which side is wrong is undecided.", parting.known);
 
   Text evidence = {verdict->evidence, sizeof(verdict->evidence), 0};
-  evidence.add("communicator: %s (id %016" PRIx64 ", %u ranks)\n", comm, tree.comm, tree.members);
+  evidence.add("communicator: %s, id %016" PRIx64 ", %u ranks\n", comm, tree.comm, tree.members);
   evidence.add("calls that agree: 1-%" PRIu64 "\n", found.agreed);
   evidence.add("calls that do not: 1-%" PRIu64 "\n", found.differs);
   if (found.shown != 0) {

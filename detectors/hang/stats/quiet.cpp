@@ -57,7 +57,7 @@ double Quiet::computed_limit() const {
 /// kManyForPareto on, as a generalised Pareto distribution does, if its index says that the tail is that heavy.
 double Quiet::tail_limit() const {
   const double longest = tail_[0];
-  if (longest < kMaterial)
+  if (longest < kShort)
     return 0;
   uint32_t count = kFewestApart;
   while (count < in_tail_ && tail_[count - 1] < kApart * tail_[count])
@@ -65,12 +65,16 @@ double Quiet::tail_limit() const {
   // Long phases of one kind among short pauses of another are judged by themselves.
   const double all = count < in_tail_ ? count : static_cast<double>(intervals_);
   count = count < in_tail_ ? count : in_tail_;
-  if (count < kFewest)
-    return kFactorOfFew * longest;
+  const bool material = longest >= kMaterial;
+  if (count < kManyForPareto) {
+    const double limit = count < kFewest ? kFactorOfFew * longest : log_normal_limit(count, all);
+    const double most = material ? kMostOfFew * longest : kMostOfShort;
+    return limit < most ? limit : most;
+  }
+  const double pareto = pareto_limit(count, all, material ? kHeavy : kHeavyForCertain);
+  if (!material)
+    return pareto;
   const double normal = log_normal_limit(count, all);
-  if (count < kManyForPareto)
-    return normal < kMostOfFew * longest ? normal : kMostOfFew * longest;
-  const double pareto = pareto_limit(count, all);
   return normal > pareto ? normal : pareto;
 }
 
@@ -95,8 +99,9 @@ double Quiet::log_normal_limit(uint32_t count, double all) const {
   return exponential(sum_y / weight + most * (kRareQuantile - sum_z / weight));
 }
 
-/// Index by the moment estimator (Dekkers, Einmahl, de Haan 1989) from the intervals above the shortest one kept.
-double Quiet::pareto_limit(uint32_t count, double all) const {
+/// Index by the moment estimator (Dekkers, Einmahl, de Haan 1989) from the intervals above the shortest one kept. `least`:
+/// the index from which on the tail is taken for heavy.
+double Quiet::pareto_limit(uint32_t count, double all, double least) const {
   const uint32_t above = count - 1;
   double first = 0, second = 0;
   for (uint32_t i = 0; i < above; ++i) {
@@ -108,8 +113,8 @@ double Quiet::pareto_limit(uint32_t count, double all) const {
     return 0;
   const double negative_part = 1 - .5 / (1 - first * first / second);  // of a light tail; about 0 of a heavy one
   const double index = first + negative_part;
-  if (!(index > kHeavy))
-    return 0;
+  if (!(index > least))  // a light tail, or a heavy one with these few intervals' luck
+    return index > kLightForCertain && first > kWide && tail_[0] >= kMaterial ? kFactorOfFew * tail_[0] : 0;
   const double scale = tail_[above] * first * (1 - (negative_part < 0 ? negative_part : 0));
   const double beyond = above / (all * kRare);
   const double most = index + kDoubt / square_root(above);

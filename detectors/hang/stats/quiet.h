@@ -15,12 +15,18 @@ class Quiet {
   static constexpr uint32_t kTail = 128;      // the longest intervals, kept for the shape of their tail
   static constexpr uint32_t kFewest = 6;      // intervals, below which their tail has no shape
   static constexpr uint32_t kManyForPareto = 32;
-  static constexpr double kMaterial = 2;       // seconds; below, three times the longest is far from what verifies, whatever the tail
-  static constexpr double kFactorOfFew = 8;   // times the longest, with fewer than kFewest
+  // Seconds of the longest: from kMaterial on, three times that is no limit if the tail is heavy. From kShort on it is
+  // none either, but with few intervals heavy tails and usual hiccups look alike, and the latter are far more usual.
+  static constexpr double kShort = 1, kMaterial = 2;
+  static constexpr double kFactorOfFew = 16;  // times the longest, with fewer than kFewest
   static constexpr double kMostOfFew = 40;    // times the longest, with fewer than kManyForPareto
+  static constexpr double kMostOfShort = 14;  // seconds, with fewer than kManyForPareto, below kMaterial
   static constexpr double kApart = 4;         // intervals so many times as long as the next ones are another kind,
   static constexpr uint32_t kFewestApart = 4;  // if there are so many
-  static constexpr double kHeavy = .05;       // Pareto index, estimated, below which the tail is light
+  static constexpr double kHeavy = .05;       // Pareto index, estimated, below which the tail is light from kMaterial on,
+  static constexpr double kHeavyForCertain = .2;   // and before;
+  static constexpr double kLightForCertain = -.5;  // not even then: between them is kFactorOfFew, from kMaterial on,
+  static constexpr double kWide = .25;        // if the mean of their logarithms over the shortest's is more than this
   static constexpr double kDoubt = 2;         // standard errors, by which what is estimated of the tail may be too small
   static constexpr double kMost = 3600;       // seconds; no tail makes the limit longer
   static constexpr double kRare = 1e-9;       // probability of an interval to be extrapolated to
@@ -48,7 +54,7 @@ class Quiet {
   double computed_limit() const;
   double tail_limit() const;
   double log_normal_limit(uint32_t count, double all) const;
-  double pareto_limit(uint32_t count, double all) const;
+  double pareto_limit(uint32_t count, double all, double least) const;
 
   double last_, current_, starved_, watched_, longest_, longest_crowded_;
   uint64_t moves_, intervals_;

@@ -36,7 +36,7 @@ double Watch::suspect_at(Phase phase) const {
 
 double Watch::verify_computation() const {
   const double usual = longer(kVerify, quiet_.limit()), crowded = quiet_.current() + quiet_.starved();
-  if (usual > kVerify || crowded < longer(kVerifyCrowded, Quiet::kFactor * quiet_.longest_crowded()))
+  if (usual > longer(kVerify, Quiet::kMostOfShort) || crowded < longer(kVerifyCrowded, Quiet::kFactor * quiet_.longest_crowded()))
     return usual;
   const double own = longer(kVerifyOwn, kCrowdedFactor * quiet_.longest_out());
   return own < usual ? own : usual;
