@@ -6,6 +6,8 @@
 
 #include <sched.h>
 
+#include "shim/device_work.h"
+
 namespace resil::gpu_runtime {
 
 constinit Settings settings;
@@ -97,6 +99,8 @@ void open(Call& call) {
   for (uint32_t i = 0; i < call.count; ++i)
     wait.word[i] = call.kind == Kind::kEventWait && call.event.after.armed() ? call.event.after : call.words[i];
   wait.version.fetch_add(1, std::memory_order_release);
+  device_wait_begins(wait_number(wait), call.name, call.count == 0 ? DeviceDone::kNotKnown : DeviceDone::kNo,
+                     static_cast<uint64_t>(wait.since * 1e9));
 }
 
 void set(OpenWait* wait, bool OpenWait::*member, bool value) {
@@ -105,6 +109,10 @@ void set(OpenWait* wait, bool OpenWait::*member, bool value) {
   wait->version.fetch_add(1, std::memory_order_acq_rel);
   wait->*member = value;
   wait->version.fetch_add(1, std::memory_order_release);
+  if (member == &OpenWait::open && !value)
+    device_wait_ends(wait_number(*wait));
+  else if (member == &OpenWait::returned && value && wait->words != 0)
+    device_wait_done(wait_number(*wait), DeviceDone::kReturnedEarly);
 }
 
 }  // namespace

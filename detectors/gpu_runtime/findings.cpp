@@ -17,6 +17,7 @@
 
 #include "detectors/dump/dump.h"
 #include "detectors/gpu_runtime/call.h"
+#include "shim/device_work.h"
 #include "shim/finding.h"
 #include "shim/helper_thread.h"
 #include "shim/log.h"
@@ -110,6 +111,8 @@ void look() {
       continue;
     const uint64_t version = wait.version.load();
     const double now = now_seconds();
+    if (all_written(wait))
+      device_wait_done(i, DeviceDone::kYes);
     if (!all_written(wait) || (told[i] && told_version[i] == version))
       continue;
     if (written_version[i] != version) {

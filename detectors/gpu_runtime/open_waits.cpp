@@ -64,6 +64,8 @@ OpenWait* own_wait() {
   return nullptr;
 }
 
+unsigned wait_number(const OpenWait& wait) { return static_cast<unsigned>(&wait - __atomic_load_n(&table, __ATOMIC_RELAXED)); }
+
 [[gnu::no_sanitize("thread")]] bool open_wait_read(unsigned thread, OpenWait* copy) {
   const OpenWait* waits = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
   if (waits == nullptr || thread >= kThreads)

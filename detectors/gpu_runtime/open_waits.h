@@ -42,6 +42,9 @@ bool open_wait_read(unsigned thread, OpenWait* copy);
 /// The calling thread's own; null: more than kThreads. Any thread.
 OpenWait* own_wait();
 
+/// Place of a thread's entry in the table.
+unsigned wait_number(const OpenWait& wait);
+
 /// One line for each open wait, at most 16. Async-signal-safe.
 void open_waits_dump(dump::Text& text, const char* prefix);
 

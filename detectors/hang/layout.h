@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/device_work.h"
 #include "shim/hash.h"
 #include "shim/ring_format.h"
 
@@ -189,6 +190,7 @@ struct Section {
   uint64_t final_comm;      ///< id of MPI_COMM_WORLD once MPI_Finalize was called (which may delete its entry in "comms")
   uint64_t final_sequence;  ///< of MPI_Finalize on it
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
+  DeviceWork device[kDeviceWaits + kDeviceCopies];
   Wait waits[kSharedLanes];
   WindowSlot windows[kWindows];
   WindowSlot files[kFiles];

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "shim/device_work.h"
 #include "detectors/hang/layout.h"
 
 namespace resil::hang {
@@ -87,6 +88,18 @@ struct Membership {
   uint32_t name;       ///< index in section "comms" of the ring it came from
 };
 
+/// The longest of what the rank waits for from its accelerator, of at least kDeviceLate.
+struct DeviceSeen {
+  uint64_t age_ns, bytes;
+  int32_t peer, tag;    ///< of the message; -1: none, or not known
+  DeviceWorkKind kind;  ///< kNone: nothing
+  DeviceDone done;
+  uint8_t reserved[6];
+  char call[32];
+};
+static_assert(sizeof(DeviceSeen) == 64);
+constexpr uint64_t kDeviceLate = 1000000000;  ///< ns
+
 /// Variable part follows in this order: ThreadWait[thread_count], Part[part_count], Membership[comm_count].
 struct RankState {
   int32_t rank;
@@ -103,6 +116,7 @@ struct RankState {
   char kernel_state;         ///< of the main thread: R S D T t Z, 0 unknown
   uint8_t reserved[3];
   uint32_t thread_count, part_count, comm_count;
+  DeviceSeen device;
 };
 
 /// How many messages of an envelope, asked of the ranks' envelopes. `tag` may be kAnyTag: all tags, those of kOtherTags

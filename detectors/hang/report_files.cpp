@@ -64,6 +64,11 @@ void rank_member(JsonWriter& json, const Root& root, uint32_t rank, uint64_t now
     json.integer("calls", static_cast<int64_t>(state->calls));
     json.integer("pid", state->pid);
     json.integer("node", state->node);
+    if (state->device.kind != DeviceWorkKind::kNone) {
+      char text[256];
+      describe_device(*state, text, sizeof(text));
+      json.text("device", text);
+    }
   }
   json.end_object();
 }
@@ -196,6 +201,46 @@ const char* activity_name(RankActivity activity) {
   constexpr const char* kNames[] = {"unknown", "computing", "blocked", "polling", "finished", "gone", "stopped"};
   const auto index = static_cast<unsigned>(activity);
   return index < sizeof(kNames) / sizeof(kNames[0]) ? kNames[index] : "unknown";
+}
+
+void describe_device(const RankState& state, char* text, size_t bytes) {
+  constexpr const char* kDone[] = {"", "; the device is not done", "; the device is done, the wait has not returned",
+                                   "; it returned too early, resil waits for the device"};
+  const DeviceSeen& seen = state.device;
+  const double seconds = static_cast<double>(seen.age_ns) * 1e-9;
+  char amount[32], tag[24] = "", peer[40] = "";
+  if (seen.bytes >= 1u << 20 && seen.bytes % (1u << 20) == 0)
+    snprintf(amount, sizeof(amount), "%llu MiB", static_cast<unsigned long long>(seen.bytes >> 20));
+  else
+    snprintf(amount, sizeof(amount), "%llu bytes", static_cast<unsigned long long>(seen.bytes));
+  if (seen.tag >= 0)
+    snprintf(tag, sizeof(tag), ", tag %d", seen.tag);
+  if (seen.peer >= 0)
+    snprintf(peer, sizeof(peer), " %s rank %d", seen.kind == DeviceWorkKind::kCopyDown ? "to" : "from", seen.peer);
+  const auto done = static_cast<unsigned>(seen.done);
+  if (seen.kind == DeviceWorkKind::kWait)
+    snprintf(text, bytes, "waits for its device in %s for %.1f s%s", seen.call, seconds,
+             kDone[done < sizeof(kDone) / sizeof(kDone[0]) ? done : 0]);
+  else
+    snprintf(text, bytes, "the copy %s of a staged message of %s%s%s has been under way for %.1f s",
+             seen.kind == DeviceWorkKind::kCopyDown ? "down" : "up", amount, peer, tag, seconds);
+}
+
+void add_device_evidence(const Root& root, Verdict* verdict) {
+  constexpr uint32_t kMost = 8;
+  uint32_t lines = 0;
+  for (uint32_t i = 0; i < root.states.count && lines < kMost; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    if (state == nullptr || state->device.kind == DeviceWorkKind::kNone)
+      continue;
+    char text[256];
+    describe_device(*state, text, sizeof(text));
+    const size_t used = strlen(verdict->evidence);
+    snprintf(verdict->evidence + used, sizeof(verdict->evidence) - used, "rank %u: %s\n", i, text);
+    if (const size_t said = strlen(verdict->message); lines == 0 && said + 1 < sizeof(verdict->message))
+      snprintf(verdict->message + said, sizeof(verdict->message) - said, " Rank %u: %s.", i, text);
+    ++lines;
+  }
 }
 
 const char* class_name(HangClass of) {

@@ -11,6 +11,11 @@ namespace resil::hang {
 
 const char* activity_name(RankActivity activity);  ///< "computing", "blocked", …
 
+/// "waits for its device in …" of a rank that does (RankState::device).
+void describe_device(const RankState& state, char* text, size_t bytes);
+/// What ranks wait for from their accelerators: the first into the message, and a line of evidence each.
+void add_device_evidence(const Root& root, Verdict* verdict);
+
 /// Writes both files of finding `number` (or the next free one); their paths, "" where a file could not be written.
 void write_hang_files(Root& root, const Verdict& verdict, uint32_t number, const char* action, char* json_path, char* text_path,
                       uint32_t path_bytes);

@@ -15,6 +15,7 @@
 #include "detectors/hang/monitor.h"
 #include "detectors/hang/monitor_internal.h"
 #include "detectors/hang/publish.h"
+#include "detectors/hang/report_files.h"
 #include "detectors/hang/root_verdict.h"
 #include "detectors/hang/unreceived.h"
 #include "detectors/hang/watch.h"
@@ -205,8 +206,9 @@ bool found_by_graph(Root& root, double now, Verdict* verdict) {
   if (blocked < lenient_after(root) ||
       !graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, true, names, verdict))
     return false;
-  // All that these calls wait for has happened: data may be on its way, and that may take long.
-  return verdict->type != HangClass::kInsideMpi || blocked >= inside_after(root);
+  // All that these calls wait for has happened, and data may take long on its way; or some poll, and may wait for more
+  // than messages.
+  return (verdict->type != HangClass::kInsideMpi && root.summary.polling == 0) || blocked >= inside_after(root);
 }
 
 /// The first certain verdict there is, with whatever names are known so far.
@@ -217,6 +219,7 @@ bool judged(Root& root, double now) {
       !idle_verdict(root, now, names, &root.verdict))
     return false;
   name_idle(root, now, &root.verdict);
+  add_device_evidence(root, &root.verdict);
   return true;
 }
 

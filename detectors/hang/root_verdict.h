@@ -15,7 +15,7 @@ bool computation_verdict(Root& root, double now, const Names& names, Verdict* ve
 bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 /// Waits that MPI permits but does not demand count after so many seconds without any of them returning.
 double lenient_after(const Root& root);
-/// The same of calls for which all that they wait for has happened: their data may be on its way.
+/// The same where all that the calls wait for has happened, or ranks poll.
 double inside_after(const Root& root);
 /// By nodes that have given no answer since the others' last progress, for longer than this program has ever been quiet.
 bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict);

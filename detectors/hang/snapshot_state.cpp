@@ -525,6 +525,23 @@ uint32_t read_memberships(Builder& b, Membership* to, uint32_t room) {
 
 }  // namespace
 
+namespace {
+
+/// Of the rank's accelerator, what it has waited for longest.
+void read_device(const Section& section, DeviceSeen* seen) {
+  const uint64_t now = device_clock_ns();
+  for (const DeviceWork& entry : section.device) {
+    DeviceWork work;
+    if (!device_work_read(entry, &work) || work.since_ns > now || now - work.since_ns < kDeviceLate ||
+        now - work.since_ns <= seen->age_ns)
+      continue;
+    *seen = {now - work.since_ns, work.bytes, work.peer, work.tag, work.kind, work.done, {}, {}};
+    memcpy(seen->call, work.call, sizeof(seen->call));
+  }
+}
+
+}  // namespace
+
 uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
   if (watched.header == nullptr || watched.section == nullptr)
     return 0;
@@ -537,6 +554,7 @@ uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
   read_threads(b);
   add_holds(b);
   add_processor_time(b);
+  read_device(*watched.section, &b.state.device);
   if (phase == ring::Phase::kFinished)
     b.state.activity = RankActivity::kFinished;
   const uint32_t fixed = static_cast<uint32_t>(sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait) + b.state.part_count * sizeof(Part));

@@ -515,6 +515,7 @@ bool writer_start() {
   char scratch[2048];
   threads_before_count = list_threads(0, threads_before, sizeof(threads_before) / sizeof(threads_before[0]), scratch, sizeof(scratch));
   writer.section = section;
+  device_work = section->device;
   __atomic_store_n(&helper_thread_told, &own_thread, __ATOMIC_RELEASE);
   for (unsigned id = 0; id < kCallCount; ++id) {
     enter_of[id] = enter_hook(kCallMeanings.of[id]);

@@ -197,6 +197,7 @@ void end(Thread& thread, Entry& entry, Message* op) {
     return whole_arrived(thread, op, bytes);
   op->bytes = bytes;
   Packet& packet = op->packet;
+  packet.up = true;
   // Also after a refused copy: others may be under way.
   packet.state = gpu::event_record(*packet.device, gpu::Lane::kUp, packet.event) ? PacketState::kCopying
                                                                                   : PacketState::kFailed;

@@ -65,8 +65,10 @@ bool copies_begin(Sending& sending) {
 gpu::State state_of(const Sending& sending, uint32_t event, bool wait) {
   const gpu::Device& device = *sending.message->packet.device;
   gpu::State state;
-  while ((state = gpu::event_query(const_cast<gpu::Device&>(device), sending.events[event])) == gpu::State::kPending && wait) {
-  }
+  while ((state = gpu::event_query(const_cast<gpu::Device&>(device), sending.events[event])) == gpu::State::kPending && wait)
+    packet_copying(&sending.message->packet);
+  if (state == gpu::State::kPending)
+    packet_copying(&sending.message->packet);
   return state;
 }
 

@@ -10,6 +10,7 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/packet_copy.h"
 #include "pipeline/staging/staging.h"
+#include "shim/device_work.h"
 
 namespace resil::staging {
 
@@ -56,6 +57,7 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
 /// After the copies have been enqueued. When one was refused, the event still tells when the others have left the
 /// memory.
 PacketState enqueued(Packet* packet, bool good, bool up) {
+  packet->up = up;
   const bool recorded =
       gpu::event_record(*packet->device, up ? gpu::Lane::kUp : gpu::Lane::kDown, packet->event);
   return packet->state = good && recorded ? PacketState::kCopying : PacketState::kFailed;
@@ -179,9 +181,54 @@ PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
   return packet->state;
 }
 
+namespace {
+
+constexpr uint32_t kLooks = 256;        // between two readings of the clock
+constexpr uint64_t kLate = 1000000000;  // ns, after which others are told: a copy takes milliseconds
+
+void copy_ends(Packet* packet);
+PacketState look(Packet* packet);
+
+}  // namespace
+
+/// Nothing but a counter, most of the time.
+void packet_copying(Packet* packet) {
+  if (++packet->looks % kLooks != 1 || packet->late != 0)
+    return;
+  const uint64_t now = device_clock_ns();
+  if (packet->since_ns == 0)
+    packet->since_ns = now;
+  else if (now - packet->since_ns >= kLate)
+    packet->late = 1 + device_copy_late(packet->up, packet->bytes, packet->of_message ? packet->peer : -1,
+                                        packet->of_message ? packet->tag : -1, packet->since_ns);
+}
+
+namespace {
+
+void copy_ends(Packet* packet) {
+  if (packet->late > 0)
+    device_copy_ends(packet->late - 1);
+  packet->since_ns = 0;
+  packet->looks = 0;
+  packet->late = 0;
+}
+
+}  // namespace
+
 PacketState packet_poll(Packet* packet) {
   if (packet->state != PacketState::kCopying)
     return packet->state;
+  const PacketState state = look(packet);
+  if (state == PacketState::kCopying)
+    packet_copying(packet);
+  else if (packet->looks != 0)
+    copy_ends(packet);
+  return state;
+}
+
+namespace {
+
+PacketState look(Packet* packet) {
   const gpu::State state = state_of(*packet);
   if (state != gpu::State::kPending)
     plan_end(packet, state == gpu::State::kDone);
@@ -194,6 +241,8 @@ PacketState packet_poll(Packet* packet) {
   return packet->state;
 }
 
+}  // namespace
+
 PacketState packet_wait(Packet* packet) {
   for (unsigned polls = 0; packet_poll(packet) == PacketState::kCopying; ++polls)
     if (polls > 64)
@@ -205,6 +254,7 @@ void packet_close(Packet* packet) {
   if (packet->host == nullptr)
     return;
   check_forget(packet);
+  copy_ends(packet);
   // Also a failed packet may have copies under way in its memory.
   if (packet->state == PacketState::kCopying || packet->state == PacketState::kFailed)
     while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending)

@@ -51,6 +51,12 @@ struct Packet {
   PacketState state;
   bool pageable;       ///< there was no pinned memory left: ordinary memory, whose copies the driver waits for
   Check check;
+  uint64_t since_ns;   ///< when a look at the copy first found it under way; 0: not yet
+  uint32_t looks;      ///< that found it so
+  int32_t late;        ///< 1 + its entry in device_work, 0: none
+  bool up;
+  bool of_message;     ///< `peer` (world rank, -1: not known) and `tag` hold
+  int32_t peer, tag;
 };
 
 /// Why a buffer is not staged. kNone: it is.
@@ -80,6 +86,8 @@ PacketState packet_up(Packet* packet, uint64_t bytes);
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last);
 /// Looks; never blocks.
 PacketState packet_poll(Packet* packet);
+/// A look at one of its copies has found it under way: after a second of that others are told (shim/device_work.h).
+void packet_copying(Packet* packet);
 /// Until the copy is complete (polls). kFailed: the runtime said so; its last error tells.
 PacketState packet_wait(Packet* packet);
 /// Gives everything back. A copy that is under way is waited for first.

@@ -6,6 +6,7 @@
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
+#include "detectors/dump/text.h"
 #include "pipeline/gpu/runtimes.h"
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/blocking.h"
@@ -13,6 +14,7 @@
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "shim/config.h"
+#include "shim/device_work.h"
 #include "shim/dispatch.h"
 #include "shim/event.h"
 #include "shim/json.h"
@@ -212,6 +214,23 @@ void report(JsonWriter& json) {
   json.end_object();
 }
 
+/// Copies that are late, of this rank. Async-signal-safe.
+void dump_late(dump::Text& text, const char* prefix) {
+  const uint64_t now = device_clock_ns();
+  for (uint32_t i = kDeviceWaits; device_work != nullptr && i < kDeviceWaits + kDeviceCopies; ++i) {
+    DeviceWork work;
+    if (!device_work_read(device_work[i], &work))
+      continue;
+    const bool up = work.kind == DeviceWorkKind::kCopyUp;
+    text.str(prefix).str("staging: the copy ").str(up ? "up" : "down").str(" of a message of ").u64(work.bytes).str(" bytes");
+    if (work.peer >= 0)
+      text.str(up ? " from rank " : " to rank ").i64(work.peer);
+    if (work.tag >= 0)
+      text.str(", tag ").i64(work.tag);
+    text.str(" has been under way for ").seconds(static_cast<double>(now - work.since_ns) * 1e-9).chr('\n');
+  }
+}
+
 constexpr Module kStaging = {
     .name = "staging",
     .description = "device buffers through pinned host memory",
@@ -234,6 +253,7 @@ constexpr Module kStaging = {
     .cookie = pipeline::kCookie,
     .activating = collective_activating,
     .completed = collective_completed,
+    .dump = dump_late,
     .report = report,
 };
 RESIL_MODULE(kStaging);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/campaign hangs: many hangs, several side by side, and the table of what was found."""
+import functools
 import json
 import random
 import statistics
@@ -8,15 +9,16 @@ import threading
 from . import hangs, workloads
 
 # {name: makers of endless workloads, by MPI}. MPICH here loses messages of its own with more than two ranks.
+# Each takes the number of ranks, None: its usual one.
 PROGRAMS = {
-    "lammps": {"openmpi": lambda: workloads.lammps(ranks=4)},
-    "hpcc": {"openmpi": lambda: workloads.hpcc(ranks=4)},
-    "stencil": {"openmpi": lambda: workloads.stencil(ranks=8), "mpich": lambda: workloads.stencil("mpich", 2)},
-    "espresso": {"openmpi": lambda: workloads.espresso(ranks=2)},
-    "wave": {"openmpi": lambda: workloads.wave(ranks=3)},
-    "netpipe": {"openmpi": lambda: workloads.netpipe(), "mpich": lambda: workloads.netpipe("mpich")},
-    "rounds": {"openmpi": lambda: workloads.rounds(ranks=16, milliseconds=2),
-               "mpich": lambda: workloads.rounds("mpich", 2)},
+    "lammps": {"openmpi": lambda n: workloads.lammps(ranks=n or 4)},
+    "hpcc": {"openmpi": lambda n: workloads.hpcc(ranks=n or 4)},
+    "stencil": {"openmpi": lambda n: workloads.stencil(ranks=n or 8), "mpich": lambda n: workloads.stencil("mpich", n or 2)},
+    "espresso": {"openmpi": lambda n: workloads.espresso(ranks=n or 2)},
+    "wave": {"openmpi": lambda n: workloads.wave(ranks=n or 3)},
+    "netpipe": {"openmpi": lambda n: workloads.netpipe(), "mpich": lambda n: workloads.netpipe("mpich")},
+    "rounds": {"openmpi": lambda n: workloads.rounds(ranks=n or 16, milliseconds=2),
+               "mpich": lambda n: workloads.rounds("mpich", n or 2)},
 }
 # Ways that a program has no calls for, or not in the part that is under way.
 # mpi4py's own messages with another tag are an exception, not a hang.
@@ -92,7 +94,8 @@ def plan(options):
     """[(maker, kind, rank seed, seconds until the hang, simulated ranks a node)], in random order."""
     choice, runs = random.Random(options.seed), []
     for name in options.programs or PROGRAMS:
-        maker = PROGRAMS[name].get(options.mpi)
+        known = PROGRAMS[name].get(options.mpi)
+        maker = functools.partial(known, options.ranks) if known else None
         if maker is None or not workloads.runnable(maker()):
             print(f"{name}: not with {options.mpi} here")
             continue
