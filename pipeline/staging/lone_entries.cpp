@@ -148,13 +148,13 @@ uint64_t random_word() {
   return z ^ z >> 31;
 }
 
+/// 0: none is left, as good as (small chunks have few).
 uint64_t choose_head(int32_t from) {
   const uint64_t least = lone_chunk / 8;
-  uint64_t head;
-  do
-    head = (least + random_word() % least) / kHeadUnit * kHeadUnit;
-  while (lone_entry(from, head) != nullptr);
-  return head;
+  for (int tries = 0; tries < 64; ++tries)
+    if (const uint64_t head = (least + random_word() % least) / kHeadUnit * kHeadUnit; lone_entry(from, head) == nullptr)
+      return head;
+  return 0;
 }
 
 void withdraw(Entry& entry) {
@@ -224,6 +224,8 @@ Entry* free_entry(int32_t from, uint64_t bytes) {
 /// Memory for it, and how it is cut. False: there is none.
 bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu::Device& device, gpu::IpcHandle* handle) {
   const uint64_t head = choose_head(from);
+  if (head == 0)
+    return false;
   const uint64_t rest = bytes - (head - sizeof(Secret));
   entry.from = from;
   entry.device = &device;
