@@ -59,7 +59,9 @@ struct Grant {
   Cut cut;
   int32_t to;       ///< world rank
   uint32_t number;  ///< of the receiver's
-  bool free;        ///< the receiver is ready for the next message
+  bool free;        ///< it may be used for the next message: `returned`, and not `used`
+  bool returned;    ///< the receiver is ready for it
+  bool used;        ///< something of the last one's is still with the library
   bool spoiled;     ///< an ordinary message has the size of its heads: to be given up when it is free
   bool opened;      ///< peer: `far` is usable
   gpu::IpcHandle handle;  ///< peer: of the receiver's device memory
@@ -149,7 +151,9 @@ int lone_world_rank(Thread& thread, uint64_t comm, int32_t peer);
 Grant* lone_grant(Thread& thread, int32_t to, uint64_t bytes);
 /// The one whose heads have that size; null: none.
 Grant* lone_grant_with_head(int32_t to, uint64_t head);
-/// No message will be sent by it any more.
+/// The receiver has given it back, or the last message has left it: free when it is both.
+void lone_loosen(Grant* grant);
+/// No message will be sent by it any more. It is free.
 void lone_forget(Grant* grant);
 /// The entry whose heads from there have that size; null: none.
 Entry* lone_entry(int32_t from, uint64_t head);

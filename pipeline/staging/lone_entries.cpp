@@ -287,7 +287,7 @@ void take_note(const Note& note, int32_t from) {
     case NoteKind::kGranted:
       --unanswered;
       if (Grant* held = grant_pool.take(); held != nullptr) {
-        *held = {grants, note.cut, from, note.number, true, false, false, note.handle, nullptr, nullptr};
+        *held = {grants, note.cut, from, note.number, true, true, false, false, false, note.handle, nullptr, nullptr};
         grants = held;
         ++lone_held;
       }
@@ -295,10 +295,8 @@ void take_note(const Note& note, int32_t from) {
     case NoteKind::kFree:
       for (Grant* held = grants; held != nullptr; held = held->next)
         if (held->to == from && held->number == note.number) {
-          held->free = true;
-          if (held->spoiled)
-            lone_give_up(held);
-          return;
+          held->returned = true;
+          return lone_loosen(held);
         }
       return;
     case NoteKind::kCannot: return replace(note.number, from);
@@ -306,7 +304,9 @@ void take_note(const Note& note, int32_t from) {
       for (Grant* held = grants; held != nullptr; held = held->next)
         if (held->to == from && held->number == note.number) {
           held->to = -1;  // a message of its may still be completing here
-          held->free = true;
+          held->spoiled = false;
+          held->returned = true;
+          lone_loosen(held);
         }
       return;
   }
@@ -367,6 +367,12 @@ Grant* lone_grant_with_head(int32_t to, uint64_t head) {
     if (held->to == to && held->cut.head == head)
       return held;
   return nullptr;
+}
+
+void lone_loosen(Grant* grant) {
+  grant->free = grant->returned && !grant->used;
+  if (grant->free && grant->spoiled)
+    lone_give_up(grant);
 }
 
 void lone_forget(Grant* grant) {
@@ -440,7 +446,7 @@ void lone_end(Thread& thread) {
   const double deadline = seconds() + config_real("RESIL_DRAIN_SECONDS");
   auto busy = [] {
     for (const Grant* held = grants; held != nullptr; held = held->next)
-      if (!held->free)
+      if (!held->returned)
         return true;
     return unanswered != 0;
   };

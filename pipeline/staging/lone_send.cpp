@@ -33,7 +33,7 @@ bool can_be_cut(const Packet& packet) {
 void give_back(Sending* sending) {
   gpu::Device& device = *sending->message->packet.device;
   lone_peer_leave(*sending);
-  for (const gpu::EventHandle event : sending->events)  // the grant may be gone
+  for (const gpu::EventHandle event : sending->events)
     if (event != 0)
       gpu::event_release(device, event);
   gpu::pinned_release(sending->head);
@@ -112,7 +112,7 @@ void announce_itself(Thread& thread, const MessageEnvelope& to, uint64_t bytes) 
   if (grant == nullptr)
     return;
   grant->spoiled = true;
-  if (grant->free)  // else as soon as it is: the head that is under way has been announced, and goes before this message
+  if (grant->free)  // else as soon as it is: a head that is under way has been announced, and goes before this message
     lone_give_up(grant);
 }
 
@@ -145,7 +145,8 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
     give_back(sending);
     return false;
   }
-  grant->free = false;
+  grant->free = grant->returned = false;
+  grant->used = true;
   if (grant->cut.peer != 0)
     lone_peer_defer(*sending);
   op->lone = sending;
@@ -174,7 +175,7 @@ void lone_announce(Message& op) {
 void lone_head_started(Thread&, Message* op) {
   Sending* sending = op->lone;
   if (op->failed) {
-    sending->grant->free = !sending->announced;
+    sending->grant->returned = !sending->announced;
     op->pieces = 1;
     packet_wait(&op->packet);
     return;
@@ -186,8 +187,11 @@ void lone_head_started(Thread&, Message* op) {
 }
 
 void lone_release(Message* op) {
+  Grant* grant = op->lone->grant;
   give_back(op->lone);
   op->lone = nullptr;
+  grant->used = false;
+  lone_loosen(grant);
 }
 
 bool lone_sends_advance(Thread& thread, bool wait) {
