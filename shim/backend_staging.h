@@ -45,8 +45,8 @@ struct StagingFunctions {
   int (*mrecv)(const MessagePart& part, void* message, void* status);
   int (*imrecv)(const MessagePart& part, void* message, uint64_t* request);
   /// Is the request complete? It stays as it is. Never raises an error: one that the message had is raised by the call
-  /// that completes the request. `bytes`: received (0 for a send, or when cancelled), from rank `source` of the communicator.
-  bool (*peek)(uint64_t request, uint64_t comm, uint64_t* bytes, int32_t* source);
+  /// that completes the request. `status`: of a receive; 0 bytes when it was cancelled.
+  bool (*peek)(uint64_t request, uint64_t comm, StatusInfo* status);
   int (*free)(uint64_t* request);
   /// The event's own completion call on `handles` in place of the program's array...
   int (*wait_as)(const Event& event, void* handles);

@@ -7,6 +7,7 @@
 
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
+#include "checksum/fault/staged.h"
 #include "shim/event.h"
 #include "shim/spinlock.h"
 #include "shim/tables.h"
@@ -180,6 +181,22 @@ void depart(Event& e, PerThread& mine) {
   mine.injection.sequence = e.attributes & kCallCollective ? e.sequence : 0;
   if (mine.shadow != nullptr)
     e.given_send = mine.shadow_buffer;
+}
+
+void depart_staged(Thread& thread, const StagedMessage& message) {
+  PerThread* mine = per_thread(thread);
+  if (mine == nullptr)
+    return;
+  Layout layout = {};
+  layout.buffer = message.buffer;
+  layout.comm = comm_lookup(thread, message.comm);
+  const Packet packet = {message.buffer, message.count, message.type, message.bytes};
+  const int32_t peer = layout.comm != nullptr ? comm_world_rank(*layout.comm, message.peer) : message.peer;
+  Injection injection;
+  if (!try_specs(*mine, nullptr, message.call, false, layout, packet, peer, message.buffer, &injection))
+    return;
+  injection.tag = message.tag;
+  note(injection);
 }
 
 void departed(Event& e, PerThread& mine) {

@@ -14,6 +14,7 @@
 namespace resil::fault {
 
 struct Operation;
+struct StagedMessage;
 
 /// One packet that has come to this rank.
 struct Arrival {
@@ -80,6 +81,7 @@ void depart(Event& event, PerThread& mine);
 void departed(Event& event, PerThread& mine);
 void restart(Operation& operation, PerThread& mine);
 void land_change(Operation& operation);
+void depart_staged(Thread& thread, const StagedMessage& message);
 
 /// One-sided (onesided.cpp): operations that are pending until an epoch ends.
 void retain_put(uint64_t window, PerThread& mine);

@@ -10,6 +10,7 @@
 
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
+#include "checksum/fault/staged.h"
 #include "checksum/ledger/blame.h"
 #include "shim/backend.h"
 #include "shim/config.h"
@@ -268,8 +269,22 @@ void on_look(const void* buffer, uint32_t looks) {
     looked_at(mine->landing, buffer, looks);
 }
 
+void arrive_staged(Thread& thread, const StagedMessage& message) {
+  PerThread* mine = per_thread(thread);
+  if (mine == nullptr || !engine.receives)
+    return;
+  CommInfo* comm = comm_lookup(thread, message.comm);
+  const int32_t peer = comm != nullptr && message.peer >= 0 ? comm_world_rank(*comm, message.peer) : message.peer;
+  mine->arrivals[0] = {{message.buffer, message.count, message.type, message.bytes},
+                       message.call, peer, message.tag, comm != nullptr ? comm->ring->id : 0, 0, nullptr, false, nullptr, nullptr};
+  arrived(*mine, 1, false);
+}
+
+constexpr StagedFaults kStaged = {[] { return engine.sends; }, depart_staged, arrive_staged};
+
 void start() {
   engine_start();
+  staged_faults = &kStaged;
   blame::looked_at = on_look;
 }
 

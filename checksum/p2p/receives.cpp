@@ -539,6 +539,14 @@ void receive_started(Event& e, uint64_t* cookie) {
   finish(*e.thread, *receive);
 }
 
+void receive_posting(Event& e, const View& copy) {
+  if (!ledger::full_blame())
+    return;
+  e.check_posted = blame::receive_posted(copy);  // none was made of the device's memory
+  if (auto* receive = static_cast<Receive*>(e.check_receive); receive != nullptr)
+    receive->posted = e.check_posted;
+}
+
 void message_enter(Event& e) {
   // Before the call: the library gives the handle to another thread's message once it has received this one.
   e.check_receive = matched_receive(request_handle(e.message, 0));

@@ -186,9 +186,13 @@ bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
   if (sent == Sent::kPosted) {
     record.digest = copy.digest;
     const uint64_t handle = announce(*e.thread, peer, record, copy.view);
-    if (follows)
+    SendEntry* entry = follows && ledger::full_blame() ? follow(e, view, record, &peer, Reason::kNone) : nullptr;
+    if (entry != nullptr) {
+      entry->handle = handle;
+      e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+    } else if (follows)
       e.cookies[0] = handle << 3 | kCookieSendHandle;
-    else if (!(e.attributes & kCallStarts) && ledger::full_blame() && handle != 0 && !replaces(e.id))
+    else if ((!(e.attributes & kCallStarts) || e.cookies == nullptr) && ledger::full_blame() && handle != 0 && !replaces(e.id))
       blame::sent_complete(handle, copy.view);
     return true;
   }
@@ -321,8 +325,14 @@ void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
       fill(entry->record, entry->view, false);
       entry->handle = announce(*e.thread, *entry->peer, entry->record, entry->view);
     }
-    if (!withdrawn && ledger::full_blame() && entry->handle != 0 && entry->view.reason == Reason::kNone)
+    StagedView copy;
+    if (withdrawn || !ledger::full_blame() || entry->handle == 0)
+      ;  // nothing to be said of it
+    else if (entry->view.reason == Reason::kNone)
       blame::sent_complete(entry->handle, entry->view);
+    else if (entry->view.reason == Reason::kDeviceBuffer && staged_copies != nullptr &&
+             staged_copies->ended(*e.thread, entry->view.buffer, &copy))
+      blame::sent_complete(entry->handle, copy.view);
   }
   if (freed && left_to_poster(*entry))
     return;

@@ -33,6 +33,8 @@ struct StagedCopies {
   /// Of the send of this call, which is about to return. kPosted: `copy` is filled. kLater: send_posted or send_dropped
   /// will be called with the word that is stored in `*word`, by any thread, inside a call.
   Sent (*sent)(const Event& event, StagedView* copy, void*** word);
+  /// Of a send from `buffer` whose request this call completed.
+  bool (*ended)(Thread& thread, const void* buffer, StagedView* copy);
 };
 
 /// Null: nothing is staged in this run. Set before MPI_Init returns.
@@ -47,6 +49,10 @@ inline bool staged_receive(Thread& thread, const View& view, uint64_t bytes, Sta
 /// The data as a row of bytes.
 inline constexpr Run kByteRun = {0, 1, 1, 1};
 inline constexpr TypeMap kByteMap = {1, 1, 0, 1, true, false, true, 1, &kByteRun, {}, 0};
+
+// --- receives.cpp: called by staging -----------------------------------------------------------------------------
+/// `copy` is about to be posted in place of the event's buffer.
+void receive_posting(Event& event, const View& copy);
 
 // --- sends.cpp: called by staging --------------------------------------------------------------------------------
 /// The library has taken the send; sends of one lane in the order of the calls.

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checksum/fault/staged.h"
 #include "checksum/pool.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone_peer.h"
@@ -332,7 +333,8 @@ bool take_one() {
 bool lone_usable() {
   if (usable != Usable::kUndecided) [[likely]]
     return usable == Usable::kYes;
-  const bool never = lone_chunk == 0 || several_threads() || checking || config_has("RESIL_MODE", "record") ||
+  const bool never = lone_chunk == 0 || several_threads() || checking ||
+                     fault::staged_faults != nullptr || config_has("RESIL_MODE", "record") ||
                      config_has("RESIL_MODE", "verify");
   if (!never && private_comm() == 0)  // MPI was initialised out of sight: perhaps later
     return false;

@@ -39,6 +39,8 @@ struct Message {
   int error;              ///< what it ends with, if `failed`; 0: MPI_ERR_OTHER
   int16_t matched;        ///< MPI_Mrecv: 1 + number of its entry; -1: it is no head; 0: to be seen from its size
   uint8_t pieces;         ///< that the library has to be done with: 2 when it is cut
+  CallId call;            ///< that sent or posted it
+  int32_t peer, tag;      ///< as in the call; once received: of the message
   void* word;             ///< the ledger's, of a send in its lane (checksum/p2p/staged.h)
   std::atomic<uint8_t> parts;  ///< that are not done: 1, with a send that it owns 2
   std::atomic<uint8_t> marks;  ///< kFinished, kDetached, kClosing

@@ -153,6 +153,7 @@ bool start_receive_call(Event& e) {
   Message* op = open_receive(*e.thread, half, &part);
   if (op == nullptr)
     return false;
+  tell_posting(e, op);
   receive_started(e, op, backend->staging->irecv(part, half.envelope, &op->handle));
   return true;
 }
@@ -164,6 +165,7 @@ bool start_take_call(Event& e) {
   if (op == nullptr)
     return false;
   lone_matched(e, op);
+  tell_posting(e, op);
   receive_started(e, op, backend->staging->imrecv(part, e.message, &op->handle));
   return true;
 }
@@ -204,6 +206,7 @@ bool start_exchange_call(Event& e, bool in_place) {
       message_retire(thread, receiver);
     return false;
   }
+  tell_posting(e, receiver);
   sender->sends = true;
   sender->comm = receiver->comm = e.comm_handle;
   const bool nothing = receive.envelope.peer == ring::kProcNull;
@@ -261,13 +264,13 @@ gpu::Device* last_device() { return device_seen.load(std::memory_order_relaxed);
 Half send_half(const Event& e) {
   // given_count: what a module below may have changed; calls that send and receive have none.
   const int64_t count = e.attributes & kCallBothWays ? e.send.count : e.given_count;
-  return {e.given_send, count, e.send.type, {e.comm_handle, e.peer, e.tag}};
+  return {e.given_send, count, e.send.type, {e.comm_handle, e.peer, e.tag}, e.id};
 }
 
 Half receive_half(const Event& e) {
   if (e.attributes & kCallBothWays)
-    return {e.given_receive, e.receive.count, e.receive.type, {e.comm_handle, e.receive_peer, e.receive_tag}};
-  return {e.given_receive, e.given_count, e.receive.type, {e.comm_handle, e.peer, e.tag}};
+    return {e.given_receive, e.receive.count, e.receive.type, {e.comm_handle, e.receive_peer, e.receive_tag}, e.id};
+  return {e.given_receive, e.given_count, e.receive.type, {e.comm_handle, e.peer, e.tag}, e.id};
 }
 
 Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart* part) {
@@ -300,11 +303,16 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   op->sends = sends;
   op->bytes = packet.bytes;
   op->comm = half.envelope.comm != 0 ? half.envelope.comm : backend->comm_world();
+  op->call = half.call;
+  op->peer = half.envelope.peer;
+  op->tag = half.envelope.tag;
   char* given = packet_given(packet);
   if (form == Form::kBasic)
     *part = {given, static_cast<int64_t>(packet.bytes / map->basic.width), basic_handle(map->basic)};
   else
     *part = {given, half.count, half.type};
+  if (sends)
+    wire_prepare(*op, part);
   count_staged(Path::kMessage, packet.bytes);
   if (lone_chunk != 0 && packet.bytes >= 2 * lone_chunk && lone_usable())
     lone_notes(thread);
@@ -337,8 +345,10 @@ bool begin_down(Message& op) {
 }
 
 bool wait_down(Message& op) {
-  if (packet_wait(&op.packet) != PacketState::kFailed)
+  if (packet_wait(&op.packet) != PacketState::kFailed) {
+    wire_departs(op);
     return true;
+  }
   copy_failed(op, "down");
   return false;
 }
@@ -348,6 +358,7 @@ bool copy_up(Thread&, Message& op, uint64_t bytes) {
   op.bytes = bytes;
   if (bytes == 0)
     return true;
+  wire_arrived(op, bytes);
   if (packet_up(&op.packet, bytes) != PacketState::kFailed && packet_wait(&op.packet) != PacketState::kFailed)
     return true;
   copy_failed(op, "up");

@@ -14,6 +14,7 @@ struct Half {
   int64_t count;
   uint64_t type;
   MessageEnvelope envelope;
+  CallId call = {};
 };
 
 /// A message with a packet for that buffer, and what the library is to be given. Null: the call goes to the library
@@ -33,6 +34,16 @@ bool begin_down(Message& op);
 bool wait_down(Message& op);
 /// Copies `bytes` bytes up and waits for that; likewise.
 bool copy_up(Thread& thread, Message& op, uint64_t bytes);
+
+/// The pinned copy of a receive is about to be posted: the ledger may want to know what it holds before (p2p_checks.cpp).
+void tell_posting(Event& event, Message* op);
+
+// --- p2p_faults.cpp ---------------------------------------------------------------------------------------------------
+/// A send that may be damaged on its way: the library gets a copy, filled by wire_departs() when the data is down.
+void wire_prepare(Message& op, MessagePart* part);
+void wire_departs(Message& op);
+/// Before anybody has looked at what came from `op.peer` with `op.tag`.
+void wire_arrived(Message& op, uint64_t bytes);
 
 Half send_half(const Event& event);
 Half receive_half(const Event& event);

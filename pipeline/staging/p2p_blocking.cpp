@@ -28,9 +28,11 @@ int complete(Thread& thread, uint64_t* request, void* status) {
   return result;
 }
 
-uint64_t received(const void* status) {
+uint64_t received(Message& op, const void* status) {
   StatusInfo info{};
   backend->messages->status_read(status, 0, &info);
+  op.peer = info.source;
+  op.tag = info.tag;
   return info.cancelled ? 0 : info.bytes;
 }
 
@@ -231,6 +233,7 @@ bool blocking_receive(Event& e) {
     begin_blocking(e);
     return false;
   }
+  tell_posting(e, op);
   void* status = status_of(e);
   if (lone_granted != 0) {
     receive_watched(e, op, part, half.envelope);
@@ -240,7 +243,7 @@ bool blocking_receive(Event& e) {
   e.result = receive_now(e, part, half.envelope);
   // A message that was too long has filled the buffer (and says so); another error says nothing about what came.
   const bool came = e.result == 0 || backend->messages->error_kind(e.result) == ErrorKind::kTruncated;
-  if (came && !copy_up(thread, *op, received(status)))
+  if (came && !copy_up(thread, *op, received(*op, status)))
     e.result = failure(op->comm);
   message_retire(thread, op);
   return true;
@@ -271,6 +274,8 @@ bool blocking_exchange(Event& e, bool in_place) {
       return false;
     }
   }
+  if (receiver != nullptr)
+    tell_posting(e, receiver);
   void* status = status_of(e);
   if ((lone_granted != 0 || lone_held != 0 || (sender != nullptr && sender->packet.bytes >= 2 * lone_chunk && lone_usable())) &&
       exchange_watched(e, send, sender, send_part, receive, receiver, receive_part, in_place)) {
@@ -280,7 +285,7 @@ bool blocking_exchange(Event& e, bool in_place) {
   } else {
     e.result = exchange_now(e, send_part, send.envelope, sender, receive_part, receive.envelope);
     const bool came = e.result == 0 || backend->messages->error_kind(e.result) == ErrorKind::kTruncated;
-    if (receiver != nullptr && came && !copy_up(thread, *receiver, received(status)))
+    if (receiver != nullptr && came && !copy_up(thread, *receiver, received(*receiver, status)))
       e.result = failure(receive.envelope.comm);
   }
   if (sender != nullptr)

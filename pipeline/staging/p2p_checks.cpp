@@ -44,11 +44,24 @@ p2p::Sent sent(const Event& e, p2p::StagedView* copy, void*** word) {
   return p2p::Sent::kPosted;
 }
 
-constexpr p2p::StagedCopies kCopies = {received, sent};
+bool ended(Thread& thread, const void* buffer, p2p::StagedView* copy) {
+  Message* op = message_retired(thread, buffer, true);
+  if (op == nullptr || op->failed)
+    return false;
+  *copy = view_of(*op, op->packet.bytes);
+  return true;
+}
+
+constexpr p2p::StagedCopies kCopies = {received, sent, ended};
 
 }  // namespace
 
 void connect_checks() { p2p::staged_copies = &kCopies; }
+
+void tell_posting(Event& e, Message* op) {
+  if (checking && op->staged)
+    p2p::receive_posting(e, view_of(*op, 0).view);
+}
 
 void tell_posted(Thread& thread, Message* op) {
   op->in_lane = false;

@@ -10,6 +10,7 @@
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
+#include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
 #include "shim/finding.h"
@@ -81,6 +82,8 @@ void post(Thread& thread, Message* op, PacketState state) {
     copy_failed(*op, "down");
   if (op->lone != nullptr && !op->failed)
     lone_announce(*op);
+  if (!op->failed)
+    wire_departs(*op);
   if (!op->failed && backend->staging->start(&op->handle) != 0)  // the error handler has been called
     op->failed = true;
   if (op->lone != nullptr)
@@ -150,16 +153,18 @@ bool work_wire(Thread& thread, List& list, unsigned peeks) {
       put_first(list, op);
       break;
     }
-    uint64_t bytes = 0;
-    int32_t source = ring::kNoPeer;
+    StatusInfo status = {ring::kNoPeer, 0, 0, false, 0};
     asked = true;
-    if (!backend->staging->peek(op->handle, op->comm, &bytes, &source)) {
+    if (!backend->staging->peek(op->handle, op->comm, &status)) {
       first = first != nullptr ? first : op;
       put(list, op);
     } else if (op->sends) {
       finish(thread, op);
-    } else if (!lone_arrived(thread, op, bytes, source)) {
-      whole_arrived(thread, op, bytes);
+    } else {
+      op->peer = status.source;
+      op->tag = status.tag;
+      if (!lone_arrived(thread, op, status.bytes, status.source))
+        whole_arrived(thread, op, status.bytes);
     }
   }
   return asked;
@@ -218,6 +223,7 @@ void whole_arrived(Thread& thread, Message* op, uint64_t bytes) {
   if (!op->staged || op->bytes == 0)
     return finish(thread, op);
   op->rising.store(true, std::memory_order_seq_cst);  // before it is asked whether the program has freed the request
+  wire_arrived(*op, op->bytes);
   if (packet_up(&op->packet, op->bytes) == PacketState::kFailed) {
     copy_failed(*op, "up");
     return finish(thread, op);

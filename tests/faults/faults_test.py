@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import faults, mpi as jobs  # noqa: E402
+from harness import faults, gpu, mpi as jobs  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 RANKS = 2
@@ -98,6 +98,28 @@ class Traffic:
             assert checked > rounds, f"only {checked} packets were checked"
         return check
 
+    def on_devices(self, checksum, blame):
+        """Staged messages, damaged between their pinned copies by either side."""
+        def check():
+            env = {"RESIL_MODE": "checksum", "RESIL_STAGE": "on", "RESIL_ON_MISMATCH": "log", "RESIL_CHECKSUM": checksum,
+                   "RESIL_BLAME": blame, "RESIL_DRAIN_SECONDS": "1", "RESIL_FAULT": ";".join((
+                       *(f"{kind},rank=1,min=64,p=0.05" for kind in ("flip", "swap", "zero")),
+                       "duplicate,rank=1,min=16,call=MPI_Irecv,p=0.1"))}
+            job = gpu.run(self.mpi, RANKS, [os.path.join(self.build, f"messages.{self.mpi}"), "40"], env=env)
+            assert job.result.returncode == 0 and job.buffers > 100, job.result.text()
+            injected, strangers, _ = faults.read(job.result.directory)
+            jobs.remove_rings(job.result.directory)
+            assert {injection.side for injection in injected} == {"send", "receive"}, injected
+            assert len(injected) > 10 and not strangers, strangers
+            bad = [injection.text() for injection in injected if injection.outcome() in ("missed", "wrong")]
+            assert not bad, "\n".join(bad)
+            explained = sum(injection.outcome() == "right" for injection in injected)
+            assert blame == "cheap" or explained > len(injected) // 2, [injection.text() for injection in injected]
+            for report in job.result.ranks().values():
+                assert report["device_digests"]["mismatches"] == 0, job.result.text()
+            return f"{len(injected)} found, {explained} explained"
+        return check
+
     def seen_by_program(self):
         """Without checksums: the program itself sees as many wrong packets as were injected."""
         result = self.run("messages", 100, "flip,rank=1,p=0.03", mode="watch")
@@ -123,6 +145,8 @@ def main(build, mpi):
         checks.append((f"clean messages ({checksum})", traffic.clean("messages", 200, checksum, "full")))
     for program, rounds in (("messages", 150), ("collectives", 400), ("puts", 80)):
         checks.append((f"one of each ({program})", traffic.one_of_each(program, rounds)))
+    checks += [(f"device buffers ({checksum}, {blame})", traffic.on_devices(checksum, blame))
+               for checksum, blame in (("lazy", "cheap"), ("strict", "full"))]
     checks += [("clean collectives", traffic.clean("collectives", 200, "lazy", "cheap")),
                ("clean puts", traffic.clean("puts", 50, "lazy", "cheap"))]
     return run_checks(checks)
