@@ -216,7 +216,7 @@ bool judged(Root& root, double now) {
   const Names names = names_of(root);
   if (!found_by_graph(root, now, &root.verdict) && !computation_verdict(root, now, names, &root.verdict) &&
       !stopped_verdict(root, now, names, &root.verdict) && !silent_verdict(root, now, names, &root.verdict) &&
-      !idle_verdict(root, now, names, &root.verdict))
+      !idle_verdict(root, now, names, &root.verdict) && !device_verdict(root, now, names, &root.verdict))
     return false;
   name_idle(root, now, &root.verdict);
   add_device_evidence(root, &root.verdict);

@@ -325,4 +325,29 @@ bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict) 
   return true;
 }
 
+bool device_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+  const double least = inside_after(root), usual = kIdleFactor * root.learned.longest, limit = usual > least ? usual : least;
+  if (root.summary.moved != 0 || root.summary.out != 0 || !all_answer(root) || now - root.moved_at < limit)
+    return false;
+  begin(verdict, HangClass::kInsideMpi);
+  for (uint32_t i = 0; i < root.states.count && verdict->culprit_count < kMaxCulprits; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    if (state != nullptr && (state->device.kind == DeviceWorkKind::kCopyDown || state->device.kind == DeviceWorkKind::kCopyUp) &&
+        static_cast<double>(state->device.age_ns) * 1e-9 >= limit)
+      verdict->culprits[verdict->culprit_count++] = static_cast<int32_t>(i);
+  }
+  if (verdict->culprit_count == 0 || verdict->culprit_count == root.summary.ranks)
+    return false;  // the copies of all of them: what they have in common is looked for elsewhere
+  char ranges[256];
+  rank_ranges(verdict->culprits, verdict->culprit_count, verdict->culprit_count, ranges, sizeof(ranges));
+  append(verdict->message, sizeof(verdict->message),
+         "All ranks are inside MPI and none has made progress for %.1f s. Rank%s %s (%s) %s for a copy between device and host memory.",
+         now - root.moved_at, verdict->culprit_count == 1 ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0),
+         verdict->culprit_count == 1 ? "waits" : "wait");
+  describe_waiting(root, names, verdict);
+  describe_culprits(root, verdict);
+  verdict->signature = signature_of(root, *verdict);
+  return true;
+}
+
 }  // namespace resil::hang

@@ -32,6 +32,8 @@ void note_cpu(Root& root, double now);
 uint32_t find_idle(const Root& root, double now, int32_t* ranks);
 /// By a rank that is in a call, uses no processor time and is waited for, when all are inside MPI for no reason that is seen.
 bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+/// By copies between devices and host memory, of staged messages, that have been under way as long as nobody has moved.
+bool device_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 /// Names those who have used none since, if the others that wait have: in calls that do not return for no reason seen.
 void name_idle(const Root& root, double now, Verdict* verdict);
 

@@ -5,8 +5,12 @@
 Usage: staging_test.py BUILD openmpi|mpich [ROUNDS]      (BUILD holds staging_p2p.MPI and staging_threads.MPI; ROUNDS of the
 latter, default 15)
 """
+import glob
 import os
+import re
+import signal
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
@@ -109,7 +113,29 @@ def main(build, mpi, rounds="15"):
             for report in result.ranks().values():
                 assert report["staging"]["chunked"]["sent"] == report["staging"]["peer_copies"]["sent"] == 0, report
 
-    return run_checks([("messages in chunks", lambda: cut("chunked", RESIL_STAGE_PEER="0")),
+    def late():
+        """A copy whose completion the runtime has lost, until the file is there: dumps name it; then all goes on."""
+        folder = jobs.scratch()
+        release, directory = os.path.join(folder, "release"), os.path.join(folder, "report")
+        environment = jobs.rank_environment(True, directory, gpu.environment(
+            "fault=lost-event:30", {"RESIL_STAGE": "on", "RESIL_STAGE_PEER": "0", "FAKEGPU_RELEASE": release}))
+        job = jobs.Running(jobs.launcher(mpi, 2, environment) + [os.path.join(build, f"staging_p2p.{mpi}"), "sets"], directory)
+        told, told_of = "", r"staging: the copy (up|down) of a message of \d+ bytes( (from|to) rank [01])?.* under way for"
+        while job.poll() is None and not re.search(told_of, told) and time.monotonic() - job.began < 40:
+            time.sleep(0.3)
+            for pid in job.ranks().values() if os.path.exists(os.path.join(directory, "rank-00001.json")) else ():
+                os.kill(pid, signal.SIGHUP)
+            told = "".join(open(path, encoding="utf-8").read() for path in glob.glob(os.path.join(directory, "dump-*.txt")))
+        with open(release, "w", encoding="utf-8"):
+            pass
+        while job.poll() is None and time.monotonic() - job.began < 60:
+            time.sleep(0.05)
+        end = job.end()
+        jobs.remove_rings(directory)
+        assert re.search(told_of, told) and end.returncode == 0, told[-3000:] + end.text()
+        return re.search(told_of, told).group()
+
+    return run_checks([("a copy that does not end", late), ("messages in chunks", lambda: cut("chunked", RESIL_STAGE_PEER="0")),
                        ("from device to device", lambda: cut("peer_copies")),
                        ("sizes as heads have them", lambda: cut("peer_copies", "alike", chunk="2")),
                        ("messages at random", lambda: cut("peer_copies", "random", "10", "5", chunk="2", least=2)),

@@ -176,6 +176,28 @@ TEST_CASE("inside MPI, one that uses no processor time among others that do is n
   CHECK(job.verdict.victim_count == 3);
 }
 
+using resil::DeviceDone;
+using resil::DeviceWorkKind;
+
+TEST_CASE("inside MPI, a rank whose staged copy does not end is named, with what is known of the copy") {
+  const auto stuck = [](Job& job, double seconds, DeviceWorkKind kind) {
+    job.waits[1].state.device = {static_cast<uint64_t>(seconds * 1e9), 16u << 20, 3, 7, kind, DeviceDone::kNotKnown, {}, {}};
+    job.root->moved_at = job.root->blocked_since = 100;
+    return device_verdict(*job.root, 100 + seconds, job.names, &job.verdict);
+  };
+  Job job(4);
+  REQUIRE(stuck(job, 31, DeviceWorkKind::kCopyDown));
+  CHECK(job.verdict.culprit_count == 1);
+  CHECK(job.verdict.culprits[0] == 1);
+  CHECK(!stuck(job, 29, DeviceWorkKind::kCopyDown));
+  CHECK(!stuck(job, 31, DeviceWorkKind::kWait));
+  job.root->learned.longest = 20;
+  CHECK(!stuck(job, 59, DeviceWorkKind::kCopyUp));
+  CHECK(stuck(job, 61, DeviceWorkKind::kCopyUp));
+  job.root->summary.out = 1;
+  CHECK(!stuck(job, 61, DeviceWorkKind::kCopyUp));
+}
+
 TEST_CASE("... but not too early, not if all sleep or most, not if one is in between, not in calls of another kind") {
   CHECK(!Job(4).idle(100, 111.5, {9000, 0, 9000, 9000}));
   CHECK(Job(4).idle(100, 116, {9000, 0, 9000, 9000}));

@@ -29,7 +29,11 @@ Phase Watch::phase(const Look& look) const {
 double Watch::suspect_at(Phase phase) const {
   if (phase == Phase::kComputation) {
     const double many = kSuspectFactor * quiet_.longest_out(), soon = kSuspectShare * longer(kVerify, quiet_.limit());
-    return candidate_ ? longer(kSuspectCandidate, quiet_.longest_out()) : longer(kSuspect, many < soon ? many : soon);
+    const double usual = candidate_ ? longer(kSuspectCandidate, quiet_.longest_out()) : longer(kSuspect, many < soon ? many : soon);
+    if (quiet_.current() + quiet_.starved() < longer(kSuspectCrowded, Quiet::kFactor * quiet_.longest_crowded()))
+      return usual;
+    const double own = longer(kSuspectOwn, kCrowdedFactor * quiet_.longest_out());
+    return own < usual ? own : usual;
   }
   return phase == Phase::kMostCompute ? kNever : longer(kSuspectUnfamiliar, kSuspectFactor * quiet_.longest());
 }
@@ -82,7 +86,7 @@ Verdict Watch::look(const Look& look) {
   candidate_ = candidate_ || observation.judgement == Judgement::kCandidate;
   const Phase now = phase(look);
   Verdict verdict{usual, now, observation, quiet_.current(), quiet_.starved(), kSuspect, kVerify};
-  if (verdict.quiet < kSuspectCandidate)  // nothing can be found yet, and the limit takes a while to compute
+  if (verdict.quiet < kSuspectOwn || verdict.quiet + verdict.starved < kSuspectCandidate)  // nothing can be found yet, and the limit takes a while to compute
     return verdict;
   verdict.suspected_at = suspect_at(now);
   verdict.verified_at = verify_at(now, look.familiar);

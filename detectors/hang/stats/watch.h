@@ -73,6 +73,8 @@ class Watch {
   static constexpr double kSuspectCandidate = 2.5;  // with it
   static constexpr double kSuspectFactor = 5;      // times the longest quiet interval, without the model's help,
   static constexpr double kSuspectShare = 2. / 3;  // or this share of what verifies, if that is less
+  static constexpr double kSuspectCrowded = 5;     // of quiet and of waiting for a CPU together, and 3 x the longest such,
+  static constexpr double kSuspectOwn = 1;         // of which quiet, at least, and kCrowdedFactor x the longest
   static constexpr double kVerify = 12;            // a hang in the computation, at familiar calls
   // Where ranks share their cores, one that spins gets to kVerify seconds of its own late. So less suffices, and more of
   // the longest before, when the clock shows a multiple of kVerify in which it ran or waited for a CPU.
