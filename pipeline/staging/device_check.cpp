@@ -53,6 +53,8 @@ struct Checker {
   Checker* next;
   SpinLock lock;
   bool usable;
+  bool no_memory;           ///< that is why not: it is tried again when so many packets have gone unchecked
+  uint32_t unchecked, again_at;
   void *plain, *with_runs;  ///< kernels
   uint64_t sums;            ///< on the device: DigestSum[kBatches][kDigestJobs]
   uint64_t* results;        ///< pinned: [kBatches][kDigestJobs]
@@ -90,27 +92,35 @@ void skip(Packet* packet, Skipped why) {
   packet->check.state = CheckState::kUnchecked;
 }
 
-bool prepare(Checker& c) {
+/// Null: it is. Else why not, in words; what it has got so far stays for the next attempt.
+const char* prepare(Checker& c) {
   gpu::Device& device = *c.device;
+  if (gpu::kernel_image(gpu::api_of(device)).bytes == 0)
+    return "kernels are not in this build";
   c.plain = gpu::kernel(device, "resil_digest");
   c.with_runs = gpu::kernel(device, "resil_digest_runs");
   void* fill = gpu::kernel(device, "resil_fill");
   if (c.plain == nullptr || c.with_runs == nullptr || fill == nullptr)
-    return false;
+    return "the runtime refused the kernels";
   constexpr size_t kSums = kBatches * kDigestJobs * sizeof(gpu::DigestSum);
-  c.sums = reinterpret_cast<uint64_t>(gpu::device_allocate(device, kSums));
-  c.results = static_cast<uint64_t*>(gpu::pinned_acquire(device, kBatches * kDigestJobs * sizeof(uint64_t)));
-  if (c.sums == 0 || c.results == nullptr)
-    return false;
+  c.no_memory = true;
+  if (c.sums == 0 && (c.sums = reinterpret_cast<uint64_t>(gpu::device_allocate(device, kSums))) == 0)
+    return "no memory on the device for their sums";
+  if (c.results == nullptr)
+    c.results = static_cast<uint64_t*>(gpu::pinned_acquire(device, kBatches * kDigestJobs * sizeof(uint64_t)));
+  if (c.results == nullptr)
+    return "no pinned memory for them";
+  c.no_memory = false;
   c.results_at = reinterpret_cast<uint64_t>(gpu::device_address(device, c.results));
   gpu::FillJob zero = {c.sums, kSums / 8, 0};
   void* arguments[] = {&zero};
   if (c.results_at == 0 || !gpu::launch(device, gpu::Lane::kKernel, fill, 8, gpu::kKernelThreads, 0, arguments))
-    return false;
+    return "the runtime refused a launch";
   for (Batch& batch : c.batches)
     if ((batch.event = gpu::event_acquire(device)) == 0)
-      return false;
-  return true;
+      return "the runtime refused an event";
+  __atomic_store_n(&c.usable, true, __ATOMIC_RELEASE);
+  return nullptr;
 }
 
 Checker* checker_of(gpu::Device* device) {
@@ -126,15 +136,26 @@ Checker* checker_of(gpu::Device* device) {
     return nullptr;
   __builtin_memset(static_cast<void*>(made), 0, sizeof(Checker));
   made->device = device;
-  made->usable = prepare(*made);
-  if (!made->usable)
-    log_format("staging: no digests of device memory (%s %s): copies between device and host are not checked",
-                    gpu::api_name(gpu::api_of(*device)),
-                    gpu::kernel_image(gpu::api_of(*device)).bytes == 0 ? "kernels are not in this build"
-                                                                       : "refused the kernels");
+  made->again_at = 16;
+  if (const char* why = prepare(*made); why != nullptr)
+    log_format("staging: no digests of device memory (%s: %s%s%s): copies between device and host are not checked%s",
+               gpu::api_name(gpu::api_of(*device)), why, *gpu::last_error() != 0 ? ", " : "", gpu::last_error(),
+               made->no_memory ? " as long as that is so" : "");
   made->next = checkers;
   __atomic_store_n(&checkers, made, __ATOMIC_RELEASE);
   return made;
+}
+
+/// Memory that could not be had may be there later: asked for more and more seldom.
+bool usable(Checker& c) {
+  if (__atomic_load_n(&c.usable, __ATOMIC_ACQUIRE)) [[likely]]
+    return true;
+  SpinGuard guard(c.lock);
+  if (c.usable || !c.no_memory || ++c.unchecked < c.again_at)
+    return c.usable;
+  c.again_at *= 2;
+  prepare(c);
+  return c.usable;
 }
 
 void append(Checker& c, Packet* packet) {
@@ -297,8 +318,8 @@ void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t las
   check.first = first;
   check.last = last;
   Checker* c = checker_of(packet->device);
-  if (c == nullptr || !c->usable)
-    return skip(packet, Skipped::kKernel);
+  if (c == nullptr || !usable(*c))
+    return skip(packet, c == nullptr || c->no_memory ? Skipped::kMemory : Skipped::kKernel);
   uint64_t entries;
   bool padded = packet->type != nullptr && packet->type->padded;
   if (packet->blocks != nullptr) {

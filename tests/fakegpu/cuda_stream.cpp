@@ -2,6 +2,8 @@
 //
 // The CUDA driver's streams, events, words in memory, modules and kernels.
 
+#include <cstring>
+
 #include "tests/fakegpu/cuda_driver.h"
 
 namespace fakegpu::cuda {
@@ -300,12 +302,24 @@ API cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
 
 // --- Kernels ---
 
+namespace {
+
+/// A cubin or a fat binary; else it is text.
+bool is_code(const void* image) {
+  constexpr unsigned char kElf[] = {0x7f, 'E', 'L', 'F'}, kFat[] = {0x50, 0xed, 0x55, 0xba};
+  return memcmp(image, kElf, 4) == 0 || memcmp(image, kFat, 4) == 0;
+}
+
+}  // namespace
+
 API cuModuleLoadData(CUmodule* module, const void* image) {
   Context* context;
   if (const CUresult error = current(context))
     return error;
   if (image == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
+  if (is_code(image) ? !settings().code : !settings().text)
+    return is_code(image) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   *module = reinterpret_cast<CUmodule>(context);
   return CUDA_SUCCESS;
 }

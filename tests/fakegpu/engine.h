@@ -28,6 +28,7 @@ struct Settings {
   double down, up, peer, digest;       ///< bytes per nanosecond
   Time latency, overdue;
   unsigned first, ipc;
+  bool code, text;                     ///< kernels are taken as code for the device, as text
 };
 const Settings& settings();
 

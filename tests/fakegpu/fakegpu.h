@@ -26,6 +26,8 @@
  *    ipc=1            0: memory cannot be exported; 2: nothing of other processes can be opened (containers);
  *                     3: only on the device where it lies (no peer access)
  *    latency=5        microseconds before a copy or kernel begins
+ *    code=1           0: modules of code (cubin, fat binary, code object) are refused, as by a device that is newer
+ *    text=1           0: modules of PTX are refused, as by a driver that is older
  *    overdue=1000     microseconds; 0: what nobody asks for is never done
  *    fault=KIND[:N[:MIN]]  every N-th (default 7th) operation of the kind, of MIN bytes or more, goes wrong; more than
  *                     one with + between them:

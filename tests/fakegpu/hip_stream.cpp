@@ -276,6 +276,8 @@ API hipModuleLoadData(hipModule_t* module, const void* image) {
     return said(error);
   if (image == nullptr)
     return said(hipErrorInvalidValue);
+  if (!settings().code)
+    return said(hipErrorNoBinaryForGpu);
   *module = reinterpret_cast<hipModule_t>(context);
   return said(hipSuccess);
 }

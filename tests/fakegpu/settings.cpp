@@ -73,13 +73,14 @@ void read_fault(const char* word, std::string text) {
 
 Settings read() {
   double devices = 1, first = 0, memory = 1024, pinned = 4096, down = 2, up = 2, peer = 8, digest = 20, latency = 5,
-         overdue = 1000, ipc = 1;
+         overdue = 1000, ipc = 1, code = 1, ptx = 1;
   const struct {
     const char* name;
     double* value;
   } numbers[] = {{"devices", &devices}, {"memory", &memory}, {"pinned", &pinned},   {"down", &down},      {"up", &up},
                  {"peer", &peer},       {"digest", &digest}, {"latency", &latency}, {"overdue", &overdue},
-                 {"first", &first},     {"ipc", &ipc}};
+                 {"first", &first},     {"ipc", &ipc},
+                 {"code", &code},       {"text", &ptx}};
   const char* text = getenv("FAKEGPU");
   std::string all = text != nullptr ? text : "";
   for (size_t begin = 0; begin < all.size();) {
@@ -113,7 +114,7 @@ Settings read() {
   constexpr double kMiB = 1048576;
   return {static_cast<unsigned>(devices), static_cast<size_t>(memory * kMiB), static_cast<size_t>(pinned * kMiB),
           down, up, peer, digest, static_cast<Time>(latency * 1000), static_cast<Time>(overdue * 1000),
-          static_cast<unsigned>(first), static_cast<unsigned>(ipc)};
+          static_cast<unsigned>(first), static_cast<unsigned>(ipc), code != 0, ptx != 0};
 }
 
 }  // namespace

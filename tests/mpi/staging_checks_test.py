@@ -3,7 +3,7 @@
 """Checks of the copies between device and host, on the stand-in GPU: damage of each kind is found at its stage and on
 its rank, before the program sees it; damage on the wire is the wire's; clean runs have no finding, nothing unchecked.
 
-Usage: staging_checks_test.py BUILD openmpi|mpich      (BUILD holds staging_p2p.MPI and collectives.MPI)
+Usage: staging_checks_test.py BUILD openmpi|mpich      (BUILD holds staging_p2p.MPI, staging_collectives.MPI and collectives.MPI)
 """
 import os
 import re
@@ -39,6 +39,30 @@ def clean(build, mpi, how=""):
         assert 0 < digests["launches"] <= digests["packets"], (rank, digests)
         assert checksum["messages_checked"] > 50 and checksum["unverified"] == 0, (rank, checksum)
         assert "device_buffer" not in checksum["messages_uncovered"], (rank, checksum)
+
+
+def kernels(build, mpi, settings, why):
+    """Code that the device has no use for: the driver compiles the text. It takes neither: nothing is checked, and said."""
+    job = gpu.run(mpi, 2, [os.path.join(build, f"collectives.{mpi}")], settings=settings, env=MODE)
+    assert job.result.returncode == 0 and job.buffers > 100, job.result.text()
+    assert (why or b"no digests") in job.result.stderr if why else b"no digests" not in job.result.stderr, job.result.text()
+    for rank, report in job.result.ranks().items():
+        digests = report["device_digests"]
+        assert not report["findings"] and report["checksum"]["messages_checked"] > 50, (rank, report)
+        assert list(digests["unchecked"]) == (["no_kernel"] if why else []), (rank, digests)
+        assert (digests["packets"] > 50) == (not why), (rank, digests)
+
+
+def no_memory(build, mpi, settings, words):
+    """Nowhere to put digests: copies are not checked, and counted; the rest goes on."""
+    env = gpu.environment(settings, MODE)
+    result = jobs.run(mpi, 2, [os.path.join(build, f"staging_collectives.{mpi}"), "large", str(24 << 20)], env=env, timeout=60)
+    assert result.returncode == 0 and result.stdout.count(b"large") == 2, result.text()
+    assert words in result.stderr and b"refused the kernels" not in result.stderr, result.text()
+    for rank, report in result.ranks().items():
+        assert list(report["device_digests"]["unchecked"]) == ["memory"] and not report["findings"], (rank, report)
+        assert not report["staging"]["uncovered"], (rank, report["staging"])
+        assert (report["staging"]["not_pinned"]["calls"] > 0) == ("pinned" in settings), (rank, report["staging"])
 
 
 def damaged(build, mpi, fault):
@@ -94,6 +118,13 @@ def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     checks = [(f"clean ({mpi})", lambda: clean(build, mpi)), (f"wire ({mpi})", lambda: wire(build, mpi))]
     checks.append((f"early events ({mpi})", lambda: early(build, mpi)))
+    checks.append((f"kernels compiled by the driver ({mpi})", lambda: kernels(build, mpi, "code=0", b"")))
+    checks.append((f"kernels refused ({mpi})", lambda: kernels(
+        build, mpi, "code=0,text=0", b"refused the kernels, CUDA_ERROR_UNSUPPORTED_PTX_VERSION")))
+    checks.append((f"no memory left on the device ({mpi})", lambda: no_memory(
+        build, mpi, "memory=48.001,down=20,up=20", b"no memory on the device for their sums, CUDA_ERROR_OUT_OF_MEMORY")))
+    checks.append((f"no pinned memory at all ({mpi})", lambda: no_memory(
+        build, mpi, "pinned=0,down=20,up=20", b"no pinned memory for them, CUDA_ERROR_OUT_OF_MEMORY")))
     if mpi == "openmpi" and any(name.startswith("libamdhip64") for name in os.listdir(gpu.folder())):
         checks.append((f"HIP ({mpi})", lambda: clean(build, mpi, "hip")))
     for fault in ("corrupt-down", "corrupt-up", "alias-down", "alias-up"):

@@ -8,11 +8,11 @@
  *   all           every call there is (default); even numbers of ranks; prints "staging_collectives CALLS DEVICE_BUFFERS"
  *   large BYTES   a broadcast and a reduction of that many bytes
  *   gone          broadcasts until the runtime fails (FAKEGPU fault=gone), errors returned: prints "refused CLASS"
- *   freed         device memory is freed while an operation on it is pending: likewise
+ *   freed         device memory is freed while an operation on it is pending: likewise; freed-messages: messages
  *   together      messages, persistent messages and collectives, all completed by the same calls
  *   forgotten     persistent messages that are freed while they are active
  *   left FILE     one-sided communication, files and partitioned messages with device buffers that nobody accesses
- *   host          no device buffer at all
+ *   host [DRIVER] no device buffer at all; with a driver that finds no device
  */
 #include <dlfcn.h>
 #include <mpi.h>
@@ -424,6 +424,38 @@ static void gone(void) {
   }
 }
 
+/* A send is copied in the call that starts it, so that it is right; a message that comes later has nowhere to go. */
+static void freed_messages(void) {
+  enum { kCount = 4096 };
+  OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  static int host[kCount];
+  for (int i = 0; i < kCount; i++) host[i] = i * 3;
+  if (rank == 0) {
+    int* device = device_memory(sizeof(host));
+    CHECK(gpu.up((uintptr_t)device, host, sizeof(host)) == 0);
+    OK(MPI_Isend(device, kCount, MPI_INT, 1, 2, MPI_COMM_WORLD, &request));
+    CHECK(gpu.release((uintptr_t)device) == 0);
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    device = device_memory(sizeof(host));
+    OK(MPI_Irecv(device, kCount, MPI_INT, 1, 3, MPI_COMM_WORLD, &request));
+    CHECK(gpu.release((uintptr_t)device) == 0);
+    OK(MPI_Send(host, 0, MPI_INT, 1, 4, MPI_COMM_WORLD));
+    CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS);
+    device = device_memory(sizeof(host));
+    OK(MPI_Send_init(device, kCount, MPI_INT, 1, 5, MPI_COMM_WORLD, &request));
+    CHECK(gpu.release((uintptr_t)device) == 0);
+    CHECK(MPI_Start(&request) != MPI_SUCCESS);
+    OK(MPI_Request_free(&request));
+    printf("freed messages\n");
+  } else {
+    memset(host, 0, sizeof(host));
+    OK(MPI_Recv(host, kCount, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (int i = 0; i < kCount; i++) CHECK(host[i] == i * 3);
+    OK(MPI_Recv(host, 0, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Send(host, kCount, MPI_INT, 0, 3, MPI_COMM_WORLD));
+  }
+}
+
 static void freed(void) {
   int *device = device_memory(1 << 16), *host = calloc(1 << 14, sizeof(int));
   OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -525,7 +557,14 @@ int main(int argc, char** argv) {
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
   OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
   if (strcmp(what, "host") == 0) {
-    int value = rank, sum = 0;
+    int (*initialise)(unsigned) = NULL;
+    void* library = argc > 2 ? dlopen(argv[2], RTLD_NOW) : NULL;
+    if (library != NULL) *(void**)&initialise = dlsym(library, "cuInit");
+    if (library != NULL) CHECK(initialise(0) == 100); /* CUDA_ERROR_NO_DEVICE */
+    CHECK(argc == 2 || library != NULL);
+    int value = rank, sum = 0, *mapped = malloc(1 << 20);
+    OK(MPI_Allreduce(MPI_IN_PLACE, memset(mapped, 0, 1 << 20), 1 << 18, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    free(mapped);
     for (int i = 0; i < 100; i++) OK(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     CHECK(sum == size * (size - 1) / 2);
     OK(MPI_Finalize());
@@ -543,6 +582,8 @@ int main(int argc, char** argv) {
     gone();
   } else if (strcmp(what, "together") == 0) {
     together();
+  } else if (strcmp(what, "freed-messages") == 0) {
+    freed_messages();
   } else if (strcmp(what, "forgotten") == 0) {
     forgotten();
   } else if (strcmp(what, "left") == 0) {

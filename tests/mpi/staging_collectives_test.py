@@ -62,8 +62,8 @@ def main(build, mpi):
 
     def no_device():
         """Without a device buffer nothing is done, whatever is installed."""
-        for settings in ("", "devices=0"):
-            result = run(1, "host", settings=settings)
+        for driver in ((), ("libcuda.so.1",)):
+            result = run(1, "host", *driver, settings="devices=0")
             assert result.returncode == 0 and not result.ranks()[0]["staging"]["active"], result.text()
 
     def little_pinned():
@@ -118,6 +118,11 @@ def main(build, mpi):
         assert all(not one["staging"]["uncovered"] for one in staged.result.ranks().values()), staged.result.text()
 
     def freed():
+        result = run(2, "freed-messages", settings="down=0.01")
+        assert result.returncode == 0 and b"freed messages" in result.stdout, result.text()
+        kinds = [finding["kind"] for finding in result.ranks()[0]["findings"]]
+        assert kinds == ["device_copy_failed"] and not result.ranks()[1]["findings"], result.text()
+        assert b"MPI_Send_init: data could not be copied from the device" in result.stderr, result.text()
         result = run(2, "freed")
         assert b"refused MPI_ERR_OTHER" in result.stdout, result.text()
         assert b"MPI_Iallreduce: data could not be copied to the device" in result.stderr, result.text()
@@ -129,7 +134,7 @@ def main(build, mpi):
         ("exact reductions by messages", lambda: None if every_byte(2, RESIL_REDUCE="exact", RESIL_REDUCE_P2P="1") else "no report"),
         ("off", off),
         ("a library that takes device buffers", aware),
-        ("no device buffer, no device", no_device),
+        ("no device buffer, a driver without a device", no_device),
         ("less pinned memory than data", little_pinned),
         ("the context is gone before the copy down", lambda: gone(b"from", GONE_DOWN)),
         ("the context is gone before the copy up", lambda: gone(b"to", GONE_UP)),

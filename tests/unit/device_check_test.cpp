@@ -222,6 +222,35 @@ TEST_CASE("packets that go before their digest is there") {
   CHECK(mismatches == 0);
 }
 
+TEST_CASE("no memory on the device for digests, and some later", "[.memory]") {
+  begin();
+  const Type bytes(1);
+  Buffer buffer(4096, 9);
+  std::vector<CUdeviceptr> taken;
+  for (size_t size : {size_t{1} << 20, size_t{4096}})
+    for (CUdeviceptr memory = 0; FAKE(cuMemAlloc_v2)(&memory, size) == CUDA_SUCCESS;)
+      taken.push_back(memory);
+  auto state_after = [&] {
+    Packet packet = open(buffer, 4096, bytes);
+    packet_down(&packet);
+    REQUIRE(packet_wait(&packet) == PacketState::kReady);
+    CHECK(memcmp(packet.host, buffer.data.data(), 4096) == 0);
+    const CheckState state = packet.check.state;
+    packet_close(&packet);
+    return state;
+  };
+  for (int i = 0; i < 20; ++i)
+    CHECK(state_after() == CheckState::kUnchecked);
+  for (CUdeviceptr memory : taken)
+    CHECK(FAKE(cuMemFree_v2)(memory) == CUDA_SUCCESS);
+  int unchecked = 0;
+  while (state_after() == CheckState::kUnchecked)
+    REQUIRE(++unchecked < 32);
+  CHECK(unchecked > 0);
+  CHECK(state_after() == CheckState::kCompared);
+  CHECK(mismatches == 0);
+}
+
 TEST_CASE("a damaged copy differs", "[.damage]") {
   begin();
   const Type bytes(1);

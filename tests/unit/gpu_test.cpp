@@ -15,8 +15,9 @@ using namespace resil;
 using gpu::Memory;
 
 namespace resil::gpu {
-/// The stand-in takes any image.
-KernelImage kernel_image(Api api) { return api == Api::kCuda ? KernelImage{"image", 6} : KernelImage{nullptr, 0}; }
+/// The stand-in takes any image, unless FAKEGPU says that it refuses code or text.
+KernelImage image = {"image", 6};
+KernelImage kernel_image(Api api) { return api == Api::kCuda ? image : KernelImage{nullptr, 0}; }
 }  // namespace resil::gpu
 
 namespace {
@@ -416,6 +417,39 @@ TEST_CASE("no device", "[.none]") {
   char* host = map_host();
   CHECK(memory_of(host, kBytes) == Memory::kHost);
   CHECK(!gpu::seen());
+}
+
+namespace {
+
+/// Whether device `ordinal`, which has not loaded any yet, takes kernels.
+bool takes_kernels(int ordinal, gpu::KernelImage image) {
+  gpu::image = image;
+  CUcontext context = nullptr;
+  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&context, ordinal) == CUDA_SUCCESS);
+  REQUIRE(FAKE(cuCtxSetCurrent)(context) == CUDA_SUCCESS);
+  gpu::Device& device = device_of(device_memory(4096));
+  REQUIRE(gpu::ordinal_of(device) == ordinal);
+  const bool good = gpu::kernel(device, "fakegpu_fill") != nullptr;
+  CHECK((gpu::kernel(device, "fakegpu_fill") != nullptr) == good);
+  return good;
+}
+
+constexpr gpu::KernelImage kCodeAlone = {"\x7f" "ELF", 4}, kBoth = {"\x7f" "ELF", 4, ".version 7.0"};
+
+}  // namespace
+
+TEST_CASE("a device for which there is no code takes the text", "[.code]") {
+  fakegpu_begin();
+  CHECK_FALSE(takes_kernels(0, kCodeAlone));
+  CHECK(std::string(gpu::last_error()) == "CUDA_ERROR_NO_BINARY_FOR_GPU");
+  CHECK(takes_kernels(1, kBoth));
+}
+
+TEST_CASE("a driver that refuses code and text", "[.text]") {
+  fakegpu_begin();
+  CHECK_FALSE(takes_kernels(0, kBoth));
+  CHECK(std::string(gpu::last_error()) == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION");
+  CHECK(takes_kernels(1, {nullptr, 0}) == false);
 }
 
 TEST_CASE("a context that a fault has poisoned", "[.poison]") {
