@@ -336,8 +336,8 @@ bool device_verdict(Root& root, double now, const Names& names, Verdict* verdict
         static_cast<double>(state->device.age_ns) * 1e-9 >= limit)
       verdict->culprits[verdict->culprit_count++] = static_cast<int32_t>(i);
   }
-  if (verdict->culprit_count == 0 || verdict->culprit_count == root.summary.ranks)
-    return false;  // the copies of all of them: what they have in common is looked for elsewhere
+  if (verdict->culprit_count == 0)
+    return false;
   char ranges[256];
   rank_ranges(verdict->culprits, verdict->culprit_count, verdict->culprit_count, ranges, sizeof(ranges));
   append(verdict->message, sizeof(verdict->message),

@@ -78,9 +78,9 @@ class Watch {
   static constexpr double kVerify = 12;            // a hang in the computation, at familiar calls
   // Where ranks share their cores, one that spins gets to kVerify seconds of its own late. So less suffices, and more of
   // the longest before, when the clock shows a multiple of kVerify in which it ran or waited for a CPU.
-  static constexpr double kVerifyCrowded = 20;     // seconds of quiet and of waiting for a CPU together
-  static constexpr double kVerifyOwn = 4;          // of these, at least, seconds of quiet
-  static constexpr double kCrowdedFactor = 8;      // and times the longest quiet interval
+  static constexpr double kVerifyCrowded = 15;     // seconds of quiet and of waiting for a CPU together
+  static constexpr double kVerifyOwn = 3;          // of these, at least, seconds of quiet
+  static constexpr double kCrowdedFactor = 10;      // and times the longest quiet interval
   static constexpr double kVerifyCommunication = 600;  // all are in: only an unproved fault of network or library
   static constexpr double kVerifyUnfamiliar = 3600;    // first iterations, calls never seen; less at calls seen a few times
   static constexpr double kSuspectUnfamiliar = 60;
