@@ -100,7 +100,7 @@ bool add_key(Wait& wait, ThreadSlot& slot, uint64_t key) {
 
 void set_flag(Wait& wait, uint8_t flag) { __atomic_store_n(&wait.flags, static_cast<uint8_t>(wait.flags | flag), __ATOMIC_RELAXED); }
 
-void add_probe(Wait& wait, const Probe& wanted) {
+[[gnu::always_inline]] inline void add_probe(Wait& wait, Probe wanted) {
   const uint32_t count = wait.probe_count < kProbes ? wait.probe_count : kProbes;
   for (uint32_t i = 0; i < count; ++i)
     if (wait.probes[i].comm == wanted.comm && wait.probes[i].peer == wanted.peer && wait.probes[i].tag == wanted.tag)

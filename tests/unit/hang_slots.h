@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What tests of the state slots share: the hooks on the call path over an MPI in memory, rank 0 of 4, and a reader.
+#pragma once
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <vector>
+
+#include "detectors/hang/reader.h"
+#include "detectors/hang/snapshot.h"
+#include "detectors/hang/writer.h"
+#include "fake_backend.h"
+#include "shim/backend.h"
+#include "shim/dispatch.h"
+#include "shim/module.h"
+
+namespace slots_test {
+
+using namespace resil;
+using namespace resil::hang;
+
+
+inline const Module kModule = {.name = "hang",
+                        .description = "",
+                        .kind = ModuleKind::kWatch,
+                        .ring_bytes = writer_ring_bytes,
+                        .thread_start = writer_thread_start,
+                        .enter = writer_enter,
+                        .leave = writer_leave,
+                        .cookie = kHangCookie,
+                        .activated = writer_activated,
+                        .completed = writer_completed};
+
+struct State {
+  alignas(8) char room[kStateRoom];
+  const RankState& head() const { return *reinterpret_cast<const RankState*>(room); }
+  const ThreadWait& thread(uint32_t i = 0) const { return reinterpret_cast<const ThreadWait*>(&head() + 1)[i]; }
+  const Part& part(uint32_t i = 0) const { return reinterpret_cast<const Part*>(&thread(head().thread_count))[i]; }
+  const Membership& comm(uint32_t i = 0) const { return reinterpret_cast<const Membership*>(&part(head().part_count))[i]; }
+};
+
+inline bool ignores(const void* statuses) { return statuses == nullptr; }
+inline OpKind op_kind(uint64_t op) { return op == 3 ? OpKind::kSum : OpKind::kUser; }
+
+struct Slots {
+  Slots() {
+    fake::modules = {&kModule};
+    core = std::make_unique<fake::Core>(0, 4);
+    usual = backend;
+    table = *backend;
+    messages.status_ignored = ignores;
+    types.op_kind = op_kind;
+    table.messages = &messages;
+    table.types = &types;
+    table.status_layout = StatusLayout::kOpenMpi;
+    table.status_bytes = sizeof(OpenMpiStatus);
+    backend = &table;
+    REQUIRE(writer_start());
+    const int32_t self = 0;
+    REQUIRE(watched_open(&watched, &self, 1) == 1);
+    REQUIRE(watched.section != nullptr);
+    core->lane().state = static_cast<uint32_t>(ring::LaneState::kLive);  // the fixture makes its thread by hand
+    core->lane().tid = static_cast<int32_t>(gettid());
+  }
+  ~Slots() {
+    backend = usual;
+    core.reset();
+    fake::modules.clear();
+  }
+
+  Thread& thread() { return core->thread(); }
+  uint64_t world() { return comm_lookup(thread(), fake::kCommWorld)->ring->id; }
+
+  Event make(CallId id, int32_t peer = ring::kNoPeer, int32_t tag = ring::kNoTag, int64_t count = 1, uint64_t comm = fake::kCommWorld) {
+    Event e = fake::make_event(thread(), id, 0x1000 + static_cast<uint64_t>(id) * 16);
+    e.comm_handle = comm;
+    e.peer = peer;
+    e.tag = tag;
+    e.send = e.receive = {nullptr, count, fake::kDouble, nullptr, nullptr, nullptr};
+    e.statuses = e.given_statuses = nullptr;
+    e.op = 3;
+    return e;
+  }
+  void send(int32_t peer, int32_t tag, uint64_t comm = fake::kCommWorld) {
+    Event e = make(CallId::kMPI_Send, peer, tag, 1, comm);
+    REQUIRE(fake::call(e));
+  }
+  void receive(int32_t peer, int32_t tag) {
+    Event e = make(CallId::kMPI_Recv, peer, tag);
+    REQUIRE(fake::call(e));
+  }
+  /// The request handle that a nonblocking or persistent call makes.
+  void start(CallId id, uint64_t key, int32_t peer, int32_t tag) {
+    Event e = make(id, peer, tag);
+    e.requests = &key;
+    e.request_count = 1;
+    REQUIRE(fake::call(e));
+  }
+  Event wait(CallId id, std::vector<uint64_t>& keys) {
+    Event e = make(id);
+    e.comm_handle = 0;
+    e.requests = keys.data();
+    e.request_count = static_cast<int64_t>(keys.size());
+    return e;
+  }
+  void poll(uint64_t key, int flag = 0, uint64_t site = 0x9000) {
+    Event e = make(CallId::kMPI_Test);
+    e.return_address = site;
+    e.comm_handle = 0;
+    e.requests = &key;
+    e.request_count = 1;
+    e.flag = &flag;
+    REQUIRE(fake::call(e));
+  }
+
+  void read(State& state) { REQUIRE(snapshot(watched, state.room, sizeof(state.room)) == state.head().bytes); }
+  QuickLook quick() { return look(watched, ~uint64_t{0}); }
+  /// The open call's state.
+  void during(Event& e, State& state) {
+    REQUIRE(enter(e));
+    read(state);
+    e.result = 0;
+    leave(e);
+  }
+  Answer ask(int32_t source, int32_t destination, int32_t tag, uint64_t comm = ~uint64_t{0}) {
+    const Question question = {comm == ~uint64_t{0} ? world() : comm, source, destination, tag, 0};
+    Answer made = {};
+    REQUIRE(answer(&watched, 1, &question, 1, &made, 1) == 1);
+    return made;
+  }
+
+  std::unique_ptr<fake::Core> core;
+  const Backend* usual;
+  Backend table;
+  MessageFunctions messages = {};
+  TypeFunctions types = {};
+  Watched watched = {};
+};
+}  // namespace slots_test
