@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the exported names have in common (names_cuda.cpp, names_hip.cpp): the preloaded library wins the name, so that
+// What the exported names have in common (exported.cpp): the preloaded library wins the name, so that
 // the program's call comes here and goes on to the real function.
 //
 // In a process without the runtime somebody may still probe for a name and find it here: then the answer is the error
