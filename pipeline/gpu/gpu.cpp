@@ -68,6 +68,11 @@ int driver_version(Api api) {
   return api == Api::kCuda ? cuda_driver.version() : api == Api::kHip ? hip_driver.version() : 0;
 }
 
+bool alive(Device& device) {
+  Inside inside(device);
+  return inside.good();
+}
+
 // --- Streams and events ---
 
 namespace {

@@ -46,6 +46,8 @@ Api api_of(const Device& device);
 const char* api_name(Api api);
 int ordinal_of(const Device& device);  ///< device's number in its runtime
 int driver_version(Api api);
+/// Is its context still there? Asks the runtime.
+bool alive(Device& device);
 /// Name of the last error that this thread's functions met, as the runtime calls it; "" none.
 const char* last_error();
 

@@ -89,7 +89,8 @@ struct Entry {
   EntryState state;
   bool announced;     ///< `said` has arrived
   bool begun;         ///< it has been decided where the chunks go
-  bool lost;          ///< peer: the runtime refused to read `far`
+  bool lost;          ///< peer: `far` went with its context
+  bool refused;       ///< peer: the runtime would not copy from `far`
   bool straight;      ///< the chunks are copied up as they come: `memory` has become the message's
   uint32_t arrived;   ///< chunks so far
   Announcement said;
@@ -161,8 +162,8 @@ Entry* lone_entry(int32_t from, uint64_t head);
 bool lone_announced(Entry& entry);
 /// The program's message was announced to be of this entry, or the entry to be given up. For probes.
 bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag);
-/// The entry's memory cannot be used any more: tells the sender.
-void lone_drop(Entry& entry);
+/// A context may be gone: senders are told of the entries that went with it.
+void lone_devices_changed();
 /// This rank's part of a grant of the kind peer cannot be had: the receiver gets its memory back, and grants the other kind.
 void lone_refuse(Grant* grant);
 /// The entry's message has left it: posts its receives anew and tells the sender.

@@ -40,7 +40,7 @@ enum class NoteKind : uint32_t {
   kRefused,  ///< there is none now
   kFree,     ///< it is free again
   kCannot,   ///< the entry, of the kind peer, cannot be opened here: to be replaced by one of the other kind
-  kGone,     ///< the receiver cannot use it any more
+  kGone,     ///< its device memory is: to be given up as soon as it is free
 };
 
 struct Note {
@@ -170,7 +170,7 @@ void withdraw(Entry& entry) {
 /// Posts everything that the sender may send. False: MPI would not; nothing is posted.
 bool post(Entry& entry) {
   entry.state = EntryState::kOpen;
-  entry.announced = entry.begun = entry.straight = entry.lost = false;
+  entry.announced = entry.begun = entry.straight = entry.refused = false;
   entry.arrived = 0;
   entry.message = nullptr;
   entry.announcement = backend->request_null();
@@ -233,6 +233,7 @@ bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu:
   entry.memory = entry.far = nullptr;
   entry.room = 0;
   entry.emptied = 0;
+  entry.lost = false;
   if (lone_peer_wanted(from, node, bytes, device)) {
     entry.cut = {bytes, head, rest, 1, 1, {random_word(), random_word()}};
     if (lone_peer_take(entry, handle))
@@ -304,10 +305,8 @@ void take_note(const Note& note, int32_t from) {
     case NoteKind::kGone:
       for (Grant* held = grants; held != nullptr; held = held->next)
         if (held->to == from && held->number == note.number) {
-          held->to = -1;  // a message of its may still be completing here
-          held->spoiled = false;
-          held->returned = true;
-          lone_loosen(held);
+          held->spoiled = true;
+          return lone_loosen(held);
         }
       return;
   }
@@ -386,9 +385,12 @@ void lone_forget(Grant* grant) {
   --lone_held;
 }
 
-void lone_drop(Entry& entry) {
-  tell(entry.from, NoteKind::kGone, lone_number(entry), entry.cut);
-  release(entry, true);
+void lone_devices_changed() {
+  for (Entry& entry : entries)
+    if (entry.state != EntryState::kNone && entry.cut.peer != 0 && !entry.lost && !gpu::alive(*entry.device)) {
+      entry.lost = true;
+      tell(entry.from, NoteKind::kGone, lone_number(entry), entry.cut);
+    }
 }
 
 void lone_refuse(Grant* grant) {

@@ -126,8 +126,8 @@ bool lone_peer_take(Entry& entry, gpu::IpcHandle* handle) {
 }
 
 void lone_peer_give(Entry& entry, bool shared) {
-  if (entry.far != nullptr && !shared) {
-    gpu::device_free(*entry.device, entry.far);
+  if (entry.far != nullptr && (!shared || entry.lost)) {
+    gpu::device_free(*entry.device, entry.far);  // of a context that is gone: nothing
     taken -= rounded(entry.cut);
   }
   entry.far = nullptr;
@@ -142,8 +142,9 @@ bool lone_peer_empty(Entry& entry, Message& op) {
   const uint64_t bytes = entry.cut.bytes < packet.bytes ? entry.cut.bytes : packet.bytes;
   if (entry.emptied != 0 && (entry.straight ? empty_straight(entry, packet, bytes) : empty_down(entry)))
     return true;
-  entry.lost = true;
+  entry.refused = true;
   copy_failed(op, "up");
+  lone_devices_changed();
   return false;
 }
 
@@ -171,11 +172,15 @@ void lone_peer_clear(Entry& entry) {
 // --- Sender ---
 
 bool lone_peer_open(Grant& grant, gpu::Device& device) {
-  if (grant.opened) [[likely]]
+  // What was opened in a context that is gone can be opened anew.
+  if (grant.opened && (grant.on == &device || gpu::alive(*grant.on))) [[likely]]
     return true;
+  grant.opened = false;
   void* memory = nullptr;
   if (grant.to == own_rank()) {
     const Entry& entry = *lone_entry_numbered(grant.number);
+    if (!gpu::alive(*entry.device))
+      return false;
     grant.on = entry.device;
     memory = entry.far;
   } else {

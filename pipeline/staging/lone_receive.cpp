@@ -163,17 +163,17 @@ bool still_read(Entry& entry) {
   if (entry.emptied == 0)
     return false;
   const gpu::State state = lone_peer_emptied(entry);
-  entry.lost = entry.lost || state == gpu::State::kFailed;
+  if (state == gpu::State::kFailed) {
+    entry.refused = true;
+    lone_devices_changed();
+  }
   return state == gpu::State::kPending;
 }
 
 /// It is ready for the next message.
 void leave(Thread& thread, Entry& entry) {
   lone_peer_clear(entry);
-  if (entry.lost)
-    lone_drop(entry);
-  else
-    lone_regrant(thread, entry);
+  lone_regrant(thread, entry);
   --matched;
   work_ends();
 }
@@ -219,7 +219,7 @@ void work(Thread& thread, Entry& entry) {
       return;
   if (!entry.straight && still_read(entry))  // what is delivered from the host has come there
     return;
-  if (!entry.straight && entry.lost && !op->failed)
+  if (!entry.straight && entry.refused && !op->failed)
     copy_failed(*op, "up");
   end(thread, entry, op);
 }

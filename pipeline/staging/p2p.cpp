@@ -282,8 +282,11 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   Packet packet;
   // Without pinned memory it takes ordinary memory: to wait for messages that have some could be to wait for ever.
   const Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
-  if (refusal == Refusal::kNone)
+  if (refusal == Refusal::kNone && packet.device != last_device()) {
     device_seen.store(packet.device, std::memory_order_relaxed);
+    if (lone_granted != 0)
+      lone_devices_changed();
+  }
   if (refusal != Refusal::kNone) {
     count_refusal(refusal, map != nullptr ? type_bytes(*map, half.count) : 0);
     return nullptr;

@@ -199,7 +199,7 @@ void* allocate(Context& context, Kind kind, size_t bytes, bool pool = false, uns
 /// Host memory becomes page-locked; 0 done, 1 already registered or the driver's own, 2 out of memory.
 int register_host(Context& context, void* address, size_t bytes, unsigned flags);
 /// Takes the memory away at once; work with it must be complete. False: not the beginning of such an allocation.
-bool release(uintptr_t base, Kind kind);
+bool release(uintptr_t base, Kind kind, bool alone = true);
 void release_all(const Context& context);
 /// The live allocation that holds the address; null: ordinary host memory, or freed.
 const Allocation* find(uintptr_t address);
@@ -243,8 +243,8 @@ Ipc ipc_export(uintptr_t base, Ticket& ticket);
 /// `counted`: opened once more, it is at the same address.
 Ipc ipc_open(Context& context, const Ticket& ticket, bool counted, uintptr_t& base);
 Ipc ipc_close(uintptr_t base);
-/// The allocation is being freed: dies if another process has it open.
-void ipc_freed(const Allocation& allocation);
+/// The allocation is being freed: dies if another process has it open, unless its whole context goes (`alone` false).
+void ipc_freed(const Allocation& allocation, bool alone);
 /// Memory of another process is no longer mapped.
 void ipc_unmapped(Opened* opened);
 /// Of the device where the memory lies, on the node.

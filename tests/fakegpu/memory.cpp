@@ -152,7 +152,7 @@ int register_host(Context& context, void* address, size_t bytes, unsigned flags)
   return 0;
 }
 
-bool release(uintptr_t base, Kind kind) {
+bool release(uintptr_t base, Kind kind, bool alone) {
   Table& t = table();
   const auto found = t.live.find(base);
   if (found == t.live.end())
@@ -161,7 +161,7 @@ bool release(uintptr_t base, Kind kind) {
   if (it.mapped != nullptr || it.opened != nullptr ||
       (it.kind != kind && !(kind == Kind::kDevice && it.kind == Kind::kManaged)))
     return false;
-  ipc_freed(it);
+  ipc_freed(it, alone);
   if (it.kind == Kind::kDevice)
     give_back(*it.device, it.base, round(it.bytes, kGrain));
   else if (it.kind != Kind::kRegistered)
@@ -181,7 +181,7 @@ void release_all(const Context& context) {
     if (it.opened != nullptr)
       unmap_foreign(it);
     else
-      release(it.base, it.kind);
+      release(it.base, it.kind, false);
   }
 }
 

@@ -521,6 +521,31 @@ static void deferred(double down) {
   memory_free(1, out), memory_free(1, far), memory_free(1, in), memory_free(1, room);
 }
 
+/// The receiver's context goes, with what has been granted in it: the message that was on its way there is lost, and
+/// that is said; later ones are not.
+static void lost(void) {
+  settle();
+  CHECK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) == MPI_SUCCESS);
+  MPI_Status status;
+  if (rank == 0) {
+    char* data = filled(1, kLarge, 3);
+    OK(MPI_Send(data, kLarge, MPI_BYTE, other, 1, comm));
+    memory_free(1, data);
+  } else {
+    OK(MPI_Probe(other, 1, comm, &status));
+    CHECK(device.destroy(device.context) == 0);
+    device_open();
+    char* data = filled(1, kLarge, 0);
+    MPI_Request request;
+    OK(MPI_Irecv(data, kLarge, MPI_BYTE, other, 1, comm, &request));
+    CHECK(class_of(MPI_Wait(&request, &status)) == MPI_ERR_OTHER);
+    memory_free(1, data);
+  }
+  OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL));
+  settle();
+  plain(1);
+}
+
 static char** parts;
 
 static int wanted(const char* part) {
@@ -553,6 +578,7 @@ int main(int argc, char** argv) {
   }
   if (*parts != NULL && strcmp(*parts, "random") == 0) at_random(atoi(parts[1]), atoi(parts[2]));
   if (*parts != NULL && wanted("deferred")) deferred(0.01);
+  if (*parts != NULL && wanted("lost")) lost();
   OK(MPI_Comm_free(&comm));
   OK(MPI_Finalize());
   if (rank == 0) puts("ok");

@@ -104,6 +104,12 @@ def main(build, mpi, rounds="15"):
         for rank, report in result.ranks().items():
             assert report["staging"]["peer_copies"]["sent"] > 2 < report["staging"]["chunked"]["sent"], (rank, report)
 
+    def lost():
+        result = run("lost", program="staging_chunks", RESIL_STAGE_CHUNK="16")
+        assert result.returncode == 0, result.text()
+        findings = [report["findings"] for report in result.ranks().values()]  # the program numbers ranks the other way
+        assert [finding["kind"] for finding in findings[0]] == ["device_copy_failed"] and not findings[1], findings
+
     def not_cut():
         """Where a copy is compared with the device before the library gets it, and where calls are recorded."""
         for mode in "checksum", "record":
@@ -140,6 +146,7 @@ def main(build, mpi, rounds="15"):
                        ("sizes as heads have them", lambda: cut("peer_copies", "alike", chunk="2")),
                        ("messages at random", lambda: cut("peer_copies", "random", "10", "5", chunk="2", least=2)),
                        ("no way between devices", no_peers), ("copies between devices come last", deferred),
+                       ("context destroyed with what it has granted", lost),
                        ("no chunks", not_cut), ("a thread and its helper", lambda: threads("1", None)),
                        ("threads, checked", lambda: threads("4", False, RESIL_BLAME="full")),
                        ("threads, strict", lambda: threads("4", True)),
