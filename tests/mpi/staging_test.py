@@ -27,7 +27,7 @@ def main(build, mpi, rounds="15"):
 
     def run(*parts, program="staging_p2p", settings="", **environment):
         env = gpu.environment(settings, {"RESIL_STAGE": "on", **environment})
-        return jobs.run(mpi, 2, [os.path.join(build, f"{program}.{mpi}"), *parts], env=env, timeout=60)
+        return jobs.run(mpi, 2, [os.path.join(build, f"{program}.{mpi}"), *parts], env=env, timeout=150)
 
     def everything():
         result = run()
