@@ -192,6 +192,9 @@ void lone_head_started(Thread& thread, Message* op);
 void lone_release(Message* op);
 /// The program's buffer may be written: all copies from it are done.
 void lone_wait_left(Message& op);
+/// Has this rank sent an ordinary message of that size, a possible head's, since it has had device buffers? It may still
+/// be on its way.
+bool lone_size_sent(uint64_t bytes);
 /// A message that is not cut is about to be sent: should it have the size of a head, the entry is given up.
 void lone_before_send(Thread& thread, const Half& half);
 /// Tells the receiver so. The grant is free, and gone afterwards.

@@ -190,8 +190,7 @@ bool post(Entry& entry) {
 
 /// Takes everything from the sender; `shared`: it may have opened the entry's device memory.
 void release(Entry& entry, bool shared) {
-  if (entry.announcement != backend->request_null() || entry.cut.peer != 0)
-    withdraw(entry);
+  withdraw(entry);
   if (entry.cut.peer != 0) {
     lone_peer_give(entry, shared);
   } else {
@@ -292,6 +291,8 @@ void take_note(const Note& note, int32_t from) {
         *held = {grants, note.cut, from, note.number, true, true, false, false, false, note.handle, nullptr, nullptr};
         grants = held;
         ++lone_held;
+        if (lone_size_sent(held->cut.head))  // it may be probed yet
+          lone_give_up(held);
       }
       return;
     case NoteKind::kFree:

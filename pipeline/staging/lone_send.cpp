@@ -21,6 +21,13 @@ namespace {
 constinit Sending* sendings;
 Pool<Sending, &Sending::next, 16, 4096> pool;
 
+/// Sizes that a head could have, of ordinary messages so far, in units of kHeadUnit: RESIL_STAGE_CHUNK's largest value
+/// has as many.
+constexpr uint64_t kMostSizes = (uint64_t{64} << 20) / 8 / kHeadUnit;
+constinit uint64_t sizes_sent[kMostSizes / 64];
+
+uint64_t size_index(uint64_t bytes) { return (bytes - lone_chunk / 8) / kHeadUnit; }
+
 /// Chunks are ranges of the buffer, and the head ends where an element does, whatever type receives it: MPICH does not
 /// deliver parts of elements.
 bool can_be_cut(const Packet& packet) {
@@ -105,7 +112,11 @@ bool advance_one(Sending& sending, bool wait) {
 
 /// A message of `bytes` bytes follows that has not been cut.
 void announce_itself(Thread& thread, const MessageEnvelope& to, uint64_t bytes) {
-  if (bytes % kHeadUnit != 0)
+  const uint64_t least = lone_chunk / 8;
+  if (bytes % kHeadUnit != 0 || bytes < least || bytes >= 2 * least)
+    return;
+  sizes_sent[size_index(bytes) / 64] |= uint64_t{1} << size_index(bytes) % 64;
+  if (lone_held == 0)
     return;
   const int world_rank = lone_world_rank(thread, to.comm, to.peer);
   Grant* grant = world_rank >= 0 ? lone_grant_with_head(world_rank, bytes) : nullptr;
@@ -228,14 +239,16 @@ void lone_wait_left(Message& op) {
     lone_peer_state(*op.lone, true);
 }
 
+bool lone_size_sent(uint64_t bytes) { return (sizes_sent[size_index(bytes) / 64] >> size_index(bytes) % 64 & 1) != 0; }
+
 void lone_before_send(Thread& thread, const Half& half) {
-  if (lone_held == 0 || half.count <= 0 || half.envelope.peer < 0) [[likely]]
+  if (lone_chunk == 0 || half.count <= 0 || half.envelope.peer < 0)
     return;
   announce_itself(thread, half.envelope, static_cast<uint64_t>(half.count) * static_cast<uint64_t>(type_size(thread, half.type)));
 }
 
 void lone_starting(Event& e) {
-  if (lone_held == 0) [[likely]]
+  if (lone_chunk == 0)
     return;
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, i));

@@ -297,7 +297,8 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
     count_uncovered(Uncovered::kOther, type_bytes(*map, half.count));
     return nullptr;
   }
-  CommInfo* comm = half.envelope.comm != 0 ? comm_lookup(thread, half.envelope.comm) : nullptr;  // MPI_Mrecv has none
+  // MPI_Mrecv has no communicator.
+  CommInfo* comm = half.envelope.comm != 0 && half.envelope.peer >= 0 ? comm_lookup(thread, half.envelope.comm) : nullptr;
   packet.of_message = true;
   packet.peer = comm != nullptr ? comm_world_rank(*comm, half.envelope.peer) : -1;
   packet.tag = half.envelope.tag >= 0 ? half.envelope.tag : -1;

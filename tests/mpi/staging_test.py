@@ -93,6 +93,10 @@ def main(build, mpi, rounds="15"):
             assert staging[other]["sent"] == staging[other]["received"] == 0, (rank, staging)
             assert not staging["uncovered"] and not report["findings"], (rank, staging, report["findings"])
 
+    def at_random():
+        cut("peer_copies", "random", "10", "5", chunk="2", least=2)
+        cut("chunked", "random", "30", "43000", chunk="2", least=2, RESIL_STAGE_PEER="0")
+
     def no_peers():
         """Device memory that cannot be exported, that cannot be opened, none left, none allowed, another node."""
         for settings, environment in (("ipc=0", {}), ("ipc=2", {}), ("memory=2", {}), ("", {"RESIL_NODE_RANKS": "1"})):
@@ -144,7 +148,7 @@ def main(build, mpi, rounds="15"):
     return run_checks([("a copy that does not end", late), ("messages in chunks", lambda: cut("chunked", RESIL_STAGE_PEER="0")),
                        ("from device to device", lambda: cut("peer_copies")),
                        ("sizes as heads have them", lambda: cut("peer_copies", "alike", chunk="2")),
-                       ("messages at random", lambda: cut("peer_copies", "random", "10", "5", chunk="2", least=2)),
+                       ("messages at random", at_random),
                        ("no way between devices", no_peers), ("copies between devices come last", deferred),
                        ("context destroyed with what it has granted", lost),
                        ("no chunks", not_cut), ("a thread and its helper", lambda: threads("1", None)),
