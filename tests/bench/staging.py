@@ -11,6 +11,12 @@ PACKETS = 16
 LONE_CHUNKS = 16  # 16 MiB in chunks of 1 MiB
 
 
+def overlap(sample):
+    """The set's time over that of the longest of its three ways and two packets' copies."""
+    longest = max(sample["down"], sample["wire"], sample["up"])
+    return sample["set"] / (longest + (sample["down"] + sample["up"]) / PACKETS)
+
+
 def staging(options):
     """The ratio of a set's time to what it would take with its three ways wholly at the same time."""
     program = turns.compiled(options.mpi, "staging")
@@ -26,10 +32,7 @@ def staging(options):
         samples.append({name: value for name, (value, _) in turns.measured(result.stdout.decode()).items()})
     median = {name: statistics.median(sample[name] for sample in samples) for name in samples[0]}
 
-    def least(sample):
-        return max(sample["down"], sample["wire"], sample["up"]) + (sample["down"] + sample["up"]) / PACKETS
-
-    ratios = sorted(sample["set"] / least(sample) for sample in samples)
+    ratios = sorted(overlap(sample) for sample in samples)
     lone_sum = sum(median["lone_" + name] for name in ("down", "wire", "up"))
     lone_least = max(median["lone_" + name] for name in ("down", "wire", "up"))
     lone = median["lone"] / (lone_least + (median["lone_down"] + median["lone_up"]) / LONE_CHUNKS)

@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs on the stand-in GPU (tests/fakegpu/fakegpu.h): what their ranks get. See docs/STAGING.md."""
+"""Jobs on the stand-in GPU (tests/fakegpu/fakegpu.h): what their ranks get. See docs/STAGING.md.
+
+RESIL_TEST_GPU=real (scripts/bench gpu) leaves the ranks the machine's own driver: settings that are speeds are dropped, a
+check that wants others (faults, two devices, little memory) ends as left out."""
 import os
 import re
 
 from . import mpi
+from .main import LeftOut
+
+SPEEDS = ("down", "up", "peer", "digest", "latency", "overdue", "log")
+
+
+def real():
+    return os.environ.get("RESIL_TEST_GPU") == "real"
 
 
 def folder():
@@ -13,6 +23,11 @@ def folder():
 
 def environment(settings="", extra=None):
     """For ranks that shall find the stand-in as their driver; `settings` is FAKEGPU."""
+    if real():
+        wanted = [setting for setting in settings.split(",") if setting and setting.split("=")[0] not in SPEEDS]
+        if wanted:
+            raise LeftOut("needs the stand-in: " + ",".join(wanted))
+        return dict(extra or {})
     return {"LD_LIBRARY_PATH": folder(), "FAKEGPU": settings, **(extra or {})}
 
 

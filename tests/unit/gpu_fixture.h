@@ -2,6 +2,9 @@
 //
 // The stand-in GPU as a program would use it: loaded when a test says so, its functions by name. Values that unit tests
 // of pipeline/gpu and of packets share.
+//
+// With RESIL_TEST_CUDA=libcuda.so.1 the machine's own driver takes its place (scripts/bench gpu): counts of its calls are
+// not to be had then, and cases with the tag [fake] need the stand-in.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -9,6 +12,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -19,8 +23,10 @@
 /// cuda(&cuMemAlloc_v2, "cuMemAlloc_v2")(...): the tests are not linked with the stand-in.
 inline void* fakegpu_library(bool load = false) {
   static void* library;
-  if (library == nullptr && load)
-    library = dlopen(FAKEGPU_CUDA, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr && load) {
+    const char* other = getenv("RESIL_TEST_CUDA");
+    library = dlopen(other != nullptr ? other : FAKEGPU_CUDA, RTLD_NOW | RTLD_LOCAL);
+  }
   REQUIRE(library != nullptr);
   return library;
 }
@@ -54,10 +60,39 @@ inline void free_device_memory(char* memory) {
   REQUIRE(FAKE(cuMemFree_v2)(reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS);
 }
 
-/// What the device's memory holds: the host's own way to it, which only tests have.
-inline char* seen_by_host(const char* device) { return static_cast<char*>(FAKE(fakegpu_host_view)(device)); }
+inline bool on_stand_in() { return dlsym(fakegpu_library(), "fakegpu_host_view") != nullptr; }
 
-inline uint64_t calls_of(const char* what) { return FAKE(fakegpu_count)(what); }
+inline int device_count() {
+  int devices = 0;
+  REQUIRE(FAKE(cuDeviceGetCount)(&devices) == CUDA_SUCCESS);
+  return devices;
+}
+
+/// What the device's memory holds, past resil: by a way into the stand-in that counts as no copy; by the driver's copies
+/// where it is the machine's own.
+inline std::vector<char> device_read(const char* device, size_t bytes) {
+  std::vector<char> data(bytes);
+  if (on_stand_in())
+    memcpy(data.data(), FAKE(fakegpu_host_view)(device), bytes);
+  else
+    REQUIRE(FAKE(cuMemcpyDtoH_v2)(data.data(), reinterpret_cast<CUdeviceptr>(device), bytes) == CUDA_SUCCESS);
+  return data;
+}
+
+inline void device_write(char* device, const std::vector<char>& data) {
+  if (on_stand_in())
+    memcpy(FAKE(fakegpu_host_view)(device), data.data(), data.size());
+  else
+    REQUIRE(FAKE(cuMemcpyHtoD_v2)(reinterpret_cast<CUdeviceptr>(device), data.data(), data.size()) == CUDA_SUCCESS);
+}
+
+inline uint64_t calls_of(const char* what) { return on_stand_in() ? FAKE(fakegpu_count)(what) : 0; }
+/// About counts of calls: nothing to say on a real driver.
+#define CHECK_CALLS(condition) \
+  do {                         \
+    if (on_stand_in())         \
+      CHECK(condition);        \
+  } while (false)
 
 inline CUcontext current_context() {
   CUcontext context = nullptr;

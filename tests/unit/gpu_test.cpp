@@ -50,7 +50,8 @@ TEST_CASE("a driver that the program has not initialised is asked and not initia
   CHECK(!gpu::seen());
   int devices = 0;
   CHECK(FAKE(cuDeviceGetCount)(&devices) == CUDA_ERROR_NOT_INITIALIZED);
-  CHECK(gpu::driver_version(gpu::Api::kCuda) == 12040);
+  CHECK((gpu::driver_version(gpu::Api::kCuda) == 12040 || !on_stand_in()));
+  CHECK(gpu::driver_version(gpu::Api::kCuda) > 0);
 }
 
 TEST_CASE("kinds of memory") {
@@ -100,7 +101,7 @@ TEST_CASE("kinds of memory") {
   CHECK(memory_of(device) != Memory::kDevice);
 }
 
-TEST_CASE("a range that leaves its allocation") {
+TEST_CASE("a range that leaves its allocation", "[fake]") {
   fakegpu_begin();
   char* device = device_memory(kBytes);
   const gpu::Pointer pointer = gpu::classify(device + kBytes - 8, 16);
@@ -134,13 +135,15 @@ TEST_CASE("devices and contexts") {
   char* of_primary = device_memory(kBytes);
   REQUIRE(FAKE(cuCtxCreate_v2)(&other, 0, 0) == CUDA_SUCCESS);
   char* of_other = device_memory(kBytes);
-  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&second, 1) == CUDA_SUCCESS);
+  const int last = device_count() - 1;  // the machine's own may be the only one
+  REQUIRE((last == 1 || !on_stand_in()));
+  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&second, last) == CUDA_SUCCESS);
   REQUIRE(FAKE(cuCtxSetCurrent)(second) == CUDA_SUCCESS);
   char* of_second = device_memory(kBytes);
 
   gpu::Device &a = device_of(of_primary), &b = device_of(of_other), &c = device_of(of_second);
-  CHECK((&a != &b && &b != &c && &a != &c));
-  CHECK((gpu::ordinal_of(a) == 0 && gpu::ordinal_of(b) == 0 && gpu::ordinal_of(c) == 1));
+  CHECK((&a != &b && &b != &c && (&a != &c) == (last != 0)));
+  CHECK((gpu::ordinal_of(a) == 0 && gpu::ordinal_of(b) == 0 && gpu::ordinal_of(c) == last));
 
   // Every function leaves the thread's current context as it was; a thread without one is as good.
   auto exercise = [&] {
@@ -188,7 +191,7 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   const std::vector<char> data = random_bytes(kBytes, 1);
   memcpy(host, data.data(), kBytes);
   memset(back, 0, kBytes);
-  memset(seen_by_host(device), 0, kBytes);
+  device_write(device, std::vector<char>(kBytes));
 
   const uint64_t pageable = calls_of("pageable");
   const gpu::EventHandle up = gpu::event_acquire(of), down = gpu::event_acquire(of);
@@ -200,8 +203,8 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   CHECK(wait_for(of, down) == gpu::State::kDone);
   CHECK(gpu::event_query(of, up) == gpu::State::kDone);
   CHECK(memcmp(back, data.data(), kBytes) == 0);
-  CHECK(memcmp(seen_by_host(device), data.data(), kBytes) == 0);
-  CHECK(calls_of("pageable") == pageable);
+  CHECK(device_read(device, kBytes) == data);
+  CHECK_CALLS(calls_of("pageable") == pageable);
 
   // 100 pieces of 24 bytes, 1000 apart on the device, 32 apart here.
   memset(back, 0, kBytes);
@@ -218,7 +221,7 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   CHECK(wait_for(of, up) == gpu::State::kDone);
   for (size_t i = 0; i < 60; ++i)
     memcpy(expected.data() + 7 + i * 512, host + i * 100, 50);
-  CHECK(memcmp(seen_by_host(device), expected.data(), kBytes) == 0);
+  CHECK(device_read(device, kBytes) == expected);
 
   // Nothing to copy is nothing to do; memory that is gone is refused, and the device stays usable.
   CHECK(gpu::copy_down(of, back, device, 0));
@@ -241,7 +244,7 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   CHECK(current_context() == context);
 }
 
-TEST_CASE("how much room a device has") {
+TEST_CASE("how much room a device has", "[fake]") {
   fakegpu_begin();
   gpu::Device& device = device_of(device_memory(kBytes));
   size_t before = 0, after = 0, all = 0;
@@ -256,21 +259,21 @@ TEST_CASE("peer copies, within a device and between two") {
   fakegpu_begin();
   CUcontext second = nullptr;
   char *from = device_memory(kBytes), *near = device_memory(kBytes);
-  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&second, 1) == CUDA_SUCCESS);
+  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&second, device_count() - 1) == CUDA_SUCCESS);
   REQUIRE(FAKE(cuCtxPushCurrent_v2)(second) == CUDA_SUCCESS);
   char* far = device_memory(kBytes);
   REQUIRE(FAKE(cuCtxPopCurrent_v2)(nullptr) == CUDA_SUCCESS);
   const std::vector<char> data = random_bytes(kBytes, 2);
-  memcpy(seen_by_host(from), data.data(), kBytes);
+  device_write(from, data);
   for (char* to : {near, far}) {
     gpu::Device& device = device_of(to);
     const gpu::EventHandle event = gpu::event_acquire(device);
     for (const gpu::Lane lane : {gpu::Lane::kPeer, gpu::Lane::kUp}) {
-      memset(seen_by_host(to), 0, kBytes);
+      device_write(to, std::vector<char>(kBytes));
       REQUIRE(gpu::copy_peer(device, to, device_of(from), from, kBytes, lane));
       REQUIRE(gpu::event_record(device, lane, event));
       CHECK(wait_for(device, event) == gpu::State::kDone);
-      CHECK(memcmp(seen_by_host(to), data.data(), kBytes) == 0);
+      CHECK(device_read(to, kBytes) == data);
     }
     gpu::event_release(device, event);
   }
@@ -287,7 +290,7 @@ bool launch_fill(gpu::Device& device, char* memory, uint64_t count, uint32_t fir
 
 }  // namespace
 
-TEST_CASE("kernels by name, once") {
+TEST_CASE("kernels by name, once", "[fake]") {
   fakegpu_begin();
   char* memory = device_memory(4096);
   gpu::Device& device = device_of(memory);
@@ -297,7 +300,7 @@ TEST_CASE("kernels by name, once") {
     REQUIRE(gpu::event_record(device, gpu::Lane::kKernel, event));
     CHECK(wait_for(device, event) == gpu::State::kDone);
     std::vector<uint32_t> values(1024);
-    memcpy(values.data(), seen_by_host(memory), 4096);
+    memcpy(values.data(), device_read(memory, 4096).data(), 4096);
     CHECK((values[0] == round * 100 && values[1023] == round * 100 + 1023));
     gpu::event_release(device, event);
   }
@@ -365,12 +368,13 @@ TEST_CASE("a context that is destroyed under way") {
   }
   // As cudaDeviceReset does.
   CUcontext primary = nullptr;
-  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&primary, 1) == CUDA_SUCCESS);
+  const int last = device_count() - 1;
+  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&primary, last) == CUDA_SUCCESS);
   REQUIRE(FAKE(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
   gpu::Device& before = device_of(device_memory(kBytes));
   REQUIRE(gpu::event_acquire(before) != 0);
-  REQUIRE(FAKE(cuDevicePrimaryCtxReset_v2)(1) == CUDA_SUCCESS);
-  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&primary, 1) == CUDA_SUCCESS);
+  REQUIRE(FAKE(cuDevicePrimaryCtxReset_v2)(last) == CUDA_SUCCESS);
+  REQUIRE(FAKE(cuDevicePrimaryCtxRetain)(&primary, last) == CUDA_SUCCESS);
   REQUIRE(FAKE(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
   gpu::Device& after = device_of(device_memory(kBytes));
   CHECK(&after != &before);
@@ -385,6 +389,7 @@ TEST_CASE("threads share devices, lanes and events") {
   constexpr size_t kPiece = 4096;
   constexpr unsigned kThreads = 4, kRounds = 50;
   char* memory = device_memory(kThreads * kPiece);
+  REQUIRE(gpu::pinned_prepare(device_of(memory), size_t{64} << 20));
   std::vector<std::thread> threads;
   std::atomic<unsigned> right{0};
   for (unsigned t = 0; t < kThreads; ++t)

@@ -43,6 +43,11 @@ namespace {
 
 constexpr size_t kBytes = 1 << 20;
 
+/// A copy goes on, or, on a real device, may be complete already.
+bool started(PacketState state) {
+  return state == PacketState::kCopying || (state == PacketState::kReady && !on_stand_in());
+}
+
 /// A flattened datatype as the calls find it: in the thread's cache.
 struct Type {
   std::vector<Run> runs;
@@ -88,10 +93,10 @@ struct Memory {
   std::vector<char> bytes;  ///< what it holds
 
   explicit Memory(uint32_t seed) : device(device_memory(kBytes)), bytes(random_bytes(kBytes, seed)) {
-    memcpy(seen_by_host(device), bytes.data(), kBytes);
+    device_write(device, bytes);
   }
   ~Memory() { free_device_memory(device); }
-  bool unchanged() const { return memcmp(seen_by_host(device), bytes.data(), kBytes) == 0; }
+  bool unchanged() const { return device_read(device, kBytes) == bytes; }
 };
 
 /// What the driver was told to do: copies down, up, kernels.
@@ -142,6 +147,9 @@ Orders check_both_ways(Memory& memory, const Type& type, int64_t count, size_t a
   return orders;
 }
 
+/// On a real driver copies are not counted.
+bool single(uint64_t copies) { return copies == 1 || !on_stand_in(); }
+
 }  // namespace
 
 TEST_CASE("contiguous data is one copy") {
@@ -152,7 +160,7 @@ TEST_CASE("contiguous data is one copy") {
     for (const Type* type : {&bytes, &doubles, &shifted})
       for (const int64_t count : {1, 7, 1000, 30000}) {
         const Orders orders = check_both_ways(memory, *type, count, 4096 + 8, layout, 3);
-        CHECK((orders.down == 1 && orders.up == 1));
+        CHECK_CALLS((orders.down == 1 && orders.up == 1));
       }
 }
 
@@ -161,11 +169,11 @@ TEST_CASE("regular strides are one copy of two dimensions") {
   Memory memory(2);
   const Type column({{0, 8, 100, 512}}, 99 * 512 + 8), spaced({{0, 24, 1, 0}}, 40), grid({{0, 16, 10, 64}}, 640);
   for (const Layout layout : {Layout::kPacked, Layout::kShadow}) {
-    CHECK(check_both_ways(memory, column, 1, 16, layout, 1).up == 1);
-    CHECK(check_both_ways(memory, spaced, 1000, 0, layout, 1).up == 1);
-    CHECK(check_both_ways(memory, grid, 50, 8, layout, 1).up == 1);
+    CHECK(single(check_both_ways(memory, column, 1, 16, layout, 1).up));
+    CHECK(single(check_both_ways(memory, spaced, 1000, 0, layout, 1).up));
+    CHECK(single(check_both_ways(memory, grid, 50, 8, layout, 1).up));
   }
-  CHECK(check_both_ways(memory, column, 1, 16, Layout::kPacked, 1).down == 1);
+  CHECK(single(check_both_ways(memory, column, 1, 16, Layout::kPacked, 1).down));
 }
 
 TEST_CASE("structures in an array are a copy for each member, not for each element") {
@@ -174,8 +182,8 @@ TEST_CASE("structures in an array are a copy for each member, not for each eleme
   const Type structure({{0, 8, 1, 0}, {16, 4, 1, 0}, {24, 1, 3, 2}}, 32);
   for (const Layout layout : {Layout::kPacked, Layout::kShadow}) {
     const Orders orders = check_both_ways(memory, structure, 1000, 64, layout, 4);
-    CHECK(orders.up == 5);
-    CHECK(orders.down <= 5);
+    CHECK_CALLS(orders.up == 5);
+    CHECK_CALLS(orders.down <= 5);
   }
 }
 
@@ -192,11 +200,11 @@ TEST_CASE("many pieces: a kernel, or all down at once and up without what lies b
     const Orders near = check_both_ways(memory, dense, 3, 128, layout, 5);
     const Orders far = check_both_ways(memory, thin, 1, 0, layout, 6);
     const bool kernel_down = with_kernels() && layout == Layout::kPacked;
-    CHECK(near.down == (kernel_down ? 0 : 1));
-    CHECK(far.down == (kernel_down ? 0 : 500));
-    CHECK((near.launched_down == kernel_down && far.launched_down == kernel_down));
-    CHECK((near.up == (with_kernels() ? 0 : 500) && far.up == near.up));
-    CHECK((near.launched_up == with_kernels() && far.launched_up == near.launched_up));
+    CHECK_CALLS(near.down == (kernel_down ? 0 : 1));
+    CHECK_CALLS(far.down == (kernel_down ? 0 : 500));
+    CHECK_CALLS((near.launched_down == kernel_down && far.launched_down == kernel_down));
+    CHECK_CALLS((near.up == (with_kernels() ? 0 : 500) && far.up == near.up));
+    CHECK_CALLS((near.launched_up == with_kernels() && far.launched_up == near.launched_up));
   }
 }
 
@@ -233,7 +241,7 @@ TEST_CASE("x86 long doubles are sixteen bytes each") {
   padded.map.padded = true;
   padded.map.contiguous = false;
   const Orders orders = check_both_ways(memory, padded, 100, 32, Layout::kPacked, 1);
-  CHECK((orders.down == 1 && orders.up == 1));
+  CHECK_CALLS((orders.down == 1 && orders.up == 1));
 }
 
 TEST_CASE("pieces of a vector collective") {
@@ -255,7 +263,7 @@ TEST_CASE("pieces of a vector collective") {
     REQUIRE(staging::packet_open_blocks(&packet, thread_with(spaced), buffer, blocks.data(), 20) == Refusal::kNone);
     const std::vector<staging::Block> copied = blocks;
     std::fill(blocks.begin(), blocks.end(), staging::Block{});  // they are the packet's own by now
-    REQUIRE(staging::packet_down(&packet) == PacketState::kCopying);
+    REQUIRE(started(staging::packet_down(&packet)));
     REQUIRE(staging::packet_wait(&packet) == PacketState::kReady);
     char* given = staging::packet_given(packet);
     const char* held = memory.bytes.data() + 1024;
@@ -269,7 +277,7 @@ TEST_CASE("pieces of a vector collective") {
     }
     // Blocks 5 to 15 up, then all of them.
     for (const auto& [first, last] : {std::pair<uint32_t, uint32_t>{5, 16}, {0, 20}}) {
-      REQUIRE(staging::packet_up_blocks(&packet, first, last) == PacketState::kCopying);
+      REQUIRE(started(staging::packet_up_blocks(&packet, first, last)));
       REQUIRE(staging::packet_wait(&packet) == PacketState::kReady);
       for (uint32_t i = first; i < last; ++i) {
         const auto& block = copied[i];
@@ -283,7 +291,7 @@ TEST_CASE("pieces of a vector collective") {
     // Some of them down: only these are written.
     std::vector<char> was(given + packet.low, given + packet.high);
     memset(given + packet.low, 0x5a, was.size());
-    REQUIRE(staging::packet_down_blocks(&packet, 7, 9) == PacketState::kCopying);
+    REQUIRE(started(staging::packet_down_blocks(&packet, 7, 9)));
     REQUIRE(staging::packet_wait(&packet) == PacketState::kReady);
     for (uint32_t i = 0; i < 20; ++i) {
       const auto& block = copied[i];
@@ -314,10 +322,10 @@ TEST_CASE("blocks that follow each other are one copy; many that do not, one ker
     const std::vector<char> news = random_bytes(packet.host_bytes, 1);
     memcpy(packet.host, news.data(), news.size());
     const uint64_t up = calls_of("up"), launched = calls_of("launch");
-    REQUIRE(staging::packet_up(&packet, 199 * 80 + 4) == PacketState::kCopying);
+    REQUIRE(started(staging::packet_up(&packet, 199 * 80 + 4)));
     const bool kernel = with_kernels() && gap != 0;
-    CHECK(calls_of("up") - up == (gap == 0 ? 1 : kernel ? 0 : 200));
-    CHECK(calls_of("launch") - launched == kernel);
+    CHECK_CALLS(calls_of("up") - up == (gap == 0 ? 1 : kernel ? 0 : 200));
+    CHECK_CALLS(calls_of("launch") - launched == kernel);
     REQUIRE(staging::packet_wait(&packet) == PacketState::kReady);
     for (int64_t i = 0; i < 200; ++i)
       memcpy(memory.bytes.data() + i * (80 + gap), news.data() + i * (80 + gap), i == 199 ? 4 : 80);
@@ -374,7 +382,7 @@ TEST_CASE("memory freed, or a context gone, while a packet is under way") {
   REQUIRE(FAKE(cuCtxCreate_v2)(&context, 0, 0) == CUDA_SUCCESS);
   char* memory = device_memory(kBytes);
   REQUIRE(open(packet, doubles, memory, kBytes / 8, Layout::kShadow) == Refusal::kNone);
-  CHECK(staging::packet_down(&packet) == PacketState::kCopying);
+  CHECK(started(staging::packet_down(&packet)));
   REQUIRE(FAKE(cuCtxDestroy_v2)(context) == CUDA_SUCCESS);
   CHECK(staging::packet_wait(&packet) == PacketState::kFailed);
   CHECK(staging::packet_up(&packet, 100) == PacketState::kFailed);
@@ -399,7 +407,7 @@ TEST_CASE("the context goes at any point of a packet's life", "[.gone]") {
       REQUIRE(FAKE(cuMemAlloc_v2)(&memory, kBytes) == CUDA_SUCCESS);
     }
     auto* buffer = reinterpret_cast<char*>(memory);
-    memset(seen_by_host(buffer), static_cast<int>(round), kBytes);
+    device_write(buffer, std::vector<char>(kBytes, static_cast<char>(round)));
     Packet packets[2];
     for (Packet& packet : packets)
       if (open(packet, round % 2 == 0 ? dense : doubles, buffer, 20, Layout::kPacked) == Refusal::kNone)
