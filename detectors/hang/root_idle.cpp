@@ -44,10 +44,12 @@ uint32_t find_idle(const Root& root, double now, int32_t* ranks) {
     if (root.cpu_then[i] == 0 || state->cpu_ns < root.cpu_then[i])
       return 0;
     const double share = static_cast<double>(state->cpu_ns - root.cpu_then[i]) * 1e-9 / elapsed;
-    if (share >= kIdle && share < kBusy)
+    // On crowded cores one that polls and yields gets hardly any, but is always ready to run.
+    const bool ready = state->kernel_state == 'R';
+    if (!ready && share >= kIdle && share < kBusy)
       return 0;  // neither, so it says nothing of the others either
     ++waiting;
-    if (share >= kIdle)
+    if (ready || share >= kIdle)
       continue;
     if (idle < kMaxCulprits)
       ranks[idle] = static_cast<int32_t>(i);

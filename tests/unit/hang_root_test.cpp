@@ -201,6 +201,11 @@ TEST_CASE("inside MPI, a rank whose staged copy does not end is named, with what
 TEST_CASE("... but not too early, not if all sleep or most, not if one is in between, not in calls of another kind") {
   CHECK(!Job(4).idle(100, 111.5, {9000, 0, 9000, 9000}));
   CHECK(Job(4).idle(100, 116, {9000, 0, 9000, 9000}));
+  Job crowded(4);
+  for (const int rank : {0, 2, 3})
+    crowded.waits[rank].state.kernel_state = 'R';
+  CHECK(crowded.idle(100, 116, {0, 0, 90, 20}));
+  CHECK(crowded.verdict.culprits[0] == 1);
   Job swapped(4);
   swapped.waits[1].state.kernel_state = 'D';
   CHECK(!swapped.idle(100, 129, {9000, 0, 9000, 9000}));
