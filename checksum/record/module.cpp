@@ -121,6 +121,8 @@ void after_init() {
   }
   if (mode.multiple && runtime_has_world())
     add_note("MPI_THREAD_MULTIPLE: each thread's calls are recorded, the order between threads is not");
+  if (mode.verifying)
+    connect_staging();
   ready = true;
 }
 

@@ -7,6 +7,7 @@
 // limit: what does not come is said, never waited for without end.
 
 #include "checksum/record/divergence.h"
+#include "checksum/record/staged.h"
 #include "checksum/record/state.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
@@ -22,7 +23,26 @@ namespace {
 constexpr int32_t kNobodysTag = 32003;  // on the private communicator, see ledger/transport.cpp
 constexpr int64_t kManyRequests = 64;   // testing more than these costs more than the limit is worth
 
-/// Repeats `test(&flag)` until it succeeds or fails; longer than the limit is a divergence.
+/// A round of waiting is over; longer than the limit is a divergence.
+void waited(Event& e, PerThread& t, Call& call, int32_t source, uint32_t round, uint64_t* began) {
+  if (round % 1024 != 1023)
+    return;
+  const uint64_t now = ticks();
+  if (*began == 0)
+    *began = now;
+  if (static_cast<double>(now - *began) < mode.patience * runtime.header->ticks_per_second)
+    return;
+  Difference d = difference(What::kStuck);
+  d.source = e.comm != nullptr && source >= 0 ? comm_world_rank(*e.comm, source) : -1;
+  if (source >= 0)
+    snprintf(d.expected_text, sizeof(d.expected_text), "a message from rank %d of the communicator", source);
+  else
+    snprintf(d.expected_text, sizeof(d.expected_text), "the completion of its requests");
+  snprintf(d.found_text, sizeof(d.found_text), "nothing");
+  diverged(&e, t, &call, d);
+}
+
+/// Repeats `test(&flag)` until it succeeds or fails.
 template <class Test>
 int wait_for(Event& e, PerThread& t, Call& call, int32_t source, Test test) {
   uint64_t began = 0;
@@ -31,23 +51,14 @@ int wait_for(Event& e, PerThread& t, Call& call, int32_t source, Test test) {
     const int result = test(&flag);
     if (result != 0 || flag != 0)
       return result;
-    if (round % 1024 != 1023)
-      continue;
-    const uint64_t now = ticks();
-    if (began == 0)
-      began = now;
-    if (static_cast<double>(now - began) < mode.patience * runtime.header->ticks_per_second)
-      continue;
-    Difference d = difference(What::kStuck);
-    d.source = e.comm != nullptr && source >= 0 ? comm_world_rank(*e.comm, source) : -1;
-    if (source >= 0)
-      snprintf(d.expected_text, sizeof(d.expected_text), "a message from rank %d of the communicator", source);
-    else
-      snprintf(d.expected_text, sizeof(d.expected_text), "the completion of its requests");
-    snprintf(d.found_text, sizeof(d.found_text), "nothing");
-    diverged(&e, t, &call, d);
+    if (staged_requests != nullptr)
+      staged_requests->progress(*e.thread);
+    waited(e, t, call, source, round, &began);
   }
 }
+
+/// Are there requests that are not the library's alone?
+bool requests_stand_in() { return substitutes_used() || (staged_requests != nullptr && staged_requests->any()); }
 
 void* status_at(const Event& e, int64_t index) {
   if (e.given_statuses == nullptr || backend->messages->status_ignored(e.given_statuses))
@@ -186,7 +197,7 @@ bool complete_all(Event& e, PerThread& t, Call& call) {
   const bool one = e.id == CallId::kMPI_Wait || e.id == CallId::kMPI_Test;
   if (e.request_count < 0)
     return false;
-  if (substitutes_used())
+  if (requests_stand_in())
     return complete_each(e, t, call);
   e.result = wait_for(e, t, call, -1, [&](int* flag) {
     return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
@@ -196,7 +207,45 @@ bool complete_all(Event& e, PerThread& t, Call& call) {
   return true;
 }
 
+bool replay_staged(Event& e) { return replays(e.id) && replay(e); }
+
+Recorded receive_staged(Event& e, int32_t* source, int32_t* tag) {
+  PerThread* t = per_thread(*e.thread);
+  Call* call = t != nullptr ? call_of(*t, e) : nullptr;
+  if (call == nullptr || t->over || !call->known || !has_wildcard(e))
+    return Recorded::kFree;
+  Match match;
+  if (!(e.attributes & kCallStarts)) {
+    if (!(call->outcome.what & kOutcomeMatch) || call->outcome.source < 0)
+      return Recorded::kFree;
+    match.source = call->outcome.source;
+    match.tag = call->outcome.tag;
+  } else {
+    const Reading reading = recording.match(t->stream_id, call->ordinal, &match);
+    if (reading == Reading::kCut || reading == Reading::kDamaged || (reading == Reading::kItem && match.source < 0))
+      return Recorded::kFree;
+    if (reading != Reading::kItem || (match.flags & kCompletionCancelled))
+      return Recorded::kNobody;
+    call->forced = true;
+  }
+  counts.forced += 1;
+  *source = match.source;
+  *tag = match.tag;
+  return Recorded::kFrom;
+}
+
+void waits_staged(Event& e, int32_t source, uint32_t round, uint64_t* began) {
+  PerThread* t = per_thread(*e.thread);
+  Call* call = t != nullptr ? call_of(*t, e) : nullptr;
+  if (call != nullptr)
+    waited(e, *t, *call, source, round, began);
+}
+
+constexpr StagedReplay kStagedReplay = {replay_staged, receive_staged, waits_staged};
+
 }  // namespace
+
+void connect_staging() { staged_replay = &kStagedReplay; }
 
 bool replays(CallId id) {
   if (!mode.verifying)
@@ -237,7 +286,7 @@ bool replay(Event& e) {
     case CallId::kMPI_Request_get_status:
       counts.forced += 1;
       e.result = wait_for(e, *t, *call, -1, [&](int* flag) {
-        return substitutes_used() ? test_request(e, 0, flag, status_at(e, 0)) : backend->replay->get_status(e, flag);
+        return requests_stand_in() ? test_request(e, 0, flag, status_at(e, 0)) : backend->replay->get_status(e, flag);
       });
       *e.flag = 1;
       return true;

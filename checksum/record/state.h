@@ -173,5 +173,6 @@ void verify_end(PerThread& t, const char* what_ends);
 // --- replay.cpp ----------------------------------------------------------------------------------------------------
 bool replays(CallId id);
 bool replay(Event& event);
+void connect_staging();  ///< staged.h
 
 }  // namespace resil::record

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "checksum/pool.h"
+#include "checksum/record/staged.h"
 #include "checksum/record/state.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
@@ -126,9 +127,13 @@ bool substitute_cancel(Event& e) {
 
 int test_request(Event& e, int64_t index, int* flag, void* status) {
   Substitute* s = substitutes_used() ? find(request_handle(e.requests, index)) : nullptr;
-  if (s == nullptr || !s->posted)
-    return backend->replay->test(e, index, flag, status);
   int result = 0;
+  if (s == nullptr || !s->posted) {
+    if (staged_requests != nullptr && staged_requests->test(e, index, flag, status, &result))
+      return result;
+    return e.id == CallId::kMPI_Request_get_status ? backend->replay->get_status(e, flag)
+                                                   : backend->replay->test(e, index, flag, status);
+  }
   if (!s->done) {
     result = backend->messages->test(&s->request, flag, s->status);
     if (result == 0 && *flag == 0)

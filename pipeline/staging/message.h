@@ -16,6 +16,7 @@
 #include "shim/backend.h"
 
 namespace resil {
+struct Event;
 struct Thread;
 }
 
@@ -118,7 +119,10 @@ void copy_failed(Message& op, const char* direction);
 
 // --- p2p_checks.cpp ---------------------------------------------------------------------------------------------------
 
-/// Before MPI_Init returns: the ledger is to look at pinned copies.
+/// One request of a completion call as verify tests it (checksum/record/staged.h).
+bool test_one(Event& event, int64_t index, int* flag, void* status, int* result);
+
+/// Before MPI_Init returns: the ledger is to look at pinned copies, verify to know of staged requests.
 void connect_checks();
 /// A send has left its lane: the library has it, or never will (`failed`).
 void tell_posted(Thread& thread, Message* op);

@@ -6,6 +6,7 @@
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
+#include "checksum/record/staged.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/staging.h"
@@ -148,11 +149,16 @@ void receive_started(Event& e, Message* op, int result) {
 }
 
 bool start_receive_call(Event& e) {
-  const Half half = receive_half(e);
+  Half half = receive_half(e);
   MessagePart part;
   Message* op = open_receive(*e.thread, half, &part);
   if (op == nullptr)
     return false;
+  bool decided = false;
+  if (!decide(e, &half, &decided)) {
+    message_retire(*e.thread, op);
+    return false;
+  }
   tell_posting(e, op);
   receive_started(e, op, backend->staging->irecv(part, half.envelope, &op->handle));
   return true;
@@ -206,6 +212,8 @@ bool start_exchange_call(Event& e, bool in_place) {
       message_retire(thread, receiver);
     return false;
   }
+  bool decided = false;
+  decide(e, &receive, &decided);
   tell_posting(e, receiver);
   sender->sends = true;
   sender->comm = receiver->comm = e.comm_handle;
@@ -328,6 +336,14 @@ Message* open_receive(Thread& thread, const Half& half, MessagePart* part) {
   if (op == nullptr && (op = lone_track(thread, half)) != nullptr)
     *part = {const_cast<void*>(half.buffer), half.count, half.type};
   return op;
+}
+
+bool decide(Event& e, Half* receive, bool* decided) {
+  if (record::staged_replay == nullptr) [[likely]]
+    return true;
+  const record::Recorded was = record::staged_replay->receive(e, &receive->envelope.peer, &receive->envelope.tag);
+  *decided = was == record::Recorded::kFrom;
+  return was != record::Recorded::kNobody;
 }
 
 bool copy_of(Thread& thread, Message& op, MessagePart* part) {

@@ -28,6 +28,10 @@ bool copy_of(Thread& thread, Message& op, MessagePart* part);
 /// Of the message with device memory that was opened last; null: none.
 gpu::Device* last_device();
 
+/// Verify: a receive with wildcards gets the message that it got in the recorded run. False: none, and verify is to carry
+/// it out. `decided`: whether the envelope is another one now.
+bool decide(Event& event, Half* receive, bool* decided);
+
 /// Starts the copy down; false: it failed, and the finding has been made.
 bool begin_down(Message& op);
 /// Until the data is in host memory; likewise.

@@ -3,6 +3,7 @@
 // Blocking messages with device buffers. While nothing else is under way the library's own blocking call does the
 // waiting; else tests, between which everything else is looked after.
 
+#include "checksum/record/staged.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/p2p.h"
@@ -17,11 +18,15 @@ namespace {
 
 int failure(uint64_t comm) { return backend->staging->raise(comm, backend->staging->error_other); }
 
-/// Completes a request of staging's own; `status` may be null.
-int complete(Thread& thread, uint64_t* request, void* status) {
+/// Completes a request of staging's own; `status` may be null. `decided`: verify says who sends, and how long to wait.
+int complete(Event& e, uint64_t* request, void* status, const MessageEnvelope* decided = nullptr) {
   int result = 0;
-  wait_while_working(thread, [&] {
+  uint32_t round = 0;
+  uint64_t began = 0;
+  wait_while_working(*e.thread, [&] {
     int flag = 0;
+    if (decided != nullptr)
+      record::staged_replay->waits(e, decided->peer, round++, &began);
     result = backend->messages->test(request, &flag, status);
     return flag != 0 || result != 0;
   });
@@ -37,14 +42,13 @@ uint64_t received(Message& op, const void* status) {
 }
 
 int send_now(Event& e, SendMode mode, const MessagePart& part, const MessageEnvelope& to) {
-  Thread& thread = *e.thread;
   begin_blocking(e);
   if (!under_way() || mode == SendMode::kBuffered)
     return backend->staging->send(mode, part, to);
   end_blocking(e);
   uint64_t request;
   const int result = backend->staging->isend(mode, part, to, &request);
-  return result != 0 ? result : complete(thread, &request, nullptr);
+  return result != 0 ? result : complete(e, &request, nullptr);
 }
 
 /// The status that tells how much came: the program's, or room of the event's when it wants none.
@@ -53,17 +57,16 @@ void* status_of(Event& e) {
   return e.given_statuses;
 }
 
-int receive_now(Event& e, const MessagePart& part, const MessageEnvelope& from) {
-  Thread& thread = *e.thread;
+int receive_now(Event& e, const MessagePart& part, const MessageEnvelope& from, bool decided) {
   const bool takes = e.comm_handle == 0;  // MPI_Mrecv: the message says from where
   void* status = e.given_statuses;
   begin_blocking(e);
-  if (!under_way())
+  if (!under_way() && !decided)
     return takes ? backend->staging->mrecv(part, e.message, status) : backend->staging->recv(part, from, status);
   end_blocking(e);
   uint64_t request;
   const int result = takes ? backend->staging->imrecv(part, e.message, &request) : backend->staging->irecv(part, from, &request);
-  return result != 0 ? result : complete(thread, &request, status);
+  return result != 0 ? result : complete(e, &request, status, decided ? &from : nullptr);
 }
 
 /// Both halves of an exchange at once. `failed`: the send's copy.
@@ -226,7 +229,7 @@ bool blocking_send(Event& e, SendMode mode) {
 
 bool blocking_receive(Event& e) {
   Thread& thread = *e.thread;
-  const Half half = receive_half(e);
+  Half half = receive_half(e);
   MessagePart part;
   Message* op = open_receive(thread, half, &part);
   if (op == nullptr) {
@@ -240,7 +243,10 @@ bool blocking_receive(Event& e) {
     message_retire(thread, op);
     return true;
   }
-  e.result = receive_now(e, part, half.envelope);
+  bool decided = false;
+  if (e.comm_handle != 0)
+    decide(e, &half, &decided);
+  e.result = receive_now(e, part, half.envelope, decided);
   // A message that was too long has filled the buffer (and says so); another error says nothing about what came.
   const bool came = e.result == 0 || backend->messages->error_kind(e.result) == ErrorKind::kTruncated;
   if (came && !copy_up(thread, *op, received(*op, status)))
@@ -274,6 +280,8 @@ bool blocking_exchange(Event& e, bool in_place) {
       return false;
     }
   }
+  bool decided = false;
+  decide(e, &receive, &decided);
   if (receiver != nullptr)
     tell_posting(e, receiver);
   void* status = status_of(e);

@@ -3,8 +3,10 @@
 // What the ledger sees of staged messages: their pinned copies (checksum/p2p/staged.h).
 
 #include "checksum/p2p/staged.h"
+#include "checksum/record/staged.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/p2p.h"
+#include "pipeline/staging/staging.h"
 #include "shim/thread.h"
 
 namespace resil::staging {
@@ -56,7 +58,12 @@ constexpr p2p::StagedCopies kCopies = {received, sent, ended};
 
 }  // namespace
 
-void connect_checks() { p2p::staged_copies = &kCopies; }
+constexpr record::StagedRequests kRequests = {messages_known, [](Thread& thread) { progress(thread); }, test_one};
+
+void connect_checks() {
+  p2p::staged_copies = &kCopies;
+  record::staged_requests = &kRequests;
+}
 
 void tell_posting(Event& e, Message* op) {
   if (checking && op->staged)

@@ -8,6 +8,7 @@
 #include "checksum/datatype/host_memory.h"
 #include "detectors/dump/text.h"
 #include "pipeline/gpu/runtimes.h"
+#include "checksum/record/staged.h"
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone_peer.h"
@@ -159,7 +160,10 @@ bool replace(Event& e) {
     return p2p_replace(e);
   if (e.id == CallId::kMPI_Request_free && persistent_freed(e))
     return true;
-  return completes(e.id) && wait_replace(e);
+  if (!completes(e.id))
+    return false;
+  const bool decides = e.id != CallId::kMPI_Request_free && e.id != CallId::kMPI_Cancel;
+  return (decides && record::staged_replay != nullptr && record::staged_replay->completion(e)) || wait_replace(e);
 }
 
 /// Last of all.

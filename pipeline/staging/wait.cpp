@@ -85,12 +85,8 @@ int64_t show(const Event& e, Requests& r) {
   return hidden;
 }
 
-/// Request `index` is complete, with its status at `place`.
-void settle(Event& e, Requests& r, int64_t index, int64_t place) {
-  Message* op = r.messages[index];
-  if (op == nullptr)
-    return;
-  r.messages[index] = nullptr;
+/// The message of request `index` is complete, with its status at `place`.
+void settle_message(Event& e, Message* op, int64_t index, int64_t place) {
   message_remove(op);
   if (op->persistent) {  // the program's request is not: it is null now
     backend->staging->free(&op->handle);
@@ -103,6 +99,13 @@ void settle(Event& e, Requests& r, int64_t index, int64_t place) {
   if (op->persistent && !op->sends)
     backend->staging->mark_nothing(e, place);
   message_retire(*e.thread, op);
+}
+
+void settle(Event& e, Requests& r, int64_t index, int64_t place) {
+  if (Message* op = r.messages[index]; op != nullptr) {
+    r.messages[index] = nullptr;
+    settle_message(e, op, index, place);
+  }
 }
 
 /// What the call returns when copies have failed, and the library knows nothing of it.
@@ -295,6 +298,37 @@ bool other_call(Event& e) {
 }
 
 }  // namespace
+
+bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
+  Message* op = message_find(request_handle(e.requests, index));
+  if (op == nullptr)
+    return false;
+  *flag = *result = 0;
+  if (!finished(*op)) {
+    backend->replay->progress();
+    return true;
+  }
+  if (e.id == CallId::kMPI_Request_get_status) {
+    *result = backend->replay->get_status(e, flag);
+    if (op->persistent && !op->sends)
+      backend->staging->mark_nothing(e, 0);
+    return true;
+  }
+  op->marks.fetch_or(kClosing, std::memory_order_seq_cst);
+  *result = backend->replay->test(e, index, flag, status);
+  if (*flag == 0 && *result == 0) {
+    op->marks.fetch_and(static_cast<uint8_t>(~kClosing), std::memory_order_relaxed);
+    return true;
+  }
+  const uint64_t comm = op->comm;
+  const int error = op->failed && *result == 0 ? error_of(*op) : 0;
+  const char* first = static_cast<const char*>(e.given_statuses);
+  settle_message(e, op, index, status != nullptr ? (static_cast<const char*>(status) - first) / static_cast<int64_t>(backend->status_bytes) : 0);
+  if (error != 0)
+    *result = backend->staging->raise(comm, error);
+  *flag = 1;
+  return true;
+}
 
 bool completes(CallId id) {
   return (call_info(id).attributes & kCallCompletes) != 0 || id == CallId::kMPI_Request_get_status || id == CallId::kMPI_Cancel;
