@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import mpi as jobs, report as reports  # noqa: E402
+from harness import gpu, mpi as jobs, report as reports  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 # MPICH 4.0.2 itself loses messages with more than two ranks here.
@@ -61,6 +61,20 @@ def repeats(s, command, times, env=None):
         seen = is_clean(s.run("verify", recording, command, env), recorded)
     assert seen["forced"] > 0, seen
     return f"{seen['calls']} calls, {seen['forced']} forced, {seen['failing_polls']} failing polls"
+
+
+def on_devices(s, kind):
+    """The same with buffers on a device that goes through pinned memory, every second one."""
+    recording = os.path.join(jobs.scratch(), "recording")
+
+    def run(mode):
+        env = {"RESIL_MODE": mode, "RESIL_RECORD": recording, "RESIL_LOG": "quiet", "RESIL_STAGE": "on"}
+        return gpu.run(s.mpi, s.ranks, [s.program, kind, ROUNDS], how="2", settings="latency=20", env=env)
+
+    recorded, verified = run("record"), run("verify")
+    assert recorded.buffers > 100 and recorded.result.returncode == 0, recorded.result.text()
+    assert is_clean(verified.result, recorded.result)["forced"] > 0, verified.result.text()
+    assert all(report["staging"]["messages"]["calls"] > 10 for report in verified.result.ranks().values())
 
 
 def varies(s, command):
@@ -252,6 +266,8 @@ def main(build, mpi, times="1"):
     checks = [(f"{kind} varies without a recording ({mpi})", lambda kind=kind: varies(s, [s.program, kind, ROUNDS]))
               for kind in VARIES[mpi]]
     checks += [(f"{kind} repeats ({mpi})", lambda kind=kind: repeats(s, [s.program, kind, ROUNDS], times)) for kind in KINDS]
+    checks += [(f"{kind} repeats with device buffers ({mpi})", lambda kind=kind: on_devices(s, kind))
+               for kind in ("any-waitany", "testsome")]
     if mpi == "mpich":  # one-sided calls of Open MPI 4.1 do not work on every machine that tests this
         checks += [(f"tickets repeats ({mpi})", lambda: repeats(s, [s.program, "tickets", ROUNDS], times))]
     checks += [(f"Fortran repeats ({mpi})", lambda: repeats(s, [s.fortran, ROUNDS], times)),
