@@ -110,6 +110,15 @@ void envelopes_prepare(Section& section) {
   swept_at = ~0u;
 }
 
+void envelopes_forget(uint64_t comm) {
+  SpinGuard guard(lock);
+  for (uint32_t i = 0; i < kEnvelopes; ++i)
+    if (envelopes.table[i].comm == comm) {
+      __atomic_store_n(&in_use, in_use - 1, __ATOMIC_RELAXED);
+      __atomic_store_n(&envelopes.table[i].comm, kNobody, __ATOMIC_RELEASE);
+    }
+}
+
 [[gnu::noinline]] Envelope* envelope_slow(uint64_t comm, int32_t peer, int32_t tag) {
   const bool wild = is_wild_envelope(peer, tag);
   const uint32_t reach = envelope_reach(peer, tag);

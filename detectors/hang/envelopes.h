@@ -36,6 +36,9 @@ struct Envelopes {
 extern Envelopes envelopes;
 void envelopes_prepare(Section& section);
 
+/// The places of a communicator that is gone, of which nobody counts any more; 2,048 looks.
+void envelopes_forget(uint64_t comm);
+
 /// Never inlined: a first message, or a table that is nearly full. Null: no place; kLostEnvelope is set.
 Envelope* envelope_slow(uint64_t comm, int32_t peer, int32_t tag);
 

@@ -37,6 +37,7 @@ struct Epochs {
   bool known;           // else by `ranks`
   bool unchecked;       // access epoch with MPI_MODE_NOCHECK: nobody waits
   bool all, all_unchecked;
+  uint32_t locked;      // of `locks` in use
   int32_t self, size;
   int32_t ranks[kGroup];
   Partners access, exposure;
@@ -116,8 +117,11 @@ Lock* find_lock(Epochs& of, int32_t target) {
 void add_lock(Epochs& of, int32_t target, bool exclusive) {
   if (target == kUnknownRank || find_lock(of, target) != nullptr)
     return;
-  if (Lock* place = find_lock(of, kUnknownRank); place != nullptr)
-    *place = {target, exclusive, false, false, false, false};
+  Lock* place = find_lock(of, kUnknownRank);
+  if (place == nullptr)
+    return;
+  *place = {target, exclusive, false, false, false, false};
+  __atomic_store_n(&of.locked, of.locked + 1, __ATOMIC_RELAXED);
 }
 
 bool brings_data(CallId id) {
@@ -141,7 +145,8 @@ bool is_local_flush(CallId id) { return id == CallId::kMPI_Win_flush_local || id
 /// Calls `with` for the locks that this flush or unlock is about.
 template <class With>
 void each_lock(Epochs& of, const Event& e, With with) {
-  const bool all = e.id == CallId::kMPI_Win_unlock_all || e.id == CallId::kMPI_Win_flush_all || e.id == CallId::kMPI_Win_flush_local_all;
+  const bool all = e.id == CallId::kMPI_Win_unlock_all || e.id == CallId::kMPI_Win_flush_all ||
+                   e.id == CallId::kMPI_Win_flush_local_all;
   const int32_t target = all ? kUnknownRank : target_of(of, e.peer);
   for (Lock& place : of.locks)
     if (place.target != kUnknownRank && (all || place.target == target))
@@ -151,15 +156,16 @@ void each_lock(Epochs& of, const Event& e, With with) {
 /// MPI_Win_lock need not wait for a lock that is not its own process's (12.5.3); a flush or an unlock must have it for the
 /// operations that it completes.
 void enter_passive(Event& e, Wait& wait, Epochs& of, uint64_t id) {
-  const uint32_t exclusive = e.id == CallId::kMPI_Win_lock && backend->windows->exclusive(e.lock_type) ? uint32_t{kSyncExclusive} : 0;
   if (e.id == CallId::kMPI_Win_lock) {
+    const uint32_t exclusive = backend->windows->exclusive(e.lock_type) ? uint32_t{kSyncExclusive} : 0;
     const int32_t target = target_of(of, e.peer);
     if (target != kUnknownRank && !unchecked(e))
       list(wait, target, exclusive | (e.peer == of.self ? uint32_t{kSyncStrict} : 0));
     return;
   }
   if (e.id == CallId::kMPI_Win_lock_all) {
-    for (int32_t rank = 0; rank < of.size && of.known && !unchecked(e) && rank < static_cast<int32_t>(kWaitedKeys); ++rank)
+    const int32_t most = of.known && !unchecked(e) ? static_cast<int32_t>(kWaitedKeys) : 0;
+    for (int32_t rank = 0; rank < of.size && rank < most; ++rank)
       list(wait, target_of(of, rank), 0);
     return;
   }
@@ -183,6 +189,7 @@ void epochs_begin(uint32_t index, CommInfo& comm) {
   made.self = comm.rank;
   made.size = comm.size;
   made.all = false;
+  made.locked = 0;
   made.access.count = made.exposure.count = 0;
   for (Lock& place : made.locks)
     place.target = kUnknownRank;
@@ -192,6 +199,7 @@ void epochs_begin(uint32_t index, CommInfo& comm) {
 }
 
 void epochs_end(uint32_t index) {
+  envelopes_forget(token_comm(writer.section->windows[index].id));
   SpinGuard guard(lock);
   for (Hold& place : writer.section->holds)
     if (place.window == writer.section->windows[index].id)
@@ -275,7 +283,10 @@ void sync_leave(Event& e) {
       return;
     case CallId::kMPI_Win_unlock_all: of.all = false; [[fallthrough]];
     case CallId::kMPI_Win_unlock:
-      each_lock(of, e, [](Lock& place) { place.target = kUnknownRank; });
+      each_lock(of, e, [&of](Lock& place) {
+        place.target = kUnknownRank;
+        __atomic_store_n(&of.locked, of.locked - 1, __ATOMIC_RELAXED);
+      });
       return;
     default:
       each_lock(of, e, [&](Lock& place) {
@@ -312,6 +323,8 @@ void operate_enter(Event& e) {
       __atomic_fetch_or(&of.access.strict[i / 64], uint64_t{1} << i % 64, __ATOMIC_RELAXED);
       return;
     }
+  if (!of.all && __atomic_load_n(&of.locked, __ATOMIC_RELAXED) == 0)
+    return;  // an epoch between fences, or of another kind
   SpinGuard guard(lock);
   if (of.all && !of.all_unchecked)
     add_lock(of, target, false);

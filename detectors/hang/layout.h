@@ -39,7 +39,7 @@ constexpr uint64_t token_comm(uint64_t id) { return hash_combine(id, 0x746f6b656
 constexpr int32_t kFirstToken = -100;
 constexpr int32_t kPostToken = -100;      ///< MPI_Win_post, to each rank of its group
 constexpr int32_t kCompleteToken = -101;  ///< MPI_Win_complete, likewise
-constexpr int32_t kFirstLeaderToken = -1000;  ///< less the tag: MPI_Intercomm_create, one leader to the other, on the peer communicator
+constexpr int32_t kFirstLeaderToken = -1000;  ///< less the tag: MPI_Intercomm_create, leader to leader, on the peer communicator
 
 /// How a send can end before it is received (MPI 4.0, 3.4).
 enum class SendMode : uint8_t { kStandard, kSynchronous, kBuffered, kReady };

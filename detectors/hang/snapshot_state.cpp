@@ -229,7 +229,8 @@ void add_exposure(Builder& b, ThreadWait& thread, uint64_t window) {
     if (part == nullptr)
       return add_other(b, thread, thread.call);
     const auto number = static_cast<uint32_t>(token.posted);
-    *part = {PartKind::kToken, 0, static_cast<uint16_t>(CallId::kMPI_Win_complete), token.peer, window, token.tag, number, 0, number, 0};
+    *part = {PartKind::kToken, 0, static_cast<uint16_t>(CallId::kMPI_Win_complete), token.peer, window, token.tag, number, 0,
+             number, 0};
   }
 }
 
@@ -283,10 +284,11 @@ void add_finalize(Builder& b, ThreadWait& thread, const ring::Record& record) {
     *part = {PartKind::kCollective, 0, record.call, ring::kNoPeer, world, ring::kNoTag, 0, 0, 0, load(b.section.final_sequence)};
 }
 
-/// A transfer that needs the amounts of the ranks below: with data, and whole.
-bool in_order(CallId id, const Wait& wait) {
+/// A transfer in order needs the amounts of the ranks below, if it has data and is whole; all others may wait.
+uint8_t transfer_flags(Kind kind, CallId id, const Wait& wait) {
   constexpr uint32_t kWhole = kCallHasData | kCallBlocking;
-  return (wait.flags & kEmptyHere) == 0 && (call_info(id).attributes & kWhole) == kWhole;
+  const bool must = kind == Kind::kOrdered && (wait.flags & kEmptyHere) == 0 && (call_info(id).attributes & kWhole) == kWhole;
+  return static_cast<uint8_t>(kTransfer | (kind == Kind::kOrdered ? int{kLowerOnly} : 0) | (must ? 0 : int{kLenient}));
 }
 
 void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const Wait& wait) {
@@ -343,10 +345,7 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       if (wait.keys[0] == 0)
         return add_other(b, thread, record.call);
       if (Part* part = add_part(b, thread); part != nullptr)
-        *part = {PartKind::kCollective, static_cast<uint8_t>(kTransfer | (meaning.kind != Kind::kOrdered ? int{kLenient}
-                                                                         : in_order(id, wait)           ? int{kLowerOnly}
-                                                                                                        : kLowerOnly | kLenient)),
-                 record.call, ring::kNoPeer, wait.keys[0], ring::kNoTag, 0, record.bytes, 0, wait.sequence};
+        *part = {PartKind::kCollective, transfer_flags(meaning.kind, id, wait), record.call, ring::kNoPeer, wait.keys[0], ring::kNoTag, 0, record.bytes, 0, wait.sequence};
       return;
     case Role::kSync:
       return add_sync(b, thread, record.call, wait);
@@ -467,7 +466,8 @@ void add_holds(Builder& b) {
       continue;
     const Hold held = copy_of(place);
     if (held.window == window && load(place.window) == window)
-      b.parts[b.state.part_count++] = {PartKind::kHold, 0, 0, held.target, window, static_cast<int32_t>(held.exclusive), 0, 0, 0, 0};
+      b.parts[b.state.part_count++] = {PartKind::kHold, 0, 0, held.target, window, static_cast<int32_t>(held.exclusive), 0, 0,
+                                       0, 0};
   }
 }
 

@@ -22,7 +22,8 @@ WindowSlot* find(uint64_t handle) {
 
 int window_index(uint64_t handle) {
   for (uint32_t i = 0; i < kWindows; ++i)
-    if (const WindowSlot& slot = writer.section->windows[i]; __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != 0 && slot.handle == handle)
+    if (const WindowSlot& slot = writer.section->windows[i];
+        __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != 0 && slot.handle == handle)
       return static_cast<int>(i);
   return -1;
 }
@@ -74,7 +75,8 @@ void file_made(Event& e, uint64_t sequence) {
     return;
   SpinGuard guard(lock);
   uint64_t id = 0;
-  if (WindowSlot* slot = take(writer.section->files, e, sequence, backend->windows->file_at(e.message), 0x66696c65, &id); slot != nullptr)
+  WindowSlot* slot = take(writer.section->files, e, sequence, backend->windows->file_at(e.message), 0x66696c65, &id);
+  if (slot != nullptr)
     __atomic_store_n(&slot->id, id, __ATOMIC_RELEASE);
 }
 

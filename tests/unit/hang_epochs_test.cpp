@@ -103,6 +103,23 @@ TEST_CASE("epochs: posts and completes are counted by pair before the call, and 
   CHECK(epochs.watched.section->irregular == 0);
 }
 
+TEST_CASE("epochs: windows that come and go leave no counters behind") {
+  Epochs epochs;
+  for (int i = 0; i < 2000; ++i) {
+    epochs.run(CallId::kMPI_Win_post);
+    const uint64_t tokens = token_comm(epochs.id());
+    epochs.run(CallId::kMPI_Win_free);
+    CHECK(epochs.ask(0, 1, kPostToken, tokens).sent == 0);
+    Event e = epochs.make(CallId::kMPI_Win_create);
+    e.message = &epochs.window;
+    REQUIRE(fake::call(e));
+  }
+  epochs.send(1, 5);
+  CHECK(epochs.ask(0, 1, 5).sent == 1);
+  CHECK(epochs.ask(0, 1, 5).other_tags == 0);
+  CHECK(epochs.watched.section->irregular == 0);
+}
+
 TEST_CASE("epochs: nobody waits for what was said not to be checked") {
   Epochs epochs;
   State state;

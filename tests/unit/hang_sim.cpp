@@ -468,7 +468,8 @@ World Sim::world() const {
           continue;
         }
         for (int32_t index : thread.waiting)
-          if (const SimRequest& request = requests[static_cast<size_t>(index)]; request.kind == SimRequest::kCollective && request.comm == kInter)
+          if (const SimRequest& request = requests[static_cast<size_t>(index)];
+              request.kind == SimRequest::kCollective && request.comm == kInter)
             for (int32_t peer : awaited(kInter, rank))
               parts.push_back(collective(kBarrierCall, request.ordinal, kInter, kRootOnly, peer));
           else

@@ -153,7 +153,9 @@ void Sim::show_window(const SimThread& thread, World& world) const {
         parts.push_back(token(peer, kCompleteToken, static_cast<uint32_t>(number)));
       break;
     case Do::kLock:
-      parts.push_back(lock(op.peer, op.exclusive, op.peer == thread.rank ? 0 : !library.lazy_locks && sure_of_waits ? uint8_t{kPermitted} : uint8_t{kPermitted | kLenient}));
+      parts.push_back(lock(op.peer, op.exclusive, op.peer == thread.rank                   ? 0
+                                                  : !library.lazy_locks && sure_of_waits ? uint8_t{kPermitted}
+                                                                                         : uint8_t{kPermitted | kLenient}));
       break;
     case Do::kFlush:
     case Do::kUnlock:

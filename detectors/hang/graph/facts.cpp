@@ -57,7 +57,9 @@ class Judge {
     // The peer must list the communicator under this id: intercommunicators may have one on each side.
     if (part.peer < 0 || static_cast<uint32_t>(part.peer) >= g_.ranks() || g_.member(*c, static_cast<uint32_t>(part.peer)) == nullptr)
       return {};
-    return part.kind == PartKind::kToken ? token(me, part) : part.kind == PartKind::kSend ? to_peer(me, part) : from_peer(me, part);
+    return part.kind == PartKind::kToken  ? token(me, part)
+           : part.kind == PartKind::kSend ? to_peer(me, part)
+                                          : from_peer(me, part);
   }
 
  private:
