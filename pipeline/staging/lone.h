@@ -11,8 +11,8 @@
 // which the receiver has chosen: a program's message that has H bytes by chance is an ordinary one. A probe sees the size
 // alone: for it each head is announced beforehand, with its tag and communicator.
 //
-// An entry is of one of two kinds. *Wire*: as above. *Peer*, for a sender on the same node: what is behind the head has a
-// place in the receiver's device memory, into which the sender copies it from its own device; a word on the private
+// An entry is of one of two kinds. *Wire*: as above. *Peer*, for a sender on the same node: what is behind the head has
+// a place in the receiver's device memory, into which the sender copies it from its own device; a word on the private
 // communicator says that it is there, in place of chunks. See lone_peer.h.
 //
 // Below MPI_THREAD_MULTIPLE, in the mode watch alone. Inside MPI calls of the program's one thread; nothing here is
@@ -164,7 +164,8 @@ bool lone_announced(Entry& entry);
 bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag);
 /// A context may be gone: senders are told of the entries that went with it.
 void lone_devices_changed();
-/// This rank's part of a grant of the kind peer cannot be had: the receiver gets its memory back, and grants the other kind.
+/// This rank cannot open what a grant of the kind peer has: the receiver gets its memory back, and grants the other
+/// kind.
 void lone_refuse(Grant* grant);
 /// The entry's message has left it: posts its receives anew and tells the sender.
 void lone_regrant(Thread& thread, Entry& entry);

@@ -222,7 +222,8 @@ Entry* free_entry(int32_t from, uint64_t bytes) {
 }
 
 /// Memory for it, and how it is cut. False: there is none.
-bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu::Device& device, gpu::IpcHandle* handle) {
+bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu::Device& device,
+                 gpu::IpcHandle* handle) {
   const uint64_t head = choose_head(from);
   if (head == 0)
     return false;
@@ -243,7 +244,8 @@ bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu:
   constexpr uint64_t kPage = 4096;
   const uint64_t least = ((rest + kMostChunks - 1) / kMostChunks + kPage - 1) / kPage * kPage;
   const uint64_t chunk = least > lone_chunk ? least : lone_chunk;
-  entry.cut = {bytes, head, chunk, static_cast<uint32_t>((rest + chunk - 1) / chunk), 0, {random_word(), random_word()}};
+  const auto chunks = static_cast<uint32_t>((rest + chunk - 1) / chunk);
+  entry.cut = {bytes, head, chunk, chunks, 0, {random_word(), random_word()}};
   entry.memory = static_cast<char*>(gpu::pinned_acquire(device, bytes));
   if (entry.memory == nullptr)
     return false;

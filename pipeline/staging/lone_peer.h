@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Entries of the kind peer (lone.h): the sender's device writes into the receiver's. The receiver gives device memory of
-// resil's own, never the program's buffer: which receive gets a message is known only when its head has matched. So the
-// copy needs nobody but its sender, who may have completed it before the receiver comes by; the receiver then copies from
-// there into the program's buffer, on its own device.
+// Entries of the kind peer (lone.h): the sender's device writes into the receiver's. The receiver gives device memory
+// of resil's own, never the program's buffer: which receive gets a message is known only when its head has matched. So
+// the copy needs nobody but its sender, who may have completed it before the receiver comes by; the receiver then copies
+// from there into the program's buffer, on its own device.
 //
 // Copies between devices are *deferred*: they begin when the program has started all it wants to start, and behind all
 // copies to the host that are under way, so that what has to cross the network is not held up by what has not.
@@ -21,7 +21,7 @@ extern constinit uint64_t lone_peer_memory;
 /// Same for all processes of one running system; with RESIL_NODE_RANKS, of one pretended node. 0: not known.
 uint64_t lone_node();
 
-// --- Receiver ---------------------------------------------------------------------------------------------------------
+// --- Receiver -------------------------------------------------------------------------------------------------------
 
 /// May a rank of that node be given device memory for so much? Looks at what is left of it.
 bool lone_peer_wanted(int32_t from, uint64_t node, uint64_t bytes, gpu::Device& device);
@@ -32,15 +32,15 @@ bool lone_peer_take(Entry& entry, gpu::IpcHandle* handle);
 void lone_peer_give(Entry& entry, bool shared);
 /// That sender cannot open what this rank exports.
 void lone_peer_refused(int32_t from);
-/// The word has come: starts what brings the message from the entry's memory to the program's, or to the host. False: the
-/// runtime refused; the message has failed.
+/// The word has come: starts what brings the message from the entry's memory to the program's, or to the host. False:
+/// the runtime refused; the message has failed.
 bool lone_peer_empty(Entry& entry, Message& op);
 /// Has the entry's memory been read? Once only when it has.
 gpu::State lone_peer_emptied(Entry& entry);
 /// It has: what was needed on the host is given back.
 void lone_peer_clear(Entry& entry);
 
-// --- Sender -----------------------------------------------------------------------------------------------------------
+// --- Sender ---------------------------------------------------------------------------------------------------------
 
 /// The grant's memory can be written from that device; else it never can.
 bool lone_peer_open(Grant& grant, gpu::Device& device);
