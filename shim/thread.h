@@ -65,9 +65,9 @@ constexpr unsigned kSiteCache = 256, kCommCache = 8, kTypeCache = 64, kMaxModule
 /// [low, low + bytes).
 struct Quiet {
   static constexpr uint64_t kNever = 0;
-  const uint64_t* word = &kNever;
-  uint64_t value = 1;
-  uintptr_t low = 0, bytes = 0;
+  const uint64_t* word;
+  uint64_t value;
+  uintptr_t low, bytes;
   bool all() const { return __atomic_load_n(word, __ATOMIC_RELAXED) == value; }
 };
 
