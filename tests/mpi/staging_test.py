@@ -98,12 +98,14 @@ def main(build, mpi, rounds="15"):
         cut("chunked", "random", "30", "43000", chunk="2", least=2, RESIL_STAGE_PEER="0")
 
     def no_peers():
-        """Device memory that cannot be exported, that cannot be opened, none left, none allowed, another node."""
-        for settings, environment in (("ipc=0", {}), ("ipc=2", {}), ("memory=2", {}), ("", {"RESIL_NODE_RANKS": "1"})):
+        """Another node, device memory that cannot be exported, that cannot be opened, none left."""
+        for settings, environment in (("", {"RESIL_NODE_RANKS": "1"}), ("ipc=0", {}), ("ipc=2", {}), ("memory=2", {})):
             cut("chunked", "exchanged", settings=settings, least=20, **environment)
 
     def deferred():
-        result = run("deferred", program="staging_chunks", settings="down=0.01", RESIL_STAGE_CHUNK="16", RESIL_NODE_RANKS="1")
+        # devices: the program asks the stand-in what has been done.
+        result = run("deferred", program="staging_chunks", settings="devices=1,down=0.01", RESIL_STAGE_CHUNK="16",
+                     RESIL_NODE_RANKS="1")
         assert result.returncode == 0, result.text()
         for rank, report in result.ranks().items():
             assert report["staging"]["peer_copies"]["sent"] > 2 < report["staging"]["chunked"]["sent"], (rank, report)
