@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Test programs that know nothing of GPUs, with all their buffers on devices of the stand-in: staged and checked, they
-end as they do with host memory.
+end as they do with host memory. And a process of Level Zero, which cannot be asked.
 
 Usage: devices_test.py BUILD openmpi|mpich [all]      (BUILD holds PROGRAM.MPI; all: every program with every memory)
 """
@@ -50,12 +50,28 @@ def untouchable(mpi, build):
     jobs.remove_rings(result.directory)
 
 
+def level_zero(mpi, build, mode):
+    """A runtime that cannot be asked: all goes to the library as it is, and every such call is counted."""
+    env = {"LD_LIBRARY_PATH": os.path.join(build, "..", "unit"), "RESIL_STAGE": "on", "RESIL_MODE": mode}
+    result = jobs.run(mpi, 2, [os.path.join(build, f"level_zero.{mpi}")], env=env)
+    assert result.returncode == 0 and result.stdout == b"level_zero 8015\n", result.text()
+    for rank, report in result.ranks().items():
+        staging = report["staging"]
+        # in each of 5 rounds a receive, a send and a reduction of 50,000 integers, and a reduction of one
+        assert staging["uncovered"] == {"foreign_runtime": {"calls": 20, "bytes": 5 * (3 * 200000 + 4)}}, (rank, staging)
+        assert staging["messages"]["calls"] == staging["collectives"]["calls"] == 0, (rank, staging)
+        assert not report["findings"], (rank, report["findings"])
+        if mode == "checksum":
+            assert report["checksum"]["messages_uncovered"].get("device_buffer", 0) >= 10, (rank, report["checksum"])
+
+
 def main(build, mpi, which="quick"):
     jobs.require(f"mpirun.{mpi}")
     wanted = [(name, how, settings) for name, (how, settings) in QUICK.items()]
     if which == "all":
         wanted = [(name, how, "devices=2") for name in PROGRAMS for how in KINDS]
     checks = [("without staging", lambda: untouchable(mpi, build))]
+    checks += [(f"Level Zero, {mode}", lambda mode=mode: level_zero(mpi, build, mode)) for mode in ("watch", "checksum")]
     installed = lambda name: os.path.exists(os.path.join(build, f"{name}.{mpi}"))  # noqa: E731
     for name, how, settings in wanted:
         if how == "hip" and not os.path.exists(os.path.join(gpu.folder(), "libamdhip64.so.5")):
