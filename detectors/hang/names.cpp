@@ -67,20 +67,20 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
   for (uint32_t i = 0; comms != nullptr && i < count && id != 0; ++i)
     if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == id)
       return describe_comm(comms[i], false, text, bytes);
+  auto is_of = [&](const WindowSlot& slot, const char* what) {
+    if (id == 0 || __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != id)
+      return false;
+    const uint32_t index = slot.comm;
+    snprintf(text, bytes, "%s of %.*s", what, static_cast<int>(sizeof(comms[0].name)),
+             comms != nullptr && index < count ? comms[index].name : "a communicator");
+    return true;
+  };
   for (uint32_t i = 0; watched.section != nullptr && i < kWindows; ++i)
-    if (const WindowSlot& window = watched.section->windows[i]; id != 0 && __atomic_load_n(&window.id, __ATOMIC_ACQUIRE) == id) {
-      const uint32_t index = window.comm;
-      snprintf(text, bytes, "a window of %.*s", static_cast<int>(sizeof(comms[0].name)),
-               comms != nullptr && index < count ? comms[index].name : "a communicator");
+    if (is_of(watched.section->windows[i], "a window"))
       return true;
-    }
   for (uint32_t i = 0; watched.section != nullptr && i < kFiles; ++i)
-    if (const WindowSlot& file = watched.section->files[i]; id != 0 && __atomic_load_n(&file.id, __ATOMIC_ACQUIRE) == id) {
-      const uint32_t index = file.comm;
-      snprintf(text, bytes, "a file of %.*s", static_cast<int>(sizeof(comms[0].name)),
-               comms != nullptr && index < count ? comms[index].name : "a communicator");
+    if (is_of(watched.section->files[i], "a file"))
       return true;
-    }
   if (watched.section != nullptr && id != 0 && __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) == id) {
     snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry
     return true;

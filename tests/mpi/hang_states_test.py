@@ -20,7 +20,7 @@ BUILD = MPI = READER = ""
 LIMIT = 20
 LENIENT, ROOT_ONLY, LOWER_ONLY, NONBLOCKING, PERSISTENT = 1, 2, 4, 8, 16
 ANY, ANY_TAG, NO_TAG, UNKNOWN = -1, -1, -32768, -4
-WORLD, MIRROR = "MPI_COMM_WORLD", "MPI_Comm_split of MPI_COMM_WORLD"
+WORLD, MIRROR = "MPI_COMM_WORLD", "MPI_Comm_split of MPI_COMM_WORLD (2 ranks)"
 
 
 def receive(tag, ordinal=1, needed=1, peer=1, flags=0, comm=WORLD, kind="receive"):
@@ -76,7 +76,7 @@ SCENES = {
     "comm_split": ("MPI_Comm_split", "all", [collective(comm=MIRROR)], []),
     "win_create": ("MPI_Win_create", "all", [collective()], []),
     "win_fence": ("MPI_Win_create", "all", [collective(comm=MIRROR)], []),
-    "win_fence_second": ("MPI_Win_fence", "all", [collective(comm=f"a window of {MIRROR}")], []),
+    "win_fence_second": ("MPI_Win_fence", "all", [collective(comm="a window of MPI_Comm_split of MPI_COMM_WORLD")], []),
     "finalize": ("MPI_Finalize", "all", [collective()], []),
 }
 FORTRAN = {
