@@ -280,6 +280,14 @@ void replace(uint32_t number, int32_t from) {
     tell(from, NoteKind::kRefused, 0, entry.cut);
 }
 
+/// Null: it has been given up.
+Grant* grant_of(int32_t from, uint32_t number) {
+  Grant* held = grants;
+  while (held != nullptr && (held->to != from || held->number != number))
+    held = held->next;
+  return held;
+}
+
 void take_note(const Note& note, int32_t from) {
   switch (note.kind) {
     case NoteKind::kWanted:
@@ -298,19 +306,17 @@ void take_note(const Note& note, int32_t from) {
       }
       return;
     case NoteKind::kFree:
-      for (Grant* held = grants; held != nullptr; held = held->next)
-        if (held->to == from && held->number == note.number) {
-          held->returned = true;
-          return lone_loosen(held);
-        }
+      if (Grant* held = grant_of(from, note.number); held != nullptr) {
+        held->returned = true;
+        lone_loosen(held);
+      }
       return;
     case NoteKind::kCannot: return replace(note.number, from);
     case NoteKind::kGone:
-      for (Grant* held = grants; held != nullptr; held = held->next)
-        if (held->to == from && held->number == note.number) {
-          held->spoiled = true;
-          return lone_loosen(held);
-        }
+      if (Grant* held = grant_of(from, note.number); held != nullptr) {
+        held->spoiled = true;
+        lone_loosen(held);
+      }
       return;
   }
 }

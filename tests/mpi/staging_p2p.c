@@ -537,14 +537,6 @@ static void gone(void) {
   head_on();  // with the new context
 }
 
-static char** parts;
-
-static int wanted(const char* part) {
-  for (char** p = parts; *p != NULL; p++)
-    if (strcmp(*p, part) == 0) return 1;
-  return *parts == NULL;
-}
-
 int main(int argc, char** argv) {
   parts = argv + 1;
   device_open();

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffers of staging_p2p.c: filled with a pattern, and compared with it, on the host or on a device; statuses.
+// Buffers of staging_p2p.c: filled with a pattern, and compared with it, on the host or on a device; statuses; which parts are wanted.
 #pragma once
 
 #include <mpi.h>
 #include <string.h>
 
 #include "device.h"
+
+/// The parts of the program that its arguments name; none: all.
+static char** parts;
+
+static int wanted(const char* part) {
+  for (char** p = parts; *p != NULL; p++)
+    if (strcmp(*p, part) == 0) return 1;
+  return *parts == NULL;
+}
 
 static int rank, other;
 static MPI_Comm comm;
