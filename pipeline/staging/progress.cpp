@@ -28,6 +28,9 @@ constexpr unsigned kPendingCopies = 2;  // events of one device are complete in 
 
 struct List {
   Message *first, *last;
+
+  /// Others look at `first` without the lock, to see that there is nothing.
+  void set_first(Message* op) { __atomic_store_n(&first, op, __ATOMIC_RELAXED); }
 };
 
 /// Sends wait in the order of their calls. Lanes (communicator, destination) that fall into one list wait for each
@@ -43,7 +46,7 @@ constinit bool starting;  ///< the program may be about to start more; one threa
 void append(List& list, Message* op) {
   op->next = nullptr;
   if (list.first == nullptr)
-    list.first = op;
+    list.set_first(op);
   else
     list.last->next = op;
   list.last = op;
@@ -60,7 +63,7 @@ void put_first(List& list, Message* op) {
   op->next = list.first;
   if (list.first == nullptr)
     list.last = op;
-  list.first = op;
+  list.set_first(op);
   in_lists.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -71,7 +74,7 @@ Message* take(List& list) {
   Message* op = list.first;
   if (op == nullptr)
     return nullptr;
-  list.first = op->next;
+  list.set_first(op->next);
   in_lists.fetch_sub(1, std::memory_order_relaxed);
   return op;
 }
