@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Local calls that move data, carried out with the buffers that a module gives: one template for the parameters of each.
-// Included by wrap.h once per ABI, inside its namespace.
+// Local calls that move data, carried out with the buffers that a module gives: one template for the parameters of
+// each. Included by wrap.h once per ABI, inside its namespace.
 
 constexpr bool moves_data(CallId id) {
   switch (id) {
-    case CallId::kMPI_Pack: case CallId::kMPI_Pack_c: case CallId::kMPI_Pack_external: case CallId::kMPI_Pack_external_c:
+    case CallId::kMPI_Pack: case CallId::kMPI_Pack_c: case CallId::kMPI_Pack_external:
+    case CallId::kMPI_Pack_external_c:
     case CallId::kMPI_Unpack: case CallId::kMPI_Unpack_c: case CallId::kMPI_Unpack_external:
     case CallId::kMPI_Unpack_external_c: case CallId::kMPI_Reduce_local: case CallId::kMPI_Reduce_local_c: return true;
     default: return false;
@@ -17,8 +18,8 @@ int64_t packed_size(const LocalData& d) {
   constexpr CallId id = sizeof(Count) == 4 ? CallId::kMPI_Pack_size : CallId::kMPI_Pack_size_c;
   const LocalSide& typed = d.in.type != 0 ? d.in : d.out;
   Count size = 0;
-  const int code = real<int(Count, Datatype, Comm, Count*)>(1, id)(static_cast<Count>(typed.count),
-                                                                   handle_of<Datatype>(typed.type), handle_of<Comm>(d.comm), &size);
+  const int code = real<int(Count, Datatype, Comm, Count*)>(1, id)(
+      static_cast<Count>(typed.count), handle_of<Datatype>(typed.type), handle_of<Comm>(d.comm), &size);
   return code == 0 ? int64_t{size} : -1;
 }
 
@@ -27,8 +28,8 @@ int64_t packed_size_external(const LocalData& d) {
   constexpr CallId id = sizeof(Count) == 4 ? CallId::kMPI_Pack_external_size : CallId::kMPI_Pack_external_size_c;
   const LocalSide& typed = d.in.type != 0 ? d.in : d.out;
   Size size = 0;
-  const int code = real<int(const char*, Count, Datatype, Size*)>(1, id)(d.representation, static_cast<Count>(typed.count),
-                                                                         handle_of<Datatype>(typed.type), &size);
+  const int code = real<int(const char*, Count, Datatype, Size*)>(1, id)(
+      d.representation, static_cast<Count>(typed.count), handle_of<Datatype>(typed.type), &size);
   return code == 0 ? int64_t{size} : -1;
 }
 
@@ -55,39 +56,51 @@ int with_given(Thread& thread, LocalData& d, const Size* position, Call call) {
 }
 
 template <int layer, CallId id, class Count, class Size>
-int move_data(Thread& thread, const void* in, Count count, Datatype type, void* out, Size size, Size* position, Comm comm) {
-  LocalData d = {id, bits(comm), typed_side(in, count, type), packed_side(out, *position, size), packed_size<Count>, nullptr, nullptr};
+[[gnu::noinline]] int
+move_data(Thread& thread, const void* in, Count count, Datatype type, void* out, Size size, Size* position, Comm comm) {
+  LocalData d = {id, bits(comm), typed_side(in, count, type), packed_side(out, *position, size),
+                 packed_size<Count>, nullptr, nullptr};
   return with_given(thread, d, position, [&](const void* from, void* to) {
-    return real<int(const void*, Count, Datatype, void*, Size, Size*, Comm)>(layer, id)(from, count, type, to, size, position, comm);
+    return real<int(const void*, Count, Datatype, void*, Size, Size*, Comm)>(layer, id)(
+        from, count, type, to, size, position, comm);
   });
 }
 
 template <int layer, CallId id, class Count, class Size>
-int move_data(Thread& thread, const void* in, Size size, Size* position, void* out, Count count, Datatype type, Comm comm) {
-  LocalData d = {id, bits(comm), packed_side(in, *position, size), typed_side(out, count, type), packed_size<Count>, nullptr, nullptr};
+[[gnu::noinline]] int
+move_data(Thread& thread, const void* in, Size size, Size* position, void* out, Count count, Datatype type, Comm comm) {
+  LocalData d = {id, bits(comm), packed_side(in, *position, size), typed_side(out, count, type),
+                 packed_size<Count>, nullptr, nullptr};
   return with_given(thread, d, position, [&](const void* from, void* to) {
-    return real<int(const void*, Size, Size*, void*, Count, Datatype, Comm)>(layer, id)(from, size, position, to, count, type, comm);
+    return real<int(const void*, Size, Size*, void*, Count, Datatype, Comm)>(layer, id)(
+        from, size, position, to, count, type, comm);
   });
 }
 
 template <int layer, CallId id, class Count, class Size>
-int move_data(Thread& thread, const char* how, const void* in, Count count, Datatype type, void* out, Size size, Size* position) {
-  LocalData d = {id, 0, typed_side(in, count, type), packed_side(out, *position, size), packed_size_external<Count, Size>, how, nullptr};
+[[gnu::noinline]] int move_data(Thread& thread, const char* how, const void* in,
+                                Count count, Datatype type, void* out, Size size, Size* position) {
+  LocalData d = {id, 0, typed_side(in, count, type), packed_side(out, *position, size),
+                 packed_size_external<Count, Size>, how, nullptr};
   return with_given(thread, d, position, [&](const void* from, void* to) {
-    return real<int(const char*, const void*, Count, Datatype, void*, Size, Size*)>(layer, id)(how, from, count, type, to, size, position);
+    return real<int(const char*, const void*, Count, Datatype, void*, Size, Size*)>(layer, id)(
+        how, from, count, type, to, size, position);
   });
 }
 
 template <int layer, CallId id, class Count, class Size>
-int move_data(Thread& thread, const char* how, const void* in, Size size, Size* position, void* out, Count count, Datatype type) {
-  LocalData d = {id, 0, packed_side(in, *position, size), typed_side(out, count, type), packed_size_external<Count, Size>, how, nullptr};
+[[gnu::noinline]] int move_data(Thread& thread, const char* how, const void* in,
+                                Size size, Size* position, void* out, Count count, Datatype type) {
+  LocalData d = {id, 0, packed_side(in, *position, size), typed_side(out, count, type),
+                 packed_size_external<Count, Size>, how, nullptr};
   return with_given(thread, d, position, [&](const void* from, void* to) {
-    return real<int(const char*, const void*, Size, Size*, void*, Count, Datatype)>(layer, id)(how, from, size, position, to, count, type);
+    return real<int(const char*, const void*, Size, Size*, void*, Count, Datatype)>(layer, id)(
+        how, from, size, position, to, count, type);
   });
 }
 
 template <int layer, CallId id, class Count>
-int move_data(Thread& thread, const void* in, void* inout, Count count, Datatype type, Op op) {
+[[gnu::noinline]] int move_data(Thread& thread, const void* in, void* inout, Count count, Datatype type, Op op) {
   LocalData d = {id, 0, typed_side(in, count, type), typed_side(inout, count, type), nullptr, nullptr, nullptr};
   return with_given<Count>(thread, d, nullptr, [&](const void* from, void* to) {
     return real<int(const void*, void*, Count, Datatype, Op)>(layer, id)(from, to, count, type, op);
