@@ -151,6 +151,14 @@ void send_announce(Event& e, const View& view) {
   e.check = e.comm;
 }
 
+void send_announcing(Event& e, const StagedView& copy) {
+  if (!ledger::strict() || ledger::is_concurrent || e.check != nullptr)
+    return;
+  e.check = &e;
+  e.check_value = copy.digest;
+  send_announce(e, copy.view);
+}
+
 namespace {
 
 void begin_cancel(uint64_t handle) {
@@ -218,8 +226,12 @@ void announce_send(Event& e) {
       begin_cancel(e.check_value);
       end_cancel(e.check_value, blame::CancelEnd::kWithdrawn);
     }
-    else if (ledger::full_blame() && !replaces(e.id))
-      blame::sent_complete(e.check_value, view_of(e));
+    else if (ledger::full_blame() && !replaces(e.id)) {
+      StagedView copy;
+      copy.view = view_of(e);
+      if (copy.view.reason != Reason::kDeviceBuffer || (staged_copies != nullptr && staged_copies->ended(*e.thread, e.send.buffer, &copy)))
+        blame::sent_complete(e.check_value, copy.view);
+    }
     return;
   }
   if (failed)

@@ -41,6 +41,8 @@ bool copy_up(Thread& thread, Message& op, uint64_t bytes);
 
 /// The pinned copy of a receive is about to be posted: the ledger may want to know what it holds before (p2p_checks.cpp).
 void tell_posting(Event& event, Message* op);
+/// The send of a blocking exchange is down, and about to be given to the library.
+void tell_sending(Event& event, Message* op);
 
 // --- p2p_faults.cpp ---------------------------------------------------------------------------------------------------
 /// A send that may be damaged on its way: the library gets a copy, filled by wire_departs() when the data is down.

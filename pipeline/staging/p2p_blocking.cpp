@@ -82,6 +82,8 @@ int exchange_now(Event& e, const MessagePart& send_part, const MessageEnvelope& 
     return code;
   flush(thread);
   int result = sender != nullptr && !wait_down(*sender) ? failure(to.comm) : 0;
+  if (sender != nullptr && result == 0)
+    tell_sending(e, sender);
   if (result == 0)
     result = backend->staging->isend(SendMode::kStandard, send_part, to, &sending);
   if (result != 0) {

@@ -65,6 +65,11 @@ void connect_checks() {
   record::staged_requests = &kRequests;
 }
 
+void tell_sending(Event& e, Message* op) {
+  if (checking && op->staged)
+    p2p::send_announcing(e, view_of(*op, op->packet.bytes));
+}
+
 void tell_posting(Event& e, Message* op) {
   if (checking && op->staged)
     p2p::receive_posting(e, view_of(*op, 0).view);

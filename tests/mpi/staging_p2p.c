@@ -391,6 +391,14 @@ static void exchanges(int from_device, int to_device) {
   check_status(&status, other, 3, MPI_BYTE, kBytes - other);
   check(to_device, in, kBytes - other, kBytes, 20 + other);
   fill(to_device, in, kBytes, 0);
+  if (rank == 0) {  // what it gets is sent when what it sends has been received, and with strict checks verified
+    OK(MPI_Sendrecv(out, kBytes, MPI_BYTE, other, 8, in, kBytes, MPI_BYTE, other, 9, comm, &status));
+  } else {
+    OK(MPI_Recv(in, kBytes, MPI_BYTE, other, 8, comm, &status));
+    OK(MPI_Send(out, kBytes, MPI_BYTE, other, 9, comm));
+  }
+  check(to_device, in, kBytes, kBytes, 20 + other);
+  fill(to_device, in, kBytes, 0);
   OK(MPI_Sendrecv(out, 100, MPI_BYTE, rank, 4, in, 200, MPI_BYTE, rank, 4, comm, MPI_STATUS_IGNORE));  // to itself
   check(to_device, in, 100, kBytes, 20 + rank);
   OK(MPI_Sendrecv_replace(out, kBytes, MPI_BYTE, other, 5, other, 5, comm, &status));

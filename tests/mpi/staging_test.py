@@ -47,6 +47,11 @@ def main(build, mpi, rounds="15"):
             assert checksum["messages_checked"] == checksum["messages_total"] > 400, (rank, checksum)
             assert not checksum["messages_uncovered"], (rank, checksum)
 
+    def strict():
+        result = run("exchanges", RESIL_MODE="checksum", RESIL_CHECKSUM="strict", RESIL_DRAIN_SECONDS="10")
+        assert result.returncode == 0, result.text()
+        assert not any(report["checksum"]["deferred"] for report in result.ranks().values()), result.text()
+
     def slow():
         """Copies take so long that the next calls are made while they are under way."""
         result = run("sets", "order", "completions", settings="down=0.05,up=0.05,latency=200")
@@ -156,7 +161,7 @@ def main(build, mpi, rounds="15"):
                        ("no chunks", not_cut), ("a thread and its helper", lambda: threads("1", None)),
                        ("threads, checked", lambda: threads("4", False, RESIL_BLAME="full")),
                        ("threads, strict", lambda: threads("4", True)),
-                       ("every part", everything), ("every message checked", checked), ("slow copies", slow),
+                       ("every part", everything), ("every message checked", checked), ("exchanges, strict", strict), ("slow copies", slow),
                        ("no pinned memory left", crowded), ("context destroyed under way", gone)])
 
 
