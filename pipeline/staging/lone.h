@@ -64,6 +64,7 @@ struct Grant {
   bool used;        ///< something of the last one's is still with the library
   bool spoiled;     ///< an ordinary message has the size of its heads: to be given up when it is free
   bool opened;      ///< peer: `far` is usable
+  bool shared;      ///< peer: it has been opened once, so that its receiver must not free it
   gpu::IpcHandle handle;  ///< peer: of the receiver's device memory
   gpu::Device* on;        ///< on which it has been opened
   char* far;              ///< there: the place of what is behind the head

@@ -298,7 +298,7 @@ void take_note(const Note& note, int32_t from) {
     case NoteKind::kGranted:
       --unanswered;
       if (Grant* held = grant_pool.take(); held != nullptr) {
-        *held = {grants, note.cut, from, note.number, true, true, false, false, false, note.handle, nullptr, nullptr};
+        *held = {grants, note.cut, from, note.number, true, true, false, false, false, false, note.handle, nullptr, nullptr};
         grants = held;
         ++lone_held;
         if (lone_size_sent(held->cut.head))  // it may be probed yet
@@ -403,6 +403,8 @@ void lone_devices_changed() {
 }
 
 void lone_refuse(Grant* grant) {
+  if (grant->shared)
+    return lone_give_up(grant);
   unanswered += tell(grant->to, NoteKind::kCannot, grant->number, grant->cut);
   lone_forget(grant);
 }

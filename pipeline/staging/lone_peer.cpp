@@ -189,7 +189,7 @@ bool lone_peer_open(Grant& grant, gpu::Device& device) {
       return false;
   }
   grant.far = static_cast<char*>(memory);
-  return grant.opened = true;
+  return grant.opened = grant.shared = true;
 }
 
 void lone_peer_defer(Sending& sending) {
