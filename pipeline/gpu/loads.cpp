@@ -20,6 +20,7 @@ constexpr unsigned kMostWords = 2048;  ///< glibc 2.36 has 542
 struct {
   const uint64_t* words;     ///< `_rtld_global`
   unsigned size;             ///< words in it
+  uint64_t first_object;     ///< address of the loader's list of objects
   uint64_t last;             ///< the number that they were compared with; 0: none yet
   bool given_up;
   uint64_t may_be[kMostWords / 64];  ///< a bit each
@@ -28,13 +29,16 @@ SpinLock search_lock;
 
 bool find_data() {
   auto* data = static_cast<const uint64_t*>(dlvsym(RTLD_DEFAULT, "_rtld_global", "GLIBC_PRIVATE"));
+  // By name: linked, it would make the loader a needed library beside libc.
+  const auto* debug = static_cast<const r_debug*>(dlsym(RTLD_DEFAULT, "_r_debug"));
   Dl_info info;
   void* symbol = nullptr;
-  if (data == nullptr || reinterpret_cast<uintptr_t>(data) % sizeof(uint64_t) != 0 ||
+  if (data == nullptr || debug == nullptr || reinterpret_cast<uintptr_t>(data) % sizeof(uint64_t) != 0 ||
       dladdr1(data, &info, &symbol, RTLD_DL_SYMENT) == 0 || symbol == nullptr)
     return false;
   const size_t words = static_cast<const ElfW(Sym)*>(symbol)->st_size / sizeof(uint64_t);
   search.words = data;
+  search.first_object = reinterpret_cast<uint64_t>(debug->r_map);
   search.size = words < kMostWords ? static_cast<unsigned>(words) : kMostWords;
   return true;
 }
@@ -42,7 +46,7 @@ bool find_data() {
 /// Behind the head of its list of objects a namespace has the number of those that are loaded now: as long as nothing has
 /// been unloaded that is the same.
 bool is_length(unsigned place) {
-  return place != 0 && search.words[place - 1] == reinterpret_cast<uint64_t>(_r_debug.r_map);
+  return place != 0 && search.words[place - 1] == search.first_object;
 }
 
 int visit_first(dl_phdr_info* info, size_t, void* count) {

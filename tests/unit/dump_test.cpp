@@ -100,7 +100,7 @@ TEST_CASE("a spinning program dumps and goes on", "[dump]") {
   CHECK_THAT(text, Catch::Contains("phase running, because of SIGHUP from pid "));
   CHECK_THAT(text, Catch::Contains("exported_spin+0x") && Catch::Contains("main"));
   CHECK_THAT(text, !Catch::Contains("ends here"));
-  CHECK_THAT(errors, Catch::StartsWith("resil: rank 3 of 16"));
+  CHECK_THAT(errors, Catch::StartsWith("\nresil: rank 3 of 16"));
   CHECK_THAT(errors, Catch::EndsWith("state dump in " + first_dump(directory) + "\n"));
   CHECK(count(errors, "\n") <= 12);
 }
