@@ -162,7 +162,7 @@ def netpipe(mpi="openmpi", ranks=2, size=ENDLESS):
 def espresso(mpi="openmpi", ranks=2, size=ENDLESS):
     """Molecular dynamics of two silicon atoms with Quantum ESPRESSO."""
     directory = jobs.scratch()
-    _file(directory, "si.in", SILICON.format(pseudo=PSEUDO, steps=min(max(int(size * 20), 1), 10**6)))
+    _file(directory, "si.in", SILICON.format(pseudo=PSEUDO, steps=min(max(int(size * 20), 1), 10**5)))
     return Workload("Quantum ESPRESSO", mpi, ranks, ["pw.x", "-in", "si.in"], directory,
                     r"^! +total energy|Ekin \+ Etot", ("pw.x", f"{PSEUDO}/Si.pz-vbc.UPF"))
 
