@@ -31,6 +31,7 @@ namespace {
 constexpr int kNoteTag = 5, kFirstTag = 64, kTagsOfEntry = 64;
 constexpr uint32_t kNotes = 8;       ///< receives that are posted for notes
 constexpr uint32_t kOfOneKind = 2;   ///< entries for one sender and one size
+constexpr uint32_t kMostUnanswered = 64;
 constexpr double kLongestAnnouncement = 2;  ///< seconds
 constexpr uint64_t kShare = 4;       ///< of the pinned memory, that entries may take: one part in so many
 
@@ -62,6 +63,7 @@ struct Seen {
   int32_t to;
   uint32_t times;
   uint64_t bytes;
+  bool asked;  ///< and no answer so far
 };
 
 enum class Usable : uint8_t { kUndecided, kNo, kYes };
@@ -280,6 +282,16 @@ void replace(uint32_t number, int32_t from) {
     tell(from, NoteKind::kRefused, 0, entry.cut);
 }
 
+Seen& seen_place(int32_t to, uint64_t bytes) {
+  return seen[(static_cast<uint64_t>(to) * 31 + bytes) * 0x9e3779b97f4a7c15 >> 58];
+}
+
+void answered(int32_t from, uint64_t bytes) {
+  --unanswered;
+  if (Seen& place = seen_place(from, bytes); place.to == from && place.bytes == bytes)
+    place.asked = false;
+}
+
 /// Null: it has been given up.
 Grant* grant_of(int32_t from, uint32_t number) {
   Grant* held = grants;
@@ -294,9 +306,9 @@ void take_note(const Note& note, int32_t from) {
       if (!grant(from, note.cut.bytes, note.node))
         tell(from, NoteKind::kRefused, 0, note.cut);
       return;
-    case NoteKind::kRefused: --unanswered; return;
+    case NoteKind::kRefused: return answered(from, note.cut.bytes);
     case NoteKind::kGranted:
-      --unanswered;
+      answered(from, note.cut.bytes);
       if (Grant* held = grant_pool.take(); held != nullptr) {
         *held = {grants, note.cut, from, note.number, true, true, false, false, false, false, note.handle, nullptr, nullptr};
         grants = held;
@@ -362,13 +374,16 @@ Grant* lone_grant(Thread&, int32_t to, uint64_t bytes) {
   for (Grant* held = grants; held != nullptr; held = held->next)
     if (held->to == to && held->cut.bytes == bytes && held->free)
       return held;
-  Seen& place = seen[(static_cast<uint64_t>(to) * 31 + bytes) * 0x9e3779b97f4a7c15 >> 58];
+  Seen& place = seen_place(to, bytes);
   if (place.to != to || place.bytes != bytes)
-    place = {to, 0, bytes};
+    place = {to, 0, bytes, false};
   ++place.times;
-  // Again from time to time: it may have been out of memory, or one may not be enough.
-  if (place.times == 2 || place.times == 16 || place.times % 256 == 0)
-    unanswered += tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, 0, {}}, lone_node());
+  // Again from time to time: it may have been out of memory, or one may not be enough. A rank without device buffers answers
+  // in MPI_Finalize, and not much is to be left with MPI until then.
+  if ((place.times == 2 || place.times == 16 || place.times % 256 == 0) && !place.asked && unanswered < kMostUnanswered) {
+    place.asked = tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, 0, {}}, lone_node());
+    unanswered += place.asked;
+  }
   return nullptr;
 }
 
