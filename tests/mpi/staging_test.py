@@ -22,6 +22,15 @@ from harness.main import run_checks  # noqa: E402
 SAFE = ("modes", "derived", "exchanges", "probes", "sets", "order", "head_on", "completions", "itself")
 
 
+def catches(pid, number):
+    """Has the process a handler for the signal? Without, it would end."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            return int(re.search(r"^SigCgt:\s*(\w+)", file.read(), re.M).group(1), 16) >> (number - 1) & 1 == 1
+    except (OSError, AttributeError):
+        return False
+
+
 def main(build, mpi, rounds="15"):
     jobs.require(f"mpirun.{mpi}")
 
@@ -140,8 +149,9 @@ def main(build, mpi, rounds="15"):
         told, told_of = "", r"staging: the copy (up|down) of a message of \d+ bytes( (from|to) rank [01])?.* under way for"
         while job.poll() is None and not re.search(told_of, told) and time.monotonic() - job.began < 40:
             time.sleep(0.3)
-            for pid in job.ranks().values() if os.path.exists(os.path.join(directory, "rank-00001.json")) else ():
-                os.kill(pid, signal.SIGHUP)
+            for pid in job.ranks().values():
+                if catches(pid, signal.SIGHUP):
+                    os.kill(pid, signal.SIGHUP)
             told = "".join(open(path, encoding="utf-8").read() for path in glob.glob(os.path.join(directory, "dump-*.txt")))
         with open(release, "w", encoding="utf-8"):
             pass
