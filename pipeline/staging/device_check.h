@@ -69,12 +69,6 @@ void check_never(Packet* packet);
 /// The copy is complete.
 uint64_t host_digest(const Packet& packet, uint64_t bytes);
 
-// Formerly called by who owns a packet: now packet.cpp does.
-inline void check_down_begins(Packet*) {}
-inline void check_up_begins(Packet*, uint64_t) {}
-inline void check_down_done(Packet*, const Event*) {}
-inline void check_up_done(Packet*, uint64_t, const Event*) {}
-
 // --- device_finding.cpp
 // -----------------------------------------------------------------------------------------------
 

@@ -42,6 +42,13 @@ class StagingReport(Case):
         self.assertIn("6 calls LEFT TO THE LIBRARY (one-sided: 5, new one: 1)", out)
         self.assertIn("512.0 KiB of it not pinned, slower: RESIL_STAGE_MEMORY is too small", out)
 
+    def test_large_messages_are_told_apart(self):
+        out = self.text(section(chunked={"sent": 3, "sent_bytes": 3 << 21, "received": 9, "received_bytes": 9 << 21}),
+                        section(peer_copies={"sent": 2, "sent_bytes": 1 << 22}, chunked=5,
+                                local={"calls": 7, "bytes": 1 << 10}))
+        self.assertIn("80 messages, 6 collectives, 7 calls that pack or reduce locally, 4.0 MiB; large messages sent 3 in "
+                      "chunks (6.0 MiB), 2 from device to device (4.0 MiB)", out)
+
     def test_nothing_is_said_where_there_was_no_device_buffer(self):
         self.assertNotIn("devices", self.text({"mode": "auto", "mpi_takes_device_buffers": False, "active": False}))
 
