@@ -33,7 +33,7 @@ def run(mpi, mode):
         with open(os.path.join(directory, "h2o.nw"), "w", encoding="ascii") as file:
             file.write(INPUT)
         result = jobs.run(mpi, 2, [f"nwchem.{mpi}", "h2o.nw"], preload=bool(mode), env=transparent.MODES.get(mode),
-                          cwd=directory, timeout=20)
+                          cwd=directory, timeout=30)
         if not result.timed_out or mpi != "mpich":
             break
         jobs.remove_rings(result.directory)

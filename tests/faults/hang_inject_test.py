@@ -9,11 +9,11 @@ import json
 import os
 import platform
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
+from harness import patience  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 BUILD = MPI = ""
@@ -31,11 +31,7 @@ LEAVE_ALONE = {"openmpi": ["--mca", "orte_allowed_exit_without_sync", "1"], "mpi
 
 
 def wait_for(what, condition):
-    deadline = time.monotonic() + LIMIT
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} did not happen within {LIMIT} s"
-        time.sleep(0.01)
-    return value
+    return patience.wait_for(condition, what, LIMIT, pause=0.01)
 
 
 def read(path):

@@ -12,7 +12,7 @@ import sys
 
 def main():
     program, page = sys.argv[1], pathlib.Path(sys.argv[2])
-    wanted = subprocess.run([program], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    wanted = subprocess.run([program], stdout=subprocess.PIPE, check=True, timeout=600).stdout.decode()
     if "--update" in sys.argv[3:]:
         page.write_text(wanted)
         return 0

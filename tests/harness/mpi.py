@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs MPI jobs for the tests: one function for both launchers, with a time limit that nothing survives.
+"""Runs MPI jobs for the tests: one function for both launchers, with a time limit (patience.py) that nothing survives.
 
 Touches temporary directories, the processes that it starts, and those ring files in /dev/shm that the jobs' own
 reports name. Every process of a job carries a mark in its environment, by which it is found again.
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 
+from . import patience
 from . import report as reports
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -176,7 +177,7 @@ def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
     process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd,
                                env=clean_environment({MARK: mark, **(env or {})}), start_new_session=True)
     try:
-        stdout, stderr = process.communicate(stdin, timeout=timeout)
+        stdout, stderr = patience.communicate(process, stdin, timeout)
         returncode = process.returncode
     except subprocess.TimeoutExpired:
         _kill(mark)
@@ -263,8 +264,8 @@ class Running:
 
 def run_tool(*arguments):
     """What `scripts/resil ... --json` prints."""
-    done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "resil"), *arguments], capture_output=True,
-                          timeout=60, check=False)
+    done = patience.run([sys.executable, os.path.join(ROOT, "scripts", "resil"), *arguments], capture_output=True,
+                        timeout=60)
     assert done.returncode in (0, 1, 3), done.stderr.decode()
     return json.loads(done.stdout)
 

@@ -98,7 +98,7 @@ def covered(result, ranks, least=100.0, reasons=()):
     assert (checked > 0 or least == 0) and 100 * checked >= least * total, \
         f"{checked} of {total} messages checked: {[report['checksum'] for report in ranks.values()]}"
     tool = subprocess.run([sys.executable, os.path.join(jobs.ROOT, "scripts", "resil"), "report", result.directory],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
                           check=False)
     text = tool.stdout.decode(errors="replace")
     said = re.match(r"CLEAN: .* no findings in (all|\d+\.\d\d % of) [\d,]+ message", text)

@@ -14,6 +14,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
+from harness import patience  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 BUILD = MPI = READER = ""
@@ -105,9 +106,9 @@ class Reader:
 
 def until(what, look, good):
     """What `look` returns once `good` says so."""
-    deadline = time.monotonic() + LIMIT
+    limit = patience.Patience(LIMIT)
     while not good(value := look()):
-        assert time.monotonic() < deadline, f"{what} did not happen within {LIMIT} s: {value}"
+        assert not limit.over(), f"{what} did not happen within {LIMIT} s: {value}"
         time.sleep(0.005)
     return value
 

@@ -12,6 +12,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
+from harness import patience  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 LIMIT = 40
@@ -52,7 +53,8 @@ def main(build, mpi):
             settings["MISMATCH_UNTIL"] = os.path.join(directory, "hang-0.json")
         environment = jobs.rank_environment(True, directory, settings)
         job = jobs.Running(jobs.launcher(mpi, ranks, environment) + [os.path.join(build, f"mismatch.{mpi}"), kind], directory)
-        while job.poll() is None and not done(directory) and time.monotonic() - job.began < LIMIT:
+        limit = patience.Patience(LIMIT)
+        while job.poll() is None and not done(directory) and not limit.over():
             time.sleep(0.05)
         return directory, job.end()
 

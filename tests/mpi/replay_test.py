@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import gpu, mpi as jobs, report as reports  # noqa: E402
+from harness import gpu, mpi as jobs, patience, report as reports  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 # MPICH 4.0.2 itself loses messages with more than two ranks here.
@@ -216,9 +216,9 @@ def killed(s):
         "RESIL_MODE": "record", "RESIL_RECORD": recording, "RESIL_LOG": "quiet"})) + command
     files = os.path.join(recording, "rank-*.rec")
     with subprocess.Popen(line, env=jobs.clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
-        deadline = time.monotonic() + 60
+        limit = patience.Patience(60)
         while len(glob.glob(files)) < s.ranks or min(os.path.getsize(path) for path in glob.glob(files)) < 12000:
-            assert time.monotonic() < deadline and job.poll() is None, "it ended, or nothing is recorded"
+            assert not limit.over() and job.poll() is None, "it ended, or nothing is recorded"
             time.sleep(0.01)
         for report in reports.load(directory).values():
             try:

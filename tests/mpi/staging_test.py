@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import gpu  # noqa: E402
 from harness import mpi as jobs  # noqa: E402
+from harness import patience  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 # Without errors and freed requests, after which not all can be checked.
@@ -147,7 +148,8 @@ def main(build, mpi, rounds="15"):
             "fault=lost-event:30", {"RESIL_STAGE": "on", "RESIL_STAGE_PEER": "0", "FAKEGPU_RELEASE": release}))
         job = jobs.Running(jobs.launcher(mpi, 2, environment) + [os.path.join(build, f"staging_p2p.{mpi}"), "sets"], directory)
         told, told_of = "", r"staging: the copy (up|down) of a message of \d+ bytes( (from|to) rank [01])?.* under way for"
-        while job.poll() is None and not re.search(told_of, told) and time.monotonic() - job.began < 40:
+        limit = patience.Patience(40)
+        while job.poll() is None and not re.search(told_of, told) and not limit.over():
             time.sleep(0.3)
             for pid in job.ranks().values():
                 if catches(pid, signal.SIGHUP):
@@ -155,7 +157,8 @@ def main(build, mpi, rounds="15"):
             told = "".join(open(path, encoding="utf-8").read() for path in glob.glob(os.path.join(directory, "dump-*.txt")))
         with open(release, "w", encoding="utf-8"):
             pass
-        while job.poll() is None and time.monotonic() - job.began < 60:
+        limit = patience.Patience(30)
+        while job.poll() is None and not limit.over():
             time.sleep(0.05)
         end = job.end()
         jobs.remove_rings(directory)

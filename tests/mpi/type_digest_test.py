@@ -16,7 +16,7 @@ program = sys.argv[1]
 for seed in ("1", "2", "3"):
     environment = dict(os.environ, RESIL_DIR=jobs.scratch(), RESIL_LOG="quiet")
     result = subprocess.run([program, "700", seed], env=environment, text=True, capture_output=True,
-                            timeout=60, check=False)
+                            timeout=600, check=False)
     print(result.stdout, end="")
     if result.returncode != 0:
         sys.exit(f"seed {seed}: status {result.returncode}\n{result.stderr[-3000:]}")

@@ -74,7 +74,7 @@ def check_death(way):
         # The tool takes the calls from the rings, wherever they are now.
         rings = {path: os.path.exists(path) for path in reports.rings(preloaded.directory)}
         tool = subprocess.run([sys.executable, TOOL, "report", "--json", preloaded.directory], capture_output=True,
-                              timeout=60, check=False)
+                              timeout=600, check=False)
         summary = json.loads(tool.stdout)
         counted = {call["name"]: call["count"] for call in summary["calls"]}
         assert counted.get("MPI_Allreduce") == 20 and counted["MPI_Init"] == 2, counted

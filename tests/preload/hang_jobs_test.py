@@ -14,6 +14,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from harness import mpi as jobs  # noqa: E402
+from harness import patience  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 BUILD = MPI = ""
@@ -46,12 +47,7 @@ FOUND = {
 
 
 def wait_for(what, condition, limit=LIMIT):
-    deadline = time.monotonic() + limit
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not happen within {limit} s")
-        time.sleep(0.02)
-    return value
+    return patience.wait_for(condition, what, limit)
 
 
 class Job(jobs.Running):

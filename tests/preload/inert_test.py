@@ -24,7 +24,7 @@ COMMANDS = {
 
 def output(command, env, cwd):
     """Status, stdout, stderr of a command with exactly this much added to the environment."""
-    result = subprocess.run(command, env=jobs.clean_environment(env), cwd=cwd, capture_output=True, timeout=60,
+    result = subprocess.run(command, env=jobs.clean_environment(env), cwd=cwd, capture_output=True, timeout=600,
                             check=False)
     return result.returncode, result.stdout, result.stderr
 
@@ -56,7 +56,7 @@ def no_system_call():
     for env in ({}, {"LD_PRELOAD": jobs.library()}):
         log = os.path.join(directory, "log")
         subprocess.run(["strace", "-f", "-o", log, *(f"-E{k}={v}" for k, v in env.items()), "/bin/true"], check=True,
-                       env=jobs.clean_environment(), timeout=60)
+                       env=jobs.clean_environment(), timeout=600)
         with open(log, encoding="utf-8", errors="replace") as file:
             lists.append([re.sub(r"^\d+ +", "", line).split("(")[0] for line in file])
     names = set(lists[1]) - set(lists[0])

@@ -19,6 +19,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
+from harness import patience  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 BUILD = MPI = ""
@@ -96,9 +97,9 @@ def attacked(kind, *arguments, env=None):
     job = jobs.Running(line + [os.path.join(BUILD, f"hangs.{MPI}"), kind, *arguments], directory)
     attack = None
     try:
-        end = time.monotonic() + LIMIT
+        limit = patience.Patience(LIMIT)
         while job.poll() is None:
-            assert time.monotonic() < end, "the job does not end"
+            assert not limit.over(), "the job does not end"
             if attack is None:
                 targets = ports([report["pid"] for report in reports(directory)])
                 attack = Attack(targets) if len(targets) >= 4 else None

@@ -31,7 +31,7 @@ USUAL = {"sent": "1111", "received": "2222", "source": 2, "part": "4008000000000
 
 def run(script):
     """The writer's exit status; without finish or abort at the end of the script it leaves what a kill leaves."""
-    done = subprocess.run([SAMPLE], input=script.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+    done = subprocess.run([SAMPLE], input=script.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
                           check=False)
     if done.returncode:
         raise AssertionError(done.stdout.decode())

@@ -151,7 +151,7 @@ class Case(unittest.TestCase):
     def tool(self, *arguments, directory=None):
         """(exit status, standard output, standard error) of scripts/resil."""
         done = subprocess.run([sys.executable, TOOL] + list(arguments), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60,
+                              stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=600,
                               cwd=directory or self.top, check=False)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 

@@ -272,8 +272,8 @@ class Dump(Case):
             self.skipTest("needs a C compiler and addr2line")
         source = self.write("app.c", "int f(int x) {\n  return x + 1;\n}\nint main(void) { return f(1); }\n", self.top)
         app = os.path.join(self.top, "app")
-        subprocess.run([compiler, "-g", "-O0", source, "-o", app], check=True, timeout=60)
-        names = subprocess.run(["nm", app], stdout=subprocess.PIPE, check=True, timeout=20).stdout.decode()
+        subprocess.run([compiler, "-g", "-O0", source, "-o", app], check=True, timeout=600)
+        names = subprocess.run(["nm", app], stdout=subprocess.PIPE, check=True, timeout=600).stdout.decode()
         address = [int(line.split()[0], 16) for line in names.splitlines() if line.endswith(" T f")][0]
         known = symbols.lookup([(app, address + 5), ("/nonexistent", 4), (self.top, 4)])
         self.assertRegex(known[app, address + 5], r"^f at app\.c:[12]$")

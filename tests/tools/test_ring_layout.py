@@ -45,8 +45,8 @@ class RingLayout(unittest.TestCase):
             with open(source, "w", encoding="ascii") as file:
                 file.write(program())
             subprocess.run([COMPILER, "-std=c++20", "-Wno-invalid-offsetof", "-I", support.ROOT, source, "-o", binary],
-                           check=True, timeout=100)
-            done = subprocess.run([binary], check=True, stdout=subprocess.PIPE, timeout=20)
+                           check=True, timeout=600)
+            done = subprocess.run([binary], check=True, stdout=subprocess.PIPE, timeout=600)
         cls.truth = {line.split()[0]: tuple(map(int, line.split()[1:]))
                      for line in done.stdout.decode().splitlines()}
 

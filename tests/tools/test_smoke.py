@@ -39,7 +39,7 @@ def result(peak, *runs):
 
 
 def tool(words):
-    return subprocess.run([sys.executable, support.TOOL, "smoke", *words], capture_output=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, support.TOOL, "smoke", *words], capture_output=True, timeout=600, check=False)
 
 
 class Verdict(unittest.TestCase):
