@@ -18,6 +18,7 @@
 #include "shim/config.h"
 #include "shim/directory.h"
 #include "shim/flight.h"
+#include "shim/launch.h"
 #include "shim/log.h"
 #include "shim/presence/carrier.h"
 #include "shim/presence/compare.h"
@@ -98,6 +99,7 @@ void publish() {
   value.settings = config_hash();
   value.flags = runtime.directory[0] == 0 ? static_cast<uint32_t>(kNoFiles) : 0;
   value.pid = runtime.pid;
+  value.nonce = launch_nonce();
   char text[kPresenceBytes];
   presence_format(value, text, sizeof(text));
   presence_publish(identity, runtime.directory, text);
@@ -106,7 +108,16 @@ void publish() {
 /// Every rank reads all ranks' values and so comes to the same verdict without a message.
 void learn_presence() {
   PresenceComparison comparison;  // about 2 KiB
-  PresenceVerdict verdict = presence_collect(runtime.rank, runtime.size, PresenceComparison::visit, &comparison);
+  launch_expect(runtime.size);
+  PresenceVerdict verdict = presence_collect(
+      runtime.rank, runtime.size,
+      [](int rank, const char* text, void* context) {
+        static_cast<PresenceComparison*>(context)->add(rank, text);
+        if (PresenceValue value; text != nullptr && presence_parse(text, &value))
+          launch_learn(rank, value.nonce);
+      },
+      &comparison);
+  launch_agree(verdict.synchronised);
   char line[512];
   if (!comparison.equal()) {
     comparison.describe_difference(line, sizeof(line));
@@ -137,6 +148,7 @@ void warn_about_libraries() {
 bool prepare() {
   runtime.pid = getpid();
   const uint64_t began = ticks();
+  launch_draw();
   identity = launch_identity(family());
   runtime.rank = identity.rank;
   runtime.size = identity.size;

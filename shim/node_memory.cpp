@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "shim/launch.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
 
@@ -26,7 +27,9 @@ constexpr long kTmpfs = 0x01021994;
 char own_path[256];
 
 void name_of(int world_rank, char* path, size_t size) {
-  snprintf(path, size, "/dev/shm/resil-%u-%s-%d-%d%s", getuid(), runtime.header->job, runtime.world, world_rank, kNodeMemorySuffix);
+  char nonce[kNonceText];
+  launch_text(launch_nonce_of(world_rank), nonce);
+  snprintf(path, size, "/dev/shm/resil-%u-%s-%d-%d-%s%s", getuid(), runtime.header->job, runtime.world, world_rank, nonce, kNodeMemorySuffix);
 }
 
 bool lives(const NodeMemory& memory) {

@@ -48,6 +48,8 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.integer("world", runtime.world);
   json.text("host", runtime.host);
   json.integer("pid", runtime.pid);
+  json.text("launch", runtime.launch_key);
+  json.boolean("launch_agreed", runtime.launch_agreed);
   json.text("outcome", outcome);
   json.integer("exit_status", header.exit_status);
   json.text("resil_version", kVersionText);

@@ -63,6 +63,9 @@ struct Header {
   int32_t term_pid;        ///< who
   uint32_t term_signal;
   char term_sender[16];    ///< name of that process, as in /proc/PID/comm
+  uint64_t nonce;          ///< this rank's own random number, part of the live ring's name; 0: an older version's ring
+  char launch[24];         ///< launch key, hexadecimal: equal on all ranks of a launch and on no others; see launch_agreed
+  uint32_t launch_agreed;  ///< 0: `launch` is this rank's own nonce, the other ranks' are not known
 };
 static_assert(sizeof(Header) <= 4096);
 

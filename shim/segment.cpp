@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "shim/call_info.h"
+#include "shim/launch.h"
 #include "shim/node_memory.h"
 #include "shim/registry.h"
 #include "shim/runtime.h"
@@ -108,15 +109,9 @@ bool file_size_allowed(uint64_t bytes) {
 }
 
 void* map_new_file(const char* path, size_t bytes) {
-  if (!file_size_allowed(bytes)) {
-    unlink(path);
+  if (!file_size_allowed(bytes))
     return nullptr;
-  }
   int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0 && errno == EEXIST) {  // left by a job whose name came again (a reused pid); its process is gone
-    unlink(path);
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  }
   if (fd < 0)
     return nullptr;
   void* memory = MAP_FAILED;
@@ -179,7 +174,9 @@ bool write_page(int fd, const char* page, off_t offset) {
 namespace {
 
 void path_of(const char* launch, int world_rank, char* path, size_t bytes) {
-  snprintf(path, bytes, "/dev/shm/resil-%u-%.63s-%d-%d.ring", getuid(), launch, runtime.world, world_rank);
+  char nonce[kNonceText];
+  launch_text(launch_nonce_of(world_rank), nonce);
+  snprintf(path, bytes, "/dev/shm/resil-%u-%.63s-%d-%d-%s.ring", getuid(), launch, runtime.world, world_rank, nonce);
 }
 
 }  // namespace
@@ -227,6 +224,8 @@ bool segment_create(const char* launch) {
     header->executable[0] = 0;
   uint64_t start = process_start_time(runtime.pid);
   header->pid_namespace = pid_namespace();
+  header->nonce = launch_nonce();
+  memcpy(header->launch, runtime.launch_key, sizeof(runtime.launch_key));
   header->pid_start_lo = static_cast<uint32_t>(start);
   header->pid_start_hi = static_cast<uint32_t>(start >> 32);
   header->ticks_per_second = measure_rate();

@@ -23,8 +23,8 @@ uint64_t pid_namespace();
 /// May this process make a file of that size? Beyond the limit (ulimit -f) the kernel would send SIGXFSZ, which kills.
 /// False: errno is EFBIG.
 bool file_size_allowed(uint64_t bytes);
-/// Makes a file that is wholly reserved and maps it, zeroed; one of the same name (of a process that is gone) goes first.
-/// Null: no room, no permission, beyond the limit; then there is no such file afterwards.
+/// Makes a file that is wholly reserved and maps it, zeroed. Null: no room, no permission, beyond the limit, or the name is
+/// taken; nothing is ever removed to take its place.
 void* map_new_file(const char* path, size_t bytes);
 
 /// Collects the rings that killed ranks of this user left on this node: into their report directories if those are

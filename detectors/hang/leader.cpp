@@ -21,6 +21,7 @@
 #include "detectors/hang/monitor.h"
 #include "detectors/hang/watch.h"
 #include "shim/helper_thread.h"
+#include "shim/launch.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
 
@@ -72,7 +73,7 @@ NodeBoard* map_board(int32_t rank) {
   ring::Header header;
   struct stat status;
   if (fstat(fd, &status) == 0 && status.st_uid == getuid() && pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
-      header.magic == ring::kMagic && header.version == ring::kVersion && header.rank == rank && header.pid_namespace == pid_namespace()) {
+      header.magic == ring::kMagic && header.version == ring::kVersion && header.rank == rank && header.nonce != 0 && header.nonce == launch_nonce_of(rank) && header.pid_namespace == pid_namespace()) {
     for (uint32_t i = 0; i < header.section_count && i < 16; ++i) {
       const ring::Section& section = header.sections[i];
       if (strncmp(section.name, "hang", sizeof(section.name)) != 0 || section.offset % 4096 != 0 ||

@@ -15,6 +15,7 @@
 #include "detectors/hang/calls.h"
 #include "detectors/hang/reader.h"
 #include "shim/hash.h"
+#include "shim/launch.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
 
@@ -72,9 +73,9 @@ bool attach(Watched& watched, const ring::Header* header, uint64_t mapped, int32
   return true;
 }
 
-bool same_job(const ring::Header& header) {
+bool same_job(const ring::Header& header, int32_t rank) {
   return runtime.header == nullptr ||
-         (header.world == runtime.world && strncmp(header.job, runtime.header->job, sizeof(header.job)) == 0 &&
+         (header.nonce != 0 && header.nonce == launch_nonce_of(rank) && header.world == runtime.world && strncmp(header.job, runtime.header->job, sizeof(header.job)) == 0 &&
           strncmp(header.host, runtime.host, sizeof(header.host)) == 0);
 }
 
@@ -83,9 +84,10 @@ bool open_one(Watched& watched, int32_t rank) {
     return false;
   if (rank == runtime.rank)  // may be in anonymous memory
     return attach(watched, runtime.header, runtime.header->file_bytes, rank);
+  if (launch_nonce_of(rank) == 0)
+    return false;  // not known to carry resil
   char path[256];
-  snprintf(path, sizeof(path), "/dev/shm/resil-%u-%.*s-%d-%d.ring", getuid(), static_cast<int>(sizeof(runtime.header->job)),
-           runtime.header->job, runtime.world, rank);
+  segment_path_of(rank, path, sizeof(path));
   return watched_open_file(watched, path, rank);
 }
 
@@ -105,7 +107,7 @@ bool watched_open_file(Watched& watched, const char* path, int32_t rank) {
   auto* header = static_cast<const ring::Header*>(mapped);
   // A killed job may have left a file of that name: so its process must live. The rank is the launcher's until MPI_Init
   // has returned.
-  if (load(header->magic) == ring::kMagic && header->rank == rank && same_job(*header) && header->pid_namespace == pid_namespace() &&
+  if (load(header->magic) == ring::kMagic && header->rank == rank && same_job(*header, rank) && header->pid_namespace == pid_namespace() &&
       process_start_time(header->pid) == (uint64_t{header->pid_start_hi} << 32 | header->pid_start_lo) &&
       attach(watched, header, static_cast<uint64_t>(status.st_size), rank))
     return true;

@@ -17,7 +17,7 @@ from . import process
 from .ring import Ring, RingError
 from .text import clean, plural
 
-_LIVE_NAME = re.compile(r"resil-(\d{1,10})-(.+)-(\d{1,9})-(-?\d{1,9})\.ring$")
+_LIVE_NAME = re.compile(r"resil-(\d{1,10})-(.+)-(\d{1,9})-(-?\d{1,9})(?:-[0-9a-f]{16})?\.ring$")
 
 
 class Usage(Exception):

@@ -156,6 +156,9 @@ Q term_ticks
 i term_pid
 I term_signal
 s[16] term_sender
+Q nonce
+s[24] launch
+I launch_agreed
 """ % (SECTION_COUNT * SECTION.size))
 
 HEADER_RESERVED = 4096

@@ -38,6 +38,7 @@ struct PresenceValue {
   uint32_t flags;     ///< PresenceFlag
   int pid;
   char host[48];      ///< cut when longer
+  uint64_t nonce;     ///< of the rank, see shim/launch.h; 0: unknown
 };
 
 /// Text of up to 200 characters for presence_publish.

@@ -59,7 +59,7 @@ void emit(const char* line, int length) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  resil::PresenceValue value{"0.1.0", "watch", 42, 0, getpid(), "host"};
+  resil::PresenceValue value{"0.1.0", "watch", 42, 0, getpid(), "host", 1};
   bool silent = false, spawn = false, late = false, files_only = false, at_end = false;
   const char* directory = nullptr;
   const char* stop = nullptr;

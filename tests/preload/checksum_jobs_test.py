@@ -110,7 +110,7 @@ def swept():
     def left(name):
         return [path for path in os.listdir("/dev/shm") if path.startswith(name) and path.endswith(".node")]
     result = run(["ends", "kill"], timeout=30)
-    names = [os.path.basename(path).rsplit("-", 1)[0] for path in jobs.live_rings(result.directory)]
+    names = [os.path.basename(path).rsplit("-", 2)[0] for path in jobs.live_rings(result.directory)]
     here = names and left(names[0])
     run(["late", "careless"])
     assert not any(left(name) for name in names), [left(name) for name in names]

@@ -201,7 +201,7 @@ TEST_CASE("rank lists") {
 }
 
 TEST_CASE("the presence value survives the journey") {
-  resil::PresenceValue value{"0.1.0", "watch,checksum", 0xfedcba9876543210, resil::kNoFiles, 321, "node|7"};
+  resil::PresenceValue value{"0.1.0", "watch,checksum", 0xfedcba9876543210, resil::kNoFiles, 321, "node|7", 0xabcdef0123456789};
   char text[208];
   resil::presence_format(value, text, sizeof text);
   resil::PresenceValue back{};
@@ -211,7 +211,8 @@ TEST_CASE("the presence value survives the journey") {
   CHECK(back.settings == 0xfedcba9876543210);
   CHECK(back.flags == resil::kNoFiles);
   CHECK(back.pid == 321);
-  for (const char* bad : {"", "2|0.1.0|watch|1|0|1|h", "1|0.1.0|watch|x|0|1|h", "1|0.1.0"})
+  CHECK(back.nonce == 0xabcdef0123456789);
+  for (const char* bad : {"", "1|0.1.0|watch|1|0|1|1|h", "2|0.1.0|watch|x|0|1|1|h", "2|0.1.0|watch|1|0|1|h", "2|0.1.0"})
     CHECK_FALSE(resil::presence_parse(bad, &back));
   resil::PresenceValue longest{};
   memset(longest.version, 'v', sizeof longest.version - 1);
@@ -220,6 +221,7 @@ TEST_CASE("the presence value survives the journey") {
   longest.settings = 1ull << 63;
   longest.flags = ~0u;
   longest.pid = INT32_MAX;
+  longest.nonce = 1ull << 63;
   resil::presence_format(longest, text, sizeof text);
   CHECK(strlen(text) <= 200);
   CHECK(resil::presence_parse(text, &back));

@@ -21,6 +21,7 @@
 #include <string>
 
 #include "fake_backend.h"
+#include "shim/launch.h"
 #include "shim/registry.h"
 
 namespace {
@@ -57,10 +58,15 @@ bool make(const char* launch) {
   strcpy(runtime.host, "node-1");
   strcpy(runtime.directory, "/reports/of/job");
   resil::registry_enable();
+  resil::launch_draw();
   return resil::segment_create(launch);
 }
 
 std::string launch() { return "segment-" + std::to_string(getpid()); }
+
+std::string live_path() {
+  return "/dev/shm/resil-" + std::to_string(getuid()) + "-" + launch() + "-0-3-" + runtime.launch_key + ".ring";
+}
 
 size_t module_bytes(uint32_t* entry_bytes) {
   *entry_bytes = 48;
@@ -88,7 +94,7 @@ TEST_CASE("segment: the live ring is a file that explains itself") {
     fake::modules = {&module};
     MUST(make(launch().c_str()));
     std::string path = resil::segment_path();
-    MUST(path == "/dev/shm/resil-" + std::to_string(getuid()) + "-" + launch() + "-0-3.ring");
+    MUST(path == live_path());
     MUST(!resil::segment_is_anonymous());
     struct stat status;
     MUST(stat(path.c_str(), &status) == 0);
@@ -141,15 +147,31 @@ TEST_CASE("segment: the live ring is a file that explains itself") {
   }));
 }
 
-TEST_CASE("segment: a file left by a dead job of the same name is replaced") {
+TEST_CASE("segment: two launches whose launcher gave them the same ids have a file each") {
   CHECK(in_child([] {
-    std::string path = "/dev/shm/resil-" + std::to_string(getuid()) + "-" + launch() + "-0-3.ring";
-    std::ofstream(path) << std::string(10 << 20, 'x');
     MUST(make(launch().c_str()));
-    std::string bytes = contents(path);
+    std::string first = resil::segment_path(), key = runtime.launch_key;
+    ring::Header* header = runtime.header;
+    MUST(header->launch == key && header->launch_agreed == 0 && key.size() == 16);
+    MUST(make(launch().c_str()));
+    std::string second = resil::segment_path();
+    MUST(first != second && runtime.launch_key != key);
+    MUST(access(first.c_str(), F_OK) == 0 && header->magic == ring::kMagic && header->launch == key);
     resil::segment_discard();
-    MUST(bytes.size() == runtime.header->file_bytes);
-    MUST(bytes.find("xxxx") == std::string::npos);
+    MUST(access(first.c_str(), F_OK) == 0);
+    MUST(unlink(first.c_str()) == 0);
+    return 0;
+  }));
+}
+
+TEST_CASE("segment: nothing is removed to take its place") {
+  CHECK(in_child([] {
+    std::string path = "/dev/shm/" + launch();
+    std::ofstream(path) << "somebody's";
+    MUST(resil::map_new_file(path.c_str(), 8192) == nullptr);
+    std::string left = contents(path);
+    unlink(path.c_str());
+    MUST(left == "somebody's");
     return 0;
   }));
 }
@@ -162,7 +184,7 @@ TEST_CASE("segment: without a file it is anonymous memory and works on") {
     MUST(runtime.header->magic == ring::kMagic);
     memset(runtime.lanes, 1, sizeof(ring::Lane) * runtime.lane_count);
     resil::segment_discard();
-    std::string path = "/dev/shm/resil-" + std::to_string(getuid()) + "-" + launch() + "-0-3.ring";
+    std::string path = live_path();
     MUST(access(path.c_str(), F_OK) != 0);
     return 0;
   };

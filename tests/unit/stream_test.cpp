@@ -20,6 +20,7 @@
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "shim/config.h"
+#include "shim/launch.h"
 #include "shim/node_memory.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
@@ -76,12 +77,16 @@ class Node {
     runtime.size = size;
     runtime.local_size = size;
     strcpy(runtime.host, "node-1");
+    resil::launch_draw();
+    resil::launch_expect(size);
+    for (int rank = 0; rank < size; ++rank)  // one for all: the processes are forks of this one
+      resil::launch_learn(rank, resil::launch_nonce());
     node_ranks = 0;
     met.clear();
   }
   ~Node() { resil::node_memory_discard(); }
   std::string path(int rank) {
-    return "/dev/shm/resil-" + std::to_string(getuid()) + "-" + runtime.header->job + "-0-" + std::to_string(rank) + ".node";
+    return "/dev/shm/resil-" + std::to_string(getuid()) + "-" + runtime.header->job + "-0-" + std::to_string(rank) + "-" + runtime.launch_key + ".node";
   }
 };
 
