@@ -5,7 +5,6 @@
 #include "shim/report.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "shim/finding.h"
 #include "shim/json.h"
 #include "shim/log.h"
+#include "shim/own_files.h"
 #include "shim/registry.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
@@ -86,14 +86,11 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.end_object();
 }
 
-int write_file(const char* path, int flags, bool one_line, const char* outcome) {
-  int fd = open(path, flags, 0666);
-  if (fd < 0)
-    return errno;
+/// 0 or errno; the file stays open.
+int write_to(int fd, bool one_line, const char* outcome) {
   writer.restart(fd, one_line);
   write_members(writer, outcome);
-  int error = writer.finish() ? 0 : writer.error();
-  return close(fd) != 0 && error == 0 ? errno : error;
+  return writer.finish() ? 0 : writer.error();
 }
 
 }  // namespace
@@ -102,20 +99,23 @@ namespace {
 
 /// 0 or why not.
 int try_report(const char* outcome) {
-  char path[1200], temporary[1210];
-  int error;
+  char path[1200];
   if (directory_merges()) {
     snprintf(path, sizeof(path), "%s/node-%s.jsonl", runtime.directory, runtime.host);
-    error = write_file(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, true, outcome);
-  } else {
-    snprintf(path, sizeof(path), "%s/rank-%05d.json", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
-    snprintf(temporary, sizeof(temporary), "%s.tmp", path);
-    error = write_file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, false, outcome);
-    if (error == 0 && rename(temporary, path) != 0)
-      error = errno;
-    if (error != 0)
-      unlink(temporary);
+    const int fd = own_file_append(path, 0666);
+    if (fd < 0)
+      return errno;
+    const int error = write_to(fd, true, outcome);
+    return close(fd) != 0 && error == 0 ? errno : error;
   }
+  snprintf(path, sizeof(path), "%s/rank-%05d.json", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
+  OwnFile file;
+  if (!own_file_begin(&file, path, 0666))
+    return errno;
+  const int error = write_to(file.fd, false, outcome);
+  if (error == 0)
+    return own_file_commit(&file) ? 0 : errno;
+  own_file_drop(&file);
   return error;
 }
 

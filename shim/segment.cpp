@@ -19,6 +19,7 @@
 #include "shim/call_info.h"
 #include "shim/launch.h"
 #include "shim/node_memory.h"
+#include "shim/own_files.h"
 #include "shim/registry.h"
 #include "shim/runtime.h"
 #include "shim/version.h"
@@ -275,33 +276,19 @@ void segment_sync_clock() {
 }
 
 bool segment_store(const char* path) {
-  char temporary[1200];
-  snprintf(temporary, sizeof(temporary), "%s.tmp", path);
   const size_t bytes = runtime.header->file_bytes;
-  if (!file_size_allowed(bytes))
-    return false;
-  int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0)
+  OwnFile file;
+  if (!file_size_allowed(bytes) || !own_file_begin(&file, path, 0666))
     return false;
   const char* base = reinterpret_cast<const char*>(runtime.header);
-  bool ok = ftruncate(fd, static_cast<off_t>(bytes)) == 0;
+  bool ok = ftruncate(file.fd, static_cast<off_t>(bytes)) == 0;
   for (size_t offset = 0; ok && offset < bytes; offset += kPage)
     if (!page_is_zero(base + offset))
-      ok = write_page(fd, base + offset, static_cast<off_t>(offset));
-  int error = errno;
-  if (close(fd) != 0 && ok) {
-    error = errno;
-    ok = false;
-  }
-  if (ok && rename(temporary, path) != 0) {
-    error = errno;
-    ok = false;
-  }
-  if (!ok) {
-    unlink(temporary);
-    errno = error;
+      ok = write_page(file.fd, base + offset, static_cast<off_t>(offset));
+  if (!ok)
+    own_file_drop(&file);
+  if (!ok || !own_file_commit(&file))
     return false;
-  }
   segment_discard();
   return true;
 }

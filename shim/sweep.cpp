@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "shim/node_memory.h"
+#include "shim/own_files.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
 
@@ -24,25 +25,24 @@ constexpr size_t kChunk = 64 << 10;  // bytes copied at a time
 /// Copies all but zero chunks. False when the target cannot be written.
 bool copy(int from, const char* directory, int rank) {
   static char chunk[kChunk], zero[kChunk];
-  char path[1200], temporary[1210];
+  char path[1200];
   struct stat status;
   snprintf(path, sizeof(path), "%s/rank-%05d.ring", directory, rank);
-  if (stat(path, &status) == 0)
+  if (own_file_exists(path))
     return true;  // collected already
-  snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path, getpid());
-  int to = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (to < 0)
+  OwnFile file;
+  if (!own_file_begin(&file, path, 0666))
     return false;
+  const int to = file.fd;
   bool ok = fstat(from, &status) == 0 && file_size_allowed(static_cast<uint64_t>(status.st_size)) &&
             ftruncate(to, status.st_size) == 0;
   for (off_t offset = 0; ok && offset < status.st_size; offset += static_cast<off_t>(kChunk)) {
     ssize_t bytes = pread(from, chunk, kChunk, offset);
     ok = bytes > 0 && (memcmp(chunk, zero, static_cast<size_t>(bytes)) == 0 || pwrite(to, chunk, static_cast<size_t>(bytes), offset) == bytes);
   }
-  ok = close(to) == 0 && ok && rename(temporary, path) == 0;
   if (!ok)
-    unlink(temporary);
-  return ok;
+    own_file_drop(&file);
+  return ok && own_file_commit(&file);
 }
 
 void collect(int folder, const char* name) {

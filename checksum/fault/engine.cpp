@@ -12,6 +12,7 @@
 
 #include "shim/event.h"
 #include "shim/log.h"
+#include "shim/own_files.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
 
@@ -28,7 +29,7 @@ void open_list() {
   if (runtime.directory[0] == 0)
     return;
   snprintf(path, sizeof(path), "%s/faults-%05d.jsonl", runtime.directory, runtime.rank);
-  list = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  list = own_file_append(path, 0666);
   if (list < 0)
     add_note("the list of injected faults could not be written");
 }

@@ -5,7 +5,6 @@
 // PMPI_Init; system calls.
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,6 +17,7 @@
 #include "checksum/record/writer.h"
 #include "shim/hash.h"
 #include "shim/json.h"
+#include "shim/own_files.h"
 
 namespace resil::record {
 
@@ -54,7 +54,7 @@ enum class Manifest { kNone, kOurs, kOlder, kForeign };
 Manifest manifest_of(const char* directory, const char* launch) {
   char path[kRoom], text[4096], wanted[128], own[96];
   snprintf(path, sizeof(path), "%s/%s", directory, kManifest);
-  const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int descriptor = own_file_read(path);
   if (descriptor < 0)
     return errno == ENOENT ? Manifest::kNone : Manifest::kForeign;
   const ssize_t got = read(descriptor, text, sizeof(text) - 1);
@@ -67,17 +67,6 @@ Manifest manifest_of(const char* directory, const char* launch) {
   plain(own, launch);
   snprintf(wanted, sizeof(wanted), "\"launch\": \"%s\"", own);
   return strstr(text, wanted) != nullptr ? Manifest::kOurs : Manifest::kOlder;
-}
-
-bool make_directories(char* path) {
-  for (char* slash = strchr(path + 1, '/'); slash != nullptr; slash = strchr(slash + 1, '/')) {
-    *slash = 0;
-    const bool ok = mkdir(path, 0777) == 0 || errno == EEXIST || errno == EISDIR || errno == EROFS || errno == EACCES;
-    *slash = '/';
-    if (!ok)
-      return false;
-  }
-  return mkdir(path, 0777) == 0 || errno == EEXIST;
 }
 
 bool digits(const char* text, const char* end) {
@@ -137,15 +126,14 @@ bool empty(const char* directory, const char* claim, bool inner) {
 }
 
 bool write_manifest(const char* directory, const Identity& identity) {
-  char path[kRoom], temporary[kRoom + 16], launch[96];
+  char path[kRoom], launch[96];
+  OwnFile file;
   snprintf(path, sizeof(path), "%s/%s", directory, kManifest);
-  snprintf(temporary, sizeof(temporary), "%s.%d", path, getpid());
-  const int descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0)
+  if (!own_file_begin(&file, path, 0666))
     return false;
   plain(launch, identity.launch);
   static JsonWriter json;  // 64 KiB
-  json.restart(descriptor, false);
+  json.restart(file.fd, false);
   json.begin_object();
   json.integer("resil_recording", kFormatVersion);
   json.text("launch", launch);
@@ -155,17 +143,10 @@ bool write_manifest(const char* directory, const Identity& identity) {
   json.text("resil_version", identity.resil_version);
   json.integer("created", static_cast<int64_t>(identity.created));
   json.end_object();
-  bool ok = json.finish();
-  int error = json.error();
-  if (close(descriptor) != 0 && ok) {
-    ok = false;
-    error = errno;
-  }
-  if (ok && rename(temporary, path) == 0)
-    return true;
-  error = ok ? errno : error;
-  unlink(temporary);
-  errno = error;
+  if (json.finish())
+    return own_file_commit(&file);
+  own_file_drop(&file);
+  errno = json.error();
   return false;
 }
 
@@ -178,8 +159,7 @@ bool directory_claim(const char* directory, const Identity& identity, Problem* p
   char path[kRoom], claim[40], name[300];
   if (directory[0] == 0 || strlen(directory) > 1000)
     return fail(problem, directory, ENAMETOOLONG);
-  strcpy(path, directory);
-  if (!make_directories(path))
+  if (!own_directory_make(directory))
     return fail(problem, directory, errno);
   if (manifest_of(directory, identity.launch) == Manifest::kOurs)
     return true;

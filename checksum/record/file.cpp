@@ -132,7 +132,7 @@ void PatientLock::unlock() {
 }
 
 int BlockFile::create(const char* path, const Identity& identity) {
-  descriptor_ = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  descriptor_ = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ < 0)
     return errno;
   alignas(8) unsigned char page[kHeadBytes] = {};

@@ -88,8 +88,9 @@ bool Symbols::search(uint64_t address, const Object& object, Entry* entry) {
     if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC)) continue;
     if (tables.string_bytes != 0 && symbol.st_name >= tables.string_bytes) continue;
     const uint64_t value = symbol.st_value + object.base;
-    // A static function lies between two exported ones: the size says that it is not the one before.
-    if (value > address || (symbol.st_size != 0 && address - value >= symbol.st_size)) continue;
+    // A static function lies between two exported ones: only the size says that it is not the one before. Without a
+    // size (hand-written assembly) nothing does, so such a symbol names its first byte at most.
+    if (value > address || address - value >= (symbol.st_size != 0 ? symbol.st_size : 1)) continue;
     if (entry->name != 0 && value <= entry->value) continue;
     entry->value = value;
     entry->name = tables.strings + symbol.st_name;

@@ -9,6 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstring>
+
+#include "shim/own_files.h"
 #include "shim/runtime.h"
 
 namespace resil::dump {
@@ -30,13 +33,19 @@ void make_path(char* path, size_t capacity, uint32_t number) {
 /// Creates the next dump file. Returns its descriptor, or -1 with errno. Never overwrites one.
 int create_file(char* path, size_t capacity, uint32_t* number) {
   const uint32_t first = *number;
-  for (; *number - first < kMostNumbers; ++*number) {
+  make_path(path, capacity, first);
+  const int at = own_directory_to_write(runtime.directory);
+  if (at < 0) return -1;
+  const size_t folder = strnlen(runtime.directory, sizeof runtime.directory) + 1;
+  int file = -1, error = EEXIST;
+  for (; file < 0 && error == EEXIST && *number - first < kMostNumbers; *number += file < 0) {
     make_path(path, capacity, *number);
-    const long file = syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-    if (file >= 0) return static_cast<int>(file);
-    if (errno != EEXIST && errno != EINTR) return -1;
+    file = own_file_create_at(at, path + folder, 0666);
+    error = errno;
   }
-  return -1;
+  syscall(SYS_close, at);
+  errno = error;
+  return file;
 }
 
 void write_rest(const Content& content, Workspace* workspace, int signal) {

@@ -3,7 +3,6 @@
 #include "detectors/hang/report_files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "detectors/hang/watch.h"
 #include "shim/call_info.h"
 #include "shim/json.h"
+#include "shim/own_files.h"
 #include "shim/runtime.h"
 #include "shim/version.h"
 
@@ -257,7 +257,7 @@ namespace {
 void append_line(const char* name, const char* line) {
   char path[1300];
   snprintf(path, sizeof(path), "%s/%s", runtime.directory, name);
-  const int fd = runtime.directory[0] != 0 ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+  const int fd = runtime.directory[0] != 0 ? own_file_append(path, 0666) : -1;
   if (fd < 0)
     return;
   if (write(fd, line, strlen(line)) < 0)
@@ -294,33 +294,28 @@ void write_hang_files(Root& root, const Verdict& verdict, uint32_t number, const
   if (runtime.directory[0] == 0)
     return;
   const uint64_t now = realtime_now_ns();
-  char path[1300], temporary[1310];
+  char path[1300];
+  OwnFile text, json;
   for (uint32_t tries = 0; tries < 1000; ++tries, ++number) {  // another node may have led, and reported, before
     snprintf(path, sizeof(path), "%s/hang-%u.json", runtime.directory, number);
-    if (access(path, F_OK) != 0)
+    if (!own_file_exists(path))
       break;
   }
   snprintf(path, sizeof(path), "%s/hang-%u.txt", runtime.directory, number);
-  snprintf(temporary, sizeof(temporary), "%s.tmp", path);
   // dprintf: no stream, whose memory might have to be had from a heap that the program holds locked.
-  if (const int file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); file >= 0) {
-    write_text(root, verdict, action, now, file);
-    if (close(file) == 0 && rename(temporary, path) == 0)
+  if (own_file_begin(&text, path, 0666)) {
+    write_text(root, verdict, action, now, text.fd);
+    if (own_file_commit(&text))
       snprintf(text_path, path_bytes, "%s", path);
-    else
-      unlink(temporary);
   }
   snprintf(path, sizeof(path), "%s/hang-%u.json", runtime.directory, number);
-  snprintf(temporary, sizeof(temporary), "%s.tmp", path);
-  const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0)
+  if (!own_file_begin(&json, path, 0666))
     return;
-  write_json(root, verdict, action, now, fd);
-  const bool ok = fsync(fd) == 0 || errno == EINVAL;
-  if (close(fd) == 0 && ok && writer.error() == 0 && rename(temporary, path) == 0)
+  write_json(root, verdict, action, now, json.fd);
+  if ((fsync(json.fd) != 0 && errno != EINVAL) || writer.error() != 0)
+    own_file_drop(&json);
+  else if (own_file_commit(&json))
     snprintf(json_path, path_bytes, "%s", path);
-  else
-    unlink(temporary);
 }
 
 namespace {

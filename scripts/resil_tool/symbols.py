@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Function and source line of code addresses, by addr2line when it is installed. Runs addr2line; silent without it.
 
-Never wrong rather than complete: an object file that changed after the job began is not asked.
+Never wrong rather than complete: an object file that changed after the job began is not asked, and a symbol names an
+address only when it covers it (of a stripped program addr2line gives the nearest one, however far away).
 """
 
 from __future__ import annotations
 
+import bisect
 import os
 import re
 import shutil
 import stat
+import struct
 import subprocess
 import time
 
@@ -17,6 +20,7 @@ from .text import clean
 
 SECONDS = 15.0       # for all object files of one report together
 MAX_ADDRESSES = 256  # of one object file
+MAX_TABLE = 1 << 29  # bytes of one symbol table
 
 # "lmp+0x1234 (main+0x56)", "/usr/bin/lmp+0x1234": how the dumps write a call site
 SITE = re.compile(r"(?P<object>[^\s()+]+)\+0x(?P<offset>[0-9a-f]{1,16})(?P<symbol> \([^()]*\+0x[0-9a-f]+\))?")
@@ -65,11 +69,53 @@ def _ask(tool: str, path: str, addresses: list[int], seconds: float) -> dict[tup
             break
         function, line = clean(lines[2 * i], 80), re.sub(r" \(discriminator \d+\)$", "", clean(lines[2 * i + 1], 400))
         place = os.path.basename(line) if not line.startswith("?") and not re.search(r":[0?]*$", line) else ""
-        if function and function != "??":
+        if function and function != "??" and (place or covered(path, address - 1)):
             known[path, address] = "%s at %s" % (function, place) if place else function
         elif place:
             known[path, address] = place
     return known
+
+
+def covered(path: str, address: int) -> bool:
+    """Whether the symbol of the object file that is nearest below the address reaches as far as that."""
+    if path not in _tables:
+        _tables[path] = _read_symbols(path)
+    starts, sizes = _tables[path]
+    index = bisect.bisect_right(starts, address) - 1
+    return index >= 0 and address - starts[index] < sizes[index]
+
+
+_tables: dict[str, tuple[list[int], list[int]]] = {}
+
+
+def _read_symbols(path: str) -> tuple[list[int], list[int]]:
+    """Addresses of the defined symbols that addr2line may name, in order, and how many bytes each covers. Empty for
+    anything but a 64-bit little-endian ELF file."""
+    found: dict[int, int] = {}
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return [], []
+    try:
+        head = os.pread(descriptor, 64, 0)
+        if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+            return [], []
+        offset, entry, count = struct.unpack_from("<Q", head, 40)[0], *struct.unpack_from("<HH", head, 58)
+        sections = os.pread(descriptor, entry * count, offset) if entry >= 64 else b""
+        for at in range(0, len(sections) - 63, entry or 64):
+            kind, start, size = struct.unpack_from("<I", sections, at + 4)[0], *struct.unpack_from("<QQ", sections, at + 24)
+            if kind not in (2, 11):  # SHT_SYMTAB, SHT_DYNSYM
+                continue
+            table = os.pread(descriptor, min(size, MAX_TABLE), start)
+            for _, info, _, section, value, length in struct.iter_unpack("<IBBHQQ", table[:len(table) // 24 * 24]):
+                if section and info & 15 in (0, 1, 2, 10):  # STT_NOTYPE, OBJECT, FUNC, GNU_IFUNC
+                    found[value] = max(length, found.get(value, 0))
+    except (OSError, ValueError, OverflowError, struct.error):
+        return [], []
+    finally:
+        os.close(descriptor)
+    starts = sorted(found)
+    return starts, [found[start] for start in starts]
 
 
 def site_text(site: tuple[str, int] | None, known: dict[tuple[str, int], str]) -> str:

@@ -4,16 +4,13 @@
 // open it by name, because a listing may come from a network file system's cache while an open asks the server.
 #include "shim/presence/files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "shim/config_parse.h"
+#include "shim/own_files.h"
 
 namespace resil {
 namespace {
@@ -22,23 +19,19 @@ char prefix[1400];  // "DIRECTORY/.present/JOB.KEY.rank-"
 char folder[1100];  // "DIRECTORY/.present"
 char own[1440];
 
-bool make(const char* path) { return mkdir(path, 0777) == 0 || errno == EEXIST; }
-
-/// Makes the directory and those above it.
-bool make_all(char* path) {
-  for (char* slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = 0;
-    bool good = make(path);
-    *slash = '/';
-    if (!good && errno != EACCES && errno != EROFS) return false;  // may exist without being ours to look into
-  }
-  return make(path);
+/// A directory of this user's own, not a link to one.
+bool is_own(const char* path) {
+  struct stat status;
+  const int at = own_directory_open(path, false);
+  const bool good = at >= 0 && fstat(at, &status) == 0 && own_directory_trust(at, status) == DirectoryTrust::kOwn;
+  if (at >= 0) close(at);
+  return good;
 }
 
 bool publish(const LaunchIdentity& identity, const char* directory, const char* value) {
   if (!directory || !*directory || identity.rank < 0 || strlen(directory) > 1024) return false;
   Text(folder, sizeof folder).add(directory).add("/.present");
-  if (strlen(folder) >= sizeof folder - 1 || !make_all(folder)) return false;
+  if (strlen(folder) >= sizeof folder - 1 || !own_directory_make(folder) || !is_own(folder)) return false;
   // The key keeps a directory that is used again from showing the ranks of the job before. A requeued job has the
   // same ids as before, but another count.
   const char* requeued = getenv("SLURM_RESTART_COUNT");
@@ -46,25 +39,22 @@ bool publish(const LaunchIdentity& identity, const char* directory, const char* 
   text.add(folder).add("/").add(identity.job).add(".").add(identity.key).add(".").add(requeued ? requeued : "");
   text.add(".rank-");
   Text(own, sizeof own).add(prefix).add(int64_t{identity.rank});
-  char temporary[1480];
-  Text(temporary, sizeof temporary).add(own).add(".new");
-  int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return false;
+  OwnFile file;
   size_t length = strlen(value);
-  bool good = write(fd, value, length) == static_cast<ssize_t>(length);
-  good = close(fd) == 0 && good;
-  good = good && rename(temporary, own) == 0;
-  if (!good) {
-    unlink(temporary);
-    own[0] = 0;
+  bool good = own_file_begin(&file, own, 0644);
+  if (good && write(file.fd, value, length) != static_cast<ssize_t>(length)) {
+    own_file_drop(&file);
+    good = false;
   }
+  good = good && own_file_commit(&file);
+  if (!good) own[0] = 0;
   return good;
 }
 
 bool get(int rank, char* value, size_t size) {
   char path[1440];
   Text(path, sizeof path).add(prefix).add(int64_t{rank});
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = own_file_read(path);  // a value of another user is no value: it could end the job
   if (fd < 0) return false;
   ssize_t length = read(fd, value, size - 1);
   close(fd);
@@ -76,7 +66,7 @@ bool get(int rank, char* value, size_t size) {
 void release() {}
 
 void remove_own() {
-  if (own[0]) unlink(own);
+  if (own[0]) own_file_remove(own);
   if (folder[0]) rmdir(folder);  // the last rank succeeds
   own[0] = folder[0] = 0;
 }
