@@ -125,7 +125,13 @@ void learn_presence() {
     stop_configuration(identity, line, comparison.first_present());
   }
   present_everywhere = comparison.all_present() && verdict.synchronised;
-  if (!comparison.all_present()) {
+  if (!verdict.published) {  // where it was not this rank's alone, every rank says so; one line is enough
+    snprintf(line, sizeof(line), "resil: rank %d could not tell the other ranks that it carries resil (%s), so nothing is "
+             "checked between ranks; each is watched by itself.", runtime.rank, verdict.carrier);
+    add_note(line);
+    if (runtime.rank == 0)
+      log_raw(line);
+  } else if (!comparison.all_present()) {
     comparison.describe_missing(identity, runtime.size, line, sizeof(line));
     add_note(line);
     if (runtime.rank == comparison.first_present() || comparison.first_present() < 0)
@@ -212,8 +218,10 @@ bool attach_begin(bool sessions) {
 void attach_end(int result, bool sessions) {
   if (!sessions && !late)
     launch_unexport(identity);
-  if (result != 0)
+  if (result != 0) {
+    presence_close();
     return;
+  }
   const uint64_t began = ticks();
   if (sessions) {
     sessions_open.fetch_add(1);

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "detectors/gpu_runtime/call.h"
-#include "detectors/gpu_runtime/next.h"
+#include "shim/next.h"
 
 namespace resil::gpu_runtime {
 

@@ -73,6 +73,6 @@ void remove_own() {
 
 }  // namespace
 
-const Carrier kFilesCarrier = {"files", publish, get, release, remove_own};
+const Carrier kFilesCarrier = {"files", publish, nullptr, get, release, remove_own};
 
 }  // namespace resil

@@ -132,8 +132,11 @@ void launch_from_pmix(LaunchIdentity* identity, const Environment& environment, 
   if (at && parse_integer(slice_of(at + 1), &number) && number >= 1 && number < INT32_MAX) {
     spawned = spawned || (number > 1 && strncmp(name, "prterun", 7) == 0);
     Slice family{name, static_cast<size_t>(at - name)};
-    if (!spawned || number == 1 || family.size + 3 > sizeof root)
+    if (!spawned || number == 1 || family.size + 3 > sizeof root) {
+      // The first job of a daemon that a singleton started, to spawn; the parents' name is not known here.
+      if (spawned) identity->world = world_from_name(name);
       return set_name(identity->launch, sizeof identity->launch, slice_of(name));
+    }
     identity->world = static_cast<int>(number - 1);
     Text(root, sizeof root).add(family).add("@1");
     return set_name(identity->launch, sizeof identity->launch, slice_of(root));

@@ -180,6 +180,6 @@ void pmi1_abort(int status) {
   write_all(command, strlen(command));  // not answered
 }
 
-const Carrier kPmi1Carrier = {"PMI-1", publish, get, release, nullptr};
+const Carrier kPmi1Carrier = {"PMI-1", publish, nullptr, get, release, nullptr};
 
 }  // namespace resil

@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See pmix.h. May load libpmix where the MPI library would do so a moment later, and nothing else.
+// See pmix.h.
 //
-// PMIx_Init counts references: ours comes first, the MPI library's own is the second; each is given back by its owner.
-// A second *copy* of libpmix would be a second client with the same rank, which servers take badly: it is used only
-// when it is the one the MPI library links (Open MPI 5, MPICH with PMIx) or the one its plug-in links (Open MPI 4 with
-// an external PMIx). Open MPI 4 with its built-in PMIx goes to the next carrier.
+// Of PMIx nothing is touched before the MPI library has initialised it: this rank's value is put in the library's own
+// PMIx_Commit inside MPI_Init, and travels with the library's own fence. PMIx_Init counts references, but a reference
+// of ours may not come first: Open MPI 5 and 6 ask PMIx_Initialized, then take the answer for their own doing, and the
+// name of this process, which they would have had from PMIx_Init, stays empty (ompi_rte_init; "local rank --> Returned
+// Not found"). Later MPIs may mind other things; a commit that they make themselves, none.
 //
-// Measured with Open MPI 4.1.4 and PMIx 4.2.2: keys that were put and committed before MPI_Init are in the local store
-// of every rank after it, because Open MPI's fence collects all data; PMIX_OPTIONAL looks there and only there.
+// Measured with Open MPI 4.1.4 (PMIx 4.2.2), 5.0.7 (PMIx 5.0.7) and 6.0.0rc2 (PMIx 7.0.0rc1): what was put before that
+// commit is in the local store of every rank after MPI_Init, because Open MPI's fence collects all data; PMIX_OPTIONAL
+// looks there and only there. Without PMIX_OPTIONAL the question about a rank that has put nothing is never answered.
 #include "shim/presence/pmix.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
-#include <type_traits>
 
 #include "shim/config_parse.h"
+#include "shim/next.h"
+
+extern "C" int PMIx_Commit();
 
 namespace resil {
 namespace {
@@ -45,20 +50,42 @@ struct PmixInfo {
 };
 constexpr uint16_t kPmixBool = 1, kPmixString = 3;
 constexpr uint8_t kPmixGlobal = 3;
+constexpr int kNotInitialised = -31;  ///< what PMIx_Commit answers in a process that has not called PMIx_Init
 constexpr char kKey[] = "resil.presence";
 constexpr char kLibrary[] = "libpmix.so.2";
 
-struct Library {
-  int (*init)(PmixProc* self, PmixInfo* info, size_t count);
-  int (*put)(uint8_t scope, const char* key, PmixValue* value);
-  int (*commit)();
-  int (*get)(const PmixProc* proc, const char* key, const PmixInfo* info, size_t count, PmixValue** value);
-  int (*finalize)(const PmixInfo* info, size_t count);
-};
+using Commit = int();
+using Put = int(uint8_t scope, const char* key, PmixValue* value);
+using Get = int(const PmixProc* proc, const char* key, const PmixInfo* info, size_t count, PmixValue** value);
 
-Library library;
+std::atomic<const char*> waiting;  ///< to be put in the MPI library's PMIx_Commit
+bool committed;                    ///< it was, and PMIx took it
+Get* get_function;
 PmixProc self;
-bool initialised;
+
+/// The function that the caller would have had without this library; null: there is none.
+template <class Function>
+Function* pmix_function(const char* name, const void* caller) {
+  void* next = next_in_order(name);
+  return reinterpret_cast<Function*>(next ? next : next_function(name, caller));
+}
+
+/// In the MPI library's PMIx_Commit. What fails here costs this rank's being known, nothing else.
+int commit(const void* caller) {
+  Commit* const real = pmix_function<Commit>("PMIx_Commit", caller);
+  if (!real) return kNotInitialised;
+  const char* value = waiting.exchange(nullptr);
+  if (!value) return real();
+  Put* const put = pmix_function<Put>("PMIx_Put", caller);
+  get_function = pmix_function<Get>("PMIx_Get", caller);
+  PmixValue text{};
+  text.type = kPmixString;
+  text.string = value;
+  const bool taken = put && get_function && put(kPmixGlobal, kKey, &text) == 0;
+  const int result = real();
+  committed = taken && result == 0;
+  return result;
+}
 
 struct Object {
   const char* part;
@@ -79,70 +106,72 @@ void find_object(Object* object) {
       object);
 }
 
-/// Value of a bool variable in a loaded object; false when either is not there.
-bool flag_in(const char* object_name, const char* symbol) {
+/// Value of a bool variable in a loaded object; `otherwise` when either is not there.
+bool flag_in(const char* object_name, const char* symbol, bool otherwise) {
   Object object{object_name, {}};
   find_object(&object);
   void* handle = object.path[0] ? dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD) : nullptr;
-  if (!handle) return false;
+  if (!handle) return otherwise;
   const bool* flag = static_cast<const bool*>(dlsym(handle, symbol));
-  bool set = flag && *flag;
+  bool set = flag ? *flag : otherwise;
   dlclose(handle);
   return set;
 }
 
 enum class Plugin { kNone, kBuiltIn, kExternal };
 
-/// How Open MPI 4 reaches PMIx, by the plug-in files beside its library. An external plug-in is loaded here, and with
-/// it the libpmix that it is linked to. The plug-in's own code does not run; Open MPI opens the same file later and
-/// gets this mapping.
-Plugin load_openmpi_plugin() {
+/// How Open MPI 4 reaches PMIx, by the plug-in files beside its library; nothing is loaded. kNone: by linking, if at all.
+Plugin openmpi_plugin() {
   Object pal{"/libopen-pal.so", {}};
   find_object(&pal);
   if (!pal.path[0]) return Plugin::kNone;
   *strrchr(pal.path, '/') = 0;
   for (const char* folder : {"/openmpi/", "/openmpi/lib/openmpi3/", "/openmpi/lib/openmpi/"}) {
     char path[640];
-    // With its own PMIx inside, Open MPI prefers that one.
+    // With its own PMIx inside, Open MPI prefers that one; its functions have other names.
     for (const char* inside : {"mca_pmix_pmix2x.so", "mca_pmix_pmix3x.so", "mca_pmix_pmix4x.so"}) {
       Text(path, sizeof path).add(pal.path).add(folder).add(inside);
       if (access(path, F_OK) == 0) return Plugin::kBuiltIn;
     }
     for (const char* outside : {"mca_pmix_ext4x.so", "mca_pmix_ext3x.so", "mca_pmix_ext2x.so"}) {
       Text(path, sizeof path).add(pal.path).add(folder).add(outside);
-      if (access(path, F_OK) == 0 && dlopen(path, RTLD_LAZY | RTLD_LOCAL)) return Plugin::kExternal;
+      if (access(path, F_OK) == 0) return Plugin::kExternal;
     }
   }
   return Plugin::kNone;
 }
 
-/// Never closed: the library runs a thread of its own, and an atexit handler.
-bool load() {
-  if (load_openmpi_plugin() == Plugin::kBuiltIn) return false;
-  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  if (!handle) return false;
-  auto bind = [handle](auto& slot, const char* name) {
-    slot = reinterpret_cast<std::remove_reference_t<decltype(slot)>>(dlsym(handle, name));
-    return slot != nullptr;
-  };
-  return bind(library.init, "PMIx_Init") && bind(library.put, "PMIx_Put") && bind(library.commit, "PMIx_Commit") &&
-         bind(library.get, "PMIx_Get") && bind(library.finalize, "PMIx_Finalize");
+/// Is that name ours for whoever calls it? Not where this library comes behind PMIx in the global order.
+bool commit_is_ours() {
+  void* first = dlsym(RTLD_DEFAULT, "PMIx_Commit");
+  Dl_info of_first, own;
+  return first && dladdr(first, &of_first) && dladdr(&committed, &own) && of_first.dli_fbase == own.dli_fbase;
+}
+
+/// Will the MPI library call PMIx_Commit by that name in MPI_Init?
+bool commit_will_come() {
+  if (!commit_is_ours()) return false;
+  const Plugin plugin = openmpi_plugin();
+  if (plugin != Plugin::kNone) return plugin == Plugin::kExternal;
+  void* linked = dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD);
+  if (linked) dlclose(linked);
+  return linked;
 }
 
 bool publish(const LaunchIdentity& identity, const char*, const char* value) {
   // Open MPI under hydra, and MPICH under Open MPI's mpirun, would not use the server that the variables name.
-  if (!getenv("PMIX_NAMESPACE") || !getenv("PMIX_RANK") || identity.singleton) return false;
-  if (!load() || library.init(&self, nullptr, 0) != 0) return false;
-  initialised = true;
-  PmixValue text{};
-  text.type = kPmixString;
-  text.string = value;
-  return library.put(kPmixGlobal, kKey, &text) == 0 && library.commit() == 0;
+  const char *space = getenv("PMIX_NAMESPACE"), *rank = getenv("PMIX_RANK");
+  if (!space || !rank || identity.singleton || strlen(space) >= sizeof self.space || !commit_will_come()) return false;
+  strcpy(self.space, space);
+  waiting.store(value);
+  return true;
 }
+
+bool published() { return committed; }
 
 /// Only in this process's own store: a server could be asked too, but would forward the question to other nodes.
 bool get(int rank, char* value, size_t size) {
-  if (!initialised) return false;
+  if (!get_function) return false;
   PmixProc proc = self;
   proc.rank = static_cast<uint32_t>(rank);
   PmixInfo optional{};
@@ -150,7 +179,7 @@ bool get(int rank, char* value, size_t size) {
   optional.value.type = kPmixBool;
   optional.value.flag = true;
   PmixValue* found = nullptr;
-  if (library.get(&proc, kKey, &optional, 1, &found) != 0 || !found) return false;
+  if (get_function(&proc, kKey, &optional, 1, &found) != 0 || !found) return false;
   bool good = found->type == kPmixString && found->string && strlen(found->string) < size;
   if (good) strcpy(value, found->string);
   if (found->type == kPmixString) free(const_cast<char*>(found->string));
@@ -158,18 +187,24 @@ bool get(int rank, char* value, size_t size) {
   return good;
 }
 
-/// The MPI library holds its own reference by now: this only counts down, and its goodbye to the server stays the last.
 void release() {
-  if (initialised) library.finalize(nullptr, 0);
-  initialised = false;
+  waiting.store(nullptr);
+  get_function = nullptr;
 }
 
 }  // namespace
 
 bool openmpi_init_is_asynchronous() {
-  return flag_in("/libmpi.so", "ompi_async_mpi_init") || flag_in("/libopen-pal.so", "opal_pmix_base_async_modex");
+  return flag_in("/libopen_mpi.so", "ompi_async_mpi_init", false) || flag_in("/libmpi.so", "ompi_async_mpi_init", false);
 }
 
-const Carrier kPmixCarrier = {"PMIx", publish, get, release, nullptr};
+bool openmpi_fence_collects() { return flag_in("/libopen-pal.so", "opal_pmix_collect_all_data", true); }
+
+const Carrier kPmixCarrier = {"PMIx", publish, published, get, release, nullptr};
 
 }  // namespace resil
+
+/// The MPI library calls this one. In a process without PMIx somebody may still find the name; see kNotInitialised.
+extern "C" __attribute__((visibility("default"))) int PMIx_Commit() {
+  return resil::commit(__builtin_return_address(0));
+}

@@ -37,7 +37,7 @@ bool presence_publish(const LaunchIdentity& identity, const char* directory, con
   for (const Carrier* candidate : kCarriers) {
     if (published) break;
     if (!fits(candidate)) continue;
-    published = candidate->publish(identity, directory, value);
+    published = candidate->publish(identity, directory, own_value);
     if (published)
       carrier = candidate;
     else
@@ -48,23 +48,26 @@ bool presence_publish(const LaunchIdentity& identity, const char* directory, con
 
 PresenceVerdict presence_collect(int rank, int size, void (*visit)(int rank, const char* value, void* context),
                                  void* context) {
-  PresenceVerdict verdict{carrier ? carrier->name : "none", 0, true};
+  if (carrier && carrier->published) published = carrier->published();
+  PresenceVerdict verdict{carrier ? carrier->name : "none", 0, published || size == 1, true};
   for (int other = 0; other < size; ++other) {
     char buffer[kPresenceBytes];
     const char* value = nullptr;
     if (other == rank)
-      value = own_value[0] && (published || size == 1) ? own_value : nullptr;
+      value = own_value[0] && verdict.published ? own_value : nullptr;
     else if (carrier && carrier->get(other, buffer, sizeof buffer))
       value = buffer;
     verdict.missing += !value;
     visit(other, value, context);
   }
-  if (size > 1) verdict.synchronised = family != MpiFamily::kOpenMpi || !openmpi_init_is_asynchronous();
+  if (size > 1 && family == MpiFamily::kOpenMpi)
+    verdict.synchronised = !openmpi_init_is_asynchronous() && (carrier != &kPmixCarrier || openmpi_fence_collects());
   if (carrier) carrier->release();
   return verdict;
 }
 
 void presence_close() {
+  if (carrier) carrier->release();
   if (carrier && carrier->remove) carrier->remove();
   carrier = nullptr;
 }

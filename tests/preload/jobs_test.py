@@ -96,6 +96,44 @@ def mixed():
     assert len(lines) == 1 and "rank 1" in lines[0] and "LD_PRELOAD" in lines[0], lines
 
 
+def asked_of_pmix(preload, **env):
+    """A job beside the witness: its result, and the words of each rank (pmix_witness.c)."""
+    witness = os.path.join(os.environ.get("COUNTING_TOOL_DIR", BUILD), "pmix_witness.so")
+    path = os.path.join(jobs.scratch(), "asked")
+    result = jobs.run(MPI, 2, [program("p2p")], env={"PMIX_WITNESS": path, **env}, preload=preload,
+                      tools_after=[witness])
+    assert result.returncode == 0, result.text()
+    words = []
+    for rank in range(2):
+        if os.path.exists(f"{path}.{rank}"):
+            with open(f"{path}.{rank}", encoding="ascii") as file:
+                words.append(file.read().split())
+    return result, words
+
+
+def presence_leaves_pmix_to_mpi():
+    """Of PMIx nothing may be touched before the MPI library has: Open MPI 5 and 6 then end in MPI_Init."""
+    _, plain = asked_of_pmix(False)
+    if not plain:
+        return "(this MPI does not use libpmix by its names)"
+    result, words = asked_of_pmix(True)
+    assert all(rank["all_ranks_preloaded"] for rank in result.ranks().values()), result.text()
+    for own, without in zip(words, plain):
+        assert own[0] == "init" and own.count("presence") == 1 and own[own.index("presence") + 1] == "commit", own
+        own.remove("presence")
+        assert own == without, f"{own}, without the library {without}"
+
+
+def presence_refused():
+    """A carrier that fails on one rank costs what ranks would check between them, not the job."""
+    result, words = asked_of_pmix(True, PMIX_WITNESS_REFUSE="1")
+    if not words:
+        return "(this MPI does not use libpmix by its names)"
+    assert [rank["all_ranks_preloaded"] for rank in result.ranks().values()] == [False, False], result.text()
+    assert [rank["outcome"] for rank in result.ranks().values()] == ["finished", "finished"], result.text()
+    assert any("could not tell the other ranks" in note for note in result.ranks()[1]["notes"]), result.ranks()[1]
+
+
 def mixed_values():
     """Ranks with different values of what must be the same: exit 93, and the message names the ranks."""
     directory = os.path.join(jobs.scratch(), "report")
@@ -256,6 +294,8 @@ def main(build, mpi):
     checks = [launcher_preloaded, bind_now, default_directory, quiet, mixed, mixed_values, bad_values, unknown_name,
               below_a_file, read_only, full, two_mpis, not_preloaded_by_name, example_module, merged_reports]
     named = [(check.__name__.replace("_", " "), check) for check in checks]
+    if mpi == "openmpi":
+        named += [(check.__name__.replace("_", " "), check) for check in (presence_leaves_pmix_to_mpi, presence_refused)]
     named += [("another tool before", lambda: stacked(True)), ("another tool behind", lambda: stacked(False))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in named])
 

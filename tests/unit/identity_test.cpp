@@ -100,6 +100,15 @@ TEST_CASE("Open MPI 5: PRRTE's namespaces") {
   CHECK(std::string(persistent.launch) == "prte-node7-4711_3");
 }
 
+TEST_CASE("Open MPI 5: worlds that a singleton spawned are not taken for the first world") {
+  // The singleton starts a daemon when it spawns, whose first job the children are.
+  LaunchIdentity child = identity(openmpi("0", "prte-node7-4711@1", "7.0:99"), MpiFamily::kOpenMpi);
+  LaunchIdentity other = identity(openmpi("1", "prte-node7-4711@1", "7.0:99"), MpiFamily::kOpenMpi);
+  CHECK(child.world > 0);
+  CHECK(child.world == other.world);
+  CHECK(std::string(child.key) == other.key);
+}
+
 TEST_CASE("hydra: the name of the key-value space without what differs between worlds") {
   kvs_answer = "kvs_6345_0_972310129_vm";
   LaunchIdentity found = identity(kHydra, MpiFamily::kMpich);

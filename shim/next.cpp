@@ -2,14 +2,14 @@
 //
 // See next.h.
 
-#include "detectors/gpu_runtime/next.h"
+#include "shim/next.h"
 
 #include <dlfcn.h>
 #include <link.h>
 
 #include <atomic>
 
-namespace resil::gpu_runtime {
+namespace resil {
 
 namespace {
 
@@ -64,7 +64,7 @@ void* look_up(const char* name, const void* return_address) {
         return function;
     }
   }
-  if (void* function = foreign(RTLD_NEXT, name); function != nullptr)
+  if (void* function = next_in_order(name); function != nullptr)
     return function;
   Walk walk = {name, nullptr};
   dl_iterate_phdr(visit, &walk);
@@ -72,6 +72,8 @@ void* look_up(const char* name, const void* return_address) {
 }
 
 }  // namespace
+
+void* next_in_order(const char* name) { return foreign(RTLD_NEXT, name); }
 
 void* next_function(const char* name, const void* return_address) {
   const auto key = reinterpret_cast<uintptr_t>(return_address) ^ (reinterpret_cast<uintptr_t>(name) << 7);
@@ -98,4 +100,4 @@ void* next_function(const char* name, const void* return_address) {
   return function;
 }
 
-}  // namespace resil::gpu_runtime
+}  // namespace resil

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The real function behind one of this library's names.
+// The real function behind one of this library's names. Any thread, no MPI.
 #pragma once
 
-#include <cstdint>
-
-namespace resil::gpu_runtime {
+namespace resil {
 
 /// The function that the caller at `return_address` would have called without this library: its own dependencies' (two
 /// CUDA runtimes of different versions may be in one process), else the next in the global order, else that of any
-/// library in the process. Null: there is none. A few loads after the first call from a place. Any thread, no MPI.
+/// library in the process. Null: there is none. A few loads after the first call from a place.
 void* next_function(const char* name, const void* return_address);
 
-}  // namespace resil::gpu_runtime
+/// The next one in the global order only; looked up each time.
+void* next_in_order(const char* name);
+
+}  // namespace resil
