@@ -100,6 +100,8 @@ void publish() {
   value.flags = runtime.directory[0] == 0 ? static_cast<uint32_t>(kNoFiles) : 0;
   value.pid = runtime.pid;
   value.nonce = launch_nonce();
+  value.claim = directory_claim_id();
+  snprintf(value.place, sizeof(value.place), "%s", directory_place());
   char text[kPresenceBytes];
   presence_format(value, text, sizeof(text));
   presence_publish(identity, runtime.directory, text);
@@ -113,8 +115,10 @@ void learn_presence() {
       runtime.rank, runtime.size,
       [](int rank, const char* text, void* context) {
         static_cast<PresenceComparison*>(context)->add(rank, text);
-        if (PresenceValue value; text != nullptr && presence_parse(text, &value))
+        if (PresenceValue value; text != nullptr && presence_parse(text, &value)) {
           launch_learn(rank, value.nonce);
+          directory_offer(value.claim, value.place);
+        }
       },
       &comparison);
   launch_agree(verdict.synchronised);
@@ -241,6 +245,7 @@ void attach_end(int result, bool sessions) {
         backend->dup_world(&private_handle);
     }
   }
+  directory_settle();
   library_version(runtime.header->mpi, sizeof(runtime.header->mpi));
   run_hooks(&Module::after_init);
   request_table_threads(!world_used || backend->thread_multiple());

@@ -152,7 +152,7 @@ DirectoryTrust own_directory_trust(int at, const struct stat& status) {
 
 bool own_directory_path_safe(int at) {
   struct stat status, above;
-  int here = dup(at);
+  int here = fcntl(at, F_DUPFD_CLOEXEC, 0);
   bool safe = here >= 0 && fstat(here, &status) == 0;
   for (int i = 0; safe && i < kMostParents; ++i) {
     safe = (status.st_uid == 0 || status.st_uid == geteuid() || status.st_uid == squashed) &&
@@ -218,10 +218,12 @@ void own_directory_expect(const char* path, int at, bool strict) {
   expected.strict = strict && fstatfs(at, &system) == 0 && system.f_type != kFuse;
 }
 
-bool own_file_begin(OwnFile* file, const char* path, mode_t mode) {
-  const char* name;
+namespace {
+
+/// `file->at` is open already, and closed on failure.
+bool begin(OwnFile* file, const char* name, mode_t mode) {
+  struct stat status;
   file->fd = -1;
-  file->at = directory_of(path, &name);
   if (file->at < 0)
     return false;
   if (strlen(name) < sizeof(file->name)) {
@@ -230,19 +232,45 @@ bool own_file_begin(OwnFile* file, const char* path, mode_t mode) {
   } else {
     errno = ENAMETOOLONG;
   }
-  if (file->fd >= 0)
+  if (file->fd >= 0) {
+    file->device = fstat(file->fd, &status) == 0 ? status.st_dev : 0;
+    file->inode = file->device != 0 ? status.st_ino : 0;
     return true;
+  }
   close_quietly(file->at);
   file->at = -1;
   return false;
 }
 
-bool own_file_commit(OwnFile* file) {
+/// Puts the closed file in place under a name that nobody has.
+int place_new(const OwnFile& file) {
+  if (linkat(file.at, file.temporary, file.at, file.name, 0) == 0) {
+    unlinkat(file.at, file.temporary, 0);
+    return 0;
+  }
+  if (errno == EEXIST)
+    return EEXIST;
+  // No hard links on this file system.
+  if (syscall(SYS_renameat2, file.at, file.temporary, file.at, file.name, 1 /* RENAME_NOREPLACE */) == 0)
+    return 0;
+  if (errno == EEXIST)
+    return EEXIST;
+  // Nor that: the name is taken first, and whoever looks in between finds a file without content.
+  const int taken = own_file_create_at(file.at, file.name, 0600);
+  if (taken < 0)
+    return errno;
+  close(taken);
+  return renameat(file.at, file.temporary, file.at, file.name) == 0 ? 0 : errno;
+}
+
+bool commit(OwnFile* file, bool replace) {
   if (file->fd < 0)
     return false;
   int error = close(file->fd) != 0 && errno != EINTR ? errno : 0;
   file->fd = -1;
-  if (error == 0 && renameat(file->at, file->temporary, file->at, file->name) != 0)
+  if (error == 0 && !replace)
+    error = place_new(*file);
+  else if (error == 0 && renameat(file->at, file->temporary, file->at, file->name) != 0)
     error = errno;
   if (error != 0)
     unlinkat(file->at, file->temporary, 0);
@@ -251,6 +279,22 @@ bool own_file_commit(OwnFile* file) {
   errno = error;
   return error == 0;
 }
+
+}  // namespace
+
+bool own_file_begin(OwnFile* file, const char* path, mode_t mode) {
+  const char* name = "";
+  file->at = directory_of(path, &name);
+  return begin(file, name, mode);
+}
+
+bool own_file_begin_at(OwnFile* file, int at, const char* name, mode_t mode) {
+  file->at = fcntl(at, F_DUPFD_CLOEXEC, 0);
+  return begin(file, name, mode);
+}
+
+bool own_file_commit(OwnFile* file) { return commit(file, true); }
+bool own_file_commit_new(OwnFile* file) { return commit(file, false); }
 
 void own_file_drop(OwnFile* file) {
   const int error = errno;

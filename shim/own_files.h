@@ -46,14 +46,19 @@ void own_directory_expect(const char* path, int at, bool strict);
 struct OwnFile {
   int fd = -1;         ///< to write to
   int at = -1;
+  dev_t device;        ///< which file it is
+  ino_t inode;
   char name[272];      ///< in its directory
   char temporary[300];
 };
 
 /// `path` is absolute. The mode is cut by the umask. False: nothing was made.
 bool own_file_begin(OwnFile* file, const char* path, mode_t mode);
+bool own_file_begin_at(OwnFile* file, int at, const char* name, mode_t mode);
 /// Closes and renames. False: as if it had never been begun.
 bool own_file_commit(OwnFile* file);
+/// The same, unless there is anything of that name: EEXIST. Of several processes one at most succeeds.
+bool own_file_commit_new(OwnFile* file);
 void own_file_drop(OwnFile* file);
 
 /// A new file; EEXIST when there is anything of that name.

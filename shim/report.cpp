@@ -113,8 +113,12 @@ int try_report(const char* outcome) {
   if (!own_file_begin(&file, path, 0666))
     return errno;
   const int error = write_to(file.fd, false, outcome);
-  if (error == 0)
-    return own_file_commit(&file) ? 0 : errno;
+  if (error == 0) {
+    if (!own_file_commit(&file))
+      return errno;
+    directory_wrote(file.device, file.inode);
+    return 0;
+  }
   own_file_drop(&file);
   return error;
 }

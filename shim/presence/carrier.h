@@ -9,7 +9,7 @@
 
 namespace resil {
 
-constexpr size_t kPresenceBytes = 208;  ///< longest value with its zero byte
+constexpr size_t kPresenceBytes = 352;  ///< longest value with its zero byte
 
 struct Carrier {
   const char* name;

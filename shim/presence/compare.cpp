@@ -10,7 +10,7 @@ namespace {
 
 /// Copies one field; '|' separates them and is replaced.
 void add_field(Text& text, const char* value) {
-  char clean[64];
+  char clean[128];
   Text(clean, sizeof clean).add(value);
   for (char* at = clean; *at; ++at)
     if (*at == '|') *at = '_';
@@ -68,26 +68,31 @@ void RankList::add(int rank) {
 
 void presence_format(const PresenceValue& value, char* text, size_t size) {
   Text out(text, size);
-  out.add("2|");
+  out.add("3|");
   add_field(out, value.version);
   add_field(out, value.modes);
   out.add(static_cast<int64_t>(value.settings)).add("|").add(int64_t{value.flags}).add("|").add(int64_t{value.pid});
-  out.add("|").add(static_cast<int64_t>(value.nonce)).add("|").add(value.host);
+  out.add("|").add(static_cast<int64_t>(value.nonce)).add("|");
+  out.add(static_cast<int64_t>(value.claim)).add("|");
+  add_field(out, value.place);
+  out.add(value.host);
 }
 
 bool presence_parse(const char* text, PresenceValue* value) {
   Slice rest = slice_of(text), form;
-  int64_t settings, flags, pid, nonce;
-  if (!next_part(&rest, '|', &form) || !(form == "2")) return false;
+  int64_t settings, flags, pid, nonce, claim;
+  if (!next_part(&rest, '|', &form) || !(form == "3")) return false;
   if (!take_text(&rest, value->version, sizeof value->version) ||
       !take_text(&rest, value->modes, sizeof value->modes) || !take_number(&rest, &settings) ||
       !take_number(&rest, &flags) || !take_number(&rest, &pid) || !take_number(&rest, &nonce) ||
+      !take_number(&rest, &claim) || !take_text(&rest, value->place, sizeof value->place) ||
       !take_text(&rest, value->host, sizeof value->host))
     return false;
   value->settings = static_cast<uint64_t>(settings);
   value->flags = static_cast<uint32_t>(flags);
   value->pid = static_cast<int>(pid);
   value->nonce = static_cast<uint64_t>(nonce);
+  value->claim = static_cast<uint64_t>(claim);
   return true;
 }
 

@@ -38,10 +38,12 @@ struct PresenceValue {
   uint32_t flags;     ///< PresenceFlag
   int pid;
   char host[48];      ///< cut when longer
+  uint64_t claim;     ///< of the report directory, see shim/directory.h; 0: none
+  char place[112];    ///< its name
   uint64_t nonce;     ///< of the rank, see shim/launch.h; 0: unknown
 };
 
-/// Text of up to 200 characters for presence_publish.
+/// Text of up to 350 characters for presence_publish.
 void presence_format(const PresenceValue& value, char* text, size_t size);
 /// False: not of this form (another version of resil may write another form).
 bool presence_parse(const char* text, PresenceValue* value);

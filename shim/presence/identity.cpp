@@ -194,6 +194,13 @@ void find_launch(LaunchIdentity* identity, const IdentitySource& source, const L
 }
 
 void find_job(LaunchIdentity* identity, const Environment& environment) {
+  // The tasks of an array have ids of their own, but everybody calls them ARRAY_TASK.
+  const char *array = environment.text("SLURM_ARRAY_JOB_ID"), *task = environment.text("SLURM_ARRAY_TASK_ID");
+  if (array && task && environment.text("SLURM_JOB_ID")) {
+    char both[160];
+    Text(both, sizeof both).add(array).add("_").add(task);
+    return set_name(identity->job, sizeof identity->job, slice_of(both));
+  }
   for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"})
     if (const char* value = environment.text(name))
       return set_name(identity->job, sizeof identity->job, slice_of(value));

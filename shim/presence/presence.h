@@ -18,7 +18,7 @@
 
 namespace resil {
 
-/// Publishes `value` (up to 200 characters) before PMPI_Init. `directory`: absolute report directory of the world's
+/// Publishes `value` (up to 350 characters) before PMPI_Init. `directory`: absolute report directory of the world's
 /// root, made when files are needed; null or "" rules files out. False: nobody will see this rank as preloaded. True:
 /// they will, unless PresenceVerdict::published says otherwise.
 /// A singleton needs no carrier and succeeds.
