@@ -20,9 +20,11 @@ constexpr ConfigEntry kCore[] = {
     {kModeName, ConfigType::kChoices, "off|watch", "watch",
      "What resil does. `off` does nothing; `watch` keeps the flight recorder, dumps and reports, and is part of every "
      "mode but `off`."},
-    {"RESIL_DIR", ConfigType::kText, "a directory; made when it does not exist", "./resil-JOBID.LAUNCH",
-     "Directory of the reports. JOBID is the scheduler's job id and is left out without one; LAUNCH is the step, the "
-     "PMIx namespace or the PMI name, else the process id of rank 0's parent. A spawned world writes to `world-N/`."},
+    {"RESIL_DIR", ConfigType::kText, "a directory; made when it does not exist", "./resil-PROGRAM-TIME-JOB.LAUNCH",
+     "Directory of the reports of one launch; where it has those of another one, or belongs to another user, a directory "
+     "with the default name is made in it. TIME is when the launcher started, in UTC, to the minute. JOB is the "
+     "scheduler's job id (of an array ARRAY_TASK) and is left out without one; LAUNCH is the step, the PMIx namespace or "
+     "the PMI name, else a process id. A spawned world writes to `world-N/`."},
     {"RESIL_LOG", ConfigType::kChoice, "quiet|info|debug", "info",
      "What is printed on standard error: `quiet` only findings and errors, `info` one closing line more, `debug` notes "
      "for the developers of resil."},

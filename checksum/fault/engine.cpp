@@ -85,9 +85,9 @@ void note(const Injection& injection) {
   char line[640];
   int length =
       snprintf(line, sizeof(line),
-               "{\"rank\":%d,\"kind\":\"%s\",\"side\":\"%s\",\"call\":\"%s\",\"peer\":%d,\"tag\":%d,"
+               "{\"launch\":\"%s\",\"rank\":%d,\"kind\":\"%s\",\"side\":\"%s\",\"call\":\"%s\",\"peer\":%d,\"tag\":%d,"
                "\"bytes\":%llu,\"position\":%llu,\"ordinal\":%llu,\"spec\":%llu,\"comm\":\"%016llx\",\"sequence\":%llu",
-               engine.rank, kind_name(injection.kind), injection.receiving ? "receive" : "send",
+               runtime.launch_key, engine.rank, kind_name(injection.kind), injection.receiving ? "receive" : "send",
                call_info(injection.id).name, injection.peer, injection.tag,
                static_cast<unsigned long long>(injection.bytes), static_cast<unsigned long long>(injection.position),
                static_cast<unsigned long long>(injection.ordinal), static_cast<unsigned long long>(injection.spec),

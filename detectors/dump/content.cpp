@@ -158,7 +158,7 @@ void Content::header(uint32_t number, const char* reason) const {
   text.str(", ").utc(moment.realtime_ns).str(", phase ").str(phase_name(header.phase)).str(", because of ");
   text.str(reason).chr('\n');
   text.str("program ").safe(header.executable, sizeof header.executable).str(", ").safe(header.mpi, sizeof header.mpi);
-  text.chr('\n');
+  text.str(", launch ").safe(runtime.launch_key, sizeof runtime.launch_key).chr('\n');
 }
 
 void Content::progress(const char* prefix) const {

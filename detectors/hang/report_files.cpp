@@ -88,6 +88,7 @@ void write_json(Root& root, const Verdict& verdict, const char* action, uint64_t
   writer.begin_object();
   writer.integer("schema_version", kSchemaVersion);
   writer.text("resil_version", kVersionText);
+  writer.text("launch", runtime.launch_key);
   writer.text("time", time);
   writer.integer("time_ns", static_cast<int64_t>(now));
   writer.text("class", class_name(verdict.type));

@@ -45,12 +45,12 @@ def bind_now():
 
 
 def default_directory():
-    """Without RESIL_DIR the reports are in ./resil-JOB.LAUNCH, one directory for the job, named in the last line."""
+    """Without RESIL_DIR the reports are in one directory for the job, named after program and time and in the last line."""
     here = jobs.scratch()
     line = jobs.launcher(MPI, 2, {"LD_PRELOAD": jobs.library()}) + [program("p2p")]
     result = jobs.start(line, cwd=here)
     made = os.listdir(here)
-    assert len(made) == 1 and made[0].startswith("resil-"), f"{made}\n{result.text()}"
+    assert len(made) == 1 and re.match(r"resil-p2p\.%s-\d{8}T\d{4}Z-" % MPI, made[0]), f"{made}\n{result.text()}"
     result.directory = os.path.join(here, made[0])
     transparent.clean_report(result, 2)
     assert made[0] in result.stderr.decode(), result.text()
@@ -277,7 +277,7 @@ def merged_reports():
     """Above 64 ranks a node there is one file for the node, a line for each state of each rank."""
     result = jobs.run(MPI, 2, [program("p2p")], env={"RESIL_NODE_RANKS": "65"})
     assert result.returncode == 0, result.text()
-    names = [n for n in os.listdir(result.directory) if n.endswith((".json", ".jsonl"))]
+    names = [n for n in os.listdir(result.directory) if n.endswith((".json", ".jsonl")) and n != "launch.json"]
     assert len(names) == 1 and names[0].startswith("node-"), names
     last = {}
     with open(os.path.join(result.directory, names[0]), encoding="utf-8") as file:
