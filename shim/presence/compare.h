@@ -38,9 +38,9 @@ struct PresenceValue {
   uint32_t flags;     ///< PresenceFlag
   int pid;
   char host[48];      ///< cut when longer
+  uint64_t nonce;     ///< of the rank, see shim/launch.h; 0: unknown
   uint64_t claim;     ///< of the report directory, see shim/directory.h; 0: none
   char place[112];    ///< its name
-  uint64_t nonce;     ///< of the rank, see shim/launch.h; 0: unknown
 };
 
 /// Text of up to 350 characters for presence_publish.

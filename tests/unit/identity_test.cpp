@@ -153,6 +153,9 @@ TEST_CASE("Slurm: a step, not the batch script; job and step in the directory's 
   LaunchIdentity script = identity({"SLURM_JOB_ID=48213", "SLURM_PROCID=0", "SLURM_NTASKS=64"}, MpiFamily::kMpich);
   CHECK(script.singleton);
   CHECK(directory(script) == "resil-48213.1234");
+  std::vector<std::string> array = step;
+  array.insert(array.end(), {"SLURM_ARRAY_JOB_ID=48200", "SLURM_ARRAY_TASK_ID=13"});
+  CHECK(directory(identity(array, MpiFamily::kMpich)) == "resil-48200_13.2");
   // srun --mpi=pmix
   LaunchIdentity pmix = identity({"SLURM_JOB_ID=48213", "PMIX_RANK=5", "PMIX_NAMESPACE=slurm.pmix.48213.2"});
   CHECK(directory(pmix) == "resil-48213.2");
@@ -210,8 +213,9 @@ TEST_CASE("rank lists") {
 }
 
 TEST_CASE("the presence value survives the journey") {
-  resil::PresenceValue value{"0.1.0", "watch,checksum", 0xfedcba9876543210, resil::kNoFiles, 321, "node|7", 0xabcdef0123456789};
-  char text[208];
+  resil::PresenceValue value{"0.1.0", "watch,checksum", 0xfedcba9876543210, resil::kNoFiles, 321, "node|7", 0xabcdef0123456789,
+                             0xfedcba9876543211, "resil-a-20261122T1315Z-4700_3.0"};
+  char text[352];
   resil::presence_format(value, text, sizeof text);
   resil::PresenceValue back{};
   REQUIRE(resil::presence_parse(text, &back));
@@ -221,7 +225,9 @@ TEST_CASE("the presence value survives the journey") {
   CHECK(back.flags == resil::kNoFiles);
   CHECK(back.pid == 321);
   CHECK(back.nonce == 0xabcdef0123456789);
-  for (const char* bad : {"", "1|0.1.0|watch|1|0|1|1|h", "2|0.1.0|watch|x|0|1|1|h", "2|0.1.0|watch|1|0|1|h", "2|0.1.0"})
+  CHECK(back.claim == 0xfedcba9876543211);
+  CHECK(std::string(back.place) == "resil-a-20261122T1315Z-4700_3.0");
+  for (const char* bad : {"", "2|0.1.0|watch|1|0|1|1|h", "3|0.1.0|watch|x|0|1|1|1||h", "3|0.1.0|watch|1|0|1|1|h", "3|0.1.0"})
     CHECK_FALSE(resil::presence_parse(bad, &back));
   resil::PresenceValue longest{};
   memset(longest.version, 'v', sizeof longest.version - 1);
@@ -230,9 +236,10 @@ TEST_CASE("the presence value survives the journey") {
   longest.settings = 1ull << 63;
   longest.flags = ~0u;
   longest.pid = INT32_MAX;
-  longest.nonce = 1ull << 63;
+  longest.nonce = longest.claim = 1ull << 63;
+  memset(longest.place, 'p', sizeof longest.place - 1);
   resil::presence_format(longest, text, sizeof text);
-  CHECK(strlen(text) <= 200);
+  CHECK(strlen(text) < 350);
   CHECK(resil::presence_parse(text, &back));
 }
 
