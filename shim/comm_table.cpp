@@ -145,13 +145,13 @@ CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback
   return &info;
 }
 
-uint64_t members_hash(uint64_t handle, int size) {
+uint64_t members_hash(uint64_t handle, int size, bool remote) {
   uint64_t hash = 0x6d656d62;
   for (int first = 0; first < size;) {
     int ranks[256], world[256], count = size - first < 256 ? size - first : 256;
     for (int i = 0; i < count; ++i)
       ranks[i] = first + i;
-    if (!backend->comm_world_ranks(handle, false, count, ranks, world))
+    if (!backend->comm_world_ranks(handle, remote, count, ranks, world))
       return hash_combine(hash, static_cast<uint64_t>(size));
     for (int i = 0; i < count; ++i)
       hash = hash_combine(hash, static_cast<uint64_t>(world[i]));
@@ -208,7 +208,7 @@ CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
     int size = 0, rank = 0, remote = -1;
     if (!backend->comm_shape(handle, &size, &rank, &remote))
       return nullptr;
-    uint64_t base = hash_combine(hash_text("unseen"), members_hash(handle, size));
+    uint64_t base = hash_combine(hash_text("unseen"), members_hash(handle, size, false));
     info = add(handle, hash_combine(base, ordinal_among_equals(base)) | 1, 3, "communicator made out of sight");
   }
   thread.comms[(handle ^ (handle >> 7)) % kCommCache] = {handle, info};
@@ -255,8 +255,13 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
       flags = 1;  // the other side is another world (spawn, accept, connect): this id holds on this side only
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? leader : remote_leader));
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? remote_leader : leader));
-    if (how == CallId::kMPI_Intercomm_create || how == CallId::kMPI_Intercomm_create_from_groups)
+    // All members, not the leaders alone: whoever was not in an earlier one of the same leaders and tag would count from another
+    // number than those who were.
+    if (how == CallId::kMPI_Intercomm_create || how == CallId::kMPI_Intercomm_create_from_groups) {
+      const uint64_t ours = members_hash(handle, size, false), theirs = members_hash(handle, remote, true);
+      id = hash_combine(id, leader < remote_leader ? hash_combine(ours, theirs) : hash_combine(theirs, ours));
       id = hash_combine(id, ordinal_among_equals(id));
+    }
   } else {
     id = hash_combine(id, static_cast<uint64_t>(leader));
   }

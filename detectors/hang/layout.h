@@ -110,8 +110,9 @@ struct Pending {
   uint8_t flags;        ///< WaitFlag
   uint8_t both;         ///< MPI_Isendrecv and its kin: also a receive, see `sequence`
   uint8_t reserved;
-  int32_t receive_tag;  ///< of those
-  uint64_t sequence;    ///< collectives: number on the communicator. `both`: source's world rank << 32 | ordinal
+  int32_t receive_tag;  ///< of those. Persistent collectives: number of the call that made it; 0: cannot be told
+  uint64_t sequence;    ///< collectives: number on the communicator; persistent ones: starts so far. `both`: source's world
+                        ///< rank << 32 | ordinal
 };
 static_assert(sizeof(Pending) == 24);
 
@@ -120,8 +121,15 @@ struct CheckPoint {
   uint64_t rolling;   ///< hash of the signatures 1..sequence
 };
 
-/// One communicator's collectives, in the order in which they were started: blocking, nonblocking and persistent ones,
-/// and whatever else is collective over it (communicators, windows and files made from it, MPI_Comm_free; MPI_Finalize
+/// A persistent collective, by the communicator and the number there of the call that made it. Ranks may start theirs in any
+/// order (MPI 4.0, 6.13), so that the n-th start of one matches the n-th start of the same one and nothing else: like a
+/// communicator of its own.
+constexpr uint64_t persistent_comm(uint64_t comm, uint64_t number) {
+  return hash_combine(hash_combine(0x70657273697374, comm), number);
+}
+
+/// One communicator's collectives, in their order: blocking and nonblocking ones when they are called, persistent ones when
+/// they are made, never when they are started; and whatever else is collective over it (communicators, windows and files made from it, MPI_Comm_free; MPI_Finalize
 /// on MPI_COMM_WORLD). Their number is ring::Comm::ordered, also for communicators without a track. In use when `comm`
 /// equals the id in section "comms" at the same index. `recent` and `points` hold signatures, see signature.h.
 struct Track {
@@ -190,6 +198,7 @@ struct Section {
   uint64_t final_comm;      ///< id of MPI_COMM_WORLD once MPI_Finalize was called (which may delete its entry in "comms")
   uint64_t final_sequence;  ///< of MPI_Finalize on it
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
+  uint64_t persistent_collectives;  ///< made so far
   DeviceWork device[kDeviceWaits + kDeviceCopies];
   Wait waits[kSharedLanes];
   WindowSlot windows[kWindows];

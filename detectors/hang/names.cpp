@@ -38,6 +38,22 @@ bool describe_comm(const ring::Comm& comm, bool freed, char* text, uint32_t byte
   return width != 0;
 }
 
+/// A persistent collective: "MPI_COMM_WORLD (made by call 3 there)".
+bool persistent_name(const Watched& watched, const ring::Comm* comms, uint32_t comm_count, uint64_t id, char* text, uint32_t bytes) {
+  if (watched.section == nullptr || __atomic_load_n(&watched.section->persistent_collectives, __ATOMIC_RELAXED) == 0)
+    return false;
+  for (uint32_t i = 0; i < watched.request_count; ++i) {
+    const ring::Request& request = watched.requests[i];
+    const int32_t made = watched.pending[i].receive_tag;
+    if (__atomic_load_n(&request.key, __ATOMIC_ACQUIRE) == 0 || (request.flags & ring::kPersistent) == 0 || made <= 0 ||
+        request.comm >= comm_count || persistent_comm(comms[request.comm].id, static_cast<uint64_t>(made)) != id)
+      continue;
+    snprintf(text, bytes, "%.*s (made by call %d there)", static_cast<int>(sizeof(comms[0].name)), comms[request.comm].name, made);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 const ring::Lane* first_lane(const Watched& watched) {
@@ -81,6 +97,8 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
   for (uint32_t i = 0; watched.section != nullptr && i < kFiles; ++i)
     if (is_of(watched.section->files[i], "a file"))
       return true;
+  if (comms != nullptr && id != 0 && persistent_name(watched, comms, count, id, text, bytes))
+    return true;
   if (watched.section != nullptr && id != 0 && __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) == id) {
     snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry
     return true;

@@ -45,6 +45,19 @@ inline uint64_t comm_id(const Watched& watched, uint32_t index) {
   return index >= 2 && index < watched.comm_count ? load(watched.comms[index].id) : 0;
 }
 
+constexpr uint32_t kMaxMemberships = 384;
+
+// --- snapshot_tables.cpp --------------------------------------------------------------------------------------------
+/// What is known of one communicator at this instant; id 0: nothing, or an id that other ranks may have given to another.
+ring::Comm comm_at(const Watched& watched, uint32_t index);
+/// Communicators of more than this process, those of the parts first; windows, files and persistent collectives likewise.
+uint32_t read_memberships(const Watched& watched, const Part* parts, uint32_t part_count, Membership* to, uint32_t room);
+/// Threads that may call MPI at the same time; 0 below MPI_THREAD_MULTIPLE.
+uint32_t live_threads(const Watched& watched);
+/// Messages of equal envelope that two threads start at once, or one MPI_Startall (MPI 4.0, 3.9), have any order: the numbers
+/// by which they were counted need not be MPI's. Each is taken for the first of those that are pending.
+void forget_order(const Watched& watched, Part* parts, uint32_t count);
+
 /// CLOCK_REALTIME of a tick count of that rank.
 uint64_t realtime_of(const ring::Header& header, uint64_t ticks);
 

@@ -21,7 +21,6 @@ namespace resil::hang {
 namespace {
 
 constexpr uint64_t kEagerAtMost = 256 << 10;  // no MPI buffers larger standard sends
-constexpr uint32_t kMaxMemberships = 384;
 constexpr int kTries = 4;
 static_assert(sizeof(RankState) + kMaxThreads * sizeof(ThreadWait) + kMaxParts * sizeof(Part) + kMaxMemberships * sizeof(Membership) <= kStateRoom);
 
@@ -32,13 +31,6 @@ struct Builder {
   ThreadWait threads[kMaxThreads];
   Part parts[kMaxParts];
 };
-
-/// What is known of one communicator at this instant; id 0: nothing.
-ring::Comm comm_at(const Watched& watched, uint32_t index) {
-  if (index < 2 || index >= watched.comm_count)
-    return {};
-  return copy_of(watched.comms[index]);
-}
 
 Part* add_part(Builder& b, ThreadWait& thread) {
   if (b.state.part_count == kMaxParts) {
@@ -160,6 +152,27 @@ void add_collective(Builder& b, ThreadWait& thread, const Source& from, uint32_t
            from.bytes, 0, sequence};
 }
 
+/// Start number `pending.sequence` of a persistent collective, which each rank counts for itself; a rank that has not made it
+/// yet has not started it either.
+void add_persistent(Builder& b, ThreadWait& thread, Source from, const ring::Request& request, const Pending& pending) {
+  const auto made = static_cast<uint64_t>(pending.receive_tag);
+  const ring::Comm comm = comm_at(b.watched, request.comm);
+  if (pending.receive_tag <= 0 || pending.sequence == 0 || comm.id == 0)
+    return add_other(b, thread, from.call);
+  const bool all = thread.kind == WaitKind::kAll;
+  add_collective(b, thread, from, request.comm, request.peer, pending.ordinal, (pending.flags & kEmptyHere) != 0, made);
+  if (thread.truncated != 0)
+    return;
+  Part& part = b.parts[b.state.part_count - 1];
+  if (Part* start = all ? add_part(b, thread) : &part; start != nullptr) {
+    *start = part;
+    part.flags &= static_cast<uint8_t>(~kPersistentPart);
+    start->flags |= kPersistentPart;
+    start->comm = persistent_comm(comm.id, made);
+    start->sequence = pending.sequence;
+  }
+}
+
 /// The pending request with that key; false: not in the table.
 bool find_request(const Watched& watched, uint64_t key, ring::Request* request, Pending* pending) {
   const uint32_t buckets = watched.request_count / ring::kRequestBucket, home = ring::request_home(key, buckets);
@@ -184,7 +197,7 @@ void add_request(Builder& b, ThreadWait& thread, uint64_t key) {
     return add_other(b, thread, thread.call);
   if ((request.flags & ring::kPersistent) && !(request.flags & ring::kActive))
     return;  // inactive: as good as MPI_REQUEST_NULL
-  Source from = {request.call, comm_id(b.watched, request.comm), pending.peer, request.tag, pending.ordinal, request.bytes,
+  Source from = {request.call, comm_at(b.watched, request.comm).id, pending.peer, request.tag, pending.ordinal, request.bytes,
                  static_cast<uint8_t>(kNonblocking | (request.flags & ring::kPersistent ? kPersistentPart : 0))};
   switch (static_cast<ring::RequestKind>(request.kind)) {
     case ring::RequestKind::kReceive:
@@ -199,6 +212,9 @@ void add_request(Builder& b, ThreadWait& thread, uint64_t key) {
       }
       return;
     case ring::RequestKind::kCollective:
+      if (request.flags & ring::kPersistent)
+        return add_persistent(b, thread, from, request, pending);
+      [[fallthrough]];
     case ring::RequestKind::kCommunicator:
       return add_collective(b, thread, from, request.comm, request.peer, pending.ordinal, (pending.flags & kEmptyHere) != 0,
                             pending.sequence);
@@ -294,7 +310,7 @@ uint8_t transfer_flags(Kind kind, CallId id, const Wait& wait) {
 void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const Wait& wait) {
   const auto id = static_cast<CallId>(record.call);
   const CallMeaning meaning = meaning_of(id);
-  Source from = {record.call, comm_id(b.watched, record.comm), wait.peer, record.tag, 0, record.bytes, 0};
+  Source from = {record.call, comm_at(b.watched, record.comm).id, wait.peer, record.tag, 0, record.bytes, 0};
   switch (meaning.role) {
     case Role::kSend:
       from.ordinal = wait.send_ordinal;
@@ -321,6 +337,9 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       if (thread.part_count == 0)
         thread.kind = WaitKind::kAll;
       return;
+    case Role::kMakeCollective:  // MPI lets it wait for the others, and return without
+      from.flags = kLenient;
+      return add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes, false, wait.sequence);
     case Role::kCollective:
       if (comm_at(b.watched, record.comm).remote_size >= 0 && from.comm != 0 && wait.sequence != 0 &&
           add_remote(b, thread, from, wait))
@@ -458,6 +477,13 @@ void read_threads(Builder& b) {
                      (!multiple || (outside == 0 && threads_are_known(b)));
 }
 
+bool has_persistent(const Builder& b) {
+  for (uint32_t i = 0; i < b.state.part_count; ++i)
+    if (b.parts[i].flags & kPersistentPart)
+      return true;
+  return false;
+}
+
 /// Locks that are held for certain: parts of no thread.
 void add_holds(Builder& b) {
   for (const Hold& place : b.section.holds) {
@@ -492,37 +518,6 @@ void add_processor_time(Builder& b) {
       }
 }
 
-/// Communicators of more than this process, those of the parts first.
-uint32_t read_memberships(Builder& b, Membership* to, uint32_t room) {
-  uint32_t count = 0;
-  const uint64_t world = load(b.section.final_comm);
-  const ring::Header& header = *b.watched.header;
-  if (world != 0 && count < room)
-    to[count++] = {world, load(b.section.final_sequence), header.rank, header.world_size, -1, 0};
-  for (const WindowSlot& place : b.section.windows)
-    if (load(place.id) != 0 && count < room)
-      if (const WindowSlot window = copy_of(place); window.id != 0 && window.size > 1)
-        to[count++] = {window.id, window.ordered, window.rank, window.size, -1, window.comm};
-  for (const WindowSlot& place : b.section.files)
-    if (load(place.id) != 0 && count < room)
-      if (const WindowSlot file = copy_of(place); file.id != 0 && file.size > 1)
-        to[count++] = {file.id, file.ordered, file.rank, file.size, -1, file.comm};
-  for (const bool wanted : {true, false}) {
-    for (uint32_t i = 2; i < b.watched.comm_count && count < room; ++i) {
-      if (load(b.watched.comms[i].id) == 0)
-        continue;
-      const ring::Comm comm = comm_at(b.watched, i);
-      bool in_part = false;
-      for (uint32_t k = 0; k < b.state.part_count; ++k)
-        in_part = in_part || b.parts[k].comm == comm.id;
-      if (comm.id == 0 || comm.id == world || in_part != wanted || (!in_part && comm.size <= 1 && comm.remote_size < 0))
-        continue;
-      to[count++] = {comm.id, comm.ordered, comm.rank, comm.size, comm.remote_size, i};
-    }
-  }
-  return count;
-}
-
 }  // namespace
 
 namespace {
@@ -552,6 +547,8 @@ uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
   const auto phase = static_cast<ring::Phase>(load(watched.header->phase));
   b.state.in_finalize = phase == ring::Phase::kFinalizing;
   read_threads(b);
+  if (live_threads(watched) > 1 || has_persistent(b))
+    forget_order(watched, b.parts, b.state.part_count);
   add_holds(b);
   add_processor_time(b);
   read_device(*watched.section, &b.state.device);
@@ -563,7 +560,7 @@ uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
   const uint32_t left = static_cast<uint32_t>((room_bytes - fixed) / sizeof(Membership));
   char* to = static_cast<char*>(room);
   auto* memberships = reinterpret_cast<Membership*>(to + fixed);
-  b.state.comm_count = read_memberships(b, memberships, left < kMaxMemberships ? left : kMaxMemberships);
+  b.state.comm_count = read_memberships(watched, b.parts, b.state.part_count, memberships, left < kMaxMemberships ? left : kMaxMemberships);
   b.state.bytes = static_cast<uint32_t>(fixed + b.state.comm_count * sizeof(Membership));
   memcpy(to, &b.state, sizeof(RankState));
   memcpy(to + sizeof(RankState), b.threads, b.state.thread_count * sizeof(ThreadWait));

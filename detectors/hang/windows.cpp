@@ -33,7 +33,7 @@ namespace {
 /// A free slot for what was made by collective number `sequence` of the communicator; null: none, or it cannot be numbered.
 template <uint32_t count>
 WindowSlot* take(WindowSlot (&slots)[count], Event& e, uint64_t sequence, uint64_t handle, uint64_t salt, uint64_t* id) {
-  if (sequence == 0 || !can_be_counted(e.comm) || e.comm->remote_size >= 0)
+  if (sequence == 0 || !can_be_counted(e.comm) || e.comm->remote_size >= 0 || e.comm->ring->flags != 0)
     return nullptr;
   for (WindowSlot& slot : slots) {
     if (slot.id != 0)

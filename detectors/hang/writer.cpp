@@ -116,6 +116,7 @@ void enter_finalize(Event& e, Wait& wait) {
   switch (meaning.role) {
     case Role::kCollective:
     case Role::kPostCollective:
+    case Role::kMakeCollective:
       set_irregular(kFailedCall);
       return e.comm != nullptr ? collective_failed(e.comm->index, e.comm->ring->id) : void();
     case Role::kSync:
@@ -124,7 +125,6 @@ void enter_finalize(Event& e, Wait& wait) {
       return set_irregular(kLostWindow);
     case Role::kOther:
     case Role::kOtherPoll:
-    case Role::kMakeCollective:
     case Role::kMakeSend:
     case Role::kMakeReceive:
       if (!(e.attributes & (kCallActivates | kCallP2P)) || (e.attributes & kCallPersistent))
@@ -236,11 +236,6 @@ void enter_post_collective(Event& e) {
   start_collective(e, slot_of(e), meaning_of(e.id).kind);
 }
 
-void enter_make_collective(Event& e) {
-  Wait& wait = begin(e);
-  wait.peer = world_of(e.comm, e.peer);
-  wait.signature = signature_of(e, meaning_of(e.id).kind, slot_of(e), &wait.flags);
-}
 
 void enter_foreign(Event& e) {
   Wait& wait = begin(e);
@@ -320,8 +315,8 @@ Hook enter_hook(const CallMeaning& meaning) {
     case Role::kFile: return enter_file;
     case Role::kOperate: return enter_operate;
     case Role::kCollective: return meaning.kind == Kind::kBetween ? enter_between : enter_collective;
+    case Role::kMakeCollective: return enter_collective;  // persistent ones match by this call: it has the number
     case Role::kPostCollective: return enter_post_collective;
-    case Role::kMakeCollective: return enter_make_collective;
     case Role::kForeign: return enter_foreign;
     case Role::kFinalize: return enter_finalize_call;
     case Role::kWindow: return enter_window;

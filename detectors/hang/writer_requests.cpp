@@ -174,6 +174,9 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
       pending.mode = static_cast<uint8_t>(made.op);
       pending.flags = wait.flags;
       pending.sequence = persistent ? 0 : wait.sequence;
+      pending.receive_tag = persistent && wait.sequence <= INT32_MAX ? static_cast<int32_t>(wait.sequence) : 0;
+      if (persistent)
+        add(writer.section->persistent_collectives, 1);
       return;
     }
     default:
@@ -194,9 +197,7 @@ void writer_activated(Event& e, uint64_t* cookie) {
   const ring::Request& entry = runtime.requests[index];
   Pending& pending = writer.pending[index];
   if (entry.kind == static_cast<uint8_t>(ring::RequestKind::kCollective)) {
-    const bool rooted = entry.peer >= 0 && runtime.comms[entry.comm].remote_size < 0;
-    pending.sequence = count_collective(entry.comm, signature_pack({kCallMeanings.plain[entry.call], static_cast<OpKind>(pending.mode),
-                                                             rooted ? static_cast<uint32_t>(entry.peer) + 1 : kNoRoot, pending.ordinal}));
+    bump(pending.sequence);
     return;
   }
   pending.ordinal = 0;

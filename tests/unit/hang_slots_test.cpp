@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -158,6 +159,68 @@ TEST_CASE("slots: persistent requests count each time they are started, and wait
     CHECK(slots.ask(1, 0, 5).pending == 0);
     CHECK(slots.ask(0, 1, 6).sent == round);
   }
+}
+
+TEST_CASE("slots: a persistent collective is numbered when it is made; its starts have an order of their own") {
+  Slots slots;
+  std::vector<uint64_t> keys = {0x4000, 0x4010};
+  slots.start(CallId::kMPI_Allreduce_init, keys[0], ring::kNoPeer, ring::kNoTag);
+  slots.start(CallId::kMPI_Barrier_init, keys[1], ring::kNoPeer, ring::kNoTag);
+  const Track& track = slots.watched.section->tracks[comm_lookup(slots.thread(), fake::kCommWorld)->index];
+  const uint64_t rolling = track.rolling;
+  CHECK(track.sequence == 2);
+  State state;
+  for (uint32_t round = 1; round <= 3; ++round) {
+    std::vector<uint64_t> one = {keys[1]}, other = {keys[0]};  // not in the order in which they were made
+    Event first = slots.wait(CallId::kMPI_Startall, one);
+    REQUIRE(fake::call(first));
+    if (round != 2) {
+      Event second = slots.wait(CallId::kMPI_Startall, other);
+      REQUIRE(fake::call(second));
+    }
+    Event all = slots.wait(CallId::kMPI_Waitall, keys);
+    slots.during(all, state);
+    REQUIRE(state.head().part_count == (round == 2 ? 2u : 4u));
+    const Part &made = state.part(state.head().part_count - 2), &started = state.part(state.head().part_count - 1);
+    CHECK((made.kind == PartKind::kCollective && made.comm == slots.world() && made.sequence == 2 && !(made.flags & kPersistentPart)));
+    CHECK((started.comm == persistent_comm(slots.world(), 2) && started.sequence == round && (started.flags & kPersistentPart)));
+    uint64_t starts[2] = {};
+    for (uint32_t i = 0; i < state.head().comm_count; ++i)
+      for (uint64_t number : {1, 2})
+        if (state.comm(i).comm == persistent_comm(slots.world(), number))
+          starts[number - 1] = state.comm(i).sequence;
+    CHECK((starts[0] == (round == 1 ? 1 : round - 1) && starts[1] == round));
+    char name[128];
+    CHECK((comm_name(slots.watched, started.comm, name, sizeof(name)) && std::string(name) == "MPI_COMM_WORLD (made by call 2 there)"));
+  }
+  CHECK((track.sequence == 2 && track.rolling == rolling));
+}
+
+TEST_CASE("slots: messages of one MPI_Startall, or of several threads, have no order among themselves") {
+  Slots slots;
+  std::vector<uint64_t> keys = {0x5000, 0x5010, 0x5020};
+  slots.start(CallId::kMPI_Recv_init, keys[0], 1, 5);
+  slots.start(CallId::kMPI_Recv_init, keys[1], 1, 5);
+  slots.start(CallId::kMPI_Ssend_init, keys[2], 1, 5);
+  slots.receive(1, 5);
+  Event go = slots.wait(CallId::kMPI_Startall, keys);
+  REQUIRE(fake::call(go));
+  State state;
+  std::vector<uint64_t> second = {keys[1]};
+  Event wait = slots.wait(CallId::kMPI_Waitall, second);
+  slots.during(wait, state);
+  REQUIRE(state.head().part_count == 1);
+  CHECK((state.part().ordinal == 2 && state.part().needed == 2));  // may be the first that was started
+  // A named receive posted afterwards by the same and only thread is certainly later.
+  Event plain = slots.make(CallId::kMPI_Recv, 1, 5);
+  slots.during(plain, state);
+  CHECK(state.part().needed == 4);
+  // Another thread: who knows.
+  const_cast<Section*>(slots.watched.section)->thread_level = 3;
+  runtime.lanes[1].state = static_cast<uint32_t>(ring::LaneState::kLive);
+  Event next = slots.make(CallId::kMPI_Recv, 1, 5);
+  slots.during(next, state);
+  CHECK((state.part().ordinal == 2 && state.part().needed == 2));
 }
 
 TEST_CASE("slots: a run of polls is one wait for all that it asks for, until something is found or called") {

@@ -90,7 +90,7 @@ void Words::wait(const Wait& of) {
     text.str(" for ");
   }
   if (part.kind == PartKind::kCollective)
-    text.str("call ").u64(part.sequence).str(" of ");
+    text.str(part.flags & kPersistentPart ? "start " : "call ").u64(part.sequence).str(" of ");
   call(by_request ? part.call : thread.call);
   switch (part.kind) {
     case PartKind::kCollective:

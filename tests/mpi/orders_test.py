@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever order MPI leaves free is no finding: correct programs in every mode, with RESIL_HANG=abort.
+
+Usage: orders_test.py BUILD openmpi|mpich      (BUILD holds orders.MPI)
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+LIMIT = 240
+KINDS = ["completed", "between", "startall", "windows", "duplicates", "groups", "leaders", "files", "callbacks", "threads",
+         "cancelled", "neighbours", "nothing"]
+OWN = {"openmpi": ["ports"], "mpich": ["starts", "partitioned", "sessions"]}  # MPICH here has no ports, Open MPI no MPI 4
+SLOW = {"openmpi": ["nothing+", "leaves+"], "mpich": ["starts+", "leaves+"]}
+MODES = {
+    "watch": {},
+    "checksum": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "strict", "RESIL_BLAME": "full"},
+    "exact": {"RESIL_REDUCE": "exact", "RESIL_REDUCE_P2P": "1"},
+}
+
+
+def main(build, mpi):
+    jobs.require(f"mpirun.{mpi}")
+    program = os.path.join(build, f"orders.{mpi}")
+    ranks = 4 if mpi == "openmpi" else 2
+
+    def run(kinds, settings):
+        data = jobs.scratch()
+        result = jobs.run(mpi, ranks, [program, *kinds], timeout=LIMIT,
+                          env={"RESIL_HANG": "abort", "RESIL_LOG": "quiet", "ORDERS_DIR": data, **settings})
+        assert result.returncode == 0 and not result.stderr, result.text()
+        assert result.stdout.decode().splitlines() == [f"{kind} ok" for kind in kinds], result.text()
+        log = os.path.join(result.directory, "hang.log")
+        if os.path.exists(log):
+            with open(log, encoding="utf-8") as file:
+                told = [line for line in file if any(word in line for word in (" proved ", " verified ", "mismatch", "unequal"))]
+            assert not told, told
+
+    def recorded():
+        settings = {"RESIL_RECORD": os.path.join(jobs.scratch(), "recording")}
+        kinds = [kind for kind in KINDS + OWN[mpi] if kind not in ("cancelled", "ports")]
+        run(kinds, {"RESIL_MODE": "record", **settings})
+        run(kinds, {"RESIL_MODE": "verify", **settings})
+
+    checks = [(f"all orders, {mode}", lambda settings=settings: run(KINDS + OWN[mpi], settings)) for mode, settings in MODES.items()]
+    checks += [("all orders, record and verify", recorded)]
+    checks += [(f"long enough for a proof: {kind}", lambda kind=kind: run([kind], {})) for kind in SLOW[mpi]]
+    return run_checks(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
