@@ -23,6 +23,7 @@
 #include "shim/backend.h"
 #include "shim/dispatch.h"
 #include "shim/helper_thread.h"
+#include "shim/launch.h"
 #include "shim/module.h"
 #include "shim/task_list.h"
 
@@ -445,6 +446,10 @@ TEST_CASE("slots: a damaged ring is refused, or read without harm") {
   char path[] = "/tmp/resil-ring-XXXXXX";
   const int fd = mkstemp(path);
   REQUIRE(fd >= 0);
+  launch_draw();
+  REQUIRE(launch_expect(4));
+  launch_learn(0, launch_nonce());
+  runtime.header->nonce = launch_nonce();
   const size_t bytes = runtime.header->file_bytes;
   auto whole = [&] { REQUIRE(pwrite(fd, runtime.header, bytes, 0) == static_cast<ssize_t>(bytes)); };
   auto opens = [&] {
@@ -471,6 +476,8 @@ TEST_CASE("slots: a damaged ring is refused, or read without harm") {
   poke(&header.magic, 1, 8);
   CHECK(!opens());
   poke(&header.version, 99, 4);
+  CHECK(!opens());
+  poke(&header.nonce, launch_nonce() + 1, 8);
   CHECK(!opens());
   poke(&header.rank, 3, 4);
   CHECK(!opens());
