@@ -4,7 +4,8 @@
 
 Usage: presence_test.py PROBE openmpi|mpich [--repeat N]
 PROBE is presence_probe.cpp built for that MPI:
-mpicxx.MPI -std=c++20 -rdynamic -I. -o PROBE tests/mpi/presence_probe.cpp shim/presence/*.cpp shim/config_parse.cpp shim/next.cpp
+mpicxx.MPI -std=c++20 -rdynamic -I. -o PROBE tests/mpi/presence_probe.cpp shim/presence/*.cpp \\
+  shim/config_parse.cpp shim/next.cpp shim/own_files.cpp
 (-rdynamic: PMIx_Commit must be found by the MPI library). Every run has a time limit; a hang is a failure.
 """
 import json
@@ -187,6 +188,7 @@ class Presence(unittest.TestCase):
 
     def test_two_nodes(self):
         """Two daemons, as on two nodes: what the other node's ranks published must be here after MPI_Init."""
+        more = ("--directory", self.directory.name)
         if MPI == "openmpi":
             if subprocess.run(["unshare", "-u", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
                 self.skipTest("needs the right to make a UTS namespace")
@@ -200,12 +202,18 @@ class Presence(unittest.TestCase):
             size, silent = 4, "2,3"
         else:
             options, size, silent = ["-launcher", "fork", "-hosts", "nodea,nodeb", "-ppn", "1"], 2, "1"
-        ranks = self.mpirun((size,), options=options)
-        self.check_all_present(ranks, size, self.carrier)
-        self.assertEqual({rank["local_size"] for rank in ranks}, {size // 2})
-        ranks = self.mpirun((size // 2,), (size // 2, "--silent"), options=options)
-        for rank in ranks[:size // 2]:
-            self.assertEqual(rank["missing_ranks"], silent)
+        if VERSION >= 6:  # over this machine's network Open MPI 6.0.0rc2 does not reach itself
+            more += ("--no-messages",)
+        stores = [({}, "files" if VERSION == 5 else self.carrier)]
+        if MPI == "openmpi":  # of another node it keeps the first rank only
+            stores.append(({"PMIX_MCA_gds": "hash"}, "files"))
+        for extra, carrier in stores:
+            ranks = self.mpirun((size, *more), options=options, **extra)
+            self.check_all_present(ranks, size, carrier)
+            self.assertEqual({rank["local_size"] for rank in ranks}, {size // 2})
+            ranks = self.mpirun((size // 2, *more), (size // 2, "--silent", *more), options=options, **extra)
+            for rank in ranks[:size // 2]:
+                self.assertEqual(rank["missing_ranks"], silent)
 
     def test_hash_store(self):
         """PMIx without its shared-memory store keeps the keys elsewhere."""
