@@ -62,14 +62,18 @@ inline void device_wait_begins(uint32_t thread, const char* call, DeviceDone don
   work.kind = DeviceWorkKind::kWait;
   device_work_close(work);
 }
+inline void device_work_free(DeviceWork& work) {
+  DeviceWorkKind none = DeviceWorkKind::kNone;
+  __atomic_store(&work.kind, &none, __ATOMIC_RELEASE);
+}
 inline void device_wait_ends(uint32_t thread) {
   if (device_work != nullptr && thread < kDeviceWaits)
-    __atomic_store_n(&device_work[thread].kind, DeviceWorkKind::kNone, __ATOMIC_RELEASE);
+    device_work_free(device_work[thread]);
 }
 /// What the device's word says meanwhile; any thread.
 inline void device_wait_done(uint32_t thread, DeviceDone done) {
   if (device_work != nullptr && thread < kDeviceWaits)
-    __atomic_store_n(&device_work[thread].done, done, __ATOMIC_RELAXED);
+    __atomic_store(&device_work[thread].done, &done, __ATOMIC_RELAXED);
 }
 
 /// A copy is late. Returns its entry for device_copy_ends, -1: there is none left.
@@ -93,7 +97,7 @@ inline int32_t device_copy_late(bool up, uint64_t bytes, int32_t peer, int32_t t
 inline void device_copy_ends(int32_t entry) {
   if (entry < 0)
     return;
-  __atomic_store_n(&device_work[entry].kind, DeviceWorkKind::kNone, __ATOMIC_RELEASE);
+  device_work_free(device_work[entry]);
   __atomic_store_n(&device_work[entry].taken, 0, __ATOMIC_RELEASE);
 }
 
