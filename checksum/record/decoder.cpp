@@ -47,8 +47,11 @@ bool get_int(const Byte** at, const Byte* end, int32_t* value, int64_t base = 0)
   int64_t number;
   if (!get_signed(at, end, &number))
     return false;
-  *value = static_cast<int32_t>(number + base);
-  return *value == number + base;
+  int64_t sum;
+  if (__builtin_add_overflow(number, base, &sum))
+    return false;
+  *value = static_cast<int32_t>(sum);
+  return *value == sum;
 }
 
 bool get_raw(const Byte** at, const Byte* end, void* to, size_t bytes) {
@@ -141,7 +144,7 @@ bool Decoder::next(Item* item, const Names& names, bool* some) {
         int64_t change;
         if (!get_signed(&at_, end_, &change))
           return false;
-        step_ = static_cast<uint32_t>(step_ + change);
+        step_ += static_cast<uint32_t>(change);
         break;
       }
       case kTokenCallName: {

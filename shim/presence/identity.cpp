@@ -176,7 +176,7 @@ void find_launch(LaunchIdentity* identity, const IdentitySource& source, const L
   if (launcher && pmix && name == pmix) {
     // Slurm's own namespaces repeat job id and step, which the contract wants as they are.
     const char* step = strncmp(pmix, "slurm.pmix.", 11) == 0 ? strrchr(pmix, '.') : nullptr;
-    if (step && !environment.text("OMPI_PARENT_PORT"))
+    if (step && step[1] && !environment.text("OMPI_PARENT_PORT"))
       set_name(identity->launch, sizeof identity->launch, slice_of(step + 1));
     else
       launch_from_pmix(identity, environment, pmix);

@@ -141,7 +141,7 @@ void settle(Arena& in) {
   for (uint32_t i = 0; i < in.accounts;) {
     Account sum = in.account[i++];
     for (; i < in.accounts && compare(in.account[i], sum) == 0; ++i)
-      sum.difference += in.account[i].difference;
+      sum.difference = sum_of(sum.difference, in.account[i].difference);
     if (sum.difference != 0)
       in.account[left++] = sum;
   }
@@ -277,7 +277,7 @@ void add_rank(Arena& to, const Watched& rank) {
         add(to, Account{comm, envelope.peer, rank.rank, kMixedTag, 0, 1});
       }
       add(to, Account{comm, rank.rank, envelope.peer, envelope.tag, 0, static_cast<int64_t>(envelope.sent)});
-      add(to, Account{comm, envelope.peer, rank.rank, envelope.tag, 0, -static_cast<int64_t>(envelope.posted + envelope.taken)});
+      add(to, Account{comm, envelope.peer, rank.rank, envelope.tag, 0, static_cast<int64_t>(0 - (envelope.posted + envelope.taken))});
     }
   }
   for (const Track& track : section.tracks) {

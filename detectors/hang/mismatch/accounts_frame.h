@@ -59,6 +59,12 @@ struct AccountsHeader {
 };
 static_assert(sizeof(AccountsHeader) == 72);
 
+/// Of damaged counters, too: sums go round instead of beyond what a number can hold.
+inline int64_t sum_of(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+inline uint64_t size_of(int64_t difference) {
+  return difference < 0 ? 0 - static_cast<uint64_t>(difference) : static_cast<uint64_t>(difference);
+}
+
 inline Account account_at(const void* frame, uint32_t index) {
   Account account;
   memcpy(&account, static_cast<const char*>(frame) + sizeof(AccountsHeader) + size_t{index} * sizeof(Account), sizeof(account));

@@ -87,7 +87,7 @@ void list_one(UnreceivedList& list, const Account& account, uint64_t messages, c
 void take(const Account& account, int64_t difference, Found& found, const char* comm, UnreceivedList* list, Text& evidence) {
   if (difference == 0)
     return;
-  const auto messages = static_cast<uint64_t>(difference > 0 ? difference : -difference);
+  const uint64_t messages = size_of(difference);
   (difference > 0 ? found.messages : found.answers) += messages;
   if (difference > 0 && list != nullptr)
     list_one(*list, account, messages, comm);
@@ -115,7 +115,7 @@ bool judge_messages(const void* frame, const AccountsHeader& header, const Names
       if (account.comm != pair.comm || account.source != pair.source || account.destination != pair.destination)
         break;
       mixed = mixed || account.tag == kMixedTag || account.tag == kOtherTags;
-      sum += account.tag == kMixedTag ? 0 : account.difference;
+      sum = sum_of(sum, account.tag == kMixedTag ? 0 : account.difference);
     }
     if (pair.comm == 0) {
       any_mark = true;
