@@ -18,7 +18,7 @@ import os
 
 from . import record_text, symbols
 from . import recording as r
-from .record_files import opened, rank_files, world_size
+from .record_files import missing_ranks, opened, rank_files, world_size
 from .text import clean, integer, plural, rank_name, rank_set, ranges
 
 COMPUTED, MATCHED, RECEIVED = "computed", "matched", "received"
@@ -85,6 +85,8 @@ def _call_difference(a, b, sites):
         return (RECEIVED, "result",) + _values(x.out_type, a.out, b.out)
     if a.step != b.step:
         return COMPUTED, "step", integer(a.step), integer(b.step), ""
+    if a.ordinal != b.ordinal:
+        return COMPUTED, "requests started before", integer(a.ordinal), integer(b.ordinal), ""
     return None
 
 
@@ -174,7 +176,8 @@ class Comparison:
             involved = {x.kind, y.kind} & {r.COMPLETION, r.OUTCOME, r.INDICES}
             found = (MATCHED if involved else COMPUTED, "what follows", kinds[0], kinds[1], "")
         else:
-            found = _call_difference(x, y, self.sites) if x.kind == r.CALL else _detail_difference(x, y)
+            found = (_call_difference(x, y, self.sites) if x.kind == r.CALL else _detail_difference(x, y)) or \
+                (COMPUTED, x.kind, "one form", "another form", "")
         call = left.last
         return Divergence(self.key, self.a.id, found[0], found[1], x.number, y.number, call.shape.call if call else "",
                           call.step if call else 0, call.shape.site if call else ("", 0), *found[2:])
@@ -236,8 +239,8 @@ def run(first: str, second: str, rank, sites: bool, as_json: bool) -> int:
     if rank is not None:
         files = {key: path for key, path in files.items() if key == (0, rank)}
         others = {key: path for key, path in others.items() if key == (0, rank)}
-    wanted = {(0, number) for number in range(max(sizes))} if rank is None else {(0, rank)}
     for directory, have in ((first, files), (second, others)):
+        wanted = {(0, number) for number in missing_ranks(max(sizes), have)} if rank is None else {(0, rank)}
         missing = (wanted | set(files) | set(others)) - set(have)
         if missing:
             problems.append("%s: there is no recording of %s" % (directory, "rank%s %s" % (
@@ -287,6 +290,7 @@ def _compare_rank(key, a, b, sites, problems) -> list:
     for stream in () if a.damaged else others.values():
         problems.append("%s: thread %d has no partner in %s" % (rank_name(key), stream.id, a.path))
     for recording in (a, b):
+        recording.check_matches()
         text = "%s %s" % (recording.path, recording.problem)
         if recording.problem and text not in problems:
             problems.append(text)

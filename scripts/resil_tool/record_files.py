@@ -4,6 +4,7 @@ recording.json."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from . import values
 from .job import Usage
 from .recording import Recording, RecordingError
 
+MOST_MISSING = 1 << 16
 _RANK = re.compile(r"rank-(\d{5,9})\.rec$")
 _WORLD = re.compile(r"world-(\d{1,9})$")
 
@@ -39,10 +41,15 @@ def rank_files(directory: str) -> dict[tuple[int, int], str]:
 def world_size(directory: str) -> int:
     """Of the first world, from recording.json; 0: not known."""
     try:
-        data = values.parse_object(values.read_bytes(os.path.join(directory, "recording.json")))
-    except (values.Invalid, OSError, json.JSONDecodeError):
+        data = json.loads(values.read_bytes(os.path.join(directory, "recording.json"), 1 << 20))
+    except (values.Invalid, OSError, ValueError, RecursionError):
         return 0
-    return values.integer(data.get("world_size"), 0, 2**31)
+    return values.integer(data.get("world_size"), 0, 2**31) if isinstance(data, dict) else 0
+
+
+def missing_ranks(size: int, files: dict) -> list[int]:
+    """Ranks of the first world without a file, the first MOST_MISSING of them: `size` is what a file says."""
+    return list(itertools.islice((rank for rank in range(size) if (0, rank) not in files), MOST_MISSING))
 
 
 def opened(path: str):

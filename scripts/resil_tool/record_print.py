@@ -8,7 +8,7 @@ import json
 
 from . import record_text, symbols
 from . import recording as r
-from .record_files import opened, rank_files, world_size
+from .record_files import missing_ranks, opened, rank_files, world_size
 from .text import bytes_text, clean, integer, plural, rank_name, ranges
 
 _BATCH = 4000  # lines whose call sites are looked up together
@@ -61,7 +61,7 @@ def _summary(directory: str, files, as_json: bool) -> int:
                             "calls": known or None, "calls_at_least": calls,
                             "host": recording.identity.host})
     size = world_size(directory) or (head.world_size if head else 0)
-    missing = sorted(set(range(size)) - {rank for world, rank in files if world == 0})
+    missing = missing_ranks(size, files)
     if missing:
         status = 3
     if as_json:

@@ -98,6 +98,7 @@ class Recording:
 
     def __init__(self, path: str):
         self.path, self.streams, self.problem, self.damaged = path, {}, "", False
+        self._matches = []  # blocks of stream 0: what receives with wildcards got, which the other streams repeat
         try:
             self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -171,7 +172,9 @@ class Recording:
                 if self.end == "finished":
                     self._damage(sequence, offset, "it is not whole")
                 return
-            if stream != 0:
+            if stream == 0:
+                self._matches.append((offset, size))
+            else:
                 self._add(stream, flags, segment, start, calls, ordinal, offset, size, sequence)
                 if self.damaged:
                     return
@@ -204,6 +207,16 @@ class Recording:
                 segments.pop()
             except IndexError:
                 self._damage(sequence, offset, "a stream that does not say where it began")
+
+    def check_matches(self):
+        """The blocks that nobody here reads: a recording with damage in them is no good one."""
+        for offset, size in () if self.damaged else self._matches:
+            try:
+                self.payload(offset, size)
+            except RecordingError as error:
+                if error.kind == "damaged":
+                    self.damaged, self.problem = True, str(error)[len(self.path) + 1:]
+                    return
 
     def _zeros_from(self, offset: int) -> bool:
         while True:

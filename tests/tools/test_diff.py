@@ -3,10 +3,12 @@
 
 import json
 import os
+import struct
 import unittest
 
 import record_support
 import support
+from resil_tool import recording
 
 setUpModule, tearDownModule = support.limit_time, support.release_time
 
@@ -128,6 +130,35 @@ the same so far: 9 calls in 3 threads of 3 ranks
         self.assertEqual(status, 3)
         self.assertIn("is damaged: block", out)
         self.assertEqual(self.tool("diff", a, self.directory)[0], 2)
+
+    def test_rank_that_both_lack_is_missed(self):
+        a, b = self.record("a", [{}, {}, {}]), self.record("b", [{}, {}, {}])
+        for place in (a, b):
+            os.remove(self.file(place, 1))
+        status, out = self.diff(a, b)
+        self.assertEqual(status, 3)
+        self.assertIn("incomplete: %s: there is no recording of rank 1\n" % a, out)
+
+    def test_damage_in_what_wildcards_got_is_said(self):
+        a, b = self.record("a", [{}]), self.record("b", [{}])
+        with open(self.file(b), "r+b") as file:
+            data = bytearray(file.read())
+            at = recording.HEAD_BYTES
+            while struct.unpack_from("<I", data, at + 16)[0] != 0:  # the first block of stream 0
+                at += 64 + struct.unpack_from("<I", data, at + 12)[0]
+            data[at + 64] ^= 1
+            file.seek(0)
+            file.write(data)
+        status, out = self.diff(a, b)
+        self.assertEqual(status, 3)
+        self.assertIn("its checksum does not match", out)
+
+    def test_manifest_of_a_huge_world_is_read_in_time(self):
+        a, b = self.record("a", [{}]), self.record("b", [{}])
+        with open(os.path.join(b, "recording.json"), "w", encoding="ascii") as file:
+            json.dump({"resil_recording": 1, "world_size": 2**31 - 1}, file)
+        self.assertEqual(self.diff(a, b)[0], 3)
+        self.assertEqual(self.tool("recording", b)[0], 3)
 
     def test_long_recordings(self):
         """Equal bytes are not decoded; the first difference in the middle of many segments is found."""
