@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What other nodes answer: records of ranks' states up to the wait-for graph's verdict, samples, collectives, accounts.
+// The frames around them are the overlay's (overlay.cpp); who sends them holds the job's key, but may be damaged.
+#include <algorithm>
+#include <vector>
+
+#include "detectors/hang/graph.h"
+#include "detectors/hang/mismatch/accounts.h"
+#include "detectors/hang/mismatch/accounts_frame.h"
+#include "detectors/hang/mismatch/frame.h"
+#include "detectors/hang/mismatch/mismatch.h"
+#include "detectors/hang/records.h"
+#include "fuzz.h"
+#include "shim/call_info.h"
+#include "verdicts.h"
+
+namespace resil::hang {
+
+const char* class_name(HangClass of) { return of <= HangClass::kUnknown ? "a class" : "none"; }  // report_files.cpp's, which writes files
+
+}  // namespace resil::hang
+
+namespace fuzz {
+
+namespace {
+
+using namespace resil;
+using namespace resil::hang;
+
+const char* comm_of(void*, uint64_t id) { return id % 3 == 0 ? "MPI_COMM_WORLD" : "a communicator"; }
+const char* call_of(void*, uint16_t id) { return id < kCallCount ? call_info(static_cast<CallId>(id)).name : "?"; }
+void site_of(void*, int32_t, uint64_t address, char* text, uint32_t bytes) {
+  snprintf(text, bytes, "app+%#llx", static_cast<unsigned long long>(address));
+}
+constexpr Names kNames = {nullptr, comm_of, call_of, site_of};
+
+void check(const Verdict& verdict, uint32_t world) {
+  must_end(verdict.message, sizeof(verdict.message), "a message ends");
+  must_end(verdict.evidence, sizeof(verdict.evidence), "evidence ends");
+  must(verdict.message[0] != 0, "a verdict says something");
+  must(verdict.type != HangClass::kNone && verdict.type <= HangClass::kUnknown, "a verdict has a class");
+  for (uint32_t i = 0; i < verdict.culprit_count && i < kMaxCulprits; ++i)
+    must(verdict.culprits[i] >= 0 && static_cast<uint32_t>(verdict.culprits[i]) < world, "who is blamed is a rank of the job");
+  for (uint32_t i = 0; i < verdict.victim_count && i < kMaxVictims; ++i)
+    must(verdict.victims[i] >= 0 && static_cast<uint32_t>(verdict.victims[i]) < world, "who waits is a rank of the job");
+}
+
+Verdict& blank() {
+  static Verdict verdict;
+  memset(&verdict, 'x', sizeof(verdict));
+  return verdict;
+}
+
+}  // namespace
+
+void judge_states(const char* records, uint32_t bytes, uint32_t world, Input& in) {
+  constexpr uint32_t kRoom = 64;
+  const RankState* by_rank[64] = {};
+  for (uint32_t at = 0; at + sizeof(RankState) <= bytes;) {  // as in root.cpp
+    const auto* state = reinterpret_cast<const RankState*>(records + at);
+    if (!state_is_whole(*state, bytes - at))
+      break;
+    if (state->rank >= 0 && state->rank < static_cast<int32_t>(world))
+      by_rank[state->rank] = state;
+    if (const Part* part = first_part(*state); part != nullptr)
+      must(reinterpret_cast<const char*>(part + 1) <= records + bytes, "a part lies within its record");
+    at += state->bytes;
+  }
+  const GraphInput input = {by_rank, world, 1700000003000000000, 0x1234567890};
+  Question questions[kRoom];
+  const uint32_t count = graph_questions(input, questions, kRoom);
+  must(count <= kRoom, "questions fit");
+  Answer answers[kRoom + 4];
+  uint32_t given = 0;
+  for (; given < kRoom + 4 && in.left() != 0; ++given)
+    answers[given] = in.get<Answer>();
+  for (const bool lenient : {false, true}) {
+    Verdict& verdict = blank();
+    if (graph_judge(input, questions, count, answers, given, lenient, kNames, &verdict))
+      check(verdict, world);
+  }
+}
+
+void judge_frames(const void* frame, uint32_t bytes, bool collectives) {
+  constexpr uint32_t kWorld = 4;
+  Verdict& verdict = blank();
+  if (!collectives) {
+    static UnreceivedList list;
+    list = {};
+    for (const bool again : {false, true})
+      if (accounts_judge(frame, bytes, kNames, &verdict, again, again ? nullptr : &list))
+        must_end(verdict.message, sizeof(verdict.message), "a message ends");
+    must(list.listed <= kMostUnreceived, "a list has its length");
+    for (uint32_t i = 0; i < list.listed; ++i)
+      must_end(list.entries[i].communicator, sizeof(list.entries[i].communicator), "a name ends");
+    accounts_coverage(frame, bytes);
+    return;
+  }
+  Mismatch* history = mismatch_create(kWorld);
+  must(history != nullptr, "there is memory");
+  for (int found = 0; mismatch_judge(*history, found == 0 ? frame : nullptr, found == 0 ? bytes : 0, kNames, &verdict); ++found) {
+    must(found < 1000, "findings end");
+    check(verdict, kWorld);
+  }
+  mismatch_destroy(history);
+}
+
+/// World, then a sample, then lengths and records, then answers.
+void states(const uint8_t* data, size_t size) {
+  Input in(data, size);
+  const uint32_t world = in.get<uint8_t>() % 8 + 1;
+  if (in.get<uint8_t>() % 2 != 0) {
+    auto one = in.get<Summary>(), other = in.get<Summary>();
+    for (Summary* sample : {&one, &other})  // of doubles nothing is asked but that they are compared
+      sample->event_count %= 2 * kMaxEvents;
+    summary_add(&one, other);
+  }
+  alignas(8) static char records[1 << 15];
+  const uint32_t bytes = std::min<uint32_t>(in.get<uint16_t>(), sizeof(records));
+  memset(records, 0, sizeof(records));
+  const auto used = static_cast<uint32_t>(in.take(records, bytes));
+  std::vector<char> exact(records, records + used);  // so that a byte too far is seen
+  judge_states(exact.data(), used, world, in);
+  const int32_t ranks[5] = {in.get<int32_t>(), in.get<int32_t>(), in.get<int32_t>(), in.get<int32_t>(), 7};
+  char text[64];
+  const uint32_t room = 32 + in.get<uint8_t>() % 32;
+  rank_ranges(ranks, 5, in.get<uint32_t>(), text, room);
+  must_end(text, room, "ranges of ranks end");
+}
+
+/// A bit field, two answers that are merged, and judged.
+void mismatch(const uint8_t* data, size_t size) {
+  constexpr uint32_t kRoom = 8192;
+  Input in(data, size);
+  const auto flags = in.get<uint8_t>();
+  const bool collectives = (flags & 1) != 0;
+  alignas(8) static char merged[kRoom];
+  memset(merged, 0, sizeof(merged));
+  uint32_t bytes = std::min<uint32_t>(in.get<uint16_t>(), kRoom);
+  bytes = static_cast<uint32_t>(in.take(merged, bytes));
+  // Lengths and magic numbers, which the one at the wire sets, are set right half of the time.
+  const auto seal = [&](char* frame, uint32_t length) {
+    if ((flags & 2) == 0)
+      return;
+    if (collectives && length >= sizeof(FrameHeader)) {
+      auto* header = reinterpret_cast<FrameHeader*>(frame);
+      header->magic = kFrameMagic, header->bytes = length, header->world = 4;
+    } else if (!collectives && length >= sizeof(AccountsHeader)) {
+      auto* header = reinterpret_cast<AccountsHeader*>(frame);
+      header->magic = kAccountsMagic, header->bytes = length;
+      header->world = 4;
+      const uint64_t room = length - sizeof(AccountsHeader);
+      header->accounts = static_cast<uint32_t>(std::min<uint64_t>(header->accounts % 64, room / sizeof(Account)));
+      const uint64_t left = room - header->accounts * sizeof(Account);
+      header->counts = static_cast<uint32_t>(left / sizeof(Count));
+      header->names = 0;
+      header->bytes = static_cast<uint32_t>(sizeof(AccountsHeader) + header->accounts * sizeof(Account) + header->counts * sizeof(Count));
+    }
+  };
+  seal(merged, bytes);
+  if (!collectives && (flags & 2) != 0 && bytes >= sizeof(AccountsHeader))
+    bytes = reinterpret_cast<AccountsHeader*>(merged)->bytes;
+  const size_t rest = std::min<size_t>(in.left(), kRoom);
+  alignas(8) static char other[kRoom];
+  memset(other, 0, sizeof(other));
+  auto other_bytes = static_cast<uint32_t>(in.take(other, rest));
+  seal(other, other_bytes);
+  if (!collectives && (flags & 2) != 0 && other_bytes >= sizeof(AccountsHeader))
+    other_bytes = reinterpret_cast<AccountsHeader*>(other)->bytes;
+  std::vector<char> exact(other, other + other_bytes);
+  judge_frames(exact.data(), other_bytes, collectives);
+  if (collectives) {
+    Mismatch* node = mismatch_create(4);
+    must(node != nullptr, "there is memory");
+    if (mismatch_merge(*node, merged, &bytes, kRoom, exact.data(), other_bytes))
+      must(bytes <= kRoom, "what is merged fits");
+    mismatch_destroy(node);
+  } else if (accounts_merge(merged, &bytes, kRoom, exact.data(), other_bytes)) {
+    must(bytes <= kRoom, "what is merged fits");
+  }
+  must(bytes <= kRoom, "what is merged fits");
+  judge_frames(merged, bytes, collectives);
+}
+
+}  // namespace fuzz
