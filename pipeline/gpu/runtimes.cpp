@@ -13,10 +13,12 @@
 
 #include "pipeline/gpu/cuda_api.h"
 #include "pipeline/gpu/hip_api.h"
+#include "pipeline/gpu/level_zero.h"
 
 namespace resil::gpu {
 
 constinit uint64_t runtimes_detail::absent_until;
+constinit const char* runtimes_detail::root = "";
 constinit thread_local uint64_t runtimes_detail::absent_at __attribute__((tls_model("initial-exec"))) = 0;
 
 namespace {
@@ -28,16 +30,17 @@ struct Known {
 constexpr Known kKnown[] = {{"libcuda.so", kCudaRuntime},
                             {"libhsa-runtime64.so", kHsaRuntime},
                             {"libamdhip64.so", kHipRuntime},
-                            {"libze_loader.so", kOtherRuntime},
-                            {"libze_intel_gpu.so", kOtherRuntime},
                             {"libascendcl.so", kOtherRuntime},
                             {"libcnrt.so", kOtherRuntime},
                             {"libmusa.so", kOtherRuntime},
                             {"libmxc-runtime64.so", kOtherRuntime}};
+// Level Zero, which cannot be asked either, is in processes that do not use it: level_zero.h. The others of kOtherRuntime are
+// there because the program uses them.
 constexpr unsigned kAsked = 3;  ///< runtimes that can be asked: the first of kKnown, in order of their bits
 
 struct Scan {
   uint64_t bits, loaded;
+  bool level_zero_loader, level_zero_driver;
   char paths[kAsked][512];
 };
 
@@ -47,6 +50,9 @@ int visit(dl_phdr_info* info, size_t, void* argument) {
   const char* path = info->dlpi_name != nullptr ? info->dlpi_name : "";
   const char* slash = strrchr(path, '/');
   const char* name = slash != nullptr ? slash + 1 : path;
+  const LevelZero level_zero = level_zero_library(name);
+  scan->level_zero_loader |= level_zero == LevelZero::kLoader;
+  scan->level_zero_driver |= level_zero == LevelZero::kDriver;
   for (const Known& known : kKnown) {
     if (strncmp(name, known.prefix, strlen(known.prefix)) != 0)
       continue;
@@ -164,6 +170,9 @@ uint64_t runtimes() {
     }
     if (hsa_pointer_info.load(std::memory_order_relaxed) != nullptr)
       scan.bits |= kHsaRuntime;
+    if ((scan.level_zero_driver || (scan.level_zero_loader && level_zero_any_driver())) &&
+        level_zero_device(runtimes_detail::root))
+      scan.bits |= kOtherRuntime;
     bits = scan.bits;
     known_state.store(scan.loaded << kRuntimeBits | bits, std::memory_order_release);
     loads::learn(scan.loaded);

@@ -4,7 +4,8 @@
 // the host may touch a buffer (host_memory.h) and where it lies (gpu.h) are both answered from here.
 //
 // What counts are the drivers through which all memory of a device is had: a CUDA runtime, also one that is linked
-// statically, loads libcuda when it is first used; HIP needs libhsa-runtime64.
+// statically, loads libcuda when it is first used; HIP needs libhsa-runtime64. Both say of themselves that they have not been
+// initialised, as they are not where there is no device.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +21,12 @@ enum Runtime : uint64_t {
   kCudaRuntime = 1,   ///< libcuda.so
   kHsaRuntime = 2,    ///< libhsa-runtime64.so, or what gives its functions
   kHipRuntime = 4,    ///< libamdhip64.so
-  kOtherRuntime = 8,  ///< one that cannot be asked
+  kOtherRuntime = 8,  ///< one that cannot be asked, and may have a device (Level Zero: level_zero.h)
   kRuntimeBits = 8
 };
 
 namespace runtimes_detail {
+extern constinit const char* root;  ///< of /dev and /sys; "" but in tests
 extern constinit uint64_t absent_until;  ///< loads::count() when no runtime was there; 0: never
 extern constinit thread_local uint64_t absent_at __attribute__((tls_model("initial-exec")));
 /// Ticks for which a thread relies on "no runtime" where the word is not found: 2 to 5 us on x86-64, at most 400 us on

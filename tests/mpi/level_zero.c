@@ -2,8 +2,8 @@
 //
 // ranks: 2
 //
-// A process of a runtime that cannot be asked whose memory an address is (Level Zero): the loader's library is there, and
-// buffers are mapped, as its shared and device memory is. Everything must go to MPI as it came.
+// A process of a runtime that cannot be asked whose memory an address is (Level Zero): its loader and a driver are there,
+// and buffers are mapped, as its shared and device memory is. With a device everything must go to MPI as it came.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 enum { kCount = 50000, kRounds = 5 };
 
 int main(int argc, char** argv) {
-  if (dlopen("libze_loader.so.1", RTLD_NOW) == NULL) return 77;
+  if (dlopen("libze_loader.so.1", RTLD_NOW) == NULL || dlopen("libze_intel_gpu.so.1", RTLD_NOW) == NULL) return 77;
   int rank, result = 0;
   OK(MPI_Init(&argc, &argv));
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Accelerator runtimes for host_memory_test: the functions that tell memory apart, over ranges that the test sets.
-// Built as libcuda.so.1, libhsa-runtime64.so.1, libamdhip64.so.1 and libze_loader.so.1.
+// Built as libcuda.so.1, libhsa-runtime64.so.1, libamdhip64.so.1, libze_loader.so.1 and libze_intel_gpu.so.1.
 
 #include <stdint.h>
 

@@ -10,9 +10,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "checksum/datatype/host_memory.h"
+#include "pipeline/gpu/level_zero.h"
 #include "pipeline/gpu/runtimes.h"
 
 using resil::host_memory;
@@ -45,6 +49,31 @@ void set(Fake& fake, const char* memory, int kind) {
   fake.high = fake.low + kBytes;
   fake.kind = kind;
 }
+
+/// A machine's /dev and /sys, as far as they tell of devices.
+class Tree {
+ public:
+  Tree() {
+    REQUIRE(mkdtemp(root_) != nullptr);
+    std::filesystem::create_directories(std::string(root_) + "/dev");
+  }
+  ~Tree() { std::filesystem::remove_all(root_); }
+  const char* root() const { return root_; }
+
+  void file(const std::string& path, const char* text) {
+    const std::filesystem::path whole = root_ + path;
+    std::filesystem::create_directories(whole.parent_path());
+    std::ofstream(whole) << text;
+  }
+  void node(const std::string& name, const char* vendor) {
+    file("/dev/dri/" + name, "");
+    if (vendor != nullptr)
+      file("/sys/class/drm/" + name + "/device/vendor", (std::string(vendor) + "\n").c_str());
+  }
+
+ private:
+  char root_[32] = "/tmp/resil-devices-XXXXXX";
+};
 
 int static_data[100] = {1};
 
@@ -157,8 +186,61 @@ TEST_CASE("host memory, with runtimes that are loaded later") {
   CHECK(!host_memory(device, 1));
   CHECK(hip.calls == 0);
 
-  // A runtime that nobody can ask: only what is certain.
+  // Level Zero, which nobody can ask: its loader without a driver, or a driver without a device, has no memory to give.
+  cuda.initialized = hsa.initialized = 0;
+  Tree tree;
+  resil::gpu::runtimes_detail::root = tree.root();
   load(FAKE_LEVEL_ZERO);
+  CHECK(host_memory(host, kBytes));
+  load(FAKE_LEVEL_ZERO_DRIVER);
+  CHECK(host_memory(host, kBytes));
+  // With one, only what is certain is the host's, from the next library on.
+  tree.node("renderD128", "0x8086");
+  REQUIRE(dlopen("libBrokenLocale.so.1", RTLD_NOW) != nullptr);
   CHECK(!host_memory(host, 1));
   certain();
+  resil::gpu::runtimes_detail::root = "";
+}
+
+TEST_CASE("Level Zero counts when it has a device") {
+  using resil::gpu::level_zero_device;
+  Tree tree;
+  CHECK(!level_zero_device(tree.root()));  // neither /dev/dri nor /dev/accel
+  tree.node("card0", "0x1a03");            // a server's display adapter
+  CHECK(!level_zero_device(tree.root()));
+  tree.node("renderD128", "0x10de");
+  tree.node("renderD129", "0x1002");
+  CHECK(!level_zero_device(tree.root()));
+  SECTION("Intel's") {
+    tree.node("renderD130", "0x8086");
+    CHECK(level_zero_device(tree.root()));
+  }
+  SECTION("of a vendor that /sys does not tell, as in a container") {
+    tree.node("renderD130", nullptr);
+    CHECK(level_zero_device(tree.root()));
+  }
+  SECTION("an accelerator") {
+    tree.file("/dev/accel/accel0", "");
+    CHECK(level_zero_device(tree.root()));
+  }
+  SECTION("Windows' subsystem") {
+    tree.file("/dev/dxg", "");
+    CHECK(level_zero_device(tree.root()));
+  }
+  SECTION("a folder that is none") {
+    tree.file("/dev/accel", "");
+    CHECK(level_zero_device(tree.root()));
+  }
+  SECTION("a path too long to look at") { CHECK(level_zero_device(std::string(4000, '/').c_str())); }
+}
+
+TEST_CASE("Level Zero's libraries by their names") {
+  using resil::gpu::LevelZero;
+  using resil::gpu::level_zero_library;
+  CHECK(level_zero_library("libze_loader.so.1.20.6") == LevelZero::kLoader);
+  CHECK(level_zero_library("libze_intel_gpu.so.1") == LevelZero::kDriver);
+  CHECK(level_zero_library("libze_intel_npu.so.1") == LevelZero::kDriver);
+  CHECK(level_zero_library("libze_somebody.so") == LevelZero::kDriver);
+  CHECK(level_zero_library("libze_tracing_layer.so.1") == LevelZero::kHarmless);
+  CHECK(level_zero_library("libzstd.so.1") == LevelZero::kNone);
 }
