@@ -41,9 +41,9 @@ bool write_text(OwnFile* file, const Claim& claim) {
   const int length = snprintf(text, sizeof(text),
                               "{\n  \"schema_version\": 1,\n  \"launch\": \"%s\",\n  \"claim\": \"%s\",\n  \"name\": \"%s\",\n"
                               "  \"origin\": \"%s\",\n  \"program\": \"%s\",\n  \"host\": \"%.63s\",\n  \"world\": %d,\n"
-                              "  \"world_size\": %d,\n  \"time\": %lld\n}\n",
+                              "  \"world_size\": %d,\n  \"time\": %lld.%03d\n}\n",
                               claim.launch, id, claim.name, claim.origin, claim.program, runtime.host, runtime.world,
-                              runtime.size, static_cast<long long>(claim.time));
+                              runtime.size, static_cast<long long>(claim.time / 1000), static_cast<int>(claim.time % 1000));
   if (length <= 0 || static_cast<size_t>(length) >= sizeof(text)) {
     errno = ENAMETOOLONG;
     return false;
@@ -71,7 +71,11 @@ ClaimState claim_read(int directory, Claim* claim) {
       !take(text, "launch", claim->launch, sizeof(claim->launch)))
     return ClaimState::kOther;
   claim->id = strtoull(id, nullptr, 16);
-  claim->time = strtoll(time + strlen("\"time\": "), nullptr, 10);
+  char* point = nullptr;
+  claim->time = strtoll(time + strlen("\"time\": "), &point, 10);
+  if (claim->time < 0 || claim->time > 4000000000)
+    return ClaimState::kOther;
+  claim->time = claim->time * 1000 + (*point == '.' ? strtol(point + 1, nullptr, 10) % 1000 : 0);
   return ClaimState::kThere;
 }
 

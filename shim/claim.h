@@ -11,7 +11,7 @@ namespace resil {
 
 struct Claim {
   uint64_t id;       ///< nonce of the rank that made it
-  int64_t time;      ///< seconds since 1970, by that rank's clock
+  int64_t time;      ///< milliseconds since 1970, by that rank's clock
   char name[200];    ///< what all ranks of a launch compute alike before MPI_Init; may come again in a later launch
   char origin[160];  ///< where `name` is made of a process id: host, pid namespace and start of that process
   char program[40];

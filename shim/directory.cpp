@@ -110,7 +110,9 @@ int64_t describe(const LaunchIdentity& identity) {
   const int64_t now = now_seconds(CLOCK_REALTIME);
   wanted = {};
   wanted.id = launch_nonce();
-  wanted.time = now;
+  timespec exact = {};
+  clock_gettime(CLOCK_REALTIME, &exact);
+  wanted.time = exact.tv_sec * 1000 + exact.tv_nsec / 1000000;
   snprintf(text, sizeof(text), "%s.%s.%s", identity.job, identity.launch, requeued != nullptr ? requeued : "");
   claim_text(wanted.name, sizeof(wanted.name), text);
   // A name that is made of a process id holds for one node and one process.
@@ -130,7 +132,7 @@ bool same_launch(const Claim& other) {
   if (strcmp(other.name, wanted.name) != 0)
     return false;
   if (world == 0)
-    return strcmp(other.origin, wanted.origin) == 0 && other.time >= since;
+    return strcmp(other.origin, wanted.origin) == 0 && other.time / 1000 >= since;
   // Spawned by that launch: its start is not this one's, but if it has a process id for a name, the node is the same.
   char here[160], text[160];
   snprintf(text, sizeof(text), "%.63s:%llu:", runtime.host, static_cast<unsigned long long>(pid_namespace()));

@@ -5,11 +5,12 @@ rings of dead ranks. Writes rank-NNNNN.ring into the report directory and remove
 from __future__ import annotations
 
 import os
+import secrets
 import time
 
 from . import process
 from .job import LiveRing, same_directory
-from .records import Directory, Problem, Rank
+from .records import Directory, Problem, Rank, of_launch
 from .ring import Ring, RingError
 from .text import clean
 from .wording import describe
@@ -55,7 +56,7 @@ def fill_from_ring(rank: Rank, ring: Ring) -> None:
 
 def _fill(directory: Directory, rank: Rank, path: str, collected: bool) -> bool:
     try:
-        with Ring(path) as ring:
+        with Ring(path, follow_links=False) as ring:
             if rank.pid and ring.header.pid != rank.pid:
                 if collected:
                     directory.strangers.append(Problem(path, "of another run: pid %d, not %d" % (ring.header.pid,
@@ -63,6 +64,9 @@ def _fill(directory: Directory, rank: Rank, path: str, collected: bool) -> bool:
                 return False
             if ring.header.rank < 0:
                 return False  # it never learned its rank
+            if not of_launch(directory, ring.header.world, ring.header.launch, bool(ring.header.launch_agreed)):
+                directory.strangers.append(Problem(path, "of another run: launch %s" % clean(ring.header.launch, 20)))
+                return False
             if ring.key != rank.key:
                 directory.problems.append(Problem(path, "holds the ring of rank %d of world %d" % ring.key[::-1]))
                 return False
@@ -101,10 +105,23 @@ def _lives_without_ring(rank: Rank) -> bool:
     return bool(reported) and started <= reported + 2
 
 
+def _foreign_owner(rank: Rank) -> int:
+    """The other user whose process, or whose ring in this node's memory, it is: nobody else may read that. -1: nobody's,
+    or the caller's own."""
+    fields = process.status(rank.pid) if rank.state == "running" else {}
+    uid = process.real_uid(fields)
+    if uid < 0 and rank.ring:
+        try:
+            uid = os.lstat(rank.ring).st_uid
+        except (OSError, ValueError):
+            uid = -1
+    return uid if uid != os.geteuid() else -1
+
+
 def _copy(source: Ring, target: str) -> None:
     """Copy with holes for zeroes, in place by rename. OSError as it comes."""
-    temporary = "%s.tmp.%d" % (target, os.getpid())
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    temporary = "%s.%s.tmp" % (target, secrets.token_hex(4))
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             for offset in range(0, source.size, 1 << 16):
@@ -129,7 +146,7 @@ def collect(directory: Directory, rings: list[LiveRing]) -> None:
         if not same_directory(live.directory, place) and not same_directory(live.directory, directory.path):
             continue  # the directory at hand is a copy: what belongs to the original stays for the original
         known = directory.ranks.get(live.key)
-        if known and known.pid and known.pid != live.pid:
+        if (known and known.pid and known.pid != live.pid) or not of_launch(directory, live.world, live.key_of_launch, live.agreed):
             continue  # left by another run
         target = os.path.join(place if os.path.isdir(place) else directory.path, "rank-%05d.ring" % live.rank)
         try:
@@ -152,6 +169,7 @@ def collect(directory: Directory, rings: list[LiveRing]) -> None:
 
 def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True) -> None:
     """Fills in `state` of every rank and what the rings know. `rings`: the live ones of this job on this node."""
+    rings = [ring for ring in rings if of_launch(directory, ring.world, ring.key_of_launch, ring.agreed)]
     if may_collect:
         collect(directory, rings)
     live = {ring.key: ring for ring in rings}
@@ -191,6 +209,8 @@ def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True
             rank.state = rank.phase
         if rank.state == "running" and rank.from_ring:
             _count_open_calls(rank, time.time())
+        if not rank.from_ring and rank.host == here:
+            rank.owner = _foreign_owner(rank)
         if rank.seconds is None and rank.start_time:
             end = time.time() if rank.state == "running" else rank.last_seen
             rank.seconds = max(0.0, end - rank.start_time) if end else None

@@ -105,6 +105,13 @@ def _without_ring(ranks: dict, seen: set) -> list[Rank]:
             and rank.host == here and _lives_without_ring(rank)]
 
 
+def _why_unseen(rank: Rank) -> str:
+    uid = process.real_uid(process.status(rank.pid))
+    if uid >= 0 and os.geteuid() not in (uid, 0):
+        return "it belongs to %s" % jobs.owner_name(uid)
+    return "it has no ring in %s%s" % (jobs.shm_directory(), " (kept in private memory)" if rank.ring_anonymous else "")
+
+
 def _nobody(job: jobs.Job, ranks: dict) -> str:
     name = clean(job.directory or "this job")
     try:
@@ -278,9 +285,7 @@ def _text(job, targets, remote, unseen, commands, signal_only) -> list[str]:
     else:
         lines += ["  " + t.sentence for t in targets]
     for rank in unseen:
-        lines.append("  %s (%s, pid %d): not signalled: it has no ring in %s%s" % (
-            rank_name(rank.key), rank.host, rank.pid, jobs.shm_directory(),
-            " (kept in private memory)" if rank.ring_anonymous else ""))
+        lines.append("  %s (%s, pid %d): not signalled: %s" % (rank_name(rank.key), rank.host, rank.pid, _why_unseen(rank)))
     if remote:
         lines.append("%s on other hosts (%s); run there:" % (
             plural(sum(map(len, remote.values())), "rank"),

@@ -13,7 +13,7 @@ import os
 import pwd
 import re
 
-from . import process
+from . import process, runs
 from .ring import Ring, RingError
 from .text import clean, plural
 
@@ -38,6 +38,8 @@ class LiveRing:
     directory: str    # of this rank, as the rank knows it; "" for none
     dumps: int
     alive: bool       # the process that made it still runs
+    key_of_launch: str = ""
+    agreed: bool = False
 
     @property
     def key(self) -> tuple[int, int]:
@@ -96,7 +98,7 @@ def scan(uid: int | None = None) -> list[LiveRing]:
                 rings.append(LiveRing(
                     path, ring.status.st_uid, (process.device_text(ring.status.st_dev), ring.status.st_ino),
                     header.rank, header.world, header.pid, ring.start_ticks, header.host, header.job,
-                    header.directory, header.dumps, alive))
+                    header.directory, header.dumps, alive, header.launch, bool(header.launch_agreed)))
         except RingError:
             continue  # half-made, foreign or another version's: nobody to ask
     return rings
@@ -127,8 +129,7 @@ def group(rings: list[LiveRing]) -> list[Job]:
 
 def _has_id(ring: LiveRing, word: str) -> bool:
     base = os.path.basename(root_of(ring.directory)) if ring.directory else ""
-    names = [ring.launch, base[len("resil-"):] if base.startswith("resil-") else ""]
-    if any(name == word or name.startswith(word + ".") for name in names if name):
+    if ring.launch and (ring.launch == word or ring.launch.startswith(word + ".")) or runs.means(base, word):
         return True
     return ring.alive and word in process.scheduler_ids(process.environment(ring.pid))
 
@@ -147,14 +148,34 @@ def in_directory(path: str, rings: list[LiveRing]) -> list[LiveRing]:
                                                  or same_directory(r.directory, path))]
 
 
+def below(path: str, rings: list[LiveRing]) -> list[LiveRing]:
+    """Those of launches, too, that found `path` in use and report to a directory of their own in it."""
+    return [r for r in rings if r.directory and (
+        same_directory(root_of(r.directory), path) or same_directory(r.directory, path) or (
+            runs.is_default(os.path.basename(root_of(r.directory)))
+            and same_directory(os.path.dirname(root_of(r.directory)), path)))]
+
+
+def _of_directory(word: str, live_only: bool) -> Job:
+    """The newest launch whose reports are there; live_only: the one that runs. Where several run, the user must say."""
+    rings = scan(-1 if os.geteuid() == 0 else None)
+    found = group(below(word, rings))
+    living = [job for job in found if any(ring.alive for ring in job.rings)]
+    if live_only and len(living) > 1:
+        raise Usage("several jobs that run report to %s; name one by its directory:\n%s" % (clean(word), listing(living)))
+    if live_only and living:
+        return living[0]
+    newest = runs.newest(word)
+    return Job(newest, in_directory(newest, rings))
+
+
 def resolve(word: str | None, live_only: bool = False) -> Job:
     """The job that `word` means. live_only: without a word, jobs whose processes are all gone do not count.
     Raises Usage with a list when there is none or more than one."""
     if word is not None and (os.path.isdir(word) or "/" in word):
         if not os.path.isdir(word):
             raise Usage("%s is not a directory" % clean(word))
-        rings = scan(-1 if os.geteuid() == 0 else None)
-        return Job(os.path.abspath(word), in_directory(word, rings))
+        return _of_directory(word, live_only)
     if word is None:
         return _the_only_job(live_only)
     if not word:
@@ -170,8 +191,7 @@ def resolve(word: str | None, live_only: bool = False) -> Job:
         return jobs[0]
     if jobs:
         raise Usage("%s means more than one job; name one by its directory:\n%s" % (clean(word), listing(jobs)))
-    directories = [name for name in sorted(os.listdir(".")) if os.path.isdir(name)
-                   and (name == "resil-" + word or name.startswith("resil-%s." % word))]
+    directories = [name for name in runs.directories(".") if runs.means(name, word)]
     if len(directories) == 1 and not live_only:
         return Job(os.path.abspath(directories[0]), [])
     if directories:

@@ -10,6 +10,7 @@ import signal
 STATES = {"R": "running", "S": "sleeping", "D": "uninterruptible sleep (state D)", "T": "stopped (state T)",
           "t": "stopped by a debugger (state t)", "Z": "dead (zombie)", "X": "dead"}
 
+_ARRAY = ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
 _ID_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "COBALT_JOBID", "JOB_ID")
 
 
@@ -87,6 +88,8 @@ def environment(pid: int) -> dict[str, str]:
 def scheduler_ids(variables: dict[str, str]) -> list[str]:
     """All names under which the scheduler's job goes: "4711", "4711.0", "123.server", "123"."""
     ids = []
+    if all(variables.get(name) for name in _ARRAY):
+        ids = [variables[_ARRAY[0]], "_".join(variables[name] for name in _ARRAY)]
     for name in _ID_VARIABLES:
         value = variables.get(name)
         if not value:

@@ -13,7 +13,9 @@ import re
 
 from . import checksum, reductions, staging
 from .text import clean
-from .values import MAX_FILE, Invalid, integer, items, members, number, parse_object, rank_list, read_bytes, text
+from .runs import launch_number, read_launch
+from .values import (MAX_FILE, Invalid, duration, integer, items, members, moment, parse_object, rank_list, read_bytes,
+                     text)
 
 _RANK_FILE = re.compile(r"rank-(\d{1,9})\.json$")
 _RING_FILE = re.compile(r"rank-(\d{1,9})\.ring$")
@@ -49,6 +51,10 @@ class Rank:
     resil_version: str = ""
     directory: str = ""
     job: str = ""
+    launch: str = ""         # key of its launch; "" for an older version's, or one that nobody has told
+    agreed: bool = False     # the ranks of the launch have agreed on that key
+    exit_in_init: int | None = None  # the process exited within MPI_Init, with that status
+    owner: int = -1          # user id of the process, where it lives on this host and is another user's
     start_time: float = 0.0
     seconds: float | None = None
     overhead_seconds: float = 0.0
@@ -98,6 +104,11 @@ class Directory:
     problems: list = dataclasses.field(default_factory=list)  # files that could not be used
     strangers: list = dataclasses.field(default_factory=list)  # files of another run
     expected: dict = dataclasses.field(default_factory=dict)  # world: number of ranks
+    keys: dict = dataclasses.field(default_factory=dict)      # world: launch key, "" where it is not known
+    candidates: list = dataclasses.field(default_factory=list)  # reports as they are read, before they are told apart
+    hangs: list = dataclasses.field(default_factory=list)     # (launch key, findings, path) of hang files
+    owner: int | None = None
+    launches: list = dataclasses.field(default_factory=list)  # runs.Run: the other ones in the same place
 
     def empty(self) -> bool:
         return not (self.ranks or self.rankless or self.rings or self.dumps or self.problems or self.findings)
@@ -163,13 +174,15 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
         mpi=mpi, modes=modes, world_size=integer(value.get("world_size"), 0, 2**31),
         executable=text(value.get("executable"), 256), resil_version=text(value.get("resil_version"), 32),
         directory=text(value.get("directory"), 1024), job=text(value.get("job"), 64),
-        start_time=number(value.get("start_time")), overhead_seconds=number(value.get("overhead_seconds")),
+        launch=launch_number(value.get("launch")), agreed=value.get("launch_agreed") is True,
+        start_time=moment(value.get("start_time")), overhead_seconds=duration(value.get("overhead_seconds")),
         ring=text(value.get("ring"), 1024), ring_anonymous=value.get("ring_anonymous") is True,
         signal=config_value(value.get("config"), "RESIL_SIGNAL"),
         findings=parse_findings(value.get("findings"), source),
         notes=[text(note) for note in items(value.get("notes")) if isinstance(note, str)], modified=modified)
+    record.exit_in_init = integer(value.get("exit_in_init"), 0, 255, None)
     if outcome != "running":  # until then it is the age at MPI_Init
-        record.seconds = number(value.get("elapsed_seconds"), None)
+        record.seconds = duration(value.get("elapsed_seconds"), None)
     dropped = integer(value.get("notes_dropped"), 1)
     if dropped:
         record.notes.append("%d more notes found no place" % dropped)
@@ -177,7 +190,7 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
         record.notes.append("not every rank of the job carries resil: local work only")
     for name, call in members(value.get("calls")):
         if isinstance(call, dict):
-            record.calls[clean(name, 48)] = [integer(call.get("count")), number(call.get("seconds")),
+            record.calls[clean(name, 48)] = [integer(call.get("count")), duration(call.get("seconds")),
                                              integer(call.get("bytes"))]
     for peer in items(value.get("peers")):
         if isinstance(peer, dict):
@@ -200,9 +213,9 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
 # -- the directory ----------------------------------------------------------------------------------------------------
 
 def _add(directory: Directory, record: Rank) -> None:
-    """Keeps the better of two reports of one rank: the final one, then the newer one."""
+    """Keeps the better of two reports of one rank: one whose launch is known, then the final one, then the newer one."""
     old = directory.ranks.get(record.key)
-    if old is None or (old.outcome == "running") >= (record.outcome == "running"):
+    if old is None or (old.agreed, old.outcome != "running") <= (record.agreed, record.outcome != "running"):
         directory.ranks[record.key] = record
 
 
@@ -214,7 +227,7 @@ def _modified(path: str) -> float:
 
 
 def _read_node_file(directory: Directory, path: str, world: int) -> None:
-    data = read_bytes(path, 1 << 30)
+    data = read_bytes(path, 1 << 29, directory.owner)
     bad = []
     lines = data.split(b"\n")
     for index, line in enumerate(lines):
@@ -224,10 +237,7 @@ def _read_node_file(directory: Directory, path: str, world: int) -> None:
             if len(line) > MAX_FILE:
                 raise Invalid("line too long")
             record = parse_rank(parse_object(line), world, path, 0.0)
-            if record.rank < 0:
-                directory.rankless.append(record)
-            else:
-                _add(directory, record)
+            directory.candidates.append(record)
         except Invalid as error:
             bad.append((index + 1, str(error)))
     if bad:
@@ -236,10 +246,10 @@ def _read_node_file(directory: Directory, path: str, world: int) -> None:
 
 
 def _read_job_file(directory: Directory, path: str, name: str) -> None:
-    value = parse_object(read_bytes(path))
+    value = parse_object(read_bytes(path, owner=directory.owner))
     if _HANG_FILE.match(name):
-        directory.findings += parse_findings([dict(value, kind="hang: %s" % (text(value.get("class"), 40) or "?"))],
-                                             path)
+        kind = "hang: %s" % (text(value.get("class"), 40) or "?")
+        directory.hangs.append((launch_number(value.get("launch")), parse_findings([dict(value, kind=kind)], path), path))
     else:
         directory.findings += parse_findings(value.get("findings"), path)
         directory.notes += [text(note) for note in items(value.get("notes")) if isinstance(note, str)]
@@ -248,14 +258,11 @@ def _read_job_file(directory: Directory, path: str, name: str) -> None:
 def _read_one(directory: Directory, path: str, name: str, world: int) -> None:
     rank_file = _RANK_FILE.match(name)
     if rank_file:
-        record = parse_rank(parse_object(read_bytes(path)), world, path, _modified(path))
+        record = parse_rank(parse_object(read_bytes(path, owner=directory.owner)), world, path, _modified(path))
         if record.rank not in (-1, int(rank_file.group(1))):
             raise Invalid("holds the report of rank %d" % record.rank)
         record.world = world
-        if record.rank < 0:
-            directory.rankless.append(record)
-        else:
-            _add(directory, record)
+        directory.candidates.append(record)
     elif _RING_FILE.match(name):
         directory.rings[world, int(_RING_FILE.match(name).group(1))] = path
     elif _NODE_FILE.match(name):
@@ -269,11 +276,11 @@ def _read_one(directory: Directory, path: str, name: str, world: int) -> None:
 
 def read_directory(path: str) -> Directory:
     """Everything in a report directory and its world-N. OSError when the directory itself cannot be listed."""
-    directory = Directory(path)
+    directory = Directory(path, owner=os.stat(path).st_uid)
     places = [(path, 0)]
     for name in sorted(os.listdir(path)):
         world = _WORLD_DIRECTORY.match(name)
-        if world and os.path.isdir(os.path.join(path, name)):
+        if world and os.path.isdir(os.path.join(path, name)) and not os.path.islink(os.path.join(path, name)):
             places.append((os.path.join(path, name), int(world.group(1))))
     for place, world in places:
         try:
@@ -287,17 +294,50 @@ def read_directory(path: str) -> Directory:
                 _read_one(directory, file, name, world)
             except Invalid as error:
                 directory.problems.append(Problem(file, str(error)))
+        directory.keys[world] = read_launch(place).key
+    _choose_launch(directory)
     _set_strangers_apart(directory)
     known = {(r.host, r.pid) for r in directory.ranks.values()}
     directory.rankless = [r for r in directory.rankless if (r.host, r.pid) not in known]
     return directory
 
 
+def _choose_launch(directory: Directory) -> None:
+    """Keeps the reports of one launch in each world: that of launch.json, else the newest that its ranks agreed on.
+    A rank that never got out of MPI_Init does not know the key; it counts where there is no better report of it."""
+    for world in {record.world for record in directory.candidates}:
+        here = [record for record in directory.candidates if record.world == world]
+        agreed = [record for record in here if record.launch and record.agreed]
+        key = directory.keys.get(world)
+        if agreed and key not in {record.launch for record in agreed}:
+            key = directory.keys[world] = max(agreed, key=lambda r: (r.start_time, r.modified)).launch
+        for record in here:
+            if key and record.agreed and record.launch != key:
+                directory.strangers.append(Problem(record.source, "of another run: launch %s" % record.launch))
+            elif record.rank < 0:
+                directory.rankless.append(record)
+            else:
+                _add(directory, record)
+    launches = {record.launch for record in directory.ranks.values()} | set(filter(None, directory.keys.values()))
+    for launch, findings, path in directory.hangs:
+        if launch in launches or (not launch and not any(launches)):
+            directory.findings += findings
+        else:
+            directory.strangers.append(Problem(path, "of another run: %s" % ("launch " + launch if launch else "no launch key")))
+
+
+def of_launch(directory: Directory, world: int, launch: str, agreed: bool) -> bool:
+    """Whether a ring of that world belongs to the launch whose reports are here."""
+    known = directory.keys.get(world)
+    return not known or not agreed or launch == known
+
+
 def _set_strangers_apart(directory: Directory) -> None:
-    """Files of an earlier run in the same directory: another size or job, or started long before the newest."""
+    """Files of an earlier run in the same directory: another size or job, or started long before the newest. A launch key
+    says it better, where there is one."""
     for world in sorted({key[0] for key in directory.ranks}):
         ranks = [r for r in directory.ranks.values() if r.world == world]
-        newest = max(ranks, key=lambda r: (r.start_time, r.world_size))
+        newest = max(ranks, key=lambda r: (r.agreed, r.start_time, r.world_size))
         for r in ranks:
             why = ("a job of %d ranks" % r.world_size if r.world_size and newest.world_size
                    and r.world_size != newest.world_size else
@@ -305,6 +345,8 @@ def _set_strangers_apart(directory: Directory) -> None:
                    "rank %d of %d" % (r.rank, newest.world_size) if 0 < newest.world_size <= r.rank else
                    "a run that started %d s before" % (newest.start_time - r.start_time)
                    if r.start_time and newest.start_time - r.start_time > 1800 else "")
+            if r.agreed and newest.agreed:
+                why = ""
             if why:
                 directory.strangers.append(Problem(r.source, "of another run: " + why))
                 del directory.ranks[r.key]

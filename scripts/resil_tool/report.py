@@ -11,7 +11,7 @@ import time
 
 from . import checksum, findings, reductions, staging
 from . import job as jobs
-from . import records
+from . import records, runs
 from .attach import attach
 from .job import Usage
 from .summary import merge, rank_objects
@@ -33,6 +33,7 @@ def load(word: str | None, may_collect: bool = True) -> records.Directory:
         directory = records.read_directory(job.directory)
     except OSError as error:
         raise Usage("%s cannot be listed: %s" % (clean(job.directory), error.strerror)) from None
+    directory.launches = runs.others(job.directory)
     attach(directory, job.rings, may_collect)
     if directory.empty():
         raise Usage("%s holds no reports of resil" % clean(job.directory))
@@ -48,12 +49,12 @@ def choose(word: str | None) -> jobs.Job:
     except Usage as error:
         if "several" in str(error):
             raise
-    names = sorted(name for name in os.listdir(".") if name.startswith("resil-") and os.path.isdir(name)
-                   and name != "resil-record")
-    if len(names) == 1:
-        return jobs.Job(os.path.abspath(names[0]), [])
-    if names:
-        raise Usage("no job of yours runs on this node; which of these reports?\n  " + "\n  ".join(map(clean, names)))
+    found = [run for run in runs.find(".") if run.path != os.path.abspath(".")]
+    if len(found) == 1:
+        return jobs.Job(found[0].path, [])
+    if found:
+        raise Usage("no job of yours runs on this node; which of these reports?\n  " + "\n  ".join(
+            runs.line(run, ".") for run in found[:20]) + ("\n  …" if len(found) > 20 else ""))
     raise Usage("no job of yours runs on this node, and there is no resil-* directory here: name a report directory")
 
 
@@ -142,7 +143,14 @@ def place_sentence(place: dict, now: float | None = None) -> str:
     age = " for %s" % seconds_text(max(0.0, now - place["since"])) if place["since"] else ""
     if place["state"] == "aborted":
         return "%s aborted in %s%s" % (name, place["call"], at)
+    if place.get("exit_in_init") is not None and place["state"] == "killed":
+        return "%s exited with status %d within MPI_Init" % (name, place["exit_in_init"])
+    if place["state"] == "killed" and not place["from_ring"] and place.get("owner"):
+        return "%s %s gone; the ring belongs to %s, who may read it" % (name, "are" if many else "is", place["owner"])
     if place["state"] == "killed":
+        if place["inside_mpi"] and place["phase"] == "starting" and not place.get("ended_by") \
+                and place.get("end", "killed") == "killed":
+            return "%s ended within MPI_Init (exited, or %s killed)" % (name, "were" if many else "was")
         if not place["from_ring"]:
             return "%s %s gone, and left no ring: the last call is not known" % (name, "are" if many else "is")
         if place["inside_mpi"]:
@@ -152,6 +160,8 @@ def place_sentence(place: dict, now: float | None = None) -> str:
         if place.get("ended_by"):
             return "%s %s ended by %s outside MPI%s" % (name, "were" if many else "was", place["ended_by"], last)
         return "%s ended outside MPI (killed, or left without MPI_Finalize)%s" % (name, last)
+    if not place["from_ring"] and place.get("owner"):
+        return "%s belong%s to %s: no live numbers for another user" % (name, "" if many else "s", place["owner"])
     if not place["from_ring"]:
         return "%s run%s, with the ring in private memory: no live numbers" % (name, "" if many else "s")
     if place["inside_mpi"]:
@@ -255,6 +265,10 @@ def _coverage(s: dict) -> list[str]:
 
 def _files(s: dict) -> list[str]:
     lines = []
+    for i, run in enumerate(s["launches"][:2]):
+        lines += row("other runs" if i == 0 else "", run["line"])
+    if len(s["launches"]) > 2:
+        lines += row("", "and %s" % plural(len(s["launches"]) - 2, "older run"))
     for label, files, most in (("unusable", s["unreadable"], 3), ("not ours", s["other_runs"], 2)):
         for i, file in enumerate(files[:most]):
             name = os.path.relpath(file["path"], s["directory"])

@@ -4,7 +4,8 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-from . import checksum, findings, reductions, staging, symbols
+from . import checksum, findings, reductions, runs, staging, symbols
+from .job import owner_name
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase
 
@@ -39,6 +40,8 @@ def merge(directory: Directory) -> dict:
         "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
         "unreadable": [vars(p) for p in directory.problems],
         "other_runs": [vars(p) for p in directory.strangers],
+        "launches": [{"path": run.path, "time": run.time, "program": run.program, "line": runs.line(run, directory.path)}
+                     for run in directory.launches],
         "dumps": sorted(directory.dumps), "from_ring": rank_set((r.key for r in ranks if r.from_ring), 10**6),
     }
     summary["mpi_share"] = _share(ranks)
@@ -204,7 +207,7 @@ def _places(ranks) -> list[dict]:
     for rank in ranks:
         if rank.state in ("killed", "running") or (rank.state == "aborted" and rank.call):
             groups.setdefault((rank.state, rank.inside, rank.call, rank.site, rank.phase, rank.from_ring,
-                               rank.ended_by),
+                               rank.ended_by, rank.owner, rank.exit_in_init),
                               []).append(rank)
     order = ("aborted", "killed", "running")
     chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), len(item[1]), item[1][0].key))
@@ -213,11 +216,12 @@ def _places(ranks) -> list[dict]:
     started = min((r.start_time for r in ranks if r.start_time), default=0.0)
     known = symbols.lookup([key[3] for key, _ in chosen[:16] if key[3]], started)
     places = []
-    for (state, inside, call, site, phase, from_ring, ended_by), members in chosen:
+    for (state, inside, call, site, phase, from_ring, ended_by, owner, exit_in_init), members in chosen:
         since = [r.since for r in members if r.since]
         places.append({"ranks": rank_set((r.key for r in members), 10**6), "count": len(members),
                        "end": "ended by the stop" if stopped else "ended by %s" % ended_by if ended_by else "killed",
-                       "ended_by": ended_by,
+                       "ended_by": ended_by, "owner": owner_name(owner) if owner >= 0 else "",
+                       "exit_in_init": exit_in_init,
                        "name": ranks_phrase([r.key for r in members]), "state": state, "inside_mpi": inside,
                        "call": call, "site": symbols.site_text(site, known), "phase": phase, "from_ring": from_ring,
                        "since": min(since) if since else None})

@@ -4,6 +4,7 @@ Opens only the files it is told to."""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from .text import clean
 MAX_FILE = 64 << 20      # bytes of one JSON file; a node's JSON Lines file may be larger, its lines may not
 MAX_LIST = 10000         # findings, notes and peers taken from one file
 BIG = 2**63
+MOST_SECONDS = 4e9       # since 1970, and of a duration: more is damage
 
 
 class Invalid(Exception):
@@ -39,6 +41,18 @@ def number(value, default=0.0):
     return value if 0 <= value < 1e300 else default
 
 
+def moment(value) -> float:
+    """Seconds since 1970; 0 for what is no time of a job (or of a calendar)."""
+    value = number(value)
+    return value if value < MOST_SECONDS else 0.0
+
+
+def duration(value, default=0.0):
+    """Seconds that something took."""
+    value = number(value, None)
+    return value if value is not None and value < MOST_SECONDS else default
+
+
 def text(value, limit: int = 400) -> str:
     return clean(value, limit) if isinstance(value, str) else ""
 
@@ -55,17 +69,21 @@ def rank_list(value) -> list[int]:
     return [r for r in (integer(v, 0, 2**31, None) for v in items(value)) if r is not None]
 
 
-def read_bytes(path: str, limit: int = MAX_FILE) -> bytes:
-    """A regular file's bytes; never waits on a pipe or device. Raises Invalid."""
+def read_bytes(path: str, limit: int = MAX_FILE, owner: int | None = None) -> bytes:
+    """A regular file's bytes; never through a link, never waits on a pipe or device. `owner`: user id that the file must
+    belong to, unless it belongs to the caller or to root. Raises Invalid."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
     except OSError as error:
-        raise Invalid("cannot be opened: %s" % error.strerror) from None
+        raise Invalid("a link: not followed" if error.errno == errno.ELOOP
+                      else "cannot be opened: %s" % error.strerror) from None
     try:
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise Invalid("not a regular file")
+            if owner is not None and status.st_uid not in (owner, os.geteuid(), 0):
+                raise Invalid("belongs to user %d, the directory to user %d: not believed" % (status.st_uid, owner))
             # read(n) allocates n bytes at once; a file that grows meanwhile is read up to the size seen here.
             data = file.read(min(limit, status.st_size) + 1)
     except OSError as error:

@@ -288,6 +288,8 @@ class Report(Case):
         self.report(rank=0, size=1)
         self.assertEqual(self.tool("report")[0], 0)
         os.mkdir(os.path.join(self.top, "resil-5.0"))
+        self.assertEqual(self.tool("report")[0], 0, "an empty directory is no report")
+        self.write("rank-00000.json", report_object(), os.path.join(self.top, "resil-5.0"))
         status, _, error = self.tool("report")
         self.assertEqual(status, 2)
         self.assertIn("resil-4711.0", error)
