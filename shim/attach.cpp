@@ -38,6 +38,8 @@ namespace resil {
 
 namespace {
 
+constexpr double kSweepPatience = 0.25;  // seconds that the end of a short job waits for the file that is being collected
+
 LaunchIdentity identity;
 std::atomic<bool> attached;
 std::atomic<bool> has_world;
@@ -155,6 +157,12 @@ void warn_about_libraries() {
   }
 }
 
+/// One rank a node, after the modules, which want to know of threads of resil's own.
+void sweep() {
+  if (identity.local_rank <= 0)
+    segment_sweep_start();
+}
+
 bool prepare() {
   runtime.pid = getpid();
   const uint64_t began = ticks();
@@ -177,8 +185,6 @@ bool prepare() {
     segment_discard();
     return false;
   }
-  if (identity.local_rank <= 0)
-    segment_sweep();
   if (segment_is_anonymous())
     add_note("the flight recorder is in anonymous memory (/dev/shm is full or missing): nothing of it survives a kill");
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
@@ -207,6 +213,7 @@ bool attach_begin(bool sessions) {
       return false;
     report_first();
     run_hooks(&Module::before_init);
+    sweep();
     if (!sessions) {
       publish();
       launch_export(identity);
@@ -268,6 +275,7 @@ bool attach_late() {
   add_note("MPI was initialised out of resil's sight (static or hidden MPI_Init): local work only");
   report_first();
   run_hooks(&Module::before_init);
+  sweep();
   attach_end(0, false);
   return true;
 }
@@ -299,6 +307,7 @@ void finish_end() {
   world_used = false;
   run_hooks_reverse(&Module::after_finalize);
   presence_close();
+  segment_sweep_end(kSweepPatience);
   warn_about_libraries();
   segment_sync_clock();
   runtime.header->phase = static_cast<uint32_t>(ring::Phase::kFinished);

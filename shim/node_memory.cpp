@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See node_memory.h. The name is made of the job and the rank in MPI_COMM_WORLD. A file of that name may also be what a
-// killed job left here, whose rank of that number now runs elsewhere: so the process must live, too.
+// See node_memory.h. The name is made of launch, rank in MPI_COMM_WORLD, and the rank's nonce. The process may be gone
+// already: so it must live, too.
 
 #include "shim/node_memory.h"
 
@@ -21,7 +21,7 @@ namespace resil {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x3165646f4e736552;  // "ResNode1"
+constexpr uint64_t kMagic = 0x3265646f4e736552;  // "ResNode2"
 constexpr long kTmpfs = 0x01021994;
 
 char own_path[256];
@@ -32,8 +32,8 @@ void name_of(int world_rank, char* path, size_t size) {
   snprintf(path, size, "/dev/shm/resil-%u-%s-%d-%d-%s%s", getuid(), runtime.header->job, runtime.world, world_rank, nonce, kNodeMemorySuffix);
 }
 
-bool lives(const NodeMemory& memory) {
-  return memory.pid_start != 0 && memory.pid_namespace == pid_namespace() && process_start_time(memory.pid) == memory.pid_start;
+Life life_of(int fd, const NodeMemory& memory) {
+  return node_file_life(fd, {memory.pid, memory.held != 0, memory.pid_start, memory.pid_namespace});
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ NodeMemory* node_memory_create(size_t bytes) {
   if (runtime.rank < 0 || own_path[0] != 0 || statfs("/dev/shm", &system) != 0 || system.f_type != kTmpfs)
     return nullptr;  // on a disk the pages would be written back all the time
   name_of(runtime.rank, own_path, sizeof(own_path));
-  auto* memory = static_cast<NodeMemory*>(map_new_file(own_path, bytes));
+  auto* memory = static_cast<NodeMemory*>(node_file_create(own_path, bytes));
   if (memory == nullptr) {
     own_path[0] = 0;
     return nullptr;
@@ -56,32 +56,32 @@ NodeMemory* node_memory_create(size_t bytes) {
   memory->rank = runtime.rank;
   memory->world_size = runtime.size;
   memory->world = runtime.world;
-  memcpy(memory->host, runtime.host, sizeof(memory->host));
-  memcpy(memory->job, header.job, sizeof(memory->job));
+  memory->nonce = launch_nonce();
+  memory->held = node_file_hold(own_path);
   __atomic_store_n(&memory->magic, kMagic, __ATOMIC_RELEASE);
   return memory;
 }
 
 NodeMemory* node_memory_open(int world_rank) {
+  const uint64_t nonce = launch_nonce_of(world_rank);
+  if (nonce == 0)
+    return nullptr;  // not known to carry resil
   char path[256];
   name_of(world_rank, path, sizeof(path));
-  const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  struct stat status;
+  const int fd = node_file_open(AT_FDCWD, path, true, kNodeMemoryBegin + 1, &status);
   if (fd < 0)
     return nullptr;
-  struct stat status;
-  void* mapped = MAP_FAILED;
-  if (fstat(fd, &status) == 0 && status.st_uid == getuid() && status.st_size > static_cast<off_t>(kNodeMemoryBegin))
-    mapped = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (mapped == MAP_FAILED)
-    return nullptr;
+  void* mapped = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   auto* memory = static_cast<NodeMemory*>(mapped);
-  if (__atomic_load_n(&memory->magic, __ATOMIC_ACQUIRE) == kMagic && memory->bytes == static_cast<uint64_t>(status.st_size) &&
-      memory->rank == world_rank && memory->world_size == runtime.size && memory->world == runtime.world &&
-      memcmp(memory->host, runtime.host, sizeof(memory->host)) == 0 &&
-      memcmp(memory->job, runtime.header->job, sizeof(memory->job)) == 0 && lives(*memory))
+  const bool good = mapped != MAP_FAILED && __atomic_load_n(&memory->magic, __ATOMIC_ACQUIRE) == kMagic &&
+                    memory->bytes == static_cast<uint64_t>(status.st_size) && memory->nonce == nonce && memory->rank == world_rank &&
+                    memory->world_size == runtime.size && memory->world == runtime.world && life_of(fd, *memory) == Life::kLives;
+  close(fd);
+  if (good)
     return memory;
-  munmap(mapped, static_cast<size_t>(status.st_size));
+  if (mapped != MAP_FAILED)
+    munmap(mapped, static_cast<size_t>(status.st_size));
   return nullptr;
 }
 
@@ -91,16 +91,15 @@ void node_memory_discard() {
   own_path[0] = 0;
 }
 
-void node_memory_sweep(int folder, const char* name) {
-  const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0)
-    return;
-  NodeMemory memory;
+bool node_memory_sweep(int folder, const char* name) {
   struct stat status;
-  if (fstat(fd, &status) == 0 && status.st_uid == getuid() && pread(fd, &memory, sizeof(memory), 0) == sizeof(memory) &&
-      memory.magic == kMagic && memory.pid_namespace == pid_namespace() && !lives(memory))
-    unlinkat(folder, name, 0);
+  const int fd = node_file_open(folder, name, false, sizeof(NodeMemory), &status);
+  if (fd < 0)
+    return false;
+  NodeMemory memory;
+  const bool dead = pread(fd, &memory, sizeof(memory), 0) == sizeof(memory) && memory.magic == kMagic && life_of(fd, memory) == Life::kGone;
   close(fd);
+  return dead && unlinkat(folder, name, 0) == 0;
 }
 
 }  // namespace resil

@@ -18,9 +18,9 @@ constexpr char kNodeMemorySuffix[] = ".node";
 struct NodeMemory {
   uint64_t magic;          ///< last thing written
   uint64_t bytes;          ///< in all
-  uint64_t pid_start, pid_namespace;  ///< as in the header of the ring file
+  uint64_t pid_start, pid_namespace, nonce;  ///< as in the header of the ring file
   int32_t pid, rank, world_size, world;
-  char host[64], job[64];
+  uint32_t held, reserved;
 };
 static_assert(sizeof(NodeMemory) <= 256);
 constexpr size_t kNodeMemoryBegin = 256;  ///< the owner's part begins here, zeroed
@@ -28,11 +28,11 @@ constexpr size_t kNodeMemoryBegin = 256;  ///< the owner's part begins here, zer
 /// This rank's; at most one. The ring must exist; rank and size are the launcher's. Null: no node-local memory
 /// (/dev/shm missing, full, or beyond the limit of file sizes), or a launcher that does not tell the rank.
 NodeMemory* node_memory_create(size_t bytes);
-/// Another rank's. Null unless it lives, on this node and in the same pid namespace, in this job. Stays mapped.
+/// Another rank's, as that rank has published it. Null unless it is there and its process lives. Stays mapped.
 NodeMemory* node_memory_open(int world_rank);
 /// Takes the name away; what is mapped stays.
 void node_memory_discard();
-/// Removes a file of that kind if its process is gone.
-void node_memory_sweep(int folder, const char* name);
+/// Removes a file of that kind if its process is gone; whether it did.
+bool node_memory_sweep(int folder, const char* name);
 
 }  // namespace resil

@@ -66,6 +66,7 @@ struct Header {
   uint64_t nonce;          ///< this rank's own random number, part of the live ring's name; 0: an older version's ring
   char launch[24];         ///< launch key, hexadecimal: equal on all ranks of a launch and on no others; see launch_agreed
   uint32_t launch_agreed;  ///< 0: `launch` is this rank's own nonce, the other ranks' are not known
+  uint32_t held;           ///< 1: the process has the live file locked (flock) as long as it lives, seen from any pid namespace
 };
 static_assert(sizeof(Header) <= 4096);
 

@@ -59,71 +59,12 @@ double measure_rate() {
 
 }  // namespace
 
-namespace {
-
-/// The fields of /proc/PID/stat behind the name: state letter and start time. False: no such process, or only a zombie.
-bool read_process(int pid, char* state, uint64_t* started) {
-  char text[1024];
-  snprintf(text, sizeof(text), "/proc/%d/stat", pid);
-  int fd = open(text, O_RDONLY | O_CLOEXEC);
-  ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0)
-    close(fd);
-  if (length <= 0)
-    return false;
-  text[length] = 0;
-  const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
-  if (field == nullptr || strlen(field) <= 2 || field[2] == 'Z' || field[2] == 'X')
-    return false;  // only its parent's question about it is left
-  *state = field[2];
-  for (int i = 0; field != nullptr && i < 20; ++i)
-    field = strchr(field + 1, ' ');
-  *started = field != nullptr ? strtoull(field + 1, nullptr, 10) : 0;
-  return true;
-}
-
-}  // namespace
-
-uint64_t process_start_time(int pid) {
-  char state;
-  uint64_t started = 0;
-  return read_process(pid, &state, &started) ? started : 0;
-}
-
-int process_state(int pid, uint64_t started) {
-  char state;
-  uint64_t found = 0;
-  return read_process(pid, &state, &found) && found == started ? state : 0;
-}
-
-uint64_t pid_namespace() {
-  struct stat status;
-  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
-}
-
 bool file_size_allowed(uint64_t bytes) {
   rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes)
     return true;
   errno = EFBIG;
   return false;
-}
-
-void* map_new_file(const char* path, size_t bytes) {
-  if (!file_size_allowed(bytes))
-    return nullptr;
-  int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0)
-    return nullptr;
-  void* memory = MAP_FAILED;
-  if (posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0)
-    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (memory == MAP_FAILED) {
-    unlink(path);
-    return nullptr;
-  }
-  return memory;
 }
 
 namespace {
@@ -200,7 +141,7 @@ bool segment_create(const char* launch) {
       plan_section(plan, module->name, entry_bytes, bytes / entry_bytes);
   }
   path_of(launch, runtime.rank, live_path, sizeof(live_path));
-  char* base = static_cast<char*>(map_new_file(live_path, plan.bytes));
+  char* base = static_cast<char*>(node_file_create(live_path, plan.bytes));
   if (base == nullptr) {
     live_path[0] = 0;
     anonymous = true;
@@ -227,6 +168,7 @@ bool segment_create(const char* launch) {
   header->pid_namespace = pid_namespace();
   header->nonce = launch_nonce();
   memcpy(header->launch, runtime.launch_key, sizeof(runtime.launch_key));
+  header->held = !anonymous && node_file_hold(live_path);
   header->pid_start_lo = static_cast<uint32_t>(start);
   header->pid_start_hi = static_cast<uint32_t>(start >> 32);
   header->ticks_per_second = measure_rate();

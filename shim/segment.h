@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/node_file.h"
+
 namespace resil {
 
 constexpr unsigned kRingRequests = 8192;  ///< entries of section "requests"
@@ -13,23 +15,18 @@ constexpr unsigned kRingRequests = 8192;  ///< entries of section "requests"
 /// Makes the ring of this rank, fills `runtime` and the header. Falls back to anonymous memory when /dev/shm is full
 /// or missing (then nothing survives a kill, and the report says so). False: no memory at all.
 bool segment_create(const char* launch);
-/// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process (any more).
-uint64_t process_start_time(int pid);
-/// State letter of that process (R, S, D, T, t, ...), 0 when it is gone; `started` as above, so that a reused pid is not
-/// taken for it.
-int process_state(int pid, uint64_t started);
-/// Identity of this process's pid namespace, 0 unknown.
-uint64_t pid_namespace();
 /// May this process make a file of that size? Beyond the limit (ulimit -f) the kernel would send SIGXFSZ, which kills.
 /// False: errno is EFBIG.
 bool file_size_allowed(uint64_t bytes);
-/// Makes a file that is wholly reserved and maps it, zeroed. Null: no room, no permission, beyond the limit, or the name is
-/// taken; nothing is ever removed to take its place.
-void* map_new_file(const char* path, size_t bytes);
-
 /// Collects the rings that killed ranks of this user left on this node: into their report directories if those are
-/// still there, else away. One rank a node does it, in MPI_Init; bounded.
-void segment_sweep();
+/// still there, else away. In a thread of its own, since files and directories may be slow or worse, and MPI_Init does not
+/// wait for it; at most kSweepSeconds. One rank a node does it.
+void segment_sweep_start();
+constexpr double kSweepSeconds = 2;
+/// Before the process ends: no further file, and at most `seconds` for the one under way.
+void segment_sweep_end(double seconds);
+/// The work itself; returns how many files it has removed. `prefix`: of the names.
+int segment_sweep(const char* prefix);
 
 /// Bytes of a module's own section, null when it asked for none.
 void* segment_section(const char* name, unsigned long* bytes);

@@ -75,8 +75,7 @@ bool attach(Watched& watched, const ring::Header* header, uint64_t mapped, int32
 
 bool same_job(const ring::Header& header, int32_t rank) {
   return runtime.header == nullptr ||
-         (header.nonce != 0 && header.nonce == launch_nonce_of(rank) && header.world == runtime.world && strncmp(header.job, runtime.header->job, sizeof(header.job)) == 0 &&
-          strncmp(header.host, runtime.host, sizeof(header.host)) == 0);
+         (header.nonce != 0 && header.nonce == launch_nonce_of(rank) && header.world == runtime.world);
 }
 
 bool open_one(Watched& watched, int32_t rank) {
@@ -94,13 +93,11 @@ bool open_one(Watched& watched, int32_t rank) {
 }  // namespace
 
 bool watched_open_file(Watched& watched, const char* path, int32_t rank) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  struct stat status;
+  const int fd = node_file_open(AT_FDCWD, path, false, sizeof(ring::Header) + 1, &status);
   if (fd < 0)
     return false;
-  struct stat status;
-  void* mapped = MAP_FAILED;
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == getuid() && status.st_size > static_cast<off_t>(sizeof(ring::Header)))
-    mapped = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, fd, 0);
+  void* mapped = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, fd, 0);
   close(fd);
   if (mapped == MAP_FAILED)
     return false;
@@ -108,7 +105,7 @@ bool watched_open_file(Watched& watched, const char* path, int32_t rank) {
   // A killed job may have left a file of that name: so its process must live. The rank is the launcher's until MPI_Init
   // has returned.
   if (load(header->magic) == ring::kMagic && header->rank == rank && same_job(*header, rank) && header->pid_namespace == pid_namespace() &&
-      process_start_time(header->pid) == (uint64_t{header->pid_start_hi} << 32 | header->pid_start_lo) &&
+      proc_is_own() && process_start_time(header->pid) == (uint64_t{header->pid_start_hi} << 32 | header->pid_start_lo) &&
       attach(watched, header, static_cast<uint64_t>(status.st_size), rank))
     return true;
   munmap(mapped, static_cast<size_t>(status.st_size));

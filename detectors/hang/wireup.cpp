@@ -26,15 +26,24 @@ struct Place {
   uint64_t node, host;
 };
 
+/// Machines may share a host name.
+uint64_t machine_key() { return hash_combine(hash_text(runtime.host), boot_identity()); }
+
+/// Equal on two ranks if they reach each other by the loopback interface: containers may have one each.
+uint64_t host_key() {
+  struct stat status;
+  return hash_combine(machine_key(), stat("/proc/self/ns/net", &status) == 0 ? status.st_ino : 0);
+}
+
 /// Equal on two ranks if each can read the other's slots and ask /proc for its process.
 uint64_t node_key() {
-  uint64_t key = hash_combine(hash_text(runtime.host), pid_namespace());
+  uint64_t key = hash_combine(machine_key(), pid_namespace());
   struct stat status;
   if (stat("/dev/shm", &status) == 0)
-    key = hash_combine(key, status.st_dev);
+    key = hash_combine(hash_combine(key, status.st_dev), status.st_ino);
   if (const int64_t ranks = config_integer("RESIL_NODE_RANKS"); ranks > 0)
     key = hash_combine(key, static_cast<uint64_t>(runtime.rank / ranks));
-  if (segment_is_anonymous())  // nobody else sees these slots: a node of its own
+  if (segment_is_anonymous() || !proc_is_own())  // nobody else sees these slots, or the process: a node of its own
     key = hash_combine(key, ~static_cast<uint64_t>(runtime.rank));
   return key;
 }
@@ -134,7 +143,7 @@ bool wire_up(Wiring& wiring) {
   auto* keys = reinterpret_cast<Place*>(contacts + count);
   auto* node_of = reinterpret_cast<uint32_t*>(keys + count);
   uint32_t* slots = node_of + count;
-  const Place own_place = {node_key(), hash_text(runtime.host)};
+  const Place own_place = {node_key(), host_key()};
   bool ok = backend->collectives->allgather(private_comm(), &own_place, sizeof(own_place), keys) == 0;
   if (ok) {
     wiring.node_count = number_nodes(keys, count, node_of, slots, slot_count);

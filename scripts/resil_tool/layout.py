@@ -159,6 +159,7 @@ s[16] term_sender
 Q nonce
 s[24] launch
 I launch_agreed
+I held
 """ % (SECTION_COUNT * SECTION.size))
 
 HEADER_RESERVED = 4096

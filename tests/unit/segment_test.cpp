@@ -6,9 +6,12 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -168,7 +171,7 @@ TEST_CASE("segment: nothing is removed to take its place") {
   CHECK(in_child([] {
     std::string path = "/dev/shm/" + launch();
     std::ofstream(path) << "somebody's";
-    MUST(resil::map_new_file(path.c_str(), 8192) == nullptr);
+    MUST(resil::node_file_create(path.c_str(), 8192) == nullptr);
     std::string left = contents(path);
     unlink(path.c_str());
     MUST(left == "somebody's");
@@ -263,4 +266,202 @@ TEST_CASE("segment: the clock's rate is refined, but not by a wall clock that wa
     MUST(runtime.header->ticks_sync > runtime.header->ticks_start);
     return 0;
   }));
+}
+
+namespace {
+
+bool held(const std::string& path) {
+  struct stat status;
+  const int fd = resil::node_file_open(AT_FDCWD, path.c_str(), false, 1, &status);
+  const bool answer = fd >= 0 && resil::node_file_is_held(fd);
+  close(fd);
+  return answer;
+}
+
+/// A rank in a process of its own; "kill" by closing the pipe's other end is not needed: it is killed.
+struct Rank {
+  pid_t pid;
+  std::string path;
+  /// `claims` is written into the header's pid namespace when not 0.
+  explicit Rank(const std::function<void()>& then = [] {}, uint64_t claims = 0, const char* directory = "/nowhere") {
+    int ready[2];
+    REQUIRE(pipe(ready) == 0);
+    pid = fork();
+    if (pid == 0) {
+      alarm(60);
+      if (!make("swept-by-a-test"))
+        _exit(1);
+      strcpy(runtime.header->directory, directory);
+      if (claims != 0)
+        runtime.header->pid_namespace = claims;
+      const std::string made = resil::segment_path();
+      then();
+      if (write(ready[1], made.c_str(), made.size()) < 0)
+        _exit(1);
+      for (;;)
+        pause();
+    }
+    close(ready[1]);
+    char text[256] = "";
+    REQUIRE(read(ready[0], text, sizeof(text) - 1) > 0);
+    close(ready[0]);
+    path = text;
+  }
+  void end() {
+    if (pid != 0) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+    pid = 0;
+  }
+  ~Rank() {
+    end();
+    unlink(path.c_str());
+  }
+};
+
+int sweep() { return resil::segment_sweep(("resil-" + std::to_string(getuid()) + "-swept-by-a-test-").c_str()); }
+
+bool there(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+}  // namespace
+
+TEST_CASE("node files: whether a process lives is seen without its pid, whatever it does with its descriptors") {
+  SECTION("it closes all that it has") {
+    Rank rank([] {
+      for (int fd = 3; fd < 256; ++fd)
+        if (fcntl(fd, F_GETFD) >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_WRONLY)  // but for the pipe
+          close(fd);
+    });
+    CHECK(held(rank.path));
+    rank.end();
+    CHECK_FALSE(held(rank.path));
+  }
+  SECTION("a fork of it goes on") {
+    static pid_t* child = static_cast<pid_t*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    Rank rank([] {
+      *child = fork();
+      if (*child == 0) {
+        alarm(60);
+        for (;;)
+          pause();
+      }
+    });
+    CHECK(held(rank.path));
+    rank.end();
+    CHECK(kill(*child, 0) == 0);
+    CHECK_FALSE(held(rank.path));
+    kill(*child, SIGKILL);
+  }
+}
+
+TEST_CASE("node files: what is no file of this user is not opened, and costs nothing") {
+  Directory directory;
+  const std::string folder = directory.path;
+  struct stat status;
+  auto opens = [&](const std::string& name) {
+    alarm(20);  // a pipe would make a plain open wait for ever
+    const int fd = resil::node_file_open(AT_FDCWD, name.c_str(), false, 1, &status);
+    const int second = resil::node_file_open(AT_FDCWD, name.c_str(), true, 1, &status);
+    alarm(0);
+    close(fd), close(second);
+    return fd >= 0 || second >= 0;
+  };
+  REQUIRE(mkfifo((folder + "/fifo").c_str(), 0666) == 0);
+  CHECK_FALSE(opens(folder + "/fifo"));
+  REQUIRE(mkdir((folder + "/directory").c_str(), 0777) == 0);
+  CHECK_FALSE(opens(folder + "/directory"));
+  std::ofstream(folder + "/file") << "contents";
+  CHECK(opens(folder + "/file"));
+  REQUIRE(symlink("file", (folder + "/link").c_str()) == 0);
+  CHECK_FALSE(opens(folder + "/link"));
+  REQUIRE(link((folder + "/file").c_str(), (folder + "/second").c_str()) == 0);
+  CHECK_FALSE(opens(folder + "/file"));  // a hard link to a file of ours, under a name of ours
+  std::ofstream(folder + "/empty");
+  CHECK_FALSE(opens(folder + "/empty"));
+  std::ofstream(folder + "/huge") << "contents";
+  REQUIRE(truncate((folder + "/huge").c_str(), off_t{1} << 40) == 0);
+  CHECK_FALSE(opens(folder + "/huge"));
+  CHECK_FALSE(opens("/dev/null"));
+  CHECK_FALSE(opens(folder + "/nothing"));
+  const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  strcpy(address.sun_path, (folder + "/socket").c_str());
+  REQUIRE(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  CHECK_FALSE(opens(folder + "/socket"));
+  close(listener);
+  std::ofstream(folder + "/foreign") << "contents";
+  if (getuid() == 0) {
+    REQUIRE(chown((folder + "/foreign").c_str(), 12345, 12345) == 0);
+    CHECK_FALSE(opens(folder + "/foreign"));
+  }
+  // Somebody who may read a file may hold a lease on it, and a plain open waits until it is given back.
+  std::ofstream(folder + "/leased") << "contents";
+  const pid_t owner = fork();
+  if (owner == 0) {
+    signal(SIGIO, SIG_IGN);
+    const int fd = open((folder + "/leased").c_str(), O_RDWR);
+    _exit(fcntl(fd, F_SETLEASE, F_WRLCK) == 0 ? (kill(getpid(), SIGSTOP), 0) : 1);
+  }
+  int left = 0;
+  REQUIRE(waitpid(owner, &left, WUNTRACED) == owner);
+  if (WIFSTOPPED(left)) {
+    CHECK_FALSE(opens(folder + "/leased"));
+    kill(owner, SIGKILL);
+    waitpid(owner, nullptr, 0);
+  }
+}
+
+TEST_CASE("sweep: rings of the dead go, of whatever pid namespace, and those of the living stay") {
+  Rank here, elsewhere([] {}, 4711), old([] { runtime.header->held = 0; }, 4711);
+  CHECK(sweep() == 0);
+  CHECK((there(here.path) && there(elsewhere.path) && there(old.path)));
+  here.end();
+  elsewhere.end();
+  old.end();
+  CHECK(sweep() == 2);
+  CHECK_FALSE((there(here.path) || there(elsewhere.path)));
+  CHECK(there(old.path));  // made where there were no marks: nothing tells from here
+}
+
+TEST_CASE("sweep: a ring is collected into the directory that it reported to, not into one that has taken its name") {
+  Directory directory;
+  const std::string report = std::string(directory.path) + "/rank-00003.json", ring = std::string(directory.path) + "/rank-00003.ring";
+  Rank rank([] {}, 4711, directory.path);
+  std::string key;
+  {
+    const std::string bytes = contents(rank.path);
+    key = reinterpret_cast<const ring::Header*>(bytes.data())->launch;
+  }
+  rank.end();
+  SECTION("its own") {
+    std::ofstream(report) << "{\"rank\": 3, \"launch\": \"" << key << "\"}";
+    CHECK(sweep() == 1);
+    CHECK(there(ring));
+  }
+  SECTION("another launch's") {
+    std::ofstream(report) << "{\"rank\": 3, \"launch\": \"0123456789abcdef\"}";
+    CHECK(sweep() == 1);
+    CHECK_FALSE(there(ring));
+  }
+  SECTION("nobody's that is known, seen from another container") {
+    CHECK(sweep() == 1);
+    CHECK_FALSE(there(ring));
+  }
+}
+
+TEST_CASE("sweep: pipes, links, directories and files of others under such names cost nothing") {
+  std::string base = "/dev/shm/resil-" + std::to_string(getuid()) + "-swept-by-a-test-" + std::to_string(getpid());
+  REQUIRE(mkfifo((base + "-1.ring").c_str(), 0666) == 0);
+  REQUIRE(mkfifo((base + "-1.node").c_str(), 0666) == 0);
+  REQUIRE(symlink("/etc/passwd", (base + "-2.ring").c_str()) == 0);
+  REQUIRE(mkdir((base + "-3.ring").c_str(), 0777) == 0);
+  std::ofstream(base + "-4.ring") << "RESILRNG, or so it says";
+  alarm(60);
+  CHECK(sweep() == 0);
+  alarm(0);
+  for (const char* end : {"-1.ring", "-1.node", "-2.ring", "-4.ring"})
+    CHECK(unlink((base + end).c_str()) == 0);
+  CHECK(rmdir((base + "-3.ring").c_str()) == 0);
 }

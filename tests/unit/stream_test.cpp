@@ -204,10 +204,12 @@ TEST_CASE("ranks of a node find each other's inboxes, and nobody else's") {
       CHECK(inbox_next_sender() != nullptr);
     CHECK(inbox_next_sender() == nullptr);
   }
-  SECTION("another host, another size, another node by RESIL_NODE_RANKS, no inbox") {
-    strcpy(runtime.host, "node-2");
-    CHECK(!inbox_open(to));
-    strcpy(runtime.host, "node-1");
+  SECTION("another launch, another size, another node by RESIL_NODE_RANKS, no inbox") {
+    for (uint64_t other : {resil::launch_nonce() + 1, uint64_t{0}}) {
+      resil::launch_learn(to.world_rank, other);
+      CHECK(!inbox_open(to));
+    }
+    resil::launch_learn(to.world_rank, resil::launch_nonce());
     runtime.size = 5;
     CHECK(!inbox_open(to));
     runtime.size = 4;
