@@ -12,6 +12,7 @@
 #include "shim/backend.h"
 #include "shim/log.h"
 #include "shim/registry.h"
+#include "shim/request_class.h"
 #include "shim/request_overflow.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
@@ -155,7 +156,7 @@ constexpr ring::RequestKind kind_of(const CallInfo& info) {
 
 /// What the call's number alone says about a request; worked out by the compiler.
 struct Starts {
-  uint8_t kind[kCallCount], flags[kCallCount];
+  uint8_t kind[kCallCount], flags[kCallCount], of[kCallCount];
 };
 constexpr Starts kStarts = [] {
   Starts starts = {};
@@ -164,9 +165,14 @@ constexpr Starts kStarts = [] {
     starts.kind[id] = static_cast<uint8_t>(kind_of(info));
     starts.flags[id] = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
                                             (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
+    starts.of[id] = static_cast<uint8_t>(request_class_of(info));
   }
   return starts;
 }();
+
+/// The second level knows no call: the class lies above the flags.
+constexpr unsigned kClassShift = 4;
+static_assert(static_cast<unsigned>(RequestClass::kCount) <= 16 && ring::kPostedLater < 1u << kClassShift);
 
 /// Keeps what the end of an MPI_Comm_idup needs; 0 when there is no room.
 uint64_t keep_duplicate(const Event& e) {
@@ -311,7 +317,8 @@ uint8_t flags_of(const Event& e) {
     return;
   clear(e.cookies = entry->cookies);
   const bool creates = (e.attributes & kCallCreatesComm) != 0;
-  const OverflowState state = {serial_of(e), e.thread->lane_index, flags_of(e),
+  const auto of = static_cast<uint8_t>(kStarts.of[static_cast<unsigned>(e.id)] << kClassShift);
+  const OverflowState state = {serial_of(e), e.thread->lane_index, static_cast<uint8_t>(flags_of(e) | of),
                                static_cast<uint8_t>(creates ? keep_duplicate(e) : 0)};
   __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
 }
@@ -378,6 +385,25 @@ void request_started(Event& e) {
 
 bool request_is_shared(uint64_t key) { return is_shared(key); }
 
+RequestClass request_class(const Thread& thread, uint64_t key) {
+  if (is_shared(key))
+    return RequestClass::kNothing;
+  const Found found = find_any(key, thread.lane_index);
+  if (found.entry != nullptr)
+    return static_cast<RequestClass>(found.state.flags >> kClassShift);
+  if (found.index == kNone)
+    return RequestClass::kUnknown;
+  const uint16_t call = load(runtime.requests[found.index].call);
+  return static_cast<RequestClass>(kStarts.of[call]);
+}
+
+bool requests_may_be_carried(const Event& e) {
+  for (int64_t i = 0; i < e.request_count; ++i)
+    if (!may_be_carried(request_class(*e.thread, request_handle(e.requests, i))))
+      return false;
+  return true;
+}
+
 void request_activating(Event& e) {
   for (int64_t i = 0; i < e.request_count; ++i) {
     const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);
@@ -396,7 +422,7 @@ void request_activated(Event& e) {
     do {
       found = find_any(key, e.thread->lane_index);
     } while (start && found.entry != nullptr &&
-             !overflow_set_flags(found.entry, found.state, found.state.flags | ring::kActive));
+             !overflow_set_flags(found.entry, found.state, static_cast<uint8_t>(found.state.flags | ring::kActive)));
     uint64_t* words = cookies_of(found);
     if (words == nullptr)
       continue;

@@ -52,7 +52,6 @@ void count_outcome(const Plan& plan) {
     count(counts.checked);
 }
 
-std::atomic<bool> persistent_made;
 
 // --- Communicators on which a call failed: this rank's numbering may no longer be the other ranks' -----------------
 
@@ -232,8 +231,6 @@ void enter(Event& e) {
 
 void leave(Event& e) {
   const Form form = form_of(e.id);
-  if (e.attributes & kCallPersistent)
-    persistent_made.store(true, std::memory_order_relaxed);
   if (e.result != 0) [[unlikely]]
     return leave_failed(e, form);
   if (form == Form::kNone || e.comm == nullptr)
@@ -305,8 +302,6 @@ void tend(Thread& thread) {
   busy.store(false, std::memory_order_release);
   stop_if_wanted();
 }
-
-bool persistent_seen() { return persistent_made.load(std::memory_order_relaxed); }
 
 uint64_t unverified() {
   const bool finalizing =

@@ -27,8 +27,6 @@ void tend(Thread& thread);
 /// What drains wait for: disagreements that are being looked into and, once MPI_Finalize has begun, sums that wait for
 /// other ranks' records (before that, these come when those ranks send them).
 uint64_t unverified();
-/// Has this process made a persistent collective request? MPICH 4.0's MPI_Testall fails on active ones.
-bool persistent_seen();
 void report(JsonWriter& json);
 
 }  // namespace resil::collective

@@ -4,13 +4,13 @@
 
 #include "checksum/p2p/carry.h"
 
-#include "checksum/collective/collective.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/view.h"
 #include "shim/backend.h"
 #include "shim/event.h"
+#include "shim/request_class.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
 
@@ -81,10 +81,13 @@ bool carry_receive(Event& e) {
 bool carry_wait(Event& e) {
   if (e.request_count <= 0 || e.request_count > kManyRequests)
     return false;
+  if (!requests_may_be_carried(e)) {  // all wait in MPI then, and so do this rank's records: others wait for them
+    ledger::flush(*e.thread);
+    ledger::progress(*e.thread);
+    return false;
+  }
   // One request: MPI_Test, whose errors are MPI_Wait's; more: MPI_ERR_IN_STATUS in both.
   const bool one = e.id == CallId::kMPI_Wait;
-  if (!one && collective::persistent_seen())
-    return false;  // MPICH 4.0: MPI_Testall fails on active persistent collectives, MPI_Waitall does not
   e.result = wait_usefully(*e.thread, [&](int* flag) {
     return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
   });

@@ -11,6 +11,7 @@
 #include "checksum/record/state.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
+#include "shim/request_class.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
 
@@ -199,6 +200,14 @@ bool complete_all(Event& e, PerThread& t, Call& call) {
     return false;
   if (requests_stand_in())
     return complete_each(e, t, call);
+  if (!requests_may_be_carried(e)) {
+    if (e.attributes & kCallBlocking)
+      return false;
+    e.result = backend->staging->wait_as(e, e.requests);
+    if (e.flag != nullptr)
+      *e.flag = 1;
+    return true;
+  }
   e.result = wait_for(e, t, call, -1, [&](int* flag) {
     return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
   });
@@ -297,8 +306,7 @@ bool replay(Event& e) {
     case CallId::kMPI_Waitall:
       if (substitutes_used())
         return complete_all(e, *t, *call);
-      if (forced_pending.load(std::memory_order_relaxed) == 0 || e.request_count > kManyRequests ||
-          persistent_collectives.load(std::memory_order_relaxed))
+      if (forced_pending.load(std::memory_order_relaxed) == 0 || e.request_count > kManyRequests)
         return false;
       return complete_all(e, *t, *call);
     case CallId::kMPI_Parrived:

@@ -101,7 +101,6 @@ bool has_status(const Event& e) {
 }  // namespace
 
 std::atomic<uint32_t> forced_pending;
-std::atomic<bool> persistent_collectives;
 
 void give_back(Entry* entry) {
   if (entry->held)
@@ -123,8 +122,6 @@ void follow(Event& e, PerThread& t, Call& call) {
     kind = Entry::kSend;
   else
     return;
-  if ((e.attributes & kCallCollective) && (e.attributes & kCallPersistent))
-    persistent_collectives.store(true, std::memory_order_relaxed);
   if (e.cookies == nullptr && (kind != Entry::kCollective || e.request_key != 0))
     return;  // complete at once, without data; or the request table is full
   Entry* entry = take(e, t, kind, call.ordinal);

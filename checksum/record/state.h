@@ -143,7 +143,6 @@ void describe_completion(Event& event, int64_t place, bool freed, Entry& entry, 
 void give_back(Entry* entry);
 inline Entry* entry_of(uint64_t cookie) { return reinterpret_cast<Entry*>(cookie); }
 extern std::atomic<uint32_t> forced_pending;  ///< receives posted with a forced source and tag
-extern std::atomic<bool> persistent_collectives;
 
 // --- substitute.cpp: persistent receives with wildcards in verify ---------------------------------------------------
 void substitute_prepare(const Event& event, Entry& entry);  ///< after MPI_Recv_init

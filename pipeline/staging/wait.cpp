@@ -14,6 +14,7 @@
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/log.h"
+#include "shim/request_class.h"
 #include "shim/tables.h"
 #include "shim/thread.h"
 
@@ -179,9 +180,8 @@ bool attempt_all(Event& e, Requests& r, bool may_block) {
   if (!all_finished(r))
     return false;
   int flag = 1;
-  // MPICH 4.0: MPI_Testall fails on active persistent collectives, MPI_Waitall does not. What others wait for has been
-  // handed over then, and the rest can wait as well.
-  may_block = may_block || (e.id == CallId::kMPI_Waitall && backend->handle_bytes == 4);
+  // What others wait for has been handed over, and the rest can wait as well.
+  may_block = may_block || ((e.attributes & kCallBlocking) != 0 && !requests_may_be_carried(e));
   if (may_block)
     begin_blocking(e);
   closing(r, true);
