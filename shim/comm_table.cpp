@@ -236,6 +236,13 @@ void comm_creation_failed(Event& e) {
     e.comm->children.fetch_sub(1, std::memory_order_relaxed);
 }
 
+namespace {
+/// Do both sides of an intercommunicator make it by the same call?
+bool is_made_by_both(CallId how) {
+  return how != CallId::kMPI_Comm_accept && how != CallId::kMPI_Comm_connect && how != CallId::kMPI_Comm_join;
+}
+}  // namespace
+
 void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how) {
   (void)thread;
   if (handle == backend->comm_null() || derived == 0)
@@ -253,11 +260,15 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
     known = known && backend->comm_world_ranks(handle, true, 1, &zero, &remote_leader) && remote_leader >= 0;
     if (!known)
       flags = 1;  // the other side is another world (spawn, accept, connect): this id holds on this side only
+    // Ranks of one world may meet by accept and connect, too: neither the parent nor the call is the same on both sides.
+    const bool joined = known && !is_made_by_both(how);
+    if (joined)
+      id = hash_text("joined");
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? leader : remote_leader));
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? remote_leader : leader));
     // All members, not the leaders alone: whoever was not in an earlier one of the same leaders and tag would count from another
     // number than those who were.
-    if (how == CallId::kMPI_Intercomm_create || how == CallId::kMPI_Intercomm_create_from_groups) {
+    if (joined || how == CallId::kMPI_Intercomm_create || how == CallId::kMPI_Intercomm_create_from_groups) {
       const uint64_t ours = members_hash(handle, size, false), theirs = members_hash(handle, remote, true);
       id = hash_combine(id, leader < remote_leader ? hash_combine(ours, theirs) : hash_combine(theirs, ours));
       id = hash_combine(id, ordinal_among_equals(id));

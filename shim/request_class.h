@@ -33,7 +33,7 @@ enum class RequestClass : uint8_t {
 
 /// May a wait for such requests be carried out by repeated tests: MPI_Wait by MPI_Test, and MPI_Waitall of several, each
 /// of which may be, by MPI_Testall? Measured on Open MPI 4.1.4, 5.0.7 and 6.0.0rc2, MPICH 4.0.2, 4.2.1 and 5.0.2 by
-/// tests/mpi/waits.c (`waits poll KIND`); a class is in the list only if it went well on all of them.
+/// tests/mpi/awkward.c (`awkward CASE FILE polls`); a class is in the list only if it went well on all of them.
 inline constexpr bool kCarried[] = {
     true,   // kNothing
     true,   // kMessage

@@ -114,7 +114,8 @@ void take(Thread& thread, const Incoming& message) {
       break;
     }
     case Kind::kBye: {
-      from.bye_received = true;
+      from.bye_received = from.last_known = true;
+      from.last = header.first;
       if (header.first != from.next_ordinal && !from.lost) {
         Guard guard;
         lanes_abandon(from);

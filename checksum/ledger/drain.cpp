@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Drains: before anything leaves the program, what it received is verified, or it is said what was not. Bounded, never
-// a collective: flush, ask the ranks that owe records, wait. A rank that did not answer once is waited for shortly until
-// it has answered again, so that one silent rank does not cost every drain its full time.
+// a collective: flush, ask the ranks that owe records, wait.
+//
+// A record that a drain has waited for in vain is not waited for again, and new ones shortly until a drain has succeeded,
+// so that one silent rank does not cost every drain its full time. Nor is one that cannot come: a rank in MPI_Finalize has
+// made all its calls, and tells who asks how many records it has announced in all (kLast). Collectives that did not match
+// leave records that nobody will ever send.
 
 #include <cstdio>
+#include <cstring>
 
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/blame.h"
@@ -46,7 +51,47 @@ uint64_t own_pending() {
   return sum;
 }
 
-bool everything_verified(void*) { return own_pending() == 0 && blame::open_cases() == 0 && collective::unverified() == 0; }
+bool everything_verified() { return own_pending() == 0 && blame::open_cases() == 0 && collective::unverified() == 0; }
+
+/// All that it will ever announce is here.
+bool has_all(const Peer& peer) { return peer.last_known && peer.next_ordinal >= peer.last; }
+
+/// Packets from that rank whose record may still come, and was not waited for.
+uint64_t awaited(const Peer& peer) {
+  return peer.own_pending <= peer.given_up || has_all(peer) ? 0 : peer.own_pending - peer.given_up;
+}
+
+/// Collectives wait for records of any rank that this one has met.
+bool collectives_settled() {
+  if (collective::unverified() == 0)
+    return true;
+  bool all = finished;
+  each_peer([&](Peer& peer) { all = all && (has_all(peer) || peer_is_self(peer)); });
+  return all;
+}
+
+bool nothing_awaited(void*) {
+  uint64_t sum = 0;
+  each_peer([&](Peer& peer) { sum += awaited(peer); });
+  return sum == 0 && blame::open_cases() == 0 && collectives_settled();
+}
+
+/// In MPI_Finalize, when no sum of a collective waits here any more for what it will be told on: nothing follows.
+void tell_last(Thread& thread, Peer& peer) {
+  if (!peer.asks || peer.last_told || !finished || !collectives_settled())
+    return;
+  const uint64_t last = peer.announced;
+  peer.last_told = post(thread, peer, Kind::kLast, &last, sizeof(last));
+}
+
+void on_last(Thread&, Peer& from, const void* payload, size_t bytes) {
+  if (bytes != sizeof(from.last))
+    return;
+  memcpy(&from.last, payload, bytes);
+  from.last_known = true;
+}
+
+void ask(Thread& thread, Peer& peer) { post(thread, peer, Kind::kDrain, nullptr, 0); }
 
 /// All that a drain does shares one limit.
 class Deadline {
@@ -84,11 +129,43 @@ DrainResult what_is_left() {
   return result;
 }
 
-void on_drain(Thread& thread, Peer& from, const void*, size_t) { transport_flush_peer(thread, from); }
+void on_drain(Thread& thread, Peer& from, const void*, size_t) {
+  from.asks = true;
+  transport_flush_peer(thread, from);
+  tell_last(thread, from);
+}
+
+/// Waits for what may come. False: in vain.
+bool wait_for_records(Thread& thread, double limit) {
+  each_peer([&](Peer& peer) {
+    if (awaited(peer) != 0 && !peer_is_self(peer))
+      ask(thread, peer);
+  });
+  // Multiset lanes settle only once the other side's records are here, so they are looked at now and then.
+  const Deadline records(limit);
+  bool everybody_asked = false;
+  do {
+    const double turn = limit / 64;
+    progress_until(thread, turn < records.left() ? turn : records.left(), nothing_awaited, nullptr);
+    decide_leftovers(thread);
+    each_peer([&](Peer& peer) { tell_last(thread, peer); });
+    if (finished && !everybody_asked && collective::unverified() != 0) {
+      everybody_asked = true;
+      each_peer([&](Peer& peer) {
+        if (!peer_is_self(peer))
+          ask(thread, peer);
+      });
+    }
+  } while (!nothing_awaited(nullptr) && records.left() > 0);
+  return nothing_awaited(nullptr);
+}
 
 }  // namespace
 
-void drain_connect() { handle_kind(Kind::kDrain, on_drain); }
+void drain_connect() {
+  handle_kind(Kind::kDrain, on_drain);
+  handle_kind(Kind::kLast, on_last);
+}
 
 uint64_t unverified() { return own_pending() + blame::open_cases() + collective::unverified(); }
 
@@ -98,22 +175,19 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
   const Deadline all(seconds);
   flush(thread);
   progress(thread);
-  if (!everything_verified(nullptr)) {
-    each_peer([&](Peer& peer) {
-      if (peer.own_pending != 0 && !peer_is_self(peer))
-        post(thread, peer, Kind::kDrain, nullptr, 0);
-    });
-    // Multiset lanes settle only once the other side's records are here, so they are looked at now and then.
-    const double limit = impatient && seconds > kImpatient ? kImpatient : seconds;
-    const Deadline records(limit);
-    do {
-      const double turn = limit / 64;
-      progress_until(thread, turn < records.left() ? turn : records.left(), everything_verified, nullptr);
-      decide_leftovers(thread);
-    } while (!everything_verified(nullptr) && records.left() > 0);
-    drains.timeouts += !everything_verified(nullptr);
+  each_peer([](Peer& peer) {
+    if (peer.given_up > peer.own_pending)
+      peer.given_up = peer.own_pending;
+  });
+  if (!nothing_awaited(nullptr)) {
+    const bool came = wait_for_records(thread, impatient && seconds > kImpatient ? kImpatient : seconds);
+    drains.timeouts += !came;
+    impatient = !came;
+    each_peer([](Peer& peer) { peer.given_up = peer.own_pending; });
   }
-  impatient = !everything_verified(nullptr);
+  if (finished)  // no more receives here, and what is here of others is all
+    decide_leftovers(thread);
+  impatient = impatient && !everything_verified();
   if (blame::open_cases() != 0)
     blame::settle(thread, all.left());
   DrainResult result = what_is_left();

@@ -60,7 +60,7 @@ void handle_mismatch(Space space, void (*handler)(Thread&, Peer& peer, const Rec
 
 /// Messages of other kinds on the private communicator: at most kMessageBytes of payload each, delivered to the
 /// handler of that kind by progress() of the receiving rank, in order per sender. False: no room now, try later.
-enum class Kind : uint8_t { kBatch = 1, kCredit, kDrain, kQuery, kAnswer, kRma, kRmaReply, kRmaBarrier, kCollective, kCollectiveReply, kBye };
+enum class Kind : uint8_t { kBatch = 1, kCredit, kDrain, kQuery, kAnswer, kRma, kRmaReply, kRmaBarrier, kCollective, kCollectiveReply, kBye, kLast };
 constexpr size_t kMessageBytes = 3840;
 bool post(Thread& thread, Peer& to, Kind kind, const void* payload, size_t bytes);
 void handle_kind(Kind kind, void (*handler)(Thread&, Peer& from, const void* payload, size_t bytes));

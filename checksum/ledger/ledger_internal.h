@@ -65,6 +65,9 @@ struct Peer {
   int32_t world_rank;
   bool host_told, bye_sent, bye_received;
   bool addressed, heard;   ///< messages other than records went there, came from there
+  bool asks;               ///< it waits for records of this rank
+  bool last_told;          ///< it knows how many records this rank has announced in all
+  bool last_known;         ///< `last` holds: it is in MPI_Finalize and announces no more
   bool dirty;              ///< in the list of ranks with unsent records
   bool lost;               ///< its records cannot be matched one by one now, only by sums
   bool overdue;            ///< strict: the last wait for its records was in vain
@@ -93,6 +96,8 @@ struct Peer {
   uint64_t expected, sum_in;     ///< own records of packets received from it
   uint64_t own_pending;    ///< of these, without the sender's record
   uint64_t deferred;       ///< strict: of these, given up waiting for
+  uint64_t given_up;       ///< of these, those that a drain has waited for in vain
+  uint64_t last;           ///< records that it has announced in all
   uint64_t pending_bytes;
   uint64_t total_there, sum_there;  ///< as its last message said
   bool sums_hold_there;

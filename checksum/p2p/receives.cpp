@@ -280,13 +280,17 @@ Receive* make(const Event& e, const View& view, bool hold) {
 }
 
 /// Takes the status over and digests what arrived. False: no message was taken.
-bool fill(Thread& thread, Receive& receive, const StatusInfo& status, ErrorKind error) {
+bool fill(Thread& thread, Receive& receive, const StatusInfo& said, ErrorKind error) {
   receive.staged = false;
+  StatusInfo status = said;
   // MPICH 4.0 runs these as a schedule and leaves their status as it was, empty or some other message's: then the arguments
-  // say whose message it was, not how long.
+  // say whose message it was, not how long. Into no room no other length can come.
+  const bool no_room = receive.both_ways && receive.view.bytes == 0 && !receive.wild;
+  if (no_room)
+    status = {receive.source, receive.tag, said.error, false, 0};
   const bool odd = status.bytes == 0 || (!receive.wild && (status.bytes != receive.view.bytes ||
                                                            status.source != receive.source || status.tag != receive.tag));
-  receive.no_status = receive.both_ways && receive.view.bytes != 0 && odd &&
+  receive.no_status = receive.both_ways && !no_room && odd &&
                       (receive.view.reason != Reason::kDeviceBuffer || staged_copies == nullptr);  // staging's are right
   if (receive.no_status && error == ErrorKind::kNone) {
     if (receive.wild)

@@ -3,7 +3,7 @@
 """Mode checksum on point-to-point traffic: everything checked and no false alarm, whatever the order, the communicator
 or the end; drains that cannot succeed are bounded and said; settings that differ between ranks; exit statuses.
 
-Usage: checksum_jobs_test.py BUILD openmpi|mpich      (BUILD holds wildcards.MPI, late.MPI, ends.MPI)
+Usage: checksum_jobs_test.py BUILD openmpi|mpich      (BUILD holds wildcards.MPI, late.MPI, awkward.MPI, ends.MPI)
 """
 import os
 import re
@@ -156,6 +156,26 @@ def same_status(case, *modes):
     return check
 
 
+def awkward(case, checked, *modes, uncovered=None):
+    """A case of awkward.c, which ends well: so many messages are checked, the rest is uncovered, nobody waits in vain."""
+    def check():
+        for env in modes:
+            total = books(run(["awkward", case, os.path.join(jobs.scratch(), "file")], {"RESIL_HANG": "off", **env}))
+            assert (total["messages_checked"], total["uncovered"]) == (checked, uncovered or {}), total
+            assert total["unverified"] == 0 and total["timeouts"] == 0 and total["deferred"] == 0, total
+    return check
+
+
+def never_paired():
+    """Collectives that did not match: 100 drains wait once, and MPI_Finalize, where the other has said all, does not."""
+    limits = {"RESIL_HANG": "off", "RESIL_DRAIN_SECONDS": "2"}
+    result = run(["awkward", "mismatched", os.path.join(jobs.scratch(), "file")], limits)
+    total = books(result)
+    assert total["unverified"] == 1 and total["timeouts"] == 1, total
+    drains = result.ranks()[0]["checksum"]["drains"]
+    assert drains["count"] == 102 and 2 <= drains["seconds"] < 3, drains
+
+
 def damaged(case, status, mode):
     """One packet is damaged on its way: the job ends with 90, or goes on as it would have; both name the packet."""
     def check():
@@ -232,6 +252,13 @@ def main(build, mpi):
         ("memory of killed ranks", swept),
         ("cancelled receives, records by messages", traffic("cancelled", 24, {**LAZY, **MESSAGES}, STRICT_MESSAGES)),
         ("threads on one lane, records by messages", traffic("threads", 2880, {**LAZY, **MESSAGES})),
+        ("writes to a file, completed together", awkward("writes", 0, LAZY, STRICT, uncovered={"file": 400})),
+        ("collective writes to a file, completed together", awkward("writes-all", 0, LAZY, uncovered={"file": 400})),
+        ("writes and messages, completed together",
+         awkward("writes-and-messages", 20, LAZY, STRICT_FULL, uncovered={"file": 400})),
+        ("strict: a rank in the MPI's own MPI_Waitall keeps nobody waiting",
+         awkward("waits-beside", 400, STRICT, STRICT_MESSAGES, uncovered={"file": 200})),
+        ("collectives that did not match", never_paired),
         ("MPI_Abort", same_status("abort", LAZY, STRICT)), ("exit without MPI_Finalize", same_status("exit", LAZY)),
         ("status of the program", same_status("status", LAZY, STRICT)),
         ("damage, abort", damaged("careless", 90, "abort")), ("damage, log", damaged("careless", 0, "log")),
@@ -241,6 +268,14 @@ def main(build, mpi):
         ("different RESIL_BLAME", different(checksum, {**checksum, **FULL}, "other values of RESIL_ variables")),
         ("a rank without the library", one_without),
     ]
+    if mpi == "mpich":  # only MPICH has MPI 4.0 here
+        checks += [
+            ("partitioned requests, completed together", awkward("partitioned", 20, LAZY, STRICT_FULL)),
+            ("persistent collectives, completed together", awkward("persistent-collectives", 300, LAZY)),
+            ("MPI_Isendrecv of no bytes", awkward("empty-exchanges", 201, LAZY, STRICT)),
+        ]
+    else:  # MPICH 4.0.2 over UCX has no ports
+        checks.append(("ranks of one world, joined by MPI_Comm_accept and connect", awkward("joined", 17, LAZY, STRICT)))
     if mpi == "openmpi":  # MPICH's launcher kills the survivor
         checks.append(("MPI_File_close and MPI_Abort when the other is dead", killed))
     if mpi == "openmpi":  # Debian's MPICH loses messages with three or more ranks

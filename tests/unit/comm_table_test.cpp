@@ -120,6 +120,24 @@ TEST_CASE("communicators: ids agree on all members and differ between communicat
   }
 }
 
+TEST_CASE("communicators: ranks of one world that meet by accept and connect give theirs the same id") {
+  uint64_t ids[2][3];
+  for (int rank = 0; rank < 2; ++rank) {
+    Rank me(rank, 2);
+    const Ranks own = {rank}, other = {1 - rank};
+    for (int round = 0; round < 2; ++round) {
+      const uint64_t joined = me.create(rank == 0 ? CallId::kMPI_Comm_accept : CallId::kMPI_Comm_connect, fake::kCommSelf,
+                                        "joined " + std::to_string(round), own, other);
+      ids[rank][round] = me.find(joined)->ring->id;
+      if (round == 1)
+        ids[rank][2] = me.find(me.create(CallId::kMPI_Intercomm_merge, joined, "merged", {0, 1}))->ring->id;
+    }
+  }
+  for (int i = 0; i < 3; ++i)
+    CHECK(ids[0][i] == ids[1][i]);
+  CHECK(ids[0][0] != ids[0][1]);
+}
+
 TEST_CASE("communicators: a call that fails on all ranks, or on one that repeats it, does not count") {
   std::map<std::string, uint64_t> ids[3];
   for (int rank = 0; rank < 3; ++rank) {

@@ -24,7 +24,7 @@ double now;
 unsigned cases;
 uint64_t in_collectives;
 bool silent, says_bye;
-unsigned byes, drains_asked, notes;
+unsigned byes, drains_asked, lasts_told, notes;
 resil::ledger::Peer peer, self;
 
 uint64_t fake_ticks() { return static_cast<uint64_t>(now * 1e9); }
@@ -48,6 +48,7 @@ Peer* peer_by_index(uint32_t index) { return index == 0 ? &::peer : index == 1 ?
 bool peer_is_self(const Peer& one) { return &one == &self; }
 bool post(Thread&, Peer&, Kind kind, const void*, size_t) {
   drains_asked += kind == Kind::kDrain;
+  lasts_told += kind == Kind::kLast;
   return true;
 }
 void handle_kind(Kind, void (*)(Thread&, Peer&, const void*, size_t)) {}
@@ -106,7 +107,7 @@ void begin(bool is_silent, bool with_bye, unsigned open) {
   silent = is_silent;
   says_bye = with_bye;
   cases = open;
-  in_collectives = byes = drains_asked = notes = 0;
+  in_collectives = byes = drains_asked = lasts_told = notes = 0;
   peer = {};
   peer.world_rank = 1;
   peer.own_pending = peer.expected = 3;
@@ -150,6 +151,71 @@ TEST_CASE("after a drain in vain the next ones are short, until one succeeds") {
   const double fourth = now;
   drain(thread, 5, "fourth");
   CHECK(now - fourth >= 4.9);
+}
+
+TEST_CASE("a record that was waited for in vain is not waited for again") {
+  begin(true, false, 0);
+  drain(thread, 5, "first");
+  const double first = now;
+  for (int i = 0; i < 1000; ++i)
+    drain(thread, 5, "again");
+  CHECK(now - first < 0.01);
+  CHECK(drains_asked == 1);
+  peer.own_pending += 1;  // a new one, from a rank that does not answer: shortly
+  const double second = now;
+  drain(thread, 5, "new");
+  CHECK(now - second > 0.045);
+  CHECK(now - second < 0.06);
+  finish(thread, 5);  // nor in MPI_Finalize, but for its good-byes
+  CHECK(now - second <= 5.1);
+}
+
+TEST_CASE("what a rank in MPI_Finalize has not announced is not waited for") {
+  for (bool finalize : {false, true}) {
+    begin(true, false, 0);
+    peer.next_ordinal = 7;
+    const uint64_t last = 7;
+    on_last(thread, peer, &last, sizeof(last));
+    peer.bye_received = finalize;
+    if (finalize)
+      finish(thread, 5);
+    else
+      drain(thread, 5, "here");
+    CHECK(now - 100 < 0.01);
+    CHECK(peer.own_pending == 3);
+    CHECK(notes == 1);  // but said
+  }
+  // Some of its records are still on their way.
+  begin(true, false, 0);
+  peer.next_ordinal = 6;
+  const uint64_t last = 7;
+  on_last(thread, peer, &last, sizeof(last));
+  drain(thread, 5, "here");
+  CHECK(now - 100 >= 4.9);
+}
+
+TEST_CASE("a rank in MPI_Finalize says how many records it has announced, once, when asked") {
+  begin(true, true, 0);
+  peer.own_pending = 0;
+  on_drain(thread, peer, nullptr, 0);
+  CHECK(lasts_told == 0);  // it is not there yet
+  in_collectives = 1;      // a sum waits for that rank: it may have to be passed on
+  finish(thread, 5);
+  CHECK(lasts_told == 0);
+  CHECK(drains_asked == 1);
+  CHECK(now - 100 >= 4.9);
+  in_collectives = 0;
+  on_drain(thread, peer, nullptr, 0);
+  on_drain(thread, peer, nullptr, 0);
+  CHECK(lasts_told == 1);
+  // Sums are not waited for when nobody can send any.
+  begin(true, true, 0);
+  peer.own_pending = 0;
+  in_collectives = 1;
+  const uint64_t last = 0;
+  on_last(thread, peer, &last, sizeof(last));
+  finish(thread, 5);
+  CHECK(now - 100 < 0.1);
 }
 
 TEST_CASE("MPI_Finalize with ranks that answer does not wait") {

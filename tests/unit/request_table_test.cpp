@@ -12,6 +12,7 @@
 
 #include "request_fixture.h"
 #include "shim/log.h"
+#include "shim/request_class.h"
 
 using namespace requests;
 
@@ -41,6 +42,43 @@ TEST_CASE("requests: what is posted is there with its envelope until it complete
     program.start(id, 0x2222);
     CHECK(entry_of(0x2222)->kind == static_cast<uint8_t>(kind));
     program.wait(0x2222);
+  }
+}
+
+TEST_CASE("requests: waits are carried out by tests for the kinds in the list, on either level of the table") {
+  using resil::RequestClass;
+  for (bool full : {false, true}) {
+    INFO((full ? "second level" : "first level"));
+    fake::Core core;
+    Program program{core.thread()};
+    Verifier verifier;
+    if (full)
+      fill_first_level(program);
+    struct { CallId id; RequestClass of; } kinds[] = {
+        {CallId::kMPI_Isend, RequestClass::kMessage},         {CallId::kMPI_Imrecv, RequestClass::kMessage},
+        {CallId::kMPI_Send_init, RequestClass::kPersistentMessage}, {CallId::kMPI_Isendrecv, RequestClass::kExchange},
+        {CallId::kMPI_Iallreduce, RequestClass::kCollective}, {CallId::kMPI_Ibarrier, RequestClass::kCollective},
+        {CallId::kMPI_Allreduce_init, RequestClass::kPersistentCollective},
+        {CallId::kMPI_Rput, RequestClass::kRma},              {CallId::kMPI_File_iwrite_at_all, RequestClass::kFile},
+        {CallId::kMPI_Psend_init, RequestClass::kPartitioned}, {CallId::kMPI_Precv_init, RequestClass::kPartitioned},
+        {CallId::kMPI_Grequest_start, RequestClass::kGeneralized},
+    };
+    uint64_t key = 0x7777770;
+    for (auto& [id, of] : kinds) {
+      INFO(resil::call_info(id).name);
+      program.start(id, ++key);
+      REQUIRE((entry_of(key) == nullptr) == full);
+      CHECK(resil::request_class(core.thread(), key) == of);
+      uint64_t both[] = {fake::kRequestNull, key};
+      Event e = fake::make_event(core.thread(), CallId::kMPI_Waitall);
+      e.requests = both;
+      e.request_count = 2;
+      const bool harmless = of == RequestClass::kMessage || of == RequestClass::kPersistentMessage ||
+                            of == RequestClass::kExchange || of == RequestClass::kCollective;
+      CHECK(resil::requests_may_be_carried(e) == harmless);
+    }
+    CHECK(resil::request_class(core.thread(), 0x6666) == RequestClass::kUnknown);
+    CHECK(resil::request_class(core.thread(), fake::kRequestNull) == RequestClass::kNothing);
   }
 }
 
