@@ -115,8 +115,10 @@ bool node_file_is_held(int fd) {
 }
 
 Life node_file_life(int fd, const NodeFileOwner& owner) {
+  if (node_file_is_held(fd))
+    return Life::kLives;  // whatever a damaged header says
   if (owner.held)
-    return node_file_is_held(fd) ? Life::kLives : Life::kGone;
+    return Life::kGone;
   if (owner.pid_namespace != pid_namespace() || !proc_is_own())
     return Life::kUnknown;
   return owner.pid_start != 0 && process_start_time(owner.pid) == owner.pid_start ? Life::kLives : Life::kGone;

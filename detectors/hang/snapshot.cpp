@@ -103,11 +103,14 @@ bool watched_open_file(Watched& watched, const char* path, int32_t rank) {
     return false;
   auto* header = static_cast<const ring::Header*>(mapped);
   // A killed job may have left a file of that name: so its process must live. The rank is the launcher's until MPI_Init
-  // has returned.
+  // has returned. What is asked is what was kept: a damaged ring may change meanwhile, and pid 0 would be a group's.
+  Watched made;
   if (load(header->magic) == ring::kMagic && header->rank == rank && same_job(*header, rank) && header->pid_namespace == pid_namespace() &&
-      proc_is_own() && process_start_time(header->pid) == (uint64_t{header->pid_start_hi} << 32 | header->pid_start_lo) &&
-      attach(watched, header, static_cast<uint64_t>(status.st_size), rank))
+      proc_is_own() && attach(made, header, static_cast<uint64_t>(status.st_size), rank) && made.pid > 1 && made.pid_start != 0 &&
+      process_start_time(made.pid) == made.pid_start) {
+    watched = made;
     return true;
+  }
   munmap(mapped, static_cast<size_t>(status.st_size));
   return false;
 }
@@ -120,10 +123,11 @@ uint32_t watched_open(Watched* watched, const int32_t* ranks, uint32_t count) {
 }
 
 uint64_t realtime_of(const ring::Header& header, uint64_t ticks) {
+  constexpr double kFar = 1e9;  // seconds: of a damaged ring
   const double rate = header.ticks_per_second;
-  if (!(rate > 0))
-    return 0;
   const double since = static_cast<double>(static_cast<int64_t>(ticks - header.ticks_sync)) / rate;
+  if (!(rate > 0 && since > -kFar && since < kFar))
+    return 0;
   return header.realtime_sync_ns + static_cast<uint64_t>(static_cast<int64_t>(since * 1e9));
 }
 
