@@ -17,6 +17,7 @@ void identity(const uint8_t* data, size_t size);   ///< the launcher's environme
 void presence(const uint8_t* data, size_t size);   ///< what ranks publish
 void pmi1(const uint8_t* data, size_t size);       ///< answers on hydra's descriptor
 void faults(const uint8_t* data, size_t size);     ///< RESIL_FAULT
+void claims(const uint8_t* data, size_t size);     ///< launch.json: whose reports a directory holds
 void ring(const uint8_t* data, size_t size);       ///< another rank's ring, as the helper of a node reads it
 void sweep(const uint8_t* data, size_t size);      ///< what killed jobs left in /dev/shm
 void overlay(const uint8_t* data, size_t size);    ///< greetings and frames between nodes
@@ -34,6 +35,7 @@ struct Target {
 
 inline constexpr Target kTargets[] = {
     {"config", config},     {"identity", identity}, {"presence", presence},   {"pmi1", pmi1},     {"faults", faults},
+    {"claims", claims},
     {"ring", ring},         {"sweep", sweep},       {"overlay", overlay},     {"states", states}, {"mismatch", mismatch},
     {"recording", recording}, {"unwind", unwind},   {"symbols", symbols},     {"datatype", datatype}};
 

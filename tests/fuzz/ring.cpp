@@ -22,6 +22,7 @@
 #include "detectors/hang/snapshot.h"
 #include "fuzz.h"
 #include "shim/call_info.h"
+#include "shim/node_file.h"
 #include "shim/node_memory.h"
 #include "shim/segment.h"
 #include "verdicts.h"
@@ -299,17 +300,28 @@ bool write_file(const std::string& path, const void* bytes, size_t count) {
 
 }  // namespace
 
-/// What lies in /dev/shm: for each file a kind, a suffix, a length, changes to a ring that a killed rank left.
+/// What lies in /dev/shm: for each file a kind, a suffix, a length, changes to a ring that a killed rank left; and changes
+/// to the header of a living rank's.
 void sweep(const uint8_t* data, size_t size) {
   if (!own_shared_memory())
     return;
   Input in(data, size);
-  const std::string prefix = "/dev/shm/resil-" + std::to_string(getuid()) + "-";
-  static const std::vector<char>& living = sample().bytes;
+  const std::string name = "resil-" + std::to_string(getuid()) + "-", prefix = "/dev/shm/" + name;
   const std::string live = prefix + "live-0-1.ring", victim = "/dev/shm/victim";
-  mkdir("/dev/shm/reports", 0700);
-  must(write_file(live, living.data(), kPage) && write_file(victim, "untouched", 9), "files can be written");
+  const std::vector<char>& living = sample().bytes;
+  static const bool held = [&] {
+    mkdir("/dev/shm/reports", 0700);
+    must(write_file(victim, "untouched", 9) && write_file(live, living.data(), kPage), "files can be written");
+    return node_file_hold(live.c_str());
+  }();
+  must(held, "a living rank's ring has a mark");
   std::vector<std::string> made;
+  const auto change = [&](char* bytes) {
+    for (int changes = in.get<uint8_t>() % 8; changes > 0; --changes) {
+      const uint32_t offset = in.get<uint16_t>() % (kPage - 64);
+      in.take(bytes + offset, in.get<uint8_t>() % 64 + 1);
+    }
+  };
   for (int files = in.get<uint8_t>() % 8; files > 0; --files) {
     const auto kind = in.get<uint8_t>();
     const bool node = (kind & 0x10) != 0;
@@ -321,25 +333,30 @@ void sweep(const uint8_t* data, size_t size) {
       must(symlink(victim.c_str(), path.c_str()) == 0, "a link can be made");
     } else if ((kind & 15) == 3) {
       must(mkdir(path.c_str(), 0700) == 0, "a directory can be made");
+    } else if ((kind & 15) == 4) {
+      must(link(victim.c_str(), path.c_str()) == 0, "a second name can be made");
     } else {
       alignas(ring::Header) char bytes[kPage] = {};
       if (!node)
         fill_header(reinterpret_cast<ring::Header*>(bytes), 0x3ffffffe, 1);
       const uint64_t length = in.get<uint16_t>() % (2 * kPage);
-      for (int changes = in.get<uint8_t>() % 8; changes > 0; --changes) {
-        const uint32_t offset = in.get<uint16_t>() % (kPage - 64);
-        in.take(bytes + offset, in.get<uint8_t>() % 64 + 1);
-      }
+      change(bytes);
       must(write_file(path, bytes, length < kPage ? length : kPage), "a file can be written");
       must(length <= kPage || truncate(path.c_str(), static_cast<off_t>(length)) == 0, "a file can be made longer");
     }
   }
-  segment_sweep();
+  alignas(ring::Header) char header[kPage];
+  memcpy(header, living.data(), kPage);
+  change(header);
+  const int live_fd = open(live.c_str(), O_WRONLY | O_CLOEXEC);
+  must(live_fd >= 0 && pwrite(live_fd, header, kPage, 0) == static_cast<ssize_t>(kPage), "a living rank's ring is there");
+  close(live_fd);
+  must(segment_sweep(name.c_str()) <= static_cast<int>(made.size()), "no more is removed than was left");
   char content[16] = {};
   const int fd = open(victim.c_str(), O_RDONLY | O_CLOEXEC);
   must(fd >= 0 && read(fd, content, sizeof(content)) == 9 && strcmp(content, "untouched") == 0, "what a link points to is left alone");
   close(fd);
-  must(access(live.c_str(), F_OK) == 0, "a living rank's ring stays");
+  must(access(live.c_str(), F_OK) == 0, "a living rank's ring stays, whatever it says");
   for (const std::string& path : made)
     if (unlink(path.c_str()) != 0)
       rmdir(path.c_str());

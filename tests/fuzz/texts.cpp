@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parsers of text: the environment (twice: resil's own variables, the launcher's), what ranks publish, hydra's answers,
-// fault specs. Inputs are texts with a zero byte after each.
+// fault specs, claims of report directories. Inputs are texts with a zero byte after each.
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
 #include "checksum/fault/spec.h"
 #include "fake_backend.h"
 #include "fuzz.h"
+#include "shim/claim.h"
 #include "shim/config.h"
 #include "shim/config_value.h"
 #include "shim/presence/compare.h"
@@ -227,6 +230,41 @@ void faults(const uint8_t* data, size_t size) {
     must((spec.nth != 0) != (spec.chance != 0), "at one packet, or by chance");
     must(spec.delay <= 1000000, "a delay");
   }
+}
+
+void claims(const uint8_t* data, size_t size) {
+  static int directory = -1;
+  static std::string path;
+  if (directory < 0) {
+    char name[] = "/tmp/resil-fuzz-XXXXXX";
+    must(mkdtemp(name) != nullptr && (directory = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0, "a directory can be made");
+    path = name;
+    atexit([] {
+      unlink((path + "/launch.json").c_str());
+      rmdir(path.c_str());
+    });
+  }
+  const std::string file = path + "/launch.json";
+  const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  must(fd >= 0 && write(fd, data, size) == static_cast<ssize_t>(size), "a file can be written");
+  close(fd);
+  Claim claim, again;
+  memset(&claim, 'x', sizeof(claim));
+  const ClaimState state = claim_read(directory, &claim);
+  must(state != ClaimState::kNone, "a file that is there is there");
+  must(claim_make(directory, claim) == EEXIST, "a claim is made once");
+  if (state != ClaimState::kThere)
+    return;
+  must_end(claim.name, sizeof(claim.name), "a name ends");
+  must_end(claim.origin, sizeof(claim.origin), "an origin ends");
+  must_end(claim.program, sizeof(claim.program), "a program ends");
+  must_end(claim.launch, sizeof(claim.launch), "a launch ends");
+  if (!claim_replace(directory, claim))
+    return;
+  must(claim_read(directory, &again) == ClaimState::kThere, "what is written can be read");
+  must(claim.id == again.id && claim.time == again.time && strcmp(claim.name, again.name) == 0 &&
+           strcmp(claim.origin, again.origin) == 0 && strcmp(claim.program, again.program) == 0 && strcmp(claim.launch, again.launch) == 0,
+       "what is read again is the same");
 }
 
 }  // namespace fuzz
