@@ -11,6 +11,8 @@
 namespace resil {
 
 struct CollectiveFunctions {
+  /// Do all ranks say so? False also when MPI fails.
+  bool (*agree)(uint64_t comm, bool mine);
   int (*allgather)(uint64_t comm, const void* send, int bytes, void* receive);
   /// `send` null: in place.
   int (*allgatherv)(uint64_t comm, const void* send, int bytes, void* receive, const int* counts, const int* places);

@@ -14,8 +14,6 @@ namespace resil {
 
 struct Event;
 
-enum class SendMode : uint8_t { kStandard, kSynchronous, kReady, kBuffered };
-
 /// What a message is made of.
 struct MessagePart {
   void* buffer;

@@ -31,8 +31,10 @@ static_assert(sizeof(DeviceWork) == 72);
 
 constexpr uint32_t kDeviceWaits = 8, kDeviceCopies = 8;  ///< threads by their number; copies at a time
 
-/// kDeviceWaits + kDeviceCopies entries; null: nobody looks.
-inline constinit DeviceWork* device_work = nullptr;
+/// kDeviceWaits + kDeviceCopies entries. Those of the ring file once there are any (state slots of hang detection); before,
+/// and with RESIL_HANG=off, the process's own, which dumps of this process read.
+inline constinit DeviceWork device_work_of_process[kDeviceWaits + kDeviceCopies] = {};
+inline constinit DeviceWork* device_work = device_work_of_process;
 
 inline uint64_t device_clock_ns() {
   timespec now;
@@ -48,7 +50,7 @@ inline void device_work_close(DeviceWork& work) { __atomic_store_n(&work.version
 
 /// The thread with that number waits in `call` from now on (`since_ns`). Its own thread.
 inline void device_wait_begins(uint32_t thread, const char* call, DeviceDone done, uint64_t since_ns) {
-  if (device_work == nullptr || thread >= kDeviceWaits)
+  if (thread >= kDeviceWaits)
     return;
   DeviceWork& work = device_work[thread];
   device_work_open(work);
@@ -67,18 +69,18 @@ inline void device_work_free(DeviceWork& work) {
   __atomic_store(&work.kind, &none, __ATOMIC_RELEASE);
 }
 inline void device_wait_ends(uint32_t thread) {
-  if (device_work != nullptr && thread < kDeviceWaits)
+  if (thread < kDeviceWaits)
     device_work_free(device_work[thread]);
 }
 /// What the device's word says meanwhile; any thread.
 inline void device_wait_done(uint32_t thread, DeviceDone done) {
-  if (device_work != nullptr && thread < kDeviceWaits)
+  if (thread < kDeviceWaits)
     __atomic_store(&device_work[thread].done, &done, __ATOMIC_RELAXED);
 }
 
 /// A copy is late. Returns its entry for device_copy_ends, -1: there is none left.
 inline int32_t device_copy_late(bool up, uint64_t bytes, int32_t peer, int32_t tag, uint64_t since_ns) {
-  for (uint32_t i = kDeviceWaits; device_work != nullptr && i < kDeviceWaits + kDeviceCopies; ++i) {
+  for (uint32_t i = kDeviceWaits; i < kDeviceWaits + kDeviceCopies; ++i) {
     DeviceWork& work = device_work[i];
     if (__atomic_exchange_n(&work.taken, 1, __ATOMIC_ACQUIRE) != 0)
       continue;

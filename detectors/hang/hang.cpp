@@ -53,14 +53,14 @@ void before_init() {
 }
 
 void after_init() {
-  if (!writes)
-    return;
-  writer_after_init();
+  if (writes)
+    writer_after_init();
   if (wired || !runtime_has_world())
     return;  // sessions alone have no world whose ranks could be counted
   static Wiring wiring;
   wired = true;
-  if (!wire_up(wiring)) {
+  if (!wire_up(wiring, writes)) {
+    wired = false;
     add_note("hang: no memory to learn of the other ranks: this one is not watched");
     return;
   }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/backend_types.h"
 #include "shim/device_work.h"
 #include "shim/hash.h"
 #include "shim/ring_format.h"
@@ -40,9 +41,6 @@ constexpr int32_t kFirstToken = -100;
 constexpr int32_t kPostToken = -100;      ///< MPI_Win_post, to each rank of its group
 constexpr int32_t kCompleteToken = -101;  ///< MPI_Win_complete, likewise
 constexpr int32_t kFirstLeaderToken = -1000;  ///< less the tag: MPI_Intercomm_create, leader to leader, on the peer communicator
-
-/// How a send can end before it is received (MPI 4.0, 3.4).
-enum class SendMode : uint8_t { kStandard, kSynchronous, kBuffered, kReady };
 
 /// A message that a run of polls asks for with MPI_Iprobe or MPI_Improbe.
 struct Probe {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See wireup.h. Two small collective calls at most: 16 bytes a rank tell which ranks share a node; only where there
-// are several nodes, 40 bytes a rank carry the leaders' addresses and rank 0's key. All ranks make the same calls.
+// See wireup.h. Three small collective calls at most: one byte tells whether all ranks can take part, 16 bytes a rank which
+// of them share a node; only where there are several nodes, 40 bytes a rank carry the leaders' addresses and rank 0's key.
+// All ranks make the same calls: nothing that only one of them knows may come between.
 
 #include "detectors/hang/wireup.h"
 
@@ -124,21 +125,25 @@ void wire_alone(Wiring& wiring) {
 
 }  // namespace
 
-bool wire_up(Wiring& wiring) {
+bool wire_up(Wiring& wiring, bool usable) {
   wiring.listener = -1;
   if (private_comm() == 0) {
     wire_alone(wiring);
-    return true;
+    return usable;
   }
   const auto count = static_cast<uint32_t>(runtime.size);
   uint32_t slot_count = 16;
   while (slot_count < 2 * count)
     slot_count *= 2;
   const size_t bytes = size_t{count} * (sizeof(Place) + sizeof(uint32_t) + sizeof(Contact)) + size_t{slot_count} * sizeof(uint32_t);
-  // A rank without memory still makes the calls that the others wait in, into memory that all ranks have.
-  char* memory = static_cast<char*>(borrow(bytes));
-  if (memory == nullptr)
-    return false;
+  char* memory = usable ? static_cast<char*>(borrow(bytes)) : nullptr;
+  if (!backend->collectives->agree(private_comm(), memory != nullptr)) {
+    if (memory == nullptr)
+      return false;
+    munmap(memory, bytes);
+    wire_alone(wiring);
+    return true;
+  }
   auto* contacts = reinterpret_cast<Contact*>(memory);
   auto* keys = reinterpret_cast<Place*>(contacts + count);
   auto* node_of = reinterpret_cast<uint32_t*>(keys + count);

@@ -24,7 +24,8 @@ struct Wiring {
   bool waiting_possible;     ///< ranks of other worlds may be waited for
 };
 
-/// False: no memory; this rank takes no part, and the others are not harmed (all collective calls were made).
-bool wire_up(Wiring& wiring);
+/// Every rank of the job calls it, or none. False: this rank, which can give no slots (`usable`) or has no memory, takes no
+/// part; the others know, and watch their own nodes.
+bool wire_up(Wiring& wiring, bool usable);
 
 }  // namespace resil::hang

@@ -221,7 +221,7 @@ void report(JsonWriter& json) {
 /// Copies that are late, of this rank. Async-signal-safe.
 void dump_late(dump::Text& text, const char* prefix) {
   const uint64_t now = device_clock_ns();
-  for (uint32_t i = kDeviceWaits; device_work != nullptr && i < kDeviceWaits + kDeviceCopies; ++i) {
+  for (uint32_t i = kDeviceWaits; i < kDeviceWaits + kDeviceCopies; ++i) {
     DeviceWork work;
     if (!device_work_read(device_work[i], &work))
       continue;

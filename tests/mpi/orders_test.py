@@ -47,8 +47,18 @@ def main(build, mpi):
         run(kinds, {"RESIL_MODE": "record", **settings})
         run(kinds, {"RESIL_MODE": "verify", **settings})
 
+    def poor():
+        """A rank that has no memory to learn of the others takes no part in hang detection, and nobody waits for it."""
+        result = jobs.run(mpi, ranks, [program, "between"], timeout=LIMIT, env={"SHORT_RANK": "1"},
+                          tools_before=[os.path.join(build, "short_of_memory.so")])
+        assert result.returncode == 0, result.text()
+        notes = {rank: " ".join(report["notes"]) for rank, report in result.ranks().items()}
+        assert [rank for rank in notes if "no memory to learn of the other ranks" in notes[rank]] == [1], notes
+
     checks = [(f"all orders, {mode}", lambda settings=settings: run(KINDS + OWN[mpi], settings)) for mode, settings in MODES.items()]
     checks += [("all orders, record and verify", recorded)]
+    if mpi == "openmpi":  # UCX in MPICH takes mmap for itself
+        checks += [("a rank without memory harms nobody", poor)]
     checks += [(f"long enough for a proof: {kind}", lambda kind=kind: run([kind], {})) for kind in SLOW[mpi]]
     return run_checks(checks)
 

@@ -140,12 +140,12 @@ def main(build, mpi, rounds="15"):
             for report in result.ranks().values():
                 assert report["staging"]["chunked"]["sent"] == report["staging"]["peer_copies"]["sent"] == 0, report
 
-    def late():
+    def late(hang):
         """A copy whose completion the runtime has lost, until the file is there: dumps name it; then all goes on."""
         folder = jobs.scratch()
         release, directory = os.path.join(folder, "release"), os.path.join(folder, "report")
         environment = jobs.rank_environment(True, directory, gpu.environment(
-            "fault=lost-event:30", {"RESIL_STAGE": "on", "RESIL_STAGE_PEER": "0", "FAKEGPU_RELEASE": release}))
+            "fault=lost-event:30", {"RESIL_STAGE": "on", "RESIL_STAGE_PEER": "0", "RESIL_HANG": hang, "FAKEGPU_RELEASE": release}))
         job = jobs.Running(jobs.launcher(mpi, 2, environment) + [os.path.join(build, f"staging_p2p.{mpi}"), "sets"], directory)
         told, told_of = "", r"staging: the copy (up|down) of a message of \d+ bytes( (from|to) rank [01])?.* under way for"
         limit = patience.Patience(40)
@@ -165,7 +165,9 @@ def main(build, mpi, rounds="15"):
         assert re.search(told_of, told) and end.returncode == 0, told[-3000:] + end.text()
         return re.search(told_of, told).group()
 
-    return run_checks([("a copy that does not end", late), ("messages in chunks", lambda: cut("chunked", RESIL_STAGE_PEER="0")),
+    return run_checks([("a copy that does not end", lambda: late("report")),
+                       ("a copy that does not end, RESIL_HANG=off", lambda: late("off")),
+                       ("messages in chunks", lambda: cut("chunked", RESIL_STAGE_PEER="0")),
                        ("from device to device", lambda: cut("peer_copies")),
                        ("sizes as heads have them", lambda: cut("peer_copies", "alike", chunk="2")),
                        ("messages at random", at_random),
