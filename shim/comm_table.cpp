@@ -262,8 +262,10 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
       flags = 1;  // the other side is another world (spawn, accept, connect): this id holds on this side only
     // Ranks of one world may meet by accept and connect, too: neither the parent nor the call is the same on both sides.
     const bool joined = known && !is_made_by_both(how);
-    if (joined)
+    if (joined) {
       id = hash_text("joined");
+      flags = 4;  // several that threads make at once may be in another order on each rank
+    }
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? leader : remote_leader));
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? remote_leader : leader));
     // All members, not the leaders alone: whoever was not in an earlier one of the same leaders and tag would count from another

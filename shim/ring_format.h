@@ -155,7 +155,8 @@ struct Comm {
   uint64_t handle;         ///< the MPI handle's bits
   int32_t size, rank;      ///< of the local group; rank of this process in it
   int32_t remote_size;     ///< -1 for an intracommunicator
-  uint32_t flags;          ///< bit 0: id agreed by this side of the intercommunicator only
+  uint32_t flags;          ///< bit 0: id agreed by this side of the intercommunicator only; 1: made out of sight; 2: by accept
+                           ///< and connect in one world. With any of them ranks may have the ids in another order
   uint16_t last_collective;///< call id
   uint16_t unnamed;        ///< 1: `name` says how it was made
   uint32_t generation;     ///< how often the entry has been used
