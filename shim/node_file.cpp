@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "shim/hash.h"
 #include "shim/segment.h"
 
 namespace resil {
@@ -150,16 +149,13 @@ bool proc_is_own() {
   return strtol(text, nullptr, 10) == getpid();
 }
 
-uint64_t boot_identity() {
-  char text[64] = "";
+void boot_identity(char* text) {
   const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+  const ssize_t length = fd >= 0 ? read(fd, text, kBootText - 1) : -1;
   if (fd >= 0)
     close(fd);
-  if (length <= 0)
-    return 0;
+  text[length > 0 ? length : 0] = 0;
   text[strcspn(text, "\n")] = 0;
-  return hash_text(text);
 }
 
 }  // namespace resil

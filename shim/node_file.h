@@ -49,7 +49,8 @@ int process_state(int pid, uint64_t started);
 uint64_t pid_namespace();
 /// False: /proc is another pid namespace's (or is not mounted), so that pids mean other processes there.
 bool proc_is_own();
-/// Identity of this boot of this machine, equal in all its containers: hosts may share a host name. 0 unknown.
-uint64_t boot_identity();
+/// Identity of this boot of this machine, equal in all its containers: hosts may share a host name. "" unknown.
+constexpr size_t kBootText = 64;
+void boot_identity(char* text);
 
 }  // namespace resil

@@ -41,6 +41,8 @@ void say_failure(const char* what, int error) {
 
 void write_members(JsonWriter& json, const char* outcome) {
   const ring::Header& header = *runtime.header;
+  char boot[kBootText];
+  boot_identity(boot);
   json.begin_object();
   json.integer("schema_version", kSchemaVersion);
   json.integer("rank", runtime.rank);
@@ -48,6 +50,8 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.integer("world", runtime.world);
   json.text("host", runtime.host);
   json.integer("pid", runtime.pid);
+  json.text("boot_id", boot);
+  json.integer("pid_namespace", static_cast<int64_t>(header.pid_namespace));
   json.text("launch", runtime.launch_key);
   json.boolean("launch_agreed", runtime.launch_agreed);
   json.text("outcome", outcome);

@@ -28,7 +28,11 @@ struct Place {
 };
 
 /// Machines may share a host name.
-uint64_t machine_key() { return hash_combine(hash_text(runtime.host), boot_identity()); }
+uint64_t machine_key() {
+  char boot[kBootText];
+  boot_identity(boot);
+  return hash_combine(hash_text(runtime.host), hash_text(boot));
+}
 
 /// Equal on two ranks if they reach each other by the loopback interface: containers may have one each.
 uint64_t host_key() {

@@ -90,6 +90,12 @@ def _rank_of_ring(path: str, key: tuple[int, int]) -> Rank:
     return Rank(world=key[0], rank=key[1], source=path, outcome="running")
 
 
+def is_here(rank: Rank) -> bool:
+    """Whether the rank's pid means its process here: the same host, not one of the same name, and no other container."""
+    return rank.host == os.uname().nodename and rank.boot_id in ("", process.boot_id()) \
+        and process.namespace_is_ours(rank.pid_namespace)
+
+
 def _lives_without_ring(rank: Rank) -> bool:
     """A rank of this host whose ring cannot be seen: the process must be there and older than its report."""
     now = process.stat(rank.pid)
@@ -136,6 +142,14 @@ def _copy(source: Ring, target: str) -> None:
         raise
 
 
+def _lives(live: LiveRing) -> bool:
+    try:
+        with Ring(live.path, follow_links=False) as ring:
+            return ring.process_lives() is not False
+    except RingError:
+        return True  # gone, or another file: nothing to remove
+
+
 def collect(directory: Directory, rings: list[LiveRing]) -> None:
     """Copies the rings of dead ranks into the report directory and removes those that no process holds any more."""
     copied = []
@@ -160,7 +174,7 @@ def collect(directory: Directory, rings: list[LiveRing]) -> None:
         copied.append(live)
     held = process.maps_any_of({live.inode for live in copied})
     for live in copied:
-        if live.inode not in held and not process.alive(live.pid, live.start_ticks):
+        if live.inode not in held and not _lives(live):
             try:
                 os.unlink(live.path)
             except OSError:
@@ -180,7 +194,7 @@ def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True
                 directory.ranks[key] = rank
                 size = directory.expected.get(key[0]) or 0
                 directory.expected[key[0]] = max(size, rank.world_size)
-    here, aborted = os.uname().nodename, 0
+    aborted = 0
     for key, rank in directory.ranks.items():
         if rank.outcome != "running":
             rank.state = rank.outcome
@@ -196,7 +210,7 @@ def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True
             rank.state = "running"
         elif mine or key in directory.rings:
             rank.state = "killed"
-        elif rank.host != here:
+        elif not is_here(rank):
             rank.state = "unknown"
         else:
             rank.state = "running" if _lives_without_ring(rank) else "killed"
@@ -209,14 +223,13 @@ def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True
             rank.state = rank.phase
         if rank.state == "running" and rank.from_ring:
             _count_open_calls(rank, time.time())
-        if not rank.from_ring and rank.host == here:
+        if not rank.from_ring and is_here(rank):
             rank.owner = _foreign_owner(rank)
         if rank.seconds is None and rank.start_time:
             end = time.time() if rank.state == "running" else rank.last_seen
             rank.seconds = max(0.0, end - rank.start_time) if end else None
     for rank in directory.rankless:
-        rank.state = "running" if rank.host == here and _lives_without_ring(rank) else \
-            "unknown" if rank.host != here else "killed"
+        rank.state = "unknown" if not is_here(rank) else "running" if _lives_without_ring(rank) else "killed"
     for rank in directory.ranks.values():
         if rank.seconds is None and rank.state in ("finished", "aborted", "stopped") and rank.start_time:
             rank.seconds = max(0.0, rank.modified - rank.start_time) if rank.modified else None

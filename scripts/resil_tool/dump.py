@@ -14,7 +14,7 @@ import time
 
 from . import job as jobs
 from . import process, records, symbols
-from .attach import _lives_without_ring, fill_from_ring
+from .attach import _lives_without_ring, fill_from_ring, is_here
 from .job import LiveRing, Usage
 from .records import Rank
 from .report import place_sentence, tool_command
@@ -49,8 +49,9 @@ def run(word: str | None, as_json: bool = False, signal_only: bool = False,
     directory = _directory(job)
     ranks = directory.ranks if directory else {}
     targets = [Target(ring, _report_of(ring, ranks)) for ring in job.rings if ring.alive]
-    remote = _elsewhere(ranks)
-    unseen = _without_ring(ranks, {t.ring.key for t in targets})
+    seen = {t.ring.key for t in targets}
+    remote = _elsewhere(ranks, seen)
+    unseen = _without_ring(ranks, seen)
     if not targets and not remote and not unseen:
         raise Usage(_nobody(job, ranks))
     targets.sort(key=lambda target: target.ring.key)
@@ -89,20 +90,19 @@ def _report_of(ring: LiveRing, ranks: dict) -> Rank | None:
     return rank if rank and rank.pid == ring.pid else None
 
 
-def _elsewhere(ranks: dict) -> dict[str, list]:
+def _elsewhere(ranks: dict, seen: set) -> dict[str, list]:
     """Host: ranks on it that have written no final report."""
     here, hosts = os.uname().nodename, {}
     for key in sorted(ranks):
-        if ranks[key].outcome == "running" and ranks[key].host and ranks[key].host != here:
+        if key not in seen and ranks[key].outcome == "running" and ranks[key].host and ranks[key].host != here:
             hosts.setdefault(ranks[key].host, []).append(key)
     return hosts
 
 
 def _without_ring(ranks: dict, seen: set) -> list[Rank]:
     """Living ranks of this host that have no readable ring here: nothing proves what they are, so no signal."""
-    here = os.uname().nodename
     return [rank for key, rank in sorted(ranks.items()) if key not in seen and rank.outcome == "running"
-            and rank.host == here and _lives_without_ring(rank)]
+            and is_here(rank) and _lives_without_ring(rank)]
 
 
 def _why_unseen(rank: Rank) -> str:
@@ -163,7 +163,7 @@ def wait(targets: list[Target], seconds: float) -> None:
         late = time.monotonic() >= deadline
         for target in list(pending):
             count = _dumps_written(target.ring)
-            ended = not process.alive(target.ring.pid, target.ring.start_ticks)
+            ended = target.ring.pid_is_ours and not process.alive(target.ring.pid, target.ring.start_ticks)
             if (count is not None and count != target.ring.dumps) or ended or late:
                 pending.remove(target)
                 _take_answer(target, count is not None and count != target.ring.dumps)
@@ -209,6 +209,8 @@ def from_outside(target: Target) -> str:
     ring = target.ring
     parts = [target.reason and "not signalled: " + target.reason or
              ("its dump is not complete yet: %s" % clean(target.file) if target.file else "no answer")]
+    if not ring.pid_is_ours:
+        return "%s: %s" % (_who(ring), parts[0])
     now = process.stat(ring.pid)
     if not now or (ring.start_ticks and now[2] != ring.start_ticks):
         return "%s: %s; the process has ended" % (_who(ring), parts[0])
@@ -253,7 +255,7 @@ def remote_commands(job: jobs.Job, targets: list[Target], remote: dict[str, list
     hosts = [host for host in remote if _HOST.match(host)]  # a report must not smuggle options or commands in
     if not hosts:
         return ["(their host names make no sense: no command)"]
-    environments = [os.environ] + [process.environment(t.ring.pid) for t in targets[:1]]
+    environments = [os.environ] + [process.environment(t.ring.pid) for t in targets[:1] if t.ring.pid_is_ours]
     slurm = [e["SLURM_JOB_ID"] for e in reversed(environments) if e.get("SLURM_JOB_ID", "").isdigit()]
     if slurm:
         return ["srun --overlap --jobid=%s --nodelist=%s --nodes=%d --ntasks-per-node=1 %s"

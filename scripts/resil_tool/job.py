@@ -12,6 +12,7 @@ import dataclasses
 import os
 import pwd
 import re
+import stat
 
 from . import process, runs
 from .ring import Ring, RingError
@@ -40,6 +41,7 @@ class LiveRing:
     alive: bool       # the process that made it still runs
     key_of_launch: str = ""
     agreed: bool = False
+    pid_is_ours: bool = True  # the pid means the rank's process here; else it is another container's
 
     @property
     def key(self) -> tuple[int, int]:
@@ -80,7 +82,7 @@ def owner_name(uid: int) -> str:
 def scan(uid: int | None = None) -> list[LiveRing]:
     """Readable rings of this node. uid: of that user only (default: the caller); -1: of everyone who lets us read."""
     uid = os.geteuid() if uid is None else uid
-    here, rings, directory = os.uname().nodename, [], shm_directory()
+    rings, directory = [], shm_directory()
     try:
         names = sorted(os.listdir(directory))
     except OSError:
@@ -92,13 +94,15 @@ def scan(uid: int | None = None) -> list[LiveRing]:
         try:
             with Ring(path, follow_links=False) as ring:
                 header = ring.header
-                if (uid >= 0 and ring.status.st_uid != uid) or header.host != here:
+                # A container of this machine may have another host name; what is in its memory is here.
+                if (uid >= 0 and ring.status.st_uid != uid) or (header.host != os.uname().nodename and not header.held):
                     continue
-                alive = process.alive(header.pid, ring.start_ticks)
+                lives = ring.process_lives()
                 rings.append(LiveRing(
                     path, ring.status.st_uid, (process.device_text(ring.status.st_dev), ring.status.st_ino),
                     header.rank, header.world, header.pid, ring.start_ticks, header.host, header.job,
-                    header.directory, header.dumps, alive, header.launch, bool(header.launch_agreed)))
+                    header.directory, header.dumps, lives is not False, header.launch, bool(header.launch_agreed),
+                    ring.pid_is_ours))
         except RingError:
             continue  # half-made, foreign or another version's: nobody to ask
     return rings
@@ -115,7 +119,12 @@ def strangers(word: str) -> list[str]:
         parts = _LIVE_NAME.match(name)
         if parts and int(parts.group(1)) != os.geteuid() and word and (
                 parts.group(2) == word or parts.group(2).startswith(word + ".")):
-            found.add(owner_name(int(parts.group(1))))
+            try:
+                status = os.lstat(os.path.join(shm_directory(), name))
+            except OSError:
+                continue
+            if status.st_uid == int(parts.group(1)) and stat.S_ISREG(status.st_mode):  # whoever makes a file names it
+                found.add(owner_name(status.st_uid))
     return sorted(found)
 
 
@@ -123,7 +132,8 @@ def group(rings: list[LiveRing]) -> list[Job]:
     jobs: dict[str, Job] = {}
     for ring in rings:
         directory = root_of(ring.directory) if ring.directory else ""
-        jobs.setdefault(directory or "\0" + ring.launch, Job(directory, [])).rings.append(ring)
+        nowhere = "\0" + (ring.key_of_launch if ring.agreed else ring.launch)
+        jobs.setdefault(directory or nowhere, Job(directory, [])).rings.append(ring)
     return [jobs[name] for name in sorted(jobs)]
 
 
@@ -131,7 +141,7 @@ def _has_id(ring: LiveRing, word: str) -> bool:
     base = os.path.basename(root_of(ring.directory)) if ring.directory else ""
     if ring.launch and (ring.launch == word or ring.launch.startswith(word + ".")) or runs.means(base, word):
         return True
-    return ring.alive and word in process.scheduler_ids(process.environment(ring.pid))
+    return ring.alive and ring.pid_is_ours and word in process.scheduler_ids(process.environment(ring.pid))
 
 
 def listing(jobs: list[Job]) -> str:
@@ -183,7 +193,7 @@ def resolve(word: str | None, live_only: bool = False) -> Job:
     rings = scan(-1 if os.geteuid() == 0 else None)
     by_id = [ring for ring in rings if _has_id(ring, word)]
     pid = int(word) if word.isascii() and word.isdigit() and len(word) < 10 else 0
-    by_pid = [ring for ring in rings if ring.alive and pid > 1 and pid in process.ancestors(ring.pid)]
+    by_pid = [ring for ring in rings if ring.alive and ring.pid_is_ours and pid > 1 and pid in process.ancestors(ring.pid)]
     jobs = group(by_id)
     if by_pid and not set(r.path for r in by_pid) <= set(r.path for r in by_id):
         jobs += group(by_pid)

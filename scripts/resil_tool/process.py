@@ -38,6 +38,24 @@ def alive(pid: int, start_ticks: int) -> bool:
     return bool(now and now[0] not in "ZX" and (not start_ticks or now[2] == start_ticks))
 
 
+def namespace_is_ours(namespace: int) -> bool:
+    """Whether pids of that pid namespace (its inode; 0: not known) mean here what they mean there."""
+    try:
+        return not namespace or (os.stat("/proc/self/ns/pid").st_ino == namespace
+                                 and os.readlink("/proc/self") == str(os.getpid()))
+    except OSError:
+        return False
+
+
+def boot_id() -> str:
+    """Of this machine's present boot: hosts may share a host name. "" when not known."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def status(pid: int) -> dict[str, str]:
     """Lines of /proc/PID/status, for example {"SigCgt": "0000000000000001"}."""
     raw = _read(pid, "status") or b""

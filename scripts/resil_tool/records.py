@@ -51,6 +51,8 @@ class Rank:
     resil_version: str = ""
     directory: str = ""
     job: str = ""
+    boot_id: str = ""        # of its machine; "" for an older version's
+    pid_namespace: int = 0   # where `pid` means the process; 0: not known
     launch: str = ""         # key of its launch; "" for an older version's, or one that nobody has told
     agreed: bool = False     # the ranks of the launch have agreed on that key
     exit_in_init: int | None = None  # the process exited within MPI_Init, with that status
@@ -174,6 +176,7 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
         mpi=mpi, modes=modes, world_size=integer(value.get("world_size"), 0, 2**31),
         executable=text(value.get("executable"), 256), resil_version=text(value.get("resil_version"), 32),
         directory=text(value.get("directory"), 1024), job=text(value.get("job"), 64),
+        boot_id=text(value.get("boot_id"), 64), pid_namespace=integer(value.get("pid_namespace"), 0, 2**63),
         launch=launch_number(value.get("launch")), agreed=value.get("launch_agreed") is True,
         start_time=moment(value.get("start_time")), overhead_seconds=duration(value.get("overhead_seconds")),
         ring=text(value.get("ring"), 1024), ring_anonymous=value.get("ring_anonymous") is True,

@@ -8,17 +8,19 @@ Everything that cannot be read is a RingError or a line in `notes`; counts are c
 from __future__ import annotations
 
 import collections
+import fcntl
 import math
 import os
 import stat
 import struct
 import time
 
-from . import layout
+from . import layout, process
 from .text import clean
 
 MAX_LANES = 1024
 MAX_MODULES = 4096
+MAX_FILE = 1 << 30  # bytes; no live ring is larger
 MAX_READ = 1 << 26  # bytes at once: a sparse file can claim any size
 SANE_SECONDS = 4e9  # no real counter of seconds is larger
 
@@ -38,10 +40,12 @@ class RingError(Exception):
 
 class Ring:
     """An open ring file. Use as a context manager; every method may be called in any order, a failing read is
-    a RingError."""
+    a RingError. follow_links=False: a live one, in a place where every user may put anything under any name."""
 
     def __init__(self, path: str, follow_links: bool = True):
         self.path, self.notes = path, []
+        if not follow_links:
+            self._look_first(path)
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
         try:
             self.descriptor = os.open(path, flags)
@@ -57,6 +61,18 @@ class Ring:
         self._sections: dict[str, Section] | None = None
         self._call_names: list[str] | None = None
         self._lanes: list[LaneHead] | None = None
+
+    @staticmethod
+    def _look_first(path: str):
+        """Before it is opened: to open a device may do something, and a second name of a file is no ring."""
+        try:
+            status = os.lstat(path)
+        except FileNotFoundError:
+            raise RingError("missing", "no such file") from None
+        except OSError as error:
+            raise RingError("unreadable", error.strerror or "cannot be looked at") from None
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_size > MAX_FILE:
+            raise RingError("foreign", "not a ring file of resil")
 
     def __enter__(self):
         return self
@@ -109,6 +125,25 @@ class Ring:
     def start_ticks(self) -> int:
         """Start time of the rank's process, clock ticks after boot; 0: not known."""
         return self.header.pid_start_hi << 32 | self.header.pid_start_lo
+
+    @property
+    def pid_is_ours(self) -> bool:
+        """Whether the pid means the rank's process here: not if that lives in another container's pid namespace."""
+        return process.namespace_is_ours(self.header.pid_namespace)
+
+    def process_lives(self) -> bool | None:
+        """Whether the process that made this live ring runs. Its lock on the file tells, in every pid namespace; where the
+        system had no such lock, its pid does. None: it has neither a lock nor a pid that means anything here."""
+        if self.header.held:
+            try:
+                fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return None
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            return False
+        return process.alive(self.header.pid, self.start_ticks) if self.pid_is_ours else None
 
     @property
     def phase(self) -> str:

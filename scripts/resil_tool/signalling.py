@@ -22,7 +22,8 @@ _LIBRARY = re.compile(r"/libresil[^/]*\.so[^/]*$")
 
 def signal_of(ring: LiveRing, rank: Rank | None) -> int | None:
     """Number of the rank's dump signal: as its report says, else its environment, else HUP. None: off or unknown."""
-    word = (rank.signal if rank else "") or process.environment(ring.pid).get("RESIL_SIGNAL") or "HUP"
+    word = (rank.signal if rank else "") or (
+        process.environment(ring.pid).get("RESIL_SIGNAL") if ring.pid_is_ours else "") or "HUP"
     return process.signal_number(word)
 
 
@@ -31,6 +32,8 @@ def refusal(ring: LiveRing, number: int | None) -> str | None:
     if number is None:
         return "its dump signal is switched off (RESIL_SIGNAL)"
     word = "SIG" + process.signal_word(number)
+    if not ring.pid_is_ours:
+        return "it runs in another container, where pid %d means another process than here: ask from there" % ring.pid
     if ring.pid <= 1 or ring.pid == os.getpid():
         return "pid %d is no rank" % ring.pid
     now = process.stat(ring.pid)

@@ -46,7 +46,7 @@ def record(call, age, now, seconds=0.0, state=layout.RECORD_DONE, comm=1, peer=l
 
 def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job", phase=1, host=HOST, records=(),
                inside=False, counters=None, peers=(), modules=(), requests=(), now=None, lanes=1,
-               version=layout.VERSION):
+               version=layout.VERSION, held=0, namespace=0):
     """A well-formed ring with one used lane. counters: name: (count, seconds, bytes)."""
     now = time.time() if now is None else now
     body, sections, offset = [], [], layout.HEADER_RESERVED
@@ -87,8 +87,9 @@ def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job",
         mpi="Test MPI 1.0", resil_version="0", phase=phase, ticks_start=int(RATE),
         realtime_start_ns=int((now - 1000) * 1e9),
         ticks_sync=int(1001 * RATE), realtime_sync_ns=int(now * 1e9), ticks_per_second=RATE,
-        section_count=len(sections), pid_start_lo=start & 0xffffffff, pid_start_hi=start >> 32)
-    header = header[:layout.HEADER.offsets["sections"]] + b"".join(sections)
+        section_count=len(sections), held=held, pid_namespace=namespace, pid_start_lo=start & 0xffffffff, pid_start_hi=start >> 32)
+    at, room = layout.HEADER.offsets["sections"], layout.SECTION_COUNT * layout.SECTION.size
+    header = header[:at] + b"".join(sections).ljust(room, b"\0") + header[at + room:]
     return header.ljust(layout.HEADER_RESERVED, b"\0") + b"".join(body)
 
 

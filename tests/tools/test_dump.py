@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/resil dump: signals ranks, only ranks, and can kill nothing. Fake ranks stand in for real ones."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ import sys
 import unittest
 
 import support
-from resil_tool import dump, job, process, signalling, symbols
+from resil_tool import dump, job, layout, process, signalling, symbols
 from support import Case, FakeRank, captured
 
 SILENT_SECONDS = 0.3  # how long a dump waits for ranks of which the test knows that they never answer
@@ -247,6 +248,21 @@ class Dump(Case):
         self.assertEqual([one["pid"] for one in self.ask("5")[1]["ranks"]], [other.pid])
         self.assertEqual([one["pid"] for one in self.ask(self.directory)[1]["ranks"]], [other.pid])
 
+    def test_rank_of_another_container_is_not_signalled(self):
+        """Its pid means another process here: this one catches the signal and maps the ring, but is not the rank."""
+        rank = FakeRank(self)
+        with open(rank.ring, "r+b") as file:
+            file.seek(layout.HEADER.offsets["pid_namespace"])
+            file.write((4711).to_bytes(8, "little") + b"")
+            file.seek(layout.HEADER.offsets["held"])
+            file.write((1).to_bytes(4, "little"))
+            file.flush()
+            fcntl.flock(file, fcntl.LOCK_EX)
+            status, answer = self.ask(self.directory)
+            self.assertEqual([(one["action"], "container" in one["reason"]) for one in answer["ranks"]], [("refused", True)])
+            self.assertEqual(self.tool("dump", str(rank.pid))[0], 2)
+        self.assertEqual((status, rank.signals()), (3, 0))
+
     def test_scheduler_id_of_the_environment(self):
         rank = FakeRank(self, environment={"SLURM_JOB_ID": "815", "SLURM_STEP_ID": "3"})
         for word in ("815", "815.3"):
@@ -261,10 +277,13 @@ class Dump(Case):
         self.assertEqual(self.tool("dump", str(os.getpid()))[0], 2)
 
     def test_job_of_another_user_is_refused(self):
-        self.write("resil-%d-4242.0-0-0.ring" % (os.geteuid() + 1), b"", self.shm)
+        path = self.write("resil-%d-4242.0-0-0.ring" % (os.geteuid() + 1), b"", self.shm)
         status, _, error = self.tool("dump", "4242")
         self.assertEqual(status, 2)
-        self.assertIn("belongs to %s: refused" % job.owner_name(os.geteuid() + 1), error)
+        self.assertIn("no job 4242", error)  # a name tells nothing of whose a file is
+        if os.geteuid() == 0:
+            os.chown(path, 1, 1)
+            self.assertIn("belongs to %s: refused" % job.owner_name(1), self.tool("dump", "4242")[2])
 
     def test_call_sites_get_names(self):
         compiler = shutil.which("gcc") or shutil.which("cc")

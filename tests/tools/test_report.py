@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/resil report: verdicts, exit status, one screen, and every way a report directory can be wrong."""
 
+import fcntl
 import json
 import mmap
 import os
 import random
+import time
 import unittest
 
 import support
@@ -145,12 +147,48 @@ class Report(Case):
         status, out = self.run_report()
         self.assertEqual(status, 3)
         self.assertTrue(out.startswith("RUNNING: 1 of 4 ranks run"), out)
-        self.assertRegex(out, "rank 2 is in MPI_Allreduce #17 on MPI_COMM_WORLD for (1[2-9]|[2-9][0-9]) s")
+        self.assertRegex(out, "rank 2 is in MPI_Allreduce #17 on MPI_COMM_WORLD for (1[2-9]|[2-9][0-9])(\\.[0-9])? s")
         allreduce = [call for call in self.summary()["calls"] if call["name"] == "MPI_Allreduce"][0]
         self.assertGreater(allreduce["seconds"], 14.9)  # 3 s returned, 12 s in the call that has not
         self.assertTrue(os.path.exists(live))
         self.assertFalse(os.path.exists(os.path.join(self.directory, "rank-00002.ring")))
         self.assertIn("resil dump ", out.splitlines()[-1])
+
+    def test_rank_of_another_container_runs_as_long_as_it_holds_its_ring(self):
+        live = self.live_ring(**self.killed(pid=os.getpid(), held=1, namespace=4711))
+        with open(live, "r+b") as holder:  # what a pid is here says nothing of it
+            fcntl.flock(holder, fcntl.LOCK_EX)
+            self.assertEqual(self.summary()["outcomes"], {"running": "2"})
+            self.assertTrue(os.path.exists(live))
+        self.assertEqual(self.summary()["outcomes"], {"killed": "2"})
+        self.assertFalse(os.path.exists(live))
+        self.assertTrue(os.path.exists(os.path.join(self.directory, "rank-00002.ring")))
+
+    def test_rank_of_another_container_or_host_of_the_same_name_is_not_looked_up_here(self):
+        for member in ({"pid_namespace": 4711}, {"boot_id": "of another machine"}):
+            self.report(rank=0, size=1, outcome="running", pid=os.getpid(), start_time=time.time(), **member)
+            self.assertEqual(self.summary()["outcomes"], {"unknown": "0"})
+        self.report(rank=0, size=1, outcome="running", pid=os.getpid(), start_time=time.time(), boot_id=support.process.boot_id(),
+                    pid_namespace=os.stat("/proc/self/ns/pid").st_ino)
+        self.assertEqual(self.summary()["outcomes"], {"running": "0"})
+
+    def test_whatever_lies_in_shared_memory_under_our_names_costs_nothing(self):
+        name = os.path.join(self.shm, "resil-%d-job-0-%%d-0123456789abcdef.ring" % os.geteuid())
+        os.mkfifo(name % 0)
+        os.mkdir(name % 1)
+        os.symlink("/dev/zero", name % 2)
+        os.symlink("/etc/passwd", name % 3)
+        with open(name % 4, "wb") as file:
+            file.truncate(1 << 42)
+        live = self.live_ring(**self.killed())
+        os.link(live, name % 5)
+        with open(name % 6, "wb") as file:
+            file.write(os.urandom(1 << 16))
+        self.assertEqual(self.summary()["outcomes"], {"killed": "2"})
+        self.assertEqual(len(os.listdir(self.shm)), 8)  # a file with two names is nobody's ring
+        os.unlink(name % 5)
+        self.assertEqual(self.summary()["outcomes"], {"killed": "2"})
+        self.assertEqual(len(os.listdir(self.shm)), 6)
 
     def test_reused_pid_is_not_the_rank(self):
         me = os.getpid()
