@@ -32,7 +32,7 @@ bool probe_copy(uint64_t page) {
 }
 
 // Not instrumented: the point is to read what a sanitizer calls out of bounds.
-[[gnu::no_sanitize("address", "thread", "undefined"), gnu::noinline]] void copy(uint64_t from, void* to, size_t size) {
+__attribute__((no_sanitize("address", "thread", "undefined"), noinline)) void copy(uint64_t from, void* to, size_t size) {
   const volatile auto* source = reinterpret_cast<const volatile unsigned char*>(from);
   auto* target = static_cast<volatile unsigned char*>(to);
   if (size == 8 && from % 8 == 0 && reinterpret_cast<uint64_t>(to) % 8 == 0) {

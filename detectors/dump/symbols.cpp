@@ -14,16 +14,22 @@ namespace {
 
 using Symbol = Elf64_Sym;
 
-/// The part of a dynamic section that names need. Addresses are run-time addresses.
+/// The part of a dynamic section that names need. Addresses are run-time addresses, all of them inside the object: what
+/// a damaged section says leads nowhere else, and no walk is longer than the object.
 struct Tables {
   uint64_t symbols, strings, string_bytes, gnu_hash, hash;
+  uint64_t end;  ///< of the object
 };
 
 bool read_tables(Reader& reader, const Object& object, Tables* tables) {
   *tables = Tables{};
+  tables->end = object.end;
   if (object.dynamic == 0) return false;
   // The loader has relocated these in place, but for objects that it does not own (the vdso).
-  const auto address = [&](uint64_t value) { return value < object.base ? value + object.base : value; };
+  const auto address = [&](uint64_t value) {
+    value = value < object.base ? value + object.base : value;
+    return value >= object.start && value < object.end ? value : 0;
+  };
   for (int i = 0; i < 256; ++i) {
     Elf64_Dyn entry;
     if (!reader.load(object.dynamic + i * sizeof entry, &entry) || entry.d_tag == DT_NULL) break;
@@ -46,6 +52,7 @@ uint32_t count_symbols(Reader& reader, const Tables& tables) {
   if (tables.gnu_hash == 0 || !reader.load(tables.gnu_hash, &header)) return 0;
   const uint64_t buckets = tables.gnu_hash + sizeof header + uint64_t{header[2]} * 8;
   const uint64_t chains = buckets + uint64_t{header[0]} * 4;
+  if (chains > tables.end) return 0;
   uint32_t last = 0;
   for (uint32_t i = 0; i < header[0]; ++i) {
     uint32_t first;
@@ -55,7 +62,8 @@ uint32_t count_symbols(Reader& reader, const Tables& tables) {
   if (last < header[1]) return header[1];
   for (;; ++last) {
     uint32_t hash;
-    if (!reader.load(chains + uint64_t{last - header[1]} * 4, &hash)) return 0;
+    const uint64_t at = chains + uint64_t{last - header[1]} * 4;
+    if (at >= tables.end || !reader.load(at, &hash)) return 0;
     if ((hash & 1) != 0) return last + 1;
   }
 }
@@ -80,10 +88,11 @@ void Symbols::reset() {
 bool Symbols::search(uint64_t address, const Object& object, Entry* entry) {
   Tables tables;
   if (!read_tables(reader_, object, &tables)) return false;
-  const uint32_t count = count_symbols(reader_, tables);
-  for (uint32_t i = 1; i < count; ++i) {
+  const uint64_t most = (tables.end - tables.symbols) / sizeof(Symbol), told = count_symbols(reader_, tables);
+  const uint64_t count = told < most ? told : most;
+  for (uint64_t i = 1; i < count; ++i) {
     Symbol symbol;
-    if (!reader_.load(tables.symbols + uint64_t{i} * sizeof symbol, &symbol)) return false;
+    if (!reader_.load(tables.symbols + i * sizeof symbol, &symbol)) return false;
     const auto type = ELF64_ST_TYPE(symbol.st_info);
     if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC)) continue;
     if (tables.string_bytes != 0 && symbol.st_name >= tables.string_bytes) continue;

@@ -184,7 +184,7 @@ void find_launch(LaunchIdentity* identity, const IdentitySource& source, const L
     set_name(identity->launch, sizeof identity->launch, slice_of(name));
     if (environment.text("PMI_SPAWNED")) identity->world = world_from_name(name);
   } else if (launcher && launcher->family == MpiFamily::kMpich && source.kvs_name &&
-             source.kvs_name(kvs, sizeof kvs)) {
+             source.kvs_name(kvs, sizeof kvs) && kvs[0]) {
     launch_from_kvs(identity, environment, kvs);
   } else {
     // Ranks of one node agree where the launcher started them all itself; more cannot be known without a message.
