@@ -9,6 +9,7 @@ RESIL_TEST_OPENMPI  further options of mpirun.openmpi, for machines that need th
                     (containers: --mca btl_vader_single_copy_mechanism none)
 """
 import atexit
+import functools
 import json
 import os
 import re
@@ -136,12 +137,28 @@ class Result:
                 f"--- stderr\n{self.stderr.decode(errors='replace')[-4000:]}")
 
 
+@functools.lru_cache
+def openmpi_version():
+    """(major, minor, release) of mpirun.openmpi."""
+    text = subprocess.run(["mpirun.openmpi", "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(number) for number in re.search(r"(\d+)\.(\d+)\.(\d+)", text).groups())
+
+
+def _openmpi_options(options):
+    """As this version has its components: Open MPI 5 has one-sided transfers over messages no more."""
+    options = list(options)
+    for at, word in enumerate(options):
+        if word == "osc" and "pt2pt" in options[at + 1] and openmpi_version() >= (5,):
+            return options[:at - 1] + options[at + 2:]
+    return options
+
+
 def launcher(mpi, ranks, environment, options=()):
     """The command line up to the program. `environment` is what the ranks get beyond the launcher's own."""
     line = [f"mpirun.{mpi}"]
     if mpi == "openmpi":
         line += ["--oversubscribe"] if ranks > 2 else []
-        line += shlex.split(os.environ.get("RESIL_TEST_OPENMPI", "")) + list(options)
+        line += shlex.split(os.environ.get("RESIL_TEST_OPENMPI", "")) + _openmpi_options(options)
         for name, value in environment.items():
             line += ["-x", f"{name}={value}"]
     else:
@@ -149,6 +166,25 @@ def launcher(mpi, ranks, environment, options=()):
         for name, value in environment.items():
             line += ["-genv", name, value]
     return line + ["-n", str(ranks)]
+
+
+def launcher_of_parts(mpi, parts):
+    """The whole command line of a job whose ranks are unlike: (environment, command) for each rank."""
+    if mpi == "openmpi":  # one application: mpirun 5.0.7 crashes when it is given two
+        script = os.path.join(scratch(), "rank")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\ncase $OMPI_COMM_WORLD_RANK in\n')
+            for rank, (environment, command) in enumerate(parts):
+                exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in environment.items())
+                file.write(f"{rank}) {exports}exec {' '.join(map(shlex.quote, command))} ;;\n")
+            file.write("esac\n")
+        os.chmod(script, 0o755)
+        return launcher(mpi, len(parts), {}) + [script]
+    line = [f"mpirun.{mpi}"]
+    for rank, (environment, command) in enumerate(parts):
+        line += [":"] if rank else []
+        line += ["-n", "1", *(word for name, value in environment.items() for word in ("-env", name, value)), *command]
+    return line
 
 
 def rank_environment(preload, directory, env=None, tools_before=(), tools_after=()):

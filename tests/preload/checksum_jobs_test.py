@@ -191,13 +191,9 @@ def damaged(case, status, mode):
 def parts(environments):
     """Two ranks with an environment each; None: without the library."""
     directory = os.path.join(jobs.scratch(), "report")
-    line = [f"mpirun.{MPI}"]
-    for number, env in enumerate(environments):
-        pairs = {} if env is None else {"LD_PRELOAD": jobs.library(), "RESIL_DIR": directory, **env}
-        words = []
-        for name, value in pairs.items():
-            words += ["-x", f"{name}={value}"] if MPI == "openmpi" else ["-env", name, value]
-        line += ([":"] if number else []) + ["-n", "1", *words, os.path.join(BUILD, f"late.{MPI}"), "careless"]
+    line = jobs.launcher_of_parts(MPI, [
+        ({} if env is None else {"LD_PRELOAD": jobs.library(), "RESIL_DIR": directory, **env},
+         [os.path.join(BUILD, f"late.{MPI}"), "careless"]) for env in environments])
     result = jobs.start(line, directory, timeout=30)
     assert not result.timed_out, result.text()
     return result

@@ -80,12 +80,8 @@ def stacked(first):
 def mixed():
     """One of two ranks without the library: the job ends as it should, and the gap is said, with the remedy."""
     directory = os.path.join(jobs.scratch(), "report")
-    if MPI == "openmpi":
-        line = ["mpirun.openmpi", "-n", "1", "-x", f"LD_PRELOAD={jobs.library()}", "-x", f"RESIL_DIR={directory}",
-                program("p2p"), ":", "-n", "1", program("p2p")]
-    else:
-        line = ["mpirun.mpich", "-n", "1", "-env", "LD_PRELOAD", jobs.library(), "-env", "RESIL_DIR", directory,
-                program("p2p"), ":", "-n", "1", program("p2p")]
+    preloaded = {"LD_PRELOAD": jobs.library(), "RESIL_DIR": directory}
+    line = jobs.launcher_of_parts(MPI, [(preloaded, [program("p2p")]), ({}, [program("p2p")])])
     result = jobs.start(line, directory, timeout=30)
     assert not result.timed_out, f"a mixed job hangs\n{result.text()}"
     assert result.returncode == 0 and result.stdout.startswith(b"p2p "), result.text()
@@ -137,15 +133,9 @@ def presence_refused():
 def mixed_values():
     """Ranks with different values of what must be the same: exit 93, and the message names the ranks."""
     directory = os.path.join(jobs.scratch(), "report")
-    flag = "-x" if MPI == "openmpi" else "-env"
-
-    def part(mode):
-        pairs = {"LD_PRELOAD": jobs.library(), "RESIL_DIR": directory, "RESIL_MODE": mode}
-        words = []
-        for name, value in pairs.items():
-            words += [flag, f"{name}={value}"] if MPI == "openmpi" else [flag, name, value]
-        return ["-n", "1", *words, program("p2p")]
-    result = jobs.start([f"mpirun.{MPI}", *part("watch"), ":", *part("off")], directory, timeout=30)
+    parts = [({"LD_PRELOAD": jobs.library(), "RESIL_DIR": directory, "RESIL_MODE": mode}, [program("p2p")])
+             for mode in ("watch", "off")]
+    result = jobs.start(jobs.launcher_of_parts(MPI, parts), directory, timeout=30)
     assert not result.timed_out, f"different modes: hangs\n{result.text()}"
     text = result.stderr.decode()
     # Switched off is as good as not preloaded; anything else that differs stops the job.
