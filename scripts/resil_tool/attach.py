@@ -54,7 +54,8 @@ def fill_from_ring(rank: Rank, ring: Ring) -> None:
         rank.uncovered["unrecorded_calls"] = header.unrecorded_calls
 
 
-def _fill(directory: Directory, rank: Rank, path: str, collected: bool) -> bool:
+def _fill(directory: Directory, rank: Rank, path: str, collected: bool, alone: bool = False) -> bool:
+    """`alone`: no report stands for the ring, so that it must itself say that it belongs here."""
     try:
         with Ring(path, follow_links=False) as ring:
             if rank.pid and ring.header.pid != rank.pid:
@@ -64,8 +65,8 @@ def _fill(directory: Directory, rank: Rank, path: str, collected: bool) -> bool:
                 return False
             if ring.header.rank < 0:
                 return False  # it never learned its rank
-            if not of_launch(directory, ring.header.world, ring.header.launch, bool(ring.header.launch_agreed)):
-                directory.strangers.append(Problem(path, "of another run: launch %s" % clean(ring.header.launch, 20)))
+            if not of_launch(directory, ring.header.world, ring.header.launch, alone or bool(ring.header.launch_agreed)):
+                directory.strangers.append(Problem(path, "of another run: launch %s" % clean(ring.header.launch, 20) or "not known"))
                 return False
             if ring.key != rank.key:
                 directory.problems.append(Problem(path, "holds the ring of rank %d of world %d" % ring.key[::-1]))
@@ -190,7 +191,7 @@ def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True
     for key, path in list(directory.rings.items()) + [(r.key, r.path) for r in rings]:
         if key not in directory.ranks and key[1] >= 0:
             rank = _rank_of_ring(path, key)
-            if _fill(directory, rank, path, False):
+            if _fill(directory, rank, path, False, path == directory.rings.get(key)):
                 directory.ranks[key] = rank
                 size = directory.expected.get(key[0]) or 0
                 directory.expected[key[0]] = max(size, rank.world_size)
