@@ -321,6 +321,7 @@ constexpr Module kChecksum = {
     .activating = activating,
     .activated = activated,
     .completed = completed,
+    .progress = ledger::progress,
     .drain = drain,
     .report = report,
 };

@@ -206,21 +206,21 @@ bool dup_world(uint64_t* handle) {
   return true;
 }
 
-bool send(uint64_t comm, const void* data, size_t bytes, int destination, int tag, uint64_t* request) {
+bool send(uint64_t comm, const void* data, size_t bytes, int destination, PrivateTag tag, uint64_t* request) {
   Request handle;
   auto isend = pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend);
   if (!fits<int>(static_cast<int64_t>(bytes)) ||
-      isend(data, static_cast<int>(bytes), constants.byte, destination, tag, handle_of<Comm>(comm), &handle) != 0)
+      isend(data, static_cast<int>(bytes), constants.byte, destination, tag.value(), handle_of<Comm>(comm), &handle) != 0)
     return false;
   *request = bits(handle);
   return true;
 }
 
-bool receive(uint64_t comm, void* data, size_t bytes, int source, int tag, uint64_t* request) {
+bool receive(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag, uint64_t* request) {
   Request handle;
   auto irecv = pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv);
   if (!fits<int>(static_cast<int64_t>(bytes)) ||
-      irecv(data, static_cast<int>(bytes), constants.byte, rank_of(source), tag, handle_of<Comm>(comm), &handle) != 0)
+      irecv(data, static_cast<int>(bytes), constants.byte, rank_of(source), tag.value(), handle_of<Comm>(comm), &handle) != 0)
     return false;
   *request = bits(handle);
   return true;

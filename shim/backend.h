@@ -14,6 +14,7 @@
 #include "shim/backend_types.h"
 #include "shim/backend_windows.h"
 #include "shim/call_info.h"
+#include "shim/private_tags.h"
 
 namespace resil {
 
@@ -44,8 +45,8 @@ struct Backend {
   void (*comm_name)(uint64_t comm, char* text, size_t bytes);
   bool (*comm_attach)(uint64_t comm, void* info);  ///< attribute whose deletion calls comm_forget(info)
   bool (*dup_world)(uint64_t* comm);               ///< collective, inside MPI_Init only
-  bool (*send)(uint64_t comm, const void* data, size_t bytes, int destination, int tag, uint64_t* request);
-  bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, int tag, uint64_t* request);  ///< source: or ring::kAnySource
+  bool (*send)(uint64_t comm, const void* data, size_t bytes, int destination, PrivateTag tag, uint64_t* request);
+  bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag, uint64_t* request);  ///< source: or ring::kAnySource
   bool (*test)(uint64_t* request);  ///< true: complete
   const MessageFunctions* messages;
   const TypeFunctions* types;

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/private_tags.h"
+
 namespace resil {
 
 struct CollectiveFunctions {
@@ -36,15 +38,16 @@ struct CollectiveFunctions {
   bool (*is_complete)(const void* request);
   void (*op_free)(uint64_t op);
   /// Has a message from there come on this communicator? It is this thread's alone then, to be taken with `take`.
-  bool (*probe)(uint64_t comm, int source, int tag, uint64_t* message, uint64_t* bytes);
+  bool (*probe)(uint64_t comm, int source, PrivateTag tag, uint64_t* message, uint64_t* bytes);
   bool (*take)(uint64_t message, void* data, uint64_t bytes);
   /// Raises MPI_ERR_TRUNCATE on the communicator, as the library does when counts differ between ranks.
   int (*truncated)(uint64_t comm);
   /// high[i] = low[i] op high[i]; the operator is called with this very datatype handle.
   int (*reduce_local)(const void* low, void* high, int64_t count, uint64_t type, uint64_t op);
   /// Copies between buffers that the host may not touch, or whose types only the library understands, by a message to
-  /// this process itself. Type 0: bytes. False: MPI would not.
-  bool (*copy)(const void* from, int64_t from_count, uint64_t from_type, void* to, int64_t to_count, uint64_t to_type);
+  /// this process itself on `comm`, resil's own. Type 0: bytes. False: MPI would not.
+  bool (*copy)(uint64_t comm, const void* from, int64_t from_count, uint64_t from_type, void* to, int64_t to_count, uint64_t to_type,
+               int self, PrivateTag tag);
 };
 
 }  // namespace resil

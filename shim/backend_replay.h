@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "shim/private_tags.h"
+
 namespace resil {
 
 struct Event;
@@ -19,7 +21,7 @@ struct ReplayFunctions {
   /// The send of MPI_Sendrecv, not blocking.
   bool (*post_send)(const Event& event, uint64_t* request, int* result);
   /// A receive that takes no message, ever, in place of the call's (MPI_Irecv): on that communicator, with that tag.
-  bool (*receive_nothing)(const Event& event, uint64_t comm, int32_t tag, int* result);
+  bool (*receive_nothing)(const Event& event, uint64_t comm, PrivateTag tag, int* result);
   /// MPI_Iprobe on the call's communicator; `status` may be null.
   int (*probe)(const Event& event, int32_t source, int32_t tag, int* flag, void* status);
   /// MPI_Improbe into the call's message.

@@ -89,6 +89,9 @@ struct Module {
   void (*before_call)(Event&) = nullptr;
   /// Carry out the call instead of the shim, with the given buffers. Returns true when `event.result` has been set.
   bool (*replace)(Event&) = nullptr;
+  /// `replace` decides what MPI would choose: it comes before those of other modules of its kind, which only carry a call
+  /// out in another way.
+  bool decides = false;
   /// Right after the library returned, before request tables and `leave` hooks.
   void (*after_call)(Event&) = nullptr;
   /// Which of the words beside a request (Event::cookie) is this module's own: below kCookies, not that of another
@@ -102,6 +105,9 @@ struct Module {
   /// which of the given statuses is its own. The cookie of a persistent request stays. In order of kind, unlike
   /// `leave`: what a transform has still to put into the buffer is there when the others look.
   void (*completed)(Event&, int64_t place, uint64_t* cookie, bool freed) = nullptr;
+  /// In each round but the first ones of any wait of resil's own, whoever waits: looks after what other ranks may be
+  /// waiting for here. On the application's thread, inside a call.
+  void (*progress)(Thread&) = nullptr;
   /// resil_drain(): verifies what has been received so far; returns what stayed unverified. On the application's thread,
   /// outside MPI.
   uint64_t (*drain)() = nullptr;

@@ -42,6 +42,17 @@ uint32_t collect(Hook Module::*hook, Hook* list, bool reverse, uint8_t* cookies 
   return count;
 }
 
+/// In order of kind, and within a kind first those that decide.
+void collect_replace(bool (**list)(Event&)) {
+  for (ModuleKind kind : {ModuleKind::kTransform, ModuleKind::kVerify, ModuleKind::kWatch})
+    for (bool decides : {true, false})
+      for (size_t i = 0; i < enabled_count; ++i)
+        if (const Module* module = enabled[i]; module->kind == kind && module->decides == decides &&
+                                               module->replace != nullptr && module != hooks.sleeper)
+          *list++ = module->replace;
+  *list = nullptr;
+}
+
 }  // namespace
 
 void registry_enable() {
@@ -64,8 +75,9 @@ void registry_enable() {
   const bool replaces = sleeps && hooks.sleeper->replace != nullptr;
   if (replaces)
     hooks.replace[0] = hooks.sleeper->replace;
-  collect(&Module::replace, hooks.replace + replaces, false, nullptr, Sleepers::kLeaveOut);
+  collect_replace(hooks.replace + replaces);
   collect(&Module::after_call, hooks.after_call, true);
+  collect(&Module::progress, hooks.progress, false);
   if (sleeps) {
     hooks.activating[0] = hooks.sleeper->activating;
     hooks.activating_cookie[0] = static_cast<uint8_t>(hooks.sleeper->cookie);

@@ -40,6 +40,7 @@ bool concurrent = true;  // until MPI_Init has told otherwise
 struct PendingDuplicate {  // MPI_Comm_idup: the communicator exists once the request completes
   uint64_t derived;
   void* new_comm;  // null: free
+  uint64_t handle; // what MPI has put there at once; 0: it does so when the request completes
   CommInfo* parent;
   CallId how;
 };
@@ -179,7 +180,9 @@ uint64_t keep_duplicate(const Event& e) {
   SpinGuard guard(duplicates_lock);
   for (PendingDuplicate& pending : duplicates) {
     if (pending.new_comm == nullptr) {
-      pending = {e.derived_id, e.new_comm, e.comm, e.id};
+      // MPICH writes the handle in the call itself, and the program may have moved it when the request completes.
+      const uint64_t at_once = backend->handle_bytes == 4 ? request_handle(e.new_comm, 0) : 0;
+      pending = {e.derived_id, e.new_comm, at_once, e.comm, e.id};
       return static_cast<uint64_t>(&pending - duplicates) + 1;
     }
   }
@@ -194,7 +197,8 @@ void finish_duplicate(Thread& thread, uint64_t number, bool freed) {
     duplicates[number - 1].new_comm = nullptr;
   }
   if (!freed)
-    comm_register_new(thread, request_handle(found.new_comm, 0), found.derived, found.parent, found.how);
+    comm_register_new(thread, found.handle != 0 ? found.handle : request_handle(found.new_comm, 0), found.derived,
+                      found.parent, found.how);
 }
 
 uint32_t first_completed() { return __atomic_load_n(&hooks.first_completed, __ATOMIC_RELAXED); }

@@ -6,9 +6,9 @@
 
 #include <sched.h>
 
-#include "checksum/ledger/ledger.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
+#include "shim/registry.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
 
@@ -16,14 +16,12 @@ namespace resil::double_run {
 
 namespace {
 
-constexpr int kTag = 3;  // on the private communicator
+constexpr PrivateTag kTag = tags::kDoubleRun[0];
 constexpr unsigned kSpins = 2048;
 
-/// Checksums need this rank to answer others while it waits.
 void wait(Thread& thread, uint64_t* request) {
   for (unsigned round = 0; !backend->test(request); ++round) {
-    if (ledger::connected())
-      ledger::progress(thread);
+    look_after_others(thread, round);
     if (round >= kSpins)
       sched_yield();  // the rank that is waited for may need this core
   }

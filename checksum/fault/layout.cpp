@@ -8,6 +8,7 @@
 
 #include "checksum/collective/form.h"
 #include "checksum/datatype/host_memory.h"
+#include "checksum/fault/pool.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/tables.h"
@@ -50,6 +51,7 @@ bool fill(Event& e, const Side& side, const void* buffer, int64_t blocks, int32_
   layout->own = -1;
   layout->comm = e.comm_handle != 0 ? e.comm : nullptr;
   layout->counts = layout->displacements = layout->types = nullptr;
+  layout->copies = nullptr;
   layout->wide_counts = layout->wide_displacements = e.large;
   layout->in_bytes = layout->neighbours = false;
   if (blocks <= 0)
@@ -224,6 +226,31 @@ bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packe
   int64_t low = 0, high = 0;
   type_span(*packet->type, packet->count, &low, &high);
   return host_memory(packet->buffer + low, static_cast<size_t>(high - low));
+}
+
+bool layout_keep(Layout* layout) {
+  const size_t count_bytes = layout->wide_counts ? 8 : 4, place_bytes = layout->wide_displacements ? 8 : 4;
+  const size_t blocks = static_cast<size_t>(layout->blocks), counts = layout->counts != nullptr ? blocks * count_bytes : 0;
+  const size_t places = layout->displacements != nullptr ? blocks * place_bytes : 0;
+  if (counts + places != 0) {
+    const size_t first = (counts + 7) / 8 * 8;
+    char* copies = lend(first + places);
+    if (copies == nullptr)
+      return false;
+    memcpy(copies, layout->counts, counts);
+    layout->counts = counts != 0 ? copies : nullptr;
+    if (places != 0)
+      layout->displacements = memcpy(copies + first, layout->displacements, places);
+    layout->copies = copies;
+  }
+  type_map_hold(layout->type);
+  return true;
+}
+
+void layout_drop(Layout* layout) {
+  type_map_release(layout->type);
+  give_back(layout->copies);
+  layout->copies = nullptr;
 }
 
 int32_t partner(const Layout& layout, int64_t index) {

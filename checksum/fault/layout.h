@@ -27,6 +27,7 @@ struct Layout {
   int64_t own;                ///< a block that stays where it is (MPI_IN_PLACE), -1: none
   int32_t peer;               ///< communicator rank at the other end of all blocks; -1: block i is rank i's
   bool wide_counts, wide_displacements, in_bytes, neighbours;
+  char* copies;               ///< of the arrays: layout_keep
   CommInfo* comm;             ///< null: one-sided, MPI_Mrecv
 };
 
@@ -35,6 +36,12 @@ bool receive_layout(Event& event, Layout* layout);
 bool send_layout(Event& event, Layout* layout);
 /// What this rank contributes to a reduction, MPI_IN_PLACE included: one block.
 bool contribution_layout(Event& event, Layout* layout);
+
+/// For what goes on after the call (nonblocking, persistent): holds the datatype and copies the arrays of counts and
+/// displacements, which programs free as soon as the call has returned, as the libraries let them. Not for layouts with
+/// `types`. False: no memory, nothing is kept. Takes memory from pool.h; any thread.
+bool layout_keep(Layout* layout);
+void layout_drop(Layout* layout);  ///< undoes layout_keep
 
 /// Block `index`, also one that stays in place; false: empty, or (`packet->type` null) its datatype is not known.
 bool block_of(Thread& thread, const Layout& layout, int64_t index, Packet* packet);

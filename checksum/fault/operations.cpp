@@ -29,8 +29,10 @@ Operation* operation_add(const Operation& operation) {
     return nullptr;
   *entry = operation;
   entry->next = nullptr;
-  if (entry->layout.type != nullptr)
-    type_map_hold(entry->layout.type);
+  if (entry->layout.type != nullptr && !layout_keep(&entry->layout)) {
+    give_back(reinterpret_cast<char*>(entry));
+    return nullptr;
+  }
   SpinGuard guard(lock);
   Operation** place = bucket_of(entry->key);
   while (*place != nullptr)
@@ -58,7 +60,7 @@ void operation_drop(Operation* operation, bool in_use) {
     *place = operation->next;
   }
   if (operation->layout.type != nullptr)
-    type_map_release(operation->layout.type);
+    layout_drop(&operation->layout);
   give_back(operation->kept);
   if (!in_use)
     give_back(operation->shadow);

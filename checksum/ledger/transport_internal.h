@@ -4,10 +4,11 @@
 #pragma once
 
 #include "checksum/ledger/ledger_internal.h"
+#include "shim/private_tags.h"
 
 namespace resil::ledger {
 
-constexpr int kTag = 1;  ///< of everything the ledger sends on the private communicator
+constexpr PrivateTag kTag = tags::kLedger[0];  ///< of everything the ledger sends on the private communicator
 
 struct Incoming {
   MessageHeader header;

@@ -92,7 +92,7 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
       return;
     StatusInfo status;
     backend->messages->status_read(e.given_statuses, 0, &status);
-    if ((is & kMatches) && (source_of(e) == ring::kAnySource || tag_of(e) == ring::kAnyTag)) {
+    if ((is & kMatches) && is_wild(source_of(e), tag_of(e))) {
       outcome->what |= kOutcomeMatch;
       outcome->source = status.source;
       outcome->tag = status.tag;

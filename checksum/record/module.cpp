@@ -343,6 +343,7 @@ constexpr Module kModule = {
     .leave = leave,
     .between = replays,
     .replace = replay,
+    .decides = true,
     .cookie = kCookie,
     .activating = activating,
     .activated = activated,

@@ -11,6 +11,7 @@
 #include "checksum/record/state.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
+#include "shim/registry.h"
 #include "shim/request_class.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
@@ -21,7 +22,6 @@ namespace resil::record {
 
 namespace {
 
-constexpr int32_t kNobodysTag = 32003;  // on the private communicator, see ledger/transport.cpp
 constexpr int64_t kManyRequests = 64;   // testing more than these costs more than the limit is worth
 
 /// A round of waiting is over; longer than the limit is a divergence.
@@ -52,8 +52,7 @@ int wait_for(Event& e, PerThread& t, Call& call, int32_t source, Test test) {
     const int result = test(&flag);
     if (result != 0 || flag != 0)
       return result;
-    if (staged_requests != nullptr)
-      staged_requests->progress(*e.thread);
+    look_after_others(*e.thread, round);
     waited(e, t, call, source, round, &began);
   }
 }
@@ -68,8 +67,7 @@ void* status_at(const Event& e, int64_t index) {
 }
 
 bool has_wildcard(const Event& e) {
-  return e.attributes & kCallBothWays ? e.receive_peer == ring::kAnySource || e.receive_tag == ring::kAnyTag
-                                      : e.peer == ring::kAnySource || e.tag == ring::kAnyTag;
+  return e.attributes & kCallBothWays ? is_wild(e.receive_peer, e.receive_tag) : is_wild(e.peer, e.tag);
 }
 
 void fail_poll(Event& e) {
@@ -102,7 +100,7 @@ bool post_matched(Event& e, PerThread& t, Call& call) {
     return false;
   // It never got a message: nor may it now.
   counts.forced += 1;
-  return backend->replay->receive_nothing(e, private_comm(), kNobodysTag, &e.result);
+  return backend->replay->receive_nothing(e, private_comm(), tags::kNobody[0], &e.result);
 }
 
 bool receive(Event& e, PerThread& t, Call& call) {
@@ -275,6 +273,8 @@ bool replay(Event& e) {
   }
   if (!call->known)
     return false;
+  if ((call->then.flags & kCallFailed) && !(e.attributes & kCallCompletes))
+    return false;  // as it will now: nothing was matched or started
   const uint16_t is = traits_of(e.id);
   if (is & kProbes)
     return probe(e, *t, *call);

@@ -46,27 +46,38 @@ Entry* take(const Event& e, const PerThread& t, Entry::Kind kind, uint64_t ordin
   entry->kind = kind;
   entry->persistent = (e.attributes & kCallPersistent) != 0;
   entry->active = !entry->persistent;
-  entry->wild = kind == Entry::kReceive && (traits_of(e.id) & kMatches) &&
-                (entry->source == ring::kAnySource || entry->tag == ring::kAnyTag);
+  entry->wild = kind == Entry::kReceive && (traits_of(e.id) & kMatches) && is_wild(entry->source, entry->tag);
   entry->forced = entry->held = entry->gives_any = entry->takes_any = entry->unread = false;
   return entry;
 }
 
-void hold(Entry& entry, bool keep) {
-  const auto change = keep ? type_map_hold : type_map_release;
+/// For what is read when the operation ends. MPI wants arrays of counts left as they are until then (MPI 4.0 section
+/// 6.12), but the libraries copy them, and programs free them at once.
+void hold(Entry& entry) {
   if (entry.kind != Entry::kCollective) {
     if (entry.view.type != nullptr)
-      change(entry.view.type);
+      type_map_hold(entry.view.type);
+    return;
+  }
+  if (entry.takes_any && !layout_keep(&entry.layout))
+    entry.takes_any = false, entry.unread = true;
+  if (entry.gives_any && !layout_keep(&entry.gives))
+    entry.gives_any = false, entry.unread = true;
+}
+
+void let_go(Entry& entry) {
+  if (entry.kind != Entry::kCollective) {
+    if (entry.view.type != nullptr)
+      type_map_release(entry.view.type);
     return;
   }
   if (entry.takes_any)
-    change(entry.layout.type);
+    layout_drop(&entry.layout);
   if (entry.gives_any)
-    change(entry.gives.type);
+    layout_drop(&entry.gives);
 }
 
-/// What a nonblocking or persistent collective reads and fills. Arrays of counts stay as they are until the operation
-/// ends (MPI 4.0 section 6.12); arrays of datatypes may be the language binding's.
+/// What a nonblocking or persistent collective reads and fills. Arrays of datatypes may be the language binding's.
 bool fill_collective(Event& e, Entry& entry) {
   entry.takes_any = fault::receive_layout(e, &entry.layout);
   const bool typed = call_info(e.id).shape == resil::Shape::kAllToAllW || call_info(e.id).shape == resil::Shape::kNeighborW;
@@ -104,7 +115,7 @@ std::atomic<uint32_t> forced_pending;
 
 void give_back(Entry* entry) {
   if (entry->held)
-    hold(*entry, false);
+    let_go(*entry);
   if (entry->substitute != nullptr)
     substitute_drop(*entry);
   SpinGuard guard(entries_lock);
@@ -150,7 +161,7 @@ void follow(Event& e, PerThread& t, Call& call) {
   entry->forced = call.forced;
   if (entry->forced)
     forced_pending.fetch_add(1, std::memory_order_relaxed);
-  hold(*entry, true);
+  hold(*entry);
   entry->held = true;
   substitute_prepare(e, *entry);
   e.cookies[kCookie] = reinterpret_cast<uint64_t>(entry);
@@ -185,6 +196,10 @@ void describe_completion(Event& e, int64_t place, bool freed, Entry& entry, Comp
   *c = {entry.ordinal, 0, 0, entry.stream, 0, 0, ValueType::kNone, 0};
   if (freed) {
     c->flags = kCompletionFreed;
+    if (entry.wild) {  // what it will get is not known: verify leaves the choice to MPI
+      c->flags |= kCompletionMatch;
+      c->source = c->tag = -1;
+    }
     return;
   }
   StatusInfo status = {};

@@ -33,7 +33,6 @@ inline constinit const StagedReplay* staged_replay = nullptr;
 
 struct StagedRequests {
   bool (*any)();
-  void (*progress)(Thread& thread);
   /// MPI_Test (MPI_Request_get_status, if the event is one) of request `index` of the event, MPI's code in `result`. False:
   /// it is not a staged one.
   bool (*test)(Event& event, int64_t index, int* flag, void* status, int* result);

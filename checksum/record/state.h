@@ -87,6 +87,11 @@ struct Entry {
   bool wild, persistent, active, forced, held, gives_any, takes_any, unread;
 };
 
+/// May MPI choose which message a receive takes? From MPI_PROC_NULL there is none, whatever the tag (halos at a border).
+inline bool is_wild(int32_t source, int32_t tag) {
+  return source == ring::kAnySource || (source >= 0 && tag == ring::kAnyTag);
+}
+
 /// What the module does in this run.
 struct Mode {
   bool recording, verifying;

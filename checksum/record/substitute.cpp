@@ -31,7 +31,6 @@ struct Substitute {
 namespace {
 
 constexpr unsigned kBuckets = 64;
-constexpr int32_t kNobodysTag = 32003;
 Pool<Substitute, &Substitute::next, 64, 1u << 16> pool;
 Substitute* buckets[kBuckets];
 SpinLock lock;
@@ -51,7 +50,7 @@ int post(Substitute& s, const Match& match, bool nothing) {
   s.posted = true;
   s.done = false;
   if (nothing)
-    return backend->replay->post(private_comm(), s.buffer, 0, s.type, 0, kNobodysTag, &s.request);
+    return backend->replay->post(private_comm(), s.buffer, 0, s.type, 0, tags::kNobody[0].value(), &s.request);
   return backend->replay->post(s.comm, s.buffer, s.count, s.type, match.source, match.tag, &s.request);
 }
 
@@ -102,11 +101,14 @@ bool substitute_start(Event& e, PerThread& t, Call& call) {
     return false;
   e.result = 0;
   for (uint32_t i = 0; i < t.noted_count && e.result == 0; ++i) {
-    Substitute* s = t.noted[i]->substitute;
+    const Entry& entry = *t.noted[i];
+    const bool alive = entry.comm != nullptr && entry.comm->ring->id == entry.comm_id;  // else its handle may be another's
+    Substitute* s = alive ? entry.substitute : nullptr;
     Match match;
     const Reading reading = s != nullptr ? recording.match(t.stream_id, call.ordinal + i, &match) : Reading::kCut;
     const bool found = reading == Reading::kItem && !(match.flags & kCompletionCancelled) && match.source >= 0;
-    const bool nothing = !found && (reading == Reading::kItem || reading == Reading::kEnd) && private_comm() != 0;
+    const bool freed = reading == Reading::kItem && (match.flags & kCompletionFreed);
+    const bool nothing = !found && !freed && (reading == Reading::kItem || reading == Reading::kEnd) && private_comm() != 0;
     if (found || nothing) {
       counts.forced += 1;
       e.result = post(*s, match, nothing);

@@ -41,14 +41,14 @@ void window_get(Event& e) {
   const View view = receive_view(e);
   if (view.bytes == 0)
     return;
-  if (view.type != nullptr)
-    type_map_hold(view.type);
   SpinGuard guard(lock);
   Fetched* fetched = pool.take();
   if (fetched == nullptr) {
     counts.unread += 1;
     return;
   }
+  if (view.type != nullptr)
+    type_map_hold(view.type);
   *fetched = {view, e.object, e.peer, (traits_of(e.id) & kUnforced) != 0, nullptr};
   auto& list = bucket(e.object);
   (list.last != nullptr ? list.last->next : list.first) = fetched;

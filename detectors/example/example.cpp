@@ -53,8 +53,8 @@ void after_init() {
   const int right = (runtime.rank + 1) % runtime.size, left = (runtime.rank + runtime.size - 1) % runtime.size;
   int token = runtime.rank, received = -1;
   uint64_t requests[2];
-  if (!backend->receive(private_comm(), &received, sizeof(received), left, 0, &requests[0]) ||
-      !backend->send(private_comm(), &token, sizeof(token), right, 0, &requests[1])) {
+  if (!backend->receive(private_comm(), &received, sizeof(received), left, tags::kExample[0], &requests[0]) ||
+      !backend->send(private_comm(), &token, sizeof(token), right, tags::kExample[0], &requests[1])) {
     add_note("example: the private communicator refused a message");
     return;
   }

@@ -150,7 +150,7 @@ void prefixes(Part& p) {
   const int64_t ranks = c.kind == Kind::kScan ? c.rank + 1 : c.rank;
   if (all == nullptr || ranks == 0)
     return;
-  wire_wait(p.sending);  // the fold overwrites it
+  wire_wait(p.thread, p.sending);  // the fold overwrites it
   p.error = fold_cells(c.operand, pointers(p, all, ranks), ranks, all, p.count, p.arena);
   store(c.operand, c.output, p.first, p.count, all);
 }
@@ -247,7 +247,7 @@ int carry_by_messages(const Call& c, uint64_t sequence, Thread& thread, Arena& a
       reduce_to_root(p);
     else
       reduce_everywhere(p);
-    wire_wait(p.sending);
+    wire_wait(thread, p.sending);
     arena.rewind(mark);
   }
   return p.broken ? backend->collectives->truncated(c.comm) : p.error;

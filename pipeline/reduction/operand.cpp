@@ -9,7 +9,9 @@
 
 #include "checksum/datatype/host_memory.h"
 #include "checksum/datatype/type_map.h"
+#include "shim/attach.h"
 #include "shim/backend.h"
+#include "shim/runtime.h"
 
 namespace resil::reduction {
 
@@ -163,12 +165,22 @@ bool readable(const Operand& o, const void* buffer, int64_t count) {
 uint64_t cell_type(const Operand& o) { return o.plain ? o.type_handle : 0; }
 int64_t cell_count(const Operand& o, int64_t count) { return o.plain ? count : count * static_cast<int64_t>(o.cell); }
 
+/// By a message to this rank itself: on the private communicator, where no receive of the program's can take it, with a
+/// tag of its own, so that no other thread's copy can.
+void copy(const void* from, int64_t from_count, uint64_t from_type, void* to, int64_t to_count, uint64_t to_type) {
+  static uint32_t copies;
+  const PrivateTag tag = tags::kCopy[__atomic_fetch_add(&copies, 1, __ATOMIC_RELAXED)];
+  const uint64_t own = private_comm();
+  backend->collectives->copy(own != 0 ? own : backend->comm_self(), from, from_count, from_type, to, to_count, to_type,
+                             own != 0 ? runtime.rank : 0, tag);
+}
+
 }  // namespace
 
 void load(const Operand& o, const void* buffer, int64_t first, int64_t count, char* cells) {
   const char* from = static_cast<const char*>(buffer) + first * o.extent;
   if (!readable(o, from, count))
-    backend->collectives->copy(from, count, o.type_handle, cells, cell_count(o, count), cell_type(o));
+    copy(from, count, o.type_handle, cells, cell_count(o, count), cell_type(o));
   else if (o.plain)
     memcpy(cells, from, static_cast<size_t>(count) * o.cell);
   else
@@ -178,7 +190,7 @@ void load(const Operand& o, const void* buffer, int64_t first, int64_t count, ch
 void store(const Operand& o, void* buffer, int64_t first, int64_t count, const char* cells) {
   char* to = static_cast<char*>(buffer) + first * o.extent;
   if (!readable(o, to, count))
-    backend->collectives->copy(cells, cell_count(o, count), cell_type(o), to, count, o.type_handle);
+    copy(cells, cell_count(o, count), cell_type(o), to, count, o.type_handle);
   else if (o.plain)
     memcpy(to, cells, static_cast<size_t>(count) * o.cell);
   else

@@ -14,6 +14,7 @@
 #include "shim/event.h"
 #include "shim/held.h"
 #include "shim/log.h"
+#include "shim/registry.h"
 #include "shim/tables.h"
 
 namespace resil::reduction {
@@ -250,8 +251,8 @@ void leave_pending(Event& e) {
     return;
   }
   // More requests are pending than the tables can follow (a million): this one must be complete before the program has it.
-  while (!backend->collectives->is_complete(e.requests)) {
-  }
+  for (uint32_t round = 0; !backend->collectives->is_complete(e.requests); ++round)
+    look_after_others(*e.thread, round);
   finish_for(e, *p);
   discard(p);
 }

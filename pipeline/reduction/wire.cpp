@@ -9,14 +9,12 @@
 #include "shim/attach.h"
 #include "shim/backend.h"
 #include "shim/flight.h"
+#include "shim/registry.h"
 #include "shim/spinlock.h"
 
 namespace resil::reduction {
 
 namespace {
-
-// Up to 32,767 is allowed everywhere; the ledger's is 1.
-constexpr int kFirstTag = 4096, kTags = 28000;
 
 struct Header {
   Key key;
@@ -37,10 +35,10 @@ SpinLock lock;
 
 uint32_t names[6];
 
-int tag_of(const Key& key) {
+PrivateTag tag_of(const Key& key) {
   uint64_t mixed = (key.comm ^ key.sequence * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
   mixed ^= mixed >> 29;
-  return kFirstTag + static_cast<int>(mixed % kTags);
+  return tags::kReduction[static_cast<uint32_t>(mixed % tags::kReduction.count)];
 }
 
 const Header& header_of(const char* message) { return *reinterpret_cast<const Header*>(message); }
@@ -85,22 +83,23 @@ bool wire_send(Thread& thread, const Key& key, int32_t world_rank, char* payload
   memset(message, 0, kHeadroom);
   memcpy(message, &header, sizeof(header));
   if (sending.count == sizeof(sending.requests) / sizeof(uint64_t))
-    wire_wait(sending);
+    wire_wait(thread, sending);
   return backend->send(private_comm(), message, kHeadroom + bytes, world_rank, tag_of(key), &sending.requests[sending.count]) &&
          (++sending.count, true);
 }
 
-void wire_wait(Sending& sending) {
+void wire_wait(Thread& thread, Sending& sending) {
+  uint32_t round = 0;
   for (unsigned i = 0; i < sending.count; ++i)
-    while (!backend->test(&sending.requests[i])) {
-    }
+    while (!backend->test(&sending.requests[i]))
+      look_after_others(thread, round++);
   sending.count = 0;
 }
 
 char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t bytes, Arena& arena) {
   flight::hop(thread, name_of(key.hop, false), world_rank, bytes);
   char* room = arena.take(kHeadroom + bytes);
-  for (;;) {
+  for (uint32_t round = 0;; ++round) {
     if (Aside* entry = find_aside(world_rank, key); entry != nullptr) [[unlikely]] {
       const bool fits = entry->bytes == kHeadroom + bytes;
       if (fits)
@@ -110,8 +109,10 @@ char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t by
       return fits ? room + kHeadroom : nullptr;
     }
     uint64_t message, size;
-    if (!backend->collectives->probe(private_comm(), world_rank, tag_of(key), &message, &size))
+    if (!backend->collectives->probe(private_comm(), world_rank, tag_of(key), &message, &size)) {
+      look_after_others(thread, round);
       continue;
+    }
     char* memory = size == kHeadroom + bytes ? room : lend(size);
     if (!backend->collectives->take(message, memory, size))
       return nullptr;

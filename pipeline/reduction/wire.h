@@ -34,7 +34,7 @@ struct Sending {
 void wire_prepare();
 /// `payload` has kHeadroom bytes before it. False: MPI would not.
 bool wire_send(Thread& thread, const Key& key, int32_t world_rank, char* payload, size_t bytes, Sending& sending);
-void wire_wait(Sending& sending);
+void wire_wait(Thread& thread, Sending& sending);
 /// The payload of that message, with headroom before it, in the arena; null: MPI would not, or its size is another one
 /// (the program's counts differ between ranks).
 char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t bytes, Arena& arena);

@@ -23,6 +23,7 @@
 
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/staging/p2p.h"
+#include "shim/private_tags.h"
 
 namespace resil {
 class JsonWriter;
@@ -171,7 +172,7 @@ void lone_refuse(Grant* grant);
 /// The entry's message has left it: posts its receives anew and tells the sender.
 void lone_regrant(Thread& thread, Entry& entry);
 /// Tag of an entry's announcement (0) and chunks (1 and up) on the private communicator.
-int lone_tag(uint32_t number, uint32_t what);
+PrivateTag lone_tag(uint32_t number, uint32_t what);
 uint32_t lone_number(const Entry& entry);
 Entry* lone_entry_numbered(uint32_t number);
 /// Takes the notes that have come.

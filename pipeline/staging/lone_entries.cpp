@@ -27,8 +27,9 @@ constinit uint32_t lone_granted, lone_held;
 
 namespace {
 
-// Tags on the private communicator: between those of the ledger and of reductions.
-constexpr int kNoteTag = 5, kFirstTag = 64, kTagsOfEntry = 64;
+constexpr PrivateTag kNoteTag = tags::kStagingNote[0];
+constexpr uint32_t kTagsOfEntry = 64;
+static_assert(kMostEntries * kTagsOfEntry == tags::kStagingChunk.count);
 constexpr uint32_t kNotes = 8;       ///< receives that are posted for notes
 constexpr uint32_t kOfOneKind = 2;   ///< entries for one sender and one size
 constexpr uint32_t kMostUnanswered = 64;
@@ -450,7 +451,7 @@ void lone_regrant(Thread&, Entry& entry) {
     tell(entry.from, NoteKind::kFree, lone_number(entry), entry.cut);
 }
 
-int lone_tag(uint32_t number, uint32_t what) { return kFirstTag + static_cast<int>(number) * kTagsOfEntry + static_cast<int>(what); }
+PrivateTag lone_tag(uint32_t number, uint32_t what) { return tags::kStagingChunk[number * kTagsOfEntry + what]; }
 
 Entry* lone_entry_numbered(uint32_t number) { return &entries[number]; }
 

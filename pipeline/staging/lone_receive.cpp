@@ -20,7 +20,7 @@ namespace resil::staging {
 
 namespace {
 
-constexpr int kOwnTag = 6;  ///< on the private communicator, of messages to this rank itself
+constexpr PrivateTag kOwnTag = tags::kStagingOwn[0];
 
 /// Messages that MPI_Mprobe has found to be heads, and that have not been received.
 struct Probed {
@@ -100,7 +100,8 @@ bool deliver(Entry& entry, Message& op, uint64_t bytes) {
   uint64_t sending, receiving;
   const int self = static_cast<int>(runtime.header->rank);
   if (!backend->staging->pack_first(part, head, entry.memory) ||
-      backend->replay->post(private_comm(), target.buffer, target.count, target.type, self, kOwnTag, &receiving) != 0)
+      backend->replay->post(private_comm(), target.buffer, target.count, target.type, self, kOwnTag.value(),
+                            &receiving) != 0)
     return false;
   if (!backend->send(private_comm(), entry.memory, bytes, self, kOwnTag, &sending)) {
     backend->messages->cancel(&receiving);

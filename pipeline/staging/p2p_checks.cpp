@@ -58,7 +58,7 @@ constexpr p2p::StagedCopies kCopies = {received, sent, ended};
 
 }  // namespace
 
-constexpr record::StagedRequests kRequests = {messages_known, [](Thread& thread) { progress(thread); }, test_one};
+constexpr record::StagedRequests kRequests = {messages_known, test_one};
 
 void connect_checks() {
   p2p::staged_copies = &kCopies;

@@ -10,8 +10,8 @@
 namespace resil::staging {
 
 /// A side without data.
-constexpr fault::Layout kNothing = {nullptr, 0,  nullptr, nullptr, nullptr, nullptr, 0,
-                                    -1,      -1, false,   false,   false,   false,   nullptr};
+constexpr fault::Layout kNothing = {nullptr, 0,     nullptr, nullptr, nullptr, nullptr, 0,      -1,
+                                    -1,      false, false,   false,   false,   nullptr, nullptr};
 
 /// What the call writes on this side: `blocks` of them, which are the first of the packet's, `bytes` in all.
 struct Written {

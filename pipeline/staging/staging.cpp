@@ -235,6 +235,11 @@ void dump_late(dump::Text& text, const char* prefix) {
   }
 }
 
+void look_after_messages(Thread& thread) {
+  if (awake())
+    progress(thread);
+}
+
 constexpr Module kStaging = {
     .name = "staging",
     .description = "device buffers through pinned host memory",
@@ -257,6 +262,7 @@ constexpr Module kStaging = {
     .cookie = pipeline::kCookie,
     .activating = collective_activating,
     .completed = collective_completed,
+    .progress = look_after_messages,
     .dump = dump_late,
     .report = report,
 };

@@ -39,7 +39,7 @@ std::atomic<uint64_t> next_expected;    // ordinal
 std::vector<uint64_t> digests;          // in the order in which records were taken
 uint64_t abandoned, out_of_order, queries, taken_at_query;
 
-bool send(uint64_t, const void* data, size_t bytes, int, int, uint64_t* request) {
+bool send(uint64_t, const void* data, size_t bytes, int, PrivateTag, uint64_t* request) {
   std::lock_guard<std::mutex> guard(wire_lock);
   std::string message(static_cast<const char*>(data), bytes);
   const int32_t from = 1;
@@ -50,7 +50,7 @@ bool send(uint64_t, const void* data, size_t bytes, int, int, uint64_t* request)
   return true;
 }
 
-bool receive(uint64_t, void* data, size_t, int, int, uint64_t* request) {
+bool receive(uint64_t, void* data, size_t, int, PrivateTag, uint64_t* request) {
   std::lock_guard<std::mutex> guard(wire_lock);
   buffers.push_back(static_cast<char*>(data));
   receives.push_back(*request = buffers.size() - 1);
