@@ -129,7 +129,7 @@ bool any_special(const char* data, uint64_t bytes, unsigned width, bool zeros) {
 
 uint64_t slow_float_digest(const View& view, BasicKind kind, unsigned width, bool zeros) {
   DigestStream stream;
-  char chunk[1024];
+  char chunk[256];  // small: the stack may be
   const char* data = static_cast<const char*>(view.buffer) + view.type->low;
   for (uint64_t done = 0; done < view.bytes;) {
     const uint64_t now = view.bytes - done < sizeof(chunk) ? view.bytes - done : sizeof(chunk);

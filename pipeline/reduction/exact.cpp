@@ -5,8 +5,10 @@
 #include "pipeline/reduction/exact.h"
 
 #include <limits>
+#include <new>
 
 #include "pipeline/reduction/exact_sum.h"
+#include "pipeline/reduction/fold.h"
 #include "pipeline/reduction/scalar_values.h"
 
 namespace resil::reduction {
@@ -14,10 +16,9 @@ namespace resil::reduction {
 namespace {
 
 template <class F>
-void one_sum(const char* const* contributions, size_t ranks, size_t offset, char* result) {
+void one_sum(const char* const* contributions, size_t ranks, size_t offset, char* result, ExactSum<F>& sum) {
   if (short_sum<F>(contributions, ranks, offset, result))
     return;
-  ExactSum<F> sum;
   sum.clear();
   for (size_t r = 0; r < ranks; ++r)
     sum.add(contributions[r] + offset);
@@ -25,9 +26,10 @@ void one_sum(const char* const* contributions, size_t ranks, size_t offset, char
 }
 
 template <class F>
-void integer_sums(const char* const* contributions, size_t ranks, char* result, size_t units) {
+void integer_sums(const char* const* contributions, size_t ranks, char* result, size_t units, char* scratch) {
+  auto& sum = *new (scratch) ExactSum<F>;
   for (size_t i = 0; i < units; ++i)
-    one_sum<F>(contributions, ranks, i * F::kBytes, result + i * F::kBytes);
+    one_sum<F>(contributions, ranks, i * F::kBytes, result + i * F::kBytes, sum);
 }
 
 /// T(0, 1): nothing is added to it.
@@ -40,8 +42,9 @@ void copy(char* to, const char* from) {
 }
 
 template <class F>
-void integer_prefixes(const char* const* contributions, size_t ranks, char* const* results, size_t units) {
-  ExactSum<F> sum;
+void integer_prefixes(const char* const* contributions, size_t ranks, char* const* results, size_t units, char* scratch) {
+  static_assert(sizeof(ExactSum<F>) <= kFoldScratch);
+  auto& sum = *new (scratch) ExactSum<F>;
   for (size_t at = 0; at < units * F::kBytes; at += F::kBytes) {
     sum.clear();
     sum.add(contributions[0] + at);
@@ -128,37 +131,40 @@ Format exact_format(const BasicType& type) {
 }
 
 void exact_single(const char* const* contributions, size_t ranks, size_t offset, char* result) {
-  one_sum<SingleFormat>(contributions, ranks, offset, result);
+  ExactSum<SingleFormat> sum;
+  one_sum<SingleFormat>(contributions, ranks, offset, result, sum);
 }
 
 void exact_double(const char* const* contributions, size_t ranks, size_t offset, char* result) {
-  one_sum<DoubleFormat>(contributions, ranks, offset, result);
+  ExactSum<DoubleFormat> sum;
+  one_sum<DoubleFormat>(contributions, ranks, offset, result, sum);
 }
 
-void exact_sums(Format format, const char* const* contributions, size_t ranks, char* result, size_t units) {
+void exact_sums(Format format, const char* const* contributions, size_t ranks, char* result, size_t units,
+                char* scratch) {
   const ExactKernels& kernels = *fold_variant().exact;
   switch (format) {
-    case Format::kHalf: return integer_sums<HalfFormat>(contributions, ranks, result, units);
+    case Format::kHalf: return integer_sums<HalfFormat>(contributions, ranks, result, units, scratch);
     case Format::kSingle:
-      return ranks < kMostRanks ? kernels.f32(contributions, ranks, result, units)
-                                : integer_sums<SingleFormat>(contributions, ranks, result, units);
+      return ranks < kMostRanks ? kernels.f32(contributions, ranks, result, units, scratch)
+                                : integer_sums<SingleFormat>(contributions, ranks, result, units, scratch);
     case Format::kDouble:
-      return ranks < kMostRanks ? kernels.f64(contributions, ranks, result, units)
-                                : integer_sums<DoubleFormat>(contributions, ranks, result, units);
-    case Format::kExtended: return integer_sums<ExtendedFormat>(contributions, ranks, result, units);
-    case Format::kQuad: return integer_sums<QuadFormat>(contributions, ranks, result, units);
+      return ranks < kMostRanks ? kernels.f64(contributions, ranks, result, units, scratch)
+                                : integer_sums<DoubleFormat>(contributions, ranks, result, units, scratch);
+    case Format::kExtended: return integer_sums<ExtendedFormat>(contributions, ranks, result, units, scratch);
+    case Format::kQuad: return integer_sums<QuadFormat>(contributions, ranks, result, units, scratch);
     case Format::kNone: return;
   }
 }
 
 void exact_prefixes(Format format, const char* const* contributions, size_t ranks, char* const* results,
-                    size_t units) {
+                    size_t units, char* scratch) {
   switch (format) {
-    case Format::kHalf: return integer_prefixes<HalfFormat>(contributions, ranks, results, units);
+    case Format::kHalf: return integer_prefixes<HalfFormat>(contributions, ranks, results, units, scratch);
     case Format::kSingle: return floating_prefixes<float, SingleFormat>(contributions, ranks, results, units);
     case Format::kDouble: return floating_prefixes<double, DoubleFormat>(contributions, ranks, results, units);
-    case Format::kExtended: return integer_prefixes<ExtendedFormat>(contributions, ranks, results, units);
-    case Format::kQuad: return integer_prefixes<QuadFormat>(contributions, ranks, results, units);
+    case Format::kExtended: return integer_prefixes<ExtendedFormat>(contributions, ranks, results, units, scratch);
+    case Format::kQuad: return integer_prefixes<QuadFormat>(contributions, ranks, results, units, scratch);
     case Format::kNone: return;
   }
 }

@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "pipeline/reduction/exact.h"
+#include "pipeline/reduction/fold.h"
 
 #if defined(__FAST_MATH__)
 #error "reductions are computed as IEEE 754 says"
@@ -170,14 +171,14 @@ void pass(const Sums<T>& sums, size_t first, size_t count, size_t at, size_t end
 }
 
 template <class T>
-void sum(const char* const* contributions, size_t ranks, char* result, size_t count) {
+void sum(const char* const* contributions, size_t ranks, char* result, size_t count, char* kept) {
   constexpr T kSlack = 2 * std::numeric_limits<T>::epsilon();  // four half units, where one would do but for roundings
   const Sums<T> sums = {contributions, ranks, result, static_cast<T>(ranks) * kSlack};
   const size_t bytes = count * sizeof(T);
   if (ranks <= kGroup)
     return pass<T, true, true>(sums, 0, ranks, 0, bytes, nullptr);
   // The last block has up to 15 single values, each with a narrow vector.
-  alignas(64) char kept[4 * kBlockBytes + 4 * kNarrow * kWide / sizeof(T)];
+  static_assert(4 * kBlockBytes + 4 * kNarrow * kWide / sizeof(T) <= kFoldScratch);
   for (size_t at = 0; at < bytes; at += kBlockBytes) {
     const size_t end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
     size_t first = kGroup;

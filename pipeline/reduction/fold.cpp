@@ -150,8 +150,21 @@ void combine_into_high(OpKind op, const BasicType& type, const void* low, void* 
   });
 }
 
+namespace {
+
+/// For callers that have none.
+template <class Compute>
+[[gnu::noinline]] void with_scratch(const Compute& compute) {
+  alignas(64) char scratch[kFoldScratch];
+  compute(scratch);
+}
+
+}  // namespace
+
 void fold(OpKind op, const BasicType& type, Mode mode, const void* const* contributions, size_t ranks, void* result,
-          size_t count) {
+          size_t count, char* scratch) {
+  if (scratch == nullptr)
+    return with_scratch([&](char* own) { fold(op, type, mode, contributions, ranks, result, count, own); });
   const Kernel kernel = find_kernel(op, type);
   const size_t units = count * kernel.units;
   if (units == 0)
@@ -161,14 +174,16 @@ void fold(OpKind op, const BasicType& type, Mode mode, const void* const* contri
   const Format format = mode == Mode::kExact && op == OpKind::kSum && ranks > 2 ? exact_format(type) : Format::kNone;
   in_environment(kernel, [&] {
     if (format != Format::kNone)
-      exact_sums(format, bytes(contributions), ranks, to, units);
+      exact_sums(format, bytes(contributions), ranks, to, units, scratch);
     else
-      fold_tree(kernel, bytes(contributions), ranks, to, units);
+      fold_tree(kernel, bytes(contributions), ranks, to, units, scratch);
   });
 }
 
 void fold_prefixes(OpKind op, const BasicType& type, Mode mode, const void* const* contributions, size_t ranks,
-                   void* const* results, size_t count) {
+                   void* const* results, size_t count, char* scratch) {
+  if (scratch == nullptr)
+    return with_scratch([&](char* own) { fold_prefixes(op, type, mode, contributions, ranks, results, count, own); });
   const Kernel kernel = find_kernel(op, type);
   const size_t units = count * kernel.units;
   if (units == 0)
@@ -176,9 +191,9 @@ void fold_prefixes(OpKind op, const BasicType& type, Mode mode, const void* cons
   const Format format = mode == Mode::kExact && op == OpKind::kSum ? exact_format(type) : Format::kNone;
   in_environment(kernel, [&] {
     if (format != Format::kNone)
-      exact_prefixes(format, bytes(contributions), ranks, bytes(results), units);
+      exact_prefixes(format, bytes(contributions), ranks, bytes(results), units, scratch);
     else
-      fold_tree_prefixes(kernel, bytes(contributions), ranks, bytes(results), units);
+      fold_tree_prefixes(kernel, bytes(contributions), ranks, bytes(results), units, scratch);
   });
 }
 

@@ -2,7 +2,7 @@
 //
 // Arithmetic of reductions without MPI: folds the contributions of all ranks to one result, in one association that is
 // the same for every variant, size and MPI library. Compiled without contraction; no allocation, no lock, any thread;
-// at most 32 KiB of stack. The program's floating-point environment (rounding, traps, flushed subnormals, exception
+// under 2 KiB of stack where the caller gives scratch memory: threads of programs may have 16 KiB. The program's floating-point environment (rounding, traps, flushed subnormals, exception
 // flags) neither matters nor changes. docs/REDUCTIONS.md has the rules for NaN, zeros and ties.
 //
 // The canonical association (`order`): contributions x_0 ... x_{P-1} are folded by a binary tree over the ranks,
@@ -42,16 +42,19 @@ void combine(OpKind op, const BasicType& type, void* low, const void* high, size
 /// The other way round: high[i] = low[i] op high[i].
 void combine_into_high(OpKind op, const BasicType& type, const void* low, void* high, size_t count);
 
+/// What fold() and fold_prefixes() need besides, aligned to 64. Without it they take it from the stack.
+constexpr size_t kFoldScratch = 16 << 10;
+
 /// result[i] = the fold of contributions[0][i] ... contributions[ranks - 1][i]. `result` may be one of the
 /// contributions. ranks >= 1; one contribution is copied as it is. Of op, type and mode only a pair that is
 /// fold_defined; kExact means kOrder where fold_exact_defined says no. Gaps inside a pair (MPI_SHORT_INT) are not
 /// written; padding of a long double is, with zeros.
 void fold(OpKind op, const BasicType& type, Mode mode, const void* const* contributions, size_t ranks, void* result,
-          size_t count);
+          size_t count, char* scratch = nullptr);
 /// results[r][i] = the fold of contributions[0][i] ... contributions[r][i] for r < ranks. results[r] may be
 /// contributions[r] (all of them, or none).
 void fold_prefixes(OpKind op, const BasicType& type, Mode mode, const void* const* contributions, size_t ranks,
-                   void* const* results, size_t count);
+                   void* const* results, size_t count, char* scratch = nullptr);
 
 /// Bytes from one element to the next: the extent of the predefined type.
 size_t element_extent(const BasicType& type);

@@ -43,10 +43,10 @@ struct OrderKernels {
   Step steps[kOperators][kVectorElements];
 };
 
-/// Correctly rounded sums of three or more contributions.
+/// Correctly rounded sums of three or more contributions. `scratch`: kFoldScratch bytes.
 struct ExactKernels {
-  void (*f32)(const char* const* contributions, size_t ranks, char* result, size_t count);
-  void (*f64)(const char* const* contributions, size_t ranks, char* result, size_t count);
+  void (*f32)(const char* const* contributions, size_t ranks, char* result, size_t count, char* scratch);
+  void (*f64)(const char* const* contributions, size_t ranks, char* result, size_t count, char* scratch);
 };
 
 // portable is what the compiler's default target allows: SSE2 on x86-64, NEON on aarch64.

@@ -201,8 +201,10 @@ int fold_cells(const Operand& o, char** cells, int64_t ranks, char* result, int6
   if (count == 0)
     return 0;
   if (!o.user) {
+    const size_t mark = arena.mark();
     fold(o.op, o.basic, o.mode, reinterpret_cast<const void* const*>(cells), static_cast<size_t>(ranks), result,
-         static_cast<size_t>(count));
+         static_cast<size_t>(count), arena.take(kFoldScratch));
+    arena.rewind(mark);
     return 0;
   }
   int error;
@@ -220,8 +222,10 @@ int prefix_cells(const Operand& o, char** cells, int64_t ranks, int64_t count, A
   if (count == 0)
     return 0;
   if (!o.user) {
+    const size_t mark = arena.mark();
     fold_prefixes(o.op, o.basic, o.mode, reinterpret_cast<const void* const*>(cells), static_cast<size_t>(ranks),
-                  reinterpret_cast<void* const*>(cells), static_cast<size_t>(count));
+                  reinterpret_cast<void* const*>(cells), static_cast<size_t>(count), arena.take(kFoldScratch));
+    arena.rewind(mark);
     return 0;
   }
   if (o.plain)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See tree.h. What is folded half-way lies on the stack: a block for each level of the tree, all of them together no
-// more than kScratch, since threads of the program may have small stacks.
+// See tree.h. What is folded half-way lies in the caller's scratch memory: a block for each level of the tree.
 #include "pipeline/reduction/tree.h"
+
+#include "pipeline/reduction/fold.h"
 
 #include <bit>
 #include <cstring>
@@ -11,12 +12,12 @@ namespace resil::reduction {
 
 namespace {
 
-constexpr size_t kScratch = 16 << 10, kMostBlock = 4 << 10;
+constexpr size_t kMostBlock = 4 << 10;
 constexpr unsigned kMostLeaves = 8;
 
 /// Units in a block when `levels` blocks share the scratch memory.
 size_t block_units(const Kernel& kernel, unsigned levels) {
-  const size_t room = kScratch / levels / 64 * 64;
+  const size_t room = kFoldScratch / levels / 64 * 64;
   return (room < kMostBlock ? room : kMostBlock) / kernel.unit;
 }
 
@@ -55,8 +56,8 @@ struct Walk {
 
 }  // namespace
 
-void fold_tree(const Kernel& kernel, const char* const* contributions, size_t ranks, char* result, size_t units) {
-  alignas(64) char scratch[kScratch];
+void fold_tree(const Kernel& kernel, const char* const* contributions, size_t ranks, char* result, size_t units,
+               char* scratch) {
   Walk walk{kernel, contributions, 0, units, 0};
   if (walk.one_step(ranks, false))
     return walk.step(result, nullptr, 0, ranks);
@@ -72,8 +73,7 @@ void fold_tree(const Kernel& kernel, const char* const* contributions, size_t ra
 }
 
 void fold_tree_prefixes(const Kernel& kernel, const char* const* contributions, size_t ranks, char* const* results,
-                        size_t units) {
-  alignas(64) char scratch[kScratch];
+                        size_t units, char* scratch) {
   // Perfect subtrees over consecutive ranks, the largest first, as the bits of r + 1 say: level k's block holds that of
   // 2^k leaves. T(0, r + 1) joins them from the smallest.
   const unsigned levels = static_cast<unsigned>(std::bit_width(ranks)) + 1;

@@ -125,8 +125,8 @@ bool comm_attach(uint64_t handle, void* info) {
 }
 
 bool nothing_with_comm(uint64_t*) { return false; }
-bool no_send(uint64_t, const void*, size_t, int, PrivateTag, uint64_t*) { return false; }
-bool no_receive(uint64_t, void*, size_t, int, PrivateTag, uint64_t*) { return false; }
+bool no_send(uint64_t, const void*, size_t, int, resil::PrivateTag, uint64_t*) { return false; }
+bool no_receive(uint64_t, void*, size_t, int, resil::PrivateTag, uint64_t*) { return false; }
 
 resil::Backend table = {.abi = "fake",
                         .wrappers = {nullptr, nullptr},

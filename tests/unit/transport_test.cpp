@@ -39,7 +39,7 @@ std::atomic<uint64_t> next_expected;    // ordinal
 std::vector<uint64_t> digests;          // in the order in which records were taken
 uint64_t abandoned, out_of_order, queries, taken_at_query;
 
-bool send(uint64_t, const void* data, size_t bytes, int, PrivateTag, uint64_t* request) {
+bool send(uint64_t, const void* data, size_t bytes, int, resil::PrivateTag, uint64_t* request) {
   std::lock_guard<std::mutex> guard(wire_lock);
   std::string message(static_cast<const char*>(data), bytes);
   const int32_t from = 1;
@@ -50,7 +50,7 @@ bool send(uint64_t, const void* data, size_t bytes, int, PrivateTag, uint64_t* r
   return true;
 }
 
-bool receive(uint64_t, void* data, size_t, int, PrivateTag, uint64_t* request) {
+bool receive(uint64_t, void* data, size_t, int, resil::PrivateTag, uint64_t* request) {
   std::lock_guard<std::mutex> guard(wire_lock);
   buffers.push_back(static_cast<char*>(data));
   receives.push_back(*request = buffers.size() - 1);
@@ -346,4 +346,22 @@ TEST_CASE("several threads announce, one takes") {
   for (uint64_t digest : digests)
     seen[digest] = true;
   CHECK(std::count(seen.begin(), seen.end(), true) == 2 * kEach);
+}
+
+// Tag 32003 was verify's "nobody" and one of the reductions' 28,000: one reduction in 28,000 waited for ever.
+TEST_CASE("no two users of the private communicator share a tag") {
+  namespace tags = resil::tags;
+  using resil::TagRange;
+  int users[tags::kUpperBound + 1] = {};
+  for (const TagRange& range : tags::kAll)
+    for (int i = 0; i < range.count; ++i) {
+      const int tag = range[static_cast<uint32_t>(i)].value();
+      REQUIRE(tag >= 0);
+      REQUIRE(tag <= tags::kUpperBound);
+      REQUIRE(++users[tag] == 1);
+    }
+  REQUIRE(tags::kReduction[~0u].value() < tags::kReduction.end());  // any hash
+  constexpr TagRange overlap[] = {{1, 5}, {5, 1}}, beyond[] = {{tags::kUpperBound, 2}};
+  REQUIRE_FALSE(tags::disjoint(overlap, 2));
+  REQUIRE_FALSE(tags::disjoint(beyond, 1));
 }
