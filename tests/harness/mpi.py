@@ -144,6 +144,12 @@ def openmpi_version():
     return tuple(int(number) for number in re.search(r"(\d+)\.(\d+)\.(\d+)", text).groups())
 
 
+def openmpi_has(framework, component):
+    """Whether Open MPI was built with a component of which the name begins so."""
+    text = subprocess.run(["ompi_info"], capture_output=True, text=True, check=True).stdout
+    return re.search(rf"^ *MCA {framework}: {component}", text, re.M) is not None
+
+
 def _openmpi_options(options):
     """As this version has its components: Open MPI 5 has one-sided transfers over messages no more."""
     options = list(options)

@@ -101,7 +101,7 @@ def main(build, mpi, *names):
         if program.rules.get("needs", mpi) != mpi:
             continue
         checks.append((f"{name} ({mpi})", program.check))
-        if name == "files" and mpi == "openmpi":
+        if name == "files" and mpi == "openmpi" and jobs.openmpi_has("io", "romio"):
             romio = Program(build, mpi, name, ["--mca", "io", "^ompio"])
             checks.append((f"{name} (openmpi, ROMIO)", romio.check))
     return run_checks(checks)
