@@ -89,11 +89,15 @@ bool is_of_group(CallId id) { return id == CallId::kMPI_Comm_create_group || id 
 
 /// Collective over the group only: its members, and the tag or string; then the ordinal among equals.
 uint64_t group_base(const Event& e) {
-  int members[1024], size = 0;
+  constexpr int kMost = 1024;
+  int few[1], size = 0;  // 4 KiB are too much for a small stack
+  auto* members = static_cast<int*>(scratch_acquire(*e.thread, kMost * sizeof(int), e.frame));
   uint64_t base = hash_text(call_info(e.id).name);
-  if (backend->group_world_ranks(e.group, 1024, members, &size))
+  if (backend->group_world_ranks(e.group, members != nullptr ? kMost : 1, members != nullptr ? members : few, &size))
     for (int i = 0; i < size; ++i)
-      base = hash_combine(base, static_cast<uint64_t>(members[i]));
+      base = hash_combine(base, static_cast<uint64_t>(members != nullptr ? members[i] : few[i]));
+  if (members != nullptr)
+    scratch_release(*e.thread, members);
   return e.id == CallId::kMPI_Comm_create_from_group ? hash_combine(base, hash_text(e.string))
                                                      : hash_combine(base, static_cast<uint64_t>(e.tag));
 }
@@ -265,6 +269,8 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
     if (joined) {
       id = hash_text("joined");
       flags = 4;  // several that threads make at once may be in another order on each rank
+      if (backend->thread_multiple())
+        flags |= 2;  // so nothing on them, and on what is made of them, can be paired
     }
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? leader : remote_leader));
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? remote_leader : leader));
@@ -278,6 +284,8 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
   } else {
     id = hash_combine(id, static_cast<uint64_t>(leader));
   }
+  if (parent != nullptr && (parent->ring->flags & 6) == 6)
+    flags |= 6;
   char name[56];
   snprintf(name, sizeof(name), "%s of %s", call_info(how).name, parent != nullptr ? parent->ring->name : "a group");
   add(handle, id | 2, flags, name);

@@ -133,8 +133,8 @@ void look_at_result(Plan& plan, Reason failed) {
   const uint64_t handle = blame::receive_complete(posted, r.output, r.output.bytes, how.content);
   read(&how.last, &how.last_sum);
   blame::Evidence evidence;
-  blame::Content content;
-  how.kept = blame::receive_evidence(handle, &evidence, &content);
+  Work<blame::Content> content;
+  how.kept = blame::receive_evidence(handle, &evidence, content.get());
   how.untouched = how.kept && evidence.untouched;
   how.changed = how.kept && (evidence.changed || how.first != how.last);
   blame::drop(handle);

@@ -5,7 +5,9 @@
 #include "checksum/collective/reduction.h"
 
 #include <cstring>
+#include <new>
 
+#include "checksum/work_memory.h"
 #include "shim/backend.h"
 
 namespace resil::collective {
@@ -128,7 +130,8 @@ bool any_special(const char* data, uint64_t bytes, unsigned width, bool zeros) {
 }
 
 uint64_t slow_float_digest(const View& view, BasicKind kind, unsigned width, bool zeros) {
-  DigestStream stream;
+  Work<DigestStream> room;
+  DigestStream& stream = *new (room.get()) DigestStream;
   char chunk[256];  // small: the stack may be
   const char* data = static_cast<const char*>(view.buffer) + view.type->low;
   for (uint64_t done = 0; done < view.bytes;) {
@@ -147,7 +150,8 @@ unsigned index_offset(const BasicType& pair) {
 }
 
 uint64_t pair_digest(const View& view, const BasicType& pair) {
-  DigestStream stream;
+  Work<DigestStream> room;
+  DigestStream& stream = *new (room.get()) DigestStream;
   const char* element = static_cast<const char*>(view.buffer);
   for (int64_t i = 0; i < view.count; ++i, element += view.type->extent) {
     char value[32];

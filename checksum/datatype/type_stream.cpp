@@ -7,6 +7,7 @@
 
 #include "checksum/datatype/type_map.h"
 #include "checksum/digest/digest.h"
+#include "checksum/work_memory.h"
 
 namespace resil {
 
@@ -155,8 +156,10 @@ class DigestSink {
 
   uint64_t sum_ = 0, index_ = 0;
   size_t used_ = 0;  ///< of leaf_; a full one is ended when more comes
-  alignas(64) char leaf_[kDigestLeaf];
+  Work<WorkLeaf> room_;
+  char* const leaf_ = room_->bytes;
 };
+static_assert(sizeof(WorkLeaf) == kDigestLeaf);
 
 struct PackSink {
   char* to;
@@ -187,7 +190,8 @@ struct CallSink {
 uint64_t digest_padded(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes) {
   constexpr uint64_t kValue = 10, kWhole = 16;
   const uint64_t period = map.basic.kind == BasicKind::kPair ? map.basic.width : kWhole;
-  char leaf[kDigestLeaf];
+  Work<WorkLeaf> room;
+  char* const leaf = room->bytes;
   uint64_t sum = 0, index = 0, first = 0;
   do {
     const uint64_t n = bytes - first < kDigestLeaf ? bytes - first : kDigestLeaf;

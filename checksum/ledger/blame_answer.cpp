@@ -53,9 +53,9 @@ void owe(Peer& to, const Query& query) {
 }
 
 bool reply(Thread& thread, Peer& to, const Query& query) {
-  char message[ledger::kMessageBytes];
-  const size_t bytes = make_answer(query, ledger::world_rank_of(to), message);
-  return ledger::post(thread, to, ledger::Kind::kAnswer, message, bytes);
+  Work<WorkLeaf> room;
+  const size_t bytes = make_answer(query, ledger::world_rank_of(to), room->bytes);
+  return ledger::post(thread, to, ledger::Kind::kAnswer, room->bytes, bytes);
 }
 
 }  // namespace
@@ -75,7 +75,8 @@ void site_text(uint64_t site, char* text, size_t bytes) {
 }
 
 size_t make_answer(const Query& query, int32_t asker, char* message) {
-  Known known;
+  Work<Known> room;
+  Known& known = *room;
   history_find(asker, query.ordinal, query.sent, &known);
   Likeness likeness;
   history_search(known, asker, query.sent, query.ordinal, query.received, &likeness);

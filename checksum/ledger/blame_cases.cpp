@@ -219,9 +219,9 @@ void on_answer(Thread&, Peer& from, const void* payload, size_t bytes) {
 /// Asks the sender, which may be this rank itself.
 void ask(Thread& thread, Peer& from, const Query& query) {
   if (ledger::world_rank_of(from) == runtime.rank) {
-    char message[ledger::kMessageBytes];
-    const size_t bytes = make_answer(query, runtime.rank, message);
-    return on_answer(thread, from, message, bytes);
+    Work<WorkLeaf> message;
+    const size_t bytes = make_answer(query, runtime.rank, message->bytes);
+    return on_answer(thread, from, message->bytes, bytes);
   }
   if (ledger::post(thread, from, ledger::Kind::kQuery, &query, sizeof(query)))
     return;

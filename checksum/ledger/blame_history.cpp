@@ -54,7 +54,8 @@ bool is_replaced(const Record& record) {
     history_write(record, ordinal, ++history.made, world_rank);
     return history.made;
   }
-  Content content;
+  Work<Content> room;
+  Content& content = *room;
   content.bytes = content.leaves = 0;
   if (view.reason == ledger::Reason::kNone && view.type != nullptr && (record.flags & ledger::kUnchecked) == 0 &&
       !is_replaced(record))

@@ -11,6 +11,7 @@
 
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
+#include "checksum/work_memory.h"
 #include "shim/finding.h"
 #include "shim/spinlock.h"
 

@@ -161,7 +161,8 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   evidence.first = evidence.last = digest;
   if (view.type->contiguous)
     evidence.address = reinterpret_cast<uint64_t>(view.buffer) + static_cast<uint64_t>(view.type->low);
-  Content content;
+  Work<Content> room;
+  Content& content = *room;
   capture(view, bytes, &content);
   if (looked_at != nullptr) [[unlikely]]
     looked_at(view.buffer, 1);

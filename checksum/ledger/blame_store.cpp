@@ -36,7 +36,8 @@ void capture(const View& view, uint64_t bytes, Content* content) {
     clear_padding(content->data, content->bytes);
   if (bytes <= kLeafBytes)
     return;
-  char packed[kLeafBytes];
+  Work<WorkLeaf> room;
+  char* const packed = room->bytes;
   for (uint64_t at = 0; at < bytes && content->leaves < kKeptLeaves; at += kLeafBytes) {
     const uint64_t piece = bytes - at < kLeafBytes ? bytes - at : kLeafBytes;
     const char* data = static_cast<const char*>(view.buffer) + view.type->low + at;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "checksum/rma/wire.h"
+#include "checksum/work_memory.h"
 #include "shim/thread.h"
 
 namespace resil::rma {
@@ -140,7 +141,8 @@ bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t
   ledger::Peer* peer = target == window.rank ? nullptr : ledger::peer_of(world_rank(window, target));
   if (target != window.rank && peer == nullptr)
     return false;
-  alignas(8) char message[ledger::kMessageBytes];
+  Work<WorkLeaf> room;
+  char* const message = room->bytes;
   Header& header = *reinterpret_cast<Header*>(message);
   header = {window.id, number, window.rank, epoch == Epoch::kFence ? Message::kFenceList : Message::kAccessList, false,
             window.overflow, 0, 0, 0};
@@ -155,7 +157,7 @@ bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t
   for (uint32_t i = 0; i < count; ++i) {
     const Operation& operation = window.operations[indices[i]];
     const size_t bytes = sizeof(Item) + runs_of(operation) * sizeof(Run);
-    if (used + bytes > sizeof(message)) {
+    if (used + bytes > ledger::kMessageBytes) {
       if (!go())
         return false;
       used = sizeof(Header);
