@@ -19,6 +19,7 @@
 #include "shim/launch.h"
 #include "shim/log.h"
 #include "shim/own_files.h"
+#include "shim/report.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
 
@@ -167,21 +168,33 @@ char marker[40];  // this rank's report before MPI_Init, named by what the launc
 
 void rank_file(char (&name)[40]) { snprintf(name, sizeof(name), "rank-%05d.json", runtime.rank >= 0 ? runtime.rank : runtime.pid); }
 
-/// Each rank comes once a launch: where its file is already, another launch of the same name has been. 0 or errno.
+/// Each rank comes once a launch: where its file is already, another launch of the same name has been. The file is a
+/// report from the first moment on: readers never meet one without content. 0 or errno.
 int take_rank(int at) {
   char name[40];
   rank_file(name);
   if (merges && runtime.rank != 0)
     return 0;
-  const int fd = own_file_create_at(at, merges ? kTaken : name, 0666);
-  if (fd < 0)
+  OwnFile file;
+  if (!own_file_begin_at(&file, at, merges ? kTaken : name, 0666))
     return errno;
-  struct stat status;
-  if (!merges && fstat(fd, &status) == 0) {
-    strcpy(marker, name);
-    directory_wrote(status.st_dev, status.st_ino);
+  if (!merges) {
+    char text[256];
+    const int length = snprintf(text, sizeof(text), "{\"schema_version\": %d, \"rank\": %d, \"pid\": %d, \"launch\": \"%s\", \"outcome\": \"running\"}\n",
+                                kReportSchema, runtime.rank, runtime.pid, runtime.launch_key);
+    const ssize_t written = write(file.fd, text, static_cast<size_t>(length));
+    if (written != length) {
+      const int error = written < 0 ? errno : ENOSPC;
+      own_file_drop(&file);
+      return error;
+    }
   }
-  close(fd);
+  if (!own_file_commit_new(&file))
+    return errno;
+  if (!merges) {
+    strcpy(marker, name);
+    directory_wrote(file.device, file.inode);
+  }
   return 0;
 }
 

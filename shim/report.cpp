@@ -26,7 +26,6 @@ namespace resil {
 
 namespace {
 
-constexpr int kSchemaVersion = 1;
 char final_ring[1200];
 bool failure_said;
 constinit JsonWriter writer;  // static: 64 KiB do not belong on the stack of an application's thread
@@ -44,7 +43,7 @@ void write_members(JsonWriter& json, const char* outcome) {
   char boot[kBootText];
   boot_identity(boot);
   json.begin_object();
-  json.integer("schema_version", kSchemaVersion);
+  json.integer("schema_version", kReportSchema);
   json.integer("rank", runtime.rank);
   json.integer("world_size", runtime.size);
   json.integer("world", runtime.world);

@@ -5,6 +5,9 @@
 
 namespace resil {
 
+/// `schema_version` of rank-*.json: goes up when a member is renamed or removed.
+constexpr int kReportSchema = 1;
+
 /// Writes rank-NNNNN.json (or appends to node-HOST.jsonl) with that outcome: `running`, `finished`, `aborted`,
 /// `stopped`. Valid JSON at any time: written aside, then renamed. False: not written (said once).
 bool report_write(const char* outcome);

@@ -121,7 +121,7 @@ class Job:
         environment = jobs.rank_environment(True, self.directory, env)
         self.running = jobs.Running(jobs.launcher(MPI, ranks, environment) + command, self.directory)
         rings = until("the rings", lambda: jobs.live_rings(self.directory), lambda found: len(found) == ranks)
-        self.reader = Reader(sorted(rings, key=lambda path: int(path.rsplit("-", 1)[1].split(".")[0])))
+        self.reader = Reader(sorted(rings, key=lambda path: int(path.split("-")[-2])))
 
     def go(self, scene):
         with open(os.path.join(self.folder, f"go.{scene}"), "w", encoding="utf-8"):

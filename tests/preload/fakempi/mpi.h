@@ -27,6 +27,7 @@ typedef struct MPI_ABI_Errhandler* MPI_Errhandler;
 
 #define MPI_OP_NULL ((MPI_Op)0x20)
 #define MPI_SUM ((MPI_Op)0x21)
+#define MPI_BAND ((MPI_Op)0x28)
 #define MPI_COMM_NULL ((MPI_Comm)0x100)
 #define MPI_COMM_WORLD ((MPI_Comm)0x101)
 #define MPI_COMM_SELF ((MPI_Comm)0x102)
