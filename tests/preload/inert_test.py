@@ -76,8 +76,19 @@ def needed():
     assert "INIT_ARRAY" not in dynamic or re.search(r"\(INIT_ARRAYSZ\)\s+8 ", dynamic), "a static constructor"
 
 
+def no_pmix():
+    """The one name of PMIx answers where there is no PMIx as PMIx does before its initialisation, and goes on elsewhere."""
+    ask = "import ctypes; print(ctypes.CDLL(None).PMIx_Commit())"
+    assert output(["/usr/bin/python3", "-c", ask], {"LD_PRELOAD": jobs.library()}, "/")[1] == b"-31\n"
+    beside = "import ctypes; ctypes.CDLL('libpmix.so.2', ctypes.RTLD_GLOBAL); " \
+             "print(ctypes.CDLL(None).PMIx_Commit())"
+    plain = output(["/usr/bin/python3", "-c", beside], {}, "/")
+    assert output(["/usr/bin/python3", "-c", beside], {"LD_PRELOAD": jobs.library()}, "/") == plain
+    return "" if plain[1] else "(libpmix is not installed)"
+
+
 if __name__ == "__main__":
     checks = [(f"inert in {name}", lambda c=command: inert(c)) for name, command in COMMANDS.items()]
     checks += [("no thread, no handler, no ring", no_thread), ("no system call", no_system_call),
-               ("needs libc only, no static constructor", needed)]
+               ("PMIx_Commit without PMIx", no_pmix), ("needs libc only, no static constructor", needed)]
     sys.exit(run_checks(checks))
