@@ -168,6 +168,9 @@ def collect(directory: Directory, rings: list[LiveRing]) -> None:
             with Ring(live.path, follow_links=False) as ring:
                 _copy(ring, target)
         except (OSError, RingError) as error:
+            if os.path.exists(target):  # a job that starts on this node has collected it meanwhile
+                directory.rings[live.key] = target
+                continue
             directory.notes.append("ring of rank %d stays in %s: %s" % (
                 live.rank, os.path.dirname(live.path), clean(getattr(error, "strerror", None) or error)))
             continue

@@ -5,13 +5,14 @@ type and size. It never waits, never follows a link, never ends in a traceback."
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import unittest
 
 import support
-from resil_tool import report, symbols
+from resil_tool import attach, job, records, report, symbols
 from support import Case, captured, report_object, ring_bytes
 
 NAMES = ("rank-00000.json", "rank-00000.ring", "node-x.jsonl", "hang-0.json", "job.json", "launch.json", "dump-00000-0.txt",
@@ -132,6 +133,19 @@ class Hostile(Case):
         self.assertIn("not believed", out)
 
 
+class SecurityPage(unittest.TestCase):
+    def test_each_line_has_a_test(self):
+        with open(os.path.join(support.ROOT, "docs", "SECURITY.md"), encoding="utf-8") as file:
+            page = file.read().split("## What is opened")[1].split("## What others")[0]
+        rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
+        self.assertGreater(len(rows), 20)
+        for line in rows:
+            named = re.search(r"`(tests/[^`]+)`: ([^|]+) \|$", line)
+            self.assertTrue(named, line)
+            with open(os.path.join(support.ROOT, named.group(1)), encoding="utf-8") as file:
+                self.assertIn(named.group(2), file.read(), line)
+
+
 class Symbols(Case):
     """A symbol is named only where it covers the address (of a stripped program addr2line gives the nearest one)."""
 
@@ -191,6 +205,17 @@ class Launches(Case):
         self.assertIn("of another run: launch 0000000000000002", out)
         self.write("rank-00002.ring", ring_bytes(rank=2, size=3, pid=support.dead_pid()))  # an older version's
         self.assertEqual(self.tool("report", self.directory)[0], 0)
+
+    def test_a_ring_that_a_starting_job_collects_meanwhile(self):
+        pid = support.dead_pid()
+        self.report(rank=0, size=1, outcome="running", pid=pid, calls={}, peers=[])
+        path = self.live_ring(rank=0, size=1, pid=pid, counters={"MPI_Send": (7, 1.0, 8)})
+        rings = job.scan()
+        directory = records.read_directory(self.directory)
+        os.rename(path, os.path.join(self.directory, "rank-00000.ring"))
+        attach.attach(directory, rings)
+        self.assertEqual(directory.ranks[0, 0].calls["MPI_Send"][0], 7)
+        self.assertEqual(directory.ranks[0, 0].state, "killed")
 
     def test_a_rank_that_stayed_in_init_counts(self):
         self.write("launch.json", {"schema_version": 1, "launch": "", "claim": "1", "name": "x", "time": 1.7e9})
