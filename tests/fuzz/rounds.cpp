@@ -106,11 +106,132 @@ void judge_frames(const void* frame, uint32_t bytes, bool collectives) {
   mismatch_destroy(history);
 }
 
-/// World, then a sample, then lengths and records, then answers.
+namespace {
+
+constexpr uint64_t kComms[] = {0x1234567890, 2, 3, 0};
+
+int32_t some_rank(Input& in, uint32_t world) {
+  const auto value = in.get<int8_t>();
+  return value < 0 ? value : static_cast<int32_t>(static_cast<uint32_t>(value) % (world + 1));
+}
+
+/// A record as a node makes it, with anything in its fields.
+void make_state(Input& in, uint32_t rank, uint32_t world, std::vector<char>& records) {
+  RankState state = {};
+  state.rank = static_cast<int32_t>(rank);
+  const auto flags = in.get<uint8_t>();
+  state.activity = static_cast<RankActivity>(flags % 8);
+  state.stable = (flags & 0x80) == 0;
+  state.provable = (flags & 0x40) == 0;
+  state.in_finalize = (flags & 0x30) == 0x30;
+  state.irregular = (flags & 8) != 0 ? in.get<uint16_t>() : 0;
+  state.calls = in.get<uint8_t>();
+  const auto counts = in.get<uint8_t>();
+  state.thread_count = counts % 3;
+  state.comm_count = counts / 3 % 4;
+  std::vector<ThreadWait> threads;
+  std::vector<Part> parts;
+  std::vector<Membership> comms;
+  for (uint32_t i = 0; i < state.thread_count; ++i) {
+    ThreadWait wait = {};
+    const auto what = in.get<uint8_t>();
+    wait.instance = what;
+    wait.kind = static_cast<WaitKind>(what & 1);
+    wait.truncated = (what & 0x0e) == 0x0e;
+    wait.call = in.get<uint16_t>() % (kCallCount + 2);
+    wait.first_part = static_cast<uint32_t>(parts.size());
+    wait.part_count = what >> 5;
+    for (uint32_t k = 0; k < wait.part_count; ++k) {
+      Part part = {};
+      part.kind = static_cast<PartKind>(in.get<uint8_t>() % 10);
+      part.flags = in.get<uint8_t>();
+      part.call = in.get<uint16_t>() % (kCallCount + 2);
+      part.peer = some_rank(in, world);
+      part.comm = kComms[in.get<uint8_t>() % 4];
+      part.tag = in.get<int8_t>();
+      part.ordinal = in.get<uint8_t>();
+      part.needed = in.get<uint8_t>() % 4;
+      part.sequence = in.get<uint8_t>() % 4;
+      part.bytes = uint64_t{in.get<uint8_t>()} << 13;
+      parts.push_back(part);
+    }
+    threads.push_back(wait);
+  }
+  for (uint32_t i = 0; i < state.comm_count; ++i) {
+    const auto what = in.get<uint8_t>();
+    comms.push_back({kComms[what % 4], what / 4u % 4, (what & 0x80) != 0 ? some_rank(in, world) : state.rank,
+                     (what & 0x40) != 0 ? some_rank(in, world) : static_cast<int32_t>(world), (what & 0x20) != 0 ? some_rank(in, world) : -1, i});
+  }
+  state.part_count = static_cast<uint32_t>(parts.size());
+  state.bytes = static_cast<uint32_t>(sizeof(state) + threads.size() * sizeof(ThreadWait) + parts.size() * sizeof(Part) + comms.size() * sizeof(Membership));
+  const auto add = [&](const void* from, size_t bytes) {
+    const auto* at = static_cast<const char*>(from);
+    records.insert(records.end(), at, at + bytes);
+  };
+  add(&state, sizeof(state));
+  add(threads.data(), threads.size() * sizeof(ThreadWait));
+  add(parts.data(), parts.size() * sizeof(Part));
+  add(comms.data(), comms.size() * sizeof(Membership));
+}
+
+/// A frame as a node makes it: whole blocks of claims.
+std::vector<char> make_frame(Input& in, uint32_t world) {
+  std::vector<char> frame(sizeof(FrameHeader));
+  uint64_t comm = 0;
+  uint32_t count = 0;
+  for (int blocks = in.get<uint8_t>() % 4; blocks > 0; --blocks, ++count) {
+    Block block = {};
+    block.comm = comm += in.get<uint8_t>() % 3 + 1;
+    block.members = in.get<uint8_t>() % 8;
+    block.flags = in.get<uint8_t>();
+    block.claims = in.get<uint8_t>() % 5 + 1;
+    std::vector<BlockClaim> claims;
+    std::vector<RankRun> runs;
+    uint64_t n = 0;
+    for (uint16_t i = 0; i < block.claims; ++i) {
+      BlockClaim claim = {};
+      claim.n = n += in.get<uint8_t>() % 3 + (i == 0);
+      claim.rolling = in.get<uint8_t>() % 4;
+      claim.signature = in.get<uint8_t>() % 2 != 0 ? in.get<uint64_t>() : in.get<uint8_t>() % 4u;
+      claim.site = in.get<uint8_t>() % 3;
+      claim.site_rank = some_rank(in, world);
+      const auto parent = in.get<uint8_t>();
+      claim.parent = i == 0 || parent % 4 == 0 || claims[parent % i].n >= claim.n ? kNoClaim : static_cast<uint16_t>(parent % i);
+      claim.runs = in.get<uint8_t>() % 3;
+      for (uint32_t k = 0; k < claim.runs; ++k)
+        runs.push_back({in.get<uint8_t>() % static_cast<int32_t>(world), 1, 1});
+      claims.push_back(claim);
+    }
+    block.runs = static_cast<uint32_t>(runs.size());
+    const size_t begin = frame.size(), bytes = sizeof(block) + claims.size() * sizeof(BlockClaim) + runs.size() * sizeof(RankRun);
+    block.bytes = static_cast<uint32_t>((bytes + 7) & ~size_t{7});
+    frame.resize(begin + block.bytes);
+    memcpy(frame.data() + begin, &block, sizeof(block));
+    memcpy(frame.data() + begin + sizeof(block), claims.data(), claims.size() * sizeof(BlockClaim));
+    if (!runs.empty())
+      memcpy(frame.data() + begin + sizeof(block) + claims.size() * sizeof(BlockClaim), runs.data(), runs.size() * sizeof(RankRun));
+  }
+  const FrameHeader header = {kFrameMagic, static_cast<uint32_t>(frame.size()), count, in.get<uint8_t>(), world, 0};
+  memcpy(frame.data(), &header, sizeof(header));
+  return frame;
+}
+
+}  // namespace
+
+/// World, then a sample, then lengths and records (raw, or made from what is there), then answers.
 void states(const uint8_t* data, size_t size) {
   Input in(data, size);
   const uint32_t world = in.get<uint8_t>() % 8 + 1;
-  if (in.get<uint8_t>() % 2 != 0) {
+  const auto flags = in.get<uint8_t>();
+  if ((flags & 2) != 0) {
+    std::vector<char> made;
+    for (uint32_t rank = 0; rank < world; ++rank)
+      if (const auto skipped = in.get<uint8_t>(); skipped % 8 != 7)
+        make_state(in, rank, world, made);
+    judge_states(made.data(), static_cast<uint32_t>(made.size()), world, in);
+    return;
+  }
+  if (flags % 2 != 0) {
     auto one = in.get<Summary>(), other = in.get<Summary>();
     for (Summary* sample : {&one, &other})  // of doubles nothing is asked but that they are compared
       sample->event_count %= 2 * kMaxEvents;
@@ -135,6 +256,21 @@ void mismatch(const uint8_t* data, size_t size) {
   Input in(data, size);
   const auto flags = in.get<uint8_t>();
   const bool collectives = (flags & 1) != 0;
+  if (collectives && (flags & 4) != 0) {
+    Mismatch* node = mismatch_create(4);
+    must(node != nullptr, "there is memory");
+    alignas(8) static char sum[kRoom];
+    uint32_t used = 0;
+    for (int frames = 0; frames < 3; ++frames) {
+      const std::vector<char> one = make_frame(in, 4);
+      judge_frames(one.data(), static_cast<uint32_t>(one.size()), true);
+      if (mismatch_merge(*node, sum, &used, kRoom, one.data(), static_cast<uint32_t>(one.size())))
+        must(used <= kRoom, "what is merged fits");
+    }
+    judge_frames(sum, used, true);
+    mismatch_destroy(node);
+    return;
+  }
   alignas(8) static char merged[kRoom];
   memset(merged, 0, sizeof(merged));
   uint32_t bytes = std::min<uint32_t>(in.get<uint16_t>(), kRoom);

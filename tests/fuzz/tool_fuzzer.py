@@ -120,6 +120,8 @@ def apply_bytes(data, kind, at, text):
 
 def make_kind(path, kind):
     """Another kind of file in its place."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     if kind == "fifo":

@@ -126,7 +126,7 @@ def minimise(program, name):
     shutil.rmtree(smaller, ignore_errors=True)
     os.makedirs(smaller)
     own = os.path.join(CORPUS, name)
-    subprocess.run([program, "-merge=1", "-max_len=8192", smaller, own, os.path.join(OUT, "found", name)],
+    subprocess.run([program, "-merge=1", "-use_counters=0", "-max_len=8192", smaller, own, os.path.join(OUT, "found", name)],
                    env={**os.environ, "RESIL_FUZZ_TARGET": name}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if not os.listdir(smaller):
         return
