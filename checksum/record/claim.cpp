@@ -5,6 +5,7 @@
 // PMPI_Init; system calls.
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -103,9 +104,13 @@ bool foreign_name(const char* directory, char* name, size_t bytes) {
 /// Removes an older recording's files; `claim` is this launch's and stays. The manifest goes last, so that a removal
 /// that was interrupted can be taken up.
 bool empty(const char* directory, const char* claim, bool inner) {
-  DIR* folder = opendir(directory);
-  if (folder == nullptr)
+  const int at = own_directory_open(directory, !inner);  // a world-N that is a link is not this recording's
+  DIR* folder = at >= 0 ? fdopendir(at) : nullptr;
+  if (folder == nullptr) {
+    if (at >= 0)
+      close(at);
     return false;
+  }
   char path[kRoom];
   bool ok = true;
   while (const dirent* entry = readdir(folder)) {
@@ -114,15 +119,15 @@ bool empty(const char* directory, const char* claim, bool inner) {
       continue;
     snprintf(path, sizeof(path), "%s/%s", directory, name);
     if (is_rank_file(name) || (begins(name, kManifest) && strcmp(name, kManifest) != 0))
-      ok = (unlink(path) == 0 || errno == ENOENT) && ok;
+      ok = (unlinkat(at, name, 0) == 0 || errno == ENOENT) && ok;
     else if (is_claim(name) && strcmp(name, claim) != 0)
-      rmdir(path);
+      unlinkat(at, name, AT_REMOVEDIR);
     else if (is_world(name) && !inner && manifest_of(path, "") != Manifest::kForeign)
-      ok = empty(path, "", true) && (rmdir(path) == 0 || errno == ENOENT) && ok;
+      ok = empty(path, "", true) && (unlinkat(at, name, AT_REMOVEDIR) == 0 || errno == ENOENT) && ok;
   }
+  ok = ok && (unlinkat(at, kManifest, 0) == 0 || errno == ENOENT);
   closedir(folder);
-  snprintf(path, sizeof(path), "%s/%s", directory, kManifest);
-  return ok && (unlink(path) == 0 || errno == ENOENT);
+  return ok;
 }
 
 bool write_manifest(const char* directory, const Identity& identity) {

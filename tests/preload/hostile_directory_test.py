@@ -209,12 +209,25 @@ def recordings():
             untouched(folder)
 
 
+def recorded_again():
+    """A recording that is made anew removes the older one's files, and nothing through a link."""
+    place = open_place()
+    directory, other = os.path.join(place, "record"), os.path.join(place, "other")
+    for target in (directory, other):
+        assert start("mpich", os.path.join(place, "report"), env={"RESIL_MODE": "record", "RESIL_RECORD": target}).returncode == 0
+    os.symlink(other, os.path.join(directory, "world-1"))
+    before = sorted(os.listdir(other))
+    start("mpich", os.path.join(place, "report"), env={"RESIL_MODE": "record", "RESIL_RECORD": directory})
+    assert sorted(os.listdir(other)) == before and "rank-00001.rec" in before, (before, os.listdir(other))
+
+
 def permissions():
     """Reports: what the umask leaves of 0666 and 0777. Node-local memory: for the user alone."""
     for mask, want in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
         directory = os.path.join(open_place(), "report")
         script = f"umask {mask:o}; exec \"$0\" \"$@\""
-        line = ["/bin/bash", "-c", script, os.path.join(BUILD, "nested.mpich"), "ls -ln /dev/shm"]
+        line = ["/bin/bash", "-c", script, os.path.join(BUILD, "nested.mpich"),
+                "grep -ho '/dev/shm/[^\"]*' \"$RESIL_DIR\"/rank-0000?.json | xargs ls -ln"]
         result = jobs.run("mpich", 2, line, directory=directory, timeout=LIMIT)
         assert result.returncode == 0, result.text()
         assert stat.S_IMODE(os.stat(directory).st_mode) == 0o777 & ~mask
@@ -222,8 +235,8 @@ def permissions():
         assert {"launch.json", "rank-00000.json", "rank-00001.ring"} <= set(names), names
         for name in names:
             assert stat.S_IMODE(os.stat(os.path.join(directory, name)).st_mode) == want, (oct(mask), name)
-        rings = [text for text in result.stdout.decode().splitlines() if re.search(r" resil-0-.*\.(ring|node)$", text)]
-        assert rings and all(text.startswith("-rw-------") for text in rings), rings
+        rings = [text for text in result.stdout.decode().splitlines() if re.search(r"/resil-0-.*\.ring$", text)]
+        assert len(rings) == 2 and all(text.startswith("-rw-------") for text in rings), rings
 
 
 def another_users_job():
@@ -273,7 +286,7 @@ def main():
         checks += [("foreign directory, links (openmpi)", foreign_directory("links", "openmpi", 0))]
     checks += [(f"shared directory, {how}", shared_directory(how)) for how in WAYS]
     checks += [("writable by everybody", writable_by_everybody), ("foreign reports", foreign_reports), ("foreign claim", foreign_claim),
-               ("recordings", recordings), ("permissions", permissions), ("another user's job", another_users_job)]
+               ("recordings", recordings), ("recorded again", recorded_again), ("permissions", permissions), ("another user's job", another_users_job)]
     return run_checks(checks)
 
 
