@@ -88,6 +88,7 @@ struct TypeFunctions {
   /// dies. Not copied by MPI_Type_dup. Replaces (and forgets) an earlier one. False: not tied.
   bool (*attach)(uint64_t type, void* info, void (*forget)(void* info));
   void* (*attached)(uint64_t type);  ///< null: nothing
+  uint64_t (*address)() = nullptr;   ///< MPI_AINT
 };
 
 }  // namespace resil

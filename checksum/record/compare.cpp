@@ -66,8 +66,11 @@ bool same_call(const CallRecord& then, const CallRecord& now) {
 /// Not a part of the call before it.
 bool stands_alone(const Item& item) { return item.kind == ItemKind::kCall || item.kind == ItemKind::kLogged; }
 
+std::atomic<bool> early_end;
+
 /// The recording ends here without the program's doing.
 void end_of_recording(PerThread& t) {
+  early_end.store(true, std::memory_order_relaxed);
   add_note_format("verify: the recording of stream %u ends after call %" PRIu64 "; what came after it is not verified (%s)",
                   t.stream_id, t.cursor->number(), recording.end_text());
   t.over = true;
@@ -92,6 +95,7 @@ const Item* next_item(const Event* e, PerThread& t, const Call* call) {
         log_format("verify: %s; nothing after it is verified", t.cursor->problem());
         add_note_format("verify: %s; nothing after it is verified", t.cursor->problem());
         t.over = true;
+        early_end.store(true, std::memory_order_relaxed);
         return nullptr;
     }
     if (item->kind != ItemKind::kText)
@@ -294,6 +298,8 @@ void compare_result(Event& e, PerThread& t, Call& call) {
 }
 
 }  // namespace
+
+bool ended_early() { return early_end.load(std::memory_order_relaxed); }
 
 void verify_enter(Event& e, PerThread& t, Call& call) {
   call.known = call.late = call.fails = call.forced = false;

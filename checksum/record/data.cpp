@@ -22,6 +22,7 @@ using fault::Packet;
 using ledger::Reason;
 
 uint16_t traits[kCallCount];
+const TypeMap* addresses;  // of MPI_AINT
 
 bool begins(const char* name, const char* with) { return strncmp(name, with, strlen(with)) == 0; }
 
@@ -139,9 +140,21 @@ void prepare_traits() {
 
 uint16_t traits_of(CallId id) { return traits[static_cast<unsigned>(id)]; }
 
+uint64_t address_values;
+
+void prepare_addresses(Thread& thread) {
+  const uint64_t type = backend->types->address != nullptr ? backend->types->address() : 0;
+  if (type != 0)
+    __atomic_store_n(&addresses, type_map(thread, type), __ATOMIC_RELAXED);
+}
+
 Value read_view(const View& view, uint64_t bytes) {
   if (view.reason != Reason::kNone)
     return kUnreadable;
+  if (view.type == addresses) {
+    address_values += 1;
+    return kUnreadable;
+  }
   if (bytes > view.bytes)
     bytes = view.bytes;
   if (bytes == 0)

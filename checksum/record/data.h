@@ -35,6 +35,9 @@ enum Trait : uint16_t {
   kBlind = 2048,    ///< moves data that is not read
 };
 uint16_t traits_of(CallId id);  ///< a table; call prepare_traits() before
+/// Finds out which data are addresses in memory (MPI_AINT): they differ from run to run. In the first call.
+void prepare_addresses(Thread& thread);
+extern uint64_t address_values;  ///< met so far, and not read; for the report
 void prepare_traits();
 
 struct Value {

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checksum/collective/form.h"
 #include "checksum/ledger/blame_internal.h"
 #include "detectors/dump/symbols.h"
 #include "shim/config.h"
@@ -103,13 +104,69 @@ bool is_date(uint64_t bits, ValueType type) {
   return value > 1.5e9 && value < 2.5e9;
 }
 
-void find_sources(const PerThread& t, const Difference& d, Sources& sources) {
+uint64_t calls_of(const PerThread& t, const char* part, const char* or_part) {
+  uint64_t sum = 0;
+  for (unsigned id = 0; id < kCallCount; ++id) {
+    const char* name = call_info(static_cast<CallId>(id)).name;
+    if (strstr(name, part) != nullptr || strstr(name, or_part) != nullptr)
+      sum += t.thread->lane->counters[id].count;
+  }
+  return sum;
+}
+
+/// Calls whose outcomes are not recorded, by what they are.
+void add_unforced(const PerThread& t, Sources& sources) {
+  const uint64_t files = calls_of(t, "_shared", "_ordered"), worlds = calls_of(t, "MPI_Comm_spawn", "MPI_Comm_accept") +
+                                                                      calls_of(t, "MPI_Comm_connect", "MPI_Lookup_name");
+  if (files != 0)
+    sources.add("%" PRIu64 " calls used a shared file pointer: which rank comes first there is not recorded", files);
+  if (worlds != 0)
+    sources.add("%" PRIu64 " calls had to do with other worlds (spawn, connect, names), which are not recorded", worlds);
+  if (files + worlds == 0)
+    sources.add("%" PRIu64 " calls before had outcomes that are not recorded (one-sided atomics)", counts.unforced);
+}
+
+/// What differs, if it is text in this run; "" otherwise.
+void text_of(const Event* e, const Difference& d, char* text, size_t room) {
+  text[0] = 0;
+  if (e == nullptr || (d.what != What::kOutput && d.what != What::kInput))
+    return;
+  const uint16_t is = traits_of(e->id);
+  const bool one_buffer = (is & kSwaps) || ((is & kCollects) && collective::form_of(e->id) == collective::Form::kBcast);
+  const bool takes = d.what == What::kInput && !one_buffer;
+  if (!(is & kCollects) && !(is & (takes ? kTakes : kGives | kSwaps)))
+    return;
+  const Side& side = takes ? e->receive : e->send;
+  if (side.counts != nullptr && (is & kCollects))
+    return;
+  const View view = make_view(*e->thread, side.buffer, side.count, side.type);
+  if (view.reason != ledger::Reason::kNone || !view.type->contiguous || view.bytes < 4 || view.type->size != 1)
+    return;
+  const auto* at = static_cast<const char*>(view.buffer);
+  size_t used = 0;
+  while (used < view.bytes && used + 1 < room && at[used] >= ' ' && at[used] <= '~')
+    ++used;
+  if (used < 4 || (used < view.bytes && used + 1 < room && at[used] != 0))
+    return;
+  memcpy(text, at, used);
+  text[used] = 0;
+}
+
+/// Names that are others in each run.
+void add_text_source(const char* text, Sources& sources) {
+  if (strstr(text, "tag#") != nullptr || strstr(text, "port#") != nullptr || strstr(text, ".0:") != nullptr)
+    sources.add("it looks like the name of a port (MPI_Open_port), which is another one in each run");
+  else if (text[0] == '/' && (strstr(text, "tmp") != nullptr || strstr(text, "/dev/shm") != nullptr))
+    sources.add("it looks like the name of a temporary file, which is another one in each run");
+}
+
+void find_sources(const PerThread& t, const Difference& d, const char* text, Sources& sources) {
   if (const uint64_t reads = clock_reads(*t.thread) - t.clock_reads; reads != 0 && !mode.time)
     sources.add("MPI_Wtime was read %" PRIu64 " times since the last call that agreed, and is not recorded without "
                 "RESIL_RECORD_TIME=1", reads);
   if (counts.unforced != 0)
-    sources.add("%" PRIu64 " calls before had outcomes that are not recorded (one-sided atomics, shared file pointers, "
-                "other worlds)", counts.unforced);
+    add_unforced(t, sources);
+  add_text_source(text, sources);
   if (mode.multiple && t.stream_id > 1)
     sources.add("several threads call MPI, and the order between threads is not recorded");
   if (is_address(d.expected, d.expected_type) && is_address(d.found, d.found_type))
@@ -117,7 +174,7 @@ void find_sources(const PerThread& t, const Difference& d, Sources& sources) {
   if (is_date(d.expected, d.expected_type) && is_date(d.found, d.found_type))
     sources.add("both values look like the time of day, in seconds since 1970");
   if (counts.unread != 0)
-    sources.add("%" PRIu64 " calls before brought data that was not read (device memory or the like)", counts.unread);
+    sources.add("%" PRIu64 " calls before brought data that was not read (device memory, addresses or the like)", counts.unread);
   if (mode.native)
     sources.add("RESIL_REDUCE=native: MPI may sum in another order each time");
 }
@@ -271,7 +328,9 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
     snprintf(before, sizeof(before), "call %" PRIu64 " (%s at %s)", t.last.number, name_of(t.last.id), last_site);
   }
   Sources sources = {"", 0};
-  find_sources(t, d, sources);
+  char text[64];
+  text_of(e, d, text, sizeof(text));
+  find_sources(t, d, text, sources);
   Finding finding;
   finding.start(d.what == What::kInput ? "divergent_input" : d.what == What::kStuck ? "replay_stuck" : "divergence",
                 sources.count != 0 || d.what == What::kStuck || d.what == What::kInput ? Confidence::kSuspected
@@ -292,6 +351,8 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
   finding.add("time", "%lld.%06ld", static_cast<long long>(now.tv_sec), now.tv_nsec / 1000);
   finding.add("inputs_agreed", "%s", d.what == What::kInput ? "no: this is the first one that differs" : "yes");
   add_values(finding, d);
+  if (text[0] != 0)
+    finding.add("text", "\"%s\"", text);
   finding.add("unrecorded", "%s", sources.count != 0 ? sources.text
                                                      : "no unrecorded source is known: a fault, or a program that uses "
                                                        "random seeds, clocks, addresses or uninitialised memory");

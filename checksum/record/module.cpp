@@ -40,6 +40,7 @@ constexpr ConfigEntry kConfig[] = {
 };
 
 bool ready;     // the file is open
+bool opened;    // it was, for verify
 Identity identity;
 char directory[1100];  // of this world's recording
 
@@ -110,6 +111,7 @@ void after_init() {
   } else {
     if (!recording.open(directory, identity, kLibraryNames, &problem))
       refuse(problem);
+    opened = true;
     if (recording.end() == FileEnd::kCutOff) {
       snprintf(problem.text, sizeof(problem.text), "%s", recording.end_text());
       refuse(problem);
@@ -130,8 +132,11 @@ void enter(Event& e) {
   if (!ready)
     return;
   PerThread* t = per_thread(*e.thread);
-  if (t == nullptr && (t = open_thread(*e.thread, e.site, &e)) == nullptr)
-    return;
+  if (t == nullptr) [[unlikely]] {
+    prepare_addresses(*e.thread);
+    if ((t = open_thread(*e.thread, e.site, &e)) == nullptr)
+      return;
+  }
   // Calls that an exception or longjmp left lie below this one on the stack.
   while (t->depth > 0 && t->calls[t->depth - 1].event->frame <= e.frame)
     --t->depth;
@@ -167,8 +172,10 @@ void leave(Event& e) {
     return;
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) {
-    if (e.attributes & kCallLifecycle)
+    if (e.attributes & kCallLifecycle) {
+      prepare_addresses(*e.thread);
       open_thread(*e.thread, e.site, nullptr);  // MPI_Init: from here on the program may log values
+    }
     return;
   }
   Call* call = call_of(*t, e);
@@ -282,6 +289,9 @@ double time(Thread& thread, CallId id, double value) {
 
 bool times() { return config_integer("RESIL_RECORD_TIME") != 0; }
 
+/// Did verify have the whole run to compare with? A recording that a crash cut off ends somewhere.
+bool complete() { return opened && recording.end_text()[0] == 0 && !ended_early(); }
+
 void report(JsonWriter& json) {
   const auto number = [&json](const char* name, uint64_t value) { json.integer(name, static_cast<int64_t>(value)); };
   json.begin_object(mode.recording ? "record" : "verify");
@@ -309,6 +319,8 @@ void report(JsonWriter& json) {
     number("failing_polls", counts.failing_polls);
     number("unforced", counts.unforced);
     number("ignored", counts.ignored);
+    number("addresses", address_values);
+    json.boolean("complete", complete());
     number("unmatched", counts.unmatched);
     number("threads_lost", counts.lost);
     number("divergences", divergences());

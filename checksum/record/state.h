@@ -170,6 +170,7 @@ void verify_enter(Event& event, PerThread& t, Call& call);
 void verify_leave(Event& event, PerThread& t, Call& call);
 void verify_completion(Event& event, PerThread& t, Call& call, const Entry& entry, const Completion& now);
 void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType type, uint64_t bits);
+bool ended_early();  ///< some stream of the recording ended before this run did
 double replay_time(PerThread& t, const char* name, double value);
 /// The thread or the program ends: is there more in its stream?
 void verify_end(PerThread& t, const char* what_ends);

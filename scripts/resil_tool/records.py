@@ -11,7 +11,7 @@ import dataclasses
 import os
 import re
 
-from . import checksum, reductions, staging
+from . import checksum, reductions, staging, verification
 from .text import clean
 from .runs import launch_number, read_launch
 from .values import (MAX_FILE, Invalid, duration, integer, items, members, moment, parse_object, rank_list, read_bytes,
@@ -72,6 +72,7 @@ class Rank:
     fault_setting: str = ""                                    # RESIL_FAULT, "" for none
     faults: dict = dataclasses.field(default_factory=dict)     # injected on purpose, kind: count
     checksum: dict = dataclasses.field(default_factory=dict)   # section "checksum", see checksum.py
+    verify: dict = dataclasses.field(default_factory=dict)     # section "verify", see verification.py
     reductions: dict = dataclasses.field(default_factory=dict)  # section "reductions", see reductions.py
     staging: dict = dataclasses.field(default_factory=dict)    # section "staging", see staging.py
     uncovered: dict = dataclasses.field(default_factory=dict)  # reason: count
@@ -203,6 +204,7 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
                     "sent_messages", "sent_bytes", "received_messages", "received_bytes")]
     record.findings_dropped = integer(value.get("findings_dropped"))
     record.checksum = checksum.parse(value.get("checksum"))
+    record.verify = verification.parse(value.get("verify"))
     record.reductions = reductions.parse(value.get("reductions"))
     record.staging = staging.parse(value.get("staging"))
     inside = value.get("checksum").get("faults_injected") if record.checksum else None

@@ -9,12 +9,12 @@ import shlex
 import sys
 import time
 
-from . import checksum, findings, reductions, staging
+from . import checksum, findings, reductions, staging, verification
 from . import job as jobs
 from . import records, runs
 from .attach import attach
 from .job import Usage
-from .summary import merge, rank_objects
+from .summary import merge, rank_objects, scope
 from .text import WIDTH, bytes_text, clean, clip, colour, integer, plural, seconds_text, wrap
 
 LINES = 40
@@ -197,7 +197,7 @@ def _findings(s: dict, most: int) -> list[str]:
             "; RESIL_FAULT=%s" % clip(setting, 60) for setting in s["fault_setting"])), 2)
     found = s["findings"]
     if not found:
-        return row("findings", "none%s" % checksum.scope(s["checksum"])) + after
+        return row("findings", "none%s" % scope(s)) + after
     lines, room = [], max(2, most - len(after))
     lines += row("findings", findings.sentence(found[0]), 7)  # the most certain and most frequent story in full
     per = 1 if len(found) > (room - len(lines)) // 2 else 2
@@ -244,8 +244,10 @@ def _coverage(s: dict) -> list[str]:
     if s["checksum"]:
         for label, text in checksum.sentences(s["checksum"])[:10]:
             lines += row(label, text, 2)
-    elif s["ranks_reported"]:
+    elif s["ranks_reported"] and not s["verify"]:
         lines += row("coverage", "message contents were not checked (mode checksum is off)")
+    if s["verify"]:
+        lines += row("verify", verification.sentence(s["verify"]), 3)
     if s["reductions"]:
         lines += row("reductions", reductions.sentence(s["reductions"]), 3)
     if s["staging"]:

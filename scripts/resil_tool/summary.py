@@ -4,7 +4,7 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-from . import checksum, findings, reductions, runs, staging, symbols
+from . import checksum, findings, reductions, runs, staging, symbols, verification
 from .job import owner_name
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase
@@ -35,6 +35,7 @@ def merge(directory: Directory) -> dict:
         "calls": _calls(ranks), "messages": _messages(ranks),
         "findings": findings.merge(directory, ranks), "findings_dropped": sum(r.findings_dropped for r in ranks),
         "checksum": checksum.merge(ranks), "reductions": reductions.merge(ranks),
+        "verify": verification.merge(ranks),
         "staging": staging.merge(ranks), "faults_injected": _sum(r.faults for r in ranks),
         "fault_setting": _variants(ranks, "fault_setting"),
         "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
@@ -107,9 +108,14 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
         return "INCOMPLETE", "; ".join(reasons)
     size = summary["ranks_expected"] or summary["ranks_reported"]
     if summary["fault_setting"]:
-        return "CLEAN", "data was DAMAGED ON PURPOSE, no findings%s" % checksum.scope(summary["checksum"])
-    return "CLEAN", "%d of %d ranks finished, no findings%s" % (summary["ranks_reported"], size,
-                                                                checksum.scope(summary["checksum"]))
+        return "CLEAN", "data was DAMAGED ON PURPOSE, no findings%s" % scope(summary)
+    return "CLEAN", "%d of %d ranks finished, no findings%s" % (summary["ranks_reported"], size, scope(summary))
+
+
+def scope(summary) -> str:
+    """What "no findings" holds for."""
+    checked = "" if summary["verify"] and not summary["checksum"] else checksum.scope(summary["checksum"])
+    return checked + (verification.scope(summary["verify"]) if summary["verify"] else "")
 
 
 def _ends(directory, keys) -> list[str]:

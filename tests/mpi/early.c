@@ -422,6 +422,20 @@ static int answers(void) {
   return MPI_Finalize();
 }
 
+/// Addresses, which are others in each run.
+static void addresses(void) {
+  MPI_Aint own, got[2];
+  MPI_Request request;
+  void* memory = page();
+  OK(MPI_Get_address(memory, &own));
+  OK(MPI_Allgather(&own, 1, MPI_AINT, got, 1, MPI_AINT, world));
+  CHECK(got[rank] == own);
+  OK(MPI_Irecv(got, 1, MPI_AINT, left, 30, world, &request));
+  OK(MPI_Send(&own, 1, MPI_AINT, right, 30, world));
+  OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  gone(memory);
+}
+
 int main(int argc, char** argv) {
   OK(MPI_Init(&argc, &argv));
   if (argc > 1 && strcmp(argv[1], "answers") == 0) return answers();
@@ -441,6 +455,7 @@ int main(int argc, char** argv) {
 #endif
   from_nobody();
   between();
+  addresses();
   unsigned long all[2];
   OK(MPI_Allgather(&sum, 1, MPI_UNSIGNED_LONG, all, 1, MPI_UNSIGNED_LONG, world));
   if (rank == 0) printf("%016lx %016lx\n", all[0], all[1]);

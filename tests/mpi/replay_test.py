@@ -233,6 +233,9 @@ def killed(s):
         seen = report["verify"]
         assert report["findings"] == [] and seen["calls"] > 100, f"rank {rank}: {report}"
         assert any("not verified" in note for note in report["notes"]), report["notes"]
+        assert seen["complete"] is False, seen
+    summary = jobs.run_tool("report", result.directory, "--json")
+    assert summary["verdict"] == "CLEAN" and "calls and" in summary["reason"] and "ENDS EARLY" in summary["reason"], summary
 
 
 def threads(s, build):
