@@ -463,13 +463,36 @@ void request_remember(Event& e) {
     memcpy(e.saved_requests, e.requests, saved_bytes(e));
 }
 
+namespace {
+
+ErrorKind error_kind(int code) { return backend->messages->error_kind(code); }
+
+/// After a call that returned an error: is this request of it complete? What has become null is; a persistent one keeps its
+/// handle, and its own error tells.
+bool failed(const Event& e, int64_t i) {
+  if (request_handle(e.requests, i) == backend->request_null())
+    return true;
+  if (e.index != nullptr || e.outcount != nullptr)
+    return false;
+  const ErrorKind error = error_kind(e.result);
+  if (error == ErrorKind::kTruncated)
+    return e.request_count == 1;
+  if (error != ErrorKind::kInStatus || backend->messages->status_ignored(e.given_statuses))
+    return false;
+  StatusInfo status;
+  backend->messages->status_read(e.given_statuses, i, &status);
+  return error_kind(status.error) != ErrorKind::kPending;
+}
+
+}  // namespace
+
 void request_completed(Event& e) {
   const bool freed = e.id == CallId::kMPI_Request_free;
   if (e.request_count == 1) {
     bool done = e.result == 0 && (e.flag == nullptr || *e.flag != 0);
     if (done && e.outcount != nullptr)
       done = *e.outcount == 1;
-    if (done || (e.result != 0 && request_handle(e.requests, 0) == backend->request_null()))
+    if (done || (e.result != 0 && failed(e, 0)))
       complete(e, e.saved_few[0], 0, freed);
     return;
   }
@@ -479,10 +502,14 @@ void request_completed(Event& e) {
     add_note("requests shown as pending may be complete: memory for their handles was refused");
     return;
   }
-  if (e.result != 0) {  // MPI_ERR_IN_STATUS and worse: what has become null is complete
+  if (e.result != 0 && e.outcount != nullptr && error_kind(e.result) == ErrorKind::kInStatus) {
+    for (int i = 0; i < *e.outcount && i < e.request_count; ++i)
+      complete(e, request_handle(e.saved_requests, e.indices[i]), i, freed);
+  } else if (e.result != 0) {
+    const bool one_status = e.index != nullptr || e.outcount != nullptr;
     for (int64_t i = 0; i < e.request_count; ++i)
-      if (request_handle(e.requests, i) == backend->request_null())
-        complete(e, request_handle(e.saved_requests, i), i, freed);
+      if (failed(e, i))
+        complete(e, request_handle(e.saved_requests, i), one_status ? 0 : i, freed);
   } else if (e.outcount != nullptr) {  // Waitsome, Testsome
     for (int i = 0; *e.outcount != kUndefinedIndex && i < *e.outcount; ++i)
       complete(e, request_handle(e.saved_requests, e.indices[i]), i, freed);

@@ -18,6 +18,7 @@
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/patterns.h"
 #include "checksum/p2p/receive_queue.h"
+#include "checksum/p2p/receive_side.h"
 #include "checksum/p2p/staged.h"
 #include "shim/backend.h"
 #include "shim/event.h"
@@ -236,24 +237,6 @@ void untracked(const CommInfo* comm, uint64_t bytes) {
     lose_order(*comm);
 }
 
-bool replaces(CallId id) {
-  return id == CallId::kMPI_Sendrecv_replace || id == CallId::kMPI_Sendrecv_replace_c ||
-         id == CallId::kMPI_Isendrecv_replace || id == CallId::kMPI_Isendrecv_replace_c;
-}
-
-View view_of(const Event& e) {
-  const Side& side = replaces(e.id) ? e.send : e.receive;
-  View view = make_view(*e.thread, side.buffer, side.count, side.type);
-  if ((e.attributes & kCallPartitioned) && view.reason != Reason::kDatatype) {
-    view.count *= e.partitions;
-    view.bytes *= static_cast<uint64_t>(e.partitions);
-  }
-  return view;
-}
-
-int32_t source_of(const Event& e) { return e.attributes & kCallBothWays ? e.receive_peer : e.peer; }
-int32_t tag_wanted(const Event& e) { return e.attributes & kCallBothWays ? e.receive_tag : e.tag; }
-
 /// A new entry for this call's receive, not in any list yet. Null: no memory.
 Receive* make(const Event& e, const View& view, bool hold) {
   Guard guard;
@@ -277,6 +260,25 @@ Receive* make(const Event& e, const View& view, bool hold) {
   if (receive->held)
     keep_type(view.type);
   return receive;
+}
+
+/// A message that was too long. MPICH leaves the status of some calls as the program had it, so that only the arguments
+/// say whose message it was. False: they do not.
+bool fill_truncated(Receive& receive) {
+  blame::drop_posted(receive.posted);
+  receive.posted = receive.evidence = 0;
+  if (receive.wild) {
+    ledger::count_uncovered(Reason::kError, 1, receive.view.bytes);
+    Guard guard;
+    receive.comm->lost = true;
+    return false;
+  }
+  receive.actual_source = receive.source;
+  receive.actual_tag = receive.tag;
+  receive.bytes = receive.view.bytes;
+  receive.failed = true;
+  receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
+  return true;
 }
 
 /// Takes the status over and digests what arrived. False: no message was taken.
@@ -303,14 +305,18 @@ bool fill(Thread& thread, Receive& receive, const StatusInfo& said, ErrorKind er
     receive.posted = 0;
     return !receive.wild;
   }
-  if (status.cancelled || status.source < 0 || error == ErrorKind::kPending || error == ErrorKind::kOther)
+  if (error == ErrorKind::kPending || error == ErrorKind::kOther)
+    return false;
+  if (error != ErrorKind::kNone)
+    return fill_truncated(receive);
+  if (status.cancelled || status.source < 0)
     return false;
   receive.actual_source = status.source;
   receive.actual_tag = status.tag;
   receive.bytes = status.bytes;
   StagedView copy;
-  receive.staged = error == ErrorKind::kNone && staged_receive(thread, receive.view, status.bytes, &copy);
-  receive.failed = error != ErrorKind::kNone || (receive.view.reason == Reason::kNone && status.bytes > receive.view.bytes);
+  receive.staged = staged_receive(thread, receive.view, status.bytes, &copy);
+  receive.failed = receive.view.reason == Reason::kNone && status.bytes > receive.view.bytes;
   receive.evidence = 0;
   receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
   if (receive.staged) [[unlikely]] {
@@ -554,7 +560,10 @@ void receive_posting(Event& e, const View& copy) {
 void message_enter(Event& e) {
   // Before the call: the library gives the handle to another thread's message once it has received this one.
   e.check_receive = matched_receive(request_handle(e.message, 0));
-  e.check_posted = ledger::full_blame() ? blame::receive_posted(make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type)) : 0;
+  // Not of MPI_MESSAGE_NO_PROC: its buffer need not be one.
+  e.check_posted = 0;
+  if (ledger::full_blame() && e.check_receive != nullptr)
+    e.check_posted = blame::receive_posted(make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type));
 }
 
 void matched_probe(Event& e) {
