@@ -172,6 +172,7 @@ bool prepare() {
   runtime.size = identity.size;
   runtime.world = identity.world;
   gethostname(runtime.host, sizeof(runtime.host) - 1);
+  log_begin();
   read_configuration();
   if (int64_t node = config_integer("RESIL_NODE_RANKS"); node > 0) {  // tests: a job of several nodes on one machine
     identity.local_rank = identity.rank >= 0 ? identity.rank % static_cast<int>(node) : -1;

@@ -14,6 +14,7 @@
 #include "shim/launch.h"
 #include "shim/own_files.h"
 #include "shim/runtime.h"
+#include "shim/write_shield.h"
 
 namespace resil {
 
@@ -48,6 +49,7 @@ bool write_text(OwnFile* file, const Claim& claim) {
     errno = ENAMETOOLONG;
     return false;
   }
+  const WriteShield shield;
   const ssize_t written = write(file->fd, text, static_cast<size_t>(length));
   if (written >= 0 && written != length)
     errno = ENOSPC;

@@ -3,6 +3,7 @@
 // See json.h.
 
 #include "shim/json.h"
+#include "shim/write_shield.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -135,6 +136,7 @@ void JsonWriter::null(const char* key) {
 }
 
 void JsonWriter::flush() {
+  const WriteShield shield;
   for (size_t done = 0; done < used_ && error_ == 0;) {
     ssize_t written = write(fd_, buffer_ + done, used_ - done);
     if (written > 0)

@@ -7,6 +7,9 @@
 
 namespace resil {
 
+/// From now on messages go only to what is standard error now, or to what is standard output. Once, at first.
+void log_begin();
+
 /// "resil: TEXT\n" on standard error. Async-signal-safe.
 void log_line(const char* text);
 

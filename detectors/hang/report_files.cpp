@@ -18,6 +18,7 @@
 #include "shim/own_files.h"
 #include "shim/runtime.h"
 #include "shim/version.h"
+#include "shim/write_shield.h"
 
 namespace resil::hang {
 
@@ -261,6 +262,7 @@ void append_line(const char* name, const char* line) {
   const int fd = runtime.directory[0] != 0 ? own_file_append(path, 0666) : -1;
   if (fd < 0)
     return;
+  const WriteShield shield;
   if (write(fd, line, strlen(line)) < 0)
     errno = 0;
   close(fd);

@@ -11,6 +11,7 @@
 
 #include "shim/config_parse.h"
 #include "shim/own_files.h"
+#include "shim/write_shield.h"
 
 namespace resil {
 namespace {
@@ -41,6 +42,7 @@ bool publish(const LaunchIdentity& identity, const char* directory, const char* 
   Text(own, sizeof own).add(prefix).add(int64_t{identity.rank});
   OwnFile file;
   size_t length = strlen(value);
+  const WriteShield shield;
   bool good = own_file_begin(&file, own, 0644);
   if (good && write(file.fd, value, length) != static_cast<ssize_t>(length)) {
     own_file_drop(&file);
