@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hostile programs (tests/hostile), natively and preloaded: the same standard output, what each rank saw, files, exit
+status; and no finding.
+
+A job runs many cases of a program; when it differs, each case runs alone, so that the failure names it.
+"""
+import glob
+import json
+import os
+import re
+import subprocess
+
+from . import mpi as jobs
+from . import report as reports
+
+MODES = {
+    "watch": {"RESIL_MODE": "watch"},
+    "abort": {"RESIL_HANG": "abort"},
+    "lazy": {"RESIL_MODE": "checksum"},
+    "strict": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "strict"},
+    "full": {"RESIL_MODE": "checksum", "RESIL_BLAME": "full"},
+    "order": {"RESIL_REDUCE": "order"},
+    "exact": {"RESIL_REDUCE": "exact"},
+    "tree": {"RESIL_REDUCE": "order", "RESIL_REDUCE_P2P": "1"},
+    "stage": {"RESIL_STAGE": "on"},
+    "record": {"RESIL_MODE": "record"},
+    "verify": {"RESIL_MODE": "verify"},
+    "most": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "strict", "RESIL_BLAME": "full", "RESIL_REDUCE": "exact",
+             "RESIL_STAGE": "on", "RESIL_HANG": "abort"},
+    "record-most": {"RESIL_MODE": "checksum,record", "RESIL_BLAME": "full", "RESIL_REDUCE": "order",
+                    "RESIL_STAGE": "on", "RESIL_HANG": "abort"},
+    "verify-most": {"RESIL_MODE": "checksum,verify", "RESIL_BLAME": "full", "RESIL_REDUCE": "order",
+                    "RESIL_STAGE": "on", "RESIL_HANG": "abort"},
+}
+RECORDED = {"verify": "record", "verify-most": "record-most"}  # what a mode reads, and who writes it
+
+
+class Outcome:
+    """What a job let itself be seen to do."""
+
+    def __init__(self, result, out, keep):
+        self.result, self.status = result, result.returncode
+        self.stdout = re.sub(rb"PID \d+", b"PID", result.stdout)  # MPICH's launcher says who died
+        if keep:
+            self.stdout = keep(self.stdout)
+        self.seen = {}
+        for path in sorted(glob.glob(os.path.join(out, "*"))):
+            with open(path, "rb") as file:
+                self.seen[os.path.basename(path)] = file.read()
+
+    def difference(self, other):
+        """Words for the first difference; None: none."""
+        if self.result.timed_out or other.result.timed_out:
+            return None if self.result.timed_out == other.result.timed_out else "hangs"
+        if self.status != other.status:
+            return f"status {self.status} natively, {other.status} preloaded"
+        for name in sorted({*self.seen, *other.seen}):
+            words = _first_difference(self.seen.get(name, b""), other.seen.get(name, b""))
+            if words:
+                return f"{name}: {words}"
+        return _first_difference(self.stdout, other.stdout)
+
+
+def _first_difference(native, preloaded):
+    if native == preloaded:
+        return None
+    one, two = native.splitlines(), preloaded.splitlines()
+    for number in range(max(len(one), len(two))):
+        left, right = (lines[number] if number < len(lines) else b"(nothing)" for lines in (one, two))
+        if left != right:
+            return f"line {number + 1}: {left[:300]!r} natively, {right[:300]!r} preloaded"
+    return "line ends"
+
+
+def findings(directory):
+    """Words for all findings and hangs in a report directory and its sub-directories."""
+    found = []
+    for folder, _, _ in os.walk(directory or ""):
+        for rank, report in reports.load(folder).items():
+            found += [f"rank {rank}: {finding.get('kind')}: {finding.get('message')}" for finding in report["findings"]]
+        for path in glob.glob(os.path.join(folder, "hang-*.json")):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    found.append("hang: " + str(json.load(file).get("verdict", path)))
+            except (OSError, ValueError):
+                found.append(f"hang: {path}")
+    return found
+
+
+class Job:
+    """A command of some MPI and how it is run. keep(bytes) -> bytes drops from standard output what differs in any two
+    runs. What it writes in its directory is compared, too."""
+
+    def __init__(self, mpi, command, ranks=2, env=None, options=(), timeout=240, keep=None):
+        self.mpi, self.command, self.ranks, self.env = mpi, list(command), ranks, env or {}
+        self.options, self.timeout, self.keep = list(options), timeout, keep
+
+    def run(self, mode=None, recording=None):
+        """One run in a fresh directory; (Outcome, words for findings)."""
+        folder = jobs.scratch("hostile-")
+        out = os.path.join(folder, "out")
+        os.mkdir(out)
+        settings = {**MODES[mode], "RESIL_RECORD": recording or os.path.join(folder, "recording")} if mode else {}
+        result = jobs.run(self.mpi, self.ranks, self.command, env={**self.env, **settings, "HOSTILE_OUT": out},
+                          preload=mode is not None, timeout=self.timeout, options=self.options, cwd=out,
+                          directory=os.path.join(folder, "report"))
+        outcome = Outcome(result, out, self.keep)
+        said = findings(result.directory) if mode else []
+        if mode:
+            jobs.remove_rings(result.directory)
+        jobs.discard(folder)
+        return outcome, said
+
+
+def check(job, modes, expect_status=None, allowed=()):
+    """Runs natively and in each mode; a list of (mode, words) of what is wrong.
+
+    allowed: patterns of findings that are right for this job."""
+    native, _ = job.run()
+    if native.result.timed_out or (expect_status is not None and native.status != expect_status):
+        return [("native", f"status {native.status}: no fault of the library\n{native.result.text()}")]
+    wrong, recordings = [], {}
+    for mode in modes:
+        recording = None
+        if mode in RECORDED.values():
+            recording = recordings[mode] = os.path.join(jobs.scratch("hostile-"), "recording")
+        elif mode in RECORDED:
+            if RECORDED[mode] not in recordings:
+                recording = recordings[RECORDED[mode]] = os.path.join(jobs.scratch("hostile-"), "recording")
+                job.run(RECORDED[mode], recording)
+            recording = recordings[RECORDED[mode]]
+        preloaded, said = job.run(mode, recording)
+        words = native.difference(preloaded)
+        said = [one for one in said if not any(re.search(pattern, one) for pattern in allowed)]
+        if words or said:
+            text = preloaded.result.stderr.decode(errors="replace")
+            own = [line for line in text.splitlines() if "resil" in line][:6]
+            wrong.append((mode, "; ".join(filter(None, [words, *said[:3]])) + "".join("\n      " + line for line in own)))
+    for path in recordings.values():
+        jobs.discard(os.path.dirname(path))
+    return wrong
+
+
+def same(job, modes, status=0):
+    """A check for run_checks(): the job is the same natively and in the modes, and no finding."""
+    wrong = check(job, modes, status)
+    assert not wrong, "\n".join(f"  {mode}: {words}" for mode, words in wrong)
+    return f"{len(modes)} modes"
+
+
+def cases_of(program):
+    """The names that a program lists when it is given none."""
+    return subprocess.run([program], check=True, capture_output=True, timeout=60).stdout.decode().split()
+
+
+def check_together(make_job, cases, modes, status=0):
+    """Runs the cases in one job in each mode; the cases one by one in the modes that differ. Raises with what is wrong.
+
+    make_job(cases) -> Job"""
+    wrong = check(make_job(cases), modes, status)
+    if not wrong:
+        return f"{len(cases)} cases, {len(modes)} modes"
+    bad = [mode for mode, _ in wrong]
+    if bad == ["native"] or len(cases) == 1:
+        raise AssertionError("\n".join(f"  {mode}: {words}" for mode, words in wrong))
+    text = [f"  together, {mode}: {words}" for mode, words in wrong]
+    for case in cases:
+        print(f"  {case} …", flush=True)
+        for mode, words in check(make_job([case]), bad, status):
+            text.append(f"  {case}, {mode}: {words}")
+    raise AssertionError("\n".join(text))
+
+
+# (MPI or None, program, case): why it is not run there.
+LEFT_OUT = {
+    ("mpich", "process", "threads_on_one_tag"): "hangs natively",
+    ("mpich", "process", "connects"): "Debian's build, on UCX, has no MPI_Comm_accept: it crashes natively",
+    ("mpich", "ends", "main_is_gone"): "UCX fails natively when the main thread has ended",
+    (None, "ends", "stderr_closed_before"): "what is file 2 in MPI_Init may be what the user redirected to",
+    ("mpich", "mpi4", "persistent_collectives"): "MPICH 4.0.2 itself hangs in some runs, and delivers old data in others",
+    ("openmpi", "requests", "buffered"): "hangs natively after the second MPI_Buffer_attach",
+}
+_TIMING = "the number of its calls depends on time alone, which no recording can give back"
+# Modes in which a case is not run, and why.
+NOT_IN = {
+    (None, "requests", "freed_active"): (("verify", "verify-most"), _TIMING),
+    (None, "process", "connects"): (("verify", "verify-most"), "the name of a port, which the program sends, differs in every run"),
+    (None, "requests", "cancelled_in_a_race"): (("verify", "verify-most"), _TIMING),
+}
+
+
+def left_out(table, mpi, name, case):
+    return table.get((mpi, name, case)) or table.get((None, name, case))
+
+
+def checks_of(program, name, options):
+    """[(name, callable)] for run_checks(): the program's cases in one job, or one by one. options: mpi, modes, cases,
+    single."""
+    cases = [case for case in cases_of(program) if not options.cases or case in options.cases]
+    cases = [case for case in cases if not left_out(LEFT_OUT, options.mpi, name, case)]
+    if options.fast and name in ALONE:
+        cases = [case for case in cases if case in FAST]
+    apart = [case for case in cases if left_out(NOT_IN, options.mpi, name, case)]
+
+    def make(some):
+        return Job(options.mpi, [program, *some], timeout=options.timeout)
+
+    def modes_of(group):
+        out = left_out(NOT_IN, options.mpi, name, group[0])
+        return [mode for mode in options.modes if not (out and mode in out[0])]
+
+    if options.single or name in ALONE:
+        groups = [[case] for case in cases]
+    else:
+        groups = [[case for case in cases if case not in apart], *([case] for case in apart)]
+    status = None if name in ALONE else 0
+    return [(f"{name} ({options.mpi})" + (f" {group[0]}" if len(group) == 1 else ""),
+             lambda group=group: check_together(make, group, modes_of(group), status)) for group in groups if group]
+
+
+PROGRAMS = ("requests", "types", "arguments", "process", "churn", "mpi4", "ends")
+
+
+def compiled(mpi, name):
+    """The program, compiled for this MPI in a scratch directory; None where the MPI lacks what it is about."""
+    source = os.path.join(jobs.ROOT, "tests", "hostile", name + ".c")
+    if name == "mpi4" and mpi == "openmpi":
+        return None
+    program = os.path.join(jobs.scratch(), f"{name}.{mpi}")
+    subprocess.run([f"mpicc.{mpi}", "-std=gnu11", "-O1", "-g", "-w", "-pthread", "-o", program, source, "-ldl"], check=True)
+    return program
+
+
+ALONE = ("ends",)  # programs whose cases end the process
+# Ways to end that have no other test, for the suite; the campaign runs all.
+FAST = ("init_multiple", "init_twice", "finalize_twice", "main_is_gone", "finalize_in_destructor", "no_finalize_one",
+        "exit_in_a_thread", "abort_256", "abort_self", "abort_in_a_thread", "sig_term", "stack_overflow",
+        "exit_in_handler", "jump_from_handler", "exit_in_operator", "thread_in_mpi_at_exit", "exec_after_finalize",
+        "callbacks_in_finalize", "abort_in_finalize", "data_at_stderr", "nobody_reads_stderr", "limits_files",
+        "limits_descriptors", "limits_memory", "another_user", "environment_gone", "directory_gone", "stopped")
