@@ -173,7 +173,7 @@ static void children(void) {
 static void sandbox(void) {
   static const int refused[] = {SYS_ptrace, SYS_perf_event_open, SYS_process_vm_readv, SYS_userfaultfd, SYS_kcmp,
     SYS_memfd_create, SYS_get_mempolicy, SYS_tgkill, SYS_mkdir, SYS_rename, SYS_unlink, SYS_link, SYS_symlink,
-    SYS_socket, SYS_timer_create, SYS_sched_setaffinity, SYS_clone3, SYS_membarrier};
+    SYS_timer_create, SYS_sched_setaffinity, SYS_clone3, SYS_membarrier};
   enum { kRefused = sizeof(refused) / sizeof(refused[0]) };
   struct sock_filter program[kRefused + 3];
   program[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
