@@ -40,7 +40,8 @@ class Outcome:
 
     def __init__(self, result, out, keep):
         self.result, self.status = result, result.returncode
-        self.stdout = re.sub(rb"PID \d+", b"PID", result.stdout)  # MPICH's launcher says who died
+        # MPICH's launcher says who died; UCX complains with the time, some number of times.
+        self.stdout = re.sub(rb"PID \d+", b"PID", re.sub(rb"(?m)^\[\d+\.\d+\] .* UCX .*\n?", b"", result.stdout))
         if keep:
             self.stdout = keep(self.stdout)
         self.seen = {}
