@@ -467,12 +467,21 @@ namespace {
 
 ErrorKind error_kind(int code) { return backend->messages->error_kind(code); }
 
+bool is_persistent(const Event& e, uint64_t key) {
+  if (is_shared(key))
+    return false;
+  const Found found = find_any(key, e.thread->lane_index);
+  if (found.entry != nullptr)
+    return (found.state.flags & ring::kPersistent) != 0;
+  return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kPersistent) != 0;
+}
+
 /// After a call that returned an error: is this request of it complete? What has become null is; a persistent one keeps its
 /// handle, and its own error tells.
 bool failed(const Event& e, int64_t i) {
   if (request_handle(e.requests, i) == backend->request_null())
     return true;
-  if (e.index != nullptr || e.outcount != nullptr)
+  if (e.index != nullptr || e.outcount != nullptr || !is_persistent(e, request_handle(e.requests, i)))
     return false;
   const ErrorKind error = error_kind(e.result);
   if (error == ErrorKind::kTruncated)
