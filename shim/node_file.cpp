@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "shim/hash.h"
 #include "shim/segment.h"
 
 namespace resil {
@@ -138,6 +139,13 @@ int process_state(int pid, uint64_t started) {
 uint64_t pid_namespace() {
   struct stat status;
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+uint64_t file_view() {
+  struct stat space, root;
+  if (stat("/proc/self/ns/mnt", &space) != 0 || stat("/", &root) != 0)
+    return 0;
+  return hash_combine(hash_combine(space.st_ino, root.st_dev), root.st_ino);
 }
 
 bool proc_is_own() {

@@ -47,6 +47,8 @@ uint64_t process_start_time(int pid);
 int process_state(int pid, uint64_t started);
 /// Identity of this process's pid namespace, 0 unknown.
 uint64_t pid_namespace();
+/// Identity of what paths mean to this process: its mount namespace and root directory. 0 unknown.
+uint64_t file_view();
 /// False: /proc is another pid namespace's (or is not mounted), so that pids mean other processes there.
 bool proc_is_own();
 /// Identity of this boot of this machine, equal in all its containers: hosts may share a host name. "" unknown.

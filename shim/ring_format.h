@@ -67,6 +67,7 @@ struct Header {
   char launch[24];         ///< launch key, hexadecimal: equal on all ranks of a launch and on no others; see launch_agreed
   uint32_t launch_agreed;  ///< 0: `launch` is this rank's own nonce, the other ranks' are not known
   uint32_t held;           ///< 1: the process has the live file locked (flock) as long as it lives, seen from any pid namespace
+  uint64_t view;           ///< of the file system (mount namespace and root): only there does `directory` mean that directory
 };
 static_assert(sizeof(Header) <= 4096);
 

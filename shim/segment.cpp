@@ -168,6 +168,7 @@ bool segment_create(const char* launch) {
   header->pid_namespace = pid_namespace();
   header->nonce = launch_nonce();
   memcpy(header->launch, runtime.launch_key, sizeof(runtime.launch_key));
+  header->view = file_view();
   header->held = !anonymous && node_file_hold(live_path);
   header->pid_start_lo = static_cast<uint32_t>(start);
   header->pid_start_hi = static_cast<uint32_t>(start >> 32);

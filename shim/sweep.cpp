@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ namespace resil {
 namespace {
 
 constexpr int kMostFiles = 1024;
+constexpr time_t kKept = 86400;      // seconds since it was made; of a ring whose directory is not seen from here
 constexpr size_t kChunk = 64 << 10;  // bytes copied at a time
 
 std::atomic<uint32_t> running;  // futex word
@@ -64,6 +66,11 @@ bool copy(int from, const char* directory, int rank) {
   return ok && own_file_commit(&file);
 }
 
+bool half_full(int folder) {
+  struct statfs system;
+  return fstatfs(folder, &system) == 0 && system.f_bavail < system.f_blocks / 2;
+}
+
 /// Whether the directory is the one that this ring's rank reported to: seen from another container the same path may be
 /// another directory, and a later launch may have taken it.
 bool is_directory_of(const ring::Header& header) {
@@ -71,7 +78,7 @@ bool is_directory_of(const ring::Header& header) {
   snprintf(path, sizeof(path), "%s/rank-%05d.json", header.directory, header.rank);
   const int fd = own_file_read(path);
   if (fd < 0)
-    return header.pid_namespace == pid_namespace();  // reports of many ranks share a file
+    return header.view == file_view() || header.nonce == 0;  // reports of many ranks share a file
   const ssize_t length = read(fd, text, sizeof(text) - 1);
   close(fd);
   text[length > 0 ? length : 0] = 0;
@@ -90,12 +97,16 @@ bool collect(int folder, const char* name) {
               header.version == ring::kVersion &&
               node_file_life(fd, {header.pid, header.held != 0, uint64_t{header.pid_start_hi} << 32 | header.pid_start_lo,
                                   header.pid_namespace}) == Life::kGone;
+  const bool seen = header.view == file_view() || header.nonce == 0;
   if (gone) {
     header.directory[sizeof(header.directory) - 1] = 0;
     // A directory that is gone, or full, does not keep the memory taken.
-    if (header.directory[0] == '/' && header.rank >= 0 && is_directory_of(header))
+    const bool known = header.directory[0] == '/' && header.rank >= 0 && is_directory_of(header);
+    if (known)
       copy(fd, header.directory, header.rank);
-    gone = !stop.load(std::memory_order_relaxed) && unlinkat(folder, name, 0) == 0;
+    // From another container it may be there and not be seen from here: whoever sees it may still ask for the report.
+    const bool keep = !known && !seen && status.st_mtime + kKept > time(nullptr) && !half_full(folder);
+    gone = !keep && !stop.load(std::memory_order_relaxed) && unlinkat(folder, name, 0) == 0;
   }
   close(fd);
   return gone;

@@ -160,6 +160,7 @@ Q nonce
 s[24] launch
 I launch_agreed
 I held
+Q view
 """ % (SECTION_COUNT * SECTION.size))
 
 HEADER_RESERVED = 4096

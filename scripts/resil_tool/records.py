@@ -172,7 +172,7 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
     modes = ",".join(text(m, 20) for m in items(modes)[:16]) if isinstance(modes, list) else text(modes, 80)
     record = Rank(
         world=integer(value.get("world"), 0, 2**31, world) or world, rank=rank, source=source, outcome=outcome,
-        host=text(value.get("host"), 64), pid=integer(value.get("pid"), 2, 2**31),
+        host=text(value.get("host"), 64), pid=integer(value.get("pid"), 1, 2**31),
         exit_status=integer(value.get("exit_status"), -2**31, 2**32, None),
         mpi=mpi, modes=modes, world_size=integer(value.get("world_size"), 0, 2**31),
         executable=text(value.get("executable"), 256), resil_version=text(value.get("resil_version"), 32),

@@ -98,7 +98,7 @@ class Ring:
         if len(raw) < layout.HEADER.size:
             raise RingError("truncated", "truncated after %d bytes" % self.size)
         self.header = layout.HEADER.unpack(raw)
-        if self.header.pid <= 1 or self.header.rank < -1 or self.header.world < 0:
+        if self.header.pid < 1 or self.header.rank < -1 or self.header.world < 0:
             raise RingError("damaged", "header makes no sense (pid %d, rank %d)" % (self.header.pid, self.header.rank))
         if self.header.file_bytes > self.size:
             self.notes.append("truncated: %d of %d bytes are there" % (self.size, self.header.file_bytes))
