@@ -211,10 +211,11 @@ def requeued(slurm):
     job = slurm.submit(place, script, "-n", "2", "--requeue")
 
     def is_over():
-        state = slurm.ask("squeue", "-h", "-o", "%T").stdout.strip()
-        if state == b"PENDING":  # Slurm would wait two minutes
+        said = slurm.ask("scontrol", "-o", "show", "job", job).stdout.decode()
+        words = dict(word.split("=", 1) for word in said.split() if "=" in word)
+        if words.get("JobState") == "PENDING" and words.get("Restarts") == "1":  # Slurm would wait two minutes
             slurm.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
-        return not state
+        return words.get("JobState") in ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT") and words.get("Restarts") == "1"
 
     neighbours.wait_until(is_over, lambda: "the job does not end: " + slurm.ask(
         "scontrol", "show", "job").stdout.decode())
