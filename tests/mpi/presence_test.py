@@ -229,8 +229,8 @@ class Presence(unittest.TestCase):
 
     def test_asynchronous_exchange_is_waited_for(self):
         """Open MPI 6's default: values go out in the background, but MPI_Init does not end before they are there."""
-        if MPI == "mpich" or VERSION == 5:
-            self.skipTest("has no such setting, or one with which it does not start")
+        if MPI == "mpich" or VERSION < 6:
+            self.skipTest("has no such setting, or one with which 4.1.4 and 5.0.7 often fail in MPI_Init by themselves")
         for _ in range(REPEAT):
             self.check_all_present(self.mpirun((4, "--late"), OMPI_MCA_pmix_base_async_modex="1"), 4, "PMIx")
 
