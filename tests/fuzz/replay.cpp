@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr unsigned kSeconds = 60;  // for one input, of microseconds usually: then it does not end
+constexpr unsigned kSeconds = 240;  // for one input, of microseconds usually: then it does not end
 
 std::vector<std::string> files_in(const std::string& directory) {
   std::vector<std::string> names;
