@@ -465,7 +465,9 @@ void request_remember(Event& e) {
 
 namespace {
 
-ErrorKind error_kind(int code) { return backend->messages->error_kind(code); }
+ErrorKind error_kind(int code) {
+  return backend->messages != nullptr ? backend->messages->error_kind(code) : ErrorKind::kOther;
+}
 
 bool is_persistent(const Event& e, uint64_t key) {
   if (is_shared(key))
