@@ -136,6 +136,7 @@ constinit thread_local Thread* current_thread __attribute__((tls_model("initial-
 uint32_t lane_total() { return 0; }
 ring::Lane& lane_at(uint32_t) { abort(); }
 uint64_t request_handle(const void* array, int64_t index) { return static_cast<const uint64_t*>(array)[index]; }
+bool requests_may_be_carried(const Event&) { return true; }
 void* block_acquire(size_t bytes) { return malloc(bytes); }
 void block_release(void* block) { free(block); }
 void log_line(const char*) {}
