@@ -17,6 +17,7 @@
 #include "checksum/collective/compare.h"
 #include "checksum/collective/memory.h"
 #include "checksum/collective/sums.h"
+#include "checksum/ledger/lives.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/json.h"
@@ -28,6 +29,8 @@ namespace resil::collective {
 namespace {
 
 using ledger::Reason;
+
+constexpr uint64_t kLooked = 512;  // operations posted last, among which others with the same memory are looked for
 
 // --- What the report counts: calls (persistent: starts) of this rank -----------------------------------------------
 
@@ -117,6 +120,40 @@ bool overwrites(const Event& e, Form form) {
   return (form == Form::kAllgather || form == Form::kAlltoall) && backend->is_in_place(e.send.buffer);
 }
 
+/// From now on the memory of its result is the library's.
+void begin_life(Plan& plan) {
+  uint64_t low = ~uint64_t{0}, high = 0;
+  bool pieces = false;
+  auto add = [&](const View& view) {
+    if (view.bytes == 0)
+      return;
+    pieces = pieces || view.type == nullptr || !view.type->contiguous;
+    const auto at = reinterpret_cast<uint64_t>(view.buffer);
+    low = at < low ? at : low;
+    high = at + view.bytes > high ? at + view.bytes : high;
+  };
+  if (plan.reduces && plan.gets_result)
+    add(plan.reduction.output);
+  else if (plan.agrees && !plan.result_parts && !(plan.form == Form::kBcast && plan.name.info->rank == plan.name.root))
+    add(plan.result);
+  for (uint32_t i = 0; i < plan.receives.count; ++i)
+    add(plan.receives.items[i].view);
+  plan.life = ledger::life_next(ledger::concurrent());
+  ledger::life_begin(plan.life, reinterpret_cast<const void*>(low), pieces || high < low ? 0 : high - low);
+}
+
+/// Its results are about to be read. Was their memory another operation's as well?
+bool end_life(Plan& plan) {
+  if (plan.life == 0)
+    return false;
+  ledger::life_end(plan.life, 0);
+  const bool shared = ledger::life_shared(ledger::lives[plan.life % ledger::kLives], kLooked);
+  if (shared)
+    ledger::note_shared_memory();
+  plan.life = 0;
+  return shared;
+}
+
 /// Given to MPI: the requests of the call are pending, or all is done already.
 void started(Event& e, Plan* plan) {
   Thread& thread = *e.thread;
@@ -124,6 +161,7 @@ void started(Event& e, Plan* plan) {
     read_inputs(*plan);
   tell_receivers(thread, *plan);
   if (e.cookies != nullptr) {
+    begin_life(*plan);
     plan_hold(*plan);
     e.cookies[0] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
     return;
@@ -272,6 +310,7 @@ void activated(Event& e, uint64_t* cookie) {
     return;
   plan.outcome = Reason::kNone;
   plan.name.tag += 1;
+  begin_life(plan);
   if (!plan.in_place)
     read_inputs(plan);
   tell_receivers(*e.thread, plan);
@@ -281,9 +320,13 @@ void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   Plan* plan = plan_of(*cookie);
   if (plan->active && !plan->moves)
     count(counts.nothing);
-  else if (!plan->persistent || plan->active)
-    finish(*e.thread, *plan,
-           freed ? Reason::kRequestFreed : completion_failed(e, place) ? Reason::kError : Reason::kNone);
+  else if (!plan->persistent || plan->active) {
+    const bool shared = end_life(*plan);
+    finish(*e.thread, *plan, freed                         ? Reason::kRequestFreed
+                             : completion_failed(e, place) ? Reason::kError
+                             : shared                      ? Reason::kOverlapped
+                                                           : Reason::kNone);
+  }
   plan->active = false;
   if (plan->persistent && !freed)
     return;

@@ -7,6 +7,7 @@
 #include "checksum/collective/agreement.h"
 #include "checksum/collective/sums.h"
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/lives.h"
 #include "shim/hash.h"
 #include "shim/tables.h"
 
@@ -267,6 +268,37 @@ void read_again(Plan& plan) {
   }
 }
 
+uint64_t start_of(const Block& block) { return reinterpret_cast<uint64_t>(block.view.buffer); }
+uint64_t end_of(const Block& block) { return start_of(block) + block.view.bytes; }
+
+/// Do parts of what this call receives share memory? MPI forbids it. Only those that lie in one piece are compared; more
+/// than a few in another order than that of the ranks are not.
+bool overlap(const Blocks& blocks) {
+  constexpr uint32_t kFew = 64;
+  const Block *before = nullptr, *items = blocks.items;
+  bool rising = true, falling = true;
+  for (uint32_t i = 0; i < blocks.count; ++i) {
+    const Block& block = items[i];
+    if (block.view.bytes == 0 || block.view.type == nullptr || !block.view.type->contiguous)
+      continue;
+    if (before != nullptr) {
+      rising = rising && end_of(*before) <= start_of(block);
+      falling = falling && end_of(block) <= start_of(*before);
+    }
+    before = &block;
+  }
+  if (rising || falling || blocks.count > kFew)
+    return false;
+  for (uint32_t i = 0; i < blocks.count; ++i)
+    for (uint32_t j = i + 1; j < blocks.count; ++j) {
+      const View &a = items[i].view, &b = items[j].view;
+      if (a.bytes != 0 && b.bytes != 0 && a.type != nullptr && b.type != nullptr && a.type->contiguous &&
+          b.type->contiguous && start_of(items[i]) < end_of(items[j]) && start_of(items[j]) < end_of(items[i]))
+        return true;
+    }
+  return false;
+}
+
 }  // namespace
 
 void read_inputs(Plan& plan) {
@@ -320,6 +352,10 @@ void tell_receivers(Thread& thread, Plan& plan) {
 
 void compare_results(Thread& thread, Plan& plan, Reason failed) {
   failed = first_of(failed, plan.reason);
+  if (failed == Reason::kNone && (overlap(plan.receives) || (plan.result_parts && overlap(plan.parts)))) [[unlikely]] {
+    ledger::note_shared_memory();
+    failed = Reason::kOverlapped;
+  }
   if (failed != Reason::kNone)
     note(plan, failed);
   if (plan.reduces && ledger::full_blame())

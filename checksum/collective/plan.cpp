@@ -385,6 +385,7 @@ bool plan_make(Plan& plan, Event& e) {
     plan.name.tag = 0;
     plan.name.init = number;
   }
+  plan.life = 0;
   plan.active = plan.inputs_read = plan.in_place = plan.agrees = plan.result_parts = plan.own = false;
   plan.reduces = plan.sums = plan.gets_result = false;
   plan.intercomm = comm.remote_size >= 0;

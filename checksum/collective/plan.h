@@ -44,6 +44,7 @@ struct Plan {
   bool persistent, blocking;
   bool active;               ///< persistent: started and not complete
   bool moves;                ///< what plan_make() returned
+  uint64_t life;             ///< nonblocking, persistent: its number in ledger/lives.h since it was started; 0: none
   bool inputs_read;          ///< sends, own part and contribution have been read
   bool in_place;
   bool intercomm;

@@ -9,6 +9,7 @@
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/inbox.h"
+#include "checksum/ledger/lives.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
 #include "shim/attach.h"
@@ -255,7 +256,22 @@ void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)
   kind_handlers[static_cast<unsigned>(kind)] = handler;
 }
 
+void note_shared_memory() {
+  static std::atomic<bool> said;
+  if (!said.exchange(true, std::memory_order_relaxed))
+    add_note("checksum: operations that were pending at the same time received into the same memory, which MPI forbids: "
+             "what came there is counted as uncovered (overlapped)");
+}
+
 void raise_difference(Thread& thread, Peer& from, const Difference& difference) {
+  if (difference.received.space == static_cast<uint8_t>(Space::kMessage) &&
+      life_shared_by_digest(difference.received.digest)) {
+    note_shared_memory();
+    count_uncovered(Reason::kOverlapped, 1, difference.received.bytes);
+    if (difference.evidence != 0)
+      blame::drop(difference.evidence);
+    return;
+  }
   if (auto* handler = mismatch_handlers[difference.received.space]; handler != nullptr)
     handler(thread, from, difference.sent, difference.received);
   else

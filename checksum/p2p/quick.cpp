@@ -116,7 +116,8 @@ bool post(Event& e) {
   receive->view.bytes = bytes;
   receive->view.reason = Reason::kNone;
   receive->comm = comm;
-  receive->order = ++posted;
+  receive->order = ++ledger::life_clock;
+  ledger::life_begin(receive->order, e.receive.buffer, bytes);
   receive->site = e.site;
   receive->source = e.peer;
   receive->tag = e.tag;
@@ -155,6 +156,7 @@ bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
   const uint64_t sum = digest(receive->view.buffer, bytes);
   if (!ledger::expect_plain(*peer, record_of(comm.id, sum, bytes, receive->site, tag, receive->call))) [[unlikely]]
     return false;
+  ledger::life_end(receive->order, sum);
   Receive* next = receive->next;
   list.first = next;
   (next != nullptr ? next->previous : list.last) = nullptr;

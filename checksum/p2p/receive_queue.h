@@ -5,6 +5,7 @@
 #pragma once
 
 #include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/lives.h"
 #include "checksum/p2p/receive_entry.h"
 #include "checksum/pool.h"
 #include "shim/spinlock.h"
@@ -17,7 +18,6 @@ constexpr uint32_t kBuckets = 1u << 16;
 inline SpinLock queue_lock;         // only under MPI_THREAD_MULTIPLE
 inline List* buckets;
 inline CommReceives** comms;        // by index of the communicator table
-inline uint64_t posted;             // receives so far: the posting order
 inline Pool<CommReceives, &CommReceives::next_free, 64, 1u << 16> comm_pool;
 inline Pool<Receive, &Receive::next, 256, 1u << 20> receive_pool;
 
@@ -65,9 +65,16 @@ inline CommReceives* receives_of(const CommInfo& comm) {
 bool pattern_enter(Receive& receive);
 void pattern_leave(Receive& receive);
 
+inline void note_life(const Receive& receive) {
+  const View& view = receive.view;
+  const bool one_piece = view.type != nullptr && view.type->contiguous;
+  ledger::life_begin(receive.order, view.buffer, one_piece ? view.bytes : 0);
+}
+
 /// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
 inline void enqueue(Receive& receive) {
-  receive.order = ++posted;
+  receive.order = ledger::life_next(ledger::is_concurrent);
+  note_life(receive);
   receive.done = receive.waits = false;
   receive.listed = receive.counted = true;
   ++receive.comm->entries;

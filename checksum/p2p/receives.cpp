@@ -327,6 +327,7 @@ bool fill(Thread& thread, Receive& receive, const StatusInfo& said, ErrorKind er
     blame::drop_posted(receive.posted);
   } else {
     receive.digest = view_digest(receive.view, receive.bytes);
+    ledger::life_end(receive.order, receive.digest);
     if (ledger::full_blame())
       receive.evidence = blame::receive_complete(receive.posted, receive.view, receive.bytes, receive.digest);
   }
@@ -477,6 +478,7 @@ void receive_enter_slow(Event& e) {
     receive->held = receive->view.type != nullptr;
     if (receive->held)
       keep_type(receive->view.type);
+    note_life(*receive);
   } else if (e.comm == nullptr || source_of(e) == ring::kProcNull || posted_nothing) {
     if (receive != nullptr)
       vanish(*e.thread, *receive, true);

@@ -206,6 +206,43 @@ static void joined(void) {
   }
 }
 
+// MPI forbids what these do, but what they receive does not matter to them: two receives into one place,
+static void same_room(void) {
+  MPI_Request requests[4];
+  for (int round = 0; round < kRounds; round++) {
+    fill(round);
+    for (int i = 0; i < 2; i++)
+      OK(MPI_Irecv(in[0], kLong, MPI_INT, other, i, MPI_COMM_WORLD, &requests[i]));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = 0; i < 2; i++)
+      OK(MPI_Isend(out[i], kLong, MPI_INT, other, i, MPI_COMM_WORLD, &requests[2 + i]));
+    OK(MPI_Waitall(4, requests, MPI_STATUSES_IGNORE));
+  }
+}
+
+// ten pending sums into one place,
+static void same_result(void) {
+  MPI_Request requests[kMany];
+  for (int round = 0; round < kRounds; round++) {
+    fill(round);
+    for (int i = 0; i < kMany; i++)
+      OK(MPI_Iallreduce(out[i], in[0], kLong, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[i]));
+    OK(MPI_Waitall(kMany, requests, MPI_STATUSES_IGNORE));
+  }
+}
+
+// and blocks of one call.
+static void same_blocks(void) {
+  const int counts[2] = {kLong, kLong}, given[2] = {0, kLong * (int)sizeof(int)}, got[2] = {0, 8};
+  const MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+  MPI_Request request;
+  for (int round = 0; round < kRounds; round++) {
+    fill(round);
+    OK(MPI_Ialltoallw(out, counts, given, types, in, counts, got, types, MPI_COMM_WORLD, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  }
+}
+
 // The ranks call different collectives, and neither MPI minds.
 static void mismatched(void) {
   int mine = rank, sum;
@@ -249,6 +286,9 @@ int main(int argc, char** argv) {
   else if (!strcmp(name, "messages")) messages(0);
   else if (!strcmp(name, "persistent")) messages(1);
   else if (!strcmp(name, "collectives")) collectives();
+  else if (!strcmp(name, "same-room")) same_room();
+  else if (!strcmp(name, "same-result")) same_result();
+  else if (!strcmp(name, "same-blocks")) same_blocks();
   else if (!strcmp(name, "joined")) joined(), seconds = synchronised(100);
   else if (!strcmp(name, "mismatched")) mismatched(), seconds = synchronised(100);
 #if MPI_VERSION >= 4

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which memory receiving operations had, and from when to when. MPI forbids that two which are pending at a time share
+// memory, but programs do it where they do not care for the data. What is found there is then no proof of anything:
+// wrong data is looked up here before anybody is accused. Operations whose data lies in one piece, the last 8,192.
+#pragma once
+
+#include <cstdint>
+
+namespace resil::ledger {
+
+struct Life {
+  uint64_t number;     ///< of the operation, in the order of posting; 0: none
+  uint64_t end;        ///< operations posted until it was complete; 0: it is not
+  uint64_t low, high;  ///< memory
+  uint64_t digest;     ///< of what a message brought
+};
+
+constexpr uint32_t kLives = 8192;
+inline Life lives[kLives];
+inline uint64_t life_clock;  ///< operations so far
+
+/// Under MPI_THREAD_MULTIPLE collectives and messages count at once.
+inline uint64_t life_next(bool concurrent) {
+  return concurrent ? __atomic_add_fetch(&life_clock, 1, __ATOMIC_RELAXED) : ++life_clock;
+}
+
+inline void life_begin(uint64_t number, const void* buffer, uint64_t bytes) {
+  Life& life = lives[number % kLives];
+  life.number = number;
+  life.end = 0;
+  life.low = reinterpret_cast<uint64_t>(buffer);
+  life.high = life.low + bytes;
+}
+
+inline void life_end(uint64_t number, uint64_t digest) {
+  Life& life = lives[number % kLives];
+  if (life.number != number)
+    return;
+  life.digest = digest;
+  life.end = life_clock;
+}
+
+/// Did another operation that was pending at the same time have some of its memory? Among the last `most` posted.
+inline bool life_shared(const Life& one, uint64_t most) {
+  if (one.number == 0 || one.high == one.low)
+    return false;
+  const uint64_t last = life_clock, first = last > most ? last - most + 1 : 1;
+  for (uint64_t number = first; number <= last; ++number) {
+    const Life& other = lives[number % kLives];
+    if (other.number == number && number != one.number && other.low < one.high && one.low < other.high &&
+        (other.end == 0 || one.number <= other.end) && (one.end == 0 || number <= one.end))
+      return true;
+  }
+  return false;
+}
+
+/// Was a message with that content received into such memory?
+inline bool life_shared_by_digest(uint64_t digest) {
+  for (const Life& one : lives)
+    if (one.number != 0 && one.end != 0 && one.digest == digest && life_shared(one, kLives))
+      return true;
+  return false;
+}
+
+/// Counts it as uncovered, and says so once. See ledger.cpp.
+void note_shared_memory();
+
+}  // namespace resil::ledger
