@@ -139,7 +139,10 @@ void publish(const Case& one, const Judgement& judgement) {
     snprintf(sizes, sizeof(sizes), "%" PRIu64 " bytes received, %" PRIu64 " sent", one.received.bytes, one.sent.bytes);
   char cause[48];
   snprintf(cause, sizeof(cause), "%s",
-           judgement.verdict == Verdict::kUndetermined ? "Cause undetermined" : verdict_text(judgement.verdict));
+           judgement.verdict == Verdict::kUndetermined ? "Cause undetermined"
+           : judgement.verdict == Verdict::kTransit && judgement.may_have_stored
+               ? "Transit, staging, or a store of the program"
+               : verdict_text(judgement.verdict));
   if (cause[0] >= 'a' && cause[0] <= 'z')
     cause[0] = static_cast<char>(cause[0] - 'a' + 'A');
   finding.say(

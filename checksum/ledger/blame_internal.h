@@ -274,6 +274,7 @@ struct Judgement {
   Verdict verdict;
   bool proved;
   bool received_zero;  ///< nothing but zeros arrived
+  bool may_have_stored;  ///< the program ran while the receive was pending: it may have written into the buffer itself
   Comparison comparison;
   char how[400];  ///< one or two sentences
 };

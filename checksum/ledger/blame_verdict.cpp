@@ -196,31 +196,40 @@ void judge_cheap(const Case& one, Judgement* judgement) {
 void judge_content(const Case& one, Judgement* judgement) {
   const Answer& answer = one.answer;
   char other[96];
+  // Nobody has seen the receive buffer between posting and completion. Only while the program's one thread was in MPI all
+  // the time is it known that the program did not write into it.
+  const bool posted = one.received.call < kCallCount &&
+                      (call_info(static_cast<CallId>(one.received.call)).attributes & (kCallStarts | kCallPersistent)) != 0;
+  judgement->may_have_stored = posted || mode.concurrent;
   if (one.received.bytes != 0 && answer.same_total != 0) {
     name_other(one, other, sizeof(other));
     if (judgement->received_zero)
       return decide(
           judgement, Verdict::kUndetermined, false,
-          "both buffers were stable; zeros arrived, and %u other packets of the sender are zero as well: which "
+          "neither buffer changed where it was looked at; zeros arrived, and %u other packets of the sender are zero as well: which "
           "of the two explains it cannot be told",
           answer.same_total);
     if (answer.same_total > kFewEqual)
       return decide(
           judgement, Verdict::kUndetermined, false,
-          "both buffers were stable; what arrived is equal to %u other packets of the sender, too many to say "
+          "neither buffer changed where it was looked at; what arrived is equal to %u other packets of the sender, too many to say "
           "which one, or whether it is one",
           answer.same_total);
     if (few_bits(one, judgement->comparison))
       return decide(judgement, Verdict::kUndetermined, false,
-                    "both buffers were stable; what arrived is equal to %s, but %u flipped bit%s explain%s it as well",
+                    "neither buffer changed where it was looked at; what arrived is equal to %s, but %u flipped bit%s explain%s it as well",
                     other, judgement->comparison.bits_differ, judgement->comparison.bits_differ == 1 ? "" : "s",
                     judgement->comparison.bits_differ == 1 ? "s" : "");
     return decide(judgement, Verdict::kOtherSlot, one.received.bytes >= 16 && answer.same_total == 1,
-                  "both buffers were stable, the receive has written its buffer, and what arrived is %s%s", other,
+                  "neither buffer changed where it was looked at, the receive has written its buffer, and what arrived is %s%s", other,
                   answer.same_total > 1 ? " (or another one like it)" : "");
   }
-  decide(judgement, Verdict::kTransit, false,
-         "both buffers were stable, the receive has written its buffer, and %s packet of the sender has that content%s",
+  decide(judgement, Verdict::kTransit, false, "%s, and %s packet of the sender has that content%s",
+         judgement->may_have_stored
+             ? "the send buffer was stable, the receive buffer was not what it had been before and has not changed since "
+               "the receive was complete; what the program itself stored there while the receive was pending would look "
+               "the same"
+             : "both buffers were stable, the receive has written its buffer",
          answer.history_whole ? "no other" : "none of the last",
          one.sent.bytes != one.received.bytes ? "; the sizes differ" : "");
 }

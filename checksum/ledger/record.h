@@ -23,7 +23,7 @@ enum class Reason : uint8_t {
   kUserOperator,         ///< a reduction by a user's operator
   kPassiveTarget,        ///< one-sided, under a shared lock or lock_all
   kAccumulate,           ///< one-sided accumulation: the target's old value is not known
-  kOverlapped,           ///< one-sided: another operation of the epoch touched the same memory
+  kOverlapped,           ///< another operation that was pending (one-sided: of the epoch) touched the same memory
   kSharedWindow,         ///< MPI_Win_allocate_shared: loads and stores are not seen
   kOneSided,             ///< other one-sided traffic that has no check
   kFile,                 ///< MPI_File reads and writes

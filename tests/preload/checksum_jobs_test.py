@@ -166,6 +166,19 @@ def awkward(case, checked, *modes, uncovered=None):
     return check
 
 
+def shared_memory(case, number):
+    """Operations that were pending together received into one place: uncovered, or right by chance; nobody is accused."""
+    def check():
+        for env in (LAZY, STRICT_FULL):
+            result = run(["awkward", case, "-"], env)
+            total = books(result)
+            assert total["messages_total"] == number and set(total["uncovered"]) == {"overlapped"}, total
+            assert total["unverified"] == 0 and total["uncovered"]["overlapped"] >= number // 4, total
+            for report in result.ranks().values():
+                assert any("received into the same memory" in note for note in report["notes"]), report["notes"]
+    return check
+
+
 def never_paired():
     """Collectives that did not match: 100 drains wait once, and MPI_Finalize, where the other has said all, does not."""
     limits = {"RESIL_HANG": "off", "RESIL_DRAIN_SECONDS": "2"}
@@ -255,6 +268,9 @@ def main(build, mpi):
         ("strict: a rank in the MPI's own MPI_Waitall keeps nobody waiting",
          awkward("waits-beside", 400, STRICT, STRICT_MESSAGES, uncovered={"file": 200})),
         ("collectives that did not match", never_paired),
+        ("two receives into one place", shared_memory("same-room", 40)),
+        ("ten pending MPI_Iallreduce into one place", shared_memory("same-result", 300)),
+        ("blocks of one MPI_Ialltoallw share memory", shared_memory("same-blocks", 40)),
         ("MPI_Abort", same_status("abort", LAZY, STRICT)), ("exit without MPI_Finalize", same_status("exit", LAZY)),
         ("status of the program", same_status("status", LAZY, STRICT)),
         ("damage, abort", damaged("careless", 90, "abort")), ("damage, log", damaged("careless", 0, "log")),

@@ -252,6 +252,7 @@ uint64_t announce(Thread&, Peer& to, const Record& record) {
 void expect(Thread&, Peer& from, const Record& record, uint64_t) { match(from, record, true); }
 void await(Thread&, Peer&) {}
 void count_checked(uint64_t messages, uint64_t) { state.checked += messages; }
+void note_shared_memory() {}
 void count_uncovered(Reason reason, uint64_t messages, uint64_t) {
   state.uncovered[static_cast<int>(reason)] += messages;
 }
