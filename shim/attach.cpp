@@ -18,6 +18,7 @@
 #include "shim/config.h"
 #include "shim/directory.h"
 #include "shim/flight.h"
+#include "shim/init_watch.h"
 #include "shim/launch.h"
 #include "shim/log.h"
 #include "shim/presence/carrier.h"
@@ -218,6 +219,7 @@ bool attach_begin(bool sessions) {
     if (!sessions) {
       publish();
       launch_export(identity);
+      init_watch_begin(identity);
     }
   } else if (!attached.exchange(true)) {  // MPI again after an end: only sessions may do that
     if (current_thread != nullptr && current_thread->disabled)
@@ -231,6 +233,7 @@ void attach_end(int result, bool sessions) {
   if (!sessions && !late)
     launch_unexport(identity);
   if (result != 0) {
+    init_watch_end();
     presence_close();
     return;
   }
@@ -247,6 +250,7 @@ void attach_end(int result, bool sessions) {
     world_used = true;
     has_world.store(true);
     comm_register_predefined();
+    backend->make_own_comm();
     if (!late) {
       learn_presence();
       if (present_everywhere)
@@ -264,6 +268,7 @@ void attach_end(int result, bool sessions) {
   call_ticks = flight::measure_cost();
   own_ticks += ticks() - began;
   report_write("running");
+  init_watch_end();
 }
 
 bool attach_late() {

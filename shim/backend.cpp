@@ -15,6 +15,7 @@
 #include "checksum/datatype/blocks.h"
 #include "shim/attach.h"
 #include "shim/dispatch.h"
+#include "shim/freed.h"
 #include "shim/held.h"
 #include "shim/narrowed.h"
 #include "shim/tables.h"
@@ -82,9 +83,30 @@ bool thread_multiple() {
   return pmpi<int(int*)>(CallId::kMPI_Query_thread)(&provided) != 0 || provided == kThreadMultiple;
 }
 
+constexpr unsigned kAbiColumn = kAbiName[0] == 'o' ? 0 : kAbiName[0] == 'm' ? 1 : 2;
+
+bool library_has(CallId id) {
+  return next_functions[kCallCount + static_cast<unsigned>(id)] != kFallbacks[static_cast<unsigned>(id)];
+}
+
+Comm own_comm;
+bool own_comm_made;
+
+/// Would MPI take this datatype? Asked on a communicator of resil's own, whose errors are returned: an error of the
+/// program's is MPI's to find, in the program's own call. Open MPI checks nothing here but null handles, nor in its other
+/// questions about sizes; one that was freed is refused by the list of those, on both.
+bool may_ask_of_type(uint64_t type) {
+  if (type == bits(constants.datatype_null) || is_freed(HandleKind::kType, type))
+    return false;
+  if (kAbiColumn == 0 || !own_comm_made || !library_has(CallId::kMPI_Pack_size_c))
+    return true;
+  int64_t bytes = 0;
+  return pmpi<int(int64_t, Datatype, Comm, int64_t*)>(CallId::kMPI_Pack_size_c)(1, handle_of<Datatype>(type), own_comm, &bytes) == 0;
+}
+
 bool type_size(uint64_t type, int64_t* bytes) {
-  if (type == bits(constants.datatype_null))
-    return false;  // an error of the program's that MPI must see first
+  if (!may_ask_of_type(type))
+    return false;
   // MPI_Type_size_x where there is one: a type may be larger than an int can say.
   return pmpi<int(Datatype, int64_t*)>(CallId::kMPI_Type_size_x)(handle_of<Datatype>(type), bytes) == 0 && *bytes >= 0;
 }
@@ -93,6 +115,11 @@ bool comm_shape(uint64_t handle, int* size, int* rank, int* remote_size) {
   Comm comm = handle_of<Comm>(handle);
   int inter = 0;
   *remote_size = -1;
+  if (is_freed(HandleKind::kComm, handle) || handle == 0)
+    return false;
+  // MPICH's handles say what they are of: bits 26 to 29 the class, 30 and 31 where it lies (0: nowhere).
+  if (kAbiColumn == 1 && ((handle >> 26 & 0xf) != 1 || handle >> 30 == 0))
+    return false;
   if (pmpi<int(Comm, int*)>(CallId::kMPI_Comm_size)(comm, size) != 0 ||
       pmpi<int(Comm, int*)>(CallId::kMPI_Comm_rank)(comm, rank) != 0 ||
       pmpi<int(Comm, int*)>(CallId::kMPI_Comm_test_inter)(comm, &inter) != 0)
@@ -196,6 +223,15 @@ bool comm_attach(uint64_t comm, void* info) {
   return pmpi<int(Comm, int, void*)>(CallId::kMPI_Comm_set_attr)(handle_of<Comm>(comm), comm_keyval, info) == 0;
 }
 
+/// Not a duplicate: that would call the program's copy callbacks when resil comes late.
+void make_own_comm() {
+  if (own_comm_made || pmpi<int(Comm, int, int, Comm*)>(CallId::kMPI_Comm_split)(constants.comm_self, 0, 0, &own_comm) != 0)
+    return;
+  pmpi<int(Comm, Errhandler)>(CallId::kMPI_Comm_set_errhandler)(own_comm, constants.errors_return);
+  pmpi<int(Comm, const char*)>(CallId::kMPI_Comm_set_name)(own_comm, "resil, for questions");
+  own_comm_made = true;
+}
+
 bool dup_world(uint64_t* handle) {
   Comm comm;
   if (pmpi<int(Comm, Comm*)>(CallId::kMPI_Comm_dup)(constants.comm_world, &comm) != 0)
@@ -274,6 +310,7 @@ const Backend kBackend = {kAbiName,
                           comm_degree,
                           comm_name,
                           comm_attach,
+                          make_own_comm,
                           dup_world,
                           send,
                           receive,

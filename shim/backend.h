@@ -44,6 +44,9 @@ struct Backend {
   bool (*comm_degree)(uint64_t comm, int* in, int* out);  ///< of a topology; false: none
   void (*comm_name)(uint64_t comm, char* text, size_t bytes);
   bool (*comm_attach)(uint64_t comm, void* info);  ///< attribute whose deletion calls comm_forget(info)
+  /// A communicator of this process alone whose errors are returned: questions that need one never reach the program's
+  /// error handler. After MPI_Init; once.
+  void (*make_own_comm)();
   bool (*dup_world)(uint64_t* comm);               ///< collective, inside MPI_Init only
   bool (*send)(uint64_t comm, const void* data, size_t bytes, int destination, PrivateTag tag, uint64_t* request);
   bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag, uint64_t* request);  ///< source: or ring::kAnySource

@@ -11,6 +11,7 @@
 
 #include "shim/attach.h"
 #include "shim/backend.h"
+#include "shim/freed.h"
 #include "shim/hash.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
@@ -73,16 +74,6 @@ uint64_t ordinal_among_equals(uint64_t base) {
     }
   }
   return 0;
-}
-
-void take_back_ordinal(uint64_t base) {
-  SpinGuard guard(lock);
-  for (uint32_t i = static_cast<uint32_t>(base) & (kOrdinals - 1), probes = 0; probes < kOrdinals && ordinals[i].base != 0;
-       i = (i + 1) & (kOrdinals - 1), ++probes)
-    if (ordinals[i].base == base && ordinals[i].count != 0) {
-      --ordinals[i].count;
-      return;
-    }
 }
 
 bool is_of_group(CallId id) { return id == CallId::kMPI_Comm_create_group || id == CallId::kMPI_Comm_create_from_group; }
@@ -221,10 +212,8 @@ CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
 
 uint64_t comm_derive_id(Event& e) {
   uint64_t how = hash_text(call_info(e.id).name);
-  if (is_of_group(e.id)) {
-    const uint64_t base = group_base(e);
-    return hash_combine(base, ordinal_among_equals(base));
-  }
+  if (is_of_group(e.id))
+    return 1;  // after the call: nobody but MPI may ask of its group before
   if (e.id == CallId::kMPI_Intercomm_create || e.id == CallId::kMPI_Intercomm_create_from_groups)
     return hash_combine(hash_text("intercommunicator"), static_cast<uint64_t>(e.tag));
   if (e.comm == nullptr)
@@ -233,10 +222,17 @@ uint64_t comm_derive_id(Event& e) {
   return hash_combine(hash_combine(hash_combine(0x6368696c64, e.comm->ring->id), ordinal), how);
 }
 
+void comm_creation_succeeded(Event& e) {
+  if (!is_of_group(e.id) || e.new_comm == nullptr || request_handle(e.new_comm, 0) == backend->comm_null())
+    return;  // Open MPI takes MPI_GROUP_NULL, and makes nothing
+  const uint64_t base = group_base(e);  // calls with equal ones are made one after the other
+  e.derived_id = hash_combine(base, ordinal_among_equals(base));
+}
+
 void comm_creation_failed(Event& e) {
   if (is_of_group(e.id))
-    take_back_ordinal(group_base(e));
-  else if (e.comm != nullptr && e.id != CallId::kMPI_Intercomm_create && e.id != CallId::kMPI_Intercomm_create_from_groups)
+    return;
+  if (e.comm != nullptr && e.id != CallId::kMPI_Intercomm_create && e.id != CallId::kMPI_Intercomm_create_from_groups)
     e.comm->children.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -251,6 +247,7 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
   (void)thread;
   if (handle == backend->comm_null() || derived == 0)
     return;
+  handle_valid(HandleKind::kComm, handle);
   int size = 0, rank = 0, remote = -1;
   if (!backend->comm_shape(handle, &size, &rank, &remote))
     return;
@@ -294,6 +291,7 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
 void comm_forget(CommInfo* info) {
   if (info->index < kFirst)
     return;
+  handle_freed(HandleKind::kComm, info->handle);
   SpinGuard guard(lock);
   for (uint32_t i = 0; i < bucket_count; ++i)
     if (buckets[i] == info->index)

@@ -105,8 +105,8 @@ constexpr bool repeatable(Shape shape) {
 }
 
 [[gnu::noinline]] void leave_tables(Event& e) {
-  if (e.result != 0 && (e.attributes & kCallCreatesComm))
-    comm_creation_failed(e);
+  if (e.attributes & kCallCreatesComm)
+    e.result != 0 ? comm_creation_failed(e) : comm_creation_succeeded(e);
   if (e.attributes & kCallStarts) {
     if (e.result == 0)
       request_started(e);

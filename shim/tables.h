@@ -51,6 +51,8 @@ inline CommInfo* comm_lookup(Thread& thread, uint64_t handle) {
 /// Job-wide id of the communicator that this call is about to create; called on entry, so that ordinals follow the
 /// order of the calls. Communication-free (design: The event and the tables).
 uint64_t comm_derive_id(Event& event);
+/// After the call: ids that need what only a successful call proves to be valid.
+void comm_creation_succeeded(Event& event);
 /// The call has failed and made none: it does not count. Either it failed on all ranks, or on this one before the others
 /// could know of it, and will be repeated.
 void comm_creation_failed(Event& event);

@@ -89,6 +89,46 @@ inline bool put_off(Handle* handle) {
 
 #include "shim/wrap_local.h"
 
+constexpr bool frees(CallId id) { return id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free; }
+/// Local calls by which a datatype can come into use, or an operator. All other constructors make types that must be
+/// committed first.
+constexpr bool gives_out(CallId id) {
+  return id == CallId::kMPI_Type_commit || id == CallId::kMPI_Type_dup || id == CallId::kMPI_Type_get_contents ||
+         id == CallId::kMPI_Type_get_contents_c || id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c;
+}
+
+/// Of a call of these: handles become valid, or are about to be freed. The handle is the last argument's.
+template <CallId id, bool valid, class Handle>
+inline void mark_handles(Handle* last, int64_t count) {
+  constexpr HandleKind kind = id == CallId::kMPI_Op_free || id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c
+                                  ? HandleKind::kOp : HandleKind::kType;
+  for (int64_t i = 0; last != nullptr && i < count; ++i)
+    valid ? handle_valid(kind, bits(last[i])) : handle_freed(kind, bits(last[i]));
+}
+template <class First, class... Rest>
+constexpr auto last_of(First first, Rest... rest) {
+  if constexpr (sizeof...(rest) == 0)
+    return first;
+  else
+    return last_of(rest...);
+}
+
+template <CallId id, class... A>
+inline int64_t handles_given(A... arguments) {
+  if constexpr (id == CallId::kMPI_Type_get_contents || id == CallId::kMPI_Type_get_contents_c) {
+    constexpr unsigned place = id == CallId::kMPI_Type_get_contents ? 3 : 4;  // max_datatypes
+    const auto number = [](auto argument) {
+      if constexpr (std::is_integral_v<decltype(argument)>)
+        return static_cast<int64_t>(argument);
+      else
+        return int64_t{0};
+    };
+    const int64_t numbers[] = {number(arguments)...};
+    return numbers[place];
+  }
+  return 1;
+}
+
 template <int layer, CallId id, class Signature>
 struct LocalCall;
 
@@ -110,8 +150,24 @@ struct LocalCall<layer, id, R(A...)> {
       if (thread != nullptr && __atomic_load_n(&held_count, __ATOMIC_RELAXED) != 0 && put_off<id>(arguments...))
         return 0;
     }
-    if constexpr (id == CallId::kMPI_Type_free) {
-      forget_types();  // before: no other thread can have the handle again until the real call has begun
+    if constexpr (frees(id)) {
+      if constexpr (id == CallId::kMPI_Type_free)
+        forget_types();  // before: no other thread can have the handle again until the real call has begun
+      const auto last = last_of(arguments...);
+      if (last == nullptr)
+        return real<R(A...)>(layer, id)(arguments...);
+      auto handle = *last;
+      mark_handles<id, false>(&handle, 1);
+      const R result = real<R(A...)>(layer, id)(arguments...);
+      if (result != 0)
+        mark_handles<id, true>(&handle, 1);
+      return result;
+    }
+    if constexpr (gives_out(id)) {
+      const R result = real<R(A...)>(layer, id)(arguments...);
+      if (result == 0)
+        mark_handles<id, true>(last_of(arguments...), handles_given<id>(arguments...));
+      return result;
     }
     if constexpr (moves_data(id)) {
       if (thread != nullptr && !thread->quiet.all()) [[unlikely]]

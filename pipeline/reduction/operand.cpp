@@ -11,6 +11,7 @@
 #include "checksum/datatype/type_map.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
+#include "shim/freed.h"
 #include "shim/runtime.h"
 
 namespace resil::reduction {
@@ -116,7 +117,7 @@ Verdict describe(Thread& thread, uint64_t op, uint64_t type, bool exact, Operand
   *o = {};
   o->op_handle = op;
   o->type_handle = type;
-  o->op = backend->types->op_kind(op);
+  o->op = is_freed(HandleKind::kOp, op) ? OpKind::kNone : backend->types->op_kind(op);
   if (o->op == OpKind::kNone || o->op == OpKind::kReplace || o->op == OpKind::kNoOp)
     return Verdict::kOperator;
   o->basic = backend->types->basic(type);

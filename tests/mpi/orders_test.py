@@ -6,6 +6,7 @@ Usage: orders_test.py BUILD openmpi|mpich      (BUILD holds orders.MPI)
 """
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
@@ -55,10 +56,34 @@ def main(build, mpi):
         notes = {rank: " ".join(report["notes"]) for rank, report in result.ranks().items()}
         assert [rank for rank in notes if "no memory to learn of the other ranks" in notes[rank]] == [1], notes
 
+    def late():
+        """MPI_Init that does not return for 30 s: one line says who is in it. The last rank comes when that was said."""
+        release = os.path.join(jobs.scratch(), "release")
+        directory = os.path.join(jobs.scratch(), "report")
+        waits = f'if [ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = {ranks - 1} ]; then while [ ! -e "$0" ]; do sleep 0.2; done; fi; exec "$@"'
+        job = jobs.Running(jobs.launcher(mpi, ranks, jobs.rank_environment(True, directory)) +
+                           ["sh", "-c", waits, release, program, "between"], directory)
+        told, limit = "", time.monotonic() + LIMIT
+        while "MPI_Init has not returned" not in told and job.poll() is None and time.monotonic() < limit:
+            time.sleep(0.3)
+            with open(job.output[1], encoding="utf-8", errors="replace") as file:
+                told = file.read()
+        with open(release, "w", encoding="utf-8"):
+            pass
+        while job.poll() is None and time.monotonic() < limit:
+            time.sleep(0.1)
+        result = job.end()
+        jobs.remove_rings(directory)
+        lines = [line for line in result.stderr.decode().splitlines() if "MPI_Init has not returned" in line]
+        there = "rank 0;" if ranks == 2 else f"ranks 0-{ranks - 2};"
+        assert result.returncode == 0 and len(lines) == 1, result.text()
+        assert f"In it: {there} rank {ranks - 1} is not there, or without resil" in lines[0], lines
+
     checks = [(f"all orders, {mode}", lambda settings=settings: run(KINDS + OWN[mpi], settings)) for mode, settings in MODES.items()]
     checks += [("all orders, record and verify", recorded)]
     if mpi == "openmpi":  # UCX in MPICH takes mmap for itself
         checks += [("a rank without memory harms nobody", poor)]
+    checks += [("who is not in MPI_Init", late)]
     checks += [(f"long enough for a proof: {kind}", lambda kind=kind: run([kind], {})) for kind in SLOW[mpi]]
     return run_checks(checks)
 

@@ -45,6 +45,8 @@ class Rank : public fake::Core {
     comm.remote = remote;
     comm.inter = !remote.empty();
     fake::add_comm(handle, comm);
+    e.new_comm = &handle;
+    resil::comm_creation_succeeded(e);
     resil::comm_register_new(thread(), handle, e.derived_id, e.comm, id);
     ids[name] = find(handle)->ring->id;
     return handle;
