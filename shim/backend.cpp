@@ -37,6 +37,8 @@ Signature* pmpi(CallId id) {
   return real<Signature>(1, id);
 }
 
+bool may_ask_of_type(uint64_t type);
+
 }  // namespace
 
 #include "shim/backend_messages.inc"
@@ -96,7 +98,11 @@ bool own_comm_made;
 /// program's is MPI's to find, in the program's own call. Open MPI checks nothing here but null handles, nor in its other
 /// questions about sizes; one that was freed is refused by the list of those, on both.
 bool may_ask_of_type(uint64_t type) {
-  if (type == bits(constants.datatype_null) || is_freed(HandleKind::kType, type))
+  if (type == bits(constants.datatype_null))
+    return false;
+  if (type_is_taken)
+    return true;
+  if (is_freed(HandleKind::kType, type))
     return false;
   if (kAbiColumn == 0 || !own_comm_made || !library_has(CallId::kMPI_Pack_size_c))
     return true;

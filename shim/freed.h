@@ -27,6 +27,15 @@ inline bool is_freed(HandleKind kind, uint64_t handle) {
   const uint64_t word = freed_word(kind, handle);
   return __atomic_load_n(&freed_handles[(word >> 8) % kFreedHandles], __ATOMIC_RELAXED) == word;
 }
+/// While a datatype that MPI takes is looked into: its parts are valid, whoever has freed them, committed or not.
+inline constinit thread_local bool type_is_taken __attribute__((tls_model("initial-exec"))) = false;
+struct TakenType {
+  TakenType() : before(type_is_taken) { type_is_taken = true; }
+  ~TakenType() { type_is_taken = before; }
+  TakenType(const TakenType&) = delete;
+  const bool before;
+};
+
 /// MPI has given it out, or has not freed it.
 inline void handle_valid(HandleKind kind, uint64_t handle) {
   if (is_freed(kind, handle))

@@ -10,6 +10,7 @@
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/flatten.h"
 #include "shim/backend.h"
+#include "shim/freed.h"
 #include "shim/spinlock.h"
 
 namespace resil {
@@ -130,6 +131,10 @@ bool attach(uint64_t type, Kept* kept) {
 const TypeMap* find(uint64_t type) {
   if (const TypeMap* map = find_predefined(type))
     return map;
+  int64_t size = 0;
+  if (!backend->type_size(type, &size))
+    return nullptr;
+  const TakenType and_its_parts;
   if (auto* kept = static_cast<Kept*>(backend->types->attached(type)))
     return kept->usable ? &kept->map : nullptr;
   bool is_predefined = false;
