@@ -15,6 +15,7 @@
 #include "checksum/datatype/type_map.h"
 #include "checksum/digest/digest.h"
 #include "shim/backend.h"
+#include "shim/freed.h"
 
 using resil::type_map;
 using resil::TypeMap;
@@ -317,6 +318,7 @@ std::vector<char> without_padding(const TypeMap& map, std::vector<char> stream) 
 }
 
 bool has_long_double(uint64_t type) {
+  const resil::TakenType and_its_parts;  // they have been freed, and not committed
   resil::TypeContents c;
   if (resil::backend->types->decode(type, nullptr, 0, &c) != resil::Decoded::kMoreMemory) {
     const resil::BasicType basic = resil::backend->types->basic(type);
