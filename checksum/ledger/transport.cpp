@@ -86,15 +86,15 @@ void close_page(Peer& to) {
 
 bool may_send(const Peer& to) { return to.flushed - to.credited < kCreditRecords; }
 
-/// With the token: gives a rank's closed pages to MPI, as far as its credit goes.
-void send_held(Peer& to) {
+/// With the token: gives a rank's closed pages to MPI, as far as its credit goes. True: none is left.
+bool send_held(Peer& to) {
   while (true) {
     Page* page;
     {
       Guard guard;
       page = may_send(to) ? to.held_first : nullptr;
       if (page == nullptr)
-        return;
+        return to.held_first == nullptr;  // still under the lock: other threads close pages
       to.held_first = page->next;
       if (to.held_first == nullptr)
         to.held_last = nullptr;
@@ -111,8 +111,7 @@ bool flush_with_token(Peer& to) {
     Guard guard;
     close_page(to);
   }
-  send_held(to);
-  return to.held_first == nullptr;
+  return send_held(to);
 }
 
 bool post_receive(uint32_t index) {

@@ -263,18 +263,21 @@ Receive* make(const Event& e, const View& view, bool hold) {
 }
 
 /// A message that was too long. MPICH leaves the status of some calls as the program had it, so that only the arguments
-/// say whose message it was. False: they do not.
-bool fill_truncated(Receive& receive) {
+/// say whose message it was; of a wildcard the status does, where the call is one that fills it (`told`). False: neither.
+bool fill_truncated(Receive& receive, const StatusInfo& status, bool told) {
   blame::drop_posted(receive.posted);
   receive.posted = receive.evidence = 0;
-  if (receive.wild) {
+  const bool fits = status.source >= 0 && status.tag >= 0 &&
+                    (receive.source == ring::kAnySource || receive.source == status.source) &&
+                    (receive.tag == ring::kAnyTag || receive.tag == status.tag);
+  if (receive.wild && !(told && fits)) {
     ledger::count_uncovered(Reason::kError, 1, receive.view.bytes);
     Guard guard;
     receive.comm->lost = true;
     return false;
   }
-  receive.actual_source = receive.source;
-  receive.actual_tag = receive.tag;
+  receive.actual_source = receive.wild ? status.source : receive.source;
+  receive.actual_tag = receive.wild ? status.tag : receive.tag;
   receive.bytes = receive.view.bytes;
   receive.failed = true;
   receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
@@ -282,7 +285,7 @@ bool fill_truncated(Receive& receive) {
 }
 
 /// Takes the status over and digests what arrived. False: no message was taken.
-bool fill(Thread& thread, Receive& receive, const StatusInfo& said, ErrorKind error) {
+bool fill(Thread& thread, Receive& receive, const StatusInfo& said, ErrorKind error, bool told) {
   receive.staged = false;
   StatusInfo status = said;
   // MPICH 4.0 runs these as a schedule and leaves their status as it was, empty or some other message's: then the arguments
@@ -308,7 +311,7 @@ bool fill(Thread& thread, Receive& receive, const StatusInfo& said, ErrorKind er
   if (error == ErrorKind::kPending || error == ErrorKind::kOther)
     return false;
   if (error != ErrorKind::kNone)
-    return fill_truncated(receive);
+    return fill_truncated(receive, status, told);
   if (status.cancelled || status.source < 0)
     return false;
   receive.actual_source = status.source;
@@ -457,7 +460,7 @@ void receive_enter_slow(Event& e) {
   receive->call = static_cast<uint16_t>(e.id);
   if (message)
     receive->posted = e.check_posted;
-  if (!fill(*e.thread, *receive, status, error))
+  if (!fill(*e.thread, *receive, status, error, false))
     return vanish(*e.thread, *receive, true);
   finish(*e.thread, *receive);
 }
@@ -546,7 +549,8 @@ void receive_started(Event& e, uint64_t* cookie) {
   }
   backend->messages->status_read(e.given_statuses, place, &status);
   const ErrorKind error = error_of(e, status, true);
-  if (!fill(*e.thread, *receive, status, error))
+  const bool told = (e.id == CallId::kMPI_Wait || e.id == CallId::kMPI_Test) && !receive->both_ways;
+  if (!fill(*e.thread, *receive, status, error, told))
     return vanish(*e.thread, *receive, false);
   finish(*e.thread, *receive);
 }
