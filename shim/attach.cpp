@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <initializer_list>
 
 #include "shim/backend.h"
 #include "shim/config.h"
@@ -76,6 +77,25 @@ MpiFamily family() {
   library_version(line, sizeof(line));
   return strstr(line, "Open MPI") != nullptr ? MpiFamily::kOpenMpi : strstr(line, "MPICH") != nullptr ? MpiFamily::kMpich
                                                                                                      : MpiFamily::kUnknown;
+}
+
+/// An MPI library that cannot start ends the process in MPI_Init. That is no kill, and the report says so.
+void exit_in_init(int status, void*) {
+  if (runtime.header == nullptr || runtime.pid != getpid() || !attached.load() ||
+      runtime.header->phase != static_cast<uint32_t>(ring::Phase::kStarting))
+    return;
+  report_exit_in_init(status & 0xff);
+}
+
+/// srun starts tasks with a PMI only when it is told to, or set up so. Without it Open MPI ends in MPI_Init, by _exit.
+void note_launcher_without_pmi() {
+  if (strcmp(identity.launcher, "srun") != 0)
+    return;
+  for (const char* name : {"PMIX_NAMESPACE", "PMIX_RANK", "PMI_FD", "PMI_RANK", "PMI_PORT", "PMI2_JOBID"})
+    if (getenv(name) != nullptr)
+      return;
+  add_note("started by srun without a PMI: give it --mpi=pmix or --mpi=pmi2 (srun --mpi=list names what there is); without one "
+           "MPI_Init fails, or each process is alone");
 }
 
 /// In a forked child: MPI is not the child's to use, and the ring is the parent's story.
@@ -213,7 +233,9 @@ bool attach_begin(bool sessions) {
   if (runtime.header == nullptr) {
     if (!prepare())
       return false;
+    note_launcher_without_pmi();
     report_first();
+    on_exit(exit_in_init, nullptr);
     run_hooks(&Module::before_init);
     sweep();
     if (!sessions) {

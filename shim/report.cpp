@@ -27,6 +27,7 @@ namespace resil {
 namespace {
 
 char final_ring[1200];
+int exit_status_in_init = -1;
 bool failure_said;
 constinit JsonWriter writer;  // static: 64 KiB do not belong on the stack of an application's thread
 
@@ -55,6 +56,8 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.boolean("launch_agreed", runtime.launch_agreed);
   json.text("outcome", outcome);
   json.integer("exit_status", header.exit_status);
+  if (exit_status_in_init >= 0)
+    json.integer("exit_in_init", exit_status_in_init);
   json.text("resil_version", kVersionText);
   json.begin_object("mpi");
   json.text("library", header.mpi);
@@ -141,6 +144,11 @@ void report_first() {
   int error = runtime.directory[0] != 0 ? try_report("running") : 0;
   if (error != 0)
     directory_give_up(error);
+}
+
+void report_exit_in_init(int status) {
+  exit_status_in_init = status;
+  report_write("running");
 }
 
 void report_final(const char* outcome) {

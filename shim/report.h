@@ -16,6 +16,9 @@ bool report_write(const char* outcome);
 /// job says it once (presence) instead of every rank.
 void report_first();
 
+/// The process exits within MPI_Init.
+void report_exit_in_init(int status);
+
 /// The last report, the ring beside it, and rank 0's closing line.
 void report_final(const char* outcome);
 

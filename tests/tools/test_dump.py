@@ -142,10 +142,16 @@ class Dump(Case):
     def test_damaged_and_foreign_rings_are_not_candidates(self):
         self.write("resil-%d-job-0-0.ring" % os.geteuid(), b"garbage" * 999, self.shm)
         self.write("resil-%d-job-0-1.ring" % os.geteuid(), b"", self.shm)
-        self.write("resil-%d-job-0-2.ring" % os.geteuid(), support.ring_bytes(pid=1), self.shm)
+        self.write("resil-%d-job-0-2.ring" % os.geteuid(), support.ring_bytes(pid=0), self.shm)
         self.write("resil-%d-job-0-3.ring" % os.geteuid(), support.ring_bytes(pid=-1), self.shm)
         os.symlink("/proc/self/mem", os.path.join(self.shm, "resil-%d-job-0-4.ring" % os.geteuid()))
         self.assertEqual(self.tool("dump")[0], 2)
+
+    def test_ring_of_pid_1_is_a_candidate_and_not_signalled(self):
+        """A rank may be pid 1 of its container."""
+        self.write("resil-%d-job-0-0.ring" % os.geteuid(), support.ring_bytes(pid=1), self.shm)
+        status, answer = self.ask()
+        self.assertEqual((status, answer["ranks"][0]["action"]), (3, "refused"))
 
     def test_own_pid_and_init_are_never_signalled(self):
         for pid in (-1, 0, 1, os.getpid()):
