@@ -233,7 +233,7 @@ static void duplicate(void) {
   OK(MPI_Comm_free(&copy));
 }
 
-static void windows_and_files(void) {
+static void windows(void) {
   MPI_Win win;
   MPI_Info info;
   double* memory;
@@ -259,9 +259,14 @@ static void windows_and_files(void) {
   finish(request, in, sizeof(in));
   OK(MPI_Win_unlock(right, win));
   OK(MPI_Win_free(&win));
+}
+
+static void files(void) {
   const char* name = getenv("EARLY_FILE");
   if (name == NULL) return;
   MPI_File file;
+  MPI_Request* request;
+  MPI_Datatype type;
   char* path = page();
   snprintf(path, kPage, "%s", name);
   OK(MPI_File_open(world, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
@@ -449,7 +454,8 @@ int main(int argc, char** argv) {
   neighbours();
   objects();
   duplicate();
-  windows_and_files();
+  if (getenv("EARLY_NO_WINDOWS") == NULL) windows();
+  files();
 #if MPI_VERSION >= 4
   newer();
 #endif
