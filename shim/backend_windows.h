@@ -37,6 +37,9 @@ struct WindowFunctions {
   /// Makes a window over memory of its own, on this process alone (MPI_COMM_SELF), that begins `misalignment` bytes
   /// behind a multiple of 64, puts into it, and looks whether the data landed `shift` bytes off.
   bool (*lands_off)(size_t misalignment, int64_t shift);
+  /// The request of an MPI_Rget of derived datatypes may be complete before its data is there: MPICH up to 4.2 on UCX
+  /// gives a complete request for those that are not contiguous, and the data comes by the next flush or unlock.
+  bool rget_completes_early;
 };
 
 }  // namespace resil

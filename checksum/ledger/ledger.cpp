@@ -93,7 +93,8 @@ const char* reason_name(Reason reason) {
   constexpr const char* kNames[] = {"none",          "device_buffer",  "datatype",    "error",          "not_connected",
                                     "other_world",   "unknown_communicator", "order_lost", "memory",    "reduction",
                                     "user_operator", "passive_target", "accumulate",  "overlapped",     "shared_window",
-                                    "one_sided",     "file",           "collective",  "request_freed",  "no_status"};
+                                    "one_sided",     "file",           "collective",  "request_freed",  "no_status",
+                                    "early"};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<unsigned>(Reason::kCount));
   return kNames[static_cast<unsigned>(reason)];
 }

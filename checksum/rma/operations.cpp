@@ -181,6 +181,12 @@ void digest_get(Operation& o) {
   o.ended = true;
 }
 
+/// May the request be complete before the data is there? See WindowFunctions::rget_completes_early.
+bool completes_early(const Event& e, const TypeMap& origin, const TypeMap& target) {
+  return (e.id == CallId::kMPI_Rget || e.id == CallId::kMPI_Rget_c) && backend->windows->rget_completes_early &&
+         !(origin.permanent && target.permanent);
+}
+
 }  // namespace
 
 void before(Event& e) {
@@ -281,6 +287,7 @@ void note(Event& e) {
     o.has_before = full && e.check == &e;
     o.before = e.check_value;
     if (e.attributes & kCallStarts) {
+      o.early = completes_early(e, *view.type, *target);
       // The program may use the buffer again as soon as the request is complete.
       if (e.cookies != nullptr)
         e.cookies[0] = follow(w, place);

@@ -5,13 +5,17 @@
 // a store by its owner would conflict with an operation that is not complete), so what is read is what was written.
 // Under shared locks and MPI_Win_lock_all others may: their operations are counted as uncovered.
 
+#include <atomic>
+#include <cinttypes>
 #include <cstring>
 
 #include "checksum/digest/digest.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/backend.h"
+#include "shim/call_info.h"
 #include "shim/event.h"
+#include "shim/log.h"
 
 namespace resil::rma {
 
@@ -58,6 +62,16 @@ void find_overlaps(Window& w, int target, uint32_t count, Interval* intervals, s
 
 uint64_t digest_of(const Operation& o, const char* data) {
   return o.target_type != nullptr ? type_digest(*o.target_type, data, o.target_count, o.bytes) : digest(data, o.bytes);
+}
+
+/// The program may look at the data only when the epoch is over, and is right then: no finding.
+void came_late(const Operation& o, const char* site) {
+  static std::atomic<bool> told;
+  operation_uncovered(Reason::kEarly, 1, o.bytes);
+  if (!told.exchange(true))
+    add_note_format("one-sided: when the request of %s at %s was complete, the target's %" PRIu64 " bytes were not in the buffer; "
+                    "this MPI completes such requests before the data is there (docs/LIMITS.md). What the program reads before "
+                    "the next flush or unlock may be old", call_info(static_cast<CallId>(o.call)).name, site, o.bytes);
 }
 
 }  // namespace
@@ -110,6 +124,10 @@ void verify_exclusive(Event& e, Window& w, int target) {
       }
       char text[96];
       site_text(o.site, text, sizeof(text));
+      if (o.early) {  // and the buffer is the program's again: it must not be read once more
+        came_late(o, text);
+        continue;
+      }
       publish_mismatch(*e.thread, {&w, w.rank, target, o.call, o.site, o.bytes, o.digest, found, o.displacement, text,
                                    "the origin's bytes and the target's memory, read once more under the exclusive lock", found,
                                    nullptr, nullptr, -1});

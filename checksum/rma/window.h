@@ -51,6 +51,7 @@ struct Operation {
   Reason reason;               ///< kTouch: why it is not checked
   bool anywhere;               ///< its region is not known
   bool digested;               ///< kGet: complete (MPI_Rget)
+  bool early;                  ///< kGet: what was digested when its request was complete may have been there before the data
   bool done;                   ///< of an epoch that has been closed
   bool has_before, ended;      ///< `before` and `at_end` hold
 };

@@ -34,6 +34,7 @@ REASONS = {
     "collective": "collectives of a form that has no check",
     "request_freed": "receives whose request the program freed before the end",
     "no_status": "receives of which the MPI does not say what they took",
+    "early": "one-sided reads that the MPI called complete before their data was there",
 }
 
 COUNTERS = ("messages_total", "messages_checked", "bytes_total", "bytes_checked", "unverified", "deferred",

@@ -45,7 +45,7 @@ static void fill(double* data, int n, double from) {
 }
 
 /// The request moves to another place before it is waited for, and its first place goes.
-static void finish(MPI_Request* first, const void* data, size_t bytes) {
+static void complete(MPI_Request* first) {
   MPI_Request* second = page();
   *second = *first;
   gone(first);
@@ -54,6 +54,10 @@ static void finish(MPI_Request* first, const void* data, size_t bytes) {
   CHECK(*second == MPI_REQUEST_NULL);
   gone(second);
   gone(status);
+}
+
+static void finish(MPI_Request* request, const void* data, size_t bytes) {
+  complete(request);
   sum ^= fingerprint(data, bytes) + (sum << 1);
 }
 
@@ -233,6 +237,29 @@ static void duplicate(void) {
   OK(MPI_Comm_free(&copy));
 }
 
+/// Four pairs of what that rank has filled in, and nothing between them.
+static void from(int source, const double* got) {
+  for (int i = 0; i < 12; i++) CHECK(got[i] == (i % 3 == 1 ? 0 : 3 + 1.0 / (1 + i + 100 * source)));
+}
+
+/// With its request complete the data of MPI_Rget must be there. MPICH 4.0 and 4.2 on UCX make a complete request when
+/// a datatype is not contiguous, and the data comes by the end of the epoch: only then is it looked at.
+static void fetch(MPI_Win win, int lock) {
+  MPI_Request* request = page();
+  MPI_Datatype type = pairs();
+  begin();
+  OK(MPI_Win_lock(lock, right, 0, win));
+  OK(MPI_Rget(in, 4, type, right, 0, 4, type, win, request));
+  OK(MPI_Type_free(&type));
+  complete(request);
+#ifndef MPICH
+  from(rank, in);
+#endif
+  OK(MPI_Win_unlock(right, win));
+  from(rank, in);
+  sum ^= fingerprint(in, sizeof(in)) + (sum << 1);
+}
+
 static void windows(void) {
   MPI_Win win;
   MPI_Info info;
@@ -249,15 +276,12 @@ static void windows(void) {
   OK(MPI_Get(in, 1, type, right, 40, 1, type, win));
   OK(MPI_Type_free(&type));
   OK(MPI_Win_fence(0, win));
+  from(right, memory);
   sum ^= fingerprint(memory, kN * sizeof(double)) + (sum << 1);
   OK(MPI_Barrier(world));
-  OK(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win));
-  MPI_Request* request = page();
-  type = pairs();
-  OK(MPI_Rget(in, 4, type, right, 0, 4, type, win, request));
-  OK(MPI_Type_free(&type));
-  finish(request, in, sizeof(in));
-  OK(MPI_Win_unlock(right, win));
+  for (int i = 0; i < 8; i++) fetch(win, MPI_LOCK_SHARED);
+  OK(MPI_Barrier(world));
+  for (int i = 0; i < 8; i++) fetch(win, MPI_LOCK_EXCLUSIVE);
   OK(MPI_Win_free(&win));
 }
 
@@ -454,7 +478,7 @@ int main(int argc, char** argv) {
   neighbours();
   objects();
   duplicate();
-  if (getenv("EARLY_NO_WINDOWS") == NULL) windows();
+  windows();
   files();
 #if MPI_VERSION >= 4
   newer();

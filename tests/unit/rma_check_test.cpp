@@ -538,7 +538,7 @@ bool exclusive(int) { return false; }
 bool get(uint64_t, int, int64_t, void*, size_t) { return false; }
 bool flush(uint64_t, int) { return true; }
 bool lands_off(size_t, int64_t shift) { return shift == trial_shift; }
-const WindowFunctions window_functions = {handle_at, handle_at, describe, no_precede, no_succeed, no_check, exclusive, get, flush, lands_off};
+const WindowFunctions window_functions = {handle_at, handle_at, describe, no_precede, no_succeed, no_check, exclusive, get, flush, lands_off, false};
 Backend table() {
   Backend made = {};
   made.windows = &window_functions;
