@@ -271,7 +271,13 @@ void append_line(const char* name, const char* line) {
 }  // namespace
 
 void log_hang(const char* what, const char* format, ...) {
+  static bool named;  // helper thread only
   char line[2048];
+  if (!named) {  // whose lines follow: a directory may have been used before
+    snprintf(line, sizeof(line), "%llu launch %s\n", static_cast<unsigned long long>(realtime_now_ns()), runtime.launch_key);
+    append_line("hang.log", line);
+    named = true;
+  }
   const int begin = snprintf(line, sizeof(line), "%llu %s ", static_cast<unsigned long long>(realtime_now_ns()), what);
   va_list arguments;
   va_start(arguments, format);

@@ -136,6 +136,9 @@ def check(job, modes, expect_status=None, allowed=()):
         if words or said:
             text = preloaded.result.stderr.decode(errors="replace")
             own = [line for line in text.splitlines() if "resil" in line][:6]
+            if preloaded.result.timed_out:
+                last = [f"{name}: {data.splitlines()[-1][:200]!r}" for name, data in preloaded.seen.items() if data]
+                own += [f"last line of {one}" for one in last] + preloaded.result.standing.splitlines()
             wrong.append((mode, "; ".join(filter(None, [words, *said[:3]])) + "".join("\n      " + line for line in own)))
     for path in recordings.values():
         jobs.discard(os.path.dirname(path))

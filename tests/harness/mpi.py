@@ -118,10 +118,36 @@ def _kill(mark):
         time.sleep(0.02)
 
 
-class Result:
-    """What a job left: returncode (None: killed at the limit), stdout and stderr (bytes), directory, seconds."""
+def _standing(mark):
+    """Where each process of a job that does not end is: state, processor time, stacks where a debugger is installed."""
+    text = []
+    for pid in _carriers(mark):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                command = file.read().replace(b"\0", b" ").decode(errors="replace")[:120]
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{pid}/wchan", encoding="ascii") as file:
+                waits = file.read()
+        except OSError:
+            continue
+        text.append(f"{pid} {command}: state {fields[0]}, {fields[11]} + {fields[12]} ticks, in {waits}")
+        if shutil.which("gdb"):
+            try:
+                stacks = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 24"], timeout=60,
+                                        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+                text += [line for line in stacks.stdout.splitlines() if re.match(r"#|Thread ", line)]
+            except subprocess.TimeoutExpired:
+                pass
+    return "\n".join(text)
 
-    def __init__(self, command, returncode, stdout, stderr, directory, seconds, leftovers):
+
+class Result:
+    """What a job left: returncode (None: killed at the limit), stdout and stderr (bytes), directory, seconds; standing:
+    where its processes were when it was killed at the limit."""
+
+    def __init__(self, command, returncode, stdout, stderr, directory, seconds, leftovers, standing=""):
+        self.standing = standing
         self.command, self.returncode, self.stdout, self.stderr = command, returncode, stdout, stderr
         self.directory, self.seconds, self.leftovers = directory, seconds, leftovers
         self.timed_out = returncode is None
@@ -134,7 +160,8 @@ class Result:
         """The whole story, for the message of a failed assertion."""
         return (f"{' '.join(self.command)}\nstatus {self.returncode}, {self.seconds:.1f} s\n"
                 f"--- stdout\n{self.stdout.decode(errors='replace')[-4000:]}\n"
-                f"--- stderr\n{self.stderr.decode(errors='replace')[-4000:]}")
+                f"--- stderr\n{self.stderr.decode(errors='replace')[-4000:]}" +
+                (f"\n--- where it stood\n{self.standing}" if self.standing else ""))
 
 
 @functools.lru_cache
@@ -220,8 +247,9 @@ def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
                                env=clean_environment({MARK: mark, **(env or {})}), start_new_session=True)
     try:
         stdout, stderr = patience.communicate(process, stdin, timeout)
-        returncode = process.returncode
+        returncode, standing = process.returncode, ""
     except subprocess.TimeoutExpired:
+        standing = _standing(mark)
         _kill(mark)
         stdout, stderr = process.communicate()
         returncode = None
@@ -234,7 +262,7 @@ def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
                 break
             time.sleep(0.02)
     _kill(mark)
-    return Result(line, returncode, stdout, stderr, directory, seconds, leftovers)
+    return Result(line, returncode, stdout, stderr, directory, seconds, leftovers, standing)
 
 
 _running = []
