@@ -18,6 +18,7 @@
 #include "checksum/collective/memory.h"
 #include "checksum/collective/sums.h"
 #include "checksum/ledger/lives.h"
+#include "checksum/p2p/p2p.h"
 #include "shim/backend.h"
 #include "shim/event.h"
 #include "shim/json.h"
@@ -142,16 +143,31 @@ void begin_life(Plan& plan) {
   ledger::life_begin(plan.life, reinterpret_cast<const void*>(low), pieces || high < low ? 0 : high - low);
 }
 
+void pend(Plan& plan) {
+  ledger::collective_pends(ledger::concurrent(), 1);
+  begin_life(plan);
+}
+
 /// Its results are about to be read. Was their memory another operation's as well?
 bool end_life(Plan& plan) {
   if (plan.life == 0)
     return false;
-  ledger::life_end(plan.life, 0);
+  ledger::collective_pends(ledger::concurrent(), ~uint64_t{0});
+  ledger::life_end(plan.life, ledger::life_name(plan.name.comm, plan.name.tag));
   const bool shared = ledger::life_shared(ledger::lives[plan.life % ledger::kLives], kLooked);
   if (shared)
     ledger::note_shared_memory();
   plan.life = 0;
   return shared;
+}
+
+/// A blocking one is over. Others that are pending may have its memory: what is found to be wrong is looked up there.
+void pass_life(const CommInfo& comm, Plan& plan) {
+  if (ledger::collectives_pending == 0 && !p2p::receives_pending(comm)) [[likely]]
+    return;
+  begin_life(plan);
+  ledger::life_end(plan.life, ledger::life_name(plan.name.comm, plan.name.tag));
+  plan.life = 0;
 }
 
 /// Given to MPI: the requests of the call are pending, or all is done already.
@@ -161,7 +177,7 @@ void started(Event& e, Plan* plan) {
     read_inputs(*plan);
   tell_receivers(thread, *plan);
   if (e.cookies != nullptr) {
-    begin_life(*plan);
+    pend(*plan);
     plan_hold(*plan);
     e.cookies[0] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
     return;
@@ -213,6 +229,7 @@ void started(Event& e, Plan* plan) {
   Plan* plan = static_cast<Plan*>(e.check);
   prepare_plan(*plan);
   tell_receivers(*e.thread, *plan);
+  pass_life(*e.comm, *plan);
   finish(*e.thread, *plan, Reason::kNone);
   give_back(plan);
 }
@@ -288,6 +305,7 @@ void leave(Event& e) {
   if (!plan.in_place) [[likely]]
     read_inputs(plan);
   tell_receivers(*e.thread, plan);
+  pass_life(*e.comm, plan);
   finish(*e.thread, plan, Reason::kNone);
   plan_free(plan);
 }
@@ -310,7 +328,7 @@ void activated(Event& e, uint64_t* cookie) {
     return;
   plan.outcome = Reason::kNone;
   plan.name.tag += 1;
-  begin_life(plan);
+  pend(plan);
   if (!plan.in_place)
     read_inputs(plan);
   tell_receivers(*e.thread, plan);

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/lives.h"
 #include "shim/finding.h"
 #include "shim/runtime.h"
 #include "shim/tables.h"
@@ -47,6 +48,15 @@ void finish(Finding& finding, const Name& name) {
   published.store(true, std::memory_order_release);
 }
 
+/// Its result lay in memory that another operation, pending at the same time, received into: no proof of anything.
+bool uncovered(const Name& name) {
+  if (!ledger::life_shared_by_digest(ledger::life_name(name.comm, name.tag)))
+    return false;
+  ledger::note_shared_memory();
+  ledger::count_uncovered(ledger::Reason::kOverlapped, 1, name.bytes);
+  return true;
+}
+
 }  // namespace
 
 CommInfo* still_there(const Name& name) {
@@ -64,6 +74,8 @@ void describe(const Name& name, char* text, size_t bytes) {
 }
 
 void publish(const Disagreement& d) {
+  if (uncovered(d.name))
+    return;
   char what[160];
   describe(d.name, what, sizeof(what));
   const int here = runtime.rank, there = ledger::world_rank_of(*d.that);
@@ -120,6 +132,8 @@ void publish(const Disagreement& d) {
 }
 
 void publish_sum(const WrongSum& sum) {
+  if (uncovered(sum.name))
+    return;
   char what[160], who[96] = "which of them went wrong is not known";
   describe(sum.name, what, sizeof(what));
   Finding finding;
@@ -145,6 +159,8 @@ void publish_sum(const WrongSum& sum) {
 }
 
 void publish_local(const Name& name, const char* text, int64_t element, const char* cause, const char* how) {
+  if (uncovered(name))
+    return;
   char what[160];
   describe(name, what, sizeof(what));
   Finding finding;

@@ -265,10 +265,12 @@ void note_shared_memory() {
 }
 
 void raise_difference(Thread& thread, Peer& from, const Difference& difference) {
-  if (difference.received.space == static_cast<uint8_t>(Space::kMessage) &&
-      life_shared_by_digest(difference.received.digest)) {
+  const Record& received = difference.received;
+  const bool block = received.space == static_cast<uint8_t>(Space::kBlock);
+  if ((block || received.space == static_cast<uint8_t>(Space::kMessage)) &&
+      life_shared_by_digest(block ? life_name(received.comm, received.tag) : received.digest)) {
     note_shared_memory();
-    count_uncovered(Reason::kOverlapped, 1, difference.received.bytes);
+    count_uncovered(Reason::kOverlapped, 1, received.bytes);
     if (difference.evidence != 0)
       blame::drop(difference.evidence);
     return;

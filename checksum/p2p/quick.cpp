@@ -191,6 +191,8 @@ bool quick_received(Event& e) {
   const uint64_t sum = digest(e.receive.buffer, bytes);
   if (!ledger::expect_plain(*peer, record_of(comm->id, sum, bytes, e.site, tag, static_cast<uint16_t>(e.id)))) [[unlikely]]
     return false;
+  if ((comm->entries | ledger::collectives_pending) != 0) [[unlikely]]
+    ledger::life_passed(false, e.receive.buffer, bytes, sum);
   ledger::expected_plainly(*e.thread);
   return true;
 }

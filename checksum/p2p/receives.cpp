@@ -370,6 +370,8 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
     if (ledger::full_blame())
       evidence = blame::receive_complete(e.check_posted, view, status.bytes, record.digest);
   }
+  if ((comm->entries | ledger::collectives_pending) != 0 && record.flags != ledger::kUnchecked && view.type->contiguous)
+    ledger::life_passed(false, view.buffer, status.bytes, record.digest);
   ledger::expect(*e.thread, *peer, record, evidence);
   return true;
 }
@@ -403,6 +405,11 @@ bool prepare() {
   buckets = static_cast<List*>(memory);
   comms = reinterpret_cast<CommReceives**>(buckets + kBuckets);
   return true;
+}
+
+bool receives_pending(const CommInfo& comm) {
+  const CommReceives* receives = comms[comm.index];
+  return receives != nullptr && receives->entries != 0;
 }
 
 void receive_enter_slow(Event& e) {

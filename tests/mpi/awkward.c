@@ -243,6 +243,31 @@ static void same_blocks(void) {
   }
 }
 
+// Blocking calls that receive where a pending receive, or sum, does.
+static void same_beside(void) {
+  enum { kHalf = kLong / 2 };
+  MPI_Request requests[2];
+  for (int round = 0; round < 10 * kRounds; round++) {
+    const int sums = round % 5 == 4;
+    fill(round);
+    if (sums)
+      OK(MPI_Iallreduce(out[0], in[0], kLong, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]));
+    else
+      OK(MPI_Irecv(in[0], kLong, MPI_INT, other, 0, MPI_COMM_WORLD, &requests[0]));
+    OK(MPI_Isend(out[0], kLong, MPI_INT, other, sums, MPI_COMM_WORLD, &requests[1]));
+    switch (round % 5) {
+      case 0:
+        OK(MPI_Sendrecv(out[1], kLong, MPI_INT, other, 1, in[0], kLong, MPI_INT, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        break;
+      case 1: OK(MPI_Allgather(out[1], kHalf, MPI_INT, in[0], kHalf, MPI_INT, MPI_COMM_WORLD)); break;
+      case 2: OK(MPI_Alltoall(out[1], kHalf, MPI_INT, in[0], kHalf, MPI_INT, MPI_COMM_WORLD)); break;
+      case 3: OK(MPI_Allreduce(out[1], in[0], kLong, MPI_INT, MPI_SUM, MPI_COMM_WORLD)); break;
+      default: OK(MPI_Recv(in[0], kLong, MPI_INT, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+    OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+  }
+}
+
 // The ranks call different collectives, and neither MPI minds.
 static void mismatched(void) {
   int mine = rank, sum;
@@ -289,6 +314,7 @@ int main(int argc, char** argv) {
   else if (!strcmp(name, "same-room")) same_room();
   else if (!strcmp(name, "same-result")) same_result();
   else if (!strcmp(name, "same-blocks")) same_blocks();
+  else if (!strcmp(name, "same-beside")) same_beside();
   else if (!strcmp(name, "joined")) joined(), seconds = synchronised(100);
   else if (!strcmp(name, "mismatched")) mismatched(), seconds = synchronised(100);
 #if MPI_VERSION >= 4

@@ -172,8 +172,8 @@ def shared_memory(case, number):
         for env in (LAZY, STRICT_FULL):
             result = run(["awkward", case, "-"], env)
             total = books(result)
-            assert total["messages_total"] == number and set(total["uncovered"]) == {"overlapped"}, total
-            assert total["unverified"] == 0 and total["uncovered"]["overlapped"] >= number // 4, total
+            assert number in (total["messages_total"], None) and set(total["uncovered"]) == {"overlapped"}, total
+            assert total["unverified"] == 0 and total["uncovered"]["overlapped"] >= (number or 200) // 4, total
             for report in result.ranks().values():
                 assert any("received into the same memory" in note for note in report["notes"]), report["notes"]
     return check
@@ -271,6 +271,7 @@ def main(build, mpi):
         ("two receives into one place", shared_memory("same-room", 40)),
         ("ten pending MPI_Iallreduce into one place", shared_memory("same-result", 300)),
         ("blocks of one MPI_Ialltoallw share memory", shared_memory("same-blocks", 40)),
+        ("blocking calls receive where a pending one does", shared_memory("same-beside", None)),
         ("MPI_Abort", same_status("abort", LAZY, STRICT)), ("exit without MPI_Finalize", same_status("exit", LAZY)),
         ("status of the program", same_status("status", LAZY, STRICT)),
         ("damage, abort", damaged("careless", 90, "abort")), ("damage, log", damaged("careless", 0, "log")),
