@@ -28,7 +28,9 @@ void* next_functions[2 * kCallCount];
 
 namespace {
 
-void* mpi_handle;  // of the library found when RTLD_NEXT does not reach it; null: RTLD_NEXT does
+// Of the library found when RTLD_NEXT does not reach it; null: RTLD_NEXT does. While the slots are being filled it may be
+// the caller's, in whose dependencies the library was found.
+void* mpi_handle;
 
 uint64_t object_base(const void* address) {
   Dl_info info;
@@ -41,6 +43,34 @@ uint64_t own_base() { return object_base(reinterpret_cast<const void*>(&resil_re
 void* foreign(void* handle, const char* name) {
   void* address = dlsym(handle, name);
   return address != nullptr && object_base(address) != own_base() ? address : nullptr;
+}
+
+/// Objects whose functions the slots hold. They stay loaded: who has called through a slot may close the MPI and load it
+/// again, and the slots would lead nowhere.
+struct Kept {
+  uint64_t bases[8];
+  unsigned count;
+} kept;
+
+/// As foreign(); what defines it stays loaded.
+void* foreign_kept(void* handle, const char* name) {
+  void* address = dlsym(handle, name);
+  Dl_info info;
+  if (address == nullptr || dladdr(address, &info) == 0)
+    return nullptr;
+  const auto base = reinterpret_cast<uint64_t>(info.dli_fbase);
+  if (base == own_base())
+    return nullptr;
+  for (unsigned i = 0; i < kept.count; ++i) {
+    if (kept.bases[i] == base)
+      return address;
+  }
+  if (kept.count < sizeof(kept.bases) / sizeof(kept.bases[0])) {
+    kept.bases[kept.count++] = base;
+    if (info.dli_fname != nullptr && info.dli_fname[0] != 0)
+      static_cast<void>(dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD));
+  }
+  return address;
 }
 
 struct Walk {
@@ -92,7 +122,22 @@ bool find_mpi(void* return_address) {
 
 /// Next definition of a function: behind this library in the global order, else in the MPI library found.
 void* lookup_function(const char* name) {
-  return foreign(mpi_handle != nullptr ? mpi_handle : RTLD_NEXT, name);
+  return foreign_kept(mpi_handle != nullptr ? mpi_handle : RTLD_NEXT, name);
+}
+
+/// The caller may be a plug-in, which is the program's to unload: from here on the MPI library stands for it.
+void let_caller_go() {
+  if (mpi_handle == nullptr)
+    return;
+  void* init = dlsym(mpi_handle, "PMPI_Init");
+  Dl_info info;
+  void* library = init != nullptr && dladdr(init, &info) != 0 && info.dli_fname != nullptr
+                      ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
+                      : nullptr;
+  if (library == nullptr)
+    return;
+  dlclose(mpi_handle);
+  mpi_handle = library;
 }
 
 /// Data of the MPI library. An executable may hold the live copy (copy relocation), so the global scope comes first.
@@ -136,6 +181,19 @@ void fill_slots() {
 
 std::atomic<int> resolved;  // 0 no, 1 being done, 2 done
 
+int says_no(int* flag) {
+  *flag = 0;
+  return 0;
+}
+
+/// What may be asked where there is no MPI: a library with weak references finds this one's names, and takes them for
+/// an MPI's. Null: no answer.
+void* without_mpi(unsigned slot) {
+  const unsigned id = slot % kCallCount;
+  const bool asks = id == static_cast<unsigned>(CallId::kMPI_Initialized) || id == static_cast<unsigned>(CallId::kMPI_Finalized);
+  return asks ? reinterpret_cast<void*>(says_no) : nullptr;
+}
+
 }  // namespace
 
 void* mpi_function(const char* name) { return lookup_function(name); }
@@ -154,19 +212,25 @@ unsigned count_mpi_libraries() {
 // the slots wait for it: there is nothing yet that they could call.
 void* resil_resolve(unsigned slot, void* return_address) {
   using namespace resil;
-  int expected = 0;
-  if (resolved.compare_exchange_strong(expected, 1)) {
-    if (!find_mpi(return_address))
+  while (resolved.load(std::memory_order_acquire) != 2) {
+    if (int expected = 0; !resolved.compare_exchange_strong(expected, 1)) {
+      sched_yield();
+      continue;
+    }
+    if (!find_mpi(return_address)) {
+      if (void* answer = without_mpi(slot); answer != nullptr) {  // the program may load one later
+        resolved.store(0, std::memory_order_release);
+        return answer;
+      }
       no_mpi();
+    }
     const Backend* chosen = choose_backend();
     if (!chosen->bind(lookup_data))
       no_mpi();
     backend = chosen;
     fill_slots();
+    let_caller_go();
     resolved.store(2, std::memory_order_release);
-  } else {
-    while (resolved.load(std::memory_order_acquire) != 2)
-      sched_yield();
   }
   return __atomic_load_n(&resil_slots[slot], __ATOMIC_ACQUIRE);
 }

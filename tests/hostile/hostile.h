@@ -29,6 +29,7 @@ struct Case {
 static int me = -1, other = -1;  // ranks in MPI_COMM_WORLD
 static const char* case_name = "";
 static int out_fd = -1;
+static const char* out_name = "rank";  // of the file: a spawned rank has another one than the rank that spawned it
 
 /// One line of the rank's file.
 UNUSED __attribute__((format(printf, 1, 2))) static void say(const char* format, ...) {
@@ -45,7 +46,7 @@ UNUSED __attribute__((format(printf, 1, 2))) static void say(const char* format,
     const char* rank = getenv("OMPI_COMM_WORLD_RANK");
     char path[512];
     if (!rank) rank = getenv("PMI_RANK");
-    snprintf(path, sizeof(path), "%s/rank-%s", folder ? folder : ".", rank ? rank : "x");
+    snprintf(path, sizeof(path), "%s/%s-%s", folder ? folder : ".", out_name, rank ? rank : "x");
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
     out_fd = fcntl(fd, F_DUPFD_CLOEXEC, 400);  // out of the way of what the cases do with descriptors
     close(fd);
