@@ -133,7 +133,6 @@ void enter(Event& e) {
     return;
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) [[unlikely]] {
-    prepare_addresses(*e.thread);
     if ((t = open_thread(*e.thread, e.site, &e)) == nullptr)
       return;
   }
@@ -172,10 +171,9 @@ void leave(Event& e) {
     return;
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) {
-    if (e.attributes & kCallLifecycle) {
-      prepare_addresses(*e.thread);
-      open_thread(*e.thread, e.site, nullptr);  // MPI_Init: from here on the program may log values
-    }
+    // From here on the program may log values. Never behind MPI_Finalize, where MPI must not be called.
+    if (e.id == CallId::kMPI_Init || e.id == CallId::kMPI_Init_thread)
+      open_thread(*e.thread, e.site, nullptr);
     return;
   }
   Call* call = call_of(*t, e);

@@ -88,6 +88,7 @@ PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
   if (thread.module_data[slot] == &nobody)
     return nullptr;
   thread.module_data[slot] = &nobody;
+  prepare_addresses(thread);
   static_assert(sizeof(PerThread) < 4096);
   void* memory = mmap(nullptr, sizeof(PerThread), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)

@@ -184,7 +184,6 @@ LEFT_OUT = {
     ("mpich", "mpi4", "persistent_collectives"): "MPICH 4.0.2 itself hangs in some runs, and delivers old data in others",
     ("openmpi", "requests", "buffered"): "hangs natively after the second MPI_Buffer_attach",
     ("openmpi", "ulfm", "exited"): "who exits without MPI_Finalize is no failure for Open MPI 5.0.7: the others wait for ever",
-    ("openmpi", "ulfm", "two_killed"): "MPI_Finalize of Open MPI 5.0.7 hangs natively",
 }
 _TIMING = "the number of its calls depends on time alone, which no recording can give back"
 # Modes in which a case is not run, and why.
@@ -245,11 +244,13 @@ def compiled(mpi, name):
     return program
 
 
-ALONE = ("ends", "loads", "ulfm")  # programs whose cases end the process
+# Programs whose cases end the process, or cannot share a job: Open MPI 4.1.4 hangs natively after some ten spawned worlds.
+ALONE = ("ends", "loads", "ulfm", "spawn")
 # Ways to end that have no other test, for the suite; the campaign runs all.
 FAST = ("init_multiple", "init_twice", "finalize_twice", "main_is_gone", "finalize_in_destructor", "no_finalize_one",
         "exit_in_a_thread", "abort_256", "abort_self", "abort_in_a_thread", "sig_term", "stack_overflow",
         "exit_in_handler", "jump_from_handler", "exit_in_operator", "thread_in_mpi_at_exit", "exec_after_finalize",
         "callbacks_in_finalize", "abort_in_finalize", "data_at_stderr", "nobody_reads_stderr", "limits_files",
         "limits_descriptors", "limits_memory", "another_user", "environment_gone", "directory_gone", "stopped",
-        "again_by_default", "plugin_local", "started_behind", "weak_references")
+        "again_by_default", "plugin_local", "started_behind", "weak_references", "multiple",
+        "killed", "two_killed", "acknowledged", "pending", "revoked_alone")

@@ -72,9 +72,10 @@ static void repair(void) {
   traffic(world, 10, "repaired");
 }
 
+/// Without MPI_Finalize, in which Open MPI 5.0.7 hangs natively after a death in every third run or so.
 static void finish(void) {
-  MPI_Finalize();
-  say("finalized");
+  MPI_Barrier(world);
+  exit(0);
 }
 
 static void dies_under_way(int how, int dead) {
