@@ -199,6 +199,23 @@ TEST_CASE("blame: full: transit, with the first difference") {
   CHECK(evidence(f, "receiver_host") == "node1");
 }
 
+TEST_CASE("blame: full: both buffers were stable only where the program could not store into the one received into") {
+  for (CallId call : {CallId::kMPI_Recv, CallId::kMPI_Irecv, CallId::kMPI_Recv_init})
+    for (bool concurrent : {false, true}) {
+      Job job(true, concurrent);
+      Job::Received received = Job::receive(data(9), data(3));
+      received.record.call = static_cast<uint16_t>(call);
+      Job::open(job.send(data(1)), received);
+      Job::run();
+      const Finding& f = Job::only();
+      const bool may_have_stored = concurrent || call != CallId::kMPI_Recv;
+      CHECK(verdict(f) == "transit or staging");
+      CHECK(contains(f.message, "both buffers were stable") != may_have_stored);
+      CHECK(contains(f.message, "what the program itself stored there while the receive was pending") == may_have_stored);
+      CHECK(contains(f.message, "Transit, staging, or a store of the program: ") == may_have_stored);
+    }
+}
+
 TEST_CASE("blame: full: a difference behind the first answer's window, and one behind the kept copy") {
   Job job(true);
   std::string arrives = data(1, 4096);
