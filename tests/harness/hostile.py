@@ -92,8 +92,9 @@ class Job:
     """A command of some MPI and how it is run. keep(bytes) -> bytes drops from standard output what differs in any two
     runs. What it writes in its directory is compared, too."""
 
-    def __init__(self, mpi, command, ranks=2, env=None, options=(), timeout=240, keep=None):
+    def __init__(self, mpi, command, ranks=2, env=None, options=(), timeout=240, keep=None, survivors=()):
         self.mpi, self.command, self.ranks, self.env = mpi, list(command), ranks, env or {}
+        self.survivors = survivors  # ranks that leave a report whatever happens to the others
         self.options, self.timeout, self.keep = list(options), timeout, keep
 
     def run(self, mode=None, recording=None):
@@ -107,6 +108,8 @@ class Job:
                           directory=os.path.join(folder, "report"))
         outcome = Outcome(result, out, self.keep)
         said = findings(result.directory) if mode else []
+        if mode:
+            said += [f"rank {rank} has no report" for rank in self.survivors if rank not in reports.load(result.directory)]
         if mode:
             jobs.remove_rings(result.directory)
         jobs.discard(folder)
@@ -180,6 +183,7 @@ LEFT_OUT = {
     ("mpich", "process", "threads_on_one_tag"): "hangs natively",
     ("mpich", "process", "connects"): "Debian's build, on UCX, has no MPI_Comm_accept: it crashes natively",
     ("mpich", "ends", "main_is_gone"): "UCX fails natively when the main thread has ended",
+    ("mpich", "ends", "exec_without_finalize"): "its launcher's status is 0 or 1 natively",
     (None, "ends", "stderr_closed_before"): "what is file 2 in MPI_Init may be what the user redirected to",
     ("mpich", "mpi4", "persistent_collectives"): "MPICH 4.0.2 itself hangs in some runs, and delivers old data in others",
     ("openmpi", "requests", "buffered"): "hangs natively after the second MPI_Buffer_attach",
@@ -209,7 +213,7 @@ def checks_of(program, name, options):
 
     def make(some):
         return Job(options.mpi, [program, *some], ranks=RANKS.get(name, 2), timeout=options.timeout,
-                   options=OPTIONS.get((options.mpi, name), ()))
+                   options=OPTIONS.get((options.mpi, name), ()), survivors=(0, 1) if name == "ulfm" else ())
 
     def modes_of(group):
         out = left_out(NOT_IN, options.mpi, name, group[0])

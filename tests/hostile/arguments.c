@@ -206,6 +206,38 @@ static void arrays_freed(void) {
   }
 }
 
+// The same over neighbours, and with arrays of datatypes whose members are freed, too.
+static void more_arrays_freed(void) {
+  int size[1] = {2}, ring[1] = {1};
+  MPI_Comm comm;
+  MPI_Cart_create(WORLD, 1, size, ring, 0, &comm);
+  for (int which = 0; which < 4; which++) {
+    MPI_Request request;
+    int* counts = malloc(2 * sizeof(int));
+    int* displs = malloc(2 * sizeof(int));
+    MPI_Aint* far = malloc(2 * sizeof(MPI_Aint));
+    MPI_Datatype* types = malloc(2 * sizeof(MPI_Datatype));
+    counts[0] = counts[1] = which % 2 ? 3 : 1;
+    displs[0] = 0, displs[1] = which % 2 ? 5 : 40;
+    far[0] = 0, far[1] = 40;
+    for (int k = 0; k < 2; k++) MPI_Type_vector(3, 1, 2, MPI_INT, &types[k]), MPI_Type_commit(&types[k]);
+    fresh();
+    if (which == 0) MPI_Ialltoallw(data, counts, displs, types, result, counts, displs, types, WORLD, &request);
+    if (which == 1) MPI_Ineighbor_alltoallv(data, counts, displs, MPI_INT, result, counts, displs, MPI_INT, comm, &request);
+    if (which == 2) MPI_Ineighbor_alltoallw(data, counts, far, types, result, counts, far, types, comm, &request);
+    if (which == 3) MPI_Ineighbor_allgatherv(data, 3, MPI_INT, result, counts, displs, MPI_INT, comm, &request);
+    memset(counts, 0x7f, 2 * sizeof(int)), memset(displs, 0x7f, 2 * sizeof(int)), memset(far, 0x7f, 2 * sizeof(MPI_Aint));
+    free(counts), free(displs), free(far);
+#ifndef OPEN_MPI  // looks into the array of types until the end, and crashes natively
+    for (int k = 0; k < 2; k++) MPI_Type_free(&types[k]);
+    memset(types, 0x7f, 2 * sizeof(MPI_Datatype)), free(types);
+#endif
+    TRY(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    tell("more arrays freed");
+  }
+  MPI_Comm_free(&comm);
+}
+
 static void sum_ints(void* in, void* inout, int* count, MPI_Datatype* type) {
   (void)type;
   for (int k = 0; k < *count; k++) ((int*)inout)[k] += ((int*)in)[k];
@@ -309,6 +341,17 @@ static void one_sided(void) {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   TRY(MPI_Rput(data, 2, MPI_INT, MPI_PROC_NULL, 0, 2, MPI_INT, win, &request));
   MPI_Wait(&request, MPI_STATUS_IGNORE);
+  TRY(MPI_Rget(GARBAGE, 2, MPI_INT, MPI_PROC_NULL, 0, 2, MPI_INT, win, &request));
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  TRY(MPI_Raccumulate(GARBAGE, 2, MPI_INT, MPI_PROC_NULL, 0, 2, MPI_INT, MPI_SUM, win, &request));
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  TRY(MPI_Fetch_and_op(GARBAGE, GARBAGE, MPI_INT, MPI_PROC_NULL, 0, MPI_SUM, win));
+  TRY(MPI_Compare_and_swap(GARBAGE, GARBAGE, GARBAGE, MPI_INT, MPI_PROC_NULL, 0, win));
+  TRY(MPI_Get_accumulate(GARBAGE, 1, MPI_INT, GARBAGE, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, win));
+  TRY(MPI_Get_accumulate(NULL, 0, MPI_INT, NULL, 0, MPI_INT, other, 0, 0, MPI_INT, MPI_SUM, win));
+#ifndef OPEN_MPI  // crashes natively
+  TRY(MPI_Win_flush(MPI_PROC_NULL, win));
+#endif
   TRY(MPI_Win_flush_all(win));
   MPI_Win_unlock_all(win);
   tell("got");
@@ -321,7 +364,8 @@ static void one_sided(void) {
 }
 
 static const struct Case kCases[] = {CASE(insignificant), CASE(in_place), CASE(empty), CASE(neighbours), CASE(alone),
-  CASE(between), CASE(arrays_freed), CASE(handles_freed), CASE(other_order), CASE(errors), CASE(one_sided), {NULL, NULL}};
+  CASE(between), CASE(arrays_freed), CASE(more_arrays_freed),
+  CASE(handles_freed), CASE(other_order), CASE(errors), CASE(one_sided), {NULL, NULL}};
 
 int main(int argc, char** argv) {
   kNoType = MPI_DATATYPE_NULL;

@@ -252,7 +252,7 @@ static void exit_in_operator(void) {
 }
 
 static void* spins(void* unused) {
-  for (volatile long k = 0;; k++) {}
+  for (volatile long k = 0; k >= 0; k++) {}
   return unused;
 }
 static void thread_alive(void) {

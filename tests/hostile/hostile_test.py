@@ -31,7 +31,7 @@ def main():
     jobs.require(f"mpirun.{options.mpi}")
     checks = []
     for name in options.programs:
-        checks += hostile.checks_of(os.path.join(options.build, f"{name}.{options.mpi}"), name, options)
+        checks += hostile.checks_of(os.path.join(os.path.abspath(options.build), f"{name}.{options.mpi}"), name, options)
     if not checks:
         jobs.skip("this MPI lacks what the program is about")
     return run_checks(checks)
