@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Jobs that survive the death of a rank (ULFM), where the MPI has it: revoke, shrink, agree, acknowledge, and go on among
-// those that are left; one case a process, four ranks, of which the last or the last two die.
+// those that are left; one case a process, four ranks, of which the last or the last two die. Not on MPICH 4.0.2: it has these
+// functions, but a death ends the job and MPIX_Comm_revoke is not told to the others, natively.
 #include "hostile.h"
 
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
