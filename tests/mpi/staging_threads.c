@@ -354,6 +354,12 @@ static void early(void) {
   memory_free(1, in);
 }
 
+static void on_error(MPI_Comm* comm, int* code, ...) {
+  (void)comm;
+  fprintf(stderr, "staging_threads: error %d\n", *code);
+  _exit(1);
+}
+
 static struct Buffer both(size_t bytes) { return (struct Buffer){memory_new(0, bytes), memory_new(1, bytes)}; }
 
 int main(int argc, char** argv) {
@@ -368,6 +374,9 @@ int main(int argc, char** argv) {
   CHECK(provided == MPI_THREAD_MULTIPLE);
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &me));
   peer = 1 - me;
+  MPI_Errhandler own, found;  // on MPICH resil sets another one while it asks
+  OK(MPI_Comm_create_errhandler(on_error, &own));
+  OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, own));
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &shared));
   early();
   for (int t = 0; t < threads; t++) {
@@ -387,6 +396,10 @@ int main(int argc, char** argv) {
   CHECK(pthread_join(completing, NULL) == 0);
   for (int t = 0; t < threads; t++) OK(MPI_Comm_free(&works[t].comm));
   OK(MPI_Comm_free(&shared));
+  OK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &found));
+  CHECK(found == own);
+  OK(MPI_Errhandler_free(&found));
+  OK(MPI_Errhandler_free(&own));
   OK(MPI_Finalize());
   if (me == 0) printf("staging_threads: ok\n");
   return 0;
