@@ -208,7 +208,7 @@ static void multiple(void) {
   void* volatile hidden = (void*)(uintptr_t)24;  // from the compiler, which knows which arguments matter no better
   void* garbage = hidden;
   int code = me == 0 ? MPI_Comm_spawn_multiple(2, commands, lines, numbers, infos, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE)
-                     : MPI_Comm_spawn_multiple(-4, garbage, garbage, garbage, garbage, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
+                     : MPI_Comm_spawn_multiple(2, garbage, garbage, garbage, garbage, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
   if (said("MPI_Comm_spawn_multiple", code)) return;
   messages(children, me);
   collectives(children, 1);
