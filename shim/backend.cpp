@@ -37,6 +37,8 @@ Signature* pmpi(CallId id) {
   return real<Signature>(1, id);
 }
 
+constexpr unsigned kAbiColumn = kAbiName[0] == 'o' ? 0 : kAbiName[0] == 'm' ? 1 : 2;
+
 bool may_ask_of_type(uint64_t type);
 
 }  // namespace
@@ -85,14 +87,24 @@ bool thread_multiple() {
   return pmpi<int(int*)>(CallId::kMPI_Query_thread)(&provided) != 0 || provided == kThreadMultiple;
 }
 
-constexpr unsigned kAbiColumn = kAbiName[0] == 'o' ? 0 : kAbiName[0] == 'm' ? 1 : 2;
-
 bool library_has(CallId id) {
   return next_functions[kCallCount + static_cast<unsigned>(id)] != kFallbacks[static_cast<unsigned>(id)];
 }
 
 Comm own_comm;
 bool own_comm_made;
+
+/// Of a datatype that no call here has given out: a predefined one, or one made out of sight.
+[[gnu::noinline]] bool ask_of_type(uint64_t type) {
+  if (!own_comm_made || !library_has(CallId::kMPI_Pack_size_c))
+    return true;
+  int64_t bytes = 0;
+  if (pmpi<int(int64_t, Datatype, Comm, int64_t*)>(CallId::kMPI_Pack_size_c)(1, handle_of<Datatype>(type), own_comm, &bytes) != 0)
+    return false;
+  if (kAbiColumn == 1 && type >> 30 == 1)  // MPICH's own: never freed
+    handle_given(HandleKind::kType, type);
+  return true;
+}
 
 /// Would MPI take this datatype? Asked on a communicator of resil's own, whose errors are returned: an error of the
 /// program's is MPI's to find, in the program's own call. Open MPI checks nothing here but null handles, nor in its other
@@ -104,10 +116,9 @@ bool may_ask_of_type(uint64_t type) {
     return true;
   if (is_freed(HandleKind::kType, type))
     return false;
-  if (kAbiColumn == 0 || !own_comm_made || !library_has(CallId::kMPI_Pack_size_c))
+  if (kAbiColumn == 0 || is_given(HandleKind::kType, type))
     return true;
-  int64_t bytes = 0;
-  return pmpi<int(int64_t, Datatype, Comm, int64_t*)>(CallId::kMPI_Pack_size_c)(1, handle_of<Datatype>(type), own_comm, &bytes) == 0;
+  return ask_of_type(type);
 }
 
 bool type_size(uint64_t type, int64_t* bytes) {

@@ -48,6 +48,9 @@ struct MessageFunctions {
   /// Neighbours of a topology in the order of MPI's buffers.
   bool (*neighbors)(uint64_t comm, int in, int out, int* sources, int* destinations);
   void (*abort)(int status);  ///< MPI_Abort on MPI_COMM_WORLD
+  /// After an MPI_Waitall that was carried out by test_all, without an error: MPI_SUCCESS in each status, as both libraries'
+  /// MPI_Waitall says. MPICH's MPI_Testall leaves there what it finds.
+  void (*all_succeeded)(const Event& event);
 };
 
 }  // namespace resil

@@ -247,7 +247,7 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
   (void)thread;
   if (handle == backend->comm_null() || derived == 0)
     return;
-  handle_valid(HandleKind::kComm, handle);
+  handle_given(HandleKind::kComm, handle);
   int size = 0, rank = 0, remote = -1;
   if (!backend->comm_shape(handle, &size, &rank, &remote))
     return;
@@ -293,9 +293,12 @@ void comm_forget(CommInfo* info) {
     return;
   handle_freed(HandleKind::kComm, info->handle);
   SpinGuard guard(lock);
-  for (uint32_t i = 0; i < bucket_count; ++i)
-    if (buckets[i] == info->index)
+  for (uint32_t i = bucket_of(info->handle), probes = 0; probes < bucket_count && buckets[i] != 0;
+       i = (i + 1) & (bucket_count - 1), ++probes)
+    if (buckets[i] == info->index) {  // the only one
       __atomic_store_n(&buckets[i], ~0u, __ATOMIC_RELEASE);
+      break;
+    }
   __atomic_store_n(&info->handle, 0, __ATOMIC_RELEASE);
   info->ring->was = info->ring->id;
   __atomic_store_n(&info->ring->id, 0, __ATOMIC_RELEASE);

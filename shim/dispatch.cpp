@@ -87,10 +87,22 @@ constexpr bool repeatable(Shape shape) {
   return site.count == side.count && site.type == side.type;
 }
 
+/// No call that completes requests does anything else that concerns the tables on the way in.
+constexpr bool kCompletesAlone = [] {
+  for (unsigned id = 0; id < kCallCount; ++id) {
+    const uint32_t is = call_info(static_cast<CallId>(id)).attributes;
+    if ((is & kCallCompletes) && (is & (kCallActivates | kCallBothWays | kCallCreatesComm | kCallCollective)))
+      return false;
+  }
+  return true;
+}();
+
 [[gnu::noinline]] void enter_tables(Event& e) {
   if (e.attributes & kCallCompletes) {
     request_remember(e);
     e.record->aux = static_cast<uint64_t>(e.request_count);
+    static_assert(kCompletesAlone);
+    return;
   }
   if ((e.attributes & kCallActivates) && hooks.activating[hooks.first_enter] != nullptr)
     request_activating(e);
@@ -105,17 +117,20 @@ constexpr bool repeatable(Shape shape) {
 }
 
 [[gnu::noinline]] void leave_tables(Event& e) {
-  if (e.attributes & kCallCreatesComm)
-    e.result != 0 ? comm_creation_failed(e) : comm_creation_succeeded(e);
   if (e.attributes & kCallStarts) {
-    if (e.result == 0)
+    if (e.result == 0) [[likely]]
       request_started(e);
+    else if (e.attributes & kCallCreatesComm)
+      comm_creation_failed(e);
   } else if (e.attributes & kCallCompletes) {
     request_completed(e);
   } else if (e.attributes & kCallActivates) {
     if (e.result == 0)
       request_activated(e);
-  } else if (e.result == 0) {
+  } else if (e.result != 0) {
+    comm_creation_failed(e);
+  } else {
+    comm_creation_succeeded(e);
     comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
   }
 }
@@ -187,15 +202,22 @@ void leave(Event& e) {
   thread.outer_frame = e.outer_frame;
 }
 
-void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
+namespace {
+
+/// A call site that is new, or not the program's own.
+[[gnu::noinline]] void count_elsewhere(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
   const SiteEntry& site = site_lookup(*thread, return_address, frame);
-  uint64_t address = return_address;
-  if (site.special) [[unlikely]] {
-    if (site.kind == SiteClass::kInternal)
-      return;
-    address = site_address(site, frame);
-  }
-  flight::local(*thread, id, address);
+  if (!site.special || site.kind != SiteClass::kInternal)
+    flight::local(*thread, id, site.special ? site_address(site, frame) : return_address);
+}
+
+}  // namespace
+
+void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
+  const SiteEntry& site = thread->sites[site_place(return_address)];
+  if (site.return_address != return_address || site.special) [[unlikely]]
+    return count_elsewhere(thread, id, return_address, frame);
+  flight::local(*thread, id, return_address);
 }
 
 bool carried_out(Event& e) {
@@ -248,7 +270,5 @@ LocalWay local_enter(Thread& thread, LocalData& data) {
 int local_leave(Thread& thread, LocalData& data, int result, int64_t packed) {
   return hooks.sleeper->local_leave(thread, data, result, packed);
 }
-
-void forget_types() { handle_generation.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace resil

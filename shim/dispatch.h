@@ -41,7 +41,5 @@ void after_call(Event& event);
 /// Makes the library fill statuses that the application ignores, so that hooks can read them in `leave`. False: no
 /// memory for them, the application's choice stands. From `enter` hooks only.
 bool give_statuses(Event& event);
-/// Before MPI_Type_free: cached sizes of reused handles must not survive.
-void forget_types();
 
 }  // namespace resil

@@ -96,26 +96,10 @@ void look_at(int folder, const char* name) {
 }
 
 void look_around() {
-  struct Entry {
-    uint64_t inode;
-    int64_t offset;
-    unsigned short bytes;
-    unsigned char type;
-    char name[1];
-  };
-  alignas(8) static char entries[32 << 10];
-  const int folder = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-  if (folder < 0)
-    return;
-  for (long bytes = 1; bytes > 0;) {
-    bytes = syscall(SYS_getdents64, folder, entries, sizeof(entries));
-    for (long at = 0; at < bytes;) {
-      const auto* entry = reinterpret_cast<const Entry*>(entries + at);
-      at += entry->bytes;
-      look_at(folder, entry->name);
-    }
-  }
-  close(folder);
+  alignas(8) static char room[32 << 10];
+  NodeFolder folder(room, sizeof(room));
+  while (const char* name = folder.next())
+    look_at(folder.descriptor(), name);
 }
 
 void say() {

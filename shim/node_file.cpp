@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shim/hash.h"
@@ -164,6 +165,33 @@ void boot_identity(char* text) {
     close(fd);
   text[length > 0 ? length : 0] = 0;
   text[strcspn(text, "\n")] = 0;
+}
+
+NodeFolder::NodeFolder(char* room, size_t bytes)
+    : folder_(open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK)), room_(room), size_(bytes) {}
+
+NodeFolder::~NodeFolder() {
+  if (folder_ >= 0)
+    close(folder_);
+}
+
+const char* NodeFolder::next() {
+  struct Entry {
+    uint64_t inode;
+    int64_t offset;
+    unsigned short bytes;
+    unsigned char type;
+    char name[1];
+  };
+  if (at_ == bytes_) {
+    bytes_ = folder_ >= 0 ? syscall(SYS_getdents64, folder_, room_, size_) : 0;
+    at_ = 0;
+    if (bytes_ <= 0)
+      return bytes_ = 0, nullptr;
+  }
+  const auto* entry = reinterpret_cast<const Entry*>(room_ + at_);
+  at_ += entry->bytes;
+  return entry->name;
 }
 
 }  // namespace resil

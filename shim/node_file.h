@@ -30,6 +30,23 @@ bool node_file_hold(const char* path);
 /// Whether somebody has that mark on the open file.
 bool node_file_is_held(int fd);
 
+/// One walk through the names in /dev/shm, as the kernel gives them: readdir would allocate, and another thread may fork.
+/// `room`: 8-byte aligned, some KiB, the caller's own while the walk lasts.
+class NodeFolder {
+ public:
+  NodeFolder(char* room, size_t bytes);
+  ~NodeFolder();
+  NodeFolder(const NodeFolder&) = delete;
+  const char* next();  ///< null: no more. Valid until the next call
+  int descriptor() const { return folder_; }  ///< -1: there is none
+
+ private:
+  int folder_;
+  char* const room_;
+  const size_t size_;
+  long at_ = 0, bytes_ = 0;
+};
+
 /// Who made a file: what every such file says in its header.
 struct NodeFileOwner {
   int32_t pid;

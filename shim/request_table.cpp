@@ -76,7 +76,7 @@ bool better(const ring::Request& a, const ring::Request& b, uint32_t lane) {
 /// Entry of a key. Should the handle have been reused while its completion was under way in another thread, there are
 /// two, and the older operation is complete. An entry that is still being filled in shows no key of its own yet: nobody
 /// but its own thread can know that operation.
-uint32_t find(uint64_t key, uint32_t lane) {
+[[gnu::noinline]] uint32_t find_elsewhere(uint64_t key, uint32_t lane) {
   uint32_t home = home_of(key), best = kNone;
   for (uint32_t step = 0; step < kReach; ++step) {
     uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
@@ -92,6 +92,14 @@ uint32_t find(uint64_t key, uint32_t lane) {
       break;
   }
   return best;
+}
+
+/// Most lie in the first place of their bucket; below MPI_THREAD_MULTIPLE there is no other of the same key.
+[[gnu::always_inline]] inline uint32_t find(uint64_t key, uint32_t lane) {
+  const uint32_t first = home_of(key) * kBucket;
+  if (!concurrent && load(keys[first]) == key && load(runtime.requests[first].key) == key) [[likely]]
+    return first;
+  return find_elsewhere(key, lane);
 }
 
 /// Puts the key into a free place. The locked instruction costs as much as the rest of the way, and below
@@ -279,10 +287,7 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
   return true;
 }
 
-/// `place`: index of the request's status among those that the call fills.
-void complete(Event& e, uint64_t key, int64_t place, bool freed) {
-  if (is_shared(key))
-    return;
+[[gnu::noinline]] void complete_elsewhere(Event& e, uint64_t key, int64_t place, bool freed) {
   for (;;) {
     const uint32_t index = find(key, e.thread->lane_index);
     if (may_overflow(index)) [[unlikely]] {
@@ -296,6 +301,29 @@ void complete(Event& e, uint64_t key, int64_t place, bool freed) {
     if (index == kNone || complete_shown(e, index, key, place, freed))
       return;
   }
+}
+
+/// The usual request, straight: below MPI_THREAD_MULTIPLE, in the first place of its bucket, over when it is complete.
+[[gnu::noinline]] void complete_known(Event& e, uint64_t key, int64_t place, bool freed) {
+  const uint32_t first = home_of(key) * kBucket;
+  ring::Request& entry = runtime.requests[first];
+  if (concurrent || load(keys[first]) != key || load(entry.key) != key || (load(entry.flags) & ring::kPersistent) ||
+      load(entry.cleanup) != 0) [[unlikely]]
+    return complete_elsewhere(e, key, place, freed);
+  store(entry.key, uint64_t{0});
+  const Cookies own = cookies[first];
+  __atomic_store_n(&keys[first], 0, __ATOMIC_RELEASE);
+  for (uint32_t i = first_completed(); hooks.completed[i] != nullptr; ++i) {
+    uint64_t cookie = own.word[hooks.completed_cookie[i]];
+    if (cookie != 0)
+      hooks.completed[i](e, place, &cookie, freed);
+  }
+}
+
+/// `place`: index of the request's status among those that the call fills.
+[[gnu::always_inline]] inline void complete(Event& e, uint64_t key, int64_t place, bool freed) {
+  if (!is_shared(key))
+    complete_known(e, key, place, freed);
 }
 
 uint64_t* cookies_of(const Found& found) {
@@ -389,22 +417,43 @@ void request_started(Event& e) {
 
 bool request_is_shared(uint64_t key) { return is_shared(key); }
 
+namespace {
+
+RequestClass class_at(uint32_t index) { return static_cast<RequestClass>(kStarts.of[load(runtime.requests[index].call)]); }
+
+}  // namespace
+
 RequestClass request_class(const Thread& thread, uint64_t key) {
   if (is_shared(key))
     return RequestClass::kNothing;
   const Found found = find_any(key, thread.lane_index);
   if (found.entry != nullptr)
     return static_cast<RequestClass>(found.state.flags >> kClassShift);
-  if (found.index == kNone)
-    return RequestClass::kUnknown;
-  const uint16_t call = load(runtime.requests[found.index].call);
-  return static_cast<RequestClass>(kStarts.of[call]);
+  return found.index != kNone ? class_at(found.index) : RequestClass::kUnknown;
 }
 
-bool requests_may_be_carried(const Event& e) {
-  for (int64_t i = 0; i < e.request_count; ++i)
+namespace {
+
+[[gnu::noinline]] bool carried_from(const Event& e, int64_t first) {
+  for (int64_t i = first; i < e.request_count; ++i)
     if (!may_be_carried(request_class(*e.thread, request_handle(e.requests, i))))
       return false;
+  return true;
+}
+
+}  // namespace
+
+bool requests_may_be_carried(const Event& e) {
+  for (int64_t i = 0; i < e.request_count; ++i) {
+    const uint64_t key = request_handle(e.requests, i);
+    if (is_shared(key))
+      continue;
+    const uint32_t first = home_of(key) * kBucket;
+    if (concurrent || load(keys[first]) != key || load(runtime.requests[first].key) != key) [[unlikely]]
+      return carried_from(e, i);
+    if (!may_be_carried(class_at(first)))
+      return false;
+  }
   return true;
 }
 
@@ -531,11 +580,6 @@ void request_completed(Event& e) {
     for (int64_t i = 0; i < e.request_count; ++i)
       complete(e, request_handle(e.saved_requests, i), i, freed);
   }
-}
-
-void request_forget(Event& e) {
-  if (e.request_count > 1 && e.scratch != nullptr)
-    scratch_release(*e.thread, e.scratch);
 }
 
 }  // namespace resil

@@ -4,7 +4,6 @@
 // with rings. Reads and removes files of this user in /dev/shm only; once a node and job, in a thread of its own: a
 // report directory may lie on a file system that is slow or gone. Bounded in files and in time; the next job takes the rest.
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 
 #include "shim/helper_thread.h"
 #include "shim/launch.h"
+#include "shim/node_file.h"
 #include "shim/node_memory.h"
 #include "shim/own_files.h"
 #include "shim/runtime.h"
@@ -133,32 +133,16 @@ void thread_main() {
 }  // namespace
 
 int segment_sweep(const char* prefix) {
-  // Entries as the kernel gives them: readdir would allocate, and another thread may fork.
-  struct Entry {
-    uint64_t inode;
-    int64_t offset;
-    unsigned short bytes;
-    unsigned char type;
-    char name[1];
-  };
-  alignas(8) static char entries[32 << 10];
-  const int folder = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-  if (folder < 0)
-    return 0;
+  alignas(8) static char room[32 << 10];
+  NodeFolder folder(room, sizeof(room));
   const double until = now() + kSweepSeconds;
   int removed = 0;
-  bool more = true;
-  while (more) {
-    const long bytes = syscall(SYS_getdents64, folder, entries, sizeof(entries));
-    more = bytes > 0;
-    for (long at = 0; more && at < bytes;) {
-      const auto* entry = reinterpret_cast<const Entry*>(entries + at);
-      at += entry->bytes;
-      removed += sweep_one(folder, entry->name, prefix);
-      more = removed < kMostFiles && !stop.load(std::memory_order_relaxed) && now() < until;
-    }
+  while (removed < kMostFiles && !stop.load(std::memory_order_relaxed) && now() < until) {
+    const char* name = folder.next();
+    if (name == nullptr)
+      break;
+    removed += sweep_one(folder.descriptor(), name, prefix);
   }
-  close(folder);
   return removed;
 }
 

@@ -40,6 +40,8 @@ void comm_register_predefined();
 CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle);
 /// Goes up whenever a communicator or datatype handle may be reused; what was cached before holds no longer.
 extern std::atomic<uint32_t> handle_generation;
+/// Before MPI_Type_free: cached sizes of reused handles must not survive.
+inline void forget_types() { handle_generation.fetch_add(1, std::memory_order_relaxed); }
 
 inline CommInfo* comm_lookup(Thread& thread, uint64_t handle) {
   const CommCacheEntry& entry = thread.comms[(handle ^ (handle >> 7)) % kCommCache];
@@ -76,7 +78,10 @@ void request_remember(Event& event);
 /// After it, before the modules' leave hooks: their `completed` hook for each request that is complete.
 void request_completed(Event& event);
 /// Last of all: gives back the copy of the handles.
-void request_forget(Event& event);
+inline void request_forget(Event& event) {
+  if (event.request_count > 1 && event.scratch != nullptr) [[unlikely]]
+    scratch_release(*event.thread, event.scratch);
+}
 uint64_t request_handle(const void* array, int64_t index);
 /// The modules' words beside a request that is not complete yet; null: untracked.
 uint64_t* request_cookies(const Thread& thread, uint64_t key);

@@ -97,13 +97,13 @@ constexpr bool gives_out(CallId id) {
          id == CallId::kMPI_Type_get_contents_c || id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c;
 }
 
-/// Of a call of these: handles become valid, or are about to be freed. The handle is the last argument's.
-template <CallId id, bool valid, class Handle>
+/// Of a call of these: handles are given out, or about to be freed. The handle is the last argument's.
+template <CallId id, bool given, class Handle>
 inline void mark_handles(Handle* last, int64_t count) {
   constexpr HandleKind kind = id == CallId::kMPI_Op_free || id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c
                                   ? HandleKind::kOp : HandleKind::kType;
-  for (int64_t i = 0; last != nullptr && i < count; ++i)
-    valid ? handle_valid(kind, bits(last[i])) : handle_freed(kind, bits(last[i]));
+  for (int64_t i = 0; i < count; ++i)
+    given ? handle_given(kind, bits(last[i])) : handle_freed(kind, bits(last[i]));
 }
 template <class First, class... Rest>
 constexpr auto last_of(First first, Rest... rest) {
@@ -159,8 +159,8 @@ struct LocalCall<layer, id, R(A...)> {
       auto handle = *last;
       mark_handles<id, false>(&handle, 1);
       const R result = real<R(A...)>(layer, id)(arguments...);
-      if (result != 0)
-        mark_handles<id, true>(&handle, 1);
+      if (result != 0) [[unlikely]]
+        handle_kept(id == CallId::kMPI_Op_free ? HandleKind::kOp : HandleKind::kType, bits(handle));
       return result;
     }
     if constexpr (gives_out(id)) {

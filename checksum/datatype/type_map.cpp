@@ -128,11 +128,12 @@ bool attach(uint64_t type, Kept* kept) {
   return done;
 }
 
-const TypeMap* find(uint64_t type) {
+/// `known`: MPI has told its size since a datatype was freed last.
+const TypeMap* find(uint64_t type, bool known) {
   if (const TypeMap* map = find_predefined(type))
     return map;
   int64_t size = 0;
-  if (!backend->type_size(type, &size))
+  if (!known && !backend->type_size(type, &size))
     return nullptr;
   const TakenType and_its_parts;
   if (auto* kept = static_cast<Kept*>(backend->types->attached(type)))
@@ -157,11 +158,11 @@ const TypeMap* find(uint64_t type) {
 }  // namespace
 
 const TypeMap* type_map_slow(Thread& thread, uint64_t type) {
-  type_size(thread, type);  // brings the cache to the current generation, and the type into it
+  const int64_t size = type_size(thread, type);  // brings the cache to the current generation, and the type into it
   TypeCacheEntry& entry = thread.types[(type ^ (type >> 9)) % kTypeCache];
   if (entry.map != nullptr)
     return entry.map;
-  const TypeMap* map = find(type);
+  const TypeMap* map = find(type, size > 0);
   if (entry.handle == type)
     entry.map = map;
   return map;

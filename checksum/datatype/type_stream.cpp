@@ -108,6 +108,7 @@ uint64_t walk(Sink& sink, const TypeMap& map, const void* buffer, int64_t count,
 }
 
 /// Gathers small pieces into whole leaves; leaves that lie in one piece of memory are hashed in place.
+template <class Room>
 class DigestSink {
  public:
   void pieces(const char* from, uint64_t bytes, int64_t count, int64_t stride) {
@@ -156,8 +157,14 @@ class DigestSink {
 
   uint64_t sum_ = 0, index_ = 0;
   size_t used_ = 0;  ///< of leaf_; a full one is ended when more comes
-  Work<WorkLeaf> room_;
+  Room room_;
   char* const leaf_ = room_->bytes;
+};
+
+/// Of a stream that is shorter: on the stack.
+struct ShortLeaf {
+  alignas(64) char bytes[256];
+  ShortLeaf* operator->() { return this; }
 };
 static_assert(sizeof(WorkLeaf) == kDigestLeaf);
 
@@ -218,6 +225,17 @@ uint64_t type_bytes(const TypeMap& map, int64_t count) {
                                                                                                      : bytes;
 }
 
+namespace {
+
+template <class Room>
+[[gnu::noinline]] uint64_t digest_pieces(const TypeMap& map, const void* buffer, int64_t count, uint64_t wanted) {
+  DigestSink<Room> sink;
+  walk(sink, map, buffer, count, 0, wanted);
+  return sink.finish();
+}
+
+}  // namespace
+
 uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes) {
   const uint64_t total = type_bytes(map, count);
   const uint64_t wanted = bytes < total ? bytes : total;
@@ -227,9 +245,8 @@ uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint
   if (map.contiguous ||
       (map.run_count == 1 && map.runs[0].count == 1 && (wanted <= map.size || map.runs[0].bytes == map.extent)))
     return digest(at(reinterpret_cast<uint64_t>(buffer) + static_cast<uint64_t>(map.low)), wanted);
-  DigestSink sink;
-  walk(sink, map, buffer, count, 0, wanted);
-  return sink.finish();
+  return wanted <= sizeof(ShortLeaf) ? digest_pieces<ShortLeaf>(map, buffer, count, wanted)
+                                     : digest_pieces<Work<WorkLeaf>>(map, buffer, count, wanted);
 }
 
 uint64_t type_pack(const TypeMap& map, const void* buffer, int64_t count, uint64_t first, uint64_t bytes, void* to) {

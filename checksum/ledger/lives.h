@@ -12,12 +12,13 @@
 
 namespace resil::ledger {
 
-struct Life {
-  uint64_t number;     ///< of the operation, in the order of posting; 0: none
-  uint64_t end;        ///< operations posted until it was complete; 0: it is not
-  uint64_t low, high;  ///< memory
-  uint64_t digest;     ///< of what a message brought; collectives: life_name()
+struct alignas(64) Life {
+  uint64_t number;      ///< of the operation, in the order of posting; 0: none
+  uint64_t end;         ///< operations posted until it was complete; less than `number` (what was here before): it is not
+  uint64_t low, bytes;  ///< memory
+  uint64_t digest;      ///< of what a message brought; collectives: life_name()
 };
+inline bool life_is_over(const Life& life) { return life.end >= life.number; }
 
 constexpr uint32_t kLives = 8192;
 inline Life lives[kLives];
@@ -39,9 +40,8 @@ inline void collective_pends(bool concurrent, uint64_t change) {
 inline void life_begin(uint64_t number, const void* buffer, uint64_t bytes) {
   Life& life = lives[number % kLives];
   life.number = number;
-  life.end = 0;
   life.low = reinterpret_cast<uint64_t>(buffer);
-  life.high = life.low + bytes;
+  life.bytes = bytes;
 }
 
 inline void life_end(uint64_t number, uint64_t digest) {
@@ -64,13 +64,14 @@ inline uint64_t life_name(uint64_t comm, uint32_t tag) { return hash_combine(com
 
 /// Did another operation that was pending at the same time have some of its memory? Among the last `most` posted.
 inline bool life_shared(const Life& one, uint64_t most) {
-  if (one.number == 0 || one.high == one.low)
+  if (one.number == 0 || one.bytes == 0)
     return false;
   const uint64_t last = life_clock, first = last > most ? last - most + 1 : 1;
   for (uint64_t number = first; number <= last; ++number) {
     const Life& other = lives[number % kLives];
-    if (other.number == number && number != one.number && other.low < one.high && one.low < other.high &&
-        (other.end == 0 || one.number <= other.end) && (one.end == 0 || number <= one.end))
+    if (other.number == number && number != one.number && other.low < one.low + one.bytes &&
+        one.low < other.low + other.bytes && (!life_is_over(other) || one.number <= other.end) &&
+        (!life_is_over(one) || number <= one.end))
       return true;
   }
   return false;
@@ -79,7 +80,7 @@ inline bool life_shared(const Life& one, uint64_t most) {
 /// Was a message with that content, or the result of a collective of that name, received into such memory?
 inline bool life_shared_by_digest(uint64_t digest) {
   for (const Life& one : lives)
-    if (one.number != 0 && one.end != 0 && one.digest == digest && life_shared(one, kLives))
+    if (one.number != 0 && life_is_over(one) && one.digest == digest && life_shared(one, kLives))
       return true;
   return false;
 }

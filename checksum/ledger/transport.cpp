@@ -28,12 +28,12 @@ namespace resil::ledger {
 namespace {
 
 Peer* dirty_first;
-uint32_t dirty_count;
-uint64_t oldest;                      // ticks
+uint32_t dirty_count;                 // these two are written under the lock, and glanced at without it
+uint64_t oldest;                      // ticks; 0: nobody is dirty
 Incoming* ring;
 uint64_t ring_requests[kReceiveRing];
 uint32_t ring_head;
-bool started;
+std::atomic<bool> started;              // asked without the token, too
 uint64_t sent_by_messages;            // records
 std::atomic<bool> token;              // who may touch the communicator now
 std::atomic<bool> asked;              // somebody found the token taken and has records that must go now
@@ -150,9 +150,9 @@ void mark_dirty(Peer& to, uint64_t now) {
   to.dirty = true;
   to.next_dirty = dirty_first;
   if (dirty_first == nullptr)
-    oldest = now;
+    __atomic_store_n(&oldest, now, __ATOMIC_RELAXED);
   dirty_first = &to;
-  ++dirty_count;
+  __atomic_store_n(&dirty_count, dirty_count + 1, __ATOMIC_RELAXED);
 }
 
 /// With the token.
@@ -163,8 +163,8 @@ void flush_dirty() {
     Guard guard;
     peer = dirty_first;
     dirty_first = nullptr;
-    dirty_count = 0;
-    oldest = 0;
+    __atomic_store_n(&dirty_count, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&oldest, 0, __ATOMIC_RELAXED);
   }
   while (peer != nullptr) {
     Peer* next;
@@ -356,8 +356,8 @@ void transport_flush(Thread&) {
   serve_asked();
 }
 
-uint32_t transport_dirty() { return dirty_count; }
-uint64_t transport_oldest() { return dirty_first != nullptr ? oldest : 0; }
+uint32_t transport_dirty() { return __atomic_load_n(&dirty_count, __ATOMIC_RELAXED); }
+uint64_t transport_oldest() { return __atomic_load_n(&oldest, __ATOMIC_RELAXED); }
 
 uint64_t messages_taken;
 

@@ -91,6 +91,8 @@ bool carry_wait(Event& e) {
   e.result = wait_usefully(*e.thread, [&](int* flag) {
     return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
   });
+  if (!one && e.given_statuses == e.statuses && e.result == 0) [[unlikely]]
+    backend->messages->all_succeeded(e);
   return true;
 }
 

@@ -209,6 +209,8 @@ bool complete_all(Event& e, PerThread& t, Call& call) {
   e.result = wait_for(e, t, call, -1, [&](int* flag) {
     return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
   });
+  if (!one && e.result == 0)
+    backend->messages->all_succeeded(e);
   if (e.flag != nullptr)
     *e.flag = 1;
   return true;

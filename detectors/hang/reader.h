@@ -45,6 +45,17 @@ inline uint64_t comm_id(const Watched& watched, uint32_t index) {
   return index >= 2 && index < watched.comm_count ? load(watched.comms[index].id) : 0;
 }
 
+/// What the rank's request table says in one place at this instant. False: nothing, or no message that is pending.
+inline bool pending_at(const Watched& watched, uint32_t i, ring::Request* request, Pending* pending) {
+  const uint64_t key = load(watched.requests[i].key);
+  if (key == 0)
+    return false;
+  *request = copy_of(watched.requests[i]);
+  *pending = copy_of(watched.pending[i]);
+  const bool asleep = (request->flags & ring::kPersistent) && !(request->flags & ring::kActive);
+  return request->key == key && load(watched.requests[i].key) == key && !asleep && !(request->flags & ring::kPartitioned);
+}
+
 constexpr uint32_t kMaxMemberships = 384;
 
 // --- snapshot_tables.cpp --------------------------------------------------------------------------------------------

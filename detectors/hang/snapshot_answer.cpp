@@ -32,13 +32,9 @@ void count_pending(const Question& question, uint64_t comm, int32_t source, int3
 template <class Visit>
 void each_pending(const Watched& watched, Visit visit) {
   for (uint32_t i = 0; i < watched.request_count; ++i) {
-    const uint64_t key = load(watched.requests[i].key);
-    if (key == 0)
-      continue;
-    const ring::Request request = copy_of(watched.requests[i]);
-    const Pending pending = copy_of(watched.pending[i]);
-    if (request.key != key || load(watched.requests[i].key) != key ||
-        ((request.flags & ring::kPersistent) && !(request.flags & ring::kActive)) || (request.flags & ring::kPartitioned))
+    ring::Request request;
+    Pending pending;
+    if (!pending_at(watched, i, &request, &pending))
       continue;
     if (request.kind == static_cast<uint8_t>(ring::RequestKind::kReceive))
       visit(comm_id(watched, request.comm), pending.peer, request.tag, false);

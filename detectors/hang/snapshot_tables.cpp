@@ -107,13 +107,9 @@ void forget_order(const Watched& watched, Part* parts, uint32_t count) {
       parts[i].needed = 0;
   }
   for (uint32_t i = 0; any && i < watched.request_count; ++i) {
-    const uint64_t key = load(watched.requests[i].key);
-    if (key == 0)
-      continue;
-    const ring::Request request = copy_of(watched.requests[i]);
-    const Pending pending = copy_of(watched.pending[i]);
-    if (request.key != key || load(watched.requests[i].key) != key ||
-        ((request.flags & ring::kPersistent) && !(request.flags & ring::kActive)) || (request.flags & ring::kPartitioned))
+    ring::Request request;
+    Pending pending;
+    if (!pending_at(watched, i, &request, &pending))
       continue;
     const uint64_t comm = comm_at(watched, request.comm).id;
     const bool sends = request.kind == static_cast<uint8_t>(ring::RequestKind::kSend);

@@ -17,6 +17,7 @@
 #include "checksum/record/writer.h"
 #include "fuzz.h"
 #include "shim/hash.h"
+#include "tests/unit/record_identity.h"
 
 namespace fuzz {
 
@@ -35,16 +36,8 @@ constexpr Names kNames = {site_of, address_of, name_of, id_of};
 constexpr uint64_t kFirst = 0x1080;
 
 Identity identity() {
-  Identity made = {};
-  made.world_size = 2;
+  Identity made = invented_identity(0, 2, "launch-1");
   made.created = 1700000000;
-  strcpy(made.launch, "launch-1");
-  strcpy(made.host, "node-1");
-  strcpy(made.program, "/opt/app");
-  strcpy(made.build, "0123456789abcdef");
-  strcpy(made.mpi, "Some MPI 4.1");
-  strcpy(made.abi, "mpich");
-  strcpy(made.reduce, "order");
   return made;
 }
 

@@ -11,6 +11,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "record_identity.h"
+
 namespace record_test {
 
 namespace {
@@ -118,19 +120,10 @@ Directory::Directory() {
 Directory::~Directory() { std::filesystem::remove_all(std::filesystem::path(path).parent_path()); }
 
 Identity identity(int rank, int size) {
-  Identity made = {};
-  made.rank = rank;
-  made.world_size = size;
-  made.thread_level = -1;
   static int launches;
-  snprintf(made.launch, sizeof(made.launch), "launch-%d", ++launches);
-  strcpy(made.host, "node-1");
-  strcpy(made.program, "/opt/app");
-  strcpy(made.build, "0123456789abcdef");
-  strcpy(made.mpi, "Some MPI 4.1");
-  strcpy(made.abi, "mpich");
-  strcpy(made.reduce, "order");
-  return made;
+  char launch[32];
+  snprintf(launch, sizeof(launch), "launch-%d", ++launches);
+  return invented_identity(rank, size, launch);
 }
 
 void start(const Directory& directory, Identity* used) {

@@ -332,15 +332,26 @@ TEST_CASE("several threads announce, one takes") {
   for (unsigned who = 0; who < 2; ++who)
     threads.emplace_back([who] {
       resil::Thread mine = {};
+      mine.last_time = 1;
       for (uint64_t i = 0; i < kEach; ++i)
         transport_append(mine, peer, packet(who * kEach + i), i % 3 == 0);
     });
+  std::atomic<bool> done = false;
+  uint64_t glances = 0;
+  threads.emplace_back([&] {  // as every call does, without the lock
+    while (!done)
+      glances += transport_dirty() <= 1 && transport_oldest() <= resil::ticks();
+  });
   while (next_expected < 2 * kEach) {
     transport_flush(thread_state);
     transport_poll(thread_state, 10);
   }
+  done = true;
   for (auto& one : threads)
     one.join();
+  transport_flush(thread_state);
+  CHECK(transport_dirty() == 0);
+  CHECK(transport_oldest() == 0);
   CHECK(out_of_order == 0);
   std::vector<bool> seen(2 * kEach);
   for (uint64_t digest : digests)
