@@ -39,7 +39,7 @@ Signature* pmpi(CallId id) {
 
 constexpr unsigned kAbiColumn = kAbiName[0] == 'o' ? 0 : kAbiName[0] == 'm' ? 1 : 2;
 
-bool may_ask_of_type(uint64_t type);
+inline bool may_ask_of_type(uint64_t type);
 
 }  // namespace
 
@@ -95,8 +95,14 @@ Comm own_comm;
 bool own_comm_made;
 
 /// Of a datatype that no call here has given out: a predefined one, or one made out of sight.
-[[gnu::noinline]] bool ask_of_type(uint64_t type) {
-  if (!own_comm_made || !library_has(CallId::kMPI_Pack_size_c))
+[[gnu::noinline]] bool may_ask_elsewhere(uint64_t type) {
+  if (type == bits(constants.datatype_null))
+    return false;
+  if (type_is_taken)
+    return true;
+  if (is_freed(HandleKind::kType, type))
+    return false;
+  if (kAbiColumn == 0 || !own_comm_made || !library_has(CallId::kMPI_Pack_size_c))
     return true;
   int64_t bytes = 0;
   if (pmpi<int(int64_t, Datatype, Comm, int64_t*)>(CallId::kMPI_Pack_size_c)(1, handle_of<Datatype>(type), own_comm, &bytes) != 0)
@@ -108,17 +114,10 @@ bool own_comm_made;
 
 /// Would MPI take this datatype? Asked on a communicator of resil's own, whose errors are returned: an error of the
 /// program's is MPI's to find, in the program's own call. Open MPI checks nothing here but null handles, nor in its other
-/// questions about sizes; one that was freed is refused by the list of those, on both.
-bool may_ask_of_type(uint64_t type) {
-  if (type == bits(constants.datatype_null))
-    return false;
-  if (type_is_taken)
-    return true;
-  if (is_freed(HandleKind::kType, type))
-    return false;
-  if (kAbiColumn == 0 || is_given(HandleKind::kType, type))
-    return true;
-  return ask_of_type(type);
+/// questions about sizes; one that was freed is refused by the list of those, on both. What a call that was seen here gave
+/// out, and none has freed, is valid.
+[[gnu::always_inline]] inline bool may_ask_of_type(uint64_t type) {
+  return is_given(HandleKind::kType, type) || may_ask_elsewhere(type);
 }
 
 bool type_size(uint64_t type, int64_t* bytes) {

@@ -51,7 +51,7 @@ inline void handle_given(HandleKind kind, uint64_t handle) {
   if (__atomic_load_n(&place.freed, __ATOMIC_RELAXED) == handle + 1) [[unlikely]]
     __atomic_store_n(&place.freed, 0, __ATOMIC_RELAXED);
 }
-/// MPI has refused to free it.
+/// MPI has refused to free it, or has given it to resil alone.
 inline void handle_kept(HandleKind kind, uint64_t handle) {
   if (is_freed(kind, handle))
     __atomic_store_n(&handle_place(kind, handle).freed, 0, __ATOMIC_RELAXED);

@@ -5,6 +5,7 @@
 #include "shim/held.h"
 
 #include "shim/backend.h"
+#include "shim/freed.h"
 #include "shim/spinlock.h"
 
 namespace resil {
@@ -62,6 +63,7 @@ void let_go(HeldKind kind, uint64_t handle) {
   }
   if (!free_now)
     return;
+  handle_freed(kind == HeldKind::kOp ? HandleKind::kOp : HandleKind::kType, handle);
   if (kind == HeldKind::kOp)
     backend->collectives->op_free(handle);
   else

@@ -166,6 +166,7 @@ constexpr ring::RequestKind kind_of(const CallInfo& info) {
 /// What the call's number alone says about a request; worked out by the compiler.
 struct Starts {
   uint8_t kind[kCallCount], flags[kCallCount], of[kCallCount];
+  bool carried[kCallCount];
 };
 constexpr Starts kStarts = [] {
   Starts starts = {};
@@ -175,6 +176,7 @@ constexpr Starts kStarts = [] {
     starts.flags[id] = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
                                             (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
     starts.of[id] = static_cast<uint8_t>(request_class_of(info));
+    starts.carried[id] = may_be_carried(request_class_of(info));
   }
   return starts;
 }();
@@ -441,20 +443,26 @@ namespace {
   return true;
 }
 
-}  // namespace
-
-bool requests_may_be_carried(const Event& e) {
+template <class Handle>
+[[gnu::always_inline]] inline bool all_carried(const Event& e) {
+  const auto* handles = static_cast<const Handle*>(e.requests);
   for (int64_t i = 0; i < e.request_count; ++i) {
-    const uint64_t key = request_handle(e.requests, i);
+    const uint64_t key = handles[i];
     if (is_shared(key))
       continue;
     const uint32_t first = home_of(key) * kBucket;
     if (concurrent || load(keys[first]) != key || load(runtime.requests[first].key) != key) [[unlikely]]
       return carried_from(e, i);
-    if (!may_be_carried(class_at(first)))
+    if (!kStarts.carried[load(runtime.requests[first].call)])
       return false;
   }
   return true;
+}
+
+}  // namespace
+
+bool requests_may_be_carried(const Event& e) {
+  return backend->handle_bytes == 4 ? all_carried<uint32_t>(e) : all_carried<uint64_t>(e);
 }
 
 void request_activating(Event& e) {

@@ -228,10 +228,14 @@ uint64_t type_bytes(const TypeMap& map, int64_t count) {
 namespace {
 
 template <class Room>
-[[gnu::noinline]] uint64_t digest_pieces(const TypeMap& map, const void* buffer, int64_t count, uint64_t wanted) {
+[[gnu::always_inline]] inline uint64_t digest_pieces(const TypeMap& map, const void* buffer, int64_t count, uint64_t wanted) {
   DigestSink<Room> sink;
   walk(sink, map, buffer, count, 0, wanted);
   return sink.finish();
+}
+
+[[gnu::noinline]] uint64_t digest_long(const TypeMap& map, const void* buffer, int64_t count, uint64_t wanted) {
+  return digest_pieces<Work<WorkLeaf>>(map, buffer, count, wanted);
 }
 
 }  // namespace
@@ -246,7 +250,7 @@ uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint
       (map.run_count == 1 && map.runs[0].count == 1 && (wanted <= map.size || map.runs[0].bytes == map.extent)))
     return digest(at(reinterpret_cast<uint64_t>(buffer) + static_cast<uint64_t>(map.low)), wanted);
   return wanted <= sizeof(ShortLeaf) ? digest_pieces<ShortLeaf>(map, buffer, count, wanted)
-                                     : digest_pieces<Work<WorkLeaf>>(map, buffer, count, wanted);
+                                     : digest_long(map, buffer, count, wanted);
 }
 
 uint64_t type_pack(const TypeMap& map, const void* buffer, int64_t count, uint64_t first, uint64_t bytes, void* to) {
