@@ -109,7 +109,7 @@ int64_t type_size_slow(Thread& thread, uint64_t type) {
   uint32_t generation = handle_generation.load(std::memory_order_acquire);
   if (thread.type_generation != generation) {
     for (TypeCacheEntry& entry : thread.types)
-      entry.handle = ~uint64_t{0};  // nobody's: the rest is not looked at
+      entry = {};
     thread.type_generation = generation;
   }
   int64_t bytes = 0;

@@ -218,15 +218,20 @@ void local(Thread& thread, CallId id, uint64_t site) {
     ++last->repeat;
     return;
   }
-  static constexpr ring::Record kMade = {.time = 0, .duration = 0, .call = 0, .state = static_cast<uint8_t>(ring::RecordState::kDone),
-                                         .flags = ring::kFolded | ring::kUntimed, .comm = 0, .peer = ring::kNoPeer,
-                                         .tag = ring::kNoTag, .repeat = 1, .bytes = 0, .site = 0, .sequence = 0, .aux = 0};
-  ring::Record& record = append(lane);
-  record = kMade;
+  ring::Record& record = append(lane);  // each field once: cleared as a whole before, it is stored twice
   record.time = thread.last_time;
+  record.duration = 0;
   record.call = call;
+  record.state = static_cast<uint8_t>(ring::RecordState::kDone);
+  record.flags = ring::kFolded | ring::kUntimed;
+  record.comm = 0;
+  record.peer = ring::kNoPeer;
+  record.tag = ring::kNoTag;
+  record.repeat = 1;
+  record.bytes = 0;
   record.site = site;
   record.sequence = lane.calls;
+  record.aux = 0;
   publish(lane);
 }
 
