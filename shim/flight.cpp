@@ -213,9 +213,9 @@ void local(Thread& thread, CallId id, uint64_t site) {
   const auto call = static_cast<uint16_t>(id);
   ++lane.calls;
   ++lane.counters[call].count;
-  ring::Record* last = newest(lane);
-  if (last != nullptr && last->call == call && last->site == site && (last->flags & ring::kFolded)) {
-    ++last->repeat;
+  ring::Record& last = lane.records[(lane.head - 1) % ring::kRecordsPerLane];  // of a new lane: zeros, no call's site
+  if (last.call == call && last.site == site && (last.flags & ring::kFolded)) {
+    ++last.repeat;
     return;
   }
   ring::Record& record = append(lane);  // each field once: cleared as a whole before, it is stored twice
