@@ -22,6 +22,8 @@ void leave(Event& event);
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame);
 /// Calls that some module changes, carries out or looks at between all hooks and the library (module.h, `between`).
 extern bool between[kCallCount];
+/// Whether some module has to do with a request whose status the program asks for (module.h, `asks_status`).
+extern bool status_one_by_one;
 /// A buffer that may wake the module that sleeps: asks it.
 void look_at_buffer(Thread& thread, const void* buffer);
 /// Not if the thread is quiet (Quiet::all).

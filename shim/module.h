@@ -89,6 +89,9 @@ struct Module {
   void (*before_call)(Event&) = nullptr;
   /// Carry out the call instead of the shim, with the given buffers. Returns true when `event.result` has been set.
   bool (*replace)(Event&) = nullptr;
+  /// It has something to do when the program looks at a request without completing it (MPI_Request_get_status): the calls
+  /// that look at several then come to it one by one.
+  bool asks_status = false;
   /// `replace` decides what MPI would choose: it comes before those of other modules of its kind, which only carry a call
   /// out in another way.
   bool decides = false;

@@ -12,6 +12,7 @@ namespace resil {
 
 Hooks hooks;
 bool between[kCallCount];
+bool status_one_by_one;
 double (*time_hook)(Thread&, CallId, double);
 
 namespace {
@@ -91,6 +92,9 @@ void registry_enable() {
   for (const Module* module : enabled_modules())
     if (module->time != nullptr && module->times())
       time_hook = module->time;
+  status_one_by_one = false;
+  for (const Module* module : enabled_modules())
+    status_one_by_one = status_one_by_one || (module != hooks.sleeper && module->asks_status);
   for (unsigned id = 0; id < kCallCount; ++id) {
     between[id] = false;
     for (const Module* module : enabled_modules())
@@ -106,6 +110,8 @@ void registry_wake() {
   for (unsigned id = 0; id < kCallCount; ++id)
     if (is_between(*hooks.sleeper, static_cast<CallId>(id)))
       __atomic_store_n(&between[id], true, __ATOMIC_RELAXED);
+  if (hooks.sleeper->asks_status)
+    __atomic_store_n(&status_one_by_one, true, __ATOMIC_RELAXED);
   auto* last = hooks.leave;
   while (*last != nullptr)
     ++last;

@@ -434,6 +434,14 @@ RequestClass request_class(const Thread& thread, uint64_t key) {
   return found.index != kNone ? class_at(found.index) : RequestClass::kUnknown;
 }
 
+bool request_is_inactive(const Thread& thread, uint64_t key) {
+  const Found found = find_any(key, thread.lane_index);
+  if (found.entry == nullptr && found.index == kNone)
+    return false;
+  const unsigned flags = found.entry != nullptr ? found.state.flags : load(runtime.requests[found.index].flags);
+  return (flags & ring::kActive) == 0;
+}
+
 namespace {
 
 [[gnu::noinline]] bool carried_from(const Event& e, int64_t first) {

@@ -88,13 +88,14 @@ inline bool put_off(Handle* handle) {
 }
 
 #include "shim/wrap_local.h"
+#include "shim/wrap_status.h"
 
 constexpr bool frees(CallId id) { return id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free; }
 /// Local calls by which a datatype can come into use, or an operator. All other constructors make types that must be
 /// committed first.
 constexpr bool gives_out(CallId id) {
   return id == CallId::kMPI_Type_commit || id == CallId::kMPI_Type_dup || id == CallId::kMPI_Type_get_contents ||
-         id == CallId::kMPI_Type_get_contents_c || id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c;
+         id == CallId::kMPI_Type_get_contents_c || id == CallId::kMPI_Type_get_value_index || id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c;
 }
 
 /// Of a call of these: handles are given out, or about to be freed. The handle is the last argument's.

@@ -47,8 +47,11 @@ inline bool fill(Thread& thread, Receive& receive, const StatusInfo& said, Error
     status = {receive.source, receive.tag, said.error, false, 0};
   const bool odd = status.bytes == 0 || (!receive.wild && (status.bytes != receive.view.bytes ||
                                                            status.source != receive.source || status.tag != receive.tag));
-  receive.no_status = receive.both_ways && !no_room && odd &&
-                      (receive.view.reason != ledger::Reason::kDeviceBuffer || staged_copies == nullptr);  // staging's are right
+  // MPICH 4.2 and 5.0 give the status of a persistent receive to the first who looks, and an empty one to all others.
+  const bool looked_at = receive.persistent && status.source < 0 && !status.cancelled;
+  receive.no_status = looked_at ||
+                      (receive.both_ways && !no_room && odd &&
+                       (receive.view.reason != ledger::Reason::kDeviceBuffer || staged_copies == nullptr));  // staging's are right
   if (receive.no_status && error == ErrorKind::kNone) {
     if (receive.wild)
       receive.comm->lost = true;

@@ -353,6 +353,7 @@ constexpr Module kModule = {
     .leave = leave,
     .between = replays,
     .replace = replay,
+    .asks_status = true,
     .decides = true,
     .cookie = kCookie,
     .activating = activating,

@@ -113,6 +113,7 @@ constexpr Module kReduction = {
     .leave = leave_pending,
     .between = between,
     .replace = replace,
+    .asks_status = true,
     .after_call = look_at_status,
     .cookie = kCookie,
     .activating = activating,

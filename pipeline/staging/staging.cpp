@@ -258,6 +258,7 @@ constexpr Module kStaging = {
     .leave = leave,
     .between = between,
     .replace = replace,
+    .asks_status = true,
     .after_call = after_call,
     .cookie = pipeline::kCookie,
     .activating = collective_activating,

@@ -199,7 +199,8 @@ def fill(f):
         elif k == "OP" and p.direction == "in":
             out.append(f"e.op = bits({n});")
         elif k == "REQUEST":
-            out.append(f"e.requests = {'&' if p.direction == 'in' and not p.array else ''}{n};")
+            out.append(f"e.requests = const_cast<Request*>({n});" if p.direction == "in" and p.array else
+                       f"e.requests = {'&' if p.direction == 'in' else ''}{n};")
             if not any(q.kind == "REQUEST" and q.array for q in f.parameters):
                 out.append("e.request_count = 1;")
         elif k == "INT" and n in ("count", "incount") and any(q.kind == "REQUEST" and q.array for q in f.parameters):
@@ -332,7 +333,8 @@ def main():
         else:
             filled = fill(f)
             sends, receives = (str(any(s.startswith(f"e.{side}.buffer") for s in filled)).lower() for side in ("send", "receive"))
-            body = (f"RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(filled)}\n"
+            apart = f"RESIL_ONE_BY_ONE({f.name[4:].lower()}, {names});\n  " if f.has("one_by_one") else ""
+            body = (f"{apart}RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(filled)}\n"
                     f"  RESIL_CALL(({given(f)}), {sends}, {receives});")
         wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {body}\n}}\n")
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
