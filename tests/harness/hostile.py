@@ -134,6 +134,12 @@ def check(job, modes, expect_status=None, allowed=()):
                 job.run(RECORDED[mode], recording)
             recording = recordings[RECORDED[mode]]
         preloaded, said = job.run(mode, recording)
+        for _ in range(2):
+            if not preloaded.result.timed_out or job.mpi != "mpich":
+                break
+            # Debian's MPICH loses messages now and then, without the library too. Where it stood is in the test's output.
+            print(f"{mode}: a run did not end; tried again\n{preloaded.result.text()}", flush=True)
+            preloaded, said = job.run(mode, recording)
         words = native.difference(preloaded)
         said = [one for one in said if not any(re.search(pattern, one) for pattern in allowed)]
         if words or said:

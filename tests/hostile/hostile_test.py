@@ -25,7 +25,7 @@ def main():
     parser.add_argument("--modes", nargs="+", choices=hostile.MODES, default=list(hostile.MODES))
     parser.add_argument("--cases", nargs="+")
     parser.add_argument("--fast", action="store_true", help="only cases that no other test has")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds for a job")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds of a free machine for a job")
     parser.add_argument("--single", action="store_true", help="each case in a job of its own")
     options = parser.parse_args()
     jobs.require(f"mpirun.{options.mpi}")
