@@ -436,10 +436,9 @@ RequestClass request_class(const Thread& thread, uint64_t key) {
 
 bool request_is_inactive(const Thread& thread, uint64_t key) {
   const Found found = find_any(key, thread.lane_index);
-  if (found.entry == nullptr && found.index == kNone)
-    return false;
-  const unsigned flags = found.entry != nullptr ? found.state.flags : load(runtime.requests[found.index].flags);
-  return (flags & ring::kActive) == 0;
+  if (found.entry != nullptr)
+    return (found.state.flags & ring::kActive) == 0;
+  return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kActive) == 0;
 }
 
 namespace {

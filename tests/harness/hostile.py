@@ -248,7 +248,8 @@ def compiled(mpi, name):
     source = os.path.join(jobs.ROOT, "tests", "hostile", name + ".c")
     if name == "mpi4" and mpi == "openmpi":
         return None
-    if name == "mpi41" and subprocess.run([f"mpicc.{mpi}", "-fsyntax-only", "-w", source], capture_output=True).returncode != 0:
+    syntax = [f"mpicc.{mpi}", "-fsyntax-only", "-Werror=implicit-function-declaration", source]
+    if name == "mpi41" and subprocess.run(syntax, capture_output=True, check=False).returncode != 0:
         return None
     program = os.path.join(jobs.scratch(), f"{name}.{mpi}")
     line = [f"mpicc.{mpi}", "-std=gnu11", "-O1", "-g", "-w", "-pthread", "-Wl,--as-needed", source, "-ldl"]
