@@ -340,6 +340,16 @@ void agreement_tend(Thread& thread) {
   }
 }
 
+void agreement_end(Thread& thread) {
+  agreement_tend(thread);  // begins those that are new
+  {
+    Guard guard;
+    for (Case& one : cases)
+      one.deadline = 0;
+  }
+  agreement_tend(thread);
+}
+
 uint64_t agreement_pending() { return open_count.load(std::memory_order_relaxed); }
 
 }  // namespace resil::collective

@@ -37,5 +37,7 @@ void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, ledger
 void agreement_tend(Thread& thread);
 /// Open cases.
 uint64_t agreement_pending();
+/// In MPI_Finalize, when no answer comes any more: decides what is open by what is known.
+void agreement_end(Thread& thread);
 
 }  // namespace resil::collective

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checksum/collective/agreement.h"
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
@@ -28,6 +29,7 @@ namespace resil::ledger {
 namespace {
 
 constexpr double kImpatient = 0.05;  // seconds, after a drain that timed out; what MPI_Finalize keeps for good-byes
+constexpr double kLastAnswers = 0.25;  // seconds that MPI_Finalize waits for answers about results that differ
 constexpr double kOneWay = 1;        // seconds, for the good-bye of a rank that only received
 
 struct Drains {
@@ -120,6 +122,16 @@ void decide_leftovers(Thread& thread) {
   });
 }
 
+/// The last records may show that results of a collective differ. Others may be out of reach already, in MPI_Finalize's own
+/// code: who is right is asked for a moment, and told as not known after it.
+void settle_disagreements(Thread& thread, double limit) {
+  if (collective::agreement_pending() == 0)
+    return;
+  progress_until(thread, limit < kLastAnswers ? limit : kLastAnswers, [](void*) { return collective::agreement_pending() == 0; }, nullptr);
+  if (collective::agreement_pending() != 0)
+    collective::agreement_end(thread);
+}
+
 DrainResult what_is_left() {
   DrainResult result = {own_pending() + collective::unverified(), 0, {}};
   each_peer([&](Peer& peer) {
@@ -185,8 +197,10 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
     impatient = !came;
     each_peer([](Peer& peer) { peer.given_up = peer.own_pending; });
   }
-  if (finished)  // no more receives here, and what is here of others is all
+  if (finished) {  // no more receives here, and what is here of others is all
     decide_leftovers(thread);
+    settle_disagreements(thread, all.left());
+  }
   impatient = impatient && !everything_verified();
   if (blame::open_cases() != 0)
     blame::settle(thread, all.left());
