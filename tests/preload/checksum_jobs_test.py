@@ -120,7 +120,9 @@ def swept():
 def killed():
     """A rank dies before it has sent its records: the drain ends and names it, MPI_Abort's too."""
     env = {"RESIL_DRAIN_SECONDS": "0.5", "RESIL_NODE_RANKS": "1"}  # as on another node: records need the sender
-    result = run(["late", "file-killed"], env, options=["--enable-recovery"], timeout=30)
+    # The launcher takes its directory along when it has seen the death, and sharedfp/sm opens a file there.
+    options = ["--enable-recovery", "--mca", "sharedfp", "individual"]
+    result = run(["late", "file-killed"], env, options=options, timeout=30)
     assert result.returncode is not None and b"late file-killed" in result.stdout, result.text()
     report = result.ranks()[0]
     assert report["findings"] == [] and report["checksum"]["mismatches"] == 0, report["findings"]
