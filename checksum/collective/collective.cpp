@@ -126,12 +126,12 @@ void begin_life(Plan& plan) {
   uint64_t low = ~uint64_t{0}, high = 0;
   bool pieces = false;
   auto add = [&](const View& view) {
-    if (view.bytes == 0)
-      return;
-    pieces = pieces || view.type == nullptr || !view.type->contiguous;
-    const auto at = reinterpret_cast<uint64_t>(view.buffer);
-    low = at < low ? at : low;
-    high = at + view.bytes > high ? at + view.bytes : high;
+    uint64_t bytes = view.bytes;
+    const auto at = reinterpret_cast<uint64_t>(ledger::life_memory(view, &bytes));
+    pieces = pieces || (bytes & ledger::kInPieces) != 0;
+    bytes &= ~ledger::kInPieces;
+    low = bytes != 0 && at < low ? at : low;
+    high = bytes != 0 && at + bytes > high ? at + bytes : high;
   };
   if (plan.reduces && plan.gets_result)
     add(plan.reduction.output);
@@ -140,7 +140,7 @@ void begin_life(Plan& plan) {
   for (uint32_t i = 0; i < plan.receives.count; ++i)
     add(plan.receives.items[i].view);
   plan.life = ledger::life_next(ledger::concurrent());
-  ledger::life_begin(plan.life, reinterpret_cast<const void*>(low), pieces || high < low ? 0 : high - low);
+  ledger::life_begin(plan.life, reinterpret_cast<const void*>(low), high < low ? 0 : (high - low) | (pieces ? ledger::kInPieces : 0));
 }
 
 void pend(Plan& plan) {
@@ -162,8 +162,8 @@ bool end_life(Plan& plan) {
 }
 
 /// A blocking one is over. Others that are pending may have its memory: what is found to be wrong is looked up there.
-void pass_life(const CommInfo& comm, Plan& plan) {
-  if (ledger::collectives_pending == 0 && !p2p::receives_pending(comm)) [[likely]]
+void pass_life(Plan& plan) {
+  if ((ledger::collectives_pending | ledger::receives_pending) == 0) [[likely]]
     return;
   begin_life(plan);
   ledger::life_end(plan.life, ledger::life_name(plan.name.comm, plan.name.tag));
@@ -229,7 +229,7 @@ void started(Event& e, Plan* plan) {
   Plan* plan = static_cast<Plan*>(e.check);
   prepare_plan(*plan);
   tell_receivers(*e.thread, *plan);
-  pass_life(*e.comm, *plan);
+  pass_life(*plan);
   finish(*e.thread, *plan, Reason::kNone);
   give_back(plan);
 }
@@ -305,7 +305,7 @@ void leave(Event& e) {
   if (!plan.in_place) [[likely]]
     read_inputs(plan);
   tell_receivers(*e.thread, plan);
-  pass_life(*e.comm, plan);
+  pass_life(plan);
   finish(*e.thread, plan, Reason::kNone);
   plan_free(plan);
 }

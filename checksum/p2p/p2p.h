@@ -42,7 +42,6 @@ bool quick_completed(Event& event, int64_t place, uint64_t cookie);
 
 // --- receives.cpp ------------------------------------------------------------------------------------------------
 void receive_enter_slow(Event& event);
-bool receives_pending(const CommInfo& comm);  ///< nonblocking ones
 void receive_leave(Event& event);    ///< blocking: complete
 void receive_posted(Event& event);   ///< MPI_Irecv, Imrecv, Recv_init, Precv_init after the real call
 void receive_starting(uint64_t* cookie);      ///< full blame: before the real MPI_Start

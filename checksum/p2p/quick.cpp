@@ -35,7 +35,7 @@ constexpr uint64_t kHeld = std::bit_cast<uint64_t>(FlagBytes{false, false, false
 
 /// Is nothing on the communicator pending that could change which receive took a message?
 bool is_quiet(const CommReceives& comm) {
-  return comm.patterns == 0 && comm.waiting == 0 && !comm.lost;
+  return comm.order == 0 && !comm.lost;
 }
 
 /// A datatype whose elements are one piece; null: not known to be.
@@ -125,6 +125,7 @@ bool post(Event& e) {
   receive->flags[0] = type->permanent ? kListed : kListed | kHeld;
   receive->flags[1] = 0;
   ++comm->entries;
+  ++ledger::receives_pending;
   receive->bucket = bucket_index(comm->id, e.peer, e.tag);
   link(buckets[receive->bucket], receive);
   e.cookies[0] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
@@ -161,6 +162,7 @@ bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
   list.first = next;
   (next != nullptr ? next->previous : list.last) = nullptr;
   --comm.entries;
+  --ledger::receives_pending;
   if (receive->flags[0] != kListed) [[unlikely]]
     type_map_release(receive->view.type);
   receive_pool.give(receive);
@@ -191,7 +193,7 @@ bool quick_received(Event& e) {
   const uint64_t sum = digest(e.receive.buffer, bytes);
   if (!ledger::expect_plain(*peer, record_of(comm->id, sum, bytes, e.site, tag, static_cast<uint16_t>(e.id)))) [[unlikely]]
     return false;
-  if ((comm->entries | ledger::collectives_pending) != 0) [[unlikely]]
+  if ((ledger::receives_pending | ledger::collectives_pending) != 0) [[unlikely]]
     ledger::life_passed(false, e.receive.buffer, bytes, sum);
   ledger::expected_plainly(*e.thread);
   return true;

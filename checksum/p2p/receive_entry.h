@@ -35,9 +35,14 @@ struct Pattern {
 struct CommReceives {
   uint64_t id;
   CommInfo* comm;
+  union {
+    uint64_t order;                 ///< both at once
+    struct {
+      uint32_t patterns;            ///< of its own; 0: no wildcard is pending, and nothing waits for one
+      uint32_t waiting;             ///< of the entries, complete behind older ones of their lane
+    };
+  };
   uint32_t entries;                 ///< that point here
-  uint32_t patterns;                ///< of its own; 0: no wildcard is pending, and nothing waits for one
-  uint32_t waiting;                 ///< of these, complete behind older ones of their lane
   bool lost;                        ///< a receive could not be followed: order of its lanes is unknown
   CommReceives* next_free;
 };

@@ -32,6 +32,7 @@ inline bool fill_truncated(Receive& receive, const StatusInfo& status, bool told
   receive.actual_tag = receive.wild ? status.tag : receive.tag;
   receive.bytes = receive.view.bytes;
   receive.failed = true;
+  ledger::life_end(receive.order, 0);
   receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
   return true;
 }
@@ -79,10 +80,12 @@ inline bool fill(Thread& thread, Receive& receive, const StatusInfo& said, Error
   receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
   if (receive.staged) [[unlikely]] {
     receive.digest = copy.digest;
+    ledger::life_end(receive.order, receive.digest);
     if (ledger::full_blame())
       receive.evidence = blame::receive_complete(receive.posted, copy.view, receive.bytes, receive.digest);
   } else if (receive.failed || receive.view.reason != ledger::Reason::kNone) {
     blame::drop_posted(receive.posted);
+    ledger::life_end(receive.order, 0);
   } else {
     receive.digest = view_digest(receive.view, receive.bytes);
     ledger::life_end(receive.order, receive.digest);

@@ -66,9 +66,9 @@ bool pattern_enter(Receive& receive);
 void pattern_leave(Receive& receive);
 
 inline void note_life(const Receive& receive) {
-  const View& view = receive.view;
-  const bool one_piece = view.type != nullptr && view.type->contiguous;
-  ledger::life_begin(receive.order, view.buffer, one_piece ? view.bytes : 0);
+  uint64_t bytes = receive.view.bytes;
+  const char* at = ledger::life_memory(receive.view, &bytes);
+  ledger::life_begin(receive.order, at, bytes);
 }
 
 /// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
@@ -78,6 +78,7 @@ inline void enqueue(Receive& receive) {
   receive.done = receive.waits = false;
   receive.listed = receive.counted = true;
   ++receive.comm->entries;
+  ++ledger::receives_pending;
   if (!receive.wild) [[likely]] {
     receive.bucket = bucket_index(receive.comm->id, receive.source, receive.tag);
     link(buckets[receive.bucket], &receive);
@@ -89,8 +90,10 @@ inline void enqueue(Receive& receive) {
 
 /// Under the lock.
 inline void dequeue(Receive& receive) {
-  if (receive.counted)
+  if (receive.listed || receive.counted) [[likely]] {  // listed ones are counted
     --receive.comm->entries;
+    --ledger::receives_pending;
+  }
   receive.counted = false;
   if (!receive.listed)
     return;

@@ -180,7 +180,8 @@ void finish(Thread& thread, Receive& receive) {
   {
     Guard guard;
     receive.done = true;
-    pattern_leave(receive);
+    if (wild)
+      pattern_leave(receive);
     int32_t gate_source, gate_tag;
     if (receive.partitioned || is_first(receive) || !is_shut(receive, &gate_source, &gate_tag)) {
       gone = !receive.partitioned;
@@ -208,8 +209,10 @@ void finish(Thread& thread, Receive& receive) {
   ledger::expected(thread);
 }
 
-/// An entry vanishes without having taken a message: what was parked behind it may be free now.
-void vanish(Thread& thread, Receive& receive, bool for_good) {
+/// An entry vanishes without having taken a message: what was parked behind it may be free now. `over`: so is its memory.
+void vanish(Thread& thread, Receive& receive, bool for_good, bool over = true) {
+  if (over)
+    ledger::life_end(receive.order, 0);
   CommReceives& comm = *receive.comm;
   const bool listed = receive.listed, wild = receive.wild;
   const int32_t source = receive.source, tag = receive.tag;
@@ -295,8 +298,11 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
     if (ledger::full_blame())
       evidence = blame::receive_complete(e.check_posted, view, status.bytes, record.digest);
   }
-  if ((comm->entries | ledger::collectives_pending) != 0 && record.flags != ledger::kUnchecked && view.type->contiguous)
-    ledger::life_passed(false, view.buffer, status.bytes, record.digest);
+  if ((ledger::receives_pending | ledger::collectives_pending) != 0 && record.flags != ledger::kUnchecked) [[unlikely]] {
+    uint64_t bytes = status.bytes;
+    const char* at = ledger::life_memory(view, &bytes);
+    ledger::life_passed(false, at, bytes, record.digest);
+  }
   ledger::expect(*e.thread, *peer, record, evidence);
   return true;
 }
@@ -330,11 +336,6 @@ bool prepare() {
   buckets = static_cast<List*>(memory);
   comms = reinterpret_cast<CommReceives**>(buckets + kBuckets);
   return true;
-}
-
-bool receives_pending(const CommInfo& comm) {
-  const CommReceives* receives = comms[comm.index];
-  return receives != nullptr && receives->entries != 0;
 }
 
 void receive_enter_slow(Event& e) {
@@ -463,12 +464,13 @@ void receive_started(Event& e, uint64_t* cookie) {
 [[gnu::flatten]] void receive_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
   if (freed) {
-    if (receive->listed && !receive->done) {  // active: it will take some message, unseen
+    const bool active = receive->listed && !receive->done;
+    if (active) {  // it will take some message, unseen
       ledger::count_uncovered(Reason::kRequestFreed, 1, receive->view.bytes);
       Guard guard;
       receive->comm->lost = true;
     }
-    return vanish(*e.thread, *receive, true);
+    return vanish(*e.thread, *receive, true, !active);
   }
   StatusInfo status;
   if (backend->messages->status_ignored(e.given_statuses)) {

@@ -268,6 +268,47 @@ static void same_beside(void) {
   }
 }
 
+// The same on two communicators: what is pending on one, and what comes to the same memory by the other.
+static void same_elsewhere(void) {
+  enum { kHalf = kLong / 2, kKinds = 9 };
+  MPI_Comm one, two;
+  MPI_Datatype column;
+  MPI_Request requests[4];
+  OK(MPI_Comm_dup(MPI_COMM_WORLD, &one));
+  OK(MPI_Comm_dup(MPI_COMM_WORLD, &two));
+  OK(MPI_Type_vector(kHalf, 1, 2, MPI_INT, &column));
+  OK(MPI_Type_commit(&column));
+  for (int round = 0; round < kKinds * kRounds; round++) {
+    const int kind = round % kKinds, derived = kind == 6 || kind == 7, sum = kind == 8;
+    int *to = in[0], *late = in[0] + (kind == 1 ? kHalf : 0);
+    int count = 1;
+    fill(round);
+    if (sum)
+      OK(MPI_Iallreduce(out[0], to, kLong, MPI_INT, MPI_SUM, one, &requests[0]));
+    else if (derived)
+      OK(MPI_Irecv(to, 1, column, other, 0, one, &requests[0]));
+    else
+      OK(MPI_Irecv(to, kLong, MPI_INT, other, 0, one, &requests[0]));
+    if (!sum)
+      OK(MPI_Isend(out[0], derived ? kHalf : kLong, MPI_INT, other, 0, one, &requests[count++]));
+    switch (kind) {
+      case 0:
+      case 1: OK(MPI_Sendrecv(out[1], kLong, MPI_INT, other, 1, late, kLong, MPI_INT, other, 1, two, MPI_STATUS_IGNORE)); break;
+      case 2: OK(MPI_Allgather(out[1], kHalf, MPI_INT, to, kHalf, MPI_INT, two)); break;
+      case 3: OK(MPI_Alltoall(out[1], kHalf, MPI_INT, to, kHalf, MPI_INT, two)); break;
+      case 4: OK(MPI_Allreduce(out[1], to, kLong, MPI_INT, MPI_SUM, two)); break;
+      case 6: OK(MPI_Sendrecv(out[1], kHalf, MPI_INT, other, 1, to, 1, column, other, 1, two, MPI_STATUS_IGNORE)); break;
+      default:
+        OK(MPI_Isend(out[1], kLong, MPI_INT, other, 1, two, &requests[count++]));
+        OK(MPI_Irecv(to, kLong, MPI_INT, other, 1, two, &requests[count++]));
+    }
+    OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
+  }
+  OK(MPI_Type_free(&column));
+  OK(MPI_Comm_free(&one));
+  OK(MPI_Comm_free(&two));
+}
+
 // The ranks call different collectives, and neither MPI minds.
 static void mismatched(void) {
   int mine = rank, sum;
@@ -315,6 +356,7 @@ int main(int argc, char** argv) {
   else if (!strcmp(name, "same-result")) same_result();
   else if (!strcmp(name, "same-blocks")) same_blocks();
   else if (!strcmp(name, "same-beside")) same_beside();
+  else if (!strcmp(name, "same-elsewhere")) same_elsewhere();
   else if (!strcmp(name, "joined")) joined(), seconds = synchronised(100);
   else if (!strcmp(name, "mismatched")) mismatched(), seconds = synchronised(100);
 #if MPI_VERSION >= 4

@@ -274,6 +274,7 @@ def main(build, mpi):
         ("ten pending MPI_Iallreduce into one place", shared_memory("same-result", 300)),
         ("blocks of one MPI_Ialltoallw share memory", shared_memory("same-blocks", 40)),
         ("blocking calls receive where a pending one does", shared_memory("same-beside", None)),
+        ("another communicator's operations receive where a pending one does", shared_memory("same-elsewhere", None)),
         ("MPI_Abort", same_status("abort", LAZY, STRICT)), ("exit without MPI_Finalize", same_status("exit", LAZY)),
         ("status of the program", same_status("status", LAZY, STRICT)),
         ("damage, abort", damaged("careless", 90, "abort")), ("damage, log", damaged("careless", 0, "log")),

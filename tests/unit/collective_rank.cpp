@@ -271,9 +271,6 @@ bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
   return true;
 }
 }  // namespace ledger
-namespace p2p {
-bool receives_pending(const CommInfo&) { return false; }
-}
 
 namespace {
 
