@@ -16,6 +16,7 @@
 
 #include "shim/claim.h"
 #include "shim/config.h"
+#include "shim/hash.h"
 #include "shim/launch.h"
 #include "shim/log.h"
 #include "shim/own_files.h"
@@ -357,12 +358,12 @@ void remove_marker(int at) {
 
 /// Takes this rank's files, and what it alone needed, out of `directory`.
 void leave(const char* directory, const char* to, bool removes_claim) {
-  char name[80];
+  char name[kNodeFileText];
   const int at = own_directory_open(directory, true), next = own_directory_open(to, true);
   if (at >= 0) {
     remove_marker(at);
     if (merges && removes_claim) {
-      snprintf(name, sizeof(name), "node-%.60s.jsonl", runtime.host);
+      directory_node_file(name);
       unlinkat(at, name, 0);
       unlinkat(at, kTaken, 0);
     }
@@ -503,5 +504,12 @@ void directory_give_up(int error) {
 
 const char* directory_problem() { return problem; }
 bool directory_merges() { return merges; }
+
+void directory_node_file(char* name) {
+  char boot[kBootText];
+  boot_identity(boot);
+  const uint64_t id = hash_combine(hash_text(boot), pid_namespace());
+  snprintf(name, kNodeFileText, "node-%.60s-%08x.jsonl", runtime.host, static_cast<unsigned>(id >> 32));
+}
 
 }  // namespace resil

@@ -22,8 +22,11 @@ void directory_prepare(const LaunchIdentity& identity);
 const char* directory_problem();
 /// The directory is there, but nothing can be written in it: this rank goes without files. `error`: errno.
 void directory_give_up(int error);
-/// Are the reports of this node's ranks merged into one node-HOST.jsonl (above 64 ranks a node or 1,024 a job)?
+/// Are the reports of this node's ranks merged into one file (above 64 ranks a node or 1,024 a job)?
 bool directory_merges();
+/// Its name: node-HOST-ID.jsonl, where ID tells apart machines and containers that share a host name.
+constexpr size_t kNodeFileText = 96;
+void directory_node_file(char* name);
 
 /// What this rank has chosen, for the others: the claim's id (0: no directory) and the directory's name below RESIL_DIR
 /// or the working directory ("": RESIL_DIR itself).

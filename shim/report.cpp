@@ -26,7 +26,7 @@ namespace resil {
 
 namespace {
 
-char final_ring[1200];
+char final_ring[1200], last_words[256];
 int exit_status_in_init = -1;
 bool failure_said;
 constinit JsonWriter writer;  // static: 64 KiB do not belong on the stack of an application's thread
@@ -107,7 +107,9 @@ namespace {
 int try_report(const char* outcome) {
   char path[1200];
   if (directory_merges()) {
-    snprintf(path, sizeof(path), "%s/node-%s.jsonl", runtime.directory, runtime.host);
+    char name[kNodeFileText];
+    directory_node_file(name);
+    snprintf(path, sizeof(path), "%s/%s", runtime.directory, name);
     const int fd = own_file_append(path, 0666);
     if (fd < 0)
       return errno;
@@ -151,6 +153,8 @@ void report_exit_in_init(int status) {
   report_write("running");
 }
 
+void report_last_words(const char* text) { snprintf(last_words, sizeof(last_words), "; %s", text); }
+
 void report_final(const char* outcome) {
   char path[1200];
   if (runtime.directory[0] != 0) {
@@ -166,8 +170,8 @@ void report_final(const char* outcome) {
   if (runtime.rank > 0 || config_has("RESIL_LOG", "quiet"))
     return;
   if (written)
-    log_format("%s on %d rank%s, %s; %s; reports in %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
-               runtime.header->mpi, outcome, runtime.directory);
+    log_format("%s on %d rank%s, %s; %s%s; reports in %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
+               runtime.header->mpi, outcome, last_words, runtime.directory);
   else
     log_format("%s on %d rank%s, %s; %s; NO reports: %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
                runtime.header->mpi, outcome, directory_problem()[0] != 0 ? directory_problem() : "they could not be written");

@@ -8,7 +8,7 @@ namespace resil {
 /// `schema_version` of rank-*.json: goes up when a member is renamed or removed.
 constexpr int kReportSchema = 1;
 
-/// Writes rank-NNNNN.json (or appends to node-HOST.jsonl) with that outcome: `running`, `finished`, `aborted`,
+/// Writes rank-NNNNN.json (or appends to node-HOST-ID.jsonl) with that outcome: `running`, `finished`, `aborted`,
 /// `stopped`. Valid JSON at any time: written aside, then renamed. False: not written (said once).
 bool report_write(const char* outcome);
 
@@ -21,5 +21,8 @@ void report_exit_in_init(int status);
 
 /// The last report, the ring beside it, and rank 0's closing line.
 void report_final(const char* outcome);
+
+/// What a module has to say in the job's last line, before the directory; from its `report`. Copied; the last text holds.
+void report_last_words(const char* text);
 
 }  // namespace resil

@@ -283,9 +283,12 @@ void compare_result(Event& e, PerThread& t, Call& call) {
     }
     return diverged(&e, t, &call, d);
   }
-  if (call.now.out_type != ValueType::kNone)
+  const bool readable = !((call.now.flags | call.then.flags) & kCallUnread);
+  if (call.now.out_type != ValueType::kNone && readable) {
     counts.values += 1;
-  if (((call.now.flags | call.then.flags) & kCallUnread) ||
+    counts.messages += (traits_of(e.id) & kTakes) != 0 && (e.attributes & kCallP2P) != 0;
+  }
+  if (!readable ||
       (call.now.out == call.then.out && call.now.out_type == call.then.out_type))
     return;
   Difference d = difference(What::kInput);
@@ -395,8 +398,10 @@ void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, c
     text(now, d.found_text, sizeof(d.found_text));
     return diverged(&e, t, &call, d);
   }
-  if (now.type != ValueType::kNone)
+  if (now.type != ValueType::kNone && !((then.flags | now.flags) & (kCompletionUnread | kCompletionFailed))) {
     counts.values += 1;
+    counts.messages += entry.kind == Entry::kReceive;
+  }
   if (((then.flags | now.flags) & (kCompletionUnread | kCompletionFailed)) ||
       (then.type == now.type && then.digest == now.digest))
     return;

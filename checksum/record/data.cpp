@@ -140,6 +140,7 @@ void prepare_traits() {
 
 uint16_t traits_of(CallId id) { return traits[static_cast<unsigned>(id)]; }
 
+uint64_t bytes_read;
 uint64_t address_values;
 
 void prepare_addresses(Thread& thread) {
@@ -157,10 +158,13 @@ Value read_view(const View& view, uint64_t bytes) {
   }
   if (bytes > view.bytes)
     bytes = view.bytes;
-  if (bytes == 0)
-    return kNothing;
-  if (bytes <= 8 && view.type->contiguous)
-    return small_value(*view.type, view.buffer, bytes);
+  bytes_read += bytes;
+  if (bytes <= 8) {
+    if (bytes == 0)
+      return kNothing;
+    if (view.type->contiguous)
+      return small_value(*view.type, view.buffer, bytes);
+  }
   return {view_digest(view, bytes), ValueType::kDigest, false};
 }
 

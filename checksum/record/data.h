@@ -37,6 +37,7 @@ enum Trait : uint16_t {
 uint16_t traits_of(CallId id);  ///< a table; call prepare_traits() before
 /// Finds out which data are addresses in memory (MPI_AINT): they differ from run to run. In the first call.
 void prepare_addresses(Thread& thread);
+extern uint64_t bytes_read;      ///< by read_view() and read_blocks() so far
 extern uint64_t address_values;  ///< met so far, and not read; for the report
 void prepare_traits();
 

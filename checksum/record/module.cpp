@@ -2,6 +2,7 @@
 //
 // The modes record and verify: configuration, hooks, report. See docs/RECORD.md.
 
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
@@ -14,6 +15,7 @@
 #include "shim/json.h"
 #include "shim/log.h"
 #include "shim/module.h"
+#include "shim/report.h"
 #include "shim/runtime.h"
 #include "shim/tables.h"
 #include "shim/thread.h"
@@ -310,7 +312,9 @@ void report(JsonWriter& json) {
   } else {
     number("calls", counts.calls);
     number("completions", counts.completions);
+    number("messages", counts.messages);
     number("values", counts.values);
+    number("bytes", bytes_read);
     number("logged", counts.logged);
     number("unread", counts.unread);
     number("forced", counts.forced);
@@ -322,6 +326,11 @@ void report(JsonWriter& json) {
     number("unmatched", counts.unmatched);
     number("threads_lost", counts.lost);
     number("divergences", divergences());
+    char text[200];
+    snprintf(text, sizeof(text), "rank %d compared %" PRIu64 " calls, %" PRIu64 " messages, %" PRIu64 " values of %" PRIu64
+             " bytes with the recording%s", runtime.rank, counts.calls, counts.messages, counts.values, bytes_read,
+             complete() ? "" : ", which ENDS EARLY");
+    report_last_words(text);
   }
   json.end_object();
 }

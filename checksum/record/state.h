@@ -106,7 +106,7 @@ extern Recording recording;
 
 /// For the report; plain additions, exact below MPI_THREAD_MULTIPLE.
 struct Counts {
-  uint64_t calls, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost, ignored;
+  uint64_t calls, messages, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost, ignored;
 };
 extern Counts counts;
 

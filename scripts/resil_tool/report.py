@@ -93,7 +93,7 @@ def _variant(values: dict[str, str]) -> str:
 
 
 def _verdict(s: dict) -> list[str]:
-    verdict = wrap(s["reason"], s["verdict"] + ": ", "  ", lines=2)
+    verdict = wrap(s["reason"], s["verdict"] + ": ", "  ", lines=3)
     verdict[0] = verdict[0].replace(s["verdict"], colour(s["verdict"], COLOURS[s["verdict"]]), 1)
     return verdict
 

@@ -130,9 +130,16 @@ def _ends(directory, keys) -> list[str]:
 
 
 def _hosts(ranks) -> dict[str, str]:
+    """Ranks by host. Machines and containers that share a host name are "NAME", "NAME (2)", and so on."""
     hosts: dict[str, list] = {}
+    seen: dict[str, list] = {}
     for rank in ranks:
-        hosts.setdefault(rank.host or "?", []).append(rank.key)
+        host, place = rank.host or "?", (rank.boot_id, rank.pid_namespace)
+        places = seen.setdefault(host, [])
+        if place not in places and rank.boot_id:  # an older version's: nothing is known but the name
+            places.append(place)
+        number = places.index(place) + 1 if place in places else 1
+        hosts.setdefault(host if number == 1 else "%s (%d)" % (host, number), []).append(rank.key)
     return {host: rank_set(keys, 10**6) for host, keys in hosts.items()}
 
 

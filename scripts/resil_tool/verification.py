@@ -4,10 +4,10 @@ no number."""
 
 from __future__ import annotations
 
-from .text import integer, plural
+from .text import bytes_text, integer, plural
 from .values import integer as number_of
 
-COUNTERS = ("calls", "values", "completions", "logged", "forced", "unread", "addresses", "ignored", "unforced", "unmatched",
+COUNTERS = ("calls", "messages", "values", "bytes", "completions", "logged", "forced", "unread", "addresses", "ignored", "unforced", "unmatched",
             "threads_lost")
 
 
@@ -29,20 +29,25 @@ def merge(ranks) -> dict | None:
 
 
 def scope(v: dict) -> str:
-    """What "no findings" holds for; goes into the line of the verdict."""
-    text = "; %s and %s agree with the recording" % (plural(v["calls"], "call"), plural(v["values"], "value"))
+    """What "no findings" holds for, contents or only calls; goes into the line of the verdict."""
     if not v["calls"]:
         text = "; NO call was compared with the recording"
+    elif v["values"]:
+        text = "; %s and the contents of %s (%s, %s) agree with the recording" % (
+            plural(v["calls"], "call"), plural(v["values"], "value"), plural(v["messages"], "message"), bytes_text(v["bytes"]))
+    else:
+        text = "; %s agree with the recording, NO contents were compared" % plural(v["calls"], "call")
     if v["incomplete"]:
-        text += ", which ENDS EARLY (%s of %s): what came after it was not compared" % (
+        text += ", which ENDS EARLY (%s of %s): the rest was not compared" % (
             integer(v["incomplete"]), plural(v["ranks"], "rank"))
     return text
 
 
 def sentence(v: dict) -> str:
     """One sentence over all ranks."""
-    parts = ["%s, %s, %s compared" % (plural(v["calls"], "call"), plural(v["completions"], "completion"),
-                                      plural(v["values"], "value"))]
+    parts = ["%s, %s, %s of %s compared, %s among them" % (
+        plural(v["calls"], "call"), plural(v["completions"], "completion"), plural(v["values"], "value"),
+        bytes_text(v["bytes"]), plural(v["messages"], "received message"))]
     if v["logged"]:
         parts.append("%s logged by the program" % integer(v["logged"]))
     left = [(v["addresses"], "addresses (MPI_AINT)"), (v["ignored"], "ignored (RESIL_VERIFY_IGNORE)"),

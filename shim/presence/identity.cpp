@@ -153,7 +153,8 @@ void launch_from_kvs(LaunchIdentity* identity, const Environment& environment, c
   bool spawned = environment.text("PMI_SPAWNED");
   bool regular = next_part(&rest, '_', &kvs) && kvs == "kvs" && next_part(&rest, '_', &pid) &&
                  parse_integer(pid, &pid_number) && next_part(&rest, '_', &group) &&
-                 parse_integer(group, &group_number) && group_number < INT32_MAX && rest.size;
+                 parse_integer(group, &group_number) && group_number >= 0 && group_number < INT32_MAX &&
+                 rest.size;
   if (!regular) {
     if (spawned) identity->world = world_from_name(name);
     return set_name(identity->launch, sizeof identity->launch, slice_of(name));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the reports of a job: rank-NNNNN.json, or node-HOST.jsonl of large jobs. Only reads."""
+"""Reads the reports of a job: rank-NNNNN.json, or node-HOST-ID.jsonl of large jobs. Only reads."""
 import glob
 import json
 import os

@@ -22,6 +22,8 @@ from harness.main import run_checks  # noqa: E402
 # MPICH 4.0.2 itself loses messages with more than two ranks here.
 RANKS = {"openmpi": 4, "mpich": 2}
 ROUNDS = "60"
+# What the first line of the report says of a verification.
+AGREE = r"; ([\d,]+) calls and the contents of ([\d,]+) values \(([\d,]+) messages, [\d.,]+ .?i?B\) agree with the recording"
 LONG = {"openmpi": "6000", "mpich": "60000"}  # seconds
 KINDS = ("recv", "probe", "iprobe", "mprobe", "improbe", "waitany", "testany", "waitsome", "testsome", "each",
          "any-waitany", "any-testsome", "any-each", "persistent-waitany", "persistent-testany", "persistent-waitsome",
@@ -235,7 +237,28 @@ def killed(s):
         assert any("not verified" in note for note in report["notes"]), report["notes"]
         assert seen["complete"] is False, seen
     summary = jobs.run_tool("report", result.directory, "--json")
-    assert summary["verdict"] == "CLEAN" and "calls and" in summary["reason"] and "ENDS EARLY" in summary["reason"], summary
+    early = AGREE + r", which ENDS EARLY \(\d of \d ranks\): the rest was not compared$"
+    assert summary["verdict"] == "CLEAN" and re.search(early, summary["reason"]), summary["reason"]
+
+
+def says_how_much(s):
+    """The line at the end of verify and the first one of the report: calls, contents, messages and bytes compared."""
+    command = [s.program, "recv", ROUNDS]
+    recording, recorded = s.record(command)
+    result = s.run("verify", recording, command, {"RESIL_LOG": "info"})
+    is_clean(result, recorded)
+    seen = [report["verify"] for _, report in sorted(result.ranks().items())]
+    counted = "rank 0 compared %(calls)d calls, %(messages)d messages, %(values)d values of %(bytes)d bytes" % seen[0]
+    assert f"{counted} with the recording; reports in ".encode() in result.stderr, f"{counted}\n{result.text()}"
+    total = {name: sum(one[name] for one in seen) for name in seen[0] if isinstance(seen[0][name], int)}
+    # Rank 0 receives a double of each worker a round, and each worker its answer, and all sum up one or two at the end.
+    sent = int(ROUNDS) * (s.ranks - 1)
+    assert total["messages"] >= sent and total["bytes"] >= 8 * 2 * sent and total["unread"] == 0, total
+    first = "CLEAN: " + jobs.run_tool("report", result.directory, "--json")["reason"]
+    found = re.fullmatch(r"CLEAN: \d of \d ranks finished, no findings" + AGREE, first)
+    assert found, first
+    assert [int(text.replace(",", "")) for text in found.groups()] == [total[n] for n in ("calls", "values", "messages")], first
+    return first
 
 
 def threads(s, build):
@@ -281,6 +304,7 @@ def main(build, mpi, times="1"):
                (f"the clock ({mpi})", lambda: clock(s)),
                (f"bad input ({mpi})", lambda: bad_input(s)),
                (f"killed while recording ({mpi})", lambda: killed(s)),
+               (f"what verify says it compared ({mpi})", lambda: says_how_much(s)),
                (f"threads ({mpi})", lambda: threads(s, build)),
                (f"with checksums ({mpi})", lambda: mixed(s, "checksum,verify")),
                (f"recorded with checksums ({mpi})", lambda: mixed(s, "verify"))]

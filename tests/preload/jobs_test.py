@@ -13,8 +13,8 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import mpi as jobs, report as reports, transparent  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness import mpi as jobs, patience, report as reports, transparent  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 
 BUILD = MPI = ""
 
@@ -263,18 +263,37 @@ def example_module():
         assert report["private_communicator"] is True, rank
 
 
-def merged_reports():
-    """Above 64 ranks a node there is one file for the node, a line for each state of each rank."""
-    result = jobs.run(MPI, 2, [program("p2p")], env={"RESIL_NODE_RANKS": "65"})
+def node_files(result):
+    """[{rank: outcome}] of each node's file, by the last line of the rank."""
     assert result.returncode == 0, result.text()
     names = [n for n in os.listdir(result.directory) if n.endswith((".json", ".jsonl")) and n != "launch.json"]
-    assert len(names) == 1 and names[0].startswith("node-"), names
-    last = {}
-    with open(os.path.join(result.directory, names[0]), encoding="utf-8") as file:
-        for line in file:
-            report = json.loads(line)
-            last[report["rank"]] = report["outcome"]
-    assert last == {0: "finished", 1: "finished"}, last
+    assert all(n.startswith("node-" + os.uname().nodename) for n in names), names
+    nodes = []
+    for name in sorted(names):
+        with open(os.path.join(result.directory, name), encoding="utf-8") as file:
+            nodes.append({report["rank"]: report["outcome"] for report in map(json.loads, file)})
+    return nodes
+
+
+def merged_reports():
+    """Above 64 ranks a node there is one file for the node, a line for each state of each rank."""
+    assert node_files(jobs.run(MPI, 2, [program("p2p")], env={"RESIL_NODE_RANKS": "65"})) == [{0: "finished", 1: "finished"}]
+
+
+def nodes_of_one_name():
+    """Two containers that share the host's name are two nodes to the reports: a file each, two hosts on the screen."""
+    container = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if patience.run([*container, "true"], capture_output=True, timeout=60, check=False).returncode != 0:
+        raise LeftOut("pid namespaces are not permitted")
+    wrapper = os.path.join(jobs.scratch(), "second-in-a-container")
+    with open(wrapper, "w", encoding="ascii") as script:
+        script.write('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec %s "$@"\nexec "$@"\n' % " ".join(container))
+    os.chmod(wrapper, 0o755)
+    result = jobs.run(MPI, 2, [wrapper, program("p2p")], env={"RESIL_NODE_RANKS": "65"})
+    assert sorted(map(str, node_files(result))) == ["{0: 'finished'}", "{1: 'finished'}"], os.listdir(result.directory)
+    host = os.uname().nodename
+    assert jobs.run_tool("report", result.directory, "--json")["hosts"] in (
+        {host: "0", host + " (2)": "1"}, {host: "1", host + " (2)": "0"})
 
 
 def main(build, mpi):
@@ -285,7 +304,8 @@ def main(build, mpi):
               below_a_file, read_only, full, two_mpis, not_preloaded_by_name, example_module, merged_reports]
     named = [(check.__name__.replace("_", " "), check) for check in checks]
     if mpi == "openmpi":
-        named += [(check.__name__.replace("_", " "), check) for check in (presence_leaves_pmix_to_mpi, presence_refused)]
+        named += [(check.__name__.replace("_", " "), check) for check in (presence_leaves_pmix_to_mpi, presence_refused,
+                                                                             nodes_of_one_name)]
     named += [("another tool before", lambda: stacked(True)), ("another tool behind", lambda: stacked(False))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in named])
 

@@ -239,6 +239,19 @@ class Report(Case):
         self.assertIn("not seen: 6 untracked requests", out)
         self.assertIn("clock went back (rank 1-2)", out)
 
+    def test_a_verification_says_how_much_it_compared(self):
+        one = {"calls": 1500, "completions": 3, "messages": 400, "values": 700, "bytes": 4096, "complete": True}
+        cases = (({}, "; 3,000 calls and the contents of 1,400 values (800 messages, 8.0 KiB) agree with the recording"),
+                 ({"values": 0, "messages": 0, "bytes": 0}, "; 3,000 calls agree with the recording, NO contents were compared"),
+                 ({"calls": 0, "values": 0}, "; NO call was compared with the recording"),
+                 ({"complete": False}, "; 3,000 calls and the contents of 1,400 values (800 messages, 8.0 KiB) agree with the "
+                                       "recording, which ENDS EARLY (2 of 2 ranks): the rest was not compared"))
+        for change, words in cases:
+            for rank in range(2):
+                self.report(rank=rank, size=2, verify={**one, **change})
+            first = self.run_report()[1].partition("\nreports ")[0]
+            self.assertEqual(" ".join(first.split()), "CLEAN: 2 of 2 ranks finished, no findings" + words)
+
     def test_node_file_last_line_wins(self):
         lines = [report_object(rank=r, size=3, outcome="running") for r in range(3)]
         lines += [report_object(rank=r, size=3) for r in range(3)]

@@ -125,6 +125,8 @@ TEST_CASE("hydra: the name of the key-value space without what differs between w
   CHECK(std::string(child.launch) == "kvs_6345_vm");
   kvs_answer = "kvs_6345_0_node-1.site";  // the older form
   CHECK(directory(identity(kHydra, MpiFamily::kMpich)) == "resil-kvs_6345_node-1.site");
+  kvs_answer = "kvs_2_-52_-511_vm";  // not hydra's: no world before the first
+  CHECK(identity(kHydra, MpiFamily::kMpich).world == 0);
   kvs_answer = "something/else";
   CHECK(directory(identity(kHydra, MpiFamily::kMpich)) == "resil-something_else");
   kvs_answer = "";
