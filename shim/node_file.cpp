@@ -170,6 +170,8 @@ void boot_identity(char* text) {
 NodeFolder::NodeFolder(char* room, size_t bytes)
     : folder_(open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK)), room_(room), size_(bytes) {}
 
+NodeFolder::NodeFolder(int folder, char* room, size_t bytes) : folder_(folder), room_(room), size_(bytes) {}
+
 NodeFolder::~NodeFolder() {
   if (folder_ >= 0)
     close(folder_);

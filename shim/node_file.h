@@ -35,6 +35,7 @@ bool node_file_is_held(int fd);
 class NodeFolder {
  public:
   NodeFolder(char* room, size_t bytes);
+  NodeFolder(int folder, char* room, size_t bytes);  ///< another directory, which it closes
   ~NodeFolder();
   NodeFolder(const NodeFolder&) = delete;
   const char* next();  ///< null: no more. Valid until the next call

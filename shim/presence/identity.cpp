@@ -168,6 +168,27 @@ void launch_from_kvs(LaunchIdentity* identity, const Environment& environment, c
   set_name(identity->launch, sizeof identity->launch, slice_of(root));
 }
 
+/// Tasks of the step on this node, of a list like "4(x2),3" with a number for each node; -1: not known.
+int slurm_local_size(const Environment& environment) {
+  const int64_t node = environment.number("SLURM_NODEID");
+  Slice rest = slice_of(environment.text("SLURM_STEP_TASKS_PER_NODE")), part;
+  for (int64_t nodes = 0; node >= 0 && next_part(&rest, ',', &part);) {
+    Slice tasks;
+    int64_t count, times = 1;
+    next_part(&part, '(', &tasks);
+    const bool repeated = part.data != nullptr;  // "x2)"
+    if (repeated && (part.size < 3 || part.data[0] != 'x' || part.data[part.size - 1] != ')' ||
+                     !parse_integer({part.data + 1, part.size - 2}, &times)))
+      return -1;
+    if (!parse_integer(tasks, &count) || count < 1 || count > INT32_MAX || times < 1 || times > INT32_MAX)
+      return -1;
+    nodes += times;
+    if (node < nodes)
+      return static_cast<int>(count);
+  }
+  return -1;
+}
+
 void find_launch(LaunchIdentity* identity, const IdentitySource& source, const Launcher* launcher) {
   Environment environment(source.environment);
   const char* pmix = environment.text(kPmixName);
@@ -228,6 +249,8 @@ LaunchIdentity launch_identity(const IdentitySource& source) {
   identity.size = found ? environment.number(found->size) : 1;
   identity.local_rank = found ? environment.number(found->local_rank) : 0;
   identity.local_size = found ? environment.number(found->local_size) : 1;
+  if (found && strcmp(found->name, "srun") == 0 && environment.text("SLURM_STEP_TASKS_PER_NODE"))
+    identity.local_size = slurm_local_size(environment);
   find_job(&identity, environment);
   find_launch(&identity, source, found);
   Text key(identity.key, sizeof identity.key);

@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import mpi as jobs  # noqa: E402
+from harness import mpi as jobs, patience  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 LIMIT = 240
@@ -23,6 +23,24 @@ MODES = {
     "checksum": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "strict", "RESIL_BLAME": "full"},
     "exact": {"RESIL_REDUCE": "exact", "RESIL_REDUCE_P2P": "1"},
 }
+
+
+ISOLATED = ["unshare", "--uts", "--mount"]
+
+
+def two_nodes_permitted():
+    return patience.run([*ISOLATED, "sh", "-c", "mount -t tmpfs none /dev/shm && hostname nodeb"], capture_output=True, timeout=60,
+                        check=False).returncode == 0
+
+
+def two_nodes(further):
+    """Options for mpirun: two ranks here, two on a node of another name with a /dev/shm of its own."""
+    shell = os.path.join(jobs.scratch(), "shell")
+    with open(shell, "w", encoding="ascii") as script:
+        script.write('#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nshift\n'
+                     f'exec {" ".join(ISOLATED)} bash -c "hostname nodeb && mount -t tmpfs none /dev/shm && {further}$*"\n')
+    os.chmod(shell, 0o755)
+    return ["--mca", "plm_rsh_agent", shell, "--host", os.uname().nodename + ":2,nodeb:2", "--map-by", "ppr:2:node"]
 
 
 def main(build, mpi):
@@ -57,27 +75,44 @@ def main(build, mpi):
         assert [rank for rank in notes if "no memory to learn of the other ranks" in notes[rank]] == [1], notes
 
     def late():
-        """MPI_Init that does not return for 30 s: one line says who is in it. The last rank comes when that was said."""
-        release = os.path.join(jobs.scratch(), "release")
-        directory = os.path.join(jobs.scratch(), "report")
-        waits = f'if [ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = {ranks - 1} ]; then while [ ! -e "$0" ]; do sleep 0.2; done; fi; exec "$@"'
-        job = jobs.Running(jobs.launcher(mpi, ranks, jobs.rank_environment(True, directory)) +
-                           ["sh", "-c", waits, release, program, "between"], directory)
-        told, limit = "", time.monotonic() + LIMIT
-        while "MPI_Init has not returned" not in told and job.poll() is None and time.monotonic() < limit:
-            time.sleep(0.3)
-            with open(job.output[1], encoding="utf-8", errors="replace") as file:
-                told = file.read()
-        with open(release, "w", encoding="utf-8"):
-            pass
-        while job.poll() is None and time.monotonic() < limit:
-            time.sleep(0.1)
-        result = job.end()
-        jobs.remove_rings(directory)
-        lines = [line for line in result.stderr.decode().splitlines() if "MPI_Init has not returned" in line]
-        there = "rank 0;" if ranks == 2 else f"ranks 0-{ranks - 2};"
-        assert result.returncode == 0 and len(lines) == 1, result.text()
-        assert f"In it: {there} rank {ranks - 1} is not there, or without resil" in lines[0], lines
+        """MPI_Init that does not return for 30 s: one line says who is in it. The last rank comes when that was said. On one
+        node, and on two (namespaces of host name and /dev/shm) that share the report directory or do not."""
+        jobs_of = {"one": []}
+        if mpi == "openmpi" and two_nodes_permitted():
+            jobs_of.update(shared=two_nodes(""), apart=two_nodes('mount -t tmpfs none "$(dirname "$REPORTS")" && '))
+        running = {}
+        for name, options in jobs_of.items():
+            place = jobs.scratch()
+            release, directory = os.path.join(jobs.scratch(), "release"), os.path.join(place, "report")
+            waits = f'if [ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = {ranks - 1} ]; then while [ ! -e "$0" ]; do sleep 0.2; done; fi; exec "$@"'
+            line = jobs.launcher(mpi, ranks, jobs.rank_environment(True, directory), options) + ["sh", "-c", waits, release, program, "between"]
+            running[name] = (jobs.Running(line, directory, env={"REPORTS": directory}), release)
+        limit = time.monotonic() + LIMIT
+        for name, (job, release) in running.items():
+            told = ""
+            while told.count("MPI_Init has not returned") < 1 + (name != "one") and job.poll() is None and time.monotonic() < limit:
+                time.sleep(0.3)
+                with open(job.output[1], encoding="utf-8", errors="replace") as file:
+                    told = file.read()
+            with open(release, "w", encoding="utf-8"):
+                pass
+        results = {}
+        for name, (job, _) in running.items():
+            while job.poll() is None and time.monotonic() < limit:
+                time.sleep(0.1)
+            results[name] = job.end()
+            jobs.remove_rings(job.directory)
+        last = ranks - 1
+        there = {"one": "rank 0;" if ranks == 2 else f"ranks 0-{last - 1};", "shared": "ranks 0,1; on other nodes: rank 2;",
+                 "apart": "ranks 0,1, all of this node; 2 ranks of other nodes cannot be seen from here"}
+        for name, result in results.items():
+            lines = [line for line in result.stderr.decode().splitlines() if "MPI_Init has not returned" in line]
+            assert result.returncode == 0 and lines, f"{name}: {result.text()}"
+            mine = [line for line in lines if f"on {os.uname().nodename}. In it: {there[name]}" in line]
+            assert len(mine) == 1 and (name == "apart" or f"rank {last} is not there, or without resil" in mine[0]), (name, lines)
+            others = [line for line in lines if line not in mine]  # the other node says which of its own is missing
+            assert len(others) == (name != "one") and all("on nodeb. In it: rank 2;" in line for line in others), (name, lines)
+        return ", ".join(results)
 
     checks = [(f"all orders, {mode}", lambda settings=settings: run(KINDS + OWN[mpi], settings)) for mode, settings in MODES.items()]
     checks += [("all orders, record and verify", recorded)]

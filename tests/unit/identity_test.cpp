@@ -152,6 +152,14 @@ TEST_CASE("Slurm: a step, not the batch script; job and step in the directory's 
   CHECK(found.size == 8);
   CHECK(found.local_size == -1);
   CHECK(directory(found) == "resil-48213.2");
+  CHECK(identity(step).local_size == -1);
+  const std::pair<const char*, int> layouts[] = {{"3,5(x2)", 5}, {"2(x4)", 2}, {"8", -1}, {"5(x", -1}, {"(x2)", -1}, {"1,0(x9)", -1},
+                                                 {"7,", -1}, {"1,2,3,4", 3}};
+  for (const auto& [layout, tasks] : layouts) {
+    std::vector<std::string> third = step;
+    third.insert(third.end(), {"SLURM_NODEID=2", std::string("SLURM_STEP_TASKS_PER_NODE=") + layout});
+    CHECK(identity(third).local_size == tasks);
+  }
   LaunchIdentity script = identity({"SLURM_JOB_ID=48213", "SLURM_PROCID=0", "SLURM_NTASKS=64"}, MpiFamily::kMpich);
   CHECK(script.singleton);
   CHECK(directory(script) == "resil-48213.1234");
