@@ -23,7 +23,7 @@ ring::Record* newest(ring::Lane& lane) {
   return lane.head != 0 ? &lane.records[(lane.head - 1) % ring::kRecordsPerLane] : nullptr;
 }
 
-ring::Record& append(ring::Lane& lane) { return lane.records[lane.head % ring::kRecordsPerLane]; }
+ring::Record& append(ring::Lane& lane) { return *flight::place_for_next(lane, lane.head); }
 
 /// Makes the record visible: readers trust records below `head` only.
 void publish(ring::Lane& lane) { __atomic_store_n(&lane.head, lane.head + 1, __ATOMIC_RELEASE); }

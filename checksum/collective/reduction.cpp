@@ -61,7 +61,7 @@ void canonical_bits(char* value, Bits exponent, bool zeros) {
 }
 
 /// x86's 80-bit format in 16 bytes: six of them are padding.
-void canonical_extended(char* value, bool zeros) {
+[[maybe_unused]] void canonical_extended(char* value, bool zeros) {
   uint64_t significand;
   uint16_t head;
   memcpy(&significand, value, 8);

@@ -97,16 +97,6 @@ double age(const Moment& moment, uint64_t then) {
   return static_cast<double>(static_cast<int64_t>(moment.ticks - then)) / moment.ticks_per_second;
 }
 
-bool copy_record(const ring::Lane& lane, uint64_t number, ring::Record* record) {
-  const auto* from = reinterpret_cast<const uint64_t*>(&lane.records[number % ring::kRecordsPerLane]);
-  uint64_t words[sizeof *record / 8];
-  for (size_t i = 0; i < sizeof *record / 8; ++i) words[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
-  memcpy(record, words, sizeof words);
-  // Ordered after the copy: unchanged within the ring's length means that the copy is whole.
-  const uint64_t head = __atomic_load_n(&lane.head, __ATOMIC_RELAXED);
-  return number < head && head - number <= ring::kRecordsPerLane;
-}
-
 bool is_call(const ring::Record& record) { return record.state <= static_cast<uint8_t>(ring::RecordState::kDone); }
 
 void put_call_name(Text& text, uint16_t call) {

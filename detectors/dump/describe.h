@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "detectors/dump/record_copy.h"
 #include "detectors/dump/symbols.h"
 #include "detectors/dump/text.h"
 #include "shim/ring_format.h"
@@ -24,9 +25,6 @@ Moment moment_now();
 
 /// Seconds from `ticks` until the moment; NaN when the rate is unknown.
 double age(const Moment& moment, uint64_t ticks);
-
-/// Copies a record; false when it may have been overwritten meanwhile. `number` counts from 0, as Lane::head does.
-bool copy_record(const ring::Lane& lane, uint64_t number, ring::Record* record);
 
 /// Is it an MPI call (and not a step, norm, checksum or count of the program)?
 bool is_call(const ring::Record& record);

@@ -18,7 +18,7 @@ void append(Stack* stack, uint64_t frame) {
 }
 
 /// A call through a bad pointer leaves a PC in nowhere: the caller's address is still at the top of the stack.
-bool step_bad_call(Reader& reader, Registers* registers) {
+bool step_bad_call([[maybe_unused]] Reader& reader, Registers* registers) {
   Object object;
 #if defined(__x86_64__)
   uint64_t back;

@@ -98,7 +98,7 @@ void record_user(ring::RecordState state, const char* name, uint64_t value) {
     return;
   ring::Lane& lane = *thread->lane;
   uint32_t name_index = flight::intern(name);
-  ring::Record& record = lane.records[lane.head % ring::kRecordsPerLane];
+  ring::Record& record = *flight::place_for_next(lane, lane.head);
   record = {};
   record.time = thread->last_time = ticks();
   record.call = 0;

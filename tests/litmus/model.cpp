@@ -1,0 +1,696 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Executions are explored by a trail of choices: which thread goes on, which of the stores that it may see a load sees.
+// The threads are contexts of one system thread, switched before each atomic access. Views and messages: each store is a
+// message with the view of memory that whoever acquires it takes over; a view is for each place the oldest message that
+// may still be read, and for each thread how much of it has happened before.
+#include "tests/litmus/model.h"
+
+#include <sched.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <unordered_map>
+#include <unordered_set>
+
+extern "C" char __data_start, _end;
+
+namespace litmus {
+
+void flush_pending();
+
+namespace {
+
+constexpr unsigned kThreads = 5;        // the main one, which sets up and checks, included
+constexpr unsigned kLocations = 192;
+constexpr size_t kStack = 256 * 1024;
+constexpr unsigned kSteps = 4000;       // of one execution
+constexpr unsigned kStale = 3;          // loads in a row of one place that may see an old value: all is seen some time
+
+struct View {
+  uint16_t at[kLocations];
+  uint32_t clock[kThreads];
+  void join(const View& other) {
+    for (unsigned i = 0; i < kLocations; ++i) at[i] = std::max(at[i], other.at[i]);
+    for (unsigned i = 0; i < kThreads; ++i) clock[i] = std::max(clock[i], other.clock[i]);
+  }
+};
+
+struct Message {
+  unsigned char value[16];
+  View view;
+};
+
+/// Bytes that are read and written as one.
+struct Location {
+  uintptr_t begin;
+  unsigned bytes;
+  std::deque<Message> messages;
+};
+
+/// Latest accesses to eight bytes, to find races.
+struct Access {
+  uint8_t mask, thread;
+  bool write, atomic;
+  uint32_t clock;
+};
+
+struct Write {
+  uintptr_t begin;
+  unsigned bytes;
+};
+
+struct Thread {
+  ucontext_t context;
+  std::vector<Write> pending;  // plain stores that are about to be made
+  size_t copying;              // bytes of an aggregate whose store has been announced, before its load
+  std::unique_ptr<char[]> stack;
+  std::function<void()> body;
+  bool done, yielded;
+  View view, acquired, released;
+  uintptr_t stale_place;
+  unsigned stale;
+};
+
+struct Block {
+  void* begin;
+  size_t bytes;
+};
+
+struct Choice {
+  uint32_t taken, count;
+};
+
+struct Machine {
+  Thread threads[kThreads];
+  unsigned count = 0, current = 0;
+  ucontext_t scheduler;
+  std::deque<Location> locations;
+  std::unordered_map<uintptr_t, unsigned> location_at;
+  std::unordered_map<uintptr_t, std::vector<Access>> accesses;
+  std::vector<Write> regions;   // racy
+  std::vector<Block> blocks;    // memory(), the same in each execution
+  size_t blocks_used = 0;
+  View serial;                  // of sequentially consistent operations
+  std::vector<char> variables;  // of the program before its first execution: what an abandoned one left must not last
+  std::vector<Choice> trail;
+  size_t position = 0;
+  unsigned preemptions = 0, steps = 0, bound = 0;
+  bool running = false, at_random = false, abandoned = false, inside = false;
+  const char* failure = nullptr;
+  const void* weakened = nullptr;
+  std::unordered_set<const void*> ordered;
+  std::mt19937_64 random;
+};
+
+Machine* machine;  // null: not exploring
+
+[[noreturn]] void leave_execution() {
+  setcontext(&machine->scheduler);
+  abort();
+}
+
+void fail(const char* what) {
+  machine->failure = what;
+  machine->abandoned = true;
+  if (machine->current != 0)
+    leave_execution();
+}
+
+unsigned pick(unsigned count) {
+  Machine& m = *machine;
+  if (count <= 1)
+    return 0;
+  if (m.at_random)
+    return static_cast<unsigned>(m.random() % count);
+  if (m.position == m.trail.size())
+    m.trail.push_back({0, count});
+  Choice& choice = m.trail[m.position++];
+  if (choice.count != count) {
+    fprintf(stderr, "litmus: the program does not do the same twice (%u of %u choices)\n", choice.count, count);
+    abort();
+  }
+  return choice.taken;
+}
+
+/// The next sequence of choices; false: that was the last one.
+bool advance_trail(std::vector<Choice>& trail) {
+  while (!trail.empty() && trail.back().taken + 1 == trail.back().count) trail.pop_back();
+  if (trail.empty())
+    return false;
+  ++trail.back().taken;
+  return true;
+}
+
+void switch_to(unsigned next) {
+  Machine& m = *machine;
+  const unsigned from = m.current;
+  const bool inside = m.inside;
+  m.current = next;
+  if (from != next)
+    swapcontext(&m.threads[from].context, &m.threads[next].context);
+  m.inside = inside;
+}
+
+/// Another thread may go on here. `yield`: this one waits for what others do.
+void schedule(bool yield) {
+  Machine& m = *machine;
+  if (m.current == 0)
+    return;
+  if (++m.steps > kSteps)
+    fail("no end: threads wait for each other");
+  Thread& self = m.threads[m.current];
+  self.yielded = yield;
+  unsigned candidates[kThreads], count = 0;
+  if (!yield)
+    candidates[count++] = m.current;
+  if (yield || m.preemptions < m.bound)
+    for (unsigned i = 1; i <= m.count; ++i)
+      if (i != m.current && !m.threads[i].done && !(yield && m.threads[i].yielded))
+        candidates[count++] = i;
+  if (count == 0) {  // all wait: they look once more
+    for (unsigned i = 1; i <= m.count; ++i) {
+      m.threads[i].yielded = false;
+      if (!m.threads[i].done && i != m.current)
+        candidates[count++] = i;
+    }
+    if (count == 0)
+      return;
+  }
+  const unsigned next = candidates[pick(count)];
+  if (next != m.current && !yield)
+    ++m.preemptions;
+  if (!yield)
+    for (unsigned i = 1; i <= m.count; ++i) m.threads[i].yielded = i != next && m.threads[i].yielded;
+  switch_to(next);
+}
+
+void thread_main() {
+  Machine& m = *machine;
+  m.inside = false;
+  m.threads[m.current].body();
+  flush_pending();
+  Thread& self = m.threads[m.current];
+  self.done = true;
+  unsigned candidates[kThreads], count = 0;
+  for (unsigned i = 1; i <= m.count; ++i)
+    if (!m.threads[i].done)
+      candidates[count++] = i;
+  if (count == 0)
+    leave_execution();
+  const unsigned next = candidates[pick(count)];
+  m.current = next;
+  setcontext(&m.threads[next].context);
+  abort();
+}
+
+bool own_stack(uintptr_t address) {
+  const Thread& self = machine->threads[machine->current];
+  const auto begin = reinterpret_cast<uintptr_t>(self.stack.get());
+  return self.stack != nullptr && address - begin < kStack;
+}
+
+bool is_racy(uintptr_t address) {
+  for (const Write& region : machine->regions)
+    if (address - region.begin < region.bytes)
+      return true;
+  return false;
+}
+
+Location& make_location(uintptr_t begin, unsigned bytes) {
+  Machine& m = *machine;
+  if (m.locations.size() == kLocations) {
+    fprintf(stderr, "litmus: more than %u places\n", kLocations);
+    abort();
+  }
+  m.locations.push_back({begin, bytes, {}});
+  Location& place = m.locations.back();
+  Message first{};
+  memcpy(first.value, reinterpret_cast<void*>(begin), bytes);
+  place.messages.push_back(first);
+  for (unsigned i = 0; i < bytes; ++i) m.location_at[begin + i] = static_cast<unsigned>(m.locations.size() - 1);
+  return place;
+}
+
+Location* find_location(uintptr_t address) {
+  const auto found = machine->location_at.find(address);
+  return found == machine->location_at.end() ? nullptr : &machine->locations[found->second];
+}
+
+unsigned index_of(const Location& place) {
+  return machine->location_at[place.begin];
+}
+
+void check_race(uintptr_t begin, size_t bytes, bool write, bool atomic) {
+  Machine& m = *machine;
+  Thread& self = m.threads[m.current];
+  for (uintptr_t word = begin & ~uintptr_t{7}; word < begin + bytes; word += 8) {
+    const unsigned from = word < begin ? static_cast<unsigned>(begin - word) : 0;
+    const unsigned to = static_cast<unsigned>(std::min<uintptr_t>(8, begin + bytes - word));
+    const auto mask = static_cast<uint8_t>(((1u << to) - 1) & ~((1u << from) - 1));
+    auto& seen = m.accesses[word];
+    Access* same = nullptr;
+    for (Access& access : seen) {
+      if ((access.mask & mask) == 0)
+        continue;
+      if (access.thread == m.current) {
+        if (access.mask == mask && access.write == write && access.atomic == atomic)
+          same = &access;
+      } else if ((write || access.write) && !(atomic && access.atomic) && access.clock > self.view.clock[access.thread]) {
+        fail("a race: two threads access one place, one of them writes, and nothing orders them");
+        return;
+      }
+    }
+    const Access now = {mask, static_cast<uint8_t>(m.current), write, atomic, self.view.clock[m.current]};
+    if (same != nullptr)
+      *same = now;
+    else
+      seen.push_back(now);
+  }
+}
+
+bool acquires(int order) { return order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST; }
+bool releases(int order) { return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST; }
+
+int effective(int order, const void* place) {
+  if (order == __ATOMIC_RELAXED || machine->current == 0)
+    return order;
+  machine->ordered.insert(place);
+  return place == machine->weakened ? __ATOMIC_RELAXED : order;
+}
+
+void put(Location& place, const void* value, int order, const Message* read) {
+  Machine& m = *machine;
+  Thread& self = m.threads[m.current];
+  const unsigned index = index_of(place);
+  const auto stamp = static_cast<uint16_t>(place.messages.size());
+  self.view.at[index] = stamp;
+  Message message{};
+  memcpy(message.value, value, place.bytes);
+  message.view = releases(order) ? self.view : self.released;
+  message.view.at[index] = stamp;
+  if (read != nullptr)
+    message.view.join(read->view);  // the release sequence goes on
+  self.acquired.at[index] = stamp;
+  if (order == __ATOMIC_SEQ_CST)
+    m.serial.at[index] = stamp;
+  ++self.view.clock[m.current];  // what comes now has not happened before those who see this message
+  place.messages.push_back(message);
+  memcpy(reinterpret_cast<void*>(place.begin), value, place.bytes);
+}
+
+const Message& get(Location& place, int order, bool latest) {
+  Machine& m = *machine;
+  Thread& self = m.threads[m.current];
+  const unsigned index = index_of(place);
+  unsigned oldest = self.view.at[index];
+  if (order == __ATOMIC_SEQ_CST)
+    oldest = std::max<unsigned>(oldest, m.serial.at[index]);
+  const auto newest = static_cast<unsigned>(place.messages.size() - 1);
+  if (latest || m.current == 0)
+    oldest = newest;
+  if (self.stale_place == place.begin && self.stale >= kStale)
+    oldest = newest;
+  const unsigned seen = newest - pick(newest - oldest + 1);
+  self.stale = self.stale_place == place.begin && seen != newest ? self.stale + 1 : seen != newest;
+  self.stale_place = place.begin;
+  const Message& message = place.messages[seen];
+  self.view.at[index] = static_cast<uint16_t>(seen);
+  self.acquired.join(message.view);
+  self.acquired.at[index] = std::max(self.acquired.at[index], static_cast<uint16_t>(seen));
+  if (acquires(order))
+    self.view.join(message.view);
+  return message;
+}
+
+Location& atomic_location(uintptr_t address, unsigned bytes) {
+  Location* place = find_location(address);
+  if (place == nullptr)
+    return make_location(address, bytes);
+  if (place->begin != address || place->bytes != bytes) {
+    fprintf(stderr, "litmus: one place is accessed with %u and with %u bytes\n", place->bytes, bytes);
+    abort();
+  }
+  return *place;
+}
+
+}  // namespace
+
+/// Plain stores have no hook behind them: their values are there by the next one.
+void flush_pending() {
+  Thread& self = machine->threads[machine->current];
+  for (const Write write : self.pending) {
+    Location* place = find_location(write.begin);
+    unsigned char value[16];
+    // Other bytes of the place are the newest, not what a load was shown.
+    memcpy(value, place->messages.back().value, place->bytes);
+    memcpy(value + (write.begin - place->begin), reinterpret_cast<void*>(write.begin), write.bytes);
+    put(*place, value, __ATOMIC_RELAXED, nullptr);
+  }
+  self.pending.clear();
+}
+
+namespace {
+
+/// Each part of a plain access that has a history, or must have one.
+template <class Part>
+void parts(uintptr_t begin, size_t bytes, const Part& part) {
+  const uintptr_t end = begin + bytes;
+  while (begin < end) {
+    Location* place = find_location(begin);
+    if (place != nullptr) {
+      const uintptr_t stop = std::min(end, place->begin + place->bytes);
+      part(*place, begin, static_cast<unsigned>(stop - begin));
+      begin = stop;
+      continue;
+    }
+    uintptr_t stop = std::min(end, (begin | 7) + 1);
+    for (uintptr_t byte = begin + 1; byte < stop; ++byte)
+      if (find_location(byte) != nullptr)
+        stop = byte;
+    if (is_racy(begin))
+      part(make_location(begin, static_cast<unsigned>(stop - begin)), begin, static_cast<unsigned>(stop - begin));
+    begin = stop;
+  }
+}
+
+void plain(uintptr_t begin, size_t bytes, bool write, bool range = false) {
+  if (machine == nullptr || !machine->running || machine->inside)
+    return;
+  machine->inside = true;
+  Thread& self = machine->threads[machine->current];
+  if (write || !range || self.copying != bytes)  // an aggregate's assignment: first its store is announced, then its load
+    flush_pending();
+  self.copying = write && range ? bytes : 0;
+  if (own_stack(begin)) {
+    machine->inside = false;
+    return;
+  }
+  const bool free = is_racy(begin);
+  if (free)
+    schedule(false);
+  else
+    check_race(begin, bytes, write, false);
+  parts(begin, bytes, [&](Location& place, uintptr_t at, unsigned part) {
+    if (write) {
+      machine->threads[machine->current].pending.push_back({at, part});
+      return;
+    }
+    const Message& message = get(place, __ATOMIC_RELAXED, false);
+    memcpy(reinterpret_cast<void*>(place.begin), message.value, place.bytes);
+  });
+  machine->inside = false;
+}
+
+template <class T>
+T atomic_load(const volatile T* address, int order, const void* caller) {
+  if (machine == nullptr || !machine->running || machine->inside)
+    return *address;
+  machine->inside = true;
+  flush_pending();
+  order = effective(order, caller);
+  schedule(false);
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  Location& place = atomic_location(at, sizeof(T));
+  if (!is_racy(at))
+    check_race(at, sizeof(T), false, true);
+  T value;
+  memcpy(&value, get(place, order, false).value, sizeof(T));
+  machine->inside = false;
+  return value;
+}
+
+/// Reads, and writes what `change` makes of it unless that says no.
+template <class T, class Change>
+T atomic_change(volatile T* address, int order, const void* caller, bool reads, const Change& change) {
+  if (machine == nullptr || !machine->running || machine->inside) {
+    T old = *address, value = old;
+    if (change(value))
+      *address = value;
+    return old;
+  }
+  machine->inside = true;
+  flush_pending();
+  order = effective(order, caller);
+  schedule(false);
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  Location& place = atomic_location(at, sizeof(T));
+  if (!is_racy(at))
+    check_race(at, sizeof(T), true, true);
+  T old{}, value;
+  if (reads) {
+    const Message read = get(place, order, true);
+    memcpy(&old, read.value, sizeof(T));
+    value = old;
+    if (change(value))
+      put(place, &value, order, &read);
+  } else {
+    value = old;
+    change(value);
+    put(place, &value, order, nullptr);
+  }
+  machine->inside = false;
+  return old;
+}
+
+void fence(int order, const void* caller) {
+  if (machine == nullptr || !machine->running || machine->inside)
+    return;
+  machine->inside = true;
+  flush_pending();
+  order = effective(order, caller);
+  Thread& self = machine->threads[machine->current];
+  if (acquires(order))
+    self.view.join(self.acquired);
+  if (order == __ATOMIC_SEQ_CST) {
+    machine->serial.join(self.view);
+    self.view.join(machine->serial);
+  }
+  if (releases(order)) {
+    self.released = self.view;
+    ++self.view.clock[machine->current];
+  }
+  machine->inside = false;
+}
+
+void run_once(const Program& program) {
+  Machine& m = *machine;
+  memcpy(&__data_start, m.variables.data(), m.variables.size());
+  m.locations.clear();
+  m.location_at.clear();
+  m.accesses.clear();
+  m.regions.clear();
+  m.position = m.blocks_used = 0;
+  m.preemptions = m.steps = 0;
+  m.abandoned = false;
+  m.serial = {};
+  m.current = 0;
+  for (Thread& thread : m.threads) {
+    thread.view = thread.acquired = thread.released = {};
+    thread.done = thread.yielded = false;
+    thread.stale_place = thread.stale = 0;
+    thread.pending.clear();
+    thread.copying = 0;
+  }
+  m.running = false;
+  program.setup();
+  m.running = true;
+  m.count = static_cast<unsigned>(program.threads.size());
+  for (unsigned i = 1; i <= m.count; ++i) {
+    Thread& thread = m.threads[i];
+    thread.view.clock[i] = 1;
+    thread.body = program.threads[i - 1];
+    if (thread.stack == nullptr)
+      thread.stack.reset(new char[kStack]);
+    getcontext(&thread.context);
+    thread.context.uc_stack.ss_sp = thread.stack.get();
+    thread.context.uc_stack.ss_size = kStack;
+    thread.context.uc_link = nullptr;
+    makecontext(&thread.context, thread_main, 0);
+  }
+  volatile bool entered = false;
+  getcontext(&m.scheduler);
+  if (!entered) {
+    entered = true;
+    m.current = 1 + pick(m.count);
+    setcontext(&m.threads[m.current].context);
+  }
+  m.inside = false;
+  m.current = 0;
+  if (!m.abandoned && program.check) {
+    for (unsigned i = 1; i <= m.count; ++i) m.threads[0].view.join(m.threads[i].view);
+    for (Location& place : m.locations) memcpy(reinterpret_cast<void*>(place.begin), place.messages.back().value, place.bytes);
+    program.check();
+  }
+  m.running = false;
+}
+
+}  // namespace
+
+Outcome explore(const Program& program, const Bounds& bounds, const void* weakened) {
+  Machine* m = new Machine;
+  machine = m;
+  m->variables.assign(&__data_start, &_end);
+  m->weakened = weakened;
+  m->bound = bounds.preemptions;
+  Outcome outcome{};
+  for (;;) {
+    run_once(program);
+    ++outcome.executions;
+    if (m->failure != nullptr)
+      break;
+    m->trail.resize(m->position);
+    if (!advance_trail(m->trail)) {
+      outcome.complete = true;
+      break;
+    }
+    if (outcome.executions >= bounds.executions)
+      break;
+  }
+  if (m->failure == nullptr && !outcome.complete) {
+    m->at_random = true;
+    m->bound = 1000;
+    for (uint64_t i = 0; i < bounds.random && m->failure == nullptr; ++i) {
+      m->random.seed(i);
+      run_once(program);
+      ++outcome.executions;
+    }
+  }
+  memcpy(&__data_start, m->variables.data(), m->variables.size());
+  outcome.failure = m->failure;
+  outcome.ordered.assign(m->ordered.begin(), m->ordered.end());
+  for (const Block& block : m->blocks) free(block.begin);
+  machine = nullptr;
+  delete m;
+  return outcome;
+}
+
+void expect(bool holds, const char* what) {
+  if (!holds)
+    fail(what);
+}
+
+void racy(const void* begin, size_t bytes) {
+  machine->regions.push_back({reinterpret_cast<uintptr_t>(begin), static_cast<unsigned>(bytes)});
+}
+
+void* memory(size_t bytes) {
+  Machine& m = *machine;
+  bytes = (bytes + 63) / 64 * 64;
+  if (m.blocks_used == m.blocks.size())
+    m.blocks.push_back({aligned_alloc(64, bytes), bytes});
+  Block& block = m.blocks[m.blocks_used++];
+  if (block.bytes != bytes) {
+    fprintf(stderr, "litmus: the program does not do the same twice (memory)\n");
+    abort();
+  }
+  memset(block.begin, 0, bytes);
+  return block.begin;
+}
+
+unsigned choose(unsigned count) { return pick(count); }
+
+void abandon() {
+  machine->abandoned = true;
+  leave_execution();
+}
+
+}  // namespace litmus
+
+// What the compiler calls. The names are the sanitizer's.
+using litmus::plain;
+#define CALLER __builtin_return_address(0)
+
+extern "C" {
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+
+#define PLAIN(bytes)                                                                                                  \
+  void __tsan_read##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, false); }                           \
+  void __tsan_write##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, true); }                           \
+  void __tsan_unaligned_read##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, false); }                 \
+  void __tsan_unaligned_write##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, true); }                 \
+  void __tsan_volatile_read##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, false); }                  \
+  void __tsan_volatile_write##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, true); }
+PLAIN(1)
+PLAIN(2)
+PLAIN(4)
+PLAIN(8)
+PLAIN(16)
+void __tsan_read_range(void* p, unsigned long n) { plain(reinterpret_cast<uintptr_t>(p), n, false, true); }
+void __tsan_write_range(void* p, unsigned long n) { plain(reinterpret_cast<uintptr_t>(p), n, true, true); }
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+
+#define ATOMIC(bits, T)                                                                                               \
+  T __tsan_atomic##bits##_load(const volatile T* p, int order) { return litmus::atomic_load(p, order, CALLER); }      \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int order) {                                                   \
+    litmus::atomic_change(p, order, CALLER, false, [v](T& x) { x = v; return true; });                                \
+  }                                                                                                                   \
+  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int order) {                                                   \
+    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = v; return true; });                          \
+  }                                                                                                                   \
+  T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int order) {                                                  \
+    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = static_cast<T>(x + v); return true; });      \
+  }                                                                                                                   \
+  T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int order) {                                                  \
+    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = static_cast<T>(x - v); return true; });      \
+  }                                                                                                                   \
+  T __tsan_atomic##bits##_fetch_or(volatile T* p, T v, int order) {                                                   \
+    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = static_cast<T>(x | v); return true; });      \
+  }                                                                                                                   \
+  T __tsan_atomic##bits##_fetch_and(volatile T* p, T v, int order) {                                                  \
+    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = static_cast<T>(x & v); return true; });      \
+  }                                                                                                                   \
+  bool __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int order, int) {               \
+    bool done = false;                                                                                                \
+    const T wanted = *expected;                                                                                       \
+    const T old = litmus::atomic_change(p, order, CALLER, true, [&](T& x) {                                           \
+      done = x == wanted;                                                                                             \
+      if (done) x = v;                                                                                                \
+      return done;                                                                                                    \
+    });                                                                                                               \
+    *expected = old;                                                                                                  \
+    return done;                                                                                                      \
+  }                                                                                                                   \
+  bool __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* expected, T v, int order, int other) {           \
+    return __tsan_atomic##bits##_compare_exchange_strong(p, expected, v, order, other);                               \
+  }                                                                                                                   \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T expected, T v, int order, int other) {                \
+    __tsan_atomic##bits##_compare_exchange_strong(p, &expected, v, order, other);                                     \
+    return expected;                                                                                                  \
+  }
+ATOMIC(8, uint8_t)
+ATOMIC(16, uint16_t)
+ATOMIC(32, uint32_t)
+ATOMIC(64, uint64_t)
+void __tsan_atomic_thread_fence(int order) { litmus::fence(order, CALLER); }
+void __tsan_atomic_signal_fence(int) {}
+
+// Copies of memory, and giving way, in the files under test (meson.build links with --wrap).
+void* __real_memcpy(void*, const void*, size_t);
+void* __real_memset(void*, int, size_t);
+void* __wrap_memcpy(void* to, const void* from, size_t bytes) {
+  plain(reinterpret_cast<uintptr_t>(from), bytes, false);
+  plain(reinterpret_cast<uintptr_t>(to), bytes, true);
+  return __real_memcpy(to, from, bytes);
+}
+void* __wrap_memset(void* to, int value, size_t bytes) {
+  plain(reinterpret_cast<uintptr_t>(to), bytes, true);
+  return __real_memset(to, value, bytes);
+}
+int __wrap_sched_yield() {
+  if (litmus::machine != nullptr && litmus::machine->running && !litmus::machine->inside)
+    litmus::schedule(true);
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tables that several threads of a rank search and fill at once, and that other processes read.
+#include <cstring>
+
+#include "detectors/hang/envelopes.h"
+#include "detectors/hang/mismatch/read.h"
+#include "shim/request_overflow.h"
+#include "shim/runtime.h"
+#include "shim/tables.h"
+#include "tests/litmus/programs.h"
+
+namespace resil {
+
+// What the files under test need of the rest of the library.
+Runtime runtime;
+std::atomic<uint32_t> handle_generation;
+
+}  // namespace resil
+
+namespace litmus {
+namespace {
+
+using namespace resil;
+
+// --- collectives of a communicator, read by another process ---
+
+hang::Track track;
+
+void begin_track(uint64_t calls) {
+  memset(&track, 0, sizeof track);
+  hang::track_begin(track, 9, 2, 0);
+  for (uint64_t n = 1; n <= calls; ++n) hang::track_add(track, n, n * 1000 + 1);
+}
+
+uint64_t hash_after(uint64_t calls) {
+  uint64_t rolling = 0;
+  for (uint64_t n = 1; n <= calls; ++n) rolling = hang::roll(rolling, n * 1000 + 1);
+  return rolling;
+}
+
+void read_points() {
+  hang::TrackRead read;
+  const hang::ReadResult result = hang::read_track(track, &read);
+  LITMUS_EXPECT(result != hang::ReadResult::kBroken);
+  if (result != hang::ReadResult::kRead || read.comm != 9)
+    return;
+  for (uint32_t i = 0; i < read.count; ++i) {
+    LITMUS_EXPECT(read.points[i].rolling == hash_after(read.points[i].n));
+    LITMUS_EXPECT(read.points[i].signature == 0 || read.points[i].signature == read.points[i].n * 1000 + 1);
+  }
+}
+
+// --- envelopes ---
+
+hang::Section* section;
+
+void begin_envelopes() {
+  section = zeroed<hang::Section>();
+  hang::envelopes_prepare(*section);
+}
+
+void count_message(uint64_t comm, int32_t peer, int32_t tag) {
+  hang::Envelope* envelope = hang::envelope_of(comm, peer, tag);
+  LITMUS_EXPECT(envelope != nullptr);
+  LITMUS_EXPECT(envelope->peer == peer && envelope->tag == tag);
+  hang::count_one(envelope->sent);
+}
+
+uint64_t counted(uint64_t comm, int32_t peer, int32_t tag) {
+  uint64_t sum = 0;
+  for (const hang::Envelope& envelope : section->envelopes)
+    if (envelope.comm == comm && envelope.peer == peer && envelope.tag == tag)
+      sum += envelope.sent;
+  return sum;
+}
+
+// --- second level of the request table ---
+
+constexpr uint64_t kKey = 0x1000;
+uint64_t handed_on;  // the program's own way of telling another thread of a request
+unsigned completions;
+
+void begin_requests() {
+  overflow_reset();
+  OverflowEntry* warm = overflow_claim(77, false);  // maps the table, which a program cannot see undone
+  const OverflowState state = {1, 1, 0, 0};
+  warm->state = state.word();
+  uint64_t cookies[kCookies];
+  overflow_release(warm, 77, state, false, cookies);
+  __atomic_store_n(&handed_on, 0, __ATOMIC_RELAXED);
+  completions = 0;
+}
+
+void start_request(uint64_t key, uint32_t lane, uint32_t serial) {
+  OverflowEntry* entry = overflow_claim(key, true);
+  LITMUS_EXPECT(entry != nullptr);
+  for (unsigned i = 0; i < kCookies; ++i) entry->cookies[i] = key + serial;
+  const OverflowState state = {serial, lane, 0, 0};
+  __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
+}
+
+/// The thread knows the request: it must be found, with its own words.
+void complete_request(uint64_t key, uint32_t lane, uint64_t words) {
+  for (;;) {
+    OverflowState state;
+    OverflowEntry* entry = overflow_find(key, lane, true, &state);
+    LITMUS_EXPECT(entry != nullptr);
+    uint64_t cookies[kCookies];
+    if (!overflow_release(entry, key, state, true, cookies))
+      continue;
+    for (unsigned i = 0; i < kCookies; ++i) LITMUS_EXPECT(cookies[i] == words);
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<Program> table_programs() {
+  return {
+      {"track: call number 17 while it is read", "collectives of a communicator", [] { begin_track(16); },
+       {[] { hang::track_add(track, 17, 17001); }, read_points}, {}, 1, {1000, 300, 3}},
+      {"track: begun anew", "collectives of a communicator", [] { begin_track(2); },
+       {[] { hang::track_begin(track, 10, 2, 0); hang::track_add(track, 1, 777); }, read_points}, {}, 8, {1000, 300, 3}},
+      {"envelopes: two threads count one", "envelopes", begin_envelopes,
+       {[] { count_message(100, 1, 5); }, [] { count_message(100, 1, 5); }}, [] { LITMUS_EXPECT(counted(100, 1, 5) == 2); }, 5, {4000, 1000, 3}},
+      {"envelopes: two threads, two tags", "envelopes", begin_envelopes,
+       {[] { count_message(100, 1, 5); count_message(100, 1, 6); }, [] { count_message(100, 1, 6); }},
+       [] { LITMUS_EXPECT(counted(100, 1, 5) == 1 && counted(100, 1, 6) == 2); }, 4, {2000, 500, 3}},
+      {"requests: completed by another thread", "request table", begin_requests,
+       {[] { start_request(kKey, 1, 1); __atomic_store_n(&handed_on, 1, __ATOMIC_RELEASE); },
+        [] { if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) complete_request(kKey, 2, kKey + 1); }}, {}, 2},
+      {"requests: a handle is given again before its end was seen", "request table", [] { begin_requests(); start_request(kKey, 1, 1); },
+       {[] { __atomic_store_n(&handed_on, 1, __ATOMIC_RELEASE); complete_request(kKey, 1, kKey + 1); },
+        [] { if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) { start_request(kKey, 2, 3); complete_request(kKey, 2, kKey + 3); } }},
+       {}, 2, {4000, 1000, 3}},
+  };
+}
+
+}  // namespace litmus
