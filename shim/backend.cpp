@@ -65,6 +65,8 @@ void* const kFallbacks[kCallCount] = {
 };
 #undef ROW
 
+extern Backend kBackend;
+
 uint64_t comm_world() { return bits(constants.comm_world); }
 uint64_t comm_self() { return bits(constants.comm_self); }
 uint64_t comm_null() { return bits(constants.comm_null); }
@@ -170,7 +172,9 @@ bool comm_world_ranks(uint64_t handle, bool remote, int count, const int* ranks,
 
 bool group_world_ranks(uint64_t handle, int capacity, int* world_ranks, int* size) {
   Group group = handle_of<Group>(handle);
-  if (!runtime_has_world() || pmpi<int(Group, int*)>(CallId::kMPI_Group_size)(group, size) != 0 || *size > capacity)
+  // To ask about no group is an error, of which the program's handler would hear.
+  if (!runtime_has_world() || handle == bits(constants.group_null) ||
+      pmpi<int(Group, int*)>(CallId::kMPI_Group_size)(group, size) != 0 || *size > capacity)
     return false;
   int ranks[256];  // not the output array itself: MPI forbids that the two overlap
   bool ok = true;
@@ -239,6 +243,29 @@ bool comm_attach(uint64_t comm, void* info) {
   return pmpi<int(Comm, int, void*)>(CallId::kMPI_Comm_set_attr)(handle_of<Comm>(comm), comm_keyval, info) == 0;
 }
 
+/// MPICH's requests under the standard ABI are addresses. Those of operations that completed at once lie in one array, by
+/// kind: sends are the second, receives the third, nobody the fourteenth. Asked of two messages with nobody.
+void learn_shared_requests() {
+  Request sent = constants.request_null, received = constants.request_null;
+  char nothing = 0;
+  if (pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend)(&nothing, 0, constants.byte, kProcNull, 0,
+                                                                                            own_comm, &sent) != 0)
+    return;
+  const uint64_t second = bits(sent);
+  uint64_t third = second;
+  pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&sent, status_ignore());
+  if (pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv)(&nothing, 0, constants.byte, kProcNull, 0, own_comm,
+                                                                                     &received) == 0) {
+    third = bits(received);
+    pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&received, status_ignore());
+  }
+  const uint64_t stride = third - second;
+  if (second == bits(constants.request_null) || second == bits(constants.request_empty) || stride < 64 || stride > 4096)
+    return;
+  kBackend.shared_first = second - stride;
+  kBackend.shared_span = 14 * stride;
+}
+
 /// Not a duplicate: that would call the program's copy callbacks when resil comes late.
 void make_own_comm() {
   if (own_comm_made || pmpi<int(Comm, int, int, Comm*)>(CallId::kMPI_Comm_split)(constants.comm_self, 0, 0, &own_comm) != 0)
@@ -246,6 +273,8 @@ void make_own_comm() {
   pmpi<int(Comm, Errhandler)>(CallId::kMPI_Comm_set_errhandler)(own_comm, constants.errors_return);
   pmpi<int(Comm, const char*)>(CallId::kMPI_Comm_set_name)(own_comm, "resil, for questions");
   own_comm_made = true;
+  if (kAbiColumn == 2)
+    learn_shared_requests();
 }
 
 bool dup_world(uint64_t* handle) {
@@ -301,7 +330,7 @@ constexpr StatusLayout kStatusLayout = kAbiColumn == 0   ? StatusLayout::kOpenMp
 static_assert(kStatusLayout != StatusLayout::kOpenMpi || sizeof(Status) == sizeof(OpenMpiStatus));
 static_assert(kStatusLayout != StatusLayout::kMpich || sizeof(Status) == sizeof(MpichStatus));
 
-const Backend kBackend = {kAbiName,
+Backend kBackend = {kAbiName,
                           {kWrappersMpi, kWrappersPmpi},
                           kFallbacks,
                           sizeof(Comm),
@@ -312,8 +341,8 @@ const Backend kBackend = {kAbiName,
                           comm_null,
                           request_null,
                           request_empty,
-                          kSharedMask,
-                          kSharedMark,
+                          kSharedFirst,
+                          kSharedSpan,
                           kStatusLayout,
                           is_in_place,
                           initialized,

@@ -29,9 +29,10 @@ struct Backend {
   uint64_t (*comm_self)();
   uint64_t (*comm_null)();
   uint64_t (*request_null)();
-  /// Handles that already completed operations share: request_null(), request_empty(), and those that carry this mark.
+  /// Handles that already completed operations share: request_null(), request_empty(), and a span of values that
+  /// bind() and make_own_comm() write, before the program has a request.
   uint64_t (*request_empty)();  ///< 0: none
-  uint64_t shared_mask, shared_mark;
+  uint64_t shared_first, shared_span;
   StatusLayout status_layout;  ///< for status_glance()
   bool (*is_in_place)(const void* buffer);
   bool (*initialized)();

@@ -4,6 +4,8 @@
 
 #include "shim/registry.h"
 
+#include <initializer_list>
+
 #include "shim/dispatch.h"
 #include "shim/spinlock.h"
 #include "shim/thread.h"

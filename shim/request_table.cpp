@@ -64,7 +64,7 @@ uint64_t null_key, empty_key;  // asked of the backend once, in request_table_cr
 
 /// A handle that operations which complete at once share: nothing to remember.
 bool is_shared(uint64_t key) {
-  return key == null_key || key == empty_key || (key & backend->shared_mask) == backend->shared_mark;
+  return key == null_key || key == empty_key || key - backend->shared_first < backend->shared_span;
 }
 
 /// Of two entries of one key, is `a` the better one for this lane's thread? Its own, else the older.

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <initializer_list>
 
 #include "shim/runtime.h"
 #include "shim/thread.h"

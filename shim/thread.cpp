@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <initializer_list>
 
 #include "shim/attach.h"
 #include "shim/log.h"

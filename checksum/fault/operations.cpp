@@ -69,7 +69,7 @@ void operation_drop(Operation* operation, bool in_use) {
 
 bool is_shared_handle(uint64_t key) {
   return key == backend->request_null() || key == backend->request_empty() ||
-         (key & backend->shared_mask) == backend->shared_mark;
+         key - backend->shared_first < backend->shared_span;
 }
 
 void for_each_completed(Event& e, void (*visit)(Event&, uint64_t, int64_t, bool)) {

@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <initializer_list>
+
 #include "detectors/hang/signature.h"
 #include "detectors/hang/writer_internal.h"
 #include "shim/attach.h"
@@ -501,8 +503,6 @@ bool writer_start() {
   writer.null_key = backend->request_null();
   writer.empty_key = backend->request_empty() != 0 ? backend->request_empty() : writer.null_key;
   writer.handle_bytes = backend->handle_bytes;
-  writer.shared_mask = backend->shared_mask;
-  writer.shared_mark = backend->shared_mark;
   for (uint32_t i = 0; i < kThreadSlots; ++i) {
     const bool shown = i < kSharedLanes && i < runtime.lane_count;
     thread_slots[i].wait = shown ? &section->waits[i] : &private_waits[i];

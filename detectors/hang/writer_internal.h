@@ -28,7 +28,7 @@ struct Writer {
   Section* section;         ///< null: nothing is written
   Pending* pending;
   uint32_t pending_count;
-  uint64_t null_key, empty_key, shared_mask, shared_mark;
+  uint64_t null_key, empty_key;
   size_t handle_bytes;
   uint32_t wild_requests;   ///< pending receives whose status must be read
 };

@@ -71,7 +71,7 @@ bool follow_wild(Event& e, int32_t peer, int32_t tag, uint64_t flags) {
 }
 
 bool is_shared(uint64_t key) {
-  return key == writer.null_key || key == writer.empty_key || (key & writer.shared_mask) == writer.shared_mark;
+  return key == writer.null_key || key == writer.empty_key || key - backend->shared_first < backend->shared_span;
 }
 
 /// Adds a key to those of a run of polls. True: it was not there yet.
@@ -269,14 +269,14 @@ namespace {
 template <class Handle>
 void keep(Event& e, Wait& wait) {
   auto* handles = static_cast<const Handle*>(e.requests);
-  const uint64_t null_key = writer.null_key, empty_key = writer.empty_key, mask = writer.shared_mask, mark = writer.shared_mark;
+  const uint64_t null_key = writer.null_key, empty_key = writer.empty_key, first = backend->shared_first, span = backend->shared_span;
   uint32_t kept = 0, count = 0;
   uint8_t flags = 0;
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t key = handles[i];
     if (key == null_key)
       continue;
-    if (key == empty_key || (key & mask) == mark) {
+    if (key == empty_key || key - first < span) {
       flags = kSatisfied;
       continue;
     }

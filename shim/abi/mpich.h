@@ -48,4 +48,4 @@ inline constexpr Constants constants;
 inline bool bind_constants(void* (*)(const char*)) { return true; }
 
 // Top two bits 01: a built-in object; the requests among them stand for operations that completed at once.
-constexpr uint64_t kSharedMask = 0xc0000000, kSharedMark = 0x40000000;
+constexpr uint64_t kSharedFirst = 0x40000000, kSharedSpan = 0x40000000;

@@ -93,6 +93,24 @@ TEST_CASE("requests: operations that are complete at once are not entered") {
   CHECK(resil::runtime.header->untracked_requests == 0);
 }
 
+// Open MPI 6's second empty request, and MPICH's array of them under the standard ABI: two staged sends with one handle
+// took each other out of the list, and the process crashed.
+TEST_CASE("requests: those within the backend's span are shared") {
+  fake::Core core;
+  auto* table = const_cast<resil::Backend*>(resil::backend);
+  const uint64_t first = table->shared_first, span = table->shared_span;
+  table->shared_first = 0x7000, table->shared_span = 3 * 0x168;
+  CHECK(!resil::request_is_shared(0x7000 - 1));
+  CHECK(resil::request_is_shared(0x7000));
+  CHECK(resil::request_is_shared(0x7000 + 2 * 0x168));
+  CHECK(!resil::request_is_shared(0x7000 + 3 * 0x168));
+  Program program{core.thread()};
+  CHECK(program.start(CallId::kMPI_Isend, 0x7000 + 0x168).request_key == 0);
+  CHECK(fake::pending_keys().empty());
+  table->shared_first = first, table->shared_span = span;
+  CHECK(!resil::request_is_shared(0x7000));
+}
+
 TEST_CASE("requests: persistent ones stay until they are freed") {
   fake::Core core;
   Program program{core.thread()};
