@@ -4,6 +4,7 @@
 // looked at them. See engine.h.
 
 #include <cstring>
+#include <initializer_list>
 
 #include "checksum/fault/engine.h"
 #include "checksum/fault/pool.h"

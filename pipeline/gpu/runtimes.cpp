@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <initializer_list>
 
 #include "pipeline/gpu/cuda_api.h"
 #include "pipeline/gpu/hip_api.h"
