@@ -119,7 +119,7 @@ static void hang_sleep(void) {
 }
 
 static void hang_spin(void) {
-  for (volatile unsigned long n = 0;; n++) continue;
+  for (volatile int on = 1; on;) continue;
 }
 
 static void hang_lock(void) {

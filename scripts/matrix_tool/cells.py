@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cells there are, which tests they run, and which part of the library a test is about."""
+import collections
+import re
+
+
+class Impossible(Exception):
+    """What cannot be done here, and why."""
+
+
+Cell = collections.namedtuple("Cell", "name release mpi abi")
+
+RELEASES = ("bookworm", "trixie", "forky", "bullseye")
+DEBIAN = {"bullseye": "11", "bookworm": "12", "trixie": "13", "forky": "testing"}
+MPIS = ("openmpi", "mpich")
+STANDARD = ("forky",)  # releases that have libmpi_abi.so.1 of both MPIs
+CELLS = {}
+for _release in RELEASES:
+    for _abi in ("own", "standard") if _release in STANDARD else ("own",):
+        for _mpi in MPIS:
+            _name = "-".join([_release, *(["abi"] if _abi == "standard" else []), _mpi])
+            CELLS[_name] = Cell(_name, _release, _mpi, _abi)
+
+
+def named(word):
+    """A cell by its name, or by the number of its Debian: debian12-openmpi."""
+    for release, number in DEBIAN.items():
+        word = re.sub(rf"^debian-?{number}-", f"{release}-", word)
+    return CELLS.get(word)
+
+
+PACKAGES = ("ca-certificates", "g++", "gcc", "gdb", "gfortran", "libmpich-dev", "libopenmpi-dev", "libxxhash-dev", "meson",
+            "mpich", "ninja-build", "openmpi-bin", "pkgconf", "procps", "python3", "python3-mpi4py", "strace")
+
+# Tests of meson.build, less the name of the MPI, by what they are about. Each is built from this tree with the cell's own
+# compilers. What the last one names needs the library's own objects, so it is compiled there: not a part of a usual run.
+TESTS = {
+    "watch": ("programs", "jobs", "coverage", "launches", "steps", "ends", "dumps", "api", "abi"),
+    "hangs": ("hangs", "mismatch", "orders", "hang-injector"),
+    "checksum": ("checksum-jobs", "collective-checks", "rma-checks", "pending", "handles", "early", "small-stacks", "faults"),
+    "record, verify": ("replay", "double-run"),
+    "reductions": ("reductions",),
+    "staging": ("staging", "staging-checks", "staging-collectives", "devices", "gpu-runtime"),
+    "hostile": ("hostile-requests", "hostile-types", "hostile-arguments", "hostile-process", "hostile-churn", "hostile-files",
+                "hostile-ends", "hostile-loads", "hostile-spawn", "hostile-mpi4", "hostile-mpi41", "hostile-ulfm"),
+    "smoke": ("smoke",),
+    "built there": ("type-digest", "hang-states"),
+}
+BUILT_THERE = TESTS["built there"]
+USUAL = tuple(test for mode, tests in TESTS.items() if mode != "built there" for test in tests)
+MODE_OF = {test: mode for mode, tests in TESTS.items() for test in tests}
