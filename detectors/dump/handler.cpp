@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <initializer_list>
 
 #include "detectors/dump/dump.h"
 #include "detectors/dump/objects.h"

@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #include "detectors/gpu_runtime/call.h"
 #include "detectors/gpu_runtime/cupti_api.h"

@@ -7,6 +7,8 @@ reports name. Every process of a job carries a mark in its environment, by which
 RESIL_TEST_LIBRARY  the library to preload (default: build/libresil.so of this tree)
 RESIL_TEST_OPENMPI  further options of mpirun.openmpi, for machines that need them
                     (containers: --mca btl_vader_single_copy_mechanism none)
+RESIL_TEST_MPI_LIBRARY  folder of the MPI library that jobs load, for programs of the standard ABI; behind what a test
+                    puts into LD_LIBRARY_PATH itself
 """
 import atexit
 import functools
@@ -83,7 +85,16 @@ def clean_environment(extra=None):
     environment = {name: value for name, value in os.environ.items() if not dirty.match(name)}
     environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
     environment.update(extra or {})
-    return environment
+    return _with_mpi_library(environment, always=True)
+
+
+def _with_mpi_library(environment, always=False):
+    """RESIL_TEST_MPI_LIBRARY behind LD_LIBRARY_PATH where there is one; always: and where there is none."""
+    folder = os.environ.get("RESIL_TEST_MPI_LIBRARY")
+    if not folder or not (always or "LD_LIBRARY_PATH" in environment):
+        return environment
+    words = [word for word in environment.get("LD_LIBRARY_PATH", "").split(":") if word and word != folder]
+    return {**environment, "LD_LIBRARY_PATH": ":".join([*words, folder])}
 
 
 def _carriers(mark):
@@ -171,6 +182,13 @@ def openmpi_version():
     return tuple(int(number) for number in re.search(r"(\d+)\.(\d+)\.(\d+)", text).groups())
 
 
+@functools.lru_cache
+def mpich_version():
+    """(major, minor, release) of mpirun.mpich."""
+    text = subprocess.run(["mpirun.mpich", "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(number) for number in re.search(r"Version: *(\d+)\.(\d+)\.(\d+)", text).groups())
+
+
 def openmpi_has(framework, component):
     """Whether Open MPI was built with a component of which the name begins so."""
     text = subprocess.run(["ompi_info"], capture_output=True, text=True, check=True).stdout
@@ -183,6 +201,8 @@ def _openmpi_options(options):
     for at, word in enumerate(options):
         if word == "osc" and "pt2pt" in options[at + 1] and openmpi_version() >= (5,):
             return options[:at - 1] + options[at + 2:]
+        if word == "osc" and options[at + 1].startswith("^") and openmpi_version() >= (6,):
+            options[at + 1] += ",ucx"  # of 6.0.0rc2, crashes without a fast network
     return options
 
 
@@ -227,16 +247,18 @@ def rank_environment(preload, directory, env=None, tools_before=(), tools_after=
     if preload:
         environment["RESIL_DIR"] = directory
     environment.update(env or {})
-    return environment
+    return _with_mpi_library(environment)
 
 
 def run(mpi, ranks, command, env=None, preload=True, timeout=60, options=(), cwd=None, stdin=b"", directory=None,
-        tools_before=(), tools_after=()):
-    """Runs `command` on `ranks` ranks; a Result. Nothing of the job is alive afterwards."""
+        tools_before=(), tools_after=(), spawns=False):
+    """Runs `command` on `ranks` ranks; a Result. Nothing of the job is alive afterwards. spawns: the ranks' environment is
+    for processes that they spawn, too: Open MPI 5 and 6 give these what its launcher inherited, and nothing of -x."""
     directory = directory or os.path.join(scratch(), "report")
     environment = rank_environment(preload, directory, env, tools_before, tools_after)
     line = launcher(mpi, ranks, environment, options) + list(command)
-    return start(line, directory, timeout=timeout, cwd=cwd, stdin=stdin)
+    inherited = environment if spawns and mpi == "openmpi" and openmpi_version() >= (5,) else None
+    return start(line, directory, env=inherited, timeout=timeout, cwd=cwd, stdin=stdin)
 
 
 def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):

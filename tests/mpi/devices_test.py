@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from harness import gpu  # noqa: E402
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 from programs_test import Program  # noqa: E402
 
 # Program -> kind of memory, FAKEGPU.
@@ -73,6 +73,8 @@ def level_zero_job(mpi, build, mode, before=()):
            "RESIL_MODE": mode, "RESIL_DIR": directory}
     line = [*before, *jobs.launcher(mpi, 2, env), os.path.join(build, f"level_zero.{mpi}")]
     result = jobs.start(line, directory)
+    if result.returncode == 127 and b"libuct_rocm" in result.stderr:
+        raise LeftOut("UCX loads AMD's runtime here, for which the stand-in of the folder is taken")
     assert result.returncode == 0 and result.stdout == b"level_zero 8015\n", result.text()
     assert not any(report["findings"] for report in result.ranks().values()), result.text()
     return result.ranks()

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI 4.0, where the library has it (MPICH here): partitioned communication, large counts, persistent collectives,
+// MPI 4.0, where the library has it (of Debian 12's, MPICH): partitioned communication, large counts, persistent collectives,
 // isendrecv, and a communicator from a session beside the world.
 //
 // ranks: 2
-// needs: mpich
 // calls: MPI_Psend_init=1 MPI_Precv_init=0 MPI_Pready=6 MPI_Pready_range=1 MPI_Start=8 MPI_Send_c=2 MPI_Recv_c=2
 // calls: MPI_Allreduce_c=1 MPI_Bcast_c=1 MPI_Type_contiguous_c=1 MPI_Type_size_c=1 MPI_Get_count_c=1
 // calls: MPI_Allreduce_init=1 MPI_Bcast_init=1 MPI_Barrier_init=1 MPI_Isendrecv=1 MPI_Isendrecv_replace=1

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that knows only sessions: neither MPI_Init nor MPI_Finalize. MPICH here.
+// A program that knows only sessions: neither MPI_Init nor MPI_Finalize. Of Debian 12's MPIs, MPICH has them.
 //
 // ranks: 2
-// needs: mpich
 // calls: MPI_Init=0 MPI_Finalize=0 MPI_Session_init=1 MPI_Session_finalize=1 MPI_Allreduce=1 MPI_Comm_free=1
 // calls: MPI_Sendrecv=1
 #include <mpi.h>

@@ -171,7 +171,7 @@ TWICE(allreduce_user_init, 2, Allreduce_init(send, receive, 50, MPI_INT, last_wi
 TWICE(alltoallv_init, 2, Alltoallv_init(send, more, more_places, MPI_INT, receive, more, more_places, MPI_INT, world, MPI_INFO_NULL, &request))
 TWICE(gather_in_place_init, 2, Gather_init(IN_PLACE_AT_ROOT(send), 9, MPI_INT, receive, 9, MPI_INT, size - 1, world, MPI_INFO_NULL, &request))
 PLAIN(allreduce_c, 2, Allreduce_c(send, receive, 50, MPI_INT, MPI_SUM, world))
-PLAIN(alltoallv_c, 2, Alltoallv_c(send, (MPI_Count[64]){1, 2}, (MPI_Aint[64]){0, 5}, MPI_INT, receive, (MPI_Count[64]){1 + rank, 1 + rank}, (MPI_Aint[64]){9, 2}, MPI_INT, half))
+PLAIN(alltoallv_c, 2, Alltoallv_c(send, (MPI_Count[64]){1, 2}, (MPI_Aint[64]){0, 5}, MPI_INT, receive, (MPI_Count[64]){1 + rank % 2, 1 + rank % 2}, (MPI_Aint[64]){9, 2}, MPI_INT, half))
 #endif
 
 static int alltoallw(void* send, void* receive) {

@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 
 BUILD = MPI = ""
 LAZY, STRICT = {}, {"RESIL_CHECKSUM": "strict"}
@@ -55,6 +55,8 @@ def wildcards(seed, env, ranks=2):
 def traffic(case, messages, *modes, uncovered=None):
     """A case of late.c: so many messages, all checked but what `uncovered` says, at once."""
     def check():
+        if case == "unmatched" and MPI == "mpich" and jobs.mpich_version() >= (4, 1):
+            raise LeftOut("MPICH from 4.1 on ends such a job itself, in MPI_Finalize")
         for env in modes:
             total = books(run(["late", case], env))
             assert total["uncovered"] == (uncovered or {}), total

@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from harness import mpi as jobs  # noqa: E402
 from harness import patience  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 
 BUILD = MPI = ""
 LIMIT = 40     # seconds for anything to happen; a loaded machine is slow
@@ -226,6 +226,8 @@ def check_launcher():
 
 def check_unreceived(ranks=2, env=None):
     """What nobody received is told at the end, message by message, and changes nothing."""
+    if MPI == "mpich" and jobs.mpich_version() >= (4, 1):
+        raise LeftOut("MPICH from 4.1 on ends such a job itself, when the communicator is freed")
     job = Job("unreceived", ranks, env=env)
     wait_for("the end", lambda: job.poll() is not None)
     result = job.end()

@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 
 BUILD = MPI = ""
 LIMIT = 300
@@ -169,7 +169,7 @@ def spawned_worlds():
     """A world that was spawned stays in its job's directory, also where that is not RESIL_DIR itself."""
     directory = os.path.join(jobs.scratch(), "report")
     for _ in range(2):
-        run(2, [program("spawn")], directory, options=["--oversubscribe"])
+        run(2, [program("spawn")], directory, options=["--oversubscribe"], spawns=True)
     found = runs(directory)
     assert len(found) == 2, found
     for place in found:
@@ -187,6 +187,8 @@ def no_pmi():
     step = {"SLURM_JOB_ID": "77", "SLURM_JOBID": "77", "SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_STEPID": "0", "SLURM_NTASKS": "1",
             "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID": "0", "SLURM_NODELIST": "x", "SLURM_STEP_NODELIST": "x", "LD_PRELOAD": jobs.library()}
     result = jobs.start([program("nested"), "true"], env={**step, "RESIL_DIR": "d"}, cwd=here, timeout=LIMIT)
+    if MPI == "openmpi" and jobs.openmpi_version() >= (5,) and result.returncode == 0:
+        raise LeftOut("Open MPI 5 and later start alone there")
     assert result.returncode not in (0, None), result.text()
     told = jobs.run_tool("report", "--json", os.path.join(here, "d"))
     assert "--mpi=pmix" in told["notes"][0]["text"], told["notes"]
