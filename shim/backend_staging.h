@@ -42,9 +42,12 @@ struct StagingFunctions {
   /// `message`: the program's handle, which the library sets to null.
   int (*mrecv)(const MessagePart& part, void* message, void* status);
   int (*imrecv)(const MessagePart& part, void* message, uint64_t* request);
-  /// Is the request complete? It stays as it is. Never raises an error: one that the message had is raised by the call
-  /// that completes the request. `status`: of a receive; 0 bytes when it was cancelled.
-  bool (*peek)(uint64_t request, uint64_t comm, StatusInfo* status);
+  /// May `peek` be called for a message on that communicator? False: an error that the message had would reach a handler
+  /// of the program's, or end a job that may go on. The answer changes with the program's handlers.
+  bool (*askable)(uint64_t comm);
+  /// Is the request complete? It stays as it is; an error that the message had is raised again by the call that completes
+  /// the request. `status`: of a receive; 0 bytes when it was cancelled.
+  bool (*peek)(uint64_t request, StatusInfo* status);
   int (*free)(uint64_t* request);
   /// The event's own completion call on `handles` in place of the program's array...
   int (*wait_as)(const Event& event, void* handles);

@@ -51,6 +51,8 @@ struct Message {
   bool in_lane;     ///< a send that the library does not have yet
   uint8_t lane;     ///< which
   bool persistent;  ///< the handle outlives its completion, and has to be freed
+  bool claimed;     ///< in no list: a call of the program's is about to complete its request (wait.cpp)
+  bool closed;      ///< the library has completed the request: the handle is not the message's any more
   bool keeps;       ///< the handle is the program's persistent one: it stays when it is complete
   std::atomic<bool> failed;  ///< a copy was refused by the runtime, or the library refused the message after its post
 };
@@ -103,6 +105,16 @@ bool lane_busy(const MessageEnvelope& to);
 void lane_flush(Thread& thread, const MessageEnvelope& to);
 /// The library has it: receive or send.
 void wire_append(Message* op);
+/// May the library be asked about the message? Else it is completed by the program's own call: see wait.cpp.
+bool may_ask(const Message& op);
+/// Takes a message that the library has out of the lists: it is the caller's then, who gives it back by wire_append or
+/// goes on with wire_done. False: it is not there; it waits in its lane, its copies are under way, or a thread is just
+/// asking about it.
+bool wire_claim(Message* op);
+/// The same for the send that this receive owns; null.
+Message* wire_claim_owned(const Message* receive);
+/// The library has said that it is complete, with that status: what is left to do begins.
+void wire_done(Thread& thread, Message* op, const StatusInfo& status);
 /// Counts work that stands in no list, for under_way().
 void work_begins();
 void work_ends();

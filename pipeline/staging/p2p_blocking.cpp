@@ -109,10 +109,30 @@ int exchange_now(Event& e, const MessagePart& send_part, const MessageEnvelope& 
   return result != 0 ? result : sent;
 }
 
-/// The message is finished: what the library says of it, and then resil.
-int end_of(Message& op, void* status, Event& e) {
+/// Is the message of this call finished? The library may be asked about it, or completes it here and now. `result`: what
+/// it says then; 0 before.
+bool watched(Thread& thread, Message& op, void* status, int* result) {
+  if (finished(op) || op.closed || may_ask(op) || !wire_claim(&op))
+    return finished(op);
   int flag = 0;
-  const int result = backend->messages->test(&op.handle, &flag, status);
+  *result = backend->messages->test(&op.handle, &flag, status);
+  if (flag == 0 && *result == 0) {
+    wire_append(&op);
+    return false;
+  }
+  op.closed = true;
+  StatusInfo info = {ring::kNoPeer, 0, 0, false, 0};
+  if (!op.sends && (*result == 0 || backend->messages->error_kind(*result) == ErrorKind::kTruncated))
+    backend->messages->status_read(status, 0, &info);
+  wire_done(thread, &op, info);
+  return finished(op);
+}
+
+/// The message is finished: what the library says of it, and then resil.
+int end_of(Message& op, void* status, Event& e, int result) {
+  int flag = 0;
+  if (!op.closed)
+    result = backend->messages->test(&op.handle, &flag, status);
   if (op.came != 0)
     backend->staging->set_bytes(e, 0, op.came);
   if (result == 0 && op.failed)
@@ -130,8 +150,8 @@ bool send_cut(Event& e, Message* op, SendMode mode, MessagePart part, const Mess
     op->persistent = op->in_lane = true;
     op->lane = lane_of(to);
     lane_append(thread, op);
-    wait_while_working(thread, [op] { return finished(*op); });
-    if (op->failed)
+    wait_while_working(thread, [&] { return watched(thread, *op, nullptr, &e.result); });
+    if (op->failed && e.result == 0)
       e.result = backend->staging->raise(to.comm, error_of(*op));
     backend->staging->free(&op->handle);
   }
@@ -150,8 +170,9 @@ void receive_watched(Event& e, Message* op, const MessagePart& part, const Messa
   if (e.result != 0)
     return;
   wire_append(op);
-  wait_while_working(thread, [op] { return finished(*op); });
-  e.result = end_of(*op, e.given_statuses, e);
+  int result = 0;
+  wait_while_working(thread, [&] { return watched(thread, *op, e.given_statuses, &result); });
+  e.result = end_of(*op, e.given_statuses, e, result);
 }
 
 /// Both halves of an exchange as messages that are waited for; either may be in host memory. False: no memory, nothing
@@ -187,19 +208,22 @@ bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart 
     lane_append(thread, sender);
   else if (sends)
     wire_append(sender);
-  wait_while_working(thread, [&] { return (!sends || finished(*sender)) && (!receives || finished(*receiver)); });
-  int sent = 0;
-  if (sends && sender->failed)
+  int sent = 0, received = 0;
+  wait_while_working(thread, [&] {
+    const bool sending = sends && !watched(thread, *sender, nullptr, &sent);
+    return (!receives || watched(thread, *receiver, e.given_statuses, &received)) && !sending;
+  });
+  if (sends && sender->failed && sent == 0)
     sent = backend->staging->raise(send.envelope.comm, error_of(*sender));
   if (sends && sender->persistent) {
     backend->staging->free(&sender->handle);
-  } else if (sends) {
+  } else if (sends && !sender->closed) {
     int flag = 0;
     const int result = backend->messages->test(&sender->handle, &flag, nullptr);
     sent = sent != 0 ? sent : result;
   }
   if (receives)
-    e.result = end_of(*receiver, e.given_statuses, e);
+    e.result = end_of(*receiver, e.given_statuses, e, received);
   e.result = e.result != 0 ? e.result : sent;
   return true;
 }

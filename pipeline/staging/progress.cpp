@@ -79,6 +79,26 @@ Message* take(List& list) {
   return op;
 }
 
+/// Takes the first one that is meant out of the list; null: none is.
+template <class Meant>
+Message* claim(List& list, Meant meant) {
+  OptionalGuard guard(lock, several_threads());
+  Message* before = nullptr;
+  for (Message* op = list.first; op != nullptr; before = op, op = op->next) {
+    if (!meant(*op))
+      continue;
+    if (before == nullptr)
+      list.set_first(op->next);
+    else
+      before->next = op->next;
+    if (list.last == op)
+      list.last = before;
+    in_lists.fetch_sub(1, std::memory_order_relaxed);
+    return op;
+  }
+  return nullptr;
+}
+
 /// Its data is in host memory: the library's.
 void post(Thread& thread, Message* op, PacketState state) {
   if (state == PacketState::kFailed)
@@ -157,17 +177,13 @@ bool work_wire(Thread& thread, List& list, unsigned peeks) {
       break;
     }
     StatusInfo status = {ring::kNoPeer, 0, 0, false, 0};
-    asked = true;
-    if (!backend->staging->peek(op->handle, op->comm, &status)) {
+    const bool asks = may_ask(*op);
+    asked = asked || asks;
+    if (!asks || !backend->staging->peek(op->handle, &status)) {
       first = first != nullptr ? first : op;
       put(list, op);
-    } else if (op->sends) {
-      finish(thread, op);
     } else {
-      op->peer = status.source;
-      op->tag = status.tag;
-      if (!lone_arrived(thread, op, status.bytes, status.source))
-        whole_arrived(thread, op, status.bytes);
+      wire_done(thread, op, status);
     }
   }
   return asked;
@@ -209,7 +225,8 @@ void finish(Thread& thread, Message* op) {
   if (Message* owner = op->owner; owner != nullptr) {
     if (op->failed)
       owner->failed = true;
-    backend->staging->free(&op->handle);
+    if (!op->closed)
+      backend->staging->free(&op->handle);
     message_retire(thread, op);
     op = owner;
   }
@@ -239,6 +256,28 @@ void whole_arrived(Thread& thread, Message* op, uint64_t bytes) {
 }
 
 void rising_append(Message* op) { put(rising, op); }
+
+bool may_ask(const Message& op) {
+  const Message& told = op.owner != nullptr ? *op.owner : op;
+  return (told.marks.load(std::memory_order_relaxed) & kDetached) != 0 || backend->staging->askable(op.comm);
+}
+
+bool wire_claim(Message* op) {
+  return claim(op->sends ? leaving : arriving, [op](const Message& at) { return &at == op; }) != nullptr;
+}
+
+Message* wire_claim_owned(const Message* receive) {
+  return claim(leaving, [receive](const Message& at) { return at.owner == receive; });
+}
+
+void wire_done(Thread& thread, Message* op, const StatusInfo& status) {
+  if (op->sends)
+    return finish(thread, op);
+  op->peer = status.source;
+  op->tag = status.tag;
+  if (!lone_arrived(thread, op, status.bytes, status.source))
+    whole_arrived(thread, op, status.bytes);
+}
 
 void work_begins() { in_lists.fetch_add(1, std::memory_order_relaxed); }
 

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Completion calls while staged messages are under way: tests, between which everything is looked after. A staged
-// request is shown to the library only when its copies are done; the library then completes it, with its own status and
-// error. See message.h.
+// Completion calls while staged messages are under way. A staged request is shown to the library only when its copies are
+// done; the library then completes it, with its own status and error. Until then the call is carried out by tests,
+// between which everything is looked after.
+//
+// Not where tests must not stand for the call (shim/request_class.h), and not for messages that the library may not be
+// asked about (may_ask): these are *claimed*. The library's own call completes them together with all others, and what
+// came is copied up after it, before the program's call returns. See docs/STAGING.md.
 
 #include <cstring>
 
 #include "checksum/datatype/blocks.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
+#include "pipeline/staging/late.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
+#include "shim/dispatch.h"
 #include "shim/event.h"
 #include "shim/log.h"
 #include "shim/request_class.h"
@@ -30,6 +36,8 @@ struct Requests {
   Message** messages;  ///< by index; null: not staged
   char* shown;             ///< handles as the library is shown them
   int64_t unfinished_from;  ///< all before it are finished
+  bool carried;             ///< tests may stand for the call
+  bool late;                ///< some are claimed: their copies come after the library's call
   Message* few[kFew];
   uint64_t few_shown[kFew];
   void* scratch;
@@ -43,6 +51,8 @@ bool of_all(CallId id) {
 bool collect(Event& e, Requests* r) {
   r->count = e.request_count;
   r->staged = r->unfinished_from = 0;
+  r->late = false;
+  r->carried = requests_may_be_carried(e);
   r->scratch = nullptr;
   r->messages = r->few;
   r->shown = reinterpret_cast<char*>(r->few_shown);
@@ -62,6 +72,20 @@ bool collect(Event& e, Requests* r) {
   return true;
 }
 
+/// May the library be asked about all that are not finished? Handlers may change at any time; who asks is not in a hurry.
+bool all_askable(const Requests& r) {
+  uint64_t comm = 0;
+  for (int64_t i = r.unfinished_from; i < r.count; ++i) {
+    const Message* op = r.messages[i];
+    if (op == nullptr || finished(*op) || op->comm == comm)
+      continue;
+    if (!may_ask(*op))
+      return false;
+    comm = op->comm;
+  }
+  return true;
+}
+
 bool all_finished(Requests& r) {
   while (r.unfinished_from < r.count) {
     const Message* op = r.messages[r.unfinished_from];
@@ -72,16 +96,46 @@ bool all_finished(Requests& r) {
   return true;
 }
 
-/// The program's handles but for those of unfinished messages; returns how many these are.
-int64_t show(const Event& e, Requests& r) {
+/// Unfinished messages that the library has are this call's from now on; returns how many it does not have, or no more.
+/// An exchange is shown as its receive: when its send is done, or where the call waits for all anyhow.
+int64_t claim(const Event& e, Requests& r) {
+  const bool waits_for_all = of_all(e.id) && (e.attributes & kCallBlocking) != 0;
+  int64_t others = 0;
+  for (int64_t i = 0; i < r.count; ++i) {
+    Message* op = r.messages[i];
+    if (op == nullptr || op->claimed || finished(*op))
+      continue;
+    op->claimed = (waits_for_all || sender_done(*e.thread, op)) && wire_claim(op);
+    others += !op->claimed;
+  }
+  return others;
+}
+
+void give_back(Requests& r) {
+  for (int64_t i = 0; i < r.count; ++i)
+    if (Message* op = r.messages[i]; op != nullptr && op->claimed) {
+      op->claimed = false;
+      wire_append(op);
+    }
+}
+
+/// A send of its lane that is finished. Its request is persistent, and on MPICH from 4.2 on who asks whether such a
+/// request is complete makes it inactive: calls for some of many pass over it.
+bool is_sent(const Message* op) { return op != nullptr && op->persistent && op->sends && !op->claimed && finished(*op); }
+
+/// The program's handles but for those of unfinished messages; returns how many these are. `sent`: how many are left out
+/// besides since they are for settle_sent.
+int64_t show(const Event& e, Requests& r, int64_t* sent) {
   memcpy(r.shown, e.requests, static_cast<size_t>(r.count) * backend->handle_bytes);
   int64_t hidden = 0;
+  *sent = 0;
   for (int64_t i = 0; i < r.count; ++i) {
     const Message* op = r.messages[i];
-    if (op == nullptr || finished(*op))
+    const bool is = is_sent(op);
+    if (op == nullptr || op->claimed || (finished(*op) && !is))
       continue;
     backend->staging->store(r.shown, i, backend->request_null());
-    ++hidden;
+    *(is ? sent : &hidden) += 1;
   }
   return hidden;
 }
@@ -162,12 +216,47 @@ void settle_said(Event& e, Requests& r) {
     fail(e, comm, error);
 }
 
+/// Sends of their lanes that are finished, one by one: the first one for MPI_Waitany and MPI_Testany, else all, behind
+/// those that the library has said.
+void settle_sent(Event& e, Requests& r) {
+  const bool some = e.outcount != nullptr;
+  int place = some && *e.outcount != backend->replay->undefined ? *e.outcount : 0;
+  const bool errors = e.result != 0;
+  for (int64_t i = 0; i < r.count; ++i) {
+    Message* op = r.messages[i];
+    if (!is_sent(op))
+      continue;
+    const bool stored = e.given_statuses != nullptr && !backend->messages->status_ignored(e.given_statuses);
+    void* status = stored ? static_cast<char*>(e.given_statuses) + static_cast<size_t>(place) * backend->status_bytes : nullptr;
+    const uint64_t comm = op->comm;
+    const int error = op->failed ? error_of(*op) : 0;
+    int flag = 0;
+    const int result = backend->replay->test(e, i, &flag, status);
+    if (errors && some)
+      backend->staging->mark(e, place, result);
+    for (int k = 0; error != 0 && e.result == 0 && some && k < place; ++k)
+      backend->staging->mark(e, k, 0);
+    settle(e, r, i, place);
+    if (result != 0)
+      e.result = result;
+    else if (error != 0)
+      fail(e, comm, error);
+    if (!some) {
+      *e.index = static_cast<int>(i);
+      return;
+    }
+    e.indices[place++] = static_cast<int>(i);
+  }
+  if (some)
+    *e.outcount = place;
+}
+
 /// Around the library's call that may complete them.
 void closing(Requests& r, bool is) {
   if (!several_threads())
     return;
   for (int64_t i = 0; i < r.count; ++i)
-    if (Message* op = r.messages[i]; op != nullptr && finished(*op)) {
+    if (Message* op = r.messages[i]; op != nullptr && (op->claimed || finished(*op))) {
       if (is)
         op->marks.fetch_or(kClosing, std::memory_order_seq_cst);
       else
@@ -177,16 +266,33 @@ void closing(Requests& r, bool is) {
 
 /// One attempt; true: the call is carried out.
 bool attempt_all(Event& e, Requests& r, bool may_block) {
-  if (!all_finished(r))
+  if (!r.late && !all_finished(r))
+    return false;
+  if (r.late && claim(e, r) != 0)
     return false;
   int flag = 1;
-  // What others wait for has been handed over, and the rest can wait as well.
-  may_block = may_block || ((e.attributes & kCallBlocking) != 0 && !requests_may_be_carried(e));
   if (may_block)
     begin_blocking(e);
   closing(r, true);
   e.result = may_block ? backend->staging->wait_as(e, e.requests) : backend->staging->test_as(e, e.requests, &flag);
   const bool done = e.result != 0 || flag != 0;
+  if (done && r.late) {
+    // After an error some may be pending still, the others' requests are gone. A send's in its lane is persistent.
+    const bool one = r.count == 1;
+    const auto complete = [&](int64_t i) {
+      if (one || request_handle(e.requests, i) == backend->request_null())
+        return true;
+      StatusInfo status = {};
+      backend->messages->status_read(e.given_statuses, i, &status);
+      return r.messages[i]->persistent && backend->messages->error_kind(status.error) != ErrorKind::kPending;
+    };
+    for (int64_t i = 0; i < r.count; ++i)
+      if (Message* op = r.messages[i]; op != nullptr && op->claimed && complete(i))
+        begin_late(*e.thread, op, came_with(e, *op, i));
+    for (int64_t i = 0; i < r.count; ++i)
+      if (Message* op = r.messages[i]; op != nullptr && !op->claimed)
+        end_late(*e.thread, op);
+  }
   if (done)
     settle_all(e, r);
   closing(r, false);  // those that are left
@@ -194,19 +300,49 @@ bool attempt_all(Event& e, Requests& r, bool may_block) {
 }
 
 bool attempt_any(Event& e, Requests& r, bool may_block) {
-  const int64_t hidden = show(e, r);
+  if (r.late)
+    claim(e, r);
+  int64_t sent = 0;
+  const int64_t hidden = show(e, r, &sent);
   int flag = 1;
-  const bool blocks = may_block && hidden == 0;
+  if (sent != 0 && e.outcount == nullptr) {
+    e.result = 0;
+    closing(r, true);
+    settle_sent(e, r);
+    closing(r, false);
+    return true;
+  }
+  const bool blocks = may_block && hidden == 0 && sent == 0;
+  if (may_block && r.late && !blocks && sent == 0)
+    return false;  // their copies are done soon
   if (blocks)
     begin_blocking(e);
   closing(r, true);
   e.result = blocks ? backend->staging->wait_as(e, r.shown) : backend->staging->test_as(e, r.shown, &flag);
   const int said = e.outcount != nullptr ? *e.outcount : *e.index;
+  const bool nothing = said == backend->replay->undefined || (flag == 0 && e.result == 0);
   bool done = e.result != 0 || flag != 0;
   if (e.result == 0 && said == backend->replay->undefined && hidden != 0)
     done = false;  // it was shown none that is active
-  if (done)
+  if (nothing && sent != 0)
+    *e.outcount = 0, done = true;
+  if (done && r.late && !nothing) {
+    const int64_t several = e.outcount != nullptr ? said : 1;
+    const auto message = [&](int64_t k) {
+      const int64_t i = e.outcount != nullptr ? e.indices[k] : said;
+      return i >= 0 && i < r.count ? r.messages[i] : nullptr;
+    };
+    for (int64_t k = 0; k < several; ++k)
+      if (Message* op = message(k); op != nullptr && op->claimed)
+        begin_late(*e.thread, op, came_with(e, *op, k));
+    for (int64_t k = 0; k < several; ++k)
+      if (const Message* op = message(k); op != nullptr)
+        end_late(*e.thread, op);
+  }
+  if (done && (sent == 0 || !nothing))
     settle_said(e, r);
+  if (done && sent != 0)
+    settle_sent(e, r);
   closing(r, false);
   return done;
 }
@@ -221,19 +357,39 @@ void say_not_yet(Event& e) {
     *e.flag = 0;
 }
 
+/// Are the requests to be completed by the library's own call?
+bool is_late(Event& e, const Requests& r) {
+  if (r.staged == 0 || (r.carried && all_askable(r)))
+    return false;
+  if (!give_statuses(e)) {
+    log_line("no memory for the statuses of a completion call: the job ends");
+    backend->messages->abort(93);
+  }
+  return true;
+}
+
 bool carry_out(Event& e, Requests& r) {
   Thread& thread = *e.thread;
   const bool blocking = (e.attributes & kCallBlocking) != 0;
   const bool all = of_all(e.id);
+  constexpr uint32_t kSeldom = 64;
   for (uint32_t round = 0;; ++round) {
     const bool moved = advance(thread);
     const bool idle = !under_way();
-    if (r.staged == 0 && (idle || !blocking)) {  // an ordinary call
+    if (r.staged == 0 && (idle || !blocking || !r.carried)) {  // an ordinary call
       if (blocking)
         begin_blocking(e);
       return false;
     }
-    if (all ? attempt_all(e, r, blocking && idle) : attempt_any(e, r, blocking && idle)) {
+    if (round % kSeldom == 0)
+      r.late = is_late(e, r);
+    if (r.late && blocking)
+      flush(thread);  // the library has all sends
+    const bool may_block = blocking && (idle || r.late);
+    const bool done = all ? attempt_all(e, r, may_block) : attempt_any(e, r, may_block);
+    if (r.late)
+      give_back(r);
+    if (done) {
       if (!blocking && e.flag != nullptr)
         *e.flag = 1;
       return true;
@@ -244,7 +400,7 @@ bool carry_out(Event& e, Requests& r) {
       say_not_yet(e);
       return true;
     }
-    if (all && !moved)
+    if ((all || r.late) && !moved)
       backend->replay->progress();
     while_waiting(thread, round);
   }
@@ -282,19 +438,38 @@ bool other_call(Event& e) {
       return op->persistent && finished(*op);  // inactive: too late
     default:
       if (!finished(*op)) {
-        e.result = 0;
+        const bool asks = may_ask(*op);
+        int result = 0;
         *e.flag = 0;
-        return true;
-      }
-      if (op->came == 0 && (!op->persistent || op->sends))
+        if (!asks)
+          complete_claimed(e, op, 0, e.flag, &result, true, [&](void*) { return backend->replay->get_status(e, e.flag); });
+        e.result = result;
+        if (*e.flag == 0 || result != 0)
+          return true;
+      } else if (op->came == 0 && (!op->persistent || op->sends)) {
         return false;
-      e.result = backend->replay->get_status(e, e.flag);
+      } else {
+        e.result = backend->replay->get_status(e, e.flag);
+      }
       if (op->came != 0)
         backend->staging->set_bytes(e, 0, op->came);
-      else
+      else if (op->persistent && !op->sends)
         backend->staging->mark_nothing(e, 0);
       return true;
   }
+}
+
+int64_t place_of(const Event& e, const void* status) {
+  const auto* first = static_cast<const char*>(e.given_statuses);
+  return status != nullptr ? (static_cast<const char*>(status) - first) / static_cast<int64_t>(backend->status_bytes) : 0;
+}
+
+void settle_tested(Event& e, Message* op, int64_t index, const void* status, int* result) {
+  const uint64_t comm = op->comm;
+  const int error = op->failed && *result == 0 ? error_of(*op) : 0;
+  settle_message(e, op, index, place_of(e, status));
+  if (error != 0)
+    *result = backend->staging->raise(comm, error);
 }
 
 }  // namespace
@@ -304,11 +479,25 @@ bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
   if (op == nullptr)
     return false;
   *flag = *result = 0;
+  const bool looks = e.id == CallId::kMPI_Request_get_status;
+  if (!finished(*op) && !may_ask(*op)) {
+    const int before = e.result;
+    const bool ended = complete_claimed(e, op, place_of(e, status), flag, result, looks, [&](void* room) {
+      return looks ? backend->replay->get_status(e, flag) : backend->replay->test(e, index, flag, room);
+    });
+    e.result = before;
+    if (!ended)
+      return true;
+    *flag = 1;
+    if (!looks)
+      settle_tested(e, op, index, status, result);
+    return true;
+  }
   if (!finished(*op)) {
     backend->replay->progress();
     return true;
   }
-  if (e.id == CallId::kMPI_Request_get_status) {
+  if (looks) {
     *result = backend->replay->get_status(e, flag);
     if (op->persistent && !op->sends)
       backend->staging->mark_nothing(e, 0);
@@ -320,12 +509,7 @@ bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
     op->marks.fetch_and(static_cast<uint8_t>(~kClosing), std::memory_order_relaxed);
     return true;
   }
-  const uint64_t comm = op->comm;
-  const int error = op->failed && *result == 0 ? error_of(*op) : 0;
-  const char* first = static_cast<const char*>(e.given_statuses);
-  settle_message(e, op, index, status != nullptr ? (static_cast<const char*>(status) - first) / static_cast<int64_t>(backend->status_bytes) : 0);
-  if (error != 0)
-    *result = backend->staging->raise(comm, error);
+  settle_tested(e, op, index, status, result);
   *flag = 1;
   return true;
 }

@@ -11,7 +11,7 @@
 /// The parts of the program that its arguments name; none: all.
 static char** parts;
 
-static int wanted(const char* part) {
+CHECK_UNUSED static int wanted(const char* part) {
   for (char** p = parts; *p != NULL; p++)
     if (strcmp(*p, part) == 0) return 1;
   return *parts == NULL;

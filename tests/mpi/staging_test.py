@@ -140,6 +140,18 @@ def main(build, mpi, rounds="15"):
             for report in result.ranks().values():
                 assert report["staging"]["chunked"]["sent"] == report["staging"]["peer_copies"]["sent"] == 0, report
 
+    def mixed(part, settings="down=0.1,up=0.1,latency=100", **environment):
+        """As the plain program with host memory: completed beside requests of other kinds, and errors of other threads."""
+        plain = jobs.run(mpi, 2, [os.path.join(build, f"staging_mixed.{mpi}"), part, "host", os.path.join(jobs.scratch(), "file")],
+                         preload=False, timeout=150)
+        assert plain.returncode == 0 and b"ok" in plain.stdout, plain.text()
+        result = run(part, "device", os.path.join(jobs.scratch(), "file"), program="staging_mixed", settings=settings,
+                     RESIL_HANG="off", **environment)
+        assert result.returncode == 0 and result.stdout == plain.stdout, result.text()
+        for rank, report in result.ranks().items():
+            assert report["staging"]["messages"]["calls"] > 50, (rank, report["staging"])
+            assert not report["findings"] and not report["staging"]["uncovered"], (rank, report)
+
     def late(hang):
         """A copy whose completion the runtime has lost, until the file is there: dumps name it; then all goes on."""
         folder = jobs.scratch()
@@ -176,6 +188,10 @@ def main(build, mpi, rounds="15"):
                        ("no chunks", not_cut), ("a thread and its helper", lambda: threads("1", None)),
                        ("threads, checked", lambda: threads("4", False, RESIL_BLAME="full")),
                        ("threads, strict", lambda: threads("4", True)),
+                       ("beside other requests", lambda: mixed("kinds", RESIL_STAGE_CHUNK="16")),
+                       ("beside other requests, checked", lambda: mixed("kinds", RESIL_MODE="checksum")),
+                       ("beside errors of another thread", lambda: mixed("errors")),
+                       ("beside errors of another thread, checked", lambda: mixed("errors", RESIL_MODE="checksum")),
                        ("every part", everything), ("every message checked", checked), ("exchanges, strict", strict), ("slow copies", slow),
                        ("no pinned memory left", crowded), ("context destroyed under way", gone)])
 
