@@ -16,6 +16,7 @@
 #include "shim/attach.h"
 #include "shim/dispatch.h"
 #include "shim/freed.h"
+#include "shim/handler_change.h"
 #include "shim/held.h"
 #include "shim/narrowed.h"
 #include "shim/tables.h"

@@ -27,6 +27,8 @@ struct MessageEnvelope {
   int32_t peer, tag;
 };
 
+enum class Peeked : uint8_t { kNotAsked, kPending, kComplete };
+
 struct StagingFunctions {
   /// Can a message of so many elements be posted? False: more than an int, and the library has no large counts.
   bool (*countable)(int64_t count);
@@ -42,12 +44,12 @@ struct StagingFunctions {
   /// `message`: the program's handle, which the library sets to null.
   int (*mrecv)(const MessagePart& part, void* message, void* status);
   int (*imrecv)(const MessagePart& part, void* message, uint64_t* request);
-  /// May `peek` be called for a message on that communicator? False: an error that the message had would reach a handler
-  /// of the program's, or end a job that may go on. The answer changes with the program's handlers.
+  /// May the library be asked about a message on that communicator? False: an error that the message had would reach a
+  /// handler of the program's, or end a job that may go on. The answer changes with the program's handlers.
   bool (*askable)(uint64_t comm);
   /// Is the request complete? It stays as it is; an error that the message had is raised again by the call that completes
-  /// the request. `status`: of a receive; 0 bytes when it was cancelled.
-  bool (*peek)(uint64_t request, StatusInfo* status);
+  /// the request. Not asked if it may not be, unless `regardless`. `status`: of a receive; 0 bytes when it was cancelled.
+  Peeked (*peek)(uint64_t request, uint64_t comm, bool regardless, StatusInfo* status);
   int (*free)(uint64_t* request);
   /// The event's own completion call on `handles` in place of the program's array...
   int (*wait_as)(const Event& event, void* handles);

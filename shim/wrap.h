@@ -170,6 +170,10 @@ struct LocalCall<layer, id, R(A...)> {
         mark_handles<id, true>(last_of(arguments...), handles_given<id>(arguments...));
       return result;
     }
+    if constexpr (id == CallId::kMPI_Comm_set_errhandler || id == CallId::kMPI_Errhandler_set) {
+      const HandlerChange change;
+      return real<R(A...)>(layer, id)(arguments...);
+    }
     if constexpr (moves_data(id)) {
       if (thread != nullptr && !thread->quiet.all()) [[unlikely]]
         return move_data<layer, id>(*thread, arguments...);

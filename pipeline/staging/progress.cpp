@@ -164,6 +164,12 @@ void work_lane(Thread& thread, unsigned number, bool wait) {
   taken_lanes.fetch_and(~bit, std::memory_order_release);
 }
 
+/// By the program: nobody else will complete its request.
+bool is_freed(const Message& op) {
+  const Message& told = op.owner != nullptr ? *op.owner : op;
+  return (told.marks.load(std::memory_order_relaxed) & kDetached) != 0;
+}
+
 /// Asks the library for messages in turn, a few in a round.
 bool work_wire(Thread& thread, List& list, unsigned peeks) {
   bool asked = false;
@@ -177,9 +183,9 @@ bool work_wire(Thread& thread, List& list, unsigned peeks) {
       break;
     }
     StatusInfo status = {ring::kNoPeer, 0, 0, false, 0};
-    const bool asks = may_ask(*op);
-    asked = asked || asks;
-    if (!asks || !backend->staging->peek(op->handle, &status)) {
+    const Peeked is = backend->staging->peek(op->handle, op->comm, is_freed(*op), &status);
+    asked = asked || is != Peeked::kNotAsked;
+    if (is != Peeked::kComplete) {
       first = first != nullptr ? first : op;
       put(list, op);
     } else {
@@ -257,10 +263,7 @@ void whole_arrived(Thread& thread, Message* op, uint64_t bytes) {
 
 void rising_append(Message* op) { put(rising, op); }
 
-bool may_ask(const Message& op) {
-  const Message& told = op.owner != nullptr ? *op.owner : op;
-  return (told.marks.load(std::memory_order_relaxed) & kDetached) != 0 || backend->staging->askable(op.comm);
-}
+bool may_ask(const Message& op) { return is_freed(op) || backend->staging->askable(op.comm); }
 
 bool wire_claim(Message* op) {
   return claim(op->sends ? leaving : arriving, [op](const Message& at) { return &at == op; }) != nullptr;
