@@ -173,7 +173,7 @@ def place_sentence(place: dict, now: float | None = None) -> str:
 def _places(s: dict, most: int) -> list[str]:
     places, lines = s["places"], []
     for i, place in enumerate(places[:most]):
-        lines += row("where" if i == 0 else "", place_sentence(place), 2 if len(places) <= 3 else 1)
+        lines += row("where" if i == 0 else "", place_sentence(place), 2 if len(places) <= 5 else 1)
     if len(places) > most:
         lines += row("", "and %s in %d other places (--json lists them)" % (
             plural(sum(p["count"] for p in places[most:]), "rank"), len(places) - most))

@@ -124,7 +124,8 @@ def _ends(directory, keys) -> list[str]:
     for key in keys:
         sent.setdefault(directory.ranks[key].ended_by, []).append(key)
     first = sent.pop("", [])
-    reasons = ["%s ended without MPI_Finalize%s" % (ranks_phrase(first), " first" if sent else "")] if first else []
+    order = " first" if sent else ", which of them first is not known" if len(first) > 1 else ""
+    reasons = ["%s ended without MPI_Finalize%s" % (ranks_phrase(first), order)] if first else []
     return reasons + ["%s %s then ended by %s" % (ranks_phrase(keys), "was" if len(keys) == 1 else "were", who)
                       for who, keys in sorted(sent.items())]
 

@@ -127,6 +127,13 @@ class Report(Case):
         allreduce = [call for call in again["calls"] if call["name"] == "MPI_Allreduce"][0]
         self.assertEqual((allreduce["count"], allreduce["max_rank"]), (15 + 17, "2"))
 
+    def test_who_was_killed_first_is_not_known_where_the_launcher_kills_the_others(self):
+        for rank in range(4):
+            self.write("rank-%05d.ring" % rank, ring_bytes(**self.killed(rank=rank)))
+        out = self.run_report()[1]
+        self.assertTrue(out.startswith("INCOMPLETE: ranks 0-3 ended without MPI_Finalize, which of them first is not known\n"), out)
+        self.assertIn("called at", out)
+
     def test_collected_ring_is_the_same_bytes(self):
         data = ring_bytes(**self.killed())
         self.write("resil-%d-job-0-2.ring" % os.geteuid(), data, self.shm)
