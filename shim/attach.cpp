@@ -52,6 +52,7 @@ bool present_everywhere;
 uint64_t private_handle;
 uint64_t own_ticks;    // spent by resil itself in MPI_Init and MPI_Finalize
 double call_ticks;     // of one recorded call
+std::atomic<bool> switched_off;
 
 /// First line of the library's own description; may be asked before MPI_Init.
 void library_version(char* line, size_t bytes) {
@@ -178,6 +179,22 @@ void warn_about_libraries() {
   }
 }
 
+/// The library knows the functions of MPI 5.0; those of a newer MPI are not exported here, so that calls go straight to it.
+void note_newer_mpi() {
+  auto* get = reinterpret_cast<int (*)(int*, int*)>(mpi_function("PMPI_Get_version"));
+  int major = 0, minor = 0;
+  if (get == nullptr || get(&major, &minor) != 0 || major < 5 || (major == 5 && minor == 0))
+    return;
+  char line[160];
+  snprintf(line, sizeof(line), "this is MPI %d.%d; resil knows MPI up to 5.0: functions that are newer go to it unseen", major, minor);
+  static std::atomic<bool> said;
+  if (said.exchange(true))
+    return;
+  add_note(line);
+  if (runtime.rank <= 0)
+    log_line(line);
+}
+
 /// One rank a node, after the modules, which want to know of threads of resil's own.
 void sweep() {
   if (identity.local_rank <= 0)
@@ -224,7 +241,16 @@ bool all_ranks_present() { return present_everywhere; }
 
 bool mode_is_on() {
   const char* mode = getenv("RESIL_MODE");
-  return mode == nullptr || strcmp(mode, "off") != 0;
+  return !switched_off.load(std::memory_order_relaxed) && (mode == nullptr || strcmp(mode, "off") != 0);
+}
+
+void mode_switch_off(const char* mpi_library) {
+  const char* log = getenv("RESIL_LOG");
+  const bool wanted = mode_is_on() && (log == nullptr || strcmp(log, "quiet") != 0);
+  switched_off.store(true, std::memory_order_relaxed);
+  if (wanted && launch_identity({environ, MpiFamily::kUnknown, getpid(), getppid(), true, nullptr}).rank <= 0)
+    log_format("the binary interface of this MPI is not known (%s is neither Open MPI, nor MPICH or its kin, nor of the standard "
+               "ABI 1.x): resil is off, the program runs without it", mpi_library);
 }
 
 bool attach_begin(bool sessions) {
@@ -283,6 +309,7 @@ void attach_end(int result, bool sessions) {
   library_version(runtime.header->mpi, sizeof(runtime.header->mpi));
   run_hooks(&Module::after_init);
   request_table_threads(!world_used || backend->thread_multiple());
+  note_newer_mpi();
   warn_about_libraries();
   segment_sync_clock();
   if (runtime.header->phase == static_cast<uint32_t>(ring::Phase::kStarting))

@@ -15,6 +15,8 @@ void attach_backend(const struct Backend* backend, void* (*lookup)(const char* n
 
 /// Is any mode on? Read once from RESIL_MODE; an unusable value counts as on and is reported in MPI_Init.
 bool mode_is_on();
+/// From now on it is off: this MPI's binary interface is not known. Said once a job. Before anything else of this file.
+void mode_switch_off(const char* mpi_library);
 
 /// Entering MPI_Init by any route. Reads the configuration (may stop the process with exit status 93), makes the ring,
 /// publishes this rank's presence, calls before_init. False: resil stays out (forked child, no memory).

@@ -146,13 +146,23 @@ void* lookup_data(const char* name) {
   return address != nullptr ? address : mpi_handle != nullptr ? dlsym(mpi_handle, name) : nullptr;
 }
 
+/// Null: none that is known.
 const Backend* choose_backend() {
   if (auto* abi = reinterpret_cast<int (*)(int*, int*)>(lookup_function("PMPI_Abi_get_version"))) {
     int major = -1, minor = -1;
     if (abi(&major, &minor) == 0 && major > 0)
-      return standard_backend();
+      return major == 1 ? standard_backend() : nullptr;
   }
-  return lookup_data("ompi_mpi_comm_world") != nullptr ? openmpi_backend() : mpich_backend();
+  if (lookup_data("ompi_mpi_comm_world") != nullptr)
+    return openmpi_backend();
+  // Data that programs of the MPICH ABI refer to, so that all its kin have it, whatever else they hide.
+  return lookup_data("MPI_UNWEIGHTED") != nullptr || lookup_data("MPIR_Dup_fn") != nullptr ? mpich_backend() : nullptr;
+}
+
+const char* mpi_library_name() {
+  Dl_info info;
+  void* init = lookup_function("PMPI_Init");
+  return init != nullptr && dladdr(init, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "it";
 }
 
 /// Where no MPI can be found a call cannot be answered; MPI's own errors are fatal by default, and so is this one.
@@ -225,8 +235,10 @@ void* resil_resolve(unsigned slot, void* return_address) {
       no_mpi();
     }
     const Backend* chosen = choose_backend();
-    if (!chosen->bind(lookup_data))
-      no_mpi();
+    if (chosen == nullptr || !chosen->bind(lookup_data)) {
+      mode_switch_off(mpi_library_name());
+      chosen = openmpi_backend();  // for names that this MPI lacks; it passes handles on in full width
+    }
     backend = chosen;
     fill_slots();
     let_caller_go();

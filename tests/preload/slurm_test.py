@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import mpi as jobs, neighbours, patience, report as reports  # noqa: E402
+from harness import launch_lines, mpi as jobs, neighbours, patience, report as reports  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 USER = "daemon"  # is on every Debian; the other one is root
@@ -229,6 +229,16 @@ def requeued(slurm):
     assert len(found["launches"]) == 1, found["launches"]
 
 
+def as_printed(slurm):
+    """README's line for Slurm, word for word."""
+    place = launch_lines.place("openmpi")
+    os.chmod(place, 0o755)
+    slurm.environment.update(launch_lines.environment(place))
+    done = slurm.ask("sh", "-c", launch_lines.line_for("Slurm"), cwd=place)
+    assert done.returncode == 0, done.stderr.decode()
+    launch_lines.check(place, 4, done.stdout)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("programs")
@@ -244,7 +254,8 @@ def main():
         if b"pmix" not in slurm.ask("srun", "--mpi=list").stderr + slurm.ask("srun", "--mpi=list").stdout:
             jobs.skip("this Slurm has no PMIx")
         status = run_checks([("array, steps side by side, two users", lambda: array_and_steps_and_users(slurm, options.tasks)),
-                             ("requeued", lambda: requeued(slurm))])
+                             ("requeued", lambda: requeued(slurm)),
+                             ("README's line, as printed", lambda: as_printed(slurm))])
     finally:
         slurm.stop()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -93,6 +93,8 @@ typedef int MPI_Comm_delete_attr_function(MPI_Comm, int, void*, void*);
   FAKEMPI(int, Recv, (void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status* s))  \
   FAKEMPI(int, Isend, (const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,             \
                        MPI_Request* request))                                                                       \
+  FAKEMPI(int, Future_isend, (const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,      \
+                              MPI_Request* request))                                                                \
   FAKEMPI(int, Irecv, (void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,                 \
                        MPI_Request* request))                                                                       \
   FAKEMPI(int, Wait, (MPI_Request* request, MPI_Status* status))                                                    \
