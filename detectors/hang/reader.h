@@ -45,7 +45,9 @@ inline uint64_t comm_id(const Watched& watched, uint32_t index) {
   return index >= 2 && index < watched.comm_count ? load(watched.comms[index].id) : 0;
 }
 
-/// What the rank's request table says in one place at this instant. False: nothing, or no message that is pending.
+/// What the rank's request table says in one place at this instant. False: nothing, or no message that is pending. Handles
+/// come again, so that the key alone does not make it whole: that it is only if the calls of that rank's threads
+/// (Lane::current) are the same before and after.
 inline bool pending_at(const Watched& watched, uint32_t i, ring::Request* request, Pending* pending) {
   const uint64_t key = load(watched.requests[i].key);
   if (key == 0)

@@ -95,6 +95,7 @@ struct Machine {
   std::unordered_map<uintptr_t, unsigned> location_at;
   std::unordered_map<uintptr_t, std::vector<Access>> accesses;
   std::vector<Write> regions;   // racy
+  std::vector<Write> unwatched;
   std::vector<Block> blocks;    // memory(), the same in each execution
   size_t blocks_used = 0;
   View serial;                  // of sequentially consistent operations
@@ -219,6 +220,20 @@ bool own_stack(uintptr_t address) {
 bool is_racy(uintptr_t address) {
   for (const Write& region : machine->regions)
     if (address - region.begin < region.bytes)
+      return true;
+  return false;
+}
+
+bool is_unwatched(uintptr_t address) {
+  for (const Write& region : machine->unwatched)
+    if (address - region.begin < region.bytes)
+      return true;
+  return false;
+}
+
+bool racy_begins(uintptr_t address) {
+  for (const Write& region : machine->regions)
+    if (address == region.begin)
       return true;
   return false;
 }
@@ -372,7 +387,7 @@ void parts(uintptr_t begin, size_t bytes, const Part& part) {
     }
     uintptr_t stop = std::min(end, (begin | 7) + 1);
     for (uintptr_t byte = begin + 1; byte < stop; ++byte)
-      if (find_location(byte) != nullptr)
+      if (find_location(byte) != nullptr || racy_begins(byte))
         stop = byte;
     if (is_racy(begin))
       part(make_location(begin, static_cast<unsigned>(stop - begin)), begin, static_cast<unsigned>(stop - begin));
@@ -388,7 +403,7 @@ void plain(uintptr_t begin, size_t bytes, bool write, bool range = false) {
   if (write || !range || self.copying != bytes)  // an aggregate's assignment: first its store is announced, then its load
     flush_pending();
   self.copying = write && range ? bytes : 0;
-  if (own_stack(begin)) {
+  if (own_stack(begin) || is_unwatched(begin)) {
     machine->inside = false;
     return;
   }
@@ -410,7 +425,7 @@ void plain(uintptr_t begin, size_t bytes, bool write, bool range = false) {
 
 template <class T>
 T atomic_load(const volatile T* address, int order, const void* caller) {
-  if (machine == nullptr || !machine->running || machine->inside)
+  if (machine == nullptr || !machine->running || machine->inside || is_unwatched(reinterpret_cast<uintptr_t>(address)))
     return *address;
   machine->inside = true;
   flush_pending();
@@ -429,7 +444,7 @@ T atomic_load(const volatile T* address, int order, const void* caller) {
 /// Reads, and writes what `change` makes of it unless that says no.
 template <class T, class Change>
 T atomic_change(volatile T* address, int order, const void* caller, bool reads, const Change& change) {
-  if (machine == nullptr || !machine->running || machine->inside) {
+  if (machine == nullptr || !machine->running || machine->inside || is_unwatched(reinterpret_cast<uintptr_t>(address))) {
     T old = *address, value = old;
     if (change(value))
       *address = value;
@@ -486,6 +501,7 @@ void run_once(const Program& program) {
   m.location_at.clear();
   m.accesses.clear();
   m.regions.clear();
+  m.unwatched.clear();
   m.position = m.blocks_used = 0;
   m.preemptions = m.steps = 0;
   m.abandoned = false;
@@ -578,6 +594,10 @@ void expect(bool holds, const char* what) {
 
 void racy(const void* begin, size_t bytes) {
   machine->regions.push_back({reinterpret_cast<uintptr_t>(begin), static_cast<unsigned>(bytes)});
+}
+
+void unwatched(const void* begin, size_t bytes) {
+  machine->unwatched.push_back({reinterpret_cast<uintptr_t>(begin), static_cast<unsigned>(bytes)});
 }
 
 void* memory(size_t bytes) {
@@ -686,6 +706,13 @@ void* __wrap_memcpy(void* to, const void* from, size_t bytes) {
 void* __wrap_memset(void* to, int value, size_t bytes) {
   plain(reinterpret_cast<uintptr_t>(to), bytes, true);
   return __real_memset(to, value, bytes);
+}
+/// Small mappings of a program's setup are its memory(): the same in each execution, and no leak.
+void* __real_mmap64(void*, size_t, int, int, int, long);
+void* __wrap_mmap64(void* at, size_t bytes, int protection, int flags, int file, long offset) {
+  if (litmus::machine != nullptr && !litmus::machine->running && bytes < (1u << 16))
+    return litmus::memory(bytes);
+  return __real_mmap64(at, bytes, protection, flags, file, offset);
 }
 int __wrap_sched_yield() {
   if (litmus::machine != nullptr && litmus::machine->running && !litmus::machine->inside)

@@ -49,8 +49,10 @@ Outcome explore(const Program& program, const Bounds& bounds, const void* weaken
 void expect(bool holds, const char* what);
 #define LITMUS_EXPECT(condition) ::litmus::expect((condition), #condition)
 /// In setup: what lies there is read while it is written, on purpose. Plain accesses to it are as relaxed atomics of
-/// their size instead of races.
+/// their size instead of races, and never of more than one such place.
 void racy(const void* begin, size_t bytes);
+/// In setup: what lies there is not followed at all, since no expectation is about it. Fewer steps.
+void unwatched(const void* begin, size_t bytes);
 /// Zeroed memory for this execution, from where the compiler cannot follow it.
 void* memory(size_t bytes);
 template <class T>

@@ -10,14 +10,6 @@
 #include "shim/tables.h"
 #include "tests/litmus/programs.h"
 
-namespace resil {
-
-// What the files under test need of the rest of the library.
-Runtime runtime;
-std::atomic<uint32_t> handle_generation;
-
-}  // namespace resil
-
 namespace litmus {
 namespace {
 
