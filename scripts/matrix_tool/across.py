@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One recording for all cells, and the bits of reductions on all of them.
 
-The first cell records tests/mpi/replay.c, whose result is another one in each run; every cell verifies that recording and
-must print what the recorded run printed. Every cell runs tests/mpi/reductions.cpp, which prints a digest for each type and
+The first cell of each ABI (Open MPI's, MPICH's, the standard one) builds tests/mpi/replay.c, whose result is another one in each
+run, and records it; all other cells of that ABI verify that recording with that program, and must print what the recorded
+run printed. (A recording is of one build of a program: what was compiled for one ABI does not run on another.)
+Every cell runs tests/mpi/reductions.cpp, which prints a digest for each type and
 operation; all of them must have the digests of the first one."""
 import hashlib
 import os
@@ -49,39 +51,49 @@ def together(digests, names):
     return hashlib.sha256("".join(f"{name} {digests[name]}\n" for name in sorted(names)).encode()).hexdigest()
 
 
-def record(cell, system, folder):
-    """The recording and what its run printed, kept in the folder."""
+def family(cell, folder):
+    """Where the recording of this cell's ABI is kept."""
+    return os.path.join(folder, "standard" if cell.abi == "standard" else cell.mpi)
+
+
+def place_of(cell, system):
+    """An empty folder for the recording and the program; its path there."""
     place = f"{system.build}/across"
     shutil.rmtree(system.outside(place), ignore_errors=True)
     os.makedirs(system.outside(place))
-    out, _ = job(cell, system, 2, [f"{system.build}/tests/mpi/replay.{cell.mpi}", *PROGRAM], RESIL_MODE="record",
-                 RESIL_RECORD=f"{place}/recording")
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(system.outside(f"{place}/recording"), os.path.join(folder, "recording"))
-    with open(os.path.join(folder, "printed"), "w", encoding="utf-8") as file:
-        file.write(out)
-    with open(os.path.join(folder, "made-on"), "w", encoding="utf-8") as file:
-        file.write(cell.name)
+    return place
+
+
+def record(cell, system, folder):
+    """The recording, the program and what its run printed, kept in the folder."""
+    place, kept = place_of(cell, system), family(cell, folder)
+    system.run(f"mpicc.{cell.mpi}", "-std=gnu11", "-w", "-O1", "-g", "-o", f"{place}/replay", f"{system.source}/tests/mpi/replay.c")
+    out, _ = job(cell, system, 2, [f"{place}/replay", *PROGRAM], RESIL_MODE="record", RESIL_RECORD=f"{place}/recording")
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(system.outside(f"{place}/recording"), os.path.join(kept, "recording"))
+    shutil.copy2(system.outside(f"{place}/replay"), kept)
+    for name, text in (("printed", out), ("made-on", cell.name)):
+        with open(os.path.join(kept, name), "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 def verify(cell, system, folder):
     """Words for what came of it; Impossible when it does not verify."""
-    place = f"{system.build}/across"
-    shutil.rmtree(system.outside(place), ignore_errors=True)
-    shutil.copytree(os.path.join(folder, "recording"), system.outside(f"{place}/recording"))
-    out, error = job(cell, system, 2, [f"{system.build}/tests/mpi/replay.{cell.mpi}", *PROGRAM], RESIL_MODE="verify",
-                     RESIL_RECORD=f"{place}/recording")
-    with open(os.path.join(folder, "printed"), encoding="utf-8") as file:
+    place, kept = place_of(cell, system), family(cell, folder)
+    shutil.copytree(os.path.join(kept, "recording"), system.outside(f"{place}/recording"))
+    shutil.copy2(os.path.join(kept, "replay"), system.outside(place))
+    out, error = job(cell, system, 2, [f"{place}/replay", *PROGRAM], RESIL_MODE="verify", RESIL_RECORD=f"{place}/recording")
+    with open(os.path.join(kept, "printed"), encoding="utf-8") as file:
         printed = file.read()
     if out != printed:
         raise Impossible(f"{cell.name}: printed\n{out}instead of\n{printed}")
     report = system.run("python3", f"{system.source}/scripts/resil", "report", f"{place}/report", check=False, text=True,
                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if report.returncode:
-        raise Impossible(f"{cell.name}: the report of verify is not clean\n{report.stdout[-1500:]}{error[-800:]}")
-    values = re.search(r"([\d,]+) values", report.stdout)
-    with open(os.path.join(folder, "made-on"), encoding="utf-8") as file:
-        return f"clean{f', {values[1]} values' if values else ''} (made on {file.read()})"
+    values = re.search(r"contents of ([\d,]+) values", report.stdout)
+    if report.returncode or not values or "agree with" not in report.stdout:
+        raise Impossible(f"{cell.name}: the report of verify is not clean\n{report.stdout[:1500]}{error[-800:]}")
+    with open(os.path.join(kept, "made-on"), encoding="utf-8") as file:
+        return f"clean, {values[1]} values (made on {file.read()})"
 
 
 def compare(first, found, name):

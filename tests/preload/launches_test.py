@@ -132,6 +132,8 @@ def side_by_side():
 
 def moves():
     """Ranks of different programs find different default names: all take rank 0's, and nothing is left of the others."""
+    if MPI == "openmpi" and jobs.openmpi_version()[0] == 5:
+        raise LeftOut("mpirun 5.0.7 crashes natively when it is given two programs")
     here, folder = jobs.scratch(), jobs.scratch()
     names = [os.path.join(folder, name) for name in ("first", "second")]
     for name in names:
