@@ -57,20 +57,15 @@ void must_be_a_name(const char* text, size_t room, const char* what) {
     must(*text != '/' && static_cast<unsigned char>(*text) > ' ', what);
 }
 
-bool check_fault(Slice text, ValueProblem* problem) {
+// Names that the rows of the modules use.
+using fault::kAllowed;
+bool check(Slice text, ValueProblem* problem) {
   static fault::Specs specs;
   return fault::parse(text, &specs, problem);
 }
 
-constexpr ConfigEntry kEntries[] = {
-    {"RESIL_MODE+", ConfigType::kChoices, "checksum", "", "mode"},
-    {"RESIL_CHECKSUM", ConfigType::kChoice, "lazy|strict", "lazy", "choice"},
-    {"RESIL_LIST", ConfigType::kChoices, "a|b|off", "off", "choices"},
-    {"RESIL_COUNT", ConfigType::kInteger, "1..64|off", "off", "whole"},
-    {"RESIL_ALPHA", ConfigType::kReal, "0.0001..0.5", "0.001", "real"},
-    {"RESIL_SIGNAL", ConfigType::kSignal, "a signal", "HUP", "signal"},
-    {"RESIL_SWITCH", ConfigType::kSwitch, "0|1", "0", "switch"},
-    {"RESIL_FAULT", ConfigType::kText, fault::kAllowed, "none", "text", check_fault},
+const ConfigEntry kEntries[] = {
+#include "config_rows.inc"
 };
 
 const Module kModule = {.name = "fuzz", .description = "", .kind = ModuleKind::kWatch, .config = kEntries,
@@ -97,14 +92,14 @@ void config(const uint8_t* data, size_t size) {
     if (!value.is_default)
       again.push_back(std::string(value.entry->name) + "=" + value.text);
   }
-  const double real = config_real("RESIL_ALPHA");
-  const int64_t whole = config_integer("RESIL_COUNT"), number = config_integer("RESIL_SIGNAL");
+  const double real = config_real("RESIL_HANG_ALPHA");
+  const int64_t whole = config_integer("RESIL_STAGE_MEMORY"), number = config_integer("RESIL_SIGNAL");
   const uint64_t hash = config_hash();
   must(hash != 0, "a hash is not 0");
   if (!good)
     return;
-  must(real >= 0.0001 && real <= 0.5, "a number is in its range");
-  must(whole >= 0 && whole <= 64 && number >= 0 && number <= 64, "a number is in its range");
+  must(real >= 1e-9 && real <= 0.1, "a number is in its range");
+  must(whole >= 16 && whole <= 1048576 && number >= 0 && number <= 64, "a number is in its range");
   if (size > 3000)
     return;  // what is written out may be longer than what was given
   must(config_load(environment_of(again).data(), &error), "what a value reads as is a value");

@@ -16,7 +16,7 @@ BUILD = os.path.join(ROOT, "build")
 OUT = os.path.join(BUILD, "fuzz")
 COMPILERS = ("clang++-14", "clang++")
 ARGUMENTS = ["-std=c++20", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all", "-UNDEBUG", "-w",
-             "-DRESIL_VERSION=\"fuzz\"", "-I" + ROOT, "-I" + BUILD, "-I" + os.path.join(ROOT, "tests", "unit")]
+             "-DRESIL_VERSION=\"fuzz\"", "-I" + ROOT, "-I" + BUILD, "-I" + OUT, "-I" + os.path.join(ROOT, "tests", "unit")]
 CHECKS = "address,undefined"
 TOOL_TARGETS = ("tool-report", "tool-ring", "tool-recording")
 
@@ -60,6 +60,9 @@ def build(jobs=1):
     clang, headers = compiler(), newest_header()
     objects, waiting, running = [], [], []
     os.makedirs(OUT, exist_ok=True)
+    rows = os.path.join(OUT, "config_rows.inc")
+    subprocess.run([sys.executable, os.path.join(FUZZ, "config_rows.py"), ROOT, rows], check=True)
+    headers = max(headers, os.path.getmtime(rows))
     for path in sources():
         target = os.path.join(OUT, os.path.relpath(path, ROOT).replace(os.sep, "_") + ".o")
         objects.append(target)
