@@ -12,6 +12,7 @@
 #include <initializer_list>
 
 #include "shim/runtime.h"
+#include "shim/spinlock.h"
 #include "shim/thread.h"
 
 namespace resil {
@@ -71,8 +72,11 @@ SiteClass classify(const Object& object) {
   return kind;
 }
 
+SpinLock modules_lock;
+
 /// Adds the object to the ring's list once; the list is what offline symbolisation has.
 void remember_module(const Object& object) {
+  SpinGuard guard(modules_lock);  // two threads would fill one place
   for (uint32_t i = 0; i < runtime.module_count; ++i) {
     ring::Module& module = runtime.modules[i];
     uint64_t start = __atomic_load_n(&module.start, __ATOMIC_ACQUIRE);

@@ -60,6 +60,9 @@ name:                                                  \
 
 #elif defined(__aarch64__)
 
+/* The slot is loaded with acquire: a thread may come here while another one fills the slots (MPI_Initialized may be called at
+   any time), and the wrapper uses what the resolver stored before. */
+
   .section .note.gnu.property, "a"
   .balign 8
   .long 4, 16, 5
@@ -74,7 +77,8 @@ name:                                                  \
 name:                                                  \
   hint 34;                                            \
   adrp x16, resil_slots + 8 * slot;                    \
-  ldr x16, [x16, :lo12:resil_slots + 8 * slot];       \
+  add x16, x16, :lo12:resil_slots + 8 * slot;         \
+  ldar x16, [x16];                                     \
   br x16;                                              \
   .size name, . - name;
 #include "trampolines.inc"

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "checksum/ledger/inbox.h"
+#include "checksum/ledger/token.h"
 #include "checksum/ledger/transport_internal.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
@@ -35,30 +36,10 @@ uint64_t ring_requests[kReceiveRing];
 uint32_t ring_head;
 std::atomic<bool> started;              // asked without the token, too
 uint64_t sent_by_messages;            // records
-std::atomic<bool> token;              // who may touch the communicator now
-std::atomic<bool> asked;              // somebody found the token taken and has records that must go now
+TokenWords token;                     // who may touch the communicator now
 
-/// Held for a moment by whoever talks to the private communicator; others skip and come again.
-class Token {
- public:
-  Token() : held_(take()) {}
-  ~Token() {
-    if (held_)  // under threads ordered with the look at `asked` that follows
-      token.store(false, is_concurrent ? std::memory_order_seq_cst : std::memory_order_release);
-  }
-  Token(const Token&) = delete;
-  explicit operator bool() const { return held_; }
-
- private:
-  static bool take() {
-    if (is_concurrent)
-      return !token.exchange(true, std::memory_order_acquire);
-    if (token.load(std::memory_order_relaxed))  // further out on this thread's stack
-      return false;
-    token.store(true, std::memory_order_relaxed);
-    return true;
-  }
-  bool held_;
+struct Token : TokenGuard {
+  Token() : TokenGuard(token, is_concurrent) {}
 };
 
 /// Under the lock: closes the page that is being filled. Without one: an empty page, if records have been dropped since
@@ -184,14 +165,10 @@ void flush_dirty() {
 /// Who found the token taken does not come again before its next call, which may be far (strict mode): whoever gives
 /// the token back looks whether there is such a one. Without the token.
 void serve_asked() {
-  while (asked.load()) [[unlikely]] {
-    Token mine;
-    if (!mine)
-      return;  // its holder will look
-    asked.store(false);
+  token_serve(token, is_concurrent, [] {
     if (started)
       flush_dirty();
-  }
+  });
 }
 
 }  // namespace
@@ -336,7 +313,7 @@ bool transport_flush_peer(Thread&, Peer& peer) {
   {
     Token mine;
     if (!mine)
-      asked.store(true);
+      token_ask(token);
     else if (started) {
       reap();
       flushed = flush_with_token(peer);

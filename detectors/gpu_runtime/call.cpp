@@ -91,14 +91,14 @@ void open(Call& call) {
   if (call.wait == nullptr)
     return;
   OpenWait& wait = *call.wait;
-  wait.version.fetch_add(1, std::memory_order_acq_rel);
+  wait_write_begins(wait);
   wait.open = true, wait.returned = false, wait.judged = call.complete && call.count != 0;
   wait.kind = call.kind, wait.api = call.api, wait.call = call.name, wait.handle = call.handle, wait.site = call.site;
   wait.since = now_seconds();
   wait.words = call.count;
   for (uint32_t i = 0; i < call.count; ++i)
     wait.word[i] = call.kind == Kind::kEventWait && call.event.after.armed() ? call.event.after : call.words[i];
-  wait.version.fetch_add(1, std::memory_order_release);
+  wait_write_ends(wait);
   device_wait_begins(wait_number(wait), call.name, call.count == 0 ? DeviceDone::kNotKnown : DeviceDone::kNo,
                      static_cast<uint64_t>(wait.since * 1e9));
 }
@@ -106,9 +106,9 @@ void open(Call& call) {
 void set(OpenWait* wait, bool OpenWait::*member, bool value) {
   if (wait == nullptr)
     return;
-  wait->version.fetch_add(1, std::memory_order_acq_rel);
+  wait_write_begins(*wait);
   wait->*member = value;
-  wait->version.fetch_add(1, std::memory_order_release);
+  wait_write_ends(*wait);
   if (member == &OpenWait::open && !value)
     device_wait_ends(wait_number(*wait));
   else if (member == &OpenWait::returned && value && wait->words != 0)

@@ -66,23 +66,12 @@ OpenWait* own_wait() {
 
 unsigned wait_number(const OpenWait& wait) { return static_cast<unsigned>(&wait - __atomic_load_n(&table, __ATOMIC_RELAXED)); }
 
-[[gnu::no_sanitize("thread")]] bool open_wait_read(unsigned thread, OpenWait* copy) {
+bool open_wait_read(unsigned thread, OpenWait* copy) {
   const OpenWait* waits = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
   if (waits == nullptr || thread >= kThreads)
     return false;
   const OpenWait& from = waits[thread];
-  const uint64_t version = from.version.load(std::memory_order_acquire);
-  if (version % 2 != 0 || from.tid.load(std::memory_order_relaxed) == 0 || !from.open)
-    return false;
-  copy->tid.store(from.tid.load());  // members are torn when the version changes, and then not used
-  copy->open = from.open, copy->returned = from.returned, copy->judged = from.judged, copy->kind = from.kind;
-  copy->api = from.api, copy->call = from.call, copy->handle = from.handle, copy->site = from.site;
-  copy->since = from.since, copy->words = from.words < kMarks ? from.words : kMarks;
-  for (unsigned i = 0; i < copy->words; ++i)
-    copy->word[i] = from.word[i];
-  copy->version.store(version);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return from.version.load(std::memory_order_relaxed) == version && copy->open;
+  return open_wait_copy(from, copy);
 }
 
 void open_waits_dump(dump::Text& text, const char* prefix) {

@@ -36,6 +36,29 @@ struct OpenWait {
   alignas(16) char aside[2560];  ///< the owner's, for a call that it is in (cupti.cpp); zero at first
 };
 
+/// Around all that the owner writes. Odd: being written. The fence: who sees any of what comes sees the odd version, too.
+inline void wait_write_begins(OpenWait& wait) {
+  wait.version.fetch_add(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+}
+inline void wait_write_ends(OpenWait& wait) { wait.version.fetch_add(1, std::memory_order_release); }
+
+/// Another thread's, while it may be writing. False: it is, or nothing is open.
+[[gnu::no_sanitize("thread")]] inline bool open_wait_copy(const OpenWait& from, OpenWait* copy) {
+  const uint64_t version = from.version.load(std::memory_order_acquire);
+  if (version % 2 != 0 || from.tid.load(std::memory_order_relaxed) == 0 || !from.open)
+    return false;
+  copy->tid.store(from.tid.load());  // members are torn when the version changes, and then not used
+  copy->open = from.open, copy->returned = from.returned, copy->judged = from.judged, copy->kind = from.kind;
+  copy->api = from.api, copy->call = from.call, copy->handle = from.handle, copy->site = from.site;
+  copy->since = from.since, copy->words = from.words < kMarks ? from.words : kMarks;
+  for (unsigned i = 0; i < copy->words; ++i)
+    copy->word[i] = from.word[i];
+  copy->version.store(version);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return from.version.load(std::memory_order_relaxed) == version && copy->open;
+}
+
 /// A consistent copy; false: it is being written, or nothing is open.
 bool open_wait_read(unsigned thread, OpenWait* copy);
 

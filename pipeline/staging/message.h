@@ -44,7 +44,7 @@ struct Message {
   int32_t peer, tag;      ///< as in the call; once received: of the message
   void* word;             ///< the ledger's, of a send in its lane (checksum/p2p/staged.h)
   std::atomic<uint8_t> parts;  ///< that are not done: 1, with a send that it owns 2
-  std::atomic<uint8_t> marks;  ///< kFinished, kDetached, kClosing
+  std::atomic<uint8_t> marks;  ///< kFinished, kDetached, kClosing, kLeaving
   bool staged;      ///< has a packet (else: MPI_Isendrecv's receive into host memory)
   bool sends;
   std::atomic<bool> rising;  ///< its copy up is under way
@@ -63,8 +63,27 @@ constexpr uint8_t kFinished = 1;
 constexpr uint8_t kDetached = 2;
 /// Several threads: the library may complete the request just now, so that its handle may be another operation's already.
 constexpr uint8_t kClosing = 4;
+/// The program is about to free its request: see leaves().
+constexpr uint8_t kLeaving = 8;
 
 inline bool finished(const Message& op) { return (op.marks.load(std::memory_order_acquire) & kFinished) != 0; }
+
+// A program that has freed its request may look at the buffer for the data, and write there when it has seen it: a check
+// must not look there then. Who starts the copy up says so and looks whether the program leaves; who frees the request says
+// so and looks whether the copy up has begun, and then waits for its end. All four in the one order of sequentially
+// consistent operations: so one of them sees the other.
+
+/// The copy up begins. False: the program's memory is not to be looked at after it.
+inline bool rises(Message& op) {
+  op.rising.store(true, std::memory_order_seq_cst);
+  return (op.marks.load(std::memory_order_seq_cst) & (kDetached | kLeaving)) == 0;
+}
+
+/// The program frees its request. True: only when it is finished.
+inline bool leaves(Message& op) {
+  op.marks.fetch_or(kLeaving, std::memory_order_seq_cst);
+  return op.rising.load(std::memory_order_seq_cst);
+}
 
 /// MPI's code for a message that has failed.
 inline int error_of(const Message& op) { return op.error != 0 ? op.error : backend->staging->error_other; }

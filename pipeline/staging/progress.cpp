@@ -248,15 +248,13 @@ void whole_arrived(Thread& thread, Message* op, uint64_t bytes) {
   op->bytes = bytes < op->packet.bytes ? bytes : op->packet.bytes;  // truncated: as far as there is room
   if (!op->staged || op->bytes == 0)
     return finish(thread, op);
-  op->rising.store(true, std::memory_order_seq_cst);  // before it is asked whether the program has freed the request
+  const bool may_look = rises(*op);
   wire_arrived(*op, op->bytes);
   if (packet_up(&op->packet, op->bytes) == PacketState::kFailed) {
     copy_failed(*op, "up");
     return finish(thread, op);
   }
-  // A program that has freed its request may look at the buffer for the data, and write there when it has seen it: its
-  // memory is not looked at after that.
-  if (checking && (op->marks.load(std::memory_order_seq_cst) & kDetached))
+  if (checking && !may_look)
     check_never(&op->packet);
   put(rising, op);
 }

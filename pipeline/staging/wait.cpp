@@ -408,7 +408,7 @@ bool carry_out(Event& e, Requests& r) {
 
 bool free_request(Event& e, Message* op) {
   // With checks the copy up that has begun ends here: see arrived().
-  if (checking && op->rising.load(std::memory_order_acquire))
+  if (checking && leaves(*op))
     wait_while_working(*e.thread, [op] { return finished(*op); });
   message_remove(op);
   backend->staging->store(e.requests, 0, backend->request_null());

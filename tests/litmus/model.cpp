@@ -196,19 +196,7 @@ void thread_main() {
   Machine& m = *machine;
   m.inside = false;
   m.threads[m.current].body();
-  flush_pending();
-  Thread& self = m.threads[m.current];
-  self.done = true;
-  unsigned candidates[kThreads], count = 0;
-  for (unsigned i = 1; i <= m.count; ++i)
-    if (!m.threads[i].done)
-      candidates[count++] = i;
-  if (count == 0)
-    leave_execution();
-  const unsigned next = candidates[pick(count)];
-  m.current = next;
-  setcontext(&m.threads[next].context);
-  abort();
+  end_thread();
 }
 
 bool own_stack(uintptr_t address) {
@@ -548,6 +536,23 @@ void run_once(const Program& program) {
 }
 
 }  // namespace
+
+void end_thread() {
+  Machine& m = *machine;
+  flush_pending();
+  Thread& self = m.threads[m.current];
+  self.done = true;
+  unsigned candidates[kThreads], count = 0;
+  for (unsigned i = 1; i <= m.count; ++i)
+    if (!m.threads[i].done)
+      candidates[count++] = i;
+  if (count == 0)
+    leave_execution();
+  const unsigned next = candidates[pick(count)];
+  m.current = next;
+  setcontext(&m.threads[next].context);
+  abort();
+}
 
 Outcome explore(const Program& program, const Bounds& bounds, const void* weakened) {
   Machine* m = new Machine;

@@ -61,6 +61,8 @@ T* zeroed() {
 }
 /// One of `count` at will: 0 to count - 1. For what the program leaves open.
 unsigned choose(unsigned count);
+/// In a thread: it has done what it does here.
+[[noreturn]] void end_thread();
 /// Ends this execution without a verdict: a case that is of no interest.
 void abandon();
 

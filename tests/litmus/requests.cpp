@@ -71,8 +71,8 @@ void begin_requests(bool concurrent) {
   stand_in.handle_bytes = 8;
   stand_in.request_null = [] { return uint64_t{1}; };
   stand_in.request_empty = [] { return uint64_t{2}; };
-  stand_in.shared_mask = ~uint64_t{0};
-  stand_in.shared_mark = 1;
+  stand_in.shared_first = 1;
+  stand_in.shared_span = 1;
   backend = &stand_in;
   hooks = {};
   hooks.completed[0] = note_completed;
