@@ -12,6 +12,7 @@
 #include "shim/backend.h"
 #include "shim/json.h"
 #include "shim/log.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
 
@@ -94,7 +95,7 @@ unsigned finding_publish(const Finding& finding) {
       kept[number - 1] = finding;
   }
   if (number <= kPrinted)
-    print(finding, number);
+    on_own_stack([&] { print(finding, number); });
   return number;
 }
 
@@ -128,7 +129,7 @@ void findings_report(JsonWriter& json) {
 }
 
 void stop_job(int exit_status) {
-  finish_stopped(exit_status);
+  on_own_stack([&] { finish_stopped(exit_status); });
   backend->messages->abort(exit_status);
   __builtin_unreachable();
 }

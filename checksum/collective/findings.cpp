@@ -11,6 +11,7 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/lives.h"
 #include "shim/finding.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 #include "shim/tables.h"
 
@@ -73,7 +74,7 @@ void describe(const Name& name, char* text, size_t bytes) {
     snprintf(text, bytes, "%s number %u on %s", call_info(name.id).name, name.tag, comm);
 }
 
-void publish(const Disagreement& d) {
+static void say(const Disagreement& d) {
   if (uncovered(d.name))
     return;
   char what[160];
@@ -131,7 +132,11 @@ void publish(const Disagreement& d) {
   finish(finding, d.name);
 }
 
-void publish_sum(const WrongSum& sum) {
+void publish(const Disagreement& d) {
+  on_own_stack([&] { say(d); });
+}
+
+static void say_sum(const WrongSum& sum) {
   if (uncovered(sum.name))
     return;
   char what[160], who[96] = "which of them went wrong is not known";
@@ -158,7 +163,11 @@ void publish_sum(const WrongSum& sum) {
   finish(finding, sum.name);
 }
 
-void publish_local(const Name& name, const char* text, int64_t element, const char* cause, const char* how) {
+void publish_sum(const WrongSum& sum) {
+  on_own_stack([&] { say_sum(sum); });
+}
+
+static void say_local(const Name& name, const char* text, int64_t element, const char* cause, const char* how) {
   if (uncovered(name))
     return;
   char what[160];
@@ -175,6 +184,10 @@ void publish_local(const Name& name, const char* text, int64_t element, const ch
     finding.add("element", "%" PRId64, element);
   add_site(finding, "site", name.site);
   finish(finding, name);
+}
+
+void publish_local(const Name& name, const char* text, int64_t element, const char* cause, const char* how) {
+  on_own_stack([&] { say_local(name, text, element, cause, how); });
 }
 
 void stop_if_wanted() {

@@ -20,6 +20,7 @@
 #include "shim/json.h"
 #include "shim/log.h"
 #include "shim/module.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
 
@@ -112,7 +113,7 @@ void add_place(Finding& finding, const Place& place) {
   }
 }
 
-void publish(const Attempt& attempt, const Place& place) {
+void say(const Attempt& attempt, const Place& place) {
   const bool ordered = !config_has("RESIL_REDUCE", "native") || attempt.local || runtime.size == 1;
   Finding finding;
   finding.start("double_run", ordered ? Confidence::kVerified : Confidence::kSuspected);
@@ -138,8 +139,12 @@ void publish(const Attempt& attempt, const Place& place) {
   finding_publish(finding);
 }
 
+void publish(const Attempt& attempt, const Place& place) {
+  on_own_stack([&] { say(attempt, place); });
+}
+
 /// One in a thousand steps, and not for the first one or two: no stray bit.
-void watch_rate() {
+void look_at_rate() {
   if (systemic || different_steps < kLeast || different_steps * kOneIn <= steps)
     return;
   systemic = true;
@@ -152,6 +157,10 @@ void watch_rate() {
               "time, files).",
               different_steps, steps, runtime.rank, runtime.host);
   finding_publish(finding);
+}
+
+void watch_rate() {
+  on_own_stack([&] { look_at_rate(); });
 }
 
 [[noreturn]] void stop(Thread& thread) {

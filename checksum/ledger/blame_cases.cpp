@@ -15,6 +15,7 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "shim/config.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 
 namespace resil::blame {
@@ -76,23 +77,27 @@ void closed_one() {
 
 /// Counts and publishes.
 [[gnu::noinline]] void close(const Case& one) {
-  Judgement judgement;
-  judge(one, &judgement);
-  ledger::count_mismatch();
-  publish(one, judgement);
-  count_case(one, judgement);
-  drop(one.evidence_handle);
+  on_own_stack([&] {
+    Judgement judgement;
+    judge(one, &judgement);
+    ledger::count_mismatch();
+    publish(one, judgement);
+    count_case(one, judgement);
+    drop(one.evidence_handle);
+  });
 }
 
 /// More cases than are kept open: published at once, without asking.
 [[gnu::noinline]] void close_at_once(Peer& from, const Record& sent, uint64_t ordinal, const Record& received,
                                      uint64_t evidence) {
-  Case one;
-  one.state = CaseState::kClosing;
-  one.id = 0;
-  fill(&one, from, sent, ordinal, received, evidence);
-  one.overflow = true;
-  close(one);
+  on_own_stack([&] {
+    Case one;
+    one.state = CaseState::kClosing;
+    one.id = 0;
+    fill(&one, from, sent, ordinal, received, evidence);
+    one.overflow = true;
+    close(one);
+  });
   closed_one();
 }
 

@@ -13,6 +13,7 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "shim/json.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 
 namespace resil::blame {
@@ -79,7 +80,7 @@ uint64_t steps() {
 }
 
 /// `wrong` of `packets`; those that the program modified itself are in neither.
-void publish_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
+void say_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
   Finding finding;
   finding.start("systemic", explained >= kLeast ? Confidence::kVerified : Confidence::kSuspected);
   finding.victim(runtime.rank);
@@ -113,6 +114,10 @@ void publish_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
     finding.add(name, "%.48s -> %.48s: %" PRIu64, pairs[best].sender, runtime.host, pairs[best].count);
   }
   finding_publish(finding);
+}
+
+void publish_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
+  on_own_stack([&] { say_systemic(wrong, packets, step_count); });
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "shim/config.h"
 #include "shim/finding.h"
 #include "shim/log.h"
+#include "shim/own_stack.h"
 #include "shim/report.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
@@ -298,7 +299,7 @@ uint64_t clock_reads(const Thread& thread) {
          counters[static_cast<unsigned>(CallId::kMPI_Wtick)].count;
 }
 
-void diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
+static void say_diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
   if (d.what == What::kCall || d.what == What::kEnd || d.what == What::kResult)
     t.over = true;
   char where[112] = "the end", last_site[112], before[220] = "the beginning";
@@ -371,6 +372,10 @@ void diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
   t.thread->depth = 1;  // what follows is resil's own
   t.thread->outer_frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   stop_job(91);
+}
+
+void diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
+  on_own_stack([&] { say_diverged(e, t, call, d); });
 }
 
 }  // namespace resil::record

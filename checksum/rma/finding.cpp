@@ -14,6 +14,7 @@
 #include "shim/config.h"
 #include "shim/finding.h"
 #include "shim/json.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 
 namespace resil::rma {
@@ -57,7 +58,7 @@ void site_text(uint64_t site, char* text, size_t bytes) {
   }
 }
 
-void publish_mismatch(Thread&, const Mismatch& m) {
+static void say_mismatch(Thread&, const Mismatch& m) {
   ledger::count_mismatch();
   add_to(counters.mismatches, 1);
   const int origin = world_rank(*m.window, m.origin), target = world_rank(*m.window, m.target);
@@ -105,6 +106,10 @@ void publish_mismatch(Thread&, const Mismatch& m) {
   finding_publish(finding);
   if (ledger::abort_wanted())
     stop_job(90);
+}
+
+void publish_mismatch(Thread& thread, const Mismatch& m) {
+  on_own_stack([&] { say_mismatch(thread, m); });
 }
 
 void report(JsonWriter& json) {

@@ -14,6 +14,7 @@
 #include "shim/event.h"
 #include "shim/finding.h"
 #include "shim/log.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 #include "shim/thread.h"
 
@@ -53,6 +54,24 @@ void mark(Window& w, int rank, int64_t shift) {
   __atomic_store_n(&target->misplaced, true, __ATOMIC_RELEASE);
 }
 
+void say_misplaced_window(const Event& e, const Window& w, const WindowInfo& info, int64_t shift) {
+  Finding finding;
+  finding.start("one_sided_corrupted", Confidence::kProved);
+  finding.victim(runtime.rank);
+  char site[96];
+  site_text(e.site, site, sizeof(site));
+  finding.say("%s at %s: the window's memory of rank %d lies at %p, but MPI says %p: one-sided operations on it land %" PRId64
+              " bytes %s the place that they name", call_info(e.id).name, site, runtime.rank, static_cast<const void*>(w.base),
+              info.base, shift < 0 ? -shift : shift, shift < 0 ? "before" : "behind");
+  finding.add("address", "%p", static_cast<const void*>(w.base));
+  finding.add("MPI_WIN_BASE", "%p", info.base);
+  finding.add("bytes", "%" PRId64, w.bytes);
+  finding.add("call_site", "%s", site);
+  finding.add("trial", "a put into a window of resil's own, aligned alike, landed as far off");
+  finding.add("further", "later windows of this rank are counted only: windows_misplaced in the report");
+  finding_publish(finding);
+}
+
 }  // namespace
 
 void check_placement(Event& e, Window& w, const WindowInfo& info) {
@@ -65,23 +84,8 @@ void check_placement(Event& e, Window& w, const WindowInfo& info) {
                     "where they should", shift);
     return;
   }
-  if (!published.exchange(true)) {
-    Finding finding;
-    finding.start("one_sided_corrupted", Confidence::kProved);
-    finding.victim(runtime.rank);
-    char site[96];
-    site_text(e.site, site, sizeof(site));
-    finding.say("%s at %s: the window's memory of rank %d lies at %p, but MPI says %p: one-sided operations on it land %" PRId64
-                " bytes %s the place that they name", call_info(e.id).name, site, runtime.rank, static_cast<const void*>(w.base),
-                info.base, shift < 0 ? -shift : shift, shift < 0 ? "before" : "behind");
-    finding.add("address", "%p", static_cast<const void*>(w.base));
-    finding.add("MPI_WIN_BASE", "%p", info.base);
-    finding.add("bytes", "%" PRId64, w.bytes);
-    finding.add("call_site", "%s", site);
-    finding.add("trial", "a put into a window of resil's own, aligned alike, landed as far off");
-    finding.add("further", "later windows of this rank are counted only: windows_misplaced in the report");
-    finding_publish(finding);
-  }
+  if (!published.exchange(true))
+    on_own_stack([&] { say_misplaced_window(e, w, info, shift); });
   mark(w, w.rank, shift);
   if (w.why == Reason::kNone)
     for (int i = 0; i < w.size; ++i)
@@ -111,7 +115,7 @@ void placement_take_pending(Window& w) {
   }
 }
 
-void operation_misplaced(Event& e, Window& w, const Target& target) {
+static void say_misplaced(Event& e, Window& w, const Target& target) {
   if (stopped.exchange(true))
     return;
   ledger::count_mismatch();
@@ -135,6 +139,10 @@ void operation_misplaced(Event& e, Window& w, const Target& target) {
   finding_publish(finding);
   if (ledger::abort_wanted())
     stop_job(90);
+}
+
+void operation_misplaced(Event& e, Window& w, const Target& target) {
+  on_own_stack([&] { say_misplaced(e, w, target); });
 }
 
 }  // namespace resil::rma

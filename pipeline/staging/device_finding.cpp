@@ -18,6 +18,7 @@
 #include "shim/finding.h"
 #include "shim/json.h"
 #include "shim/module.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 
 namespace resil::staging {
@@ -162,7 +163,7 @@ void add_evidence(Finding& finding, Packet* packet, const Check& first, const Lo
 
 }  // namespace
 
-void check_mismatch(Packet* packet) {
+static void say_mismatch(Packet* packet) {
   const Check first = packet->check;
   const Looks looks = look_again(packet);
   const Verdict verdict = judge(first, looks);
@@ -209,6 +210,10 @@ void check_mismatch(Packet* packet) {
   finding_publish(finding);
   if (verdict != Verdict::kEarly && ledger::abort_wanted())
     stop_job(90);
+}
+
+void check_mismatch(Packet* packet) {
+  on_own_stack([&] { say_mismatch(packet); });
 }
 
 namespace {

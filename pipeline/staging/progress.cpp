@@ -14,6 +14,7 @@
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
 #include "shim/finding.h"
+#include "shim/own_stack.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
 #include "shim/thread.h"
@@ -340,7 +341,7 @@ void flush(Thread& thread) {
   lone_sends_advance(thread, true);
 }
 
-void copy_failed(Message& op, const char* direction) {
+static void say_copy_failed(Message& op, const char* direction) {
   op.failed = true;
   Finding finding;
   finding.start("device_copy_failed", Confidence::kProved);
@@ -352,6 +353,10 @@ void copy_failed(Message& op, const char* direction) {
               direction[0] == 'a' ? "another process's device" : "host", gpu::last_error());
   finding.add("buffer", "%p", static_cast<void*>(op.packet.buffer));
   finding_publish(finding);
+}
+
+void copy_failed(Message& op, const char* direction) {
+  on_own_stack([&] { say_copy_failed(op, direction); });
 }
 
 void while_waiting(Thread& thread, uint32_t round) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Small stacks (16 KiB: PTHREAD_STACK_MIN, Argobots, Boost.Context): in no mode does a call of MPI use over 4 KiB of
-stack more than without resil, the first calls of a place and of a thread included.
+stack more than without resil, the first calls of a place and of a thread included, and those in which something is found.
 
 Usage: small_stacks_test.py BUILD openmpi|mpich
 """
@@ -33,8 +33,8 @@ class Setting:
         self.mpi, self.program = mpi, os.path.join(build, f"small_stacks.{mpi}")
         self.native = self.depths({}, preload=False)
 
-    def depths(self, env, preload=True):
-        """{kind of call: bytes}, the greater of both ranks; None: the program does not run."""
+    def depths(self, env, preload=True, finds=None):
+        """{kind of call: bytes}, the greater of both ranks; None: the program does not run. `finds`: what may be found."""
         folder = jobs.scratch()
         file = os.path.join(folder, "depths")
         env = {"STACKS_FILE": file, "STACKS_DATA": os.path.join(folder, "data"),
@@ -43,6 +43,8 @@ class Setting:
         if not preload and result.returncode != 0:
             return None  # one-sided calls of Open MPI 4.1 do not work on every machine
         assert result.returncode == 0, result.text()
+        found = {finding["kind"] for report in result.ranks().values() for finding in report["findings"]} if preload else set()
+        assert found <= (finds or set()) and bool(found) == bool(finds), (found, result.text())
         depths = {}
         for rank in (0, 1):
             with open(f"{file}.{rank}", encoding="ascii") as lines:
@@ -51,10 +53,19 @@ class Setting:
         return depths
 
 
-def small(s, env):
+# Bits of the data change under way: the finding is made where the damage is seen, by each mode.
+DAMAGE = {"RESIL_FAULT": "flip,p=0.3", "RESIL_ON_MISMATCH": "log", "RESIL_DRAIN_SECONDS": "1"}
+FINDS = {
+    "blame full": {**CHECKSUM, **DAMAGE, "RESIL_BLAME": "full"},
+    "strict, blame full": {**CHECKSUM, **DAMAGE, "RESIL_CHECKSUM": "strict", "RESIL_BLAME": "full"},
+}
+KINDS = {"message_corrupted", "collective_mismatch", "one_sided_corrupted", "systemic"}
+
+
+def small(s, env, finds=None):
     if s.native is None:
         raise LeftOut("the program does not run without resil here")
-    seen = s.depths(env)
+    seen = s.depths(env, finds=finds)
     more = {name: seen[name] - s.native[name] for name in s.native}
     assert seen.keys() == s.native.keys() and max(more.values()) <= MOST, f"native {s.native}\nmore {more}"
     most = max(more, key=more.get)
@@ -68,6 +79,9 @@ def main(build, mpi):
     recording = {"RESIL_RECORD": os.path.join(jobs.scratch(), "recording")}
     checks += [(f"{mode} ({mpi})", lambda mode=mode: small(s, {"RESIL_MODE": mode, **recording}))
                for mode in ("record", "verify")]
+    checks += [(f"findings, {name} ({mpi})", lambda env=env: small(s, env, KINDS)) for name, env in FINDS.items()]
+    other = {"RESIL_MODE": "verify", **recording, "STACKS_OTHER_DATA": "1", "RESIL_ON_MISMATCH": "log"}
+    checks += [(f"a divergence ({mpi})", lambda: small(s, other, {"divergence", "divergent_input"}))]
     return run_checks(checks)
 
 
