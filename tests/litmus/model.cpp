@@ -4,111 +4,18 @@
 // The threads are contexts of one system thread, switched before each atomic access. Views and messages: each store is a
 // message with the view of memory that whoever acquires it takes over; a view is for each place the oldest message that
 // may still be read, and for each thread how much of it has happened before.
-#include "tests/litmus/model.h"
+#include "tests/litmus/machine.h"
 
 #include <sched.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <memory>
-#include <random>
-#include <unordered_map>
-#include <unordered_set>
 
 extern "C" char __data_start, _end;
 
 namespace litmus {
-
-void flush_pending();
-
-namespace {
-
-constexpr unsigned kThreads = 5;        // the main one, which sets up and checks, included
-constexpr unsigned kLocations = 192;
-constexpr size_t kStack = 256 * 1024;
-constexpr unsigned kSteps = 4000;       // of one execution
-constexpr unsigned kStale = 3;          // loads in a row of one place that may see an old value: all is seen some time
-
-struct View {
-  uint16_t at[kLocations];
-  uint32_t clock[kThreads];
-  void join(const View& other) {
-    for (unsigned i = 0; i < kLocations; ++i) at[i] = std::max(at[i], other.at[i]);
-    for (unsigned i = 0; i < kThreads; ++i) clock[i] = std::max(clock[i], other.clock[i]);
-  }
-};
-
-struct Message {
-  unsigned char value[16];
-  View view;
-};
-
-/// Bytes that are read and written as one.
-struct Location {
-  uintptr_t begin;
-  unsigned bytes;
-  std::deque<Message> messages;
-};
-
-/// Latest accesses to eight bytes, to find races.
-struct Access {
-  uint8_t mask, thread;
-  bool write, atomic;
-  uint32_t clock;
-};
-
-struct Write {
-  uintptr_t begin;
-  unsigned bytes;
-};
-
-struct Thread {
-  ucontext_t context;
-  std::vector<Write> pending;  // plain stores that are about to be made
-  size_t copying;              // bytes of an aggregate whose store has been announced, before its load
-  std::unique_ptr<char[]> stack;
-  std::function<void()> body;
-  bool done, yielded;
-  View view, acquired, released;
-  uintptr_t stale_place;
-  unsigned stale;
-};
-
-struct Block {
-  void* begin;
-  size_t bytes;
-};
-
-struct Choice {
-  uint32_t taken, count;
-};
-
-struct Machine {
-  Thread threads[kThreads];
-  unsigned count = 0, current = 0;
-  ucontext_t scheduler;
-  std::deque<Location> locations;
-  std::unordered_map<uintptr_t, unsigned> location_at;
-  std::unordered_map<uintptr_t, std::vector<Access>> accesses;
-  std::vector<Write> regions;   // racy
-  std::vector<Write> unwatched;
-  std::vector<Block> blocks;    // memory(), the same in each execution
-  size_t blocks_used = 0;
-  View serial;                  // of sequentially consistent operations
-  std::vector<char> variables;  // of the program before its first execution: what an abandoned one left must not last
-  std::vector<Choice> trail;
-  size_t position = 0;
-  unsigned preemptions = 0, steps = 0, bound = 0;
-  bool running = false, at_random = false, abandoned = false, inside = false;
-  const char* failure = nullptr;
-  const void* weakened = nullptr;
-  std::unordered_set<const void*> ordered;
-  std::mt19937_64 random;
-};
 
 Machine* machine;  // null: not exploring
 
@@ -159,7 +66,6 @@ void switch_to(unsigned next) {
   m.inside = inside;
 }
 
-/// Another thread may go on here. `yield`: this one waits for what others do.
 void schedule(bool yield) {
   Machine& m = *machine;
   if (m.current == 0)
@@ -343,8 +249,6 @@ Location& atomic_location(uintptr_t address, unsigned bytes) {
   return *place;
 }
 
-}  // namespace
-
 /// Plain stores have no hook behind them: their values are there by the next one.
 void flush_pending() {
   Thread& self = machine->threads[machine->current];
@@ -358,8 +262,6 @@ void flush_pending() {
   }
   self.pending.clear();
 }
-
-namespace {
 
 /// Each part of a plain access that has a history, or must have one.
 template <class Part>
@@ -383,7 +285,7 @@ void parts(uintptr_t begin, size_t bytes, const Part& part) {
   }
 }
 
-void plain(uintptr_t begin, size_t bytes, bool write, bool range = false) {
+void plain(uintptr_t begin, size_t bytes, bool write, bool range) {
   if (machine == nullptr || !machine->running || machine->inside)
     return;
   machine->inside = true;
@@ -409,57 +311,6 @@ void plain(uintptr_t begin, size_t bytes, bool write, bool range = false) {
     memcpy(reinterpret_cast<void*>(place.begin), message.value, place.bytes);
   });
   machine->inside = false;
-}
-
-template <class T>
-T atomic_load(const volatile T* address, int order, const void* caller) {
-  if (machine == nullptr || !machine->running || machine->inside || is_unwatched(reinterpret_cast<uintptr_t>(address)))
-    return *address;
-  machine->inside = true;
-  flush_pending();
-  order = effective(order, caller);
-  schedule(false);
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  Location& place = atomic_location(at, sizeof(T));
-  if (!is_racy(at))
-    check_race(at, sizeof(T), false, true);
-  T value;
-  memcpy(&value, get(place, order, false).value, sizeof(T));
-  machine->inside = false;
-  return value;
-}
-
-/// Reads, and writes what `change` makes of it unless that says no.
-template <class T, class Change>
-T atomic_change(volatile T* address, int order, const void* caller, bool reads, const Change& change) {
-  if (machine == nullptr || !machine->running || machine->inside || is_unwatched(reinterpret_cast<uintptr_t>(address))) {
-    T old = *address, value = old;
-    if (change(value))
-      *address = value;
-    return old;
-  }
-  machine->inside = true;
-  flush_pending();
-  order = effective(order, caller);
-  schedule(false);
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  Location& place = atomic_location(at, sizeof(T));
-  if (!is_racy(at))
-    check_race(at, sizeof(T), true, true);
-  T old{}, value;
-  if (reads) {
-    const Message read = get(place, order, true);
-    memcpy(&old, read.value, sizeof(T));
-    value = old;
-    if (change(value))
-      put(place, &value, order, &read);
-  } else {
-    value = old;
-    change(value);
-    put(place, &value, order, nullptr);
-  }
-  machine->inside = false;
-  return old;
 }
 
 void fence(int order, const void* caller) {
@@ -534,8 +385,6 @@ void run_once(const Program& program) {
   }
   m.running = false;
 }
-
-}  // namespace
 
 void end_thread() {
   Machine& m = *machine;
@@ -627,102 +476,3 @@ void abandon() {
 }
 
 }  // namespace litmus
-
-// What the compiler calls. The names are the sanitizer's.
-using litmus::plain;
-#define CALLER __builtin_return_address(0)
-
-extern "C" {
-
-void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
-
-#define PLAIN(bytes)                                                                                                  \
-  void __tsan_read##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, false); }                           \
-  void __tsan_write##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, true); }                           \
-  void __tsan_unaligned_read##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, false); }                 \
-  void __tsan_unaligned_write##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, true); }                 \
-  void __tsan_volatile_read##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, false); }                  \
-  void __tsan_volatile_write##bytes(void* p) { plain(reinterpret_cast<uintptr_t>(p), bytes, true); }
-PLAIN(1)
-PLAIN(2)
-PLAIN(4)
-PLAIN(8)
-PLAIN(16)
-void __tsan_read_range(void* p, unsigned long n) { plain(reinterpret_cast<uintptr_t>(p), n, false, true); }
-void __tsan_write_range(void* p, unsigned long n) { plain(reinterpret_cast<uintptr_t>(p), n, true, true); }
-void __tsan_vptr_update(void**, void*) {}
-void __tsan_vptr_read(void**) {}
-
-#define ATOMIC(bits, T)                                                                                               \
-  T __tsan_atomic##bits##_load(const volatile T* p, int order) { return litmus::atomic_load(p, order, CALLER); }      \
-  void __tsan_atomic##bits##_store(volatile T* p, T v, int order) {                                                   \
-    litmus::atomic_change(p, order, CALLER, false, [v](T& x) { x = v; return true; });                                \
-  }                                                                                                                   \
-  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int order) {                                                   \
-    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = v; return true; });                          \
-  }                                                                                                                   \
-  T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int order) {                                                  \
-    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = static_cast<T>(x + v); return true; });      \
-  }                                                                                                                   \
-  T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int order) {                                                  \
-    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = static_cast<T>(x - v); return true; });      \
-  }                                                                                                                   \
-  T __tsan_atomic##bits##_fetch_or(volatile T* p, T v, int order) {                                                   \
-    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = static_cast<T>(x | v); return true; });      \
-  }                                                                                                                   \
-  T __tsan_atomic##bits##_fetch_and(volatile T* p, T v, int order) {                                                  \
-    return litmus::atomic_change(p, order, CALLER, true, [v](T& x) { x = static_cast<T>(x & v); return true; });      \
-  }                                                                                                                   \
-  bool __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int order, int) {               \
-    bool done = false;                                                                                                \
-    const T wanted = *expected;                                                                                       \
-    const T old = litmus::atomic_change(p, order, CALLER, true, [&](T& x) {                                           \
-      done = x == wanted;                                                                                             \
-      if (done) x = v;                                                                                                \
-      return done;                                                                                                    \
-    });                                                                                                               \
-    *expected = old;                                                                                                  \
-    return done;                                                                                                      \
-  }                                                                                                                   \
-  bool __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* expected, T v, int order, int other) {           \
-    return __tsan_atomic##bits##_compare_exchange_strong(p, expected, v, order, other);                               \
-  }                                                                                                                   \
-  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T expected, T v, int order, int other) {                \
-    __tsan_atomic##bits##_compare_exchange_strong(p, &expected, v, order, other);                                     \
-    return expected;                                                                                                  \
-  }
-ATOMIC(8, uint8_t)
-ATOMIC(16, uint16_t)
-ATOMIC(32, uint32_t)
-ATOMIC(64, uint64_t)
-void __tsan_atomic_thread_fence(int order) { litmus::fence(order, CALLER); }
-void __tsan_atomic_signal_fence(int) {}
-
-// Copies of memory, and giving way, in the files under test (meson.build links with --wrap).
-void* __real_memcpy(void*, const void*, size_t);
-void* __real_memset(void*, int, size_t);
-void* __wrap_memcpy(void* to, const void* from, size_t bytes) {
-  plain(reinterpret_cast<uintptr_t>(from), bytes, false);
-  plain(reinterpret_cast<uintptr_t>(to), bytes, true);
-  return __real_memcpy(to, from, bytes);
-}
-void* __wrap_memset(void* to, int value, size_t bytes) {
-  plain(reinterpret_cast<uintptr_t>(to), bytes, true);
-  return __real_memset(to, value, bytes);
-}
-/// Small mappings of a program's setup are its memory(): the same in each execution, and no leak.
-void* __real_mmap64(void*, size_t, int, int, int, long);
-void* __wrap_mmap64(void* at, size_t bytes, int protection, int flags, int file, long offset) {
-  if (litmus::machine != nullptr && !litmus::machine->running && bytes < (1u << 16))
-    return litmus::memory(bytes);
-  return __real_mmap64(at, bytes, protection, flags, file, offset);
-}
-int __wrap_sched_yield() {
-  if (litmus::machine != nullptr && litmus::machine->running && !litmus::machine->inside)
-    litmus::schedule(true);
-  return 0;
-}
-
-}  // extern "C"

@@ -3,7 +3,7 @@
 // A checker of lock-free code for weak memory: it runs a small program of two or three threads again and again, each time
 // with another order of their steps and other values that their loads may see, and says when an expectation fails or when
 // plain accesses race. It runs the library's own code: files that are compiled with -fsanitize=thread call a function
-// for each access to memory, and model.cpp has these functions in place of the sanitizer's.
+// for each access to memory, and hooks.cpp has these functions in place of the sanitizer's.
 //
 // The memory is that of C++ (and so allows what Arm and POWER do), with two bounds: stores to one place take effect in the
 // order in which they are executed, and a load sees no store that is executed after it (no load buffering). So what it
