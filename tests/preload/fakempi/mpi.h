@@ -33,7 +33,7 @@ typedef struct MPI_ABI_Errhandler* MPI_Errhandler;
 #define MPI_COMM_SELF ((MPI_Comm)0x102)
 #define MPI_GROUP_NULL ((MPI_Group)0x108)
 #define MPI_ERRORS_ARE_FATAL ((MPI_Errhandler)0x141)
-#define MPI_ERRORS_RETURN ((MPI_Errhandler)0x142)
+#define MPI_ERRORS_RETURN ((MPI_Errhandler)0x143)
 #define MPI_REQUEST_NULL ((MPI_Request)0x180)
 #define MPI_DATATYPE_NULL ((MPI_Datatype)0x200)
 #define MPI_INT ((MPI_Datatype)0x209)
