@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 
-from .cells import PACKAGES, Impossible
+from .cells import MORE_PACKAGES, PACKAGES, Impossible
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # For Open MPI on a machine with little network, where jobs that spawn each other meet over TCP alone. osc/ucx of 6.0.0rc2
@@ -33,8 +33,11 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 
 def need(program):
-    if shutil.which(program) is None:
+    """Where it is."""
+    path = shutil.which(program)
+    if path is None:
         raise Impossible(f"{program} is not installed")
+    return path
 
 
 def need_root():
@@ -164,7 +167,7 @@ class Root(System):
             with open(self.outside("usr/sbin/policy-rc.d"), "w", encoding="ascii") as file:
                 file.write("#!/bin/sh\nexit 101\n")  # no service is started
             os.chmod(self.outside("usr/sbin/policy-rc.d"), 0o755)
-            for line in (("update",), ("-y", "--no-install-recommends", "install", *PACKAGES)):
+            for line in (("update",), ("-y", "--no-install-recommends", "install", *PACKAGES, *MORE_PACKAGES.get(self.release, ()))):
                 if self.run("apt-get", "-q", *line, check=False).returncode:
                     raise Impossible(f"apt-get {line[0] if len(line) == 1 else 'install'} failed in {self.path} (no network?)")
             self.finish("packages")
@@ -183,10 +186,15 @@ class Root(System):
 
     def newer_meson(self):
         """Debian 11's is too old; Meson is Python alone, and this machine has one."""
-        import mesonbuild  # pylint: disable=import-error,import-outside-toplevel
+        with open(need("meson"), encoding="utf-8") as file:
+            python = file.readline().lstrip("#!").split() or ["python3"]
+        code = "import mesonbuild, os; print(os.path.dirname(mesonbuild.__file__))"
+        found = subprocess.run([*python, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
+        if found.returncode:
+            raise Impossible("Debian 11 needs a newer Meson, and the one of this machine is not found")
         target = self.outside("opt/meson/mesonbuild")
         if not os.path.exists(target):
-            shutil.copytree(os.path.dirname(mesonbuild.__file__), target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(found.stdout.strip(), target, ignore=shutil.ignore_patterns("__pycache__"))
         with open(self.outside("usr/local/bin/meson"), "w", encoding="ascii") as file:
             file.write('#!/bin/sh\nPYTHONPATH=/opt/meson exec python3 -c '
                        '"import sys; sys.argv[0] = \'/usr/local/bin/meson\'; from mesonbuild.mesonmain import main; sys.exit(main())" "$@"\n')

@@ -203,6 +203,7 @@ LEFT_OUT_MPICH = {
     ("ends", "finalize_in_destructor"): ((4, 1), "the launcher may end the other rank natively before its last line"),
     ("ends", "exec_after_finalize"): ((4, 1), "the launcher may end the other rank natively before its last line"),
     ("ends", "sig_term"): ((4, 1), "its launcher's status is 0 or 15 natively"),
+    ("ends", "abort_self"): ((4, 1), "its launcher's status is 0 or 12 natively"),
     ("arguments", "errors"): ((5,), "5.0.2 ends the job natively for an operator with a null datatype"),
     ("process", "shared_memory"): ((5,), "5.0.2 crashes natively: two ranks of one node share no memory"),
     ("spawn", "multiple"): ((5,), "5.0.2 hangs or aborts natively in many runs"),

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import gpu  # noqa: E402
 from harness import mpi as jobs  # noqa: E402
-from harness import patience  # noqa: E402
+from harness import patience, transparent  # noqa: E402
 from harness.main import run_checks  # noqa: E402
 
 # Without errors and freed requests, after which not all can be checked.
@@ -100,7 +100,8 @@ def main(build, mpi, rounds="15"):
     def cut(way, *parts, chunk="16", settings="down=2,up=2", least=100, **environment):
         """All messages that are cut go that one way: as chunks, or from device to device."""
         result = run(*parts, program="staging_chunks", settings=settings, RESIL_STAGE_CHUNK=chunk, **environment)
-        assert result.returncode == 0 and "warn" not in result.text().lower(), result.text()
+        own = "\n".join(transparent.own_lines(result.stderr)).lower()  # Open MPI 6 warns of MPI_Cancel, MPICH 4.2 of handles
+        assert result.returncode == 0 and "warn" not in own, result.text()
         other = "peer_copies" if way == "chunked" else "chunked"
         for rank, report in result.ranks().items():
             staging = report["staging"]
