@@ -75,6 +75,8 @@ bool carry_receive(Event& e) {
     return false;
   if (e.result == 0)
     e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, e.given_statuses); });
+  if (request != backend->request_null())
+    backend->staging->free(&request);  // a persistent one
   return true;
 }
 

@@ -12,11 +12,11 @@
 static int me, calls, codes[64];
 static char text[16384];
 static size_t used;
-static MPI_Comm own;
+static MPI_Comm own, told_of;  // told_of: the last error's
 
 static void handler(MPI_Comm* comm, int* code, ...) {
-  (void)comm;
   int class;
+  told_of = *comm;
   MPI_Error_class(*code, &class);
   if (calls < 64) codes[calls] = class;
   calls++;
@@ -95,7 +95,10 @@ int main(int argc, char** argv) {
   OK(MPI_Recv(data, 1, MPI_INT, me, 2, own, MPI_STATUS_IGNORE));
   tell("freed request", MPI_SUCCESS);
   OK(MPI_Isend(data, 4, MPI_INT, me, 3, own, &request));
+  told_of = MPI_COMM_NULL;
   tell("truncated", MPI_Recv(out, 1, MPI_INT, me, 3, own, MPI_STATUS_IGNORE));
+  tell(told_of == own ? "it was its communicator's" : told_of == MPI_COMM_NULL ? "nobody was told" : "it was another one's",
+       MPI_SUCCESS);
   OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
   OK(MPI_Isend(data, 4, MPI_INT, me, 3, own, &request));
   MPI_Request two[2] = {request, MPI_REQUEST_NULL};
