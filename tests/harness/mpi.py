@@ -201,8 +201,8 @@ def _openmpi_options(options):
     for at, word in enumerate(options):
         if word == "osc" and "pt2pt" in options[at + 1] and openmpi_version() >= (5,):
             return options[:at - 1] + options[at + 2:]
-        if word == "osc" and options[at + 1].startswith("^") and openmpi_version() >= (5,):
-            options[at + 1] += ",ucx"  # of 5.0.7 and 6.0.0rc2, fails or crashes without a fast network
+        if word == "osc" and options[at + 1] == "^rdma" and openmpi_version() >= (5,):
+            return options[:at - 1] + options[at + 2:]  # nothing else is left that has windows over given memory
     return options
 
 
