@@ -190,19 +190,26 @@ T tree(const Case<T>& c, int low, int high, long i) {
 }
 
 template <class T> T exact_sum(const Case<T>& c, int low, int high, long i) { return tree(c, low, high, i); }
+/// Holds the sums exactly. Where the compiler has no __float128 (aarch64), long double is that type.
+#ifdef __SIZEOF_FLOAT128__
+using Quad = __float128;
+#else
+using Quad = long double;
+#endif
+
 template <class F>
 F exact_real(const Case<F>& c, int low, int high, long i) {
-  __float128 total = 0;
+  Quad total = 0;
   for (int r = low; r < high; ++r)
-    total += static_cast<__float128>(contribution(c, r, i));
+    total += static_cast<Quad>(contribution(c, r, i));
   return static_cast<F>(total);
 }
 template <class F>
 std::complex<F> exact_complex(const Case<std::complex<F>>& c, int low, int high, long i) {
-  __float128 re = 0, im = 0;
+  Quad re = 0, im = 0;
   for (int r = low; r < high; ++r) {
-    re += static_cast<__float128>(contribution(c, r, i).real());
-    im += static_cast<__float128>(contribution(c, r, i).imag());
+    re += static_cast<Quad>(contribution(c, r, i).real());
+    im += static_cast<Quad>(contribution(c, r, i).imag());
   }
   return {static_cast<F>(re), static_cast<F>(im)};
 }
