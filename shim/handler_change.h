@@ -12,6 +12,8 @@
 namespace resil {
 
 inline constinit std::atomic<uint32_t> handler_questions{0}, handler_changes{0};
+/// The program has set a handler of a communicator: an error need not end the job from then on.
+inline constinit std::atomic<bool> handlers_were_set{false};
 
 /// Around a question. Not `allowed`: a handler is just being changed.
 class HandlerQuestion {
@@ -31,6 +33,7 @@ class HandlerQuestion {
 class HandlerChange {
  public:
   HandlerChange() {
+    handlers_were_set.store(true, std::memory_order_relaxed);
     handler_changes.fetch_add(1, std::memory_order_seq_cst);
     for (int i = 0; i < 10000 && handler_questions.load(std::memory_order_seq_cst) != 0; ++i)
       sched_yield();

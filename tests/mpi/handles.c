@@ -32,6 +32,34 @@ static void tell(const char* what, int code) {
   calls = 0;
 }
 
+/* One of two receives is too short, the other's message is not there. Open MPI returns at once and leaves that one pending;
+   MPICH waits for it. */
+static void beside_pending(void) {
+  int data[4] = {1, 2, 3, 4}, little = 0, late = 0, token = 0;
+  MPI_Request send, two[2];
+  MPI_Status statuses[2];
+  if (me == 1) {
+    OK(MPI_Recv(&token, 1, MPI_INT, 0, 7, own, MPI_STATUS_IGNORE));
+    OK(MPI_Send(data, 1, MPI_INT, 0, 6, own));
+    return;
+  }
+  OK(MPI_Isend(data, 4, MPI_INT, me, 5, own, &send));
+  OK(MPI_Irecv(&little, 1, MPI_INT, me, 5, own, &two[0]));
+  OK(MPI_Irecv(&late, 1, MPI_INT, 1, 6, own, &two[1]));
+#ifdef OPEN_MPI
+  tell("truncated beside a pending one", MPI_Waitall(2, two, statuses));
+  tell("the pending one", statuses[1].MPI_ERROR);
+  OK(MPI_Send(&token, 1, MPI_INT, 1, 7, own));
+  OK(MPI_Wait(&two[1], MPI_STATUS_IGNORE));
+#else
+  OK(MPI_Send(&token, 1, MPI_INT, 1, 7, own));
+  tell("truncated beside a pending one", MPI_Waitall(2, two, statuses));
+  tell("the pending one", statuses[1].MPI_ERROR);
+#endif
+  CHECK(late == 1);
+  OK(MPI_Wait(&send, MPI_STATUS_IGNORE));
+}
+
 int main(int argc, char** argv) {
   MPI_Errhandler counts;
   MPI_Datatype type, freed, dup;
@@ -105,6 +133,7 @@ int main(int argc, char** argv) {
   OK(MPI_Irecv(out, 1, MPI_INT, me, 3, own, &two[1]));
   MPI_Status statuses[2];
   tell("truncated, all", MPI_Waitall(2, two, statuses));
+  beside_pending();
 #ifndef OPEN_MPI  // would read freed memory
   OK(MPI_Comm_dup(MPI_COMM_SELF, &gone));
   MPI_Comm stale = gone;
