@@ -74,7 +74,7 @@ bool carry_receive(Event& e) {
   uint64_t request;
   if (!backend->messages->post(e, &request, &e.result))
     return false;
-  if (e.result == 0)
+  if (e.result == 0 && request != backend->request_null())
     e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, e.given_statuses); });
   if (request != backend->request_null())
     backend->staging->free(&request);  // a persistent one
