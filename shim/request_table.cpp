@@ -14,6 +14,7 @@
 #include "shim/registry.h"
 #include "shim/request_class.h"
 #include "shim/request_overflow.h"
+#include "shim/request_serial.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
 #include "shim/tables.h"
@@ -145,23 +146,7 @@ bool release(uint32_t index, uint64_t key, uint64_t* cleanup, Cookies* cookie) {
   return true;
 }
 
-/// Ticks in a unit of the serial number, as a power of two: some 20 to 40 ns, so that a handle's reuse has another number.
-#if defined(__aarch64__)
-uint32_t serial_shift;  // the counter has 25 MHz to 1 GHz
-void find_serial_shift() {
-  uint64_t frequency;
-  asm("mrs %0, cntfrq_el0" : "=r"(frequency));
-  for (serial_shift = 0; frequency >> serial_shift > 50000000; ++serial_shift) {
-  }
-}
-#else
-constexpr uint32_t serial_shift = 6;
-void find_serial_shift() {}
-#endif
-
-/// About 25 ns with threads: tells an old handle from its reuse. The time of the call will not do between threads: it
-/// was taken on the way into MPI, maybe long before MPI had the handle to give.
-uint32_t serial_of(const Event& e) { return static_cast<uint32_t>((concurrent ? ticks() : e.time) >> serial_shift); }
+uint32_t serial_of(const Event& e) { return request_serial(concurrent ? ticks() : e.time); }
 
 constexpr ring::RequestKind kind_of(const CallInfo& info) {
   if (info.attributes & kCallCreatesComm)
@@ -380,7 +365,7 @@ bool request_table_create() {
   empty_key = backend->request_empty();
   empty_key = empty_key != 0 ? empty_key : null_key;
   overflow_reset();
-  find_serial_shift();
+  request_serial_prepare();
   bucket_count = runtime.request_count / kBucket;
   size_t bytes = bucket_count * kBucket * (sizeof(uint64_t) + sizeof(Cookies)) + bucket_count * sizeof(uint32_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
