@@ -47,8 +47,10 @@ struct StagingFunctions {
   /// May the library be asked about a message on that communicator? False: an error that the message had would reach a
   /// handler of the program's, or end a job that may go on. The answer changes with the program's handlers.
   bool (*askable)(uint64_t comm);
-  /// Is the request complete? It stays as it is; an error that the message had is raised again by the call that completes
-  /// the request. Not asked if it may not be, unless `regardless`. `status`: of a receive; 0 bytes when it was cancelled.
+  /// Is the request complete? It stays as it is; an error that the message had (`status->error`; 0: none) is raised again by
+  /// the call that completes the request. But MPICH makes a persistent request inactive from 4.2 on, and knows nothing of
+  /// its message afterwards. Not asked if it may not be, unless `regardless`. `status`: of a receive; 0 bytes when it was
+  /// cancelled.
   Peeked (*peek)(uint64_t request, uint64_t comm, bool regardless, StatusInfo* status);
   int (*free)(uint64_t* request);
   /// The event's own completion call on `handles` in place of the program's array...
@@ -62,8 +64,8 @@ struct StagingFunctions {
   void (*mark)(const Event& event, int64_t index, int code);
   /// It says that so many bytes have been received.
   void (*set_bytes)(const Event& event, int64_t index, uint64_t bytes);
-  /// It is that of a receive from MPI_PROC_NULL, of which an empty status differs in the source.
-  void (*mark_nothing)(const Event& event, int64_t index);
+  /// It says that source and tag (as in ring_format.h), and whether the message was cancelled.
+  void (*set_envelope)(const Event& event, int64_t index, int32_t source, int32_t tag, bool cancelled);
   /// A predefined datatype of that kind and width; 0: none.
   uint64_t (*basic_handle)(const BasicType& basic);
   uint64_t (*byte_type)();  ///< MPI_BYTE

@@ -40,6 +40,18 @@ StatusInfo came_with(const Event& e, const Message& op, int64_t place) {
   return status;
 }
 
+void remember(Message& op, const StatusInfo& status) {
+  if (status.error != 0) {
+    op.error = status.error;
+    op.failed = true;
+  }
+  if (!op.keeps)
+    return;
+  op.came = op.came != 0 ? op.came : status.bytes;
+  op.cancelled = status.cancelled;
+  op.told = true;
+}
+
 void begin_late(Thread& thread, Message* op, const StatusInfo& status) {
   op->claimed = false;
   op->closed = !op->persistent;

@@ -16,6 +16,9 @@ bool sender_done(Thread& thread, const Message* receive);
 StatusInfo came_with(const Event& event, const Message& op, int64_t place);
 /// The library has completed the claimed request: copies begin.
 void begin_late(Thread& thread, Message* op, const StatusInfo& status);
+/// The library has been asked about a persistent request, which it may have made inactive: what it said is all that there
+/// will be, and is told by the call that completes the request.
+void remember(Message& op, const StatusInfo& status);
 /// Waits until they are done.
 void end_late(Thread& thread, const Message* op);
 
@@ -39,6 +42,11 @@ bool complete_claimed(Event& e, Message* op, int64_t place, int* flag, int* resu
   e.result = *result;
   begin_late(*e.thread, op, came_with(e, *op, place));
   if (stays) {
+    if (op->keeps) {  // an error has been raised now
+      StatusInfo status = came_with(e, *op, place);
+      status.error = 0;
+      remember(*op, status);
+    }
     op->closed = false;
     op->marks.fetch_and(static_cast<uint8_t>(~kClosing), std::memory_order_relaxed);
   }

@@ -223,6 +223,8 @@ void lone_returned(Event& event);
 /// For MPI_Mrecv and MPI_Imrecv, before the call: which entry the message is of.
 void lone_matched(const Event& event, Message* op);
 void lone_target_release(Target* target);
+/// That persistent receive is no more.
+void lone_persistent_gone(uint64_t request);
 
 /// Members of the report's object `staging`.
 void lone_report(JsonWriter& json);

@@ -262,19 +262,6 @@ void persistent_started(Event& e) {
   }
 }
 
-void persistent_freed(uint64_t request) {
-  for (Target** place = &persistent; *place != nullptr; place = &(*place)->next) {
-    Target* target = *place;
-    if (target->request != request)
-      continue;
-    *place = target->next;
-    target->request = 0;  // a message that is under way gives it back
-    if (message_find(request) == nullptr)
-      lone_target_release(target);
-    return;
-  }
-}
-
 /// Its status says what the whole message has.
 void probed_one(Event& e) {
   if (e.result != 0 || (e.id != CallId::kMPI_Probe && e.id != CallId::kMPI_Mprobe && *e.flag == 0))
@@ -309,6 +296,19 @@ Message* lone_track(Thread& thread, const Half& half) {
   op->target = target;
   op->comm = half.envelope.comm != 0 ? half.envelope.comm : backend->comm_world();
   return op;
+}
+
+void lone_persistent_gone(uint64_t request) {
+  for (Target** place = &persistent; *place != nullptr; place = &(*place)->next) {
+    Target* target = *place;
+    if (target->request != request)
+      continue;
+    *place = target->next;
+    target->request = 0;  // a message that is under way gives it back
+    if (message_find(request) == nullptr)
+      lone_target_release(target);
+    return;
+  }
 }
 
 void lone_target_release(Target* target) {
@@ -349,7 +349,7 @@ void lone_entered(Event& e) {
   else if (lone_granted != 0 && is_probe(e.id))
     give_statuses(e);
   else if (e.id == CallId::kMPI_Request_free && persistent != nullptr)
-    persistent_freed(request_handle(e.requests, 0));
+    lone_persistent_gone(request_handle(e.requests, 0));
 }
 
 void lone_returned(Event& e) {

@@ -71,7 +71,7 @@ Message* message_take() {
   op->parts.store(1, std::memory_order_relaxed);
   op->marks.store(0, std::memory_order_relaxed);
   op->lane = 0;
-  op->staged = op->sends = op->in_lane = op->persistent = op->keeps = op->claimed = op->closed = false;
+  op->staged = op->sends = op->in_lane = op->persistent = op->keeps = op->claimed = op->closed = op->cancelled = op->told = false;
   op->failed.store(false, std::memory_order_relaxed);
   return op;
 }

@@ -54,6 +54,8 @@ struct Message {
   bool claimed;     ///< in no list: a call of the program's is about to complete its request (wait.cpp)
   bool closed;      ///< the library has completed the request: the handle is not the message's any more
   bool keeps;       ///< the handle is the program's persistent one: it stays when it is complete
+  bool cancelled;   ///< and `told`: it was
+  bool told;        ///< and `keeps`: the library has been asked, and has said all that it will: came, peer, tag
   std::atomic<bool> failed;  ///< a copy was refused by the runtime, or the library refused the message after its post
 };
 

@@ -8,6 +8,7 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
+#include "pipeline/staging/late.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/p2p.h"
@@ -190,6 +191,8 @@ bool work_wire(Thread& thread, List& list, unsigned peeks) {
       first = first != nullptr ? first : op;
       put(list, op);
     } else {
+      if (op->persistent || op->keeps)
+        remember(*op, status);
       wire_done(thread, op, status);
     }
   }

@@ -14,6 +14,7 @@
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/late.h"
+#include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
 #include "shim/backend.h"
@@ -119,40 +120,52 @@ void give_back(Requests& r) {
     }
 }
 
-/// A send of its lane that is finished. Its request is persistent, and on MPICH from 4.2 on who asks whether such a
-/// request is complete makes it inactive: calls for some of many pass over it.
-bool is_sent(const Message* op) { return op != nullptr && op->persistent && op->sends && !op->claimed && finished(*op); }
+/// A finished one whose request is persistent: a send of its lane, a receive from MPI_PROC_NULL, the program's own persistent
+/// receive. On MPICH from 4.2 on who asks whether such a request is complete makes it inactive: calls for some of many pass
+/// over it.
+bool is_passed_over(const Message* op) {
+  return op != nullptr && (op->persistent || op->keeps) && !op->claimed && finished(*op);
+}
 
-/// The program's handles but for those of unfinished messages; returns how many these are. `sent`: how many are left out
-/// besides since they are for settle_sent.
-int64_t show(const Event& e, Requests& r, int64_t* sent) {
+/// The program's handles but for those of unfinished messages; returns how many these are. `passed`: how many are left out
+/// besides since they are for settle_passed.
+int64_t show(const Event& e, Requests& r, int64_t* passed) {
   memcpy(r.shown, e.requests, static_cast<size_t>(r.count) * backend->handle_bytes);
   int64_t hidden = 0;
-  *sent = 0;
+  *passed = 0;
   for (int64_t i = 0; i < r.count; ++i) {
     const Message* op = r.messages[i];
-    const bool is = is_sent(op);
+    const bool is = is_passed_over(op);
     if (op == nullptr || op->claimed || (finished(*op) && !is))
       continue;
     backend->staging->store(r.shown, i, backend->request_null());
-    *(is ? sent : &hidden) += 1;
+    *(is ? passed : &hidden) += 1;
   }
   return hidden;
 }
 
+/// What the library does not say of a message, or not any more, in the status at `place`.
+void complete_status(const Event& e, const Message& op, int64_t place) {
+  if (op.came != 0)
+    backend->staging->set_bytes(e, place, op.came);
+  if (op.told)
+    backend->staging->set_envelope(e, place, op.peer, op.tag, op.cancelled);
+  else if (op.persistent && !op.sends)
+    backend->staging->set_envelope(e, place, ring::kProcNull, ring::kAnyTag, false);
+}
+
 /// The message of request `index` is complete, with its status at `place`.
 void settle_message(Event& e, Message* op, int64_t index, int64_t place) {
+  if (op->keeps && request_handle(e.requests, index) == backend->request_null())
+    lone_persistent_gone(op->handle);  // Open MPI 4 frees a persistent request with an error
   message_remove(op);
   if (op->persistent) {  // the program's request is not: it is null now
     backend->staging->free(&op->handle);
     backend->staging->store(e.requests, index, backend->request_null());
   }
-  if (op->came != 0)
-    backend->staging->set_bytes(e, place, op->came);
+  complete_status(e, *op, place);
   if (op->failed)
     backend->staging->mark(e, place, error_of(*op));
-  if (op->persistent && !op->sends)
-    backend->staging->mark_nothing(e, place);
   message_retire(*e.thread, op);
 }
 
@@ -216,15 +229,15 @@ void settle_said(Event& e, Requests& r) {
     fail(e, comm, error);
 }
 
-/// Sends of their lanes that are finished, one by one: the first one for MPI_Waitany and MPI_Testany, else all, behind
-/// those that the library has said.
-void settle_sent(Event& e, Requests& r) {
+/// Those that the library passes over, one by one: the first one for MPI_Waitany and MPI_Testany, else all, behind those that
+/// the library has said.
+void settle_passed(Event& e, Requests& r) {
   const bool some = e.outcount != nullptr;
   int place = some && *e.outcount != backend->replay->undefined ? *e.outcount : 0;
   const bool errors = e.result != 0;
   for (int64_t i = 0; i < r.count; ++i) {
     Message* op = r.messages[i];
-    if (!is_sent(op))
+    if (!is_passed_over(op))
       continue;
     const bool stored = e.given_statuses != nullptr && !backend->messages->status_ignored(e.given_statuses);
     void* status = stored ? static_cast<char*>(e.given_statuses) + static_cast<size_t>(place) * backend->status_bytes : nullptr;
@@ -277,14 +290,15 @@ bool attempt_all(Event& e, Requests& r, bool may_block) {
   e.result = may_block ? backend->staging->wait_as(e, e.requests) : backend->staging->test_as(e, e.requests, &flag);
   const bool done = e.result != 0 || flag != 0;
   if (done && r.late) {
-    // After an error some may be pending still, the others' requests are gone. A send's in its lane is persistent.
-    const bool one = r.count == 1;
+    // After an error some may be pending still, the others' requests are gone, unless they are persistent.
+    const bool every = e.result == 0 || r.count == 1;
     const auto complete = [&](int64_t i) {
-      if (one || request_handle(e.requests, i) == backend->request_null())
+      if (every || request_handle(e.requests, i) == backend->request_null())
         return true;
       StatusInfo status = {};
       backend->messages->status_read(e.given_statuses, i, &status);
-      return r.messages[i]->persistent && backend->messages->error_kind(status.error) != ErrorKind::kPending;
+      return (r.messages[i]->persistent || r.messages[i]->keeps) &&
+             backend->messages->error_kind(status.error) != ErrorKind::kPending;
     };
     for (int64_t i = 0; i < r.count; ++i)
       if (Message* op = r.messages[i]; op != nullptr && op->claimed && complete(i))
@@ -302,18 +316,18 @@ bool attempt_all(Event& e, Requests& r, bool may_block) {
 bool attempt_any(Event& e, Requests& r, bool may_block) {
   if (r.late)
     claim(e, r);
-  int64_t sent = 0;
-  const int64_t hidden = show(e, r, &sent);
+  int64_t passed = 0;
+  const int64_t hidden = show(e, r, &passed);
   int flag = 1;
-  if (sent != 0 && e.outcount == nullptr) {
+  if (passed != 0 && e.outcount == nullptr) {
     e.result = 0;
     closing(r, true);
-    settle_sent(e, r);
+    settle_passed(e, r);
     closing(r, false);
     return true;
   }
-  const bool blocks = may_block && hidden == 0 && sent == 0;
-  if (may_block && r.late && !blocks && sent == 0)
+  const bool blocks = may_block && hidden == 0 && passed == 0;
+  if (may_block && r.late && !blocks && passed == 0)
     return false;  // their copies are done soon
   if (blocks)
     begin_blocking(e);
@@ -324,7 +338,7 @@ bool attempt_any(Event& e, Requests& r, bool may_block) {
   bool done = e.result != 0 || flag != 0;
   if (e.result == 0 && said == backend->replay->undefined && hidden != 0)
     done = false;  // it was shown none that is active
-  if (nothing && sent != 0)
+  if (nothing && passed != 0)
     *e.outcount = 0, done = true;
   if (done && r.late && !nothing) {
     const int64_t several = e.outcount != nullptr ? said : 1;
@@ -339,10 +353,10 @@ bool attempt_any(Event& e, Requests& r, bool may_block) {
       if (const Message* op = message(k); op != nullptr)
         end_late(*e.thread, op);
   }
-  if (done && (sent == 0 || !nothing))
+  if (done && (passed == 0 || !nothing))
     settle_said(e, r);
-  if (done && sent != 0)
-    settle_sent(e, r);
+  if (done && passed != 0)
+    settle_passed(e, r);
   closing(r, false);
   return done;
 }
@@ -435,7 +449,7 @@ bool other_call(Event& e) {
       }
       flush(*e.thread);  // the library has it now, and decides
       e.result = 0;
-      return op->persistent && finished(*op);  // inactive: too late
+      return op->told || (op->persistent && finished(*op));  // inactive: too late
     default:
       if (!finished(*op)) {
         const bool asks = may_ask(*op);
@@ -446,15 +460,12 @@ bool other_call(Event& e) {
         e.result = result;
         if (*e.flag == 0 || result != 0)
           return true;
-      } else if (op->came == 0 && (!op->persistent || op->sends)) {
+      } else if (op->came == 0 && !op->told && (!op->persistent || op->sends)) {
         return false;
       } else {
         e.result = backend->replay->get_status(e, e.flag);
       }
-      if (op->came != 0)
-        backend->staging->set_bytes(e, 0, op->came);
-      else if (op->persistent && !op->sends)
-        backend->staging->mark_nothing(e, 0);
+      complete_status(e, *op, 0);
       return true;
   }
 }
@@ -499,8 +510,7 @@ bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
   }
   if (looks) {
     *result = backend->replay->get_status(e, flag);
-    if (op->persistent && !op->sends)
-      backend->staging->mark_nothing(e, 0);
+    complete_status(e, *op, 0);
     return true;
   }
   op->marks.fetch_or(kClosing, std::memory_order_seq_cst);

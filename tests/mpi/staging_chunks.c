@@ -28,6 +28,8 @@ static void warm(int from_device) {
 
 static void settle(void) { warm(1); }
 
+#include "staging_persistent.h"
+
 /// One way, all kinds of receive.
 static void plain(int to_device) {
   for (int way = 0; way < 8; way++) {
@@ -304,32 +306,6 @@ static void left_alone(int to_device) {
   }
 }
 
-/// Persistent receives, made before and after the first grant.
-static void persistent(int to_device) {
-  settle();
-  char* data = filled(rank == 0 ? 1 : to_device, kLarge, rank == 0 ? 9 : 0);
-  MPI_Request request;
-  MPI_Status status;
-  if (rank == 0) {
-    for (int i = 0; i < 4; i++) {
-      OK(MPI_Send(data, kLarge, MPI_BYTE, other, 6, comm));
-      OK(MPI_Recv(NULL, 0, MPI_BYTE, other, 7, comm, MPI_STATUS_IGNORE));
-    }
-  } else {
-    OK(MPI_Recv_init(data, kLarge, MPI_BYTE, other, 6, comm, &request));
-    for (int i = 0; i < 4; i++) {
-      OK(MPI_Start(&request));
-      OK(MPI_Wait(&request, &status));
-      check_status(&status, other, 6, MPI_BYTE, kLarge);
-      check(to_device, data, kLarge, kLarge, 9);
-      fill(to_device, data, kLarge, 0);
-      OK(MPI_Send(NULL, 0, MPI_BYTE, other, 7, comm));
-    }
-    OK(MPI_Request_free(&request));
-  }
-  memory_free(rank == 0 ? 1 : to_device, data);
-}
-
 /// Ordinary messages of every size that a head may have, alone and beside cut ones, probed or not.
 static void alike(int to_device) {
   const int least = atoi(getenv("RESIL_STAGE_CHUNK")) * 128;
@@ -569,6 +545,8 @@ int main(int argc, char** argv) {
     if (wanted("blocked")) blocked(to_device);
     if (wanted("left_alone")) left_alone(to_device);
     if (wanted("persistent")) persistent(to_device);
+    if (wanted("persistent")) persistent_truncated(to_device);
+    if (wanted("persistent")) from_nobody(to_device);
     if (wanted("alike")) alike(to_device);
     if (wanted("itself")) itself(to_device);
   }

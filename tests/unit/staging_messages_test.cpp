@@ -112,7 +112,7 @@ StagingFunctions staging_functions() {
   f.wait_as = wait_as;
   f.store = [](void* handles, int64_t i, uint64_t handle) { static_cast<uint64_t*>(handles)[i] = handle; };
   f.mark = [](const Event&, int64_t, int) {};
-  f.mark_nothing = [](const Event&, int64_t) {};
+  f.set_envelope = [](const Event&, int64_t, int32_t, int32_t, bool) {};
   f.set_bytes = [](const Event&, int64_t, uint64_t) {};
   f.raise = [](uint64_t, int code) { return code; };
   return f;
@@ -182,6 +182,7 @@ void tell_posted(Thread&, Message* op) { op->in_lane = false; }
 bool lone_arrived(Thread&, Message*, uint64_t, int32_t) { return false; }
 void lone_release(Message*) {}
 void lone_target_release(Target*) {}
+void lone_persistent_gone(uint64_t) {}
 void lone_announce(Message&) {}
 void lone_head_started(Thread&, Message*) {}
 bool lone_sends_advance(Thread&, bool) { return false; }
