@@ -18,6 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../which_mpi.h"
+
 #define UNUSED __attribute__((unused))
 
 struct Case {

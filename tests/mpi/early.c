@@ -9,15 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "../which_mpi.h"
 #include "check.h"
 
-#ifdef OPEN_MPI
-enum { kLate = 1 };  // 4.1 looks at arrays of datatypes and at the communicator until the collective is complete
-#else
-enum { kLate = 0 };
-#endif
 enum { kPage = 4096, kN = 96 };
 
+static int late;  // Open MPI 4.1 looks at arrays of datatypes and at the communicator until the collective is complete
 static int rank, size, right, left;
 static unsigned long sum;
 static MPI_Comm world;
@@ -116,9 +113,9 @@ static void typed(void) {
     OK(MPI_Type_free(&type));
   }
   gone(counts), gone(places);
-  if (!kLate) gone(types);
+  if (!late) gone(types);
   finish(request, in, sizeof(in));
-  if (kLate) gone(types);
+  if (late) gone(types);
 }
 
 static void neighbours(void) {
@@ -143,9 +140,9 @@ static void neighbours(void) {
   begin();
   OK(MPI_Ineighbor_alltoallw(out, counts, bytes, types, in, counts, bytes, types, ring, request));
   gone(counts), gone(bytes);
-  if (!kLate) gone(types);
+  if (!late) gone(types);
   finish(request, in, sizeof(in));
-  if (kLate) gone(types);
+  if (late) gone(types);
   OK(MPI_Comm_free(&ring));
 }
 
@@ -164,10 +161,10 @@ static void objects(void) {
   begin();
   OK(MPI_Iallreduce(out, in, kN, MPI_DOUBLE, op, comm, request));
   OK(MPI_Op_free(&op));
-  if (!kLate) OK(MPI_Comm_free(&comm));
+  if (!late) OK(MPI_Comm_free(&comm));
   OK(MPI_Comm_dup(world, &other));  // takes the place, perhaps the handle
   finish(request, in, sizeof(in));
-  if (kLate) OK(MPI_Comm_free(&comm));
+  if (late) OK(MPI_Comm_free(&comm));
   begin();
   MPI_Datatype type = pairs();
   OK(MPI_Irecv(in, 5, type, MPI_ANY_SOURCE, 7, other, &requests[0]));
@@ -217,20 +214,16 @@ static void duplicate(void) {
   *made = MPI_COMM_NULL;
   OK(MPI_Comm_idup(world, made, &request));
   const int at_once = *made != MPI_COMM_NULL && request != MPI_REQUEST_NULL;
-#ifdef MPICH
-  CHECK(at_once || request == MPI_REQUEST_NULL);
-#else
-  (void)at_once;
-#endif
-  copy = *made;
-#ifdef MPICH
-  gone(made);
-#endif
+  if (on_mpich()) {
+    CHECK(at_once || request == MPI_REQUEST_NULL);
+    copy = *made;
+    gone(made);
+  }
   OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-#ifndef MPICH
-  copy = *made;
-  gone(made);
-#endif
+  if (on_openmpi()) {
+    copy = *made;
+    gone(made);
+  }
   int value = rank == 0 ? 5 : 0;
   OK(MPI_Bcast(&value, 1, MPI_INT, 0, copy));
   CHECK(value == 5);
@@ -252,9 +245,7 @@ static void fetch(MPI_Win win, int lock) {
   OK(MPI_Rget(in, 4, type, right, 0, 4, type, win, request));
   OK(MPI_Type_free(&type));
   complete(request);
-#ifndef MPICH
-  from(rank, in);
-#endif
+  if (on_openmpi()) from(rank, in);
   OK(MPI_Win_unlock(right, win));
   from(rank, in);
   sum ^= fingerprint(in, sizeof(in)) + (sum << 1);
@@ -355,11 +346,7 @@ static void is_null(const MPI_Status* status) {
 
 /// The same of a request: MPICH 4.0 leaves that status as it was.
 static void waited_null(const MPI_Status* status) {
-#ifndef MPICH
-  is_null(status);
-#else
-  (void)status;
-#endif
+  if (on_openmpi()) is_null(status);
 }
 
 /// Borders of a halo: what comes from nobody is there at once.
@@ -467,6 +454,7 @@ static void addresses(void) {
 
 int main(int argc, char** argv) {
   OK(MPI_Init(&argc, &argv));
+  late = on_openmpi();
   if (argc > 1 && strcmp(argv[1], "answers") == 0) return answers();
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &world));
   OK(MPI_Comm_rank(world, &rank));
