@@ -21,6 +21,14 @@ __attribute__((unused)) static int on_openmpi(void) {
 #endif
 }
 
+__attribute__((unused)) static int standard_abi(void) {
+#ifdef RESIL_STANDARD_ABI
+  return 1;
+#else
+  return 0;
+#endif
+}
+
 __attribute__((unused)) static int on_mpich(void) { return !on_openmpi(); }
 
 #endif

@@ -80,7 +80,9 @@ static void in_place(void) {
   ALL(Allgatherv, Iallgatherv, MPI_IN_PLACE, -4, kNoType, data, twos, apart, MPI_INT, WORLD);
   ALL(Alltoall, Ialltoall, MPI_IN_PLACE, -4, kNoType, data, 3, MPI_INT, WORLD);
   ALL(Alltoallv, Ialltoallv, MPI_IN_PLACE, GARBAGE, GARBAGE, kNoType, data, twos, apart, MPI_INT, WORLD);
-  ALL(Alltoallw, Ialltoallw, MPI_IN_PLACE, GARBAGE, GARBAGE, GARBAGE, data, ones, bytes, ints, WORLD);
+  // Open MPI's library of the standard ABI reads the types that do not matter, and crashes natively.
+  void* no_types = standard_abi() && on_openmpi() ? (void*)ints : GARBAGE;
+  ALL(Alltoallw, Ialltoallw, MPI_IN_PLACE, GARBAGE, GARBAGE, no_types, data, ones, bytes, ints, WORLD);
   ALL(Reduce_scatter, Ireduce_scatter, MPI_IN_PLACE, data, twos, MPI_INT, MPI_SUM, WORLD);
   ALL(Reduce_scatter_block, Ireduce_scatter_block, MPI_IN_PLACE, data, 3, MPI_INT, MPI_SUM, WORLD);
   ALL(Scan, Iscan, MPI_IN_PLACE, data, 3, MPI_INT, MPI_SUM, WORLD);

@@ -72,6 +72,8 @@ class Program:
         newest = self.mpi == "mpich" and jobs.mpich_version() >= (5,)
         if self.name == "spawn" and newest:
             status = 0
+        if self.mpi == "openmpi" and self.name in ("threads", "stress_threads") and jobs.openmpi_version() >= (6,):
+            raise LeftOut("Open MPI 6.0.0rc2 hangs in it natively in many runs: docs/PLATFORMS.md")
         plain, wrote = self.run(False)
         if newest and self.name in ("rma", "rma_checks") and plain.returncode != 0:
             raise LeftOut("MPICH 5.0.2's two ranks of one node share no memory there: docs/PLATFORMS.md")
@@ -80,12 +82,6 @@ class Program:
         assert plain.returncode == status, f"the plain run ends with {plain.returncode}\n{plain.text()}"
         for mode in ("watch", "off"):
             watched, also_wrote = self.run(True, mode)
-            threads = self.mpi == "openmpi" and self.name in ("threads", "stress_threads") and jobs.openmpi_version() >= (6,)
-            for _ in range(4):
-                if not (threads and watched.timed_out):
-                    break
-                print(f"{self.name}: a run did not end; tried again: Open MPI 6.0.0rc2 hangs in it natively", flush=True)
-                watched, also_wrote = self.run(True, mode)
             try:
                 transparent.same_end(plain, watched)
                 assert wrote == also_wrote, "the file written differs"
