@@ -56,12 +56,18 @@ static char* program;
 static void* mpi(int how) {
   char name[40];
   void* found = NULL;
-  for (int number = 120; number > 9 && !found; number--) {
-#ifdef OPEN_MPI
-    snprintf(name, sizeof(name), "libmpi.so.%d", number);
+#ifdef RESIL_STANDARD_ABI  // of which there is no later version yet
+  const char* stem = "libmpi_abi";
+  const int first = 1;
+#elif defined(OPEN_MPI)
+  const char* stem = "libmpi";
+  const int first = 10;
 #else
-    snprintf(name, sizeof(name), "libmpich.so.%d", number);
+  const char* stem = "libmpich";
+  const int first = 10;
 #endif
+  for (int number = 120; number >= first && !found; number--) {
+    snprintf(name, sizeof(name), "%s.so.%d", stem, number);
     found = dlopen(name, RTLD_NOW | how);
   }
   say("loaded %d", found != NULL);
