@@ -12,8 +12,9 @@ namespace resil::reduction {
 class FloatingEnvironment {
  public:
   /// `x87`: long double of x86 will be computed with as well.
-  explicit FloatingEnvironment(bool x87) : x87_(x87) {
+  explicit FloatingEnvironment([[maybe_unused]] bool x87) {
 #if defined(__x86_64__)
+    x87_ = x87;
     asm volatile("stmxcsr %0" : "=m"(saved_)::"memory");
     constexpr uint32_t kDefault = 0x1f80;
     if (saved_ != kDefault)
@@ -41,8 +42,8 @@ class FloatingEnvironment {
   FloatingEnvironment& operator=(const FloatingEnvironment&) = delete;
 
  private:
-  [[maybe_unused]] bool x87_;
 #if defined(__x86_64__)
+  bool x87_;
   uint32_t saved_;
   struct {
     uint32_t words[7];

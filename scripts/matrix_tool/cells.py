@@ -8,7 +8,7 @@ class Impossible(Exception):
     """What cannot be done here, and why."""
 
 
-Cell = collections.namedtuple("Cell", "name release mpi abi")
+Cell = collections.namedtuple("Cell", "name release mpi abi machine", defaults=("x86_64",))
 
 RELEASES = ("bookworm", "trixie", "forky", "bullseye")
 DEBIAN = {"bullseye": "11", "bookworm": "12", "trixie": "13", "forky": "testing"}
@@ -20,6 +20,8 @@ for _release in RELEASES:
         for _mpi in MPIS:
             _name = "-".join([_release, *(["abi"] if _abi == "standard" else []), _mpi])
             CELLS[_name] = Cell(_name, _release, _mpi, _abi)
+for _mpi in MPIS:
+    CELLS[f"arm64-{_mpi}"] = Cell(f"arm64-{_mpi}", "bookworm", _mpi, "own", "aarch64")
 
 
 def named(word):
@@ -34,7 +36,8 @@ PACKAGES = ("ca-certificates", "g++", "gcc", "gdb", "gfortran", "libmpich-dev", 
 MORE_PACKAGES = {"bullseye": ("python3-distutils",)}  # for Meson
 
 # Tests of meson.build, less the name of the MPI, by what they are about. Each is built from this tree with the cell's own
-# compilers. What the last one names needs the library's own objects, so it is compiled there: not a part of a usual run.
+# compilers. What the last one names needs the library's own objects, so it is compiled there: not a part of a usual run. Any test
+# with a library that was built there (run --build-there) is THERE + its name.
 TESTS = {
     "watch": ("programs", "jobs", "coverage", "launches", "steps", "ends", "dumps", "api", "abi"),
     "hangs": ("hangs", "mismatch", "orders", "hang-injector"),
@@ -44,9 +47,18 @@ TESTS = {
     "staging": ("staging", "staging-checks", "staging-collectives", "devices", "gpu-runtime"),
     "hostile": ("hostile-requests", "hostile-types", "hostile-arguments", "hostile-process", "hostile-churn", "hostile-files",
                 "hostile-ends", "hostile-loads", "hostile-spawn", "hostile-mpi4", "hostile-mpi41", "hostile-ulfm"),
-    "smoke": ("smoke",),
-    "built there": ("type-digest", "hang-states"),
+    "smoke": ("smoke", "modes"),
+    "built there": ("type-digest", "hang-states", "digest", "dump", "record", "identity"),
 }
 BUILT_THERE = TESTS["built there"]
 USUAL = tuple(test for mode, tests in TESTS.items() if mode != "built there" for test in tests)
 MODE_OF = {test: mode for mode, tests in TESTS.items() for test in tests}
+THERE = "there:"
+# Emulated, a job takes ten times as long. What needs this machine's compilers or debuggers in the root is not among them.
+EMULATED = ("digest", "identity", "programs", "jobs", "dumps", "ends", "hangs", "mismatch", "replay", "checksum-jobs", "pending",
+            "reductions", "modes")
+
+
+def tests_of_cell(cell, asked=None):
+    """What to run where nothing else is asked."""
+    return tuple(asked) if asked else EMULATED if cell.machine != "x86_64" else USUAL

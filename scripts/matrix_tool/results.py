@@ -49,7 +49,7 @@ class Kept:
 
     def open(self, tests, library, again=()):
         """Those that have no result with this library, or one that `again` names ("OK", "FAIL", …)."""
-        return [test for test in tests if self.tests.get(test, {}).get("library") != library
+        return [test for test in tests if test not in self.tests or self.tests[test]["library"] != library
                 or self.tests[test]["result"] in again]
 
     def expected_seconds(self, tests, at_once):

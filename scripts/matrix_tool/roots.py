@@ -4,10 +4,12 @@
 Touches the folder of the roots only. Never removes a root."""
 import json
 import os
+import platform
 import shutil
 import subprocess
 
 from .cells import MORE_PACKAGES, PACKAGES, Impossible
+from .results import build_id
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # For Open MPI on a machine with little network, where jobs that spawn each other meet over TCP alone. osc/ucx of 6.0.0rc2
@@ -46,10 +48,26 @@ def need_root():
     need("unshare")
 
 
+INTROSPECT = ("meson", "introspect", "--tests", "--targets")
+
+
+def tests_of(listing, build):
+    """{test: files that it needs, but for the library}, of what INTROSPECT prints."""
+    listing = json.loads(listing)
+    targets = {target["id"]: target["filename"] for target in listing["targets"]}
+    found = {}
+    for test in listing["tests"]:
+        files = {os.path.relpath(file, build) for depend in test["depends"] for file in targets.get(depend, ())}
+        found[test["name"]] = sorted(file for file in files if os.path.basename(file) != "libresil.so")
+    return found
+
+
 class System:
     """Where a cell's commands run. build: its build folder as its own processes see it; outside(path): as this one does."""
 
     build, source, environment = "/build", "/src", {}
+    own_library = False  # another one than what was given
+    patience = "10"  # how many times a test's limit it may take
 
     def run(self, *words, **options):
         raise NotImplementedError
@@ -68,24 +86,36 @@ class System:
 
     def known_tests(self):
         """{test: files that it needs, but for the library}, of what is configured."""
-        listing = self.run("meson", "introspect", self.build, "--tests", "--targets", stdout=subprocess.PIPE, text=True).stdout
-        listing = json.loads(listing)
-        targets = {target["id"]: target["filename"] for target in listing["targets"]}
-        found = {}
-        for test in listing["tests"]:
-            files = {file for depend in test["depends"] for file in targets.get(depend, ())}
-            files = {os.path.relpath(file, self.build) for file in files}
-            found[test["name"]] = sorted(file for file in files if os.path.basename(file) != "libresil.so")
-        return found
+        return tests_of(self.run(*INTROSPECT, self.build, stdout=subprocess.PIPE, text=True).stdout, self.build)
 
     def make_files(self, files):
+        if self.own_library:
+            files = ["libresil.so", *files]
         if files:
             done = self.run("ninja", "-C", self.build, *files, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
                 lines = [line for line in done.stdout.splitlines() if not line.startswith("[")]
                 raise Impossible("does not build:\n" + "\n".join(lines[:20]))
 
+    def log(self):
+        """Where `meson test` writes what it finds."""
+        return self.built("meson-logs", "testlog.json")
+
+    def architecture(self):
+        return platform.machine()
+
+    def build_library(self):
+        """From now on the library is one that is built there, in a build folder of its own."""
+        self.build, self.own_library = "/build-there", True
+
+    def library_id(self):
+        """Of the own library; None where there is none yet."""
+        file = self.built("libresil.so")
+        return build_id(file) if os.path.exists(file) else None
+
     def take_library(self, library):
+        if self.own_library:
+            return
         mine = self.built("libresil.so")
         if os.path.abspath(library) == mine:
             return
@@ -98,6 +128,9 @@ class Host(System):
 
     def __init__(self, library):
         self.build, self.source = os.path.dirname(os.path.abspath(library)), TREE
+
+    def build_library(self):
+        """It is built there as it is."""
 
     def make(self):
         if not os.path.exists(os.path.join(self.build, "build.ninja")):
@@ -230,6 +263,9 @@ def host_release():
 
 
 def system_of(cell, options):
+    if cell.machine != "x86_64":
+        from .emulated import Emulated  # pylint: disable=import-outside-toplevel,cyclic-import
+        return Emulated(options.roots, cell)
     if cell.release == "bookworm" and host_release() == "bookworm":
         return Host(options.library)
     return Root(options.roots, cell.release, cell)
