@@ -9,14 +9,13 @@
 // No vector code: a wide load of two fields that were just stored apart waits for both stores to reach the cache.
 #pragma GCC optimize("no-tree-slp-vectorize")
 
-#include <bit>
-
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/receive_queue.h"
 #include "shim/backend.h"
+#include "shim/bit_cast.h"
 #include "shim/event.h"
 
 namespace resil::p2p {
@@ -27,11 +26,11 @@ using ledger::PlainRecord;
 using ledger::Reason;
 using ledger::Record;
 
-struct FlagBytes {  // as in Receive
-  bool wild, persistent, partitioned, held, listed, counted, done, failed;
-};
-constexpr uint64_t kListed = std::bit_cast<uint64_t>(FlagBytes{false, false, false, false, true, true, false, false});
-constexpr uint64_t kHeld = std::bit_cast<uint64_t>(FlagBytes{false, false, false, true, false, false, false, false});
+// Eight flags as in Receive, the first one lowest in memory: wild, persistent, partitioned, held, listed, counted, done, failed.
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+constexpr uint64_t flag(int number) { return uint64_t{1} << 8 * number; }
+constexpr uint64_t kListed = flag(4) | flag(5);
+constexpr uint64_t kHeld = flag(3);
 
 /// Is nothing on the communicator pending that could change which receive took a message?
 bool is_quiet(const CommReceives& comm) {
@@ -51,7 +50,7 @@ PlainRecord record_of(uint64_t comm, uint64_t digest, uint64_t bytes, uint64_t s
 }
 
 [[gnu::noinline]] uint64_t announce_slowly(Thread& thread, ledger::Peer& peer, const PlainRecord record) {
-  return ledger::announce(thread, peer, std::bit_cast<Record>(record));
+  return ledger::announce(thread, peer, bit_cast<Record>(record));
 }
 
 [[gnu::noinline]] bool hold(const TypeMap* type) {

@@ -13,6 +13,7 @@
 #include "checksum/record/divergence.h"
 #include "checksum/record/state.h"
 #include "shim/backend.h"
+#include "shim/bit_cast.h"
 #include "shim/log.h"
 #include "shim/tables.h"
 #include "shim/thread.h"
@@ -459,7 +460,7 @@ double replay_time(PerThread& t, const char* name, double value) {
   Item taken;
   t.cursor->next(&taken);
   counts.forced += 1;
-  return __builtin_bit_cast(double, taken.bits);
+  return bit_cast<double>(taken.bits);
 }
 
 void verify_end(PerThread& t, const char* what_ends) {

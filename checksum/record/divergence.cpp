@@ -17,6 +17,7 @@
 #include "checksum/collective/form.h"
 #include "checksum/ledger/blame_internal.h"
 #include "detectors/dump/symbols.h"
+#include "shim/bit_cast.h"
 #include "shim/config.h"
 #include "shim/finding.h"
 #include "shim/log.h"
@@ -99,7 +100,7 @@ bool is_address(uint64_t bits, ValueType type) {
 bool is_date(uint64_t bits, ValueType type) {
   double value = static_cast<double>(bits);
   if (type == ValueType::kDouble)
-    value = __builtin_bit_cast(double, bits);
+    value = bit_cast<double>(bits);
   else if (type != ValueType::kSigned && type != ValueType::kUnsigned)
     return false;
   return value > 1.5e9 && value < 2.5e9;

@@ -30,7 +30,7 @@ struct Difference {
 };
 
 constexpr Difference difference(What what) {
-  return {what, ValueType::kNone, ValueType::kNone, 0, 0, -1, "", ""};
+  return {what, ValueType::kNone, ValueType::kNone, 0, 0, -1, {}, {}};
 }
 
 /// Publishes it if it is this rank's first, and ends the job with status 91 if the policy says so. `e` null: outside a

@@ -10,6 +10,7 @@
 #include "checksum/record/state.h"
 #include "shim/attach.h"
 #include "shim/backend.h"
+#include "shim/bit_cast.h"
 #include "shim/config.h"
 #include "shim/dispatch.h"
 #include "shim/json.h"
@@ -283,7 +284,7 @@ double time(Thread& thread, CallId id, double value) {
   const char* name = call_info(id).name;
   if (mode.verifying)
     return replay_time(*t, name, value);
-  t->stream->logged(LoggedKind::kTime, name, ValueType::kDouble, __builtin_bit_cast(uint64_t, value));
+  t->stream->logged(LoggedKind::kTime, name, ValueType::kDouble, bit_cast<uint64_t>(value));
   return value;
 }
 

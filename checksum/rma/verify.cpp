@@ -78,10 +78,11 @@ uint64_t intervals_of(const Item& item) {
 /// The item's pieces; as one from its lowest to its highest byte where there are too many.
 size_t fill_intervals(const Window& w, const Item& item, uint32_t number, Interval* to) {
   const bool writes = item.what != What::kGet;
-  int64_t at, low, high;
+  int64_t at, low = 0, high = 0, last;
   if (item.bytes == 0)
     return 0;
-  if (item.anywhere || __builtin_mul_overflow(item.displacement, w.unit, &at)) {
+  if (item.anywhere || __builtin_mul_overflow(item.displacement, w.unit, &at) ||
+      __builtin_mul_overflow(item.count - 1, item.extent, &last)) {
     to[0] = {INT64_MIN / 2, INT64_MAX / 2, number, writes};
     return 1;
   }

@@ -4,10 +4,9 @@
 
 #include <limits.h>
 
-#include <bit>
-
 #include "detectors/recorder/recorder.h"
 #include "shim/attach.h"
+#include "shim/bit_cast.h"
 #include "shim/registry.h"
 #include "shim/thread.h"
 #include "shim/version.h"
@@ -18,7 +17,7 @@ extern "C" {
 void resil_step(const char* name) { resil::record_user(resil::ring::RecordState::kStep, name, 0); }
 
 void resil_norm(const char* name, double value) {
-  resil::record_user(resil::ring::RecordState::kNorm, name, std::bit_cast<uint64_t>(value));
+  resil::record_user(resil::ring::RecordState::kNorm, name, resil::bit_cast<uint64_t>(value));
 }
 
 void resil_checksum(const char* name, uint64_t value) {

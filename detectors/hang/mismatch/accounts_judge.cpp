@@ -80,7 +80,10 @@ void list_one(UnreceivedList& list, const Account& account, uint64_t messages, c
   if (list.listed == kMostUnreceived)
     return;
   Unreceived& entry = list.entries[list.listed++];
-  entry = {account.source, account.destination, account.tag >= 0 ? account.tag : -1, messages, ""};
+  entry.sender = account.source;
+  entry.receiver = account.destination;
+  entry.tag = account.tag >= 0 ? account.tag : -1;
+  entry.count = messages;
   snprintf(entry.communicator, sizeof(entry.communicator), "%s", comm);
 }
 

@@ -4,8 +4,9 @@
 // which is far more than estimates from a few dozen intervals deserve.
 #pragma once
 
-#include <bit>
 #include <cstdint>
+
+#include "shim/bit_cast.h"
 
 namespace resil::hang::stats {
 
@@ -13,9 +14,9 @@ constexpr double kLn2 = 0.693147180559945309;
 
 /// Natural logarithm of a normal positive number.
 constexpr double ln(double x) {
-  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  const uint64_t bits = bit_cast<uint64_t>(x);
   int exponent = static_cast<int>(bits >> 52) - 1023;
-  double mantissa = std::bit_cast<double>((bits & 0xfffffffffffff) | 0x3ff0000000000000);
+  double mantissa = bit_cast<double>((bits & 0xfffffffffffff) | 0x3ff0000000000000);
   if (mantissa > 1.41421356237) {
     mantissa /= 2;
     ++exponent;
@@ -37,7 +38,7 @@ constexpr double exponential(double x) {
   double sum = 1;
   for (int i = 12; i >= 1; --i)
     sum = 1 + sum * rest / i;
-  return sum * std::bit_cast<double>(static_cast<uint64_t>(1023 + power) << 52);
+  return sum * bit_cast<double>(static_cast<uint64_t>(1023 + power) << 52);
 }
 
 constexpr double square_root(double x) { return x > 0 ? exponential(ln(x) / 2) : 0; }
