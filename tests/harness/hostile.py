@@ -211,7 +211,7 @@ LEFT_OUT_MPICH = {
 # And for Open MPI: {(program, case): (from this version on, before that one, why)}.
 LEFT_OUT_OPENMPI = {
     ("process", "connects"): ((5,), (6,), "5.0.7 hangs natively in most runs: docs/PLATFORMS.md"),
-    ("process", "threads_on_one_tag"): ((6,), (7,), "6.0.0rc2 hangs in many runs, with RESIL_MODE=off too: docs/PLATFORMS.md"),
+    ("process", "threads_on_one_tag"): ((6,), (7,), "6.0.0rc2 hangs natively in many runs: docs/PLATFORMS.md"),
     ("spawn", "multiple"): ((5,), (6,), "5.0.7 crashes natively when it is given two commands"),
 }
 _TIMING = "the number of its calls depends on time alone, which no recording can give back"
