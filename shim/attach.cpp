@@ -146,7 +146,7 @@ void learn_presence() {
       },
       &comparison);
   launch_agree(verdict.synchronised);
-  char line[512];
+  char line[768];
   if (!comparison.equal()) {
     comparison.describe_difference(line, sizeof(line));
     segment_discard();
@@ -160,7 +160,7 @@ void learn_presence() {
     if (runtime.rank == 0)
       log_raw(line);
   } else if (!comparison.all_present()) {
-    comparison.describe_missing(identity, runtime.size, line, sizeof(line));
+    comparison.describe_missing(identity, runtime.size, strcmp(verdict.carrier, "files") == 0, line, sizeof(line));
     add_note(line);
     if (runtime.rank == comparison.first_present() || comparison.first_present() < 0)
       log_raw(line);

@@ -4,8 +4,11 @@
 
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "shim/helper_thread.h"
+#include "shim/presence/pmix.h"
 #include "shim/runtime.h"
 #include "shim/segment.h"
 
@@ -16,14 +19,24 @@ namespace {
 constexpr double kPatience = 2;  // seconds until SIGKILL
 constexpr double kAfterKill = 0.5;
 constexpr double kTurn = 0.02;
+constexpr long kForLauncher = 1500;  // ms that a rank leaves its launcher to end it; less than kPatience
+constexpr long kForOrders = 200;     // ms until all nodes have the order, before the launcher is asked
 
 double begun_at;  // 0: not under way
 bool killed;
+bool launcher_ends;  // written in MPI_Init
+
+void wait_milliseconds(long milliseconds) {
+  timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+  nanosleep(&time, nullptr);
+}
 
 /// The ring says what happened; nothing else may be done in here.
 void leave_at_once(int) {
   runtime.header->exit_status = kExitHang;
   runtime.header->phase = static_cast<uint32_t>(ring::Phase::kStopped);
+  if (launcher_ends)
+    wait_milliseconds(kForLauncher);
   _exit(kExitHang);
 }
 
@@ -51,6 +64,7 @@ uint32_t send_all(Watch& watch, int signal) {
 }  // namespace
 
 int action_install() {
+  launcher_ends = pmix_takes_status();
   for (int number = SIGRTMAX - 1; number > SIGRTMIN + 2; --number) {
     struct sigaction before;
     if (sigaction(number, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL)
@@ -62,6 +76,15 @@ int action_install() {
       return number;
   }
   return 0;
+}
+
+void action_tell_launcher() {
+  static bool told;
+  if (launcher_ends && !told)
+    told = helper_thread_start("resil-abort", [] {
+      wait_milliseconds(kForOrders);
+      pmix_abort(kExitHang);  // may never return, when MPI's own thread is stopped there: so a thread of its own
+    });
 }
 
 void action_begin(Watch& watch) {

@@ -127,6 +127,7 @@ bool monitor_local_name(const NameQuestion& question, char* text, uint32_t bytes
 }
 
 void monitor_order_abort() {
+  action_tell_launcher();
   if (monitor->overlay == nullptr)
     action_begin(monitor->watch);
   else

@@ -220,6 +220,7 @@ bool judged(Root& root, double now) {
     return false;
   name_idle(root, now, &root.verdict);
   add_device_evidence(root, &root.verdict);
+  say_where(root, &root.verdict);
   return true;
 }
 
@@ -284,6 +285,7 @@ bool mismatch_came(Root& root, const void* merged, uint32_t bytes) {
   }
   for (bool found = mismatch_judge(merged, bytes, names, &root.verdict); found; found = mismatch_judge(nullptr, 0, names, &root.verdict)) {
     if (!root.names.asked || !may_ask) {
+      say_where(root, &root.verdict);
       publish(root, root.verdict);
       continue;
     }

@@ -4,6 +4,7 @@
 // they begin and once when they end.
 
 #include <stdio.h>
+#include <string.h>
 
 #include "detectors/hang/publish.h"
 #include "detectors/hang/root_verdict.h"
@@ -17,12 +18,38 @@ constexpr double kSilentSeconds = 1.2, kSilenceSuspected = 15;
 }  // namespace
 
 void describe_node(const Root& root, uint32_t node, char* text, size_t bytes) {
-  if (root.wiring->nodes == nullptr)
+  if (root.wiring->nodes == nullptr) {
     snprintf(text, bytes, "node %u", node);
-  else if (const NodeEntry& entry = root.wiring->nodes[node]; entry.ranks == 1)
-    snprintf(text, bytes, "node %u (rank %u)", node, entry.first_rank);
+    return;
+  }
+  const NodeEntry& entry = root.wiring->nodes[node];
+  const char* comma = entry.host[0] != 0 ? ", " : "";
+  if (entry.ranks == 1)
+    snprintf(text, bytes, "node %u (%s%srank %u)", node, entry.host, comma, entry.first_rank);
   else
-    snprintf(text, bytes, "node %u (%u ranks from rank %u on)", node, entry.ranks, entry.first_rank);
+    snprintf(text, bytes, "node %u (%s%s%u ranks from rank %u on)", node, entry.host, comma, entry.ranks, entry.first_rank);
+}
+
+void say_where(const Root& root, Verdict* verdict) {
+  constexpr uint32_t kMost = 8;
+  if (root.wiring->nodes == nullptr)
+    return;
+  char line[kMost * (kHostText + 40)];
+  size_t used = 0;
+  for (uint32_t i = 0; i < verdict->culprit_count && i < kMaxCulprits && i < kMost; ++i) {
+    const int32_t rank = verdict->culprits[i];
+    const RankState* state = rank >= 0 && rank < static_cast<int32_t>(root.states.count) ? root.states.by_rank[rank] : nullptr;
+    if (state == nullptr || state->node >= root.wiring->node_count || root.wiring->nodes[state->node].host[0] == 0)
+      continue;
+    used += static_cast<size_t>(snprintf(line + used, sizeof(line) - used, "%s rank %d on %s, pid %d", used == 0 ? "where:" : ";", rank,
+                                         root.wiring->nodes[state->node].host, state->pid));
+  }
+  const size_t old = strlen(verdict->evidence);
+  if (used == 0 || used + 1 + old >= sizeof(verdict->evidence))
+    return;
+  line[used++] = '\n';
+  memmove(verdict->evidence + used, verdict->evidence, old + 1);
+  memcpy(verdict->evidence, line, used);
 }
 
 void note_facts(Root& root, double now) {

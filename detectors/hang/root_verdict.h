@@ -23,6 +23,9 @@ double silent_limit(const Learned& learned);  ///< seconds
 
 /// "node 2 (rank 7)"
 void describe_node(const Root& root, uint32_t node, char* text, size_t bytes);
+
+/// In a job of several nodes: hosts and processes of the culprits, eight of them, before the other evidence.
+void say_where(const Root& root, Verdict* verdict);
 /// Calls that MPI lets wait but does not oblige to, in states that have just come: after half a second of processor time they
 /// count as waiting.
 void note_insistence(Root& root);

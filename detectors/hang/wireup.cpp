@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // See wireup.h. Three small collective calls at most: one byte tells whether all ranks can take part, 16 bytes a rank which
-// of them share a node; only where there are several nodes, 40 bytes a rank carry the leaders' addresses and rank 0's key.
+// of them share a node; only where there are several nodes, 72 bytes a rank carry the leaders' addresses, host names and rank 0's key.
 // All ranks make the same calls: nothing that only one of them knows may come between.
 
 #include "detectors/hang/wireup.h"
@@ -56,6 +56,7 @@ uint64_t node_key() {
 struct Contact {
   Address address;
   uint8_t key[16];
+  char host[kHostText];
 };
 
 void* borrow(size_t bytes) {
@@ -109,6 +110,7 @@ void fill_nodes(NodeEntry* nodes, const uint32_t* node_of, const Contact* contac
     if (node.ranks == 0) {
       node.first_rank = rank;
       node.leader = contacts[rank].address;
+      memcpy(node.host, contacts[rank].host, sizeof(node.host) - 1);
     } else if (node.ranks == 1) {
       node.standby = contacts[rank].address;
     }
@@ -161,6 +163,7 @@ bool wire_up(Wiring& wiring, bool usable) {
   }
   if (ok && wiring.node_count > 1) {
     Contact own = {};
+    memcpy(own.host, runtime.host, strnlen(runtime.host, sizeof(own.host) - 1));
     if (runtime.rank == wiring.leader || runtime.rank == wiring.standby)
       wiring.listener = overlay_listen(&own.address, same_host(keys, count));
     if (runtime.rank == 0 && getrandom(own.key, sizeof(own.key), 0) != static_cast<ssize_t>(sizeof(own.key)))

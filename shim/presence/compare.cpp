@@ -147,13 +147,16 @@ void PresenceComparison::describe_difference(char* line, size_t size) const {
   text.add(". Give all ranks the same library and the same variables. Stopping with exit status 93.");
 }
 
-void PresenceComparison::describe_missing(const LaunchIdentity& identity, int size, char* line,
+void PresenceComparison::describe_missing(const LaunchIdentity& identity, int size, bool files, char* line,
                                           size_t line_size) const {
   Text text(line, line_size);
   if (all_present()) return;
   add_ranks(text.add("resil: "), missing_).add(" of ").add(int64_t{size});
   text.add(missing_.count() == 1 ? " does not carry" : " do not carry");
-  text.add(" resil, so nothing is checked between ranks; each of the others is watched by itself.");
+  const bool elsewhere = files && identity.local_size != size;  // where they may carry it, and nobody here can know
+  text.add(elsewhere ? " resil, or are on nodes that do not share this report directory" : " resil");
+  text.add(", so nothing is checked between ranks; each of the others is watched by itself.");
+  if (elsewhere) text.add(" With this launcher ranks find each other by files there: set RESIL_DIR to one that all nodes share.");
   text.add(" Preload every rank: ");
   if (strcmp(identity.launcher, "mpirun of Open MPI") == 0)
     text.add("mpirun -x LD_PRELOAD=.../libresil.so ... (before each ':' part)");

@@ -70,7 +70,8 @@ class PresenceComparison {
   void describe_difference(char* line, size_t size) const;
   /// One line that names the ranks that are not preloaded and how to preload them under this launcher; "" when there
   /// are none.
-  void describe_missing(const LaunchIdentity& identity, int size, char* line, size_t line_size) const;
+  /// `files`: they find each other by files in the report directory, which another node may not see.
+  void describe_missing(const LaunchIdentity& identity, int size, bool files, char* line, size_t line_size) const;
 
  private:
   struct Group {

@@ -213,6 +213,21 @@ bool openmpi_init_is_asynchronous() {
 
 bool openmpi_fence_collects() { return flag_in("/libopen-pal.so", "opal_pmix_collect_all_data", true); }
 
+bool pmix_takes_status() {
+  const char* space = getenv("PMIX_NAMESPACE");
+  return space && (strncmp(space, "slurm.pmix.", 11) == 0 || strncmp(space, "prte", 4) == 0);
+}
+
+void pmix_abort(int status) {
+  using Abort = int(int status, const char* text, PmixProc* procs, size_t count);
+  void* library = dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD);
+  if (!library) return;
+  auto* initialised = reinterpret_cast<int (*)()>(dlsym(library, "PMIx_Initialized"));
+  auto* abort = reinterpret_cast<Abort*>(dlsym(library, "PMIx_Abort"));
+  if (initialised && abort && initialised()) abort(status, "", nullptr, 0);
+  dlclose(library);
+}
+
 const Carrier kPmixCarrier = {"PMIx", publish, published, get, release, nullptr};
 
 }  // namespace resil

@@ -18,4 +18,13 @@ bool openmpi_init_is_asynchronous();
 /// Whether its fence brings what others put to every rank, as it does unless told not to (pmix_base_collect_data).
 bool openmpi_fence_collects();
 
+/// Whether Slurm's PMIx server or PRRTE (Open MPI 5 and later) started this process. Their job's status is what PMIx_Abort says.
+/// Where ranks of several nodes only leave with a status it is often another one: srun ends the others itself (143, 137), and
+/// Open MPI 5's ranks abort with 14 when they see one of them gone.
+bool pmix_takes_status();
+
+/// Asks the server to end the job with this status; may wait for its answer. Does nothing where the MPI library has not
+/// initialised PMIx. Any thread, not in a signal handler.
+void pmix_abort(int status);
+
 }  // namespace resil

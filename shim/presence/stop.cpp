@@ -3,6 +3,7 @@
 // See stop.h. May touch standard error and hydra's descriptor.
 #include "shim/presence/stop.h"
 
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <ctime>
 
 #include "shim/presence/pmi1.h"
+#include "shim/presence/pmix.h"
 
 namespace resil {
 namespace {
@@ -33,6 +35,9 @@ void wait_until_read() {
   }
 }
 
+/// srun that is told to (--kill-on-bad-exit) ends the other ranks by SIGTERM, and would give that for the job's status.
+void leave_when_told(int) { _exit(kExitConfiguration); }
+
 }  // namespace
 
 [[noreturn]] void stop_configuration(const LaunchIdentity& identity, const char* one_line, int printing_rank) {
@@ -41,14 +46,23 @@ void wait_until_read() {
     if (identity.family == MpiFamily::kMpich) {
       wait_until_read();
       pmi1_abort(kExitConfiguration);
+    } else if (pmix_takes_status()) {
+      wait_until_read();
+      pmix_abort(kExitConfiguration);
     }
     _exit(kExitConfiguration);
   };
   bool first = identity.rank < 0 || identity.rank == (printing_rank < 0 ? 0 : printing_rank);
   if (first) {
     print(one_line);
+    // The others are to be through MPI_Init before this one goes: MPICH aborts there with another status.
+    timespec half_a_second = {0, 500000000};
+    if (printing_rank >= 0 && identity.family == MpiFamily::kMpich && !pmi1_available()) nanosleep(&half_a_second, nullptr);
     leave();
   }
+  struct sigaction action = {};
+  action.sa_handler = leave_when_told;
+  sigaction(SIGTERM, &action, nullptr);
   timespec left = {2, 0};
   while (nanosleep(&left, &left) != 0) {
   }

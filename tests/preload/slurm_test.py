@@ -61,7 +61,7 @@ class Slurm:
 
     def __init__(self, programs, hold):
         self.hold, self.folder, self.daemons = hold, jobs.scratch(), []
-        self.program = os.path.join(programs, "neighbours.openmpi")
+        self.program = os.path.join(os.path.abspath(programs), "neighbours.openmpi")
         os.chmod(self.folder, 0o755)
         self.host = os.uname().nodename.split(".")[0]
         self.environment = jobs.clean_environment({"SLURM_CONF": os.path.join(self.folder, "slurm.conf")})
@@ -229,6 +229,20 @@ def requeued(slurm):
     assert len(found["launches"]) == 1, found["launches"]
 
 
+def told_status(slurm):
+    """srun with --kill-on-bad-exit has resil's status of the job, not that of the ranks which it ends itself (143)."""
+    place = slurm.place()
+    unlike = f'[ "$SLURM_PROCID" = 1 ] && export RESIL_MODE=checksum; exec {slurm.program} 1 {place}/ready {place}/go'
+    hangs = slurm.program.replace("neighbours.", "hangs.")
+    for status, words, settings, line in (
+            (93, "disagree", "", ("sh", "-c", unlike)), (93, "RESIL_MODE", ",RESIL_MODE=nonsense", (hangs, "cycle")),
+            (92, "ending the job with exit status 92", ",RESIL_HANG=abort", (hangs, "cycle"))):
+        done = slurm.ask("srun", "-Q", "--mpi=pmix", "--kill-on-bad-exit=1", "-n", "3",
+                         f"--export=ALL,LD_PRELOAD={jobs.library()},RESIL_DIR={place}/report-{words[:4]}{settings}", "env", "OMPI_MCA_btl=self,vader", *line, cwd=place)
+        text = done.stderr.decode()
+        assert done.returncode == status and text.count(words) == 1, (status, done.returncode, text)
+
+
 def as_printed(slurm):
     """README's line for Slurm, word for word."""
     place = launch_lines.place("openmpi")
@@ -255,6 +269,7 @@ def main():
             jobs.skip("this Slurm has no PMIx")
         status = run_checks([("array, steps side by side, two users", lambda: array_and_steps_and_users(slurm, options.tasks)),
                              ("requeued", lambda: requeued(slurm)),
+                             ("status of a job that resil ends", lambda: told_status(slurm)),
                              ("README's line, as printed", lambda: as_printed(slurm))])
     finally:
         slurm.stop()

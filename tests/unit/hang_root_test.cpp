@@ -127,6 +127,32 @@ TEST_CASE("a node that gives no answer since the last progress is a finding afte
   CHECK(!job.silent(221));
 }
 
+TEST_CASE("hosts are named: of a node that is silent, and of culprits before all other evidence") {
+  Job job(4);
+  for (uint32_t i = 0; i < 4; ++i) {
+    job.waits[i].state.node = i;
+    job.waits[i].state.pid = static_cast<int32_t>(4000 + i);
+    snprintf(job.nodes[i].host, sizeof(job.nodes[i].host), "nid%05u", i + 7);
+  }
+  job.root->moved_at = 100;
+  job.round(100.5, {2});
+  job.round(131, {2});
+  REQUIRE(job.silent(131));
+  CHECK(std::string(job.verdict.message).find("Node 2 (nid00009, rank 2) has given no answer for 30.") == 0);
+  job.verdict = {};
+  job.verdict.culprit_count = 3;
+  job.verdict.culprits[0] = 1;
+  job.verdict.culprits[1] = 2;  // whose node is silent: its place is not known
+  job.verdict.culprits[2] = 3;
+  snprintf(job.verdict.evidence, sizeof(job.verdict.evidence), "reason: proved\n");
+  say_where(*job.root, &job.verdict);
+  CHECK(std::string(job.verdict.evidence) == "where: rank 1 on nid00008, pid 4001; rank 3 on nid00010, pid 4003\nreason: proved\n");
+  job.verdict.evidence[0] = 0;
+  memset(job.verdict.evidence, 'x', sizeof(job.verdict.evidence) - 1);  // no room: nothing is lost
+  say_where(*job.root, &job.verdict);
+  CHECK(strspn(job.verdict.evidence, "x") == sizeof(job.verdict.evidence) - 1);
+}
+
 TEST_CASE("a node whose connection was lost while the job went on is not accused") {
   Job job(4);
   for (double now = 50; now < 100; now += .5)

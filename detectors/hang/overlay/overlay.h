@@ -23,10 +23,13 @@ struct Address {
   uint8_t reserved[5];  ///< 0
 };
 
+constexpr uint32_t kHostText = 32;
+
 /// One for each node, equal on all nodes; the index in the table is the node's number in the tree.
 struct NodeEntry {
   Address leader, standby;  ///< standby: family 0 where the node has a single rank
   uint32_t first_rank, ranks;
+  char host[kHostText];  ///< its name, cut at the end; "" not known
 };
 
 constexpr uint32_t kNoNode = 0xffffffff;
