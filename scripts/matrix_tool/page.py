@@ -3,6 +3,7 @@
 the lines that it had in the page."""
 import re
 
+from . import launchers
 from .across import comparable, together
 from .cells import CELLS, DEBIAN, TESTS, THERE
 
@@ -93,3 +94,30 @@ def written(text, kept_cells):
              *table("One recording, the same bits", ACROSS, across, old_lines(old, "One recording, the same bits")),
              "### Not well, skipped, left out", "", *failures(kept_cells, said), ""]
     return text[:begin] + "\n".join(lines) + text[end:]
+
+
+LAUNCHERS = tuple(mark.replace("page:", "page, launchers:") for mark in (BEGIN, END))
+WORDS = {"OK": "yes", "SHORT": "no (1)", "FAIL": "FAILED"}
+
+
+def with_launchers(text, kept):
+    """The page with the table of launchers made anew. kept: {launcher: Kept}; what is not kept here keeps its lines."""
+    begin, end = (text.find(mark) for mark in LAUNCHERS)
+    if begin < 0 or end < 0 or not any(one.tests for one in kept.values()):
+        return text
+    old = {word[1]: one for one in text[begin:end].splitlines() for word in [re.match(r"\| ([a-z0-9-]+) \|", one)] if word}
+    checks = [*launchers.CHECKS, *launchers.SLURM_CHECKS]
+    lines = [LAUNCHERS[0], "", line(("name", "system", "launcher", "MPI", "hosts x ranks", *checks, "library, date")),
+             "|" + "---|" * (len(checks) + 6)]
+    notes = []
+    for name, one in kept.items():
+        if not one.tests:
+            lines += [old[name]] if name in old else []
+            continue
+        facts = [one.facts.get(word, "") for word in ("system", "launcher", "MPI", "hosts")]
+        ran = [WORDS[one.tests[check]["result"]] if check in one.tests else "" for check in checks]
+        libraries = sorted({told["library"][:8] for told in one.tests.values()})
+        lines.append(line((name, *facts, *ran, f"{', '.join(libraries)}, {max(told['date'] for told in one.tests.values())}")))
+        notes += [f"- {name}, {check}: {WORDS[told['result']].split()[0]}: {' '.join(told['why'].split())[:300]}"
+                  for check, told in one.tests.items() if told["why"]]
+    return text[:begin] + "\n".join(lines + ["", *notes, ""]) + text[end:]

@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is checked of each launcher on several hosts (hosts.py), and how it is called. The library is the one that was built
+here; the programs are tests/mpi/neighbours.c and hangs.c, compiled in the system that runs them."""
+import collections
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+
+from . import results
+from .cells import DEBIAN, Impossible
+from .hosts import MARK, SHARED, Hosts, inside, until
+from .roots import TREE, host_release
+from .slurm import Slurm
+
+sys.path.insert(0, os.path.join(TREE, "tests"))
+from harness import report as reports  # noqa: E402  # pylint: disable=wrong-import-position
+
+LIBRARY = f"{SHARED}/libresil.so"
+TOOL = ("/usr/bin/python3", "/src/scripts/resil")
+OPENMPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
+           "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+END = 90  # seconds that anything may take
+
+Launcher = collections.namedtuple("Launcher", "name release mpi how nodes each")
+ALL = {}
+for _release in ("bookworm", "trixie"):
+    for _one in (Launcher(f"{_release}-srun-pmix", _release, "openmpi", "srun --mpi=pmix", 3, 2),
+                 # MPICH 4.0.2 loses messages with three ranks and more: docs/PLATFORMS.md
+                 Launcher(f"{_release}-srun-pmi2", _release, "mpich", "srun --mpi=pmi2", 3 if _release != "bookworm" else 2,
+                          2 if _release != "bookworm" else 1),
+                 Launcher(f"{_release}-sbatch-mpirun", _release, "openmpi", "mpirun in sbatch", 3, 2),
+                 Launcher(f"{_release}-ssh-openmpi", _release, "openmpi", "mpirun over ssh", 2, 2),
+                 Launcher(f"{_release}-ssh-hydra", _release, "mpich", "hydra over ssh", 2, 1 if _release == "bookworm" else 2)):
+        ALL[_one.name] = _one
+
+
+class Failed(Exception):
+    """What was not as it must be."""
+
+
+def must(condition, *story):
+    if not condition:
+        raise Failed("; ".join(str(part) for part in story))
+
+
+class Short(Exception):
+    """What this launcher does not give, and is said to the user."""
+
+
+class Bench:
+    """One launcher on running hosts."""
+
+    def __init__(self, launcher, hosts, slurm):
+        self.launcher, self.hosts, self.slurm, self.count = launcher, hosts, slurm, 0
+        self.nodes = hosts.names[1:1 + launcher.nodes]
+        self.ranks = launcher.nodes * launcher.each
+        self.node_of = {rank: self.nodes[rank // launcher.each] for rank in range(self.ranks)}
+        self.cyclic = {rank: self.nodes[rank % launcher.nodes] for rank in range(self.ranks)}
+
+    def fresh(self):
+        """The name of a shared folder of its own."""
+        self.count += 1
+        name = f"{self.launcher.name}-{self.count}"
+        os.mkdir(self.hosts.path(name))
+        return name
+
+    def line(self, program, settings, preload=True, cyclic=False):
+        """The command line on the head. cyclic: ranks that follow each other are on different nodes."""
+        one = self.launcher
+        each = 1 if cyclic else one.each
+        settings = {**({"LD_PRELOAD": LIBRARY} if preload else {}), **settings}
+        if one.how.startswith("srun"):
+            return [*one.how.split(), "--kill-on-bad-exit=1", "-N", str(one.nodes), "-n", str(self.ranks), f"--ntasks-per-node={one.each}",
+                    "-m", "cyclic" if cyclic else "block",
+                    "--export=" + ",".join(["ALL", *(f"{name}={value}" for name, value in settings.items())]), *program]
+        if one.mpi == "openmpi":
+            where = ["--host", ",".join(f"{node}:{one.each}" for node in self.nodes)] if "ssh" in one.how else []
+            given = [word for name, value in settings.items() for word in ("-x", f"{name}={value}")]
+            given += ["--map-by", "node"] if cyclic else []
+            return ["mpirun.openmpi", *where, *given, "-np", str(self.ranks), *program]
+        given = [word for name, value in settings.items() for word in ("-genv", name, value)]
+        return ["mpirun.mpich", "-launcher", "ssh", "-hosts", ",".join(self.nodes), "-ppn", str(each), *given, "-n", str(self.ranks), *program]
+
+    def program(self, name, *arguments):
+        return [f"{SHARED}/bin/{name}.{self.launcher.mpi}", *arguments]
+
+    def start(self, words, folder):
+        """A job in the background; its output, and its status when it has ended, lie in the folder."""
+        if self.launcher.how == "mpirun in sbatch":
+            script = "".join(f"export {name}={value}\n" for name, value in OPENMPI.items())
+            script += " ".join(words) + f" > {SHARED}/{folder}/out 2> {SHARED}/{folder}/err\necho $? > {SHARED}/{folder}/status\n"
+            self.slurm.submit(script, "-N", str(self.launcher.nodes), "-n", str(self.ranks), f"--ntasks-per-node={self.launcher.each}", name=folder)
+            return
+        script = '"$@" > ../out 2> ../err < /dev/null; echo $? > ../status.new; mv ../status.new ../status'
+        os.mkdir(self.hosts.path(f"{folder}/cwd"))
+        self.hosts.start(self.hosts.names[0], "/bin/sh", "-c", script, "sh", *words, env=OPENMPI, cwd=f"{SHARED}/{folder}/cwd")
+
+    def story(self, folder):
+        text = [folder]
+        for name in ("out", "err", "status"):
+            if os.path.exists(self.hosts.path(f"{folder}/{name}")):
+                text.append(f"{name}: {self.hosts.read(f'{folder}/{name}')[-1500:]}")
+        return "\n".join(text)
+
+    def status(self, folder, seconds=END):
+        until(lambda: os.path.exists(self.hosts.path(f"{folder}/status")), lambda: "does not end: " + self.story(folder), seconds)
+        return int(self.hosts.read(f"{folder}/status"))
+
+    def reports(self, folder, name="report"):
+        return reports.load(self.hosts.path(f"{folder}/{name}"))
+
+    def tool(self, host, *words):
+        done = self.hosts.run(host, *TOOL, *words)
+        must(done.returncode in (0, 1, 3) and done.stdout, f"resil {' '.join(words)} on {host}: status {done.returncode}", done.stderr)
+        return done.stdout
+
+
+def waiting(bench, settings=None, **more):
+    """A job of neighbours.c that waits for its file `go`."""
+    folder = bench.fresh()
+    place = f"{SHARED}/{folder}"
+    settings = {"RESIL_DIR": f"{place}/report", **(settings or {})}
+    bench.start(bench.line(bench.program("neighbours", "1", f"{place}/ready", f"{place}/go"), settings, **more), folder)
+    until(lambda: os.path.exists(bench.hosts.path(f"{folder}/ready")) or os.path.exists(bench.hosts.path(f"{folder}/status")),
+          lambda: "does not begin: " + bench.story(folder), END)
+    must(not os.path.exists(bench.hosts.path(f"{folder}/status")), "ended early", bench.story(folder))
+    return folder
+
+
+def go(bench, folder):
+    bench.hosts.write(f"{folder}/go", "")
+
+
+def all_dumped(bench, folder, seconds=30):
+    """Every rank has one dump more than it had."""
+    place = bench.hosts.path(f"{folder}/report")
+    until(lambda: {int(name[5:10]) for name in os.listdir(place) if name.startswith("dump-")} == set(range(bench.ranks)),
+          lambda: f"dumps: {sorted(os.listdir(place))}", seconds)
+
+
+def check_presence(bench):
+    """All ranks know of all others, each is known to be on its node, all reports are there and clean."""
+    folder = waiting(bench)
+    go(bench, folder)
+    must(bench.status(folder) == 0, bench.story(folder))
+    found = bench.reports(folder)
+    must(sorted(found) == list(range(bench.ranks)), sorted(found))
+    must(len({one["launch"] for one in found.values()}) == 1, "several launch keys")
+    for rank, one in found.items():
+        must(one["launch_agreed"] and one["all_ranks_preloaded"] and one["world_size"] == bench.ranks, rank, one["notes"])
+        must(one["outcome"] == "finished" and not one["findings"], rank, one["outcome"], one["findings"])
+        must(one["private_communicator"], rank, one["notes"])
+    err = bench.hosts.read(f"{folder}/err")
+    must(err.count("resil:") == 1 and f"watch on {bench.ranks} ranks" in err, err)
+    must("job 1: %d of them" % bench.ranks in bench.hosts.read(f"{folder}/out"), bench.story(folder))
+
+
+def check_nodes(bench):
+    """Each rank is on the host where it runs, its ring in that host's memory, and nothing is left there."""
+    folder = waiting(bench)
+    here = {host: bench.hosts.run(host, "ls", "/dev/shm").stdout.count(".ring") for host in bench.nodes}
+    go(bench, folder)
+    must(bench.status(folder) == 0, bench.story(folder))
+    found = bench.reports(folder)
+    must({rank: one["host"] for rank, one in found.items()} == bench.node_of, {rank: one["host"] for rank, one in found.items()})
+    must(here == {host: bench.launcher.each for host in bench.nodes}, here)
+    namespaces = {one["host"]: one["pid_namespace"] for one in found.values()}
+    must(len(set(namespaces.values())) == bench.launcher.nodes, namespaces)
+    left = {host: bench.hosts.run(host, "/bin/sh", "-c", "ls /dev/shm | grep resil; true").stdout for host in bench.nodes}
+    must(not any(left.values()), left)
+
+
+def hung(bench, settings, folder):
+    """A job of hangs.c that RESIL_HANG=abort ends: rank 1, on the second node, receives what nobody sends. The status."""
+    bench.start(bench.line(bench.program("hangs", "missing"), {"RESIL_HANG": "abort", **settings}, cyclic=True), folder)
+    return bench.status(folder)
+
+
+def found_and_ended(bench, folder, status):
+    err = bench.hosts.read(f"{folder}/err")
+    ranks = bench.ranks
+    must(re.search(rf"hang \[\w+, proved\] {ranks - 1} of {ranks} ranks .* in call \d+ of MPI_Barrier", err), "not proved over nodes", err)
+    must("rank 1 waits in MPI_Recv from rank 0, tag 9" in err and f"where: rank 1 on {bench.cyclic[1]}, pid " in err, err)
+    must("ending the job with exit status 92" in err and status == 92, f"status {status}", bench.story(folder))
+
+
+def check_hang(bench):
+    """A hang of ranks on all nodes is proved, told with the right rank and nodes, and the job ends with status 92."""
+    folder = bench.fresh()
+    found_and_ended(bench, folder, hung(bench, {"RESIL_DIR": f"{SHARED}/{folder}/report"}, folder))
+    with open(bench.hosts.path(f"{folder}/report/hang-0.json"), encoding="utf-8") as file:
+        found = json.load(file)
+    must(found["confidence"] == "proved" and found["culprit_ranks"] == [1] and not found["unanswered"], found)
+    must([one["rank"] for one in found["ranks"]] == list(range(bench.ranks)), found["ranks"])
+    must({one["rank"]: bench.nodes[one["node"]] for one in found["ranks"]} == bench.cyclic, found["ranks"])
+    bench.aborted = folder
+
+
+def check_after(bench):
+    """After an abort the reports of all ranks are there, those of other nodes too, and nothing runs any more."""
+    folder = getattr(bench, "aborted", None)
+    must(folder, "no hang was found before")
+    for host in bench.nodes:
+        until(lambda host=host: not bench.hosts.ranks(host), f"ranks are left on {host}", 20)
+    said = json.loads(bench.tool(bench.hosts.names[0], "report", "--json", f"{SHARED}/{folder}/report"))
+    must(said["ranks_reported"] == bench.ranks and said["verdict"] == "FINDINGS", said["verdict"], said["reason"])
+    for host in bench.nodes:
+        said = json.loads(bench.tool(host, "report", "--json", f"{SHARED}/{folder}/report"))
+    calls = {call["name"]: call["count"] for call in said["calls"]}
+    must(calls.get("MPI_Recv") == 1 and calls.get("MPI_Init") == bench.ranks, calls)
+
+
+def check_dump(bench):
+    """`resil dump` on each node has an answer of each of its ranks, and names the others' nodes; the job goes on."""
+    folder = waiting(bench)
+    for host in bench.nodes:
+        mine = [rank for rank, node in bench.node_of.items() if node == host]
+        said = bench.tool(host, "dump", f"{SHARED}/{folder}/report")
+        must(f"{len(mine)} of {len(mine)} answered" in said, said)
+        for other in bench.nodes:
+            must(other == host or re.search(rf"\b{other}: ", said), said)
+    all_dumped(bench, folder)
+    go(bench, folder)
+    must(bench.status(folder) == 0, bench.story(folder))
+
+
+def check_alone(bench):
+    """Each node has its own report directory, and no file is shared: presence and the hang are found all the same; or one line
+    says that this launcher's ranks need a shared one."""
+    folder = bench.fresh()
+    status = hung(bench, {"RESIL_DIR": f"/tmp/{folder}"}, folder)
+    err = bench.hosts.read(f"{folder}/err")
+    for host in bench.nodes:
+        names = bench.hosts.run(host, "ls", f"/tmp/{folder}").stdout.split()
+        mine = {f"rank-{rank:05}.json" for rank, node in bench.cyclic.items() if node == host}
+        must(mine == {name for name in names if name.startswith("rank-") and name.endswith(".json")}, host, names)
+    if "are on nodes that do not share this report directory" in err:
+        raise Short("each node by itself, and it says so")
+    found_and_ended(bench, folder, status)
+
+
+def check_lacking(bench):
+    """One node's ranks have no library: the job runs, one line names them."""
+    folder = bench.fresh()
+    place, last = f"{SHARED}/{folder}", bench.nodes[-1]
+    bench.hosts.write(f"{folder}/unless", f'#!/bin/sh\n[ "$(hostname)" = {last} ] || export LD_PRELOAD={LIBRARY}\nexec "$@"\n', 0o755)
+    bench.hosts.write(f"{folder}/go", "")
+    program = [f"{place}/unless", *bench.program("neighbours", "1", f"{place}/ready", f"{place}/go")]
+    bench.start(bench.line(program, {"RESIL_DIR": f"{place}/report"}, preload=False), folder)
+    must(bench.status(folder) == 0, bench.story(folder))
+    err = bench.hosts.read(f"{folder}/err")
+    lacking = [rank for rank, node in bench.node_of.items() if node == last]
+    words = f"rank {lacking[0]}" if len(lacking) == 1 else "ranks " + ",".join(map(str, lacking))
+    must(re.search(rf"resil: .*\b{words}\b", err), "does not name " + words, err)
+    must(sorted(bench.reports(folder)) == [rank for rank in range(bench.ranks) if rank not in lacking], sorted(bench.reports(folder)))
+
+
+def check_settings(bench):
+    """One node's ranks have other settings: status 93, one line, the ranks named."""
+    folder = bench.fresh()
+    place, last = f"{SHARED}/{folder}", bench.nodes[-1]
+    bench.hosts.write(f"{folder}/unless", f'#!/bin/sh\n[ "$(hostname)" = {last} ] && export RESIL_MODE=checksum\nexec "$@"\n', 0o755)
+    bench.hosts.write(f"{folder}/go", "")
+    program = [f"{place}/unless", *bench.program("neighbours", "1", f"{place}/ready", f"{place}/go")]
+    # LD_PRELOAD of the shell is harmless: nothing is done in other processes.
+    bench.start(bench.line(program, {"RESIL_DIR": f"{place}/report"}), folder)
+    status = bench.status(folder)
+    err = bench.hosts.read(f"{folder}/err")
+    must(status == 93, f"status {status}", bench.story(folder))
+    must(sum("resil:" in line and "RESIL_MODE" in line for line in err.splitlines()) == 1, err)
+
+
+def check_init(bench):
+    """One node's ranks come late to MPI_Init: after 30 s one line says which; then the job goes on."""
+    folder = bench.fresh()
+    place, last = f"{SHARED}/{folder}", bench.nodes[-1]
+    bench.hosts.write(f"{folder}/late", f'#!/bin/sh\n[ "$(hostname)" = {last} ] && while [ ! -e {place}/go ]; do sleep 0.2; done\nexec "$@"\n', 0o755)
+    program = [f"{place}/late", *bench.program("neighbours", "1", f"{place}/ready", f"{place}/go")]
+    bench.start(bench.line(program, {"RESIL_DIR": f"{place}/report"}), folder)
+    lacking = [str(rank) for rank, node in bench.node_of.items() if node == last]
+    # Where nobody of another node is there, nothing tells whether the directory is shared.
+    what = rf"\branks? {'.'.join(lacking)} (is|are) not there" if bench.launcher.nodes > 2 else \
+        rf"{len(lacking)} ranks? of other nodes cannot be seen from here"
+    words = re.compile(rf"MPI_Init has not returned for 30 s on {bench.nodes[0]}\. .*{what}")
+    until(lambda: os.path.exists(bench.hosts.path(f"{folder}/err")) and words.search(bench.hosts.read(f"{folder}/err")),
+          lambda: "no such line: " + bench.story(folder), END)
+    go(bench, folder)
+    must(bench.status(folder) == 0, bench.story(folder))
+
+
+def check_signal(bench):
+    """scancel --signal=HUP: every rank of the step dumps and goes on."""
+    folder = waiting(bench)
+    steps = [step for step in bench.slurm.ask("squeue", "-s", "-h", "-o", "%i").split() if re.fullmatch(r"\d+\.\d+", step)]
+    must(len(steps) == 1, steps)
+    bench.slurm.ask("scancel", "--signal=HUP", steps[0])
+    all_dumped(bench, folder)
+    go(bench, folder)
+    must(bench.status(folder) == 0, bench.story(folder))
+
+
+def batch_output(bench, folder):
+    """What the batch jobs of a folder printed."""
+    files = sorted(name for name in os.listdir(bench.hosts.path(folder)) if "-output-" in name)
+    return "\n".join(f"{name}: {bench.hosts.read(f'{folder}/{name}')[-1000:]}" for name in files)
+
+
+def step(bench, number, place, ranks=None, settings=""):
+    """A line of a batch script: neighbour NUMBER on all nodes of the job."""
+    one = bench.launcher
+    return (f"{one.how} -n {ranks or bench.ranks} -N {one.nodes} --exact --export=ALL,LD_PRELOAD={LIBRARY},RESIL_DIR={place}/report-{number}{settings} "
+            f"{SHARED}/bin/neighbours.{one.mpi} {number} {place}/ready-{number} {place}/go")
+
+
+def begun(bench, folder, numbers, job):
+    until(lambda: all(os.path.exists(bench.hosts.path(f"{folder}/ready-{number}")) for number in numbers),
+          lambda: f"not begun: {os.listdir(bench.hosts.path(folder))} {bench.slurm.facts(job).get('JobState')} {batch_output(bench, folder)}", END)
+
+
+def right(bench, folder, number, name=None):
+    """The reports of a neighbour: its ranks with its own calls, and nobody else's. The launch."""
+    found = bench.reports(folder, name or f"report-{number}")
+    must(sorted(found) == list(range(bench.ranks)), number, sorted(found))
+    call = ("MPI_Allreduce", "MPI_Bcast", "MPI_Barrier")[number % 3]
+    for rank, one in found.items():
+        must(one["outcome"] == "finished" and one["launch_agreed"] and not one["findings"], number, rank, one["outcome"], one["notes"])
+        must(one["calls"][call]["count"] == 11 + number, number, rank, one["calls"])
+    keys = {one["launch"] for one in found.values()}
+    must(len(keys) == 1, keys)
+    return keys.pop()
+
+
+def array_and_steps(bench):
+    """sbatch: an array of three tasks, and beside it two steps at once in one job, all on the same nodes."""
+    folder = bench.fresh()
+    place, one, slurm = f"{SHARED}/{folder}", bench.launcher, bench.slurm
+    size = ("-N", str(one.nodes), f"--ntasks-per-node={one.each}")
+    array = slurm.submit(step(bench, "$SLURM_ARRAY_TASK_ID", place), "--array=1-3", *size, name=f"{folder}/array")
+    double = (*size[:2], f"--ntasks-per-node={2 * one.each}")
+    both = slurm.submit(f"{step(bench, 7, place)} &\n{step(bench, 8, place)} &\nwait\n", *double, name=f"{folder}/steps")
+    begun(bench, folder, (1, 2, 3, 7, 8), array)
+    go(bench, folder)
+    for job in (array, both):
+        slurm.ended(job)
+    keys = [right(bench, folder, number) for number in (1, 2, 3, 7, 8)]
+    must(len(set(keys)) == 5, keys)
+
+
+def requeued(bench):
+    """A job that is put back while it runs: the second run's reports are in a directory of their own in the first one's, whole
+    and clean, and are what is shown."""
+    folder = bench.fresh()
+    place, one, slurm = f"{SHARED}/{folder}", bench.launcher, bench.slurm
+    script = (f'if [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ]; then\n{step(bench, 4, place)} &\nwhile [ ! -e {place}/ready-4 ]; do sleep 0.1; done\n'
+              f"scontrol requeue $SLURM_JOB_ID\nwait\nsleep 100\nelse\ntouch {place}/go\n{step(bench, 4, place)}\necho $? > {place}/status\nfi\n")
+    job = slurm.submit(script, "-N", str(one.nodes), f"--ntasks-per-node={one.each}", "--requeue", name=f"{folder}/requeue")
+    hastened = []
+
+    def ended():
+        facts = slurm.facts(job)
+        if facts.get("JobState") == "PENDING" and facts.get("Restarts") == "1" and not hastened:
+            hastened.append(slurm.ask("scontrol", "update", f"JobId={job}", "StartTime=now+3"))  # it would wait two minutes
+        return os.path.exists(bench.hosts.path(f"{folder}/status"))
+    until(ended, lambda: f"does not end: {slurm.facts(job)}", 150)
+    slurm.ended(job)
+    second = [name for name in os.listdir(bench.hosts.path(f"{folder}/report-4")) if name.startswith("resil-neighbours")]
+    must(len(second) == 1, second, batch_output(bench, folder))
+    right(bench, folder, 4, f"report-4/{second[0]}")
+    said = json.loads(bench.tool(bench.hosts.names[0], "report", "--json", f"{place}/report-4"))
+    must(said["verdict"] == "CLEAN" and said["ranks_reported"] == bench.ranks, said["verdict"], said["reason"])
+
+
+def time_limit(bench):
+    """A job that Slurm ends at its time limit: the report says of every rank where it was, on all nodes."""
+    folder = bench.fresh()
+    place, one, slurm = f"{SHARED}/{folder}", bench.launcher, bench.slurm
+    job = slurm.submit(step(bench, 5, place), "-N", str(one.nodes), f"--ntasks-per-node={one.each}", "--time=1", name=f"{folder}/limit")
+    begun(bench, folder, (5,), job)
+    slurm.ended(job, 240)
+    must(slurm.facts(job).get("JobState") == "TIMEOUT", slurm.facts(job))
+    for host in bench.nodes:
+        said = json.loads(bench.tool(host, "report", "--json", f"{place}/report-5"))
+    calls = {call["name"]: call["count"] for call in said["calls"]}
+    must(calls.get("MPI_Barrier") == 16 * bench.ranks - 1 and said["ranks_reported"] == bench.ranks, calls, said["reason"])
+    text = bench.tool(bench.nodes[0], "report", f"{place}/report-5")
+    must("SIGTERM" in text or "time limit" in text or "signal 15" in text, text)
+
+
+CHECKS = {"presence": check_presence, "nodes told apart": check_nodes, "hang over nodes, 92": check_hang, "reports after it": check_after,
+          "dump": check_dump, "no shared directory": check_alone, "a node without the library": check_lacking,
+          "a node with other settings, 93": check_settings, "MPI_Init: who is not there": check_init}
+SLURM_CHECKS = {"scancel --signal=HUP": check_signal, "array, two steps at once": array_and_steps, "requeue": requeued,
+                "time limit": time_limit}
+
+
+EVERY = {**CHECKS, **SLURM_CHECKS}
+
+
+def checks_of(launcher):
+    return {**CHECKS, **(SLURM_CHECKS if "srun" in launcher.how else {})}
+
+
+def compile_programs(hosts, mpis):
+    for mpi in mpis:
+        for name in ("neighbours", "hangs"):
+            done = hosts.run(hosts.names[0], f"mpicc.{mpi}", "-O1", "-g", "-w", "-I/src/tests/mpi", "-o", f"{SHARED}/bin/{name}.{mpi}",
+                             f"/src/tests/mpi/{name}.c")
+            if done.returncode:
+                raise Impossible(f"mpicc.{mpi}: {done.stderr[:500]}")
+
+
+def facts_of(bench):
+    """What the page says of a launcher beside its checks."""
+    one, head = bench.launcher, bench.hosts.names[0]
+    said = bench.hosts.run(head, "srun", "-N1", "-n1", "--mpi=pmix", "printenv", "PMIX_VERSION").stdout.split()
+    text = bench.hosts.run(head, *(("mpirun.openmpi", "--version") if one.mpi == "openmpi" else ("mpichversion",)), env=OPENMPI).stdout
+    mpi = ("Open MPI " if one.mpi == "openmpi" else "MPICH ") + re.search(r"\d+\.\d+\S*", text)[0]
+    how = one.how
+    if one.how.startswith("srun") or "sbatch" in one.how:
+        how += f", Slurm {bench.slurm.ask('srun', '--version').split()[-1]}"
+    if "pmix" in one.how:
+        how += f", PMIx {''.join(said)}"
+    return {"MPI": mpi, "launcher": how, "system": f"Debian {DEBIAN[one.release]}", "hosts": f"{one.nodes} x {one.each}"}
+
+
+def tried(bench, check):
+    """(result, why) of one check. MPICH 4.0.2 hangs between hosts in MPI_Finalize by itself, in one of four native runs: then
+    once more."""
+    for attempt in range(1, 5):
+        try:
+            check(bench)
+            return "OK", f"{attempt} tries: MPICH 4.0.2 hung in MPI_Finalize, as it does natively" if attempt > 1 else ""
+        except Short as what:
+            return "SHORT", str(what)
+        except Failed as what:
+            return "FAIL", str(what)
+        except RuntimeError as what:
+            own = bench.launcher.release == "bookworm" and bench.launcher.mpi == "mpich" and "does not end" in str(what)
+            if not own or attempt == 4:
+                return "FAIL", str(what)
+            bench.hosts.clear()
+    return "FAIL", ""
+
+
+def run_release(options, launchers, folder):
+    """All launchers of one system, on hosts of their own. 1: something failed."""
+    release, failed = launchers[0].release, False
+    base = "/" if host_release() == release else os.path.join(options.roots, release)
+    library = results.build_id(options.library)
+    hosts = Hosts(base, folder, options.library)
+    try:
+        slurm = Slurm(hosts)
+        compile_programs(hosts, sorted({one.mpi for one in launchers}))
+        for one in launchers:
+            kept = results.Kept(options.roots, f"launcher-{one.name}")
+            bench = Bench(one, hosts, slurm)
+            kept.facts.update(facts_of(bench))
+            for name, check in checks_of(one).items():
+                if options.checks and name not in options.checks:
+                    continue
+                if name != "reports after it":  # those are of the check before
+                    hosts.clear()
+                began = time.monotonic()
+                result, why = tried(bench, check)
+                kept.note(name, result, time.monotonic() - began, library, why)
+                kept.save()
+                failed = failed or result == "FAIL"
+                print(f"{one.name}: {name}: {result} ({time.monotonic() - began:.0f} s){': ' + why if why else ''}", flush=True)
+    finally:
+        hosts.close()
+    return 1 if failed else 0
+
+
+def campaign(options):
+    """The verb `launchers`: each system in namespaces of its own, this script once more in them."""
+    wanted = [ALL[name] for name in options.names] if options.names else list(ALL.values())
+    if os.environ.get(MARK):
+        return run_release(options, wanted, options.folder)
+    statuses = []
+    for release in dict.fromkeys(one.release for one in wanted):
+        if host_release() != release and not os.path.exists(os.path.join(options.roots, release, ".done-packages")) and \
+                not os.path.exists(os.path.join(options.roots, release, "usr")):
+            print(f"matrix: {release}: not run: no root yet: scripts/matrix root {release}-openmpi", file=sys.stderr)
+            statuses.append(3)
+            continue
+        folder = tempfile.mkdtemp(prefix="launchers-", dir=options.roots if os.path.isdir(options.roots) else None)
+        try:
+            names = [one.name for one in wanted if one.release == release]
+            line = [sys.executable, os.path.join(TREE, "scripts", "matrix"), "launchers", *names, "--roots", options.roots,
+                    "--library", os.path.abspath(options.library), "--folder", folder]
+            statuses.append(inside(line + (["--checks", *options.checks] if options.checks else [])))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return max(statuses, key=lambda status: (status == 1, status))
