@@ -233,7 +233,33 @@ int delete_attribute(Comm, int, void* info, void*) {
   return 0;
 }
 
+/// MPICH's requests under the standard ABI are addresses. Those of operations that completed at once lie in one array, by
+/// kind: sends are the second, receives the third, nobody the fourteenth. Asked of two messages with nobody.
+void learn_shared_requests(Comm comm) {
+  Request sent = constants.request_null, received = constants.request_null;
+  char nothing = 0;
+  if (pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend)(&nothing, 0, constants.byte, kProcNull, 0,
+                                                                                            comm, &sent) != 0)
+    return;
+  const uint64_t second = bits(sent);
+  uint64_t third = second;
+  pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&sent, status_ignore());
+  if (pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv)(&nothing, 0, constants.byte, kProcNull, 0, comm,
+                                                                                     &received) == 0) {
+    third = bits(received);
+    pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&received, status_ignore());
+  }
+  const uint64_t stride = third - second;
+  if (second == bits(constants.request_null) || second == bits(constants.request_empty) || stride < 64 || stride > 4096)
+    return;
+  kBackend.shared_first = second - stride;
+  __atomic_store_n(&kBackend.shared_span, 14 * stride, __ATOMIC_RELEASE);  // several threads, where there are sessions alone
+}
+
+/// A process of sessions alone has no communicator of resil's own: there the first one of the program's is asked.
 bool comm_attach(uint64_t comm, void* info) {
+  if (kAbiColumn == 2 && !runtime_has_world() && kBackend.shared_span == 0)
+    learn_shared_requests(handle_of<Comm>(comm));
   if (!comm_keyval_made) {
     // Racing threads would at worst make a second keyval, which works as well.
     auto create = pmpi<int(decltype(&copy_nothing), decltype(&delete_attribute), int*, void*)>(CallId::kMPI_Comm_create_keyval);
@@ -244,29 +270,6 @@ bool comm_attach(uint64_t comm, void* info) {
   return pmpi<int(Comm, int, void*)>(CallId::kMPI_Comm_set_attr)(handle_of<Comm>(comm), comm_keyval, info) == 0;
 }
 
-/// MPICH's requests under the standard ABI are addresses. Those of operations that completed at once lie in one array, by
-/// kind: sends are the second, receives the third, nobody the fourteenth. Asked of two messages with nobody.
-void learn_shared_requests() {
-  Request sent = constants.request_null, received = constants.request_null;
-  char nothing = 0;
-  if (pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend)(&nothing, 0, constants.byte, kProcNull, 0,
-                                                                                            own_comm, &sent) != 0)
-    return;
-  const uint64_t second = bits(sent);
-  uint64_t third = second;
-  pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&sent, status_ignore());
-  if (pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv)(&nothing, 0, constants.byte, kProcNull, 0, own_comm,
-                                                                                     &received) == 0) {
-    third = bits(received);
-    pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&received, status_ignore());
-  }
-  const uint64_t stride = third - second;
-  if (second == bits(constants.request_null) || second == bits(constants.request_empty) || stride < 64 || stride > 4096)
-    return;
-  kBackend.shared_first = second - stride;
-  kBackend.shared_span = 14 * stride;
-}
-
 /// Not a duplicate: that would call the program's copy callbacks when resil comes late.
 void make_own_comm() {
   if (own_comm_made || pmpi<int(Comm, int, int, Comm*)>(CallId::kMPI_Comm_split)(constants.comm_self, 0, 0, &own_comm) != 0)
@@ -275,7 +278,7 @@ void make_own_comm() {
   pmpi<int(Comm, const char*)>(CallId::kMPI_Comm_set_name)(own_comm, "resil, for questions");
   own_comm_made = true;
   if (kAbiColumn == 2)
-    learn_shared_requests();
+    learn_shared_requests(own_comm);
 }
 
 bool dup_world(uint64_t* handle) {

@@ -205,7 +205,6 @@ LEFT_OUT_MPICH = {
     ("ends", "sig_term"): ((4, 1), "its launcher's status is 0 or 15 natively"),
     ("ends", "abort_self"): ((4, 1), "its launcher's status is 0 or 12 natively"),
     ("arguments", "errors"): ((5,), "5.0.2 ends the job natively for an operator with a null datatype"),
-    ("process", "shared_memory"): ((5,), "5.0.2 crashes natively: two ranks of one node share no memory"),
     ("spawn", "multiple"): ((5,), "5.0.2 hangs or aborts natively in many runs"),
 }
 # And for Open MPI: {(program, case): (from this version on, before that one, why)}.

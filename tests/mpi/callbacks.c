@@ -118,13 +118,22 @@ static void on_error(MPI_Comm* comm, int* code, ...) {
   errors++;
 }
 
+/// MPICH 5.0 says MPI_SUCCESS when a handler of the program's has been called: docs/PLATFORMS.md.
+static int handlers_hide_codes(void) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length;
+  OK(MPI_Get_library_version(text, &length));
+  const char* version = strstr(text, "MPICH Version:");
+  return version != NULL && atoi(version + 14) >= 5;
+}
+
 static void error_handlers(void) {
   MPI_Errhandler handler;
   int value = 0;
   OK(MPI_Comm_create_errhandler(on_error, &handler));
   OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler));
   int code = MPI_Send(&value, 1, MPI_INT, 17, 0, MPI_COMM_WORLD);
-  CHECK(code != MPI_SUCCESS && errors == 1);
+  CHECK((code != MPI_SUCCESS || handlers_hide_codes()) && errors == 1);
   OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
   OK(MPI_Errhandler_free(&handler));
 }

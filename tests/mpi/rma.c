@@ -100,7 +100,7 @@ static void other_kinds(void) {
   MPI_Win dynamic, shared;
   MPI_Comm node;
   MPI_Aint size, address, remote;
-  int unit, *mine, *theirs;
+  int unit, together, *mine, *theirs;
   OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
   OK(MPI_Win_attach(dynamic, local, sizeof local));
   OK(MPI_Get_address(local, &address));
@@ -115,13 +115,14 @@ static void other_kinds(void) {
   OK(MPI_Win_free(&dynamic));
   OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
   OK(MPI_Win_allocate_shared(sizeof(int), sizeof(int), MPI_INFO_NULL, node, &mine, &shared));
-  OK(MPI_Win_shared_query(shared, peer, &size, &unit, &theirs));
+  OK(MPI_Comm_size(node, &together));  // MPICH 5.0 over UCX shares no memory between ranks: then each has its own
+  OK(MPI_Win_shared_query(shared, together == 2 ? peer : 0, &size, &unit, &theirs));
   OK(MPI_Win_lock_all(0, shared) == MPI_SUCCESS ? MPI_SUCCESS : 1);
   *mine = 90 + me;
   OK(MPI_Win_sync(shared) == MPI_SUCCESS ? MPI_SUCCESS : 1);
   OK(MPI_Barrier(node));
   OK(MPI_Win_sync(shared) == MPI_SUCCESS ? MPI_SUCCESS : 1);
-  CHECK(*theirs == 90 + peer && size == sizeof(int) && unit == sizeof(int));
+  CHECK(*theirs == 90 + (together == 2 ? peer : me) && size == sizeof(int) && unit == sizeof(int));
   OK(MPI_Barrier(node));
   OK(MPI_Win_unlock_all(shared) == MPI_SUCCESS ? MPI_SUCCESS : 1);
   OK(MPI_Win_free(&shared));
