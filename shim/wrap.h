@@ -91,18 +91,20 @@ inline bool put_off(Handle* handle) {
 #include "shim/wrap_status.h"
 
 constexpr bool frees(CallId id) { return id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free; }
+constexpr bool makes_operator(CallId id) {
+  return id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c || id == CallId::kMPIX_Op_create_x;
+}
 /// Local calls by which a datatype can come into use, or an operator. All other constructors make types that must be
 /// committed first.
 constexpr bool gives_out(CallId id) {
   return id == CallId::kMPI_Type_commit || id == CallId::kMPI_Type_dup || id == CallId::kMPI_Type_get_contents ||
-         id == CallId::kMPI_Type_get_contents_c || id == CallId::kMPI_Type_get_value_index || id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c;
+         id == CallId::kMPI_Type_get_contents_c || id == CallId::kMPI_Type_get_value_index || makes_operator(id);
 }
 
 /// Of a call of these: handles are given out, or about to be freed. The handle is the last argument's.
 template <CallId id, bool given, class Handle>
 inline void mark_handles(Handle* last, int64_t count) {
-  constexpr HandleKind kind = id == CallId::kMPI_Op_free || id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c
-                                  ? HandleKind::kOp : HandleKind::kType;
+  constexpr HandleKind kind = id == CallId::kMPI_Op_free || makes_operator(id) ? HandleKind::kOp : HandleKind::kType;
   for (int64_t i = 0; i < count; ++i)
     given ? handle_given(kind, bits(last[i])) : handle_freed(kind, bits(last[i]));
 }

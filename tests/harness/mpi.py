@@ -189,6 +189,11 @@ def mpich_version():
     return tuple(int(number) for number in re.search(r"Version: *(\d+)\.(\d+)\.(\d+)", text).groups())
 
 
+def loses_messages(mpi):
+    """Debian 12's MPICH 4.0.2 is said to, with three or more ranks on two cores: docs/PLATFORMS.md."""
+    return mpi == "mpich" and mpich_version() < (4, 2)
+
+
 def openmpi_has(framework, component):
     """Whether Open MPI was built with a component of which the name begins so."""
     text = subprocess.run(["ompi_info"], capture_output=True, text=True, check=True).stdout

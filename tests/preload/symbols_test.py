@@ -10,7 +10,7 @@ import sys
 
 # Names of accelerator runtimes are those of detectors/gpu_runtime and no others, PMIx_Commit is that of
 # shim/presence/pmix.cpp; the list says which.
-ALLOWED = re.compile(r"P?MPI_[A-Z]\w*$|resil_\w+$|(cu|cuda|hip)(Stream|Event|Ctx|Device|Ipc|ExtStream)\w+$|InitializeInjection$|PMIx_Commit$")
+ALLOWED = re.compile(r"P?MPI_[A-Z]\w*$|P?MPIX_Op_create_x$|resil_\w+$|(cu|cuda|hip)(Stream|Event|Ctx|Device|Ipc|ExtStream)\w+$|InitializeInjection$|PMIx_Commit$")
 
 
 def exported(library):

@@ -13,7 +13,7 @@ def build(library, directory):
     command = ["nm", "-D", "--defined-only", library]
     listing = subprocess.run(command, capture_output=True, text=True, check=True)
     exported = {line.split()[-1].split("@")[0] for line in listing.stdout.splitlines()}
-    names = sorted(name for name in exported if name.startswith("MPI_"))
+    names = sorted(name for name in exported if name.startswith("MPI_") or name == "MPIX_Op_create_x")
     with open(os.path.join(directory, "names.inc"), "w", encoding="ascii") as file:
         file.write("static const char* const names[] = {%s};\n" % ", ".join(f'"{name}"' for name in names))
         special = ", ".join(f"{constant} = {names.index(name)}" for constant, name in SPECIAL.items())
