@@ -45,7 +45,7 @@ def main(build, mpi):
     program = os.path.join(build, f"collective_checks.{mpi}")
     checks = []
     for ranks in RANKS[:2] if jobs.loses_messages(mpi) else RANKS:
-        for mode in ("lazy", "strict"):
+        for mode in ("lazy", "strict") if ranks < 4 or mpi == "openmpi" else ("lazy",):
             checks.append((f"{ranks} ranks, {mode} ({mpi})",
                            lambda ranks=ranks, mode=mode: accounted(mpi, program, ranks, {"RESIL_CHECKSUM": mode})))
     checks.append((f"full blame ({mpi})", lambda: accounted(mpi, program, 2, {"RESIL_BLAME": "full"})))

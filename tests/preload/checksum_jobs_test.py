@@ -296,10 +296,8 @@ def main(build, mpi):
         checks.append(("ranks of one world, joined by MPI_Comm_accept and connect", awkward("joined", 17, LAZY, STRICT)))
     if mpi == "openmpi":  # MPICH's launcher kills the survivor
         checks.append(("MPI_File_close and MPI_Abort when the other is dead", killed))
-    if mpi == "openmpi":
-        checks.append(("no shared memory", no_shared_memory))
-    if not jobs.loses_messages(mpi):
-        checks += [("wildcards on 5 ranks", wildcards("6", LAZY, 5)), ("wildcards on 4 ranks, strict and full", wildcards("7", STRICT_FULL, 4))]
+    if mpi == "openmpi":  # MPICH's ranks poll: more of them than cores take minutes
+        checks += [("no shared memory", no_shared_memory), ("wildcards on 5 ranks", wildcards("6", LAZY, 5)), ("wildcards on 4 ranks, strict and full", wildcards("7", STRICT_FULL, 4))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in checks])
 
 
