@@ -78,6 +78,9 @@ uint64_t ordinal_among_equals(uint64_t base) {
 
 bool is_of_group(CallId id) { return id == CallId::kMPI_Comm_create_group || id == CallId::kMPI_Comm_create_from_group; }
 
+/// Named by who is left: the ranks disagree about what failed, and so about how many communicators were made before.
+bool is_of_survivors(CallId id) { return id == CallId::kMPIX_Comm_shrink || id == CallId::kMPIX_Comm_ishrink; }
+
 /// Collective over the group only: its members, and the tag or string; then the ordinal among equals.
 uint64_t group_base(const Event& e) {
   constexpr int kMost = 1024;
@@ -214,6 +217,8 @@ uint64_t comm_derive_id(Event& e) {
   uint64_t how = hash_text(call_info(e.id).name);
   if (is_of_group(e.id))
     return 1;  // after the call: nobody but MPI may ask of its group before
+  if (is_of_survivors(e.id))
+    return hash_text("survivors");  // completed when its members are known
   if (e.id == CallId::kMPI_Intercomm_create || e.id == CallId::kMPI_Intercomm_create_from_groups)
     return hash_combine(hash_text("intercommunicator"), static_cast<uint64_t>(e.tag));
   if (e.comm == nullptr)
@@ -230,7 +235,7 @@ void comm_creation_succeeded(Event& e) {
 }
 
 void comm_creation_failed(Event& e) {
-  if (is_of_group(e.id))
+  if (is_of_group(e.id) || is_of_survivors(e.id))
     return;
   if (e.comm != nullptr && e.id != CallId::kMPI_Intercomm_create && e.id != CallId::kMPI_Intercomm_create_from_groups)
     e.comm->children.fetch_sub(1, std::memory_order_relaxed);
@@ -279,7 +284,9 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
       id = hash_combine(id, ordinal_among_equals(id));
     }
   } else {
-    id = hash_combine(id, static_cast<uint64_t>(leader));
+    id = hash_combine(id, is_of_survivors(how) ? members_hash(handle, size, false) : static_cast<uint64_t>(leader));
+    if (is_of_survivors(how))
+      id = hash_combine(id, ordinal_among_equals(id));
   }
   if (parent != nullptr && (parent->ring->flags & 6) == 6)
     flags |= 6;

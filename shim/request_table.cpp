@@ -13,6 +13,7 @@
 #include "shim/log.h"
 #include "shim/registry.h"
 #include "shim/request_class.h"
+#include "shim/request_failure.h"
 #include "shim/request_overflow.h"
 #include "shim/request_serial.h"
 #include "shim/runtime.h"
@@ -198,14 +199,15 @@ uint64_t keep_duplicate(const Event& e) {
   return 0;
 }
 
-void finish_duplicate(Thread& thread, uint64_t number, bool freed) {
+/// `lost`: freed, or failed, and then nobody knows what the handle is; the communicator is seen once it is used.
+void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
   PendingDuplicate found;
   {
     SpinGuard guard(duplicates_lock);
     found = duplicates[number - 1];
     duplicates[number - 1].new_comm = nullptr;
   }
-  if (!freed)
+  if (!lost)
     comm_register_new(thread, found.handle != 0 ? found.handle : request_handle(found.new_comm, 0), found.derived,
                       found.parent, found.how);
 }
@@ -264,7 +266,7 @@ Found find_any(uint64_t key, uint32_t lane) {
     return false;
   tell(e, place, own.word, freed);
   if (state.duplicate != 0)
-    finish_duplicate(*e.thread, state.duplicate, freed);
+    finish_duplicate(*e.thread, state.duplicate, freed || !succeeded(e, place));
   return true;
 }
 
@@ -284,7 +286,7 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
     return false;
   tell(e, place, own.word, freed);
   if (duplicate != 0)
-    finish_duplicate(*e.thread, duplicate, freed);
+    finish_duplicate(*e.thread, duplicate, freed || !succeeded(e, place));
   return true;
 }
 
@@ -528,10 +530,6 @@ void request_remember(Event& e) {
 }
 
 namespace {
-
-ErrorKind error_kind(int code) {
-  return backend->messages != nullptr ? backend->messages->error_kind(code) : ErrorKind::kOther;
-}
 
 bool is_persistent(const Event& e, uint64_t key) {
   if (is_shared(key))

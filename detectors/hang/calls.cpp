@@ -75,8 +75,8 @@ constexpr Kind kind_of(const CallInfo& info) {
     return Kind::kNeighbor;
   }
   if (is_any(name, {"MPI_Comm_create_group", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups", "MPI_Comm_spawn",
-                    "MPI_Comm_spawn_multiple", "MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_join"}))
-    return Kind::kNone;  // over a group, or with another world
+                    "MPI_Comm_spawn_multiple", "MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_join", "MPIX_Comm_shrink", "MPIX_Comm_ishrink"}))
+    return Kind::kNone;  // over a group, with another world, or over those that are left
   if (is(name, "MPI_Intercomm_create"))
     return Kind::kBetween;
   if ((info.attributes & kCallCreatesComm) ||

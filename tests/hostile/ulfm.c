@@ -130,6 +130,43 @@ static void pending(void) {
   finish();
 }
 
+// A communicator that is never made: the handle stays what it was, which is nothing that may be looked at.
+static void duplicates(void) {
+  MPI_Comm copies[2];
+  MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  start();
+  if (me == size - 1) die(0);
+  memset(copies, 0x5a, sizeof(copies));
+  int code = MPI_Comm_idup(world, &copies[0], &request[0]);
+  if (!code) code = MPI_Wait(&request[0], MPI_STATUS_IGNORE);
+  say("one: %d", is_failure(code));
+  repair();
+  MPI_Comm_idup(world, &copies[1], &request[1]);
+  say("repaired: %d", MPI_Waitall(2, request, MPI_STATUSES_IGNORE));
+  traffic(copies[1], 10, "duplicate");
+  finish();
+}
+
+// An agreement while messages go on.
+static void agreed_later(void) {
+  MPI_Request request;
+  MPI_Status status;
+  int flag = me == 1 ? 2 : 3, done = 0;
+  start();
+  say("started: %d", MPIX_Comm_iagree(world, &flag, &request));
+  traffic(world, 10, "beside");
+  while (!done) TRY(MPI_Test(&request, &done, &status));
+  say("agreed on %d", flag);
+  flag = 1;
+  TRY(MPIX_Comm_agree(world, &flag));
+  if (me == size - 1) die(0);
+  say("failed: %d", is_failure(MPI_Recv(&done, 1, MPI_INT, size - 1, 5, world, MPI_STATUS_IGNORE)));
+  flag = 5;
+  say("agreement %d", is_failure(MPIX_Comm_agree(world, &flag)));
+  repair();
+  finish();
+}
+
 static void revoked_alone(void) {  // nobody dies
   int flag = -1;
   start();
@@ -143,7 +180,7 @@ static void revoked_alone(void) {  // nobody dies
 }
 
 static const struct Case kCases[] = {CASE(killed), CASE(crashed), CASE(exited), CASE(two_killed), CASE(acknowledged),
-  CASE(pending), CASE(revoked_alone), {NULL, NULL}};
+  CASE(pending), CASE(duplicates), CASE(agreed_later), CASE(revoked_alone), {NULL, NULL}};
 
 int main(int argc, char** argv) {
   if (argc != 2) return list_cases(kCases), 0;
