@@ -326,6 +326,7 @@ bool test(uint64_t* request) {
 
 #include "shim/backend_staging.inc"
 #include "shim/backend_collectives.inc"
+#include "shim/backend_failures.inc"
 
 namespace {
 constexpr StatusLayout kStatusLayout = kAbiColumn == 0   ? StatusLayout::kOpenMpi
@@ -369,7 +370,8 @@ Backend kBackend = {kAbiName,
                           &kWindowFunctions,
                           &kReplayFunctions,
                           &kCollectiveFunctions,
-                          &kStagingFunctions};
+                          &kStagingFunctions,
+                          &kFailureFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

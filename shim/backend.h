@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "shim/backend_collectives.h"
+#include "shim/backend_failures.h"
 #include "shim/backend_messages.h"
 #include "shim/backend_replay.h"
 #include "shim/backend_staging.h"
@@ -58,6 +59,7 @@ struct Backend {
   const ReplayFunctions* replay;
   const CollectiveFunctions* collectives;
   const StagingFunctions* staging;
+  const FailureFunctions* failures;
 };
 
 const Backend* openmpi_backend();
@@ -65,6 +67,9 @@ const Backend* mpich_backend();
 const Backend* standard_backend();
 
 extern const Backend* backend;  ///< the one in use, null before the first MPI call
+
+/// Does this job go on when a rank dies? See FailureFunctions::survives.
+inline bool job_survives() { return backend->failures != nullptr && backend->failures->survives(); }
 
 /// Source, tag and bytes of a status without a call into the backend; false: ask status_read (its layout is not fixed,
 /// it is MPI_STATUS_IGNORE, or the message is not an ordinary one: cancelled, no source).

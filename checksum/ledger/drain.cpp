@@ -56,7 +56,7 @@ uint64_t own_pending() {
 bool everything_verified() { return own_pending() == 0 && blame::open_cases() == 0 && collective::unverified() == 0; }
 
 /// All that it will ever announce is here.
-bool has_all(const Peer& peer) { return peer.last_known && peer.next_ordinal >= peer.last; }
+bool has_all(const Peer& peer) { return peer.gone || (peer.last_known && peer.next_ordinal >= peer.last); }
 
 /// Packets from that rank whose record may still come, and was not waited for.
 uint64_t awaited(const Peer& peer) {
@@ -233,7 +233,7 @@ void finish(Thread& thread, double seconds) {
   auto all_gone = [](void* one_way) {
     bool all = true;
     each_peer([&](Peer& peer) {
-      if (peer_is_self(peer))
+      if (peer_is_self(peer) || peer.gone)
         return;
       peer.bye_sent = peer.bye_sent || transport_say_bye(peer);
       const bool owes = peer.expected != 0 || peer.heard || (one_way != nullptr && (peer.announced != 0 || peer.addressed));

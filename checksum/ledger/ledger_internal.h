@@ -67,6 +67,7 @@ struct Peer {
   bool addressed, heard;   ///< messages other than records went there, came from there
   bool asks;               ///< it waits for records of this rank
   bool last_told;          ///< it knows how many records this rank has announced in all
+  bool gone;               ///< dead, in a job that goes on: nothing more comes, nothing is waited for
   bool last_known;         ///< `last` holds: it is in MPI_Finalize and announces no more
   bool dirty;              ///< in the list of ranks with unsent records
   bool lost;               ///< its records cannot be matched one by one now, only by sums

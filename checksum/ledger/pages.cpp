@@ -28,6 +28,22 @@ Page* first_in_flight() {
   return flight_first;
 }
 
+/// With the token. Of a page whose message failed, nobody knows who still reads it: it is never used again.
+bool leave_flight(Page* page) {
+  bool failed = false;
+  if (!request_over(&page->request, &failed))
+    return false;
+  {
+    Guard guard;
+    flight_first = page->next;
+    if (flight_first == nullptr)
+      flight_last = nullptr;
+  }
+  if (!failed)
+    give_back(page);
+  return true;
+}
+
 }  // namespace
 
 Page* take_page() {
@@ -94,15 +110,8 @@ void reap(bool now) {
   if (!now && __atomic_load_n(&free_pages, __ATOMIC_RELAXED) != nullptr && !patience.is_due(begin))
     return;
   Page* page = first_in_flight();
-  for (; page != nullptr && backend->test(&page->request); page = first_in_flight()) {
-    {
-      Guard guard;
-      flight_first = page->next;
-      if (flight_first == nullptr)
-        flight_last = nullptr;
-    }
-    give_back(page);
-  }
+  while (page != nullptr && leave_flight(page))
+    page = first_in_flight();
   if (page != nullptr)
     patience.in_vain(begin, ticks(), old_ticks);
 }

@@ -36,6 +36,8 @@ uint64_t ring_requests[kReceiveRing];
 uint32_t ring_head;
 std::atomic<bool> started;              // asked without the token, too
 uint64_t sent_by_messages;            // records
+bool survives;                        // this job goes on after the death of a rank
+uint64_t next_look;                   // ticks
 TokenWords token;                     // who may touch the communicator now
 
 struct Token : TokenGuard {
@@ -119,6 +121,24 @@ bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_ho
   return true;
 }
 
+/// With the token, when a receive from any source failed: they stand still from the death of a rank on until it is acknowledged.
+/// Not earlier: Open MPI first knows of a death, then stops the receives, and who acknowledges in between does so in vain.
+[[gnu::noinline]] void look_for_dead(Thread& thread) {
+  constexpr int kMost = 256;
+  int dead[kMost];
+  const uint64_t now = ticks();
+  if (now < next_look)
+    return;
+  next_look = now + old_ticks;
+  const int count = backend->failures->acknowledge_dead(private_comm(), kMost, dead);
+  for (int i = 0; i < count; ++i)
+    if (Peer* peer = peer_find(dead[i]); peer != nullptr && !peer->gone) {
+      if (peer->in.is_open())
+        take_stream(thread, *peer, UINT32_MAX);
+      peer->gone = true;
+    }
+}
+
 void give_credit(Peer& from) {
   const uint64_t taken = from.taken_by_messages;
   if (taken - from.credit_given >= kCreditEvery && send_header(from, Kind::kCredit, taken, 0, false))
@@ -193,8 +213,13 @@ bool transport_start() {
   for (uint32_t i = 0; i < kReceiveRing; ++i)
     if (!post_receive(i))
       return false;
+  survives = job_survives();
   started = true;
   return true;
+}
+
+bool request_over(uint64_t* request, bool* failed) {
+  return survives ? backend->failures->is_over(request, failed) : backend->test(request);
 }
 
 void transport_stop() {
@@ -343,12 +368,19 @@ void transport_poll(Thread& thread, uint32_t messages) {
     take_some_streams(thread);
   for (uint32_t taken = 0; taken < messages; ++taken) {
     Token mine;
-    if (!mine || !started || !backend->test(&ring_requests[ring_head]))
+    bool failed = false;
+    if (!mine || !started)
       break;
+    if (!request_over(&ring_requests[ring_head], &failed)) {
+      if (failed) [[unlikely]]
+        look_for_dead(thread);
+      break;
+    }
     // Within the token: batches of one rank must be taken in order. Handlers may post, nothing else.
-    take(thread, ring[ring_head]);
+    if (!failed)
+      take(thread, ring[ring_head]);
     __atomic_store_n(&messages_taken, messages_taken + 1, __ATOMIC_RELAXED);  // one writer: the token's holder
-    Peer* creditor = peer_find(ring[ring_head].header.source);
+    Peer* creditor = failed ? nullptr : peer_find(ring[ring_head].header.source);
     if (!post_receive(ring_head))
       started = false;
     ring_head = (ring_head + 1) % kReceiveRing;

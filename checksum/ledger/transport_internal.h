@@ -29,6 +29,10 @@ void launch(Page* page, Peer& to);
 void reap(bool now = false);
 bool anything_in_flight();
 
+// --- transport.cpp -----------------------------------------------------------------------------------------------
+/// Like Backend::test; in a job that goes on after the death of a rank, one that failed is over, too.
+bool request_over(uint64_t* request, bool* failed);
+
 // --- arrivals.cpp, all with the token ----------------------------------------------------------------------------
 /// A message, after what its sender had put into its stream before.
 void take(Thread& thread, const Incoming& message);

@@ -217,7 +217,8 @@ int64_t part_of(const Call& c) {
 void messages_prepare() { wire_prepare(); }
 
 bool messages_serve(const Call& c) {
-  if (private_comm() == 0 || (c.info->ring->flags & 1) != 0 || c.info->size < 0)
+  // In a job that goes on after the death of a rank, MPI's own collectives tell it, and the program can revoke them.
+  if (private_comm() == 0 || job_survives() || (c.info->ring->flags & 1) != 0 || c.info->size < 0)
     return false;
   const int64_t ranks = c.remote > c.size ? c.remote : c.size;
   const int64_t cells = kLargestPiece / static_cast<int64_t>(c.operand.cell);

@@ -354,7 +354,7 @@ bool take_one() {
 bool lone_usable() {
   if (usable != Usable::kUndecided) [[likely]]
     return usable == Usable::kYes;
-  const bool never = lone_chunk == 0 || several_threads() || checking ||
+  const bool never = lone_chunk == 0 || several_threads() || checking || job_survives() ||
                      fault::staged_faults != nullptr || config_has("RESIL_MODE", "record") ||
                      config_has("RESIL_MODE", "verify");
   if (!never && private_comm() == 0)  // MPI was initialised out of sight: perhaps later

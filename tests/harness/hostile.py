@@ -293,4 +293,5 @@ FAST = ("init_multiple", "init_twice", "finalize_twice", "main_is_gone", "finali
         "callbacks_in_finalize", "abort_in_finalize", "data_at_stderr", "nobody_reads_stderr", "limits_files",
         "limits_descriptors", "limits_memory", "another_user", "environment_gone", "directory_gone", "stopped",
         "again_by_default", "plugin_local", "started_behind", "weak_references", "multiple", "freed_in_use",
-        "killed", "two_killed", "acknowledged", "pending", "duplicates", "agreed_later", "revoked_alone")
+        "killed", "two_killed", "acknowledged", "pending", "duplicates", "agreed_later", "sums_of_reals",
+        "revoked_alone")

@@ -167,6 +167,26 @@ static void agreed_later(void) {
   finish();
 }
 
+// Sums that a library might make in another way than MPI does.
+static void sums_of_reals(void) {
+  double value[64], sum[64];
+  int code = 0, done = 0;
+  start();
+  for (int k = 0; k < 64; k++) value[k] = me + k;
+  for (int k = 0; k < 10000000 && !code; k++) {
+    if (me == size - 1 && k == 20) die(0);
+    code = k % 3 == 0 ? MPI_Allreduce(value, sum, 64, MPI_DOUBLE, MPI_SUM, world)
+           : k % 3 == 1 ? MPI_Reduce(value, sum, 64, MPI_DOUBLE, MPI_SUM, 0, world)
+                        : MPI_Scan(value, sum, 64, MPI_DOUBLE, MPI_SUM, world);
+    done += !code;
+  }
+  say("noticed %d, after twenty: %d", is_failure(code), done >= 20);
+  repair();
+  MPI_Allreduce(value, sum, 64, MPI_DOUBLE, MPI_SUM, world);
+  say("sum %g", sum[1]);
+  finish();
+}
+
 static void revoked_alone(void) {  // nobody dies
   int flag = -1;
   start();
@@ -180,7 +200,8 @@ static void revoked_alone(void) {  // nobody dies
 }
 
 static const struct Case kCases[] = {CASE(killed), CASE(crashed), CASE(exited), CASE(two_killed), CASE(acknowledged),
-  CASE(pending), CASE(duplicates), CASE(agreed_later), CASE(revoked_alone), {NULL, NULL}};
+  CASE(pending), CASE(duplicates), CASE(agreed_later),
+  CASE(sums_of_reals), CASE(revoked_alone), {NULL, NULL}};
 
 int main(int argc, char** argv) {
   if (argc != 2) return list_cases(kCases), 0;

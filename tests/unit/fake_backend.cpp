@@ -163,7 +163,8 @@ resil::Backend table = {.abi = "fake",
                         .windows = nullptr,
                         .replay = nullptr,
                         .collectives = nullptr,
-                        .staging = nullptr};
+                        .staging = nullptr,
+                        .failures = nullptr};
 
 void prepare_thread(resil::Thread& thread, uint32_t lane) {
   thread.comm_generation = thread.type_generation = ~0u;
