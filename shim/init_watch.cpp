@@ -62,7 +62,7 @@ void release(std::atomic<uint32_t>& word) {
 
 int parent_of(int pid) {
   char text[512];
-  snprintf(text, sizeof(text), "/proc/%d/stat", pid);
+  snprintf(text, sizeof(text), "/proc/%d/task/../stat", pid);  // task/..: see node_file.cpp
   const int fd = open(text, O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
   if (fd >= 0)

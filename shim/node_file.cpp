@@ -32,16 +32,11 @@ bool is_own_file(const struct stat& status, size_t least) {
 /// The fields of /proc/PID/stat behind the name: state letter and start time. False: no such process, or only a zombie.
 bool read_process(int pid, char* state, uint64_t* started) {
   char text[1024];
-  // The process's first thread: the same fields, and of this process they are the kernel's also under an emulator, which answers
-  // /proc/self/stat itself, with another start time than other processes see.
-  char self[32];
-  const ssize_t named = pid == getpid() ? readlink("/proc/self", self, sizeof(self) - 1) : 0;
-  if (named > 0) {
-    self[named] = 0;
-    snprintf(text, sizeof(text), "/proc/self/task/%s/stat", self);  // right in any mount of /proc
-  } else {
-    snprintf(text, sizeof(text), "/proc/%d/stat", pid);
-  }
+  // task/..: an emulator (qemu-user) answers for a process's own `stat` itself, with another start time than others see.
+  if (pid == getpid())
+    strcpy(text, "/proc/self/task/../stat");  // right in any mount of /proc
+  else
+    snprintf(text, sizeof(text), "/proc/%d/task/../stat", pid);
   int fd = open(text, O_RDONLY | O_CLOEXEC);
   ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
   if (fd >= 0)

@@ -189,7 +189,7 @@ RankActivity liveness(const Watched& watched, char* kernel_state, uint64_t* cpu_
   *kernel_state = 0;
   *cpu_ns = 0;
   char text[1024];
-  snprintf(text, sizeof(text), "/proc/%d/stat", watched.pid);
+  snprintf(text, sizeof(text), "/proc/%d/task/../stat", watched.pid);  // task/..: see node_file.cpp
   const int fd = open(text, O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
   if (fd >= 0)

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from .cells import Impossible
-from .roots import OPENMPI_PARAMETERS, need
+from .roots import OLD_OPENMPI_PARAMETERS, OPENMPI_PARAMETERS, need
 
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 BASE = ("base-files", "bash", "binutils", "coreutils", "dash", "grep", "hostname", "libc-bin", "libgfortran5", "mount", "procps",
@@ -84,7 +84,7 @@ def configure(release, machine, apt):
     return {**os.environ, "APT_CONFIG": os.path.join(apt, "apt.conf"), "LC_ALL": "C.UTF-8"}
 
 
-def settle(root):
+def settle(root, release):
     """What packages' scripts would have left, as far as jobs need it."""
     for name, text in (("passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/sh\n"),
                        ("group", "root:x:0:\nnogroup:x:65534:\n"), ("hosts", "127.0.0.1 localhost\n")):
@@ -95,7 +95,7 @@ def settle(root):
             shutil.copy(name, root + name)
     os.makedirs(os.path.join(root, "root/.openmpi"), exist_ok=True)
     with open(os.path.join(root, "root/.openmpi/mca-params.conf"), "w", encoding="ascii") as file:
-        file.write(OPENMPI_PARAMETERS)
+        file.write(OLD_OPENMPI_PARAMETERS if release in ("bullseye", "bookworm") else OPENMPI_PARAMETERS)
     if not os.path.exists(os.path.join(root, "usr/bin/sh")):
         os.symlink("dash", os.path.join(root, "usr/bin/sh"))
 
@@ -141,7 +141,7 @@ def make(root, release, packages, unpacked, clock, machine="amd64"):
         else:
             unpack(new, release, machine, ("base-files", "libgfortran5", *packages), unpacked, clock)
             unpack(new, release, "amd64", BASE, (), clock)
-        settle(new)
+        settle(new, release)
         with open(os.path.join(new, ".packages"), "w", encoding="ascii") as file:
             file.write(wanted)
         os.rename(new, root)

@@ -94,7 +94,7 @@ class System:
         if files:
             done = self.run("ninja", "-C", self.build, *files, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
-                lines = [line for line in done.stdout.splitlines() if not line.startswith("[")]
+                lines = done.stdout[max(0, done.stdout.find("FAILED: ")):].splitlines()
                 raise Impossible("does not build:\n" + "\n".join(lines[:20]))
 
     def log(self):
