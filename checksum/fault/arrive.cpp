@@ -95,8 +95,8 @@ bool replace(Arrival& a, const char* packed) {
 bool damage(PerThread& mine, unsigned count, Arrival& a, const Spec& spec, Draw& draw, Injection* injection) {
   uint64_t* position = &injection->position;
   switch (spec.kind) {
-    case Kind::kFlip: return flip(a.packet, draw, position);
-    case Kind::kSwap: return swap(a.packet, draw, position);
+    case Kind::kFlip: return flip(a.packet, false, draw, position);
+    case Kind::kSwap: return swap(a.packet, false, draw, position);
     case Kind::kZero: return zero(a.packet, draw, position);
     case Kind::kStale: return replace(a, a.kept);
     case Kind::kDuplicate: return replace(a, a.previous);

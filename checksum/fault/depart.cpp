@@ -80,8 +80,8 @@ bool may_be_truncated(const Event& e) {
 
 bool damage_copy(Kind kind, const Packet& packet, Draw& draw, PerThread& mine, uint64_t* position) {
   switch (kind) {
-    case Kind::kFlip: return flip(packet, draw, position);
-    case Kind::kSwap: return swap(packet, draw, position);
+    case Kind::kFlip: return flip(packet, true, draw, position);
+    case Kind::kSwap: return swap(packet, true, draw, position);
     case Kind::kZero: return zero(packet, draw, position);
     case Kind::kModify:
       mine.changes = mine.send.types == nullptr && invert(packet, draw, &mine.change_at, &mine.change_bytes);

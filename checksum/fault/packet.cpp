@@ -62,19 +62,21 @@ void copy(const Packet& from, char* to_buffer) {
   }
 }
 
-bool flip(const Packet& packet, Draw& draw, uint64_t* position) {
+bool flip(const Packet& packet, bool sends, Draw& draw, uint64_t* position) {
   unsigned char byte;
   *position = draw.below(packet.bytes);
   packet.read(*position, 1, &byte);
-  byte ^= static_cast<unsigned char>(1u << draw.below(8));
+  byte ^= static_cast<unsigned char>(1u << (2 * draw.below(4) + sends));
   packet.write(*position, 1, &byte);
   return true;
 }
 
-bool swap(const Packet& packet, Draw& draw, uint64_t* position) {
+bool swap(const Packet& packet, bool sends, Draw& draw, uint64_t* position) {
   uint64_t word = 8;
   while (word > 1 && packet.bytes < 2 * word)
     word /= 2;
+  if (!sends && (word /= 2) == 0)
+    return false;
   const uint64_t words = packet.bytes / word;
   for (int i = 0; words > 1 && i < kTries; ++i) {
     uint64_t first = draw.below(words), second = draw.below(words);

@@ -32,9 +32,10 @@ void exchange(const Packet& left, const Packet& right);
 void copy(const Packet& from, char* to_buffer);
 
 /// Each changes the data, or nothing and returns false: no place was found where it would make a difference.
-/// `position`: the first byte that it changed, in the stream.
-bool flip(const Packet& packet, Draw& draw, uint64_t* position);    ///< one bit
-bool swap(const Packet& packet, Draw& draw, uint64_t* position);    ///< two words of 8 bytes, smaller in small packets
+/// `position`: the first byte that it changed, in the stream. Where no rank is named, sender and receiver of a packet may draw
+/// the same numbers for it: what one does, the other must not undo.
+bool flip(const Packet& packet, bool sends, Draw& draw, uint64_t* position);  ///< one bit: an odd one of its byte when it is sent
+bool swap(const Packet& packet, bool sends, Draw& draw, uint64_t* position);  ///< two words of 8 bytes (smaller in small packets), of half as many when it is received
 bool zero(const Packet& packet, Draw& draw, uint64_t* position);  ///< one line of 64 bytes, counted from the beginning
 bool invert(const Packet& packet, Draw& draw, uint64_t* position, uint64_t* length);  ///< up to 32 bytes in a row
 

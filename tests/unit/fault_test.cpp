@@ -145,8 +145,8 @@ TEST_CASE("faults change data, never padding, and always something") {
         const int64_t count = 1 + static_cast<int64_t>(draw.below(40));
         std::vector<char> data = numbered(static_cast<size_t>(count * map->extent)), before = data;
         const Packet packet = {data.data(), count, map, resil::type_bytes(*map, count)};
-        bool done = kind == 0   ? flip(packet, draw, &position)
-                    : kind == 1 ? swap(packet, draw, &position)
+        bool done = kind == 0   ? flip(packet, seed % 2 == 0, draw, &position)
+                    : kind == 1 ? swap(packet, true, draw, &position)
                     : kind == 2 ? zero(packet, draw, &position)
                                 : invert(packet, draw, &position, &length);
         CHECK(done == (differing(data, before) != 0));
@@ -161,13 +161,30 @@ TEST_CASE("faults change data, never padding, and always something") {
   }
 }
 
+TEST_CASE("what a sender does to a packet, its receiver does not undo with the same numbers") {
+  const resil::TypeMap plain = bytes_map();
+  for (uint64_t seed = 0; seed < 200; ++seed)
+    for (int64_t bytes = 1; bytes < 20; ++bytes)
+      for (int kind = 0; kind < 2; ++kind) {
+        std::vector<char> data = numbered(static_cast<size_t>(bytes)), before = data;
+        const Packet packet = {data.data(), bytes, &plain, static_cast<uint64_t>(bytes)};
+        bool done = false;
+        for (bool sends : {true, false}) {
+          Draw draw(seed, 0, 0, 1);
+          uint64_t position = 0;
+          done = (kind == 0 ? flip(packet, sends, draw, &position) : swap(packet, sends, draw, &position)) || done;
+        }
+        CHECK(done == (differing(data, before) != 0));
+      }
+}
+
 TEST_CASE("no effect, no fault") {
   const resil::TypeMap plain = bytes_map();
   std::vector<char> zeros(300, 0);
   Draw draw(1, 0, 0, 1);
   uint64_t position = 0;
   const Packet packet = {zeros.data(), 300, &plain, 300};
-  CHECK_FALSE(swap(packet, draw, &position));
+  CHECK_FALSE(swap(packet, true, draw, &position));
   CHECK_FALSE(zero(packet, draw, &position));
   CHECK(zeros == std::vector<char>(300, 0));
 }
