@@ -12,7 +12,7 @@ namespace resil::fault {
 
 namespace {
 
-constexpr uint64_t kChunk = 4096;  // on the stack
+constexpr uint64_t kChunk = 512;  // on the stack, which may be small
 constexpr int kTries = 64;
 
 uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }

@@ -54,7 +54,7 @@ class Setting:
 
 
 # Bits of the data change under way: the finding is made where the damage is seen, by each mode.
-DAMAGE = {"RESIL_FAULT": "flip,p=0.3", "RESIL_ON_MISMATCH": "log", "RESIL_DRAIN_SECONDS": "1"}
+DAMAGE = {"RESIL_FAULT": "flip,p=0.2;swap,p=0.2;zero,p=0.2", "RESIL_ON_MISMATCH": "log", "RESIL_DRAIN_SECONDS": "1"}
 FINDS = {
     "blame full": {**CHECKSUM, **DAMAGE, "RESIL_BLAME": "full"},
     "strict, blame full": {**CHECKSUM, **DAMAGE, "RESIL_CHECKSUM": "strict", "RESIL_BLAME": "full"},
