@@ -152,7 +152,7 @@ void overlay(const uint8_t* data, size_t size) {
   Input in(data, size);
   static NodeEntry nodes[kNodes];
   for (uint32_t i = 0; i < kNodes; ++i)
-    nodes[i] = {{.ip = {127, 0, 0, 1}, .port = 9, .family = 4, .reserved = {}}, {}, i, 1};
+    nodes[i] = {{.ip = {127, 0, 0, 1}, .port = 9, .family = 4, .reserved = {}}, {}, i, 1, {}};
   World w = {};
   OverlayOptions options = {};
   options.fan_out = 2;

@@ -175,7 +175,7 @@ void presence(const uint8_t* data, size_t size) {
   must_end(line, room, "a difference ends");
   must_be_a_line(line, "a difference is one line");
   must(room < 100 || comparison.equal() == (line[0] == 0), "a difference is said");
-  comparison.describe_missing(identity, rank + 1, line, room);
+  comparison.describe_missing(identity, rank + 1, (flags & 0x80) != 0, line, room);
   must_end(line, room, "a list of ranks ends");
   must_be_a_line(line, "a list of ranks is one line");
 }

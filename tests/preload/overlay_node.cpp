@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   publish(address, own, standby);
   NodeEntry table[kMost] = {};
   for (uint32_t i = 0; i < count; ++i)
-    table[i] = {wait_for(i, false), i == 0 ? wait_for(i, true) : Address{}, i, 1};  // only node 0 has two ranks
+    table[i] = {wait_for(i, false), i == 0 ? wait_for(i, true) : Address{}, i, 1, {}};  // only node 0 has two ranks
   while (standby && taking_over == 0)
     pause_a_little();
 
