@@ -67,12 +67,13 @@ exec "$@"
 
 
 def level_zero_libraries(program, build):
-    """A folder with the stand-ins of Level Zero alone: UCX loads AMD's runtime where it finds one. MPICH 5.0 is linked with the
-    loader itself, and needs all of it."""
+    """A folder with the stand-ins of Level Zero alone: UCX loads AMD's runtime where it finds one. Not of what the system has:
+    MPICH 5.0 is linked with the loader, UCX loads it, and both need all of it."""
     folder = jobs.scratch()
-    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    system = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    system += subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
     for name in ("libze_loader.so.1", "libze_intel_gpu.so.1"):
-        if name not in linked:
+        if name not in system:
             os.symlink(os.path.join(build, "..", "unit", name), os.path.join(folder, name))
     return folder
 

@@ -10,7 +10,7 @@ import sys
 
 # Names of accelerator runtimes are those of detectors/gpu_runtime and no others, PMIx_Commit is that of
 # shim/presence/pmix.cpp; the list says which.
-ALLOWED = re.compile(r"P?MPI_[A-Z]\w*$|P?MPIX_Op_create_x$|resil_\w+$|(cu|cuda|hip)(Stream|Event|Ctx|Device|Ipc|ExtStream)\w+$|InitializeInjection$|PMIx_Commit$")
+ALLOWED = re.compile(r"P?MPI_[A-Z]\w*$|P?MPIX_(Op_create_x|Comm_[a-z_]+)$|resil_\w+$|(cu|cuda|hip)(Stream|Event|Ctx|Device|Ipc|ExtStream)\w+$|InitializeInjection$|PMIx_Commit$")
 
 
 def exported(library):
@@ -24,7 +24,7 @@ def main(library, golden, update):
     if strange:
         print("exported, but neither MPI_, PMPI_, resil_, of an accelerator runtime nor PMIx_Commit:", *strange)
         return 1
-    lonely = [name for name in names if name.startswith("MPI_") and "P" + name not in names]
+    lonely = [name for name in names if name.startswith(("MPI_", "MPIX_")) and "P" + name not in names]
     if lonely:
         print("exported without the PMPI_ name:", *lonely)
         return 1
