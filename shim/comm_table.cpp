@@ -12,6 +12,7 @@
 #include "shim/attach.h"
 #include "shim/backend.h"
 #include "shim/freed.h"
+#include "shim/handler_change.h"
 #include "shim/hash.h"
 #include "shim/runtime.h"
 #include "shim/spinlock.h"
@@ -228,6 +229,8 @@ uint64_t comm_derive_id(Event& e) {
 }
 
 void comm_creation_succeeded(Event& e) {
+  if (e.id == CallId::kMPI_Comm_create_from_group || e.id == CallId::kMPI_Intercomm_create_from_groups)
+    handlers_were_set.store(true, std::memory_order_relaxed);  // it is given one
   if (!is_of_group(e.id) || e.new_comm == nullptr || request_handle(e.new_comm, 0) == backend->comm_null())
     return;  // Open MPI takes MPI_GROUP_NULL, and makes nothing
   const uint64_t base = group_base(e);  // calls with equal ones are made one after the other
