@@ -47,6 +47,10 @@ def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     program = os.path.join(build, f"orders.{mpi}")
     ranks = 4 if mpi == "openmpi" else 2
+    every = list(KINDS)
+    if mpi == "openmpi" and jobs.openmpi_version() >= (6,):
+        print("left out threads: 6.0.0rc2 hangs natively in some runs: docs/PLATFORMS.md", flush=True)
+        every.remove("threads")
 
     def run(kinds, settings):
         data = jobs.scratch()
@@ -62,7 +66,7 @@ def main(build, mpi):
 
     def recorded():
         settings = {"RESIL_RECORD": os.path.join(jobs.scratch(), "recording")}
-        kinds = [kind for kind in KINDS + OWN[mpi] if kind not in ("cancelled", "ports")]
+        kinds = [kind for kind in every + OWN[mpi] if kind not in ("cancelled", "ports")]
         run(kinds, {"RESIL_MODE": "record", **settings})
         run(kinds, {"RESIL_MODE": "verify", **settings})
 
@@ -114,7 +118,7 @@ def main(build, mpi):
             assert len(others) == (name != "one") and all("on nodeb. In it: rank 2;" in line for line in others), (name, lines)
         return ", ".join(results)
 
-    checks = [(f"all orders, {mode}", lambda settings=settings: run(KINDS + OWN[mpi], settings)) for mode, settings in MODES.items()]
+    checks = [(f"all orders, {mode}", lambda settings=settings: run(every + OWN[mpi], settings)) for mode, settings in MODES.items()]
     checks += [("all orders, record and verify", recorded)]
     if mpi == "openmpi":  # UCX in MPICH takes mmap for itself
         checks += [("a rank without memory harms nobody", poor)]
