@@ -118,6 +118,11 @@ class Job:
         return outcome, said
 
 
+# How often a job runs natively before an outcome counts as one that it never has by itself: what a launcher says of a
+# killed rank, and its status, differ in a twentieth of the runs.
+NATIVE_RUNS = 20
+
+
 def check(job, modes, expect_status=None, allowed=()):
     """Runs natively and in each mode; a list of (mode, words) of what is wrong.
 
@@ -143,6 +148,8 @@ def check(job, modes, expect_status=None, allowed=()):
             print(f"{mode}: a run did not end; tried again\n{preloaded.result.text()}", flush=True)
             preloaded, said = job.run(mode, recording)
         words = native.difference(preloaded)
+        if words and any(not job.run()[0].difference(preloaded) for _ in range(NATIVE_RUNS)):
+            words = None  # the program ends so by itself, too
         said = [one for one in said if not any(re.search(pattern, one) for pattern in allowed)]
         if words or said:
             text = preloaded.result.stderr.decode(errors="replace")
@@ -192,6 +199,7 @@ LEFT_OUT = {
     ("mpich", "process", "connects"): "Debian's build, on UCX, has no MPI_Comm_accept: it crashes natively",
     ("mpich", "ends", "main_is_gone"): "UCX fails natively when the main thread has ended",
     ("mpich", "ends", "exec_without_finalize"): "its launcher's status is 0 or 1 natively",
+    ("mpich", "ends", "sig_term"): "its launcher's status is 9 or 15 natively (3 of 60 runs), 0 or 15 from 4.1 on",
     (None, "ends", "stderr_closed_before"): "what is file 2 in MPI_Init may be what the user redirected to",
     ("mpich", "mpi4", "persistent_collectives"): "MPICH 4.0.2 itself hangs in some runs, and delivers old data in others",
     ("openmpi", "requests", "buffered"): "hangs natively after the second MPI_Buffer_attach",
@@ -202,7 +210,6 @@ LEFT_OUT_MPICH = {
     ("types", "nothing"): ((4, 1), "a message of a type without bytes divides by zero natively (4.2.1, 5.0.2)"),
     ("ends", "finalize_in_destructor"): ((4, 1), "the launcher may end the other rank natively before its last line"),
     ("ends", "exec_after_finalize"): ((4, 1), "the launcher may end the other rank natively before its last line"),
-    ("ends", "sig_term"): ((4, 1), "its launcher's status is 0 or 15 natively"),
     ("ends", "abort_self"): ((4, 1), "its launcher's status is 0 or 12 natively"),
     ("arguments", "errors"): ((5,), "5.0.2 ends the job natively for an operator with a null datatype"),
     ("spawn", "multiple"): ((5,), "5.0.2 hangs or aborts natively in many runs"),
