@@ -9,7 +9,7 @@
 #include <cstddef>
 
 #include "checksum/pool.h"
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil {
 

@@ -10,10 +10,10 @@
 #include "checksum/collective/form.h"
 #include "checksum/collective/tree.h"
 #include "checksum/ledger/blame_internal.h"
-#include "shim/config.h"
-#include "shim/runtime.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/config/config.h"
+#include "shim/call/runtime.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::collective {
 

@@ -9,8 +9,8 @@
 
 #include "checksum/collective/agreement_internal.h"
 #include "checksum/ledger/blame_internal.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil::collective {
 

@@ -19,11 +19,11 @@
 #include "checksum/collective/sums.h"
 #include "checksum/ledger/lives.h"
 #include "checksum/p2p/p2p.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/json.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/report/json.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil::collective {
 

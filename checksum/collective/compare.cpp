@@ -8,8 +8,8 @@
 #include "checksum/collective/sums.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/lives.h"
-#include "shim/hash.h"
-#include "shim/tables.h"
+#include "shim/base/hash.h"
+#include "shim/tables/tables.h"
 
 namespace resil::collective {
 

@@ -10,10 +10,10 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/lives.h"
-#include "shim/finding.h"
-#include "shim/own_stack.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/report/finding.h"
+#include "shim/base/own_stack.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil::collective {
 

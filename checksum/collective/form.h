@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "shim/call_info.h"
+#include "shim/model/call_info.h"
 
 namespace resil::collective {
 

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::collective {
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::collective {
 

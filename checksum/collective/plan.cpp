@@ -6,10 +6,10 @@
 
 #include "checksum/collective/memory.h"
 #include "checksum/ledger/blame.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/hash.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/base/hash.h"
+#include "shim/tables/tables.h"
 
 namespace resil::collective {
 

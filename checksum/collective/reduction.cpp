@@ -8,7 +8,7 @@
 #include <new>
 
 #include "checksum/work_memory.h"
-#include "shim/backend.h"
+#include "shim/abi/backend.h"
 
 namespace resil::collective {
 

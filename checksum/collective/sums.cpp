@@ -10,8 +10,8 @@
 #include <atomic>
 
 #include "checksum/collective/agreement.h"
-#include "shim/hash.h"
-#include "shim/spinlock.h"
+#include "shim/base/hash.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::collective {
 

@@ -5,9 +5,9 @@
 #include "checksum/collective/tree.h"
 
 #include "checksum/collective/memory.h"
-#include "shim/backend.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::collective {
 

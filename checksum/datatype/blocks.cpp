@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil {
 

@@ -6,7 +6,7 @@
 #include "checksum/datatype/flatten.h"
 
 #include "checksum/datatype/blocks.h"
-#include "shim/backend.h"
+#include "shim/abi/backend.h"
 
 namespace resil {
 

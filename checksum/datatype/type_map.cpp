@@ -9,9 +9,9 @@
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/flatten.h"
-#include "shim/backend.h"
-#include "shim/freed.h"
-#include "shim/spinlock.h"
+#include "shim/abi/backend.h"
+#include "shim/tables/freed.h"
+#include "shim/base/spinlock.h"
 
 namespace resil {
 

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "shim/backend_types.h"
-#include "shim/tables.h"
+#include "shim/abi/backend_types.h"
+#include "shim/tables/tables.h"
 
 namespace resil {
 

@@ -6,7 +6,7 @@
 //   D = sum over all leaves of digest_leaf(leaf, its bytes, its index from 0), mod 2^64
 //   digest_leaf = mix64(XXH3(leaf) ^ (kDigestKey + (index * 8192 + bytes) * 0x9e3779b97f4a7c15))
 //
-// XXH3 is XXH3_64bits() of xxHash without seed, its result read as a number; mix64 is the bijection of shim/hash.h.
+// XXH3 is XXH3_64bits() of xxHash without seed, its result read as a number; mix64 is the bijection of shim/base/hash.h.
 // A sum does not depend on the order of its terms: threads, partitions and devices may add leaves as they finish them.
 // digest.cpp says why the terms depend strongly enough on the position.
 #pragma once
@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil {
 

@@ -23,7 +23,7 @@
 
 #include "checksum/digest/digest.h"
 #include "checksum/digest/variant.h"
-#include "shim/helper_thread.h"
+#include "shim/base/helper_thread.h"
 
 namespace resil {
 

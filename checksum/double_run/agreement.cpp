@@ -6,11 +6,11 @@
 
 #include <sched.h>
 
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/registry.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/call/registry.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace resil::double_run {
 

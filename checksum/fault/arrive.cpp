@@ -8,8 +8,8 @@
 
 #include "checksum/fault/engine.h"
 #include "checksum/fault/pool.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::fault {
 

@@ -8,9 +8,9 @@
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
 #include "checksum/fault/staged.h"
-#include "shim/event.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/call/event.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::fault {
 

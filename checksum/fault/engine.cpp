@@ -10,11 +10,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "shim/event.h"
-#include "shim/log.h"
-#include "shim/own_files.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/call/event.h"
+#include "shim/report/log.h"
+#include "shim/report/own_files.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace resil::fault {
 

@@ -12,14 +12,14 @@
 #include "checksum/fault/pool.h"
 #include "checksum/fault/staged.h"
 #include "checksum/ledger/blame.h"
-#include "shim/backend.h"
-#include "shim/config.h"
-#include "shim/config_value.h"
-#include "shim/dispatch.h"
-#include "shim/event.h"
-#include "shim/json.h"
-#include "shim/module.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/config/config.h"
+#include "shim/config/config_value.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/event.h"
+#include "shim/report/json.h"
+#include "shim/call/module.h"
+#include "shim/tables/tables.h"
 
 namespace resil::fault {
 

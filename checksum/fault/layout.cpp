@@ -9,9 +9,9 @@
 #include "checksum/collective/form.h"
 #include "checksum/datatype/host_memory.h"
 #include "checksum/fault/pool.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/tables/tables.h"
 
 namespace resil::fault {
 

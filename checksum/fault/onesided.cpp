@@ -5,8 +5,8 @@
 
 #include "checksum/fault/engine.h"
 #include "checksum/fault/pool.h"
-#include "shim/event.h"
-#include "shim/spinlock.h"
+#include "shim/call/event.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::fault {
 

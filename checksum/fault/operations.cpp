@@ -5,10 +5,10 @@
 #include "checksum/fault/operations.h"
 
 #include "checksum/fault/pool.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::fault {
 

@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-#include "shim/config_parse.h"
-#include "shim/config_value.h"
+#include "shim/config/config_parse.h"
+#include "shim/config/config_value.h"
 
 namespace resil::fault {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "shim/call_info.h"
+#include "shim/model/call_info.h"
 
 namespace resil {
 struct Thread;

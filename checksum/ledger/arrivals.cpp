@@ -7,7 +7,7 @@
 
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/transport_internal.h"
-#include "shim/thread.h"
+#include "shim/call/thread.h"
 
 namespace resil::ledger {
 

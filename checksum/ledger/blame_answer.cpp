@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/call_info.h"
-#include "shim/runtime.h"
+#include "shim/model/call_info.h"
+#include "shim/call/runtime.h"
 
 namespace resil::blame {
 

@@ -14,9 +14,9 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/config.h"
-#include "shim/own_stack.h"
-#include "shim/runtime.h"
+#include "shim/config/config.h"
+#include "shim/base/own_stack.h"
+#include "shim/call/runtime.h"
 
 namespace resil::blame {
 

@@ -11,8 +11,8 @@
 #include <cstdio>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/call_info.h"
-#include "shim/runtime.h"
+#include "shim/model/call_info.h"
+#include "shim/call/runtime.h"
 
 namespace resil::blame {
 

@@ -12,8 +12,8 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/work_memory.h"
-#include "shim/finding.h"
-#include "shim/spinlock.h"
+#include "shim/report/finding.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::blame {
 

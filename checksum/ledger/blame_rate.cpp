@@ -12,9 +12,9 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/json.h"
-#include "shim/own_stack.h"
-#include "shim/runtime.h"
+#include "shim/report/json.h"
+#include "shim/base/own_stack.h"
+#include "shim/call/runtime.h"
 
 namespace resil::blame {
 

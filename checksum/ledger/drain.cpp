@@ -16,13 +16,13 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
-#include "shim/attach.h"
-#include "shim/config.h"
-#include "shim/finding.h"
-#include "shim/json.h"
-#include "shim/log.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/call/attach.h"
+#include "shim/config/config.h"
+#include "shim/report/finding.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace resil::ledger {
 

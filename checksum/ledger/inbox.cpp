@@ -9,9 +9,9 @@
 
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/stream.h"
-#include "shim/config.h"
-#include "shim/node_memory.h"
-#include "shim/runtime.h"
+#include "shim/config/config.h"
+#include "shim/ring/node_memory.h"
+#include "shim/call/runtime.h"
 
 namespace resil::ledger {
 

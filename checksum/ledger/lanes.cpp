@@ -16,7 +16,7 @@
 
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::ledger {
 

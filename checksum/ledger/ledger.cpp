@@ -15,12 +15,12 @@
 #include "checksum/ledger/lives.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
-#include "shim/attach.h"
-#include "shim/config.h"
-#include "shim/handler_change.h"
-#include "shim/log.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/call/attach.h"
+#include "shim/config/config.h"
+#include "shim/abi/handler_change.h"
+#include "shim/report/log.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace resil::ledger {
 

@@ -9,8 +9,8 @@
 
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/stream.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::ledger {
 

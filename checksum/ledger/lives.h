@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "checksum/view.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::ledger {
 

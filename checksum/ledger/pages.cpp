@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "checksum/ledger/transport_internal.h"
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/runtime.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/call/runtime.h"
 
 namespace resil::ledger {
 

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "checksum/ledger/ledger_internal.h"
-#include "shim/attach.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/call/attach.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil::ledger {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checksum/ledger/ledger_internal.h"
-#include "shim/private_tags.h"
+#include "shim/runtime/private_tags.h"
 
 namespace resil::ledger {
 

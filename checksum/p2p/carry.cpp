@@ -8,12 +8,12 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/view.h"
-#include "shim/backend.h"
-#include "shim/handler_change.h"
-#include "shim/event.h"
-#include "shim/request_class.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/abi/handler_change.h"
+#include "shim/call/event.h"
+#include "shim/model/request_class.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace resil::p2p {
 

@@ -8,10 +8,10 @@
 
 #include "checksum/ledger/ledger.h"
 #include "checksum/p2p/p2p.h"
-#include "shim/hash.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/base/hash.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 namespace resil::p2p {
 

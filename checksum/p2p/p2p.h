@@ -9,7 +9,7 @@
 
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/view.h"
-#include "shim/event.h"
+#include "shim/call/event.h"
 
 namespace resil {
 struct Event;

@@ -14,9 +14,9 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/receive_queue.h"
-#include "shim/backend.h"
-#include "shim/bit_cast.h"
-#include "shim/event.h"
+#include "shim/abi/backend.h"
+#include "shim/base/bit_cast.h"
+#include "shim/call/event.h"
 
 namespace resil::p2p {
 

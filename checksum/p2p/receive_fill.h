@@ -10,7 +10,7 @@
 #include "checksum/p2p/receive_queue.h"
 #include "checksum/p2p/staged.h"
 #include "checksum/view.h"
-#include "shim/backend.h"
+#include "shim/abi/backend.h"
 
 namespace resil::p2p {
 

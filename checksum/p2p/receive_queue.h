@@ -8,8 +8,8 @@
 #include "checksum/ledger/lives.h"
 #include "checksum/p2p/receive_entry.h"
 #include "checksum/pool.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::p2p {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checksum/view.h"
-#include "shim/event.h"
+#include "shim/call/event.h"
 
 namespace resil::p2p {
 

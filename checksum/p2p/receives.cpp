@@ -21,11 +21,11 @@
 #include "checksum/p2p/receive_queue.h"
 #include "checksum/p2p/receive_side.h"
 #include "checksum/p2p/staged.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/hash.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/base/hash.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil::p2p {
 

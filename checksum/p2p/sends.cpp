@@ -8,11 +8,11 @@
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/staged.h"
 #include "checksum/pool.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/hash.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/base/hash.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::p2p {
 

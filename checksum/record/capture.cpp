@@ -6,9 +6,9 @@
 // that completes requests is written with the first of them.
 
 #include "checksum/record/state.h"
-#include "shim/backend.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 namespace resil::record {
 

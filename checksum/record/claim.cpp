@@ -16,9 +16,9 @@
 #include "checksum/record/claim.h"
 #include "checksum/record/file.h"
 #include "checksum/record/writer.h"
-#include "shim/hash.h"
-#include "shim/json.h"
-#include "shim/own_files.h"
+#include "shim/base/hash.h"
+#include "shim/report/json.h"
+#include "shim/report/own_files.h"
 
 namespace resil::record {
 

@@ -12,11 +12,11 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/record/divergence.h"
 #include "checksum/record/state.h"
-#include "shim/backend.h"
-#include "shim/bit_cast.h"
-#include "shim/log.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/base/bit_cast.h"
+#include "shim/report/log.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 namespace resil::record {
 

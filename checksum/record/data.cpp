@@ -8,9 +8,9 @@
 
 #include "checksum/collective/form.h"
 #include "checksum/fault/layout.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/hash.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/base/hash.h"
 
 namespace resil::record {
 

@@ -8,7 +8,7 @@
 // It is not told when a buffer is full, which would be a system call on the way of the program: it comes back so often
 // that two of a thread's four buffers stay free, and is woken only by a thread that is about to run out.
 #include "checksum/record/writer_internal.h"
-#include "shim/helper_thread.h"
+#include "shim/base/helper_thread.h"
 
 namespace resil::record {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::record {
 

@@ -46,7 +46,7 @@ struct CallRecord {
   uint64_t out;    ///< what came out of it, when known as the call ends
   uint64_t bytes;  ///< named by the call
   uint64_t site;   ///< call site, an address in this process; read back: 0 when its object file is not loaded
-  int32_t peer, tag;  ///< as the call names them, kAnySource and so on of shim/ring_format.h
+  int32_t peer, tag;  ///< as the call names them, kAnySource and so on of shim/ring/ring_format.h
   uint32_t step;   ///< resil_step's counter; 0: the program names no steps. Below 2^32
   uint32_t count;  ///< with kCallStarted and kCallPolls; else ignored, and 1 when read back
   uint16_t call;   ///< CallId; read back: kUnknownCall when this version does not know the name

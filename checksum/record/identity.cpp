@@ -10,10 +10,10 @@
 #include <time.h>
 
 #include "checksum/record/format.h"
-#include "shim/backend.h"
-#include "shim/call_info.h"
-#include "shim/runtime.h"
-#include "shim/version.h"
+#include "shim/abi/backend.h"
+#include "shim/model/call_info.h"
+#include "shim/call/runtime.h"
+#include "shim/base/version.h"
 
 namespace resil::record {
 

@@ -5,7 +5,7 @@
 // (a receive that stays pending while tens of thousands of others complete) the matches are read through for the one
 // that is wanted, and it is marked, so that it is passed over when it is reached in its turn.
 #include "checksum/record/reader_internal.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::record {
 

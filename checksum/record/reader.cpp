@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "checksum/record/reader_internal.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::record {
 

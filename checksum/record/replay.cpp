@@ -9,12 +9,12 @@
 #include "checksum/record/divergence.h"
 #include "checksum/record/staged.h"
 #include "checksum/record/state.h"
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/registry.h"
-#include "shim/request_class.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/call/registry.h"
+#include "shim/model/request_class.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 #include <cstdio>
 

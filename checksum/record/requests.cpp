@@ -10,9 +10,9 @@
 #include "checksum/collective/form.h"
 #include "checksum/pool.h"
 #include "checksum/record/state.h"
-#include "shim/backend.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::record {
 

@@ -12,8 +12,8 @@
 #include "checksum/record/format.h"
 #include "checksum/record/reader.h"
 #include "checksum/record/writer.h"
-#include "shim/event.h"
-#include "shim/hash.h"
+#include "shim/call/event.h"
+#include "shim/base/hash.h"
 
 namespace resil::record {
 

@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include "checksum/record/writer_internal.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::record {
 

@@ -10,10 +10,10 @@
 #include "checksum/pool.h"
 #include "checksum/record/staged.h"
 #include "checksum/record/state.h"
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
 
 namespace resil::record {
 

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 
 #include "checksum/record/state.h"
-#include "shim/log.h"
-#include "shim/spinlock.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/report/log.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 namespace resil::record {
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "checksum/record/data.h"
-#include "shim/bit_cast.h"
+#include "shim/base/bit_cast.h"
 
 namespace resil::record {
 

@@ -5,7 +5,7 @@
 
 #include "checksum/pool.h"
 #include "checksum/record/state.h"
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::record {
 

@@ -9,7 +9,7 @@
 #include "checksum/record/channel.h"
 #include "checksum/record/file.h"
 #include "checksum/record/writer.h"
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::record {
 

@@ -13,10 +13,10 @@
 
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/log.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/report/log.h"
+#include "shim/call/thread.h"
 
 namespace resil::rma {
 

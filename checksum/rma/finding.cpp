@@ -10,12 +10,12 @@
 
 #include "checksum/rma/rma.h"
 #include "checksum/rma/wire.h"
-#include "shim/call_info.h"
-#include "shim/config.h"
-#include "shim/finding.h"
-#include "shim/json.h"
-#include "shim/own_stack.h"
-#include "shim/runtime.h"
+#include "shim/model/call_info.h"
+#include "shim/config/config.h"
+#include "shim/report/finding.h"
+#include "shim/report/json.h"
+#include "shim/base/own_stack.h"
+#include "shim/call/runtime.h"
 
 namespace resil::rma {
 

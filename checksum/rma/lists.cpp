@@ -8,7 +8,7 @@
 
 #include "checksum/rma/wire.h"
 #include "checksum/work_memory.h"
-#include "shim/thread.h"
+#include "shim/call/thread.h"
 
 namespace resil::rma {
 

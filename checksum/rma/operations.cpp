@@ -8,9 +8,9 @@
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "checksum/view.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/call/thread.h"
 
 namespace resil::rma {
 

@@ -12,10 +12,10 @@
 #include "checksum/digest/digest.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
-#include "shim/backend.h"
-#include "shim/call_info.h"
-#include "shim/event.h"
-#include "shim/log.h"
+#include "shim/abi/backend.h"
+#include "shim/model/call_info.h"
+#include "shim/call/event.h"
+#include "shim/report/log.h"
 
 namespace resil::rma {
 

@@ -9,14 +9,14 @@
 #include <cstring>
 
 #include "checksum/rma/wire.h"
-#include "shim/backend.h"
-#include "shim/call_info.h"
-#include "shim/event.h"
-#include "shim/finding.h"
-#include "shim/log.h"
-#include "shim/own_stack.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/model/call_info.h"
+#include "shim/call/event.h"
+#include "shim/report/finding.h"
+#include "shim/report/log.h"
+#include "shim/base/own_stack.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace resil::rma {
 

@@ -10,7 +10,7 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
-#include "shim/call_info.h"
+#include "shim/model/call_info.h"
 
 namespace resil::rma {
 

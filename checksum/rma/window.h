@@ -12,8 +12,8 @@
 
 #include "checksum/datatype/type_map.h"
 #include "checksum/ledger/ledger.h"
-#include "shim/backend_windows.h"
-#include "shim/spinlock.h"
+#include "shim/abi/backend_windows.h"
+#include "shim/base/spinlock.h"
 
 namespace resil {
 struct CommInfo;

@@ -10,11 +10,11 @@
 #include <cstring>
 
 #include "checksum/rma/wire.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/hash.h"
-#include "shim/log.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/base/hash.h"
+#include "shim/report/log.h"
+#include "shim/tables/tables.h"
 
 namespace resil::rma {
 

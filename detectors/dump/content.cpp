@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "shim/module.h"
-#include "shim/registry.h"
-#include "shim/runtime.h"
+#include "shim/call/module.h"
+#include "shim/call/registry.h"
+#include "shim/call/runtime.h"
 
 namespace resil::dump {
 namespace {

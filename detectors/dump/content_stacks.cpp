@@ -2,7 +2,7 @@
 //
 // The stacks section: what each thread does, and for those without a stack, why. May touch: the collected slots.
 #include "detectors/dump/content.h"
-#include "shim/runtime.h"
+#include "shim/call/runtime.h"
 
 namespace resil::dump {
 namespace {

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "shim/call_info.h"
-#include "shim/runtime.h"
+#include "shim/model/call_info.h"
+#include "shim/call/runtime.h"
 
 namespace resil::dump {
 namespace {

@@ -9,7 +9,7 @@
 #include "detectors/dump/record_copy.h"
 #include "detectors/dump/symbols.h"
 #include "detectors/dump/text.h"
-#include "shim/ring_format.h"
+#include "shim/ring/ring_format.h"
 
 namespace resil::dump {
 

@@ -21,7 +21,7 @@
 
 #include "detectors/dump/dump.h"
 #include "detectors/dump/objects.h"
-#include "shim/runtime.h"
+#include "shim/call/runtime.h"
 
 namespace resil::dump {
 namespace {

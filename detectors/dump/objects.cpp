@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "shim/runtime.h"
+#include "shim/call/runtime.h"
 
 namespace resil::dump {
 namespace {

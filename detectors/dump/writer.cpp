@@ -11,8 +11,8 @@
 
 #include <cstring>
 
-#include "shim/own_files.h"
-#include "shim/runtime.h"
+#include "shim/report/own_files.h"
+#include "shim/call/runtime.h"
 
 namespace resil::dump {
 namespace {

@@ -8,15 +8,15 @@
 
 #include <atomic>
 
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/config.h"
-#include "shim/event.h"
-#include "shim/json.h"
-#include "shim/log.h"
-#include "shim/module.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/config/config.h"
+#include "shim/call/event.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
+#include "shim/call/module.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace resil {
 

@@ -6,7 +6,7 @@
 
 #include <sched.h>
 
-#include "shim/device_work.h"
+#include "shim/ring/device_work.h"
 
 namespace resil::gpu_runtime {
 

@@ -4,7 +4,7 @@
 
 #include "detectors/gpu_runtime/counts.h"
 
-#include "shim/json.h"
+#include "shim/report/json.h"
 
 namespace resil::gpu_runtime {
 

@@ -16,8 +16,8 @@
 
 #include "detectors/gpu_runtime/call.h"
 #include "detectors/gpu_runtime/cupti_api.h"
-#include "shim/attach.h"
-#include "shim/log.h"
+#include "shim/call/attach.h"
+#include "shim/report/log.h"
 
 namespace resil::gpu_runtime {
 

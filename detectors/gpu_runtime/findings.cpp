@@ -17,12 +17,12 @@
 
 #include "detectors/dump/dump.h"
 #include "detectors/gpu_runtime/call.h"
-#include "shim/device_work.h"
-#include "shim/finding.h"
-#include "shim/helper_thread.h"
-#include "shim/log.h"
-#include "shim/report.h"
-#include "shim/runtime.h"
+#include "shim/ring/device_work.h"
+#include "shim/report/finding.h"
+#include "shim/base/helper_thread.h"
+#include "shim/report/log.h"
+#include "shim/report/report.h"
+#include "shim/call/runtime.h"
 
 namespace resil::gpu_runtime {
 

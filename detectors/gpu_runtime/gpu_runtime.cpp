@@ -4,9 +4,9 @@
 
 #include "detectors/gpu_runtime/call.h"
 #include "detectors/gpu_runtime/cupti.h"
-#include "shim/config.h"
-#include "shim/json.h"
-#include "shim/module.h"
+#include "shim/config/config.h"
+#include "shim/report/json.h"
+#include "shim/call/module.h"
 
 namespace resil::gpu_runtime {
 

@@ -4,7 +4,7 @@
 
 #include "detectors/gpu_runtime/names.h"
 
-#include "shim/attach.h"
+#include "shim/call/attach.h"
 
 namespace resil::gpu_runtime {
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "detectors/gpu_runtime/call.h"
-#include "shim/next.h"
+#include "shim/call/next.h"
 
 namespace resil::gpu_runtime {
 

@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::gpu_runtime {
 

@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::gpu_runtime {
 

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "detectors/hang/rank_state.h"
-#include "detectors/hang/verdict.h"
+#include "detectors/hang/reader/rank_state.h"
+#include "detectors/hang/root/verdict.h"
 
 namespace resil::hang {
 

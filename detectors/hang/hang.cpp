@@ -3,22 +3,22 @@
 // The module: what hang detection wants from the shim. The wrappers write slots (writer.h); one helper thread a node
 // reads them (monitor.h). See docs/HANGS.md.
 
-#include "detectors/hang/action.h"
-#include "detectors/hang/killed.h"
-#include "detectors/hang/leader.h"
+#include "detectors/hang/root/action.h"
+#include "detectors/hang/root/killed.h"
+#include "detectors/hang/monitor/leader.h"
 #include "detectors/hang/mismatch/mismatch.h"
-#include "detectors/hang/overlay_report.h"
-#include "detectors/hang/unreceived.h"
-#include "detectors/hang/wireup.h"
-#include "detectors/hang/writer.h"
-#include "shim/attach.h"
-#include "shim/config.h"
-#include "shim/event.h"
-#include "shim/json.h"
-#include "shim/log.h"
-#include "shim/module.h"
-#include "shim/runtime.h"
-#include "shim/segment.h"
+#include "detectors/hang/monitor/overlay_report.h"
+#include "detectors/hang/root/unreceived.h"
+#include "detectors/hang/monitor/wireup.h"
+#include "detectors/hang/slots/writer.h"
+#include "shim/call/attach.h"
+#include "shim/config/config.h"
+#include "shim/call/event.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
+#include "shim/call/module.h"
+#include "shim/call/runtime.h"
+#include "shim/ring/segment.h"
 
 namespace resil::hang {
 

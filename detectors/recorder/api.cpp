@@ -5,11 +5,11 @@
 #include <limits.h>
 
 #include "detectors/recorder/recorder.h"
-#include "shim/attach.h"
-#include "shim/bit_cast.h"
-#include "shim/registry.h"
-#include "shim/thread.h"
-#include "shim/version.h"
+#include "shim/call/attach.h"
+#include "shim/base/bit_cast.h"
+#include "shim/call/registry.h"
+#include "shim/call/thread.h"
+#include "shim/base/version.h"
 
 #pragma GCC visibility push(default)
 extern "C" {

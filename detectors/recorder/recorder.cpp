@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The reading side of the flight recorder: the records that the program itself makes (resil.h) and the report's
-// counters. The calls' own records are written in the call path, see shim/flight.h.
+// counters. The calls' own records are written in the call path, see shim/call/flight.h.
 
 #include "detectors/recorder/recorder.h"
 
 #include <cstring>
 
-#include "shim/call_info.h"
-#include "shim/flight.h"
-#include "shim/json.h"
-#include "shim/module.h"
-#include "shim/registry.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/model/call_info.h"
+#include "shim/call/flight.h"
+#include "shim/report/json.h"
+#include "shim/call/module.h"
+#include "shim/call/registry.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace resil {
 

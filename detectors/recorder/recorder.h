@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "shim/ring_format.h"
+#include "shim/ring/ring_format.h"
 
 namespace resil {
 

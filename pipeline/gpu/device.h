@@ -8,7 +8,7 @@
 
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/gpu/runtimes.h"
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::gpu {
 

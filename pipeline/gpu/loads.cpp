@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "shim/spinlock.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::gpu::loads {
 

@@ -10,7 +10,7 @@
 #include "checksum/datatype/host_memory.h"
 #include "pipeline/gpu/arena.h"
 #include "pipeline/gpu/device.h"
-#include "shim/log.h"
+#include "shim/report/log.h"
 
 namespace resil::gpu {
 

@@ -13,7 +13,7 @@
 
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/gpu/loads.h"
-#include "shim/runtime.h"
+#include "shim/call/runtime.h"
 
 namespace resil::gpu {
 

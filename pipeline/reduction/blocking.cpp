@@ -10,8 +10,8 @@
 #include <climits>
 #include <cstring>
 
-#include "shim/backend.h"
-#include "shim/ring_format.h"
+#include "shim/abi/backend.h"
+#include "shim/ring/ring_format.h"
 
 namespace resil::reduction {
 

@@ -4,11 +4,11 @@
 
 #include "pipeline/reduction/call.h"
 
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil::reduction {
 

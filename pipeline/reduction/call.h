@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "pipeline/reduction/operand.h"
-#include "shim/call_info.h"
+#include "shim/model/call_info.h"
 
 namespace resil {
 struct CommInfo;

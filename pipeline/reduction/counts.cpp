@@ -4,8 +4,8 @@
 
 #include "pipeline/reduction/counts.h"
 
-#include "shim/json.h"
-#include "shim/log.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
 
 namespace resil::reduction {
 

@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shim/backend_types.h"
+#include "shim/abi/backend_types.h"
 
 namespace resil::reduction {
 

@@ -10,10 +10,10 @@
 
 #include "pipeline/reduction/blocking.h"
 #include "pipeline/reduction/wire.h"
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/ring_format.h"
-#include "shim/tables.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/ring/ring_format.h"
+#include "shim/tables/tables.h"
 
 namespace resil::reduction {
 

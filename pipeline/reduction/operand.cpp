@@ -9,10 +9,10 @@
 
 #include "checksum/datatype/host_memory.h"
 #include "checksum/datatype/type_map.h"
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/freed.h"
-#include "shim/runtime.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/tables/freed.h"
+#include "shim/call/runtime.h"
 
 namespace resil::reduction {
 

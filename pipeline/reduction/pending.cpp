@@ -10,12 +10,12 @@
 
 #include "checksum/datatype/type_map.h"
 #include "pipeline/reduction/counts.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/held.h"
-#include "shim/log.h"
-#include "shim/registry.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/tables/held.h"
+#include "shim/report/log.h"
+#include "shim/call/registry.h"
+#include "shim/tables/tables.h"
 
 namespace resil::reduction {
 

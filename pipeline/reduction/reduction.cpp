@@ -9,11 +9,11 @@
 #include "pipeline/reduction/counts.h"
 #include "pipeline/reduction/messages.h"
 #include "pipeline/reduction/pending.h"
-#include "shim/config.h"
-#include "shim/event.h"
-#include "shim/module.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/config/config.h"
+#include "shim/call/event.h"
+#include "shim/call/module.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 namespace resil::reduction {
 

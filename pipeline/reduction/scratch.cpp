@@ -8,9 +8,9 @@
 
 #include <bit>
 
-#include "shim/backend.h"
-#include "shim/log.h"
-#include "shim/spinlock.h"
+#include "shim/abi/backend.h"
+#include "shim/report/log.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::reduction {
 

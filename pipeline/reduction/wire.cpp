@@ -6,11 +6,11 @@
 
 #include <cstring>
 
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/flight.h"
-#include "shim/registry.h"
-#include "shim/spinlock.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/call/flight.h"
+#include "shim/call/registry.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::reduction {
 

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "pipeline/staging/staging.h"
-#include "shim/resolver.h"
+#include "shim/call/resolver.h"
 
 namespace resil::staging {
 

@@ -15,9 +15,9 @@
 
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
-#include "shim/event.h"
-#include "shim/spinlock.h"
-#include "shim/thread.h"
+#include "shim/call/event.h"
+#include "shim/base/spinlock.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

@@ -6,8 +6,8 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/staging.h"
-#include "shim/json.h"
-#include "shim/log.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
 
 namespace resil::staging {
 

@@ -22,9 +22,9 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_stream.h"
 #include "pipeline/staging/packet.h"
-#include "shim/json.h"
-#include "shim/log.h"
-#include "shim/spinlock.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
+#include "shim/base/spinlock.h"
 
 namespace resil::staging {
 

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "shim/event.h"
+#include "shim/call/event.h"
 
 namespace resil {
 class JsonWriter;

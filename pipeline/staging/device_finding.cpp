@@ -14,12 +14,12 @@
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
-#include "shim/config.h"
-#include "shim/finding.h"
-#include "shim/json.h"
-#include "shim/module.h"
-#include "shim/own_stack.h"
-#include "shim/runtime.h"
+#include "shim/config/config.h"
+#include "shim/report/finding.h"
+#include "shim/report/json.h"
+#include "shim/call/module.h"
+#include "shim/base/own_stack.h"
+#include "shim/call/runtime.h"
 
 namespace resil::staging {
 

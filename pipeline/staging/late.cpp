@@ -4,8 +4,8 @@
 
 #include "pipeline/staging/late.h"
 
-#include "shim/backend.h"
-#include "shim/event.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
 
 namespace resil::staging {
 

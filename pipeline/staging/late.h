@@ -5,8 +5,8 @@
 
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
-#include "shim/dispatch.h"
-#include "shim/event.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/event.h"
 
 namespace resil::staging {
 

@@ -8,8 +8,8 @@
 #include "checksum/datatype/host_memory.h"
 #include "pipeline/staging/operation.h"
 #include "pipeline/staging/sides.h"
-#include "shim/backend.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

@@ -23,7 +23,7 @@
 
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/staging/p2p.h"
-#include "shim/private_tags.h"
+#include "shim/runtime/private_tags.h"
 
 namespace resil {
 class JsonWriter;

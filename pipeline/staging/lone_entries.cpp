@@ -12,13 +12,13 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/config.h"
-#include "shim/json.h"
-#include "shim/request_overflow.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/config/config.h"
+#include "shim/report/json.h"
+#include "shim/tables/request_overflow.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil::staging {
 

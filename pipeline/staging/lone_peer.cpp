@@ -10,8 +10,8 @@
 
 #include "checksum/datatype/blocks.h"
 #include "pipeline/gpu/pinned.h"
-#include "shim/config.h"
-#include "shim/runtime.h"
+#include "shim/config/config.h"
+#include "shim/call/runtime.h"
 
 namespace resil::staging {
 

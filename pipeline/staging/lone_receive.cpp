@@ -9,12 +9,12 @@
 #include "checksum/pool.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/dispatch.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

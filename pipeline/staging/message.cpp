@@ -9,9 +9,9 @@
 #include "checksum/pool.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/device_check.h"
-#include "shim/backend.h"
-#include "shim/spinlock.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/base/spinlock.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

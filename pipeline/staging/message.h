@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "pipeline/staging/packet.h"
-#include "shim/backend.h"
+#include "shim/abi/backend.h"
 
 namespace resil {
 struct Event;

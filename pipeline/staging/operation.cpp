@@ -6,9 +6,9 @@
 
 #include "checksum/datatype/blocks.h"
 #include "pipeline/gpu/gpu.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/log.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/report/log.h"
 
 namespace resil::staging {
 

@@ -10,9 +10,9 @@
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/staging.h"
-#include "shim/backend.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

@@ -8,9 +8,9 @@
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
-#include "shim/backend.h"
-#include "shim/dispatch.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

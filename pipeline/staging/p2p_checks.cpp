@@ -7,7 +7,7 @@
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
-#include "shim/thread.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

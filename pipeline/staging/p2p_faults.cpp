@@ -9,7 +9,7 @@
 #include "checksum/fault/staged.h"
 #include "checksum/p2p/staged.h"
 #include "pipeline/staging/p2p.h"
-#include "shim/thread.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

@@ -10,7 +10,7 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/packet_copy.h"
 #include "pipeline/staging/staging.h"
-#include "shim/device_work.h"
+#include "shim/ring/device_work.h"
 
 namespace resil::staging {
 

@@ -86,7 +86,7 @@ PacketState packet_up(Packet* packet, uint64_t bytes);
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last);
 /// Looks; never blocks.
 PacketState packet_poll(Packet* packet);
-/// A look at one of its copies has found it under way: after a second of that others are told (shim/device_work.h).
+/// A look at one of its copies has found it under way: after a second of that others are told (shim/ring/device_work.h).
 void packet_copying(Packet* packet);
 /// Until the copy is complete (polls). kFailed: the runtime said so; its last error tells.
 PacketState packet_wait(Packet* packet);

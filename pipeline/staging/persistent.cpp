@@ -7,9 +7,9 @@
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "pipeline/staging/sides.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/tables/tables.h"
 
 namespace resil::staging {
 

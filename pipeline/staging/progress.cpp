@@ -13,12 +13,12 @@
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
-#include "shim/backend.h"
-#include "shim/finding.h"
-#include "shim/own_stack.h"
-#include "shim/runtime.h"
-#include "shim/spinlock.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/report/finding.h"
+#include "shim/base/own_stack.h"
+#include "shim/call/runtime.h"
+#include "shim/base/spinlock.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

@@ -14,14 +14,14 @@
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
-#include "shim/config.h"
-#include "shim/device_work.h"
-#include "shim/dispatch.h"
-#include "shim/event.h"
-#include "shim/json.h"
-#include "shim/module.h"
-#include "shim/registry.h"
-#include "shim/thread.h"
+#include "shim/config/config.h"
+#include "shim/ring/device_work.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/event.h"
+#include "shim/report/json.h"
+#include "shim/call/module.h"
+#include "shim/call/registry.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

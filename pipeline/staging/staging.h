@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "pipeline/staging/packet.h"
-#include "shim/event.h"
-#include "shim/local_data.h"
+#include "shim/call/event.h"
+#include "shim/call/local_data.h"
 
 namespace resil {
 class JsonWriter;

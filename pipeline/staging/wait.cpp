@@ -4,7 +4,7 @@
 // done; the library then completes it, with its own status and error. Until then the call is carried out by tests,
 // between which everything is looked after.
 //
-// Not where tests must not stand for the call (shim/request_class.h), and not for messages that the library may not be
+// Not where tests must not stand for the call (shim/model/request_class.h), and not for messages that the library may not be
 // asked about (may_ask): these are *claimed*. The library's own call completes them together with all others, and what
 // came is copied up after it, before the program's call returns. See docs/STAGING.md.
 
@@ -17,13 +17,13 @@
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
-#include "shim/backend.h"
-#include "shim/dispatch.h"
-#include "shim/event.h"
-#include "shim/log.h"
-#include "shim/request_class.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/event.h"
+#include "shim/report/log.h"
+#include "shim/model/request_class.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 namespace resil::staging {
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout of rank-NNNNN.ring: the Python mirror of shim/ring_format.h.
+"""Layout of rank-NNNNN.ring: the Python mirror of shim/ring/ring_format.h.
 
 tests/tools/test_ring_layout.py compiles the header and compares every offset, size, constant and enumerator with
 this file: after an edit there, edit here. Touches no file.

@@ -151,7 +151,7 @@ def maps_any_of(inodes: set[tuple[str, int]]) -> set[tuple[str, int]]:
     return found
 
 
-# The signals RESIL_SIGNAL takes (shim/config_parse.cpp): none that reports a fault or that cannot be caught.
+# The signals RESIL_SIGNAL takes (shim/config/config_parse.cpp): none that reports a fault or that cannot be caught.
 DUMP_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "ALRM", "VTALRM", "URG", "WINCH", "IO", "PWR", "XCPU",
                 "XFSZ")
 

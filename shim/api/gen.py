@@ -113,7 +113,7 @@ def parse(path):
 
 
 def shape(f):
-    """Which arguments say how many bytes the call moves; see compute_bytes() in shim/bytes.cpp."""
+    """Which arguments say how many bytes the call moves; see compute_bytes() in shim/model/bytes.cpp."""
     base = f.base[:-5] if f.base.endswith("_init") else f.base
     base = base[1:] if f.has("collective") and f.has("starts") and base.startswith("I") else base
     base = base.lower()

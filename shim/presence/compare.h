@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shim/config_parse.h"
+#include "shim/config/config_parse.h"
 #include "shim/presence/identity.h"
 
 namespace resil {
@@ -38,8 +38,8 @@ struct PresenceValue {
   uint32_t flags;     ///< PresenceFlag
   int pid;
   char host[48];      ///< cut when longer
-  uint64_t nonce;     ///< of the rank, see shim/launch.h; 0: unknown
-  uint64_t claim;     ///< of the report directory, see shim/directory.h; 0: none
+  uint64_t nonce;     ///< of the rank, see shim/presence/launch.h; 0: unknown
+  uint64_t claim;     ///< of the report directory, see shim/report/directory.h; 0: none
   char place[112];    ///< its name
 };
 

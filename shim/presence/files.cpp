@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "shim/config_parse.h"
-#include "shim/own_files.h"
-#include "shim/write_shield.h"
+#include "shim/config/config_parse.h"
+#include "shim/report/own_files.h"
+#include "shim/report/write_shield.h"
 
 namespace resil {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "shim/config_parse.h"
+#include "shim/config/config_parse.h"
 #include "shim/presence/pmi1.h"
 
 extern char** environ;

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <sys/socket.h>
 
-#include "shim/config_parse.h"
+#include "shim/config/config_parse.h"
 
 namespace resil {
 namespace {

@@ -22,8 +22,8 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "shim/config_parse.h"
-#include "shim/next.h"
+#include "shim/config/config_parse.h"
+#include "shim/call/next.h"
 
 extern "C" int PMIx_Commit();
 

@@ -16,7 +16,7 @@
 #include "checksum/record/reader.h"
 #include "checksum/record/writer.h"
 #include "fuzz.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 #include "tests/unit/record_identity.h"
 
 namespace fuzz {

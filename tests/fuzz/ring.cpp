@@ -14,17 +14,17 @@
 #include <vector>
 
 #include "detectors/hang/graph.h"
-#include "detectors/hang/layout.h"
+#include "detectors/hang/slots/layout.h"
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
-#include "detectors/hang/records.h"
-#include "detectors/hang/reader.h"
-#include "detectors/hang/snapshot.h"
+#include "detectors/hang/reader/records.h"
+#include "detectors/hang/reader/reader.h"
+#include "detectors/hang/reader/snapshot.h"
 #include "fuzz.h"
-#include "shim/call_info.h"
-#include "shim/node_file.h"
-#include "shim/node_memory.h"
-#include "shim/segment.h"
+#include "shim/model/call_info.h"
+#include "shim/ring/node_file.h"
+#include "shim/ring/node_memory.h"
+#include "shim/ring/segment.h"
 #include "verdicts.h"
 
 namespace fuzz {

@@ -10,9 +10,9 @@
 #include "detectors/hang/mismatch/accounts_frame.h"
 #include "detectors/hang/mismatch/frame.h"
 #include "detectors/hang/mismatch/mismatch.h"
-#include "detectors/hang/records.h"
+#include "detectors/hang/reader/records.h"
 #include "fuzz.h"
-#include "shim/call_info.h"
+#include "shim/model/call_info.h"
 #include "verdicts.h"
 
 namespace resil::hang {

@@ -14,8 +14,8 @@
 #include "checksum/ledger/token.h"
 #include "detectors/gpu_runtime/open_waits.h"
 #include "pipeline/staging/message.h"
-#include "shim/helper_thread.h"
-#include "shim/spinlock.h"
+#include "shim/base/helper_thread.h"
+#include "shim/base/spinlock.h"
 #include "tests/litmus/programs.h"
 
 namespace {

@@ -4,13 +4,13 @@
 // helper of the node reads what is pending. What the tables call of the rest of the library stands here.
 #include <cstring>
 
-#include "detectors/hang/reader.h"
-#include "shim/backend.h"
-#include "shim/flight.h"
-#include "shim/hash.h"
-#include "shim/registry.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "detectors/hang/reader/reader.h"
+#include "shim/abi/backend.h"
+#include "shim/call/flight.h"
+#include "shim/base/hash.h"
+#include "shim/call/registry.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 #include "tests/litmus/programs.h"
 
 namespace resil {

@@ -3,10 +3,10 @@
 // The flight recorder: a thread makes calls while another copies its records (dumps, the helper of the node), and the
 // state slots of hang detection beside it.
 #include "detectors/dump/record_copy.h"
-#include "detectors/hang/reader.h"
-#include "detectors/hang/writer_internal.h"
-#include "shim/device_work.h"
-#include "shim/flight.h"
+#include "detectors/hang/reader/reader.h"
+#include "detectors/hang/slots/writer_internal.h"
+#include "shim/ring/device_work.h"
+#include "shim/call/flight.h"
 #include "tests/litmus/programs.h"
 
 namespace litmus {

@@ -3,11 +3,11 @@
 // Tables that several threads of a rank search and fill at once, and that other processes read.
 #include <cstring>
 
-#include "detectors/hang/envelopes.h"
+#include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/mismatch/read.h"
-#include "shim/request_overflow.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/tables/request_overflow.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 #include "tests/litmus/programs.h"
 
 namespace litmus {

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "detectors/hang/snapshot.h"
-#include "shim/call_info.h"
+#include "detectors/hang/reader/snapshot.h"
+#include "shim/model/call_info.h"
 
 using namespace resil;
 using namespace resil::hang;

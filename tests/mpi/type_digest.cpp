@@ -14,8 +14,8 @@
 #include "check.h"
 #include "checksum/datatype/type_map.h"
 #include "checksum/digest/digest.h"
-#include "shim/backend.h"
-#include "shim/freed.h"
+#include "shim/abi/backend.h"
+#include "shim/tables/freed.h"
 
 using resil::type_map;
 using resil::TypeMap;

@@ -13,7 +13,7 @@
 #include "check.h"
 #include "checksum/datatype/type_map.h"
 #include "checksum/digest/digest.h"
-#include "shim/backend.h"
+#include "shim/abi/backend.h"
 
 using resil::BasicKind;
 using resil::BasicType;

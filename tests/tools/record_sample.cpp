@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "checksum/record/writer.h"
-#include "shim/ring_format.h"
+#include "shim/ring/ring_format.h"
 
 using namespace resil::record;
 

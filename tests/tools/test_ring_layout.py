@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resil_tool/layout.py and shim/ring_format.h describe the same bytes."""
+"""resil_tool/layout.py and shim/ring/ring_format.h describe the same bytes."""
 
 import os
 import re
@@ -16,7 +16,7 @@ COMPILER = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
 
 
 def program():
-    lines = ["#include <cstdio>", '#include "shim/ring_format.h"', "using namespace resil::ring;", "int main() {"]
+    lines = ["#include <cstdio>", '#include "shim/ring/ring_format.h"', "using namespace resil::ring;", "int main() {"]
     for shape in layout.LAYOUTS:
         lines.append('std::printf("%s %%zu\\n", sizeof(%s));' % (shape.name, shape.name))
         for field in shape.offsets:

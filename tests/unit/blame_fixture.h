@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/call_info.h"
-#include "shim/finding.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/model/call_info.h"
+#include "shim/report/finding.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace fake {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <tuple>
 
-#include "shim/json.h"
+#include "shim/report/json.h"
 
 using namespace fake;
 

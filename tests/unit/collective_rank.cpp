@@ -20,12 +20,12 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/ledger_internal.h"  // for struct Peer only
 #include "checksum/view.h"
-#include "shim/backend.h"
-#include "shim/config.h"
-#include "shim/finding.h"
-#include "shim/json.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/config/config.h"
+#include "shim/report/finding.h"
+#include "shim/report/json.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "checksum/ledger/record.h"
-#include "shim/backend_types.h"
-#include "shim/event.h"
+#include "shim/abi/backend_types.h"
+#include "shim/call/event.h"
 
 /// Handles. Datatypes: element kinds; kStride is 4 bytes of every 12.
 enum Type : uint64_t {

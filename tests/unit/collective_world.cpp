@@ -14,7 +14,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "shim/tables.h"
+#include "shim/tables/tables.h"
 
 namespace unit {
 

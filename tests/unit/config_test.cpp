@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The configuration table with fake modules: types, lists, added modes, messages, warnings, documentation.
-#include "shim/config.h"
+#include "shim/config/config.h"
 
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "shim/config_value.h"
-#include "shim/module_list.h"
+#include "shim/config/config_value.h"
+#include "shim/call/module_list.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
-#include "shim/log.h"
+#include "shim/report/log.h"
 
 using namespace resil;
 using namespace resil::staging;

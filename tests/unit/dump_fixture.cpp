@@ -21,10 +21,10 @@
 #include <iterator>
 
 #include "detectors/dump/text.h"
-#include "shim/call_info.h"
-#include "shim/config.h"
-#include "shim/log.h"
-#include "shim/registry.h"
+#include "shim/model/call_info.h"
+#include "shim/config/config.h"
+#include "shim/report/log.h"
+#include "shim/call/registry.h"
 
 namespace resil {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "shim/module.h"
-#include "shim/runtime.h"
+#include "shim/call/module.h"
+#include "shim/call/runtime.h"
 
 namespace fixture {
 

@@ -12,10 +12,10 @@
 #include <mutex>
 #include <span>
 
-#include "shim/attach.h"
-#include "shim/registry.h"
-#include "shim/segment.h"
-#include "shim/thread.h"
+#include "shim/call/attach.h"
+#include "shim/call/registry.h"
+#include "shim/ring/segment.h"
+#include "shim/call/thread.h"
 
 namespace fake {
 

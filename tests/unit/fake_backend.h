@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An MPI in memory for the unit tests of the shim's core: communicators, datatypes and groups as plain values behind
-// the core's function table, and the state that shim/attach.cpp would hold. One simulated rank at a time (`Core`);
+// the core's function table, and the state that shim/call/attach.cpp would hold. One simulated rank at a time (`Core`);
 // asking for a handle that does not exist is counted, because a real MPI would end the program.
 #pragma once
 
@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "shim/backend.h"
-#include "shim/dispatch.h"
-#include "shim/module.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/module.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace fake {
 

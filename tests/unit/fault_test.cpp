@@ -11,7 +11,7 @@
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
 #include "fake_backend.h"
-#include "shim/config_value.h"
+#include "shim/config/config_value.h"
 
 using namespace resil::fault;
 

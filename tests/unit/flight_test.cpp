@@ -2,7 +2,7 @@
 //
 // The flight recorder through the call path (dispatch.h): what a reader of the lane finds after folding polls, wrapping
 // around, nesting and calls that were left by an exception; and which calls are timed.
-#include "shim/flight.h"
+#include "shim/call/flight.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>

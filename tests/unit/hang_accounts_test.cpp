@@ -9,7 +9,7 @@
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/accounts_frame.h"
 #include "hang_mismatch_world.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace mismatch_test {
 

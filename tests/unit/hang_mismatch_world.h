@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "detectors/hang/mismatch/mismatch.h"
-#include "detectors/hang/signature.h"
-#include "detectors/hang/track.h"
-#include "shim/call_info.h"
+#include "detectors/hang/slots/signature.h"
+#include "detectors/hang/slots/track.h"
+#include "shim/model/call_info.h"
 
 namespace mismatch_test {
 

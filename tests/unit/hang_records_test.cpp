@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "detectors/hang/records.h"
+#include "detectors/hang/reader/records.h"
 
 using namespace resil::hang;
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "detectors/hang/publish.h"
-#include "detectors/hang/root_verdict.h"
+#include "detectors/hang/root/publish.h"
+#include "detectors/hang/root/root_verdict.h"
 
 using namespace resil::hang;
 

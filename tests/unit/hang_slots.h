@@ -9,13 +9,13 @@
 #include <memory>
 #include <vector>
 
-#include "detectors/hang/reader.h"
-#include "detectors/hang/snapshot.h"
-#include "detectors/hang/writer.h"
+#include "detectors/hang/reader/reader.h"
+#include "detectors/hang/reader/snapshot.h"
+#include "detectors/hang/slots/writer.h"
 #include "fake_backend.h"
-#include "shim/backend.h"
-#include "shim/dispatch.h"
-#include "shim/module.h"
+#include "shim/abi/backend.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/module.h"
 
 namespace slots_test {
 

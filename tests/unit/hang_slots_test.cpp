@@ -14,18 +14,18 @@
 #include <thread>
 #include <vector>
 
-#include "detectors/hang/reader.h"
-#include "detectors/hang/signature.h"
-#include "detectors/hang/snapshot.h"
-#include "detectors/hang/track.h"
-#include "detectors/hang/writer.h"
+#include "detectors/hang/reader/reader.h"
+#include "detectors/hang/slots/signature.h"
+#include "detectors/hang/reader/snapshot.h"
+#include "detectors/hang/slots/track.h"
+#include "detectors/hang/slots/writer.h"
 #include "hang_slots.h"
-#include "shim/backend.h"
-#include "shim/dispatch.h"
-#include "shim/helper_thread.h"
-#include "shim/launch.h"
-#include "shim/module.h"
-#include "shim/task_list.h"
+#include "shim/abi/backend.h"
+#include "shim/call/dispatch.h"
+#include "shim/base/helper_thread.h"
+#include "shim/presence/launch.h"
+#include "shim/call/module.h"
+#include "shim/base/task_list.h"
 
 namespace {
 

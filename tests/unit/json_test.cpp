@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The JSON writer against a strict parser (RFC 8259, RFC 3629): whatever goes in, valid text comes out.
-#include "shim/json.h"
+#include "shim/report/json.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

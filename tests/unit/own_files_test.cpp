@@ -2,7 +2,7 @@
 //
 // Files in directories that others may write to: nothing is opened through a link, truncated, waited for, or believed when
 // it belongs to somebody else. What needs a second user runs as root only.
-#include "shim/own_files.h"
+#include "shim/report/own_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "shim/claim.h"
+#include "shim/report/claim.h"
 #include "shim/presence/files.h"
 
 namespace {

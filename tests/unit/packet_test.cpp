@@ -9,7 +9,7 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
-#include "shim/thread.h"
+#include "shim/call/thread.h"
 #include "tests/unit/gpu_fixture.h"
 
 using namespace resil;

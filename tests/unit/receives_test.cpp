@@ -17,10 +17,10 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/p2p/p2p.h"
-#include "shim/backend.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
+#include "shim/call/thread.h"
 
 using resil::CallId;
 using resil::Event;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The module registry: order of kinds, modules that stay out, lists of hooks, and calls that a transform carries out.
-#include "shim/registry.h"
+#include "shim/call/registry.h"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fake_backend.h"
-#include "shim/registry.h"
+#include "shim/call/registry.h"
 
 namespace requests {
 

@@ -10,8 +10,8 @@
 #include <unordered_map>
 
 #include "request_fixture.h"
-#include "shim/log.h"
-#include "shim/request_overflow.h"
+#include "shim/report/log.h"
+#include "shim/tables/request_overflow.h"
 
 using namespace requests;
 

@@ -11,8 +11,8 @@
 #include <unordered_map>
 
 #include "request_fixture.h"
-#include "shim/log.h"
-#include "shim/request_class.h"
+#include "shim/report/log.h"
+#include "shim/model/request_class.h"
 
 using namespace requests;
 

@@ -16,12 +16,12 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/rma/rma.h"
 #include "checksum/rma/wire.h"
-#include "shim/backend.h"
-#include "shim/event.h"
-#include "shim/finding.h"
-#include "shim/log.h"
-#include "shim/runtime.h"
-#include "shim/tables.h"
+#include "shim/abi/backend.h"
+#include "shim/call/event.h"
+#include "shim/report/finding.h"
+#include "shim/report/log.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
 
 namespace resil::blame {
 void (*looked_at)(const void*, uint32_t);

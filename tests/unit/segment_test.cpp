@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The ring file: header, sections, what happens without room for it, and the copy beside the reports.
-#include "shim/segment.h"
+#include "shim/ring/segment.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -25,8 +25,8 @@
 #include <string>
 
 #include "fake_backend.h"
-#include "shim/launch.h"
-#include "shim/registry.h"
+#include "shim/presence/launch.h"
+#include "shim/call/registry.h"
 
 namespace {
 

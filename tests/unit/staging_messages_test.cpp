@@ -23,10 +23,10 @@
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
-#include "shim/backend.h"
-#include "shim/finding.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/abi/backend.h"
+#include "shim/report/finding.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 using namespace resil;
 using staging::Message;

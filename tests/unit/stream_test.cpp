@@ -19,11 +19,11 @@
 
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/ledger_internal.h"
-#include "shim/config.h"
-#include "shim/launch.h"
-#include "shim/node_memory.h"
-#include "shim/runtime.h"
-#include "shim/segment.h"
+#include "shim/config/config.h"
+#include "shim/presence/launch.h"
+#include "shim/ring/node_memory.h"
+#include "shim/call/runtime.h"
+#include "shim/ring/segment.h"
 
 namespace {
 std::map<int, resil::ledger::Peer> met;

@@ -2,7 +2,7 @@
 //
 // Per-thread state: lanes for more threads than there are, reuse, ends, forked children. Each case runs in a process
 // of its own, because lanes in private memory stay for the life of a process.
-#include "shim/thread.h"
+#include "shim/call/thread.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "fake_backend.h"
-#include "shim/log.h"
+#include "shim/report/log.h"
 
 namespace {
 

@@ -16,10 +16,10 @@
 
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/ledger_internal.h"
-#include "shim/attach.h"
-#include "shim/backend.h"
-#include "shim/runtime.h"
-#include "shim/thread.h"
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 
 namespace {
 

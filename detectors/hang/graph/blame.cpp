@@ -4,7 +4,7 @@
 // side, around a cycle everybody in it, for a message that nearly matches its two ends.
 
 #include "detectors/hang/graph/story.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang::graph {
 

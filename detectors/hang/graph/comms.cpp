@@ -3,7 +3,7 @@
 // The communicators that somebody waits on, and who is in them, as far as their members have reported.
 
 #include "detectors/hang/graph/model.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang::graph {
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "detectors/hang/graph/story.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang::graph {
 

@@ -5,7 +5,7 @@
 #include "detectors/hang/graph.h"
 
 #include "detectors/hang/graph/story.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang {
 

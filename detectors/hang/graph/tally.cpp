@@ -2,7 +2,7 @@
 
 #include "detectors/hang/graph/tally.h"
 
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang::graph {
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "detectors/hang/graph/arena.h"
-#include "detectors/hang/rank_state.h"
+#include "detectors/hang/reader/rank_state.h"
 
 namespace resil::hang::graph {
 

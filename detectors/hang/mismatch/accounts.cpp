@@ -9,11 +9,11 @@
 
 #include <cstring>
 
-#include "detectors/hang/calls.h"
-#include "detectors/hang/envelopes.h"
+#include "detectors/hang/slots/calls.h"
+#include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/mismatch/accounts_frame.h"
 #include "detectors/hang/mismatch/read.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang {
 

@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "detectors/hang/graph.h"
-#include "detectors/hang/snapshot.h"
-#include "detectors/hang/verdict.h"
+#include "detectors/hang/reader/snapshot.h"
+#include "detectors/hang/root/verdict.h"
 
 namespace resil::hang {
 

@@ -8,7 +8,7 @@
 
 #include "detectors/hang/mismatch/accounts_frame.h"
 #include "detectors/hang/mismatch/text.h"
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang {
 

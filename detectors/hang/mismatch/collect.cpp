@@ -6,9 +6,9 @@
 
 #include "detectors/hang/mismatch/sites.h"
 #include "detectors/hang/mismatch/state.h"
-#include "detectors/hang/signature.h"
-#include "shim/call_info.h"
-#include "shim/hash.h"
+#include "detectors/hang/slots/signature.h"
+#include "shim/model/call_info.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang {
 

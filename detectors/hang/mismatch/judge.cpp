@@ -8,8 +8,8 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "detectors/hang/signature.h"
-#include "shim/call_info.h"
+#include "detectors/hang/slots/signature.h"
+#include "shim/model/call_info.h"
 
 namespace resil::hang {
 

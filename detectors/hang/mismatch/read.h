@@ -24,8 +24,8 @@
 
 #include <cstdint>
 
-#include "detectors/hang/layout.h"
-#include "detectors/hang/track.h"
+#include "detectors/hang/slots/layout.h"
+#include "detectors/hang/slots/track.h"
 
 namespace resil::hang {
 

@@ -7,8 +7,8 @@
 
 #include "detectors/hang/mismatch/judge.h"
 #include "detectors/hang/mismatch/text.h"
-#include "detectors/hang/signature.h"
-#include "shim/hash.h"
+#include "detectors/hang/slots/signature.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang {
 

@@ -5,8 +5,8 @@
 
 #include "detectors/hang/mismatch/sites.h"
 
-#include "detectors/hang/calls.h"
-#include "detectors/hang/signature.h"
+#include "detectors/hang/slots/calls.h"
+#include "detectors/hang/slots/signature.h"
 
 namespace resil::hang {
 

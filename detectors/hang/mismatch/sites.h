@@ -4,7 +4,7 @@
 #pragma once
 
 #include "detectors/hang/mismatch/tree.h"
-#include "detectors/hang/snapshot.h"
+#include "detectors/hang/reader/snapshot.h"
 
 namespace resil::hang {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "shim/hash.h"
+#include "shim/base/hash.h"
 
 namespace resil::hang {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "shim/bit_cast.h"
+#include "shim/base/bit_cast.h"
 
 namespace resil::hang::stats {
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The work of a node's leader: samples its ranks, answers the root's rounds, and is the root itself on node 0. All
+// functions on the helper thread, but monitor_wake (any thread).
+#pragma once
+
+#include <cstdint>
+
+#include "detectors/hang/monitor/rounds.h"
+#include "detectors/hang/monitor/wireup.h"
+
+namespace resil::hang {
+
+/// Maps the rings of the node's ranks for a later monitor_begin: those of ranks that are gone by then cannot be told from
+/// the remains of an earlier job. True: nothing is left to do.
+bool monitor_stand_by(const Wiring& wiring);
+/// False: no memory; this node is then not watched. `board` is the node's.
+bool monitor_begin(Wiring& wiring, NodeBoard& board);
+/// Does what is due; returns seconds until something is due again.
+double monitor_turn(double now);
+/// monitor_turn waits on the overlay's sockets itself.
+bool monitor_waits();
+void monitor_wake();
+/// After MPI_Finalize: what was sent and never received, if the counters of all ranks can be had.
+void monitor_accounts();
+void monitor_end();
+
+}  // namespace resil::hang

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names from the ring of a rank: call sites as object file and offset, communicators as the program or resil named them.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "detectors/hang/reader/snapshot.h"
+#include "shim/model/call_info.h"
+
+namespace resil::hang {
+
+namespace {
+
+/// The section of that name, null when its bounds make no sense.
+template <class T>
+const T* section_of(const Watched& watched, const char* name, uint32_t* count) {
+  const ring::Header& header = *watched.header;
+  const uint32_t sections = header.section_count < 16 ? header.section_count : 16;
+  for (uint32_t i = 0; i < sections; ++i) {
+    const ring::Section& section = header.sections[i];
+    if (strncmp(section.name, name, sizeof(section.name)) != 0 || section.offset > header.file_bytes ||
+        section.bytes > header.file_bytes - section.offset || section.entry_bytes != sizeof(T))
+      continue;
+    *count = static_cast<uint32_t>(section.bytes / sizeof(T));
+    return reinterpret_cast<const T*>(reinterpret_cast<const char*>(watched.header) + section.offset);
+  }
+  return nullptr;
+}
+
+/// Without a name of its own, how it was made and how large it is: "MPI_Comm_split of MPI_COMM_WORLD (4 ranks)".
+bool describe_comm(const ring::Comm& comm, bool freed, char* text, uint32_t bytes) {
+  const int width = static_cast<int>(strnlen(comm.name, sizeof(comm.name)));
+  if (comm.unnamed != 0 && comm.remote_size < 0)
+    snprintf(text, bytes, "%.*s (%d rank%s%s)", width, comm.name, comm.size, comm.size == 1 ? "" : "s", freed ? ", freed" : "");
+  else
+    snprintf(text, bytes, "%.*s%s", width, comm.name, freed ? " (freed)" : "");
+  return width != 0;
+}
+
+/// A persistent collective: "MPI_COMM_WORLD (made by call 3 there)".
+bool persistent_name(const Watched& watched, const ring::Comm* comms, uint32_t comm_count, uint64_t id, char* text, uint32_t bytes) {
+  if (watched.section == nullptr || __atomic_load_n(&watched.section->persistent_collectives, __ATOMIC_RELAXED) == 0)
+    return false;
+  for (uint32_t i = 0; i < watched.request_count; ++i) {
+    const ring::Request& request = watched.requests[i];
+    const int32_t made = watched.pending[i].receive_tag;
+    if (__atomic_load_n(&request.key, __ATOMIC_ACQUIRE) == 0 || (request.flags & ring::kPersistent) == 0 || made <= 0 ||
+        request.comm >= comm_count || persistent_comm(comms[request.comm].id, static_cast<uint64_t>(made)) != id)
+      continue;
+    snprintf(text, bytes, "%.*s (made by call %d there)", static_cast<int>(sizeof(comms[0].name)), comms[request.comm].name, made);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const ring::Lane* first_lane(const Watched& watched) {
+  uint32_t count = 0;
+  return section_of<ring::Lane>(watched, "lanes", &count);
+}
+
+bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t bytes) {
+  uint32_t count = 0;
+  auto* modules = section_of<ring::Module>(watched, "modules", &count);
+  for (uint32_t i = 0; modules != nullptr && i < count; ++i) {
+    if (modules[i].start == 0 || address < modules[i].start || address >= modules[i].end)
+      continue;
+    char path[sizeof(modules[i].path) + 1] = {};
+    memcpy(path, modules[i].path, sizeof(modules[i].path));
+    const char* slash = strrchr(path, '/');
+    snprintf(text, bytes, "%s+0x%llx", slash != nullptr ? slash + 1 : path,
+             static_cast<unsigned long long>(address - modules[i].base));
+    return true;
+  }
+  return false;
+}
+
+bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) {
+  uint32_t count = 0;
+  auto* comms = section_of<ring::Comm>(watched, "comms", &count);
+  for (uint32_t i = 0; comms != nullptr && i < count && id != 0; ++i)
+    if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == id)
+      return describe_comm(comms[i], false, text, bytes);
+  auto is_of = [&](const WindowSlot& slot, const char* what) {
+    if (id == 0 || __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != id)
+      return false;
+    const uint32_t index = slot.comm;
+    snprintf(text, bytes, "%s of %.*s", what, static_cast<int>(sizeof(comms[0].name)),
+             comms != nullptr && index < count ? comms[index].name : "a communicator");
+    return true;
+  };
+  for (uint32_t i = 0; watched.section != nullptr && i < kWindows; ++i)
+    if (is_of(watched.section->windows[i], "a window"))
+      return true;
+  for (uint32_t i = 0; watched.section != nullptr && i < kFiles; ++i)
+    if (is_of(watched.section->files[i], "a file"))
+      return true;
+  if (comms != nullptr && id != 0 && persistent_name(watched, comms, count, id, text, bytes))
+    return true;
+  if (watched.section != nullptr && id != 0 && __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) == id) {
+    snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry
+    return true;
+  }
+  for (uint32_t i = 0; comms != nullptr && i < count && id != 0; ++i)
+    if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == 0 && comms[i].was == id)
+      return describe_comm(comms[i], true, text, bytes);
+  return false;
+}
+
+bool host_name(const Watched& watched, char* text, uint32_t bytes) {
+  snprintf(text, bytes, "%.*s, pid %d", static_cast<int>(sizeof(watched.header->host)), watched.header->host, watched.pid);
+  return true;
+}
+
+bool last_call(const Watched& watched, char* text, uint32_t bytes) {
+  const ring::Lane* lane = first_lane(watched);
+  const uint64_t head = lane != nullptr ? __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) : 0;
+  if (head == 0)
+    return false;
+  const ring::Record record = lane->records[(head - 1) % ring::kRecordsPerLane];
+  char site[64] = "", where[80] = "";
+  if (site_name(watched, record.site, site, sizeof(site)))
+    snprintf(where, sizeof(where), " at %s", site);
+  uint32_t count = 0;
+  auto* comms = section_of<ring::Comm>(watched, "comms", &count);
+  const char* call = record.call < kCallCount ? call_info(static_cast<CallId>(record.call)).name : "a call";
+  if (comms == nullptr || record.comm == 0 || record.comm >= count)
+    snprintf(text, bytes, "%s%s", call, where);
+  else if (record.call < kCallCount && (call_info(static_cast<CallId>(record.call)).attributes & kCallCollective))
+    snprintf(text, bytes, "%s on %.40s, collective %llu%s", call, comms[record.comm].name,
+             static_cast<unsigned long long>(record.sequence), where);
+  else
+    snprintf(text, bytes, "%s on %.40s%s", call, comms[record.comm].name, where);
+  return true;
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See watch.h. Deadlock is a stable property, so two looks are enough: a thread that is in the same call at two instants
+// was in it all the time between, and all ranks whose intervals overlap were blocked together.
+
+#include "detectors/hang/reader/watch.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "shim/base/hash.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr double kWaitingSeconds = 0.5;
+constexpr double kLifeSeconds = 0.8;    // between two looks at /proc for a rank that does not move
+constexpr double kAskAfter = 2;          // seconds of quiet, after which a rank outside MPI is looked at closely
+constexpr uint32_t kAskedEarly = 64;     // ranks that are asked at once whether they wait for a CPU, in one sample
+constexpr double kReopenSeconds = 0.5, kReopenLater = 5;
+
+bool lives(const Tracked& rank) { return rank.life == RankActivity::kUnknown || rank.life == RankActivity::kStopped; }
+
+void check_life(Watched& watched, Tracked& rank, double now) {
+  if (now - rank.life_checked < kLifeSeconds || !lives(rank))
+    return;
+  rank.life_checked = now;
+  const RankActivity life = liveness(watched, &rank.kernel_state, &rank.cpu_ns);
+  const RankActivity kept = life == RankActivity::kGone || life == RankActivity::kStopped ? life : RankActivity::kUnknown;
+  if (kept != rank.life) {
+    rank.life = kept;
+    rank.life_since = now;
+  }
+}
+
+/// Rings appear when their rank enters MPI_Init; one that is missing later is asked for less and less often.
+void open_missing(Watch& watch, double now) {
+  if (watch.seen == watch.count || now - watch.opened_at < (watch.open_attempts < 20 ? kReopenSeconds : kReopenLater))
+    return;
+  watch.opened_at = now;
+  ++watch.open_attempts;
+  watch.seen = watched_open(watch.watched, watch.ranks, watch.count);
+}
+
+void add_event(Summary* summary, int32_t rank, RankActivity what) {
+  if (summary->event_count < kMaxEvents)
+    summary->events[summary->event_count] = {rank, what, {}};
+  ++summary->event_count;
+}
+
+/// What takes time off the quiet of a rank that was outside MPI since the last sample, and moved now or did not.
+void sample_excuse(Watch& watch, uint32_t i, bool still_out, double now, Summary* summary) {
+  Tracked& rank = watch.tracked[i];
+  const double step = now - watch.sampled_at;
+  const bool closely = still_out && now - rank.moved_at > kAskAfter;
+  // Waiting for a CPU makes up most of a usual pause where cores are shared, so that counts from the start to the end.
+  const bool asked = rank.delay_ns != kNotRead || closely || (still_out && watch.starved_asked++ < kAskedEarly);
+  const double waited = asked ? starved(watch.watched[i], rank, step) : 0;
+  const bool kernel = closely && works_in_kernel(watch.watched[i], rank, now);
+  if (kernel && step > summary->excused) {
+    summary->excused = step;
+    summary->starved = 0;
+  } else if (!kernel && waited > summary->excused) {
+    summary->excused = summary->starved = waited;
+  }
+  if (!still_out)
+    rank.delay_ns = kNotRead;
+  if (!closely)
+    rank.traffic = kNotRead;
+}
+
+void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary* summary) {
+  Tracked& rank = watch.tracked[i];
+  Watched& watched = watch.watched[i];
+  if (watched.header == nullptr || watched.section == nullptr) {
+    ++summary->ranks;  // not seen: taken for computing, which never makes a suspicion
+    ++summary->out;
+    add_event(summary, watch.ranks[i], RankActivity::kUnknown);
+    return;
+  }
+  const QuickLook quick = look(watched, now_ns);
+  if (!rank.seen || quick.moved || quick.instance != rank.instance) {
+    rank.moved_at = rank.open_since = rank.life_checked = now;
+    rank.instance = quick.instance;
+    rank.seen = true;
+    ++summary->moved;
+    if (rank.life == RankActivity::kStopped)
+      rank.life = RankActivity::kUnknown;
+  }
+  if (quick.finished) {
+    rank.life = RankActivity::kFinished;
+    ++summary->finished;
+    return;
+  }
+  check_life(watched, rank, now);
+  if (rank.life == RankActivity::kGone) {
+    ++summary->gone;
+    add_event(summary, watch.ranks[i], RankActivity::kGone);
+    return;
+  }
+  ++summary->ranks;
+  if (rank.life == RankActivity::kStopped) {
+    ++summary->stopped;
+    add_event(summary, watch.ranks[i], RankActivity::kStopped);
+  }
+  if (const uint64_t before = familiar(watched); before < summary->familiar)
+    summary->familiar = before;
+  if (quick.inside_finalize)
+    ++summary->finalizing;
+  if (quick.polling)
+    ++summary->polling;
+  else if (!quick.in_mpi)
+    ++summary->out;
+  sample_excuse(watch, i, !quick.in_mpi && !quick.polling && rank.moved_at != now, now, summary);
+  if ((quick.in_mpi || quick.polling) && now - rank.open_since >= kWaitingSeconds) {
+    ++summary->waiting;
+    const uint64_t open_ns = static_cast<uint64_t>((now - rank.open_since) * 1e9);
+    if (open_ns > summary->oldest_open_ns)
+      summary->oldest_open_ns = open_ns;
+  }
+}
+
+uint64_t hash_of_calls(const RankState& state) {
+  auto* threads = reinterpret_cast<const ThreadWait*>(&state + 1);
+  uint64_t hash = static_cast<uint64_t>(state.activity) + 1;
+  for (uint32_t i = 0; i < state.thread_count; ++i)
+    hash = hash_combine(hash_combine(hash, threads[i].instance), static_cast<uint64_t>(threads[i].tid));
+  // Computing: no call of its own tells two instants apart, but the number of calls does.
+  return state.activity == RankActivity::kBlocked ? hash : hash_combine(hash, state.calls - state.polls);
+}
+
+}  // namespace
+
+double monotonic_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+uint64_t realtime_now_ns() {
+  timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
+}
+
+/// Nobody has looked for a while: this process was stopped, maybe with all others, or got no CPU. What has been seen to
+/// last since before is worth nothing.
+void forget_times(Watch& watch, double now) {
+  for (uint32_t i = 0; i < watch.count; ++i) {
+    Tracked& rank = watch.tracked[i];
+    rank.open_since = rank.moved_at = rank.life_since = now;
+    rank.stable_since = 0;
+    rank.delay_ns = rank.traffic = kNotRead;
+    rank.sleeping_since = 0;
+  }
+}
+
+void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t count) {
+  watch.node = node;
+  watch.count = count < kMaxWatched ? count : kMaxWatched;
+  memcpy(watch.ranks, ranks, watch.count * sizeof(watch.ranks[0]));
+  watch.seen = watched_open(watch.watched, watch.ranks, watch.count);
+  forget_times(watch, 0);
+}
+
+void watch_sample(Watch& watch, double now, Summary* summary) {
+  *summary = {};
+  summary->familiar = ~uint64_t{0};
+  open_missing(watch, now);
+  watch.starved_asked = 0;
+  const uint64_t now_ns = realtime_now_ns();
+  if (watch.sampled_at != 0 && now - watch.sampled_at > kGapSeconds)
+    forget_times(watch, now);
+  for (uint32_t i = 0; i < watch.count; ++i)
+    sample_rank(watch, i, now, now_ns, summary);
+  watch.sampled_at = now;
+}
+
+uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes) {
+  uint32_t used = 0;
+  for (uint32_t i = 0; i < watch.count; ++i) {
+    Tracked& rank = watch.tracked[i];
+    if (watch.watched[i].header == nullptr || watch.watched[i].section == nullptr)
+      continue;
+    const uint32_t bytes = snapshot(watch.watched[i], room + used, room_bytes - used);
+    if (bytes == 0)
+      continue;
+    auto& state = *reinterpret_cast<RankState*>(room + used);
+    state.rank = watch.ranks[i];
+    state.node = watch.node;
+    state.kernel_state = rank.kernel_state;
+    state.cpu_ns = rank.cpu_ns;
+    if (rank.life != RankActivity::kUnknown)
+      state.activity = rank.life;
+    const uint64_t hash = hash_of_calls(state);
+    if (hash != rank.calls_hash || rank.stable_since == 0) {
+      rank.calls_hash = hash;
+      rank.stable_since = now;
+    }
+    state.stable = now - rank.stable_since >= kStableSeconds || !lives(rank);
+    used += bytes;
+  }
+  return used;
+}
+
+namespace {
+
+bool name(const Watched& watched, const NameQuestion& question, char* text, uint32_t bytes) {
+  switch (question.kind) {
+    case NameKind::kSite:
+      return site_name(watched, question.value, text, bytes);
+    case NameKind::kComm:
+      return comm_name(watched, question.value, text, bytes);
+    case NameKind::kHost:
+      return host_name(watched, text, bytes);
+    case NameKind::kLast:
+      return last_call(watched, text, bytes);
+  }
+  return false;
+}
+
+}  // namespace
+
+uint32_t watch_names(Watch& watch, const NameQuestion* questions, uint32_t count, char* room, uint32_t room_bytes) {
+  uint32_t used = 0;
+  for (uint32_t q = 0; q < count; ++q) {
+    for (uint32_t i = 0; i < watch.count; ++i) {
+      if ((watch.ranks[i] != questions[q].rank && questions[q].rank >= 0) || watch.watched[i].header == nullptr)
+        continue;
+      NameAnswer answer = {q, ""};
+      const bool known = name(watch.watched[i], questions[q], answer.text, sizeof(answer.text));
+      if (known && used + sizeof(answer) <= room_bytes) {
+        memcpy(room + used, &answer, sizeof(answer));
+        used += sizeof(answer);
+        break;
+      }
+    }
+  }
+  return used;
+}
+
+}  // namespace resil::hang

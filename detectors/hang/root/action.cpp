@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "detectors/hang/root/action.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/base/helper_thread.h"
+#include "shim/presence/pmix.h"
+#include "shim/call/runtime.h"
+#include "shim/ring/segment.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr double kPatience = 2;  // seconds until SIGKILL
+constexpr double kAfterKill = 0.5;
+constexpr double kTurn = 0.02;
+constexpr long kForLauncher = 1500;  // ms that a rank leaves its launcher to end it; less than kPatience
+constexpr long kForOrders = 200;     // ms until all nodes have the order, before the launcher is asked
+
+double begun_at;  // 0: not under way
+bool killed;
+bool launcher_ends;  // written in MPI_Init
+
+void wait_milliseconds(long milliseconds) {
+  timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+  nanosleep(&time, nullptr);
+}
+
+/// The ring says what happened; nothing else may be done in here.
+void leave_at_once(int) {
+  runtime.header->exit_status = kExitHang;
+  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kStopped);
+  if (launcher_ends)
+    wait_milliseconds(kForLauncher);
+  _exit(kExitHang);
+}
+
+bool lives(const Watched& watched) {
+  return watched.header != nullptr && watched.pid > 0 && watched.pid != runtime.pid &&
+         process_state(watched.pid, watched.pid_start) != 0;
+}
+
+/// To all other ranks of the node that live; returns how many. Signal 0: their own.
+uint32_t send_all(Watch& watch, int signal) {
+  uint32_t alive = 0;
+  for (uint32_t i = 0; i < watch.count; ++i) {
+    const Watched& watched = watch.watched[i];
+    if (!lives(watched))
+      continue;
+    ++alive;
+    const int own = watched.section != nullptr ? watched.section->abort_signal : 0;
+    kill(watched.pid, signal != 0 ? signal : own != 0 ? own : SIGKILL);
+    if (signal == 0 && own != 0)
+      kill(watched.pid, SIGCONT);  // one that is stopped takes its signals then
+  }
+  return alive;
+}
+
+}  // namespace
+
+int action_install() {
+  launcher_ends = pmix_takes_status();
+  for (int number = SIGRTMAX - 1; number > SIGRTMIN + 2; --number) {
+    struct sigaction before;
+    if (sigaction(number, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL)
+      continue;
+    struct sigaction action = {};
+    action.sa_handler = leave_at_once;
+    action.sa_flags = SA_ONSTACK;
+    if (sigaction(number, &action, nullptr) == 0)
+      return number;
+  }
+  return 0;
+}
+
+void action_tell_launcher() {
+  static bool told;
+  if (launcher_ends && !told)
+    told = helper_thread_start("resil-abort", [] {
+      wait_milliseconds(kForOrders);
+      pmix_abort(kExitHang);  // may never return, when MPI's own thread is stopped there: so a thread of its own
+    });
+}
+
+void action_begin(Watch& watch) {
+  if (begun_at != 0)
+    return;
+  begun_at = monotonic_seconds();
+  send_all(watch, 0);
+}
+
+double action_turn(Watch& watch, double now) {
+  if (begun_at == 0)
+    return -1;
+  uint32_t alive = 0;
+  for (uint32_t i = 0; i < watch.count; ++i)
+    alive += lives(watch.watched[i]);
+  if (alive == 0 || (killed && now - begun_at > kPatience + kAfterKill))
+    return 0;
+  if (!killed && now - begun_at > kPatience) {
+    killed = true;
+    send_all(watch, SIGKILL);
+  }
+  return kTurn;
+}
+
+void action_end() { leave_at_once(0); __builtin_unreachable(); }
+
+}  // namespace resil::hang

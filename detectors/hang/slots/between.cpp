@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The writing side of what two groups do together: whom a collective call on an intercommunicator waits for (MPI 4.0,
+// 6.2.2 and the paragraphs on intercommunicators: each group waits for the other one, never for its own), and the two
+// leaders of MPI_Intercomm_create, who tell each other of their groups.
+
+#include "detectors/hang/slots/writer_internal.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr int32_t kMostTag = 1 << 30;
+
+void list(Wait& wait, int32_t rank, uint32_t value) {
+  if (rank < 0)
+    return;
+  if (wait.kept + 1 < kWaitedKeys)
+    wait.keys[++wait.kept] = uint64_t{static_cast<uint32_t>(rank)} << 32 | value;
+  ++wait.count;
+}
+
+enum class Whom : uint8_t { kNobody, kRoot, kAll };
+
+/// Whom MPI demands that this rank waits for: those whose data it gets.
+Whom awaited(Event& e, Kind kind) {
+  switch (kind) {
+    case Kind::kBarrier:
+    case Kind::kCreate: return Whom::kAll;
+    case Kind::kAllreduce:
+    case Kind::kReduceScatterBlock: return e.bytes != 0 ? Whom::kAll : Whom::kNobody;
+    case Kind::kAllgather:
+    case Kind::kAlltoall: return side_bytes(e, e.receive) != 0 ? Whom::kAll : Whom::kNobody;
+    case Kind::kBcast: return e.peer >= 0 && e.bytes != 0 ? Whom::kRoot : Whom::kNobody;
+    case Kind::kScatter: return e.peer >= 0 && side_bytes(e, e.receive) != 0 ? Whom::kRoot : Whom::kNobody;
+    case Kind::kReduce: return e.peer == ring::kRootSelf && e.bytes != 0 ? Whom::kAll : Whom::kNobody;
+    case Kind::kGather: return e.peer == ring::kRootSelf && side_bytes(e, e.receive) != 0 ? Whom::kAll : Whom::kNobody;
+    default: return Whom::kNobody;
+  }
+}
+
+}  // namespace
+
+void list_remote(Event& e, Kind kind, Wait& wait) {
+  wait.count = wait.kept = 0;
+  const Whom whom = awaited(e, kind);
+  if (whom == Whom::kRoot)
+    return list(wait, world_of(e.comm, e.peer), kSyncStrict);
+  for (int32_t rank = 0; whom == Whom::kAll && rank < e.comm->remote_size && rank < static_cast<int32_t>(kWaitedKeys); ++rank)
+    list(wait, world_of(e.comm, rank), kSyncStrict);
+}
+
+void leader_enter(Event& e, Wait& wait) {
+  wait.count = wait.kept = 0;
+  wait.keys[0] = 0;
+  if (e.comm == nullptr || e.order != e.comm->rank)
+    return;  // only the leader's arguments about the other group count
+  CommInfo* between = comm_lookup(*e.thread, e.object);
+  const int32_t other = between != nullptr ? world_of(between, e.color) : kUnknownRank;
+  if (other < 0 || !can_be_counted(between) || e.tag < 0 || e.tag >= kMostTag)
+    return set_irregular(kLostWindow);
+  Envelope* envelope = envelope_of(token_comm(between->ring->id), other, kFirstLeaderToken - e.tag);
+  if (envelope == nullptr)
+    return;
+  const uint64_t number = count_one(envelope->posted);
+  count_one(envelope->sent);
+  wait.keys[0] = between->ring->id;
+  wait.receive_tag = kFirstLeaderToken - e.tag;
+  list(wait, other, counts_exactly(*envelope) ? static_cast<uint32_t>(number) & ~uint32_t{kSyncStrict} : 0);
+}
+
+}  // namespace resil::hang

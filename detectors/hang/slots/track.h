@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rolling hash over a communicator's collectives, and how a Track is written so that another process may read it at
+// any instant (mismatch/read.h has the proof).
+//
+// Two hashes in one word, so that amounts that differ hide nothing else: the upper half is over call, operator and root,
+// the lower one over the bytes. Each is a polynomial modulo 2^32 with an odd base: equal sequences never differ, one call
+// that differs changes it (unless its mixed value collides: 2^-32), and the last call can be taken off again.
+#pragma once
+
+#include "detectors/hang/slots/layout.h"
+
+namespace resil::hang {
+
+namespace track_detail {
+
+constexpr uint32_t mix32(uint64_t value) {
+  value = (value + 1) * 0x9e3779b97f4a7c15;
+  value ^= value >> 29;
+  return static_cast<uint32_t>((value * 0xbf58476d1ce4e5b9) >> 32);
+}
+
+constexpr uint32_t inverse(uint32_t odd) {
+  uint32_t x = odd;  // Newton: right modulo 2^3, then 6, 12, 24, 48
+  for (int i = 0; i < 5; ++i)
+    x *= 2 - odd * x;
+  return x;
+}
+
+constexpr uint32_t kBaseWhat = 0x8664f205, kBaseBytes = 0x9e3779ed;  // 5 modulo 8: greatest period
+constexpr uint64_t kWhatMask = (uint64_t{1} << 36) - 1;
+
+}  // namespace track_detail
+
+/// Hash of one more call: four multiplications, no branch.
+constexpr uint64_t roll(uint64_t rolling, uint64_t signature) {
+  using namespace track_detail;
+  const uint32_t what = static_cast<uint32_t>(rolling >> 32) * kBaseWhat + mix32(signature & kWhatMask);
+  const uint32_t bytes = static_cast<uint32_t>(rolling) * kBaseBytes + mix32(signature >> 36);
+  return static_cast<uint64_t>(what) << 32 | bytes;
+}
+
+/// The hash before that call.
+constexpr uint64_t unroll(uint64_t rolling, uint64_t signature) {
+  using namespace track_detail;
+  const uint32_t what = (static_cast<uint32_t>(rolling >> 32) - mix32(signature & kWhatMask)) * inverse(kBaseWhat);
+  const uint32_t bytes = (static_cast<uint32_t>(rolling) - mix32(signature >> 36)) * inverse(kBaseBytes);
+  return static_cast<uint64_t>(what) << 32 | bytes;
+}
+static_assert(unroll(roll(0x123456789abcdef0, 0xfedcba9876543210), 0xfedcba9876543210) == 0x123456789abcdef0);
+
+/// Bits of Track::shape beside the members (0-23) and the epoch (32-63: how often this track has been begun). A track
+/// with any of them is not compared, and counted as uncovered.
+enum TrackMark : uint32_t {
+  kTrackFailed = 1u << 24,    ///< a collective failed on this rank: MPI does not say whether it counts
+  kTrackGap = 1u << 25,       ///< a call was not seen in its place
+  kTrackOneSided = 1u << 26,  ///< ring::Comm::flags: the id may differ between members, or be another communicator's elsewhere
+  kTrackLate = 1u << 27,      ///< resil came after the first calls
+};
+constexpr uint32_t kTrackMarks = kTrackFailed | kTrackGap | kTrackOneSided | kTrackLate;
+constexpr uint32_t kTrackMembers = (1u << 24) - 1;  ///< of both groups of an intercommunicator; saturates
+
+/// Begins anew, for a communicator whose collective number 1 is about to be added. One writer: see track_add.
+inline void track_begin(Track& track, uint64_t comm, uint32_t members, uint32_t marks) {
+  __atomic_store_n(&track.comm, 0, __ATOMIC_RELEASE);
+  const uint64_t epoch = (track.shape >> 32) + 1;
+  __atomic_store_n(&track.shape, epoch << 32 | marks | (members < kTrackMembers ? members : kTrackMembers), __ATOMIC_RELEASE);
+  __atomic_store_n(&track.sequence, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&track.rolling, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&track.comm, comm, __ATOMIC_RELEASE);
+}
+
+/// Something happened after which the track's numbers prove nothing.
+inline void track_mark(Track& track, uint32_t mark) { __atomic_fetch_or(&track.shape, mark, __ATOMIC_RELEASE); }
+
+/// Collective number `sequence` of the communicator, on entry to the call. One writer at a time: MPI forbids that two
+/// threads call collectives on one communicator without an order of their own. Every store is a release one, in this
+/// order: who sees any store of call n sees Track::sequence at n - 1 or later.
+inline void track_add(Track& track, uint64_t sequence, uint64_t signature) {
+  if (sequence != track.sequence + 1) [[unlikely]] {
+    track_mark(track, kTrackGap);
+    return;
+  }
+  const uint64_t rolling = roll(track.rolling, signature);
+  __atomic_store_n(&track.recent[sequence % kRecent], signature, __ATOMIC_RELEASE);
+  const auto zeros = static_cast<uint32_t>(__builtin_ctzll(sequence));
+  const uint32_t top = zeros < kLevels ? zeros : kLevels - 1;
+  for (uint32_t level = 0; level <= top; ++level) {
+    CheckPoint& point = track.points[level][(sequence >> level) & 1];
+    __atomic_store_n(&point.sequence, sequence, __ATOMIC_RELEASE);
+    __atomic_store_n(&point.rolling, rolling, __ATOMIC_RELEASE);
+  }
+  if (sequence >> zeros == 1 && zeros < kEarly)
+    __atomic_store_n(&track.early[zeros], rolling, __ATOMIC_RELEASE);
+  __atomic_store_n(&track.rolling, rolling, __ATOMIC_RELEASE);
+  __atomic_store_n(&track.sequence, sequence, __ATOMIC_RELEASE);
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The writing side of Section::tracks: what each collective call of a communicator must agree on, in order. The calls
+// on one communicator are ordered by the program, so there is one writer.
+
+#include "detectors/hang/slots/signature.h"
+#include "detectors/hang/slots/track.h"
+#include "detectors/hang/slots/writer_internal.h"
+#include "shim/call/runtime.h"
+
+namespace resil::hang {
+
+namespace {
+
+OpKind op_of(uint64_t op, ThreadSlot& slot) {
+  if (slot.op != op || slot.op_kind == OpKind::kNone) {
+    slot.op = op;
+    slot.op_kind = backend->types != nullptr ? backend->types->op_kind(op) : OpKind::kUser;
+  }
+  return slot.op_kind;
+}
+
+int64_t count_at(const Event& e, const Side& side, int64_t index) {
+  return e.large ? static_cast<const int64_t*>(side.counts)[index] : static_cast<const int*>(side.counts)[index];
+}
+
+bool has_root(Kind kind) {
+  return kind == Kind::kBcast || kind == Kind::kReduce || kind == Kind::kGather || kind == Kind::kGatherv ||
+         kind == Kind::kScatter || kind == Kind::kScatterv;
+}
+
+bool has_operator(Kind kind) {
+  return kind == Kind::kReduce || kind == Kind::kAllreduce || kind == Kind::kReduceScatter ||
+         kind == Kind::kReduceScatterBlock || kind == Kind::kScan;
+}
+
+/// Only arguments that are significant on this rank are looked at.
+uint64_t bytes_of(Event& e, Kind kind) {
+  const bool root = e.peer == e.comm->rank;
+  switch (kind) {
+    case Kind::kBarrier: return 0;
+    case Kind::kBcast:
+    case Kind::kReduce:
+    case Kind::kAllreduce:
+    case Kind::kScan:
+    case Kind::kReduceScatter:
+    case Kind::kReduceScatterBlock: return signature_bytes(e.bytes);
+    case Kind::kAllgather:
+    case Kind::kAlltoall: return signature_bytes(side_bytes(e, e.receive));
+    case Kind::kGather: return signature_bytes(side_bytes(e, root ? e.receive : e.send));
+    case Kind::kScatter: return signature_bytes(side_bytes(e, root ? e.send : e.receive));
+    default: return kBytesNotCompared;
+  }
+}
+
+}  // namespace
+
+uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
+  *flags = 0;
+  Signature made = {kCallMeanings.plain[static_cast<unsigned>(e.id)], OpKind::kNone, kNoRoot, kBytesNotCompared};
+  if (has_operator(kind))
+    made.op = op_of(e.op, slot);
+  // The two sides of an intercommunicator name different roots and amounts.
+  if (!can_be_counted(e.comm)) [[unlikely]]
+    return signature_pack(made);
+  if (e.comm->remote_size >= 0) [[unlikely]] {
+    list_remote(e, kind, *slot.wait);
+    if (kind == Kind::kBarrier)
+      made.bytes = 0;
+  } else {
+    if (has_root(kind) && e.peer >= 0)
+      made.root = static_cast<uint32_t>(e.peer) + 1;
+    made.bytes = bytes_of(e, kind);
+    if (kind == Kind::kReduceScatter && e.receive.counts != nullptr && count_at(e, e.receive, e.comm->rank) == 0)
+      *flags = kEmptyHere;
+  }
+  return signature_pack(made);
+}
+
+uint64_t count_collective(uint32_t comm_index, uint64_t signature) {
+  if (comm_index < 2)
+    return 0;
+  ring::Comm& comm = runtime.comms[comm_index];
+  const uint64_t number = bump(comm.ordered);
+  if (comm_index >= kTracks)
+    return number;
+  Track& track = writer.section->tracks[comm_index];
+  if (track.comm != comm.id) {
+    const uint32_t members = static_cast<uint32_t>(comm.size) + (comm.remote_size > 0 ? static_cast<uint32_t>(comm.remote_size) : 0);
+    track_begin(track, comm.id, members, (comm.flags != 0 ? uint32_t{kTrackOneSided} : 0) | (number != 1 ? uint32_t{kTrackLate} : 0));
+  }
+  track_add(track, number, signature);
+  return number;
+}
+
+void collective_failed(uint32_t comm_index, uint64_t comm_id) {
+  set_irregular(kUnknownOrder);
+  if (comm_index < 2 || comm_index >= kTracks)
+    return;
+  if (Track& track = writer.section->tracks[comm_index]; track.comm == comm_id)
+    track_mark(track, kTrackFailed);
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The call path. Every MPI call that the application makes passes through enter() and leave() once; nothing here may
+// allocate, lock or enter the kernel in steady state.
+
+#include "shim/call/dispatch.h"
+
+#include "shim/call/attach.h"
+#include "shim/call/flight.h"
+#include "shim/call/registry.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
+
+namespace resil {
+
+namespace {
+
+Thread* admitted(Event& e) {
+  Thread* thread = current_thread;
+  if (thread == nullptr) {
+    if (!runtime_attached()) {
+      // Before MPI_Init, or initialised out of sight (a static or hidden binding).
+      bool may_ask = !(e.attributes & (kCallTool | kCallLifecycle)) && e.id != CallId::kMPI_Initialized &&
+                     e.id != CallId::kMPI_Finalized;
+      if (!may_ask || !backend->initialized() || backend->finalized() || !attach_late())
+        return nullptr;
+    }
+    return thread_register();
+  }
+  if (thread->disabled)
+    return nullptr;
+  // Inside MPI already. A frame above the open call's means that the open call was left by an exception or longjmp.
+  if (e.frame >= thread->outer_frame) {
+    thread->depth = 0;
+    thread->lane->current = 0;
+    return thread;
+  }
+  // Application code called back by MPI is application again; MPI calling itself is not.
+  if (site_lookup(*thread, e.return_address, e.frame).kind != SiteClass::kApplication)
+    return nullptr;
+  e.nested = true;
+  return thread;
+}
+
+}  // namespace
+
+void admit(Event& e) { e.thread = admitted(e); }
+
+namespace {
+
+/// Shapes whose bytes follow from count, type, peer and communicator alone.
+constexpr bool repeatable(Shape shape) {
+  return shape == Shape::kNone || shape == Shape::kPlain || shape == Shape::kRooted;
+}
+
+/// The general way: looks everything up and leaves the envelope with the call site for the next time.
+[[gnu::noinline]] void look_up(Event& e, SiteEntry& site) {
+  Thread& thread = *e.thread;
+  const Shape shape = call_info(e.id).shape;
+  e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
+  e.bytes = shape == Shape::kNone ? 0 : compute_bytes(e);
+  site.cached = repeatable(shape);
+  const Side& side = e.attributes & kCallReceives ? e.receive : e.send;
+  site.id = e.id;
+  site.site = e.site;
+  site.comm_handle = e.comm_handle;
+  site.comm = e.comm;
+  site.peer = e.peer;
+  site.tag = e.tag;
+  site.count = shape == Shape::kNone ? 0 : side.count;
+  site.type = shape == Shape::kNone ? 0 : side.type;
+  site.generation = handle_generation.load(std::memory_order_relaxed);
+  flight::prepare(e, site);
+}
+
+[[gnu::always_inline]] inline bool repeats(const Event& e, const SiteEntry& site) {
+  // Loaded apart: the two were stored apart just now, and one wide load would wait for both to reach the cache.
+  const int32_t peer = __atomic_load_n(&e.peer, __ATOMIC_RELAXED), tag = __atomic_load_n(&e.tag, __ATOMIC_RELAXED);
+  if (!site.cached || site.id != e.id || site.comm_handle != e.comm_handle || site.peer != peer || site.tag != tag ||
+      site.generation != handle_generation.load(std::memory_order_relaxed))
+    return false;
+  if (site.offset != 0 && site.site != e.site)
+    return false;
+  if (!(e.attributes & kCallHasData))
+    return true;
+  const Side& side = e.attributes & kCallReceives ? e.receive : e.send;
+  return site.count == side.count && site.type == side.type;
+}
+
+/// No call that completes requests does anything else that concerns the tables on the way in.
+constexpr bool kCompletesAlone = [] {
+  for (unsigned id = 0; id < kCallCount; ++id) {
+    const uint32_t is = call_info(static_cast<CallId>(id)).attributes;
+    if ((is & kCallCompletes) && (is & (kCallActivates | kCallBothWays | kCallCreatesComm | kCallCollective)))
+      return false;
+  }
+  return true;
+}();
+
+[[gnu::noinline]] void enter_tables(Event& e) {
+  if (e.attributes & kCallCompletes) {
+    request_remember(e);
+    e.record->aux = static_cast<uint64_t>(e.request_count);
+    static_assert(kCompletesAlone);
+    return;
+  }
+  if ((e.attributes & kCallActivates) && hooks.activating[hooks.first_enter] != nullptr)
+    request_activating(e);
+  if (e.attributes & kCallBothWays)
+    flight::count_receive(e);
+  if (e.attributes & kCallCreatesComm)
+    e.derived_id = comm_derive_id(e);
+  if ((e.attributes & kCallCollective) && e.comm != nullptr) {
+    e.sequence = e.record->sequence = ++e.comm->ring->collectives;
+    e.comm->ring->last_collective = static_cast<uint16_t>(e.id);
+  }
+}
+
+[[gnu::noinline]] void leave_tables(Event& e) {
+  if (e.attributes & kCallStarts) {
+    if (e.result == 0) [[likely]]
+      request_started(e);
+    else if (e.attributes & kCallCreatesComm)
+      comm_creation_failed(e);
+  } else if (e.attributes & kCallCompletes) {
+    request_completed(e);
+  } else if (e.attributes & kCallActivates) {
+    if (e.result == 0)
+      request_activated(e);
+  } else if (e.result != 0) {
+    comm_creation_failed(e);
+  } else {
+    comm_creation_succeeded(e);
+    comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
+  }
+}
+
+}  // namespace
+
+bool enter(Event& e) {
+  Thread& thread = *e.thread;
+  SiteEntry* found = &thread.sites[site_place(e.return_address)];
+  asm("" : "+r"(found));  // one register, not an index worked out again at each use
+  SiteEntry& site = *found;
+  if (site.return_address != e.return_address) [[unlikely]]
+    site_resolve(thread, e.return_address, e.frame);
+  e.site = e.return_address;
+  if (site.special) [[unlikely]] {
+    if (site.kind == SiteClass::kInternal)
+      return false;
+    e.site = site_address(site, e.frame);
+  }
+  Timing& timing = thread.timing[static_cast<unsigned>(e.id)];
+  e.timing = &timing;
+  if (!(e.attributes & kCallPoll))
+    flight::stamp(e, timing);
+  if (e.nested) [[unlikely]] {
+    e.outer_depth = thread.depth;
+    e.outer_frame = thread.outer_frame;
+    e.outer_record = thread.lane->current;
+  }
+  ++thread.depth;
+  thread.outer_frame = e.frame;
+  if (repeats(e, site)) [[likely]] {
+    e.comm = site.comm;
+    e.bytes = site.record.bytes;
+  } else {
+    look_up(e, site);
+  }
+  if (e.attributes & kCallPoll)
+    flight::enter_poll(e, site);
+  else
+    flight::enter(e, site);
+  if (e.attributes & (kCallCompletes | kCallActivates | kCallCollective | kCallCreatesComm | kCallBothWays))
+    enter_tables(e);
+  for (auto* hook = hooks.enter + __atomic_load_n(&hooks.first_enter, __ATOMIC_ACQUIRE); *hook != nullptr; ++hook)
+    (*hook)(e);
+  return true;
+}
+
+void leave(Event& e) {
+  Thread& thread = *e.thread;
+  if (e.attributes & (kCallStarts | kCallActivates | kCallCompletes | kCallCreatesComm))
+    leave_tables(e);
+  for (auto* hook = hooks.leave; *hook != nullptr; ++hook)
+    (*hook)(e);
+  if (e.attributes & kCallCompletes)
+    request_forget(e);
+  if (thread.lane->head - e.record_number < ring::kRecordsPerLane) [[likely]] {  // else callbacks' calls overwrote it
+    if (e.attributes & kCallPoll)
+      flight::leave_poll(e);
+    else
+      flight::leave(e);
+  }
+  if (!e.nested) [[likely]] {
+    __atomic_store_n(&thread.lane->current, 0, __ATOMIC_RELEASE);
+    thread.depth = 0;
+    return;
+  }
+  __atomic_store_n(&thread.lane->current, e.outer_record, __ATOMIC_RELEASE);
+  thread.depth = e.outer_depth;
+  thread.outer_frame = e.outer_frame;
+}
+
+namespace {
+
+/// A call site that is new, or not the program's own.
+[[gnu::noinline]] void count_elsewhere(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
+  const SiteEntry& site = site_lookup(*thread, return_address, frame);
+  if (!site.special || site.kind != SiteClass::kInternal)
+    flight::local(*thread, id, site.special ? site_address(site, frame) : return_address);
+}
+
+}  // namespace
+
+void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
+  const SiteEntry& site = thread->sites[site_place(return_address)];
+  if (site.return_address != return_address || site.special) [[unlikely]]
+    return count_elsewhere(thread, id, return_address, frame);
+  flight::local(*thread, id, return_address);
+}
+
+bool carried_out(Event& e) {
+  for (auto* hook = hooks.before_call; *hook != nullptr; ++hook)
+    (*hook)(e);
+  for (auto* hook = hooks.replace; *hook != nullptr; ++hook)
+    if ((*hook)(e))
+      return true;
+  return false;
+}
+
+void after_call(Event& e) {
+  for (auto* hook = hooks.after_call; *hook != nullptr; ++hook)
+    (*hook)(e);
+}
+
+bool give_statuses(Event& e) {
+  if (!backend->messages->status_ignored(e.given_statuses))
+    return true;
+  // One status: MPI_Recv, MPI_Wait, MPI_Waitany and the like.
+  const bool single = !(e.attributes & kCallCompletes) || e.index != nullptr || e.request_count <= 1;
+  void* room = single ? e.own_status : e.status_room;
+  if (room == nullptr && e.scratch == nullptr)  // few handles, that needed no room: given back with the call's scratch
+    room = e.scratch = e.status_room = scratch_acquire(*e.thread, static_cast<size_t>(e.request_count) * backend->status_bytes, e.frame);
+  if (room == nullptr)
+    return false;
+  e.given_statuses = room;
+  return true;
+}
+
+void look_at_buffer(Thread& thread, const void* buffer) {
+  const auto address = reinterpret_cast<uintptr_t>(buffer);
+  if (hooks.sleeper == nullptr || awake()) {
+    thread.quiet.word = &Quiet::kNever;  // awake: local calls are looked at
+    thread.quiet.value = hooks.sleeper == nullptr ? Quiet::kNever : Quiet::kNever + 1;
+    thread.quiet.low = 0;
+    thread.quiet.bytes = ~uintptr_t{0};
+  } else if (address + 1 > 2 && !hooks.sleeper->sleeps_through(buffer, &thread.quiet)) {
+    registry_wake();  // 0, 1 and -1 are MPI_BOTTOM and MPI_IN_PLACE
+  }
+}
+
+LocalWay local_enter(Thread& thread, LocalData& data) {
+  notice(thread, data.in.buffer);
+  notice(thread, data.out.buffer);
+  const bool seen = hooks.sleeper != nullptr && awake() && hooks.sleeper->local_enter != nullptr;
+  return seen ? hooks.sleeper->local_enter(thread, data) : LocalWay::kAsItIs;
+}
+
+int local_leave(Thread& thread, LocalData& data, int result, int64_t packed) {
+  return hooks.sleeper->local_leave(thread, data, result, packed);
+}
+
+}  // namespace resil

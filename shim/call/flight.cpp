@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The less frequent half of flight.h. Each lane has one writer, its thread, and no lock.
+
+#include "shim/call/flight.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
+
+namespace resil::flight {
+
+uint64_t short_ticks = 2500, tight_ticks = 20000, gap_ticks = 125000;
+
+namespace {
+
+SpinLock names_lock;
+
+ring::Record* newest(ring::Lane& lane) {
+  return lane.head != 0 ? &lane.records[(lane.head - 1) % ring::kRecordsPerLane] : nullptr;
+}
+
+ring::Record& append(ring::Lane& lane) { return *flight::place_for_next(lane, lane.head); }
+
+/// Makes the record visible: readers trust records below `head` only.
+void publish(ring::Lane& lane) { __atomic_store_n(&lane.head, lane.head + 1, __ATOMIC_RELEASE); }
+
+void set_state(ring::Record& record, ring::RecordState state) {
+  __atomic_store_n(&record.state, static_cast<uint8_t>(state), __ATOMIC_RELEASE);
+}
+
+ring::PeerCounter& peer_of(ring::Lane& lane, int32_t rank) {
+  constexpr uint32_t kPlaces = ring::kPeerEntries - 1;
+  uint32_t start = static_cast<uint32_t>(rank) % kPlaces;
+  for (uint32_t probe = 0; probe < 8; ++probe) {
+    ring::PeerCounter& peer = lane.peers[(start + probe) % kPlaces];
+    if (peer.rank == rank)
+      return peer;
+    if (peer.rank == -1) {
+      peer.rank = rank;
+      return peer;
+    }
+  }
+  return lane.peers[kPlaces];  // all others
+}
+
+/// Messages and bytes of the partner, two words; a dummy for wildcards and MPI_PROC_NULL. Persistent requests count
+/// when they are started, which has no envelope: not here.
+uint64_t* counter_of_peer(ring::Lane& lane, Event& e) {
+  if (!(e.attributes & kCallP2P) || e.peer < 0 || e.comm == nullptr || !(e.attributes & kCallHasData) ||
+      (e.attributes & (kCallPoll | kCallPersistent)))
+    return e.thread->no_traffic;
+  int world = comm_world_rank(*e.comm, e.peer);
+  if (world < 0)
+    return e.thread->no_traffic;
+  ring::PeerCounter& peer = peer_of(lane, world);
+  return e.attributes & kCallReceives ? &peer.received_messages : &peer.sent_messages;
+}
+
+}  // namespace
+
+void prepare(Event& e, SiteEntry& site) {
+  ring::Record& record = site.record;
+  record.duration = 0;
+  record.call = static_cast<uint16_t>(e.id);
+  record.state = static_cast<uint8_t>(ring::RecordState::kOpen);
+  record.flags = (e.nested ? ring::kCallback : 0);
+  record.comm = e.comm != nullptr ? e.comm->index : 0;
+  record.peer = e.peer;
+  record.tag = e.tag;
+  record.repeat = 1;
+  record.bytes = e.bytes;
+  record.site = e.site;
+  record.aux = 0;
+  site.counter = &e.thread->lane->counters[static_cast<unsigned>(e.id)];
+  site.traffic = counter_of_peer(*e.thread->lane, e);
+}
+
+void count_receive(Event& e) {
+  if (e.receive_peer < 0 || e.comm == nullptr)
+    return;
+  int world = comm_world_rank(*e.comm, e.receive_peer);
+  if (world < 0)
+    return;
+  // MPI_Sendrecv_replace receives into the buffer it sends: same count and type.
+  const bool replaces = e.id == CallId::kMPI_Sendrecv_replace || e.id == CallId::kMPI_Sendrecv_replace_c ||
+                        e.id == CallId::kMPI_Isendrecv_replace || e.id == CallId::kMPI_Isendrecv_replace_c;
+  ring::PeerCounter& peer = peer_of(*e.thread->lane, world);
+  peer.received_messages += 1;
+  peer.received_bytes += replaces ? e.bytes : side_bytes(e, e.receive);
+}
+
+void enter_poll(Event& e, SiteEntry& site) {
+  Thread& thread = *e.thread;
+  ring::Lane& lane = *thread.lane;
+  ring::Record* last = newest(lane);
+  const ring::Record& made = site.record;
+  ++lane.calls;
+  ++site.counter->count;
+  if (last != nullptr && (last->flags & ring::kFolded) && last->call == made.call && last->site == made.site &&
+      last->comm == made.comm && last->peer == made.peer && last->tag == made.tag) {
+    set_state(*last, ring::RecordState::kOpen);
+    e.record = last;
+  } else {
+    constexpr Timing kNeverTimed = {.until_timed = 1, .watch = 0, .untimed = 0, .mean = 0};
+    stamp(e, kNeverTimed);
+    ring::Record& record = append(lane);
+    record = made;
+    record.time = e.time;
+    record.flags |= e.untimed;
+    record.sequence = lane.calls;
+    publish(lane);
+    e.record = &record;
+  }
+  e.record_number = lane.head;
+  __atomic_store_n(&lane.current, lane.head, __ATOMIC_RELEASE);
+}
+
+void leave_poll(Event& e) {
+  Thread& thread = *e.thread;
+  ring::Lane& lane = *thread.lane;
+  ring::Record& record = *e.record;
+  // MPI_Testsome says so with a count, the others with a flag.
+  const int* told = e.flag != nullptr ? e.flag : e.outcount;
+  const bool failed_poll = e.result == 0 && told != nullptr && *told == 0;
+  set_state(record, ring::RecordState::kDone);
+  if (e.result != 0)
+    record.flags |= ring::kFailed;
+  if (!(record.flags & ring::kFolded)) {
+    if (failed_poll)
+      record.flags |= ring::kFolded;
+  } else if (failed_poll) {
+    ++record.repeat;
+  } else {
+    // The poll that succeeds ends the run and gets its own record.
+    ring::Record& success = append(lane);
+    success = record;
+    success.time = thread.last_time = ticks();
+    success.duration = 0;
+    success.flags = static_cast<uint8_t>(record.flags & ~ring::kFolded);
+    success.repeat = 1;
+    success.sequence = lane.calls;
+    success.aux = static_cast<uint64_t>(e.request_count);
+    publish(lane);
+    record.duration = static_cast<float>(success.time - record.time);
+  }
+}
+
+void settle_gap(Thread& thread, uint64_t gap) {
+  thread.unattributed += gap;
+  thread.open_timing->watch = kSuspicious;
+  thread.open_timing->until_timed = 0;
+}
+
+void account(Event& e, Timing& timing) {
+  Thread& thread = *e.thread;
+  ring::CallCounter& counter = thread.lane->counters[static_cast<unsigned>(e.id)];
+  uint64_t now = ticks();
+  uint64_t spent = now - e.time;
+  e.record->duration = spent > 0 ? static_cast<float>(spent) : 1.0f;
+  thread.last_time = now;
+  if (spent < short_ticks) {
+    counter.ticks += static_cast<double>(spent) * (1 + timing.untimed);
+    timing.mean = static_cast<float>(spent);
+    if (timing.watch == 0)
+      timing.until_timed = kSkip;
+    else
+      --timing.watch;
+  } else {
+    counter.ticks += static_cast<double>(spent) + static_cast<double>(timing.mean) * timing.untimed;
+  }
+  timing.untimed = 0;
+}
+
+double measure_cost() {
+  struct Rehearsal {
+    Thread thread;
+    ring::Lane lane;
+  };
+  constexpr int kRounds = 2000;
+  void* memory = mmap(nullptr, sizeof(Rehearsal), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return 0;
+  auto& rehearsal = *static_cast<Rehearsal*>(memory);
+  rehearsal.thread.lane = &rehearsal.lane;
+  SiteEntry& site = rehearsal.thread.sites[0];
+  Event e;
+  clear_event<CallId::kMPI_Barrier>(e);
+  e.thread = &rehearsal.thread;
+  e.timing = &rehearsal.thread.timing[static_cast<unsigned>(e.id)];
+  e.comm = nullptr;
+  e.bytes = e.site = 0;
+  e.result = 0;
+  prepare(e, site);
+  uint64_t begin = 0;
+  for (int round = -kRounds / 4; round < kRounds; ++round) {
+    if (round == 0)
+      begin = ticks();
+    stamp(e, *e.timing);
+    enter(e, site);
+    leave(e);
+  }
+  double cost = static_cast<double>(ticks() - begin) / kRounds;
+  munmap(memory, sizeof(Rehearsal));
+  return cost;
+}
+
+void local(Thread& thread, CallId id, uint64_t site) {
+  ring::Lane& lane = *thread.lane;
+  const auto call = static_cast<uint16_t>(id);
+  ++lane.calls;
+  ++lane.counters[call].count;
+  ring::Record& last = lane.records[(lane.head - 1) % ring::kRecordsPerLane];  // of a new lane: zeros, no call's site
+  if (last.call == call && last.site == site && (last.flags & ring::kFolded)) {
+    ++last.repeat;
+    return;
+  }
+  ring::Record& record = append(lane);  // each field once: cleared as a whole before, it is stored twice
+  record.time = thread.last_time;
+  record.duration = 0;
+  record.call = call;
+  record.state = static_cast<uint8_t>(ring::RecordState::kDone);
+  record.flags = ring::kFolded | ring::kUntimed;
+  record.comm = 0;
+  record.peer = ring::kNoPeer;
+  record.tag = ring::kNoTag;
+  record.repeat = 1;
+  record.bytes = 0;
+  record.site = site;
+  record.sequence = lane.calls;
+  record.aux = 0;
+  publish(lane);
+}
+
+uint32_t intern(const char* name) {
+  SpinGuard guard(names_lock);
+  for (uint32_t i = 1; i < runtime.name_count; ++i) {
+    if (runtime.names[i].name[0] == 0)
+      strncpy(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1);
+    if (strncmp(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1) == 0)
+      return i;
+  }
+  return 0;
+}
+
+void hop(Thread& thread, uint32_t name, int32_t peer, uint64_t bytes) {
+  ring::Lane& lane = *thread.lane;
+  ring::Record& record = append(lane);
+  record = {};
+  record.time = ticks();
+  record.state = static_cast<uint8_t>(ring::RecordState::kStep);
+  record.comm = name;
+  record.peer = peer;
+  record.tag = ring::kNoTag;
+  record.repeat = 1;
+  record.bytes = bytes;
+  record.sequence = lane.step;
+  record.aux = name;
+  publish(lane);
+}
+
+}  // namespace resil::flight

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The module registry. A module is a folder that defines one constant `Module` and names it in RESIL_MODULE; the
+// linker collects the pointers, so that adding a module needs no edit in shim/ and runs no constructor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/model/call_info.h"
+#include "shim/ring/ring_format.h"
+
+namespace resil {
+
+struct Event;
+struct LocalData;
+struct Quiet;
+struct Thread;
+struct Slice;
+struct ValueProblem;
+class JsonWriter;
+enum class LocalWay : uint8_t;
+namespace dump {
+class Text;
+}
+
+/// Words that modules may keep beside each pending request.
+constexpr unsigned kCookies = 4;
+
+/// Order of the hooks: on the way into a call transform, verify, watch; on the way out in reverse.
+enum class ModuleKind : uint8_t { kTransform, kVerify, kWatch };
+
+/// How one configuration variable is parsed. Values are kept as text and as number in the table (config.h).
+enum class ConfigType : uint8_t { kChoice, kChoices, kInteger, kReal, kText, kSignal, kSwitch };
+
+/// One RESIL_ variable. All members are constants.
+struct ConfigEntry {
+  const char* name;           ///< with prefix: "RESIL_DIR"
+  ConfigType type;
+  const char* allowed;        ///< kChoice(s): "off|watch|…"; kInteger, kReal: "MIN..MAX"; else a phrase for messages
+  const char* default_value;  ///< text as a user would write it
+  const char* description;    ///< one sentence, for docs and messages
+  /// Further test of a value that the user gave; false: `problem` (config_value.h) is filled. Looks at nothing else.
+  bool (*check)(Slice text, ValueProblem* problem) = nullptr;
+};
+
+/// One module. Every hook may be null. Hooks are called on the application's thread unless they say otherwise.
+struct Module {
+  const char* name;         ///< "recorder"
+  const char* description;  ///< one line
+  ModuleKind kind;
+  const ConfigEntry* config = nullptr;
+  size_t config_count = 0;
+
+  /// After the configuration has been parsed, before anything else; returns whether the module takes part in this run.
+  bool (*enabled)() = nullptr;
+  /// Bytes wanted in the ring file, section name = module name; asked once, before the ring is made. `entry_bytes` out.
+  size_t (*ring_bytes)(uint32_t* entry_bytes) = nullptr;
+  /// On entry to MPI_Init (any route), before the real one. No MPI call is allowed. The ring exists.
+  void (*before_init)() = nullptr;
+  /// After the real MPI_Init returned and the tables exist, and after each MPI_Session_init; late initialisation calls
+  /// both, one after the other.
+  void (*after_init)() = nullptr;
+  /// On entry to MPI_Finalize, MPI still usable (local calls only); then after it returned.
+  void (*before_finalize)() = nullptr;
+  void (*after_finalize)() = nullptr;
+  /// On MPI_Abort, before the real one.
+  void (*on_abort)(int errorcode) = nullptr;
+  /// For a module that has nothing to do before the program passes a buffer of a certain kind (one in a device's
+  /// memory): it sleeps until then. Asked about buffers of calls, but for those about which it said that this thread's
+  /// calls need not ask (`quiet`: left as it is, or set). False: it wakes. A sleeper costs a call with buffers four
+  /// instructions, or four for each buffer where the thread is quiet in a range only. Its `enter`, `activating` and `replace`
+  /// hooks are the first of all, its `leave` hook the last, from then on, `completed` is in its place; hooks between are
+  /// called before too, where other modules want them. One module at a time can have it.
+  bool (*sleeps_through)(const void* buffer, Quiet* quiet) = nullptr;
+  /// Of the module that sleeps, once it is awake: around local calls that move data (local_data.h), made by the program.
+  LocalWay (*local_enter)(Thread&, LocalData&) = nullptr;
+  int (*local_leave)(Thread&, LocalData&, int result, int64_t packed) = nullptr;
+  /// A thread's first MPI call, and its end (thread-exit context: no MPI).
+  void (*thread_start)(Thread&) = nullptr;
+  void (*thread_end)(Thread&) = nullptr;
+  /// Around every application call but local queries. No allocation, lock or system call.
+  void (*enter)(Event&) = nullptr;
+  void (*leave)(Event&) = nullptr;
+  /// Which calls the three hooks below want to see; asked for every call when the hooks are built. Null: all.
+  bool (*between)(CallId) = nullptr;
+  /// Between all `enter` hooks and the library: may change what the library is given (Event::given_...). For what must
+  /// stay out of the other modules' sight: fault injection, staging.
+  void (*before_call)(Event&) = nullptr;
+  /// Carry out the call instead of the shim, with the given buffers. Returns true when `event.result` has been set.
+  bool (*replace)(Event&) = nullptr;
+  /// It has something to do when the program looks at a request without completing it (MPI_Request_get_status): the calls
+  /// that look at several then come to it one by one.
+  bool asks_status = false;
+  /// `replace` decides what MPI would choose: it comes before those of other modules of its kind, which only carry a call
+  /// out in another way.
+  bool decides = false;
+  /// Right after the library returned, before request tables and `leave` hooks.
+  void (*after_call)(Event&) = nullptr;
+  /// Which of the words beside a request (Event::cookie) is this module's own: below kCookies, not that of another
+  /// module that may run beside it. Its hooks below are called for requests for which that word is not 0.
+  unsigned cookie = 0;
+  /// A persistent request with a cookie is about to be started; before the real call.
+  void (*activating)(Event&, uint64_t* cookie) = nullptr;
+  /// A persistent request with a cookie was started (MPI_Start, MPI_Startall, MPI_Pready...); after the real call.
+  void (*activated)(Event&, uint64_t* cookie) = nullptr;
+  /// A request with a cookie is complete, or freed, as the application is told by this call; before `leave`. `place`:
+  /// which of the given statuses is its own. The cookie of a persistent request stays. In order of kind, unlike
+  /// `leave`: what a transform has still to put into the buffer is there when the others look.
+  void (*completed)(Event&, int64_t place, uint64_t* cookie, bool freed) = nullptr;
+  /// In each round but the first ones of any wait of resil's own, whoever waits: looks after what other ranks may be
+  /// waiting for here. On the application's thread, inside a call.
+  void (*progress)(Thread&) = nullptr;
+  /// resil_drain(): verifies what has been received so far; returns what stayed unverified. On the application's thread,
+  /// outside MPI.
+  uint64_t (*drain)() = nullptr;
+  /// The program named a norm, checksum or count of its own (resil.h): a norm's bits are the double's. Outside MPI.
+  void (*logged)(Thread&, ring::RecordState what, const char* name, uint64_t value) = nullptr;
+  /// MPI_Wtime or MPI_Wtick returned `value`; what is returned takes its place. Asked only when `times` says so.
+  double (*time)(Thread&, CallId, double value) = nullptr;
+  bool (*times)() = nullptr;
+  /// Adds lines to a state dump, each with this prefix and a newline; nothing when there is nothing to say. In a signal
+  /// handler, on any thread, at any time after before_init: no lock, no allocation, async-signal-safe functions only.
+  void (*dump)(dump::Text& text, const char* prefix) = nullptr;
+  /// Adds members to the rank's report object.
+  void (*report)(JsonWriter&) = nullptr;
+};
+
+#define RESIL_MODULE(module) \
+  [[gnu::section("resil_modules"), gnu::used]] const ::resil::Module* const resil_module_pointer_##module = &(module)
+
+}  // namespace resil

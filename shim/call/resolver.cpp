@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finds the MPI that is already in the process, picks the backend by symbols, fills every trampoline slot once.
+// Runs on the first MPI call of the process, on that caller's thread; may use the dynamic loader.
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/report/log.h"
+#include "shim/call/resolver.h"
+
+extern "C" {
+extern void* resil_slots[];
+__attribute__((visibility("hidden"))) void* resil_resolve(unsigned slot, void* return_address);
+}
+
+namespace resil {
+
+const Backend* backend;
+void* next_functions[2 * kCallCount];
+
+namespace {
+
+// Of the library found when RTLD_NEXT does not reach it; null: RTLD_NEXT does. While the slots are being filled it may be
+// the caller's, in whose dependencies the library was found.
+void* mpi_handle;
+
+uint64_t object_base(const void* address) {
+  Dl_info info;
+  return dladdr(address, &info) != 0 ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
+}
+
+uint64_t own_base() { return object_base(reinterpret_cast<const void*>(&resil_resolve)); }
+
+/// `name` as defined by an object other than this one, else null.
+void* foreign(void* handle, const char* name) {
+  void* address = dlsym(handle, name);
+  return address != nullptr && object_base(address) != own_base() ? address : nullptr;
+}
+
+/// Objects whose functions the slots hold. They stay loaded: who has called through a slot may close the MPI and load it
+/// again, and the slots would lead nowhere.
+struct Kept {
+  uint64_t bases[8];
+  unsigned count;
+} kept;
+
+/// As foreign(); what defines it stays loaded.
+void* foreign_kept(void* handle, const char* name) {
+  void* address = dlsym(handle, name);
+  Dl_info info;
+  if (address == nullptr || dladdr(address, &info) == 0)
+    return nullptr;
+  const auto base = reinterpret_cast<uint64_t>(info.dli_fbase);
+  if (base == own_base())
+    return nullptr;
+  for (unsigned i = 0; i < kept.count; ++i) {
+    if (kept.bases[i] == base)
+      return address;
+  }
+  if (kept.count < sizeof(kept.bases) / sizeof(kept.bases[0])) {
+    kept.bases[kept.count++] = base;
+    if (info.dli_fname != nullptr && info.dli_fname[0] != 0)
+      static_cast<void>(dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD));
+  }
+  return address;
+}
+
+struct Walk {
+  void* handles[8];
+  unsigned found;
+  uint64_t bases[8];
+};
+
+/// Collects the objects that themselves define PMPI_Init: the MPI libraries of this process.
+int visit_object(dl_phdr_info* info, size_t, void* data) {
+  auto* walk = static_cast<Walk*>(data);
+  if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0 || walk->found == 8)
+    return 0;
+  void* handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr)
+    return 0;
+  void* address = dlsym(handle, "PMPI_Init");
+  uint64_t base = address != nullptr ? object_base(address) : 0;
+  bool known = base == 0 || base == own_base();
+  for (unsigned i = 0; i < walk->found; ++i)
+    known = known || walk->bases[i] == base;
+  if (known) {
+    dlclose(handle);
+  } else {
+    walk->bases[walk->found] = base;
+    walk->handles[walk->found++] = handle;
+  }
+  return 0;
+}
+
+bool find_mpi(void* return_address) {
+  if (foreign(RTLD_NEXT, "PMPI_Init") != nullptr)
+    return true;
+  // Loaded out of the global scope (RTLD_LOCAL: Python, plug-ins): through the caller's own dependencies.
+  Dl_info info;
+  if (dladdr(return_address, &info) != 0 && info.dli_fname != nullptr) {
+    mpi_handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (mpi_handle != nullptr && foreign(mpi_handle, "PMPI_Init") != nullptr)
+      return true;
+  }
+  mpi_handle = nullptr;
+  Walk walk = {};
+  dl_iterate_phdr(visit_object, &walk);
+  if (walk.found == 0)
+    return false;
+  mpi_handle = walk.handles[0];
+  return true;
+}
+
+/// Next definition of a function: behind this library in the global order, else in the MPI library found.
+void* lookup_function(const char* name) {
+  return foreign_kept(mpi_handle != nullptr ? mpi_handle : RTLD_NEXT, name);
+}
+
+/// The caller may be a plug-in, which is the program's to unload: from here on the MPI library stands for it.
+void let_caller_go() {
+  if (mpi_handle == nullptr)
+    return;
+  void* init = dlsym(mpi_handle, "PMPI_Init");
+  Dl_info info;
+  void* library = init != nullptr && dladdr(init, &info) != 0 && info.dli_fname != nullptr
+                      ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
+                      : nullptr;
+  if (library == nullptr)
+    return;
+  dlclose(mpi_handle);
+  mpi_handle = library;
+}
+
+/// Data of the MPI library. An executable may hold the live copy (copy relocation), so the global scope comes first.
+void* lookup_data(const char* name) {
+  void* address = dlsym(RTLD_DEFAULT, name);
+  return address != nullptr ? address : mpi_handle != nullptr ? dlsym(mpi_handle, name) : nullptr;
+}
+
+/// Null: none that is known.
+const Backend* choose_backend() {
+  if (auto* abi = reinterpret_cast<int (*)(int*, int*)>(lookup_function("PMPI_Abi_get_version"))) {
+    int major = -1, minor = -1;
+    if (abi(&major, &minor) == 0 && major > 0)
+      return major == 1 ? standard_backend() : nullptr;
+  }
+  if (lookup_data("ompi_mpi_comm_world") != nullptr)
+    return openmpi_backend();
+  // Data that programs of the MPICH ABI refer to, so that all its kin have it, whatever else they hide.
+  return lookup_data("MPI_UNWEIGHTED") != nullptr || lookup_data("MPIR_Dup_fn") != nullptr ? mpich_backend() : nullptr;
+}
+
+const char* mpi_library_name() {
+  Dl_info info;
+  void* init = lookup_function("PMPI_Init");
+  return init != nullptr && dladdr(init, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "it";
+}
+
+/// Where no MPI can be found a call cannot be answered; MPI's own errors are fatal by default, and so is this one.
+[[noreturn]] void no_mpi() {
+  log_line("an MPI function was called, but no MPI library can be found in this process");
+  _exit(127);
+}
+
+void fill_slots() {
+  const bool on = mode_is_on();
+  for (unsigned layer = 0; layer < 2; ++layer) {
+    for (unsigned id = 0; id < kCallCount; ++id) {
+      char name[64] = "P";
+      strncat(name, kCallInfo[id].name, sizeof(name) - 2);
+      void* next = lookup_function(layer == 0 ? name + 1 : name);
+      if (next == nullptr && layer == 1)  // a tool may define MPI_X only
+        next = next_functions[id];
+      next_functions[layer * kCallCount + id] = next != nullptr ? next : backend->fallbacks[id];
+    }
+  }
+  for (unsigned slot = 0; slot < 2 * kCallCount; ++slot) {
+    void* target = on ? backend->wrappers[slot / kCallCount][slot % kCallCount] : next_functions[slot];
+    __atomic_store_n(&resil_slots[slot], target, __ATOMIC_RELEASE);
+  }
+}
+
+std::atomic<int> resolved;  // 0 no, 1 being done, 2 done
+
+int says_no(int* flag) {
+  *flag = 0;
+  return 0;
+}
+
+/// What may be asked where there is no MPI: a library with weak references finds this one's names, and takes them for
+/// an MPI's. Null: no answer.
+void* without_mpi(unsigned slot) {
+  const unsigned id = slot % kCallCount;
+  const bool asks = id == static_cast<unsigned>(CallId::kMPI_Initialized) || id == static_cast<unsigned>(CallId::kMPI_Finalized);
+  return asks ? reinterpret_cast<void*>(says_no) : nullptr;
+}
+
+}  // namespace
+
+void* mpi_function(const char* name) { return lookup_function(name); }
+
+unsigned count_mpi_libraries() {
+  Walk walk = {};
+  dl_iterate_phdr(visit_object, &walk);
+  for (unsigned i = 0; i < walk.found; ++i)
+    dlclose(walk.handles[i]);
+  return walk.found;
+}
+
+}  // namespace resil
+
+// Called from the lazy stub, with the application's arguments kept by it. Threads that come while another one fills
+// the slots wait for it: there is nothing yet that they could call.
+void* resil_resolve(unsigned slot, void* return_address) {
+  using namespace resil;
+  while (resolved.load(std::memory_order_acquire) != 2) {
+    if (int expected = 0; !resolved.compare_exchange_strong(expected, 1)) {
+      sched_yield();
+      continue;
+    }
+    if (!find_mpi(return_address)) {
+      if (void* answer = without_mpi(slot); answer != nullptr) {  // the program may load one later
+        resolved.store(0, std::memory_order_release);
+        return answer;
+      }
+      no_mpi();
+    }
+    const Backend* chosen = choose_backend();
+    if (chosen == nullptr || !chosen->bind(lookup_data)) {
+      mode_switch_off(mpi_library_name());
+      chosen = openmpi_backend();  // for names that this MPI lacks; it passes handles on in full width
+    }
+    backend = chosen;
+    fill_slots();
+    let_caller_go();
+    resolved.store(2, std::memory_order_release);
+  }
+  return __atomic_load_n(&resil_slots[slot], __ATOMIC_ACQUIRE);
+}

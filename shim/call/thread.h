@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Per-thread state of the shim: nesting depth, the flight recorder's lane, and small caches that make the usual
+// lookup a compare. One is mapped for each thread on its first MPI call; nothing here is shared between threads.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/model/call_info.h"
+#include "shim/ring/ring_format.h"
+
+namespace resil {
+
+struct CommInfo;
+struct Event;
+struct TypeMap;
+
+enum class SiteClass : uint8_t { kUnknown, kApplication, kBinding, kInternal };
+
+/// A call site, and the envelope of the last call from it: loops mostly repeat themselves, and then all that was
+/// looked up still holds.
+struct alignas(64) SiteEntry {
+  uint64_t return_address;
+  uint64_t comm_handle, type, site;
+  int64_t count;
+  int32_t peer, tag;
+  uint32_t generation;
+  CommInfo* comm;
+  CallId id;
+  bool cached;   ///< the envelope is valid
+  bool special;  ///< not simply the application: `kind` says what
+  uint64_t module_start, module_end;  ///< bindings: range in which the caller's return address must lie
+  uint32_t offset;                    ///< bindings: bytes above the frame at which the caller's return address lies
+  SiteClass kind;
+  ring::CallCounter* counter;  ///< flight.h: where this call counts
+  uint64_t* traffic;           ///< messages and bytes of the partner
+  alignas(64) ring::Record record;  ///< what an equal call writes
+};
+static_assert(sizeof(SiteEntry) == 192);
+
+/// When the calls of one function are timed, in one thread (flight.h).
+struct Timing {
+  uint8_t until_timed;  ///< calls to go before the next timed one
+  uint8_t watch;        ///< calls that are timed whatever they take
+  uint16_t untimed;     ///< since the last timed one
+  float mean;           ///< ticks, of the short ones
+};
+
+struct CommCacheEntry {
+  uint64_t handle;
+  CommInfo* info;
+};
+
+struct TypeCacheEntry {
+  uint64_t handle;
+  int64_t size;  ///< bytes of one element
+  const TypeMap* map;  ///< of a module that flattens datatypes; null: not asked for yet
+};
+
+constexpr unsigned kSiteCache = 256, kCommCache = 8, kTypeCache = 64, kMaxModules = 16;
+
+/// Buffers that are of no interest to a sleeping module (module.h): all of them while `*word == value`, else those in
+/// [low, low + bytes).
+struct Quiet {
+  static constexpr uint64_t kNever = 0;
+  const uint64_t* word;
+  uint64_t value;
+  uintptr_t low, bytes;
+  bool all() const { return __atomic_load_n(word, __ATOMIC_RELAXED) == value; }
+};
+
+struct Thread {
+  uint32_t depth;        ///< 0 outside MPI; inside, calls from MPI's own text go straight through
+  bool disabled;         ///< forked child, or after MPI_Finalize: nothing is looked at
+  uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
+  Quiet quiet;
+  uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
+  ring::Lane* lane;      ///< where this thread writes; never null
+  uint32_t lane_index;   ///< in the ring file; runtime.lane_count and above: a private lane
+  uint64_t last_time;    ///< ticks of the last clock read
+  Timing* open_timing;   ///< of a call since then that may block and was not timed; null: none
+  uint32_t unstamped;    ///< calls to go that take over that time
+  uint64_t unattributed;  ///< ticks, see flight.h
+  uint64_t no_traffic[2];  ///< where calls without a partner count, instead of a test on the way
+  CommCacheEntry comms[kCommCache];
+  TypeCacheEntry types[kTypeCache];
+  SiteEntry sites[kSiteCache];
+  Timing timing[kCallCount];
+  void* module_data[kMaxModules];  ///< a module's own, by thread_slot()
+  char* scratch;  ///< handle copies of completing calls, a stack
+  size_t scratch_bytes, scratch_top;
+};
+
+extern constinit thread_local Thread* current_thread __attribute__((tls_model("initial-exec")));
+
+/// The calling thread's state, made if needed. Null when resil is not attached to this process. May map memory.
+Thread* thread_register();
+
+/// A place in Thread::module_data for the calling module; ask once, in before_init.
+unsigned thread_slot();
+
+/// Cuts the calling thread off for good (after MPI_Finalize, in a forked child).
+void thread_disable();
+
+/// `bytes` of scratch for the call with that frame, until the matching release; grows by mapping. What calls that were
+/// left by an exception or longjmp did not release is taken back: their frames lie no higher. Null when memory is refused.
+void* scratch_acquire(Thread& thread, size_t bytes, uint64_t frame);
+void scratch_release(Thread& thread, void* memory);
+
+/// Lanes of all threads so far: those in the ring file, then private ones (more threads than lanes).
+extern std::atomic<uint64_t> unattributed_ticks;  ///< of threads that have ended
+uint32_t lane_total();
+ring::Lane& lane_at(uint32_t index);
+
+/// Classifies a return address and finds the application's call site (may call the dynamic loader; first time only).
+SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame);
+
+inline unsigned site_place(uint64_t return_address) { return (return_address ^ (return_address >> 8)) % kSiteCache; }
+
+inline SiteEntry& site_lookup(Thread& thread, uint64_t return_address, uint64_t frame) {
+  SiteEntry& entry = thread.sites[site_place(return_address)];
+  if (entry.return_address == return_address) [[likely]]
+    return entry;
+  return site_resolve(thread, return_address, frame);
+}
+
+/// The call site behind `entry`: the return address itself, or for a language binding its caller's.
+inline uint64_t site_address(const SiteEntry& entry, uint64_t frame) {
+  if (entry.offset == 0) [[likely]]
+    return entry.return_address;
+  uint64_t caller = *reinterpret_cast<const uint64_t*>(frame + entry.offset);
+  return caller >= entry.module_start && caller < entry.module_end ? caller : entry.return_address;
+}
+
+}  // namespace resil

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the generated wrappers are made of. Included by backend.cpp once per ABI, inside its namespace: nothing here
+// may be shared between ABIs (MPI_Status and the handles differ in size).
+
+/// For modules that sleep until they are given a buffer of a certain kind.
+template <bool sends, bool receives>
+[[gnu::always_inline]] inline void notice_buffers(Event& e) {
+  if ((!sends && !receives) || e.thread->quiet.all()) [[likely]]
+    return;
+  if constexpr (sends)
+    notice(*e.thread, e.send.buffer);
+  if constexpr (receives)
+    notice(*e.thread, e.receive.buffer);
+}
+
+// The frame address must be taken in the wrapper itself, so beginning and end of a wrapper are macros; all logic is
+// in dispatch.cpp.
+#define RESIL_BEGIN(call_id, signature)                                                                   \
+  using Signature = signature;                                                                            \
+  constexpr CallId id = call_id;                                                                          \
+  const uint64_t return_address = reinterpret_cast<uint64_t>(__builtin_return_address(0));                \
+  const uint64_t frame = reinterpret_cast<uint64_t>(__builtin_dwarf_cfa());                               \
+  Event e;                                                                                                \
+  clear_event<id>(e);                                                                                     \
+  e.thread = current_thread;                                                                              \
+  e.return_address = return_address;                                                                      \
+  e.frame = frame;
+
+#define RESIL_CALL(arguments, sends, receives)                                                           \
+  if (e.thread == nullptr || e.thread->depth != 0) [[unlikely]]                                           \
+    admit(e);                                                                                             \
+  if (e.thread == nullptr || (notice_buffers<sends, receives>(e), !enter(e))) [[unlikely]]                \
+    return real<Signature>(layer, id) arguments;                                                          \
+  if (!between[static_cast<unsigned>(id)]) [[likely]] {                                                   \
+    e.result = real<Signature>(layer, id) arguments;                                                      \
+  } else {                                                                                                \
+    if (!carried_out(e))                                                                                  \
+      e.result = real<Signature>(layer, id) arguments;                                                    \
+    after_call(e);                                                                                        \
+  }                                                                                                       \
+  leave(e);                                                                                               \
+  return e.result
+
+template <class T>
+inline uint64_t bits(T handle) {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<uint64_t>(handle);
+  else
+    return static_cast<uint32_t>(handle);
+}
+
+template <class Handle>
+inline Handle handle_of(uint64_t value) {
+  if constexpr (std::is_pointer_v<Handle>)
+    return reinterpret_cast<Handle>(value);
+  else
+    return static_cast<Handle>(value);
+}
+
+template <class Signature>
+inline Signature* real(int layer, CallId id) {
+  return reinterpret_cast<Signature*>(next_functions[layer * kCallCount + static_cast<unsigned>(id)]);
+}
+
+inline int32_t peer(int rank) {
+  if (rank >= 0) [[likely]]
+    return rank;
+  return rank == kAnySource ? ring::kAnySource : rank == kProcNull ? ring::kProcNull : rank == kRoot ? ring::kRootSelf : rank;
+}
+
+inline int32_t tag_of(int tag) { return tag >= 0 ? tag : tag == kAnyTag ? ring::kAnyTag : tag; }
+
+Op null_op();
+
+/// MPI_Op_free and MPI_Type_free of a handle that resil still needs: the program's handle becomes null, as if it were
+/// freed; the operator or type lives on until then, as it does in MPI itself while operations are pending.
+template <CallId id, class Handle>
+inline bool put_off(Handle* handle) {
+  constexpr bool is_op = id == CallId::kMPI_Op_free;
+  if (!free_later(is_op ? HeldKind::kOp : HeldKind::kType, bits(*handle)))
+    return false;
+  if constexpr (is_op)
+    *handle = null_op();
+  else
+    *handle = constants.datatype_null;
+  return true;
+}
+
+#include "shim/call/wrap_local.h"
+#include "shim/call/wrap_status.h"
+
+constexpr bool frees(CallId id) { return id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free; }
+constexpr bool makes_operator(CallId id) {
+  return id == CallId::kMPI_Op_create || id == CallId::kMPI_Op_create_c || id == CallId::kMPIX_Op_create_x;
+}
+/// Local calls by which a datatype can come into use, or an operator. All other constructors make types that must be
+/// committed first.
+constexpr bool gives_out(CallId id) {
+  return id == CallId::kMPI_Type_commit || id == CallId::kMPI_Type_dup || id == CallId::kMPI_Type_get_contents ||
+         id == CallId::kMPI_Type_get_contents_c || id == CallId::kMPI_Type_get_value_index || makes_operator(id);
+}
+
+/// Of a call of these: handles are given out, or about to be freed. The handle is the last argument's.
+template <CallId id, bool given, class Handle>
+inline void mark_handles(Handle* last, int64_t count) {
+  constexpr HandleKind kind = id == CallId::kMPI_Op_free || makes_operator(id) ? HandleKind::kOp : HandleKind::kType;
+  for (int64_t i = 0; i < count; ++i)
+    given ? handle_given(kind, bits(last[i])) : handle_freed(kind, bits(last[i]));
+}
+template <class First, class... Rest>
+constexpr auto last_of(First first, Rest... rest) {
+  if constexpr (sizeof...(rest) == 0)
+    return first;
+  else
+    return last_of(rest...);
+}
+
+template <CallId id, class... A>
+inline int64_t handles_given(A... arguments) {
+  if constexpr (id == CallId::kMPI_Type_get_contents || id == CallId::kMPI_Type_get_contents_c) {
+    constexpr unsigned place = id == CallId::kMPI_Type_get_contents ? 3 : 4;  // max_datatypes
+    const auto number = [](auto argument) {
+      if constexpr (std::is_integral_v<decltype(argument)>)
+        return static_cast<int64_t>(argument);
+      else
+        return int64_t{0};
+    };
+    const int64_t numbers[] = {number(arguments)...};
+    return numbers[place];
+  }
+  return 1;
+}
+
+template <int layer, CallId id, class Signature>
+struct LocalCall;
+
+template <int layer, CallId id, class R, class... A>
+struct LocalCall<layer, id, R(A...)> {
+  [[gnu::always_inline]] static inline R call(uint64_t return_address, uint64_t frame, A... arguments) {
+    Thread* thread = current_thread;
+    if (thread == nullptr || thread->depth != 0) [[unlikely]] {
+      Event e;
+      clear_event<id>(e);
+      e.return_address = return_address;
+      e.frame = frame;
+      admit(e);
+      thread = e.thread;
+    }
+    if (thread != nullptr) [[likely]]
+      count_local(thread, id, return_address, frame);
+    if constexpr (id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free) {
+      if (thread != nullptr && __atomic_load_n(&held_count, __ATOMIC_RELAXED) != 0 && put_off<id>(arguments...))
+        return 0;
+    }
+    if constexpr (frees(id)) {
+      if constexpr (id == CallId::kMPI_Type_free)
+        forget_types();  // before: no other thread can have the handle again until the real call has begun
+      const auto last = last_of(arguments...);
+      if (last == nullptr)
+        return real<R(A...)>(layer, id)(arguments...);
+      auto handle = *last;
+      mark_handles<id, false>(&handle, 1);
+      const R result = real<R(A...)>(layer, id)(arguments...);
+      if (result != 0) [[unlikely]]
+        handle_kept(id == CallId::kMPI_Op_free ? HandleKind::kOp : HandleKind::kType, bits(handle));
+      return result;
+    }
+    if constexpr (gives_out(id)) {
+      const R result = real<R(A...)>(layer, id)(arguments...);
+      if (result == 0)
+        mark_handles<id, true>(last_of(arguments...), handles_given<id>(arguments...));
+      return result;
+    }
+    if constexpr (id == CallId::kMPI_Comm_set_errhandler || id == CallId::kMPI_Errhandler_set) {
+      const HandlerChange change;
+      return real<R(A...)>(layer, id)(arguments...);
+    }
+    if constexpr (moves_data(id)) {
+      if (thread != nullptr && !thread->quiet.all()) [[unlikely]]
+        return move_data<layer, id>(*thread, arguments...);
+    }
+    if constexpr (id == CallId::kMPI_Wtime || id == CallId::kMPI_Wtick) {
+      const R value = real<R(A...)>(layer, id)(arguments...);
+      return time_hook != nullptr && thread != nullptr ? time_hook(*thread, id, value) : value;
+    }
+    return real<R(A...)>(layer, id)(arguments...);
+  }
+};
+
+#define RESIL_LOCAL(call_id, signature, ...)                                                              \
+  return LocalCall<layer, call_id, signature>::call(reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
+                                                    reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()) __VA_ARGS__)
+
+// --- Names that the library lacks ------------------------------------------------------------------------------
+
+inline int unsupported() { return kErrUnsupported; }
+
+/// A count that does not fit the int function: through the error handler of the communicator, as MPI would.
+inline int count_error(uint64_t comm) {
+  uint64_t target = comm != 0 ? comm : bits(constants.comm_world);
+  real<int(Comm, int)>(1, CallId::kMPI_Comm_call_errhandler)(handle_of<Comm>(target), kErrCount);
+  return kErrCount;
+}
+
+template <class T>
+inline bool fits(int64_t value) {
+  return static_cast<int64_t>(static_cast<T>(value)) == value;
+}
+
+inline int64_t counts_length(uint64_t comm, bool neighbours) {
+  int size = 0, rank = 0, remote = -1;
+  backend->comm_shape(comm, &size, &rank, &remote);
+  if (neighbours) {
+    int in = 0, out = 0;
+    return backend->comm_degree(comm, &in, &out) ? (in > out ? in : out) : 0;
+  }
+  return remote >= 0 ? remote : size;
+}
+
+/// The arrays of Gatherv and Scatterv are significant at the root only.
+inline int64_t root_counts_length(uint64_t comm, int root) {
+  int size = 0, rank = 0, remote = -1;
+  backend->comm_shape(comm, &size, &rank, &remote);
+  return remote >= 0 ? (root == kRoot ? remote : 0) : (root == rank ? size : 0);
+}

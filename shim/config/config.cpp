@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The configuration table. May touch only its own fixed arrays; reads the environment it is given and nothing else.
+#include "shim/config/config.h"
+
+#include <cstring>
+
+#include "shim/config/config_value.h"
+#include "shim/call/module_list.h"
+
+namespace resil {
+namespace {
+
+constexpr char kModeName[] = "RESIL_MODE";
+constexpr char kAddedMode[] = "RESIL_MODE+";
+/// Variables that resil's own programs set for each other; never reported as unknown.
+constexpr char kInternalPrefix[] = "RESIL_INTERNAL_";
+
+constexpr ConfigEntry kCore[] = {
+    {kModeName, ConfigType::kChoices, "off|watch", "watch",
+     "What resil does. `off` does nothing; `watch` keeps the flight recorder, dumps and reports, and is part of every "
+     "mode but `off`."},
+    {"RESIL_DIR", ConfigType::kText, "a directory; made when it does not exist", "./resil-PROGRAM-TIME-JOB.LAUNCH",
+     "Directory of the reports of one launch; where it has those of another one, or belongs to another user, a directory "
+     "with the default name is made in it. TIME is when the launcher started, in UTC, to the minute. JOB is the "
+     "scheduler's job id (of an array ARRAY_TASK) and is left out without one; LAUNCH is the step, the PMIx namespace or "
+     "the PMI name, else a process id. A spawned world writes to `world-N/`."},
+    {"RESIL_LOG", ConfigType::kChoice, "quiet|info|debug", "info",
+     "What is printed on standard error: `quiet` only findings and errors, `info` one closing line more, `debug` notes "
+     "for the developers of resil."},
+    {"RESIL_NODE_RANKS", ConfigType::kInteger, "1..1048576|off", "off",
+     "Pretend that every N ranks share a node (for tests)."},
+};
+
+constexpr size_t kMaxValues = 96;
+constexpr size_t kMaxWarnings = 16;
+constexpr size_t kWarningBytes = 160;
+constexpr char kTooLong[] = "too long (all values together may take 8000 bytes)";
+
+struct Value {
+  const ConfigEntry* entry;
+  const char* allowed;  ///< entry->allowed, with the added modes for RESIL_MODE
+  const char* text;
+  ParsedValue parsed;
+  bool is_default;
+};
+
+struct Table {
+  Value values[kMaxValues];
+  size_t count;
+  char warnings[kMaxWarnings][kWarningBytes];
+  size_t warning_count;
+  size_t unknown;
+  char arena[8192];
+  size_t arena_used;
+};
+
+Table table;
+
+/// A copy in the arena; null when it is full.
+const char* keep(Slice text) {
+  if (text.size >= sizeof table.arena - table.arena_used) return nullptr;
+  char* copy = table.arena + table.arena_used;
+  memcpy(copy, text.data, text.size);
+  copy[text.size] = 0;
+  table.arena_used += text.size + 1;
+  return copy;
+}
+
+Value* find(Slice name) {
+  for (size_t i = 0; i < table.count; ++i)
+    if (name == table.values[i].entry->name) return &table.values[i];
+  return nullptr;
+}
+
+Value* find(const char* name) { return find(slice_of(name)); }
+
+bool is_mode(const Value& value) { return value.entry->name == static_cast<const char*>(kModeName); }
+
+/// Parses, and puts lists into the table's order, so that ranks that mean the same also say the same.
+bool parse(Value* value, Slice text, ValueProblem* problem) {
+  if (!parse_value(value->entry->type, value->allowed, text, &value->parsed, problem)) {
+    if (is_mode(*value) && problem->what == kNotAllowed) problem->what = "not a mode";
+    return false;
+  }
+  if (!value->is_default && value->entry->check && !value->entry->check(text, problem)) return false;
+  if (value->entry->type != ConfigType::kChoices) return true;
+  uint64_t& set = value->parsed.choices;
+  if (is_mode(*value) && !(set >> word_index(value->allowed, slice_of("off")) & 1))
+    set |= uint64_t{1} << word_index(value->allowed, slice_of("watch"));
+  char words[512];
+  Text list(words, sizeof words);
+  add_words(list, value->allowed, ",", set);
+  value->text = keep({words, list.length()});
+  if (!value->text) problem->what = kTooLong;
+  return value->text;
+}
+
+void describe(const Value& value, Slice given, const ValueProblem& problem, ConfigError* error) {
+  Text line(error->line, sizeof error->line);
+  bool cut = given.size > 80;
+  line.add("resil: ").add(value.entry->name).add("='").add(cut ? Slice{given.data, 80} : given);
+  line.add(cut ? "...': " : "': ");
+  if (problem.part.data)
+    line.add("'").add(problem.part.size > 40 ? Slice{problem.part.data, 40} : problem.part).add("' is ");
+  line.add(problem.what).add("; allowed: ");
+  if (value.entry->type == ConfigType::kSignal)
+    line.add(kSignalNames);
+  else if (value.entry->type == ConfigType::kSwitch)
+    line.add("0, 1");
+  else
+    add_words(line, value.allowed, ", ");
+  if (problem.hint[0]) line.add(" (did you mean ").add(problem.hint).add("?)");
+  line.add(". Stopping with exit status 93.");
+}
+
+void add_entry(const ConfigEntry& entry) {
+  if (find(entry.name) || table.count == kMaxValues) return;
+  Value& value = table.values[table.count++];
+  value = {};
+  value.entry = &entry;
+  value.allowed = entry.allowed;
+  value.text = entry.default_value;
+  value.is_default = true;
+}
+
+/// "off|watch" and every "RESIL_MODE+".
+void add_modes() {
+  char words[512];
+  Text list(words, sizeof words);
+  list.add(kCore[0].allowed);
+  for (const Module* module : modules())
+    for (size_t i = 0; i < module->config_count; ++i)
+      if (strcmp(module->config[i].name, kAddedMode) == 0 && word_index(words, slice_of(module->config[i].allowed)) < 0)
+        list.add("|").add(module->config[i].allowed);
+  if (const char* kept = keep({words, list.length()})) find(kModeName)->allowed = kept;
+}
+
+void warn_unknown(Slice name) {
+  if (table.warning_count == kMaxWarnings) {
+    Text(table.warnings[kMaxWarnings - 1], kWarningBytes)
+        .add("resil: ").add(static_cast<int64_t>(++table.unknown - kMaxWarnings + 1))
+        .add(" more RESIL_ variables are not known; they have no effect.");
+    return;
+  }
+  ++table.unknown;
+  Nearest nearest(name);
+  for (size_t i = 0; i < table.count; ++i) nearest.offer(slice_of(table.values[i].entry->name));
+  Text line(table.warnings[table.warning_count++], kWarningBytes);
+  line.add("resil: ").add(name.size > 64 ? Slice{name.data, 64} : name);
+  line.add(" is not a variable of resil and has no effect");
+  if (nearest.found().data) line.add(" (did you mean ").add(nearest.found()).add("?)");
+  line.add(".");
+}
+
+bool set_value(Value* value, Slice given, ConfigError* error) {
+  ValueProblem problem;
+  value->is_default = false;
+  // Paths may begin with a blank; everything else is read without blanks at the ends.
+  Slice text = value->entry->type == ConfigType::kText ? given : trimmed(given);
+  value->text = keep(text);
+  if (!value->text) problem.what = kTooLong;
+  if (value->text && parse(value, text, &problem)) return true;
+  describe(*value, given, problem, error);
+  value->text = value->entry->default_value;
+  return false;
+}
+
+}  // namespace
+
+bool config_load(char* const* environment, ConfigError* error) {
+  memset(&table, 0, sizeof table);
+  error->line[0] = 0;
+  for (const ConfigEntry& entry : kCore) add_entry(entry);
+  add_modes();
+  for (const Module* module : modules())
+    for (size_t i = 0; i < module->config_count; ++i)
+      if (strcmp(module->config[i].name, kAddedMode) != 0) add_entry(module->config[i]);
+  for (size_t i = 0; i < table.count; ++i) {
+    ValueProblem ignored;  // a text default may not parse; others are proved to parse by the unit test
+    parse(&table.values[i], slice_of(table.values[i].text), &ignored);
+  }
+  bool good = true;
+  for (; environment && *environment; ++environment) {
+    if (strncmp(*environment, "RESIL_", 6) != 0) continue;
+    const char* equals = strchr(*environment, '=');
+    if (!equals) continue;
+    Slice name{*environment, static_cast<size_t>(equals - *environment)};
+    Slice text = slice_of(equals + 1);
+    if (strncmp(*environment, kInternalPrefix, sizeof kInternalPrefix - 1) == 0) continue;
+    Value* value = find(name);
+    if (!value)
+      warn_unknown(name);
+    else if (trimmed(text).size && value->is_default && good)
+      good = set_value(value, text, error);
+  }
+  return good;
+}
+
+const char* config_text(const char* name) {
+  const Value* value = find(name);
+  return value ? value->text : "";
+}
+
+int64_t config_integer(const char* name) {
+  const Value* value = find(name);
+  return value ? value->parsed.integer : 0;
+}
+
+double config_real(const char* name) {
+  const Value* value = find(name);
+  return value ? value->parsed.real : 0;
+}
+
+bool config_has(const char* name, const char* choice) {
+  const Value* value = find(name);
+  if (!value) return false;
+  int index = word_index(value->allowed, slice_of(choice));
+  return index >= 0 && (value->parsed.choices >> index & 1);
+}
+
+bool config_is_default(const char* name) {
+  const Value* value = find(name);
+  return !value || value->is_default;
+}
+
+size_t config_count() { return table.count; }
+
+ConfigValue config_at(size_t index) {
+  const Value& value = table.values[index];
+  return {value.entry, value.allowed, value.text, value.is_default};
+}
+
+size_t config_warning_count() { return table.warning_count; }
+
+const char* config_warning(size_t index) { return table.warnings[index]; }
+
+uint64_t config_hash() {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  auto mix = [&hash](const char* text) {
+    do hash = (hash ^ static_cast<unsigned char>(*text)) * 0x100000001b3;
+    while (*text++);
+  };
+  for (size_t i = 0; i < table.count; ++i) {
+    const Value& value = table.values[i];
+    if (value.entry->type == ConfigType::kText || value.entry->type == ConfigType::kSignal) continue;
+    if (strcmp(value.entry->name, "RESIL_LOG") == 0) continue;
+    mix(value.entry->name);
+    mix(value.text);
+  }
+  return hash ? hash : 1;
+}
+
+}  // namespace resil

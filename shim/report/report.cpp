@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes the report of this rank: the core's members here, the modules' through their `report` hooks.
+
+#include "shim/report/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim/call/attach.h"
+#include "shim/abi/backend.h"
+#include "shim/config/config.h"
+#include "shim/report/directory.h"
+#include "shim/report/finding.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
+#include "shim/report/own_files.h"
+#include "shim/call/registry.h"
+#include "shim/call/runtime.h"
+#include "shim/ring/segment.h"
+#include "shim/base/version.h"
+
+namespace resil {
+
+namespace {
+
+char final_ring[1200], last_words[256];
+int exit_status_in_init = -1;
+bool failure_said;
+constinit JsonWriter writer;  // static: 64 KiB do not belong on the stack of an application's thread
+
+void say_failure(const char* what, int error) {
+  if (failure_said)
+    return;
+  failure_said = true;
+  log_format("rank %d on %s cannot write %s: %s; the program goes on, this report is incomplete", runtime.rank, runtime.host,
+             what, strerror(error));
+}
+
+void write_members(JsonWriter& json, const char* outcome) {
+  const ring::Header& header = *runtime.header;
+  char boot[kBootText];
+  boot_identity(boot);
+  json.begin_object();
+  json.integer("schema_version", kReportSchema);
+  json.integer("rank", runtime.rank);
+  json.integer("world_size", runtime.size);
+  json.integer("world", runtime.world);
+  json.text("host", runtime.host);
+  json.integer("pid", runtime.pid);
+  json.text("boot_id", boot);
+  json.integer("pid_namespace", static_cast<int64_t>(header.pid_namespace));
+  json.text("launch", runtime.launch_key);
+  json.boolean("launch_agreed", runtime.launch_agreed);
+  json.text("outcome", outcome);
+  json.integer("exit_status", header.exit_status);
+  if (exit_status_in_init >= 0)
+    json.integer("exit_in_init", exit_status_in_init);
+  json.text("resil_version", kVersionText);
+  json.begin_object("mpi");
+  json.text("library", header.mpi);
+  json.text("abi", backend->abi);
+  json.end_object();
+  json.text("modes", config_text("RESIL_MODE"));
+  json.text("executable", header.executable);
+  json.text("directory", runtime.directory);
+  json.text("ring", final_ring[0] != 0 ? final_ring : segment_path());
+  json.boolean("ring_anonymous", segment_is_anonymous());
+  json.number("start_time", static_cast<double>(header.realtime_start_ns) * 1e-9);
+  json.number("elapsed_seconds", static_cast<double>(header.realtime_sync_ns - header.realtime_start_ns) * 1e-9);
+  json.boolean("all_ranks_preloaded", all_ranks_present());
+  json.boolean("private_communicator", private_comm() != 0);
+  json.begin_object("config");
+  for (size_t i = 0; i < config_count(); ++i)
+    json.text(config_at(i).entry->name, config_at(i).text);
+  json.end_object();
+  run_hooks(&Module::report, json);
+  json.number("overhead_seconds", overhead_seconds());
+  json.begin_object("uncovered");
+  json.integer("untracked_requests", static_cast<int64_t>(header.untracked_requests));
+  json.integer("unrecorded_calls", static_cast<int64_t>(header.unrecorded_calls));
+  json.end_object();
+  json.integer("dumps", header.dumps);
+  findings_report(json);
+  json.begin_array("notes");
+  for (unsigned i = 0; i < note_count(); ++i)
+    json.text(nullptr, note_text(i));
+  json.end_array();
+  json.integer("notes_dropped", notes_dropped());
+  json.end_object();
+}
+
+/// 0 or errno; the file stays open.
+int write_to(int fd, bool one_line, const char* outcome) {
+  writer.restart(fd, one_line);
+  write_members(writer, outcome);
+  return writer.finish() ? 0 : writer.error();
+}
+
+}  // namespace
+
+namespace {
+
+/// 0 or why not.
+int try_report(const char* outcome) {
+  char path[1200];
+  if (directory_merges()) {
+    char name[kNodeFileText];
+    directory_node_file(name);
+    snprintf(path, sizeof(path), "%s/%s", runtime.directory, name);
+    const int fd = own_file_append(path, 0666);
+    if (fd < 0)
+      return errno;
+    const int error = write_to(fd, true, outcome);
+    return close(fd) != 0 && error == 0 ? errno : error;
+  }
+  snprintf(path, sizeof(path), "%s/rank-%05d.json", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
+  OwnFile file;
+  if (!own_file_begin(&file, path, 0666))
+    return errno;
+  const int error = write_to(file.fd, false, outcome);
+  if (error == 0) {
+    if (!own_file_commit(&file))
+      return errno;
+    directory_wrote(file.device, file.inode);
+    return 0;
+  }
+  own_file_drop(&file);
+  return error;
+}
+
+}  // namespace
+
+bool report_write(const char* outcome) {
+  if (runtime.directory[0] == 0)
+    return false;
+  int error = try_report(outcome);
+  if (error != 0)
+    say_failure("its report", error);
+  return error == 0;
+}
+
+void report_first() {
+  int error = runtime.directory[0] != 0 ? try_report("running") : 0;
+  if (error != 0)
+    directory_give_up(error);
+}
+
+void report_exit_in_init(int status) {
+  exit_status_in_init = status;
+  report_write("running");
+}
+
+void report_last_words(const char* text) { snprintf(last_words, sizeof(last_words), "; %s", text); }
+
+void report_final(const char* outcome) {
+  char path[1200];
+  if (runtime.directory[0] != 0) {
+    snprintf(path, sizeof(path), "%s/rank-%05d.ring", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
+    strcpy(final_ring, path);
+    if (!segment_store(path)) {
+      say_failure(path, errno);
+      final_ring[0] = 0;
+    }
+  }
+  segment_discard();  // without a directory nobody could be told where it is
+  bool written = report_write(outcome);
+  if (runtime.rank > 0 || config_has("RESIL_LOG", "quiet"))
+    return;
+  if (written)
+    log_format("%s on %d rank%s, %s; %s%s; reports in %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
+               runtime.header->mpi, outcome, last_words, runtime.directory);
+  else
+    log_format("%s on %d rank%s, %s; %s; NO reports: %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
+               runtime.header->mpi, outcome, directory_problem()[0] != 0 ? directory_problem() : "they could not be written");
+}
+
+}  // namespace resil

@@ -1,0 +1,598 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The request table: what is pending, where it was posted. Lock-free: a key slot is claimed by compare-and-swap and
+// given back by a store. Keys sit in buckets of one cache line beside the ring's entries, so that the usual answer,
+// "not here", costs one line. Operations that complete at once share a handle and never enter the table. What finds no
+// place goes to the second level (request_overflow.h) when a module must see it complete: out of sight of dumps.
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "shim/abi/backend.h"
+#include "shim/report/log.h"
+#include "shim/call/registry.h"
+#include "shim/model/request_class.h"
+#include "shim/abi/request_failure.h"
+#include "shim/tables/request_overflow.h"
+#include "shim/tables/request_serial.h"
+#include "shim/call/runtime.h"
+#include "shim/base/spinlock.h"
+#include "shim/tables/tables.h"
+
+namespace resil {
+
+uint64_t* request_words;
+
+namespace {
+
+constexpr uint32_t kBucket = ring::kRequestBucket, kReach = ring::kRequestReach;
+constexpr uint32_t kNone = ~0u;
+constexpr int kUndefinedIndex = -32766;  // MPI_UNDEFINED in all three ABIs
+
+uint64_t* keys;
+struct Cookies {
+  uint64_t word[kCookies];
+};
+Cookies* cookies;   // by entry: the modules' words, 0: none
+uint32_t* spilled;  // by bucket: live keys that found it full and went on
+uint32_t bucket_count;
+bool concurrent = true;  // until MPI_Init has told otherwise
+
+struct PendingDuplicate {  // MPI_Comm_idup: the communicator exists once the request completes
+  uint64_t derived;
+  void* new_comm;  // null: free
+  uint64_t handle; // what MPI has put there at once; 0: it does so when the request completes
+  CommInfo* parent;
+  CallId how;
+};
+PendingDuplicate duplicates[32];
+SpinLock duplicates_lock;
+
+uint32_t home_of(uint64_t key) { return ring::request_home(key, bucket_count); }
+
+// Loaded and stored as single words: another thread may look at an entry that it thinks is its own (see find).
+template <class T>
+T load(const T& field) {
+  return __atomic_load_n(&field, __ATOMIC_RELAXED);
+}
+
+template <class T>
+void store(T& field, T value) {
+  __atomic_store_n(&field, value, __ATOMIC_RELAXED);
+}
+
+uint64_t null_key, empty_key;  // asked of the backend once, in request_table_create
+
+/// A handle that operations which complete at once share: nothing to remember.
+bool is_shared(uint64_t key) {
+  return key == null_key || key == empty_key || key - backend->shared_first < backend->shared_span;
+}
+
+/// Of two entries of one key, is `a` the better one for this lane's thread? Its own, else the older.
+bool better(const ring::Request& a, const ring::Request& b, uint32_t lane) {
+  const bool own = load(a.lane) == lane;
+  return own == (load(b.lane) == lane) ? static_cast<int32_t>(load(a.serial) - load(b.serial)) < 0 : own;
+}
+
+/// Entry of a key. Should the handle have been reused while its completion was under way in another thread, there are
+/// two, and the older operation is complete. An entry that is still being filled in shows no key of its own yet: nobody
+/// but its own thread can know that operation.
+[[gnu::noinline]] uint32_t find_elsewhere(uint64_t key, uint32_t lane) {
+  uint32_t home = home_of(key), best = kNone;
+  for (uint32_t step = 0; step < kReach; ++step) {
+    uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
+    for (uint32_t i = first; i < first + kBucket; ++i)
+      if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) == key &&
+          __atomic_load_n(&runtime.requests[i].key, __ATOMIC_ACQUIRE) == key &&
+          (best == kNone || better(runtime.requests[i], runtime.requests[best], lane))) {
+        best = i;
+        if (!concurrent)
+          return i;  // a handle is reused only after its completion was seen here
+      }
+    if (__atomic_load_n(&spilled[home], __ATOMIC_RELAXED) == 0)
+      break;
+  }
+  return best;
+}
+
+/// Most lie in the first place of their bucket; below MPI_THREAD_MULTIPLE there is no other of the same key.
+[[gnu::always_inline]] inline uint32_t find(uint64_t key, uint32_t lane) {
+  const uint32_t first = home_of(key) * kBucket;
+  if (!concurrent && load(keys[first]) == key && load(runtime.requests[first].key) == key) [[likely]]
+    return first;
+  return find_elsewhere(key, lane);
+}
+
+/// Puts the key into a free place. The locked instruction costs as much as the rest of the way, and below
+/// MPI_THREAD_MULTIPLE nobody else can be here.
+bool take(uint64_t* place, uint64_t key) {
+  if (!concurrent) {
+    __atomic_store_n(place, key, __ATOMIC_RELEASE);
+    return true;
+  }
+  uint64_t free_key = 0;
+  return __atomic_compare_exchange_n(place, &free_key, key, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+uint32_t claim(uint64_t key) {
+  uint32_t home = home_of(key);
+  for (uint32_t step = 0; step < kReach; ++step) {
+    uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
+    for (uint32_t i = first; i < first + kBucket; ++i) {
+      if (__atomic_load_n(&keys[i], __ATOMIC_RELAXED) == 0 && take(&keys[i], key)) {
+        if (step != 0)
+          __atomic_fetch_add(&spilled[home], 1, __ATOMIC_RELAXED);
+        return i;
+      }
+    }
+  }
+  return kNone;
+}
+
+/// Gives the entry back. False: another thread, completing an operation of the same handle, was faster.
+bool release(uint32_t index, uint64_t key, uint64_t* cleanup, Cookies* cookie) {
+  uint32_t home = home_of(key);
+  uint64_t shown = key;
+  ring::Request& entry = runtime.requests[index];
+  if (!concurrent)
+    __atomic_store_n(&entry.key, 0, __ATOMIC_RELAXED);
+  else if (!__atomic_compare_exchange_n(&entry.key, &shown, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return false;
+  *cleanup = load(entry.cleanup);  // nobody else's until the place is free
+  *cookie = cookies[index];
+  if (index / kBucket != home)
+    __atomic_fetch_sub(&spilled[home], 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&keys[index], 0, __ATOMIC_RELEASE);
+  return true;
+}
+
+uint32_t serial_of(const Event& e) { return request_serial(concurrent ? ticks() : e.time); }
+
+constexpr ring::RequestKind kind_of(const CallInfo& info) {
+  if (info.attributes & kCallCreatesComm)
+    return ring::RequestKind::kCommunicator;
+  if (info.attributes & kCallCollective)
+    return ring::RequestKind::kCollective;
+  if (info.attributes & kCallRma)
+    return ring::RequestKind::kRma;
+  if (info.attributes & kCallIo)
+    return ring::RequestKind::kIo;
+  if (info.attributes & kCallP2P)
+    return info.attributes & kCallReceives ? ring::RequestKind::kReceive : ring::RequestKind::kSend;
+  return ring::RequestKind::kGeneralized;
+}
+
+/// What the call's number alone says about a request; worked out by the compiler.
+struct Starts {
+  uint8_t kind[kCallCount], flags[kCallCount], of[kCallCount];
+  bool carried[kCallCount];
+};
+constexpr Starts kStarts = [] {
+  Starts starts = {};
+  for (unsigned id = 0; id < kCallCount; ++id) {
+    const CallInfo& info = call_info(static_cast<CallId>(id));
+    starts.kind[id] = static_cast<uint8_t>(kind_of(info));
+    starts.flags[id] = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
+                                            (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
+    starts.of[id] = static_cast<uint8_t>(request_class_of(info));
+    starts.carried[id] = may_be_carried(request_class_of(info));
+  }
+  return starts;
+}();
+
+/// The second level knows no call: the class lies above the flags.
+constexpr unsigned kClassShift = 4;
+static_assert(static_cast<unsigned>(RequestClass::kCount) <= 16 && ring::kPostedLater < 1u << kClassShift);
+
+/// Keeps what the end of an MPI_Comm_idup needs; 0 when there is no room.
+uint64_t keep_duplicate(const Event& e) {
+  SpinGuard guard(duplicates_lock);
+  for (PendingDuplicate& pending : duplicates) {
+    if (pending.new_comm == nullptr) {
+      // MPICH writes the handle in the call itself, and the program may have moved it when the request completes.
+      const uint64_t at_once = backend->handle_bytes == 4 ? request_handle(e.new_comm, 0) : 0;
+      pending = {e.derived_id, e.new_comm, at_once, e.comm, e.id};
+      return static_cast<uint64_t>(&pending - duplicates) + 1;
+    }
+  }
+  return 0;
+}
+
+/// `lost`: freed, or failed, and then nobody knows what the handle is; the communicator is seen once it is used.
+void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
+  PendingDuplicate found;
+  {
+    SpinGuard guard(duplicates_lock);
+    found = duplicates[number - 1];
+    duplicates[number - 1].new_comm = nullptr;
+  }
+  if (!lost)
+    comm_register_new(thread, found.handle != 0 ? found.handle : request_handle(found.new_comm, 0), found.derived,
+                      found.parent, found.how);
+}
+
+uint32_t first_completed() { return __atomic_load_n(&hooks.first_completed, __ATOMIC_RELAXED); }
+
+[[gnu::always_inline]] inline void tell(Event& e, int64_t place, uint64_t* words, bool freed) {
+  for (uint32_t i = first_completed(); hooks.completed[i] != nullptr; ++i)
+    if (uint64_t* cookie = &words[hooks.completed_cookie[i]]; *cookie != 0)
+      hooks.completed[i](e, place, cookie, freed);
+}
+
+/// Where the entry of a key is: in the first level (`index`), in the second (`entry` and its `state`), or nowhere.
+struct Found {
+  uint32_t index;
+  OverflowEntry* entry;
+  OverflowState state;
+};
+
+[[gnu::noinline]] Found find_both(uint64_t key, uint32_t lane, uint32_t index) {
+  Found found = {index, nullptr, {}};
+  found.entry = overflow_find(key, lane, concurrent, &found.state);
+  if (found.entry != nullptr && index != kNone) {
+    const ring::Request& shown = runtime.requests[index];
+    if (!overflow_preferred(found.state, {load(shown.serial), load(shown.lane), 0, 0}, lane))
+      found.entry = nullptr;
+  }
+  return found;
+}
+
+/// Whether the second level has to be asked when the first one says `index`. Most of the time nobody is there.
+bool may_overflow(uint32_t index) {
+  return (index == kNone || concurrent) && __atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) != 0;
+}
+
+/// Entry of a key on either level.
+Found find_any(uint64_t key, uint32_t lane) {
+  const uint32_t index = find(key, lane);
+  if (may_overflow(index)) [[unlikely]]
+    return find_both(key, lane, index);
+  return {index, nullptr, {}};
+}
+
+/// False: another thread, completing an operation of the same handle, was faster.
+[[gnu::noinline]] bool complete_overflow(Event& e, OverflowEntry* entry, uint64_t key, OverflowState state,
+                                         int64_t place, bool freed) {
+  if ((state.flags & ring::kPersistent) && !freed) {
+    if (!overflow_set_flags(entry, state, static_cast<uint8_t>(state.flags & ~ring::kActive)))
+      return false;
+    if (state.flags & ring::kActive)
+      tell(e, place, entry->cookies, false);
+    return true;
+  }
+  Cookies own;
+  if (!overflow_release(entry, key, state, concurrent, own.word))
+    return false;
+  tell(e, place, own.word, freed);
+  if (state.duplicate != 0)
+    finish_duplicate(*e.thread, state.duplicate, freed || !succeeded(e, place));
+  return true;
+}
+
+/// Likewise. One that was persistent stays.
+bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool freed) {
+  ring::Request& entry = runtime.requests[index];
+  const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_ACQUIRE);  // before the key is looked at again
+  if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
+    store(entry.flags, static_cast<uint8_t>(flags & ~ring::kActive));
+    if (flags & ring::kActive)
+      tell(e, place, cookies[index].word, false);
+    return true;
+  }
+  uint64_t duplicate;
+  Cookies own;
+  if (!release(index, key, &duplicate, &own))
+    return false;
+  tell(e, place, own.word, freed);
+  if (duplicate != 0)
+    finish_duplicate(*e.thread, duplicate, freed || !succeeded(e, place));
+  return true;
+}
+
+[[gnu::noinline]] void complete_elsewhere(Event& e, uint64_t key, int64_t place, bool freed) {
+  for (;;) {
+    const uint32_t index = find(key, e.thread->lane_index);
+    if (may_overflow(index)) [[unlikely]] {
+      const Found found = find_both(key, e.thread->lane_index, index);
+      if (found.entry != nullptr) {
+        if (complete_overflow(e, found.entry, key, found.state, place, freed))
+          return;
+        continue;
+      }
+    }
+    if (index == kNone || complete_shown(e, index, key, place, freed))
+      return;
+  }
+}
+
+/// The usual request, straight: below MPI_THREAD_MULTIPLE, in the first place of its bucket, over when it is complete.
+[[gnu::noinline]] void complete_known(Event& e, uint64_t key, int64_t place, bool freed) {
+  const uint32_t first = home_of(key) * kBucket;
+  ring::Request& entry = runtime.requests[first];
+  if (concurrent || load(keys[first]) != key || load(entry.key) != key || (load(entry.flags) & ring::kPersistent) ||
+      load(entry.cleanup) != 0) [[unlikely]]
+    return complete_elsewhere(e, key, place, freed);
+  store(entry.key, uint64_t{0});
+  const Cookies own = cookies[first];
+  __atomic_store_n(&keys[first], 0, __ATOMIC_RELEASE);
+  for (uint32_t i = first_completed(); hooks.completed[i] != nullptr; ++i) {
+    uint64_t cookie = own.word[hooks.completed_cookie[i]];
+    if (cookie != 0)
+      hooks.completed[i](e, place, &cookie, freed);
+  }
+}
+
+/// `place`: index of the request's status among those that the call fills.
+[[gnu::always_inline]] inline void complete(Event& e, uint64_t key, int64_t place, bool freed) {
+  if (!is_shared(key))
+    complete_known(e, key, place, freed);
+}
+
+uint64_t* cookies_of(const Found& found) {
+  return found.entry != nullptr ? found.entry->cookies : found.index != kNone ? cookies[found.index].word : nullptr;
+}
+
+void clear(uint64_t* words) {
+  for (unsigned i = 0; i < kCookies; ++i)
+    words[i] = 0;
+}
+
+uint8_t flags_of(const Event& e) {
+  return static_cast<uint8_t>(kStarts.flags[static_cast<unsigned>(e.id)] | (e.untimed != 0 ? ring::kPostedLater : 0));
+}
+
+/// The way of a request that found no place among those that are shown.
+[[gnu::noinline]] void start_overflow(Event& e, uint64_t key) {
+  __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
+  if (hooks.completed[first_completed()] == nullptr)
+    return;  // nobody wants to know when it is complete
+  OverflowEntry* entry = overflow_claim(key, concurrent);
+  if (entry == nullptr)
+    return;
+  clear(e.cookies = entry->cookies);
+  const bool creates = (e.attributes & kCallCreatesComm) != 0;
+  const auto of = static_cast<uint8_t>(kStarts.of[static_cast<unsigned>(e.id)] << kClassShift);
+  const OverflowState state = {serial_of(e), e.thread->lane_index, static_cast<uint8_t>(flags_of(e) | of),
+                               static_cast<uint8_t>(creates ? keep_duplicate(e) : 0)};
+  __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
+}
+
+size_t saved_bytes(const Event& e) { return static_cast<size_t>(e.request_count) * backend->handle_bytes; }
+
+}  // namespace
+
+bool request_table_create() {
+  null_key = backend->request_null();
+  empty_key = backend->request_empty();
+  empty_key = empty_key != 0 ? empty_key : null_key;
+  overflow_reset();
+  request_serial_prepare();
+  bucket_count = runtime.request_count / kBucket;
+  size_t bytes = bucket_count * kBucket * (sizeof(uint64_t) + sizeof(Cookies)) + bucket_count * sizeof(uint32_t);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return false;
+  keys = static_cast<uint64_t*>(memory);
+  cookies = reinterpret_cast<Cookies*>(keys + bucket_count * kBucket);
+  request_words = cookies->word;
+  spilled = reinterpret_cast<uint32_t*>(cookies + bucket_count * kBucket);
+  return true;
+}
+
+void request_table_threads(bool multiple) { concurrent = multiple; }
+
+uint64_t* request_cookies(const Thread& thread, uint64_t key) {
+  return is_shared(key) ? nullptr : cookies_of(find_any(key, thread.lane_index));
+}
+
+uint64_t request_handle(const void* array, int64_t index) {
+  return backend->handle_bytes == 4 ? static_cast<const uint32_t*>(array)[index] : static_cast<const uint64_t*>(array)[index];
+}
+
+void request_started(Event& e) {
+  uint64_t key = request_handle(e.requests, 0);
+  if (is_shared(key)) {
+    if (e.attributes & kCallCreatesComm)
+      comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
+    return;
+  }
+  e.request_key = key;
+  uint32_t index = claim(key);
+  if (index == kNone) [[unlikely]]
+    return start_overflow(e, key);
+  e.record->aux = key;
+  clear(e.cookies = cookies[index].word);
+  ring::Request& entry = runtime.requests[index];
+  entry.time = e.time;
+  entry.site = e.site;
+  entry.bytes = e.bytes;
+  store(entry.serial, serial_of(e));
+  entry.comm = e.comm != nullptr ? e.comm->index : 0;
+  entry.peer = e.peer;
+  entry.tag = e.tag;
+  entry.call = static_cast<uint16_t>(e.id);
+  entry.kind = kStarts.kind[static_cast<unsigned>(e.id)];
+  store(entry.flags, flags_of(e));
+  store(entry.lane, e.thread->lane_index);
+  store(entry.cleanup, e.attributes & kCallCreatesComm ? keep_duplicate(e) : uint64_t{0});
+  __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
+}
+
+bool request_is_shared(uint64_t key) { return is_shared(key); }
+
+namespace {
+
+RequestClass class_at(uint32_t index) { return static_cast<RequestClass>(kStarts.of[load(runtime.requests[index].call)]); }
+
+}  // namespace
+
+RequestClass request_class(const Thread& thread, uint64_t key) {
+  if (is_shared(key))
+    return RequestClass::kNothing;
+  const Found found = find_any(key, thread.lane_index);
+  if (found.entry != nullptr)
+    return static_cast<RequestClass>(found.state.flags >> kClassShift);
+  return found.index != kNone ? class_at(found.index) : RequestClass::kUnknown;
+}
+
+bool request_is_inactive(const Thread& thread, uint64_t key) {
+  const Found found = find_any(key, thread.lane_index);
+  if (found.entry != nullptr)
+    return (found.state.flags & ring::kActive) == 0;
+  return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kActive) == 0;
+}
+
+namespace {
+
+[[gnu::noinline]] bool carried_from(const Event& e, int64_t first) {
+  for (int64_t i = first; i < e.request_count; ++i)
+    if (!may_be_carried(request_class(*e.thread, request_handle(e.requests, i))))
+      return false;
+  return true;
+}
+
+template <class Handle>
+[[gnu::always_inline]] inline bool all_carried(const Event& e) {
+  const auto* handles = static_cast<const Handle*>(e.requests);
+  for (int64_t i = 0; i < e.request_count; ++i) {
+    const uint64_t key = handles[i];
+    if (is_shared(key))
+      continue;
+    const uint32_t first = home_of(key) * kBucket;
+    if (concurrent || load(keys[first]) != key || load(runtime.requests[first].key) != key) [[unlikely]]
+      return carried_from(e, i);
+    if (!kStarts.carried[load(runtime.requests[first].call)])
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool requests_may_be_carried(const Event& e) {
+  return backend->handle_bytes == 4 ? all_carried<uint32_t>(e) : all_carried<uint64_t>(e);
+}
+
+void request_activating(Event& e) {
+  for (int64_t i = 0; i < e.request_count; ++i) {
+    const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);
+    if (uint64_t* words = cookies_of(found); words != nullptr)
+      for (unsigned k = hooks.first_enter; hooks.activating[k] != nullptr; ++k)
+        if (uint64_t* cookie = &words[hooks.activating_cookie[k]]; *cookie != 0)
+          hooks.activating[k](e, cookie);
+  }
+}
+
+void request_activated(Event& e) {
+  const bool start = e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall;
+  for (int64_t i = 0; i < e.request_count; ++i) {
+    const uint64_t key = request_handle(e.requests, i);
+    Found found;
+    do {
+      found = find_any(key, e.thread->lane_index);
+    } while (start && found.entry != nullptr &&
+             !overflow_set_flags(found.entry, found.state, static_cast<uint8_t>(found.state.flags | ring::kActive)));
+    uint64_t* words = cookies_of(found);
+    if (words == nullptr)
+      continue;
+    for (unsigned k = 0; hooks.activated[k] != nullptr; ++k)
+      if (uint64_t* cookie = &words[hooks.activated_cookie[k]]; *cookie != 0)
+        hooks.activated[k](e, cookie);
+    if (!start || found.entry != nullptr)
+      continue;
+    ring::Request& entry = runtime.requests[found.index];
+    entry.time = e.time;
+    const auto kept = static_cast<uint8_t>(load(entry.flags) & ~ring::kPostedLater);
+    store(entry.flags, static_cast<uint8_t>(kept | ring::kActive | (e.untimed != 0 ? ring::kPostedLater : 0)));
+  }
+}
+
+void request_remember(Event& e) {
+  e.saved_requests = e.saved_few;
+  e.scratch = e.status_room = nullptr;
+  if (e.request_count <= 1) {
+    if (e.request_count == 1)
+      e.saved_few[0] = request_handle(e.requests, 0);
+    return;
+  }
+  // Many: borrowed in one piece with statuses, for the modules that look at what completes. Few: see give_statuses().
+  if (saved_bytes(e) > sizeof(e.saved_few)) {
+    size_t handles = (saved_bytes(e) + 15) & ~size_t{15}, statuses = 0;
+    if (hooks.completed[first_completed()] != nullptr && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
+      statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
+    e.saved_requests = e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
+    if (statuses != 0 && e.scratch != nullptr)
+      e.status_room = static_cast<char*>(e.scratch) + handles;
+  }
+  if (e.saved_requests != nullptr)
+    memcpy(e.saved_requests, e.requests, saved_bytes(e));
+}
+
+namespace {
+
+bool is_persistent(const Event& e, uint64_t key) {
+  if (is_shared(key))
+    return false;
+  const Found found = find_any(key, e.thread->lane_index);
+  if (found.entry != nullptr)
+    return (found.state.flags & ring::kPersistent) != 0;
+  return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kPersistent) != 0;
+}
+
+/// After a call that returned an error: is this request of it complete? What has become null is; a persistent one keeps its
+/// handle, and its own error tells.
+bool failed(const Event& e, int64_t i) {
+  if (request_handle(e.requests, i) == backend->request_null())
+    return true;
+  if (e.index != nullptr || e.outcount != nullptr || !is_persistent(e, request_handle(e.requests, i)))
+    return false;
+  const ErrorKind error = error_kind(e.result);
+  if (error == ErrorKind::kTruncated)
+    return e.request_count == 1;
+  if (error != ErrorKind::kInStatus || backend->messages->status_ignored(e.given_statuses))
+    return false;
+  StatusInfo status;
+  backend->messages->status_read(e.given_statuses, i, &status);
+  return error_kind(status.error) != ErrorKind::kPending;
+}
+
+}  // namespace
+
+void request_completed(Event& e) {
+  const bool freed = e.id == CallId::kMPI_Request_free;
+  if (e.request_count == 1) {
+    bool done = e.result == 0 && (e.flag == nullptr || *e.flag != 0);
+    if (done && e.outcount != nullptr)
+      done = *e.outcount == 1;
+    if (done || (e.result != 0 && failed(e, 0)))
+      complete(e, e.saved_few[0], 0, freed);
+    return;
+  }
+  if (e.request_count <= 0)
+    return;
+  if (e.saved_requests == nullptr) {  // no memory for the copy: the table may now show requests that are complete
+    add_note("requests shown as pending may be complete: memory for their handles was refused");
+    return;
+  }
+  if (e.result != 0 && e.outcount != nullptr && error_kind(e.result) == ErrorKind::kInStatus) {
+    for (int i = 0; i < *e.outcount && i < e.request_count; ++i)
+      complete(e, request_handle(e.saved_requests, e.indices[i]), i, freed);
+  } else if (e.result != 0) {
+    const bool one_status = e.index != nullptr || e.outcount != nullptr;
+    for (int64_t i = 0; i < e.request_count; ++i)
+      if (failed(e, i))
+        complete(e, request_handle(e.saved_requests, i), one_status ? 0 : i, freed);
+  } else if (e.outcount != nullptr) {  // Waitsome, Testsome
+    for (int i = 0; *e.outcount != kUndefinedIndex && i < *e.outcount; ++i)
+      complete(e, request_handle(e.saved_requests, e.indices[i]), i, freed);
+  } else if (e.index != nullptr) {  // Waitany, Testany
+    if ((e.flag == nullptr || *e.flag != 0) && *e.index >= 0)
+      complete(e, request_handle(e.saved_requests, *e.index), 0, freed);
+  } else if (e.flag == nullptr || *e.flag != 0) {  // Waitall, Testall
+    for (int64_t i = 0; i < e.request_count; ++i)
+      complete(e, request_handle(e.saved_requests, i), i, freed);
+  }
+}
+
+}  // namespace resil
