@@ -10,16 +10,16 @@
 #include "checksum/p2p/carry.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/rma/rma.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
-#include "shim/config/config.h"
+#include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
-#include "shim/report/json.h"
-#include "shim/report/log.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/config/config.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
 
 namespace resil {
 
@@ -43,27 +43,26 @@ constexpr ConfigEntry kConfig[] = {
 enum class Role : uint8_t {
   kNothing,
   kSend,
-  kReceive,        // blocking
+  kReceive,  // blocking
   kSendReceive,
-  kPost,           // nonblocking or persistent receive
+  kPost,  // nonblocking or persistent receive
   kPostBoth,
   kSendInit,
   kMatchedProbe,
-  kMessage,        // MPI_Mrecv
-  kPostMessage,    // MPI_Imrecv
+  kMessage,  // MPI_Mrecv
+  kPostMessage,  // MPI_Imrecv
   kCompletes,
   kCancel,
   kCollective,
   kOneSided,
   kFile,
-  kFileBarrier,    // close, sync: what was received goes out
+  kFileBarrier,  // close, sync: what was received goes out
 };
 Role roles[kCallCount];  // by call id
 
 bool starts_with(const char* text, const char* prefix) {
   while (*prefix != 0)
-    if (*text++ != *prefix++)
-      return false;
+    if (*text++ != *prefix++) return false;
   return true;
 }
 
@@ -71,64 +70,48 @@ Role role_of(CallId id) {
   const CallInfo& info = call_info(id);
   const uint32_t is = info.attributes;
   const char* name = info.name;
-  if (is & (kCallLocal | kCallTool | kCallLifecycle))
-    return Role::kNothing;
-  if (is & kCallCompletes)
-    return Role::kCompletes;
-  if (is & kCallRma)
-    return Role::kOneSided;
+  if (is & (kCallLocal | kCallTool | kCallLifecycle)) return Role::kNothing;
+  if (is & kCallCompletes) return Role::kCompletes;
+  if (is & kCallRma) return Role::kOneSided;
   if (is & kCallIo) {
-    if (starts_with(name, "MPI_File_close") || starts_with(name, "MPI_File_sync"))
-      return Role::kFileBarrier;
-    return starts_with(name, "MPI_File_read") || starts_with(name, "MPI_File_write") || starts_with(name, "MPI_File_iread") ||
-                   starts_with(name, "MPI_File_iwrite")
+    if (starts_with(name, "MPI_File_close") || starts_with(name, "MPI_File_sync")) return Role::kFileBarrier;
+    return starts_with(name, "MPI_File_read") || starts_with(name, "MPI_File_write") ||
+                   starts_with(name, "MPI_File_iread") || starts_with(name, "MPI_File_iwrite")
                ? Role::kFile
                : Role::kNothing;
   }
-  if (is & kCallCollective)
-    return is & kCallCreatesComm ? Role::kNothing : Role::kCollective;
-  if (id == CallId::kMPI_Cancel)
-    return Role::kCancel;
-  if (id == CallId::kMPI_Mprobe || id == CallId::kMPI_Improbe)
-    return Role::kMatchedProbe;
-  if (id == CallId::kMPI_Mrecv || id == CallId::kMPI_Mrecv_c)
-    return Role::kMessage;
-  if (id == CallId::kMPI_Imrecv || id == CallId::kMPI_Imrecv_c)
-    return Role::kPostMessage;
-  if (!(is & kCallP2P) || id == CallId::kMPI_Probe || id == CallId::kMPI_Iprobe)
-    return Role::kNothing;
+  if (is & kCallCollective) return is & kCallCreatesComm ? Role::kNothing : Role::kCollective;
+  if (id == CallId::kMPI_Cancel) return Role::kCancel;
+  if (id == CallId::kMPI_Mprobe || id == CallId::kMPI_Improbe) return Role::kMatchedProbe;
+  if (id == CallId::kMPI_Mrecv || id == CallId::kMPI_Mrecv_c) return Role::kMessage;
+  if (id == CallId::kMPI_Imrecv || id == CallId::kMPI_Imrecv_c) return Role::kPostMessage;
+  if (!(is & kCallP2P) || id == CallId::kMPI_Probe || id == CallId::kMPI_Iprobe) return Role::kNothing;
   const bool starts = (is & kCallStarts) != 0;
-  if (is & kCallBothWays)
-    return starts ? Role::kPostBoth : Role::kSendReceive;
-  if (is & kCallReceives)
-    return starts ? Role::kPost : Role::kReceive;
+  if (is & kCallBothWays) return starts ? Role::kPostBoth : Role::kSendReceive;
+  if (is & kCallReceives) return starts ? Role::kPost : Role::kReceive;
   return is & kCallPersistent ? Role::kSendInit : Role::kSend;
 }
 
 bool enabled() { return config_has("RESIL_MODE", "checksum"); }
 
-bool usable;     // memory is there; checks across ranks need ledger::connected() besides
+bool usable;  // memory is there; checks across ranks need ledger::connected() besides
 bool multiple;
 
 void before_init() {
   digest_prepare();
-  for (unsigned id = 0; id < kCallCount; ++id)
-    roles[id] = role_of(static_cast<CallId>(id));
+  for (unsigned id = 0; id < kCallCount; ++id) roles[id] = role_of(static_cast<CallId>(id));
   usable = ledger::setup_memory() && blame::prepare() && p2p::prepare() && collective::prepare() && rma::prepare();
-  if (!usable)
-    log_line("no memory for checksums: this process checks nothing");
+  if (!usable) log_line("no memory for checksums: this process checks nothing");
 }
 
 void after_init() {
-  if (!usable || ledger::connected())
-    return;  // called again: a session beside MPI_COMM_WORLD
+  if (!usable || ledger::connected()) return;  // called again: a session beside MPI_COMM_WORLD
   multiple = !runtime_has_world() || backend->thread_multiple();
   if (!ledger::setup_connection(multiple)) {
     add_note("checksum: no private communicator, so no packet of this rank is checked");
     return;
   }
-  if (runtime.local_size > 0)
-    digest_helpers(runtime.local_size);
+  if (runtime.local_size > 0) digest_helpers(runtime.local_size);
   ledger::drain_connect();
   blame::connect();
   collective::connect();
@@ -136,120 +119,73 @@ void after_init() {
 }
 
 void count_file(Event& e) {
-  if (e.result == 0)
-    ledger::count_uncovered(Reason::kFile, 1, e.bytes);
+  if (e.result == 0) ledger::count_uncovered(Reason::kFile, 1, e.bytes);
 }
 
 void enter(Event& e) {
-  if (!usable)
-    return;
+  if (!usable) return;
   switch (roles[static_cast<unsigned>(e.id)]) {
     case Role::kNothing:
-    case Role::kFile:
-      return;
-    case Role::kSend:
-      p2p::send_enter(e, false);
-      break;
+    case Role::kFile: return;
+    case Role::kSend: p2p::send_enter(e, false); break;
     case Role::kReceive:
       give_statuses(e);
       p2p::receive_enter(e);
       break;
-    case Role::kSendReceive:
-      give_statuses(e);
-      [[fallthrough]];
+    case Role::kSendReceive: give_statuses(e); [[fallthrough]];
     case Role::kPostBoth:
       p2p::send_enter(e, true);
       p2p::receive_enter(e);
       break;
-    case Role::kPost:
-      p2p::receive_enter(e);
-      return;
-    case Role::kMessage:
-      give_statuses(e);
-      [[fallthrough]];
-    case Role::kPostMessage:
-      p2p::message_enter(e);
-      break;
-    case Role::kMatchedProbe:
-      give_statuses(e);
-      break;
+    case Role::kPost: p2p::receive_enter(e); return;
+    case Role::kMessage: give_statuses(e); [[fallthrough]];
+    case Role::kPostMessage: p2p::message_enter(e); break;
+    case Role::kMatchedProbe: give_statuses(e); break;
     case Role::kCompletes:
-      if (e.id != CallId::kMPI_Request_free && e.request_count > 0)
-        give_statuses(e);
+      if (e.id != CallId::kMPI_Request_free && e.request_count > 0) give_statuses(e);
       break;
-    case Role::kCancel:
-      p2p::cancel_enter(e);
-      return;
-    case Role::kCollective:
-      collective::enter(e);
-      break;
-    case Role::kOneSided:
-      rma::enter(e);
-      break;
-    case Role::kFileBarrier:
-      ledger::drain(*e.thread, config_real("RESIL_DRAIN_SECONDS"), call_info(e.id).name);
-      return;
-    case Role::kSendInit:
-      return;
+    case Role::kCancel: p2p::cancel_enter(e); return;
+    case Role::kCollective: collective::enter(e); break;
+    case Role::kOneSided: rma::enter(e); break;
+    case Role::kFileBarrier: ledger::drain(*e.thread, config_real("RESIL_DRAIN_SECONDS"), call_info(e.id).name); return;
+    case Role::kSendInit: return;
   }
-  if (e.attributes & kCallBlocking)
-    p2p::before_blocking(e);
+  if (e.attributes & kCallBlocking) p2p::before_blocking(e);
 }
 
 void leave(Event& e) {
-  if (!usable)
-    return;
+  if (!usable) return;
   switch (roles[static_cast<unsigned>(e.id)]) {
     case Role::kSend:
-      if (!ledger::is_plain || !p2p::quick_sent(e))
-        p2p::send_leave(e);
+      if (!ledger::is_plain || !p2p::quick_sent(e)) p2p::send_leave(e);
       return;
     case Role::kReceive:
-      if (!ledger::is_plain || !p2p::quick_received(e))
-        p2p::receive_leave(e);
+      if (!ledger::is_plain || !p2p::quick_received(e)) p2p::receive_leave(e);
       break;
     case Role::kSendReceive:
       p2p::send_leave(e);
       p2p::receive_leave(e);
       break;
-    case Role::kPostBoth:
-      p2p::send_leave(e);
-      return p2p::receive_posted(e);
+    case Role::kPostBoth: p2p::send_leave(e); return p2p::receive_posted(e);
     case Role::kPost:
-      if (ledger::is_plain && p2p::quick_posted(e))
-        return;
+      if (ledger::is_plain && p2p::quick_posted(e)) return;
       [[fallthrough]];
-    case Role::kPostMessage:
-      return p2p::receive_posted(e);
-    case Role::kMessage:
-      p2p::receive_leave(e);
-      break;
-    case Role::kMatchedProbe:
-      return p2p::matched_probe(e);
-    case Role::kSendInit:
-      return p2p::send_init_leave(e);
-    case Role::kCompletes:
-      break;
-    case Role::kCollective:
-      collective::leave(e);
-      break;
-    case Role::kOneSided:
-      rma::leave(e);
-      break;
-    case Role::kFile:
-      return count_file(e);
-    default:
-      return;
+    case Role::kPostMessage: return p2p::receive_posted(e);
+    case Role::kMessage: p2p::receive_leave(e); break;
+    case Role::kMatchedProbe: return p2p::matched_probe(e);
+    case Role::kSendInit: return p2p::send_init_leave(e);
+    case Role::kCompletes: break;
+    case Role::kCollective: collective::leave(e); break;
+    case Role::kOneSided: rma::leave(e); break;
+    case Role::kFile: return count_file(e);
+    default: return;
   }
-  if (ledger::strict())
-    ledger::await_all(*e.thread);
+  if (ledger::strict()) ledger::await_all(*e.thread);
 }
 
 void activating(Event& e, uint64_t* cookie) {
-  if ((*cookie & kCookieMask) == kCookieReceive)
-    p2p::receive_starting(cookie);
-  else if ((*cookie & kCookieMask) == kCookieCollective)
-    collective::activating(e, cookie);
+  if ((*cookie & kCookieMask) == kCookieReceive) p2p::receive_starting(cookie);
+  else if ((*cookie & kCookieMask) == kCookieCollective) collective::activating(e, cookie);
 }
 
 void activated(Event& e, uint64_t* cookie) {
@@ -276,8 +212,7 @@ void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
 }
 
 void before_finalize() {
-  if (usable && current_thread != nullptr)
-    ledger::finish(*current_thread, config_real("RESIL_DRAIN_SECONDS"));
+  if (usable && current_thread != nullptr) ledger::finish(*current_thread, config_real("RESIL_DRAIN_SECONDS"));
   ledger::setup_end();
 }
 
@@ -286,13 +221,11 @@ uint64_t drain() {
 }
 
 void on_abort(int) {
-  if (usable && current_thread != nullptr)
-    ledger::drain(*current_thread, 1, "MPI_Abort");
+  if (usable && current_thread != nullptr) ledger::drain(*current_thread, 1, "MPI_Abort");
 }
 
 void report(JsonWriter& json) {
-  if (!usable)
-    return;
+  if (!usable) return;
   json.begin_object("checksum");
   json.text("mode", config_text("RESIL_CHECKSUM"));
   json.text("blame", config_text("RESIL_BLAME"));

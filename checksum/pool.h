@@ -34,14 +34,11 @@ class Pool {
 
  private:
   [[gnu::noinline]] bool grow() {
-    if (made_ >= at_most)
-      return false;
+    if (made_ >= at_most) return false;
     void* memory = mmap(nullptr, at_once * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return false;
+    if (memory == MAP_FAILED) return false;
     made_ += at_once;
-    for (uint32_t i = 0; i < at_once; ++i)
-      give(static_cast<T*>(memory) + i);
+    for (uint32_t i = 0; i < at_once; ++i) give(static_cast<T*>(memory) + i);
     return true;
   }
 

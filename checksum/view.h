@@ -15,9 +15,9 @@ namespace resil {
 struct View {
   const void* buffer;
   int64_t count;
-  const TypeMap* type;     ///< null when `reason` says so
-  uint64_t bytes;          ///< size of the packed stream
-  ledger::Reason reason;   ///< kNone: may be read
+  const TypeMap* type;  ///< null when `reason` says so
+  uint64_t bytes;  ///< size of the packed stream
+  ledger::Reason reason;  ///< kNone: may be read
 };
 
 /// Never touches the data. No ownership: see type_map_hold for operations that outlive the call.
@@ -28,11 +28,9 @@ inline View make_view(const TypeMap* type, const void* buffer, int64_t count) {
     return view;
   }
   view.bytes = count > 0 ? static_cast<uint64_t>(count) * view.type->size : 0;
-  if (view.bytes == 0)
-    return view;
+  if (view.bytes == 0) return view;
   int64_t low = 0, high = static_cast<int64_t>(view.bytes);
-  if (!view.type->contiguous)
-    type_span(*view.type, count, &low, &high);
+  if (!view.type->contiguous) type_span(*view.type, count, &low, &high);
   if (!host_memory(static_cast<const char*>(buffer) + low, static_cast<size_t>(high - low))) [[unlikely]]
     view.reason = ledger::Reason::kDeviceBuffer;
   return view;
@@ -50,6 +48,13 @@ inline uint64_t view_digest(const View& view, uint64_t bytes) {
 }
 
 /// What kind of operation a request's cookie belongs to; in its low three bits.
-enum CookieKind : uint64_t { kCookieReceive = 1, kCookieSend = 2, kCookieCollective = 3, kCookieRma = 4, kCookieSendHandle = 5, kCookieMask = 7 };
+enum CookieKind : uint64_t {
+  kCookieReceive = 1,
+  kCookieSend = 2,
+  kCookieCollective = 3,
+  kCookieRma = 4,
+  kCookieSendHandle = 5,
+  kCookieMask = 7
+};
 
 }  // namespace resil

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Room for what is too large for a small stack. A thread of the program may have 16 KiB (PTHREAD_STACK_MIN), of which the
-// MPI needs 6 to 10: nothing on the way of a call has a leaf of 4 KiB, a message or a copy of a packet on the stack.
+// Room for what is too large for a small stack. A thread of the program may have 16 KiB (PTHREAD_STACK_MIN), of which
+// the MPI needs 6 to 10: nothing on the way of a call has a leaf of 4 KiB, a message or a copy of a packet on the
+// stack.
 #pragma once
 
 #include <sched.h>
@@ -43,15 +44,14 @@ inline Page* take() {
 
 inline void give(Page* page) {
   SpinGuard guard(lock);
-  if (page >= last_ones && page < last_ones + 8)
-    last_taken[page - last_ones] = false;
-  else
-    pages.give(page);
+  if (page >= last_ones && page < last_ones + 8) last_taken[page - last_ones] = false;
+  else pages.give(page);
 }
 
 }  // namespace work_detail
 
-/// One T, not initialised, for the length of a scope. Any thread; no system call but when more are in use than ever before.
+/// One T, not initialised, for the length of a scope. Any thread; no system call but when more are in use than ever
+/// before.
 template <class T>
 class Work {
  public:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which MPI runs the program. mpi.h says so where the MPI's own ABI is used; the header of the standard ABI is the same for
-// all, so there the library is asked, before MPI_Init or after. For what a program of this folder must do otherwise on one.
+// Which MPI runs the program. mpi.h says so where the MPI's own ABI is used; the header of the standard ABI is the same
+// for all, so there the library is asked, before MPI_Init or after. For what a program of this folder must do otherwise
+// on one.
 #ifndef TESTS_WHICH_MPI_H
 #define TESTS_WHICH_MPI_H
 

@@ -10,9 +10,9 @@
 #include "checksum/collective/form.h"
 #include "checksum/collective/tree.h"
 #include "checksum/ledger/blame_internal.h"
-#include "shim/config/config.h"
-#include "shim/call/runtime.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/runtime.h"
+#include "shim/config/config.h"
 #include "shim/tables/tables.h"
 
 namespace resil::collective {
@@ -37,14 +37,14 @@ struct Rest {
 struct Question {
   uint64_t comm;
   uint32_t tag, place;  ///< of the case
-  uint64_t serial;      ///< of the case
+  uint64_t serial;  ///< of the case
 };
 
 struct Reply {
   Question question;
-  Known known;          ///< kAsked: not yet
+  Known known;  ///< kAsked: not yet
   bool nan;
-  bool earlier;         ///< an earlier result of that rank was the same
+  bool earlier;  ///< an earlier result of that rank was the same
   RestState rest_state;
   uint64_t digest;
   Linear rest;
@@ -71,10 +71,8 @@ const Result* find(uint64_t comm, uint32_t tag, bool* newer) {
   *newer = false;
   for (uint64_t i = noted, last = noted > kKept ? noted - kKept : 0; i-- > last;) {
     const Result& result = history[i % kKept];
-    if (result.name.comm != comm)
-      continue;
-    if (result.name.tag == tag)
-      return &result;
+    if (result.name.comm != comm) continue;
+    if (result.name.tag == tag) return &result;
     *newer = *newer || static_cast<int32_t>(result.name.tag - tag) > 0;
   }
   return nullptr;
@@ -83,8 +81,7 @@ const Result* find(uint64_t comm, uint32_t tag, bool* newer) {
 /// Under the lock.
 Rest find_rest(uint64_t comm, uint32_t tag) {
   for (uint64_t i = rests_noted, last = rests_noted > kKept ? rests_noted - kKept : 0; i-- > last;)
-    if (rests[i % kKept].comm == comm && rests[i % kKept].tag == tag)
-      return rests[i % kKept];
+    if (rests[i % kKept].comm == comm && rests[i % kKept].tag == tag) return rests[i % kKept];
   return {};
 }
 
@@ -92,8 +89,9 @@ Rest find_rest(uint64_t comm, uint32_t tag) {
 bool like_earlier_locked(const Result& result) {
   for (uint64_t i = noted, last = noted > kKept ? noted - kKept : 0; i-- > last;) {
     const Result& other = history[i % kKept];
-    if (other.outcome.content == result.outcome.content && other.name.base == result.name.base && other.name.bytes == result.name.bytes &&
-        static_cast<int32_t>(other.name.tag - result.name.tag) < 0 && other.outcome.kept)
+    if (other.outcome.content == result.outcome.content && other.name.base == result.name.base &&
+        other.name.bytes == result.name.bytes && static_cast<int32_t>(other.name.tag - result.name.tag) < 0 &&
+        other.outcome.kept)
       return true;
   }
   return false;
@@ -103,14 +101,12 @@ bool like_earlier_locked(const Result& result) {
 void differs(Thread&, Peer& child, const Record& sent, const Record& received) {
   Guard guard;
   for (Case& one : cases) {
-    if (one.state != Case::kFree)
-      continue;
+    if (one.state != Case::kFree) continue;
     bool newer;
     const Result* own = find(received.comm, received.tag, &newer);
     one.found = own != nullptr;
     one.sum = false;
-    if (own != nullptr)
-      one.own = *own;
+    if (own != nullptr) one.own = *own;
     one.serial = ++serials;
     one.child = &child;
     one.sent = sent;
@@ -125,8 +121,7 @@ void differs(Thread&, Peer& child, const Record& sent, const Record& received) {
 
 void asked(Thread& thread, Peer& from, const void* payload, size_t bytes) {
   Reply reply = {};
-  if (bytes != sizeof(reply.question))
-    return;
+  if (bytes != sizeof(reply.question)) return;
   memcpy(&reply.question, payload, sizeof(reply.question));
   uint64_t site = 0;
   {
@@ -145,27 +140,22 @@ void asked(Thread& thread, Peer& from, const void* payload, size_t bytes) {
       site = result->name.site;
     }
   }
-  if (site != 0)
-    blame::site_text(site, reply.site, sizeof(reply.site));
+  if (site != 0) blame::site_text(site, reply.site, sizeof(reply.site));
   ledger::post(thread, from, Kind::kCollectiveReply, &reply, sizeof(reply));
 }
 
 void answered(Thread&, Peer& from, const void* payload, size_t bytes) {
   Reply reply;
-  if (bytes != sizeof(reply))
-    return;
+  if (bytes != sizeof(reply)) return;
   memcpy(&reply, payload, sizeof(reply));
   reply.site[sizeof(reply.site) - 1] = 0;
-  if (reply.question.place >= kCases)
-    return;
+  if (reply.question.place >= kCases) return;
   Guard guard;
   Case& one = cases[reply.question.place];
-  if (one.state != Case::kOpen || one.serial != reply.question.serial)
-    return;
+  if (one.state != Case::kOpen || one.serial != reply.question.serial) return;
   for (uint32_t i = 0; i < one.voter_count; ++i) {
     Voter& voter = one.voters[i];
-    if (voter.peer != &from)
-      continue;
+    if (voter.peer != &from) continue;
     voter.known = reply.known == Known::kYes || reply.known == Known::kNo ? reply.known : Known::kNotAsked;
     voter.digest = reply.digest;
     voter.nan = reply.nan;
@@ -173,20 +163,16 @@ void answered(Thread&, Peer& from, const void* payload, size_t bytes) {
     voter.rest_state = reply.rest_state;
     voter.rest = reply.rest;
     voter.outcome = reply.outcome;
-    if (i == one.child_place)
-      memcpy(one.child_site, reply.site, sizeof(one.child_site));
+    if (i == one.child_place) memcpy(one.child_site, reply.site, sizeof(one.child_site));
   }
 }
 
 /// Adds a rank that shall be asked; its place.
 uint32_t add_voter(Case& one, Peer* peer) {
-  if (peer == nullptr || ledger::world_rank_of(*peer) == runtime.rank)
-    return ~0u;
+  if (peer == nullptr || ledger::world_rank_of(*peer) == runtime.rank) return ~0u;
   for (uint32_t i = 0; i < one.voter_count; ++i)
-    if (one.voters[i].peer == peer)
-      return i;
-  if (one.voter_count == kVoters)
-    return ~0u;
+    if (one.voters[i].peer == peer) return i;
+  if (one.voter_count == kVoters) return ~0u;
   one.voters[one.voter_count] = {peer, Known::kNotAsked, false, false, RestState::kPending, 0, {}, {}};
   return one.voter_count++;
 }
@@ -199,8 +185,7 @@ void begin(Case& one) {
   one.deadline = ticks() + ticks_of(config_real("RESIL_DRAIN_SECONDS"));
   one.next_ask = 0;
   CommInfo* info = one.found || one.sum ? still_there(one.own.name) : nullptr;
-  if (info == nullptr)
-    return;
+  if (info == nullptr) return;
   Reason why;
   const Form form = form_of(one.own.name.id);
   if (form == Form::kBcast || form == Form::kReduce)
@@ -213,19 +198,16 @@ void begin(Case& one) {
     add_voter(
         one, local_peer(*info, static_cast<int>(int64_t{i} * size / (size < int{kVoters} ? size : int{kVoters}) % size),
                         &why));
-  for (uint32_t i = 0; i < one.voter_count; ++i)
-    reached += one.voters[i].peer != nullptr;
+  for (uint32_t i = 0; i < one.voter_count; ++i) reached += one.voters[i].peer != nullptr;
   one.everybody = static_cast<int>(reached) + 1 == size;
 }
 
 /// All that can be known is known.
 bool settled(const Case& one) {
   Linear sum;
-  if (!one.sum && right_sum(one, &sum) == RestState::kPending)
-    return false;
+  if (!one.sum && right_sum(one, &sum) == RestState::kPending) return false;
   for (uint32_t i = 0; i < one.voter_count; ++i)
-    if (one.voters[i].known != Known::kYes && one.voters[i].known != Known::kNo)
-      return false;
+    if (one.voters[i].known != Known::kYes && one.voters[i].known != Known::kNo) return false;
   return true;
 }
 
@@ -237,8 +219,7 @@ void ask(Thread& thread, const Case& one, uint32_t place) {
   };
   const Question question = {one.received.comm, one.received.tag, place, one.serial};
   for (uint32_t i = 0; i < one.voter_count; ++i)
-    if (asks(i))
-      ledger::post(thread, *one.voters[i].peer, Kind::kCollective, &question, sizeof(question));
+    if (asks(i)) ledger::post(thread, *one.voters[i].peer, Kind::kCollective, &question, sizeof(question));
 }
 
 }  // namespace
@@ -274,11 +255,9 @@ void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, Reason
     Guard guard;
     rests[rests_noted++ % kKept] = {name.comm, name.tag,
                                     reason == Reason::kNone ? RestState::kKnown : RestState::kNever, rest};
-    if (!wrong)
-      return;
+    if (!wrong) return;
     for (Case& one : cases) {
-      if (one.state != Case::kFree)
-        continue;
+      if (one.state != Case::kFree) continue;
       bool newer;
       const Result* own = find(name.comm, name.tag, &newer);
       one.found = own != nullptr;
@@ -309,8 +288,7 @@ void agreement_tend(Thread& thread) {
       Guard guard;
       state = one.state;
     }
-    if (state == Case::kFree)
-      continue;
+    if (state == Case::kFree) continue;
     const uint64_t now = ticks();
     if (state == Case::kNew) {
       begin(one);
@@ -323,12 +301,10 @@ void agreement_tend(Thread& thread) {
       Guard guard;
       copy = one;
       again = now >= one.next_ask;
-      if (again)
-        one.next_ask = now + ticks_of(kAskAgain);
+      if (again) one.next_ask = now + ticks_of(kAskAgain);
     }
     if (!settled(copy) && now < copy.deadline) {
-      if (again)
-        ask(thread, copy, place);
+      if (again) ask(thread, copy, place);
       continue;
     }
     {
@@ -344,8 +320,7 @@ void agreement_end(Thread& thread) {
   agreement_tend(thread);  // begins those that are new
   {
     Guard guard;
-    for (Case& one : cases)
-      one.deadline = 0;
+    for (Case& one : cases) one.deadline = 0;
   }
   agreement_tend(thread);
 }

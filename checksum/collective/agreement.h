@@ -13,13 +13,13 @@ namespace resil::collective {
 
 /// RESIL_BLAME=full: how the result of a reduction came to this rank.
 struct Outcome {
-  bool kept;            ///< the result's buffer was read before the call, after it, and once more: what follows holds
-  bool untouched;       ///< it is what it was before the call
-  bool changed;         ///< it did not stay the same
-  bool input_changed;   ///< what this rank gave is not what it was when it was given
-  LinearMode linear;    ///< kNone: the two sums do not hold
-  uint64_t content;     ///< digest of the bytes after the call
-  uint64_t first, last;        ///< canonical digest after the call, and at the last look
+  bool kept;  ///< the result's buffer was read before the call, after it, and once more: what follows holds
+  bool untouched;  ///< it is what it was before the call
+  bool changed;  ///< it did not stay the same
+  bool input_changed;  ///< what this rank gave is not what it was when it was given
+  LinearMode linear;  ///< kNone: the two sums do not hold
+  uint64_t content;  ///< digest of the bytes after the call
+  uint64_t first, last;  ///< canonical digest after the call, and at the last look
   Linear first_sum, last_sum;  ///< linear digest of the same
 };
 

@@ -37,9 +37,9 @@ struct Voter {
 
 struct Case {
   enum State : uint8_t { kFree, kNew, kOpen } state;
-  bool found;           ///< `own` is this rank's result, else it had been forgotten
-  bool sum;             ///< found by a sum at rank 0, `rest`
-  bool everybody;       ///< all ranks of the communicator are among the voters
+  bool found;  ///< `own` is this rank's result, else it had been forgotten
+  bool sum;  ///< found by a sum at rank 0, `rest`
+  bool everybody;  ///< all ranks of the communicator are among the voters
   uint64_t serial;
   Peer* child;
   Record sent, received;

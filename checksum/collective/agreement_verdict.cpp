@@ -36,15 +36,13 @@ struct Why {
 
 Why why_wrong(const Outcome& outcome, bool later_right, bool earlier) {
   using blame::Verdict;
-  if (!outcome.kept)
-    return {Verdict::kUndetermined, "nothing was kept of the result's buffer"};
+  if (!outcome.kept) return {Verdict::kUndetermined, "nothing was kept of the result's buffer"};
   if (outcome.changed)
-    return {Verdict::kEarly, later_right ? "The right result was there some time after the call had completed without it"
-                                         : "The result's buffer was still being written when the call was complete"};
-  if (outcome.untouched)
-    return {Verdict::kNothing, "The call has left the result's buffer as it had been before"};
-  if (earlier)
-    return {Verdict::kOtherSlot, "What is there is the result of an earlier call"};
+    return {Verdict::kEarly, later_right
+                                 ? "The right result was there some time after the call had completed without it"
+                                 : "The result's buffer was still being written when the call was complete"};
+  if (outcome.untouched) return {Verdict::kNothing, "The call has left the result's buffer as it had been before"};
+  if (earlier) return {Verdict::kOtherSlot, "What is there is the result of an earlier call"};
   return {Verdict::kTransit,
           "The call has written the buffer, what it wrote did not change any more and is no earlier result: transit, "
           "staging, or the library's arithmetic"};
@@ -56,11 +54,10 @@ void single_out(const Case& one, const Voter& child, Disagreement& d) {
     return outcome.untouched || earlier || (outcome.changed && outcome.last == other);
   };
   const bool earlier = like_earlier(one.own);
-  if (!one.own.outcome.kept || !child.outcome.kept)
-    return;
-  const bool here = odd(one.own.outcome, earlier, d.that_digest), there = odd(child.outcome, child.earlier, d.this_digest);
-  if (here != there)
-    d.verdict = here ? Verdict::kThis : Verdict::kThat;
+  if (!one.own.outcome.kept || !child.outcome.kept) return;
+  const bool here = odd(one.own.outcome, earlier, d.that_digest),
+             there = odd(child.outcome, child.earlier, d.this_digest);
+  if (here != there) d.verdict = here ? Verdict::kThis : Verdict::kThat;
   d.singled_out = here != there;
 }
 
@@ -72,12 +69,11 @@ void explain(const Case& one, Disagreement& d, bool this_later, bool that_later)
   const Why there = why_wrong(child != nullptr && child->known == Known::kYes ? child->outcome : Outcome{}, that_later,
                               child != nullptr && child->earlier);
   Why why = {blame::Verdict::kUndetermined, "which of the two is right is not known"};
-  if (d.verdict == Verdict::kThis)
-    why = here;
-  else if (d.verdict == Verdict::kThat)
-    why = there;
+  if (d.verdict == Verdict::kThis) why = here;
+  else if (d.verdict == Verdict::kThat) why = there;
   else if (d.verdict == Verdict::kBoth)
-    why = here.verdict == there.verdict ? here : Why{blame::Verdict::kUndetermined, "both are wrong, each in its own way"};
+    why = here.verdict == there.verdict ? here
+                                        : Why{blame::Verdict::kUndetermined, "both are wrong, each in its own way"};
   d.cause = blame::verdict_text(why.verdict);
   d.how = why.how;
 }
@@ -87,34 +83,29 @@ void decide_sum(const Case& one) {
   const Name& name = one.own.name;
   const Form form = form_of(name.id);
   WrongSum s = {name, {one.rest.words[0], one.rest.words[1]}, -1, -1, 0, 0, nullptr, nullptr};
-  if (!ledger::full_blame())
-    return publish_sum(s);
+  if (!ledger::full_blame()) return publish_sum(s);
   const Outcome *outcome = nullptr, *suspect = nullptr;
   bool earlier = false;
   uint64_t digest = 0;
   uint32_t late = 0;
   auto look = [&](const Outcome& other, int rank) {
-    if (other.input_changed)
-      s.changed = rank;
+    if (other.input_changed) s.changed = rank;
     // Parts of one result: whoever's data came late by as much as is missing.
-    if (other.kept && other.changed && equal(linear_subtract(other.linear, other.last_sum, other.first_sum), one.rest)) {
+    if (other.kept && other.changed &&
+        equal(linear_subtract(other.linear, other.last_sum, other.first_sum), one.rest)) {
       suspect = &other;
       late += 1;
-      if (form == Form::kReduceScatter)
-        s.wrong = rank;
+      if (form == Form::kReduceScatter) s.wrong = rank;
     }
   };
   look(one.own.outcome, runtime.rank);
   for (uint32_t i = 0; i < one.voter_count; ++i) {
     const Voter& voter = one.voters[i];
-    if (voter.known == Known::kYes)
-      look(voter.outcome, ledger::world_rank_of(*voter.peer));
+    if (voter.known == Known::kYes) look(voter.outcome, ledger::world_rank_of(*voter.peer));
   }
   if (form == Form::kReduceScatter) {
-    if (late == 1)
-      outcome = suspect;
-    else
-      s.wrong = -1;
+    if (late == 1) outcome = suspect;
+    else s.wrong = -1;
   } else if (form == Form::kReduce && one.root_place < one.voter_count) {
     const Voter& root = one.voters[one.root_place];
     outcome = root.known == Known::kYes ? &root.outcome : nullptr;
@@ -138,8 +129,9 @@ void decide_sum(const Case& one) {
     why = {blame::Verdict::kUndetermined,
            "all ranks have the same wrong result: a contribution was damaged on its way, or the library adds wrongly"};
   else if (outcome != nullptr)
-    why = why_wrong(*outcome, outcome->kept && outcome->changed &&
-                                  equal(linear_subtract(outcome->linear, outcome->last_sum, outcome->first_sum), one.rest),
+    why = why_wrong(*outcome,
+                    outcome->kept && outcome->changed &&
+                        equal(linear_subtract(outcome->linear, outcome->last_sum, outcome->first_sum), one.rest),
                     earlier);
   s.cause = blame::verdict_text(why.verdict);
   s.how = why.how;
@@ -152,31 +144,25 @@ RestState right_sum(const Case& one, Linear* sum) {
   const Outcome* outcome = &one.own.outcome;
   RestState state = RestState::kNever;
   Linear rest = {};
-  if (!one.found || outcome->linear == LinearMode::kNone || form_of(one.own.name.id) != Form::kAllreduce)
-    return state;
+  if (!one.found || outcome->linear == LinearMode::kNone || form_of(one.own.name.id) != Form::kAllreduce) return state;
   if (one.root_place < one.voter_count) {
     const Voter& voter = one.voters[one.root_place];
-    if (voter.known != Known::kYes)
-      return voter.known == Known::kNo ? state : RestState::kPending;
+    if (voter.known != Known::kYes) return voter.known == Known::kNo ? state : RestState::kPending;
     outcome = &voter.outcome;
     state = voter.rest_state;
     rest = voter.rest;
   } else if (still_there(one.own.name) != nullptr && one.own.name.info->rank == 0) {
     state = rest_of(one.own.name, &rest);
   }
-  if (state == RestState::kKnown && !outcome->kept)
-    state = RestState::kNever;
-  if (state == RestState::kKnown)
-    *sum = linear_add(outcome->linear, rest, outcome->first_sum);
+  if (state == RestState::kKnown && !outcome->kept) state = RestState::kNever;
+  if (state == RestState::kKnown) *sum = linear_add(outcome->linear, rest, outcome->first_sum);
   return state;
 }
 
 void decide(const Case& one) {
-  if (one.sum)
-    return decide_sum(one);
+  if (one.sum) return decide_sum(one);
   Disagreement d = {};
-  if (one.found)
-    d.name = one.own.name;
+  if (one.found) d.name = one.own.name;
   else
     d.name = {
         one.received.comm, one.received.comm, nullptr, one.received.tag, 0, static_cast<CallId>(one.received.call), 0,
@@ -199,8 +185,7 @@ void decide(const Case& one) {
   uint64_t counted = 0, best = 0;
   for (uint32_t i = 0; !d.chain && i < one.voter_count; ++i) {
     const Voter& voter = one.voters[i];
-    if (i == one.child_place || voter.known != Known::kYes)
-      continue;
+    if (i == one.child_place || voter.known != Known::kYes) continue;
     ++d.asked;
     d.agree_this += voter.digest == d.this_digest;
     d.agree_that += voter.digest == d.that_digest;
@@ -246,8 +231,7 @@ void decide(const Case& one) {
 }
 
 void agreement_contradicted(const Name& name, const Outcome& outcome, const char* text, int64_t element) {
-  if (!outcome.kept)
-    return publish_local(name, text, element, nullptr, nullptr);
+  if (!outcome.kept) return publish_local(name, text, element, nullptr, nullptr);
   const bool earlier = like_earlier({name, outcome.first, false, false, outcome});
   const Why why = why_wrong(outcome, false, earlier);
   publish_local(name, text, element, blame::verdict_text(why.verdict), why.how);

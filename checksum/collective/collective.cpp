@@ -21,8 +21,8 @@
 #include "checksum/p2p/p2p.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
-#include "shim/report/json.h"
 #include "shim/call/runtime.h"
+#include "shim/report/json.h"
 #include "shim/tables/tables.h"
 
 namespace resil::collective {
@@ -41,21 +41,15 @@ struct Counts {
 Counts counts;
 
 void count(uint64_t& counter) {
-  if (ledger::concurrent())
-    __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
-  else
-    counter += 1;
+  if (ledger::concurrent()) __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
+  else counter += 1;
 }
 
 void count_outcome(const Plan& plan) {
-  if (plan.outcome != Reason::kNone)
-    count(counts.uncovered[static_cast<unsigned>(plan.outcome)]);
-  else if (plan.reduces && !plan.sums && plan.reduction.linear == LinearMode::kNone)
-    count(counts.agreement_only);
-  else
-    count(counts.checked);
+  if (plan.outcome != Reason::kNone) count(counts.uncovered[static_cast<unsigned>(plan.outcome)]);
+  else if (plan.reduces && !plan.sums && plan.reduction.linear == LinearMode::kNone) count(counts.agreement_only);
+  else count(counts.checked);
 }
-
 
 // --- Communicators on which a call failed: this rank's numbering may no longer be the other ranks' -----------------
 
@@ -68,24 +62,20 @@ bool is_lost(uint64_t comm) {
   if (lost == 0) [[likely]]
     return false;
   for (uint32_t i = 0; i < lost && i < kLost; ++i)
-    if (lost_comms[i].load(std::memory_order_relaxed) == comm)
-      return true;
+    if (lost_comms[i].load(std::memory_order_relaxed) == comm) return true;
   return lost > kLost;
 }
 
 void lose(uint64_t comm) {
-  if (is_lost(comm))
-    return;
+  if (is_lost(comm)) return;
   const uint32_t place = lost_count.load(std::memory_order_relaxed);
-  if (place < kLost)
-    lost_comms[place].store(comm, std::memory_order_relaxed);
+  if (place < kLost) lost_comms[place].store(comm, std::memory_order_relaxed);
   lost_count.store(place + 1, std::memory_order_release);
 }
 
 /// Can anything on this communicator be compared?
 Reason comm_reason(const CommInfo& comm) {
-  if (!ledger::connected())
-    return Reason::kNotConnected;
+  if (!ledger::connected()) return Reason::kNotConnected;
   return comm.index < 2 || (comm.ring->flags & 2) != 0 || comm.size < 0 ? Reason::kUnknownCommunicator : Reason::kNone;
 }
 
@@ -116,8 +106,7 @@ void finish(Thread& thread, Plan& plan, Reason failed) {
 
 /// Does the result overwrite what this rank gives?
 bool overwrites(const Event& e, Form form) {
-  if (is_reduction(form))
-    return reduces_in_place(e);
+  if (is_reduction(form)) return reduces_in_place(e);
   return (form == Form::kAllgather || form == Form::kAlltoall) && backend->is_in_place(e.send.buffer);
 }
 
@@ -133,14 +122,13 @@ void begin_life(Plan& plan) {
     low = bytes != 0 && at < low ? at : low;
     high = bytes != 0 && at + bytes > high ? at + bytes : high;
   };
-  if (plan.reduces && plan.gets_result)
-    add(plan.reduction.output);
+  if (plan.reduces && plan.gets_result) add(plan.reduction.output);
   else if (plan.agrees && !plan.result_parts && !(plan.form == Form::kBcast && plan.name.info->rank == plan.name.root))
     add(plan.result);
-  for (uint32_t i = 0; i < plan.receives.count; ++i)
-    add(plan.receives.items[i].view);
+  for (uint32_t i = 0; i < plan.receives.count; ++i) add(plan.receives.items[i].view);
   plan.life = ledger::life_next(ledger::concurrent());
-  ledger::life_begin(plan.life, reinterpret_cast<const void*>(low), high < low ? 0 : (high - low) | (pieces ? ledger::kInPieces : 0));
+  ledger::life_begin(plan.life, reinterpret_cast<const void*>(low),
+                     high < low ? 0 : (high - low) | (pieces ? ledger::kInPieces : 0));
 }
 
 void pend(Plan& plan) {
@@ -150,13 +138,11 @@ void pend(Plan& plan) {
 
 /// Its results are about to be read. Was their memory another operation's as well?
 bool end_life(Plan& plan) {
-  if (plan.life == 0)
-    return false;
+  if (plan.life == 0) return false;
   ledger::collective_pends(ledger::concurrent(), ~uint64_t{0});
   ledger::life_end(plan.life, ledger::life_name(plan.name.comm, plan.name.tag));
   const bool shared = ledger::life_shared(ledger::lives[plan.life % ledger::kLives], kLooked);
-  if (shared)
-    ledger::note_shared_memory();
+  if (shared) ledger::note_shared_memory();
   plan.life = 0;
   return shared;
 }
@@ -173,8 +159,7 @@ void pass_life(Plan& plan) {
 /// Given to MPI: the requests of the call are pending, or all is done already.
 void started(Event& e, Plan* plan) {
   Thread& thread = *e.thread;
-  if (!plan->inputs_read)
-    read_inputs(*plan);
+  if (!plan->inputs_read) read_inputs(*plan);
   tell_receivers(thread, *plan);
   if (e.cookies != nullptr) {
     pend(*plan);
@@ -204,23 +189,18 @@ void started(Event& e, Plan* plan) {
   }
   prepare_plan(*plan);
   if ((!moves && !plan->persistent) || (plan->persistent && e.cookies == nullptr)) {
-    if (!plan->persistent)
-      count(counts.nothing);
+    if (!plan->persistent) count(counts.nothing);
     return give_back(plan);
   }
-  if (!plan->persistent)
-    return started(e, plan);
+  if (!plan->persistent) return started(e, plan);
   plan_hold(*plan);
   e.cookies[0] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
 }
 
 [[gnu::noinline]] void leave_failed(Event& e, Form form) {
-  if (e.comm != nullptr && e.comm->ring != nullptr)
-    lose(e.comm->ring->id);
-  if (e.check != nullptr)
-    give_back(static_cast<Plan*>(e.check));
-  if (form == Form::kNone)
-    return;
+  if (e.comm != nullptr && e.comm->ring != nullptr) lose(e.comm->ring->id);
+  if (e.check != nullptr) give_back(static_cast<Plan*>(e.check));
+  if (form == Form::kNone) return;
   count(counts.failed);
   ledger::count_uncovered(Reason::kError, 1, e.bytes);
 }
@@ -240,8 +220,7 @@ void started(Event& e, Plan* plan) {
 }
 
 bool completion_failed(Event& e, int64_t place) {
-  if (e.result == 0)
-    return false;
+  if (e.result == 0) return false;
   if (backend->messages->error_kind(e.result) != ErrorKind::kInStatus || e.given_statuses == nullptr ||
       backend->messages->status_ignored(e.given_statuses))
     return true;
@@ -265,22 +244,18 @@ void connect() {
 void enter(Event& e) {
   e.check = nullptr;
   const Form form = form_of(e.id);
-  if (form == Form::kNone || e.comm == nullptr ||
-      !(overwrites(e, form) || ledger::full_blame())) [[likely]]
+  if (form == Form::kNone || e.comm == nullptr || !(overwrites(e, form) || ledger::full_blame())) [[likely]]
     return;
-  if ((e.attributes & kCallPersistent) || comm_reason(*e.comm) != Reason::kNone)
-    return;
+  if ((e.attributes & kCallPersistent) || comm_reason(*e.comm) != Reason::kNone) return;
   Plan* plan = new_plan();
-  if (plan == nullptr)
-    return;  // leave() finds that the contribution has not been read
+  if (plan == nullptr) return;  // leave() finds that the contribution has not been read
   if (!plan_make(*plan, e)) {
     give_back(plan);
     return;
   }
   plan_keep_tree(*plan);
   read_inputs(*plan);
-  if (ledger::full_blame())
-    read_before(*plan);
+  if (ledger::full_blame()) read_before(*plan);
   e.check = plan;
 }
 
@@ -288,14 +263,11 @@ void leave(Event& e) {
   const Form form = form_of(e.id);
   if (e.result != 0) [[unlikely]]
     return leave_failed(e, form);
-  if (form == Form::kNone || e.comm == nullptr)
-    return;
+  if (form == Form::kNone || e.comm == nullptr) return;
   if (const Reason reason = comm_reason(*e.comm); reason != Reason::kNone) [[unlikely]]
     return leave_uncovered(e, reason);
-  if (e.attributes & kCallStarts)
-    return leave_starting(e);
-  if (e.check != nullptr)
-    return leave_in_place(e);
+  if (e.attributes & kCallStarts) return leave_starting(e);
+  if (e.check != nullptr) return leave_in_place(e);
   Plan plan;
   if (!plan_make(plan, e)) {
     count(counts.nothing);
@@ -313,41 +285,35 @@ void leave(Event& e) {
 void activating(Event&, uint64_t* cookie) {
   Plan& plan = *plan_of(*cookie);
   plan.inputs_read = plan.reduction.has_input = false;
-  if (plan.in_place)
-    read_inputs(plan);
-  if (plan.moves && ledger::full_blame())
-    read_before(plan);
+  if (plan.in_place) read_inputs(plan);
+  if (plan.moves && ledger::full_blame()) read_before(plan);
 }
 
 void activated(Event& e, uint64_t* cookie) {
   Plan& plan = *plan_of(*cookie);
-  if (!plan.persistent || plan.active || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall))
-    return;
+  if (!plan.persistent || plan.active || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)) return;
   plan.active = true;
-  if (!plan.moves)
-    return;
+  if (!plan.moves) return;
   plan.outcome = Reason::kNone;
   plan.name.tag += 1;
   pend(plan);
-  if (!plan.in_place)
-    read_inputs(plan);
+  if (!plan.in_place) read_inputs(plan);
   tell_receivers(*e.thread, plan);
 }
 
 void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   Plan* plan = plan_of(*cookie);
-  if (plan->active && !plan->moves)
-    count(counts.nothing);
+  if (plan->active && !plan->moves) count(counts.nothing);
   else if (!plan->persistent || plan->active) {
     const bool shared = end_life(*plan);
-    finish(*e.thread, *plan, freed                         ? Reason::kRequestFreed
-                             : completion_failed(e, place) ? Reason::kError
-                             : shared                      ? Reason::kOverlapped
-                                                           : Reason::kNone);
+    finish(*e.thread, *plan,
+           freed                         ? Reason::kRequestFreed
+           : completion_failed(e, place) ? Reason::kError
+           : shared                      ? Reason::kOverlapped
+                                         : Reason::kNone);
   }
   plan->active = false;
-  if (plan->persistent && !freed)
-    return;
+  if (plan->persistent && !freed) return;
   plan_release(*plan);
   give_back(plan);
 }
@@ -356,8 +322,7 @@ void tend(Thread& thread) {
   static std::atomic<bool> busy;
   if (agreement_pending() == 0 && !sums_ready()) [[likely]]
     return stop_if_wanted();
-  if (busy.exchange(true, std::memory_order_acquire))
-    return;  // this thread further up, or another one
+  if (busy.exchange(true, std::memory_order_acquire)) return;  // this thread further up, or another one
   sums_tend(thread);
   agreement_tend(thread);
   busy.store(false, std::memory_order_release);

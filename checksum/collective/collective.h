@@ -13,8 +13,8 @@ class JsonWriter;
 
 namespace resil::collective {
 
-bool prepare();   ///< before_init
-void connect();   ///< after_init: registers handlers with the ledger
+bool prepare();  ///< before_init
+void connect();  ///< after_init: registers handlers with the ledger
 void enter(Event& event);
 void leave(Event& event);
 /// Before the real MPI_Start: reads contributions that the result will overwrite.

@@ -20,14 +20,19 @@ using ledger::Record;
 using ledger::Space;
 
 void note(Plan& plan, Reason reason) {
-  if (plan.outcome == Reason::kNone)
-    plan.outcome = reason;
+  if (plan.outcome == Reason::kNone) plan.outcome = reason;
 }
 
 Record make_record(const Plan& plan, Space space, uint64_t bytes, uint64_t digest, Reason reason,
                    bool repeated = false) {
-  Record record = {plan.name.comm, digest, bytes, plan.name.site, plan.name.tag, static_cast<uint16_t>(plan.name.id),
-                   static_cast<uint8_t>(space), static_cast<uint8_t>(repeated ? ledger::kUnordered : 0)};
+  Record record = {plan.name.comm,
+                   digest,
+                   bytes,
+                   plan.name.site,
+                   plan.name.tag,
+                   static_cast<uint16_t>(plan.name.id),
+                   static_cast<uint8_t>(space),
+                   static_cast<uint8_t>(repeated ? ledger::kUnordered : 0)};
   if (reason != Reason::kNone) [[unlikely]] {
     record.digest = static_cast<uint64_t>(reason);
     record.flags |= ledger::kUnchecked;
@@ -45,10 +50,8 @@ void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
   for (uint32_t i = 0; i < plan.receives.count; ++i) {
     Block& block = plan.receives.items[i];
     const Reason reason = reason_of(block);
-    if (reason == Reason::kNone)
-      block.digest = view_digest(block.view, block.view.bytes);
-    else
-      note(plan, reason);
+    if (reason == Reason::kNone) block.digest = view_digest(block.view, block.view.bytes);
+    else note(plan, reason);
     if (block.posted == 0) [[likely]]
       continue;
     if (reason == Reason::kNone) {
@@ -69,8 +72,7 @@ void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
   }
   if (plan.unreachable_why != Reason::kNone) {
     note(plan, plan.unreachable_why);
-    if (plan.unreachable != 0)
-      ledger::count_uncovered(plan.unreachable_why, plan.unreachable, plan.unreachable_bytes);
+    if (plan.unreachable != 0) ledger::count_uncovered(plan.unreachable_why, plan.unreachable, plan.unreachable_bytes);
   }
 }
 
@@ -83,8 +85,7 @@ void compare_own(Plan& plan, Reason failed) {
   }
   if (view_digest(plan.own_got, plan.own_got.bytes) == plan.own_digest && plan.own_got.bytes == plan.own_given.bytes)
     ledger::count_checked(1, plan.own_got.bytes);
-  else
-    publish_local(plan.name, "its own part of the result is not what it contributed", -1, nullptr, nullptr);
+  else publish_local(plan.name, "its own part of the result is not what it contributed", -1, nullptr, nullptr);
 }
 
 /// Is the result of a broadcast what this rank gave?
@@ -95,10 +96,8 @@ bool is_root(const Plan& plan) {
 uint64_t result_digest(const Plan& plan) {
   if (plan.inputs_read && is_root(plan))
     return plan.own_digest;  // as it was given: the program may have changed it since
-  if (plan.reduces)
-    return canonical_digest(plan.reduction, plan.result);
-  if (!plan.result_parts)
-    return view_digest(plan.result, plan.result.bytes);
+  if (plan.reduces) return canonical_digest(plan.reduction, plan.result);
+  if (!plan.result_parts) return view_digest(plan.result, plan.result.bytes);
   uint64_t digest = 0;
   for (uint32_t i = 0; i < plan.parts.count; ++i)
     if (const View& part = plan.parts.items[i].view; part.bytes != 0)
@@ -114,20 +113,18 @@ void look_at_result(Plan& plan, Reason failed) {
   const uint64_t posted = plan.result_posted;
   plan.result_posted = 0;
   how.linear = failed == Reason::kNone ? r.linear : LinearMode::kNone;
-  if (how.linear != LinearMode::kNone && r.has_input && !plan.in_place && !plan.blocking && r.input.reason == Reason::kNone) {
+  if (how.linear != LinearMode::kNone && r.has_input && !plan.in_place && !plan.blocking &&
+      r.input.reason == Reason::kNone) {
     const Linear before = r.contribution;
     reduction_read_input(r);
     how.input_changed = !linear_subtract(r.linear, r.contribution, before).zero();
     r.contribution = before;
   }
-  if (posted == 0)
-    return;
-  if (failed != Reason::kNone)
-    return blame::drop_posted(posted);
+  if (posted == 0) return;
+  if (failed != Reason::kNone) return blame::drop_posted(posted);
   auto read = [&](uint64_t* digest, Linear* sum) {
     *digest = r.comparable ? canonical_digest(r, r.output) : view_digest(r.output, r.output.bytes);
-    if (how.linear != LinearMode::kNone)
-      *sum = reduction_result(r);
+    if (how.linear != LinearMode::kNone) *sum = reduction_result(r);
   };
   read(&how.first, &how.first_sum);
   how.content = r.comparable ? view_digest(r.output, r.output.bytes) : how.first;
@@ -150,25 +147,19 @@ void compare_agreement(Thread& thread, Plan& plan, Reason failed) {
   if (reason == Reason::kNone)
     agreement_note(plan.name, digest, plan.reduces && plan.reduction.orders, plan.reduces && plan.reduction.nan_seen,
                    plan.how);
-  else
-    note(plan, reason);
+  else note(plan, reason);
   // A copy: the tree may lie in a cache, and what follows may come back here.
   const uint32_t children = tree.child_count;
   ledger::Peer* expected[31];
-  for (uint32_t i = 0; i < children; ++i)
-    expected[i] = tree.children[i];
+  for (uint32_t i = 0; i < children; ++i) expected[i] = tree.children[i];
   if (tree.reason != Reason::kNone) {
     note(plan, tree.reason);
-    if (tree.missing != 0)
-      ledger::count_uncovered(tree.reason, tree.missing, tree.missing * bytes);
+    if (tree.missing != 0) ledger::count_uncovered(tree.reason, tree.missing, tree.missing * bytes);
   }
-  if (tree.parent != nullptr)
-    ledger::announce(thread, *tree.parent, record);
-  for (uint32_t i = 0; i < children; ++i)
-    ledger::expect(thread, *expected[i], record);
+  if (tree.parent != nullptr) ledger::announce(thread, *tree.parent, record);
+  for (uint32_t i = 0; i < children; ++i) ledger::expect(thread, *expected[i], record);
   if (plan.blocking && ledger::strict())
-    for (uint32_t i = 0; i < children; ++i)
-      ledger::await(thread, *expected[i]);
+    for (uint32_t i = 0; i < children; ++i) ledger::await(thread, *expected[i]);
 }
 
 /// Why the arithmetic of this reduction cannot be looked at now.
@@ -181,11 +172,9 @@ void compare_sum(Thread& thread, Plan& plan, Reason failed) {
   const Reduction& r = plan.reduction;
   const bool subtracts = plan.form == Form::kAllreduce ? plan.name.info->rank == 0 : plan.gets_result;
   Reason reason = input_reason(plan, failed);
-  if (reason == Reason::kNone && subtracts && r.output.bytes != 0)
-    reason = r.output.reason;
+  if (reason == Reason::kNone && subtracts && r.output.bytes != 0) reason = r.output.reason;
   Linear part = r.contribution;
-  if (reason != Reason::kNone)
-    note(plan, reason);
+  if (reason != Reason::kNone) note(plan, reason);
   else if (subtracts && r.output.bytes != 0)
     part = linear_subtract(r.linear, part, plan.how.kept ? plan.how.first_sum : reduction_result(r));
   if (ledger::full_blame() && reason == Reason::kNone && plan.form != Form::kAllreduce)
@@ -202,8 +191,7 @@ void compare_chain(Thread& thread, Plan& plan, Reason failed) {
   Reason reason = first_of(input_reason(plan, failed), plan.gets_result ? r.output.reason : Reason::kNone);
   Linear result = {}, through = {}, before = {};  // through: sum of all ranks up to this one
   if (reason == Reason::kNone) {
-    if (plan.gets_result)
-      result = reduction_result(r);
+    if (plan.gets_result) result = reduction_result(r);
     through = inclusive ? result : linear_add(r.linear, result, r.contribution);
     before = inclusive ? linear_subtract(r.linear, result, r.contribution) : result;
   } else {
@@ -213,16 +201,12 @@ void compare_chain(Thread& thread, Plan& plan, Reason failed) {
   if (plan.chain_next != nullptr)
     ledger::announce(thread, *plan.chain_next, make_record(plan, Space::kAgreement, bytes, folded(through), reason));
   if (plan.chain_before != nullptr) {
-    if (reason == Reason::kNone)
-      agreement_note(plan.name, folded(before), false, false, {});
+    if (reason == Reason::kNone) agreement_note(plan.name, folded(before), false, false, {});
     ledger::expect(thread, *plan.chain_before, make_record(plan, Space::kAgreement, bytes, folded(before), reason));
-    if (plan.blocking)
-      ledger::await(thread, *plan.chain_before);
+    if (plan.blocking) ledger::await(thread, *plan.chain_before);
   } else if (inclusive && plan.unreachable == 0 && reason == Reason::kNone) {  // rank 0
-    if (before.zero())
-      ledger::count_checked(1, bytes);
-    else
-      publish_local(plan.name, "the first rank's result is not its own contribution", -1, nullptr, nullptr);
+    if (before.zero()) ledger::count_checked(1, bytes);
+    else publish_local(plan.name, "the first rank's result is not its own contribution", -1, nullptr, nullptr);
   }
 }
 
@@ -236,15 +220,11 @@ void compare_reduction(Thread& thread, Plan& plan, Reason failed) {
       agreement_contradicted(plan.name, plan.how, "an element of the result contradicts what this rank contributed",
                              element);
   }
-  if (plan.sums)
-    return compare_sum(thread, plan, failed);
-  if (prefix && r.linear != LinearMode::kNone)
-    return compare_chain(thread, plan, failed);
-  if (plan.agrees)
-    return;  // counted apart: see docs/CHECKSUM.md, agreement only
+  if (plan.sums) return compare_sum(thread, plan, failed);
+  if (prefix && r.linear != LinearMode::kNone) return compare_chain(thread, plan, failed);
+  if (plan.agrees) return;  // counted apart: see docs/CHECKSUM.md, agreement only
   note(plan, r.why);
-  if (plan.gets_result && r.output.bytes != 0)
-    ledger::count_uncovered(r.why, 1, r.output.bytes);
+  if (plan.gets_result && r.output.bytes != 0) ledger::count_uncovered(r.why, 1, r.output.bytes);
 }
 
 /// One buffer for many partners.
@@ -258,10 +238,8 @@ void read_again(Plan& plan) {
   uint64_t digest = 0;
   for (uint32_t i = 0; i < plan.sends.count; ++i) {
     Block& block = plan.sends.items[i];
-    if (block.handle == 0)
-      continue;
-    if (before == nullptr || !same_data(before->view, block.view))
-      digest = view_digest(block.view, block.view.bytes);
+    if (block.handle == 0) continue;
+    if (before == nullptr || !same_data(before->view, block.view)) digest = view_digest(block.view, block.view.bytes);
     before = &block;
     blame::sent_complete(block.handle, block.view, digest);
     block.handle = 0;
@@ -271,24 +249,22 @@ void read_again(Plan& plan) {
 uint64_t start_of(const Block& block) { return reinterpret_cast<uint64_t>(block.view.buffer); }
 uint64_t end_of(const Block& block) { return start_of(block) + block.view.bytes; }
 
-/// Do parts of what this call receives share memory? MPI forbids it. Only those that lie in one piece are compared; more
-/// than a few in another order than that of the ranks are not.
+/// Do parts of what this call receives share memory? MPI forbids it. Only those that lie in one piece are compared;
+/// more than a few in another order than that of the ranks are not.
 bool overlap(const Blocks& blocks) {
   constexpr uint32_t kFew = 64;
   const Block *before = nullptr, *items = blocks.items;
   bool rising = true, falling = true;
   for (uint32_t i = 0; i < blocks.count; ++i) {
     const Block& block = items[i];
-    if (block.view.bytes == 0 || block.view.type == nullptr || !block.view.type->contiguous)
-      continue;
+    if (block.view.bytes == 0 || block.view.type == nullptr || !block.view.type->contiguous) continue;
     if (before != nullptr) {
       rising = rising && end_of(*before) <= start_of(block);
       falling = falling && end_of(block) <= start_of(*before);
     }
     before = &block;
   }
-  if (rising || falling || blocks.count > kFew)
-    return false;
+  if (rising || falling || blocks.count > kFew) return false;
   for (uint32_t i = 0; i < blocks.count; ++i)
     for (uint32_t j = i + 1; j < blocks.count; ++j) {
       const View &a = items[i].view, &b = items[j].view;
@@ -305,8 +281,9 @@ void read_inputs(Plan& plan) {
   const Block* before = nullptr;
   for (uint32_t i = 0; i < plan.sends.count; ++i)
     if (Block& block = plan.sends.items[i]; block.view.reason == Reason::kNone) {
-      block.digest = before != nullptr && same_data(before->view, block.view) ? before->digest
-                                                                              : view_digest(block.view, block.view.bytes);
+      block.digest = before != nullptr && same_data(before->view, block.view)
+                         ? before->digest
+                         : view_digest(block.view, block.view.bytes);
       before = &block;
     }
   if (is_root(plan) && plan.result.reason == Reason::kNone)
@@ -334,11 +311,9 @@ void tell_receivers(Thread& thread, Plan& plan) {
     const Reason reason =
         first_of(plan.reason, block.view.reason, plan.inputs_read ? Reason::kNone : Reason::kCollective);
     const Record record = make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason, block.repeated);
-    if (reason != Reason::kNone)
-      note(plan, reason);
+    if (reason != Reason::kNone) note(plan, reason);
     const uint64_t ordinal = ledger::announce(thread, *block.peer, record);
-    if (reason != Reason::kNone)
-      continue;
+    if (reason != Reason::kNone) continue;
     const bool replaced = plan.in_place && plan.form == Form::kAlltoall && ledger::full_blame();
     block.handle = blame::sent(ledger::world_rank_of(*block.peer), ordinal, record, replaced ? View{} : block.view);
     if (replaced) {  // the result is where the data was: nothing to read again
@@ -346,8 +321,7 @@ void tell_receivers(Thread& thread, Plan& plan) {
       block.handle = 0;
     }
   }
-  if (plan.blocking && ledger::full_blame())
-    read_again(plan);
+  if (plan.blocking && ledger::full_blame()) read_again(plan);
 }
 
 void compare_results(Thread& thread, Plan& plan, Reason failed) {
@@ -356,22 +330,15 @@ void compare_results(Thread& thread, Plan& plan, Reason failed) {
     ledger::note_shared_memory();
     failed = Reason::kOverlapped;
   }
-  if (failed != Reason::kNone)
-    note(plan, failed);
-  if (plan.reduces && ledger::full_blame())
-    look_at_result(plan, failed);
-  if (plan.own)
-    compare_own(plan, plan.inputs_read ? failed : first_of(failed, Reason::kCollective));
-  if (plan.tree != nullptr && plan.agrees)
-    compare_agreement(thread, plan, failed);
-  if (plan.reduces)
-    compare_reduction(thread, plan, failed);
-  if (!plan.blocking && ledger::full_blame() && failed == Reason::kNone)
-    read_again(plan);
+  if (failed != Reason::kNone) note(plan, failed);
+  if (plan.reduces && ledger::full_blame()) look_at_result(plan, failed);
+  if (plan.own) compare_own(plan, plan.inputs_read ? failed : first_of(failed, Reason::kCollective));
+  if (plan.tree != nullptr && plan.agrees) compare_agreement(thread, plan, failed);
+  if (plan.reduces) compare_reduction(thread, plan, failed);
+  if (!plan.blocking && ledger::full_blame() && failed == Reason::kNone) read_again(plan);
   compare_blocks(thread, plan, failed);
   if (ledger::strict())  // their senders have posted them: the records are on the way
-    for (uint32_t i = 0; i < plan.receives.count; ++i)
-      ledger::await(thread, *plan.receives.items[i].peer);
+    for (uint32_t i = 0; i < plan.receives.count; ++i) ledger::await(thread, *plan.receives.items[i].peer);
 }
 
 }  // namespace resil::collective

@@ -10,9 +10,9 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/lives.h"
-#include "shim/report/finding.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
+#include "shim/report/finding.h"
 #include "shim/tables/tables.h"
 
 namespace resil::collective {
@@ -29,8 +29,7 @@ void add_site(Finding& finding, const char* name, uint64_t site) {
 
 /// Full blame.
 void add_verdict(Finding& finding, const char* cause, const char* how) {
-  if (cause == nullptr)
-    return;
+  if (cause == nullptr) return;
   finding.add("verdict", "%s", cause);
   finding.add("reached_by", "%s", how);
 }
@@ -39,10 +38,8 @@ void finish(Finding& finding, const Name& name) {
   finding.add("call", "%s", call_info(name.id).name);
   finding.add("communicator", "%s (id %016" PRIx64 ")",
               still_there(name) != nullptr ? name.info->ring->name : "freed since", name.base);
-  if (name.init != 0)
-    finding.add("sequence", "start %u of the request made by collective %u", name.tag, name.init);
-  else
-    finding.add("sequence", "%u", name.tag);
+  if (name.init != 0) finding.add("sequence", "start %u of the request made by collective %u", name.tag, name.init);
+  else finding.add("sequence", "%u", name.tag);
   finding.add("bytes", "%" PRIu64, name.bytes);
   ledger::count_mismatch();
   finding_publish(finding);
@@ -51,8 +48,7 @@ void finish(Finding& finding, const Name& name) {
 
 /// Its result lay in memory that another operation, pending at the same time, received into: no proof of anything.
 bool uncovered(const Name& name) {
-  if (!ledger::life_shared_by_digest(ledger::life_name(name.comm, name.tag)))
-    return false;
+  if (!ledger::life_shared_by_digest(ledger::life_name(name.comm, name.tag))) return false;
   ledger::note_shared_memory();
   ledger::count_uncovered(ledger::Reason::kOverlapped, 1, name.bytes);
   return true;
@@ -70,13 +66,11 @@ void describe(const Name& name, char* text, size_t bytes) {
   if (name.init != 0)
     snprintf(text, bytes, "%s (collective number %u, start %u) on %s", call_info(name.id).name, name.init, name.tag,
              comm);
-  else
-    snprintf(text, bytes, "%s number %u on %s", call_info(name.id).name, name.tag, comm);
+  else snprintf(text, bytes, "%s number %u on %s", call_info(name.id).name, name.tag, comm);
 }
 
 static void say(const Disagreement& d) {
-  if (uncovered(d.name))
-    return;
+  if (uncovered(d.name)) return;
   char what[160];
   describe(d.name, what, sizeof(what));
   const int here = runtime.rank, there = ledger::world_rank_of(*d.that);
@@ -84,14 +78,10 @@ static void say(const Disagreement& d) {
   Finding finding;
   finding.start("collective_mismatch",
                 d.verdict == Verdict::kUndetermined || d.proved ? Confidence::kProved : Confidence::kVerified);
-  if (d.verdict == Verdict::kThis || d.verdict == Verdict::kBoth)
-    finding.culprit(here);
-  if (d.verdict == Verdict::kThat || d.verdict == Verdict::kBoth)
-    finding.culprit(there);
-  if (d.verdict != Verdict::kThat)
-    finding.victim(here);
-  if (d.verdict != Verdict::kThis)
-    finding.victim(there);
+  if (d.verdict == Verdict::kThis || d.verdict == Verdict::kBoth) finding.culprit(here);
+  if (d.verdict == Verdict::kThat || d.verdict == Verdict::kBoth) finding.culprit(there);
+  if (d.verdict != Verdict::kThat) finding.victim(here);
+  if (d.verdict != Verdict::kThis) finding.victim(there);
   if (d.chain)
     finding.say("%s: the result of rank %d on %s is not that of rank %d on %s and its own contribution", what, here,
                 runtime.host, there, host);
@@ -102,9 +92,10 @@ static void say(const Disagreement& d) {
     finding.say("%s left different data at rank %d on %s and at rank %d on %s, and both are wrong: %u ranks were asked",
                 what, here, runtime.host, there, host, d.asked);
   else if (d.summed)
-    finding.say("%s left data at rank %d on %s that is not what its operator makes of the contributions of all ranks%s%s",
-                what, d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host,
-                d.cause != nullptr ? ". " : "", d.cause != nullptr ? d.how : "");
+    finding.say(
+        "%s left data at rank %d on %s that is not what its operator makes of the contributions of all ranks%s%s", what,
+        d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host,
+        d.cause != nullptr ? ". " : "", d.cause != nullptr ? d.how : "");
   else if (d.singled_out)
     finding.say("%s left data at rank %d on %s that differs from the other rank's. %s", what,
                 d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host, d.how);
@@ -123,10 +114,8 @@ static void say(const Disagreement& d) {
     finding.add("bytes_differ", "%" PRIu64 " at rank %d, %" PRIu64 " at rank %d", d.this_bytes, here, d.that_bytes,
                 there);
   add_site(finding, "site", d.name.site);
-  if (d.that_text[0] != 0)
-    finding.add("other_site", "%s", d.that_text);
-  else
-    finding.add("other_site", "0x%" PRIx64 " in rank %d", d.that_site, there);
+  if (d.that_text[0] != 0) finding.add("other_site", "%s", d.that_text);
+  else finding.add("other_site", "0x%" PRIx64 " in rank %d", d.that_site, there);
   finding.add("asked", "%u ranks: %u have rank %d's data, %u have rank %d's", d.asked, d.agree_this, here, d.agree_that,
               there);
   finish(finding, d.name);
@@ -137,8 +126,7 @@ void publish(const Disagreement& d) {
 }
 
 static void say_sum(const WrongSum& sum) {
-  if (uncovered(sum.name))
-    return;
+  if (uncovered(sum.name)) return;
   char what[160], who[96] = "which of them went wrong is not known";
   describe(sum.name, what, sizeof(what));
   Finding finding;
@@ -157,8 +145,7 @@ static void say_sum(const WrongSum& sum) {
               sum.cause != nullptr ? ". " : "", sum.cause != nullptr ? sum.how : "");
   add_verdict(finding, sum.cause, sum.how);
   finding.add("linear_digest", "off by %016" PRIx64 " %016" PRIx64, sum.words[0], sum.words[1]);
-  if (sum.asked != 0)
-    finding.add("asked", "%u ranks: %u have the wrong result", sum.asked, sum.agree);
+  if (sum.asked != 0) finding.add("asked", "%u ranks: %u have the wrong result", sum.asked, sum.agree);
   add_site(finding, "site", sum.name.site);
   finish(finding, sum.name);
 }
@@ -168,20 +155,17 @@ void publish_sum(const WrongSum& sum) {
 }
 
 static void say_local(const Name& name, const char* text, int64_t element, const char* cause, const char* how) {
-  if (uncovered(name))
-    return;
+  if (uncovered(name)) return;
   char what[160];
   describe(name, what, sizeof(what));
   Finding finding;
   finding.start("collective_mismatch", Confidence::kProved);
   finding.victim(runtime.rank);
-  if (cause != nullptr)
-    finding.culprit(runtime.rank);
+  if (cause != nullptr) finding.culprit(runtime.rank);
   finding.say("%s: at rank %d on %s %s%s%s", what, runtime.rank, runtime.host, text, cause != nullptr ? ". " : "",
               cause != nullptr ? how : "");
   add_verdict(finding, cause, how);
-  if (element >= 0)
-    finding.add("element", "%" PRId64, element);
+  if (element >= 0) finding.add("element", "%" PRId64, element);
   add_site(finding, "site", name.site);
   finish(finding, name);
 }

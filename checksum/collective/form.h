@@ -10,9 +10,19 @@
 namespace resil::collective {
 
 enum class Form : uint8_t {
-  kNone,   ///< moves no data that could be checked: barriers, creation of communicators, ...
-  kBcast, kGather, kScatter, kAllgather, kAlltoall, kReduce, kAllreduce, kReduceScatter, kScan, kExscan,
-  kNeighborAllgather, kNeighborAlltoall,
+  kNone,  ///< moves no data that could be checked: barriers, creation of communicators, ...
+  kBcast,
+  kGather,
+  kScatter,
+  kAllgather,
+  kAlltoall,
+  kReduce,
+  kAllreduce,
+  kReduceScatter,
+  kScan,
+  kExscan,
+  kNeighborAllgather,
+  kNeighborAlltoall,
 };
 
 namespace form_detail {
@@ -20,14 +30,11 @@ namespace form_detail {
 /// "MPI_Ialltoallv_c" -> "alltoallv", compared with `wanted` up to a v or w at its end.
 constexpr bool is(const char* name, const char* wanted, bool nonblocking) {
   size_t length = 0, at = 0;
-  while (name[length] != 0)
-    ++length;
+  while (name[length] != 0) ++length;
   auto cut = [&](const char* end, size_t bytes) {
-    if (length <= bytes)
-      return;
+    if (length <= bytes) return;
     for (size_t i = 0; i < bytes; ++i)
-      if (name[length - bytes + i] != end[i])
-        return;
+      if (name[length - bytes + i] != end[i]) return;
     length -= bytes;
   };
   auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
@@ -35,28 +42,25 @@ constexpr bool is(const char* name, const char* wanted, bool nonblocking) {
   cut("_init", 5);
   at = nonblocking ? 5 : 4;
   for (; *wanted != 0; ++wanted, ++at)
-    if (at >= length || lower(name[at]) != *wanted)
-      return false;
+    if (at >= length || lower(name[at]) != *wanted) return false;
   return at == length || (at + 1 == length && (name[at] == 'v' || name[at] == 'w'));
 }
 
 constexpr Form find(const CallInfo& info) {
-  constexpr const char* kNames[] = {"bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce",
-                                    "reduce_scatter", "scan", "exscan", "neighbor_allgather", "neighbor_alltoall"};
-  if (!(info.attributes & kCallCollective))
-    return Form::kNone;
+  constexpr const char* kNames[] = {
+      "bcast",     "gather",         "scatter", "allgather", "alltoall",           "reduce",
+      "allreduce", "reduce_scatter", "scan",    "exscan",    "neighbor_allgather", "neighbor_alltoall"};
+  if (!(info.attributes & kCallCollective)) return Form::kNone;
   const bool nonblocking = (info.attributes & kCallStarts) && !(info.attributes & kCallPersistent);
   for (size_t i = 0; i < sizeof(kNames) / sizeof(kNames[0]); ++i)
-    if (is(info.name, kNames[i], nonblocking))
-      return static_cast<Form>(i + 1);
+    if (is(info.name, kNames[i], nonblocking)) return static_cast<Form>(i + 1);
   return is(info.name, "reduce_scatter_block", nonblocking) ? Form::kReduceScatter : Form::kNone;
 }
 
 struct Table {
   Form of[kCallCount];
   constexpr Table() : of() {
-    for (size_t i = 0; i < kCallCount; ++i)
-      of[i] = find(kCallInfo[i]);
+    for (size_t i = 0; i < kCallCount; ++i) of[i] = find(kCallInfo[i]);
   }
 };
 

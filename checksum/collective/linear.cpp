@@ -84,8 +84,7 @@ Linear combine(const Linear& a, const Linear& b) {
   Word x[kSums], y[kSums];
   memcpy(x, a.words, sizeof(x));
   memcpy(y, b.words, sizeof(y));
-  for (unsigned i = 0; i < kSums; ++i)
-    x[i] = static_cast<Word>(subtract ? x[i] - y[i] : x[i] + y[i]);
+  for (unsigned i = 0; i < kSums; ++i) x[i] = static_cast<Word>(subtract ? x[i] - y[i] : x[i] + y[i]);
   Linear result;
   memcpy(result.words, x, sizeof(x));
   return result;
@@ -95,16 +94,14 @@ uint64_t times_x(uint64_t a) { return (a << 1) ^ (a >> 63 ? kPolynomial : 0); }
 
 uint64_t multiply(uint64_t a, uint64_t b) {
   uint64_t result = 0;
-  for (int bit = 63; bit >= 0; --bit)
-    result = times_x(result) ^ (b >> bit & 1 ? a : 0);
+  for (int bit = 63; bit >= 0; --bit) result = times_x(result) ^ (b >> bit & 1 ? a : 0);
   return result;
 }
 
 uint64_t power_of_x(uint64_t exponent) {
   uint64_t result = 1, square = 2;
   for (; exponent != 0; exponent >>= 1, square = multiply(square, square))
-    if (exponent & 1)
-      result = multiply(result, square);
+    if (exponent & 1) result = multiply(result, square);
   return result;
 }
 
@@ -115,12 +112,10 @@ uint64_t remainder(const unsigned char* data, uint64_t bytes) {
     memcpy(&word, data, 8);
     crc ^= __builtin_bswap64(word);
     uint64_t next = 0;
-    for (unsigned i = 0; i < 8; ++i)
-      next ^= crc_tables[i][crc >> (8 * i) & 0xff];
+    for (unsigned i = 0; i < 8; ++i) next ^= crc_tables[i][crc >> (8 * i) & 0xff];
     crc = next;
   }
-  for (; bytes != 0; ++data, --bytes)
-    crc = (crc << 8) ^ crc_tables[0][(crc >> 56) ^ *data];
+  for (; bytes != 0; ++data, --bytes) crc = (crc << 8) ^ crc_tables[0][(crc >> 56) ^ *data];
   return crc;
 }
 
@@ -133,8 +128,7 @@ void linear_prepare() {
   fill_factors<uint64_t>();
   for (uint64_t byte = 0; byte < 256; ++byte) {
     uint64_t crc = byte << 56;
-    for (int i = 0; i < 8; ++i)
-      crc = times_x(crc);
+    for (int i = 0; i < 8; ++i) crc = times_x(crc);
     crc_tables[0][byte] = crc;
   }
   for (unsigned behind = 1; behind < 8; ++behind)  // the byte with `behind` more of them after it
@@ -145,8 +139,7 @@ void linear_prepare() {
 }
 
 Linear linear_digest(LinearMode mode, const void* data, unsigned width, int64_t first, int64_t count, int64_t total) {
-  if (count <= 0)
-    return {};
+  if (count <= 0) return {};
   switch (mode) {
     case LinearMode::kWidth4: return sum_digest<uint32_t>(data, first, count);
     case LinearMode::kWidth8: return sum_digest<uint64_t>(data, first, count);

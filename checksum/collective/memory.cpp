@@ -27,8 +27,7 @@ SpinLock lock;
 
 unsigned class_of(size_t bytes) {
   unsigned order = kSmallest;
-  while (order <= kLargest && (size_t{1} << order) < bytes)
-    ++order;
+  while (order <= kLargest && (size_t{1} << order) < bytes) ++order;
   return order;
 }
 
@@ -36,8 +35,7 @@ unsigned class_of(size_t bytes) {
 char* map_chunk(size_t bytes) {
   {
     SpinGuard guard(lock);
-    if (mapped + bytes > kBound)
-      return nullptr;
+    if (mapped + bytes > kBound) return nullptr;
     mapped += bytes;
   }
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -48,8 +46,7 @@ char* map_chunk(size_t bytes) {
 
 void* memory_take(size_t bytes) {
   const unsigned order = class_of(bytes);
-  if (order > kLargest)
-    return nullptr;
+  if (order > kLargest) return nullptr;
   {
     SpinGuard guard(lock);
     if (Free* first = free_lists[order]; first != nullptr) {
@@ -59,10 +56,8 @@ void* memory_take(size_t bytes) {
   }
   const size_t size = size_t{1} << order, chunk = size > kChunk ? size : kChunk;
   char* memory = map_chunk(chunk);
-  if (memory == nullptr)
-    return nullptr;
-  for (size_t at = size; at < chunk; at += size)
-    memory_give(memory + at, size);
+  if (memory == nullptr) return nullptr;
+  for (size_t at = size; at < chunk; at += size) memory_give(memory + at, size);
   return memory;
 }
 

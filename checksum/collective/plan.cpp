@@ -7,8 +7,8 @@
 #include "checksum/collective/memory.h"
 #include "checksum/ledger/blame.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/base/hash.h"
+#include "shim/call/event.h"
 #include "shim/tables/tables.h"
 
 namespace resil::collective {
@@ -22,8 +22,9 @@ constexpr int kSpelledOut = 256;  // ranks
 
 bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
 
-/// RESIL_BLAME=full: broadcast and allgathered data is also told from giver to getter, as packets, so that what is known
-/// of packets on both sides can explain what went wrong. Not among very many ranks: each then notes one for each other.
+/// RESIL_BLAME=full: broadcast and allgathered data is also told from giver to getter, as packets, so that what is
+/// known of packets on both sides can explain what went wrong. Not among very many ranks: each then notes one for each
+/// other.
 bool spelled_out(const CommInfo& comm) {
   return ledger::full_blame() && comm.size <= kSpelledOut && comm.remote_size <= kSpelledOut;
 }
@@ -36,16 +37,14 @@ class Parts {
         wide_(e.large || (side.types != nullptr && form_of(e.id) == Form::kNeighborAlltoall)) {}
 
   int64_t count(int64_t i) const {
-    if (side_.counts == nullptr)
-      return side_.count;
+    if (side_.counts == nullptr) return side_.count;
     return e_.large ? static_cast<const int64_t*>(side_.counts)[i] : static_cast<const int*>(side_.counts)[i];
   }
 
   View at(int64_t i) const {
     const int64_t count = this->count(i);
     const uint64_t type = side_.types != nullptr ? request_handle(side_.types, i) : side_.type;
-    if (count <= 0)
-      return {nullptr, 0, nullptr, 0, Reason::kNone};
+    if (count <= 0) return {nullptr, 0, nullptr, 0, Reason::kNone};
     const TypeMap* map = type_map(*e_.thread, type);
     const int64_t extent = side_.types != nullptr ? 1 : map != nullptr ? map->extent : 0;
     const int64_t steps = side_.counts == nullptr ? i * count : displacement(i);
@@ -77,8 +76,7 @@ void put(View& to, const View& from) {
 
 /// A single-count argument as a whole, or `times` as much.
 View whole(const Event& e, const Side& side, int64_t times = 1) {
-  if (side.count <= 0 || times <= 0)
-    return {nullptr, 0, nullptr, 0, Reason::kNone};
+  if (side.count <= 0 || times <= 0) return {nullptr, 0, nullptr, 0, Reason::kNone};
   View view = make_view(*e.thread, side.buffer, side.count * times, side.type);
   if (view.reason == Reason::kDatatype)
     view.bytes = static_cast<uint64_t>(side.count * times) * static_cast<uint64_t>(type_size(*e.thread, side.type));
@@ -86,8 +84,7 @@ View whole(const Event& e, const Side& side, int64_t times = 1) {
 }
 
 bool reserve(Plan& plan, Blocks& blocks, int64_t capacity) {
-  if (capacity <= 1)
-    return true;
+  if (capacity <= 1) return true;
   const size_t bytes = static_cast<size_t>(capacity) * sizeof(Block);
   auto* items = static_cast<Block*>(memory_take(bytes));
   if (items == nullptr) {
@@ -101,8 +98,7 @@ bool reserve(Plan& plan, Blocks& blocks, int64_t capacity) {
 }
 
 void append(Plan& plan, Blocks& blocks, Peer* peer, Reason why, const View& view, bool repeated = false) {
-  if (view.bytes == 0)
-    return;  // no packet
+  if (view.bytes == 0) return;  // no packet
   if (peer == nullptr) {
     plan.unreachable_why = why;
     if (&blocks == &plan.receives) {  // counted where it is received
@@ -111,8 +107,7 @@ void append(Plan& plan, Blocks& blocks, Peer* peer, Reason why, const View& view
     }
     return;
   }
-  if (blocks.count < blocks.capacity)
-    blocks.items[blocks.count++] = {peer, view, 0, repeated, 0, 0, 0};
+  if (blocks.count < blocks.capacity) blocks.items[blocks.count++] = {peer, view, 0, repeated, 0, 0, 0};
 }
 
 void append(Plan& plan, const Event& e, Blocks& blocks, int rank, const View& view) {
@@ -123,80 +118,62 @@ void append(Plan& plan, const Event& e, Blocks& blocks, int rank, const View& vi
 
 void agree_on(Plan& plan, const Event& e, int root) {
   plan.agrees = true;
-  if (e.comm->size > 1)
-    plan.tree = &tree_of(*e.comm, root, plan.tree_room);
+  if (e.comm->size > 1) plan.tree = &tree_of(*e.comm, root, plan.tree_room);
 }
 
 // --- One function for each form ---------------------------------------------------------------------------------
 
 void spell_out_bcast(Plan& plan, const Event& e, bool root, int receivers) {
   const View data = whole(e, e.send);
-  if (!root)
-    return append(plan, e, plan.receives, e.peer, data);
-  if (!reserve(plan, plan.sends, receivers))
-    return;
+  if (!root) return append(plan, e, plan.receives, e.peer, data);
+  if (!reserve(plan, plan.sends, receivers)) return;
   for (int i = 0; i < receivers; ++i)
-    if (plan.intercomm || i != e.comm->rank)
-      append(plan, e, plan.sends, i, data);
+    if (plan.intercomm || i != e.comm->rank) append(plan, e, plan.sends, i, data);
 }
 
 void make_bcast(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   if (!plan.intercomm) {
     plan.name.root = e.peer;
-    if (comm.size > 1 && spelled_out(comm))
-      return spell_out_bcast(plan, e, comm.rank == e.peer, comm.size);
+    if (comm.size > 1 && spelled_out(comm)) return spell_out_bcast(plan, e, comm.rank == e.peer, comm.size);
     put(plan.result, whole(e, e.send));
-    if (plan.result.bytes != 0)
-      agree_on(plan, e, e.peer);
+    if (plan.result.bytes != 0) agree_on(plan, e, e.peer);
     return;
   }
-  if (e.peer == ring::kProcNull)
-    return;
-  if (spelled_out(comm))
-    return spell_out_bcast(plan, e, e.peer == ring::kRootSelf, comm.remote_size);
+  if (e.peer == ring::kProcNull) return;
+  if (spelled_out(comm)) return spell_out_bcast(plan, e, e.peer == ring::kRootSelf, comm.remote_size);
   const View data = whole(e, e.send);
-  if (e.peer == ring::kRootSelf)
-    return append(plan, e, plan.sends, 0, data);
-  if (comm.rank == 0)
-    append(plan, e, plan.receives, e.peer, data);
+  if (e.peer == ring::kRootSelf) return append(plan, e, plan.sends, 0, data);
+  if (comm.rank == 0) append(plan, e, plan.receives, e.peer, data);
   plan.result = data;
-  if (data.bytes != 0)
-    agree_on(plan, e, 0);
+  if (data.bytes != 0) agree_on(plan, e, 0);
 }
 
 /// Gather, and scatter the other way round: `one` is what the ranks other than the root have, `many` the root's side.
 void make_rooted(Plan& plan, const Event& e, const Side& one, const Side& many, Blocks& to_root, Blocks& at_root) {
   const CommInfo& comm = *e.comm;
   const bool root = plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank;
-  if (plan.intercomm && e.peer == ring::kProcNull)
-    return;
-  if (!root)
-    return append(plan, e, to_root, e.peer, whole(e, one));
+  if (plan.intercomm && e.peer == ring::kProcNull) return;
+  if (!root) return append(plan, e, to_root, e.peer, whole(e, one));
   const int partners = plan.intercomm ? comm.remote_size : comm.size;
   const bool stays = !plan.intercomm && in_place(one.buffer);
-  if (!reserve(plan, at_root, partners))
-    return;
+  if (!reserve(plan, at_root, partners)) return;
   const Parts parts(e, many, e.receive.displacements);  // of MPI_Scatterv too: see fill() in shim/api/gen.py
   for (int i = 0; i < partners; ++i)
-    if (!stays || i != comm.rank)
-      append(plan, e, at_root, i, parts.at(i));
-  if (!plan.intercomm && !stays)
-    append(plan, e, to_root, comm.rank, whole(e, one));
+    if (!stays || i != comm.rank) append(plan, e, at_root, i, parts.at(i));
+  if (!plan.intercomm && !stays) append(plan, e, to_root, comm.rank, whole(e, one));
 }
 
 void spell_out_allgather(Plan& plan, const Event& e, const Parts& parts, int partners) {
   const int here = plan.intercomm ? -1 : e.comm->rank;
   const View mine = plan.in_place ? parts.at(here) : whole(e, e.send);
-  if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners))
-    return;
+  if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners)) return;
   for (int i = 0; i < partners; ++i)
     if (i != here || !plan.in_place) {
       append(plan, e, plan.sends, i, mine);
       append(plan, e, plan.receives, i, parts.at(i));
     }
-  if (!plan.in_place)
-    return;
+  if (!plan.in_place) return;
   plan.own = mine.bytes != 0;  // it has to stay what it was
   put(plan.own_got, mine);
   put(plan.own_given, mine);
@@ -207,25 +184,21 @@ void make_allgather(Plan& plan, const Event& e) {
   const int partners = plan.intercomm ? comm.remote_size : comm.size;
   const Parts parts(e, e.receive, e.receive.displacements);
   plan.in_place = !plan.intercomm && in_place(e.send.buffer);
-  if (spelled_out(comm))
-    return spell_out_allgather(plan, e, parts, partners);
+  if (spelled_out(comm)) return spell_out_allgather(plan, e, parts, partners);
   if (e.receive.counts == nullptr) {
     put(plan.result, whole(e, e.receive, partners));
   } else {
     plan.result_parts = true;
     plan.result = {nullptr, 0, nullptr, 0, Reason::kNone};
-    if (!reserve(plan, plan.parts, partners))
-      return;
+    if (!reserve(plan, plan.parts, partners)) return;
     for (int i = 0; i < partners; ++i) {
       const View part = parts.at(i);
       plan.result.bytes += part.bytes;
-      if (part.reason != Reason::kNone)
-        plan.result.reason = part.reason;
+      if (part.reason != Reason::kNone) plan.result.reason = part.reason;
       plan.parts.items[plan.parts.count++] = {nullptr, part, 0, false, 0, 0, 0};
     }
   }
-  if (plan.result.bytes != 0)
-    agree_on(plan, e, 0);
+  if (plan.result.bytes != 0) agree_on(plan, e, 0);
   if (!plan.intercomm) {
     put(plan.own_got, parts.at(comm.rank));
     put(plan.own_given, plan.in_place ? plan.own_got : whole(e, e.send));
@@ -233,10 +206,8 @@ void make_allgather(Plan& plan, const Event& e) {
     return;
   }
   append(plan, e, plan.sends, comm.rank % comm.remote_size, whole(e, e.send));
-  if (!reserve(plan, plan.receives, partners / comm.size + 1))
-    return;
-  for (int i = comm.rank; i < partners; i += comm.size)
-    append(plan, e, plan.receives, i, parts.at(i));
+  if (!reserve(plan, plan.receives, partners / comm.size + 1)) return;
+  for (int i = comm.rank; i < partners; i += comm.size) append(plan, e, plan.receives, i, parts.at(i));
 }
 
 void make_alltoall(Plan& plan, const Event& e) {
@@ -246,8 +217,7 @@ void make_alltoall(Plan& plan, const Event& e) {
   const Parts given(e, plan.in_place ? e.receive : e.send,
                     plan.in_place ? e.receive.displacements : e.send.displacements);
   const Parts got(e, e.receive, e.receive.displacements);
-  if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners))
-    return;
+  if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners)) return;
   for (int i = 0; i < partners; ++i) {
     append(plan, e, plan.sends, i, given.at(i));
     append(plan, e, plan.receives, i, got.at(i));
@@ -280,14 +250,12 @@ void make_reduction(Plan& plan, const Event& e) {
   Reduction& r = plan.reduction;
   const bool scattered = plan.form == Form::kReduceScatter;
   const bool prefix = plan.form == Form::kScan || plan.form == Form::kExscan;
-  if (plan.form == Form::kReduce && plan.intercomm && e.peer == ring::kProcNull)
-    return;
+  if (plan.form == Form::kReduce && plan.intercomm && e.peer == ring::kProcNull) return;
   plan.reduces = true;
   plan.gets_result = plan.form != Form::kReduce || (plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank);
   const bool gives = plan.form != Form::kReduce || !plan.intercomm || e.peer >= 0;
   plan.in_place = gives && reduces_in_place(e);
-  if (plan.form == Form::kReduce && !plan.intercomm)
-    plan.name.root = e.peer;
+  if (plan.form == Form::kReduce && !plan.intercomm) plan.name.root = e.peer;
   r.first = 0;
   r.total = e.send.count;
   int64_t mine = e.send.count;
@@ -295,8 +263,7 @@ void make_reduction(Plan& plan, const Event& e) {
     const Parts parts(e, e.receive, nullptr);
     r.total = 0;
     for (int i = 0; i < comm.size; ++i) {
-      if (i == comm.rank)
-        r.first = r.total;
+      if (i == comm.rank) r.first = r.total;
       r.total += parts.count(i);
     }
     mine = parts.count(comm.rank);
@@ -310,13 +277,11 @@ void make_reduction(Plan& plan, const Event& e) {
   reduction_classify(r, e.op, map);
   put(r.input, gives ? make_view(map, plan.in_place ? e.receive.buffer : e.send.buffer, r.total) : View{});
   put(r.output, plan.gets_result && mine > 0 ? make_view(map, e.receive.buffer, mine) : View{});
-  if (plan.form == Form::kExscan && comm.rank == 0)
-    plan.gets_result = false;  // its receive buffer is not significant
+  if (plan.form == Form::kExscan && comm.rank == 0) plan.gets_result = false;  // its receive buffer is not significant
   if (plan.intercomm) {
     r.linear = LinearMode::kNone;  // each group gets what the other one gave
     r.input = {};
-    if (r.why == Reason::kNone)
-      r.why = Reason::kReduction;
+    if (r.why == Reason::kNone) r.why = Reason::kReduction;
   } else if (!prefix) {
     plan.sums = r.linear != LinearMode::kNone && comm.size > 1;
   }
@@ -345,21 +310,18 @@ void clear(Blocks& blocks) {
 }
 
 void hold(const View& view, bool keep) {
-  if (view.type != nullptr)
-    keep ? type_map_hold(view.type) : type_map_release(view.type);
+  if (view.type != nullptr) keep ? type_map_hold(view.type) : type_map_release(view.type);
 }
 
 void hold(Blocks& blocks, bool keep) {
-  for (uint32_t i = 0; i < blocks.count; ++i)
-    hold(blocks.items[i].view, keep);
+  for (uint32_t i = 0; i < blocks.count; ++i) hold(blocks.items[i].view, keep);
 }
 
 void hold_all(Plan& plan, bool keep) {
   hold(plan.sends, keep);
   hold(plan.receives, keep);
   hold(plan.parts, keep);
-  if (plan.agrees)
-    hold(plan.result, keep);
+  if (plan.agrees) hold(plan.result, keep);
   if (plan.own) {
     hold(plan.own_given, keep);
     hold(plan.own_got, keep);
@@ -421,8 +383,7 @@ bool reduces_in_place(const Event& e) {
 }
 
 void plan_keep_tree(Plan& plan) {
-  if (plan.tree == nullptr || plan.tree == &plan.tree_room)
-    return;
+  if (plan.tree == nullptr || plan.tree == &plan.tree_room) return;
   __builtin_memcpy(&plan.tree_room, plan.tree, sizeof(plan.tree_room));
   plan.tree = &plan.tree_room;
 }

@@ -24,17 +24,17 @@ namespace resil::collective {
 struct Block {
   ledger::Peer* peer;
   View view;
-  uint64_t digest;     ///< of what is given or has come, once read
-  bool repeated;       ///< see Edge
-  uint64_t posted;     ///< full blame, what is received: evidence of the buffer before the call; 0: none
-  uint64_t evidence;   ///< the same once it has come
-  uint64_t handle;     ///< full blame, what is given: blame's of the packet, until the call is complete; 0: none
+  uint64_t digest;  ///< of what is given or has come, once read
+  bool repeated;  ///< see Edge
+  uint64_t posted;  ///< full blame, what is received: evidence of the buffer before the call; 0: none
+  uint64_t evidence;  ///< the same once it has come
+  uint64_t handle;  ///< full blame, what is given: blame's of the packet, until the call is complete; 0: none
 };
 
 struct Blocks {
-  Block* items;        ///< `room` when there is one only
+  Block* items;  ///< `room` when there is one only
   uint32_t count, capacity;
-  size_t memory;       ///< bytes from memory.h, 0: none
+  size_t memory;  ///< bytes from memory.h, 0: none
   Block room;
 };
 
@@ -42,15 +42,15 @@ struct Plan {
   Name name;
   Form form;
   bool persistent, blocking;
-  bool active;               ///< persistent: started and not complete
-  bool moves;                ///< what plan_make() returned
-  uint64_t life;             ///< nonblocking, persistent: its number in ledger/lives.h since it was started; 0: none
-  bool inputs_read;          ///< sends, own part and contribution have been read
+  bool active;  ///< persistent: started and not complete
+  bool moves;  ///< what plan_make() returned
+  uint64_t life;  ///< nonblocking, persistent: its number in ledger/lives.h since it was started; 0: none
+  bool inputs_read;  ///< sends, own part and contribution have been read
   bool in_place;
   bool intercomm;
-  ledger::Reason reason;     ///< kNone; else everything is announced and expected as unchecked
-  ledger::Reason outcome;    ///< for the report: first reason met by any part
-  uint32_t unreachable;      ///< partners that notes cannot be exchanged with
+  ledger::Reason reason;  ///< kNone; else everything is announced and expected as unchecked
+  ledger::Reason outcome;  ///< for the report: first reason met by any part
+  uint32_t unreachable;  ///< partners that notes cannot be exchanged with
   ledger::Reason unreachable_why;
   uint64_t unreachable_bytes;
 
@@ -58,10 +58,10 @@ struct Plan {
 
   // A result that is equal everywhere.
   bool agrees;
-  bool result_parts;         ///< `parts` instead of `result`: parts that lie apart
+  bool result_parts;  ///< `parts` instead of `result`: parts that lie apart
   View result;
   Blocks parts;
-  const Tree* tree;          ///< null: a group of one
+  const Tree* tree;  ///< null: a group of one
 
   // The own part of an allgathered result.
   bool own;
@@ -71,10 +71,10 @@ struct Plan {
   // Reductions.
   bool reduces;
   Reduction reduction;
-  bool sums;                 ///< takes part in a sum up the tree
+  bool sums;  ///< takes part in a sum up the tree
   bool gets_result;
-  uint64_t result_posted;    ///< full blame: evidence of the result's buffer before the call; 0: none
-  Outcome how;               ///< full blame, once it is complete
+  uint64_t result_posted;  ///< full blame: evidence of the result's buffer before the call; 0: none
+  Outcome how;  ///< full blame, once it is complete
   ledger::Peer *chain_next, *chain_before;  ///< prefix reductions: ranks after and before
 
   Tree tree_room;
@@ -90,6 +90,6 @@ void plan_keep_tree(Plan& plan);
 /// Keeps types and tree for what goes on after the call.
 void plan_hold(Plan& plan);
 void plan_release(Plan& plan);  ///< undoes plan_hold
-void plan_free(Plan& plan);     ///< gives the blocks back
+void plan_free(Plan& plan);  ///< gives the blocks back
 
 }  // namespace resil::collective

@@ -29,10 +29,8 @@ bool picks(OpKind op) {
 }
 
 LinearMode mode_of(OpKind op, const BasicType& basic) {
-  if (op == OpKind::kBxor && (is_integer(basic.kind) || basic.kind == BasicKind::kByte))
-    return LinearMode::kXor;
-  if (op != OpKind::kSum || !is_integer(basic.kind))
-    return LinearMode::kNone;
+  if (op == OpKind::kBxor && (is_integer(basic.kind) || basic.kind == BasicKind::kByte)) return LinearMode::kXor;
+  if (op != OpKind::kSum || !is_integer(basic.kind)) return LinearMode::kNone;
   return basic.width == 4 ? LinearMode::kWidth4 : basic.width == 8 ? LinearMode::kWidth8 : LinearMode::kNone;
 }
 
@@ -51,12 +49,9 @@ void canonical_bits(char* value, Bits exponent, bool zeros) {
   Bits bits;
   memcpy(&bits, value, sizeof(bits));
   const Bits magnitude = bits & static_cast<Bits>(~kSign);
-  if (magnitude > exponent)
-    bits = static_cast<Bits>(exponent | 1);
-  else if (zeros && (magnitude & exponent) == 0)
-    bits = 0;
-  else
-    return;
+  if (magnitude > exponent) bits = static_cast<Bits>(exponent | 1);
+  else if (zeros && (magnitude & exponent) == 0) bits = 0;
+  else return;
   memcpy(value, &bits, sizeof(bits));
 }
 
@@ -94,13 +89,10 @@ void canonical_quad(char* value, bool zeros) {
 }
 
 void canonical(char* value, BasicKind kind, unsigned width, bool zeros) {
-  if (width == 4)
-    return canonical_bits<uint32_t>(value, 0x7f800000u, zeros);
-  if (width == 8)
-    return canonical_bits<uint64_t>(value, uint64_t{0x7ff} << 52, zeros);
+  if (width == 4) return canonical_bits<uint32_t>(value, 0x7f800000u, zeros);
+  if (width == 8) return canonical_bits<uint64_t>(value, uint64_t{0x7ff} << 52, zeros);
 #if defined(__x86_64__)
-  if (kind == BasicKind::kLongDouble || kind == BasicKind::kLongDoubleComplex)
-    return canonical_extended(value, zeros);
+  if (kind == BasicKind::kLongDouble || kind == BasicKind::kLongDoubleComplex) return canonical_extended(value, zeros);
 #endif
   (void)kind;
   canonical_quad(value, zeros);
@@ -124,8 +116,7 @@ bool has_special(const char* data, uint64_t count, Bits exponent, bool zeros) {
 }
 
 bool any_special(const char* data, uint64_t bytes, unsigned width, bool zeros) {
-  if (width == 4)
-    return has_special<uint32_t>(data, bytes / 4, 0x7f800000u, zeros);
+  if (width == 4) return has_special<uint32_t>(data, bytes / 4, 0x7f800000u, zeros);
   return has_special<uint64_t>(data, bytes / 8, uint64_t{0x7ff} << 52, zeros);
 }
 
@@ -137,8 +128,7 @@ uint64_t slow_float_digest(const View& view, BasicKind kind, unsigned width, boo
   for (uint64_t done = 0; done < view.bytes;) {
     const uint64_t now = view.bytes - done < sizeof(chunk) ? view.bytes - done : sizeof(chunk);
     memcpy(chunk, data + done, now);
-    for (uint64_t at = 0; at + width <= now; at += width)
-      canonical(chunk + at, kind, width, zeros);
+    for (uint64_t at = 0; at + width <= now; at += width) canonical(chunk + at, kind, width, zeros);
     stream.add(chunk, now);
     done += now;
   }
@@ -156,8 +146,7 @@ uint64_t pair_digest(const View& view, const BasicType& pair) {
   for (int64_t i = 0; i < view.count; ++i, element += view.type->extent) {
     char value[32];
     memcpy(value, element, pair.value_width);
-    if (is_float(pair.value_kind))
-      canonical(value, pair.value_kind, pair.value_width, true);
+    if (is_float(pair.value_kind)) canonical(value, pair.value_kind, pair.value_width, true);
     stream.add(value, pair.value_width);
     stream.add(element + index_offset(pair), pair.index_width);
   }
@@ -170,21 +159,18 @@ bool has_nan(const char* data, int64_t count, int64_t stride, BasicKind kind, un
     if (width == 4) {
       uint32_t bits;
       memcpy(&bits, data, 4);
-      if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return true;
+      if ((bits & 0x7fffffffu) > 0x7f800000u) return true;
     } else if (width == 8) {
       uint64_t bits;
       memcpy(&bits, data, 8);
-      if ((bits & ~(uint64_t{1} << 63)) > uint64_t{0x7ff} << 52)
-        return true;
+      if ((bits & ~(uint64_t{1} << 63)) > uint64_t{0x7ff} << 52) return true;
     } else {
       char value[16], zero[16];
       memcpy(value, data, 16);
       canonical(value, kind, width, false);
       memset(zero, 0xff, 16);
       canonical(zero, kind, width, false);  // all bits set: the canonical NaN
-      if (memcmp(value, zero, 16) == 0)
-        return true;
+      if (memcmp(value, zero, 16) == 0) return true;
     }
   }
   return false;
@@ -205,8 +191,7 @@ int64_t first_violation(const char* input, const char* output, int64_t count, Ho
 template <class T>
 int64_t ordered(OpKind op, const char* input, const char* output, int64_t count) {
   // Written so that NaNs hold.
-  if (op == OpKind::kMin)
-    return first_violation<T>(input, output, count, [](T x, T result) { return !(result > x); });
+  if (op == OpKind::kMin) return first_violation<T>(input, output, count, [](T x, T result) { return !(result > x); });
   return first_violation<T>(input, output, count, [](T x, T result) { return !(result < x); });
 }
 
@@ -227,8 +212,7 @@ int64_t bitwise(OpKind op, const char* input, const char* output, int64_t count)
 
 template <class Signed, class Unsigned>
 int64_t integer_bound(const Reduction& r, const char* input, const char* output, int64_t count) {
-  if (!picks(r.op))
-    return bitwise<Unsigned>(r.op, input, output, count);
+  if (!picks(r.op)) return bitwise<Unsigned>(r.op, input, output, count);
   return r.basic.kind == BasicKind::kUnsigned ? ordered<Unsigned>(r.op, input, output, count)
                                               : ordered<Signed>(r.op, input, output, count);
 }
@@ -260,10 +244,8 @@ void reduction_classify(Reduction& r, uint64_t op, const TypeMap* type) {
 }
 
 uint64_t canonical_digest(const Reduction& r, const View& view) {
-  if (r.basic.kind == BasicKind::kPair)
-    return pair_digest(view, r.basic);
-  if (!is_float(r.basic.kind))
-    return view_digest(view, view.bytes);
+  if (r.basic.kind == BasicKind::kPair) return pair_digest(view, r.basic);
+  if (!is_float(r.basic.kind)) return view_digest(view, view.bytes);
   const unsigned width = float_width(r.basic);
   if (width != 16 && !any_special(static_cast<const char*>(view.buffer) + view.type->low, view.bytes, width, r.orders))
       [[likely]]
@@ -276,8 +258,7 @@ void reduction_read_input(Reduction& r) {
   r.has_input = true;
   if (r.linear != LinearMode::kNone)
     r.contribution = linear_digest(r.linear, data, r.basic.width, 0, r.input.count, r.total);
-  if (!r.orders)
-    return;
+  if (!r.orders) return;
   const bool pair = r.basic.kind == BasicKind::kPair;
   r.nan_seen = has_nan(data, r.input.count, r.input.type->extent, pair ? r.basic.value_kind : r.basic.kind,
                        pair ? r.basic.value_width : r.basic.width);
@@ -288,19 +269,17 @@ Linear reduction_result(const Reduction& r) {
 }
 
 int64_t bound_violated(const Reduction& r) {
-  if (r.basic.kind == BasicKind::kPair || r.basic.kind == BasicKind::kLongDouble || is_complex(r.basic.kind))
-    return -1;
+  if (r.basic.kind == BasicKind::kPair || r.basic.kind == BasicKind::kLongDouble || is_complex(r.basic.kind)) return -1;
   const char* output = static_cast<const char*>(r.output.buffer);
   const char* input = static_cast<const char*>(r.input.buffer) + static_cast<size_t>(r.first) * r.basic.width;
   const int64_t count = r.output.count;
   if (r.basic.kind == BasicKind::kFloating) {
-    if (!picks(r.op))
-      return -1;
-    return r.basic.width == 4 ? ordered<float>(r.op, input, output, count)
-           : r.basic.width == 8 ? ordered<double>(r.op, input, output, count) : -1;
+    if (!picks(r.op)) return -1;
+    return r.basic.width == 4   ? ordered<float>(r.op, input, output, count)
+           : r.basic.width == 8 ? ordered<double>(r.op, input, output, count)
+                                : -1;
   }
-  if (r.basic.kind == BasicKind::kLogical)
-    return -1;  // what is true depends on the Fortran compiler
+  if (r.basic.kind == BasicKind::kLogical) return -1;  // what is true depends on the Fortran compiler
   switch (r.basic.width) {
     case 1: return integer_bound<int8_t, uint8_t>(r, input, output, count);
     case 2: return integer_bound<int16_t, uint16_t>(r, input, output, count);

@@ -19,14 +19,14 @@ namespace resil::collective {
 struct Reduction {
   OpKind op;
   BasicType basic;
-  LinearMode linear;        ///< kNone: the arithmetic is not checked
-  bool comparable;          ///< equal results may be demanded of all ranks
-  bool orders;              ///< MIN, MAX and their LOC forms of floating values: a NaN makes the result arbitrary
-  bool nan_seen;            ///< in this rank's contribution
-  bool has_input;           ///< `input` was read (and `contribution` taken)
-  ledger::Reason why;       ///< why the arithmetic is not checked: kReduction, kUserOperator
-  View input, output;       ///< output.type null: this rank gets no result
-  int64_t first, total;     ///< the output's place among all elements, number of elements of a contribution
+  LinearMode linear;  ///< kNone: the arithmetic is not checked
+  bool comparable;  ///< equal results may be demanded of all ranks
+  bool orders;  ///< MIN, MAX and their LOC forms of floating values: a NaN makes the result arbitrary
+  bool nan_seen;  ///< in this rank's contribution
+  bool has_input;  ///< `input` was read (and `contribution` taken)
+  ledger::Reason why;  ///< why the arithmetic is not checked: kReduction, kUserOperator
+  View input, output;  ///< output.type null: this rank gets no result
+  int64_t first, total;  ///< the output's place among all elements, number of elements of a contribution
   Linear contribution;
 };
 

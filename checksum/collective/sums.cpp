@@ -28,11 +28,11 @@ struct Node {
   Name name;
   uint32_t next, ready_next;
   uint32_t expected, arrived;  // children
-  bool own;                    // this rank's part is in
+  bool own;  // this rank's part is in
   LinearMode mode;
   Reason reason;
   Linear sum;
-  Peer* parent;                // null: the root
+  Peer* parent;  // null: the root
 };
 
 Node* nodes;
@@ -53,15 +53,11 @@ uint32_t& bucket_of(uint64_t comm, uint32_t tag) {
 uint32_t node_of(uint64_t comm, uint32_t tag) {
   uint32_t& first = bucket_of(comm, tag);
   for (uint32_t i = first; i != kNone; i = nodes[i].next)
-    if (nodes[i].name.comm == comm && nodes[i].name.tag == tag)
-      return i;
+    if (nodes[i].name.comm == comm && nodes[i].name.tag == tag) return i;
   uint32_t index = node_free;
-  if (index != kNone)
-    node_free = nodes[index].next;
-  else if (node_top < kNodes)
-    index = node_top++;
-  else
-    return kNone;
+  if (index != kNone) node_free = nodes[index].next;
+  else if (node_top < kNodes) index = node_top++;
+  else return kNone;
   Node& node = nodes[index];
   node = {};
   node.name.comm = comm;
@@ -75,8 +71,7 @@ uint32_t node_of(uint64_t comm, uint32_t tag) {
 Node remove(uint32_t index) {
   Node node = nodes[index];
   uint32_t* link = &bucket_of(node.name.comm, node.name.tag);
-  while (*link != index)
-    link = &nodes[*link].next;
+  while (*link != index) link = &nodes[*link].next;
   *link = node.next;
   nodes[index].next = node_free;
   node_free = index;
@@ -87,18 +82,20 @@ Node remove(uint32_t index) {
 void add(Node& node, LinearMode mode, const Linear& part, Reason reason) {
   if (node.mode != LinearMode::kNone && mode != LinearMode::kNone && node.mode != mode)
     reason = Reason::kReduction;  // the ranks disagree about the datatype: not for sums to say
-  if (reason != Reason::kNone)
-    node.reason = reason;
-  else
-    node.sum = linear_add(mode, node.sum, part);
-  if (mode != LinearMode::kNone)
-    node.mode = mode;
+  if (reason != Reason::kNone) node.reason = reason;
+  else node.sum = linear_add(mode, node.sum, part);
+  if (mode != LinearMode::kNone) node.mode = mode;
 }
 
 bool complete(const Node& node) { return node.own && node.arrived >= node.expected; }
 
 Record record_of(const Name& name, LinearMode mode, const Linear& sum, Reason reason) {
-  Record record = {name.comm, sum.words[0], name.bytes, sum.words[1], name.tag, static_cast<uint16_t>(name.id),
+  Record record = {name.comm,
+                   sum.words[0],
+                   name.bytes,
+                   sum.words[1],
+                   name.tag,
+                   static_cast<uint16_t>(name.id),
                    static_cast<uint8_t>(ledger::Space::kSum),
                    static_cast<uint8_t>(ledger::kNotLanes | static_cast<uint8_t>(mode) << 4)};
   if (reason != Reason::kNone) {
@@ -117,10 +114,8 @@ void pass_on(Thread& thread, const Node& node) {
     if (reason == Reason::kNone && ledger::records_dropped(*node.parent))
       reason = Reason::kMemory;  // this rank's part never gets there
   }
-  if (reason == Reason::kNone)
-    ledger::count_checked(1, node.name.bytes);
-  else
-    ledger::count_uncovered(reason, 1, node.name.bytes);
+  if (reason == Reason::kNone) ledger::count_checked(1, node.name.bytes);
+  else ledger::count_uncovered(reason, 1, node.name.bytes);
 }
 
 /// From a child; inside progress().
@@ -147,8 +142,7 @@ void arrived(Thread&, Peer&, const Record& record) {
 bool sums_prepare() {
   const size_t bytes = kNodes * sizeof(Node) + kBuckets * sizeof(uint32_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (memory == MAP_FAILED) return false;
   nodes = static_cast<Node*>(memory);
   buckets = reinterpret_cast<uint32_t*>(nodes + kNodes);
   return true;
@@ -157,8 +151,7 @@ bool sums_prepare() {
 void sums_connect() { ledger::handle_space(ledger::Space::kSum, arrived); }
 
 void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mode, const Linear& part, Reason reason) {
-  if (reason == Reason::kNone)
-    reason = tree.reason;
+  if (reason == Reason::kNone) reason = tree.reason;
   Node done;
   done.name = name;
   done.mode = mode;
@@ -183,8 +176,7 @@ void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mod
       node.own = true;
       add(node, mode, part, reason);
       pending.fetch_add(1, std::memory_order_relaxed);
-      if (!complete(node))
-        return;
+      if (!complete(node)) return;
       done = remove(index);
     }
   }
@@ -197,8 +189,7 @@ void sums_tend(Thread& thread) {
     {
       Guard guard;
       const uint32_t index = ready_first;
-      if (index == kNone)
-        return;
+      if (index == kNone) return;
       ready_first = nodes[index].ready_next;
       done = remove(index);
     }

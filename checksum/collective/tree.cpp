@@ -45,8 +45,7 @@ void copy(Tree& to, const Tree& from) {
   Reason why = Reason::kNone;
   if (mine != 0) {
     tree.parent = local_peer(comm, rank_of(mine & (mine - 1)), &why);
-    if (tree.parent == nullptr)
-      tree.reason = why;
+    if (tree.parent == nullptr) tree.reason = why;
   }
   for (int64_t bit = 1; bit < size && (mine == 0 || bit < (mine & -mine)) && mine + bit < size; bit *= 2) {
     Peer* child = local_peer(comm, rank_of(static_cast<int>(mine + bit)), &why);
@@ -62,15 +61,13 @@ void copy(Tree& to, const Tree& from) {
 void find_repeated(Edge* edges, int count) {
   for (int i = 0; i < count; ++i)
     for (int j = i + 1; edges[i].peer != nullptr && j < count; ++j)
-      if (edges[j].peer == edges[i].peer)
-        edges[i].repeated = edges[j].repeated = true;
+      if (edges[j].peer == edges[i].peer) edges[i].repeated = edges[j].repeated = true;
 }
 
 void resolve(CommInfo& comm, Edge* edges, int count, const int* ranks) {
   for (int i = 0; i < count; ++i) {
     edges[i] = {nullptr, Reason::kNone, false};
-    if (ranks[i] >= 0)
-      edges[i].peer = ledger::peer_of(comm, ranks[i], &edges[i].why);
+    if (ranks[i] >= 0) edges[i].peer = ledger::peer_of(comm, ranks[i], &edges[i].why);
   }
   find_repeated(edges, count);
 }
@@ -78,12 +75,10 @@ void resolve(CommInfo& comm, Edge* edges, int count, const int* ranks) {
 }  // namespace
 
 Peer* local_peer(CommInfo& comm, int rank, Reason* why) {
-  if (comm.remote_size < 0)
-    return ledger::peer_of(comm, rank, why);
+  if (comm.remote_size < 0) return ledger::peer_of(comm, rank, why);
   int world = -1;
   *why = Reason::kOtherWorld;
-  if (!backend->comm_world_ranks(comm.handle, false, 1, &rank, &world) || world < 0)
-    return nullptr;
+  if (!backend->comm_world_ranks(comm.handle, false, 1, &rank, &world) || world < 0) return nullptr;
   Peer* peer = ledger::peer_of(world);
   *why = peer != nullptr ? Reason::kNone : Reason::kMemory;
   return peer;
@@ -94,8 +89,7 @@ const Tree& tree_of(CommInfo& comm, int root, Tree& room) {
   {
     Guard guard;
     if (cached.comm == comm.ring->id && cached.root == root) [[likely]] {
-      if (!ledger::concurrent())
-        return cached;
+      if (!ledger::concurrent()) return cached;
       copy(room, cached);
       return room;
     }
@@ -119,8 +113,7 @@ Neighbours* neighbours_take(CommInfo& comm, Reason* why) {
   }
   int in = 0, out = 0;
   *why = Reason::kCollective;
-  if (!backend->comm_degree(comm.handle, &in, &out))
-    return nullptr;
+  if (!backend->comm_degree(comm.handle, &in, &out)) return nullptr;
   const auto edges = static_cast<size_t>(in) + static_cast<size_t>(out);
   const size_t bytes = sizeof(Neighbours) + edges * (sizeof(Edge) + sizeof(int));
   void* memory = memory_take(bytes);
@@ -149,8 +142,7 @@ Neighbours* neighbours_take(CommInfo& comm, Reason* why) {
       cached = made;
     }
   }
-  if (old != nullptr)
-    memory_give(old, old->memory);
+  if (old != nullptr) memory_give(old, old->memory);
   return made;
 }
 
@@ -158,8 +150,7 @@ void neighbours_give(Neighbours* neighbours) {
   {
     Guard guard;
     --neighbours->users;
-    if (neighbours->cached)
-      return;
+    if (neighbours->cached) return;
   }
   memory_give(neighbours, neighbours->memory);
 }

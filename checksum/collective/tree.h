@@ -17,12 +17,12 @@ namespace resil::collective {
 /// Place of this rank in the binomial tree over the (local) group: the parent is the rank, counted from the root, with
 /// the lowest set bit cleared. At most 31 children, half of all ranks have none.
 struct Tree {
-  uint64_t comm;                ///< job-wide id
-  int32_t root;                 ///< rank in the local group
-  uint32_t child_count;         ///< of those that can be reached
-  uint32_t missing;             ///< children that cannot
-  ledger::Reason reason;        ///< why; kNone: all of the tree around this rank can be reached
-  ledger::Peer* parent;         ///< null: this is the root, or it cannot be reached
+  uint64_t comm;  ///< job-wide id
+  int32_t root;  ///< rank in the local group
+  uint32_t child_count;  ///< of those that can be reached
+  uint32_t missing;  ///< children that cannot
+  ledger::Reason reason;  ///< why; kNone: all of the tree around this rank can be reached
+  ledger::Peer* parent;  ///< null: this is the root, or it cannot be reached
   ledger::Peer* children[31];
 };
 
@@ -34,15 +34,15 @@ ledger::Peer* local_peer(CommInfo& comm, int rank, ledger::Reason* why);
 
 /// One edge of a topology.
 struct Edge {
-  ledger::Peer* peer;     ///< null: MPI_PROC_NULL (`why` is kNone), or unreachable
+  ledger::Peer* peer;  ///< null: MPI_PROC_NULL (`why` is kNone), or unreachable
   ledger::Reason why;
-  bool repeated;          ///< more than one edge in this direction joins the two ranks: their order is not defined
+  bool repeated;  ///< more than one edge in this direction joins the two ranks: their order is not defined
 };
 
 struct Neighbours {
   uint64_t comm;
   int32_t in, out;
-  uint32_t users;         ///< calls that look at it now
+  uint32_t users;  ///< calls that look at it now
   bool cached;
   size_t memory;
   Edge* sources() { return reinterpret_cast<Edge*>(this + 1); }

@@ -33,16 +33,14 @@ void* map(size_t bytes) {
 
 unsigned class_of(size_t bytes) {
   unsigned log = kFirstClass;
-  while ((size_t{1} << log) < bytes)
-    ++log;
+  while ((size_t{1} << log) < bytes) ++log;
   return log;
 }
 
 Header* pop(unsigned size_class) {
   SpinGuard guard(lock);
   Header* first = free_lists[size_class];
-  if (first != nullptr)
-    free_lists[size_class] = first->next;
+  if (first != nullptr) free_lists[size_class] = first->next;
   return first;
 }
 
@@ -55,8 +53,7 @@ void push(unsigned size_class, Header* first, Header* last) {
 /// The first block of a new chunk; the others go to the free list.
 Header* carve(unsigned size_class) {
   auto* chunk = static_cast<char*>(map(kChunk));
-  if (chunk == nullptr)
-    return nullptr;
+  if (chunk == nullptr) return nullptr;
   const size_t bytes = size_t{1} << size_class;
   Header* last = nullptr;
   for (size_t at = kChunk - bytes;; at -= bytes) {
@@ -64,8 +61,7 @@ Header* carve(unsigned size_class) {
     block->bytes = bytes;
     block->next = last;
     last = block;
-    if (at == 0)
-      break;
+    if (at == 0) break;
   }
   auto* final_block = reinterpret_cast<Header*>(chunk + kChunk - bytes);
   push(size_class, last->next, final_block);
@@ -75,35 +71,28 @@ Header* carve(unsigned size_class) {
 }  // namespace
 
 void* block_acquire(size_t bytes) {
-  if (bytes > SIZE_MAX / 2)
-    return nullptr;
+  if (bytes > SIZE_MAX / 2) return nullptr;
   bytes += sizeof(Header);
   Header* block;
   if (bytes <= kLargest) {
     const unsigned size_class = class_of(bytes);
     block = pop(size_class);
-    if (block == nullptr)
-      block = carve(size_class);
-    if (block == nullptr)
-      return nullptr;
+    if (block == nullptr) block = carve(size_class);
+    if (block == nullptr) return nullptr;
   } else {
     bytes = (bytes + 4095) & ~size_t{4095};
     block = static_cast<Header*>(map(bytes));
-    if (block == nullptr)
-      return nullptr;
+    if (block == nullptr) return nullptr;
     block->bytes = bytes;
   }
   return block + 1;
 }
 
 void block_release(void* memory) {
-  if (memory == nullptr)
-    return;
+  if (memory == nullptr) return;
   Header* block = static_cast<Header*>(memory) - 1;
-  if (block->bytes > kLargest)
-    munmap(block, block->bytes);
-  else
-    push(class_of(block->bytes), block, block);
+  if (block->bytes > kLargest) munmap(block, block->bytes);
+  else push(class_of(block->bytes), block, block);
 }
 
 size_t block_bytes(const void* memory) { return (static_cast<const Header*>(memory) - 1)->bytes - sizeof(Header); }

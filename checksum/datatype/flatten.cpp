@@ -40,12 +40,9 @@ bool extent_of(uint64_t type, int64_t* extent) {
 }
 
 void merge_basic(Flattened& out, const Flattened& part) {
-  if (part.runs.count() == 0)
-    return;
-  if (!out.has_basic)
-    out.basic = part.basic;
-  else if (!(out.basic == part.basic))
-    out.basic = {};
+  if (part.runs.count() == 0) return;
+  if (!out.has_basic) out.basic = part.basic;
+  else if (!(out.basic == part.basic)) out.basic = {};
   out.has_basic = true;
   out.padded = out.padded || part.padded;
 }
@@ -53,11 +50,9 @@ void merge_basic(Flattened& out, const Flattened& part) {
 bool Flattener::named(uint64_t type, Flattened& out) {
   const BasicType basic = backend->types->basic(type);
   int64_t size = 0, lower_bound = 0, extent = 0;
-  if (!backend->type_size(type, &size) || !backend->types->extent(type, &lower_bound, &extent))
-    return false;
+  if (!backend->type_size(type, &size) || !backend->types->extent(type, &lower_bound, &extent)) return false;
   out.predefined = true;
-  if (size == 0)
-    return true;  // MPI_LB and MPI_UB of old
+  if (size == 0) return true;  // MPI_LB and MPI_UB of old
   out.basic = basic;
   out.has_basic = true;
   auto long_double = [](BasicKind kind) {
@@ -79,12 +74,10 @@ bool Flattener::structure(const TypeContents& c, Flattened& out, int depth) {
   int64_t extent = 0;
   for (int64_t i = 0; i < c.type_count; ++i) {
     const int64_t length = c.integers[1 + i];
-    if (length <= 0)
-      continue;
+    if (length <= 0) continue;
     if (i == 0 || c.types[i] != c.types[i - 1] || c.integers[i] <= 0) {
       Flattened fresh;
-      if (!run(c.types[i], fresh, depth + 1) || !extent_of(c.types[i], &extent))
-        return false;
+      if (!run(c.types[i], fresh, depth + 1) || !extent_of(c.types[i], &extent)) return false;
       part.runs.swap(fresh.runs);
       part.basic = fresh.basic;
       part.has_basic = fresh.has_basic;
@@ -100,9 +93,7 @@ bool Flattener::structure(const TypeContents& c, Flattened& out, int depth) {
 bool Flattener::blocks(const TypeContents& c, const Flattened& old, int64_t extent, RunList& out) {
   const int64_t n = c.integers[0];
   switch (c.combiner) {
-    case Combiner::kContiguous:
-      out.add_copies(old.runs, n, extent, 0);
-      return true;
+    case Combiner::kContiguous: out.add_copies(old.runs, n, extent, 0); return true;
     case Combiner::kVector:
     case Combiner::kHvector: {
       RunList block;
@@ -115,19 +106,15 @@ bool Flattener::blocks(const TypeContents& c, const Flattened& old, int64_t exte
         out.add_copies(old.runs, c.integers[1 + i], extent, c.integers[1 + n + i] * extent);
       return true;
     case Combiner::kHindexed:
-      for (int64_t i = 0; i < n; ++i)
-        out.add_copies(old.runs, c.integers[1 + i], extent, c.addresses[i]);
+      for (int64_t i = 0; i < n; ++i) out.add_copies(old.runs, c.integers[1 + i], extent, c.addresses[i]);
       return true;
     case Combiner::kIndexedBlock:
-      for (int64_t i = 0; i < n; ++i)
-        out.add_copies(old.runs, c.integers[1], extent, c.integers[2 + i] * extent);
+      for (int64_t i = 0; i < n; ++i) out.add_copies(old.runs, c.integers[1], extent, c.integers[2 + i] * extent);
       return true;
     case Combiner::kHindexedBlock:
-      for (int64_t i = 0; i < n; ++i)
-        out.add_copies(old.runs, c.integers[1], extent, c.addresses[i]);
+      for (int64_t i = 0; i < n; ++i) out.add_copies(old.runs, c.integers[1], extent, c.addresses[i]);
       return true;
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -143,8 +130,7 @@ bool Flattener::subarray(const TypeContents& c, const Flattened& old, int64_t ex
     const int64_t d = fortran ? i : dims - 1 - i;
     RunList next;
     next.add_copies(list, subsizes[d], stride, starts[d] * stride);
-    if (next.failed())
-      return false;
+    if (next.failed()) return false;
     list.swap(next);
     stride *= sizes[d];
   }
@@ -163,25 +149,21 @@ bool Flattener::darray(const TypeContents& c, const Flattened& old, int64_t exte
   for (int64_t i = 0; i < dims; ++i) {
     const int64_t d = fortran ? i : dims - 1 - i;
     int64_t faster = 1;  // the process grid is in C order whatever the array's order
-    for (int64_t k = d + 1; k < dims; ++k)
-      faster *= grid[k];
-    if (faster <= 0 || grid[d] <= 0)
-      return false;
+    for (int64_t k = d + 1; k < dims; ++k) faster *= grid[k];
+    if (faster <= 0 || grid[d] <= 0) return false;
     const int64_t coordinate = rank / faster % grid[d], size = sizes[d];
     int64_t block = size, first = 0, period = size;
     if (distributions[d] != kDistributeNone) {
       const bool cyclic = distributions[d] == kDistributeCyclic;
       block = arguments[d] >= 0 ? arguments[d] : cyclic ? 1 : (size + grid[d] - 1) / grid[d];
-      if (block <= 0)
-        return false;
+      if (block <= 0) return false;
       first = coordinate * block;
       period = cyclic ? block * grid[d] : size;
     }
     RunList next;
     for (; first < size && !next.failed(); first += period)
       next.add_copies(list, block < size - first ? block : size - first, stride, first * stride);
-    if (next.failed())
-      return false;
+    if (next.failed()) return false;
     list.swap(next);
     stride *= size;
   }
@@ -190,8 +172,7 @@ bool Flattener::darray(const TypeContents& c, const Flattened& old, int64_t exte
 }
 
 bool Flattener::derived(const TypeContents& c, Flattened& out, int depth) {
-  if (c.combiner == Combiner::kStruct)
-    return structure(c, out, depth);
+  if (c.combiner == Combiner::kStruct) return structure(c, out, depth);
   if (c.combiner == Combiner::kDup || c.combiner == Combiner::kResized) {
     Flattened old;
     const bool ok = c.type_count == 1 && run(c.types[0], old, depth + 1);
@@ -201,34 +182,27 @@ bool Flattener::derived(const TypeContents& c, Flattened& out, int depth) {
   }
   Flattened old;
   int64_t extent = 0;
-  if (c.type_count != 1 || !run(c.types[0], old, depth + 1) || !extent_of(c.types[0], &extent))
-    return false;
+  if (c.type_count != 1 || !run(c.types[0], old, depth + 1) || !extent_of(c.types[0], &extent)) return false;
   const bool ok = c.combiner == Combiner::kSubarray ? subarray(c, old, extent, out.runs)
                   : c.combiner == Combiner::kDarray ? darray(c, old, extent, out.runs)
                                                     : blocks(c, old, extent, out.runs);
-  if (out.runs.count() != 0)
-    merge_basic(out, old);
+  if (out.runs.count() != 0) merge_basic(out, old);
   return ok;
 }
 
 bool Flattener::run(uint64_t type, Flattened& out, int depth) {
-  if (depth > kMaxDepth || ++work_ > kMaxWork)
-    return false;
+  if (depth > kMaxDepth || ++work_ > kMaxWork) return false;
   TypeContents contents;
   Decoded decoded = backend->types->decode(type, nullptr, 0, &contents);
-  if (decoded == Decoded::kDone)
-    return is_predefined(contents.combiner) && named(type, out);
-  if (decoded == Decoded::kFailed)
-    return false;
+  if (decoded == Decoded::kDone) return is_predefined(contents.combiner) && named(type, out);
+  if (decoded == Decoded::kFailed) return false;
   work_ += kDerivedWork - 1;
   auto* memory = static_cast<int64_t*>(block_acquire(static_cast<size_t>(contents.words_needed) * sizeof(int64_t)));
-  if (memory == nullptr)
-    return false;
+  if (memory == nullptr) return false;
   bool ok = backend->types->decode(type, memory, contents.words_needed, &contents) == Decoded::kDone;
   if (ok) {
     ok = derived(contents, out, depth) && !out.runs.failed();
-    for (int64_t i = 0; i < contents.type_count; ++i)
-      backend->types->release(contents.types[i]);
+    for (int64_t i = 0; i < contents.type_count; ++i) backend->types->release(contents.types[i]);
   }
   block_release(memory);
   return ok;

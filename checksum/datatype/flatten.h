@@ -9,10 +9,10 @@ namespace resil {
 
 struct Flattened {
   RunList runs;
-  BasicType basic = {};      ///< what all of it consists of
-  bool has_basic = false;    ///< false: no data so far
-  bool padded = false;       ///< some of it is x86 long doubles
-  bool predefined = false;   ///< the handle cannot be freed
+  BasicType basic = {};  ///< what all of it consists of
+  bool has_basic = false;  ///< false: no data so far
+  bool padded = false;  ///< some of it is x86 long doubles
+  bool predefined = false;  ///< the handle cannot be freed
 };
 
 /// Asks MPI (local calls); any thread. False: cannot be flattened.

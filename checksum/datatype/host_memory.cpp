@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See host_memory.h. The ranges that are certainly the host's are found here; about others the accelerator runtimes in the
-// process are asked (runtimes.h).
+// See host_memory.h. The ranges that are certainly the host's are found here; about others the accelerator runtimes in
+// the process are asked (runtimes.h).
 
 #include "checksum/datatype/host_memory.h"
 
@@ -36,16 +36,14 @@ void find_stack() {
   if (gettid() == getpid()) {
     // The kernel put these bytes above all frames, arguments and the environment.
     const uintptr_t high = (getauxval(AT_RANDOM) + kPage - 1) & ~(kPage - 1);
-    if (high < kMainStack)
-      return;
+    if (high < kMainStack) return;
     stack.set(high - kMainStack, high);
     return;
   }
   pthread_attr_t attributes;
   void* low = nullptr;
   size_t bytes = 0;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-    return;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
   if (pthread_attr_getstack(&attributes, &low, &bytes) == 0)
     stack.set(reinterpret_cast<uintptr_t>(low), reinterpret_cast<uintptr_t>(low) + bytes);
   pthread_attr_destroy(&attributes);
@@ -65,8 +63,7 @@ uintptr_t parse_hex(const char* text) {
   uintptr_t value = 0;
   for (;; ++text) {
     const int digit = *text >= '0' && *text <= '9' ? *text - '0' : *text >= 'a' && *text <= 'f' ? *text - 'a' + 10 : -1;
-    if (digit < 0)
-      return value;
+    if (digit < 0) return value;
     value = value * 16 + static_cast<uintptr_t>(digit);
   }
 }
@@ -74,8 +71,7 @@ uintptr_t parse_hex(const char* text) {
 /// Where the brk heap begins: only the kernel knows, behind the program at a random distance. 0: there is none.
 uintptr_t heap_start() {
   const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return 0;
+  if (file < 0) return 0;
   char text[4096];
   size_t used = 0;
   uintptr_t start = 0;
@@ -85,13 +81,11 @@ uintptr_t heap_start() {
     char* line = text;
     for (char* end; (end = strchr(line, '\n')) != nullptr; line = end + 1) {
       *end = 0;
-      if (strstr(line, "[heap]") != nullptr)
-        start = start != 0 ? start : parse_hex(line);
+      if (strstr(line, "[heap]") != nullptr) start = start != 0 ? start : parse_hex(line);
     }
     used = static_cast<size_t>(text + used - line);
     memmove(text, line, used);
-    if (used == sizeof(text) - 1)
-      used = 0;  // no line of the kernel's is that long
+    if (used == sizeof(text) - 1) used = 0;  // no line of the kernel's is that long
   }
   close(file);
   return start;
@@ -100,36 +94,29 @@ uintptr_t heap_start() {
 std::atomic<uintptr_t> heap_end_asked;  ///< end of the heap when its start was last looked for
 
 void learn_ranges() {
-  if (stack.high == 0)
-    find_stack();
-  if (__atomic_load_n(&data.high, __ATOMIC_RELAXED) == 0)
-    dl_iterate_phdr(visit_program, nullptr);
+  if (stack.high == 0) find_stack();
+  if (__atomic_load_n(&data.high, __ATOMIC_RELAXED) == 0) dl_iterate_phdr(visit_program, nullptr);
   const auto end = reinterpret_cast<uintptr_t>(sbrk(0));
   uintptr_t start = __atomic_load_n(&heap.low, __ATOMIC_RELAXED);
-  if (start == 0 && heap_end_asked.exchange(end, std::memory_order_relaxed) != end)
-    start = heap_start();
-  if (start != 0 && __atomic_load_n(&heap.high, __ATOMIC_RELAXED) != end)
-    heap.set(start, end);
+  if (start == 0 && heap_end_asked.exchange(end, std::memory_order_relaxed) != end) start = heap_start();
+  if (start != 0 && __atomic_load_n(&heap.high, __ATOMIC_RELAXED) != end) heap.set(start, end);
 }
 
 constinit Range own[64];
 std::atomic<uint32_t> own_count;
 
 bool certain(const void* address, size_t bytes) {
-  if (host_memory_known(address, bytes))
-    return true;
+  if (host_memory_known(address, bytes)) return true;
   const uint32_t count = own_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i)
-    if (own[i].holds(reinterpret_cast<uintptr_t>(address), bytes))
-      return true;
+    if (own[i].holds(reinterpret_cast<uintptr_t>(address), bytes)) return true;
   return false;
 }
 
 }  // namespace
 
 uint64_t to_ask(const void* address, size_t bytes) {
-  if (bytes == 0 || gpu::runtimes_absent())
-    return 0;
+  if (bytes == 0 || gpu::runtimes_absent()) return 0;
   learn_ranges();
   const uint64_t present = gpu::runtimes();
   return present == 0 || certain(address, bytes) ? 0 : present;
@@ -137,8 +124,7 @@ uint64_t to_ask(const void* address, size_t bytes) {
 
 bool ask(const void* address, size_t bytes) {
   const uint64_t present = to_ask(address, bytes);
-  if (present == 0)
-    return true;
+  if (present == 0) return true;
   const auto first = reinterpret_cast<uintptr_t>(address), last = first + (bytes - 1);
   auto touchable = [present](uintptr_t at) {
     const gpu::Memory memory = gpu::ask_runtimes(present, at).memory;
@@ -152,8 +138,7 @@ bool ask(const void* address, size_t bytes) {
 void host_memory_add(const void* memory, size_t bytes) {
   using namespace host_memory_detail;
   const uint32_t count = own_count.load(std::memory_order_relaxed);
-  if (count == std::size(own))
-    return;
+  if (count == std::size(own)) return;
   const auto low = reinterpret_cast<uintptr_t>(memory);
   own[count].set(low, low + bytes);
   own_count.store(count + 1, std::memory_order_release);

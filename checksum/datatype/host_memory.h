@@ -44,8 +44,8 @@ inline bool host_memory_known(const void* address, size_t bytes) {
   return heap.holds(at, bytes) || stack.holds(at, bytes) || data.holds(at, bytes);
 }
 
-/// Memory of resil's own, [memory, memory + bytes), that runtimes know (registered with them): the host's for good. At most
-/// 64 ranges, later ones are asked for each time. One thread at a time.
+/// Memory of resil's own, [memory, memory + bytes), that runtimes know (registered with them): the host's for good. At
+/// most 64 ranges, later ones are asked for each time. One thread at a time.
 void host_memory_add(const void* memory, size_t bytes);
 
 /// False for device and managed memory and for whatever is not certain. The host may then neither read nor write it;

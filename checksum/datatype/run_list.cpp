@@ -20,8 +20,7 @@ bool merge(Run& last, const Run& run) {
     last.bytes += run.bytes;
     return true;
   }
-  if (last.bytes != run.bytes)
-    return false;
+  if (last.bytes != run.bytes) return false;
   const int64_t distance = run.offset - last.offset;
   if (last.count == 1 && (run.count == 1 || distance == run.stride)) {
     last.stride = distance;
@@ -59,8 +58,7 @@ bool RunList::grow() {
     failed_ = true;
     return false;
   }
-  if (count_ != 0)
-    memcpy(memory, runs_, count_ * sizeof(Run));
+  if (count_ != 0) memcpy(memory, runs_, count_ * sizeof(Run));
   block_release(runs_);
   runs_ = static_cast<Run*>(memory);
   capacity_ = static_cast<uint32_t>(block_bytes(memory) / sizeof(Run));
@@ -68,8 +66,7 @@ bool RunList::grow() {
 }
 
 void RunList::add(Run run) {
-  if (run.bytes <= 0 || run.count <= 0 || failed_)
-    return;
+  if (run.bytes <= 0 || run.count <= 0 || failed_) return;
   if (++steps_ > kMaxSteps) {
     failed_ = true;
     return;
@@ -78,29 +75,24 @@ void RunList::add(Run run) {
     run.bytes *= run.count;
     run.count = 1;
   }
-  if (run.count == 1)
-    run.stride = run.bytes;
+  if (run.count == 1) run.stride = run.bytes;
   if (count_ != 0 && merge(runs_[count_ - 1], run)) {
     Run& last = runs_[count_ - 1];
     if (last.count > 1 && last.stride == last.bytes) {
       last.bytes *= last.count;
       last.count = 1;
     }
-    if (last.count == 1)
-      last.stride = last.bytes;
+    if (last.count == 1) last.stride = last.bytes;
     return;
   }
-  if (count_ == capacity_ && !grow())
-    return;
+  if (count_ == capacity_ && !grow()) return;
   runs_[count_++] = run;
 }
 
 void RunList::add_copies(const Run* runs, uint32_t run_count, int64_t count, int64_t step, int64_t base) {
-  if (count <= 0 || run_count == 0)
-    return;
+  if (count <= 0 || run_count == 0) return;
   const Run& only = runs[0];
-  if (run_count == 1 && only.count == 1)
-    return add({base + only.offset, only.bytes, count, step});
+  if (run_count == 1 && only.count == 1) return add({base + only.offset, only.bytes, count, step});
   if (run_count == 1 && only.count * only.stride == step)
     return add({base + only.offset, only.bytes, only.count * count, only.stride});
   for (int64_t i = 0; i < count && !failed_; ++i)

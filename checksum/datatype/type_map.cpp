@@ -10,8 +10,8 @@
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/flatten.h"
 #include "shim/abi/backend.h"
-#include "shim/tables/freed.h"
 #include "shim/base/spinlock.h"
+#include "shim/tables/freed.h"
 
 namespace resil {
 
@@ -39,22 +39,18 @@ unsigned place(uint64_t type) { return static_cast<unsigned>((type * 0x9e3779b97
 const TypeMap* find_predefined(uint64_t type) {
   for (unsigned i = place(type);; i = (i + 1) % kPredefined) {
     const uint64_t key = predefined[i].type.load(std::memory_order_acquire);
-    if (key == type)
-      return predefined[i].map;
-    if (key == 0)
-      return nullptr;
+    if (key == type) return predefined[i].map;
+    if (key == 0) return nullptr;
   }
 }
 
 /// The entry for `type`: `map`, or another thread's that was faster. Null: the table is full.
 const TypeMap* keep_predefined(uint64_t type, const TypeMap* map) {
   SpinGuard guard(predefined_lock);
-  if (predefined_count == kPredefined - 1 || type == 0)
-    return nullptr;
+  if (predefined_count == kPredefined - 1 || type == 0) return nullptr;
   unsigned i = place(type);
   for (; predefined[i].type.load(std::memory_order_relaxed) != 0; i = (i + 1) % kPredefined)
-    if (predefined[i].type.load(std::memory_order_relaxed) == type)
-      return predefined[i].map;
+    if (predefined[i].type.load(std::memory_order_relaxed) == type) return predefined[i].map;
   predefined[i].map = map;
   predefined[i].type.store(type, std::memory_order_release);
   ++predefined_count;
@@ -76,8 +72,7 @@ bool measure(uint64_t type, TypeMap& map) {
     map.size += static_cast<uint64_t>(run.bytes * run.count);
   }
   int64_t size = 0, lower_bound = 0, true_extent = 0;
-  if (!backend->type_size(type, &size) || static_cast<uint64_t>(size) != map.size)
-    return false;
+  if (!backend->type_size(type, &size) || static_cast<uint64_t>(size) != map.size) return false;
   return size == 0 || (backend->types->true_extent(type, &lower_bound, &true_extent) && map.low >= lower_bound &&
                        map.high <= lower_bound + true_extent);
 }
@@ -89,11 +84,9 @@ Kept* make(uint64_t type, bool* is_predefined) {
   *is_predefined = flat.predefined;
   const uint32_t runs = usable ? flat.runs.count() : 0;
   auto* kept = static_cast<Kept*>(block_acquire(sizeof(Kept) + runs * sizeof(Run)));
-  if (kept == nullptr)
-    return nullptr;
+  if (kept == nullptr) return nullptr;
   auto* own_runs = reinterpret_cast<Run*>(kept + 1);
-  if (runs != 0)
-    memcpy(own_runs, flat.runs.runs(), runs * sizeof(Run));
+  if (runs != 0) memcpy(own_runs, flat.runs.runs(), runs * sizeof(Run));
   kept->map = {};
   TypeMap& map = kept->map;
   map.extent = extent;
@@ -117,8 +110,7 @@ constinit thread_local bool replacing __attribute__((tls_model("initial-exec")))
 /// Delete callback of the attribute: any thread, inside MPI.
 void forget(void* info) {
   handle_generation.fetch_add(1, std::memory_order_release);
-  if (!replacing)
-    type_map_release(&static_cast<Kept*>(info)->map);
+  if (!replacing) type_map_release(&static_cast<Kept*>(info)->map);
 }
 
 bool attach(uint64_t type, Kept* kept) {
@@ -130,27 +122,21 @@ bool attach(uint64_t type, Kept* kept) {
 
 /// `known`: MPI has told its size since a datatype was freed last.
 const TypeMap* find(uint64_t type, bool known) {
-  if (const TypeMap* map = find_predefined(type))
-    return map;
+  if (const TypeMap* map = find_predefined(type)) return map;
   int64_t size = 0;
-  if (!known && !backend->type_size(type, &size))
-    return nullptr;
+  if (!known && !backend->type_size(type, &size)) return nullptr;
   const TakenType and_its_parts;
-  if (auto* kept = static_cast<Kept*>(backend->types->attached(type)))
-    return kept->usable ? &kept->map : nullptr;
+  if (auto* kept = static_cast<Kept*>(backend->types->attached(type))) return kept->usable ? &kept->map : nullptr;
   bool is_predefined = false;
   Kept* kept = make(type, &is_predefined);
-  if (kept == nullptr)
-    return nullptr;
+  if (kept == nullptr) return nullptr;
   const TypeMap* map = kept->usable ? &kept->map : nullptr;
   if (is_predefined) {
     map = map != nullptr ? keep_predefined(type, map) : nullptr;
-    if (map != &kept->map)
-      block_release(kept);
+    if (map != &kept->map) block_release(kept);
     return map;
   }
-  if (attach(type, kept))
-    return map;
+  if (attach(type, kept)) return map;
   block_release(kept);
   return nullptr;
 }
@@ -160,17 +146,14 @@ const TypeMap* find(uint64_t type, bool known) {
 const TypeMap* type_map_slow(Thread& thread, uint64_t type) {
   const int64_t size = type_size(thread, type);  // brings the cache to the current generation, and the type into it
   TypeCacheEntry& entry = thread.types[(type ^ (type >> 9)) % kTypeCache];
-  if (entry.map != nullptr)
-    return entry.map;
+  if (entry.map != nullptr) return entry.map;
   const TypeMap* map = find(type, size > 0);
-  if (entry.handle == type)
-    entry.map = map;
+  if (entry.handle == type) entry.map = map;
   return map;
 }
 
 void type_map_hold(const TypeMap* map) {
-  if (!map->permanent)
-    __atomic_fetch_add(&const_cast<TypeMap*>(map)->references, 1, __ATOMIC_RELAXED);
+  if (!map->permanent) __atomic_fetch_add(&const_cast<TypeMap*>(map)->references, 1, __ATOMIC_RELAXED);
 }
 
 void type_map_release(const TypeMap* map) {

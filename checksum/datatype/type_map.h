@@ -20,15 +20,15 @@ struct Run {
 };
 
 struct TypeMap {
-  uint64_t size;      ///< bytes of data in one element
-  int64_t extent;     ///< from one element to the next
+  uint64_t size;  ///< bytes of data in one element
+  int64_t extent;  ///< from one element to the next
   int64_t low, high;  ///< range of one element's data: first byte, one past the last, from the buffer's address
-  bool contiguous;    ///< the elements are one piece that starts at the buffer's address (never when `padded`)
-  bool padded;        ///< x86 long doubles: see type_digest
-  bool permanent;     ///< of a predefined type: lives forever
+  bool contiguous;  ///< the elements are one piece that starts at the buffer's address (never when `padded`)
+  bool padded;  ///< x86 long doubles: see type_digest
+  bool permanent;  ///< of a predefined type: lives forever
   uint32_t run_count;
   const Run* runs;
-  BasicType basic;    ///< what all of it consists of; kUnknown when it is mixed
+  BasicType basic;  ///< what all of it consists of; kUnknown when it is mixed
   uint32_t references;
 };
 
@@ -78,8 +78,8 @@ struct Pieces {
   int64_t count, stride;
 };
 
-/// Hands out where bytes [first, first + bytes) of the stream lie, in its order, as few groups of pieces as the runs make;
-/// stops when `each` returns false. Touches no data: the buffer may be a device's.
+/// Hands out where bytes [first, first + bytes) of the stream lie, in its order, as few groups of pieces as the runs
+/// make; stops when `each` returns false. Touches no data: the buffer may be a device's.
 void type_walk(const TypeMap& map, const void* buffer, int64_t count, uint64_t first, uint64_t bytes,
                bool (*each)(void* argument, const Pieces& pieces), void* argument);
 

@@ -16,8 +16,7 @@ namespace {
 /// Copies `count` pieces of `bytes` between places that advance by `to_step` and `from_step`.
 template <size_t bytes>
 void copy_fixed(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    memcpy(to + i * to_step, from + i * from_step, bytes);
+  for (int64_t i = 0; i < count; ++i) memcpy(to + i * to_step, from + i * from_step, bytes);
 }
 
 void copy_pieces(char* to, int64_t to_step, const char* from, int64_t from_step, size_t bytes, int64_t count) {
@@ -31,8 +30,7 @@ void copy_pieces(char* to, int64_t to_step, const char* from, int64_t from_step,
     case 24: return copy_fixed<24>(to, to_step, from, from_step, count);
     case 32: return copy_fixed<32>(to, to_step, from, from_step, count);
     default:
-      for (int64_t i = 0; i < count; ++i)
-        memcpy(to + i * to_step, from + i * from_step, bytes);
+      for (int64_t i = 0; i < count; ++i) memcpy(to + i * to_step, from + i * from_step, bytes);
   }
 }
 
@@ -71,18 +69,15 @@ uint64_t walk_run(Sink& sink, uint64_t base, int64_t bytes, int64_t count, int64
 template <class Sink>
 uint64_t walk(Sink& sink, const TypeMap& map, const void* buffer, int64_t count, uint64_t first, uint64_t bytes) {
   const uint64_t total = type_bytes(map, count);
-  if (first >= total)
-    return 0;
+  if (first >= total) return 0;
   const uint64_t wanted = bytes < total - first ? bytes : total - first;
-  if (wanted == 0)
-    return 0;
+  if (wanted == 0) return 0;
   const auto base = reinterpret_cast<uint64_t>(buffer);
   if (map.run_count == 1) {  // often all elements together are one run
     const Run& run = map.runs[0];
     const uint64_t start = base + static_cast<uint64_t>(run.offset);
     if (run.count == 1) {
-      if (run.bytes == map.extent)
-        return walk_run(sink, start, static_cast<int64_t>(total), 1, 0, first, wanted);
+      if (run.bytes == map.extent) return walk_run(sink, start, static_cast<int64_t>(total), 1, 0, first, wanted);
       return walk_run(sink, start, run.bytes, count, map.extent, first, wanted);
     }
     if (count == 1 || run.count * run.stride == map.extent)
@@ -128,8 +123,7 @@ class DigestSink {
     }
   }
   uint64_t finish() {
-    if (used_ != 0 || index_ == 0)
-      end_leaf(leaf_, used_);
+    if (used_ != 0 || index_ == 0) end_leaf(leaf_, used_);
     return sum_;
   }
 
@@ -149,8 +143,7 @@ class DigestSink {
       from += head;
       bytes -= head;
     }
-    for (; bytes > kDigestLeaf; from += kDigestLeaf, bytes -= kDigestLeaf)
-      end_leaf(from, kDigestLeaf);
+    for (; bytes > kDigestLeaf; from += kDigestLeaf, bytes -= kDigestLeaf) end_leaf(from, kDigestLeaf);
     memcpy(leaf_, from, bytes);
     used_ = bytes;
   }
@@ -206,8 +199,7 @@ uint64_t digest_padded(const TypeMap& map, const void* buffer, int64_t count, ui
     for (uint64_t item = first - first % period; item < first + n; item += period) {
       const uint64_t from = item + kValue > first ? item + kValue : first;
       const uint64_t to = item + kWhole < first + n ? item + kWhole : first + n;
-      if (from < to)
-        memset(leaf + (from - first), 0, to - from);
+      if (from < to) memset(leaf + (from - first), 0, to - from);
     }
     sum += digest_leaf(leaf, n, index++);
     first += n;
@@ -219,8 +211,7 @@ uint64_t digest_padded(const TypeMap& map, const void* buffer, int64_t count, ui
 
 uint64_t type_bytes(const TypeMap& map, int64_t count) {
   uint64_t bytes;
-  if (count <= 0)
-    return 0;
+  if (count <= 0) return 0;
   return __builtin_mul_overflow(static_cast<uint64_t>(count), map.size, &bytes) || bytes > INT64_MAX ? INT64_MAX
                                                                                                      : bytes;
 }
@@ -228,7 +219,8 @@ uint64_t type_bytes(const TypeMap& map, int64_t count) {
 namespace {
 
 template <class Room>
-[[gnu::always_inline]] inline uint64_t digest_pieces(const TypeMap& map, const void* buffer, int64_t count, uint64_t wanted) {
+[[gnu::always_inline]] inline uint64_t digest_pieces(const TypeMap& map, const void* buffer, int64_t count,
+                                                     uint64_t wanted) {
   DigestSink<Room> sink;
   walk(sink, map, buffer, count, 0, wanted);
   return sink.finish();
@@ -243,8 +235,7 @@ template <class Room>
 uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint64_t bytes) {
   const uint64_t total = type_bytes(map, count);
   const uint64_t wanted = bytes < total ? bytes : total;
-  if (map.padded)
-    return digest_padded(map, buffer, count, wanted);
+  if (map.padded) return digest_padded(map, buffer, count, wanted);
   // One piece of memory: contiguous, or a single element without a hole.
   if (map.contiguous ||
       (map.run_count == 1 && map.runs[0].count == 1 && (wanted <= map.size || map.runs[0].bytes == map.extent)))
@@ -272,8 +263,7 @@ void type_walk(const TypeMap& map, const void* buffer, int64_t count, uint64_t f
 
 void type_span(const TypeMap& map, int64_t count, int64_t* low, int64_t* high) {
   *low = *high = 0;
-  if (count <= 0 || map.size == 0)
-    return;
+  if (count <= 0 || map.size == 0) return;
   const int64_t last = (count - 1) * map.extent;
   *low = map.low + (last < 0 ? last : 0);
   *high = map.high + (last > 0 ? last : 0);

@@ -18,8 +18,7 @@ constexpr Tables make_tables() {
   Tables tables{};
   for (uint32_t b = 0; b < 256; ++b) {
     uint32_t crc = b;
-    for (int bit = 0; bit < 8; ++bit)
-      crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
     tables.byte[0][b] = crc;
   }
   for (size_t k = 1; k < kWord; ++k)
@@ -44,18 +43,15 @@ uint32_t next_word(uint32_t state, const unsigned char* word) {
 uint32_t compat_crc32(const void* data, size_t bytes, uint32_t before) {
   const unsigned char* at = static_cast<const unsigned char*>(data);
   uint32_t state = ~before;
-  for (; bytes >= kWord; at += kWord, bytes -= kWord)
-    state = next_word(state, at);
-  for (size_t i = 0; i < bytes; ++i)
-    state = (state >> 8) ^ kTables.byte[0][(state ^ at[i]) & 0xff];
+  for (; bytes >= kWord; at += kWord, bytes -= kWord) state = next_word(state, at);
+  for (size_t i = 0; i < bytes; ++i) state = (state >> 8) ^ kTables.byte[0][(state ^ at[i]) & 0xff];
   return ~state;
 }
 
 uint64_t compat_fingerprint(const void* data, size_t bytes) {
   const unsigned char* at = static_cast<const unsigned char*>(data);
   uint32_t fingerprint = 0;
-  for (; bytes >= kWord; at += kWord, bytes -= kWord)
-    fingerprint ^= ~next_word(~0u, at);
+  for (; bytes >= kWord; at += kWord, bytes -= kWord) fingerprint ^= ~next_word(~0u, at);
   return bytes == 0 ? fingerprint : fingerprint ^ compat_crc32(at, bytes);
 }
 

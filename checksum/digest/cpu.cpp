@@ -14,8 +14,7 @@ namespace {
 /// Register state that the operating system saves when it switches threads (XCR0); 0 if it cannot be asked.
 uint64_t saved_state() {
   unsigned a, b, c, d;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0)
-    return 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0) return 0;
   asm volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
   return uint64_t{d} << 32 | a;
 }

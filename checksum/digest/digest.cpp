@@ -32,8 +32,7 @@ constexpr size_t kShort = 240;
 
 /// memcpy, but called: where the compiler knows a bound it may put in `rep movs`, which takes 20 ns to start.
 void copy_bytes(char* to, const char* from, size_t bytes) {
-  if (bytes == 0)
-    return;  // null pointers are allowed then, and not by memcpy
+  if (bytes == 0) return;  // null pointers are allowed then, and not by memcpy
   asm("" : "+r"(bytes));
   memcpy(to, from, bytes);
 }
@@ -46,16 +45,13 @@ void digest_use(const DigestVariant& variant) { chosen.store(&variant, std::memo
 
 void digest_prepare() {
 #ifdef __x86_64__
-  if (digest_has_avx512())
-    digest_use(digest_avx512::variant);
-  else if (digest_has_avx2())
-    digest_use(digest_avx2::variant);
+  if (digest_has_avx512()) digest_use(digest_avx512::variant);
+  else if (digest_has_avx2()) digest_use(digest_avx2::variant);
 #endif
 }
 
 uint64_t digest_leaf(const void* leaf, size_t bytes, uint64_t index) {
-  if (bytes <= kShort)
-    return digest_term(XXH3_64bits(leaf, bytes), index, bytes);
+  if (bytes <= kShort) return digest_term(XXH3_64bits(leaf, bytes), index, bytes);
   return digest_term(digest_variant().xxh3(leaf, bytes), index, bytes);
 }
 
@@ -75,8 +71,7 @@ namespace {
 uint64_t digest(const void* data, size_t bytes) {
   if (bytes <= 16)  // XXH3_64bits() of so few, and nothing saved for longer ones
     return digest_term(XXH3_len_0to16_64b(static_cast<const xxh_u8*>(data), bytes, XXH3_kSecret, 0), 0, bytes);
-  if (bytes <= kShort)
-    return digest_term(XXH3_64bits(data, bytes), 0, bytes);
+  if (bytes <= kShort) return digest_term(XXH3_64bits(data, bytes), 0, bytes);
   return digest_long(static_cast<const char*>(data), bytes);
 }
 
@@ -87,8 +82,7 @@ uint64_t digest_copy(void* to, const void* from, size_t bytes) {
   uint64_t sum = 0;
   if (whole != 0) {
     sum = digest_variant().whole_copy(target, source, whole, 0);
-    if (rest == 0)
-      return sum;
+    if (rest == 0) return sum;
     target += whole * kDigestLeaf;
     source += whole * kDigestLeaf;
   }

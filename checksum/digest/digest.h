@@ -6,9 +6,9 @@
 //   D = sum over all leaves of digest_leaf(leaf, its bytes, its index from 0), mod 2^64
 //   digest_leaf = mix64(XXH3(leaf) ^ (kDigestKey + (index * 8192 + bytes) * 0x9e3779b97f4a7c15))
 //
-// XXH3 is XXH3_64bits() of xxHash without seed, its result read as a number; mix64 is the bijection of shim/base/hash.h.
-// A sum does not depend on the order of its terms: threads, partitions and devices may add leaves as they finish them.
-// digest.cpp says why the terms depend strongly enough on the position.
+// XXH3 is XXH3_64bits() of xxHash without seed, its result read as a number; mix64 is the bijection of
+// shim/base/hash.h. A sum does not depend on the order of its terms: threads, partitions and devices may add leaves as
+// they finish them. digest.cpp says why the terms depend strongly enough on the position.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +63,7 @@ class DigestStream {
  private:
   uint64_t sum_ = 0;
   uint64_t index_ = 0;  // of the leaf that is being gathered
-  size_t fill_ = 0;     // bytes in leaf_
+  size_t fill_ = 0;  // bytes in leaf_
   char leaf_[kDigestLeaf];
 };
 

@@ -32,8 +32,7 @@ uint64_t xxh3(const void* data, size_t bytes) { return XXH3_64bits(data, bytes);
 
 uint64_t whole(const char* data, size_t leaves, uint64_t first) {
   uint64_t sum = 0;
-  for (size_t i = 0; i < leaves; ++i)
-    sum += term(XXH3_64bits(data + i * kLeaf, kLeaf), first + i);
+  for (size_t i = 0; i < leaves; ++i) sum += term(XXH3_64bits(data + i * kLeaf, kLeaf), first + i);
   return sum;
 }
 
@@ -48,8 +47,7 @@ uint64_t whole_copy(char* to, const char* from, size_t leaves, uint64_t first) {
   uint64_t sum = 0;
   for (size_t i = 0; i < leaves; ++i) {
     if (i + 1 < leaves)  // the CPU's own prefetching ends with the page
-      for (size_t at = kLeaf; at < 2 * kLeaf; at += 64)
-        __builtin_prefetch(from + i * kLeaf + at);
+      for (size_t at = kLeaf; at < 2 * kLeaf; at += 64) __builtin_prefetch(from + i * kLeaf + at);
     copy_leaf(to + i * kLeaf, from + i * kLeaf);
     sum += term(XXH3_64bits(to + i * kLeaf, kLeaf), first + i);  // what arrived in `to`, now in the first-level cache
   }

@@ -20,10 +20,16 @@ struct DigestVariant {
 };
 
 // portable is what the compiler's default target allows: SSE2 on x86-64, NEON on aarch64.
-namespace digest_portable { extern const DigestVariant variant; }
+namespace digest_portable {
+extern const DigestVariant variant;
+}
 #ifdef __x86_64__
-namespace digest_avx2 { extern const DigestVariant variant; }
-namespace digest_avx512 { extern const DigestVariant variant; }
+namespace digest_avx2 {
+extern const DigestVariant variant;
+}
+namespace digest_avx512 {
+extern const DigestVariant variant;
+}
 #endif
 
 /// Whether this CPU and operating system can run the AVX2 or the AVX-512 variant (x86-64 only).

@@ -6,8 +6,8 @@
 
 #include <sched.h>
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
@@ -22,22 +22,19 @@ constexpr unsigned kSpins = 2048;
 void wait(Thread& thread, uint64_t* request) {
   for (unsigned round = 0; !backend->test(request); ++round) {
     look_after_others(thread, round);
-    if (round >= kSpins)
-      sched_yield();  // the rank that is waited for may need this core
+    if (round >= kSpins) sched_yield();  // the rank that is waited for may need this core
   }
 }
 
 void send(Thread& thread, const Verdict& verdict, int to) {
   uint64_t request;
-  if (backend->send(private_comm(), &verdict, sizeof(verdict), to, kTag, &request))
-    wait(thread, &request);
+  if (backend->send(private_comm(), &verdict, sizeof(verdict), to, kTag, &request)) wait(thread, &request);
 }
 
 Verdict receive(Thread& thread, int from) {
   Verdict verdict = {0, 0, 1, -1};  // what a refused receive leaves
   uint64_t request;
-  if (backend->receive(private_comm(), &verdict, sizeof(verdict), from, kTag, &request))
-    wait(thread, &request);
+  if (backend->receive(private_comm(), &verdict, sizeof(verdict), from, kTag, &request)) wait(thread, &request);
   return verdict;
 }
 
@@ -54,15 +51,13 @@ Verdict agree(Thread& thread, Verdict own) {
   const int rank = runtime.rank, size = runtime.size;
   int mask = 1;
   for (; mask < size && (rank & mask) == 0; mask <<= 1)
-    if (rank + mask < size)
-      own = sum(own, receive(thread, rank + mask));
+    if (rank + mask < size) own = sum(own, receive(thread, rank + mask));
   if (rank != 0) {
     send(thread, own, rank - mask);
     own = receive(thread, rank - mask);
   }
   for (mask >>= 1; mask > 0; mask >>= 1)
-    if (rank + mask < size)
-      send(thread, own, rank + mask);
+    if (rank + mask < size) send(thread, own, rank + mask);
   return own;
 }
 

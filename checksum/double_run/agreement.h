@@ -16,7 +16,7 @@ struct Verdict {
   uint32_t different;  ///< ranks on which two runs of the step differ
   uint32_t unsettled;  ///< ranks on which no two runs agree yet
   uint32_t unchecked;  ///< ranks that could not save their state
-  int32_t first;       ///< lowest rank that differs; -1: none
+  int32_t first;  ///< lowest rank that differs; -1: none
 };
 
 /// Can the ranks talk? Else each is on its own.

@@ -9,8 +9,8 @@
 #include "checksum/double_run/double_run.h"
 #include "checksum/double_run/state.h"
 #include "detectors/recorder/recorder.h"
-#include "shim/report/log.h"
 #include "shim/base/spinlock.h"
+#include "shim/report/log.h"
 
 namespace {
 

@@ -14,21 +14,21 @@
 #include "checksum/digest/digest.h"
 #include "checksum/double_run/agreement.h"
 #include "checksum/double_run/state.h"
+#include "shim/base/own_stack.h"
 #include "shim/call/attach.h"
+#include "shim/call/module.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
-#include "shim/call/module.h"
-#include "shim/base/own_stack.h"
-#include "shim/call/runtime.h"
-#include "shim/call/thread.h"
 
 namespace resil::double_run {
 
 namespace {
 
-constexpr int kMostRuns = 6;         // of one step: then nothing that this machine says can be believed
+constexpr int kMostRuns = 6;  // of one step: then nothing that this machine says can be believed
 constexpr uint64_t kOneIn = 1000, kLeast = 3;
 
 std::atomic<bool> busy;  // a step is being run twice
@@ -37,8 +37,7 @@ bool systemic;
 
 Policy policy_of(int policy) {
   const auto wanted = static_cast<Policy>(policy & ~kLocalFlag);
-  if (wanted == Policy::kAbort || wanted == Policy::kRetry || wanted == Policy::kContinue)
-    return wanted;
+  if (wanted == Policy::kAbort || wanted == Policy::kRetry || wanted == Policy::kContinue) return wanted;
   return config_has("RESIL_ON_MISMATCH", "retry") ? Policy::kRetry
          : config_has("RESIL_ON_MISMATCH", "log") ? Policy::kContinue
                                                   : Policy::kAbort;
@@ -70,38 +69,32 @@ struct Attempt {
 
   bool differs() const {
     for (int i = 1; i < runs; ++i)
-      if (results[i] != results[0])
-        return true;
+      if (results[i] != results[0]) return true;
     return false;
   }
   /// Does the last result agree with an earlier one? Then it is in memory, and believed.
   bool settled() const {
     for (int i = 0; i < runs - 1; ++i)
-      if (results[i] == results[runs - 1])
-        return true;
+      if (results[i] == results[runs - 1]) return true;
     return false;
   }
   void tell_others(bool could_not_save) {
     verdict = {differs(), !settled(), could_not_save, differs() ? runtime.rank : -1};
-    if (could_not_save)
-      verdict.unsettled = verdict.different = 0;
-    if (local)
-      return;
+    if (could_not_save) verdict.unsettled = verdict.different = 0;
+    if (local) return;
     InsideMpi inside(thread);
     verdict = agree(thread, verdict);
   }
 };
 
 void add_place(Finding& finding, const Place& place) {
-  if (place.array == nullptr)
-    return;
+  if (place.array == nullptr) return;
   const Array& array = *place.array;
-  finding.add("array", "\"%s\", %zu bytes%s", array.name, array.bytes, place.arrays > 1 ? ", the first of several" : "");
+  finding.add("array", "\"%s\", %zu bytes%s", array.name, array.bytes,
+              place.arrays > 1 ? ", the first of several" : "");
   finding.add("arrays_different", "%" PRIu64 " of %u", place.arrays, state_count());
-  if (place.exact)
-    finding.add("first_byte", "%" PRIu64, place.first_byte);
-  else
-    finding.add("first_bytes", "%" PRIu64 " to %" PRIu64, place.first_byte, place.leaf_end - 1);
+  if (place.exact) finding.add("first_byte", "%" PRIu64, place.first_byte);
+  else finding.add("first_bytes", "%" PRIu64 " to %" PRIu64, place.first_byte, place.leaf_end - 1);
   finding.add("blocks_different", "%" PRIu64 " of %" PRIu64 " (4 KiB each)", place.leaves_different, place.leaves);
   if (place.has_words) {
     double first, second;
@@ -118,14 +111,14 @@ void say(const Attempt& attempt, const Place& place) {
   Finding finding;
   finding.start("double_run", ordered ? Confidence::kVerified : Confidence::kSuspected);
   // With one odd rank the fault is its own; else it may have come to this rank in a message.
-  if (attempt.verdict.different == 1)
-    finding.culprit(runtime.rank);
-  else
-    finding.victim(runtime.rank);
-  finding.say("step \"%s\" gave different results in two runs from the same state, on %u of %d ranks%s%s",
-              attempt.step, attempt.verdict.different, attempt.local ? 1 : runtime.size,
-              attempt.verdict.different > 1 ? " (what one rank computes wrongly goes to others in messages)" : "",
-              ordered ? "" : "; reductions are the library's own (RESIL_REDUCE=native), whose last bits may differ without a fault");
+  if (attempt.verdict.different == 1) finding.culprit(runtime.rank);
+  else finding.victim(runtime.rank);
+  finding.say(
+      "step \"%s\" gave different results in two runs from the same state, on %u of %d ranks%s%s", attempt.step,
+      attempt.verdict.different, attempt.local ? 1 : runtime.size,
+      attempt.verdict.different > 1 ? " (what one rank computes wrongly goes to others in messages)" : "",
+      ordered ? ""
+              : "; reductions are the library's own (RESIL_REDUCE=native), whose last bits may differ without a fault");
   finding.add("step_number", "%" PRIu64 " of those run twice", steps);
   add_place(finding, place);
   for (int i = 0; i < attempt.runs; ++i) {
@@ -133,9 +126,10 @@ void say(const Attempt& attempt, const Place& place) {
     snprintf(name, sizeof(name), "fingerprint_%d", i + 1);
     finding.add(name, "%016" PRIx64, attempt.results[i]);
   }
-  finding.add("action", "%s", attempt.policy == Policy::kAbort   ? "the job ends"
-                              : attempt.policy == Policy::kRetry ? "run again until two runs agree"
-                                                                 : "goes on with the second result");
+  finding.add("action", "%s",
+              attempt.policy == Policy::kAbort   ? "the job ends"
+              : attempt.policy == Policy::kRetry ? "run again until two runs agree"
+                                                 : "goes on with the second result");
   finding_publish(finding);
 }
 
@@ -145,17 +139,18 @@ void publish(const Attempt& attempt, const Place& place) {
 
 /// One in a thousand steps, and not for the first one or two: no stray bit.
 void look_at_rate() {
-  if (systemic || different_steps < kLeast || different_steps * kOneIn <= steps)
-    return;
+  if (systemic || different_steps < kLeast || different_steps * kOneIn <= steps) return;
   systemic = true;
   Finding finding;
   finding.start("systemic", Confidence::kVerified);
   finding.victim(runtime.rank);
-  finding.say("%" PRIu64 " of %" PRIu64 " steps gave different results when they were run twice on rank %d (%s) or its "
-              "partners, more than one in a thousand. This is no stray bit but a systemic hardware problem: escalate it "
-              "to the facility. First exclude that the step depends on something that is not protected (random numbers, "
-              "time, files).",
-              different_steps, steps, runtime.rank, runtime.host);
+  finding.say(
+      "%" PRIu64 " of %" PRIu64
+      " steps gave different results when they were run twice on rank %d (%s) or its "
+      "partners, more than one in a thousand. This is no stray bit but a systemic hardware problem: escalate it "
+      "to the facility. First exclude that the step depends on something that is not protected (random numbers, "
+      "time, files).",
+      different_steps, steps, runtime.rank, runtime.host);
   finding_publish(finding);
 }
 
@@ -205,16 +200,13 @@ int compare_two_runs(Attempt& attempt, void (*run)(void*), void* argument) {
   attempt.results[1] = state_fingerprint();
   attempt.runs = 2;
   attempt.tell_others(false);
-  if (attempt.verdict.different == 0)
-    return 0;
+  if (attempt.verdict.different == 0) return 0;
   const int found = static_cast<int>(attempt.verdict.different);
   ++different_steps;
-  if (attempt.differs())
-    publish(attempt, state_compare_with_first());
+  if (attempt.differs()) publish(attempt, state_compare_with_first());
   watch_rate();
   if (attempt.policy == Policy::kAbort) {
-    if (attempt.differs())
-      stop(attempt.thread);
+    if (attempt.differs()) stop(attempt.thread);
     // The rank that differs says why before it ends the job; nobody goes on.
     InsideMpi inside(attempt.thread);
     agree(attempt.thread, {});
@@ -234,8 +226,7 @@ int run_twice(const char* step, void (*run)(void*), void* argument, int policy) 
   const bool possible = thread != nullptr && !thread->disabled && thread->depth == 0 && runtime_has_world() &&
                         (local || agreement_possible());
   if (!possible || state_count() == 0 || busy.exchange(true)) {
-    if (thread != nullptr && !thread->disabled)
-      __atomic_fetch_add(&unchecked, 1, __ATOMIC_RELAXED);
+    if (thread != nullptr && !thread->disabled) __atomic_fetch_add(&unchecked, 1, __ATOMIC_RELAXED);
     run(argument);
     return 0;
   }
@@ -251,8 +242,7 @@ namespace {
 bool enabled() { return true; }
 
 void report(JsonWriter& json) {
-  if (steps == 0 && unchecked == 0 && state_count() == 0)
-    return;
+  if (steps == 0 && unchecked == 0 && state_count() == 0) return;
   json.begin_object("double_runs");
   json.integer("steps", static_cast<int64_t>(steps));
   json.integer("mismatches", static_cast<int64_t>(different_steps));

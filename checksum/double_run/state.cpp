@@ -27,8 +27,7 @@ void* map(size_t bytes) {
 
 template <class T>
 void unmap(T*& memory, size_t bytes) {
-  if (memory != nullptr)
-    munmap(memory, bytes);
+  if (memory != nullptr) munmap(memory, bytes);
   memory = nullptr;
 }
 
@@ -41,8 +40,7 @@ void release(Array& array) {
 
 Array* find(const char* name) {
   for (uint32_t i = 0; i < count; ++i)
-    if (strncmp(arrays[i].name, name, kNameBytes - 1) == 0)
-      return &arrays[i];
+    if (strncmp(arrays[i].name, name, kNameBytes - 1) == 0) return &arrays[i];
   return nullptr;
 }
 
@@ -60,14 +58,12 @@ uint64_t mixed(uint32_t number, const Array& array, uint64_t of) {
 }  // namespace
 
 Added state_protect(const char* name, void* data, size_t bytes) {
-  if (bytes != 0 && !host_memory(data, bytes))
-    return Added::kDeviceMemory;
+  if (bytes != 0 && !host_memory(data, bytes)) return Added::kDeviceMemory;
   if (arrays == nullptr && (arrays = static_cast<Array*>(map(kMaxArrays * sizeof(Array)))) == nullptr)
     return Added::kFull;
   Array* array = find(name);
   if (array == nullptr) {
-    if (count == kMaxArrays)
-      return Added::kFull;
+    if (count == kMaxArrays) return Added::kFull;
     array = &arrays[count++];
     *array = {};
     snprintf(array->name, sizeof(array->name), "%s", name);
@@ -81,16 +77,14 @@ Added state_protect(const char* name, void* data, size_t bytes) {
 
 bool state_unprotect(const char* name) {
   Array* array = find(name);
-  if (array == nullptr)
-    return false;
+  if (array == nullptr) return false;
   release(*array);
   *array = arrays[--count];
   return true;
 }
 
 void state_forget() {
-  while (count > 0)
-    release(arrays[--count]);
+  while (count > 0) release(arrays[--count]);
   unmap(arrays, kMaxArrays * sizeof(Array));
 }
 
@@ -98,8 +92,7 @@ uint32_t state_count() { return count; }
 
 uint64_t state_bytes() {
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < count; ++i)
-    sum += arrays[i].bytes;
+  for (uint32_t i = 0; i < count; ++i) sum += arrays[i].bytes;
   return sum;
 }
 
@@ -111,21 +104,18 @@ bool state_save() {
       return false;
   }
   for (uint32_t i = 0; i < count; ++i)
-    if (arrays[i].bytes != 0)
-      memcpy(arrays[i].checkpoint, arrays[i].data, arrays[i].bytes);
+    if (arrays[i].bytes != 0) memcpy(arrays[i].checkpoint, arrays[i].data, arrays[i].bytes);
   return true;
 }
 
 void state_restore() {
   for (uint32_t i = 0; i < count; ++i)
-    if (arrays[i].bytes != 0)
-      memcpy(arrays[i].data, arrays[i].checkpoint, arrays[i].bytes);
+    if (arrays[i].bytes != 0) memcpy(arrays[i].data, arrays[i].checkpoint, arrays[i].bytes);
 }
 
 uint64_t state_fingerprint() {
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < count; ++i)
-    sum += mixed(i, arrays[i], digest(arrays[i].data, arrays[i].bytes));
+  for (uint32_t i = 0; i < count; ++i) sum += mixed(i, arrays[i], digest(arrays[i].data, arrays[i].bytes));
   return sum;
 }
 
@@ -135,19 +125,16 @@ bool state_fingerprint_first(bool keep, uint64_t* fingerprint) {
   for (uint32_t i = 0; i < count; ++i) {
     Array& array = arrays[i];
     const size_t leaves = leaves_of(array);
-    if (array.first_leaves == nullptr)
-      array.first_leaves = static_cast<uint64_t*>(map(leaves * sizeof(uint64_t)));
+    if (array.first_leaves == nullptr) array.first_leaves = static_cast<uint64_t*>(map(leaves * sizeof(uint64_t)));
     if (keep && array.bytes != 0 && array.first_result == nullptr)
       array.first_result = static_cast<char*>(map(array.bytes));
     uint64_t sum = 0;
     for (size_t leaf = 0; leaf < leaves; ++leaf) {
       const uint64_t term = leaf_term(array, leaf);
       sum += term;
-      if (array.first_leaves != nullptr)
-        array.first_leaves[leaf] = term;
+      if (array.first_leaves != nullptr) array.first_leaves[leaf] = term;
     }
-    if (keep && array.first_result != nullptr)
-      memcpy(array.first_result, array.data, array.bytes);
+    if (keep && array.first_result != nullptr) memcpy(array.first_result, array.data, array.bytes);
     kept = kept && array.first_leaves != nullptr && (!keep || array.bytes == 0 || array.first_result != nullptr);
     *fingerprint += mixed(i, array, sum);
   }
@@ -158,8 +145,7 @@ namespace {
 
 /// First differing byte of an array whose content was kept; `array.bytes` when there is none.
 size_t first_difference(const Array& array, size_t from) {
-  while (from < array.bytes && array.data[from] == array.first_result[from])
-    ++from;
+  while (from < array.bytes && array.data[from] == array.first_result[from]) ++from;
   return from;
 }
 
@@ -169,26 +155,21 @@ void locate(const Array& array, Place* place) {
   place->array = &array;
   place->leaves = leaves;
   for (size_t leaf = 0; leaf < leaves; ++leaf) {
-    if (leaf_term(array, leaf) == array.first_leaves[leaf])
-      continue;
+    if (leaf_term(array, leaf) == array.first_leaves[leaf]) continue;
     ++place->leaves_different;
-    if (found)
-      continue;
+    if (found) continue;
     found = true;
     place->first_byte = leaf * kDigestLeaf;
     place->leaf_end = place->first_byte + kDigestLeaf < array.bytes ? place->first_byte + kDigestLeaf : array.bytes;
   }
-  if (array.first_result == nullptr || !found)
-    return;
+  if (array.first_result == nullptr || !found) return;
   const size_t at = first_difference(array, place->first_byte);
-  if (at == array.bytes)
-    return;
+  if (at == array.bytes) return;
   place->exact = true;
   place->first_byte = at;
   place->leaf_end = at + 1;
   const size_t word = at & ~size_t{7};
-  if (word + 8 > array.bytes)
-    return;
+  if (word + 8 > array.bytes) return;
   place->has_words = true;
   memcpy(&place->first_word, array.first_result + word, 8);
   memcpy(&place->second_word, array.data + word, 8);
@@ -200,16 +181,13 @@ Place state_compare_with_first() {
   Place place = {};
   for (uint32_t i = 0; i < count; ++i) {
     const Array& array = arrays[i];
-    if (array.first_leaves == nullptr)
-      continue;
+    if (array.first_leaves == nullptr) continue;
     bool different = false;
     for (size_t leaf = 0; leaf < leaves_of(array) && !different; ++leaf)
       different = leaf_term(array, leaf) != array.first_leaves[leaf];
-    if (!different)
-      continue;
+    if (!different) continue;
     ++place.arrays;
-    if (place.array == nullptr)
-      locate(array, &place);
+    if (place.array == nullptr) locate(array, &place);
   }
   return place;
 }

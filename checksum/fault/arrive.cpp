@@ -36,10 +36,8 @@ Arrival* find_other(PerThread& mine, unsigned count, Arrival& a) {
   Arrival* found = nullptr;
   for (unsigned i = 0; i < count; ++i) {
     Arrival& other = mine.arrivals[i];
-    if (&other == &a || other.hit || other.packet.bytes != a.packet.bytes || equal(a.packet, other.packet))
-      continue;
-    if (other.peer == a.peer)
-      return &other;
+    if (&other == &a || other.hit || other.packet.bytes != a.packet.bytes || equal(a.packet, other.packet)) continue;
+    if (other.peer == a.peer) return &other;
     found = found != nullptr ? found : &other;
   }
   return found;
@@ -62,8 +60,7 @@ bool possible(PerThread& mine, unsigned count, Arrival& a, const Spec& spec) {
 bool truncate(Arrival& a, Draw& draw, uint64_t* position) {
   const uint64_t wanted = draw.below(a.packet.bytes);
   for (uint64_t first : {wanted, uint64_t{0}}) {
-    if (equal(a.packet, first, a.packet.bytes - first, a.kept + first))
-      continue;
+    if (equal(a.packet, first, a.packet.bytes - first, a.kept + first)) continue;
     a.packet.write(first, a.packet.bytes - first, a.kept + first);
     *position = equal(a.packet, 0, first, a.kept) ? 0 : first;  // 0: what was delivered makes no difference either
     return true;
@@ -74,8 +71,7 @@ bool truncate(Arrival& a, Draw& draw, uint64_t* position) {
 bool make_early(PerThread& mine, Arrival& a, const Spec& spec, Draw& draw) {
   Landing& landing = mine.landing;
   char* packed = lend(a.packet.bytes);
-  if (packed == nullptr)
-    return false;
+  if (packed == nullptr) return false;
   a.packet.read(0, a.packet.bytes, packed);
   a.packet.write(0, a.packet.bytes, a.kept);
   landing.used = true;
@@ -130,10 +126,8 @@ void try_specs(PerThread& mine, unsigned count, Arrival& a) {
       continue;
     }
     a.hit = true;
-    if (spec.kind == Kind::kEarly)
-      mine.landing.injection = injection;  // noted when it has landed
-    else
-      note(injection);
+    if (spec.kind == Kind::kEarly) mine.landing.injection = injection;  // noted when it has landed
+    else note(injection);
   }
 }
 
@@ -142,8 +136,7 @@ void try_specs(PerThread& mine, unsigned count, Arrival& a) {
 char* take_earlier(uint64_t key) {
   SpinGuard guard(lock);
   Earlier& entry = earlier[(key >> 20) % kEarlier];
-  if (entry.key != key)
-    return nullptr;
+  if (entry.key != key) return nullptr;
   entry.key = 0;
   return entry.packed;
 }
@@ -160,37 +153,32 @@ void put_earlier(uint64_t key, char* packed) {
 }
 
 void arrived(PerThread& mine, unsigned count, bool one_of) {
-  if (count == 0)
-    return;
+  if (count == 0) return;
   for (unsigned i = 0; engine.remembers && i < count; ++i) {
     Arrival& a = mine.arrivals[i];
     a.previous = take_earlier(key_of(a));
     a.fresh = lend(a.packet.bytes);
-    if (a.fresh != nullptr)
-      a.packet.read(0, a.packet.bytes, a.fresh);
+    if (a.fresh != nullptr) a.packet.read(0, a.packet.bytes, a.fresh);
   }
   if (one_of) {
     Draw choice(0, static_cast<uint64_t>(engine.rank), kMaxSpecs, ++mine.blocks_chosen);
     try_specs(mine, count, mine.arrivals[choice.below(count)]);
   } else {
-    for (unsigned i = 0; i < count; ++i)
-      try_specs(mine, count, mine.arrivals[i]);
+    for (unsigned i = 0; i < count; ++i) try_specs(mine, count, mine.arrivals[i]);
   }
   for (unsigned i = 0; engine.remembers && i < count; ++i) {
     Arrival& a = mine.arrivals[i];
     // What was damaged has never arrived, and cannot arrive again.
     char* remembered = a.hit ? a.previous : a.fresh;
     give_back(a.hit ? a.fresh : a.previous);
-    if (remembered != nullptr)
-      put_earlier(key_of(a), remembered);
+    if (remembered != nullptr) put_earlier(key_of(a), remembered);
   }
 }
 
 char* keep(Thread& thread, const Layout& layout) {
   const uint64_t bytes = total_bytes(thread, layout);
   char* packed = bytes != 0 ? lend(bytes) : nullptr;
-  if (packed == nullptr)
-    return nullptr;
+  if (packed == nullptr) return nullptr;
   Packet packet;
   char* at = packed;
   for (int64_t i = 0; i < layout.blocks; ++i)
@@ -206,10 +194,17 @@ unsigned gather_arrivals(Thread& thread, PerThread& mine, const Layout& layout, 
   unsigned count = 0;
   Packet packet;
   for (int64_t i = 0; i < layout.blocks && count < kArrivals; ++i) {
-    if (!block_at(thread, layout, i, &packet))
-      continue;
-    mine.arrivals[count++] = {packet, id, partner(layout, i), tag, layout.comm != nullptr ? layout.comm->ring->id : 0,
-                              sequence, kept, false, nullptr, nullptr};
+    if (!block_at(thread, layout, i, &packet)) continue;
+    mine.arrivals[count++] = {packet,
+                              id,
+                              partner(layout, i),
+                              tag,
+                              layout.comm != nullptr ? layout.comm->ring->id : 0,
+                              sequence,
+                              kept,
+                              false,
+                              nullptr,
+                              nullptr};
     kept += kept != nullptr ? packet.bytes : 0;
   }
   return count;

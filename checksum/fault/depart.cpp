@@ -8,8 +8,8 @@
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
 #include "checksum/fault/staged.h"
-#include "shim/call/event.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/event.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fault {
@@ -26,8 +26,7 @@ bool make_copy(Thread& thread, const Layout& layout, char** memory, char** buffe
   uint64_t bytes = 0;
   Packet packet;
   for (int64_t i = 0; i < layout.blocks; ++i) {
-    if (!block_at(thread, layout, i, &packet))
-      continue;
+    if (!block_at(thread, layout, i, &packet)) continue;
     int64_t first = 0, last = 0;
     type_span(*packet.type, packet.count, &first, &last);
     const int64_t offset = packet.buffer - layout.buffer;
@@ -35,15 +34,12 @@ bool make_copy(Thread& thread, const Layout& layout, char** memory, char** buffe
     high = offset + last > high ? offset + last : high;
     bytes += packet.bytes;
   }
-  if (low >= high || static_cast<uint64_t>(high - low) > 8 * bytes + (1 << 20))
-    return false;
+  if (low >= high || static_cast<uint64_t>(high - low) > 8 * bytes + (1 << 20)) return false;
   *memory = lend(static_cast<uint64_t>(high - low));
-  if (*memory == nullptr)
-    return false;
+  if (*memory == nullptr) return false;
   *buffer = *memory - low;
   for (int64_t i = 0; i < layout.blocks; ++i)
-    if (block_at(thread, layout, i, &packet))
-      copy(packet, *buffer + (packet.buffer - layout.buffer));
+    if (block_at(thread, layout, i, &packet)) copy(packet, *buffer + (packet.buffer - layout.buffer));
   return true;
 }
 
@@ -57,8 +53,7 @@ bool choose_block(Thread& thread, PerThread& mine, const Layout& layout, Packet*
 
 /// Could MPI still read the buffer when the call has returned?
 bool may_be_modified(const Event& e, uint64_t bytes) {
-  if (e.attributes & kCallCollective)
-    return (e.attributes & kCallStarts) != 0;
+  if (e.attributes & kCallCollective) return (e.attributes & kCallStarts) != 0;
   switch (e.id) {
     case CallId::kMPI_Put:
     case CallId::kMPI_Put_c:
@@ -87,15 +82,14 @@ bool damage_copy(Kind kind, const Packet& packet, Draw& draw, PerThread& mine, u
       mine.changes = mine.send.types == nullptr && invert(packet, draw, &mine.change_at, &mine.change_bytes);
       *position = mine.change_at;
       return mine.changes;
-    case Kind::kDuplicate:
-      packet.write(0, packet.bytes, mine.previous);
-      return true;
+    case Kind::kDuplicate: packet.write(0, packet.bytes, mine.previous); return true;
     default: return false;
   }
 }
 
 uint64_t put_key(const Event& e, const Packet& packet, int32_t peer) {
-  return ((e.object ^ packet.bytes * 0x9e3779b97f4a7c15) ^ (static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 40) ^ 0x707574) *
+  return ((e.object ^ packet.bytes * 0x9e3779b97f4a7c15) ^ (static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 40) ^
+          0x707574) *
              0xff51afd7ed558ccd |
          1;
 }
@@ -126,8 +120,7 @@ bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout&
       target.buffer = (copied != nullptr ? copied : mine.shadow_buffer) + (packet.buffer - layout.buffer);
       mine.change_in = packet;
       if (!damage_copy(spec.kind, target, draw, mine, &position)) {
-        if (copied == nullptr)
-          give_back(mine.shadow);
+        if (copied == nullptr) give_back(mine.shadow);
         mine.shadow = nullptr;
         spec.spare();
         continue;
@@ -144,8 +137,7 @@ bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout&
 void depart(Event& e, PerThread& mine) {
   mine.departing = mine.changes = false;
   mine.shadow = mine.previous = nullptr;
-  if (!send_layout(e, &mine.send))
-    return;
+  if (!send_layout(e, &mine.send)) return;
   if (e.attributes & kCallPersistent) {  // each start fills the copy anew
     if ((e.attributes & kCallP2P) && make_copy(*e.thread, mine.send, &mine.shadow, &mine.shadow_buffer)) {
       e.given_send = mine.shadow_buffer;
@@ -155,15 +147,13 @@ void depart(Event& e, PerThread& mine) {
   }
   Packet packet;
   int32_t peer = -1;
-  if (!choose_block(*e.thread, mine, mine.send, &packet, &peer))
-    return;
+  if (!choose_block(*e.thread, mine, mine.send, &packet, &peer)) return;
   const bool remembers = engine.remembers && is_one_sided(e);
   char* fresh = nullptr;
   if (remembers) {
     mine.previous = take_earlier(put_key(e, packet, peer));
     fresh = lend(packet.bytes);
-    if (fresh != nullptr)
-      packet.read(0, packet.bytes, fresh);
+    if (fresh != nullptr) packet.read(0, packet.bytes, fresh);
   }
   const bool hit =
       try_specs(mine, &e, e.id, may_be_modified(e, packet.bytes), mine.send, packet, peer, nullptr, &mine.injection);
@@ -171,53 +161,46 @@ void depart(Event& e, PerThread& mine) {
     char* remembered = hit ? mine.previous : fresh;
     give_back(hit ? fresh : mine.previous);
     mine.previous = nullptr;
-    if (remembered != nullptr)
-      put_earlier(put_key(e, packet, peer), remembered);
+    if (remembered != nullptr) put_earlier(put_key(e, packet, peer), remembered);
   }
-  if (!hit)
-    return;
+  if (!hit) return;
   mine.departing = true;
   mine.injection.tag = e.tag;
   mine.injection.sequence = e.attributes & kCallCollective ? e.sequence : 0;
-  if (mine.shadow != nullptr)
-    e.given_send = mine.shadow_buffer;
+  if (mine.shadow != nullptr) e.given_send = mine.shadow_buffer;
 }
 
 void depart_staged(Thread& thread, const StagedMessage& message) {
   PerThread* mine = per_thread(thread);
-  if (mine == nullptr)
-    return;
+  if (mine == nullptr) return;
   Layout layout = {};
   layout.buffer = message.buffer;
   layout.comm = comm_lookup(thread, message.comm);
   const Packet packet = {message.buffer, message.count, message.type, message.bytes};
   const int32_t peer = layout.comm != nullptr ? comm_world_rank(*layout.comm, message.peer) : message.peer;
   Injection injection;
-  if (!try_specs(*mine, nullptr, message.call, false, layout, packet, peer, message.buffer, &injection))
-    return;
+  if (!try_specs(*mine, nullptr, message.call, false, layout, packet, peer, message.buffer, &injection)) return;
   injection.tag = message.tag;
   note(injection);
 }
 
 void departed(Event& e, PerThread& mine) {
   mine.tracked = false;
-  if (!mine.departing)
-    return;
+  if (!mine.departing) return;
   mine.departing = false;
   const bool persistent = (e.attributes & kCallPersistent) != 0, starts = (e.attributes & kCallStarts) != 0;
   const bool pending = starts && e.result == 0 && !is_shared_handle(request_handle(e.requests, 0));
   if (!persistent && e.result == 0) {
-    if (mine.changes && !pending && !is_one_sided(e)) {  // the library had its copy already: what changed was not the program's doing
+    if (mine.changes && !pending &&
+        !is_one_sided(e)) {  // the library had its copy already: what changed was not the program's doing
       mine.changes = false;
       mine.injection.kind = Kind::kFlip;
       mine.injection.remark = "asked for: modify; the send was complete at once";
     }
     note(mine.injection);
   }
-  if (mine.shadow == nullptr)
-    return;
-  if (is_one_sided(e))
-    return retain_put(e.object, mine);
+  if (mine.shadow == nullptr) return;
+  if (is_one_sided(e)) return retain_put(e.object, mine);
   if (!pending) {
     give_back(mine.shadow);
     return;
@@ -262,8 +245,7 @@ void restart(Operation& operation, PerThread& mine) {
 }
 
 void land_change(Operation& operation) {
-  if (!operation.changes)
-    return;
+  if (!operation.changes) return;
   operation.changes = false;
   unsigned char bytes[32];
   const Layout& layout = operation.layout;

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "shim/call/event.h"
-#include "shim/report/log.h"
-#include "shim/report/own_files.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/report/log.h"
+#include "shim/report/own_files.h"
 
 namespace resil::fault {
 
@@ -26,12 +26,10 @@ int list = -1;  // faults-RRRRR.jsonl
 
 void open_list() {
   char path[1100];
-  if (runtime.directory[0] == 0)
-    return;
+  if (runtime.directory[0] == 0) return;
   snprintf(path, sizeof(path), "%s/faults-%05d.jsonl", runtime.directory, runtime.rank);
   list = own_file_append(path, 0666);
-  if (list < 0)
-    add_note("the list of injected faults could not be written");
+  if (list < 0) add_note("the list of injected faults could not be written");
 }
 
 }  // namespace
@@ -71,8 +69,7 @@ PerThread* per_thread(Thread& thread) {
   void*& place = thread.module_data[per_thread_slot()];
   if (place == nullptr) {
     void* memory = mmap(nullptr, sizeof(PerThread), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return nullptr;
+    if (memory == MAP_FAILED) return nullptr;
     place = memory;
   }
   return static_cast<PerThread*>(place);
@@ -80,8 +77,7 @@ PerThread* per_thread(Thread& thread) {
 
 void note(const Injection& injection) {
   engine.injected[static_cast<unsigned>(injection.kind)].fetch_add(1, std::memory_order_relaxed);
-  if (list < 0)
-    return;
+  if (list < 0) return;
   char line[640];
   int length =
       snprintf(line, sizeof(line),
@@ -96,11 +92,9 @@ void note(const Injection& injection) {
   if (injection.kind == Kind::kTranspose)
     length += snprintf(line + length, room(), ",\"other_peer\":%d,\"other_tag\":%d", injection.other_peer,
                        injection.other_tag);
-  if (injection.remark != nullptr)
-    length += snprintf(line + length, room(), ",\"remark\":\"%s\"", injection.remark);
+  if (injection.remark != nullptr) length += snprintf(line + length, room(), ",\"remark\":\"%s\"", injection.remark);
   length += snprintf(line + length, room(), "}\n");
-  if (write(list, line, static_cast<size_t>(length)) != length)
-    add_note("the list of injected faults is not complete");
+  if (write(list, line, static_cast<size_t>(length)) != length) add_note("the list of injected faults is not complete");
 }
 
 }  // namespace resil::fault

@@ -19,10 +19,10 @@ struct StagedMessage;
 /// One packet that has come to this rank.
 struct Arrival {
   Packet packet;
-  CallId id;          ///< the call that received or posted it
+  CallId id;  ///< the call that received or posted it
   int32_t peer, tag;  ///< world rank, -1: not known
   uint64_t comm, sequence;
-  const char* kept;   ///< what the buffer held before, as a stream; null: not kept
+  const char* kept;  ///< what the buffer held before, as a stream; null: not kept
   bool hit;
   char *fresh, *previous;  ///< duplicates: this packet and the one before it
 };
@@ -32,20 +32,20 @@ constexpr unsigned kArrivals = 128;  ///< looked at together
 /// What is under way in one thread between before_call and leave.
 struct PerThread {
   bool receiving, departing;
-  bool tracked;         ///< the send side of the request that the call has made is in the table of operations
-  Layout layout;        ///< of the receive side
+  bool tracked;  ///< the send side of the request that the call has made is in the table of operations
+  Layout layout;  ///< of the receive side
   char* kept;
-  char* shadow;         ///< private copy that the library was given instead of the send buffer
+  char* shadow;  ///< private copy that the library was given instead of the send buffer
   char* shadow_buffer;  ///< the address that it was given
   Layout send;
-  bool changes;         ///< modify: the program's buffer is to show the change
+  bool changes;  ///< modify: the program's buffer is to show the change
   uint64_t change_at, change_bytes;
-  Packet change_in;     ///< the packet of the program's buffer
-  char* previous;       ///< one-sided: the packet before to the same target, of the same size
+  Packet change_in;  ///< the packet of the program's buffer
+  char* previous;  ///< one-sided: the packet before to the same target, of the same size
   Injection injection;  ///< noted once the call has returned
   Landing landing;
   uint64_t blocks_chosen;
-  unsigned found;       ///< arrivals of a completing call so far
+  unsigned found;  ///< arrivals of a completing call so far
   Arrival arrivals[kArrivals];
   Operation* ended[kArrivals];
 };
@@ -53,8 +53,8 @@ struct PerThread {
 struct Engine {
   Specs specs;
   int32_t rank;
-  bool sends, receives;         ///< is there a spec for that side?
-  bool keeps, remembers;        ///< old contents of receive buffers; earlier packets
+  bool sends, receives;  ///< is there a spec for that side?
+  bool keeps, remembers;  ///< old contents of receive buffers; earlier packets
   std::atomic<uint64_t> injected[kKinds];
 };
 extern Engine engine;
@@ -86,8 +86,8 @@ void depart_staged(Thread& thread, const StagedMessage& message);
 /// One-sided (onesided.cpp): operations that are pending until an epoch ends.
 void retain_put(uint64_t window, PerThread& mine);
 void retain_get(Event& event, PerThread& mine);
-void epoch_ends(uint64_t window);                    ///< before the real call
-void epoch_ended(Event& event, PerThread& mine);     ///< after it
+void epoch_ends(uint64_t window);  ///< before the real call
+void epoch_ended(Event& event, PerThread& mine);  ///< after it
 
 /// The packet of that key before this one, if it has arrived; the caller owns it. And what takes its place.
 char* take_earlier(uint64_t key);

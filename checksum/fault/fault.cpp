@@ -13,12 +13,12 @@
 #include "checksum/fault/staged.h"
 #include "checksum/ledger/blame.h"
 #include "shim/abi/backend.h"
-#include "shim/config/config.h"
-#include "shim/config/config_value.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
-#include "shim/report/json.h"
 #include "shim/call/module.h"
+#include "shim/config/config.h"
+#include "shim/config/config_value.h"
+#include "shim/report/json.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fault {
@@ -77,8 +77,7 @@ void enter(Event& e) {
 void start_again(Event& e, PerThread& mine) {
   for (int64_t i = 0; i < e.request_count; ++i) {
     Operation* operation = operation_find(request_handle(e.requests, i));
-    if (operation == nullptr || !operation->persistent)
-      continue;
+    if (operation == nullptr || !operation->persistent) continue;
     if (operation->receives) {
       operation->active = true;
       give_back(operation->kept);
@@ -91,22 +90,16 @@ void start_again(Event& e, PerThread& mine) {
 
 void before_call(Event& e) {
   PerThread* mine = e.nested ? nullptr : per_thread(*e.thread);  // a callback's call: the one around it is under way
-  if (mine == nullptr)
-    return;
+  if (mine == nullptr) return;
   mine->receiving = mine->departing = false;
-  if (is_partitioned(e))
-    return;
+  if (is_partitioned(e)) return;
   if (e.attributes & kCallActivates) {
-    if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall)
-      start_again(e, *mine);
+    if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) start_again(e, *mine);
     return;
   }
-  if (completes(e))
-    return;
-  if (ends_epoch(e.id))
-    return epoch_ends(e.object);
-  if (engine.sends)
-    depart(e, *mine);
+  if (completes(e)) return;
+  if (ends_epoch(e.id)) return epoch_ends(e.object);
+  if (engine.sends) depart(e, *mine);
   if (engine.receives && receive_layout(e, &mine->layout)) {
     mine->receiving = true;
     mine->kept = engine.keeps && !(e.attributes & kCallPersistent) ? keep(*e.thread, mine->layout) : nullptr;
@@ -115,12 +108,10 @@ void before_call(Event& e) {
 
 /// Cuts the only packet of a point-to-point receive to what has come. False: nothing known of it.
 bool cut(const void* statuses, int64_t place, const Layout& layout, Arrival* arrival) {
-  if (statuses == nullptr || backend->messages->status_ignored(statuses))
-    return false;
+  if (statuses == nullptr || backend->messages->status_ignored(statuses)) return false;
   StatusInfo status;
   backend->messages->status_read(statuses, place, &status);
-  if (status.cancelled || status.bytes == 0 || status.source < 0)
-    return false;
+  if (status.cancelled || status.bytes == 0 || status.source < 0) return false;
   arrival->packet.bytes = status.bytes < arrival->packet.bytes ? status.bytes : arrival->packet.bytes;
   arrival->tag = status.tag;
   arrival->peer = layout.comm != nullptr ? comm_world_rank(*layout.comm, status.source) : status.source;
@@ -146,27 +137,21 @@ void track_receive(Event& e, PerThread& mine) {
   operation.layout = mine.layout;
   operation.kept = mine.kept;
   operation.second = mine.tracked;
-  if (operation_add(operation) == nullptr)
-    give_back(mine.kept);
+  if (operation_add(operation) == nullptr) give_back(mine.kept);
 }
 
 void end_send(Event& e, Operation& operation, bool failed) {
   const bool freed = e.id == CallId::kMPI_Request_free;
-  if (!failed && !freed)
-    land_change(operation);
-  if (operation.persistent && !freed && !failed)
-    operation.active = false;
-  else
-    operation_drop(&operation, freed && operation.active);
+  if (!failed && !freed) land_change(operation);
+  if (operation.persistent && !freed && !failed) operation.active = false;
+  else operation_drop(&operation, freed && operation.active);
 }
 
 void look_at_arrivals(PerThread& mine) {
   arrived(mine, mine.found, false);
   for (unsigned i = 0; i < mine.found; ++i)
-    if (mine.ended[i]->persistent)
-      mine.ended[i]->active = false;
-    else
-      operation_drop(mine.ended[i], false);
+    if (mine.ended[i]->persistent) mine.ended[i]->active = false;
+    else operation_drop(mine.ended[i], false);
   mine.found = 0;
 }
 
@@ -179,8 +164,7 @@ void end_receive(Event& e, PerThread& mine, int64_t place, Operation& operation)
                             operation.kept),
             true);
   } else if (block_at(*e.thread, operation.layout, 0, &packet)) {
-    if (mine.found == kArrivals)
-      look_at_arrivals(mine);
+    if (mine.found == kArrivals) look_at_arrivals(mine);
     const uint64_t comm = operation.layout.comm != nullptr ? operation.layout.comm->ring->id : 0;
     Arrival& arrival = mine.arrivals[mine.found];
     arrival = {packet, operation.id, -1, -1, comm, 0, operation.kept, false, nullptr, nullptr};
@@ -189,26 +173,20 @@ void end_receive(Event& e, PerThread& mine, int64_t place, Operation& operation)
       return;
     }
   }
-  if (operation.persistent)
-    operation.active = false;
-  else
-    operation_drop(&operation, false);
+  if (operation.persistent) operation.active = false;
+  else operation_drop(&operation, false);
 }
 
 void end_operation(Event& e, uint64_t key, int64_t place, bool failed) {
   Operation* operation = operation_find(key);
-  if (operation == nullptr)
-    return;
+  if (operation == nullptr) return;
   if (!operation->receives) {
     end_send(e, *operation, failed);
     operation = operation_find(key);
-    if (operation == nullptr || !operation->second)
-      return;
+    if (operation == nullptr || !operation->second) return;
   }
-  if (failed || e.id == CallId::kMPI_Request_free)
-    operation_drop(operation, false);
-  else if (operation->active)
-    end_receive(e, *per_thread(*e.thread), place, *operation);
+  if (failed || e.id == CallId::kMPI_Request_free) operation_drop(operation, false);
+  else if (operation->active) end_receive(e, *per_thread(*e.thread), place, *operation);
 }
 
 void end_blocking_receive(Event& e, PerThread& mine) {
@@ -216,16 +194,14 @@ void end_blocking_receive(Event& e, PerThread& mine) {
   unsigned count = 0;
   if (e.result == 0)
     count = gather_arrivals(*e.thread, mine, mine.layout, e.id, -1, collective ? e.sequence : 0, mine.kept);
-  if (!collective && count == 1 && !cut(e.given_statuses, 0, mine.layout, &mine.arrivals[0]))
-    count = 0;
+  if (!collective && count == 1 && !cut(e.given_statuses, 0, mine.layout, &mine.arrivals[0])) count = 0;
   arrived(mine, count, collective);
   give_back(mine.kept);
 }
 
 void after_call(Event& e) {
   PerThread* mine = e.nested ? nullptr : per_thread(*e.thread);
-  if (mine == nullptr)
-    return;
+  if (mine == nullptr) return;
   departed(e, *mine);
   if (e.attributes & kCallCompletes) {
     mine->found = 0;
@@ -233,24 +209,18 @@ void after_call(Event& e) {
     look_at_arrivals(*mine);
   } else if (mine->receiving) {
     mine->receiving = false;
-    if (e.attributes & kCallRma)
-      retain_get(e, *mine);
-    else if (e.attributes & kCallStarts)
-      track_receive(e, *mine);
-    else
-      end_blocking_receive(e, *mine);
+    if (e.attributes & kCallRma) retain_get(e, *mine);
+    else if (e.attributes & kCallStarts) track_receive(e, *mine);
+    else end_blocking_receive(e, *mine);
   }
-  if (ends_epoch(e.id))
-    epoch_ended(e, *mine);
-  if (mine->landing.used)
-    arm(mine->landing);  // last: now the time runs
+  if (ends_epoch(e.id)) epoch_ended(e, *mine);
+  if (mine->landing.used) arm(mine->landing);  // last: now the time runs
 }
 
 /// The last of all hooks: whoever looks twice has done so.
 void leave(Event& e) {
   auto* mine = static_cast<PerThread*>(e.thread->module_data[per_thread_slot()]);
-  if (mine == nullptr || e.nested || !mine->landing.used)
-    return;
+  if (mine == nullptr || e.nested || !mine->landing.used) return;
   Landing& landing = mine->landing;
   landing.used = false;
   landing.injection.remark = force(landing)    ? "landed by the timer"
@@ -262,21 +232,26 @@ void leave(Event& e) {
 }
 
 void on_look(const void* buffer, uint32_t looks) {
-  if (current_thread == nullptr)
-    return;
+  if (current_thread == nullptr) return;
   auto* mine = static_cast<PerThread*>(current_thread->module_data[per_thread_slot()]);
-  if (mine != nullptr && mine->landing.used)
-    looked_at(mine->landing, buffer, looks);
+  if (mine != nullptr && mine->landing.used) looked_at(mine->landing, buffer, looks);
 }
 
 void arrive_staged(Thread& thread, const StagedMessage& message) {
   PerThread* mine = per_thread(thread);
-  if (mine == nullptr || !engine.receives)
-    return;
+  if (mine == nullptr || !engine.receives) return;
   CommInfo* comm = comm_lookup(thread, message.comm);
   const int32_t peer = comm != nullptr && message.peer >= 0 ? comm_world_rank(*comm, message.peer) : message.peer;
   mine->arrivals[0] = {{message.buffer, message.count, message.type, message.bytes},
-                       message.call, peer, message.tag, comm != nullptr ? comm->ring->id : 0, 0, nullptr, false, nullptr, nullptr};
+                       message.call,
+                       peer,
+                       message.tag,
+                       comm != nullptr ? comm->ring->id : 0,
+                       0,
+                       nullptr,
+                       false,
+                       nullptr,
+                       nullptr};
   arrived(*mine, 1, false);
 }
 
@@ -294,8 +269,7 @@ void completed(Event&, int64_t, uint64_t*, bool) {}
 
 void thread_end(Thread& thread) {
   void*& place = thread.module_data[per_thread_slot()];
-  if (place == nullptr)
-    return;
+  if (place == nullptr) return;
   forget_timer(static_cast<PerThread*>(place)->landing);
   munmap(place, sizeof(PerThread));
   place = nullptr;

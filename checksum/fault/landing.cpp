@@ -23,8 +23,7 @@ int set_timer(int timer, uint64_t microseconds) {
 }
 
 bool land(Landing& landing) {
-  if (!landing.pending.exchange(false, std::memory_order_acq_rel))
-    return false;
+  if (!landing.pending.exchange(false, std::memory_order_acq_rel)) return false;
   landing.packet.write(0, landing.packet.bytes, landing.packed);
   return true;
 }
@@ -58,8 +57,7 @@ void make_timer(Landing& landing) {
 }  // namespace
 
 void arm(Landing& landing) {
-  if (!landing.has_timer && landing.delay != 0)
-    make_timer(landing);
+  if (!landing.has_timer && landing.delay != 0) make_timer(landing);
   landing.by_timer.store(false, std::memory_order_relaxed);
   landing.by_look = false;
   landing.pending.store(true, std::memory_order_release);
@@ -73,14 +71,12 @@ void looked_at(Landing& landing, const void* buffer, uint32_t looks) {
 }
 
 bool force(Landing& landing) {
-  if (land(landing) && landing.has_timer && landing.delay != 0)
-    set_timer(landing.timer, 0);
+  if (land(landing) && landing.has_timer && landing.delay != 0) set_timer(landing.timer, 0);
   return landing.by_timer.load(std::memory_order_relaxed);
 }
 
 void forget_timer(Landing& landing) {
-  if (landing.has_timer)
-    syscall(SYS_timer_delete, landing.timer);
+  if (landing.has_timer) syscall(SYS_timer_delete, landing.timer);
   landing.has_timer = false;
 }
 

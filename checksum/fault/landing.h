@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data that lands late: the bytes of a packet that MPI called complete are put into the buffer afterwards, at the latest
-// when the wrapper of the completing call ends (the program may free the buffer then). Before that: when the data has
-// been looked at once or twice, so that nothing depends on how fast the machine is; or, where a delay is asked for, some
-// microseconds later, by a timer signal on the application's thread.
+// Data that lands late: the bytes of a packet that MPI called complete are put into the buffer afterwards, at the
+// latest when the wrapper of the completing call ends (the program may free the buffer then). Before that: when the
+// data has been looked at once or twice, so that nothing depends on how fast the machine is; or, where a delay is asked
+// for, some microseconds later, by a timer signal on the application's thread.
 #pragma once
 
 #include <atomic>
@@ -26,12 +26,12 @@ struct Injection {
 
 struct Landing {
   std::atomic<bool> pending;
-  bool used;                     ///< since the call began
+  bool used;  ///< since the call began
   std::atomic<bool> by_timer;
   bool has_timer;
   int timer;
-  uint64_t delay;                ///< microseconds; 0: `looks` decides
-  uint32_t looks;                ///< lands when the data has been read so often
+  uint64_t delay;  ///< microseconds; 0: `looks` decides
+  uint32_t looks;  ///< lands when the data has been read so often
   bool by_look;
   Packet packet;
   char* packed;

@@ -54,8 +54,7 @@ bool fill(Event& e, const Side& side, const void* buffer, int64_t blocks, int32_
   layout->copies = nullptr;
   layout->wide_counts = layout->wide_displacements = e.large;
   layout->in_bytes = layout->neighbours = false;
-  if (blocks <= 0)
-    return false;
+  if (blocks <= 0) return false;
   layout->type = type_map(*e.thread, side.type);
   return layout->type != nullptr;
 }
@@ -65,10 +64,8 @@ bool fill_blocks(Event& e, const Side& side, int64_t blocks, Layout* layout) {
   const Shape shape = call_info(e.id).shape;
   const bool typed = shape == Shape::kAllToAllW || shape == Shape::kNeighborW;
   Side first = side;
-  if (typed && blocks > 0)
-    first.type = request_handle(side.types, 0);
-  if (!fill(e, first, side.buffer, blocks, -1, layout))
-    return false;
+  if (typed && blocks > 0) first.type = request_handle(side.types, 0);
+  if (!fill(e, first, side.buffer, blocks, -1, layout)) return false;
   layout->counts = side.counts;
   layout->displacements = side.counts != nullptr ? side.displacements : nullptr;
   layout->types = typed ? side.types : nullptr;
@@ -84,30 +81,24 @@ bool receive_collective(Event& e, Layout* layout) {
   const Shape shape = call_info(e.id).shape;
   switch (shape) {
     case Shape::kRooted:
-      if (is_bystander(e))
-        return false;
-      if (is_bcast(e.id))
-        return !is_root(e) && fill(e, e.send, e.send.buffer, 1, e.peer, layout);
+      if (is_bystander(e)) return false;
+      if (is_bcast(e.id)) return !is_root(e) && fill(e, e.send, e.send.buffer, 1, e.peer, layout);
       return is_root(e) && fill(e, e.receive, e.receive.buffer, 1, -1, layout);
     case Shape::kPlain:
-      if (is_neighbour_gather(e.id))
-        return fill_blocks(e, e.receive, degree(e, true), layout);
+      if (is_neighbour_gather(e.id)) return fill_blocks(e, e.receive, degree(e, true), layout);
       return !(is_exscan(e.id) && e.comm->rank == 0) && fill(e, e.receive, e.receive.buffer, 1, -1, layout);
     case Shape::kGather:
-      if (!is_root(e) || !fill_blocks(e, e.receive, partners(e), layout))
-        return false;
+      if (!is_root(e) || !fill_blocks(e, e.receive, partners(e), layout)) return false;
       layout->own = in_place(e.send.buffer) ? e.comm->rank : -1;
       return true;
     case Shape::kScatter:
-      if (is_bystander(e) || (inter(e) && is_root(e)) || in_place(e.receive.buffer))
-        return false;
+      if (is_bystander(e) || (inter(e) && is_root(e)) || in_place(e.receive.buffer)) return false;
       return fill(e, e.receive, e.receive.buffer, 1, e.peer, layout);
     case Shape::kAllGather:
     case Shape::kAllToAll:
     case Shape::kAllToAllV:
     case Shape::kAllToAllW:
-      if (!fill_blocks(e, e.receive, partners(e), layout))
-        return false;
+      if (!fill_blocks(e, e.receive, partners(e), layout)) return false;
       layout->own = in_place(e.send.buffer) ? e.comm->rank : -1;
       return true;
     case Shape::kReduceScatter: {
@@ -127,24 +118,19 @@ bool receive_collective(Event& e, Layout* layout) {
 /// Calls that compute are left out: whether a changed contribution shows in the result depends on the operation.
 bool send_collective(Event& e, Layout* layout) {
   switch (call_info(e.id).shape) {
-    case Shape::kRooted:
-      return is_bcast(e.id) && is_root(e) && fill(e, e.send, e.send.buffer, 1, -1, layout);
-    case Shape::kPlain:
-      return is_neighbour_gather(e.id) && fill(e, e.send, e.send.buffer, 1, -1, layout);
+    case Shape::kRooted: return is_bcast(e.id) && is_root(e) && fill(e, e.send, e.send.buffer, 1, -1, layout);
+    case Shape::kPlain: return is_neighbour_gather(e.id) && fill(e, e.send, e.send.buffer, 1, -1, layout);
     case Shape::kGather:
-      if (is_bystander(e) || (inter(e) && is_root(e)) || in_place(e.send.buffer))
-        return false;
+      if (is_bystander(e) || (inter(e) && is_root(e)) || in_place(e.send.buffer)) return false;
       return fill(e, e.send, e.send.buffer, 1, e.peer, layout);
     case Shape::kScatter: {
       Side side = e.send;
       side.displacements = e.receive.displacements;  // MPI_Scatterv's: see fill() in shim/api/gen.py
-      if (!is_root(e) || !fill_blocks(e, side, partners(e), layout))
-        return false;
+      if (!is_root(e) || !fill_blocks(e, side, partners(e), layout)) return false;
       layout->own = in_place(e.receive.buffer) ? e.comm->rank : -1;
       return true;
     }
-    case Shape::kAllGather:
-      return !in_place(e.send.buffer) && fill(e, e.send, e.send.buffer, 1, -1, layout);
+    case Shape::kAllGather: return !in_place(e.send.buffer) && fill(e, e.send, e.send.buffer, 1, -1, layout);
     case Shape::kAllToAll:
     case Shape::kAllToAllV:
     case Shape::kAllToAllW: return !in_place(e.send.buffer) && fill_blocks(e, e.send, partners(e), layout);
@@ -166,12 +152,9 @@ int64_t element(const void* array, bool wide, int64_t index) {
 }  // namespace
 
 bool receive_layout(Event& e, Layout* layout) {
-  if (e.attributes & kCallCollective)
-    return e.comm != nullptr && e.comm->size > 0 && receive_collective(e, layout);
-  if (is_get(e.id))
-    return e.peer != ring::kProcNull && fill(e, e.receive, e.receive.buffer, 1, e.peer, layout);
-  if (!has_packet(e))
-    return false;
+  if (e.attributes & kCallCollective) return e.comm != nullptr && e.comm->size > 0 && receive_collective(e, layout);
+  if (is_get(e.id)) return e.peer != ring::kProcNull && fill(e, e.receive, e.receive.buffer, 1, e.peer, layout);
+  if (!has_packet(e)) return false;
   if (is_replace(e.id))
     return e.receive_peer != ring::kProcNull && fill(e, e.send, e.send.buffer, 1, e.receive_peer, layout);
   if (e.attributes & kCallBothWays)
@@ -181,25 +164,23 @@ bool receive_layout(Event& e, Layout* layout) {
 }
 
 bool send_layout(Event& e, Layout* layout) {
-  if (e.attributes & kCallCollective)
-    return e.comm != nullptr && e.comm->size > 0 && send_collective(e, layout);
-  if (!has_packet(e) && !is_put(e.id))
-    return false;
+  if (e.attributes & kCallCollective) return e.comm != nullptr && e.comm->size > 0 && send_collective(e, layout);
+  if (!has_packet(e) && !is_put(e.id)) return false;
   return !(e.attributes & kCallReceives) && !is_replace(e.id) && e.peer != ring::kProcNull &&
          fill(e, e.send, e.send.buffer, 1, e.peer, layout);
 }
 
 bool contribution_layout(Event& e, Layout* layout) {
   const collective::Form form = collective::form_of(e.id);
-  if (!collective::is_reduction(form) || e.comm == nullptr || (form == collective::Form::kReduce && inter(e) && e.peer < 0))
+  if (!collective::is_reduction(form) || e.comm == nullptr ||
+      (form == collective::Form::kReduce && inter(e) && e.peer < 0))
     return false;
   Side side = in_place(e.send.buffer) ? e.receive : e.send;
   side.count = e.send.count;  // type and count of the call stand for both buffers
   if (form == collective::Form::kReduceScatter) {
     const void* counts = e.receive.counts;
     side.count = counts == nullptr ? e.send.count * e.comm->size : 0;
-    for (int64_t i = 0; counts != nullptr && i < e.comm->size; ++i)
-      side.count += element(counts, e.large, i);
+    for (int64_t i = 0; counts != nullptr && i < e.comm->size; ++i) side.count += element(counts, e.large, i);
   }
   return fill(e, side, side.buffer, 1, -1, layout);
 }
@@ -207,22 +188,19 @@ bool contribution_layout(Event& e, Layout* layout) {
 bool block_of(Thread& thread, const Layout& layout, int64_t index, Packet* packet) {
   packet->type = layout.types != nullptr ? type_map(thread, request_handle(layout.types, index)) : layout.type;
   packet->count = layout.counts != nullptr ? element(layout.counts, layout.wide_counts, index) : layout.count;
-  if (packet->type == nullptr || packet->count <= 0)
-    return false;
+  if (packet->type == nullptr || packet->count <= 0) return false;
   int64_t offset = 0;
   if (layout.displacements != nullptr)
     offset =
         element(layout.displacements, layout.wide_displacements, index) * (layout.in_bytes ? 1 : packet->type->extent);
-  else
-    offset = index * packet->count * packet->type->extent;
+  else offset = index * packet->count * packet->type->extent;
   packet->buffer = layout.buffer + offset;
   packet->bytes = type_bytes(*packet->type, packet->count);
   return packet->bytes != 0;
 }
 
 bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packet) {
-  if (index == layout.own || !block_of(thread, layout, index, packet))
-    return false;
+  if (index == layout.own || !block_of(thread, layout, index, packet)) return false;
   int64_t low = 0, high = 0;
   type_span(*packet->type, packet->count, &low, &high);
   return host_memory(packet->buffer + low, static_cast<size_t>(high - low));
@@ -230,17 +208,16 @@ bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packe
 
 bool layout_keep(Layout* layout) {
   const size_t count_bytes = layout->wide_counts ? 8 : 4, place_bytes = layout->wide_displacements ? 8 : 4;
-  const size_t blocks = static_cast<size_t>(layout->blocks), counts = layout->counts != nullptr ? blocks * count_bytes : 0;
+  const size_t blocks = static_cast<size_t>(layout->blocks),
+               counts = layout->counts != nullptr ? blocks * count_bytes : 0;
   const size_t places = layout->displacements != nullptr ? blocks * place_bytes : 0;
   if (counts + places != 0) {
     const size_t first = (counts + 7) / 8 * 8;
     char* copies = lend(first + places);
-    if (copies == nullptr)
-      return false;
+    if (copies == nullptr) return false;
     memcpy(copies, layout->counts, counts);
     layout->counts = counts != 0 ? copies : nullptr;
-    if (places != 0)
-      layout->displacements = memcpy(copies + first, layout->displacements, places);
+    if (places != 0) layout->displacements = memcpy(copies + first, layout->displacements, places);
     layout->copies = copies;
   }
   type_map_hold(layout->type);
@@ -255,18 +232,15 @@ void layout_drop(Layout* layout) {
 
 int32_t partner(const Layout& layout, int64_t index) {
   const int64_t rank = layout.peer != -1 ? layout.peer : layout.blocks > 1 && !layout.neighbours ? index : -1;
-  if (rank < 0)
-    return -1;
+  if (rank < 0) return -1;
   return layout.comm != nullptr ? comm_world_rank(*layout.comm, static_cast<int>(rank)) : static_cast<int32_t>(rank);
 }
 
 uint64_t total_bytes(Thread& thread, const Layout& layout) {
   uint64_t sum = 0;
   Packet packet;
-  for (int64_t i = 0; i < layout.blocks; ++i)
-    sum += block_at(thread, layout, i, &packet) ? packet.bytes : 0;
+  for (int64_t i = 0; i < layout.blocks; ++i) sum += block_at(thread, layout, i, &packet) ? packet.bytes : 0;
   return sum;
 }
-
 
 }  // namespace resil::fault

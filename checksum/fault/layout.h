@@ -18,17 +18,17 @@ namespace resil::fault {
 
 struct Layout {
   char* buffer;
-  int64_t count;              ///< of each block, unless `counts`
-  const void* counts;         ///< int[], or MPI_Count[] when `wide_counts`
+  int64_t count;  ///< of each block, unless `counts`
+  const void* counts;  ///< int[], or MPI_Count[] when `wide_counts`
   const void* displacements;  ///< int[], or MPI_Aint[] when `wide_displacements`; null: block after block
-  const void* types;          ///< handles; null: `type`
+  const void* types;  ///< handles; null: `type`
   const TypeMap* type;
-  int64_t blocks;             ///< 0: the call moves nothing here
-  int64_t own;                ///< a block that stays where it is (MPI_IN_PLACE), -1: none
-  int32_t peer;               ///< communicator rank at the other end of all blocks; -1: block i is rank i's
+  int64_t blocks;  ///< 0: the call moves nothing here
+  int64_t own;  ///< a block that stays where it is (MPI_IN_PLACE), -1: none
+  int32_t peer;  ///< communicator rank at the other end of all blocks; -1: block i is rank i's
   bool wide_counts, wide_displacements, in_bytes, neighbours;
-  char* copies;               ///< of the arrays: layout_keep
-  CommInfo* comm;             ///< null: one-sided, MPI_Mrecv
+  char* copies;  ///< of the arrays: layout_keep
+  CommInfo* comm;  ///< null: one-sided, MPI_Mrecv
 };
 
 /// False: nothing that could be damaged (no data, other family of calls, datatype not known).
@@ -50,6 +50,5 @@ bool block_at(Thread& thread, const Layout& layout, int64_t index, Packet* packe
 /// World rank at the other end of a block; -1: not known.
 int32_t partner(const Layout& layout, int64_t index);
 uint64_t total_bytes(Thread& thread, const Layout& layout);
-
 
 }  // namespace resil::fault

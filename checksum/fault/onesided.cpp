@@ -5,8 +5,8 @@
 
 #include "checksum/fault/engine.h"
 #include "checksum/fault/pool.h"
-#include "shim/call/event.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/event.h"
 
 namespace resil::fault {
 
@@ -14,10 +14,10 @@ namespace {
 
 struct Retained {
   uint64_t window;
-  char* memory;         ///< the copy that the library reads; null: a free place
-  char* buffer;         ///< the address that it was given
-  char* origin;         ///< the program's buffer
-  Packet change;        ///< modify: the packet in it; count 0: nothing changes
+  char* memory;  ///< the copy that the library reads; null: a free place
+  char* buffer;  ///< the address that it was given
+  char* origin;  ///< the program's buffer
+  Packet change;  ///< modify: the packet in it; count 0: nothing changes
   uint64_t change_at, change_bytes;
 };
 constexpr unsigned kRetained = 4096;
@@ -40,12 +40,12 @@ SpinLock lock;
 
 void retain_put(uint64_t window, PerThread& mine) {
   const bool changes = mine.changes;
-  if (changes)
-    type_map_hold(mine.change_in.type);
+  if (changes) type_map_hold(mine.change_in.type);
   SpinGuard guard(lock);
   for (Retained& place : retained)
     if (place.memory == nullptr) {
-      place = {window, mine.shadow, mine.shadow_buffer, mine.send.buffer, mine.change_in, mine.change_at, mine.change_bytes};
+      place = {window,         mine.shadow,    mine.shadow_buffer, mine.send.buffer,
+               mine.change_in, mine.change_at, mine.change_bytes};
       place.change.count = changes ? place.change.count : 0;
       return;
     }
@@ -67,8 +67,7 @@ void retain_get(Event& e, PerThread& mine) {
 
 void epoch_ends(uint64_t window) {
   for (Retained& place : retained) {
-    if (place.memory == nullptr || place.window != window || place.change.count == 0)
-      continue;
+    if (place.memory == nullptr || place.window != window || place.change.count == 0) continue;
     unsigned char bytes[32];
     Packet copied = place.change;
     copied.buffer = place.buffer + (place.change.buffer - place.origin);
@@ -92,10 +91,8 @@ void epoch_ended(Event& e, PerThread& mine) {
   for (Get& get : gets)
     if (get.used && get.window == e.object)
       mine.arrivals[count++] = {get.packet, get.id, get.peer, -1, 0, 0, get.kept, false, nullptr, nullptr};
-  if (count == 0)
-    return;
-  if (e.result == 0)
-    arrived(mine, count, false);
+  if (count == 0) return;
+  if (e.result == 0) arrived(mine, count, false);
   for (Get& get : gets)
     if (get.used && get.window == e.object) {
       type_map_release(get.packet.type);

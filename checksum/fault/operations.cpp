@@ -6,8 +6,8 @@
 
 #include "checksum/fault/pool.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/event.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fault {
@@ -25,8 +25,7 @@ Operation** bucket_of(uint64_t key) { return &buckets[(key * 0x9e3779b97f4a7c15)
 
 Operation* operation_add(const Operation& operation) {
   auto* entry = reinterpret_cast<Operation*>(lend(sizeof(Operation)));
-  if (entry == nullptr)
-    return nullptr;
+  if (entry == nullptr) return nullptr;
   *entry = operation;
   entry->next = nullptr;
   if (entry->layout.type != nullptr && !layout_keep(&entry->layout)) {
@@ -35,8 +34,7 @@ Operation* operation_add(const Operation& operation) {
   }
   SpinGuard guard(lock);
   Operation** place = bucket_of(entry->key);
-  while (*place != nullptr)
-    place = &(*place)->next;
+  while (*place != nullptr) place = &(*place)->next;
   *place = entry;
   return entry;
 }
@@ -44,8 +42,7 @@ Operation* operation_add(const Operation& operation) {
 Operation* operation_find(uint64_t key) {
   SpinGuard guard(lock);
   Operation* entry = *bucket_of(key);
-  while (entry != nullptr && entry->key != key)
-    entry = entry->next;
+  while (entry != nullptr && entry->key != key) entry = entry->next;
   return entry;
 }
 
@@ -53,17 +50,13 @@ void operation_drop(Operation* operation, bool in_use) {
   {
     SpinGuard guard(lock);
     Operation** place = bucket_of(operation->key);
-    while (*place != nullptr && *place != operation)
-      place = &(*place)->next;
-    if (*place == nullptr)
-      return;
+    while (*place != nullptr && *place != operation) place = &(*place)->next;
+    if (*place == nullptr) return;
     *place = operation->next;
   }
-  if (operation->layout.type != nullptr)
-    layout_drop(&operation->layout);
+  if (operation->layout.type != nullptr) layout_drop(&operation->layout);
   give_back(operation->kept);
-  if (!in_use)
-    give_back(operation->shadow);
+  if (!in_use) give_back(operation->shadow);
   give_back(reinterpret_cast<char*>(operation));
 }
 
@@ -74,8 +67,7 @@ bool is_shared_handle(uint64_t key) {
 
 void for_each_completed(Event& e, void (*visit)(Event&, uint64_t, int64_t, bool)) {
   const int64_t count = e.request_count;
-  if (count <= 0 || e.saved_requests == nullptr)
-    return;
+  if (count <= 0 || e.saved_requests == nullptr) return;
   auto saved = [&e](int64_t i) { return e.request_count == 1 ? e.saved_few[0] : request_handle(e.saved_requests, i); };
   const bool flag = e.flag == nullptr || *e.flag != 0;
   if (e.result != 0) {
@@ -83,14 +75,11 @@ void for_each_completed(Event& e, void (*visit)(Event&, uint64_t, int64_t, bool)
       if (request_handle(e.requests, i) == backend->request_null() && saved(i) != backend->request_null())
         visit(e, saved(i), i, true);
   } else if (e.outcount != nullptr) {
-    for (int i = 0; *e.outcount != kUndefinedIndex && i < *e.outcount; ++i)
-      visit(e, saved(e.indices[i]), i, false);
+    for (int i = 0; *e.outcount != kUndefinedIndex && i < *e.outcount; ++i) visit(e, saved(e.indices[i]), i, false);
   } else if (e.index != nullptr) {
-    if (flag && *e.index >= 0)
-      visit(e, saved(*e.index), 0, false);
+    if (flag && *e.index >= 0) visit(e, saved(*e.index), 0, false);
   } else if (flag) {
-    for (int64_t i = 0; i < count; ++i)
-      visit(e, saved(i), i, false);
+    for (int64_t i = 0; i < count; ++i) visit(e, saved(i), i, false);
   }
 }
 

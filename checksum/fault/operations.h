@@ -11,16 +11,16 @@
 namespace resil::fault {
 
 struct Operation {
-  uint64_t key;        ///< request handle
+  uint64_t key;  ///< request handle
   bool receives, persistent, active, collective;
-  bool second;         ///< the other half of the operation entered before it: collectives send and receive
+  bool second;  ///< the other half of the operation entered before it: collectives send and receive
   CallId id;
   int32_t tag;
   uint64_t sequence;
-  Layout layout;       ///< of the side that matters; its type is held
-  char* kept;          ///< receives: what the buffer held when it was posted
+  Layout layout;  ///< of the side that matters; its type is held
+  char* kept;  ///< receives: what the buffer held when it was posted
   char *shadow, *shadow_buffer;  ///< sends: private copy that the library reads
-  bool changes;        ///< modify, in this activation
+  bool changes;  ///< modify, in this activation
   uint64_t change_at, change_bytes;
   int64_t change_offset, change_count;  ///< the packet in which: bytes from the layout's buffer, elements
   Operation* next;

@@ -24,8 +24,7 @@ bool equal(const Packet& packet, uint64_t first, uint64_t length, const void* pa
   for (uint64_t at = 0; at < length; at += kChunk) {
     const uint64_t part = least(kChunk, length - at);
     packet.read(first + at, part, chunk);
-    if (memcmp(chunk, static_cast<const char*>(packed) + at, part) != 0)
-      return false;
+    if (memcmp(chunk, static_cast<const char*>(packed) + at, part) != 0) return false;
   }
   return true;
 }
@@ -35,8 +34,7 @@ bool equal(const Packet& left, const Packet& right) {
   for (uint64_t at = 0; at < left.bytes; at += kChunk) {
     const uint64_t part = least(kChunk, left.bytes - at);
     left.read(at, part, chunk);
-    if (!equal(right, at, part, chunk))
-      return false;
+    if (!equal(right, at, part, chunk)) return false;
   }
   return true;
 }
@@ -73,18 +71,15 @@ bool flip(const Packet& packet, bool sends, Draw& draw, uint64_t* position) {
 
 bool swap(const Packet& packet, bool sends, Draw& draw, uint64_t* position) {
   uint64_t word = 8;
-  while (word > 1 && packet.bytes < 2 * word)
-    word /= 2;
-  if (!sends && (word /= 2) == 0)
-    return false;
+  while (word > 1 && packet.bytes < 2 * word) word /= 2;
+  if (!sends && (word /= 2) == 0) return false;
   const uint64_t words = packet.bytes / word;
   for (int i = 0; words > 1 && i < kTries; ++i) {
     uint64_t first = draw.below(words), second = draw.below(words);
     char left[8], right[8];
     packet.read(first * word, word, left);
     packet.read(second * word, word, right);
-    if (memcmp(left, right, word) == 0)
-      continue;
+    if (memcmp(left, right, word) == 0) continue;
     packet.write(first * word, word, right);
     packet.write(second * word, word, left);
     *position = least(first, second) * word;
@@ -99,8 +94,7 @@ bool zero(const Packet& packet, Draw& draw, uint64_t* position) {
   const uint64_t lines = (packet.bytes + kLine - 1) / kLine;
   for (int i = 0; i < kTries; ++i) {
     const uint64_t first = draw.below(lines) * kLine, length = least(kLine, packet.bytes - first);
-    if (equal(packet, first, length, kZeros))
-      continue;
+    if (equal(packet, first, length, kZeros)) continue;
     packet.write(first, length, kZeros);
     *position = first;
     return true;
@@ -113,8 +107,7 @@ bool invert(const Packet& packet, Draw& draw, uint64_t* position, uint64_t* leng
   *position = draw.below(packet.bytes);
   *length = 1 + draw.below(least(sizeof(bytes), packet.bytes - *position));
   packet.read(*position, *length, bytes);
-  for (uint64_t i = 0; i < *length; ++i)
-    bytes[i] = static_cast<unsigned char>(~bytes[i]);
+  for (uint64_t i = 0; i < *length; ++i) bytes[i] = static_cast<unsigned char>(~bytes[i]);
   packet.write(*position, *length, bytes);
   return true;
 }

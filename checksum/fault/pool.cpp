@@ -25,10 +25,8 @@ Block* free_blocks[kMost + 1];
 
 char* lend(uint64_t bytes) {
   unsigned order = kLeast;
-  while (order <= kMost && (uint64_t{1} << order) < bytes + sizeof(Block))
-    ++order;
-  if (order > kMost || bytes > uint64_t{1} << kMost)
-    return nullptr;
+  while (order <= kMost && (uint64_t{1} << order) < bytes + sizeof(Block)) ++order;
+  if (order > kMost || bytes > uint64_t{1} << kMost) return nullptr;
   {
     SpinGuard guard(lock);
     if (Block* block = free_blocks[order]; block != nullptr) {
@@ -37,16 +35,14 @@ char* lend(uint64_t bytes) {
     }
   }
   void* memory = mmap(nullptr, uint64_t{1} << order, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return nullptr;
+  if (memory == MAP_FAILED) return nullptr;
   auto* block = static_cast<Block*>(memory);
   block->order = order;
   return reinterpret_cast<char*>(block + 1);
 }
 
 void give_back(char* memory) {
-  if (memory == nullptr)
-    return;
+  if (memory == nullptr) return;
   Block* block = reinterpret_cast<Block*>(memory) - 1;
   SpinGuard guard(lock);
   block->next = free_blocks[block->order];

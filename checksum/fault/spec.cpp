@@ -32,8 +32,7 @@ bool refuse(ValueProblem* problem, const char* what, Slice part) {
 template <size_t n>
 void hint(ValueProblem* problem, const char* const (&words)[n], Slice wanted) {
   Nearest nearest(wanted);
-  for (const char* word : words)
-    nearest.offer(slice_of(word));
+  for (const char* word : words) nearest.offer(slice_of(word));
   Text(problem->hint, sizeof(problem->hint)).add(nearest.found());
 }
 
@@ -61,44 +60,35 @@ bool number(Slice value, int64_t least, int64_t most, int64_t* result) {
 
 bool parse_key(Slice part, Spec* spec, ValueProblem* problem) {
   const auto* equals = static_cast<const char*>(memchr(part.data, '=', part.size));
-  if (equals == nullptr)
-    return refuse(problem, "not of the form key=value", part);
+  if (equals == nullptr) return refuse(problem, "not of the form key=value", part);
   const Slice key = trimmed({part.data, static_cast<size_t>(equals - part.data)});
   const Slice value = trimmed({equals + 1, static_cast<size_t>(part.data + part.size - equals - 1)});
   constexpr int64_t kRanks = 0x7fffffff, kHuge = INT64_MAX;
   int64_t n = 0;
   if (key == "rank" || key == "peer") {
-    if (!number(value, 0, kRanks, &n))
-      return refuse(problem, "not a rank", part);
+    if (!number(value, 0, kRanks, &n)) return refuse(problem, "not a rank", part);
     (key == "rank" ? spec->rank : spec->peer) = static_cast<int32_t>(n);
   } else if (key == "call") {
-    if (!find_call(value, &spec->call))
-      return refuse(problem, "not the name of an MPI call", part);
+    if (!find_call(value, &spec->call)) return refuse(problem, "not the name of an MPI call", part);
     spec->has_call = true;
   } else if (key == "min" || key == "max") {
-    if (!number(value, 0, kHuge, &n))
-      return refuse(problem, "not a number of bytes", part);
+    if (!number(value, 0, kHuge, &n)) return refuse(problem, "not a number of bytes", part);
     (key == "min" ? spec->min : spec->max) = static_cast<uint64_t>(n);
   } else if (key == "nth") {
-    if (!number(value, 1, kHuge, &n))
-      return refuse(problem, "not a number from 1 on", part);
-    if (spec->chance != 0)
-      return refuse(problem, "given beside p", part);
+    if (!number(value, 1, kHuge, &n)) return refuse(problem, "not a number from 1 on", part);
+    if (spec->chance != 0) return refuse(problem, "given beside p", part);
     spec->nth = static_cast<uint64_t>(n);
   } else if (key == "p") {
     double p = 0;
     if (!parse_real(value, &p) || p <= 0 || p > 1)
       return refuse(problem, "not a probability above 0 and up to 1", part);
-    if (spec->nth != 0)
-      return refuse(problem, "given beside nth", part);
+    if (spec->nth != 0) return refuse(problem, "given beside nth", part);
     spec->chance = p >= 1 ? UINT64_MAX : static_cast<uint64_t>(p * 0x1p64);
   } else if (key == "seed") {
-    if (!number(value, 0, kHuge, &n))
-      return refuse(problem, "not a whole number", part);
+    if (!number(value, 0, kHuge, &n)) return refuse(problem, "not a whole number", part);
     spec->seed = static_cast<uint64_t>(n);
   } else if (key == "delay") {
-    if (!number(value, 1, 1000000, &n))
-      return refuse(problem, "not a number of microseconds from 1 to 1000000", part);
+    if (!number(value, 1, 1000000, &n)) return refuse(problem, "not a number of microseconds from 1 to 1000000", part);
     spec->delay = static_cast<uint64_t>(n);
   } else {
     hint(problem, kKeys, key);
@@ -126,12 +116,9 @@ bool parse_spec(Slice text, Spec* spec, ValueProblem* problem) {
                   part.size != 0 ? part : Slice{nullptr, 0});
   }
   while (next_part(&rest, ',', &part))
-    if (!parse_key(trimmed(part), spec, problem))
-      return false;
-  if (spec->min > spec->max)
-    return refuse(problem, "asking for packets that do not exist (min above max)", text);
-  if (spec->nth == 0 && spec->chance == 0)
-    spec->nth = 1;
+    if (!parse_key(trimmed(part), spec, problem)) return false;
+  if (spec->min > spec->max) return refuse(problem, "asking for packets that do not exist (min above max)", text);
+  if (spec->nth == 0 && spec->chance == 0) spec->nth = 1;
   return true;
 }
 
@@ -172,17 +159,13 @@ void Spec::spare() { done.store(false, std::memory_order_relaxed); }
 bool parse(Slice text, Specs* specs, ValueProblem* problem) {
   specs->count = 0;
   text = trimmed(text);
-  if (text.size == 0 || text == "none")
-    return true;
+  if (text.size == 0 || text == "none") return true;
   Slice rest = text, part;
   while (next_part(&rest, ';', &part)) {
     part = trimmed(part);
-    if (part.size == 0)
-      continue;
-    if (specs->count == kMaxSpecs)
-      return refuse(problem, "one fault too many (16 at most)", part);
-    if (!parse_spec(part, &specs->list[specs->count], problem))
-      return false;
+    if (part.size == 0) continue;
+    if (specs->count == kMaxSpecs) return refuse(problem, "one fault too many (16 at most)", part);
+    if (!parse_spec(part, &specs->list[specs->count], problem)) return false;
     ++specs->count;
   }
   return specs->count != 0 || refuse(problem, "an empty list", {nullptr, 0});

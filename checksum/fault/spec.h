@@ -35,15 +35,15 @@ class Draw {
 struct Spec {
   Kind kind;
   bool has_call;
-  CallId call;         ///< this call or its large-count twin
+  CallId call;  ///< this call or its large-count twin
   int32_t rank, peer;  ///< world ranks; -1: any
-  uint64_t min, max;   ///< bytes of the packet
-  uint64_t nth;        ///< inject once, at the first possibility from the Nth eligible packet on; 0: by chance
-  uint64_t chance;     ///< of 2^64
+  uint64_t min, max;  ///< bytes of the packet
+  uint64_t nth;  ///< inject once, at the first possibility from the Nth eligible packet on; 0: by chance
+  uint64_t chance;  ///< of 2^64
   uint64_t seed;
-  uint64_t delay;      ///< early: microseconds; 0: lands when the data has been looked at
+  uint64_t delay;  ///< early: microseconds; 0: lands when the data has been looked at
   std::atomic<uint64_t> eligible;  ///< packets so far
-  std::atomic<bool> done;          ///< nth has been used up
+  std::atomic<bool> done;  ///< nth has been used up
 
   /// Is a packet of this call, with that partner and size, one that this spec means?
   bool matches(CallId id, int32_t peer_world, uint64_t bytes) const;

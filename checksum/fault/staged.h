@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages whose buffers are on a device and whose data goes through pinned host memory (pipeline/staging/): there it is
-// damaged, between the sender's last look and the receiver's first. This part does not know that one, which asks here.
+// Messages whose buffers are on a device and whose data goes through pinned host memory (pipeline/staging/): there it
+// is damaged, between the sender's last look and the receiver's first. This part does not know that one, which asks
+// here.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ namespace resil::fault {
 
 /// The data of one message as the host may write it.
 struct StagedMessage {
-  CallId call;          ///< that sent or posted it
-  uint64_t comm;        ///< handle
-  int32_t peer, tag;    ///< rank of the communicator; as in ring_format.h, where not known
+  CallId call;  ///< that sent or posted it
+  uint64_t comm;  ///< handle
+  int32_t peer, tag;  ///< rank of the communicator; as in ring_format.h, where not known
   char* buffer;
   int64_t count;
   const TypeMap* type;

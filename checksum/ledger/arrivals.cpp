@@ -14,8 +14,8 @@ namespace resil::ledger {
 namespace {
 
 constexpr uint32_t kStreams = 128, kStreamsAtOnce = 16;  // at most so many incoming ones; looked at in one turn
-constexpr uint32_t kMostAtOnce = 4096;                   // records of one stream in one turn
-constexpr uint32_t kUnderOneLock = 256;                  // records
+constexpr uint32_t kMostAtOnce = 4096;  // records of one stream in one turn
+constexpr uint32_t kUnderOneLock = 256;  // records
 
 Peer* streams[kStreams];  // ranks whose streams come in, as they were found
 uint32_t stream_count, stream_next;
@@ -23,8 +23,7 @@ uint32_t stream_count, stream_next;
 /// One record of another rank.
 void take_record(Thread& thread, Peer& from, const Record& record, uint64_t ordinal) {
   const unsigned space = record.space < static_cast<unsigned>(Space::kCount) ? record.space : 0;
-  if (space_handlers[space] != nullptr)
-    return space_handlers[space](thread, from, record);
+  if (space_handlers[space] != nullptr) return space_handlers[space](thread, from, record);
   Difference difference;
   {
     Guard guard;
@@ -46,13 +45,11 @@ void take_sums(Peer& from, uint64_t total, uint64_t sum, bool hold) {
 }  // namespace
 
 void take_stream(Thread& thread, Peer& from, uint32_t most) {
-  if (!from.in.is_open())
-    return;
+  if (!from.in.is_open()) return;
   uint32_t taken = 0;
   uint64_t total = 0, sum = 0;
   if (most > kStreamAhead && from.in.next() != nullptr)  // else they are the writer's
-    for (uint32_t ahead = 1; ahead < kStreamAhead; ++ahead)
-      from.in.prefetch(ahead);
+    for (uint32_t ahead = 1; ahead < kStreamAhead; ++ahead) from.in.prefetch(ahead);
   const StreamSlot* slot;
   while (taken < most && (slot = from.in.next()) != nullptr) {
     {
@@ -72,13 +69,11 @@ void take_stream(Thread& thread, Peer& from, uint32_t most) {
     from.in.advance();
     ++taken;
   }
-  if (taken != 0)
-    take_sums(from, total & ~kSumsHold, sum, (total & kSumsHold) != 0);
+  if (taken != 0) take_sums(from, total & ~kSumsHold, sum, (total & kSumsHold) != 0);
 }
 
 void find_streams() {
-  for (Peer* from = inbox_next_sender(); from != nullptr; from = inbox_next_sender())
-    streams[stream_count++] = from;
+  for (Peer* from = inbox_next_sender(); from != nullptr; from = inbox_next_sender()) streams[stream_count++] = from;
 }
 
 void take_some_streams(Thread& thread) {
@@ -92,8 +87,7 @@ void take_some_streams(Thread& thread) {
 void take(Thread& thread, const Incoming& message) {
   const MessageHeader& header = message.header;
   Peer* peer = peer_of(header.source);
-  if (peer == nullptr)
-    return;
+  if (peer == nullptr) return;
   Peer& from = *peer;
   from.heard = true;
   find_streams();
@@ -107,8 +101,7 @@ void take(Thread& thread, const Incoming& message) {
         lanes_abandon(from);  // records were dropped on the way: only sums can tell now
       }
       from.next_ordinal = header.first + header.count;
-      for (uint32_t i = 0; i < header.count; ++i)
-        take_record(thread, from, message.records[i], header.first + i);
+      for (uint32_t i = 0; i < header.count; ++i) take_record(thread, from, message.records[i], header.first + i);
       from.taken_by_messages += header.count;
       take_sums(from, header.total, header.sum, header.sums_hold != 0);
       break;
@@ -124,8 +117,7 @@ void take(Thread& thread, const Incoming& message) {
       break;
     }
     case Kind::kCredit:
-      if (header.total > from.credited)
-        from.credited = header.total;
+      if (header.total > from.credited) from.credited = header.total;
       break;
     default:
       if (header.kind < 16 && kind_handlers[header.kind] != nullptr)

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/model/call_info.h"
 #include "shim/call/runtime.h"
+#include "shim/model/call_info.h"
 
 namespace resil::blame {
 
@@ -64,8 +64,7 @@ void site_text(uint64_t site, char* text, size_t bytes) {
   for (uint32_t i = 0; i < runtime.module_count; ++i) {
     const ring::Module& module = runtime.modules[i];
     const uint64_t start = __atomic_load_n(&module.start, __ATOMIC_ACQUIRE);
-    if (start == 0 || site < start || site >= module.end)
-      continue;
+    if (start == 0 || site < start || site >= module.end) continue;
     const char* slash = strrchr(module.path, '/');
     snprintf(text, bytes, "%s+0x%llx", slash != nullptr ? slash + 1 : module.path,
              static_cast<unsigned long long>(site - module.base));
@@ -129,13 +128,11 @@ size_t make_answer(const Query& query, int32_t asker, char* message) {
 }
 
 void on_query(Thread& thread, Peer& from, const void* payload, size_t bytes) {
-  if (bytes != sizeof(Query))
-    return;
+  if (bytes != sizeof(Query)) return;
   Query query;
   memcpy(&query, payload, sizeof(query));
   answer_owed(thread);  // in their order
-  if (!reply(thread, from, query))
-    owe(from, query);
+  if (!reply(thread, from, query)) owe(from, query);
 }
 
 bool answers_owed() { return __atomic_load_n(&owed_count, __ATOMIC_RELAXED) != 0; }
@@ -145,12 +142,10 @@ void answer_owed(Thread& thread) {
     Owed next;
     {
       Guard guard(lock);
-      if (owed_count == 0)
-        return;
+      if (owed_count == 0) return;
       next = owed[0];
     }
-    if (!reply(thread, *next.to, next.query))
-      return;
+    if (!reply(thread, *next.to, next.query)) return;
     Guard guard(lock);
     for (uint32_t i = 0; i < owed_count; ++i)
       if (owed[i].to == next.to && owed[i].query.id == next.query.id) {

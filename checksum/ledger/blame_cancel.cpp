@@ -33,8 +33,7 @@ std::atomic<uint32_t> top;  // places used so far
 
 Cancelled* find(uint64_t serial) {
   for (uint32_t i = 0; i < top.load(std::memory_order_relaxed); ++i)
-    if (list[i].fate != Fate::kFree && list[i].serial == serial)
-      return &list[i];
+    if (list[i].fate != Fate::kFree && list[i].serial == serial) return &list[i];
   return nullptr;
 }
 
@@ -44,24 +43,20 @@ bool same_lane(const Record& a, const Record& b) { return a.comm == b.comm && a.
 
 void cancel_reset() {
   top.store(0);
-  for (Cancelled& one : list)
-    one.fate = Fate::kFree;
+  for (Cancelled& one : list) one.fate = Fate::kFree;
 }
 
 bool cancel_begin(uint64_t handle) {
   Entry entry;
-  if (!history_entry(handle, &entry))
-    return false;
+  if (!history_entry(handle, &entry)) return false;
   Guard guard(lock);
   Cancelled* one = find(handle);
   for (uint32_t i = 0; one == nullptr && i < kCancelled; ++i)
     if (list[i].fate == Fate::kFree) {
       one = &list[i];
-      if (i >= top.load(std::memory_order_relaxed))
-        top.store(i + 1, std::memory_order_relaxed);
+      if (i >= top.load(std::memory_order_relaxed)) top.store(i + 1, std::memory_order_relaxed);
     }
-  if (one == nullptr)
-    return false;
+  if (one == nullptr) return false;
   *one = {entry.record, handle, entry.peer, Fate::kPending};
   return true;
 }
@@ -71,14 +66,14 @@ int32_t cancel_end(uint64_t handle, CancelEnd end, Record* record) {
   {
     Guard guard(lock);
     Cancelled* one = find(handle);
-    if (one == nullptr || one->fate != Fate::kPending)
-      return -1;
-    one->fate = end == CancelEnd::kSent ? Fate::kFree : end == CancelEnd::kWithdrawn ? Fate::kWithdrawn : Fate::kUnknown;
+    if (one == nullptr || one->fate != Fate::kPending) return -1;
+    one->fate = end == CancelEnd::kSent        ? Fate::kFree
+                : end == CancelEnd::kWithdrawn ? Fate::kWithdrawn
+                                               : Fate::kUnknown;
     *record = one->record;
     peer = one->peer;
   }
-  if (end != CancelEnd::kWithdrawn)
-    return -1;
+  if (end != CancelEnd::kWithdrawn) return -1;
   history_void(handle, true);
   return peer;
 }
@@ -92,17 +87,15 @@ SenderState cancel_state(int32_t peer, const Entry& asked, const Record& receive
     Cancelled* taken = nullptr;
     for (uint32_t i = 0; i < top.load(std::memory_order_relaxed); ++i) {
       Cancelled& one = list[i];
-      if (one.fate == Fate::kFree || one.peer != peer || one.serial > asked.serial || !same_lane(one.record, asked.record) ||
-          one.record.digest != asked.record.digest || one.record.bytes != asked.record.bytes)
+      if (one.fate == Fate::kFree || one.peer != peer || one.serial > asked.serial ||
+          !same_lane(one.record, asked.record) || one.record.digest != asked.record.digest ||
+          one.record.bytes != asked.record.bytes)
         continue;
-      if (one.fate == Fate::kPending)
-        return SenderState::kPending;
+      if (one.fate == Fate::kPending) return SenderState::kPending;
       // Nobody will ever tell: withdrawn if what arrived is the lane's next packet.
-      if (one.fate == Fate::kWithdrawn || history_next_is(asked, received))
-        taken = &one;
+      if (one.fate == Fate::kWithdrawn || history_next_is(asked, received)) taken = &one;
     }
-    if (taken == nullptr)
-      return SenderState::kKnown;
+    if (taken == nullptr) return SenderState::kKnown;
     withdrawn = taken->serial;
     taken->fate = Fate::kFree;
   }

@@ -14,9 +14,9 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/config/config.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
+#include "shim/config/config.h"
 
 namespace resil::blame {
 
@@ -25,7 +25,7 @@ Mode mode;
 namespace {
 
 constexpr double kAskAgain = 0.05, kAskAgainMost = 1.0;  // while there is no answer: doubled each time
-constexpr double kPendingAgain = 0.02;                   // while the send is pending
+constexpr double kPendingAgain = 0.02;  // while the send is pending
 constexpr double kNoRoomAgain = 0.001;
 constexpr double kBurst = 0.02;  // under abort, once a case is closed: wait so long for those that are still open
 
@@ -35,7 +35,7 @@ std::atomic<uint32_t> open_count;
 std::atomic<bool> tending;
 uint64_t opened_total;
 std::atomic<double> stop_at;  // 0: no case has been closed
-std::atomic<bool> stopping;   // stop_job has begun
+std::atomic<bool> stopping;  // stop_job has begun
 
 /// In the order of the sender's stream, within one lane.
 bool same_lane(const Case& a, const Case& b) {
@@ -121,8 +121,7 @@ void withdraw(Thread& thread, Case& one) {
         if (is_open(cases[i]) && same_lane(cases[i], one) && cases[i].ordinal > last &&
             (next == nullptr || cases[i].ordinal < next->ordinal))
           next = &cases[i];
-      if (next == nullptr)
-        break;
+      if (next == nullptr) break;
       last = next->ordinal;
       const Record moved = next->received;
       const uint64_t moved_evidence = next->evidence_handle;
@@ -155,8 +154,7 @@ void ask_second(Case& one) {
       one.answer.same_total != 0)
     return;
   one.second = slot_with(*one.from, one.sent, one.received);
-  if (one.second == nullptr)
-    return;
+  if (one.second == nullptr) return;
   one.second_open = true;
   one.state = CaseState::kOpen;
   one.next_ask = 0;
@@ -191,32 +189,26 @@ void take_answer(Case& one, const Answer& answer, const char* rest) {
     memcpy(one.expected.data + answer.window, rest + answer.leaf_count * sizeof(uint64_t), answer.window_bytes);
     one.expected_bytes = answer.window + answer.window_bytes;
   }
-  if (answer.state == SenderState::kPending)
-    one.next_ask = seconds_now() + kPendingAgain;
+  if (answer.state == SenderState::kPending) one.next_ask = seconds_now() + kPendingAgain;
   else if (answer.state == SenderState::kVoid || answer.state == SenderState::kUnknown || answer.window_bytes == 0 ||
            one.expected_bytes >= answer.copy_bytes || one.expected_bytes >= one.found.bytes)
     one.state = CaseState::kReady;
-  else
-    one.next_ask = 0;  // the rest of the copy
+  else one.next_ask = 0;  // the rest of the copy
   one.withdrawn = answer.state == SenderState::kVoid;
-  if (one.state == CaseState::kReady)
-    ask_second(one);
+  if (one.state == CaseState::kReady) ask_second(one);
 }
 
 void on_answer(Thread&, Peer& from, const void* payload, size_t bytes) {
   Answer answer;
-  if (bytes < sizeof(answer) || cases == nullptr)
-    return;
+  if (bytes < sizeof(answer) || cases == nullptr) return;
   memcpy(&answer, payload, sizeof(answer));
   if (answer.leaf_count > kKeptLeaves ||
       bytes != sizeof(answer) + answer.leaf_count * sizeof(uint64_t) + answer.window_bytes)
     return;
   Guard guard(lock);
   Case& one = cases[answer.id % kCases];
-  if (one.state != CaseState::kOpen || one.id != answer.id)
-    return;
-  if (one.second_open && one.second == &from)
-    take_second(one, answer);
+  if (one.state != CaseState::kOpen || one.id != answer.id) return;
+  if (one.second_open && one.second == &from) take_second(one, answer);
   else if (!one.second_open && one.from == &from)
     take_answer(one, answer, static_cast<const char*>(payload) + sizeof(answer));
 }
@@ -228,12 +220,10 @@ void ask(Thread& thread, Peer& from, const Query& query) {
     const size_t bytes = make_answer(query, runtime.rank, message->bytes);
     return on_answer(thread, from, message->bytes, bytes);
   }
-  if (ledger::post(thread, from, ledger::Kind::kQuery, &query, sizeof(query)))
-    return;
+  if (ledger::post(thread, from, ledger::Kind::kQuery, &query, sizeof(query))) return;
   Guard guard(lock);
   Case& one = cases[query.id % kCases];
-  if (one.state == CaseState::kOpen && one.id == query.id)
-    one.next_ask = seconds_now() + kNoRoomAgain;
+  if (one.state == CaseState::kOpen && one.id == query.id) one.next_ask = seconds_now() + kNoRoomAgain;
 }
 
 /// One case: what is due. True: it was closed or put back.
@@ -242,11 +232,9 @@ bool tend_case(Thread& thread, Case& one, double now, double patience) {
   Peer* from = nullptr;
   {
     Guard guard(lock);
-    if (!is_open(one))
-      return false;
+    if (!is_open(one)) return false;
     if (one.state == CaseState::kOpen && now < one.opened + patience) {
-      if (now < one.next_ask)
-        return false;
+      if (now < one.next_ask) return false;
       query = {one.id, one.ordinal, one.sent, one.received, one.expected_bytes, 0};
       one.next_ask = now + one.interval;
       one.interval = one.interval * 2 < kAskAgainMost ? one.interval * 2 : kAskAgainMost;
@@ -258,8 +246,7 @@ bool tend_case(Thread& thread, Case& one, double now, double patience) {
     } else {
       one.timed_out = one.state == CaseState::kOpen;
       one.state = CaseState::kReady;
-      if (waits_for_earlier(one))
-        return false;
+      if (waits_for_earlier(one)) return false;
       one.state = CaseState::kClosing;
     }
   }
@@ -283,11 +270,9 @@ void tend_all(Thread& thread, bool force) {
   // Closing one case may let another one go that waited for it.
   for (bool again = true; again && open_count.load(std::memory_order_relaxed) != 0;) {
     again = false;
-    for (uint32_t i = 0; i < kCases; ++i)
-      again = tend_case(thread, cases[i], now, patience) || again;
+    for (uint32_t i = 0; i < kCases; ++i) again = tend_case(thread, cases[i], now, patience) || again;
   }
-  if (stop_at == 0 || stopping || !ledger::abort_wanted())
-    return;
+  if (stop_at == 0 || stopping || !ledger::abort_wanted()) return;
   if (open_count.load(std::memory_order_relaxed) == 0 || now >= stop_at) {
     stopping = true;
     stop_job(90);
@@ -296,8 +281,7 @@ void tend_all(Thread& thread, bool force) {
 
 /// False: another thread does it, or this one already is in it.
 bool tend_once(Thread& thread, bool force) {
-  if (tending.exchange(true, std::memory_order_acquire))
-    return false;
+  if (tending.exchange(true, std::memory_order_acquire)) return false;
   tend_all(thread, force);
   tending.store(false, std::memory_order_release);
   return true;
@@ -331,8 +315,7 @@ void open_case(Thread&, Peer& from, const Record& sent, uint64_t ordinal, const 
     Guard guard(lock);
     for (uint32_t i = 0; i < kCases; ++i) {
       Case& one = cases[i];
-      if (one.state != CaseState::kFree)
-        continue;
+      if (one.state != CaseState::kFree) continue;
       fill(&one, from, sent, ordinal, received, evidence);
       one.id = (++opened_total << 20) + i;  // a multiple of kCases, and the place
       one.state = CaseState::kOpen;
@@ -352,16 +335,13 @@ void tend(Thread& thread) {
 }
 
 void settle(Thread& thread, double deadline_seconds) {
-  if (cases == nullptr || stopping)
-    return;
+  if (cases == nullptr || stopping) return;
   const double until = seconds_now() + deadline_seconds;
   while (open_count.load(std::memory_order_relaxed) != 0 || (stop_at != 0 && ledger::abort_wanted())) {
     const double left = until - seconds_now();
     const bool mine = tend_once(thread, left <= 0);
-    if (open_count.load(std::memory_order_relaxed) == 0 && mine)
-      continue;
-    if (left <= 0 && !mine)
-      return;  // another thread is closing them, or this one is inside tend() already
+    if (open_count.load(std::memory_order_relaxed) == 0 && mine) continue;
+    if (left <= 0 && !mine) return;  // another thread is closing them, or this one is inside tend() already
     ledger::progress_until(
         thread, left < kPendingAgain ? left : kPendingAgain,
         [](void*) { return open_count.load(std::memory_order_relaxed) == 0; }, nullptr);

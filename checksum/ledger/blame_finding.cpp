@@ -11,8 +11,8 @@
 #include <cstdio>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/model/call_info.h"
 #include "shim/call/runtime.h"
+#include "shim/model/call_info.h"
 
 namespace resil::blame {
 
@@ -24,11 +24,9 @@ const char* call_name(uint16_t call) { return call < kCallCount ? call_info(stat
 void place_text(const Record& record, char* text, size_t bytes) {
   const char* name = nullptr;
   for (uint32_t i = 0; i < runtime.comm_count && name == nullptr; ++i)
-    if (runtime.comms[i].id == record.comm && record.comm != 0)
-      name = runtime.comms[i].name;
+    if (runtime.comms[i].id == record.comm && record.comm != 0) name = runtime.comms[i].name;
   char number[32];
-  if (name == nullptr || name[0] == 0)
-    snprintf(number, sizeof(number), "communicator %" PRIx64, record.comm);
+  if (name == nullptr || name[0] == 0) snprintf(number, sizeof(number), "communicator %" PRIx64, record.comm);
   const char* what = record.space <= static_cast<uint8_t>(ledger::Space::kPartitioned) ? "tag" : "collective number";
   snprintf(text, bytes, "%s %" PRIu32 " on %.56s", what, record.tag, name != nullptr && name[0] != 0 ? name : number);
 }
@@ -36,8 +34,7 @@ void place_text(const Record& record, char* text, size_t bytes) {
 const char* plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
 void hex(const uint8_t* data, uint32_t count, char* text) {
-  for (uint32_t i = 0; i < count; ++i)
-    snprintf(text + 3 * i, 4, i + 1 < count ? "%02x " : "%02x", data[i]);
+  for (uint32_t i = 0; i < count; ++i) snprintf(text + 3 * i, 4, i + 1 < count ? "%02x " : "%02x", data[i]);
 }
 
 void add_difference(Finding& finding, const Case& one, const Comparison& c) {
@@ -53,8 +50,7 @@ void add_difference(Finding& finding, const Case& one, const Comparison& c) {
     finding.add("first_difference", "byte %u of %" PRIu64 "%s", c.first, one.sent.bytes, where);
     char expected[32] = "", found[32] = "", change[32] = "";
     uint8_t flipped[8];
-    for (uint32_t i = 0; i < 8; ++i)
-      flipped[i] = c.expected[i] ^ c.found[i];
+    for (uint32_t i = 0; i < 8; ++i) flipped[i] = c.expected[i] ^ c.found[i];
     hex(c.expected, c.word_bytes, expected);
     hex(c.found, c.word_bytes, found);
     hex(flipped, c.word_bytes, change);
@@ -76,8 +72,7 @@ void add_difference(Finding& finding, const Case& one, const Comparison& c) {
 
 void add_receive(Finding& finding, const Case& one) {
   finding.add("digest_received", "%016" PRIx64, one.received.digest);
-  if (!one.has_evidence)
-    return;
+  if (!one.has_evidence) return;
   const Evidence& e = one.evidence;
   finding.add("digest_received_later", "%016" PRIx64 " (%s in %u looks, %.1f us)", e.last,
               e.changed ? "changed" : "the same", e.looks, e.looked * 1e6);
@@ -88,12 +83,10 @@ void add_receive(Finding& finding, const Case& one) {
 void add_sender(Finding& finding, const Case& one) {
   const Answer& a = one.answer;
   finding.add("digest_sent", "%016" PRIx64, one.sent.digest);
-  if (!one.answered)
-    return;
+  if (!one.answered) return;
   if (a.read_again)
     finding.add("digest_sent_at_end", "%016" PRIx64 "%s", a.at_end, a.at_end != one.sent.digest ? " (CHANGED)" : "");
-  else if (a.state == SenderState::kPending)
-    finding.add("digest_sent_at_end", "the send is still pending");
+  else if (a.state == SenderState::kPending) finding.add("digest_sent_at_end", "the send is still pending");
   if (a.same_total == 0) {
     finding.add("other_packet", "none has that digest, of %s",
                 a.history_whole ? "all that the sender announced" : "those that the sender still knows");
@@ -102,8 +95,7 @@ void add_sender(Finding& finding, const Case& one) {
   char place[110];
   place_text(a.other, place, sizeof(place));
   char giver[24] = "";
-  if (one.other_slot)
-    snprintf(giver, sizeof(giver), " of rank %d", ledger::world_rank_of(*one.second));
+  if (one.other_slot) snprintf(giver, sizeof(giver), " of rank %d", ledger::world_rank_of(*one.second));
   finding.add("other_packet", "number %" PRIu64 "%s to rank %d, %s", a.other_ordinal, giver, a.other_peer, place);
   finding.add("other_packet_call", "%s, %" PRIu64 " bytes, at %.80s", call_name(a.other.call), a.other.bytes,
               a.other_site);
@@ -116,25 +108,20 @@ void add_sender(Finding& finding, const Case& one) {
 void publish(const Case& one, const Judgement& judgement) {
   const int sender = ledger::world_rank_of(*one.from), receiver = runtime.rank;
   const char* host = one.answered && one.answer.host[0] != 0 ? one.answer.host : ledger::host_of(*one.from);
-  if (host[0] == 0)
-    host = "unknown";
+  if (host[0] == 0) host = "unknown";
   char place[110], sender_site[112], receiver_site[112];
   place_text(one.sent, place, sizeof(place));
   site_text(one.received.site, receiver_site, sizeof(receiver_site));
-  if (one.answered)
-    snprintf(sender_site, sizeof(sender_site), "%s", one.answer.site);
-  else
-    snprintf(sender_site, sizeof(sender_site), "0x%" PRIx64 " in the sender", one.sent.site);
+  if (one.answered) snprintf(sender_site, sizeof(sender_site), "%s", one.answer.site);
+  else snprintf(sender_site, sizeof(sender_site), "0x%" PRIx64 " in the sender", one.sent.site);
 
   Finding finding;
   const bool modified = judgement.verdict == Verdict::kModified;
   finding.start(modified ? "send_buffer_modified" : "message_corrupted", Confidence::kProved);
-  if (modified)
-    finding.culprit(sender);
+  if (modified) finding.culprit(sender);
   finding.victim(receiver);
   char sizes[48];
-  if (one.sent.bytes == one.received.bytes)
-    snprintf(sizes, sizeof(sizes), "%" PRIu64 " bytes", one.sent.bytes);
+  if (one.sent.bytes == one.received.bytes) snprintf(sizes, sizeof(sizes), "%" PRIu64 " bytes", one.sent.bytes);
   else
     snprintf(sizes, sizeof(sizes), "%" PRIu64 " bytes received, %" PRIu64 " sent", one.received.bytes, one.sent.bytes);
   char cause[48];
@@ -143,8 +130,7 @@ void publish(const Case& one, const Judgement& judgement) {
            : judgement.verdict == Verdict::kTransit && judgement.may_have_stored
                ? "Transit, staging, or a store of the program"
                : verdict_text(judgement.verdict));
-  if (cause[0] >= 'a' && cause[0] <= 'z')
-    cause[0] = static_cast<char>(cause[0] - 'a' + 'A');
+  if (cause[0] >= 'a' && cause[0] <= 'z') cause[0] = static_cast<char>(cause[0] - 'a' + 'A');
   finding.say(
       "What rank %d on %s received in %s is not what rank %d on %s sent it in %s (%s, %s, packet %" PRIu64
       " from there to here). %s: %s.%s",
@@ -166,8 +152,7 @@ void publish(const Case& one, const Judgement& judgement) {
   finding.add("receiver_site", "%s", receiver_site);
   add_sender(finding, one);
   add_receive(finding, one);
-  if (judgement.received_zero)
-    finding.add("received_zero", "nothing but zeros arrived");
+  if (judgement.received_zero) finding.add("received_zero", "nothing but zeros arrived");
   add_difference(finding, one, judgement.comparison);
   if ((one.sent.flags | one.received.flags) & ledger::kUnordered)
     finding.add("pairing", "by elimination: more than one thread uses this lane, so its packets have no order");

@@ -18,8 +18,7 @@ namespace {
 SpinLock lock;
 
 Entry* entry_of(uint64_t serial) {
-  if (serial == 0 || history.entries == nullptr)
-    return nullptr;
+  if (serial == 0 || history.entries == nullptr) return nullptr;
   Entry& entry = history.entries[serial % kHistory];
   return entry.serial == serial ? &entry : nullptr;
 }
@@ -33,8 +32,7 @@ bool same_packet(const Record& a, const Record& b) {
 
 /// How well does another packet explain what arrived? Higher is better.
 int rank_of(const Entry& entry, int32_t peer, const Record& sent) {
-  if (entry.peer != peer)
-    return 1;
+  if (entry.peer != peer) return 1;
   return entry.record.comm == sent.comm && entry.record.tag == sent.tag && entry.record.space == sent.space ? 3 : 2;
 }
 
@@ -47,8 +45,7 @@ bool is_replaced(const Record& record) {
 
 /// With a copy, or with other threads.
 [[gnu::noinline]] uint64_t sent_slow(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
-  if (history.entries == nullptr)
-    return 0;
+  if (history.entries == nullptr) return 0;
   if (!mode.full) {
     Guard guard(lock);
     history_write(record, ordinal, ++history.made, world_rank);
@@ -86,8 +83,7 @@ namespace {
 void note_end(uint64_t handle, bool readable, uint64_t at_end) {
   Guard guard(lock);
   Entry* entry = entry_of(handle);
-  if (entry == nullptr)
-    return;
+  if (entry == nullptr) return;
   history.extras[handle % kHistory].at_end = at_end;
   entry->flags |= kComplete | (readable ? kRead : 0u);
 }
@@ -95,14 +91,12 @@ void note_end(uint64_t handle, bool readable, uint64_t at_end) {
 }  // namespace
 
 void sent_complete(uint64_t handle, const View& view) {
-  if (!mode.full)
-    return;
+  if (!mode.full) return;
   uint64_t bytes = 0;
   {
     Guard guard(lock);
     Entry* entry = entry_of(handle);
-    if (entry == nullptr)
-      return;
+    if (entry == nullptr) return;
     bytes = entry->record.bytes;
   }
   const bool readable = view.reason == ledger::Reason::kNone && view.type != nullptr && bytes <= view.bytes;
@@ -110,8 +104,7 @@ void sent_complete(uint64_t handle, const View& view) {
 }
 
 void sent_complete(uint64_t handle, const View& view, uint64_t digest) {
-  if (mode.full)
-    note_end(handle, view.reason == ledger::Reason::kNone && view.type != nullptr, digest);
+  if (mode.full) note_end(handle, view.reason == ledger::Reason::kNone && view.type != nullptr, digest);
 }
 
 void history_void(uint64_t serial, bool is) {
@@ -123,8 +116,7 @@ void history_void(uint64_t serial, bool is) {
 bool history_entry(uint64_t handle, Entry* entry) {
   Guard guard(lock);
   const Entry* found = entry_of(handle);
-  if (found != nullptr)
-    *entry = *found;
+  if (found != nullptr) *entry = *found;
   return found != nullptr;
 }
 
@@ -148,18 +140,15 @@ void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* kno
   uint64_t nearest = 0, best = 0;
   for (uint64_t serial = history.made; serial >= known->oldest && serial != 0; --serial) {
     const Entry& entry = history.entries[serial % kHistory];
-    if (entry.peer != peer || !same_packet(entry.record, sent))
-      continue;
+    if (entry.peer != peer || !same_packet(entry.record, sent)) continue;
     const uint64_t distance = entry.ordinal > ordinal ? entry.ordinal - ordinal : ordinal - entry.ordinal;
-    if (distance != 0 && (!mode.concurrent || distance > kOrdinalSlack))
-      continue;
+    if (distance != 0 && (!mode.concurrent || distance > kOrdinalSlack)) continue;
     if (best == 0 || distance < nearest) {
       best = serial;
       nearest = distance;
     }
   }
-  if (best == 0)
-    return;
+  if (best == 0) return;
   known->found = true;
   known->entry = history.entries[best % kHistory];
   if (mode.full) {
@@ -193,8 +182,7 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
     // Without the packet itself the streams of other ranks have no order relative to it.
     const bool comparable = known.found || same_stream;
     const bool later = known.found ? serial > known.entry.serial : entry.ordinal > ordinal;
-    if (comparable && !counted_already)
-      ++(later ? likeness->later : likeness->earlier);
+    if (comparable && !counted_already) ++(later ? likeness->later : likeness->earlier);
     const uint64_t here = known.found ? known.entry.serial : history.made;
     const uint64_t distance = serial > here ? serial - here : here - serial;
     const int rank = rank_of(entry, peer, sent);
@@ -208,8 +196,8 @@ void history_search(const Known& known, int32_t peer, const Record& sent, uint64
 }
 
 bool is_overwritten(const Entry& entry) {
-  if (entry.record.call >= kCallCount ||
-      (call_info(static_cast<CallId>(entry.record.call)).attributes & (kCallStarts | kCallActivates | kCallPersistent)) != 0)
+  if (entry.record.call >= kCallCount || (call_info(static_cast<CallId>(entry.record.call)).attributes &
+                                          (kCallStarts | kCallActivates | kCallPersistent)) != 0)
     return false;
   return is_replaced(entry.record) || (entry.record.space == static_cast<uint8_t>(ledger::Space::kBlock) &&
                                        (entry.flags & kComplete) != 0 && (entry.flags & kRead) == 0);
@@ -217,8 +205,7 @@ bool is_overwritten(const Entry& entry) {
 
 bool history_has(const Record& like) {
   Guard guard(lock);
-  if (history.entries == nullptr)
-    return false;
+  if (history.entries == nullptr) return false;
   for (uint64_t serial = history.made; serial != 0 && serial + kHistory > history.made; --serial) {
     const Entry& entry = history.entries[serial % kHistory];
     if (entry.record.digest == like.digest && entry.record.bytes == like.bytes &&

@@ -12,21 +12,21 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/work_memory.h"
-#include "shim/report/finding.h"
 #include "shim/base/spinlock.h"
+#include "shim/report/finding.h"
 
 namespace resil::blame {
 
 using ledger::Peer;
 using ledger::Record;
 
-constexpr uint32_t kHistory = 8192;    ///< announced packets that are remembered
+constexpr uint32_t kHistory = 8192;  ///< announced packets that are remembered
 constexpr uint32_t kKeptBytes = 4096;  ///< of each packet, from its start
 constexpr uint32_t kLeafBytes = kDigestLeaf;
 constexpr uint32_t kKeptLeaves = 64;  ///< digests of single leaves, of packets longer than one
 constexpr uint64_t kStoreBytes = 16u << 20;
 constexpr uint32_t kSlots = 4096;  ///< receives with evidence at a time
-constexpr uint32_t kCases = 256;   ///< open cases
+constexpr uint32_t kCases = 256;  ///< open cases
 
 /// Settings, read once in prepare() and connect().
 struct Mode {
@@ -53,7 +53,7 @@ void unmap_memory(void* memory, size_t bytes);
 
 /// The start of a packet and what its leaves add to its digest, as they were when they were read.
 struct Content {
-  uint32_t bytes;   ///< in `data`
+  uint32_t bytes;  ///< in `data`
   uint32_t leaves;  ///< in `leaf`; 0 for packets of one leaf
   uint64_t leaf[kKeptLeaves];
   char data[kKeptBytes];
@@ -82,9 +82,9 @@ class Store {
 // --- blame_history.cpp -------------------------------------------------------------------------------------------
 
 enum EntryFlag : uint32_t {
-  kVoid = 1,      ///< withdrawn
+  kVoid = 1,  ///< withdrawn
   kComplete = 2,  ///< full: the send is complete
-  kRead = 4,      ///< full: and its buffer was read again
+  kRead = 4,  ///< full: and its buffer was read again
 };
 
 /// One announced packet. One cache line: writing it is all that `cheap` costs.
@@ -92,7 +92,7 @@ struct alignas(64) Entry {
   Record record;
   uint64_t ordinal;
   uint64_t serial;  ///< counts all packets of this process, from 1; 0: never used
-  int32_t peer;     ///< world rank
+  int32_t peer;  ///< world rank
   uint32_t flags;
 };
 static_assert(sizeof(Entry) == 64);
@@ -163,15 +163,15 @@ bool history_has(const Record& like);
 
 /// What is known of a receive.
 struct Evidence {
-  uint64_t before;   ///< digest of the whole buffer before the receive
-  uint64_t first;    ///< digest of what was received, when the receive completed
-  uint64_t last;     ///< the same, when it was looked at last
+  uint64_t before;  ///< digest of the whole buffer before the receive
+  uint64_t first;  ///< digest of what was received, when the receive completed
+  uint64_t last;  ///< the same, when it was looked at last
   uint64_t address;  ///< of the first byte, when the bytes lie together; else 0
   uint64_t bytes, capacity;
-  double looked;   ///< seconds from the first to the last look
+  double looked;  ///< seconds from the first to the last look
   uint32_t looks;  ///< after the first
   bool complete, has_before;
-  bool changed;    ///< what was received did not stay the same
+  bool changed;  ///< what was received did not stay the same
   bool untouched;  ///< the whole buffer is still what it was before the receive
 };
 bool receives_create();
@@ -204,10 +204,10 @@ struct Query {
 struct Answer {
   uint64_t id;
   SenderState state;
-  bool read_again;     ///< at_end holds
-  bool overwritten;    ///< it cannot: the blocking call has put its result there (MPI_Sendrecv_replace, MPI_IN_PLACE)
+  bool read_again;  ///< at_end holds
+  bool overwritten;  ///< it cannot: the blocking call has put its result there (MPI_Sendrecv_replace, MPI_IN_PLACE)
   bool history_whole;  ///< every packet that the sender ever announced is still known to it
-  bool concurrent;     ///< more than one thread may call MPI there
+  bool concurrent;  ///< more than one thread may call MPI there
   uint16_t leaf_count;
   uint16_t copy_bytes;  ///< kept in all
   uint16_t window, window_bytes;
@@ -236,15 +236,15 @@ void site_text(uint64_t site, char* text, size_t bytes);
 
 enum class Verdict : uint8_t { kModified, kEarly, kOtherSlot, kNothing, kTransit, kUndetermined, kCount };
 const char* verdict_text(Verdict verdict);  ///< "packet of another slot"
-const char* verdict_key(Verdict verdict);   ///< "packet_of_another_slot"
+const char* verdict_key(Verdict verdict);  ///< "packet_of_another_slot"
 
 /// Expected and found content, as far as both are kept.
 struct Comparison {
   uint32_t compared;  ///< bytes
   uint32_t bytes_differ, bits_differ;
   uint32_t first, last;  ///< differing bytes
-  bool zero;             ///< every differing byte was found to be zero
-  bool copy_bad;         ///< the sender's copy does not have the digest that was announced
+  bool zero;  ///< every differing byte was found to be zero
+  bool copy_bad;  ///< the sender's copy does not have the digest that was announced
   uint32_t leaves_compared, leaves_differ, first_leaf;
   uint8_t expected[8], found[8];  ///< around `first`, from word_at on
   uint32_t word_at, word_bytes;

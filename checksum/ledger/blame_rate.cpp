@@ -12,9 +12,9 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/report/json.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
+#include "shim/report/json.h"
 
 namespace resil::blame {
 
@@ -46,8 +46,7 @@ bool systemic;
 
 /// Is it one more case of a lane that got out of step? Under the lock.
 bool consequence(const Case& one) {
-  if (!one.answered || one.answer.same_total == 0)
-    return false;
+  if (!one.answered || one.answer.same_total == 0) return false;
   const SlippedLane lane = {one.from, one.sent.comm, one.sent.tag, one.sent.space};
   for (uint32_t i = 0; i < slipped_count && i < kSlippedLanes; ++i)
     if (slipped[i].peer == lane.peer && slipped[i].comm == lane.comm && slipped[i].tag == lane.tag &&
@@ -63,8 +62,7 @@ void count_pair(const char* host) {
       ++pairs[i].count;
       return;
     }
-  if (pair_count == kPairs)
-    return;
+  if (pair_count == kPairs) return;
   snprintf(pairs[pair_count].sender, sizeof(pairs[pair_count].sender), "%s", host);
   pairs[pair_count++].count = 1;
 }
@@ -85,8 +83,7 @@ void say_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
   finding.start("systemic", explained >= kLeast ? Confidence::kVerified : Confidence::kSuspected);
   finding.victim(runtime.rank);
   char in_steps[48] = "";
-  if (step_count != 0)
-    snprintf(in_steps, sizeof(in_steps), " and %" PRIu64 " steps", step_count);
+  if (step_count != 0) snprintf(in_steps, sizeof(in_steps), " and %" PRIu64 " steps", step_count);
   finding.say("%" PRIu64 " of the %" PRIu64
               " packets that rank %d on %s has compared%s were wrong, more than one in a "
               "thousand. This is no stray bit but a systemic hardware problem (or one of the communication software): "
@@ -97,17 +94,14 @@ void say_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
                   : " First exclude that the program writes into buffers of pending messages: RESIL_BLAME=full tells.");
   finding.add("events", "%" PRIu64 " (packets that are wrong because a lane is out of step count once)", events);
   finding.add("packets", "%" PRIu64 " wrong of %" PRIu64, wrong, packets);
-  if (step_count != 0)
-    finding.add("steps", "%" PRIu64, step_count);
+  if (step_count != 0) finding.add("steps", "%" PRIu64, step_count);
   // The most frequent first.
   bool told[kPairs] = {};
   for (int line = 0; line < 8; ++line) {
     uint32_t best = kPairs;
     for (uint32_t i = 0; i < pair_count; ++i)
-      if (!told[i] && (best == kPairs || pairs[i].count > pairs[best].count))
-        best = i;
-    if (best == kPairs)
-      break;
+      if (!told[i] && (best == kPairs || pairs[i].count > pairs[best].count)) best = i;
+    if (best == kPairs) break;
     told[best] = true;
     char name[28];
     snprintf(name, sizeof(name), "path_%d", line + 1);
@@ -129,8 +123,7 @@ void count_case(const Case& one, const Judgement& judgement) {
     Guard guard(lock);
     ++by_verdict[static_cast<int>(judgement.verdict)];
     ++total;
-    if (judgement.verdict == Verdict::kModified || consequence(one))
-      return;
+    if (judgement.verdict == Verdict::kModified || consequence(one)) return;
     ++events;
     explained += judgement.verdict != Verdict::kUndetermined;
     const char* host = one.answered && one.answer.host[0] != 0 ? one.answer.host : ledger::host_of(*one.from);
@@ -138,8 +131,7 @@ void count_case(const Case& one, const Judgement& judgement) {
     wrong = total - by_verdict[static_cast<int>(Verdict::kModified)];
     packets = ledger::checked_messages() + wrong;
     const bool often = events * kOneIn > packets || (step_count != 0 && events * kOneIn > step_count);
-    if (systemic || events < kLeast || !often)
-      return;
+    if (systemic || events < kLeast || !often) return;
     systemic = true;
   }
   publish_systemic(wrong, packets, step_count);

@@ -38,8 +38,7 @@ uint64_t handle_of(const Slot& slot) {
 
 Slot* slot_of(uint64_t handle) {
   const uint64_t index = (handle & 0xffff) - 1;
-  if (slots == nullptr || index >= kSlots)
-    return nullptr;
+  if (slots == nullptr || index >= kSlots) return nullptr;
   Slot& slot = slots[index];
   return slot.taken && slot.generation == handle >> 16 ? &slot : nullptr;
 }
@@ -62,12 +61,10 @@ uint64_t take(const Evidence& evidence) {
 }
 
 void give_back(uint64_t handle) {
-  if (handle == 0)
-    return;
+  if (handle == 0) return;
   Guard guard(lock);
   Slot* slot = slot_of(handle);
-  if (slot == nullptr)
-    return;
+  if (slot == nullptr) return;
   slot->taken = false;
   ++slot->generation;
   slot->next_free = free_slots;
@@ -83,8 +80,7 @@ inline void relax() {
 }
 
 bool as_before(const View& view, const Evidence& evidence, uint64_t received) {
-  if (!evidence.has_before || evidence.capacity != view.bytes)
-    return false;
+  if (!evidence.has_before || evidence.capacity != view.bytes) return false;
   return (evidence.bytes == view.bytes ? received : view_digest(view, view.bytes)) == evidence.before;
 }
 
@@ -103,8 +99,7 @@ void look(const View& view, Evidence* evidence) {
       evidence->changed = true;
       evidence->last = again;
       until = now + kLongLook < start + kLongestLook ? now + kLongLook : start + kLongestLook;
-      if (now >= until && evidence->looks < 4)
-        until = now + kLongLook;  // a look takes longer than that: one more
+      if (now >= until && evidence->looks < 4) until = now + kLongLook;  // a look takes longer than that: one more
     }
     relax();
   } while (now < until);
@@ -129,8 +124,7 @@ bool receives_create() {
 }
 
 uint64_t receive_posted(const View& view) {
-  if (!mode.full || slots == nullptr || !readable(view))
-    return 0;
+  if (!mode.full || slots == nullptr || !readable(view)) return 0;
   Evidence evidence = {};
   evidence.capacity = view.bytes;
   evidence.before = view_digest(view, view.bytes);
@@ -146,16 +140,13 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   Evidence evidence = {};
   {
     Guard guard(lock);
-    if (const Slot* slot = slot_of(posted))
-      evidence = slot->evidence;
-    else
-      posted = 0;
+    if (const Slot* slot = slot_of(posted)) evidence = slot->evidence;
+    else posted = 0;
   }
   if (posted == 0) {
     evidence.capacity = view.bytes;
     posted = take(evidence);  // without the digest before: still better than nothing
-    if (posted == 0)
-      return 0;
+    if (posted == 0) return 0;
   }
   evidence.bytes = bytes;
   evidence.first = evidence.last = digest;
@@ -166,13 +157,11 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   capture(view, bytes, &content);
   if (looked_at != nullptr) [[unlikely]]
     looked_at(view.buffer, 1);
-  if (bytes != 0)
-    look(view, &evidence);
+  if (bytes != 0) look(view, &evidence);
   evidence.complete = true;
   Guard guard(lock);
   Slot* slot = slot_of(posted);
-  if (slot == nullptr)
-    return 0;
+  if (slot == nullptr) return 0;
   slot->evidence = evidence;
   slot->kept = store.put(content);
   return posted;
@@ -184,12 +173,10 @@ void drop_posted(uint64_t posted) { give_back(posted); }
 
 bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content) {
   content->bytes = content->leaves = 0;
-  if (handle == 0)
-    return false;
+  if (handle == 0) return false;
   Guard guard(lock);
   const Slot* slot = slot_of(handle);
-  if (slot == nullptr || !slot->evidence.complete)
-    return false;
+  if (slot == nullptr || !slot->evidence.complete) return false;
   *evidence = slot->evidence;
   store.get(slot->kept, content);
   return true;

@@ -30,15 +30,13 @@ bool slots_create() {
 }
 
 void block_received(Peer& from, const Record& record) {
-  if (blocks == nullptr || (record.flags & ledger::kUnchecked) != 0)
-    return;
+  if (blocks == nullptr || (record.flags & ledger::kUnchecked) != 0) return;
   Guard guard(lock);
   blocks[noted++ % kBlocks] = {record.comm, record.digest, record.bytes, &from, record.tag};
 }
 
 Peer* slot_with(const Peer& from, const Record& sent, const Record& received) {
-  if (blocks == nullptr || received.space != static_cast<uint8_t>(ledger::Space::kBlock))
-    return nullptr;
+  if (blocks == nullptr || received.space != static_cast<uint8_t>(ledger::Space::kBlock)) return nullptr;
   Guard guard(lock);
   for (uint64_t i = noted, last = noted > kBlocks ? noted - kBlocks : 0; i-- > last;) {
     const Block& block = blocks[i % kBlocks];

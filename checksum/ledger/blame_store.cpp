@@ -22,8 +22,7 @@ namespace {
 /// Padding of x86 long doubles is no data: it counts as zeros in the digest, so it does in the copy.
 void clear_padding(char* stream, uint64_t bytes) {
   for (uint64_t i = 0; i < bytes; ++i)
-    if (i % 16 >= 10)
-      stream[i] = 0;
+    if (i % 16 >= 10) stream[i] = 0;
 }
 
 }  // namespace
@@ -34,8 +33,7 @@ void capture(const View& view, uint64_t bytes, Content* content) {
   content->leaves = 0;
   if (view.type->padded) [[unlikely]]
     clear_padding(content->data, content->bytes);
-  if (bytes <= kLeafBytes)
-    return;
+  if (bytes <= kLeafBytes) return;
   Work<WorkLeaf> room;
   char* const packed = room->bytes;
   for (uint64_t at = 0; at < bytes && content->leaves < kKeptLeaves; at += kLeafBytes) {
@@ -60,8 +58,7 @@ bool Store::create() {
 
 Kept Store::put(const Content& content) {
   const uint64_t leaf_bytes = content.leaves * sizeof(uint64_t), bytes = leaf_bytes + content.bytes;
-  if (bytes == 0)
-    return {};
+  if (bytes == 0) return {};
   if (head_ % kStoreBytes + bytes > kStoreBytes)  // an entry lies in one piece
     head_ += kStoreBytes - head_ % kStoreBytes;
   const Kept kept = {head_, static_cast<uint16_t>(content.bytes), static_cast<uint16_t>(content.leaves)};
@@ -74,8 +71,7 @@ Kept Store::put(const Content& content) {
 
 bool Store::get(const Kept& kept, Content* content) const {
   content->bytes = content->leaves = 0;
-  if ((kept.bytes == 0 && kept.leaves == 0) || head_ - kept.at > kStoreBytes)
-    return false;
+  if ((kept.bytes == 0 && kept.leaves == 0) || head_ - kept.at > kStoreBytes) return false;
   const char* place = memory_ + kept.at % kStoreBytes;
   memcpy(content->leaf, place, kept.leaves * sizeof(uint64_t));
   memcpy(content->data, place + kept.leaves * sizeof(uint64_t), kept.bytes);

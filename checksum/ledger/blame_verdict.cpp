@@ -17,18 +17,18 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/model/call_info.h"
 #include "shim/call/runtime.h"
+#include "shim/model/call_info.h"
 
 namespace resil::blame {
 
 namespace {
 
 constexpr uint64_t kZeroBytes = 64u << 20;  // longest message that is compared with zeros
-constexpr uint64_t kEnoughBytes = 256;      // shorter packets may equal another one by a flipped bit alone
-constexpr uint64_t kEnoughHistory = 1024;   // earlier packets that must be known, unless all are
-constexpr uint32_t kFewBits = 2;            // as many bits may have flipped by themselves
-constexpr uint32_t kFewEqual = 4;           // contents that more packets share say nothing about the slot
+constexpr uint64_t kEnoughBytes = 256;  // shorter packets may equal another one by a flipped bit alone
+constexpr uint64_t kEnoughHistory = 1024;  // earlier packets that must be known, unless all are
+constexpr uint32_t kFewBits = 2;  // as many bits may have flipped by themselves
+constexpr uint32_t kFewEqual = 4;  // contents that more packets share say nothing about the slot
 
 constexpr const char* kTexts[] = {"send buffer modified while pending",
                                   "completed before the data landed",
@@ -54,18 +54,15 @@ constexpr const char* kKeys[] = {"send_buffer_modified_while_pending",
 
 bool all_zero(const char* data, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i)
-    if (data[i] != 0)
-      return false;
+    if (data[i] != 0) return false;
   return true;
 }
 
 /// Is it the digest of zeros? Untouched pages are zero, and none is made by reading.
 bool zeros(uint64_t received, uint64_t bytes) {
-  if (bytes == 0 || bytes > kZeroBytes)
-    return false;
+  if (bytes == 0 || bytes > kZeroBytes) return false;
   void* pages = map_memory(bytes);
-  if (pages == nullptr)
-    return false;
+  if (pages == nullptr) return false;
   const bool equal = digest(pages, bytes) == received;
   unmap_memory(pages, bytes);
   return equal;
@@ -76,16 +73,13 @@ bool zeros(uint64_t received, uint64_t bytes) {
 bool copy_is_good(const Case& one) {
   if (one.sent.bytes <= kKeptBytes)
     return one.expected_bytes != one.sent.bytes || digest(one.expected.data, one.expected_bytes) == one.sent.digest;
-  if (one.answer.read_again && one.answer.at_end != one.sent.digest)
-    return false;
+  if (one.answer.read_again && one.answer.at_end != one.sent.digest) return false;
   if (one.expected_leaves != 0 && one.expected_bytes == kLeafBytes &&
       digest_leaf(one.expected.data, kLeafBytes, 0) != one.expected.leaf[0])
     return false;
-  if (one.expected_leaves != (one.sent.bytes + kLeafBytes - 1) / kLeafBytes)
-    return true;
+  if (one.expected_leaves != (one.sent.bytes + kLeafBytes - 1) / kLeafBytes) return true;
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < one.expected_leaves; ++i)
-    sum += one.expected.leaf[i];
+  for (uint32_t i = 0; i < one.expected_leaves; ++i) sum += one.expected.leaf[i];
   return sum == one.sent.digest;
 }
 
@@ -100,10 +94,8 @@ void compare(const Case& one, Comparison* c) {
   c->zero = true;
   for (uint32_t i = 0; i < compared; ++i) {
     const auto a = static_cast<uint8_t>(one.expected.data[i]), b = static_cast<uint8_t>(one.found.data[i]);
-    if (a == b)
-      continue;
-    if (c->bytes_differ++ == 0)
-      c->first = i;
+    if (a == b) continue;
+    if (c->bytes_differ++ == 0) c->first = i;
     c->last = i;
     c->bits_differ += static_cast<uint32_t>(__builtin_popcount(a ^ b));
     c->zero = c->zero && b == 0;
@@ -114,12 +106,10 @@ void compare(const Case& one, Comparison* c) {
     memcpy(c->expected, one.expected.data + c->word_at, c->word_bytes);
     memcpy(c->found, one.found.data + c->word_at, c->word_bytes);
   }
-  if (one.sent.bytes != one.received.bytes)
-    return;  // leaves of different lengths
+  if (one.sent.bytes != one.received.bytes) return;  // leaves of different lengths
   c->leaves_compared = one.expected_leaves < one.found.leaves ? one.expected_leaves : one.found.leaves;
   for (uint32_t i = 0; i < c->leaves_compared; ++i)
-    if (one.expected.leaf[i] != one.found.leaf[i] && c->leaves_differ++ == 0)
-      c->first_leaf = i;
+    if (one.expected.leaf[i] != one.found.leaf[i] && c->leaves_differ++ == 0) c->first_leaf = i;
 }
 
 /// Everything that is kept of both sides was compared, and it is the whole packet.
@@ -155,10 +145,8 @@ bool certain_slot(const Case& one, const Judgement& judgement, bool stable) {
       one.received.bytes < kEnoughBytes || one.own_too || judgement.received_zero ||
       (one.sent.flags & ledger::kUnordered) != 0)
     return false;
-  if (!answer.history_whole && answer.known_before < kEnoughHistory)
-    return false;
-  if (stable)
-    return true;
+  if (!answer.history_whole && answer.known_before < kEnoughHistory) return false;
+  if (stable) return true;
   const bool blocking = one.sent.call < kCallCount && (call_info(static_cast<CallId>(one.sent.call)).attributes &
                                                        (kCallStarts | kCallActivates)) == 0;
   return blocking && !answer.concurrent;
@@ -181,12 +169,10 @@ void later_slot(const Case& one, Judgement* judgement) {
 }
 
 void judge_cheap(const Case& one, Judgement* judgement) {
-  if (!one.answered)
-    return missing(one, judgement, "the sender did not answer in time");
+  if (!one.answered) return missing(one, judgement, "the sender did not answer in time");
   if (one.answer.state == SenderState::kUnknown)
     return missing(one, judgement, "the sender no longer knows the packet");
-  if (certain_slot(one, *judgement, false))
-    return later_slot(one, judgement);
+  if (certain_slot(one, *judgement, false)) return later_slot(one, judgement);
   missing(one, judgement,
           judgement->received_zero ? "nothing but zeros arrived; RESIL_BLAME=cheap reads each buffer once"
                                    : "RESIL_BLAME=cheap reads each buffer once");
@@ -196,42 +182,45 @@ void judge_cheap(const Case& one, Judgement* judgement) {
 void judge_content(const Case& one, Judgement* judgement) {
   const Answer& answer = one.answer;
   char other[96];
-  // Nobody has seen the receive buffer between posting and completion. Only while the program's one thread was in MPI all
-  // the time is it known that the program did not write into it.
-  const bool posted = one.received.call < kCallCount &&
-                      (call_info(static_cast<CallId>(one.received.call)).attributes & (kCallStarts | kCallPersistent)) != 0;
+  // Nobody has seen the receive buffer between posting and completion. Only while the program's one thread was in MPI
+  // all the time is it known that the program did not write into it.
+  const bool posted = one.received.call < kCallCount && (call_info(static_cast<CallId>(one.received.call)).attributes &
+                                                         (kCallStarts | kCallPersistent)) != 0;
   judgement->may_have_stored = posted || mode.concurrent;
   if (one.received.bytes != 0 && answer.same_total != 0) {
     name_other(one, other, sizeof(other));
     if (judgement->received_zero)
-      return decide(
-          judgement, Verdict::kUndetermined, false,
-          "neither buffer changed where it was looked at; zeros arrived, and %u other packets of the sender are zero as well: which "
-          "of the two explains it cannot be told",
-          answer.same_total);
+      return decide(judgement, Verdict::kUndetermined, false,
+                    "neither buffer changed where it was looked at; zeros arrived, and %u other packets of the sender "
+                    "are zero as well: which "
+                    "of the two explains it cannot be told",
+                    answer.same_total);
     if (answer.same_total > kFewEqual)
-      return decide(
-          judgement, Verdict::kUndetermined, false,
-          "neither buffer changed where it was looked at; what arrived is equal to %u other packets of the sender, too many to say "
-          "which one, or whether it is one",
-          answer.same_total);
+      return decide(judgement, Verdict::kUndetermined, false,
+                    "neither buffer changed where it was looked at; what arrived is equal to %u other packets of the "
+                    "sender, too many to say "
+                    "which one, or whether it is one",
+                    answer.same_total);
     if (few_bits(one, judgement->comparison))
       return decide(judgement, Verdict::kUndetermined, false,
-                    "neither buffer changed where it was looked at; what arrived is equal to %s, but %u flipped bit%s explain%s it as well",
+                    "neither buffer changed where it was looked at; what arrived is equal to %s, but %u flipped bit%s "
+                    "explain%s it as well",
                     other, judgement->comparison.bits_differ, judgement->comparison.bits_differ == 1 ? "" : "s",
                     judgement->comparison.bits_differ == 1 ? "s" : "");
-    return decide(judgement, Verdict::kOtherSlot, one.received.bytes >= 16 && answer.same_total == 1,
-                  "neither buffer changed where it was looked at, the receive has written its buffer, and what arrived is %s%s", other,
-                  answer.same_total > 1 ? " (or another one like it)" : "");
+    return decide(
+        judgement, Verdict::kOtherSlot, one.received.bytes >= 16 && answer.same_total == 1,
+        "neither buffer changed where it was looked at, the receive has written its buffer, and what arrived is %s%s",
+        other, answer.same_total > 1 ? " (or another one like it)" : "");
   }
-  decide(judgement, Verdict::kTransit, false, "%s, and %s packet of the sender has that content%s",
-         judgement->may_have_stored
-             ? "the send buffer was stable, the receive buffer was not what it had been before and has not changed since "
-               "the receive was complete; what the program itself stored there while the receive was pending would look "
-               "the same"
-             : "both buffers were stable, the receive has written its buffer",
-         answer.history_whole ? "no other" : "none of the last",
-         one.sent.bytes != one.received.bytes ? "; the sizes differ" : "");
+  decide(
+      judgement, Verdict::kTransit, false, "%s, and %s packet of the sender has that content%s",
+      judgement->may_have_stored
+          ? "the send buffer was stable, the receive buffer was not what it had been before and has not changed since "
+            "the receive was complete; what the program itself stored there while the receive was pending would look "
+            "the same"
+          : "both buffers were stable, the receive has written its buffer",
+      answer.history_whole ? "no other" : "none of the last",
+      one.sent.bytes != one.received.bytes ? "; the sizes differ" : "");
 }
 
 void judge_full(const Case& one, Judgement* judgement) {
@@ -249,20 +238,15 @@ void judge_full(const Case& one, Judgement* judgement) {
         judgement, Verdict::kEarly, true,
         "the right data was in the receive buffer %.0f microseconds after the receive had completed without it",
         evidence.looked * 1e6 < 1 ? 1.0 : evidence.looked * 1e6);
-  if (!one.answered)
-    return missing(one, judgement, "the sender did not answer in time");
-  if (answer.state == SenderState::kUnknown)
-    return missing(one, judgement, "the sender no longer knows the packet");
+  if (!one.answered) return missing(one, judgement, "the sender did not answer in time");
+  if (answer.state == SenderState::kUnknown) return missing(one, judgement, "the sender no longer knows the packet");
   if (answer.state == SenderState::kPending)
     return missing(one, judgement, "the send was still pending when the time for an answer was over");
   const bool written = !one.has_evidence || (!evidence.changed && !evidence.untouched);
-  if (!stable && written && certain_slot(one, *judgement, false))
-    return later_slot(one, judgement);
-  if (!stable)
-    return missing(one, judgement, "the send buffer was not read again at completion");
+  if (!stable && written && certain_slot(one, *judgement, false)) return later_slot(one, judgement);
+  if (!stable) return missing(one, judgement, "the send buffer was not read again at completion");
   if (!one.has_evidence || !evidence.has_before) {
-    if (written && certain_slot(one, *judgement, true))
-      return later_slot(one, judgement);
+    if (written && certain_slot(one, *judgement, true)) return later_slot(one, judgement);
     return missing(one, judgement,
                    one.has_evidence ? "what the receive buffer held before is not known"
                                     : "nothing was kept of the receive (all evidence slots were taken, "
@@ -299,10 +283,8 @@ void judge(const Case& one, Judgement* judgement) {
                                  : zeros(one.received.digest, one.received.bytes);
   if (one.overflow)
     return missing(one, judgement, "too many packets were wrong at a time to ask the sender about this one");
-  if (mode.full)
-    judge_full(one, judgement);
-  else
-    judge_cheap(one, judgement);
+  if (mode.full) judge_full(one, judgement);
+  else judge_cheap(one, judgement);
 }
 
 }  // namespace resil::blame

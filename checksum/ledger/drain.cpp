@@ -3,10 +3,10 @@
 // Drains: before anything leaves the program, what it received is verified, or it is said what was not. Bounded, never
 // a collective: flush, ask the ranks that owe records, wait.
 //
-// A record that a drain has waited for in vain is not waited for again, and new ones shortly until a drain has succeeded,
-// so that one silent rank does not cost every drain its full time. Nor is one that cannot come: a rank in MPI_Finalize has
-// made all its calls, and tells who asks how many records it has announced in all (kLast). Collectives that did not match
-// leave records that nobody will ever send.
+// A record that a drain has waited for in vain is not waited for again, and new ones shortly until a drain has
+// succeeded, so that one silent rank does not cost every drain its full time. Nor is one that cannot come: a rank in
+// MPI_Finalize has made all its calls, and tells who asks how many records it has announced in all (kLast). Collectives
+// that did not match leave records that nobody will ever send.
 
 #include <cstdio>
 #include <cstring>
@@ -17,12 +17,12 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
 #include "shim/call/attach.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
-#include "shim/call/runtime.h"
-#include "shim/call/thread.h"
 
 namespace resil::ledger {
 
@@ -30,7 +30,7 @@ namespace {
 
 constexpr double kImpatient = 0.05;  // seconds, after a drain that timed out; what MPI_Finalize keeps for good-byes
 constexpr double kLastAnswers = 0.25;  // seconds that MPI_Finalize waits for answers about results that differ
-constexpr double kOneWay = 1;        // seconds, for the good-bye of a rank that only received
+constexpr double kOneWay = 1;  // seconds, for the good-bye of a rank that only received
 
 struct Drains {
   uint64_t count, timeouts, unverified_at_end;
@@ -43,8 +43,7 @@ bool finished;
 template <class Use>
 void each_peer(Use use) {
   Peer* peer;
-  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i)
-    use(*peer);
+  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i) use(*peer);
 }
 
 uint64_t own_pending() {
@@ -65,8 +64,7 @@ uint64_t awaited(const Peer& peer) {
 
 /// Collectives wait for records of any rank that this one has met.
 bool collectives_settled() {
-  if (collective::unverified() == 0)
-    return true;
+  if (collective::unverified() == 0) return true;
   bool all = finished;
   each_peer([&](Peer& peer) { all = all && (has_all(peer) || peer_is_self(peer)); });
   return all;
@@ -80,15 +78,13 @@ bool nothing_awaited(void*) {
 
 /// In MPI_Finalize, when no sum of a collective waits here any more for what it will be told on: nothing follows.
 void tell_last(Thread& thread, Peer& peer) {
-  if (!peer.asks || peer.last_told || !finished || !collectives_settled())
-    return;
+  if (!peer.asks || peer.last_told || !finished || !collectives_settled()) return;
   const uint64_t last = peer.announced;
   peer.last_told = post(thread, peer, Kind::kLast, &last, sizeof(last));
 }
 
 void on_last(Thread&, Peer& from, const void* payload, size_t bytes) {
-  if (bytes != sizeof(from.last))
-    return;
+  if (bytes != sizeof(from.last)) return;
   memcpy(&from.last, payload, bytes);
   from.last_known = true;
 }
@@ -116,20 +112,19 @@ void decide_leftovers(Thread& thread) {
         Guard guard;
         again = lanes_pair_leftovers(peer, &difference);
       }
-      if (difference.found)
-        raise_difference(thread, peer, difference);
+      if (difference.found) raise_difference(thread, peer, difference);
     }
   });
 }
 
-/// The last records may show that results of a collective differ. Others may be out of reach already, in MPI_Finalize's own
-/// code: who is right is asked for a moment, and told as not known after it.
+/// The last records may show that results of a collective differ. Others may be out of reach already, in MPI_Finalize's
+/// own code: who is right is asked for a moment, and told as not known after it.
 void settle_disagreements(Thread& thread, double limit) {
-  if (collective::agreement_pending() == 0)
-    return;
-  progress_until(thread, limit < kLastAnswers ? limit : kLastAnswers, [](void*) { return collective::agreement_pending() == 0; }, nullptr);
-  if (collective::agreement_pending() != 0)
-    collective::agreement_end(thread);
+  if (collective::agreement_pending() == 0) return;
+  progress_until(
+      thread, limit < kLastAnswers ? limit : kLastAnswers, [](void*) { return collective::agreement_pending() == 0; },
+      nullptr);
+  if (collective::agreement_pending() != 0) collective::agreement_end(thread);
 }
 
 DrainResult what_is_left() {
@@ -150,8 +145,7 @@ void on_drain(Thread& thread, Peer& from, const void*, size_t) {
 /// Waits for what may come. False: in vain.
 bool wait_for_records(Thread& thread, double limit) {
   each_peer([&](Peer& peer) {
-    if (awaited(peer) != 0 && !peer_is_self(peer))
-      ask(thread, peer);
+    if (awaited(peer) != 0 && !peer_is_self(peer)) ask(thread, peer);
   });
   // Multiset lanes settle only once the other side's records are here, so they are looked at now and then.
   const Deadline records(limit);
@@ -164,8 +158,7 @@ bool wait_for_records(Thread& thread, double limit) {
     if (finished && !everybody_asked && collective::unverified() != 0) {
       everybody_asked = true;
       each_peer([&](Peer& peer) {
-        if (!peer_is_self(peer))
-          ask(thread, peer);
+        if (!peer_is_self(peer)) ask(thread, peer);
       });
     }
   } while (!nothing_awaited(nullptr) && records.left() > 0);
@@ -182,14 +175,12 @@ void drain_connect() {
 uint64_t unverified() { return own_pending() + blame::open_cases() + collective::unverified(); }
 
 DrainResult drain(Thread& thread, double seconds, const char* where) {
-  if (!connected())
-    return {};
+  if (!connected()) return {};
   const Deadline all(seconds);
   flush(thread);
   progress(thread);
   each_peer([](Peer& peer) {
-    if (peer.given_up > peer.own_pending)
-      peer.given_up = peer.own_pending;
+    if (peer.given_up > peer.own_pending) peer.given_up = peer.own_pending;
   });
   if (!nothing_awaited(nullptr)) {
     const bool came = wait_for_records(thread, impatient && seconds > kImpatient ? kImpatient : seconds);
@@ -202,8 +193,7 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
     settle_disagreements(thread, all.left());
   }
   impatient = impatient && !everything_verified();
-  if (blame::open_cases() != 0)
-    blame::settle(thread, all.left());
+  if (blame::open_cases() != 0) blame::settle(thread, all.left());
   DrainResult result = what_is_left();
   drains.count += 1;
   drains.seconds += all.passed();
@@ -212,7 +202,8 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
     char ranks[80] = "";
     int used = 0;
     for (uint32_t i = 0; i < result.silent_count && i < 8; ++i)
-      used += snprintf(ranks + used, sizeof(ranks) - static_cast<size_t>(used), "%s%d", i != 0 ? ", " : "", result.silent_ranks[i]);
+      used += snprintf(ranks + used, sizeof(ranks) - static_cast<size_t>(used), "%s%d", i != 0 ? ", " : "",
+                       result.silent_ranks[i]);
     add_note_format("drain at %s: %llu packets unverified, no records from %u ranks (%s%s)", where,
                     static_cast<unsigned long long>(result.unverified), result.silent_count, ranks,
                     result.silent_count > 8 ? ", ..." : "");
@@ -221,8 +212,7 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
 }
 
 void finish(Thread& thread, double seconds) {
-  if (!connected() || finished)
-    return;
+  if (!connected() || finished) return;
   finished = true;
   impatient = false;
   const Deadline all(seconds);
@@ -233,10 +223,10 @@ void finish(Thread& thread, double seconds) {
   auto all_gone = [](void* one_way) {
     bool all = true;
     each_peer([&](Peer& peer) {
-      if (peer_is_self(peer) || peer.gone)
-        return;
+      if (peer_is_self(peer) || peer.gone) return;
       peer.bye_sent = peer.bye_sent || transport_say_bye(peer);
-      const bool owes = peer.expected != 0 || peer.heard || (one_way != nullptr && (peer.announced != 0 || peer.addressed));
+      const bool owes =
+          peer.expected != 0 || peer.heard || (one_way != nullptr && (peer.announced != 0 || peer.addressed));
       all = all && peer.bye_sent && (peer.bye_received || !owes);
     });
     return all && transport_idle();
@@ -244,8 +234,7 @@ void finish(Thread& thread, double seconds) {
   if (!progress_until(thread, all.left() < kOneWay ? all.left() : kOneWay, all_gone, &drains))
     progress_until(thread, all.left(), all_gone, nullptr);
   decide_leftovers(thread);
-  if (blame::open_cases() != 0)
-    blame::settle(thread, all.left());
+  if (blame::open_cases() != 0) blame::settle(thread, all.left());
   drains.unverified_at_end = unverified();
 }
 
@@ -259,15 +248,15 @@ void report(JsonWriter& json) {
     json.begin_object(name);
     for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i) {
       *sum += counts[i];
-      if (counts[i] != 0)
-        json.integer(reason_name(static_cast<Reason>(i)), static_cast<int64_t>(counts[i]));
+      if (counts[i] != 0) json.integer(reason_name(static_cast<Reason>(i)), static_cast<int64_t>(counts[i]));
     }
     json.end_object();
   };
   by_reason("messages_uncovered", coverage.uncovered_messages, &uncovered);
   by_reason("bytes_uncovered", coverage.uncovered_bytes, &uncovered_bytes);
   const uint64_t pending = own_pending() + collective::unverified() + blame::open_cases();
-  json.integer("messages_total", static_cast<int64_t>(coverage.checked_messages + uncovered + pending + coverage.mismatches));
+  json.integer("messages_total",
+               static_cast<int64_t>(coverage.checked_messages + uncovered + pending + coverage.mismatches));
   json.integer("bytes_total", static_cast<int64_t>(coverage.checked_bytes + uncovered_bytes + pending_bytes));
   json.integer("unverified", static_cast<int64_t>(pending));
   json.integer("deferred", static_cast<int64_t>(coverage.deferred));
@@ -284,8 +273,7 @@ void report(JsonWriter& json) {
   json.number("seconds", drains.seconds);
   json.integer("timeouts", static_cast<int64_t>(drains.timeouts));
   json.begin_array("silent_ranks");
-  for (uint32_t i = 0; i < drains.last.silent_count && i < 8; ++i)
-    json.integer(nullptr, drains.last.silent_ranks[i]);
+  for (uint32_t i = 0; i < drains.last.silent_count && i < 8; ++i) json.integer(nullptr, drains.last.silent_ranks[i]);
   json.end_array();
   json.end_object();
 }

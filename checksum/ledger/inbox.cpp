@@ -9,9 +9,9 @@
 
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/stream.h"
+#include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/ring/node_memory.h"
-#include "shim/call/runtime.h"
 
 namespace resil::ledger {
 
@@ -41,27 +41,27 @@ StreamControl* control_of(Inbox& inbox, uint32_t stream) {
 StreamSlot* slots_of(StreamControl* control) { return reinterpret_cast<StreamSlot*>(control + 1); }
 
 bool shape_is_right(const Inbox& inbox) {
-  return inbox.streams >= 1 && inbox.streams <= kMostStreams && std::has_single_bit(inbox.slots) && inbox.slots >= kLeastSlots &&
-         inbox.slots <= kMostSlots && inbox.memory.bytes >= kPage + inbox.streams * stream_bytes(inbox.slots);
+  return inbox.streams >= 1 && inbox.streams <= kMostStreams && std::has_single_bit(inbox.slots) &&
+         inbox.slots >= kLeastSlots && inbox.slots <= kMostSlots &&
+         inbox.memory.bytes >= kPage + inbox.streams * stream_bytes(inbox.slots);
 }
 
 }  // namespace
 
 InboxShape inbox_shape(int local_size) {
   InboxShape shape = {local_size > 0 ? static_cast<uint32_t>(local_size) - 1 : kUnknownStreams, kMostSlots};
-  if (shape.streams > kMostStreams)
-    shape.streams = kMostStreams;  // whoever comes later sends messages
-  while (shape.slots > kLeastSlots && shape.streams * stream_bytes(shape.slots) > kMostBytes)
-    shape.slots /= 2;
+  if (shape.streams > kMostStreams) shape.streams = kMostStreams;  // whoever comes later sends messages
+  while (shape.slots > kLeastSlots && shape.streams * stream_bytes(shape.slots) > kMostBytes) shape.slots /= 2;
   return shape;
 }
 
 bool inbox_create(const char** why) {
   *why = nullptr;
-  const int ranks = runtime.local_size > 0 && runtime.size > 0 && runtime.local_size > runtime.size ? runtime.size : runtime.local_size;
+  const int ranks = runtime.local_size > 0 && runtime.size > 0 && runtime.local_size > runtime.size
+                        ? runtime.size
+                        : runtime.local_size;
   const InboxShape shape = inbox_shape(ranks);
-  if (shape.streams == 0 || runtime.size <= 1 || runtime.rank < 0)
-    return false;
+  if (shape.streams == 0 || runtime.size <= 1 || runtime.rank < 0) return false;
   own = reinterpret_cast<Inbox*>(node_memory_create(kPage + shape.streams * stream_bytes(shape.slots)));
   if (own == nullptr) {
     *why = "no shared memory for records (/dev/shm is missing, full or beyond the limit of file sizes)";
@@ -75,22 +75,19 @@ bool inbox_create(const char** why) {
 }
 
 void inbox_connect() {
-  if (own != nullptr && own->memory.rank != runtime.rank)
-    inbox_discard();
+  if (own != nullptr && own->memory.rank != runtime.rank) inbox_discard();
 }
 
 void inbox_discard() { node_memory_discard(); }
 
 bool inbox_open(Peer& to) {
   const int64_t node = config_integer("RESIL_NODE_RANKS");
-  if (runtime.local_size == 1 || (node > 0 && to.world_rank / node != runtime.rank / node))
-    return false;
+  if (runtime.local_size == 1 || (node > 0 && to.world_rank / node != runtime.rank / node)) return false;
   auto* inbox = reinterpret_cast<Inbox*>(node_memory_open(to.world_rank));
   if (inbox == nullptr || __atomic_load_n(&inbox->streams, __ATOMIC_ACQUIRE) == 0 || !shape_is_right(*inbox))
     return false;
   const uint32_t stream = inbox->claimed.fetch_add(1);
-  if (stream >= inbox->streams)
-    return false;
+  if (stream >= inbox->streams) return false;
   StreamControl* control = control_of(*inbox, stream);
   to.out.open(control, slots_of(control), inbox->slots);
   memcpy(to.host, runtime.host, sizeof(to.host));
@@ -103,8 +100,7 @@ Peer* inbox_next_sender() {
     return nullptr;
   const int32_t sender = own->senders[known].load(std::memory_order_acquire);
   Peer* from = sender != 0 ? peer_of(sender - 1) : nullptr;
-  if (from == nullptr)
-    return nullptr;  // later
+  if (from == nullptr) return nullptr;  // later
   StreamControl* control = control_of(*own, known++);
   memcpy(from->host, runtime.host, sizeof(from->host));
   from->heard = true;

@@ -31,7 +31,8 @@ void inbox_discard();
 
 /// The stream to a rank, on the first record for it; outside the ledger's lock (system calls). False: by messages.
 bool inbox_open(Peer& to);
-/// With the token: ranks that have opened a stream to this one since, each once; its reading end is open. Null: no more.
+/// With the token: ranks that have opened a stream to this one since, each once; its reading end is open. Null: no
+/// more.
 Peer* inbox_next_sender();
 
 }  // namespace resil::ledger

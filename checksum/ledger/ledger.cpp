@@ -12,15 +12,15 @@
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/inbox.h"
-#include "checksum/ledger/lives.h"
 #include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/lives.h"
 #include "checksum/ledger/setup.h"
-#include "shim/call/attach.h"
-#include "shim/config/config.h"
 #include "shim/abi/handler_change.h"
-#include "shim/report/log.h"
+#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/config/config.h"
+#include "shim/report/log.h"
 
 namespace resil::ledger {
 
@@ -34,9 +34,9 @@ int32_t until_look = 32;  // approximate under MPI_THREAD_MULTIPLE
 
 namespace {
 
-constexpr double kImpatient = 0.05;    // seconds, after a wait in vain
-constexpr int32_t kLookEvery = 32;       // records of this rank between two looks at what has arrived
-constexpr int32_t kPollAtLeast = 8;      // of these looks, one at the messages
+constexpr double kImpatient = 0.05;  // seconds, after a wait in vain
+constexpr int32_t kLookEvery = 32;  // records of this rank between two looks at what has arrived
+constexpr int32_t kPollAtLeast = 8;  // of these looks, one at the messages
 constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
 
 bool is_connected, is_abort;
@@ -57,8 +57,7 @@ void count_down(Thread& thread) {
 Peer* owed_first;
 
 void owe(Peer& from) {
-  if (from.owed)
-    return;
+  if (from.owed) return;
   from.owed = true;
   from.next_owed = owed_first;
   owed_first = &from;
@@ -71,14 +70,12 @@ void look_around(Thread& thread) {
   const int32_t turns = __atomic_load_n(&until_poll, __ATOMIC_RELAXED) - 1;
   __atomic_store_n(&until_poll, turns, __ATOMIC_RELAXED);
   if (turns > 0) {
-    if (is_connected)
-      transport_take_streams(thread);
+    if (is_connected) transport_take_streams(thread);
     return;
   }
   const uint64_t begin = ticks();
   if (!patience.is_due(begin)) {
-    if (is_connected)
-      transport_take_streams(thread);
+    if (is_connected) transport_take_streams(thread);
     return __atomic_store_n(&until_poll, 1, __ATOMIC_RELAXED);
   }
   // Each poll makes MPI walk what it has pending: fewer while nothing comes.
@@ -86,18 +83,33 @@ void look_around(Thread& thread) {
   progress(thread);
   const int32_t every = __atomic_load_n(&poll_every, __ATOMIC_RELAXED);
   const bool nothing = __atomic_load_n(&messages_taken, __ATOMIC_RELAXED) == before;
-  if (nothing)
-    patience.in_vain(begin, ticks(), old_ticks);
+  if (nothing) patience.in_vain(begin, ticks(), old_ticks);
   const int32_t next = !nothing ? 1 : every < kPollAtLeast ? every * 2 : kPollAtLeast;
   __atomic_store_n(&poll_every, next, __ATOMIC_RELAXED);
   __atomic_store_n(&until_poll, next, __ATOMIC_RELAXED);
 }
 
 const char* reason_name(Reason reason) {
-  constexpr const char* kNames[] = {"none",          "device_buffer",  "datatype",    "error",          "not_connected",
-                                    "other_world",   "unknown_communicator", "order_lost", "memory",    "reduction",
-                                    "user_operator", "passive_target", "accumulate",  "overlapped",     "shared_window",
-                                    "one_sided",     "file",           "collective",  "request_freed",  "no_status",
+  constexpr const char* kNames[] = {"none",
+                                    "device_buffer",
+                                    "datatype",
+                                    "error",
+                                    "not_connected",
+                                    "other_world",
+                                    "unknown_communicator",
+                                    "order_lost",
+                                    "memory",
+                                    "reduction",
+                                    "user_operator",
+                                    "passive_target",
+                                    "accumulate",
+                                    "overlapped",
+                                    "shared_window",
+                                    "one_sided",
+                                    "file",
+                                    "collective",
+                                    "request_freed",
+                                    "no_status",
                                     "early"};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<unsigned>(Reason::kCount));
   return kNames[static_cast<unsigned>(reason)];
@@ -114,8 +126,7 @@ bool setup_memory() {
   is_full = config_has("RESIL_BLAME", "full");
   is_abort = !config_has("RESIL_ON_MISMATCH", "log");
   const char* why;
-  if (!inbox_create(&why) && why != nullptr)
-    add_note_format("checksum: %s: they travel as messages", why);
+  if (!inbox_create(&why) && why != nullptr) add_note_format("checksum: %s: they travel as messages", why);
   return lanes_create() && transport_create();
 }
 
@@ -123,8 +134,7 @@ bool setup_connection(bool multiple) {
   is_concurrent = multiple;
   inbox_connect();
   old_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second) / kOldTicksShare;
-  if (private_comm() == 0 || !peers_create(runtime.size))
-    return false;
+  if (private_comm() == 0 || !peers_create(runtime.size)) return false;
   is_connected = true;
   is_connected = transport_start();
   is_plain = is_connected && !is_concurrent && !is_full && !is_strict;
@@ -149,8 +159,7 @@ uint64_t announce(Thread& thread, Peer& to, const Record& record) {
       to.announced += 1;  // to itself nothing is lost: no sums
       lane_sent(to, record, ordinal, &difference);
     }
-    if (difference.found)
-      raise_difference(thread, to, difference);
+    if (difference.found) raise_difference(thread, to, difference);
     return ordinal;
   }
   transport_append(thread, to, record, is_strict);
@@ -161,21 +170,17 @@ uint64_t announce(Thread& thread, Peer& to, const Record& record) {
 bool records_dropped(const Peer& to) { return to.dropped; }
 
 void take_back(Peer& to, const Record& record) {
-  if (peer_is_self(to))
-    return;  // no sums
+  if (peer_is_self(to)) return;  // no sums
   Guard guard;
   to.summed -= 1;
-  if (!(record.flags & kUnchecked))
-    to.sum_out -= record_sum(record);
+  if (!(record.flags & kUnchecked)) to.sum_out -= record_sum(record);
 }
 
 void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
   Guard guard;
   from.expected += 1;
-  if (record.flags & kUnchecked)
-    from.sums_hold_in = false;
-  else
-    from.sum_in += record_sum(record);
+  if (record.flags & kUnchecked) from.sums_hold_in = false;
+  else from.sum_in += record_sum(record);
   lane_received(from, record, evidence, difference);
   if (is_strict && !is_concurrent) [[unlikely]]
     owe(from);
@@ -193,8 +198,7 @@ void expect(Thread& thread, Peer& from, const Record& record, uint64_t evidence)
 }
 
 void await(Thread& thread, Peer& from) {
-  if (!is_strict || from.own_pending <= from.deferred || !is_connected)
-    return;
+  if (!is_strict || from.own_pending <= from.deferred || !is_connected) return;
   Peer* peer = &from;
   // The record was sent with the packet: mostly it is here, or about to be.
   constexpr unsigned kQuickLooks = 256;
@@ -204,10 +208,13 @@ void await(Thread& thread, Peer& from) {
   if (from.own_pending <= from.deferred && !(is_abort && blame::open_cases() != 0)) [[likely]]
     return;
   const double patience = config_real("RESIL_DRAIN_SECONDS");
-  bool done = progress_until(thread, from.overdue && patience > kImpatient ? kImpatient : patience, [](void* of) {
-    const Peer& waited = *static_cast<Peer*>(of);
-    return waited.own_pending <= waited.deferred || waited.lost;
-  }, peer);
+  bool done = progress_until(
+      thread, from.overdue && patience > kImpatient ? kImpatient : patience,
+      [](void* of) {
+        const Peer& waited = *static_cast<Peer*>(of);
+        return waited.own_pending <= waited.deferred || waited.lost;
+      },
+      peer);
   from.overdue = !done;
   if (!done) {
     Guard guard;
@@ -215,13 +222,11 @@ void await(Thread& thread, Peer& from) {
     from.deferred = from.own_pending;
   }
   // The job ends before the program can use wrong data; with `log` the case is closed when the sender answers.
-  if (is_abort && blame::open_cases() != 0)
-    blame::settle(thread, config_real("RESIL_DRAIN_SECONDS"));
+  if (is_abort && blame::open_cases() != 0) blame::settle(thread, config_real("RESIL_DRAIN_SECONDS"));
 }
 
 void await_all(Thread& thread) {
-  if (!is_strict || !is_connected)
-    return;
+  if (!is_strict || !is_connected) return;
   if (!is_concurrent) {
     while (owed_first != nullptr) {
       Peer& peer = *owed_first;
@@ -232,8 +237,7 @@ void await_all(Thread& thread) {
     return;
   }
   Peer* peer;  // another thread may be waiting for packets of this one, too, and returns as late as it must
-  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i)
-    await(thread, *peer);
+  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i) await(thread, *peer);
 }
 
 void count_checked(uint64_t messages, uint64_t bytes) {
@@ -264,8 +268,9 @@ void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)
 void note_shared_memory() {
   static std::atomic<bool> said;
   if (!said.exchange(true, std::memory_order_relaxed))
-    add_note("checksum: operations that were pending at the same time received into the same memory, which MPI forbids: "
-             "what came there is counted as uncovered (overlapped)");
+    add_note(
+        "checksum: operations that were pending at the same time received into the same memory, which MPI forbids: "
+        "what came there is counted as uncovered (overlapped)");
 }
 
 namespace {
@@ -274,9 +279,9 @@ namespace {
 /// MPI_SUCCESS with the length of what was received.
 bool may_be_truncated(const Difference& difference) {
   static constexpr char kMpich[] = "MPICH Version:";
-  return difference.received.space == static_cast<uint8_t>(Space::kMessage) && difference.sent.bytes > difference.received.bytes &&
-         handlers_were_set.load(std::memory_order_relaxed) && runtime.header != nullptr &&
-         strncmp(runtime.header->mpi, kMpich, sizeof(kMpich) - 1) == 0 &&
+  return difference.received.space == static_cast<uint8_t>(Space::kMessage) &&
+         difference.sent.bytes > difference.received.bytes && handlers_were_set.load(std::memory_order_relaxed) &&
+         runtime.header != nullptr && strncmp(runtime.header->mpi, kMpich, sizeof(kMpich) - 1) == 0 &&
          strtol(runtime.header->mpi + sizeof(kMpich) - 1, nullptr, 10) >= 5;
 }
 
@@ -286,8 +291,7 @@ void raise_difference(Thread& thread, Peer& from, const Difference& difference) 
   const Record& received = difference.received;
   if (may_be_truncated(difference)) {
     count_uncovered(Reason::kError, 1, received.bytes);
-    if (difference.evidence != 0)
-      blame::drop(difference.evidence);
+    if (difference.evidence != 0) blame::drop(difference.evidence);
     return;
   }
   const bool block = received.space == static_cast<uint8_t>(Space::kBlock);
@@ -295,14 +299,12 @@ void raise_difference(Thread& thread, Peer& from, const Difference& difference) 
       life_shared_by_digest(block ? life_name(received.comm, received.tag) : received.digest)) {
     note_shared_memory();
     count_uncovered(Reason::kOverlapped, 1, received.bytes);
-    if (difference.evidence != 0)
-      blame::drop(difference.evidence);
+    if (difference.evidence != 0) blame::drop(difference.evidence);
     return;
   }
   if (auto* handler = mismatch_handlers[difference.received.space]; handler != nullptr)
     handler(thread, from, difference.sent, difference.received);
-  else
-    blame::open_case(thread, from, difference.sent, difference.ordinal, difference.received, difference.evidence);
+  else blame::open_case(thread, from, difference.sent, difference.ordinal, difference.received, difference.evidence);
 }
 
 void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evidence) {
@@ -310,42 +312,32 @@ void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evide
   {
     Guard guard;
     lane_put_back(from, received, evidence, &difference);
-    if (is_strict && !is_concurrent)
-      owe(from);
+    if (is_strict && !is_concurrent) owe(from);
   }
-  if (difference.found)
-    raise_difference(thread, from, difference);
+  if (difference.found) raise_difference(thread, from, difference);
 }
 
 void progress(Thread& thread) {
-  if (!is_connected)
-    return;
+  if (!is_connected) return;
   transport_poll(thread);
-  if (const uint64_t since = transport_oldest(); since != 0 && ticks() - since > old_ticks)
-    transport_flush(thread);
+  if (const uint64_t since = transport_oldest(); since != 0 && ticks() - since > old_ticks) transport_flush(thread);
   if (blame::open_cases() != 0) [[unlikely]]
     blame::tend(thread);
   collective::tend(thread);
 }
 
 void flush(Thread& thread) {
-  if (is_connected && transport_dirty() != 0)
-    transport_flush(thread);
+  if (is_connected && transport_dirty() != 0) transport_flush(thread);
 }
 
 bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* argument) {
-  if (done(argument))
-    return true;
+  if (done(argument)) return true;
   const uint64_t limit = static_cast<uint64_t>(seconds * runtime.header->ticks_per_second), start = ticks();
   for (uint32_t round = 0;; ++round) {
-    if (is_connected)
-      progress(thread);
-    if (done(argument))
-      return true;
-    if (ticks() - start > limit)
-      return false;
-    if (round >= 2048)
-      sched_yield();  // the rank that is waited for may need this core
+    if (is_connected) progress(thread);
+    if (done(argument)) return true;
+    if (ticks() - start > limit) return false;
+    if (round >= 2048) sched_yield();  // the rank that is waited for may need this core
   }
 }
 

@@ -23,10 +23,10 @@ struct Peer;  ///< another rank of MPI_COMM_WORLD, or this one
 
 /// Can records travel at all?
 bool connected();
-bool strict();       ///< RESIL_CHECKSUM=strict
-bool full_blame();   ///< RESIL_BLAME=full
-bool abort_wanted(); ///< RESIL_ON_MISMATCH=abort
-bool concurrent();   ///< MPI_THREAD_MULTIPLE
+bool strict();  ///< RESIL_CHECKSUM=strict
+bool full_blame();  ///< RESIL_BLAME=full
+bool abort_wanted();  ///< RESIL_ON_MISMATCH=abort
+bool concurrent();  ///< MPI_THREAD_MULTIPLE
 
 /// Null: no such rank in this world, not connected, or no memory.
 Peer* peer_of(int world_rank);
@@ -60,7 +60,20 @@ void handle_mismatch(Space space, void (*handler)(Thread&, Peer& peer, const Rec
 
 /// Messages of other kinds on the private communicator: at most kMessageBytes of payload each, delivered to the
 /// handler of that kind by progress() of the receiving rank, in order per sender. False: no room now, try later.
-enum class Kind : uint8_t { kBatch = 1, kCredit, kDrain, kQuery, kAnswer, kRma, kRmaReply, kRmaBarrier, kCollective, kCollectiveReply, kBye, kLast };
+enum class Kind : uint8_t {
+  kBatch = 1,
+  kCredit,
+  kDrain,
+  kQuery,
+  kAnswer,
+  kRma,
+  kRmaReply,
+  kRmaBarrier,
+  kCollective,
+  kCollectiveReply,
+  kBye,
+  kLast
+};
 constexpr size_t kMessageBytes = 3840;
 bool post(Thread& thread, Peer& to, Kind kind, const void* payload, size_t bytes);
 void handle_kind(Kind kind, void (*handler)(Thread&, Peer& from, const void* payload, size_t bytes));
@@ -74,9 +87,9 @@ bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* a
 
 /// Verifies what has been received so far: flush, ask those who owe records, wait. Returns what stayed unverified.
 struct DrainResult {
-  uint64_t unverified;       ///< packets received whose sender's record has not come
-  uint32_t silent_count;     ///< ranks that owe records
-  int32_t silent_ranks[8];   ///< the first of them
+  uint64_t unverified;  ///< packets received whose sender's record has not come
+  uint32_t silent_count;  ///< ranks that owe records
+  int32_t silent_ranks[8];  ///< the first of them
 };
 DrainResult drain(Thread& thread, double seconds, const char* where);
 

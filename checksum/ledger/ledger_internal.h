@@ -14,23 +14,24 @@
 
 namespace resil::ledger {
 
-constexpr uint32_t kBatchRecords = 92;       ///< records in one message of the private communicator
+constexpr uint32_t kBatchRecords = 92;  ///< records in one message of the private communicator
 constexpr size_t kHostBytes = 64;
-constexpr uint64_t kCreditRecords = 8192;    ///< records on the way to one rank before it must have taken some
-constexpr uint64_t kCreditEvery = 2048;      ///< records taken between two credits
-constexpr uint32_t kReceiveRing = 2;         ///< receives posted on the private communicator: MPICH searches all that are posted
-constexpr uint32_t kMaxPages = 4096;         ///< 16 MiB of outgoing records and messages, all ranks together
-constexpr uint32_t kMaxNodes = 1u << 20;     ///< 64 MiB of unmatched records, all lanes together
+constexpr uint64_t kCreditRecords = 8192;  ///< records on the way to one rank before it must have taken some
+constexpr uint64_t kCreditEvery = 2048;  ///< records taken between two credits
+constexpr uint32_t kReceiveRing =
+    2;  ///< receives posted on the private communicator: MPICH searches all that are posted
+constexpr uint32_t kMaxPages = 4096;  ///< 16 MiB of outgoing records and messages, all ranks together
+constexpr uint32_t kMaxNodes = 1u << 20;  ///< 64 MiB of unmatched records, all lanes together
 
 /// First bytes of every message on the private communicator.
 struct MessageHeader {
-  uint8_t kind;         ///< Kind
-  uint8_t has_host;     ///< the sender's host name follows the payload (first batch to a rank)
-  uint16_t count;       ///< records
-  int32_t source;       ///< world rank
-  uint32_t bytes;       ///< payload
-  uint32_t sums_hold;   ///< 1: `sum` covers all records so far
-  uint64_t first;       ///< batch: ordinal of the first record; good-bye: records announced in all
+  uint8_t kind;  ///< Kind
+  uint8_t has_host;  ///< the sender's host name follows the payload (first batch to a rank)
+  uint16_t count;  ///< records
+  int32_t source;  ///< world rank
+  uint32_t bytes;  ///< payload
+  uint32_t sums_hold;  ///< 1: `sum` covers all records so far
+  uint64_t first;  ///< batch: ordinal of the first record; good-bye: records announced in all
   uint64_t total, sum;  ///< records for lanes announced so far and the sum over them; credit: ordinal taken
 };
 static_assert(sizeof(MessageHeader) == 40);
@@ -54,58 +55,58 @@ constexpr uint32_t kQueue = 256;
 struct Queue {
   struct Item {
     Record record;
-    uint64_t extra;      ///< own records: evidence; the sender's: ordinal
+    uint64_t extra;  ///< own records: evidence; the sender's: ordinal
   };
   uint32_t head, count;
-  bool own;              ///< whose records wait: this rank's (received), or the peer's (sent)
+  bool own;  ///< whose records wait: this rank's (received), or the peer's (sent)
   alignas(64) Item items[kQueue];
 };
 
 struct Peer {
   int32_t world_rank;
   bool host_told, bye_sent, bye_received;
-  bool addressed, heard;   ///< messages other than records went there, came from there
-  bool asks;               ///< it waits for records of this rank
-  bool last_told;          ///< it knows how many records this rank has announced in all
-  bool gone;               ///< dead, in a job that goes on: nothing more comes, nothing is waited for
-  bool last_known;         ///< `last` holds: it is in MPI_Finalize and announces no more
-  bool dirty;              ///< in the list of ranks with unsent records
-  bool lost;               ///< its records cannot be matched one by one now, only by sums
-  bool overdue;            ///< strict: the last wait for its records was in vain
-  bool dropped;            ///< records for it found no memory since the last page
+  bool addressed, heard;  ///< messages other than records went there, came from there
+  bool asks;  ///< it waits for records of this rank
+  bool last_told;  ///< it knows how many records this rank has announced in all
+  bool gone;  ///< dead, in a job that goes on: nothing more comes, nothing is waited for
+  bool last_known;  ///< `last` holds: it is in MPI_Finalize and announces no more
+  bool dirty;  ///< in the list of ranks with unsent records
+  bool lost;  ///< its records cannot be matched one by one now, only by sums
+  bool overdue;  ///< strict: the last wait for its records was in vain
+  bool dropped;  ///< records for it found no memory since the last page
   bool sums_hold_out, sums_hold_in;
   char host[kHostBytes];
-  uint8_t medium;          ///< Medium of the records for it, once one had to be sent
-  bool in_pages;           ///< the stream was full: records go by messages until those are out
-  bool no_return;          ///< for good: a message failed, so that the other side cannot tell what is still to come
-  bool owed;               ///< strict: in the list of ranks whose records are waited for
+  uint8_t medium;  ///< Medium of the records for it, once one had to be sent
+  bool in_pages;  ///< the stream was full: records go by messages until those are out
+  bool no_return;  ///< for good: a message failed, so that the other side cannot tell what is still to come
+  bool owed;  ///< strict: in the list of ranks whose records are waited for
   Peer* next_owed;
   // Outgoing.
-  StreamOut out;           ///< to a rank of this node
-  Page* filling;           ///< partly filled page, null: none
+  StreamOut out;  ///< to a rank of this node
+  Page* filling;  ///< partly filled page, null: none
   Page *held_first, *held_last;  ///< full pages that wait for credit
   Peer* next_dirty;
-  uint64_t announced;            ///< records so far
-  uint64_t summed, sum_out;      ///< of these, the ones for lanes, and the sum over them
-  uint64_t flushed, credited;    ///< records given to MPI; of these, taken by the other side
+  uint64_t announced;  ///< records so far
+  uint64_t summed, sum_out;  ///< of these, the ones for lanes, and the sum over them
+  uint64_t flushed, credited;  ///< records given to MPI; of these, taken by the other side
   // Incoming.
-  StreamIn in;             ///< from a rank of this node
+  StreamIn in;  ///< from a rank of this node
   Queue* queue;
-  uint64_t lane_nodes;     ///< records of and for it that wait in lanes
-  uint64_t next_ordinal;   ///< of the next record expected in the stream
+  uint64_t lane_nodes;  ///< records of and for it that wait in lanes
+  uint64_t next_ordinal;  ///< of the next record expected in the stream
   uint64_t taken_by_messages, credit_given;  ///< records; the same, as the other side was told
-  uint64_t expected, sum_in;     ///< own records of packets received from it
-  uint64_t own_pending;    ///< of these, without the sender's record
-  uint64_t deferred;       ///< strict: of these, given up waiting for
-  uint64_t given_up;       ///< of these, those that a drain has waited for in vain
-  uint64_t last;           ///< records that it has announced in all
+  uint64_t expected, sum_in;  ///< own records of packets received from it
+  uint64_t own_pending;  ///< of these, without the sender's record
+  uint64_t deferred;  ///< strict: of these, given up waiting for
+  uint64_t given_up;  ///< of these, those that a drain has waited for in vain
+  uint64_t last;  ///< records that it has announced in all
   uint64_t pending_bytes;
   uint64_t total_there, sum_there;  ///< as its last message said
   bool sums_hold_there;
 };
 
 extern bool is_concurrent, is_full, is_strict;
-extern bool is_plain;        ///< connected, lazy, one thread at a time, cheap blame: most runs
+extern bool is_plain;  ///< connected, lazy, one thread at a time, cheap blame: most runs
 extern SpinLock ledger_lock;
 
 /// The ledger's lock, free of charge below MPI_THREAD_MULTIPLE.
@@ -130,15 +131,15 @@ extern uint64_t old_ticks;  ///< 10 ms
 
 // --- peers.cpp ---------------------------------------------------------------------------------------------------
 bool peers_create(int world_size);
-extern Peer** peer_table;                   ///< by world rank; null: not connected
+extern Peer** peer_table;  ///< by world rank; null: not connected
 /// peer_of(comm, rank, why) for the usual case, MPI_COMM_WORLD and its duplicates in order.
 inline Peer* peer_quickly(CommInfo& comm, int rank, Reason* why) {
   if (comm.world_ranks_are_ranks && peer_table != nullptr && peer_table[rank] != nullptr) [[likely]]
     return peer_table[rank];
   return peer_of(comm, rank, why);
 }
-Peer* peer_find(int world_rank);            ///< null: not yet
-Peer* peer_by_index(uint32_t index);        ///< in order of first contact; null: no more
+Peer* peer_find(int world_rank);  ///< null: not yet
+Peer* peer_by_index(uint32_t index);  ///< in order of first contact; null: no more
 bool peer_is_self(const Peer& peer);
 
 struct Coverage {
@@ -157,9 +158,9 @@ struct Difference {
 };
 void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference);
 void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
-/// Takes records from the peer's stream, at most so many, while each meets the own record that waits for it and is right,
-/// or may wait in the queue itself. Returns how many, and what the last one said of the sums; the next one is for
-/// lane_sent().
+/// Takes records from the peer's stream, at most so many, while each meets the own record that waits for it and is
+/// right, or may wait in the queue itself. Returns how many, and what the last one said of the sums; the next one is
+/// for lane_sent().
 uint32_t lanes_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum);
 void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
 /// Gives up all unmatched records of a peer; from now on its sums decide.
@@ -181,8 +182,8 @@ inline uint64_t record_sum(const PlainRecord& record) {
   return lane_sum(record.comm + static_cast<uint32_t>(record.tail) * 0x9e3779b97f4a7c15, record.digest, record.bytes);
 }
 
-/// announce() for the usual case: below MPI_THREAD_MULTIPLE, a digest, room in the stream. False: not that case, nothing
-/// was done.
+/// announce() for the usual case: below MPI_THREAD_MULTIPLE, a digest, room in the stream. False: not that case,
+/// nothing was done.
 [[gnu::always_inline]] inline bool announce_plain(Peer& to, const PlainRecord& record) {
   if (!to.out.is_open() || to.in_pages) [[unlikely]]
     return false;
@@ -228,13 +229,13 @@ inline uint64_t record_sum(const PlainRecord& record) {
 }
 
 // --- transport.cpp -----------------------------------------------------------------------------------------------
-bool transport_create();        ///< before_init: memory
-bool transport_start();         ///< after_init: posts receives
-void transport_stop();          ///< before_finalize: takes them back
+bool transport_create();  ///< before_init: memory
+bool transport_start();  ///< after_init: posts receives
+void transport_stop();  ///< before_finalize: takes them back
 void transport_append(Thread& thread, Peer& to, const Record& record, bool at_once);
 void transport_flush(Thread& thread);
-uint32_t transport_dirty();     ///< ranks with unsent records
-uint64_t transport_oldest();    ///< ticks when the oldest unsent record was made, 0: none
+uint32_t transport_dirty();  ///< ranks with unsent records
+uint64_t transport_oldest();  ///< ticks when the oldest unsent record was made, 0: none
 bool transport_flush_peer(Thread& thread, Peer& peer);
 extern uint64_t messages_taken;  ///< so far
 /// Takes at most so many messages that have arrived, and what is in the streams of this node's ranks.
@@ -248,13 +249,13 @@ bool transport_take_stream(Thread& thread, Peer& from, uint64_t most);
 void transport_records(uint64_t* shared, uint64_t* messages);
 /// Unsent records, then "no more will come". False: not now.
 bool transport_say_bye(Peer& peer);
-bool transport_idle();          ///< nothing of ours is on its way out
+bool transport_idle();  ///< nothing of ours is on its way out
 
 // --- ledger.cpp --------------------------------------------------------------------------------------------------
 /// expect() without what may call MPI: for callers that hold a lock of their own. Then raise_difference, expected.
 void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
 void expected(Thread& thread);
-extern int32_t until_look;   ///< records until the next look at what has arrived
+extern int32_t until_look;  ///< records until the next look at what has arrived
 void look_around(Thread& thread);
 /// expected() where is_plain holds.
 inline void expected_plainly(Thread& thread) {
@@ -270,8 +271,7 @@ void await_all(Thread& thread);
 
 /// Strict mode: a packet from that rank is here, so its record is, or soon will be.
 inline void foresee(const Peer& from) {
-  if (is_strict && from.in.is_open())
-    from.in.prefetch();
+  if (is_strict && from.in.is_open()) from.in.prefetch();
 }
 
 // --- counters ----------------------------------------------------------------------------------------------------
@@ -282,10 +282,8 @@ void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evide
 void raise_difference(Thread& thread, Peer& from, const Difference& difference);
 
 inline void add_to(uint64_t& counter, uint64_t value) {
-  if (is_concurrent)
-    __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
-  else
-    counter += value;
+  if (is_concurrent) __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
+  else counter += value;
 }
 
 extern void (*space_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&);

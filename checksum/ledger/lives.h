@@ -3,8 +3,8 @@
 // Which memory receiving operations had, and from when to when. MPI forbids that two which are pending at a time share
 // memory, but programs do it where they do not care for the data. What is found there is then no proof of anything:
 // wrong data is looked up here before anybody is accused. The last 8,192 operations on all communicators; blocking ones
-// while others are pending. Of data in several pieces the first and the last byte of one element: what shares one of them
-// with another's data shares memory for certain, and columns that lie between each other's elements do not.
+// while others are pending. Of data in several pieces the first and the last byte of one element: what shares one of
+// them with another's data shares memory for certain, and columns that lie between each other's elements do not.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace resil::ledger {
 
 struct alignas(64) Life {
-  uint64_t number;      ///< of the operation, in the order of posting; 0: none
-  uint64_t end;         ///< operations posted until it was complete; less than `number` (what was here before): it is not
+  uint64_t number;  ///< of the operation, in the order of posting; 0: none
+  uint64_t end;  ///< operations posted until it was complete; less than `number` (what was here before): it is not
   uint64_t low, bytes;  ///< memory, kInPieces: two bytes of it and what is between them, holes too
-  uint64_t digest;      ///< of what a message brought; collectives: life_name()
+  uint64_t digest;  ///< of what a message brought; collectives: life_name()
 };
 inline bool life_is_over(const Life& life) { return life.end >= life.number; }
 
@@ -26,7 +26,7 @@ constexpr uint32_t kLives = 8192;
 inline Life lives[kLives];
 inline uint64_t life_clock;  ///< operations so far
 inline uint64_t collectives_pending;  ///< nonblocking and persistent ones that are under way
-inline uint64_t receives_pending;     ///< on all communicators; under the lock of p2p/receive_queue.h
+inline uint64_t receives_pending;  ///< on all communicators; under the lock of p2p/receive_queue.h
 
 constexpr uint64_t kInPieces = uint64_t{1} << 63;
 inline uint64_t life_bytes(const Life& life) { return life.bytes & ~kInPieces; }
@@ -37,10 +37,8 @@ inline uint64_t life_next(bool concurrent) {
 }
 
 inline void collective_pends(bool concurrent, uint64_t change) {
-  if (concurrent)
-    __atomic_fetch_add(&collectives_pending, change, __ATOMIC_RELAXED);
-  else
-    collectives_pending += change;
+  if (concurrent) __atomic_fetch_add(&collectives_pending, change, __ATOMIC_RELAXED);
+  else collectives_pending += change;
 }
 
 /// Where `bytes` of data lie that came there, or may: its first byte, and what life_begin() is to be given.
@@ -62,8 +60,7 @@ inline void life_begin(uint64_t number, const void* buffer, uint64_t bytes) {
 
 inline void life_end(uint64_t number, uint64_t digest) {
   Life& life = lives[number % kLives];
-  if (life.number != number)
-    return;
+  if (life.number != number) return;
   life.digest = digest;
   life.end = life_clock;
 }
@@ -83,26 +80,22 @@ inline bool life_touches(const Life& life, uint64_t at) { return at - life.low <
 /// Do they share memory for certain?
 inline bool lives_overlap(const Life& one, const Life& other) {
   const uint64_t bytes = life_bytes(one), others = life_bytes(other);
-  if (bytes == 0 || others == 0)
-    return false;
+  if (bytes == 0 || others == 0) return false;
   const bool pieces = (one.bytes & kInPieces) != 0, others_pieces = (other.bytes & kInPieces) != 0;
-  if (!pieces && !others_pieces)
-    return other.low < one.low + bytes && one.low < other.low + others;
-  if (pieces && others_pieces)
-    return one.low == other.low || one.low + bytes == other.low + others;
+  if (!pieces && !others_pieces) return other.low < one.low + bytes && one.low < other.low + others;
+  if (pieces && others_pieces) return one.low == other.low || one.low + bytes == other.low + others;
   const Life &whole = pieces ? other : one, &holes = pieces ? one : other;
   return life_touches(whole, holes.low) || life_touches(whole, holes.low + life_bytes(holes) - 1);
 }
 
 /// Did another operation that was pending at the same time have some of its memory? Among the last `most` posted.
 inline bool life_shared(const Life& one, uint64_t most) {
-  if (one.number == 0 || one.bytes == 0)
-    return false;
+  if (one.number == 0 || one.bytes == 0) return false;
   const uint64_t last = life_clock, first = last > most ? last - most + 1 : 1;
   for (uint64_t number = first; number <= last; ++number) {
     const Life& other = lives[number % kLives];
-    if (other.number == number && number != one.number && lives_overlap(one, other) && (!life_is_over(other) || one.number <= other.end) &&
-        (!life_is_over(one) || number <= one.end))
+    if (other.number == number && number != one.number && lives_overlap(one, other) &&
+        (!life_is_over(other) || one.number <= other.end) && (!life_is_over(one) || number <= one.end))
       return true;
   }
   return false;
@@ -111,8 +104,7 @@ inline bool life_shared(const Life& one, uint64_t most) {
 /// Was a message with that content, or the result of a collective of that name, received into such memory?
 inline bool life_shared_by_digest(uint64_t digest) {
   for (const Life& one : lives)
-    if (one.number != 0 && life_is_over(one) && one.digest == digest && life_shared(one, kLives))
-      return true;
+    if (one.number != 0 && life_is_over(one) && one.digest == digest && life_shared(one, kLives)) return true;
   return false;
 }
 

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "checksum/ledger/transport_internal.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 
 namespace resil::ledger {
@@ -21,7 +21,7 @@ constexpr uint32_t kPagesAtOnce = 64;
 
 Page* free_pages;
 uint32_t pages_made;
-Page *flight_first, *flight_last;     // given to MPI, not complete
+Page *flight_first, *flight_last;  // given to MPI, not complete
 
 Page* first_in_flight() {
   Guard guard;
@@ -31,16 +31,13 @@ Page* first_in_flight() {
 /// With the token. Of a page whose message failed, nobody knows who still reads it: it is never used again.
 bool leave_flight(Page* page) {
   bool failed = false;
-  if (!request_over(&page->request, &failed))
-    return false;
+  if (!request_over(&page->request, &failed)) return false;
   {
     Guard guard;
     flight_first = page->next;
-    if (flight_first == nullptr)
-      flight_last = nullptr;
+    if (flight_first == nullptr) flight_last = nullptr;
   }
-  if (!failed)
-    give_back(page);
+  if (!failed) give_back(page);
   return true;
 }
 
@@ -49,8 +46,7 @@ bool leave_flight(Page* page) {
 Page* take_page() {
   if (free_pages == nullptr && pages_made < kMaxPages) {
     void* memory = mmap(nullptr, kPagesAtOnce * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return nullptr;
+    if (memory == MAP_FAILED) return nullptr;
     pages_made += kPagesAtOnce;
     for (uint32_t i = 0; i < kPagesAtOnce; ++i) {
       auto* page = reinterpret_cast<Page*>(static_cast<char*>(memory) + i * 4096);
@@ -97,23 +93,18 @@ void launch(Page* page, Peer& to) {
   }
   Guard guard;
   page->next = nullptr;
-  if (flight_last != nullptr)
-    flight_last->next = page;
-  else
-    flight_first = page;
+  if (flight_last != nullptr) flight_last->next = page;
+  else flight_first = page;
   flight_last = page;
 }
 
 void reap(bool now) {
   static Patience patience;  // the token's holder is the only one here
   const uint64_t begin = ticks();
-  if (!now && __atomic_load_n(&free_pages, __ATOMIC_RELAXED) != nullptr && !patience.is_due(begin))
-    return;
+  if (!now && __atomic_load_n(&free_pages, __ATOMIC_RELAXED) != nullptr && !patience.is_due(begin)) return;
   Page* page = first_in_flight();
-  while (page != nullptr && leave_flight(page))
-    page = first_in_flight();
-  if (page != nullptr)
-    patience.in_vain(begin, ticks(), old_ticks);
+  while (page != nullptr && leave_flight(page)) page = first_in_flight();
+  if (page != nullptr) patience.in_vain(begin, ticks(), old_ticks);
 }
 
 bool anything_in_flight() { return first_in_flight() != nullptr; }

@@ -22,22 +22,20 @@ constexpr uint32_t kSlab = 256;  // peers mapped at a time
 int peer_capacity;
 Peer* slab;
 uint32_t slab_used = kSlab;
-Peer** met;            // in order of first contact
+Peer** met;  // in order of first contact
 uint32_t met_count;
 
 Peer* make(int world_rank) {
   if (slab_used == kSlab) {
     void* memory = mmap(nullptr, kSlab * sizeof(Peer), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return nullptr;
+    if (memory == MAP_FAILED) return nullptr;
     slab = static_cast<Peer*>(memory);
     slab_used = 0;
   }
   Peer* peer = &slab[slab_used++];
   peer->world_rank = world_rank;
   peer->sums_hold_out = peer->sums_hold_in = true;
-  if (peer_is_self(*peer))
-    strncpy(peer->host, runtime.host, sizeof(peer->host) - 1);
+  if (peer_is_self(*peer)) strncpy(peer->host, runtime.host, sizeof(peer->host) - 1);
   met[met_count] = peer;
   __atomic_store_n(&met_count, met_count + 1, __ATOMIC_RELEASE);
   __atomic_store_n(&peer_table[world_rank], peer, __ATOMIC_RELEASE);
@@ -49,8 +47,7 @@ Peer* make(int world_rank) {
 bool peers_create(int world_size) {
   size_t bytes = 2 * static_cast<size_t>(world_size) * sizeof(Peer*);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (memory == MAP_FAILED) return false;
   peer_table = static_cast<Peer**>(memory);
   met = peer_table + world_size;
   peer_capacity = world_size;
@@ -58,7 +55,8 @@ bool peers_create(int world_size) {
 }
 
 Peer* peer_find(int world_rank) {
-  return world_rank >= 0 && world_rank < peer_capacity ? __atomic_load_n(&peer_table[world_rank], __ATOMIC_ACQUIRE) : nullptr;
+  return world_rank >= 0 && world_rank < peer_capacity ? __atomic_load_n(&peer_table[world_rank], __ATOMIC_ACQUIRE)
+                                                       : nullptr;
 }
 
 Peer* peer_by_index(uint32_t index) {
@@ -71,8 +69,7 @@ Peer* peer_of(int world_rank) {
   Peer* found = peer_find(world_rank);
   if (found != nullptr) [[likely]]
     return found;
-  if (!connected() || world_rank < 0 || world_rank >= peer_capacity)
-    return nullptr;
+  if (!connected() || world_rank < 0 || world_rank >= peer_capacity) return nullptr;
   Guard guard;
   found = peer_find(world_rank);
   return found != nullptr ? found : make(world_rank);

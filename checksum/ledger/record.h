@@ -10,67 +10,67 @@ namespace resil::ledger {
 
 /// Why a packet, or a share of the traffic, was not checked. Names for reports: reason_name().
 enum class Reason : uint8_t {
-  kNone,                 ///< it was
-  kDeviceBuffer,         ///< the buffer is, or may be, device memory
-  kDatatype,             ///< the datatype cannot be flattened
-  kError,                ///< the call returned an error, or the message was truncated by its receiver
-  kNotConnected,         ///< no private communicator: not every rank carries resil, or sessions only
-  kOtherWorld,           ///< the partner is in another world (spawn, connect)
+  kNone,  ///< it was
+  kDeviceBuffer,  ///< the buffer is, or may be, device memory
+  kDatatype,  ///< the datatype cannot be flattened
+  kError,  ///< the call returned an error, or the message was truncated by its receiver
+  kNotConnected,  ///< no private communicator: not every rank carries resil, or sessions only
+  kOtherWorld,  ///< the partner is in another world (spawn, connect)
   kUnknownCommunicator,  ///< made out of sight: its id may not be agreed
-  kOrderLost,            ///< a receive of that lane could not be followed (freed while active, or untracked)
-  kMemory,               ///< the ledger's memory bound was reached and the sums could not decide
-  kReduction,            ///< a reduction whose arithmetic has no check (native floating point, products, ...)
-  kUserOperator,         ///< a reduction by a user's operator
-  kPassiveTarget,        ///< one-sided, under a shared lock or lock_all
-  kAccumulate,           ///< one-sided accumulation: the target's old value is not known
-  kOverlapped,           ///< another operation that was pending (one-sided: of the epoch) touched the same memory
-  kSharedWindow,         ///< MPI_Win_allocate_shared: loads and stores are not seen
-  kOneSided,             ///< other one-sided traffic that has no check
-  kFile,                 ///< MPI_File reads and writes
-  kCollective,           ///< a collective form that has no check
-  kRequestFreed,         ///< the receive's request was freed: its end is not seen
-  kNoStatus,             ///< the MPI does not say what the receive took (MPICH 4.0: MPI_Isendrecv)
-  kEarly,                ///< one-sided: the MPI completed the request before the data was there, or may have
+  kOrderLost,  ///< a receive of that lane could not be followed (freed while active, or untracked)
+  kMemory,  ///< the ledger's memory bound was reached and the sums could not decide
+  kReduction,  ///< a reduction whose arithmetic has no check (native floating point, products, ...)
+  kUserOperator,  ///< a reduction by a user's operator
+  kPassiveTarget,  ///< one-sided, under a shared lock or lock_all
+  kAccumulate,  ///< one-sided accumulation: the target's old value is not known
+  kOverlapped,  ///< another operation that was pending (one-sided: of the epoch) touched the same memory
+  kSharedWindow,  ///< MPI_Win_allocate_shared: loads and stores are not seen
+  kOneSided,  ///< other one-sided traffic that has no check
+  kFile,  ///< MPI_File reads and writes
+  kCollective,  ///< a collective form that has no check
+  kRequestFreed,  ///< the receive's request was freed: its end is not seen
+  kNoStatus,  ///< the MPI does not say what the receive took (MPICH 4.0: MPI_Isendrecv)
+  kEarly,  ///< one-sided: the MPI completed the request before the data was there, or may have
   kCount
 };
 const char* reason_name(Reason reason);  ///< "device_buffer"
 
 /// Lanes of different spaces never mix.
 enum class Space : uint8_t {
-  kMessage,      ///< point-to-point; tag is MPI's
+  kMessage,  ///< point-to-point; tag is MPI's
   kPartitioned,  ///< tag is MPI's; `comm` is mixed with the ordinal of the request among its equals
-  kBlock,        ///< one block of a collective (gather, scatter, alltoall, neighbours): tag is the collective's number
-  kAgreement,    ///< result of a "same everywhere" collective: "sent" by the child, "received" by the parent
-  kSum,          ///< linear digests summed up a tree; handled by its own handler
+  kBlock,  ///< one block of a collective (gather, scatter, alltoall, neighbours): tag is the collective's number
+  kAgreement,  ///< result of a "same everywhere" collective: "sent" by the child, "received" by the parent
+  kSum,  ///< linear digests summed up a tree; handled by its own handler
   kCount
 };
 
 enum RecordFlag : uint8_t {
-  kUnchecked = 1,   ///< no digest: the low byte of `digest` is the Reason
-  kUnordered = 2,   ///< more than one thread uses the lane: compare as a multiset
-  kWithdraw = 4,    ///< takes back the announced record whose stream ordinal is in `digest` (a cancelled send)
-  kNotLanes = 8,    ///< space-specific, not for the lanes
-  kPadded = 16,     ///< long doubles: their padding was taken as zero, so that only like can be compared with like
+  kUnchecked = 1,  ///< no digest: the low byte of `digest` is the Reason
+  kUnordered = 2,  ///< more than one thread uses the lane: compare as a multiset
+  kWithdraw = 4,  ///< takes back the announced record whose stream ordinal is in `digest` (a cancelled send)
+  kNotLanes = 8,  ///< space-specific, not for the lanes
+  kPadded = 16,  ///< long doubles: their padding was taken as zero, so that only like can be compared with like
 };
 
 /// One packet as one side saw it. 40 bytes: what travels. Lane = (peer, space, comm, tag).
 struct Record {
-  uint64_t comm;    ///< job-wide communicator id
+  uint64_t comm;  ///< job-wide communicator id
   uint64_t digest;  ///< raw content digest D of the packed bytes
   uint64_t bytes;
-  uint64_t site;    ///< the application's call site in the noting process
+  uint64_t site;  ///< the application's call site in the noting process
   uint32_t tag;
-  uint16_t call;    ///< CallId
-  uint8_t space;    ///< Space
-  uint8_t flags;    ///< RecordFlag
+  uint16_t call;  ///< CallId
+  uint8_t space;  ///< Space
+  uint8_t flags;  ///< RecordFlag
 };
 static_assert(sizeof(Record) == 40);
 
-/// A Record of a message, with a digest and without flags, as words: it is made in registers and stored without being put
-/// together in memory first. Same bytes (little-endian).
+/// A Record of a message, with a digest and without flags, as words: it is made in registers and stored without being
+/// put together in memory first. Same bytes (little-endian).
 struct PlainRecord {
   uint64_t comm, digest, bytes, site;
-  uint64_t tail;    ///< tag, call, Space::kMessage, no flags
+  uint64_t tail;  ///< tag, call, Space::kMessage, no flags
 };
 static_assert(sizeof(PlainRecord) == sizeof(Record) && static_cast<unsigned>(Space::kMessage) == 0);
 inline uint64_t plain_tail(int32_t tag, uint16_t call) { return static_cast<uint32_t>(tag) | uint64_t{call} << 32; }

@@ -10,7 +10,7 @@ struct Thread;
 
 namespace resil::ledger {
 
-bool setup_memory();                   ///< before_init: maps memory, reads the configuration
+bool setup_memory();  ///< before_init: maps memory, reads the configuration
 bool setup_connection(bool multiple);  ///< after_init: true when records can travel
 /// MPI_Finalize: drains, says good-bye to every rank met, takes the posted receives back.
 void finish(Thread& thread, double seconds);

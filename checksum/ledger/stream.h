@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Records from one rank to another through shared memory: slots in a circle, one writer, one reader. A slot is a cache
-// line and says itself whether it can be read, so that a record costs one line between the two cores; how far the reader
-// has come travels back now and then only.
+// line and says itself whether it can be read, so that a record costs one line between the two cores; how far the
+// reader has come travels back now and then only.
 //
 // The writer's calls are serialised by its ledger's lock, the reader's by its token (transport.cpp).
 #pragma once
@@ -17,9 +17,9 @@ namespace resil::ledger {
 
 struct alignas(64) StreamSlot {
   Record record;
-  uint64_t sum;         ///< over the records for lanes so far, this one included
-  uint64_t total;       ///< how many these are; top bit: `sum` covers all of them
-  uint32_t ordinal;     ///< of the record, low half
+  uint64_t sum;  ///< over the records for lanes so far, this one included
+  uint64_t total;  ///< how many these are; top bit: `sum` covers all of them
+  uint32_t ordinal;  ///< of the record, low half
   std::atomic<uint32_t> ready;  ///< 1 + slots written before, low half, when the slot can be read
 };
 static_assert(sizeof(StreamSlot) == 64 && sizeof(Record) == 40);
@@ -55,8 +55,7 @@ class StreamOut {
     const auto position = static_cast<uint32_t>(count_);
     if (position - seen_ == slots_) [[unlikely]] {
       seen_ = control_->taken.load(std::memory_order_acquire);
-      if (position - seen_ == slots_)
-        return false;
+      if (position - seen_ == slots_) return false;
     }
     StreamSlot& slot = slot_[stream_place(position, slots_)];
     record_store(slot.record, record);
@@ -123,6 +122,8 @@ class StreamIn {
 };
 
 /// Of the next record in a stream whose next expected ordinal is `expected`.
-inline uint64_t whole_ordinal(uint32_t low, uint64_t expected) { return expected + (low - static_cast<uint32_t>(expected)); }
+inline uint64_t whole_ordinal(uint32_t low, uint64_t expected) {
+  return expected + (low - static_cast<uint32_t>(expected));
+}
 
 }  // namespace resil::ledger

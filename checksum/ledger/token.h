@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may touch the private communicator: a token that nobody waits for. Who finds it taken and has records that must go
-// now asks for that and leaves; whoever gives the token back looks whether somebody has asked. Both store first and then
-// look at the other's word, each in the one order of sequentially consistent operations: so one of them sees the other.
+// Who may touch the private communicator: a token that nobody waits for. Who finds it taken and has records that must
+// go now asks for that and leaves; whoever gives the token back looks whether somebody has asked. Both store first and
+// then look at the other's word, each in the one order of sequentially consistent operations: so one of them sees the
+// other.
 #pragma once
 
 #include <atomic>
@@ -20,8 +21,7 @@ class TokenGuard {
   /// `concurrent`: several threads may call MPI.
   TokenGuard(TokenWords& words, bool concurrent) : words_(words), concurrent_(concurrent), held_(take()) {}
   ~TokenGuard() {
-    if (held_)
-      words_.taken.store(false, concurrent_ ? std::memory_order_seq_cst : std::memory_order_release);
+    if (held_) words_.taken.store(false, concurrent_ ? std::memory_order_seq_cst : std::memory_order_release);
   }
   TokenGuard(const TokenGuard&) = delete;
   explicit operator bool() const { return held_; }
@@ -44,12 +44,11 @@ class TokenGuard {
 template <class Work>
 inline void token_serve(TokenWords& words, bool concurrent, Work work) {
   while (words.asked.load(std::memory_order_seq_cst)) [[unlikely]] {
-    TokenGuard mine(words, concurrent);
-    if (!mine)
-      return;  // its holder will look
-    words.asked.store(false, std::memory_order_seq_cst);
-    work();
-  }
+      TokenGuard mine(words, concurrent);
+      if (!mine) return;  // its holder will look
+      words.asked.store(false, std::memory_order_seq_cst);
+      work();
+    }
 }
 
 inline void token_ask(TokenWords& words) { words.asked.store(true, std::memory_order_seq_cst); }

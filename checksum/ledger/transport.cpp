@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The way of the records. Between ranks of one node: a stream in shared memory (inbox.h). Between nodes, and when a
-// stream is full: pages of 4 KiB filled per rank, sent by nonblocking messages on the private communicator, received into
-// a ring of posted receives. Credits bound what may be on its way to a rank that never takes it; the page pool bounds
-// what waits here. Beyond both, records are dropped and only their sums are told.
+// stream is full: pages of 4 KiB filled per rank, sent by nonblocking messages on the private communicator, received
+// into a ring of posted receives. Credits bound what may be on its way to a rank that never takes it; the page pool
+// bounds what waits here. Beyond both, records are dropped and only their sums are told.
 //
 // Records of one rank may so come both ways. Their ordinals are the order: a record in the stream whose turn it is not
 // waits there until the messages before it have been taken. Records are dropped on the way of messages only, and none
@@ -19,8 +19,8 @@
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/token.h"
 #include "checksum/ledger/transport_internal.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 
@@ -29,16 +29,16 @@ namespace resil::ledger {
 namespace {
 
 Peer* dirty_first;
-uint32_t dirty_count;                 // these two are written under the lock, and glanced at without it
-uint64_t oldest;                      // ticks; 0: nobody is dirty
+uint32_t dirty_count;  // these two are written under the lock, and glanced at without it
+uint64_t oldest;  // ticks; 0: nobody is dirty
 Incoming* ring;
 uint64_t ring_requests[kReceiveRing];
 uint32_t ring_head;
-std::atomic<bool> started;              // asked without the token, too
-uint64_t sent_by_messages;            // records
-bool survives;                        // this job goes on after the death of a rank
-uint64_t next_look;                   // ticks
-TokenWords token;                     // who may touch the communicator now
+std::atomic<bool> started;  // asked without the token, too
+uint64_t sent_by_messages;  // records
+bool survives;  // this job goes on after the death of a rank
+uint64_t next_look;  // ticks
+TokenWords token;  // who may touch the communicator now
 
 struct Token : TokenGuard {
   Token() : TokenGuard(token, is_concurrent) {}
@@ -50,8 +50,7 @@ void close_page(Peer& to) {
   if (to.filling == nullptr && to.dropped && (to.filling = take_page()) != nullptr)
     to.filling->header.first = to.announced;
   Page* page = to.filling;
-  if (page == nullptr)
-    return;
+  if (page == nullptr) return;
   to.dropped = false;
   page->header.kind = static_cast<uint8_t>(Kind::kBatch);
   page->header.bytes = static_cast<uint32_t>(page->header.count * sizeof(Record));
@@ -59,10 +58,8 @@ void close_page(Peer& to) {
   page->header.sum = to.sum_out;
   page->header.sums_hold = to.sums_hold_out;
   page->next = nullptr;
-  if (to.held_last != nullptr)
-    to.held_last->next = page;
-  else
-    to.held_first = page;
+  if (to.held_last != nullptr) to.held_last->next = page;
+  else to.held_first = page;
   to.held_last = page;
   to.filling = nullptr;
 }
@@ -76,11 +73,9 @@ bool send_held(Peer& to) {
     {
       Guard guard;
       page = may_send(to) ? to.held_first : nullptr;
-      if (page == nullptr)
-        return to.held_first == nullptr;  // still under the lock: other threads close pages
+      if (page == nullptr) return to.held_first == nullptr;  // still under the lock: other threads close pages
       to.held_first = page->next;
-      if (to.held_first == nullptr)
-        to.held_last = nullptr;
+      if (to.held_first == nullptr) to.held_last = nullptr;
       to.flushed += page->header.count;
       sent_by_messages += page->header.count;
     }
@@ -98,7 +93,8 @@ bool flush_with_token(Peer& to) {
 }
 
 bool post_receive(uint32_t index) {
-  return backend->receive(private_comm(), &ring[index], sizeof(Incoming), ring::kAnySource, kTag, &ring_requests[index]);
+  return backend->receive(private_comm(), &ring[index], sizeof(Incoming), ring::kAnySource, kTag,
+                          &ring_requests[index]);
 }
 
 /// With the token: a message that only carries a header. False: no memory now.
@@ -110,8 +106,7 @@ bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_ho
     page = take_page();
     first = to.announced;
   }
-  if (page == nullptr)
-    return false;
+  if (page == nullptr) return false;
   page->header.kind = static_cast<uint8_t>(kind);
   page->header.first = first;
   page->header.total = total;
@@ -121,20 +116,19 @@ bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_ho
   return true;
 }
 
-/// With the token, when a receive from any source failed: they stand still from the death of a rank on until it is acknowledged.
-/// Not earlier: Open MPI first knows of a death, then stops the receives, and who acknowledges in between does so in vain.
+/// With the token, when a receive from any source failed: they stand still from the death of a rank on until it is
+/// acknowledged. Not earlier: Open MPI first knows of a death, then stops the receives, and who acknowledges in between
+/// does so in vain.
 [[gnu::noinline]] void look_for_dead(Thread& thread) {
   constexpr int kMost = 256;
   int dead[kMost];
   const uint64_t now = ticks();
-  if (now < next_look)
-    return;
+  if (now < next_look) return;
   next_look = now + old_ticks;
   const int count = backend->failures->acknowledge_dead(private_comm(), kMost, dead);
   for (int i = 0; i < count; ++i)
     if (Peer* peer = peer_find(dead[i]); peer != nullptr && !peer->gone) {
-      if (peer->in.is_open())
-        take_stream(thread, *peer, UINT32_MAX);
+      if (peer->in.is_open()) take_stream(thread, *peer, UINT32_MAX);
       peer->gone = true;
     }
 }
@@ -146,12 +140,10 @@ void give_credit(Peer& from) {
 }
 
 void mark_dirty(Peer& to, uint64_t now) {
-  if (to.dirty)
-    return;
+  if (to.dirty) return;
   to.dirty = true;
   to.next_dirty = dirty_first;
-  if (dirty_first == nullptr)
-    __atomic_store_n(&oldest, now, __ATOMIC_RELAXED);
+  if (dirty_first == nullptr) __atomic_store_n(&oldest, now, __ATOMIC_RELAXED);
   dirty_first = &to;
   __atomic_store_n(&dirty_count, dirty_count + 1, __ATOMIC_RELAXED);
 }
@@ -186,33 +178,30 @@ void flush_dirty() {
 /// the token back looks whether there is such a one. Without the token.
 void serve_asked() {
   token_serve(token, is_concurrent, [] {
-    if (started)
-      flush_dirty();
+    if (started) flush_dirty();
   });
 }
 
 }  // namespace
 
 bool transport_create() {
-  void* memory = mmap(nullptr, kReceiveRing * sizeof(Incoming), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  void* memory =
+      mmap(nullptr, kReceiveRing * sizeof(Incoming), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
   ring = static_cast<Incoming*>(memory);
   Page* first;
   {
     Guard guard;
     first = take_page();
   }
-  if (first == nullptr)
-    return false;
+  if (first == nullptr) return false;
   give_back(first);
   return true;
 }
 
 bool transport_start() {
   for (uint32_t i = 0; i < kReceiveRing; ++i)
-    if (!post_receive(i))
-      return false;
+    if (!post_receive(i)) return false;
   survives = job_survives();
   started = true;
   return true;
@@ -223,8 +212,7 @@ bool request_over(uint64_t* request, bool* failed) {
 }
 
 void transport_stop() {
-  if (!started)
-    return;
+  if (!started) return;
   while (true) {
     Token mine;
     if (!mine) {
@@ -232,8 +220,7 @@ void transport_stop() {
       continue;
     }
     started = false;
-    for (uint32_t i = 0; i < kReceiveRing; ++i)
-      backend->messages->cancel(&ring_requests[i]);
+    for (uint32_t i = 0; i < kReceiveRing; ++i) backend->messages->cancel(&ring_requests[i]);
     reap(true);
     return;
   }
@@ -248,8 +235,7 @@ namespace {
     inbox_open(to);
     return __atomic_store_n(&to.medium, kMediumChosen, __ATOMIC_RELEASE);
   }
-  while (__atomic_load_n(&to.medium, __ATOMIC_ACQUIRE) != kMediumChosen)
-    sched_yield();
+  while (__atomic_load_n(&to.medium, __ATOMIC_ACQUIRE) != kMediumChosen) sched_yield();
 }
 
 /// Under the lock: back to the stream? All that went by messages must be out, and nothing missing among it.
@@ -264,8 +250,7 @@ bool may_return(Peer& to) {
 bool append_to_page(Thread& thread, Peer& to, const Record& record, uint64_t ordinal, bool at_once) {
   if (to.filling == nullptr) {
     to.filling = take_page();
-    if (to.filling != nullptr)
-      to.filling->header.first = ordinal;
+    if (to.filling != nullptr) to.filling->header.first = ordinal;
     mark_dirty(to, thread.last_time);
   }
   if (to.filling == nullptr) {
@@ -274,8 +259,7 @@ bool append_to_page(Thread& thread, Peer& to, const Record& record, uint64_t ord
   }
   to.filling->records[to.filling->header.count++] = record;
   const bool full = to.filling->header.count == kBatchRecords;
-  if (full)
-    close_page(to);
+  if (full) close_page(to);
   return full || at_once;
 }
 
@@ -290,35 +274,30 @@ void transport_append(Thread& thread, Peer& to, const Record& record, bool at_on
     const uint64_t ordinal = to.announced++;
     if (!(record.flags & kNotLanes)) [[likely]] {
       to.summed += 1;
-      if (record.flags & kUnchecked)
-        to.sums_hold_out = false;
-      else
-        to.sum_out += record_sum(record);
+      if (record.flags & kUnchecked) to.sums_hold_out = false;
+      else to.sum_out += record_sum(record);
     }
     if (to.out.is_open() && (!to.in_pages || may_return(to))) [[likely]] {
       if (to.out.put(record, ordinal, to.summed | (to.sums_hold_out ? kSumsHold : 0), to.sum_out)) [[likely]]
         return;
-      // Credit is for messages. What is before this record was taken, or lies in the stream or in the messages before it,
-      // which are taken before the stream has room again.
+      // Credit is for messages. What is before this record was taken, or lies in the stream or in the messages before
+      // it, which are taken before the stream has room again.
       to.in_pages = true;
       to.flushed = to.credited = ordinal;
     }
     flush = append_to_page(thread, to, record, ordinal, at_once);
   }
-  if (flush)
-    transport_flush_peer(thread, to);
+  if (flush) transport_flush_peer(thread, to);
 }
 
 void transport_take_streams(Thread& thread) {
   Token mine;
-  if (mine && started)
-    take_some_streams(thread);
+  if (mine && started) take_some_streams(thread);
 }
 
 bool transport_take_stream(Thread& thread, Peer& from, uint64_t most) {
   Token mine;
-  if (!mine || !started)
-    return false;
+  if (!mine || !started) return false;
   if (!from.in.is_open()) [[unlikely]]
     find_streams();
   take_stream(thread, from, most < UINT32_MAX ? static_cast<uint32_t>(most) : UINT32_MAX);
@@ -329,16 +308,14 @@ void transport_records(uint64_t* shared, uint64_t* messages) {
   *shared = 0;
   *messages = sent_by_messages;
   Peer* peer;
-  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i)
-    *shared += peer->out.count();
+  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i) *shared += peer->out.count();
 }
 
 bool transport_flush_peer(Thread&, Peer& peer) {
   bool flushed = false;
   {
     Token mine;
-    if (!mine)
-      token_ask(token);
+    if (!mine) token_ask(token);
     else if (started) {
       reap();
       flushed = flush_with_token(peer);
@@ -351,8 +328,7 @@ bool transport_flush_peer(Thread&, Peer& peer) {
 void transport_flush(Thread&) {
   {
     Token mine;
-    if (!mine || !started)
-      return;
+    if (!mine || !started) return;
     flush_dirty();
   }
   serve_asked();
@@ -364,25 +340,21 @@ uint64_t transport_oldest() { return __atomic_load_n(&oldest, __ATOMIC_RELAXED);
 uint64_t messages_taken;
 
 void transport_poll(Thread& thread, uint32_t messages) {
-  if (Token mine; mine && started)
-    take_some_streams(thread);
+  if (Token mine; mine && started) take_some_streams(thread);
   for (uint32_t taken = 0; taken < messages; ++taken) {
     Token mine;
     bool failed = false;
-    if (!mine || !started)
-      break;
+    if (!mine || !started) break;
     if (!request_over(&ring_requests[ring_head], &failed)) {
       if (failed) [[unlikely]]
         look_for_dead(thread);
       break;
     }
     // Within the token: batches of one rank must be taken in order. Handlers may post, nothing else.
-    if (!failed)
-      take(thread, ring[ring_head]);
+    if (!failed) take(thread, ring[ring_head]);
     __atomic_store_n(&messages_taken, messages_taken + 1, __ATOMIC_RELAXED);  // one writer: the token's holder
     Peer* creditor = failed ? nullptr : peer_find(ring[ring_head].header.source);
-    if (!post_receive(ring_head))
-      started = false;
+    if (!post_receive(ring_head)) started = false;
     ring_head = (ring_head + 1) % kReceiveRing;
     if (creditor != nullptr) {
       give_credit(*creditor);
@@ -394,31 +366,26 @@ void transport_poll(Thread& thread, uint32_t messages) {
 
 bool transport_say_bye(Peer& peer) {
   Token mine;
-  if (!mine || !started)
-    return false;
-  if (!flush_with_token(peer))
-    return false;
+  if (!mine || !started) return false;
+  if (!flush_with_token(peer)) return false;
   return send_header(peer, Kind::kBye, peer.summed, peer.sum_out, peer.sums_hold_out);
 }
 
 bool transport_idle() {
   Token mine;
-  if (!mine)
-    return false;
+  if (!mine) return false;
   reap(true);
   return !anything_in_flight();
 }
 
 bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
-  if (!started || bytes > kMessageBytes || peer_is_self(to))
-    return false;
+  if (!started || bytes > kMessageBytes || peer_is_self(to)) return false;
   Page* page;
   {
     Guard guard;
     page = take_page();
   }
-  if (page == nullptr)
-    return false;
+  if (page == nullptr) return false;
   to.addressed = true;
   page->header.kind = static_cast<uint8_t>(kind);
   page->header.bytes = static_cast<uint32_t>(bytes);

@@ -11,20 +11,20 @@
 #include "shim/abi/backend.h"
 #include "shim/abi/handler_change.h"
 #include "shim/call/event.h"
-#include "shim/model/request_class.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/request_class.h"
 
 namespace resil::p2p {
 
 namespace {
 
 constexpr uint64_t kOverlapBytes = 32768;  // sends from this size on are digested while they travel
-constexpr uint64_t kAnnounceBytes = 512;   // strict: Open MPI's MPI_Send of more waits until the receiver has taken it
-constexpr unsigned kQuickTests = 200;      // 5 to 20 us: then this rank is waiting
-constexpr int64_t kManyRequests = 64;      // testing more than these costs more than the wait is worth
+constexpr uint64_t kAnnounceBytes = 512;  // strict: Open MPI's MPI_Send of more waits until the receiver has taken it
+constexpr unsigned kQuickTests = 200;  // 5 to 20 us: then this rank is waiting
+constexpr int64_t kManyRequests = 64;  // testing more than these costs more than the wait is worth
 
-uint64_t next_flush;                       // ticks: not before
+uint64_t next_flush;  // ticks: not before
 
 /// A blocking wait by repeated tests: after the first ones it is idle time, in which records are sent and taken.
 template <class Test>
@@ -32,12 +32,9 @@ int wait_usefully(Thread& thread, Test test) {
   int flag = 0;
   for (unsigned round = 0;; ++round) {
     const int result = test(&flag);
-    if (flag != 0 || result != 0)
-      return result;
-    if (round < kQuickTests)
-      continue;
-    if (round == kQuickTests)
-      ledger::flush(thread);
+    if (flag != 0 || result != 0) return result;
+    if (round < kQuickTests) continue;
+    if (round == kQuickTests) ledger::flush(thread);
     if (round % 16 == 0)
       ledger::progress(thread);  // no sched_yield(): whether ranks share cores, and so yield, is MPI's own knowledge
   }
@@ -45,49 +42,41 @@ int wait_usefully(Thread& thread, Test test) {
 
 bool carry_send(Event& e) {
   const bool announces = ledger::strict() && !ledger::is_concurrent;
-  if (e.given_count < 0 || e.bytes < (announces ? kAnnounceBytes : kOverlapBytes) || e.peer < 0)
-    return false;
+  if (e.given_count < 0 || e.bytes < (announces ? kAnnounceBytes : kOverlapBytes) || e.peer < 0) return false;
   const View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
-  if (view.reason != ledger::Reason::kNone)
-    return false;
+  if (view.reason != ledger::Reason::kNone) return false;
   uint64_t request;
-  if (!backend->messages->post(e, &request, &e.result))
-    return false;
-  if (e.result != 0)
-    return true;
+  if (!backend->messages->post(e, &request, &e.result)) return false;
+  if (e.result != 0) return true;
   if (announces) {
     send_announce(e, view);
   } else if (e.check == nullptr) {
     e.check_value = view_digest(view, view.bytes);
     e.check = &e;
   }
-  if (ledger::is_concurrent)
-    e.result = backend->messages->wait(&request, nullptr);
-  else
-    e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, nullptr); });
+  if (ledger::is_concurrent) e.result = backend->messages->wait(&request, nullptr);
+  else e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, nullptr); });
   return true;
 }
 
 bool carry_receive(Event& e) {
-  if (e.given_count < 0 || e.peer == ring::kProcNull)
-    return false;
+  if (e.given_count < 0 || e.peer == ring::kProcNull) return false;
   uint64_t request;
-  if (!backend->messages->post(e, &request, &e.result))
-    return false;
+  if (!backend->messages->post(e, &request, &e.result)) return false;
   if (e.result == 0 && request != backend->request_null())
-    e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, e.given_statuses); });
-  if (request != backend->request_null())
-    backend->staging->free(&request);  // a persistent one
+    e.result =
+        wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, e.given_statuses); });
+  if (request != backend->request_null()) backend->staging->free(&request);  // a persistent one
   return true;
 }
 
 bool carry_wait(Event& e) {
-  if (e.request_count <= 0 || e.request_count > kManyRequests)
-    return false;
-  // What a wait for several does after an error in one is each MPI's own: Open MPI's returns at once and leaves the others
-  // pending, MPICH's waits for them, and tests do neither.
+  if (e.request_count <= 0 || e.request_count > kManyRequests) return false;
+  // What a wait for several does after an error in one is each MPI's own: Open MPI's returns at once and leaves the
+  // others pending, MPICH's waits for them, and tests do neither.
   const bool errors_return = e.request_count > 1 && handlers_were_set.load(std::memory_order_relaxed);
-  if (errors_return || !requests_may_be_carried(e)) {  // all wait in MPI then, and so do this rank's records: others wait for them
+  if (errors_return ||
+      !requests_may_be_carried(e)) {  // all wait in MPI then, and so do this rank's records: others wait for them
     ledger::flush(*e.thread);
     ledger::progress(*e.thread);
     return false;
@@ -115,38 +104,29 @@ bool carries(CallId id) {
     case CallId::kMPI_Recv:
     case CallId::kMPI_Recv_c:
     case CallId::kMPI_Wait:
-    case CallId::kMPI_Waitall:
-      return true;
-    default:
-      return false;
+    case CallId::kMPI_Waitall: return true;
+    default: return false;
   }
 }
 
 bool carry(Event& e) {
-  if (!ledger::connected())
-    return false;
+  if (!ledger::connected()) return false;
   // Threads that wait sleep in MPI while one of them makes progress: tests in all of them would take the cores.
-  if (ledger::is_concurrent && (e.attributes & (kCallReceives | kCallCompletes)))
-    return false;
+  if (ledger::is_concurrent && (e.attributes & (kCallReceives | kCallCompletes))) return false;
   switch (e.id) {
     case CallId::kMPI_Recv:
-    case CallId::kMPI_Recv_c:
-      return carry_receive(e);
+    case CallId::kMPI_Recv_c: return carry_receive(e);
     case CallId::kMPI_Wait:
-    case CallId::kMPI_Waitall:
-      return carry_wait(e);
-    default:
-      return carries(e.id) && carry_send(e);
+    case CallId::kMPI_Waitall: return carry_wait(e);
+    default: return carries(e.id) && carry_send(e);
   }
 }
 
 void before_blocking(Event& e) {
   const uint32_t ranks = ledger::transport_dirty();
-  if (ranks == 0 || !ledger::connected() || (carries(e.id) && !ledger::is_concurrent))
-    return;
+  if (ranks == 0 || !ledger::connected() || (carries(e.id) && !ledger::is_concurrent)) return;
   const uint64_t now = e.thread->last_time;
-  if (now < __atomic_load_n(&next_flush, __ATOMIC_RELAXED))
-    return;
+  if (now < __atomic_load_n(&next_flush, __ATOMIC_RELAXED)) return;
   // About 0.25 us a message: a hundred times that until the next ones.
   const double pause = 25e-6 * ranks * runtime.header->ticks_per_second;
   __atomic_store_n(&next_flush, now + static_cast<uint64_t>(pause), __ATOMIC_RELAXED);

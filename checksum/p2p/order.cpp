@@ -10,8 +10,8 @@
 #include "checksum/p2p/p2p.h"
 #include "shim/base/hash.h"
 #include "shim/base/spinlock.h"
-#include "shim/tables/tables.h"
 #include "shim/call/thread.h"
+#include "shim/tables/tables.h"
 
 namespace resil::p2p {
 
@@ -21,13 +21,13 @@ constexpr uint32_t kPlaces = 8192, kReach = 16;
 constexpr int32_t kSharedLane = -1;
 
 struct Use {
-  uint64_t key;   // 0: free
-  int32_t thread; // lane index + 1; kSharedLane
+  uint64_t key;  // 0: free
+  int32_t thread;  // lane index + 1; kSharedLane
 };
 Use uses[kPlaces];
 SpinLock lock;
-constexpr uint32_t kWilds = 256;     // collisions only make more lanes multisets
-std::atomic<bool> wilds[kWilds];     // by communicator: wildcards have been posted
+constexpr uint32_t kWilds = 256;  // collisions only make more lanes multisets
+std::atomic<bool> wilds[kWilds];  // by communicator: wildcards have been posted
 
 /// Notes the thread (0: only asks); true when more than one was there. A full table says true: never a false order.
 bool note(uint64_t key, int32_t thread) {
@@ -36,14 +36,11 @@ bool note(uint64_t key, int32_t thread) {
   for (uint32_t step = 0; step < kReach; ++step) {
     Use& use = uses[(key + step) % kPlaces];
     if (use.key == 0) {
-      if (thread == 0)
-        return false;
+      if (thread == 0) return false;
       use = {key, thread};
     }
-    if (use.key != key)
-      continue;
-    if (use.thread != thread && thread != 0)
-      use.thread = kSharedLane;
+    if (use.key != key) continue;
+    if (use.thread != thread && thread != 0) use.thread = kSharedLane;
     return use.thread == kSharedLane;
   }
   return true;
@@ -62,12 +59,9 @@ bool lane_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sendi
     const bool wild = peer == ring::kAnySource || tag == ring::kAnyTag;
     const bool others = note(hash_combine(side, 1), thread);
     std::atomic<bool>& wild_seen = wilds[side % kWilds];
-    if (wild && !ask_only)
-      wild_seen.store(true);
-    if (wild_seen.load() && others)
-      return true;
-    if (wild)
-      return false;
+    if (wild && !ask_only) wild_seen.store(true);
+    if (wild_seen.load() && others) return true;
+    if (wild) return false;
   }
   return note(key(peer, tag), thread);
 }
@@ -78,15 +72,14 @@ int64_t partitioned_ordinal(uint64_t comm_id, int32_t peer, int32_t tag, bool se
     uint64_t key;
     int64_t count;
   } kinds[kKinds];
-  const uint64_t key = 1 | hash_combine(hash_combine(comm_id, sending), static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 32 |
-                                                                            static_cast<uint32_t>(tag));
+  const uint64_t key =
+      1 | hash_combine(hash_combine(comm_id, sending),
+                       static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 32 | static_cast<uint32_t>(tag));
   SpinGuard guard(lock);
   for (uint32_t step = 0; step < kKinds; ++step) {
     auto& kind = kinds[(key + step) % kKinds];
-    if (kind.key == 0)
-      kind.key = key;
-    if (kind.key == key)
-      return kind.count++;
+    if (kind.key == 0) kind.key = key;
+    if (kind.key == key) return kind.count++;
   }
   return -1;
 }

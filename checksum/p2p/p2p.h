@@ -20,7 +20,7 @@ class JsonWriter;
 
 namespace resil::p2p {
 
-bool prepare();   ///< before_init: maps memory
+bool prepare();  ///< before_init: maps memory
 
 // --- sends.cpp ---------------------------------------------------------------------------------------------------
 void send_enter_slow(Event& event);  ///< digests what will be overwritten, or must be known before (full blame)
@@ -30,9 +30,10 @@ void send_leave(Event& event);
 void send_init_leave(Event& event);  ///< MPI_Send_init and its kin, MPI_Psend_init
 void send_started(Event& event, uint64_t cookie);
 void send_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
-void cancel_enter(Event& event);     ///< MPI_Cancel: from now on ends of sends are looked at
+void cancel_enter(Event& event);  ///< MPI_Cancel: from now on ends of sends are looked at
 
-extern std::atomic<bool> order_lost; ///< sends are made that cannot be announced: no lane's order is known from then on
+extern std::atomic<bool>
+    order_lost;  ///< sends are made that cannot be announced: no lane's order is known from then on
 
 // --- quick.cpp: the same for the usual case, while ledger::is_plain. False: nothing was done -------------------------
 bool quick_sent(Event& event);
@@ -42,17 +43,18 @@ bool quick_completed(Event& event, int64_t place, uint64_t cookie);
 
 // --- receives.cpp ------------------------------------------------------------------------------------------------
 void receive_enter_slow(Event& event);
-void receive_leave(Event& event);    ///< blocking: complete
-void receive_posted(Event& event);   ///< MPI_Irecv, Imrecv, Recv_init, Precv_init after the real call
-void receive_starting(uint64_t* cookie);      ///< full blame: before the real MPI_Start
+void receive_leave(Event& event);  ///< blocking: complete
+void receive_posted(Event& event);  ///< MPI_Irecv, Imrecv, Recv_init, Precv_init after the real call
+void receive_starting(uint64_t* cookie);  ///< full blame: before the real MPI_Start
 void receive_started(Event& event, uint64_t* cookie);
 void receive_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
-void message_enter(Event& event);    ///< MPI_Mrecv, Imrecv: notes the message handle
-void matched_probe(Event& event);    ///< MPI_Mprobe, MPI_Improbe after the real call
+void message_enter(Event& event);  ///< MPI_Mrecv, Imrecv: notes the message handle
+void matched_probe(Event& event);  ///< MPI_Mprobe, MPI_Improbe after the real call
 
 // --- order.cpp ---------------------------------------------------------------------------------------------------
 bool lane_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only);
-/// Under MPI_THREAD_MULTIPLE: has more than one thread used this lane so far? Notes the calling one unless it only asks.
+/// Under MPI_THREAD_MULTIPLE: has more than one thread used this lane so far? Notes the calling one unless it only
+/// asks.
 inline bool lane_is_shared(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only = false) {
   return ledger::is_concurrent && lane_is_shared_slow(comm_id, peer, tag, sending, ask_only);
 }

@@ -12,15 +12,15 @@ constexpr uint32_t kChains = 4096;
 Pattern* chains[kChains];
 Pool<Pattern, &Pattern::next, 64, 1u << 20> pattern_pool;
 
-Pattern*& chain_of(uint64_t comm, int32_t source, int32_t tag) { return chains[bucket_index(comm, source, tag) % kChains]; }
+Pattern*& chain_of(uint64_t comm, int32_t source, int32_t tag) {
+  return chains[bucket_index(comm, source, tag) % kChains];
+}
 
 /// Null: no memory.
 Pattern* find_or_make(CommReceives& comm, int32_t source, int32_t tag) {
-  if (Pattern* found = pattern_find(comm, source, tag); found != nullptr)
-    return found;
+  if (Pattern* found = pattern_find(comm, source, tag); found != nullptr) return found;
   Pattern* pattern = pattern_pool.take();
-  if (pattern == nullptr)
-    return nullptr;
+  if (pattern == nullptr) return nullptr;
   Pattern*& chain = chain_of(comm.id, source, tag);
   *pattern = {{nullptr, nullptr}, nullptr, chain, &comm, source, tag};
   chain = pattern;
@@ -29,11 +29,9 @@ Pattern* find_or_make(CommReceives& comm, int32_t source, int32_t tag) {
 }
 
 void forget_if_empty(Pattern* pattern) {
-  if (pattern->pending.first != nullptr || pattern->waiting != nullptr)
-    return;
+  if (pattern->pending.first != nullptr || pattern->waiting != nullptr) return;
   Pattern** place = &chain_of(pattern->comm->id, pattern->source, pattern->tag);
-  while (*place != pattern)
-    place = &(*place)->next;
+  while (*place != pattern) place = &(*place)->next;
   *place = pattern->next;
   --pattern->comm->patterns;
   pattern_pool.give(pattern);
@@ -41,8 +39,7 @@ void forget_if_empty(Pattern* pattern) {
 
 // A pairing heap through `child` and `sibling`.
 Receive* meld(Receive* a, Receive* b) {
-  if (a == nullptr || b == nullptr)
-    return a != nullptr ? a : b;
+  if (a == nullptr || b == nullptr) return a != nullptr ? a : b;
   if (b->order < a->order) {
     Receive* other = a;
     a = b;
@@ -59,8 +56,7 @@ Receive* without_top(Receive* top) {
     Receive *first = next, *second = next->sibling;
     next = second != nullptr ? second->sibling : nullptr;
     first->sibling = nullptr;
-    if (second != nullptr)
-      second->sibling = nullptr;
+    if (second != nullptr) second->sibling = nullptr;
     Receive* pair = meld(first, second);
     pair->sibling = pairs;
     pairs = pair;
@@ -77,8 +73,10 @@ Receive* without_top(Receive* top) {
 
 /// Is a receive of the very lane, with no wildcard, older?
 bool lane_is_shut(const Receive& receive) {
-  const uint32_t bucket = receive.wild ? bucket_index(receive.comm->id, receive.actual_source, receive.actual_tag) : receive.bucket;
-  for (const Receive* other = buckets[bucket].first; other != nullptr && other->order < receive.order; other = other->next)
+  const uint32_t bucket =
+      receive.wild ? bucket_index(receive.comm->id, receive.actual_source, receive.actual_tag) : receive.bucket;
+  for (const Receive* other = buckets[bucket].first; other != nullptr && other->order < receive.order;
+       other = other->next)
     if (other->comm == receive.comm && other->source == receive.actual_source && other->tag == receive.actual_tag)
       return true;
   return false;
@@ -95,16 +93,14 @@ Pattern* pattern_find(const CommReceives& comm, int32_t source, int32_t tag) {
 
 bool pattern_enter(Receive& receive) {
   Pattern* pattern = find_or_make(*receive.comm, receive.source, receive.tag);
-  if (pattern == nullptr)
-    return false;
+  if (pattern == nullptr) return false;
   receive.pattern = pattern;
   link(pattern->pending, &receive);
   return true;
 }
 
 void pattern_leave(Receive& receive) {
-  if (!receive.listed || !receive.wild)
-    return;
+  if (!receive.listed || !receive.wild) return;
   receive.listed = false;
   unlink(receive.pattern->pending, &receive);
   forget_if_empty(receive.pattern);
@@ -116,8 +112,7 @@ bool is_shut(const Receive& receive, int32_t* source, int32_t* tag) {
     const int32_t sources[] = {ring::kAnySource, receive.actual_source}, tags[] = {ring::kAnyTag, receive.actual_tag};
     for (int gate = 0; gate < 4; ++gate) {
       const Pattern* pattern = pattern_find(comm, sources[gate & 1], tags[gate >> 1]);
-      if (pattern == nullptr)
-        continue;
+      if (pattern == nullptr) continue;
       // What waits there and is older goes first, even if the gate has just been opened (by another thread).
       if ((pattern->pending.first != nullptr && pattern->pending.first->order < receive.order) ||
           (pattern->waiting != nullptr && pattern->waiting->order < receive.order)) {
@@ -134,8 +129,7 @@ bool is_shut(const Receive& receive, int32_t* source, int32_t* tag) {
 
 bool park(Receive& receive, int32_t source, int32_t tag) {
   Pattern* pattern = find_or_make(*receive.comm, source, tag);
-  if (pattern == nullptr)
-    return false;
+  if (pattern == nullptr) return false;
   receive.child = receive.sibling = nullptr;
   pattern->waiting = meld(pattern->waiting, &receive);
   return true;
@@ -146,8 +140,7 @@ Receive* unpark(CommReceives& comm, int32_t source, int32_t tag) {
   Receive* receive = pattern != nullptr ? pattern->waiting : nullptr;
   if (receive == nullptr || (pattern->pending.first != nullptr && pattern->pending.first->order < receive->order))
     return nullptr;
-  if (source != ring::kAnySource && tag != ring::kAnyTag && lane_is_shut(*receive))
-    return nullptr;
+  if (source != ring::kAnySource && tag != ring::kAnyTag && lane_is_shut(*receive)) return nullptr;
   pattern->waiting = without_top(receive);
   forget_if_empty(pattern);
   return receive;

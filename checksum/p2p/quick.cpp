@@ -26,16 +26,15 @@ using ledger::PlainRecord;
 using ledger::Reason;
 using ledger::Record;
 
-// Eight flags as in Receive, the first one lowest in memory: wild, persistent, partitioned, held, listed, counted, done, failed.
+// Eight flags as in Receive, the first one lowest in memory: wild, persistent, partitioned, held, listed, counted,
+// done, failed.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 constexpr uint64_t flag(int number) { return uint64_t{1} << 8 * number; }
 constexpr uint64_t kListed = flag(4) | flag(5);
 constexpr uint64_t kHeld = flag(3);
 
 /// Is nothing on the communicator pending that could change which receive took a message?
-bool is_quiet(const CommReceives& comm) {
-  return comm.order == 0 && !comm.lost;
-}
+bool is_quiet(const CommReceives& comm) { return comm.order == 0 && !comm.lost; }
 
 /// A datatype whose elements are one piece; null: not known to be.
 [[gnu::always_inline]] inline const TypeMap* piece(const Thread& thread, uint64_t type) {
@@ -43,7 +42,9 @@ bool is_quiet(const CommReceives& comm) {
   return map != nullptr && map->contiguous ? map : nullptr;
 }
 
-inline uint64_t bytes_of(const TypeMap& type, int64_t count) { return count > 0 ? static_cast<uint64_t>(count) * type.size : 0; }
+inline uint64_t bytes_of(const TypeMap& type, int64_t count) {
+  return count > 0 ? static_cast<uint64_t>(count) * type.size : 0;
+}
 
 PlainRecord record_of(uint64_t comm, uint64_t digest, uint64_t bytes, uint64_t site, int32_t tag, uint16_t call) {
   return {comm, digest, bytes, site, ledger::plain_tail(tag, call)};
@@ -61,7 +62,8 @@ PlainRecord record_of(uint64_t comm, uint64_t digest, uint64_t bytes, uint64_t s
 }  // namespace
 
 bool quick_sent(Event& e) {
-  if (e.result != 0 || e.peer < 0 || e.comm == nullptr || e.check != nullptr || order_lost.load(std::memory_order_relaxed)) [[unlikely]]
+  if (e.result != 0 || e.peer < 0 || e.comm == nullptr || e.check != nullptr ||
+      order_lost.load(std::memory_order_relaxed)) [[unlikely]]
     return false;
   const TypeMap* type = piece(*e.thread, e.send.type);
   if (type == nullptr) [[unlikely]]
@@ -80,8 +82,7 @@ bool quick_sent(Event& e) {
   if (!plain) [[unlikely]]
     ordinal = announce_slowly(*e.thread, *peer, record);
   const uint64_t handle = blame::sent_plainly(peer->world_rank, ordinal, record);
-  if ((e.attributes & kCallStarts) && e.cookies != nullptr)
-    e.cookies[0] = handle << 3 | kCookieSendHandle;
+  if ((e.attributes & kCallStarts) && e.cookies != nullptr) e.cookies[0] = handle << 3 | kCookieSendHandle;
   if (plain) [[likely]]
     ledger::expected_plainly(*e.thread);
   return true;
@@ -93,11 +94,14 @@ namespace {
 template <bool asked>
 [[gnu::always_inline]] inline bool post(Event& e);
 
-[[gnu::noinline]] bool post_elsewhere(Event& e, uint64_t bytes) { return host_memory(e.receive.buffer, bytes) && post<true>(e); }
+[[gnu::noinline]] bool post_elsewhere(Event& e, uint64_t bytes) {
+  return host_memory(e.receive.buffer, bytes) && post<true>(e);
+}
 
 template <bool asked>
 bool post(Event& e) {
-  if (e.result != 0 || e.cookies == nullptr || e.comm == nullptr || e.peer < 0 || e.tag < 0 || (e.attributes & kCallPersistent)) [[unlikely]]
+  if (e.result != 0 || e.cookies == nullptr || e.comm == nullptr || e.peer < 0 || e.tag < 0 ||
+      (e.attributes & kCallPersistent)) [[unlikely]]
     return false;
   const TypeMap* type = piece(*e.thread, e.receive.type);
   CommReceives* comm = comms[e.comm->index];
@@ -190,7 +194,8 @@ bool quick_received(Event& e) {
   if (peer == nullptr) [[unlikely]]
     return false;
   const uint64_t sum = digest(e.receive.buffer, bytes);
-  if (!ledger::expect_plain(*peer, record_of(comm->id, sum, bytes, e.site, tag, static_cast<uint16_t>(e.id)))) [[unlikely]]
+  if (!ledger::expect_plain(*peer, record_of(comm->id, sum, bytes, e.site, tag, static_cast<uint16_t>(e.id))))
+      [[unlikely]]
     return false;
   if ((ledger::receives_pending | ledger::collectives_pending) != 0) [[unlikely]]
     ledger::life_passed(false, e.receive.buffer, bytes, sum);

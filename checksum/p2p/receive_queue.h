@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pending receives in posting order: buckets by lane, lists of wildcards by pattern (patterns.h). For receives.cpp only, and
-// inline, because every receive passes through it. "Under the lock" means a Guard.
+// Pending receives in posting order: buckets by lane, lists of wildcards by pattern (patterns.h). For receives.cpp
+// only, and inline, because every receive passes through it. "Under the lock" means a Guard.
 #pragma once
 
 #include "checksum/ledger/ledger_internal.h"
@@ -15,9 +15,9 @@ namespace resil::p2p {
 
 constexpr uint32_t kBuckets = 1u << 16;
 
-inline SpinLock queue_lock;         // only under MPI_THREAD_MULTIPLE
+inline SpinLock queue_lock;  // only under MPI_THREAD_MULTIPLE
 inline List* buckets;
-inline CommReceives** comms;        // by index of the communicator table
+inline CommReceives** comms;  // by index of the communicator table
 inline Pool<CommReceives, &CommReceives::next_free, 64, 1u << 16> comm_pool;
 inline Pool<Receive, &Receive::next, 256, 1u << 20> receive_pool;
 
@@ -51,8 +51,7 @@ inline CommReceives* receives_of(const CommInfo& comm) {
     return found;
   if (found == nullptr || found->entries != 0) {  // the old ones' entries keep the old state
     found = comm_pool.take();
-    if (found == nullptr)
-      return nullptr;
+    if (found == nullptr) return nullptr;
     comms[comm.index] = found;
   }
   *found = {};
@@ -95,10 +94,8 @@ inline void dequeue(Receive& receive) {
     --ledger::receives_pending;
   }
   receive.counted = false;
-  if (!receive.listed)
-    return;
-  if (receive.wild)
-    return pattern_leave(receive);
+  if (!receive.listed) return;
+  if (receive.wild) return pattern_leave(receive);
   receive.listed = false;
   receive.comm->waiting -= receive.waits;
   unlink(buckets[receive.bucket], &receive);
@@ -107,10 +104,8 @@ inline void dequeue(Receive& receive) {
 /// Under the lock: gives the entry back, or keeps it as the template of its persistent request.
 inline void retire(Receive& receive, bool for_good) {
   dequeue(receive);
-  if (receive.persistent && !for_good)
-    return;
-  if (receive.held && !receive.view.type->permanent)
-    type_map_release(receive.view.type);
+  if (receive.persistent && !for_good) return;
+  if (receive.held && !receive.view.type->permanent) type_map_release(receive.view.type);
   receive_pool.give(&receive);
 }
 

@@ -22,8 +22,8 @@
 #include "checksum/p2p/receive_side.h"
 #include "checksum/p2p/staged.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/base/hash.h"
+#include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
@@ -44,51 +44,51 @@ struct {
 
 /// Predefined types need no counting.
 void keep_type(const TypeMap* type) {
-  if (!type->permanent)
-    type_map_hold(type);
+  if (!type->permanent) type_map_hold(type);
 }
 
 Record record_of(const Receive& receive, bool order_lost) {
-  Record record = {receive.partitioned ? receive.lane_comm : receive.comm->id, receive.digest, receive.bytes, receive.site, static_cast<uint32_t>(receive.actual_tag),
-                   receive.call, static_cast<uint8_t>(receive.partitioned ? Space::kPartitioned : Space::kMessage), 0};
+  Record record = {receive.partitioned ? receive.lane_comm : receive.comm->id,
+                   receive.digest,
+                   receive.bytes,
+                   receive.site,
+                   static_cast<uint32_t>(receive.actual_tag),
+                   receive.call,
+                   static_cast<uint8_t>(receive.partitioned ? Space::kPartitioned : Space::kMessage),
+                   0};
   Reason reason = receive.staged ? Reason::kNone : receive.view.reason;
-  if (receive.failed)
-    reason = Reason::kError;
-  if (receive.no_status)
-    reason = Reason::kNoStatus;
-  if (order_lost && !receive.partitioned)
-    reason = Reason::kOrderLost;
+  if (receive.failed) reason = Reason::kError;
+  if (receive.no_status) reason = Reason::kNoStatus;
+  if (order_lost && !receive.partitioned) reason = Reason::kOrderLost;
   if (reason != Reason::kNone) {
     record.flags |= ledger::kUnchecked;
     record.digest = static_cast<uint64_t>(reason);
   } else if (receive.view.type->padded) {
     record.flags |= ledger::kPadded;
   }
-  if (receive.shared)
-    record.flags |= ledger::kUnordered;
+  if (receive.shared) record.flags |= ledger::kUnordered;
   return record;
 }
 
 /// A finished receive goes into its lane; under this file's lock, so that lanes see posting order.
 void expect(Receive& receive, ledger::Peer** peer, Difference* difference) {
   Reason why = Reason::kNone;
-  // A communicator may be freed while receives are pending (MPI 4.0 section 7.4.3), and its place be another one's by now.
+  // A communicator may be freed while receives are pending (MPI 4.0 section 7.4.3), and its place be another one's by
+  // now.
   CommInfo& comm = *receive.comm->comm;
   if (comm.ring->id == receive.comm->id) [[likely]]
     *peer = ledger::peer_quickly(comm, receive.actual_source, &why);
-  else
-    *peer = nullptr, why = Reason::kUnknownCommunicator;
+  else *peer = nullptr, why = Reason::kUnknownCommunicator;
   if (*peer == nullptr) {
     ledger::count_uncovered(why, 1, receive.bytes);
-    if (receive.evidence != 0)
-      blame::drop(receive.evidence);
+    if (receive.evidence != 0) blame::drop(receive.evidence);
     return;
   }
   ledger::expect_quietly(**peer, record_of(receive, receive.comm->lost), receive.evidence, difference);
 }
 
-/// The oldest receive of a lane has gone: those behind it that are complete follow. Lanes without wildcards need nothing
-/// else, so that many receives completed out of order cost no search.
+/// The oldest receive of a lane has gone: those behind it that are complete follow. Lanes without wildcards need
+/// nothing else, so that many receives completed out of order cost no search.
 void settle_lane(Thread& thread, CommReceives& comm, uint32_t bucket, int32_t source, int32_t tag) {
   while (true) {
     Difference difference;
@@ -104,8 +104,7 @@ void settle_lane(Thread& thread, CommReceives& comm, uint32_t bucket, int32_t so
       expect(*receive, &peer, &difference);
       retire(*receive, false);
     }
-    if (difference.found)
-      ledger::raise_difference(thread, *peer, difference);
+    if (difference.found) ledger::raise_difference(thread, *peer, difference);
   }
 }
 
@@ -121,11 +120,9 @@ void settle_pattern(Thread& thread, CommReceives& comm, int32_t source, int32_t 
     {
       Guard guard;
       receive = unpark(comm, source, tag);
-      if (receive == nullptr)
-        return;
+      if (receive == nullptr) return;
       if (is_shut(*receive, &gate_source, &gate_tag)) {
-        if (park(*receive, gate_source, gate_tag))
-          continue;
+        if (park(*receive, gate_source, gate_tag)) continue;
         comm.lost = true;
       }
       lane = !receive->wild;
@@ -134,29 +131,24 @@ void settle_pattern(Thread& thread, CommReceives& comm, int32_t source, int32_t 
       expect(*receive, &peer, &difference);
       retire(*receive, false);
     }
-    if (difference.found)
-      ledger::raise_difference(thread, *peer, difference);
+    if (difference.found) ledger::raise_difference(thread, *peer, difference);
     if (lane && comm.waiting != 0)  // complete before there was a wildcard: they wait in the bucket, not in the heap
       settle_lane(thread, comm, bucket_index(comm.id, gate_source, gate_tag), gate_source, gate_tag);
-    if (lane && wild)
-      settle_pattern(thread, comm, gate_source, gate_tag);
+    if (lane && wild) settle_pattern(thread, comm, gate_source, gate_tag);
   }
 }
 
 /// After a receive with this source and tag has gone: what may go now.
 void settle(Thread& thread, CommReceives& comm, bool wild, int32_t source, int32_t tag) {
-  if (!wild)
-    settle_lane(thread, comm, bucket_index(comm.id, source, tag), source, tag);
-  if (comm.patterns != 0)
-    settle_pattern(thread, comm, source, tag);
+  if (!wild) settle_lane(thread, comm, bucket_index(comm.id, source, tag), source, tag);
+  if (comm.patterns != 0) settle_pattern(thread, comm, source, tag);
 }
 
 /// Under the lock: the persistent request may be started again before its last packet is resolved, so that one waits
 /// in an entry of its own, at the same place in the order.
 Receive* stand_in(Receive& receive) {
   Receive* copy = receive_pool.take();
-  if (copy == nullptr)
-    return nullptr;
+  if (copy == nullptr) return nullptr;
   *copy = receive;
   copy->persistent = copy->held = false;
   if (receive.listed) {
@@ -180,8 +172,7 @@ void finish(Thread& thread, Receive& receive) {
   {
     Guard guard;
     receive.done = true;
-    if (wild)
-      pattern_leave(receive);
+    if (wild) pattern_leave(receive);
     int32_t gate_source, gate_tag;
     if (receive.partitioned || is_first(receive) || !is_shut(receive, &gate_source, &gate_tag)) {
       gone = !receive.partitioned;
@@ -202,17 +193,15 @@ void finish(Thread& thread, Receive& receive) {
       retire(*waiting, false);
     }
   }
-  if (difference.found)
-    ledger::raise_difference(thread, *peer, difference);
-  if ((gone || wild) && comm.entries != 0)
-    settle(thread, comm, wild, source, tag);
+  if (difference.found) ledger::raise_difference(thread, *peer, difference);
+  if ((gone || wild) && comm.entries != 0) settle(thread, comm, wild, source, tag);
   ledger::expected(thread);
 }
 
-/// An entry vanishes without having taken a message: what was parked behind it may be free now. `over`: so is its memory.
+/// An entry vanishes without having taken a message: what was parked behind it may be free now. `over`: so is its
+/// memory.
 void vanish(Thread& thread, Receive& receive, bool for_good, bool over = true) {
-  if (over)
-    ledger::life_end(receive.order, 0);
+  if (over) ledger::life_end(receive.order, 0);
   CommReceives& comm = *receive.comm;
   const bool listed = receive.listed, wild = receive.wild;
   const int32_t source = receive.source, tag = receive.tag;
@@ -222,23 +211,20 @@ void vanish(Thread& thread, Receive& receive, bool for_good, bool over = true) {
     Guard guard;
     retire(receive, for_good);
   }
-  if (listed)
-    settle(thread, comm, wild, source, tag);
+  if (listed) settle(thread, comm, wild, source, tag);
 }
 
 /// Some receive of this communicator is not followed: no lane of it can be trusted to be in order any more.
 void lose_order(const CommInfo& comm) {
   Guard guard;
-  if (CommReceives* state = receives_of(comm); state != nullptr)
-    state->lost = true;
+  if (CommReceives* state = receives_of(comm); state != nullptr) state->lost = true;
 }
 
 /// The same, because there was no memory to follow it (or to tell whose message it took).
 void untracked(const CommInfo* comm, uint64_t bytes) {
   ledger::count_untracked();
   ledger::count_uncovered(Reason::kMemory, 1, bytes);
-  if (comm != nullptr)
-    lose_order(*comm);
+  if (comm != nullptr) lose_order(*comm);
 }
 
 /// A new entry for this call's receive, not in any list yet. Null: no memory.
@@ -246,8 +232,7 @@ Receive* make(const Event& e, const View& view, bool hold) {
   Guard guard;
   CommReceives* comm = receives_of(*e.comm);
   Receive* receive = comm != nullptr ? receive_pool.take() : nullptr;
-  if (receive == nullptr)
-    return nullptr;
+  if (receive == nullptr) return nullptr;
   receive->view = view;
   receive->posted = receive->evidence = 0;
   receive->flags[0] = receive->flags[1] = 0;
@@ -261,21 +246,17 @@ Receive* make(const Event& e, const View& view, bool hold) {
   receive->persistent = (e.attributes & kCallPersistent) != 0;
   receive->partitioned = (e.attributes & kCallPartitioned) != 0;
   receive->held = hold && view.type != nullptr;
-  if (receive->held)
-    keep_type(view.type);
+  if (receive->held) keep_type(view.type);
   return receive;
 }
 
 /// A blocking receive below MPI_THREAD_MULTIPLE with nothing of its lane before it: straight into the lane.
 bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
-  if (ledger::is_concurrent)
-    return false;
+  if (ledger::is_concurrent) return false;
   CommReceives* comm = comms[e.comm->index];
-  if (comm == nullptr || comm->id != e.comm->ring->id || comm->patterns != 0 || comm->lost ||
-      status.bytes > view.bytes)
+  if (comm == nullptr || comm->id != e.comm->ring->id || comm->patterns != 0 || comm->lost || status.bytes > view.bytes)
     return false;
-  if (bucket_of(comm->id, status.source, status.tag).first != nullptr)
-    return false;
+  if (bucket_of(comm->id, status.source, status.tag).first != nullptr) return false;
   Reason why = Reason::kNone;
   ledger::Peer* peer = ledger::peer_quickly(*e.comm, status.source, &why);
   if (peer == nullptr) {
@@ -284,8 +265,14 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
     return true;
   }
   ledger::foresee(*peer);
-  Record record = {comm->id, static_cast<uint64_t>(view.reason), status.bytes, e.site, static_cast<uint32_t>(status.tag),
-                   static_cast<uint16_t>(e.id), static_cast<uint8_t>(Space::kMessage), ledger::kUnchecked};
+  Record record = {comm->id,
+                   static_cast<uint64_t>(view.reason),
+                   status.bytes,
+                   e.site,
+                   static_cast<uint32_t>(status.tag),
+                   static_cast<uint16_t>(e.id),
+                   static_cast<uint8_t>(Space::kMessage),
+                   ledger::kUnchecked};
   uint64_t evidence = 0;
   if (StagedView copy; staged_receive(*e.thread, view, status.bytes, &copy)) [[unlikely]] {
     record.digest = copy.digest;
@@ -295,10 +282,10 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
   } else if (view.reason == Reason::kNone) [[likely]] {
     record.digest = view_digest(view, status.bytes);
     record.flags = view.type->padded ? ledger::kPadded : 0;
-    if (ledger::full_blame())
-      evidence = blame::receive_complete(e.check_posted, view, status.bytes, record.digest);
+    if (ledger::full_blame()) evidence = blame::receive_complete(e.check_posted, view, status.bytes, record.digest);
   }
-  if ((ledger::receives_pending | ledger::collectives_pending) != 0 && record.flags != ledger::kUnchecked) [[unlikely]] {
+  if ((ledger::receives_pending | ledger::collectives_pending) != 0 && record.flags != ledger::kUnchecked)
+      [[unlikely]] {
     uint64_t bytes = status.bytes;
     const char* at = ledger::life_memory(view, &bytes);
     ledger::life_passed(false, at, bytes, record.digest);
@@ -331,25 +318,20 @@ Receive* matched_receive(uint64_t handle) {
 bool prepare() {
   size_t bytes = kBuckets * sizeof(List) + runtime.comm_count * sizeof(CommReceives*);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (memory == MAP_FAILED) return false;
   buckets = static_cast<List*>(memory);
   comms = reinterpret_cast<CommReceives**>(buckets + kBuckets);
   return true;
 }
 
 void receive_enter_slow(Event& e) {
-  if (e.comm == nullptr || source_of(e) == ring::kProcNull)
-    return;
+  if (e.comm == nullptr || source_of(e) == ring::kProcNull) return;
   lane_is_shared(e.comm->ring->id, source_of(e), tag_wanted(e), false);
-  if (ledger::full_blame() && !(e.attributes & kCallPersistent))
-    e.check_posted = blame::receive_posted(view_of(e));
-  if (!ledger::is_concurrent || (e.attributes & kCallPersistent))
-    return;
+  if (ledger::full_blame() && !(e.attributes & kCallPersistent)) e.check_posted = blame::receive_posted(view_of(e));
+  if (!ledger::is_concurrent || (e.attributes & kCallPersistent)) return;
   // Other threads may post and complete while this one is inside: its place in the order is taken now.
   Receive* receive = make(e, view_of(e), true);  // held: another thread may free the datatype meanwhile
-  if (receive == nullptr)
-    return lose_order(*e.comm);
+  if (receive == nullptr) return lose_order(*e.comm);
   receive->posted = e.check_posted;
   {
     Guard guard;
@@ -361,8 +343,7 @@ void receive_enter_slow(Event& e) {
 [[gnu::flatten]] void receive_leave(Event& e) {
   const bool message = e.id == CallId::kMPI_Mrecv || e.id == CallId::kMPI_Mrecv_c;
   auto* receive = static_cast<Receive*>(e.check_receive);
-  if (!message && (e.comm == nullptr || source_of(e) == ring::kProcNull))
-    return;
+  if (!message && (e.comm == nullptr || source_of(e) == ring::kProcNull)) return;
   StatusInfo status = {};
   if (!backend->messages->status_ignored(e.given_statuses)) {
     backend->messages->status_read(e.given_statuses, 0, &status);
@@ -370,15 +351,15 @@ void receive_enter_slow(Event& e) {
     status.source = -1;
   }
   const ErrorKind error = error_of(e, status, false);
-  const View view = message ? make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type)
-                            : receive != nullptr ? receive->view : view_of(e);
+  const View view = message              ? make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type)
+                    : receive != nullptr ? receive->view
+                                         : view_of(e);
   if (receive == nullptr) {
     if (message) {
       blame::drop_posted(e.check_posted);
       return status.source >= 0 ? untracked(nullptr, status.bytes) : void();  // its probe has lost the order
     }
-    if (error == ErrorKind::kNone && finish_directly(e, view, status))
-      return;
+    if (error == ErrorKind::kNone && finish_directly(e, view, status)) return;
     receive = make(e, view, false);
     if (receive == nullptr) {
       blame::drop_posted(e.check_posted);
@@ -391,10 +372,8 @@ void receive_enter_slow(Event& e) {
   receive->view = view;
   receive->site = e.site;
   receive->call = static_cast<uint16_t>(e.id);
-  if (message)
-    receive->posted = e.check_posted;
-  if (!fill(*e.thread, *receive, status, error, false))
-    return vanish(*e.thread, *receive, true);
+  if (message) receive->posted = e.check_posted;
+  if (!fill(*e.thread, *receive, status, error, false)) return vanish(*e.thread, *receive, true);
   finish(*e.thread, *receive);
 }
 
@@ -412,17 +391,14 @@ void receive_enter_slow(Event& e) {
     receive->site = e.site;
     receive->call = static_cast<uint16_t>(e.id);
     receive->held = receive->view.type != nullptr;
-    if (receive->held)
-      keep_type(receive->view.type);
+    if (receive->held) keep_type(receive->view.type);
     note_life(*receive);
   } else if (e.comm == nullptr || source_of(e) == ring::kProcNull || posted_nothing) {
-    if (receive != nullptr)
-      vanish(*e.thread, *receive, true);
+    if (receive != nullptr) vanish(*e.thread, *receive, true);
     return;
   }
   if (e.cookies == nullptr) {  // the request table is full: its end will not be seen
-    if (receive != nullptr)
-      vanish(*e.thread, *receive, true);
+    if (receive != nullptr) vanish(*e.thread, *receive, true);
     return untracked(e.comm, e.bytes);
   }
   if (receive == nullptr) {
@@ -454,8 +430,7 @@ void receive_starting(uint64_t* cookie) {
 
 void receive_started(Event& e, uint64_t* cookie) {
   auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
-  if (e.result != 0 || receive->partitioned || receive->listed)
-    return;
+  if (e.result != 0 || receive->partitioned || receive->listed) return;
   lane_is_shared(receive->comm->id, receive->source, receive->tag, false);
   Guard guard;
   enqueue(*receive);
@@ -484,17 +459,14 @@ void receive_started(Event& e, uint64_t* cookie) {
   backend->messages->status_read(e.given_statuses, place, &status);
   const ErrorKind error = error_of(e, status, true);
   const bool told = (e.id == CallId::kMPI_Wait || e.id == CallId::kMPI_Test) && !receive->both_ways;
-  if (!fill(*e.thread, *receive, status, error, told))
-    return vanish(*e.thread, *receive, false);
+  if (!fill(*e.thread, *receive, status, error, told)) return vanish(*e.thread, *receive, false);
   finish(*e.thread, *receive);
 }
 
 void receive_posting(Event& e, const View& copy) {
-  if (!ledger::full_blame())
-    return;
+  if (!ledger::full_blame()) return;
   e.check_posted = blame::receive_posted(copy);  // none was made of the device's memory
-  if (auto* receive = static_cast<Receive*>(e.check_receive); receive != nullptr)
-    receive->posted = e.check_posted;
+  if (auto* receive = static_cast<Receive*>(e.check_receive); receive != nullptr) receive->posted = e.check_posted;
 }
 
 void message_enter(Event& e) {
@@ -507,26 +479,21 @@ void message_enter(Event& e) {
 }
 
 void matched_probe(Event& e) {
-  if (e.result != 0 || (e.id == CallId::kMPI_Improbe && *e.flag == 0) || e.comm == nullptr)
-    return;
+  if (e.result != 0 || (e.id == CallId::kMPI_Improbe && *e.flag == 0) || e.comm == nullptr) return;
   StatusInfo status = {};
-  if (backend->messages->status_ignored(e.given_statuses))
-    return lose_order(*e.comm);
+  if (backend->messages->status_ignored(e.given_statuses)) return lose_order(*e.comm);
   backend->messages->status_read(e.given_statuses, 0, &status);
-  if (status.source < 0)
-    return;  // MPI_PROC_NULL
+  if (status.source < 0) return;  // MPI_PROC_NULL
   View nothing = {nullptr, 0, nullptr, 0, Reason::kNone};
   Receive* receive = make(e, nothing, false);
-  if (receive == nullptr)
-    return lose_order(*e.comm);
+  if (receive == nullptr) return lose_order(*e.comm);
   receive->source = status.source;  // its lane is known already
   receive->tag = status.tag;
   receive->wild = false;
   lane_is_shared(receive->comm->id, e.peer, e.tag, false);
   Guard guard;
   for (auto& message : messages) {
-    if (message.receive != nullptr)
-      continue;
+    if (message.receive != nullptr) continue;
     message.handle = request_handle(e.message, 0);
     message.receive = receive;
     enqueue(*receive);

@@ -9,9 +9,9 @@
 #include "checksum/p2p/staged.h"
 #include "checksum/pool.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/base/hash.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/event.h"
 #include "shim/tables/tables.h"
 
 namespace resil::p2p {
@@ -27,15 +27,15 @@ using ledger::Space;
 /// A send that is followed beyond its call: persistent, partitioned, or with RESIL_BLAME=full.
 struct SendEntry {
   View view;
-  Record record;        // all but the digest
-  ledger::Peer* peer;   // null: not reachable, `why`
-  uint64_t handle;      // blame's, of the last packet
+  Record record;  // all but the digest
+  ledger::Peer* peer;  // null: not reachable, `why`
+  uint64_t handle;  // blame's, of the last packet
   SendEntry* next_free;
-  int32_t rank;         // communicator rank
+  int32_t rank;  // communicator rank
   Reason why;
   bool persistent, partitioned, shared;
-  bool later;           // staged: not announced yet
-  bool alone;           // and then nobody needs the entry any more
+  bool later;  // staged: not announced yet
+  bool alone;  // and then nobody needs the entry any more
 };
 
 Pool<SendEntry, &SendEntry::next_free, 512, 1u << 17> entries;  // 17 MiB at most
@@ -48,14 +48,20 @@ SendEntry* take_entry() {
 }
 
 void give_back(SendEntry* entry) {
-  if (entry->view.type != nullptr)
-    type_map_release(entry->view.type);
+  if (entry->view.type != nullptr) type_map_release(entry->view.type);
   SpinGuard guard(entries_lock);
   entries.give(entry);
 }
 
 Record make_record(const Event& e, Space space) {
-  return {e.comm->ring->id, 0, 0, e.site, static_cast<uint32_t>(e.tag), static_cast<uint16_t>(e.id), static_cast<uint8_t>(space), 0};
+  return {e.comm->ring->id,
+          0,
+          0,
+          e.site,
+          static_cast<uint32_t>(e.tag),
+          static_cast<uint16_t>(e.id),
+          static_cast<uint8_t>(space),
+          0};
 }
 
 /// Digest into the record, or why there is none.
@@ -86,7 +92,9 @@ uint64_t announce(Thread& thread, ledger::Peer& peer, Record& record, const View
 }
 
 View view_of(const Event& e) {
-  const TypeMap* held = ledger::is_concurrent && !(e.attributes & (kCallBothWays | kCallPersistent)) ? static_cast<const TypeMap*>(e.check_receive) : nullptr;
+  const TypeMap* held = ledger::is_concurrent && !(e.attributes & (kCallBothWays | kCallPersistent))
+                            ? static_cast<const TypeMap*>(e.check_receive)
+                            : nullptr;
   View view = held != nullptr ? make_view(held, e.send.buffer, e.send.count)
                               : make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
   if ((e.attributes & kCallPartitioned) && view.reason != Reason::kDatatype) {
@@ -98,47 +106,53 @@ View view_of(const Event& e) {
 
 SendEntry* follow(const Event& e, const View& view, const Record& record, ledger::Peer* peer, Reason why) {
   SendEntry* entry = take_entry();
-  if (entry == nullptr)
-    return nullptr;
-  if (view.type != nullptr)
-    type_map_hold(view.type);
-  *entry = {view, record, peer, 0, nullptr, e.peer, why, (e.attributes & kCallPersistent) != 0,
-            (e.attributes & kCallPartitioned) != 0, false, false, false};
+  if (entry == nullptr) return nullptr;
+  if (view.type != nullptr) type_map_hold(view.type);
+  *entry = {view,
+            record,
+            peer,
+            0,
+            nullptr,
+            e.peer,
+            why,
+            (e.attributes & kCallPersistent) != 0,
+            (e.attributes & kCallPartitioned) != 0,
+            false,
+            false,
+            false};
   return entry;
 }
 
 }  // namespace
 
-
 void send_enter_slow(Event& e) {
-  if (e.peer < 0 || e.comm == nullptr)
-    return;
+  if (e.peer < 0 || e.comm == nullptr) return;
   lane_is_shared(e.comm->ring->id, e.peer, e.tag, true);
   if (ledger::is_concurrent && !(e.attributes & kCallBothWays)) {
     // Another thread may free the datatype while this one is inside.
     e.check_receive = const_cast<TypeMap*>(type_map(*e.thread, e.send.type));
-    if (e.check_receive != nullptr)
-      type_map_hold(static_cast<const TypeMap*>(e.check_receive));
+    if (e.check_receive != nullptr) type_map_hold(static_cast<const TypeMap*>(e.check_receive));
   }
   // The buffer is about to be overwritten by the receive, or must be known before and after (full blame).
   const bool both = (e.attributes & kCallBothWays) && (e.attributes & kCallBlocking);
   const bool early = both && ledger::strict() && !ledger::is_concurrent;
-  if (!replaces(e.id) && !early && !(ledger::full_blame() && (e.attributes & kCallBlocking)))
-    return;
+  if (!replaces(e.id) && !early && !(ledger::full_blame() && (e.attributes & kCallBlocking))) return;
   const View view = view_of(e);
   if (view.reason == Reason::kNone) {
     e.check_value = view_digest(view, view.bytes);
     e.check = &e;
   }
-  if (early && (view.reason != Reason::kDeviceBuffer || staged_copies == nullptr))  // MPI_Sendrecv may wait for a message that the partner sends only once this one is verified
+  if (early &&
+      (view.reason != Reason::kDeviceBuffer ||
+       staged_copies ==
+           nullptr))  // MPI_Sendrecv may wait for a message that the partner sends only once this one is verified
     send_announce(e, view);
 }
 
 void send_announce(Event& e, const View& view) {
   Reason why = Reason::kNone;
   ledger::Peer* peer = e.comm != nullptr ? ledger::peer_quickly(*e.comm, e.peer, &why) : nullptr;
-  if (peer == nullptr)
-    return;
+  if (peer == nullptr) return;
   Record record = make_record(e, Space::kMessage);
   if (e.check == &e) {
     record.bytes = view.bytes;
@@ -152,8 +166,7 @@ void send_announce(Event& e, const View& view) {
 }
 
 void send_announcing(Event& e, const StagedView& copy) {
-  if (!ledger::strict() || ledger::is_concurrent || e.check != nullptr)
-    return;
+  if (!ledger::strict() || ledger::is_concurrent || e.check != nullptr) return;
   e.check = &e;
   e.check_value = copy.digest;
   send_announce(e, copy.view);
@@ -169,8 +182,7 @@ void begin_cancel(uint64_t handle) {
 void end_cancel(uint64_t handle, blame::CancelEnd end) {
   Record record;
   if (const int32_t rank = blame::cancel_end(handle, end, &record); rank >= 0)
-    if (ledger::Peer* peer = ledger::peer_find(rank); peer != nullptr)
-      ledger::take_back(*peer, record);
+    if (ledger::Peer* peer = ledger::peer_find(rank); peer != nullptr) ledger::take_back(*peer, record);
 }
 
 /// The call says that it failed. Was the message sent all the same?
@@ -184,8 +196,7 @@ bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
   StagedView copy;
   void** word = nullptr;
   const Sent sent = staged_copies->sent(e, &copy, &word);
-  if (sent == Sent::kElsewhere)
-    return false;
+  if (sent == Sent::kElsewhere) return false;
   const bool follows = (e.attributes & kCallStarts) && e.cookies != nullptr && !(e.attributes & kCallBothWays);
   Record record = make_record(e, Space::kMessage);
   const bool shared = lane_is_shared(record.comm, e.peer, e.tag, true, true);
@@ -198,9 +209,9 @@ bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
     if (entry != nullptr) {
       entry->handle = handle;
       e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
-    } else if (follows)
-      e.cookies[0] = handle << 3 | kCookieSendHandle;
-    else if ((!(e.attributes & kCallStarts) || e.cookies == nullptr) && ledger::full_blame() && handle != 0 && !replaces(e.id))
+    } else if (follows) e.cookies[0] = handle << 3 | kCookieSendHandle;
+    else if ((!(e.attributes & kCallStarts) || e.cookies == nullptr) && ledger::full_blame() && handle != 0 &&
+             !replaces(e.id))
       blame::sent_complete(handle, copy.view);
     return true;
   }
@@ -212,34 +223,30 @@ bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
   entry->later = true;
   entry->alone = !follows;
   *word = entry;
-  if (follows)
-    e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+  if (follows) e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
   return true;
 }
 
 void announce_send(Event& e) {
-  if (e.peer < 0 || e.comm == nullptr)
-    return;
+  if (e.peer < 0 || e.comm == nullptr) return;
   const bool failed = e.result != 0 && !was_sent(e);
   if (e.check == e.comm) {  // announced on the way in
     if (failed) {
       begin_cancel(e.check_value);
       end_cancel(e.check_value, blame::CancelEnd::kWithdrawn);
-    }
-    else if (ledger::full_blame() && !replaces(e.id)) {
+    } else if (ledger::full_blame() && !replaces(e.id)) {
       StagedView copy;
       copy.view = view_of(e);
-      if (copy.view.reason != Reason::kDeviceBuffer || (staged_copies != nullptr && staged_copies->ended(*e.thread, e.send.buffer, &copy)))
+      if (copy.view.reason != Reason::kDeviceBuffer ||
+          (staged_copies != nullptr && staged_copies->ended(*e.thread, e.send.buffer, &copy)))
         blame::sent_complete(e.check_value, copy.view);
     }
     return;
   }
-  if (failed)
-    return;
+  if (failed) return;
   Reason why = Reason::kNone;
   ledger::Peer* peer = ledger::peer_quickly(*e.comm, e.peer, &why);
-  if (peer == nullptr)
-    return;  // counted where the message is received
+  if (peer == nullptr) return;  // counted where the message is received
   const View view = view_of(e);
   if (view.reason == Reason::kDeviceBuffer && staged_copies != nullptr && announce_staged(e, view, *peer)) [[unlikely]]
     return;
@@ -254,12 +261,10 @@ void announce_send(Event& e) {
   }
   const uint64_t handle = announce(*e.thread, *peer, record, view);
   if (!(e.attributes & kCallStarts) || e.cookies == nullptr) {  // blocking, or complete at once
-    if (ledger::full_blame() && handle != 0 && !replaces(e.id))
-      blame::sent_complete(handle, view);
+    if (ledger::full_blame() && handle != 0 && !replaces(e.id)) blame::sent_complete(handle, view);
     return;
   }
-  if (e.attributes & kCallBothWays)
-    return;  // the cookie is the receive's
+  if (e.attributes & kCallBothWays) return;  // the cookie is the receive's
   if (!ledger::full_blame()) {
     e.cookies[0] = handle << 3 | kCookieSendHandle;
   } else if (SendEntry* entry = follow(e, view, record, peer, why); entry != nullptr) {
@@ -277,25 +282,21 @@ void announce_send(Event& e) {
 }
 
 void send_init_leave(Event& e) {
-  if (e.result != 0 || e.peer < 0 || e.comm == nullptr)
-    return;
+  if (e.result != 0 || e.peer < 0 || e.comm == nullptr) return;
   if (e.cookies == nullptr)  // untracked: its starts will not be seen
     return order_lost.store(true, std::memory_order_relaxed);
   Reason why = Reason::kNone;
   ledger::Peer* peer = ledger::peer_of(*e.comm, e.peer, &why);
-  if (peer == nullptr)
-    return;
+  if (peer == nullptr) return;
   Record record = make_record(e, e.attributes & kCallPartitioned ? Space::kPartitioned : Space::kMessage);
   View view = view_of(e);
   if (e.attributes & kCallPartitioned) {
     const int64_t ordinal = partitioned_ordinal(record.comm, e.peer, e.tag, true);
     record.comm = hash_combine(record.comm, static_cast<uint64_t>(ordinal));
-    if (ordinal < 0 && view.reason == Reason::kNone)
-      view.reason = Reason::kMemory;  // too many kinds to be told apart
+    if (ordinal < 0 && view.reason == Reason::kNone) view.reason = Reason::kMemory;  // too many kinds to be told apart
   }
   SendEntry* entry = follow(e, view, record, peer, why);
-  if (entry == nullptr)
-    return order_lost.store(true, std::memory_order_relaxed);
+  if (entry == nullptr) return order_lost.store(true, std::memory_order_relaxed);
   e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
 }
 
@@ -318,20 +319,20 @@ bool left_to_poster(SendEntry& entry) {
 }  // namespace
 
 void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
-  auto* entry = (*cookie & kCookieMask) == kCookieSendHandle ? nullptr : reinterpret_cast<SendEntry*>(*cookie & ~kCookieMask);
+  auto* entry =
+      (*cookie & kCookieMask) == kCookieSendHandle ? nullptr : reinterpret_cast<SendEntry*>(*cookie & ~kCookieMask);
   bool withdrawn = false;
   if (cancels_seen.load(std::memory_order_relaxed)) [[unlikely]] {
     StatusInfo status = {};
     const bool unknown = freed || backend->messages->status_ignored(e.given_statuses);
-    if (!unknown)
-      backend->messages->status_read(e.given_statuses, place, &status);
+    if (!unknown) backend->messages->status_read(e.given_statuses, place, &status);
     withdrawn = status.cancelled;
     if (entry == nullptr || !entry->partitioned)
-      end_cancel(entry != nullptr ? entry->handle : *cookie >> 3,
-                 unknown ? blame::CancelEnd::kUnknown : withdrawn ? blame::CancelEnd::kWithdrawn : blame::CancelEnd::kSent);
+      end_cancel(entry != nullptr ? entry->handle : *cookie >> 3, unknown     ? blame::CancelEnd::kUnknown
+                                                                  : withdrawn ? blame::CancelEnd::kWithdrawn
+                                                                              : blame::CancelEnd::kSent);
   }
-  if (entry == nullptr)
-    return;
+  if (entry == nullptr) return;
   if (!freed) {
     if (entry->partitioned && !withdrawn) {
       fill(entry->record, entry->view, false);
@@ -340,16 +341,13 @@ void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
     StagedView copy;
     if (withdrawn || !ledger::full_blame() || entry->handle == 0)
       ;  // nothing to be said of it
-    else if (entry->view.reason == Reason::kNone)
-      blame::sent_complete(entry->handle, entry->view);
+    else if (entry->view.reason == Reason::kNone) blame::sent_complete(entry->handle, entry->view);
     else if (entry->view.reason == Reason::kDeviceBuffer && staged_copies != nullptr &&
              staged_copies->ended(*e.thread, entry->view.buffer, &copy))
       blame::sent_complete(entry->handle, copy.view);
   }
-  if (freed && left_to_poster(*entry))
-    return;
-  if (freed || !entry->persistent)
-    give_back(entry);
+  if (freed && left_to_poster(*entry)) return;
+  if (freed || !entry->persistent) give_back(entry);
 }
 
 void send_posted(Thread& thread, void* word, const StagedView& copy) {
@@ -367,22 +365,18 @@ void send_dropped(void* word) {
     entry->later = false;
     alone = entry->alone;
   }
-  if (alone)
-    give_back(entry);
+  if (alone) give_back(entry);
 }
 
 void cancel_enter(Event& e) {
   const uint64_t* cookies = request_cookies(*e.thread, request_handle(e.requests, 0));
   const uint64_t cookie = cookies != nullptr ? cookies[0] : 0;
   const uint64_t kind = cookie & kCookieMask;
-  if (kind != kCookieSendHandle && kind != kCookieSend)
-    return;
+  if (kind != kCookieSendHandle && kind != kCookieSend) return;
   cancels_seen.store(true, std::memory_order_relaxed);
   const auto* entry = reinterpret_cast<const SendEntry*>(cookie & ~kCookieMask);
-  if (kind == kCookieSendHandle)
-    begin_cancel(cookie >> 3);
-  else if (!entry->partitioned)
-    begin_cancel(entry->handle);
+  if (kind == kCookieSendHandle) begin_cancel(cookie >> 3);
+  else if (!entry->partitioned) begin_cancel(entry->handle);
 }
 
 }  // namespace resil::p2p

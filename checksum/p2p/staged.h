@@ -23,8 +23,8 @@ struct StagedView {
 
 enum class Sent : uint8_t {
   kElsewhere,  ///< the data did not go through pinned memory
-  kPosted,     ///< the library has it
-  kLater,      ///< it will, in its turn
+  kPosted,  ///< the library has it
+  kLater,  ///< it will, in its turn
 };
 
 struct StagedCopies {
@@ -55,7 +55,8 @@ inline constexpr TypeMap kByteMap = {1, 1, 0, 1, true, false, true, 1, &kByteRun
 void receive_posting(Event& event, const View& copy);
 
 // --- sends.cpp: called by staging --------------------------------------------------------------------------------
-/// An exchange that blocks is about to give `copy` to the library: the partner's receive may wait for what is said of it.
+/// An exchange that blocks is about to give `copy` to the library: the partner's receive may wait for what is said of
+/// it.
 void send_announcing(Event& event, const StagedView& copy);
 /// The library has taken the send; sends of one lane in the order of the calls.
 void send_posted(Thread& thread, void* word, const StagedView& copy);

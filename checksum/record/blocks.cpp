@@ -20,12 +20,9 @@ ssize_t read_at(int descriptor, void* to, size_t bytes, uint64_t offset) {
   size_t got = 0;
   while (got < bytes) {
     const ssize_t more = pread(descriptor, static_cast<char*>(to) + got, bytes - got, static_cast<off_t>(offset + got));
-    if (more < 0 && errno == EINTR)
-      continue;
-    if (more < 0)
-      return -1;
-    if (more == 0)
-      break;
+    if (more < 0 && errno == EINTR) continue;
+    if (more < 0) return -1;
+    if (more == 0) break;
     got += static_cast<size_t>(more);
   }
   return static_cast<ssize_t>(got);
@@ -55,11 +52,9 @@ bool BlockChain::open(const char* path, Problem* problem) {
   }
   alignas(8) unsigned char page[kHeadBytes];
   const ssize_t got = S_ISREG(status.st_mode) ? read_at(descriptor_, page, sizeof(page), 0) : 0;
-  if (got >= static_cast<ssize_t>(sizeof(FileHead)))
-    memcpy(&head_, page, sizeof(head_));
+  if (got >= static_cast<ssize_t>(sizeof(FileHead))) memcpy(&head_, page, sizeof(head_));
   uint64_t magic = 0;
-  if (got >= static_cast<ssize_t>(sizeof(magic)))
-    memcpy(&magic, page, sizeof(magic));
+  if (got >= static_cast<ssize_t>(sizeof(magic))) memcpy(&magic, page, sizeof(magic));
   if (magic != kFileMagic || got < static_cast<ssize_t>(sizeof(FileHead))) {
     close();
     return fail(problem, ProblemKind::kNotRecording, path,
@@ -93,7 +88,7 @@ bool BlockChain::open(const char* path, Problem* problem) {
              static_cast<unsigned long long>(bytes_), static_cast<unsigned long long>(state_.file_bytes));
   } else {
     bytes_ = state_.file_bytes;
-    end_ = phase == FilePhase::kFinished ? FileEnd::kFinished
+    end_ = phase == FilePhase::kFinished  ? FileEnd::kFinished
            : phase == FilePhase::kAborted ? FileEnd::kAborted
                                           : FileEnd::kFailed;
     if (end_ == FileEnd::kAborted)
@@ -105,8 +100,7 @@ bool BlockChain::open(const char* path, Problem* problem) {
 }
 
 void BlockChain::close() {
-  if (descriptor_ >= 0)
-    ::close(descriptor_);
+  if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
 }
 
@@ -115,23 +109,19 @@ bool BlockChain::zeros_from(uint64_t offset) const {
   ssize_t got;
   while ((got = read_at(descriptor_, piece, sizeof(piece), offset)) > 0) {
     for (ssize_t i = 0; i < got; ++i)
-      if (piece[i] != 0)
-        return false;
+      if (piece[i] != 0) return false;
     offset += static_cast<uint64_t>(got);
   }
   return got == 0;
 }
 
 Reading BlockChain::look(const Place& place, BlockHead* block) const {
-  if (place.offset >= bytes_)
-    return end_ == FileEnd::kFinished ? Reading::kEnd : Reading::kCut;
-  if (bytes_ - place.offset < sizeof(BlockHead))
-    return end_ == FileEnd::kFinished ? Reading::kDamaged : Reading::kCut;
+  if (place.offset >= bytes_) return end_ == FileEnd::kFinished ? Reading::kEnd : Reading::kCut;
+  if (bytes_ - place.offset < sizeof(BlockHead)) return end_ == FileEnd::kFinished ? Reading::kDamaged : Reading::kCut;
   if (read_at(descriptor_, block, sizeof(*block), place.offset) != static_cast<ssize_t>(sizeof(*block)))
     return Reading::kDamaged;
   // A node that went down may leave the length of a file without its last bytes: then they are zeros.
-  if (block->magic == 0 && end_ == FileEnd::kKilled && zeros_from(place.offset))
-    return Reading::kCut;
+  if (block->magic == 0 && end_ == FileEnd::kKilled && zeros_from(place.offset)) return Reading::kCut;
   if (block->magic != kBlockMagic || block->crc != block_crc(*block) || block->payload_bytes > kMaxPayload ||
       block->sequence != place.sequence)
     return Reading::kDamaged;
@@ -146,8 +136,7 @@ Reading BlockChain::payload(const Place& place, const BlockHead& block, unsigned
   if (read_at(descriptor_, to, block.payload_bytes, at) == static_cast<ssize_t>(block.payload_bytes) &&
       compat_crc32(to, block.payload_bytes) == block.payload_crc)
     return Reading::kItem;
-  if (end_ == FileEnd::kKilled && zeros_from(at))
-    return Reading::kCut;
+  if (end_ == FileEnd::kKilled && zeros_from(at)) return Reading::kCut;
   describe(place, "its checksum does not match", problem, bytes);
   return Reading::kDamaged;
 }

@@ -7,8 +7,8 @@
 
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
-#include "shim/tables/tables.h"
 #include "shim/call/thread.h"
+#include "shim/tables/tables.h"
 
 namespace resil::record {
 
@@ -44,20 +44,18 @@ void describe(const Event& e, Call& call) {
 void put(CallRecord& record, const Value& value, bool input) {
   (input ? record.in : record.out) = value.bits;
   (input ? record.in_type : record.out_type) = value.type;
-  if (value.unread)
-    record.flags |= kCallUnread;
+  if (value.unread) record.flags |= kCallUnread;
 }
 
 bool is_failing_poll(const Event& e) {
-  if (!(e.attributes & kCallPoll) || e.result != 0)
-    return false;
-  if (e.outcount != nullptr)
-    return *e.outcount == 0;
+  if (!(e.attributes & kCallPoll) || e.result != 0) return false;
+  if (e.outcount != nullptr) return *e.outcount == 0;
   return e.flag != nullptr && *e.flag == 0;
 }
 
 int64_t given_indices(const Event& e) {
-  return (e.attributes & kCallCompletes) && e.outcount != nullptr && e.result == 0 && *e.outcount >= 0 ? *e.outcount : -1;
+  return (e.attributes & kCallCompletes) && e.outcount != nullptr && e.result == 0 && *e.outcount >= 0 ? *e.outcount
+                                                                                                       : -1;
 }
 
 void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRecord* then) {
@@ -65,13 +63,10 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
   outcome->what = 0;
   if (e.result != 0) {
     record->flags |= kCallFailed;
-    if (backend->messages->error_kind(e.result) != ErrorKind::kInStatus)
-      return;
+    if (backend->messages->error_kind(e.result) != ErrorKind::kInStatus) return;
   }
-  if (e.attributes & (kCallStarts | kCallActivates))
-    return;
-  if (is & kUnforced)
-    record->flags |= kCallUnforced;
+  if (e.attributes & (kCallStarts | kCallActivates)) return;
+  if (is & kUnforced) record->flags |= kCallUnforced;
   if ((e.attributes & kHasFlags) && e.flag != nullptr) {
     outcome->what |= kOutcomeFlag;
     outcome->flag = *e.flag != 0;
@@ -86,10 +81,8 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
   if (is & kCollects) {
     put(*record, collective_output(e), false);
   } else if (is & (kProbes | kTakes)) {
-    if (is & kWindow)
-      return window_get(e);
-    if ((!(is & kMessage) && !(is & kFile) && source_of(e) == ring::kProcNull) || !has_statuses(e))
-      return;
+    if (is & kWindow) return window_get(e);
+    if ((!(is & kMessage) && !(is & kFile) && source_of(e) == ring::kProcNull) || !has_statuses(e)) return;
     StatusInfo status;
     backend->messages->status_read(e.given_statuses, 0, &status);
     if ((is & kMatches) && is_wild(source_of(e), tag_of(e))) {
@@ -103,8 +96,7 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
       return;
     }
     const View view = receive_view(e);
-    if (status.bytes != view.bytes)
-      outcome->what |= kOutcomeBytes;
+    if (status.bytes != view.bytes) outcome->what |= kOutcomeBytes;
     put(*record, read_view(view, status.bytes), false);
   } else if (is & kSync) {
     put(*record, window_sync(e, then), false);
@@ -112,17 +104,14 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
 }
 
 void record_call(Event& e, PerThread& t, Call& call) {
-  if (call.written)
-    return;
+  if (call.written) return;
   call.written = true;
   CallRecord& record = call.now;
   const Value input = {record.in, record.in_type, (record.flags & kCallUnread) != 0};
   describe(e, call);
-  if (call.has_input)
-    put(record, input, true);
+  if (call.has_input) put(record, input, true);
   else if (traits_of(e.id) & (kGives | kCollects | kBlind))
-    if (!(e.attributes & kCallPersistent))
-      put(record, input_of(e), true);
+    if (!(e.attributes & kCallPersistent)) put(record, input_of(e), true);
   Outcome outcome;
   finish_record(e, &record, &outcome);
   if ((e.attributes & kCallStarts) && e.result == 0) {
@@ -132,10 +121,8 @@ void record_call(Event& e, PerThread& t, Call& call) {
     record.count = call.told;
   }
   call.ordinal = t.stream->call(record);
-  if (outcome.what != 0)
-    t.stream->outcome(outcome);
-  if (const int64_t given = given_indices(e); given >= 0)
-    t.stream->indices(e.indices, static_cast<uint32_t>(given));
+  if (outcome.what != 0) t.stream->outcome(outcome);
+  if (const int64_t given = given_indices(e); given >= 0) t.stream->indices(e.indices, static_cast<uint32_t>(given));
 }
 
 void record_leave(Event& e, PerThread& t, Call& call) {
@@ -144,8 +131,7 @@ void record_leave(Event& e, PerThread& t, Call& call) {
     return t.stream->poll(call.now);
   }
   record_call(e, t, call);
-  if ((e.attributes & kCallStarts) && e.result == 0)
-    follow(e, t, call);
+  if ((e.attributes & kCallStarts) && e.result == 0) follow(e, t, call);
 }
 
 }  // namespace resil::record

@@ -20,9 +20,9 @@ struct Buffer {
   enum State : uint32_t { kFree = 0, kFilling = 1, kFull = 2 };
   std::atomic<uint32_t> state;
   std::atomic<uint32_t> committed;  ///< bytes that are whole items
-  uint32_t written;                 ///< the writing side's
+  uint32_t written;  ///< the writing side's
   uint32_t segment;
-  uint64_t number, ordinal;         ///< as in BlockHead
+  uint64_t number, ordinal;  ///< as in BlockHead
   unsigned char data[kSegmentBytes];
 };
 
@@ -30,8 +30,7 @@ class Channel {
  public:
   /// Empties it for a new stream. Neither side may be in it.
   void begin() {
-    for (Buffer& buffer : buffers_)
-      buffer.state.store(Buffer::kFree, std::memory_order_relaxed);
+    for (Buffer& buffer : buffers_) buffer.state.store(Buffer::kFree, std::memory_order_relaxed);
     filling_ = draining_ = 0;
     segments_ = 0;
     at_ = limit_ = nullptr;
@@ -55,8 +54,7 @@ class Channel {
       at_ = limit_ = nullptr;
     }
     Buffer& buffer = buffers_[filling_];
-    if (buffer.state.load(std::memory_order_acquire) != Buffer::kFree)
-      return false;
+    if (buffer.state.load(std::memory_order_acquire) != Buffer::kFree) return false;
     buffer.written = 0;
     buffer.segment = segments_++;
     buffer.number = number;
@@ -70,8 +68,7 @@ class Channel {
   /// Buffers that the other side has still to write, the one in use included.
   unsigned in_use() const {
     unsigned count = 0;
-    for (const Buffer& buffer : buffers_)
-      count += buffer.state.load(std::memory_order_relaxed) != Buffer::kFree;
+    for (const Buffer& buffer : buffers_) count += buffer.state.load(std::memory_order_relaxed) != Buffer::kFree;
     return count;
   }
 
@@ -81,8 +78,7 @@ class Channel {
   Buffer* oldest(bool partial, uint32_t* end, bool* full) {
     Buffer& buffer = buffers_[draining_];
     const uint32_t state = buffer.state.load(std::memory_order_acquire);
-    if (state == Buffer::kFree || (state == Buffer::kFilling && !partial))
-      return nullptr;
+    if (state == Buffer::kFree || (state == Buffer::kFilling && !partial)) return nullptr;
     *full = state == Buffer::kFull;
     *end = buffer.committed.load(std::memory_order_acquire);
     return *full || *end > buffer.written ? &buffer : nullptr;

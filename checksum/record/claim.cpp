@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The directory of a recording: made, emptied of an older recording and marked by one rank of all that see it. Which one
-// is decided by mkdir(2), the one operation that is atomic on every shared file system. Application's thread, before
-// PMPI_Init; system calls.
+// The directory of a recording: made, emptied of an older recording and marked by one rank of all that see it. Which
+// one is decided by mkdir(2), the one operation that is atomic on every shared file system. Application's thread,
+// before PMPI_Init; system calls.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -56,23 +56,19 @@ Manifest manifest_of(const char* directory, const char* launch) {
   char path[kRoom], text[4096], wanted[128], own[96];
   snprintf(path, sizeof(path), "%s/%s", directory, kManifest);
   const int descriptor = own_file_read(path);
-  if (descriptor < 0)
-    return errno == ENOENT ? Manifest::kNone : Manifest::kForeign;
+  if (descriptor < 0) return errno == ENOENT ? Manifest::kNone : Manifest::kForeign;
   const ssize_t got = read(descriptor, text, sizeof(text) - 1);
   close(descriptor);
-  if (got <= 0)
-    return Manifest::kForeign;
+  if (got <= 0) return Manifest::kForeign;
   text[got] = 0;
-  if (strstr(text, kMark) == nullptr)
-    return Manifest::kForeign;
+  if (strstr(text, kMark) == nullptr) return Manifest::kForeign;
   plain(own, launch);
   snprintf(wanted, sizeof(wanted), "\"launch\": \"%s\"", own);
   return strstr(text, wanted) != nullptr ? Manifest::kOurs : Manifest::kOlder;
 }
 
 bool digits(const char* text, const char* end) {
-  for (; *text >= '0' && *text <= '9'; ++text) {
-  }
+  for (; *text >= '0' && *text <= '9'; ++text) {}
   return strcmp(text, end) == 0;
 }
 
@@ -89,8 +85,7 @@ bool is_own(const char* name) {
 /// The first name in it that record does not make; "" if there is none. False: it cannot be read.
 bool foreign_name(const char* directory, char* name, size_t bytes) {
   DIR* folder = opendir(directory);
-  if (folder == nullptr)
-    return false;
+  if (folder == nullptr) return false;
   name[0] = 0;
   while (const dirent* entry = readdir(folder))
     if (!is_own(entry->d_name)) {
@@ -107,21 +102,18 @@ bool empty(const char* directory, const char* claim, bool inner) {
   const int at = own_directory_open(directory, !inner);  // a world-N that is a link is not this recording's
   DIR* folder = at >= 0 ? fdopendir(at) : nullptr;
   if (folder == nullptr) {
-    if (at >= 0)
-      close(at);
+    if (at >= 0) close(at);
     return false;
   }
   char path[kRoom];
   bool ok = true;
   while (const dirent* entry = readdir(folder)) {
     const char* name = entry->d_name;
-    if (name[0] == '.' && !is_claim(name))
-      continue;
+    if (name[0] == '.' && !is_claim(name)) continue;
     snprintf(path, sizeof(path), "%s/%s", directory, name);
     if (is_rank_file(name) || (begins(name, kManifest) && strcmp(name, kManifest) != 0))
       ok = (unlinkat(at, name, 0) == 0 || errno == ENOENT) && ok;
-    else if (is_claim(name) && strcmp(name, claim) != 0)
-      unlinkat(at, name, AT_REMOVEDIR);
+    else if (is_claim(name) && strcmp(name, claim) != 0) unlinkat(at, name, AT_REMOVEDIR);
     else if (is_world(name) && !inner && manifest_of(path, "") != Manifest::kForeign)
       ok = empty(path, "", true) && (unlinkat(at, name, AT_REMOVEDIR) == 0 || errno == ENOENT) && ok;
   }
@@ -134,8 +126,7 @@ bool write_manifest(const char* directory, const Identity& identity) {
   char path[kRoom], launch[96];
   OwnFile file;
   snprintf(path, sizeof(path), "%s/%s", directory, kManifest);
-  if (!own_file_begin(&file, path, 0666))
-    return false;
+  if (!own_file_begin(&file, path, 0666)) return false;
   plain(launch, identity.launch);
   static JsonWriter json;  // 64 KiB
   json.restart(file.fd, false);
@@ -148,8 +139,7 @@ bool write_manifest(const char* directory, const Identity& identity) {
   json.text("resil_version", identity.resil_version);
   json.integer("created", static_cast<int64_t>(identity.created));
   json.end_object();
-  if (json.finish())
-    return own_file_commit(&file);
+  if (json.finish()) return own_file_commit(&file);
   own_file_drop(&file);
   errno = json.error();
   return false;
@@ -162,12 +152,9 @@ bool directory_claim(const char* directory, const Identity& identity, Problem* p
   problem->kind = ProblemKind::kNone;
   problem->text[0] = 0;
   char path[kRoom], claim[40], name[300];
-  if (directory[0] == 0 || strlen(directory) > 1000)
-    return fail(problem, directory, ENAMETOOLONG);
-  if (!own_directory_make(directory))
-    return fail(problem, directory, errno);
-  if (manifest_of(directory, identity.launch) == Manifest::kOurs)
-    return true;
+  if (directory[0] == 0 || strlen(directory) > 1000) return fail(problem, directory, ENAMETOOLONG);
+  if (!own_directory_make(directory)) return fail(problem, directory, errno);
+  if (manifest_of(directory, identity.launch) == Manifest::kOurs) return true;
   snprintf(claim, sizeof(claim), ".claim-%016llx", static_cast<unsigned long long>(hash_text(identity.launch)));
   snprintf(path, sizeof(path), "%s/%s", directory, claim);
   if (mkdir(path, 0777) != 0)
@@ -176,14 +163,14 @@ bool directory_claim(const char* directory, const Identity& identity, Problem* p
   const Manifest manifest = manifest_of(directory, identity.launch);
   bool ok = true;
   if (manifest != Manifest::kOurs) {
-    if (!foreign_name(directory, name, sizeof(name)))
-      ok = fail(problem, directory, errno);
+    if (!foreign_name(directory, name, sizeof(name))) ok = fail(problem, directory, errno);
     else if (name[0] != 0 || manifest == Manifest::kForeign) {
       char what[400];
       snprintf(what, sizeof(what), "is not empty and not a recording (it holds %.300s); name another directory",
                name[0] != 0 ? name : kManifest);
       ok = fail(problem, ProblemKind::kNotEmpty, directory, what);
-    } else if ((manifest == Manifest::kOlder && !empty(directory, claim, false)) || !write_manifest(directory, identity))
+    } else if ((manifest == Manifest::kOlder && !empty(directory, claim, false)) ||
+               !write_manifest(directory, identity))
       ok = fail(problem, directory, errno);
   }
   rmdir(path);
@@ -194,12 +181,10 @@ bool directory_is_claimed(const char* directory, const char* launch, Problem* pr
   problem->kind = ProblemKind::kNone;
   problem->text[0] = 0;
   switch (manifest_of(directory, launch)) {
-    case Manifest::kOurs:
-      return true;
+    case Manifest::kOurs: return true;
     case Manifest::kNone:
       return fail(problem, ProblemKind::kMissing, directory, "was not made ready for recording by any rank");
-    default:
-      return fail(problem, ProblemKind::kNotEmpty, directory, "is in use by another recording");
+    default: return fail(problem, ProblemKind::kNotEmpty, directory, "is in use by another recording");
   }
 }
 

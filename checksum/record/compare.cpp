@@ -14,9 +14,9 @@
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
+#include "shim/call/thread.h"
 #include "shim/report/log.h"
 #include "shim/tables/tables.h"
-#include "shim/call/thread.h"
 
 namespace resil::record {
 
@@ -28,12 +28,9 @@ void number_text(const char* what, int32_t value, char* text, size_t bytes) {
                      : value == ring::kRootSelf ? "root"
                                                 : nullptr;
   const size_t used = strlen(text);
-  if (value == ring::kNoPeer)
-    return;
-  if (name != nullptr)
-    snprintf(text + used, bytes - used, " %s %s", what, name);
-  else
-    snprintf(text + used, bytes - used, " %s %d", what, value);
+  if (value == ring::kNoPeer) return;
+  if (name != nullptr) snprintf(text + used, bytes - used, " %s %s", what, name);
+  else snprintf(text + used, bytes - used, " %s %d", what, value);
 }
 
 /// "MPI_Send rank 1 tag 7, 800 bytes, at app+0x1234".
@@ -72,7 +69,8 @@ std::atomic<bool> early_end;
 /// The recording ends here without the program's doing.
 void end_of_recording(PerThread& t) {
   early_end.store(true, std::memory_order_relaxed);
-  add_note_format("verify: the recording of stream %u ends after call %" PRIu64 "; what came after it is not verified (%s)",
+  add_note_format("verify: the recording of stream %u ends after call %" PRIu64
+                  "; what came after it is not verified (%s)",
                   t.stream_id, t.cursor->number(), recording.end_text());
   t.over = true;
 }
@@ -86,8 +84,7 @@ const Item* next_item(const Event* e, PerThread& t, const Call* call) {
       case Reading::kEnd: {
         Difference d = difference(What::kEnd);
         snprintf(d.expected_text, sizeof(d.expected_text), "the recorded thread makes no further call");
-        if (call != nullptr)
-          found_text(call->now, d.found_text, sizeof(d.found_text));
+        if (call != nullptr) found_text(call->now, d.found_text, sizeof(d.found_text));
         diverged(e, t, call, d);
         return nullptr;
       }
@@ -99,22 +96,18 @@ const Item* next_item(const Event* e, PerThread& t, const Call* call) {
         early_end.store(true, std::memory_order_relaxed);
         return nullptr;
     }
-    if (item->kind != ItemKind::kText)
-      return item;
+    if (item->kind != ItemKind::kText) return item;
     Item skipped;
     t.cursor->next(&skipped);
   }
 }
 
 bool room_for_indices(PerThread& t, uint32_t wanted) {
-  if (wanted <= t.index_room)
-    return true;
+  if (wanted <= t.index_room) return true;
   uint32_t room = t.index_room != 0 ? t.index_room : 1024;
-  while (room < wanted)
-    room *= 2;
+  while (room < wanted) room *= 2;
   void* memory = mmap(nullptr, room * sizeof(int32_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (memory == MAP_FAILED) return false;
   if (t.indices != nullptr) {
     memcpy(memory, t.indices, t.index_room * sizeof(int32_t));
     munmap(t.indices, t.index_room * sizeof(int32_t));
@@ -137,8 +130,7 @@ void take_outcome(PerThread& t, Call& call) {
     if (item->kind == ItemKind::kOutcome) {
       call.outcome = item->outcome;
     } else if (item->kind == ItemKind::kIndices && (open || !call.listed)) {
-      if (!room_for_indices(t, call.indices + item->indices))
-        return;
+      if (!room_for_indices(t, call.indices + item->indices)) return;
       memcpy(t.indices + call.indices, item->index_list, item->indices * sizeof(int32_t));
       call.indices += item->indices;
       call.listed = true;
@@ -157,8 +149,7 @@ void take_outcome(PerThread& t, Call& call) {
 /// Is this poll one of the recorded run that found nothing?
 bool in_failing_run(const Event& e, PerThread& t, Call& call) {
   if (t.run_left == 0) {
-    if (!(e.attributes & kCallPoll))
-      return false;
+    if (!(e.attributes & kCallPoll)) return false;
     const Item* item;
     if (t.cursor->peek(&item) != Reading::kItem || item->kind != ItemKind::kCall || !(item->call.flags & kCallPolls) ||
         !same_call(item->call, call.now))
@@ -168,8 +159,7 @@ bool in_failing_run(const Event& e, PerThread& t, Call& call) {
     t.run = taken.call;
     t.run_left = taken.call.count;
   }
-  if (!same_call(t.run, call.now) || t.run_left == 0)
-    return false;
+  if (!same_call(t.run, call.now) || t.run_left == 0) return false;
   t.run_left -= 1;
   counts.failing_polls += 1;
   call.fails = true;
@@ -191,8 +181,7 @@ void take_call(Event& e, PerThread& t, Call& call) {
     counts.unmatched += 1;  // completions that this run did not have, e.g. of requests beyond the request table
     t.cursor->next(&taken);
   }
-  if (item == nullptr)
-    return;
+  if (item == nullptr) return;
   if (item->kind == ItemKind::kLogged) {
     Difference d = difference(What::kCall);
     snprintf(d.expected_text, sizeof(d.expected_text), "the program logs \"%.60s\"", item->text);
@@ -226,24 +215,22 @@ void compare_input(Event& e, PerThread& t, Call& call) {
   } else if ((traits_of(e.id) & (kGives | kCollects | kBlind)) && !(e.attributes & kCallPersistent)) {
     put(call.now, input_of(e), true);
   }
-  if ((call.now.flags | call.then.flags) & kCallUnread)
-    return;
-  if (call.now.in_type != ValueType::kNone)
-    counts.values += 1;
-  if (call.now.in == call.then.in && call.now.in_type == call.then.in_type)
-    return;
+  if ((call.now.flags | call.then.flags) & kCallUnread) return;
+  if (call.now.in_type != ValueType::kNone) counts.values += 1;
+  if (call.now.in == call.then.in && call.now.in_type == call.then.in_type) return;
   Difference d = difference(What::kOutput);
   d.expected = call.then.in, d.expected_type = call.then.in_type;
   d.found = call.now.in, d.found_type = call.now.in_type;
   diverged(&e, t, &call, d);
 }
 
-int32_t world_rank(CommInfo* comm, int32_t rank) { return comm != nullptr && rank >= 0 ? comm_world_rank(*comm, rank) : -1; }
+int32_t world_rank(CommInfo* comm, int32_t rank) {
+  return comm != nullptr && rank >= 0 ? comm_world_rank(*comm, rank) : -1;
+}
 
 void choice_text(const Outcome& outcome, char* text, size_t bytes) {
   snprintf(text, bytes, "%s", outcome.what & kOutcomeFlag ? outcome.flag ? "flag true" : "flag false" : "");
-  if (outcome.what & kOutcomeIndex)
-    snprintf(text + strlen(text), bytes - strlen(text), " index %d", outcome.index);
+  if (outcome.what & kOutcomeIndex) snprintf(text + strlen(text), bytes - strlen(text), " index %d", outcome.index);
   if (outcome.what & kOutcomeMatch)
     snprintf(text + strlen(text), bytes - strlen(text), " source %d tag %d", outcome.source, outcome.tag);
   if (outcome.what & kOutcomeBytes)
@@ -264,12 +251,12 @@ void compare_result(Event& e, PerThread& t, Call& call) {
   finish_record(e, &call.now, &now, &call.then);
   if ((call.now.flags ^ call.then.flags) & kCallFailed) {
     Difference d = difference(What::kResult);
-    snprintf(d.expected_text, sizeof(d.expected_text), "the call %s", call.then.flags & kCallFailed ? "fails" : "succeeds");
+    snprintf(d.expected_text, sizeof(d.expected_text), "the call %s",
+             call.then.flags & kCallFailed ? "fails" : "succeeds");
     snprintf(d.found_text, sizeof(d.found_text), "return code %d", e.result);
     return diverged(&e, t, &call, d);
   }
-  if (call.now.flags & kCallUnread & ~given)
-    counts.unread += 1;
+  if (call.now.flags & kCallUnread & ~given) counts.unread += 1;
   const int64_t indices = given_indices(e);
   const bool listed = indices >= 0;
   if (!same_choice(call.outcome, now) || listed != call.listed ||
@@ -289,15 +276,14 @@ void compare_result(Event& e, PerThread& t, Call& call) {
     counts.values += 1;
     counts.messages += (traits_of(e.id) & kTakes) != 0 && (e.attributes & kCallP2P) != 0;
   }
-  if (!readable ||
-      (call.now.out == call.then.out && call.now.out_type == call.then.out_type))
-    return;
+  if (!readable || (call.now.out == call.then.out && call.now.out_type == call.then.out_type)) return;
   Difference d = difference(What::kInput);
   d.expected = call.then.out, d.expected_type = call.then.out_type;
   d.found = call.now.out, d.found_type = call.now.out_type;
   if (traits_of(e.id) & kMatches)
-    d.source = world_rank(e.comm, now.what & kOutcomeMatch ? now.source
-                                  : e.attributes & kCallBothWays ? e.receive_peer : e.peer);
+    d.source = world_rank(e.comm, now.what & kOutcomeMatch       ? now.source
+                                  : e.attributes & kCallBothWays ? e.receive_peer
+                                                                 : e.peer);
   diverged(&e, t, &call, d);
 }
 
@@ -308,14 +294,11 @@ bool ended_early() { return early_end.load(std::memory_order_relaxed); }
 void verify_enter(Event& e, PerThread& t, Call& call) {
   call.known = call.late = call.fails = call.forced = false;
   call.told = 0;
-  if (t.over)
-    return;
+  if (t.over) return;
   describe(e, call);
-  if (in_failing_run(e, t, call))
-    return;
+  if (in_failing_run(e, t, call)) return;
   take_call(e, t, call);
-  if (t.over)
-    return;
+  if (t.over) return;
   if (call.known || call.late) {
     if (call.late) {
       // Its input may be overwritten: read now, compared when the record is there.
@@ -327,57 +310,48 @@ void verify_enter(Event& e, PerThread& t, Call& call) {
 }
 
 void verify_leave(Event& e, PerThread& t, Call& call) {
-  if (t.over || call.fails)
-    return;
+  if (t.over || call.fails) return;
   if (call.late) {
     const CallRecord now = call.now;
     take_call(e, t, call);
-    if (t.over || !call.known)
-      return;
-    if (!((now.flags | call.then.flags) & kCallUnread) && (now.in != call.then.in || now.in_type != call.then.in_type)) {
+    if (t.over || !call.known) return;
+    if (!((now.flags | call.then.flags) & kCallUnread) &&
+        (now.in != call.then.in || now.in_type != call.then.in_type)) {
       Difference d = difference(What::kOutput);
       d.expected = call.then.in, d.expected_type = call.then.in_type;
       d.found = now.in, d.found_type = now.in_type;
       diverged(&e, t, &call, d);
     }
   }
-  if (!call.known)
-    return;
+  if (!call.known) return;
   compare_result(e, t, call);
   counts.calls += 1;
-  if (call.then.flags & kCallUnforced)
-    counts.unforced += 1;
-  if (call.now.flags & kCallUnread)
-    counts.unread += 1;
+  if (call.then.flags & kCallUnforced) counts.unforced += 1;
+  if (call.now.flags & kCallUnread) counts.unread += 1;
   t.last = {call.number, e.site, e.id};
   t.clock_reads = clock_reads(*t.thread);
 }
 
 void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, const Completion& now) {
-  if (t.over || !call.known)
-    return;
+  if (t.over || !call.known) return;
   const Item* item;
   Item taken;
   for (;;) {
     const Reading reading = t.cursor->peek(&item);
-    if (reading == Reading::kCut || reading == Reading::kDamaged)
-      return end_of_recording(t);
+    if (reading == Reading::kCut || reading == Reading::kDamaged) return end_of_recording(t);
     if (reading != Reading::kItem || (item->kind != ItemKind::kCompletion && item->kind != ItemKind::kText)) {
       counts.unmatched += 1;
       return;
     }
     t.cursor->next(&taken);
-    if (taken.kind == ItemKind::kText)
-      continue;
+    if (taken.kind == ItemKind::kText) continue;
     const uint32_t stream = taken.completion.stream != 0 ? taken.completion.stream : t.stream_id;
-    if (taken.completion.ordinal == now.ordinal && stream == now.stream)
-      break;
+    if (taken.completion.ordinal == now.ordinal && stream == now.stream) break;
     counts.unmatched += 1;
   }
   const Completion& then = taken.completion;
   counts.completions += 1;
-  if (now.flags & kCompletionUnread)
-    counts.unread += 1;
+  if (now.flags & kCompletionUnread) counts.unread += 1;
   constexpr uint8_t kMeans = kCompletionCancelled | kCompletionFailed | kCompletionFreed;
   const bool bytes_differ = (then.flags & kCompletionBytes) != (now.flags & kCompletionBytes) ||
                             ((then.flags & kCompletionBytes) && then.bytes != now.bytes);
@@ -391,9 +365,8 @@ void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, c
     d.source = world_rank(comm, source);
     const auto text = [](const Completion& c, char* to, size_t room) {
       snprintf(to, room, "request %" PRIu64 "%s%s, source %d, tag %d, %s %" PRIu64, c.ordinal,
-               c.flags & kCompletionCancelled ? " cancelled" : "", c.flags & kCompletionFailed ? " failed" : "", c.source,
-               c.tag,
-               c.flags & kCompletionBytes ? "bytes" : "all bytes;", c.bytes);
+               c.flags & kCompletionCancelled ? " cancelled" : "", c.flags & kCompletionFailed ? " failed" : "",
+               c.source, c.tag, c.flags & kCompletionBytes ? "bytes" : "all bytes;", c.bytes);
     };
     text(then, d.expected_text, sizeof(d.expected_text));
     text(now, d.found_text, sizeof(d.found_text));
@@ -414,45 +387,38 @@ void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, c
 }
 
 void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType type, uint64_t bits) {
-  if (t.over)
-    return;
+  if (t.over) return;
   const Item* item;
   Item taken;
   while ((item = next_item(nullptr, t, nullptr)) != nullptr && !stands_alone(*item)) {
     counts.unmatched += 1;
     t.cursor->next(&taken);
   }
-  if (item == nullptr)
-    return;
+  if (item == nullptr) return;
   Difference d = difference(What::kLogged);
   if (item->kind != ItemKind::kLogged || item->logged != kind || strncmp(item->text, name, kMaxName - 1) != 0) {
     d.what = What::kCall;
     if (item->kind == ItemKind::kLogged)
       snprintf(d.expected_text, sizeof(d.expected_text), "the program logs \"%.60s\"", item->text);
-    else
-      recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));
+    else recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));
     snprintf(d.found_text, sizeof(d.found_text), "the program logs \"%.60s\"", name);
     return diverged(nullptr, t, nullptr, d);
   }
   t.cursor->next(&taken);
   counts.logged += 1;
-  if (taken.bits == bits)
-    return;
+  if (taken.bits == bits) return;
   d.expected = taken.bits, d.found = bits;
   d.expected_type = taken.type, d.found_type = type;
   diverged(nullptr, t, nullptr, d);
 }
 
 double replay_time(PerThread& t, const char* name, double value) {
-  if (t.over)
-    return value;
+  if (t.over) return value;
   const Item* item = next_item(nullptr, t, nullptr);
-  if (item == nullptr)
-    return value;
+  if (item == nullptr) return value;
   if (item->kind != ItemKind::kLogged || item->logged != LoggedKind::kTime) {
     Difference d = difference(What::kCall);
-    if (item->kind == ItemKind::kCall)
-      recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));
+    if (item->kind == ItemKind::kCall) recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));
     snprintf(d.found_text, sizeof(d.found_text), "the program asks for %s", name);
     diverged(nullptr, t, nullptr, d);
     return value;
@@ -464,19 +430,15 @@ double replay_time(PerThread& t, const char* name, double value) {
 }
 
 void verify_end(PerThread& t, const char* what_ends) {
-  if (t.over)
-    return;
+  if (t.over) return;
   const Item* item;
   Item taken;
   while (t.cursor->peek(&item) == Reading::kItem && item->kind != ItemKind::kCall && item->kind != ItemKind::kLogged)
     t.cursor->next(&taken);
-  if (t.cursor->peek(&item) != Reading::kItem)
-    return;
+  if (t.cursor->peek(&item) != Reading::kItem) return;
   Difference d = difference(What::kEnd);
-  if (item->kind == ItemKind::kCall)
-    recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));
-  else
-    snprintf(d.expected_text, sizeof(d.expected_text), "the program logs \"%.60s\"", item->text);
+  if (item->kind == ItemKind::kCall) recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));
+  else snprintf(d.expected_text, sizeof(d.expected_text), "the program logs \"%.60s\"", item->text);
   snprintf(d.found_text, sizeof(d.found_text), "%s", what_ends);
   diverged(nullptr, t, nullptr, d);
 }

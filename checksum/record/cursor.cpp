@@ -10,15 +10,13 @@ namespace resil::record {
 
 Reading Cursor::stop(Reading reading, const char* why) {
   stopped_ = reading;
-  if (why != problem_)
-    snprintf(problem_, sizeof(problem_), "%s", why);
+  if (why != problem_) snprintf(problem_, sizeof(problem_), "%s", why);
   return reading;
 }
 
 Reading Cursor::load() {
   const BlockChain& chain = file_->chain;
-  if (closed_)
-    return stop(Reading::kEnd, "");
+  if (closed_) return stop(Reading::kEnd, "");
   for (;;) {
     BlockHead block;
     const Reading reading = chain.look(place_, &block);
@@ -26,21 +24,20 @@ Reading Cursor::load() {
       chain.describe(place_, "its head is not that of the next block", problem_, sizeof(problem_));
       return stop(reading, problem_);
     }
-    if (reading != Reading::kItem)
-      return stop(reading, reading == Reading::kCut ? chain.end_text() : "");
+    if (reading != Reading::kItem) return stop(reading, reading == Reading::kCut ? chain.end_text() : "");
     const Place place = place_;
     place_ = BlockChain::after(place, block);
-    if (block.stream != id_)
-      continue;
+    if (block.stream != id_) continue;
     const bool first = (block.flags & kBlockFirst) != 0;
     closed_ = (block.flags & kBlockCloses) != 0;
-    if (closed_ && block.payload_bytes == 0)
-      return stop(Reading::kEnd, "");
-    if (first ? block.offset != 0 || block.segment != segment_ : block.offset != offset_ || block.segment + 1 != segment_) {
+    if (closed_ && block.payload_bytes == 0) return stop(Reading::kEnd, "");
+    if (first ? block.offset != 0 || block.segment != segment_
+              : block.offset != offset_ || block.segment + 1 != segment_) {
       chain.describe(place, "it does not go on where the stream stopped", problem_, sizeof(problem_));
       return stop(Reading::kDamaged, problem_);
     }
-    if (const Reading bytes = chain.payload(place, block, payload_, problem_, sizeof(problem_)); bytes != Reading::kItem)
+    if (const Reading bytes = chain.payload(place, block, payload_, problem_, sizeof(problem_));
+        bytes != Reading::kItem)
       return stop(bytes, bytes == Reading::kCut ? chain.end_text() : problem_);
     if (first) {
       decoder_.reset(block.number, block.ordinal);
@@ -56,14 +53,11 @@ Reading Cursor::load() {
 
 Reading Cursor::peek(const Item** item) {
   *item = &item_;
-  if (peeked_)
-    return Reading::kItem;
-  if (stopped_ != Reading::kItem)
-    return stopped_;
+  if (peeked_) return Reading::kItem;
+  if (stopped_ != Reading::kItem) return stopped_;
   for (;;) {
     if (decoder_.empty()) {
-      if (const Reading reading = load(); reading != Reading::kItem)
-        return reading;
+      if (const Reading reading = load(); reading != Reading::kItem) return reading;
     }
     bool some;
     if (!decoder_.next(&item_, *file_->names, &some)) {
@@ -80,8 +74,7 @@ Reading Cursor::peek(const Item** item) {
 Reading Cursor::next(Item* item) {
   const Item* next;
   const Reading reading = peek(&next);
-  if (reading != Reading::kItem)
-    return reading;
+  if (reading != Reading::kItem) return reading;
   *item = *next;
   skip();
   return reading;

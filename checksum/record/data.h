@@ -21,30 +21,30 @@ namespace resil::record {
 
 /// What a call means to a recording.
 enum Trait : uint16_t {
-  kGives = 1,       ///< e.send holds what this rank gives
-  kTakes = 2,       ///< e.receive is filled, when the call or its request is complete
-  kSwaps = 4,       ///< e.send is filled too: MPI_Sendrecv_replace
-  kCollects = 8,    ///< a collective with data
-  kMatches = 16,    ///< names a source and a tag, which may be wildcards
+  kGives = 1,  ///< e.send holds what this rank gives
+  kTakes = 2,  ///< e.receive is filled, when the call or its request is complete
+  kSwaps = 4,  ///< e.send is filled too: MPI_Sendrecv_replace
+  kCollects = 8,  ///< a collective with data
+  kMatches = 16,  ///< names a source and a tag, which may be wildcards
   kProbes = 32,
-  kMessage = 64,    ///< MPI_Mrecv, MPI_Imrecv
-  kWindow = 128,    ///< its data is there at the end of the epoch: MPI_Get and its kin
-  kSync = 256,      ///< ends an epoch, or completes operations
+  kMessage = 64,  ///< MPI_Mrecv, MPI_Imrecv
+  kWindow = 128,  ///< its data is there at the end of the epoch: MPI_Get and its kin
+  kSync = 256,  ///< ends an epoch, or completes operations
   kUnforced = 512,  ///< its outcome depends on other processes in a way that is not recorded
   kFile = 1024,
-  kBlind = 2048,    ///< moves data that is not read
+  kBlind = 2048,  ///< moves data that is not read
 };
 uint16_t traits_of(CallId id);  ///< a table; call prepare_traits() before
 /// Finds out which data are addresses in memory (MPI_AINT): they differ from run to run. In the first call.
 void prepare_addresses(Thread& thread);
-extern uint64_t bytes_read;      ///< by read_view() and read_blocks() so far
+extern uint64_t bytes_read;  ///< by read_view() and read_blocks() so far
 extern uint64_t address_values;  ///< met so far, and not read; for the report
 void prepare_traits();
 
 struct Value {
   uint64_t bits;
   ValueType type;  ///< kNone: no data
-  bool unread;     ///< it has data that must not, or cannot, be read
+  bool unread;  ///< it has data that must not, or cannot, be read
 };
 
 /// The first `bytes` bytes of what the view shows.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns the bytes of one stream back into items; the reverse of encoder.h. Trusts nothing: bytes that no writer makes end
-// in `false`, never outside the buffer.
+// Turns the bytes of one stream back into items; the reverse of encoder.h. Trusts nothing: bytes that no writer makes
+// end in `false`, never outside the buffer.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ class Decoder {
   /// not what a writer makes.
   bool next(Item* item, const Names& names, bool* some);
 
-  SiteName site() const { return site_; }                ///< of the last call
+  SiteName site() const { return site_; }  ///< of the last call
   const char* call_name() const { return call_names_[call_name_]; }
-  uint64_t number() const { return number_; }            ///< of the last call
+  uint64_t number() const { return number_; }  ///< of the last call
   uint64_t next_ordinal() const { return started_ + 1; }
 
   /// Reads a stream's opening, which must come first. False: there is none.
@@ -77,7 +77,7 @@ class Decoder {
 };
 
 /// One match from `*at`, which moves on. `last` as in encode_match.
-bool decode_match(const unsigned char** at, const unsigned char* end, uint32_t* stream, uint64_t* ordinal, uint64_t* last,
-                  Match* match);
+bool decode_match(const unsigned char** at, const unsigned char* end, uint32_t* stream, uint64_t* ordinal,
+                  uint64_t* last, Match* match);
 
 }  // namespace resil::record

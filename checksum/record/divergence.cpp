@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See divergence.h. Who is named: data is compared before it leaves its rank. So the rank whose own output differs while
-// all that it had received agrees is where it began; a rank that receives something else is a victim.
+// See divergence.h. Who is named: data is compared before it leaves its rank. So the rank whose own output differs
+// while all that it had received agrees is where it began; a rank that receives something else is a victim.
 
 #include "checksum/record/divergence.h"
 
@@ -18,14 +18,14 @@
 #include "checksum/ledger/blame_internal.h"
 #include "detectors/dump/symbols.h"
 #include "shim/base/bit_cast.h"
+#include "shim/base/own_stack.h"
+#include "shim/base/spinlock.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
-#include "shim/base/own_stack.h"
 #include "shim/report/report.h"
-#include "shim/call/runtime.h"
-#include "shim/base/spinlock.h"
-#include "shim/call/thread.h"
 
 namespace resil::record {
 
@@ -43,11 +43,9 @@ struct Backtrace {
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
   auto* trace = static_cast<Backtrace*>(data);
   const uint64_t pc = _Unwind_GetIP(context);
-  if (trace->wanted != 0 && pc != trace->wanted)
-    return _URC_NO_REASON;  // still inside the library
+  if (trace->wanted != 0 && pc != trace->wanted) return _URC_NO_REASON;  // still inside the library
   trace->wanted = 0;
-  if (pc == 0)
-    return _URC_END_OF_STACK;
+  if (pc == 0) return _URC_END_OF_STACK;
   trace->frames[trace->count++] = pc;
   return trace->count == kFrames ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
@@ -99,10 +97,8 @@ bool is_address(uint64_t bits, ValueType type) {
 /// Seconds since 1970, between 2017 and 2049.
 bool is_date(uint64_t bits, ValueType type) {
   double value = static_cast<double>(bits);
-  if (type == ValueType::kDouble)
-    value = bit_cast<double>(bits);
-  else if (type != ValueType::kSigned && type != ValueType::kUnsigned)
-    return false;
+  if (type == ValueType::kDouble) value = bit_cast<double>(bits);
+  else if (type != ValueType::kSigned && type != ValueType::kUnsigned) return false;
   return value > 1.5e9 && value < 2.5e9;
 }
 
@@ -110,20 +106,21 @@ uint64_t calls_of(const PerThread& t, const char* part, const char* or_part) {
   uint64_t sum = 0;
   for (unsigned id = 0; id < kCallCount; ++id) {
     const char* name = call_info(static_cast<CallId>(id)).name;
-    if (strstr(name, part) != nullptr || strstr(name, or_part) != nullptr)
-      sum += t.thread->lane->counters[id].count;
+    if (strstr(name, part) != nullptr || strstr(name, or_part) != nullptr) sum += t.thread->lane->counters[id].count;
   }
   return sum;
 }
 
 /// Calls whose outcomes are not recorded, by what they are.
 void add_unforced(const PerThread& t, Sources& sources) {
-  const uint64_t files = calls_of(t, "_shared", "_ordered"), worlds = calls_of(t, "MPI_Comm_spawn", "MPI_Comm_accept") +
-                                                                      calls_of(t, "MPI_Comm_connect", "MPI_Lookup_name");
+  const uint64_t files = calls_of(t, "_shared", "_ordered"),
+                 worlds = calls_of(t, "MPI_Comm_spawn", "MPI_Comm_accept") +
+                          calls_of(t, "MPI_Comm_connect", "MPI_Lookup_name");
   if (files != 0)
     sources.add("%" PRIu64 " calls used a shared file pointer: which rank comes first there is not recorded", files);
   if (worlds != 0)
-    sources.add("%" PRIu64 " calls had to do with other worlds (spawn, connect, names), which are not recorded", worlds);
+    sources.add("%" PRIu64 " calls had to do with other worlds (spawn, connect, names), which are not recorded",
+                worlds);
   if (files + worlds == 0)
     sources.add("%" PRIu64 " calls before had outcomes that are not recorded (one-sided atomics)", counts.unforced);
 }
@@ -131,25 +128,19 @@ void add_unforced(const PerThread& t, Sources& sources) {
 /// What differs, if it is text in this run; "" otherwise.
 void text_of(const Event* e, const Difference& d, char* text, size_t room) {
   text[0] = 0;
-  if (e == nullptr || (d.what != What::kOutput && d.what != What::kInput))
-    return;
+  if (e == nullptr || (d.what != What::kOutput && d.what != What::kInput)) return;
   const uint16_t is = traits_of(e->id);
   const bool one_buffer = (is & kSwaps) || ((is & kCollects) && collective::form_of(e->id) == collective::Form::kBcast);
   const bool takes = d.what == What::kInput && !one_buffer;
-  if (!(is & kCollects) && !(is & (takes ? kTakes : kGives | kSwaps)))
-    return;
+  if (!(is & kCollects) && !(is & (takes ? kTakes : kGives | kSwaps))) return;
   const Side& side = takes ? e->receive : e->send;
-  if (side.counts != nullptr && (is & kCollects))
-    return;
+  if (side.counts != nullptr && (is & kCollects)) return;
   const View view = make_view(*e->thread, side.buffer, side.count, side.type);
-  if (view.reason != ledger::Reason::kNone || !view.type->contiguous || view.bytes < 4 || view.type->size != 1)
-    return;
+  if (view.reason != ledger::Reason::kNone || !view.type->contiguous || view.bytes < 4 || view.type->size != 1) return;
   const auto* at = static_cast<const char*>(view.buffer);
   size_t used = 0;
-  while (used < view.bytes && used + 1 < room && at[used] >= ' ' && at[used] <= '~')
-    ++used;
-  if (used < 4 || (used < view.bytes && used + 1 < room && at[used] != 0))
-    return;
+  while (used < view.bytes && used + 1 < room && at[used] >= ' ' && at[used] <= '~') ++used;
+  if (used < 4 || (used < view.bytes && used + 1 < room && at[used] != 0)) return;
   memcpy(text, at, used);
   text[used] = 0;
 }
@@ -164,10 +155,11 @@ void add_text_source(const char* text, Sources& sources) {
 
 void find_sources(const PerThread& t, const Difference& d, const char* text, Sources& sources) {
   if (const uint64_t reads = clock_reads(*t.thread) - t.clock_reads; reads != 0 && !mode.time)
-    sources.add("MPI_Wtime was read %" PRIu64 " times since the last call that agreed, and is not recorded without "
-                "RESIL_RECORD_TIME=1", reads);
-  if (counts.unforced != 0)
-    add_unforced(t, sources);
+    sources.add("MPI_Wtime was read %" PRIu64
+                " times since the last call that agreed, and is not recorded without "
+                "RESIL_RECORD_TIME=1",
+                reads);
+  if (counts.unforced != 0) add_unforced(t, sources);
   add_text_source(text, sources);
   if (mode.multiple && t.stream_id > 1)
     sources.add("several threads call MPI, and the order between threads is not recorded");
@@ -176,9 +168,9 @@ void find_sources(const PerThread& t, const Difference& d, const char* text, Sou
   if (is_date(d.expected, d.expected_type) && is_date(d.found, d.found_type))
     sources.add("both values look like the time of day, in seconds since 1970");
   if (counts.unread != 0)
-    sources.add("%" PRIu64 " calls before brought data that was not read (device memory, addresses or the like)", counts.unread);
-  if (mode.native)
-    sources.add("RESIL_REDUCE=native: MPI may sum in another order each time");
+    sources.add("%" PRIu64 " calls before brought data that was not read (device memory, addresses or the like)",
+                counts.unread);
+  if (mode.native) sources.add("RESIL_REDUCE=native: MPI may sum in another order each time");
 }
 
 void say(Finding& finding, const Event* e, const PerThread& t, const Call* call, const Difference& d, const char* where,
@@ -189,44 +181,48 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
   switch (d.what) {
     case What::kOutput:
       finding.culprit(rank);
-      finding.say("Rank %d on %s: what it gives in %s (call %" PRIu64 " at %s) is not what it gave in the recorded run, "
+      finding.say("Rank %d on %s: what it gives in %s (call %" PRIu64
+                  " at %s) is not what it gave in the recorded run, "
                   "while all that it had received so far agrees. The two runs part here, in this rank, after %s.",
                   rank, runtime.host, name, number, where, before);
       break;
     case What::kLogged:
       finding.culprit(rank);
-      finding.say("Rank %d on %s: a value that the program logged after call %" PRIu64 " is not the recorded one, while "
+      finding.say("Rank %d on %s: a value that the program logged after call %" PRIu64
+                  " is not the recorded one, while "
                   "all that it had received so far agrees. The two runs part here, in this rank, after %s.",
                   rank, runtime.host, number, before);
       break;
     case What::kInput: {
       char from[40] = "elsewhere";
-      if (d.source >= 0 && d.source != rank)
-        snprintf(from, sizeof(from), "rank %d", d.source);
+      if (d.source >= 0 && d.source != rank) snprintf(from, sizeof(from), "rank %d", d.source);
       finding.victim(rank);
       // Whoever gives something else than recorded stops the job before it leaves him.
-      if (mode.stops)
-        finding.culprit(rank);
-      finding.say("Rank %d on %s: what it got from %s in %s (call %" PRIu64 " at %s) is not what it got in the recorded run; "
-                  "what this rank gave agreed so far. %s it changed on the way, or in the memory of this rank after it had "
-                  "arrived.", rank, runtime.host, from, name, number, where,
-                  mode.stops ? "Who sends compares before, and nobody has stopped:"
-                             : "Who sends compares before: if no other rank reports that it parts first,");
+      if (mode.stops) finding.culprit(rank);
+      finding.say(
+          "Rank %d on %s: what it got from %s in %s (call %" PRIu64
+          " at %s) is not what it got in the recorded run; "
+          "what this rank gave agreed so far. %s it changed on the way, or in the memory of this rank after it had "
+          "arrived.",
+          rank, runtime.host, from, name, number, where,
+          mode.stops ? "Who sends compares before, and nobody has stopped:"
+                     : "Who sends compares before: if no other rank reports that it parts first,");
       break;
     }
     case What::kStuck:
       finding.victim(rank);
-      if (d.source >= 0)
-        finding.culprit(d.source);
-      finding.say("Rank %d on %s: %s (call %" PRIu64 " at %s) has waited %.0f s for what came here in the recorded run: "
+      if (d.source >= 0) finding.culprit(d.source);
+      finding.say("Rank %d on %s: %s (call %" PRIu64
+                  " at %s) has waited %.0f s for what came here in the recorded run: "
                   "%s. This run has taken another way, or is that much slower (RESIL_VERIFY_SECONDS).",
                   rank, runtime.host, name, number, where, mode.patience, d.expected_text);
       break;
     default:
       finding.culprit(rank);
-      finding.say("Rank %d on %s: %s at %s is not what it did in the recorded run after %s, while all that it had "
-                  "received so far agrees.",
-                  rank, runtime.host, d.what == What::kEnd && e == nullptr ? "the end of the thread" : name, where, before);
+      finding.say(
+          "Rank %d on %s: %s at %s is not what it did in the recorded run after %s, while all that it had "
+          "received so far agrees.",
+          rank, runtime.host, d.what == What::kEnd && e == nullptr ? "the end of the thread" : name, where, before);
       break;
   }
 }
@@ -246,26 +242,23 @@ void function_text(uint64_t site, char* name, size_t bytes) {
   }
   const char* begin = strchr(line, '(');
   const char* end = begin != nullptr ? strrchr(begin, '+') : nullptr;
-  snprintf(name, bytes, "%.*s", end != nullptr ? static_cast<int>(end - begin - 1) : 0, end != nullptr ? begin + 1 : "");
+  snprintf(name, bytes, "%.*s", end != nullptr ? static_cast<int>(end - begin - 1) : 0,
+           end != nullptr ? begin + 1 : "");
 }
 
 /// Is this one of the words of RESIL_VERIFY_IGNORE?
 bool in_ignore_list(const char* where) {
   const char* list = config_text("RESIL_VERIFY_IGNORE");
   const size_t length = strlen(where);
-  if (length == 0)
-    return false;
+  if (length == 0) return false;
   for (const char* at = strstr(list, where); at != nullptr; at = strstr(at + 1, where))
-    if ((at == list || at[-1] == ',') && (at[length] == 0 || at[length] == ','))
-      return true;
+    if ((at == list || at[-1] == ',') && (at[length] == 0 || at[length] == ',')) return true;
   return false;
 }
 
 bool ignored(uint64_t site, const char* where) {
-  if (config_text("RESIL_VERIFY_IGNORE")[0] == 0)
-    return false;
-  if (in_ignore_list(where))
-    return true;
+  if (config_text("RESIL_VERIFY_IGNORE")[0] == 0) return false;
+  if (in_ignore_list(where)) return true;
   char function[200];
   function_text(site, function, sizeof(function));
   return in_ignore_list(function);
@@ -301,24 +294,23 @@ uint64_t clock_reads(const Thread& thread) {
 }
 
 static void say_diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
-  if (d.what == What::kCall || d.what == What::kEnd || d.what == What::kResult)
-    t.over = true;
+  if (d.what == What::kCall || d.what == What::kEnd || d.what == What::kResult) t.over = true;
   char where[112] = "the end", last_site[112], before[220] = "the beginning";
-  if (e != nullptr)
-    blame::site_text(e->site, where, sizeof(where));
+  if (e != nullptr) blame::site_text(e->site, where, sizeof(where));
   const bool of_data = e != nullptr && (d.what == What::kOutput || d.what == What::kInput);
   if (of_data && ignored(e->site, where)) {
     counts.ignored += 1;
     return;
   }
-  // Who of several threads takes a piece of work is decided by their order, which is not recorded; and threads that begin
-  // alike cannot be told apart: this may well be another one's stream.
+  // Who of several threads takes a piece of work is decided by their order, which is not recorded; and threads that
+  // begin alike cannot be told apart: this may well be another one's stream.
   const bool way = d.what == What::kCall || d.what == What::kEnd || d.what == What::kChoice || d.what == What::kResult;
   if ((t.unsure && d.what != What::kStuck) || (mode.multiple && threads_seen() > 1 && way)) {
     add_note_format("verify: the calls of thread %u are not compared from call %" PRIu64 " on: %s", t.stream_id,
-                    t.cursor->number(), t.unsure ? "other threads begin with the same call from the same place, so it is "
-                                                   "not known whose recording this is"
-                                                 : "it went another way, as threads may whose order is not recorded");
+                    t.cursor->number(),
+                    t.unsure ? "other threads begin with the same call from the same place, so it is "
+                               "not known whose recording this is"
+                             : "it went another way, as threads may whose order is not recorded");
     counts.lost += !t.over || way;
     t.over = true;
     return;
@@ -334,9 +326,11 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
   text_of(e, d, text, sizeof(text));
   find_sources(t, d, text, sources);
   Finding finding;
-  finding.start(d.what == What::kInput ? "divergent_input" : d.what == What::kStuck ? "replay_stuck" : "divergence",
+  finding.start(d.what == What::kInput   ? "divergent_input"
+                : d.what == What::kStuck ? "replay_stuck"
+                                         : "divergence",
                 sources.count != 0 || d.what == What::kStuck || d.what == What::kInput ? Confidence::kSuspected
-                                                                                      : Confidence::kProved);
+                                                                                       : Confidence::kProved);
   say(finding, e, t, call, d, where, before);
   const ring::Lane& lane = *t.thread->lane;
   if (lane.step != 0)
@@ -346,25 +340,24 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
               call != nullptr && call->known ? call->number : t.cursor->number(), t.stream_id,
               e != nullptr ? name_of(e->id) : "none", where);
   finding.add("after", "%s", before);
-  if (d.what == What::kInput && d.source >= 0)
-    finding.add("source", "rank %d", d.source);
+  if (d.what == What::kInput && d.source >= 0) finding.add("source", "rank %d", d.source);
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);  // the report puts the first of all ranks first
   finding.add("time", "%lld.%06ld", static_cast<long long>(now.tv_sec), now.tv_nsec / 1000);
   finding.add("inputs_agreed", "%s", d.what == What::kInput ? "no: this is the first one that differs" : "yes");
   add_values(finding, d);
-  if (text[0] != 0)
-    finding.add("text", "\"%s\"", text);
-  finding.add("unrecorded", "%s", sources.count != 0 ? sources.text
-                                                     : "no unrecorded source is known: a fault, or a program that uses "
-                                                       "random seeds, clocks, addresses or uninitialised memory");
+  if (text[0] != 0) finding.add("text", "\"%s\"", text);
+  finding.add("unrecorded", "%s",
+              sources.count != 0 ? sources.text
+                                 : "no unrecorded source is known: a fault, or a program that uses "
+                                   "random seeds, clocks, addresses or uninitialised memory");
   if (of_data) {
     char function[80];
     function_text(e->site, function, sizeof(function));
-    finding.add("if_it_may_differ", "RESIL_VERIFY_IGNORE=%s%s%s", where, function[0] != 0 ? ", or every call of " : "", function);
+    finding.add("if_it_may_differ", "RESIL_VERIFY_IGNORE=%s%s%s", where, function[0] != 0 ? ", or every call of " : "",
+                function);
   }
-  if (e != nullptr)
-    add_backtrace(finding, e->return_address);
+  if (e != nullptr) add_backtrace(finding, e->return_address);
   finding_publish(finding);
   if (!mode.stops && d.what != What::kStuck) {
     report_write("running");  // it must be on disk when another rank ends the job

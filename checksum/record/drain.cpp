@@ -24,14 +24,11 @@ void help() {
     writer.helper_sleeps.store(true, std::memory_order_seq_cst);
     wait_on(&writer.bell, heard, pause);
     writer.helper_sleeps.store(false, std::memory_order_relaxed);
-    if (writer.helper_stop.load(std::memory_order_acquire) || !writer.recording.load(std::memory_order_relaxed))
-      break;
-    if (!writer.file_lock.lock(kLongestPause))
-      continue;
+    if (writer.helper_stop.load(std::memory_order_acquire) || !writer.recording.load(std::memory_order_relaxed)) break;
+    if (!writer.file_lock.lock(kLongestPause)) continue;
     const double now = seconds_now();
     const bool partial = now - last_partial >= kPartialEvery;
-    if (partial)
-      last_partial = now;
+    if (partial) last_partial = now;
     const int full = write_streams(partial);
     writer.file_lock.unlock();
     pause = full < 0 ? kLongestPause : full > 1 ? pause / 2 : full == 1 ? pause : pause * 1.25;
@@ -69,21 +66,18 @@ bool Streams::write(Channel* channel, uint32_t id, bool partial, int* full_ones)
       }
       buffer->written = end;
     }
-    if (!full)
-      break;
+    if (!full) break;
     ++*full_ones;
     channel->release(buffer);
     writer.space.fetch_add(1, std::memory_order_release);
-    if (writer.waiting.load(std::memory_order_acquire) != 0)
-      wake_all(&writer.space);
+    if (writer.waiting.load(std::memory_order_acquire) != 0) wake_all(&writer.space);
   }
   return true;
 }
 
 bool Streams::write_closed(Stream* stream) {
   int full_ones = 0;
-  if (!write(&stream->channel_, stream->id_, true, &full_ones))
-    return false;
+  if (!write(&stream->channel_, stream->id_, true, &full_ones)) return false;
   BlockHead head = {};
   head.stream = stream->id_;
   head.flags = kBlockCloses;
@@ -101,14 +95,12 @@ bool Streams::write_closed(Stream* stream) {
 bool Streams::write_all(bool partial, int* full_ones) {
   // Matches first: who reads a call of which the match is missing would take it for the end.
   Channel* matches = writer.matches.load(std::memory_order_acquire);
-  if (matches != nullptr && !write(matches, kMatchStream, partial, full_ones))
-    return false;
+  if (matches != nullptr && !write(matches, kMatchStream, partial, full_ones)) return false;
   const uint32_t count = writer.stream_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
     Stream* stream = writer.streams[i];
     const uint32_t state = stream->state_.load(std::memory_order_acquire);
-    if (state == Stream::kIdle)
-      continue;
+    if (state == Stream::kIdle) continue;
     if (!(state == Stream::kClosing ? write_closed(stream) : write(&stream->channel_, stream->id_, partial, full_ones)))
       return false;
   }
@@ -117,14 +109,12 @@ bool Streams::write_all(bool partial, int* full_ones) {
 
 int write_streams(bool partial) {
   int full_ones = 0;
-  if (!writer.recording.load(std::memory_order_relaxed) || !Streams::write_all(partial, &full_ones))
-    return -1;
+  if (!writer.recording.load(std::memory_order_relaxed) || !Streams::write_all(partial, &full_ones)) return -1;
   return full_ones;
 }
 
 void buffer_taken(const Channel& channel) {
-  if (channel.in_use() >= kBuffers - 1 && writer.helper_sleeps.load(std::memory_order_seq_cst))
-    wake_helper();
+  if (channel.in_use() >= kBuffers - 1 && writer.helper_sleeps.load(std::memory_order_seq_cst)) wake_helper();
 }
 
 bool wait_for_space(Channel* channel, uint32_t stream) {
@@ -136,12 +126,10 @@ bool wait_for_space(Channel* channel, uint32_t stream) {
   writer.waiting.fetch_add(1, std::memory_order_acq_rel);
   while (writer.recording.load(std::memory_order_relaxed)) {
     const uint32_t space = writer.space.load(std::memory_order_acquire);
-    if (channel->in_use() < kBuffers)
-      break;
+    if (channel->in_use() < kBuffers) break;
     if (writer.file_lock.try_lock()) {  // the helper sleeps, or does not exist, or waits for a core
       int full_ones = 0;
-      if (writer.recording.load(std::memory_order_relaxed))
-        Streams::write(channel, stream, false, &full_ones);
+      if (writer.recording.load(std::memory_order_relaxed)) Streams::write(channel, stream, false, &full_ones);
       writer.file_lock.unlock();
       continue;
     }
@@ -163,8 +151,7 @@ bool helper_start() {
   writer.helper_stop.store(false, std::memory_order_relaxed);
   writer.helper_runs.store(1, std::memory_order_relaxed);
   const bool made = helper_thread_start("resil-record", help);
-  if (!made)
-    writer.helper_runs.store(0, std::memory_order_relaxed);
+  if (!made) writer.helper_runs.store(0, std::memory_order_relaxed);
   return made;
 }
 

@@ -39,20 +39,14 @@ Byte* put_text(Byte* at, const char* text, size_t most) {
 }
 
 inline Byte* put_value(Byte* at, ValueType type, uint64_t bits) {
-  if (type == ValueType::kNone)
-    return at;
+  if (type == ValueType::kNone) return at;
   if (type == ValueType::kDigest) [[likely]]
     return put_word(at, bits);
   switch (type) {
-    case ValueType::kFloat:
-      memcpy(at, &bits, sizeof(float));
-      return at + sizeof(float);
-    case ValueType::kSigned:
-      return put_signed(at, static_cast<int64_t>(bits));
-    case ValueType::kUnsigned:
-      return put_number(at, bits);
-    default:
-      return put_word(at, bits);
+    case ValueType::kFloat: memcpy(at, &bits, sizeof(float)); return at + sizeof(float);
+    case ValueType::kSigned: return put_signed(at, static_cast<int64_t>(bits));
+    case ValueType::kUnsigned: return put_number(at, bits);
+    default: return put_word(at, bits);
   }
 }
 
@@ -129,8 +123,7 @@ Byte* Encoder::call(Byte* at, const CallRecord& record, const Names& names) {
     at = new_shape(at, shapes_[number], names);
     slot = static_cast<uint16_t>(number + 1);
   }
-  if (counted)
-    at = put_number(at, record.count);
+  if (counted) at = put_number(at, record.count);
   at = put_value(at, record.in_type, record.in);
   return put_value(at, record.out_type, record.out);
 }
@@ -148,26 +141,20 @@ Byte* Encoder::new_shape(Byte* at, const Shape& shape, const Names& names) {
     fields |= kShapeComm;
     at = comm_number(at, shape.comm, &comm);
   }
-  fields |= (shape.flags != last.flags ? unsigned{kShapeFlags} : 0) | (shape.peer != last.peer ? unsigned{kShapePeer} : 0) |
-            (shape.tag != last.tag ? unsigned{kShapeTag} : 0) | (shape.bytes != last.bytes ? unsigned{kShapeBytes} : 0) |
+  fields |= (shape.flags != last.flags ? unsigned{kShapeFlags} : 0) |
+            (shape.peer != last.peer ? unsigned{kShapePeer} : 0) | (shape.tag != last.tag ? unsigned{kShapeTag} : 0) |
+            (shape.bytes != last.bytes ? unsigned{kShapeBytes} : 0) |
             (shape.in_type != last.in_type || shape.out_type != last.out_type ? unsigned{kShapeTypes} : 0);
   *at++ = kTokenNewShape;
   at = put_number(at, site);
   *at++ = static_cast<Byte>(fields);
-  if ((fields & kShapeCall) != 0)
-    at = put_number(at, call);
-  if ((fields & kShapeFlags) != 0)
-    at = put_number(at, shape.flags);
-  if ((fields & kShapeComm) != 0)
-    at = put_number(at, comm);
-  if ((fields & kShapePeer) != 0)
-    at = put_signed(at, int64_t{shape.peer} - int64_t{last.peer});
-  if ((fields & kShapeTag) != 0)
-    at = put_signed(at, int64_t{shape.tag} - int64_t{last.tag});
-  if ((fields & kShapeBytes) != 0)
-    at = put_signed(at, static_cast<int64_t>(shape.bytes - last.bytes));
-  if ((fields & kShapeTypes) != 0)
-    *at++ = static_cast<Byte>(shape.in_type << 4 | shape.out_type);
+  if ((fields & kShapeCall) != 0) at = put_number(at, call);
+  if ((fields & kShapeFlags) != 0) at = put_number(at, shape.flags);
+  if ((fields & kShapeComm) != 0) at = put_number(at, comm);
+  if ((fields & kShapePeer) != 0) at = put_signed(at, int64_t{shape.peer} - int64_t{last.peer});
+  if ((fields & kShapeTag) != 0) at = put_signed(at, int64_t{shape.tag} - int64_t{last.tag});
+  if ((fields & kShapeBytes) != 0) at = put_signed(at, static_cast<int64_t>(shape.bytes - last.bytes));
+  if ((fields & kShapeTypes) != 0) *at++ = static_cast<Byte>(shape.in_type << 4 | shape.out_type);
   sites_[site].last = shape;
   return at;
 }
@@ -180,10 +167,8 @@ Byte* Encoder::site_number(Byte* at, uint64_t address, const Names& names, uint3
   }
   SiteName name;
   uint32_t object = 0;
-  if (names.site(address, &name))
-    at = object_number(at, name.object, &object);
-  if (object == 0)
-    name.offset = 0;
+  if (names.site(address, &name)) at = object_number(at, name.object, &object);
+  if (object == 0) name.offset = 0;
   *number = site_count_++ % kSites;
   slot = static_cast<uint16_t>(*number + 1);
   sites_[*number].address = address;
@@ -225,8 +210,7 @@ Byte* Encoder::object_number(Byte* at, const char* object, uint32_t* number) {
       return at;
     }
   *number = 0;
-  if (object_count_ == kObjects)
-    return at;
+  if (object_count_ == kObjects) return at;
   objects_[object_count_++] = hash;
   *number = object_count_;
   *at++ = kTokenObject;
@@ -242,14 +226,12 @@ Byte* Encoder::completion(Byte* at, const Completion& completion, uint32_t strea
     *at++ = static_cast<Byte>(kTokenCompletionExplicit + type);
     *at++ = static_cast<Byte>((completion.flags & ~kCompletionStream) | (origin != stream ? kCompletionStream : 0));
     at = put_signed(at, static_cast<int64_t>(completion.ordinal - last_completed_ - 1));
-    if (origin != stream)
-      at = put_number(at, origin);
+    if (origin != stream) at = put_number(at, origin);
     if ((completion.flags & kCompletionMatch) != 0) {
       at = put_signed(at, completion.source);
       at = put_signed(at, completion.tag);
     }
-    if ((completion.flags & kCompletionBytes) != 0)
-      at = put_number(at, completion.bytes);
+    if ((completion.flags & kCompletionBytes) != 0) at = put_number(at, completion.bytes);
   }
   last_completed_ = completion.ordinal;
   return put_value(at, completion.type, completion.digest);
@@ -259,8 +241,7 @@ Byte* Encoder::outcome(Byte* at, const Outcome& outcome) {
   *at++ = kTokenOutcome;
   const bool flag = (outcome.what & kOutcomeFlag) != 0 && outcome.flag;
   *at++ = static_cast<Byte>((outcome.what & 0x0f) | (flag ? kOutcomeTrue : 0));
-  if ((outcome.what & kOutcomeIndex) != 0)
-    at = put_signed(at, outcome.index);
+  if ((outcome.what & kOutcomeIndex) != 0) at = put_signed(at, outcome.index);
   if ((outcome.what & kOutcomeMatch) != 0) {
     at = put_signed(at, outcome.source);
     at = put_signed(at, outcome.tag);
@@ -283,8 +264,7 @@ Byte* Encoder::logged(Byte* at, LoggedKind kind, const char* name, ValueType typ
   const uint64_t hash = hash_text(name);
   const uint32_t kept = name_count_ < kLoggedNames ? name_count_ : kLoggedNames;
   uint32_t number = 0;
-  while (number < kept && logged_names_[number] != hash)
-    ++number;
+  while (number < kept && logged_names_[number] != hash) ++number;
   if (number == kept) {
     number = name_count_++ % kLoggedNames;
     logged_names_[number] = hash;

@@ -4,8 +4,8 @@
 // shape, kept in a table, and most calls cost one byte for the shape plus the digests, which nothing can shrink.
 //
 // Context: the stream's own thread, or under the lock of what is shared. No system call, no allocation; names of call
-// sites are asked for when a site is new in a segment. Every function writes at most kItemRoom bytes at `at` and returns
-// the end.
+// sites are asked for when a site is new in a segment. Every function writes at most kItemRoom bytes at `at` and
+// returns the end.
 #pragma once
 
 #include <cstddef>

@@ -40,12 +40,9 @@ uint64_t realtime_ns() {
 int write_parts(int descriptor, iovec* parts, int count, uint64_t offset) {
   while (count > 0) {
     const ssize_t done = pwritev(descriptor, parts, count, static_cast<off_t>(offset));
-    if (done < 0 && errno == EINTR)
-      continue;
-    if (done < 0)
-      return errno;
-    if (done == 0)
-      return ENOSPC;
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return errno;
+    if (done == 0) return ENOSPC;
     offset += static_cast<uint64_t>(done);
     size_t left = static_cast<size_t>(done);
     while (count > 0 && left >= parts->iov_len) {
@@ -85,8 +82,7 @@ SizeSignalShield::~SizeSignalShield() {
   const int kept = errno;
   const sigset_t set = only_size_signal();
   const timespec none = {};
-  if (!pending_ && size_signal_pending())
-    sigtimedwait(&set, nullptr, &none);
+  if (!pending_ && size_signal_pending()) sigtimedwait(&set, nullptr, &none);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   errno = kept;
 }
@@ -98,15 +94,16 @@ double seconds_now() {
 }
 
 void wait_on(std::atomic<uint32_t>* word, uint32_t value, double seconds) {
-  if (seconds <= 0)
-    return;
+  if (seconds <= 0) return;
   timespec limit;
   limit.tv_sec = static_cast<time_t>(seconds);
   limit.tv_nsec = static_cast<long>((seconds - static_cast<double>(limit.tv_sec)) * 1e9);
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, nullptr, 0);
 }
 
-void wake_all(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 0x7fffffff, nullptr, nullptr, 0); }
+void wake_all(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 0x7fffffff, nullptr, nullptr, 0);
+}
 
 bool PatientLock::try_lock() {
   uint32_t none = 0;
@@ -114,27 +111,23 @@ bool PatientLock::try_lock() {
 }
 
 bool PatientLock::lock(double seconds) {
-  if (try_lock())
-    return true;
+  if (try_lock()) return true;
   const double deadline = seconds_now() + seconds;
   while (word_.exchange(2, std::memory_order_acquire) != 0) {
     const double left = deadline - seconds_now();
-    if (left <= 0)
-      return false;
+    if (left <= 0) return false;
     wait_on(&word_, 2, left);
   }
   return true;
 }
 
 void PatientLock::unlock() {
-  if (word_.exchange(0, std::memory_order_release) == 2)
-    wake_all(&word_);
+  if (word_.exchange(0, std::memory_order_release) == 2) wake_all(&word_);
 }
 
 int BlockFile::create(const char* path, const Identity& identity) {
   descriptor_ = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (descriptor_ < 0)
-    return errno;
+  if (descriptor_ < 0) return errno;
   alignas(8) unsigned char page[kHeadBytes] = {};
   FileHead head = {};
   head.magic = kFileMagic;
@@ -172,8 +165,7 @@ int BlockFile::append(BlockHead head, const void* payload) {
   const int error = write_parts(descriptor_, parts, head.payload_bytes == 0 ? 1 : 2, at);
   if (error != 0) {
     // What went in of the block goes; a reader of a file that cannot be cut takes it for one of a killed program.
-    while (ftruncate(descriptor_, static_cast<off_t>(at)) != 0 && errno == EINTR) {
-    }
+    while (ftruncate(descriptor_, static_cast<off_t>(at)) != 0 && errno == EINTR) {}
     return error;
   }
   ++blocks_;

@@ -4,9 +4,9 @@
 // bytes; scripts/resil_tool/recording.py reads them too.
 //
 // A recording is a directory: recording.json says that record made it and for which launch, rank-NNNNN.rec is one
-// rank's. Each thread of the rank has a stream of items: a call, then what belongs to it (its outcome, the requests that
-// it completed). Values here are this process's: call ids and call sites are translated on the way in and out, because
-// ids change between versions of resil and addresses from run to run.
+// rank's. Each thread of the rank has a stream of items: a call, then what belongs to it (its outcome, the requests
+// that it completed). Values here are this process's: call ids and call sites are translated on the way in and out,
+// because ids change between versions of resil and addresses from run to run.
 #pragma once
 
 #include <cstddef>
@@ -19,37 +19,37 @@ constexpr uint32_t kFormatVersion = 1;
 /// What the eight bytes `in`, `out`, `digest` or `bits` are. A single number is kept itself, so that a divergence can
 /// show it; everything else as the digest of checksum/digest/digest.h.
 enum class ValueType : uint8_t {
-  kNone = 0,      ///< nothing is kept: not known, or the call has none; takes no room
+  kNone = 0,  ///< nothing is kept: not known, or the call has none; takes no room
   kDigest = 1,
-  kDouble = 2,    ///< bits of a double
-  kFloat = 3,     ///< bits of a float in the lower half
-  kSigned = 4,    ///< integer of any width, sign-extended
+  kDouble = 2,  ///< bits of a double
+  kFloat = 3,  ///< bits of a float in the lower half
+  kSigned = 4,  ///< integer of any width, sign-extended
   kUnsigned = 5,  ///< integer of any width, zero-extended
-  kBytes = 6,     ///< up to eight bytes as they lay in memory, the rest zero
+  kBytes = 6,  ///< up to eight bytes as they lay in memory, the rest zero
 };
 
 /// Bits of CallRecord::flags.
 enum CallFlag : uint16_t {
-  kCallFailed = 1,    ///< returned other than MPI_SUCCESS
-  kCallNested = 2,    ///< made from a callback inside another call
-  kCallStarted = 4,   ///< started `count` requests; their ordinals are the stream's next ones
-  kCallPolls = 8,     ///< a run of `count` polls in a row that found nothing. Made by poll(), not by call()
-  kCallUnread = 16,   ///< it has data that was not read: device memory, or data of a kind that is not looked at
+  kCallFailed = 1,  ///< returned other than MPI_SUCCESS
+  kCallNested = 2,  ///< made from a callback inside another call
+  kCallStarted = 4,  ///< started `count` requests; their ordinals are the stream's next ones
+  kCallPolls = 8,  ///< a run of `count` polls in a row that found nothing. Made by poll(), not by call()
+  kCallUnread = 16,  ///< it has data that was not read: device memory, or data of a kind that is not looked at
   kCallUnforced = 32,  ///< its outcome depends on what is not recorded (order between threads, another process, time)
   kCallFirstModuleFlag = 256,  ///< this bit and those above are the module's own
 };
 
 /// One call, or one run of failing polls. 64 bytes.
 struct CallRecord {
-  uint64_t comm;   ///< job-wide id of the communicator; 0: none
-  uint64_t in;     ///< what the call took: send buffer or contribution
-  uint64_t out;    ///< what came out of it, when known as the call ends
+  uint64_t comm;  ///< job-wide id of the communicator; 0: none
+  uint64_t in;  ///< what the call took: send buffer or contribution
+  uint64_t out;  ///< what came out of it, when known as the call ends
   uint64_t bytes;  ///< named by the call
-  uint64_t site;   ///< call site, an address in this process; read back: 0 when its object file is not loaded
+  uint64_t site;  ///< call site, an address in this process; read back: 0 when its object file is not loaded
   int32_t peer, tag;  ///< as the call names them, kAnySource and so on of shim/ring/ring_format.h
-  uint32_t step;   ///< resil_step's counter; 0: the program names no steps. Below 2^32
+  uint32_t step;  ///< resil_step's counter; 0: the program names no steps. Below 2^32
   uint32_t count;  ///< with kCallStarted and kCallPolls; else ignored, and 1 when read back
-  uint16_t call;   ///< CallId; read back: kUnknownCall when this version does not know the name
+  uint16_t call;  ///< CallId; read back: kUnknownCall when this version does not know the name
   uint16_t flags;  ///< CallFlag
   ValueType in_type, out_type;
   uint8_t reserved[2];
@@ -59,21 +59,21 @@ constexpr uint16_t kUnknownCall = 0xffff;
 
 /// Bits of Completion::flags.
 enum CompletionFlag : uint8_t {
-  kCompletionMatch = 1,      ///< source and tag are set: it was posted with a wildcard. Also goes to the matches
-  kCompletionBytes = 2,      ///< bytes are set: fewer came than were posted
+  kCompletionMatch = 1,  ///< source and tag are set: it was posted with a wildcard. Also goes to the matches
+  kCompletionBytes = 2,  ///< bytes are set: fewer came than were posted
   kCompletionCancelled = 4,
-  kCompletionFailed = 8,     ///< its status has an error
-  kCompletionFreed = 16,     ///< MPI_Request_free: nothing is known of what came
-  kCompletionUnread = 32,    ///< it has data that was not read
+  kCompletionFailed = 8,  ///< its status has an error
+  kCompletionFreed = 16,  ///< MPI_Request_free: nothing is known of what came
+  kCompletionUnread = 32,  ///< it has data that was not read
 };
 
 /// A request is complete, as the application was told by the call before. Written as at most 16 bytes unless another
 /// stream started it, or the flags ask for more; 10 usually.
 struct Completion {
   uint64_t ordinal;  ///< of the request in the stream that started it, from 1
-  uint64_t digest;   ///< of what came, or a value
+  uint64_t digest;  ///< of what came, or a value
   uint64_t bytes;
-  uint32_t stream;   ///< that started it; 0: the same as this
+  uint32_t stream;  ///< that started it; 0: the same as this
   int32_t source, tag;
   ValueType type;
   uint8_t flags;  ///< CompletionFlag
@@ -81,10 +81,10 @@ struct Completion {
 
 /// Bits of Outcome::what: which members are set.
 enum OutcomePart : uint8_t {
-  kOutcomeFlag = 1,    ///< flag: MPI_Test, Iprobe, Test_cancelled, Request_get_status, ...
-  kOutcomeIndex = 2,   ///< index: Waitany, Testany; -1 for MPI_UNDEFINED
-  kOutcomeMatch = 4,   ///< source and tag: Probe, Iprobe, a blocking receive with wildcards
-  kOutcomeBytes = 8,   ///< bytes: what came or was probed
+  kOutcomeFlag = 1,  ///< flag: MPI_Test, Iprobe, Test_cancelled, Request_get_status, ...
+  kOutcomeIndex = 2,  ///< index: Waitany, Testany; -1 for MPI_UNDEFINED
+  kOutcomeMatch = 4,  ///< source and tag: Probe, Iprobe, a blocking receive with wildcards
+  kOutcomeBytes = 8,  ///< bytes: what came or was probed
 };
 
 /// What the MPI decided in the call before, where it had a choice.
@@ -99,12 +99,21 @@ enum class ItemKind : uint8_t {
   kCall = 1,
   kCompletion = 2,
   kOutcome = 3,
-  kIndices = 4,  ///< of Waitsome, Testsome: a list in pieces of kMaxIndices; a list is at its end when a piece is shorter
-  kLogged = 5,   ///< a named value: norm, checksum, count, MPI_Wtime. Stands between calls
-  kText = 6,     ///< a remark for people, which readers skip
+  kIndices =
+      4,  ///< of Waitsome, Testsome: a list in pieces of kMaxIndices; a list is at its end when a piece is shorter
+  kLogged = 5,  ///< a named value: norm, checksum, count, MPI_Wtime. Stands between calls
+  kText = 6,  ///< a remark for people, which readers skip
 };
 
-enum class LoggedKind : uint8_t { kNorm = 1, kChecksum = 2, kCount = 3, kTime = 4, kStep = 5, kFingerprint = 6, kOther = 7 };
+enum class LoggedKind : uint8_t {
+  kNorm = 1,
+  kChecksum = 2,
+  kCount = 3,
+  kTime = 4,
+  kStep = 5,
+  kFingerprint = 6,
+  kOther = 7
+};
 
 constexpr uint32_t kMaxIndices = 256;
 constexpr uint32_t kMaxName = 64;  ///< bytes of a name with its zero; longer ones are cut
@@ -113,12 +122,12 @@ constexpr uint32_t kMaxName = 64;  ///< bytes of a name with its zero; longer on
 struct Item {
   ItemKind kind;
   LoggedKind logged;  ///< with kLogged
-  ValueType type;     ///< with kLogged
-  uint32_t indices;   ///< with kIndices: how many
-  uint64_t number;    ///< of the call (in this stream, from 1) that it is or belongs to; kLogged: calls before it
-  uint64_t ordinal;   ///< with kCall and kCallStarted: of the first request that it started
-  uint64_t bits;      ///< with kLogged: the value
-  const char* text;   ///< with kLogged: its name; with kText
+  ValueType type;  ///< with kLogged
+  uint32_t indices;  ///< with kIndices: how many
+  uint64_t number;  ///< of the call (in this stream, from 1) that it is or belongs to; kLogged: calls before it
+  uint64_t ordinal;  ///< with kCall and kCallStarted: of the first request that it started
+  uint64_t bits;  ///< with kLogged: the value
+  const char* text;  ///< with kLogged: its name; with kText
   const int32_t* index_list;
   CallRecord call;
   Completion completion;
@@ -134,7 +143,7 @@ struct Match {
 /// A call site that holds from run to run.
 struct SiteName {
   const char* object;  ///< path of the object file; "": no object file (generated code, whose sites all look alike)
-  uint64_t offset;     ///< return address in it, as addr2line takes it
+  uint64_t offset;  ///< return address in it, as addr2line takes it
 };
 
 /// How a writer and a reader get at this process's tables. No allocation; any thread.
@@ -152,16 +161,16 @@ extern const Names kLibraryNames;
 /// Whose recording it is. Written as it stands at the head of every file; text ends with a zero, longer text is cut.
 struct Identity {
   int32_t rank, world_size, world;
-  int32_t thread_level;     ///< 3: MPI_THREAD_MULTIPLE; -1: less
-  uint64_t created;         ///< seconds since 1970
-  char launch[96];          ///< differs from launch to launch; equal on all ranks
+  int32_t thread_level;  ///< 3: MPI_THREAD_MULTIPLE; -1: less
+  uint64_t created;  ///< seconds since 1970
+  char launch[96];  ///< differs from launch to launch; equal on all ranks
   char host[64];
-  char program[1024];       ///< path of the executable
-  char build[64];           ///< its build id in hexadecimal, else "size-SIZE-mtime-NANOSECONDS"
-  char mpi[128];            ///< first line of MPI_Get_library_version
-  char abi[16];             ///< "openmpi", "mpich", "standard"
+  char program[1024];  ///< path of the executable
+  char build[64];  ///< its build id in hexadecimal, else "size-SIZE-mtime-NANOSECONDS"
+  char mpi[128];  ///< first line of MPI_Get_library_version
+  char abi[16];  ///< "openmpi", "mpich", "standard"
   char resil_version[32];
-  char reduce[16];          ///< RESIL_REDUCE
+  char reduce[16];  ///< RESIL_REDUCE
 };
 
 /// Fills in everything but `reduce` from the running library. Before MPI_Init has returned, rank and size are the
@@ -170,14 +179,17 @@ void identity_of_this_rank(Identity* identity);
 
 enum class ProblemKind : uint8_t {
   kNone,
-  kMissing,        ///< no such directory or file
+  kMissing,  ///< no such directory or file
   kPermission,
   kNotRecording,
-  kVersion,        ///< written in another format
-  kOtherProgram, kOtherSize, kOtherRank, kOtherReduce,
-  kDamaged,        ///< a checksum does not match
-  kSystem,         ///< any other error of the system
-  kNotEmpty,       ///< writer: the directory holds what record did not make
+  kVersion,  ///< written in another format
+  kOtherProgram,
+  kOtherSize,
+  kOtherRank,
+  kOtherReduce,
+  kDamaged,  ///< a checksum does not match
+  kSystem,  ///< any other error of the system
+  kNotEmpty,  ///< writer: the directory holds what record did not make
 };
 
 /// What is wrong, for people: one line without a newline that names the file.

@@ -19,8 +19,8 @@
 namespace resil::record {
 
 constexpr uint64_t kFileMagic = 0x4345524c49534552;  // the bytes "RESILREC"
-constexpr uint32_t kStateMagic = 0x54415453;         // "STAT"
-constexpr uint32_t kBlockMagic = 0x4b4c4252;         // "RBLK"
+constexpr uint32_t kStateMagic = 0x54415453;  // "STAT"
+constexpr uint32_t kBlockMagic = 0x4b4c4252;  // "RBLK"
 constexpr uint32_t kHeadBytes = 4096;
 constexpr uint32_t kStateAt = kHeadBytes - 64;
 constexpr uint32_t kMaxPayload = 64 << 10;
@@ -40,11 +40,11 @@ enum class FilePhase : uint32_t { kRunning = 1, kFinished = 2, kAborted = 3, kFa
 /// The only bytes of a file that are ever written again.
 struct FileState {
   uint32_t magic;
-  uint32_t crc;    ///< of all bytes after it
+  uint32_t crc;  ///< of all bytes after it
   uint32_t phase;  ///< FilePhase
-  int32_t error;   ///< errno with kFailed; 0: it was something else, e.g. patience
+  int32_t error;  ///< errno with kFailed; 0: it was something else, e.g. patience
   uint64_t file_bytes, blocks, calls;  ///< at the end; 0 while running
-  uint64_t seconds;                    ///< since 1970
+  uint64_t seconds;  ///< since 1970
   uint8_t reserved[16];
 };
 static_assert(sizeof(FileState) == 64);
@@ -52,9 +52,9 @@ static_assert(sizeof(FileState) == 64);
 constexpr uint32_t kMatchStream = 0;  ///< what receives with wildcards got, of all threads
 
 enum BlockFlag : uint16_t {
-  kBlockFirst = 1,      ///< begins a segment
-  kBlockOpens = 2,      ///< begins the stream
-  kBlockCloses = 4,     ///< ends the stream; may be empty
+  kBlockFirst = 1,  ///< begins a segment
+  kBlockOpens = 2,  ///< begins the stream
+  kBlockCloses = 4,  ///< ends the stream; may be empty
 };
 
 struct BlockHead {
@@ -63,14 +63,14 @@ struct BlockHead {
   uint32_t payload_crc;
   uint32_t payload_bytes;
   uint32_t stream;
-  uint16_t flags;     ///< BlockFlag
+  uint16_t flags;  ///< BlockFlag
   uint16_t reserved;
-  uint32_t segment;   ///< number in its stream, from 0
-  uint32_t offset;    ///< of the payload in its segment
+  uint32_t segment;  ///< number in its stream, from 0
+  uint32_t offset;  ///< of the payload in its segment
   uint64_t sequence;  ///< number of the block in the file, from 0
-  uint64_t number;    ///< calls of the stream before this segment
-  uint64_t ordinal;   ///< requests started by the stream before this segment
-  uint64_t time;      ///< CLOCK_REALTIME when it was written, nanoseconds
+  uint64_t number;  ///< calls of the stream before this segment
+  uint64_t ordinal;  ///< requests started by the stream before this segment
+  uint64_t time;  ///< CLOCK_REALTIME when it was written, nanoseconds
 };
 static_assert(sizeof(BlockHead) == 64);
 
@@ -89,28 +89,34 @@ inline uint32_t block_crc(const BlockHead& block) {
 // Items. The first byte is a token; numbers are LEB128, signed ones zigzag. In the matches an item has no token.
 constexpr uint8_t kDirectShapes = 0xc0;  // below: a call with this shape
 enum Token : uint8_t {
-  kTokenShape = 0xc0,      ///< a call: shape number - kDirectShapes
-  kTokenNewShape = 0xc1,   ///< a call whose shape follows and is defined by it
-  kTokenStep = 0xc2,       ///< step of the calls from here, as difference; a segment begins with 0
-  kTokenCallName = 0xc3,   ///< defines the next call name
-  kTokenObject = 0xc4,     ///< defines the next object file
-  kTokenSite = 0xc5,       ///< defines the next call site: object + 1 (0: none), offset
-  kTokenComm = 0xc6,       ///< defines the next communicator: 8 bytes
-  kTokenName = 0xc7,       ///< defines the next name of a logged value
-  kTokenStream = 0xc8,     ///< first item of a stream: object of its first call site, offset, how many were before
+  kTokenShape = 0xc0,  ///< a call: shape number - kDirectShapes
+  kTokenNewShape = 0xc1,  ///< a call whose shape follows and is defined by it
+  kTokenStep = 0xc2,  ///< step of the calls from here, as difference; a segment begins with 0
+  kTokenCallName = 0xc3,  ///< defines the next call name
+  kTokenObject = 0xc4,  ///< defines the next object file
+  kTokenSite = 0xc5,  ///< defines the next call site: object + 1 (0: none), offset
+  kTokenComm = 0xc6,  ///< defines the next communicator: 8 bytes
+  kTokenName = 0xc7,  ///< defines the next name of a logged value
+  kTokenStream = 0xc8,  ///< first item of a stream: object of its first call site, offset, how many were before
   kTokenOutcome = 0xc9,
   kTokenIndices = 0xca,
   kTokenLogged = 0xcb,
   kTokenText = 0xcc,
-  kTokenCompletion = 0xd0,          ///< + ValueType: of the request after the last one completed
+  kTokenCompletion = 0xd0,  ///< + ValueType: of the request after the last one completed
   kTokenCompletionExplicit = 0xd8,  ///< + ValueType
 };
-constexpr uint8_t kOutcomeTrue = 0x80;       // with OutcomePart bits
+constexpr uint8_t kOutcomeTrue = 0x80;  // with OutcomePart bits
 constexpr uint8_t kCompletionStream = 0x80;  // with CompletionFlag bits: the stream that started it follows
 
 /// Fields of a shape that differ from the last shape of the same site.
 enum ShapeField : uint8_t {
-  kShapeCall = 1, kShapeFlags = 2, kShapeComm = 4, kShapePeer = 8, kShapeTag = 16, kShapeBytes = 32, kShapeTypes = 64,
+  kShapeCall = 1,
+  kShapeFlags = 2,
+  kShapeComm = 4,
+  kShapePeer = 8,
+  kShapeTag = 16,
+  kShapeBytes = 32,
+  kShapeTypes = 64,
   kShapeCounted = 128,  ///< the value itself: calls of this shape carry a count
 };
 
@@ -122,7 +128,9 @@ constexpr uint32_t kMaxPath = 1024;  ///< with its zero
 constexpr uint32_t kMaxText = 1024;  ///< with its zero
 constexpr uint32_t kItemRoom = 2560;  ///< no item with all that it must define first needs more
 
-constexpr uint64_t zigzag(int64_t value) { return static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63); }
+constexpr uint64_t zigzag(int64_t value) {
+  return static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63);
+}
 constexpr int64_t unzigzag(uint64_t value) { return static_cast<int64_t>(value >> 1 ^ (0 - (value & 1))); }
 
 /// A shape: what calls in a loop have in common. Values of the process that writes or reads.

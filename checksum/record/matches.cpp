@@ -15,8 +15,7 @@ uint32_t MatchTable::home(uint32_t stream, uint64_t ordinal) {
 
 void MatchTable::add(uint32_t stream, uint64_t ordinal, const Match& match, Kind kind) {
   uint32_t at = home(stream, ordinal);
-  while (entries_[at].kind != kEmpty)
-    at = (at + 1) % kSlots;
+  while (entries_[at].kind != kEmpty) at = (at + 1) % kSlots;
   entries_[at] = {ordinal, stream, match, kind};
   ++(kind == kTaken ? taken_ : count_);
 }
@@ -26,8 +25,7 @@ bool MatchTable::take(uint32_t stream, uint64_t ordinal, Kind kind, Match* match
   while (entries_[at].kind != kEmpty &&
          (entries_[at].ordinal != ordinal || entries_[at].stream != stream || entries_[at].kind != kind))
     at = (at + 1) % kSlots;
-  if (entries_[at].kind == kEmpty)
-    return false;
+  if (entries_[at].kind == kEmpty) return false;
   *match = entries_[at].match;
   --(kind == kTaken ? taken_ : count_);
   // What would not be found across the gap moves into it.
@@ -52,16 +50,12 @@ Reading next_block(RecordingBody& body, MatchScan* scan, Visit visit) {
     Reading reading = body.chain.look(place, &block);
     if (reading == Reading::kDamaged)
       body.chain.describe(place, "its head is not that of the next block", body.problem, sizeof(body.problem));
-    if (reading != Reading::kItem)
-      return reading;
+    if (reading != Reading::kItem) return reading;
     scan->place = BlockChain::after(place, block);
-    if (block.stream != kMatchStream)
-      continue;
+    if (block.stream != kMatchStream) continue;
     reading = body.chain.payload(place, block, body.payload, body.problem, sizeof(body.problem));
-    if (reading != Reading::kItem)
-      return reading;
-    if ((block.flags & kBlockFirst) != 0)
-      scan->last = 0;
+    if (reading != Reading::kItem) return reading;
+    if ((block.flags & kBlockFirst) != 0) scan->last = 0;
     const unsigned char *at = body.payload, *end = at + block.payload_bytes;
     while (at != end) {
       uint32_t stream;
@@ -86,8 +80,7 @@ Reading find(RecordingBody& body, uint32_t stream, uint64_t ordinal, Match* matc
         if (!body.table.take(of, number, MatchTable::kTaken, &unused))
           body.table.add(of, number, found, MatchTable::kMatch);
       });
-      if (reading != Reading::kItem)
-        return reading;
+      if (reading != Reading::kItem) return reading;
       body.matches = scan;
       continue;
     }
@@ -100,11 +93,9 @@ Reading find(RecordingBody& body, uint32_t stream, uint64_t ordinal, Match* matc
           seen = true;
         }
       });
-      if (reading != Reading::kItem)
-        return reading;
+      if (reading != Reading::kItem) return reading;
     }
-    if (body.table.may_mark())
-      body.table.add(stream, ordinal, *match, MatchTable::kTaken);
+    if (body.table.may_mark()) body.table.add(stream, ordinal, *match, MatchTable::kTaken);
     return Reading::kItem;
   }
   return Reading::kItem;
@@ -113,8 +104,7 @@ Reading find(RecordingBody& body, uint32_t stream, uint64_t ordinal, Match* matc
 }  // namespace
 
 Reading Recording::match(uint32_t stream, uint64_t ordinal, Match* match) {
-  while (!body_->lock.lock(3600)) {
-  }
+  while (!body_->lock.lock(3600)) {}
   const Reading reading = find(*body_, stream, ordinal, match);
   body_->lock.unlock();
   return reading;

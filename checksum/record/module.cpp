@@ -8,18 +8,18 @@
 
 #include "checksum/record/divergence.h"
 #include "checksum/record/state.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
-#include "shim/config/config.h"
+#include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
+#include "shim/call/module.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
+#include "shim/config/config.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
-#include "shim/call/module.h"
 #include "shim/report/report.h"
-#include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
-#include "shim/call/thread.h"
 
 namespace resil::record {
 
@@ -30,20 +30,22 @@ Counts counts;
 namespace {
 
 constexpr ConfigEntry kConfig[] = {
-    {"RESIL_MODE+", ConfigType::kChoices, "record", "", "writes down every call, what MPI chose and digests of all data"},
+    {"RESIL_MODE+", ConfigType::kChoices, "record", "",
+     "writes down every call, what MPI chose and digests of all data"},
     {"RESIL_MODE+", ConfigType::kChoices, "verify", "",
      "runs the program as recorded and compares every call with the recording"},
     {"RESIL_RECORD", ConfigType::kText, "a directory", "./resil-record",
      "directory of the recording that record writes and verify reads"},
-    {"RESIL_RECORD_TIME", ConfigType::kSwitch, "0|1", "0", "records what MPI_Wtime returns, and gives it back in verify"},
+    {"RESIL_RECORD_TIME", ConfigType::kSwitch, "0|1", "0",
+     "records what MPI_Wtime returns, and gives it back in verify"},
     {"RESIL_VERIFY_IGNORE", ConfigType::kText, "call sites and functions, separated by commas", "",
      "calls whose data may differ in verify, as findings print them: object+0xoffset, or a function's name"},
     {"RESIL_VERIFY_SECONDS", ConfigType::kReal, "1..1000000", "600",
      "how long a call in verify waits for what came in the recorded run, before that is a divergence"},
 };
 
-bool ready;     // the file is open
-bool opened;    // it was, for verify
+bool ready;  // the file is open
+bool opened;  // it was, for verify
 Identity identity;
 char directory[1100];  // of this world's recording
 
@@ -51,8 +53,7 @@ char directory[1100];  // of this world's recording
 void name_directory() {
   if (runtime.world > 0)
     snprintf(directory, sizeof(directory), "%s/world-%d", config_text("RESIL_RECORD"), runtime.world);
-  else
-    snprintf(directory, sizeof(directory), "%s", config_text("RESIL_RECORD"));
+  else snprintf(directory, sizeof(directory), "%s", config_text("RESIL_RECORD"));
 }
 
 void refuse(const Problem& problem) {
@@ -80,8 +81,7 @@ bool enabled() {
 }
 
 void before_init() {
-  if (mode.recording && mode.verifying)
-    stop_unusable("RESIL_MODE has both record and verify; choose one");
+  if (mode.recording && mode.verifying) stop_unusable("RESIL_MODE has both record and verify; choose one");
   mode.stops = strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0;
   mode.time = config_integer("RESIL_RECORD_TIME") != 0;
   mode.patience = config_real("RESIL_VERIFY_SECONDS");
@@ -90,13 +90,11 @@ void before_init() {
   name_directory();
   identity_of_this_rank(&identity);
   Problem problem;
-  if (mode.recording && !directory_claim(directory, identity, &problem))
-    refuse(problem);
+  if (mode.recording && !directory_claim(directory, identity, &problem)) refuse(problem);
 }
 
 void after_init() {
-  if (ready)
-    return;
+  if (ready) return;
   mode.multiple = !runtime_has_world() || backend->thread_multiple();
   identity_of_this_rank(&identity);
   snprintf(identity.reduce, sizeof(identity.reduce), "%s", reduce_mode());
@@ -109,41 +107,32 @@ void after_init() {
   Problem problem;
   if (mode.recording) {
     writer_on_failure(on_failure);
-    if (!writer_open(directory, identity, kLibraryNames, &problem))
-      refuse(problem);
+    if (!writer_open(directory, identity, kLibraryNames, &problem)) refuse(problem);
   } else {
-    if (!recording.open(directory, identity, kLibraryNames, &problem))
-      refuse(problem);
+    if (!recording.open(directory, identity, kLibraryNames, &problem)) refuse(problem);
     opened = true;
     if (recording.end() == FileEnd::kCutOff) {
       snprintf(problem.text, sizeof(problem.text), "%s", recording.end_text());
       refuse(problem);
     }
-    if (recording.differences()[0] != 0)
-      add_note_format("verify: %s", recording.differences());
-    if (recording.end_text()[0] != 0)
-      add_note_format("verify: %s", recording.end_text());
+    if (recording.differences()[0] != 0) add_note_format("verify: %s", recording.differences());
+    if (recording.end_text()[0] != 0) add_note_format("verify: %s", recording.end_text());
   }
   if (mode.multiple && runtime_has_world())
     add_note("MPI_THREAD_MULTIPLE: each thread's calls are recorded, the order between threads is not");
-  if (mode.verifying)
-    connect_staging();
+  if (mode.verifying) connect_staging();
   ready = true;
 }
 
 void enter(Event& e) {
-  if (!ready)
-    return;
+  if (!ready) return;
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) [[unlikely]] {
-    if ((t = open_thread(*e.thread, e.site, &e)) == nullptr)
-      return;
+    if ((t = open_thread(*e.thread, e.site, &e)) == nullptr) return;
   }
   // Calls that an exception or longjmp left lie below this one on the stack.
-  while (t->depth > 0 && t->calls[t->depth - 1].event->frame <= e.frame)
-    --t->depth;
-  if (t->depth == kNesting)
-    return;
+  while (t->depth > 0 && t->calls[t->depth - 1].event->frame <= e.frame) --t->depth;
+  if (t->depth == kNesting) return;
   Call& call = t->calls[t->depth++];
   call.event = &e;
   call.written = call.has_input = call.forced = false;
@@ -170,33 +159,27 @@ void enter(Event& e) {
 }
 
 void leave(Event& e) {
-  if (!ready)
-    return;
+  if (!ready) return;
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) {
     // From here on the program may log values. Never behind MPI_Finalize, where MPI must not be called.
-    if (e.id == CallId::kMPI_Init || e.id == CallId::kMPI_Init_thread)
-      open_thread(*e.thread, e.site, nullptr);
+    if (e.id == CallId::kMPI_Init || e.id == CallId::kMPI_Init_thread) open_thread(*e.thread, e.site, nullptr);
     return;
   }
   Call* call = call_of(*t, e);
-  if (call == nullptr)
-    return;
+  if (call == nullptr) return;
   if (mode.recording) {
     record_leave(e, *t, *call);
   } else {
     verify_leave(e, *t, *call);
-    if ((e.attributes & kCallStarts) && e.result == 0 && call->known)
-      follow(e, *t, *call);
+    if ((e.attributes & kCallStarts) && e.result == 0 && call->known) follow(e, *t, *call);
   }
   t->depth = static_cast<unsigned>(call - t->calls);
-  if (e.attributes & kCallActivates)
-    t->noted_count = 0;
+  if (e.attributes & kCallActivates) t->noted_count = 0;
 }
 
 void activating(Event& e, uint64_t* cookie) {
-  if (PerThread* t = per_thread(*e.thread); t != nullptr)
-    request_activating(e, *t, *entry_of(*cookie));
+  if (PerThread* t = per_thread(*e.thread); t != nullptr) request_activating(e, *t, *entry_of(*cookie));
 }
 
 void activated(Event& e, uint64_t* cookie) {
@@ -221,21 +204,17 @@ void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
       verify_completion(e, *t, *call, *entry, completion);
     } else {
       record_call(e, *t, *call);
-      if (completion.stream == t->stream_id)
-        completion.stream = 0;
+      if (completion.stream == t->stream_id) completion.stream = 0;
       t->stream->completion(completion);
     }
   }
-  if (entry->persistent && !freed)
-    entry->active = false;
-  else
-    give_back(entry);
+  if (entry->persistent && !freed) entry->active = false;
+  else give_back(entry);
 }
 
 void thread_end(Thread& thread) {
   PerThread* t = per_thread(thread);
-  if (t == nullptr || !ready)
-    return;
+  if (t == nullptr || !ready) return;
   if (mode.recording) {
     stream_close(t->stream);
   } else if (!t->over) {
@@ -251,39 +230,32 @@ void thread_end(Thread& thread) {
 void after_finalize() {
   PerThread* t = current_thread != nullptr ? per_thread(*current_thread) : nullptr;
   if (ready && mode.recording) {
-    if (t != nullptr)
-      stream_close(t->stream);
+    if (t != nullptr) stream_close(t->stream);
     writer_close(Ending::kFinished);
   }
   ready = false;
 }
 
 void on_abort(int) {
-  if (ready && mode.recording)
-    writer_close(Ending::kAborted);
+  if (ready && mode.recording) writer_close(Ending::kAborted);
   ready = false;
 }
 
 void logged(Thread& thread, ring::RecordState what, const char* name, uint64_t value) {
   PerThread* t = ready ? per_thread(thread) : nullptr;
-  if (t == nullptr)
-    return;
+  if (t == nullptr) return;
   const bool norm = what == ring::RecordState::kNorm, checksum = what == ring::RecordState::kChecksum;
   const LoggedKind kind = norm ? LoggedKind::kNorm : checksum ? LoggedKind::kChecksum : LoggedKind::kCount;
   const ValueType type = norm ? ValueType::kDouble : checksum ? ValueType::kUnsigned : ValueType::kSigned;
-  if (mode.recording)
-    t->stream->logged(kind, name, type, value);
-  else
-    verify_logged(*t, kind, name, type, value);
+  if (mode.recording) t->stream->logged(kind, name, type, value);
+  else verify_logged(*t, kind, name, type, value);
 }
 
 double time(Thread& thread, CallId id, double value) {
   PerThread* t = ready ? per_thread(thread) : nullptr;
-  if (t == nullptr)
-    return value;
+  if (t == nullptr) return value;
   const char* name = call_info(id).name;
-  if (mode.verifying)
-    return replay_time(*t, name, value);
+  if (mode.verifying) return replay_time(*t, name, value);
   t->stream->logged(LoggedKind::kTime, name, ValueType::kDouble, bit_cast<uint64_t>(value));
   return value;
 }
@@ -328,8 +300,10 @@ void report(JsonWriter& json) {
     number("threads_lost", counts.lost);
     number("divergences", divergences());
     char text[200];
-    snprintf(text, sizeof(text), "rank %d compared %" PRIu64 " calls, %" PRIu64 " messages, %" PRIu64 " values of %" PRIu64
-             " bytes with the recording%s", runtime.rank, counts.calls, counts.messages, counts.values, bytes_read,
+    snprintf(text, sizeof(text),
+             "rank %d compared %" PRIu64 " calls, %" PRIu64 " messages, %" PRIu64 " values of %" PRIu64
+             " bytes with the recording%s",
+             runtime.rank, counts.calls, counts.messages, counts.values, bytes_read,
              complete() ? "" : ", which ENDS EARLY");
     report_last_words(text);
   }
@@ -338,12 +312,10 @@ void report(JsonWriter& json) {
 
 /// MPI_Finalize is the program's last call: before the real one.
 void before_finalize() {
-  if (!ready || !mode.verifying || current_thread == nullptr)
-    return;
+  if (!ready || !mode.verifying || current_thread == nullptr) return;
   PerThread* t = per_thread(*current_thread);
   // The record of MPI_Finalize itself was taken in `enter`, unless calls of callbacks in it stand before it.
-  if (t != nullptr && t->depth > 0 && !t->calls[t->depth - 1].late)
-    verify_end(*t, "the program ends");
+  if (t != nullptr && t->depth > 0 && !t->calls[t->depth - 1].late) verify_end(*t, "the program ends");
 }
 
 constexpr Module kModule = {

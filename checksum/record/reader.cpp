@@ -35,7 +35,8 @@ bool is_of(const Identity& theirs, const Identity& mine, const char* path, Probl
   char* text = problem->text;
   const size_t bytes = sizeof(problem->text);
   if (theirs.world_size != mine.world_size) {
-    snprintf(text, bytes, "%.600s is a recording of %d ranks, this job has %d", path, theirs.world_size, mine.world_size);
+    snprintf(text, bytes, "%.600s is a recording of %d ranks, this job has %d", path, theirs.world_size,
+             mine.world_size);
     return fail(problem, ProblemKind::kOtherSize);
   }
   if (theirs.rank != mine.rank) {
@@ -43,13 +44,14 @@ bool is_of(const Identity& theirs, const Identity& mine, const char* path, Probl
     return fail(problem, ProblemKind::kOtherRank);
   }
   if (strcmp(theirs.build, mine.build) != 0) {
-    snprintf(text, bytes, "%.400s is a recording of another program: of %.300s (build %s), this is %.300s (build %s)", path,
-             theirs.program, theirs.build, mine.program, mine.build);
+    snprintf(text, bytes, "%.400s is a recording of another program: of %.300s (build %s), this is %.300s (build %s)",
+             path, theirs.program, theirs.build, mine.program, mine.build);
     return fail(problem, ProblemKind::kOtherProgram);
   }
   if (strcmp(theirs.reduce, mine.reduce) != 0) {
-    snprintf(text, bytes, "%.600s was recorded with RESIL_REDUCE=%s, this job has RESIL_REDUCE=%s: reductions differ in bits",
-             path, theirs.reduce, mine.reduce);
+    snprintf(text, bytes,
+             "%.600s was recorded with RESIL_REDUCE=%s, this job has RESIL_REDUCE=%s: reductions differ in bits", path,
+             theirs.reduce, mine.reduce);
     return fail(problem, ProblemKind::kOtherReduce);
   }
   return true;
@@ -60,10 +62,9 @@ void compare(const Identity& theirs, const Identity& mine, char* text, size_t by
   text[0] = 0;
   size_t used = 0;
   auto add = [&](const char* what, const char* then, const char* now) {
-    if (strcmp(then, now) == 0)
-      return;
-    const int length = snprintf(text + used, bytes - used, "%srecorded with %s%.150s, this is %.150s", used != 0 ? "; " : "",
-                                what, then, now);
+    if (strcmp(then, now) == 0) return;
+    const int length = snprintf(text + used, bytes - used, "%srecorded with %s%.150s, this is %.150s",
+                                used != 0 ? "; " : "", what, then, now);
     used = length > 0 && used + static_cast<size_t>(length) < bytes ? used + static_cast<size_t>(length) : bytes - 1;
   };
   add("", theirs.mpi, mine.mpi);
@@ -95,8 +96,7 @@ bool Recording::open(const char* directory, const Identity& mine, const Names& n
     if (body.chain.open(path, &other)) {
       Identity same = body.chain.head().identity;
       same.world_size = mine.world_size;
-      if (!is_of(body.chain.head().identity, same, path, &other))
-        *problem = other;
+      if (!is_of(body.chain.head().identity, same, path, &other)) *problem = other;
       body.chain.close();
     }
   }
@@ -115,8 +115,7 @@ bool Recording::open(const char* directory, const Identity& mine, const Names& n
 }
 
 void Recording::close() {
-  if (body_ == nullptr)
-    return;
+  if (body_ == nullptr) return;
   body_->chain.close();
   munmap(body_, sizeof(RecordingBody));
   body_ = nullptr;
@@ -142,16 +141,14 @@ static Reading find_stream(RecordingBody& body, uint64_t site, uint64_t nth, See
     Reading reading = body.chain.look(place, &block);
     if (reading == Reading::kDamaged)
       body.chain.describe(place, "its head is not that of the next block", body.problem, sizeof(body.problem));
-    if (reading != Reading::kItem)
-      return reading;
+    if (reading != Reading::kItem) return reading;
     const Place at = place;
     place = BlockChain::after(place, block);
     SeenStream* room = nullptr;
     bool wanted = false;
     if ((block.flags & kBlockOpens) != 0 && block.stream != kMatchStream) {
       reading = body.chain.payload(at, block, body.payload, body.problem, sizeof(body.problem));
-      if (reading != Reading::kItem)
-        return reading;
+      if (reading != Reading::kItem) return reading;
       Opening opening;
       if (!Decoder::opening(body.payload, body.payload + block.payload_bytes, &opening)) {
         body.chain.describe(at, "a stream that does not say where it began", body.problem, sizeof(body.problem));
@@ -159,42 +156,33 @@ static Reading find_stream(RecordingBody& body, uint64_t site, uint64_t nth, See
       }
       const SeenStream stream = {hash_of(opening.object, opening.offset), opening.nth, at, block.stream};
       wanted = stream.site == site && stream.nth == nth;
-      if (wanted)
-        *found = stream;
+      if (wanted) *found = stream;
       for (SeenStream& entry : body.seen)
-        if (!wanted && entry.id == 0)
-          room = &entry;
-      if (room != nullptr && keep)
-        *room = stream;
+        if (!wanted && entry.id == 0) room = &entry;
+      if (room != nullptr && keep) *room = stream;
       keep = keep && (wanted || room != nullptr);  // the rest is looked through again when there is room
     }
-    if (keep)
-      body.openings = place;
-    if (wanted)
-      return Reading::kItem;
+    if (keep) body.openings = place;
+    if (wanted) return Reading::kItem;
   }
 }
 
 Cursor* Recording::stream(uint64_t first_site, uint32_t nth, Problem* problem) {
   RecordingBody& body = *body_;
   SiteName name;
-  if (!body.names->site(first_site, &name))
-    name = {"", 0};
-  while (!body.lock.lock(3600)) {
-  }
+  if (!body.names->site(first_site, &name)) name = {"", 0};
+  while (!body.lock.lock(3600)) {}
   SeenStream found;
   const Reading reading = find_stream(body, hash_of(name.object, name.offset), nth, &found);
   problem->kind = reading == Reading::kDamaged ? ProblemKind::kDamaged : ProblemKind::kMissing;
   snprintf(problem->text, sizeof(problem->text), "%s", reading == Reading::kDamaged ? body.problem : "");
   body.lock.unlock();
   if (reading == Reading::kEnd || reading == Reading::kCut)
-    snprintf(problem->text, sizeof(problem->text),
-             "%.600s has %u %s that begins with a call from %.400s+%#llx%s%.200s", body.chain.path(), nth,
-             nth == 1 ? "thread" : "threads", name.object[0] != 0 ? name.object : "no object file",
-             static_cast<unsigned long long>(name.offset), reading == Reading::kCut ? "; " : "",
-             reading == Reading::kCut ? body.chain.end_text() : "");
-  if (reading != Reading::kItem)
-    return nullptr;
+    snprintf(problem->text, sizeof(problem->text), "%.600s has %u %s that begins with a call from %.400s+%#llx%s%.200s",
+             body.chain.path(), nth, nth == 1 ? "thread" : "threads",
+             name.object[0] != 0 ? name.object : "no object file", static_cast<unsigned long long>(name.offset),
+             reading == Reading::kCut ? "; " : "", reading == Reading::kCut ? body.chain.end_text() : "");
+  if (reading != Reading::kItem) return nullptr;
   Cursor* cursor = map<Cursor>();
   if (cursor == nullptr) {
     snprintf(problem->text, sizeof(problem->text), "%.1000s: no memory for reading it", body.chain.path());
@@ -213,8 +201,7 @@ Cursor* Recording::stream(uint64_t first_site, uint32_t nth, Problem* problem) {
 Cursor* Recording::next_stream(uint64_t first_site, Problem* problem) {
   RecordingBody& body = *body_;
   uint32_t nth = 0;
-  while (!body.lock.lock(3600)) {
-  }
+  while (!body.lock.lock(3600)) {}
   for (uint32_t probe = 0; probe < RecordingBody::kAsked; ++probe) {
     AskedSite& entry = body.asked[(mix64(first_site) + probe) % RecordingBody::kAsked];
     if (entry.count == 0 || entry.site == first_site) {
@@ -228,8 +215,7 @@ Cursor* Recording::next_stream(uint64_t first_site, Problem* problem) {
 }
 
 void Recording::release(Cursor* cursor) {
-  if (cursor != nullptr)
-    munmap(cursor, sizeof(Cursor));
+  if (cursor != nullptr) munmap(cursor, sizeof(Cursor));
 }
 
 }  // namespace resil::record

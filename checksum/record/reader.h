@@ -3,8 +3,8 @@
 // Reads one rank's recording, block by block, for verify. Memory is bounded: about 310 KiB a stream that is being read,
 // 2 MiB for matches and openings of streams; nothing grows with the recording.
 //
-// Context: Recording's functions may be called by any thread (short locks); a Cursor belongs to one thread. next() reads
-// from the file about once in 64 KiB. No MPI, no allocation but mmap when a cursor is made.
+// Context: Recording's functions may be called by any thread (short locks); a Cursor belongs to one thread. next()
+// reads from the file about once in 64 KiB. No MPI, no allocation but mmap when a cursor is made.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@ namespace resil::record {
 
 /// How reading went on.
 enum class Reading : uint8_t {
-  kItem,      ///< there is an item
-  kEnd,       ///< the stream is at its end: its thread ended, or the recording was finished
-  kCut,       ///< the recording ends here and the program went on: killed, aborted, cut off, or the disk was full
-  kDamaged,   ///< a block is damaged; problem() says which
+  kItem,  ///< there is an item
+  kEnd,  ///< the stream is at its end: its thread ended, or the recording was finished
+  kCut,  ///< the recording ends here and the program went on: killed, aborted, cut off, or the disk was full
+  kDamaged,  ///< a block is damaged; problem() says which
 };
 
 /// What the file itself tells of its end, as far as it is known when it is opened.
 enum class FileEnd : uint8_t {
   kFinished,  ///< clean end
-  kAborted,   ///< MPI_Abort: everything up to then is there
-  kFailed,    ///< recording ended early; end_text() says why
-  kKilled,    ///< no end mark: the program was killed, or still runs
-  kCutOff,    ///< shorter than its end mark says
+  kAborted,  ///< MPI_Abort: everything up to then is there
+  kFailed,  ///< recording ended early; end_text() says why
+  kKilled,  ///< no end mark: the program was killed, or still runs
+  kCutOff,  ///< shorter than its end mark says
 };
 
 class Cursor;
@@ -63,9 +63,9 @@ class Recording {
   /// Gives back a cursor's memory. Null is allowed.
   void release(Cursor* cursor);
 
-  /// What the receive with wildcards number `ordinal` of `stream` (Cursor::id) got. Each can be asked once. kItem: found;
-  /// kEnd and kCut: never completed in the recording; kDamaged. Reads ahead in the matches alone, and remembers up to
-  /// kMatches of those that others will ask for; with more of them pending it reads again.
+  /// What the receive with wildcards number `ordinal` of `stream` (Cursor::id) got. Each can be asked once. kItem:
+  /// found; kEnd and kCut: never completed in the recording; kDamaged. Reads ahead in the matches alone, and remembers
+  /// up to kMatches of those that others will ask for; with more of them pending it reads again.
   Reading match(uint32_t stream, uint64_t ordinal, Match* match);
   static constexpr uint32_t kMatches = 32768;
 
@@ -102,8 +102,8 @@ class Cursor {
   RecordingBody* file_;
   uint32_t id_;
   bool peeked_, closed_;
-  Reading stopped_;            // kItem: not
-  Place place_, block_;        // the next block to look at; the one that is being read
+  Reading stopped_;  // kItem: not
+  Place place_, block_;  // the next block to look at; the one that is being read
   uint32_t segment_, offset_;  // the next segment's number; where in the present one its next block must begin
   uint64_t number_, next_ordinal_;
   Item item_;

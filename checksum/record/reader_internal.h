@@ -45,7 +45,7 @@ class MatchTable {
 struct SeenStream {
   uint64_t site, nth;  ///< `site`: hash of the name of the first call site
   Place place;
-  uint32_t id;         ///< 0: empty
+  uint32_t id;  ///< 0: empty
 };
 
 /// How many streams were asked for by next_stream().
@@ -59,7 +59,7 @@ struct RecordingBody {
   BlockChain chain;
   const Names* names;
   PatientLock lock;  ///< of all that follows
-  Place openings;    ///< blocks before it have been looked at for openings
+  Place openings;  ///< blocks before it have been looked at for openings
   MatchScan matches;
   SeenStream seen[kSeen];
   AskedSite asked[kAsked];

@@ -3,18 +3,18 @@
 // Replay: MPI decides as it did in the recorded run. A receive with wildcards is posted with the source and tag that it
 // had then; among receives that end with the same communicator, source and tag posting order is sending order (MPI 4.0
 // section 3.5), so each gets the message that it got. MPI_Waitany and its kin wait for the requests that were complete
-// then; a test that failed fails, having let MPI progress; one that succeeded waits. All waits are repeated tests with a
-// limit: what does not come is said, never waited for without end.
+// then; a test that failed fails, having let MPI progress; one that succeeded waits. All waits are repeated tests with
+// a limit: what does not come is said, never waited for without end.
 
 #include "checksum/record/divergence.h"
 #include "checksum/record/staged.h"
 #include "checksum/record/state.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
 #include "shim/call/registry.h"
-#include "shim/model/request_class.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/request_class.h"
 
 #include <cstdio>
 
@@ -22,23 +22,19 @@ namespace resil::record {
 
 namespace {
 
-constexpr int64_t kManyRequests = 64;   // testing more than these costs more than the limit is worth
+constexpr int64_t kManyRequests = 64;  // testing more than these costs more than the limit is worth
 
 /// A round of waiting is over; longer than the limit is a divergence.
 void waited(Event& e, PerThread& t, Call& call, int32_t source, uint32_t round, uint64_t* began) {
-  if (round % 1024 != 1023)
-    return;
+  if (round % 1024 != 1023) return;
   const uint64_t now = ticks();
-  if (*began == 0)
-    *began = now;
-  if (static_cast<double>(now - *began) < mode.patience * runtime.header->ticks_per_second)
-    return;
+  if (*began == 0) *began = now;
+  if (static_cast<double>(now - *began) < mode.patience * runtime.header->ticks_per_second) return;
   Difference d = difference(What::kStuck);
   d.source = e.comm != nullptr && source >= 0 ? comm_world_rank(*e.comm, source) : -1;
   if (source >= 0)
     snprintf(d.expected_text, sizeof(d.expected_text), "a message from rank %d of the communicator", source);
-  else
-    snprintf(d.expected_text, sizeof(d.expected_text), "the completion of its requests");
+  else snprintf(d.expected_text, sizeof(d.expected_text), "the completion of its requests");
   snprintf(d.found_text, sizeof(d.found_text), "nothing");
   diverged(&e, t, &call, d);
 }
@@ -50,8 +46,7 @@ int wait_for(Event& e, PerThread& t, Call& call, int32_t source, Test test) {
   for (uint32_t round = 0;; ++round) {
     int flag = 0;
     const int result = test(&flag);
-    if (result != 0 || flag != 0)
-      return result;
+    if (result != 0 || flag != 0) return result;
     look_after_others(*e.thread, round);
     waited(e, t, call, source, round, &began);
   }
@@ -61,8 +56,7 @@ int wait_for(Event& e, PerThread& t, Call& call, int32_t source, Test test) {
 bool requests_stand_in() { return substitutes_used() || (staged_requests != nullptr && staged_requests->any()); }
 
 void* status_at(const Event& e, int64_t index) {
-  if (e.given_statuses == nullptr || backend->messages->status_ignored(e.given_statuses))
-    return nullptr;
+  if (e.given_statuses == nullptr || backend->messages->status_ignored(e.given_statuses)) return nullptr;
   return static_cast<char*>(e.given_statuses) + static_cast<size_t>(index) * backend->status_bytes;
 }
 
@@ -73,105 +67,85 @@ bool has_wildcard(const Event& e) {
 void fail_poll(Event& e) {
   backend->replay->progress();
   e.result = 0;
-  if (e.flag != nullptr)
-    *e.flag = 0;
-  if (!(e.attributes & kCallCompletes))
-    return;
-  if (e.index != nullptr)
-    *e.index = backend->replay->undefined;
-  if (e.outcount != nullptr)
-    *e.outcount = 0;
+  if (e.flag != nullptr) *e.flag = 0;
+  if (!(e.attributes & kCallCompletes)) return;
+  if (e.index != nullptr) *e.index = backend->replay->undefined;
+  if (e.outcount != nullptr) *e.outcount = 0;
 }
 
 /// MPI_Irecv and its kin.
 bool post_matched(Event& e, PerThread& t, Call& call) {
-  if (e.attributes & kCallPersistent)
-    return false;  // each start may match another message
+  if (e.attributes & kCallPersistent) return false;  // each start may match another message
   Match match;
   const Reading reading = recording.match(t.stream_id, call.ordinal, &match);
   if (reading == Reading::kItem && !(match.flags & kCompletionCancelled)) {
-    if (match.source < 0)
-      return false;
+    if (match.source < 0) return false;
     call.forced = true;
     counts.forced += 1;
     return backend->replay->receive(e, match.source, match.tag, &e.result);
   }
-  if (reading == Reading::kCut || reading == Reading::kDamaged || private_comm() == 0)
-    return false;
+  if (reading == Reading::kCut || reading == Reading::kDamaged || private_comm() == 0) return false;
   // It never got a message: nor may it now.
   counts.forced += 1;
   return backend->replay->receive_nothing(e, private_comm(), tags::kNobody[0], &e.result);
 }
 
 bool receive(Event& e, PerThread& t, Call& call) {
-  if (!(call.outcome.what & kOutcomeMatch) || call.outcome.source < 0)
-    return false;
+  if (!(call.outcome.what & kOutcomeMatch) || call.outcome.source < 0) return false;
   const int32_t source = call.outcome.source, tag = call.outcome.tag;
   uint64_t request, sending;
   counts.forced += 1;
   if (!backend->replay->post_receive(e, source, tag, &request, &e.result))
     return backend->replay->receive(e, source, tag, &e.result);  // MPI_Sendrecv_replace
-  if (e.result != 0)
-    return true;
+  if (e.result != 0) return true;
   const bool both = (e.attributes & kCallBothWays) != 0;
-  if (both && (!backend->replay->post_send(e, &sending, &e.result) || e.result != 0))
-    return true;
-  e.result = wait_for(e, t, call, source,
-                      [&](int* flag) { return backend->messages->test(&request, flag, status_at(e, 0)); });
-  if (!both)
-    return true;
-  const int result = wait_for(e, t, call, -1, [&](int* flag) { return backend->messages->test(&sending, flag, nullptr); });
-  if (e.result == 0)
-    e.result = result;
+  if (both && (!backend->replay->post_send(e, &sending, &e.result) || e.result != 0)) return true;
+  e.result =
+      wait_for(e, t, call, source, [&](int* flag) { return backend->messages->test(&request, flag, status_at(e, 0)); });
+  if (!both) return true;
+  const int result =
+      wait_for(e, t, call, -1, [&](int* flag) { return backend->messages->test(&sending, flag, nullptr); });
+  if (e.result == 0) e.result = result;
   return true;
 }
 
 bool probe(Event& e, PerThread& t, Call& call) {
   const bool matched = e.id == CallId::kMPI_Mprobe || e.id == CallId::kMPI_Improbe;
   const bool polls = (e.attributes & kCallPoll) != 0;
-  if (!polls && !has_wildcard(e))
-    return false;
+  if (!polls && !has_wildcard(e)) return false;
   int32_t source = e.peer, tag = e.tag;
-  if (call.outcome.what & kOutcomeMatch)
-    source = call.outcome.source, tag = call.outcome.tag;
-  if (source < 0)
-    return false;  // MPI_PROC_NULL
+  if (call.outcome.what & kOutcomeMatch) source = call.outcome.source, tag = call.outcome.tag;
+  if (source < 0) return false;  // MPI_PROC_NULL
   counts.forced += 1;
   e.result = wait_for(e, t, call, source, [&](int* flag) {
     return matched ? backend->replay->matched_probe(e, source, tag, flag, status_at(e, 0))
                    : backend->replay->probe(e, source, tag, flag, status_at(e, 0));
   });
-  if (polls && e.result == 0)
-    *e.flag = 1;
+  if (polls && e.result == 0) *e.flag = 1;
   return true;
 }
 
 bool complete_one(Event& e, PerThread& t, Call& call) {
   const int32_t index = call.outcome.index;
-  if (!(call.outcome.what & kOutcomeIndex) || index < 0 || index >= e.request_count)
-    return false;
+  if (!(call.outcome.what & kOutcomeIndex) || index < 0 || index >= e.request_count) return false;
   counts.forced += 1;
   e.result = wait_for(e, t, call, -1, [&](int* flag) { return test_request(e, index, flag, status_at(e, 0)); });
   *e.index = index;
-  if (e.flag != nullptr)
-    *e.flag = 1;
+  if (e.flag != nullptr) *e.flag = 1;
   return true;
 }
 
 bool complete_some(Event& e, PerThread& t, Call& call) {
-  if (!call.listed || call.indices == 0)
-    return false;
+  if (!call.listed || call.indices == 0) return false;
   counts.forced += 1;
   e.result = 0;
   for (uint32_t i = 0; i < call.indices; ++i) {
     const int32_t index = t.indices[i];
-    if (index < 0 || index >= e.request_count)
-      return false;
+    if (index < 0 || index >= e.request_count) return false;
     const int result =
         wait_for(e, t, call, -1, [&](int* flag) { return test_request(e, index, flag, status_at(e, i)); });
     e.indices[i] = index;
-    if (result != 0)
-      e.result = backend->replay->error_in_status;
+    if (result != 0) e.result = backend->replay->error_in_status;
   }
   *e.outcount = static_cast<int>(call.indices);
   return true;
@@ -181,38 +155,31 @@ bool complete_some(Event& e, PerThread& t, Call& call) {
 bool complete_each(Event& e, PerThread& t, Call& call) {
   int failed = 0;
   for (int64_t i = 0; i < e.request_count; ++i)
-    if (const int result = wait_for(
-            e, t, call, -1, [&](int* flag) { return test_request(e, i, flag, status_at(e, i)); });
+    if (const int result =
+            wait_for(e, t, call, -1, [&](int* flag) { return test_request(e, i, flag, status_at(e, i)); });
         result != 0)
       failed = result;
   e.result = failed == 0 || e.request_count == 1 ? failed : backend->replay->error_in_status;
-  if ((e.attributes & kCallPoll) && e.flag != nullptr)
-    *e.flag = 1;
+  if ((e.attributes & kCallPoll) && e.flag != nullptr) *e.flag = 1;
   return true;
 }
 
 /// MPI_Test, Testall, Request_get_status that succeeded; and MPI_Wait, Waitall while receives are forced.
 bool complete_all(Event& e, PerThread& t, Call& call) {
   const bool one = e.id == CallId::kMPI_Wait || e.id == CallId::kMPI_Test;
-  if (e.request_count < 0)
-    return false;
-  if (requests_stand_in())
-    return complete_each(e, t, call);
+  if (e.request_count < 0) return false;
+  if (requests_stand_in()) return complete_each(e, t, call);
   if (!requests_may_be_carried(e)) {
-    if (e.attributes & kCallBlocking)
-      return false;
+    if (e.attributes & kCallBlocking) return false;
     e.result = backend->staging->wait_as(e, e.requests);
-    if (e.flag != nullptr)
-      *e.flag = 1;
+    if (e.flag != nullptr) *e.flag = 1;
     return true;
   }
   e.result = wait_for(e, t, call, -1, [&](int* flag) {
     return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
   });
-  if (!one && e.result == 0)
-    backend->messages->all_succeeded(e);
-  if (e.flag != nullptr)
-    *e.flag = 1;
+  if (!one && e.result == 0) backend->messages->all_succeeded(e);
+  if (e.flag != nullptr) *e.flag = 1;
   return true;
 }
 
@@ -221,20 +188,17 @@ bool replay_staged(Event& e) { return replays(e.id) && replay(e); }
 Recorded receive_staged(Event& e, int32_t* source, int32_t* tag) {
   PerThread* t = per_thread(*e.thread);
   Call* call = t != nullptr ? call_of(*t, e) : nullptr;
-  if (call == nullptr || t->over || !call->known || !has_wildcard(e))
-    return Recorded::kFree;
+  if (call == nullptr || t->over || !call->known || !has_wildcard(e)) return Recorded::kFree;
   Match match;
   if (!(e.attributes & kCallStarts)) {
-    if (!(call->outcome.what & kOutcomeMatch) || call->outcome.source < 0)
-      return Recorded::kFree;
+    if (!(call->outcome.what & kOutcomeMatch) || call->outcome.source < 0) return Recorded::kFree;
     match.source = call->outcome.source;
     match.tag = call->outcome.tag;
   } else {
     const Reading reading = recording.match(t->stream_id, call->ordinal, &match);
     if (reading == Reading::kCut || reading == Reading::kDamaged || (reading == Reading::kItem && match.source < 0))
       return Recorded::kFree;
-    if (reading != Reading::kItem || (match.flags & kCompletionCancelled))
-      return Recorded::kNobody;
+    if (reading != Reading::kItem || (match.flags & kCompletionCancelled)) return Recorded::kNobody;
     call->forced = true;
   }
   counts.forced += 1;
@@ -246,8 +210,7 @@ Recorded receive_staged(Event& e, int32_t* source, int32_t* tag) {
 void waits_staged(Event& e, int32_t source, uint32_t round, uint64_t* began) {
   PerThread* t = per_thread(*e.thread);
   Call* call = t != nullptr ? call_of(*t, e) : nullptr;
-  if (call != nullptr)
-    waited(e, *t, *call, source, round, began);
+  if (call != nullptr) waited(e, *t, *call, source, round, began);
 }
 
 constexpr StagedReplay kStagedReplay = {replay_staged, receive_staged, waits_staged};
@@ -257,8 +220,7 @@ constexpr StagedReplay kStagedReplay = {replay_staged, receive_staged, waits_sta
 void connect_staging() { staged_replay = &kStagedReplay; }
 
 bool replays(CallId id) {
-  if (!mode.verifying)
-    return false;
+  if (!mode.verifying) return false;
   const uint32_t is = call_info(id).attributes;
   return (traits_of(id) & (kMatches | kProbes)) || (is & (kCallActivates | kCallPoll)) || id == CallId::kMPI_Cancel ||
          ((is & kCallCompletes) && (is & kCallBlocking));
@@ -267,22 +229,18 @@ bool replays(CallId id) {
 bool replay(Event& e) {
   PerThread* t = per_thread(*e.thread);
   Call* call = t != nullptr ? call_of(*t, e) : nullptr;
-  if (call == nullptr || t->over)
-    return false;
+  if (call == nullptr || t->over) return false;
   if (call->fails) {
     fail_poll(e);
     return true;
   }
-  if (!call->known)
-    return false;
+  if (!call->known) return false;
   if ((call->then.flags & kCallFailed) && !(e.attributes & kCallCompletes))
     return false;  // as it will now: nothing was matched or started
   const uint16_t is = traits_of(e.id);
-  if (is & kProbes)
-    return probe(e, *t, *call);
+  if (is & kProbes) return probe(e, *t, *call);
   if (is & kMatches) {
-    if (!has_wildcard(e))
-      return false;
+    if (!has_wildcard(e)) return false;
     return e.attributes & kCallStarts ? post_matched(e, *t, *call) : receive(e, *t, *call);
   }
   switch (e.id) {
@@ -291,9 +249,7 @@ bool replay(Event& e) {
     case CallId::kMPI_Waitsome:
     case CallId::kMPI_Testsome: return complete_some(e, *t, *call);
     case CallId::kMPI_Test:
-    case CallId::kMPI_Testall:
-      counts.forced += 1;
-      return complete_all(e, *t, *call);
+    case CallId::kMPI_Testall: counts.forced += 1; return complete_all(e, *t, *call);
     case CallId::kMPI_Request_get_status:
       counts.forced += 1;
       e.result = wait_for(e, *t, *call, -1, [&](int* flag) {
@@ -306,16 +262,15 @@ bool replay(Event& e) {
     case CallId::kMPI_Cancel: return substitute_cancel(e);
     case CallId::kMPI_Wait:
     case CallId::kMPI_Waitall:
-      if (substitutes_used())
-        return complete_all(e, *t, *call);
-      if (forced_pending.load(std::memory_order_relaxed) == 0 || e.request_count > kManyRequests)
-        return false;
+      if (substitutes_used()) return complete_all(e, *t, *call);
+      if (forced_pending.load(std::memory_order_relaxed) == 0 || e.request_count > kManyRequests) return false;
       return complete_all(e, *t, *call);
     case CallId::kMPI_Parrived:
     case CallId::kMPI_Win_test:
       counts.forced += 1;
       e.result = wait_for(e, *t, *call, -1, [&](int* flag) {
-        return e.id == CallId::kMPI_Win_test ? backend->replay->window_test(e, flag) : backend->replay->arrived(e, flag);
+        return e.id == CallId::kMPI_Win_test ? backend->replay->window_test(e, flag)
+                                             : backend->replay->arrived(e, flag);
       });
       *e.flag = 1;
       return true;

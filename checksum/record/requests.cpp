@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pending requests: what must be read when they are complete, and which number they have in the recording. Ends of sends
-// are not recorded: nothing comes of them, and whether one is complete at once differs from run to run.
+// Pending requests: what must be read when they are complete, and which number they have in the recording. Ends of
+// sends are not recorded: nothing comes of them, and whether one is complete at once differs from run to run.
 
 #include <sys/mman.h>
 
@@ -31,8 +31,7 @@ Entry* take(const Event& e, const PerThread& t, Entry::Kind kind, uint64_t ordin
     SpinGuard guard(entries_lock);
     entry = entries.take();
   }
-  if (entry == nullptr)
-    return nullptr;
+  if (entry == nullptr) return nullptr;
   entry->view = kNoView;
   entry->ordinal = ordinal;
   entry->site = e.site;
@@ -55,37 +54,31 @@ Entry* take(const Event& e, const PerThread& t, Entry::Kind kind, uint64_t ordin
 /// 6.12), but the libraries copy them, and programs free them at once.
 void hold(Entry& entry) {
   if (entry.kind != Entry::kCollective) {
-    if (entry.view.type != nullptr)
-      type_map_hold(entry.view.type);
+    if (entry.view.type != nullptr) type_map_hold(entry.view.type);
     return;
   }
-  if (entry.takes_any && !layout_keep(&entry.layout))
-    entry.takes_any = false, entry.unread = true;
-  if (entry.gives_any && !layout_keep(&entry.gives))
-    entry.gives_any = false, entry.unread = true;
+  if (entry.takes_any && !layout_keep(&entry.layout)) entry.takes_any = false, entry.unread = true;
+  if (entry.gives_any && !layout_keep(&entry.gives)) entry.gives_any = false, entry.unread = true;
 }
 
 void let_go(Entry& entry) {
   if (entry.kind != Entry::kCollective) {
-    if (entry.view.type != nullptr)
-      type_map_release(entry.view.type);
+    if (entry.view.type != nullptr) type_map_release(entry.view.type);
     return;
   }
-  if (entry.takes_any)
-    layout_drop(&entry.layout);
-  if (entry.gives_any)
-    layout_drop(&entry.gives);
+  if (entry.takes_any) layout_drop(&entry.layout);
+  if (entry.gives_any) layout_drop(&entry.gives);
 }
 
 /// What a nonblocking or persistent collective reads and fills. Arrays of datatypes may be the language binding's.
 bool fill_collective(Event& e, Entry& entry) {
   entry.takes_any = fault::receive_layout(e, &entry.layout);
-  const bool typed = call_info(e.id).shape == resil::Shape::kAllToAllW || call_info(e.id).shape == resil::Shape::kNeighborW;
+  const bool typed =
+      call_info(e.id).shape == resil::Shape::kAllToAllW || call_info(e.id).shape == resil::Shape::kNeighborW;
   if (entry.persistent)
     entry.gives_any = collective::is_reduction(collective::form_of(e.id)) ? fault::contribution_layout(e, &entry.gives)
                                                                           : fault::send_layout(e, &entry.gives);
-  if (typed)
-    entry.takes_any = entry.gives_any = false, entry.unread = true;
+  if (typed) entry.takes_any = entry.gives_any = false, entry.unread = true;
   return entry.takes_any || entry.gives_any || entry.unread;
 }
 
@@ -93,8 +86,7 @@ void note(PerThread& t, Entry& entry) {
   if (t.noted_count == t.noted_room) {
     const uint32_t room = t.noted_room != 0 ? 2 * t.noted_room : 512;
     void* memory = mmap(nullptr, room * sizeof(Entry*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return;
+    if (memory == MAP_FAILED) return;
     if (t.noted_room != 0) {
       memcpy(memory, t.noted, t.noted_room * sizeof(Entry*));
       munmap(t.noted, t.noted_room * sizeof(Entry*));
@@ -114,10 +106,8 @@ bool has_status(const Event& e) {
 std::atomic<uint32_t> forced_pending;
 
 void give_back(Entry* entry) {
-  if (entry->held)
-    let_go(*entry);
-  if (entry->substitute != nullptr)
-    substitute_drop(*entry);
+  if (entry->held) let_go(*entry);
+  if (entry->substitute != nullptr) substitute_drop(*entry);
   SpinGuard guard(entries_lock);
   entries.give(entry);
 }
@@ -125,14 +115,10 @@ void give_back(Entry* entry) {
 void follow(Event& e, PerThread& t, Call& call) {
   const uint16_t is = traits_of(e.id);
   Entry::Kind kind;
-  if (is & kCollects)
-    kind = Entry::kCollective;
-  else if (is & kTakes)
-    kind = e.attributes & kCallP2P ? Entry::kReceive : Entry::kData;
-  else if ((is & kGives) && (e.attributes & kCallPersistent))
-    kind = Entry::kSend;
-  else
-    return;
+  if (is & kCollects) kind = Entry::kCollective;
+  else if (is & kTakes) kind = e.attributes & kCallP2P ? Entry::kReceive : Entry::kData;
+  else if ((is & kGives) && (e.attributes & kCallPersistent)) kind = Entry::kSend;
+  else return;
   if (e.cookies == nullptr && (kind != Entry::kCollective || e.request_key != 0))
     return;  // complete at once, without data; or the request table is full
   Entry* entry = take(e, t, kind, call.ordinal);
@@ -144,23 +130,19 @@ void follow(Event& e, PerThread& t, Call& call) {
     entry->view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
     entry->unread = (e.attributes & kCallPartitioned) != 0;  // partitions become ready one by one
   } else if (kind == Entry::kCollective) {
-    if (!fill_collective(e, *entry))
-      return give_back(entry);
+    if (!fill_collective(e, *entry)) return give_back(entry);
   } else {
     entry->view = receive_view(e);
   }
   if (e.cookies == nullptr) {  // a collective that was complete at once
     Completion completion;
     describe_completion(e, 0, false, *entry, &completion);
-    if (mode.recording)
-      t.stream->completion(completion);
-    else
-      verify_completion(e, t, call, *entry, completion);
+    if (mode.recording) t.stream->completion(completion);
+    else verify_completion(e, t, call, *entry, completion);
     return give_back(entry);
   }
   entry->forced = call.forced;
-  if (entry->forced)
-    forced_pending.fetch_add(1, std::memory_order_relaxed);
+  if (entry->forced) forced_pending.fetch_add(1, std::memory_order_relaxed);
   hold(*entry);
   entry->held = true;
   substitute_prepare(e, *entry);
@@ -168,19 +150,13 @@ void follow(Event& e, PerThread& t, Call& call) {
 }
 
 void request_activating(Event& e, PerThread& t, Entry& entry) {
-  if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)
-    return;
-  if (mode.verifying)
-    note(t, entry);
+  if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall) return;
+  if (mode.verifying) note(t, entry);
   Value value = {0, ValueType::kNone, entry.unread};
-  if (entry.kind == Entry::kSend && !entry.unread && entry.source >= 0)
-    value = read_view(entry.view, entry.view.bytes);
-  else if (entry.kind == Entry::kCollective && entry.gives_any)
-    value = read_blocks(e, entry.gives);
-  if (value.unread)
-    t.starting_unread = true;
-  if (value.type == ValueType::kNone)
-    return;
+  if (entry.kind == Entry::kSend && !entry.unread && entry.source >= 0) value = read_view(entry.view, entry.view.bytes);
+  else if (entry.kind == Entry::kCollective && entry.gives_any) value = read_blocks(e, entry.gives);
+  if (value.unread) t.starting_unread = true;
+  if (value.type == ValueType::kNone) return;
   t.starting = mix64(t.starting ^ mix64(value.bits + 1));
   t.starting_any = true;
 }
@@ -204,23 +180,19 @@ void describe_completion(Event& e, int64_t place, bool freed, Entry& entry, Comp
   }
   StatusInfo status = {};
   const bool seen = has_status(e);
-  if (seen)
-    backend->messages->status_read(e.given_statuses, place, &status);
-  // No program may cancel these. Open MPI 4.1 says at times that an MPI_File_iread_at was (a field left unset, it seems).
-  if (call_info(entry.id).attributes & (kCallRma | kCallIo))
-    status.cancelled = false;
+  if (seen) backend->messages->status_read(e.given_statuses, place, &status);
+  // No program may cancel these. Open MPI 4.1 says at times that an MPI_File_iread_at was (a field left unset, it
+  // seems).
+  if (call_info(entry.id).attributes & (kCallRma | kCallIo)) status.cancelled = false;
   ErrorKind error = ErrorKind::kNone;
   if (e.result != 0) {
     error = backend->messages->error_kind(e.result);
-    if (error == ErrorKind::kInStatus)
-      error = seen ? backend->messages->error_kind(status.error) : ErrorKind::kOther;
+    if (error == ErrorKind::kInStatus) error = seen ? backend->messages->error_kind(status.error) : ErrorKind::kOther;
   }
-  if (error != ErrorKind::kNone)
-    c->flags |= kCompletionFailed;
+  if (error != ErrorKind::kNone) c->flags |= kCompletionFailed;
   Value value = {0, ValueType::kNone, entry.unread};
   if (entry.kind == Entry::kCollective) {
-    if (error == ErrorKind::kNone && entry.takes_any)
-      value = read_blocks(e, entry.layout);
+    if (error == ErrorKind::kNone && entry.takes_any) value = read_blocks(e, entry.layout);
   } else if (seen && status.cancelled) {
     c->flags |= kCompletionCancelled | (entry.wild ? kCompletionMatch : 0);
     c->source = c->tag = 0;
@@ -237,10 +209,8 @@ void describe_completion(Event& e, int64_t place, bool freed, Entry& entry, Comp
       const bool empty = (call_info(entry.id).attributes & kCallBothWays) && status.bytes == 0;
       const bool all = (call_info(entry.id).attributes & kCallRma) != 0;
       const uint64_t bytes = all ? entry.view.bytes : status.bytes;
-      if (empty || error != ErrorKind::kNone)
-        value.unread = entry.view.bytes != 0;
-      else
-        value = read_view(entry.view, bytes);
+      if (empty || error != ErrorKind::kNone) value.unread = entry.view.bytes != 0;
+      else value = read_view(entry.view, bytes);
       if (bytes != entry.view.bytes && !empty) {
         c->flags |= kCompletionBytes;
         c->bytes = bytes;
@@ -249,8 +219,7 @@ void describe_completion(Event& e, int64_t place, bool freed, Entry& entry, Comp
   }
   c->digest = value.bits;
   c->type = value.type;
-  if (value.unread)
-    c->flags |= kCompletionUnread;
+  if (value.unread) c->flags |= kCompletionUnread;
 }
 
 }  // namespace resil::record

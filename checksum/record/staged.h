@@ -15,8 +15,8 @@ namespace resil::record {
 
 /// Whose message a receive with wildcards gets.
 enum class Recorded : uint8_t {
-  kFree,   ///< as MPI likes
-  kFrom,   ///< that of source and tag
+  kFree,  ///< as MPI likes
+  kFrom,  ///< that of source and tag
   kNobody  ///< it never got one: the receive is left to this module
 };
 
@@ -33,8 +33,8 @@ inline constinit const StagedReplay* staged_replay = nullptr;
 
 struct StagedRequests {
   bool (*any)();
-  /// MPI_Test (MPI_Request_get_status, if the event is one) of request `index` of the event, MPI's code in `result`. False:
-  /// it is not a staged one.
+  /// MPI_Test (MPI_Request_get_status, if the event is one) of request `index` of the event, MPI's code in `result`.
+  /// False: it is not a staged one.
   bool (*test)(Event& event, int64_t index, int* flag, void* status, int* result);
 };
 /// Set before MPI_Init.

@@ -12,8 +12,8 @@
 #include "checksum/record/format.h"
 #include "checksum/record/reader.h"
 #include "checksum/record/writer.h"
-#include "shim/call/event.h"
 #include "shim/base/hash.h"
+#include "shim/call/event.h"
 
 namespace resil::record {
 
@@ -22,21 +22,21 @@ constexpr unsigned kCookie = 1;  ///< Module::cookie
 /// A call that is under way, from `enter` to `leave`.
 struct Call {
   Event* event;
-  uint64_t comm;    ///< job-wide id of its communicator, taken before it may be freed
-  CallRecord now;   ///< as this run makes it; complete in `leave`
+  uint64_t comm;  ///< job-wide id of its communicator, taken before it may be freed
+  CallRecord now;  ///< as this run makes it; complete in `leave`
   CallRecord then;  ///< verify: the recorded one, if `known`
   Outcome outcome;  ///< verify: the recorded one, if it has one (`what` != 0)
-  uint64_t ordinal; ///< of the first request that it starts
+  uint64_t ordinal;  ///< of the first request that it starts
   uint64_t number;  ///< in the stream
-  uint32_t told;    ///< persistent requests that it started so far
-  uint32_t indices; ///< verify: how many are in PerThread::indices
-  bool known;       ///< verify: `then` holds
-  bool late;        ///< verify: known in `leave` only, a nested call's record comes first
-  bool listed;      ///< verify: an index list belongs to it
-  bool written;     ///< record
+  uint32_t told;  ///< persistent requests that it started so far
+  uint32_t indices;  ///< verify: how many are in PerThread::indices
+  bool known;  ///< verify: `then` holds
+  bool late;  ///< verify: known in `leave` only, a nested call's record comes first
+  bool listed;  ///< verify: an index list belongs to it
+  bool written;  ///< record
   bool has_input;
-  bool fails;       ///< verify: a poll that found nothing
-  bool forced;      ///< verify: a receive that was posted with another source and tag
+  bool fails;  ///< verify: a poll that found nothing
+  bool forced;  ///< verify: a receive that was posted with another source and tag
 };
 
 constexpr unsigned kNesting = 6;
@@ -51,43 +51,44 @@ struct Entry;
 
 struct PerThread {
   Thread* thread;
-  Stream* stream;   ///< record
-  Cursor* cursor;   ///< verify
+  Stream* stream;  ///< record
+  Cursor* cursor;  ///< verify
   uint32_t stream_id;
-  bool over;        ///< verify: nothing more can be compared in this thread
-  bool unsure;      ///< verify: other threads began in the same way, so this may be one's of them
+  bool over;  ///< verify: nothing more can be compared in this thread
+  bool unsure;  ///< verify: other threads began in the same way, so this may be one's of them
   unsigned depth;
   Call calls[kNesting];
   uint64_t starting;  ///< what persistent sends give that are about to be started
   bool starting_any, starting_unread;
   uint32_t run_left;  ///< verify: failing polls still to come of the run `run`
   CallRecord run;
-  LastCall last;         ///< verify
+  LastCall last;  ///< verify
   uint64_t clock_reads;  ///< verify: of MPI_Wtime when the last call agreed
-  int32_t* indices;   ///< verify: of the current call
+  int32_t* indices;  ///< verify: of the current call
   uint32_t index_room;
-  Entry** noted;       ///< verify: persistent requests of the MPI_Start that is entered next
+  Entry** noted;  ///< verify: persistent requests of the MPI_Start that is entered next
   uint32_t noted_count, noted_room;
 };
 
 /// A pending request that this module follows.
 struct Entry {
   enum Kind : uint8_t { kReceive, kSend, kCollective, kData };
-  View view;               ///< kReceive, kSend (persistent), kData (file reads, MPI_Rget): the buffer
-  fault::Layout layout;    ///< kCollective: what comes in
-  fault::Layout gives;     ///< persistent collectives: what goes out
+  View view;  ///< kReceive, kSend (persistent), kData (file reads, MPI_Rget): the buffer
+  fault::Layout layout;  ///< kCollective: what comes in
+  fault::Layout gives;  ///< persistent collectives: what goes out
   uint64_t ordinal, site, comm_id;
   CommInfo* comm;
   Entry* next_free;
   uint32_t stream;
-  int32_t source, tag;     ///< as posted
+  int32_t source, tag;  ///< as posted
   CallId id;
   Kind kind;
   struct Substitute* substitute;  ///< verify: of a persistent receive with wildcards
   bool wild, persistent, active, forced, held, gives_any, takes_any, unread;
 };
 
-/// May MPI choose which message a receive takes? From MPI_PROC_NULL there is none, whatever the tag (halos at a border).
+/// May MPI choose which message a receive takes? From MPI_PROC_NULL there is none, whatever the tag (halos at a
+/// border).
 inline bool is_wild(int32_t source, int32_t tag) {
   return source == ring::kAnySource || (source >= 0 && tag == ring::kAnyTag);
 }
@@ -95,18 +96,19 @@ inline bool is_wild(int32_t source, int32_t tag) {
 /// What the module does in this run.
 struct Mode {
   bool recording, verifying;
-  bool stops;         ///< RESIL_ON_MISMATCH=abort
-  bool time;          ///< RESIL_RECORD_TIME
-  bool multiple;      ///< MPI_THREAD_MULTIPLE
-  bool native;        ///< reductions are MPI's own
-  double patience;    ///< seconds that a forced call waits
+  bool stops;  ///< RESIL_ON_MISMATCH=abort
+  bool time;  ///< RESIL_RECORD_TIME
+  bool multiple;  ///< MPI_THREAD_MULTIPLE
+  bool native;  ///< reductions are MPI's own
+  double patience;  ///< seconds that a forced call waits
 };
 extern Mode mode;
 extern Recording recording;
 
 /// For the report; plain additions, exact below MPI_THREAD_MULTIPLE.
 struct Counts {
-  uint64_t calls, messages, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost, ignored;
+  uint64_t calls, messages, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost,
+      ignored;
 };
 extern Counts counts;
 
@@ -121,8 +123,7 @@ uint32_t threads_seen();  ///< streams opened so far
 /// The call of that event, null: it was not entered.
 inline Call* call_of(PerThread& t, const Event& e) {
   for (unsigned i = t.depth; i > 0; --i)
-    if (t.calls[i - 1].event == &e)
-      return &t.calls[i - 1];
+    if (t.calls[i - 1].event == &e) return &t.calls[i - 1];
   return nullptr;
 }
 

@@ -56,11 +56,9 @@ void record_match(uint32_t stream, uint64_t ordinal, const Match& match) {
         break;
       }
     }
-    if (!wait_for_space(matches, kMatchStream))
-      return;
+    if (!wait_for_space(matches, kMatchStream)) return;
   }
-  if (taken)
-    buffer_taken(*matches);
+  if (taken) buffer_taken(*matches);
 }
 
 }  // namespace
@@ -68,8 +66,7 @@ void record_match(uint32_t stream, uint64_t ordinal, const Match& match) {
 Stream* Streams::idle() {
   const uint32_t count = writer.stream_count.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < count; ++i)
-    if (writer.streams[i]->state_.load(std::memory_order_acquire) == Stream::kIdle)
-      return writer.streams[i];
+    if (writer.streams[i]->state_.load(std::memory_order_acquire) == Stream::kIdle) return writer.streams[i];
   return nullptr;
 }
 
@@ -99,13 +96,11 @@ Stream* Streams::open(uint64_t first_site) {
   stream->channel_.begin_segment(0, 0);
   stream->encoder_.reset(0);
   SiteName name;
-  if (!writer.names->site(first_site, &name))
-    name = {"", 0};
+  if (!writer.names->site(first_site, &name)) name = {"", 0};
   stream->channel_.commit(stream->encoder_.opening(stream->channel_.room(), name, entry->count++));
   stream->state_.store(Stream::kLive, std::memory_order_release);
   bool listed = false;
-  for (uint32_t i = 0; i < count && !listed; ++i)
-    listed = writer.streams[i] == stream;
+  for (uint32_t i = 0; i < count && !listed; ++i) listed = writer.streams[i] == stream;
   if (!listed) {
     writer.streams[count] = stream;
     writer.stream_count.store(count + 1, std::memory_order_release);
@@ -114,8 +109,7 @@ Stream* Streams::open(uint64_t first_site) {
 }
 
 void Streams::close(Stream* stream) {
-  if (writer.recording.load(std::memory_order_relaxed))
-    stream->end_polls();
+  if (writer.recording.load(std::memory_order_relaxed)) stream->end_polls();
   stream->state_.store(Stream::kClosing, std::memory_order_release);
 }
 
@@ -128,20 +122,17 @@ void Streams::forget() {
       counter->store(0, std::memory_order_relaxed);
     stream->state_.store(Stream::kIdle, std::memory_order_relaxed);
   }
-  for (FirstSite& site : first_sites)
-    site.count = 0;
+  for (FirstSite& site : first_sites) site.count = 0;
   writer.next_id = writer.refused = 0;
   writer.last_match = 0;
   writer.match_count.store(0, std::memory_order_relaxed);
-  if (Channel* matches = writer.matches.load(std::memory_order_relaxed))
-    matches->begin();
+  if (Channel* matches = writer.matches.load(std::memory_order_relaxed)) matches->begin();
 }
 
 void Streams::end_all_polls() {
   const uint32_t count = writer.stream_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i)
-    if (writer.streams[i]->state_.load(std::memory_order_acquire) == Stream::kLive)
-      writer.streams[i]->end_polls();
+    if (writer.streams[i]->state_.load(std::memory_order_acquire) == Stream::kLive) writer.streams[i]->end_polls();
 }
 
 void Streams::count(WriterStatus* status) {
@@ -155,18 +146,15 @@ void Streams::count(WriterStatus* status) {
 }
 
 unsigned char* Stream::begin() {
-  if (!writer.recording.load(std::memory_order_relaxed))
-    return nullptr;
-  if (poll_count_ != 0)
-    end_polls();
+  if (!writer.recording.load(std::memory_order_relaxed)) return nullptr;
+  if (poll_count_ != 0) end_polls();
   unsigned char* at = channel_.room();
   return at != nullptr ? at : more_room();
 }
 
 unsigned char* Stream::more_room() {
   while (!channel_.begin_segment(calls_.load(std::memory_order_relaxed), started_))
-    if (!wait_for_space(&channel_, id_))
-      return nullptr;
+    if (!wait_for_space(&channel_, id_)) return nullptr;
   encoder_.reset(started_);
   buffer_taken(channel_);
   return channel_.room();
@@ -178,8 +166,7 @@ uint64_t Stream::call(const CallRecord& record) {
     return 0;
   add(&calls_, 1);
   channel_.commit(encoder_.call(at, record, *writer.names));
-  if ((record.flags & kCallStarted) == 0)
-    return 0;
+  if ((record.flags & kCallStarted) == 0) return 0;
   const uint64_t first = started_ + 1;
   started_ += record.count;
   return first;
@@ -190,8 +177,7 @@ void Stream::poll(const CallRecord& record) {
     ++poll_count_;
     return;
   }
-  if (!writer.recording.load(std::memory_order_relaxed))
-    return;
+  if (!writer.recording.load(std::memory_order_relaxed)) return;
   end_polls();
   poll_ = record;
   poll_.flags = static_cast<uint16_t>((record.flags & ~kCallStarted) | kCallPolls);
@@ -200,8 +186,7 @@ void Stream::poll(const CallRecord& record) {
 }
 
 void Stream::end_polls() {
-  if (poll_count_ == 0)
-    return;
+  if (poll_count_ == 0) return;
   poll_.count = poll_count_;
   poll_count_ = 0;
   add(&polls_, poll_.count);
@@ -220,32 +205,27 @@ void Stream::completion(const Completion& completion) {
 }
 
 void Stream::outcome(const Outcome& outcome) {
-  if (unsigned char* at = begin())
-    channel_.commit(encoder_.outcome(at, outcome));
+  if (unsigned char* at = begin()) channel_.commit(encoder_.outcome(at, outcome));
 }
 
 void Stream::indices(const int32_t* list, uint32_t count) {
   for (;;) {  // also for none: a piece that is not full ends the list
     const uint32_t piece = count < kMaxIndices ? count : kMaxIndices;
     unsigned char* at = begin();
-    if (at == nullptr)
-      return;
+    if (at == nullptr) return;
     channel_.commit(encoder_.indices(at, list, piece));
-    if (piece < kMaxIndices)
-      return;
+    if (piece < kMaxIndices) return;
     list += piece;
     count -= piece;
   }
 }
 
 void Stream::logged(LoggedKind kind, const char* name, ValueType type, uint64_t bits) {
-  if (unsigned char* at = begin())
-    channel_.commit(encoder_.logged(at, kind, name, type, bits));
+  if (unsigned char* at = begin()) channel_.commit(encoder_.logged(at, kind, name, type, bits));
 }
 
 void Stream::text(const char* text) {
-  if (unsigned char* at = begin())
-    channel_.commit(encoder_.text(at, text));
+  if (unsigned char* at = begin()) channel_.commit(encoder_.text(at, text));
 }
 
 }  // namespace resil::record

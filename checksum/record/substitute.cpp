@@ -10,15 +10,15 @@
 #include "checksum/pool.h"
 #include "checksum/record/staged.h"
 #include "checksum/record/state.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/attach.h"
 #include "shim/tables/tables.h"
 
 namespace resil::record {
 
 struct Substitute {
-  uint64_t handle;   ///< the program's request
+  uint64_t handle;  ///< the program's request
   uint64_t request;  ///< what stands for it
   uint64_t comm, type;
   void* buffer;
@@ -41,8 +41,7 @@ Substitute*& bucket(uint64_t handle) { return buckets[handle * 0x9e3779b97f4a7c1
 Substitute* find(uint64_t handle) {
   SpinGuard guard(lock);
   Substitute* found = bucket(handle);
-  while (found != nullptr && found->handle != handle)
-    found = found->next;
+  while (found != nullptr && found->handle != handle) found = found->next;
   return found;
 }
 
@@ -60,15 +59,12 @@ bool substitutes_used() { return used.load(std::memory_order_relaxed) != 0; }
 
 void substitute_prepare(const Event& e, Entry& entry) {
   entry.substitute = nullptr;
-  if (!mode.verifying || !entry.wild || !entry.persistent || (e.attributes & kCallPartitioned))
-    return;
+  if (!mode.verifying || !entry.wild || !entry.persistent || (e.attributes & kCallPartitioned)) return;
   uint64_t type;
-  if (!backend->replay->keep_type(e.receive.type, &type))
-    return;
+  if (!backend->replay->keep_type(e.receive.type, &type)) return;
   SpinGuard guard(lock);
   Substitute* s = pool.take();
-  if (s == nullptr)
-    return backend->replay->drop_type(type);
+  if (s == nullptr) return backend->replay->drop_type(type);
   Substitute*& first = bucket(e.request_key);
   void* buffer = const_cast<void*>(e.receive.buffer);
   *s = {e.request_key, 0, e.comm_handle, type, buffer, e.receive.count, first, {}, false, false};
@@ -79,36 +75,33 @@ void substitute_prepare(const Event& e, Entry& entry) {
 
 void substitute_drop(Entry& entry) {
   Substitute* s = entry.substitute;
-  if (s == nullptr)
-    return;
+  if (s == nullptr) return;
   backend->replay->drop_type(s->type);
   SpinGuard guard(lock);
   Substitute** place = &bucket(s->handle);
-  while (*place != s)
-    place = &(*place)->next;
+  while (*place != s) place = &(*place)->next;
   *place = s->next;
   pool.give(s);
   used.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool substitute_start(Event& e, PerThread& t, Call& call) {
-  if (!substitutes_used() || t.noted_count != static_cast<uint32_t>(e.request_count))
-    return false;
+  if (!substitutes_used() || t.noted_count != static_cast<uint32_t>(e.request_count)) return false;
   bool any = false;
-  for (uint32_t i = 0; i < t.noted_count; ++i)
-    any = any || t.noted[i]->substitute != nullptr;
-  if (!any)
-    return false;
+  for (uint32_t i = 0; i < t.noted_count; ++i) any = any || t.noted[i]->substitute != nullptr;
+  if (!any) return false;
   e.result = 0;
   for (uint32_t i = 0; i < t.noted_count && e.result == 0; ++i) {
     const Entry& entry = *t.noted[i];
-    const bool alive = entry.comm != nullptr && entry.comm->ring->id == entry.comm_id;  // else its handle may be another's
+    const bool alive =
+        entry.comm != nullptr && entry.comm->ring->id == entry.comm_id;  // else its handle may be another's
     Substitute* s = alive ? entry.substitute : nullptr;
     Match match;
     const Reading reading = s != nullptr ? recording.match(t.stream_id, call.ordinal + i, &match) : Reading::kCut;
     const bool found = reading == Reading::kItem && !(match.flags & kCompletionCancelled) && match.source >= 0;
     const bool freed = reading == Reading::kItem && (match.flags & kCompletionFreed);
-    const bool nothing = !found && !freed && (reading == Reading::kItem || reading == Reading::kEnd) && private_comm() != 0;
+    const bool nothing =
+        !found && !freed && (reading == Reading::kItem || reading == Reading::kEnd) && private_comm() != 0;
     if (found || nothing) {
       counts.forced += 1;
       e.result = post(*s, match, nothing);
@@ -121,8 +114,7 @@ bool substitute_start(Event& e, PerThread& t, Call& call) {
 
 bool substitute_cancel(Event& e) {
   Substitute* s = substitutes_used() ? find(request_handle(e.requests, 0)) : nullptr;
-  if (s == nullptr || !s->posted || s->done)
-    return false;
+  if (s == nullptr || !s->posted || s->done) return false;
   e.result = backend->replay->cancel(&s->request);
   return true;
 }
@@ -131,22 +123,18 @@ int test_request(Event& e, int64_t index, int* flag, void* status) {
   Substitute* s = substitutes_used() ? find(request_handle(e.requests, index)) : nullptr;
   int result = 0;
   if (s == nullptr || !s->posted) {
-    if (staged_requests != nullptr && staged_requests->test(e, index, flag, status, &result))
-      return result;
+    if (staged_requests != nullptr && staged_requests->test(e, index, flag, status, &result)) return result;
     return e.id == CallId::kMPI_Request_get_status ? backend->replay->get_status(e, flag)
                                                    : backend->replay->test(e, index, flag, status);
   }
   if (!s->done) {
     result = backend->messages->test(&s->request, flag, s->status);
-    if (result == 0 && *flag == 0)
-      return 0;
+    if (result == 0 && *flag == 0) return 0;
     s->done = true;
   }
   *flag = 1;
-  if (status != nullptr)
-    memcpy(status, s->status, backend->status_bytes);
-  if (e.id != CallId::kMPI_Request_get_status)
-    s->posted = false;
+  if (status != nullptr) memcpy(status, s->status, backend->status_bytes);
+  if (e.id != CallId::kMPI_Request_get_status) s->posted = false;
   return result;
 }
 

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 
 #include "checksum/record/state.h"
-#include "shim/report/log.h"
 #include "shim/base/spinlock.h"
-#include "shim/tables/tables.h"
 #include "shim/call/thread.h"
+#include "shim/report/log.h"
+#include "shim/tables/tables.h"
 
 namespace resil::record {
 
@@ -42,31 +42,24 @@ Cursor* choose_stream(uint64_t site, const CallRecord* first, bool* unsure, Prob
   SpinGuard guard(lock);
   for (;;) {  // one read-ahead each: in the first call of a thread only
     Cursor* next = spare_count < kSpare ? recording.next_stream(site, problem) : nullptr;
-    if (next == nullptr)
-      break;
+    if (next == nullptr) break;
     spares[spare_count++] = {next, site, false};
-    if (!mode.multiple || first == nullptr)
-      break;
+    if (!mode.multiple || first == nullptr) break;
   }
   int best = -1, fitting = 0;
   for (unsigned i = 0; i < spare_count; ++i) {
-    if (spares[i].site != site)
-      continue;
+    if (spares[i].site != site) continue;
     const bool fits = first == nullptr || begins_with(*spares[i].cursor, *first);
     const bool best_fits = best >= 0 && (first == nullptr || begins_with(*spares[best].cursor, *first));
     fitting += fits;
-    if (best < 0 || (fits && !best_fits))
-      best = static_cast<int>(i);
+    if (best < 0 || (fits && !best_fits)) best = static_cast<int>(i);
   }
-  if (best < 0)
-    return nullptr;
+  if (best < 0) return nullptr;
   Cursor* chosen = spares[best].cursor;
   for (unsigned i = 0; fitting > 1 && i < spare_count; ++i)
-    if (spares[i].site == site && (first == nullptr || begins_with(*spares[i].cursor, *first)))
-      spares[i].unsure = true;
+    if (spares[i].site == site && (first == nullptr || begins_with(*spares[i].cursor, *first))) spares[i].unsure = true;
   *unsure = spares[best].unsure;
-  for (unsigned i = static_cast<unsigned>(best) + 1; i < spare_count; ++i)
-    spares[i - 1] = spares[i];
+  for (unsigned i = static_cast<unsigned>(best) + 1; i < spare_count; ++i) spares[i - 1] = spares[i];
   --spare_count;
   return chosen;
 }
@@ -85,14 +78,12 @@ PerThread* per_thread(Thread& thread) {
 void forget_thread(Thread& thread) { thread.module_data[slot] = nullptr; }
 
 PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
-  if (thread.module_data[slot] == &nobody)
-    return nullptr;
+  if (thread.module_data[slot] == &nobody) return nullptr;
   thread.module_data[slot] = &nobody;
   prepare_addresses(thread);
   static_assert(sizeof(PerThread) < 4096);
   void* memory = mmap(nullptr, sizeof(PerThread), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return nullptr;
+  if (memory == MAP_FAILED) return nullptr;
   auto* t = static_cast<PerThread*>(memory);
   t->thread = &thread;
   if (mode.recording) {
@@ -108,8 +99,7 @@ PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
     }
     t->cursor = choose_stream(site, first != nullptr ? &call.now : nullptr, &t->unsure, &problem);
     t->stream_id = t->cursor != nullptr ? t->cursor->id() : 0;
-    if (t->cursor == nullptr)
-      add_note_format("verify: %s", problem.text);
+    if (t->cursor == nullptr) add_note_format("verify: %s", problem.text);
   }
   if (t->stream_id == 0) {
     munmap(memory, sizeof(PerThread));

@@ -14,18 +14,15 @@ namespace resil::record {
 bool distance_in_ulps(ValueType type, uint64_t one, uint64_t other, uint64_t* ulps) {
   // Floating-point numbers in their order are integers in theirs, but for the sign.
   if (type == ValueType::kDouble) {
-    if (std::isnan(bit_cast<double>(one)) || std::isnan(bit_cast<double>(other)))
-      return false;
+    if (std::isnan(bit_cast<double>(one)) || std::isnan(bit_cast<double>(other))) return false;
     const auto ordered = [](uint64_t bits) { return bits >> 63 ? ~bits + 1 : bits | uint64_t{1} << 63; };
     const uint64_t a = ordered(one), b = ordered(other);
     *ulps = a > b ? a - b : b - a;
     return true;
   }
-  if (type != ValueType::kFloat)
-    return false;
+  if (type != ValueType::kFloat) return false;
   const auto a = static_cast<uint32_t>(one), b = static_cast<uint32_t>(other);
-  if (std::isnan(bit_cast<float>(a)) || std::isnan(bit_cast<float>(b)))
-    return false;
+  if (std::isnan(bit_cast<float>(a)) || std::isnan(bit_cast<float>(b))) return false;
   const auto ordered = [](uint32_t bits) { return bits >> 31 ? ~bits + 1 : bits | uint32_t{1} << 31; };
   *ulps = ordered(a) > ordered(b) ? ordered(a) - ordered(b) : ordered(b) - ordered(a);
   return true;

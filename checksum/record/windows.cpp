@@ -36,19 +36,16 @@ bool of_one_target(CallId id) {
 }  // namespace
 
 void window_get(Event& e) {
-  if (e.result != 0 || e.peer < 0)
-    return;
+  if (e.result != 0 || e.peer < 0) return;
   const View view = receive_view(e);
-  if (view.bytes == 0)
-    return;
+  if (view.bytes == 0) return;
   SpinGuard guard(lock);
   Fetched* fetched = pool.take();
   if (fetched == nullptr) {
     counts.unread += 1;
     return;
   }
-  if (view.type != nullptr)
-    type_map_hold(view.type);
+  if (view.type != nullptr) type_map_hold(view.type);
   *fetched = {view, e.object, e.peer, (traits_of(e.id) & kUnforced) != 0, nullptr};
   auto& list = bucket(e.object);
   (list.last != nullptr ? list.last->next : list.first) = fetched;
@@ -73,8 +70,7 @@ void force_value(const Fetched& fetched, const CallRecord& then) {
 uint32_t completed_by(const Event& e, bool one, Fetched** only) {
   uint32_t count = 0;
   for (Fetched* fetched = bucket(e.object).first; fetched != nullptr; fetched = fetched->next)
-    if (fetched->window == e.object && (!one || fetched->target == e.peer))
-      ++count, *only = fetched;
+    if (fetched->window == e.object && (!one || fetched->target == e.peer)) ++count, *only = fetched;
   return count;
 }
 
@@ -85,8 +81,7 @@ Value window_sync(Event& e, const CallRecord* then) {
   const bool one = of_one_target(e.id);
   SpinGuard guard(lock);
   Fetched* only = nullptr;
-  if (then != nullptr && completed_by(e, one, &only) == 1)
-    force_value(*only, *then);
+  if (then != nullptr && completed_by(e, one, &only) == 1) force_value(*only, *then);
   auto& list = bucket(e.object);
   Fetched** place = &list.first;
   Fetched* last = nullptr;
@@ -104,8 +99,7 @@ Value window_sync(Event& e, const CallRecord* then) {
       all.bits = first ? value.bits : mix64(all.bits ^ mix64(value.bits + count));
       all.type = first ? value.type : ValueType::kDigest;
     }
-    if (fetched->view.type != nullptr)
-      type_map_release(fetched->view.type);
+    if (fetched->view.type != nullptr) type_map_release(fetched->view.type);
     *place = fetched->next;
     pool.give(fetched);
   }

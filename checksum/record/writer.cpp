@@ -30,13 +30,14 @@ void after_fork_in_child() {
 
 bool writer_open(const char* directory, const Identity& identity, const Names& names, Problem* problem) {
   SizeSignalShield shield;
-  if (!directory_is_claimed(directory, identity.launch, problem))
-    return false;
+  if (!directory_is_claimed(directory, identity.launch, problem)) return false;
   snprintf(writer.path, sizeof(writer.path), "%.1000s/rank-%05d.rec", directory, identity.rank);
   if (const int error = writer.file.create(writer.path, identity)) {
-    problem->kind = error == EACCES || error == EPERM || error == EROFS ? ProblemKind::kPermission : ProblemKind::kSystem;
-    snprintf(problem->text, sizeof(problem->text), "%s: %s", writer.path,
-             error == EEXIST ? "is there already, from a launch of the same name; remove the directory" : strerror(error));
+    problem->kind =
+        error == EACCES || error == EPERM || error == EROFS ? ProblemKind::kPermission : ProblemKind::kSystem;
+    snprintf(
+        problem->text, sizeof(problem->text), "%s: %s", writer.path,
+        error == EEXIST ? "is there already, from a launch of the same name; remove the directory" : strerror(error));
     return false;
   }
   if (writer.matches.load(std::memory_order_relaxed) == nullptr) {
@@ -49,8 +50,7 @@ bool writer_open(const char* directory, const Identity& identity, const Names& n
     }
     writer.matches.store(static_cast<Channel*>(memory), std::memory_order_relaxed);
   }
-  if (!fork_handled)
-    fork_handled = pthread_atfork(nullptr, nullptr, after_fork_in_child) == 0;
+  if (!fork_handled) fork_handled = pthread_atfork(nullptr, nullptr, after_fork_in_child) == 0;
   writer.names = &names;
   writer.patience = kPatienceSeconds;
   writer.failure[0] = 0;
@@ -67,17 +67,14 @@ Stream* stream_open(uint64_t first_site) {
 }
 
 void stream_close(Stream* stream) {
-  if (stream != nullptr)
-    Streams::close(stream);
+  if (stream != nullptr) Streams::close(stream);
 }
 
 void writer_close(Ending ending) {
-  if (!writer.file.is_open())
-    return;
+  if (!writer.file.is_open()) return;
   SizeSignalShield shield;
   const double patience = ending == Ending::kAborted && writer.patience > 1 ? 1 : writer.patience;
-  if (ending == Ending::kFinished && writer.recording.load(std::memory_order_relaxed))
-    Streams::end_all_polls();
+  if (ending == Ending::kFinished && writer.recording.load(std::memory_order_relaxed)) Streams::end_all_polls();
   helper_end(patience);
   if (!writer.file_lock.lock(patience)) {
     recording_failed(0, "the file system takes nothing");
@@ -86,10 +83,9 @@ void writer_close(Ending ending) {
   if (writer.recording.load(std::memory_order_relaxed) && write_streams(true) >= 0) {
     WriterStatus status;
     writer_status(&status);
-    const int error = writer.file.set_state(ending == Ending::kAborted ? FilePhase::kAborted : FilePhase::kFinished, 0,
-                                            status.calls);
-    if (error != 0)
-      recording_failed(error, "cannot be written");
+    const int error =
+        writer.file.set_state(ending == Ending::kAborted ? FilePhase::kAborted : FilePhase::kFinished, 0, status.calls);
+    if (error != 0) recording_failed(error, "cannot be written");
     else if (writer.file.removed())
       recording_failed(0, "was removed meanwhile; does another job record in this directory?");
   }
@@ -101,25 +97,21 @@ void writer_close(Ending ending) {
 }
 
 void writer_flush(bool to_disk) {
-  if (!writer.file.is_open())
-    return;
+  if (!writer.file.is_open()) return;
   SizeSignalShield shield;
-  if (!writer.file_lock.lock(writer.patience))
-    return;
-  if (write_streams(true) >= 0 && to_disk)
-    writer.file.sync();
+  if (!writer.file_lock.lock(writer.patience)) return;
+  if (write_streams(true) >= 0 && to_disk) writer.file.sync();
   writer.file_lock.unlock();
 }
 
 void recording_failed(int error, const char* why) {
   {
     SpinGuard guard(writer.failure_lock);
-    if (writer.failure[0] != 0)
-      return;
+    if (writer.failure[0] != 0) return;
     if (error != 0)
-      snprintf(writer.failure, sizeof(writer.failure), "recording ended: %.400s %s (%s)", writer.path, why, strerror(error));
-    else
-      snprintf(writer.failure, sizeof(writer.failure), "recording ended: %.400s: %s", writer.path, why);
+      snprintf(writer.failure, sizeof(writer.failure), "recording ended: %.400s %s (%s)", writer.path, why,
+               strerror(error));
+    else snprintf(writer.failure, sizeof(writer.failure), "recording ended: %.400s: %s", writer.path, why);
   }
   writer.recording.store(false, std::memory_order_relaxed);
   if (writer.file.is_open() && error != 0) {
@@ -127,8 +119,7 @@ void recording_failed(int error, const char* why) {
     writer_status(&status);
     writer.file.set_state(FilePhase::kFailed, error, status.calls);
   }
-  if (writer.told != nullptr)
-    writer.told(writer.failure);
+  if (writer.told != nullptr) writer.told(writer.failure);
 }
 
 void writer_on_failure(void (*told)(const char* line)) { writer.told = told; }

@@ -3,9 +3,9 @@
 // Writes one rank's recording. Threads encode items into buffers of their own; a helper thread of the rank
 // ("resil-record") writes full buffers when they are full and all others once a second.
 //
-// Context: the functions of Stream on the thread that owns it, inside its MPI calls: no allocation, lock or system call,
-// unless a thread's buffers (kBuffers times kSegmentBytes) are all full because the file system is slower than the
-// program. Then the thread writes them itself, if nobody is writing, or waits; when nothing could be written for
+// Context: the functions of Stream on the thread that owns it, inside its MPI calls: no allocation, lock or system
+// call, unless a thread's buffers (kBuffers times kSegmentBytes) are all full because the file system is slower than
+// the program. Then the thread writes them itself, if nobody is writing, or waits; when nothing could be written for
 // kPatienceSeconds the recording ends and the job goes on. All other functions: application's thread, and they make
 // system calls. Never calls MPI.
 //
@@ -47,7 +47,7 @@ void stream_close(Stream* stream);
 /// How the recording ends.
 enum class Ending : uint8_t {
   kFinished = 1,  ///< MPI_Finalize
-  kAborted = 2,   ///< MPI_Abort, or resil stops the job
+  kAborted = 2,  ///< MPI_Abort, or resil stops the job
 };
 
 /// Writes what there is, marks the end, stops the helper. No thread may be in a function of a stream, except with
@@ -59,14 +59,14 @@ void writer_flush(bool to_disk);
 
 /// Where the recording stands; any thread, any time.
 struct WriterStatus {
-  bool recording;          ///< open and not failed
+  bool recording;  ///< open and not failed
   uint64_t calls, completions, polls;  ///< items encoded; polls: the calls folded in runs
-  uint64_t bytes;          ///< written to the file
-  uint32_t streams;        ///< opened so far
+  uint64_t bytes;  ///< written to the file
+  uint32_t streams;  ///< opened so far
   uint32_t streams_refused;
-  uint64_t stalls;         ///< times that a thread had to write or wait
+  uint64_t stalls;  ///< times that a thread had to write or wait
   double stalled_seconds;
-  char failure[600];       ///< why the recording ended early, one line; "" if it did not
+  char failure[600];  ///< why the recording ended early, one line; "" if it did not
 };
 void writer_status(WriterStatus* status);
 

@@ -31,9 +31,9 @@ struct Writer {
   uint64_t last_match;
   std::atomic<uint64_t> match_count;
 
-  std::atomic<uint32_t> space;    ///< futex: a buffer became free
+  std::atomic<uint32_t> space;  ///< futex: a buffer became free
   std::atomic<uint32_t> waiting;  ///< threads that wait for that
-  std::atomic<uint32_t> bell;     ///< futex: the helper is wanted
+  std::atomic<uint32_t> bell;  ///< futex: the helper is wanted
   std::atomic<bool> helper_sleeps, helper_stop;
   std::atomic<uint32_t> helper_runs;  ///< futex: 1 while it exists
   std::atomic<uint64_t> stalls, stalled_ns;
@@ -58,8 +58,8 @@ struct Streams {
   static bool write_all(bool partial, int* full_ones);
 };
 
-/// Under file_lock: writes what all threads have complete; of buffers that are not full only when `partial`. Returns how
-/// many full buffers there were, -1 when the recording ended.
+/// Under file_lock: writes what all threads have complete; of buffers that are not full only when `partial`. Returns
+/// how many full buffers there were, -1 when the recording ended.
 int write_streams(bool partial);
 /// A thread without a free buffer. False: the recording has ended.
 bool wait_for_space(Channel* channel, uint32_t stream);

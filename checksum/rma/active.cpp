@@ -15,8 +15,8 @@
 #include "checksum/rma/workspace.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
-#include "shim/report/log.h"
 #include "shim/call/thread.h"
+#include "shim/report/log.h"
 
 namespace resil::rma {
 
@@ -31,9 +31,9 @@ bool of_this_fence(const Window& w, const Packet& packet) { return packet.header
 
 bool answer(Thread& thread, Window& w, Packet& packet) {
   packet.answered = true;
-  if (!packet.header.last || packet.header.origin == w.rank)
-    return true;
-  return send(thread, w, packet.header.origin, ledger::Kind::kRmaReply, {w.id, w.epoch, w.rank, Message::kDigested, false, false, 0, 0, 0});
+  if (!packet.header.last || packet.header.origin == w.rank) return true;
+  return send(thread, w, packet.header.origin, ledger::Kind::kRmaReply,
+              {w.id, w.epoch, w.rank, Message::kDigested, false, false, 0, 0, 0});
 }
 
 /// Asks everybody whether they are still in this fence.
@@ -44,8 +44,9 @@ bool ask(Thread& thread, Window& w) {
     w.confirm_missing = static_cast<uint32_t>(w.size - 1);
   }
   for (int i = 0; i < w.size; ++i)
-    if (i != w.rank && !send(thread, w, i, ledger::Kind::kRma, {w.id, w.epoch, w.rank, Message::kAsk, i == w.confirm_origin, false, 0,
-                                                               w.confirm, static_cast<int64_t>(w.confirm_site)}))
+    if (i != w.rank && !send(thread, w, i, ledger::Kind::kRma,
+                             {w.id, w.epoch, w.rank, Message::kAsk, i == w.confirm_origin, false, 0, w.confirm,
+                              static_cast<int64_t>(w.confirm_site)}))
       return false;
   return true;
 }
@@ -55,8 +56,7 @@ bool read_lists(Thread& thread, Window& w) {
   bool question = false;
   // Only this thread takes packets out; others append.
   for (Packet* packet = packet_after(w, nullptr); packet != nullptr; packet = packet_after(w, packet)) {
-    if (packet->header.message != Message::kFenceList || packet->header.epoch != w.epoch || packet->answered)
-      continue;
+    if (packet->header.message != Message::kFenceList || packet->header.epoch != w.epoch || packet->answered) continue;
     if (!packet->read && read_packet(w, *packet)) {
       packet->question = w.confirm + 1;
       question = true;
@@ -68,18 +68,14 @@ bool read_lists(Thread& thread, Window& w) {
       });
     }
     const bool open = packet->question != 0 && (packet->question > w.confirm || w.confirm_missing != 0) && w.size > 1;
-    if (!open && !answer(thread, w, *packet))
-      return false;
+    if (!open && !answer(thread, w, *packet)) return false;
   }
   if (question && w.size > 1) {
-    if (w.confirm_missing != 0)
-      w.confirm_again = true;
-    else if (!ask(thread, w))
-      return false;
+    if (w.confirm_missing != 0) w.confirm_again = true;
+    else if (!ask(thread, w)) return false;
   } else if (w.confirm_again && w.confirm_missing == 0) {
     w.confirm_again = false;
-    if (!ask(thread, w))
-      return false;
+    if (!ask(thread, w)) return false;
   }
   return true;
 }
@@ -102,8 +98,7 @@ bool barrier_goes_on(Thread& thread, Window& w) {
       w.round_sent += 1;
     }
     Guard guard(w.lock);
-    if (slot.epoch != w.epoch || !(slot.received >> w.round & 1))
-      return false;
+    if (slot.epoch != w.epoch || !(slot.received >> w.round & 1)) return false;
     w.round += 1;
   }
   return true;
@@ -112,8 +107,7 @@ bool barrier_goes_on(Thread& thread, Window& w) {
 bool fence_goes_on(void* argument) {
   auto& [thread, window] = *static_cast<Waiting*>(argument);
   Window& w = *window;
-  if (w.off.load(std::memory_order_acquire))
-    return true;
+  if (w.off.load(std::memory_order_acquire)) return true;
   if (!read_lists(*thread, w)) {
     w.off.store(true, std::memory_order_release);
     return true;
@@ -123,10 +117,8 @@ bool fence_goes_on(void* argument) {
     Guard guard(w.lock);
     all = w.lists_unanswered == 0;
   }
-  if (!all || w.confirm_missing != 0 || w.confirm_again)
-    return false;
-  if (!w.snapshot_next && ledger::full_blame())
-    snapshot_take(w, true);
+  if (!all || w.confirm_missing != 0 || w.confirm_again) return false;
+  if (!w.snapshot_next && ledger::full_blame()) snapshot_take(w, true);
   return barrier_goes_on(*thread, w);
 }
 
@@ -142,8 +134,7 @@ void send_fence_lists(Thread& thread, Window& w) {
   for (uint32_t i = 0; i < count;) {
     const int target = w.operations[order[i]].target;
     uint32_t n = 1;
-    while (i + n < count && w.operations[order[i + n]].target == target)
-      ++n;
+    while (i + n < count && w.operations[order[i + n]].target == target) ++n;
     if (target != w.rank) {
       Guard guard(w.lock);
       w.lists_unanswered += 1;
@@ -162,15 +153,13 @@ bool access_list_chosen(const Window& w, const Packet& packet) {
 
 bool exposure_over(void* argument) {
   Window& w = *static_cast<Waiting*>(argument)->window;
-  if (w.off.load(std::memory_order_acquire))
-    return true;
+  if (w.off.load(std::memory_order_acquire)) return true;
   for (Packet* packet = packet_after(w, nullptr); packet != nullptr; packet = packet_after(w, packet)) {
     if (packet->header.message != Message::kAccessList || packet->read ||
         packet->header.epoch != w.targets[packet->header.origin].exposure)
       continue;
     read_packet(w, *packet);
-    if (packet->header.last && w.exposure_missing != 0)
-      w.exposure_missing -= 1;
+    if (packet->header.last && w.exposure_missing != 0) w.exposure_missing -= 1;
   }
   return w.exposure_missing == 0;
 }
@@ -184,8 +173,7 @@ bool group_members(Window& w, uint64_t group, int32_t** array, uint32_t* room, u
     return false;
   for (int i = 0; i < size; ++i) {
     const int rank = group_rank(w, (*array)[i], i == 0 ? 0 : (*array)[i - 1] + 1);
-    if (rank < 0)
-      return false;
+    if (rank < 0) return false;
     (*array)[i] = rank;
   }
   *count = static_cast<uint32_t>(size);
@@ -201,11 +189,11 @@ void drop_packets(Thread& thread, Window& w) {
 
 void abandon(Thread& thread, Window& w, const char* why) {
   w.off.store(true, std::memory_order_release);
-  if (w.off_told)
-    return;
+  if (w.off_told) return;
   w.off_told = true;
   add_to(counters.off, 1);
-  add_note_format("one-sided: operations on window %016llx are not checked any more: %s", static_cast<unsigned long long>(w.id), why);
+  add_note_format("one-sided: operations on window %016llx are not checked any more: %s",
+                  static_cast<unsigned long long>(w.id), why);
   for (int i = 0; i < w.size; ++i)
     if (i != w.rank)
       send(thread, w, i, ledger::Kind::kRma, {w.id, w.epoch, w.rank, Message::kAbandon, false, false, 0, 0, 0});
@@ -217,12 +205,10 @@ void fence(Event& e, Window& w) {
   w.fence_open = e.result == 0 && !backend->windows->no_succeed(e.assertion);
   if (w.why != Reason::kNone || w.off.load(std::memory_order_acquire)) {
     give_up_operations(w, Epoch::kFence, -1, w.why != Reason::kNone ? w.why : Reason::kOneSided);
-    if (w.off.load(std::memory_order_acquire))
-      drop_packets(thread, w);
+    if (w.off.load(std::memory_order_acquire)) drop_packets(thread, w);
     return;
   }
-  if (ends_nothing)
-    return;  // MPI requires this assertion of all ranks or of none
+  if (ends_nothing) return;  // MPI requires this assertion of all ranks or of none
   if (e.result != 0) {
     give_up_operations(w, Epoch::kFence, -1, Reason::kError);
     abandon(thread, w, "MPI_Win_fence returned an error");
@@ -240,8 +226,7 @@ void fence(Event& e, Window& w) {
     w.confirm_text[0] = 0;
     w.snapshot_next = false;
     Window::Slot& slot = w.barrier[w.epoch & 1];
-    if (slot.epoch != w.epoch)
-      slot = {w.epoch, 0, false};
+    if (slot.epoch != w.epoch) slot = {w.epoch, 0, false};
     slot.incomplete |= w.overflow;
   }
   send_fence_lists(thread, w);
@@ -249,34 +234,33 @@ void fence(Event& e, Window& w) {
   const bool over = ledger::progress_until(thread, patience(), fence_goes_on, &waiting);
   const bool given_up = w.off.load(std::memory_order_acquire);
   if (!over || given_up) {
-    abandon(thread, w, over ? "another rank gave up waiting in a fence, or memory ran out" : "a fence's lists were not answered in time");
+    abandon(thread, w,
+            over ? "another rank gave up waiting in a fence, or memory ran out"
+                 : "a fence's lists were not answered in time");
     give_up_operations(w, Epoch::kFence, -1, Reason::kOneSided);
     drop_packets(thread, w);
     return;
   }
   close_operations(w, Epoch::kFence, -1);  // their targets have counted them
-  judge(thread, w, Message::kFenceList, w.barrier[w.epoch & 1].incomplete ? Reason::kMemory : Reason::kNone, of_this_fence);
-  if (ledger::full_blame())
-    snapshot_turn(w);
+  judge(thread, w, Message::kFenceList, w.barrier[w.epoch & 1].incomplete ? Reason::kMemory : Reason::kNone,
+        of_this_fence);
+  if (ledger::full_blame()) snapshot_turn(w);
 }
 
 void posted(Event& e, Window& w) {
   w.exposed_count = 0;
-  if (e.result != 0 || w.why != Reason::kNone || w.off.load(std::memory_order_acquire))
-    return;
+  if (e.result != 0 || w.why != Reason::kNone || w.off.load(std::memory_order_acquire)) return;
   if (target_of(w, 0) == nullptr || !group_members(w, e.group, &w.exposed, &w.exposed_room, &w.exposed_count)) {
     abandon(*e.thread, w, "the group of MPI_Win_post could not be read");
     w.exposed_count = 0;
     return;
   }
-  for (uint32_t i = 0; i < w.exposed_count; ++i)
-    w.targets[w.exposed[i]].exposure += 1;
+  for (uint32_t i = 0; i < w.exposed_count; ++i) w.targets[w.exposed[i]].exposure += 1;
 }
 
 void started(Event& e, Window& w) {
   w.accessed_count = 0;
-  if (e.result != 0 || w.why != Reason::kNone || w.off.load(std::memory_order_acquire))
-    return;
+  if (e.result != 0 || w.why != Reason::kNone || w.off.load(std::memory_order_acquire)) return;
   if (target_of(w, 0) == nullptr || !group_members(w, e.group, &w.accessed, &w.accessed_room, &w.accessed_count)) {
     abandon(*e.thread, w, "the group of MPI_Win_start could not be read");
     w.accessed_count = 0;
@@ -293,12 +277,10 @@ void completed_access(Event& e, Window& w) {
   Thread& thread = *e.thread;
   const uint32_t targets = w.accessed_count;
   w.accessed_count = 0;
-  for (uint32_t i = 0; i < targets; ++i)
-    w.targets[w.accessed[i]].started = false;
+  for (uint32_t i = 0; i < targets; ++i) w.targets[w.accessed[i]].started = false;
   if (targets == 0 || e.result != 0 || w.off.load(std::memory_order_acquire)) {
     give_up_operations(w, Epoch::kAccess, -1, e.result != 0 ? Reason::kError : Reason::kOneSided);
-    if (e.result != 0 && targets != 0)
-      abandon(thread, w, "MPI_Win_complete returned an error");
+    if (e.result != 0 && targets != 0) abandon(thread, w, "MPI_Win_complete returned an error");
     return;
   }
   digest_gets(w, Epoch::kAccess);
@@ -309,11 +291,9 @@ void completed_access(Event& e, Window& w) {
   for (uint32_t i = 0; i < targets; ++i) {
     const int target = w.accessed[i];
     uint32_t from = 0;
-    while (from < count && w.operations[order[from]].target != target)
-      ++from;
+    while (from < count && w.operations[order[from]].target != target) ++from;
     uint32_t n = 0;
-    while (from + n < count && w.operations[order[from + n]].target == target)
-      ++n;
+    while (from + n < count && w.operations[order[from + n]].target == target) ++n;
     if (order == nullptr || !send_list(thread, w, Epoch::kAccess, target, w.targets[target].access, order + from, n)) {
       give_up_operations(w, Epoch::kAccess, -1, Reason::kMemory);
       abandon(thread, w, "the lists of MPI_Win_complete could not be sent");
@@ -327,10 +307,8 @@ void waited(Event& e, Window& w) {
   Thread& thread = *e.thread;
   const uint32_t origins = w.exposed_count;
   w.exposed_count = 0;
-  if (origins == 0)
-    return;
-  if (e.result != 0)
-    abandon(thread, w, "MPI_Win_wait returned an error");
+  if (origins == 0) return;
+  if (e.result != 0) abandon(thread, w, "MPI_Win_wait returned an error");
   w.exposure_missing = origins;
   Waiting waiting = {&thread, &w};
   const bool over = ledger::progress_until(thread, patience(), exposure_over, &waiting);

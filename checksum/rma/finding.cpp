@@ -10,22 +10,20 @@
 
 #include "checksum/rma/rma.h"
 #include "checksum/rma/wire.h"
-#include "shim/model/call_info.h"
-#include "shim/config/config.h"
-#include "shim/report/finding.h"
-#include "shim/report/json.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
+#include "shim/config/config.h"
+#include "shim/model/call_info.h"
+#include "shim/report/finding.h"
+#include "shim/report/json.h"
 
 namespace resil::rma {
 
 Counters counters;
 
 void add_to(uint64_t& counter, uint64_t value) {
-  if (ledger::concurrent())
-    __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
-  else
-    counter += value;
+  if (ledger::concurrent()) __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
+  else counter += value;
 }
 
 double patience() {
@@ -63,8 +61,7 @@ static void say_mismatch(Thread&, const Mismatch& m) {
   add_to(counters.mismatches, 1);
   const int origin = world_rank(*m.window, m.origin), target = world_rank(*m.window, m.target);
   auto host = [](int world) {
-    if (world == runtime.rank)
-      return static_cast<const char*>(runtime.host);
+    if (world == runtime.rank) return static_cast<const char*>(runtime.host);
     const ledger::Peer* peer = ledger::peer_of(world);
     const char* name = peer != nullptr ? ledger::host_of(*peer) : "";
     return name[0] != 0 ? name : "an unknown host";
@@ -72,17 +69,16 @@ static void say_mismatch(Thread&, const Mismatch& m) {
   const char* call = m.call < kCallCount ? call_info(static_cast<CallId>(m.call)).name : "?";
   const bool reads = strstr(call, "_Get") != nullptr || strstr(call, "_Rget") != nullptr;
   char site[96];
-  if (m.site_text[0] != 0)
-    snprintf(site, sizeof(site), "%s", m.site_text);
-  else
-    snprintf(site, sizeof(site), "0x%" PRIx64 " of rank %d", m.site, origin);
+  if (m.site_text[0] != 0) snprintf(site, sizeof(site), "%s", m.site_text);
+  else snprintf(site, sizeof(site), "0x%" PRIx64 " of rank %d", m.site, origin);
   Finding finding;
   finding.start("one_sided_corrupted", Confidence::kProved);
-  if (m.culprit >= 0)
-    finding.culprit(world_rank(*m.window, m.culprit));
+  if (m.culprit >= 0) finding.culprit(world_rank(*m.window, m.culprit));
   finding.victim(reads ? origin : target);
-  finding.say("%s from rank %d (%s) to rank %d (%s) at %s: the %" PRIu64 " bytes at displacement %" PRId64 " of rank %d's memory are "
-              "not the ones %s", call, origin, host(origin), target, host(target), site, m.bytes, m.displacement, target,
+  finding.say("%s from rank %d (%s) to rank %d (%s) at %s: the %" PRIu64 " bytes at displacement %" PRId64
+              " of rank %d's memory are "
+              "not the ones %s",
+              call, origin, host(origin), target, host(target), site, m.bytes, m.displacement, target,
               reads ? "that arrived at the origin" : "that the origin gave");
   if (m.verdict != nullptr) {
     finding.add("verdict", "%s", m.verdict);
@@ -95,17 +91,19 @@ static void say_mismatch(Thread&, const Mismatch& m) {
   finding.add("target", "rank %d on %s", target, host(target));
   finding.add("call", "%s", call);
   finding.add("call_site", "%s", site);
-  finding.add("window", "%016" PRIx64 ", %" PRId64 " bytes at the target", m.window->id, m.target == m.window->rank ? m.window->bytes : -1);
+  finding.add("window", "%016" PRIx64 ", %" PRId64 " bytes at the target", m.window->id,
+              m.target == m.window->rank ? m.window->bytes : -1);
   finding.add("displacement", "%" PRId64 " in units of the target's window", m.displacement);
   finding.add("bytes", "%" PRIu64, m.bytes);
   finding.add("digest_origin", "%016" PRIx64, m.digest);
   finding.add("digest_target", "%016" PRIx64, m.found);
   finding.add("digest_target_later", "%016" PRIx64 " (%s)", m.again,
-              m.again == m.digest ? "right now" : m.again == m.found ? "the same" : "changed again");
+              m.again == m.digest  ? "right now"
+              : m.again == m.found ? "the same"
+                                   : "changed again");
   finding.add("compared", "%s", m.how);
   finding_publish(finding);
-  if (ledger::abort_wanted())
-    stop_job(90);
+  if (ledger::abort_wanted()) stop_job(90);
 }
 
 void publish_mismatch(Thread& thread, const Mismatch& m) {

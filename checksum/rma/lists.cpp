@@ -22,8 +22,7 @@ uint32_t packets_made;
 
 bool post_patiently(Thread& thread, ledger::Peer& peer, ledger::Kind kind, const void* payload, size_t bytes) {
   for (int tries = 0; tries < 100000; ++tries) {
-    if (ledger::post(thread, peer, kind, payload, bytes))
-      return true;
+    if (ledger::post(thread, peer, kind, payload, bytes)) return true;
     ledger::progress(thread);
   }
   return false;
@@ -31,7 +30,9 @@ bool post_patiently(Thread& thread, ledger::Peer& peer, ledger::Kind kind, const
 
 /// Room that an operation takes in a message; its runs are left out where there are too many for one.
 uint32_t runs_of(const Operation& operation) {
-  return operation.target_type == nullptr || operation.target_type->run_count > kMaxItemRuns ? 0 : operation.target_type->run_count;
+  return operation.target_type == nullptr || operation.target_type->run_count > kMaxItemRuns
+             ? 0
+             : operation.target_type->run_count;
 }
 
 void fill(Item& item, const Operation& operation) {
@@ -49,20 +50,16 @@ void fill(Item& item, const Operation& operation) {
   item.ended = operation.ended;
   item.count = 1;
   item.high = item.extent = static_cast<int64_t>(operation.bytes);
-  if (operation.target_type == nullptr)
-    return;
+  if (operation.target_type == nullptr) return;
   const TypeMap& type = *operation.target_type;
   item.count = operation.target_count;
   item.extent = type.extent;
   item.low = type.low;
   item.high = type.high;
   item.run_count = runs_of(operation);
-  if (type.padded)
-    item.padded = type.basic;
-  if (item.run_count != 0)
-    memcpy(&item + 1, type.runs, item.run_count * sizeof(Run));
-  else
-    item.what = What::kTouch;  // as a whole, from the lowest to the highest byte
+  if (type.padded) item.padded = type.basic;
+  if (item.run_count != 0) memcpy(&item + 1, type.runs, item.run_count * sizeof(Run));
+  else item.what = What::kTouch;  // as a whole, from the lowest to the highest byte
 }
 
 }  // namespace
@@ -72,15 +69,12 @@ Packet* packet_take() {
   {
     Guard guard(pool_lock);
     packet = pool;
-    if (packet != nullptr)
-      pool = packet->next;
+    if (packet != nullptr) pool = packet->next;
   }
   if (packet == nullptr && __atomic_add_fetch(&packets_made, kPacketsAtOnce, __ATOMIC_RELAXED) <= kMaxPackets) {
     auto* made = static_cast<Packet*>(map_memory(kPacketsAtOnce * sizeof(Packet)));
-    if (made == nullptr)
-      return nullptr;
-    for (uint32_t i = 1; i < kPacketsAtOnce; ++i)
-      packet_give_back(&made[i]);
+    if (made == nullptr) return nullptr;
+    for (uint32_t i = 1; i < kPacketsAtOnce; ++i) packet_give_back(&made[i]);
     packet = made;
   }
   if (packet != nullptr) {
@@ -105,31 +99,26 @@ void deliver(Window& window, const void* payload, size_t bytes) {
   }
   memcpy(packet->payload, payload, bytes);
   Guard guard(window.lock);
-  if (window.last != nullptr)
-    window.last->next = packet;
-  else
-    window.first = packet;
+  if (window.last != nullptr) window.last->next = packet;
+  else window.first = packet;
   window.last = packet;
 }
 
 bool send(Thread& thread, Window& window, int target, ledger::Kind kind, const Header& header, const char* text) {
   ledger::Peer* peer = ledger::peer_of(world_rank(window, target));
-  if (peer == nullptr)
-    return false;
+  if (peer == nullptr) return false;
   struct {
     Header header;
     char text[96];
   } message = {header, ""};
-  if (text != nullptr)
-    strncpy(message.text, text, sizeof(message.text) - 1);
+  if (text != nullptr) strncpy(message.text, text, sizeof(message.text) - 1);
   return post_patiently(thread, *peer, kind, &message, text != nullptr ? sizeof(message) : sizeof(header));
 }
 
 uint32_t sorted_operations(const Window& window, Epoch epoch, uint32_t* order, uint32_t room) {
   uint32_t found = 0;
   for (uint32_t i = 0; i < window.operation_count && found < room; ++i)
-    if (!window.operations[i].done && window.operations[i].epoch == epoch)
-      order[found++] = i;
+    if (!window.operations[i].done && window.operations[i].epoch == epoch) order[found++] = i;
   const Operation* operations = window.operations;
   std::sort(order, order + found, [operations](uint32_t a, uint32_t b) {
     return operations[a].target != operations[b].target ? operations[a].target < operations[b].target : a < b;
@@ -137,15 +126,17 @@ uint32_t sorted_operations(const Window& window, Epoch epoch, uint32_t* order, u
   return found;
 }
 
-bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t number, const uint32_t* indices, uint32_t count) {
+bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t number, const uint32_t* indices,
+               uint32_t count) {
   ledger::Peer* peer = target == window.rank ? nullptr : ledger::peer_of(world_rank(window, target));
-  if (target != window.rank && peer == nullptr)
-    return false;
+  if (target != window.rank && peer == nullptr) return false;
   Work<WorkLeaf> room;
   char* const message = room->bytes;
   Header& header = *reinterpret_cast<Header*>(message);
-  header = {window.id, number, window.rank, epoch == Epoch::kFence ? Message::kFenceList : Message::kAccessList, false,
-            window.overflow, 0, 0, 0};
+  header = {
+      window.id, number,          window.rank, epoch == Epoch::kFence ? Message::kFenceList : Message::kAccessList,
+      false,     window.overflow, 0,           0,
+      0};
   size_t used = sizeof(Header);
   auto go = [&]() {
     if (target == window.rank) {
@@ -158,8 +149,7 @@ bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t
     const Operation& operation = window.operations[indices[i]];
     const size_t bytes = sizeof(Item) + runs_of(operation) * sizeof(Run);
     if (used + bytes > ledger::kMessageBytes) {
-      if (!go())
-        return false;
+      if (!go()) return false;
       used = sizeof(Header);
       header.count = 0;
     }

@@ -19,8 +19,8 @@ namespace {
 /// What kind of operation, and which buffer of the origin it is about.
 struct Kind {
   What what;
-  bool receives;   ///< the data is in the receive buffer
-  Reason reason;   ///< kTouch
+  bool receives;  ///< the data is in the receive buffer
+  Reason reason;  ///< kTouch
 };
 
 Kind kind_of(const Event& e) {
@@ -28,19 +28,16 @@ Kind kind_of(const Event& e) {
     case CallId::kMPI_Put:
     case CallId::kMPI_Put_c:
     case CallId::kMPI_Rput:
-    case CallId::kMPI_Rput_c:
-      return {What::kPut, false, Reason::kNone};
+    case CallId::kMPI_Rput_c: return {What::kPut, false, Reason::kNone};
     case CallId::kMPI_Get:
     case CallId::kMPI_Get_c:
     case CallId::kMPI_Rget:
-    case CallId::kMPI_Rget_c:
-      return {What::kGet, true, Reason::kNone};
+    case CallId::kMPI_Rget_c: return {What::kGet, true, Reason::kNone};
     case CallId::kMPI_Accumulate:
     case CallId::kMPI_Accumulate_c:
     case CallId::kMPI_Raccumulate:
     case CallId::kMPI_Raccumulate_c:
-      if (backend->types->op_kind(e.op) == OpKind::kReplace)
-        return {What::kPut, false, Reason::kNone};
+      if (backend->types->op_kind(e.op) == OpKind::kReplace) return {What::kPut, false, Reason::kNone};
       break;
     case CallId::kMPI_Get_accumulate:
     case CallId::kMPI_Get_accumulate_c:
@@ -57,12 +54,9 @@ Kind kind_of(const Event& e) {
 Epoch epoch_of(const Window& w, int target) {
   const Target* targets = __atomic_load_n(&w.targets, __ATOMIC_ACQUIRE);
   if (targets != nullptr) {
-    if (targets[target].exclusive)
-      return Epoch::kExclusive;
-    if (targets[target].shared)
-      return Epoch::kNone;
-    if (targets[target].started)
-      return Epoch::kAccess;
+    if (targets[target].exclusive) return Epoch::kExclusive;
+    if (targets[target].shared) return Epoch::kNone;
+    if (targets[target].started) return Epoch::kAccess;
   }
   return w.lock_all || !w.fence_open ? Epoch::kNone : Epoch::kFence;
 }
@@ -77,8 +71,7 @@ Operation* append(Window& w, uint32_t* place) {
   if (__atomic_load_n(&w.operations, __ATOMIC_ACQUIRE) == nullptr) {
     auto* made = static_cast<Operation*>(map_memory(kMaxOperations * sizeof(Operation)));
     Guard guard(w.lock);
-    if (made != nullptr && w.operations == nullptr)
-      __atomic_store_n(&w.operations, made, __ATOMIC_RELEASE);
+    if (made != nullptr && w.operations == nullptr) __atomic_store_n(&w.operations, made, __ATOMIC_RELEASE);
   }
   Guard guard(w.lock);
   if (w.operations == nullptr || w.operation_count == kMaxOperations) {
@@ -117,10 +110,8 @@ uint64_t follow(Window& w, uint32_t place) {
 }
 
 void release(Operation& operation) {
-  if (operation.type != nullptr)
-    type_map_release(operation.type);
-  if (operation.target_type != nullptr)
-    type_map_release(operation.target_type);
+  if (operation.type != nullptr) type_map_release(operation.type);
+  if (operation.target_type != nullptr) type_map_release(operation.target_type);
   operation.type = operation.target_type = nullptr;
   operation.done = true;
 }
@@ -132,13 +123,11 @@ void drop_shared_buffers(Window& w, Epoch epoch, int target, uint32_t gets) {
   auto* intervals = reinterpret_cast<Interval*>(memory);
   auto* places = reinterpret_cast<uint32_t*>(intervals + gets);
   auto* shared = reinterpret_cast<bool*>(places + gets);
-  if (memory != nullptr)
-    memset(shared, 0, gets);
+  if (memory != nullptr) memset(shared, 0, gets);
   uint32_t found = 0;
   for (uint32_t i = 0; i < w.operation_count && found < gets; ++i) {
     Operation& o = w.operations[i];
-    if (o.done || o.epoch != epoch || o.what != What::kGet || (target >= 0 && o.target != target))
-      continue;
+    if (o.done || o.epoch != epoch || o.what != What::kGet || (target >= 0 && o.target != target)) continue;
     if (memory == nullptr) {
       o.what = What::kTouch;
       operation_uncovered(Reason::kMemory, 1, o.bytes);
@@ -150,12 +139,10 @@ void drop_shared_buffers(Window& w, Epoch epoch, int target, uint32_t gets) {
     intervals[found] = {at + low, at + high, found, true};
     places[found++] = i;
   }
-  if (memory == nullptr)
-    return;
+  if (memory == nullptr) return;
   mark_overlaps(intervals, found, shared);
   for (uint32_t i = 0; i < found; ++i) {
-    if (!shared[i])
-      continue;
+    if (!shared[i]) continue;
     w.operations[places[i]].what = What::kTouch;
     operation_uncovered(Reason::kOverlapped, 1, w.operations[places[i]].bytes);
   }
@@ -169,10 +156,8 @@ View view_of(const Operation& operation) {
 void digest_get(Operation& o) {
   o.digest = view_digest(view_of(o), o.bytes);
   o.digested = true;
-  if (!ledger::full_blame())
-    return;
-  if (blame::looked_at != nullptr)
-    blame::looked_at(o.buffer, 1);
+  if (!ledger::full_blame()) return;
+  if (blame::looked_at != nullptr) blame::looked_at(o.buffer, 1);
   o.at_end = view_digest(view_of(o), o.bytes);
   if (blame::looked_at != nullptr && o.at_end == o.digest) {
     blame::looked_at(o.buffer, 2);
@@ -191,18 +176,15 @@ bool completes_early(const Event& e, const TypeMap& origin, const TypeMap& targe
 
 void before(Event& e) {
   e.check = nullptr;
-  if (e.peer < 0 || kind_of(e).what != What::kGet)
-    return;
+  if (e.peer < 0 || kind_of(e).what != What::kGet) return;
   const View view = make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type);
-  if (view.reason != Reason::kNone)
-    return;
+  if (view.reason != Reason::kNone) return;
   e.check_value = view_digest(view, view.bytes);
   e.check = &e;
 }
 
 void note(Event& e) {
-  if (e.result != 0 || e.peer < 0)
-    return;
+  if (e.result != 0 || e.peer < 0) return;
   add_to(counters.operations, 1);
   add_to(counters.bytes, e.bytes);
   Window* window = window_find(e.object);
@@ -211,9 +193,9 @@ void note(Event& e) {
     return;
   }
   Window& w = *window;
-  if (e.peer >= w.size)
-    return;
-  if (const Target* targets = __atomic_load_n(&w.targets, __ATOMIC_ACQUIRE); targets != nullptr && targets[e.peer].misplaced)
+  if (e.peer >= w.size) return;
+  if (const Target* targets = __atomic_load_n(&w.targets, __ATOMIC_ACQUIRE);
+      targets != nullptr && targets[e.peer].misplaced)
     operation_misplaced(e, w, targets[e.peer]);
   Kind kind = kind_of(e);
   const Epoch epoch = epoch_of(w, e.peer);
@@ -230,8 +212,7 @@ void note(Event& e) {
   View view = {};
   if (kind.what != What::kTouch) {
     view = make_view(thread, side.buffer, side.count, side.type);
-    if (view.reason != Reason::kNone)
-      kind = {What::kTouch, kind.receives, view.reason};
+    if (view.reason != Reason::kNone) kind = {What::kTouch, kind.receives, view.reason};
   }
   const TypeMap* target = type_map(thread, e.target_type);
   uint32_t place;
@@ -267,17 +248,14 @@ void note(Event& e) {
     kind = {What::kTouch, kind.receives, Reason::kError};  // MPI requires the same amount on both sides
   o.what = kind.what;
   o.reason = kind.reason;
-  if (o.what == What::kTouch)
-    operation_uncovered(o.reason, 1, e.bytes);
+  if (o.what == What::kTouch) operation_uncovered(o.reason, 1, e.bytes);
   const bool full = ledger::full_blame() && epoch != Epoch::kExclusive;
-  if (o.what == What::kPut)
-    o.digest = view_digest(view, view.bytes);
+  if (o.what == What::kPut) o.digest = view_digest(view, view.bytes);
   if (o.what == What::kPut && full) {
     type_map_hold(view.type);
     o.type = view.type;
     if (e.attributes & kCallStarts) {  // looked at when the request is complete, or not again
-      if (e.cookies != nullptr)
-        e.cookies[0] = follow(w, place);
+      if (e.cookies != nullptr) e.cookies[0] = follow(w, place);
       o.digested = true;
     }
   }
@@ -289,8 +267,7 @@ void note(Event& e) {
     if (e.attributes & kCallStarts) {
       o.early = completes_early(e, *view.type, *target);
       // The program may use the buffer again as soon as the request is complete.
-      if (e.cookies != nullptr)
-        e.cookies[0] = follow(w, place);
+      if (e.cookies != nullptr) e.cookies[0] = follow(w, place);
       if (e.cookies == nullptr || e.cookies[0] == 0) {
         if (e.request_key == 0) {
           digest_get(o);
@@ -320,8 +297,7 @@ void request_done(uint64_t cookie, bool freed) {
     o.ended = true;
     return;
   }
-  if (o.done || o.what != What::kGet || o.digested)
-    return;
+  if (o.done || o.what != What::kGet || o.digested) return;
   if (freed) {
     o.what = What::kTouch;  // when the data came is not known, nor what the program has done with it since
     operation_uncovered(Reason::kRequestFreed, 1, o.bytes);
@@ -334,30 +310,24 @@ void digest_gets(Window& w, Epoch epoch, int target) {
   uint32_t gets = 0;
   for (uint32_t i = 0; w.operations_open != 0 && i < w.operation_count; ++i) {
     Operation& o = w.operations[i];
-    if (o.done || o.epoch != epoch || (target >= 0 && o.target != target))
-      continue;
+    if (o.done || o.epoch != epoch || (target >= 0 && o.target != target)) continue;
     if (o.what == What::kPut && o.type != nullptr && !o.digested) {  // full blame
       o.at_end = view_digest(view_of(o), o.bytes);
       o.ended = true;
     }
-    if (o.what != What::kGet)
-      continue;
+    if (o.what != What::kGet) continue;
     gets += 1;
-    if (!o.digested)
-      digest_get(o);
+    if (!o.digested) digest_get(o);
   }
-  if (gets > 1)
-    drop_shared_buffers(w, epoch, target, gets);
+  if (gets > 1) drop_shared_buffers(w, epoch, target, gets);
 }
 
 void close_operations(Window& w, Epoch epoch, int target) {
-  if (w.operations_open == 0)
-    return;
+  if (w.operations_open == 0) return;
   Guard guard(w.lock);
   for (uint32_t i = 0; i < w.operation_count; ++i) {
     Operation& o = w.operations[i];
-    if (o.done || (epoch != Epoch::kNone && o.epoch != epoch) || (target >= 0 && o.target != target))
-      continue;
+    if (o.done || (epoch != Epoch::kNone && o.epoch != epoch) || (target >= 0 && o.target != target)) continue;
     release(o);
     w.operations_open -= 1;
   }
@@ -370,7 +340,8 @@ void close_operations(Window& w, Epoch epoch, int target) {
 void give_up_operations(Window& w, Epoch epoch, int target, Reason reason) {
   for (uint32_t i = 0; w.operations_open != 0 && i < w.operation_count; ++i) {
     const Operation& o = w.operations[i];
-    if (!o.done && (epoch == Epoch::kNone || o.epoch == epoch) && (target < 0 || o.target == target) && o.what != What::kTouch)
+    if (!o.done && (epoch == Epoch::kNone || o.epoch == epoch) && (target < 0 || o.target == target) &&
+        o.what != What::kTouch)
       operation_uncovered(reason, 1, o.bytes);
   }
   close_operations(w, epoch, target);

@@ -35,8 +35,7 @@ struct Furthest {
   }
   bool beyond(int64_t at, uint32_t of) const {
     for (unsigned i = 0; i < count; ++i)
-      if (item[i] != of)
-        return position[i] > at;
+      if (item[i] != of) return position[i] > at;
     return false;
   }
 };
@@ -49,20 +48,16 @@ void mark_overlaps(Interval* intervals, size_t count, bool* overlapped) {
   Furthest any, writers;
   for (size_t i = 0; i < count; ++i) {
     const Interval& one = intervals[i];
-    if ((one.writes ? any : writers).beyond(one.start, one.item))
-      overlapped[one.item] = true;
+    if ((one.writes ? any : writers).beyond(one.start, one.item)) overlapped[one.item] = true;
     any.add(one.end, one.item);
-    if (one.writes)
-      writers.add(one.end, one.item);
+    if (one.writes) writers.add(one.end, one.item);
   }
   any = {}, writers = {};
   for (size_t i = count; i-- > 0;) {
     const Interval& one = intervals[i];
-    if ((one.writes ? any : writers).beyond(-one.end, one.item))
-      overlapped[one.item] = true;
+    if ((one.writes ? any : writers).beyond(-one.end, one.item)) overlapped[one.item] = true;
     any.add(-one.start, one.item);
-    if (one.writes)
-      writers.add(-one.start, one.item);
+    if (one.writes) writers.add(-one.start, one.item);
   }
 }
 

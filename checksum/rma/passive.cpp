@@ -13,23 +13,22 @@
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/abi/backend.h"
-#include "shim/model/call_info.h"
 #include "shim/call/event.h"
+#include "shim/model/call_info.h"
 #include "shim/report/log.h"
 
 namespace resil::rma {
 
 namespace {
 
-constexpr int64_t kMaxRead = 1 << 20;    // of one operation
-constexpr int64_t kScratch = 4 << 20;    // of one epoch
+constexpr int64_t kMaxRead = 1 << 20;  // of one operation
+constexpr int64_t kScratch = 4 << 20;  // of one epoch
 
 /// From the displacement to the last byte, if it can be read back as one piece.
 bool span(const Window& w, const Operation& o, int64_t* high) {
   int64_t low = 0;
   *high = static_cast<int64_t>(o.bytes);
-  if (o.target_type != nullptr)
-    type_span(*o.target_type, o.target_count, &low, high);
+  if (o.target_type != nullptr) type_span(*o.target_type, o.target_count, &low, high);
   // What lies before the first byte is read too: in a dynamic window it may not be attached.
   return low >= 0 && (low == 0 || w.flavor != WindowFlavor::kDynamic) && *high <= kMaxRead;
 }
@@ -42,11 +41,9 @@ void find_overlaps(Window& w, int target, uint32_t count, Interval* intervals, s
   size_t found = 0;
   for (uint32_t i = 0; i < count && found < room; ++i) {
     const Operation& o = w.operations[i];
-    if (o.done || o.epoch != Epoch::kExclusive || o.target != target)
-      continue;
+    if (o.done || o.epoch != Epoch::kExclusive || o.target != target) continue;
     int64_t low = 0, high = static_cast<int64_t>(o.bytes);
-    if (o.target_type != nullptr)
-      type_span(*o.target_type, o.target_count, &low, &high);
+    if (o.target_type != nullptr) type_span(*o.target_type, o.target_count, &low, &high);
     const bool writes = o.what != What::kGet;
     int64_t at;
     if (o.anywhere || __builtin_mul_overflow(o.displacement, unit, &at) || __builtin_add_overflow(low, at, &low) ||
@@ -54,8 +51,7 @@ void find_overlaps(Window& w, int target, uint32_t count, Interval* intervals, s
       low = INT64_MIN / 2;
       high = INT64_MAX / 2;
     }
-    if (low < high)
-      intervals[found++] = {low, high, i, writes};
+    if (low < high) intervals[found++] = {low, high, i, writes};
   }
   mark_overlaps(intervals, found, overlapped);
 }
@@ -69,17 +65,19 @@ void came_late(const Operation& o, const char* site) {
   static std::atomic<bool> told;
   operation_uncovered(Reason::kEarly, 1, o.bytes);
   if (!told.exchange(true))
-    add_note_format("one-sided: when the request of %s at %s was complete, the target's %" PRIu64 " bytes were not in the buffer; "
-                    "this MPI completes such requests before the data is there (docs/LIMITS.md). What the program reads before "
-                    "the next flush or unlock may be old", call_info(static_cast<CallId>(o.call)).name, site, o.bytes);
+    add_note_format(
+        "one-sided: when the request of %s at %s was complete, the target's %" PRIu64
+        " bytes were not in the buffer; "
+        "this MPI completes such requests before the data is there (docs/LIMITS.md). What the program reads before "
+        "the next flush or unlock may be old",
+        call_info(static_cast<CallId>(o.call)).name, site, o.bytes);
 }
 
 }  // namespace
 
 void ask_unit(Thread& thread, Window& w, int target) {
   Target& asked = w.targets[target];
-  if (asked.unit_asked || target == w.rank || w.flavor == WindowFlavor::kDynamic)
-    return;
+  if (asked.unit_asked || target == w.rank || w.flavor == WindowFlavor::kDynamic) return;
   asked.unit_asked = true;
   send(thread, w, target, ledger::Kind::kRma, {w.id, 0, w.rank, Message::kUnit, false, false, 0, 0, 0});
 }
@@ -92,8 +90,7 @@ void verify_exclusive(Event& e, Window& w, int target) {
   const uint32_t count = w.operation_count;  // other threads may go on with other targets
   for (uint32_t i = 0; i < count; ++i)
     mine += !w.operations[i].done && w.operations[i].epoch == Epoch::kExclusive && w.operations[i].target == target;
-  if (mine == 0)
-    return;
+  if (mine == 0) return;
   Workspace reading(kScratch), marking(mine * sizeof(Interval) + count);
   char *scratch = reading.data(), *memory = marking.data();
   if (scratch == nullptr || memory == nullptr || w.overflow || !backend->windows->flush(w.handle, target))
@@ -106,16 +103,14 @@ void verify_exclusive(Event& e, Window& w, int target) {
   uint32_t first = 0;
   // Reads as much as the scratch memory holds at a time.
   auto compare = [&](uint32_t end) {
-    if (used == 0 || !backend->windows->flush(w.handle, target))
-      return;
+    if (used == 0 || !backend->windows->flush(w.handle, target)) return;
     int64_t at = 0;
     for (uint32_t i = first; i < end; ++i) {
       const Operation& o = w.operations[i];
       if (o.done || o.epoch != Epoch::kExclusive || o.target != target || o.what == What::kTouch || overlapped[i])
         continue;
       int64_t high;
-      if (!span(w, o, &high) || o.bytes == 0)
-        continue;
+      if (!span(w, o, &high) || o.bytes == 0) continue;
       const uint64_t found = digest_of(o, scratch + at);
       at += (high + 63) & ~int64_t{63};
       if (found == o.digest) {
@@ -128,17 +123,17 @@ void verify_exclusive(Event& e, Window& w, int target) {
         came_late(o, text);
         continue;
       }
-      publish_mismatch(*e.thread, {&w, w.rank, target, o.call, o.site, o.bytes, o.digest, found, o.displacement, text,
-                                   "the origin's bytes and the target's memory, read once more under the exclusive lock", found,
-                                   nullptr, nullptr, -1});
+      publish_mismatch(*e.thread,
+                       {&w, w.rank, target, o.call, o.site, o.bytes, o.digest, found, o.displacement, text,
+                        "the origin's bytes and the target's memory, read once more under the exclusive lock", found,
+                        nullptr, nullptr, -1});
     }
     used = 0;
     first = end;
   };
   for (uint32_t i = 0; i < count; ++i) {
     const Operation& o = w.operations[i];
-    if (o.done || o.epoch != Epoch::kExclusive || o.target != target || o.what == What::kTouch)
-      continue;
+    if (o.done || o.epoch != Epoch::kExclusive || o.target != target || o.what == What::kTouch) continue;
     int64_t high;
     if (overlapped[i] || !span(w, o, &high)) {
       operation_uncovered(overlapped[i] ? Reason::kOverlapped : Reason::kPassiveTarget, 1, o.bytes);
@@ -149,8 +144,7 @@ void verify_exclusive(Event& e, Window& w, int target) {
       operation_checked(0);
       continue;
     }
-    if (used + high > kScratch)
-      compare(i);
+    if (used + high > kScratch) compare(i);
     if (!backend->windows->get(w.handle, target, o.displacement, scratch + used, static_cast<size_t>(high))) {
       operation_uncovered(Reason::kError, 1, o.bytes);
       overlapped[i] = true;

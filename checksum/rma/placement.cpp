@@ -10,13 +10,13 @@
 
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
-#include "shim/model/call_info.h"
-#include "shim/call/event.h"
-#include "shim/report/finding.h"
-#include "shim/report/log.h"
 #include "shim/base/own_stack.h"
+#include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/call_info.h"
+#include "shim/report/finding.h"
+#include "shim/report/log.h"
 
 namespace resil::rma {
 
@@ -48,8 +48,7 @@ bool lands_off(const void* base, int64_t shift) {
 
 void mark(Window& w, int rank, int64_t shift) {
   Target* target = rank >= 0 && rank < w.size ? target_of(w, rank) : nullptr;
-  if (target == nullptr)
-    return;
+  if (target == nullptr) return;
   target->shift = shift;
   __atomic_store_n(&target->misplaced, true, __ATOMIC_RELEASE);
 }
@@ -60,9 +59,11 @@ void say_misplaced_window(const Event& e, const Window& w, const WindowInfo& inf
   finding.victim(runtime.rank);
   char site[96];
   site_text(e.site, site, sizeof(site));
-  finding.say("%s at %s: the window's memory of rank %d lies at %p, but MPI says %p: one-sided operations on it land %" PRId64
-              " bytes %s the place that they name", call_info(e.id).name, site, runtime.rank, static_cast<const void*>(w.base),
-              info.base, shift < 0 ? -shift : shift, shift < 0 ? "before" : "behind");
+  finding.say(
+      "%s at %s: the window's memory of rank %d lies at %p, but MPI says %p: one-sided operations on it land %" PRId64
+      " bytes %s the place that they name",
+      call_info(e.id).name, site, runtime.rank, static_cast<const void*>(w.base), info.base, shift < 0 ? -shift : shift,
+      shift < 0 ? "before" : "behind");
   finding.add("address", "%p", static_cast<const void*>(w.base));
   finding.add("MPI_WIN_BASE", "%p", info.base);
   finding.add("bytes", "%" PRId64, w.bytes);
@@ -75,17 +76,17 @@ void say_misplaced_window(const Event& e, const Window& w, const WindowInfo& inf
 }  // namespace
 
 void check_placement(Event& e, Window& w, const WindowInfo& info) {
-  if (w.flavor == WindowFlavor::kDynamic || w.bytes == 0 || !info.base_known || info.base == w.base)
-    return;
+  if (w.flavor == WindowFlavor::kDynamic || w.bytes == 0 || !info.base_known || info.base == w.base) return;
   const int64_t shift = static_cast<const char*>(info.base) - w.base;
   add_to(counters.misplaced, 1);
   if (!lands_off(w.base, shift)) {
-    add_note_format("one-sided: MPI_WIN_BASE is %" PRId64 " bytes off the window's memory, but operations in a trial window went "
-                    "where they should", shift);
+    add_note_format("one-sided: MPI_WIN_BASE is %" PRId64
+                    " bytes off the window's memory, but operations in a trial window went "
+                    "where they should",
+                    shift);
     return;
   }
-  if (!published.exchange(true))
-    on_own_stack([&] { say_misplaced_window(e, w, info, shift); });
+  if (!published.exchange(true)) on_own_stack([&] { say_misplaced_window(e, w, info, shift); });
   mark(w, w.rank, shift);
   if (w.why == Reason::kNone)
     for (int i = 0; i < w.size; ++i)
@@ -94,8 +95,7 @@ void check_placement(Event& e, Window& w, const WindowInfo& info) {
 }
 
 void placement_told(uint64_t id, int rank, int64_t shift) {
-  if (Window* window = window_by_id(id); window != nullptr)
-    return mark(*window, rank, shift);
+  if (Window* window = window_by_id(id); window != nullptr) return mark(*window, rank, shift);
   Guard guard(told_lock);
   told[told_count % kTold] = {id, rank, shift};
   told_count += 1;
@@ -106,8 +106,7 @@ void placement_take_pending(Window& w) {
     Told one;
     {
       Guard guard(told_lock);
-      if (told[i].window != w.id)
-        continue;
+      if (told[i].window != w.id) continue;
       one = told[i];
       told[i].window = 0;
     }
@@ -116,8 +115,7 @@ void placement_take_pending(Window& w) {
 }
 
 static void say_misplaced(Event& e, Window& w, const Target& target) {
-  if (stopped.exchange(true))
-    return;
+  if (stopped.exchange(true)) return;
   ledger::count_mismatch();
   add_to(counters.mismatches, 1);
   const int world = world_rank(w, e.peer);
@@ -126,10 +124,11 @@ static void say_misplaced(Event& e, Window& w, const Target& target) {
   finding.victim(world);
   char site[96];
   site_text(e.site, site, sizeof(site));
-  finding.say("%s from rank %d to rank %d at %s: %" PRIu64 " bytes at displacement %" PRId64 " went to %" PRId64 " bytes %s that "
-              "place, since MPI has the wrong address of that window's memory", call_info(e.id).name, runtime.rank,
-              world, site, e.bytes, e.target_displacement, target.shift < 0 ? -target.shift : target.shift,
-              target.shift < 0 ? "before" : "behind");
+  finding.say("%s from rank %d to rank %d at %s: %" PRIu64 " bytes at displacement %" PRId64 " went to %" PRId64
+              " bytes %s that "
+              "place, since MPI has the wrong address of that window's memory",
+              call_info(e.id).name, runtime.rank, world, site, e.bytes, e.target_displacement,
+              target.shift < 0 ? -target.shift : target.shift, target.shift < 0 ? "before" : "behind");
   finding.add("origin", "rank %d on %s", runtime.rank, runtime.host);
   finding.add("target", "rank %d", world);
   finding.add("call", "%s", call_info(e.id).name);
@@ -137,8 +136,7 @@ static void say_misplaced(Event& e, Window& w, const Target& target) {
   finding.add("shift", "%" PRId64 " bytes", target.shift);
   finding.add("further", "later operations on such memory are not reported one by one");
   finding_publish(finding);
-  if (ledger::abort_wanted())
-    stop_job(90);
+  if (ledger::abort_wanted()) stop_job(90);
 }
 
 void operation_misplaced(Event& e, Window& w, const Target& target) {

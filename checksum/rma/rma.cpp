@@ -19,11 +19,9 @@ namespace {
 /// Context: inside ledger::progress(). May post, but not wait.
 void arrived(Thread& thread, ledger::Peer& from, const void* payload, size_t bytes) {
   Header header;
-  if (bytes < sizeof(header))
-    return;
+  if (bytes < sizeof(header)) return;
   memcpy(&header, payload, sizeof(header));
-  if (header.message == Message::kMisplaced)
-    return placement_told(header.window, header.origin, header.value);
+  if (header.message == Message::kMisplaced) return placement_told(header.window, header.origin, header.value);
   Window* window = window_by_id(header.window);
   if (window == nullptr || header.origin < 0 || header.origin >= window->size)
     return;  // freed meanwhile: its checks have been given up
@@ -31,40 +29,34 @@ void arrived(Thread& thread, ledger::Peer& from, const void* payload, size_t byt
   switch (header.message) {
     case Message::kFenceList:
     case Message::kAccessList:
-      if (!w.off.load(std::memory_order_acquire))
-        deliver(w, payload, bytes);
+      if (!w.off.load(std::memory_order_acquire)) deliver(w, payload, bytes);
       return;
     case Message::kDigested: {
       Guard guard(w.lock);
-      if (header.epoch == w.epoch && w.lists_unanswered != 0)
-        w.lists_unanswered -= 1;
+      if (header.epoch == w.epoch && w.lists_unanswered != 0) w.lists_unanswered -= 1;
       return;
     }
     case Message::kBarrier: {
       Guard guard(w.lock);
       Window::Slot& slot = w.barrier[header.epoch & 1];
-      if (slot.epoch != header.epoch)
-        slot = {header.epoch, 0, false};
+      if (slot.epoch != header.epoch) slot = {header.epoch, 0, false};
       slot.received |= uint64_t{1} << (header.count & 63);
       slot.incomplete |= header.incomplete;
       return;
     }
     case Message::kAsk: {
-      if (w.off.load(std::memory_order_acquire))
-        return;
+      if (w.off.load(std::memory_order_acquire)) return;
       struct {
         Header header;
         char text[96];
       } reply = {{w.id, header.epoch, w.rank, Message::kAnswer, false, false, 0, header.count, 0}, ""};
-      if (header.last)
-        site_text(static_cast<uint64_t>(header.value), reply.text, sizeof(reply.text));
+      if (header.last) site_text(static_cast<uint64_t>(header.value), reply.text, sizeof(reply.text));
       ledger::post(thread, from, ledger::Kind::kRmaReply, &reply, sizeof(reply));
       return;
     }
     case Message::kAnswer: {
       Guard guard(w.lock);
-      if (header.count != w.confirm || w.confirm_missing == 0)
-        return;
+      if (header.count != w.confirm || w.confirm_missing == 0) return;
       w.confirm_missing -= 1;
       if (bytes == sizeof(Header) + sizeof(w.confirm_text) && static_cast<const char*>(payload)[sizeof(Header)] != 0)
         memcpy(w.confirm_text, static_cast<const char*>(payload) + sizeof(Header), sizeof(w.confirm_text) - 1);
@@ -89,27 +81,22 @@ void arrived(Thread& thread, ledger::Peer& from, const void* payload, size_t byt
 
 /// Every rank that this one holds an exclusive lock on.
 void verify_all_exclusive(Event& e, Window& w) {
-  if (__atomic_load_n(&w.targets, __ATOMIC_ACQUIRE) == nullptr || w.operations_open == 0)
-    return;
+  if (__atomic_load_n(&w.targets, __ATOMIC_ACQUIRE) == nullptr || w.operations_open == 0) return;
   for (int i = 0; i < w.size; ++i)
-    if (w.targets[i].exclusive)
-      verify_exclusive(e, w, i);
+    if (w.targets[i].exclusive) verify_exclusive(e, w, i);
 }
 
 void locked(Event& e, Window& w) {
   Target* target = e.result == 0 && e.peer >= 0 && e.peer < w.size ? target_of(w, e.peer) : nullptr;
-  if (target == nullptr)
-    return;
+  if (target == nullptr) return;
   target->exclusive = backend->windows->exclusive(e.lock_type) && w.why == Reason::kNone;
   target->shared = !target->exclusive;
-  if (target->exclusive)
-    ask_unit(*e.thread, w, e.peer);
+  if (target->exclusive) ask_unit(*e.thread, w, e.peer);
 }
 
 void unlocked(Event& e, Window& w) {
   Target* targets = __atomic_load_n(&w.targets, __ATOMIC_ACQUIRE);
-  if (targets == nullptr || e.peer < 0 || e.peer >= w.size)
-    return;
+  if (targets == nullptr || e.peer < 0 || e.peer >= w.size) return;
   give_up_operations(w, Epoch::kExclusive, e.peer, Reason::kPassiveTarget);  // none is left, but for errors
   targets[e.peer].exclusive = targets[e.peer].shared = false;
 }
@@ -136,25 +123,23 @@ void enter(Event& e) {
     case CallId::kMPI_Win_free: return freeing(e);
     case CallId::kMPI_Win_unlock:
     case CallId::kMPI_Win_flush:
-      if (Window* window = window_find(e.object); window != nullptr)
-        verify_exclusive(e, *window, e.peer);
+      if (Window* window = window_find(e.object); window != nullptr) verify_exclusive(e, *window, e.peer);
       return;
     case CallId::kMPI_Win_flush_all:
-      if (Window* window = window_find(e.object); window != nullptr)
-        verify_all_exclusive(e, *window);
+      if (Window* window = window_find(e.object); window != nullptr) verify_all_exclusive(e, *window);
       return;
     case CallId::kMPI_Win_post:
       if (Window* window = ledger::full_blame() ? window_find(e.object) : nullptr; window != nullptr)
         snapshot_take(*window, false);
       return;
     case CallId::kMPI_Win_fence:
-      if (Window* window = ledger::full_blame() && backend->windows->no_precede(e.assertion) ? window_find(e.object) : nullptr;
+      if (Window* window =
+              ledger::full_blame() && backend->windows->no_precede(e.assertion) ? window_find(e.object) : nullptr;
           window != nullptr)
         snapshot_take(*window, false);
       return;
     default:
-      if (ledger::full_blame() && (e.attributes & kCallHasData))
-        before(e);
+      if (ledger::full_blame() && (e.attributes & kCallHasData)) before(e);
       return;
   }
 }
@@ -179,8 +164,7 @@ void leave(Event& e) {
   if (e.attributes & kCallHasData || e.id == CallId::kMPI_Fetch_and_op || e.id == CallId::kMPI_Compare_and_swap)
     return note(e);
   Window* window = window_find(e.object);
-  if (window == nullptr)
-    return;
+  if (window == nullptr) return;
   Window& w = *window;
   switch (e.id) {
     case CallId::kMPI_Win_fence: return fence(e, w);
@@ -189,17 +173,12 @@ void leave(Event& e) {
     case CallId::kMPI_Win_complete: return completed_access(e, w);
     case CallId::kMPI_Win_wait: return waited(e, w);
     case CallId::kMPI_Win_test:
-      if (e.result != 0 || (e.flag != nullptr && *e.flag != 0))
-        waited(e, w);
+      if (e.result != 0 || (e.flag != nullptr && *e.flag != 0)) waited(e, w);
       return;
     case CallId::kMPI_Win_lock: return locked(e, w);
     case CallId::kMPI_Win_unlock: return unlocked(e, w);
-    case CallId::kMPI_Win_lock_all:
-      w.lock_all = e.result == 0;
-      return;
-    case CallId::kMPI_Win_unlock_all:
-      w.lock_all = false;
-      return;
+    case CallId::kMPI_Win_lock_all: w.lock_all = e.result == 0; return;
+    case CallId::kMPI_Win_unlock_all: w.lock_all = false; return;
     default: return;
   }
 }

@@ -12,8 +12,8 @@ class JsonWriter;
 
 namespace resil::rma {
 
-bool prepare();   ///< before_init
-void connect();   ///< after_init: registers handlers with the ledger
+bool prepare();  ///< before_init
+void connect();  ///< after_init: registers handlers with the ledger
 void enter(Event& event);
 void leave(Event& event);
 void completed(Event& event, int64_t place, uint64_t* cookie, bool freed);

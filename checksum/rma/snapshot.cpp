@@ -15,13 +15,12 @@ namespace resil::rma {
 
 namespace {
 
-constexpr uint64_t kMostBytes = 64u << 20;    // of one window
-constexpr uint64_t kMostOfAll = 512u << 20;   // of all, both copies counted
+constexpr uint64_t kMostBytes = 64u << 20;  // of one window
+constexpr uint64_t kMostOfAll = 512u << 20;  // of all, both copies counted
 uint64_t mapped;
 
 bool make_room(Window& w, uint64_t bytes) {
-  if (w.snapshot_bytes >= bytes)
-    return true;
+  if (w.snapshot_bytes >= bytes) return true;
   snapshot_drop(w);
   if (__atomic_add_fetch(&mapped, 2 * bytes, __ATOMIC_RELAXED) > kMostOfAll) {
     __atomic_sub_fetch(&mapped, 2 * bytes, __ATOMIC_RELAXED);

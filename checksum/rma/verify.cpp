@@ -21,7 +21,8 @@ constexpr uint64_t kMaxIntervals = 1 << 21, kItemIntervals = 4096;
 /// First byte from the window's base, and whether the whole region lies in the window.
 bool region(const Window& w, const Item& item, int64_t* at, int64_t* low, int64_t* high) {
   int64_t last;
-  if (__builtin_mul_overflow(item.displacement, w.unit, at) || __builtin_mul_overflow(item.count - 1, item.extent, &last))
+  if (__builtin_mul_overflow(item.displacement, w.unit, at) ||
+      __builtin_mul_overflow(item.count - 1, item.extent, &last))
     return false;
   *low = item.low + (last < 0 ? last : 0);
   *high = item.high + (last > 0 ? last : 0);
@@ -29,8 +30,7 @@ bool region(const Window& w, const Item& item, int64_t* at, int64_t* low, int64_
 }
 
 uint64_t region_digest(const Item& item, const char* data) {
-  if (item.run_count == 0)
-    return digest(data, item.bytes);
+  if (item.run_count == 0) return digest(data, item.bytes);
   TypeMap type = {};
   type.size = item.bytes / static_cast<uint64_t>(item.count);
   type.extent = item.extent;
@@ -46,8 +46,7 @@ uint64_t region_digest(const Item& item, const char* data) {
 
 bool read_item(const Window& w, Item& item) {
   int64_t at, low, high;
-  if (item.what == What::kTouch || item.outcome != Outcome::kNotRead)
-    return false;
+  if (item.what == What::kTouch || item.outcome != Outcome::kNotRead) return false;
   if (item.bytes == 0) {
     item.outcome = Outcome::kSame;
     return false;
@@ -57,7 +56,8 @@ bool read_item(const Window& w, Item& item) {
     return false;
   }
   item.found = region_digest(item, w.base + at);
-  if (const char* kept = snapshot_of(w); item.what == What::kPut && item.found != item.digest && !item.has_before && kept != nullptr) {
+  if (const char* kept = snapshot_of(w);
+      item.what == What::kPut && item.found != item.digest && !item.has_before && kept != nullptr) {
     item.before = region_digest(item, kept + at);
     item.has_before = true;
   }
@@ -67,10 +67,8 @@ bool read_item(const Window& w, Item& item) {
 
 uint64_t intervals_of(const Item& item) {
   uint64_t runs = 0;
-  for (uint32_t r = 0; r < item.run_count; ++r)
-    runs += static_cast<uint64_t>(item_runs(item)[r].count);
-  if (runs == 0)
-    return 1;
+  for (uint32_t r = 0; r < item.run_count; ++r) runs += static_cast<uint64_t>(item_runs(item)[r].count);
+  if (runs == 0) return 1;
   runs *= static_cast<uint64_t>(item.count);
   return runs > kItemIntervals ? 1 : runs;
 }
@@ -79,8 +77,7 @@ uint64_t intervals_of(const Item& item) {
 size_t fill_intervals(const Window& w, const Item& item, uint32_t number, Interval* to) {
   const bool writes = item.what != What::kGet;
   int64_t at, low = 0, high = 0, last;
-  if (item.bytes == 0)
-    return 0;
+  if (item.bytes == 0) return 0;
   if (item.anywhere || __builtin_mul_overflow(item.displacement, w.unit, &at) ||
       __builtin_mul_overflow(item.count - 1, item.extent, &last)) {
     to[0] = {INT64_MIN / 2, INT64_MAX / 2, number, writes};
@@ -111,14 +108,11 @@ bool find_overlaps(const Window& w, Packet* packets) {
       intervals += intervals_of(item);
       items += 1;
     });
-  if (items < 2)
-    return true;
-  if (intervals > kMaxIntervals)
-    return false;
+  if (items < 2) return true;
+  if (intervals > kMaxIntervals) return false;
   Workspace workspace(intervals * sizeof(Interval) + items);
   auto* all = reinterpret_cast<Interval*>(workspace.data());
-  if (all == nullptr)
-    return false;
+  if (all == nullptr) return false;
   auto* overlapped = reinterpret_cast<bool*>(all + intervals);
   memset(overlapped, 0, items);
   size_t made = 0;
@@ -132,12 +126,13 @@ bool find_overlaps(const Window& w, Packet* packets) {
   return true;
 }
 
-// --- RESIL_BLAME=full -------------------------------------------------------------------------------------------------
+// --- RESIL_BLAME=full
+// -------------------------------------------------------------------------------------------------
 
 /// What operations on this rank's windows were to write or read, the last of them.
 struct Seen {
   uint64_t window, right, bytes;
-  uint64_t epoch;       ///< how many lists had been judged before
+  uint64_t epoch;  ///< how many lists had been judged before
   int64_t displacement;
   int32_t origin;
   uint16_t call;
@@ -154,11 +149,11 @@ uint64_t right_of(const Item& item) { return item.what == What::kPut ? item.dige
 
 void remember(const Window& w, const Packet& packet, const Item& item) {
   Guard guard(seen_lock);
-  if (seen == nullptr)
-    seen = static_cast<Seen*>(map_memory(kSeen * sizeof(Seen)));
+  if (seen == nullptr) seen = static_cast<Seen*>(map_memory(kSeen * sizeof(Seen)));
   if (seen != nullptr && item.bytes != 0)
-    seen[seen_count++ % kSeen] = {w.id, right_of(item), item.bytes, packet.header.epoch, item.displacement, packet.header.origin,
-                                  item.call, item.what == What::kPut};
+    seen[seen_count++ % kSeen] = {
+        w.id,      right_of(item),         item.bytes, packet.header.epoch, item.displacement, packet.header.origin,
+        item.call, item.what == What::kPut};
 }
 
 /// Another operation of that direction, on that window, whose data is what this one brought.
@@ -166,15 +161,18 @@ Resemblance resembles(const Window& w, const Packet& packet, const Item& item, u
   Guard guard(seen_lock);
   for (uint64_t i = seen_count, last = seen_count > kSeen ? seen_count - kSeen : 0; seen != nullptr && i-- > last;) {
     const Seen& one = seen[i % kSeen];
-    if (one.window == w.id && one.right == arrived && one.bytes == item.bytes && one.puts == (item.what == What::kPut) &&
-        !(one.epoch == packet.header.epoch && one.origin == packet.header.origin && one.displacement == item.displacement))
+    if (one.window == w.id && one.right == arrived && one.bytes == item.bytes &&
+        one.puts == (item.what == What::kPut) &&
+        !(one.epoch == packet.header.epoch && one.origin == packet.header.origin &&
+          one.displacement == item.displacement))
       return {true, one.call, one.origin, one.displacement};
   }
   return {};
 }
 
 /// The same six verdicts as for messages, in the same order. `found`: at the first look, item.found: now.
-void explain(const Window& w, const Packet& packet, const Item& item, uint64_t found, char* text, size_t room, Mismatch* m) {
+void explain(const Window& w, const Packet& packet, const Item& item, uint64_t found, char* text, size_t room,
+             Mismatch* m) {
   using blame::Verdict;
   const bool puts = item.what == What::kPut;
   // What arrived: in the target's memory, or in the origin's buffer, whose second look its list brings.
@@ -187,28 +185,29 @@ void explain(const Window& w, const Packet& packet, const Item& item, uint64_t f
   };
   if (puts && item.ended && item.at_end != item.digest) {
     m->culprit = packet.header.origin;
-    return say(Verdict::kModified, "the origin's buffer was not the same when the epoch was over as when the operation was issued");
+    return say(Verdict::kModified,
+               "the origin's buffer was not the same when the epoch was over as when the operation was issued");
   }
   if (later != arrived)
     return say(Verdict::kEarly, later == right ? "the right data was there when it was looked at once more"
                                                : "the data still changed when the epoch was over");
-  if (!puts && found != item.found)
-    return say(Verdict::kUndetermined, "the target's memory changed after the epoch");
-  if (!item.has_before)
-    return say(Verdict::kUndetermined, "what was there before is not known");
-  if (!item.ended)
-    return say(Verdict::kUndetermined, "the origin's data was not read again");
+  if (!puts && found != item.found) return say(Verdict::kUndetermined, "the target's memory changed after the epoch");
+  if (!item.has_before) return say(Verdict::kUndetermined, "what was there before is not known");
+  if (!item.ended) return say(Verdict::kUndetermined, "the origin's data was not read again");
   if (item.before == arrived)
-    return say(Verdict::kNothing, puts ? "the target's memory is what it was when the epoch began, the origin's buffer was stable"
-                                       : "the origin's buffer is what it was before the call, the target's memory was stable");
+    return say(Verdict::kNothing,
+               puts ? "the target's memory is what it was when the epoch began, the origin's buffer was stable"
+                    : "the origin's buffer is what it was before the call, the target's memory was stable");
   const Resemblance other = resembles(w, packet, item, arrived);
   if (other.found && item.bytes < kTellingBytes)
     return say(Verdict::kUndetermined, "what arrived is that of another operation, but one byte may be by chance");
   if (!other.found)
-    return say(Verdict::kTransit, "both sides were stable, something was written, and no other operation on this window has that content");
+    return say(Verdict::kTransit,
+               "both sides were stable, something was written, and no other operation on this window has that content");
   say(Verdict::kOtherSlot, "");
   snprintf(text, room, "both sides were stable, and what arrived is the data of %s from rank %d at displacement %lld",
-           call_info(static_cast<CallId>(other.call)).name, world_rank(w, other.origin), static_cast<long long>(other.displacement));
+           call_info(static_cast<CallId>(other.call)).name, world_rank(w, other.origin),
+           static_cast<long long>(other.displacement));
 }
 
 }  // namespace
@@ -236,40 +235,46 @@ void judge(Thread& thread, Window& w, Message list, Reason give_up, bool (*chose
       packet->next = nullptr;
       *end = packet;
       end = &packet->next;
-      if (packet->header.incomplete && give_up == Reason::kNone)
-        give_up = Reason::kMemory;
+      if (packet->header.incomplete && give_up == Reason::kNone) give_up = Reason::kMemory;
     }
     w.last = last;
   }
-  if (mine != nullptr && give_up == Reason::kNone && !find_overlaps(w, mine))
-    give_up = Reason::kMemory;
-  for (Packet* packet = mine; ledger::full_blame() && give_up == Reason::kNone && packet != nullptr; packet = packet->next)
+  if (mine != nullptr && give_up == Reason::kNone && !find_overlaps(w, mine)) give_up = Reason::kMemory;
+  for (Packet* packet = mine; ledger::full_blame() && give_up == Reason::kNone && packet != nullptr;
+       packet = packet->next)
     each_item(*packet, [&](const Item& item) {
-      if (item.what != What::kTouch)
-        remember(w, *packet, item);
+      if (item.what != What::kTouch) remember(w, *packet, item);
     });
   while (mine != nullptr) {
     Packet* packet = mine;
     each_item(*packet, [&](Item& item) {
-      if (item.what == What::kTouch)
-        return;  // its origin has counted it
-      if (give_up != Reason::kNone)
-        return operation_uncovered(give_up, 1, item.bytes);
-      if (item.overlapped)
-        return operation_uncovered(Reason::kOverlapped, 1, item.bytes);
-      if (item.outcome == Outcome::kSame)
-        return operation_checked(item.bytes);
+      if (item.what == What::kTouch) return;  // its origin has counted it
+      if (give_up != Reason::kNone) return operation_uncovered(give_up, 1, item.bytes);
+      if (item.overlapped) return operation_uncovered(Reason::kOverlapped, 1, item.bytes);
+      if (item.outcome == Outcome::kSame) return operation_checked(item.bytes);
       if (item.outcome != Outcome::kDifferent)
-        return operation_uncovered(item.outcome == Outcome::kUnreadable ? Reason::kDeviceBuffer : Reason::kOneSided, 1, item.bytes);
+        return operation_uncovered(item.outcome == Outcome::kUnreadable ? Reason::kDeviceBuffer : Reason::kOneSided, 1,
+                                   item.bytes);
       const uint64_t found = item.found;
       item.outcome = Outcome::kNotRead;
       read_item(w, item);  // is it still so, now that all have answered?
-      Mismatch mismatch = {&w, packet->header.origin, w.rank, item.call, item.site, item.bytes, item.digest, found,
-                           item.displacement, item.site == w.confirm_site ? w.confirm_text : "",
-                           "the origin's bytes and the target's memory at the end of the epoch", item.found, nullptr, nullptr, -1};
+      Mismatch mismatch = {&w,
+                           packet->header.origin,
+                           w.rank,
+                           item.call,
+                           item.site,
+                           item.bytes,
+                           item.digest,
+                           found,
+                           item.displacement,
+                           item.site == w.confirm_site ? w.confirm_text : "",
+                           "the origin's bytes and the target's memory at the end of the epoch",
+                           item.found,
+                           nullptr,
+                           nullptr,
+                           -1};
       char text[200];
-      if (ledger::full_blame())
-        explain(w, *packet, item, found, text, sizeof(text), &mismatch);
+      if (ledger::full_blame()) explain(w, *packet, item, found, text, sizeof(text), &mismatch);
       publish_mismatch(thread, mismatch);
     });
     mine = packet->next;

@@ -29,8 +29,8 @@ constexpr uint32_t kMaxOperations = 65536;  ///< noted per window and epoch
 constexpr uint32_t kMaxWindows = 4096;
 
 enum class What : uint8_t {
-  kPut,    ///< the target's memory must hold the origin's bytes
-  kGet,    ///< the origin's buffer must hold the target's bytes
+  kPut,  ///< the target's memory must hold the origin's bytes
+  kGet,  ///< the origin's buffer must hold the target's bytes
   kTouch,  ///< writes something that is not checked, but counts when it overlaps
 };
 
@@ -38,66 +38,66 @@ enum class Epoch : uint8_t { kNone, kFence, kAccess, kExclusive };
 
 /// One operation as its origin noted it.
 struct Operation {
-  const void* buffer;          ///< kGet: where the data comes in
-  const TypeMap* type;         ///< kGet: held
+  const void* buffer;  ///< kGet: where the data comes in
+  const TypeMap* type;  ///< kGet: held
   const TypeMap* target_type;  ///< held; null: one piece of `bytes` at the displacement, or nothing known (`anywhere`)
   int64_t count, target_count, displacement;
   uint64_t digest, bytes, site;
-  uint64_t before, at_end;     ///< full blame: kGet, the origin's buffer before; its data when the epoch was over
-  int32_t target;              ///< rank in the window's group
+  uint64_t before, at_end;  ///< full blame: kGet, the origin's buffer before; its data when the epoch was over
+  int32_t target;  ///< rank in the window's group
   uint16_t call;
   What what;
   Epoch epoch;
-  Reason reason;               ///< kTouch: why it is not checked
-  bool anywhere;               ///< its region is not known
-  bool digested;               ///< kGet: complete (MPI_Rget)
-  bool early;                  ///< kGet: what was digested when its request was complete may have been there before the data
-  bool done;                   ///< of an epoch that has been closed
-  bool has_before, ended;      ///< `before` and `at_end` hold
+  Reason reason;  ///< kTouch: why it is not checked
+  bool anywhere;  ///< its region is not known
+  bool digested;  ///< kGet: complete (MPI_Rget)
+  bool early;  ///< kGet: what was digested when its request was complete may have been there before the data
+  bool done;  ///< of an epoch that has been closed
+  bool has_before, ended;  ///< `before` and `at_end` hold
 };
 
 /// What a window keeps of each rank of its group; made when first needed.
 struct Target {
   uint32_t access, exposure;  ///< epochs of MPI_Win_start to it, of MPI_Win_post to it
-  bool shared, exclusive;     ///< lock held
-  bool started;               ///< in the group of the open MPI_Win_start
+  bool shared, exclusive;  ///< lock held
+  bool started;  ///< in the group of the open MPI_Win_start
   bool misplaced;
   bool unit_asked;
-  int64_t unit;               ///< its displacement unit, 0: not known
-  int64_t shift;              ///< misplaced: bytes from the promised address to where operations land
+  int64_t unit;  ///< its displacement unit, 0: not known
+  int64_t shift;  ///< misplaced: bytes from the promised address to where operations land
 };
 
 /// One message of another rank's list, kept until its epoch is over (wire.h).
 struct Packet;
 
 struct Window {
-  uint64_t handle;      ///< 0: free
-  uint64_t id;          ///< job-wide
-  uint64_t comm;        ///< job-wide id of the communicator that it was made on
-  int32_t size, rank;   ///< of the group, in the group
+  uint64_t handle;  ///< 0: free
+  uint64_t id;  ///< job-wide
+  uint64_t comm;  ///< job-wide id of the communicator that it was made on
+  int32_t size, rank;  ///< of the group, in the group
   const int32_t* world_ranks;  ///< null: the same as in the group
-  const char* base;     ///< as the program knows it
+  const char* base;  ///< as the program knows it
   int64_t bytes, unit;
   WindowFlavor flavor;
   bool lock_all;
   bool fence_open;
-  std::atomic<bool> off;   ///< not checked any more
+  std::atomic<bool> off;  ///< not checked any more
   bool off_told;
-  Reason why;           ///< not kNone: operations cannot be checked
+  Reason why;  ///< not kNone: operations cannot be checked
   Target* targets;
   uint32_t targets_room;
 
-  SpinLock lock;        ///< of what follows
+  SpinLock lock;  ///< of what follows
   Operation* operations;
   uint32_t operation_count, operations_open;
-  bool overflow;        ///< the list was full
-  Packet *first, *last; ///< arrived, not yet looked at or waiting for the epoch's end
+  bool overflow;  ///< the list was full
+  Packet *first, *last;  ///< arrived, not yet looked at or waiting for the epoch's end
 
   // The fence that is being closed.
   uint32_t epoch;
   uint32_t lists_unanswered;
   uint32_t round, round_sent, rounds;
-  bool acknowledged;    ///< all own lists are
+  bool acknowledged;  ///< all own lists are
   struct Slot {
     uint32_t epoch;
     uint64_t received;  ///< bit per round
@@ -112,7 +112,7 @@ struct Window {
   // Full blame: the window's memory as it was when the epoch began, and room for the next one's.
   char* snapshots[2];
   uint64_t snapshot_bytes;  ///< mapped each
-  uint32_t snapshot;        ///< the one that holds
+  uint32_t snapshot;  ///< the one that holds
   bool snapshot_good, snapshot_next;
 
   // The exposure that MPI_Win_wait closes, the access that MPI_Win_complete closes: ranks in the group.
@@ -127,7 +127,8 @@ struct Guard : OptionalGuard {
 
 /// Counters of the report's `one_sided`.
 struct Counters {
-  uint64_t windows, misplaced, operations, bytes, checked, mismatches, off, uncovered[static_cast<unsigned>(Reason::kCount)];
+  uint64_t windows, misplaced, operations, bytes, checked, mismatches, off,
+      uncovered[static_cast<unsigned>(Reason::kCount)];
 };
 extern Counters counters;
 void add_to(uint64_t& counter, uint64_t value);
@@ -138,11 +139,11 @@ void operation_uncovered(Reason reason, uint64_t operations, uint64_t bytes);
 
 // --- windows.cpp -------------------------------------------------------------------------------------------------
 bool windows_create();
-Window* window_find(uint64_t handle);   ///< any thread
+Window* window_find(uint64_t handle);  ///< any thread
 Window* window_by_id(uint64_t id);
-void creating(Event& event);            ///< MPI_Win_create and its kin, on entry
-void created(Event& event);             ///< and on return
-void freeing(Event& event);             ///< MPI_Win_free, on entry
+void creating(Event& event);  ///< MPI_Win_create and its kin, on entry
+void created(Event& event);  ///< and on return
+void freeing(Event& event);  ///< MPI_Win_free, on entry
 int world_rank(const Window& window, int rank);
 int group_rank(const Window& window, int world_rank, int hint);  ///< -1: not a member
 Target* target_of(Window& window, int rank);  ///< null: no memory
@@ -158,8 +159,8 @@ void snapshot_drop(Window& window);
 const char* snapshot_of(const Window& window);  ///< null: none
 
 // --- operations.cpp ----------------------------------------------------------------------------------------------
-void before(Event& event);              ///< full blame: one operation, before the real call
-void note(Event& event);                ///< one operation, after the real call
+void before(Event& event);  ///< full blame: one operation, before the real call
+void note(Event& event);  ///< one operation, after the real call
 void request_done(uint64_t cookie, bool freed);
 /// Digests what the Gets of an epoch brought (target -1: all). Those that came into the same memory are not checked.
 void digest_gets(Window& window, Epoch epoch, int target = -1);

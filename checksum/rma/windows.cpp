@@ -11,8 +11,8 @@
 
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/base/hash.h"
+#include "shim/call/event.h"
 #include "shim/report/log.h"
 #include "shim/tables/tables.h"
 
@@ -30,9 +30,10 @@ struct Members {
 constexpr uint32_t kBuckets = 2 * kMaxWindows, kMembers = 256;
 constexpr uint64_t kReserved = ~uint64_t{0};  // handle of a place that is being filled
 
-Window* windows;                       // kMaxWindows of them
-std::atomic<uint32_t> buckets[kBuckets];  // handle -> index + 1; linear probing, never emptied: a free window ends no chain
-uint32_t window_count;                 // places ever used
+Window* windows;  // kMaxWindows of them
+std::atomic<uint32_t>
+    buckets[kBuckets];  // handle -> index + 1; linear probing, never emptied: a free window ends no chain
+uint32_t window_count;  // places ever used
 Members members[kMembers];
 SpinLock table_lock;
 
@@ -52,21 +53,17 @@ void index_handle(uint64_t handle, uint32_t place) {
 Window* probe(uint64_t handle) {
   for (uint32_t i = bucket_of(handle), probes = 0; probes < kBuckets; i = (i + 1) % kBuckets, ++probes) {
     const uint32_t place = buckets[i].load(std::memory_order_acquire);
-    if (place == 0)
-      return nullptr;
-    if (__atomic_load_n(&windows[place - 1].handle, __ATOMIC_ACQUIRE) == handle)
-      return &windows[place - 1];
+    if (place == 0) return nullptr;
+    if (__atomic_load_n(&windows[place - 1].handle, __ATOMIC_ACQUIRE) == handle) return &windows[place - 1];
   }
   return nullptr;
 }
 
 /// Under the lock. A chain fills up with places whose handle has changed; then all are entered anew.
 void index_again() {
-  for (auto& bucket : buckets)
-    bucket.store(0, std::memory_order_relaxed);
+  for (auto& bucket : buckets) bucket.store(0, std::memory_order_relaxed);
   for (uint32_t i = 0; i < window_count; ++i)
-    if (windows[i].handle != 0 && windows[i].handle != kReserved)
-      index_handle(windows[i].handle, i);
+    if (windows[i].handle != 0 && windows[i].handle != kReserved) index_handle(windows[i].handle, i);
 }
 
 /// Under the lock.
@@ -81,17 +78,14 @@ const int32_t* members_find(uint64_t comm) {
 
 const int32_t* members_of(CommInfo& comm, bool* ok) {
   *ok = true;
-  if (comm.world_ranks_are_ranks)
-    return nullptr;
+  if (comm.world_ranks_are_ranks) return nullptr;
   {
     Guard guard(table_lock);
-    if (const int32_t* known = members_find(comm.ring->id); known != nullptr)
-      return known;
+    if (const int32_t* known = members_find(comm.ring->id); known != nullptr) return known;
   }
   const auto size = static_cast<uint32_t>(comm.size);
   auto* world = static_cast<int32_t*>(map_memory(size * sizeof(int32_t)));
-  for (uint32_t i = 0; world != nullptr && i < size; ++i)
-    world[i] = comm_world_rank(comm, static_cast<int>(i));
+  for (uint32_t i = 0; world != nullptr && i < size; ++i) world[i] = comm_world_rank(comm, static_cast<int>(i));
   Members old = {};
   const int32_t* used = nullptr;
   {
@@ -99,8 +93,7 @@ const int32_t* members_of(CommInfo& comm, bool* ok) {
     used = members_find(comm.ring->id);
     Members* place = nullptr;
     for (Members& m : members)
-      if (m.uses == 0 && (place == nullptr || m.world == nullptr))
-        place = &m;
+      if (m.uses == 0 && (place == nullptr || m.world == nullptr)) place = &m;
     if (used != nullptr || place == nullptr || world == nullptr) {
       old = {0, world, size, 0};  // another thread was faster, or there is no room
     } else {
@@ -109,34 +102,30 @@ const int32_t* members_of(CommInfo& comm, bool* ok) {
       used = world;
     }
   }
-  if (old.world != nullptr)
-    munmap(old.world, old.size * sizeof(int32_t));
+  if (old.world != nullptr) munmap(old.world, old.size * sizeof(int32_t));
   *ok = used != nullptr;
   return used;
 }
 
 void members_drop(const int32_t* world) {
   for (Members& m : members)
-    if (m.world == world && world != nullptr && m.uses != 0)
-      m.uses -= 1;
+    if (m.world == world && world != nullptr && m.uses != 0) m.uses -= 1;
 }
 
 /// Why no operation on a window of this communicator can be checked by its target; the same answer on all members.
 Reason why_not(CommInfo& comm, const int32_t* world, bool members_known) {
   Reason why = Reason::kNone;
-  if (!ledger::connected())
-    return Reason::kNotConnected;
-  if (comm.index < 2 || (comm.ring->flags & 3) || comm.remote_size >= 0)
-    return Reason::kUnknownCommunicator;
-  if (!members_known)
-    return Reason::kMemory;
+  if (!ledger::connected()) return Reason::kNotConnected;
+  if (comm.index < 2 || (comm.ring->flags & 3) || comm.remote_size >= 0) return Reason::kUnknownCommunicator;
+  if (!members_known) return Reason::kMemory;
   for (int i = 0; i < comm.size; ++i)
-    if ((world != nullptr ? world[i] : i) < 0)
-      return Reason::kOtherWorld;
+    if ((world != nullptr ? world[i] : i) < 0) return Reason::kOtherWorld;
   return why;
 }
 
-uint64_t make_id(uint64_t comm, uint64_t ordinal) { return hash_combine(hash_combine(comm, ordinal), 0x77696e646f77) | 1; }
+uint64_t make_id(uint64_t comm, uint64_t ordinal) {
+  return hash_combine(hash_combine(comm, ordinal), 0x77696e646f77) | 1;
+}
 
 }  // namespace
 
@@ -155,43 +144,40 @@ Window* window_find(uint64_t handle) {
     return found;
   Guard guard(table_lock);  // not there, or another thread is entering all handles anew
   for (uint32_t i = 0; i < window_count; ++i)
-    if (windows[i].handle == handle)
-      return &windows[i];
+    if (windows[i].handle == handle) return &windows[i];
   return nullptr;
 }
 
 Window* window_by_id(uint64_t id) {
   Guard guard(table_lock);
   for (uint32_t i = 0; i < window_count; ++i)
-    if (windows[i].handle != 0 && windows[i].id == id)
-      return &windows[i];
+    if (windows[i].handle != 0 && windows[i].id == id) return &windows[i];
   return nullptr;
 }
 
-int world_rank(const Window& window, int rank) { return window.world_ranks != nullptr ? window.world_ranks[rank] : rank; }
+int world_rank(const Window& window, int rank) {
+  return window.world_ranks != nullptr ? window.world_ranks[rank] : rank;
+}
 
 int group_rank(const Window& window, int world_rank, int hint) {
-  if (window.world_ranks == nullptr)
-    return world_rank < window.size ? world_rank : -1;
+  if (window.world_ranks == nullptr) return world_rank < window.size ? world_rank : -1;
   for (int i = 0; i < window.size; ++i) {
     const int rank = (hint + i) % window.size;
-    if (window.world_ranks[rank] == world_rank)
-      return rank;
+    if (window.world_ranks[rank] == world_rank) return rank;
   }
   return -1;
 }
 
 Target* target_of(Window& window, int rank) {
-  if (__atomic_load_n(&window.targets, __ATOMIC_ACQUIRE) == nullptr || window.targets_room < static_cast<uint32_t>(window.size)) {
+  if (__atomic_load_n(&window.targets, __ATOMIC_ACQUIRE) == nullptr ||
+      window.targets_room < static_cast<uint32_t>(window.size)) {
     auto* made = static_cast<Target*>(map_memory(static_cast<size_t>(window.size) * sizeof(Target)));
-    if (made == nullptr)
-      return nullptr;
+    if (made == nullptr) return nullptr;
     Guard guard(window.lock);
     if (window.targets != nullptr && window.targets_room >= static_cast<uint32_t>(window.size)) {
       munmap(made, static_cast<size_t>(window.size) * sizeof(Target));  // another thread was faster
     } else {
-      if (window.targets != nullptr)
-        munmap(window.targets, window.targets_room * sizeof(Target));
+      if (window.targets != nullptr) munmap(window.targets, window.targets_room * sizeof(Target));
       window.targets_room = static_cast<uint32_t>(window.size);
       __atomic_store_n(&window.targets, made, __ATOMIC_RELEASE);
     }
@@ -202,10 +188,8 @@ Target* target_of(Window& window, int rank) {
 int32_t* ranks_room(int32_t** array, uint32_t* room, uint32_t count) {
   if (*room < count) {
     auto* made = static_cast<int32_t*>(map_memory(count * sizeof(int32_t)));
-    if (made == nullptr)
-      return nullptr;
-    if (*array != nullptr)
-      munmap(*array, *room * sizeof(int32_t));
+    if (made == nullptr) return nullptr;
+    if (*array != nullptr) munmap(*array, *room * sizeof(int32_t));
     *array = made;
     *room = count;
   }
@@ -218,12 +202,12 @@ void creating(Event& e) {
 }
 
 void created(Event& e) {
-  if (e.result != 0 || e.comm == nullptr || e.message == nullptr)
-    return;
+  if (e.result != 0 || e.comm == nullptr || e.message == nullptr) return;
   const uint64_t handle = backend->windows->handle_at(e.message);
   WindowInfo info;
   if (!backend->windows->describe(handle, &info)) {
-    add_note_format("one-sided: %s made a window whose attributes are not known; it is not checked", call_info(e.id).name);
+    add_note_format("one-sided: %s made a window whose attributes are not known; it is not checked",
+                    call_info(e.id).name);
     return;
   }
   add_to(counters.windows, 1);
@@ -232,10 +216,8 @@ void created(Event& e) {
   {
     Guard guard(table_lock);
     for (uint32_t i = 0; i < window_count && window == nullptr; ++i)
-      if (windows[i].handle == 0)
-        window = &windows[i];
-    if (window == nullptr && window_count < kMaxWindows)
-      window = &windows[window_count++];
+      if (windows[i].handle == 0) window = &windows[i];
+    if (window == nullptr && window_count < kMaxWindows) window = &windows[window_count++];
     if (window != nullptr) {
       window->id = 0;
       window->handle = kReserved;
@@ -256,7 +238,7 @@ void created(Event& e) {
   w.unit = info.displacement_unit;
   w.flavor = info.flavor;
   // The program's own idea of where its memory is, not the library's.
-  w.base = info.flavor == WindowFlavor::kDynamic ? nullptr
+  w.base = info.flavor == WindowFlavor::kDynamic  ? nullptr
            : info.flavor == WindowFlavor::kCreate ? static_cast<const char*>(e.receive.buffer)
                                                   : *static_cast<const char* const*>(e.receive.buffer);
   w.lock_all = w.fence_open = false;
@@ -266,30 +248,25 @@ void created(Event& e) {
   w.epoch = w.confirm = w.confirm_missing = 0;
   w.exposed_count = w.accessed_count = 0;
   w.rounds = 0;
-  while ((int64_t{1} << w.rounds) < w.size)
-    w.rounds += 1;
+  while ((int64_t{1} << w.rounds) < w.size) w.rounds += 1;
   w.barrier[0] = w.barrier[1] = {};
-  if (w.targets != nullptr)
-    memset(w.targets, 0, w.targets_room * sizeof(Target));
+  if (w.targets != nullptr) memset(w.targets, 0, w.targets_room * sizeof(Target));
   {
     Guard guard(table_lock);
     w.id = make_id(w.comm, e.derived_id);
     __atomic_store_n(&w.handle, handle, __ATOMIC_RELEASE);
     const auto place = static_cast<uint32_t>(window - windows);
     index_handle(handle, place);
-    if (probe(handle) != window)
-      index_again();
+    if (probe(handle) != window) index_again();
   }
   check_placement(e, w, info);
   placement_take_pending(w);
-  if (w.flavor == WindowFlavor::kShared)
-    operation_uncovered(Reason::kSharedWindow, 1, 0);
+  if (w.flavor == WindowFlavor::kShared) operation_uncovered(Reason::kSharedWindow, 1, 0);
 }
 
 void freeing(Event& e) {
   Window* window = window_find(e.object);
-  if (window == nullptr)
-    return;
+  if (window == nullptr) return;
   give_up_operations(*window, Epoch::kNone, -1, Reason::kOneSided);
   snapshot_drop(*window);
   Packet* packet;

@@ -8,27 +8,27 @@
 namespace resil::rma {
 
 enum class Message : uint8_t {
-  kFenceList,   ///< operations of an epoch that a fence closes; answered by kDigested after the last one
+  kFenceList,  ///< operations of an epoch that a fence closes; answered by kDigested after the last one
   kAccessList,  ///< of one that MPI_Win_complete closes; not answered
-  kDigested,    ///< the target has read the memory that the list names
-  kBarrier,     ///< one round of the barrier that keeps everybody in the fence
-  kAsk,         ///< are you still in that fence? `last`: and what is the call site in `value`?
-  kAnswer,      ///< yes; with the call site asked about
-  kAbandon,     ///< this rank does not check the window any more
-  kMisplaced,   ///< operations on this rank's memory land `value` bytes off
-  kUnit,        ///< what is your displacement unit? `last`: it is `value`
+  kDigested,  ///< the target has read the memory that the list names
+  kBarrier,  ///< one round of the barrier that keeps everybody in the fence
+  kAsk,  ///< are you still in that fence? `last`: and what is the call site in `value`?
+  kAnswer,  ///< yes; with the call site asked about
+  kAbandon,  ///< this rank does not check the window any more
+  kMisplaced,  ///< operations on this rank's memory land `value` bytes off
+  kUnit,  ///< what is your displacement unit? `last`: it is `value`
 };
 
 struct Header {
   uint64_t window;
   uint32_t epoch;
-  int32_t origin;       ///< the sender's rank in the group
+  int32_t origin;  ///< the sender's rank in the group
   Message message;
-  bool last;            ///< lists: no more of that epoch
-  bool incomplete;      ///< not all operations could be noted
+  bool last;  ///< lists: no more of that epoch
+  bool incomplete;  ///< not all operations could be noted
   uint8_t unused;
-  uint32_t count;       ///< lists: operations; kBarrier: round; kAsk, kAnswer: number of the question
-  int64_t value;        ///< kMisplaced: shift; kAsk: call site
+  uint32_t count;  ///< lists: operations; kBarrier: round; kAsk, kAnswer: number of the question
+  int64_t value;  ///< kMisplaced: shift; kAsk: call site
 };
 static_assert(sizeof(Header) == 32);
 
@@ -38,19 +38,19 @@ enum class Outcome : uint8_t { kNotRead, kSame, kDifferent, kUnreadable };
 struct Item {
   uint64_t digest, bytes, site;
   int64_t displacement, count, extent;
-  int64_t low, high;    ///< of one element, from the displacement
-  uint64_t found;       ///< filled by the target
+  int64_t low, high;  ///< of one element, from the displacement
+  uint64_t found;  ///< filled by the target
   uint32_t run_count;
   uint16_t call;
   What what;
   bool anywhere;
-  Outcome outcome;      ///< filled by the target
-  bool overlapped;      ///< filled by the target
-  bool has_before;      ///< full blame: `before` holds
-  bool ended;           ///< full blame: `at_end` holds
-  BasicType padded;     ///< long doubles: what all of it consists of (type_digest leaves out their padding); else kUnknown
-  uint64_t before;      ///< what was there before; kPut: in the target's memory, filled there; kGet: in the origin's buffer
-  uint64_t at_end;      ///< the origin's data when the epoch was over
+  Outcome outcome;  ///< filled by the target
+  bool overlapped;  ///< filled by the target
+  bool has_before;  ///< full blame: `before` holds
+  bool ended;  ///< full blame: `at_end` holds
+  BasicType padded;  ///< long doubles: what all of it consists of (type_digest leaves out their padding); else kUnknown
+  uint64_t before;  ///< what was there before; kPut: in the target's memory, filled there; kGet: in the origin's buffer
+  uint64_t at_end;  ///< the origin's data when the epoch was over
 };
 static_assert(sizeof(Item) == 112);
 
@@ -59,9 +59,9 @@ constexpr uint32_t kMaxItemRuns =
 
 struct Packet {
   Packet* next;
-  bool read;            ///< its items' outcomes are filled
-  bool answered;        ///< the origin's last list message has been acknowledged, or needs no answer
-  uint32_t question;    ///< 0, or the question that must be answered before
+  bool read;  ///< its items' outcomes are filled
+  bool answered;  ///< the origin's last list message has been acknowledged, or needs no answer
+  uint32_t question;  ///< 0, or the question that must be answered before
   union {
     Header header;
     char payload[ledger::kMessageBytes];
@@ -76,8 +76,7 @@ inline Item* next_item(Item& item) {
 template <class Do>
 void each_item(Packet& packet, Do&& act) {
   Item* item = first_item(packet);
-  for (uint32_t i = 0; i < packet.header.count; ++i, item = next_item(*item))
-    act(*item);
+  for (uint32_t i = 0; i < packet.header.count; ++i, item = next_item(*item)) act(*item);
 }
 
 /// The packet after `packet` in the window's list (null: the first one), while others may append.
@@ -91,8 +90,10 @@ Packet* packet_take();
 void packet_give_back(Packet* packet);
 void deliver(Window& window, const void* payload, size_t bytes);  ///< to the window's own list
 /// Sends this rank's operations of an epoch to a target (to this rank itself: delivers them). False: no room.
-bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t number, const uint32_t* order, uint32_t count);
-bool send(Thread& thread, Window& window, int target, ledger::Kind kind, const Header& header, const char* text = nullptr);
+bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t number, const uint32_t* order,
+               uint32_t count);
+bool send(Thread& thread, Window& window, int target, ledger::Kind kind, const Header& header,
+          const char* text = nullptr);
 /// Indices of the operations of an epoch, sorted by target, at most `room`; how many.
 uint32_t sorted_operations(const Window& window, Epoch epoch, uint32_t* order, uint32_t room);
 
@@ -106,7 +107,7 @@ void judge(Thread& thread, Window& window, Message list, Reason give_up, bool (*
 // --- overlap.cpp -------------------------------------------------------------------------------------------------
 struct Interval {
   int64_t start, end;
-  uint32_t item;   ///< which operation
+  uint32_t item;  ///< which operation
   bool writes;
 };
 /// Marks items that share a byte with another one, unless both only read. Sorts the intervals.
@@ -120,10 +121,10 @@ struct Mismatch {
   uint64_t site, bytes, digest, found;
   int64_t displacement;
   const char* site_text;  ///< "": only the address is known
-  const char* how;        ///< what was compared
-  uint64_t again;         ///< what a second reading found
+  const char* how;  ///< what was compared
+  uint64_t again;  ///< what a second reading found
   const char *verdict, *reached_by;  ///< one of blame's; null: undetermined
-  int culprit;            ///< rank in the group; -1: none
+  int culprit;  ///< rank in the group; -1: none
 };
 /// Full blame: the content of another operation on the window, lately: see judge().
 struct Resemblance {

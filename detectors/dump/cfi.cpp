@@ -21,14 +21,14 @@ constexpr uint8_t kTableEncoding = 0x3b;  // DW_EH_PE_datarel | DW_EH_PE_sdata4,
 
 /// A frame description entry with what its common information entry says.
 struct Description {
-  uint64_t begin, length;              ///< code
-  uint64_t program, program_end;       ///< instructions of this function
-  uint64_t initial, initial_end;       ///< instructions that come first, shared
+  uint64_t begin, length;  ///< code
+  uint64_t program, program_end;  ///< instructions of this function
+  uint64_t initial, initial_end;  ///< instructions that come first, shared
   uint64_t code_align;
   int64_t data_align;
   uint64_t return_column;
   uint8_t encoding;
-  bool augmented;     ///< the entry carries a length of augmentation data
+  bool augmented;  ///< the entry carries a length of augmentation data
   bool signal_frame;
 };
 
@@ -186,11 +186,17 @@ bool Program::instruction(Cursor& code) {
     case 0x02: location_ += code.get<uint8_t>() * description_.code_align; break;
     case 0x03: location_ += code.get<uint16_t>() * description_.code_align; break;
     case 0x04: location_ += code.get<uint32_t>() * description_.code_align; break;
-    case 0x05: number = code.uleb(); offset_rule(number, code.uleb()); break;
+    case 0x05:
+      number = code.uleb();
+      offset_rule(number, code.uleb());
+      break;
     case 0x06: restore(code.uleb()); break;
     case 0x07: rule(code.uleb(), RuleKind::kUndefined, 0); break;
     case 0x08: rule(code.uleb(), RuleKind::kSame, 0); break;
-    case 0x09: number = code.uleb(); rule(number, RuleKind::kRegister, code.uleb()); break;
+    case 0x09:
+      number = code.uleb();
+      rule(number, RuleKind::kRegister, code.uleb());
+      break;
     case 0x0a:
       if (saved_ == 2) return false;
       work_.saved[saved_++] = work_.row;
@@ -199,15 +205,33 @@ bool Program::instruction(Cursor& code) {
       if (saved_ == 0) return false;
       work_.row = work_.saved[--saved_];
       break;
-    case 0x0c: number = code.uleb(); define_cfa(number, code.uleb()); break;
-    case 0x0d: work_.row.cfa_register = static_cast<uint32_t>(code.uleb()); work_.row.cfa_expression = 0; break;
+    case 0x0c:
+      number = code.uleb();
+      define_cfa(number, code.uleb());
+      break;
+    case 0x0d:
+      work_.row.cfa_register = static_cast<uint32_t>(code.uleb());
+      work_.row.cfa_expression = 0;
+      break;
     case 0x0e: work_.row.cfa_offset = code.uleb(); break;
-    case 0x0f: work_.row.cfa_expression = code.at; code.skip(code.uleb()); break;
+    case 0x0f:
+      work_.row.cfa_expression = code.at;
+      code.skip(code.uleb());
+      break;
     case 0x10: expression_rule(code, RuleKind::kAtExpression); break;
-    case 0x11: number = code.uleb(); offset_rule(number, static_cast<uint64_t>(code.sleb())); break;
-    case 0x12: number = code.uleb(); define_cfa(number, static_cast<uint64_t>(code.sleb()) * align); break;
+    case 0x11:
+      number = code.uleb();
+      offset_rule(number, static_cast<uint64_t>(code.sleb()));
+      break;
+    case 0x12:
+      number = code.uleb();
+      define_cfa(number, static_cast<uint64_t>(code.sleb()) * align);
+      break;
     case 0x13: work_.row.cfa_offset = static_cast<uint64_t>(code.sleb()) * align; break;
-    case 0x14: number = code.uleb(); offset_rule(number, code.uleb(), RuleKind::kIsOffset); break;
+    case 0x14:
+      number = code.uleb();
+      offset_rule(number, code.uleb(), RuleKind::kIsOffset);
+      break;
     case 0x15:
       number = code.uleb();
       offset_rule(number, static_cast<uint64_t>(code.sleb()), RuleKind::kIsOffset);
@@ -215,7 +239,10 @@ bool Program::instruction(Cursor& code) {
     case 0x16: expression_rule(code, RuleKind::kIsExpression); break;
     case 0x2d: break;  // AArch64: return address signed from here on; plain_address() removes the signature anyway
     case 0x2e: code.uleb(); break;  // size of pushed arguments
-    case 0x2f: number = code.uleb(); offset_rule(number, 0 - code.uleb()); break;
+    case 0x2f:
+      number = code.uleb();
+      offset_rule(number, 0 - code.uleb());
+      break;
     default: return false;
   }
   return code.ok;

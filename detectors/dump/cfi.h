@@ -34,10 +34,10 @@ struct CfiWork {
 };
 
 enum class Step : uint8_t {
-  kUp,        ///< registers are the caller's now
-  kOutermost, ///< this was the first frame of the thread
-  kNoInfo,    ///< no unwind information for this PC
-  kBroken,    ///< the information or the stack cannot be followed
+  kUp,  ///< registers are the caller's now
+  kOutermost,  ///< this was the first frame of the thread
+  kNoInfo,  ///< no unwind information for this PC
+  kBroken,  ///< the information or the stack cannot be followed
 };
 
 /// Replaces the registers of a frame by its caller's. `exact`: pc is where execution stopped (first frame, or one that

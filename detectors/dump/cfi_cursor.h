@@ -65,7 +65,9 @@ struct Cursor {
     const uint64_t here = at;
     uint64_t value = 0;
     switch (encoding & 0x0f) {
-      case 0x00: case 0x04: case 0x0c: value = get<uint64_t>(); break;
+      case 0x00:
+      case 0x04:
+      case 0x0c: value = get<uint64_t>(); break;
       case 0x01: value = uleb(); break;
       case 0x02: value = get<uint16_t>(); break;
       case 0x03: value = get<uint32_t>(); break;

@@ -10,12 +10,46 @@ namespace resil::dump {
 namespace {
 
 enum Operation : uint8_t {
-  kAddr = 0x03, kDeref = 0x06, kConst1u = 0x08, kConst1s = 0x09, kConst2u = 0x0a, kConst2s = 0x0b, kConst4u = 0x0c,
-  kConst4s = 0x0d, kConst8u = 0x0e, kConst8s = 0x0f, kConstu = 0x10, kConsts = 0x11, kDup = 0x12, kDrop = 0x13,
-  kOver = 0x14, kSwap = 0x16, kAnd = 0x1a, kMinus = 0x1c, kMul = 0x1e, kNeg = 0x1f, kNot = 0x20, kOr = 0x21,
-  kPlus = 0x22, kPlusUconst = 0x23, kShl = 0x24, kShr = 0x25, kShra = 0x26, kXor = 0x27, kBra = 0x28, kEq = 0x29,
-  kGe = 0x2a, kGt = 0x2b, kLe = 0x2c, kLt = 0x2d, kNe = 0x2e, kSkip = 0x2f, kLit0 = 0x30, kBreg0 = 0x70,
-  kBregx = 0x92, kNop = 0x96,
+  kAddr = 0x03,
+  kDeref = 0x06,
+  kConst1u = 0x08,
+  kConst1s = 0x09,
+  kConst2u = 0x0a,
+  kConst2s = 0x0b,
+  kConst4u = 0x0c,
+  kConst4s = 0x0d,
+  kConst8u = 0x0e,
+  kConst8s = 0x0f,
+  kConstu = 0x10,
+  kConsts = 0x11,
+  kDup = 0x12,
+  kDrop = 0x13,
+  kOver = 0x14,
+  kSwap = 0x16,
+  kAnd = 0x1a,
+  kMinus = 0x1c,
+  kMul = 0x1e,
+  kNeg = 0x1f,
+  kNot = 0x20,
+  kOr = 0x21,
+  kPlus = 0x22,
+  kPlusUconst = 0x23,
+  kShl = 0x24,
+  kShr = 0x25,
+  kShra = 0x26,
+  kXor = 0x27,
+  kBra = 0x28,
+  kEq = 0x29,
+  kGe = 0x2a,
+  kGt = 0x2b,
+  kLe = 0x2c,
+  kLt = 0x2d,
+  kNe = 0x2e,
+  kSkip = 0x2f,
+  kLit0 = 0x30,
+  kBreg0 = 0x70,
+  kBregx = 0x92,
+  kNop = 0x96,
 };
 
 constexpr int kDepth = 16;
@@ -81,7 +115,9 @@ bool constant(uint8_t operation, Cursor& code, Machine& machine) {
     return true;
   }
   switch (operation) {
-    case kAddr: case kConst8u: case kConst8s: machine.push(code.get<uint64_t>()); return true;
+    case kAddr:
+    case kConst8u:
+    case kConst8s: machine.push(code.get<uint64_t>()); return true;
     case kConst1u: machine.push(code.get<uint8_t>()); return true;
     case kConst1s: machine.push(static_cast<uint64_t>(int64_t{code.get<int8_t>()})); return true;
     case kConst2u: machine.push(code.get<uint16_t>()); return true;
@@ -119,7 +155,8 @@ void other(uint8_t operation, Cursor& code, uint64_t begin, const Registers& reg
       machine.push(value);
       break;
     }
-    case kDup: case kOver: {
+    case kDup:
+    case kOver: {
       const int below = operation == kDup ? 1 : 2;
       if (machine.depth < below) machine.ok = false;
       else machine.push(machine.entries[machine.depth - below]);
@@ -136,7 +173,8 @@ void other(uint8_t operation, Cursor& code, uint64_t begin, const Registers& reg
     case kNeg: machine.push(0 - machine.pop()); break;
     case kNot: machine.push(~machine.pop()); break;
     case kPlusUconst: machine.push(machine.pop() + code.uleb()); break;
-    case kSkip: case kBra: {
+    case kSkip:
+    case kBra: {
       const auto distance = static_cast<uint64_t>(int64_t{code.get<int16_t>()});
       if (operation == kBra && machine.pop() == 0) break;
       code.at += distance;

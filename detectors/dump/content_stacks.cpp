@@ -14,7 +14,8 @@ const char* state_name(char letter) {
     case 'D': return "in uninterruptible sleep (usually input/output)";
     case 'T': return "stopped by a signal";
     case 't': return "stopped by a debugger";
-    case 'Z': case 'X': return "ended";
+    case 'Z':
+    case 'X': return "ended";
     case 'I': return "idle";
     default: return "in an unknown state";
   }

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "shim/model/call_info.h"
 #include "shim/call/runtime.h"
+#include "shim/model/call_info.h"
 
 namespace resil::dump {
 namespace {
@@ -20,9 +20,7 @@ constexpr double kFastest = 1e11;
 
 uint32_t attributes_of(uint16_t call) { return call < kCallCount ? kCallInfo[call].attributes : 0; }
 
-bool has(uint16_t call, const char* part) {
-  return call < kCallCount && strstr(kCallInfo[call].name, part) != nullptr;
-}
+bool has(uint16_t call, const char* part) { return call < kCallCount && strstr(kCallInfo[call].name, part) != nullptr; }
 
 /// The word before the peer says what the peer is to this call.
 const char* preposition(uint16_t call) {
@@ -50,8 +48,7 @@ void put_user_record(Text& text, const ring::Record& record) {
       // A hop of a reduction by messages has a partner; the program's own steps have none.
       text.str(record.peer != ring::kNoPeer ? "hop" : "resil_step");
       put_name(text, record.aux < runtime.name_count ? static_cast<uint32_t>(record.aux) : 0);
-      if (record.peer != ring::kNoPeer)
-        text.str(" with rank ").u64(static_cast<uint64_t>(record.peer));
+      if (record.peer != ring::kNoPeer) text.str(" with rank ").u64(static_cast<uint64_t>(record.peer));
       break;
     case ring::RecordState::kNorm:
       // The exact bits: printing a double correctly needs more than a handler should carry.
@@ -185,8 +182,8 @@ void put_record(Text& text, Symbols& symbols, const Moment& moment, const ring::
 }
 
 void put_request(Text& text, Symbols& symbols, const Moment& moment, const ring::Request& request) {
-  static constexpr char kKinds[][18] = {"request",       "send",         "receive",      "collective",
-                                        "one-sided",     "file",         "communicator", "generalized"};
+  static constexpr char kKinds[][18] = {"request",   "send", "receive",      "collective",
+                                        "one-sided", "file", "communicator", "generalized"};
   text.str(request.kind < 8 ? kKinds[request.kind] : "request");
   if ((request.flags & ring::kPersistent) != 0) text.str(" (persistent)");
   if ((request.flags & ring::kPartitioned) != 0) text.str(" (partitioned)");
@@ -198,7 +195,10 @@ void put_request(Text& text, Symbols& symbols, const Moment& moment, const ring:
   record.comm = request.comm;
   record.bytes = request.bytes;
   put_call(text, record, false);
-  text.str(", posted ").str(request.flags & ring::kPostedLater ? "at most " : "").seconds(age(moment, request.time)).str(" ago");
+  text.str(", posted ")
+      .str(request.flags & ring::kPostedLater ? "at most " : "")
+      .seconds(age(moment, request.time))
+      .str(" ago");
   if (request.site != 0) {
     text.str(" at ");
     symbols.put_site(text, request.site);

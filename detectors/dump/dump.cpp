@@ -11,10 +11,10 @@
 #include "detectors/dump/memory.h"
 #include "detectors/dump/objects.h"
 #include "detectors/dump/writer.h"
-#include "shim/config/config.h"
-#include "shim/report/log.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
+#include "shim/config/config.h"
+#include "shim/report/log.h"
 
 namespace resil {
 namespace {

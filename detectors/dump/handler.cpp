@@ -31,10 +31,10 @@ int dump_signal = 0;
 Workspace* workspace = nullptr;
 struct sigaction previous;
 
-std::atomic<uint32_t> requests{0};       // dumps asked for and not yet begun
-std::atomic<bool> dumping{false};        // the workspace is in use
+std::atomic<uint32_t> requests{0};  // dumps asked for and not yet begun
+std::atomic<bool> dumping{false};  // the workspace is in use
 std::atomic<uint64_t> dumping_since{0};  // CLOCK_MONOTONIC seconds
-std::atomic<bool> die_afterwards{false}; // lost terminal while another thread was dumping
+std::atomic<bool> die_afterwards{false};  // lost terminal while another thread was dumping
 std::atomic<bool> chain_used_up{false};  // the program's handler had SA_RESETHAND
 
 constexpr uint64_t kLongDumpSeconds = 10;

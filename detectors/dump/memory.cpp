@@ -20,9 +20,7 @@ constexpr uint64_t kPage = 4096;
 enum class Probe { kNone, kMask, kCopy };
 Probe probe = Probe::kNone;
 
-bool probe_mask(uint64_t page) {
-  return syscall(SYS_rt_sigprocmask, ~0, page, nullptr, 8) == -1 && errno == EINVAL;
-}
+bool probe_mask(uint64_t page) { return syscall(SYS_rt_sigprocmask, ~0, page, nullptr, 8) == -1 && errno == EINVAL; }
 
 bool probe_copy(uint64_t page) {
   uint64_t word;
@@ -32,7 +30,8 @@ bool probe_copy(uint64_t page) {
 }
 
 // Not instrumented: the point is to read what a sanitizer calls out of bounds.
-__attribute__((no_sanitize("address", "thread", "undefined"), noinline)) void copy(uint64_t from, void* to, size_t size) {
+__attribute__((no_sanitize("address", "thread", "undefined"), noinline)) void copy(uint64_t from, void* to,
+                                                                                   size_t size) {
   const volatile auto* source = reinterpret_cast<const volatile unsigned char*>(from);
   auto* target = static_cast<volatile unsigned char*>(to);
   if (size == 8 && from % 8 == 0 && reinterpret_cast<uint64_t>(to) % 8 == 0) {

@@ -13,11 +13,11 @@ namespace resil::dump {
 
 /// One loaded object (executable, library, vdso). Addresses are run-time addresses.
 struct Object {
-  uint64_t start, end;      ///< mapped range
-  uint64_t base;            ///< load bias: file address = address - base
-  uint64_t dynamic;         ///< its dynamic section, 0: none
-  uint64_t eh_frame_hdr;    ///< its unwind index, 0: none
-  uint64_t name;            ///< address of its path as the loader has it; "" is the executable
+  uint64_t start, end;  ///< mapped range
+  uint64_t base;  ///< load bias: file address = address - base
+  uint64_t dynamic;  ///< its dynamic section, 0: none
+  uint64_t eh_frame_hdr;  ///< its unwind index, 0: none
+  uint64_t name;  ///< address of its path as the loader has it; "" is the executable
 };
 
 /// Looks for _dl_find_object and takes the table of loaded objects. Normal context (takes the loader's lock); again

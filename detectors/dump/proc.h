@@ -12,13 +12,13 @@ namespace resil::dump {
 /// What /proc/self/task/TID tells of a thread.
 struct ThreadState {
   char name[16];
-  char wchan[40];       ///< kernel function it sleeps in; "" when running or not told
-  char letter;          ///< R S D T t Z X…; '?' when it could not be read
-  bool gone;            ///< no such thread any more
-  bool blocks;          ///< blocks the signal asked about
-  bool sleeping;        ///< inside a system call: `call`, `sp` and `pc` are valid
-  int32_t call;         ///< system call number, -1: none (page fault and the like)
-  uint64_t sp, pc;      ///< user registers at the system call
+  char wchan[40];  ///< kernel function it sleeps in; "" when running or not told
+  char letter;  ///< R S D T t Z X…; '?' when it could not be read
+  bool gone;  ///< no such thread any more
+  bool blocks;  ///< blocks the signal asked about
+  bool sleeping;  ///< inside a system call: `call`, `sp` and `pc` are valid
+  int32_t call;  ///< system call number, -1: none (page fault and the like)
+  uint64_t sp, pc;  ///< user registers at the system call
 };
 
 /// Reads the state of one thread. `signal`: for `blocks`. `scratch`: 2 KiB or more.

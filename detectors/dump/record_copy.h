@@ -16,8 +16,8 @@ inline bool copy_record(const ring::Lane& lane, uint64_t number, ring::Record* r
   uint64_t words[sizeof *record / 8];
   for (size_t i = 0; i < sizeof *record / 8; ++i) words[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
   memcpy(record, words, sizeof words);
-  // Ordered after the copy, and the writer's fence before it (flight::place_for_next): the record whose place comes next is
-  // being written over, all after it are whole.
+  // Ordered after the copy, and the writer's fence before it (flight::place_for_next): the record whose place comes
+  // next is being written over, all after it are whole.
   const uint64_t head = __atomic_load_n(&lane.head, __ATOMIC_RELAXED);
   return number < head && head - number < ring::kRecordsPerLane;
 }

@@ -31,8 +31,8 @@ class Symbols {
  private:
   struct Entry {
     uint64_t address;  ///< looked up; 0: free
-    uint64_t name;     ///< address of the symbol's name; 0: none
-    uint64_t value;    ///< run-time address of the symbol
+    uint64_t name;  ///< address of the symbol's name; 0: none
+    uint64_t value;  ///< run-time address of the symbol
   };
   const Entry& lookup(uint64_t address, const Object& object);
   bool search(uint64_t address, const Object& object, Entry* entry);

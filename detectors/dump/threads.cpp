@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/call/runtime.h"
 #include "shim/base/task_list.h"
+#include "shim/call/runtime.h"
 
 namespace resil::dump {
 namespace {

@@ -22,18 +22,18 @@ constexpr uint32_t kSlots = 192;
 #else
 constexpr uint32_t kSlots = 160;
 #endif
-constexpr int kWaitMs = 200;      ///< longest wait for all answers together
+constexpr int kWaitMs = 200;  ///< longest wait for all answers together
 
 /// Why a thread has no stack of its own making.
 enum class Answer : uint8_t {
-  kOwn,         ///< the dumping thread itself
-  kGiven,       ///< wrote its stack
-  kNotGiven,    ///< did not answer in time
-  kBlocks,      ///< blocks the signal, so it was not asked
-  kSigwait,     ///< waits in sigwait: would mistake the question for a signal to the program
-  kStopped,     ///< stopped or traced
-  kGone,        ///< ended meanwhile
-  kUnsent,      ///< the kernel refused the signal
+  kOwn,  ///< the dumping thread itself
+  kGiven,  ///< wrote its stack
+  kNotGiven,  ///< did not answer in time
+  kBlocks,  ///< blocks the signal, so it was not asked
+  kSigwait,  ///< waits in sigwait: would mistake the question for a signal to the program
+  kStopped,  ///< stopped or traced
+  kGone,  ///< ended meanwhile
+  kUnsent,  ///< the kernel refused the signal
 };
 
 /// One thread of a dump. Written by the dumper but for `stack` and `work`, which the asked thread writes while the
@@ -52,8 +52,8 @@ struct Slot {
 /// All threads of one dump.
 struct Threads {
   std::atomic<uint64_t> number;  ///< of the dump that is collecting; 0: none
-  uint32_t used;                 ///< slots in use, in the kernel's order; the main thread comes first
-  int32_t total;                 ///< threads of the process, -1 when /proc cannot be read
+  uint32_t used;  ///< slots in use, in the kernel's order; the main thread comes first
+  int32_t total;  ///< threads of the process, -1 when /proc cannot be read
   uint64_t last_number;
   int32_t tids[kSlots];
   char scratch[4096];

@@ -18,15 +18,15 @@ constexpr uint32_t kFrames = kInnermost + kOutermost;
 constexpr uint32_t kMostSteps = 5000;  ///< deep recursion: stop counting here
 
 /// Bits that mark a frame; user addresses lie far below.
-constexpr uint64_t kExactFrame = uint64_t{1} << 63;    ///< not a return address
+constexpr uint64_t kExactFrame = uint64_t{1} << 63;  ///< not a return address
 constexpr uint64_t kGuessedFrame = uint64_t{1} << 62;  ///< found by frame pointer: may be wrong
 constexpr uint64_t kFrameAddress = kGuessedFrame - 1;
 
 enum class StackEnd : uint8_t {
   kComplete,  ///< up to the thread's first function
-  kNoInfo,    ///< code without unwind information (generated code, unknown object)
-  kBroken,    ///< the stack cannot be followed: overwritten, or unwind information not understood
-  kTooDeep,   ///< more than kMostSteps frames
+  kNoInfo,  ///< code without unwind information (generated code, unknown object)
+  kBroken,  ///< the stack cannot be followed: overwritten, or unwind information not understood
+  kTooDeep,  ///< more than kMostSteps frames
 };
 
 struct Stack {

@@ -11,15 +11,15 @@
 
 #include <cstring>
 
-#include "shim/report/own_files.h"
 #include "shim/call/runtime.h"
+#include "shim/report/own_files.h"
 
 namespace resil::dump {
 namespace {
 
 constexpr uint32_t kMostNumbers = 10000;  // older dumps in the same directory that are stepped over
-constexpr size_t kTailBytes = 1300;       // of the short form: where the file is
-constexpr int kPatienceMs = 500;          // for standard error to take the short form
+constexpr size_t kTailBytes = 1300;  // of the short form: where the file is
+constexpr int kPatienceMs = 500;  // for standard error to take the short form
 
 void make_path(char* path, size_t capacity, uint32_t number) {
   Text text(path, capacity - 1, -1);

@@ -8,15 +8,15 @@
 
 #include <atomic>
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
-#include "shim/config/config.h"
+#include "shim/call/attach.h"
 #include "shim/call/event.h"
-#include "shim/report/json.h"
-#include "shim/report/log.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/config/config.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
 
 namespace resil {
 
@@ -59,8 +59,7 @@ void after_init() {
     return;
   }
   for (bool done[2] = {false, false}; !done[0] || !done[1];)
-    for (int i = 0; i < 2; ++i)
-      done[i] = done[i] || backend->test(&requests[i]);
+    for (int i = 0; i < 2; ++i) done[i] = done[i] || backend->test(&requests[i]);
   add_note(received == left ? "example: token came round" : "example: wrong token");
 }
 
@@ -71,8 +70,7 @@ void enter(Event& event) {
   uint64_t run = event.attributes & kCallCollective ? 0 : run_of(thread) + (event.attributes & kCallP2P ? 1 : 0);
   thread.module_data[slot] = reinterpret_cast<void*>(run);
   uint64_t best = longest.load(std::memory_order_relaxed);
-  while (run > best && !longest.compare_exchange_weak(best, run, std::memory_order_relaxed)) {
-  }
+  while (run > best && !longest.compare_exchange_weak(best, run, std::memory_order_relaxed)) {}
 }
 
 // 6. The module's members in rank-NNNNN.json.

@@ -21,8 +21,7 @@ constexpr double kForever = 1e18;
 
 bool mark(Call& call, void* stream) {
   const uint32_t i = call.count;
-  if (!slot_acquire(*call.driver, call.context, &call.slots[i], &call.why))
-    return false;
+  if (!slot_acquire(*call.driver, call.context, &call.slots[i], &call.why)) return false;
   if (!word_append(*call.driver, call.slots[i], 0, stream, &call.words[i], &call.why)) {
     slot_release(call.slots[i]);
     return false;
@@ -39,8 +38,7 @@ void mark_stream(Call& call) {
     call.why = Uncovered::kUnseen;
     return;
   }
-  if (settings.sync == Sync::kKernel)
-    enqueue_kernel(*call.driver, call.context, call.handle);
+  if (settings.sync == Sync::kKernel) enqueue_kernel(*call.driver, call.context, call.handle);
   call.complete = mark(call, call.handle);
 }
 
@@ -58,8 +56,7 @@ void mark_device(Call& call) {
   }
   // The default stream first: words in the others would keep it waiting.
   if (default_stream_safe(*call.driver, call.context)) {
-    if (settings.sync == Sync::kKernel)
-      enqueue_kernel(*call.driver, call.context, kDefaultStream);
+    if (settings.sync == Sync::kKernel) enqueue_kernel(*call.driver, call.context, kDefaultStream);
     call.complete = mark(call, kDefaultStream);
   } else {
     call.why = Uncovered::kUnseen;
@@ -67,8 +64,7 @@ void mark_device(Call& call) {
   const unsigned n = streams_hold(call.api, call.context, entries, kMarks - 1, &more);
   call.complete = call.complete && !more;
   for (unsigned i = 0; i < n; ++i) {
-    if (settings.sync == Sync::kKernel)
-      enqueue_kernel(*call.driver, call.context, entries[i]->handle);
+    if (settings.sync == Sync::kKernel) enqueue_kernel(*call.driver, call.context, entries[i]->handle);
     call.complete = mark(call, entries[i]->handle) && call.complete;
     stream_release(entries[i]);
   }
@@ -88,8 +84,7 @@ void look_at_event(Call& call) {
 
 void open(Call& call) {
   call.wait = own_wait();
-  if (call.wait == nullptr)
-    return;
+  if (call.wait == nullptr) return;
   OpenWait& wait = *call.wait;
   wait_write_begins(wait);
   wait.open = true, wait.returned = false, wait.judged = call.complete && call.count != 0;
@@ -104,13 +99,11 @@ void open(Call& call) {
 }
 
 void set(OpenWait* wait, bool OpenWait::*member, bool value) {
-  if (wait == nullptr)
-    return;
+  if (wait == nullptr) return;
   wait_write_begins(*wait);
   wait->*member = value;
   wait_write_ends(*wait);
-  if (member == &OpenWait::open && !value)
-    device_wait_ends(wait_number(*wait));
+  if (member == &OpenWait::open && !value) device_wait_ends(wait_number(*wait));
   else if (member == &OpenWait::returned && value && wait->words != 0)
     device_wait_done(wait_number(*wait), DeviceDone::kReturnedEarly);
 }
@@ -131,20 +124,17 @@ void call_begin(Call& call) {
       call.held = true;
       call.kind == Kind::kDeviceWait ? mark_device(call) : mark_stream(call);
     }
-    if (call.count != 0)
-      watcher_start();
+    if (call.count != 0) watcher_start();
   }
   open(call);
 }
 
 bool call_poll(Call& call, int* result) {
-  if (call.count == 0 || !call.complete)
-    return false;
+  if (call.count == 0 || !call.complete) return false;
   int error = kSuccess;
   for (uint32_t i = 0; i < call.count; ++i) {
     const Word& word = call.kind == Kind::kEventWait ? call.event.after : call.words[i];
-    if (await(*call.driver, word, call.streams[i], kForever, &error) == Arrival::kFailed)
-      break;
+    if (await(*call.driver, word, call.streams[i], kForever, &error) == Arrival::kFailed) break;
     word_seen(call.slots[i]);
   }
   // Asked once, for errors: that it says "not ready" by now is the runtime's own affair, or another thread's work.
@@ -161,8 +151,7 @@ int call_end(Call& call, int result) {
   for (uint32_t i = 0; i < call.count && result == kSuccess; ++i) {
     const Slot& slot = call.slots[i];
     if (call.words[i].written()) [[likely]] {
-      if (call.held)
-        word_seen(slot);
+      if (call.held) word_seen(slot);
       continue;
     }
     const double returned = now_seconds();
@@ -182,19 +171,15 @@ int call_end(Call& call, int result) {
       judged = false, call.why = Uncovered::kRace;
       break;
     }
-    if (worth_claiming(seconds))
-      premature(call, slot, call.words[i], call.streams[i], seconds, false);
+    if (worth_claiming(seconds)) premature(call, slot, call.words[i], call.streams[i], seconds, false);
   }
   set(call.wait, &OpenWait::open, false);
   if (settings.check) {
-    if (judged)
-      count_checked(call.kind, late);
-    else if (result == kSuccess)
-      count_uncovered(call.kind, call.why);
+    if (judged) count_checked(call.kind, late);
+    else if (result == kSuccess) count_uncovered(call.kind, call.why);
   }
   if (call.held)
-    for (uint32_t i = 0; i < call.count; ++i)
-      slot_release(call.slots[i]);
+    for (uint32_t i = 0; i < call.count; ++i) slot_release(call.slots[i]);
   return result;
 }
 
@@ -202,16 +187,13 @@ Arrival await(const Driver& driver, const Word& word, void* stream, double limit
   const double began = now_seconds();
   double asked = began;
   for (unsigned turn = 1; !word.written(); ++turn) {
-    if (turn % 64 != 0)
-      continue;
+    if (turn % 64 != 0) continue;
     const double now = now_seconds();
-    if (now - began > limit)
-      return Arrival::kTimeout;
+    if (now - began > limit) return Arrival::kTimeout;
     if (now - asked > kAsk) {
       // A stream that has failed never comes to its word. The answer "done" is not believed: it is what is in question.
       const int said = driver.stream_query(stream);
-      if (said != kSuccess && said != kNotReady && !word.written())
-        return *error = said, Arrival::kFailed;
+      if (said != kSuccess && said != kNotReady && !word.written()) return *error = said, Arrival::kFailed;
       asked = now_seconds();
     }
     sched_yield();

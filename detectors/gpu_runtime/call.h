@@ -18,10 +18,10 @@ namespace resil::gpu_runtime {
 enum class Sync : uint8_t { kNative, kDouble, kKernel, kPoll };
 
 struct Settings {
-  bool watch;           ///< waits are noted and counted
-  bool check;           ///< fence words
-  bool inject;          ///< RESIL_GPU_INJECT
-  Sync sync;            ///< RESIL_GPU_SYNC
+  bool watch;  ///< waits are noted and counted
+  bool check;  ///< fence words
+  bool inject;  ///< RESIL_GPU_INJECT
+  Sync sync;  ///< RESIL_GPU_SYNC
   double lost_seconds;  ///< RESIL_GPU_LOST
 };
 extern constinit Settings settings;
@@ -33,11 +33,11 @@ extern constinit thread_local uint32_t inside __attribute__((tls_model("initial-
 struct Call {
   Kind kind;
   Api api;
-  const char* name;      ///< of the function, for reports
-  void* handle;          ///< stream or event
-  uint64_t site;         ///< return address in the program; 0: not known
+  const char* name;  ///< of the function, for reports
+  void* handle;  ///< stream or event
+  uint64_t site;  ///< return address in the program; 0: not known
   const void* function;  ///< the real one; null under CUPTI
-  bool alters;           ///< the result that the program gets can still be changed (not under CUPTI)
+  bool alters;  ///< the result that the program gets can still be changed (not under CUPTI)
 
   const Driver* driver;
   void* context;
@@ -45,8 +45,8 @@ struct Call {
   Word words[kMarks];
   void* streams[kMarks];
   uint32_t count;  ///< words
-  bool complete;   ///< nothing but these words' streams is waited for
-  bool held;       ///< the slots are this call's own
+  bool complete;  ///< nothing but these words' streams is waited for
+  bool held;  ///< the slots are this call's own
   Uncovered why;
   EventWords event;
   StreamEntry* entry;

@@ -38,13 +38,11 @@ void count_call(Kind kind) { add(of(kind).calls); }
 
 void count_checked(Kind kind, double late_seconds) {
   add(of(kind).checked);
-  if (late_seconds <= 0)
-    return;
+  if (late_seconds <= 0) return;
   add(late_seconds < kClaim ? of(kind).barely : of(kind).premature);
   const auto ns = static_cast<uint64_t>(late_seconds * 1e9);
   uint64_t most = longest_ns.load();
-  while (ns > most && !longest_ns.compare_exchange_weak(most, ns)) {
-  }
+  while (ns > most && !longest_ns.compare_exchange_weak(most, ns)) {}
 }
 
 bool worth_claiming(double late_seconds) { return late_seconds >= kClaim; }
@@ -54,16 +52,14 @@ void count_lost() { add(lost); }
 
 uint64_t calls_so_far() {
   uint64_t n = 0;
-  for (const Counter& counter : counters)
-    n += counter.calls.load();
+  for (const Counter& counter : counters) n += counter.calls.load();
   return n;
 }
 
 void counts_report(JsonWriter& json) {
   for (unsigned i = 0; i < kKinds; ++i) {
     const Counter& counter = counters[i];
-    if (counter.calls.load() == 0)
-      continue;
+    if (counter.calls.load() == 0) continue;
     json.begin_object(kNames[i]);
     json.integer("calls", static_cast<int64_t>(counter.calls.load()));
     json.integer("checked", static_cast<int64_t>(counter.checked.load()));

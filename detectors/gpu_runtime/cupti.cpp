@@ -47,8 +47,7 @@ Open* open_of_thread() {
 }
 
 void* stream_of(const cupti::Function& function, void* stream) {
-  if (!function.per_thread || stream != nullptr)
-    return stream;
+  if (!function.per_thread || stream != nullptr) return stream;
   stream_per_thread_seen(Api::kCuda);
   return kPerThreadStream;
 }
@@ -60,18 +59,13 @@ void enter(const cupti::Function& function, const CallbackData& data, Open& open
   call.api = Api::kCuda, call.name = function.name, call.site = 0, call.function = nullptr, call.alters = false;
   switch (function.what) {
     case cupti::What::kStreamWait:
-    case cupti::What::kStreamQuery:
-      call.handle = stream_of(function, argument[0]);
-      break;
+    case cupti::What::kStreamQuery: call.handle = stream_of(function, argument[0]); break;
     case cupti::What::kEventWait:
-    case cupti::What::kEventQuery:
-      call.handle = argument[0];
-      break;
+    case cupti::What::kEventQuery: call.handle = argument[0]; break;
     case cupti::What::kDeviceWait:
       call.handle = function.flags ? argument[0] : nullptr;  // of the context that is named
       break;
-    default:
-      call.handle = nullptr;
+    default: call.handle = nullptr;
   }
   const Driver* d = driver(Api::kCuda);
   int result = kSuccess;
@@ -93,25 +87,14 @@ void enter(const cupti::Function& function, const CallbackData& data, Open& open
       break;
     case cupti::What::kRecord:
       open.event = argument[0], open.stream = stream_of(function, argument[1]);
-      if (function.flags && *reinterpret_cast<const unsigned*>(argument + 2) != 0)
-        events_in_graphs();
-      if (d != nullptr)
-        event_recording(*d, open.event, open.stream);
+      if (function.flags && *reinterpret_cast<const unsigned*>(argument + 2) != 0) events_in_graphs();
+      if (d != nullptr) event_recording(*d, open.event, open.stream);
       break;
-    case cupti::What::kEventGone:
-      event_forget(Api::kCuda, argument[0], false);
-      break;
-    case cupti::What::kEventExported:
-      event_forget(Api::kCuda, argument[1], true);
-      break;
-    case cupti::What::kStreamGone:
-      stream_gone(Api::kCuda, argument[0]);
-      break;
-    case cupti::What::kGraph:
-      events_in_graphs();
-      break;
-    case cupti::What::kStreamMade:
-      break;
+    case cupti::What::kEventGone: event_forget(Api::kCuda, argument[0], false); break;
+    case cupti::What::kEventExported: event_forget(Api::kCuda, argument[1], true); break;
+    case cupti::What::kStreamGone: stream_gone(Api::kCuda, argument[0]); break;
+    case cupti::What::kGraph: events_in_graphs(); break;
+    case cupti::What::kStreamMade: break;
   }
 }
 
@@ -125,22 +108,16 @@ void leave(const cupti::Function& function, const CallbackData& data, Open& open
     case cupti::What::kEventWait:
     case cupti::What::kDeviceWait:
       if (settings.sync == Sync::kDouble && result == kSuccess && d != nullptr) {
-        if (function.what == cupti::What::kStreamWait)
-          d->stream_synchronize(open.call.handle);
-        else if (function.what == cupti::What::kEventWait)
-          d->event_synchronize(open.call.handle);
-        else if (d->device_synchronize != nullptr)
-          d->device_synchronize();
+        if (function.what == cupti::What::kStreamWait) d->stream_synchronize(open.call.handle);
+        else if (function.what == cupti::What::kEventWait) d->event_synchronize(open.call.handle);
+        else if (d->device_synchronize != nullptr) d->device_synchronize();
       }
       call_end(open.call, result);
       break;
     case cupti::What::kStreamQuery:
-    case cupti::What::kEventQuery:
-      query_end(open.call, result, nullptr);
-      break;
+    case cupti::What::kEventQuery: query_end(open.call, result, nullptr); break;
     case cupti::What::kRecord:
-      if (d != nullptr)
-        event_recorded(*d, open.event, open.stream, result == kSuccess);
+      if (d != nullptr) event_recorded(*d, open.event, open.stream, result == kSuccess);
       break;
     case cupti::What::kStreamMade: {
       auto* made = static_cast<void**>(argument[0]);
@@ -148,8 +125,7 @@ void leave(const cupti::Function& function, const CallbackData& data, Open& open
         stream_made(Api::kCuda, data.context, *made, *reinterpret_cast<const unsigned*>(argument + 1));
       break;
     }
-    default:
-      break;
+    default: break;
   }
 }
 
@@ -158,13 +134,10 @@ void leave(const cupti::Function& function, const CallbackData& data, Open& open
 void callback(void*, int, uint32_t id, const void* given) {
   const auto* data = static_cast<const CallbackData*>(given);
   const cupti::Function* function = cupti::function_of(id);
-  if (inside != 0 || function == nullptr || !runtime_attached())
-    return;
+  if (inside != 0 || function == nullptr || !runtime_attached()) return;
   Open* open = open_of_thread();
-  if (open == nullptr || (data->site == 0 && !running.load(std::memory_order_relaxed)))
-    return;
-  if (data->site == 0 ? open->id != 0 : open->id != id)
-    return;
+  if (open == nullptr || (data->site == 0 && !running.load(std::memory_order_relaxed))) return;
+  if (data->site == 0 ? open->id != 0 : open->id != id) return;
   ++inside;
   data->site == 0 ? enter(*function, *data, *open) : leave(*function, *data, *open);
   --inside;
@@ -177,20 +150,16 @@ void* open_cupti() {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   auto* ask = driver != nullptr ? reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion")) : nullptr;
   int version = 0;
-  if (ask == nullptr || ask(&version) != kSuccess)
-    return nullptr;
+  if (ask == nullptr || ask(&version) != kSuccess) return nullptr;
   const char* home = getenv("CUDA_HOME");
-  if (home == nullptr || home[0] == 0)
-    home = getenv("CUDA_PATH");
+  if (home == nullptr || home[0] == 0) home = getenv("CUDA_PATH");
   char file[1024];
   for (int major = version / 1000; major >= 11; --major)
     for (const char* folder : {"", home, "/usr/local/cuda"})
       for (const char* part : {"/extras/CUPTI/lib64/", "/lib64/"}) {
-        if (folder == nullptr)
-          continue;
+        if (folder == nullptr) continue;
         snprintf(file, sizeof(file), "%s%slibcupti.so.%d", folder, folder[0] != 0 ? part : "", major);
-        if (void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL); library != nullptr)
-          return library;
+        if (void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
       }
   return nullptr;
 }
@@ -205,8 +174,7 @@ bool give_up(const char* why) {
 /// Has the program begun to use a device? Then there may be streams that are not known.
 bool contexts_exist() {
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr)
-    return true;
+  if (library == nullptr) return true;
   auto* count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
   auto* get = reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet"));
   auto* primary = reinterpret_cast<int (*)(int, unsigned*, int*)>(dlsym(library, "cuDevicePrimaryCtxGetState"));
@@ -226,30 +194,24 @@ bool contexts_exist() {
 
 bool subscribe(bool late) {
   int expected = 0;
-  if (!subscribed.compare_exchange_strong(expected, 1))
-    return expected == 2;
+  if (!subscribed.compare_exchange_strong(expected, 1)) return expected == 2;
   void* library = open_cupti();
-  if (library == nullptr)
-    return give_up("no libcupti");
+  if (library == nullptr) return give_up("no libcupti");
   const auto begin = reinterpret_cast<cupti::Subscribe>(dlsym(library, "cuptiSubscribe"));
   const auto enable = reinterpret_cast<cupti::EnableCallback>(dlsym(library, "cuptiEnableCallback"));
   void* subscriber = nullptr;
-  if (begin == nullptr || enable == nullptr)
-    return give_up("libcupti lacks its callbacks");
+  if (begin == nullptr || enable == nullptr) return give_up("libcupti lacks its callbacks");
   ++inside;
   const int error = begin(&subscriber, callback, nullptr);
   unsigned enabled = 0;
   for (unsigned i = 0; error == 0 && i < cupti::kFunctionCount; ++i)
     enabled += enable(1, subscriber, cupti::kDriverDomain, cupti::kFunctions[i].id) == 0 ? 1 : 0;
   --inside;
-  if (error == cupti::kMultipleSubscribers || error == cupti::kMaxLimit)
-    return give_up("refused: a profiler is there");
-  if (error != 0 || enabled == 0)
-    return give_up("libcupti refused");
+  if (error == cupti::kMultipleSubscribers || error == cupti::kMaxLimit) return give_up("refused: a profiler is there");
+  if (error != 0 || enabled == 0) return give_up("libcupti refused");
   const bool unseen = late && contexts_exist();
   state = unseen ? "subscribed, contexts are older" : "subscribed";
-  if (!unseen)
-    streams_all_seen(Api::kCuda);
+  if (!unseen) streams_all_seen(Api::kCuda);
   subscribed.store(2);
   return true;
 }
@@ -257,8 +219,7 @@ bool subscribe(bool late) {
 /// Without initialising it.
 bool driver_initialised() {
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr)
-    return false;
+  if (library == nullptr) return false;
   auto* count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
   int devices = 0;
   const bool initialised = count != nullptr && count(&devices) != kNotInitialized;
@@ -280,18 +241,15 @@ void cupti_prepare() {
     state = "not prepared: CUDA_INJECTION64_PATH is in use";
     return;
   }
-  if (dladdr(reinterpret_cast<const void*>(&cupti_prepare), &self) == 0 || self.dli_fname == nullptr)
-    return;
+  if (dladdr(reinterpret_cast<const void*>(&cupti_prepare), &self) == 0 || self.dli_fname == nullptr) return;
   char path[4096];
-  if (realpath(self.dli_fname, path) == nullptr)
-    return;
+  if (realpath(self.dli_fname, path) == nullptr) return;
   setenv("CUDA_INJECTION64_PATH", path, 1);
   state = "prepared";
 }
 
 void cupti_look() {
-  if (subscribed.load() == 0 && driver_initialised())
-    subscribe(true);
+  if (subscribed.load() == 0 && driver_initialised()) subscribe(true);
 }
 
 const char* cupti_state() { return state; }
@@ -307,8 +265,7 @@ bool runtime_object(const char* path) {
   const char* slash = strrchr(path, '/');
   const char* base = slash != nullptr ? slash + 1 : path;
   for (const char* name : {"libcuda", "libcupti", "libresil", "libamdhip64"})
-    if (strncmp(base, name, strlen(name)) == 0)
-      return true;
+    if (strncmp(base, name, strlen(name)) == 0) return true;
   return false;
 }
 
@@ -316,8 +273,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* given) {
   auto* frames = static_cast<Frames*>(given);
   const uint64_t pc = _Unwind_GetIP(context);
   Dl_info info;
-  if (pc == 0 || ++frames->seen > 64)
-    return _URC_END_OF_STACK;
+  if (pc == 0 || ++frames->seen > 64) return _URC_END_OF_STACK;
   if (dladdr(reinterpret_cast<void*>(pc), &info) == 0 || info.dli_fname == nullptr || runtime_object(info.dli_fname))
     return _URC_NO_REASON;
   frames->found = pc;

@@ -9,7 +9,7 @@
 
 namespace resil::gpu_runtime::cupti {
 
-constexpr int kDriverDomain = 1;                          // CUPTI_CB_DOMAIN_DRIVER_API
+constexpr int kDriverDomain = 1;  // CUPTI_CB_DOMAIN_DRIVER_API
 constexpr int kMaxLimit = 12, kMultipleSubscribers = 39;  // CUPTI_ERROR_
 
 /// CUpti_CallbackData
@@ -17,7 +17,7 @@ struct CallbackData {
   int site;  ///< 0 entry, 1 exit
   const char* function;
   const void* params;  ///< struct of the arguments in order
-  void* result;        ///< CUresult, on exit
+  void* result;  ///< CUresult, on exit
   const char* symbol;
   void* context;
   uint32_t context_id;
@@ -50,7 +50,7 @@ struct Function {
   What what;
   const char* name;
   bool per_thread = false;  ///< NULL is the per-thread default stream
-  bool flags = false;       ///< records: the third parameter is flags; waits for a device: the first one is its context
+  bool flags = false;  ///< records: the third parameter is flags; waits for a device: the first one is its context
 };
 
 constexpr Function kFunctions[] = {
@@ -80,8 +80,7 @@ constexpr unsigned kFunctionCount = sizeof(kFunctions) / sizeof(kFunctions[0]);
 
 constexpr const Function* function_of(uint32_t id) {
   for (const Function& function : kFunctions)
-    if (function.id == id)
-      return &function;
+    if (function.id == id) return &function;
   return nullptr;
 }
 

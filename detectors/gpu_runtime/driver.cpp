@@ -18,16 +18,14 @@ constinit std::atomic<int> state[2];  // 0 not looked for, 1 being filled, 2 the
 template <class F>
 void take(void* library, F& function, const char* name, const char* older = nullptr) {
   void* found = dlsym(library, name);
-  if (found == nullptr && older != nullptr)
-    found = dlsym(library, older);
+  if (found == nullptr && older != nullptr) found = dlsym(library, older);
   function = reinterpret_cast<F>(found);
 }
 
 /// The names are those that <cuda.h> gives the functions today; older drivers export them under the second name only.
 bool fill_cuda(Driver& d) {
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr)
-    return false;
+  if (library == nullptr) return false;
   take(library, d.stream_synchronize, "cuStreamSynchronize");
   take(library, d.stream_query, "cuStreamQuery");
   take(library, d.event_synchronize, "cuEventSynchronize");
@@ -54,8 +52,7 @@ bool fill_hip(Driver& d, const void* inside) {
   void* library = nullptr;
   if (inside != nullptr && dladdr(inside, &info) != 0 && info.dli_fname != nullptr)
     library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr)
-    return false;
+  if (library == nullptr) return false;
   take(library, d.stream_synchronize, "hipStreamSynchronize");
   take(library, d.stream_query, "hipStreamQuery");
   take(library, d.event_synchronize, "hipEventSynchronize");
@@ -97,8 +94,7 @@ const Driver* driver(Api api, const void* inside) {
   Driver d = {};
   d.api = api;
   const bool found = (api == Api::kCuda ? fill_cuda(d) : fill_hip(d, inside)) && usable(d);
-  if (found)
-    drivers[i] = d;
+  if (found) drivers[i] = d;
   state[i].store(found ? 2 : 0, std::memory_order_release);
   return found ? &drivers[i] : nullptr;
 }
@@ -106,40 +102,31 @@ const Driver* driver(Api api, const void* inside) {
 void* current_context(const Driver& driver) {
   void* context = nullptr;
   int device = 0;
-  if (driver.api == Api::kCuda)
-    return driver.current_context(&context) == kSuccess ? context : nullptr;
+  if (driver.api == Api::kCuda) return driver.current_context(&context) == kSuccess ? context : nullptr;
   return driver.get_device(&device) == kSuccess ? device_handle(device) : nullptr;
 }
 
 Current::Current(const Driver& driver, void* stream) : driver_(driver) {
   before_ = current_context(driver);
   context_ = before_;
-  if (special(stream))
-    return;  // theirs is the current one
+  if (special(stream)) return;  // theirs is the current one
   int device = 0;
   if (driver.api == Api::kCuda) {
-    if (driver.stream_context(stream, &context_) != kSuccess)
-      context_ = nullptr;
-    else if (context_ != before_ && context_ != nullptr)
-      changed_ = driver.push_context(context_) == kSuccess;
+    if (driver.stream_context(stream, &context_) != kSuccess) context_ = nullptr;
+    else if (context_ != before_ && context_ != nullptr) changed_ = driver.push_context(context_) == kSuccess;
   } else if (driver.stream_device != nullptr && before_ != nullptr) {
-    if (driver.stream_device(stream, &device) != kSuccess)
-      context_ = nullptr;
+    if (driver.stream_device(stream, &device) != kSuccess) context_ = nullptr;
     else if (device_handle(device) != before_)
       context_ = device_handle(device), changed_ = driver.set_device(device) == kSuccess;
   }
-  if (context_ != before_ && !changed_)
-    context_ = nullptr;
+  if (context_ != before_ && !changed_) context_ = nullptr;
 }
 
 Current::~Current() {
   void* popped = nullptr;
-  if (!changed_)
-    return;
-  if (driver_.api == Api::kCuda)
-    driver_.pop_context(&popped);
-  else
-    driver_.set_device(device_of(before_));
+  if (!changed_) return;
+  if (driver_.api == Api::kCuda) driver_.pop_context(&popped);
+  else driver_.set_device(device_of(before_));
 }
 
 }  // namespace resil::gpu_runtime

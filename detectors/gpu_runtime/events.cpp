@@ -17,8 +17,8 @@ constexpr unsigned kEntries = 4096, kProbes = 16;
 struct Entry {
   void* event;
   Api api;
-  bool exported;       // other processes may record it
-  bool tainted;        // two threads recorded it at the same time
+  bool exported;  // other processes may record it
+  bool tainted;  // two threads recorded it at the same time
   uint32_t recorders;  // threads that are recording it
   uint64_t generation;
   Slot slot;
@@ -30,11 +30,9 @@ constinit SpinLock lock;
 constinit std::atomic<bool> graphs;
 
 bool room() {
-  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) != nullptr)
-    return true;
+  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) != nullptr) return true;
   void* memory = mmap(nullptr, kEntries * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (memory == MAP_FAILED) return false;
   Entry* expected = nullptr;
   if (!__atomic_compare_exchange_n(&table, &expected, static_cast<Entry*>(memory), false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_ACQUIRE))
@@ -49,13 +47,10 @@ Entry* find(Api api, void* event, bool add) {
   Entry* free = nullptr;
   for (unsigned i = 0; i < kProbes; ++i) {
     Entry& entry = table[(start + i) % kEntries];
-    if (entry.event == event && entry.api == api)
-      return &entry;
-    if (entry.event == nullptr && free == nullptr)
-      free = &entry;
+    if (entry.event == event && entry.api == api) return &entry;
+    if (entry.event == nullptr && free == nullptr) free = &entry;
   }
-  if (!add || free == nullptr)
-    return nullptr;
+  if (!add || free == nullptr) return nullptr;
   free->event = event, free->api = api, free->exported = free->tainted = false, free->recorders = 0, free->words = {};
   return free;
 }
@@ -63,20 +58,17 @@ Entry* find(Api api, void* event, bool add) {
 }  // namespace
 
 void event_recording(const Driver& driver, void* event, void* stream) {
-  if (!room())
-    return;
+  if (!room()) return;
   Slot slot;
   {
     SpinGuard guard(lock);
     Entry* entry = find(driver.api, event, true);
-    if (entry == nullptr || entry->exported)
-      return;
+    if (entry == nullptr || entry->exported) return;
     entry->tainted = entry->tainted || entry->recorders != 0;
     ++entry->recorders;
     ++entry->generation;
     entry->words = {};
-    if (entry->tainted)
-      return;
+    if (entry->tainted) return;
     slot = entry->slot;
     entry->slot = {};
   }
@@ -86,12 +78,9 @@ void event_recording(const Driver& driver, void* event, void* stream) {
   words.stream = stream;
   // A word has one write outstanding at most: an event that is recorded anew before its last record is complete gets
   // others.
-  if (slot.arena != nullptr && (!slot_idle(slot) || !slot_of(slot, current.context())))
-    slot_release(slot);
-  if (slot.arena == nullptr)
-    slot_acquire(driver, current.context(), &slot, &why);
-  if (slot.arena != nullptr)
-    word_append(driver, slot, 0, stream, &words.before, &why);
+  if (slot.arena != nullptr && (!slot_idle(slot) || !slot_of(slot, current.context()))) slot_release(slot);
+  if (slot.arena == nullptr) slot_acquire(driver, current.context(), &slot, &why);
+  if (slot.arena != nullptr) word_append(driver, slot, 0, stream, &words.before, &why);
   SpinGuard guard(lock);
   Entry* entry = find(driver.api, event, false);
   if (entry == nullptr || entry->tainted || entry->recorders == 0) {  // another thread is at this event
@@ -103,69 +92,54 @@ void event_recording(const Driver& driver, void* event, void* stream) {
 }
 
 void event_recorded(const Driver& driver, void* event, void* stream, bool recorded) {
-  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr)
-    return;
+  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr) return;
   Slot slot;
   Word after;
   {
     SpinGuard guard(lock);
     Entry* entry = find(driver.api, event, false);
-    if (entry == nullptr || entry->recorders == 0)
-      return;
-    if (recorded && !entry->tainted && entry->words.before.armed())
-      slot = entry->slot;
+    if (entry == nullptr || entry->recorders == 0) return;
+    if (recorded && !entry->tainted && entry->words.before.armed()) slot = entry->slot;
   }
   if (slot.arena != nullptr) {
     Uncovered why = Uncovered::kNone;
     Current current(driver, stream);
-    if (!slot_of(slot, current.context()) || !word_append(driver, slot, 1, stream, &after, &why))
-      after = {};
+    if (!slot_of(slot, current.context()) || !word_append(driver, slot, 1, stream, &after, &why)) after = {};
   }
   SpinGuard guard(lock);
   Entry* entry = find(driver.api, event, false);
-  if (entry == nullptr || entry->recorders == 0)
-    return;
+  if (entry == nullptr || entry->recorders == 0) return;
   // Which of two threads came last is not known: nothing is until the event is recorded again.
-  if (!recorded || entry->tainted)
-    entry->words = {};
-  else
-    entry->words.after = after;
-  if (--entry->recorders == 0)
-    entry->tainted = false;
+  if (!recorded || entry->tainted) entry->words = {};
+  else entry->words.after = after;
+  if (--entry->recorders == 0) entry->tainted = false;
   entry->words.generation = ++entry->generation;
 }
 
 void event_forget(Api api, void* event, bool exported) {
-  if (!exported && __atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr)
-    return;
-  if (exported && !room())
-    return;
+  if (!exported && __atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr) return;
+  if (exported && !room()) return;
   SpinGuard guard(lock);
   Entry* entry = find(api, event, exported);
-  if (entry == nullptr)
-    return;
+  if (entry == nullptr) return;
   slot_release(entry->slot);
   entry->words = {}, entry->exported = exported, entry->recorders = 0, entry->tainted = false;
   ++entry->generation;
-  if (!exported)
-    entry->event = nullptr;
+  if (!exported) entry->event = nullptr;
 }
 
 void events_in_graphs() { graphs.store(true); }
 
 EventWords event_words(Api api, void* event) {
-  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr || graphs.load(std::memory_order_relaxed))
-    return {};
+  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr || graphs.load(std::memory_order_relaxed)) return {};
   SpinGuard guard(lock);
   const Entry* entry = find(api, event, false);
-  if (entry == nullptr || entry->recorders != 0)
-    return {};
+  if (entry == nullptr || entry->recorders != 0) return {};
   return entry->words;
 }
 
 bool event_unchanged(Api api, void* event, const EventWords& words) {
-  if (graphs.load(std::memory_order_relaxed))
-    return false;
+  if (graphs.load(std::memory_order_relaxed)) return false;
   SpinGuard guard(lock);
   const Entry* entry = find(api, event, false);
   return entry != nullptr && entry->generation == words.generation;

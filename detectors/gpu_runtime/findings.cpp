@@ -17,12 +17,12 @@
 
 #include "detectors/dump/dump.h"
 #include "detectors/gpu_runtime/call.h"
-#include "shim/ring/device_work.h"
-#include "shim/report/finding.h"
 #include "shim/base/helper_thread.h"
+#include "shim/call/runtime.h"
+#include "shim/report/finding.h"
 #include "shim/report/log.h"
 #include "shim/report/report.h"
-#include "shim/call/runtime.h"
+#include "shim/ring/device_work.h"
 
 namespace resil::gpu_runtime {
 
@@ -44,14 +44,10 @@ constinit double written_since[kThreads];
 constinit uint64_t written_version[kThreads];
 
 void name_handle(char* text, size_t bytes, Kind kind, const void* handle) {
-  if (kind == Kind::kDeviceWait)
-    snprintf(text, bytes, "the device");
-  else if (kind == Kind::kEventWait || kind == Kind::kEventQuery)
-    snprintf(text, bytes, "event %p", handle);
-  else if (handle == nullptr || is_legacy(handle))
-    snprintf(text, bytes, "the default stream");
-  else
-    snprintf(text, bytes, "stream %p", handle);
+  if (kind == Kind::kDeviceWait) snprintf(text, bytes, "the device");
+  else if (kind == Kind::kEventWait || kind == Kind::kEventQuery) snprintf(text, bytes, "event %p", handle);
+  else if (handle == nullptr || is_legacy(handle)) snprintf(text, bytes, "the default stream");
+  else snprintf(text, bytes, "stream %p", handle);
 }
 
 /// "object+0xoffset", as the report tool wants it.
@@ -70,15 +66,13 @@ void site_text(uint64_t site, char* text, size_t bytes) {
 
 bool all_written(const OpenWait& wait) {
   for (uint32_t i = 0; i < wait.words; ++i)
-    if (!wait.word[i].written())
-      return false;
+    if (!wait.word[i].written()) return false;
   return wait.words != 0;
 }
 
 void lost(const OpenWait& wait, double seconds, double after_word) {
   count_lost();
-  if (made_lost.fetch_add(1) >= kFindings)
-    return;
+  if (made_lost.fetch_add(1) >= kFindings) return;
   char what[48], site[300];
   name_handle(what, sizeof(what), wait.kind, wait.handle);
   site_text(wait.site, site, sizeof(site));
@@ -100,27 +94,22 @@ void lost(const OpenWait& wait, double seconds, double after_word) {
   finding_publish(finding);
   // The program may never come to write it itself.
   report_write("running");
-  if (!dumped.exchange(true))
-    dump_now("a completion that an accelerator runtime has lost");
+  if (!dumped.exchange(true)) dump_now("a completion that an accelerator runtime has lost");
 }
 
 void look() {
   for (unsigned i = 0; i < kThreads; ++i) {
     OpenWait wait;
-    if (!open_wait_read(i, &wait) || wait.returned || !wait.judged)
-      continue;
+    if (!open_wait_read(i, &wait) || wait.returned || !wait.judged) continue;
     const uint64_t version = wait.version.load();
     const double now = now_seconds();
-    if (all_written(wait))
-      device_wait_done(i, DeviceDone::kYes);
-    if (!all_written(wait) || (told[i] && told_version[i] == version))
-      continue;
+    if (all_written(wait)) device_wait_done(i, DeviceDone::kYes);
+    if (!all_written(wait) || (told[i] && told_version[i] == version)) continue;
     if (written_version[i] != version) {
       written_version[i] = version;
       written_since[i] = now;
     }
-    if (now - written_since[i] < settings.lost_seconds)
-      continue;
+    if (now - written_since[i] < settings.lost_seconds) continue;
     told[i] = true, told_version[i] = version;
     lost(wait, now - wait.since, now - written_since[i]);
   }
@@ -133,8 +122,7 @@ void watch() {
   while (watcher.load(std::memory_order_acquire) == 1) {
     syscall(SYS_futex, &wake, FUTEX_WAIT_PRIVATE, 0, &rest, nullptr, 0);
     looking.store(true);
-    if (watcher.load() == 1)
-      look();
+    if (watcher.load() == 1) look();
     looking.store(false);
   }
 }
@@ -142,8 +130,7 @@ void watch() {
 }  // namespace
 
 void premature(const Call& call, const Slot&, const Word& word, void* stream, double late_seconds, bool still_missing) {
-  if (made_premature.fetch_add(1) >= kFindings)
-    return;
+  if (made_premature.fetch_add(1) >= kFindings) return;
   char what[48], on[48], site[300];
   name_handle(what, sizeof(what), call.kind, call.handle);
   name_handle(on, sizeof(on), Kind::kStreamWait, stream);
@@ -162,8 +149,7 @@ void premature(const Call& call, const Slot&, const Word& word, void* stream, do
   finding.add("runtime", "%s", kApi[static_cast<unsigned>(call.api)]);
   finding.add("function", "%s", call.name);
   finding.add("stream", "%s", on);
-  if (call.context != nullptr)
-    finding.add("context", "%p", call.context);
+  if (call.context != nullptr) finding.add("context", "%p", call.context);
   finding.add("late_seconds", "%s%.9f", still_missing ? "more than " : "", late_seconds);
   finding.add("ticket", "%llu", static_cast<unsigned long long>(word.ticket));
   finding.add("call_site", "%s", site);
@@ -172,16 +158,14 @@ void premature(const Call& call, const Slot&, const Word& word, void* stream, do
 
 void watcher_start() {
   int expected = 0;
-  if (watcher.load(std::memory_order_relaxed) != 0 || !watcher.compare_exchange_strong(expected, 1))
-    return;
+  if (watcher.load(std::memory_order_relaxed) != 0 || !watcher.compare_exchange_strong(expected, 1)) return;
   if (!helper_thread_start("resil-gpu", watch))
     add_note("gpu_runtime: no thread for lost completions: they are not noticed");
 }
 
 void watcher_stop() {
   int expected = 1;
-  if (!watcher.compare_exchange_strong(expected, 2))
-    return;
+  if (!watcher.compare_exchange_strong(expected, 2)) return;
   wake.store(1);
   syscall(SYS_futex, &wake, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   while (looking.load())  // it may be writing the report that the caller is about to write

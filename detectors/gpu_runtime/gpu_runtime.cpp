@@ -4,9 +4,9 @@
 
 #include "detectors/gpu_runtime/call.h"
 #include "detectors/gpu_runtime/cupti.h"
+#include "shim/call/module.h"
 #include "shim/config/config.h"
 #include "shim/report/json.h"
-#include "shim/call/module.h"
 
 namespace resil::gpu_runtime {
 
@@ -27,8 +27,7 @@ constexpr ConfigEntry kConfig[] = {
 bool enabled() { return !config_has("RESIL_GPU", "off"); }
 
 void before_init() {
-  if (running.load())
-    return;
+  if (running.load()) return;
   settings.watch = true;
   settings.check = config_has("RESIL_GPU", "check");
   settings.inject = config_integer("RESIL_GPU_INJECT") != 0;
@@ -38,13 +37,11 @@ void before_init() {
   settings.lost_seconds = config_real("RESIL_GPU_LOST");
   streams_all_seen(Api::kHip);  // HIP has no other way in than its names
   running.store(true, std::memory_order_release);
-  if (settings.check && settings.inject)
-    cupti_prepare();
+  if (settings.check && settings.inject) cupti_prepare();
 }
 
 void after_init() {
-  if (settings.check && settings.inject)
-    cupti_look();
+  if (settings.check && settings.inject) cupti_look();
 }
 
 void before_finalize() { watcher_stop(); }
@@ -52,8 +49,7 @@ void after_finalize() { running.store(false); }
 void on_abort(int) { watcher_stop(); }
 
 void report(JsonWriter& json) {
-  if (calls_so_far() == 0 && !settings.check)
-    return;
+  if (calls_so_far() == 0 && !settings.check) return;
   constexpr const char* kSync[] = {"native", "double", "kernel", "poll"};
   json.begin_object("gpu_runtime");
   json.text("mode", settings.check ? "check" : "watch");

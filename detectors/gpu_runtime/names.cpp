@@ -29,11 +29,9 @@ int wait(Call& call, Real real) {
   Inside guard;
   int result = kSuccess;
   call_begin(call);
-  if (settings.sync == Sync::kPoll && call_poll(call, &result))
-    return call_end(call, result);
+  if (settings.sync == Sync::kPoll && call_poll(call, &result)) return call_end(call, result);
   result = real();
-  if (settings.sync == Sync::kDouble && result == kSuccess)
-    result = real();
+  if (settings.sync == Sync::kDouble && result == kSuccess) result = real();
   return call_end(call, result);
 }
 
@@ -48,10 +46,8 @@ int query(Call& call, int (*again)(void*), Real real) {
 
 int wait_stream(const Entry& entry, void* stream, void* given) {
   const auto real = next_of<void*>(entry);
-  if (real == nullptr)
-    return entry.absent;
-  if (passive())
-    return real(given);
+  if (real == nullptr) return entry.absent;
+  if (passive()) return real(given);
   Call call;
   start(call, entry, Kind::kStreamWait, stream, reinterpret_cast<const void*>(real));
   return wait(call, [=] { return real(given); });
@@ -59,10 +55,8 @@ int wait_stream(const Entry& entry, void* stream, void* given) {
 
 int wait_event(const Entry& entry, void* event) {
   const auto real = next_of<void*>(entry);
-  if (real == nullptr)
-    return entry.absent;
-  if (passive())
-    return real(event);
+  if (real == nullptr) return entry.absent;
+  if (passive()) return real(event);
   Call call;
   start(call, entry, Kind::kEventWait, event, reinterpret_cast<const void*>(real));
   return wait(call, [=] { return real(event); });
@@ -70,10 +64,8 @@ int wait_event(const Entry& entry, void* event) {
 
 int wait_device(const Entry& entry) {
   const auto real = next_of<>(entry);
-  if (real == nullptr)
-    return entry.absent;
-  if (passive())
-    return real();
+  if (real == nullptr) return entry.absent;
+  if (passive()) return real();
   Call call;
   start(call, entry, Kind::kDeviceWait, nullptr, reinterpret_cast<const void*>(real));
   return wait(call, [=] { return real(); });
@@ -81,10 +73,8 @@ int wait_device(const Entry& entry) {
 
 int query_stream(const Entry& entry, void* stream, void* given) {
   const auto real = next_of<void*>(entry);
-  if (real == nullptr)
-    return entry.absent;
-  if (passive() || !settings.check)
-    return real(given);
+  if (real == nullptr) return entry.absent;
+  if (passive() || !settings.check) return real(given);
   Call call;
   start(call, entry, Kind::kStreamQuery, stream, reinterpret_cast<const void*>(real));
   return query(call, given == stream ? real : nullptr, [=] { return real(given); });
@@ -92,10 +82,8 @@ int query_stream(const Entry& entry, void* stream, void* given) {
 
 int query_event(const Entry& entry, void* event) {
   const auto real = next_of<void*>(entry);
-  if (real == nullptr)
-    return entry.absent;
-  if (passive() || !settings.check)
-    return real(event);
+  if (real == nullptr) return entry.absent;
+  if (passive() || !settings.check) return real(event);
   Call call;
   start(call, entry, Kind::kEventQuery, event, reinterpret_cast<const void*>(real));
   return query(call, real, [=] { return real(event); });
@@ -104,17 +92,13 @@ int query_event(const Entry& entry, void* event) {
 int record_event(const Entry& entry, void* event, void* stream, void* given, const unsigned* flags) {
   const auto plain = next_of<void*, void*>(entry);
   const auto flagged = next_of<void*, void*, unsigned>(entry);
-  if (plain == nullptr)
-    return entry.absent;
+  if (plain == nullptr) return entry.absent;
   const auto real = [&] { return flags != nullptr ? flagged(event, given, *flags) : plain(event, given); };
-  if (passive() || !settings.check)
-    return real();
+  if (passive() || !settings.check) return real();
   Inside guard;
   const Driver* d = driver(entry.api, reinterpret_cast<const void*>(plain));
-  if (flags != nullptr && *flags != 0)
-    events_in_graphs();  // recorded by a graph when that is launched
-  if (d == nullptr)
-    return real();
+  if (flags != nullptr && *flags != 0) events_in_graphs();  // recorded by a graph when that is launched
+  if (d == nullptr) return real();
   event_recording(*d, event, stream);
   const int result = real();
   event_recorded(*d, event, stream, result == kSuccess);
@@ -123,38 +107,30 @@ int record_event(const Entry& entry, void* event, void* stream, void* given, con
 
 int destroy_event(const Entry& entry, void* event) {
   const auto real = next_of<void*>(entry);
-  if (real == nullptr)
-    return entry.absent;
-  if (inside == 0)
-    event_forget(entry.api, event, false);
+  if (real == nullptr) return entry.absent;
+  if (inside == 0) event_forget(entry.api, event, false);
   return real(event);
 }
 
 int export_event(const Entry& entry, void* handle, void* event) {
   const auto real = next_of<void*, void*>(entry);
-  if (real == nullptr)
-    return entry.absent;
-  if (!passive() && settings.check)
-    event_forget(entry.api, event, true);
+  if (real == nullptr) return entry.absent;
+  if (!passive() && settings.check) event_forget(entry.api, event, true);
   return real(handle, event);
 }
 
 void made_stream(Api api, const void* function, int result, void** stream, unsigned flags) {
   // Also before MPI_Init: streams are to be known whenever checks begin.
-  if (result != kSuccess || inside != 0 || stream == nullptr || *stream == nullptr || !mode_is_on())
-    return;
+  if (result != kSuccess || inside != 0 || stream == nullptr || *stream == nullptr || !mode_is_on()) return;
   Inside guard;
   const Driver* d = driver(api, function);
-  if (d != nullptr)
-    stream_made(api, current_context(*d), *stream, flags);
+  if (d != nullptr) stream_made(api, current_context(*d), *stream, flags);
 }
 
 int destroy_stream(const Entry& entry, void* stream) {
   const auto real = next_of<void*>(entry);
-  if (real == nullptr)
-    return entry.absent;
-  if (inside == 0)
-    stream_gone(entry.api, stream);
+  if (real == nullptr) return entry.absent;
+  if (inside == 0) stream_gone(entry.api, stream);
   return real(stream);
 }
 

@@ -46,8 +46,7 @@ int destroy_stream(const Entry& entry, void* stream);
 
 /// What NULL names in functions for per-thread default streams.
 inline void* per_thread(Api api, void* stream) {
-  if (stream != nullptr)
-    return stream;
+  if (stream != nullptr) return stream;
   stream_per_thread_seen(api);
   return kPerThreadStream;
 }

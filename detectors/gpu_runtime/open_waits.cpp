@@ -22,11 +22,9 @@ constinit std::atomic<int> key_state;  // 0 none, 1 being made, 2 there
 constinit thread_local OpenWait* own __attribute__((tls_model("initial-exec"))) = nullptr;
 
 OpenWait* room() {
-  if (OpenWait* there = __atomic_load_n(&table, __ATOMIC_ACQUIRE); there != nullptr)
-    return there;
+  if (OpenWait* there = __atomic_load_n(&table, __ATOMIC_ACQUIRE); there != nullptr) return there;
   void* memory = mmap(nullptr, kThreads * sizeof(OpenWait), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return nullptr;
+  if (memory == MAP_FAILED) return nullptr;
   OpenWait* expected = nullptr;
   if (!__atomic_compare_exchange_n(&table, &expected, static_cast<OpenWait*>(memory), false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_ACQUIRE))
@@ -45,13 +43,10 @@ OpenWait* own_wait() {
   if (own != nullptr) [[likely]]
     return own;
   OpenWait* waits = room();
-  if (waits == nullptr)
-    return nullptr;
+  if (waits == nullptr) return nullptr;
   int expected = 0;
-  if (key_state.compare_exchange_strong(expected, 1))
-    key_state.store(pthread_key_create(&key, give_back) == 0 ? 2 : 0);
-  if (key_state.load(std::memory_order_acquire) != 2)
-    return nullptr;  // this call goes unwatched
+  if (key_state.compare_exchange_strong(expected, 1)) key_state.store(pthread_key_create(&key, give_back) == 0 ? 2 : 0);
+  if (key_state.load(std::memory_order_acquire) != 2) return nullptr;  // this call goes unwatched
   const auto tid = static_cast<int32_t>(syscall(SYS_gettid));
   for (unsigned i = 0; i < kThreads; ++i) {
     int32_t free = 0;
@@ -64,12 +59,13 @@ OpenWait* own_wait() {
   return nullptr;
 }
 
-unsigned wait_number(const OpenWait& wait) { return static_cast<unsigned>(&wait - __atomic_load_n(&table, __ATOMIC_RELAXED)); }
+unsigned wait_number(const OpenWait& wait) {
+  return static_cast<unsigned>(&wait - __atomic_load_n(&table, __ATOMIC_RELAXED));
+}
 
 bool open_wait_read(unsigned thread, OpenWait* copy) {
   const OpenWait* waits = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
-  if (waits == nullptr || thread >= kThreads)
-    return false;
+  if (waits == nullptr || thread >= kThreads) return false;
   const OpenWait& from = waits[thread];
   return open_wait_copy(from, copy);
 }
@@ -79,33 +75,27 @@ void open_waits_dump(dump::Text& text, const char* prefix) {
   OpenWait wait;
   unsigned lines = 0, more = 0;
   for (unsigned i = 0; i < kThreads; ++i) {
-    if (!open_wait_read(i, &wait))
-      continue;
+    if (!open_wait_read(i, &wait)) continue;
     if (++lines > kLines) {
       ++more;
       continue;
     }
     text.str(prefix).str("thread ").i64(wait.tid.load()).str(" is in ").str(wait.call);
-    if (wait.kind == Kind::kEventWait)
-      text.str(" on event ").hex(reinterpret_cast<uint64_t>(wait.handle));
+    if (wait.kind == Kind::kEventWait) text.str(" on event ").hex(reinterpret_cast<uint64_t>(wait.handle));
     else if (wait.kind == Kind::kStreamWait && !is_legacy(wait.handle))
       text.str(" on stream ").hex(reinterpret_cast<uint64_t>(wait.handle));
-    else if (wait.kind == Kind::kStreamWait)
-      text.str(" on the default stream");
+    else if (wait.kind == Kind::kStreamWait) text.str(" on the default stream");
     text.str(" for ").seconds(now_seconds() - wait.since);
     uint32_t written = 0;
-    for (uint32_t k = 0; k < wait.words; ++k)
-      written += wait.word[k].written() ? 1 : 0;
-    if (wait.words == 0)
-      text.str(": whether the device is done is not known (RESIL_GPU=check tells)\n");
+    for (uint32_t k = 0; k < wait.words; ++k) written += wait.word[k].written() ? 1 : 0;
+    if (wait.words == 0) text.str(": whether the device is done is not known (RESIL_GPU=check tells)\n");
     else if (written < wait.words)
       text.str(wait.returned ? ": it returned too early, resil waits for the device\n" : ": the device is not done\n");
     else
       text.str(wait.judged ? ": the device is done, the wait has not returned\n"
                            : ": the device has done what resil knows of, the wait has not returned\n");
   }
-  if (more != 0)
-    text.str(prefix).str("and ").u64(more).str(" more threads in such waits\n");
+  if (more != 0) text.str(prefix).str("and ").u64(more).str(" more threads in such waits\n");
 }
 
 double now_seconds() {

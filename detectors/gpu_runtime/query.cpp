@@ -15,7 +15,7 @@ namespace resil::gpu_runtime {
 namespace {
 
 constexpr double kWordTime = 20e-6;  // a word in an idle stream is there by then
-constexpr double kPatience = 1e-3;   // how long a query may take when the runtime was wrong
+constexpr double kPatience = 1e-3;  // how long a query may take when the runtime was wrong
 
 /// The runtime said "done" and the word is not there.
 int too_early(Call& call, const Slot& slot, const Word& word, void* stream) {
@@ -35,8 +35,7 @@ int too_early(Call& call, const Slot& slot, const Word& word, void* stream) {
   // In a context in which no word has come yet one that does not come proves nothing.
   if (arrival == Arrival::kArrived || slot.arena == nullptr || words_proved(slot)) {
     count_checked(call.kind, late);
-    if (worth_claiming(late))
-      premature(call, slot, word, stream, late, arrival != Arrival::kArrived);
+    if (worth_claiming(late)) premature(call, slot, word, stream, late, arrival != Arrival::kArrived);
   } else {
     count_uncovered(call.kind, Uncovered::kRefused);
   }
@@ -45,12 +44,10 @@ int too_early(Call& call, const Slot& slot, const Word& word, void* stream) {
 
 int event_end(Call& call, int result) {
   if (!call.event.before.armed() || result != kSuccess) {
-    if (result == kSuccess)
-      count_uncovered(call.kind, Uncovered::kUnseen);
+    if (result == kSuccess) count_uncovered(call.kind, Uncovered::kUnseen);
     return result;
   }
-  if (!call.event.before.written())
-    return too_early(call, Slot{}, call.event.before, call.event.stream);
+  if (!call.event.before.written()) return too_early(call, Slot{}, call.event.before, call.event.stream);
   count_checked(call.kind, 0);
   return result;
 }
@@ -62,8 +59,7 @@ void query_begin(Call& call) {
   call.context = nullptr, call.entry = nullptr, call.wait = nullptr, call.event = {};
   count_call(call.kind);
   call.driver = settings.check ? driver(call.api, call.function) : nullptr;
-  if (call.driver == nullptr)
-    return;
+  if (call.driver == nullptr) return;
   if (call.kind == Kind::kEventQuery) {
     call.event = event_words(call.api, call.handle);
     return;
@@ -79,16 +75,13 @@ void query_begin(Call& call) {
   StreamEntry* entry = stream_hold(call.api, call.context, call.handle);
   if (entry == nullptr || entry->querying.exchange(true, std::memory_order_acquire)) {
     call.why = entry == nullptr ? Uncovered::kMany : Uncovered::kRace;
-    if (entry != nullptr)
-      stream_release(entry);
+    if (entry != nullptr) stream_release(entry);
     return;
   }
   call.entry = entry;
   call.held = false;
-  if (entry->word.armed() && (!entry->word.written() || !entry->consumed))
-    return;
-  if (entry->slot.arena != nullptr && !slot_of(entry->slot, call.context))
-    slot_release(entry->slot);
+  if (entry->word.armed() && (!entry->word.written() || !entry->consumed)) return;
+  if (entry->slot.arena != nullptr && !slot_of(entry->slot, call.context)) slot_release(entry->slot);
   entry->word = {};
   if ((entry->slot.arena != nullptr || slot_acquire(*call.driver, call.context, &entry->slot, &call.why)) &&
       word_append(*call.driver, entry->slot, 0, call.handle, &entry->word, &call.why)) {
@@ -99,12 +92,10 @@ void query_begin(Call& call) {
 
 int query_end(Call& call, int result, int (*again)(void*)) {
   if (call.driver == nullptr) {
-    if (settings.check)
-      count_uncovered(call.kind, Uncovered::kDriver);
+    if (settings.check) count_uncovered(call.kind, Uncovered::kDriver);
     return result;
   }
-  if (call.kind == Kind::kEventQuery)
-    return event_end(call, result);
+  if (call.kind == Kind::kEventQuery) return event_end(call, result);
   StreamEntry* entry = call.entry;
   if (entry == nullptr || !entry->word.armed()) {
     count_uncovered(call.kind, call.why);
@@ -119,14 +110,12 @@ int query_end(Call& call, int result, int (*again)(void*)) {
   } else if (result == kNotReady && call.held && again != nullptr) {
     // Perhaps it is only the word that the runtime still waits for.
     const double began = now_seconds();
-    while (!entry->word.written() && now_seconds() - began < kWordTime)
-      sched_yield();
+    while (!entry->word.written() && now_seconds() - began < kWordTime) sched_yield();
     if (entry->word.written()) {
       word_seen(entry->slot);
       result = again(call.handle);
       entry->consumed = true;
-      if (result == kSuccess)
-        count_checked(call.kind, 0);
+      if (result == kSuccess) count_checked(call.kind, 0);
     }
   } else if (result == kNotReady && entry->word.written()) {
     entry->consumed = true;

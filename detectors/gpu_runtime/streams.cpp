@@ -22,12 +22,10 @@ constinit std::atomic<bool> seen[2], per_thread[2];
 
 /// Room is had on first use; a process without a device has none.
 bool room() {
-  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) != nullptr)
-    return true;
+  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) != nullptr) return true;
   void* memory =
       mmap(nullptr, kEntries * sizeof(StreamEntry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (memory == MAP_FAILED) return false;
   StreamEntry* expected = nullptr;
   if (!__atomic_compare_exchange_n(&table, &expected, static_cast<StreamEntry*>(memory), false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_ACQUIRE))
@@ -51,11 +49,9 @@ StreamEntry* find(Api api, void* context, void* handle) {
 StreamEntry* add(Api api, void* context, void* handle) {
   StreamEntry* entry = nullptr;
   for (unsigned i = 0; i < used && entry == nullptr; ++i)
-    if (!taken(table[i]) && table[i].users.load(std::memory_order_acquire) == 0)
-      entry = &table[i];
+    if (!taken(table[i]) && table[i].users.load(std::memory_order_acquire) == 0) entry = &table[i];
   if (entry == nullptr) {
-    if (used == kEntries)
-      return nullptr;
+    if (used == kEntries) return nullptr;
     entry = &table[used++];
   }
   entry->handle = handle, entry->context = context, entry->api = api, entry->made = false;
@@ -72,43 +68,34 @@ void forget(StreamEntry& entry) {
 }  // namespace
 
 void stream_made(Api api, void* context, void* handle, unsigned flags) {
-  if (context == nullptr || !room())
-    return;
+  if (context == nullptr || !room()) return;
   SpinGuard guard(lock);
   StreamEntry* entry = find(api, context, handle);
-  if (entry != nullptr && entry->users.load() == 0)
-    forget(*entry);  // its end was not seen
+  if (entry != nullptr && entry->users.load() == 0) forget(*entry);  // its end was not seen
   entry = add(api, context, handle);
-  if (entry != nullptr)
-    entry->made = true, entry->blocking = (flags & 1) == 0;
+  if (entry != nullptr) entry->made = true, entry->blocking = (flags & 1) == 0;
 }
 
 void stream_gone(Api api, void* handle) {
-  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr)
-    return;
+  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr) return;
   StreamEntry* entry;
   {
     SpinGuard guard(lock);
     entry = find(api, nullptr, handle);
-    if (entry == nullptr)
-      return;
+    if (entry == nullptr) return;
     entry->handle = reinterpret_cast<void*>(~uintptr_t{0});  // nobody takes it up from here
   }
-  while (entry->users.load(std::memory_order_acquire) != 0)
-    sched_yield();
+  while (entry->users.load(std::memory_order_acquire) != 0) sched_yield();
   SpinGuard guard(lock);
   forget(*entry);
 }
 
 StreamEntry* stream_hold(Api api, void* context, void* handle) {
-  if (context == nullptr || !room())
-    return nullptr;
+  if (context == nullptr || !room()) return nullptr;
   SpinGuard guard(lock);
   StreamEntry* entry = find(api, context, handle);
-  if (entry == nullptr)
-    entry = add(api, context, handle);
-  if (entry != nullptr)
-    entry->users.fetch_add(1, std::memory_order_acq_rel);
+  if (entry == nullptr) entry = add(api, context, handle);
+  if (entry != nullptr) entry->users.fetch_add(1, std::memory_order_acq_rel);
   return entry;
 }
 
@@ -117,8 +104,7 @@ void stream_release(StreamEntry* entry) { entry->users.fetch_sub(1, std::memory_
 unsigned streams_hold(Api api, void* context, StreamEntry** entries, unsigned capacity, bool* more) {
   unsigned n = 0;
   *more = false;
-  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr)
-    return 0;
+  if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) == nullptr) return 0;
   SpinGuard guard(lock);
   for (unsigned i = 0; i < used; ++i) {
     StreamEntry& entry = table[i];

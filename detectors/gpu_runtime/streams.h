@@ -17,12 +17,12 @@ struct StreamEntry {
   void* handle;
   void* context;
   Api api;
-  bool made;      ///< its making was seen; else it is only known from queries
+  bool made;  ///< its making was seen; else it is only known from queries
   bool blocking;  ///< waits for the legacy stream, and that one for it
   std::atomic<uint32_t> users;
   std::atomic<bool> querying;  ///< a thread is at the members below
   Slot slot;
-  Word word;      ///< appended for a query
+  Word word;  ///< appended for a query
   bool consumed;  ///< an answer has been given on the word
 };
 

@@ -26,7 +26,7 @@ struct Arena {
   SpinLock lock;
   void* context;
   Api api;
-  std::atomic<bool> ready;    // registered
+  std::atomic<bool> ready;  // registered
   std::atomic<bool> filling;  // stream memory operations were refused
   std::atomic<bool> proved;
   std::atomic<bool> registering;
@@ -54,8 +54,7 @@ T* map(size_t bytes) {
 Arena* find(Api api, void* context) {
   const unsigned n = arena_count.load(std::memory_order_acquire);
   for (unsigned i = 0; i < n; ++i)
-    if (arenas[i].context == context && arenas[i].api == api)
-      return &arenas[i];
+    if (arenas[i].context == context && arenas[i].api == api) return &arenas[i];
   return nullptr;
 }
 
@@ -67,8 +66,7 @@ Arena* make(Api api, void* context) {
   {
     SpinGuard guard(table_lock);
     const unsigned n = arena_count.load();
-    if (arenas == nullptr)
-      arenas = table, table = nullptr;
+    if (arenas == nullptr) arenas = table, table = nullptr;
     arena = arenas != nullptr ? find(api, context) : nullptr;
     if (arena == nullptr && arenas != nullptr && lines != nullptr && n < kArenas) {
       arena = &arenas[n];
@@ -76,10 +74,8 @@ Arena* make(Api api, void* context) {
       arena_count.store(n + 1, std::memory_order_release);
     }
   }
-  if (table != nullptr)
-    munmap(table, kArenas * sizeof(Arena));
-  if (lines != nullptr)
-    munmap(lines, kSlots * sizeof(Line));
+  if (table != nullptr) munmap(table, kArenas * sizeof(Arena));
+  if (lines != nullptr) munmap(lines, kSlots * sizeof(Line));
   return arena;
 }
 
@@ -91,8 +87,7 @@ class Relaxed {
     changed_ = driver.exchange_capture_mode != nullptr && driver.exchange_capture_mode(&mode_) == kSuccess;
   }
   ~Relaxed() {
-    if (changed_)
-      driver_.exchange_capture_mode(&mode_);
+    if (changed_) driver_.exchange_capture_mode(&mode_);
   }
   Relaxed(const Relaxed&) = delete;
 
@@ -109,8 +104,7 @@ bool registered(const Driver& driver, Arena& arena) {
   if (arena.ready.load(std::memory_order_acquire) && driver.device_pointer(&device, arena.lines, 0) == kSuccess)
       [[likely]]
     return true;
-  if (arena.refusals >= 3 || arena.registering.exchange(true))
-    return false;
+  if (arena.refusals >= 3 || arena.registering.exchange(true)) return false;
   bool good = false;
   {
     Relaxed relaxed(driver);
@@ -122,8 +116,7 @@ bool registered(const Driver& driver, Arena& arena) {
     if (!arena.ready.load())  // nothing is under way to lines that the device did not know
       for (unsigned i = 0; i < kSlots; ++i)
         for (unsigned k = 0; k < 2; ++k)
-          if (!arena.used[i])
-            arena.ticket[i][k] = arena.lines[i].word[k];
+          if (!arena.used[i]) arena.ticket[i][k] = arena.lines[i].word[k];
     arena.scratch = nullptr;
     arena.ready.store(true, std::memory_order_release);
   } else {
@@ -151,13 +144,10 @@ uint64_t next_ticket() {
 }  // namespace
 
 bool slot_acquire(const Driver& driver, void* context, Slot* slot, Uncovered* why) {
-  if (context == nullptr)
-    return *why = Uncovered::kContext, false;
+  if (context == nullptr) return *why = Uncovered::kContext, false;
   Arena* arena = find(driver.api, context);
-  if (arena == nullptr && (arena = make(driver.api, context)) == nullptr)
-    return *why = Uncovered::kMemory, false;
-  if (!registered(driver, *arena))
-    return *why = Uncovered::kRefused, false;
+  if (arena == nullptr && (arena = make(driver.api, context)) == nullptr) return *why = Uncovered::kMemory, false;
+  if (!registered(driver, *arena)) return *why = Uncovered::kRefused, false;
   SpinGuard guard(arena->lock);
   for (unsigned tried = 0; tried < kSlots; ++tried) {
     const unsigned i = arena->cursor++ % kSlots;
@@ -171,8 +161,7 @@ bool slot_acquire(const Driver& driver, void* context, Slot* slot, Uncovered* wh
 }
 
 void slot_release(Slot& slot) {
-  if (slot.arena == nullptr)
-    return;
+  if (slot.arena == nullptr) return;
   SpinGuard guard(slot.arena->lock);
   slot.arena->used[slot.index] = false;
   slot.arena->cursor = slot.index;  // the line that is in the cache comes first
@@ -191,8 +180,7 @@ bool word_append(const Driver& driver, const Slot& slot, unsigned which, void* s
     return *why = Uncovered::kCapture, false;
   uint64_t* at = &arena.lines[slot.index].word[which];
   void* device = nullptr;
-  if (driver.device_pointer(&device, at, 0) != kSuccess)
-    return *why = Uncovered::kRefused, false;
+  if (driver.device_pointer(&device, at, 0) != kSuccess) return *why = Uncovered::kRefused, false;
   const uint64_t ticket = next_ticket();
   const uint64_t before = arena.ticket[slot.index][which];
   __atomic_store_n(&arena.ticket[slot.index][which], ticket, __ATOMIC_RELEASE);
@@ -200,8 +188,7 @@ bool word_append(const Driver& driver, const Slot& slot, unsigned which, void* s
   bool low = false;
   if (driver.write_value != nullptr && !arena.filling.load(std::memory_order_relaxed)) {
     error = driver.write_value(stream, device, ticket, 0);
-    if (error == kNotSupported && driver.fill != nullptr)
-      arena.filling.store(true);
+    if (error == kNotSupported && driver.fill != nullptr) arena.filling.store(true);
   }
   if (error == kNotSupported && driver.fill != nullptr)
     low = true, error = driver.fill(device, static_cast<unsigned>(ticket), 1, stream);
@@ -226,8 +213,7 @@ uint64_t arenas_made() { return arena_count.load(); }
 
 uint64_t arenas_filling() {
   uint64_t n = 0;
-  for (unsigned i = 0; i < arena_count.load(); ++i)
-    n += arenas[i].filling.load() ? 1 : 0;
+  for (unsigned i = 0; i < arena_count.load(); ++i) n += arenas[i].filling.load() ? 1 : 0;
   return n;
 }
 
@@ -235,8 +221,7 @@ bool enqueue_kernel(const Driver& driver, void* context, void* stream) {
   Slot slot;
   Uncovered why = Uncovered::kNone;
   int capturing = 0;
-  if (driver.fill == nullptr || driver.allocate == nullptr || !slot_acquire(driver, context, &slot, &why))
-    return false;
+  if (driver.fill == nullptr || driver.allocate == nullptr || !slot_acquire(driver, context, &slot, &why)) return false;
   Arena& arena = *slot.arena;
   slot_release(slot);
   if (driver.is_capturing != nullptr && (driver.is_capturing(stream, &capturing) != kSuccess || capturing != 0))
@@ -244,8 +229,7 @@ bool enqueue_kernel(const Driver& driver, void* context, void* stream) {
   void* scratch = __atomic_load_n(&arena.scratch, __ATOMIC_ACQUIRE);
   if (scratch == nullptr) {  // two threads may each allocate a few bytes, once
     Relaxed relaxed(driver);
-    if (driver.allocate(&scratch, sizeof(uint32_t)) != kSuccess)
-      return false;
+    if (driver.allocate(&scratch, sizeof(uint32_t)) != kSuccess) return false;
     __atomic_store_n(&arena.scratch, scratch, __ATOMIC_RELEASE);
   }
   return driver.fill(scratch, 0, 1, stream) == kSuccess;

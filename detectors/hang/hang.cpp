@@ -3,21 +3,21 @@
 // The module: what hang detection wants from the shim. The wrappers write slots (writer.h); one helper thread a node
 // reads them (monitor.h). See docs/HANGS.md.
 
+#include "detectors/hang/mismatch/mismatch.h"
+#include "detectors/hang/monitor/leader.h"
+#include "detectors/hang/monitor/overlay_report.h"
+#include "detectors/hang/monitor/wireup.h"
 #include "detectors/hang/root/action.h"
 #include "detectors/hang/root/killed.h"
-#include "detectors/hang/monitor/leader.h"
-#include "detectors/hang/mismatch/mismatch.h"
-#include "detectors/hang/monitor/overlay_report.h"
 #include "detectors/hang/root/unreceived.h"
-#include "detectors/hang/monitor/wireup.h"
 #include "detectors/hang/slots/writer.h"
 #include "shim/call/attach.h"
-#include "shim/config/config.h"
 #include "shim/call/event.h"
-#include "shim/report/json.h"
-#include "shim/report/log.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
+#include "shim/config/config.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -29,9 +29,11 @@ constexpr ConfigEntry kConfig[] = {
      "hangs: report them, or also end the job with exit status 92 when one is proved or verified"},
     {"RESIL_HANG_ALPHA", ConfigType::kReal, "1e-9..0.1", "0.001",
      "significance of the test that raises the suspicion of a hang: chance that a healthy program looks like this"},
-    {"RESIL_HANG_INTERVAL", ConfigType::kReal, "0.01..60", "0.4", "mean seconds between two samples, doubled until they are random"},
+    {"RESIL_HANG_INTERVAL", ConfigType::kReal, "0.01..60", "0.4",
+     "mean seconds between two samples, doubled until they are random"},
     {"RESIL_HANG_HOOK", ConfigType::kText, "a command", "",
-     "run by /bin/sh on the node that reports, once for each proved or verified hang, with RESIL_HANG_REPORT set to the report"},
+     "run by /bin/sh on the node that reports, once for each proved or verified hang, with RESIL_HANG_REPORT set to "
+     "the report"},
 };
 
 constexpr double kLastAccounts = 1;  // seconds that MPI_Finalize may wait for them
@@ -48,15 +50,12 @@ Section* own_section() {
 void before_init() {
   killed_install();
   writes = writer_start();
-  if (writes && config_has("RESIL_HANG", "abort"))
-    own_section()->abort_signal = action_install();
+  if (writes && config_has("RESIL_HANG", "abort")) own_section()->abort_signal = action_install();
 }
 
 void after_init() {
-  if (writes)
-    writer_after_init();
-  if (wired || !runtime_has_world())
-    return;  // sessions alone have no world whose ranks could be counted
+  if (writes) writer_after_init();
+  if (wired || !runtime_has_world()) return;  // sessions alone have no world whose ranks could be counted
   static Wiring wiring;
   wired = true;
   if (!wire_up(wiring, writes)) {
@@ -65,9 +64,12 @@ void after_init() {
     return;
   }
   if (wiring.unwatched != 0)
-    add_note_format("hang: %u ranks of this node are beyond the %u that one helper watches", wiring.unwatched, kMaxWatched);
+    add_note_format("hang: %u ranks of this node are beyond the %u that one helper watches", wiring.unwatched,
+                    kMaxWatched);
   if (wiring.alone)
-    add_note("hang: not all ranks are known to carry resil: those of rank 0's node are watched, and nothing is proved about the others");
+    add_note(
+        "hang: not all ranks are known to carry resil: those of rank 0's node are watched, and nothing is proved about "
+        "the others");
   leader_start(wiring);
 }
 
@@ -78,8 +80,7 @@ void enter(Event& event) {
 }
 
 void after_finalize() {
-  if (wired)
-    leader_end(kLastAccounts);
+  if (wired) leader_end(kLastAccounts);
 }
 
 void report(JsonWriter& json) {

@@ -5,11 +5,11 @@
 #include <limits.h>
 
 #include "detectors/recorder/recorder.h"
-#include "shim/call/attach.h"
 #include "shim/base/bit_cast.h"
+#include "shim/base/version.h"
+#include "shim/call/attach.h"
 #include "shim/call/registry.h"
 #include "shim/call/thread.h"
-#include "shim/base/version.h"
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -37,8 +37,7 @@ int resil_drain() {
   thread->outer_frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   uint64_t unverified = 0;
   for (const resil::Module* module : resil::enabled_modules())
-    if (module->drain != nullptr)
-      unverified += module->drain();
+    if (module->drain != nullptr) unverified += module->drain();
   thread->depth = 0;
   return unverified < INT_MAX ? static_cast<int>(unverified) : INT_MAX;
 }

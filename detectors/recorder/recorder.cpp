@@ -7,13 +7,13 @@
 
 #include <cstring>
 
-#include "shim/model/call_info.h"
 #include "shim/call/flight.h"
-#include "shim/report/json.h"
 #include "shim/call/module.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/call_info.h"
+#include "shim/report/json.h"
 
 namespace resil {
 
@@ -47,8 +47,7 @@ void report(JsonWriter& json) {
       total.ticks += counter.ticks;
       total.bytes += counter.bytes;
     }
-    if (total.count == 0)
-      continue;
+    if (total.count == 0) continue;
     json.begin_object(kCallInfo[id].name);
     json.integer("count", static_cast<int64_t>(total.count));
     json.number("seconds", total.ticks * seconds);
@@ -61,14 +60,14 @@ void report(JsonWriter& json) {
   json.begin_array("peers");
   for (uint32_t first = 0; first < lane_total(); ++first) {
     for (const ring::PeerCounter& peer : lane_at(first).peers) {
-      if (lane_at(first).head == 0 || peer.rank == -1 || (peer.rank == -2 && peer.sent_messages + peer.received_messages == 0))
+      if (lane_at(first).head == 0 || peer.rank == -1 ||
+          (peer.rank == -2 && peer.sent_messages + peer.received_messages == 0))
         continue;
       ring::PeerCounter total = {peer.rank, 0, 0, 0, 0, 0};
       bool earlier = false;
       for (uint32_t lane = 0; lane < lane_total(); ++lane) {
         for (const ring::PeerCounter& same : lane_at(lane).peers) {
-          if (lane_at(lane).head == 0 || same.rank != peer.rank)
-            continue;
+          if (lane_at(lane).head == 0 || same.rank != peer.rank) continue;
           earlier = earlier || lane < first;
           total.sent_messages += same.sent_messages;
           total.sent_bytes += same.sent_bytes;
@@ -76,8 +75,7 @@ void report(JsonWriter& json) {
           total.received_bytes += same.received_bytes;
         }
       }
-      if (earlier)
-        continue;
+      if (earlier) continue;
       json.begin_object();
       json.integer("rank", total.rank);
       json.integer("sent_messages", static_cast<int64_t>(total.sent_messages));
@@ -94,8 +92,7 @@ void report(JsonWriter& json) {
 
 void record_user(ring::RecordState state, const char* name, uint64_t value) {
   Thread* thread = thread_register();
-  if (thread == nullptr || thread->disabled)
-    return;
+  if (thread == nullptr || thread->disabled) return;
   ring::Lane& lane = *thread->lane;
   uint32_t name_index = flight::intern(name);
   ring::Record& record = *flight::place_for_next(lane, lane.head);
@@ -114,8 +111,7 @@ void record_user(ring::RecordState state, const char* name, uint64_t value) {
     lane.step_name = name_index;
   }
   __atomic_store_n(&lane.head, lane.head + 1, __ATOMIC_RELEASE);
-  if (state != ring::RecordState::kStep)
-    run_hooks(&Module::logged, *thread, state, name, value);
+  if (state != ring::RecordState::kStep) run_hooks(&Module::logged, *thread, state, name, value);
 }
 
 }  // namespace resil

@@ -8,8 +8,8 @@ namespace resil::gpu {
 
 namespace {
 
-constexpr uint32_t kExact = 8;     ///< sizes below have a list each
-constexpr unsigned kLooked = 64;   ///< blocks looked at in a list whose blocks need not be large enough
+constexpr uint32_t kExact = 8;  ///< sizes below have a list each
+constexpr unsigned kLooked = 64;  ///< blocks looked at in a list whose blocks need not be large enough
 
 unsigned log2_of(uint32_t size) { return 31 - static_cast<unsigned>(__builtin_clz(size)); }
 
@@ -17,8 +17,7 @@ unsigned log2_of(uint32_t size) { return 31 - static_cast<unsigned>(__builtin_cl
 
 /// 0..7: one size each; then eight lists for each power of two.
 unsigned Arena::list_of(uint32_t size) {
-  if (size < kExact)
-    return size;
+  if (size < kExact) return size;
   const unsigned power = log2_of(size);
   return (power - 2) * 8 + ((size >> (power - 3)) & 7);
 }
@@ -26,10 +25,8 @@ unsigned Arena::list_of(uint32_t size) {
 void Arena::open(void* nodes, uint32_t granules) {
   nodes_ = static_cast<Node*>(nodes);
   granules_ = granules;
-  for (uint32_t& head : heads_)
-    head = kNone;
-  for (uint64_t& word : filled_)
-    word = 0;
+  for (uint32_t& head : heads_) head = kNone;
+  for (uint64_t& word : filled_) word = 0;
   put(0, granules);
 }
 
@@ -40,8 +37,7 @@ void Arena::put(uint32_t first, uint32_t size) {
   node.prev = kNone;
   node.next = heads_[list];
   nodes_[first + size - 1].first = first;
-  if (node.next != kNone)
-    nodes_[node.next].prev = first;
+  if (node.next != kNone) nodes_[node.next].prev = first;
   heads_[list] = first;
   filled_[list / 64] |= uint64_t{1} << list % 64;
 }
@@ -53,11 +49,9 @@ void Arena::take(uint32_t first) {
   } else {
     const unsigned list = list_of(node.size);
     heads_[list] = node.next;
-    if (node.next == kNone)
-      filled_[list / 64] &= ~(uint64_t{1} << list % 64);
+    if (node.next == kNone) filled_[list / 64] &= ~(uint64_t{1} << list % 64);
   }
-  if (node.next != kNone)
-    nodes_[node.next].prev = node.prev;
+  if (node.next != kNone) nodes_[node.next].prev = node.prev;
   node.prev = kUsed;
 }
 
@@ -68,24 +62,19 @@ uint32_t Arena::find(uint32_t size) const {
   const unsigned from = list_of(rounder);
   for (unsigned word = from / 64; word < sizeof(filled_) / sizeof(filled_[0]); ++word) {
     uint64_t lists = filled_[word];
-    if (word == from / 64)
-      lists &= ~uint64_t{0} << from % 64;
-    if (lists != 0)
-      return heads_[word * 64 + static_cast<unsigned>(__builtin_ctzll(lists))];
+    if (word == from / 64) lists &= ~uint64_t{0} << from % 64;
+    if (lists != 0) return heads_[word * 64 + static_cast<unsigned>(__builtin_ctzll(lists))];
   }
   uint32_t at = heads_[own];
   for (unsigned looked = 0; at != kNone && looked < kLooked; ++looked, at = nodes_[at].next)
-    if (nodes_[at].size >= size)
-      return at;
+    if (nodes_[at].size >= size) return at;
   return kNone;
 }
 
 uint32_t Arena::acquire(uint32_t size) {
-  if (size > granules_)
-    return kNone;
+  if (size > granules_) return kNone;
   const uint32_t first = find(size);
-  if (first == kNone)
-    return kNone;
+  if (first == kNone) return kNone;
   take(first);
   const uint32_t rest = nodes_[first].size - size;
   if (rest != 0) {
@@ -97,8 +86,7 @@ uint32_t Arena::acquire(uint32_t size) {
 }
 
 uint32_t Arena::release(uint32_t first) {
-  if (first >= granules_ || nodes_[first].size == 0 || nodes_[first].prev != kUsed)
-    return 0;
+  if (first >= granules_ || nodes_[first].size == 0 || nodes_[first].prev != kUsed) return 0;
   const uint32_t freed = nodes_[first].size;
   uint32_t size = freed;
   const uint32_t after = first + size;

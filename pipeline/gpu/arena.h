@@ -13,7 +13,7 @@ namespace resil::gpu {
 /// No lock of its own. Sizes and places in granules.
 class Arena {
  public:
-  static constexpr size_t kGranule = 256;      ///< bytes
+  static constexpr size_t kGranule = 256;  ///< bytes
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint32_t kMost = 1u << 31;  ///< granules that an arena can have
 
@@ -28,8 +28,8 @@ class Arena {
   uint32_t largest() const;  ///< lower bound of the largest free block
 
  private:
-  struct Node {           ///< of a block's first granule; `first` of its last
-    uint32_t size;        ///< 0: no block begins here
+  struct Node {  ///< of a block's first granule; `first` of its last
+    uint32_t size;  ///< 0: no block begins here
     uint32_t first;
     uint32_t next, prev;  ///< free blocks of one list, kNone at its ends; kUsed in `prev`: not free
   };

@@ -29,10 +29,8 @@ bool ready() {
     RESIL_CUDA_NEEDED(X)
     RESIL_CUDA_OPTIONAL(X)
 #undef X
-    if (functions.primary_release == nullptr)
-      look_up(library, "cuDevicePrimaryCtxRelease", &functions.primary_release);
-    if (functions.ipc_open == nullptr)
-      look_up(library, "cuIpcOpenMemHandle", &functions.ipc_open);
+    if (functions.primary_release == nullptr) look_up(library, "cuDevicePrimaryCtxRelease", &functions.primary_release);
+    if (functions.ipc_open == nullptr) look_up(library, "cuIpcOpenMemHandle", &functions.ipc_open);
     if (functions.device_uuid == nullptr)  // before 11.4; tells no MIG instances apart
       look_up(library, "cuDeviceGetUuid", &functions.device_uuid);
     bool all = true;
@@ -68,14 +66,11 @@ bool place(const Said& said, uintptr_t, Place* place) {
     if (place->context == nullptr && functions.context_device(&current) == 0 && current == said.ordinal)
       functions.context_current(&place->context);
     const Device* known = place->context == nullptr ? device_known(Api::kCuda, said.ordinal) : nullptr;
-    if (known != nullptr)
-      place->context = known->place.context;
+    if (known != nullptr) place->context = known->place.context;
   }
-  if (place->context == nullptr)
-    return false;
+  if (place->context == nullptr) return false;
   unsigned long long id = 0;
-  if (functions.context_id != nullptr && functions.context_id(place->context, &id) == 0)
-    place->id = id;
+  if (functions.context_id != nullptr && functions.context_id(place->context, &id) == 0) place->id = id;
   return true;
 }
 
@@ -85,12 +80,10 @@ int enter(const Device& device, Entered* entered) {
   *entered = {};
   void* current = nullptr;
   int result = functions.context_current(&current);
-  if (result != 0)
-    return result;
+  if (result != 0) return result;
   if (current != device.place.context) {
     result = functions.context_push(device.place.context);
-    if (result != 0)
-      return result;
+    if (result != 0) return result;
     entered->changed = true;
   }
   entered->capture_mode = cuda::kCaptureRelaxed;
@@ -101,18 +94,15 @@ int enter(const Device& device, Entered* entered) {
 
 void leave(const Device&, const Entered& entered) {
   int mode = entered.capture_mode;
-  if (entered.exchanged)
-    functions.exchange_capture_mode(&mode);
+  if (entered.exchanged) functions.exchange_capture_mode(&mode);
   void* popped = nullptr;
-  if (entered.changed)
-    functions.context_pop(&popped);
+  if (entered.changed) functions.context_pop(&popped);
 }
 
 /// Before the program's work: kernels of resil's are short, and messages wait for them.
 int stream_create(void** stream) {
   int least = 0, greatest = 0;
-  if (functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0)
-    greatest = 0;
+  if (functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0) greatest = 0;
   return functions.stream_create(stream, cuda::kStreamNonBlocking, greatest);
 }
 
@@ -167,8 +157,7 @@ int device_pointer(void** pointer, void* pinned) {
 }
 
 int ipc_export(uint8_t* handle, void* memory) {
-  if (functions.ipc_export == nullptr)
-    return cuda::kNotSupported;
+  if (functions.ipc_export == nullptr) return cuda::kNotSupported;
   cuda::IpcHandle made = {};
   const int result = functions.ipc_export(&made, address_of(memory));
   memcpy(handle, made.bytes, sizeof(made.bytes));
@@ -176,8 +165,7 @@ int ipc_export(uint8_t* handle, void* memory) {
 }
 
 int ipc_open(void** memory, const uint8_t* handle) {
-  if (functions.ipc_open == nullptr || functions.ipc_close == nullptr)
-    return cuda::kNotSupported;
+  if (functions.ipc_open == nullptr || functions.ipc_close == nullptr) return cuda::kNotSupported;
   cuda::IpcHandle it;
   memcpy(it.bytes, handle, sizeof(it.bytes));
   cuda::DevicePtr pointer = 0;
@@ -187,8 +175,7 @@ int ipc_open(void** memory, const uint8_t* handle) {
 }
 
 int device_uuid(uint8_t* uuid, int ordinal) {
-  if (functions.device_uuid == nullptr)
-    return cuda::kNotSupported;
+  if (functions.device_uuid == nullptr) return cuda::kNotSupported;
   cuda::Uuid it = {};
   const int result = functions.device_uuid(&it, ordinal);
   memcpy(uuid, it.bytes, sizeof(it.bytes));
@@ -235,10 +222,8 @@ constinit const Driver cuda_driver = {
     .device_pointer = device_pointer,
     .allocate = allocate,
     .release = [](void* memory) { return functions.release(address_of(memory)); },
-    .room =
-        [](size_t* unused, size_t* all) {
-          return functions.room == nullptr ? cuda::kNotSupported : functions.room(unused, all);
-        },
+    .room = [](size_t* unused,
+               size_t* all) { return functions.room == nullptr ? cuda::kNotSupported : functions.room(unused, all); },
     .module_load = [](void** module, const void* image) { return functions.module_load(module, image); },
     .module_function = [](void** function, void* module,
                           const char* name) { return functions.module_function(function, module, name); },

@@ -10,7 +10,7 @@
 
 namespace resil::gpu::cuda {
 
-using Result = int;          // CUresult
+using Result = int;  // CUresult
 using DevicePtr = uint64_t;  // CUdeviceptr
 
 constexpr Result kInvalidValue = 1, kNotInitialized = 3, kNotReady = 600;  // CUDA_ERROR_
@@ -18,7 +18,7 @@ constexpr Result kInvalidValue = 1, kNotInitialized = 3, kNotReady = 600;  // CU
 /// Nothing more will ever come of the context, or of what was made in it.
 constexpr bool is_lost(Result result) {
   switch (result) {
-    case 4:    // deinitialized: the process is ending
+    case 4:  // deinitialized: the process is ending
     case 201:  // invalid context
     case 214:  // ECC uncorrectable
     case 220:  // NVLink uncorrectable
@@ -62,13 +62,13 @@ struct Memcpy2d {
   size_t width, rows;
 };
 
-constexpr int kTypeHost = 1, kTypeDevice = 2;       // CU_MEMORYTYPE_
-constexpr unsigned kStreamNonBlocking = 1;          // CU_STREAM_
-constexpr unsigned kEventNoTiming = 2;              // CU_EVENT_DISABLE_TIMING
+constexpr int kTypeHost = 1, kTypeDevice = 2;  // CU_MEMORYTYPE_
+constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_
+constexpr unsigned kEventNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
 constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;  // CU_MEMHOSTREGISTER_
-constexpr int kCaptureRelaxed = 2;                  // CU_STREAM_CAPTURE_MODE_
-constexpr unsigned kIpcLazyPeerAccess = 1;          // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-constexpr Result kNotSupported = 801;               // CUDA_ERROR_NOT_SUPPORTED
+constexpr int kCaptureRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_
+constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+constexpr Result kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
 
 /// CUipcMemHandle: given by value.
 struct IpcHandle {
@@ -80,50 +80,50 @@ struct Uuid {
 };
 
 // X(member, symbol, arguments). All return CUresult.
-#define RESIL_CUDA_NEEDED(X)                                                                                     \
-  X(context_current, cuCtxGetCurrent, (void** context))                                                          \
-  X(context_push, cuCtxPushCurrent_v2, (void* context))                                                          \
-  X(context_pop, cuCtxPopCurrent_v2, (void** context))                                                           \
-  X(context_device, cuCtxGetDevice, (int* device))                                                               \
-  X(primary_state, cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active))                       \
-  X(primary_retain, cuDevicePrimaryCtxRetain, (void** context, int device))                                      \
-  X(stream_create, cuStreamCreateWithPriority, (void** stream, unsigned flags, int priority))                    \
-  X(stream_destroy, cuStreamDestroy_v2, (void* stream))                                                          \
-  X(stream_wait, cuStreamWaitEvent, (void* stream, void* event, unsigned flags))                                 \
-  X(event_create, cuEventCreate, (void** event, unsigned flags))                                                 \
-  X(event_destroy, cuEventDestroy_v2, (void* event))                                                             \
-  X(event_record, cuEventRecord, (void* event, void* stream))                                                    \
-  X(event_query, cuEventQuery, (void* event))                                                                    \
-  X(copy_down, cuMemcpyDtoHAsync_v2, (void* to, DevicePtr from, size_t bytes, void* stream))                     \
-  X(copy_up, cuMemcpyHtoDAsync_v2, (DevicePtr to, const void* from, size_t bytes, void* stream))                 \
-  X(copy_across, cuMemcpyDtoDAsync_v2, (DevicePtr to, DevicePtr from, size_t bytes, void* stream))               \
-  X(copy_2d, cuMemcpy2DAsync_v2, (const Memcpy2d* what, void* stream))                                           \
-  X(copy_peer, cuMemcpyPeerAsync,                                                                                \
-    (DevicePtr to, void* to_context, DevicePtr from, void* from_context, size_t bytes, void* stream))            \
-  X(host_register, cuMemHostRegister_v2, (void* memory, size_t bytes, unsigned flags))                           \
-  X(host_unregister, cuMemHostUnregister, (void* memory))                                                        \
-  X(host_device_pointer, cuMemHostGetDevicePointer_v2, (DevicePtr * pointer, void* memory, unsigned flags))      \
-  X(allocate, cuMemAlloc_v2, (DevicePtr * memory, size_t bytes))                                                 \
-  X(release, cuMemFree_v2, (DevicePtr memory))                                                                   \
-  X(module_load, cuModuleLoadData, (void** module, const void* image))                                           \
-  X(module_function, cuModuleGetFunction, (void** function, void* module, const char* name))                     \
-  X(launch, cuLaunchKernel,                                                                                      \
-    (void* function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,                 \
-     unsigned threads_z, unsigned shared, void* stream, void** arguments, void** extra))                         \
-  X(error_name, cuGetErrorName, (Result result, const char** name))                                              \
+#define RESIL_CUDA_NEEDED(X)                                                                                         \
+  X(context_current, cuCtxGetCurrent, (void** context))                                                              \
+  X(context_push, cuCtxPushCurrent_v2, (void* context))                                                              \
+  X(context_pop, cuCtxPopCurrent_v2, (void** context))                                                               \
+  X(context_device, cuCtxGetDevice, (int* device))                                                                   \
+  X(primary_state, cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active))                           \
+  X(primary_retain, cuDevicePrimaryCtxRetain, (void** context, int device))                                          \
+  X(stream_create, cuStreamCreateWithPriority, (void** stream, unsigned flags, int priority))                        \
+  X(stream_destroy, cuStreamDestroy_v2, (void* stream))                                                              \
+  X(stream_wait, cuStreamWaitEvent, (void* stream, void* event, unsigned flags))                                     \
+  X(event_create, cuEventCreate, (void** event, unsigned flags))                                                     \
+  X(event_destroy, cuEventDestroy_v2, (void* event))                                                                 \
+  X(event_record, cuEventRecord, (void* event, void* stream))                                                        \
+  X(event_query, cuEventQuery, (void* event))                                                                        \
+  X(copy_down, cuMemcpyDtoHAsync_v2, (void* to, DevicePtr from, size_t bytes, void* stream))                         \
+  X(copy_up, cuMemcpyHtoDAsync_v2, (DevicePtr to, const void* from, size_t bytes, void* stream))                     \
+  X(copy_across, cuMemcpyDtoDAsync_v2, (DevicePtr to, DevicePtr from, size_t bytes, void* stream))                   \
+  X(copy_2d, cuMemcpy2DAsync_v2, (const Memcpy2d* what, void* stream))                                               \
+  X(copy_peer, cuMemcpyPeerAsync,                                                                                    \
+    (DevicePtr to, void* to_context, DevicePtr from, void* from_context, size_t bytes, void* stream))                \
+  X(host_register, cuMemHostRegister_v2, (void* memory, size_t bytes, unsigned flags))                               \
+  X(host_unregister, cuMemHostUnregister, (void* memory))                                                            \
+  X(host_device_pointer, cuMemHostGetDevicePointer_v2, (DevicePtr * pointer, void* memory, unsigned flags))          \
+  X(allocate, cuMemAlloc_v2, (DevicePtr * memory, size_t bytes))                                                     \
+  X(release, cuMemFree_v2, (DevicePtr memory))                                                                       \
+  X(module_load, cuModuleLoadData, (void** module, const void* image))                                               \
+  X(module_function, cuModuleGetFunction, (void** function, void* module, const char* name))                         \
+  X(launch, cuLaunchKernel,                                                                                          \
+    (void* function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y, unsigned threads_z, \
+     unsigned shared, void* stream, void** arguments, void** extra))                                                 \
+  X(error_name, cuGetErrorName, (Result result, const char** name))                                                  \
   X(driver_version, cuDriverGetVersion, (int* version))
 
 // Newer than the oldest driver that is worked with (11.0 and 12.0, 10.1), or known by another name before.
-#define RESIL_CUDA_OPTIONAL(X)                                                                                   \
-  X(primary_release, cuDevicePrimaryCtxRelease_v2, (int device))                                                 \
-  X(context_id, cuCtxGetId, (void* context, unsigned long long* id))                                             \
-  X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))                                       \
-  X(priority_range, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                                    \
-  X(room, cuMemGetInfo_v2, (size_t * unused, size_t* all))                                                       \
-  X(ipc_export, cuIpcGetMemHandle, (IpcHandle * handle, DevicePtr memory))                                       \
-  X(ipc_open, cuIpcOpenMemHandle_v2, (DevicePtr * memory, IpcHandle handle, unsigned flags))                     \
-  X(ipc_close, cuIpcCloseMemHandle, (DevicePtr memory))                                                          \
-  X(device_uuid, cuDeviceGetUuid_v2, (Uuid * uuid, int device))                                                  \
+#define RESIL_CUDA_OPTIONAL(X)                                                               \
+  X(primary_release, cuDevicePrimaryCtxRelease_v2, (int device))                             \
+  X(context_id, cuCtxGetId, (void* context, unsigned long long* id))                         \
+  X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))                   \
+  X(priority_range, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                \
+  X(room, cuMemGetInfo_v2, (size_t * unused, size_t * all))                                  \
+  X(ipc_export, cuIpcGetMemHandle, (IpcHandle * handle, DevicePtr memory))                   \
+  X(ipc_open, cuIpcOpenMemHandle_v2, (DevicePtr * memory, IpcHandle handle, unsigned flags)) \
+  X(ipc_close, cuIpcCloseMemHandle, (DevicePtr memory))                                      \
+  X(device_uuid, cuDeviceGetUuid_v2, (Uuid * uuid, int device))                              \
   X(device_reaches, cuDeviceCanAccessPeer, (int* can, int device, int other))
 
 struct Functions {

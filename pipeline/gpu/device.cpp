@@ -27,8 +27,7 @@ Device* find(const Driver* driver, const Place& place, uint32_t from, uint32_t c
     if (device.driver != driver || device.place.ordinal != place.ordinal || device.place.context != place.context ||
         device.lost.load(std::memory_order_relaxed))
       continue;
-    if (device.place.id == place.id)
-      return &device;
+    if (device.place.id == place.id) return &device;
     device.lost.store(true, std::memory_order_relaxed);  // another context at the address of one that is gone
   }
   return nullptr;
@@ -39,8 +38,7 @@ Device* find(const Driver* driver, const Place& place, uint32_t from, uint32_t c
 Device* device_for(const Said& said, uintptr_t address) {
   const Driver* driver = said.api == Api::kCuda ? &cuda_driver : said.api == Api::kHip ? &hip_driver : nullptr;
   Place place;
-  if (driver == nullptr || !driver->ready() || !driver->place(said, address, &place))
-    return nullptr;
+  if (driver == nullptr || !driver->ready() || !driver->place(said, address, &place)) return nullptr;
   const uint32_t seen = device_count.load(std::memory_order_acquire);
   if (Device* known = find(driver, place, 0, seen)) [[likely]]
     return known;
@@ -62,8 +60,7 @@ Device* device_for(const Said& said, uintptr_t address) {
       device_count.store(count + 1, std::memory_order_release);
     }
   }
-  if (events != MAP_FAILED)
-    munmap(events, kFreeEvents * sizeof(void*));
+  if (events != MAP_FAILED) munmap(events, kFreeEvents * sizeof(void*));
   return made;
 }
 
@@ -91,27 +88,23 @@ Inside::Inside(Device& device) : device_(device), entered_{}, good_(false) {
   }
   const int result = device.driver->enter(device, &entered_);
   good_ = result == 0;
-  if (!good_)
-    check(result);
+  if (!good_) check(result);
 }
 
 Inside::~Inside() {
-  if (good_)
-    device_.driver->leave(device_, entered_);
+  if (good_) device_.driver->leave(device_, entered_);
 }
 
 bool Inside::check(int result) {
   if (result == 0) [[likely]]
     return true;
   keep_error(device_.driver->error_name(result));
-  if (cuda::is_lost(result))
-    device_.lost.store(true, std::memory_order_relaxed);
+  if (cuda::is_lost(result)) device_.lost.store(true, std::memory_order_relaxed);
   return false;
 }
 
 bool Inside::tried(int result) {
-  if (result != 0)
-    keep_error(device_.driver->error_name(result));
+  if (result != 0) keep_error(device_.driver->error_name(result));
   return result == 0;
 }
 

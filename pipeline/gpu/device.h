@@ -25,8 +25,7 @@ class Once {
       state = find() ? kYes : kNo;
       state_.store(state, std::memory_order_release);
     }
-    while ((state = state_.load(std::memory_order_acquire)) == kBusy)
-      sched_yield();
+    while ((state = state_.load(std::memory_order_acquire)) == kBusy) sched_yield();
     return state == kYes;
   }
 

@@ -45,14 +45,12 @@ Pointer classify(const void* address, size_t bytes) {
   if (!on_device(said.memory)) {
     if (bytes > 1 && pointer.memory != Memory::kForeign) {
       const Memory last = ask_runtimes(present, first + (bytes - 1)).memory;
-      if (last != Memory::kHost && last != Memory::kPinned)
-        pointer.memory = Memory::kForeign;  // begins as the host's
+      if (last != Memory::kHost && last != Memory::kPinned) pointer.memory = Memory::kForeign;  // begins as the host's
     }
     return pointer;
   }
   pointer.device = device_for(said, first);
-  if (said.mapped)
-    extend(&pointer, present, first + bytes);
+  if (said.mapped) extend(&pointer, present, first + bytes);
   return pointer;
 }
 
@@ -84,10 +82,8 @@ void* lane_stream(Device& device, Inside& inside, Lane lane) {
   if (stream != nullptr) [[likely]]
     return stream;
   void* made = nullptr;
-  if (!inside.check(device.driver->stream_create(&made)))
-    return nullptr;
-  if (kept.compare_exchange_strong(stream, made, std::memory_order_acq_rel))
-    return made;
+  if (!inside.check(device.driver->stream_create(&made))) return nullptr;
+  if (kept.compare_exchange_strong(stream, made, std::memory_order_acq_rel)) return made;
   device.driver->stream_destroy(made);
   return stream;
 }
@@ -97,12 +93,10 @@ void* event_of(EventHandle event) { return reinterpret_cast<void*>(event); }
 }  // namespace
 
 EventHandle event_acquire(Device& device) {
-  if (device.lost.load(std::memory_order_relaxed))
-    return 0;
+  if (device.lost.load(std::memory_order_relaxed)) return 0;
   {
     SpinGuard guard(device.events_lock);
-    if (device.event_count != 0)
-      return reinterpret_cast<EventHandle>(device.events[--device.event_count]);
+    if (device.event_count != 0) return reinterpret_cast<EventHandle>(device.events[--device.event_count]);
   }
   void* event = nullptr;
   Inside inside(device);
@@ -110,8 +104,7 @@ EventHandle event_acquire(Device& device) {
 }
 
 void event_release(Device& device, EventHandle event) {
-  if (event == 0 || device.lost.load(std::memory_order_relaxed))
-    return;
+  if (event == 0 || device.lost.load(std::memory_order_relaxed)) return;
   {
     SpinGuard guard(device.events_lock);
     if (device.event_count < device.event_room) {
@@ -120,8 +113,7 @@ void event_release(Device& device, EventHandle event) {
     }
   }
   Inside inside(device);
-  if (inside.good())
-    inside.check(device.driver->event_destroy(event_of(event)));
+  if (inside.good()) inside.check(device.driver->event_destroy(event_of(event)));
 }
 
 bool event_record(Device& device, Lane lane, EventHandle event) {
@@ -138,8 +130,7 @@ bool lane_wait(Device& device, Lane lane, EventHandle event) {
 
 State event_query(Device& device, EventHandle event) {
   Inside inside(device);
-  if (!inside.good())
-    return State::kFailed;
+  if (!inside.good()) return State::kFailed;
   const int result = device.driver->event_query(event_of(event));
   return result == cuda::kNotReady ? State::kPending : inside.check(result) ? State::kDone : State::kFailed;
 }
@@ -149,8 +140,7 @@ State event_query(Device& device, EventHandle event) {
 namespace {
 
 bool copy(Device& device, Lane lane, void* to, const void* from, size_t bytes) {
-  if (bytes == 0)
-    return true;
+  if (bytes == 0) return true;
   Inside inside(device);
   void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
   return stream != nullptr && inside.check(device.driver->copy(to, from, bytes, lane == Lane::kUp, stream));
@@ -158,12 +148,11 @@ bool copy(Device& device, Lane lane, void* to, const void* from, size_t bytes) {
 
 bool copy_2d(Device& device, Lane lane, void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
              size_t rows) {
-  if (width == 0 || rows == 0)
-    return true;
+  if (width == 0 || rows == 0) return true;
   Inside inside(device);
   void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
-  return stream != nullptr && inside.check(device.driver->copy_2d(to, to_pitch, from, from_pitch, width, rows,
-                                                                  lane == Lane::kUp, stream));
+  return stream != nullptr &&
+         inside.check(device.driver->copy_2d(to, to_pitch, from, from_pitch, width, rows, lane == Lane::kUp, stream));
 }
 
 }  // namespace
@@ -187,8 +176,7 @@ bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t
 }
 
 bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes, Lane lane) {
-  if (bytes == 0)
-    return true;
+  if (bytes == 0) return true;
   if (to_device.driver != from_device.driver || from_device.lost.load(std::memory_order_relaxed)) {
     keep_error("the two devices are not of one runtime, or one is gone");
     return false;
@@ -206,20 +194,18 @@ namespace {
 bool load_module(Device& device) {
   return device.module_found.get([&device] {
     const KernelImage image = kernel_image(device.driver->api);
-    if (image.bytes == 0)
-      return false;
+    if (image.bytes == 0) return false;
     Inside inside(device);
-    return inside.good() && (inside.check(device.driver->module_load(&device.module, image.data)) ||
-                             (image.portable != nullptr &&
-                              inside.check(device.driver->module_load(&device.module, image.portable))));
+    return inside.good() &&
+           (inside.check(device.driver->module_load(&device.module, image.data)) ||
+            (image.portable != nullptr && inside.check(device.driver->module_load(&device.module, image.portable))));
   });
 }
 
 }  // namespace
 
 void* kernel(Device& device, const char* name) {
-  if (!load_module(device))
-    return nullptr;
+  if (!load_module(device)) return nullptr;
   auto known = [&device, name](void** function) {
     for (uint32_t i = 0; i < device.kernel_count; ++i)
       if (strcmp(device.kernels[i].name, name) == 0) {
@@ -231,22 +217,17 @@ void* kernel(Device& device, const char* name) {
   void* function = nullptr;
   {
     SpinGuard guard(device.kernels_lock);
-    if (known(&function))
-      return function;
+    if (known(&function)) return function;
   }
   {
     Inside inside(device);
-    if (!inside.good())
-      return nullptr;
-    if (!inside.check(device.driver->module_function(&function, device.module, name)))
-      function = nullptr;
+    if (!inside.good()) return nullptr;
+    if (!inside.check(device.driver->module_function(&function, device.module, name))) function = nullptr;
   }
   SpinGuard guard(device.kernels_lock);
   void* other = nullptr;
-  if (known(&other))
-    return other;
-  if (device.kernel_count < kKernels)
-    device.kernels[device.kernel_count++] = {name, function};
+  if (known(&other)) return other;
+  if (device.kernel_count < kKernels) device.kernels[device.kernel_count++] = {name, function};
   return function;
 }
 
@@ -271,11 +252,9 @@ void* device_allocate(Device& device, size_t bytes) {
 }
 
 void device_free(Device& device, void* memory) {
-  if (memory == nullptr)
-    return;
+  if (memory == nullptr) return;
   Inside inside(device);
-  if (inside.good())
-    inside.check(device.driver->release(memory));
+  if (inside.good()) inside.check(device.driver->release(memory));
 }
 
 bool device_room(Device& device, size_t* unused, size_t* all) {

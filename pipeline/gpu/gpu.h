@@ -28,9 +28,9 @@ struct Device;
 
 struct Pointer {
   Memory memory;
-  Device* device;    ///< null unless memory is kDevice or kManaged; null too when the table of devices (64) is full
-  uintptr_t base;    ///< allocation that holds the address; 0: the runtime would not say
-  size_t bytes;      ///< of the allocation
+  Device* device;  ///< null unless memory is kDevice or kManaged; null too when the table of devices (64) is full
+  uintptr_t base;  ///< allocation that holds the address; 0: the runtime would not say
+  size_t bytes;  ///< of the allocation
 };
 
 /// Whose is [address, address + bytes)? Asks the runtime each time, so that freed and reused addresses, pools, static
@@ -104,9 +104,9 @@ bool device_room(Device& device, size_t* unused, size_t* all);
 struct IpcHandle {
   uint8_t driver[64];  ///< the driver's own handle, of the whole allocation
   uint8_t device[16];  ///< UUID of the device where the memory lies; zeros: its driver does not say
-  uint64_t offset;     ///< of the memory in its allocation
+  uint64_t offset;  ///< of the memory in its allocation
   Api api;
-  uint8_t unused[7];   ///< zero
+  uint8_t unused[7];  ///< zero
 };
 
 /// For plain memory of the device: device_allocate()'s, or the program's. Not for pools, mapped, managed or host

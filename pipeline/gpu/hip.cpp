@@ -42,16 +42,13 @@ bool ready() {
 /// Memory that ROCr knows and HIP does not (a program of OpenMP's beside it) fails here.
 bool place(const Said& said, uintptr_t address, Place* place) {
   *place = {nullptr, 0, -1};
-  if (said.memory != Memory::kDevice && said.memory != Memory::kManaged)
-    return false;
+  if (said.memory != Memory::kDevice && said.memory != Memory::kManaged) return false;
   const int before = functions.error_peek();
   hip::Attributes attributes = {};
   attributes.device = -1;
   const int result = functions.pointer_attributes(&attributes, reinterpret_cast<const void*>(address));
-  if (result == 0)
-    place->ordinal = attributes.device;
-  else if (before == 0)
-    functions.error_take();
+  if (result == 0) place->ordinal = attributes.device;
+  else if (before == 0) functions.error_take();
   return place->ordinal >= 0;
 }
 
@@ -64,8 +61,7 @@ int enter(const Device& device, Entered* entered) {
     entered->changed = result == 0;
   }
   if (result != 0) {
-    if (entered->error == 0)
-      functions.error_take();
+    if (entered->error == 0) functions.error_take();
     return result;
   }
   entered->capture_mode = hip::kCaptureRelaxed;
@@ -76,19 +72,15 @@ int enter(const Device& device, Entered* entered) {
 
 void leave(const Device&, const Entered& entered) {
   int mode = entered.capture_mode;
-  if (entered.exchanged)
-    functions.exchange_capture_mode(&mode);
-  if (entered.changed)
-    functions.device_set(entered.device);
-  if (entered.error == 0)
-    functions.error_take();
+  if (entered.exchanged) functions.exchange_capture_mode(&mode);
+  if (entered.changed) functions.device_set(entered.device);
+  if (entered.error == 0) functions.error_take();
 }
 
 /// Before the program's work: kernels of resil's are short, and messages wait for them.
 int stream_create(void** stream) {
   int least = 0, greatest = 0;
-  if (functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0)
-    greatest = 0;
+  if (functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0) greatest = 0;
   return functions.stream_create(stream, hip::kStreamNonBlocking, greatest);
 }
 
@@ -104,8 +96,7 @@ int launch(void* function, unsigned blocks, unsigned threads, unsigned shared, v
 }
 
 int ipc_export(uint8_t* handle, void* memory) {
-  if (functions.ipc_export == nullptr)
-    return hip::kNotSupported;
+  if (functions.ipc_export == nullptr) return hip::kNotSupported;
   hip::IpcHandle made = {};
   const int result = functions.ipc_export(&made, memory);
   memcpy(handle, made.bytes, sizeof(made.bytes));
@@ -114,8 +105,7 @@ int ipc_export(uint8_t* handle, void* memory) {
 
 /// The one flag that is allowed was 0 once, and is 1 now.
 int ipc_open(void** memory, const uint8_t* handle) {
-  if (functions.ipc_open == nullptr || functions.ipc_close == nullptr)
-    return hip::kNotSupported;
+  if (functions.ipc_open == nullptr || functions.ipc_close == nullptr) return hip::kNotSupported;
   hip::IpcHandle it;
   memcpy(it.bytes, handle, sizeof(it.bytes));
   const int result = functions.ipc_open(memory, it, 1);
@@ -123,8 +113,7 @@ int ipc_open(void** memory, const uint8_t* handle) {
 }
 
 int device_uuid(uint8_t* uuid, int ordinal) {
-  if (functions.device_uuid == nullptr)
-    return hip::kNotSupported;
+  if (functions.device_uuid == nullptr) return hip::kNotSupported;
   hip::Uuid it = {};
   const int result = functions.device_uuid(&it, ordinal);
   memcpy(uuid, it.bytes, sizeof(it.bytes));
@@ -157,24 +146,22 @@ constinit const Driver hip_driver = {
     .event_query = [](void* event) { return functions.event_query(event); },
     .copy = [](void* to, const void* from, size_t bytes, bool up,
                void* stream) { return functions.copy(to, from, bytes, up ? hip::kUp : hip::kDown, stream); },
-    .copy_2d = [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, bool up,
-                  void* stream) {
-      return functions.copy_2d(to, to_pitch, from, from_pitch, width, rows, up ? hip::kUp : hip::kDown, stream);
-    },
+    .copy_2d =
+        [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, bool up,
+           void* stream) {
+          return functions.copy_2d(to, to_pitch, from, from_pitch, width, rows, up ? hip::kUp : hip::kDown, stream);
+        },
     .copy_peer = copy_peer,
     .pin =
         [](void* memory, size_t bytes) {
           return functions.host_register(memory, bytes, hip::kRegisterPortable | hip::kRegisterMapped);
         },
     .unpin = [](void* memory) { return functions.host_unregister(memory); },
-    .device_pointer = [](void** pointer,
-                         void* pinned) { return functions.host_device_pointer(pointer, pinned, 0); },
+    .device_pointer = [](void** pointer, void* pinned) { return functions.host_device_pointer(pointer, pinned, 0); },
     .allocate = [](void** memory, size_t bytes) { return functions.allocate(memory, bytes); },
     .release = [](void* memory) { return functions.release(memory); },
-    .room =
-        [](size_t* unused, size_t* all) {
-          return functions.room == nullptr ? hip::kNotSupported : functions.room(unused, all);
-        },
+    .room = [](size_t* unused,
+               size_t* all) { return functions.room == nullptr ? hip::kNotSupported : functions.room(unused, all); },
     .module_load = [](void** module, const void* image) { return functions.module_load(module, image); },
     .module_function = [](void** function, void* module,
                           const char* name) { return functions.module_function(function, module, name); },

@@ -37,45 +37,45 @@ struct Uuid {
 };
 
 // X(member, symbol, arguments). All return hipError_t.
-#define RESIL_HIP_NEEDED(X)                                                                                      \
-  X(device_get, hipGetDevice, (int* device))                                                                     \
-  X(device_set, hipSetDevice, (int device))                                                                      \
-  X(pointer_attributes, hipPointerGetAttributes, (Attributes * attributes, const void* address))                 \
-  X(stream_create, hipStreamCreateWithPriority, (void** stream, unsigned flags, int priority))                   \
-  X(stream_destroy, hipStreamDestroy, (void* stream))                                                            \
-  X(stream_wait, hipStreamWaitEvent, (void* stream, void* event, unsigned flags))                                \
-  X(event_create, hipEventCreateWithFlags, (void** event, unsigned flags))                                       \
-  X(event_destroy, hipEventDestroy, (void* event))                                                               \
-  X(event_record, hipEventRecord, (void* event, void* stream))                                                   \
-  X(event_query, hipEventQuery, (void* event))                                                                   \
-  X(copy, hipMemcpyAsync, (void* to, const void* from, size_t bytes, int kind, void* stream))                    \
-  X(copy_2d, hipMemcpy2DAsync,                                                                                   \
-    (void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, int kind,        \
-     void* stream))                                                                                              \
-  X(copy_peer, hipMemcpyPeerAsync,                                                                               \
-    (void* to, int to_device, const void* from, int from_device, size_t bytes, void* stream))                    \
-  X(host_register, hipHostRegister, (void* memory, size_t bytes, unsigned flags))                                \
-  X(host_unregister, hipHostUnregister, (void* memory))                                                          \
-  X(host_device_pointer, hipHostGetDevicePointer, (void** pointer, void* memory, unsigned flags))                \
-  X(allocate, hipMalloc, (void** memory, size_t bytes))                                                          \
-  X(release, hipFree, (void* memory))                                                                            \
-  X(module_load, hipModuleLoadData, (void** module, const void* image))                                          \
-  X(module_function, hipModuleGetFunction, (void** function, void* module, const char* name))                    \
-  X(launch, hipModuleLaunchKernel,                                                                               \
-    (void* function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,                 \
-     unsigned threads_z, unsigned shared, void* stream, void** arguments, void** extra))                         \
-  X(driver_version, hipDriverGetVersion, (int* version))                                                         \
-  X(error_peek, hipPeekAtLastError, (void))                                                                      \
+#define RESIL_HIP_NEEDED(X)                                                                                          \
+  X(device_get, hipGetDevice, (int* device))                                                                         \
+  X(device_set, hipSetDevice, (int device))                                                                          \
+  X(pointer_attributes, hipPointerGetAttributes, (Attributes * attributes, const void* address))                     \
+  X(stream_create, hipStreamCreateWithPriority, (void** stream, unsigned flags, int priority))                       \
+  X(stream_destroy, hipStreamDestroy, (void* stream))                                                                \
+  X(stream_wait, hipStreamWaitEvent, (void* stream, void* event, unsigned flags))                                    \
+  X(event_create, hipEventCreateWithFlags, (void** event, unsigned flags))                                           \
+  X(event_destroy, hipEventDestroy, (void* event))                                                                   \
+  X(event_record, hipEventRecord, (void* event, void* stream))                                                       \
+  X(event_query, hipEventQuery, (void* event))                                                                       \
+  X(copy, hipMemcpyAsync, (void* to, const void* from, size_t bytes, int kind, void* stream))                        \
+  X(copy_2d, hipMemcpy2DAsync,                                                                                       \
+    (void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, int kind,            \
+     void* stream))                                                                                                  \
+  X(copy_peer, hipMemcpyPeerAsync,                                                                                   \
+    (void* to, int to_device, const void* from, int from_device, size_t bytes, void* stream))                        \
+  X(host_register, hipHostRegister, (void* memory, size_t bytes, unsigned flags))                                    \
+  X(host_unregister, hipHostUnregister, (void* memory))                                                              \
+  X(host_device_pointer, hipHostGetDevicePointer, (void** pointer, void* memory, unsigned flags))                    \
+  X(allocate, hipMalloc, (void** memory, size_t bytes))                                                              \
+  X(release, hipFree, (void* memory))                                                                                \
+  X(module_load, hipModuleLoadData, (void** module, const void* image))                                              \
+  X(module_function, hipModuleGetFunction, (void** function, void* module, const char* name))                        \
+  X(launch, hipModuleLaunchKernel,                                                                                   \
+    (void* function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y, unsigned threads_z, \
+     unsigned shared, void* stream, void** arguments, void** extra))                                                 \
+  X(driver_version, hipDriverGetVersion, (int* version))                                                             \
+  X(error_peek, hipPeekAtLastError, (void))                                                                          \
   X(error_take, hipGetLastError, (void))
 
-#define RESIL_HIP_OPTIONAL(X)                                                                                    \
-  X(exchange_capture_mode, hipThreadExchangeStreamCaptureMode, (int* mode))                                      \
-  X(priority_range, hipDeviceGetStreamPriorityRange, (int* least, int* greatest))                                \
-  X(room, hipMemGetInfo, (size_t * unused, size_t* all))                                                         \
-  X(ipc_export, hipIpcGetMemHandle, (IpcHandle * handle, void* memory))                                          \
-  X(ipc_open, hipIpcOpenMemHandle, (void** memory, IpcHandle handle, unsigned flags))                            \
-  X(ipc_close, hipIpcCloseMemHandle, (void* memory))                                                             \
-  X(device_uuid, hipDeviceGetUuid, (Uuid * uuid, int device))                                                    \
+#define RESIL_HIP_OPTIONAL(X)                                                         \
+  X(exchange_capture_mode, hipThreadExchangeStreamCaptureMode, (int* mode))           \
+  X(priority_range, hipDeviceGetStreamPriorityRange, (int* least, int* greatest))     \
+  X(room, hipMemGetInfo, (size_t * unused, size_t * all))                             \
+  X(ipc_export, hipIpcGetMemHandle, (IpcHandle * handle, void* memory))               \
+  X(ipc_open, hipIpcOpenMemHandle, (void** memory, IpcHandle handle, unsigned flags)) \
+  X(ipc_close, hipIpcCloseMemHandle, (void* memory))                                  \
+  X(device_uuid, hipDeviceGetUuid, (Uuid * uuid, int device))                         \
   X(device_reaches, hipDeviceCanAccessPeer, (int* can, int device, int other))
 
 struct Functions {

@@ -42,8 +42,7 @@ bool ipc_export(Device& device, const void* memory, IpcHandle* handle) {
     return false;
   }
   Inside inside(device);
-  if (!inside.good() ||
-      !inside.tried(device.driver->ipc_export(handle->driver, reinterpret_cast<void*>(pointer.base))))
+  if (!inside.good() || !inside.tried(device.driver->ipc_export(handle->driver, reinterpret_cast<void*>(pointer.base))))
     return false;
   if (device.driver->device_uuid(handle->device, device.place.ordinal) != 0)
     memset(handle->device, 0, sizeof(handle->device));
@@ -59,15 +58,13 @@ bool ipc_open(Device& on, const IpcHandle& handle, void** memory) {
     return false;
   }
   Inside inside(on);
-  if (!inside.good())
-    return false;
+  if (!inside.good()) return false;
   if (says_unreachable(on, handle.device)) {
     keep_error("the devices do not reach each other");
     return false;
   }
   void* base = nullptr;
-  if (!inside.tried(on.driver->ipc_open(&base, handle.driver)))
-    return false;
+  if (!inside.tried(on.driver->ipc_open(&base, handle.driver))) return false;
   *memory = static_cast<char*>(base) + handle.offset;
   return true;
 }

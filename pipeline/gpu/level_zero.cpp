@@ -19,19 +19,17 @@ namespace {
 
 bool begins(const char* text, const char* with) { return strncmp(text, with, strlen(with)) == 0; }
 
-/// The vendors whose runtimes are asked themselves. Whoever else has a render node may be driven by Level Zero, a virtual
-/// machine's device among them.
+/// The vendors whose runtimes are asked themselves. Whoever else has a render node may be driven by Level Zero, a
+/// virtual machine's device among them.
 bool of_other_runtime(const char* root, const char* node) {
   char path[512], text[16] = "";
   if (snprintf(path, sizeof(path), "%s/sys/class/drm/%s/device/vendor", root, node) >= static_cast<int>(sizeof(path)))
     return false;
   const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return false;
+  if (file < 0) return false;
   const ssize_t bytes = read(file, text, sizeof(text) - 1);
   close(file);
-  if (bytes <= 0)
-    return false;
+  if (bytes <= 0) return false;
   text[strcspn(text, "\n")] = 0;
   return strcmp(text, "0x10de") == 0 || strcmp(text, "0x1002") == 0;
 }
@@ -40,11 +38,9 @@ bool of_other_runtime(const char* root, const char* node) {
 template <class Counts>
 bool any_in(const char* root, const char* folder, Counts counts) {
   char path[256];
-  if (snprintf(path, sizeof(path), "%s%s", root, folder) >= static_cast<int>(sizeof(path)))
-    return true;
+  if (snprintf(path, sizeof(path), "%s%s", root, folder) >= static_cast<int>(sizeof(path))) return true;
   DIR* directory = opendir(path);
-  if (directory == nullptr)
-    return errno != ENOENT;
+  if (directory == nullptr) return errno != ENOENT;
   bool found = false;
   while (!found) {
     errno = 0;
@@ -62,10 +58,8 @@ bool any_in(const char* root, const char* folder, Counts counts) {
 }  // namespace
 
 LevelZero level_zero_library(const char* name) {
-  if (begins(name, "libze_loader.so"))
-    return LevelZero::kLoader;
-  if (begins(name, "libze_tracing_layer") || begins(name, "libze_validation_layer"))
-    return LevelZero::kHarmless;
+  if (begins(name, "libze_loader.so")) return LevelZero::kLoader;
+  if (begins(name, "libze_tracing_layer") || begins(name, "libze_validation_layer")) return LevelZero::kHarmless;
   return begins(name, "libze_") ? LevelZero::kDriver : LevelZero::kNone;
 }
 
@@ -76,9 +70,8 @@ bool level_zero_any_driver() {
 
 bool level_zero_device(const char* root) {
   // A display adapter without a render node (card0 alone, as servers have it) computes nothing.
-  const bool render = any_in(root, "/dev/dri", [root](const char* name) {
-    return begins(name, "renderD") && !of_other_runtime(root, name);
-  });
+  const bool render = any_in(
+      root, "/dev/dri", [root](const char* name) { return begins(name, "renderD") && !of_other_runtime(root, name); });
   char windows[256];
   const bool long_root = snprintf(windows, sizeof(windows), "%s/dev/dxg", root) >= static_cast<int>(sizeof(windows));
   return render || any_in(root, "/dev/accel", [](const char*) { return true; }) || long_root ||

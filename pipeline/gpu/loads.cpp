@@ -18,10 +18,10 @@ namespace {
 constexpr unsigned kMostWords = 2048;  ///< glibc 2.36 has 542
 
 struct {
-  const uint64_t* words;     ///< `_rtld_global`
-  unsigned size;             ///< words in it
-  uint64_t first_object;     ///< address of the loader's list of objects
-  uint64_t last;             ///< the number that they were compared with; 0: none yet
+  const uint64_t* words;  ///< `_rtld_global`
+  unsigned size;  ///< words in it
+  uint64_t first_object;  ///< address of the loader's list of objects
+  uint64_t last;  ///< the number that they were compared with; 0: none yet
   bool given_up;
   uint64_t may_be[kMostWords / 64];  ///< a bit each
 } search;
@@ -43,11 +43,9 @@ bool find_data() {
   return true;
 }
 
-/// Behind the head of its list of objects a namespace has the number of those that are loaded now: as long as nothing has
-/// been unloaded that is the same.
-bool is_length(unsigned place) {
-  return place != 0 && search.words[place - 1] == search.first_object;
-}
+/// Behind the head of its list of objects a namespace has the number of those that are loaded now: as long as nothing
+/// has been unloaded that is the same.
+bool is_length(unsigned place) { return place != 0 && search.words[place - 1] == search.first_object; }
 
 int visit_first(dl_phdr_info* info, size_t, void* count) {
   *static_cast<uint64_t*>(count) = info->dlpi_adds;
@@ -66,8 +64,7 @@ uint64_t count() {
 
 void learn(uint64_t count) {
   SpinGuard guard(search_lock);
-  if (search.given_up || count == search.last || found() != nullptr)
-    return;
+  if (search.given_up || count == search.last || found() != nullptr) return;
   if (search.words == nullptr && !find_data()) {
     search.given_up = true;
     return;
@@ -82,8 +79,7 @@ void learn(uint64_t count) {
     left += fits;
     place = fits ? i : place;
   }
-  if (left == 1 && search.last != 0)
-    __atomic_store_n(&detail::word, &search.words[place], __ATOMIC_RELAXED);
+  if (left == 1 && search.last != 0) __atomic_store_n(&detail::word, &search.words[place], __ATOMIC_RELAXED);
   search.last = left != 0 ? count : 0;  // none: another thread is loading something; from the start
 }
 

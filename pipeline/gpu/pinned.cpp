@@ -43,8 +43,7 @@ constexpr size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1)
 class Growing {
  public:
   Growing() {
-    while (growing.exchange(true, std::memory_order_acquire))
-      sched_yield();
+    while (growing.exchange(true, std::memory_order_acquire)) sched_yield();
   }
   ~Growing() { growing.store(false, std::memory_order_release); }
   Growing(const Growing&) = delete;
@@ -59,14 +58,11 @@ bool pin(Device& device, void* memory, size_t bytes) {
 char* map(size_t bytes) {
   void* memory =
       mmap(nullptr, bytes + kStep, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
-    return nullptr;
+  if (memory == MAP_FAILED) return nullptr;
   char* start = static_cast<char*>(memory);
   char* aligned = start + (kStep - reinterpret_cast<uintptr_t>(start) % kStep) % kStep;
-  if (aligned != start)
-    munmap(start, static_cast<size_t>(aligned - start));
-  if (aligned + bytes != start + bytes + kStep)
-    munmap(aligned + bytes, static_cast<size_t>(start + kStep - aligned));
+  if (aligned != start) munmap(start, static_cast<size_t>(aligned - start));
+  if (aligned + bytes != start + bytes + kStep) munmap(aligned + bytes, static_cast<size_t>(start + kStep - aligned));
   madvise(aligned, bytes, MADV_HUGEPAGE);
   madvise(aligned, bytes, MADV_DONTFORK);
   return aligned;
@@ -77,12 +73,10 @@ bool add_slab(Device& device, size_t bytes) {
   const auto granules = static_cast<uint32_t>(bytes / Arena::kGranule);
   const size_t kept = round_up(Arena::bookkeeping(granules), 4096);
   char* memory = map(bytes);
-  if (memory == nullptr)
-    return false;
+  if (memory == nullptr) return false;
   void* nodes = mmap(nullptr, kept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (nodes == MAP_FAILED || !pin(device, memory, bytes)) {
-    if (nodes != MAP_FAILED)
-      munmap(nodes, kept);
+    if (nodes != MAP_FAILED) munmap(nodes, kept);
     munmap(memory, bytes);
     return false;
   }
@@ -107,28 +101,23 @@ bool grow(Device& device, size_t needed) {
     return false;
   const size_t least = round_up(needed, kStep);
   size_t room = (limit - have) / kStep * kStep;
-  if (room > size_t{Arena::kMost} * Arena::kGranule)
-    room = size_t{Arena::kMost} * Arena::kGranule;
-  if (least > room)
-    return false;
+  if (room > size_t{Arena::kMost} * Arena::kGranule) room = size_t{Arena::kMost} * Arena::kGranule;
+  if (least > room) return false;
   size_t wanted = have != 0 ? round_up(have, kStep) : kFirstSlab;
   wanted = wanted > room ? room : wanted < least ? least : wanted;
   for (;; wanted = round_up(wanted / 2, kStep) > least ? round_up(wanted / 2, kStep) : least) {
-    if (add_slab(device, wanted))
-      return true;
-    if (wanted == least || device.lost.load(std::memory_order_relaxed))
-      break;
+    if (add_slab(device, wanted)) return true;
+    if (wanted == least || device.lost.load(std::memory_order_relaxed)) break;
   }
-  if (device.lost.load(std::memory_order_relaxed))
-    return false;
+  if (device.lost.load(std::memory_order_relaxed)) return false;
   const uint64_t failed = failures.fetch_add(1, std::memory_order_relaxed);
   ask_again_at.store(refused_count.load(std::memory_order_relaxed) + (uint64_t{2} << (failed < 20 ? failed : 20)),
                      std::memory_order_relaxed);
   if (failed == 0)
-    log_format("device buffers: the runtime gives no more pinned memory than %llu MiB (%s for %llu MiB more); what "
-               "finds no room there is copied through other memory, slower",
-               static_cast<unsigned long long>(have >> 20), last_error(),
-               static_cast<unsigned long long>(wanted >> 20));
+    log_format(
+        "device buffers: the runtime gives no more pinned memory than %llu MiB (%s for %llu MiB more); what "
+        "finds no room there is copied through other memory, slower",
+        static_cast<unsigned long long>(have >> 20), last_error(), static_cast<unsigned long long>(wanted >> 20));
   return false;
 }
 
@@ -138,8 +127,7 @@ void* take(size_t bytes) {
   const uint32_t count = slab_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t first = slabs[i].arena.acquire(granules);
-    if (first == Arena::kNone)
-      continue;
+    if (first == Arena::kNone) continue;
     used_bytes += uint64_t{granules} * Arena::kGranule;
     most_used_bytes = used_bytes > most_used_bytes ? used_bytes : most_used_bytes;
     return slabs[i].memory + size_t{first} * Arena::kGranule;
@@ -174,38 +162,34 @@ bool pinned_prepare(Device& device, size_t limit) {
 void* pinned_acquire(Device& device, size_t bytes) {
   const uint64_t limit = limit_bytes.load(std::memory_order_relaxed);
   bytes = bytes == 0 ? 1 : bytes;
-  if (device.lost.load(std::memory_order_relaxed))
-    return nullptr;
+  if (device.lost.load(std::memory_order_relaxed)) return nullptr;
   if (bytes <= limit) {
     keep_registered(device);
     if (void* block = take(bytes)) [[likely]]
       return block;
     Growing alone;
     // Another thread may have grown it meanwhile.
-    if (void* block = take(bytes))
-      return block;
+    if (void* block = take(bytes)) return block;
     if (grow(device, bytes))
-      if (void* block = take(bytes))
-        return block;
+      if (void* block = take(bytes)) return block;
   }
   refused_count.fetch_add(1, std::memory_order_relaxed);
   if (failures.load(std::memory_order_relaxed) == 0 && !said.exchange(true, std::memory_order_relaxed))
-    log_format("device buffers: no room for %zu bytes in %llu MiB of pinned memory, the limit is %llu MiB: copied "
-               "through other memory, slower; set RESIL_STAGE_MEMORY higher",
-               bytes, static_cast<unsigned long long>(pinned_bytes.load(std::memory_order_relaxed) >> 20),
-               static_cast<unsigned long long>(limit >> 20));
+    log_format(
+        "device buffers: no room for %zu bytes in %llu MiB of pinned memory, the limit is %llu MiB: copied "
+        "through other memory, slower; set RESIL_STAGE_MEMORY higher",
+        bytes, static_cast<unsigned long long>(pinned_bytes.load(std::memory_order_relaxed) >> 20),
+        static_cast<unsigned long long>(limit >> 20));
   return nullptr;
 }
 
 void pinned_release(void* block) {
-  if (block == nullptr)
-    return;
+  if (block == nullptr) return;
   const auto at = static_cast<char*>(block);
   SpinGuard guard(lock);
   const uint32_t count = slab_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
-    if (at < slabs[i].memory || at >= slabs[i].memory + slabs[i].bytes)
-      continue;
+    if (at < slabs[i].memory || at >= slabs[i].memory + slabs[i].bytes) continue;
     const auto first = static_cast<uint32_t>(static_cast<size_t>(at - slabs[i].memory) / Arena::kGranule);
     used_bytes -= uint64_t{slabs[i].arena.release(first)} * Arena::kGranule;
     return;
@@ -214,8 +198,12 @@ void pinned_release(void* block) {
 
 PinnedUse pinned_use() {
   SpinGuard guard(lock);
-  return {pinned_bytes.load(std::memory_order_relaxed), limit_bytes.load(std::memory_order_relaxed), most_used_bytes,
-          used_bytes, slab_count.load(std::memory_order_relaxed), refused_count.load(std::memory_order_relaxed)};
+  return {pinned_bytes.load(std::memory_order_relaxed),
+          limit_bytes.load(std::memory_order_relaxed),
+          most_used_bytes,
+          used_bytes,
+          slab_count.load(std::memory_order_relaxed),
+          refused_count.load(std::memory_order_relaxed)};
 }
 
 }  // namespace resil::gpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See runtimes.h. A driver may be loaded at any time between two MPI calls, and its first buffer must not be touched: all
-// objects are looked at when their number (loads.h) has changed.
+// See runtimes.h. A driver may be loaded at any time between two MPI calls, and its first buffer must not be touched:
+// all objects are looked at when their number (loads.h) has changed.
 
 #include "pipeline/gpu/runtimes.h"
 
@@ -28,15 +28,12 @@ struct Known {
   const char* prefix;  ///< of the file's name
   Runtime runtime;
 };
-constexpr Known kKnown[] = {{"libcuda.so", kCudaRuntime},
-                            {"libhsa-runtime64.so", kHsaRuntime},
-                            {"libamdhip64.so", kHipRuntime},
-                            {"libascendcl.so", kOtherRuntime},
-                            {"libcnrt.so", kOtherRuntime},
-                            {"libmusa.so", kOtherRuntime},
+constexpr Known kKnown[] = {{"libcuda.so", kCudaRuntime},          {"libhsa-runtime64.so", kHsaRuntime},
+                            {"libamdhip64.so", kHipRuntime},       {"libascendcl.so", kOtherRuntime},
+                            {"libcnrt.so", kOtherRuntime},         {"libmusa.so", kOtherRuntime},
                             {"libmxc-runtime64.so", kOtherRuntime}};
-// Level Zero, which cannot be asked either, is in processes that do not use it: level_zero.h. The others of kOtherRuntime are
-// there because the program uses them.
+// Level Zero, which cannot be asked either, is in processes that do not use it: level_zero.h. The others of
+// kOtherRuntime are there because the program uses them.
 constexpr unsigned kAsked = 3;  ///< runtimes that can be asked: the first of kKnown, in order of their bits
 
 struct Scan {
@@ -55,12 +52,10 @@ int visit(dl_phdr_info* info, size_t, void* argument) {
   scan->level_zero_loader |= level_zero == LevelZero::kLoader;
   scan->level_zero_driver |= level_zero == LevelZero::kDriver;
   for (const Known& known : kKnown) {
-    if (strncmp(name, known.prefix, strlen(known.prefix)) != 0)
-      continue;
+    if (strncmp(name, known.prefix, strlen(known.prefix)) != 0) continue;
     scan->bits |= known.runtime;
     const auto place = static_cast<unsigned>(__builtin_ctzll(known.runtime));
-    if (place < kAsked && strlen(path) < sizeof(scan->paths[0]))
-      strcpy(scan->paths[place], path);
+    if (place < kAsked && strlen(path) < sizeof(scan->paths[0])) strcpy(scan->paths[place], path);
   }
   return 0;
 }
@@ -77,9 +72,7 @@ void find(std::atomic<Function*>& function, void* library, const char* name) {
     function.store(reinterpret_cast<Function*>(dlsym(library, name)), std::memory_order_relaxed);
 }
 
-void* library_of(Runtime runtime) {
-  return libraries[__builtin_ctzll(runtime)].load(std::memory_order_relaxed);
-}
+void* library_of(Runtime runtime) { return libraries[__builtin_ctzll(runtime)].load(std::memory_order_relaxed); }
 
 // --- Asking them about one byte ---
 
@@ -101,20 +94,16 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
     context = not_said;
     result = ask_driver(2, attributes, values, address);
   }
-  if (result != 0)
-    return result == cuda::kInvalidValue || result == cuda::kNotInitialized ? kNobodys : kUnclear;
-  if (managed == 0 && type == kUnregistered)
-    return kNobodys;
-  if (managed == 0 && type != kHost && type != kDevice)
-    return kUnclear;
-  // Memory on the host that belongs to no context has been mapped by the program, or is from a pool: whether the host has
-  // access to it, too, is not said.
-  if (managed == 0 && type == kHost && context == nullptr)
-    return kUnclear;
+  if (result != 0) return result == cuda::kInvalidValue || result == cuda::kNotInitialized ? kNobodys : kUnclear;
+  if (managed == 0 && type == kUnregistered) return kNobodys;
+  if (managed == 0 && type != kHost && type != kDevice) return kUnclear;
+  // Memory on the host that belongs to no context has been mapped by the program, or is from a pool: whether the host
+  // has access to it, too, is not said.
+  if (managed == 0 && type == kHost && context == nullptr) return kUnclear;
   context = context == not_said ? nullptr : context;
   const Memory memory = managed != 0 ? Memory::kManaged : type == kHost ? Memory::kPinned : Memory::kDevice;
-  return {memory, Api::kCuda, context, ordinal < 0 ? -1 : ordinal, reinterpret_cast<uintptr_t>(base), bytes,
-          context == nullptr};
+  return {memory, Api::kCuda,        context, ordinal < 0 ? -1 : ordinal, reinterpret_cast<uintptr_t>(base),
+          bytes,  context == nullptr};
 }
 
 /// ROCr rather than HIP: every HIP function initialises the runtime, ROCr's say that it is not initialised.
@@ -122,16 +111,13 @@ Said ask_hsa(uintptr_t address) {
   constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
   hip::HsaPointerInfo* ask_runtime = hsa_pointer_info.load(std::memory_order_relaxed);
   hip::HsaAgentInfo* ask_agent = hsa_agent_info.load(std::memory_order_relaxed);
-  if (ask_runtime == nullptr || ask_agent == nullptr)
-    return kUnclear;
+  if (ask_runtime == nullptr || ask_agent == nullptr) return kUnclear;
   hip::HsaInfo info = {};
   info.bytes = sizeof(info);
   Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false};
   const int result = ask_runtime(reinterpret_cast<const void*>(address), &info, nullptr, nullptr, nullptr);
-  if (result != 0)
-    return result == hip::kHsaNotInitialized ? said : kUnclear;
-  if (info.type == hip::kHsaUnknown)
-    return said;
+  if (result != 0) return result == hip::kHsaNotInitialized ? said : kUnclear;
+  if (info.type == hip::kHsaUnknown) return said;
   said.api = Api::kHip;
   said.memory = Memory::kPinned;
   said.bytes = info.allocation_bytes;
@@ -142,10 +128,8 @@ Said ask_hsa(uintptr_t address) {
   said.base = reinterpret_cast<uintptr_t>(info.agent_address);
   said.mapped = info.type >= hip::kHsaReserved;
   int device = -1;
-  if (ask_agent(info.owner, hip::kHsaAgentDevice, &device) != 0)
-    return kUnclear;
-  if (device != hip::kHsaCpu)
-    said.memory = Memory::kDevice;
+  if (ask_agent(info.owner, hip::kHsaAgentDevice, &device) != 0) return kUnclear;
+  if (device != hip::kHsaCpu) said.memory = Memory::kDevice;
   return said;
 }
 
@@ -169,8 +153,7 @@ uint64_t runtimes() {
       find(hsa_pointer_info, library_of(runtime), "hsa_amd_pointer_info");
       find(hsa_agent_info, library_of(runtime), "hsa_agent_get_info");
     }
-    if (hsa_pointer_info.load(std::memory_order_relaxed) != nullptr)
-      scan.bits |= kHsaRuntime;
+    if (hsa_pointer_info.load(std::memory_order_relaxed) != nullptr) scan.bits |= kHsaRuntime;
     if ((scan.level_zero_driver || (scan.level_zero_loader && level_zero_any_driver())) &&
         level_zero_device(runtimes_detail::root))
       scan.bits |= kOtherRuntime;
@@ -179,10 +162,8 @@ uint64_t runtimes() {
     loads::learn(scan.loaded);
     loaded = scan.loaded;
   }
-  if (bits == 0)
-    __atomic_store_n(&runtimes_detail::absent_until, loaded, __ATOMIC_RELAXED);
-  if (loads::found() == nullptr)
-    runtimes_detail::absent_at = bits == 0 ? ticks() : 0;
+  if (bits == 0) __atomic_store_n(&runtimes_detail::absent_until, loaded, __ATOMIC_RELAXED);
+  if (loads::found() == nullptr) runtimes_detail::absent_at = bits == 0 ? ticks() : 0;
   return bits;
 }
 
@@ -194,18 +175,14 @@ Said ask_runtimes(uint64_t present, uintptr_t address) {
     cuda::PointerGetAttributes* ask_driver = cuda_attributes.load(std::memory_order_relaxed);
     said = ask_driver != nullptr ? ask_cuda(ask_driver, address)
                                  : Said{Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
-    if (!touchable(said))
-      return said;
+    if (!touchable(said)) return said;
   }
   if ((present & (kHsaRuntime | kHipRuntime)) != 0) {
     const Said other = ask_hsa(address);
-    if (!touchable(other) || said.memory == Memory::kHost)
-      said = other;
-    if (!touchable(said))
-      return said;
+    if (!touchable(other) || said.memory == Memory::kHost) said = other;
+    if (!touchable(said)) return said;
   }
-  if ((present & kOtherRuntime) != 0 && said.memory == Memory::kHost)
-    said.memory = Memory::kForeign;
+  if ((present & kOtherRuntime) != 0 && said.memory == Memory::kHost) said.memory = Memory::kForeign;
   return said;
 }
 

@@ -4,8 +4,8 @@
 // the host may touch a buffer (host_memory.h) and where it lies (gpu.h) are both answered from here.
 //
 // What counts are the drivers through which all memory of a device is had: a CUDA runtime, also one that is linked
-// statically, loads libcuda when it is first used; HIP needs libhsa-runtime64. Both say of themselves that they have not been
-// initialised, as they are not where there is no device.
+// statically, loads libcuda when it is first used; HIP needs libhsa-runtime64. Both say of themselves that they have
+// not been initialised, as they are not where there is no device.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
 namespace resil::gpu {
 
 enum Runtime : uint64_t {
-  kCudaRuntime = 1,   ///< libcuda.so
-  kHsaRuntime = 2,    ///< libhsa-runtime64.so, or what gives its functions
-  kHipRuntime = 4,    ///< libamdhip64.so
+  kCudaRuntime = 1,  ///< libcuda.so
+  kHsaRuntime = 2,  ///< libhsa-runtime64.so, or what gives its functions
+  kHipRuntime = 4,  ///< libamdhip64.so
   kOtherRuntime = 8,  ///< one that cannot be asked, and may have a device (Level Zero: level_zero.h)
   kRuntimeBits = 8
 };
@@ -40,13 +40,11 @@ struct Absence {
   const uint64_t* word;
   uint64_t value;
 };
-inline Absence absence() {
-  return {loads::found(), __atomic_load_n(&runtimes_detail::absent_until, __ATOMIC_RELAXED)};
-}
+inline Absence absence() { return {loads::found(), __atomic_load_n(&runtimes_detail::absent_until, __ATOMIC_RELAXED)}; }
 
 /// No runtime has been loaded since this process had none; or, where the loader does not let see that, this thread has
-/// found none a few microseconds ago: opening a shared object takes longer, and getting memory from a driver that is new
-/// in the process takes milliseconds.
+/// found none a few microseconds ago: opening a shared object takes longer, and getting memory from a driver that is
+/// new in the process takes milliseconds.
 inline bool runtimes_absent() {
   const Absence known = absence();
   if (known.word != nullptr) [[likely]]
@@ -64,12 +62,12 @@ void* runtime_library(Runtime runtime);
 /// What the runtimes say about one byte. The first that knows the address as a device's decides.
 struct Said {
   Memory memory;
-  Api api;            ///< whose memory; kNone for kHost and kForeign
-  void* context;      ///< CUDA's; null: it belongs to none (pools, mapped memory), or HIP
-  int ordinal;        ///< device's number in its runtime, -1: not said
-  uintptr_t base;     ///< allocation, 0: not said
-  size_t bytes;       ///< of it
-  bool mapped;        ///< a buffer of the program's may go on in the next allocation: virtual memory management
+  Api api;  ///< whose memory; kNone for kHost and kForeign
+  void* context;  ///< CUDA's; null: it belongs to none (pools, mapped memory), or HIP
+  int ordinal;  ///< device's number in its runtime, -1: not said
+  uintptr_t base;  ///< allocation, 0: not said
+  size_t bytes;  ///< of it
+  bool mapped;  ///< a buffer of the program's may go on in the next allocation: virtual memory management
 };
 
 /// `present`: of runtimes(), not 0. Asks a runtime only if the program has initialised it, and never initialises one.

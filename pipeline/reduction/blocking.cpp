@@ -24,16 +24,14 @@ int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /// Cells of this rank's contribution from `first` on: in place, or copied to `room`.
 const char* contribution(const Call& c, bool in_place, int64_t first, int64_t count, char* room) {
-  if (in_place)
-    return static_cast<const char*>(c.input) + static_cast<size_t>(first) * c.operand.cell;
+  if (in_place) return static_cast<const char*>(c.input) + static_cast<size_t>(first) * c.operand.cell;
   load(c.operand, c.input, first, count, room);
   return room;
 }
 
 char** pointers(char* cells, size_t stride, int64_t ranks, Arena& arena) {
   char** list = arena.array<char*>(ranks);
-  for (int64_t r = 0; r < ranks; ++r)
-    list[r] = cells + static_cast<size_t>(r) * stride;
+  for (int64_t r = 0; r < ranks; ++r) list[r] = cells + static_cast<size_t>(r) * stride;
   return list;
 }
 
@@ -41,10 +39,10 @@ char** pointers(char* cells, size_t stride, int64_t ranks, Arena& arena) {
 int fold_out(const Call& c, char** cells, int64_t ranks, int64_t first, int64_t count, bool out_direct, Arena& arena) {
   const Operand& o = c.operand;
   if (out_direct)
-    return fold_cells(o, cells, ranks, static_cast<char*>(c.output) + static_cast<size_t>(first) * o.cell, count, arena);
+    return fold_cells(o, cells, ranks, static_cast<char*>(c.output) + static_cast<size_t>(first) * o.cell, count,
+                      arena);
   const int error = fold_cells(o, cells, ranks, cells[ranks - 1], count, arena);
-  if (error == 0)
-    store(o, c.output, first, count, cells[ranks - 1]);
+  if (error == 0) store(o, c.output, first, count, cells[ranks - 1]);
   return error;
 }
 
@@ -73,8 +71,7 @@ int by_gathering(const Call& c, Arena& arena) {
     if (error == 0 && mine != 0)
       error = fold_out(c, pointers(cells, bytes, ranks, arena), mine, first, now, out_direct, arena);
     arena.rewind(mark);
-    if (error != 0)
-      return error;
+    if (error != 0) return error;
   }
   return 0;
 }
@@ -83,8 +80,7 @@ int by_gathering(const Call& c, Arena& arena) {
 int by_root(const Call& c, Arena& arena) {
   const Operand& o = c.operand;
   const bool root = c.is_root();
-  if (c.inter() && c.root < 0 && !root)
-    return mpi().gather(c.comm, nullptr, 0, nullptr, c.root);
+  if (c.inter() && c.root < 0 && !root) return mpi().gather(c.comm, nullptr, 0, nullptr, c.root);
   const int64_t ranks = c.contributors();
   const size_t bytes = static_cast<size_t>(c.count) * o.cell;
   char* cells = root ? arena.take(bytes * static_cast<size_t>(ranks)) : nullptr;
@@ -102,8 +98,8 @@ int by_root(const Call& c, Arena& arena) {
 /// A segment's blocks by rank, in bytes.
 struct Blocks {
   int *counts, *places;  ///< of the segment
-  int *equal, *rows;     ///< this rank's block, once from everybody
-  int64_t mine;          ///< elements
+  int *equal, *rows;  ///< this rank's block, once from everybody
+  int64_t mine;  ///< elements
 };
 
 Blocks make_blocks(const Call& c, Arena& arena) {
@@ -140,21 +136,21 @@ int by_blocks(const Call& c, Arena& arena) {
   for (int64_t first = 0; first < c.count; first += step) {
     const int64_t now = smaller(step, c.count - first);
     divide(c, now, b);
-    int error = mpi().alltoallv(c.comm, contribution(c, in_direct, first, now, room), b.counts, b.places, rows, b.equal, b.rows);
-    if (error != 0)
-      return error;
+    int error = mpi().alltoallv(c.comm, contribution(c, in_direct, first, now, room), b.counts, b.places, rows, b.equal,
+                                b.rows);
+    if (error != 0) return error;
     char* out = out_direct ? static_cast<char*>(c.output) + first * cell : room;
     char* own = everywhere || c.is_root() ? out + b.places[c.rank] : rows;
     const size_t mark = arena.mark();
-    error = fold_cells(o, pointers(rows, static_cast<size_t>(b.mine * cell), c.size, arena), c.size, own, b.mine, arena);
+    error =
+        fold_cells(o, pointers(rows, static_cast<size_t>(b.mine * cell), c.size, arena), c.size, own, b.mine, arena);
     arena.rewind(mark);
     if (error == 0)
       error = everywhere ? mpi().allgatherv(c.comm, nullptr, 0, out, b.counts, b.places)
-                         : mpi().gatherv(c.comm, c.is_root() ? nullptr : own, b.counts[c.rank], out, b.counts, b.places, c.root);
-    if (error != 0)
-      return error;
-    if (receives && !out_direct)
-      store(o, c.output, first, now, out);
+                         : mpi().gatherv(c.comm, c.is_root() ? nullptr : own, b.counts[c.rank], out, b.counts, b.places,
+                                         c.root);
+    if (error != 0) return error;
+    if (receives && !out_direct) store(o, c.output, first, now, out);
   }
   return 0;
 }
@@ -175,26 +171,22 @@ int by_prefix_blocks(const Call& c, Arena& arena) {
   for (int64_t first = 0; first < c.count; first += step) {
     const int64_t now = smaller(step, c.count - first);
     divide(c, now, b);
-    int error = mpi().alltoallv(c.comm, contribution(c, in_direct, first, now, room), b.counts, b.places, rows, b.equal, b.rows);
+    int error = mpi().alltoallv(c.comm, contribution(c, in_direct, first, now, room), b.counts, b.places, rows, b.equal,
+                                b.rows);
     const size_t mark = arena.mark();
     if (error == 0)
       error = prefix_cells(o, pointers(rows, static_cast<size_t>(b.mine * cell), c.size, arena), c.size, b.mine, arena);
     arena.rewind(mark);
-    if (error != 0)
-      return error;
+    if (error != 0) return error;
     for (int r = 0; r < c.size; ++r) {
       rows_of[r] = r >= shift ? b.rows[r - shift] : 0;
-      if (r < shift)
-        b.equal[r] = 0;
-      if (!receives)
-        b.counts[r] = 0;
+      if (r < shift) b.equal[r] = 0;
+      if (!receives) b.counts[r] = 0;
     }
     char* out = out_direct ? static_cast<char*>(c.output) + first * cell : room;
     error = mpi().alltoallv(c.comm, rows, b.equal, rows_of, out, b.counts, b.places);
-    if (error != 0)
-      return error;
-    if (receives && !out_direct)
-      store(o, c.output, first, now, out);
+    if (error != 0) return error;
+    if (receives && !out_direct) store(o, c.output, first, now, out);
   }
   return 0;
 }
@@ -208,8 +200,7 @@ int by_scattering(const Call& c, Arena& arena) {
   const bool in_direct = direct(o, c.input, c.count) && c.count * cell <= INT_MAX;
   const bool out_direct = direct(o, c.output, own);
   int64_t longest = 0;
-  for (int r = 0; r < c.size; ++r)
-    longest = c.block_of(r) > longest ? c.block_of(r) : longest;
+  for (int r = 0; r < c.size; ++r) longest = c.block_of(r) > longest ? c.block_of(r) : longest;
   Blocks b = make_blocks(c, arena);
   const size_t round = static_cast<size_t>(smaller(step, longest) * c.size * cell);
   char* room = in_direct ? nullptr : arena.take(round);
@@ -221,8 +212,7 @@ int by_scattering(const Call& c, Arena& arena) {
       const int64_t block = c.block_of(r), now = block > first ? smaller(step, block - first) : 0;
       b.counts[r] = static_cast<int>(now * cell);
       b.places[r] = static_cast<int>((in_direct ? place + (now != 0 ? first : 0) : packed) * cell);
-      if (!in_direct && now != 0)
-        load(o, c.input, place + first, now, room + packed * cell);
+      if (!in_direct && now != 0) load(o, c.input, place + first, now, room + packed * cell);
       place += block;
       packed += now;
       b.equal[r] = static_cast<int>(mine * cell);
@@ -231,10 +221,10 @@ int by_scattering(const Call& c, Arena& arena) {
     const size_t mark = arena.mark();
     int error = mpi().alltoallv(c.comm, in_direct ? c.input : room, b.counts, b.places, rows, b.equal, b.rows);
     if (error == 0 && mine != 0)
-      error = fold_out(c, pointers(rows, static_cast<size_t>(mine * cell), c.size, arena), c.size, first, mine, out_direct, arena);
+      error = fold_out(c, pointers(rows, static_cast<size_t>(mine * cell), c.size, arena), c.size, first, mine,
+                       out_direct, arena);
     arena.rewind(mark);
-    if (error != 0)
-      return error;
+    if (error != 0) return error;
   }
   return 0;
 }
@@ -247,8 +237,7 @@ int by_gathering_block(const Call& c, Arena& arena) {
   const int64_t step = at_least_one(smaller(c.count, kSegment / static_cast<int64_t>(o.cell) / ranks));
   const bool in_direct = direct(o, c.input, c.count);
   int64_t start = 0;
-  for (int r = 0; r < c.rank; ++r)
-    start += c.block_of(r);
+  for (int r = 0; r < c.rank; ++r) start += c.block_of(r);
   const int64_t end = start + c.block_of(c.rank);
   const bool out_direct = direct(o, c.output, end - start);
   char* room = in_direct ? nullptr : arena.take(static_cast<size_t>(step) * o.cell);
@@ -263,8 +252,7 @@ int by_gathering_block(const Call& c, Arena& arena) {
       error = fold_out(c, pointers(cells + static_cast<size_t>(from - first) * o.cell, bytes, ranks, arena), ranks,
                        from - start, to - from, out_direct, arena);
     arena.rewind(mark);
-    if (error != 0)
-      return error;
+    if (error != 0) return error;
   }
   return 0;
 }

@@ -4,8 +4,8 @@
 
 #include "pipeline/reduction/call.h"
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
 #include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
@@ -21,13 +21,10 @@ bool all_in_world(uint64_t comm, bool remote, int count) {
   int ranks[256], world[256];
   for (int first = 0; first < count; first += 256) {
     const int now = count - first < 256 ? count - first : 256;
+    for (int i = 0; i < now; ++i) ranks[i] = first + i;
+    if (!backend->comm_world_ranks(comm, remote, now, ranks, world)) return false;
     for (int i = 0; i < now; ++i)
-      ranks[i] = first + i;
-    if (!backend->comm_world_ranks(comm, remote, now, ranks, world))
-      return false;
-    for (int i = 0; i < now; ++i)
-      if (world[i] < 0)
-        return false;
+      if (world[i] < 0) return false;
   }
   return true;
 }
@@ -43,9 +40,9 @@ bool reachable(const Call& call) {
     if ((known & ~2u) == generation) [[likely]]
       return (known & 2) != 0;
   }
-  const bool all = all_in_world(call.comm, false, call.size) && (!call.inter() || all_in_world(call.comm, true, call.remote));
-  if (cached)
-    __atomic_store_n(&reach[index], generation | (all ? 2 : 0), __ATOMIC_RELAXED);
+  const bool all =
+      all_in_world(call.comm, false, call.size) && (!call.inter() || all_in_world(call.comm, true, call.remote));
+  if (cached) __atomic_store_n(&reach[index], generation | (all ? 2 : 0), __ATOMIC_RELAXED);
   return all;
 }
 
@@ -61,15 +58,12 @@ bool shape_of(Call* call) {
 
 /// Elements of the whole vector; -1: negative counts.
 int64_t total_of(const Call& call, int64_t count) {
-  if (call.kind == Kind::kReduceScatterBlock)
-    return count < 0 ? -1 : count * call.size;
-  if (call.kind != Kind::kReduceScatter)
-    return count < 0 ? -1 : count;
+  if (call.kind == Kind::kReduceScatterBlock) return count < 0 ? -1 : count * call.size;
+  if (call.kind != Kind::kReduceScatter) return count < 0 ? -1 : count;
   int64_t total = 0;
   for (int64_t i = 0; i < call.size; ++i) {
     const int64_t block = call.block_of(i);
-    if (block < 0)
-      return -1;
+    if (block < 0) return -1;
     total += block;
   }
   return total;
@@ -78,17 +72,15 @@ int64_t total_of(const Call& call, int64_t count) {
 /// Would the library refuse these arguments before it communicates?
 bool refused(const Call& c, const void* send, const void* receive) {
   if (c.kind == Kind::kReduce) {
-    const bool any = c.inter() ? (c.root >= 0 ? c.root < c.remote : c.root == ring::kRootSelf || c.root == ring::kProcNull)
-                               : c.root >= 0 && c.root < c.size;
-    if (!any || (c.in_place && !c.is_root()))
-      return true;
+    const bool any = c.inter()
+                         ? (c.root >= 0 ? c.root < c.remote : c.root == ring::kRootSelf || c.root == ring::kProcNull)
+                         : c.root >= 0 && c.root < c.size;
+    if (!any || (c.in_place && !c.is_root())) return true;
   }
-  if (c.inter() && (c.in_place || c.kind == Kind::kScan || c.kind == Kind::kExscan))
-    return true;
+  if (c.inter() && (c.in_place || c.kind == Kind::kScan || c.kind == Kind::kExscan)) return true;
   const bool receives = c.kind != Kind::kReduce || c.is_root();
   const bool sends = !(c.kind == Kind::kReduce && c.inter() && c.root < 0);
-  if (receives && backend->is_in_place(receive))
-    return true;
+  if (receives && backend->is_in_place(receive)) return true;
   // One buffer for both is not MPI, but some libraries do not look: refusing it here alone would hang the others.
   // Address 0 is MPI_BOTTOM: a place for derived types that hold addresses.
   const bool bottom = c.operand.user && !c.operand.plain;
@@ -113,36 +105,42 @@ struct Forms {
   Form of[kCallCount];
 };
 
-
 struct NamedForm {
   CallId id;
   Form form;
 };
 
-#define FORMS(name, kind)                                                                               \
+#define FORMS(name, kind)                                                                                           \
   {CallId::kMPI_##name, {Kind::kind, Start::kBlocking}}, {CallId::kMPI_##name##_c, {Kind::kind, Start::kBlocking}}, \
-      {CallId::kMPI_##name##_init, {Kind::kind, Start::kPersistent}},                                    \
-      {CallId::kMPI_##name##_init_c, {Kind::kind, Start::kPersistent}}
-#define STARTS(name, kind) \
-  {CallId::kMPI_##name, {Kind::kind, Start::kNonblocking}}, {CallId::kMPI_##name##_c, {Kind::kind, Start::kNonblocking}}
+      {CallId::kMPI_##name##_init, {Kind::kind, Start::kPersistent}}, {                                             \
+    CallId::kMPI_##name##_init_c, { Kind::kind, Start::kPersistent }                                                \
+  }
+#define STARTS(name, kind)                                       \
+  {CallId::kMPI_##name, {Kind::kind, Start::kNonblocking}}, {    \
+    CallId::kMPI_##name##_c, { Kind::kind, Start::kNonblocking } \
+  }
 
 constexpr NamedForm kNamed[] = {
-    FORMS(Allreduce, kAllreduce), STARTS(Iallreduce, kAllreduce),
-    FORMS(Reduce, kReduce), STARTS(Ireduce, kReduce),
-    FORMS(Reduce_scatter, kReduceScatter), STARTS(Ireduce_scatter, kReduceScatter),
-    FORMS(Reduce_scatter_block, kReduceScatterBlock), STARTS(Ireduce_scatter_block, kReduceScatterBlock),
-    FORMS(Scan, kScan), STARTS(Iscan, kScan),
-    FORMS(Exscan, kExscan), STARTS(Iexscan, kExscan),
+    FORMS(Allreduce, kAllreduce),
+    STARTS(Iallreduce, kAllreduce),
+    FORMS(Reduce, kReduce),
+    STARTS(Ireduce, kReduce),
+    FORMS(Reduce_scatter, kReduceScatter),
+    STARTS(Ireduce_scatter, kReduceScatter),
+    FORMS(Reduce_scatter_block, kReduceScatterBlock),
+    STARTS(Ireduce_scatter_block, kReduceScatterBlock),
+    FORMS(Scan, kScan),
+    STARTS(Iscan, kScan),
+    FORMS(Exscan, kExscan),
+    STARTS(Iexscan, kExscan),
 };
 #undef FORMS
 #undef STARTS
 
 constexpr Forms kForms = [] {
   Forms forms = {};
-  for (Form& form : forms.of)
-    form = {Kind::kNone, Start::kBlocking};
-  for (const NamedForm& named : kNamed)
-    forms.of[static_cast<unsigned>(named.id)] = named.form;
+  for (Form& form : forms.of) form = {Kind::kNone, Start::kBlocking};
+  for (const NamedForm& named : kNamed) forms.of[static_cast<unsigned>(named.id)] = named.form;
   return forms;
 }();
 
@@ -167,8 +165,7 @@ const char* way_name(Way way) {
 }
 
 int64_t Call::block_of(int64_t of) const {
-  if (kind == Kind::kReduceScatterBlock)
-    return block;
+  if (kind == Kind::kReduceScatterBlock) return block;
   return large ? static_cast<const int64_t*>(counts)[of] : static_cast<const int*>(counts)[of];
 }
 
@@ -185,24 +182,18 @@ Way decide(Event& e, PerThread& mine, bool exact, Call* c) {
   c->in_place = backend->is_in_place(e.given_send);
   c->input = c->in_place ? e.given_receive : e.given_send;
   c->output = const_cast<void*>(e.given_receive);
-  if (!shape_of(c) || (form.kind == Kind::kReduceScatter && c->counts == nullptr))
-    return Way::kNativeArguments;
+  if (!shape_of(c) || (form.kind == Kind::kReduceScatter && c->counts == nullptr)) return Way::kNativeArguments;
   c->count = total_of(*c, e.send.count);
-  if (c->count < 0)
-    return Way::kNativeArguments;
-  if (c->count == 0 || (c->size == 1 && !c->inter()))
-    return Way::kNativeSafe;
+  if (c->count < 0) return Way::kNativeArguments;
+  if (c->count == 0 || (c->size == 1 && !c->inter())) return Way::kNativeSafe;
   switch (operand_of(e, mine, exact, &c->operand)) {
     case Verdict::kFold: break;
     case Verdict::kSafe: return Way::kNativeSafe;
     default: return Way::kNativeArguments;
   }
-  if (!all_ranks_present() || !runtime_has_world())
-    return Way::kNativeRanks;
-  if (!reachable(*c))
-    return Way::kNativeWorld;
-  if (refused(*c, e.given_send, e.given_receive))
-    return Way::kNativeArguments;
+  if (!all_ranks_present() || !runtime_has_world()) return Way::kNativeRanks;
+  if (!reachable(*c)) return Way::kNativeWorld;
+  if (refused(*c, e.given_send, e.given_receive)) return Way::kNativeArguments;
   // Counts of the collectives below are ints. (A Reduce between groups goes in one piece.)
   const auto cell = static_cast<int64_t>(c->operand.cell);
   if (cell > kLargestPiece / c->contributors() ||

@@ -30,15 +30,15 @@ Form form_of(CallId id);
 
 /// Which way calls went; the last ones are the library's own, with the reason.
 enum class Way : uint8_t {
-  kNativeSafe,   ///< the result does not depend on the order: integers, one rank, no data
+  kNativeSafe,  ///< the result does not depend on the order: integers, one rank, no data
   kOrder,
   kExact,
   kP2p,
-  kNativeRanks,      ///< some rank of the job does not carry resil
-  kNativeWorld,      ///< members of another world
+  kNativeRanks,  ///< some rank of the job does not carry resil
+  kNativeWorld,  ///< members of another world
   kNativeArguments,  ///< the library will refuse it
-  kNativeSize,       ///< nonblocking or persistent, and too large to be gathered
-  kNativePersistent, ///< the library has no persistent collective to build on
+  kNativeSize,  ///< nonblocking or persistent, and too large to be gathered
+  kNativePersistent,  ///< the library has no persistent collective to build on
   kCount,
 };
 const char* way_name(Way way);
@@ -70,14 +70,14 @@ struct Call {
   bool in_place, large;
   uint64_t comm;
   CommInfo* info;
-  int32_t size, rank;   ///< of the local group
-  int32_t remote;       ///< -1: intracommunicator
-  int32_t root;         ///< as in ring_format.h
-  const void* input;    ///< this rank's contribution
+  int32_t size, rank;  ///< of the local group
+  int32_t remote;  ///< -1: intracommunicator
+  int32_t root;  ///< as in ring_format.h
+  const void* input;  ///< this rank's contribution
   void* output;
-  int64_t count;        ///< elements of the whole vector
-  int64_t block;        ///< kReduceScatterBlock: elements of each block
-  const void* counts;   ///< kReduceScatter: int[], MPI_Count[] when large
+  int64_t count;  ///< elements of the whole vector
+  int64_t block;  ///< kReduceScatterBlock: elements of each block
+  const void* counts;  ///< kReduceScatter: int[], MPI_Count[] when large
   Operand operand;
 
   bool inter() const { return remote >= 0; }

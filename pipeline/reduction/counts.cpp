@@ -34,7 +34,8 @@ void count_way(Way way, uint64_t bytes) {
   Counter& counter = counters[static_cast<unsigned>(way)];
   if (__atomic_fetch_add(&counter.calls, 1, __ATOMIC_RELAXED) == 0 && is_native(way)) [[unlikely]]
     if (const char* reason = why(way); reason != nullptr)
-      add_note_format("reductions: %s; such calls are the MPI library's own, and its order of operations is its choice", reason);
+      add_note_format("reductions: %s; such calls are the MPI library's own, and its order of operations is its choice",
+                      reason);
   __atomic_fetch_add(&counter.bytes, bytes, __ATOMIC_RELAXED);
 }
 
@@ -61,8 +62,7 @@ void report_ways(JsonWriter& json, const char* mode, bool p2p) {
   json.integer("calls", native);
   json.begin_object("reasons");
   for (unsigned i = static_cast<unsigned>(Way::kNativeRanks); i < static_cast<unsigned>(Way::kCount); ++i)
-    if (counters[i].calls != 0)
-      json.integer(way_name(static_cast<Way>(i)), static_cast<int64_t>(counters[i].calls));
+    if (counters[i].calls != 0) json.integer(way_name(static_cast<Way>(i)), static_cast<int64_t>(counters[i].calls));
   json.end_object();
   json.end_object();
   json.end_object();

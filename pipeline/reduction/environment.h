@@ -17,8 +17,7 @@ class FloatingEnvironment {
     x87_ = x87;
     asm volatile("stmxcsr %0" : "=m"(saved_)::"memory");
     constexpr uint32_t kDefault = 0x1f80;
-    if (saved_ != kDefault)
-      asm volatile("ldmxcsr %0" ::"m"(kDefault) : "memory");
+    if (saved_ != kDefault) asm volatile("ldmxcsr %0" ::"m"(kDefault) : "memory");
     if (x87_) {
       constexpr uint16_t kExtended = 0x037f;  // 64-bit significands
       // fnstenv masks all exceptions, so that nothing pending fires in here.
@@ -32,8 +31,7 @@ class FloatingEnvironment {
   ~FloatingEnvironment() {
 #if defined(__x86_64__)
     asm volatile("ldmxcsr %0" ::"m"(saved_) : "memory");
-    if (x87_)
-      asm volatile("fldenv %0" ::"m"(environment_) : "memory");
+    if (x87_) asm volatile("fldenv %0" ::"m"(environment_) : "memory");
 #elif defined(__aarch64__)
     asm volatile("msr fpcr, %0\n\tmsr fpsr, %1" ::"r"(saved_), "r"(flags_) : "memory");
 #endif

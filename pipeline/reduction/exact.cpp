@@ -17,19 +17,16 @@ namespace {
 
 template <class F>
 void one_sum(const char* const* contributions, size_t ranks, size_t offset, char* result, ExactSum<F>& sum) {
-  if (short_sum<F>(contributions, ranks, offset, result))
-    return;
+  if (short_sum<F>(contributions, ranks, offset, result)) return;
   sum.clear();
-  for (size_t r = 0; r < ranks; ++r)
-    sum.add(contributions[r] + offset);
+  for (size_t r = 0; r < ranks; ++r) sum.add(contributions[r] + offset);
   sum.round(result);
 }
 
 template <class F>
 void integer_sums(const char* const* contributions, size_t ranks, char* result, size_t units, char* scratch) {
   auto& sum = *new (scratch) ExactSum<F>;
-  for (size_t i = 0; i < units; ++i)
-    one_sum<F>(contributions, ranks, i * F::kBytes, result + i * F::kBytes, sum);
+  for (size_t i = 0; i < units; ++i) one_sum<F>(contributions, ranks, i * F::kBytes, result + i * F::kBytes, sum);
 }
 
 /// T(0, 1): nothing is added to it.
@@ -37,12 +34,12 @@ template <class F>
 void copy(char* to, const char* from) {
   constexpr size_t kValue = sizeof(typename F::Significand) == 8 && F::kPrecision == 64 ? 10 : F::kBytes;
   memmove(to, from, kValue);
-  if constexpr (kValue != F::kBytes)
-    memset(to + kValue, 0, F::kBytes - kValue);
+  if constexpr (kValue != F::kBytes) memset(to + kValue, 0, F::kBytes - kValue);
 }
 
 template <class F>
-void integer_prefixes(const char* const* contributions, size_t ranks, char* const* results, size_t units, char* scratch) {
+void integer_prefixes(const char* const* contributions, size_t ranks, char* const* results, size_t units,
+                      char* scratch) {
   static_assert(sizeof(ExactSum<F>) <= kFoldScratch);
   auto& sum = *new (scratch) ExactSum<F>;
   for (size_t at = 0; at < units * F::kBytes; at += F::kBytes) {
@@ -78,15 +75,13 @@ void floating_prefixes(const char* const* contributions, size_t ranks, char* con
       T lost, rest;
       const T next_sum = two_sum(sum, V::load(contributions[r] + at), &lost);
       const T next_error = two_sum(error, lost, &rest);
-      if (!(rest == 0))
-        break;
+      if (!(rest == 0)) break;
       sum = next_sum;
       error = next_error;
       const T total = sum + error;
       V::store(results[r] + at, total == 0 && sum == 0 ? sum : total);  // of zeros alone: `sum` has the sign
     }
-    if (r == ranks)
-      continue;
+    if (r == ranks) continue;
     exact.clear();
     char seed[sizeof(T)];
     memcpy(seed, &sum, sizeof(T));
@@ -114,11 +109,9 @@ Format exact_format(const BasicType& type) {
   if (type.kind == BasicKind::kLongDouble || type.kind == BasicKind::kLongDoubleComplex)
     return width == 16 ? Format::kExtended : Format::kNone;
 #elif LDBL_MANT_DIG != 113
-  if (type.kind == BasicKind::kLongDouble || type.kind == BasicKind::kLongDoubleComplex)
-    return Format::kNone;
+  if (type.kind == BasicKind::kLongDouble || type.kind == BasicKind::kLongDoubleComplex) return Format::kNone;
 #endif
-  if (!complex && type.kind != BasicKind::kFloating && type.kind != BasicKind::kLongDouble)
-    return Format::kNone;
+  if (!complex && type.kind != BasicKind::kFloating && type.kind != BasicKind::kLongDouble) return Format::kNone;
   switch (width) {
     case 2: return Format::kHalf;
     case 4: return Format::kSingle;
@@ -157,8 +150,8 @@ void exact_sums(Format format, const char* const* contributions, size_t ranks, c
   }
 }
 
-void exact_prefixes(Format format, const char* const* contributions, size_t ranks, char* const* results,
-                    size_t units, char* scratch) {
+void exact_prefixes(Format format, const char* const* contributions, size_t ranks, char* const* results, size_t units,
+                    char* scratch) {
   switch (format) {
     case Format::kHalf: return integer_prefixes<HalfFormat>(contributions, ranks, results, units, scratch);
     case Format::kSingle: return floating_prefixes<float, SingleFormat>(contributions, ranks, results, units);

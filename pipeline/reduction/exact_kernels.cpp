@@ -84,8 +84,7 @@ template <class M>
 [[gnu::always_inline]] inline bool any(M mask) {
   uint64_t words[sizeof(M) / 8], all = 0;
   memcpy(words, &mask, sizeof(mask));
-  for (uint64_t word : words)
-    all |= word;
+  for (uint64_t word : words) all |= word;
   return all != 0;
 }
 
@@ -110,8 +109,7 @@ template <class T, class V>
       if (doubt[i]) {
         if constexpr (sizeof(T) == 4)
           exact_single(sums.contributions, sums.ranks, at + i * sizeof(T), reinterpret_cast<char*>(&lane));
-        else
-          exact_double(sums.contributions, sums.ranks, at + i * sizeof(T), reinterpret_cast<char*>(&lane));
+        else exact_double(sums.contributions, sums.ranks, at + i * sizeof(T), reinterpret_cast<char*>(&lane));
       }
       value[i] = lane;
     }
@@ -150,8 +148,7 @@ template <class L, class T, class V, bool kFirst, bool kLast>
   } else {
     state = *kept;
   }
-  for (; next < first + count; ++next)
-    add(state, L::load(sums.contributions[next] + at));
+  for (; next < first + count; ++next) add(state, L::load(sums.contributions[next] + at));
   if constexpr (kLast) {
     const V value = rounded(state, sums, at, bytes / static_cast<unsigned>(sizeof(T)));
     memcpy(sums.result + at, &value, bytes);
@@ -175,16 +172,14 @@ void sum(const char* const* contributions, size_t ranks, char* result, size_t co
   constexpr T kSlack = 2 * std::numeric_limits<T>::epsilon();  // four half units, where one would do but for roundings
   const Sums<T> sums = {contributions, ranks, result, static_cast<T>(ranks) * kSlack};
   const size_t bytes = count * sizeof(T);
-  if (ranks <= kGroup)
-    return pass<T, true, true>(sums, 0, ranks, 0, bytes, nullptr);
+  if (ranks <= kGroup) return pass<T, true, true>(sums, 0, ranks, 0, bytes, nullptr);
   // The last block has up to 15 single values, each with a narrow vector.
   static_assert(4 * kBlockBytes + 4 * kNarrow * kWide / sizeof(T) <= kFoldScratch);
   for (size_t at = 0; at < bytes; at += kBlockBytes) {
     const size_t end = bytes - at < kBlockBytes ? bytes : at + kBlockBytes;
     size_t first = kGroup;
     pass<T, true, false>(sums, 0, kGroup, at, end, kept);
-    for (; ranks - first > kGroup; first += kGroup)
-      pass<T, false, false>(sums, first, kGroup, at, end, kept);
+    for (; ranks - first > kGroup; first += kGroup) pass<T, false, false>(sums, first, kGroup, at, end, kept);
     pass<T, false, true>(sums, first, ranks - first, at, end, kept);
   }
 }

@@ -11,14 +11,14 @@
 
 namespace resil::reduction {
 
-/// Rounds `leading`, whose last bit is worth the unit of `exponent`, to nearest, ties to even. `rest`: there is something
-/// behind these bits, 128 of them then.
+/// Rounds `leading`, whose last bit is worth the unit of `exponent`, to nearest, ties to even. `rest`: there is
+/// something behind these bits, 128 of them then.
 template <class Format>
 void round_bits(char* to, bool negative, Wide leading, unsigned exponent, bool rest) {
   constexpr unsigned kPrecision = Format::kPrecision;
   const uint64_t high = static_cast<uint64_t>(leading >> 64);
-  const unsigned bits = static_cast<unsigned>(high != 0 ? 64 + std::bit_width(high)
-                                                        : std::bit_width(static_cast<uint64_t>(leading)));
+  const unsigned bits =
+      static_cast<unsigned>(high != 0 ? 64 + std::bit_width(high) : std::bit_width(static_cast<uint64_t>(leading)));
   // The result's last bit is worth at least the least value there is.
   unsigned result = exponent + bits > kPrecision + 1 ? exponent + bits - kPrecision : 1;
   Wide significand;
@@ -29,15 +29,13 @@ void round_bits(char* to, bool negative, Wide leading, unsigned exponent, bool r
     significand = leading >> shift;
     const Wide half = Wide{1} << (shift - 1);
     const Wide behind = leading & ((half << 1) - 1);
-    if (behind > half || (behind == half && (rest || (significand & 1) != 0)))
-      ++significand;
+    if (behind > half || (behind == half && (rest || (significand & 1) != 0))) ++significand;
     if (significand >> kPrecision != 0) {
       significand >>= 1;
       ++result;
     }
   }
-  if (result > Format::kMostExponent)
-    return Format::infinity(to, negative);
+  if (result > Format::kMostExponent) return Format::infinity(to, negative);
   Format::put_together(to, negative, result, significand);
 }
 
@@ -50,10 +48,8 @@ bool short_sum(const char* const* values, size_t count, size_t offset, char* to)
     uint32_t least = ~uint32_t{0}, most = 0;
     for (size_t i = 0; i < count; ++i) {
       const auto parts = Format::take_apart(values[i] + offset);
-      if (parts.kind != Class::kFinite)
-        return false;
-      if (parts.significand == 0)
-        continue;
+      if (parts.kind != Class::kFinite) return false;
+      if (parts.significand == 0) continue;
       least = parts.exponent < least ? parts.exponent : least;
       most = parts.exponent > most ? parts.exponent : most;
     }
@@ -62,8 +58,7 @@ bool short_sum(const char* const* values, size_t count, size_t offset, char* to)
     Wide sum = 0;  // of two's complement
     for (size_t i = 0; i < count; ++i) {
       const auto parts = Format::take_apart(values[i] + offset);
-      if (parts.significand == 0)
-        continue;
+      if (parts.significand == 0) continue;
       const Wide value = Wide{parts.significand} << (parts.exponent - least);
       sum += parts.negative ? -value : value;
     }
@@ -89,10 +84,8 @@ class ExactSum {
     const Parts<Significand> parts = Format::take_apart(value);
     only_negative_zeros_ = only_negative_zeros_ && parts.negative && parts.significand == 0;
     nan_ = nan_ || parts.kind == Class::kNan;
-    if (parts.kind == Class::kInfinite)
-      (parts.negative ? minus_infinity_ : plus_infinity_) = true;
-    if (parts.significand == 0)
-      return;
+    if (parts.kind == Class::kInfinite) (parts.negative ? minus_infinity_ : plus_infinity_) = true;
+    if (parts.significand == 0) return;
     const unsigned at = parts.exponent / 32, shift = parts.exponent % 32;
     add_word(at, shift, static_cast<uint64_t>(parts.significand), parts.negative);
     if constexpr (sizeof(Significand) > 8)
@@ -101,17 +94,13 @@ class ExactSum {
 
   /// The sum of all values so far, rounded to nearest, ties to even. More may be added afterwards.
   void round(char* to) {
-    if (nan_ || (plus_infinity_ && minus_infinity_))
-      return Format::nan(to);
-    if (plus_infinity_ || minus_infinity_)
-      return Format::infinity(to, minus_infinity_);
+    if (nan_ || (plus_infinity_ && minus_infinity_)) return Format::nan(to);
+    if (plus_infinity_ || minus_infinity_) return Format::infinity(to, minus_infinity_);
     carry();
     const bool negative = first_ < end_ && chunks_[end_ - 1] < 0;
-    if (negative)
-      negate();
+    if (negative) negate();
     round_magnitude(to, negative);
-    if (negative)
-      negate();
+    if (negative) negate();
   }
 
  private:
@@ -127,12 +116,9 @@ class ExactSum {
       chunks_[at + i] += sign * static_cast<int64_t>(static_cast<uint32_t>(shifted >> (32 * i)));
   }
   void use(unsigned first, unsigned end) {
-    if (first_ == end_)
-      first_ = end_ = first;
-    while (first_ > first)
-      chunks_[--first_] = 0;
-    while (end_ < end)
-      chunks_[end_++] = 0;
+    if (first_ == end_) first_ = end_ = first;
+    while (first_ > first) chunks_[--first_] = 0;
+    while (end_ < end) chunks_[end_++] = 0;
   }
   /// All chunks but the highest are in 0 ... 2^32 - 1 afterwards; that has the sign.
   void carry() {
@@ -142,17 +128,14 @@ class ExactSum {
     }
   }
   void negate() {
-    for (unsigned i = first_; i < end_; ++i)
-      chunks_[i] = -chunks_[i];
+    for (unsigned i = first_; i < end_; ++i) chunks_[i] = -chunks_[i];
     carry();
   }
 
   void round_magnitude(char* to, bool negative) const {
     unsigned top = end_;
-    while (top > first_ && chunks_[top - 1] == 0)
-      --top;
-    if (top == first_)
-      return Format::put_together(to, only_negative_zeros_, 1, 0);
+    while (top > first_ && chunks_[top - 1] == 0) --top;
+    if (top == first_) return Format::put_together(to, only_negative_zeros_, 1, 0);
     // The leading bits, up to 128 of them, and whether there is anything behind.
     Wide leading = static_cast<uint64_t>(chunks_[--top]);
     unsigned bits = static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(leading)));
@@ -166,8 +149,7 @@ class ExactSum {
       bits += taken;
       exponent -= taken;
     }
-    while (top > first_ && !rest)
-      rest = chunks_[--top] != 0;
+    while (top > first_ && !rest) rest = chunks_[--top] != 0;
     round_bits<Format>(to, negative, leading, exponent, rest);
   }
 

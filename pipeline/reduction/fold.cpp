@@ -27,9 +27,7 @@ constinit std::atomic<const Variant*> chosen{nullptr};
 
 bool is_logical(OpKind op) { return op == OpKind::kLand || op == OpKind::kLor || op == OpKind::kLxor; }
 bool is_bitwise(OpKind op) { return op == OpKind::kBand || op == OpKind::kBor || op == OpKind::kBxor; }
-bool is_integer(const BasicType& type) {
-  return type.kind == BasicKind::kSigned || type.kind == BasicKind::kUnsigned;
-}
+bool is_integer(const BasicType& type) { return type.kind == BasicKind::kSigned || type.kind == BasicKind::kUnsigned; }
 bool is_complex(const BasicType& type) {
   return type.kind == BasicKind::kComplex || type.kind == BasicKind::kLongDoubleComplex;
 }
@@ -63,8 +61,7 @@ char* const* bytes(void* const* list) { return reinterpret_cast<char* const*>(li
 /// Calls what computes, in the floating-point environment that it needs.
 template <class Compute>
 void in_environment(const Kernel& kernel, const Compute& compute) {
-  if (!kernel.floating)
-    return compute();
+  if (!kernel.floating) return compute();
   FloatingEnvironment environment(kernel.x87);
   compute();
 }
@@ -94,14 +91,11 @@ const Variant& fold_variant() {
 void fold_use(const Variant* variant) { chosen.store(variant, std::memory_order_relaxed); }
 
 Kernel find_kernel(OpKind op, const BasicType& type) {
-  if (static_cast<unsigned>(op) >= kOperators)
-    return {};
+  if (static_cast<unsigned>(op) >= kOperators) return {};
   const Element element = element_of(op, type);
-  if (element == Element::kNone)
-    return find_scalar_kernel(op, type);
+  if (element == Element::kNone) return find_scalar_kernel(op, type);
   const Step step = fold_variant().order->steps[static_cast<unsigned>(op)][static_cast<unsigned>(element)];
-  if (step == nullptr)
-    return {};
+  if (step == nullptr) return {};
   const uint8_t units = is_complex(type) ? 2 : 1;
   return {step, static_cast<uint16_t>(type.width / units), units, is_floating(element), is_floating(element), false};
 }
@@ -109,14 +103,12 @@ Kernel find_kernel(OpKind op, const BasicType& type) {
 bool fold_defined(OpKind op, const BasicType& type) { return find_kernel(op, type).step != nullptr; }
 
 bool fold_is_native(OpKind op, const BasicType& type) {
-  if (!fold_defined(op, type))
-    return false;
-  if (is_logical(op) || is_bitwise(op))
-    return true;
-  if (!is_integer(type))
-    return false;
+  if (!fold_defined(op, type)) return false;
+  if (is_logical(op) || is_bitwise(op)) return true;
+  if (!is_integer(type)) return false;
   if (op == OpKind::kSum || op == OpKind::kProd)
-    return type.width == 4 || type.width == 8;  // Open MPI's narrower sums stick at the greatest value, if vectors do them
+    return type.width == 4 ||
+           type.width == 8;  // Open MPI's narrower sums stick at the greatest value, if vectors do them
   // MPICH 4.0 compares unsigned integers as if they had a sign; Open MPI 4.1 compares MPI_OFFSET as if it had none.
   return type.kind == BasicKind::kSigned && type.width <= 4;
 }
@@ -126,8 +118,7 @@ bool fold_exact_defined(OpKind op, const BasicType& type) {
 }
 
 size_t element_extent(const BasicType& type) {
-  if (type.kind != BasicKind::kPair)
-    return type.width;
+  if (type.kind != BasicKind::kPair) return type.width;
   const size_t value = type.value_width, index = type.index_width;
   const size_t align = value > index ? value : index;
   const size_t end = (value + index - 1) / index * index + index;
@@ -167,16 +158,13 @@ void fold(OpKind op, const BasicType& type, Mode mode, const void* const* contri
     return with_scratch([&](char* own) { fold(op, type, mode, contributions, ranks, result, count, own); });
   const Kernel kernel = find_kernel(op, type);
   const size_t units = count * kernel.units;
-  if (units == 0)
-    return;
+  if (units == 0) return;
   char* const to = static_cast<char*>(result);
   // Of two numbers, the rounded sum is what `order` gives as well.
   const Format format = mode == Mode::kExact && op == OpKind::kSum && ranks > 2 ? exact_format(type) : Format::kNone;
   in_environment(kernel, [&] {
-    if (format != Format::kNone)
-      exact_sums(format, bytes(contributions), ranks, to, units, scratch);
-    else
-      fold_tree(kernel, bytes(contributions), ranks, to, units, scratch);
+    if (format != Format::kNone) exact_sums(format, bytes(contributions), ranks, to, units, scratch);
+    else fold_tree(kernel, bytes(contributions), ranks, to, units, scratch);
   });
 }
 
@@ -186,14 +174,11 @@ void fold_prefixes(OpKind op, const BasicType& type, Mode mode, const void* cons
     return with_scratch([&](char* own) { fold_prefixes(op, type, mode, contributions, ranks, results, count, own); });
   const Kernel kernel = find_kernel(op, type);
   const size_t units = count * kernel.units;
-  if (units == 0)
-    return;
+  if (units == 0) return;
   const Format format = mode == Mode::kExact && op == OpKind::kSum ? exact_format(type) : Format::kNone;
   in_environment(kernel, [&] {
-    if (format != Format::kNone)
-      exact_prefixes(format, bytes(contributions), ranks, bytes(results), units, scratch);
-    else
-      fold_tree_prefixes(kernel, bytes(contributions), ranks, bytes(results), units, scratch);
+    if (format != Format::kNone) exact_prefixes(format, bytes(contributions), ranks, bytes(results), units, scratch);
+    else fold_tree_prefixes(kernel, bytes(contributions), ranks, bytes(results), units, scratch);
   });
 }
 

@@ -2,8 +2,9 @@
 //
 // Arithmetic of reductions without MPI: folds the contributions of all ranks to one result, in one association that is
 // the same for every variant, size and MPI library. Compiled without contraction; no allocation, no lock, any thread;
-// under 2 KiB of stack where the caller gives scratch memory: threads of programs may have 16 KiB. The program's floating-point environment (rounding, traps, flushed subnormals, exception
-// flags) neither matters nor changes. docs/REDUCTIONS.md has the rules for NaN, zeros and ties.
+// under 2 KiB of stack where the caller gives scratch memory: threads of programs may have 16 KiB. The program's
+// floating-point environment (rounding, traps, flushed subnormals, exception flags) neither matters nor changes.
+// docs/REDUCTIONS.md has the rules for NaN, zeros and ties.
 //
 // The canonical association (`order`): contributions x_0 ... x_{P-1} are folded by a binary tree over the ranks,
 //   T(lo, hi) = x_lo                              if hi - lo == 1
@@ -30,14 +31,14 @@ enum class Mode : uint8_t { kOrder, kExact };
 bool fold_defined(OpKind op, const BasicType& type);
 /// Is the result of op on this type the same in whatever order and grouping it is computed, in any MPI library that
 /// follows the standard? (Logical and bitwise operators, most of those on integers.) Then nothing need be done. False
-/// for those that libraries in use get wrong in their own ways: sums and products of 1 and 2 bytes, minima and maxima of
-/// unsigned and of 8-byte integers.
+/// for those that libraries in use get wrong in their own ways: sums and products of 1 and 2 bytes, minima and maxima
+/// of unsigned and of 8-byte integers.
 bool fold_is_native(OpKind op, const BasicType& type);
 /// Does `exact` give more than `order` for it? (Sums of floating and complex values.)
 bool fold_exact_defined(OpKind op, const BasicType& type);
 
-/// low[i] = low[i] op high[i], in `order`, for `count` elements laid out one behind the other as in memory (extent apart), low being
-/// the contribution of the lower ranks. `low` and `high` do not overlap.
+/// low[i] = low[i] op high[i], in `order`, for `count` elements laid out one behind the other as in memory (extent
+/// apart), low being the contribution of the lower ranks. `low` and `high` do not overlap.
 void combine(OpKind op, const BasicType& type, void* low, const void* high, size_t count);
 /// The other way round: high[i] = low[i] op high[i].
 void combine_into_high(OpKind op, const BasicType& type, const void* low, void* high, size_t count);

@@ -20,7 +20,7 @@ struct Parts {
   Class kind;
   bool negative;
   uint32_t exponent;  ///< 1 ... Format::kMostExponent
-  S significand;      ///< 0 is a zero
+  S significand;  ///< 0 is a zero
 };
 
 /// IEEE 754's formats: the leading bit is not stored. `Bits` holds the value, `S` its significand.
@@ -38,10 +38,8 @@ struct IeeeFormat {
     const uint32_t exponent = static_cast<uint32_t>(bits >> (kDigits - 1)) & (kMostExponent + 1);
     const bool negative = static_cast<bool>(bits >> (8 * sizeof(Bits) - 1));
     const S fraction = bits & static_cast<Bits>((Bits{1} << (kDigits - 1)) - 1);
-    if (exponent > kMostExponent)
-      return {fraction == 0 ? Class::kInfinite : Class::kNan, negative, 0, 0};
-    if (exponent == 0)
-      return {Class::kFinite, negative, 1, fraction};
+    if (exponent > kMostExponent) return {fraction == 0 ? Class::kInfinite : Class::kNan, negative, 0, 0};
+    if (exponent == 0) return {Class::kFinite, negative, 1, fraction};
     return {Class::kFinite, negative, exponent, fraction | S{1} << (kDigits - 1)};
   }
   static void infinity(char* to, bool negative) { put(to, negative, kMostExponent + 1, 0); }
@@ -50,14 +48,13 @@ struct IeeeFormat {
   static void put_together(char* to, bool negative, uint32_t exponent, Wide significand) {
     const Bits leading = static_cast<Bits>(Bits{1} << (kDigits - 1));
     const Bits bits = static_cast<Bits>(significand);
-    put(to, negative, (bits & leading) != 0 ? exponent : 0,
-        static_cast<Bits>(bits & ~leading));
+    put(to, negative, (bits & leading) != 0 ? exponent : 0, static_cast<Bits>(bits & ~leading));
   }
 
  private:
   static void put(char* to, bool negative, uint32_t exponent, Bits fraction) {
-    const Bits bits = static_cast<Bits>(Bits{negative} << (8 * sizeof(Bits) - 1) | static_cast<Bits>(exponent) << (kDigits - 1) |
-                                        fraction);
+    const Bits bits = static_cast<Bits>(Bits{negative} << (8 * sizeof(Bits) - 1) |
+                                        static_cast<Bits>(exponent) << (kDigits - 1) | fraction);
     memcpy(to, &bits, sizeof(bits));
   }
 };
@@ -84,10 +81,8 @@ struct ExtendedFormat {
     const uint32_t exponent = head & 0x7fff;
     if (exponent > kMostExponent)
       return {significand == uint64_t{1} << 63 ? Class::kInfinite : Class::kNan, negative, 0, 0};
-    if (exponent == 0)
-      return {Class::kFinite, negative, 1, significand};
-    if (!leading)
-      return {Class::kNan, negative, 0, 0};
+    if (exponent == 0) return {Class::kFinite, negative, 1, significand};
+    if (!leading) return {Class::kNan, negative, 0, 0};
     return {Class::kFinite, negative, exponent, significand};
   }
   static void infinity(char* to, bool negative) { put(to, negative, kMostExponent + 1, uint64_t{1} << 63); }

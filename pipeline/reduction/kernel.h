@@ -14,7 +14,20 @@ namespace resil::reduction {
 /// What lies in memory, as far as arithmetic is concerned. Sums, minima and bit operations of complex numbers and the
 /// like are those of their parts.
 enum class Element : uint8_t {
-  kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kL8, kL16, kL32, kL64, kF32, kF64,  // vectors: order_kernels.cpp
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kL8,
+  kL16,
+  kL32,
+  kL64,
+  kF32,
+  kF64,  // vectors: order_kernels.cpp
   kNone,
 };
 constexpr unsigned kVectorElements = static_cast<unsigned>(Element::kNone);
@@ -28,10 +41,10 @@ using Step = void (*)(char* to, const char* before, const char* const* leaves, u
 /// One operator on one type.
 struct Kernel {
   Step step;
-  uint16_t unit;         ///< bytes of a unit
-  uint8_t units;         ///< in an element
-  bool wide;             ///< step takes 1, 2, 3, 4 and 8 leaves; else 1 and 2, and only 1 where something is before
-  bool floating, x87;    ///< needs the floating-point environment
+  uint16_t unit;  ///< bytes of a unit
+  uint8_t units;  ///< in an element
+  bool wide;  ///< step takes 1, 2, 3, 4 and 8 leaves; else 1 and 2, and only 1 where something is before
+  bool floating, x87;  ///< needs the floating-point environment
 };
 
 /// All null where there is no arithmetic.
@@ -50,12 +63,22 @@ struct ExactKernels {
 };
 
 // portable is what the compiler's default target allows: SSE2 on x86-64, NEON on aarch64.
-namespace order_portable { extern const OrderKernels kernels; }
-namespace exact_portable { extern const ExactKernels kernels; }
+namespace order_portable {
+extern const OrderKernels kernels;
+}
+namespace exact_portable {
+extern const ExactKernels kernels;
+}
 #ifdef __x86_64__
-namespace order_avx2 { extern const OrderKernels kernels; }
-namespace exact_avx2 { extern const ExactKernels kernels; }
-namespace exact_avx512 { extern const ExactKernels kernels; }
+namespace order_avx2 {
+extern const OrderKernels kernels;
+}
+namespace exact_avx2 {
+extern const ExactKernels kernels;
+}
+namespace exact_avx512 {
+extern const ExactKernels kernels;
+}
 #endif
 
 /// One CPU's.

@@ -9,10 +9,10 @@
 
 #include "checksum/datatype/host_memory.h"
 #include "checksum/datatype/type_map.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
-#include "shim/tables/freed.h"
+#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/tables/freed.h"
 
 namespace resil::reduction {
 
@@ -31,21 +31,19 @@ Span span_of(const Operand& o, int64_t count) {
 
 int64_t split_of(int64_t ranks) {
   int64_t half = 1;
-  while (half * 2 < ranks)
-    half *= 2;
+  while (half * 2 < ranks) half *= 2;
   return half;
 }
 
 /// Of elements in memory layout. The result lies where the last contribution was.
 int tree(const Operand& o, char** elements, int64_t ranks, int64_t count) {
-  if (ranks == 1)
-    return 0;
+  if (ranks == 1) return 0;
   const int64_t half = split_of(ranks);
   int result = tree(o, elements, half, count);
+  if (result == 0) result = tree(o, elements + half, ranks - half, count);
   if (result == 0)
-    result = tree(o, elements + half, ranks - half, count);
-  if (result == 0)
-    result = backend->collectives->reduce_local(elements[half - 1], elements[ranks - 1], count, o.type_handle, o.op_handle);
+    result =
+        backend->collectives->reduce_local(elements[half - 1], elements[ranks - 1], count, o.type_handle, o.op_handle);
   return result;
 }
 
@@ -56,12 +54,10 @@ int prefixes(const Operand& o, char** elements, int64_t ranks, int64_t count, si
   unsigned used = 0, made = 0;
   auto reduce = backend->collectives->reduce_local;
   for (int64_t r = 0; r < ranks; ++r) {
-    if (used == made)
-      groups[made++] = arena.take(bytes) - low;
+    if (used == made) groups[made++] = arena.take(bytes) - low;
     memcpy(groups[used] + low, elements[r] + low, bytes);
     for (unsigned i = used; i-- > 0;)
-      if (int result = reduce(groups[i], elements[r], count, o.type_handle, o.op_handle); result != 0)
-        return result;
+      if (int result = reduce(groups[i], elements[r], count, o.type_handle, o.op_handle); result != 0) return result;
     sizes[used++] = 1;
     while (used > 1 && sizes[used - 1] == sizes[used - 2]) {
       if (int result = reduce(groups[used - 2], groups[used - 1], count, o.type_handle, o.op_handle); result != 0)
@@ -86,7 +82,8 @@ int64_t chunk_of(const Operand& o, int64_t ranks, int64_t count) {
 
 /// Cells of derived types, a chunk at a time: laid out as the program would, given to `work`, packed again.
 template <class Work>
-int expanded(const Operand& o, char** cells, int64_t ranks, int64_t count, int64_t first_back, Arena& arena, Work work) {
+int expanded(const Operand& o, char** cells, int64_t ranks, int64_t count, int64_t first_back, Arena& arena,
+             Work work) {
   const int64_t chunk = chunk_of(o, ranks, count);
   const size_t mark = arena.mark();
   const Span most = span_of(o, chunk);
@@ -99,13 +96,11 @@ int expanded(const Operand& o, char** cells, int64_t ranks, int64_t count, int64
   for (int64_t done = 0; done < count && result == 0; done += chunk) {
     const int64_t now = count - done < chunk ? count - done : chunk;
     const size_t offset = static_cast<size_t>(done) * o.cell;
-    for (int64_t r = 0; r < ranks; ++r)
-      store(o, elements[r], 0, now, cells[r] + offset);
+    for (int64_t r = 0; r < ranks; ++r) store(o, elements[r], 0, now, cells[r] + offset);
     const size_t inner = arena.mark();
     result = work(elements, now, span_of(o, now));
     arena.rewind(inner);
-    for (int64_t r = first_back; r < ranks && result == 0; ++r)
-      load(o, elements[r], 0, now, cells[r] + offset);
+    for (int64_t r = first_back; r < ranks && result == 0; ++r) load(o, elements[r], 0, now, cells[r] + offset);
   }
   arena.rewind(mark);
   return result;
@@ -118,15 +113,12 @@ Verdict describe(Thread& thread, uint64_t op, uint64_t type, bool exact, Operand
   o->op_handle = op;
   o->type_handle = type;
   o->op = is_freed(HandleKind::kOp, op) ? OpKind::kNone : backend->types->op_kind(op);
-  if (o->op == OpKind::kNone || o->op == OpKind::kReplace || o->op == OpKind::kNoOp)
-    return Verdict::kOperator;
+  if (o->op == OpKind::kNone || o->op == OpKind::kReplace || o->op == OpKind::kNoOp) return Verdict::kOperator;
   o->basic = backend->types->basic(type);
   o->user = o->op == OpKind::kUser;
   if (!o->user) {
-    if (fold_is_native(o->op, o->basic))
-      return Verdict::kSafe;
-    if (!fold_defined(o->op, o->basic))
-      return Verdict::kOperator;
+    if (fold_is_native(o->op, o->basic)) return Verdict::kSafe;
+    if (!fold_defined(o->op, o->basic)) return Verdict::kOperator;
     o->plain = true;
     o->cell = element_extent(o->basic);
     o->extent = static_cast<int64_t>(o->cell);
@@ -137,8 +129,7 @@ Verdict describe(Thread& thread, uint64_t op, uint64_t type, bool exact, Operand
   if (!backend->type_size(type, &size) || !backend->types->extent(type, &low, &o->extent) ||
       !backend->types->true_extent(type, &o->true_low, &o->true_extent))
     return Verdict::kDatatype;
-  if (size == 0)
-    return Verdict::kSafe;
+  if (size == 0) return Verdict::kSafe;
   o->cell = static_cast<size_t>(size);
   o->map = type_map(thread, type);
   o->plain = o->map != nullptr && (o->map->contiguous || (o->map->permanent && o->map->padded)) && o->true_low == 0 &&
@@ -154,10 +145,8 @@ namespace {
 
 /// May the host follow the type map through this buffer?
 bool readable(const Operand& o, const void* buffer, int64_t count) {
-  if (o.plain)
-    return host_memory(buffer, static_cast<size_t>(count) * o.cell);
-  if (o.map == nullptr)
-    return false;
+  if (o.plain) return host_memory(buffer, static_cast<size_t>(count) * o.cell);
+  if (o.map == nullptr) return false;
   const Span span = span_of(o, count);
   return host_memory(static_cast<const char*>(buffer) + span.low, static_cast<size_t>(span.bytes));
 }
@@ -180,27 +169,20 @@ void copy(const void* from, int64_t from_count, uint64_t from_type, void* to, in
 
 void load(const Operand& o, const void* buffer, int64_t first, int64_t count, char* cells) {
   const char* from = static_cast<const char*>(buffer) + first * o.extent;
-  if (!readable(o, from, count))
-    copy(from, count, o.type_handle, cells, cell_count(o, count), cell_type(o));
-  else if (o.plain)
-    memcpy(cells, from, static_cast<size_t>(count) * o.cell);
-  else
-    type_pack(*o.map, from, count, 0, static_cast<uint64_t>(count) * o.cell, cells);
+  if (!readable(o, from, count)) copy(from, count, o.type_handle, cells, cell_count(o, count), cell_type(o));
+  else if (o.plain) memcpy(cells, from, static_cast<size_t>(count) * o.cell);
+  else type_pack(*o.map, from, count, 0, static_cast<uint64_t>(count) * o.cell, cells);
 }
 
 void store(const Operand& o, void* buffer, int64_t first, int64_t count, const char* cells) {
   char* to = static_cast<char*>(buffer) + first * o.extent;
-  if (!readable(o, to, count))
-    copy(cells, cell_count(o, count), cell_type(o), to, count, o.type_handle);
-  else if (o.plain)
-    memcpy(to, cells, static_cast<size_t>(count) * o.cell);
-  else
-    type_unpack(*o.map, to, count, 0, static_cast<uint64_t>(count) * o.cell, cells);
+  if (!readable(o, to, count)) copy(cells, cell_count(o, count), cell_type(o), to, count, o.type_handle);
+  else if (o.plain) memcpy(to, cells, static_cast<size_t>(count) * o.cell);
+  else type_unpack(*o.map, to, count, 0, static_cast<uint64_t>(count) * o.cell, cells);
 }
 
 int fold_cells(const Operand& o, char** cells, int64_t ranks, char* result, int64_t count, Arena& arena) {
-  if (count == 0)
-    return 0;
+  if (count == 0) return 0;
   if (!o.user) {
     const size_t mark = arena.mark();
     fold(o.op, o.basic, o.mode, reinterpret_cast<const void* const*>(cells), static_cast<size_t>(ranks), result,
@@ -209,19 +191,16 @@ int fold_cells(const Operand& o, char** cells, int64_t ranks, char* result, int6
     return 0;
   }
   int error;
-  if (o.plain)
-    error = tree(o, cells, ranks, count);
+  if (o.plain) error = tree(o, cells, ranks, count);
   else
     error = expanded(o, cells, ranks, count, ranks - 1, arena,
                      [&](char** elements, int64_t now, Span) { return tree(o, elements, ranks, now); });
-  if (error == 0 && result != cells[ranks - 1])
-    memmove(result, cells[ranks - 1], static_cast<size_t>(count) * o.cell);
+  if (error == 0 && result != cells[ranks - 1]) memmove(result, cells[ranks - 1], static_cast<size_t>(count) * o.cell);
   return error;
 }
 
 int prefix_cells(const Operand& o, char** cells, int64_t ranks, int64_t count, Arena& arena) {
-  if (count == 0)
-    return 0;
+  if (count == 0) return 0;
   if (!o.user) {
     const size_t mark = arena.mark();
     fold_prefixes(o.op, o.basic, o.mode, reinterpret_cast<const void* const*>(cells), static_cast<size_t>(ranks),
@@ -229,8 +208,7 @@ int prefix_cells(const Operand& o, char** cells, int64_t ranks, int64_t count, A
     arena.rewind(mark);
     return 0;
   }
-  if (o.plain)
-    return prefixes(o, cells, ranks, count, static_cast<size_t>(count) * o.cell, 0, arena);
+  if (o.plain) return prefixes(o, cells, ranks, count, static_cast<size_t>(count) * o.cell, 0, arena);
   return expanded(o, cells, ranks, count, 0, arena, [&](char** elements, int64_t now, Span span) {
     return prefixes(o, elements, ranks, now, static_cast<size_t>(span.bytes), span.low, arena);
   });

@@ -20,22 +20,22 @@ namespace resil::reduction {
 struct Operand {
   uint64_t op_handle, type_handle;
   OpKind op;
-  bool user;        ///< MPI_Reduce_local does the arithmetic, element layout and handle are the program's
-  bool plain;       ///< cells are what lies in memory from the buffer's address on, without gaps
+  bool user;  ///< MPI_Reduce_local does the arithmetic, element layout and handle are the program's
+  bool plain;  ///< cells are what lies in memory from the buffer's address on, without gaps
   BasicType basic;  ///< of predefined operators
   Mode mode;
-  size_t cell;      ///< bytes
+  size_t cell;  ///< bytes
   const TypeMap* map;  ///< of derived types; null: only the library can pack it
-  int64_t extent;      ///< from one element to the next in memory
+  int64_t extent;  ///< from one element to the next in memory
   int64_t true_low, true_extent;  ///< of one element's data
 };
 
 /// Why a call goes the library's own way, or that it need not.
 enum class Verdict : uint8_t {
   kFold,
-  kSafe,       ///< the library's result is the same in any order
-  kOperator,   ///< not an operator on this type that MPI allows: the library's error
-  kDatatype,   ///< MPI would not say how large the type is
+  kSafe,  ///< the library's result is the same in any order
+  kOperator,  ///< not an operator on this type that MPI allows: the library's error
+  kDatatype,  ///< MPI would not say how large the type is
 };
 
 /// Handles must be arguments of the program's current call. Asks MPI; results are cached by the caller.

@@ -51,19 +51,27 @@ template <class T>
 
 struct Sum {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a + b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a + b;
+  }
 };
 struct Product {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a * b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a * b;
+  }
 };
 struct Min {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a < b ? a : b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a < b ? a : b;
+  }
 };
 struct Max {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a > b ? a : b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a > b ? a : b;
+  }
 };
 
 /// IEEE 754-2019's minimum: NaN where there is one, -0 below +0. Values that are equal have equal bits but for the sign
@@ -87,51 +95,68 @@ struct FloatMax {
 };
 struct BitAnd {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a & b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a & b;
+  }
 };
 struct BitOr {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a | b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a | b;
+  }
 };
 struct BitXor {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a ^ b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a ^ b;
+  }
 };
 
 /// Of integers: 0 or 1.
 struct And {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return reinterpret_cast<V>((a != 0) & (b != 0)) & 1; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return reinterpret_cast<V>((a != 0) & (b != 0)) & 1;
+  }
 };
 struct Or {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return reinterpret_cast<V>((a | b) != 0) & 1; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return reinterpret_cast<V>((a | b) != 0) & 1;
+  }
 };
 struct Xor {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return reinterpret_cast<V>((a != 0) ^ (b != 0)) & 1; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return reinterpret_cast<V>((a != 0) ^ (b != 0)) & 1;
+  }
 };
 
-/// Of logical types: what is true is one of the operands, since what .TRUE. looks like is the Fortran compiler's affair.
+/// Of logical types: what is true is one of the operands, since what .TRUE. looks like is the Fortran compiler's
+/// affair.
 struct LogicalAnd {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a == 0 ? a : b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a == 0 ? a : b;
+  }
 };
 struct LogicalOr {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a != 0 ? a : b; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a != 0 ? a : b;
+  }
 };
 struct LogicalXor {
   template <class V>
-  [[gnu::always_inline]] static V of(V a, V b) { return a == 0 ? b : b == 0 ? a : V{}; }
+  [[gnu::always_inline]] static V of(V a, V b) {
+    return a == 0 ? b : b == 0 ? a : V{};
+  }
 };
 
 template <class T, class V>
 [[gnu::always_inline]] inline V finished(V value) {
-  if constexpr (std::is_floating_point_v<T>)
-    return value == value ? value : V{} + static_cast<T>(__builtin_nan(""));
-  else
-    return value;
+  if constexpr (std::is_floating_point_v<T>) return value == value ? value : V{} + static_cast<T>(__builtin_nan(""));
+  else return value;
 }
 
 /// T(leaves first ... first + kCount - 1).
@@ -149,14 +174,13 @@ template <class Operator, unsigned kFirst, unsigned kCount, class Load>
 template <class T, class Operator, unsigned kCount, bool kBefore>
 void run(char* to, const char* before, const char* const* leaves, size_t units) {
   const char* leaf[kCount];
-  for (unsigned i = 0; i < kCount; ++i)
-    leaf[i] = leaves[i];
+  for (unsigned i = 0; i < kCount; ++i) leaf[i] = leaves[i];
   const size_t end = units * sizeof(T);
   size_t at = 0;
   auto whole = [&](auto loaded) __attribute__((always_inline)) {
-    auto value = tree<Operator, 0, kCount>([&](unsigned i) __attribute__((always_inline)) { return loaded(leaf[i] + at); });
-    if constexpr (kBefore)
-      value = Operator::of(loaded(before + at), value);
+    auto value =
+        tree<Operator, 0, kCount>([&](unsigned i) __attribute__((always_inline)) { return loaded(leaf[i] + at); });
+    if constexpr (kBefore) value = Operator::of(loaded(before + at), value);
     return finished<T>(value);
   };
   for (; end - at >= kWide; at += kWide) {
@@ -172,12 +196,9 @@ void run(char* to, const char* before, const char* const* leaves, size_t units) 
 /// One leaf, with or without something before it; or two leaves.
 template <class T, class Operator>
 void step(char* to, const char* before, const char* const* leaves, unsigned leaf_count, size_t units) {
-  if (leaf_count == 2)
-    run<T, Operator, 2, false>(to, nullptr, leaves, units);
-  else if (before != nullptr)
-    run<T, Operator, 1, true>(to, before, leaves, units);
-  else if (to != leaves[0])
-    memcpy(to, leaves[0], units * sizeof(T));
+  if (leaf_count == 2) run<T, Operator, 2, false>(to, nullptr, leaves, units);
+  else if (before != nullptr) run<T, Operator, 1, true>(to, before, leaves, units);
+  else if (to != leaves[0]) memcpy(to, leaves[0], units * sizeof(T));
 }
 
 /// Any number of leaves that has a case.
@@ -185,13 +206,15 @@ template <class T, class Operator>
 void wide_step(char* to, const char* before, const char* const* leaves, unsigned leaf_count, size_t units) {
   switch (leaf_count) {
     case 1: return step<T, Operator>(to, before, leaves, 1, units);
-#define CASE(n) \
-    case n: \
-      return before != nullptr ? run<T, Operator, n, true>(to, before, leaves, units) \
-                               : run<T, Operator, n, false>(to, before, leaves, units);
-    CASE(2) CASE(3) CASE(4) CASE(8)
+#define CASE(n)                                                                     \
+  case n:                                                                           \
+    return before != nullptr ? run<T, Operator, n, true>(to, before, leaves, units) \
+                             : run<T, Operator, n, false>(to, before, leaves, units);
+      CASE(2)
+      CASE(3)
+      CASE(4) CASE(8)
 #undef CASE
-    default: __builtin_unreachable();
+          default : __builtin_unreachable();
   }
 }
 

@@ -12,9 +12,9 @@
 #include "pipeline/reduction/counts.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
-#include "shim/tables/held.h"
-#include "shim/report/log.h"
 #include "shim/call/registry.h"
+#include "shim/report/log.h"
+#include "shim/tables/held.h"
 #include "shim/tables/tables.h"
 
 namespace resil::reduction {
@@ -23,14 +23,14 @@ namespace resil::reduction {
 struct Pending {
   Call call;
   Way way;
-  bool folded;          ///< the result is in the program's buffer (since the last start)
-  bool active;          ///< persistent: started and not complete
-  int64_t ranks;        ///< contributions that this rank folds; 0: it receives no result
-  int64_t elements;     ///< of each contribution, from its place on
-  char* cells;          ///< contributions, `stride` apart
+  bool folded;  ///< the result is in the program's buffer (since the last start)
+  bool active;  ///< persistent: started and not complete
+  int64_t ranks;  ///< contributions that this rank folds; 0: it receives no result
+  int64_t elements;  ///< of each contribution, from its place on
+  char* cells;  ///< contributions, `stride` apart
   size_t stride, offset;
-  char* packed;         ///< copy of this rank's contribution that the library reads; null: the program's buffer itself
-  int* blocks;          ///< counts and places of MPI_Alltoallv, four arrays
+  char* packed;  ///< copy of this rank's contribution that the library reads; null: the program's buffer itself
+  int* blocks;  ///< counts and places of MPI_Alltoallv, four arrays
   size_t cell_bytes, packed_bytes, block_bytes;
 };
 
@@ -39,19 +39,19 @@ namespace {
 size_t bytes_of(const Call& c, int64_t elements) { return static_cast<size_t>(elements) * c.operand.cell; }
 
 /// Does every rank want all of everybody's contribution, the root alone, or each its own block?
-bool scatters(const Call& c) { return !c.inter() && (c.kind == Kind::kReduceScatter || c.kind == Kind::kReduceScatterBlock); }
+bool scatters(const Call& c) {
+  return !c.inter() && (c.kind == Kind::kReduceScatter || c.kind == Kind::kReduceScatterBlock);
+}
 
 int64_t start_of(const Call& c, int64_t rank) {
   int64_t start = 0;
-  for (int64_t r = 0; r < rank; ++r)
-    start += c.block_of(r);
+  for (int64_t r = 0; r < rank; ++r) start += c.block_of(r);
   return start;
 }
 
 int64_t longest_block(const Call& c) {
   int64_t longest = 0;
-  for (int64_t r = 0; r < c.size; ++r)
-    longest = c.block_of(r) > longest ? c.block_of(r) : longest;
+  for (int64_t r = 0; r < c.size; ++r) longest = c.block_of(r) > longest ? c.block_of(r) : longest;
   return longest;
 }
 
@@ -76,18 +76,15 @@ void plan(Pending& p) {
     case Kind::kExscan: p.ranks = c.rank; break;
     default:
       p.elements = c.block_of(c.rank);
-      if (c.inter())
-        p.offset = bytes_of(c, start_of(c, c.rank));
-      else
-        p.stride = bytes_of(c, p.elements);
+      if (c.inter()) p.offset = bytes_of(c, start_of(c, c.rank));
+      else p.stride = bytes_of(c, p.elements);
   }
 }
 
 /// Cells that this rank receives: also those that it does not fold (Scan).
 size_t received(const Pending& p) {
   const Call& c = p.call;
-  if (c.kind == Kind::kReduce && !c.is_root())
-    return 0;
+  if (c.kind == Kind::kReduce && !c.is_root()) return 0;
   return p.stride * static_cast<size_t>(c.contributors());
 }
 
@@ -119,15 +116,11 @@ void discard(Pending* p) {
   if (o.user) {
     let_go(HeldKind::kOp, o.op_handle);
     let_go(HeldKind::kType, o.type_handle);
-    if (o.map != nullptr)
-      type_map_release(o.map);
+    if (o.map != nullptr) type_map_release(o.map);
   }
-  if (p->cells != nullptr)
-    give_back(p->cells, p->cell_bytes);
-  if (p->packed != nullptr)
-    give_back(p->packed, p->packed_bytes);
-  if (p->blocks != nullptr)
-    give_back(reinterpret_cast<char*>(p->blocks), p->block_bytes);
+  if (p->cells != nullptr) give_back(p->cells, p->cell_bytes);
+  if (p->packed != nullptr) give_back(p->packed, p->packed_bytes);
+  if (p->blocks != nullptr) give_back(reinterpret_cast<char*>(p->blocks), p->block_bytes);
   give_back(reinterpret_cast<char*>(p), sizeof(Pending));
 }
 
@@ -138,8 +131,7 @@ Pending* prepare(const Call& call, Way way) {
   p->way = way;
   plan(*p);
   p->cell_bytes = received(*p);
-  if (p->cell_bytes != 0)
-    p->cells = lend(p->cell_bytes);
+  if (p->cell_bytes != 0) p->cells = lend(p->cell_bytes);
   if (sends(call) && !direct(call.operand, call.input, call.count)) {
     p->packed_bytes = bytes_of(call, call.count);
     p->packed = lend(p->packed_bytes);
@@ -150,15 +142,13 @@ Pending* prepare(const Call& call, Way way) {
       log_line("more than 1024 operators and datatypes are in use by nonblocking reductions: the job ends");
       backend->messages->abort(93);
     }
-    if (o.map != nullptr)
-      type_map_hold(o.map);
+    if (o.map != nullptr) type_map_hold(o.map);
   }
   return p;
 }
 
 void pack(Pending& p) {
-  if (p.packed != nullptr)
-    load(p.call.operand, p.call.input, 0, p.call.count, p.packed);
+  if (p.packed != nullptr) load(p.call.operand, p.call.input, 0, p.call.count, p.packed);
 }
 
 int start(Event& e, Pending& p) {
@@ -172,33 +162,29 @@ int start(Event& e, Pending& p) {
     return mpi.ialltoallv(c.comm, own, p.blocks, p.blocks + n, p.cells, p.blocks + 2 * n, p.blocks + 3 * n, e.requests);
   }
   if (c.kind == Kind::kReduce)
-    return mpi.igather(c.comm, own, c.inter() && c.is_root() ? static_cast<int>(p.stride) : bytes, p.cells, c.root, e.requests);
+    return mpi.igather(c.comm, own, c.inter() && c.is_root() ? static_cast<int>(p.stride) : bytes, p.cells, c.root,
+                       e.requests);
   return mpi.iallgather(c.comm, own, bytes, p.cells, e.requests);
 }
 
 /// Puts the result into the program's buffer. Returns MPI's code.
 int finish(Thread& thread, Pending& p) {
-  if (p.folded)
-    return 0;
+  if (p.folded) return 0;
   p.folded = true;
-  if (p.ranks == 0 || p.elements == 0)
-    return 0;
+  if (p.ranks == 0 || p.elements == 0) return 0;
   const Operand& o = p.call.operand;
   Arena arena(per_thread(thread).scratch);
   char** cells = arena.array<char*>(p.ranks);
-  for (int64_t r = 0; r < p.ranks; ++r)
-    cells[r] = p.cells + static_cast<size_t>(r) * p.stride + p.offset;
+  for (int64_t r = 0; r < p.ranks; ++r) cells[r] = p.cells + static_cast<size_t>(r) * p.stride + p.offset;
   const bool out_direct = direct(o, p.call.output, p.elements);
   char* result = out_direct ? static_cast<char*>(p.call.output) : cells[p.ranks - 1];
   const int error = fold_cells(o, cells, p.ranks, result, p.elements, arena);
-  if (error == 0 && !out_direct)
-    store(o, p.call.output, 0, p.elements, result);
+  if (error == 0 && !out_direct) store(o, p.call.output, 0, p.elements, result);
   return error;
 }
 
 void finish_for(Event& e, Pending& p) {
-  if (const int error = finish(*e.thread, p); error != 0 && e.result == 0)
-    e.result = error;
+  if (const int error = finish(*e.thread, p); error != 0 && e.result == 0) e.result = error;
 }
 
 }  // namespace
@@ -239,41 +225,34 @@ bool start_pending(Event& e, const Call& call, PerThread& mine, Way* way) {
 }
 
 void leave_pending(Event& e) {
-  if (!(e.attributes & kCallStarts) || form_of(e.id).kind == Kind::kNone)
-    return;
+  if (!(e.attributes & kCallStarts) || form_of(e.id).kind == Kind::kNone) return;
   PerThread& mine = per_thread(*e.thread);
   Pending* p = mine.started;
   mine.started = nullptr;
-  if (p == nullptr)
-    return;
+  if (p == nullptr) return;
   if (e.cookies != nullptr) [[likely]] {
     e.cookies[kCookie] = reinterpret_cast<uint64_t>(p);
     return;
   }
-  // More requests are pending than the tables can follow (a million): this one must be complete before the program has it.
-  for (uint32_t round = 0; !backend->collectives->is_complete(e.requests); ++round)
-    look_after_others(*e.thread, round);
+  // More requests are pending than the tables can follow (a million): this one must be complete before the program has
+  // it.
+  for (uint32_t round = 0; !backend->collectives->is_complete(e.requests); ++round) look_after_others(*e.thread, round);
   finish_for(e, *p);
   discard(p);
 }
 
 void look_at_status(Event& e) {
-  if (e.id != CallId::kMPI_Request_get_status || e.result != 0 || e.flag == nullptr || *e.flag == 0)
-    return;
+  if (e.id != CallId::kMPI_Request_get_status || e.result != 0 || e.flag == nullptr || *e.flag == 0) return;
   uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, 0));
   auto* p = words != nullptr ? reinterpret_cast<Pending*>(*pipeline::reductions_word(&words[kCookie])) : nullptr;
-  if (p == nullptr)
-    return;
-  if (p->call.start != Start::kPersistent || p->active)
-    finish_for(e, *p);
+  if (p == nullptr) return;
+  if (p->call.start != Start::kPersistent || p->active) finish_for(e, *p);
 }
 
 void activating(Event& e, uint64_t* cookie) {
-  if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)
-    return;
+  if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall) return;
   auto* p = reinterpret_cast<Pending*>(*pipeline::reductions_word(cookie));
-  if (p == nullptr)
-    return;
+  if (p == nullptr) return;
   p->active = true;
   p->folded = false;
   pack(*p);
@@ -283,18 +262,15 @@ void activating(Event& e, uint64_t* cookie) {
 void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {
   cookie = pipeline::reductions_word(cookie);
   auto* p = reinterpret_cast<Pending*>(*cookie);
-  if (p == nullptr)
-    return;
-  if (!freed)
-    finish_for(e, *p);
+  if (p == nullptr) return;
+  if (!freed) finish_for(e, *p);
   if (p->call.start == Start::kPersistent && !freed) {
     p->active = false;
     return;
   }
   *cookie = 0;
   // Freed while it is under way (which MPI does not allow): the library may still write there.
-  if (!freed || p->folded || p->call.start == Start::kPersistent)
-    discard(p);
+  if (!freed || p->folded || p->call.start == Start::kPersistent) discard(p);
 }
 
 }  // namespace resil::reduction

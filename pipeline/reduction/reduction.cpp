@@ -9,11 +9,11 @@
 #include "pipeline/reduction/counts.h"
 #include "pipeline/reduction/messages.h"
 #include "pipeline/reduction/pending.h"
-#include "shim/config/config.h"
 #include "shim/call/event.h"
 #include "shim/call/module.h"
-#include "shim/tables/tables.h"
 #include "shim/call/thread.h"
+#include "shim/config/config.h"
+#include "shim/tables/tables.h"
 
 namespace resil::reduction {
 
@@ -62,23 +62,18 @@ void thread_start(Thread& thread) {
 
 void thread_end(Thread& thread) {
   auto* mine = static_cast<PerThread*>(thread.module_data[slot]);
-  if (mine == nullptr)
-    return;
+  if (mine == nullptr) return;
   munmap(mine->scratch.base, mine->scratch.bytes);
   munmap(mine, sizeof(PerThread));
   thread.module_data[slot] = nullptr;
 }
 
-bool between(CallId id) {
-  return form_of(id).kind != Kind::kNone || id == CallId::kMPI_Request_get_status;
-}
+bool between(CallId id) { return form_of(id).kind != Kind::kNone || id == CallId::kMPI_Request_get_status; }
 
 bool replace(Event& e) {
-  if (form_of(e.id).kind == Kind::kNone)
-    return false;
+  if (form_of(e.id).kind == Kind::kNone) return false;
   PerThread& mine = per_thread(*e.thread);
-  if (!e.nested)
-    mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
+  if (!e.nested) mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
   Call call;
   Way way = decide(e, mine, setting == Setting::kExact, &call);
   bool carried = way <= Way::kP2p && way != Way::kNativeSafe;

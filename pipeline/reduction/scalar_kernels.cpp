@@ -15,11 +15,15 @@ __extension__ typedef unsigned __int128 UInt128;
 
 struct Sum {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a + b; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a + b;
+  }
 };
 struct Product {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a * b; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a * b;
+  }
 };
 /// `kGreater`: the maximum. NaN if one is; of zeros the negative one is less.
 template <bool kGreater>
@@ -27,45 +31,59 @@ struct Extreme {
   template <class V>
   static typename V::Type of(typename V::Type a, typename V::Type b) {
     if constexpr (V::kFloating) {
-      if (a != a || b != b)
-        return a != a ? a : b;
-      if (a == b)
-        return V::negative(a) != kGreater ? a : b;
+      if (a != a || b != b) return a != a ? a : b;
+      if (a == b) return V::negative(a) != kGreater ? a : b;
     }
     return (kGreater ? a > b : a < b) ? a : b;
   }
 };
 struct BitAnd {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a & b; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a & b;
+  }
 };
 struct BitOr {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a | b; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a | b;
+  }
 };
 struct BitXor {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a ^ b; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a ^ b;
+  }
 };
 struct And {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a != 0 && b != 0; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a != 0 && b != 0;
+  }
 };
 struct Or {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a != 0 || b != 0; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a != 0 || b != 0;
+  }
 };
 struct Xor {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return (a != 0) != (b != 0); }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return (a != 0) != (b != 0);
+  }
 };
 struct LogicalAnd {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a == 0 ? a : b; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a == 0 ? a : b;
+  }
 };
 struct LogicalOr {
   template <class V>
-  static typename V::Type of(typename V::Type a, typename V::Type b) { return a != 0 ? a : b; }
+  static typename V::Type of(typename V::Type a, typename V::Type b) {
+    return a != 0 ? a : b;
+  }
 };
 struct LogicalXor {
   template <class V>
@@ -128,30 +146,23 @@ struct Located {
   }
   template <class X>
   static bool nan(typename X::Type x) {
-    if constexpr (X::kFloating)
-      return x != x;
-    else
-      return false;
+    if constexpr (X::kFloating) return x != x;
+    else return false;
   }
   /// NaN is above all, +0 above -0.
   static bool index_below(typename I::Type a, typename I::Type b) {
-    if (nan<I>(a) || nan<I>(b))
-      return !nan<I>(a);
+    if (nan<I>(a) || nan<I>(b)) return !nan<I>(a);
     if constexpr (I::kFloating)
-      if (a == b)
-        return I::negative(a) && !I::negative(b);
+      if (a == b) return I::negative(a) && !I::negative(b);
     return a < b;
   }
   static bool low_wins(typename V::Type low, typename V::Type high, typename I::Type low_index,
                        typename I::Type high_index) {
-    if (nan<V>(low) != nan<V>(high))
-      return nan<V>(low);
-    if (!nan<V>(low) && low != high)
-      return kGreater ? low > high : low < high;
+    if (nan<V>(low) != nan<V>(high)) return nan<V>(low);
+    if (!nan<V>(low) && low != high) return kGreater ? low > high : low < high;
     if (index_below(low_index, high_index) || index_below(high_index, low_index))
       return index_below(low_index, high_index);
-    if constexpr (V::kFloating)
-      return V::negative(low) != kGreater;
+    if constexpr (V::kFloating) return V::negative(low) != kGreater;
     return true;
   }
   static void combine(char* to, const char* low, const char* high) {
@@ -169,12 +180,10 @@ void step(char* to, const char* before, const char* const* leaves, unsigned leaf
   const char* low = leaf_count == 2 ? leaves[0] : before;
   const char* high = leaves[leaf_count - 1];
   if (low == nullptr) {
-    for (size_t i = 0; i < units; ++i)
-      Node::copy(to + i * kUnit, high + i * kUnit);
+    for (size_t i = 0; i < units; ++i) Node::copy(to + i * kUnit, high + i * kUnit);
     return;
   }
-  for (size_t i = 0; i < units; ++i)
-    Node::combine(to + i * kUnit, low + i * kUnit, high + i * kUnit);
+  for (size_t i = 0; i < units; ++i) Node::combine(to + i * kUnit, low + i * kUnit, high + i * kUnit);
 }
 
 template <class V>
@@ -230,45 +239,33 @@ bool located(OpKind op, Kernel* kernel) {
 }
 
 bool find_pair(OpKind op, const BasicType& type, Kernel* kernel) {
-  if (op != OpKind::kMaxloc && op != OpKind::kMinloc)
-    return false;
+  if (op != OpKind::kMaxloc && op != OpKind::kMinloc) return false;
   using Int = IntegerValue<int32_t>;
   const unsigned value = type.value_width, index = type.index_width;
   kernel->floating = is_float(type.value_kind);
   if (type.twin && type.value_kind != BasicKind::kSigned) {
-    if (type.value_kind != BasicKind::kFloating || value != index)
-      return false;
-    if (value == 4)
-      return located<FloatingValue<float>, FloatingValue<float>, 4, 4>(op, kernel);
-    if (value == 8)
-      return located<FloatingValue<double>, FloatingValue<double>, 8, 8>(op, kernel);
+    if (type.value_kind != BasicKind::kFloating || value != index) return false;
+    if (value == 4) return located<FloatingValue<float>, FloatingValue<float>, 4, 4>(op, kernel);
+    if (value == 8) return located<FloatingValue<double>, FloatingValue<double>, 8, 8>(op, kernel);
 #ifdef RESIL_QUAD
     kernel->x87 = value == 16;
-    if (value == 16)
-      return located<FloatingValue<Quad>, FloatingValue<Quad>, 16, 16>(op, kernel);
+    if (value == 16) return located<FloatingValue<Quad>, FloatingValue<Quad>, 16, 16>(op, kernel);
 #endif
     return false;
   }
   if (type.value_kind == BasicKind::kSigned) {
-    if (value == 8 && index == 8)
-      return located<IntegerValue<int64_t>, IntegerValue<int64_t>, 8, 8>(op, kernel);
-    if (index != 4)
-      return false;
-    if (value == 2)
-      return located<IntegerValue<int16_t>, Int, 2, 4>(op, kernel);
-    if (value == 4)
-      return located<IntegerValue<int32_t>, Int, 4, 4>(op, kernel);
+    if (value == 8 && index == 8) return located<IntegerValue<int64_t>, IntegerValue<int64_t>, 8, 8>(op, kernel);
+    if (index != 4) return false;
+    if (value == 2) return located<IntegerValue<int16_t>, Int, 2, 4>(op, kernel);
+    if (value == 4) return located<IntegerValue<int32_t>, Int, 4, 4>(op, kernel);
     return value == 8 && located<IntegerValue<int64_t>, Int, 8, 4>(op, kernel);
   }
-  if (index != 4)
-    return false;
+  if (index != 4) return false;
   if (type.value_kind == BasicKind::kFloating) {
-    if (value == 4)
-      return located<FloatingValue<float>, Int, 4, 4>(op, kernel);
+    if (value == 4) return located<FloatingValue<float>, Int, 4, 4>(op, kernel);
     return value == 8 && located<FloatingValue<double>, Int, 8, 4>(op, kernel);
   }
-  if (type.value_kind != BasicKind::kLongDouble)
-    return false;
+  if (type.value_kind != BasicKind::kLongDouble) return false;
 #if defined(RESIL_X87)
   kernel->x87 = true;
   return value == 16 && located<ExtendedValue, Int, 16, 4>(op, kernel);
@@ -281,10 +278,8 @@ bool find_pair(OpKind op, const BasicType& type, Kernel* kernel) {
 
 template <class V, size_t kPart>
 Step number_step(OpKind op, bool complex) {
-  if (!complex)
-    return real_step<V>(op);
-  return op == OpKind::kProd ? step<ComplexProduct<V, kPart>>
-         : op == OpKind::kSum ? step<Plain<V, Sum>> : nullptr;
+  if (!complex) return real_step<V>(op);
+  return op == OpKind::kProd ? step<ComplexProduct<V, kPart>> : op == OpKind::kSum ? step<Plain<V, Sum>> : nullptr;
 }
 
 /// `width`: bytes of a real number, or of the parts of a complex one.
@@ -318,12 +313,10 @@ Kernel find_scalar_kernel(OpKind op, const BasicType& type) {
   Kernel kernel = {nullptr, type.width, 1, false, false, false};
   switch (type.kind) {
     case BasicKind::kSigned:
-      if (type.width == 16)
-        kernel.step = wide_integer_step(op);
+      if (type.width == 16) kernel.step = wide_integer_step(op);
       break;
     case BasicKind::kLogical:
-      if (type.width == 16)
-        kernel.step = wide_logical_step(op);
+      if (type.width == 16) kernel.step = wide_logical_step(op);
       break;
     case BasicKind::kFloating:
     case BasicKind::kLongDouble:
@@ -333,7 +326,8 @@ Kernel find_scalar_kernel(OpKind op, const BasicType& type) {
       const bool extended = type.kind == BasicKind::kLongDouble || type.kind == BasicKind::kLongDoubleComplex;
       const unsigned part = complex ? type.width / 2u : type.width;
       kernel.floating = true;
-      kernel.step = find_number(op, extended ? BasicKind::kLongDouble : BasicKind::kFloating, part, complex, &kernel.x87);
+      kernel.step =
+          find_number(op, extended ? BasicKind::kLongDouble : BasicKind::kFloating, part, complex, &kernel.x87);
       if (complex && op != OpKind::kProd) {
         kernel.unit = static_cast<uint16_t>(part);
         kernel.units = 2;
@@ -341,8 +335,7 @@ Kernel find_scalar_kernel(OpKind op, const BasicType& type) {
       break;
     }
     case BasicKind::kPair:
-      if (!find_pair(op, type, &kernel))
-        kernel.step = nullptr;
+      if (!find_pair(op, type, &kernel)) kernel.step = nullptr;
       break;
     default: break;
   }

@@ -45,8 +45,7 @@ struct FloatingValue : IntegerValue<T> {
   static constexpr bool kFloating = true;
   /// A NaN becomes the canonical one: quiet, positive, no payload.
   static void store(char* to, T value) {
-    if (value != value)
-      value = static_cast<T>(__builtin_nan(""));
+    if (value != value) value = static_cast<T>(__builtin_nan(""));
     memcpy(to, &value, sizeof(value));
   }
   static bool negative(T value) {
@@ -66,8 +65,7 @@ struct ExtendedValue {
     return *reinterpret_cast<const Unaligned*>(from);  // one fld of ten bytes
   }
   static void store(char* to, long double value) {
-    if (value != value)
-      value = __builtin_nanl("");
+    if (value != value) value = __builtin_nanl("");
     memcpy(to, &value, 10);
     memset(to + 10, 0, 6);
   }
@@ -111,8 +109,7 @@ struct HalfValue {
     uint32_t bits;
     memcpy(&bits, &value, sizeof(bits));
     const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000)
-      return 0x7e00;
+    if (magnitude > 0x7f800000) return 0x7e00;
     if (magnitude >= 0x477ff000)  // 65520, half-way beyond the largest
       return static_cast<uint16_t>(sign | 0x7c00);
     if (magnitude < 0x38800000) {  // below the least normal one: units of 2^-24, rounded by an addition

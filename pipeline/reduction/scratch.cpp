@@ -9,8 +9,8 @@
 #include <bit>
 
 #include "shim/abi/backend.h"
-#include "shim/report/log.h"
 #include "shim/base/spinlock.h"
+#include "shim/report/log.h"
 
 namespace resil::reduction {
 

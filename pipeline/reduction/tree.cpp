@@ -25,29 +25,25 @@ struct Walk {
   const Kernel& kernel;
   const char* const* contributions;
   size_t offset;  ///< of the block, in bytes
-  size_t units;   ///< in the block
-  size_t block;   ///< bytes of scratch memory for a level
+  size_t units;  ///< in the block
+  size_t block;  ///< bytes of scratch memory for a level
 
   bool one_step(size_t count, bool before) const {
-    if (kernel.wide)
-      return count <= 4 || count == kMostLeaves;
+    if (kernel.wide) return count <= 4 || count == kMostLeaves;
     return count == 1 || (count == 2 && !before);
   }
   void step(char* to, const char* before, size_t first, size_t count) const {
     const char* leaves[kMostLeaves];
-    for (size_t i = 0; i < count; ++i)
-      leaves[i] = contributions[first + i] + offset;
+    for (size_t i = 0; i < count; ++i) leaves[i] = contributions[first + i] + offset;
     kernel.step(to, before, leaves, static_cast<unsigned>(count), units);
   }
   /// to = T(first, first + count). `to` is written only when all but the last leaves of the walk have been read and
   /// these are read with it, so that it may be a contribution.
   void evaluate(size_t first, size_t count, char* to, char* scratch) const {
-    if (one_step(count, false))
-      return step(to, nullptr, first, count);
+    if (one_step(count, false)) return step(to, nullptr, first, count);
     const size_t half = std::bit_floor(count - 1), rest = count - half;
     evaluate(first, half, scratch, scratch + block);
-    if (one_step(rest, true))
-      return step(to, scratch, first + half, rest);
+    if (one_step(rest, true)) return step(to, scratch, first + half, rest);
     evaluate(first + half, rest, to, scratch + block);
     const char* leaf = to;
     kernel.step(to, scratch, &leaf, 1, units);
@@ -59,8 +55,7 @@ struct Walk {
 void fold_tree(const Kernel& kernel, const char* const* contributions, size_t ranks, char* result, size_t units,
                char* scratch) {
   Walk walk{kernel, contributions, 0, units, 0};
-  if (walk.one_step(ranks, false))
-    return walk.step(result, nullptr, 0, ranks);
+  if (walk.one_step(ranks, false)) return walk.step(result, nullptr, 0, ranks);
   // A level for each halving above the nodes that are one step.
   const unsigned levels = static_cast<unsigned>(std::bit_width(ranks));
   const size_t most = block_units(kernel, levels);
@@ -92,8 +87,7 @@ void fold_tree_prefixes(const Kernel& kernel, const char* const* contributions, 
         const char* pair[] = {scratch, leaf};
         kernel.step(subtree, nullptr, pair, 2, now);
         const char* last = subtree;
-        for (unsigned k = 1; k < level; ++k)
-          kernel.step(subtree, scratch + k * block, &last, 1, now);
+        for (unsigned k = 1; k < level; ++k) kernel.step(subtree, scratch + k * block, &last, 1, now);
       }
       char* const result = results[r] + offset;
       size_t rest = (r + 1) & r;

@@ -6,11 +6,11 @@
 
 #include <cstring>
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/base/spinlock.h"
+#include "shim/call/attach.h"
 #include "shim/call/flight.h"
 #include "shim/call/registry.h"
-#include "shim/base/spinlock.h"
 
 namespace resil::reduction {
 
@@ -69,11 +69,10 @@ uint32_t name_of(Hop hop, bool sends) { return names[static_cast<unsigned>(hop) 
 }  // namespace
 
 void wire_prepare() {
-  const char* texts[] = {"reduction: wait for higher ranks", "reduction: contribution to a lower rank",
-                         "reduction: wait for the result",   "reduction: result to a higher rank",
+  const char* texts[] = {"reduction: wait for higher ranks",   "reduction: contribution to a lower rank",
+                         "reduction: wait for the result",     "reduction: result to a higher rank",
                          "reduction: wait for the other part", "reduction: to the other part"};
-  for (unsigned i = 0; i < 6; ++i)
-    names[i] = flight::intern(texts[i]);
+  for (unsigned i = 0; i < 6; ++i) names[i] = flight::intern(texts[i]);
 }
 
 bool wire_send(Thread& thread, const Key& key, int32_t world_rank, char* payload, size_t bytes, Sending& sending) {
@@ -82,17 +81,16 @@ bool wire_send(Thread& thread, const Key& key, int32_t world_rank, char* payload
   const Header header = {key, bytes};
   memset(message, 0, kHeadroom);
   memcpy(message, &header, sizeof(header));
-  if (sending.count == sizeof(sending.requests) / sizeof(uint64_t))
-    wire_wait(thread, sending);
-  return backend->send(private_comm(), message, kHeadroom + bytes, world_rank, tag_of(key), &sending.requests[sending.count]) &&
+  if (sending.count == sizeof(sending.requests) / sizeof(uint64_t)) wire_wait(thread, sending);
+  return backend->send(private_comm(), message, kHeadroom + bytes, world_rank, tag_of(key),
+                       &sending.requests[sending.count]) &&
          (++sending.count, true);
 }
 
 void wire_wait(Thread& thread, Sending& sending) {
   uint32_t round = 0;
   for (unsigned i = 0; i < sending.count; ++i)
-    while (!backend->test(&sending.requests[i]))
-      look_after_others(thread, round++);
+    while (!backend->test(&sending.requests[i])) look_after_others(thread, round++);
   sending.count = 0;
 }
 
@@ -102,8 +100,7 @@ char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t by
   for (uint32_t round = 0;; ++round) {
     if (Aside* entry = find_aside(world_rank, key); entry != nullptr) [[unlikely]] {
       const bool fits = entry->bytes == kHeadroom + bytes;
-      if (fits)
-        memcpy(room, entry->memory, entry->bytes);
+      if (fits) memcpy(room, entry->memory, entry->bytes);
       give_back(entry->memory, entry->bytes);
       give_back(reinterpret_cast<char*>(entry), sizeof(Aside));
       return fits ? room + kHeadroom : nullptr;
@@ -114,11 +111,9 @@ char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t by
       continue;
     }
     char* memory = size == kHeadroom + bytes ? room : lend(size);
-    if (!backend->collectives->take(message, memory, size))
-      return nullptr;
+    if (!backend->collectives->take(message, memory, size)) return nullptr;
     if (size >= kHeadroom && header_of(memory).key == key) [[likely]] {
-      if (memory == room)
-        return room + kHeadroom;
+      if (memory == room) return room + kHeadroom;
       give_back(memory, size);
       return nullptr;
     }

@@ -17,8 +17,8 @@ namespace resil::staging {
 
 void ask_library() {
   constexpr const char* kQueries[] = {"MPIX_Query_cuda_support", "MPIX_Query_rocm_support", "MPIX_Query_hip_support"};
-  constexpr const char* kVariables[] = {"MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA", "MV2_USE_ROCM", "MVP_USE_CUDA",
-                                        "MVP_USE_ROCM", "MVP_ENABLE_GPU"};
+  constexpr const char* kVariables[] = {
+      "MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA", "MV2_USE_ROCM", "MVP_USE_CUDA", "MVP_USE_ROCM", "MVP_ENABLE_GPU"};
   constexpr int kCuda = 0;  // MPIX_GPU_SUPPORT_CUDA
   bool takes = false;
   auto* ask = reinterpret_cast<int (*)(int type, int* supported)>(mpi_function("MPIX_GPU_query_support"));
@@ -29,8 +29,7 @@ void ask_library() {
       if (auto* query = reinterpret_cast<int (*)()>(mpi_function(name)); query != nullptr)
         takes = takes || query() == 1;
   for (const char* name : kVariables)
-    if (const char* value = getenv(name); value != nullptr)
-      takes = takes || strcmp(value, "1") == 0;
+    if (const char* value = getenv(name); value != nullptr) takes = takes || strcmp(value, "1") == 0;
   mode.mpi_takes_device = takes;
 }
 

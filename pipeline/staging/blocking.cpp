@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See blocking.h. A thread counts itself, then looks for sends in lanes; another puts its send into a lane, then looks at
-// the count: one of them sees the other. Threads whose call began before this module woke up have not counted themselves:
-// until they have left it, they show in the flight recorder's lanes.
+// See blocking.h. A thread counts itself, then looks for sends in lanes; another puts its send into a lane, then looks
+// at the count: one of them sees the other. Threads whose call began before this module woke up have not counted
+// themselves: until they have left it, they show in the flight recorder's lanes.
 
 #include "pipeline/staging/blocking.h"
 
@@ -15,8 +15,8 @@
 
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
-#include "shim/call/event.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/event.h"
 #include "shim/call/thread.h"
 
 namespace resil::staging {
@@ -48,14 +48,11 @@ bool fence_all_threads() {
 }
 
 Known find_earlier() {
-  if (!fence_all_threads())
-    return Known::kNever;
+  if (!fence_all_threads()) return Known::kNever;
   for (uint32_t lane = 0; lane < lane_total(); ++lane) {
     const uint64_t call = open_call(lane);
-    if (call == 0 || &lane_at(lane) == current_thread->lane)
-      continue;
-    if (earlier_count == kEarlier)
-      return Known::kNever;
+    if (call == 0 || &lane_at(lane) == current_thread->lane) continue;
+    if (earlier_count == kEarlier) return Known::kNever;
     earlier[earlier_count++] = {lane, call};
   }
   return Known::kSome;
@@ -64,10 +61,8 @@ Known find_earlier() {
 /// Forgets those that have ended.
 Known look_again() {
   for (unsigned i = 0; i < earlier_count;)
-    if (open_call(earlier[i].lane) != earlier[i].call)
-      earlier[i] = earlier[--earlier_count];
-    else
-      ++i;
+    if (open_call(earlier[i].lane) != earlier[i].call) earlier[i] = earlier[--earlier_count];
+    else ++i;
   return earlier_count == 0 ? Known::kNone : Known::kSome;
 }
 
@@ -75,12 +70,10 @@ bool earlier_call_open() {
   Known is = known.load(std::memory_order_acquire);
   if (is == Known::kNone) [[likely]]
     return false;
-  if (is == Known::kNever)
-    return true;
+  if (is == Known::kNever) return true;
   static constinit std::atomic<bool> looking;  // a system call: others do not wait for it
   if (is == Known::kNotYet) {
-    if (looking.exchange(true, std::memory_order_relaxed))
-      return true;
+    if (looking.exchange(true, std::memory_order_relaxed)) return true;
     known.store(is = find_earlier(), std::memory_order_release);
   }
   if (is == Known::kSome) {
@@ -91,8 +84,7 @@ bool earlier_call_open() {
 }
 
 void count(const Event& e) {
-  if (counted_frame == 0)
-    blocking.fetch_add(1, std::memory_order_seq_cst);
+  if (counted_frame == 0) blocking.fetch_add(1, std::memory_order_seq_cst);
   if (counted_frame < e.frame)  // at once, or of a call that an exception or longjmp has left
     counted_frame = e.frame;
 }
@@ -100,20 +92,17 @@ void count(const Event& e) {
 }  // namespace
 
 void begin_blocking(Event& e) {
-  if (several_threads())
-    count(e);
+  if (several_threads()) count(e);
   flush(*e.thread);
 }
 
 void end_blocking(const Event& e) {
-  if (counted_frame == 0 || e.frame < counted_frame)
-    return;
+  if (counted_frame == 0 || e.frame < counted_frame) return;
   end_blocking_thread();
 }
 
 void end_blocking_thread() {
-  if (counted_frame == 0)
-    return;
+  if (counted_frame == 0) return;
   counted_frame = 0;
   blocking.fetch_sub(1, std::memory_order_release);
 }

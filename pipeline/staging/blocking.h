@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// With MPI_THREAD_MULTIPLE: which threads are inside calls of the library's that may block. While there is one, sends must
-// not wait in their lanes, as it may wait for what they bring about, and looks after nothing. See docs/STAGING.md.
+// With MPI_THREAD_MULTIPLE: which threads are inside calls of the library's that may block. While there is one, sends
+// must not wait in their lanes, as it may wait for what they bring about, and looks after nothing. See docs/STAGING.md.
 #pragma once
 
 namespace resil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives with device buffers. A call's shadows take the place of the program's buffers on the way in, before any
-// other module looks, and are the event's buffers from then on: reductions, checksums, the recording and fault injection
-// see host memory. What the call wrote there, and nothing else, is copied to the device on the way out.
+// other module looks, and are the event's buffers from then on: reductions, checksums, the recording and fault
+// injection see host memory. What the call wrote there, and nothing else, is copied to the device on the way out.
 //
 // Which arguments mean what on this rank is fault::Layout's.
 
@@ -29,19 +29,16 @@ bool is_neighbourhood(Form form) { return form == Form::kNeighborAllgather || fo
 /// Who sends to this rank; null: not known. To be given back with block_release.
 int* sources_of(const Event& e) {
   int in = 0, out = 0;
-  if (!backend->comm_degree(e.comm_handle, &in, &out))
-    return nullptr;
+  if (!backend->comm_degree(e.comm_handle, &in, &out)) return nullptr;
   auto* ranks = static_cast<int*>(block_acquire(static_cast<size_t>(in + out + 1) * sizeof(int)));
-  if (ranks == nullptr || backend->messages->neighbors(e.comm_handle, in, out, ranks, ranks + in))
-    return ranks;
+  if (ranks == nullptr || backend->messages->neighbors(e.comm_handle, in, out, ranks, ranks + in)) return ranks;
   block_release(ranks);
   return nullptr;
 }
 
 /// Does the receive side hold what this rank gives?
 bool gives_in_place(const Event& e, Form form) {
-  if (is_reduction(form))
-    return collective::reduces_in_place(e);
+  if (is_reduction(form)) return collective::reduces_in_place(e);
   return (form == Form::kAllgather || form == Form::kAlltoall) && in_place(e.send.buffer);
 }
 
@@ -52,14 +49,10 @@ Refusal open_sides(Event& e, Operation* o) {
   const bool known_receive = fault::receive_layout(e, &receive);
   o->in_place = gives_in_place(e, form);
   bool known_send = true;
-  if (is_reduction(form))
-    known_send = fault::contribution_layout(e, &send);  // the receive buffer when in place
-  else if (!o->in_place)
-    known_send = fault::send_layout(e, &send);
-  if (!known_send && send.type != nullptr)
-    send.blocks = 0;
-  if (!known_receive && receive.type != nullptr)
-    receive.blocks = 0;
+  if (is_reduction(form)) known_send = fault::contribution_layout(e, &send);  // the receive buffer when in place
+  else if (!o->in_place) known_send = fault::send_layout(e, &send);
+  if (!known_send && send.type != nullptr) send.blocks = 0;
+  if (!known_receive && receive.type != nullptr) receive.blocks = 0;
   Written written;
   uint64_t result_bytes = ~uint64_t{0};
   if (o->in_place && is_reduction(form)) {  // one shadow, as large as the contribution
@@ -68,8 +61,7 @@ Refusal open_sides(Event& e, Operation* o) {
     send = kNothing;
   }
   Refusal refusal = side_open(*e.thread, send, nullptr, &o->send, &written);
-  if (refusal != Refusal::kNone && refusal != Refusal::kHostBuffer)
-    return refusal;
+  if (refusal != Refusal::kNone && refusal != Refusal::kHostBuffer) return refusal;
   int* sources = is_neighbourhood(form) && receive.blocks > 0 ? sources_of(e) : nullptr;
   const Refusal second = side_open(*e.thread, receive, sources, &o->receive, &written);
   block_release(sources);
@@ -89,10 +81,8 @@ bool is_bcast(const Event& e) { return collective::form_of(e.id) == Form::kBcast
 
 /// The shadows take the buffers' places.
 void give(Event& e, const Operation& o) {
-  if (o.send.host != nullptr)
-    e.send.buffer = e.given_send = packet_given(o.send);
-  if (o.receive.host == nullptr)
-    return;
+  if (o.send.host != nullptr) e.send.buffer = e.given_send = packet_given(o.send);
+  if (o.receive.host == nullptr) return;
   const void* shadow = packet_given(o.receive);
   if (is_bcast(e)) {
     e.send.buffer = e.given_send = shadow;
@@ -115,23 +105,18 @@ bool known_to_be_host(const Event& e) {
 bool collective_handles(CallId id) { return collective::form_of(id) != Form::kNone; }
 
 void collective_before(Event& e) {
-  if (e.comm == nullptr || known_to_be_host(e))
-    return;
+  if (e.comm == nullptr || known_to_be_host(e)) return;
   Operation room = {};
   const Refusal refusal = open_sides(e, &room);
-  if (refusal == Refusal::kHostBuffer)
-    return;
-  if (refusal != Refusal::kNone)
-    return count_uncovered(reason_of(refusal), e.bytes);
+  if (refusal == Refusal::kHostBuffer) return;
+  if (refusal != Refusal::kNone) return count_uncovered(reason_of(refusal), e.bytes);
   room.path = e.attributes & kCallPersistent ? Path::kPersistent : Path::kCollective;
-  if (const Operation* o = operation_begin(e, room); o != nullptr)
-    give(e, *o);
+  if (const Operation* o = operation_begin(e, room); o != nullptr) give(e, *o);
 }
 
 void collective_after(Event& e) {
   const ThreadState* state = thread_state(*e.thread);
-  if (state == nullptr || state->calls == nullptr || state->calls->frame != e.frame)
-    return;
+  if (state == nullptr || state->calls == nullptr || state->calls->frame != e.frame) return;
   if (e.result == 0 && !(e.attributes & kCallStarts))
     operation_up(*state->calls, ~uint64_t{0});  // the other modules look at the shadow meanwhile
 }

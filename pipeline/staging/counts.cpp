@@ -20,8 +20,8 @@ constexpr unsigned kPaths = 4, kReasons = 7;
 Counter staged[kPaths], uncovered[kReasons], pageable;
 
 constexpr const char* kPathNames[kPaths] = {"messages", "collectives", "persistent", "local"};
-constexpr const char* kReasonNames[kReasons] = {"foreign_runtime", "datatype", "pinned_memory", "device",
-                                                "one_sided", "reduction", "other"};
+constexpr const char* kReasonNames[kReasons] = {"foreign_runtime", "datatype",  "pinned_memory", "device",
+                                                "one_sided",       "reduction", "other"};
 
 void add(Counter& counter, uint64_t bytes) {
   __atomic_fetch_add(&counter.calls, 1, __ATOMIC_RELAXED);
@@ -49,15 +49,15 @@ void count_uncovered(Uncovered reason, uint64_t bytes) {
 
 void count_pageable(uint64_t bytes) {
   if (__atomic_load_n(&pageable.calls, __ATOMIC_RELAXED) == 0)
-    add_note_format("staging: RESIL_STAGE_MEMORY=%llu MiB of pinned memory was not enough, or could not be had: some data "
-                    "went through memory that is not pinned, which is slower",
-                    static_cast<unsigned long long>(mode.memory >> 20));
+    add_note_format(
+        "staging: RESIL_STAGE_MEMORY=%llu MiB of pinned memory was not enough, or could not be had: some data "
+        "went through memory that is not pinned, which is slower",
+        static_cast<unsigned long long>(mode.memory >> 20));
   add(pageable, bytes);
 }
 
 void report_counts(JsonWriter& json) {
-  for (unsigned i = 0; i < kPaths; ++i)
-    report_counter(json, kPathNames[i], staged[i]);
+  for (unsigned i = 0; i < kPaths; ++i) report_counter(json, kPathNames[i], staged[i]);
   report_counter(json, "not_pinned", pageable);
   lone_report(json);
   const gpu::PinnedUse use = gpu::pinned_use();
@@ -68,8 +68,7 @@ void report_counts(JsonWriter& json) {
   json.end_object();
   json.begin_object("uncovered");
   for (unsigned i = 0; i < kReasons; ++i)
-    if (uncovered[i].calls != 0)
-      report_counter(json, kReasonNames[i], uncovered[i]);
+    if (uncovered[i].calls != 0) report_counter(json, kReasonNames[i], uncovered[i]);
   json.end_object();
 }
 

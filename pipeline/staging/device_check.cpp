@@ -22,9 +22,9 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_stream.h"
 #include "pipeline/staging/packet.h"
+#include "shim/base/spinlock.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
-#include "shim/base/spinlock.h"
 
 namespace resil::staging {
 
@@ -43,7 +43,7 @@ constexpr double kLongest = 1;  ///< seconds to wait for results then
 struct Batch {
   gpu::EventHandle event;
   uint32_t jobs;  ///< 0: free
-  double early;   ///< since when its event is complete without its results; 0: it is not
+  double early;  ///< since when its event is complete without its results; 0: it is not
   Packet* packets[kDigestJobs];
 };
 
@@ -53,15 +53,15 @@ struct Checker {
   Checker* next;
   SpinLock lock;
   bool usable;
-  bool no_memory;           ///< that is why not: it is tried again when so many packets have gone unchecked
+  bool no_memory;  ///< that is why not: it is tried again when so many packets have gone unchecked
   uint32_t unchecked, again_at;
   void *plain, *with_runs;  ///< kernels
-  uint64_t sums;            ///< on the device: DigestSum[kBatches][kDigestJobs]
-  uint64_t* results;        ///< pinned: [kBatches][kDigestJobs]
-  uint64_t results_at;      ///< where the device sees them
-  Packet *first, *last;     ///< queue
-  uint32_t queued, downs;   ///< of which are copied down, and ready therefore
-  uint32_t asked;           ///< since the last one was added
+  uint64_t sums;  ///< on the device: DigestSum[kBatches][kDigestJobs]
+  uint64_t* results;  ///< pinned: [kBatches][kDigestJobs]
+  uint64_t results_at;  ///< where the device sees them
+  Packet *first, *last;  ///< queue
+  uint32_t queued, downs;  ///< of which are copied down, and ready therefore
+  uint32_t asked;  ///< since the last one was added
   Batch batches[kBatches];
   gpu::DigestBatch order;
 };
@@ -84,8 +84,10 @@ void count(uint64_t& counter, uint64_t by = 1) { __atomic_fetch_add(&counter, by
 void skip(Packet* packet, Skipped why) {
   uint64_t& counter = counts.skipped[static_cast<unsigned>(why)];
   if (__atomic_load_n(&counter, __ATOMIC_RELAXED) == 0)
-    add_note_format("staging: device memory of some packets was not digested, reason %s: their copies between device "
-                    "and host are not checked", kSkippedNames[static_cast<unsigned>(why)]);
+    add_note_format(
+        "staging: device memory of some packets was not digested, reason %s: their copies between device "
+        "and host are not checked",
+        kSkippedNames[static_cast<unsigned>(why)]);
   count(counter);
   gpu::pinned_release(packet->check.table);
   packet->check.table = nullptr;
@@ -95,21 +97,18 @@ void skip(Packet* packet, Skipped why) {
 /// Null: it is. Else why not, in words; what it has got so far stays for the next attempt.
 const char* prepare(Checker& c) {
   gpu::Device& device = *c.device;
-  if (gpu::kernel_image(gpu::api_of(device)).bytes == 0)
-    return "kernels are not in this build";
+  if (gpu::kernel_image(gpu::api_of(device)).bytes == 0) return "kernels are not in this build";
   c.plain = gpu::kernel(device, "resil_digest");
   c.with_runs = gpu::kernel(device, "resil_digest_runs");
   void* fill = gpu::kernel(device, "resil_fill");
-  if (c.plain == nullptr || c.with_runs == nullptr || fill == nullptr)
-    return "the runtime refused the kernels";
+  if (c.plain == nullptr || c.with_runs == nullptr || fill == nullptr) return "the runtime refused the kernels";
   constexpr size_t kSums = kBatches * kDigestJobs * sizeof(gpu::DigestSum);
   c.no_memory = true;
   if (c.sums == 0 && (c.sums = reinterpret_cast<uint64_t>(gpu::device_allocate(device, kSums))) == 0)
     return "no memory on the device for their sums";
   if (c.results == nullptr)
     c.results = static_cast<uint64_t*>(gpu::pinned_acquire(device, kBatches * kDigestJobs * sizeof(uint64_t)));
-  if (c.results == nullptr)
-    return "no pinned memory for them";
+  if (c.results == nullptr) return "no pinned memory for them";
   c.no_memory = false;
   c.results_at = reinterpret_cast<uint64_t>(gpu::device_address(device, c.results));
   gpu::FillJob zero = {c.sums, kSums / 8, 0};
@@ -117,23 +116,19 @@ const char* prepare(Checker& c) {
   if (c.results_at == 0 || !gpu::launch(device, gpu::Lane::kKernel, fill, 8, gpu::kKernelThreads, 0, arguments))
     return "the runtime refused a launch";
   for (Batch& batch : c.batches)
-    if ((batch.event = gpu::event_acquire(device)) == 0)
-      return "the runtime refused an event";
+    if ((batch.event = gpu::event_acquire(device)) == 0) return "the runtime refused an event";
   __atomic_store_n(&c.usable, true, __ATOMIC_RELEASE);
   return nullptr;
 }
 
 Checker* checker_of(gpu::Device* device) {
   for (Checker* c = __atomic_load_n(&checkers, __ATOMIC_ACQUIRE); c != nullptr; c = c->next)
-    if (c->device == device)
-      return c;
+    if (c->device == device) return c;
   SpinGuard guard(checkers_lock);
   for (Checker* c = checkers; c != nullptr; c = c->next)
-    if (c->device == device)
-      return c;
+    if (c->device == device) return c;
   auto* made = static_cast<Checker*>(block_acquire(sizeof(Checker)));
-  if (made == nullptr)
-    return nullptr;
+  if (made == nullptr) return nullptr;
   __builtin_memset(static_cast<void*>(made), 0, sizeof(Checker));
   made->device = device;
   made->again_at = 16;
@@ -151,8 +146,7 @@ bool usable(Checker& c) {
   if (__atomic_load_n(&c.usable, __ATOMIC_ACQUIRE)) [[likely]]
     return true;
   SpinGuard guard(c.lock);
-  if (c.usable || !c.no_memory || ++c.unchecked < c.again_at)
-    return c.usable;
+  if (c.usable || !c.no_memory || ++c.unchecked < c.again_at) return c.usable;
   c.again_at *= 2;
   prepare(c);
   return c.usable;
@@ -170,11 +164,9 @@ void append(Checker& c, Packet* packet) {
 void unlink(Checker& c, Packet* packet) {
   Packet* before = nullptr;
   for (Packet* p = c.first; p != nullptr; before = p, p = p->check.next) {
-    if (p != packet)
-      continue;
+    if (p != packet) continue;
     (before != nullptr ? before->check.next : c.first) = p->check.next;
-    if (c.last == p)
-      c.last = before;
+    if (c.last == p) c.last = before;
     --c.queued;
     c.downs -= !packet->check.up;
     return;
@@ -185,15 +177,12 @@ void unlink(Checker& c, Packet* packet) {
 /// waited for.
 bool is_written(Batch& batch, const uint64_t* results) {
   uint32_t missing = 0;
-  for (uint32_t i = 0; i < batch.jobs; ++i)
-    missing += __atomic_load_n(&results[i], __ATOMIC_ACQUIRE) == kUnwritten;
-  if (missing == 0)
-    return true;
+  for (uint32_t i = 0; i < batch.jobs; ++i) missing += __atomic_load_n(&results[i], __ATOMIC_ACQUIRE) == kUnwritten;
+  if (missing == 0) return true;
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   const double seconds = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  if (batch.early != 0)
-    return seconds - batch.early > kLongest;
+  if (batch.early != 0) return seconds - batch.early > kLongest;
   batch.early = seconds;
   count(counts.early);
   add_note("staging: the runtime of a device called an event complete before the kernel in front of it was");
@@ -202,18 +191,14 @@ bool is_written(Batch& batch, const uint64_t* results) {
 
 /// Frees the batch once it is complete.
 void harvest(Checker& c, Batch& batch) {
-  if (batch.jobs == 0)
-    return;
+  if (batch.jobs == 0) return;
   const gpu::State state = gpu::event_query(*c.device, batch.event);
-  if (state == gpu::State::kPending)
-    return;
+  if (state == gpu::State::kPending) return;
   const uint64_t* results = c.results + static_cast<size_t>(&batch - c.batches) * kDigestJobs;
-  if (state == gpu::State::kDone && !is_written(batch, results))
-    return;
+  if (state == gpu::State::kDone && !is_written(batch, results)) return;
   for (uint32_t i = 0; i < batch.jobs; ++i) {
     Packet* packet = batch.packets[i];
-    if (packet == nullptr)
-      continue;
+    if (packet == nullptr) continue;
     if (state == gpu::State::kFailed || results[i] == kUnwritten) {
       skip(packet, Skipped::kFailed);
       continue;
@@ -233,16 +218,14 @@ void harvest(Checker& c, Batch& batch) {
 Batch* free_batch(Checker& c) {
   for (Batch& batch : c.batches) {
     harvest(c, batch);
-    if (batch.jobs == 0)
-      return &batch;
+    if (batch.jobs == 0) return &batch;
   }
   return nullptr;
 }
 
 bool is_ready(Packet* packet, bool* pending_before) {
   Check& check = packet->check;
-  if (!check.up || check.copied)
-    return true;
+  if (!check.up || check.copied) return true;
   if (*pending_before)  // copies up are complete in the order of their orders
     return false;
   check.copied = gpu::event_query(*packet->device, packet->event) == gpu::State::kDone;
@@ -263,11 +246,9 @@ gpu::KernelStream stream_of(Packet* packet) {
 
 /// Launches a batch of what is ready; false: nothing is, or no batch is free.
 bool launch(Checker& c) {
-  if (c.first == nullptr)
-    return false;
+  if (c.first == nullptr) return false;
   Batch* batch = free_batch(c);
-  if (batch == nullptr)
-    return false;
+  if (batch == nullptr) return false;
   const auto number = static_cast<uint64_t>(batch - c.batches);
   gpu::DigestBatch& order = c.order;
   order.results = c.results_at + number * kDigestJobs * sizeof(uint64_t);
@@ -278,8 +259,7 @@ bool launch(Checker& c) {
   for (Packet* packet = c.first; packet != nullptr && order.jobs < kDigestJobs; packet = next) {
     next = packet->check.next;
     const uint64_t leaves = gpu::kernel_leaves(packet->check.bytes);
-    if (!is_ready(packet, &pending) || leaves > UINT32_MAX - order.leaves)
-      continue;
+    if (!is_ready(packet, &pending) || leaves > UINT32_MAX - order.leaves) continue;
     unlink(c, packet);
     gpu::KernelStream& stream = order.stream[order.jobs];
     stream = stream_of(packet);
@@ -291,18 +271,16 @@ bool launch(Checker& c) {
     packet->check.state = CheckState::kLaunched;
     batch->packets[order.jobs++] = packet;
   }
-  if (order.jobs == 0)
-    return false;
+  if (order.jobs == 0) return false;
   batch->jobs = order.jobs;
   count(counts.launches);
   void* arguments[] = {&order};
-  const bool good = gpu::launch(*c.device, gpu::Lane::kKernel, with_runs ? c.with_runs : c.plain,
-                                gpu::kernel_blocks(order.leaves), gpu::kKernelThreads,
-                                with_runs ? gpu::kGatherShared : 0, arguments) &&
-                    gpu::event_record(*c.device, gpu::Lane::kKernel, batch->event);
+  const bool good =
+      gpu::launch(*c.device, gpu::Lane::kKernel, with_runs ? c.with_runs : c.plain, gpu::kernel_blocks(order.leaves),
+                  gpu::kKernelThreads, with_runs ? gpu::kGatherShared : 0, arguments) &&
+      gpu::event_record(*c.device, gpu::Lane::kKernel, batch->event);
   if (!good) {
-    for (uint32_t i = 0; i < batch->jobs; ++i)
-      skip(batch->packets[i], Skipped::kFailed);
+    for (uint32_t i = 0; i < batch->jobs; ++i) skip(batch->packets[i], Skipped::kFailed);
     batch->jobs = 0;
   }
   return good;
@@ -311,8 +289,7 @@ bool launch(Checker& c) {
 void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t last) {
   Check& check = packet->check;
   check = {};
-  if (bytes == 0 || packet->state != PacketState::kCopying)
-    return;
+  if (bytes == 0 || packet->state != PacketState::kCopying) return;
   check.bytes = bytes;
   check.up = up;
   check.first = first;
@@ -323,24 +300,20 @@ void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t las
   uint64_t entries;
   bool padded = packet->type != nullptr && packet->type->padded;
   if (packet->blocks != nullptr) {
-    for (uint32_t i = first; i < last; ++i)
-      padded = padded || packet->blocks[i].type->padded;
+    for (uint32_t i = first; i < last; ++i) padded = padded || packet->blocks[i].type->padded;
     entries = stream_entries(packet->blocks + first, last - first);
   } else {
     entries = stream_entries(*packet->type, packet->count);
   }
-  if (padded || entries > kMostEntries)
-    return skip(packet, Skipped::kLayout);
+  if (padded || entries > kMostEntries) return skip(packet, Skipped::kLayout);
   if (entries != 0) {
     check.table = gpu::pinned_acquire(*packet->device, entries * sizeof(gpu::KernelRun));
-    if (check.table == nullptr)
-      return skip(packet, Skipped::kMemory);
+    if (check.table == nullptr) return skip(packet, Skipped::kMemory);
   }
   check.state = CheckState::kQueued;
   SpinGuard guard(c->lock);
   append(*c, packet);
-  if (c->downs >= kDigestJobs)
-    launch(*c);
+  if (c->downs >= kDigestJobs) launch(*c);
 }
 
 /// Goes on with the packet's digest; true: it is known, or never will be.
@@ -349,8 +322,7 @@ bool advance_check(Checker& c, Packet* packet) {
   Check& check = packet->check;
   if (check.state == CheckState::kQueued) {
     ++c.asked;
-    if (check.copied || c.asked > c.queued)
-      launch(c);
+    if (check.copied || c.asked > c.queued) launch(c);
   } else if (check.state == CheckState::kLaunched) {
     harvest(c, c.batches[check.batch]);
   }
@@ -389,22 +361,18 @@ void check_up(Packet* packet, uint64_t bytes) {
 void check_blocks(Packet* packet, uint32_t first, uint32_t last, bool up) {
   uint64_t bytes = 0;
   last = last < packet->block_count ? last : packet->block_count;
-  for (uint32_t i = first; i < last; ++i)
-    bytes += type_bytes(*packet->blocks[i].type, packet->blocks[i].count);
+  for (uint32_t i = first; i < last; ++i) bytes += type_bytes(*packet->blocks[i].type, packet->blocks[i].count);
   begin(packet, bytes, up, first, last);
 }
 
 bool check_settled(Packet* packet, bool copied) {
   Check& check = packet->check;
-  if (check.state == CheckState::kNone)
-    return copied;
-  if (copied)
-    __atomic_store_n(&check.copied, true, __ATOMIC_RELAXED);  // another thread's launch may look
+  if (check.state == CheckState::kNone) return copied;
+  if (copied) __atomic_store_n(&check.copied, true, __ATOMIC_RELAXED);  // another thread's launch may look
   if ((check.state == CheckState::kQueued || check.state == CheckState::kLaunched) &&
       !advance_check(*checker_of(packet->device), packet))
     return false;
-  if (!check.copied)
-    return false;
+  if (!check.copied) return false;
   if (check.state == CheckState::kDigested) {
     check.host = packet->blocks != nullptr ? blocks_digest(*packet, check.first, check.last, check.bytes)
                                            : host_digest(*packet, check.bytes);
@@ -422,21 +390,17 @@ bool check_settled(Packet* packet, bool copied) {
 
 void check_forget(Packet* packet) {
   Check& check = packet->check;
-  if (check.state == CheckState::kNone)
-    return;
+  if (check.state == CheckState::kNone) return;
   if (check.state == CheckState::kQueued || check.state == CheckState::kLaunched) {
     Checker& c = *checker_of(packet->device);
     for (bool gone = false; !gone;) {
       {
         SpinGuard guard(c.lock);
-        if (check.state == CheckState::kQueued)
-          unlink(c, packet);
-        else
-          harvest(c, c.batches[check.batch]);
+        if (check.state == CheckState::kQueued) unlink(c, packet);
+        else harvest(c, c.batches[check.batch]);
         gone = check.state != CheckState::kLaunched;
       }
-      if (!gone)
-        sched_yield();
+      if (!gone) sched_yield();
     }
   }
   gpu::pinned_release(check.table);
@@ -447,16 +411,13 @@ uint64_t host_digest(const Packet& packet, uint64_t bytes) {
   const Check& check = packet.check;
   if (check.host_known && check.bytes == bytes && check.first == 0 && check.last == packet.block_count)
     return check.host;
-  if (packet.blocks != nullptr)
-    return blocks_digest(packet, 0, packet.block_count, bytes);
-  if (packet.layout == Layout::kPacked)
-    return digest(packet.host, bytes);
+  if (packet.blocks != nullptr) return blocks_digest(packet, 0, packet.block_count, bytes);
+  if (packet.layout == Layout::kPacked) return digest(packet.host, bytes);
   return type_digest(*packet.type, packet.host - packet.low, packet.count, bytes);
 }
 
 void check_never(Packet* packet) {
-  if (packet->check.state != CheckState::kQueued && packet->check.state != CheckState::kLaunched)
-    return;
+  if (packet->check.state != CheckState::kQueued && packet->check.state != CheckState::kLaunched) return;
   check_forget(packet);
   skip(packet, Skipped::kFreed);
 }
@@ -466,8 +427,7 @@ bool digest_again(Packet* packet, uint64_t* result) {
   begin(packet, before.bytes, before.up, before.first, before.last);
   packet->check.copied = true;
   while (packet->check.state == CheckState::kQueued || packet->check.state == CheckState::kLaunched)
-    if (!advance_check(*checker_of(packet->device), packet))
-      sched_yield();
+    if (!advance_check(*checker_of(packet->device), packet)) sched_yield();
   const bool good = packet->check.state == CheckState::kDigested;
   *result = packet->check.device;
   packet->check = before;
@@ -476,8 +436,7 @@ bool digest_again(Packet* packet, uint64_t* result) {
 
 const Known* known_digest(uint64_t value, uint64_t bytes, const void* not_this) {
   for (const Known& one : known)
-    if (one.digest == value && one.bytes == bytes && one.buffer != not_this && one.buffer != nullptr)
-      return &one;
+    if (one.digest == value && one.bytes == bytes && one.buffer != not_this && one.buffer != nullptr) return &one;
   return nullptr;
 }
 
@@ -492,8 +451,7 @@ void check_report(JsonWriter& json) {
   json.text("hip_compiler", gpu::kernel_compiler(gpu::Api::kHip));
   json.begin_object("unchecked");
   for (unsigned i = 0; i < kSkipped; ++i)
-    if (counts.skipped[i] != 0)
-      json.integer(kSkippedNames[i], static_cast<int64_t>(counts.skipped[i]));
+    if (counts.skipped[i] != 0) json.integer(kSkippedNames[i], static_cast<int64_t>(counts.skipped[i]));
   json.end_object();
   json.end_object();
 }

@@ -27,20 +27,20 @@ extern constinit bool checking;
 
 enum class CheckState : uint8_t {
   kNone,
-  kQueued,     ///< to be digested with the next batch
+  kQueued,  ///< to be digested with the next batch
   kLaunched,
-  kDigested,   ///< D of the device is known
-  kCompared,   ///< and the pinned copy's, and what follows from them has been done
+  kDigested,  ///< D of the device is known
+  kCompared,  ///< and the pinned copy's, and what follows from them has been done
   kUnchecked,  ///< no digest of the device's memory can be had; counted
 };
 
 /// What is known of a packet's current copy. All zero: nothing.
 struct Check {
-  Packet* next;            ///< in the queue
-  void* table;             ///< runs, in pinned memory, until digested
-  uint64_t bytes;          ///< of the stream
-  uint64_t device, host;   ///< digests
-  uint32_t first, last;    ///< blocks, of packets made of blocks
+  Packet* next;  ///< in the queue
+  void* table;  ///< runs, in pinned memory, until digested
+  uint64_t bytes;  ///< of the stream
+  uint64_t device, host;  ///< digests
+  uint32_t first, last;  ///< blocks, of packets made of blocks
   uint8_t batch;
   CheckState state;
   bool up, copied;

@@ -14,12 +14,12 @@
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
+#include "shim/base/own_stack.h"
+#include "shim/call/module.h"
+#include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
-#include "shim/call/module.h"
-#include "shim/base/own_stack.h"
-#include "shim/call/runtime.h"
 
 namespace resil::staging {
 
@@ -32,8 +32,7 @@ enum class Verdict : uint8_t { kCopy, kEarly, kModified, kPinned };
 
 uint64_t pinned_digest(Packet* packet) {
   packet->check.host_known = false;
-  if (packet->blocks == nullptr)
-    return host_digest(*packet, packet->check.bytes);
+  if (packet->blocks == nullptr) return host_digest(*packet, packet->check.bytes);
   // Only these blocks, as a packet of their own.
   Packet part = *packet;
   part.blocks += packet->check.first;
@@ -44,11 +43,9 @@ uint64_t pinned_digest(Packet* packet) {
 /// Waits for all that was ordered in that direction, as far as the runtime can be believed.
 void wait_for_lane(Packet* packet) {
   const gpu::EventHandle event = gpu::event_acquire(*packet->device);
-  if (event == 0)
-    return;
+  if (event == 0) return;
   if (gpu::event_record(*packet->device, packet->check.up ? gpu::Lane::kUp : gpu::Lane::kDown, event))
-    while (gpu::event_query(*packet->device, event) == gpu::State::kPending)
-      sched_yield();
+    while (gpu::event_query(*packet->device, event) == gpu::State::kPending) sched_yield();
   gpu::event_release(*packet->device, event);
 }
 
@@ -74,14 +71,11 @@ Looks look_again(Packet* packet) {
 }
 
 Verdict judge(const Check& first, const Looks& looks) {
-  if (!looks.device_known)
-    return Verdict::kCopy;
+  if (!looks.device_known) return Verdict::kCopy;
   const bool target_changed = first.up ? looks.device != first.device : looks.host != first.host;
   const bool source_changed = first.up ? looks.host != first.host : looks.device != first.device;
-  if (target_changed && looks.device == looks.host)
-    return Verdict::kEarly;
-  if (source_changed)
-    return first.up ? Verdict::kPinned : Verdict::kModified;
+  if (target_changed && looks.device == looks.host) return Verdict::kEarly;
+  if (source_changed) return first.up ? Verdict::kPinned : Verdict::kModified;
   return Verdict::kCopy;
 }
 
@@ -94,16 +88,14 @@ struct Difference {
 /// Copies device memory down once more, to `again`, and compares it byte by byte with the pinned copy.
 bool compare_again(Packet* packet, const char* device, const char* pinned, unsigned char* again, uint64_t bytes,
                    Difference* d) {
-  if (!gpu::copy_down(*packet->device, again, device, bytes))
-    return false;
+  if (!gpu::copy_down(*packet->device, again, device, bytes)) return false;
   Packet lane = *packet;
   lane.check.up = false;
   wait_for_lane(&lane);
   *d = {};
   for (uint64_t i = 0; i < bytes; ++i) {
     const auto is = static_cast<unsigned char>(pinned[i]);
-    if (again[i] == is)
-      continue;
+    if (again[i] == is) continue;
     if (d->differing++ == 0) {
       d->first = i;
       d->device = again[i];
@@ -132,9 +124,11 @@ void add_difference(Finding& finding, Packet* packet) {
                                           static_cast<unsigned char*>(again), bytes, &d)) {
       finding.add("first_difference", "byte %" PRIu64 " of %" PRIu64 ": %02x on the device, %02x in pinned memory",
                   before + d.first, check.bytes, d.device, d.pinned);
-      finding.add("differing", "%" PRIu64 " byte%s, %" PRIu64 " bit%s, from byte %" PRIu64 " to %" PRIu64
-                  " (device memory copied down once more)", d.differing, d.differing == 1 ? "" : "s", d.bits,
-                  d.bits == 1 ? "" : "s", before + d.first, before + d.last);
+      finding.add("differing",
+                  "%" PRIu64 " byte%s, %" PRIu64 " bit%s, from byte %" PRIu64 " to %" PRIu64
+                  " (device memory copied down once more)",
+                  d.differing, d.differing == 1 ? "" : "s", d.bits, d.bits == 1 ? "" : "s", before + d.first,
+                  before + d.last);
       before = check.bytes;  // the first block that differs is enough
     }
     gpu::pinned_release(again);
@@ -179,37 +173,39 @@ static void say_mismatch(Packet* packet) {
   finding.victim(runtime.rank);
   switch (verdict) {
     case Verdict::kCopy:
-      finding.say("rank %d: %" PRIu64 " bytes were changed on the way from %s, by the copy %s of device %d (%s): before "
+      finding.say("rank %d: %" PRIu64
+                  " bytes were changed on the way from %s, by the copy %s of device %d (%s): before "
                   "and after it nothing changed",
                   runtime.rank, first.bytes, way, first.up ? "up" : "down", ordinal, api);
       finding.add("verdict", "copy %s", first.up ? "up" : "down");
       break;
     case Verdict::kEarly:
-      finding.say("rank %d: the runtime of device %d (%s) said that a copy of %" PRIu64 " bytes from %s was complete "
+      finding.say("rank %d: the runtime of device %d (%s) said that a copy of %" PRIu64
+                  " bytes from %s was complete "
                   "before the data was there; resil waited for it, and it is right now",
                   runtime.rank, ordinal, api, first.bytes, way);
       finding.add("verdict", "completed before the data landed");
       break;
     case Verdict::kModified:
-      finding.say("rank %d: a buffer of %" PRIu64 " bytes on device %d (%s) changed while a send from it was under way: "
+      finding.say("rank %d: a buffer of %" PRIu64
+                  " bytes on device %d (%s) changed while a send from it was under way: "
                   "by the program, or by a kernel that was not complete when the buffer was given to MPI",
                   runtime.rank, first.bytes, ordinal, api);
       finding.add("verdict", "send buffer modified while pending");
       break;
     case Verdict::kPinned:
-      finding.say("rank %d: %" PRIu64 " bytes in pinned host memory changed while they were copied to device %d (%s), "
+      finding.say("rank %d: %" PRIu64
+                  " bytes in pinned host memory changed while they were copied to device %d (%s), "
                   "after the MPI library had said that they had arrived",
                   runtime.rank, first.bytes, ordinal, api);
       finding.add("verdict", "completed before the data landed");
       break;
   }
   add_evidence(finding, packet, first, looks);
-  if (verdict == Verdict::kCopy)
-    add_difference(finding, packet);
+  if (verdict == Verdict::kCopy) add_difference(finding, packet);
   packet->check.host = looks.host;
   finding_publish(finding);
-  if (verdict != Verdict::kEarly && ledger::abort_wanted())
-    stop_job(90);
+  if (verdict != Verdict::kEarly && ledger::abort_wanted()) stop_job(90);
 }
 
 void check_mismatch(Packet* packet) {
@@ -223,8 +219,7 @@ bool enabled() { return config_has("RESIL_MODE", "checksum") && !config_has("RES
 void before_init() { checking = true; }
 
 void report(JsonWriter& json) {
-  if (gpu::seen())
-    check_report(json);
+  if (gpu::seen()) check_report(json);
 }
 
 constexpr Module kDeviceChecks = {

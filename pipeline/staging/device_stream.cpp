@@ -21,10 +21,8 @@ struct Even {
 
 Even even(const TypeMap& type, int64_t count) {
   const uint64_t all = type_bytes(type, count);
-  if (type.contiguous)
-    return {0, all, 0, true};
-  if (type.run_count != 1)
-    return {};
+  if (type.contiguous) return {0, all, 0, true};
+  if (type.run_count != 1) return {};
   const Run& run = type.runs[0];
   if (run.count == 1) {
     const bool one = count == 1 || run.bytes == type.extent;
@@ -67,27 +65,24 @@ struct Writer {
 }  // namespace
 
 uint64_t stream_entries(const TypeMap& type, int64_t count) {
-  if (type_bytes(type, count) == 0 || even(type, count).bytes != 0)
-    return 0;
+  if (type_bytes(type, count) == 0 || even(type, count).bytes != 0) return 0;
   return static_cast<uint64_t>(elements_in_table(type, count)) * type.run_count + 1;
 }
 
 gpu::KernelStream make_stream(const TypeMap& type, const void* buffer, int64_t count, uint64_t bytes,
                               gpu::KernelRun* table, uint64_t seen_at) {
-  if (bytes == 0)
-    return {};
+  if (bytes == 0) return {};
   if (const Even pieces = even(type, count); pieces.bytes != 0) {
     const uint64_t address = at(buffer, pieces.offset);
-    if (pieces.one_piece)
-      return {address, bytes, 0, 0, 0, 0, 0, 0};
+    if (pieces.one_piece) return {address, bytes, 0, 0, 0, 0, 0, 0};
     return {address, bytes, type_bytes(type, count), 0, pieces.bytes, pieces.stride, 1, 0};
   }
   Writer writer = {table, 0, 0};
   const int64_t elements = elements_in_table(type, count);
   writer.add(type, elements, 0);
   writer.end();
-  return {at(buffer, 0), bytes, writer.start, elements * type.extent, seen_at, 0,
-          static_cast<uint32_t>(writer.entries), 0};
+  return {
+      at(buffer, 0), bytes, writer.start, elements * type.extent, seen_at, 0, static_cast<uint32_t>(writer.entries), 0};
 }
 
 uint64_t stream_entries(const Block* blocks, uint32_t count) {
@@ -102,18 +97,15 @@ uint64_t stream_entries(const Block* blocks, uint32_t count) {
 
 gpu::KernelStream make_stream(const Block* blocks, uint32_t count, const void* buffer, uint64_t bytes,
                               gpu::KernelRun* table, uint64_t seen_at) {
-  if (bytes == 0)
-    return {};
+  if (bytes == 0) return {};
   Writer writer = {table, 0, 0};
   for (uint32_t i = 0; i < count; ++i) {
     const TypeMap& type = *blocks[i].type;
     const uint64_t all = type_bytes(type, blocks[i].count);
-    if (all == 0)
-      continue;
+    if (all == 0) continue;
     if (const Even pieces = even(type, blocks[i].count); pieces.bytes != 0)
       writer.add(blocks[i].offset + pieces.offset, pieces.bytes, pieces.stride, all);
-    else
-      writer.add(type, blocks[i].count, blocks[i].offset);
+    else writer.add(type, blocks[i].count, blocks[i].offset);
   }
   writer.end();
   if (writer.entries == 1)

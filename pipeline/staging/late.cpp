@@ -10,11 +10,9 @@
 namespace resil::staging {
 
 bool sender_done(Thread& thread, const Message* receive) {
-  if (receive->parts.load(std::memory_order_acquire) <= 1)
-    return true;
+  if (receive->parts.load(std::memory_order_acquire) <= 1) return true;
   Message* sender = may_ask(*receive) ? nullptr : wire_claim_owned(receive);
-  if (sender == nullptr)
-    return false;
+  if (sender == nullptr) return false;
   int flag = 0;
   const int result = backend->messages->test(&sender->handle, &flag, nullptr);
   if (flag == 0 && result == 0) {
@@ -29,14 +27,11 @@ bool sender_done(Thread& thread, const Message* receive) {
 
 StatusInfo came_with(const Event& e, const Message& op, int64_t place) {
   StatusInfo status = {};
-  if (op.sends)
-    return status;
+  if (op.sends) return status;
   backend->messages->status_read(e.given_statuses, place, &status);
   ErrorKind kind = backend->messages->error_kind(e.result);
-  if (kind == ErrorKind::kInStatus)
-    kind = backend->messages->error_kind(status.error);
-  if (status.cancelled || (kind != ErrorKind::kNone && kind != ErrorKind::kTruncated))
-    status.bytes = 0;
+  if (kind == ErrorKind::kInStatus) kind = backend->messages->error_kind(status.error);
+  if (status.cancelled || (kind != ErrorKind::kNone && kind != ErrorKind::kTruncated)) status.bytes = 0;
   return status;
 }
 
@@ -45,8 +40,7 @@ void remember(Message& op, const StatusInfo& status) {
     op.error = status.error;
     op.failed = true;
   }
-  if (!op.keeps)
-    return;
+  if (!op.keeps) return;
   op.came = op.came != 0 ? op.came : status.bytes;
   op.cancelled = status.cancelled;
   op.told = true;

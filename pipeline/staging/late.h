@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Claimed messages: those that the program's own call completes in the library, and whose copies come after it (wait.cpp).
+// Claimed messages: those that the program's own call completes in the library, and whose copies come after it
+// (wait.cpp).
 #pragma once
 
 #include "pipeline/staging/message.h"
@@ -10,14 +11,15 @@
 
 namespace resil::staging {
 
-/// MPI_Isendrecv: is the send done? It has a request of its own, which the program does not know. True for other messages.
+/// MPI_Isendrecv: is the send done? It has a request of its own, which the program does not know. True for other
+/// messages.
 bool sender_done(Thread& thread, const Message* receive);
 /// What came with a claimed request that the library has completed, by the event's result and its status at `place`.
 StatusInfo came_with(const Event& event, const Message& op, int64_t place);
 /// The library has completed the claimed request: copies begin.
 void begin_late(Thread& thread, Message* op, const StatusInfo& status);
-/// The library has been asked about a persistent request, which it may have made inactive: what it said is all that there
-/// will be, and is told by the call that completes the request.
+/// The library has been asked about a persistent request, which it may have made inactive: what it said is all that
+/// there will be, and is told by the call that completes the request.
 void remember(Message& op, const StatusInfo& status);
 /// Waits until they are done.
 void end_late(Thread& thread, const Message* op);
@@ -28,8 +30,7 @@ template <class Test>
 bool complete_claimed(Event& e, Message* op, int64_t place, int* flag, int* result, bool stays, Test test) {
   *flag = *result = 0;
   flush(*e.thread);
-  if (!give_statuses(e) || !sender_done(*e.thread, op) || !wire_claim(op))
-    return false;
+  if (!give_statuses(e) || !sender_done(*e.thread, op) || !wire_claim(op)) return false;
   op->claimed = true;
   op->marks.fetch_or(kClosing, std::memory_order_seq_cst);
   *result = test(static_cast<char*>(e.given_statuses) + place * static_cast<int64_t>(backend->status_bytes));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MPI_Pack, MPI_Unpack, their external kin and MPI_Reduce_local with device buffers: what the call reads is copied down
-// before it, what it has written is copied up after it. Either side may be on a device. Of a packed buffer only the part
-// is copied that the elements of this call take.
+// before it, what it has written is copied up after it. Either side may be on a device. Of a packed buffer only the
+// part is copied that the elements of this call take.
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
@@ -30,19 +30,16 @@ void close(Local* local) {
 
 Refusal open_typed(Thread& thread, const LocalSide& side, Packet* packet) {
   const Refusal refusal = packet_open(packet, thread, side.buffer, side.count, side.type, Layout::kShadow);
-  if (refusal != Refusal::kNone)
-    *packet = {};
+  if (refusal != Refusal::kNone) *packet = {};
   return refusal;
 }
 
 /// Of what there is, as much as these elements take.
 Refusal open_packed(Thread& thread, const LocalData& data, const LocalSide& side, Packet* packet) {
   const gpu::Memory memory = side.count == 0 ? gpu::Memory::kHost : gpu::classify(side.buffer, 1).memory;
-  if (memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned)
-    return Refusal::kHostBuffer;
+  if (memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned) return Refusal::kHostBuffer;
   const int64_t most = data.packed_size(data);
-  if (most < 0)
-    return Refusal::kDatatype;
+  if (most < 0) return Refusal::kDatatype;
   LocalSide part = side;
   part.count = most < side.count ? most : side.count;
   part.type = backend->staging->byte_type();
@@ -58,10 +55,8 @@ bool fails(Refusal refusal) { return refusal != Refusal::kNone && refusal != Ref
 /// What the call reads is on the host. MPI_Reduce_local reads both.
 bool copied_down(const LocalData& data, Local* local) {
   const bool both = data.packed_size == nullptr && on_device(local->out);
-  if (on_device(local->in))
-    packet_down(&local->in);
-  if (both)
-    packet_down(&local->out);
+  if (on_device(local->in)) packet_down(&local->in);
+  if (both) packet_down(&local->out);
   const bool in_good = !on_device(local->in) || packet_wait(&local->in) != PacketState::kFailed;
   const bool out_good = !both || packet_wait(&local->out) != PacketState::kFailed;
   return in_good && out_good;
@@ -78,8 +73,7 @@ LocalWay local_begin(Thread& thread, LocalData& data) {
     const Refusal second = open_side(thread, data, data.out, &room.out);
     refusal = fails(second) || refusal == Refusal::kHostBuffer ? second : refusal;
   }
-  if (refusal == Refusal::kHostBuffer)
-    return LocalWay::kAsItIs;
+  if (refusal == Refusal::kHostBuffer) return LocalWay::kAsItIs;
   auto* local = fails(refusal) ? nullptr : static_cast<Local*>(block_acquire(sizeof(Local)));
   if (local == nullptr) {
     packet_close(&room.in);
@@ -94,10 +88,8 @@ LocalWay local_begin(Thread& thread, LocalData& data) {
     say_refused(data.id, "from");
     return LocalWay::kRefused;
   }
-  if (on_device(local->in))
-    data.in.given = packet_given(local->in);
-  if (on_device(local->out))
-    data.out.given = packet_given(local->out);
+  if (on_device(local->in)) data.in.given = packet_given(local->in);
+  if (on_device(local->out)) data.out.given = packet_given(local->out);
   count_staged(Path::kLocal, local->in.bytes + local->out.bytes);
   return LocalWay::kGiven;
 }
@@ -108,8 +100,7 @@ int local_end(Thread&, LocalData& data, int result, int64_t packed) {
   if (!failed && result == 0 && on_device(local->out)) {
     packet_up(&local->out, data.out.type != 0 ? ~uint64_t{0} : static_cast<uint64_t>(packed));
     failed = packet_wait(&local->out) == PacketState::kFailed;
-    if (failed)
-      say_refused(data.id, "to");
+    if (failed) say_refused(data.id, "to");
   }
   close(local);
   return failed ? raise_error(data.comm) : result;

@@ -8,8 +8,8 @@
 // sent as a head of H bytes, on the program's communicator with the program's tag, and chunks. Since the chunks'
 // receives are posted, the sender completes without the receiver being in resil, and no rank ever waits for another one
 // that it would not wait for anyway. A head is told by its size, which is random, and by a secret at its end,
-// which the receiver has chosen: a program's message that has H bytes by chance is an ordinary one. A probe sees the size
-// alone: for it each head is announced beforehand, with its tag and communicator.
+// which the receiver has chosen: a program's message that has H bytes by chance is an ordinary one. A probe sees the
+// size alone: for it each head is announced beforehand, with its tag and communicator.
 //
 // An entry is of one of two kinds. *Wire*: as above. *Peer*, for a sender on the same node: what is behind the head has
 // a place in the receiver's device memory, into which the sender copies it from its own device; a word on the private
@@ -34,7 +34,7 @@ namespace resil::staging {
 constexpr uint32_t kMostChunks = 32;  ///< behind the head
 constexpr uint32_t kMostEntries = 60;  ///< that a receiver grants; kTagOf's range
 
-constexpr uint64_t kHeadUnit = 16;     ///< sizes of heads are multiples of it
+constexpr uint64_t kHeadUnit = 16;  ///< sizes of heads are multiples of it
 
 struct Secret {
   uint64_t words[2];
@@ -58,52 +58,52 @@ struct Cut {
 struct Grant {
   Grant* next;
   Cut cut;
-  int32_t to;       ///< world rank
+  int32_t to;  ///< world rank
   uint32_t number;  ///< of the receiver's
-  bool free;        ///< it may be used for the next message: `returned`, and not `used`
-  bool returned;    ///< the receiver is ready for it
-  bool used;        ///< something of the last one's is still with the library
-  bool spoiled;     ///< an ordinary message has the size of its heads: to be given up when it is free
-  bool opened;      ///< peer: `far` is usable
-  bool shared;      ///< peer: it has been opened once, so that its receiver must not free it
+  bool free;  ///< it may be used for the next message: `returned`, and not `used`
+  bool returned;  ///< the receiver is ready for it
+  bool used;  ///< something of the last one's is still with the library
+  bool spoiled;  ///< an ordinary message has the size of its heads: to be given up when it is free
+  bool opened;  ///< peer: `far` is usable
+  bool shared;  ///< peer: it has been opened once, so that its receiver must not free it
   gpu::IpcHandle handle;  ///< peer: of the receiver's device memory
-  gpu::Device* on;        ///< on which it has been opened
-  char* far;              ///< there: the place of what is behind the head
+  gpu::Device* on;  ///< on which it has been opened
+  char* far;  ///< there: the place of what is behind the head
 };
 
 /// What goes before a head, or before the first ordinary message of its size: from then on no head has that size.
 struct Announcement {
   uint64_t total;  ///< of the whole message; or cut.head: the entry is given up
-  uint64_t comm;   ///< job-wide id
+  uint64_t comm;  ///< job-wide id
   int32_t tag, unused;
 };
 
 enum class EntryState : uint8_t {
   kNone,
-  kOpen,     ///< all receives are posted
+  kOpen,  ///< all receives are posted
   kMatched,  ///< the head has been received, its chunks are awaited
 };
 
 /// An entry as its receiver knows it.
 struct Entry {
   Cut cut;
-  int32_t from;       ///< world rank
+  int32_t from;  ///< world rank
   EntryState state;
-  bool announced;     ///< `said` has arrived
-  bool begun;         ///< it has been decided where the chunks go
-  bool lost;          ///< peer: `far` went with its context
-  bool refused;       ///< peer: the runtime would not copy from `far`
-  bool straight;      ///< the chunks are copied up as they come: `memory` has become the message's
-  uint32_t arrived;   ///< chunks so far
+  bool announced;  ///< `said` has arrived
+  bool begun;  ///< it has been decided where the chunks go
+  bool lost;  ///< peer: `far` went with its context
+  bool refused;  ///< peer: the runtime would not copy from `far`
+  bool straight;  ///< the chunks are copied up as they come: `memory` has become the message's
+  uint32_t arrived;  ///< chunks so far
   Announcement said;
-  char* memory;       ///< pinned, cut.bytes at least
+  char* memory;  ///< pinned, cut.bytes at least
   uint64_t room;
   gpu::Device* device;
-  Message* message;   ///< whose head has matched; null again once all that came is on its way up from here
-  char* far;          ///< peer: device memory; `memory` is null but for what cannot be copied straight
-  uint64_t word;      ///< peer: what comes in place of the chunk
-  gpu::Device* emptied_by;    ///< peer: where `emptied` is recorded
-  gpu::EventHandle emptied;   ///< peer: `far` has been read
+  Message* message;  ///< whose head has matched; null again once all that came is on its way up from here
+  char* far;  ///< peer: device memory; `memory` is null but for what cannot be copied straight
+  uint64_t word;  ///< peer: what comes in place of the chunk
+  gpu::Device* emptied_by;  ///< peer: where `emptied` is recorded
+  gpu::EventHandle emptied;  ///< peer: `far` has been read
   uint64_t announcement, requests[kMostChunks];
 };
 
@@ -121,8 +121,8 @@ struct Sending {
   gpu::EventHandle events[kMostChunks + 1];  ///< of the copies down: the head's, then the chunks'
   Sending* next_deferred;
   gpu::EventHandle across;  ///< peer: of the copy to the other device, once it has been started
-  bool deferred;            ///< peer: it has not been
-  bool refused;             ///< peer: the runtime would not
+  bool deferred;  ///< peer: it has not been
+  bool refused;  ///< peer: the runtime would not
 };
 
 /// Memory of the host that a receive was posted into, of which a head may come; or a persistent request's.
@@ -130,10 +130,10 @@ struct Target {
   Target* next;
   char* buffer;
   int64_t count;
-  const TypeMap* map;   ///< held; null: not flattened, then `type` is kept
+  const TypeMap* map;  ///< held; null: not flattened, then `type` is kept
   uint64_t type, capacity;
-  uint64_t request;     ///< of a persistent receive; 0: of one message
-  uint64_t comm;        ///< of a persistent receive
+  uint64_t request;  ///< of a persistent receive; 0: of one message
+  uint64_t comm;  ///< of a persistent receive
 };
 
 /// RESIL_STAGE_CHUNK, bytes; 0: off. Set before MPI_Init returns.
@@ -144,7 +144,8 @@ extern constinit uint32_t lone_granted;
 /// Has this rank been granted anything, so that sends are to be looked at? One load.
 extern constinit uint32_t lone_held;
 
-// --- lone_entries.cpp: grants and notes -------------------------------------------------------------------------------
+// --- lone_entries.cpp: grants and notes
+// -------------------------------------------------------------------------------
 
 /// May messages be cut in this run? Decided once, when asked first.
 bool lone_usable();
@@ -181,7 +182,8 @@ void lone_notes(Thread& thread);
 /// enter MPI_Finalize, too), withdraws what is posted.
 void lone_end(Thread& thread);
 
-// --- lone_send.cpp ----------------------------------------------------------------------------------------------------
+// --- lone_send.cpp
+// ----------------------------------------------------------------------------------------------------
 
 /// If the message can be cut: starts its copies down, and `part` becomes its head. Else nothing has been done.
 bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageEnvelope& to, MessagePart* part);
@@ -195,8 +197,8 @@ void lone_head_started(Thread& thread, Message* op);
 void lone_release(Message* op);
 /// The program's buffer may be written: all copies from it are done.
 void lone_wait_left(Message& op);
-/// Has this rank sent an ordinary message of that size, a possible head's, since it has had device buffers? It may still
-/// be on its way.
+/// Has this rank sent an ordinary message of that size, a possible head's, since it has had device buffers? It may
+/// still be on its way.
 bool lone_size_sent(uint64_t bytes);
 /// A message that is not cut is about to be sent: should it have the size of a head, the entry is given up.
 void lone_before_send(Thread& thread, const Half& half);
@@ -208,15 +210,16 @@ void lone_starting(Event& event);
 /// Posts the chunks that are down; `wait`: all of them. True: the library was asked for something.
 bool lone_sends_advance(Thread& thread, bool wait);
 
-// --- lone_receive.cpp -------------------------------------------------------------------------------------------------
+// --- lone_receive.cpp
+// -------------------------------------------------------------------------------------------------
 
 /// A receive into host memory that may get a head. Null: none can fit, or no memory.
 Message* lone_track(Thread& thread, const Half& half);
 /// A receive has `bytes` bytes from `source`. False: an ordinary message. True: its head; looked after from now on.
 bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source);
 bool lone_receives_advance(Thread& thread);
-/// Calls that are not carried out by staging, but have to do with heads: probes, whose statuses say what the whole message
-/// has; persistent receives, from the call that makes one to its end.
+/// Calls that are not carried out by staging, but have to do with heads: probes, whose statuses say what the whole
+/// message has; persistent receives, from the call that makes one to its end.
 bool lone_sees(CallId id);
 void lone_entered(Event& event);
 void lone_returned(Event& event);

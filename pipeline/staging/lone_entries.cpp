@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Grants for lone large messages: who may send what in chunks to whom, and the notes by which ranks tell each other. See
-// lone.h.
+// Grants for lone large messages: who may send what in chunks to whom, and the notes by which ranks tell each other.
+// See lone.h.
 
 #include <sys/random.h>
 #include <time.h>
@@ -12,12 +12,12 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
+#include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/json.h"
 #include "shim/tables/request_overflow.h"
-#include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {
@@ -30,26 +30,26 @@ namespace {
 constexpr PrivateTag kNoteTag = tags::kStagingNote[0];
 constexpr uint32_t kTagsOfEntry = 64;
 static_assert(kMostEntries * kTagsOfEntry == tags::kStagingChunk.count);
-constexpr uint32_t kNotes = 8;       ///< receives that are posted for notes
-constexpr uint32_t kOfOneKind = 2;   ///< entries for one sender and one size
+constexpr uint32_t kNotes = 8;  ///< receives that are posted for notes
+constexpr uint32_t kOfOneKind = 2;  ///< entries for one sender and one size
 constexpr uint32_t kMostUnanswered = 64;
 constexpr double kLongestAnnouncement = 2;  ///< seconds
-constexpr uint64_t kShare = 4;       ///< of the pinned memory, that entries may take: one part in so many
+constexpr uint64_t kShare = 4;  ///< of the pinned memory, that entries may take: one part in so many
 
 enum class NoteKind : uint32_t {
-  kWanted,   ///< messages of `bytes` bytes are sent to you time and again
+  kWanted,  ///< messages of `bytes` bytes are sent to you time and again
   kGranted,  ///< that entry is yours
   kRefused,  ///< there is none now
-  kFree,     ///< it is free again
-  kCannot,   ///< the entry, of the kind peer, cannot be opened here: to be replaced by one of the other kind
-  kGone,     ///< its device memory is: to be given up as soon as it is free
+  kFree,  ///< it is free again
+  kCannot,  ///< the entry, of the kind peer, cannot be opened here: to be replaced by one of the other kind
+  kGone,  ///< its device memory is: to be given up as soon as it is free
 };
 
 struct Note {
   NoteKind kind;
   uint32_t number;
   Cut cut;
-  uint64_t node;          ///< kWanted: the sender's (lone_node)
+  uint64_t node;  ///< kWanted: the sender's (lone_node)
   gpu::IpcHandle handle;  ///< kGranted, of the kind peer
 };
 
@@ -95,7 +95,8 @@ double seconds() {
 }
 
 bool post_note(uint32_t i) {
-  return backend->receive(private_comm(), &incoming[i], sizeof(Note), ring::kAnySource, kNoteTag, &incoming_requests[i]);
+  return backend->receive(private_comm(), &incoming[i], sizeof(Note), ring::kAnySource, kNoteTag,
+                          &incoming_requests[i]);
 }
 
 /// What has left may be used again.
@@ -116,8 +117,7 @@ bool tell(int32_t to, NoteKind kind, uint32_t number, const Cut& cut, uint64_t n
           const gpu::IpcHandle& handle = {}) {
   reap();
   OutNote* out = note_pool.take();
-  if (out == nullptr)
-    return false;
+  if (out == nullptr) return false;
   out->note = {kind, number, cut, node, handle};
   if (!backend->send(private_comm(), &out->note, sizeof(Note), to, kNoteTag, &out->request)) {
     note_pool.give(out);
@@ -130,8 +130,7 @@ bool tell(int32_t to, NoteKind kind, uint32_t number, const Cut& cut, uint64_t n
 
 /// Is a receive pending that nobody looks at, and that a head would fit into?
 bool unseen_receives() {
-  if (__atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) != 0)
-    return true;
+  if (__atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) != 0) return true;
   for (uint32_t i = 0; i < runtime.request_count; ++i) {
     const ring::Request& r = runtime.requests[i];
     if (r.key != 0 && r.kind == static_cast<uint8_t>(ring::RequestKind::kReceive) && !(r.flags & ring::kPartitioned) &&
@@ -156,18 +155,17 @@ uint64_t random_word() {
 uint64_t choose_head(int32_t from) {
   const uint64_t least = lone_chunk / 8;
   for (int tries = 0; tries < 64; ++tries)
-    if (const uint64_t head = (least + random_word() % least) / kHeadUnit * kHeadUnit; lone_entry(from, head) == nullptr)
+    if (const uint64_t head = (least + random_word() % least) / kHeadUnit * kHeadUnit;
+        lone_entry(from, head) == nullptr)
       return head;
   return 0;
 }
 
 void withdraw(Entry& entry) {
   uint64_t* all[kMostChunks + 1] = {&entry.announcement};
-  for (uint32_t i = 0; i < kMostChunks; ++i)
-    all[i + 1] = &entry.requests[i];
+  for (uint32_t i = 0; i < kMostChunks; ++i) all[i + 1] = &entry.requests[i];
   for (uint64_t* request : all)
-    if (*request != backend->request_null())
-      backend->messages->cancel(request);
+    if (*request != backend->request_null()) backend->messages->cancel(request);
 }
 
 /// Posts everything that the sender may send. False: MPI would not; nothing is posted.
@@ -177,8 +175,7 @@ bool post(Entry& entry) {
   entry.arrived = 0;
   entry.message = nullptr;
   entry.announcement = backend->request_null();
-  for (uint64_t& request : entry.requests)
-    request = backend->request_null();
+  for (uint64_t& request : entry.requests) request = backend->request_null();
   const uint32_t number = lone_number(entry);
   bool good = backend->receive(private_comm(), &entry.said, sizeof(entry.said), entry.from, lone_tag(number, 0),
                                &entry.announcement);
@@ -186,8 +183,7 @@ bool post(Entry& entry) {
     good = backend->receive(private_comm(),
                             entry.cut.peer != 0 ? static_cast<void*>(&entry.word) : entry.memory + entry.cut.begin(i),
                             entry.cut.wire(i), entry.from, lone_tag(number, i + 1), &entry.requests[i]);
-  if (!good)
-    withdraw(entry);
+  if (!good) withdraw(entry);
   return good;
 }
 
@@ -206,8 +202,7 @@ void release(Entry& entry, bool shared) {
 
 /// Its sender has, since an ordinary message has the size of its heads: frees it.
 bool given_up(Entry& entry) {
-  if (!lone_announced(entry) || entry.said.total != entry.cut.head)
-    return false;
+  if (!lone_announced(entry) || entry.said.total != entry.cut.head) return false;
   release(entry, true);
   return true;
 }
@@ -218,8 +213,7 @@ Entry* free_entry(int32_t from, uint64_t bytes) {
   for (Entry& entry : entries) {
     if (entry.state == EntryState::kNone || (entry.state == EntryState::kOpen && given_up(entry)))
       found = found != nullptr ? found : &entry;
-    else
-      of_kind += entry.from == from && entry.cut.bytes == bytes;
+    else of_kind += entry.from == from && entry.cut.bytes == bytes;
   }
   return of_kind < kOfOneKind ? found : nullptr;
 }
@@ -228,8 +222,7 @@ Entry* free_entry(int32_t from, uint64_t bytes) {
 bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu::Device& device,
                  gpu::IpcHandle* handle) {
   const uint64_t head = choose_head(from);
-  if (head == 0)
-    return false;
+  if (head == 0) return false;
   const uint64_t rest = bytes - (head - sizeof(Secret));
   entry.from = from;
   entry.device = &device;
@@ -239,19 +232,16 @@ bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu:
   entry.lost = false;
   if (lone_peer_wanted(from, node, bytes, device)) {
     entry.cut = {bytes, head, rest, 1, 1, {random_word(), random_word()}};
-    if (lone_peer_take(entry, handle))
-      return true;
+    if (lone_peer_take(entry, handle)) return true;
   }
-  if (bytes > mode.memory / kShare - entry_memory)
-    return false;
+  if (bytes > mode.memory / kShare - entry_memory) return false;
   constexpr uint64_t kPage = 4096;
   const uint64_t least = ((rest + kMostChunks - 1) / kMostChunks + kPage - 1) / kPage * kPage;
   const uint64_t chunk = least > lone_chunk ? least : lone_chunk;
   const auto chunks = static_cast<uint32_t>((rest + chunk - 1) / chunk);
   entry.cut = {bytes, head, chunk, chunks, 0, {random_word(), random_word()}};
   entry.memory = static_cast<char*>(gpu::pinned_acquire(device, bytes));
-  if (entry.memory == nullptr)
-    return false;
+  if (entry.memory == nullptr) return false;
   entry.room = bytes;
   entry_memory += bytes;
   return true;
@@ -279,8 +269,7 @@ void replace(uint32_t number, int32_t from) {
   lone_peer_refused(from);
   const uint64_t bytes = entry.cut.bytes;
   release(entry, false);
-  if (!grant(from, bytes, 0))
-    tell(from, NoteKind::kRefused, 0, entry.cut);
+  if (!grant(from, bytes, 0)) tell(from, NoteKind::kRefused, 0, entry.cut);
 }
 
 Seen& seen_place(int32_t to, uint64_t bytes) {
@@ -289,29 +278,27 @@ Seen& seen_place(int32_t to, uint64_t bytes) {
 
 void answered(int32_t from, uint64_t bytes) {
   --unanswered;
-  if (Seen& place = seen_place(from, bytes); place.to == from && place.bytes == bytes)
-    place.asked = false;
+  if (Seen& place = seen_place(from, bytes); place.to == from && place.bytes == bytes) place.asked = false;
 }
 
 /// Null: it has been given up.
 Grant* grant_of(int32_t from, uint32_t number) {
   Grant* held = grants;
-  while (held != nullptr && (held->to != from || held->number != number))
-    held = held->next;
+  while (held != nullptr && (held->to != from || held->number != number)) held = held->next;
   return held;
 }
 
 void take_note(const Note& note, int32_t from) {
   switch (note.kind) {
     case NoteKind::kWanted:
-      if (!grant(from, note.cut.bytes, note.node))
-        tell(from, NoteKind::kRefused, 0, note.cut);
+      if (!grant(from, note.cut.bytes, note.node)) tell(from, NoteKind::kRefused, 0, note.cut);
       return;
     case NoteKind::kRefused: return answered(from, note.cut.bytes);
     case NoteKind::kGranted:
       answered(from, note.cut.bytes);
       if (Grant* held = grant_pool.take(); held != nullptr) {
-        *held = {grants, note.cut, from, note.number, true, true, false, false, false, false, note.handle, nullptr, nullptr};
+        *held = {grants, note.cut, from,  note.number, true,    true,   false,
+                 false,  false,    false, note.handle, nullptr, nullptr};
         grants = held;
         ++lone_held;
         if (lone_size_sent(held->cut.head))  // it may be probed yet
@@ -338,8 +325,7 @@ void take_note(const Note& note, int32_t from) {
 bool take_one() {
   uint64_t status[4] = {};
   int flag = 0;
-  if (backend->messages->test(&incoming_requests[incoming_head], &flag, status) != 0 || flag == 0)
-    return false;
+  if (backend->messages->test(&incoming_requests[incoming_head], &flag, status) != 0 || flag == 0) return false;
   StatusInfo info = {};
   backend->messages->status_read(status, 0, &info);
   const Note note = incoming[incoming_head];
@@ -373,15 +359,14 @@ int lone_world_rank(Thread& thread, uint64_t comm, int32_t peer) {
 
 Grant* lone_grant(Thread&, int32_t to, uint64_t bytes) {
   for (Grant* held = grants; held != nullptr; held = held->next)
-    if (held->to == to && held->cut.bytes == bytes && held->free)
-      return held;
+    if (held->to == to && held->cut.bytes == bytes && held->free) return held;
   Seen& place = seen_place(to, bytes);
-  if (place.to != to || place.bytes != bytes)
-    place = {to, 0, bytes, false};
+  if (place.to != to || place.bytes != bytes) place = {to, 0, bytes, false};
   ++place.times;
-  // Again from time to time: it may have been out of memory, or one may not be enough. A rank without device buffers answers
-  // in MPI_Finalize, and not much is to be left with MPI until then.
-  if ((place.times == 2 || place.times == 16 || place.times % 256 == 0) && !place.asked && unanswered < kMostUnanswered) {
+  // Again from time to time: it may have been out of memory, or one may not be enough. A rank without device buffers
+  // answers in MPI_Finalize, and not much is to be left with MPI until then.
+  if ((place.times == 2 || place.times == 16 || place.times % 256 == 0) && !place.asked &&
+      unanswered < kMostUnanswered) {
     place.asked = tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, 0, {}}, lone_node());
     unanswered += place.asked;
   }
@@ -390,21 +375,18 @@ Grant* lone_grant(Thread&, int32_t to, uint64_t bytes) {
 
 Grant* lone_grant_with_head(int32_t to, uint64_t head) {
   for (Grant* held = grants; held != nullptr; held = held->next)
-    if (held->to == to && held->cut.head == head)
-      return held;
+    if (held->to == to && held->cut.head == head) return held;
   return nullptr;
 }
 
 void lone_loosen(Grant* grant) {
   grant->free = grant->returned && !grant->used;
-  if (grant->free && grant->spoiled)
-    lone_give_up(grant);
+  if (grant->free && grant->spoiled) lone_give_up(grant);
 }
 
 void lone_forget(Grant* grant) {
   Grant** place = &grants;
-  while (*place != grant)
-    place = &(*place)->next;
+  while (*place != grant) place = &(*place)->next;
   *place = grant->next;
   grant_pool.give(grant);
   --lone_held;
@@ -419,26 +401,21 @@ void lone_devices_changed() {
 }
 
 void lone_refuse(Grant* grant) {
-  if (grant->shared)
-    return lone_give_up(grant);
+  if (grant->shared) return lone_give_up(grant);
   unanswered += tell(grant->to, NoteKind::kCannot, grant->number, grant->cut);
   lone_forget(grant);
 }
 
 Entry* lone_entry(int32_t from, uint64_t head) {
   for (Entry& entry : entries)
-    if (entry.state != EntryState::kNone && entry.from == from && entry.cut.head == head)
-      return &entry;
+    if (entry.state != EntryState::kNone && entry.from == from && entry.cut.head == head) return &entry;
   return nullptr;
 }
 
-bool lone_announced(Entry& entry) {
-  return entry.announced || (entry.announced = backend->test(&entry.announcement));
-}
+bool lone_announced(Entry& entry) { return entry.announced || (entry.announced = backend->test(&entry.announcement)); }
 
 bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag) {
-  if (entry.state != EntryState::kOpen)
-    return false;
+  if (entry.state != EntryState::kOpen) return false;
   // One of the two was sent before the message, unless that is an ordinary one which was sent before its sender knew of
   // the entry: then there is nothing to come.
   const double deadline = seconds() + kLongestAnnouncement;
@@ -447,8 +424,7 @@ bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag) {
 }
 
 void lone_regrant(Thread&, Entry& entry) {
-  if (post(entry))
-    tell(entry.from, NoteKind::kFree, lone_number(entry), entry.cut);
+  if (post(entry)) tell(entry.from, NoteKind::kFree, lone_number(entry), entry.cut);
 }
 
 PrivateTag lone_tag(uint32_t number, uint32_t what) { return tags::kStagingChunk[number * kTagsOfEntry + what]; }
@@ -458,18 +434,15 @@ Entry* lone_entry_numbered(uint32_t number) { return &entries[number]; }
 uint32_t lone_number(const Entry& entry) { return static_cast<uint32_t>(&entry - entries); }
 
 void lone_notes(Thread&) {
-  while (posted_notes && take_one()) {
-  }
+  while (posted_notes && take_one()) {}
 }
 
 void lone_end(Thread& thread) {
-  if (lone_chunk == 0 || private_comm() == 0)
-    return;
+  if (lone_chunk == 0 || private_comm() == 0) return;
   finishing = true;
   // A rank that has taken no part may have been asked.
   const bool only_asked = !posted_notes;
-  if (only_asked && !(posted_notes = post_note(0)))
-    return;
+  if (only_asked && !(posted_notes = post_note(0))) return;
   // What is matched has been received. What is not never will be: its sender need not wait.
   for (Entry& entry : entries)
     if (entry.state == EntryState::kOpen && !given_up(entry) && entry.announced)
@@ -477,25 +450,20 @@ void lone_end(Thread& thread) {
   const double deadline = seconds() + config_real("RESIL_DRAIN_SECONDS");
   auto busy = [] {
     for (const Grant* held = grants; held != nullptr; held = held->next)
-      if (!held->returned)
-        return true;
+      if (!held->returned) return true;
     return unanswered != 0;
   };
   do {
     if (only_asked)
-      while (take_one()) {
-      }
+      while (take_one()) {}
     advance(thread);
     lone_notes(thread);
   } while (busy() && seconds() < deadline);
-  for (uint32_t i = 0; i < (only_asked ? 1 : kNotes); ++i)
-    backend->messages->cancel(&incoming_requests[i]);
+  for (uint32_t i = 0; i < (only_asked ? 1 : kNotes); ++i) backend->messages->cancel(&incoming_requests[i]);
   for (Entry& entry : entries)
-    if (entry.state != EntryState::kNone)
-      withdraw(entry);
+    if (entry.state != EntryState::kNone) withdraw(entry);
   for (Grant* held = grants; held != nullptr; held = held->next)
-    if (held->free)
-      lone_peer_close(*held);
+    if (held->free) lone_peer_close(*held);
   posted_notes = false;
   usable = Usable::kNo;
   lone_granted = 0;
@@ -508,8 +476,7 @@ void lone_count_received(const Cut& cut) { ++counts[cut.peer].received, counts[c
 void lone_report(JsonWriter& json) {
   for (uint32_t peer = 0; peer < 2; ++peer) {
     uint32_t held = 0;
-    for (const Grant* each = grants; each != nullptr; each = each->next)
-      held += each->cut.peer == peer;
+    for (const Grant* each = grants; each != nullptr; each = each->next) held += each->cut.peer == peer;
     json.begin_object(peer != 0 ? "peer_copies" : "chunked");
     json.integer("sent", static_cast<int64_t>(counts[peer].sent));
     json.integer("sent_bytes", static_cast<int64_t>(counts[peer].sent_bytes));

@@ -10,8 +10,8 @@
 
 #include "checksum/datatype/blocks.h"
 #include "pipeline/gpu/pinned.h"
-#include "shim/config/config.h"
 #include "shim/call/runtime.h"
+#include "shim/config/config.h"
 
 namespace resil::staging {
 
@@ -38,11 +38,9 @@ uint64_t system_id() {
   char text[64];
   const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
   const ssize_t length = file >= 0 ? read(file, text, sizeof(text)) : 0;
-  if (file >= 0)
-    close(file);
+  if (file >= 0) close(file);
   uint64_t id = 0;
-  for (ssize_t i = 0; i < length; ++i)
-    id = (id ^ static_cast<unsigned char>(text[i])) * 0x100000001b3;
+  for (ssize_t i = 0; i < length; ++i) id = (id ^ static_cast<unsigned char>(text[i])) * 0x100000001b3;
   return id;
 }
 
@@ -54,11 +52,11 @@ void begin(Sending& sending) {
   const gpu::EventHandle downs = gpu::event_acquire(*packet.device);
   sending.across = gpu::event_acquire(*grant.on);
   // A wait holds what the event is now: it can be used again at once.
-  sending.refused = downs == 0 || sending.across == 0 || !gpu::event_record(*packet.device, gpu::Lane::kDown, downs) ||
-                    !gpu::lane_wait(*grant.on, gpu::Lane::kPeer, downs) ||
-                    !gpu::copy_peer(*grant.on, grant.far, *packet.device, packet.buffer + packet.low + head,
-                                    packet.bytes - head) ||
-                    !gpu::event_record(*grant.on, gpu::Lane::kPeer, sending.across);
+  sending.refused =
+      downs == 0 || sending.across == 0 || !gpu::event_record(*packet.device, gpu::Lane::kDown, downs) ||
+      !gpu::lane_wait(*grant.on, gpu::Lane::kPeer, downs) ||
+      !gpu::copy_peer(*grant.on, grant.far, *packet.device, packet.buffer + packet.low + head, packet.bytes - head) ||
+      !gpu::event_record(*grant.on, gpu::Lane::kPeer, sending.across);
   gpu::event_release(*packet.device, downs);
 }
 
@@ -79,8 +77,7 @@ bool empty_down(Entry& entry) {
     entry.memory = static_cast<char*>(gpu::pinned_acquire(*entry.device, entry.cut.bytes));
     entry.room = entry.memory != nullptr ? entry.cut.bytes : 0;
   }
-  if (entry.memory == nullptr)
-    entry.memory = static_cast<char*>(block_acquire(entry.cut.bytes));  // room 0: not pinned
+  if (entry.memory == nullptr) entry.memory = static_cast<char*>(block_acquire(entry.cut.bytes));  // room 0: not pinned
   return entry.memory != nullptr &&
          gpu::copy_down(*entry.device, entry.memory + entry.cut.in_head(), entry.far, entry.cut.size(0)) &&
          gpu::event_record(*entry.device, gpu::Lane::kDown, entry.emptied);
@@ -114,8 +111,7 @@ bool lone_peer_take(Entry& entry, gpu::IpcHandle* handle) {
   *handle = {};
   const uint64_t bytes = rounded(entry.cut);
   entry.far = static_cast<char*>(gpu::device_allocate(*entry.device, bytes));
-  if (entry.far == nullptr)
-    return false;
+  if (entry.far == nullptr) return false;
   if (entry.from == own_rank() || gpu::ipc_export(*entry.device, entry.far, handle)) {
     taken += bytes;
     return true;
@@ -140,8 +136,7 @@ bool lone_peer_empty(Entry& entry, Message& op) {
   gpu::Device& device = entry.straight ? *packet.device : *entry.device;
   entry.emptied = gpu::event_acquire(device);
   const uint64_t bytes = entry.cut.bytes < packet.bytes ? entry.cut.bytes : packet.bytes;
-  if (entry.emptied != 0 && (entry.straight ? empty_straight(entry, packet, bytes) : empty_down(entry)))
-    return true;
+  if (entry.emptied != 0 && (entry.straight ? empty_straight(entry, packet, bytes) : empty_down(entry))) return true;
   entry.refused = true;
   copy_failed(op, "up");
   lone_devices_changed();
@@ -159,12 +154,9 @@ gpu::State lone_peer_emptied(Entry& entry) {
 }
 
 void lone_peer_clear(Entry& entry) {
-  if (entry.cut.peer == 0 || entry.memory == nullptr)
-    return;
-  if (entry.room != 0)
-    gpu::pinned_release(entry.memory);
-  else
-    block_release(entry.memory);
+  if (entry.cut.peer == 0 || entry.memory == nullptr) return;
+  if (entry.room != 0) gpu::pinned_release(entry.memory);
+  else block_release(entry.memory);
   entry.memory = nullptr;
   entry.room = 0;
 }
@@ -179,14 +171,12 @@ bool lone_peer_open(Grant& grant, gpu::Device& device) {
   void* memory = nullptr;
   if (grant.to == own_rank()) {
     const Entry& entry = *lone_entry_numbered(grant.number);
-    if (!gpu::alive(*entry.device))
-      return false;
+    if (!gpu::alive(*entry.device)) return false;
     grant.on = entry.device;
     memory = entry.far;
   } else {
     grant.on = &device;
-    if (!gpu::ipc_open(device, grant.handle, &memory))
-      return false;
+    if (!gpu::ipc_open(device, grant.handle, &memory)) return false;
   }
   grant.far = static_cast<char*>(memory);
   return grant.opened = grant.shared = true;
@@ -209,39 +199,30 @@ void lone_peers_begin() {
 }
 
 gpu::State lone_peer_state(Sending& sending, bool wait) {
-  if (sending.deferred && !wait)
-    return gpu::State::kPending;
-  if (sending.deferred)
-    lone_peers_begin();
-  if (sending.refused)
-    return gpu::State::kFailed;
+  if (sending.deferred && !wait) return gpu::State::kPending;
+  if (sending.deferred) lone_peers_begin();
+  if (sending.refused) return gpu::State::kFailed;
   gpu::State state;
-  while ((state = gpu::event_query(*sending.grant->on, sending.across)) == gpu::State::kPending && wait)
-    sched_yield();
+  while ((state = gpu::event_query(*sending.grant->on, sending.across)) == gpu::State::kPending && wait) sched_yield();
   return state;
 }
 
 void lone_peer_leave(Sending& sending) {
   if (sending.deferred) {
     Sending** place = &deferred;
-    while (*place != &sending)
-      place = &(*place)->next_deferred;
+    while (*place != &sending) place = &(*place)->next_deferred;
     *place = sending.next_deferred;
-    for (deferred_end = &deferred; *deferred_end != nullptr;)
-      deferred_end = &(*deferred_end)->next_deferred;
+    for (deferred_end = &deferred; *deferred_end != nullptr;) deferred_end = &(*deferred_end)->next_deferred;
     sending.deferred = false;
   }
-  if (sending.across == 0)
-    return;
-  while (gpu::event_query(*sending.grant->on, sending.across) == gpu::State::kPending)
-    sched_yield();
+  if (sending.across == 0) return;
+  while (gpu::event_query(*sending.grant->on, sending.across) == gpu::State::kPending) sched_yield();
   gpu::event_release(*sending.grant->on, sending.across);
   sending.across = 0;
 }
 
 void lone_peer_close(Grant& grant) {
-  if (grant.opened && grant.to != own_rank())
-    gpu::ipc_close(*grant.on, grant.handle, grant.far);
+  if (grant.opened && grant.to != own_rank()) gpu::ipc_close(*grant.on, grant.handle, grant.far);
   grant.opened = false;
 }
 

@@ -2,8 +2,8 @@
 //
 // Entries of the kind peer (lone.h): the sender's device writes into the receiver's. The receiver gives device memory
 // of resil's own, never the program's buffer: which receive gets a message is known only when its head has matched. So
-// the copy needs nobody but its sender, who may have completed it before the receiver comes by; the receiver then copies
-// from there into the program's buffer, on its own device.
+// the copy needs nobody but its sender, who may have completed it before the receiver comes by; the receiver then
+// copies from there into the program's buffer, on its own device.
 //
 // Copies between devices are *deferred*: they begin when the program has started all it wants to start, and behind all
 // copies to the host that are under way, so that what has to cross the network is not held up by what has not.

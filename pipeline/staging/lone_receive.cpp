@@ -9,12 +9,12 @@
 #include "checksum/pool.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/runtime.h"
-#include "shim/tables/tables.h"
 #include "shim/call/thread.h"
+#include "shim/tables/tables.h"
 
 namespace resil::staging {
 
@@ -41,10 +41,11 @@ bool fits_a_head(uint64_t capacity) { return capacity >= lone_chunk / 8; }
 
 Target* target_take(Thread& thread, const void* buffer, int64_t count, uint64_t type, uint64_t request) {
   Target* target = pool.take();
-  if (target == nullptr)
-    return nullptr;
-  *target = {nullptr, static_cast<char*>(const_cast<void*>(buffer)), count, type_map(thread, type), 0,
-             bytes_of(thread, count, type), request, 0};
+  if (target == nullptr) return nullptr;
+  *target = {nullptr, static_cast<char*>(const_cast<void*>(buffer)),
+             count,   type_map(thread, type),
+             0,       bytes_of(thread, count, type),
+             request, 0};
   if (target->map != nullptr) {
     type_map_hold(target->map);
   } else if (!backend->replay->keep_type(type, &target->type)) {
@@ -65,21 +66,19 @@ bool has_secret(const Entry& entry, const Message& op) {
   if (op.staged && op.packet.layout == Layout::kPacked) {
     memcpy(&found, op.packet.host + at, sizeof(found));
   } else if (op.staged) {
-    if (type_pack(*op.packet.type, packet_given(op.packet), op.packet.count, at, sizeof(found), &found) != sizeof(found))
+    if (type_pack(*op.packet.type, packet_given(op.packet), op.packet.count, at, sizeof(found), &found) !=
+        sizeof(found))
       return false;
   } else if (op.target->map != nullptr) {
     const Target& target = *op.target;
-    if (type_pack(*target.map, target.buffer, target.count, at, sizeof(found), &found) != sizeof(found))
-      return false;
+    if (type_pack(*target.map, target.buffer, target.count, at, sizeof(found), &found) != sizeof(found)) return false;
   } else {
     auto* head = static_cast<char*>(block_acquire(entry.cut.head));
     const MessagePart part = {op.target->buffer, op.target->count, op.target->type};
     const bool packed = head != nullptr && backend->staging->pack_first(part, entry.cut.head, head);
-    if (packed)
-      memcpy(&found, head + at, sizeof(found));
+    if (packed) memcpy(&found, head + at, sizeof(found));
     block_release(head);
-    if (!packed)
-      return false;
+    if (!packed) return false;
   }
   return memcmp(&found, &entry.cut.secret, sizeof(found)) == 0;
 }
@@ -91,7 +90,8 @@ bool deliver(Entry& entry, Message& op, uint64_t bytes) {
   if (op.staged && op.packet.layout == Layout::kPacked)
     return memcpy(op.packet.host + head, rest, bytes - head) != nullptr;
   if (op.staged)
-    return type_unpack(*op.packet.type, packet_given(op.packet), op.packet.count, head, bytes - head, rest) == bytes - head;
+    return type_unpack(*op.packet.type, packet_given(op.packet), op.packet.count, head, bytes - head, rest) ==
+           bytes - head;
   const Target& target = *op.target;
   if (target.map != nullptr)
     return type_unpack(*target.map, target.buffer, target.count, head, bytes - head, rest) == bytes - head;
@@ -128,8 +128,7 @@ void up(Message& op, uint64_t begin, uint64_t bytes) {
 /// The message has the entry's memory from now on, and the entry the message's: the head is all that is moved.
 void begin(Entry& entry, Message& op) {
   entry.straight = goes_straight(entry, op);
-  if (!entry.straight || entry.cut.peer != 0)
-    return;
+  if (!entry.straight || entry.cut.peer != 0) return;
   Packet& packet = op.packet;
   memcpy(entry.memory, packet.host, entry.cut.in_head());
   char* const memory = entry.memory;
@@ -145,24 +144,19 @@ void begin(Entry& entry, Message& op) {
 bool take_chunk(Entry& entry, Message& op) {
   uint64_t status[4] = {};
   int flag = 0;
-  if (backend->messages->test(&entry.requests[entry.arrived], &flag, status) != 0 || flag == 0)
-    return false;
+  if (backend->messages->test(&entry.requests[entry.arrived], &flag, status) != 0 || flag == 0) return false;
   StatusInfo info = {};
   backend->messages->status_read(status, 0, &info);
   const uint32_t i = entry.arrived++;
-  if (info.bytes != entry.cut.wire(i))
-    op.failed = true;  // its sender could not have it, and has said why
-  else if (entry.cut.peer != 0)
-    lone_peer_empty(entry, op);
-  else if (entry.straight)
-    up(op, entry.cut.begin(i), entry.cut.size(i));
+  if (info.bytes != entry.cut.wire(i)) op.failed = true;  // its sender could not have it, and has said why
+  else if (entry.cut.peer != 0) lone_peer_empty(entry, op);
+  else if (entry.straight) up(op, entry.cut.begin(i), entry.cut.size(i));
   return true;
 }
 
 /// Is the entry's device memory being copied from?
 bool still_read(Entry& entry) {
-  if (entry.emptied == 0)
-    return false;
+  if (entry.emptied == 0) return false;
   const gpu::State state = lone_peer_emptied(entry);
   if (state == gpu::State::kFailed) {
     entry.refused = true;
@@ -184,49 +178,43 @@ void end(Thread& thread, Entry& entry, Message* op) {
   const uint64_t capacity = capacity_of(*op), all = entry.cut.bytes, bytes = all < capacity ? all : capacity;
   const bool straight = entry.straight;
   lone_count_received(entry.cut);
-  if (!straight && !op->failed && !deliver(entry, *op, bytes))
-    op->failed = true;
+  if (!straight && !op->failed && !deliver(entry, *op, bytes)) op->failed = true;
   entry.message = nullptr;
-  if (entry.emptied == 0)
-    leave(thread, entry);
+  if (entry.emptied == 0) leave(thread, entry);
   op->came = bytes;
   if (all > capacity) {
     op->failed = true;
     op->error = backend->staging->error_truncate;
   }
-  if (!straight)
-    return whole_arrived(thread, op, bytes);
+  if (!straight) return whole_arrived(thread, op, bytes);
   op->bytes = bytes;
   Packet& packet = op->packet;
   packet.up = true;
   // Also after a refused copy: others may be under way.
-  packet.state = gpu::event_record(*packet.device, gpu::Lane::kUp, packet.event) ? PacketState::kCopying
-                                                                                  : PacketState::kFailed;
+  packet.state =
+      gpu::event_record(*packet.device, gpu::Lane::kUp, packet.event) ? PacketState::kCopying : PacketState::kFailed;
   rising_append(op);
 }
 
 void work(Thread& thread, Entry& entry) {
   Message* op = entry.message;
-  if (op == nullptr && !still_read(entry))
-    return leave(thread, entry);
-  if (op == nullptr || !lone_announced(entry))
-    return;
+  if (op == nullptr && !still_read(entry)) return leave(thread, entry);
+  if (op == nullptr || !lone_announced(entry)) return;
   if (!entry.begun) {
     entry.begun = true;
     begin(entry, *op);
   }
   while (entry.arrived < entry.cut.chunks)
-    if (!take_chunk(entry, *op))
-      return;
+    if (!take_chunk(entry, *op)) return;
   if (!entry.straight && still_read(entry))  // what is delivered from the host has come there
     return;
-  if (!entry.straight && entry.refused && !op->failed)
-    copy_failed(*op, "up");
+  if (!entry.straight && entry.refused && !op->failed) copy_failed(*op, "up");
   end(thread, entry, op);
 }
 
 bool is_probe(CallId id) {
-  return id == CallId::kMPI_Probe || id == CallId::kMPI_Iprobe || id == CallId::kMPI_Mprobe || id == CallId::kMPI_Improbe;
+  return id == CallId::kMPI_Probe || id == CallId::kMPI_Iprobe || id == CallId::kMPI_Mprobe ||
+         id == CallId::kMPI_Improbe;
 }
 
 void persistent_made(Event& e) {
@@ -235,24 +223,20 @@ void persistent_made(Event& e) {
       !fits_a_head(bytes_of(*e.thread, count, e.receive.type)))
     return;
   Target* target = target_take(*e.thread, e.given_receive, count, e.receive.type, request_handle(e.requests, 0));
-  if (target == nullptr)
-    return;
+  if (target == nullptr) return;
   target->comm = e.comm_handle;
   target->next = persistent;
   persistent = target;
 }
 
 void persistent_started(Event& e) {
-  if (persistent == nullptr || e.result != 0)
-    return;
+  if (persistent == nullptr || e.result != 0) return;
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t request = request_handle(e.requests, i);
     Target* target = persistent;
-    while (target != nullptr && target->request != request)
-      target = target->next;
+    while (target != nullptr && target->request != request) target = target->next;
     Message* op = target != nullptr ? message_take() : nullptr;
-    if (op == nullptr)
-      continue;
+    if (op == nullptr) continue;
     op->target = target;
     op->handle = request;
     op->comm = target->comm;
@@ -264,16 +248,15 @@ void persistent_started(Event& e) {
 
 /// Its status says what the whole message has.
 void probed_one(Event& e) {
-  if (e.result != 0 || (e.id != CallId::kMPI_Probe && e.id != CallId::kMPI_Mprobe && *e.flag == 0))
-    return;
+  if (e.result != 0 || (e.id != CallId::kMPI_Probe && e.id != CallId::kMPI_Mprobe && *e.flag == 0)) return;
   StatusInfo info = {};
   backend->messages->status_read(e.given_statuses, 0, &info);
-  Entry* entry = info.bytes % kHeadUnit == 0 ? lone_entry(lone_world_rank(*e.thread, e.comm_handle, info.source), info.bytes) : nullptr;
-  if (entry == nullptr || !lone_is_head(*e.thread, *entry, e.comm->ring->id, info.tag))
-    return;
+  Entry* entry = info.bytes % kHeadUnit == 0
+                     ? lone_entry(lone_world_rank(*e.thread, e.comm_handle, info.source), info.bytes)
+                     : nullptr;
+  if (entry == nullptr || !lone_is_head(*e.thread, *entry, e.comm->ring->id, info.tag)) return;
   backend->staging->set_bytes(e, 0, entry->cut.bytes);
-  if (e.id == CallId::kMPI_Probe || e.id == CallId::kMPI_Iprobe)
-    return;
+  if (e.id == CallId::kMPI_Probe || e.id == CallId::kMPI_Iprobe) return;
   for (Probed& place : probed)
     if (place.message == 0) {
       place = {request_handle(e.message, 0), entry};
@@ -284,13 +267,13 @@ void probed_one(Event& e) {
 }  // namespace
 
 Message* lone_track(Thread& thread, const Half& half) {
-  if (lone_granted == 0 || half.envelope.peer == ring::kProcNull || !fits_a_head(bytes_of(thread, half.count, half.type)))
+  if (lone_granted == 0 || half.envelope.peer == ring::kProcNull ||
+      !fits_a_head(bytes_of(thread, half.count, half.type)))
     return nullptr;
   Target* target = target_take(thread, half.buffer, half.count, half.type, 0);
   Message* op = target != nullptr ? message_take() : nullptr;
   if (op == nullptr) {
-    if (target != nullptr)
-      lone_target_release(target);
+    if (target != nullptr) lone_target_release(target);
     return nullptr;
   }
   op->target = target;
@@ -301,33 +284,27 @@ Message* lone_track(Thread& thread, const Half& half) {
 void lone_persistent_gone(uint64_t request) {
   for (Target** place = &persistent; *place != nullptr; place = &(*place)->next) {
     Target* target = *place;
-    if (target->request != request)
-      continue;
+    if (target->request != request) continue;
     *place = target->next;
     target->request = 0;  // a message that is under way gives it back
-    if (message_find(request) == nullptr)
-      lone_target_release(target);
+    if (message_find(request) == nullptr) lone_target_release(target);
     return;
   }
 }
 
 void lone_target_release(Target* target) {
-  if (target->map != nullptr)
-    type_map_release(target->map);
-  else
-    backend->replay->drop_type(target->type);
+  if (target->map != nullptr) type_map_release(target->map);
+  else backend->replay->drop_type(target->type);
   pool.give(target);
 }
 
 bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source) {
   if (lone_granted == 0 || bytes % kHeadUnit != 0 || op->matched < 0) [[likely]]
     return false;
-  if (!op->staged && op->target == nullptr)
-    return false;
+  if (!op->staged && op->target == nullptr) return false;
   Entry* entry = op->matched > 0 ? lone_entry_numbered(static_cast<uint32_t>(op->matched - 1))
                                  : lone_entry(lone_world_rank(thread, op->comm, source), bytes);
-  if (entry == nullptr || entry->state != EntryState::kOpen || !has_secret(*entry, *op))
-    return false;
+  if (entry == nullptr || entry->state != EntryState::kOpen || !has_secret(*entry, *op)) return false;
   entry->state = EntryState::kMatched;
   entry->message = op;
   ++matched;
@@ -340,35 +317,28 @@ bool lone_sees(CallId id) {
   constexpr uint32_t kWanted = kCallP2P | kCallPersistent;
   const CallInfo& info = call_info(id);
   return is_probe(id) || id == CallId::kMPI_Start || id == CallId::kMPI_Startall || id == CallId::kMPI_Request_free ||
-         ((info.attributes & kWanted) == kWanted && (info.attributes & kCallReceives) && !(info.attributes & kCallPartitioned));
+         ((info.attributes & kWanted) == kWanted && (info.attributes & kCallReceives) &&
+          !(info.attributes & kCallPartitioned));
 }
 
 void lone_entered(Event& e) {
-  if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall)
-    lone_starting(e);
-  else if (lone_granted != 0 && is_probe(e.id))
-    give_statuses(e);
+  if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) lone_starting(e);
+  else if (lone_granted != 0 && is_probe(e.id)) give_statuses(e);
   else if (e.id == CallId::kMPI_Request_free && persistent != nullptr)
     lone_persistent_gone(request_handle(e.requests, 0));
 }
 
 void lone_returned(Event& e) {
-  if (lone_granted == 0 || e.id == CallId::kMPI_Request_free)
-    return;
-  if (is_probe(e.id))
-    probed_one(e);
-  else if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall)
-    persistent_started(e);
-  else
-    persistent_made(e);
+  if (lone_granted == 0 || e.id == CallId::kMPI_Request_free) return;
+  if (is_probe(e.id)) probed_one(e);
+  else if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) persistent_started(e);
+  else persistent_made(e);
 }
 
 bool lone_receives_advance(Thread& thread) {
-  if (matched == 0)
-    return false;
+  if (matched == 0) return false;
   for (uint32_t i = 0; i < kMostEntries; ++i)
-    if (Entry* entry = lone_entry_numbered(i); entry->state == EntryState::kMatched)
-      work(thread, *entry);
+    if (Entry* entry = lone_entry_numbered(i); entry->state == EntryState::kMatched) work(thread, *entry);
   return true;
 }
 

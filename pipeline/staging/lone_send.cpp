@@ -9,8 +9,8 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
@@ -33,7 +33,8 @@ uint64_t size_index(uint64_t bytes) { return (bytes - lone_chunk / 8) / kHeadUni
 bool can_be_cut(const Packet& packet) {
   const TypeMap* type = packet.type;
   const auto width = type != nullptr ? type->basic.width : 0;
-  return width > 0 && kHeadUnit % static_cast<uint64_t>(width) == 0 && !type->padded && packet.layout == Layout::kPacked && !packet.pageable && type->run_count == 1 &&
+  return width > 0 && kHeadUnit % static_cast<uint64_t>(width) == 0 && !type->padded &&
+         packet.layout == Layout::kPacked && !packet.pageable && type->run_count == 1 &&
          static_cast<uint64_t>(packet.high - packet.low) == packet.bytes;
 }
 
@@ -41,8 +42,7 @@ void give_back(Sending* sending) {
   gpu::Device& device = *sending->message->packet.device;
   lone_peer_leave(*sending);
   for (const gpu::EventHandle event : sending->events)
-    if (event != 0)
-      gpu::event_release(device, event);
+    if (event != 0) gpu::event_release(device, event);
   gpu::pinned_release(sending->head);
   pool.give(sending);
 }
@@ -54,14 +54,13 @@ bool copies_begin(Sending& sending) {
   gpu::Device& device = *packet.device;
   const char* from = packet.buffer + packet.low;
   auto copy = [&](uint32_t event, char* to, uint64_t begin, uint64_t bytes) {
-    return gpu::copy_down(device, to, from + begin, bytes) && gpu::event_record(device, gpu::Lane::kDown, sending.events[event]);
+    return gpu::copy_down(device, to, from + begin, bytes) &&
+           gpu::event_record(device, gpu::Lane::kDown, sending.events[event]);
   };
   const uint32_t downs = cut.peer != 0 ? 0 : cut.chunks;
   for (uint32_t i = 0; i <= downs; ++i)
-    if ((sending.events[i] = gpu::event_acquire(device)) == 0)
-      return false;
-  if ((sending.head = static_cast<char*>(gpu::pinned_acquire(device, cut.head))) == nullptr)
-    return false;
+    if ((sending.events[i] = gpu::event_acquire(device)) == 0) return false;
+  if ((sending.head = static_cast<char*>(gpu::pinned_acquire(device, cut.head))) == nullptr) return false;
   memcpy(sending.head + cut.in_head(), &cut.secret, sizeof(cut.secret));
   bool good = copy(0, sending.head, 0, cut.in_head());
   for (uint32_t i = 0; good && i < downs; ++i)
@@ -72,10 +71,10 @@ bool copies_begin(Sending& sending) {
 gpu::State state_of(const Sending& sending, uint32_t event, bool wait) {
   const gpu::Device& device = *sending.message->packet.device;
   gpu::State state;
-  while ((state = gpu::event_query(const_cast<gpu::Device&>(device), sending.events[event])) == gpu::State::kPending && wait)
+  while ((state = gpu::event_query(const_cast<gpu::Device&>(device), sending.events[event])) == gpu::State::kPending &&
+         wait)
     packet_copying(&sending.message->packet);
-  if (state == gpu::State::kPending)
-    packet_copying(&sending.message->packet);
+  if (state == gpu::State::kPending) packet_copying(&sending.message->packet);
   return state;
 }
 
@@ -86,15 +85,13 @@ bool advance_one(Sending& sending, bool wait) {
   while (sending.posted < cut.chunks) {
     const uint32_t i = sending.posted;
     const gpu::State state = cut.peer != 0 ? lone_peer_state(sending, wait) : state_of(sending, i + 1, wait);
-    if (state == gpu::State::kPending)
-      break;
+    if (state == gpu::State::kPending) break;
     const bool good = state == gpu::State::kDone && !sending.message->failed;
-    if (!good && !sending.message->failed)
-      copy_failed(*sending.message, cut.peer != 0 ? "across" : "down");
+    if (!good && !sending.message->failed) copy_failed(*sending.message, cut.peer != 0 ? "across" : "down");
     // Nothing in place of data that could not be had: the receiver is not to wait for it.
     const void* data = cut.peer != 0 ? static_cast<const void*>(&sending.says.total) : sending.host + cut.begin(i);
-    if (!backend->send(private_comm(), data, good ? cut.wire(i) : 0, sending.to,
-                       lone_tag(sending.grant->number, i + 1), &sending.requests[i])) {
+    if (!backend->send(private_comm(), data, good ? cut.wire(i) : 0, sending.to, lone_tag(sending.grant->number, i + 1),
+                       &sending.requests[i])) {
       sending.message->failed = true;
       sending.requests[i] = backend->request_null();
     }
@@ -113,15 +110,12 @@ bool advance_one(Sending& sending, bool wait) {
 /// A message of `bytes` bytes follows that has not been cut.
 void announce_itself(Thread& thread, const MessageEnvelope& to, uint64_t bytes) {
   const uint64_t least = lone_chunk / 8;
-  if (bytes % kHeadUnit != 0 || bytes < least || bytes >= 2 * least)
-    return;
+  if (bytes % kHeadUnit != 0 || bytes < least || bytes >= 2 * least) return;
   sizes_sent[size_index(bytes) / 64] |= uint64_t{1} << size_index(bytes) % 64;
-  if (lone_held == 0)
-    return;
+  if (lone_held == 0) return;
   const int world_rank = lone_world_rank(thread, to.comm, to.peer);
   Grant* grant = world_rank >= 0 ? lone_grant_with_head(world_rank, bytes) : nullptr;
-  if (grant == nullptr)
-    return;
+  if (grant == nullptr) return;
   grant->spoiled = true;
   if (grant->free)  // else as soon as it is: a head that is under way has been announced, and goes before this message
     lone_give_up(grant);
@@ -140,8 +134,7 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
     return false;
   }
   Sending* sending = grant != nullptr ? pool.take() : nullptr;
-  if (sending == nullptr)
-    return false;
+  if (sending == nullptr) return false;
   *sending = {};
   sending->message = op;
   sending->grant = grant;
@@ -150,7 +143,7 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
   sending->says = {op->packet.bytes, comm_lookup(thread, to.comm)->ring->id, to.tag, 0};
   const bool good = copies_begin(*sending);
   op->packet.state = gpu::event_record(*op->packet.device, gpu::Lane::kDown, op->packet.event) ? PacketState::kCopying
-                                                                                                : PacketState::kFailed;
+                                                                                               : PacketState::kFailed;
   if (!good) {  // in one piece it says why
     packet_wait(&op->packet);
     give_back(sending);
@@ -158,8 +151,7 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
   }
   grant->free = grant->returned = false;
   grant->used = true;
-  if (grant->cut.peer != 0)
-    lone_peer_defer(*sending);
+  if (grant->cut.peer != 0) lone_peer_defer(*sending);
   op->lone = sending;
   op->pieces = 2;
   *part = {sending->head, static_cast<int64_t>(grant->cut.head), backend->staging->byte_type()};
@@ -178,8 +170,8 @@ PacketState lone_head(const Message& op, bool wait) {
 void lone_announce(Message& op) {
   Sending& sending = *op.lone;
   sending.announced = true;
-  if (!backend->send(private_comm(), &sending.says, sizeof(sending.says), sending.to, lone_tag(sending.grant->number, 0),
-                     &sending.announcement))
+  if (!backend->send(private_comm(), &sending.says, sizeof(sending.says), sending.to,
+                     lone_tag(sending.grant->number, 0), &sending.announcement))
     op.failed = true;
 }
 
@@ -235,26 +227,23 @@ void lone_give_up(Grant* grant) {
 
 void lone_wait_left(Message& op) {
   packet_wait(&op.packet);
-  if (op.lone != nullptr && op.lone->grant->cut.peer != 0)
-    lone_peer_state(*op.lone, true);
+  if (op.lone != nullptr && op.lone->grant->cut.peer != 0) lone_peer_state(*op.lone, true);
 }
 
 bool lone_size_sent(uint64_t bytes) { return (sizes_sent[size_index(bytes) / 64] >> size_index(bytes) % 64 & 1) != 0; }
 
 void lone_before_send(Thread& thread, const Half& half) {
-  if (lone_chunk == 0 || half.count <= 0 || half.envelope.peer < 0)
-    return;
-  announce_itself(thread, half.envelope, static_cast<uint64_t>(half.count) * static_cast<uint64_t>(type_size(thread, half.type)));
+  if (lone_chunk == 0 || half.count <= 0 || half.envelope.peer < 0) return;
+  announce_itself(thread, half.envelope,
+                  static_cast<uint64_t>(half.count) * static_cast<uint64_t>(type_size(thread, half.type)));
 }
 
 void lone_starting(Event& e) {
-  if (lone_chunk == 0)
-    return;
+  if (lone_chunk == 0) return;
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, i));
     const int64_t index = words != nullptr ? request_index(words) : -1;
-    if (index < 0)
-      continue;
+    if (index < 0) continue;
     const ring::Request& request = runtime.requests[index];
     if (request.kind == static_cast<uint8_t>(ring::RequestKind::kSend) && !(request.flags & ring::kPartitioned))
       announce_itself(*e.thread, {runtime.comms[request.comm].handle, request.peer, request.tag}, request.bytes);

@@ -7,8 +7,8 @@
 #include "checksum/datatype/blocks.h"
 
 #include "checksum/pool.h"
-#include "pipeline/staging/lone.h"
 #include "pipeline/staging/device_check.h"
+#include "pipeline/staging/lone.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/thread.h"
@@ -28,10 +28,8 @@ constinit thread_local Message *retired __attribute__((tls_model("initial-exec")
 Message*& bucket(uint64_t handle) { return buckets[handle * 0x9e3779b97f4a7c15 >> (64 - kBucketBits)]; }
 
 void give_back(Message* op) {
-  if (op->staged)
-    packet_close(&op->packet);
-  if (op->target != nullptr && op->target->request == 0)
-    lone_target_release(op->target);
+  if (op->staged) packet_close(&op->packet);
+  if (op->target != nullptr && op->target->request == 0) lone_target_release(op->target);
   block_release(op->scratch);
   OptionalGuard guard(lock, several_threads());
   pool.give(op);
@@ -55,8 +53,7 @@ Message* message_take() {
     OptionalGuard guard(lock, several_threads());
     op = pool.take();
   }
-  if (op == nullptr)
-    return nullptr;
+  if (op == nullptr) return nullptr;
   op->handle = 0;
   op->next = op->in_bucket = op->owner = nullptr;
   op->bytes = op->came = 0;
@@ -71,14 +68,14 @@ Message* message_take() {
   op->parts.store(1, std::memory_order_relaxed);
   op->marks.store(0, std::memory_order_relaxed);
   op->lane = 0;
-  op->staged = op->sends = op->in_lane = op->persistent = op->keeps = op->claimed = op->closed = op->cancelled = op->told = false;
+  op->staged = op->sends = op->in_lane = op->persistent = op->keeps = op->claimed = op->closed = op->cancelled =
+      op->told = false;
   op->failed.store(false, std::memory_order_relaxed);
   return op;
 }
 
 void message_retire(Thread&, Message* op) {
-  if (!checking || !op->staged)
-    return give_back(op);
+  if (!checking || !op->staged) return give_back(op);
   op->next = retired;
   retired = op;
 }
@@ -86,22 +83,19 @@ void message_retire(Thread&, Message* op) {
 void release_retired(Thread& thread) {
   if (Message* op = started; op != nullptr) {
     started = nullptr;
-    if (op->in_lane)
-      lane_append(thread, op);
-    else
-      wire_append(op);
+    if (op->in_lane) lane_append(thread, op);
+    else wire_append(op);
   }
   while (retired != nullptr) [[unlikely]] {
-    Message* op = retired;
-    retired = op->next;
-    give_back(op);
-  }
+      Message* op = retired;
+      retired = op->next;
+      give_back(op);
+    }
 }
 
 Message* message_retired(Thread&, const void* buffer, bool sends) {
   for (Message* op = retired; op != nullptr; op = op->next)
-    if (op->packet.buffer == buffer && op->sends == sends)
-      return op;
+    if (op->packet.buffer == buffer && op->sends == sends) return op;
   return nullptr;
 }
 
@@ -122,15 +116,13 @@ void message_enter(Message* op) {
 void message_remove(Message* op) {
   OptionalGuard guard(lock, several_threads());
   Message** place = &bucket(op->handle);
-  while (*place != op)
-    place = &(*place)->in_bucket;
+  while (*place != op) place = &(*place)->in_bucket;
   *place = op->in_bucket;
   known.fetch_sub(1, std::memory_order_relaxed);
 }
 
 Message* message_find(uint64_t handle) {
-  if (!messages_known())
-    return nullptr;
+  if (!messages_known()) return nullptr;
   OptionalGuard guard(lock, several_threads());
   Message* op = bucket(handle);
   while (op != nullptr && (op->handle != handle || (op->marks.load(std::memory_order_relaxed) & kClosing) != 0))

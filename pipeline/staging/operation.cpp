@@ -31,36 +31,27 @@ void say_refused(CallId id, const char* what) {
 
 void operation_down(Operation& o) {
   o.failed = o.delivered = false;
-  if (on_device(o.send))
-    packet_down(&o.send);
-  if (!on_device(o.receive) || !o.in_place)
-    return;
-  if (partly(o))
-    packet_down_blocks(&o.receive, o.own_first, o.own_last);
-  else
-    packet_down(&o.receive);
+  if (on_device(o.send)) packet_down(&o.send);
+  if (!on_device(o.receive) || !o.in_place) return;
+  if (partly(o)) packet_down_blocks(&o.receive, o.own_first, o.own_last);
+  else packet_down(&o.receive);
 }
 
 bool operation_down_done(Operation& o) {
-  if (on_device(o.send) && packet_wait(&o.send) == PacketState::kFailed)
-    o.failed = true;
-  if (on_device(o.receive) && o.in_place && packet_wait(&o.receive) == PacketState::kFailed)
-    o.failed = true;
-  if (o.failed)
-    say_refused(o.id, "from");
+  if (on_device(o.send) && packet_wait(&o.send) == PacketState::kFailed) o.failed = true;
+  if (on_device(o.receive) && o.in_place && packet_wait(&o.receive) == PacketState::kFailed) o.failed = true;
+  if (o.failed) say_refused(o.id, "from");
   return !o.failed;
 }
 
 void operation_up(Operation& o, uint64_t bytes) {
   o.delivered = true;
-  if (!on_device(o.receive))
-    return;
+  if (!on_device(o.receive)) return;
   packet_up(&o.receive, bytes < o.written ? bytes : o.written);
 }
 
 bool operation_up_done(Operation& o) {
-  if (!on_device(o.receive) || packet_wait(&o.receive) != PacketState::kFailed)
-    return true;
+  if (!on_device(o.receive) || packet_wait(&o.receive) != PacketState::kFailed) return true;
   o.failed = true;
   say_refused(o.id, "to");
   return false;
@@ -114,32 +105,28 @@ void tie(Event& e, Operation* o) {
   }
   if (o->path == Path::kPersistent) {
     if (e.request_key != 0) {
-      log_line("staging: more requests are pending than the tables can follow, and a persistent one with a device buffer "
-               "would never be copied: the job ends");
+      log_line(
+          "staging: more requests are pending than the tables can follow, and a persistent one with a device buffer "
+          "would never be copied: the job ends");
       backend->messages->abort(93);
     }
     return operation_close(o);
   }
-  // Complete at once; or more are pending than the tables can follow, then it must be complete before the program has it.
-  while (e.request_key != 0 && !backend->collectives->is_complete(e.requests))
-    progress(*e.thread);
+  // Complete at once; or more are pending than the tables can follow, then it must be complete before the program has
+  // it.
+  while (e.request_key != 0 && !backend->collectives->is_complete(e.requests)) progress(*e.thread);
   operation_up(*o, ~uint64_t{0});
-  if (!operation_up_done(*o))
-    e.result = raise_error(o->comm);
+  if (!operation_up_done(*o)) e.result = raise_error(o->comm);
   operation_close(o);
 }
 
 }  // namespace
 
 void operation_end(Event& e, Operation* o) {
-  if (e.result != 0)
-    return operation_close(o);
-  if (e.attributes & kCallStarts)
-    return tie(e, o);
-  if (!o->delivered)
-    operation_up(*o, ~uint64_t{0});
-  if (!operation_up_done(*o))
-    e.result = raise_error(o->comm);
+  if (e.result != 0) return operation_close(o);
+  if (e.attributes & kCallStarts) return tie(e, o);
+  if (!o->delivered) operation_up(*o, ~uint64_t{0});
+  if (!operation_up_done(*o)) e.result = raise_error(o->comm);
   operation_close(o);
 }
 
@@ -150,8 +137,7 @@ void refuse(ThreadState& state, const Event& e, uint64_t comm) {
 
 bool refused(Event& e) {
   auto* state = thread_state(*e.thread);
-  if (state == nullptr || state->refused_frame != e.frame)
-    return false;
+  if (state == nullptr || state->refused_frame != e.frame) return false;
   state->refused_frame = 0;
   e.result = raise_error(state->refused_comm);
   return true;

@@ -11,8 +11,8 @@
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
-#include "shim/tables/tables.h"
 #include "shim/call/thread.h"
+#include "shim/tables/tables.h"
 
 namespace resil::staging {
 
@@ -21,7 +21,17 @@ namespace {
 constinit std::atomic<gpu::Device*> device_seen;
 
 enum class Role : uint8_t {
-  kNone, kSend, kStartSend, kReceive, kStartReceive, kTake, kStartTake, kExchange, kReplace, kStartExchange, kStartReplace
+  kNone,
+  kSend,
+  kStartSend,
+  kReceive,
+  kStartReceive,
+  kTake,
+  kStartTake,
+  kExchange,
+  kReplace,
+  kStartExchange,
+  kStartReplace
 };
 
 struct Plan {
@@ -69,15 +79,13 @@ uint64_t basic_handle(const BasicType& basic) {
 /// How a message with this type is posted, so that its signature is the program's own (MPI 4.0, section 3.3.1).
 enum class Form : uint8_t {
   kItself,  // data without gaps: the program's count and type fit the packed copy as they are
-  kBasic,   // packed: as many of the basic type that all of it consists of
+  kBasic,  // packed: as many of the basic type that all of it consists of
   kShadow,  // mixed types: with the buffer's layout, and the program's own count and type
 };
 
 Form form_of(const TypeMap& map, int64_t count) {
-  if (map.run_count <= 1 && map.low == 0 && map.extent == static_cast<int64_t>(map.size))
-    return Form::kItself;
-  if (map.basic.width == 0 || map.padded || basic_handle(map.basic) == 0)
-    return Form::kShadow;
+  if (map.run_count <= 1 && map.low == 0 && map.extent == static_cast<int64_t>(map.size)) return Form::kItself;
+  if (map.basic.width == 0 || map.padded || basic_handle(map.basic) == 0) return Form::kShadow;
   return backend->staging->countable(static_cast<int64_t>(type_bytes(map, count) / map.basic.width)) ? Form::kBasic
                                                                                                      : Form::kShadow;
 }
@@ -94,11 +102,10 @@ void count_refusal(Refusal refusal, uint64_t bytes) {
   }
 }
 
-/// Before anything is asked of MPI or a runtime. The data of a derived type may lie elsewhere than its buffer (MPI_BOTTOM):
-/// that is looked at once device buffers have been seen.
+/// Before anything is asked of MPI or a runtime. The data of a derived type may lie elsewhere than its buffer
+/// (MPI_BOTTOM): that is looked at once device buffers have been seen.
 bool surely_host(const void* buffer) {
-  if (buffer == nullptr || gpu::seen())
-    return false;
+  if (buffer == nullptr || gpu::seen()) return false;
   return host_memory_known(buffer, 1) || host_memory_detail::to_ask(buffer, 1) == 0;
 }
 
@@ -113,8 +120,7 @@ bool start_send_call(Event& e, SendMode mode) {
   MessagePart part;
   Message* op = open_message(*e.thread, half, true, &part);
   if (op == nullptr) {
-    if (lane_busy(half.envelope))
-      lane_flush(*e.thread, half.envelope);
+    if (lane_busy(half.envelope)) lane_flush(*e.thread, half.envelope);
     lone_before_send(*e.thread, half);
     return false;
   }
@@ -136,8 +142,7 @@ bool start_send_call(Event& e, SendMode mode) {
 /// After the receive has been posted: `result` is MPI's code.
 void receive_started(Event& e, Message* op, int result) {
   e.result = result;
-  if (result != 0)
-    return message_retire(*e.thread, op);
+  if (result != 0) return message_retire(*e.thread, op);
   if (request_is_shared(op->handle)) {  // complete at once, and nobody can say how much came
     backend->staging->store(e.requests, 0, op->handle);
     if (op->staged && !copy_up(*e.thread, *op, op->packet.bytes))
@@ -152,8 +157,7 @@ bool start_receive_call(Event& e) {
   Half half = receive_half(e);
   MessagePart part;
   Message* op = open_receive(*e.thread, half, &part);
-  if (op == nullptr)
-    return false;
+  if (op == nullptr) return false;
   bool decided = false;
   if (!decide(e, &half, &decided)) {
     message_retire(*e.thread, op);
@@ -168,8 +172,7 @@ bool start_take_call(Event& e) {
   const Half half = receive_half(e);
   MessagePart part;
   Message* op = open_receive(*e.thread, half, &part);
-  if (op == nullptr)
-    return false;
+  if (op == nullptr) return false;
   lone_matched(e, op);
   tell_posting(e, op);
   receive_started(e, op, backend->staging->imrecv(part, e.message, &op->handle));
@@ -181,13 +184,11 @@ bool start_exchange_call(Event& e, bool in_place) {
   Thread& thread = *e.thread;
   const Half send = send_half(e);
   Half receive = receive_half(e);
-  if (in_place)
-    receive.buffer = send.buffer, receive.count = send.count, receive.type = send.type;
+  if (in_place) receive.buffer = send.buffer, receive.count = send.count, receive.type = send.type;
   MessagePart send_part, receive_part;
   Message* sender = open_message(thread, send, true, &send_part);
   Message* receiver = open_receive(thread, receive, &receive_part);
-  if (sender == nullptr && lane_busy(send.envelope))
-    lane_flush(thread, send.envelope);
+  if (sender == nullptr && lane_busy(send.envelope)) lane_flush(thread, send.envelope);
   if (sender == nullptr && receiver == nullptr) {
     lone_before_send(thread, send);
     return false;
@@ -206,10 +207,8 @@ bool start_exchange_call(Event& e, bool in_place) {
     }
   }
   if (sender == nullptr || receiver == nullptr) {
-    if (sender != nullptr)
-      message_retire(thread, sender);
-    if (receiver != nullptr)
-      message_retire(thread, receiver);
+    if (sender != nullptr) message_retire(thread, sender);
+    if (receiver != nullptr) message_retire(thread, receiver);
     return false;
   }
   bool decided = false;
@@ -282,8 +281,7 @@ Half receive_half(const Event& e) {
 }
 
 Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart* part) {
-  if (half.count <= 0 || half.envelope.peer == ring::kProcNull || surely_host(half.buffer))
-    return nullptr;
+  if (half.count <= 0 || half.envelope.peer == ring::kProcNull || surely_host(half.buffer)) return nullptr;
   const TypeMap* map = type_map(thread, half.type);
   const Form form = map != nullptr ? form_of(*map, half.count) : Form::kShadow;
   const Layout layout = form == Form::kShadow ? Layout::kShadow : Layout::kPacked;
@@ -292,8 +290,7 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   const Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
   if (refusal == Refusal::kNone && packet.device != last_device()) {
     device_seen.store(packet.device, std::memory_order_relaxed);
-    if (lone_granted != 0)
-      lone_devices_changed();
+    if (lone_granted != 0) lone_devices_changed();
   }
   if (refusal != Refusal::kNone) {
     count_refusal(refusal, map != nullptr ? type_bytes(*map, half.count) : 0);
@@ -306,7 +303,8 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
     return nullptr;
   }
   // MPI_Mrecv has no communicator.
-  CommInfo* comm = half.envelope.comm != 0 && half.envelope.peer >= 0 ? comm_lookup(thread, half.envelope.comm) : nullptr;
+  CommInfo* comm =
+      half.envelope.comm != 0 && half.envelope.peer >= 0 ? comm_lookup(thread, half.envelope.comm) : nullptr;
   packet.of_message = true;
   packet.peer = comm != nullptr ? comm_world_rank(*comm, half.envelope.peer) : -1;
   packet.tag = half.envelope.tag >= 0 ? half.envelope.tag : -1;
@@ -321,13 +319,10 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   char* given = packet_given(packet);
   if (form == Form::kBasic)
     *part = {given, static_cast<int64_t>(packet.bytes / map->basic.width), basic_handle(map->basic)};
-  else
-    *part = {given, half.count, half.type};
-  if (sends)
-    wire_prepare(*op, part);
+  else *part = {given, half.count, half.type};
+  if (sends) wire_prepare(*op, part);
   count_staged(Path::kMessage, packet.bytes);
-  if (lone_chunk != 0 && packet.bytes >= 2 * lone_chunk && lone_usable())
-    lone_notes(thread);
+  if (lone_chunk != 0 && packet.bytes >= 2 * lone_chunk && lone_usable()) lone_notes(thread);
   return op;
 }
 
@@ -350,16 +345,16 @@ bool copy_of(Thread& thread, Message& op, MessagePart* part) {
   const uint64_t bytes = static_cast<uint64_t>(part->count) * static_cast<uint64_t>(type_size(thread, part->type));
   op.scratch = block_acquire(bytes);
   const TypeMap* map = type_map(thread, part->type);
-  if (op.scratch == nullptr || (map != nullptr ? type_pack(*map, part->buffer, part->count, 0, bytes, op.scratch) != bytes
-                                               : !backend->staging->pack_first(*part, bytes, op.scratch)))
+  if (op.scratch == nullptr ||
+      (map != nullptr ? type_pack(*map, part->buffer, part->count, 0, bytes, op.scratch) != bytes
+                      : !backend->staging->pack_first(*part, bytes, op.scratch)))
     return false;
   *part = {op.scratch, static_cast<int64_t>(bytes), backend->staging->byte_type()};
   return true;
 }
 
 bool begin_down(Message& op) {
-  if (packet_down(&op.packet) != PacketState::kFailed)
-    return true;
+  if (packet_down(&op.packet) != PacketState::kFailed) return true;
   copy_failed(op, "down");
   return false;
 }
@@ -376,8 +371,7 @@ bool wait_down(Message& op) {
 bool copy_up(Thread&, Message& op, uint64_t bytes) {
   bytes = bytes < op.packet.bytes ? bytes : op.packet.bytes;
   op.bytes = bytes;
-  if (bytes == 0)
-    return true;
+  if (bytes == 0) return true;
   wire_arrived(op, bytes);
   if (packet_up(&op.packet, bytes) != PacketState::kFailed && packet_wait(&op.packet) != PacketState::kFailed)
     return true;
@@ -392,8 +386,7 @@ int start_send(Thread& thread, Message* op, SendMode mode, MessagePart part, con
     return backend->staging->send_init(mode, part, to, &op->handle);
   }
   lone_before_send(thread, {part.buffer, part.count, part.type, to});
-  if (op->staged && !begin_down(*op))
-    return backend->staging->raise(to.comm, backend->staging->error_other);
+  if (op->staged && !begin_down(*op)) return backend->staging->raise(to.comm, backend->staging->error_other);
   // In the call itself: a buffered send, whose buffer must be found full now; and while another thread may be inside a
   // blocking call, where nobody would post what waits here (see also lane_append).
   const bool now = !op->staged || mode == SendMode::kBuffered || (several_threads() && somebody_blocks());
@@ -402,18 +395,15 @@ int start_send(Thread& thread, Message* op, SendMode mode, MessagePart part, con
     op->lane = lane_of(to);
     return backend->staging->send_init(mode, part, to, &op->handle);
   }
-  if (lane_busy(to))
-    lane_flush(thread, to);
-  if (op->staged && !wait_down(*op))
-    return backend->staging->raise(to.comm, backend->staging->error_other);
+  if (lane_busy(to)) lane_flush(thread, to);
+  if (op->staged && !wait_down(*op)) return backend->staging->raise(to.comm, backend->staging->error_other);
   return backend->staging->isend(mode, part, to, &op->handle);
 }
 
 bool p2p_handles(CallId id) { return plan_of(id).role != Role::kNone; }
 
 bool p2p_replace(Event& e) {
-  if (!active())
-    return false;
+  if (!active()) return false;
   return carry_out(e, plan_of(e.id));
 }
 

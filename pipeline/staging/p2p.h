@@ -28,8 +28,8 @@ bool copy_of(Thread& thread, Message& op, MessagePart* part);
 /// Of the message with device memory that was opened last; null: none.
 gpu::Device* last_device();
 
-/// Verify: a receive with wildcards gets the message that it got in the recorded run. False: none, and verify is to carry
-/// it out. `decided`: whether the envelope is another one now.
+/// Verify: a receive with wildcards gets the message that it got in the recorded run. False: none, and verify is to
+/// carry it out. `decided`: whether the envelope is another one now.
 bool decide(Event& event, Half* receive, bool* decided);
 
 /// Starts the copy down; false: it failed, and the finding has been made.
@@ -39,12 +39,14 @@ bool wait_down(Message& op);
 /// Copies `bytes` bytes up and waits for that; likewise.
 bool copy_up(Thread& thread, Message& op, uint64_t bytes);
 
-/// The pinned copy of a receive is about to be posted: the ledger may want to know what it holds before (p2p_checks.cpp).
+/// The pinned copy of a receive is about to be posted: the ledger may want to know what it holds before
+/// (p2p_checks.cpp).
 void tell_posting(Event& event, Message* op);
 /// The send of a blocking exchange is down, and about to be given to the library.
 void tell_sending(Event& event, Message* op);
 
-// --- p2p_faults.cpp ---------------------------------------------------------------------------------------------------
+// --- p2p_faults.cpp
+// ---------------------------------------------------------------------------------------------------
 /// A send that may be damaged on its way: the library gets a copy, filled by wire_departs() when the data is down.
 void wire_prepare(Message& op, MessagePart* part);
 void wire_departs(Message& op);
@@ -54,7 +56,8 @@ void wire_arrived(Message& op, uint64_t bytes);
 Half send_half(const Event& event);
 Half receive_half(const Event& event);
 
-// --- p2p_blocking.cpp -------------------------------------------------------------------------------------------------
+// --- p2p_blocking.cpp
+// -------------------------------------------------------------------------------------------------
 bool blocking_send(Event& event, SendMode mode);
 bool blocking_receive(Event& event);
 bool blocking_exchange(Event& event, bool in_place);

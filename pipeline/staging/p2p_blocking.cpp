@@ -25,8 +25,7 @@ int complete(Event& e, uint64_t* request, void* status, const MessageEnvelope* d
   uint64_t began = 0;
   wait_while_working(*e.thread, [&] {
     int flag = 0;
-    if (decided != nullptr)
-      record::staged_replay->waits(e, decided->peer, round++, &began);
+    if (decided != nullptr) record::staged_replay->waits(e, decided->peer, round++, &began);
     result = backend->messages->test(request, &flag, status);
     return flag != 0 || result != 0;
   });
@@ -43,8 +42,7 @@ uint64_t received(Message& op, const void* status) {
 
 int send_now(Event& e, SendMode mode, const MessagePart& part, const MessageEnvelope& to) {
   begin_blocking(e);
-  if (!under_way() || mode == SendMode::kBuffered)
-    return backend->staging->send(mode, part, to);
+  if (!under_way() || mode == SendMode::kBuffered) return backend->staging->send(mode, part, to);
   end_blocking(e);
   uint64_t request;
   const int result = backend->staging->isend(mode, part, to, &request);
@@ -65,7 +63,8 @@ int receive_now(Event& e, const MessagePart& part, const MessageEnvelope& from, 
     return takes ? backend->staging->mrecv(part, e.message, status) : backend->staging->recv(part, from, status);
   end_blocking(e);
   uint64_t request;
-  const int result = takes ? backend->staging->imrecv(part, e.message, &request) : backend->staging->irecv(part, from, &request);
+  const int result =
+      takes ? backend->staging->imrecv(part, e.message, &request) : backend->staging->irecv(part, from, &request);
   return result != 0 ? result : complete(e, &request, status, decided ? &from : nullptr);
 }
 
@@ -82,13 +81,10 @@ int exchange_now(Event& e, const MessagePart& send_part, const MessageEnvelope& 
     return code;
   flush(thread);
   int result = sender != nullptr && !wait_down(*sender) ? failure(to.comm) : 0;
-  if (sender != nullptr && result == 0)
-    tell_sending(e, sender);
-  if (result == 0)
-    result = backend->staging->isend(SendMode::kStandard, send_part, to, &sending);
+  if (sender != nullptr && result == 0) tell_sending(e, sender);
+  if (result == 0) result = backend->staging->isend(SendMode::kStandard, send_part, to, &sending);
   if (result != 0) {
-    if (!nothing)
-      backend->messages->cancel(&receiving);
+    if (!nothing) backend->messages->cancel(&receiving);
     return result;
   }
   int sent = 0;
@@ -109,11 +105,10 @@ int exchange_now(Event& e, const MessagePart& send_part, const MessageEnvelope& 
   return result != 0 ? result : sent;
 }
 
-/// Is the message of this call finished? The library may be asked about it, or completes it here and now. `result`: what
-/// it says then; 0 before.
+/// Is the message of this call finished? The library may be asked about it, or completes it here and now. `result`:
+/// what it says then; 0 before.
 bool watched(Thread& thread, Message& op, void* status, int* result) {
-  if (finished(op) || op.closed || may_ask(op) || !wire_claim(&op))
-    return finished(op);
+  if (finished(op) || op.closed || may_ask(op) || !wire_claim(&op)) return finished(op);
   int flag = 0;
   *result = backend->messages->test(&op.handle, &flag, status);
   if (flag == 0 && *result == 0) {
@@ -131,28 +126,23 @@ bool watched(Thread& thread, Message& op, void* status, int* result) {
 /// The message is finished: what the library says of it, and then resil.
 int end_of(Message& op, void* status, Event& e, int result) {
   int flag = 0;
-  if (!op.closed)
-    result = backend->messages->test(&op.handle, &flag, status);
-  if (op.came != 0)
-    backend->staging->set_bytes(e, 0, op.came);
-  if (result == 0 && op.failed)
-    return backend->staging->raise(op.comm, error_of(op));
+  if (!op.closed) result = backend->messages->test(&op.handle, &flag, status);
+  if (op.came != 0) backend->staging->set_bytes(e, 0, op.came);
+  if (result == 0 && op.failed) return backend->staging->raise(op.comm, error_of(op));
   return result;
 }
 
 /// As a nonblocking one that is waited for: a send that can be cut.
 bool send_cut(Event& e, Message* op, SendMode mode, MessagePart part, const MessageEnvelope& to) {
   Thread& thread = *e.thread;
-  if (!lone_send_begins(thread, op, mode, to, &part))
-    return false;
+  if (!lone_send_begins(thread, op, mode, to, &part)) return false;
   e.result = backend->staging->send_init(mode, part, to, &op->handle);
   if (e.result == 0) {
     op->persistent = op->in_lane = true;
     op->lane = lane_of(to);
     lane_append(thread, op);
     wait_while_working(thread, [&] { return watched(thread, *op, nullptr, &e.result); });
-    if (op->failed && e.result == 0)
-      e.result = backend->staging->raise(to.comm, error_of(*op));
+    if (op->failed && e.result == 0) e.result = backend->staging->raise(to.comm, error_of(*op));
     backend->staging->free(&op->handle);
   }
   return true;
@@ -167,8 +157,7 @@ void receive_watched(Event& e, Message* op, const MessagePart& part, const Messa
   } else {
     e.result = backend->staging->irecv(part, from, &op->handle);
   }
-  if (e.result != 0)
-    return;
+  if (e.result != 0) return;
   wire_append(op);
   int result = 0;
   wait_while_working(thread, [&] { return watched(thread, *op, e.given_statuses, &result); });
@@ -181,40 +170,31 @@ bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart 
                       Message*& receiver, const MessagePart& receive_part, bool in_place) {
   Thread& thread = *e.thread;
   const bool sends = send.envelope.peer != ring::kProcNull, receives = receive.envelope.peer != ring::kProcNull;
-  if (receiver == nullptr && receives && (receiver = message_take()) != nullptr)
-    receiver->comm = e.comm_handle;
+  if (receiver == nullptr && receives && (receiver = message_take()) != nullptr) receiver->comm = e.comm_handle;
   if (sender == nullptr && sends && (sender = message_take()) != nullptr) {
     sender->sends = true;
     sender->comm = e.comm_handle;
-    if (in_place && receives && !copy_of(thread, *sender, &send_part))
-      return false;
+    if (in_place && receives && !copy_of(thread, *sender, &send_part)) return false;
   }
-  if ((sends && sender == nullptr) || (receives && receiver == nullptr))
-    return false;
+  if ((sends && sender == nullptr) || (receives && receiver == nullptr)) return false;
   e.result = receives ? backend->staging->irecv(receive_part, receive.envelope, &receiver->handle)
                       : backend->staging->recv(receive_part, receive.envelope, e.given_statuses);
   if (e.result == 0 && sends) {
     e.result = start_send(thread, sender, SendMode::kStandard, send_part, send.envelope);
-    if (e.result != 0 && receives)
-      backend->messages->cancel(&receiver->handle);
+    if (e.result != 0 && receives) backend->messages->cancel(&receiver->handle);
   }
-  if (e.result != 0)
-    return true;
+  if (e.result != 0) return true;
   if (in_place && sends && sender->staged)  // what comes goes where that data is
     lone_wait_left(*sender);
-  if (receives)
-    wire_append(receiver);
-  if (sends && sender->in_lane)
-    lane_append(thread, sender);
-  else if (sends)
-    wire_append(sender);
+  if (receives) wire_append(receiver);
+  if (sends && sender->in_lane) lane_append(thread, sender);
+  else if (sends) wire_append(sender);
   int sent = 0, received = 0;
   wait_while_working(thread, [&] {
     const bool sending = sends && !watched(thread, *sender, nullptr, &sent);
     return (!receives || watched(thread, *receiver, e.given_statuses, &received)) && !sending;
   });
-  if (sends && sender->failed && sent == 0)
-    sent = backend->staging->raise(send.envelope.comm, error_of(*sender));
+  if (sends && sender->failed && sent == 0) sent = backend->staging->raise(send.envelope.comm, error_of(*sender));
   if (sends && sender->persistent) {
     backend->staging->free(&sender->handle);
   } else if (sends && !sender->closed) {
@@ -222,8 +202,7 @@ bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart 
     const int result = backend->messages->test(&sender->handle, &flag, nullptr);
     sent = sent != 0 ? sent : result;
   }
-  if (receives)
-    e.result = end_of(*receiver, e.given_statuses, e, received);
+  if (receives) e.result = end_of(*receiver, e.given_statuses, e, received);
   e.result = e.result != 0 ? e.result : sent;
   return true;
 }
@@ -245,10 +224,8 @@ bool blocking_send(Event& e, SendMode mode) {
     return true;
   }
   lone_before_send(thread, half);
-  if (begin_down(*op) && wait_down(*op))
-    e.result = send_now(e, mode, part, half.envelope);
-  else
-    e.result = failure(half.envelope.comm);
+  if (begin_down(*op) && wait_down(*op)) e.result = send_now(e, mode, part, half.envelope);
+  else e.result = failure(half.envelope.comm);
   message_retire(thread, op);
   return true;
 }
@@ -270,13 +247,11 @@ bool blocking_receive(Event& e) {
     return true;
   }
   bool decided = false;
-  if (e.comm_handle != 0)
-    decide(e, &half, &decided);
+  if (e.comm_handle != 0) decide(e, &half, &decided);
   e.result = receive_now(e, part, half.envelope, decided);
   // A message that was too long has filled the buffer (and says so); another error says nothing about what came.
   const bool came = e.result == 0 || backend->messages->error_kind(e.result) == ErrorKind::kTruncated;
-  if (came && !copy_up(thread, *op, received(*op, status)))
-    e.result = failure(op->comm);
+  if (came && !copy_up(thread, *op, received(*op, status))) e.result = failure(op->comm);
   message_retire(thread, op);
   return true;
 }
@@ -285,8 +260,7 @@ bool blocking_exchange(Event& e, bool in_place) {
   Thread& thread = *e.thread;
   const Half send = send_half(e);
   Half receive = receive_half(e);
-  if (in_place)
-    receive.buffer = send.buffer, receive.count = send.count, receive.type = send.type;
+  if (in_place) receive.buffer = send.buffer, receive.count = send.count, receive.type = send.type;
   MessagePart send_part = {const_cast<void*>(send.buffer), send.count, send.type};
   MessagePart receive_part = {const_cast<void*>(receive.buffer), receive.count, receive.type};
   Message* sender = open_message(thread, send, true, &send_part);
@@ -308,10 +282,10 @@ bool blocking_exchange(Event& e, bool in_place) {
   }
   bool decided = false;
   decide(e, &receive, &decided);
-  if (receiver != nullptr)
-    tell_posting(e, receiver);
+  if (receiver != nullptr) tell_posting(e, receiver);
   void* status = status_of(e);
-  if ((lone_granted != 0 || lone_held != 0 || (sender != nullptr && sender->packet.bytes >= 2 * lone_chunk && lone_usable())) &&
+  if ((lone_granted != 0 || lone_held != 0 ||
+       (sender != nullptr && sender->packet.bytes >= 2 * lone_chunk && lone_usable())) &&
       exchange_watched(e, send, sender, send_part, receive, receiver, receive_part, in_place)) {
     // carried out
   } else if (sender != nullptr && !begin_down(*sender)) {
@@ -322,10 +296,8 @@ bool blocking_exchange(Event& e, bool in_place) {
     if (receiver != nullptr && came && !copy_up(thread, *receiver, received(*receiver, status)))
       e.result = failure(receive.envelope.comm);
   }
-  if (sender != nullptr)
-    message_retire(thread, sender);
-  if (receiver != nullptr)
-    message_retire(thread, receiver);
+  if (sender != nullptr) message_retire(thread, sender);
+  if (receiver != nullptr) message_retire(thread, receiver);
   return true;
 }
 

@@ -26,18 +26,15 @@ p2p::StagedView view_of(Message& op, uint64_t bytes) {
 
 bool received(Thread& thread, const void* buffer, uint64_t bytes, p2p::StagedView* copy) {
   Message* op = message_retired(thread, buffer, false);
-  if (op == nullptr || op->failed || bytes > op->bytes)
-    return false;
+  if (op == nullptr || op->failed || bytes > op->bytes) return false;
   *copy = view_of(*op, bytes);
   return true;
 }
 
 p2p::Sent sent(const Event& e, p2p::StagedView* copy, void*** word) {
   Message* op = message_started(*e.thread);
-  if (op == nullptr)
-    op = message_retired(*e.thread, e.send.buffer, true);
-  if (op == nullptr || op->failed)
-    return p2p::Sent::kElsewhere;
+  if (op == nullptr) op = message_retired(*e.thread, e.send.buffer, true);
+  if (op == nullptr || op->failed) return p2p::Sent::kElsewhere;
   if (op->in_lane) {
     *word = &op->word;
     return p2p::Sent::kLater;
@@ -48,8 +45,7 @@ p2p::Sent sent(const Event& e, p2p::StagedView* copy, void*** word) {
 
 bool ended(Thread& thread, const void* buffer, p2p::StagedView* copy) {
   Message* op = message_retired(thread, buffer, true);
-  if (op == nullptr || op->failed)
-    return false;
+  if (op == nullptr || op->failed) return false;
   *copy = view_of(*op, op->packet.bytes);
   return true;
 }
@@ -66,23 +62,18 @@ void connect_checks() {
 }
 
 void tell_sending(Event& e, Message* op) {
-  if (checking && op->staged)
-    p2p::send_announcing(e, view_of(*op, op->packet.bytes));
+  if (checking && op->staged) p2p::send_announcing(e, view_of(*op, op->packet.bytes));
 }
 
 void tell_posting(Event& e, Message* op) {
-  if (checking && op->staged)
-    p2p::receive_posting(e, view_of(*op, 0).view);
+  if (checking && op->staged) p2p::receive_posting(e, view_of(*op, 0).view);
 }
 
 void tell_posted(Thread& thread, Message* op) {
   op->in_lane = false;
-  if (op->word == nullptr)
-    return;
-  if (op->failed)
-    p2p::send_dropped(op->word);
-  else
-    p2p::send_posted(thread, op->word, view_of(*op, op->packet.bytes));
+  if (op->word == nullptr) return;
+  if (op->failed) p2p::send_dropped(op->word);
+  else p2p::send_posted(thread, op->word, view_of(*op, op->packet.bytes));
   op->word = nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RESIL_FAULT: staged messages are damaged on the wire, that is between the pinned copy of the sender, which stays as it
-// is, and the first look at that of the receiver.
+// RESIL_FAULT: staged messages are damaged on the wire, that is between the pinned copy of the sender, which stays as
+// it is, and the first look at that of the receiver.
 
 #include <cstring>
 
@@ -18,8 +18,14 @@ namespace {
 fault::StagedMessage message_of(const Message& op, char* given, uint64_t bytes) {
   const Packet& packet = op.packet;
   const bool as_bytes = packet.layout == Layout::kPacked && !packet.type->padded;
-  return {op.call, op.comm, op.peer, op.tag, given, as_bytes ? static_cast<int64_t>(packet.bytes) : packet.count,
-          as_bytes ? &p2p::kByteMap : packet.type, bytes};
+  return {op.call,
+          op.comm,
+          op.peer,
+          op.tag,
+          given,
+          as_bytes ? static_cast<int64_t>(packet.bytes) : packet.count,
+          as_bytes ? &p2p::kByteMap : packet.type,
+          bytes};
 }
 
 }  // namespace

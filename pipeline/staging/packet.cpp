@@ -30,26 +30,22 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
     case gpu::Memory::kDevice:
     case gpu::Memory::kManaged: break;
   }
-  if (pointer.device == nullptr)
-    return Refusal::kDevice;
+  if (pointer.device == nullptr) return Refusal::kDevice;
   const auto offset = reinterpret_cast<uintptr_t>(first) - pointer.base;
   if (pointer.base != 0 && pointer.bytes != 0 && (offset > pointer.bytes || span > pointer.bytes - offset))
     return Refusal::kBeyond;
   packet->device = pointer.device;
   const bool pinned = gpu::pinned_prepare(*pointer.device, mode.memory);
   packet->event = gpu::event_acquire(*pointer.device);
-  if (packet->event == 0)
-    return Refusal::kDevice;
+  if (packet->event == 0) return Refusal::kDevice;
   packet->host_bytes = host_bytes;
   packet->host = pinned ? static_cast<char*>(gpu::pinned_acquire(*pointer.device, host_bytes)) : nullptr;
   if (packet->host == nullptr) {
     packet->host = static_cast<char*>(block_acquire(host_bytes));
     packet->pageable = packet->host != nullptr;
-    if (packet->pageable)
-      count_pageable(host_bytes);
+    if (packet->pageable) count_pageable(host_bytes);
   }
-  if (packet->host != nullptr)
-    return Refusal::kNone;
+  if (packet->host != nullptr) return Refusal::kNone;
   gpu::event_release(*pointer.device, packet->event);
   return Refusal::kPinnedMemory;
 }
@@ -58,29 +54,24 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
 /// memory.
 PacketState enqueued(Packet* packet, bool good, bool up) {
   packet->up = up;
-  const bool recorded =
-      gpu::event_record(*packet->device, up ? gpu::Lane::kUp : gpu::Lane::kDown, packet->event);
+  const bool recorded = gpu::event_record(*packet->device, up ? gpu::Lane::kUp : gpu::Lane::kDown, packet->event);
   return packet->state = good && recorded ? PacketState::kCopying : PacketState::kFailed;
 }
 
 gpu::State state_of(const Packet& packet) {
-  if (packet.check.copied)
-    return gpu::State::kDone;
+  if (packet.check.copied) return gpu::State::kDone;
   return gpu::event_query(*packet.device, packet.event);
 }
 
 uint64_t data_of(const Packet& packet, uint32_t first, uint32_t last) {
   uint64_t bytes = 0;
-  for (uint32_t i = first; i < last; ++i)
-    bytes += type_bytes(*packet.blocks[i].type, packet.blocks[i].count);
+  for (uint32_t i = first; i < last; ++i) bytes += type_bytes(*packet.blocks[i].type, packet.blocks[i].count);
   return bytes;
 }
 
 void release_types(Packet* packet) {
-  if (packet->type != nullptr)
-    type_map_release(packet->type);
-  for (uint32_t i = 0; i < packet->block_count; ++i)
-    type_map_release(packet->blocks[i].type);
+  if (packet->type != nullptr) type_map_release(packet->type);
+  for (uint32_t i = 0; i < packet->block_count; ++i) type_map_release(packet->blocks[i].type);
   block_release(packet->blocks);
 }
 
@@ -97,8 +88,7 @@ Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t 
   packet->count = count;
   packet->layout = layout;
   packet->bytes = type_bytes(*map, count);
-  if (packet->bytes == 0)
-    return Refusal::kHostBuffer;
+  if (packet->bytes == 0) return Refusal::kHostBuffer;
   type_span(*map, count, &packet->low, &packet->high);
   const Refusal refusal = take_memory(packet, layout == Layout::kPacked ? packet->bytes : span_of(*packet));
   if (refusal == Refusal::kNone) {
@@ -115,8 +105,7 @@ Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Bl
   for (uint32_t i = 0; i < count; ++i) {
     const Block& block = blocks[i];
     const uint64_t bytes = type_bytes(*block.type, block.count);
-    if (bytes == 0)
-      continue;
+    if (bytes == 0) continue;
     int64_t low, high;
     type_span(*block.type, block.count, &low, &high);
     low += block.offset;
@@ -125,11 +114,9 @@ Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Bl
     packet->high = packet->bytes == 0 || high > packet->high ? high : packet->high;
     packet->bytes += bytes;
   }
-  if (packet->bytes == 0)
-    return Refusal::kHostBuffer;
+  if (packet->bytes == 0) return Refusal::kHostBuffer;
   const Refusal refusal = take_memory(packet, span_of(*packet));
-  if (refusal != Refusal::kNone)
-    return refusal;
+  if (refusal != Refusal::kNone) return refusal;
   packet->blocks = static_cast<Block*>(block_acquire(count * sizeof(Block)));
   if (packet->blocks == nullptr) {
     packet_close(packet);
@@ -145,45 +132,38 @@ Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Bl
 
 PacketState packet_down(Packet* packet) {
   enqueued(packet, plan_down(packet, 0, packet->block_count), false);
-  if (checking)
-    check_down(packet);
+  if (checking) check_down(packet);
   return packet->state;
 }
 
 PacketState packet_down_blocks(Packet* packet, uint32_t first, uint32_t last) {
   last = last < packet->block_count ? last : packet->block_count;
-  if (data_of(*packet, first, last) == 0)
-    return packet->state = PacketState::kReady;
+  if (data_of(*packet, first, last) == 0) return packet->state = PacketState::kReady;
   enqueued(packet, plan_down(packet, first, last), false);
-  if (checking)
-    check_blocks(packet, first, last, false);
+  if (checking) check_blocks(packet, first, last, false);
   return packet->state;
 }
 
 PacketState packet_up(Packet* packet, uint64_t bytes) {
   bytes = bytes < packet->bytes ? bytes : packet->bytes;
-  if (bytes == 0)
-    return packet->state = PacketState::kReady;
+  if (bytes == 0) return packet->state = PacketState::kReady;
   enqueued(packet, plan_up(packet, 0, packet->block_count, bytes), true);
-  if (checking)
-    check_up(packet, bytes);
+  if (checking) check_up(packet, bytes);
   return packet->state;
 }
 
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
   last = last < packet->block_count ? last : packet->block_count;
   const uint64_t bytes = data_of(*packet, first, last);
-  if (bytes == 0)
-    return packet->state = PacketState::kReady;
+  if (bytes == 0) return packet->state = PacketState::kReady;
   enqueued(packet, plan_up(packet, first, last, bytes), true);
-  if (checking)
-    check_blocks(packet, first, last, true);
+  if (checking) check_blocks(packet, first, last, true);
   return packet->state;
 }
 
 namespace {
 
-constexpr uint32_t kLooks = 256;        // between two readings of the clock
+constexpr uint32_t kLooks = 256;  // between two readings of the clock
 constexpr uint64_t kLate = 1000000000;  // ns, after which others are told: a copy takes milliseconds
 
 void copy_ends(Packet* packet);
@@ -193,11 +173,9 @@ PacketState look(Packet* packet);
 
 /// Nothing but a counter, most of the time.
 void packet_copying(Packet* packet) {
-  if (++packet->looks % kLooks != 1 || packet->late != 0)
-    return;
+  if (++packet->looks % kLooks != 1 || packet->late != 0) return;
   const uint64_t now = device_clock_ns();
-  if (packet->since_ns == 0)
-    packet->since_ns = now;
+  if (packet->since_ns == 0) packet->since_ns = now;
   else if (now - packet->since_ns >= kLate)
     packet->late = 1 + device_copy_late(packet->up, packet->bytes, packet->of_message ? packet->peer : -1,
                                         packet->of_message ? packet->tag : -1, packet->since_ns);
@@ -206,8 +184,7 @@ void packet_copying(Packet* packet) {
 namespace {
 
 void copy_ends(Packet* packet) {
-  if (packet->late > 0)
-    device_copy_ends(packet->late - 1);
+  if (packet->late > 0) device_copy_ends(packet->late - 1);
   packet->since_ns = 0;
   packet->looks = 0;
   packet->late = 0;
@@ -216,13 +193,10 @@ void copy_ends(Packet* packet) {
 }  // namespace
 
 PacketState packet_poll(Packet* packet) {
-  if (packet->state != PacketState::kCopying)
-    return packet->state;
+  if (packet->state != PacketState::kCopying) return packet->state;
   const PacketState state = look(packet);
-  if (state == PacketState::kCopying)
-    packet_copying(packet);
-  else if (packet->looks != 0)
-    copy_ends(packet);
+  if (state == PacketState::kCopying) packet_copying(packet);
+  else if (packet->looks != 0) copy_ends(packet);
   return state;
 }
 
@@ -230,8 +204,7 @@ namespace {
 
 PacketState look(Packet* packet) {
   const gpu::State state = state_of(*packet);
-  if (state != gpu::State::kPending)
-    plan_end(packet, state == gpu::State::kDone);
+  if (state != gpu::State::kPending) plan_end(packet, state == gpu::State::kDone);
   if (state == gpu::State::kFailed) {
     check_forget(packet);
     packet->state = PacketState::kFailed;
@@ -245,25 +218,20 @@ PacketState look(Packet* packet) {
 
 PacketState packet_wait(Packet* packet) {
   for (unsigned polls = 0; packet_poll(packet) == PacketState::kCopying; ++polls)
-    if (polls > 64)
-      sched_yield();
+    if (polls > 64) sched_yield();
   return packet->state;
 }
 
 void packet_close(Packet* packet) {
-  if (packet->host == nullptr)
-    return;
+  if (packet->host == nullptr) return;
   check_forget(packet);
   copy_ends(packet);
   // Also a failed packet may have copies under way in its memory.
   if (packet->state == PacketState::kCopying || packet->state == PacketState::kFailed)
-    while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending)
-      sched_yield();
+    while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending) sched_yield();
   plan_end(packet, false);
-  if (packet->pageable)
-    block_release(packet->host);
-  else
-    gpu::pinned_release(packet->host);
+  if (packet->pageable) block_release(packet->host);
+  else gpu::pinned_release(packet->host);
   gpu::event_release(*packet->device, packet->event);
   release_types(packet);
   *packet = {};

@@ -34,28 +34,28 @@ struct Block {
 
 struct Packet {
   gpu::Device* device;
-  char* buffer;        ///< the program's address
+  char* buffer;  ///< the program's address
   int64_t count;
-  const TypeMap* type; ///< held (type_map_hold) until packet_close; null when made of blocks
-  Block* blocks;       ///< of a vector collective's side; null: count elements of `type`
+  const TypeMap* type;  ///< held (type_map_hold) until packet_close; null when made of blocks
+  Block* blocks;  ///< of a vector collective's side; null: count elements of `type`
   uint32_t block_count;
-  uint64_t bytes;      ///< of data
-  int64_t low, high;   ///< range touched, from the buffer's address
-  char* host;          ///< pinned
+  uint64_t bytes;  ///< of data
+  int64_t low, high;  ///< range touched, from the buffer's address
+  char* host;  ///< pinned
   size_t host_bytes;
-  char* scratch;       ///< pinned, while a copy is under way: the buffer as it lies, or its packed data
-  void* table;         ///< likewise: its runs, for a kernel
-  bool to_pack;        ///< `scratch` is to be packed into `host` when the copy is complete
+  char* scratch;  ///< pinned, while a copy is under way: the buffer as it lies, or its packed data
+  void* table;  ///< likewise: its runs, for a kernel
+  bool to_pack;  ///< `scratch` is to be packed into `host` when the copy is complete
   gpu::EventHandle event;
   Layout layout;
   PacketState state;
-  bool pageable;       ///< there was no pinned memory left: ordinary memory, whose copies the driver waits for
+  bool pageable;  ///< there was no pinned memory left: ordinary memory, whose copies the driver waits for
   Check check;
-  uint64_t since_ns;   ///< when a look at the copy first found it under way; 0: not yet
-  uint32_t looks;      ///< that found it so
-  int32_t late;        ///< 1 + its entry in device_work, 0: none
+  uint64_t since_ns;  ///< when a look at the copy first found it under way; 0: not yet
+  uint32_t looks;  ///< that found it so
+  int32_t late;  ///< 1 + its entry in device_work, 0: none
   bool up;
-  bool of_message;     ///< `peer` (world rank, -1: not known) and `tag` hold
+  bool of_message;  ///< `peer` (world rank, -1: not known) and `tag` hold
   int32_t peer, tag;
 };
 
@@ -86,7 +86,8 @@ PacketState packet_up(Packet* packet, uint64_t bytes);
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last);
 /// Looks; never blocks.
 PacketState packet_poll(Packet* packet);
-/// A look at one of its copies has found it under way: after a second of that others are told (shim/ring/device_work.h).
+/// A look at one of its copies has found it under way: after a second of that others are told
+/// (shim/ring/device_work.h).
 void packet_copying(Packet* packet);
 /// Until the copy is complete (polls). kFailed: the runtime said so; its last error tells.
 PacketState packet_wait(Packet* packet);

@@ -19,8 +19,7 @@ bool one_run(const TypeMap& type, int64_t count) {
 
 uint64_t pieces_of(const TypeMap& type) {
   uint64_t pieces = 0;
-  for (uint32_t i = 0; i < type.run_count; ++i)
-    pieces += static_cast<uint64_t>(type.runs[i].count);
+  for (uint32_t i = 0; i < type.run_count; ++i) pieces += static_cast<uint64_t>(type.runs[i].count);
   return pieces;
 }
 
@@ -53,8 +52,7 @@ struct Copier {
       return good = up ? gpu::copy_up_2d(device, at, p, host, hp, bytes, n)
                        : gpu::copy_down_2d(device, host, hp, at, p, bytes, n);
     }
-    for (int64_t i = 0; i < count && one(at + i * pitch, host + i * host_pitch, bytes); ++i) {
-    }
+    for (int64_t i = 0; i < count && one(at + i * pitch, host + i * host_pitch, bytes); ++i) {}
     return good;
   }
 
@@ -71,19 +69,15 @@ struct Copier {
 
 uint64_t copy_orders(const Part& part, uint64_t bytes) {
   const TypeMap& type = *part.type;
-  if (bytes == 0 || type.size == 0)
-    return 0;
-  if (one_run(type, part.count))
-    return 1;
-  if (as_rows(part, bytes))
-    return pieces_of(type) + (bytes % type.size != 0 ? type.run_count : 0);
+  if (bytes == 0 || type.size == 0) return 0;
+  if (one_run(type, part.count)) return 1;
+  if (as_rows(part, bytes)) return pieces_of(type) + (bytes % type.size != 0 ? type.run_count : 0);
   return (bytes + type.size - 1) / type.size * type.run_count;
 }
 
 bool copy_part(gpu::Device& device, const Part& part, uint64_t bytes, bool up) {
   const TypeMap& type = *part.type;
-  if (bytes == 0 || type.size == 0)
-    return true;
+  if (bytes == 0 || type.size == 0) return true;
   Copier copier = {device, part, 0, up, true};
   uint64_t first = 0;
   if (as_rows(part, bytes)) {
@@ -95,14 +89,12 @@ bool copy_part(gpu::Device& device, const Part& part, uint64_t bytes, bool up) {
         char* at = part.device + run.offset + piece * run.stride;
         char* host = copier.host_of(at);
         copier.packed_at += static_cast<uint64_t>(run.bytes);
-        if (!copier.rows(at, type.extent, host, host_pitch, static_cast<uint64_t>(run.bytes), elements))
-          return false;
+        if (!copier.rows(at, type.extent, host, host_pitch, static_cast<uint64_t>(run.bytes), elements)) return false;
       }
     }
     copier.packed_at = first = static_cast<uint64_t>(elements) * type.size;
   }
-  if (first < bytes)
-    type_walk(type, part.device, part.count, first, bytes - first, Copier::group, &copier);
+  if (first < bytes) type_walk(type, part.device, part.count, first, bytes - first, Copier::group, &copier);
   return copier.good;
 }
 

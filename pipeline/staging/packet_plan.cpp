@@ -32,7 +32,7 @@ Part part_of(const Packet& packet, const Block& block) {
 
 struct Range {
   int64_t low, high;  ///< from the buffer's address
-  uint64_t bytes;     ///< of data
+  uint64_t bytes;  ///< of data
 };
 
 /// Of the blocks [first, last), or of the one datatype.
@@ -43,8 +43,7 @@ Range range_of(const Packet& packet, uint32_t first, uint32_t last) {
   for (uint32_t i = first; i < last; ++i) {
     const Block& block = packet.blocks[i];
     const uint64_t bytes = type_bytes(*block.type, block.count);
-    if (bytes == 0)
-      continue;
+    if (bytes == 0) continue;
     int64_t low, high;
     type_span(*block.type, block.count, &low, &high);
     range.low = range.bytes == 0 || block.offset + low < range.low ? block.offset + low : range.low;
@@ -90,11 +89,9 @@ class Parts {
 
  private:
   void flush() {
-    if (piece_bytes_ == 0)
-      return;
+    if (piece_bytes_ == 0) return;
     char* host = packet_.host - packet_.low + (piece_ - packet_.buffer);
-    if (!copy_)
-      ++orders_;
+    if (!copy_) ++orders_;
     else if (good_)
       good_ = up_ ? gpu::copy_up(*packet_.device, piece_, host, piece_bytes_)
                   : gpu::copy_down(*packet_.device, host, piece_, piece_bytes_);
@@ -110,8 +107,7 @@ class Parts {
 
 /// The first `bytes` bytes of the blocks [first, last), or of the one datatype.
 void add_all(Parts* parts, const Packet& packet, uint32_t first, uint32_t last, uint64_t bytes) {
-  if (packet.blocks == nullptr)
-    return parts->add(part_of(packet), bytes);
+  if (packet.blocks == nullptr) return parts->add(part_of(packet), bytes);
   for (uint32_t i = first; i < last && bytes != 0; ++i) {
     const Block& block = packet.blocks[i];
     const uint64_t all = type_bytes(*block.type, block.count), some = all < bytes ? all : bytes;
@@ -125,8 +121,7 @@ void add_all(Parts* parts, const Packet& packet, uint32_t first, uint32_t last, 
 bool by_kernel(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes, char* contiguous, bool up) {
   gpu::Device& device = *packet->device;
   void* kernel = gpu::kernel(device, up ? "resil_unpack" : "resil_pack");
-  if (kernel == nullptr)
-    return false;
+  if (kernel == nullptr) return false;
   const Block* blocks = packet->blocks != nullptr ? packet->blocks + first : nullptr;
   const uint32_t count = last - first;
   const uint64_t entries =
@@ -135,13 +130,11 @@ bool by_kernel(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes, ch
   if (entries != 0) {
     packet->table = entries <= kMostEntries ? gpu::pinned_acquire(device, entries * sizeof(gpu::KernelRun)) : nullptr;
     table = static_cast<gpu::KernelRun*>(packet->table);
-    if (table == nullptr)
-      return false;
+    if (table == nullptr) return false;
   }
   const auto seen_at = table != nullptr ? reinterpret_cast<uint64_t>(gpu::device_address(device, table)) : 0;
   const auto data_at = reinterpret_cast<uint64_t>(gpu::device_address(device, contiguous));
-  if (data_at == 0 || (table != nullptr && seen_at == 0))
-    return false;
+  if (data_at == 0 || (table != nullptr && seen_at == 0)) return false;
   gpu::PackJob job = {};
   job.stream = blocks != nullptr ? make_stream(blocks, count, packet->buffer, bytes, table, seen_at)
                                  : make_stream(*packet->type, packet->buffer, packet->count, bytes, table, seen_at);
@@ -160,8 +153,7 @@ void pack_shadow(const Packet& packet, uint32_t first, uint32_t last, uint64_t b
   }
   for (uint32_t i = first; i < last && bytes != 0; ++i) {
     const Block& block = packet.blocks[i];
-    const uint64_t done =
-        type_pack(*block.type, packet.host - packet.low + block.offset, block.count, 0, bytes, to);
+    const uint64_t done = type_pack(*block.type, packet.host - packet.low + block.offset, block.count, 0, bytes, to);
     to += done;
     bytes -= done;
   }
@@ -181,20 +173,16 @@ bool plan_down(Packet* packet, uint32_t first, uint32_t last) {
   const bool dense = span / kSpanFactor <= range.bytes, packed = packet->layout == Layout::kPacked;
   auto span_to = [&](char* to) { return gpu::copy_down(*packet->device, to, packet->buffer + range.low, span); };
   char* const shadow = packet->host + (range.low - packet->low);
-  if (!packed && dense)
-    return span_to(shadow);
+  if (!packed && dense) return span_to(shadow);
   Parts counted(*packet, false, false);
   add_all(&counted, *packet, first, last, range.bytes);
   const uint64_t orders = counted.orders();
-  if (!packed && orders > kManyOrders)
-    return span_to(shadow);
+  if (!packed && orders > kManyOrders) return span_to(shadow);
   if (packed && orders > kFewOrders) {
-    if (by_kernel(packet, 0, 0, packet->bytes, packet->host, false))
-      return true;
+    if (by_kernel(packet, 0, 0, packet->bytes, packet->host, false)) return true;
     packet->scratch = dense ? static_cast<char*>(gpu::pinned_acquire(*packet->device, span)) : nullptr;
     packet->to_pack = packet->scratch != nullptr;
-    if (packet->to_pack)
-      return span_to(packet->scratch);
+    if (packet->to_pack) return span_to(packet->scratch);
   }
   return copy_all(packet, first, last, range.bytes, false);
 }
@@ -206,11 +194,9 @@ bool plan_up(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes) {
     char* from = packet->host;
     if (packet->layout == Layout::kShadow) {
       packet->scratch = static_cast<char*>(gpu::pinned_acquire(*packet->device, bytes));
-      if ((from = packet->scratch) != nullptr)
-        pack_shadow(*packet, first, last, bytes, from);
+      if ((from = packet->scratch) != nullptr) pack_shadow(*packet, first, last, bytes, from);
     }
-    if (from != nullptr && by_kernel(packet, first, last, bytes, from, true))
-      return true;
+    if (from != nullptr && by_kernel(packet, first, last, bytes, from, true)) return true;
   }
   return copy_all(packet, first, last, bytes, true);
 }

@@ -14,18 +14,18 @@
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
-#include "shim/report/finding.h"
 #include "shim/base/own_stack.h"
-#include "shim/call/runtime.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/report/finding.h"
 
 namespace resil::staging {
 
 namespace {
 
 constexpr unsigned kLanes = 64;
-constexpr unsigned kPeeks = 16;       // of messages in one round: each costs the library's own progress
+constexpr unsigned kPeeks = 16;  // of messages in one round: each costs the library's own progress
 constexpr unsigned kPendingCopies = 2;  // events of one device are complete in the order of their copies
 
 struct List {
@@ -43,14 +43,13 @@ constinit thread_local uint64_t own_lanes __attribute__((tls_model("initial-exec
 constinit List arriving, leaving, rising;
 constinit std::atomic<uint32_t> in_lists;
 constinit SpinLock lock;
-constinit bool starting;  ///< the program may be about to start more; one thread alone has messages for which it matters
+constinit bool
+    starting;  ///< the program may be about to start more; one thread alone has messages for which it matters
 
 void append(List& list, Message* op) {
   op->next = nullptr;
-  if (list.first == nullptr)
-    list.set_first(op);
-  else
-    list.last->next = op;
+  if (list.first == nullptr) list.set_first(op);
+  else list.last->next = op;
   list.last = op;
 }
 
@@ -63,19 +62,16 @@ void put(List& list, Message* op) {
 void put_first(List& list, Message* op) {
   OptionalGuard guard(lock, several_threads());
   op->next = list.first;
-  if (list.first == nullptr)
-    list.last = op;
+  if (list.first == nullptr) list.last = op;
   list.set_first(op);
   in_lists.fetch_add(1, std::memory_order_relaxed);
 }
 
 Message* take(List& list) {
-  if (__atomic_load_n(&list.first, __ATOMIC_RELAXED) == nullptr)
-    return nullptr;
+  if (__atomic_load_n(&list.first, __ATOMIC_RELAXED) == nullptr) return nullptr;
   OptionalGuard guard(lock, several_threads());
   Message* op = list.first;
-  if (op == nullptr)
-    return nullptr;
+  if (op == nullptr) return nullptr;
   list.set_first(op->next);
   in_lists.fetch_sub(1, std::memory_order_relaxed);
   return op;
@@ -87,14 +83,10 @@ Message* claim(List& list, Meant meant) {
   OptionalGuard guard(lock, several_threads());
   Message* before = nullptr;
   for (Message* op = list.first; op != nullptr; before = op, op = op->next) {
-    if (!meant(*op))
-      continue;
-    if (before == nullptr)
-      list.set_first(op->next);
-    else
-      before->next = op->next;
-    if (list.last == op)
-      list.last = before;
+    if (!meant(*op)) continue;
+    if (before == nullptr) list.set_first(op->next);
+    else before->next = op->next;
+    if (list.last == op) list.last = before;
     in_lists.fetch_sub(1, std::memory_order_relaxed);
     return op;
   }
@@ -103,30 +95,22 @@ Message* claim(List& list, Meant meant) {
 
 /// Its data is in host memory: the library's.
 void post(Thread& thread, Message* op, PacketState state) {
-  if (state == PacketState::kFailed)
-    copy_failed(*op, "down");
-  if (op->lone != nullptr && !op->failed)
-    lone_announce(*op);
-  if (!op->failed)
-    wire_departs(*op);
+  if (state == PacketState::kFailed) copy_failed(*op, "down");
+  if (op->lone != nullptr && !op->failed) lone_announce(*op);
+  if (!op->failed) wire_departs(*op);
   if (!op->failed && backend->staging->start(&op->handle) != 0)  // the error handler has been called
     op->failed = true;
-  if (op->lone != nullptr)
-    lone_head_started(thread, op);
+  if (op->lone != nullptr) lone_head_started(thread, op);
   tell_posted(thread, op);
-  if (op->failed)
-    finish(thread, op);
-  else
-    put(leaving, op);
+  if (op->failed) finish(thread, op);
+  else put(leaving, op);
 }
 
 /// The next of that lane; null: it is not busy any more.
 Message* take_from_lane(unsigned number) {
-  if (Message* op = take(lanes[number]); op != nullptr)
-    return op;
+  if (Message* op = take(lanes[number]); op != nullptr) return op;
   OptionalGuard guard(lock, several_threads());
-  if (lanes[number].first == nullptr)
-    busy_lanes.fetch_and(~(uint64_t{1} << number), std::memory_order_relaxed);
+  if (lanes[number].first == nullptr) busy_lanes.fetch_and(~(uint64_t{1} << number), std::memory_order_relaxed);
   return nullptr;
 }
 
@@ -134,8 +118,7 @@ Message* take_from_lane(unsigned number) {
 void post_in_order(Thread& thread, unsigned number, bool wait) {
   while ((busy_lanes.load(std::memory_order_relaxed) >> number & 1) != 0) {
     Message* op = take_from_lane(number);
-    if (op == nullptr)
-      continue;
+    if (op == nullptr) continue;
     const PacketState state = op->lone != nullptr ? lone_head(*op, wait)
                               : wait              ? packet_wait(&op->packet)
                                                   : packet_poll(&op->packet);
@@ -150,14 +133,11 @@ void post_in_order(Thread& thread, unsigned number, bool wait) {
 /// The same by one thread at a time, or messages would overtake. Whoever has to wait for another does so while that one
 /// waits for copies or is in MPI_Start, for no other rank.
 void work_lane(Thread& thread, unsigned number, bool wait) {
-  if (!several_threads())
-    return post_in_order(thread, number, wait);
+  if (!several_threads()) return post_in_order(thread, number, wait);
   const uint64_t bit = uint64_t{1} << number;
-  if ((own_lanes & bit) != 0)
-    return;  // called by an error handler of MPI_Start's
+  if ((own_lanes & bit) != 0) return;  // called by an error handler of MPI_Start's
   while ((taken_lanes.fetch_or(bit, std::memory_order_acquire) & bit) != 0) {
-    if (!wait)
-      return;
+    if (!wait) return;
     sched_yield();
   }
   own_lanes |= bit;
@@ -178,8 +158,7 @@ bool work_wire(Thread& thread, List& list, unsigned peeks) {
   Message* first = nullptr;
   for (unsigned i = 0; i < peeks; ++i) {
     Message* op = take(list);
-    if (op == nullptr)
-      break;
+    if (op == nullptr) break;
     if (op == first) {
       put_first(list, op);
       break;
@@ -191,8 +170,7 @@ bool work_wire(Thread& thread, List& list, unsigned peeks) {
       first = first != nullptr ? first : op;
       put(list, op);
     } else {
-      if (op->persistent || op->keeps)
-        remember(*op, status);
+      if (op->persistent || op->keeps) remember(*op, status);
       wire_done(thread, op, status);
     }
   }
@@ -204,19 +182,16 @@ void work_copies_up(Thread& thread) {
   unsigned count = 0;
   while (count < kPendingCopies) {
     Message* op = take(rising);
-    if (op == nullptr)
-      break;
+    if (op == nullptr) break;
     const PacketState state = packet_poll(&op->packet);
     if (state == PacketState::kCopying) {
       pending[count++] = op;
       continue;
     }
-    if (state == PacketState::kFailed)
-      copy_failed(*op, "up");
+    if (state == PacketState::kFailed) copy_failed(*op, "up");
     finish(thread, op);
   }
-  while (count > 0)
-    put_first(rising, pending[--count]);
+  while (count > 0) put_first(rising, pending[--count]);
 }
 
 }  // namespace
@@ -226,22 +201,18 @@ void finish(Thread& thread, Message* op) {
     --op->pieces;
     return;
   }
-  if (op->lone != nullptr)
-    lone_release(op);
+  if (op->lone != nullptr) lone_release(op);
   if (op->staged && !checking) {  // its pinned memory is free for the next one
     packet_close(&op->packet);
     op->staged = false;
   }
   if (Message* owner = op->owner; owner != nullptr) {
-    if (op->failed)
-      owner->failed = true;
-    if (!op->closed)
-      backend->staging->free(&op->handle);
+    if (op->failed) owner->failed = true;
+    if (!op->closed) backend->staging->free(&op->handle);
     message_retire(thread, op);
     op = owner;
   }
-  if (op->parts.fetch_sub(1, std::memory_order_acq_rel) != 1)
-    return;
+  if (op->parts.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (op->marks.fetch_or(kFinished, std::memory_order_acq_rel) & kDetached) {
     backend->staging->free(&op->handle);
     message_retire(thread, op);
@@ -250,16 +221,14 @@ void finish(Thread& thread, Message* op) {
 
 void whole_arrived(Thread& thread, Message* op, uint64_t bytes) {
   op->bytes = bytes < op->packet.bytes ? bytes : op->packet.bytes;  // truncated: as far as there is room
-  if (!op->staged || op->bytes == 0)
-    return finish(thread, op);
+  if (!op->staged || op->bytes == 0) return finish(thread, op);
   const bool may_look = rises(*op);
   wire_arrived(*op, op->bytes);
   if (packet_up(&op->packet, op->bytes) == PacketState::kFailed) {
     copy_failed(*op, "up");
     return finish(thread, op);
   }
-  if (checking && !may_look)
-    check_never(&op->packet);
+  if (checking && !may_look) check_never(&op->packet);
   put(rising, op);
 }
 
@@ -276,12 +245,10 @@ Message* wire_claim_owned(const Message* receive) {
 }
 
 void wire_done(Thread& thread, Message* op, const StatusInfo& status) {
-  if (op->sends)
-    return finish(thread, op);
+  if (op->sends) return finish(thread, op);
   op->peer = status.source;
   op->tag = status.tag;
-  if (!lone_arrived(thread, op, status.bytes, status.source))
-    whole_arrived(thread, op, status.bytes);
+  if (!lone_arrived(thread, op, status.bytes, status.source)) whole_arrived(thread, op, status.bytes);
 }
 
 void work_begins() { in_lists.fetch_add(1, std::memory_order_relaxed); }
@@ -302,25 +269,24 @@ void lane_append(Thread& thread, Message* op) {
     in_lists.fetch_add(1, std::memory_order_relaxed);
     busy_lanes.fetch_or(uint64_t{1} << number, std::memory_order_seq_cst);
   }
-  if (several_threads() && somebody_blocks())
-    work_lane(thread, number, true);
+  if (several_threads() && somebody_blocks()) work_lane(thread, number, true);
 }
 
-bool lane_busy(const MessageEnvelope& to) { return (busy_lanes.load(std::memory_order_relaxed) >> lane_of(to) & 1) != 0; }
+bool lane_busy(const MessageEnvelope& to) {
+  return (busy_lanes.load(std::memory_order_relaxed) >> lane_of(to) & 1) != 0;
+}
 
 void lane_flush(Thread& thread, const MessageEnvelope& to) { work_lane(thread, lane_of(to), true); }
 
 void wire_append(Message* op) { put(op->sends ? leaving : arriving, op); }
 
 bool advance(Thread& thread) {
-  if (!under_way())
-    return false;
+  if (!under_way()) return false;
   for (uint64_t left = busy_lanes.load(std::memory_order_relaxed); left != 0; left &= left - 1)
     work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), false);
   const bool asked = work_wire(thread, arriving, kPeeks);
   const bool asked_too = work_wire(thread, leaving, kPeeks / 4);
-  if (!starting)
-    lone_peers_begin();
+  if (!starting) lone_peers_begin();
   const bool chunks_sent = lone_sends_advance(thread, false);
   const bool chunks_received = lone_receives_advance(thread);
   lone_notes(thread);
@@ -349,11 +315,12 @@ static void say_copy_failed(Message& op, const char* direction) {
   Finding finding;
   finding.start("device_copy_failed", Confidence::kProved);
   finding.culprit(runtime.header->rank);
-  finding.say("rank %d: a copy %s of %llu bytes between device %d (%s) and %s memory failed: %s. The call that "
-              "completes the message returns MPI_ERR_OTHER",
-              runtime.header->rank, direction, static_cast<unsigned long long>(op.packet.bytes),
-              gpu::ordinal_of(*op.packet.device), gpu::api_name(gpu::api_of(*op.packet.device)),
-              direction[0] == 'a' ? "another process's device" : "host", gpu::last_error());
+  finding.say(
+      "rank %d: a copy %s of %llu bytes between device %d (%s) and %s memory failed: %s. The call that "
+      "completes the message returns MPI_ERR_OTHER",
+      runtime.header->rank, direction, static_cast<unsigned long long>(op.packet.bytes),
+      gpu::ordinal_of(*op.packet.device), gpu::api_name(gpu::api_of(*op.packet.device)),
+      direction[0] == 'a' ? "another process's device" : "host", gpu::last_error());
   finding.add("buffer", "%p", static_cast<void*>(op.packet.buffer));
   finding_publish(finding);
 }
@@ -364,12 +331,9 @@ void copy_failed(Message& op, const char* direction) {
 
 void while_waiting(Thread& thread, uint32_t round) {
   constexpr uint32_t kQuick = 200;
-  if (round < kQuick || !ledger::connected() || ledger::is_concurrent)
-    return;
-  if (round == kQuick)
-    ledger::flush(thread);
-  if (round % 16 == 0)
-    ledger::progress(thread);
+  if (round < kQuick || !ledger::connected() || ledger::is_concurrent) return;
+  if (round == kQuick) ledger::flush(thread);
+  if (round % 16 == 0) ledger::progress(thread);
 }
 
 }  // namespace resil::staging

@@ -15,7 +15,7 @@ namespace {
 struct Pieces {
   Block* blocks;  ///< room for all
   uint32_t count;
-  bool unknown;      ///< a datatype that cannot be flattened
+  bool unknown;  ///< a datatype that cannot be flattened
   bool surely_host;
 };
 
@@ -24,8 +24,7 @@ void append(Pieces& p, const fault::Packet& packet, const char* buffer, bool may
   Block* last = may_join && p.count != 0 ? &p.blocks[p.count - 1] : nullptr;
   if (last != nullptr && last->type == packet.type && last->offset + last->count * packet.type->extent == offset)
     last->count += packet.count;  // equal counts: one piece
-  else
-    p.blocks[p.count++] = {offset, packet.count, packet.type};
+  else p.blocks[p.count++] = {offset, packet.count, packet.type};
   int64_t low, high;
   type_span(*packet.type, packet.count, &low, &high);
   p.surely_host = p.surely_host && host_memory_known(packet.buffer + low, static_cast<size_t>(high - low));
@@ -46,8 +45,7 @@ void collect(Thread& thread, const fault::Layout& layout, const int* sources, Pi
   }
   written->blocks = p.count;
   for (int64_t i = 0; i < layout.blocks; ++i)
-    if (stays(i) && fault::block_of(thread, layout, i, &packet))
-      append(p, packet, layout.buffer, false);
+    if (stays(i) && fault::block_of(thread, layout, i, &packet)) append(p, packet, layout.buffer, false);
 }
 
 bool is_host(gpu::Memory memory) { return memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned; }
@@ -57,24 +55,20 @@ bool is_host(gpu::Memory memory) { return memory == gpu::Memory::kHost || memory
 Refusal side_open(Thread& thread, const fault::Layout& layout, const int* sources, Packet* packet, Written* written) {
   *packet = {};
   *written = {0, 0};
-  if (layout.blocks <= 0)
-    return Refusal::kHostBuffer;
+  if (layout.blocks <= 0) return Refusal::kHostBuffer;
   Block few[8];
   Pieces pieces = {few, 0, false, true};
   if (layout.blocks > 8)
     pieces.blocks = static_cast<Block*>(block_acquire(static_cast<size_t>(layout.blocks) * sizeof(Block)));
-  if (pieces.blocks == nullptr)
-    return Refusal::kPinnedMemory;
+  if (pieces.blocks == nullptr) return Refusal::kPinnedMemory;
   collect(thread, layout, sources, pieces, written);
   Refusal refusal = Refusal::kHostBuffer;
   if (pieces.unknown)
     refusal = is_host(gpu::classify(layout.buffer, 1).memory) ? Refusal::kHostBuffer : Refusal::kDatatype;
   else if (pieces.count != 0 && !pieces.surely_host)
     refusal = packet_open_blocks(packet, thread, layout.buffer, pieces.blocks, pieces.count);
-  if (refusal != Refusal::kNone)
-    *packet = {};
-  if (pieces.blocks != few)
-    block_release(pieces.blocks);
+  if (refusal != Refusal::kNone) *packet = {};
+  if (pieces.blocks != few) block_release(pieces.blocks);
   return refusal;
 }
 

@@ -19,9 +19,9 @@ struct Written {
   uint64_t bytes;
 };
 
-/// Opens a shadow for what the layout describes. `sources`: of neighbourhood collectives, the ranks that the blocks come
-/// from; a negative one sends nothing. Null: all send. kHostBuffer: no data, or none on a device. On any refusal nothing
-/// is held.
+/// Opens a shadow for what the layout describes. `sources`: of neighbourhood collectives, the ranks that the blocks
+/// come from; a negative one sends nothing. Null: all send. kHostBuffer: no data, or none on a device. On any refusal
+/// nothing is held.
 Refusal side_open(Thread& thread, const fault::Layout& layout, const int* sources, Packet* packet, Written* written);
 
 Uncovered reason_of(Refusal refusal);

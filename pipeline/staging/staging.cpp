@@ -6,22 +6,22 @@
 
 #include "checksum/datatype/blocks.h"
 #include "checksum/datatype/host_memory.h"
+#include "checksum/record/staged.h"
 #include "detectors/dump/text.h"
 #include "pipeline/gpu/runtimes.h"
-#include "checksum/record/staged.h"
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
-#include "shim/config/config.h"
-#include "shim/ring/device_work.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
-#include "shim/report/json.h"
 #include "shim/call/module.h"
 #include "shim/call/registry.h"
 #include "shim/call/thread.h"
+#include "shim/config/config.h"
+#include "shim/report/json.h"
+#include "shim/ring/device_work.h"
 
 namespace resil::staging {
 
@@ -39,7 +39,8 @@ constexpr ConfigEntry kConfig[] = {
      "chunks into which a large message from a device is cut when it travels alone, in KiB, so that its copies and the "
      "wire overlap; 0: none is cut"},
     {"RESIL_STAGE_PEER", ConfigType::kInteger, "0..1048576", "256",
-     "most device memory that a rank takes to get large messages of its node by copies from device to device, in MiB; at "
+     "most device memory that a rank takes to get large messages of its node by copies from device to device, in MiB; "
+     "at "
      "least one eighth of a device's memory is left free; 0: none"},
 };
 
@@ -76,13 +77,11 @@ bool sleeps_through(const void* buffer, Quiet* quiet) {
     quiet->value = gpu::absence().value;
     return true;
   }
-  if (!host_memory(buffer, 1))
-    return false;
+  if (!host_memory(buffer, 1)) return false;
   using namespace host_memory_detail;
   const auto at = reinterpret_cast<uintptr_t>(buffer);
   Range range = {0, 0};
-  if (stack.holds(at, 1))
-    range = stack;
+  if (stack.holds(at, 1)) range = stack;
   else if (data.holds(at, 1) || heap.holds(at, 1))
     range = close_together() ? Range{data.low, heap.high} : data.holds(at, 1) ? data : heap;
   if (range.high != 0) {
@@ -99,20 +98,17 @@ bool between(CallId id) {
 }
 
 void after_call(Event& e) {
-  if (lone_sees(e.id))
-    lone_returned(e);
-  else
-    collective_after(e);
+  if (lone_sees(e.id)) lone_returned(e);
+  else collective_after(e);
 }
 
 /// A call that is not carried out by way of host memory, with a buffer that may be on a device.
 void count_passed(const Event& e) {
-  const bool window = e.id == CallId::kMPI_Win_create || e.id == CallId::kMPI_Win_create_c || e.id == CallId::kMPI_Win_attach;
-  if (!window && !(e.attributes & (kCallHasData | kCallPartitioned)))
-    return;
+  const bool window =
+      e.id == CallId::kMPI_Win_create || e.id == CallId::kMPI_Win_create_c || e.id == CallId::kMPI_Win_attach;
+  if (!window && !(e.attributes & (kCallHasData | kCallPartitioned))) return;
   const void* buffer = window || (e.attributes & kCallReceives) ? e.receive.buffer : e.send.buffer;
-  if (host_memory_known(buffer, 1))
-    return;
+  if (host_memory_known(buffer, 1)) return;
   const gpu::Memory memory = gpu::classify(buffer, 1).memory;
   if (memory != gpu::Memory::kHost && memory != gpu::Memory::kPinned)
     count_uncovered(e.attributes & kCallRma ? Uncovered::kOneSided : Uncovered::kOther, e.bytes);
@@ -121,24 +117,18 @@ void count_passed(const Event& e) {
 void tend(Event& e) {
   // Also what only may block: split collectives of files, one-sided operations. Persistent sends must not overtake.
   const bool returns = (e.attributes & (kCallStarts | kCallPoll)) != 0 && !(e.attributes & (kCallIo | kCallRma));
-  if (!returns && !p2p_handles(e.id) && !completes(e.id))
-    begin_blocking(e);
-  else
-    progress(*e.thread, (e.attributes & (kCallStarts | kCallActivates)) != 0);
+  if (!returns && !p2p_handles(e.id) && !completes(e.id)) begin_blocking(e);
+  else progress(*e.thread, (e.attributes & (kCallStarts | kCallActivates)) != 0);
 }
 
 /// First of all modules, so that the others see the buffers that the library is given.
 void enter(Event& e) {
-  if (under_way() || several_threads())
-    tend(e);
-  if (!active())
-    return;
-  if (lone_sees(e.id))
-    lone_entered(e);
+  if (under_way() || several_threads()) tend(e);
+  if (!active()) return;
+  if (lone_sees(e.id)) lone_entered(e);
   const bool message = (e.attributes & kCallP2P) != 0;
   if (e.attributes & kCallCollective) {
-    if (collective_handles(e.id))
-      collective_before(e);
+    if (collective_handles(e.id)) collective_before(e);
   } else if (is_start(e.id)) {
     start_entered(*e.thread);
   } else if ((e.attributes & kCallCompletes) || e.id == CallId::kMPI_Request_get_status) {
@@ -152,16 +142,11 @@ void enter(Event& e) {
 }
 
 bool replace(Event& e) {
-  if (!awake())
-    return false;
-  if (is_start(e.id) || collective_handles(e.id))
-    return refused(e);
-  if (p2p_handles(e.id))
-    return p2p_replace(e);
-  if (e.id == CallId::kMPI_Request_free && persistent_freed(e))
-    return true;
-  if (!completes(e.id))
-    return false;
+  if (!awake()) return false;
+  if (is_start(e.id) || collective_handles(e.id)) return refused(e);
+  if (p2p_handles(e.id)) return p2p_replace(e);
+  if (e.id == CallId::kMPI_Request_free && persistent_freed(e)) return true;
+  if (!completes(e.id)) return false;
   const bool decides = e.id != CallId::kMPI_Request_free && e.id != CallId::kMPI_Cancel;
   return (decides && record::staged_replay != nullptr && record::staged_replay->completion(e)) || wait_replace(e);
 }
@@ -171,15 +156,13 @@ void leave(Event& e) {
   release_retired(*e.thread);
   end_blocking(e);
   auto* state = static_cast<ThreadState*>(e.thread->module_data[slot]);
-  if (state == nullptr)
-    return;
+  if (state == nullptr) return;
   operations_finished(e, *state);
   if (Operation* o = state->calls; o != nullptr && o->frame == e.frame) {
     state->calls = o->next;
     operation_end(e, o);
   }
-  if (e.id == CallId::kMPI_Request_get_status)
-    look_at_status(e);
+  if (e.id == CallId::kMPI_Request_get_status) look_at_status(e);
 }
 
 void before_init() {
@@ -200,12 +183,9 @@ void thread_end(Thread& thread) {
 }
 
 void before_finalize() {
-  if (current_thread == nullptr)
-    return;
-  if (under_way())
-    flush(*current_thread);
-  if (active())
-    lone_end(*current_thread);
+  if (current_thread == nullptr) return;
+  if (under_way()) flush(*current_thread);
+  if (active()) lone_end(*current_thread);
 }
 
 void report(JsonWriter& json) {
@@ -213,8 +193,7 @@ void report(JsonWriter& json) {
   json.text("mode", mode.setting == Setting::kOn ? "on" : "auto");
   json.boolean("mpi_takes_device_buffers", mode.mpi_takes_device);
   json.boolean("active", active() && awake());
-  if (awake())
-    report_counts(json);
+  if (awake()) report_counts(json);
   json.end_object();
 }
 
@@ -223,21 +202,22 @@ void dump_late(dump::Text& text, const char* prefix) {
   const uint64_t now = device_clock_ns();
   for (uint32_t i = kDeviceWaits; i < kDeviceWaits + kDeviceCopies; ++i) {
     DeviceWork work;
-    if (!device_work_read(device_work[i], &work))
-      continue;
+    if (!device_work_read(device_work[i], &work)) continue;
     const bool up = work.kind == DeviceWorkKind::kCopyUp;
-    text.str(prefix).str("staging: the copy ").str(up ? "up" : "down").str(" of a message of ").u64(work.bytes).str(" bytes");
-    if (work.peer >= 0)
-      text.str(up ? " from rank " : " to rank ").i64(work.peer);
-    if (work.tag >= 0)
-      text.str(", tag ").i64(work.tag);
+    text.str(prefix)
+        .str("staging: the copy ")
+        .str(up ? "up" : "down")
+        .str(" of a message of ")
+        .u64(work.bytes)
+        .str(" bytes");
+    if (work.peer >= 0) text.str(up ? " from rank " : " to rank ").i64(work.peer);
+    if (work.tag >= 0) text.str(", tag ").i64(work.tag);
     text.str(" has been under way for ").seconds(static_cast<double>(now - work.since_ns) * 1e-9).chr('\n');
   }
 }
 
 void look_after_messages(Thread& thread) {
-  if (awake())
-    progress(thread);
+  if (awake()) progress(thread);
 }
 
 constexpr Module kStaging = {

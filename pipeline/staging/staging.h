@@ -18,14 +18,16 @@ namespace resil::staging {
 enum class Setting : uint8_t { kAuto, kOn, kOff };
 
 struct Mode {
-  Setting setting;       ///< RESIL_STAGE
-  bool mpi_takes_device; ///< the MPI says that it takes device buffers (staging then only with kOn)
-  uint64_t memory;       ///< RESIL_STAGE_MEMORY, bytes
+  Setting setting;  ///< RESIL_STAGE
+  bool mpi_takes_device;  ///< the MPI says that it takes device buffers (staging then only with kOn)
+  uint64_t memory;  ///< RESIL_STAGE_MEMORY, bytes
 };
 extern constinit Mode mode;
 
 /// Is this run one in which device buffers are rerouted, should there be any?
-inline bool active() { return mode.setting == Setting::kOn || (mode.setting == Setting::kAuto && !mode.mpi_takes_device); }
+inline bool active() {
+  return mode.setting == Setting::kOn || (mode.setting == Setting::kAuto && !mode.mpi_takes_device);
+}
 
 /// Is work of resil's own under way (copies down whose send is not posted, receives, copies up)? One load.
 bool under_way();
@@ -35,27 +37,32 @@ bool under_way();
 /// `more_to_come`: the program is starting messages; what is deferred behind them (lone_peer.h) stays so.
 void progress(Thread& thread, bool more_to_come = false);
 
-/// Before a call that blocks inside MPI and that staging does not carry out itself: everything that other ranks may wait
-/// for is handed to MPI. Waits for copies down (a local matter of microseconds), never for a rank.
+/// Before a call that blocks inside MPI and that staging does not carry out itself: everything that other ranks may
+/// wait for is handed to MPI. Waits for copies down (a local matter of microseconds), never for a rank.
 void flush(Thread& thread);
 
-// --- Point-to-point (pipeline/staging/p2p*.cpp) -----------------------------------------------------------------------
+// --- Point-to-point (pipeline/staging/p2p*.cpp)
+// -----------------------------------------------------------------------
 bool p2p_handles(CallId id);
-bool p2p_replace(Event& event);           ///< Module::replace
-// --- Completion calls (pipeline/staging/wait*.cpp): as tests that let the pipeline progress ---------------------------
+bool p2p_replace(Event& event);  ///< Module::replace
+// --- Completion calls (pipeline/staging/wait*.cpp): as tests that let the pipeline progress
+// ---------------------------
 bool completes(CallId id);
 bool wait_replace(Event& event);
-// --- Collectives and persistent requests (pipeline/staging/collective*.cpp) -------------------------------------------
+// --- Collectives and persistent requests (pipeline/staging/collective*.cpp)
+// -------------------------------------------
 bool collective_handles(CallId id);
-void collective_before(Event& event);     ///< Module::before_call
-void collective_after(Event& event);      ///< Module::after_call
+void collective_before(Event& event);  ///< Module::before_call
+void collective_after(Event& event);  ///< Module::after_call
 void collective_activating(Event& event, uint64_t* cookie);
 void collective_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
-// --- Local calls (pipeline/staging/local.cpp) -------------------------------------------------------------------------
+// --- Local calls (pipeline/staging/local.cpp)
+// -------------------------------------------------------------------------
 LocalWay local_begin(Thread& thread, LocalData& data);  ///< Module::local_enter
 int local_end(Thread& thread, LocalData& data, int result, int64_t packed);
 
-// --- Counts for the report (pipeline/staging/counts.cpp) --------------------------------------------------------------
+// --- Counts for the report (pipeline/staging/counts.cpp)
+// --------------------------------------------------------------
 enum class Path : uint8_t { kMessage, kCollective, kPersistent, kLocal };
 void count_staged(Path path, uint64_t bytes);
 /// A call with a device buffer that went to the library as it was: one-sided, refusals, other runtimes.

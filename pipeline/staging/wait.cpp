@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Completion calls while staged messages are under way. A staged request is shown to the library only when its copies are
-// done; the library then completes it, with its own status and error. Until then the call is carried out by tests,
+// Completion calls while staged messages are under way. A staged request is shown to the library only when its copies
+// are done; the library then completes it, with its own status and error. Until then the call is carried out by tests,
 // between which everything is looked after.
 //
-// Not where tests must not stand for the call (shim/model/request_class.h), and not for messages that the library may not be
-// asked about (may_ask): these are *claimed*. The library's own call completes them together with all others, and what
-// came is copied up after it, before the program's call returns. See docs/STAGING.md.
+// Not where tests must not stand for the call (shim/model/request_class.h), and not for messages that the library may
+// not be asked about (may_ask): these are *claimed*. The library's own call completes them together with all others,
+// and what came is copied up after it, before the program's call returns. See docs/STAGING.md.
 
 #include <cstring>
 
@@ -20,10 +20,10 @@
 #include "shim/abi/backend.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
-#include "shim/report/log.h"
-#include "shim/model/request_class.h"
-#include "shim/tables/tables.h"
 #include "shim/call/thread.h"
+#include "shim/model/request_class.h"
+#include "shim/report/log.h"
+#include "shim/tables/tables.h"
 
 namespace resil::staging {
 
@@ -35,10 +35,10 @@ constexpr int64_t kFew = 16;
 struct Requests {
   int64_t count, staged;
   Message** messages;  ///< by index; null: not staged
-  char* shown;             ///< handles as the library is shown them
+  char* shown;  ///< handles as the library is shown them
   int64_t unfinished_from;  ///< all before it are finished
-  bool carried;             ///< tests may stand for the call
-  bool late;                ///< some are claimed: their copies come after the library's call
+  bool carried;  ///< tests may stand for the call
+  bool late;  ///< some are claimed: their copies come after the library's call
   Message* few[kFew];
   uint64_t few_shown[kFew];
   void* scratch;
@@ -60,8 +60,7 @@ bool collect(Event& e, Requests* r) {
   if (r->count > kFew) {
     const auto count = static_cast<size_t>(r->count);
     r->scratch = block_acquire(count * (sizeof(Message*) + sizeof(uint64_t)));
-    if (r->scratch == nullptr)
-      return false;
+    if (r->scratch == nullptr) return false;
     r->messages = static_cast<Message**>(r->scratch);
     r->shown = reinterpret_cast<char*>(r->messages + count);
   }
@@ -73,15 +72,14 @@ bool collect(Event& e, Requests* r) {
   return true;
 }
 
-/// May the library be asked about all that are not finished? Handlers may change at any time; who asks is not in a hurry.
+/// May the library be asked about all that are not finished? Handlers may change at any time; who asks is not in a
+/// hurry.
 bool all_askable(const Requests& r) {
   uint64_t comm = 0;
   for (int64_t i = r.unfinished_from; i < r.count; ++i) {
     const Message* op = r.messages[i];
-    if (op == nullptr || finished(*op) || op->comm == comm)
-      continue;
-    if (!may_ask(*op))
-      return false;
+    if (op == nullptr || finished(*op) || op->comm == comm) continue;
+    if (!may_ask(*op)) return false;
     comm = op->comm;
   }
   return true;
@@ -90,8 +88,7 @@ bool all_askable(const Requests& r) {
 bool all_finished(Requests& r) {
   while (r.unfinished_from < r.count) {
     const Message* op = r.messages[r.unfinished_from];
-    if (op != nullptr && !finished(*op))
-      return false;
+    if (op != nullptr && !finished(*op)) return false;
     ++r.unfinished_from;
   }
   return true;
@@ -104,8 +101,7 @@ int64_t claim(const Event& e, Requests& r) {
   int64_t others = 0;
   for (int64_t i = 0; i < r.count; ++i) {
     Message* op = r.messages[i];
-    if (op == nullptr || op->claimed || finished(*op))
-      continue;
+    if (op == nullptr || op->claimed || finished(*op)) continue;
     op->claimed = (waits_for_all || sender_done(*e.thread, op)) && wire_claim(op);
     others += !op->claimed;
   }
@@ -120,15 +116,15 @@ void give_back(Requests& r) {
     }
 }
 
-/// A finished one whose request is persistent: a send of its lane, a receive from MPI_PROC_NULL, the program's own persistent
-/// receive. On MPICH from 4.2 on who asks whether such a request is complete makes it inactive: calls for some of many pass
-/// over it.
+/// A finished one whose request is persistent: a send of its lane, a receive from MPI_PROC_NULL, the program's own
+/// persistent receive. On MPICH from 4.2 on who asks whether such a request is complete makes it inactive: calls for
+/// some of many pass over it.
 bool is_passed_over(const Message* op) {
   return op != nullptr && (op->persistent || op->keeps) && !op->claimed && finished(*op);
 }
 
-/// The program's handles but for those of unfinished messages; returns how many these are. `passed`: how many are left out
-/// besides since they are for settle_passed.
+/// The program's handles but for those of unfinished messages; returns how many these are. `passed`: how many are left
+/// out besides since they are for settle_passed.
 int64_t show(const Event& e, Requests& r, int64_t* passed) {
   memcpy(r.shown, e.requests, static_cast<size_t>(r.count) * backend->handle_bytes);
   int64_t hidden = 0;
@@ -136,8 +132,7 @@ int64_t show(const Event& e, Requests& r, int64_t* passed) {
   for (int64_t i = 0; i < r.count; ++i) {
     const Message* op = r.messages[i];
     const bool is = is_passed_over(op);
-    if (op == nullptr || op->claimed || (finished(*op) && !is))
-      continue;
+    if (op == nullptr || op->claimed || (finished(*op) && !is)) continue;
     backend->staging->store(r.shown, i, backend->request_null());
     *(is ? passed : &hidden) += 1;
   }
@@ -146,12 +141,9 @@ int64_t show(const Event& e, Requests& r, int64_t* passed) {
 
 /// What the library does not say of a message, or not any more, in the status at `place`.
 void complete_status(const Event& e, const Message& op, int64_t place) {
-  if (op.came != 0)
-    backend->staging->set_bytes(e, place, op.came);
-  if (op.told)
-    backend->staging->set_envelope(e, place, op.peer, op.tag, op.cancelled);
-  else if (op.persistent && !op.sends)
-    backend->staging->set_envelope(e, place, ring::kProcNull, ring::kAnyTag, false);
+  if (op.came != 0) backend->staging->set_bytes(e, place, op.came);
+  if (op.told) backend->staging->set_envelope(e, place, op.peer, op.tag, op.cancelled);
+  else if (op.persistent && !op.sends) backend->staging->set_envelope(e, place, ring::kProcNull, ring::kAnyTag, false);
 }
 
 /// The message of request `index` is complete, with its status at `place`.
@@ -164,8 +156,7 @@ void settle_message(Event& e, Message* op, int64_t index, int64_t place) {
     backend->staging->store(e.requests, index, backend->request_null());
   }
   complete_status(e, *op, place);
-  if (op->failed)
-    backend->staging->mark(e, place, error_of(*op));
+  if (op->failed) backend->staging->mark(e, place, error_of(*op));
   message_retire(*e.thread, op);
 }
 
@@ -186,22 +177,18 @@ void fail(Event& e, uint64_t comm, int error) {
 void settle_all(Event& e, Requests& r) {
   const Message* bad = nullptr;
   for (int64_t i = 0; i < r.count; ++i)
-    if (r.messages[i] != nullptr && r.messages[i]->failed && finished(*r.messages[i]))
-      bad = r.messages[i];
+    if (r.messages[i] != nullptr && r.messages[i]->failed && finished(*r.messages[i])) bad = r.messages[i];
   const uint64_t comm = bad != nullptr ? bad->comm : 0;
   const int error = bad != nullptr ? error_of(*bad) : 0;
   if (bad != nullptr && e.result == 0 && r.count > 1)
-    for (int64_t i = 0; i < r.count; ++i)
-      backend->staging->mark(e, i, 0);
+    for (int64_t i = 0; i < r.count; ++i) backend->staging->mark(e, i, 0);
   for (int64_t i = 0; i < r.count; ++i) {
     const Message* op = r.messages[i];
-    if (op == nullptr || !finished(*op))
-      continue;
+    if (op == nullptr || !finished(*op)) continue;
     if (e.result == 0 || op->persistent || op->keeps || request_handle(e.requests, i) == backend->request_null())
       settle(e, r, i, i);  // else the library has left it for another call
   }
-  if (bad != nullptr && e.result == 0)
-    fail(e, comm, error);
+  if (bad != nullptr && e.result == 0) fail(e, comm, error);
 }
 
 /// Waitany, Testany, Waitsome, Testsome: those that it says.
@@ -216,76 +203,62 @@ void settle_said(Event& e, Requests& r) {
       bad = r.messages[i];
   const uint64_t comm = bad != nullptr ? bad->comm : 0;
   const int error = bad != nullptr ? error_of(*bad) : 0;
-  for (int64_t k = 0; bad != nullptr && some && e.result == 0 && k < said; ++k)
-    backend->staging->mark(e, k, 0);
+  for (int64_t k = 0; bad != nullptr && some && e.result == 0 && k < said; ++k) backend->staging->mark(e, k, 0);
   for (int64_t k = 0; k < said; ++k) {
     const int64_t i = index_of(k);
-    if (!valid(i))
-      continue;
+    if (!valid(i)) continue;
     backend->staging->store(e.requests, i, request_handle(r.shown, i));
     settle(e, r, i, k);
   }
-  if (bad != nullptr && e.result == 0)
-    fail(e, comm, error);
+  if (bad != nullptr && e.result == 0) fail(e, comm, error);
 }
 
-/// Those that the library passes over, one by one: the first one for MPI_Waitany and MPI_Testany, else all, behind those that
-/// the library has said.
+/// Those that the library passes over, one by one: the first one for MPI_Waitany and MPI_Testany, else all, behind
+/// those that the library has said.
 void settle_passed(Event& e, Requests& r) {
   const bool some = e.outcount != nullptr;
   int place = some && *e.outcount != backend->replay->undefined ? *e.outcount : 0;
   const bool errors = e.result != 0;
   for (int64_t i = 0; i < r.count; ++i) {
     Message* op = r.messages[i];
-    if (!is_passed_over(op))
-      continue;
+    if (!is_passed_over(op)) continue;
     const bool stored = e.given_statuses != nullptr && !backend->messages->status_ignored(e.given_statuses);
-    void* status = stored ? static_cast<char*>(e.given_statuses) + static_cast<size_t>(place) * backend->status_bytes : nullptr;
+    void* status =
+        stored ? static_cast<char*>(e.given_statuses) + static_cast<size_t>(place) * backend->status_bytes : nullptr;
     const uint64_t comm = op->comm;
     const int error = op->failed ? error_of(*op) : 0;
     int flag = 0;
     const int result = backend->replay->test(e, i, &flag, status);
-    if (errors && some)
-      backend->staging->mark(e, place, result);
-    for (int k = 0; error != 0 && e.result == 0 && some && k < place; ++k)
-      backend->staging->mark(e, k, 0);
+    if (errors && some) backend->staging->mark(e, place, result);
+    for (int k = 0; error != 0 && e.result == 0 && some && k < place; ++k) backend->staging->mark(e, k, 0);
     settle(e, r, i, place);
-    if (result != 0)
-      e.result = result;
-    else if (error != 0)
-      fail(e, comm, error);
+    if (result != 0) e.result = result;
+    else if (error != 0) fail(e, comm, error);
     if (!some) {
       *e.index = static_cast<int>(i);
       return;
     }
     e.indices[place++] = static_cast<int>(i);
   }
-  if (some)
-    *e.outcount = place;
+  if (some) *e.outcount = place;
 }
 
 /// Around the library's call that may complete them.
 void closing(Requests& r, bool is) {
-  if (!several_threads())
-    return;
+  if (!several_threads()) return;
   for (int64_t i = 0; i < r.count; ++i)
     if (Message* op = r.messages[i]; op != nullptr && (op->claimed || finished(*op))) {
-      if (is)
-        op->marks.fetch_or(kClosing, std::memory_order_seq_cst);
-      else
-        op->marks.fetch_and(static_cast<uint8_t>(~kClosing), std::memory_order_relaxed);
+      if (is) op->marks.fetch_or(kClosing, std::memory_order_seq_cst);
+      else op->marks.fetch_and(static_cast<uint8_t>(~kClosing), std::memory_order_relaxed);
     }
 }
 
 /// One attempt; true: the call is carried out.
 bool attempt_all(Event& e, Requests& r, bool may_block) {
-  if (!r.late && !all_finished(r))
-    return false;
-  if (r.late && claim(e, r) != 0)
-    return false;
+  if (!r.late && !all_finished(r)) return false;
+  if (r.late && claim(e, r) != 0) return false;
   int flag = 1;
-  if (may_block)
-    begin_blocking(e);
+  if (may_block) begin_blocking(e);
   closing(r, true);
   e.result = may_block ? backend->staging->wait_as(e, e.requests) : backend->staging->test_as(e, e.requests, &flag);
   const bool done = e.result != 0 || flag != 0;
@@ -293,8 +266,7 @@ bool attempt_all(Event& e, Requests& r, bool may_block) {
     // After an error some may be pending still, the others' requests are gone, unless they are persistent.
     const bool every = e.result == 0 || r.count == 1;
     const auto complete = [&](int64_t i) {
-      if (every || request_handle(e.requests, i) == backend->request_null())
-        return true;
+      if (every || request_handle(e.requests, i) == backend->request_null()) return true;
       StatusInfo status = {};
       backend->messages->status_read(e.given_statuses, i, &status);
       return (r.messages[i]->persistent || r.messages[i]->keeps) &&
@@ -304,18 +276,15 @@ bool attempt_all(Event& e, Requests& r, bool may_block) {
       if (Message* op = r.messages[i]; op != nullptr && op->claimed && complete(i))
         begin_late(*e.thread, op, came_with(e, *op, i));
     for (int64_t i = 0; i < r.count; ++i)
-      if (Message* op = r.messages[i]; op != nullptr && !op->claimed)
-        end_late(*e.thread, op);
+      if (Message* op = r.messages[i]; op != nullptr && !op->claimed) end_late(*e.thread, op);
   }
-  if (done)
-    settle_all(e, r);
+  if (done) settle_all(e, r);
   closing(r, false);  // those that are left
   return done;
 }
 
 bool attempt_any(Event& e, Requests& r, bool may_block) {
-  if (r.late)
-    claim(e, r);
+  if (r.late) claim(e, r);
   int64_t passed = 0;
   const int64_t hidden = show(e, r, &passed);
   int flag = 1;
@@ -327,10 +296,8 @@ bool attempt_any(Event& e, Requests& r, bool may_block) {
     return true;
   }
   const bool blocks = may_block && hidden == 0 && passed == 0;
-  if (may_block && r.late && !blocks && passed == 0)
-    return false;  // their copies are done soon
-  if (blocks)
-    begin_blocking(e);
+  if (may_block && r.late && !blocks && passed == 0) return false;  // their copies are done soon
+  if (blocks) begin_blocking(e);
   closing(r, true);
   e.result = blocks ? backend->staging->wait_as(e, r.shown) : backend->staging->test_as(e, r.shown, &flag);
   const int said = e.outcount != nullptr ? *e.outcount : *e.index;
@@ -338,8 +305,7 @@ bool attempt_any(Event& e, Requests& r, bool may_block) {
   bool done = e.result != 0 || flag != 0;
   if (e.result == 0 && said == backend->replay->undefined && hidden != 0)
     done = false;  // it was shown none that is active
-  if (nothing && passed != 0)
-    *e.outcount = 0, done = true;
+  if (nothing && passed != 0) *e.outcount = 0, done = true;
   if (done && r.late && !nothing) {
     const int64_t several = e.outcount != nullptr ? said : 1;
     const auto message = [&](int64_t k) {
@@ -347,34 +313,26 @@ bool attempt_any(Event& e, Requests& r, bool may_block) {
       return i >= 0 && i < r.count ? r.messages[i] : nullptr;
     };
     for (int64_t k = 0; k < several; ++k)
-      if (Message* op = message(k); op != nullptr && op->claimed)
-        begin_late(*e.thread, op, came_with(e, *op, k));
+      if (Message* op = message(k); op != nullptr && op->claimed) begin_late(*e.thread, op, came_with(e, *op, k));
     for (int64_t k = 0; k < several; ++k)
-      if (const Message* op = message(k); op != nullptr)
-        end_late(*e.thread, op);
+      if (const Message* op = message(k); op != nullptr) end_late(*e.thread, op);
   }
-  if (done && (passed == 0 || !nothing))
-    settle_said(e, r);
-  if (done && passed != 0)
-    settle_passed(e, r);
+  if (done && (passed == 0 || !nothing)) settle_said(e, r);
+  if (done && passed != 0) settle_passed(e, r);
   closing(r, false);
   return done;
 }
 
 void say_not_yet(Event& e) {
   e.result = 0;
-  if (e.outcount != nullptr)
-    *e.outcount = 0;
-  if (e.index != nullptr)
-    *e.index = backend->replay->undefined;
-  if (e.flag != nullptr)
-    *e.flag = 0;
+  if (e.outcount != nullptr) *e.outcount = 0;
+  if (e.index != nullptr) *e.index = backend->replay->undefined;
+  if (e.flag != nullptr) *e.flag = 0;
 }
 
 /// Are the requests to be completed by the library's own call?
 bool is_late(Event& e, const Requests& r) {
-  if (r.staged == 0 || (r.carried && all_askable(r)))
-    return false;
+  if (r.staged == 0 || (r.carried && all_askable(r))) return false;
   if (!give_statuses(e)) {
     log_line("no memory for the statuses of a completion call: the job ends");
     backend->messages->abort(93);
@@ -391,39 +349,31 @@ bool carry_out(Event& e, Requests& r) {
     const bool moved = advance(thread);
     const bool idle = !under_way();
     if (r.staged == 0 && (idle || !blocking || !r.carried)) {  // an ordinary call
-      if (blocking)
-        begin_blocking(e);
+      if (blocking) begin_blocking(e);
       return false;
     }
-    if (round % kSeldom == 0)
-      r.late = is_late(e, r);
-    if (r.late && blocking)
-      flush(thread);  // the library has all sends
+    if (round % kSeldom == 0) r.late = is_late(e, r);
+    if (r.late && blocking) flush(thread);  // the library has all sends
     const bool may_block = blocking && (idle || r.late);
     const bool done = all ? attempt_all(e, r, may_block) : attempt_any(e, r, may_block);
-    if (r.late)
-      give_back(r);
+    if (r.late) give_back(r);
     if (done) {
-      if (!blocking && e.flag != nullptr)
-        *e.flag = 1;
+      if (!blocking && e.flag != nullptr) *e.flag = 1;
       return true;
     }
     if (!blocking) {
-      if (!moved)
-        backend->replay->progress();
+      if (!moved) backend->replay->progress();
       say_not_yet(e);
       return true;
     }
-    if ((all || r.late) && !moved)
-      backend->replay->progress();
+    if ((all || r.late) && !moved) backend->replay->progress();
     while_waiting(thread, round);
   }
 }
 
 bool free_request(Event& e, Message* op) {
   // With checks the copy up that has begun ends here: see arrived().
-  if (checking && leaves(*op))
-    wait_while_working(*e.thread, [op] { return finished(*op); });
+  if (checking && leaves(*op)) wait_while_working(*e.thread, [op] { return finished(*op); });
   message_remove(op);
   backend->staging->store(e.requests, 0, backend->request_null());
   e.result = 0;
@@ -438,8 +388,7 @@ bool free_request(Event& e, Message* op) {
 bool other_call(Event& e) {
   Message* op = message_find(request_handle(e.requests, 0));
   advance(*e.thread);
-  if (op == nullptr)
-    return false;
+  if (op == nullptr) return false;
   switch (e.id) {
     case CallId::kMPI_Request_free: return free_request(e, op);
     case CallId::kMPI_Cancel:
@@ -456,10 +405,10 @@ bool other_call(Event& e) {
         int result = 0;
         *e.flag = 0;
         if (!asks)
-          complete_claimed(e, op, 0, e.flag, &result, true, [&](void*) { return backend->replay->get_status(e, e.flag); });
+          complete_claimed(e, op, 0, e.flag, &result, true,
+                           [&](void*) { return backend->replay->get_status(e, e.flag); });
         e.result = result;
-        if (*e.flag == 0 || result != 0)
-          return true;
+        if (*e.flag == 0 || result != 0) return true;
       } else if (op->came == 0 && !op->told && (!op->persistent || op->sends)) {
         return false;
       } else {
@@ -472,23 +421,22 @@ bool other_call(Event& e) {
 
 int64_t place_of(const Event& e, const void* status) {
   const auto* first = static_cast<const char*>(e.given_statuses);
-  return status != nullptr ? (static_cast<const char*>(status) - first) / static_cast<int64_t>(backend->status_bytes) : 0;
+  return status != nullptr ? (static_cast<const char*>(status) - first) / static_cast<int64_t>(backend->status_bytes)
+                           : 0;
 }
 
 void settle_tested(Event& e, Message* op, int64_t index, const void* status, int* result) {
   const uint64_t comm = op->comm;
   const int error = op->failed && *result == 0 ? error_of(*op) : 0;
   settle_message(e, op, index, place_of(e, status));
-  if (error != 0)
-    *result = backend->staging->raise(comm, error);
+  if (error != 0) *result = backend->staging->raise(comm, error);
 }
 
 }  // namespace
 
 bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
   Message* op = message_find(request_handle(e.requests, index));
-  if (op == nullptr)
-    return false;
+  if (op == nullptr) return false;
   *flag = *result = 0;
   const bool looks = e.id == CallId::kMPI_Request_get_status;
   if (!finished(*op) && !may_ask(*op)) {
@@ -497,11 +445,9 @@ bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
       return looks ? backend->replay->get_status(e, flag) : backend->replay->test(e, index, flag, room);
     });
     e.result = before;
-    if (!ended)
-      return true;
+    if (!ended) return true;
     *flag = 1;
-    if (!looks)
-      settle_tested(e, op, index, status, result);
+    if (!looks) settle_tested(e, op, index, status, result);
     return true;
   }
   if (!finished(*op)) {
@@ -525,13 +471,13 @@ bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
 }
 
 bool completes(CallId id) {
-  return (call_info(id).attributes & kCallCompletes) != 0 || id == CallId::kMPI_Request_get_status || id == CallId::kMPI_Cancel;
+  return (call_info(id).attributes & kCallCompletes) != 0 || id == CallId::kMPI_Request_get_status ||
+         id == CallId::kMPI_Cancel;
 }
 
 bool wait_replace(Event& e) {
   if ((!messages_known() && !under_way()) || e.request_count <= 0) [[likely]] {
-    if ((e.attributes & kCallBlocking) != 0 && e.request_count > 0)
-      begin_blocking(e);
+    if ((e.attributes & kCallBlocking) != 0 && e.request_count > 0) begin_blocking(e);
     return false;
   }
   if (e.id == CallId::kMPI_Request_free || e.id == CallId::kMPI_Request_get_status || e.id == CallId::kMPI_Cancel)
@@ -542,8 +488,7 @@ bool wait_replace(Event& e) {
     backend->messages->abort(93);
   }
   const bool carried = carry_out(e, requests);
-  if (requests.scratch != nullptr)
-    block_release(requests.scratch);
+  if (requests.scratch != nullptr) block_release(requests.scratch);
   return carried;
 }
 

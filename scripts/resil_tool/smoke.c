@@ -45,8 +45,7 @@ static int hip_from(void* to, uint64_t from, size_t bytes) { return hip_copy(to,
 static const char* open_cuda(int local, void** memory, size_t bytes) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), *context = NULL;
   int devices = 0, device = 0;
-  if (library == NULL)
-    return "no libcuda.so.1";
+  if (library == NULL) return "no libcuda.so.1";
   int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
   int (*count)(int*) = (int (*)(int*))dlsym(library, "cuDeviceGetCount");
   int (*get)(int*, int) = (int (*)(int*, int))dlsym(library, "cuDeviceGet");
@@ -57,14 +56,12 @@ static const char* open_cuda(int local, void** memory, size_t bytes) {
   copy_from = (int (*)(void*, uint64_t, size_t))dlsym(library, "cuMemcpyDtoH_v2");
   if (!init || !count || !get || !retain || !current || !allocate || !copy_to || !copy_from)
     return "libcuda.so.1 lacks functions";
-  if (init(0) != 0 || count(&devices) != 0 || devices == 0)
-    return "no CUDA device";
+  if (init(0) != 0 || count(&devices) != 0 || devices == 0) return "no CUDA device";
   if (get(&device, local % devices) != 0 || retain(&context, device) != 0 || current(context) != 0)
     return "the CUDA device cannot be used";
   for (int i = 0; i < 2; ++i) {
     uint64_t address = 0;
-    if (allocate(&address, bytes) != 0)
-      return "out of device memory";
+    if (allocate(&address, bytes) != 0) return "out of device memory";
     memory[i] = (void*)address;
   }
   return NULL;
@@ -76,16 +73,13 @@ static const char* open_hip(int local, void** memory, size_t bytes) {
   int devices = 0;
   for (unsigned i = 0; i < sizeof(files) / sizeof(files[0]) && library == NULL; ++i)
     library = dlopen(files[i], RTLD_NOW | RTLD_GLOBAL);
-  if (library == NULL)
-    return "no libcuda.so.1 and no libamdhip64.so";
+  if (library == NULL) return "no libcuda.so.1 and no libamdhip64.so";
   int (*count)(int*) = (int (*)(int*))dlsym(library, "hipGetDeviceCount");
   int (*use)(int) = (int (*)(int))dlsym(library, "hipSetDevice");
   int (*allocate)(void**, size_t) = (int (*)(void**, size_t))dlsym(library, "hipMalloc");
   hip_copy = (int (*)(void*, const void*, size_t, int))dlsym(library, "hipMemcpy");
-  if (!count || !use || !allocate || !hip_copy)
-    return "libamdhip64.so lacks functions";
-  if (count(&devices) != 0 || devices == 0)
-    return "no HIP device";
+  if (!count || !use || !allocate || !hip_copy) return "libamdhip64.so lacks functions";
+  if (count(&devices) != 0 || devices == 0) return "no HIP device";
   if (use(local % devices) != 0 || allocate(&memory[0], bytes) != 0 || allocate(&memory[1], bytes) != 0)
     return "the HIP device cannot be used";
   copy_to = hip_to;
@@ -115,26 +109,22 @@ static uint64_t packet_key(int from, int to, int64_t packet, size_t size) {
 
 static void fill(uint64_t* words, size_t count, uint64_t key) {
   const uint64_t step = mix(key) | 1;
-  for (size_t i = 0; i < count; ++i)
-    words[i] = key + i * step;
+  for (size_t i = 0; i < count; ++i) words[i] = key + i * step;
 }
 
 static void verify(const uint64_t* words, size_t count, uint64_t key, struct bad bad, struct result* result) {
   const uint64_t step = mix(key) | 1;
   uint64_t difference = 0;
-  for (size_t i = 0; i < count; ++i)
-    difference |= words[i] ^ (key + i * step);
+  for (size_t i = 0; i < count; ++i) difference |= words[i] ^ (key + i * step);
   ++result->packets;
-  if (difference == 0)
-    return;
+  if (difference == 0) return;
   ++result->bad_packets;
   for (size_t i = count; i-- > 0;)
     if (words[i] != key + i * step) {
       ++bad.words;
       bad.offset = (int64_t)(i * sizeof(uint64_t)), bad.expected = key + i * step, bad.found = words[i];
     }
-  if (result->bad_count < kReported)
-    result->bad[result->bad_count++] = bad;
+  if (result->bad_count < kReported) result->bad[result->bad_count++] = bad;
 }
 
 /* --- One size --- */
@@ -152,8 +142,7 @@ static struct result measure(int rank, int partner, size_t size, int64_t volume,
   MPI_Barrier(MPI_COMM_WORLD);
   for (int64_t round = -1; round < rounds && partner >= 0; ++round) { /* round -1 is not timed: connections are made */
     const int64_t first = (round + 1) * window;
-    for (int i = 0; i < window; ++i)
-      fill(host[0] + i * words, words, packet_key(rank, partner, first + i, size));
+    for (int i = 0; i < window; ++i) fill(host[0] + i * words, words, packet_key(rank, partner, first + i, size));
     memset(host[1], 0xA5, size * window);
     if (on_device && (copy_to((uint64_t)memory[0], host[0], size * window) != 0 ||
                       copy_to((uint64_t)memory[1], host[1], size * window) != 0)) {
@@ -201,11 +190,9 @@ static void say(const char* memory, size_t size, int ranks, const struct result*
         seen = seen || other < r;
         node += all[other].seconds > 0 ? (double)all[other].bytes / all[other].seconds : 0;
       }
-    if (seen)
-      continue;
+    if (seen) continue;
     total += node;
-    if (nodes++ == 0 || node < worst_node)
-      worst_node = node;
+    if (nodes++ == 0 || node < worst_node) worst_node = node;
   }
   printf(
       "RESIL-SMOKE {\"memory\": \"%s\", \"processes\": %d, \"nodes\": %d, \"bytes\": %zu, \"packets\": %lld, "
@@ -236,14 +223,12 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (argc < 4)
-    MPI_Abort(MPI_COMM_WORLD, 2);
+  if (argc < 4) MPI_Abort(MPI_COMM_WORLD, 2);
   on_device = strcmp(argv[1], "device") == 0;
   const int64_t volume = atoll(argv[2]);
   size_t most = kWindowBytes;
   for (int i = 3; i < argc; ++i)
-    if ((size_t)atoll(argv[i]) > most)
-      most = (size_t)atoll(argv[i]);
+    if ((size_t)atoll(argv[i]) > most) most = (size_t)atoll(argv[i]);
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
   MPI_Comm_rank(node, &local);
   MPI_Comm_free(&node);
@@ -252,21 +237,16 @@ int main(int argc, char** argv) {
   MPI_Get_processor_name(name, &length);
   snprintf(host, sizeof(host), "%.*s", kHostBytes - 1, name);
   for (char* c = host; *c != 0; ++c) /* goes into JSON as it is */
-    if (*c == '"' || *c == '\\' || (unsigned char)*c < 32)
-      *c = '?';
+    if (*c == '"' || *c == '\\' || (unsigned char)*c < 32) *c = '?';
   const char* problem = NULL;
   for (int i = 0; i < 2; ++i)
-    if ((data[i] = malloc(most)) == NULL)
-      problem = "out of memory";
-  if (problem == NULL && on_device)
-    problem = open_device(local, (void**)memory, most);
-  else
-    memory[0] = (char*)data[0], memory[1] = (char*)data[1];
+    if ((data[i] = malloc(most)) == NULL) problem = "out of memory";
+  if (problem == NULL && on_device) problem = open_device(local, (void**)memory, most);
+  else memory[0] = (char*)data[0], memory[1] = (char*)data[1];
   int good = problem == NULL, all_good = 0;
   MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (!all_good) {
-    if (!good)
-      fprintf(stderr, "smoke: rank %d on %s: %s\n", rank, host, problem);
+    if (!good) fprintf(stderr, "smoke: rank %d on %s: %s\n", rank, host, problem);
     if (rank == 0)
       printf("RESIL-SMOKE {\"memory\": \"%s\", \"skipped\": \"%s\"}\n", argv[1],
              problem != NULL ? problem : "no device on some rank");
@@ -277,8 +257,7 @@ int main(int argc, char** argv) {
   if (rank == 0) {
     hosts = calloc((size_t)ranks, kHostBytes);
     all = calloc((size_t)ranks, sizeof(*all));
-    if (hosts == NULL || all == NULL)
-      MPI_Abort(MPI_COMM_WORLD, 1);
+    if (hosts == NULL || all == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Gather(host, kHostBytes, MPI_CHAR, hosts, kHostBytes, MPI_CHAR, 0, MPI_COMM_WORLD);
   const int half = ranks / 2, partner = rank < half ? rank + half : rank < 2 * half ? rank - half : -1;
@@ -286,8 +265,7 @@ int main(int argc, char** argv) {
     const size_t size = (size_t)atoll(argv[i]);
     struct result result = measure(rank, partner, size, volume, data, memory);
     MPI_Gather(&result, (int)sizeof(result), MPI_BYTE, all, (int)sizeof(result), MPI_BYTE, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-      say(argv[1], size, ranks, all, hosts);
+    if (rank == 0) say(argv[1], size, ranks, all, hosts);
   }
   MPI_Finalize();
   return 0;

@@ -13,12 +13,12 @@
 #include <type_traits>
 
 #include "checksum/datatype/blocks.h"
+#include "shim/abi/handler_change.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
-#include "shim/tables/freed.h"
-#include "shim/abi/handler_change.h"
-#include "shim/tables/held.h"
 #include "shim/call/narrowed.h"
+#include "shim/tables/freed.h"
+#include "shim/tables/held.h"
 #include "shim/tables/tables.h"
 
 #define RESIL_STRING_(x) #x
@@ -26,10 +26,12 @@
 
 namespace resil::RESIL_ABI {
 
+// clang-format off: each needs the one before it
 #include RESIL_STRING(shim/abi/RESIL_ABI.h)
 #include "shim/call/wrap.h"
 #include "wrappers.inc"
 #include "shim/call/lifecycle.inc"
+// clang-format on
 
 namespace {
 
@@ -45,8 +47,8 @@ inline bool may_ask_of_type(uint64_t type);
 }  // namespace
 
 #include "shim/abi/backend_messages.inc"
-#include "shim/abi/backend_windows.inc"
 #include "shim/abi/backend_replay.inc"
+#include "shim/abi/backend_windows.inc"
 
 namespace {
 
@@ -99,16 +101,13 @@ bool own_comm_made;
 
 /// Of a datatype that no call here has given out: a predefined one, or one made out of sight.
 [[gnu::noinline]] bool may_ask_elsewhere(uint64_t type) {
-  if (type == bits(constants.datatype_null))
-    return false;
-  if (type_is_taken)
-    return true;
-  if (is_freed(HandleKind::kType, type))
-    return false;
-  if (kAbiColumn == 0 || !own_comm_made || !library_has(CallId::kMPI_Pack_size_c))
-    return true;
+  if (type == bits(constants.datatype_null)) return false;
+  if (type_is_taken) return true;
+  if (is_freed(HandleKind::kType, type)) return false;
+  if (kAbiColumn == 0 || !own_comm_made || !library_has(CallId::kMPI_Pack_size_c)) return true;
   int64_t bytes = 0;
-  if (pmpi<int(int64_t, Datatype, Comm, int64_t*)>(CallId::kMPI_Pack_size_c)(1, handle_of<Datatype>(type), own_comm, &bytes) != 0)
+  if (pmpi<int(int64_t, Datatype, Comm, int64_t*)>(CallId::kMPI_Pack_size_c)(1, handle_of<Datatype>(type), own_comm,
+                                                                             &bytes) != 0)
     return false;
   if (kAbiColumn == 1 && type >> 30 == 1)  // MPICH's own: never freed
     handle_given(HandleKind::kType, type);
@@ -116,16 +115,15 @@ bool own_comm_made;
 }
 
 /// Would MPI take this datatype? Asked on a communicator of resil's own, whose errors are returned: an error of the
-/// program's is MPI's to find, in the program's own call. Open MPI checks nothing here but null handles, nor in its other
-/// questions about sizes; one that was freed is refused by the list of those, on both. What a call that was seen here gave
-/// out, and none has freed, is valid.
+/// program's is MPI's to find, in the program's own call. Open MPI checks nothing here but null handles, nor in its
+/// other questions about sizes; one that was freed is refused by the list of those, on both. What a call that was seen
+/// here gave out, and none has freed, is valid.
 [[gnu::always_inline]] inline bool may_ask_of_type(uint64_t type) {
   return is_given(HandleKind::kType, type) || may_ask_elsewhere(type);
 }
 
 bool type_size(uint64_t type, int64_t* bytes) {
-  if (!may_ask_of_type(type))
-    return false;
+  if (!may_ask_of_type(type)) return false;
   // MPI_Type_size_x where there is one: a type may be larger than an int can say.
   return pmpi<int(Datatype, int64_t*)>(CallId::kMPI_Type_size_x)(handle_of<Datatype>(type), bytes) == 0 && *bytes >= 0;
 }
@@ -134,11 +132,9 @@ bool comm_shape(uint64_t handle, int* size, int* rank, int* remote_size) {
   Comm comm = handle_of<Comm>(handle);
   int inter = 0;
   *remote_size = -1;
-  if (is_freed(HandleKind::kComm, handle) || handle == 0)
-    return false;
+  if (is_freed(HandleKind::kComm, handle) || handle == 0) return false;
   // MPICH's handles say what they are of: bits 26 to 29 the class, 30 and 31 where it lies (0: nowhere).
-  if (kAbiColumn == 1 && ((handle >> 26 & 0xf) != 1 || handle >> 30 == 0))
-    return false;
+  if (kAbiColumn == 1 && ((handle >> 26 & 0xf) != 1 || handle >> 30 == 0)) return false;
   if (pmpi<int(Comm, int*)>(CallId::kMPI_Comm_size)(comm, size) != 0 ||
       pmpi<int(Comm, int*)>(CallId::kMPI_Comm_rank)(comm, rank) != 0 ||
       pmpi<int(Comm, int*)>(CallId::kMPI_Comm_test_inter)(comm, &inter) != 0)
@@ -148,24 +144,20 @@ bool comm_shape(uint64_t handle, int* size, int* rank, int* remote_size) {
 
 bool translate(Group group, int count, const int* ranks, int* world_ranks) {
   Group world;
-  if (pmpi<int(Comm, Group*)>(CallId::kMPI_Comm_group)(constants.comm_world, &world) != 0)
-    return false;
-  bool ok = pmpi<int(Group, int, const int*, Group, int*)>(CallId::kMPI_Group_translate_ranks)(group, count, ranks, world,
-                                                                                              world_ranks) == 0;
+  if (pmpi<int(Comm, Group*)>(CallId::kMPI_Comm_group)(constants.comm_world, &world) != 0) return false;
+  bool ok = pmpi<int(Group, int, const int*, Group, int*)>(CallId::kMPI_Group_translate_ranks)(group, count, ranks,
+                                                                                               world, world_ranks) == 0;
   pmpi<int(Group*)>(CallId::kMPI_Group_free)(&world);
   for (int i = 0; ok && i < count; ++i)
-    if (world_ranks[i] == kUndefined)
-      world_ranks[i] = -1;
+    if (world_ranks[i] == kUndefined) world_ranks[i] = -1;
   return ok;
 }
 
 bool comm_world_ranks(uint64_t handle, bool remote, int count, const int* ranks, int* world_ranks) {
-  if (!runtime_has_world())
-    return false;  // a sessions-only program has no MPI_COMM_WORLD to translate to
+  if (!runtime_has_world()) return false;  // a sessions-only program has no MPI_COMM_WORLD to translate to
   Group group;
   CallId get = remote ? CallId::kMPI_Comm_remote_group : CallId::kMPI_Comm_group;
-  if (pmpi<int(Comm, Group*)>(get)(handle_of<Comm>(handle), &group) != 0)
-    return false;
+  if (pmpi<int(Comm, Group*)>(get)(handle_of<Comm>(handle), &group) != 0) return false;
   bool ok = translate(group, count, ranks, world_ranks);
   pmpi<int(Group*)>(CallId::kMPI_Group_free)(&group);
   return ok;
@@ -181,8 +173,7 @@ bool group_world_ranks(uint64_t handle, int capacity, int* world_ranks, int* siz
   bool ok = true;
   for (int first = 0; ok && first < *size; first += 256) {
     int count = *size - first < 256 ? *size - first : 256;
-    for (int i = 0; i < count; ++i)
-      ranks[i] = first + i;
+    for (int i = 0; i < count; ++i) ranks[i] = first + i;
     ok = translate(group, count, ranks, world_ranks + first);
   }
   return ok;
@@ -191,8 +182,7 @@ bool group_world_ranks(uint64_t handle, int capacity, int* world_ranks, int* siz
 bool comm_degree(uint64_t handle, int* in, int* out) {
   Comm comm = handle_of<Comm>(handle);
   int topology = kUndefined;
-  if (pmpi<int(Comm, int*)>(CallId::kMPI_Topo_test)(comm, &topology) != 0 || topology == kUndefined)
-    return false;
+  if (pmpi<int(Comm, int*)>(CallId::kMPI_Topo_test)(comm, &topology) != 0 || topology == kUndefined) return false;
   if (topology == kTopologyCart) {
     int dims = 0;
     pmpi<int(Comm, int*)>(CallId::kMPI_Cartdim_get)(comm, &dims);
@@ -213,7 +203,8 @@ void comm_name(uint64_t comm, char* text, size_t bytes) {
   char name[512];
   int length = 0;
   text[0] = 0;
-  if (pmpi<int(Comm, char*, int*)>(CallId::kMPI_Comm_get_name)(handle_of<Comm>(comm), name, &length) != 0 || length <= 0)
+  if (pmpi<int(Comm, char*, int*)>(CallId::kMPI_Comm_get_name)(handle_of<Comm>(comm), name, &length) != 0 ||
+      length <= 0)
     return;
   size_t copied = static_cast<size_t>(length) < bytes - 1 ? static_cast<size_t>(length) : bytes - 1;
   memcpy(text, name, copied);
@@ -233,19 +224,19 @@ int delete_attribute(Comm, int, void* info, void*) {
   return 0;
 }
 
-/// MPICH's requests under the standard ABI are addresses. Those of operations that completed at once lie in one array, by
-/// kind: sends are the second, receives the third, nobody the fourteenth. Asked of two messages with nobody.
+/// MPICH's requests under the standard ABI are addresses. Those of operations that completed at once lie in one array,
+/// by kind: sends are the second, receives the third, nobody the fourteenth. Asked of two messages with nobody.
 void learn_shared_requests(Comm comm) {
   Request sent = constants.request_null, received = constants.request_null;
   char nothing = 0;
-  if (pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend)(&nothing, 0, constants.byte, kProcNull, 0,
-                                                                                            comm, &sent) != 0)
+  if (pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend)(
+          &nothing, 0, constants.byte, kProcNull, 0, comm, &sent) != 0)
     return;
   const uint64_t second = bits(sent);
   uint64_t third = second;
   pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&sent, status_ignore());
-  if (pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv)(&nothing, 0, constants.byte, kProcNull, 0, comm,
-                                                                                     &received) == 0) {
+  if (pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv)(
+          &nothing, 0, constants.byte, kProcNull, 0, comm, &received) == 0) {
     third = bits(received);
     pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&received, status_ignore());
   }
@@ -253,7 +244,8 @@ void learn_shared_requests(Comm comm) {
   if (second == bits(constants.request_null) || second == bits(constants.request_empty) || stride < 64 || stride > 4096)
     return;
   kBackend.shared_first = second - stride;
-  __atomic_store_n(&kBackend.shared_span, 14 * stride, __ATOMIC_RELEASE);  // several threads, where there are sessions alone
+  __atomic_store_n(&kBackend.shared_span, 14 * stride,
+                   __ATOMIC_RELEASE);  // several threads, where there are sessions alone
 }
 
 /// A process of sessions alone has no communicator of resil's own: there the first one of the program's is asked.
@@ -262,9 +254,9 @@ bool comm_attach(uint64_t comm, void* info) {
     learn_shared_requests(handle_of<Comm>(comm));
   if (!comm_keyval_made) {
     // Racing threads would at worst make a second keyval, which works as well.
-    auto create = pmpi<int(decltype(&copy_nothing), decltype(&delete_attribute), int*, void*)>(CallId::kMPI_Comm_create_keyval);
-    if (create(copy_nothing, delete_attribute, &comm_keyval, nullptr) != 0)
-      return false;
+    auto create =
+        pmpi<int(decltype(&copy_nothing), decltype(&delete_attribute), int*, void*)>(CallId::kMPI_Comm_create_keyval);
+    if (create(copy_nothing, delete_attribute, &comm_keyval, nullptr) != 0) return false;
     comm_keyval_made = true;
   }
   return pmpi<int(Comm, int, void*)>(CallId::kMPI_Comm_set_attr)(handle_of<Comm>(comm), comm_keyval, info) == 0;
@@ -272,19 +264,18 @@ bool comm_attach(uint64_t comm, void* info) {
 
 /// Not a duplicate: that would call the program's copy callbacks when resil comes late.
 void make_own_comm() {
-  if (own_comm_made || pmpi<int(Comm, int, int, Comm*)>(CallId::kMPI_Comm_split)(constants.comm_self, 0, 0, &own_comm) != 0)
+  if (own_comm_made ||
+      pmpi<int(Comm, int, int, Comm*)>(CallId::kMPI_Comm_split)(constants.comm_self, 0, 0, &own_comm) != 0)
     return;
   pmpi<int(Comm, Errhandler)>(CallId::kMPI_Comm_set_errhandler)(own_comm, constants.errors_return);
   pmpi<int(Comm, const char*)>(CallId::kMPI_Comm_set_name)(own_comm, "resil, for questions");
   own_comm_made = true;
-  if (kAbiColumn == 2)
-    learn_shared_requests(own_comm);
+  if (kAbiColumn == 2) learn_shared_requests(own_comm);
 }
 
 bool dup_world(uint64_t* handle) {
   Comm comm;
-  if (pmpi<int(Comm, Comm*)>(CallId::kMPI_Comm_dup)(constants.comm_world, &comm) != 0)
-    return false;
+  if (pmpi<int(Comm, Comm*)>(CallId::kMPI_Comm_dup)(constants.comm_world, &comm) != 0) return false;
   pmpi<int(Comm, Errhandler)>(CallId::kMPI_Comm_set_errhandler)(comm, constants.errors_return);
   pmpi<int(Comm, const char*)>(CallId::kMPI_Comm_set_name)(comm, "resil");
   *handle = bits(comm);
@@ -294,8 +285,8 @@ bool dup_world(uint64_t* handle) {
 bool send(uint64_t comm, const void* data, size_t bytes, int destination, PrivateTag tag, uint64_t* request) {
   Request handle;
   auto isend = pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend);
-  if (!fits<int>(static_cast<int64_t>(bytes)) ||
-      isend(data, static_cast<int>(bytes), constants.byte, destination, tag.value(), handle_of<Comm>(comm), &handle) != 0)
+  if (!fits<int>(static_cast<int64_t>(bytes)) || isend(data, static_cast<int>(bytes), constants.byte, destination,
+                                                       tag.value(), handle_of<Comm>(comm), &handle) != 0)
     return false;
   *request = bits(handle);
   return true;
@@ -304,8 +295,8 @@ bool send(uint64_t comm, const void* data, size_t bytes, int destination, Privat
 bool receive(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag, uint64_t* request) {
   Request handle;
   auto irecv = pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv);
-  if (!fits<int>(static_cast<int64_t>(bytes)) ||
-      irecv(data, static_cast<int>(bytes), constants.byte, rank_of(source), tag.value(), handle_of<Comm>(comm), &handle) != 0)
+  if (!fits<int>(static_cast<int64_t>(bytes)) || irecv(data, static_cast<int>(bytes), constants.byte, rank_of(source),
+                                                       tag.value(), handle_of<Comm>(comm), &handle) != 0)
     return false;
   *request = bits(handle);
   return true;
@@ -314,8 +305,7 @@ bool receive(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag
 bool test(uint64_t* request) {
   Request handle = handle_of<Request>(*request);
   int flag = 0;
-  if (pmpi<int(Request*, int*, Status*)>(CallId::kMPI_Test)(&handle, &flag, status_ignore()) != 0)
-    return false;
+  if (pmpi<int(Request*, int*, Status*)>(CallId::kMPI_Test)(&handle, &flag, status_ignore()) != 0) return false;
   *request = bits(handle);
   return flag != 0;
 }
@@ -324,9 +314,9 @@ bool test(uint64_t* request) {
 
 }  // namespace
 
-#include "shim/abi/backend_staging.inc"
 #include "shim/abi/backend_collectives.inc"
 #include "shim/abi/backend_failures.inc"
+#include "shim/abi/backend_staging.inc"
 
 namespace {
 constexpr StatusLayout kStatusLayout = kAbiColumn == 0   ? StatusLayout::kOpenMpi
@@ -336,42 +326,42 @@ static_assert(kStatusLayout != StatusLayout::kOpenMpi || sizeof(Status) == sizeo
 static_assert(kStatusLayout != StatusLayout::kMpich || sizeof(Status) == sizeof(MpichStatus));
 
 Backend kBackend = {kAbiName,
-                          {kWrappersMpi, kWrappersPmpi},
-                          kFallbacks,
-                          sizeof(Comm),
-                          sizeof(Status),
-                          bind_backend,
-                          comm_world,
-                          comm_self,
-                          comm_null,
-                          request_null,
-                          request_empty,
-                          kSharedFirst,
-                          kSharedSpan,
-                          kStatusLayout,
-                          is_in_place,
-                          initialized,
-                          finalized,
-                          thread_multiple,
-                          type_size,
-                          comm_shape,
-                          comm_world_ranks,
-                          group_world_ranks,
-                          comm_degree,
-                          comm_name,
-                          comm_attach,
-                          make_own_comm,
-                          dup_world,
-                          send,
-                          receive,
-                          test,
-                          &kMessageFunctions,
-                          &kTypeFunctions,
-                          &kWindowFunctions,
-                          &kReplayFunctions,
-                          &kCollectiveFunctions,
-                          &kStagingFunctions,
-                          &kFailureFunctions};
+                    {kWrappersMpi, kWrappersPmpi},
+                    kFallbacks,
+                    sizeof(Comm),
+                    sizeof(Status),
+                    bind_backend,
+                    comm_world,
+                    comm_self,
+                    comm_null,
+                    request_null,
+                    request_empty,
+                    kSharedFirst,
+                    kSharedSpan,
+                    kStatusLayout,
+                    is_in_place,
+                    initialized,
+                    finalized,
+                    thread_multiple,
+                    type_size,
+                    comm_shape,
+                    comm_world_ranks,
+                    group_world_ranks,
+                    comm_degree,
+                    comm_name,
+                    comm_attach,
+                    make_own_comm,
+                    dup_world,
+                    send,
+                    receive,
+                    test,
+                    &kMessageFunctions,
+                    &kTypeFunctions,
+                    &kWindowFunctions,
+                    &kReplayFunctions,
+                    &kCollectiveFunctions,
+                    &kStagingFunctions,
+                    &kFailureFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

@@ -20,10 +20,10 @@
 namespace resil {
 
 struct Backend {
-  const char* abi;               ///< "openmpi", "mpich" or "standard"
-  void* const* wrappers[2];      ///< by layer (MPI_, PMPI_) and call id
-  void* const* fallbacks;        ///< for names that the library lacks
-  size_t handle_bytes;           ///< 4 or 8
+  const char* abi;  ///< "openmpi", "mpich" or "standard"
+  void* const* wrappers[2];  ///< by layer (MPI_, PMPI_) and call id
+  void* const* fallbacks;  ///< for names that the library lacks
+  size_t handle_bytes;  ///< 4 or 8
   size_t status_bytes;
   bool (*bind)(void* (*lookup)(const char* name));  ///< finds the library's constants; false: not this ABI after all
   uint64_t (*comm_world)();
@@ -49,9 +49,10 @@ struct Backend {
   /// A communicator of this process alone whose errors are returned: questions that need one never reach the program's
   /// error handler. After MPI_Init; once.
   void (*make_own_comm)();
-  bool (*dup_world)(uint64_t* comm);               ///< collective, inside MPI_Init only
+  bool (*dup_world)(uint64_t* comm);  ///< collective, inside MPI_Init only
   bool (*send)(uint64_t comm, const void* data, size_t bytes, int destination, PrivateTag tag, uint64_t* request);
-  bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag, uint64_t* request);  ///< source: or ring::kAnySource
+  bool (*receive)(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag,
+                  uint64_t* request);  ///< source: or ring::kAnySource
   bool (*test)(uint64_t* request);  ///< true: complete
   const MessageFunctions* messages;
   const TypeFunctions* types;
@@ -74,8 +75,7 @@ inline bool job_survives() { return backend->failures != nullptr && backend->fai
 /// Source, tag and bytes of a status without a call into the backend; false: ask status_read (its layout is not fixed,
 /// it is MPI_STATUS_IGNORE, or the message is not an ordinary one: cancelled, no source).
 inline bool status_glance(const void* statuses, int64_t index, int32_t* source, int32_t* tag, uint64_t* bytes) {
-  if (reinterpret_cast<uintptr_t>(statuses) <= 1)
-    return false;
+  if (reinterpret_cast<uintptr_t>(statuses) <= 1) return false;
   if (backend->status_layout == StatusLayout::kOpenMpi) {
     const auto& status = static_cast<const OpenMpiStatus*>(statuses)[index];
     *source = status.source;

@@ -46,8 +46,8 @@ struct CollectiveFunctions {
   int (*reduce_local)(const void* low, void* high, int64_t count, uint64_t type, uint64_t op);
   /// Copies between buffers that the host may not touch, or whose types only the library understands, by a message to
   /// this process itself on `comm`, resil's own. Type 0: bytes. False: MPI would not.
-  bool (*copy)(uint64_t comm, const void* from, int64_t from_count, uint64_t from_type, void* to, int64_t to_count, uint64_t to_type,
-               int self, PrivateTag tag);
+  bool (*copy)(uint64_t comm, const void* from, int64_t from_count, uint64_t from_type, void* to, int64_t to_count,
+               uint64_t to_type, int self, PrivateTag tag);
 };
 
 }  // namespace resil

@@ -12,9 +12,9 @@ struct Event;
 
 struct StatusInfo {
   int32_t source, tag;  ///< source as in ring_format.h: communicator rank, kProcNull
-  int32_t error;        ///< MPI_ERROR as it stands there; meaningful after MPI_ERR_IN_STATUS only
+  int32_t error;  ///< MPI_ERROR as it stands there; meaningful after MPI_ERR_IN_STATUS only
   bool cancelled;
-  uint64_t bytes;       ///< received
+  uint64_t bytes;  ///< received
 };
 
 /// The statuses that are fixed by an ABI, as status_glance() reads them.
@@ -48,8 +48,8 @@ struct MessageFunctions {
   /// Neighbours of a topology in the order of MPI's buffers.
   bool (*neighbors)(uint64_t comm, int in, int out, int* sources, int* destinations);
   void (*abort)(int status);  ///< MPI_Abort on MPI_COMM_WORLD
-  /// After an MPI_Waitall that was carried out by test_all, without an error: MPI_SUCCESS in each status, as both libraries'
-  /// MPI_Waitall says. MPICH's MPI_Testall leaves there what it finds.
+  /// After an MPI_Waitall that was carried out by test_all, without an error: MPI_SUCCESS in each status, as both
+  /// libraries' MPI_Waitall says. MPICH's MPI_Testall leaves there what it finds.
   void (*all_succeeded)(const Event& event);
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Carrying out the program's call with another matching than MPI would choose: for replays. Part of the Backend table;
-// source as in ring_format.h (communicator rank, kAnySource). All functions are for the thread and the time of the call.
+// source as in ring_format.h (communicator rank, kAnySource). All functions are for the thread and the time of the
+// call.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,8 @@ struct ReplayFunctions {
   bool (*keep_type)(uint64_t type, uint64_t* kept);
   void (*drop_type)(uint64_t kept);
   /// A receive as a persistent one would be, once; its request is the caller's. The return code.
-  int (*post)(uint64_t comm, void* buffer, int64_t count, uint64_t type, int32_t source, int32_t tag, uint64_t* request);
+  int (*post)(uint64_t comm, void* buffer, int64_t count, uint64_t type, int32_t source, int32_t tag,
+              uint64_t* request);
   /// MPI_Start on one of the call's requests.
   int (*start)(const Event& event, int64_t index);
   /// MPI_Cancel; the request is still to be completed.
@@ -46,7 +48,7 @@ struct ReplayFunctions {
   /// Lets MPI make progress; completes and matches nothing.
   void (*progress)();
   int error_in_status;  ///< MPI_ERR_IN_STATUS
-  int undefined;        ///< MPI_UNDEFINED
+  int undefined;  ///< MPI_UNDEFINED
 };
 
 }  // namespace resil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages with another buffer than the program's, and completion calls on other arrays of handles: for staging. Part of
-// the Backend table; handles are bits, `tag` and ranks as in ring_format.h, counts of any size (the library's `_c`
+// Messages with another buffer than the program's, and completion calls on other arrays of handles: for staging. Part
+// of the Backend table; handles are bits, `tag` and ranks as in ring_format.h, counts of any size (the library's `_c`
 // functions where an int is too short). On the program's thread, inside one of its calls, on its own communicators, so
 // that errors go to their error handlers. All that return int return MPI's code.
 #pragma once
@@ -47,10 +47,10 @@ struct StagingFunctions {
   /// May the library be asked about a message on that communicator? False: an error that the message had would reach a
   /// handler of the program's, or end a job that may go on. The answer changes with the program's handlers.
   bool (*askable)(uint64_t comm);
-  /// Is the request complete? It stays as it is; an error that the message had (`status->error`; 0: none) is raised again by
-  /// the call that completes the request. But MPICH makes a persistent request inactive from 4.2 on, and knows nothing of
-  /// its message afterwards. Not asked if it may not be, unless `regardless`. `status`: of a receive; 0 bytes when it was
-  /// cancelled.
+  /// Is the request complete? It stays as it is; an error that the message had (`status->error`; 0: none) is raised
+  /// again by the call that completes the request. But MPICH makes a persistent request inactive from 4.2 on, and knows
+  /// nothing of its message afterwards. Not asked if it may not be, unless `regardless`. `status`: of a receive; 0
+  /// bytes when it was cancelled.
   Peeked (*peek)(uint64_t request, uint64_t comm, bool regardless, StatusInfo* status);
   int (*free)(uint64_t* request);
   /// The event's own completion call on `handles` in place of the program's array...
@@ -71,7 +71,7 @@ struct StagingFunctions {
   uint64_t (*byte_type)();  ///< MPI_BYTE
   /// MPI_Pack of as many elements as it takes: the first `bytes` bytes of the data. False: MPI would not, or no memory.
   bool (*pack_first)(const MessagePart& part, uint64_t bytes, void* to);
-  int error_other;     ///< MPI_ERR_OTHER
+  int error_other;  ///< MPI_ERR_OTHER
   int error_truncate;  ///< MPI_ERR_TRUNCATE
 };
 

@@ -9,14 +9,29 @@
 
 namespace resil {
 
-/// How a send can end before it is received (MPI 4.0, 3.4). Stored in rings (detectors/hang/slots/layout.h): add at the end.
+/// How a send can end before it is received (MPI 4.0, 3.4). Stored in rings (detectors/hang/slots/layout.h): add at the
+/// end.
 enum class SendMode : uint8_t { kStandard, kSynchronous, kBuffered, kReady };
 
 /// How a datatype was made; the `_c` and deprecated constructors count as their plain ones.
 enum class Combiner : uint8_t {
-  kUnknown, kNamed, kDup, kContiguous, kVector, kHvector, kIndexed, kHindexed, kIndexedBlock, kHindexedBlock, kStruct,
-  kSubarray, kDarray, kResized,
-  kF90Integer, kF90Real, kF90Complex,  ///< MPI_Type_create_f90_*: predefined, without a name
+  kUnknown,
+  kNamed,
+  kDup,
+  kContiguous,
+  kVector,
+  kHvector,
+  kIndexed,
+  kHindexed,
+  kIndexedBlock,
+  kHindexedBlock,
+  kStruct,
+  kSubarray,
+  kDarray,
+  kResized,
+  kF90Integer,
+  kF90Real,
+  kF90Complex,  ///< MPI_Type_create_f90_*: predefined, without a name
 };
 
 /// Lives forever and cannot be freed.
@@ -44,11 +59,18 @@ enum class Decoded : uint8_t {
 };
 
 enum class BasicKind : uint8_t {
-  kUnknown,     ///< derived from several, or not known
-  kSigned, kUnsigned, kFloating,
+  kUnknown,  ///< derived from several, or not known
+  kSigned,
+  kUnsigned,
+  kFloating,
   kLongDouble,  ///< C's; on x86 10 of its 16 bytes are the value, the rest is padding
-  kComplex, kLongDoubleComplex, kLogical, kByte, kPacked, kCharacter,
-  kPair,        ///< value and index of MPI_MAXLOC and MPI_MINLOC
+  kComplex,
+  kLongDoubleComplex,
+  kLogical,
+  kByte,
+  kPacked,
+  kCharacter,
+  kPair,  ///< value and index of MPI_MAXLOC and MPI_MINLOC
 };
 
 /// A predefined datatype. In memory a pair is the C struct {value; index}: the index lies at the first multiple of its
@@ -56,7 +78,7 @@ enum class BasicKind : uint8_t {
 struct BasicType {
   BasicKind kind;
   BasicKind value_kind;  ///< pairs: of the value
-  uint16_t width;        ///< bytes of data: MPI_Type_size
+  uint16_t width;  ///< bytes of data: MPI_Type_size
   uint8_t value_width;  ///< pairs
   uint8_t index_width : 7;
   uint8_t twin : 1;  ///< pairs: the index is of the value's kind (MPI_2REAL), else an int
@@ -66,7 +88,20 @@ struct BasicType {
 
 enum class OpKind : uint8_t {
   kNone,  ///< MPI_OP_NULL
-  kMax, kMin, kSum, kProd, kLand, kBand, kLor, kBor, kLxor, kBxor, kMaxloc, kMinloc, kReplace, kNoOp,
+  kMax,
+  kMin,
+  kSum,
+  kProd,
+  kLand,
+  kBand,
+  kLor,
+  kBor,
+  kLxor,
+  kBxor,
+  kMaxloc,
+  kMinloc,
+  kReplace,
+  kNoOp,
   kUser,
 };
 
@@ -88,7 +123,7 @@ struct TypeFunctions {
   /// dies. Not copied by MPI_Type_dup. Replaces (and forgets) an earlier one. False: not tied.
   bool (*attach)(uint64_t type, void* info, void (*forget)(void* info));
   void* (*attached)(uint64_t type);  ///< null: nothing
-  uint64_t (*address)() = nullptr;   ///< MPI_AINT
+  uint64_t (*address)() = nullptr;  ///< MPI_AINT
 };
 
 }  // namespace resil

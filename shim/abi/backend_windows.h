@@ -14,15 +14,15 @@ enum class WindowFlavor : uint8_t { kUnknown, kCreate, kAllocate, kDynamic, kSha
 
 /// What the window's own attributes say.
 struct WindowInfo {
-  const void* base;       ///< MPI_WIN_BASE: where the library believes that the local memory begins
-  int64_t size;           ///< bytes
+  const void* base;  ///< MPI_WIN_BASE: where the library believes that the local memory begins
+  int64_t size;  ///< bytes
   int64_t displacement_unit;
   WindowFlavor flavor;
   bool base_known;
 };
 
 struct WindowFunctions {
-  uint64_t (*file_at)(const void* address);    ///< bits of the file handle stored there: what MPI_File_open gave
+  uint64_t (*file_at)(const void* address);  ///< bits of the file handle stored there: what MPI_File_open gave
   uint64_t (*handle_at)(const void* address);  ///< bits of the handle stored there: what a window-creating call gave
   bool (*describe)(uint64_t window, WindowInfo* info);  ///< local
   /// MPI_Win_fence's assertions; MPI requires them of all ranks or of none.

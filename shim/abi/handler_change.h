@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Changes of error handlers by the program, and questions to MPICH whose errors would reach one (backend_staging.inc): a
-// question that has found the handlers harmless is over before they change.
+// Changes of error handlers by the program, and questions to MPICH whose errors would reach one (backend_staging.inc):
+// a question that has found the handlers harmless is over before they change.
 #pragma once
 
 #include <sched.h>
@@ -28,15 +28,14 @@ class HandlerQuestion {
   bool allowed;
 };
 
-/// Around the program's call that sets one. It does not wait for ever: called by an error handler inside MPI, it may hold a
-/// lock of MPI's that the question needs.
+/// Around the program's call that sets one. It does not wait for ever: called by an error handler inside MPI, it may
+/// hold a lock of MPI's that the question needs.
 class HandlerChange {
  public:
   HandlerChange() {
     handlers_were_set.store(true, std::memory_order_relaxed);
     handler_changes.fetch_add(1, std::memory_order_seq_cst);
-    for (int i = 0; i < 10000 && handler_questions.load(std::memory_order_seq_cst) != 0; ++i)
-      sched_yield();
+    for (int i = 0; i < 10000 && handler_questions.load(std::memory_order_seq_cst) != 0; ++i) sched_yield();
   }
   ~HandlerChange() { handler_changes.fetch_sub(1, std::memory_order_release); }
   HandlerChange(const HandlerChange&) = delete;

@@ -23,7 +23,8 @@ struct Status {
 // The fields that the family's common ABI fixes: 63 bits of bytes, one of "cancelled".
 constexpr bool kStatusIsOpen = true;
 inline uint64_t status_bytes(const Status& status) {
-  return static_cast<uint32_t>(status.count_lo) | static_cast<uint64_t>(static_cast<uint32_t>(status.count_hi_and_cancelled) >> 1) << 32;
+  return static_cast<uint32_t>(status.count_lo) |
+         static_cast<uint64_t>(static_cast<uint32_t>(status.count_hi_and_cancelled) >> 1) << 32;
 }
 inline bool status_cancelled(const Status& status) { return (status.count_hi_and_cancelled & 1) != 0; }
 

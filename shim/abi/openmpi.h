@@ -49,6 +49,6 @@ inline bool bind_constants(void* (*lookup)(const char*)) {
   return constants.comm_world && constants.comm_self && constants.request_null && constants.byte;
 }
 
-// Operations that complete at once return the address of the one empty request; those of Open MPI 6 also that of a second
-// one, which bind_backend() looks up.
+// Operations that complete at once return the address of the one empty request; those of Open MPI 6 also that of a
+// second one, which bind_backend() looks up.
 constexpr uint64_t kSharedFirst = 0, kSharedSpan = 0;

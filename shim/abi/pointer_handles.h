@@ -2,8 +2,17 @@
 //
 // Handles of the ABIs in which every handle is a pointer. Included inside the backend's namespace.
 
-struct CommOpaque; struct GroupOpaque; struct DatatypeOpaque; struct OpOpaque; struct RequestOpaque; struct InfoOpaque;
-struct ErrhandlerOpaque; struct WinOpaque; struct FileOpaque; struct MessageOpaque; struct SessionOpaque;
+struct CommOpaque;
+struct GroupOpaque;
+struct DatatypeOpaque;
+struct OpOpaque;
+struct RequestOpaque;
+struct InfoOpaque;
+struct ErrhandlerOpaque;
+struct WinOpaque;
+struct FileOpaque;
+struct MessageOpaque;
+struct SessionOpaque;
 using Comm = CommOpaque*;
 using Group = GroupOpaque*;
 using Datatype = DatatypeOpaque*;

@@ -38,7 +38,8 @@ inline bool bind_constants(void* (*lookup)(const char*)) {
   constants.comm_world = reinterpret_cast<Comm>(0x101);
   constants.comm_self = reinterpret_cast<Comm>(0x102);
   constants.request_null = constants.request_empty = reinterpret_cast<Request>(0x180);
-  if (void* empty = lookup("ompi_request_empty"); empty != nullptr)  // Open MPI's requests are addresses under this ABI too
+  if (void* empty = lookup("ompi_request_empty");
+      empty != nullptr)  // Open MPI's requests are addresses under this ABI too
     constants.request_empty = static_cast<Request>(empty);
   constants.byte = reinterpret_cast<Datatype>(0x247);
   constants.datatype_null = reinterpret_cast<Datatype>(0x200);
@@ -48,6 +49,6 @@ inline bool bind_constants(void* (*lookup)(const char*)) {
   return true;
 }
 
-// Predefined handles are small integers; a library may hand out one for an operation that completed at once. Open MPI hands
-// out its own two, MPICH one of an array of its own: bind_backend(), learn_shared_requests().
+// Predefined handles are small integers; a library may hand out one for an operation that completed at once. Open MPI
+// hands out its own two, MPICH one of an array of its own: bind_backend(), learn_shared_requests().
 constexpr uint64_t kSharedFirst = 0, kSharedSpan = 0x1000;

@@ -16,12 +16,13 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-constexpr uint64_t hash_combine(uint64_t hash, uint64_t value) { return mix64(hash * 0x9e3779b97f4a7c15 + mix64(value) + 1); }
+constexpr uint64_t hash_combine(uint64_t hash, uint64_t value) {
+  return mix64(hash * 0x9e3779b97f4a7c15 + mix64(value) + 1);
+}
 
 constexpr uint64_t hash_text(const char* text) {
   uint64_t hash = 0xcbf29ce484222325;
-  while (*text != 0)
-    hash = (hash ^ static_cast<unsigned char>(*text++)) * 0x100000001b3;
+  while (*text != 0) hash = (hash ^ static_cast<unsigned char>(*text++)) * 0x100000001b3;
   return mix64(hash);
 }
 

@@ -37,16 +37,15 @@ bool helper_thread_start(const char* name, void (*run)()) {
   sigfillset(&all);
   pthread_attr_t attributes;
   pthread_t thread;
-  if (pthread_attr_init(&attributes) != 0)
-    return false;
+  if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited
   int error = pthread_create(&thread, &attributes, enter, reinterpret_cast<void*>(run));
   if (error == EINVAL && pthread_attr_setstacksize(&attributes, 16 * kStackBytes) == 0)
-    error = pthread_create(&thread, &attributes, enter, reinterpret_cast<void*>(run));  // much static thread-local storage
-  if (error == 0)
-    pthread_setname_np(thread, name);
+    error =
+        pthread_create(&thread, &attributes, enter, reinterpret_cast<void*>(run));  // much static thread-local storage
+  if (error == 0) pthread_setname_np(thread, name);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   return error == 0;

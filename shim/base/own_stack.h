@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work that needs more stack than a thread of the program may have left (16 KiB in all, see docs/LIMITS.md): what is said of a
-// finding takes 12 KiB. It runs on a stack of its own, which is mapped for it and unmapped afterwards; where there is no
-// memory, on the program's. Callers stay visible to unwinders and debuggers. Not for signal handlers, nor for what calls
-// MPI's communication.
+// Work that needs more stack than a thread of the program may have left (16 KiB in all, see docs/LIMITS.md): what is
+// said of a finding takes 12 KiB. It runs on a stack of its own, which is mapped for it and unmapped afterwards; where
+// there is no memory, on the program's. Callers stay visible to unwinders and debuggers. Not for signal handlers, nor
+// for what calls MPI's communication.
 #pragma once
 
 #include <sys/mman.h>
@@ -95,7 +95,8 @@ void on_own_stack(Work&& work) {
 #if RESIL_OWN_STACK
   using namespace own_stack_detail;
   void* memory = is_on_it ? MAP_FAILED
-                          : mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+                          : mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory != MAP_FAILED) {
     is_on_it = true;
     resil_call_on_stack([](void* what) { (*static_cast<std::remove_reference_t<Work>*>(what))(); }, &work,

@@ -13,8 +13,7 @@ namespace resil {
 class SpinLock {
  public:
   void lock() {
-    while (held_.exchange(true, std::memory_order_acquire))
-      sched_yield();
+    while (held_.exchange(true, std::memory_order_acquire)) sched_yield();
   }
   void unlock() { held_.store(false, std::memory_order_release); }
 
@@ -36,12 +35,10 @@ class SpinGuard {
 class OptionalGuard {
  public:
   OptionalGuard(SpinLock& lock, bool needed) : lock_(needed ? &lock : nullptr) {
-    if (lock_ != nullptr)
-      lock_->lock();
+    if (lock_ != nullptr) lock_->lock();
   }
   ~OptionalGuard() {
-    if (lock_ != nullptr)
-      lock_->unlock();
+    if (lock_ != nullptr) lock_->unlock();
   }
   OptionalGuard(const OptionalGuard&) = delete;
 

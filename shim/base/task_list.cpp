@@ -30,8 +30,7 @@ void path_of(int pid, char* path) {
     digits[count++] = static_cast<char>('0' + rest % 10);
   strcpy(path, pid == 0 ? "/proc/self" : "/proc/");
   path += strlen(path);
-  while (count > 0)
-    *path++ = digits[--count];
+  while (count > 0) *path++ = digits[--count];
   strcpy(path, "/task");
 }
 
@@ -41,25 +40,19 @@ int list_threads(int pid, int32_t* tids, int capacity, char* scratch, size_t scr
   char path[32];
   path_of(pid, path);
   const long directory = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-  if (directory < 0)
-    return -1;
+  if (directory < 0) return -1;
   int count = 0;
   for (;;) {
     const long bytes = syscall(SYS_getdents64, directory, scratch, scratch_bytes);
-    if (bytes <= 0)
-      break;
+    if (bytes <= 0) break;
     for (long at = 0; at < bytes;) {
       const auto* entry = reinterpret_cast<const Entry*>(scratch + at);
-      if (entry->length == 0)
-        break;
+      if (entry->length == 0) break;
       at += entry->length;
       int32_t tid = 0;
-      for (const char* p = entry->name; *p >= '0' && *p <= '9'; ++p)
-        tid = tid * 10 + (*p - '0');
-      if (tid == 0)
-        continue;  // "." and ".."
-      if (count < capacity)
-        tids[count] = tid;
+      for (const char* p = entry->name; *p >= '0' && *p <= '9'; ++p) tid = tid * 10 + (*p - '0');
+      if (tid == 0) continue;  // "." and ".."
+      if (count < capacity) tids[count] = tid;
       ++count;
     }
   }

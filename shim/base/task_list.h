@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which threads a process has. Raw system calls only: async-signal-safe, no cancellation point. May touch: /proc, read only.
+// Which threads a process has. Raw system calls only: async-signal-safe, no cancellation point. May touch: /proc, read
+// only.
 #pragma once
 
 #include <cstddef>

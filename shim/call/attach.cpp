@@ -16,23 +16,23 @@
 #include <initializer_list>
 
 #include "shim/abi/backend.h"
-#include "shim/config/config.h"
-#include "shim/report/directory.h"
+#include "shim/base/version.h"
 #include "shim/call/flight.h"
-#include "shim/presence/init_watch.h"
-#include "shim/presence/launch.h"
-#include "shim/report/log.h"
+#include "shim/call/registry.h"
+#include "shim/call/resolver.h"
+#include "shim/call/thread.h"
+#include "shim/config/config.h"
 #include "shim/presence/carrier.h"
 #include "shim/presence/compare.h"
+#include "shim/presence/init_watch.h"
+#include "shim/presence/launch.h"
 #include "shim/presence/presence.h"
 #include "shim/presence/stop.h"
-#include "shim/call/registry.h"
+#include "shim/report/directory.h"
+#include "shim/report/log.h"
 #include "shim/report/report.h"
-#include "shim/call/resolver.h"
 #include "shim/ring/segment.h"
 #include "shim/tables/tables.h"
-#include "shim/call/thread.h"
-#include "shim/base/version.h"
 
 extern char** environ;
 
@@ -40,18 +40,19 @@ namespace resil {
 
 namespace {
 
-constexpr double kSweepPatience = 0.25;  // seconds that the end of a short job waits for the file that is being collected
+constexpr double kSweepPatience =
+    0.25;  // seconds that the end of a short job waits for the file that is being collected
 
 LaunchIdentity identity;
 std::atomic<bool> attached;
 std::atomic<bool> has_world;
 std::atomic<int> sessions_open;
-bool world_used;    // MPI_Init succeeded and MPI_Finalize has not been called
+bool world_used;  // MPI_Init succeeded and MPI_Finalize has not been called
 bool late;
 bool present_everywhere;
 uint64_t private_handle;
-uint64_t own_ticks;    // spent by resil itself in MPI_Init and MPI_Finalize
-double call_ticks;     // of one recorded call
+uint64_t own_ticks;  // spent by resil itself in MPI_Init and MPI_Finalize
+double call_ticks;  // of one recorded call
 std::atomic<bool> switched_off;
 
 /// First line of the library's own description; may be asked before MPI_Init.
@@ -60,24 +61,21 @@ void library_version(char* line, size_t bytes) {
   int length = 0;
   line[0] = 0;
   auto* version = reinterpret_cast<int (*)(char*, int*)>(mpi_function("PMPI_Get_library_version"));
-  if (version == nullptr || version(text, &length) != 0)
-    return;
+  if (version == nullptr || version(text, &length) != 0) return;
   text[strcspn(text, "\r\n,")] = 0;
-  for (char* tab = strchr(text, '\t'); tab != nullptr; tab = strchr(tab, '\t'))
-    *tab = ' ';
+  for (char* tab = strchr(text, '\t'); tab != nullptr; tab = strchr(tab, '\t')) *tab = ' ';
   snprintf(line, bytes, "%s", text);
 }
 
 /// Whose launcher started this process? The standard ABI does not tell, the library's description does.
 MpiFamily family() {
-  if (backend == openmpi_backend())
-    return MpiFamily::kOpenMpi;
-  if (backend == mpich_backend())
-    return MpiFamily::kMpich;
+  if (backend == openmpi_backend()) return MpiFamily::kOpenMpi;
+  if (backend == mpich_backend()) return MpiFamily::kMpich;
   char line[128];
   library_version(line, sizeof(line));
-  return strstr(line, "Open MPI") != nullptr ? MpiFamily::kOpenMpi : strstr(line, "MPICH") != nullptr ? MpiFamily::kMpich
-                                                                                                     : MpiFamily::kUnknown;
+  return strstr(line, "Open MPI") != nullptr ? MpiFamily::kOpenMpi
+         : strstr(line, "MPICH") != nullptr  ? MpiFamily::kMpich
+                                             : MpiFamily::kUnknown;
 }
 
 /// An MPI library that cannot start ends the process in MPI_Init. That is no kill, and the report says so.
@@ -90,13 +88,13 @@ void exit_in_init(int status, void*) {
 
 /// srun starts tasks with a PMI only when it is told to, or set up so. Without it Open MPI ends in MPI_Init, by _exit.
 void note_launcher_without_pmi() {
-  if (strcmp(identity.launcher, "srun") != 0)
-    return;
+  if (strcmp(identity.launcher, "srun") != 0) return;
   for (const char* name : {"PMIX_NAMESPACE", "PMIX_RANK", "PMI_FD", "PMI_RANK", "PMI_PORT", "PMI2_JOBID"})
-    if (getenv(name) != nullptr)
-      return;
-  add_note("started by srun without a PMI: give it --mpi=pmix or --mpi=pmi2 (srun --mpi=list names what there is); without one "
-           "MPI_Init fails, or each process is alone");
+    if (getenv(name) != nullptr) return;
+  add_note(
+      "started by srun without a PMI: give it --mpi=pmix or --mpi=pmi2 (srun --mpi=list names what there is); without "
+      "one "
+      "MPI_Init fails, or each process is alone");
 }
 
 /// In a forked child: MPI is not the child's to use, and the ring is the parent's story.
@@ -107,11 +105,9 @@ void after_fork_in_child() {
 
 void read_configuration() {
   ConfigError error;
-  if (!config_load(environ, &error))
-    stop_configuration(identity, error.line, -1);
+  if (!config_load(environ, &error)) stop_configuration(identity, error.line, -1);
   if (identity.rank <= 0)
-    for (size_t i = 0; i < config_warning_count(); ++i)
-      log_raw(config_warning(i));
+    for (size_t i = 0; i < config_warning_count(); ++i) log_raw(config_warning(i));
 }
 
 /// What the other ranks must know before any message of resil's own; see presence.h.
@@ -154,20 +150,21 @@ void learn_presence() {
   }
   present_everywhere = comparison.all_present() && verdict.synchronised;
   if (!verdict.published) {  // where it was not this rank's alone, every rank says so; one line is enough
-    snprintf(line, sizeof(line), "resil: rank %d could not tell the other ranks that it carries resil (%s), so nothing is "
-             "checked between ranks; each is watched by itself.", runtime.rank, verdict.carrier);
+    snprintf(line, sizeof(line),
+             "resil: rank %d could not tell the other ranks that it carries resil (%s), so nothing is "
+             "checked between ranks; each is watched by itself.",
+             runtime.rank, verdict.carrier);
     add_note(line);
-    if (runtime.rank == 0)
-      log_raw(line);
+    if (runtime.rank == 0) log_raw(line);
   } else if (!comparison.all_present()) {
     comparison.describe_missing(identity, runtime.size, strcmp(verdict.carrier, "files") == 0, line, sizeof(line));
     add_note(line);
-    if (runtime.rank == comparison.first_present() || comparison.first_present() < 0)
-      log_raw(line);
+    if (runtime.rank == comparison.first_present() || comparison.first_present() < 0) log_raw(line);
   }
   if (directory_problem()[0] != 0 && strtol(comparison.without_files().text(), nullptr, 10) == runtime.rank)
     log_format("no reports from rank%s %s: %s; the job goes on without these files",
-               comparison.without_files().count() == 1 ? "" : "s", comparison.without_files().text(), directory_problem());
+               comparison.without_files().count() == 1 ? "" : "s", comparison.without_files().text(),
+               directory_problem());
 }
 
 void warn_about_libraries() {
@@ -179,26 +176,24 @@ void warn_about_libraries() {
   }
 }
 
-/// The library knows the functions of MPI 5.0; those of a newer MPI are not exported here, so that calls go straight to it.
+/// The library knows the functions of MPI 5.0; those of a newer MPI are not exported here, so that calls go straight to
+/// it.
 void note_newer_mpi() {
   auto* get = reinterpret_cast<int (*)(int*, int*)>(mpi_function("PMPI_Get_version"));
   int major = 0, minor = 0;
-  if (get == nullptr || get(&major, &minor) != 0 || major < 5 || (major == 5 && minor == 0))
-    return;
+  if (get == nullptr || get(&major, &minor) != 0 || major < 5 || (major == 5 && minor == 0)) return;
   char line[160];
-  snprintf(line, sizeof(line), "this is MPI %d.%d; resil knows MPI up to 5.0: functions that are newer go to it unseen", major, minor);
+  snprintf(line, sizeof(line), "this is MPI %d.%d; resil knows MPI up to 5.0: functions that are newer go to it unseen",
+           major, minor);
   static std::atomic<bool> said;
-  if (said.exchange(true))
-    return;
+  if (said.exchange(true)) return;
   add_note(line);
-  if (runtime.rank <= 0)
-    log_line(line);
+  if (runtime.rank <= 0) log_line(line);
 }
 
 /// One rank a node, after the modules, which want to know of threads of resil's own.
 void sweep() {
-  if (identity.local_rank <= 0)
-    segment_sweep_start();
+  if (identity.local_rank <= 0) segment_sweep_start();
 }
 
 bool prepare() {
@@ -249,16 +244,17 @@ void mode_switch_off(const char* mpi_library) {
   const bool wanted = mode_is_on() && (log == nullptr || strcmp(log, "quiet") != 0);
   switched_off.store(true, std::memory_order_relaxed);
   if (wanted && launch_identity({environ, MpiFamily::kUnknown, getpid(), getppid(), true, nullptr}).rank <= 0)
-    log_format("the binary interface of this MPI is not known (%s is neither Open MPI, nor MPICH or its kin, nor of the standard "
-               "ABI 1.x): resil is off, the program runs without it", mpi_library);
+    log_format(
+        "the binary interface of this MPI is not known (%s is neither Open MPI, nor MPICH or its kin, nor of the "
+        "standard "
+        "ABI 1.x): resil is off, the program runs without it",
+        mpi_library);
 }
 
 bool attach_begin(bool sessions) {
-  if (runtime.pid != 0 && runtime.pid != getpid())
-    return false;
+  if (runtime.pid != 0 && runtime.pid != getpid()) return false;
   if (runtime.header == nullptr) {
-    if (!prepare())
-      return false;
+    if (!prepare()) return false;
     note_launcher_without_pmi();
     report_first();
     on_exit(exit_in_init, nullptr);
@@ -270,16 +266,14 @@ bool attach_begin(bool sessions) {
       init_watch_begin(identity);
     }
   } else if (!attached.exchange(true)) {  // MPI again after an end: only sessions may do that
-    if (current_thread != nullptr && current_thread->disabled)
-      current_thread = nullptr;
+    if (current_thread != nullptr && current_thread->disabled) current_thread = nullptr;
     runtime.header->phase = static_cast<uint32_t>(ring::Phase::kRunning);
   }
   return true;
 }
 
 void attach_end(int result, bool sessions) {
-  if (!sessions && !late)
-    launch_unexport(identity);
+  if (!sessions && !late) launch_unexport(identity);
   if (result != 0) {
     init_watch_end();
     presence_close();
@@ -288,8 +282,7 @@ void attach_end(int result, bool sessions) {
   const uint64_t began = ticks();
   if (sessions) {
     sessions_open.fetch_add(1);
-    if (!world_used)
-      add_note("sessions model: no MPI_COMM_WORLD, so this rank works alone (no private communicator)");
+    if (!world_used) add_note("sessions model: no MPI_COMM_WORLD, so this rank works alone (no private communicator)");
   } else {
     int remote = -1;
     backend->comm_shape(backend->comm_world(), &runtime.size, &runtime.rank, &remote);
@@ -301,8 +294,7 @@ void attach_end(int result, bool sessions) {
     backend->make_own_comm();
     if (!late) {
       learn_presence();
-      if (present_everywhere)
-        backend->dup_world(&private_handle);
+      if (present_everywhere) backend->dup_world(&private_handle);
     }
   }
   directory_settle();
@@ -322,10 +314,8 @@ void attach_end(int result, bool sessions) {
 
 bool attach_late() {
   static std::atomic<bool> begun;
-  if (begun.exchange(true))
-    return runtime_attached();
-  if (runtime.pid != 0 || !prepare())
-    return false;
+  if (begun.exchange(true)) return runtime_attached();
+  if (runtime.pid != 0 || !prepare()) return false;
   late = true;
   add_note("MPI was initialised out of resil's sight (static or hidden MPI_Init): local work only");
   report_first();
@@ -344,8 +334,7 @@ void stop_unusable(const char* line) {
 
 double overhead_seconds() {
   double calls = 0;
-  for (uint32_t i = 0; i < lane_total(); ++i)
-    calls += static_cast<double>(lane_at(i).calls);
+  for (uint32_t i = 0; i < lane_total(); ++i) calls += static_cast<double>(lane_at(i).calls);
   return (static_cast<double>(own_ticks) + calls * call_ticks) / runtime.header->ticks_per_second;
 }
 

@@ -22,13 +22,11 @@ Thread* admitted(Event& e) {
       // Before MPI_Init, or initialised out of sight (a static or hidden binding).
       bool may_ask = !(e.attributes & (kCallTool | kCallLifecycle)) && e.id != CallId::kMPI_Initialized &&
                      e.id != CallId::kMPI_Finalized;
-      if (!may_ask || !backend->initialized() || backend->finalized() || !attach_late())
-        return nullptr;
+      if (!may_ask || !backend->initialized() || backend->finalized() || !attach_late()) return nullptr;
     }
     return thread_register();
   }
-  if (thread->disabled)
-    return nullptr;
+  if (thread->disabled) return nullptr;
   // Inside MPI already. A frame above the open call's means that the open call was left by an exception or longjmp.
   if (e.frame >= thread->outer_frame) {
     thread->depth = 0;
@@ -36,8 +34,7 @@ Thread* admitted(Event& e) {
     return thread;
   }
   // Application code called back by MPI is application again; MPI calling itself is not.
-  if (site_lookup(*thread, e.return_address, e.frame).kind != SiteClass::kApplication)
-    return nullptr;
+  if (site_lookup(*thread, e.return_address, e.frame).kind != SiteClass::kApplication) return nullptr;
   e.nested = true;
   return thread;
 }
@@ -79,10 +76,8 @@ constexpr bool repeatable(Shape shape) {
   if (!site.cached || site.id != e.id || site.comm_handle != e.comm_handle || site.peer != peer || site.tag != tag ||
       site.generation != handle_generation.load(std::memory_order_relaxed))
     return false;
-  if (site.offset != 0 && site.site != e.site)
-    return false;
-  if (!(e.attributes & kCallHasData))
-    return true;
+  if (site.offset != 0 && site.site != e.site) return false;
+  if (!(e.attributes & kCallHasData)) return true;
   const Side& side = e.attributes & kCallReceives ? e.receive : e.send;
   return site.count == side.count && site.type == side.type;
 }
@@ -104,12 +99,9 @@ constexpr bool kCompletesAlone = [] {
     static_assert(kCompletesAlone);
     return;
   }
-  if ((e.attributes & kCallActivates) && hooks.activating[hooks.first_enter] != nullptr)
-    request_activating(e);
-  if (e.attributes & kCallBothWays)
-    flight::count_receive(e);
-  if (e.attributes & kCallCreatesComm)
-    e.derived_id = comm_derive_id(e);
+  if ((e.attributes & kCallActivates) && hooks.activating[hooks.first_enter] != nullptr) request_activating(e);
+  if (e.attributes & kCallBothWays) flight::count_receive(e);
+  if (e.attributes & kCallCreatesComm) e.derived_id = comm_derive_id(e);
   if ((e.attributes & kCallCollective) && e.comm != nullptr) {
     e.sequence = e.record->sequence = ++e.comm->ring->collectives;
     e.comm->ring->last_collective = static_cast<uint16_t>(e.id);
@@ -120,13 +112,11 @@ constexpr bool kCompletesAlone = [] {
   if (e.attributes & kCallStarts) {
     if (e.result == 0) [[likely]]
       request_started(e);
-    else if (e.attributes & kCallCreatesComm)
-      comm_creation_failed(e);
+    else if (e.attributes & kCallCreatesComm) comm_creation_failed(e);
   } else if (e.attributes & kCallCompletes) {
     request_completed(e);
   } else if (e.attributes & kCallActivates) {
-    if (e.result == 0)
-      request_activated(e);
+    if (e.result == 0) request_activated(e);
   } else if (e.result != 0) {
     comm_creation_failed(e);
   } else {
@@ -146,14 +136,12 @@ bool enter(Event& e) {
     site_resolve(thread, e.return_address, e.frame);
   e.site = e.return_address;
   if (site.special) [[unlikely]] {
-    if (site.kind == SiteClass::kInternal)
-      return false;
+    if (site.kind == SiteClass::kInternal) return false;
     e.site = site_address(site, e.frame);
   }
   Timing& timing = thread.timing[static_cast<unsigned>(e.id)];
   e.timing = &timing;
-  if (!(e.attributes & kCallPoll))
-    flight::stamp(e, timing);
+  if (!(e.attributes & kCallPoll)) flight::stamp(e, timing);
   if (e.nested) [[unlikely]] {
     e.outer_depth = thread.depth;
     e.outer_frame = thread.outer_frame;
@@ -167,10 +155,8 @@ bool enter(Event& e) {
   } else {
     look_up(e, site);
   }
-  if (e.attributes & kCallPoll)
-    flight::enter_poll(e, site);
-  else
-    flight::enter(e, site);
+  if (e.attributes & kCallPoll) flight::enter_poll(e, site);
+  else flight::enter(e, site);
   if (e.attributes & (kCallCompletes | kCallActivates | kCallCollective | kCallCreatesComm | kCallBothWays))
     enter_tables(e);
   for (auto* hook = hooks.enter + __atomic_load_n(&hooks.first_enter, __ATOMIC_ACQUIRE); *hook != nullptr; ++hook)
@@ -180,17 +166,12 @@ bool enter(Event& e) {
 
 void leave(Event& e) {
   Thread& thread = *e.thread;
-  if (e.attributes & (kCallStarts | kCallActivates | kCallCompletes | kCallCreatesComm))
-    leave_tables(e);
-  for (auto* hook = hooks.leave; *hook != nullptr; ++hook)
-    (*hook)(e);
-  if (e.attributes & kCallCompletes)
-    request_forget(e);
+  if (e.attributes & (kCallStarts | kCallActivates | kCallCompletes | kCallCreatesComm)) leave_tables(e);
+  for (auto* hook = hooks.leave; *hook != nullptr; ++hook) (*hook)(e);
+  if (e.attributes & kCallCompletes) request_forget(e);
   if (thread.lane->head - e.record_number < ring::kRecordsPerLane) [[likely]] {  // else callbacks' calls overwrote it
-    if (e.attributes & kCallPoll)
-      flight::leave_poll(e);
-    else
-      flight::leave(e);
+    if (e.attributes & kCallPoll) flight::leave_poll(e);
+    else flight::leave(e);
   }
   if (!e.nested) [[likely]] {
     __atomic_store_n(&thread.lane->current, 0, __ATOMIC_RELEASE);
@@ -221,29 +202,25 @@ void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t fr
 }
 
 bool carried_out(Event& e) {
-  for (auto* hook = hooks.before_call; *hook != nullptr; ++hook)
-    (*hook)(e);
+  for (auto* hook = hooks.before_call; *hook != nullptr; ++hook) (*hook)(e);
   for (auto* hook = hooks.replace; *hook != nullptr; ++hook)
-    if ((*hook)(e))
-      return true;
+    if ((*hook)(e)) return true;
   return false;
 }
 
 void after_call(Event& e) {
-  for (auto* hook = hooks.after_call; *hook != nullptr; ++hook)
-    (*hook)(e);
+  for (auto* hook = hooks.after_call; *hook != nullptr; ++hook) (*hook)(e);
 }
 
 bool give_statuses(Event& e) {
-  if (!backend->messages->status_ignored(e.given_statuses))
-    return true;
+  if (!backend->messages->status_ignored(e.given_statuses)) return true;
   // One status: MPI_Recv, MPI_Wait, MPI_Waitany and the like.
   const bool single = !(e.attributes & kCallCompletes) || e.index != nullptr || e.request_count <= 1;
   void* room = single ? e.own_status : e.status_room;
   if (room == nullptr && e.scratch == nullptr)  // few handles, that needed no room: given back with the call's scratch
-    room = e.scratch = e.status_room = scratch_acquire(*e.thread, static_cast<size_t>(e.request_count) * backend->status_bytes, e.frame);
-  if (room == nullptr)
-    return false;
+    room = e.scratch = e.status_room =
+        scratch_acquire(*e.thread, static_cast<size_t>(e.request_count) * backend->status_bytes, e.frame);
+  if (room == nullptr) return false;
   e.given_statuses = room;
   return true;
 }

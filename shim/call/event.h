@@ -19,17 +19,17 @@ struct Thread;
 struct Side {
   const void* buffer;
   int64_t count;
-  uint64_t type;       ///< datatype handle's bits
+  uint64_t type;  ///< datatype handle's bits
   const void* counts;  ///< int[], or MPI_Count[] when Event::large; null: `count` holds
-  const void* types;   ///< handle[]
+  const void* types;  ///< handle[]
   const void* displacements;  ///< int[], MPI_Aint[] when Event::large or for the W calls of neighbours; null: none
 };
 
 struct Event {
   CallId id;
-  bool large;       ///< a `_c` call: counts are MPI_Count
+  bool large;  ///< a `_c` call: counts are MPI_Count
   uint8_t untimed;  ///< ring::kUntimed when `time` is an earlier call's
-  bool nested;      ///< made from a callback inside another call of this thread
+  bool nested;  ///< made from a callback inside another call of this thread
   uint32_t attributes;  ///< CallAttribute bits
   int32_t peer;  ///< destination, source, target or root as communicator rank, normalised as in ring_format.h
   int32_t tag;
@@ -38,7 +38,7 @@ struct Event {
   uint64_t time;  ///< ticks on entry, or of the last clock read before it (see flight.h)
   uint64_t return_address;
   uint64_t frame;  ///< canonical frame address of the wrapper: the stack just above the return address
-  uint64_t site;   ///< the application's call site (a Fortran binding's caller, not the binding)
+  uint64_t site;  ///< the application's call site (a Fortran binding's caller, not the binding)
   CommInfo* comm;  ///< null when the call has no communicator
   uint64_t bytes;  ///< named by the call, 0 when it has no data
   uint64_t sequence;  ///< collectives: number on the communicator, from 1
@@ -56,26 +56,28 @@ struct Event {
   void* requests;  ///< handle array (of the ABI's handle size)
   int64_t request_count;
   void* saved_requests;  ///< their values before a completing call; saved_few when they fit
-  void* scratch;         ///< what the call borrowed for copies of handles and for statuses
-  void* status_room;     ///< for all statuses of a completing call that ignores them; null: none
+  void* scratch;  ///< what the call borrowed for copies of handles and for statuses
+  void* status_room;  ///< for all statuses of a completing call that ignores them; null: none
   uint64_t saved_few[8];
   uint64_t request_key;  ///< of the request that the call started; 0: none, or complete at once
   int* flag;
   int* index;
   int* outcount;
   int* indices;
-  void* statuses;  ///< the application's, MPI_STATUS(ES)_IGNORE (which may be null) included; null too when the call has none
+  void* statuses;  ///< the application's, MPI_STATUS(ES)_IGNORE (which may be null) included; null too when the call
+                   ///< has none
   // What the library is given in place of the application's arguments: equal to them unless a module changed it on the
   // way in (before_call for buffers and count; statuses by give_statuses()).
   const void* given_send;
   const void* given_receive;
-  int64_t given_count;   ///< point-to-point calls in one direction only
+  int64_t given_count;  ///< point-to-point calls in one direction only
   void* given_statuses;
   uint64_t own_status[4];  ///< room for one status of any ABI
   // The verifying module's own between `enter` and `leave`.
   void *check, *check_receive;
   uint64_t check_value, check_posted;
-  uint64_t* cookies;  ///< the modules' words beside the request that the call started (Module::cookie); null: complete at once, or untracked
+  uint64_t* cookies;  ///< the modules' words beside the request that the call started (Module::cookie); null: complete
+                      ///< at once, or untracked
   void* message;
   void* new_comm;
   uint64_t group, op, object;

@@ -37,8 +37,7 @@ ring::PeerCounter& peer_of(ring::Lane& lane, int32_t rank) {
   uint32_t start = static_cast<uint32_t>(rank) % kPlaces;
   for (uint32_t probe = 0; probe < 8; ++probe) {
     ring::PeerCounter& peer = lane.peers[(start + probe) % kPlaces];
-    if (peer.rank == rank)
-      return peer;
+    if (peer.rank == rank) return peer;
     if (peer.rank == -1) {
       peer.rank = rank;
       return peer;
@@ -54,8 +53,7 @@ uint64_t* counter_of_peer(ring::Lane& lane, Event& e) {
       (e.attributes & (kCallPoll | kCallPersistent)))
     return e.thread->no_traffic;
   int world = comm_world_rank(*e.comm, e.peer);
-  if (world < 0)
-    return e.thread->no_traffic;
+  if (world < 0) return e.thread->no_traffic;
   ring::PeerCounter& peer = peer_of(lane, world);
   return e.attributes & kCallReceives ? &peer.received_messages : &peer.sent_messages;
 }
@@ -80,11 +78,9 @@ void prepare(Event& e, SiteEntry& site) {
 }
 
 void count_receive(Event& e) {
-  if (e.receive_peer < 0 || e.comm == nullptr)
-    return;
+  if (e.receive_peer < 0 || e.comm == nullptr) return;
   int world = comm_world_rank(*e.comm, e.receive_peer);
-  if (world < 0)
-    return;
+  if (world < 0) return;
   // MPI_Sendrecv_replace receives into the buffer it sends: same count and type.
   const bool replaces = e.id == CallId::kMPI_Sendrecv_replace || e.id == CallId::kMPI_Sendrecv_replace_c ||
                         e.id == CallId::kMPI_Isendrecv_replace || e.id == CallId::kMPI_Isendrecv_replace_c;
@@ -127,11 +123,9 @@ void leave_poll(Event& e) {
   const int* told = e.flag != nullptr ? e.flag : e.outcount;
   const bool failed_poll = e.result == 0 && told != nullptr && *told == 0;
   set_state(record, ring::RecordState::kDone);
-  if (e.result != 0)
-    record.flags |= ring::kFailed;
+  if (e.result != 0) record.flags |= ring::kFailed;
   if (!(record.flags & ring::kFolded)) {
-    if (failed_poll)
-      record.flags |= ring::kFolded;
+    if (failed_poll) record.flags |= ring::kFolded;
   } else if (failed_poll) {
     ++record.repeat;
   } else {
@@ -165,10 +159,8 @@ void account(Event& e, Timing& timing) {
   if (spent < short_ticks) {
     counter.ticks += static_cast<double>(spent) * (1 + timing.untimed);
     timing.mean = static_cast<float>(spent);
-    if (timing.watch == 0)
-      timing.until_timed = kSkip;
-    else
-      --timing.watch;
+    if (timing.watch == 0) timing.until_timed = kSkip;
+    else --timing.watch;
   } else {
     counter.ticks += static_cast<double>(spent) + static_cast<double>(timing.mean) * timing.untimed;
   }
@@ -182,8 +174,7 @@ double measure_cost() {
   };
   constexpr int kRounds = 2000;
   void* memory = mmap(nullptr, sizeof(Rehearsal), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return 0;
+  if (memory == MAP_FAILED) return 0;
   auto& rehearsal = *static_cast<Rehearsal*>(memory);
   rehearsal.thread.lane = &rehearsal.lane;
   SiteEntry& site = rehearsal.thread.sites[0];
@@ -197,8 +188,7 @@ double measure_cost() {
   prepare(e, site);
   uint64_t begin = 0;
   for (int round = -kRounds / 4; round < kRounds; ++round) {
-    if (round == 0)
-      begin = ticks();
+    if (round == 0) begin = ticks();
     stamp(e, *e.timing);
     enter(e, site);
     leave(e);
@@ -238,10 +228,8 @@ void local(Thread& thread, CallId id, uint64_t site) {
 uint32_t intern(const char* name) {
   SpinGuard guard(names_lock);
   for (uint32_t i = 1; i < runtime.name_count; ++i) {
-    if (runtime.names[i].name[0] == 0)
-      strncpy(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1);
-    if (strncmp(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1) == 0)
-      return i;
+    if (runtime.names[i].name[0] == 0) strncpy(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1);
+    if (strncmp(runtime.names[i].name, name, sizeof(runtime.names[i].name) - 1) == 0) return i;
   }
   return 0;
 }

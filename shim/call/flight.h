@@ -17,10 +17,10 @@
 
 namespace resil::flight {
 
-constexpr uint8_t kSkip = 7;          ///< untimed calls between two timed ones while a function returns at once
+constexpr uint8_t kSkip = 7;  ///< untimed calls between two timed ones while a function returns at once
 constexpr uint8_t kSuspicious = 255;  ///< calls that are timed after a function was caught hiding a wait
 
-constexpr uint8_t kUnstamped = 7;     ///< calls without a stamp of their own between two stamps of a tight loop
+constexpr uint8_t kUnstamped = 7;  ///< calls without a stamp of their own between two stamps of a tight loop
 
 extern uint64_t short_ticks, tight_ticks, gap_ticks;  ///< 1, 8 and 50 us
 
@@ -100,8 +100,7 @@ void local(Thread& thread, CallId id, uint64_t site);
   } else {
     --timing.until_timed;
     ++timing.untimed;
-    if (e.attributes & kCallBlocking)
-      thread.open_timing = &timing;
+    if (e.attributes & kCallBlocking) thread.open_timing = &timing;
   }
   if (e.result != 0) [[unlikely]]
     record.flags |= ring::kFailed;

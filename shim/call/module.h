@@ -35,18 +35,18 @@ enum class ConfigType : uint8_t { kChoice, kChoices, kInteger, kReal, kText, kSi
 
 /// One RESIL_ variable. All members are constants.
 struct ConfigEntry {
-  const char* name;           ///< with prefix: "RESIL_DIR"
+  const char* name;  ///< with prefix: "RESIL_DIR"
   ConfigType type;
-  const char* allowed;        ///< kChoice(s): "off|watch|…"; kInteger, kReal: "MIN..MAX"; else a phrase for messages
+  const char* allowed;  ///< kChoice(s): "off|watch|…"; kInteger, kReal: "MIN..MAX"; else a phrase for messages
   const char* default_value;  ///< text as a user would write it
-  const char* description;    ///< one sentence, for docs and messages
+  const char* description;  ///< one sentence, for docs and messages
   /// Further test of a value that the user gave; false: `problem` (config_value.h) is filled. Looks at nothing else.
   bool (*check)(Slice text, ValueProblem* problem) = nullptr;
 };
 
 /// One module. Every hook may be null. Hooks are called on the application's thread unless they say otherwise.
 struct Module {
-  const char* name;         ///< "recorder"
+  const char* name;  ///< "recorder"
   const char* description;  ///< one line
   ModuleKind kind;
   const ConfigEntry* config = nullptr;
@@ -69,11 +69,12 @@ struct Module {
   /// For a module that has nothing to do before the program passes a buffer of a certain kind (one in a device's
   /// memory): it sleeps until then. Asked about buffers of calls, but for those about which it said that this thread's
   /// calls need not ask (`quiet`: left as it is, or set). False: it wakes. A sleeper costs a call with buffers four
-  /// instructions, or four for each buffer where the thread is quiet in a range only. Its `enter`, `activating` and `replace`
-  /// hooks are the first of all, its `leave` hook the last, from then on, `completed` is in its place; hooks between are
-  /// called before too, where other modules want them. One module at a time can have it.
+  /// instructions, or four for each buffer where the thread is quiet in a range only. Its `enter`, `activating` and
+  /// `replace` hooks are the first of all, its `leave` hook the last, from then on, `completed` is in its place; hooks
+  /// between are called before too, where other modules want them. One module at a time can have it.
   bool (*sleeps_through)(const void* buffer, Quiet* quiet) = nullptr;
-  /// Of the module that sleeps, once it is awake: around local calls that move data (local_data.h), made by the program.
+  /// Of the module that sleeps, once it is awake: around local calls that move data (local_data.h), made by the
+  /// program.
   LocalWay (*local_enter)(Thread&, LocalData&) = nullptr;
   int (*local_leave)(Thread&, LocalData&, int result, int64_t packed) = nullptr;
   /// A thread's first MPI call, and its end (thread-exit context: no MPI).
@@ -89,11 +90,11 @@ struct Module {
   void (*before_call)(Event&) = nullptr;
   /// Carry out the call instead of the shim, with the given buffers. Returns true when `event.result` has been set.
   bool (*replace)(Event&) = nullptr;
-  /// It has something to do when the program looks at a request without completing it (MPI_Request_get_status): the calls
-  /// that look at several then come to it one by one.
+  /// It has something to do when the program looks at a request without completing it (MPI_Request_get_status): the
+  /// calls that look at several then come to it one by one.
   bool asks_status = false;
-  /// `replace` decides what MPI would choose: it comes before those of other modules of its kind, which only carry a call
-  /// out in another way.
+  /// `replace` decides what MPI would choose: it comes before those of other modules of its kind, which only carry a
+  /// call out in another way.
   bool decides = false;
   /// Right after the library returned, before request tables and `leave` hooks.
   void (*after_call)(Event&) = nullptr;
@@ -111,8 +112,8 @@ struct Module {
   /// In each round but the first ones of any wait of resil's own, whoever waits: looks after what other ranks may be
   /// waiting for here. On the application's thread, inside a call.
   void (*progress)(Thread&) = nullptr;
-  /// resil_drain(): verifies what has been received so far; returns what stayed unverified. On the application's thread,
-  /// outside MPI.
+  /// resil_drain(): verifies what has been received so far; returns what stayed unverified. On the application's
+  /// thread, outside MPI.
   uint64_t (*drain)() = nullptr;
   /// The program named a norm, checksum or count of its own (resil.h): a norm's bits are the double's. Outside MPI.
   void (*logged)(Thread&, ring::RecordState what, const char* name, uint64_t value) = nullptr;

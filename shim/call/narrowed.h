@@ -14,15 +14,13 @@ class Narrowed {
   explicit Narrowed(int64_t length) : length_(length) {}
   Narrowed(const Narrowed&) = delete;
   ~Narrowed() {
-    for (unsigned i = 0; i < used_ && !kept_; ++i)
-      free(arrays_[i]);
+    for (unsigned i = 0; i < used_ && !kept_; ++i) free(arrays_[i]);
   }
 
   /// A copy of `values` in the narrower type; null for null or empty. Sets !ok() when a value does not fit.
   template <class T, class From>
   T* array(const From* values) {
-    if (values == nullptr || length_ <= 0)
-      return nullptr;
+    if (values == nullptr || length_ <= 0) return nullptr;
     auto* copy = static_cast<T*>(malloc(static_cast<size_t>(length_) * sizeof(T)));
     if (copy == nullptr) {
       ok_ = false;

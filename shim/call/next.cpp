@@ -42,11 +42,9 @@ struct Walk {
 
 int visit(dl_phdr_info* info, size_t, void* data) {
   auto* walk = static_cast<Walk*>(data);
-  if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0)
-    return 0;
+  if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0) return 0;
   void* handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-  if (handle == nullptr)
-    return 0;
+  if (handle == nullptr) return 0;
   walk->found = foreign(handle, walk->name);
   dlclose(handle);
   return walk->found != nullptr ? 1 : 0;
@@ -60,12 +58,10 @@ void* look_up(const char* name, const void* return_address) {
     if (void* handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) {
       void* function = foreign(handle, name);
       dlclose(handle);
-      if (function != nullptr)
-        return function;
+      if (function != nullptr) return function;
     }
   }
-  if (void* function = next_in_order(name); function != nullptr)
-    return function;
+  if (void* function = next_in_order(name); function != nullptr) return function;
   Walk walk = {name, nullptr};
   dl_iterate_phdr(visit, &walk);
   return walk.found;
@@ -82,17 +78,14 @@ void* next_function(const char* name, const void* return_address) {
     Place& place = places[(start + i) % kPlaces];
     if (place.site.load(std::memory_order_acquire) == return_address &&
         place.name.load(std::memory_order_acquire) == name)
-      if (void* function = place.function.load(std::memory_order_acquire); function != nullptr)
-        return function;
+      if (void* function = place.function.load(std::memory_order_acquire); function != nullptr) return function;
   }
   void* function = look_up(name, return_address);
-  if (function == nullptr)
-    return nullptr;
+  if (function == nullptr) return nullptr;
   for (unsigned i = 0; i < kProbes; ++i) {
     Place& place = places[(start + i) % kPlaces];
     const void* free = nullptr;
-    if (!place.site.compare_exchange_strong(free, return_address))
-      continue;
+    if (!place.site.compare_exchange_strong(free, return_address)) continue;
     place.name.store(name, std::memory_order_release);
     place.function.store(function, std::memory_order_release);
     break;

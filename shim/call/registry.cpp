@@ -6,8 +6,8 @@
 
 #include <initializer_list>
 
-#include "shim/call/dispatch.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/dispatch.h"
 #include "shim/call/thread.h"
 
 namespace resil {
@@ -35,10 +35,8 @@ uint32_t collect(Hook Module::*hook, Hook* list, bool reverse, uint8_t* cookies 
   uint32_t count = 0;
   for (size_t i = 0; i < enabled_count; ++i) {
     const Module& module = *enabled[reverse ? enabled_count - 1 - i : i];
-    if (module.*hook == nullptr || (sleepers == Sleepers::kLeaveOut && &module == hooks.sleeper))
-      continue;
-    if (cookies != nullptr)
-      cookies[count] = static_cast<uint8_t>(module.cookie);
+    if (module.*hook == nullptr || (sleepers == Sleepers::kLeaveOut && &module == hooks.sleeper)) continue;
+    if (cookies != nullptr) cookies[count] = static_cast<uint8_t>(module.cookie);
     list[count++] = module.*hook;
   }
   list[count] = nullptr;
@@ -50,8 +48,8 @@ void collect_replace(bool (**list)(Event&)) {
   for (ModuleKind kind : {ModuleKind::kTransform, ModuleKind::kVerify, ModuleKind::kWatch})
     for (bool decides : {true, false})
       for (size_t i = 0; i < enabled_count; ++i)
-        if (const Module* module = enabled[i]; module->kind == kind && module->decides == decides &&
-                                               module->replace != nullptr && module != hooks.sleeper)
+        if (const Module* module = enabled[i];
+            module->kind == kind && module->decides == decides && module->replace != nullptr && module != hooks.sleeper)
           *list++ = module->replace;
   *list = nullptr;
 }
@@ -66,18 +64,15 @@ void registry_enable() {
         enabled[enabled_count++] = module;
   hooks.sleeper = nullptr;
   for (const Module* module : enabled_modules())
-    if (module->sleeps_through != nullptr)
-      hooks.sleeper = module;
+    if (module->sleeps_through != nullptr) hooks.sleeper = module;
   const bool sleeps = hooks.sleeper != nullptr;
   hooks.first_enter = sleeps ? 1 : 0;
-  if (sleeps)
-    hooks.enter[0] = hooks.sleeper->enter;
+  if (sleeps) hooks.enter[0] = hooks.sleeper->enter;
   collect(&Module::enter, hooks.enter + hooks.first_enter, false, nullptr, Sleepers::kLeaveOut);
   collect(&Module::leave, hooks.leave, true, nullptr, Sleepers::kLeaveOut);
   collect(&Module::before_call, hooks.before_call, false);
   const bool replaces = sleeps && hooks.sleeper->replace != nullptr;
-  if (replaces)
-    hooks.replace[0] = hooks.sleeper->replace;
+  if (replaces) hooks.replace[0] = hooks.sleeper->replace;
   collect_replace(hooks.replace + replaces);
   collect(&Module::after_call, hooks.after_call, true);
   collect(&Module::progress, hooks.progress, false);
@@ -92,8 +87,7 @@ void registry_enable() {
   hooks.first_completed = sleeps ? behind : 0;
   time_hook = nullptr;
   for (const Module* module : enabled_modules())
-    if (module->time != nullptr && module->times())
-      time_hook = module->time;
+    if (module->time != nullptr && module->times()) time_hook = module->time;
   status_one_by_one = false;
   for (const Module* module : enabled_modules())
     status_one_by_one = status_one_by_one || (module != hooks.sleeper && module->asks_status);
@@ -107,16 +101,12 @@ void registry_enable() {
 void registry_wake() {
   static SpinLock lock;
   SpinGuard guard(lock);
-  if (awake())
-    return;
+  if (awake()) return;
   for (unsigned id = 0; id < kCallCount; ++id)
-    if (is_between(*hooks.sleeper, static_cast<CallId>(id)))
-      __atomic_store_n(&between[id], true, __ATOMIC_RELAXED);
-  if (hooks.sleeper->asks_status)
-    __atomic_store_n(&status_one_by_one, true, __ATOMIC_RELAXED);
+    if (is_between(*hooks.sleeper, static_cast<CallId>(id))) __atomic_store_n(&between[id], true, __ATOMIC_RELAXED);
+  if (hooks.sleeper->asks_status) __atomic_store_n(&status_one_by_one, true, __ATOMIC_RELAXED);
   auto* last = hooks.leave;
-  while (*last != nullptr)
-    ++last;
+  while (*last != nullptr) ++last;
   __atomic_store_n(last, hooks.sleeper->leave, __ATOMIC_RELEASE);
   __atomic_store_n(&hooks.first_completed, 0, __ATOMIC_RELAXED);
   __atomic_store_n(&hooks.first_enter, 0, __ATOMIC_RELEASE);

@@ -7,13 +7,14 @@
 #include <cstdint>
 #include <span>
 
-#include "shim/model/call_info.h"
 #include "shim/call/event.h"
 #include "shim/call/module_list.h"
+#include "shim/model/call_info.h"
 
 namespace resil {
 
-/// Asks every module, in order of kind (transform, verify, watch), whether it takes part; builds the hook lists. Once, before the first hook is called.
+/// Asks every module, in order of kind (transform, verify, watch), whether it takes part; builds the hook lists. Once,
+/// before the first hook is called.
 void registry_enable();
 
 /// Hook lists of the call path: null-terminated, enter in order of kind, leave in reverse.
@@ -27,7 +28,8 @@ struct Hooks {
   void (*activated[17])(Event&, uint64_t*);
   void (*completed[35])(Event&, int64_t, uint64_t*, bool);  ///< two lists: of all modules, and without the sleeper
   void (*progress[17])(Thread&);
-  uint32_t first_enter;   ///< 1: the sleeper's hook, which comes first in the lists `enter` and `activating`, is left out
+  uint32_t
+      first_enter;  ///< 1: the sleeper's hook, which comes first in the lists `enter` and `activating`, is left out
   uint32_t first_completed;  ///< where the list that holds now begins
   const Module* sleeper;  ///< module that has `sleeps_through`, null: none
   uint8_t activating_cookie[18], activated_cookie[17], completed_cookie[35];  ///< whose word each one is given
@@ -44,13 +46,11 @@ void run_hooks(Hook Module::*hook, A&&... arguments);
 template <class Hook, class... A>
 void run_hooks_reverse(Hook Module::*hook, A&&... arguments);
 
-/// One round of a wait, from 0 on: every wait of resil's own calls this between its tests, so that no rank waits for one
-/// that waits here.
+/// One round of a wait, from 0 on: every wait of resil's own calls this between its tests, so that no rank waits for
+/// one that waits here.
 inline void look_after_others(Thread& thread, uint32_t round) {
-  if (round % 16 != 15)
-    return;
-  for (auto* hook = hooks.progress; *hook != nullptr; ++hook)
-    (*hook)(thread);
+  if (round % 16 != 15) return;
+  for (auto* hook = hooks.progress; *hook != nullptr; ++hook) (*hook)(thread);
 }
 
 std::span<const Module* const> enabled_modules();
@@ -58,16 +58,14 @@ std::span<const Module* const> enabled_modules();
 template <class Hook, class... A>
 void run_hooks(Hook Module::*hook, A&&... arguments) {
   for (const Module* module : enabled_modules())
-    if (module->*hook != nullptr)
-      (module->*hook)(arguments...);
+    if (module->*hook != nullptr) (module->*hook)(arguments...);
 }
 
 template <class Hook, class... A>
 void run_hooks_reverse(Hook Module::*hook, A&&... arguments) {
   auto all = enabled_modules();
   for (size_t i = all.size(); i-- > 0;)
-    if (all[i]->*hook != nullptr)
-      (all[i]->*hook)(arguments...);
+    if (all[i]->*hook != nullptr) (all[i]->*hook)(arguments...);
 }
 
 }  // namespace resil

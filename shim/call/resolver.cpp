@@ -11,10 +11,10 @@
 #include <atomic>
 #include <cstring>
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
-#include "shim/report/log.h"
+#include "shim/call/attach.h"
 #include "shim/call/resolver.h"
+#include "shim/report/log.h"
 
 extern "C" {
 extern void* resil_slots[];
@@ -28,8 +28,8 @@ void* next_functions[2 * kCallCount];
 
 namespace {
 
-// Of the library found when RTLD_NEXT does not reach it; null: RTLD_NEXT does. While the slots are being filled it may be
-// the caller's, in whose dependencies the library was found.
+// Of the library found when RTLD_NEXT does not reach it; null: RTLD_NEXT does. While the slots are being filled it may
+// be the caller's, in whose dependencies the library was found.
 void* mpi_handle;
 
 uint64_t object_base(const void* address) {
@@ -45,8 +45,8 @@ void* foreign(void* handle, const char* name) {
   return address != nullptr && object_base(address) != own_base() ? address : nullptr;
 }
 
-/// Objects whose functions the slots hold. They stay loaded: who has called through a slot may close the MPI and load it
-/// again, and the slots would lead nowhere.
+/// Objects whose functions the slots hold. They stay loaded: who has called through a slot may close the MPI and load
+/// it again, and the slots would lead nowhere.
 struct Kept {
   uint64_t bases[8];
   unsigned count;
@@ -56,14 +56,11 @@ struct Kept {
 void* foreign_kept(void* handle, const char* name) {
   void* address = dlsym(handle, name);
   Dl_info info;
-  if (address == nullptr || dladdr(address, &info) == 0)
-    return nullptr;
+  if (address == nullptr || dladdr(address, &info) == 0) return nullptr;
   const auto base = reinterpret_cast<uint64_t>(info.dli_fbase);
-  if (base == own_base())
-    return nullptr;
+  if (base == own_base()) return nullptr;
   for (unsigned i = 0; i < kept.count; ++i) {
-    if (kept.bases[i] == base)
-      return address;
+    if (kept.bases[i] == base) return address;
   }
   if (kept.count < sizeof(kept.bases) / sizeof(kept.bases[0])) {
     kept.bases[kept.count++] = base;
@@ -82,16 +79,13 @@ struct Walk {
 /// Collects the objects that themselves define PMPI_Init: the MPI libraries of this process.
 int visit_object(dl_phdr_info* info, size_t, void* data) {
   auto* walk = static_cast<Walk*>(data);
-  if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0 || walk->found == 8)
-    return 0;
+  if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0 || walk->found == 8) return 0;
   void* handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-  if (handle == nullptr)
-    return 0;
+  if (handle == nullptr) return 0;
   void* address = dlsym(handle, "PMPI_Init");
   uint64_t base = address != nullptr ? object_base(address) : 0;
   bool known = base == 0 || base == own_base();
-  for (unsigned i = 0; i < walk->found; ++i)
-    known = known || walk->bases[i] == base;
+  for (unsigned i = 0; i < walk->found; ++i) known = known || walk->bases[i] == base;
   if (known) {
     dlclose(handle);
   } else {
@@ -102,40 +96,33 @@ int visit_object(dl_phdr_info* info, size_t, void* data) {
 }
 
 bool find_mpi(void* return_address) {
-  if (foreign(RTLD_NEXT, "PMPI_Init") != nullptr)
-    return true;
+  if (foreign(RTLD_NEXT, "PMPI_Init") != nullptr) return true;
   // Loaded out of the global scope (RTLD_LOCAL: Python, plug-ins): through the caller's own dependencies.
   Dl_info info;
   if (dladdr(return_address, &info) != 0 && info.dli_fname != nullptr) {
     mpi_handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    if (mpi_handle != nullptr && foreign(mpi_handle, "PMPI_Init") != nullptr)
-      return true;
+    if (mpi_handle != nullptr && foreign(mpi_handle, "PMPI_Init") != nullptr) return true;
   }
   mpi_handle = nullptr;
   Walk walk = {};
   dl_iterate_phdr(visit_object, &walk);
-  if (walk.found == 0)
-    return false;
+  if (walk.found == 0) return false;
   mpi_handle = walk.handles[0];
   return true;
 }
 
 /// Next definition of a function: behind this library in the global order, else in the MPI library found.
-void* lookup_function(const char* name) {
-  return foreign_kept(mpi_handle != nullptr ? mpi_handle : RTLD_NEXT, name);
-}
+void* lookup_function(const char* name) { return foreign_kept(mpi_handle != nullptr ? mpi_handle : RTLD_NEXT, name); }
 
 /// The caller may be a plug-in, which is the program's to unload: from here on the MPI library stands for it.
 void let_caller_go() {
-  if (mpi_handle == nullptr)
-    return;
+  if (mpi_handle == nullptr) return;
   void* init = dlsym(mpi_handle, "PMPI_Init");
   Dl_info info;
   void* library = init != nullptr && dladdr(init, &info) != 0 && info.dli_fname != nullptr
                       ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
                       : nullptr;
-  if (library == nullptr)
-    return;
+  if (library == nullptr) return;
   dlclose(mpi_handle);
   mpi_handle = library;
 }
@@ -150,11 +137,9 @@ void* lookup_data(const char* name) {
 const Backend* choose_backend() {
   if (auto* abi = reinterpret_cast<int (*)(int*, int*)>(lookup_function("PMPI_Abi_get_version"))) {
     int major = -1, minor = -1;
-    if (abi(&major, &minor) == 0 && major > 0)
-      return major == 1 ? standard_backend() : nullptr;
+    if (abi(&major, &minor) == 0 && major > 0) return major == 1 ? standard_backend() : nullptr;
   }
-  if (lookup_data("ompi_mpi_comm_world") != nullptr)
-    return openmpi_backend();
+  if (lookup_data("ompi_mpi_comm_world") != nullptr) return openmpi_backend();
   // Data that programs of the MPICH ABI refer to, so that all its kin have it, whatever else they hide.
   return lookup_data("MPI_UNWEIGHTED") != nullptr || lookup_data("MPIR_Dup_fn") != nullptr ? mpich_backend() : nullptr;
 }
@@ -200,7 +185,8 @@ int says_no(int* flag) {
 /// an MPI's. Null: no answer.
 void* without_mpi(unsigned slot) {
   const unsigned id = slot % kCallCount;
-  const bool asks = id == static_cast<unsigned>(CallId::kMPI_Initialized) || id == static_cast<unsigned>(CallId::kMPI_Finalized);
+  const bool asks =
+      id == static_cast<unsigned>(CallId::kMPI_Initialized) || id == static_cast<unsigned>(CallId::kMPI_Finalized);
   return asks ? reinterpret_cast<void*>(says_no) : nullptr;
 }
 
@@ -211,8 +197,7 @@ void* mpi_function(const char* name) { return lookup_function(name); }
 unsigned count_mpi_libraries() {
   Walk walk = {};
   dl_iterate_phdr(visit_object, &walk);
-  for (unsigned i = 0; i < walk.found; ++i)
-    dlclose(walk.handles[i]);
+  for (unsigned i = 0; i < walk.found; ++i) dlclose(walk.handles[i]);
   return walk.found;
 }
 

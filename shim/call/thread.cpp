@@ -14,11 +14,11 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "shim/base/spinlock.h"
 #include "shim/call/attach.h"
-#include "shim/report/log.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
-#include "shim/base/spinlock.h"
+#include "shim/report/log.h"
 
 namespace resil {
 
@@ -65,12 +65,10 @@ bool add_private(ring::Lane* lane, uint32_t places, uint32_t* index) {
 ring::Lane* claim_lane(uint32_t* index) {
   for (auto wanted : {ring::LaneState::kFree, ring::LaneState::kEnded})
     for (*index = 0; *index < lane_total(); ++*index)
-      if (claim(lane_at(*index), wanted))
-        return &lane_at(*index);
+      if (claim(lane_at(*index), wanted)) return &lane_at(*index);
   auto* lane = static_cast<ring::Lane*>(map(sizeof(ring::Lane)));
   if (lane != nullptr) {
-    if (add_private(lane, kPrivateLanes, index))
-      return lane;
+    if (add_private(lane, kPrivateLanes, index)) return lane;
     munmap(lane, sizeof(ring::Lane));
   }
   add_note("more than 32 threads call MPI at a time: calls of the others are counted approximately");
@@ -90,42 +88,35 @@ ScratchEnd& scratch_newest(Thread& thread) {
 /// Thread-exit context of the application's thread: no MPI, no allocation.
 void thread_exit(void* data) {
   auto* thread = static_cast<Thread*>(data);
-  if (getpid() != runtime.pid)
-    return;
+  if (getpid() != runtime.pid) return;
   run_hooks_reverse(&Module::thread_end, *thread);
   unattributed_ticks.fetch_add(thread->unattributed);
   if (thread->lane != &shared_lane)
     __atomic_store_n(&thread->lane->state, static_cast<uint32_t>(ring::LaneState::kEnded), __ATOMIC_RELEASE);
   current_thread = nullptr;  // a later destructor may call MPI again and then gets a new state
-  if (thread->scratch != nullptr)
-    munmap(thread->scratch, thread->scratch_bytes);
+  if (thread->scratch != nullptr) munmap(thread->scratch, thread->scratch_bytes);
   munmap(thread, sizeof(Thread));
 }
 
 }  // namespace
 
 Thread* thread_register() {
-  if (current_thread != nullptr && !current_thread->disabled)
-    return current_thread;
-  if (!runtime_attached())
-    return nullptr;
+  if (current_thread != nullptr && !current_thread->disabled) return current_thread;
+  if (!runtime_attached()) return nullptr;
   if (getpid() != runtime.pid) {  // forked: MPI may not be used there, and this memory is the parent's story
     thread_disable();
     return nullptr;
   }
   {
     SpinGuard guard(thread_key_lock);  // nobody may use the key before it is made: number 0 is some other library's
-    if (!thread_key_made)
-      thread_key_made = pthread_key_create(&thread_key, thread_exit) == 0;
-    if (!thread_key_made)
-      return nullptr;
+    if (!thread_key_made) thread_key_made = pthread_key_create(&thread_key, thread_exit) == 0;
+    if (!thread_key_made) return nullptr;
   }
   // Cut off at the end of the last session and back with the next one.
   if (auto* known = static_cast<Thread*>(pthread_getspecific(thread_key)); known != nullptr)
     return current_thread = known;
   auto* thread = static_cast<Thread*>(map(sizeof(Thread)));
-  if (thread == nullptr)
-    return nullptr;
+  if (thread == nullptr) return nullptr;
   // An empty cache entry must not look like a hit for handle 0 or address 0.
   thread->outer_frame = 0;
   thread->comm_generation = thread->type_generation = ~0u;
@@ -134,8 +125,7 @@ Thread* thread_register() {
   thread->lane->tid = static_cast<int32_t>(syscall(SYS_gettid));
   pthread_getname_np(pthread_self(), thread->lane->name, sizeof(thread->lane->name));
   if (thread->lane->head == 0) {
-    for (ring::PeerCounter& peer : thread->lane->peers)
-      peer.rank = -1;
+    for (ring::PeerCounter& peer : thread->lane->peers) peer.rank = -1;
     thread->lane->peers[ring::kPeerEntries - 1].rank = -2;
   }
   thread->last_time = ticks();
@@ -149,8 +139,7 @@ std::atomic<uint64_t> unattributed_ticks;
 
 uint32_t lane_total() {
   uint32_t count = 0;
-  while (count <= kPrivateLanes && __atomic_load_n(&private_lanes[count], __ATOMIC_ACQUIRE) != nullptr)
-    ++count;
+  while (count <= kPrivateLanes && __atomic_load_n(&private_lanes[count], __ATOMIC_ACQUIRE) != nullptr) ++count;
   return runtime.lane_count + count;
 }
 
@@ -178,14 +167,11 @@ void* scratch_acquire(Thread& thread, size_t bytes, uint64_t frame) {
     if (thread.scratch_top != 0)
       return nullptr;  // a nested call needs more than is left; the outer one's copy may not move
     size_t wanted = 64 << 10;
-    while (wanted < bytes)
-      wanted *= 2;
-    if (thread.scratch != nullptr)
-      munmap(thread.scratch, thread.scratch_bytes);
+    while (wanted < bytes) wanted *= 2;
+    if (thread.scratch != nullptr) munmap(thread.scratch, thread.scratch_bytes);
     thread.scratch = static_cast<char*>(map(wanted));
     thread.scratch_bytes = thread.scratch != nullptr ? wanted : 0;
-    if (thread.scratch == nullptr)
-      return nullptr;
+    if (thread.scratch == nullptr) return nullptr;
   }
   void* memory = thread.scratch + thread.scratch_top;
   const size_t start = thread.scratch_top;

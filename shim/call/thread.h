@@ -29,13 +29,13 @@ struct alignas(64) SiteEntry {
   uint32_t generation;
   CommInfo* comm;
   CallId id;
-  bool cached;   ///< the envelope is valid
+  bool cached;  ///< the envelope is valid
   bool special;  ///< not simply the application: `kind` says what
   uint64_t module_start, module_end;  ///< bindings: range in which the caller's return address must lie
-  uint32_t offset;                    ///< bindings: bytes above the frame at which the caller's return address lies
+  uint32_t offset;  ///< bindings: bytes above the frame at which the caller's return address lies
   SiteClass kind;
   ring::CallCounter* counter;  ///< flight.h: where this call counts
-  uint64_t* traffic;           ///< messages and bytes of the partner
+  uint64_t* traffic;  ///< messages and bytes of the partner
   alignas(64) ring::Record record;  ///< what an equal call writes
 };
 static_assert(sizeof(SiteEntry) == 192);
@@ -43,9 +43,9 @@ static_assert(sizeof(SiteEntry) == 192);
 /// When the calls of one function are timed, in one thread (flight.h).
 struct Timing {
   uint8_t until_timed;  ///< calls to go before the next timed one
-  uint8_t watch;        ///< calls that are timed whatever they take
-  uint16_t untimed;     ///< since the last timed one
-  float mean;           ///< ticks, of the short ones
+  uint8_t watch;  ///< calls that are timed whatever they take
+  uint16_t untimed;  ///< since the last timed one
+  float mean;  ///< ticks, of the short ones
 };
 
 struct CommCacheEntry {
@@ -72,16 +72,16 @@ struct Quiet {
 };
 
 struct Thread {
-  uint32_t depth;        ///< 0 outside MPI; inside, calls from MPI's own text go straight through
-  bool disabled;         ///< forked child, or after MPI_Finalize: nothing is looked at
+  uint32_t depth;  ///< 0 outside MPI; inside, calls from MPI's own text go straight through
+  bool disabled;  ///< forked child, or after MPI_Finalize: nothing is looked at
   uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
   Quiet quiet;
   uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
-  ring::Lane* lane;      ///< where this thread writes; never null
-  uint32_t lane_index;   ///< in the ring file; runtime.lane_count and above: a private lane
-  uint64_t last_time;    ///< ticks of the last clock read
-  Timing* open_timing;   ///< of a call since then that may block and was not timed; null: none
-  uint32_t unstamped;    ///< calls to go that take over that time
+  ring::Lane* lane;  ///< where this thread writes; never null
+  uint32_t lane_index;  ///< in the ring file; runtime.lane_count and above: a private lane
+  uint64_t last_time;  ///< ticks of the last clock read
+  Timing* open_timing;  ///< of a call since then that may block and was not timed; null: none
+  uint32_t unstamped;  ///< calls to go that take over that time
   uint64_t unattributed;  ///< ticks, see flight.h
   uint64_t no_traffic[2];  ///< where calls without a partner count, instead of a test on the way
   CommCacheEntry comms[kCommCache];
@@ -105,7 +105,8 @@ unsigned thread_slot();
 void thread_disable();
 
 /// `bytes` of scratch for the call with that frame, until the matching release; grows by mapping. What calls that were
-/// left by an exception or longjmp did not release is taken back: their frames lie no higher. Null when memory is refused.
+/// left by an exception or longjmp did not release is taken back: their frames lie no higher. Null when memory is
+/// refused.
 void* scratch_acquire(Thread& thread, size_t bytes, uint64_t frame);
 void scratch_release(Thread& thread, void* memory);
 

@@ -8,54 +8,47 @@ template <bool sends, bool receives>
 [[gnu::always_inline]] inline void notice_buffers(Event& e) {
   if ((!sends && !receives) || e.thread->quiet.all()) [[likely]]
     return;
-  if constexpr (sends)
-    notice(*e.thread, e.send.buffer);
-  if constexpr (receives)
-    notice(*e.thread, e.receive.buffer);
+  if constexpr (sends) notice(*e.thread, e.send.buffer);
+  if constexpr (receives) notice(*e.thread, e.receive.buffer);
 }
 
 // The frame address must be taken in the wrapper itself, so beginning and end of a wrapper are macros; all logic is
 // in dispatch.cpp.
-#define RESIL_BEGIN(call_id, signature)                                                                   \
-  using Signature = signature;                                                                            \
-  constexpr CallId id = call_id;                                                                          \
-  const uint64_t return_address = reinterpret_cast<uint64_t>(__builtin_return_address(0));                \
-  const uint64_t frame = reinterpret_cast<uint64_t>(__builtin_dwarf_cfa());                               \
-  Event e;                                                                                                \
-  clear_event<id>(e);                                                                                     \
-  e.thread = current_thread;                                                                              \
-  e.return_address = return_address;                                                                      \
+#define RESIL_BEGIN(call_id, signature)                                                    \
+  using Signature = signature;                                                             \
+  constexpr CallId id = call_id;                                                           \
+  const uint64_t return_address = reinterpret_cast<uint64_t>(__builtin_return_address(0)); \
+  const uint64_t frame = reinterpret_cast<uint64_t>(__builtin_dwarf_cfa());                \
+  Event e;                                                                                 \
+  clear_event<id>(e);                                                                      \
+  e.thread = current_thread;                                                               \
+  e.return_address = return_address;                                                       \
   e.frame = frame;
 
-#define RESIL_CALL(arguments, sends, receives)                                                           \
-  if (e.thread == nullptr || e.thread->depth != 0) [[unlikely]]                                           \
-    admit(e);                                                                                             \
-  if (e.thread == nullptr || (notice_buffers<sends, receives>(e), !enter(e))) [[unlikely]]                \
-    return real<Signature>(layer, id) arguments;                                                          \
-  if (!between[static_cast<unsigned>(id)]) [[likely]] {                                                   \
-    e.result = real<Signature>(layer, id) arguments;                                                      \
-  } else {                                                                                                \
-    if (!carried_out(e))                                                                                  \
-      e.result = real<Signature>(layer, id) arguments;                                                    \
-    after_call(e);                                                                                        \
-  }                                                                                                       \
-  leave(e);                                                                                               \
+#define RESIL_CALL(arguments, sends, receives)                                             \
+  if (e.thread == nullptr || e.thread->depth != 0) [[unlikely]]                            \
+    admit(e);                                                                              \
+  if (e.thread == nullptr || (notice_buffers<sends, receives>(e), !enter(e))) [[unlikely]] \
+    return real<Signature>(layer, id) arguments;                                           \
+  if (!between[static_cast<unsigned>(id)]) [[likely]] {                                    \
+    e.result = real<Signature>(layer, id) arguments;                                       \
+  } else {                                                                                 \
+    if (!carried_out(e)) e.result = real<Signature>(layer, id) arguments;                  \
+    after_call(e);                                                                         \
+  }                                                                                        \
+  leave(e);                                                                                \
   return e.result
 
 template <class T>
 inline uint64_t bits(T handle) {
-  if constexpr (std::is_pointer_v<T>)
-    return reinterpret_cast<uint64_t>(handle);
-  else
-    return static_cast<uint32_t>(handle);
+  if constexpr (std::is_pointer_v<T>) return reinterpret_cast<uint64_t>(handle);
+  else return static_cast<uint32_t>(handle);
 }
 
 template <class Handle>
 inline Handle handle_of(uint64_t value) {
-  if constexpr (std::is_pointer_v<Handle>)
-    return reinterpret_cast<Handle>(value);
-  else
-    return static_cast<Handle>(value);
+  if constexpr (std::is_pointer_v<Handle>) return reinterpret_cast<Handle>(value);
+  else return static_cast<Handle>(value);
 }
 
 template <class Signature>
@@ -66,7 +59,10 @@ inline Signature* real(int layer, CallId id) {
 inline int32_t peer(int rank) {
   if (rank >= 0) [[likely]]
     return rank;
-  return rank == kAnySource ? ring::kAnySource : rank == kProcNull ? ring::kProcNull : rank == kRoot ? ring::kRootSelf : rank;
+  return rank == kAnySource  ? ring::kAnySource
+         : rank == kProcNull ? ring::kProcNull
+         : rank == kRoot     ? ring::kRootSelf
+                             : rank;
 }
 
 inline int32_t tag_of(int tag) { return tag >= 0 ? tag : tag == kAnyTag ? ring::kAnyTag : tag; }
@@ -78,12 +74,9 @@ Op null_op();
 template <CallId id, class Handle>
 inline bool put_off(Handle* handle) {
   constexpr bool is_op = id == CallId::kMPI_Op_free;
-  if (!free_later(is_op ? HeldKind::kOp : HeldKind::kType, bits(*handle)))
-    return false;
-  if constexpr (is_op)
-    *handle = null_op();
-  else
-    *handle = constants.datatype_null;
+  if (!free_later(is_op ? HeldKind::kOp : HeldKind::kType, bits(*handle))) return false;
+  if constexpr (is_op) *handle = null_op();
+  else *handle = constants.datatype_null;
   return true;
 }
 
@@ -105,15 +98,12 @@ constexpr bool gives_out(CallId id) {
 template <CallId id, bool given, class Handle>
 inline void mark_handles(Handle* last, int64_t count) {
   constexpr HandleKind kind = id == CallId::kMPI_Op_free || makes_operator(id) ? HandleKind::kOp : HandleKind::kType;
-  for (int64_t i = 0; i < count; ++i)
-    given ? handle_given(kind, bits(last[i])) : handle_freed(kind, bits(last[i]));
+  for (int64_t i = 0; i < count; ++i) given ? handle_given(kind, bits(last[i])) : handle_freed(kind, bits(last[i]));
 }
 template <class First, class... Rest>
 constexpr auto last_of(First first, Rest... rest) {
-  if constexpr (sizeof...(rest) == 0)
-    return first;
-  else
-    return last_of(rest...);
+  if constexpr (sizeof...(rest) == 0) return first;
+  else return last_of(rest...);
 }
 
 template <CallId id, class... A>
@@ -121,10 +111,8 @@ inline int64_t handles_given(A... arguments) {
   if constexpr (id == CallId::kMPI_Type_get_contents || id == CallId::kMPI_Type_get_contents_c) {
     constexpr unsigned place = id == CallId::kMPI_Type_get_contents ? 3 : 4;  // max_datatypes
     const auto number = [](auto argument) {
-      if constexpr (std::is_integral_v<decltype(argument)>)
-        return static_cast<int64_t>(argument);
-      else
-        return int64_t{0};
+      if constexpr (std::is_integral_v<decltype(argument)>) return static_cast<int64_t>(argument);
+      else return int64_t{0};
     };
     const int64_t numbers[] = {number(arguments)...};
     return numbers[place];
@@ -157,8 +145,7 @@ struct LocalCall<layer, id, R(A...)> {
       if constexpr (id == CallId::kMPI_Type_free)
         forget_types();  // before: no other thread can have the handle again until the real call has begun
       const auto last = last_of(arguments...);
-      if (last == nullptr)
-        return real<R(A...)>(layer, id)(arguments...);
+      if (last == nullptr) return real<R(A...)>(layer, id)(arguments...);
       auto handle = *last;
       mark_handles<id, false>(&handle, 1);
       const R result = real<R(A...)>(layer, id)(arguments...);
@@ -168,8 +155,7 @@ struct LocalCall<layer, id, R(A...)> {
     }
     if constexpr (gives_out(id)) {
       const R result = real<R(A...)>(layer, id)(arguments...);
-      if (result == 0)
-        mark_handles<id, true>(last_of(arguments...), handles_given<id>(arguments...));
+      if (result == 0) mark_handles<id, true>(last_of(arguments...), handles_given<id>(arguments...));
       return result;
     }
     if constexpr (id == CallId::kMPI_Comm_set_errhandler || id == CallId::kMPI_Errhandler_set) {
@@ -188,7 +174,7 @@ struct LocalCall<layer, id, R(A...)> {
   }
 };
 
-#define RESIL_LOCAL(call_id, signature, ...)                                                              \
+#define RESIL_LOCAL(call_id, signature, ...)                                                                 \
   return LocalCall<layer, call_id, signature>::call(reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
                                                     reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()) __VA_ARGS__)
 

@@ -5,10 +5,16 @@
 
 constexpr bool moves_data(CallId id) {
   switch (id) {
-    case CallId::kMPI_Pack: case CallId::kMPI_Pack_c: case CallId::kMPI_Pack_external:
+    case CallId::kMPI_Pack:
+    case CallId::kMPI_Pack_c:
+    case CallId::kMPI_Pack_external:
     case CallId::kMPI_Pack_external_c:
-    case CallId::kMPI_Unpack: case CallId::kMPI_Unpack_c: case CallId::kMPI_Unpack_external:
-    case CallId::kMPI_Unpack_external_c: case CallId::kMPI_Reduce_local: case CallId::kMPI_Reduce_local_c: return true;
+    case CallId::kMPI_Unpack:
+    case CallId::kMPI_Unpack_c:
+    case CallId::kMPI_Unpack_external:
+    case CallId::kMPI_Unpack_external_c:
+    case CallId::kMPI_Reduce_local:
+    case CallId::kMPI_Reduce_local_c: return true;
     default: return false;
   }
 }
@@ -56,43 +62,47 @@ int with_given(Thread& thread, LocalData& d, const Size* position, Call call) {
 }
 
 template <int layer, CallId id, class Count, class Size>
-[[gnu::noinline]] int
-move_data(Thread& thread, const void* in, Count count, Datatype type, void* out, Size size, Size* position, Comm comm) {
-  LocalData d = {id, bits(comm), typed_side(in, count, type), packed_side(out, *position, size),
-                 packed_size<Count>, nullptr, nullptr};
+[[gnu::noinline]] int move_data(Thread& thread, const void* in, Count count, Datatype type, void* out, Size size,
+                                Size* position, Comm comm) {
+  LocalData d = {
+      id,      bits(comm), typed_side(in, count, type), packed_side(out, *position, size), packed_size<Count>,
+      nullptr, nullptr};
   return with_given(thread, d, position, [&](const void* from, void* to) {
-    return real<int(const void*, Count, Datatype, void*, Size, Size*, Comm)>(layer, id)(
-        from, count, type, to, size, position, comm);
+    return real<int(const void*, Count, Datatype, void*, Size, Size*, Comm)>(layer, id)(from, count, type, to, size,
+                                                                                        position, comm);
   });
 }
 
 template <int layer, CallId id, class Count, class Size>
-[[gnu::noinline]] int
-move_data(Thread& thread, const void* in, Size size, Size* position, void* out, Count count, Datatype type, Comm comm) {
-  LocalData d = {id, bits(comm), packed_side(in, *position, size), typed_side(out, count, type),
-                 packed_size<Count>, nullptr, nullptr};
+[[gnu::noinline]] int move_data(Thread& thread, const void* in, Size size, Size* position, void* out, Count count,
+                                Datatype type, Comm comm) {
+  LocalData d = {
+      id,      bits(comm), packed_side(in, *position, size), typed_side(out, count, type), packed_size<Count>,
+      nullptr, nullptr};
   return with_given(thread, d, position, [&](const void* from, void* to) {
-    return real<int(const void*, Size, Size*, void*, Count, Datatype, Comm)>(layer, id)(
-        from, size, position, to, count, type, comm);
+    return real<int(const void*, Size, Size*, void*, Count, Datatype, Comm)>(layer, id)(from, size, position, to, count,
+                                                                                        type, comm);
   });
 }
 
 template <int layer, CallId id, class Count, class Size>
-[[gnu::noinline]] int move_data(Thread& thread, const char* how, const void* in,
-                                Count count, Datatype type, void* out, Size size, Size* position) {
-  LocalData d = {id, 0, typed_side(in, count, type), packed_side(out, *position, size),
-                 packed_size_external<Count, Size>, how, nullptr};
+[[gnu::noinline]] int move_data(Thread& thread, const char* how, const void* in, Count count, Datatype type, void* out,
+                                Size size, Size* position) {
+  LocalData d = {
+      id,  0,      typed_side(in, count, type), packed_side(out, *position, size), packed_size_external<Count, Size>,
+      how, nullptr};
   return with_given(thread, d, position, [&](const void* from, void* to) {
-    return real<int(const char*, const void*, Count, Datatype, void*, Size, Size*)>(layer, id)(
-        how, from, count, type, to, size, position);
+    return real<int(const char*, const void*, Count, Datatype, void*, Size, Size*)>(layer, id)(how, from, count, type,
+                                                                                               to, size, position);
   });
 }
 
 template <int layer, CallId id, class Count, class Size>
-[[gnu::noinline]] int move_data(Thread& thread, const char* how, const void* in,
-                                Size size, Size* position, void* out, Count count, Datatype type) {
-  LocalData d = {id, 0, packed_side(in, *position, size), typed_side(out, count, type),
-                 packed_size_external<Count, Size>, how, nullptr};
+[[gnu::noinline]] int move_data(Thread& thread, const char* how, const void* in, Size size, Size* position, void* out,
+                                Count count, Datatype type) {
+  LocalData d = {
+      id,  0,      packed_side(in, *position, size), typed_side(out, count, type), packed_size_external<Count, Size>,
+      how, nullptr};
   return with_given(thread, d, position, [&](const void* from, void* to) {
     return real<int(const char*, const void*, Size, Size*, void*, Count, Datatype)>(layer, id)(
         how, from, size, position, to, count, type);

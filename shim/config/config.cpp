@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "shim/config/config_value.h"
 #include "shim/call/module_list.h"
+#include "shim/config/config_value.h"
 
 namespace resil {
 namespace {
@@ -21,9 +21,11 @@ constexpr ConfigEntry kCore[] = {
      "What resil does. `off` does nothing; `watch` keeps the flight recorder, dumps and reports, and is part of every "
      "mode but `off`."},
     {"RESIL_DIR", ConfigType::kText, "a directory; made when it does not exist", "./resil-PROGRAM-TIME-JOB.LAUNCH",
-     "Directory of the reports of one launch; where it has those of another one, or belongs to another user, a directory "
+     "Directory of the reports of one launch; where it has those of another one, or belongs to another user, a "
+     "directory "
      "with the default name is made in it. TIME is when the launcher started, in UTC, to the minute. JOB is the "
-     "scheduler's job id (of an array ARRAY_TASK) and is left out without one; LAUNCH is the step, the PMIx namespace or "
+     "scheduler's job id (of an array ARRAY_TASK) and is left out without one; LAUNCH is the step, the PMIx namespace "
+     "or "
      "the PMI name, else a process id. A spawned world writes to `world-N/`."},
     {"RESIL_LOG", ConfigType::kChoice, "quiet|info|debug", "info",
      "What is printed on standard error: `quiet` only findings and errors, `info` one closing line more, `debug` notes "
@@ -104,12 +106,9 @@ void describe(const Value& value, Slice given, const ValueProblem& problem, Conf
   if (problem.part.data)
     line.add("'").add(problem.part.size > 40 ? Slice{problem.part.data, 40} : problem.part).add("' is ");
   line.add(problem.what).add("; allowed: ");
-  if (value.entry->type == ConfigType::kSignal)
-    line.add(kSignalNames);
-  else if (value.entry->type == ConfigType::kSwitch)
-    line.add("0, 1");
-  else
-    add_words(line, value.allowed, ", ");
+  if (value.entry->type == ConfigType::kSignal) line.add(kSignalNames);
+  else if (value.entry->type == ConfigType::kSwitch) line.add("0, 1");
+  else add_words(line, value.allowed, ", ");
   if (problem.hint[0]) line.add(" (did you mean ").add(problem.hint).add("?)");
   line.add(". Stopping with exit status 93.");
 }
@@ -139,7 +138,8 @@ void add_modes() {
 void warn_unknown(Slice name) {
   if (table.warning_count == kMaxWarnings) {
     Text(table.warnings[kMaxWarnings - 1], kWarningBytes)
-        .add("resil: ").add(static_cast<int64_t>(++table.unknown - kMaxWarnings + 1))
+        .add("resil: ")
+        .add(static_cast<int64_t>(++table.unknown - kMaxWarnings + 1))
         .add(" more RESIL_ variables are not known; they have no effect.");
     return;
   }
@@ -189,10 +189,8 @@ bool config_load(char* const* environment, ConfigError* error) {
     Slice text = slice_of(equals + 1);
     if (strncmp(*environment, kInternalPrefix, sizeof kInternalPrefix - 1) == 0) continue;
     Value* value = find(name);
-    if (!value)
-      warn_unknown(name);
-    else if (trimmed(text).size && value->is_default && good)
-      good = set_value(value, text, error);
+    if (!value) warn_unknown(name);
+    else if (trimmed(text).size && value->is_default && good) good = set_value(value, text, error);
   }
   return good;
 }

@@ -18,8 +18,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shim/config/config_parse.h"
 #include "shim/call/module.h"
+#include "shim/config/config_parse.h"
 
 namespace resil {
 

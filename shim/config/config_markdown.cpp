@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "shim/config/config.h"
 #include "shim/call/module_list.h"
+#include "shim/config/config.h"
 
 namespace resil {
 namespace {
@@ -52,10 +52,8 @@ void add_allowed(Writer& out, const ConfigValue& value) {
   for (bool first = true; next_part(&rest, '|', &part); first = false) {
     double low, high;
     out.add(first ? "" : ", ");
-    if (parse_range(part, &low, &high))
-      out.add(part);
-    else
-      out.add("`").add(part).add("`");
+    if (parse_range(part, &low, &high)) out.add(part);
+    else out.add("`").add(part).add("`");
   }
   if (value.entry->type == ConfigType::kChoices) out.add("; a comma list");
 }

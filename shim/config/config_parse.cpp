@@ -50,10 +50,8 @@ bool next_part(Slice* rest, char separator, Slice* part) {
   if (!rest->data) return false;
   const void* end = memchr(rest->data, separator, rest->size);
   *part = {rest->data, end ? static_cast<size_t>(static_cast<const char*>(end) - rest->data) : rest->size};
-  if (end)
-    *rest = {rest->data + part->size + 1, rest->size - part->size - 1};
-  else
-    *rest = {nullptr, 0};
+  if (end) *rest = {rest->data + part->size + 1, rest->size - part->size - 1};
+  else *rest = {nullptr, 0};
   return true;
 }
 

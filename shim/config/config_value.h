@@ -6,22 +6,22 @@
 
 #include <cstdint>
 
-#include "shim/config/config_parse.h"
 #include "shim/call/module.h"
+#include "shim/config/config_parse.h"
 
 namespace resil {
 
 struct ParsedValue {
-  int64_t integer;   ///< see config_integer
-  double real;       ///< kReal, kInteger
+  int64_t integer;  ///< see config_integer
+  double real;  ///< kReal, kInteger
   uint64_t choices;  ///< bit i: the i-th allowed word
 };
 
 /// What is wrong with a value.
 struct ValueProblem {
   const char* what = nullptr;  ///< "not a mode"
-  Slice part{nullptr, 0};      ///< the element of a list that is wrong, when it is not the whole value
-  char hint[72] = "";          ///< nearest allowed value, "" when none is near
+  Slice part{nullptr, 0};  ///< the element of a list that is wrong, when it is not the whole value
+  char hint[72] = "";  ///< nearest allowed value, "" when none is near
 };
 
 /// ValueProblem::what for a word that is none of the alternatives.

@@ -110,19 +110,19 @@ static inline int resil_unprotect(const char* name) {
 
 /* What resil_run_twice does when the two results differ. All of them report it. */
 enum {
-  RESIL_POLICY_DEFAULT = 0,  /* as RESIL_ON_MISMATCH says: abort, retry, or log, which is continue */
-  RESIL_POLICY_ABORT = 1,    /* the job ends with exit status 90 */
-  RESIL_POLICY_RETRY = 2,    /* the step is run again, on all ranks, until two of its runs agree; six in vain: abort */
+  RESIL_POLICY_DEFAULT = 0, /* as RESIL_ON_MISMATCH says: abort, retry, or log, which is continue */
+  RESIL_POLICY_ABORT = 1, /* the job ends with exit status 90 */
+  RESIL_POLICY_RETRY = 2, /* the step is run again, on all ranks, until two of its runs agree; six in vain: abort */
   RESIL_POLICY_CONTINUE = 3, /* goes on with the second result */
-  RESIL_LOCAL = 16           /* added to one of them: the step does not communicate, each rank is on its own */
+  RESIL_LOCAL = 16 /* added to one of them: the step does not communicate, each rank is on its own */
 };
 
 /* Runs run(argument) twice from the same protected state and compares what it made of it, bit for bit. The step must
  * depend on nothing else that it changes (random numbers, time, files), and sums over ranks must be the same twice: set
  * RESIL_REDUCE=order. Without RESIL_LOCAL every rank of MPI_COMM_WORLD calls it, in the same order, and the ranks agree
- * on the outcome before any of them goes on. Names a step, like resil_step. Returns on how many ranks (with RESIL_LOCAL:
- * here) the results differed; 0 also where nothing could be compared: no array is protected, no memory for copies, ranks
- * without resil, or a call from within another. Without resil it is run(argument), once, and 0. */
+ * on the outcome before any of them goes on. Names a step, like resil_step. Returns on how many ranks (with
+ * RESIL_LOCAL: here) the results differed; 0 also where nothing could be compared: no array is protected, no memory for
+ * copies, ranks without resil, or a call from within another. Without resil it is run(argument), once, and 0. */
 static inline int resil_run_twice(const char* step, void (*run)(void*), void* argument, int policy) {
   if (resil_api_()->run_twice) return resil_api_()->run_twice(step, run, argument, policy);
   run(argument);

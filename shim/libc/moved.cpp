@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions that glibc 2.34 moved from libdl and libpthread into libc. An older process that has no MPI may have neither
-// library, and a preloaded library that needs one of them would keep every command on the node from starting. So they
-// are asked for weakly, in their old versions, by these functions of the same names, which the whole library calls.
-// libdl is loaded when it is missing: an MPI may do without it (MPICH 3.4). libpthread is not, since that cannot be done
-// to a process that runs; every MPI has it. Any thread; what is async-signal-safe in libc is so here.
+// Functions that glibc 2.34 moved from libdl and libpthread into libc. An older process that has no MPI may have
+// neither library, and a preloaded library that needs one of them would keep every command on the node from starting.
+// So they are asked for weakly, in their old versions, by these functions of the same names, which the whole library
+// calls. libdl is loaded when it is missing: an MPI may do without it (MPICH 3.4). libpthread is not, since that cannot
+// be done to a process that runs; every MPI has it. Any thread; what is async-signal-safe in libc is so here.
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,8 +23,8 @@
 #ifdef RESIL_FIRST
 
 /// libc's function in this version, as libc_NAME; null where the process has none.
-#define RESIL_WEAK(name, version)                                             \
-  extern "C" __typeof(name) libc_##name __attribute__((weak));                \
+#define RESIL_WEAK(name, version)                              \
+  extern "C" __typeof(name) libc_##name __attribute__((weak)); \
   asm(".symver libc_" #name ", " #name "@GLIBC_" version)
 #define RESIL_HIDDEN __attribute__((visibility("hidden"), used))
 
@@ -55,7 +55,9 @@ namespace {
 template <class Function>
 Function* of_libdl(const char* name) {
   constexpr int kDlopen = static_cast<int>(0x80000000u);  // what dlopen itself adds to the mode
-  void* libdl = __libc_dlopen_mode != nullptr && __libc_dlsym != nullptr ? __libc_dlopen_mode("libdl.so.2", RTLD_NOW | kDlopen) : nullptr;
+  void* libdl = __libc_dlopen_mode != nullptr && __libc_dlsym != nullptr
+                    ? __libc_dlopen_mode("libdl.so.2", RTLD_NOW | kDlopen)
+                    : nullptr;
   return libdl != nullptr ? reinterpret_cast<Function*>(__libc_dlsym(libdl, name)) : nullptr;
 }
 
@@ -100,7 +102,8 @@ void* resil_dlvsym(void* object, const char* name, const char* version) {
   return call != nullptr ? call(object, name, version) : nullptr;
 }
 
-RESIL_HIDDEN int resil_attr_getstack(const pthread_attr_t* attr, void** stack, size_t* bytes) __asm__("pthread_attr_getstack");
+RESIL_HIDDEN int resil_attr_getstack(const pthread_attr_t* attr, void** stack,
+                                     size_t* bytes) __asm__("pthread_attr_getstack");
 int resil_attr_getstack(const pthread_attr_t* attr, void** stack, size_t* bytes) {
   return libc_pthread_attr_getstack != nullptr ? libc_pthread_attr_getstack(attr, stack, bytes) : ENOSYS;
 }
@@ -110,7 +113,8 @@ int resil_attr_setstacksize(pthread_attr_t* attr, size_t bytes) {
   return libc_pthread_attr_setstacksize != nullptr ? libc_pthread_attr_setstacksize(attr, bytes) : ENOSYS;
 }
 
-RESIL_HIDDEN int resil_create(pthread_t* thread, const pthread_attr_t* attr, void* (*start)(void*), void* argument) __asm__("pthread_create");
+RESIL_HIDDEN int resil_create(pthread_t* thread, const pthread_attr_t* attr, void* (*start)(void*),
+                              void* argument) __asm__("pthread_create");
 int resil_create(pthread_t* thread, const pthread_attr_t* attr, void* (*start)(void*), void* argument) {
   return libc_pthread_create != nullptr ? libc_pthread_create(thread, attr, start, argument) : ENOSYS;
 }
@@ -131,7 +135,9 @@ void* resil_getspecific(pthread_key_t key) {
 }
 
 RESIL_HIDDEN int resil_join(pthread_t thread, void** result) __asm__("pthread_join");
-int resil_join(pthread_t thread, void** result) { return libc_pthread_join != nullptr ? libc_pthread_join(thread, result) : ENOSYS; }
+int resil_join(pthread_t thread, void** result) {
+  return libc_pthread_join != nullptr ? libc_pthread_join(thread, result) : ENOSYS;
+}
 
 RESIL_HIDDEN int resil_key_create(pthread_key_t* key, void (*destroy)(void*)) __asm__("pthread_key_create");
 int resil_key_create(pthread_key_t* key, void (*destroy)(void*)) {
@@ -150,8 +156,7 @@ int resil_setspecific(pthread_key_t key, const void* value) {
 
 RESIL_HIDDEN int resil_sigmask(int how, const sigset_t* set, sigset_t* old) __asm__("pthread_sigmask");
 int resil_sigmask(int how, const sigset_t* set, sigset_t* old) {
-  if (libc_pthread_sigmask != nullptr)
-    return libc_pthread_sigmask(how, set, old);
+  if (libc_pthread_sigmask != nullptr) return libc_pthread_sigmask(how, set, old);
   return sigprocmask(how, set, old) == 0 ? 0 : errno;  // one thread
 }
 

@@ -46,11 +46,15 @@ RESIL_HIDDEN int resil_stat(const char* path, struct stat* status) __asm__("stat
 int resil_stat(const char* path, struct stat* status) { return resil_fstatat(AT_FDCWD, path, status, 0); }
 
 RESIL_HIDDEN int resil_lstat(const char* path, struct stat* status) __asm__("lstat64");
-int resil_lstat(const char* path, struct stat* status) { return resil_fstatat(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW); }
+int resil_lstat(const char* path, struct stat* status) {
+  return resil_fstatat(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+}
 
 // glibc 2.28
 RESIL_HIDDEN int resil_fcntl(int fd, int command, long argument) __asm__("fcntl64");
-int resil_fcntl(int fd, int command, long argument) { return static_cast<int>(syscall(SYS_fcntl, fd, command, argument)); }
+int resil_fcntl(int fd, int command, long argument) {
+  return static_cast<int>(syscall(SYS_fcntl, fd, command, argument));
+}
 
 // glibc 2.38, for C++; they differ from the old ones in binary literals only, which nothing here reads.
 long resil_old_strtol(const char*, char**, int) __asm__("strtol");
@@ -64,10 +68,13 @@ RESIL_HIDDEN unsigned long long resil_strtoull(const char*, char**, int) __asm__
 long resil_strtol(const char* text, char** end, int base) { return resil_old_strtol(text, end, base); }
 unsigned long resil_strtoul(const char* text, char** end, int base) { return resil_old_strtoul(text, end, base); }
 long long resil_strtoll(const char* text, char** end, int base) { return resil_old_strtoll(text, end, base); }
-unsigned long long resil_strtoull(const char* text, char** end, int base) { return resil_old_strtoull(text, end, base); }
+unsigned long long resil_strtoull(const char* text, char** end, int base) {
+  return resil_old_strtoull(text, end, base);
+}
 
 // glibc 2.35: libgcc's unwinder asks it for the table of the object that a code address is in. Where libc has it, that
-// one is asked, which takes no lock; else the objects are walked, as libgcc itself does when it was built for an old libc.
+// one is asked, which takes no lock; else the objects are walked, as libgcc itself does when it was built for an old
+// libc.
 struct FoundObject {
   unsigned long long flags;
   void *begin, *end;
@@ -94,16 +101,13 @@ int visit(dl_phdr_info* info, size_t, void* context) {
   for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = info->dlpi_phdr[i];
     const uintptr_t from = info->dlpi_addr + header.p_vaddr, to = from + header.p_memsz;
-    if (header.p_type == PT_GNU_EH_FRAME)
-      table = &header;
-    if (header.p_type != PT_LOAD)
-      continue;
+    if (header.p_type == PT_GNU_EH_FRAME) table = &header;
+    if (header.p_type != PT_LOAD) continue;
     inside = inside || (search->pc >= from && search->pc < to);
     begin = from < begin ? from : begin;
     end = to > end ? to : end;
   }
-  if (!inside || table == nullptr)
-    return inside;
+  if (!inside || table == nullptr) return inside;
   search->found->begin = reinterpret_cast<void*>(begin);
   search->found->end = reinterpret_cast<void*>(end);
   search->found->eh_frame = reinterpret_cast<void*>(info->dlpi_addr + table->p_vaddr);
@@ -121,8 +125,7 @@ int resil_find_object(void* pc, FoundObject* found) {
     __atomic_store_n(&of_libc, reinterpret_cast<Find>(dlsym(RTLD_DEFAULT, "_dl_find_object")), __ATOMIC_RELAXED);
     __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
   }
-  if (Find find = __atomic_load_n(&of_libc, __ATOMIC_RELAXED))
-    return find(pc, found);
+  if (Find find = __atomic_load_n(&of_libc, __ATOMIC_RELAXED)) return find(pc, found);
   memset(found, 0, sizeof(*found));
   Search search = {reinterpret_cast<uintptr_t>(pc), found};
   return dl_iterate_phdr(visit, &search) == 2 ? 0 : -1;

@@ -16,8 +16,7 @@ int64_t count_at(const Event& e, const Side& side, int64_t index) {
 
 uint64_t sum_counts(Event& e, const Side& side, int64_t length) {
   int64_t sum = 0;
-  for (int64_t i = 0; i < length; ++i)
-    sum += count_at(e, side, i);
+  for (int64_t i = 0; i < length; ++i) sum += count_at(e, side, i);
   return sum > 0 ? static_cast<uint64_t>(sum) * static_cast<uint64_t>(type_size(*e.thread, side.type)) : 0;
 }
 
@@ -46,8 +45,7 @@ int64_t neighbours(const Event& e) {
 }  // namespace
 
 uint64_t side_bytes(Event& e, const Side& side) {
-  if (side.count <= 0)
-    return 0;
+  if (side.count <= 0) return 0;
   return static_cast<uint64_t>(side.count) * static_cast<uint64_t>(type_size(*e.thread, side.type));
 }
 
@@ -61,60 +59,46 @@ uint64_t compute_bytes(Event& e) {
   }
   if (info.shape == Shape::kPartitioned)
     return side_bytes(e, info.attributes & kCallReceives ? e.receive : e.send) * static_cast<uint64_t>(e.partitions);
-  if (e.comm == nullptr || e.comm->size < 0)
-    return 0;
+  if (e.comm == nullptr || e.comm->size < 0) return 0;
   const bool inter = e.comm->remote_size >= 0;
   const bool root = inter ? e.peer == ring::kRootSelf : e.peer == e.comm->rank;
   const bool bystander = inter && e.peer == ring::kProcNull;
   auto in_place = [](const void* buffer) { return backend->is_in_place(buffer); };
   switch (info.shape) {
-    case Shape::kRooted:
-      return bystander ? 0 : side_bytes(e, e.send);
+    case Shape::kRooted: return bystander ? 0 : side_bytes(e, e.send);
     case Shape::kGather:
       if (bystander || (inter && root) || in_place(e.send.buffer))
         return 0;  // the root's own part stays in place; what it receives is counted by the senders
       return side_bytes(e, e.send);
     case Shape::kScatter:
-      if (bystander || (inter && root) || in_place(e.receive.buffer))
-        return 0;
+      if (bystander || (inter && root) || in_place(e.receive.buffer)) return 0;
       return side_bytes(e, e.receive);
     case Shape::kAllGather:
-      if (!in_place(e.send.buffer))
-        return side_bytes(e, e.send);
+      if (!in_place(e.send.buffer)) return side_bytes(e, e.send);
       return e.receive.counts == nullptr ? side_bytes(e, e.receive)
                                          : static_cast<uint64_t>(count_at(e, e.receive, e.comm->rank)) *
                                                static_cast<uint64_t>(type_size(*e.thread, e.receive.type));
     case Shape::kAllToAll:
       return side_bytes(e, in_place(e.send.buffer) ? e.receive : e.send) * static_cast<uint64_t>(partners(e));
-    case Shape::kAllToAllV:
-      return sum_counts(e, in_place(e.send.buffer) ? e.receive : e.send, partners(e));
-    case Shape::kAllToAllW:
-      return sum_typed(e, in_place(e.send.buffer) ? e.receive : e.send, partners(e));
-    case Shape::kReduceScatter:
-      return sum_counts(e, e.receive, e.comm->size);
-    case Shape::kReduceScatterBlock:
-      return side_bytes(e, e.receive) * static_cast<uint64_t>(e.comm->size);
-    case Shape::kNeighborAllToAll:
-      return side_bytes(e, e.send) * static_cast<uint64_t>(neighbours(e));
-    case Shape::kNeighborV:
-      return sum_counts(e, e.send, neighbours(e));
-    case Shape::kNeighborW:
-      return sum_typed(e, e.send, neighbours(e));
-    default:
-      return 0;
+    case Shape::kAllToAllV: return sum_counts(e, in_place(e.send.buffer) ? e.receive : e.send, partners(e));
+    case Shape::kAllToAllW: return sum_typed(e, in_place(e.send.buffer) ? e.receive : e.send, partners(e));
+    case Shape::kReduceScatter: return sum_counts(e, e.receive, e.comm->size);
+    case Shape::kReduceScatterBlock: return side_bytes(e, e.receive) * static_cast<uint64_t>(e.comm->size);
+    case Shape::kNeighborAllToAll: return side_bytes(e, e.send) * static_cast<uint64_t>(neighbours(e));
+    case Shape::kNeighborV: return sum_counts(e, e.send, neighbours(e));
+    case Shape::kNeighborW: return sum_typed(e, e.send, neighbours(e));
+    default: return 0;
   }
 }
 
 int64_t type_size_slow(Thread& thread, uint64_t type) {
   uint32_t generation = handle_generation.load(std::memory_order_acquire);
   if (thread.type_generation != generation) {
-    for (TypeCacheEntry& entry : thread.types)
-      entry = {};
+    for (TypeCacheEntry& entry : thread.types) entry = {};
     thread.type_generation = generation;
   }
   int64_t bytes = 0;
-  if (!backend->type_size(type, &bytes))
-    bytes = 0;
+  if (!backend->type_size(type, &bytes)) bytes = 0;
   thread.types[(type ^ (type >> 9)) % kTypeCache] = {type, bytes, nullptr};
   return bytes;
 }

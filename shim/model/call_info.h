@@ -36,8 +36,21 @@ enum CallAttribute : uint32_t {
 
 /// Which arguments are significant on this rank and say how many bytes the call moves (MPI 4.0, chapters 3 and 6).
 enum class Shape : uint8_t {
-  kNone, kPlain, kPartitioned, kRooted, kGather, kScatter, kAllGather, kAllToAll, kAllToAllV, kAllToAllW,
-  kReduceScatter, kReduceScatterBlock, kNeighborAllToAll, kNeighborV, kNeighborW,
+  kNone,
+  kPlain,
+  kPartitioned,
+  kRooted,
+  kGather,
+  kScatter,
+  kAllGather,
+  kAllToAll,
+  kAllToAllV,
+  kAllToAllW,
+  kReduceScatter,
+  kReduceScatterBlock,
+  kNeighborAllToAll,
+  kNeighborV,
+  kNeighborW,
 };
 
 struct CallInfo {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which requests may be completed in another way than the program asks for. Tests in place of a wait mean the same in the
-// standard, not in every library: kCarried is the one place that says for which requests this was measured to be
+// Which requests may be completed in another way than the program asks for. Tests in place of a wait mean the same in
+// the standard, not in every library: kCarried is the one place that says for which requests this was measured to be
 // harmless. Whoever carries out a wait by tests (checksum/p2p/carry.cpp, checksum/record/replay.cpp,
 // pipeline/staging/wait.cpp) asks here; for all other requests MPI's own call is made.
 #pragma once
@@ -16,30 +16,30 @@ struct Event;
 struct Thread;
 
 enum class RequestClass : uint8_t {
-  kNothing,               ///< a null request, or an operation that was complete at once
-  kMessage,               ///< MPI_Isend and its kin, MPI_Irecv, MPI_Imrecv
+  kNothing,  ///< a null request, or an operation that was complete at once
+  kMessage,  ///< MPI_Isend and its kin, MPI_Irecv, MPI_Imrecv
   kPersistentMessage,
-  kExchange,              ///< MPI_Isendrecv, MPI_Isendrecv_replace
+  kExchange,  ///< MPI_Isendrecv, MPI_Isendrecv_replace
   kCollective,
   kPersistentCollective,
-  kCommunicator,          ///< MPI_Comm_idup and its kin
-  kRma,                   ///< MPI_Rput and its kin
+  kCommunicator,  ///< MPI_Comm_idup and its kin
+  kRma,  ///< MPI_Rput and its kin
   kFile,
   kPartitioned,
   kGeneralized,
-  kUnknown,               ///< not in the request table: made by a call that this library does not see
+  kUnknown,  ///< not in the request table: made by a call that this library does not see
   kCount
 };
 
-/// May a wait for such requests be carried out by repeated tests: MPI_Wait by MPI_Test, and MPI_Waitall of several, each
-/// of which may be, by MPI_Testall? Measured on Open MPI 4.1.4, 5.0.7 and 6.0.0rc2, MPICH 4.0.2, 4.2.1 and 5.0.2 by
-/// tests/mpi/awkward.c (`awkward CASE FILE polls`); a class is in the list only if it went well on all of them.
+/// May a wait for such requests be carried out by repeated tests: MPI_Wait by MPI_Test, and MPI_Waitall of several,
+/// each of which may be, by MPI_Testall? Measured on Open MPI 4.1.4, 5.0.7 and 6.0.0rc2, MPICH 4.0.2, 4.2.1 and 5.0.2
+/// by tests/mpi/awkward.c (`awkward CASE FILE polls`); a class is in the list only if it went well on all of them.
 inline constexpr bool kCarried[] = {
-    true,   // kNothing
-    true,   // kMessage
-    true,   // kPersistentMessage
-    true,   // kExchange
-    true,   // kCollective
+    true,  // kNothing
+    true,  // kMessage
+    true,  // kPersistentMessage
+    true,  // kExchange
+    true,  // kCollective
     false,  // kPersistentCollective: MPICH, MPI_Testall fails while they are active
     false,  // kCommunicator: not often enough to matter
     false,  // kRma: likewise
@@ -55,20 +55,14 @@ constexpr bool may_be_carried(RequestClass of) { return kCarried[static_cast<uns
 /// Of the request that a call makes.
 constexpr RequestClass request_class_of(const CallInfo& info) {
   const uint32_t is = info.attributes;
-  if (is & kCallPartitioned)
-    return RequestClass::kPartitioned;
-  if (is & kCallCreatesComm)
-    return RequestClass::kCommunicator;
-  if (is & kCallIo)
-    return RequestClass::kFile;
-  if (is & kCallRma)
-    return RequestClass::kRma;
+  if (is & kCallPartitioned) return RequestClass::kPartitioned;
+  if (is & kCallCreatesComm) return RequestClass::kCommunicator;
+  if (is & kCallIo) return RequestClass::kFile;
+  if (is & kCallRma) return RequestClass::kRma;
   if (is & kCallCollective)
     return is & kCallPersistent ? RequestClass::kPersistentCollective : RequestClass::kCollective;
-  if (!(is & kCallP2P))
-    return RequestClass::kGeneralized;
-  if (is & kCallBothWays)
-    return RequestClass::kExchange;
+  if (!(is & kCallP2P)) return RequestClass::kGeneralized;
+  if (is & kCallBothWays) return RequestClass::kExchange;
   return is & kCallPersistent ? RequestClass::kPersistentMessage : RequestClass::kMessage;
 }
 

@@ -136,10 +136,8 @@ void PresenceComparison::describe_difference(char* line, size_t size) const {
     add_ranks(text.add(" "), group.ranks).add(group.ranks.count() == 1 ? " has" : " have");
     bool settings_only = group.known && base.known && strcmp(group.value.version, base.value.version) == 0 &&
                          strcmp(group.value.modes, base.value.modes) == 0;
-    if (settings_only)
-      text.add(" other values of RESIL_ variables;");
-    else
-      add_group(text, group), text.add(";");
+    if (settings_only) text.add(" other values of RESIL_ variables;");
+    else add_group(text, group), text.add(";");
   }
   if (other_groups_) text.add(" more ranks have yet others;");
   add_ranks(text.add(" "), base.ranks).add(base.ranks.count() == 1 ? " has" : " have");
@@ -156,16 +154,15 @@ void PresenceComparison::describe_missing(const LaunchIdentity& identity, int si
   const bool elsewhere = files && identity.local_size != size;  // where they may carry it, and nobody here can know
   text.add(elsewhere ? " resil, or are on nodes that do not share this report directory" : " resil");
   text.add(", so nothing is checked between ranks; each of the others is watched by itself.");
-  if (elsewhere) text.add(" With this launcher ranks find each other by files there: set RESIL_DIR to one that all nodes share.");
+  if (elsewhere)
+    text.add(" With this launcher ranks find each other by files there: set RESIL_DIR to one that all nodes share.");
   text.add(" Preload every rank: ");
   if (strcmp(identity.launcher, "mpirun of Open MPI") == 0)
     text.add("mpirun -x LD_PRELOAD=.../libresil.so ... (before each ':' part)");
-  else if (strcmp(identity.launcher, "hydra") == 0)
-    text.add("mpirun -genv LD_PRELOAD .../libresil.so ...");
+  else if (strcmp(identity.launcher, "hydra") == 0) text.add("mpirun -genv LD_PRELOAD .../libresil.so ...");
   else if (strcmp(identity.launcher, "srun") == 0 || strcmp(identity.launcher, "PMIx") == 0)
     text.add("srun --export=ALL,LD_PRELOAD=.../libresil.so ...");
-  else
-    text.add("set LD_PRELOAD=.../libresil.so where the launcher starts each rank");
+  else text.add("set LD_PRELOAD=.../libresil.so where the launcher starts each rank");
   text.add(".");
 }
 

@@ -22,7 +22,7 @@ class RankList {
   void close_range();
 
   char text_[120] = "";
-  size_t length_ = 0;       ///< of the finished ranges
+  size_t length_ = 0;  ///< of the finished ranges
   int first_ = 0, last_ = 0;  ///< the open range
   int count_ = 0;
   bool full_ = false;
@@ -32,15 +32,15 @@ class RankList {
 enum PresenceFlag : uint32_t { kNoFiles = 1 };  ///< this rank cannot write its files
 
 struct PresenceValue {
-  char version[24];   ///< of resil; must be equal
-  char modes[56];     ///< "watch,checksum"; must be equal
+  char version[24];  ///< of resil; must be equal
+  char modes[56];  ///< "watch,checksum"; must be equal
   uint64_t settings;  ///< config_hash(); must be equal
-  uint32_t flags;     ///< PresenceFlag
+  uint32_t flags;  ///< PresenceFlag
   int pid;
-  char host[48];      ///< cut when longer
-  uint64_t nonce;     ///< of the rank, see shim/presence/launch.h; 0: unknown
-  uint64_t claim;     ///< of the report directory, see shim/report/directory.h; 0: none
-  char place[112];    ///< its name
+  char host[48];  ///< cut when longer
+  uint64_t nonce;  ///< of the rank, see shim/presence/launch.h; 0: unknown
+  uint64_t claim;  ///< of the report directory, see shim/report/directory.h; 0: none
+  char place[112];  ///< its name
 };
 
 /// Text of up to 350 characters for presence_publish.

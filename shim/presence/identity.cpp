@@ -153,8 +153,7 @@ void launch_from_kvs(LaunchIdentity* identity, const Environment& environment, c
   bool spawned = environment.text("PMI_SPAWNED");
   bool regular = next_part(&rest, '_', &kvs) && kvs == "kvs" && next_part(&rest, '_', &pid) &&
                  parse_integer(pid, &pid_number) && next_part(&rest, '_', &group) &&
-                 parse_integer(group, &group_number) && group_number >= 0 && group_number < INT32_MAX &&
-                 rest.size;
+                 parse_integer(group, &group_number) && group_number >= 0 && group_number < INT32_MAX && rest.size;
   if (!regular) {
     if (spawned) identity->world = world_from_name(name);
     return set_name(identity->launch, sizeof identity->launch, slice_of(name));
@@ -180,11 +179,9 @@ int slurm_local_size(const Environment& environment) {
     if (repeated && (part.size < 3 || part.data[0] != 'x' || part.data[part.size - 1] != ')' ||
                      !parse_integer({part.data + 1, part.size - 2}, &times)))
       return -1;
-    if (!parse_integer(tasks, &count) || count < 1 || count > INT32_MAX || times < 1 || times > INT32_MAX)
-      return -1;
+    if (!parse_integer(tasks, &count) || count < 1 || count > INT32_MAX || times < 1 || times > INT32_MAX) return -1;
     nodes += times;
-    if (node < nodes)
-      return static_cast<int>(count);
+    if (node < nodes) return static_cast<int>(count);
   }
   return -1;
 }
@@ -200,13 +197,12 @@ void find_launch(LaunchIdentity* identity, const IdentitySource& source, const L
     const char* step = strncmp(pmix, "slurm.pmix.", 11) == 0 ? strrchr(pmix, '.') : nullptr;
     if (step && step[1] && !environment.text("OMPI_PARENT_PORT"))
       set_name(identity->launch, sizeof identity->launch, slice_of(step + 1));
-    else
-      launch_from_pmix(identity, environment, pmix);
+    else launch_from_pmix(identity, environment, pmix);
   } else if (name) {
     set_name(identity->launch, sizeof identity->launch, slice_of(name));
     if (environment.text("PMI_SPAWNED")) identity->world = world_from_name(name);
-  } else if (launcher && launcher->family == MpiFamily::kMpich && source.kvs_name &&
-             source.kvs_name(kvs, sizeof kvs) && kvs[0]) {
+  } else if (launcher && launcher->family == MpiFamily::kMpich && source.kvs_name && source.kvs_name(kvs, sizeof kvs) &&
+             kvs[0]) {
     launch_from_kvs(identity, environment, kvs);
   } else {
     // Ranks of one node agree where the launcher started them all itself; more cannot be known without a message.

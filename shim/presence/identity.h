@@ -15,15 +15,15 @@ namespace resil {
 enum class MpiFamily : uint8_t { kUnknown, kOpenMpi, kMpich };
 
 struct LaunchIdentity {
-  int rank, size;              ///< in MPI_COMM_WORLD; -1 unknown
+  int rank, size;  ///< in MPI_COMM_WORLD; -1 unknown
   int local_rank, local_size;  ///< on this node; -1 unknown
-  int world;                   ///< 0, or a number unique in the job and equal on all ranks of one spawned world
-  char job[64];                ///< scheduler's job id, "" without one
-  char launch[64];             ///< step, PMIx namespace or PMI name; equal in a world and in the worlds it spawned
-  char key[72];                ///< like launch, but different for each world; names what belongs to one world only
-  const char* launcher;        ///< "mpirun of Open MPI", "hydra", "srun", ..., "none"
-  bool singleton;              ///< started by no launcher
-  bool agreed;                 ///< all ranks of the job compute the same `launch`; false: made from a process id
+  int world;  ///< 0, or a number unique in the job and equal on all ranks of one spawned world
+  char job[64];  ///< scheduler's job id, "" without one
+  char launch[64];  ///< step, PMIx namespace or PMI name; equal in a world and in the worlds it spawned
+  char key[72];  ///< like launch, but different for each world; names what belongs to one world only
+  const char* launcher;  ///< "mpirun of Open MPI", "hydra", "srun", ..., "none"
+  bool singleton;  ///< started by no launcher
+  bool agreed;  ///< all ranks of the job compute the same `launch`; false: made from a process id
   MpiFamily family;
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See init_watch.h. A rank of this node is there when it has a ring of this launch in /dev/shm: before MPI_Init is over, that
-// is one by the launcher's names whose process is in MPI_Init itself, or has the same parent as this one. A rank of another
-// node is there when it has a report in the job's directory, which nodes may share: it is made before MPI_Init.
+// See init_watch.h. A rank of this node is there when it has a ring of this launch in /dev/shm: before MPI_Init is
+// over, that is one by the launcher's names whose process is in MPI_Init itself, or has the same parent as this one. A
+// rank of another node is there when it has a report in the job's directory, which nodes may share: it is made before
+// MPI_Init.
 
 #include "shim/presence/init_watch.h"
 
@@ -18,30 +19,30 @@
 
 #include <atomic>
 
-#include "shim/config/config.h"
 #include "shim/base/helper_thread.h"
-#include "shim/report/log.h"
-#include "shim/ring/node_file.h"
-#include "shim/report/own_files.h"
+#include "shim/call/runtime.h"
+#include "shim/config/config.h"
 #include "shim/presence/compare.h"
 #include "shim/presence/identity.h"
-#include "shim/call/runtime.h"
+#include "shim/report/log.h"
+#include "shim/report/own_files.h"
+#include "shim/ring/node_file.h"
 #include "shim/ring/segment.h"
 
 namespace resil {
 
 namespace {
 
-constexpr int kPatience = 30;        // seconds
-constexpr double kFarewell = 0.1;    // that MPI_Init waits for the thread's end: it has been woken
+constexpr int kPatience = 30;  // seconds
+constexpr double kFarewell = 0.1;  // that MPI_Init waits for the thread's end: it has been woken
 constexpr int kMostRanks = 4096;
 
 std::atomic<uint32_t> inside, running;  // futex words
 int world_size, node_size;
-bool node_known;   // else node_size is a least number
+bool node_known;  // else node_size is a least number
 char prefix[200];  // of the names of this launch's rings
 bool in_init[kMostRanks], ended[kMostRanks];  // by the rings of this node
-bool reported[kMostRanks];                    // by the report directory
+bool reported[kMostRanks];  // by the report directory
 
 void wait_while(std::atomic<uint32_t>& word, double seconds) {
   timespec until;
@@ -51,8 +52,8 @@ void wait_while(std::atomic<uint32_t>& word, double seconds) {
   until.tv_sec += whole + until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
   while (word.load(std::memory_order_acquire) != 0 &&
-         (syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, 1, &until, nullptr, FUTEX_BITSET_MATCH_ANY) == 0 || errno != ETIMEDOUT)) {
-  }
+         (syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, 1, &until, nullptr, FUTEX_BITSET_MATCH_ANY) == 0 ||
+          errno != ETIMEDOUT)) {}
 }
 
 void release(std::atomic<uint32_t>& word) {
@@ -65,8 +66,7 @@ int parent_of(int pid) {
   snprintf(text, sizeof(text), "/proc/%d/task/../stat", pid);  // task/..: see node_file.cpp
   const int fd = open(text, O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0)
-    close(fd);
+  if (fd >= 0) close(fd);
   text[length > 0 ? length : 0] = 0;
   const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
   return field != nullptr && strlen(field) > 4 ? static_cast<int>(strtol(field + 4, nullptr, 10)) : -1;
@@ -75,24 +75,23 @@ int parent_of(int pid) {
 /// One file of /dev/shm: a rank of this launch?
 void look_at(int folder, const char* name) {
   const size_t length = strlen(prefix);
-  if (strncmp(name, prefix, length) != 0)
-    return;
+  if (strncmp(name, prefix, length) != 0) return;
   char* end;
   const long rank = strtol(name + length, &end, 10);
-  if (end == name + length || *end != '-' || strlen(end) != strlen("-0123456789abcdef.ring") || strcmp(end + 17, ".ring") != 0 || rank < 0 ||
-      rank >= kMostRanks)
+  if (end == name + length || *end != '-' || strlen(end) != strlen("-0123456789abcdef.ring") ||
+      strcmp(end + 17, ".ring") != 0 || rank < 0 || rank >= kMostRanks)
     return;
   struct stat status;
   const int fd = node_file_open(folder, name, false, sizeof(ring::Header), &status);
-  if (fd < 0)
-    return;
+  if (fd < 0) return;
   ring::Header header;
-  if (pread(fd, &header, sizeof(header), 0) == sizeof(header) && header.magic == ring::kMagic && header.version == ring::kVersion) {
-    const NodeFileOwner owner = {header.pid, header.held != 0, uint64_t{header.pid_start_hi} << 32 | header.pid_start_lo, header.pid_namespace};
+  if (pread(fd, &header, sizeof(header), 0) == sizeof(header) && header.magic == ring::kMagic &&
+      header.version == ring::kVersion) {
+    const NodeFileOwner owner = {header.pid, header.held != 0,
+                                 uint64_t{header.pid_start_hi} << 32 | header.pid_start_lo, header.pid_namespace};
     const Life life = node_file_life(fd, owner);
     const bool starting = header.phase == static_cast<uint32_t>(ring::Phase::kStarting);
-    if (life == Life::kGone)
-      ended[rank] = true;
+    if (life == Life::kGone) ended[rank] = true;
     else if (starting || (header.pid_namespace == pid_namespace() && parent_of(header.pid) == getppid()))
       in_init[rank] = true;
   }
@@ -102,8 +101,7 @@ void look_at(int folder, const char* name) {
 void look_around() {
   alignas(8) static char room[32 << 10];
   NodeFolder folder(room, sizeof(room));
-  while (const char* name = folder.next())
-    look_at(folder.descriptor(), name);
+  while (const char* name = folder.next()) look_at(folder.descriptor(), name);
 }
 
 /// Ranks in one merged report file, of which each line begins with the rank's first members.
@@ -121,12 +119,10 @@ void look_into(int folder, const char* name) {
       const char* member = found ? nullptr : strstr(at, kMember);
       if (member != nullptr && (line_end == nullptr || member < line_end) && member + sizeof(kMember) + 8 < end) {
         const long rank = strtol(member + sizeof(kMember) - 1, nullptr, 10);
-        if (rank >= 0 && rank < kMostRanks)
-          reported[rank] = true;
+        if (rank >= 0 && rank < kMostRanks) reported[rank] = true;
         found = true;
       }
-      if (line_end == nullptr)
-        break;
+      if (line_end == nullptr) break;
       at = line_end + 1;
       found = false;
     }
@@ -135,15 +131,13 @@ void look_into(int folder, const char* name) {
       kept = kept < 64 ? kept : 64;
     memmove(text, end - kept, kept);
   }
-  if (fd >= 0)
-    close(fd);
+  if (fd >= 0) close(fd);
 }
 
 /// Other nodes may share the report directory, where every rank has had a file since before its MPI_Init.
 void look_at_reports() {
   alignas(8) static char room[32 << 10];
-  if (runtime.directory[0] == 0)
-    return;
+  if (runtime.directory[0] == 0) return;
   NodeFolder folder(own_directory_open(runtime.directory, true), room, sizeof(room));
   while (const char* name = folder.next()) {
     struct stat status;
@@ -167,47 +161,45 @@ void say() {
   look_around();
   in_init[runtime.rank] = true;
   const bool alone = node_size == world_size;
-  if (!alone)
-    look_at_reports();
+  if (!alone) look_at_reports();
   for (int rank = 0; rank < world_size && rank < kMostRanks; ++rank) {
     (in_init[rank] ? there : ended[rank] ? gone : reported[rank] ? elsewhere : missing).add(rank);
     present += in_init[rank];
-    if ((in_init[rank] || (reported[rank] && !ended[rank])) && rank < first)
-      first = rank;
+    if ((in_init[rank] || (reported[rank] && !ended[rank])) && rank < first) first = rank;
   }
   const bool whole = present >= node_size, shared = elsewhere.count() != 0;
-  // One node speaks for those that are whole: that of the first rank, as far as the directory shows. Where it shows nothing
-  // rank 0 may be missing, so the node that is the second by the usual orders speaks, too.
+  // One node speaks for those that are whole: that of the first rank, as far as the directory shows. Where it shows
+  // nothing rank 0 may be missing, so the node that is the second by the usual orders speaks, too.
   if (whole && (shared ? runtime.rank != first : runtime.rank != 0 && runtime.rank != 1 && runtime.rank != node_size))
     return;
   char others[256] = "", lost[128] = "", here[80] = "";
-  if (gone.count() != 0)
-    snprintf(lost, sizeof(lost), "; rank%s %.80s ended", plural(gone), gone.text());
-  if (shared)
-    snprintf(others, sizeof(others), "; on other nodes: rank%s %.80s", plural(elsewhere), elsewhere.text());
+  if (gone.count() != 0) snprintf(lost, sizeof(lost), "; rank%s %.80s ended", plural(gone), gone.text());
+  if (shared) snprintf(others, sizeof(others), "; on other nodes: rank%s %.80s", plural(elsewhere), elsewhere.text());
   char* const end = others + strlen(others);
   const size_t room = sizeof(others) - strlen(others);
   if (missing.count() == 0 && gone.count() == 0) {
-    snprintf(end, room, "%s: the MPI library, its launcher or the network", shared ? "; that is all" : ", which are all");
+    snprintf(end, room, "%s: the MPI library, its launcher or the network",
+             shared ? "; that is all" : ", which are all");
   } else if (alone || shared) {
     if (missing.count() != 0)
       snprintf(end, room, "; rank%s %.80s %s not there, or without resil%s", plural(missing), missing.text(),
                missing.count() == 1 ? "is" : "are", shared ? ", or without this report directory" : "");
   } else {
     if (!whole)
-      snprintf(here, sizeof(here), "; %d of this node's %d are not there, or without resil", node_size - present, node_size);
+      snprintf(here, sizeof(here), "; %d of this node's %d are not there, or without resil", node_size - present,
+               node_size);
     const int away = world_size - (node_known ? node_size : present + gone.count());
-    snprintf(end, room, "%s%s; %d rank%s of other nodes cannot be seen from here (no shared report directory, or not there)",
+    snprintf(end, room,
+             "%s%s; %d rank%s of other nodes cannot be seen from here (no shared report directory, or not there)",
              node_known && whole ? ", all of this node" : "", here, away, away == 1 ? "" : "s");
   }
-  log_format("MPI_Init has not returned for %d s on %s. In it: rank%s %.80s%s%s", kPatience, runtime.host, plural(there), there.text(),
-             others, lost);
+  log_format("MPI_Init has not returned for %d s on %s. In it: rank%s %.80s%s%s", kPatience, runtime.host,
+             plural(there), there.text(), others, lost);
 }
 
 void thread_main() {
   wait_while(inside, kPatience);
-  if (inside.load(std::memory_order_acquire) != 0)
-    say();
+  if (inside.load(std::memory_order_acquire) != 0) say();
   release(running);
 }
 
@@ -225,10 +217,8 @@ void init_watch_begin(const LaunchIdentity& identity) {
   const char* name = strrchr(segment_path(), '/');
   snprintf(prefix, sizeof(prefix), "%s", name != nullptr ? name + 1 : "");
   for (int cut = 0; cut < 2; ++cut)
-    if (char* dash = strrchr(prefix, '-'); dash != nullptr)
-      dash[cut == 1 ? 1 : 0] = 0;
-  if (prefix[0] == 0)
-    return;
+    if (char* dash = strrchr(prefix, '-'); dash != nullptr) dash[cut == 1 ? 1 : 0] = 0;
+  if (prefix[0] == 0) return;
   inside.store(1, std::memory_order_relaxed);
   running.store(1, std::memory_order_relaxed);
   if (!helper_thread_start("resil-init", thread_main))
@@ -236,8 +226,7 @@ void init_watch_begin(const LaunchIdentity& identity) {
 }
 
 void init_watch_end() {
-  if (inside.load(std::memory_order_relaxed) == 0)
-    return;
+  if (inside.load(std::memory_order_relaxed) == 0) return;
   release(inside);
   wait_while(running, kFarewell);
 }

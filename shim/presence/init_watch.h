@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who is in MPI_Init and who is not, said on standard error when it has not returned for 30 s: nothing else watches it.
-// One thread in the lowest rank of each node, which sleeps, never calls MPI and is gone when MPI_Init returns. Application's
-// thread, around MPI_Init.
+// One thread in the lowest rank of each node, which sleeps, never calls MPI and is gone when MPI_Init returns.
+// Application's thread, around MPI_Init.
 #pragma once
 
 namespace resil {

@@ -40,8 +40,7 @@ uint64_t improvise() {
 void set_key(uint64_t key, bool agreed) {
   launch_text(key, runtime.launch_key);
   runtime.launch_agreed = agreed;
-  if (runtime.header == nullptr)
-    return;
+  if (runtime.header == nullptr) return;
   memcpy(runtime.header->launch, runtime.launch_key, sizeof(runtime.launch_key));
   __atomic_store_n(&runtime.header->launch_agreed, agreed, __ATOMIC_RELEASE);
 }
@@ -49,56 +48,46 @@ void set_key(uint64_t key, bool agreed) {
 }  // namespace
 
 void launch_text(uint64_t nonce, char* text) {
-  for (int i = 0; i < 16; ++i)
-    text[i] = "0123456789abcdef"[nonce >> (60 - 4 * i) & 15];
+  for (int i = 0; i < 16; ++i) text[i] = "0123456789abcdef"[nonce >> (60 - 4 * i) & 15];
   text[16] = 0;
 }
 
 void launch_draw() {
   ssize_t drawn;
-  do
-    drawn = getrandom(&own, sizeof(own), GRND_NONBLOCK);
+  do drawn = getrandom(&own, sizeof(own), GRND_NONBLOCK);
   while (drawn < 0 && errno == EINTR);
-  if (drawn != static_cast<ssize_t>(sizeof(own)))
-    own = improvise();
-  if (own == 0)
-    own = 1;
+  if (drawn != static_cast<ssize_t>(sizeof(own))) own = improvise();
+  if (own == 0) own = 1;
   set_key(own, false);
 }
 
 uint64_t launch_nonce() { return own; }
 
 bool launch_expect(int size) {
-  if (known != nullptr)
-    munmap(known, static_cast<size_t>(known_size) * sizeof(uint64_t));
+  if (known != nullptr) munmap(known, static_cast<size_t>(known_size) * sizeof(uint64_t));
   known = nullptr;
   known_size = 0;
-  if (size <= 0)
-    return false;
-  void* memory = mmap(nullptr, static_cast<size_t>(size) * sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (size <= 0) return false;
+  void* memory = mmap(nullptr, static_cast<size_t>(size) * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
   known = static_cast<uint64_t*>(memory);
   known_size = size;
   return true;
 }
 
 void launch_learn(int rank, uint64_t nonce) {
-  if (rank >= 0 && rank < known_size)
-    __atomic_store_n(&known[rank], nonce, __ATOMIC_RELEASE);
+  if (rank >= 0 && rank < known_size) __atomic_store_n(&known[rank], nonce, __ATOMIC_RELEASE);
 }
 
 void launch_agree(bool synchronised) {
   int root = 0;
-  while (root < known_size && known[root] == 0)
-    ++root;
-  if (root < known_size && (root == 0 || synchronised))
-    set_key(known[root], true);
+  while (root < known_size && known[root] == 0) ++root;
+  if (root < known_size && (root == 0 || synchronised)) set_key(known[root], true);
 }
 
 uint64_t launch_nonce_of(int rank) {
-  if (rank == runtime.rank)
-    return own;
+  if (rank == runtime.rank) return own;
   return rank >= 0 && rank < known_size ? __atomic_load_n(&known[rank], __ATOMIC_ACQUIRE) : 0;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What tells this launch from every other one, on this node and in a used report directory. Ids that launchers give
-// come again (every Slurm job has a step 0, a pid is reused, two containers both have a process 2), so each rank draws a
-// number at random, its nonce. It is part of the names of the rank's files in node-local memory and of the value that
+// come again (every Slurm job has a step 0, a pid is reused, two containers both have a process 2), so each rank draws
+// a number at random, its nonce. It is part of the names of the rank's files in node-local memory and of the value that
 // the rank publishes (presence/), so that after MPI_Init each rank knows the exact names of the others' files and none
 // of another launch can be taken for one of them. The launch key of a world is the nonce of its lowest rank that
 // carries resil.

@@ -5,10 +5,10 @@
 // key is answered at once with rc=-1.
 #include "shim/presence/pmi1.h"
 
+#include <sys/socket.h>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <sys/socket.h>
 
 #include "shim/config/config_parse.h"
 
@@ -19,7 +19,7 @@ constexpr size_t kLine = 2048;  // longest answer: hydra's values end at 1,024 b
 
 struct Session {
   int fd;
-  bool ready;   ///< init and the name are done
+  bool ready;  ///< init and the name are done
   bool broken;  ///< an answer did not come; nothing more is sent
   char space[256];
 };
@@ -162,8 +162,8 @@ void release() { session = {}; }  // the descriptor and the goodbye belong to th
 bool pmi1_available() {
   const char* fd = getenv("PMI_FD");
   int64_t number;
-  return fd && getenv("MPI_LOCALNRANKS") && getenv("PMI_RANK") && parse_integer(slice_of(fd), &number) &&
-         number > 2 && number < 1 << 20;
+  return fd && getenv("MPI_LOCALNRANKS") && getenv("PMI_RANK") && parse_integer(slice_of(fd), &number) && number > 2 &&
+         number < 1 << 20;
 }
 
 bool pmi1_kvs_name(char* name, size_t size) {

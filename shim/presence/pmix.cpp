@@ -22,8 +22,8 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "shim/config/config_parse.h"
 #include "shim/call/next.h"
+#include "shim/config/config_parse.h"
 
 extern "C" int PMIx_Commit();
 
@@ -59,7 +59,7 @@ using Put = int(uint8_t scope, const char* key, PmixValue* value);
 using Get = int(const PmixProc* proc, const char* key, const PmixInfo* info, size_t count, PmixValue** value);
 
 std::atomic<const char*> waiting;  ///< to be put in the MPI library's PMIx_Commit
-bool committed;                    ///< it was, and PMIx took it
+bool committed;  ///< it was, and PMIx took it
 Get* get_function;
 PmixProc self;
 
@@ -120,7 +120,8 @@ bool flag_in(const char* object_name, const char* symbol, bool otherwise) {
 
 enum class Plugin { kNone, kBuiltIn, kExternal };
 
-/// How Open MPI 4 reaches PMIx, by the plug-in files beside its library; nothing is loaded. kNone: by linking, if at all.
+/// How Open MPI 4 reaches PMIx, by the plug-in files beside its library; nothing is loaded. kNone: by linking, if at
+/// all.
 Plugin openmpi_plugin() {
   Object pal{"/libopen-pal.so", {}};
   find_object(&pal);
@@ -208,7 +209,8 @@ void release() {
 }  // namespace
 
 bool openmpi_init_is_asynchronous() {
-  return flag_in("/libopen_mpi.so", "ompi_async_mpi_init", false) || flag_in("/libmpi.so", "ompi_async_mpi_init", false);
+  return flag_in("/libopen_mpi.so", "ompi_async_mpi_init", false) ||
+         flag_in("/libmpi.so", "ompi_async_mpi_init", false);
 }
 
 bool openmpi_fence_collects() { return flag_in("/libopen-pal.so", "opal_pmix_collect_all_data", true); }

@@ -38,10 +38,8 @@ bool presence_publish(const LaunchIdentity& identity, const char* directory, con
     if (published) break;
     if (!fits(candidate)) continue;
     published = candidate->publish(identity, directory, own_value);
-    if (published)
-      carrier = candidate;
-    else
-      candidate->release();
+    if (published) carrier = candidate;
+    else candidate->release();
   }
   return published;
 }
@@ -53,10 +51,8 @@ PresenceVerdict presence_collect(int rank, int size, void (*visit)(int rank, con
   for (int other = 0; other < size; ++other) {
     char buffer[kPresenceBytes];
     const char* value = nullptr;
-    if (other == rank)
-      value = own_value[0] && verdict.published ? own_value : nullptr;
-    else if (carrier && carrier->get(other, buffer, sizeof buffer))
-      value = buffer;
+    if (other == rank) value = own_value[0] && verdict.published ? own_value : nullptr;
+    else if (carrier && carrier->get(other, buffer, sizeof buffer)) value = buffer;
     verdict.missing += !value;
     visit(other, value, context);
   }

@@ -26,20 +26,20 @@ bool presence_publish(const LaunchIdentity& identity, const char* directory, con
 
 struct PresenceVerdict {
   const char* carrier;  ///< "PMIx", "PMI-1", "files", "none" (nothing was published; all others then count as missing)
-  int missing;          ///< ranks without a value, this one included when it could not publish
-  bool published;       ///< this rank's value has gone out
-  bool synchronised;    ///< the MPI library waits for all ranks in MPI_Init. False: other ranks may have seen less
-                        ///< than this one, so that even `missing` == 0 allows local work only
+  int missing;  ///< ranks without a value, this one included when it could not publish
+  bool published;  ///< this rank's value has gone out
+  bool synchronised;  ///< the MPI library waits for all ranks in MPI_Init. False: other ranks may have seen less
+                      ///< than this one, so that even `missing` == 0 allows local work only
 };
 
 /// Reads the values after PMPI_Init and calls `visit` for every rank in ascending order, with null for a rank that has
-/// none. `rank` and `size` are MPI's own. Call it once, between PMPI_Init and PMPI_Finalize. O(size), about 10 microseconds (PMIx, PMI-1) or one open (files) a
-/// rank.
+/// none. `rank` and `size` are MPI's own. Call it once, between PMPI_Init and PMPI_Finalize. O(size), about 10
+/// microseconds (PMIx, PMI-1) or one open (files) a rank.
 PresenceVerdict presence_collect(int rank, int size, void (*visit)(int rank, const char* value, void* context),
                                  void* context);
 
-/// After PMPI_Finalize, or a PMPI_Init that failed: removes this rank's file, if files were the carrier, and forgets what
-/// was to be published. May be called without any call before.
+/// After PMPI_Finalize, or a PMPI_Init that failed: removes this rank's file, if files were the carrier, and forgets
+/// what was to be published. May be called without any call before.
 void presence_close();
 
 }  // namespace resil

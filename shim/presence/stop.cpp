@@ -57,15 +57,15 @@ void leave_when_told(int) { _exit(kExitConfiguration); }
     print(one_line);
     // The others are to be through MPI_Init before this one goes: MPICH aborts there with another status.
     timespec half_a_second = {0, 500000000};
-    if (printing_rank >= 0 && identity.family == MpiFamily::kMpich && !pmi1_available()) nanosleep(&half_a_second, nullptr);
+    if (printing_rank >= 0 && identity.family == MpiFamily::kMpich && !pmi1_available())
+      nanosleep(&half_a_second, nullptr);
     leave();
   }
   struct sigaction action = {};
   action.sa_handler = leave_when_told;
   sigaction(SIGTERM, &action, nullptr);
   timespec left = {2, 0};
-  while (nanosleep(&left, &left) != 0) {
-  }
+  while (nanosleep(&left, &left) != 0) {}
   if (printing_rank < 0) print(one_line);
   leave();
   __builtin_unreachable();

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shim/call/runtime.h"
 #include "shim/presence/launch.h"
 #include "shim/report/own_files.h"
-#include "shim/call/runtime.h"
 #include "shim/report/write_shield.h"
 
 namespace resil {
@@ -28,8 +28,7 @@ bool take(const char* text, const char* name, char* to, size_t bytes) {
   snprintf(wanted, sizeof(wanted), "\"%s\": \"", name);
   const char* begin = strstr(text, wanted);
   const char* end = begin != nullptr ? strchr(begin + strlen(wanted), '"') : nullptr;
-  if (end == nullptr || static_cast<size_t>(end - begin) - strlen(wanted) >= bytes)
-    return false;
+  if (end == nullptr || static_cast<size_t>(end - begin) - strlen(wanted) >= bytes) return false;
   begin += strlen(wanted);
   memcpy(to, begin, static_cast<size_t>(end - begin));
   to[end - begin] = 0;
@@ -39,20 +38,20 @@ bool take(const char* text, const char* name, char* to, size_t bytes) {
 bool write_text(OwnFile* file, const Claim& claim) {
   char text[1024], id[kNonceText];
   launch_text(claim.id, id);
-  const int length = snprintf(text, sizeof(text),
-                              "{\n  \"schema_version\": 1,\n  \"launch\": \"%s\",\n  \"claim\": \"%s\",\n  \"name\": \"%s\",\n"
-                              "  \"origin\": \"%s\",\n  \"program\": \"%s\",\n  \"host\": \"%.63s\",\n  \"world\": %d,\n"
-                              "  \"world_size\": %d,\n  \"time\": %lld.%03d\n}\n",
-                              claim.launch, id, claim.name, claim.origin, claim.program, runtime.host, runtime.world,
-                              runtime.size, static_cast<long long>(claim.time / 1000), static_cast<int>(claim.time % 1000));
+  const int length =
+      snprintf(text, sizeof(text),
+               "{\n  \"schema_version\": 1,\n  \"launch\": \"%s\",\n  \"claim\": \"%s\",\n  \"name\": \"%s\",\n"
+               "  \"origin\": \"%s\",\n  \"program\": \"%s\",\n  \"host\": \"%.63s\",\n  \"world\": %d,\n"
+               "  \"world_size\": %d,\n  \"time\": %lld.%03d\n}\n",
+               claim.launch, id, claim.name, claim.origin, claim.program, runtime.host, runtime.world, runtime.size,
+               static_cast<long long>(claim.time / 1000), static_cast<int>(claim.time % 1000));
   if (length <= 0 || static_cast<size_t>(length) >= sizeof(text)) {
     errno = ENAMETOOLONG;
     return false;
   }
   const WriteShield shield;
   const ssize_t written = write(file->fd, text, static_cast<size_t>(length));
-  if (written >= 0 && written != length)
-    errno = ENOSPC;
+  if (written >= 0 && written != length) errno = ENOSPC;
   return written == length;
 }
 
@@ -60,31 +59,30 @@ bool write_text(OwnFile* file, const Claim& claim) {
 
 ClaimState claim_read(int directory, Claim* claim) {
   const int fd = own_file_read_at(directory, kFile);
-  if (fd < 0)
-    return errno == ENOENT ? ClaimState::kNone : ClaimState::kOther;
+  if (fd < 0) return errno == ENOENT ? ClaimState::kNone : ClaimState::kOther;
   char text[2048], id[kNonceText];
   const ssize_t got = read(fd, text, sizeof(text) - 1);
   close(fd);
   text[got > 0 ? got : 0] = 0;
   *claim = {};
   const char* time = strstr(text, "\"time\": ");
-  if (time == nullptr || !take(text, "claim", id, sizeof(id)) || !take(text, "name", claim->name, sizeof(claim->name)) ||
-      !take(text, "origin", claim->origin, sizeof(claim->origin)) || !take(text, "program", claim->program, sizeof(claim->program)) ||
+  if (time == nullptr || !take(text, "claim", id, sizeof(id)) ||
+      !take(text, "name", claim->name, sizeof(claim->name)) ||
+      !take(text, "origin", claim->origin, sizeof(claim->origin)) ||
+      !take(text, "program", claim->program, sizeof(claim->program)) ||
       !take(text, "launch", claim->launch, sizeof(claim->launch)))
     return ClaimState::kOther;
   claim->id = strtoull(id, nullptr, 16);
   char* point = nullptr;
   claim->time = strtoll(time + strlen("\"time\": "), &point, 10);
-  if (claim->time < 0 || claim->time > 4000000000)
-    return ClaimState::kOther;
+  if (claim->time < 0 || claim->time > 4000000000) return ClaimState::kOther;
   claim->time = claim->time * 1000 + (*point == '.' ? strtol(point + 1, nullptr, 10) % 1000 : 0);
   return ClaimState::kThere;
 }
 
 int claim_make(int directory, const Claim& claim) {
   OwnFile file;
-  if (!own_file_begin_at(&file, directory, kFile, 0666))
-    return errno;
+  if (!own_file_begin_at(&file, directory, kFile, 0666)) return errno;
   if (!write_text(&file, claim)) {
     own_file_drop(&file);
     return errno;
@@ -94,10 +92,8 @@ int claim_make(int directory, const Claim& claim) {
 
 bool claim_replace(int directory, const Claim& claim) {
   OwnFile file;
-  if (!own_file_begin_at(&file, directory, kFile, 0666))
-    return false;
-  if (write_text(&file, claim))
-    return own_file_commit(&file);
+  if (!own_file_begin_at(&file, directory, kFile, 0666)) return false;
+  if (write_text(&file, claim)) return own_file_commit(&file);
   own_file_drop(&file);
   return false;
 }
@@ -108,7 +104,8 @@ void claim_text(char* to, unsigned long bytes, const char* from) {
   unsigned long i = 0;
   for (; from[i] != 0 && i + 1 < bytes; ++i) {
     const char c = from[i];
-    const bool usual = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || strchr("._-+@:", c) != nullptr;
+    const bool usual =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || strchr("._-+@:", c) != nullptr;
     to[i] = usual ? c : '_';
   }
   to[i] = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// launch.json: whose reports a directory holds. Made by the first rank that comes there, by an operation of which only one
-// can succeed, so that a directory never gets the reports of two launches; completed by the world's lowest rank once the
-// launch key is agreed. Files of other users, links and whatever else is no claim are never believed.
+// launch.json: whose reports a directory holds. Made by the first rank that comes there, by an operation of which only
+// one can succeed, so that a directory never gets the reports of two launches; completed by the world's lowest rank
+// once the launch key is agreed. Files of other users, links and whatever else is no claim are never believed.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 namespace resil {
 
 struct Claim {
-  uint64_t id;       ///< nonce of the rank that made it
-  int64_t time;      ///< milliseconds since 1970, by that rank's clock
-  char name[200];    ///< what all ranks of a launch compute alike before MPI_Init; may come again in a later launch
+  uint64_t id;  ///< nonce of the rank that made it
+  int64_t time;  ///< milliseconds since 1970, by that rank's clock
+  char name[200];  ///< what all ranks of a launch compute alike before MPI_Init; may come again in a later launch
   char origin[160];  ///< where `name` is made of a process id: host, pid namespace and start of that process
   char program[40];
-  char launch[17];   ///< launch key; "" until it is agreed
+  char launch[17];  ///< launch key; "" until it is agreed
 };
 
 enum class ClaimState { kNone, kThere, kOther };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See directory.h. May touch the report directory and those above it, names of directories in the working directory, and
-// the start times of this process and its parent. A failure is told once by the job, through presence, not once a rank.
+// See directory.h. May touch the report directory and those above it, names of directories in the working directory,
+// and the start times of this process and its parent. A failure is told once by the job, through presence, not once a
+// rank.
 
 #include "shim/report/directory.h"
 
@@ -14,14 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/report/claim.h"
-#include "shim/config/config.h"
 #include "shim/base/hash.h"
+#include "shim/call/runtime.h"
+#include "shim/config/config.h"
 #include "shim/presence/launch.h"
+#include "shim/report/claim.h"
 #include "shim/report/log.h"
 #include "shim/report/own_files.h"
 #include "shim/report/report.h"
-#include "shim/call/runtime.h"
 #include "shim/ring/segment.h"
 
 namespace resil {
@@ -29,11 +30,11 @@ namespace resil {
 namespace {
 
 constexpr int kNodeRanks = 64, kJobRanks = 1024;
-constexpr int kMostPlaces = 1000;        // of one name, numbered
-constexpr int kMostEntries = 20000;      // of a directory in which a spawned world looks for its job's
-constexpr int64_t kClocksApart = 60;     // seconds that the clocks of two nodes may differ by
-constexpr int64_t kLongAgo = 600;        // a parent that old is no launcher of this run
-constexpr char kTaken[] = ".taken";      // rank 0 has come, where reports are merged
+constexpr int kMostPlaces = 1000;  // of one name, numbered
+constexpr int kMostEntries = 20000;  // of a directory in which a spawned world looks for its job's
+constexpr int64_t kClocksApart = 60;  // seconds that the clocks of two nodes may differ by
+constexpr int64_t kLongAgo = 600;  // a parent that old is no launcher of this run
+constexpr char kTaken[] = ".taken";  // rank 0 has come, where reports are merged
 
 enum class Reason { kNone, kUsed, kForeign, kShared };
 
@@ -41,13 +42,13 @@ char problem[1200];
 char base[sizeof(Runtime::directory)];  // RESIL_DIR, or the working directory
 bool given, merges;
 int32_t world;
-Reason reason;    // why it is not `base` itself, or what is wrong with that
-uid_t owner;      // with kForeign
-Claim wanted;     // what a claim of this rank says
-int64_t since;    // a claim of this launch cannot be older
-Claim claim;      // the one that holds
+Reason reason;  // why it is not `base` itself, or what is wrong with that
+uid_t owner;  // with kForeign
+Claim wanted;  // what a claim of this rank says
+int64_t since;  // a claim of this launch cannot be older
+Claim claim;  // the one that holds
 char place[kPlaceText];
-bool claimed;     // by this rank
+bool claimed;  // by this rank
 bool settled, moves, told;
 uint64_t last_offer;
 char next_place[kPlaceText];
@@ -68,9 +69,9 @@ int64_t now_seconds(clockid_t clock) {
 int64_t started_at(int pid) {
   const uint64_t start = process_start_time(pid);
   const long rate = sysconf(_SC_CLK_TCK);
-  if (start == 0 || rate <= 0)
-    return 0;
-  return now_seconds(CLOCK_REALTIME) - now_seconds(CLOCK_BOOTTIME) + static_cast<int64_t>(start / static_cast<uint64_t>(rate));
+  if (start == 0 || rate <= 0) return 0;
+  return now_seconds(CLOCK_REALTIME) - now_seconds(CLOCK_BOOTTIME) +
+         static_cast<int64_t>(start / static_cast<uint64_t>(rate));
 }
 
 /// The program's name; of an interpreter the script's.
@@ -83,11 +84,11 @@ void program_name(char* name, size_t bytes) {
   const char* program = slash != nullptr ? slash + 1 : path;
   const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
   const ssize_t got = fd >= 0 ? read(fd, words, sizeof(words) - 2) : 0;
-  if (fd >= 0)
-    close(fd);
+  if (fd >= 0) close(fd);
   words[got > 0 ? got : 0] = words[got > 0 ? got + 1 : 1] = 0;
   const char* second = words + strlen(words) + 1;
-  const bool interprets = strncmp(program, "python", 6) == 0 || strncmp(program, "perl", 4) == 0 || strcmp(program, "julia") == 0;
+  const bool interprets =
+      strncmp(program, "python", 6) == 0 || strncmp(program, "perl", 4) == 0 || strcmp(program, "julia") == 0;
   chosen = interprets && second < words + got && second[0] != 0 && second[0] != '-' ? second : program;
   slash = strrchr(chosen, '/');
   claim_text(name, bytes, slash != nullptr ? slash + 1 : chosen);
@@ -100,8 +101,8 @@ void name_place(const LaunchIdentity& identity, int64_t started, char (&name)[kP
   const time_t seconds = static_cast<time_t>(started);
   directory_name(identity, id, sizeof(id));
   gmtime_r(&seconds, &utc);
-  snprintf(name, sizeof(name), "resil-%.24s-%04d%02d%02dT%02d%02dZ-%.56s", wanted.program, utc.tm_year + 1900, utc.tm_mon + 1,
-           utc.tm_mday, utc.tm_hour, utc.tm_min, id + strlen("resil-"));
+  snprintf(name, sizeof(name), "resil-%.24s-%04d%02d%02dT%02d%02dZ-%.56s", wanted.program, utc.tm_year + 1900,
+           utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, id + strlen("resil-"));
 }
 
 /// What this rank would claim a directory with, and since when its launch exists. Returns the start of the launch.
@@ -131,10 +132,8 @@ int64_t describe(const LaunchIdentity& identity) {
 }
 
 bool same_launch(const Claim& other) {
-  if (strcmp(other.name, wanted.name) != 0)
-    return false;
-  if (world == 0)
-    return strcmp(other.origin, wanted.origin) == 0 && other.time / 1000 >= since;
+  if (strcmp(other.name, wanted.name) != 0) return false;
+  if (world == 0) return strcmp(other.origin, wanted.origin) == 0 && other.time / 1000 >= since;
   // Spawned by that launch: its start is not this one's, but if it has a process id for a name, the node is the same.
   char here[160], text[160];
   snprintf(text, sizeof(text), "%.63s:%llu:", runtime.host, static_cast<unsigned long long>(pid_namespace()));
@@ -147,19 +146,18 @@ bool holds_reports(int at) {
   const int copy = own_directory_open_at(at, ".");
   DIR* folder = copy >= 0 ? fdopendir(copy) : nullptr;
   if (folder == nullptr) {
-    if (copy >= 0)
-      close(copy);
+    if (copy >= 0) close(copy);
     return false;
   }
   bool found = false;
   for (int i = 0; i < kMostEntries && !found; ++i) {
     const dirent* entry = readdir(folder);
-    if (entry == nullptr)
-      break;
+    if (entry == nullptr) break;
     const char *name = entry->d_name, *dot = strrchr(name, '.');
-    found = dot != nullptr && ((strncmp(name, "rank-", 5) == 0 && (strcmp(dot, ".json") == 0 || strcmp(dot, ".ring") == 0)) ||
-                               (strncmp(name, "node-", 5) == 0 && strcmp(dot, ".jsonl") == 0) ||
-                               (strncmp(name, "hang-", 5) == 0 && strcmp(dot, ".json") == 0));
+    found = dot != nullptr &&
+            ((strncmp(name, "rank-", 5) == 0 && (strcmp(dot, ".json") == 0 || strcmp(dot, ".ring") == 0)) ||
+             (strncmp(name, "node-", 5) == 0 && strcmp(dot, ".jsonl") == 0) ||
+             (strncmp(name, "hang-", 5) == 0 && strcmp(dot, ".json") == 0));
   }
   closedir(folder);
   return found;
@@ -167,22 +165,24 @@ bool holds_reports(int at) {
 
 char marker[40];  // this rank's report before MPI_Init, named by what the launcher says
 
-void rank_file(char (&name)[40]) { snprintf(name, sizeof(name), "rank-%05d.json", runtime.rank >= 0 ? runtime.rank : runtime.pid); }
+void rank_file(char (&name)[40]) {
+  snprintf(name, sizeof(name), "rank-%05d.json", runtime.rank >= 0 ? runtime.rank : runtime.pid);
+}
 
 /// Each rank comes once a launch: where its file is already, another launch of the same name has been. The file is a
 /// report from the first moment on: readers never meet one without content. 0 or errno.
 int take_rank(int at) {
   char name[40];
   rank_file(name);
-  if (merges && runtime.rank != 0)
-    return 0;
+  if (merges && runtime.rank != 0) return 0;
   OwnFile file;
-  if (!own_file_begin_at(&file, at, merges ? kTaken : name, 0666))
-    return errno;
+  if (!own_file_begin_at(&file, at, merges ? kTaken : name, 0666)) return errno;
   if (!merges) {
     char text[256];
-    const int length = snprintf(text, sizeof(text), "{\"schema_version\": %d, \"rank\": %d, \"pid\": %d, \"launch\": \"%s\", \"outcome\": \"running\"}\n",
-                                kReportSchema, runtime.rank, runtime.pid, runtime.launch_key);
+    const int length =
+        snprintf(text, sizeof(text),
+                 "{\"schema_version\": %d, \"rank\": %d, \"pid\": %d, \"launch\": \"%s\", \"outcome\": \"running\"}\n",
+                 kReportSchema, runtime.rank, runtime.pid, runtime.launch_key);
     const ssize_t written = write(file.fd, text, static_cast<size_t>(length));
     if (written != length) {
       const int error = written < 0 ? errno : ENOSPC;
@@ -190,8 +190,7 @@ int take_rank(int at) {
       return error;
     }
   }
-  if (!own_file_commit_new(&file))
-    return errno;
+  if (!own_file_commit_new(&file)) return errno;
   if (!merges) {
     strcpy(marker, name);
     directory_wrote(file.device, file.inode);
@@ -206,16 +205,14 @@ int enter_place(int at, const char* path) {
   snprintf(full, sizeof(full), "%s", path);
   if (world != 0) {
     snprintf(full, sizeof(full), "%s/world-%d", path, world);
-    if (!own_directory_make(full) || (inner = own_directory_open(full, false)) < 0)
-      return errno;
+    if (!own_directory_make(full) || (inner = own_directory_open(full, false)) < 0) return errno;
   }
   error = take_rank(inner);
   if (error == 0) {
     strcpy(runtime.directory, full);
     own_directory_expect(full, inner, !own_directory_path_safe(inner));
   }
-  if (inner != at)
-    close(inner);
+  if (inner != at) close(inner);
   return error;
 }
 
@@ -231,13 +228,11 @@ Try try_claimed(int at, const char* path) {
     ClaimState state = claim_read(at, &found);
     if (state == ClaimState::kNone && holds_reports(at) && (state = claim_read(at, &found)) == ClaimState::kNone)
       return Try::kUsed;
-    if (state == ClaimState::kOther || (state == ClaimState::kThere && !same_launch(found)))
-      return Try::kUsed;
+    if (state == ClaimState::kOther || (state == ClaimState::kThere && !same_launch(found))) return Try::kUsed;
     claimed = false;
     if (state == ClaimState::kNone) {
       const int error = claim_make(at, wanted);
-      if (error == EEXIST)
-        continue;
+      if (error == EEXIST) continue;
       if (error != 0) {
         errno = error;
         return Try::kFailed;
@@ -246,10 +241,8 @@ Try try_claimed(int at, const char* path) {
       found = wanted;
     }
     const int error = enter_place(at, path);
-    if (error == EEXIST)
-      return Try::kUsed;
-    if (error != 0 && claimed)
-      claim_remove(at);
+    if (error == EEXIST) return Try::kUsed;
+    if (error != 0 && claimed) claim_remove(at);
     claim = found;
     errno = error;
     return error == 0 ? Try::kOurs : Try::kFailed;
@@ -261,11 +254,9 @@ Try try_place(const char* name) {
   char path[sizeof(runtime.directory)];
   struct stat status;
   path_of(name, path);
-  if (!own_directory_make(path))
-    return Try::kFailed;
+  if (!own_directory_make(path)) return Try::kFailed;
   const int at = own_directory_open(path, name[0] == 0);
-  if (at < 0)
-    return name[0] != 0 && (errno == ENOTDIR || errno == ELOOP) ? Try::kUsed : Try::kFailed;
+  if (at < 0) return name[0] != 0 && (errno == ENOTDIR || errno == ELOOP) ? Try::kUsed : Try::kFailed;
   Try result = Try::kFailed;
   if (faccessat(at, ".", W_OK | X_OK, 0) == 0 && fstat(at, &status) == 0) {
     const DirectoryTrust trust = own_directory_trust(at, status);
@@ -276,11 +267,9 @@ Try try_place(const char* name) {
         owner = status.st_uid;
       }
     } else {
-      if (trust == DirectoryTrust::kShared && reason == Reason::kNone)
-        reason = Reason::kShared;
+      if (trust == DirectoryTrust::kShared && reason == Reason::kNone) reason = Reason::kShared;
       result = try_claimed(at, path);
-      if (result == Try::kUsed && reason != Reason::kForeign)
-        reason = Reason::kUsed;
+      if (result == Try::kUsed && reason != Reason::kForeign) reason = Reason::kUsed;
     }
   }
   const int error = errno;
@@ -294,8 +283,7 @@ bool find_job(char (&found)[kPlaceText]) {
   Claim newest = {}, other;
   bool any = false;
   int at = own_directory_open(base, true);
-  if (at < 0)
-    return false;
+  if (at < 0) return false;
   if (given && claim_read(at, &other) == ClaimState::kThere && same_launch(other)) {
     newest = other;
     found[0] = 0;
@@ -304,13 +292,10 @@ bool find_job(char (&found)[kPlaceText]) {
   DIR* folder = fdopendir(at);
   for (int i = 0; folder != nullptr && i < kMostEntries; ++i) {
     const dirent* entry = readdir(folder);
-    if (entry == nullptr)
-      break;
-    if (strncmp(entry->d_name, "resil-", 6) != 0 || strlen(entry->d_name) >= kPlaceText)
-      continue;
+    if (entry == nullptr) break;
+    if (strncmp(entry->d_name, "resil-", 6) != 0 || strlen(entry->d_name) >= kPlaceText) continue;
     const int inner = own_directory_open_at(dirfd(folder), entry->d_name);
-    if (inner < 0)
-      continue;
+    if (inner < 0) continue;
     if (claim_read(inner, &other) == ClaimState::kThere && same_launch(other) && (!any || other.time > newest.time)) {
       newest = other;
       strcpy(found, entry->d_name);
@@ -318,10 +303,8 @@ bool find_job(char (&found)[kPlaceText]) {
     }
     close(inner);
   }
-  if (folder != nullptr)
-    closedir(folder);
-  else
-    close(at);
+  if (folder != nullptr) closedir(folder);
+  else close(at);
   return any;
 }
 
@@ -332,14 +315,12 @@ bool choose(const char* name) {
     strcpy(place, numbered);
     result = try_place(place);
   }
-  if (result == Try::kUsed && given)
-    result = try_place(strcpy(place, ""));
+  if (result == Try::kUsed && given) result = try_place(strcpy(place, ""));
   for (int i = 1; result == Try::kUsed && i <= kMostPlaces; ++i) {
     snprintf(place, sizeof(place), i == 1 ? "%s" : "%s-%d", name, i);
     result = try_place(place);
   }
-  if (result == Try::kOurs)
-    return true;
+  if (result == Try::kOurs) return true;
   char path[sizeof(runtime.directory)];
   const int error = result == Try::kUsed ? EEXIST : errno;
   path_of(place, path);
@@ -371,13 +352,11 @@ void leave(const char* directory, const char* to, bool removes_claim) {
       snprintf(name, sizeof(name), "dump-%05d-%u.txt", runtime.rank, i);
       renameat(at, name, next, name);
     }
-    if (removes_claim)
-      claim_remove(at);
+    if (removes_claim) claim_remove(at);
     rmdir(directory);  // the last one succeeds
     close(at);
   }
-  if (next >= 0)
-    close(next);
+  if (next >= 0) close(next);
 }
 
 void say_where() {
@@ -386,7 +365,8 @@ void say_where() {
   if (reason == Reason::kUsed)
     log_format("%s holds the reports of another run; those of this one are in %s", path, runtime.directory);
   else if (reason == Reason::kForeign)
-    log_format("%s belongs to another user (uid %u); the reports of this run are in %s", path, owner, runtime.directory);
+    log_format("%s belongs to another user (uid %u); the reports of this run are in %s", path, owner,
+               runtime.directory);
   else if (reason == Reason::kShared)
     log_format("everybody may write to %s, and so change the reports in it", runtime.directory);
 }
@@ -410,8 +390,7 @@ void directory_prepare(const LaunchIdentity& identity) {
     return;
   }
   snprintf(base, sizeof(base), "%s%s%s", cwd, directory[0] == '/' || directory[0] == 0 ? "" : "/", directory);
-  for (size_t length = strlen(base); length > 1 && base[length - 1] == '/'; --length)
-    base[length - 1] = 0;
+  for (size_t length = strlen(base); length > 1 && base[length - 1] == '/'; --length) base[length - 1] = 0;
   const int64_t started = describe(identity);
   name_place(identity, started, name);
   choose(name);
@@ -421,21 +400,20 @@ uint64_t directory_claim_id() { return runtime.directory[0] != 0 ? claim.id : 0;
 const char* directory_place() { return place; }
 
 void directory_offer(uint64_t id, const char* name) {
-  if (settled || id == 0 || runtime.directory[0] == 0)
-    return;
+  if (settled || id == 0 || runtime.directory[0] == 0) return;
   if (id == claim.id && strcmp(name, place) == 0) {
     settled = true;
     return;
   }
-  if (id == last_offer || strlen(name) >= sizeof(next_place) || strchr(name, '/') != nullptr || (name[0] == 0 && !given))
+  if (id == last_offer || strlen(name) >= sizeof(next_place) || strchr(name, '/') != nullptr ||
+      (name[0] == 0 && !given))
     return;
   last_offer = id;
   char path[sizeof(runtime.directory)];
   path_of(name, path);
   const int at = own_directory_open(path, name[0] == 0);
   Claim found;
-  if (at < 0)
-    return;
+  if (at < 0) return;
   if (claim_read(at, &found) == ClaimState::kThere && found.id == id) {
     settled = moves = true;
     wanted = found;
@@ -445,15 +423,13 @@ void directory_offer(uint64_t id, const char* name) {
 }
 
 void directory_settle() {
-  if (runtime.directory[0] == 0 || told)
-    return;
+  if (runtime.directory[0] == 0 || told) return;
   told = true;
   if (moves) {
     char path[sizeof(runtime.directory)], from[sizeof(runtime.directory)];
     snprintf(from, sizeof(from), "%s", runtime.directory);
     path_of(next_place, path);
-    if (world != 0)
-      snprintf(path + strlen(path), sizeof(path) - strlen(path), "/world-%d", world);
+    if (world != 0) snprintf(path + strlen(path), sizeof(path) - strlen(path), "/world-%d", world);
     const int at = own_directory_make(path) ? own_directory_open(path, world == 0 && next_place[0] == 0) : -1;
     if (at >= 0) {
       strcpy(runtime.directory, path);
@@ -472,13 +448,11 @@ void directory_settle() {
       remove_marker(at);
       close(at);
     }
-  if (runtime.rank <= 0 && world == 0)
-    say_where();
+  if (runtime.rank <= 0 && world == 0) say_where();
   // The rank whose number is the launch key completes the claim.
   char own[kNonceText];
   launch_text(launch_nonce(), own);
-  if (!runtime.launch_agreed || strcmp(own, runtime.launch_key) != 0)
-    return;
+  if (!runtime.launch_agreed || strcmp(own, runtime.launch_key) != 0) return;
   const int at = own_directory_to_write(runtime.directory);
   strcpy(claim.launch, runtime.launch_key);
   if (at >= 0) {

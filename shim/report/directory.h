@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where this rank's files go. A directory holds the reports of one launch. Before MPI_Init each rank looks for the one
-// that its launch has claimed, or claims one; what a launcher tells before MPI_Init may be the same for two launches, so
-// afterwards all ranks take over the choice of the lowest one that has a directory, and move.
+// that its launch has claimed, or claims one; what a launcher tells before MPI_Init may be the same for two launches,
+// so afterwards all ranks take over the choice of the lowest one that has a directory, and move.
 //
 // Application's thread, in MPI_Init and MPI_Finalize.
 #pragma once

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/base/own_stack.h"
+#include "shim/base/spinlock.h"
+#include "shim/call/attach.h"
+#include "shim/call/runtime.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
-#include "shim/base/own_stack.h"
-#include "shim/call/runtime.h"
-#include "shim/base/spinlock.h"
 
 namespace resil {
 
@@ -38,12 +38,11 @@ void append(char* text, size_t bytes, const char* format, ...) {
 
 void print(const Finding& finding, unsigned number) {
   char block[6000] = "";
-  append(block, sizeof(block), "resil: %s [%s] rank %d on %s: %s", finding.kind, kConfidence[static_cast<int>(finding.confidence)],
-         runtime.rank, runtime.host, finding.message);
+  append(block, sizeof(block), "resil: %s [%s] rank %d on %s: %s", finding.kind,
+         kConfidence[static_cast<int>(finding.confidence)], runtime.rank, runtime.host, finding.message);
   for (uint32_t i = 0; i < finding.evidence_count; ++i)
     append(block, sizeof(block), "\nresil:     %-24s %s", finding.evidence[i].name, finding.evidence[i].value);
-  if (number == kPrinted)
-    append(block, sizeof(block), "\nresil: further findings of this rank go to its report only");
+  if (number == kPrinted) append(block, sizeof(block), "\nresil: further findings of this rank go to its report only");
   if (runtime.directory[0] != 0)
     append(block, sizeof(block), "\nresil:     next: scripts/resil report %s", runtime.directory);
   log_block(block);
@@ -59,13 +58,11 @@ void Finding::start(const char* of_kind, Confidence how_sure) {
 }
 
 void Finding::culprit(int world_rank) {
-  if (culprit_count < 8)
-    culprit_ranks[culprit_count++] = world_rank;
+  if (culprit_count < 8) culprit_ranks[culprit_count++] = world_rank;
 }
 
 void Finding::victim(int world_rank) {
-  if (victim_count < 8)
-    victim_ranks[victim_count++] = world_rank;
+  if (victim_count < 8) victim_ranks[victim_count++] = world_rank;
 }
 
 void Finding::say(const char* format, ...) {
@@ -76,8 +73,7 @@ void Finding::say(const char* format, ...) {
 }
 
 void Finding::add(const char* name, const char* format, ...) {
-  if (evidence_count == sizeof(evidence) / sizeof(evidence[0]))
-    return;
+  if (evidence_count == sizeof(evidence) / sizeof(evidence[0])) return;
   Evidence& item = evidence[evidence_count++];
   snprintf(item.name, sizeof(item.name), "%s", name);
   va_list arguments;
@@ -91,11 +87,9 @@ unsigned finding_publish(const Finding& finding) {
   {
     SpinGuard guard(lock);
     number = ++made;
-    if (number <= kKept)
-      kept[number - 1] = finding;
+    if (number <= kKept) kept[number - 1] = finding;
   }
-  if (number <= kPrinted)
-    on_own_stack([&] { print(finding, number); });
+  if (number <= kPrinted) on_own_stack([&] { print(finding, number); });
   return number;
 }
 
@@ -104,8 +98,7 @@ unsigned finding_count() { return __atomic_load_n(&made, __ATOMIC_RELAXED); }
 void findings_report(JsonWriter& json) {
   auto ranks = [&json](const char* name, const int32_t* list, uint32_t count) {
     json.begin_array(name);
-    for (uint32_t i = 0; i < count; ++i)
-      json.integer(nullptr, list[i]);
+    for (uint32_t i = 0; i < count; ++i) json.integer(nullptr, list[i]);
     json.end_array();
   };
   const unsigned total = finding_count();

@@ -18,12 +18,13 @@ namespace {
 
 /// Length of a valid UTF-8 sequence at `s` (RFC 3629), 0 if there is none.
 int utf8_length(const unsigned char* s) {
-  if (s[0] < 0x80)
-    return 1;
-  int length = s[0] >= 0xc2 && s[0] <= 0xdf ? 2 : s[0] >= 0xe0 && s[0] <= 0xef ? 3 : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : 0;
+  if (s[0] < 0x80) return 1;
+  int length = s[0] >= 0xc2 && s[0] <= 0xdf   ? 2
+               : s[0] >= 0xe0 && s[0] <= 0xef ? 3
+               : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
+                                              : 0;
   for (int i = 1; i < length; ++i)
-    if ((s[i] & 0xc0) != 0x80)
-      return 0;
+    if ((s[i] & 0xc0) != 0x80) return 0;
   if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
       (s[0] == 0xf4 && s[1] > 0x8f))
     return 0;
@@ -33,14 +34,12 @@ int utf8_length(const unsigned char* s) {
 }  // namespace
 
 void JsonWriter::put(char c) {
-  if (used_ == kBuffer)
-    flush();
+  if (used_ == kBuffer) flush();
   buffer_[used_++] = c;
 }
 
 void JsonWriter::put_text(const char* text) {
-  while (*text != 0)
-    put(*text++);
+  while (*text != 0) put(*text++);
 }
 
 void JsonWriter::put_string(const char* text) {
@@ -58,20 +57,17 @@ void JsonWriter::put_string(const char* text) {
       put_text("\\ufffd");
       ++s;
     } else {
-      while (length-- > 0)
-        put(static_cast<char>(*s++));
+      while (length-- > 0) put(static_cast<char>(*s++));
     }
   }
   put('"');
 }
 
 void JsonWriter::separate(const char* key) {
-  if (!first_)
-    put(',');
+  if (!first_) put(',');
   if (!one_line_ && depth_ > 0 && depth_ <= 2) {
     put('\n');
-    for (int i = 0; i < depth_; ++i)
-      put(' ');
+    for (int i = 0; i < depth_; ++i) put(' ');
   } else if (!first_) {
     put(' ');
   }
@@ -119,8 +115,7 @@ void JsonWriter::number(const char* key, double value) {
   bool point = false;
   for (const char* c = digits; *c != 0; ++c) {
     const bool foreign = strchr("0123456789+-e", *c) == nullptr;
-    if (!foreign || !point)
-      put(foreign ? '.' : *c);
+    if (!foreign || !point) put(foreign ? '.' : *c);
     point = foreign;
   }
 }
@@ -139,10 +134,8 @@ void JsonWriter::flush() {
   const WriteShield shield;
   for (size_t done = 0; done < used_ && error_ == 0;) {
     ssize_t written = write(fd_, buffer_ + done, used_ - done);
-    if (written > 0)
-      done += static_cast<size_t>(written);
-    else if (written == 0 || errno != EINTR)
-      error_ = written == 0 ? ENOSPC : errno;
+    if (written > 0) done += static_cast<size_t>(written);
+    else if (written == 0 || errno != EINTR) error_ = written == 0 ? ENOSPC : errno;
   }
   used_ = 0;
 }

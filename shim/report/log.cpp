@@ -33,30 +33,25 @@ struct {
   ino_t inode[2];
 } standard;
 
-/// A program may have closed standard error and opened a file of data or a connection, which then has its number: nothing
-/// is written there. Redirected to standard output it still is what it was.
+/// A program may have closed standard error and opened a file of data or a connection, which then has its number:
+/// nothing is written there. Redirected to standard output it still is what it was.
 bool is_standard_error() {
   struct stat status;
-  if (fstat(STDERR_FILENO, &status) != 0)
-    return false;
+  if (fstat(STDERR_FILENO, &status) != 0) return false;
   for (int i = 0; i < 2; ++i)
-    if (!standard.known || (status.st_dev == standard.device[i] && status.st_ino == standard.inode[i]))
-      return true;
+    if (!standard.known || (status.st_dev == standard.device[i] && status.st_ino == standard.inode[i])) return true;
   return false;
 }
 
 /// A failure has nobody to be told to: a message is never worth stopping the program.
 void put(const iovec* parts, int count) {
   const WriteShield shield;
-  if (is_standard_error()) {
-    [[maybe_unused]] ssize_t written = writev(STDERR_FILENO, parts, count);
-  }
+  if (is_standard_error()) { [[maybe_unused]] ssize_t written = writev(STDERR_FILENO, parts, count); }
 }
 
 /// Puts `text` behind the first `length` bytes of `line` (1,200 long) and writes both with one call.
 void say(char* line, size_t length, const char* text) {
-  while (*text != 0 && length < 1199)
-    line[length++] = *text++;
+  while (*text != 0 && length < 1199) line[length++] = *text++;
   line[length++] = '\n';
   const iovec whole = {line, length};
   put(&whole, 1);
@@ -103,11 +98,9 @@ void log_format(const char* format, ...) {
 void add_note(const char* text) {
   SpinGuard guard(notes_lock);
   for (unsigned i = 0; i < note_count(); ++i)
-    if (strncmp(notes[i], text, kNoteBytes - 1) == 0)
-      return;
+    if (strncmp(notes[i], text, kNoteBytes - 1) == 0) return;
   unsigned index = note_total.load();
-  if (index < kNotes)
-    strncpy(notes[index], text, kNoteBytes - 1);
+  if (index < kNotes) strncpy(notes[index], text, kNoteBytes - 1);
   note_total.store(index + 1);
 }
 

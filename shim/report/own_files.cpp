@@ -49,8 +49,7 @@ bool temporary_name(const char* name, char* to, size_t bytes) {
   memcpy(to, name, length);
   uint64_t number = unpredictable();
   to[length] = '.';
-  for (int i = 0; i < 8; ++i, number >>= 4)
-    to[length + 1 + static_cast<size_t>(i)] = "0123456789abcdef"[number & 15];
+  for (int i = 0; i < 8; ++i, number >>= 4) to[length + 1 + static_cast<size_t>(i)] = "0123456789abcdef"[number & 15];
   memcpy(to + length + 9, ".tmp", 5);
   return true;
 }
@@ -58,11 +57,9 @@ bool temporary_name(const char* name, char* to, size_t bytes) {
 /// A new file beside `name`; EINTR and names that are taken are tried again.
 int create_aside(int at, const char* name, char* temporary, size_t bytes, mode_t mode) {
   for (int tries = 0; tries < 16; ++tries) {
-    if (!temporary_name(name, temporary, bytes))
-      return -1;
+    if (!temporary_name(name, temporary, bytes)) return -1;
     const int fd = openat(at, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    if (fd >= 0 || (errno != EEXIST && errno != EINTR))
-      return fd;
+    if (fd >= 0 || (errno != EEXIST && errno != EINTR)) return fd;
   }
   return -1;
 }
@@ -91,9 +88,9 @@ int directory_of(const char* path, const char** name) {
 /// Is what was opened a file of this user? Else it is closed.
 int checked(int at, int fd, bool to_write) {
   struct stat status;
-  if (fd < 0)
-    return -1;
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (!to_write || status.st_nlink == 1) && own_uid(at, status.st_uid))
+  if (fd < 0) return -1;
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (!to_write || status.st_nlink == 1) &&
+      own_uid(at, status.st_uid))
     return fd;
   close(fd);
   errno = EPERM;
@@ -104,8 +101,7 @@ int checked(int at, int fd, bool to_write) {
 
 bool own_directory_make(const char* path, bool* made) {
   char text[1100];
-  if (made != nullptr)
-    *made = false;
+  if (made != nullptr) *made = false;
   if (strlen(path) >= sizeof(text)) {
     errno = ENAMETOOLONG;
     return false;
@@ -116,37 +112,30 @@ bool own_directory_make(const char* path, bool* made) {
     // What is above may exist without being ours to look into.
     const bool ok = mkdir(text, 0777) == 0 || errno == EEXIST || errno == EISDIR || errno == EROFS || errno == EACCES;
     *slash = '/';
-    if (!ok)
-      return false;
+    if (!ok) return false;
   }
   if (mkdir(text, 0777) == 0) {
-    if (made != nullptr)
-      *made = true;
+    if (made != nullptr) *made = true;
     return true;
   }
   return errno == EEXIST || errno == EISDIR;
 }
 
 bool own_uid(int at, uid_t uid) {
-  if (uid == geteuid())
-    return true;
-  if (squashed != static_cast<uid_t>(-1))
-    return uid == squashed;
+  if (uid == geteuid()) return true;
+  if (squashed != static_cast<uid_t>(-1)) return uid == squashed;
   char probe[40];
   struct stat status;
   const int fd = create_aside(at, ".owner", probe, sizeof(probe), 0600);
-  if (fd < 0)
-    return false;
-  if (fstat(fd, &status) == 0 && status.st_uid != geteuid())
-    squashed = status.st_uid;
+  if (fd < 0) return false;
+  if (fstat(fd, &status) == 0 && status.st_uid != geteuid()) squashed = status.st_uid;
   close(fd);
   unlinkat(at, probe, 0);
   return uid == squashed;
 }
 
 DirectoryTrust own_directory_trust(int at, const struct stat& status) {
-  if (!own_uid(at, status.st_uid))
-    return DirectoryTrust::kForeign;
+  if (!own_uid(at, status.st_uid)) return DirectoryTrust::kForeign;
   return (status.st_mode & S_IWOTH) != 0 ? DirectoryTrust::kShared : DirectoryTrust::kOwn;
 }
 
@@ -160,25 +149,21 @@ bool own_directory_path_safe(int at) {
     const int next = safe ? openat(here, "..", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     if (next < 0 || fstat(next, &above) != 0) {
       safe = false;
-      if (next >= 0)
-        close(next);
+      if (next >= 0) close(next);
       break;
     }
     close(here);
     here = next;
-    if (above.st_dev == status.st_dev && above.st_ino == status.st_ino)
-      break;  // the root
+    if (above.st_dev == status.st_dev && above.st_ino == status.st_ino) break;  // the root
     status = above;
   }
-  if (here >= 0)
-    close(here);
+  if (here >= 0) close(here);
   return safe;
 }
 
 int own_directory_open(const char* path, bool follow) {
   int fd;
-  do
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW));
+  do fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW));
   while (fd < 0 && errno == EINTR);
   if (fd < 0 && errno == EACCES)  // may be written to without being listed
     fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW));
@@ -188,10 +173,8 @@ int own_directory_open(const char* path, bool follow) {
 int own_directory_to_write(const char* path) {
   struct stat status;
   const int at = own_directory_open(path, true);
-  if (at < 0 || !expected.strict || strcmp(path, expected.path) != 0)
-    return at;
-  if (fstat(at, &status) == 0 && status.st_dev == expected.device && status.st_ino == expected.inode)
-    return at;
+  if (at < 0 || !expected.strict || strcmp(path, expected.path) != 0) return at;
+  if (fstat(at, &status) == 0 && status.st_dev == expected.device && status.st_ino == expected.inode) return at;
   close(at);
   errno = ESTALE;
   return -1;
@@ -199,8 +182,7 @@ int own_directory_to_write(const char* path) {
 
 int own_directory_open_at(int at, const char* name) {
   int fd;
-  do
-    fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+  do fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
   while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -209,8 +191,7 @@ void own_directory_expect(const char* path, int at, bool strict) {
   struct stat status;
   struct statfs system;
   expected.strict = false;
-  if (path[0] == 0 || strlen(path) >= sizeof(expected.path) || fstat(at, &status) != 0)
-    return;
+  if (path[0] == 0 || strlen(path) >= sizeof(expected.path) || fstat(at, &status) != 0) return;
   strcpy(expected.path, path);
   expected.device = status.st_dev;
   expected.inode = status.st_ino;
@@ -224,8 +205,7 @@ namespace {
 bool begin(OwnFile* file, const char* name, mode_t mode) {
   struct stat status;
   file->fd = -1;
-  if (file->at < 0)
-    return false;
+  if (file->at < 0) return false;
   if (strlen(name) < sizeof(file->name)) {
     strcpy(file->name, name);
     file->fd = create_aside(file->at, name, file->temporary, sizeof(file->temporary), mode);
@@ -248,32 +228,24 @@ int place_new(const OwnFile& file) {
     unlinkat(file.at, file.temporary, 0);
     return 0;
   }
-  if (errno == EEXIST)
-    return EEXIST;
+  if (errno == EEXIST) return EEXIST;
   // No hard links on this file system.
-  if (syscall(SYS_renameat2, file.at, file.temporary, file.at, file.name, 1 /* RENAME_NOREPLACE */) == 0)
-    return 0;
-  if (errno == EEXIST)
-    return EEXIST;
+  if (syscall(SYS_renameat2, file.at, file.temporary, file.at, file.name, 1 /* RENAME_NOREPLACE */) == 0) return 0;
+  if (errno == EEXIST) return EEXIST;
   // Nor that: the name is taken first, and whoever looks in between finds a file without content.
   const int taken = own_file_create_at(file.at, file.name, 0600);
-  if (taken < 0)
-    return errno;
+  if (taken < 0) return errno;
   close(taken);
   return renameat(file.at, file.temporary, file.at, file.name) == 0 ? 0 : errno;
 }
 
 bool commit(OwnFile* file, bool replace) {
-  if (file->fd < 0)
-    return false;
+  if (file->fd < 0) return false;
   int error = close(file->fd) != 0 && errno != EINTR ? errno : 0;
   file->fd = -1;
-  if (error == 0 && !replace)
-    error = place_new(*file);
-  else if (error == 0 && renameat(file->at, file->temporary, file->at, file->name) != 0)
-    error = errno;
-  if (error != 0)
-    unlinkat(file->at, file->temporary, 0);
+  if (error == 0 && !replace) error = place_new(*file);
+  else if (error == 0 && renameat(file->at, file->temporary, file->at, file->name) != 0) error = errno;
+  if (error != 0) unlinkat(file->at, file->temporary, 0);
   close(file->at);
   file->at = -1;
   errno = error;
@@ -309,8 +281,7 @@ void own_file_drop(OwnFile* file) {
 
 int own_file_create_at(int at, const char* name, mode_t mode) {
   int fd;
-  do
-    fd = openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  do fd = openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -319,13 +290,11 @@ int own_file_append(const char* path, mode_t mode) {
   constexpr int kFlags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const char* name;
   const int at = directory_of(path, &name);
-  if (at < 0)
-    return -1;
+  if (at < 0) return -1;
   int fd = -1;
   for (int tries = 0; tries < 16 && fd < 0; ++tries) {
     fd = openat(at, name, kFlags | O_CREAT | O_EXCL, mode);
-    if (fd < 0 && errno == EEXIST)
-      fd = checked(at, openat(at, name, kFlags), true);
+    if (fd < 0 && errno == EEXIST) fd = checked(at, openat(at, name, kFlags), true);
     if (fd < 0 && errno != ENOENT && errno != EINTR)  // removed between the two: once more
       break;
   }
@@ -335,8 +304,7 @@ int own_file_append(const char* path, mode_t mode) {
 
 int own_file_read_at(int at, const char* name) {
   int fd;
-  do
-    fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  do fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   while (fd < 0 && errno == EINTR);
   return checked(at, fd, false);
 }
@@ -344,8 +312,7 @@ int own_file_read_at(int at, const char* name) {
 int own_file_read(const char* path) {
   const char* name;
   const int at = directory_of(path, &name);
-  if (at < 0)
-    return -1;
+  if (at < 0) return -1;
   const int fd = own_file_read_at(at, name);
   close_quietly(at);
   return fd;
@@ -355,8 +322,7 @@ bool own_file_exists(const char* path) {
   const char* name;
   struct stat status;
   const int at = directory_of(path, &name);
-  if (at < 0)
-    return false;
+  if (at < 0) return false;
   const bool there = fstatat(at, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
   close(at);
   return there;
@@ -365,8 +331,7 @@ bool own_file_exists(const char* path) {
 bool own_file_remove(const char* path) {
   const char* name;
   const int at = directory_of(path, &name);
-  if (at < 0)
-    return false;
+  if (at < 0) return false;
   const bool done = unlinkat(at, name, 0) == 0;
   close_quietly(at);
   return done;

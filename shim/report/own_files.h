@@ -19,8 +19,8 @@ namespace resil {
 /// tells whether this call made the last one. May exist and still not be ours to write.
 bool own_directory_make(const char* path, bool* made = nullptr);
 
-/// Whether `uid` is what this user's files have on that file system: the effective user id, or what a server makes of it
-/// (root squashed to nobody), which is found out by a file that is made and removed in the directory `at`.
+/// Whether `uid` is what this user's files have on that file system: the effective user id, or what a server makes of
+/// it (root squashed to nobody), which is found out by a file that is made and removed in the directory `at`.
 bool own_uid(int at, uid_t uid);
 
 /// What a directory is to this user. Groups are the user's own affair, as is a umask: only what everybody may write is
@@ -44,11 +44,11 @@ void own_directory_expect(const char* path, int at, bool strict);
 
 /// A file that is written aside and then put in place.
 struct OwnFile {
-  int fd = -1;         ///< to write to
+  int fd = -1;  ///< to write to
   int at = -1;
-  dev_t device;        ///< which file it is
+  dev_t device;  ///< which file it is
   ino_t inode;
-  char name[272];      ///< in its directory
+  char name[272];  ///< in its directory
   char temporary[300];
 };
 

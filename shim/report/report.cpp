@@ -9,18 +9,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/base/version.h"
+#include "shim/call/attach.h"
+#include "shim/call/registry.h"
+#include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/directory.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
 #include "shim/report/own_files.h"
-#include "shim/call/registry.h"
-#include "shim/call/runtime.h"
 #include "shim/ring/segment.h"
-#include "shim/base/version.h"
 
 namespace resil {
 
@@ -32,11 +32,10 @@ bool failure_said;
 constinit JsonWriter writer;  // static: 64 KiB do not belong on the stack of an application's thread
 
 void say_failure(const char* what, int error) {
-  if (failure_said)
-    return;
+  if (failure_said) return;
   failure_said = true;
-  log_format("rank %d on %s cannot write %s: %s; the program goes on, this report is incomplete", runtime.rank, runtime.host,
-             what, strerror(error));
+  log_format("rank %d on %s cannot write %s: %s; the program goes on, this report is incomplete", runtime.rank,
+             runtime.host, what, strerror(error));
 }
 
 void write_members(JsonWriter& json, const char* outcome) {
@@ -56,8 +55,7 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.boolean("launch_agreed", runtime.launch_agreed);
   json.text("outcome", outcome);
   json.integer("exit_status", header.exit_status);
-  if (exit_status_in_init >= 0)
-    json.integer("exit_in_init", exit_status_in_init);
+  if (exit_status_in_init >= 0) json.integer("exit_in_init", exit_status_in_init);
   json.text("resil_version", kVersionText);
   json.begin_object("mpi");
   json.text("library", header.mpi);
@@ -73,8 +71,7 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.boolean("all_ranks_preloaded", all_ranks_present());
   json.boolean("private_communicator", private_comm() != 0);
   json.begin_object("config");
-  for (size_t i = 0; i < config_count(); ++i)
-    json.text(config_at(i).entry->name, config_at(i).text);
+  for (size_t i = 0; i < config_count(); ++i) json.text(config_at(i).entry->name, config_at(i).text);
   json.end_object();
   run_hooks(&Module::report, json);
   json.number("overhead_seconds", overhead_seconds());
@@ -85,8 +82,7 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.integer("dumps", header.dumps);
   findings_report(json);
   json.begin_array("notes");
-  for (unsigned i = 0; i < note_count(); ++i)
-    json.text(nullptr, note_text(i));
+  for (unsigned i = 0; i < note_count(); ++i) json.text(nullptr, note_text(i));
   json.end_array();
   json.integer("notes_dropped", notes_dropped());
   json.end_object();
@@ -111,19 +107,16 @@ int try_report(const char* outcome) {
     directory_node_file(name);
     snprintf(path, sizeof(path), "%s/%s", runtime.directory, name);
     const int fd = own_file_append(path, 0666);
-    if (fd < 0)
-      return errno;
+    if (fd < 0) return errno;
     const int error = write_to(fd, true, outcome);
     return close(fd) != 0 && error == 0 ? errno : error;
   }
   snprintf(path, sizeof(path), "%s/rank-%05d.json", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
   OwnFile file;
-  if (!own_file_begin(&file, path, 0666))
-    return errno;
+  if (!own_file_begin(&file, path, 0666)) return errno;
   const int error = write_to(file.fd, false, outcome);
   if (error == 0) {
-    if (!own_file_commit(&file))
-      return errno;
+    if (!own_file_commit(&file)) return errno;
     directory_wrote(file.device, file.inode);
     return 0;
   }
@@ -134,18 +127,15 @@ int try_report(const char* outcome) {
 }  // namespace
 
 bool report_write(const char* outcome) {
-  if (runtime.directory[0] == 0)
-    return false;
+  if (runtime.directory[0] == 0) return false;
   int error = try_report(outcome);
-  if (error != 0)
-    say_failure("its report", error);
+  if (error != 0) say_failure("its report", error);
   return error == 0;
 }
 
 void report_first() {
   int error = runtime.directory[0] != 0 ? try_report("running") : 0;
-  if (error != 0)
-    directory_give_up(error);
+  if (error != 0) directory_give_up(error);
 }
 
 void report_exit_in_init(int status) {
@@ -158,7 +148,8 @@ void report_last_words(const char* text) { snprintf(last_words, sizeof(last_word
 void report_final(const char* outcome) {
   char path[1200];
   if (runtime.directory[0] != 0) {
-    snprintf(path, sizeof(path), "%s/rank-%05d.ring", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
+    snprintf(path, sizeof(path), "%s/rank-%05d.ring", runtime.directory,
+             runtime.rank >= 0 ? runtime.rank : runtime.pid);
     strcpy(final_ring, path);
     if (!segment_store(path)) {
       say_failure(path, errno);
@@ -167,14 +158,14 @@ void report_final(const char* outcome) {
   }
   segment_discard();  // without a directory nobody could be told where it is
   bool written = report_write(outcome);
-  if (runtime.rank > 0 || config_has("RESIL_LOG", "quiet"))
-    return;
+  if (runtime.rank > 0 || config_has("RESIL_LOG", "quiet")) return;
   if (written)
-    log_format("%s on %d rank%s, %s; %s%s; reports in %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
-               runtime.header->mpi, outcome, last_words, runtime.directory);
+    log_format("%s on %d rank%s, %s; %s%s; reports in %s", config_text("RESIL_MODE"), runtime.size,
+               runtime.size == 1 ? "" : "s", runtime.header->mpi, outcome, last_words, runtime.directory);
   else
-    log_format("%s on %d rank%s, %s; %s; NO reports: %s", config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
-               runtime.header->mpi, outcome, directory_problem()[0] != 0 ? directory_problem() : "they could not be written");
+    log_format("%s on %d rank%s, %s; %s; NO reports: %s", config_text("RESIL_MODE"), runtime.size,
+               runtime.size == 1 ? "" : "s", runtime.header->mpi, outcome,
+               directory_problem()[0] != 0 ? directory_problem() : "they could not be written");
 }
 
 }  // namespace resil

@@ -22,7 +22,8 @@ void report_exit_in_init(int status);
 /// The last report, the ring beside it, and rank 0's closing line.
 void report_final(const char* outcome);
 
-/// What a module has to say in the job's last line, before the directory; from its `report`. Copied; the last text holds.
+/// What a module has to say in the job's last line, before the directory; from its `report`. Copied; the last text
+/// holds.
 void report_last_words(const char* text);
 
 }  // namespace resil

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writing without dying of it: while a WriteShield lives, a write beyond a file-size limit or to a pipe that nobody reads
-// fails with EFBIG or EPIPE instead of raising SIGXFSZ or SIGPIPE, whose disposition is the application's and kills by
-// default. Async-signal-safe. Makes system calls: not for the call path.
+// Writing without dying of it: while a WriteShield lives, a write beyond a file-size limit or to a pipe that nobody
+// reads fails with EFBIG or EPIPE instead of raising SIGXFSZ or SIGPIPE, whose disposition is the application's and
+// kills by default. Async-signal-safe. Makes system calls: not for the call path.
 #pragma once
 
 #include <errno.h>

@@ -32,24 +32,20 @@ bool is_own_file(const struct stat& status, size_t least) {
 /// The fields of /proc/PID/stat behind the name: state letter and start time. False: no such process, or only a zombie.
 bool read_process(int pid, char* state, uint64_t* started) {
   char text[1024];
-  // task/..: an emulator (qemu-user) answers for a process's own `stat` itself, with another start time than others see.
-  if (pid == getpid())
-    strcpy(text, "/proc/self/task/../stat");  // right in any mount of /proc
-  else
-    snprintf(text, sizeof(text), "/proc/%d/task/../stat", pid);
+  // task/..: an emulator (qemu-user) answers for a process's own `stat` itself, with another start time than others
+  // see.
+  if (pid == getpid()) strcpy(text, "/proc/self/task/../stat");  // right in any mount of /proc
+  else snprintf(text, sizeof(text), "/proc/%d/task/../stat", pid);
   int fd = open(text, O_RDONLY | O_CLOEXEC);
   ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0)
-    close(fd);
-  if (length <= 0)
-    return false;
+  if (fd >= 0) close(fd);
+  if (length <= 0) return false;
   text[length] = 0;
   const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
   if (field == nullptr || strlen(field) <= 2 || field[2] == 'Z' || field[2] == 'X')
     return false;  // only its parent's question about it is left
   *state = field[2];
-  for (int i = 0; field != nullptr && i < 20; ++i)
-    field = strchr(field + 1, ' ');
+  for (int i = 0; field != nullptr && i < 20; ++i) field = strchr(field + 1, ' ');
   *started = field != nullptr ? strtoull(field + 1, nullptr, 10) : 0;
   return true;
 }
@@ -57,11 +53,9 @@ bool read_process(int pid, char* state, uint64_t* started) {
 }  // namespace
 
 void* node_file_create(const char* path, size_t bytes) {
-  if (!file_size_allowed(bytes))
-    return nullptr;
+  if (!file_size_allowed(bytes)) return nullptr;
   int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0)
-    return nullptr;
+  if (fd < 0) return nullptr;
   void* memory = MAP_FAILED;
   if (posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0)
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -75,54 +69,43 @@ void* node_file_create(const char* path, size_t bytes) {
 
 int node_file_open(int folder, const char* name, bool write, size_t least, struct stat* status) {
   struct stat before;
-  if (fstatat(folder, name, &before, AT_SYMLINK_NOFOLLOW) != 0 || !is_own_file(before, least))
-    return -1;
+  if (fstatat(folder, name, &before, AT_SYMLINK_NOFOLLOW) != 0 || !is_own_file(before, least)) return -1;
   // Another file may have taken the name meanwhile: so the open must not wait either, and is looked at again.
   const int fd = openat(folder, name, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0)
-    return -1;
-  if (fstat(fd, status) == 0 && is_own_file(*status, least))
-    return fd;
+  if (fd < 0) return -1;
+  if (fstat(fd, status) == 0 && is_own_file(*status, least)) return fd;
   close(fd);
   return -1;
 }
 
 bool node_file_hold(const char* path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0)
-    return false;
+  if (fd < 0) return false;
   // The lock belongs to the open file, and the mapping keeps that open when the descriptor is closed. No other mapping
   // may share it: forks inherit those.
   void* mapped = MAP_FAILED;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-    mapped = mmap(nullptr, kPage, PROT_NONE, MAP_SHARED, fd, 0);
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) mapped = mmap(nullptr, kPage, PROT_NONE, MAP_SHARED, fd, 0);
   close(fd);
-  if (mapped == MAP_FAILED)
-    return false;
+  if (mapped == MAP_FAILED) return false;
   struct stat status;
-  const int look = madvise(mapped, kPage, MADV_DONTFORK) == 0 ? node_file_open(AT_FDCWD, path, false, kPage, &status) : -1;
+  const int look =
+      madvise(mapped, kPage, MADV_DONTFORK) == 0 ? node_file_open(AT_FDCWD, path, false, kPage, &status) : -1;
   const bool held = look >= 0 && node_file_is_held(look);
-  if (look >= 0)
-    close(look);
-  if (!held)
-    munmap(mapped, kPage);
+  if (look >= 0) close(look);
+  if (!held) munmap(mapped, kPage);
   return held;
 }
 
 bool node_file_is_held(int fd) {
-  if (flock(fd, LOCK_SH | LOCK_NB) != 0)
-    return errno == EWOULDBLOCK;
+  if (flock(fd, LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
   flock(fd, LOCK_UN);
   return false;
 }
 
 Life node_file_life(int fd, const NodeFileOwner& owner) {
-  if (node_file_is_held(fd))
-    return Life::kLives;  // whatever a damaged header says
-  if (owner.held)
-    return Life::kGone;
-  if (owner.pid_namespace != pid_namespace() || !proc_is_own())
-    return Life::kUnknown;
+  if (node_file_is_held(fd)) return Life::kLives;  // whatever a damaged header says
+  if (owner.held) return Life::kGone;
+  if (owner.pid_namespace != pid_namespace() || !proc_is_own()) return Life::kUnknown;
   return owner.pid_start != 0 && process_start_time(owner.pid) == owner.pid_start ? Life::kLives : Life::kGone;
 }
 
@@ -145,16 +128,14 @@ uint64_t pid_namespace() {
 
 uint64_t file_view() {
   struct stat space, root;
-  if (stat("/proc/self/ns/mnt", &space) != 0 || stat("/", &root) != 0)
-    return 0;
+  if (stat("/proc/self/ns/mnt", &space) != 0 || stat("/", &root) != 0) return 0;
   return hash_combine(hash_combine(space.st_ino, root.st_dev), root.st_ino);
 }
 
 bool proc_is_own() {
   char text[32];
   const ssize_t length = readlink("/proc/self", text, sizeof(text) - 1);
-  if (length <= 0)
-    return false;
+  if (length <= 0) return false;
   text[length] = 0;
   return strtol(text, nullptr, 10) == getpid();
 }
@@ -162,8 +143,7 @@ bool proc_is_own() {
 void boot_identity(char* text) {
   const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, kBootText - 1) : -1;
-  if (fd >= 0)
-    close(fd);
+  if (fd >= 0) close(fd);
   text[length > 0 ? length : 0] = 0;
   text[strcspn(text, "\n")] = 0;
 }
@@ -174,8 +154,7 @@ NodeFolder::NodeFolder(char* room, size_t bytes)
 NodeFolder::NodeFolder(int folder, char* room, size_t bytes) : folder_(folder), room_(room), size_(bytes) {}
 
 NodeFolder::~NodeFolder() {
-  if (folder_ >= 0)
-    close(folder_);
+  if (folder_ >= 0) close(folder_);
 }
 
 const char* NodeFolder::next() {
@@ -189,8 +168,7 @@ const char* NodeFolder::next() {
   if (at_ == bytes_) {
     bytes_ = folder_ >= 0 ? syscall(SYS_getdents64, folder_, room_, size_) : 0;
     at_ = 0;
-    if (bytes_ <= 0)
-      return bytes_ = 0, nullptr;
+    if (bytes_ <= 0) return bytes_ = 0, nullptr;
   }
   const auto* entry = reinterpret_cast<const Entry*>(room_ + at_);
   at_ += entry->bytes;

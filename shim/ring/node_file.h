@@ -18,20 +18,20 @@ namespace resil {
 /// sizes, or the name is taken; nothing is ever removed to take its place.
 void* node_file_create(const char* path, size_t bytes);
 
-/// Opens a file for reading (`write`: and writing), if it is a regular file of this user with one name and of a size that
-/// makes sense (at least `least` bytes). -1: it is something else, a link, or gone; what it is has cost nothing then. A
-/// pipe, a device or a file on which somebody holds a lease would make a plain open wait.
+/// Opens a file for reading (`write`: and writing), if it is a regular file of this user with one name and of a size
+/// that makes sense (at least `least` bytes). -1: it is something else, a link, or gone; what it is has cost nothing
+/// then. A pipe, a device or a file on which somebody holds a lease would make a plain open wait.
 int node_file_open(int folder, const char* name, bool write, size_t least, struct stat* status);
 
-/// Puts a mark on a file of this process that lasts exactly as long as the process (or until it becomes another program):
-/// a lock of an open file that is held by a mapping alone. It needs no descriptor, which a program might close, is not
-/// inherited by forks, and is seen from every pid namespace. False: this system has no such marks.
+/// Puts a mark on a file of this process that lasts exactly as long as the process (or until it becomes another
+/// program): a lock of an open file that is held by a mapping alone. It needs no descriptor, which a program might
+/// close, is not inherited by forks, and is seen from every pid namespace. False: this system has no such marks.
 bool node_file_hold(const char* path);
 /// Whether somebody has that mark on the open file.
 bool node_file_is_held(int fd);
 
-/// One walk through the names in /dev/shm, as the kernel gives them: readdir would allocate, and another thread may fork.
-/// `room`: 8-byte aligned, some KiB, the caller's own while the walk lasts.
+/// One walk through the names in /dev/shm, as the kernel gives them: readdir would allocate, and another thread may
+/// fork. `room`: 8-byte aligned, some KiB, the caller's own while the walk lasts.
 class NodeFolder {
  public:
   NodeFolder(char* room, size_t bytes);
@@ -58,10 +58,11 @@ enum class Life : uint8_t { kGone, kLives, kUnknown };
 /// kUnknown: made without a mark, in another pid namespace.
 Life node_file_life(int fd, const NodeFileOwner& owner);
 
-/// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process (any more).
+/// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process (any
+/// more).
 uint64_t process_start_time(int pid);
-/// State letter of that process (R, S, D, T, t, ...), 0 when it is gone; `started` as above, so that a reused pid is not
-/// taken for it.
+/// State letter of that process (R, S, D, T, t, ...), 0 when it is gone; `started` as above, so that a reused pid is
+/// not taken for it.
 int process_state(int pid, uint64_t started);
 /// Identity of this process's pid namespace, 0 unknown.
 uint64_t pid_namespace();

@@ -13,8 +13,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "shim/presence/launch.h"
 #include "shim/call/runtime.h"
+#include "shim/presence/launch.h"
 #include "shim/ring/segment.h"
 
 namespace resil {
@@ -29,7 +29,8 @@ char own_path[256];
 void name_of(int world_rank, char* path, size_t size) {
   char nonce[kNonceText];
   launch_text(launch_nonce_of(world_rank), nonce);
-  snprintf(path, size, "/dev/shm/resil-%u-%s-%d-%d-%s%s", getuid(), runtime.header->job, runtime.world, world_rank, nonce, kNodeMemorySuffix);
+  snprintf(path, size, "/dev/shm/resil-%u-%s-%d-%d-%s%s", getuid(), runtime.header->job, runtime.world, world_rank,
+           nonce, kNodeMemorySuffix);
 }
 
 Life life_of(int fd, const NodeMemory& memory) {
@@ -64,40 +65,36 @@ NodeMemory* node_memory_create(size_t bytes) {
 
 NodeMemory* node_memory_open(int world_rank) {
   const uint64_t nonce = launch_nonce_of(world_rank);
-  if (nonce == 0)
-    return nullptr;  // not known to carry resil
+  if (nonce == 0) return nullptr;  // not known to carry resil
   char path[256];
   name_of(world_rank, path, sizeof(path));
   struct stat status;
   const int fd = node_file_open(AT_FDCWD, path, true, kNodeMemoryBegin + 1, &status);
-  if (fd < 0)
-    return nullptr;
+  if (fd < 0) return nullptr;
   void* mapped = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   auto* memory = static_cast<NodeMemory*>(mapped);
   const bool good = mapped != MAP_FAILED && __atomic_load_n(&memory->magic, __ATOMIC_ACQUIRE) == kMagic &&
-                    memory->bytes == static_cast<uint64_t>(status.st_size) && memory->nonce == nonce && memory->rank == world_rank &&
-                    memory->world_size == runtime.size && memory->world == runtime.world && life_of(fd, *memory) == Life::kLives;
+                    memory->bytes == static_cast<uint64_t>(status.st_size) && memory->nonce == nonce &&
+                    memory->rank == world_rank && memory->world_size == runtime.size &&
+                    memory->world == runtime.world && life_of(fd, *memory) == Life::kLives;
   close(fd);
-  if (good)
-    return memory;
-  if (mapped != MAP_FAILED)
-    munmap(mapped, static_cast<size_t>(status.st_size));
+  if (good) return memory;
+  if (mapped != MAP_FAILED) munmap(mapped, static_cast<size_t>(status.st_size));
   return nullptr;
 }
 
 void node_memory_discard() {
-  if (own_path[0] != 0)
-    unlink(own_path);
+  if (own_path[0] != 0) unlink(own_path);
   own_path[0] = 0;
 }
 
 bool node_memory_sweep(int folder, const char* name) {
   struct stat status;
   const int fd = node_file_open(folder, name, false, sizeof(NodeMemory), &status);
-  if (fd < 0)
-    return false;
+  if (fd < 0) return false;
   NodeMemory memory;
-  const bool dead = pread(fd, &memory, sizeof(memory), 0) == sizeof(memory) && memory.magic == kMagic && life_of(fd, memory) == Life::kGone;
+  const bool dead = pread(fd, &memory, sizeof(memory), 0) == sizeof(memory) && memory.magic == kMagic &&
+                    life_of(fd, memory) == Life::kGone;
   close(fd);
   return dead && unlinkat(folder, name, 0) == 0;
 }

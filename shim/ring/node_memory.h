@@ -16,8 +16,8 @@ constexpr char kNodeMemorySuffix[] = ".node";
 
 /// First bytes of the memory; the rest is the owner's.
 struct NodeMemory {
-  uint64_t magic;          ///< last thing written
-  uint64_t bytes;          ///< in all
+  uint64_t magic;  ///< last thing written
+  uint64_t bytes;  ///< in all
   uint64_t pid_start, pid_namespace, nonce;  ///< as in the header of the ring file
   int32_t pid, rank, world_size, world;
   uint32_t held, reserved;

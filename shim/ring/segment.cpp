@@ -16,13 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/model/call_info.h"
-#include "shim/presence/launch.h"
-#include "shim/ring/node_memory.h"
-#include "shim/report/own_files.h"
+#include "shim/base/version.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
-#include "shim/base/version.h"
+#include "shim/model/call_info.h"
+#include "shim/presence/launch.h"
+#include "shim/report/own_files.h"
+#include "shim/ring/node_memory.h"
 
 namespace resil {
 
@@ -50,8 +50,7 @@ double measure_rate() {
   return static_cast<double>(frequency);
 #else
   uint64_t t0 = ticks(), n0 = realtime_ns(), n1;
-  do
-    n1 = realtime_ns();
+  do n1 = realtime_ns();
   while (n1 - n0 < 200000 && n1 >= n0);  // 0.2 ms: four digits
   return static_cast<double>(ticks() - t0) * 1e9 / static_cast<double>(n1 - n0);
 #endif
@@ -61,8 +60,7 @@ double measure_rate() {
 
 bool file_size_allowed(uint64_t bytes) {
   rlimit limit;
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes)
-    return true;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes) return true;
   errno = EFBIG;
   return false;
 }
@@ -76,8 +74,7 @@ struct Plan {
 };
 
 void plan_section(Plan& plan, const char* name, size_t entry_bytes, size_t entries) {
-  if (plan.count == 16)
-    return;
+  if (plan.count == 16) return;
   ring::Section& section = plan.sections[plan.count++];
   strncpy(section.name, name, sizeof(section.name) - 1);
   section.offset = plan.bytes;
@@ -95,19 +92,16 @@ void place(T*& pointer, uint32_t& count, char* base, const Plan& plan, unsigned 
 
 bool page_is_zero(const char* page) {
   for (size_t i = 0; i < kPage; i += sizeof(uint64_t))
-    if (*reinterpret_cast<const uint64_t*>(page + i) != 0)
-      return false;
+    if (*reinterpret_cast<const uint64_t*>(page + i) != 0) return false;
   return true;
 }
 
 /// False with errno; a short write means a full file system.
 bool write_page(int fd, const char* page, off_t offset) {
   ssize_t written;
-  do
-    written = pwrite(fd, page, kPage, offset);
+  do written = pwrite(fd, page, kPage, offset);
   while (written < 0 && errno == EINTR);
-  if (written >= 0 && written < static_cast<ssize_t>(kPage))
-    errno = ENOSPC;
+  if (written >= 0 && written < static_cast<ssize_t>(kPage)) errno = ENOSPC;
   return written == static_cast<ssize_t>(kPage);
 }
 
@@ -123,7 +117,9 @@ void path_of(const char* launch, int world_rank, char* path, size_t bytes) {
 
 }  // namespace
 
-void segment_path_of(int world_rank, char* path, size_t bytes) { path_of(runtime.header->job, world_rank, path, bytes); }
+void segment_path_of(int world_rank, char* path, size_t bytes) {
+  path_of(runtime.header->job, world_rank, path, bytes);
+}
 
 bool segment_create(const char* launch) {
   Plan plan = {};
@@ -137,8 +133,7 @@ bool segment_create(const char* launch) {
   for (const Module* module : enabled_modules()) {
     uint32_t entry_bytes = 1;
     size_t bytes = module->ring_bytes != nullptr ? module->ring_bytes(&entry_bytes) : 0;
-    if (bytes != 0)
-      plan_section(plan, module->name, entry_bytes, bytes / entry_bytes);
+    if (bytes != 0) plan_section(plan, module->name, entry_bytes, bytes / entry_bytes);
   }
   path_of(launch, runtime.rank, live_path, sizeof(live_path));
   char* base = static_cast<char*>(node_file_create(live_path, plan.bytes));
@@ -146,8 +141,7 @@ bool segment_create(const char* launch) {
     live_path[0] = 0;
     anonymous = true;
     void* memory = mmap(nullptr, plan.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return false;
+    if (memory == MAP_FAILED) return false;
     base = static_cast<char*>(memory);
   }
   auto* header = reinterpret_cast<ring::Header*>(base);
@@ -162,8 +156,7 @@ bool segment_create(const char* launch) {
   strncpy(header->job, launch, sizeof(header->job) - 1);
   strncpy(header->directory, runtime.directory, sizeof(header->directory) - 1);
   strncpy(header->resil_version, kVersionText, sizeof(header->resil_version) - 1);
-  if (readlink("/proc/self/exe", header->executable, sizeof(header->executable) - 1) < 0)
-    header->executable[0] = 0;
+  if (readlink("/proc/self/exe", header->executable, sizeof(header->executable) - 1) < 0) header->executable[0] = 0;
   uint64_t start = process_start_time(runtime.pid);
   header->pid_namespace = pid_namespace();
   header->nonce = launch_nonce();
@@ -209,7 +202,8 @@ void segment_sync_clock() {
   ring::Header* header = runtime.header;
   uint64_t now = ticks(), wall = realtime_ns();
   if (wall > header->realtime_start_ns + 1000000) {
-    double rate = static_cast<double>(now - header->ticks_start) * 1e9 / static_cast<double>(wall - header->realtime_start_ns);
+    double rate =
+        static_cast<double>(now - header->ticks_start) * 1e9 / static_cast<double>(wall - header->realtime_start_ns);
     // A wall clock that was set meanwhile must not bend the time axis.
     if (rate > 0.99 * header->ticks_per_second && rate < 1.01 * header->ticks_per_second)
       header->ticks_per_second = rate;
@@ -221,24 +215,19 @@ void segment_sync_clock() {
 bool segment_store(const char* path) {
   const size_t bytes = runtime.header->file_bytes;
   OwnFile file;
-  if (!file_size_allowed(bytes) || !own_file_begin(&file, path, 0666))
-    return false;
+  if (!file_size_allowed(bytes) || !own_file_begin(&file, path, 0666)) return false;
   const char* base = reinterpret_cast<const char*>(runtime.header);
   bool ok = ftruncate(file.fd, static_cast<off_t>(bytes)) == 0;
   for (size_t offset = 0; ok && offset < bytes; offset += kPage)
-    if (!page_is_zero(base + offset))
-      ok = write_page(file.fd, base + offset, static_cast<off_t>(offset));
-  if (!ok)
-    own_file_drop(&file);
-  if (!ok || !own_file_commit(&file))
-    return false;
+    if (!page_is_zero(base + offset)) ok = write_page(file.fd, base + offset, static_cast<off_t>(offset));
+  if (!ok) own_file_drop(&file);
+  if (!ok || !own_file_commit(&file)) return false;
   segment_discard();
   return true;
 }
 
 void segment_discard() {
-  if (live_path[0] != 0)
-    unlink(live_path);
+  if (live_path[0] != 0) unlink(live_path);
   live_path[0] = 0;
   node_memory_discard();
 }

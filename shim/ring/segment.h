@@ -19,8 +19,8 @@ bool segment_create(const char* launch);
 /// False: errno is EFBIG.
 bool file_size_allowed(uint64_t bytes);
 /// Collects the rings that killed ranks of this user left on this node: into their report directories if those are
-/// still there, else away. In a thread of its own, since files and directories may be slow or worse, and MPI_Init does not
-/// wait for it; at most kSweepSeconds. One rank a node does it.
+/// still there, else away. In a thread of its own, since files and directories may be slow or worse, and MPI_Init does
+/// not wait for it; at most kSweepSeconds. One rank a node does it.
 void segment_sweep_start();
 constexpr double kSweepSeconds = 2;
 /// Before the process ends: no further file, and at most `seconds` for the one under way.

@@ -2,7 +2,8 @@
 //
 // Node-local memory that killed jobs left behind: nobody may ever ask for their reports, and a node must not fill up
 // with rings. Reads and removes files of this user in /dev/shm only; once a node and job, in a thread of its own: a
-// report directory may lie on a file system that is slow or gone. Bounded in files and in time; the next job takes the rest.
+// report directory may lie on a file system that is slow or gone. Bounded in files and in time; the next job takes the
+// rest.
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -17,11 +18,11 @@
 #include <atomic>
 
 #include "shim/base/helper_thread.h"
+#include "shim/call/runtime.h"
 #include "shim/presence/launch.h"
+#include "shim/report/own_files.h"
 #include "shim/ring/node_file.h"
 #include "shim/ring/node_memory.h"
-#include "shim/report/own_files.h"
-#include "shim/call/runtime.h"
 #include "shim/ring/segment.h"
 
 namespace resil {
@@ -29,7 +30,7 @@ namespace resil {
 namespace {
 
 constexpr int kMostFiles = 1024;
-constexpr time_t kKept = 86400;      // seconds since it was made; of a ring whose directory is not seen from here
+constexpr time_t kKept = 86400;  // seconds since it was made; of a ring whose directory is not seen from here
 constexpr size_t kChunk = 64 << 10;  // bytes copied at a time
 
 std::atomic<uint32_t> running;  // futex word
@@ -48,21 +49,19 @@ bool copy(int from, const char* directory, int rank) {
   char path[1200];
   struct stat status;
   snprintf(path, sizeof(path), "%s/rank-%05d.ring", directory, rank);
-  if (own_file_exists(path))
-    return true;  // collected already
+  if (own_file_exists(path)) return true;  // collected already
   OwnFile file;
-  if (!own_file_begin(&file, path, 0666))
-    return false;
+  if (!own_file_begin(&file, path, 0666)) return false;
   const int to = file.fd;
   bool ok = fstat(from, &status) == 0 && file_size_allowed(static_cast<uint64_t>(status.st_size)) &&
             ftruncate(to, status.st_size) == 0;
   for (off_t offset = 0; ok && offset < status.st_size; offset += static_cast<off_t>(kChunk)) {
     ssize_t bytes = pread(from, chunk, kChunk, offset);
     ok = bytes > 0 && !stop.load(std::memory_order_relaxed) &&
-         (memcmp(chunk, zero, static_cast<size_t>(bytes)) == 0 || pwrite(to, chunk, static_cast<size_t>(bytes), offset) == bytes);
+         (memcmp(chunk, zero, static_cast<size_t>(bytes)) == 0 ||
+          pwrite(to, chunk, static_cast<size_t>(bytes), offset) == bytes);
   }
-  if (!ok)
-    own_file_drop(&file);
+  if (!ok) own_file_drop(&file);
   return ok && own_file_commit(&file);
 }
 
@@ -77,8 +76,7 @@ bool is_directory_of(const ring::Header& header) {
   char path[1200], text[4096], nonce[kNonceText], launch[sizeof(header.launch) + 16];
   snprintf(path, sizeof(path), "%s/rank-%05d.json", header.directory, header.rank);
   const int fd = own_file_read(path);
-  if (fd < 0)
-    return header.view == file_view() || header.nonce == 0;  // reports of many ranks share a file
+  if (fd < 0) return header.view == file_view() || header.nonce == 0;  // reports of many ranks share a file
   const ssize_t length = read(fd, text, sizeof(text) - 1);
   close(fd);
   text[length > 0 ? length : 0] = 0;
@@ -90,20 +88,19 @@ bool is_directory_of(const ring::Header& header) {
 bool collect(int folder, const char* name) {
   struct stat status;
   const int fd = node_file_open(folder, name, false, sizeof(ring::Header), &status);
-  if (fd < 0)
-    return false;
+  if (fd < 0) return false;
   ring::Header header;
-  bool gone = pread(fd, &header, sizeof(header), 0) == sizeof(header) && header.magic == ring::kMagic &&
-              header.version == ring::kVersion &&
-              node_file_life(fd, {header.pid, header.held != 0, uint64_t{header.pid_start_hi} << 32 | header.pid_start_lo,
-                                  header.pid_namespace}) == Life::kGone;
+  bool gone =
+      pread(fd, &header, sizeof(header), 0) == sizeof(header) && header.magic == ring::kMagic &&
+      header.version == ring::kVersion &&
+      node_file_life(fd, {header.pid, header.held != 0, uint64_t{header.pid_start_hi} << 32 | header.pid_start_lo,
+                          header.pid_namespace}) == Life::kGone;
   const bool seen = header.view == file_view() || header.nonce == 0;
   if (gone) {
     header.directory[sizeof(header.directory) - 1] = 0;
     // A directory that is gone, or full, does not keep the memory taken.
     const bool known = header.directory[0] == '/' && header.rank >= 0 && is_directory_of(header);
-    if (known)
-      copy(fd, header.directory, header.rank);
+    if (known) copy(fd, header.directory, header.rank);
     // From another container it may be there and not be seen from here: whoever sees it may still ask for the report.
     const bool keep = !known && !seen && status.st_mtime + kKept > time(nullptr) && !half_full(folder);
     gone = !keep && !stop.load(std::memory_order_relaxed) && unlinkat(folder, name, 0) == 0;
@@ -119,9 +116,10 @@ bool ends_with(const char* name, size_t length, const char* suffix) {
 /// One file, if it is one of ours.
 bool sweep_one(int folder, const char* name, const char* prefix) {
   const size_t length = strlen(name);
-  if (strncmp(name, prefix, strlen(prefix)) != 0)
-    return false;
-  return ends_with(name, length, ".ring") ? collect(folder, name) : ends_with(name, length, kNodeMemorySuffix) && node_memory_sweep(folder, name);
+  if (strncmp(name, prefix, strlen(prefix)) != 0) return false;
+  return ends_with(name, length, ".ring")
+             ? collect(folder, name)
+             : ends_with(name, length, kNodeMemorySuffix) && node_memory_sweep(folder, name);
 }
 
 void thread_main() {
@@ -139,8 +137,7 @@ int segment_sweep(const char* prefix) {
   int removed = 0;
   while (removed < kMostFiles && !stop.load(std::memory_order_relaxed) && now() < until) {
     const char* name = folder.next();
-    if (name == nullptr)
-      break;
+    if (name == nullptr) break;
     removed += sweep_one(folder.descriptor(), name, prefix);
   }
   return removed;
@@ -149,16 +146,14 @@ int segment_sweep(const char* prefix) {
 void segment_sweep_start() {
   snprintf(own_prefix, sizeof(own_prefix), "resil-%u-", getuid());
   running.store(1, std::memory_order_relaxed);
-  if (!helper_thread_start("resil-sweep", thread_main))
-    running.store(0, std::memory_order_relaxed);
+  if (!helper_thread_start("resil-sweep", thread_main)) running.store(0, std::memory_order_relaxed);
 }
 
 void segment_sweep_end(double seconds) {
   const double until = now() + seconds;
   for (double time = now(); running.load(std::memory_order_acquire) != 0; time = now()) {
     const double left = until - time;
-    if (left <= 0)
-      break;
+    if (left <= 0) break;
     const timespec rest = {0, static_cast<long>((left < 0.1 ? left : 0.1) * 1e9)};
     syscall(SYS_futex, &running, FUTEX_WAIT_PRIVATE, 1, &rest, nullptr, 0);
   }

@@ -31,28 +31,26 @@ struct TagRange {
 namespace tags {
 
 constexpr TagRange kExample = {0, 1};
-constexpr TagRange kLedger = {1, 1};             ///< records of checksums
-constexpr TagRange kDoubleRun = {3, 1};          ///< the agreement on a step that ran twice
-constexpr TagRange kNobody = {4, 1};             ///< nobody ever sends: receives that must not match in verify
+constexpr TagRange kLedger = {1, 1};  ///< records of checksums
+constexpr TagRange kDoubleRun = {3, 1};  ///< the agreement on a step that ran twice
+constexpr TagRange kNobody = {4, 1};  ///< nobody ever sends: receives that must not match in verify
 constexpr TagRange kStagingNote = {5, 1};
-constexpr TagRange kStagingOwn = {6, 1};         ///< a rank's messages to itself, while one thread holds the pipeline
-constexpr TagRange kStagingChunk = {64, 3840};   ///< chunks of large messages: 64 for each of 60 entries of a receiver
-constexpr TagRange kReduction = {4096, 28000};   ///< reductions by messages, by a hash of which one
-constexpr TagRange kCopy = {32096, 512};         ///< a rank's copies by a message to itself, one tag each
+constexpr TagRange kStagingOwn = {6, 1};  ///< a rank's messages to itself, while one thread holds the pipeline
+constexpr TagRange kStagingChunk = {64, 3840};  ///< chunks of large messages: 64 for each of 60 entries of a receiver
+constexpr TagRange kReduction = {4096, 28000};  ///< reductions by messages, by a hash of which one
+constexpr TagRange kCopy = {32096, 512};  ///< a rank's copies by a message to itself, one tag each
 
 /// All of them. A new range is entered here.
-constexpr TagRange kAll[] = {kExample,    kLedger,     kDoubleRun,    kNobody,    kStagingNote,
+constexpr TagRange kAll[] = {kExample,    kLedger,       kDoubleRun, kNobody, kStagingNote,
                              kStagingOwn, kStagingChunk, kReduction, kCopy};
 
 constexpr int kUpperBound = 32767;  ///< the least MPI_TAG_UB that MPI guarantees
 
 constexpr bool disjoint(const TagRange* ranges, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    if (ranges[i].first < 0 || ranges[i].count <= 0 || ranges[i].end() - 1 > kUpperBound)
-      return false;
+    if (ranges[i].first < 0 || ranges[i].count <= 0 || ranges[i].end() - 1 > kUpperBound) return false;
     for (size_t k = 0; k < i; ++k)
-      if (ranges[i].first < ranges[k].end() && ranges[k].first < ranges[i].end())
-        return false;
+      if (ranges[i].first < ranges[k].end() && ranges[k].first < ranges[i].end()) return false;
   }
   return true;
 }

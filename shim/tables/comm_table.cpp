@@ -9,13 +9,13 @@
 #include <cstdio>
 #include <cstring>
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
-#include "shim/tables/freed.h"
 #include "shim/abi/handler_change.h"
 #include "shim/base/hash.h"
-#include "shim/call/runtime.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/attach.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/freed.h"
 #include "shim/tables/tables.h"
 
 namespace resil {
@@ -33,9 +33,9 @@ struct Ordinal {
   uint64_t count;
 };
 
-CommInfo* infos;     // by index
-Ordinal* ordinals;   // how many communicators were created from equal circumstances, by hash of those
-uint32_t* buckets;   // handle hash -> index, open addressing; 0 empty, ~0 deleted
+CommInfo* infos;  // by index
+Ordinal* ordinals;  // how many communicators were created from equal circumstances, by hash of those
+uint32_t* buckets;  // handle hash -> index, open addressing; 0 empty, ~0 deleted
 uint32_t bucket_count;
 SpinLock lock;
 
@@ -45,10 +45,8 @@ uint32_t bucket_of(uint64_t handle) { return static_cast<uint32_t>(mix64(handle)
 uint32_t find(uint64_t handle) {
   for (uint32_t i = bucket_of(handle), probes = 0; probes < bucket_count; i = (i + 1) & (bucket_count - 1), ++probes) {
     uint32_t index = __atomic_load_n(&buckets[i], __ATOMIC_ACQUIRE);
-    if (index == 0)
-      return 0;
-    if (index != ~0u && __atomic_load_n(&infos[index].handle, __ATOMIC_ACQUIRE) == handle)
-      return index;
+    if (index == 0) return 0;
+    if (index != ~0u && __atomic_load_n(&infos[index].handle, __ATOMIC_ACQUIRE) == handle) return index;
   }
   return 0;
 }
@@ -67,8 +65,7 @@ uint64_t ordinal_among_equals(uint64_t base) {
   SpinGuard guard(lock);
   for (uint32_t i = static_cast<uint32_t>(base) & (kOrdinals - 1), probes = 0; probes < kOrdinals;
        i = (i + 1) & (kOrdinals - 1), ++probes) {
-    if (ordinals[i].base == base)
-      return ordinals[i].count++;
+    if (ordinals[i].base == base) return ordinals[i].count++;
     if (ordinals[i].base == 0) {
       ordinals[i] = {base, 1};
       return 0;
@@ -77,7 +74,9 @@ uint64_t ordinal_among_equals(uint64_t base) {
   return 0;
 }
 
-bool is_of_group(CallId id) { return id == CallId::kMPI_Comm_create_group || id == CallId::kMPI_Comm_create_from_group; }
+bool is_of_group(CallId id) {
+  return id == CallId::kMPI_Comm_create_group || id == CallId::kMPI_Comm_create_from_group;
+}
 
 /// Named by who is left: the ranks disagree about what failed, and so about how many communicators were made before.
 bool is_of_survivors(CallId id) { return id == CallId::kMPIX_Comm_shrink || id == CallId::kMPIX_Comm_ishrink; }
@@ -91,8 +90,7 @@ uint64_t group_base(const Event& e) {
   if (backend->group_world_ranks(e.group, members != nullptr ? kMost : 1, members != nullptr ? members : few, &size))
     for (int i = 0; i < size; ++i)
       base = hash_combine(base, static_cast<uint64_t>(members != nullptr ? members[i] : few[i]));
-  if (members != nullptr)
-    scratch_release(*e.thread, members);
+  if (members != nullptr) scratch_release(*e.thread, members);
   return e.id == CallId::kMPI_Comm_create_from_group ? hash_combine(base, hash_text(e.string))
                                                      : hash_combine(base, static_cast<uint64_t>(e.tag));
 }
@@ -103,13 +101,10 @@ CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback
   uint32_t index = 0;
   {
     SpinGuard guard(lock);
-    if (uint32_t known = find(handle); known != 0)
-      return &infos[known];  // another thread was faster
+    if (uint32_t known = find(handle); known != 0) return &infos[known];  // another thread was faster
     for (uint32_t i = kFirst; i < runtime.comm_count && index == 0; ++i)
-      if (runtime.comms[i].id == 0)
-        index = i;
-    if (index == 0)
-      return &infos[kOthers];
+      if (runtime.comms[i].id == 0) index = i;
+    if (index == 0) return &infos[kOthers];
     CommInfo& info = infos[index];
     ring::Comm& entry = runtime.comms[index];
     uint32_t generation = entry.generation + 1;
@@ -125,8 +120,7 @@ CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback
     info.children.store(0);
     info.degree_in = info.degree_out = -1;
     info.world_ranks_are_ranks = false;
-    for (auto& cached : info.world_rank_cache)
-      cached.store(0, std::memory_order_relaxed);
+    for (auto& cached : info.world_rank_cache) cached.store(0, std::memory_order_relaxed);
     __atomic_store_n(&info.handle, handle, __ATOMIC_RELEASE);
     __atomic_store_n(&entry.id, id, __ATOMIC_RELEASE);
     insert(handle, index);
@@ -148,12 +142,10 @@ uint64_t members_hash(uint64_t handle, int size, bool remote) {
   uint64_t hash = 0x6d656d62;
   for (int first = 0; first < size;) {
     int ranks[256], world[256], count = size - first < 256 ? size - first : 256;
-    for (int i = 0; i < count; ++i)
-      ranks[i] = first + i;
+    for (int i = 0; i < count; ++i) ranks[i] = first + i;
     if (!backend->comm_world_ranks(handle, remote, count, ranks, world))
       return hash_combine(hash, static_cast<uint64_t>(size));
-    for (int i = 0; i < count; ++i)
-      hash = hash_combine(hash, static_cast<uint64_t>(world[i]));
+    for (int i = 0; i < count; ++i) hash = hash_combine(hash, static_cast<uint64_t>(world[i]));
     first += count;
   }
   return hash;
@@ -163,12 +155,10 @@ uint64_t members_hash(uint64_t handle, int size, bool remote) {
 
 bool tables_create() {
   bucket_count = 4 * runtime.comm_count;
-  while (bucket_count & (bucket_count - 1))
-    bucket_count &= bucket_count - 1;
+  while (bucket_count & (bucket_count - 1)) bucket_count &= bucket_count - 1;
   size_t bytes = runtime.comm_count * sizeof(CommInfo) + kOrdinals * sizeof(Ordinal) + bucket_count * sizeof(uint32_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (memory == MAP_FAILED) return false;
   infos = static_cast<CommInfo*>(memory);
   ordinals = reinterpret_cast<Ordinal*>(infos + runtime.comm_count);
   buckets = reinterpret_cast<uint32_t*>(ordinals + kOrdinals);
@@ -193,8 +183,7 @@ void comm_register_predefined() {
 }
 
 CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
-  if (handle == backend->comm_null())
-    return nullptr;
+  if (handle == backend->comm_null()) return nullptr;
   uint32_t generation = handle_generation.load(std::memory_order_acquire);
   if (thread.comm_generation != generation) {
     memset(thread.comms, 0, sizeof(thread.comms));
@@ -205,8 +194,7 @@ CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
   if (info == nullptr) {
     // Made out of sight: by a library before resil came, by MPI itself, or in another world. Its members name it.
     int size = 0, rank = 0, remote = -1;
-    if (!backend->comm_shape(handle, &size, &rank, &remote))
-      return nullptr;
+    if (!backend->comm_shape(handle, &size, &rank, &remote)) return nullptr;
     uint64_t base = hash_combine(hash_text("unseen"), members_hash(handle, size, false));
     info = add(handle, hash_combine(base, ordinal_among_equals(base)) | 1, 3, "communicator made out of sight");
   }
@@ -216,14 +204,11 @@ CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
 
 uint64_t comm_derive_id(Event& e) {
   uint64_t how = hash_text(call_info(e.id).name);
-  if (is_of_group(e.id))
-    return 1;  // after the call: nobody but MPI may ask of its group before
-  if (is_of_survivors(e.id))
-    return hash_text("survivors");  // completed when its members are known
+  if (is_of_group(e.id)) return 1;  // after the call: nobody but MPI may ask of its group before
+  if (is_of_survivors(e.id)) return hash_text("survivors");  // completed when its members are known
   if (e.id == CallId::kMPI_Intercomm_create || e.id == CallId::kMPI_Intercomm_create_from_groups)
     return hash_combine(hash_text("intercommunicator"), static_cast<uint64_t>(e.tag));
-  if (e.comm == nullptr)
-    return hash_combine(how, static_cast<uint64_t>(runtime.world));
+  if (e.comm == nullptr) return hash_combine(how, static_cast<uint64_t>(runtime.world));
   uint64_t ordinal = e.comm->children.fetch_add(1, std::memory_order_relaxed);
   return hash_combine(hash_combine(hash_combine(0x6368696c64, e.comm->ring->id), ordinal), how);
 }
@@ -238,8 +223,7 @@ void comm_creation_succeeded(Event& e) {
 }
 
 void comm_creation_failed(Event& e) {
-  if (is_of_group(e.id) || is_of_survivors(e.id))
-    return;
+  if (is_of_group(e.id) || is_of_survivors(e.id)) return;
   if (e.comm != nullptr && e.id != CallId::kMPI_Intercomm_create && e.id != CallId::kMPI_Intercomm_create_from_groups)
     e.comm->children.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -253,12 +237,10 @@ bool is_made_by_both(CallId how) {
 
 void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how) {
   (void)thread;
-  if (handle == backend->comm_null() || derived == 0)
-    return;
+  if (handle == backend->comm_null() || derived == 0) return;
   handle_given(HandleKind::kComm, handle);
   int size = 0, rank = 0, remote = -1;
-  if (!backend->comm_shape(handle, &size, &rank, &remote))
-    return;
+  if (!backend->comm_shape(handle, &size, &rank, &remote)) return;
   // Siblings (the colours of a split, the groups of a create) differ in their first member; the two sides of an
   // intercommunicator must agree, so they take both leaders in order of size.
   int zero = 0, leader = -1, remote_leader = -1;
@@ -267,20 +249,19 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
   uint64_t id = derived;
   if (remote >= 0) {
     known = known && backend->comm_world_ranks(handle, true, 1, &zero, &remote_leader) && remote_leader >= 0;
-    if (!known)
-      flags = 1;  // the other side is another world (spawn, accept, connect): this id holds on this side only
-    // Ranks of one world may meet by accept and connect, too: neither the parent nor the call is the same on both sides.
+    if (!known) flags = 1;  // the other side is another world (spawn, accept, connect): this id holds on this side only
+    // Ranks of one world may meet by accept and connect, too: neither the parent nor the call is the same on both
+    // sides.
     const bool joined = known && !is_made_by_both(how);
     if (joined) {
       id = hash_text("joined");
       flags = 4;  // several that threads make at once may be in another order on each rank
-      if (backend->thread_multiple())
-        flags |= 2;  // so nothing on them, and on what is made of them, can be paired
+      if (backend->thread_multiple()) flags |= 2;  // so nothing on them, and on what is made of them, can be paired
     }
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? leader : remote_leader));
     id = hash_combine(id, static_cast<uint64_t>(leader < remote_leader ? remote_leader : leader));
-    // All members, not the leaders alone: whoever was not in an earlier one of the same leaders and tag would count from another
-    // number than those who were.
+    // All members, not the leaders alone: whoever was not in an earlier one of the same leaders and tag would count
+    // from another number than those who were.
     if (joined || how == CallId::kMPI_Intercomm_create || how == CallId::kMPI_Intercomm_create_from_groups) {
       const uint64_t ours = members_hash(handle, size, false), theirs = members_hash(handle, remote, true);
       id = hash_combine(id, leader < remote_leader ? hash_combine(ours, theirs) : hash_combine(theirs, ours));
@@ -288,19 +269,16 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
     }
   } else {
     id = hash_combine(id, is_of_survivors(how) ? members_hash(handle, size, false) : static_cast<uint64_t>(leader));
-    if (is_of_survivors(how))
-      id = hash_combine(id, ordinal_among_equals(id));
+    if (is_of_survivors(how)) id = hash_combine(id, ordinal_among_equals(id));
   }
-  if (parent != nullptr && (parent->ring->flags & 6) == 6)
-    flags |= 6;
+  if (parent != nullptr && (parent->ring->flags & 6) == 6) flags |= 6;
   char name[56];
   snprintf(name, sizeof(name), "%s of %s", call_info(how).name, parent != nullptr ? parent->ring->name : "a group");
   add(handle, id | 2, flags, name);
 }
 
 void comm_forget(CommInfo* info) {
-  if (info->index < kFirst)
-    return;
+  if (info->index < kFirst) return;
   handle_freed(HandleKind::kComm, info->handle);
   SpinGuard guard(lock);
   for (uint32_t i = bucket_of(info->handle), probes = 0; probes < bucket_count && buckets[i] != 0;
@@ -316,29 +294,23 @@ void comm_forget(CommInfo* info) {
 }
 
 void comm_renamed(CommInfo& info) {
-  if (info.index < kFirst)
-    return;
+  if (info.index < kFirst) return;
   char name[sizeof(info.ring->name)] = "";
   backend->comm_name(info.handle, name, sizeof(name));
-  if (name[0] == 0)
-    return;
+  if (name[0] == 0) return;
   memcpy(info.ring->name, name, sizeof(name));
   info.ring->unnamed = 0;
 }
 
 int comm_world_rank(CommInfo& comm, int rank) {
   // The program's own error, which MPI will tell it; libraries translate such a rank by reading beyond their tables.
-  if (rank < 0 || comm.index < kFirst || rank >= (comm.remote_size >= 0 ? comm.remote_size : comm.size))
-    return -1;
-  if (comm.world_ranks_are_ranks)
-    return rank;
+  if (rank < 0 || comm.index < kFirst || rank >= (comm.remote_size >= 0 ? comm.remote_size : comm.size)) return -1;
+  if (comm.world_ranks_are_ranks) return rank;
   auto& cached = comm.world_rank_cache[static_cast<uint32_t>(rank) % 64];
   uint64_t value = cached.load(std::memory_order_relaxed);
-  if (value >> 32 == static_cast<uint64_t>(rank) + 1)
-    return static_cast<int>(value & 0xffffffff) - 1;
+  if (value >> 32 == static_cast<uint64_t>(rank) + 1) return static_cast<int>(value & 0xffffffff) - 1;
   int world = -1;
-  if (!backend->comm_world_ranks(comm.handle, comm.remote_size >= 0, 1, &rank, &world))
-    return -1;
+  if (!backend->comm_world_ranks(comm.handle, comm.remote_size >= 0, 1, &rank, &world)) return -1;
   cached.store((static_cast<uint64_t>(rank) + 1) << 32 | static_cast<uint32_t>(world + 1), std::memory_order_relaxed);
   return world;
 }

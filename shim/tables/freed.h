@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Handles that the program has freed and MPI has not given out since. MPI is never asked about one of these: what the
-// program may do with it, and what it is told, is between the two, and an error of a question of resil's own would reach
-// the program's error handler, which may end the job. The newest 1,024 or so of a kind, without locks; any thread, no MPI.
+// program may do with it, and what it is told, is between the two, and an error of a question of resil's own would
+// reach the program's error handler, which may end the job. The newest 1,024 or so of a kind, without locks; any
+// thread, no MPI.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +54,7 @@ inline void handle_given(HandleKind kind, uint64_t handle) {
 }
 /// MPI has refused to free it, or has given it to resil alone.
 inline void handle_kept(HandleKind kind, uint64_t handle) {
-  if (is_freed(kind, handle))
-    __atomic_store_n(&handle_place(kind, handle).freed, 0, __ATOMIC_RELAXED);
+  if (is_freed(kind, handle)) __atomic_store_n(&handle_place(kind, handle).freed, 0, __ATOMIC_RELAXED);
 }
 
 }  // namespace resil

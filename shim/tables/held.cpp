@@ -5,8 +5,8 @@
 #include "shim/tables/held.h"
 
 #include "shim/abi/backend.h"
-#include "shim/tables/freed.h"
 #include "shim/base/spinlock.h"
+#include "shim/tables/freed.h"
 
 namespace resil {
 
@@ -27,8 +27,7 @@ SpinLock lock;
 
 Held* find(HeldKind kind, uint64_t handle) {
   for (uint32_t i = 0; i < used; ++i)
-    if (table[i].users != 0 && table[i].handle == handle && table[i].kind == kind)
-      return &table[i];
+    if (table[i].users != 0 && table[i].handle == handle && table[i].kind == kind) return &table[i];
   return nullptr;
 }
 
@@ -41,10 +40,8 @@ bool hold(HeldKind kind, uint64_t handle) {
     return true;
   }
   uint32_t place = 0;
-  while (place < used && table[place].users != 0)
-    ++place;
-  if (place == kMost)
-    return false;
+  while (place < used && table[place].users != 0) ++place;
+  if (place == kMost) return false;
   used = place == used ? used + 1 : used;
   table[place] = {handle, 1, kind, false};
   __atomic_fetch_add(&held_count, 1, __ATOMIC_RELAXED);
@@ -56,25 +53,20 @@ void let_go(HeldKind kind, uint64_t handle) {
   {
     SpinGuard guard(lock);
     Held* held = find(kind, handle);
-    if (held == nullptr || --held->users != 0)
-      return;
+    if (held == nullptr || --held->users != 0) return;
     free_now = held->freed;
     __atomic_fetch_sub(&held_count, 1, __ATOMIC_RELAXED);
   }
-  if (!free_now)
-    return;
+  if (!free_now) return;
   handle_freed(kind == HeldKind::kOp ? HandleKind::kOp : HandleKind::kType, handle);
-  if (kind == HeldKind::kOp)
-    backend->collectives->op_free(handle);
-  else
-    backend->types->release(handle);
+  if (kind == HeldKind::kOp) backend->collectives->op_free(handle);
+  else backend->types->release(handle);
 }
 
 bool free_later(HeldKind kind, uint64_t handle) {
   SpinGuard guard(lock);
   Held* held = find(kind, handle);
-  if (held == nullptr)
-    return false;
+  if (held == nullptr) return false;
   held->freed = true;
   return true;
 }

@@ -25,9 +25,9 @@ struct alignas(64) Bucket {
 static_assert(sizeof(Bucket) == 384);
 
 struct Level {
-  uint32_t buckets;    // a power of two
-  uint32_t limit;      // requests that it takes
-  Bucket* table;       // null: not mapped yet
+  uint32_t buckets;  // a power of two
+  uint32_t limit;  // requests that it takes
+  Bucket* table;  // null: not mapped yet
   uint32_t in_use;
 };
 // The last one holds what the bound leaves for it, whatever the other two hold.
@@ -49,10 +49,9 @@ bool swap(T& word, T expected, T wanted) {
 
 /// Maps the table; of two threads that do so one keeps the other's. Null: refused.
 Bucket* map(Level& level) {
-  void* memory = mmap(nullptr, table_bytes(level), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
-    return nullptr;
+  void* memory =
+      mmap(nullptr, table_bytes(level), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
   if (swap(level.table, static_cast<Bucket*>(nullptr), static_cast<Bucket*>(memory)))
     return static_cast<Bucket*>(memory);
   munmap(memory, table_bytes(level));
@@ -61,10 +60,8 @@ Bucket* map(Level& level) {
 
 template <class T>
 void add(T& counter, T value, bool concurrent) {
-  if (concurrent)
-    __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
-  else
-    __atomic_store_n(&counter, static_cast<T>(counter + value), __ATOMIC_RELAXED);
+  if (concurrent) __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
+  else __atomic_store_n(&counter, static_cast<T>(counter + value), __ATOMIC_RELAXED);
 }
 
 /// The buckets that a key may lie in: `next` from `home` on.
@@ -94,8 +91,7 @@ bool overflow_preferred(const OverflowState& a, const OverflowState& b, uint32_t
 
 void overflow_reset() {
   for (Level& level : levels) {
-    if (level.table != nullptr)
-      munmap(level.table, table_bytes(level));
+    if (level.table != nullptr) munmap(level.table, table_bytes(level));
     level.table = nullptr;
     level.in_use = 0;
   }
@@ -103,26 +99,19 @@ void overflow_reset() {
 }
 
 OverflowEntry* overflow_claim(uint64_t key, bool concurrent) {
-  if (__atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) >= kMaxOverflow)
-    return nullptr;
+  if (__atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED) >= kMaxOverflow) return nullptr;
   for (Level& level : levels) {
-    if (in_use_of(level) >= level.limit)
-      continue;
+    if (in_use_of(level) >= level.limit) continue;
     Bucket* table = table_of(level);
-    if (table == nullptr && (table = map(level)) == nullptr)
-      continue;
+    if (table == nullptr && (table = map(level)) == nullptr) continue;
     Walk walk(key, level);
     for (uint32_t step = 0; step < kReach; ++step, walk.next()) {
       Bucket& bucket = table[walk.bucket];
       for (uint32_t i = 0; i < kPlaces; ++i) {
-        if (__atomic_load_n(&bucket.keys[i], __ATOMIC_RELAXED) != 0)
-          continue;
-        if (!concurrent)
-          __atomic_store_n(&bucket.keys[i], key, __ATOMIC_RELEASE);
-        else if (!swap(bucket.keys[i], uint64_t{0}, key))
-          continue;
-        if (step != 0)
-          add<uint32_t>(spilled(level, table)[walk.home], 1, concurrent);
+        if (__atomic_load_n(&bucket.keys[i], __ATOMIC_RELAXED) != 0) continue;
+        if (!concurrent) __atomic_store_n(&bucket.keys[i], key, __ATOMIC_RELEASE);
+        else if (!swap(bucket.keys[i], uint64_t{0}, key)) continue;
+        if (step != 0) add<uint32_t>(spilled(level, table)[walk.home], 1, concurrent);
         add<uint32_t>(level.in_use, 1, concurrent);
         add<uint32_t>(overflow_in_use, 1, concurrent);
         return &bucket.entries[i];
@@ -137,27 +126,21 @@ OverflowEntry* overflow_find(uint64_t key, uint32_t lane, bool concurrent, Overf
   for (uint32_t number = kLevels; number-- > 0;) {  // the largest first: most are there
     const Level& level = levels[number];
     Bucket* table = table_of(level);
-    if (table == nullptr || in_use_of(level) == 0)
-      continue;
+    if (table == nullptr || in_use_of(level) == 0) continue;
     Walk walk(key, level);
     for (uint32_t step = 0; step < kReach; ++step, walk.next()) {
       Bucket& bucket = table[walk.bucket];
       for (uint32_t i = 0; i < kPlaces; ++i) {
-        if (__atomic_load_n(&bucket.keys[i], __ATOMIC_ACQUIRE) != key)
-          continue;
+        if (__atomic_load_n(&bucket.keys[i], __ATOMIC_ACQUIRE) != key) continue;
         const uint64_t word = __atomic_load_n(&bucket.entries[i].state, __ATOMIC_ACQUIRE);
-        if (word == 0)
-          continue;  // being filled in: nobody but its own thread can know that operation
+        if (word == 0) continue;  // being filled in: nobody but its own thread can know that operation
         const OverflowState found = OverflowState::of(word);
-        if (best != nullptr && !overflow_preferred(found, *state, lane))
-          continue;
+        if (best != nullptr && !overflow_preferred(found, *state, lane)) continue;
         best = &bucket.entries[i];
         *state = found;
-        if (!concurrent)
-          return best;  // a handle is reused only after its completion was seen here
+        if (!concurrent) return best;  // a handle is reused only after its completion was seen here
       }
-      if (step == 0 && __atomic_load_n(&spilled(level, table)[walk.home], __ATOMIC_RELAXED) == 0)
-        break;
+      if (step == 0 && __atomic_load_n(&spilled(level, table)[walk.home], __ATOMIC_RELAXED) == 0) break;
     }
   }
   return best;
@@ -170,21 +153,17 @@ bool overflow_set_flags(OverflowEntry* entry, OverflowState state, uint8_t flags
 }
 
 bool overflow_release(OverflowEntry* entry, uint64_t key, OverflowState state, bool concurrent, uint64_t* cookies) {
-  if (!concurrent)
-    __atomic_store_n(&entry->state, 0, __ATOMIC_RELAXED);
-  else if (!swap(entry->state, state.word(), uint64_t{0}))
-    return false;
-  for (unsigned i = 0; i < kCookies; ++i)
-    cookies[i] = entry->cookies[i];  // nobody else's until the place is free
+  if (!concurrent) __atomic_store_n(&entry->state, 0, __ATOMIC_RELAXED);
+  else if (!swap(entry->state, state.word(), uint64_t{0})) return false;
+  for (unsigned i = 0; i < kCookies; ++i) cookies[i] = entry->cookies[i];  // nobody else's until the place is free
   for (Level& level : levels) {
     Bucket* table = table_of(level);
-    const size_t offset = reinterpret_cast<uint64_t>(entry) - reinterpret_cast<uint64_t>(table);  // huge if it is before
-    if (table == nullptr || offset >= level.buckets * sizeof(Bucket))
-      continue;
+    const size_t offset =
+        reinterpret_cast<uint64_t>(entry) - reinterpret_cast<uint64_t>(table);  // huge if it is before
+    if (table == nullptr || offset >= level.buckets * sizeof(Bucket)) continue;
     const size_t number = offset / sizeof(Bucket);
     const uint32_t home = Walk(key, level).home;
-    if (number != home)
-      add<uint32_t>(spilled(level, table)[home], ~0u, concurrent);
+    if (number != home) add<uint32_t>(spilled(level, table)[home], ~0u, concurrent);
     add<uint32_t>(level.in_use, ~0u, concurrent);
     add<uint32_t>(overflow_in_use, ~0u, concurrent);
     __atomic_store_n(&table[number].keys[entry - table[number].entries], 0, __ATOMIC_RELEASE);

@@ -14,15 +14,15 @@ namespace resil {
 /// One request, as few bytes as its completion needs. Its key lies beside it, in `OverflowBucket`.
 struct OverflowEntry {
   uint64_t cookies[kCookies];  ///< the modules' words, 0: none
-  uint64_t state;   ///< OverflowState in one word, to be read and changed at once; 0: not filled in yet, or given back
+  uint64_t state;  ///< OverflowState in one word, to be read and changed at once; 0: not filled in yet, or given back
 };
 
 /// Bits of OverflowEntry::state.
 struct OverflowState {
-  uint32_t serial;     ///< as ring::Request::serial
-  uint32_t lane;       ///< the low 15 bits of the posting thread's
-  uint8_t flags;       ///< ring::RequestFlag
-  uint8_t duplicate;   ///< as ring::Request::cleanup
+  uint32_t serial;  ///< as ring::Request::serial
+  uint32_t lane;  ///< the low 15 bits of the posting thread's
+  uint8_t flags;  ///< ring::RequestFlag
+  uint8_t duplicate;  ///< as ring::Request::cleanup
 
   static constexpr uint32_t kLanes = 0x7fff;
   uint64_t word() const {

@@ -10,14 +10,14 @@
 #include <cstring>
 
 #include "shim/abi/backend.h"
-#include "shim/report/log.h"
-#include "shim/call/registry.h"
-#include "shim/model/request_class.h"
 #include "shim/abi/request_failure.h"
+#include "shim/base/spinlock.h"
+#include "shim/call/registry.h"
+#include "shim/call/runtime.h"
+#include "shim/model/request_class.h"
+#include "shim/report/log.h"
 #include "shim/tables/request_overflow.h"
 #include "shim/tables/request_serial.h"
-#include "shim/call/runtime.h"
-#include "shim/base/spinlock.h"
 #include "shim/tables/tables.h"
 
 namespace resil {
@@ -34,7 +34,7 @@ uint64_t* keys;
 struct Cookies {
   uint64_t word[kCookies];
 };
-Cookies* cookies;   // by entry: the modules' words, 0: none
+Cookies* cookies;  // by entry: the modules' words, 0: none
 uint32_t* spilled;  // by bucket: live keys that found it full and went on
 uint32_t bucket_count;
 bool concurrent = true;  // until MPI_Init has told otherwise
@@ -42,7 +42,7 @@ bool concurrent = true;  // until MPI_Init has told otherwise
 struct PendingDuplicate {  // MPI_Comm_idup: the communicator exists once the request completes
   uint64_t derived;
   void* new_comm;  // null: free
-  uint64_t handle; // what MPI has put there at once; 0: it does so when the request completes
+  uint64_t handle;  // what MPI has put there at once; 0: it does so when the request completes
   CommInfo* parent;
   CallId how;
 };
@@ -87,11 +87,9 @@ bool better(const ring::Request& a, const ring::Request& b, uint32_t lane) {
           __atomic_load_n(&runtime.requests[i].key, __ATOMIC_ACQUIRE) == key &&
           (best == kNone || better(runtime.requests[i], runtime.requests[best], lane))) {
         best = i;
-        if (!concurrent)
-          return i;  // a handle is reused only after its completion was seen here
+        if (!concurrent) return i;  // a handle is reused only after its completion was seen here
       }
-    if (__atomic_load_n(&spilled[home], __ATOMIC_RELAXED) == 0)
-      break;
+    if (__atomic_load_n(&spilled[home], __ATOMIC_RELAXED) == 0) break;
   }
   return best;
 }
@@ -121,8 +119,7 @@ uint32_t claim(uint64_t key) {
     uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
     for (uint32_t i = first; i < first + kBucket; ++i) {
       if (__atomic_load_n(&keys[i], __ATOMIC_RELAXED) == 0 && take(&keys[i], key)) {
-        if (step != 0)
-          __atomic_fetch_add(&spilled[home], 1, __ATOMIC_RELAXED);
+        if (step != 0) __atomic_fetch_add(&spilled[home], 1, __ATOMIC_RELAXED);
         return i;
       }
     }
@@ -135,14 +132,11 @@ bool release(uint32_t index, uint64_t key, uint64_t* cleanup, Cookies* cookie) {
   uint32_t home = home_of(key);
   uint64_t shown = key;
   ring::Request& entry = runtime.requests[index];
-  if (!concurrent)
-    __atomic_store_n(&entry.key, 0, __ATOMIC_RELAXED);
-  else if (!__atomic_compare_exchange_n(&entry.key, &shown, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-    return false;
+  if (!concurrent) __atomic_store_n(&entry.key, 0, __ATOMIC_RELAXED);
+  else if (!__atomic_compare_exchange_n(&entry.key, &shown, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return false;
   *cleanup = load(entry.cleanup);  // nobody else's until the place is free
   *cookie = cookies[index];
-  if (index / kBucket != home)
-    __atomic_fetch_sub(&spilled[home], 1, __ATOMIC_RELAXED);
+  if (index / kBucket != home) __atomic_fetch_sub(&spilled[home], 1, __ATOMIC_RELAXED);
   __atomic_store_n(&keys[index], 0, __ATOMIC_RELEASE);
   return true;
 }
@@ -150,14 +144,10 @@ bool release(uint32_t index, uint64_t key, uint64_t* cleanup, Cookies* cookie) {
 uint32_t serial_of(const Event& e) { return request_serial(concurrent ? ticks() : e.time); }
 
 constexpr ring::RequestKind kind_of(const CallInfo& info) {
-  if (info.attributes & kCallCreatesComm)
-    return ring::RequestKind::kCommunicator;
-  if (info.attributes & kCallCollective)
-    return ring::RequestKind::kCollective;
-  if (info.attributes & kCallRma)
-    return ring::RequestKind::kRma;
-  if (info.attributes & kCallIo)
-    return ring::RequestKind::kIo;
+  if (info.attributes & kCallCreatesComm) return ring::RequestKind::kCommunicator;
+  if (info.attributes & kCallCollective) return ring::RequestKind::kCollective;
+  if (info.attributes & kCallRma) return ring::RequestKind::kRma;
+  if (info.attributes & kCallIo) return ring::RequestKind::kIo;
   if (info.attributes & kCallP2P)
     return info.attributes & kCallReceives ? ring::RequestKind::kReceive : ring::RequestKind::kSend;
   return ring::RequestKind::kGeneralized;
@@ -216,8 +206,7 @@ uint32_t first_completed() { return __atomic_load_n(&hooks.first_completed, __AT
 
 [[gnu::always_inline]] inline void tell(Event& e, int64_t place, uint64_t* words, bool freed) {
   for (uint32_t i = first_completed(); hooks.completed[i] != nullptr; ++i)
-    if (uint64_t* cookie = &words[hooks.completed_cookie[i]]; *cookie != 0)
-      hooks.completed[i](e, place, cookie, freed);
+    if (uint64_t* cookie = &words[hooks.completed_cookie[i]]; *cookie != 0) hooks.completed[i](e, place, cookie, freed);
 }
 
 /// Where the entry of a key is: in the first level (`index`), in the second (`entry` and its `state`), or nowhere.
@@ -232,8 +221,7 @@ struct Found {
   found.entry = overflow_find(key, lane, concurrent, &found.state);
   if (found.entry != nullptr && index != kNone) {
     const ring::Request& shown = runtime.requests[index];
-    if (!overflow_preferred(found.state, {load(shown.serial), load(shown.lane), 0, 0}, lane))
-      found.entry = nullptr;
+    if (!overflow_preferred(found.state, {load(shown.serial), load(shown.lane), 0, 0}, lane)) found.entry = nullptr;
   }
   return found;
 }
@@ -255,18 +243,14 @@ Found find_any(uint64_t key, uint32_t lane) {
 [[gnu::noinline]] bool complete_overflow(Event& e, OverflowEntry* entry, uint64_t key, OverflowState state,
                                          int64_t place, bool freed) {
   if ((state.flags & ring::kPersistent) && !freed) {
-    if (!overflow_set_flags(entry, state, static_cast<uint8_t>(state.flags & ~ring::kActive)))
-      return false;
-    if (state.flags & ring::kActive)
-      tell(e, place, entry->cookies, false);
+    if (!overflow_set_flags(entry, state, static_cast<uint8_t>(state.flags & ~ring::kActive))) return false;
+    if (state.flags & ring::kActive) tell(e, place, entry->cookies, false);
     return true;
   }
   Cookies own;
-  if (!overflow_release(entry, key, state, concurrent, own.word))
-    return false;
+  if (!overflow_release(entry, key, state, concurrent, own.word)) return false;
   tell(e, place, own.word, freed);
-  if (state.duplicate != 0)
-    finish_duplicate(*e.thread, state.duplicate, freed || !succeeded(e, place));
+  if (state.duplicate != 0) finish_duplicate(*e.thread, state.duplicate, freed || !succeeded(e, place));
   return true;
 }
 
@@ -276,17 +260,14 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
   const uint8_t flags = __atomic_load_n(&entry.flags, __ATOMIC_ACQUIRE);  // before the key is looked at again
   if ((flags & ring::kPersistent) && !freed && __atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == key) {
     store(entry.flags, static_cast<uint8_t>(flags & ~ring::kActive));
-    if (flags & ring::kActive)
-      tell(e, place, cookies[index].word, false);
+    if (flags & ring::kActive) tell(e, place, cookies[index].word, false);
     return true;
   }
   uint64_t duplicate;
   Cookies own;
-  if (!release(index, key, &duplicate, &own))
-    return false;
+  if (!release(index, key, &duplicate, &own)) return false;
   tell(e, place, own.word, freed);
-  if (duplicate != 0)
-    finish_duplicate(*e.thread, duplicate, freed || !succeeded(e, place));
+  if (duplicate != 0) finish_duplicate(*e.thread, duplicate, freed || !succeeded(e, place));
   return true;
 }
 
@@ -296,13 +277,11 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
     if (may_overflow(index)) [[unlikely]] {
       const Found found = find_both(key, e.thread->lane_index, index);
       if (found.entry != nullptr) {
-        if (complete_overflow(e, found.entry, key, found.state, place, freed))
-          return;
+        if (complete_overflow(e, found.entry, key, found.state, place, freed)) return;
         continue;
       }
     }
-    if (index == kNone || complete_shown(e, index, key, place, freed))
-      return;
+    if (index == kNone || complete_shown(e, index, key, place, freed)) return;
   }
 }
 
@@ -318,15 +297,13 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
   __atomic_store_n(&keys[first], 0, __ATOMIC_RELEASE);
   for (uint32_t i = first_completed(); hooks.completed[i] != nullptr; ++i) {
     uint64_t cookie = own.word[hooks.completed_cookie[i]];
-    if (cookie != 0)
-      hooks.completed[i](e, place, &cookie, freed);
+    if (cookie != 0) hooks.completed[i](e, place, &cookie, freed);
   }
 }
 
 /// `place`: index of the request's status among those that the call fills.
 [[gnu::always_inline]] inline void complete(Event& e, uint64_t key, int64_t place, bool freed) {
-  if (!is_shared(key))
-    complete_known(e, key, place, freed);
+  if (!is_shared(key)) complete_known(e, key, place, freed);
 }
 
 uint64_t* cookies_of(const Found& found) {
@@ -334,8 +311,7 @@ uint64_t* cookies_of(const Found& found) {
 }
 
 void clear(uint64_t* words) {
-  for (unsigned i = 0; i < kCookies; ++i)
-    words[i] = 0;
+  for (unsigned i = 0; i < kCookies; ++i) words[i] = 0;
 }
 
 uint8_t flags_of(const Event& e) {
@@ -345,11 +321,9 @@ uint8_t flags_of(const Event& e) {
 /// The way of a request that found no place among those that are shown.
 [[gnu::noinline]] void start_overflow(Event& e, uint64_t key) {
   __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
-  if (hooks.completed[first_completed()] == nullptr)
-    return;  // nobody wants to know when it is complete
+  if (hooks.completed[first_completed()] == nullptr) return;  // nobody wants to know when it is complete
   OverflowEntry* entry = overflow_claim(key, concurrent);
-  if (entry == nullptr)
-    return;
+  if (entry == nullptr) return;
   clear(e.cookies = entry->cookies);
   const bool creates = (e.attributes & kCallCreatesComm) != 0;
   const auto of = static_cast<uint8_t>(kStarts.of[static_cast<unsigned>(e.id)] << kClassShift);
@@ -371,8 +345,7 @@ bool request_table_create() {
   bucket_count = runtime.request_count / kBucket;
   size_t bytes = bucket_count * kBucket * (sizeof(uint64_t) + sizeof(Cookies)) + bucket_count * sizeof(uint32_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
+  if (memory == MAP_FAILED) return false;
   keys = static_cast<uint64_t*>(memory);
   cookies = reinterpret_cast<Cookies*>(keys + bucket_count * kBucket);
   request_words = cookies->word;
@@ -387,7 +360,8 @@ uint64_t* request_cookies(const Thread& thread, uint64_t key) {
 }
 
 uint64_t request_handle(const void* array, int64_t index) {
-  return backend->handle_bytes == 4 ? static_cast<const uint32_t*>(array)[index] : static_cast<const uint64_t*>(array)[index];
+  return backend->handle_bytes == 4 ? static_cast<const uint32_t*>(array)[index]
+                                    : static_cast<const uint64_t*>(array)[index];
 }
 
 void request_started(Event& e) {
@@ -423,23 +397,22 @@ bool request_is_shared(uint64_t key) { return is_shared(key); }
 
 namespace {
 
-RequestClass class_at(uint32_t index) { return static_cast<RequestClass>(kStarts.of[load(runtime.requests[index].call)]); }
+RequestClass class_at(uint32_t index) {
+  return static_cast<RequestClass>(kStarts.of[load(runtime.requests[index].call)]);
+}
 
 }  // namespace
 
 RequestClass request_class(const Thread& thread, uint64_t key) {
-  if (is_shared(key))
-    return RequestClass::kNothing;
+  if (is_shared(key)) return RequestClass::kNothing;
   const Found found = find_any(key, thread.lane_index);
-  if (found.entry != nullptr)
-    return static_cast<RequestClass>(found.state.flags >> kClassShift);
+  if (found.entry != nullptr) return static_cast<RequestClass>(found.state.flags >> kClassShift);
   return found.index != kNone ? class_at(found.index) : RequestClass::kUnknown;
 }
 
 bool request_is_inactive(const Thread& thread, uint64_t key) {
   const Found found = find_any(key, thread.lane_index);
-  if (found.entry != nullptr)
-    return (found.state.flags & ring::kActive) == 0;
+  if (found.entry != nullptr) return (found.state.flags & ring::kActive) == 0;
   return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kActive) == 0;
 }
 
@@ -447,8 +420,7 @@ namespace {
 
 [[gnu::noinline]] bool carried_from(const Event& e, int64_t first) {
   for (int64_t i = first; i < e.request_count; ++i)
-    if (!may_be_carried(request_class(*e.thread, request_handle(e.requests, i))))
-      return false;
+    if (!may_be_carried(request_class(*e.thread, request_handle(e.requests, i)))) return false;
   return true;
 }
 
@@ -457,13 +429,11 @@ template <class Handle>
   const auto* handles = static_cast<const Handle*>(e.requests);
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t key = handles[i];
-    if (is_shared(key))
-      continue;
+    if (is_shared(key)) continue;
     const uint32_t first = home_of(key) * kBucket;
     if (concurrent || load(keys[first]) != key || load(runtime.requests[first].key) != key) [[unlikely]]
       return carried_from(e, i);
-    if (!kStarts.carried[load(runtime.requests[first].call)])
-      return false;
+    if (!kStarts.carried[load(runtime.requests[first].call)]) return false;
   }
   return true;
 }
@@ -479,8 +449,7 @@ void request_activating(Event& e) {
     const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);
     if (uint64_t* words = cookies_of(found); words != nullptr)
       for (unsigned k = hooks.first_enter; hooks.activating[k] != nullptr; ++k)
-        if (uint64_t* cookie = &words[hooks.activating_cookie[k]]; *cookie != 0)
-          hooks.activating[k](e, cookie);
+        if (uint64_t* cookie = &words[hooks.activating_cookie[k]]; *cookie != 0) hooks.activating[k](e, cookie);
   }
 }
 
@@ -494,13 +463,10 @@ void request_activated(Event& e) {
     } while (start && found.entry != nullptr &&
              !overflow_set_flags(found.entry, found.state, static_cast<uint8_t>(found.state.flags | ring::kActive)));
     uint64_t* words = cookies_of(found);
-    if (words == nullptr)
-      continue;
+    if (words == nullptr) continue;
     for (unsigned k = 0; hooks.activated[k] != nullptr; ++k)
-      if (uint64_t* cookie = &words[hooks.activated_cookie[k]]; *cookie != 0)
-        hooks.activated[k](e, cookie);
-    if (!start || found.entry != nullptr)
-      continue;
+      if (uint64_t* cookie = &words[hooks.activated_cookie[k]]; *cookie != 0) hooks.activated[k](e, cookie);
+    if (!start || found.entry != nullptr) continue;
     ring::Request& entry = runtime.requests[found.index];
     entry.time = e.time;
     const auto kept = static_cast<uint8_t>(load(entry.flags) & ~ring::kPostedLater);
@@ -512,46 +478,38 @@ void request_remember(Event& e) {
   e.saved_requests = e.saved_few;
   e.scratch = e.status_room = nullptr;
   if (e.request_count <= 1) {
-    if (e.request_count == 1)
-      e.saved_few[0] = request_handle(e.requests, 0);
+    if (e.request_count == 1) e.saved_few[0] = request_handle(e.requests, 0);
     return;
   }
   // Many: borrowed in one piece with statuses, for the modules that look at what completes. Few: see give_statuses().
   if (saved_bytes(e) > sizeof(e.saved_few)) {
     size_t handles = (saved_bytes(e) + 15) & ~size_t{15}, statuses = 0;
-    if (hooks.completed[first_completed()] != nullptr && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
+    if (hooks.completed[first_completed()] != nullptr && e.index == nullptr &&
+        backend->messages->status_ignored(e.given_statuses))
       statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
     e.saved_requests = e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
-    if (statuses != 0 && e.scratch != nullptr)
-      e.status_room = static_cast<char*>(e.scratch) + handles;
+    if (statuses != 0 && e.scratch != nullptr) e.status_room = static_cast<char*>(e.scratch) + handles;
   }
-  if (e.saved_requests != nullptr)
-    memcpy(e.saved_requests, e.requests, saved_bytes(e));
+  if (e.saved_requests != nullptr) memcpy(e.saved_requests, e.requests, saved_bytes(e));
 }
 
 namespace {
 
 bool is_persistent(const Event& e, uint64_t key) {
-  if (is_shared(key))
-    return false;
+  if (is_shared(key)) return false;
   const Found found = find_any(key, e.thread->lane_index);
-  if (found.entry != nullptr)
-    return (found.state.flags & ring::kPersistent) != 0;
+  if (found.entry != nullptr) return (found.state.flags & ring::kPersistent) != 0;
   return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kPersistent) != 0;
 }
 
-/// After a call that returned an error: is this request of it complete? What has become null is; a persistent one keeps its
-/// handle, and its own error tells.
+/// After a call that returned an error: is this request of it complete? What has become null is; a persistent one keeps
+/// its handle, and its own error tells.
 bool failed(const Event& e, int64_t i) {
-  if (request_handle(e.requests, i) == backend->request_null())
-    return true;
-  if (e.index != nullptr || e.outcount != nullptr || !is_persistent(e, request_handle(e.requests, i)))
-    return false;
+  if (request_handle(e.requests, i) == backend->request_null()) return true;
+  if (e.index != nullptr || e.outcount != nullptr || !is_persistent(e, request_handle(e.requests, i))) return false;
   const ErrorKind error = error_kind(e.result);
-  if (error == ErrorKind::kTruncated)
-    return e.request_count == 1;
-  if (error != ErrorKind::kInStatus || backend->messages->status_ignored(e.given_statuses))
-    return false;
+  if (error == ErrorKind::kTruncated) return e.request_count == 1;
+  if (error != ErrorKind::kInStatus || backend->messages->status_ignored(e.given_statuses)) return false;
   StatusInfo status;
   backend->messages->status_read(e.given_statuses, i, &status);
   return error_kind(status.error) != ErrorKind::kPending;
@@ -563,14 +521,11 @@ void request_completed(Event& e) {
   const bool freed = e.id == CallId::kMPI_Request_free;
   if (e.request_count == 1) {
     bool done = e.result == 0 && (e.flag == nullptr || *e.flag != 0);
-    if (done && e.outcount != nullptr)
-      done = *e.outcount == 1;
-    if (done || (e.result != 0 && failed(e, 0)))
-      complete(e, e.saved_few[0], 0, freed);
+    if (done && e.outcount != nullptr) done = *e.outcount == 1;
+    if (done || (e.result != 0 && failed(e, 0))) complete(e, e.saved_few[0], 0, freed);
     return;
   }
-  if (e.request_count <= 0)
-    return;
+  if (e.request_count <= 0) return;
   if (e.saved_requests == nullptr) {  // no memory for the copy: the table may now show requests that are complete
     add_note("requests shown as pending may be complete: memory for their handles was refused");
     return;
@@ -581,8 +536,7 @@ void request_completed(Event& e) {
   } else if (e.result != 0) {
     const bool one_status = e.index != nullptr || e.outcount != nullptr;
     for (int64_t i = 0; i < e.request_count; ++i)
-      if (failed(e, i))
-        complete(e, request_handle(e.saved_requests, i), one_status ? 0 : i, freed);
+      if (failed(e, i)) complete(e, request_handle(e.saved_requests, i), one_status ? 0 : i, freed);
   } else if (e.outcount != nullptr) {  // Waitsome, Testsome
     for (int i = 0; *e.outcount != kUndefinedIndex && i < *e.outcount; ++i)
       complete(e, request_handle(e.saved_requests, e.indices[i]), i, freed);
@@ -590,8 +544,7 @@ void request_completed(Event& e) {
     if ((e.flag == nullptr || *e.flag != 0) && *e.index >= 0)
       complete(e, request_handle(e.saved_requests, *e.index), 0, freed);
   } else if (e.flag == nullptr || *e.flag != 0) {  // Waitall, Testall
-    for (int64_t i = 0; i < e.request_count; ++i)
-      complete(e, request_handle(e.saved_requests, i), i, freed);
+    for (int64_t i = 0; i < e.request_count; ++i) complete(e, request_handle(e.saved_requests, i), i, freed);
   }
 }
 

@@ -19,7 +19,7 @@ namespace resil {
 struct CommInfo {
   uint64_t handle;
   ring::Comm* ring;
-  uint32_t index;       ///< in section "comms"
+  uint32_t index;  ///< in section "comms"
   int32_t size, rank, remote_size;
   bool world_ranks_are_ranks;  ///< the group is MPI_COMM_WORLD's in its order
   int32_t degree_in, degree_out;  ///< of a topology; -1: not asked yet, -2: none
@@ -55,8 +55,8 @@ inline CommInfo* comm_lookup(Thread& thread, uint64_t handle) {
 uint64_t comm_derive_id(Event& event);
 /// After the call: ids that need what only a successful call proves to be valid.
 void comm_creation_succeeded(Event& event);
-/// The call has failed and made none: it does not count. Either it failed on all ranks, or on this one before the others
-/// could know of it, and will be repeated.
+/// The call has failed and made none: it does not count. Either it failed on all ranks, or on this one before the
+/// others could know of it, and will be repeated.
 void comm_creation_failed(Event& event);
 /// After the call (or at the completion of MPI_Comm_idup): enters the new communicator under that id.
 void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how);
@@ -89,8 +89,9 @@ extern uint64_t* request_words;  ///< of the request with index 0 in the ring's 
 /// Index there of the request with those words (Event::cookies, or what a hook is given of a persistent one); -1: it
 /// found no place there.
 inline int64_t request_index(const uint64_t* words) {
-  const auto place = static_cast<uint64_t>(reinterpret_cast<const char*>(words) - reinterpret_cast<const char*>(request_words)) /
-                     (kCookies * sizeof(uint64_t));
+  const auto place =
+      static_cast<uint64_t>(reinterpret_cast<const char*>(words) - reinterpret_cast<const char*>(request_words)) /
+      (kCookies * sizeof(uint64_t));
   return place < runtime.request_count ? static_cast<int64_t>(place) : -1;
 }
 /// A persistent request that has not been started, or has been completed since.

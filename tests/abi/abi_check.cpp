@@ -19,7 +19,9 @@
 #define RESIL_STRING(x) RESIL_STRING_(x)
 
 namespace ours {
+// clang-format off
 #include RESIL_STRING(shim/abi/RESIL_ABI.h)
+// clang-format on
 #include "shim/abi/windows.h"
 }
 
@@ -44,7 +46,8 @@ static_assert(ours::kThreadMultiple == MPI_THREAD_MULTIPLE);
 static_assert(ours::kTopologyCart == MPI_CART && ours::kTopologyGraph == MPI_GRAPH);
 
 constexpr ours::WindowConstants kWindow = ours::kWindowConstants;
-static_assert(kWindow.base == MPI_WIN_BASE && kWindow.size == MPI_WIN_SIZE && kWindow.displacement_unit == MPI_WIN_DISP_UNIT);
+static_assert(kWindow.base == MPI_WIN_BASE && kWindow.size == MPI_WIN_SIZE &&
+              kWindow.displacement_unit == MPI_WIN_DISP_UNIT);
 static_assert(kWindow.flavor == MPI_WIN_CREATE_FLAVOR && kWindow.create == MPI_WIN_FLAVOR_CREATE);
 static_assert(kWindow.allocate == MPI_WIN_FLAVOR_ALLOCATE && kWindow.dynamic == MPI_WIN_FLAVOR_DYNAMIC);
 static_assert(kWindow.shared == MPI_WIN_FLAVOR_SHARED && kWindow.no_precede == MPI_MODE_NOPRECEDE);
@@ -57,8 +60,7 @@ static int failures;
 
 template <class Ours, class Theirs>
 static void same(const char* what, Ours ours_value, Theirs theirs) {
-  if ((uint64_t)ours_value == (uint64_t)theirs)
-    return;
+  if ((uint64_t)ours_value == (uint64_t)theirs) return;
   printf("%s differs\n", what);
   ++failures;
 }
@@ -105,29 +107,31 @@ static uint64_t bits_of(int handle) { return (uint32_t)handle; }
 static int present;
 static void predefined(const char* name, uint64_t theirs, const char* symbol, uint64_t handle) {
   const uint64_t ours_value = kOpenMpi ? (uint64_t)lookup(symbol) : handle;
-  if (theirs == bits_of(MPI_DATATYPE_NULL))
-    return;  // some other version has it
+  if (theirs == bits_of(MPI_DATATYPE_NULL)) return;  // some other version has it
   ++present;
   same(name, ours_value, theirs);
 }
 
 static void rows() {
-#define TYPE(name, symbol, mpich, standard, kind) predefined(#name, bits_of(name), "ompi_mpi_" #symbol, kStandard ? standard : mpich);
+#define TYPE(name, symbol, mpich, standard, kind) \
+  predefined(#name, bits_of(name), "ompi_mpi_" #symbol, kStandard ? standard : mpich);
 #define PAIR TYPE
 #define TWIN TYPE
-#define OP(name, symbol, mpich, standard, kind) predefined(#name, bits_of(name), "ompi_mpi_op_" #symbol, kStandard ? standard : mpich);
+#define OP(name, symbol, mpich, standard, kind) \
+  predefined(#name, bits_of(name), "ompi_mpi_op_" #symbol, kStandard ? standard : mpich);
 #include "shim/abi/predefined.h"
   same("the number of predefined types and operators", present > 70, true);
-#define COMBINER(name, openmpi, mpich, standard, kind) same(#name, kOpenMpi ? openmpi : kStandard ? standard : mpich, name);
+#define COMBINER(name, openmpi, mpich, standard, kind) \
+  same(#name, kOpenMpi ? openmpi : kStandard ? standard : mpich, name);
 #define ORDER COMBINER
 #define DISTRIBUTION COMBINER
-#define DEFAULT_ARGUMENT(name, openmpi, mpich, standard) same(#name, kOpenMpi ? openmpi : kStandard ? standard : mpich, name);
+#define DEFAULT_ARGUMENT(name, openmpi, mpich, standard) \
+  same(#name, kOpenMpi ? openmpi : kStandard ? standard : mpich, name);
 #include "shim/abi/combiners.h"
 }
 
 int main() {
-  if (!ours::bind_constants(lookup))
-    return printf("the constants of %s were not found\n", ours::kAbiName), 1;
+  if (!ours::bind_constants(lookup)) return printf("the constants of %s were not found\n", ours::kAbiName), 1;
   same("MPI_COMM_WORLD", ours::constants.comm_world, MPI_COMM_WORLD);
   same("MPI_COMM_SELF", ours::constants.comm_self, MPI_COMM_SELF);
   same("MPI_COMM_NULL", ours::constants.comm_null, MPI_COMM_NULL);

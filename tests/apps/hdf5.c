@@ -14,7 +14,9 @@ static void failed(const char* call, int line) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 #define OK(call) ((call) < 0 ? failed(#call, __LINE__) : (void)0)
-#define ID(variable, call) hid_t variable = (call); OK(variable)
+#define ID(variable, call) \
+  hid_t variable = (call); \
+  OK(variable)
 
 static int me, size, filters = 1, both = 1;
 
@@ -33,7 +35,8 @@ static hid_t transfer(int collective) {
 // A dataset of rows x 100 doubles, each rank writing every size-th block of rows.
 static void rows(hid_t file, const char* name, int collective, int chunked, int filtered) {
   hsize_t shape[2] = {40, 100}, most[2] = {H5S_UNLIMITED, 100}, chunk[2] = {8, 25};
-  hsize_t start[2] = {(hsize_t)me * 2, 0}, stride[2] = {(hsize_t)size * 2, 1}, count[2] = {40 / (2 * (hsize_t)size), 1}, block[2] = {2, 100};
+  hsize_t start[2] = {(hsize_t)me * 2, 0}, stride[2] = {(hsize_t)size * 2, 1}, count[2] = {40 / (2 * (hsize_t)size), 1},
+          block[2] = {2, 100};
   ID(space, H5Screate_simple(2, shape, chunked ? most : NULL));
   ID(create, H5Pcreate(H5P_DATASET_CREATE));
   OK(H5Pset_obj_track_times(create, 0));
@@ -133,7 +136,8 @@ static void whole_file(const char* name, int newest) {
   ID(access, H5Pcreate(H5P_FILE_ACCESS));
   OK(H5Pset_fapl_mpio(access, MPI_COMM_WORLD, MPI_INFO_NULL));
   OK(H5Pset_coll_metadata_write(access, newest)), OK(H5Pset_all_coll_metadata_ops(access, newest));
-  if (newest) OK(H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST)), OK(H5Pset_alignment(access, 512, 4096));
+  if (newest)
+    OK(H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST)), OK(H5Pset_alignment(access, 512, 4096));
   ID(create, H5Pcreate(H5P_FILE_CREATE));
   OK(H5Pset_obj_track_times(create, 0));
   ID(file, H5Fcreate(name, H5F_ACC_TRUNC, create, access));

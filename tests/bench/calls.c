@@ -7,11 +7,11 @@
 
 enum { kBatches = 40, kCount = 20000 };
 
-#define MEASURE(name, statement)                       \
-  do {                                                 \
-    double best;                                       \
-    BEST_OF(best, kBatches, kCount, statement);        \
-    printf("%s %.2f ns\n", name, best);                \
+#define MEASURE(name, statement)                \
+  do {                                          \
+    double best;                                \
+    BEST_OF(best, kBatches, kCount, statement); \
+    printf("%s %.2f ns\n", name, best);         \
   } while (0)
 
 static void exchange_with_self(int* in, int* out) {

@@ -24,9 +24,7 @@ static void broadcast(void) {
     for (int k = 0; k < kLarge / 8; k++) seen += data[k];
 }
 
-static void all_to_all(int bytes) {
-  MPI_Alltoall(data, bytes, MPI_BYTE, other, bytes, MPI_BYTE, MPI_COMM_WORLD);
-}
+static void all_to_all(int bytes) { MPI_Alltoall(data, bytes, MPI_BYTE, other, bytes, MPI_BYTE, MPI_COMM_WORLD); }
 
 static void report(const char* name, double ns) {
   if (me == 0) printf("%s %.1f ns\n", name, ns);

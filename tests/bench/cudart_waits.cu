@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program of the CUDA runtime that waits in three ways and looks whether its data is there, for scripts/bench gpu: built
-// with `nvcc -cudart static` and `-cudart shared`. Usage: cudart_waits TURNS. Prints "turns N wrong M seconds S".
+// A program of the CUDA runtime that waits in three ways and looks whether its data is there, for scripts/bench gpu:
+// built with `nvcc -cudart static` and `-cudart shared`. Usage: cudart_waits TURNS. Prints "turns N wrong M seconds S".
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@ extern "C" {  // the one-process MPI's header is C's
 #include <mpi.h>
 }
 
-#define OK(call)                                                           \
-  do {                                                                     \
-    cudaError_t error_ = (call);                                           \
-    if (error_ != cudaSuccess) {                                           \
-      fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error_));      \
-      exit(3);                                                             \
-    }                                                                      \
+#define OK(call)                                                      \
+  do {                                                                \
+    cudaError_t error_ = (call);                                      \
+    if (error_ != cudaSuccess) {                                      \
+      fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error_)); \
+      exit(3);                                                        \
+    }                                                                 \
   } while (0)
 
 __global__ void fill(unsigned* memory, unsigned count, unsigned value) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The digest kernels on a CUDA device: are the values right, and how fast is memory read beside a copy inside the device?
-// Prints a table; exit status 1 when a value is wrong, 77 when there is no device. By hand, where a device is:
+// The digest kernels on a CUDA device: are the values right, and how fast is memory read beside a copy inside the
+// device? Prints a table; exit status 1 when a value is wrong, 77 when there is no device. By hand, where a device is:
 //
 //   ninja -C build tests/device_digest_bench && build/tests/device_digest_bench [LIBCUDA]
 //
-// A copy of N bytes reads and writes: its memory throughput is 2N/t, that of a digest N/t. Times are of many orders in a
-// row, from the first to the end of the last. On the stand-in (LIBCUDA its path) only the values mean anything.
+// A copy of N bytes reads and writes: its memory throughput is 2N/t, that of a digest N/t. Times are of many orders in
+// a row, from the first to the end of the last. On the stand-in (LIBCUDA its path) only the values mean anything.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -84,23 +84,19 @@ struct Digester {
   }
   void wait() {
     gpu::event_record(device, gpu::Lane::kKernel, event);
-    while (gpu::event_query(device, event) == gpu::State::kPending) {
-    }
+    while (gpu::event_query(device, event) == gpu::State::kPending) {}
   }
   double seconds(unsigned times, bool with_runs) {
     launch(with_runs);
     wait();
     const double start = (now_ns() * 1e-9);
-    for (unsigned i = 0; i < times; ++i)
-      launch(with_runs);
+    for (unsigned i = 0; i < times; ++i) launch(with_runs);
     wait();
     return ((now_ns() * 1e-9) - start) / times;
   }
   void check(unsigned job, uint64_t wanted, const char* what, uint64_t bytes) {
-    if (results[job] == wanted)
-      return;
-    if (++wrong < 20)
-      printf("WRONG: %s, %llu bytes\n", what, static_cast<unsigned long long>(bytes));
+    if (results[job] == wanted) return;
+    if (++wrong < 20) printf("WRONG: %s, %llu bytes\n", what, static_cast<unsigned long long>(bytes));
   }
 };
 
@@ -110,8 +106,7 @@ double copy_seconds(CUdeviceptr to, CUdeviceptr from, size_t bytes, unsigned tim
   copy(to, from, bytes, nullptr);
   wait();
   const double start = (now_ns() * 1e-9);
-  for (unsigned i = 0; i < times; ++i)
-    copy(to, from, bytes, nullptr);
+  for (unsigned i = 0; i < times; ++i) copy(to, from, bytes, nullptr);
   wait();
   return ((now_ns() * 1e-9) - start) / times;
 }
@@ -142,8 +137,7 @@ void vectors(Digester& d, const char* device, const std::vector<char>& data) {
       d.launch(true);
       d.wait();
       DigestStream stream;
-      for (uint64_t i = 0; i < pieces; ++i)
-        stream.add(&data[i * stride], piece);
+      for (uint64_t i = 0; i < pieces; ++i) stream.add(&data[i * stride], piece);
       d.check(0, stream.finish(), "vector of pieces of", piece);
     }
 }
@@ -173,13 +167,14 @@ int main(int argc, char** argv) {
   CUDA(cuMemcpyHtoD_v2)(from, data.data(), most);
   const char* device = reinterpret_cast<const char*>(from);
   const gpu::Pointer pointer = gpu::classify(device, 1);
-  if (pointer.device == nullptr)
-    return puts("not seen as device memory"), 1;
+  if (pointer.device == nullptr) return puts("not seen as device memory"), 1;
   Digester d(*pointer.device);
   all_lengths(d, device, data);
   vectors(d, device, data);
 
-  printf("| bytes | copy, GB/s (2N/t) | digest, GB/s (N/t) | of the copy | digest of an odd address |\n|---|---|---|---|---|\n");
+  printf(
+      "| bytes | copy, GB/s (2N/t) | digest, GB/s (N/t) | of the copy | digest of an odd address "
+      "|\n|---|---|---|---|---|\n");
   for (size_t bytes = 1 << 20; bytes <= most; bytes *= 4) {
     const auto times = static_cast<unsigned>((argc > 1 ? size_t{64} << 20 : size_t{16} << 30) / bytes);
     const double copied = copy_seconds(to, from, bytes, times);
@@ -197,11 +192,9 @@ int main(int argc, char** argv) {
   }
   for (uint64_t bytes : {8, 1024, 4096, 65536}) {
     d.clear();
-    for (unsigned i = 0; i < gpu::kDigestJobs; ++i)
-      d.add(contiguous(device + i * 65536, bytes));
+    for (unsigned i = 0; i < gpu::kDigestJobs; ++i) d.add(contiguous(device + i * 65536, bytes));
     const double all = d.seconds(argc > 1 ? 3 : 1000, false);
-    for (unsigned i = 0; i < gpu::kDigestJobs; ++i)
-      d.check(i, digest(&data[i * size_t{65536}], bytes), "of 64", bytes);
+    for (unsigned i = 0; i < gpu::kDigestJobs; ++i) d.check(i, digest(&data[i * size_t{65536}], bytes), "of 64", bytes);
     printf("64 packets of %llu bytes, one launch: %.1f us\n", static_cast<unsigned long long>(bytes), all * 1e6);
   }
   printf("%s, driver %d: %u wrong values\n", gpu::api_name(gpu::api_of(d.device)), gpu::driver_version(gpu::Api::kCuda),

@@ -27,20 +27,16 @@ volatile uint64_t sink, zero;
 
 char* map(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    exit(1);
+  if (memory == MAP_FAILED) exit(1);
   madvise(memory, bytes, MADV_HUGEPAGE);
   return static_cast<char*>(memory);
 }
 
 const char* text(size_t bytes) {
   static char buffer[16];
-  if (bytes >= 1 << 20)
-    snprintf(buffer, sizeof(buffer), "%zuM", bytes >> 20);
-  else if (bytes >= 1 << 10)
-    snprintf(buffer, sizeof(buffer), "%zuK", bytes >> 10);
-  else
-    snprintf(buffer, sizeof(buffer), "%zu", bytes);
+  if (bytes >= 1 << 20) snprintf(buffer, sizeof(buffer), "%zuM", bytes >> 20);
+  else if (bytes >= 1 << 10) snprintf(buffer, sizeof(buffer), "%zuK", bytes >> 10);
+  else snprintf(buffer, sizeof(buffer), "%zu", bytes);
   return buffer;
 }
 
@@ -81,8 +77,7 @@ int main(int argc, char** argv) {
   source = map(kMost + 4096);
   target = map(kMost + 4096);
   uint64_t word = 1;
-  for (size_t i = 0; i < kMost + 4096; i += 8, word = resil::mix64(word))
-    memcpy(source + i, &word, 8);
+  for (size_t i = 0; i < kMost + 4096; i += 8, word = resil::mix64(word)) memcpy(source + i, &word, 8);
   memset(target, 1, kMost + 4096);
 
   measure("memcpy", [](uint64_t offset, size_t bytes) {
@@ -90,14 +85,11 @@ int main(int argc, char** argv) {
     memcpy(target, source + offset, bytes);
     return static_cast<uint64_t>(target[offset]);
   });
-  if (argc > 1)
-    resil::allow_helpers(atoi(argv[1]));
+  if (argc > 1) resil::allow_helpers(atoi(argv[1]));
   measure_variant(resil::digest_portable::variant);
 #ifdef __x86_64__
-  if (resil::digest_has_avx2())
-    measure_variant(resil::digest_avx2::variant);
-  if (resil::digest_has_avx512())
-    measure_variant(resil::digest_avx512::variant);
+  if (resil::digest_has_avx2()) measure_variant(resil::digest_avx2::variant);
+  if (resil::digest_has_avx512()) measure_variant(resil::digest_avx512::variant);
 #endif
   return 0;
 }

@@ -6,7 +6,8 @@
 //
 //   ninja -C build tests/fold_bench && build/tests/fold_bench [PART OF A NAME]
 //
-// `wide` has contributions of all magnitudes, where exact sums need more than two doubles; in `ordinary` they are alike.
+// `wide` has contributions of all magnitudes, where exact sums need more than two doubles; in `ordinary` they are
+// alike.
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -56,8 +57,7 @@ const void* contributions[kRanks];
 
 char* map(size_t bytes) {
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED)
-    exit(1);
+  if (mapped == MAP_FAILED) exit(1);
   madvise(mapped, bytes, MADV_HUGEPAGE);
   memset(mapped, 0, bytes);
   return static_cast<char*>(mapped);
@@ -86,12 +86,9 @@ void prepare(const Case& what, size_t ranks, size_t bytes) {
   char* at = memory;
   for (size_t r = 0; r < ranks; ++r) {
     contributions[r] = at;
-    if (what.type.kind == BasicKind::kLongDouble)
-      fill<long double>(at, bytes, what.wide);
-    else if (what.type.kind == BasicKind::kFloating && what.type.width == 4)
-      fill<float>(at, bytes, what.wide);
-    else
-      fill<double>(at, bytes, what.wide);
+    if (what.type.kind == BasicKind::kLongDouble) fill<long double>(at, bytes, what.wide);
+    else if (what.type.kind == BasicKind::kFloating && what.type.width == 4) fill<float>(at, bytes, what.wide);
+    else fill<double>(at, bytes, what.wide);
     at += (bytes + 63) / 64 * 64;
   }
 }
@@ -99,8 +96,7 @@ void prepare(const Case& what, size_t ranks, size_t bytes) {
 /// One pass of an MPI library's loop.
 template <class T>
 [[gnu::noinline, gnu::optimize("O3")]] void plain_pass(T* __restrict to, const T* __restrict from, size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    to[i] = static_cast<T>(to[i] + from[i]);
+  for (size_t i = 0; i < count; ++i) to[i] = static_cast<T>(to[i] + from[i]);
 }
 
 template <class T>
@@ -132,14 +128,10 @@ void measure(const Case& what, size_t ranks) {
     const double read = static_cast<double>(each * ranks);
     BEST_OF(best, 7, repeats, fold(what, ranks, each));
     printf("%s_P%zu_%s %.2f GB/s\n", what.name, ranks, size.name, read / best);
-    if (what.op != OpKind::kSum || what.mode != Mode::kOrder || what.type.width > 8)
-      continue;
-    if (what.type.width == 8)
-      BEST_OF(best, 7, repeats, plain<double>(ranks, each));
-    else if (what.type.width == 4)
-      BEST_OF(best, 7, repeats, plain<float>(ranks, each));
-    else
-      BEST_OF(best, 7, repeats, plain<uint8_t>(ranks, each));
+    if (what.op != OpKind::kSum || what.mode != Mode::kOrder || what.type.width > 8) continue;
+    if (what.type.width == 8) BEST_OF(best, 7, repeats, plain<double>(ranks, each));
+    else if (what.type.width == 4) BEST_OF(best, 7, repeats, plain<float>(ranks, each));
+    else BEST_OF(best, 7, repeats, plain<uint8_t>(ranks, each));
     printf("%s_P%zu_%s_plain %.2f GB/s\n", what.name, ranks, size.name, read / best);
   }
 }
@@ -152,7 +144,6 @@ int main(int argc, char** argv) {
   printf("variant %s\n", resil::reduction::fold_variant().name);
   for (const Case& what : kCases)
     for (size_t ranks : {2, 3, 4, 8, 16, 64})
-      if (argc < 2 || strstr(what.name, argv[1]) != nullptr)
-        measure(what, ranks);
+      if (argc < 2 || strstr(what.name, argv[1]) != nullptr) measure(what, ranks);
   return 0;
 }

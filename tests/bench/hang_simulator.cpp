@@ -3,7 +3,8 @@
 // Feeds the judge of computation hangs (detectors/hang/stats/watch.h) with what programs of any size would show it, and
 // reports false alarms an hour and, with injected hangs, how many are found and after how long.
 //
-//   hang_simulator --ranks N --hours H [--hangs N] [--seed S] [--shape PART-OF-NAME] [--interval I] [--alpha A] [--calm]
+//   hang_simulator --ranks N --hours H [--hangs N] [--seed S] [--shape PART-OF-NAME] [--interval I] [--alpha A]
+//   [--calm]
 //                  [--blind]
 //   hang_simulator --trace FILE [--repeat N]     a recorded trace (format: watch.h); --repeat: end to end
 //
@@ -54,9 +55,7 @@ class Counter {
   Finding last_ = Finding::kHealthy;
 };
 
-sim::Weather weather(bool start) {
-  return options.calm ? sim::Weather{0, 0, 0, start} : sim::Weather{1, 1, .1, start};
-}
+sim::Weather weather(bool start) { return options.calm ? sim::Weather{0, 0, 0, start} : sim::Weather{1, 1, .1, start}; }
 
 Verdict look(Watch& watch, sim::Trace& trace, double now) {
   Look seen = trace.look(now);
@@ -86,9 +85,10 @@ Healthy healthy(const sim::Shape& shape, Random& random) {
       const uint64_t before = result.alarms;
       counter.note(verdict);
       if (result.alarms != before && getenv("HANG_SIMULATOR_ALARMS") != nullptr)
-        fprintf(stderr, "%s: t %.1f quiet %.1f limit %.1f longest %.1f n %llu I %.1f phase %u\n", shape.name, now, verdict.quiet,
-                verdict.verified_at, watch.record().longest(), static_cast<unsigned long long>(watch.record().intervals()),
-                watch.model().interval(), static_cast<unsigned>(verdict.phase));
+        fprintf(stderr, "%s: t %.1f quiet %.1f limit %.1f longest %.1f n %llu I %.1f phase %u\n", shape.name, now,
+                verdict.quiet, verdict.verified_at, watch.record().longest(),
+                static_cast<unsigned long long>(watch.record().intervals()), watch.model().interval(),
+                static_cast<unsigned>(verdict.phase));
     }
     result.hours += hours;
   }
@@ -117,16 +117,12 @@ Hangs hangs(const sim::Shape& shape, Random& random) {
     while (verified == 0 && now < begin + 2 * 3600) {
       now += watch.next_step();
       const Verdict verdict = look(watch, trace, now);
-      if (now < begin)
-        continue;
-      if (suspected == 0 && verdict.finding >= Finding::kSuspected)
-        suspected = now - begin;
-      if (verdict.finding == Finding::kVerified)
-        verified = now - begin;
+      if (now < begin) continue;
+      if (suspected == 0 && verdict.finding >= Finding::kSuspected) suspected = now - begin;
+      if (verdict.finding == Finding::kVerified) verified = now - begin;
     }
     result.longest.push_back(longest);
-    if (suspected != 0)
-      result.suspected.push_back(suspected);
+    if (suspected != 0) result.suspected.push_back(suspected);
     if (verified != 0) {
       result.verified.push_back(verified);
       result.ratio.push_back(verified / std::max(15., 3 * longest));
@@ -136,8 +132,7 @@ Hangs hangs(const sim::Shape& shape, Random& random) {
 }
 
 double quantile(std::vector<double>& values, double share) {
-  if (values.empty())
-    return NAN;
+  if (values.empty()) return NAN;
   std::sort(values.begin(), values.end());
   return values[std::min(values.size() - 1, static_cast<size_t>(share * static_cast<double>(values.size())))];
 }
@@ -154,8 +149,8 @@ int recorded() {
   while (fgets(line, sizeof(line), file) != nullptr) {
     unsigned long long moves = 0, familiar = kFamiliarUnknown;
     Look seen{};
-    if (line[0] == '#' || sscanf(line, "%lf %u %u %llu %llu %lf %lf", &seen.now, &seen.out, &seen.total, &moves, &familiar,
-                                 &seen.excused, &seen.starved) < 4)
+    if (line[0] == '#' || sscanf(line, "%lf %u %u %llu %llu %lf %lf", &seen.now, &seen.out, &seen.total, &moves,
+                                 &familiar, &seen.excused, &seen.starved) < 4)
       continue;
     seen.moves = moves;
     seen.familiar = familiar;
@@ -192,29 +187,18 @@ bool parse(int count, char** arguments) {
       (name == "--calm" ? options.calm : options.blind) = true;
       continue;
     }
-    if (++i == count)
-      return false;
+    if (++i == count) return false;
     const char* value = arguments[i];
-    if (name == "--ranks")
-      options.ranks = static_cast<uint32_t>(atoll(value));
-    else if (name == "--hangs")
-      options.hangs = static_cast<uint32_t>(atoll(value));
-    else if (name == "--repeat")
-      options.repeat = static_cast<uint32_t>(atoll(value));
-    else if (name == "--hours")
-      options.hours = atof(value);
-    else if (name == "--interval")
-      options.interval = atof(value);
-    else if (name == "--alpha")
-      options.alpha = atof(value);
-    else if (name == "--seed")
-      options.seed = static_cast<uint64_t>(atoll(value));
-    else if (name == "--shape")
-      options.shape = value;
-    else if (name == "--trace")
-      options.trace = value;
-    else
-      return false;
+    if (name == "--ranks") options.ranks = static_cast<uint32_t>(atoll(value));
+    else if (name == "--hangs") options.hangs = static_cast<uint32_t>(atoll(value));
+    else if (name == "--repeat") options.repeat = static_cast<uint32_t>(atoll(value));
+    else if (name == "--hours") options.hours = atof(value);
+    else if (name == "--interval") options.interval = atof(value);
+    else if (name == "--alpha") options.alpha = atof(value);
+    else if (name == "--seed") options.seed = static_cast<uint64_t>(atoll(value));
+    else if (name == "--shape") options.shape = value;
+    else if (name == "--trace") options.trace = value;
+    else return false;
   }
   return options.ranks > 0 && options.interval > 0 && options.alpha > 0 && options.alpha < 1;
 }
@@ -226,21 +210,19 @@ int main(int count, char** arguments) {
     fprintf(stderr, "hang_simulator: see the head of tests/bench/hang_simulator.cpp\n");
     return 2;
   }
-  if (!options.trace.empty())
-    return recorded();
+  if (!options.trace.empty()) return recorded();
   Random random;
   random.start(options.seed * 1000003 + options.ranks);
   for (uint32_t i = 0; i < sim::kShapeCount; ++i) {
     const sim::Shape& shape = sim::kShapes[i];
     const uint64_t seed = random.next();
-    if (strstr(shape.name, options.shape.c_str()) == nullptr)
-      continue;
+    if (strstr(shape.name, options.shape.c_str()) == nullptr) continue;
     Random own;
     own.start(seed);
     const Healthy quiet = healthy(shape, own);
     Hangs hung = hangs(shape, own);
-    printf("%s\t%d\t%.0f\t%.3f\t%llu\t%u\t%zu\t%zu\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\n", shape.name, shape.in_total, quiet.hours,
-           quiet.hours > 0 ? static_cast<double>(quiet.suspicions) / quiet.hours : 0,
+    printf("%s\t%d\t%.0f\t%.3f\t%llu\t%u\t%zu\t%zu\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\n", shape.name, shape.in_total,
+           quiet.hours, quiet.hours > 0 ? static_cast<double>(quiet.suspicions) / quiet.hours : 0,
            static_cast<unsigned long long>(quiet.alarms), options.hangs, hung.suspected.size(), hung.verified.size(),
            quantile(hung.suspected, .5), quantile(hung.suspected, .95), quantile(hung.verified, .5),
            quantile(hung.verified, .95), quantile(hung.longest, .5), quantile(hung.ratio, .5));

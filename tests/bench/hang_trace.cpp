@@ -60,8 +60,7 @@ double Trace::normal() { return normal_above(random_.uniform()); }
 
 double Trace::length(const Rare& rare) {
   double result;
-  do
-    result = rare.median * std::exp(rare.sigma * normal());
+  do result = rare.median * std::exp(rare.sigma * normal());
   while (result > rare.most);
   return result;
 }
@@ -70,12 +69,9 @@ double Trace::length(const Rare& rare) {
 double Trace::survival(double x) const {
   const double share = x / compute_;
   switch (shape_.noise) {
-    case Noise::kUniform:
-      return std::clamp((1 + shape_.spread - share) / (2 * shape_.spread), 0., 1.);
-    case Noise::kLogNormal:
-      return share <= 0 ? 1 : .5 * std::erfc(std::log(share) / shape_.spread * M_SQRT1_2);
-    default:
-      return share <= 1 ? 1 : std::pow(share, -shape_.spread);
+    case Noise::kUniform: return std::clamp((1 + shape_.spread - share) / (2 * shape_.spread), 0., 1.);
+    case Noise::kLogNormal: return share <= 0 ? 1 : .5 * std::erfc(std::log(share) / shape_.spread * M_SQRT1_2);
+    default: return share <= 1 ? 1 : std::pow(share, -shape_.spread);
   }
 }
 
@@ -85,22 +81,16 @@ double Trace::last_of(uint64_t n, double above) {
   const double s = -std::expm1(ln_uniform() / static_cast<double>(n)) * above;
   survival_end_ = s;
   switch (shape_.noise) {
-    case Noise::kUniform:
-      return compute_ * (1 + shape_.spread - 2 * shape_.spread * s);
-    case Noise::kLogNormal:
-      return compute_ * std::exp(shape_.spread * normal_above(s));
-    default:
-      return compute_ * std::pow(s, -1 / shape_.spread);
+    case Noise::kUniform: return compute_ * (1 + shape_.spread - 2 * shape_.spread * s);
+    case Noise::kLogNormal: return compute_ * std::exp(shape_.spread * normal_above(s));
+    default: return compute_ * std::pow(s, -1 / shape_.spread);
   }
 }
 
 uint64_t Trace::binomial(uint64_t n, double p) {
-  if (n == 0 || p <= 0)
-    return 0;
-  if (p >= 1)
-    return n;
-  if (p > .5)
-    return n - binomial(n, 1 - p);
+  if (n == 0 || p <= 0) return 0;
+  if (p >= 1) return n;
+  if (p > .5) return n - binomial(n, 1 - p);
   const double mean = static_cast<double>(n) * p;
   if (mean > 30) {
     const double value = std::floor(mean + std::sqrt(mean * (1 - p)) * normal() + .5);
@@ -169,8 +159,7 @@ void Trace::change() {
   scale_ = std::clamp(scale_ * std::exp((2 * random_.uniform() - 1) * std::log(4)), .05, 40.);
   compute_ = shape_.compute * scale_;
   communicate_ = shape_.communicate * scale_;
-  if (random_.uniform() < .5)
-    loop_site_ = static_cast<uint32_t>(random_.next() % kLoopSites);
+  if (random_.uniform() < .5) loop_site_ = static_cast<uint32_t>(random_.next() % kLoopSites);
   next_change_ = once(shape_.changes_per_hour);
   schedule();
 }
@@ -193,8 +182,7 @@ void Trace::next_stage() {
       start_pending_ = false;
       return begin_serial(20 * std::exp(1.2 * normal()), random_.uniform() < .5 ? .5 : 1, kStartSite);
     }
-    if (begin_ >= next_change_)
-      change();
+    if (begin_ >= next_change_) change();
     if (begin_ >= next_io_) {
       const double length_now = length(shape_.io);
       next_io_ = begin_ + length_now - 3600 / shape_.io.per_hour * ln_uniform();
@@ -211,17 +199,15 @@ void Trace::next_stage() {
 
 /// Nothing but usual iterations until the next event: their number in a given time is nearly normal.
 void Trace::skip_iterations(double now) {
-  double until = std::min({now, next_io_, next_serial_, next_inline_, next_change_, next_stop_, next_slow_, next_stall_});
-  if (hung_ != 0 || start_pending_ || slow_until_ > end_)
-    return;
+  double until =
+      std::min({now, next_io_, next_serial_, next_inline_, next_change_, next_stop_, next_slow_, next_stall_});
+  if (hung_ != 0 || start_pending_ || slow_until_ > end_) return;
   const double count = std::floor((until - end_ - 4 * length_deviation_) / mean_length_) - 2;
-  if (count < 4)
-    return;
+  if (count < 4) return;
   const double deviation = std::sqrt(count) * length_deviation_;
   double advance = count * mean_length_ + std::clamp(deviation * normal(), -3 * deviation, 3 * deviation);
   advance = std::min(advance, until - end_ - mean_length_);
-  if (advance <= 0)
-    return;
+  if (advance <= 0) return;
   end_ += advance;
   moves_ += static_cast<uint64_t>(count);
   visits_[loop_site_] += static_cast<uint64_t>(count);
@@ -229,15 +215,13 @@ void Trace::skip_iterations(double now) {
 
 double Trace::hang(uint32_t ranks) {
   hung_ = ranks;
-  while (stage_ != Stage::kCompute || end_ < kNever)
-    next_stage();
+  while (stage_ != Stage::kCompute || end_ < kNever) next_stage();
   return begin_;
 }
 
 Look Trace::look(double now) {
   while (end_ <= now) {
-    if (stage_ == Stage::kCommunicate)
-      skip_iterations(now);
+    if (stage_ == Stage::kCommunicate) skip_iterations(now);
     next_stage();
   }
   now_ = now;
@@ -268,8 +252,8 @@ Look Trace::look(double now) {
   last_look_ = now;
   last_out_ = out;
   // Looks between stages differ by moves_, within a stage by `inner`, which only rises.
-  return {now, static_cast<uint32_t>(out), static_cast<uint32_t>(ranks_), moves_ * 1000003 + inner, visits_[site_], excused,
-          std::min(starved, excused)};
+  return {now,     static_cast<uint32_t>(out), static_cast<uint32_t>(ranks_), moves_ * 1000003 + inner, visits_[site_],
+          excused, std::min(starved, excused)};
 }
 
 }  // namespace sim

@@ -2,9 +2,9 @@
 //
 // Synthetic programs for the simulator of hang detection: what a monitor would see of 4 to 100,000 ranks, at any rising
 // sequence of instants. A program alternates between stages (all compute and finish one by one; all communicate; one
-// rank works while the others wait). Numbers of ranks are drawn for all ranks at once: the last of N to finish by its own
-// distribution, those still out by a binomial one, conditional on the last look; short iterations between two looks are
-// skipped together. Times are seconds.
+// rank works while the others wait). Numbers of ranks are drawn for all ranks at once: the last of N to finish by its
+// own distribution, those still out by a binomial one, conditional on the last look; short iterations between two looks
+// are skipped together. Times are seconds.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ struct Rare {
 struct Shape {
   const char* name;
   double compute, communicate;  // of one iteration
-  uint32_t calls;               // communicate consists of so many calls
+  uint32_t calls;  // communicate consists of so many calls
   Noise noise;
-  double spread;                // uniform: +- share; log-normal: sigma; Pareto: exponent
-  Rare io;                      // rank 0 reads or writes, the others wait at a call of its own; the kernel shows it
-  Rare serial;                  // the same, but rank 0 computes, which shows nowhere
-  Rare inline_serial;           // the same, and the others wait at a call of every iteration
-  double changes_per_hour;      // of length of iterations and call sites
-  bool in_total;                // not: beyond what can be judged, shown apart
+  double spread;  // uniform: +- share; log-normal: sigma; Pareto: exponent
+  Rare io;  // rank 0 reads or writes, the others wait at a call of its own; the kernel shows it
+  Rare serial;  // the same, but rank 0 computes, which shows nowhere
+  Rare inline_serial;  // the same, and the others wait at a call of every iteration
+  double changes_per_hour;  // of length of iterations and call sites
+  bool in_total;  // not: beyond what can be judged, shown apart
 };
 
 extern const Shape kShapes[];
@@ -77,7 +77,7 @@ class Trace {
   // computation: ranks out besides the last one, survival at the last look, the special rank
   uint64_t others_ = 0;
   double survival_ = 1, survival_end_ = 0, others_end_ = 0, straggler_end_ = 0;
-  double hidden_share_ = 1;             // of the special rank's time, that the kernel does not excuse
+  double hidden_share_ = 1;  // of the special rank's time, that the kernel does not excuse
   double stop_begin_ = 0, stop_end_ = 0;  // the special rank is stopped
   double slow_until_ = -1, slow_hidden_ = 1, slow_visible_ = 1;
   double next_io_, next_serial_, next_inline_, next_change_, next_stop_, next_slow_, next_stall_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kinds of calls in loops, each between two dumps of callgrind: instructions ROUNDS TURNS. With one rank messages go to the
-// rank itself, on MPI_COMM_SELF, and every count can be repeated; with two they go between the ranks. Prints the names of the
-// kinds in the order of the dumps. Touches nothing but callgrind. See scripts/bench instructions.
+// Kinds of calls in loops, each between two dumps of callgrind: instructions ROUNDS TURNS. With one rank messages go to
+// the rank itself, on MPI_COMM_SELF, and every count can be repeated; with two they go between the ranks. Prints the
+// names of the kinds in the order of the dumps. Touches nothing but callgrind. See scripts/bench instructions.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,12 +133,29 @@ static void comm_dup(void) {
 static const struct {
   const char* name;
   void (*call)(void);
-} kinds[] = {{"round", round_of_four}, {"send_recv", send_recv}, {"recv_any", recv_any}, {"isend_wait", isend_wait},
-             {"irecv_wait", irecv_wait}, {"irecv_test", irecv_test}, {"waitall", waitall}, {"waitany", waitany},
-             {"waitall_many", waitall_many}, {"derived", derived}, {"sendrecv", sendrecv}, {"persistent", persistent},
-             {"allreduce", allreduce}, {"allreduce_double", allreduce_double}, {"bcast", bcast}, {"iallreduce", iallreduce},
-             {"barrier", barrier}, {"iprobe", iprobe}, {"local", local}, {"type_free", type_free}, {"type_used", type_used},
-             {"put", put}, {"comm_dup", comm_dup}};
+} kinds[] = {{"round", round_of_four},
+             {"send_recv", send_recv},
+             {"recv_any", recv_any},
+             {"isend_wait", isend_wait},
+             {"irecv_wait", irecv_wait},
+             {"irecv_test", irecv_test},
+             {"waitall", waitall},
+             {"waitany", waitany},
+             {"waitall_many", waitall_many},
+             {"derived", derived},
+             {"sendrecv", sendrecv},
+             {"persistent", persistent},
+             {"allreduce", allreduce},
+             {"allreduce_double", allreduce_double},
+             {"bcast", bcast},
+             {"iallreduce", iallreduce},
+             {"barrier", barrier},
+             {"iprobe", iprobe},
+             {"local", local},
+             {"type_free", type_free},
+             {"type_used", type_used},
+             {"put", put},
+             {"comm_dup", comm_dup}};
 
 int main(int argc, char** argv) {
   int me, size;

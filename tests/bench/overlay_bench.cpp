@@ -2,8 +2,8 @@
 //
 // What the tree between nodes costs: N leaders on this machine, in as many processes as asked for, each leader with its
 // own listening port on loopback and its own place in the tree. Prints lines "name value unit":
-// the time from opening until all are attached, rounds in which every answer is 256 bytes (merged to 256, or appended to
-// 256 N), rounds with one leader dead, stopped or both in the worst place, and what an idle tree sends and costs.
+// the time from opening until all are attached, rounds in which every answer is 256 bytes (merged to 256, or appended
+// to 256 N), rounds with one leader dead, stopped or both in the worst place, and what an idle tree sends and costs.
 //
 //   overlay_bench LEADERS PROCESSES ROUNDS [FAN_OUT]
 #include <signal.h>
@@ -61,12 +61,10 @@ bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t ro
   auto* to = static_cast<uint8_t*>(accumulated);
   auto* from = static_cast<const uint8_t*>(incoming);
   if (kind == kMerged) {
-    for (uint32_t i = 0; i < kPart && i < incoming_bytes; ++i)
-      to[i] = std::max(to[i], from[i]);
+    for (uint32_t i = 0; i < kPart && i < incoming_bytes; ++i) to[i] = std::max(to[i], from[i]);
     return true;
   }
-  if (incoming_bytes > room - *bytes)
-    return false;
+  if (incoming_bytes > room - *bytes) return false;
   memcpy(to + *bytes, from, incoming_bytes);
   *bytes += incoming_bytes;
   return true;
@@ -90,9 +88,8 @@ class Leaders {
         close(listeners[i]);
         continue;
       }
-      overlays_[i] =
-          overlay_open(listeners[i], table.data(), static_cast<uint32_t>(table.size()), i, false, key, handler,
-                       options);
+      overlays_[i] = overlay_open(listeners[i], table.data(), static_cast<uint32_t>(table.size()), i, false, key,
+                                  handler, options);
       if (overlays_[i] == nullptr) {
         perror("overlay_bench: overlay_open");
         exit(1);
@@ -116,13 +113,11 @@ class Leaders {
     const double now = seconds();
     if (now >= sweep_) {  // timers
       sweep_ = now + 0.1;
-      for (uint32_t i = first_; i < overlays_.size(); i += step_)
-        step(i, stopped);
+      for (uint32_t i = first_; i < overlays_.size(); i += step_) step(i, stopped);
     }
     epoll_event events[64];
     const int ready = epoll_wait(epoll_, events, 64, timeout_ms);
-    for (int i = 0; i < ready; ++i)
-      step(events[i].data.u32, stopped);
+    for (int i = 0; i < ready; ++i) step(events[i].data.u32, stopped);
   }
 
   void count(bool add) {
@@ -130,8 +125,7 @@ class Leaders {
     getrusage(RUSAGE_SELF, &used);
     uint64_t bytes = 0, frames = 0;
     for (Overlay* one : overlays_)
-      if (one != nullptr)
-        bytes += overlay_counters(one).bytes_out, frames += overlay_counters(one).frames_out;
+      if (one != nullptr) bytes += overlay_counters(one).bytes_out, frames += overlay_counters(one).frames_out;
     const uint64_t cpu = static_cast<uint64_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000 +
                          static_cast<uint64_t>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
     shared->bytes += add ? bytes : -bytes;
@@ -150,8 +144,7 @@ class Leaders {
       epoll_ctl(epoll_, EPOLL_CTL_MOD, overlay_descriptor(overlays_[i]), &event);
   }
   void step(uint32_t i, uint32_t stopped) {
-    if (overlays_[i] != nullptr && i != stopped)
-      overlay_step(overlays_[i], seconds(), 0);
+    if (overlays_[i] != nullptr && i != stopped) overlay_step(overlays_[i], seconds(), 0);
   }
 
   std::vector<Overlay*> overlays_;
@@ -182,8 +175,7 @@ void fail(const char* what) {
 template <class Done>
 bool until(Leaders& leaders, double patience, const Done& done) {
   for (const double end = seconds() + patience; seconds() < end; leaders.turn(5))
-    if (done())
-      return true;
+    if (done()) return true;
   return done();
 }
 
@@ -192,8 +184,7 @@ double ask(Leaders& leaders, uint16_t kind, uint32_t expected, uint32_t* unexpec
   const double began = seconds();
   overlay_step(leaders.root(), began, 0);
   const uint64_t round = overlay_ask(leaders.root(), kind, "what?", 5, began + 30);
-  if (round == 0 || !until(leaders, 30, [&] { return leaders.finish.round == round; }))
-    fail("a round did not end");
+  if (round == 0 || !until(leaders, 30, [&] { return leaders.finish.round == round; })) fail("a round did not end");
   *unexpected = leaders.finish.unanswered - expected;
   return leaders.finish.at - began;
 }
@@ -202,8 +193,8 @@ double ask(Leaders& leaders, uint16_t kind, uint32_t expected) {
   uint32_t unexpected;
   const double took = ask(leaders, kind, expected, &unexpected);
   if (unexpected != 0) {
-    fprintf(stderr, "overlay_bench: %u nodes did not answer, the first is %u; expected %u\n",
-            leaders.finish.unanswered, leaders.finish.first, expected);
+    fprintf(stderr, "overlay_bench: %u nodes did not answer, the first is %u; expected %u\n", leaders.finish.unanswered,
+            leaders.finish.first, expected);
     fail("not everybody answered");
   }
   return took;
@@ -216,17 +207,13 @@ void print_rounds(Leaders& leaders, const char* name, uint16_t kind, uint32_t mi
   for (uint32_t i = 0; i < rounds; ++i) {
     uint32_t unexpected;
     const double took = ask(leaders, kind, missing, &unexpected);
-    if (unexpected == 0)
-      times.push_back(took * 1e3);
-    else
-      ++partial;
+    if (unexpected == 0) times.push_back(took * 1e3);
+    else ++partial;
   }
-  if (times.empty())
-    fail("no round was whole");
+  if (times.empty()) fail("no round was whole");
   std::sort(times.begin(), times.end());
   printf("%s_median %.2f ms\n%s_greatest %.2f ms\n", name, times[times.size() / 2], name, times.back());
-  if (partial > 0)
-    printf("%s_partial %u rounds\n", name, partial);
+  if (partial > 0) printf("%s_partial %u rounds\n", name, partial);
   fflush(stdout);
 }
 
@@ -235,8 +222,7 @@ uint64_t difference(Leaders& leaders, uint32_t processes, double wait) {
     shared->told = 0;
     ++shared->tell;
     leaders.count(shared->tell % 2 == 0);
-    if (!until(leaders, 10, [&] { return shared->told == processes - 1; }))
-      fail("a process does not answer");
+    if (!until(leaders, 10, [&] { return shared->told == processes - 1; })) fail("a process does not answer");
   };
   shared->bytes = shared->frames = shared->cpu_microseconds = 0;
   tell();
@@ -261,8 +247,8 @@ int main(int argc, char** argv) {
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  shared = static_cast<Shared*>(
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  shared =
+      static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   shared->stopped = shared->dead = kNoNode;
 
   std::vector<NodeEntry> table(count);
@@ -345,7 +331,6 @@ int main(int argc, char** argv) {
     fail("the children of the stopped leader did not come back");
   printf("inner_leader_stopped_until_all_others_answer %.0f ms\n", (seconds() - stopped) * 1e3);
   shared->over = true;
-  for (const pid_t pid : children)
-    waitpid(pid, nullptr, 0);
+  for (const pid_t pid : children) waitpid(pid, nullptr, 0);
   return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Allreduce of 1 double to 1 Mi doubles, and MPI_Reduce, Scan, Iallreduce and Reduce_scatter_block of two sizes: for
-// each the best of several batches, as the slowest rank saw it.  reduce [PER_CENT]
+// MPI_Allreduce of 1 double to 1 Mi doubles, and MPI_Reduce, Scan, Iallreduce and Reduce_scatter_block of two sizes:
+// for each the best of several batches, as the slowest rank saw it.  reduce [PER_CENT]
 #include <mpi.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -51,7 +51,8 @@ int main(int argc, char** argv) {
   in = malloc((most + 64) * sizeof(double));
   out = malloc((most + 64) * sizeof(double));
   for (int i = 0; i < most + 64; i++) in[i] = out[i] = (i % 1000 + 1) / (3.0 + rank);
-  for (int doubles = 1; doubles <= most; doubles *= doubles < 64 ? 8 : 4) measure("allreduce", doubles, allreduce, per_cent);
+  for (int doubles = 1; doubles <= most; doubles *= doubles < 64 ? 8 : 4)
+    measure("allreduce", doubles, allreduce, per_cent);
   const int sizes[] = {1, 65536};
   for (int i = 0; i < 2; i++) {
     measure("reduce", sizes[i], reduce, per_cent);

@@ -40,16 +40,16 @@ static double slowest(double mine) {
   return all;
 }
 
-#define MEASURED(best, statement)                        \
-  do {                                                   \
-    (best) = 1e30;                                       \
+#define MEASURED(best, statement)                                                               \
+  do {                                                                                          \
+    (best) = 1e30;                                                                              \
     for (int round_ = 0; round_ < kRounds * (packet < 65536 ? 16 : kMost / packet); round_++) { \
-      OK(MPI_Barrier(MPI_COMM_WORLD));                   \
-      const double start_ = now_ns();                    \
-      statement;                                         \
-      const double took_ = slowest(now_ns() - start_);   \
-      if (took_ < (best)) (best) = took_;                \
-    }                                                    \
+      OK(MPI_Barrier(MPI_COMM_WORLD));                                                          \
+      const double start_ = now_ns();                                                           \
+      statement;                                                                                \
+      const double took_ = slowest(now_ns() - start_);                                          \
+      if (took_ < (best)) (best) = took_;                                                       \
+    }                                                                                           \
   } while (0)
 
 static double round_trip(int on_device, int bytes, int count) {

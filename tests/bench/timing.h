@@ -16,15 +16,15 @@ static inline double now_ns(void) {
 
 /// Runs `statement` `count` times in each of `batches` batches; into `best` the nanoseconds for one, of the fastest
 /// batch: interruptions only ever add time.
-#define BEST_OF(best, batches, count, statement)                     \
-  do {                                                               \
-    (best) = 1e30;                                                   \
-    for (int batch_ = 0; batch_ < (batches); batch_++) {             \
-      const double start_ = now_ns();                                \
-      for (int index_ = 0; index_ < (count); index_++) statement;    \
-      const double each_ = (now_ns() - start_) / (count);            \
-      if (each_ < (best)) (best) = each_;                            \
-    }                                                                \
+#define BEST_OF(best, batches, count, statement)                  \
+  do {                                                            \
+    (best) = 1e30;                                                \
+    for (int batch_ = 0; batch_ < (batches); batch_++) {          \
+      const double start_ = now_ns();                             \
+      for (int index_ = 0; index_ < (count); index_++) statement; \
+      const double each_ = (now_ns() - start_) / (count);         \
+      if (each_ < (best)) (best) = each_;                         \
+    }                                                             \
   } while (0)
 
 #endif

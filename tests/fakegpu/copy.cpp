@@ -18,33 +18,28 @@ struct End {
   Kind kind;
   Device* device;
   bool good;
-  unsigned on_node = 0;   ///< number of the device where the memory lies
-  bool foreign = false;   ///< another process's
+  unsigned on_node = 0;  ///< number of the device where the memory lies
+  bool foreign = false;  ///< another process's
 };
 
 /// Are these bytes within the allocation, or in pieces that are mapped side by side?
 bool within(const Allocation* it, uintptr_t at, size_t bytes) {
   for (;;) {
     const size_t rest = it->bytes - (at - it->base);
-    if (bytes <= rest)
-      return true;
-    if (it->mapped == nullptr)
-      return false;
+    if (bytes <= rest) return true;
+    if (it->mapped == nullptr) return false;
     at += rest;
     bytes -= rest;
     it = find(at);
-    if (it == nullptr || it->mapped == nullptr)
-      return false;
+    if (it == nullptr || it->mapped == nullptr) return false;
   }
 }
 
 /// Device memory must be live, and of one allocation; about ordinary memory nobody knows.
 End end_of(uintptr_t at, size_t bytes) {
   const Allocation* it = find(at);
-  if (it == nullptr)
-    return {Kind::kHost, nullptr, at != 0 && !device_range(at)};
-  if (bytes > it->bytes - (at - it->base) && it->kind == Kind::kRegistered)
-    return {Kind::kHost, nullptr, true};
+  if (it == nullptr) return {Kind::kHost, nullptr, at != 0 && !device_range(at)};
+  if (bytes > it->bytes - (at - it->base) && it->kind == Kind::kRegistered) return {Kind::kHost, nullptr, true};
   return {it->kind, it->device, within(it, at, bytes), number_on_node(*it), it->opened != nullptr};
 }
 
@@ -87,19 +82,17 @@ void spoil(const Copy& what, bool down, bool corrupt, bool alias) {
       differs = differs || place != last[i];
       place = last[i];
     }
-    if (differs)
-      made_fault(down ? Fault::kAliasDown : Fault::kAliasUp, bytes);
+    if (differs) made_fault(down ? Fault::kAliasDown : Fault::kAliasUp, bytes);
   }
-  if (!data.empty())
-    last.swap(data);
+  if (!data.empty()) last.swap(data);
 }
 
 Copied finish(Stream& stream, bool wait_for_end) {
-  if (!wait_for_end)
-    return Copied::kDone;
-  return wait(*stream.context, [&stream, last = stream.last] {
-           return stream.operations.empty() || stream.operations.front().sequence > last;
-         })
+  if (!wait_for_end) return Copied::kDone;
+  return wait(*stream.context,
+              [&stream, last = stream.last] {
+                return stream.operations.empty() || stream.operations.front().sequence > last;
+              })
              ? Copied::kDone
              : Copied::kGone;
 }
@@ -108,14 +101,12 @@ Copied finish(Stream& stream, bool wait_for_end) {
 
 Copied copy(Stream& stream, const Copy& what, bool wait_for_end) {
   const size_t bytes = what.width * what.rows;
-  if (bytes == 0)
-    return Copied::kDone;
+  if (bytes == 0) return Copied::kDone;
   {
     const Locked hold;
     const End to = end_of(what.to, span(what.to_pitch, what.width, what.rows));
     const End from = end_of(what.from, span(what.from_pitch, what.width, what.rows));
-    if (!to.good || !from.good)
-      return Copied::kBadAddress;
+    if (!to.good || !from.good) return Copied::kBadAddress;
     const Settings& set = settings();
     if (!on_device(to.kind) && !on_device(from.kind)) {
       enqueue(stream, nullptr, bytes, set.digest, [what](Time) { copy_rows(what); });
@@ -146,18 +137,15 @@ Copied copy(Stream& stream, const Copy& what, bool wait_for_end) {
 
 Copied fill(Stream& stream, uintptr_t to, size_t pitch, size_t width, size_t rows, unsigned value, unsigned value_bytes,
             bool wait_for_end) {
-  if (width * rows == 0)
-    return Copied::kDone;
+  if (width * rows == 0) return Copied::kDone;
   {
     const Locked hold;
     const End end = end_of(to, span(pitch, width, rows));
-    if (!end.good || end.kind == Kind::kHost)
-      return Copied::kBadAddress;
+    if (!end.good || end.kind == Kind::kHost) return Copied::kBadAddress;
     enqueue(stream, nullptr, width * rows, settings().digest, [=](Time) {
       char* start = view(to);
       for (size_t row = 0; row < rows; ++row)
-        for (size_t i = 0; i < width; i += value_bytes)
-          memcpy(start + row * pitch + i, &value, value_bytes);
+        for (size_t i = 0; i < width; i += value_bytes) memcpy(start + row * pitch + i, &value, value_bytes);
     });
   }
   return finish(stream, wait_for_end);

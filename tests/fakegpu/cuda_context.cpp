@@ -18,8 +18,7 @@ namespace {
 thread_local std::vector<Context*>* stack;
 
 std::vector<Context*>& contexts() {
-  if (stack == nullptr)
-    stack = new std::vector<Context*>;  // never freed: threads of a test are few
+  if (stack == nullptr) stack = new std::vector<Context*>;  // never freed: threads of a test are few
   return *stack;
 }
 
@@ -28,23 +27,19 @@ constexpr int kVersion = 12040;
 }  // namespace
 
 CUresult current(Context*& context) {
-  if (const CUresult error = ready())
-    return error;
-  if (contexts().empty() || contexts().back() == nullptr)
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult error = ready()) return error;
+  if (contexts().empty() || contexts().back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   context = contexts().back();
   return state_of(*context);
 }
 
 Context* primary(Device& device) {
-  if (device.primary == nullptr || device.primary->destroyed)
-    device.primary = context_create(device, true, 0);
+  if (device.primary == nullptr || device.primary->destroyed) device.primary = context_create(device, true, 0);
   return device.primary;
 }
 
 CUresult result_of(Copied copied, const Context& context) {
-  if (copied == Copied::kBadAddress)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (copied == Copied::kBadAddress) return CUDA_ERROR_INVALID_VALUE;
   return copied == Copied::kGone ? state_of(context) : CUDA_SUCCESS;
 }
 
@@ -52,17 +47,14 @@ namespace {
 
 void inject() {
   const char* path = getenv("CUDA_INJECTION64_PATH");
-  if (path == nullptr || path[0] == 0)
-    return;
+  if (path == nullptr || path[0] == 0) return;
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   auto* begin = library != nullptr ? reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection")) : nullptr;
-  if (begin != nullptr)
-    begin();
+  if (begin != nullptr) begin();
 }
 
 CUresult checked_device(CUdevice ordinal, Device*& to) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   to = device(ordinal);
   return to != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -75,14 +67,12 @@ using namespace fakegpu;
 using namespace fakegpu::cuda;
 
 API cuInit(unsigned flags) {
-  if (flags != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   static std::once_flag once;
   bool first = false;
   const bool good = start();
   std::call_once(once, [&] { first = true; });
-  if (first && good)
-    inject();
+  if (first && good) inject();
   return good ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
@@ -92,10 +82,10 @@ API cuDriverGetVersion(int* version) {
 }
 
 API cuGetErrorName(CUresult error, const char** name) {
-#define NAME(word, value)  \
-  if (error == word) {     \
-    *name = #word;         \
-    return CUDA_SUCCESS;   \
+#define NAME(word, value) \
+  if (error == word) {    \
+    *name = #word;        \
+    return CUDA_SUCCESS;  \
   }
   FAKEGPU_VALUES(NAME)
   *name = nullptr;
@@ -107,24 +97,19 @@ API cuGetErrorString(CUresult error, const char** text) { return cuGetErrorName(
 /// Names here have one version each; the newest of a name is what programs ask for.
 API cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
                         CUdriverProcAddressQueryResult* status) {
-  if (symbol == nullptr || function == nullptr)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Dl_info self;
   *function = nullptr;
   if (dladdr(reinterpret_cast<void*>(cuInit), &self) != 0) {
     void* library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     char name[160];
     for (const char* suffix : {"_v4", "_v2", ""}) {
-      if (strcmp(suffix, "_v4") == 0 && version < 12050)
-        continue;
-      if (strcmp(symbol, "cuGetProcAddress") == 0 && version < 12000 && suffix[0] != 0)
-        continue;
+      if (strcmp(suffix, "_v4") == 0 && version < 12050) continue;
+      if (strcmp(symbol, "cuGetProcAddress") == 0 && version < 12000 && suffix[0] != 0) continue;
       snprintf(name, sizeof(name), "%s%s", symbol, suffix);
-      if (strncmp(symbol, "cu", 2) == 0 && *function == nullptr)
-        *function = dlsym(library, name);
+      if (strncmp(symbol, "cu", 2) == 0 && *function == nullptr) *function = dlsym(library, name);
     }
-    if (library != nullptr)
-      dlclose(library);
+    if (library != nullptr) dlclose(library);
   }
   if (status != nullptr)
     *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
@@ -138,33 +123,28 @@ API cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_
 // --- Devices ---
 
 API cuDeviceGetCount(int* number) {
-  if (const CUresult error = ready())
-    return error;
-  for (*number = 0; device(*number) != nullptr;)
-    ++*number;
+  if (const CUresult error = ready()) return error;
+  for (*number = 0; device(*number) != nullptr;) ++*number;
   return CUDA_SUCCESS;
 }
 
 API cuDeviceGet(CUdevice* to, int ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   *to = ordinal;
   return CUDA_SUCCESS;
 }
 
 API cuDeviceGetName(char* name, int bytes, CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   snprintf(name, static_cast<size_t>(bytes), "stand-in %d", ordinal);
   return CUDA_SUCCESS;
 }
 
 API cuDeviceGetPCIBusId(char* name, int bytes, CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   snprintf(name, static_cast<size_t>(bytes), "0000:%02x:00.0", ordinal + 1);
   return CUDA_SUCCESS;
 }
@@ -172,16 +152,14 @@ API cuDeviceGetPCIBusId(char* name, int bytes, CUdevice ordinal) {
 API cuDeviceGetByPCIBusId(CUdevice* to, const char* name) {
   unsigned bus;
   Device* it;
-  if (sscanf(name, "0000:%x:00.0", &bus) != 1)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (sscanf(name, "0000:%x:00.0", &bus) != 1) return CUDA_ERROR_INVALID_VALUE;
   *to = static_cast<int>(bus) - 1;
   return checked_device(*to, it);
 }
 
 API cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   memset(uuid, 0, sizeof(*uuid));
   memcpy(uuid, "stand-in", 8);
   reinterpret_cast<char*>(uuid)[15] = static_cast<char>(static_cast<unsigned>(ordinal) + settings().first);
@@ -190,16 +168,14 @@ API cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
 
 API cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   *bytes = settings().memory;
   return CUDA_SUCCESS;
 }
 
 API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = 49152; break;
@@ -222,8 +198,7 @@ API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordi
 
 API cuDeviceCanAccessPeer(int* can, CUdevice one, CUdevice other) {
   Device* it;
-  if (const CUresult error = checked_device(one, it))
-    return error;
+  if (const CUresult error = checked_device(one, it)) return error;
   *can = one != other && settings().ipc != 3;
   return checked_device(other, it);
 }
@@ -232,8 +207,7 @@ API cuDeviceCanAccessPeer(int* can, CUdevice one, CUdevice other) {
 
 API cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   const Locked hold;
   ++it->primary_users;
   *context = handle_of(primary(*it));
@@ -242,30 +216,24 @@ API cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) {
 
 API cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   const Locked hold;
-  if (it->primary_users == 0)
-    return CUDA_ERROR_INVALID_CONTEXT;
-  if (--it->primary_users == 0 && it->primary != nullptr)
-    context_destroy(*it->primary);
+  if (it->primary_users == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--it->primary_users == 0 && it->primary != nullptr) context_destroy(*it->primary);
   return CUDA_SUCCESS;
 }
 
 API cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   const Locked hold;
-  if (it->primary != nullptr && !it->primary->destroyed)
-    context_destroy(*it->primary);
+  if (it->primary != nullptr && !it->primary->destroyed) context_destroy(*it->primary);
   return CUDA_SUCCESS;
 }
 
 API cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   const Locked hold;
   *active = it->primary != nullptr && !it->primary->destroyed;
   *flags = *active ? it->primary->flags : 0;
@@ -274,8 +242,7 @@ API cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
 
 API cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   const Locked hold;
   primary(*it)->flags = flags;
   return CUDA_SUCCESS;
@@ -283,8 +250,7 @@ API cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
 
 API cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice ordinal) {
   Device* it;
-  if (const CUresult error = checked_device(ordinal, it))
-    return error;
+  if (const CUresult error = checked_device(ordinal, it)) return error;
   const Locked hold;
   *context = handle_of(context_create(*it, false, flags));
   contexts().push_back(context_of(*context));
@@ -296,79 +262,61 @@ API cuCtxCreate_v4(CUcontext* context, CUctxCreateParams*, unsigned flags, CUdev
 }
 
 API cuCtxDestroy_v2(CUcontext handle) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   Context* context = context_of(handle);
   {
     const Locked hold;
-    if (!is_context(context) || context->primary)
-      return CUDA_ERROR_INVALID_CONTEXT;
-    if (const CUresult error = context->destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS)
-      return error;
+    if (!is_context(context) || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+    if (const CUresult error = context->destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS) return error;
     context_destroy(*context);
   }
-  if (!contexts().empty() && contexts().back() == context)
-    contexts().pop_back();
+  if (!contexts().empty() && contexts().back() == context) contexts().pop_back();
   return CUDA_SUCCESS;
 }
 
 API cuCtxPushCurrent_v2(CUcontext handle) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
-  if (!is_context(context_of(handle)))
-    return CUDA_ERROR_INVALID_CONTEXT;
-  if (context_of(handle)->destroyed)
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!is_context(context_of(handle))) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context_of(handle)->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   contexts().push_back(context_of(handle));
   return CUDA_SUCCESS;
 }
 
 API cuCtxPopCurrent_v2(CUcontext* handle) {
-  if (const CUresult error = ready())
-    return error;
-  if (contexts().empty())
-    return CUDA_ERROR_INVALID_CONTEXT;
-  if (handle != nullptr)
-    *handle = handle_of(contexts().back());
+  if (const CUresult error = ready()) return error;
+  if (contexts().empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (handle != nullptr) *handle = handle_of(contexts().back());
   contexts().pop_back();
   return CUDA_SUCCESS;
 }
 
 API cuCtxSetCurrent(CUcontext handle) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
-  if (handle != nullptr && !is_context(context_of(handle)))
-    return CUDA_ERROR_INVALID_CONTEXT;
-  if (handle != nullptr && context_of(handle)->destroyed)
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (!contexts().empty())
-    contexts().pop_back();
-  if (handle != nullptr)
-    contexts().push_back(context_of(handle));
+  if (handle != nullptr && !is_context(context_of(handle))) return CUDA_ERROR_INVALID_CONTEXT;
+  if (handle != nullptr && context_of(handle)->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!contexts().empty()) contexts().pop_back();
+  if (handle != nullptr) contexts().push_back(context_of(handle));
   return CUDA_SUCCESS;
 }
 
 API cuCtxGetCurrent(CUcontext* handle) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   *handle = contexts().empty() ? nullptr : handle_of(contexts().back());
   return CUDA_SUCCESS;
 }
 
 API cuCtxGetDevice(CUdevice* ordinal) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
+  if (const CUresult error = current(context)) return error;
   *ordinal = context->device->ordinal;
   return CUDA_SUCCESS;
 }
 
 API cuCtxGetFlags(unsigned* flags) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
+  if (const CUresult error = current(context)) return error;
   *flags = context->flags;
   return CUDA_SUCCESS;
 }
@@ -380,41 +328,33 @@ API cuCtxGetApiVersion(CUcontext, unsigned* version) {
 
 API cuCtxGetId(CUcontext handle, unsigned long long* id) {
   Context* context = context_of(handle);
-  if (const CUresult error = handle != nullptr ? ready() : current(context))
-    return error;
+  if (const CUresult error = handle != nullptr ? ready() : current(context)) return error;
   const Locked hold;
-  if (!is_context(context))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   *id = context->id;
   return state_of(*context);
 }
 
 API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
-  if (least != nullptr)
-    *least = 0;
-  if (greatest != nullptr)
-    *greatest = -5;
+  if (const CUresult error = current(context)) return error;
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
   return CUDA_SUCCESS;
 }
 
 API cuCtxSynchronize() {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
+  if (const CUresult error = current(context)) return error;
   count(Count::kSync);
   return synchronize(*context, *context) ? CUDA_SUCCESS : state_of(*context);
 }
 
 API cuCtxEnablePeerAccess(CUcontext handle, unsigned) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
+  if (const CUresult error = current(context)) return error;
   const Locked hold;
-  if (!is_context(context_of(handle)))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_context(context_of(handle))) return CUDA_ERROR_INVALID_CONTEXT;
   return context_of(handle)->device == context->device ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 

@@ -13,33 +13,28 @@ uintptr_t address_of(const void* host) { return reinterpret_cast<uintptr_t>(host
 
 CUresult copy_bytes(uintptr_t to, uintptr_t from, size_t bytes, CUstream handle, bool wait_for_end) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   return result_of(copy(*stream, {to, from, bytes, bytes, bytes, 1}, wait_for_end), *stream->context);
 }
 
 CUresult set(CUdeviceptr to, size_t bytes, unsigned value, unsigned value_bytes, CUstream handle, bool wait_for_end) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   return result_of(fill(*stream, to, bytes, bytes, 1, value, value_bytes, wait_for_end), *stream->context);
 }
 
 bool end_of(CUmemorytype type, const void* host, CUdeviceptr device_end, size_t x, size_t y, size_t pitch,
             uintptr_t& to) {
-  if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED)
-    return false;
+  if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED) return false;
   to = (type == CU_MEMORYTYPE_HOST ? address_of(host) : device_end) + y * pitch + x;
   return true;
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* what, CUstream handle, bool wait_for_end) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   Copy it = {0, 0, what->dstPitch, what->srcPitch, what->WidthInBytes, what->Height};
-  if (it.rows > 1 && (it.to_pitch < it.width || it.from_pitch < it.width))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (it.rows > 1 && (it.to_pitch < it.width || it.from_pitch < it.width)) return CUDA_ERROR_INVALID_VALUE;
   if (!end_of(what->dstMemoryType, what->dstHost, what->dstDevice, what->dstXInBytes, what->dstY, it.to_pitch, it.to) ||
       !end_of(what->srcMemoryType, what->srcHost, what->srcDevice, what->srcXInBytes, what->srcY, it.from_pitch,
               it.from))
@@ -77,8 +72,7 @@ API cuMemcpyPeer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t 
 }
 API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
                       CUstream stream) {
-  if (!is_context(context_of(to_context)) || !is_context(context_of(from_context)))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_context(context_of(to_context)) || !is_context(context_of(from_context))) return CUDA_ERROR_INVALID_CONTEXT;
   return copy_bytes(to, from, bytes, stream, false);
 }
 API cuMemcpy2D_v2(const CUDA_MEMCPY2D* what) { return copy_2d(what, nullptr, true); }

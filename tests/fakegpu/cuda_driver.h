@@ -12,15 +12,13 @@ namespace fakegpu::cuda {
 
 /// Initialised, and not in a callback of the driver's?
 inline CUresult ready() {
-  if (!started())
-    return CUDA_ERROR_NOT_INITIALIZED;
+  if (!started()) return CUDA_ERROR_NOT_INITIALIZED;
   return inside_callback() ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
 /// The error of a context that is no longer good.
 inline CUresult state_of(const Context& context) {
-  if (context.destroyed)
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (context.destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return context.poisoned ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 

@@ -25,32 +25,25 @@ Pool& default_pool(Device& device) {
 
 /// Freeing waits for the work of the memory's context, as the real one does.
 CUresult free_after_work(CUdeviceptr address, Kind kind, CUresult unknown) {
-  if (const CUresult error = ready())
-    return error;
-  if (address == 0)
-    return kind == Kind::kDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = ready()) return error;
+  if (address == 0) return kind == Kind::kDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   Context* context;
   {
     const Locked hold;
     const Allocation* it = find(address);
-    if (it == nullptr || it->base != address)
-      return unknown;
+    if (it == nullptr || it->base != address) return unknown;
     context = it->context;
   }
-  if (context != nullptr && !wait(*context, [context] { return idle(*context); }))
-    return state_of(*context);
+  if (context != nullptr && !wait(*context, [context] { return idle(*context); })) return state_of(*context);
   const Locked hold;
   return release(address, kind) ? CUDA_SUCCESS : unknown;
 }
 
 CUresult get(Kind kind, size_t bytes, unsigned flags, void** to) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
-  if (capture_forbids())
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (bytes == 0 || to == nullptr)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = current(context)) return error;
+  if (capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (bytes == 0 || to == nullptr) return CUDA_ERROR_INVALID_VALUE;
   count(kind == Kind::kPinned ? Count::kPinned : Count::kAlloc);
   const Locked hold;
   *to = allocate(*context, kind, bytes, false, flags);
@@ -60,8 +53,7 @@ CUresult get(Kind kind, size_t bytes, unsigned flags, void** to) {
 CUresult get(Kind kind, size_t bytes, CUdeviceptr* to) {
   void* memory = nullptr;
   const CUresult result = get(kind, bytes, 0, &memory);
-  if (result == CUDA_SUCCESS)
-    *to = reinterpret_cast<CUdeviceptr>(memory);
+  if (result == CUDA_SUCCESS) *to = reinterpret_cast<CUdeviceptr>(memory);
   return result;
 }
 
@@ -85,12 +77,9 @@ API cuMemFreeHost(void* address) {
 
 API cuMemHostRegister_v2(void* address, size_t bytes, unsigned flags) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
-  if (capture_forbids())
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (address == nullptr || bytes == 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = current(context)) return error;
+  if (capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   count(Count::kRegistered);
   const Locked hold;
   const int result = register_host(*context, address, bytes, flags);
@@ -105,31 +94,26 @@ API cuMemHostUnregister(void* address) {
 }
 
 API cuMemHostGetDevicePointer_v2(CUdeviceptr* to, void* host, unsigned) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
   const Allocation* it = find(reinterpret_cast<uintptr_t>(host));
-  if (it == nullptr || it->kind == Kind::kDevice)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (it == nullptr || it->kind == Kind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   *to = reinterpret_cast<CUdeviceptr>(host);
   return CUDA_SUCCESS;
 }
 
 API cuMemHostGetFlags(unsigned* flags, void* host) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
   const Allocation* it = find(reinterpret_cast<uintptr_t>(host));
-  if (it == nullptr || it->kind != Kind::kPinned)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (it == nullptr || it->kind != Kind::kPinned) return CUDA_ERROR_INVALID_VALUE;
   *flags = it->flags;
   return CUDA_SUCCESS;
 }
 
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
+  if (const CUresult error = current(context)) return error;
   const Locked hold;
   *free = device_memory_free(*context->device);
   *total = settings().memory;
@@ -137,26 +121,20 @@ API cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
   const Allocation* it = find(address);
-  if (it == nullptr)
-    return CUDA_ERROR_NOT_FOUND;
-  if (base != nullptr)
-    *base = it->base;
-  if (bytes != nullptr)
-    *bytes = it->bytes;
+  if (it == nullptr) return CUDA_ERROR_NOT_FOUND;
+  if (base != nullptr) *base = it->base;
+  if (bytes != nullptr) *bytes = it->bytes;
   return CUDA_SUCCESS;
 }
 
 // --- Pools: memory that comes and goes in order with a stream, and belongs to no context ---
 
 API cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
-  if (const CUresult error = ready())
-    return error;
-  if (device(ordinal) == nullptr)
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult error = ready()) return error;
+  if (device(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *pool = reinterpret_cast<CUmemoryPool>(&default_pool(*device(ordinal)));
   return CUDA_SUCCESS;
 }
@@ -164,10 +142,8 @@ API cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
 API cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) { return cuDeviceGetDefaultMemPool(pool, ordinal); }
 
 API cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* props) {
-  if (const CUresult error = ready())
-    return error;
-  if (device(props->location.id) == nullptr)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = ready()) return error;
+  if (device(props->location.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pool = reinterpret_cast<CUmemoryPool>(new Pool{device(props->location.id)});
   return CUDA_SUCCESS;
 }
@@ -178,10 +154,8 @@ API cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void*) { return rea
 
 API cuMemAllocFromPoolAsync(CUdeviceptr* to, size_t bytes, CUmemoryPool pool, CUstream handle) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
-  if (bytes == 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = stream_of(handle, stream)) return error;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   count(Count::kAlloc);
   const Locked hold;
   Device* where = reinterpret_cast<Pool*>(pool)->device;
@@ -193,20 +167,17 @@ API cuMemAllocFromPoolAsync(CUdeviceptr* to, size_t bytes, CUmemoryPool pool, CU
 
 API cuMemAllocAsync(CUdeviceptr* to, size_t bytes, CUstream handle) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   return cuMemAllocFromPoolAsync(to, bytes, reinterpret_cast<CUmemoryPool>(&default_pool(*stream->context->device)),
                                  handle);
 }
 
 API cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   const Locked hold;
   const Allocation* it = find(address);
-  if (it == nullptr || it->base != address || it->kind != Kind::kDevice)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (it == nullptr || it->base != address || it->kind != Kind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   enqueue_now(*stream, [address](Time) { release(address, Kind::kDevice); });
   return CUDA_SUCCESS;
 }
@@ -233,7 +204,7 @@ bool attribute(void* to, CUpointer_attribute which, CUdeviceptr address) {
   switch (which) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: put(to, known ? it->context : nullptr); return known;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      put(to, !known ? 0u
+      put(to, !known                                               ? 0u
               : kind == Kind::kPinned || kind == Kind::kRegistered ? unsigned{CU_MEMORYTYPE_HOST}
                                                                    : unsigned{CU_MEMORYTYPE_DEVICE});
       return known;
@@ -262,23 +233,19 @@ bool attribute(void* to, CUpointer_attribute which, CUdeviceptr address) {
 }  // namespace
 
 API cuPointerGetAttribute(void* to, CUpointer_attribute which, CUdeviceptr address) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
   char value[16];
-  if (!attribute(value, which, address))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!attribute(value, which, address)) return CUDA_ERROR_INVALID_VALUE;
   attribute(to, which, address);
   return CUDA_SUCCESS;
 }
 
 /// About pointers that it does not know it says zeros, and success.
 API cuPointerGetAttributes(unsigned number, CUpointer_attribute* which, void** to, CUdeviceptr address) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
-  for (unsigned i = 0; i < number; ++i)
-    attribute(to[i], which[i], address);
+  for (unsigned i = 0; i < number; ++i) attribute(to[i], which[i], address);
   return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Included before everything else in the stand-in's libcuda: these functions get another name, and cuda_reported.cpp gives
- * theirs to functions that tell CUPTI's stand-in before and after.
+ * Included before everything else in the stand-in's libcuda: these functions get another name, and cuda_reported.cpp
+ * gives theirs to functions that tell CUPTI's stand-in before and after.
  */
 #pragma once
 

@@ -19,8 +19,7 @@ std::atomic<Told> told;
 template <class Parameters, class Run>
 CUresult report(const char* name, const Parameters& parameters, Run run) {
   const Told tell = told.load(std::memory_order_acquire);
-  if (tell == nullptr)
-    return run();
+  if (tell == nullptr) return run();
   CUcontext context = nullptr;
   cuCtxGetCurrent(&context);
   uint64_t correlation = 0;

@@ -12,36 +12,29 @@ CUresult stream_of(CUstream handle, Stream*& stream) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
   if (number <= 2) {
     Context* context;
-    if (const CUresult error = current(context))
-      return error;
+    if (const CUresult error = current(context)) return error;
     stream = &context->legacy;
-    if (handle != CU_STREAM_PER_THREAD && captured_in(*context))
-      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    if (handle != CU_STREAM_PER_THREAD && captured_in(*context)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (handle == CU_STREAM_PER_THREAD) {
       static thread_local Stream* own;
       const Locked hold;
-      if (own == nullptr || own->context != context)
-        own = stream_create(*context, true, 0, 0);
+      if (own == nullptr || own->context != context) own = stream_create(*context, true, 0, 0);
       stream = own;
     }
     return CUDA_SUCCESS;
   }
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
   stream = reinterpret_cast<Stream*>(handle);
-  if (!is_stream(stream))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   return state_of(*stream->context);
 }
 
 CUresult event_of(CUevent handle, Event*& event) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const Locked hold;
   event = reinterpret_cast<Event*>(handle);
-  if (!is_event(event))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
   return state_of(*event->context);
 }
 
@@ -54,10 +47,8 @@ using namespace fakegpu::cuda;
 
 API cuStreamCreateWithPriority(CUstream* to, unsigned flags, int priority) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
-  if (flags > CU_STREAM_NON_BLOCKING)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = current(context)) return error;
+  if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   const Locked hold;
   *to = reinterpret_cast<CUstream>(stream_create(*context, flags != CU_STREAM_NON_BLOCKING, flags, priority));
   return CUDA_SUCCESS;
@@ -67,10 +58,8 @@ API cuStreamCreate(CUstream* to, unsigned flags) { return cuStreamCreateWithPrio
 
 API cuStreamDestroy_v2(CUstream handle) {
   Stream* stream;
-  if (reinterpret_cast<uintptr_t>(handle) <= 2)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (reinterpret_cast<uintptr_t>(handle) <= 2) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   const Locked hold;
   stream_destroy(stream);
   return CUDA_SUCCESS;
@@ -78,24 +67,19 @@ API cuStreamDestroy_v2(CUstream handle) {
 
 API cuStreamQuery(CUstream handle) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   count(Count::kQuery);
   const Locked hold;
-  if (stream->capturing)
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (const CUresult error = state_of(*stream->context))
-    return error;
+  if (stream->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (const CUresult error = state_of(*stream->context)) return error;
   return done(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 API cuStreamSynchronize(CUstream handle) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   count(Count::kSync);
-  if (stream->capturing)
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Context& context = *stream->context;
   return synchronize(context, *stream) ? CUDA_SUCCESS : state_of(context);
 }
@@ -103,10 +87,8 @@ API cuStreamSynchronize(CUstream handle) {
 API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned) {
   Stream* stream;
   Event* event;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
-  if (const CUresult error = event_of(event_handle, event))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
+  if (const CUresult error = event_of(event_handle, event)) return error;
   const Locked hold;
   wait_event(*stream, *event);
   return CUDA_SUCCESS;
@@ -114,8 +96,7 @@ API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned) {
 
 API cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* data, unsigned) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   const Locked hold;
   enqueue_now(*stream, [=](Time) { function(handle, CUDA_SUCCESS, data); });
   return CUDA_SUCCESS;
@@ -123,8 +104,7 @@ API cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* data, 
 
 API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   const Locked hold;
   enqueue_now(*stream, [=](Time) { function(data); });
   return CUDA_SUCCESS;
@@ -132,32 +112,28 @@ API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
 
 API cuStreamGetCtx(CUstream handle, CUcontext* context) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   *context = handle_of(stream->context);
   return CUDA_SUCCESS;
 }
 
 API cuStreamGetFlags(CUstream handle, unsigned* flags) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   *flags = stream->flags;
   return CUDA_SUCCESS;
 }
 
 API cuStreamGetPriority(CUstream handle, int* priority) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   *priority = stream->priority;
   return CUDA_SUCCESS;
 }
 
 /// In each thread: whether calls that a capture forbids are forbidden to it.
 API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   const int before = capture_mode();
   capture_mode() = *mode;
   *mode = static_cast<CUstreamCaptureMode>(before);
@@ -166,25 +142,21 @@ API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 
 API cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   return capture_begin(*stream, mode) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 API cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   *graph = nullptr;
-  if (!stream->capturing)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!stream->capturing) return CUDA_ERROR_INVALID_VALUE;
   return capture_end(*stream) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
 API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   *status = stream->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
@@ -195,15 +167,13 @@ namespace {
 
 CUresult write(CUstream handle, CUdeviceptr to, uint64_t value, size_t bytes) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   return write_word(*stream, to, value, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult wait(CUstream handle, CUdeviceptr from, uint64_t value, unsigned flags, size_t bytes) {
   Stream* stream;
-  if (const CUresult error = stream_of(handle, stream))
-    return error;
+  if (const CUresult error = stream_of(handle, stream)) return error;
   return wait_word(*stream, from, value, ~uint64_t{0}, flags & 3, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -226,8 +196,7 @@ API cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr from, cuuint64_t value, 
 
 API cuEventCreate(CUevent* to, unsigned flags) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
+  if (const CUresult error = current(context)) return error;
   const Locked hold;
   *to = reinterpret_cast<CUevent>(event_create(*context, (flags & CU_EVENT_DISABLE_TIMING) == 0));
   return CUDA_SUCCESS;
@@ -235,8 +204,7 @@ API cuEventCreate(CUevent* to, unsigned flags) {
 
 API cuEventDestroy_v2(CUevent handle) {
   Event* event;
-  if (const CUresult error = event_of(handle, event))
-    return error;
+  if (const CUresult error = event_of(handle, event)) return error;
   const Locked hold;
   event_destroy(event);
   return CUDA_SUCCESS;
@@ -245,12 +213,9 @@ API cuEventDestroy_v2(CUevent handle) {
 API cuEventRecord(CUevent handle, CUstream stream_handle) {
   Event* event;
   Stream* stream;
-  if (const CUresult error = stream_of(stream_handle, stream))
-    return error;
-  if (const CUresult error = event_of(handle, event))
-    return error;
-  if (event->context != stream->context)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult error = stream_of(stream_handle, stream)) return error;
+  if (const CUresult error = event_of(handle, event)) return error;
+  if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   count(Count::kEvent);
   const Locked hold;
   record(*event, *stream);
@@ -261,21 +226,17 @@ API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) { return cu
 
 API cuEventQuery(CUevent handle) {
   Event* event;
-  if (capture_forbids())
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (const CUresult error = event_of(handle, event))
-    return error;
+  if (capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (const CUresult error = event_of(handle, event)) return error;
   count(Count::kQuery);
   const Locked hold;
-  if (const CUresult error = state_of(*event->context))
-    return error;
+  if (const CUresult error = state_of(*event->context)) return error;
   return done(*event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 API cuEventSynchronize(CUevent handle) {
   Event* event;
-  if (const CUresult error = event_of(handle, event))
-    return error;
+  if (const CUresult error = event_of(handle, event)) return error;
   count(Count::kSync);
   Context& context = *event->context;
   return synchronize(context, *event) ? CUDA_SUCCESS : state_of(context);
@@ -283,15 +244,12 @@ API cuEventSynchronize(CUevent handle) {
 
 API cuEventElapsedTime(float* milliseconds, CUevent from_handle, CUevent to_handle) {
   Event *from, *to;
-  if (const CUresult error = event_of(from_handle, from))
-    return error;
-  if (const CUresult error = event_of(to_handle, to))
-    return error;
+  if (const CUresult error = event_of(from_handle, from)) return error;
+  if (const CUresult error = event_of(to_handle, to)) return error;
   const Locked hold;
   if (!from->timing || !to->timing || from->record == nullptr || to->record == nullptr)
     return CUDA_ERROR_INVALID_HANDLE;
-  if (!from->record->done || !to->record->done)
-    return CUDA_ERROR_NOT_READY;
+  if (!from->record->done || !to->record->done) return CUDA_ERROR_NOT_READY;
   *milliseconds = elapsed(*from, *to);
   return CUDA_SUCCESS;
 }
@@ -314,10 +272,8 @@ bool is_code(const void* image) {
 
 API cuModuleLoadData(CUmodule* module, const void* image) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
-  if (image == nullptr)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = current(context)) return error;
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (is_code(image) ? !settings().code : !settings().text)
     return is_code(image) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   *module = reinterpret_cast<CUmodule>(context);
@@ -332,8 +288,7 @@ API cuModuleLoad(CUmodule* module, const char* path) { return cuModuleLoadData(m
 API cuModuleUnload(CUmodule) { return ready(); }
 
 API cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-  if (const CUresult error = ready())
-    return error;
+  if (const CUresult error = ready()) return error;
   *function = reinterpret_cast<CUfunction>(function_of(name));
   return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
@@ -353,11 +308,9 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, si
 API cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,
                    unsigned threads_z, unsigned, CUstream stream_handle, void** arguments, void** extra) {
   Context* context;
-  if (const CUresult error = current(context))
-    return error;
+  if (const CUresult error = current(context)) return error;
   Stream* stream;
-  if (const CUresult error = stream_of(stream_handle, stream))
-    return error;
+  if (const CUresult error = stream_of(stream_handle, stream)) return error;
   if (stream->context != context)
     return CUDA_ERROR_INVALID_CONTEXT;  // copies may go to other contexts' streams, kernels may not
   const auto* function = reinterpret_cast<const Function*>(handle);

@@ -56,16 +56,13 @@ void tell(int exit, const char* name, const void* parameters, int* result, uint6
 }  // namespace
 
 API cuptiSubscribe(void** handle, Callback callback, void* user) {
-  if (handle == nullptr || callback == nullptr)
-    return kInvalidParameter;
+  if (handle == nullptr || callback == nullptr) return kInvalidParameter;
   const char* busy = getenv("FAKECUPTI");
-  if ((busy != nullptr && strcmp(busy, "busy") == 0) || subscriber.load() != nullptr)
-    return kMultipleSubscribers;
+  if ((busy != nullptr && strcmp(busy, "busy") == 0) || subscriber.load() != nullptr) return kMultipleSubscribers;
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   using Set = void (*)(void (*)(int, const char*, const void*, int*, uint64_t*, void*));
   const auto set = driver != nullptr ? reinterpret_cast<Set>(dlsym(driver, "fakegpu_set_api_callback")) : nullptr;
-  if (set == nullptr)
-    return kNotInitialized;
+  if (set == nullptr) return kNotInitialized;
   user_data = user;
   subscriber.store(callback);
   *handle = &subscriber;
@@ -74,10 +71,8 @@ API cuptiSubscribe(void** handle, Callback callback, void* user) {
 }
 
 API cuptiEnableCallback(uint32_t enable, void* handle, int domain, uint32_t id) {
-  if (handle != &subscriber || domain != 1)
-    return kInvalidParameter;
-  if (id >= kIds)
-    return kInvalidId;
+  if (handle != &subscriber || domain != 1) return kInvalidParameter;
+  if (id >= kIds) return kInvalidId;
   enabled[id] = enable != 0;
   return kSuccess;
 }

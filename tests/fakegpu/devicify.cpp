@@ -68,19 +68,17 @@ std::vector<Buffer>& orphans() {
 }
 
 void look_after_orphans() {
-  for (Buffer& each : orphans())
-    each.bring_back();
+  for (Buffer& each : orphans()) each.bring_back();
 }
 
 /// What is pending of requests that the program waits for. It is taken out of the table before MPI is asked: once MPI
 /// has completed a request, another thread's may get its handle. MPI gives operations that are complete from the
 /// beginning one handle for all; with any of them all are complete.
 class Taken {
-public:
+ public:
   Taken(int count, const MPI_Request* requests) {
     const std::lock_guard hold(lock);
-    if (requests != nullptr && count > 0)
-      handles_.assign(requests, requests + count);
+    if (requests != nullptr && count > 0) handles_.assign(requests, requests + count);
     for (int i = 0; requests != nullptr && i < count; ++i) {
       const auto range = pending().equal_range(requests[i]);
       for (auto each = range.first; each != range.second; each = pending().erase(each))
@@ -91,49 +89,41 @@ public:
   ~Taken() {
     const std::lock_guard hold(lock);
     for (Entry& each : taken_)
-      if (each.request != MPI_REQUEST_NULL)
-        pending().emplace(each.request, std::move(each.pending));
+      if (each.request != MPI_REQUEST_NULL) pending().emplace(each.request, std::move(each.pending));
   }
 
   void complete(int index, bool ends = true) {
     const std::lock_guard hold(lock);
     for (Entry& each : taken_) {
-      if (each.request != handles_[static_cast<size_t>(index)] || each.request == MPI_REQUEST_NULL)
-        continue;
+      if (each.request != handles_[static_cast<size_t>(index)] || each.request == MPI_REQUEST_NULL) continue;
       const bool last = ends && !each.pending.persistent;
       for (Buffer& buffer : each.pending.buffers) {
         buffer.bring_back();
-        if (last)
-          buffer.give_back();
+        if (last) buffer.give_back();
       }
-      if (last)
-        each.request = MPI_REQUEST_NULL;
+      if (last) each.request = MPI_REQUEST_NULL;
     }
   }
   void complete_all(int count, const MPI_Request* requests, int result) {
     for (int i = 0; i < count; ++i)
-      if (result == MPI_SUCCESS || requests[i] == MPI_REQUEST_NULL)
-        complete(i);
+      if (result == MPI_SUCCESS || requests[i] == MPI_REQUEST_NULL) complete(i);
   }
   void complete_some(int count, const int* indices) {
-    for (int i = 0; count != MPI_UNDEFINED && i < count; ++i)
-      complete(indices[i]);
+    for (int i = 0; count != MPI_UNDEFINED && i < count; ++i) complete(indices[i]);
   }
   void upload() {
     for (Entry& each : taken_)
-      for (Buffer& buffer : each.pending.buffers)
-        buffer.upload();
+      for (Buffer& buffer : each.pending.buffers) buffer.upload();
   }
   void orphan() {
     const std::lock_guard hold(lock);
     for (Entry& each : taken_) {
-      for (Buffer& buffer : each.pending.buffers)
-        orphans().push_back(std::move(buffer));
+      for (Buffer& buffer : each.pending.buffers) orphans().push_back(std::move(buffer));
       each.request = MPI_REQUEST_NULL;
     }
   }
 
-private:
+ private:
   struct Entry {
     MPI_Request request;  ///< null: completed
     Pending pending;
@@ -144,7 +134,7 @@ private:
 
 /// The buffers of one call.
 class Call {
-public:
+ public:
   Call() { lock.lock(), look_after_orphans(), lock.unlock(); }
 
   bool may(const void* place) const { return place != MPI_IN_PLACE && place != MPI_BOTTOM; }
@@ -152,8 +142,7 @@ public:
   void add(unsigned number, const void* place, Use use, const Pieces& pieces) {
     const std::lock_guard hold(lock);
     Buffer buffer = {};
-    if (!buffer.make(place, use, pieces))
-      return;
+    if (!buffer.make(place, use, pieces)) return;
     given_[number] = reinterpret_cast<void*>(buffer.device);
     buffers_.push_back(std::move(buffer));
   }
@@ -171,14 +160,12 @@ public:
   }
 
   void started(int result, const MPI_Request* request, bool persistent) {
-    if (result != MPI_SUCCESS || *request == MPI_REQUEST_NULL)
-      return done();
+    if (result != MPI_SUCCESS || *request == MPI_REQUEST_NULL) return done();
     const std::lock_guard hold(lock);
-    if (!buffers_.empty())
-      pending().emplace(*request, Pending{std::move(buffers_), persistent});
+    if (!buffers_.empty()) pending().emplace(*request, Pending{std::move(buffers_), persistent});
   }
 
-private:
+ private:
   std::vector<Buffer> buffers_;
   void* given_[2] = {};
 };
@@ -186,15 +173,13 @@ private:
 /// The ranks of a collective, as far as its buffers are concerned.
 struct Group {
   Group(MPI_Comm comm, int root_rank, bool neighbor) : valid(comm != MPI_COMM_NULL) {
-    if (!valid)
-      return;
+    if (!valid) return;
     int inter = 0, size = 0, rank = 0;
     OWN(MPI_Comm_test_inter)(comm, &inter);
     OWN(MPI_Comm_size)(comm, &size);
     OWN(MPI_Comm_rank)(comm, &rank);
     members = size;
-    if (inter)
-      OWN(MPI_Comm_remote_size)(comm, &size);
+    if (inter) OWN(MPI_Comm_remote_size)(comm, &size);
     sends = receives = size;
     own_rank = rank;
     if (root_rank != kNoRoot) {
@@ -202,8 +187,7 @@ struct Group {
       leaf = inter ? root_rank >= 0 : true;
       any = root || leaf;
     }
-    if (neighbor)
-      count_neighbors(comm);
+    if (neighbor) count_neighbors(comm);
   }
 
   void count_neighbors(MPI_Comm comm) {
@@ -227,12 +211,13 @@ struct Group {
   template <class Count>
   Large sum(const Count* counts) const {
     Large all = 0;
-    for (Large i = 0; i < members; ++i)
-      all += counts[i];
+    for (Large i = 0; i < members; ++i) all += counts[i];
     return all;
   }
   template <class Count>
-  Large mine(const Count* counts) const { return counts[own_rank]; }
+  Large mine(const Count* counts) const {
+    return counts[own_rank];
+  }
 
   bool valid, root = true, leaf = true, any = true;
   Large members = 0, sends = 0, receives = 0;
@@ -243,29 +228,24 @@ template <class Count, class Displacement>
 Pieces vector(Large number, const Count* counts, const Displacement* displacements, MPI_Datatype type) {
   Pieces pieces;
   MPI_Aint lower, extent;
-  if (type == MPI_DATATYPE_NULL || number == 0)
-    return pieces;
+  if (type == MPI_DATATYPE_NULL || number == 0) return pieces;
   OWN(MPI_Type_get_extent)(type, &lower, &extent);
-  for (Large i = 0; i < number; ++i)
-    pieces.push_back({Large(displacements[i]) * extent, Large(counts[i]), type});
+  for (Large i = 0; i < number; ++i) pieces.push_back({Large(displacements[i]) * extent, Large(counts[i]), type});
   return pieces;
 }
 
 template <class Count, class Displacement>
 Pieces typed(Large number, const Count* counts, const Displacement* displacements, const MPI_Datatype* types) {
   Pieces pieces;
-  for (Large i = 0; i < number; ++i)
-    pieces.push_back({Large(displacements[i]), Large(counts[i]), types[i]});
+  for (Large i = 0; i < number; ++i) pieces.push_back({Large(displacements[i]), Large(counts[i]), types[i]});
   return pieces;
 }
 
 __attribute__((destructor)) void tell() {
   const char* path = getenv("FAKEGPU_DEVICIFY_LOG");
-  if (path == nullptr || counts.moved + counts.left == 0)
-    return;
+  if (path == nullptr || counts.moved + counts.left == 0) return;
   std::string name = path;
-  if (const size_t at = name.find("%p"); at != std::string::npos)
-    name.replace(at, 2, std::to_string(getpid()));
+  if (const size_t at = name.find("%p"); at != std::string::npos) name.replace(at, 2, std::to_string(getpid()));
   if (FILE* file = fopen(name.c_str(), "a")) {
     fprintf(file, "buffers=%llu bytes=%llu left=%llu\n", counts.moved, counts.bytes, counts.left);
     fclose(file);
@@ -278,26 +258,25 @@ __attribute__((destructor)) void tell() {
 
 // --- Completion ---
 
-#define COMPLETION(name, parameters, arguments, count, requests, before, after)                     \
-  static int wrap_##name(int layer, LIST parameters) {                                              \
-    using Next = int parameters;                                                                    \
-    static Next* const next[2] = {find<Next>(#name), find<Next>("P" #name)};                        \
-    const Inside inside;                                                                            \
-    if (inside.nested)                                                                              \
-      return next[layer] arguments;                                                                 \
-    Taken taken(count, requests);                                                                   \
-    before;                                                                                         \
-    const int result = next[layer] arguments;                                                       \
-    after;                                                                                          \
-    return result;                                                                                  \
-  }                                                                                                 \
-  EXPORT int name parameters { return wrap_##name(0, LIST arguments); }                             \
+#define COMPLETION(name, parameters, arguments, count, requests, before, after) \
+  static int wrap_##name(int layer, LIST parameters) {                          \
+    using Next = int parameters;                                                \
+    static Next* const next[2] = {find<Next>(#name), find<Next>("P" #name)};    \
+    const Inside inside;                                                        \
+    if (inside.nested) return next[layer] arguments;                            \
+    Taken taken(count, requests);                                               \
+    before;                                                                     \
+    const int result = next[layer] arguments;                                   \
+    after;                                                                      \
+    return result;                                                              \
+  }                                                                             \
+  EXPORT int name parameters { return wrap_##name(0, LIST arguments); }         \
   EXPORT int P##name parameters { return wrap_##name(1, LIST arguments); }
 #define LIST(...) __VA_ARGS__
 
-COMPLETION(MPI_Wait, (MPI_Request* request, MPI_Status* status), (request, status), 1, request, (void)0,
+COMPLETION(MPI_Wait, (MPI_Request * request, MPI_Status* status), (request, status), 1, request, (void)0,
            taken.complete(0))
-COMPLETION(MPI_Test, (MPI_Request* request, int* flag, MPI_Status* status), (request, flag, status), 1, request,
+COMPLETION(MPI_Test, (MPI_Request * request, int* flag, MPI_Status* status), (request, flag, status), 1, request,
            (void)0, if (*flag || result != MPI_SUCCESS) taken.complete(0))
 COMPLETION(MPI_Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]), (count, requests, statuses), count,
            requests, (void)0, taken.complete_all(count, requests, result))
@@ -316,7 +295,7 @@ COMPLETION(MPI_Testsome, (int count, MPI_Request requests[], int* done, int indi
            (count, requests, done, indices, statuses), count, requests, (void)0, taken.complete_some(*done, indices))
 COMPLETION(MPI_Request_get_status, (MPI_Request request, int* flag, MPI_Status* status), (request, flag, status), 1,
            &request, (void)0, if (*flag) taken.complete(0, false))
-COMPLETION(MPI_Request_free, (MPI_Request* request), (request), 1, request, (void)0, taken.orphan())
-COMPLETION(MPI_Start, (MPI_Request* request), (request), 1, request, taken.upload(), (void)0)
+COMPLETION(MPI_Request_free, (MPI_Request * request), (request), 1, request, (void)0, taken.orphan())
+COMPLETION(MPI_Start, (MPI_Request * request), (request), 1, request, taken.upload(), (void)0)
 COMPLETION(MPI_Startall, (int count, MPI_Request requests[]), (count, requests), count, requests, taken.upload(),
            (void)0)

@@ -59,18 +59,12 @@ const Settings& settings() {
       const size_t end = std::min(all.find(',', begin), all.size());
       const std::string word = all.substr(begin, end - begin);
       begin = end + 1;
-      if (word == "managed")
-        s.managed = true;
-      else if (word == "pool")
-        s.pool = true;
-      else if (word == "mapped")
-        s.mapped = true;
-      else if (word == "hip")
-        s.hip = true;
-      else if (const int number = atoi(word.c_str()); number > 0)
-        s.every = static_cast<unsigned>(number);
-      else
-        s.names.push_back(word);
+      if (word == "managed") s.managed = true;
+      else if (word == "pool") s.pool = true;
+      else if (word == "mapped") s.mapped = true;
+      else if (word == "hip") s.hip = true;
+      else if (const int number = atoi(word.c_str()); number > 0) s.every = static_cast<unsigned>(number);
+      else s.names.push_back(word);
     }
     return s;
   }();
@@ -80,11 +74,9 @@ const Settings& settings() {
 }  // namespace
 
 bool wanted(const char* name) {
-  if (settings().names.empty())
-    return true;
+  if (settings().names.empty()) return true;
   for (const std::string& each : settings().names)
-    if (each == name)
-      return true;
+    if (each == name) return true;
   return false;
 }
 
@@ -94,11 +86,10 @@ namespace {
 
 /// The stand-in's functions, as a program finds them that loads its runtime itself.
 class Driver {
-public:
+ public:
   Driver() {
     library_ = dlopen(settings().hip ? "libamdhip64.so.5" : "libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (library_ == nullptr)
-      stop(dlerror());
+    if (library_ == nullptr) stop(dlerror());
     view = get<void*(const void*)>("fakegpu_host_view");
     if (settings().hip) {
       must(get<int(int*)>("hipGetDeviceCount")(&devices_));
@@ -129,21 +120,18 @@ public:
     }
     void* popped;
     must(get<int(void*)>("cuCtxPushCurrent_v2")(contexts_[number]));
-    if (settings().mapped)
-      result = map_pieces(number, &memory, bytes);
-    else if (settings().pool)
-      result = get<int(uintptr_t*, size_t, void*)>("cuMemAllocAsync")(&memory, bytes, nullptr);
+    if (settings().mapped) result = map_pieces(number, &memory, bytes);
+    else if (settings().pool) result = get<int(uintptr_t*, size_t, void*)>("cuMemAllocAsync")(&memory, bytes, nullptr);
     else if (settings().managed)
       result = get<int(uintptr_t*, size_t, unsigned)>("cuMemAllocManaged")(&memory, bytes, 1);
-    else
-      result = get<int(uintptr_t*, size_t)>("cuMemAlloc_v2")(&memory, bytes);
+    else result = get<int(uintptr_t*, size_t)>("cuMemAlloc_v2")(&memory, bytes);
     must(get<int(void**)>("cuCtxPopCurrent_v2")(&popped));
     return result == 0 ? memory : 0;
   }
 
   void* (*view)(const void*);
 
-private:
+ private:
   /// Pieces of one granule each, with room left behind them.
   int map_pieces(unsigned number, uintptr_t* memory, size_t bytes) {
     const CUmemAllocationProp prop = {1, 0, {1, static_cast<int>(number)}, nullptr, {}};
@@ -156,21 +144,19 @@ private:
       uintptr_t piece = 0;
       if (get<int(uintptr_t*, size_t, const void*, unsigned long long)>("cuMemCreate")(&piece, granule, &prop, 0) != 0)
         return 1;
-      must(get<int(uintptr_t, size_t, size_t, uintptr_t, unsigned long long)>("cuMemMap")(
-          *memory + i * granule, granule, 0, piece, 0));
+      must(get<int(uintptr_t, size_t, size_t, uintptr_t, unsigned long long)>("cuMemMap")(*memory + i * granule,
+                                                                                          granule, 0, piece, 0));
     }
     return 0;
   }
   template <class Function>
   Function* get(const char* name) {
     auto* function = reinterpret_cast<Function*>(dlsym(library_, name));
-    if (function == nullptr)
-      stop(name);
+    if (function == nullptr) stop(name);
     return function;
   }
   static void must(int result) {
-    if (result != 0)
-      stop("the stand-in refuses");
+    if (result != 0) stop("the stand-in refuses");
   }
   void* library_;
   int devices_ = 0;
@@ -210,10 +196,8 @@ struct Span {
   bool measure(const Pieces& pieces) {
     Large data = 0;
     for (const Piece& piece : pieces) {
-      if (piece.count == 0)
-        continue;
-      if (piece.count < 0 || piece.type == MPI_DATATYPE_NULL)
-        return false;
+      if (piece.count == 0) continue;
+      if (piece.count < 0 || piece.type == MPI_DATATYPE_NULL) return false;
       int size = 0;
       MPI_Aint lower, extent, true_lower, true_extent;
       if (OWN(MPI_Pack_size)(1, piece.type, helper_comm(), &size) != MPI_SUCCESS)  // refuses what is no type
@@ -221,23 +205,20 @@ struct Span {
       OWN(MPI_Type_size)(piece.type, &size);
       OWN(MPI_Type_get_extent)(piece.type, &lower, &extent);
       OWN(MPI_Type_get_true_extent)(piece.type, &true_lower, &true_extent);
-      if (size == 0)
-        continue;
+      if (size == 0) continue;
       const Large spread = (piece.count - 1) * extent, first = piece.offset + true_lower;
       low = std::min(low, first + std::min(spread, Large{0}));
       high = std::max(high, first + std::max(spread, Large{0}) + true_extent);
       dense = dense && size == true_extent && size == extent;
       data += piece.count * size;
-      if (high - low > Large{kLargest} || piece.count > INT_MAX)
-        return false;
+      if (high - low > Large{kLargest} || piece.count > INT_MAX) return false;
     }
     dense = dense && data == high - low;
     return data > 0;
   }
 
   bool mark(const Pieces& pieces) {
-    if (dense)
-      return true;
+    if (dense) return true;
     std::vector<char> bytes(static_cast<size_t>(high - low), 0);
     for (const Piece& piece : pieces) {
       int size = 0, position = 0;
@@ -280,8 +261,7 @@ bool Buffer::make(const void* place, Use used, const Pieces& pieces) {
   use = used;
   mask = std::move(span.mask);
   // At the end of its memory, so that who goes beyond is refused; aligned as the program's.
-  for (capacity = 512; capacity < bytes + 64;)
-    capacity *= 2;
+  for (capacity = 512; capacity < bytes + 64;) capacity *= 2;
   auto& list = kept()[capacity];
   if (!list.empty()) {
     memory = list.back();
@@ -306,22 +286,17 @@ void Buffer::upload() {
   } else {
     memset(view, 0xDB, bytes);
     for (size_t i = 0; i < bytes; ++i)
-      if (mask[i])
-        view[i] = program[i];
+      if (mask[i]) view[i] = program[i];
   }
   before.assign(view, view + bytes);
 }
 
 void Buffer::bring_back() {
-  if (memcmp(view, before.data(), bytes) == 0)
-    return;
+  if (memcmp(view, before.data(), bytes) == 0) return;
   for (size_t i = 0; i < bytes; ++i) {
-    if (view[i] == before[i])
-      continue;
-    if (!(mask.empty() || mask[i]))
-      stop("MPI wrote between the bytes of a receive buffer");
-    if ((use & kReceived) == 0)
-      stop("MPI wrote into a send buffer");
+    if (view[i] == before[i]) continue;
+    if (!(mask.empty() || mask[i])) stop("MPI wrote between the bytes of a receive buffer");
+    if ((use & kReceived) == 0) stop("MPI wrote into a send buffer");
     program[i] = view[i];
     before[i] = view[i];
   }

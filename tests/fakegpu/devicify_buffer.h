@@ -32,13 +32,13 @@ using Pieces = std::vector<Piece>;
 enum Use { kSent = 1, kReceived = 2, kBoth = 3 };
 
 struct Buffer {
-  char *program, *view;        ///< the same place in both memories: where its span begins
-  size_t bytes;                ///< of the span
-  uintptr_t memory, device;    ///< allocation; what MPI is given
+  char *program, *view;  ///< the same place in both memories: where its span begins
+  size_t bytes;  ///< of the span
+  uintptr_t memory, device;  ///< allocation; what MPI is given
   size_t capacity;
   Use use;
-  std::vector<bool> mask;      ///< bytes of the span that belong to it; empty: all
-  std::vector<char> before;    ///< what the device had when MPI got it
+  std::vector<bool> mask;  ///< bytes of the span that belong to it; empty: all
+  std::vector<char> before;  ///< what the device had when MPI got it
 
   /// False: it is left alone.
   bool make(const void* place, Use use, const Pieces& pieces);

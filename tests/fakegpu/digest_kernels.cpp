@@ -21,8 +21,7 @@ static void digest(const DigestBatch& batch, unsigned blocks) {
     for (unsigned group = 0; group < kGroups; ++group)
       digest_group<with_runs>(batch, &sums, block * kGroups + group, blocks * kGroups,
                               reinterpret_cast<uint64_t>(scratch.data()));
-    for (unsigned thread = 0; thread < kDigestJobs; ++thread)
-      publish(batch, sums, thread);
+    for (unsigned thread = 0; thread < kDigestJobs; ++thread) publish(batch, sums, thread);
   }
 }
 
@@ -31,16 +30,13 @@ void run_digest_runs(const DigestBatch& batch, unsigned blocks) { digest<true>(b
 
 void run_pack(const PackJob& job, unsigned blocks, bool to_runs) {
   for (unsigned group = 0; group < blocks * kGroups; ++group) {
-    if (to_runs)
-      pack_group<true>(job, group, uint64_t{blocks} * kGroups);
-    else
-      pack_group<false>(job, group, uint64_t{blocks} * kGroups);
+    if (to_runs) pack_group<true>(job, group, uint64_t{blocks} * kGroups);
+    else pack_group<false>(job, group, uint64_t{blocks} * kGroups);
   }
 }
 
 void run_fill(const FillJob& job) {
-  for (uint64_t i = 0; i < job.words; ++i)
-    at<uint64_t>(job.address)[i] = job.value;
+  for (uint64_t i = 0; i < job.words; ++i) at<uint64_t>(job.address)[i] = job.value;
 }
 
 }  // namespace fakegpu

@@ -60,19 +60,15 @@ Time begins(const Stream& stream) {
   Time time = std::max(head.enqueued, stream.free_at);
   if (&stream == &stream.context->legacy || stream.blocking) {
     for (const Stream* other : world().busy)
-      if (related(stream, *other) && !other->operations.empty() &&
-          other->operations.front().sequence < head.sequence)
+      if (related(stream, *other) && !other->operations.empty() && other->operations.front().sequence < head.sequence)
         return kNever;
-    if (&stream != &stream.context->legacy)
-      time = std::max(time, stream.context->legacy.free_at);
+    if (&stream != &stream.context->legacy) time = std::max(time, stream.context->legacy.free_at);
   }
   if (head.after != nullptr) {
-    if (!head.after->done)
-      return kNever;
+    if (!head.after->done) return kNever;
     time = std::max(time, head.after->time);
   }
-  if (head.engine != nullptr)
-    time = std::max(time, head.engine->free_at);
+  if (head.engine != nullptr) time = std::max(time, head.engine->free_at);
   return time;
 }
 
@@ -108,19 +104,16 @@ void finish(Stream& stream, Time time) {
   if (stream.operations.empty())  // its context was destroyed by it
     return;
   stream.operations.pop_front();
-  if (stream.operations.empty())
-    std::erase(world().busy, &stream);
+  if (stream.operations.empty()) std::erase(world().busy, &stream);
 }
 
 /// Does all that is due; the time of what comes next.
 Time advance(Time until) {
-  if (in_callback != 0)
-    return kNever;
+  if (in_callback != 0) return kNever;
   for (;;) {
     Next step = next();
     if (step.stream == nullptr || step.time > until) {
-      if (step.stream == nullptr)
-        return kNever;
+      if (step.stream == nullptr) return kNever;
       return step.time;
     }
     Operation& head = step.stream->operations.front();
@@ -134,8 +127,7 @@ Time advance(Time until) {
       continue;
     }
     head.due = step.time + head.duration;
-    if (head.engine != nullptr)
-      head.engine->free_at = head.due;
+    if (head.engine != nullptr) head.engine->free_at = head.due;
   }
 }
 
@@ -151,8 +143,8 @@ void serve() {
     }
     const Time time = now(), overdue = settings().overdue;
     const Time step = advance(time > overdue ? time - overdue : 0);
-    const Time wake = std::min(step == kNever ? time + 1000000 : std::max(step + overdue, time + 50000),
-                               time + 1000000);
+    const Time wake =
+        std::min(step == kNever ? time + 1000000 : std::max(step + overdue, time + 50000), time + 1000000);
     hold.unlock();
     const timespec pause = {0, static_cast<long>(wake - time)};
     nanosleep(&pause, nullptr);
@@ -162,8 +154,7 @@ void serve() {
 
 void start_thread() {
   World& w = world();
-  if (w.thread_runs || settings().overdue == 0)
-    return;
+  if (w.thread_runs || settings().overdue == 0) return;
   w.thread_runs = true;
   sigset_t all, old;
   sigfillset(&all);
@@ -173,8 +164,7 @@ void start_thread() {
 }
 
 void put(Stream& stream, Operation operation) {
-  if (stream.capturing)
-    return;
+  if (stream.capturing) return;
   World& w = world();
   Context& context = *stream.context;
   operation.sequence = ++w.sequence;
@@ -199,8 +189,7 @@ void put(Stream& stream, Operation operation) {
 
 /// Once for each amount of work: is its completion seen early, or never?
 Decision& decide(Decision& decision, uint64_t last, Fault early, Fault lost) {
-  if (decision.sequence == last)
-    return decision;
+  if (decision.sequence == last) return decision;
   decision = {last, due_fault(early), decision.lost};
   if (due_fault(lost) && !released()) {
     decision.lost = true;
@@ -210,8 +199,7 @@ Decision& decide(Decision& decision, uint64_t last, Fault early, Fault lost) {
 }
 
 bool answer(Decision& decision, bool idle_now, Fault early) {
-  if (decision.lost && !released())
-    return false;
+  if (decision.lost && !released()) return false;
   if (!idle_now && decision.early) {
     decision.early = false;
     decision.lost = false;
@@ -242,12 +230,10 @@ bool started() { return running.load(std::memory_order_acquire); }
 bool start() {
   World& w = world();
   const std::lock_guard hold(w.lock);
-  if (started())
-    return !w.devices.empty();
+  if (started()) return !w.devices.empty();
   for (unsigned i = 0; i < settings().devices; ++i)
     w.devices.push_back(new Device{static_cast<int>(i), -1, 0, 0, {}, {}, {}, {}, nullptr, 0});
-  if (!memory_start())
-    return false;
+  if (!memory_start()) return false;
   running.store(true, std::memory_order_release);
   return !w.devices.empty();
 }
@@ -275,8 +261,7 @@ void context_destroy(Context& context) {
   context.destroyed = true;
   for (const void* each : w.streams) {
     auto* stream = static_cast<Stream*>(const_cast<void*>(each));
-    if (stream->context == &context)
-      clear(*stream);
+    if (stream->context == &context) clear(*stream);
   }
   release_all(context);
 }
@@ -292,8 +277,7 @@ Stream* stream_create(Context& context, bool blocking, unsigned flags, int prior
 /// Its work goes on, as the drivers promise.
 void stream_destroy(Stream* stream) {
   world().streams.erase(stream);
-  if (stream->operations.empty())
-    delete stream;
+  if (stream->operations.empty()) delete stream;
 }
 
 bool is_stream(const Stream* stream) { return world().streams.count(stream) != 0; }
@@ -334,8 +318,7 @@ void record(Event& event, Stream& stream) {
   auto point = std::make_shared<Record>();
   point->early = due_fault(Fault::kEarlyEvent);
   point->lost = due_fault(Fault::kLostEvent);
-  if (point->lost)
-    made_fault(Fault::kLostEvent, 0);
+  if (point->lost) made_fault(Fault::kLostEvent, 0);
   event.record = point;
   enqueue_now(stream, [point](Time time) {
     point->done = true;
@@ -360,8 +343,7 @@ int& capture_mode() {
 
 bool capture_begin(Stream& stream, int mode) {
   const Locked hold;
-  if (&stream == &stream.context->legacy || stream.capturing)
-    return false;
+  if (&stream == &stream.context->legacy || stream.capturing) return false;
   stream.capturing = true;
   world().captures.push_back({&stream, mode, std::this_thread::get_id(), false});
   return true;
@@ -372,16 +354,14 @@ bool capture_end(Stream& stream) {
   stream.capturing = false;
   bool broken = true;
   std::erase_if(world().captures, [&](const World::Capture& each) {
-    if (each.stream == &stream)
-      broken = each.broken;
+    if (each.stream == &stream) broken = each.broken;
     return each.stream == &stream;
   });
   return !broken;
 }
 
 bool capture_forbids() {
-  if (capture_mode() == 2)
-    return false;
+  if (capture_mode() == 2) return false;
   bool forbidden = false;
   const Locked hold;
   for (World::Capture& each : world().captures)
@@ -393,26 +373,21 @@ bool capture_forbids() {
 bool captured_in(const Context& context) {
   const Locked hold;
   for (World::Capture& each : world().captures)
-    if (each.stream->context == &context && each.stream->blocking)
-      return each.broken = true;
+    if (each.stream->context == &context && each.stream->blocking) return each.broken = true;
   return false;
 }
 
 bool idle(const Stream& stream) {
-  if (!stream.operations.empty())
-    return false;
-  if (&stream != &stream.context->legacy)
-    return true;
+  if (!stream.operations.empty()) return false;
+  if (&stream != &stream.context->legacy) return true;
   for (const Stream* other : world().busy)  // the default stream is done when those are that it waits for
-    if (related(stream, *other))
-      return false;
+    if (related(stream, *other)) return false;
   return true;
 }
 
 bool idle(const Context& context) {
   for (const Stream* stream : world().busy)
-    if (stream->context == &context)
-      return false;
+    if (stream->context == &context) return false;
   return true;
 }
 
@@ -429,10 +404,8 @@ bool done(Context& context) {
 
 bool done(const Event& event) {
   Record* point = event.record.get();
-  if (point == nullptr)
-    return true;
-  if (point->lost && !released())
-    return false;
+  if (point == nullptr) return true;
+  if (point->lost && !released()) return false;
   if (!point->done && point->early) {
     point->early = false;
     made_fault(Fault::kEarlyEvent, 0);
@@ -448,10 +421,8 @@ bool wait(const Context& context, const std::function<bool()>& finished) {
     Time step;
     {
       const Locked hold;
-      if (context.destroyed || context.poisoned)
-        return false;
-      if (finished())
-        return true;
+      if (context.destroyed || context.poisoned) return false;
+      if (finished()) return true;
       const Next coming = next();
       step = coming.stream != nullptr ? coming.time : kNever;
     }

@@ -24,17 +24,28 @@ Time now();
 
 struct Settings {
   unsigned devices;
-  size_t memory, pinned;               ///< bytes
-  double down, up, peer, digest;       ///< bytes per nanosecond
+  size_t memory, pinned;  ///< bytes
+  double down, up, peer, digest;  ///< bytes per nanosecond
   Time latency, overdue;
   unsigned first, ipc;
-  bool code, text;                     ///< kernels are taken as code for the device, as text
+  bool code, text;  ///< kernels are taken as code for the device, as text
 };
 const Settings& settings();
 
 enum class Fault : uint8_t {
-  kEarlyStream, kEarlyDevice, kEarlyEvent, kLostStream, kLostDevice, kLostEvent,
-  kCorruptDown, kCorruptUp, kAliasDown, kAliasUp, kGone, kPoison, kCount
+  kEarlyStream,
+  kEarlyDevice,
+  kEarlyEvent,
+  kLostStream,
+  kLostDevice,
+  kLostEvent,
+  kCorruptDown,
+  kCorruptUp,
+  kAliasDown,
+  kAliasUp,
+  kGone,
+  kPoison,
+  kCount
 };
 /// Counts one operation of the kind: is it one of those that go wrong?
 bool due_fault(Fault kind, size_t bytes = SIZE_MAX);
@@ -45,7 +56,19 @@ void made_fault(Fault kind, size_t bytes);
 bool released();
 
 enum class Count : uint8_t {
-  kDown, kUp, kPeer, kInside, kPageable, kLaunch, kAlloc, kPinned, kRegistered, kEvent, kQuery, kSync, kCount
+  kDown,
+  kUp,
+  kPeer,
+  kInside,
+  kPageable,
+  kLaunch,
+  kAlloc,
+  kPinned,
+  kRegistered,
+  kEvent,
+  kQuery,
+  kSync,
+  kCount
 };
 void count(Count what);
 
@@ -59,8 +82,8 @@ struct Context;
 
 struct Device {
   int ordinal;
-  int file;              ///< its memory
-  uintptr_t low;         ///< the same, as programs see it
+  int file;  ///< its memory
+  uintptr_t low;  ///< the same, as programs see it
   size_t used;
   Engine down, up, peer, kernel;
   Context* primary;
@@ -82,10 +105,10 @@ struct Event {
 
 struct Operation {
   uint64_t sequence;
-  Time enqueued, duration, due;    ///< due 0: not begun
-  Engine* engine;                  ///< null: none needed
-  std::shared_ptr<Record> after;   ///< begins when this is done; null: nothing
-  std::function<bool()> ready;     ///< begins when this says so; empty: nothing to ask
+  Time enqueued, duration, due;  ///< due 0: not begun
+  Engine* engine;  ///< null: none needed
+  std::shared_ptr<Record> after;  ///< begins when this is done; null: nothing
+  std::function<bool()> ready;  ///< begins when this says so; empty: nothing to ask
   std::function<void(Time)> perform;
 };
 
@@ -97,13 +120,13 @@ struct Decision {
 
 struct Stream {
   Context* context;
-  bool blocking;      ///< waits for the context's default stream, and it for this one
+  bool blocking;  ///< waits for the context's default stream, and it for this one
   int priority;
   unsigned flags;
-  bool capturing;     ///< what is enqueued goes to a graph
+  bool capturing;  ///< what is enqueued goes to a graph
   std::deque<Operation> operations;
   Time free_at;
-  uint64_t last;      ///< sequence of the last operation
+  uint64_t last;  ///< sequence of the last operation
   Decision decision;
 };
 
@@ -112,13 +135,13 @@ struct Context {
   bool primary, destroyed, poisoned;
   unsigned flags;
   uint64_t id, last;
-  Stream legacy;      ///< the default stream
+  Stream legacy;  ///< the default stream
   Decision decision;
 };
 
 /// Holds the lock; does what is due. The lock may be held more than once by a thread (kernels).
 class Locked {
-public:
+ public:
   Locked();
   ~Locked();
   Locked(const Locked&) = delete;
@@ -184,13 +207,13 @@ struct Allocation {
   uintptr_t base;
   size_t bytes;
   Kind kind;
-  bool pool;          ///< from a pool: belongs to no context
+  bool pool;  ///< from a pool: belongs to no context
   unsigned flags;
   Device* device;
-  Context* context;   ///< null: none
-  uint64_t id;        ///< never the same twice
-  Physical* mapped;   ///< a piece of a reserved range; null: no such thing
-  Opened* opened;     ///< memory of another process; null: no such thing
+  Context* context;  ///< null: none
+  uint64_t id;  ///< never the same twice
+  Physical* mapped;  ///< a piece of a reserved range; null: no such thing
+  Opened* opened;  ///< memory of another process; null: no such thing
 };
 
 bool memory_start();
@@ -211,7 +234,7 @@ size_t device_memory_free(const Device& device);
 
 // Virtual memory: ranges of addresses in which memory is mapped in pieces, side by side if the program likes.
 constexpr size_t kGranularity = 65536;  ///< of sizes and addresses
-uintptr_t reserve(size_t bytes);        ///< 0: there is no room
+uintptr_t reserve(size_t bytes);  ///< 0: there is no room
 bool unreserve(uintptr_t at, size_t bytes);
 /// The reserved range that holds the address. False: none.
 bool reserved_range(uintptr_t address, uintptr_t* low, size_t* bytes);
@@ -232,7 +255,7 @@ void unmap_foreign(const Allocation& allocation);
 /// What a handle has in it.
 struct Ticket {
   char magic[8];
-  int pid, file;          ///< whose; the device's memory there
+  int pid, file;  ///< whose; the device's memory there
   unsigned device, slot;  ///< device's number on the node; place in the table of what is exported
   uint64_t id, offset, bytes;
 };

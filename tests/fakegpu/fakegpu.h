@@ -6,8 +6,8 @@
  *  - Device memory faults when the host touches it: addresses that programs see are mapped without access; the driver's
  *    own copies go through a second mapping of the same pages. A fault is said in one line, then the process dies.
  *  - Copies and kernels are asynchronous and in order on their stream; each has a due time that follows from FAKEGPU's
- *    speeds. What is due is done by the thread that asks (query, synchronise, the next enqueueing), never earlier: until
- *    then the destination holds what it held, and the source may still change what will be copied. What nobody asked
+ *    speeds. What is due is done by the thread that asks (query, synchronise, the next enqueueing), never earlier:
+ * until then the destination holds what it held, and the source may still change what will be copied. What nobody asked
  *    for when it is `overdue` is done by a thread of the driver's, so that who polls memory alone gets there too.
  *  - One engine for each direction of a device: copies one way are serialised.
  *  - Copies with pageable memory wait for their end, also those that are called asynchronous.
@@ -60,14 +60,15 @@ uint64_t fakegpu_faults(void); /* how many faults of FAKEGPU's have been made */
  * them with pageable memory), "launch",
  * "alloc", "pinned", "registered", "event" (records), "query", "sync". UINT64_MAX: no such word. */
 uint64_t fakegpu_count(const char* what);
-double fakegpu_now(void);   /* seconds of its clock (CLOCK_MONOTONIC) */
+double fakegpu_now(void); /* seconds of its clock (CLOCK_MONOTONIC) */
 void fakegpu_release(void); /* completions that are lost come true, also all later ones */
 
 /* Kernels that the stand-in can run, by name; defined in tests/fakegpu/kernels.cpp. `arguments` as cuLaunchKernel gets
  * them; device addresses in them are seen through fakegpu_host_view. */
 typedef void fakegpu_kernel(unsigned blocks, unsigned threads, void** arguments);
 fakegpu_kernel* fakegpu_find_kernel(const char* name);
-/* Sizes in bytes of its arguments, ending with 0: the driver copies them at the launch. At most 16, 4096 bytes in all. */
+/* Sizes in bytes of its arguments, ending with 0: the driver copies them at the launch. At most 16, 4096 bytes in all.
+ */
 const uint16_t* fakegpu_kernel_arguments(const char* name);
 /* Bytes of device memory that this launch reads and writes: its time follows. */
 uint64_t fakegpu_kernel_bytes(const char* name, unsigned blocks, unsigned threads, void** arguments);

@@ -18,8 +18,7 @@ thread_local int device_of_thread;
 FakeHsaAnswer answer(uintptr_t address) {
   const Locked hold;
   const Allocation* it = find(address);
-  if (it == nullptr)
-    return {};
+  if (it == nullptr) return {};
   return {true, it->kind == Kind::kRegistered, it->kind == Kind::kDevice, it->device->ordinal, it->base, it->bytes};
 }
 
@@ -28,30 +27,24 @@ FakeHsaAnswer answer(uintptr_t address) {
 hipError_t said(hipError_t error) { return last_error = error; }
 
 hipError_t ready() {
-  if (inside_callback())
-    return hipErrorNotSupported;
-  if (started())
-    return device(0) != nullptr ? hipSuccess : hipErrorNoDevice;
+  if (inside_callback()) return hipErrorNotSupported;
+  if (started()) return device(0) != nullptr ? hipSuccess : hipErrorNoDevice;
   const bool good = start();
   fakehsa_connect(answer);
   return good ? hipSuccess : hipErrorNoDevice;
 }
 
 hipError_t state_of(const Context& context) {
-  if (context.destroyed)
-    return hipErrorContextIsDestroyed;
+  if (context.destroyed) return hipErrorContextIsDestroyed;
   return context.poisoned ? hipErrorIllegalAddress : hipSuccess;
 }
 
 hipError_t context_for(int ordinal, Context*& context) {
-  if (const hipError_t error = ready())
-    return error;
+  if (const hipError_t error = ready()) return error;
   const Locked hold;
   Device* it = device(ordinal);
-  if (it == nullptr)
-    return hipErrorInvalidDevice;
-  if (it->primary == nullptr)
-    it->primary = context_create(*it, true, 0);
+  if (it == nullptr) return hipErrorInvalidDevice;
+  if (it->primary == nullptr) it->primary = context_create(*it, true, 0);
   context = it->primary;
   return state_of(*context);
 }
@@ -59,16 +52,14 @@ hipError_t context_for(int ordinal, Context*& context) {
 hipError_t current(Context*& context) { return context_for(device_of_thread, context); }
 
 hipError_t result_of(Copied copied, const Context& context) {
-  if (copied == Copied::kBadAddress)
-    return hipErrorInvalidValue;
+  if (copied == Copied::kBadAddress) return hipErrorInvalidValue;
   return copied == Copied::kGone ? state_of(context) : hipSuccess;
 }
 
 namespace {
 
 hipError_t checked(int ordinal) {
-  if (const hipError_t error = ready())
-    return error;
+  if (const hipError_t error = ready()) return error;
   return device(ordinal) != nullptr ? hipSuccess : hipErrorInvalidDevice;
 }
 
@@ -82,8 +73,7 @@ using namespace fakegpu::hip;
 API hipInit(unsigned flags) { return said(flags != 0 ? hipErrorInvalidValue : ready()); }
 
 API hipDriverGetVersion(int* version) {
-  if (const hipError_t error = ready())
-    return said(error);
+  if (const hipError_t error = ready()) return said(error);
   *version = HIP_VERSION;
   return said(hipSuccess);
 }
@@ -99,14 +89,14 @@ API hipGetLastError() {
 API hipPeekAtLastError() { return last_error; }
 
 extern "C" __attribute__((visibility("default"))) const char* hipGetErrorName(hipError_t error) {
-#define NAME(word)    \
-  if (error == word)  \
-    return #word;
-  NAME(hipSuccess) NAME(hipErrorInvalidValue) NAME(hipErrorOutOfMemory) NAME(hipErrorNoDevice) NAME(hipErrorNotReady)
-  NAME(hipErrorInvalidDevice) NAME(hipErrorInvalidHandle) NAME(hipErrorNotFound) NAME(hipErrorIllegalAddress)
-  NAME(hipErrorContextIsDestroyed) NAME(hipErrorHostMemoryAlreadyRegistered) NAME(hipErrorHostMemoryNotRegistered)
-  NAME(hipErrorNotSupported) NAME(hipErrorStreamCaptureUnsupported) NAME(hipErrorStreamCaptureImplicit)
-  return "hipErrorUnknown";
+#define NAME(word) \
+  if (error == word) return #word;
+  NAME(hipSuccess)
+  NAME(hipErrorInvalidValue)
+  NAME(hipErrorOutOfMemory) NAME(hipErrorNoDevice) NAME(hipErrorNotReady) NAME(hipErrorInvalidDevice)
+      NAME(hipErrorInvalidHandle) NAME(hipErrorNotFound) NAME(hipErrorIllegalAddress) NAME(hipErrorContextIsDestroyed)
+          NAME(hipErrorHostMemoryAlreadyRegistered) NAME(hipErrorHostMemoryNotRegistered) NAME(hipErrorNotSupported)
+              NAME(hipErrorStreamCaptureUnsupported) NAME(hipErrorStreamCaptureImplicit) return "hipErrorUnknown";
 }
 
 extern "C" __attribute__((visibility("default"))) const char* hipGetErrorString(hipError_t error) {
@@ -115,8 +105,7 @@ extern "C" __attribute__((visibility("default"))) const char* hipGetErrorString(
 
 API hipGetDeviceCount(int* number) {
   const hipError_t error = ready();
-  for (*number = 0; error == hipSuccess && device(*number) != nullptr;)
-    ++*number;
+  for (*number = 0; error == hipSuccess && device(*number) != nullptr;) ++*number;
   return said(error);
 }
 
@@ -127,8 +116,7 @@ API hipGetDevice(int* ordinal) {
 
 API hipSetDevice(int ordinal) {
   const hipError_t error = checked(ordinal);
-  if (error == hipSuccess)
-    device_of_thread = ordinal;
+  if (error == hipSuccess) device_of_thread = ordinal;
   return said(error);
 }
 
@@ -184,16 +172,14 @@ API hipDeviceEnablePeerAccess(int peer, unsigned) { return said(checked(peer)); 
 
 API hipDeviceSynchronize() {
   Context* context;
-  if (const hipError_t error = current(context))
-    return said(error);
+  if (const hipError_t error = current(context)) return said(error);
   count(Count::kSync);
   return said(synchronize(*context, *context) ? hipSuccess : state_of(*context));
 }
 
 API hipDeviceReset() {
   Context* context;
-  if (const hipError_t error = current(context))
-    return said(error);
+  if (const hipError_t error = current(context)) return said(error);
   const Locked hold;
   context_destroy(*context);
   context->device->primary = nullptr;

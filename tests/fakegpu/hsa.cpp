@@ -24,8 +24,7 @@ EXPORT void fakehsa_connect(FakeHsaAsk* ask) { asked = ask; }
 EXPORT hsa_status_t hsa_amd_pointer_info(const void* address, hsa_amd_pointer_info_t* info, void* (*)(size_t),
                                          uint32_t*, hsa_agent_t**) {
   FakeHsaAsk* ask = asked;
-  if (ask == nullptr)
-    return HSA_STATUS_ERROR_NOT_INITIALIZED;
+  if (ask == nullptr) return HSA_STATUS_ERROR_NOT_INITIALIZED;
   if (info == nullptr || info->size < offsetof(hsa_amd_pointer_info_t, global_flags))
     return HSA_STATUS_ERROR_INVALID_ARGUMENT;
   const FakeHsaAnswer answer = ask(reinterpret_cast<uintptr_t>(address));
@@ -44,10 +43,8 @@ EXPORT hsa_status_t hsa_amd_pointer_info(const void* address, hsa_amd_pointer_in
 }
 
 EXPORT hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, void* value) {
-  if (asked == nullptr)
-    return HSA_STATUS_ERROR_NOT_INITIALIZED;
-  if (attribute != HSA_AGENT_INFO_DEVICE)
-    return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+  if (asked == nullptr) return HSA_STATUS_ERROR_NOT_INITIALIZED;
+  if (attribute != HSA_AGENT_INFO_DEVICE) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
   const hsa_device_type_t type = agent.handle == kHostAgent ? HSA_DEVICE_TYPE_CPU : HSA_DEVICE_TYPE_GPU;
   memcpy(value, &type, sizeof(type));
   return HSA_STATUS_SUCCESS;

@@ -42,8 +42,7 @@ std::map<uint64_t, unsigned>& exported() {
 Slot* own_table(const Device& device) {
   static Slot* tables[64];
   Slot*& table = tables[device.ordinal];
-  if (table == nullptr)
-    table = map_table(device.file);
+  if (table == nullptr) table = map_table(device.file);
   return table;
 }
 
@@ -67,24 +66,20 @@ std::map<uintptr_t, Opened*>& opened() {
 }  // namespace
 
 unsigned number_on_node(const Allocation& allocation) {
-  if (allocation.opened != nullptr)
-    return allocation.opened->ticket.device;
+  if (allocation.opened != nullptr) return allocation.opened->ticket.device;
   return settings().first + static_cast<unsigned>(allocation.device->ordinal);
 }
 
 Ipc ipc_export(uintptr_t base, Ticket& ticket) {
   const Allocation* it = find(base);
-  if (settings().ipc == 0)
-    return Ipc::kRefused;
+  if (settings().ipc == 0) return Ipc::kRefused;
   if (it == nullptr || it->kind != Kind::kDevice || it->pool || it->mapped != nullptr || it->opened != nullptr)
     return Ipc::kBadAddress;
   Slot* table = own_table(*it->device);
   const auto before = exported().find(it->id);
   unsigned slot = before != exported().end() ? before->second : 0;
-  while (before == exported().end() && slot < kSlots && table[slot].id != 0)
-    ++slot;
-  if (slot == kSlots)
-    return Ipc::kRefused;
+  while (before == exported().end() && slot < kSlots && table[slot].id != 0) ++slot;
+  if (slot == kSlots) return Ipc::kRefused;
   exported()[it->id] = slot;
   table[slot].id = it->id;
   ticket = {{}, getpid(), it->device->file, number_on_node(*it), slot, it->id, it->base - it->device->low, it->bytes};
@@ -93,12 +88,9 @@ Ipc ipc_export(uintptr_t base, Ticket& ticket) {
 }
 
 Ipc ipc_open(Context& context, const Ticket& ticket, bool counted, uintptr_t& base) {
-  if (memcmp(ticket.magic, kMagic, sizeof(kMagic)) != 0)
-    return Ipc::kGone;
-  if (ticket.pid == getpid())
-    return Ipc::kOwn;
-  if (settings().ipc == 2)
-    return Ipc::kRefused;
+  if (memcmp(ticket.magic, kMagic, sizeof(kMagic)) != 0) return Ipc::kGone;
+  if (ticket.pid == getpid()) return Ipc::kOwn;
+  if (settings().ipc == 2) return Ipc::kRefused;
   if (settings().ipc == 3 && ticket.device != settings().first + static_cast<unsigned>(context.device->ordinal))
     return Ipc::kNoPeer;
   for (const auto& [at, each] : opened())
@@ -110,15 +102,13 @@ Ipc ipc_open(Context& context, const Ticket& ticket, bool counted, uintptr_t& ba
   char path[64];
   snprintf(path, sizeof(path), "/proc/%d/fd/%d", ticket.pid, ticket.file);
   const int file = open(path, O_RDWR | O_CLOEXEC);
-  if (file < 0)
-    return Ipc::kGone;
+  if (file < 0) return Ipc::kGone;
   Slot* table = map_table(file);
   Ipc result = Ipc::kGone;
   auto* made = new Opened{ticket, &context, 0, 1, table};
   if (table != nullptr) {
     ++table[ticket.slot].opens;
-    if (table[ticket.slot].id == ticket.id)
-      made->base = map_foreign(context, file, ticket.offset, ticket.bytes, made);
+    if (table[ticket.slot].id == ticket.id) made->base = map_foreign(context, file, ticket.offset, ticket.bytes, made);
     if (made->base != 0) {
       opened()[base = made->base] = made;
       result = Ipc::kDone;
@@ -127,8 +117,7 @@ Ipc ipc_open(Context& context, const Ticket& ticket, bool counted, uintptr_t& ba
     }
   }
   if (result != Ipc::kDone) {
-    if (table != nullptr)
-      munmap(table, kExportTable);
+    if (table != nullptr) munmap(table, kExportTable);
     delete made;
   }
   close(file);
@@ -137,11 +126,9 @@ Ipc ipc_open(Context& context, const Ticket& ticket, bool counted, uintptr_t& ba
 
 Ipc ipc_close(uintptr_t base) {
   const auto found = opened().find(base);
-  if (found == opened().end())
-    return Ipc::kBadAddress;
+  if (found == opened().end()) return Ipc::kBadAddress;
   Opened* it = found->second;
-  if (--it->times != 0)
-    return Ipc::kDone;
+  if (--it->times != 0) return Ipc::kDone;
   unmap_foreign(*find(base));
   return Ipc::kDone;
 }
@@ -155,8 +142,7 @@ void ipc_unmapped(Opened* it) {
 
 void ipc_freed(const Allocation& allocation, bool alone) {
   const auto found = exported().find(allocation.id);
-  if (found == exported().end())
-    return;
+  if (found == exported().end()) return;
   Slot& slot = own_table(*allocation.device)[found->second];
   if (alone && slot.opens != 0) {
     fprintf(stderr, "fakegpu: %zu bytes of device memory freed that another process has open\n", allocation.bytes);

@@ -21,8 +21,7 @@ void fill(unsigned, unsigned, void** arguments) {
   auto* to = static_cast<uint32_t*>(fakegpu_host_view(argument<uint32_t*>(arguments, 0)));
   const auto count = argument<uint64_t>(arguments, 1);
   const auto first = argument<uint32_t>(arguments, 2);
-  for (uint64_t i = 0; to != nullptr && i < count; ++i)
-    to[i] = first + static_cast<uint32_t>(i);
+  for (uint64_t i = 0; to != nullptr && i < count; ++i) to[i] = first + static_cast<uint32_t>(i);
 }
 
 uint64_t fill_bytes(unsigned, unsigned, void** arguments) { return argument<uint64_t>(arguments, 1) * 4; }
@@ -41,17 +40,14 @@ bool see(uint64_t* address) {
 }
 
 bool see(KernelStream* stream) {
-  if (stream->bytes == 0)
-    return true;
+  if (stream->bytes == 0) return true;
   uint64_t first = stream->address;
   if (stream->element != 0 && stream->run_count > 1) {
-    if (!see(&stream->runs))
-      return false;
+    if (!see(&stream->runs)) return false;
     first += static_cast<uint64_t>(reinterpret_cast<const KernelRun*>(stream->runs)->offset);
   }
   uint64_t seen = first;
-  if (!see(&seen))
-    return false;
+  if (!see(&seen)) return false;
   stream->address += seen - first;
   return true;
 }
@@ -60,33 +56,28 @@ template <void run(const DigestBatch&, unsigned)>
 void digest(unsigned blocks, unsigned, void** arguments) {
   auto batch = argument<DigestBatch>(arguments, 0);
   bool good = see(&batch.results) && see(&batch.sums);
-  for (uint32_t i = 0; good && i < batch.jobs; ++i)
-    good = see(&batch.stream[i]);
-  if (good)
-    run(batch, blocks);
+  for (uint32_t i = 0; good && i < batch.jobs; ++i) good = see(&batch.stream[i]);
+  if (good) run(batch, blocks);
 }
 
 uint64_t digest_bytes(unsigned, unsigned, void** arguments) {
   const auto batch = argument<DigestBatch>(arguments, 0);
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < batch.jobs; ++i)
-    bytes += batch.stream[i].bytes;
+  for (uint32_t i = 0; i < batch.jobs; ++i) bytes += batch.stream[i].bytes;
   return bytes;
 }
 
 template <bool to_runs>
 void pack(unsigned blocks, unsigned, void** arguments) {
   auto job = argument<PackJob>(arguments, 0);
-  if (see(&job.stream) && see(&job.contiguous))
-    fakegpu::run_pack(job, blocks, to_runs);
+  if (see(&job.stream) && see(&job.contiguous)) fakegpu::run_pack(job, blocks, to_runs);
 }
 
 uint64_t pack_bytes(unsigned, unsigned, void** arguments) { return argument<PackJob>(arguments, 0).bytes * 2; }
 
 void fill_words(unsigned, unsigned, void** arguments) {
   auto job = argument<FillJob>(arguments, 0);
-  if (see(&job.address))
-    fakegpu::run_fill(job);
+  if (see(&job.address)) fakegpu::run_fill(job);
 }
 
 uint64_t fill_words_bytes(unsigned, unsigned, void** arguments) { return argument<FillJob>(arguments, 0).words * 8; }
@@ -108,8 +99,7 @@ constexpr Entry kKernels[] = {
 
 const Entry* find(const char* name) {
   for (const Entry& entry : kKernels)
-    if (strcmp(entry.name, name) == 0)
-      return &entry;
+    if (strcmp(entry.name, name) == 0) return &entry;
   return nullptr;
 }
 

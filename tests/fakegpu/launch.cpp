@@ -31,8 +31,7 @@ constexpr auto kParameterEnd = uintptr_t{0}, kParameterBufferCuda = uintptr_t{1}
 
 const char* packed_arguments(void** extra) {
   for (; extra != nullptr && reinterpret_cast<uintptr_t>(*extra) != kParameterEnd; extra += 2)
-    if (reinterpret_cast<uintptr_t>(*extra) == kParameterBufferCuda)
-      return static_cast<const char*>(extra[1]);
+    if (reinterpret_cast<uintptr_t>(*extra) == kParameterBufferCuda) return static_cast<const char*>(extra[1]);
   return nullptr;
 }
 
@@ -70,8 +69,7 @@ void launch(Stream& stream, const Function& function, unsigned blocks, unsigned 
   Context* const context = stream.context;
   const bool poison = due_fault(Fault::kPoison, bytes);
   enqueue(stream, &context->device->kernel, bytes, settings().digest, [=, run = function.run](Time) {
-    if (!poison)
-      return run(blocks, threads, copied->places.data());
+    if (!poison) return run(blocks, threads, copied->places.data());
     made_fault(Fault::kPoison, bytes);
     context->poisoned = true;
   });
@@ -79,21 +77,18 @@ void launch(Stream& stream, const Function& function, unsigned blocks, unsigned 
 
 bool write_word(Stream& stream, uintptr_t to, uint64_t value, size_t bytes) {
   const Locked hold;
-  if (!word(to, bytes))
-    return false;
+  if (!word(to, bytes)) return false;
   enqueue_now(stream, [=](Time) {
     if (bytes == 4)
       __atomic_store_n(reinterpret_cast<uint32_t*>(view(to)), static_cast<uint32_t>(value), __ATOMIC_RELEASE);
-    else
-      __atomic_store_n(reinterpret_cast<uint64_t*>(view(to)), value, __ATOMIC_RELEASE);
+    else __atomic_store_n(reinterpret_cast<uint64_t*>(view(to)), value, __ATOMIC_RELEASE);
   });
   return true;
 }
 
 bool wait_word(Stream& stream, uintptr_t from, uint64_t value, uint64_t mask, unsigned compare, size_t bytes) {
   const Locked hold;
-  if (!word(from, bytes))
-    return false;
+  if (!word(from, bytes)) return false;
   enqueue_wait(stream, [=] {
     const unsigned shift = bytes == 4 ? 32 : 0;  // the word's sign and carries are those of 64 bits
     const uint64_t is = (load(from, bytes) & mask) << shift, wanted = (value & mask) << shift;

@@ -18,12 +18,12 @@ namespace fakegpu {
 
 namespace {
 
-constexpr const char* kFaultNames[] = {"early-stream", "early-device", "early-event", "lost-stream",
-                                       "lost-device", "lost-event", "corrupt-down", "corrupt-up",
-                                       "alias-down", "alias-up", "gone", "poison"};
+constexpr const char* kFaultNames[] = {"early-stream", "early-device", "early-event",  "lost-stream",
+                                       "lost-device",  "lost-event",   "corrupt-down", "corrupt-up",
+                                       "alias-down",   "alias-up",     "gone",         "poison"};
 static_assert(std::size(kFaultNames) == static_cast<size_t>(Fault::kCount));
-constexpr const char* kCountNames[] = {"down", "up", "peer", "inside", "pageable", "launch",
-                                       "alloc", "pinned", "registered", "event", "query", "sync"};
+constexpr const char* kCountNames[] = {"down",  "up",     "peer",       "inside", "pageable", "launch",
+                                       "alloc", "pinned", "registered", "event",  "query",    "sync"};
 static_assert(std::size(kCountNames) == static_cast<size_t>(Count::kCount));
 
 struct Plan {
@@ -44,8 +44,7 @@ std::atomic<bool> release_called;
 double number(const char* word, const char* text) {
   char* end;
   const double value = strtod(text, &end);
-  if (end == text || *end != 0 || !(value >= 0))
-    refuse(word);
+  if (end == text || *end != 0 || !(value >= 0)) refuse(word);
   return value;
 }
 
@@ -55,16 +54,13 @@ void read_fault(const char* word, std::string text) {
     std::string one = text.substr(begin, end - begin), name = one.substr(0, one.find(':'));
     begin = end + 1;
     size_t kind = 0;
-    while (kind < std::size(kFaultNames) && name != kFaultNames[kind])
-      ++kind;
-    if (kind == std::size(kFaultNames))
-      refuse(word);
+    while (kind < std::size(kFaultNames) && name != kFaultNames[kind]) ++kind;
+    if (kind == std::size(kFaultNames)) refuse(word);
     Plan& plan = plans[kind];
     plan.every = 7;
     unsigned long long every = 0, minimum = 0;
     if (name.size() != one.size()) {
-      if (sscanf(one.c_str() + name.size(), ":%llu:%llu", &every, &minimum) < 1 || every == 0)
-        refuse(word);
+      if (sscanf(one.c_str() + name.size(), ":%llu:%llu", &every, &minimum) < 1 || every == 0) refuse(word);
       plan.every = every;
       plan.minimum = minimum;
     }
@@ -77,10 +73,10 @@ Settings read() {
   const struct {
     const char* name;
     double* value;
-  } numbers[] = {{"devices", &devices}, {"memory", &memory}, {"pinned", &pinned},   {"down", &down},      {"up", &up},
-                 {"peer", &peer},       {"digest", &digest}, {"latency", &latency}, {"overdue", &overdue},
-                 {"first", &first},     {"ipc", &ipc},
-                 {"code", &code},       {"text", &ptx}};
+  } numbers[] = {{"devices", &devices}, {"memory", &memory}, {"pinned", &pinned}, {"down", &down},
+                 {"up", &up},           {"peer", &peer},     {"digest", &digest}, {"latency", &latency},
+                 {"overdue", &overdue}, {"first", &first},   {"ipc", &ipc},       {"code", &code},
+                 {"text", &ptx}};
   const char* text = getenv("FAKEGPU");
   std::string all = text != nullptr ? text : "";
   for (size_t begin = 0; begin < all.size();) {
@@ -88,8 +84,7 @@ Settings read() {
     const std::string word = all.substr(begin, end - begin);
     begin = end + 1;
     const size_t equals = word.find('=');
-    if (equals == std::string::npos)
-      refuse(word.c_str());
+    if (equals == std::string::npos) refuse(word.c_str());
     const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
     bool known = true;
     if (name == "fault") {
@@ -106,15 +101,23 @@ Settings read() {
           known = true;
         }
     }
-    if (!known)
-      refuse(word.c_str());
+    if (!known) refuse(word.c_str());
   }
-  if (!(down > 0 && up > 0 && peer > 0 && digest > 0))
-    refuse("a speed of 0");
+  if (!(down > 0 && up > 0 && peer > 0 && digest > 0)) refuse("a speed of 0");
   constexpr double kMiB = 1048576;
-  return {static_cast<unsigned>(devices), static_cast<size_t>(memory * kMiB), static_cast<size_t>(pinned * kMiB),
-          down, up, peer, digest, static_cast<Time>(latency * 1000), static_cast<Time>(overdue * 1000),
-          static_cast<unsigned>(first), static_cast<unsigned>(ipc), code != 0, ptx != 0};
+  return {static_cast<unsigned>(devices),
+          static_cast<size_t>(memory * kMiB),
+          static_cast<size_t>(pinned * kMiB),
+          down,
+          up,
+          peer,
+          digest,
+          static_cast<Time>(latency * 1000),
+          static_cast<Time>(overdue * 1000),
+          static_cast<unsigned>(first),
+          static_cast<unsigned>(ipc),
+          code != 0,
+          ptx != 0};
 }
 
 }  // namespace
@@ -139,23 +142,19 @@ bool due_fault(Fault kind, size_t bytes) {
 
 void made_fault(Fault kind, size_t bytes) {
   const uint64_t number = ++made;
-  if (log_path == nullptr)
-    return;
+  if (log_path == nullptr) return;
   const int file = open(log_path->c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file < 0)
-    return;
+  if (file < 0) return;
   char line[160];
-  const int length = snprintf(line, sizeof(line), "%llu %s bytes=%zu pid=%d time=%.6f\n",
-                              static_cast<unsigned long long>(number), kFaultNames[static_cast<size_t>(kind)], bytes,
-                              getpid(), fakegpu_now());
-  if (write(file, line, static_cast<size_t>(length)) != length)
-    abort();
+  const int length =
+      snprintf(line, sizeof(line), "%llu %s bytes=%zu pid=%d time=%.6f\n", static_cast<unsigned long long>(number),
+               kFaultNames[static_cast<size_t>(kind)], bytes, getpid(), fakegpu_now());
+  if (write(file, line, static_cast<size_t>(length)) != length) abort();
   close(file);
 }
 
 bool released() {
-  if (release_called.load(std::memory_order_relaxed))
-    return true;
+  if (release_called.load(std::memory_order_relaxed)) return true;
   static const char* const file = getenv("FAKEGPU_RELEASE");
   return file != nullptr && access(file, F_OK) == 0;
 }
@@ -173,7 +172,6 @@ EXPORT double fakegpu_now() { return static_cast<double>(now()) * 1e-9; }
 EXPORT void fakegpu_release() { release_called = true; }
 EXPORT uint64_t fakegpu_count(const char* what) {
   for (size_t i = 0; i < std::size(kCountNames); ++i)
-    if (strcmp(what, kCountNames[i]) == 0)
-      return counts[i];
+    if (strcmp(what, kCountNames[i]) == 0) return counts[i];
   return UINT64_MAX;
 }

@@ -29,8 +29,7 @@ void say(uintptr_t address) {
   add("fakegpu: host touched device memory at %#zx: ", address);
   if (const Allocation* it = find(address))
     add("allocation %#zx+%zu of %zu bytes", it->base, address - it->base, it->bytes);
-  else
-    add("freed or never given out");
+  else add("freed or never given out");
   void* frames[24];
   const int count = backtrace(frames, 24);
   unsigned said = 0;
@@ -44,8 +43,7 @@ void say(uintptr_t address) {
         reinterpret_cast<uintptr_t>(frames[i]) - reinterpret_cast<uintptr_t>(info.dli_fbase));
   }
   line[used++] = '\n';
-  if (write(2, line, used) < 0)
-    _exit(139);
+  if (write(2, line, used) < 0) _exit(139);
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -55,10 +53,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     ::signal(signal, SIG_DFL);  // the instruction is tried again
     return;
   }
-  if ((before.sa_flags & SA_SIGINFO) != 0)
-    before.sa_sigaction(signal, info, context);
-  else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
-    before.sa_handler(signal);
+  if ((before.sa_flags & SA_SIGINFO) != 0) before.sa_sigaction(signal, info, context);
+  else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(signal);
   else {
     ::signal(signal, SIG_DFL);
     if (info->si_code <= 0)  // sent by somebody: there is no instruction to fault again
@@ -70,10 +66,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 
 void watch_touches() {
   struct sigaction current;
-  if (sigaction(SIGSEGV, nullptr, &current) != 0)
-    return;
-  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_fault)
-    return;
+  if (sigaction(SIGSEGV, nullptr, &current) != 0) return;
+  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_fault) return;
   void* frames[2];
   backtrace(frames, 2);  // loads what it needs
   before = current;

@@ -27,17 +27,17 @@ static void note(const char* name, int tag) {
   if (file >= 0 && write(file, text, (size_t)length) != length) perror("call_witness");
 }
 
-#define ONE(symbol, name, tag, parameters, arguments)                                   \
-  int symbol parameters {                                                               \
-    static void* next;                                                                  \
-    if (!next) next = dlsym(RTLD_NEXT, #symbol);                                        \
-    if (depth == 0) note(name, tag);                                                    \
-    int(*call) parameters;                                                              \
-    memcpy(&call, &next, sizeof next);                                                  \
-    depth++;                                                                            \
-    const int out = call arguments;                                                     \
-    depth--;                                                                            \
-    return out;                                                                         \
+#define ONE(symbol, name, tag, parameters, arguments) \
+  int symbol parameters {                             \
+    static void* next;                                \
+    if (!next) next = dlsym(RTLD_NEXT, #symbol);      \
+    if (depth == 0) note(name, tag);                  \
+    int(*call) parameters;                            \
+    memcpy(&call, &next, sizeof next);                \
+    depth++;                                          \
+    const int out = call arguments;                   \
+    depth--;                                          \
+    return out;                                       \
   }
 #define BOTH(name, tag, parameters, arguments) \
   ONE(MPI_##name, "MPI_" #name, tag, parameters, arguments) ONE(PMPI_##name, "MPI_" #name, tag, parameters, arguments)

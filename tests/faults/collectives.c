@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives that move data, sum integers or reduce floating numbers, blocking and nonblocking, with MPI_IN_PLACE, on a
-// graph, over eight datatypes, 1 B to 256 KiB a block.
-// Each has a content of its own and fresh receive buffers. Counts the results that are wrong.
+// Collectives that move data, sum integers or reduce floating numbers, blocking and nonblocking, with MPI_IN_PLACE, on
+// a graph, over eight datatypes, 1 B to 256 KiB a block. Each has a content of its own and fresh receive buffers.
+// Counts the results that are wrong.
 //
 // collectives ROUNDS [SEED [LARGEST]]
 #include "traffic.h"
@@ -16,7 +16,7 @@ static MPI_Comm ring;  ///< each rank gives to the next one
 
 typedef struct {
   const Type* type;
-  int count;        ///< elements of a block
+  int count;  ///< elements of a block
   int root;
   uint64_t round;
 } Call;
@@ -56,8 +56,7 @@ static void gather(const Call* c, int with_counts) {
   }
   if (with_counts)
     MUST(MPI_Gatherv(out, c->count, c->type->type, in, counts, displacements, c->type->type, c->root, MPI_COMM_WORLD));
-  else
-    MUST(MPI_Gather(out, c->count, c->type->type, in, c->count, c->type->type, c->root, MPI_COMM_WORLD));
+  else MUST(MPI_Gather(out, c->count, c->type->type, in, c->count, c->type->type, c->root, MPI_COMM_WORLD));
   for (int i = 0; me == c->root && i < ranks; i++) look_block(c, with_counts ? ranks - 1 - i : i, i, 0);
 }
 
@@ -71,8 +70,7 @@ static void scatter_to_all(const Call* c, int with_counts) {
   clear_blocks(c, 1);
   if (with_counts)
     MUST(MPI_Scatterv(out, counts, displacements, c->type->type, in, c->count, c->type->type, c->root, MPI_COMM_WORLD));
-  else
-    MUST(MPI_Scatter(out, c->count, c->type->type, in, c->count, c->type->type, c->root, MPI_COMM_WORLD));
+  else MUST(MPI_Scatter(out, c->count, c->type->type, in, c->count, c->type->type, c->root, MPI_COMM_WORLD));
   look_block(c, 0, c->root, me);
 }
 
@@ -130,10 +128,8 @@ static void look_at_sum(const Call* c, int count) {
     content(number(c, i, 0), (char*)other, (size_t)count * 8);
     for (int k = 0; k < count; k++) expected[k] += other[k];
   }
-  if (memcmp(expected, result, (size_t)count * 8) == 0)
-    right++;
-  else
-    wrong++;
+  if (memcmp(expected, result, (size_t)count * 8) == 0) right++;
+  else wrong++;
 }
 
 /// Integer sums: everybody's contribution is known to everybody.
@@ -142,10 +138,8 @@ static void sum(const Call* c, int way) {
   uint64_t *mine = (uint64_t*)out, *result = (uint64_t*)in;
   content(number(c, me, 0), out, (size_t)count * 8);
   content(number(c, me, 63), in, (size_t)count * 8);
-  if (way == 0)
-    MUST(MPI_Allreduce(mine, result, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
-  else
-    MUST(MPI_Reduce(mine, result, count, MPI_UINT64_T, MPI_SUM, c->root, MPI_COMM_WORLD));
+  if (way == 0) MUST(MPI_Allreduce(mine, result, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+  else MUST(MPI_Reduce(mine, result, count, MPI_UINT64_T, MPI_SUM, c->root, MPI_COMM_WORLD));
   if (way == 0 || me == c->root) look_at_sum(c, count);
 }
 
@@ -156,10 +150,8 @@ static void sum_later(const Call* c, int way) {
   MPI_Request request;
   content(number(c, me, 0), out, (size_t)count * 8);
   content(number(c, me, 63), in, (size_t)count * 8);
-  if (way == 0)
-    MUST(MPI_Iallreduce(mine, result, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD, &request));
-  else
-    MUST(MPI_Ireduce(mine, result, count, MPI_UINT64_T, MPI_SUM, c->root, MPI_COMM_WORLD, &request));
+  if (way == 0) MUST(MPI_Iallreduce(mine, result, count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD, &request));
+  else MUST(MPI_Ireduce(mine, result, count, MPI_UINT64_T, MPI_SUM, c->root, MPI_COMM_WORLD, &request));
   MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
   if (way == 0 || me == c->root) look_at_sum(c, count);
 }
@@ -180,10 +172,8 @@ static void floats(const Call* c, int way) {
     }
     good = good && memcmp(&expected, &result[k], 8) == 0;
   }
-  if (good)
-    right++;
-  else
-    wrong++;
+  if (good) right++;
+  else wrong++;
 }
 
 /// MPI_IN_PLACE: what is given lies where the result goes.

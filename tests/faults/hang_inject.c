@@ -7,12 +7,12 @@
 //   HANG_INJECT_LOG  file for one line of JSON, written just before: class, rank, pid, time (CLOCK_REALTIME, ns), where
 //
 // sleep spin stop lock io exit kill: what the rank does instead of going on. `after` SECONDS after MPI_Init a timer
-// interrupts the main thread, and again a millisecond or so later, or at a random instant between two of its calls, until
-// it finds it in the program's own code (where=mpi: inside of the MPI library); a program that hardly ever is in its own
-// is hung before its next message, after two seconds of this. With `call` it is the Nth message or collective of the
-// rank, just before it.
-// skip: a collective is not called. reorder: a barrier comes before a collective (a sum before a barrier). tag: a message goes out with another
-// tag. These take the Nth collective (message) of more than one rank, or the first after SECONDS.
+// interrupts the main thread, and again a millisecond or so later, or at a random instant between two of its calls,
+// until it finds it in the program's own code (where=mpi: inside of the MPI library); a program that hardly ever is in
+// its own is hung before its next message, after two seconds of this. With `call` it is the Nth message or collective
+// of the rank, just before it. skip: a collective is not called. reorder: a barrier comes before a collective (a sum
+// before a barrier). tag: a message goes out with another tag. These take the Nth collective (message) of more than one
+// rank, or the first after SECONDS.
 //
 // Both layers are wrapped, since Fortran's bindings call PMPI_ names in Open MPI and MPI_ names in MPICH; what the MPI
 // library calls inside of itself is not counted. No thread is made: one more thread would make another program of it.
@@ -37,7 +37,8 @@
 #endif
 
 enum Class { kNone, kSleep, kSpin, kStop, kLock, kIo, kExit, kKill, kSkip, kReorder, kTag };
-static const char* const kNames[] = {"", "sleep", "spin", "stop", "lock", "io", "exit", "kill", "skip", "reorder", "tag"};
+static const char* const kNames[] = {"",     "sleep", "spin", "stop",    "lock", "io",
+                                     "exit", "kill",  "skip", "reorder", "tag"};
 enum What { kMessage, kCollective };
 enum { kFrames = 64 };  // stack frames looked at
 #define kSignal (SIGRTMAX - 9)  // nobody else's here
@@ -46,8 +47,8 @@ static enum Class class_wanted;
 static int own_rank, in_mpi_wanted, started, done;
 static unsigned long call_wanted, calls;
 static double after = -1, patience = 2;  // seconds
-static volatile sig_atomic_t hunting;    // `after` is over, and the rank was not where it should be
-static double left_at, between_calls;    // when the last call returned; how long it was until the next
+static volatile sig_atomic_t hunting;  // `after` is over, and the rank was not where it should be
+static double left_at, between_calls;  // when the last call returned; how long it was until the next
 static struct timespec start;
 static timer_t timer;
 static int timer_made;
@@ -64,8 +65,8 @@ static double elapsed(void) {
 enum Owner { kProgram, kMpi, kBinding, kResil, kSystem, kOwn };
 
 static enum Owner owner(const void* address) {
-  static const char* const of_mpi[] = {"libmpi", "libmpich", "libopen-", "libmca", "mca_", "libpmi", "libuc", "libfabric",
-                                       "libevent", "libhwloc", "libpsm", "libnl-"};
+  static const char* const of_mpi[] = {"libmpi", "libmpich",  "libopen-", "libmca",   "mca_",   "libpmi",
+                                       "libuc",  "libfabric", "libevent", "libhwloc", "libpsm", "libnl-"};
   static const char* const of_system[] = {"libc.so", "libc-", "ld-linux", "linux-vdso", "libpthread", "libgcc_s"};
   Dl_info info, own;
   if (!dladdr(address, &info) || info.dli_fname == NULL) return kSystem;  // the kernel's page, code made at run time
@@ -106,7 +107,8 @@ static int note(const char* where) {
            kNames[class_wanted], own_rank, (int)getpid(), nanoseconds, where, calls);
   const char* path = getenv("HANG_INJECT_LOG");
   char unfinished[4096];
-  if (path == NULL || snprintf(unfinished, sizeof unfinished, "%s.tmp", path) >= (int)sizeof unfinished) return path == NULL;
+  if (path == NULL || snprintf(unfinished, sizeof unfinished, "%s.tmp", path) >= (int)sizeof unfinished)
+    return path == NULL;
   const int file = open(unfinished, O_WRONLY | O_CREAT | O_TRUNC, 0600);  // whole when it appears
   if (file < 0) return 0;
   const int whole = write(file, line, strlen(line)) == (ssize_t)strlen(line);
@@ -182,10 +184,8 @@ static void on_timer(int number, siginfo_t* info, void* context) {
 #error "where is the program counter?"
 #endif
   hunting = !in_mpi_wanted;
-  if (at_right_place(instruction))
-    hang(in_mpi_wanted ? "in MPI" : "in user code");
-  else
-    set_timer(0.0005 + 0.000001 * chance() * 2000);
+  if (at_right_place(instruction)) hang(in_mpi_wanted ? "in MPI" : "in user code");
+  else set_timer(0.0005 + 0.000001 * chance() * 2000);
 }
 
 // A call returns to the program: a rank that waits most of its time is caught here, not by a clock.
@@ -274,30 +274,30 @@ static int strikes(enum What what, MPI_Comm comm, const char* name, const void* 
 }
 
 #define ARMED (class_wanted != kNone && !done && depth == 0)
-#define NEXT(arguments)              \
-  depth++;                           \
-  const int out = next arguments;    \
-  depth--;                           \
-  if (hunting && ARMED) left();      \
+#define NEXT(arguments)           \
+  depth++;                        \
+  const int out = next arguments; \
+  depth--;                        \
+  if (hunting && ARMED) left();   \
   return out
 
-#define MESSAGE1(name, parameters, arguments)                                                               \
-  int name parameters {                                                                                     \
-    static int(*next) parameters;                                                                           \
-    if (!next) find(#name, &next);                                                                          \
+#define MESSAGE1(name, parameters, arguments)                                                                \
+  int name parameters {                                                                                      \
+    static int(*next) parameters;                                                                            \
+    if (!next) find(#name, &next);                                                                           \
     if (ARMED && d >= 0 && strikes(kMessage, c, #name, __builtin_return_address(0)) && class_wanted == kTag) \
-      g = g > 0 ? g - 1 : 1;                                                                                \
-    NEXT(arguments);                                                                                        \
+      g = g > 0 ? g - 1 : 1;                                                                                 \
+    NEXT(arguments);                                                                                         \
   }
-#define COLLECTIVE1(name, parameters, arguments)                                                  \
-  int name parameters {                                                                           \
-    static int(*next) parameters;                                                                 \
-    if (!next) find(#name, &next);                                                                \
-    if (ARMED && strikes(kCollective, c, #name, __builtin_return_address(0))) {                   \
-      if (class_wanted == kSkip) return MPI_SUCCESS;                                              \
-      if (class_wanted == kReorder) call_another_than(#name, c);                                  \
-    }                                                                                             \
-    NEXT(arguments);                                                                              \
+#define COLLECTIVE1(name, parameters, arguments)                                \
+  int name parameters {                                                         \
+    static int(*next) parameters;                                               \
+    if (!next) find(#name, &next);                                              \
+    if (ARMED && strikes(kCollective, c, #name, __builtin_return_address(0))) { \
+      if (class_wanted == kSkip) return MPI_SUCCESS;                            \
+      if (class_wanted == kReorder) call_another_than(#name, c);                \
+    }                                                                           \
+    NEXT(arguments);                                                            \
   }
 // One layer only: who defines PMPI_Init is an MPI library. Fortran programs with Open MPI, and those of mpi_f08 with
 // MPICH, begin with their first message or collective.
@@ -343,7 +343,8 @@ MESSAGE(Bsend, (const void* b, int n, Type t, int d, int g, MPI_Comm c), (b, n, 
 MESSAGE(Isend, (const void* b, int n, Type t, int d, int g, MPI_Comm c, MPI_Request* r), (b, n, t, d, g, c, r))
 MESSAGE(Issend, (const void* b, int n, Type t, int d, int g, MPI_Comm c, MPI_Request* r), (b, n, t, d, g, c, r))
 MESSAGE(Sendrecv,
-        (const void* b, int n, Type t, int d, int g, void* rb, int rn, Type rt, int s, int rg, MPI_Comm c, MPI_Status* st),
+        (const void* b, int n, Type t, int d, int g, void* rb, int rn, Type rt, int s, int rg, MPI_Comm c,
+         MPI_Status* st),
         (b, n, t, d, g, rb, rn, rt, s, rg, c, st))
 MESSAGE(Sendrecv_replace, (void* b, int n, Type t, int d, int g, int s, int rg, MPI_Comm c, MPI_Status* st),
         (b, n, t, d, g, s, rg, c, st))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A cosmic ray: flips one bit of one rank's memory while the program runs. A library to be preloaded behind the others,
-// below their sight: it counts the messages that the rank sends, and some time after the nth a thread of its own picks a
-// word that looks like a floating-point number of the program and flips a bit of it.
+// below their sight: it counts the messages that the rank sends, and some time after the nth a thread of its own picks
+// a word that looks like a floating-point number of the program and flips a bit of it.
 //
 //   MEMORY_FLIP      "RANK:MESSAGE:SEED[:LOWEST_BIT:HIGHEST_BIT]"     bits 0 to 63, 63 is the sign
 //   MEMORY_FLIP_LOG  file for one line of JSON: what was flipped, or that nothing was found
@@ -56,21 +56,22 @@ static void find_regions(void) {
   while (maps && fgets(line, sizeof line, maps) && region_count < kRegions) {
     uint64_t low, high, offset;
     path[0] = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %255s", &low, &high, permissions, &offset, path) < 4)
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %255s", &low, &high, permissions, &offset, path) <
+        4)
       continue;
     const int anonymous = path[0] == 0, bss = anonymous && in_program;
     in_program = strcmp(path, program) == 0;
-    if (permissions[0] != 'r' || permissions[1] != 'w' || permissions[3] != 'p')
-      continue;
-    if (!in_program && !anonymous && strcmp(path, "[heap]") != 0)
-      continue;
+    if (permissions[0] != 'r' || permissions[1] != 'w' || permissions[3] != 'p') continue;
+    if (!in_program && !anonymous && strcmp(path, "[heap]") != 0) continue;
     regions[region_count].low = low;
     regions[region_count].high = high;
     snprintf(regions[region_count++].name, sizeof regions[0].name, "%s",
-             in_program ? "program" : bss ? "program (bss)" : anonymous ? "anonymous" : "heap");
+             in_program  ? "program"
+             : bss       ? "program (bss)"
+             : anonymous ? "anonymous"
+                         : "heap");
   }
-  if (maps)
-    fclose(maps);
+  if (maps) fclose(maps);
 }
 
 static int is_candidate(uint64_t word) {
@@ -86,21 +87,17 @@ static void* strike(void* unused) {
   usleep((useconds_t)(next_random() % kDelayMicroseconds));  // the particle comes when it comes
   find_regions();
   uint64_t all = 0, word = 0;
-  for (int i = 0; i < region_count; i++)
-    all += regions[i].high - regions[i].low;
+  for (int i = 0; i < region_count; i++) all += regions[i].high - regions[i].low;
   snprintf(line, sizeof line, "{\"flipped\": false}\n");
   for (int attempt = 0; attempt < kTries && all != 0; attempt++) {
     uint64_t at = next_random() % all & ~7ull;
     int i = 0;
-    while (at >= regions[i].high - regions[i].low)
-      at -= regions[i].high - regions[i].low, i++;
+    while (at >= regions[i].high - regions[i].low) at -= regions[i].high - regions[i].low, i++;
     at += regions[i].low;
-    if (!move(at, &word, 0) || !is_candidate(word))
-      continue;
+    if (!move(at, &word, 0) || !is_candidate(word)) continue;
     const int bit = lowest_bit + (int)(next_random() % (uint64_t)(highest_bit - lowest_bit + 1));
     uint64_t flipped = word ^ 1ull << bit;
-    if (!move(at, &flipped, 1))
-      continue;
+    if (!move(at, &flipped, 1)) continue;
     double before, after;
     memcpy(&before, &word, 8);
     memcpy(&after, &flipped, 8);
@@ -113,8 +110,7 @@ static void* strike(void* unused) {
   const char* path = getenv("MEMORY_FLIP_LOG");
   const int file = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
   if (file >= 0) {
-    if (write(file, line, strlen(line)) < 0)
-      perror("memory_flip");
+    if (write(file, line, strlen(line)) < 0) perror("memory_flip");
     close(file);
   }
   return NULL;
@@ -127,27 +123,25 @@ __attribute__((constructor)) static void configure(void) {
   if (!text || !rank ||
       sscanf(text, "%d:%" SCNu64 ":%" SCNu64 ":%d:%d", &wanted, &wanted_message, &seed, &lowest_bit, &highest_bit) < 3)
     return;
-  if (wanted == atoi(rank))
-    wanted_rank = wanted;
+  if (wanted == atoi(rank)) wanted_rank = wanted;
 }
 
 static void count_message(void) {
-  if (wanted_rank < 0 || __atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED) != wanted_message)
-    return;
+  if (wanted_rank < 0 || __atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED) != wanted_message) return;
   pthread_t thread;
-  if (pthread_create(&thread, NULL, strike, NULL) == 0)
-    pthread_detach(thread);
+  if (pthread_create(&thread, NULL, strike, NULL) == 0) pthread_detach(thread);
 }
 
 // Both layers: Fortran bindings call PMPI_ names.
-#define MESSAGE(name, parameters, arguments)                                              \
-  int name parameters {                                                                   \
-    static int(*next) parameters;                                                         \
-    if (!next) *(void**)&next = dlsym(RTLD_NEXT, #name);                                  \
-    count_message();                                                                      \
-    return next arguments;                                                                \
+#define MESSAGE(name, parameters, arguments)             \
+  int name parameters {                                  \
+    static int(*next) parameters;                        \
+    if (!next) *(void**)&next = dlsym(RTLD_NEXT, #name); \
+    count_message();                                     \
+    return next arguments;                               \
   }
-#define BOTH(name, parameters, arguments) MESSAGE(MPI_##name, parameters, arguments) MESSAGE(PMPI_##name, parameters, arguments)
+#define BOTH(name, parameters, arguments) \
+  MESSAGE(MPI_##name, parameters, arguments) MESSAGE(PMPI_##name, parameters, arguments)
 
 BOTH(Send, (const void* b, int n, MPI_Datatype t, int d, int g, MPI_Comm c), (b, n, t, d, g, c))
 BOTH(Isend, (const void* b, int n, MPI_Datatype t, int d, int g, MPI_Comm c, MPI_Request* r), (b, n, t, d, g, c, r))

@@ -181,10 +181,8 @@ static void persistent(uint64_t round, uint64_t draw, size_t most) {
   MPI_Request requests[2];
   const int tag = tag_of(received);  // equal to the sender's: both have counted the same packets
   MUST(MPI_Recv_init(in[0], s.count, s.type->type, from, tag, MPI_COMM_WORLD, &requests[0]));
-  if (draw % 2 == 0)
-    MUST(MPI_Send_init(out[0], s.count, s.type->type, to, tag_of(sent), MPI_COMM_WORLD, &requests[1]));
-  else
-    MUST(MPI_Ssend_init(out[0], s.count, s.type->type, to, tag_of(sent), MPI_COMM_WORLD, &requests[1]));
+  if (draw % 2 == 0) MUST(MPI_Send_init(out[0], s.count, s.type->type, to, tag_of(sent), MPI_COMM_WORLD, &requests[1]));
+  else MUST(MPI_Ssend_init(out[0], s.count, s.type->type, to, tag_of(sent), MPI_COMM_WORLD, &requests[1]));
   for (int k = 0; k < 4; k++) {
     clear_in(0, s);
     fill_out(0, s);

@@ -60,10 +60,8 @@ int main(int argc, char** argv) {
     const Type* t = &types[draw % kTypes];
     const size_t most = largest < kLargest / 8 ? largest : kLargest / 8;  // extents are up to twice the data
     const int count = elements(t, some_size(draw / kTypes, most));
-    if (mixed(draw) % 2 == 0)
-      put_some(window, seed, round, t, count);
-    else
-      get_some(window, seed, round, t, count);
+    if (mixed(draw) % 2 == 0) put_some(window, seed, round, t, count);
+    else get_some(window, seed, round, t, count);
   }
   report_counts("puts", me);
   free_types();

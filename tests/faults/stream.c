@@ -26,18 +26,19 @@ int main(int argc, char** argv) {
   if (peer < ranks) {
     for (uint64_t round = 0; round < rounds; round++) {
       const int words = 1 + (int)(round % kWords);
-      for (int k = 0; k < window; k++)
-        MPI_Irecv(in[k], words, MPI_UINT64_T, peer, k % 4, MPI_COMM_WORLD, &requests[k]);
+      for (int k = 0; k < window; k++) MPI_Irecv(in[k], words, MPI_UINT64_T, peer, k % 4, MPI_COMM_WORLD, &requests[k]);
       for (int k = 0; k < window; k++) {
         for (int w = 0; w < words; w++) out[k][w] = round * (uint64_t)window + (uint64_t)k + (uint64_t)w * 1000003;
         MPI_Isend(out[k], words, MPI_UINT64_T, peer, k % 4, MPI_COMM_WORLD, &requests[window + k]);
       }
       MPI_Waitall(2 * window, requests, MPI_STATUSES_IGNORE);
       for (int k = 0; k < window; k++)
-        for (int w = 0; w < words; w++) wrong += in[k][w] != round * (uint64_t)window + (uint64_t)k + (uint64_t)w * 1000003;
+        for (int w = 0; w < words; w++)
+          wrong += in[k][w] != round * (uint64_t)window + (uint64_t)k + (uint64_t)w * 1000003;
     }
   }
-  printf("stream: %llu packets, %llu wrong\n", (unsigned long long)(rounds * (uint64_t)window), (unsigned long long)wrong);
+  printf("stream: %llu packets, %llu wrong\n", (unsigned long long)(rounds * (uint64_t)window),
+         (unsigned long long)wrong);
   MPI_Finalize();
   return 0;
 }

@@ -131,10 +131,8 @@ static unsigned long long wrong, right;
 
 static inline void look(uint64_t number, const Type* t, int count, const char* buffer) {
   content(number, scratch, (size_t)count * (size_t)t->size);
-  if (same(t, count, scratch, buffer))
-    right++;
-  else
-    wrong++;
+  if (same(t, count, scratch, buffer)) right++;
+  else wrong++;
 }
 
 /// Elements of a type for a message of about that many bytes, at least one.

@@ -30,15 +30,12 @@ int references;
 
 Decoded decode(uint64_t handle, int64_t* memory, int64_t words, TypeContents* out) {
   *out = {};
-  if (handle >= made.size())
-    return Decoded::kFailed;
+  if (handle >= made.size()) return Decoded::kFailed;
   const Made& type = made[handle];
   out->combiner = type.combiner;
-  if (is_predefined(type.combiner))
-    return Decoded::kDone;
+  if (is_predefined(type.combiner)) return Decoded::kDone;
   out->words_needed = static_cast<int64_t>(type.integers.size() + type.addresses.size() + type.types.size());
-  if (words < out->words_needed || memory == nullptr)
-    return Decoded::kMoreMemory;
+  if (words < out->words_needed || memory == nullptr) return Decoded::kMoreMemory;
   out->integers = std::copy(type.integers.begin(), type.integers.end(), memory) - type.integers.size();
   memory += type.integers.size();
   out->addresses = std::copy(type.addresses.begin(), type.addresses.end(), memory) - type.addresses.size();
@@ -74,32 +71,29 @@ bool size_of(uint64_t type, int64_t* bytes) {
 
 void repeat(Made& type, const Made& old, int64_t count, int64_t step, int64_t base) {
   for (int64_t i = 0; i < count; ++i)
-    for (const int64_t byte : old.bytes)
-      type.bytes.push_back(base + i * step + byte);
+    for (const int64_t byte : old.bytes) type.bytes.push_back(base + i * step + byte);
 }
 
 /// One dimension after the other, as the standard's formula for subarrays and block-cyclic arrays puts the elements.
-void array(Made& type, const Made& old, const std::vector<std::vector<int64_t>>& indices, const std::vector<int64_t>& sizes, bool fortran) {
+void array(Made& type, const Made& old, const std::vector<std::vector<int64_t>>& indices,
+           const std::vector<int64_t>& sizes, bool fortran) {
   std::vector<int64_t> places = {0};
   int64_t stride = old.extent;
   for (size_t k = 0; k < sizes.size(); ++k) {
     const size_t d = fortran ? k : sizes.size() - 1 - k;
     std::vector<int64_t> next;
     for (const int64_t index : indices[d])
-      for (const int64_t place : places)
-        next.push_back(index * stride + place);
+      for (const int64_t place : places) next.push_back(index * stride + place);
     places = next;
     stride *= sizes[d];
   }
-  for (const int64_t place : places)
-    repeat(type, old, 1, 0, place);
+  for (const int64_t place : places) repeat(type, old, 1, 0, place);
 }
 
 /// Natural bounds, which the tree's own constructor kResized replaces.
 void bound(Made& type) {
   type.low = type.extent = 0;
-  if (type.bytes.empty())
-    return;
+  if (type.bytes.empty()) return;
   const auto ends = std::minmax_element(type.bytes.begin(), type.bytes.end());
   type.low = *ends.first;
   type.extent = *ends.second + 1 - *ends.first;
@@ -124,7 +118,8 @@ bool build(Input& in) {
       type.integers = {count()};
       repeat(type, old, type.integers[0], old.extent, 0);
       break;
-    case 2: case 3: {
+    case 2:
+    case 3: {
       const bool bytes = kind == 3;
       type.combiner = bytes ? Combiner::kHvector : Combiner::kVector;
       type.integers = {count(), count()};
@@ -134,8 +129,12 @@ bool build(Input& in) {
         repeat(type, old, type.integers[1], old.extent, i * step * (bytes ? 1 : old.extent));
       break;
     }
-    case 4: case 5: case 6: case 7: {
-      constexpr Combiner kOf[] = {Combiner::kIndexed, Combiner::kHindexed, Combiner::kIndexedBlock, Combiner::kHindexedBlock};
+    case 4:
+    case 5:
+    case 6:
+    case 7: {
+      constexpr Combiner kOf[] = {Combiner::kIndexed, Combiner::kHindexed, Combiner::kIndexedBlock,
+                                  Combiner::kHindexedBlock};
       const bool bytes = kind % 2 != 0, equal = kind >= 6;
       type.combiner = kOf[kind - 4];
       const int64_t n = count();
@@ -146,11 +145,10 @@ bool build(Input& in) {
         repeat(type, old, lengths.back(), old.extent, places.back() * (bytes ? 1 : old.extent));
       }
       type.integers = {n};
-      if (equal)
-        type.integers.push_back(n > 0 ? lengths[0] : 0);
-      else
-        type.integers.insert(type.integers.end(), lengths.begin(), lengths.end());
-      (bytes ? type.addresses : type.integers).insert((bytes ? type.addresses : type.integers).end(), places.begin(), places.end());
+      if (equal) type.integers.push_back(n > 0 ? lengths[0] : 0);
+      else type.integers.insert(type.integers.end(), lengths.begin(), lengths.end());
+      (bytes ? type.addresses : type.integers)
+          .insert((bytes ? type.addresses : type.integers).end(), places.begin(), places.end());
       break;
     }
     case 8: {
@@ -177,8 +175,7 @@ bool build(Input& in) {
         parts.push_back(count() % sizes.back() + 1);
         starts.push_back(count() % (sizes.back() - parts.back() + 1));
         indices.emplace_back();
-        for (int64_t i = 0; i < parts.back(); ++i)
-          indices.back().push_back(starts.back() + i);
+        for (int64_t i = 0; i < parts.back(); ++i) indices.back().push_back(starts.back() + i);
       }
       const bool fortran = count() % 2 != 0;
       type.integers = {dims};
@@ -209,10 +206,12 @@ bool build(Input& in) {
         const int64_t coordinate = left % grid[at];
         left /= grid[at];
         const int64_t least = (sizes[at] + grid[at] - 1) / grid[at];
-        const int64_t block = ways[at] == kDistributeNone ? sizes[at] : arguments[at] > 0 ? arguments[at] : ways[at] == kDistributeBlock ? least : 1;
+        const int64_t block = ways[at] == kDistributeNone    ? sizes[at]
+                              : arguments[at] > 0            ? arguments[at]
+                              : ways[at] == kDistributeBlock ? least
+                                                             : 1;
         for (int64_t i = 0; i < sizes[at]; ++i)
-          if (i / block % grid[at] == coordinate)
-            indices[at].push_back(i);
+          if (i / block % grid[at] == coordinate) indices[at].push_back(i);
       }
       type.integers = {ranks, rank, dims};
       for (const auto* list : {&sizes, &ways, &arguments, &grid})
@@ -226,14 +225,10 @@ bool build(Input& in) {
       type.addresses = {place(), count() * 9};
       type.bytes = old.bytes;
   }
-  if (type.bytes.size() > kMostBytes)
-    return false;
-  if (kind != 0)
-    bound(type);
-  if (kind > 10)
-    type.low = type.addresses[0], type.extent = type.addresses[1];
-  if (type.extent > kFar || type.low > kFar || type.low < -kFar)
-    return false;
+  if (type.bytes.size() > kMostBytes) return false;
+  if (kind != 0) bound(type);
+  if (kind > 10) type.low = type.addresses[0], type.extent = type.addresses[1];
+  if (type.extent > kFar || type.low > kFar || type.low < -kFar) return false;
   made.push_back(type);
   return true;
 }
@@ -252,8 +247,7 @@ void datatype(const uint8_t* data, size_t size) {
   for (const int64_t width : {1, 4, 8}) {
     Made type = {};
     type.combiner = Combiner::kNamed;
-    for (int64_t i = 0; i < width; ++i)
-      type.bytes.push_back(i);
+    for (int64_t i = 0; i < width; ++i) type.bytes.push_back(i);
     type.extent = width;
     made.push_back(type);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Entry points of the fuzzed parsers: each takes any bytes, and ends the process when something that must hold does not.
-// Two programs run them: fuzzer.cpp (libFuzzer, `scripts/campaign fuzz`) and replay.cpp (the corpora once more, in CI).
+// Entry points of the fuzzed parsers: each takes any bytes, and ends the process when something that must hold does
+// not. Two programs run them: fuzzer.cpp (libFuzzer, `scripts/campaign fuzz`) and replay.cpp (the corpora once more, in
+// CI).
 #pragma once
 
 #include <cstddef>
@@ -12,44 +13,42 @@
 
 namespace fuzz {
 
-void config(const uint8_t* data, size_t size);     ///< the environment, as the table of variables takes it
-void identity(const uint8_t* data, size_t size);   ///< the launcher's environment, PMIx namespaces, hydra's names
-void presence(const uint8_t* data, size_t size);   ///< what ranks publish
-void pmi1(const uint8_t* data, size_t size);       ///< answers on hydra's descriptor
-void faults(const uint8_t* data, size_t size);     ///< RESIL_FAULT
-void claims(const uint8_t* data, size_t size);     ///< launch.json: whose reports a directory holds
-void ring(const uint8_t* data, size_t size);       ///< another rank's ring, as the helper of a node reads it
-void sweep(const uint8_t* data, size_t size);      ///< what killed jobs left in /dev/shm
-void overlay(const uint8_t* data, size_t size);    ///< greetings and frames between nodes
-void states(const uint8_t* data, size_t size);     ///< records of other nodes, up to the verdict on them
-void mismatch(const uint8_t* data, size_t size);   ///< collectives and accounts of other nodes
+void config(const uint8_t* data, size_t size);  ///< the environment, as the table of variables takes it
+void identity(const uint8_t* data, size_t size);  ///< the launcher's environment, PMIx namespaces, hydra's names
+void presence(const uint8_t* data, size_t size);  ///< what ranks publish
+void pmi1(const uint8_t* data, size_t size);  ///< answers on hydra's descriptor
+void faults(const uint8_t* data, size_t size);  ///< RESIL_FAULT
+void claims(const uint8_t* data, size_t size);  ///< launch.json: whose reports a directory holds
+void ring(const uint8_t* data, size_t size);  ///< another rank's ring, as the helper of a node reads it
+void sweep(const uint8_t* data, size_t size);  ///< what killed jobs left in /dev/shm
+void overlay(const uint8_t* data, size_t size);  ///< greetings and frames between nodes
+void states(const uint8_t* data, size_t size);  ///< records of other nodes, up to the verdict on them
+void mismatch(const uint8_t* data, size_t size);  ///< collectives and accounts of other nodes
 void recording(const uint8_t* data, size_t size);  ///< rank-NNNNN.rec
-void unwind(const uint8_t* data, size_t size);     ///< unwind tables
-void symbols(const uint8_t* data, size_t size);    ///< dynamic symbol tables
-void datatype(const uint8_t* data, size_t size);   ///< trees of datatype constructors
+void unwind(const uint8_t* data, size_t size);  ///< unwind tables
+void symbols(const uint8_t* data, size_t size);  ///< dynamic symbol tables
+void datatype(const uint8_t* data, size_t size);  ///< trees of datatype constructors
 
 struct Target {
   const char* name;
   void (*run)(const uint8_t* data, size_t size);
 };
 
-inline constexpr Target kTargets[] = {
-    {"config", config},     {"identity", identity}, {"presence", presence},   {"pmi1", pmi1},     {"faults", faults},
-    {"claims", claims},
-    {"ring", ring},         {"sweep", sweep},       {"overlay", overlay},     {"states", states}, {"mismatch", mismatch},
-    {"recording", recording}, {"unwind", unwind},   {"symbols", symbols},     {"datatype", datatype}};
+inline constexpr Target kTargets[] = {{"config", config}, {"identity", identity}, {"presence", presence},
+                                      {"pmi1", pmi1},     {"faults", faults},     {"claims", claims},
+                                      {"ring", ring},     {"sweep", sweep},       {"overlay", overlay},
+                                      {"states", states}, {"mismatch", mismatch}, {"recording", recording},
+                                      {"unwind", unwind}, {"symbols", symbols},   {"datatype", datatype}};
 
 inline const Target* find_target(const char* name) {
   for (const Target& target : kTargets)
-    if (name != nullptr && strcmp(target.name, name) == 0)
-      return &target;
+    if (name != nullptr && strcmp(target.name, name) == 0) return &target;
   return nullptr;
 }
 
 /// What must hold for every input.
 inline void must(bool holds, const char* what) {
-  if (holds)
-    return;
+  if (holds) return;
   fprintf(stderr, "fuzz: does not hold: %s\n", what);
   abort();
 }
@@ -74,8 +73,7 @@ class Input {
   /// Up to `bytes`; returns how many.
   size_t take(void* to, size_t bytes) {
     const size_t some = bytes < left_ ? bytes : left_;
-    if (some != 0)
-      memcpy(to, at_, some);
+    if (some != 0) memcpy(to, at_, some);
     at_ += some, left_ -= some;
     return some;
   }

@@ -32,19 +32,17 @@ struct World {
 
 uint32_t answer(void*, uint16_t kind, const void* request, uint32_t bytes, void* room, uint32_t room_bytes) {
   uint32_t sum = kind;
-  for (uint32_t i = 0; i < bytes; ++i)
-    sum += static_cast<const uint8_t*>(request)[i];
-  if (kind == 9)
-    return room_bytes + 1;  // no room
+  for (uint32_t i = 0; i < bytes; ++i) sum += static_cast<const uint8_t*>(request)[i];
+  if (kind == 9) return room_bytes + 1;  // no room
   memcpy(room, &sum, sizeof(sum));
   return sizeof(sum);
 }
 
-void finished(void*, uint64_t, uint16_t, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count) {
+void finished(void*, uint64_t, uint16_t, const void* merged, uint32_t bytes, const uint32_t* unanswered,
+              uint32_t count) {
   must(bytes <= kMostAnswer && count <= kNodes, "an answer fits");
   volatile uint32_t sum = 0;
-  for (uint32_t i = 0; i < bytes; ++i)
-    sum = sum + static_cast<const uint8_t*>(merged)[i];
+  for (uint32_t i = 0; i < bytes; ++i) sum = sum + static_cast<const uint8_t*>(merged)[i];
   for (uint32_t i = 0; i < count; ++i)
     must(unanswered[i] < kNodes && (i == 0 || unanswered[i] > unanswered[i - 1]), "who is missing is a node");
 }
@@ -52,21 +50,23 @@ void finished(void*, uint64_t, uint16_t, const void* merged, uint32_t bytes, con
 void order(void* self, uint16_t, const void* payload, uint32_t bytes) {
   must(bytes <= kMostRequest, "an order fits");
   volatile uint32_t sum = 0;
-  for (uint32_t i = 0; i < bytes; ++i)
-    sum = sum + static_cast<const uint8_t*>(payload)[i];
+  for (uint32_t i = 0; i < bytes; ++i) sum = sum + static_cast<const uint8_t*>(payload)[i];
   ++static_cast<World*>(self)->orders;
 }
 
-void raised(void*, uint32_t from, uint16_t, const void*, uint32_t bytes) { must(from > kOwn && from < kNodes && bytes <= kMostRequest, "who calls is a node below"); }
+void raised(void*, uint32_t from, uint16_t, const void*, uint32_t bytes) {
+  must(from > kOwn && from < kNodes && bytes <= kMostRequest, "who calls is a node below");
+}
 
-void node(void*, uint32_t number, NodeState state) { must(number < kNodes && state <= NodeState::kLeft, "who comes and goes is a node"); }
+void node(void*, uint32_t number, NodeState state) {
+  must(number < kNodes && state <= NodeState::kLeft, "who comes and goes is a node");
+}
 
 /// Sends what it has got to the connection, reads what came back (nobody waits for it).
 void deliver(World& w, uint32_t side, const void* data, size_t bytes) {
   Overlay& o = *w.o;
   const Connection& c = o.connections[w.slots[side]];
-  if (c.stage == Stage::kFree || c.generation != w.generations[side])
-    return;
+  if (c.stage == Stage::kFree || c.generation != w.generations[side]) return;
   [[maybe_unused]] const ssize_t sent = send(w.ours[side], data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
   read_connection(o, w.slots[side]);
   char back[8192];
@@ -88,10 +88,8 @@ void connect(World& w, uint32_t side, Stage stage, uint32_t number) {
   c.node = number;
   c.below = 1;
   c.in_key = c.out_key = w.keys[side];
-  if (stage == Stage::kChild)
-    ++o.children;
-  if (stage == Stage::kParent)
-    o.parent = slot;
+  if (stage == Stage::kChild) ++o.children;
+  if (stage == Stage::kParent) o.parent = slot;
 }
 
 void frame(World& w, uint32_t side, Input& in) {
@@ -105,15 +103,12 @@ void frame(World& w, uint32_t side, Input& in) {
   const auto damage = in.get<uint8_t>();
   memset(out.rest, 0, sizeof(out.rest));
   in.take(out.rest, bytes);
-  if (damage == 1)
-    out.header.bytes = in.get<uint32_t>();
-  if (damage == 2)
-    out.header.sequence = in.get<uint64_t>();
+  if (damage == 1) out.header.bytes = in.get<uint32_t>();
+  if (damage == 2) out.header.sequence = in.get<uint64_t>();
   const size_t whole = sizeof(out.header) + bytes;
   auto* raw = reinterpret_cast<uint8_t*>(&out);
   w.keys[side].sign(raw, whole, nullptr, 0, raw + whole);
-  if (damage == 3)
-    raw[whole] ^= 1;
+  if (damage == 3) raw[whole] ^= 1;
   const size_t cut = damage == 4 ? in.get<uint16_t>() % (whole + kMacBytes) : 0;
   deliver(w, side, raw, whole + kMacBytes - cut);
 }
@@ -164,7 +159,8 @@ void overlay(const uint8_t* data, size_t size) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   must(listener >= 0, "a socket can be made");
   const uint8_t key[16] = {1, 2, 3};
-  w.o = overlay_open(listener, nodes, kNodes, kOwn, false, key, {&w, answer, nullptr, finished, order, raised, node}, options);
+  w.o = overlay_open(listener, nodes, kNodes, kOwn, false, key, {&w, answer, nullptr, finished, order, raised, node},
+                     options);
   must(w.o != nullptr, "an overlay can be opened");
   Overlay& o = *w.o;
   o.now = o.opened = o.last_turn = 100;
@@ -204,8 +200,7 @@ void overlay(const uint8_t* data, size_t size) {
   o.now += 100;
   round_timers(o);
   overlay_drop(w.o);
-  for (const int fd : w.ours)
-    close(fd);
+  for (const int fd : w.ours) close(fd);
 }
 
 }  // namespace fuzz

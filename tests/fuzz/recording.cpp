@@ -55,8 +55,7 @@ void write_calls(Stream* stream, int calls) {
     call.in_type = static_cast<ValueType>(i % 7);
     call.out_type = static_cast<ValueType>(i % 3);
     call.in = static_cast<uint64_t>(i) * 1000003;
-    if (i % 3 == 0)
-      call.flags = kCallStarted;
+    if (i % 3 == 0) call.flags = kCallStarted;
     stream->call(call);
     if (i % 3 == 0) {
       Completion completion = {};
@@ -69,8 +68,7 @@ void write_calls(Stream* stream, int calls) {
       completion.bytes = 5;
       stream->completion(completion);
     }
-    if (i % 5 == 0)
-      stream->outcome({8, i, 1, 2, true, kOutcomeFlag | kOutcomeIndex | kOutcomeMatch | kOutcomeBytes});
+    if (i % 5 == 0) stream->outcome({8, i, 1, 2, true, kOutcomeFlag | kOutcomeIndex | kOutcomeMatch | kOutcomeBytes});
     if (i % 11 == 0) {
       const int32_t list[4] = {1, 2, i, 0};
       stream->indices(list, 4);
@@ -90,12 +88,12 @@ uint64_t hash_of(const Item& item) {
   using resil::hash_combine;
   uint64_t hash = hash_combine(static_cast<uint64_t>(item.kind), item.number);
   const auto text = [&](const void* from, size_t bytes) {
-    for (size_t i = 0; i < bytes; ++i)
-      hash = hash_combine(hash, static_cast<const unsigned char*>(from)[i]);
+    for (size_t i = 0; i < bytes; ++i) hash = hash_combine(hash, static_cast<const unsigned char*>(from)[i]);
   };
   switch (item.kind) {
     case ItemKind::kCall: text(&item.call, sizeof(item.call)); return hash_combine(hash, item.ordinal);
-    case ItemKind::kCompletion: return hash_combine(hash_combine(hash, item.completion.ordinal), item.completion.digest);
+    case ItemKind::kCompletion:
+      return hash_combine(hash_combine(hash, item.completion.ordinal), item.completion.digest);
     case ItemKind::kOutcome: return hash_combine(hash, static_cast<uint64_t>(item.outcome.index));
     case ItemKind::kIndices: text(item.index_list, item.indices * sizeof(int32_t)); return hash;
     default: text(item.text, strlen(item.text)); return hash_combine(hash, item.bits);
@@ -134,8 +132,7 @@ bool read_all(const std::string& directory, const std::vector<uint64_t>* wanted,
     const uint64_t hash = hash_of(item);
     if (wanted != nullptr)
       must(count < wanted->size() && (*wanted)[count] == hash, "what is read without an error was written");
-    if (read != nullptr)
-      read->push_back(hash);
+    if (read != nullptr) read->push_back(hash);
     if (item.kind == ItemKind::kCall) {
       must_end(cursor->site().object, kMaxPath, "an object file's path ends");
       must_end(cursor->call_name(), kMaxName, "a call's name ends");
@@ -150,8 +147,7 @@ bool read_all(const std::string& directory, const std::vector<uint64_t>* wanted,
   recording.release(cursor);
   for (const uint64_t ordinal : {uint64_t{1}, uint64_t{3}, uint64_t{1} << 40}) {
     Match match;
-    if (recording.match(id, ordinal, &match) == Reading::kDamaged)
-      must(recording.problem()[0] != 0, "damage is said");
+    if (recording.match(id, ordinal, &match) == Reading::kDamaged) must(recording.problem()[0] != 0, "damage is said");
   }
   must_end(recording.problem(), 1400, "a problem ends");
   recording.close();
@@ -189,17 +185,14 @@ Sample& sample() {
   static Sample made = make_sample();
   static const struct Remover {
     std::string directory;
-    ~Remover() {
-      std::filesystem::remove_all(directory);
-    }
+    ~Remover() { std::filesystem::remove_all(directory); }
   } remover = {made.directory};
   return made;
 }
 
 /// Checksums of head, state and of every block that can be reached.
 void seal(std::vector<char>& bytes) {
-  if (bytes.size() < kHeadBytes)
-    return;
+  if (bytes.size() < kHeadBytes) return;
   const auto put = [&](size_t at, uint32_t value) { memcpy(bytes.data() + at, &value, sizeof(value)); };
   put(offsetof(FileHead, crc), head_crc(bytes.data()));
   FileState state;
@@ -213,8 +206,7 @@ void seal(std::vector<char>& bytes) {
       block.payload_crc = resil::compat_crc32(bytes.data() + at + sizeof(block), block.payload_bytes);
     put(at + offsetof(BlockHead, payload_crc), block.payload_crc);
     put(at + offsetof(BlockHead, crc), block_crc(block));
-    if (block.payload_bytes > left)
-      return;
+    if (block.payload_bytes > left) return;
     at += sizeof(block) + block.payload_bytes;
   }
 }
@@ -232,8 +224,7 @@ void recording(const uint8_t* data, size_t size) {
     const auto kind = in.get<uint8_t>();
     const size_t where = in.get<uint16_t>();
     const size_t from = (kind & 1) != 0 ? size_t{kHeadBytes} : 0;
-    if (bytes.size() <= from)
-      break;
+    if (bytes.size() <= from) break;
     const size_t at = from + where % (bytes.size() - from);
     const size_t count = in.get<uint8_t>() % 32 + 1u;
     char piece[32] = {};
@@ -248,8 +239,7 @@ void recording(const uint8_t* data, size_t size) {
       memcpy(bytes.data() + at, piece, some);
     }
   }
-  if (sealed)
-    seal(bytes);
+  if (sealed) seal(bytes);
   const int fd = open(good.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   must(fd >= 0 && write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()), "a file can be written");
   close(fd);

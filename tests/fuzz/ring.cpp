@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "detectors/hang/graph.h"
-#include "detectors/hang/slots/layout.h"
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
-#include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/reader.h"
+#include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/snapshot.h"
+#include "detectors/hang/slots/layout.h"
 #include "fuzz.h"
 #include "shim/model/call_info.h"
 #include "shim/ring/node_file.h"
@@ -134,12 +134,16 @@ Sample make_sample() {
   section->tracks[2].comm = kWorldId;
   section->tracks[2].sequence = 3;
   section->tracks[2].shape = 4;
-  const auto offset = [&](const void* place) { return static_cast<uint64_t>(static_cast<const char*>(place) - made.bytes.data()); };
-  for (const Region& hot : {Region{offset(&lanes[0]), 128}, Region{offset(&record), sizeof(record)}, Region{offset(&comms[2]), sizeof(ring::Comm)},
-                            Region{offset(&requests[at]), sizeof(ring::Request)}, Region{offset(&pending[at]), sizeof(Pending)},
-                            Region{offset(&wait), sizeof(Wait)}, Region{offset(&envelope), sizeof(Envelope)},
-                            Region{offset(&section->tracks[2]), sizeof(Track)}, Region{offset(section), offsetof(Section, waits)},
-                            Region{offset(section->windows), sizeof(section->windows) + sizeof(section->files) + sizeof(section->holds)}})
+  const auto offset = [&](const void* place) {
+    return static_cast<uint64_t>(static_cast<const char*>(place) - made.bytes.data());
+  };
+  for (const Region& hot :
+       {Region{offset(&lanes[0]), 128}, Region{offset(&record), sizeof(record)},
+        Region{offset(&comms[2]), sizeof(ring::Comm)}, Region{offset(&requests[at]), sizeof(ring::Request)},
+        Region{offset(&pending[at]), sizeof(Pending)}, Region{offset(&wait), sizeof(Wait)},
+        Region{offset(&envelope), sizeof(Envelope)}, Region{offset(&section->tracks[2]), sizeof(Track)},
+        Region{offset(section), offsetof(Section, waits)},
+        Region{offset(section->windows), sizeof(section->windows) + sizeof(section->files) + sizeof(section->holds)}})
     made.regions.push_back(hot);
   return made;
 }
@@ -169,8 +173,7 @@ class RingFile {
   void cut(uint64_t bytes) { must(ftruncate(fd_, static_cast<off_t>(bytes)) == 0, "a file can be cut"); }
   void restore() {
     cut(sample().bytes.size());
-    for (const Region& region : changed_)
-      restore(region);
+    for (const Region& region : changed_) restore(region);
     changed_.clear();
   }
   void restore_all() {
@@ -181,7 +184,8 @@ class RingFile {
  private:
   void restore(const Region& region) {
     must(pwrite(fd_, sample().bytes.data() + region.begin, region.bytes, static_cast<off_t>(region.begin)) ==
-             static_cast<ssize_t>(region.bytes), "a file can be written");
+             static_cast<ssize_t>(region.bytes),
+         "a file can be written");
   }
 
   int fd_;
@@ -190,14 +194,14 @@ class RingFile {
 };
 
 void check_text(bool known, const char* text, size_t room, const char* what) {
-  if (known)
-    must_end(text, room, what);
+  if (known) must_end(text, room, what);
 }
 
 /// Everything that the helper asks of a ring.
 void read_all(Watched& watched, Input& in) {
   must(watched.pid > 1 && watched.pid_start != 0, "a rank that could be signalled is a process");
-  must(watched.lane_count <= kSharedLanes && (watched.request_count & (watched.request_count - 1)) == 0, "counts are within bounds");
+  must(watched.lane_count <= kSharedLanes && (watched.request_count & (watched.request_count - 1)) == 0,
+       "counts are within bounds");
   alignas(8) static char room[kStateRoom];
   if (watched.section != nullptr) {
     look(watched, 1700000003000000000);
@@ -231,8 +235,7 @@ void read_all(Watched& watched, Input& in) {
   static char frame[1 << 16];
   Watched neighbours[2] = {watched, watched};
   neighbours[1].rank = 2;
-  if (watched.section == nullptr)
-    return;
+  if (watched.section == nullptr) return;
   Question questions[3] = {{0x1234567890, 0, 1, 7, 0}, {0, ring::kAnySource, 1, ring::kAnyTag, 0}, in.get<Question>()};
   Answer answers[8];
   must(answer(neighbours, 2, questions, 3, answers, 8) <= 8, "answers fit");
@@ -270,10 +273,8 @@ void ring(const uint8_t* data, size_t size) {
     read_all(watched, in);
     munmap(const_cast<ring::Header*>(watched.header), static_cast<size_t>(status.st_size));
   }
-  if (++runs % 1000 == 0)
-    file.restore_all();
-  else
-    file.restore();
+  if (++runs % 1000 == 0) file.restore_all();
+  else file.restore();
 }
 
 namespace {
@@ -293,18 +294,16 @@ bool own_shared_memory() {
 bool write_file(const std::string& path, const void* bytes, size_t count) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   const bool ok = fd >= 0 && write(fd, bytes, count) == static_cast<ssize_t>(count);
-  if (fd >= 0)
-    close(fd);
+  if (fd >= 0) close(fd);
   return ok;
 }
 
 }  // namespace
 
-/// What lies in /dev/shm: for each file a kind, a suffix, a length, changes to a ring that a killed rank left; and changes
-/// to the header of a living rank's.
+/// What lies in /dev/shm: for each file a kind, a suffix, a length, changes to a ring that a killed rank left; and
+/// changes to the header of a living rank's.
 void sweep(const uint8_t* data, size_t size) {
-  if (!own_shared_memory())
-    return;
+  if (!own_shared_memory()) return;
   Input in(data, size);
   const std::string name = "resil-" + std::to_string(getuid()) + "-", prefix = "/dev/shm/" + name;
   const std::string live = prefix + "live-0-1.ring", victim = "/dev/shm/victim";
@@ -337,8 +336,7 @@ void sweep(const uint8_t* data, size_t size) {
       must(link(victim.c_str(), path.c_str()) == 0, "a second name can be made");
     } else {
       alignas(ring::Header) char bytes[kPage] = {};
-      if (!node)
-        fill_header(reinterpret_cast<ring::Header*>(bytes), 0x3ffffffe, 1);
+      if (!node) fill_header(reinterpret_cast<ring::Header*>(bytes), 0x3ffffffe, 1);
       const uint64_t length = in.get<uint16_t>() % (2 * kPage);
       change(bytes);
       must(write_file(path, bytes, length < kPage ? length : kPage), "a file can be written");
@@ -349,19 +347,19 @@ void sweep(const uint8_t* data, size_t size) {
   memcpy(header, living.data(), kPage);
   change(header);
   const int live_fd = open(live.c_str(), O_WRONLY | O_CLOEXEC);
-  must(live_fd >= 0 && pwrite(live_fd, header, kPage, 0) == static_cast<ssize_t>(kPage), "a living rank's ring is there");
+  must(live_fd >= 0 && pwrite(live_fd, header, kPage, 0) == static_cast<ssize_t>(kPage),
+       "a living rank's ring is there");
   close(live_fd);
   must(segment_sweep(name.c_str()) <= static_cast<int>(made.size()), "no more is removed than was left");
   char content[16] = {};
   const int fd = open(victim.c_str(), O_RDONLY | O_CLOEXEC);
-  must(fd >= 0 && read(fd, content, sizeof(content)) == 9 && strcmp(content, "untouched") == 0, "what a link points to is left alone");
+  must(fd >= 0 && read(fd, content, sizeof(content)) == 9 && strcmp(content, "untouched") == 0,
+       "what a link points to is left alone");
   close(fd);
   must(access(live.c_str(), F_OK) == 0, "a living rank's ring stays, whatever it says");
   for (const std::string& path : made)
-    if (unlink(path.c_str()) != 0)
-      rmdir(path.c_str());
-  for (const char* rank : {"00001", "00000"})
-    unlink((std::string("/dev/shm/reports/rank-") + rank + ".ring").c_str());
+    if (unlink(path.c_str()) != 0) rmdir(path.c_str());
+  for (const char* rank : {"00001", "00000"}) unlink((std::string("/dev/shm/reports/rank-") + rank + ".ring").c_str());
 }
 
 }  // namespace fuzz

@@ -17,7 +17,9 @@
 
 namespace resil::hang {
 
-const char* class_name(HangClass of) { return of <= HangClass::kUnknown ? "a class" : "none"; }  // report_files.cpp's, which writes files
+const char* class_name(HangClass of) {
+  return of <= HangClass::kUnknown ? "a class" : "none";
+}  // report_files.cpp's, which writes files
 
 }  // namespace resil::hang
 
@@ -41,9 +43,11 @@ void check(const Verdict& verdict, uint32_t world) {
   must(verdict.message[0] != 0, "a verdict says something");
   must(verdict.type != HangClass::kNone && verdict.type <= HangClass::kUnknown, "a verdict has a class");
   for (uint32_t i = 0; i < verdict.culprit_count && i < kMaxCulprits; ++i)
-    must(verdict.culprits[i] >= 0 && static_cast<uint32_t>(verdict.culprits[i]) < world, "who is blamed is a rank of the job");
+    must(verdict.culprits[i] >= 0 && static_cast<uint32_t>(verdict.culprits[i]) < world,
+         "who is blamed is a rank of the job");
   for (uint32_t i = 0; i < verdict.victim_count && i < kMaxVictims; ++i)
-    must(verdict.victims[i] >= 0 && static_cast<uint32_t>(verdict.victims[i]) < world, "who waits is a rank of the job");
+    must(verdict.victims[i] >= 0 && static_cast<uint32_t>(verdict.victims[i]) < world,
+         "who waits is a rank of the job");
 }
 
 Verdict& blank() {
@@ -59,10 +63,8 @@ void judge_states(const char* records, uint32_t bytes, uint32_t world, Input& in
   const RankState* by_rank[64] = {};
   for (uint32_t at = 0; at + sizeof(RankState) <= bytes;) {  // as in root.cpp
     const auto* state = reinterpret_cast<const RankState*>(records + at);
-    if (!state_is_whole(*state, bytes - at))
-      break;
-    if (state->rank >= 0 && state->rank < static_cast<int32_t>(world))
-      by_rank[state->rank] = state;
+    if (!state_is_whole(*state, bytes - at)) break;
+    if (state->rank >= 0 && state->rank < static_cast<int32_t>(world)) by_rank[state->rank] = state;
     if (const Part* part = first_part(*state); part != nullptr)
       must(reinterpret_cast<const char*>(part + 1) <= records + bytes, "a part lies within its record");
     at += state->bytes;
@@ -73,12 +75,10 @@ void judge_states(const char* records, uint32_t bytes, uint32_t world, Input& in
   must(count <= kRoom, "questions fit");
   Answer answers[kRoom + 4];
   uint32_t given = 0;
-  for (; given < kRoom + 4 && in.left() != 0; ++given)
-    answers[given] = in.get<Answer>();
+  for (; given < kRoom + 4 && in.left() != 0; ++given) answers[given] = in.get<Answer>();
   for (const bool lenient : {false, true}) {
     Verdict& verdict = blank();
-    if (graph_judge(input, questions, count, answers, given, lenient, kNames, &verdict))
-      check(verdict, world);
+    if (graph_judge(input, questions, count, answers, given, lenient, kNames, &verdict)) check(verdict, world);
   }
 }
 
@@ -99,7 +99,8 @@ void judge_frames(const void* frame, uint32_t bytes, bool collectives) {
   }
   Mismatch* history = mismatch_create(kWorld);
   must(history != nullptr, "there is memory");
-  for (int found = 0; mismatch_judge(*history, found == 0 ? frame : nullptr, found == 0 ? bytes : 0, kNames, &verdict); ++found) {
+  for (int found = 0; mismatch_judge(*history, found == 0 ? frame : nullptr, found == 0 ? bytes : 0, kNames, &verdict);
+       ++found) {
     must(found < 1000, "findings end");
     check(verdict, kWorld);
   }
@@ -160,10 +161,12 @@ void make_state(Input& in, uint32_t rank, uint32_t world, std::vector<char>& rec
   for (uint32_t i = 0; i < state.comm_count; ++i) {
     const auto what = in.get<uint8_t>();
     comms.push_back({kComms[what % 4], what / 4u % 4, (what & 0x80) != 0 ? some_rank(in, world) : state.rank,
-                     (what & 0x40) != 0 ? some_rank(in, world) : static_cast<int32_t>(world), (what & 0x20) != 0 ? some_rank(in, world) : -1, i});
+                     (what & 0x40) != 0 ? some_rank(in, world) : static_cast<int32_t>(world),
+                     (what & 0x20) != 0 ? some_rank(in, world) : -1, i});
   }
   state.part_count = static_cast<uint32_t>(parts.size());
-  state.bytes = static_cast<uint32_t>(sizeof(state) + threads.size() * sizeof(ThreadWait) + parts.size() * sizeof(Part) + comms.size() * sizeof(Membership));
+  state.bytes = static_cast<uint32_t>(sizeof(state) + threads.size() * sizeof(ThreadWait) +
+                                      parts.size() * sizeof(Part) + comms.size() * sizeof(Membership));
   const auto add = [&](const void* from, size_t bytes) {
     const auto* at = static_cast<const char*>(from);
     records.insert(records.end(), at, at + bytes);
@@ -196,20 +199,22 @@ std::vector<char> make_frame(Input& in, uint32_t world) {
       claim.site = in.get<uint8_t>() % 3;
       claim.site_rank = some_rank(in, world);
       const auto parent = in.get<uint8_t>();
-      claim.parent = i == 0 || parent % 4 == 0 || claims[parent % i].n >= claim.n ? kNoClaim : static_cast<uint16_t>(parent % i);
+      claim.parent =
+          i == 0 || parent % 4 == 0 || claims[parent % i].n >= claim.n ? kNoClaim : static_cast<uint16_t>(parent % i);
       claim.runs = in.get<uint8_t>() % 3;
-      for (uint32_t k = 0; k < claim.runs; ++k)
-        runs.push_back({in.get<uint8_t>() % static_cast<int32_t>(world), 1, 1});
+      for (uint32_t k = 0; k < claim.runs; ++k) runs.push_back({in.get<uint8_t>() % static_cast<int32_t>(world), 1, 1});
       claims.push_back(claim);
     }
     block.runs = static_cast<uint32_t>(runs.size());
-    const size_t begin = frame.size(), bytes = sizeof(block) + claims.size() * sizeof(BlockClaim) + runs.size() * sizeof(RankRun);
+    const size_t begin = frame.size(),
+                 bytes = sizeof(block) + claims.size() * sizeof(BlockClaim) + runs.size() * sizeof(RankRun);
     block.bytes = static_cast<uint32_t>((bytes + 7) & ~size_t{7});
     frame.resize(begin + block.bytes);
     memcpy(frame.data() + begin, &block, sizeof(block));
     memcpy(frame.data() + begin + sizeof(block), claims.data(), claims.size() * sizeof(BlockClaim));
     if (!runs.empty())
-      memcpy(frame.data() + begin + sizeof(block) + claims.size() * sizeof(BlockClaim), runs.data(), runs.size() * sizeof(RankRun));
+      memcpy(frame.data() + begin + sizeof(block) + claims.size() * sizeof(BlockClaim), runs.data(),
+             runs.size() * sizeof(RankRun));
   }
   const FrameHeader header = {kFrameMagic, static_cast<uint32_t>(frame.size()), count, in.get<uint8_t>(), world, 0};
   memcpy(frame.data(), &header, sizeof(header));
@@ -226,8 +231,7 @@ void states(const uint8_t* data, size_t size) {
   if ((flags & 2) != 0) {
     std::vector<char> made;
     for (uint32_t rank = 0; rank < world; ++rank)
-      if (const auto skipped = in.get<uint8_t>(); skipped % 8 != 7)
-        make_state(in, rank, world, made);
+      if (const auto skipped = in.get<uint8_t>(); skipped % 8 != 7) make_state(in, rank, world, made);
     judge_states(made.data(), static_cast<uint32_t>(made.size()), world, in);
     return;
   }
@@ -277,8 +281,7 @@ void mismatch(const uint8_t* data, size_t size) {
   bytes = static_cast<uint32_t>(in.take(merged, bytes));
   // Lengths and magic numbers, which the one at the wire sets, are set right half of the time.
   const auto seal = [&](char* frame, uint32_t length) {
-    if ((flags & 2) == 0)
-      return;
+    if ((flags & 2) == 0) return;
     if (collectives && length >= sizeof(FrameHeader)) {
       auto* header = reinterpret_cast<FrameHeader*>(frame);
       header->magic = kFrameMagic, header->bytes = length, header->world = 4;
@@ -291,7 +294,8 @@ void mismatch(const uint8_t* data, size_t size) {
       const uint64_t left = room - header->accounts * sizeof(Account);
       header->counts = static_cast<uint32_t>(left / sizeof(Count));
       header->names = 0;
-      header->bytes = static_cast<uint32_t>(sizeof(AccountsHeader) + header->accounts * sizeof(Account) + header->counts * sizeof(Count));
+      header->bytes = static_cast<uint32_t>(sizeof(AccountsHeader) + header->accounts * sizeof(Account) +
+                                            header->counts * sizeof(Count));
     }
   };
   seal(merged, bytes);

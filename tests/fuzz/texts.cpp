@@ -13,12 +13,12 @@
 #include "checksum/fault/spec.h"
 #include "fake_backend.h"
 #include "fuzz.h"
-#include "shim/report/claim.h"
 #include "shim/config/config.h"
 #include "shim/config/config_value.h"
 #include "shim/presence/compare.h"
 #include "shim/presence/identity.h"
 #include "shim/presence/pmi1.h"
+#include "shim/report/claim.h"
 
 namespace fuzz {
 
@@ -38,23 +38,20 @@ std::vector<std::string> texts_of(Input& in, size_t most) {
 
 std::vector<char*> environment_of(std::vector<std::string>& texts) {
   std::vector<char*> list;
-  for (std::string& text : texts)
-    list.push_back(text.data());
+  for (std::string& text : texts) list.push_back(text.data());
   list.push_back(nullptr);
   return list;
 }
 
 /// One line for a terminal: no control characters, whatever was in the input.
 void must_be_a_line(const char* text, const char* what) {
-  for (; *text != 0; ++text)
-    must(static_cast<unsigned char>(*text) >= ' ' && *text != 127, what);
+  for (; *text != 0; ++text) must(static_cast<unsigned char>(*text) >= ' ' && *text != 127, what);
 }
 
 /// A part of a file name.
 void must_be_a_name(const char* text, size_t room, const char* what) {
   must_end(text, room, what);
-  for (; *text != 0; ++text)
-    must(*text != '/' && static_cast<unsigned char>(*text) > ' ', what);
+  for (; *text != 0; ++text) must(*text != '/' && static_cast<unsigned char>(*text) > ' ', what);
 }
 
 // Names that the rows of the modules use.
@@ -68,7 +65,10 @@ const ConfigEntry kEntries[] = {
 #include "config_rows.inc"
 };
 
-const Module kModule = {.name = "fuzz", .description = "", .kind = ModuleKind::kWatch, .config = kEntries,
+const Module kModule = {.name = "fuzz",
+                        .description = "",
+                        .kind = ModuleKind::kWatch,
+                        .config = kEntries,
                         .config_count = sizeof(kEntries) / sizeof(kEntries[0])};
 
 }  // namespace
@@ -83,25 +83,21 @@ void config(const uint8_t* data, size_t size) {
   must_end(error.line, sizeof(error.line), "an error is a text");
   must(good == (error.line[0] == 0), "an error is said when there is one, and only then");
   must_be_a_line(error.line, "an error is one line");
-  for (size_t i = 0; i < config_warning_count(); ++i)
-    must_be_a_line(config_warning(i), "a warning is one line");
+  for (size_t i = 0; i < config_warning_count(); ++i) must_be_a_line(config_warning(i), "a warning is one line");
   std::vector<std::string> again;
   for (size_t i = 0; i < config_count(); ++i) {
     const ConfigValue value = config_at(i);
     must(value.text != nullptr && config_text(value.entry->name) == value.text, "every variable has a value");
-    if (!value.is_default)
-      again.push_back(std::string(value.entry->name) + "=" + value.text);
+    if (!value.is_default) again.push_back(std::string(value.entry->name) + "=" + value.text);
   }
   const double real = config_real("RESIL_HANG_ALPHA");
   const int64_t whole = config_integer("RESIL_STAGE_MEMORY"), number = config_integer("RESIL_SIGNAL");
   const uint64_t hash = config_hash();
   must(hash != 0, "a hash is not 0");
-  if (!good)
-    return;
+  if (!good) return;
   must(real >= 1e-9 && real <= 0.1, "a number is in its range");
   must(whole >= 16 && whole <= 1048576 && number >= 0 && number <= 64, "a number is in its range");
-  if (size > 3000)
-    return;  // what is written out may be longer than what was given
+  if (size > 3000) return;  // what is written out may be longer than what was given
   must(config_load(environment_of(again).data(), &error), "what a value reads as is a value");
   must(config_hash() == hash, "what a value reads as is the same value");
 }
@@ -113,14 +109,16 @@ void identity(const uint8_t* data, size_t size) {
   std::vector<std::string> texts = texts_of(in, 40);
   kvs = texts.empty() ? "" : texts[0];
   auto kvs_name = [](char* name, size_t bytes) {
-    if (kvs.size() >= bytes)
-      return false;
+    if (kvs.size() >= bytes) return false;
     memcpy(name, kvs.c_str(), kvs.size() + 1);
     return true;
   };
   const std::vector<char*> environment = environment_of(texts);
-  const IdentitySource source = {.environment = environment.data(), .family = static_cast<MpiFamily>(flags % 3), .pid = 4711,
-                                 .parent_pid = 4710, .pmix_linked = (flags & 4) != 0,
+  const IdentitySource source = {.environment = environment.data(),
+                                 .family = static_cast<MpiFamily>(flags % 3),
+                                 .pid = 4711,
+                                 .parent_pid = 4710,
+                                 .pmix_linked = (flags & 4) != 0,
                                  .kvs_name = (flags & 8) != 0 ? +kvs_name : nullptr};
   const LaunchIdentity made = launch_identity(source);
   must_be_a_name(made.job, sizeof(made.job), "a job's id is a name");
@@ -154,8 +152,9 @@ void presence(const uint8_t* data, size_t size) {
       char out[208], twice[208];
       presence_format(value, out, sizeof(out));
       must(presence_parse(out, &again), "what is written can be read");
-      must(strcmp(value.version, again.version) == 0 && strcmp(value.modes, again.modes) == 0 && value.settings == again.settings &&
-               value.flags == again.flags && value.pid == again.pid && strcmp(value.host, again.host) == 0,
+      must(strcmp(value.version, again.version) == 0 && strcmp(value.modes, again.modes) == 0 &&
+               value.settings == again.settings && value.flags == again.flags && value.pid == again.pid &&
+               strcmp(value.host, again.host) == 0,
            "what is read again is the same");
       presence_format(again, twice, sizeof(twice));
       must(strcmp(out, twice) == 0, "what is written again is the same");
@@ -182,8 +181,7 @@ void presence(const uint8_t* data, size_t size) {
 
 void pmi1(const uint8_t* data, size_t size) {
   int pair[2];
-  if (size > 16384 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
-    return;
+  if (size > 16384 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return;
   char number[16];
   snprintf(number, sizeof(number), "%d", pair[0]);
   setenv("PMI_FD", number, 1);
@@ -193,14 +191,12 @@ void pmi1(const uint8_t* data, size_t size) {
   shutdown(pair[1], SHUT_WR);
   char name[64], value[208];
   memset(name, 'x', sizeof(name));
-  if (pmi1_kvs_name(name, sizeof(name)))
-    must_end(name, sizeof(name), "a name ends");
+  if (pmi1_kvs_name(name, sizeof(name))) must_end(name, sizeof(name), "a name ends");
   LaunchIdentity identity{};
   kPmi1Carrier.publish(identity, nullptr, "1|0.1.0|watch|7|0|1|host with a blank");
   for (int rank = 0; rank < 3; ++rank) {
     memset(value, 'x', sizeof(value));
-    if (kPmi1Carrier.get(rank, value, sizeof(value)))
-      must_end(value, sizeof(value), "a value ends");
+    if (kPmi1Carrier.get(rank, value, sizeof(value))) must_end(value, sizeof(value), "a value ends");
   }
   pmi1_abort(93);
   kPmi1Carrier.release();
@@ -217,7 +213,8 @@ void faults(const uint8_t* data, size_t size) {
   must_end(problem.hint, sizeof(problem.hint), "a hint ends");
   must(good == (problem.what == nullptr), "a problem is said when there is one, and only then");
   if (problem.part.data != nullptr)
-    must(problem.part.data >= text.data() && problem.part.data + problem.part.size <= text.data() + text.size(), "a part is a part");
+    must(problem.part.data >= text.data() && problem.part.data + problem.part.size <= text.data() + text.size(),
+         "a part is a part");
   must(specs.count <= fault::kMaxSpecs, "not too many");
   for (unsigned i = 0; good && i < specs.count; ++i) {
     const fault::Spec& spec = specs.list[i];
@@ -232,7 +229,8 @@ void claims(const uint8_t* data, size_t size) {
   static std::string path;
   if (directory < 0) {
     char name[] = "/tmp/resil-fuzz-XXXXXX";
-    must(mkdtemp(name) != nullptr && (directory = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0, "a directory can be made");
+    must(mkdtemp(name) != nullptr && (directory = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0,
+         "a directory can be made");
     path = name;
     atexit([] {
       unlink((path + "/launch.json").c_str());
@@ -248,17 +246,16 @@ void claims(const uint8_t* data, size_t size) {
   const ClaimState state = claim_read(directory, &claim);
   must(state != ClaimState::kNone, "a file that is there is there");
   must(claim_make(directory, claim) == EEXIST, "a claim is made once");
-  if (state != ClaimState::kThere)
-    return;
+  if (state != ClaimState::kThere) return;
   must_end(claim.name, sizeof(claim.name), "a name ends");
   must_end(claim.origin, sizeof(claim.origin), "an origin ends");
   must_end(claim.program, sizeof(claim.program), "a program ends");
   must_end(claim.launch, sizeof(claim.launch), "a launch ends");
-  if (!claim_replace(directory, claim))
-    return;
+  if (!claim_replace(directory, claim)) return;
   must(claim_read(directory, &again) == ClaimState::kThere, "what is written can be read");
   must(claim.id == again.id && claim.time == again.time && strcmp(claim.name, again.name) == 0 &&
-           strcmp(claim.origin, again.origin) == 0 && strcmp(claim.program, again.program) == 0 && strcmp(claim.launch, again.launch) == 0,
+           strcmp(claim.origin, again.origin) == 0 && strcmp(claim.program, again.program) == 0 &&
+           strcmp(claim.launch, again.launch) == 0,
        "what is read again is the same");
 }
 

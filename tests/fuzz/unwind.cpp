@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a dump reads of loaded objects: unwind tables and dynamic symbol tables. The tables lie at a fixed address, so that
-// an input means the same in every run; everything around them is unmapped. The sources under test are compiled into
-// this file, with a loader of its own that knows one object: the input.
+// What a dump reads of loaded objects: unwind tables and dynamic symbol tables. The tables lie at a fixed address, so
+// that an input means the same in every run; everything around them is unmapped. The sources under test are compiled
+// into this file, with a loader of its own that knows one object: the input.
 #include <sys/mman.h>
 
 #include <initializer_list>
@@ -23,8 +23,7 @@ constexpr uint64_t kBase = 0x200000000000, kBytes = 1 << 16;
 namespace resil::dump {
 
 bool find_object(uint64_t address, Object* object) {
-  if (address < kBase || address >= kBase + kBytes)
-    return false;
+  if (address < kBase || address >= kBase + kBytes) return false;
   *object = {kBase, kBase + kBytes, kBase, kBase + 0x8000, kBase, 0};
   return true;
 }
@@ -42,7 +41,8 @@ using namespace resil::dump;
 uint8_t* object_memory() {
   static uint8_t* const memory = [] {
     must(prepare_memory(), "reads can be guarded");
-    void* made = mmap(reinterpret_cast<void*>(kBase), kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void* made = mmap(reinterpret_cast<void*>(kBase), kBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     must(made == reinterpret_cast<void*>(kBase), "the object's address is free");
     return static_cast<uint8_t*>(made);
   }();
@@ -82,8 +82,7 @@ void symbols(const uint8_t* data, size_t size) {
   const auto flags = in.get<uint8_t>();
   load(in, 0x8000);
   names.reset();
-  if ((flags & 1) != 0)
-    names.limit_names(flags / 2);
+  if ((flags & 1) != 0) names.limit_names(flags / 2);
   char room[4096];
   resil::dump::Text text(room, sizeof(room), -1);
   for (const uint64_t at : {address, address + 1, address}) {

@@ -26,7 +26,8 @@ bool helping;
 uint64_t whole(const char* data, size_t leaves, uint64_t first) {
   // The first byte, which is all there is, says which buffer it is.
   uint64_t sum = 0;
-  for (size_t i = 0; i < leaves; i += 32) sum += static_cast<unsigned char>(data[-static_cast<int64_t>(first * resil::kDigestLeaf)]) * 1000 + first + i;
+  for (size_t i = 0; i < leaves; i += 32)
+    sum += static_cast<unsigned char>(data[-static_cast<int64_t>(first * resil::kDigestLeaf)]) * 1000 + first + i;
   return sum;
 }
 
@@ -48,8 +49,7 @@ extern "C" int __wrap_pthread_atfork(void (*)(), void (*)(), void (*)()) { retur
 // help() never returns; in these programs it ends where it would sleep.
 extern "C" long __wrap_syscall(long, void* word, int operation, ...) {
   (void)word;
-  if ((operation & 127) == FUTEX_WAIT && helping)
-    litmus::end_thread();
+  if ((operation & 127) == FUTEX_WAIT && helping) litmus::end_thread();
   return 0;
 }
 
@@ -89,10 +89,8 @@ void record_goes() {
   }
   {
     ledger::TokenGuard mine(token, true);
-    if (mine)
-      send_all();
-    else
-      ledger::token_ask(token);
+    if (mine) send_all();
+    else ledger::token_ask(token);
   }
   ledger::token_serve(token, true, send_all);
 }
@@ -119,8 +117,7 @@ void begin_helpers() {
 
 void help_once() {
   void (*body)() = __atomic_load_n(&help, __ATOMIC_ACQUIRE);
-  if (body == nullptr)
-    return;
+  if (body == nullptr) return;
   helping = true;
   body();
 }
@@ -139,8 +136,7 @@ void begin_message() {
 
 /// As whole_arrived() and finish().
 void data_comes() {
-  if (staging::rises(*message))
-    LITMUS_EXPECT(program_buffer == 0);  // the check
+  if (staging::rises(*message)) LITMUS_EXPECT(program_buffer == 0);  // the check
   message->marks.fetch_or(staging::kFinished, std::memory_order_acq_rel);
 }
 
@@ -175,21 +171,40 @@ void next_device_wait() {
 
 void read_device_wait() {
   static gpu_runtime::OpenWait copy;
-  if (gpu_runtime::open_wait_copy(*device_wait, &copy))
-    LITMUS_EXPECT(static_cast<double>(copy.site) == copy.since);
+  if (gpu_runtime::open_wait_copy(*device_wait, &copy)) LITMUS_EXPECT(static_cast<double>(copy.site) == copy.since);
 }
 
 }  // namespace
 
 std::vector<Program> handover_programs() {
   return {
-      {"token: a record that must go while another thread sends", "token of the transport", begin_token, {record_goes, record_goes},
-       [] { LITMUS_EXPECT(sent == 2 && unsent == 0); }, 9, {1000, 500, 3}},
-      {"helpers: the buffer after another one", "chunks of a digest", begin_helpers,
-       {[] { digest_one(buffers[1]); }, help_once}, {}, 4, {500, 150, 3}},
-      {"staging: a request is freed while its data comes", "messages through pinned memory", begin_message, {data_comes, request_freed},
-       {}, 6},
-      {"device wait: read while the next one begins", "open waits for devices", begin_device_wait, {next_device_wait, read_device_wait}, {}, 4, {2000, 500, 3}},
+      {"token: a record that must go while another thread sends",
+       "token of the transport",
+       begin_token,
+       {record_goes, record_goes},
+       [] { LITMUS_EXPECT(sent == 2 && unsent == 0); },
+       9,
+       {1000, 500, 3}},
+      {"helpers: the buffer after another one",
+       "chunks of a digest",
+       begin_helpers,
+       {[] { digest_one(buffers[1]); }, help_once},
+       {},
+       4,
+       {500, 150, 3}},
+      {"staging: a request is freed while its data comes",
+       "messages through pinned memory",
+       begin_message,
+       {data_comes, request_freed},
+       {},
+       6},
+      {"device wait: read while the next one begins",
+       "open waits for devices",
+       begin_device_wait,
+       {next_device_wait, read_device_wait},
+       {},
+       4,
+       {2000, 500, 3}},
   };
 }
 

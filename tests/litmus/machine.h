@@ -16,11 +16,11 @@
 
 namespace litmus {
 
-constexpr unsigned kThreads = 5;        // the main one, which sets up and checks, included
+constexpr unsigned kThreads = 5;  // the main one, which sets up and checks, included
 constexpr unsigned kLocations = 192;
 constexpr size_t kStack = 256 * 1024;
-constexpr unsigned kSteps = 4000;       // of one execution
-constexpr unsigned kStale = 3;          // loads in a row of one place that may see an old value: all is seen some time
+constexpr unsigned kSteps = 4000;  // of one execution
+constexpr unsigned kStale = 3;  // loads in a row of one place that may see an old value: all is seen some time
 
 struct View {
   uint16_t at[kLocations];
@@ -58,7 +58,7 @@ struct Write {
 struct Thread {
   ucontext_t context;
   std::vector<Write> pending;  // plain stores that are about to be made
-  size_t copying;              // bytes of an aggregate whose store has been announced, before its load
+  size_t copying;  // bytes of an aggregate whose store has been announced, before its load
   std::unique_ptr<char[]> stack;
   std::function<void()> body;
   bool done, yielded;
@@ -83,11 +83,11 @@ struct Machine {
   std::deque<Location> locations;
   std::unordered_map<uintptr_t, unsigned> location_at;
   std::unordered_map<uintptr_t, std::vector<Access>> accesses;
-  std::vector<Write> regions;   // racy
+  std::vector<Write> regions;  // racy
   std::vector<Write> unwatched;
-  std::vector<Block> blocks;    // memory(), the same in each execution
+  std::vector<Block> blocks;  // memory(), the same in each execution
   size_t blocks_used = 0;
-  View serial;                  // of sequentially consistent operations
+  View serial;  // of sequentially consistent operations
   std::vector<char> variables;  // of the program before its first execution: what an abandoned one left must not last
   std::vector<Choice> trail;
   size_t position = 0;
@@ -127,8 +127,7 @@ T atomic_load(const volatile T* address, int order, const void* caller) {
   schedule(false);
   const auto at = reinterpret_cast<uintptr_t>(address);
   Location& place = atomic_location(at, sizeof(T));
-  if (!is_racy(at))
-    check_race(at, sizeof(T), false, true);
+  if (!is_racy(at)) check_race(at, sizeof(T), false, true);
   T value;
   memcpy(&value, get(place, order, false).value, sizeof(T));
   machine->inside = false;
@@ -138,10 +137,10 @@ T atomic_load(const volatile T* address, int order, const void* caller) {
 /// Reads, and writes what `change` makes of it unless that says no.
 template <class T, class Change>
 T atomic_change(volatile T* address, int order, const void* caller, bool reads, const Change& change) {
-  if (machine == nullptr || !machine->running || machine->inside || is_unwatched(reinterpret_cast<uintptr_t>(address))) {
+  if (machine == nullptr || !machine->running || machine->inside ||
+      is_unwatched(reinterpret_cast<uintptr_t>(address))) {
     T old = *address, value = old;
-    if (change(value))
-      *address = value;
+    if (change(value)) *address = value;
     return old;
   }
   machine->inside = true;
@@ -150,15 +149,13 @@ T atomic_change(volatile T* address, int order, const void* caller, bool reads, 
   schedule(false);
   const auto at = reinterpret_cast<uintptr_t>(address);
   Location& place = atomic_location(at, sizeof(T));
-  if (!is_racy(at))
-    check_race(at, sizeof(T), true, true);
+  if (!is_racy(at)) check_race(at, sizeof(T), true, true);
   T old{}, value;
   if (reads) {
     const Message read = get(place, order, true);
     memcpy(&old, read.value, sizeof(T));
     value = old;
-    if (change(value))
-      put(place, &value, order, &read);
+    if (change(value)) put(place, &value, order, &read);
   } else {
     value = old;
     change(value);

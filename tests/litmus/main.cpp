@@ -19,8 +19,9 @@ namespace {
 unsigned passed, failed;
 
 void judge(bool good, const char* name, const char* what, uint64_t executions, bool complete, double seconds) {
-  printf("%-4s %-52s %8llu executions%s, %.1f s%s%s\n", good ? "ok" : "FAIL", name, static_cast<unsigned long long>(executions),
-         complete ? "" : " (bounded)", seconds, what == nullptr ? "" : ": ", what == nullptr ? "" : what);
+  printf("%-4s %-52s %8llu executions%s, %.1f s%s%s\n", good ? "ok" : "FAIL", name,
+         static_cast<unsigned long long>(executions), complete ? "" : " (bounded)", seconds,
+         what == nullptr ? "" : ": ", what == nullptr ? "" : what);
   fflush(stdout);
   ++(good ? passed : failed);
 }
@@ -35,9 +36,7 @@ litmus::Bounds bounds_of(const litmus::Program& program) {
   return bounds;
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -45,12 +44,11 @@ int main(int argc, char** argv) {
   const bool orderings = argc > 1 && strcmp(argv[1], "--orderings") == 0;
   const char* only = argc > 1 + orderings ? argv[1 + orderings] : "";
   std::vector<litmus::Program> programs = litmus::basics();
-  for (const auto& more : {litmus::stream_programs(), litmus::ring_programs(), litmus::table_programs(), litmus::request_programs(),
-                           litmus::handover_programs()})
+  for (const auto& more : {litmus::stream_programs(), litmus::ring_programs(), litmus::table_programs(),
+                           litmus::request_programs(), litmus::handover_programs()})
     programs.insert(programs.end(), more.begin(), more.end());
   for (const litmus::Program& program : programs) {
-    if (strstr(program.name, only) == nullptr)
-      continue;
+    if (strstr(program.name, only) == nullptr) continue;
     const double began = now();
     const litmus::Outcome outcome = explore(program, bounds_of(program));
     unsigned needed = 0;
@@ -66,18 +64,21 @@ int main(int argc, char** argv) {
       }
     }
     char text[160];
-    snprintf(text, sizeof text, "%u of %zu orderings are needed, not %u", needed, outcome.ordered.size(), program.needed);
+    snprintf(text, sizeof text, "%u of %zu orderings are needed, not %u", needed, outcome.ordered.size(),
+             program.needed);
     const bool enough = outcome.failure != nullptr || needed >= program.needed;
-    judge(outcome.failure == nullptr && enough, program.name, outcome.failure != nullptr ? outcome.failure : enough ? nullptr : text,
+    judge(outcome.failure == nullptr && enough, program.name,
+          outcome.failure != nullptr ? outcome.failure
+          : enough                   ? nullptr
+                                     : text,
           executions, outcome.complete, now() - began);
   }
   for (const litmus::Program& program : litmus::wrong_basics()) {
-    if (strstr(program.name, only) == nullptr)
-      continue;
+    if (strstr(program.name, only) == nullptr) continue;
     const double began = now();
     const litmus::Outcome outcome = explore(program, bounds_of(program));
-    judge(outcome.failure != nullptr, program.name, outcome.failure != nullptr ? nullptr : "is not seen to be wrong", outcome.executions,
-          outcome.complete, now() - began);
+    judge(outcome.failure != nullptr, program.name, outcome.failure != nullptr ? nullptr : "is not seen to be wrong",
+          outcome.executions, outcome.complete, now() - began);
   }
   printf("%u passed, %u failed\n", passed, failed);
   return failed != 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Executions are explored by a trail of choices: which thread goes on, which of the stores that it may see a load sees.
-// The threads are contexts of one system thread, switched before each atomic access. Views and messages: each store is a
-// message with the view of memory that whoever acquires it takes over; a view is for each place the oldest message that
-// may still be read, and for each thread how much of it has happened before.
+// The threads are contexts of one system thread, switched before each atomic access. Views and messages: each store is
+// a message with the view of memory that whoever acquires it takes over; a view is for each place the oldest message
+// that may still be read, and for each thread how much of it has happened before.
 #include "tests/litmus/machine.h"
 
 #include <sched.h>
@@ -27,18 +27,14 @@ Machine* machine;  // null: not exploring
 void fail(const char* what) {
   machine->failure = what;
   machine->abandoned = true;
-  if (machine->current != 0)
-    leave_execution();
+  if (machine->current != 0) leave_execution();
 }
 
 unsigned pick(unsigned count) {
   Machine& m = *machine;
-  if (count <= 1)
-    return 0;
-  if (m.at_random)
-    return static_cast<unsigned>(m.random() % count);
-  if (m.position == m.trail.size())
-    m.trail.push_back({0, count});
+  if (count <= 1) return 0;
+  if (m.at_random) return static_cast<unsigned>(m.random() % count);
+  if (m.position == m.trail.size()) m.trail.push_back({0, count});
   Choice& choice = m.trail[m.position++];
   if (choice.count != count) {
     fprintf(stderr, "litmus: the program does not do the same twice (%u of %u choices)\n", choice.count, count);
@@ -50,8 +46,7 @@ unsigned pick(unsigned count) {
 /// The next sequence of choices; false: that was the last one.
 bool advance_trail(std::vector<Choice>& trail) {
   while (!trail.empty() && trail.back().taken + 1 == trail.back().count) trail.pop_back();
-  if (trail.empty())
-    return false;
+  if (trail.empty()) return false;
   ++trail.back().taken;
   return true;
 }
@@ -61,38 +56,30 @@ void switch_to(unsigned next) {
   const unsigned from = m.current;
   const bool inside = m.inside;
   m.current = next;
-  if (from != next)
-    swapcontext(&m.threads[from].context, &m.threads[next].context);
+  if (from != next) swapcontext(&m.threads[from].context, &m.threads[next].context);
   m.inside = inside;
 }
 
 void schedule(bool yield) {
   Machine& m = *machine;
-  if (m.current == 0)
-    return;
-  if (++m.steps > kSteps)
-    fail("no end: threads wait for each other");
+  if (m.current == 0) return;
+  if (++m.steps > kSteps) fail("no end: threads wait for each other");
   Thread& self = m.threads[m.current];
   self.yielded = yield;
   unsigned candidates[kThreads], count = 0;
-  if (!yield)
-    candidates[count++] = m.current;
+  if (!yield) candidates[count++] = m.current;
   if (yield || m.preemptions < m.bound)
     for (unsigned i = 1; i <= m.count; ++i)
-      if (i != m.current && !m.threads[i].done && !(yield && m.threads[i].yielded))
-        candidates[count++] = i;
+      if (i != m.current && !m.threads[i].done && !(yield && m.threads[i].yielded)) candidates[count++] = i;
   if (count == 0) {  // all wait: they look once more
     for (unsigned i = 1; i <= m.count; ++i) {
       m.threads[i].yielded = false;
-      if (!m.threads[i].done && i != m.current)
-        candidates[count++] = i;
+      if (!m.threads[i].done && i != m.current) candidates[count++] = i;
     }
-    if (count == 0)
-      return;
+    if (count == 0) return;
   }
   const unsigned next = candidates[pick(count)];
-  if (next != m.current && !yield)
-    ++m.preemptions;
+  if (next != m.current && !yield) ++m.preemptions;
   if (!yield)
     for (unsigned i = 1; i <= m.count; ++i) m.threads[i].yielded = i != next && m.threads[i].yielded;
   switch_to(next);
@@ -113,22 +100,19 @@ bool own_stack(uintptr_t address) {
 
 bool is_racy(uintptr_t address) {
   for (const Write& region : machine->regions)
-    if (address - region.begin < region.bytes)
-      return true;
+    if (address - region.begin < region.bytes) return true;
   return false;
 }
 
 bool is_unwatched(uintptr_t address) {
   for (const Write& region : machine->unwatched)
-    if (address - region.begin < region.bytes)
-      return true;
+    if (address - region.begin < region.bytes) return true;
   return false;
 }
 
 bool racy_begins(uintptr_t address) {
   for (const Write& region : machine->regions)
-    if (address == region.begin)
-      return true;
+    if (address == region.begin) return true;
   return false;
 }
 
@@ -152,9 +136,7 @@ Location* find_location(uintptr_t address) {
   return found == machine->location_at.end() ? nullptr : &machine->locations[found->second];
 }
 
-unsigned index_of(const Location& place) {
-  return machine->location_at[place.begin];
-}
+unsigned index_of(const Location& place) { return machine->location_at[place.begin]; }
 
 void check_race(uintptr_t begin, size_t bytes, bool write, bool atomic) {
   Machine& m = *machine;
@@ -166,30 +148,29 @@ void check_race(uintptr_t begin, size_t bytes, bool write, bool atomic) {
     auto& seen = m.accesses[word];
     Access* same = nullptr;
     for (Access& access : seen) {
-      if ((access.mask & mask) == 0)
-        continue;
+      if ((access.mask & mask) == 0) continue;
       if (access.thread == m.current) {
-        if (access.mask == mask && access.write == write && access.atomic == atomic)
-          same = &access;
-      } else if ((write || access.write) && !(atomic && access.atomic) && access.clock > self.view.clock[access.thread]) {
+        if (access.mask == mask && access.write == write && access.atomic == atomic) same = &access;
+      } else if ((write || access.write) && !(atomic && access.atomic) &&
+                 access.clock > self.view.clock[access.thread]) {
         fail("a race: two threads access one place, one of them writes, and nothing orders them");
         return;
       }
     }
     const Access now = {mask, static_cast<uint8_t>(m.current), write, atomic, self.view.clock[m.current]};
-    if (same != nullptr)
-      *same = now;
-    else
-      seen.push_back(now);
+    if (same != nullptr) *same = now;
+    else seen.push_back(now);
   }
 }
 
-bool acquires(int order) { return order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST; }
+bool acquires(int order) {
+  return order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME || order == __ATOMIC_ACQ_REL ||
+         order == __ATOMIC_SEQ_CST;
+}
 bool releases(int order) { return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST; }
 
 int effective(int order, const void* place) {
-  if (order == __ATOMIC_RELAXED || machine->current == 0)
-    return order;
+  if (order == __ATOMIC_RELAXED || machine->current == 0) return order;
   machine->ordered.insert(place);
   return place == machine->weakened ? __ATOMIC_RELAXED : order;
 }
@@ -204,11 +185,9 @@ void put(Location& place, const void* value, int order, const Message* read) {
   memcpy(message.value, value, place.bytes);
   message.view = releases(order) ? self.view : self.released;
   message.view.at[index] = stamp;
-  if (read != nullptr)
-    message.view.join(read->view);  // the release sequence goes on
+  if (read != nullptr) message.view.join(read->view);  // the release sequence goes on
   self.acquired.at[index] = stamp;
-  if (order == __ATOMIC_SEQ_CST)
-    m.serial.at[index] = stamp;
+  if (order == __ATOMIC_SEQ_CST) m.serial.at[index] = stamp;
   ++self.view.clock[m.current];  // what comes now has not happened before those who see this message
   place.messages.push_back(message);
   memcpy(reinterpret_cast<void*>(place.begin), value, place.bytes);
@@ -219,13 +198,10 @@ const Message& get(Location& place, int order, bool latest) {
   Thread& self = m.threads[m.current];
   const unsigned index = index_of(place);
   unsigned oldest = self.view.at[index];
-  if (order == __ATOMIC_SEQ_CST)
-    oldest = std::max<unsigned>(oldest, m.serial.at[index]);
+  if (order == __ATOMIC_SEQ_CST) oldest = std::max<unsigned>(oldest, m.serial.at[index]);
   const auto newest = static_cast<unsigned>(place.messages.size() - 1);
-  if (latest || m.current == 0)
-    oldest = newest;
-  if (self.stale_place == place.begin && self.stale >= kStale)
-    oldest = newest;
+  if (latest || m.current == 0) oldest = newest;
+  if (self.stale_place == place.begin && self.stale >= kStale) oldest = newest;
   const unsigned seen = newest - pick(newest - oldest + 1);
   self.stale = self.stale_place == place.begin && seen != newest ? self.stale + 1 : seen != newest;
   self.stale_place = place.begin;
@@ -233,15 +209,13 @@ const Message& get(Location& place, int order, bool latest) {
   self.view.at[index] = static_cast<uint16_t>(seen);
   self.acquired.join(message.view);
   self.acquired.at[index] = std::max(self.acquired.at[index], static_cast<uint16_t>(seen));
-  if (acquires(order))
-    self.view.join(message.view);
+  if (acquires(order)) self.view.join(message.view);
   return message;
 }
 
 Location& atomic_location(uintptr_t address, unsigned bytes) {
   Location* place = find_location(address);
-  if (place == nullptr)
-    return make_location(address, bytes);
+  if (place == nullptr) return make_location(address, bytes);
   if (place->begin != address || place->bytes != bytes) {
     fprintf(stderr, "litmus: one place is accessed with %u and with %u bytes\n", place->bytes, bytes);
     abort();
@@ -277,8 +251,7 @@ void parts(uintptr_t begin, size_t bytes, const Part& part) {
     }
     uintptr_t stop = std::min(end, (begin | 7) + 1);
     for (uintptr_t byte = begin + 1; byte < stop; ++byte)
-      if (find_location(byte) != nullptr || racy_begins(byte))
-        stop = byte;
+      if (find_location(byte) != nullptr || racy_begins(byte)) stop = byte;
     if (is_racy(begin))
       part(make_location(begin, static_cast<unsigned>(stop - begin)), begin, static_cast<unsigned>(stop - begin));
     begin = stop;
@@ -286,11 +259,11 @@ void parts(uintptr_t begin, size_t bytes, const Part& part) {
 }
 
 void plain(uintptr_t begin, size_t bytes, bool write, bool range) {
-  if (machine == nullptr || !machine->running || machine->inside)
-    return;
+  if (machine == nullptr || !machine->running || machine->inside) return;
   machine->inside = true;
   Thread& self = machine->threads[machine->current];
-  if (write || !range || self.copying != bytes)  // an aggregate's assignment: first its store is announced, then its load
+  if (write || !range ||
+      self.copying != bytes)  // an aggregate's assignment: first its store is announced, then its load
     flush_pending();
   self.copying = write && range ? bytes : 0;
   if (own_stack(begin) || is_unwatched(begin)) {
@@ -298,10 +271,8 @@ void plain(uintptr_t begin, size_t bytes, bool write, bool range) {
     return;
   }
   const bool free = is_racy(begin);
-  if (free)
-    schedule(false);
-  else
-    check_race(begin, bytes, write, false);
+  if (free) schedule(false);
+  else check_race(begin, bytes, write, false);
   parts(begin, bytes, [&](Location& place, uintptr_t at, unsigned part) {
     if (write) {
       machine->threads[machine->current].pending.push_back({at, part});
@@ -314,14 +285,12 @@ void plain(uintptr_t begin, size_t bytes, bool write, bool range) {
 }
 
 void fence(int order, const void* caller) {
-  if (machine == nullptr || !machine->running || machine->inside)
-    return;
+  if (machine == nullptr || !machine->running || machine->inside) return;
   machine->inside = true;
   flush_pending();
   order = effective(order, caller);
   Thread& self = machine->threads[machine->current];
-  if (acquires(order))
-    self.view.join(self.acquired);
+  if (acquires(order)) self.view.join(self.acquired);
   if (order == __ATOMIC_SEQ_CST) {
     machine->serial.join(self.view);
     self.view.join(machine->serial);
@@ -361,8 +330,7 @@ void run_once(const Program& program) {
     Thread& thread = m.threads[i];
     thread.view.clock[i] = 1;
     thread.body = program.threads[i - 1];
-    if (thread.stack == nullptr)
-      thread.stack.reset(new char[kStack]);
+    if (thread.stack == nullptr) thread.stack.reset(new char[kStack]);
     getcontext(&thread.context);
     thread.context.uc_stack.ss_sp = thread.stack.get();
     thread.context.uc_stack.ss_size = kStack;
@@ -380,7 +348,8 @@ void run_once(const Program& program) {
   m.current = 0;
   if (!m.abandoned && program.check) {
     for (unsigned i = 1; i <= m.count; ++i) m.threads[0].view.join(m.threads[i].view);
-    for (Location& place : m.locations) memcpy(reinterpret_cast<void*>(place.begin), place.messages.back().value, place.bytes);
+    for (Location& place : m.locations)
+      memcpy(reinterpret_cast<void*>(place.begin), place.messages.back().value, place.bytes);
     program.check();
   }
   m.running = false;
@@ -393,10 +362,8 @@ void end_thread() {
   self.done = true;
   unsigned candidates[kThreads], count = 0;
   for (unsigned i = 1; i <= m.count; ++i)
-    if (!m.threads[i].done)
-      candidates[count++] = i;
-  if (count == 0)
-    leave_execution();
+    if (!m.threads[i].done) candidates[count++] = i;
+  if (count == 0) leave_execution();
   const unsigned next = candidates[pick(count)];
   m.current = next;
   setcontext(&m.threads[next].context);
@@ -413,15 +380,13 @@ Outcome explore(const Program& program, const Bounds& bounds, const void* weaken
   for (;;) {
     run_once(program);
     ++outcome.executions;
-    if (m->failure != nullptr)
-      break;
+    if (m->failure != nullptr) break;
     m->trail.resize(m->position);
     if (!advance_trail(m->trail)) {
       outcome.complete = true;
       break;
     }
-    if (outcome.executions >= bounds.executions)
-      break;
+    if (outcome.executions >= bounds.executions) break;
   }
   if (m->failure == nullptr && !outcome.complete) {
     m->at_random = true;
@@ -442,8 +407,7 @@ Outcome explore(const Program& program, const Bounds& bounds, const void* weaken
 }
 
 void expect(bool holds, const char* what) {
-  if (!holds)
-    fail(what);
+  if (!holds) fail(what);
 }
 
 void racy(const void* begin, size_t bytes) {
@@ -457,8 +421,7 @@ void unwatched(const void* begin, size_t bytes) {
 void* memory(size_t bytes) {
   Machine& m = *machine;
   bytes = (bytes + 63) / 64 * 64;
-  if (m.blocks_used == m.blocks.size())
-    m.blocks.push_back({aligned_alloc(64, bytes), bytes});
+  if (m.blocks_used == m.blocks.size()) m.blocks.push_back({aligned_alloc(64, bytes), bytes});
   Block& block = m.blocks[m.blocks_used++];
   if (block.bytes != bytes) {
     fprintf(stderr, "litmus: the program does not do the same twice (memory)\n");

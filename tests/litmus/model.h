@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A checker of lock-free code for weak memory: it runs a small program of two or three threads again and again, each time
-// with another order of their steps and other values that their loads may see, and says when an expectation fails or when
-// plain accesses race. It runs the library's own code: files that are compiled with -fsanitize=thread call a function
-// for each access to memory, and hooks.cpp has these functions in place of the sanitizer's.
+// A checker of lock-free code for weak memory: it runs a small program of two or three threads again and again, each
+// time with another order of their steps and other values that their loads may see, and says when an expectation fails
+// or when plain accesses race. It runs the library's own code: files that are compiled with -fsanitize=thread call a
+// function for each access to memory, and hooks.cpp has these functions in place of the sanitizer's.
 //
-// The memory is that of C++ (and so allows what Arm and POWER do), with two bounds: stores to one place take effect in the
-// order in which they are executed, and a load sees no store that is executed after it (no load buffering). So what it
-// finds is real; what it does not find may still be wrong by those two, or lie beyond its bounds on steps.
+// The memory is that of C++ (and so allows what Arm and POWER do), with two bounds: stores to one place take effect in
+// the order in which they are executed, and a load sees no store that is executed after it (no load buffering). So what
+// it finds is real; what it does not find may still be wrong by those two, or lie beyond its bounds on steps.
 #pragma once
 
 #include <cstddef>
@@ -19,23 +19,23 @@ namespace litmus {
 
 struct Bounds {
   uint64_t executions = 10000;  ///< at most, systematically
-  uint64_t random = 2000;       ///< more, at random, when that did not cover all
-  unsigned preemptions = 3;     ///< switches away from a thread that could go on, in one execution
+  uint64_t random = 2000;  ///< more, at random, when that did not cover all
+  unsigned preemptions = 3;  ///< switches away from a thread that could go on, in one execution
 };
 
 struct Program {
   const char* name;
-  const char* protocol;                     ///< what it stands for, in words of docs/MEMORY-ORDER.md
-  std::function<void()> setup;              ///< before the threads; runs again for each execution
+  const char* protocol;  ///< what it stands for, in words of docs/MEMORY-ORDER.md
+  std::function<void()> setup;  ///< before the threads; runs again for each execution
   std::vector<std::function<void()>> threads;
-  std::function<void()> check;              ///< after them; may be empty
-  unsigned needed;                          ///< orderings (places in the code) without which it fails: at least so many
+  std::function<void()> check;  ///< after them; may be empty
+  unsigned needed;  ///< orderings (places in the code) without which it fails: at least so many
   Bounds bounds = {};
 };
 
 struct Outcome {
   uint64_t executions;
-  bool complete;        ///< all executions within the bound on preemptions
+  bool complete;  ///< all executions within the bound on preemptions
   const char* failure;  ///< null: none
   std::vector<const void*> ordered;  ///< places in the code with an ordering stronger than relaxed
 };

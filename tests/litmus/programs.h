@@ -9,7 +9,7 @@
 
 namespace litmus {
 
-std::vector<Program> basics();        ///< of the checker itself
+std::vector<Program> basics();  ///< of the checker itself
 std::vector<Program> wrong_basics();  ///< each must fail
 std::vector<Program> ring_programs();
 std::vector<Program> stream_programs();

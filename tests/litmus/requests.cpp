@@ -6,8 +6,8 @@
 
 #include "detectors/hang/reader/reader.h"
 #include "shim/abi/backend.h"
-#include "shim/call/flight.h"
 #include "shim/base/hash.h"
+#include "shim/call/flight.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
@@ -46,8 +46,7 @@ constexpr uint32_t kRequests = ring::kRequestBucket * ring::kRequestReach;
 
 uint64_t key_of_bucket(uint32_t wanted, unsigned which) {
   for (uint64_t key = 0x1000;; key += 8)
-    if (ring::request_home(key, kRequests / ring::kRequestBucket) == wanted && which-- == 0)
-      return key;
+    if (ring::request_home(key, kRequests / ring::kRequestBucket) == wanted && which-- == 0) return key;
 }
 
 void note_completed(Event& e, int64_t, uint64_t* cookie, bool) { completed_cookies[e.thread->lane_index] = *cookie; }
@@ -127,7 +126,9 @@ void enter_call() {
 
 void leave_call() { __atomic_store_n(&lane->current, uint64_t{0}, __ATOMIC_RELEASE); }
 
-uint32_t place_of(uint64_t key) { return ring::request_home(key, kRequests / ring::kRequestBucket) * ring::kRequestBucket; }
+uint32_t place_of(uint64_t key) {
+  return ring::request_home(key, kRequests / ring::kRequestBucket) * ring::kRequestBucket;
+}
 
 /// A request and the words beside it, as hang detection writes them.
 void post(uint64_t key, uint64_t number) {
@@ -169,8 +170,8 @@ void return_and_post_again() {
   post(key, 2);
 }
 
-/// While a call is open that was open before, what is pending is whole: the proof rests on this and on nothing more. The
-/// key alone would not do, since handles come again.
+/// While a call is open that was open before, what is pending is whole: the proof rests on this and on nothing more.
+/// The key alone would not do, since handles come again.
 void read_pending() {
   const uint64_t open = hang::load(lane->current);
   hang::Watched watched = {};
@@ -179,8 +180,7 @@ void read_pending() {
   ring::Request request{};
   hang::Pending words{};
   const bool is = hang::pending_at(watched, place_of(key_of_bucket(0, 0)), &request, &words);
-  if (open != kHead + 2 || hang::load(lane->current) != open || !is)
-    return;
+  if (open != kHead + 2 || hang::load(lane->current) != open || !is) return;
   LITMUS_EXPECT(request.bytes == 1 && words.sequence == 1);
 }
 
@@ -203,8 +203,7 @@ bool comm_world_ranks(uint64_t, bool, int count, const int* ranks, int* world) {
 /// Another handle whose search begins at the same place.
 uint64_t comm_beside(unsigned which) {
   for (uint64_t handle = kComm + 8;; handle += 8)
-    if (((mix64(handle) ^ mix64(kComm)) & (4 * kComms - 1)) == 0 && which-- == 0)
-      return handle;
+    if (((mix64(handle) ^ mix64(kComm)) & (4 * kComms - 1)) == 0 && which-- == 0) return handle;
 }
 
 CommInfo* made(unsigned by, uint64_t handle, uint64_t derived) {
@@ -242,39 +241,103 @@ CommInfo* looked_up[3];
 
 std::vector<Program> request_programs() {
   return {
-      {"requests shown: completed by another thread", "request table", [] { begin_requests(true); },
-       {[] { start_request(1, key_of_bucket(0, 0), 7); tell(); },
-        [] { if (told()) complete_request(2, key_of_bucket(0, 0), 7); }}, {}, 2},
-      {"requests shown: a handle is given again before its end was seen", "request table",
-       [] { begin_requests(true); start_request(1, key_of_bucket(0, 0), 1); },
-       {[] { tell(); complete_request(1, key_of_bucket(0, 0), 1); },
-        [] { if (told()) { start_request(2, key_of_bucket(0, 0), 3); complete_request(2, key_of_bucket(0, 0), 3); } }},
-       {}, 2, {3000, 1000, 3}},
-      {"requests shown: a place goes to another thread", "request table",
-       [] { begin_requests(true); start_request(1, key_of_bucket(0, 0), 1); },
-       {[] { complete_request(1, key_of_bucket(0, 0), 1); },
-        [] { start_request(2, key_of_bucket(0, 1), 3); complete_request(2, key_of_bucket(0, 1), 3); }},
-       {}, 1, {3000, 1000, 3}},
-      {"requests shown: pending while a call is open", "request table, read by another process", begin_pending,
-       {return_and_post_again, read_pending}, {}, 2, {800, 300, 3}},
-      {"communicators: a handle is given again", "communicators of a rank",
-       [] { begin_comms(); comm_lookup(*threads[2], kComm); },
-       {[] { comm_forget(first); made(1, kComm, 200); tell(); },
+      {"requests shown: completed by another thread",
+       "request table",
+       [] { begin_requests(true); },
+       {[] {
+          start_request(1, key_of_bucket(0, 0), 7);
+          tell();
+        },
         [] {
-          if (!told())
-            return;
+          if (told()) complete_request(2, key_of_bucket(0, 0), 7);
+        }},
+       {},
+       2},
+      {"requests shown: a handle is given again before its end was seen",
+       "request table",
+       [] {
+         begin_requests(true);
+         start_request(1, key_of_bucket(0, 0), 1);
+       },
+       {[] {
+          tell();
+          complete_request(1, key_of_bucket(0, 0), 1);
+        },
+        [] {
+          if (told()) {
+            start_request(2, key_of_bucket(0, 0), 3);
+            complete_request(2, key_of_bucket(0, 0), 3);
+          }
+        }},
+       {},
+       2,
+       {3000, 1000, 3}},
+      {"requests shown: a place goes to another thread",
+       "request table",
+       [] {
+         begin_requests(true);
+         start_request(1, key_of_bucket(0, 0), 1);
+       },
+       {[] { complete_request(1, key_of_bucket(0, 0), 1); },
+        [] {
+          start_request(2, key_of_bucket(0, 1), 3);
+          complete_request(2, key_of_bucket(0, 1), 3);
+        }},
+       {},
+       1,
+       {3000, 1000, 3}},
+      {"requests shown: pending while a call is open",
+       "request table, read by another process",
+       begin_pending,
+       {return_and_post_again, read_pending},
+       {},
+       2,
+       {800, 300, 3}},
+      {"communicators: a handle is given again",
+       "communicators of a rank",
+       [] {
+         begin_comms();
+         comm_lookup(*threads[2], kComm);
+       },
+       {[] {
+          comm_forget(first);
+          made(1, kComm, 200);
+          tell();
+        },
+        [] {
+          if (!told()) return;
           const CommInfo* info = comm_lookup(*threads[2], kComm);
           expect_comm(info, kComm);
           LITMUS_EXPECT(info->ring->generation == 1 + (info == first));
-        }}, {}, 2, {300, 100, 3}},
-      {"communicators: one goes, one comes, another is looked up", "communicators of a rank",
-       [] { begin_comms(); made(1, comm_beside(0), 101); },
-       {[] { comm_forget(first); made(1, comm_beside(1), 102); },
-        [] { expect_comm(comm_lookup(*threads[2], comm_beside(0)), comm_beside(0)); }}, {}, 0, {300, 100, 3}},
-      {"communicators: two threads meet one that was made out of sight", "communicators of a rank", begin_comms,
+        }},
+       {},
+       2,
+       {300, 100, 3}},
+      {"communicators: one goes, one comes, another is looked up",
+       "communicators of a rank",
+       [] {
+         begin_comms();
+         made(1, comm_beside(0), 101);
+       },
+       {[] {
+          comm_forget(first);
+          made(1, comm_beside(1), 102);
+        },
+        [] { expect_comm(comm_lookup(*threads[2], comm_beside(0)), comm_beside(0)); }},
+       {},
+       0,
+       {300, 100, 3}},
+      {"communicators: two threads meet one that was made out of sight",
+       "communicators of a rank",
+       begin_comms,
        {[] { looked_up[1] = comm_lookup(*threads[1], comm_beside(0)); },
-        [] { looked_up[2] = comm_lookup(*threads[2], comm_beside(0)); expect_comm(looked_up[2], comm_beside(0)); }},
-       [] { LITMUS_EXPECT(looked_up[1] == looked_up[2]); }, 2, {200, 50, 3}},
+        [] {
+          looked_up[2] = comm_lookup(*threads[2], comm_beside(0));
+          expect_comm(looked_up[2], comm_beside(0));
+        }},
+       [] { LITMUS_EXPECT(looked_up[1] == looked_up[2]); },
+       2,
+       {200, 50, 3}},
   };
 }
 

@@ -5,8 +5,8 @@
 #include "detectors/dump/record_copy.h"
 #include "detectors/hang/reader/reader.h"
 #include "detectors/hang/slots/writer_internal.h"
-#include "shim/ring/device_work.h"
 #include "shim/call/flight.h"
+#include "shim/ring/device_work.h"
 #include "tests/litmus/programs.h"
 
 namespace litmus {
@@ -55,8 +55,7 @@ void one_call() {
 /// The words that this number was written into are all of that record, or the copy is refused.
 void copy_of_number(uint64_t number) {
   ring::Record record;
-  if (!dump::copy_record(*lane, number, &record))
-    return;
+  if (!dump::copy_record(*lane, number, &record)) return;
   LITMUS_EXPECT(record.sequence == number + 1);
   LITMUS_EXPECT(record.aux == number);
   LITMUS_EXPECT(record.bytes == number);
@@ -88,8 +87,7 @@ struct alignas(8) Words {
 void read_wait() {
   const uint64_t instance = hang::load(wait_slot.instance);
   const hang::Wait copy = hang::copy_of(wait_slot);
-  if (instance == 0 || hang::load(wait_slot.instance) != instance)
-    return;
+  if (instance == 0 || hang::load(wait_slot.instance) != instance) return;
   LITMUS_EXPECT(copy.peer == static_cast<int32_t>(instance));
   LITMUS_EXPECT(copy.sequence == instance);
 }
@@ -110,10 +108,23 @@ void begin_work() {
 
 std::vector<Program> ring_programs() {
   return {
-      {"ring: a record that is about to be written over", "flight recorder", [] { ring_at(ring::kRecordsPerLane + 5); },
-       {[] { one_call(); one_call(); }, [] { copy_of_number(5 + choose(2)); }}, {}, 2},
-      {"ring: the newest record", "flight recorder", [] { ring_at(7); },
-       {[] { one_call(); one_call(); },
+      {"ring: a record that is about to be written over",
+       "flight recorder",
+       [] { ring_at(ring::kRecordsPerLane + 5); },
+       {[] {
+          one_call();
+          one_call();
+        },
+        [] { copy_of_number(5 + choose(2)); }},
+       {},
+       2},
+      {"ring: the newest record",
+       "flight recorder",
+       [] { ring_at(7); },
+       {[] {
+          one_call();
+          one_call();
+        },
         [] {
           const uint64_t head = __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE);
           ring::Record record;
@@ -121,17 +132,34 @@ std::vector<Program> ring_programs() {
             LITMUS_EXPECT(dump::copy_record(*lane, head - 1, &record));
             LITMUS_EXPECT(record.sequence == head && record.aux == head - 1 && record.bytes == head - 1);
           }
-        }}, {}, 2},
-      {"ring: the open call", "flight recorder", [] { ring_at(7); },
+        }},
+       {},
+       2},
+      {"ring: the open call",
+       "flight recorder",
+       [] { ring_at(7); },
        {[] { one_call(); },
         [] {
           const uint64_t current = __atomic_load_n(&lane->current, __ATOMIC_ACQUIRE);
           ring::Record record;
           if (current > 7 && dump::copy_record(*lane, current - 1, &record))
             LITMUS_EXPECT(record.sequence == current && record.aux == current - 1);
-        }}, {}, 2},
-      {"state slot of a call", "state slots", begin_wait, {[] { write_wait(2); write_wait(3); }, read_wait}, {}, 6},
-      {"device work", "device work", begin_work,
+        }},
+       {},
+       2},
+      {"state slot of a call",
+       "state slots",
+       begin_wait,
+       {[] {
+          write_wait(2);
+          write_wait(3);
+        },
+        read_wait},
+       {},
+       6},
+      {"device work",
+       "device work",
+       begin_work,
        {[] {
           const int32_t entry = device_copy_late(true, 7, 0, 0, 7);
           device_copy_ends(entry);
@@ -139,9 +167,10 @@ std::vector<Program> ring_programs() {
         },
         [] {
           DeviceWork copy;
-          if (device_work_read(work, &copy))
-            LITMUS_EXPECT(copy.bytes == copy.since_ns && copy.bytes >= 7);
-        }}, {}, 6},
+          if (device_work_read(work, &copy)) LITMUS_EXPECT(copy.bytes == copy.since_ns && copy.bytes >= 7);
+        }},
+       {},
+       6},
   };
 }
 

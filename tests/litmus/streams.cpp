@@ -47,8 +47,7 @@ void put(uint64_t number) {
 
 void take() {
   const StreamSlot* slot = in.next();
-  if (slot == nullptr)
-    return;
+  if (slot == nullptr) return;
   Record record;
   memset(static_cast<void*>(&record), static_cast<int>(taken), sizeof record);
   LITMUS_EXPECT(memcmp(&record, &slot->record, sizeof record) == 0);
@@ -68,8 +67,7 @@ void begin_channel() {
 void fill(uint64_t number) {
   unsigned char* at = channel->room();
   if (at == nullptr) {
-    if (!channel->begin_segment(number, number))
-      return;
+    if (!channel->begin_segment(number, number)) return;
     at = channel->room();
   }
   memcpy(at, &number, sizeof number);
@@ -85,8 +83,7 @@ void drain(bool partial) {
   uint32_t end = 0;
   bool full = false;
   resil::record::Buffer* buffer = channel->oldest(partial, &end, &full);
-  if (buffer == nullptr)
-    return;
+  if (buffer == nullptr) return;
   LITMUS_EXPECT(buffer->number == buffer->ordinal);
   LITMUS_EXPECT(buffer->segment == buffer->number);
   for (; buffer->written + 8 <= end; buffer->written += 8) {
@@ -94,8 +91,7 @@ void drain(bool partial) {
     memcpy(&number, buffer->data + buffer->written, sizeof number);
     LITMUS_EXPECT(number == buffer->number);
   }
-  if (full)
-    channel->release(buffer);
+  if (full) channel->release(buffer);
   ++drained;
 }
 
@@ -103,17 +99,70 @@ void drain(bool partial) {
 
 std::vector<Program> stream_programs() {
   return {
-      {"stream: put and take", "streams", [] { begin_stream(0); }, {[] { put(0); put(1); }, [] { take(); take(); take(); }},
-       [] { LITMUS_EXPECT(taken <= 2); }, 2},
-      {"stream: a full one goes round", "streams", [] { begin_stream(kSlots); },
-       {[] { put(kSlots); put(kSlots + (out.count() > kSlots)); }, [] { take(); take(); }},
-       [] { while (in.next() != nullptr) take(); LITMUS_EXPECT(taken == out.count()); }, 2},
-      {"recording: segments", "buffers of a recording", begin_channel,
-       {[] { for (uint64_t n = 0; n < 2; ++n) { if (n != 0) next_segment(n); fill(n); } },
-        [] { drain(true); drain(true); drain(false); }}, {}, 6},
-      {"recording: buffers go round", "buffers of a recording",
-       [] { begin_channel(); for (uint64_t n = 0; n < 4; ++n) { if (n != 0) next_segment(n); fill(n); } },
-       {[] { if (next_segment(4)) fill(4); }, [] { drain(false); drain(true); }}, {}, 2},
+      {"stream: put and take",
+       "streams",
+       [] { begin_stream(0); },
+       {[] {
+          put(0);
+          put(1);
+        },
+        [] {
+          take();
+          take();
+          take();
+        }},
+       [] { LITMUS_EXPECT(taken <= 2); },
+       2},
+      {"stream: a full one goes round",
+       "streams",
+       [] { begin_stream(kSlots); },
+       {[] {
+          put(kSlots);
+          put(kSlots + (out.count() > kSlots));
+        },
+        [] {
+          take();
+          take();
+        }},
+       [] {
+         while (in.next() != nullptr) take();
+         LITMUS_EXPECT(taken == out.count());
+       },
+       2},
+      {"recording: segments",
+       "buffers of a recording",
+       begin_channel,
+       {[] {
+          for (uint64_t n = 0; n < 2; ++n) {
+            if (n != 0) next_segment(n);
+            fill(n);
+          }
+        },
+        [] {
+          drain(true);
+          drain(true);
+          drain(false);
+        }},
+       {},
+       6},
+      {"recording: buffers go round",
+       "buffers of a recording",
+       [] {
+         begin_channel();
+         for (uint64_t n = 0; n < 4; ++n) {
+           if (n != 0) next_segment(n);
+           fill(n);
+         }
+       },
+       {[] {
+          if (next_segment(4)) fill(4);
+        },
+        [] {
+          drain(false);
+          drain(true);
+        }},
+       {},
+       2},
   };
 }
 

@@ -3,10 +3,10 @@
 // Tables that several threads of a rank search and fill at once, and that other processes read.
 #include <cstring>
 
-#include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/mismatch/read.h"
-#include "shim/tables/request_overflow.h"
+#include "detectors/hang/slots/envelopes.h"
 #include "shim/call/runtime.h"
+#include "shim/tables/request_overflow.h"
 #include "shim/tables/tables.h"
 #include "tests/litmus/programs.h"
 
@@ -35,8 +35,7 @@ void read_points() {
   hang::TrackRead read;
   const hang::ReadResult result = hang::read_track(track, &read);
   LITMUS_EXPECT(result != hang::ReadResult::kBroken);
-  if (result != hang::ReadResult::kRead || read.comm != 9)
-    return;
+  if (result != hang::ReadResult::kRead || read.comm != 9) return;
   for (uint32_t i = 0; i < read.count; ++i) {
     LITMUS_EXPECT(read.points[i].rolling == hash_after(read.points[i].n));
     LITMUS_EXPECT(read.points[i].signature == 0 || read.points[i].signature == read.points[i].n * 1000 + 1);
@@ -62,8 +61,7 @@ void count_message(uint64_t comm, int32_t peer, int32_t tag) {
 uint64_t counted(uint64_t comm, int32_t peer, int32_t tag) {
   uint64_t sum = 0;
   for (const hang::Envelope& envelope : section->envelopes)
-    if (envelope.comm == comm && envelope.peer == peer && envelope.tag == tag)
-      sum += envelope.sent;
+    if (envelope.comm == comm && envelope.peer == peer && envelope.tag == tag) sum += envelope.sent;
   return sum;
 }
 
@@ -99,8 +97,7 @@ void complete_request(uint64_t key, uint32_t lane, uint64_t words) {
     OverflowEntry* entry = overflow_find(key, lane, true, &state);
     LITMUS_EXPECT(entry != nullptr);
     uint64_t cookies[kCookies];
-    if (!overflow_release(entry, key, state, true, cookies))
-      continue;
+    if (!overflow_release(entry, key, state, true, cookies)) continue;
     for (unsigned i = 0; i < kCookies; ++i) LITMUS_EXPECT(cookies[i] == words);
     return;
   }
@@ -110,22 +107,73 @@ void complete_request(uint64_t key, uint32_t lane, uint64_t words) {
 
 std::vector<Program> table_programs() {
   return {
-      {"track: call number 17 while it is read", "collectives of a communicator", [] { begin_track(16); },
-       {[] { hang::track_add(track, 17, 17001); }, read_points}, {}, 1, {1000, 300, 3}},
-      {"track: begun anew", "collectives of a communicator", [] { begin_track(2); },
-       {[] { hang::track_begin(track, 10, 2, 0); hang::track_add(track, 1, 777); }, read_points}, {}, 8, {1000, 300, 3}},
-      {"envelopes: two threads count one", "envelopes", begin_envelopes,
-       {[] { count_message(100, 1, 5); }, [] { count_message(100, 1, 5); }}, [] { LITMUS_EXPECT(counted(100, 1, 5) == 2); }, 5, {4000, 1000, 3}},
-      {"envelopes: two threads, two tags", "envelopes", begin_envelopes,
-       {[] { count_message(100, 1, 5); count_message(100, 1, 6); }, [] { count_message(100, 1, 6); }},
-       [] { LITMUS_EXPECT(counted(100, 1, 5) == 1 && counted(100, 1, 6) == 2); }, 4, {2000, 500, 3}},
-      {"requests: completed by another thread", "request table", begin_requests,
-       {[] { start_request(kKey, 1, 1); __atomic_store_n(&handed_on, 1, __ATOMIC_RELEASE); },
-        [] { if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) complete_request(kKey, 2, kKey + 1); }}, {}, 2},
-      {"requests: a handle is given again before its end was seen", "request table", [] { begin_requests(); start_request(kKey, 1, 1); },
-       {[] { __atomic_store_n(&handed_on, 1, __ATOMIC_RELEASE); complete_request(kKey, 1, kKey + 1); },
-        [] { if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) { start_request(kKey, 2, 3); complete_request(kKey, 2, kKey + 3); } }},
-       {}, 2, {4000, 1000, 3}},
+      {"track: call number 17 while it is read",
+       "collectives of a communicator",
+       [] { begin_track(16); },
+       {[] { hang::track_add(track, 17, 17001); }, read_points},
+       {},
+       1,
+       {1000, 300, 3}},
+      {"track: begun anew",
+       "collectives of a communicator",
+       [] { begin_track(2); },
+       {[] {
+          hang::track_begin(track, 10, 2, 0);
+          hang::track_add(track, 1, 777);
+        },
+        read_points},
+       {},
+       8,
+       {1000, 300, 3}},
+      {"envelopes: two threads count one",
+       "envelopes",
+       begin_envelopes,
+       {[] { count_message(100, 1, 5); }, [] { count_message(100, 1, 5); }},
+       [] { LITMUS_EXPECT(counted(100, 1, 5) == 2); },
+       5,
+       {4000, 1000, 3}},
+      {"envelopes: two threads, two tags",
+       "envelopes",
+       begin_envelopes,
+       {[] {
+          count_message(100, 1, 5);
+          count_message(100, 1, 6);
+        },
+        [] { count_message(100, 1, 6); }},
+       [] { LITMUS_EXPECT(counted(100, 1, 5) == 1 && counted(100, 1, 6) == 2); },
+       4,
+       {2000, 500, 3}},
+      {"requests: completed by another thread",
+       "request table",
+       begin_requests,
+       {[] {
+          start_request(kKey, 1, 1);
+          __atomic_store_n(&handed_on, 1, __ATOMIC_RELEASE);
+        },
+        [] {
+          if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) complete_request(kKey, 2, kKey + 1);
+        }},
+       {},
+       2},
+      {"requests: a handle is given again before its end was seen",
+       "request table",
+       [] {
+         begin_requests();
+         start_request(kKey, 1, 1);
+       },
+       {[] {
+          __atomic_store_n(&handed_on, 1, __ATOMIC_RELEASE);
+          complete_request(kKey, 1, kKey + 1);
+        },
+        [] {
+          if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) {
+            start_request(kKey, 2, 3);
+            complete_request(kKey, 2, kKey + 3);
+          }
+        }},
+       {},
+       2,
+       {4000, 1000, 3}},
   };
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What programs may do, or get away with, and what mode checksum once made of it: an abort, wrong data in a file, a long
-// wait, an accusation. One case a run, on two ranks: awkward CASE FILE [POLLS]. With POLLS the program itself waits by
-// MPI_Testall, as carry.cpp would: how shim/model/request_class.h was measured.
+// What programs may do, or get away with, and what mode checksum once made of it: an abort, wrong data in a file, a
+// long wait, an accusation. One case a run, on two ranks: awkward CASE FILE [POLLS]. With POLLS the program itself
+// waits by MPI_Testall, as carry.cpp would: how shim/model/request_class.h was measured.
 #include <mpi.h>
 #include <string.h>
 #include <time.h>
@@ -23,25 +23,21 @@ static double now(void) {
 
 static void wait_all(int count, MPI_Request* requests) {
   int done = 0;
-  if (!polls)
-    OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
+  if (!polls) OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
   else
-    while (!done)
-      OK(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE));
+    while (!done) OK(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE));
 }
 
 static int value(int who, int round, int i, int k) { return ((round * 2 + who) * kMany + i) * kLong + k; }
 
 static void fill(int round) {
   for (int i = 0; i < kMany; i++)
-    for (int k = 0; k < kLong; k++)
-      out[i][k] = value(rank, round, i, k);
+    for (int k = 0; k < kLong; k++) out[i][k] = value(rank, round, i, k);
 }
 
 static void came(int round) {
   for (int i = 0; i < kMany; i++)
-    for (int k = 0; k < kLong; k++)
-      CHECK(in[i][k] == value(other, round, i, k));
+    for (int k = 0; k < kLong; k++) CHECK(in[i][k] == value(other, round, i, k));
 }
 
 static MPI_Offset place(int who, int i) { return ((MPI_Offset)i * 2 + who) * (MPI_Offset)sizeof(out[0]); }
@@ -55,10 +51,8 @@ static void writes(int collective, int mixed) {
     int count = 0, from = -1;
     fill(round);
     for (int i = 0; i < kMany; i++) {
-      if (collective)
-        OK(MPI_File_iwrite_at_all(file, place(rank, i), out[i], kLong, MPI_INT, &requests[count++]));
-      else
-        OK(MPI_File_iwrite_at(file, place(rank, i), out[i], kLong, MPI_INT, &requests[count++]));
+      if (collective) OK(MPI_File_iwrite_at_all(file, place(rank, i), out[i], kLong, MPI_INT, &requests[count++]));
+      else OK(MPI_File_iwrite_at(file, place(rank, i), out[i], kLong, MPI_INT, &requests[count++]));
     }
     if (mixed) {
       OK(MPI_Irecv(&from, 1, MPI_INT, other, 5, MPI_COMM_WORLD, &requests[count++]));
@@ -108,13 +102,11 @@ static void messages(int persistent) {
       OK(MPI_Irecv(in[i], kLong, MPI_INT, other, i, MPI_COMM_WORLD, &requests[i]));
       OK(MPI_Isend(out[i], kLong, MPI_INT, other, i, MPI_COMM_WORLD, &requests[kMany + i]));
     }
-    if (persistent)
-      OK(MPI_Startall(2 * kMany, requests));
+    if (persistent) OK(MPI_Startall(2 * kMany, requests));
     wait_all(2 * kMany, requests);
     came(round);
   }
-  for (int i = 0; persistent && i < 2 * kMany; i++)
-    OK(MPI_Request_free(&requests[i]));
+  for (int i = 0; persistent && i < 2 * kMany; i++) OK(MPI_Request_free(&requests[i]));
 }
 
 static void collectives(void) {
@@ -125,8 +117,7 @@ static void collectives(void) {
       OK(MPI_Iallreduce(out[i], in[i], kLong, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[i]));
     wait_all(kMany, requests);
     for (int i = 0; i < kMany; i++)
-      for (int k = 0; k < kLong; k++)
-        CHECK(in[i][k] == value(0, round, i, k) + value(1, round, i, k));
+      for (int k = 0; k < kLong; k++) CHECK(in[i][k] == value(0, round, i, k) + value(1, round, i, k));
   }
 }
 
@@ -138,8 +129,7 @@ static void partitioned(void) {
   for (int round = 0; round < kRounds; round++) {
     OK(MPI_Startall(2, requests));
     fill(round);
-    for (int i = 0; i < kMany; i++)
-      OK(MPI_Pready(i, requests[0]));
+    for (int i = 0; i < kMany; i++) OK(MPI_Pready(i, requests[0]));
     wait_all(2, requests);
     came(round);
   }
@@ -158,8 +148,7 @@ static void persistent_collectives(void) {
     for (int i = 0; i < kMany; i++)
       CHECK(in[i][kLong - 1] == value(0, round, i, kLong - 1) + value(1, round, i, kLong - 1));
   }
-  for (int i = 0; i < kMany; i++)
-    OK(MPI_Request_free(&requests[i]));
+  for (int i = 0; i < kMany; i++) OK(MPI_Request_free(&requests[i]));
 }
 
 static void exchanges(int length) {
@@ -167,11 +156,11 @@ static void exchanges(int length) {
   for (int round = 0; round < kRounds; round++) {
     fill(round);
     for (int i = 0; i < kMany; i++)
-      OK(MPI_Isendrecv(out[i], length, MPI_INT, other, i, in[i], length, MPI_INT, other, i, MPI_COMM_WORLD, &requests[i]));
+      OK(MPI_Isendrecv(out[i], length, MPI_INT, other, i, in[i], length, MPI_INT, other, i, MPI_COMM_WORLD,
+                       &requests[i]));
     wait_all(kMany, requests);
     for (int i = 0; i < kMany; i++)
-      for (int k = 0; k < length; k++)
-        CHECK(in[i][k] == value(other, round, i, k));
+      for (int k = 0; k < length; k++) CHECK(in[i][k] == value(other, round, i, k));
   }
 }
 #endif
@@ -201,8 +190,7 @@ static void joined(void) {
     OK(MPI_Comm_free(&copy));
     OK(MPI_Comm_free(&merged));
     OK(MPI_Comm_disconnect(&inter));
-    if (rank == 0)
-      OK(MPI_Close_port(port));
+    if (rank == 0) OK(MPI_Close_port(port));
   }
 }
 
@@ -211,11 +199,9 @@ static void same_room(void) {
   MPI_Request requests[4];
   for (int round = 0; round < kRounds; round++) {
     fill(round);
-    for (int i = 0; i < 2; i++)
-      OK(MPI_Irecv(in[0], kLong, MPI_INT, other, i, MPI_COMM_WORLD, &requests[i]));
+    for (int i = 0; i < 2; i++) OK(MPI_Irecv(in[0], kLong, MPI_INT, other, i, MPI_COMM_WORLD, &requests[i]));
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    for (int i = 0; i < 2; i++)
-      OK(MPI_Isend(out[i], kLong, MPI_INT, other, i, MPI_COMM_WORLD, &requests[2 + i]));
+    for (int i = 0; i < 2; i++) OK(MPI_Isend(out[i], kLong, MPI_INT, other, i, MPI_COMM_WORLD, &requests[2 + i]));
     OK(MPI_Waitall(4, requests, MPI_STATUSES_IGNORE));
   }
 }
@@ -250,14 +236,13 @@ static void same_beside(void) {
   for (int round = 0; round < 10 * kRounds; round++) {
     const int sums = round % 5 == 4;
     fill(round);
-    if (sums)
-      OK(MPI_Iallreduce(out[0], in[0], kLong, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]));
-    else
-      OK(MPI_Irecv(in[0], kLong, MPI_INT, other, 0, MPI_COMM_WORLD, &requests[0]));
+    if (sums) OK(MPI_Iallreduce(out[0], in[0], kLong, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]));
+    else OK(MPI_Irecv(in[0], kLong, MPI_INT, other, 0, MPI_COMM_WORLD, &requests[0]));
     OK(MPI_Isend(out[0], kLong, MPI_INT, other, sums, MPI_COMM_WORLD, &requests[1]));
     switch (round % 5) {
       case 0:
-        OK(MPI_Sendrecv(out[1], kLong, MPI_INT, other, 1, in[0], kLong, MPI_INT, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        OK(MPI_Sendrecv(out[1], kLong, MPI_INT, other, 1, in[0], kLong, MPI_INT, other, 1, MPI_COMM_WORLD,
+                        MPI_STATUS_IGNORE));
         break;
       case 1: OK(MPI_Allgather(out[1], kHalf, MPI_INT, in[0], kHalf, MPI_INT, MPI_COMM_WORLD)); break;
       case 2: OK(MPI_Alltoall(out[1], kHalf, MPI_INT, in[0], kHalf, MPI_INT, MPI_COMM_WORLD)); break;
@@ -283,21 +268,21 @@ static void same_elsewhere(void) {
     int *to = in[0], *late = in[0] + (kind == 1 ? kHalf : 0);
     int count = 1;
     fill(round);
-    if (sum)
-      OK(MPI_Iallreduce(out[0], to, kLong, MPI_INT, MPI_SUM, one, &requests[0]));
-    else if (derived)
-      OK(MPI_Irecv(to, 1, column, other, 0, one, &requests[0]));
-    else
-      OK(MPI_Irecv(to, kLong, MPI_INT, other, 0, one, &requests[0]));
-    if (!sum)
-      OK(MPI_Isend(out[0], derived ? kHalf : kLong, MPI_INT, other, 0, one, &requests[count++]));
+    if (sum) OK(MPI_Iallreduce(out[0], to, kLong, MPI_INT, MPI_SUM, one, &requests[0]));
+    else if (derived) OK(MPI_Irecv(to, 1, column, other, 0, one, &requests[0]));
+    else OK(MPI_Irecv(to, kLong, MPI_INT, other, 0, one, &requests[0]));
+    if (!sum) OK(MPI_Isend(out[0], derived ? kHalf : kLong, MPI_INT, other, 0, one, &requests[count++]));
     switch (kind) {
       case 0:
-      case 1: OK(MPI_Sendrecv(out[1], kLong, MPI_INT, other, 1, late, kLong, MPI_INT, other, 1, two, MPI_STATUS_IGNORE)); break;
+      case 1:
+        OK(MPI_Sendrecv(out[1], kLong, MPI_INT, other, 1, late, kLong, MPI_INT, other, 1, two, MPI_STATUS_IGNORE));
+        break;
       case 2: OK(MPI_Allgather(out[1], kHalf, MPI_INT, to, kHalf, MPI_INT, two)); break;
       case 3: OK(MPI_Alltoall(out[1], kHalf, MPI_INT, to, kHalf, MPI_INT, two)); break;
       case 4: OK(MPI_Allreduce(out[1], to, kLong, MPI_INT, MPI_SUM, two)); break;
-      case 6: OK(MPI_Sendrecv(out[1], kHalf, MPI_INT, other, 1, to, 1, column, other, 1, two, MPI_STATUS_IGNORE)); break;
+      case 6:
+        OK(MPI_Sendrecv(out[1], kHalf, MPI_INT, other, 1, to, 1, column, other, 1, two, MPI_STATUS_IGNORE));
+        break;
       default:
         OK(MPI_Isend(out[1], kLong, MPI_INT, other, 1, two, &requests[count++]));
         OK(MPI_Irecv(to, kLong, MPI_INT, other, 1, two, &requests[count++]));
@@ -312,10 +297,8 @@ static void same_elsewhere(void) {
 // The ranks call different collectives, and neither MPI minds.
 static void mismatched(void) {
   int mine = rank, sum;
-  if (rank == 0)
-    OK(MPI_Bcast(&mine, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  else
-    OK(MPI_Reduce(&mine, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD));
+  if (rank == 0) OK(MPI_Bcast(&mine, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  else OK(MPI_Reduce(&mine, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD));
 }
 
 // What can be left unpaired by then, and how long files and the end take.
@@ -325,14 +308,13 @@ static double synchronised(int files) {
   int token = 0;
   const double start = now();
   snprintf(mine, sizeof mine, "%s.%d", path, rank);
-  OK(MPI_File_open(MPI_COMM_SELF, mine, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
-  for (int i = 0; rank == 0 && i < files; i++)
-    OK(MPI_File_sync(file));
+  OK(MPI_File_open(MPI_COMM_SELF, mine, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
+                   &file));
+  for (int i = 0; rank == 0 && i < files; i++) OK(MPI_File_sync(file));
   OK(MPI_File_close(&file));
   if (rank == 0)  // until then the other one is in MPI, and not at its end
     OK(MPI_Send(&token, 1, MPI_INT, 1, 77, MPI_COMM_WORLD));
-  else
-    OK(MPI_Recv(&token, 1, MPI_INT, 0, 77, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  else OK(MPI_Recv(&token, 1, MPI_INT, 0, 77, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   return now() - start;
 }
 
@@ -368,7 +350,6 @@ int main(int argc, char** argv) {
   else CHECK(!"a case");
   const double end = now();
   OK(MPI_Finalize());
-  if (rank == 0)
-    printf("awkward %s: files %.3f s, MPI_Finalize %.3f s\n", name, seconds, now() - end);
+  if (rank == 0) printf("awkward %s: files %.3f s, MPI_Finalize %.3f s\n", name, seconds, now() - end);
   return 0;
 }

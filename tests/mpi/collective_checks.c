@@ -36,16 +36,16 @@ static void same_at(int line, const int* at, int count, int round, int from, int
 #define same(...) same_at(__LINE__, __VA_ARGS__)
 
 /// The nonblocking twin or the blocking call, by turns.
-#define BOTH(round, name, twin, ...)                              \
-  do {                                                            \
-    calls++;                                                      \
-    if ((round) % 2 == 0) {                                       \
-      OK(MPI_##name(__VA_ARGS__));                                \
-    } else {                                                      \
-      MPI_Request request_;                                       \
-      OK(MPI_I##twin(__VA_ARGS__, &request_));                    \
-      OK(MPI_Wait(&request_, MPI_STATUS_IGNORE));                 \
-    }                                                             \
+#define BOTH(round, name, twin, ...)              \
+  do {                                            \
+    calls++;                                      \
+    if ((round) % 2 == 0) {                       \
+      OK(MPI_##name(__VA_ARGS__));                \
+    } else {                                      \
+      MPI_Request request_;                       \
+      OK(MPI_I##twin(__VA_ARGS__, &request_));    \
+      OK(MPI_Wait(&request_, MPI_STATUS_IGNORE)); \
+    }                                             \
   } while (0)
 
 static int size_of_round(int round) { return (int[]){1, 3, 64, 0, 1000, 4096}[round % 6]; }
@@ -91,13 +91,16 @@ static void rooted(MPI_Comm comm, int round) {
   memset(got, 0, sizeof got);
   fill(given, n, round, rank, 0);
   BOTH(round, Gather, gather, given, n, MPI_INT, got, n, MPI_INT, root, comm);
-  if (rank == root) for (int r = 0; r < size; r++) same(got + r * n, n, round, r, 0);
+  if (rank == root)
+    for (int r = 0; r < size; r++) same(got + r * n, n, round, r, 0);
   fill(got + rank * n, n, round, rank, 3);
   fill(given, n, round, rank, 3);
   BOTH(round, Gather, gather, rank == root ? MPI_IN_PLACE : given, n, MPI_INT, got, n, MPI_INT, root, comm);
-  if (rank == root) for (int r = 0; r < size; r++) same(got + r * n, n, round, r, 3);
+  if (rank == root)
+    for (int r = 0; r < size; r++) same(got + r * n, n, round, r, 3);
   BOTH(round, Gatherv, gatherv, given, counts[rank], MPI_INT, got, counts, places, MPI_INT, root, comm);
-  if (rank == root) for (int r = 0; r < size; r++) same(got + places[r], counts[r], round, r, 3);
+  if (rank == root)
+    for (int r = 0; r < size; r++) same(got + places[r], counts[r], round, r, 3);
 
   for (int r = 0; r < size; r++) fill(given + r * n, n, round, root, r);
   memset(got, 0, sizeof got);
@@ -158,7 +161,7 @@ static void reductions(MPI_Comm comm, int round) {
   const int n = size_of_round(round / 2), root = round % size;
   for (int i = 0; i < n; i++) given[i] = (rank + 1) * (i + 1) + round;
   const int ranks_sum = size * (size + 1) / 2;
-#define EXPECT_SUM(data, first, length)                                                                   \
+#define EXPECT_SUM(data, first, length) \
   for (int i = 0; i < (length); i++) CHECK((data)[i] == ranks_sum * ((first) + i + 1) + size * round)
   BOTH(round, Allreduce, allreduce, given, got, n, MPI_INT, MPI_SUM, comm);
   EXPECT_SUM(got, 0, n);
@@ -184,7 +187,8 @@ static void reductions(MPI_Comm comm, int round) {
   for (int i = 0; i < n; i++) CHECK(got[i] == (rank + 1) * (rank + 2) / 2 * (i + 1) + (rank + 1) * round);
   memcpy(got, given, sizeof got);
   BOTH(round, Exscan, exscan, MPI_IN_PLACE, got, n, MPI_INT, MPI_SUM, comm);
-  if (rank > 0) for (int i = 0; i < n; i++) CHECK(got[i] == rank * (rank + 1) / 2 * (i + 1) + rank * round);
+  if (rank > 0)
+    for (int i = 0; i < n; i++) CHECK(got[i] == rank * (rank + 1) / 2 * (i + 1) + rank * round);
   BOTH(round, Allreduce, allreduce, given, got, n, MPI_INT, MPI_MIN, comm);
   for (int i = 0; i < n; i++) CHECK(got[i] == i + 1 + round);
   BOTH(round, Allreduce, allreduce, given, got, n, MPI_INT, MPI_BXOR, comm);
@@ -193,7 +197,10 @@ static void reductions(MPI_Comm comm, int round) {
   BOTH(round, Allreduce, allreduce, real[0], real[1], n, MPI_DOUBLE, MPI_SUM, comm);
   BOTH(round, Allreduce, allreduce, real[0], real[1], n, MPI_DOUBLE, MPI_MAX, comm);
   BOTH(round, Reduce, reduce, real[0], real[1], n, MPI_DOUBLE, MPI_SUM, root, comm);
-  static struct { double value; int index; } pairs[2][kMost];
+  static struct {
+    double value;
+    int index;
+  } pairs[2][kMost];
   for (int i = 0; i < n; i++) pairs[0][i].value = (i + rank) % 3, pairs[0][i].index = rank;
   BOTH(round, Allreduce, allreduce, pairs[0], pairs[1], n, MPI_DOUBLE_INT, MPI_MAXLOC, comm);
   static long double wide[2][64];
@@ -237,23 +244,28 @@ static void neighbours(MPI_Comm comm, int round, int in, int out, const int* sou
   MPI_Aint byte_places[kRanks], other_byte_places[kRanks];
   fill(given, n, round, rank, 77);
   BOTH(round, Neighbor_allgather, neighbor_allgather, given, n, MPI_INT, got, n, MPI_INT, comm);
-  for (int i = 0; i < in; i++) if (sources[i] >= 0) same(got + i * n, n, round, sources[i], 77);
+  for (int i = 0; i < in; i++)
+    if (sources[i] >= 0) same(got + i * n, n, round, sources[i], 77);
   for (int i = 0; i < in; i++) counts[i] = n, places[i] = (in - 1 - i) * n;
   BOTH(round, Neighbor_allgatherv, neighbor_allgatherv, given, n, MPI_INT, got, counts, places, MPI_INT, comm);
-  for (int i = 0; i < in; i++) if (sources[i] >= 0) same(got + places[i], n, round, sources[i], 77);
+  for (int i = 0; i < in; i++)
+    if (sources[i] >= 0) same(got + places[i], n, round, sources[i], 77);
   for (int i = 0; i < out; i++) fill(given + i * n, n, round, rank, destinations[i]);
   BOTH(round, Neighbor_alltoall, neighbor_alltoall, given, n, MPI_INT, got, n, MPI_INT, comm);
-  for (int i = 0; i < in; i++) if (sources[i] >= 0) same(got + i * n, n, round, sources[i], rank);
+  for (int i = 0; i < in; i++)
+    if (sources[i] >= 0) same(got + i * n, n, round, sources[i], rank);
   for (int i = 0; i < out; i++) other_counts[i] = n, other_places[i] = i * n;
   BOTH(round, Neighbor_alltoallv, neighbor_alltoallv, given, other_counts, other_places, MPI_INT, got, counts, places,
        MPI_INT, comm);
-  for (int i = 0; i < in; i++) if (sources[i] >= 0) same(got + places[i], n, round, sources[i], rank);
+  for (int i = 0; i < in; i++)
+    if (sources[i] >= 0) same(got + places[i], n, round, sources[i], rank);
   for (int i = 0; i < in || i < out; i++) types[i] = MPI_INT;
   for (int i = 0; i < out; i++) byte_places[i] = other_places[i] * (MPI_Aint)sizeof(int);
   for (int i = 0; i < in; i++) other_byte_places[i] = places[i] * (MPI_Aint)sizeof(int);
   BOTH(round, Neighbor_alltoallw, neighbor_alltoallw, given, other_counts, byte_places, types, got, counts,
        other_byte_places, types, comm);
-  for (int i = 0; i < in; i++) if (sources[i] >= 0) same(got + places[i], n, round, sources[i], rank);
+  for (int i = 0; i < in; i++)
+    if (sources[i] >= 0) same(got + places[i], n, round, sources[i], rank);
 }
 
 static void topologies(MPI_Comm comm, int round) {
@@ -295,7 +307,8 @@ static void between(MPI_Comm inter, int round) {
   BOTH(round, Allgather, allgather, given, n, MPI_INT, got, n, MPI_INT, inter);
   for (int r = 0; r < others; r++) same(got + r * n, n, round, r, !low);
   BOTH(round, Gather, gather, given, n, MPI_INT, got, n, MPI_INT, root, inter);
-  if (root == MPI_ROOT) for (int r = 0; r < others; r++) same(got + r * n, n, round, r, 0);
+  if (root == MPI_ROOT)
+    for (int r = 0; r < others; r++) same(got + r * n, n, round, r, 0);
   for (int r = 0; r < others; r++) fill(given + r * n, n, round, rank, r);
   BOTH(round, Scatter, scatter, given, n, MPI_INT, got, n, MPI_INT, root, inter);
   if (root == 0) same(got, n, round, 0, rank);
@@ -341,7 +354,8 @@ static void persistent(MPI_Comm comm) {
     for (int r = 0; r < size; r++) same(out[1] + r * kBlock, kBlock, round, r, rank);
     for (int i = 0; i < kBlock; i++) CHECK(out[2][i] == size * (size + 1) / 2 * (i + round));
     for (int r = 0; r < size; r++) same(out[3] + r * kBlock, kBlock, round, r, 3);
-    if (rank == 0) for (int r = 0; r < size; r++) same(out[4] + r * kBlock, kBlock, round, r, 4);
+    if (rank == 0)
+      for (int r = 0; r < size; r++) same(out[4] + r * kBlock, kBlock, round, r, 4);
   }
   for (int i = 0; i < kRequests; i++) OK(MPI_Request_free(&requests[i]));
 }

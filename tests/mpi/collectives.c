@@ -81,7 +81,10 @@ static void blocking(void) {
   OK(MPI_Allreduce(sums[0], sums[1], kCount, MPI_DOUBLE, MPI_SUM, world));
   OK(MPI_Allreduce(MPI_IN_PLACE, mine, kCount, MPI_INT, MPI_MAX, world));
   CHECK(mine[5] == 10005);
-  struct { double value; int index; } pair = {me == 0 ? 2.5 : 1.5, me}, least;
+  struct {
+    double value;
+    int index;
+  } pair = {me == 0 ? 2.5 : 1.5, me}, least;
   OK(MPI_Allreduce(&pair, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, world));
   CHECK(least.value == 1.5 && least.index == 1);
   int blocks[kRanks] = {400, 600};
@@ -144,8 +147,8 @@ static void neighbourhood(void) {
   MPI_Aint at_bytes[2] = {0, kPart * sizeof(int)};
   OK(MPI_Cart_create(world, 1, dims, periods, 0, &ring));
   for (int i = 0; i < 2 * kPart; i++) in[i] = 100 * me + i;
-#define ARRIVED(sum)                                                     \
-  CHECK(out[1] + out[kPart + 1] == (sum) && out[1] / 100 == peer);       \
+#define ARRIVED(sum)                                               \
+  CHECK(out[1] + out[kPart + 1] == (sum) && out[1] / 100 == peer); \
   memset(out, 0, sizeof out)
   OK(MPI_Neighbor_allgather(in, kPart, MPI_INT, out, kPart, MPI_INT, ring));
   ARRIVED(200 * peer + 2);

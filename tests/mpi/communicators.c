@@ -105,8 +105,8 @@ static void topologies(void) {
   OK(MPI_Graph_create(MPI_COMM_WORLD, 2, index, edges, 0, &comm));
   CHECK(use_and_free(&comm) == 1);
   int other = 1 - me, one = 1;
-  OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &other, MPI_UNWEIGHTED, 1, &other, MPI_UNWEIGHTED,
-                                    MPI_INFO_NULL, 0, &comm));
+  OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &other, MPI_UNWEIGHTED, 1, &other, MPI_UNWEIGHTED, MPI_INFO_NULL,
+                                    0, &comm));
   OK(MPI_Dist_graph_neighbors_count(comm, &degrees[0], &degrees[1], &degrees[2]));
   CHECK(degrees[0] == 1 && degrees[1] == 1 && !degrees[2]);
   CHECK(use_and_free(&comm) == 1);

@@ -64,9 +64,7 @@ int main(int argc, char** argv) {
                          MPI_INT, comm.get()));
         CHECK(std::accumulate(in.begin(), in.end(), 0) == 5);
       }
-    } catch (const std::exception& error) {
-      text = error.what();
-    }
+    } catch (const std::exception& error) { text = error.what(); }
   }
   std::thread([] {}).join();
   OK(MPI_Finalize());

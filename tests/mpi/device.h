@@ -55,24 +55,18 @@ CHECK_UNUSED static char* memory_new(int on_device, size_t bytes) {
 }
 
 CHECK_UNUSED static void memory_free(int on_device, char* memory) {
-  if (on_device)
-    CHECK(device.release((uint64_t)(uintptr_t)memory) == 0);
-  else
-    free(memory);
+  if (on_device) CHECK(device.release((uint64_t)(uintptr_t)memory) == 0);
+  else free(memory);
 }
 
 CHECK_UNUSED static void memory_write(int on_device, char* to, const void* from, size_t bytes) {
-  if (on_device)
-    CHECK(bytes == 0 || device.up((uint64_t)(uintptr_t)to, from, bytes) == 0);
-  else
-    __builtin_memcpy(to, from, bytes);
+  if (on_device) CHECK(bytes == 0 || device.up((uint64_t)(uintptr_t)to, from, bytes) == 0);
+  else __builtin_memcpy(to, from, bytes);
 }
 
 CHECK_UNUSED static void memory_read(int on_device, void* to, const char* from, size_t bytes) {
-  if (on_device)
-    CHECK(bytes == 0 || device.down(to, (uint64_t)(uintptr_t)from, bytes) == 0);
-  else
-    __builtin_memcpy(to, from, bytes);
+  if (on_device) CHECK(bytes == 0 || device.down(to, (uint64_t)(uintptr_t)from, bytes) == 0);
+  else __builtin_memcpy(to, from, bytes);
 }
 
 #endif

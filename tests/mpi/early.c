@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that lets go of everything as early as both libraries permit: arrays of counts, displacements, datatypes and
-// requests are unmapped as soon as the call has returned that was given them; datatypes, operators, communicators and info
-// objects are freed while operations with them are under way. And receives from MPI_PROC_NULL of every kind, with
-// wildcards. Two ranks. One line on standard output. With the argument "answers": see there.
+// A program that lets go of everything as early as both libraries permit: arrays of counts, displacements, datatypes
+// and requests are unmapped as soon as the call has returned that was given them; datatypes, operators, communicators
+// and info objects are freed while operations with them are under way. And receives from MPI_PROC_NULL of every kind,
+// with wildcards. Two ranks. One line on standard output. With the argument "answers": see there.
 
 #include <mpi.h>
 #include <string.h>
@@ -305,7 +305,8 @@ static void files(void) {
 static void newer(void) {
   int *counts = numbers(3, 1), *places = numbers(1, 8), *counts2 = numbers(3 + rank, 0), *places2 = numbers(0, 12);
   MPI_Request request;
-  OK(MPI_Alltoallv_init(out, counts, places, MPI_DOUBLE, in, counts2, places2, MPI_DOUBLE, world, MPI_INFO_NULL, &request));
+  OK(MPI_Alltoallv_init(out, counts, places, MPI_DOUBLE, in, counts2, places2, MPI_DOUBLE, world, MPI_INFO_NULL,
+                        &request));
   gone(counts), gone(places), gone(counts2), gone(places2);
   for (int i = 0; i < 2; i++) {
     begin();

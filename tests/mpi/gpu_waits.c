@@ -57,10 +57,8 @@ static int (*get_proc_address)(const char*, void**, int, uint64_t, void*);
 /* `name` as cuda.h's macros make it; `plain` as cuGetProcAddress is asked. */
 static function find(const char* name, const char* plain) {
   void* found = NULL;
-  if (driver_way && get_proc_address != NULL)
-    get_proc_address(plain, &found, 12000, 0, NULL);
-  else
-    found = dlsym(driver_way ? library : RTLD_DEFAULT, name);
+  if (driver_way && get_proc_address != NULL) get_proc_address(plain, &found, 12000, 0, NULL);
+  else found = dlsym(driver_way ? library : RTLD_DEFAULT, name);
   if (found == NULL) {
     fprintf(stderr, "no function %s\n", name);
     exit(3);
@@ -111,8 +109,7 @@ static void find_all(void) {
 }
 
 static void must(int error, const char* what) {
-  if (error == 0)
-    return;
+  if (error == 0) return;
   fprintf(stderr, "%s: error %d\n", what, error);
   exit(3);
 }
@@ -129,18 +126,13 @@ static void use_device(int device) {
 
 static void wait_for(void* stream, void* event) {
   int error = 600;
-  if (strcmp(wait_kind, "stream") == 0)
-    error = gpu.stream_wait(stream);
-  else if (strcmp(wait_kind, "device") == 0)
-    error = gpu.device_wait();
-  else if (strcmp(wait_kind, "event") == 0)
-    error = gpu.event_wait(event);
+  if (strcmp(wait_kind, "stream") == 0) error = gpu.stream_wait(stream);
+  else if (strcmp(wait_kind, "device") == 0) error = gpu.device_wait();
+  else if (strcmp(wait_kind, "event") == 0) error = gpu.event_wait(event);
   else if (strcmp(wait_kind, "stream-query") == 0)
-    while ((error = gpu.stream_query(stream)) == 600) {
-    }
+    while ((error = gpu.stream_query(stream)) == 600) {}
   else
-    while ((error = gpu.event_query(event)) == 600) {
-    }
+    while ((error = gpu.event_query(event)) == 600) {}
   must(error, wait_kind);
 }
 
@@ -151,9 +143,8 @@ static void* work(void* number) {
   long mine = 0, made = 0;
   use_device((int)(thread % devices));
   for (int s = 0; s < streams; ++s) {
-    stream[s] = NULL;  /* the first one of a single stream is the default stream */
-    if (streams > 1)
-      must(gpu.stream_create(&stream[s], (unsigned)(s % 2)), "create stream");
+    stream[s] = NULL; /* the first one of a single stream is the default stream */
+    if (streams > 1) must(gpu.stream_create(&stream[s], (unsigned)(s % 2)), "create stream");
     must(gpu.event_create(&event[s], 2), "create event");
     must(gpu.allocate(&memory[s], kBytes), "allocate");
     must(gpu.allocate_host(&host[s], kBytes, 0), "allocate host memory");
@@ -168,7 +159,7 @@ static void* work(void* number) {
     const volatile unsigned* data = host[s];
     mine += data[0] != value || data[kBytes / 4 - 1] != value;
     ++made;
-    if (turn % 64 == 0) {  /* handles come again */
+    if (turn % 64 == 0) { /* handles come again */
       must(gpu.event_destroy(event[s]), "destroy event");
       must(gpu.event_create(&event[s], 2), "create event");
       if (stream[s] != NULL) {
@@ -179,8 +170,7 @@ static void* work(void* number) {
   }
   for (int s = 0; s < streams; ++s) {
     must(gpu.event_destroy(event[s]), "destroy event");
-    if (stream[s] != NULL)
-      must(gpu.stream_destroy(stream[s]), "destroy stream");
+    if (stream[s] != NULL) must(gpu.stream_destroy(stream[s]), "destroy stream");
   }
   pthread_mutex_lock(&count_lock);
   wrong += mine, done += made;
@@ -197,8 +187,7 @@ static double seconds(void) {
 int main(int argc, char** argv) {
   pthread_t thread[64];
   int provided, rank;
-  if (argc < 4)
-    return 2;
+  if (argc < 4) return 2;
   hip = strcmp(argv[1], "hip") == 0;
   const int early = strcmp(argv[1], "early") == 0;
   driver_way = early || strcmp(argv[1], "handle") == 0;
@@ -209,8 +198,7 @@ int main(int argc, char** argv) {
 
   if (early) {
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-      return 3;
+    if (library == NULL) return 3;
     must(((int (*)(unsigned))dlsym(library, "cuInit"))(0), "init");
   }
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
@@ -226,11 +214,9 @@ int main(int argc, char** argv) {
   must(gpu.init(0), "init");
   const double begin = seconds();
   for (wait_kind = strtok(argv[2], ","); wait_kind != NULL; wait_kind = strtok(NULL, ",")) {
-    for (long i = 1; i < threads; ++i)
-      pthread_create(&thread[i], NULL, work, (void*)i);
+    for (long i = 1; i < threads; ++i) pthread_create(&thread[i], NULL, work, (void*)i);
     work((void*)0);
-    for (int i = 1; i < threads; ++i)
-      pthread_join(thread[i], NULL);
+    for (int i = 1; i < threads; ++i) pthread_join(thread[i], NULL);
   }
   printf("rank %d turns %ld wrong %ld seconds %.6f\n", rank, done, wrong, seconds() - begin);
   fflush(stdout);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments that are wrong, and an error handler that counts: handles KIND prints how often it was called and with which
-// classes, so that the output with and without a library in between can be compared. The error handler is that of
+// Arguments that are wrong, and an error handler that counts: handles KIND prints how often it was called and with
+// which classes, so that the output with and without a library in between can be compared. The error handler is that of
 // MPI_COMM_WORLD, MPI_COMM_SELF and a duplicate, "returns" instead of "counts" lets MPI return the errors.
 #include <mpi.h>
 #include <stdint.h>
@@ -34,8 +34,8 @@ static void tell(const char* what, int code) {
   calls = 0;
 }
 
-/* One of two receives is too short, the other's message is not there. Open MPI returns at once and leaves that one pending;
-   MPICH waits for it. */
+/* One of two receives is too short, the other's message is not there. Open MPI returns at once and leaves that one
+   pending; MPICH waits for it. */
 static void beside_pending(void) {
   int data[4] = {1, 2, 3, 4}, little = 0, late = 0, token = 0;
   MPI_Request send, two[2];
@@ -124,7 +124,9 @@ int main(int argc, char** argv) {
   OK(MPI_Isend(data, 4, MPI_INT, me, 3, own, &request));
   told_of = MPI_COMM_NULL;
   tell("truncated", MPI_Recv(out, 1, MPI_INT, me, 3, own, MPI_STATUS_IGNORE));
-  tell(told_of == own ? "it was its communicator's" : told_of == MPI_COMM_NULL ? "nobody was told" : "it was another one's",
+  tell(told_of == own             ? "it was its communicator's"
+       : told_of == MPI_COMM_NULL ? "nobody was told"
+                                  : "it was another one's",
        MPI_SUCCESS);
   OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
   OK(MPI_Isend(data, 4, MPI_INT, me, 3, own, &request));

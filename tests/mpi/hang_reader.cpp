@@ -35,8 +35,8 @@ void print_looks() {
     const RankActivity life = liveness(watched[i], &letter, &cpu);
     printf("%s{\"in_mpi\":%d,\"polling\":%d,\"moved\":%d,\"finished\":%d,\"inside_finalize\":%d,\"instance\":%" PRIu64
            ",\"open_since_ns\":%" PRIu64 ",\"life\":\"%s\",\"letter\":\"%c\",\"cpu_ns\":%" PRIu64 "}",
-           i == 0 ? "" : ",", quick.in_mpi, quick.polling, quick.moved, quick.finished, quick.inside_finalize, quick.instance,
-           quick.open_since_ns, kActivities[static_cast<int>(life)], letter != 0 ? letter : '?', cpu);
+           i == 0 ? "" : ",", quick.in_mpi, quick.polling, quick.moved, quick.finished, quick.inside_finalize,
+           quick.instance, quick.open_since_ns, kActivities[static_cast<int>(life)], letter != 0 ? letter : '?', cpu);
   }
   printf("]\n");
 }
@@ -54,33 +54,34 @@ void print_state(Watched& of) {
   auto* threads = reinterpret_cast<const ThreadWait*>(&state + 1);
   auto* parts = reinterpret_cast<const Part*>(threads + state.thread_count);
   auto* comms = reinterpret_cast<const Membership*>(parts + state.part_count);
-  printf("{\"rank\":%d,\"bytes\":%u,\"activity\":\"%s\",\"provable\":%d,\"in_finalize\":%d,\"irregular\":%u,\"pid\":%d,"
-         "\"calls\":%" PRIu64 ",\"polls\":%" PRIu64 ",\"threads\":[",
-         state.rank, state.bytes, kActivities[static_cast<int>(state.activity)], state.provable, state.in_finalize, state.irregular,
-         state.pid, state.calls, state.polls);
+  printf(
+      "{\"rank\":%d,\"bytes\":%u,\"activity\":\"%s\",\"provable\":%d,\"in_finalize\":%d,\"irregular\":%u,\"pid\":%d,"
+      "\"calls\":%" PRIu64 ",\"polls\":%" PRIu64 ",\"threads\":[",
+      state.rank, state.bytes, kActivities[static_cast<int>(state.activity)], state.provable, state.in_finalize,
+      state.irregular, state.pid, state.calls, state.polls);
   for (uint32_t i = 0; i < state.thread_count; ++i) {
     const ThreadWait& thread = threads[i];
     char site[256] = "";
     site_name(of, thread.site, site, sizeof(site));
     printf("%s{\"call\":\"%s\",\"instance\":%" PRIu64 ",\"tid\":%d,\"kind\":\"%s\",\"truncated\":%d,\"polls\":%" PRIu64
            ",\"entered_ns\":%" PRIu64 ",\"site\":\"%s\",\"parts\":[",
-           i == 0 ? "" : ",", call_name(thread.call), thread.instance, thread.tid, thread.kind == WaitKind::kAny ? "any" : "all",
-           thread.truncated, thread.polls, thread.entered_ns, site);
+           i == 0 ? "" : ",", call_name(thread.call), thread.instance, thread.tid,
+           thread.kind == WaitKind::kAny ? "any" : "all", thread.truncated, thread.polls, thread.entered_ns, site);
     for (uint32_t k = 0; k < thread.part_count; ++k) {
       const Part& part = parts[thread.first_part + k];
       char comm[64] = "";
       comm_name(of, part.comm, comm, sizeof(comm));
       printf("%s{\"kind\":\"%s\",\"flags\":%u,\"call\":\"%s\",\"peer\":%d,\"comm\":\"%s\",\"id\":%" PRIu64
              ",\"tag\":%d,\"ordinal\":%u,\"bytes\":%" PRIu64 ",\"needed\":%" PRIu64 ",\"sequence\":%" PRIu64 "}",
-             k == 0 ? "" : ",", kParts[static_cast<int>(part.kind)], part.flags, call_name(part.call), part.peer, comm, part.comm,
-             part.tag, part.ordinal, part.bytes, part.needed, part.sequence);
+             k == 0 ? "" : ",", kParts[static_cast<int>(part.kind)], part.flags, call_name(part.call), part.peer, comm,
+             part.comm, part.tag, part.ordinal, part.bytes, part.needed, part.sequence);
     }
     printf("]}");
   }
   printf("],\"comms\":[");
   for (uint32_t i = 0; i < state.comm_count; ++i)
-    printf("%s{\"id\":%" PRIu64 ",\"sequence\":%" PRIu64 ",\"rank\":%d,\"size\":%d,\"remote_size\":%d}", i == 0 ? "" : ",",
-           comms[i].comm, comms[i].sequence, comms[i].rank, comms[i].size, comms[i].remote_size);
+    printf("%s{\"id\":%" PRIu64 ",\"sequence\":%" PRIu64 ",\"rank\":%d,\"size\":%d,\"remote_size\":%d}",
+           i == 0 ? "" : ",", comms[i].comm, comms[i].sequence, comms[i].rank, comms[i].size, comms[i].remote_size);
   printf("]}");
 }
 
@@ -93,15 +94,14 @@ void print_answer(const char* line) {
   }
   question.comm = strtoull(name, nullptr, 10);
   for (uint32_t i = 2; question.comm == 0 && strcmp(name, "0") != 0 && i < watched[0].comm_count; ++i)
-    if (strcmp(watched[0].comms[i].name, name) == 0)
-      question.comm = watched[0].comms[i].id;
+    if (strcmp(watched[0].comms[i].name, name) == 0) question.comm = watched[0].comms[i].id;
   Answer made;
   if (answer(watched, rank_count, &question, 1, &made, 1) == 0) {
     printf("null\n");
     return;
   }
-  printf("{\"sent\":%" PRIu64 ",\"posted\":%" PRIu64 ",\"taken\":%" PRIu64 ",\"pending\":%" PRIu64 ",\"wild_pending\":%" PRIu64
-         ",\"from_source\":%d,\"from_destination\":%d,\"other_tags\":%d,\"covered\":%u}\n",
+  printf("{\"sent\":%" PRIu64 ",\"posted\":%" PRIu64 ",\"taken\":%" PRIu64 ",\"pending\":%" PRIu64
+         ",\"wild_pending\":%" PRIu64 ",\"from_source\":%d,\"from_destination\":%d,\"other_tags\":%d,\"covered\":%u}\n",
          made.sent, made.posted, made.taken, made.pending, made.wild_pending, made.from_source, made.from_destination,
          made.other_tags, made.covered);
 }
@@ -111,8 +111,7 @@ void print_answer(const char* line) {
 int main(int count, char** arguments) {
   rank_count = static_cast<uint32_t>(count - 1 < 64 ? count - 1 : 64);
   for (uint32_t i = 0; i < rank_count; ++i)
-    while (!watched_open_file(watched[i], arguments[i + 1], static_cast<int32_t>(i)))
-      usleep(2000);
+    while (!watched_open_file(watched[i], arguments[i + 1], static_cast<int32_t>(i))) usleep(2000);
   char line[256];
   while (fgets(line, sizeof(line), stdin) != nullptr) {
     if (strncmp(line, "look", 4) == 0) {
@@ -120,12 +119,9 @@ int main(int count, char** arguments) {
     } else if (strncmp(line, "state", 5) == 0) {
       printf("[");
       for (uint32_t i = 0; i < rank_count; ++i) {
-        if (i != 0)
-          printf(",");
-        if (watched[i].section != nullptr)
-          print_state(watched[i]);
-        else
-          printf("\"no section\"");
+        if (i != 0) printf(",");
+        if (watched[i].section != nullptr) print_state(watched[i]);
+        else printf("\"no section\"");
       }
       printf("]\n");
     } else {

@@ -34,8 +34,7 @@ static void receive(int tag) { OK(MPI_Recv(big, 1 << 18, MPI_INT, 0, tag, MPI_CO
 static void recv_second(int waits) {  // the second message with this envelope
   if (waits)
     for (int i = 0; i < 2; ++i) OK(MPI_Recv(small, 1, MPI_INT, 1, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-  else
-    send(11);
+  else send(11);
 }
 static void recv_second_before(void) { send(11); }
 
@@ -176,10 +175,18 @@ static void testall_loop(int waits) {
   }
 }
 
-#define COLLECTIVE(name, call) \
-  static void name(int waits) { (void)waits; OK(call); }
-#define NONBLOCKING(name, call) \
-  static void name(int waits) { (void)waits; MPI_Request request; OK(call); OK(MPI_Wait(&request, MPI_STATUS_IGNORE)); }
+#define COLLECTIVE(name, call)  \
+  static void name(int waits) { \
+    (void)waits;                \
+    OK(call);                   \
+  }
+#define NONBLOCKING(name, call)                \
+  static void name(int waits) {                \
+    (void)waits;                               \
+    MPI_Request request;                       \
+    OK(call);                                  \
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE)); \
+  }
 COLLECTIVE(barrier, MPI_Barrier(MPI_COMM_WORLD))
 COLLECTIVE(bcast, MPI_Bcast(small, 4, MPI_INT, 1, MPI_COMM_WORLD))
 COLLECTIVE(reduce, MPI_Reduce(small, other, 4, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD))

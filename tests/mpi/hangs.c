@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs that hang, one kind each, and some that only look so: hangs KIND [SECONDS]. Every rank ends itself after 60 s
-// (or SECONDS + 60), whatever happens. "ready" on standard output of rank 0, when the hang is about to begin.
+// Programs that hang, one kind each, and some that only look so: hangs KIND [SECONDS]. Every rank ends itself after 60
+// s (or SECONDS + 60), whatever happens. "ready" on standard output of rank 0, when the hang is about to begin.
 //
 // cycle      each rank receives from the next, nobody sends           proved, deadlock
 // ssend      two ranks send 4 MiB to each other                       proved, deadlock
@@ -27,12 +27,11 @@
 // compute    rank 1 does not come back from its own code              verified, after learning
 // fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
 // busy       all go on for ever                                   nothing
-// unreceived rank 0 sends a message that nobody receives, the last but one two on another communicator, now freed      a note
-// quiet      rank 0 sleeps SECONDS while the others wait              nothing
-// epochs     exposures, accesses and locks that wait SECONDS each        nothing
-// transfers  collective transfers and one in order for which one rank is SECONDS late   nothing
-// between    two groups that wait SECONDS for each other                 nothing
-// staggered  a slow chain of messages with pauses of half a second    nothing
+// unreceived rank 0 sends a message that nobody receives, the last but one two on another communicator, now freed a
+// note quiet      rank 0 sleeps SECONDS while the others wait              nothing epochs     exposures, accesses and
+// locks that wait SECONDS each        nothing transfers  collective transfers and one in order for which one rank is
+// SECONDS late   nothing between    two groups that wait SECONDS for each other                 nothing staggered  a
+// slow chain of messages with pauses of half a second    nothing
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +59,9 @@ static void ready(void) {
   }
 }
 
-static void receive(int from, int tag) { CHECK(MPI_Recv(in, 4, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS); }
+static void receive(int from, int tag) {
+  CHECK(MPI_Recv(in, 4, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+}
 
 static void iterate(int rounds, double seconds, MPI_Comm comm) {
   double value = 1, sum;
@@ -229,7 +230,8 @@ static void hang(const char* kind, double seconds) {
     CHECK(MPI_Irecv(in + 8, 4, MPI_BYTE, next, 2, MPI_COMM_WORLD, &requests[1]) == MPI_SUCCESS);
     CHECK(MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE) == MPI_SUCCESS);
   } else if (!strcmp(kind, "sendrecv")) {
-    CHECK(MPI_Sendrecv(out, 4, MPI_BYTE, next, me == 0 ? 2 : 1, in, 4, MPI_BYTE, previous, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    CHECK(MPI_Sendrecv(out, 4, MPI_BYTE, next, me == 0 ? 2 : 1, in, 4, MPI_BYTE, previous, 1, MPI_COMM_WORLD,
+                       MPI_STATUS_IGNORE) == MPI_SUCCESS);
     CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
   } else if (!strcmp(kind, "collective")) {
     CHECK(MPI_Barrier(me == 1 ? copy : MPI_COMM_WORLD) == MPI_SUCCESS);

@@ -19,7 +19,7 @@ namespace {
 const struct {
   const char* name;
   MPI_Op op;
-} kOperators[] = {{"SUM", MPI_SUM}, {"PROD", MPI_PROD}, {"MIN", MPI_MIN}, {"MAX", MPI_MAX}, {"BAND", MPI_BAND},
+} kOperators[] = {{"SUM", MPI_SUM}, {"PROD", MPI_PROD}, {"MIN", MPI_MIN},   {"MAX", MPI_MAX}, {"BAND", MPI_BAND},
                   {"BOR", MPI_BOR}, {"BXOR", MPI_BXOR}, {"LAND", MPI_LAND}, {"LOR", MPI_LOR}, {"LXOR", MPI_LXOR}};
 
 template <class T>
@@ -47,7 +47,9 @@ void look(const char* name, MPI_Datatype type) {
   std::vector<T> x(kCount), y(kCount), result;
   for (int i = 0; i < kCount; ++i) {
     x[i] = sizeof(T) == 1 ? static_cast<T>(i) : i % 7 == 0 ? T{} : static_cast<T>(random());
-    y[i] = sizeof(T) == 1 ? static_cast<T>(i >> 8) : i % 5 == 0 ? static_cast<T>(random() % 999) : static_cast<T>(random());
+    y[i] = sizeof(T) == 1 ? static_cast<T>(i >> 8)
+           : i % 5 == 0   ? static_cast<T>(random() % 999)
+                          : static_cast<T>(random());
   }
   for (size_t op = 0; op < sizeof(kOperators) / sizeof(*kOperators); ++op) {
     result = y;
@@ -62,8 +64,8 @@ void look(const char* name, MPI_Datatype type) {
         first = i;
       }
     if (wrong > 0)
-      printf("%s %s: %d of %d wrong, the last at %d; %lld and %lld gave %lld\n", name, kOperators[op].name, wrong, kCount,
-             last, static_cast<long long>(x[first]), static_cast<long long>(y[first]),
+      printf("%s %s: %d of %d wrong, the last at %d; %lld and %lld gave %lld\n", name, kOperators[op].name, wrong,
+             kCount, last, static_cast<long long>(x[first]), static_cast<long long>(y[first]),
              static_cast<long long>(result[first]));
   }
 }

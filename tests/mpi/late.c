@@ -83,17 +83,16 @@ static void cancelled_send(int same, int freed) {
     if (freed) is = 2;
     OK(MPI_Send(&is, 1, MPI_INT, other, 8, MPI_COMM_WORLD));
     OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
-    if (freed)
-      OK(MPI_Request_free(&requests[0]));
-    else
-      OK(MPI_Wait(&requests[0], &status));
+    if (freed) OK(MPI_Request_free(&requests[0]));
+    else OK(MPI_Wait(&requests[0], &status));
     for (int i = 0; i < 20; i++) send_number(100 + i, 7);
     OK(MPI_Recv(&flag, 1, MPI_INT, other, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   } else {
     OK(MPI_Recv(&is, 1, MPI_INT, other, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     OK(MPI_Recv(room, kBig, MPI_INT, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     if (is == 0) OK(MPI_Recv(room, kBig, MPI_INT, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    if (is == 2 && room[0] == 1 * 1000003 && !same) OK(MPI_Recv(room, kBig, MPI_INT, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    if (is == 2 && room[0] == 1 * 1000003 && !same)
+      OK(MPI_Recv(room, kBig, MPI_INT, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     is_right(room, kBig, same ? 1 : 2);
     for (int i = 0; i < 20; i++) receive_number(100 + i, 7);
     OK(MPI_Send(&is, 1, MPI_INT, other, 9, MPI_COMM_WORLD));
@@ -178,7 +177,8 @@ static void truncated(void) {
   for (int round = 0; round < 10; round++) {
     static int out[40];
     write_to(out, 40, 100 + round);
-    code = MPI_Sendrecv(out, 40, MPI_INT, other, 4, room, rank == 0 ? 20 : 40, MPI_INT, other, 4, MPI_COMM_WORLD, &status);
+    code =
+        MPI_Sendrecv(out, 40, MPI_INT, other, 4, room, rank == 0 ? 20 : 40, MPI_INT, other, 4, MPI_COMM_WORLD, &status);
     CHECK((code != MPI_SUCCESS) == (rank == 0));
     if (rank == 1) is_right(room, 40, 100 + round);
   }
@@ -228,10 +228,8 @@ static void untracked(void) {
   static int values[kMany];
   for (int i = 0; i < kMany; i++) {
     values[i] = i * 7;
-    if (rank == 0)
-      OK(MPI_Send_init(&values[i], 1, MPI_INT, other, i % 10, MPI_COMM_WORLD, &requests[i]));
-    else
-      OK(MPI_Recv_init(&values[i], 1, MPI_INT, other, i % 10, MPI_COMM_WORLD, &requests[i]));
+    if (rank == 0) OK(MPI_Send_init(&values[i], 1, MPI_INT, other, i % 10, MPI_COMM_WORLD, &requests[i]));
+    else OK(MPI_Recv_init(&values[i], 1, MPI_INT, other, i % 10, MPI_COMM_WORLD, &requests[i]));
   }
   for (int i = kMany - 100; i < kMany; i++) {
     if (rank == 1) values[i] = -1;
@@ -239,10 +237,8 @@ static void untracked(void) {
     OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
     CHECK(values[i] == i * 7);
     int single = i;
-    if (rank == 0)
-      OK(MPI_Send(&single, 1, MPI_INT, other, i % 10, MPI_COMM_WORLD));
-    else
-      OK(MPI_Recv(&single, 1, MPI_INT, other, i % 10, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    if (rank == 0) OK(MPI_Send(&single, 1, MPI_INT, other, i % 10, MPI_COMM_WORLD));
+    else OK(MPI_Recv(&single, 1, MPI_INT, other, i % 10, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK(single == i);
   }
   for (int i = 0; i < kMany; i++) OK(MPI_Request_free(&requests[i]));
@@ -277,14 +273,13 @@ static void untracked_sends(void) {
 static void communicators(void) {
   for (int i = 0; i < 500; i++) {
     MPI_Comm comm;
-    if (i % 3 == 0)
-      OK(MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 ? rank : -rank, &comm));
-    else
-      OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    if (i % 3 == 0) OK(MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 ? rank : -rank, &comm));
+    else OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     int here, mine = i * 2 + rank, theirs;
     OK(MPI_Comm_rank(comm, &here));
     int there = 1 - here;
-    OK(MPI_Sendrecv(&mine, 1, MPI_INT, there, 1, &theirs, 1, MPI_INT, i % 2 ? there : MPI_ANY_SOURCE, 1, comm, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(&mine, 1, MPI_INT, there, 1, &theirs, 1, MPI_INT, i % 2 ? there : MPI_ANY_SOURCE, 1, comm,
+                    MPI_STATUS_IGNORE));
     CHECK(theirs == i * 2 + other);
     OK(MPI_Comm_free(&comm));
   }
@@ -299,7 +294,8 @@ static void intercommunicator(void) {
     OK(MPI_Comm_remote_size(across, &remote));
     OK(MPI_Comm_rank(half, &here));
     if (here >= remote) continue;
-    OK(MPI_Sendrecv(&mine, 1, MPI_INT, here, 1, &theirs, 1, MPI_INT, i % 2 ? here : MPI_ANY_SOURCE, 1, across, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(&mine, 1, MPI_INT, here, 1, &theirs, 1, MPI_INT, i % 2 ? here : MPI_ANY_SOURCE, 1, across,
+                    MPI_STATUS_IGNORE));
     CHECK(theirs == i * 100 + 2 * here + 1 - rank % 2);
   }
   OK(MPI_Comm_free(&across));
@@ -331,8 +327,8 @@ static void* use_lane(void* argument) {
     }
     // Each thread has its own tag as well: there the order is kept.
     int mine = values[0], theirs;
-    OK(MPI_Sendrecv(&mine, 1, MPI_INT, other, 10 + (int)thread, &theirs, 1, MPI_INT, other, 10 + (int)thread, MPI_COMM_WORLD,
-                    MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(&mine, 1, MPI_INT, other, 10 + (int)thread, &theirs, 1, MPI_INT, other, 10 + (int)thread,
+                    MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK(theirs == mine);
   }
   return NULL;
@@ -356,7 +352,8 @@ static void careless(void) {
 
 static void close_file(void) {
   MPI_File file;
-  OK(MPI_File_open(MPI_COMM_SELF, "late.out", MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+  OK(MPI_File_open(MPI_COMM_SELF, "late.out", MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_DELETE_ON_CLOSE,
+                   MPI_INFO_NULL, &file));
   OK(MPI_File_close(&file));
 }
 
@@ -469,8 +466,10 @@ int main(int argc, char** argv) {
   else if (strcmp(name, "status") == 0) careless();
   else if (strcmp(name, "abort") == 0) careless(), MPI_Abort(MPI_COMM_WORLD, 5);
   else if (strcmp(name, "exit") == 0) careless(), exit(3);
-  else if (strcmp(name, "threads") == 0) { CHECK(provided == MPI_THREAD_MULTIPLE); threads(); }
-  else CHECK(!"no such case");
+  else if (strcmp(name, "threads") == 0) {
+    CHECK(provided == MPI_THREAD_MULTIPLE);
+    threads();
+  } else CHECK(!"no such case");
   if (rank == 0) printf("late %s\n", name);
   OK(MPI_Finalize());
   return strcmp(name, "status") == 0 ? 7 : 0;

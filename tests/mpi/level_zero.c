@@ -2,8 +2,9 @@
 //
 // ranks: 2
 //
-// A process of a runtime that cannot be asked whose memory an address is (Level Zero): its loader and a driver are there,
-// and buffers are mapped, as its shared and device memory is. With a device everything must go to MPI as it came.
+// A process of a runtime that cannot be asked whose memory an address is (Level Zero): its loader and a driver are
+// there, and buffers are mapped, as its shared and device memory is. With a device everything must go to MPI as it
+// came.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <string.h>

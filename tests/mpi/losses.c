@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Does an MPI lose or change messages by itself? Point-to-point messages of all sizes beside collectives, whose contents say
-// what they are. By hand, without the library: mpicc losses.c; losses SEED ROUNDS. It prints "good", or says what came in
-// place of what and ends with status 1; a lost message is a run that does not end. Results: docs/PLATFORMS.md.
+// Does an MPI lose or change messages by itself? Point-to-point messages of all sizes beside collectives, whose
+// contents say what they are. By hand, without the library: mpicc losses.c; losses SEED ROUNDS. It prints "good", or
+// says what came in place of what and ends with status 1; a lost message is a run that does not end. Results:
+// docs/PLATFORMS.md.
 
 #include <mpi.h>
 #include <stdio.h>

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs whose ranks do not call the same collectives. `mismatch KIND [rounds before]`: one rank errs once, after that
-// many rounds of right calls. Then all end, or hang, as the library pleases; with $MISMATCH_UNTIL they go on with right
-// calls until that file exists. KIND `none`: nobody errs.
+// Programs whose ranks do not call the same collectives. `mismatch KIND [rounds before]`: one rank errs once, after
+// that many rounds of right calls. Then all end, or hang, as the library pleases; with $MISMATCH_UNTIL they go on with
+// right calls until that file exists. KIND `none`: nobody errs.
 
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
 
 static int rank, size;
 static double in[64], out[64 * 64];
@@ -29,15 +28,12 @@ int main(int argc, char** argv) {
   MPI_Comm other, third = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &other);
   MPI_Comm_set_name(other, "the other one");
-  for (int i = 0; i < before; ++i)
-    round_of_calls(i % 2 == 0 ? MPI_COMM_WORLD : other);
+  for (int i = 0; i < before; ++i) round_of_calls(i % 2 == 0 ? MPI_COMM_WORLD : other);
   const int odd = rank == 1;
   if (strcmp(kind, "operation") == 0) {
     // Open MPI's and MPICH's small MPI_Allreduce and MPI_Allgather exchange messages alike: often nobody hangs.
-    if (odd)
-      MPI_Allgather(in, 1, MPI_DOUBLE, out, 1, MPI_DOUBLE, other);
-    else
-      MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, other);
+    if (odd) MPI_Allgather(in, 1, MPI_DOUBLE, out, 1, MPI_DOUBLE, other);
+    else MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, other);
   } else if (strcmp(kind, "root") == 0) {
     MPI_Bcast(in, 1, MPI_DOUBLE, odd ? 1 : 0, other);  // sends, and nobody receives
   } else if (strcmp(kind, "operator") == 0) {
@@ -54,8 +50,7 @@ int main(int argc, char** argv) {
       MPI_Barrier(other);
     }
   } else if (strcmp(kind, "skipped") == 0) {
-    if (!odd)
-      MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);  // the root does not wait
+    if (!odd) MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);  // the root does not wait
   } else if (strcmp(kind, "order") == 0) {
     // Two communicators made in another order.
     if (odd) {
@@ -71,16 +66,14 @@ int main(int argc, char** argv) {
   for (int i = 0; !stop && i < 200000000; ++i) {
     round_of_calls(MPI_COMM_WORLD);
     round_of_calls(other);
-    if (rank == 0)
-      stop = access(until, F_OK) == 0;
+    if (rank == 0) stop = access(until, F_OK) == 0;
     MPI_Bcast(&stop, 1, MPI_INT, 0, MPI_COMM_WORLD);
     usleep(2000);  // not so fast that the records of the fault are overwritten before anybody looks
   }
   if (strcmp(kind, "unreceived") == 0 && odd)
     for (int i = 0; i < 3; ++i)
       MPI_Send(in, 1, MPI_DOUBLE, 0, 77, other);  // small: MPI keeps it, and nobody asks for it
-  if (strcmp(kind, "uneven") == 0 && rank == 0)
-    MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);  // the root does not wait
+  if (strcmp(kind, "uneven") == 0 && rank == 0) MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);  // the root does not wait
   MPI_Finalize();
   return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI 4.0, where the library has it (of Debian 12's, MPICH): partitioned communication, large counts, persistent collectives,
-// isendrecv, and a communicator from a session beside the world.
+// MPI 4.0, where the library has it (of Debian 12's, MPICH): partitioned communication, large counts, persistent
+// collectives, isendrecv, and a communicator from a session beside the world.
 //
 // ranks: 2
 // calls: MPI_Psend_init=1 MPI_Precv_init=0 MPI_Pready=6 MPI_Pready_range=1 MPI_Start=8 MPI_Send_c=2 MPI_Recv_c=2

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Correct programs that do things in an order that MPI leaves free: orders KIND... runs the kinds one after the other; a
-// kind NAME+ takes several seconds, long enough for a proof, the others a moment. Prints "KIND ok" on rank 0. Nothing here
-// is an error, whoever watches; all kinds work with two ranks or more.
+// Correct programs that do things in an order that MPI leaves free: orders KIND... runs the kinds one after the other;
+// a kind NAME+ takes several seconds, long enough for a proof, the others a moment. Prints "KIND ok" on rank 0. Nothing
+// here is an error, whoever watches; all kinds work with two ranks or more.
 //
 // starts      persistent collectives, made in one order, are started in another one on each rank, and overlap (MPI 4)
 // starts+     likewise until they have been compared; then the last rank starts late what the others wait for
@@ -12,16 +12,13 @@
 // partitioned partitions are ready in any order; requests of one envelope match by the order of their making (MPI 4)
 // windows     epochs of two windows overlap, operations by requests are completed in any order
 // duplicates  MPI_Comm_idup overlaps other collectives of its communicator
-// groups      MPI_Comm_create_group with two tags in another order of threads on each rank, beside collectives of the parent
-// leaders     MPI_Intercomm_create again and again with one tag and the same leaders, and other members
-// sessions    communicators from groups by string tags (MPI 4)
-// ports       two pairs of accept and connect
-// files       split collective transfers around collectives of the communicator
-// callbacks   delete callbacks of attributes communicate, in MPI_Comm_free and in MPI_Finalize
-// threads     threads share one tag: sends, receives, matched probes in any order (MPI_THREAD_MULTIPLE)
-// cancelled   receives are cancelled, others get what comes
-// neighbours  neighbourhood collectives on a graph in which some have no neighbours
-// nothing     collectives without data, in which some ranks need not wait
+// groups      MPI_Comm_create_group with two tags in another order of threads on each rank, beside collectives of the
+// parent leaders     MPI_Intercomm_create again and again with one tag and the same leaders, and other members sessions
+// communicators from groups by string tags (MPI 4) ports       two pairs of accept and connect files       split
+// collective transfers around collectives of the communicator callbacks   delete callbacks of attributes communicate,
+// in MPI_Comm_free and in MPI_Finalize threads     threads share one tag: sends, receives, matched probes in any order
+// (MPI_THREAD_MULTIPLE) cancelled   receives are cancelled, others get what comes neighbours  neighbourhood collectives
+// on a graph in which some have no neighbours nothing     collectives without data, in which some ranks need not wait
 // nothing+    likewise, with the last rank late for each of them in turn
 // leaves+     who gives to a rooted collective goes on to MPI_Finalize while others come late: last of all kinds
 #include <mpi.h>
@@ -95,8 +92,7 @@ static void partitioned(void) {
   for (int lane = 0; lane < kLanes && pair < size; lane++)
     if (me % 2 == 0)
       OK(MPI_Psend_init(data[lane], kPartitions, kPart, MPI_DOUBLE, pair, 3, world, MPI_INFO_NULL, &requests[lane]));
-    else
-      OK(MPI_Precv_init(data[lane], kPartitions, kPart, MPI_DOUBLE, pair, 3, world, MPI_INFO_NULL, &requests[lane]));
+    else OK(MPI_Precv_init(data[lane], kPartitions, kPart, MPI_DOUBLE, pair, 3, world, MPI_INFO_NULL, &requests[lane]));
   for (int round = 0; round < 2 && pair < size; round++) {
     for (int k = 0; k < kLanes; k++) OK(MPI_Start(&requests[me % 2 ? k : kLanes - 1 - k]));
     for (int lane = 0; lane < kLanes && me % 2 == 0; lane++)
@@ -125,10 +121,8 @@ static void sessions(void) {
     MPI_Request requests[2];
     int first = 0, second = 0;
     for (int which = 0; which < 2; which++)
-      if (which == me % 2)
-        OK(MPI_Iallreduce(&value, &first, 1, MPI_INT, MPI_SUM, comms[0], &requests[0]));
-      else
-        OK(MPI_Iallreduce(&value, &second, 1, MPI_INT, MPI_MAX, comms[1], &requests[1]));
+      if (which == me % 2) OK(MPI_Iallreduce(&value, &first, 1, MPI_INT, MPI_SUM, comms[0], &requests[0]));
+      else OK(MPI_Iallreduce(&value, &second, 1, MPI_INT, MPI_MAX, comms[1], &requests[1]));
     OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
     sum += first + second;
   }
@@ -147,15 +141,19 @@ static void completed(void) {
   for (int way = 0; way < 5; way++) {
     for (int k = 0; k < kMany; k++) {
       in[k] = me + k;
-      if (k % 3 == 2)
-        OK(MPI_Ibarrier(world, &requests[k]));
-      else
-        OK(MPI_Iallreduce(&in[k], &out[k], 1, MPI_INT, MPI_SUM, world, &requests[k]));
+      if (k % 3 == 2) OK(MPI_Ibarrier(world, &requests[k]));
+      else OK(MPI_Iallreduce(&in[k], &out[k], 1, MPI_INT, MPI_SUM, world, &requests[k]));
     }
     for (int left = kMany; left > 0;) switch ((way + me) % 5) {
         case 0: OK(MPI_Wait(&requests[--left], MPI_STATUS_IGNORE)); break;
-        case 1: OK(MPI_Waitany(kMany, requests, &index, MPI_STATUS_IGNORE)); left--; break;
-        case 2: OK(MPI_Waitsome(kMany, requests, &count, indices, MPI_STATUSES_IGNORE)); left -= count; break;
+        case 1:
+          OK(MPI_Waitany(kMany, requests, &index, MPI_STATUS_IGNORE));
+          left--;
+          break;
+        case 2:
+          OK(MPI_Waitsome(kMany, requests, &count, indices, MPI_STATUSES_IGNORE));
+          left -= count;
+          break;
         case 3:
           OK(MPI_Testall(kMany, requests, &flag, MPI_STATUSES_IGNORE));
           if (flag) left = 0;
@@ -200,10 +198,8 @@ static void startall(void) {
   if (pair >= size) return;
   for (int k = 0; k < kMany; k++) {
     data[k] = 10 * k;
-    if (me % 2 == 0)
-      OK(MPI_Send_init(&data[k], 1, MPI_INT, pair, k < 3 ? 5 : k, world, &requests[k]));
-    else
-      OK(MPI_Recv_init(&data[k], 1, MPI_INT, pair, k < 3 ? 5 : k, world, &requests[k]));
+    if (me % 2 == 0) OK(MPI_Send_init(&data[k], 1, MPI_INT, pair, k < 3 ? 5 : k, world, &requests[k]));
+    else OK(MPI_Recv_init(&data[k], 1, MPI_INT, pair, k < 3 ? 5 : k, world, &requests[k]));
   }
   OK(MPI_Startall(3, requests));
   for (int k = 3; k < kMany; k++) OK(MPI_Start(&requests[me % 2 ? k : 8 - k]));
@@ -311,7 +307,8 @@ static void groups(void) {
 }
 
 static void leaders(void) {
-  // 0 and 1 lead each time; the others are with rank 0 in turn: who is new has seen fewer of them. All live on until the end.
+  // 0 and 1 lead each time; the others are with rank 0 in turn: who is new has seen fewer of them. All live on until
+  // the end.
   enum { kRounds = 4 };
   MPI_Comm local[kRounds], inter[kRounds][2];
   for (int round = 0; round < kRounds; round++) {
@@ -344,10 +341,8 @@ static void ports(void) {
       OK(MPI_Bcast(names[k], MPI_MAX_PORT_NAME, MPI_CHAR, 0, pair));
     }
     for (int k = 0; k < 2; k++)
-      if (me % 2 == 0)
-        OK(MPI_Comm_accept(names[k], MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter[k]));
-      else
-        OK(MPI_Comm_connect(names[k], MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter[k]));
+      if (me % 2 == 0) OK(MPI_Comm_accept(names[k], MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter[k]));
+      else OK(MPI_Comm_connect(names[k], MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter[k]));
     int value = me, got = -1;
     for (int k = 2; k-- > 0;)
       OK(MPI_Sendrecv(&value, 1, MPI_INT, 0, 1, &got, 1, MPI_INT, 0, 1, inter[k], MPI_STATUS_IGNORE));
@@ -386,7 +381,8 @@ static void files(void) {
 static int talk(MPI_Comm comm, int keyval, void* attribute, void* extra) {
   (void)keyval, (void)attribute, (void)extra, (void)comm;
   int value = me, got = -1;
-  OK(MPI_Sendrecv(&value, 1, MPI_INT, (me + 1) % size, 77, &got, 1, MPI_INT, (me + size - 1) % size, 77, world, MPI_STATUS_IGNORE));
+  OK(MPI_Sendrecv(&value, 1, MPI_INT, (me + 1) % size, 77, &got, 1, MPI_INT, (me + size - 1) % size, 77, world,
+                  MPI_STATUS_IGNORE));
   return MPI_SUCCESS;
 }
 
@@ -455,7 +451,8 @@ static void neighbours(void) {
   const int degree = me != last;  // the last rank has no neighbours
   const int sources = degree && me != 0, destinations = degree && out != last;
   int value = me, got = -1;
-  OK(MPI_Dist_graph_create_adjacent(world, sources, &in, MPI_UNWEIGHTED, destinations, &out, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph));
+  OK(MPI_Dist_graph_create_adjacent(world, sources, &in, MPI_UNWEIGHTED, destinations, &out, MPI_UNWEIGHTED,
+                                    MPI_INFO_NULL, 0, &graph));
   for (int k = 0; k < 3; k++) {
     OK(MPI_Neighbor_allgather(&value, 1, MPI_INT, &got, 1, MPI_INT, graph));
     OK(MPI_Ineighbor_alltoall(&value, 1, MPI_INT, &got, 1, MPI_INT, graph, &request));
@@ -497,7 +494,8 @@ static void leaves(void) {
   if (me == 0) OK(MPI_Send(&value, 1, MPI_INT, last, 11, world));
   if (me == last) OK(MPI_Recv(&value, 1, MPI_INT, 0, 11, world, MPI_STATUS_IGNORE));
   if (me > 0 && me < last) OK(MPI_Send(&value, 1, MPI_INT, last, 12, world));
-  for (int rank = 1; me == last && rank < last; rank++) OK(MPI_Recv(&value, 1, MPI_INT, rank, 12, world, MPI_STATUS_IGNORE));
+  for (int rank = 1; me == last && rank < last; rank++)
+    OK(MPI_Recv(&value, 1, MPI_INT, rank, 12, world, MPI_STATUS_IGNORE));
 }
 
 static void run(const char* kind) {

@@ -19,8 +19,7 @@ template <class T>
 std::vector<T> mine(const Case<T>& c, long count) {
   std::vector<T> values(static_cast<size_t>(count) + 1);  // one more: never empty
   memset(static_cast<void*>(values.data()), 0, values.size() * sizeof(T));
-  for (long i = 0; i < count; ++i)
-    values[static_cast<size_t>(i)] = contribution(c, rank, i);
+  for (long i = 0; i < count; ++i) values[static_cast<size_t>(i)] = contribution(c, rank, i);
   return values;
 }
 
@@ -35,16 +34,14 @@ void refill(const Case<T>& c, long count, std::vector<T>& values) {
 template <class T>
 void verify(const Case<T>& c, const T* result, int high, long first, long count, const char* what) {
   for (long i = 0; i < count; ++i) {
-    if (digested)
-      total_digest = total_digest * 1099511628211u + digest(result[i]);
-    if ((mode == Mode::kNative && !c.free_of_order) || same(result[i], expected(c, 0, high, first + i)))
-      continue;
+    if (digested) total_digest = total_digest * 1099511628211u + digest(result[i]);
+    if ((mode == Mode::kNative && !c.free_of_order) || same(result[i], expected(c, 0, high, first + i))) continue;
     const T right = expected(c, 0, high, first + i);
     uint64_t got = 0, want = 0;
     memcpy(&got, &result[i], sizeof(T) < 8 ? sizeof(T) : 8);
     memcpy(&want, &right, sizeof(T) < 8 ? sizeof(T) : 8);
-    fprintf(stderr, "rank %d of %d, %s, %s: element %ld of %ld is %016llx, not %016llx\n", rank, ranks, name.c_str(), what, i, count,
-            static_cast<unsigned long long>(got), static_cast<unsigned long long>(want));
+    fprintf(stderr, "rank %d of %d, %s, %s: element %ld of %ld is %016llx, not %016llx\n", rank, ranks, name.c_str(),
+            what, i, count, static_cast<unsigned long long>(got), static_cast<unsigned long long>(want));
     _exit(1);
   }
 }
@@ -52,7 +49,10 @@ void verify(const Case<T>& c, const T* result, int high, long first, long count,
 /// The same call in its blocking, nonblocking, persistent and large-count forms.
 enum class How { kBlocking, kStarted, kLarge, kPersistent };
 const char* text_of(How how) {
-  return how == How::kBlocking ? "blocking" : how == How::kStarted ? "nonblocking" : how == How::kLarge ? "large count" : "persistent";
+  return how == How::kBlocking  ? "blocking"
+         : how == How::kStarted ? "nonblocking"
+         : how == How::kLarge   ? "large count"
+                                : "persistent";
 }
 #if MPI_VERSION >= 4
 const std::vector<How> kHows = {How::kBlocking, How::kStarted, How::kLarge, How::kPersistent};
@@ -80,8 +80,7 @@ void complete(How how, MPI_Request* request, Restore restore, Verify check) {
   if (how == How::kStarted) {
     finish(request);
     check();
-    if (*request != MPI_REQUEST_NULL)
-      OK(MPI_Wait(request, MPI_STATUS_IGNORE));
+    if (*request != MPI_REQUEST_NULL) OK(MPI_Wait(request, MPI_STATUS_IGNORE));
   } else if (how == How::kPersistent) {
     for (int start = 0; start < 3; ++start) {
       restore();
@@ -96,12 +95,12 @@ void complete(How how, MPI_Request* request, Restore restore, Verify check) {
 }
 
 #if MPI_VERSION >= 4
-#define REDUCTION(how, request, name, ...)                                                                         \
-  do {                                                                                                             \
-    if ((how) == How::kBlocking) OK(MPI_##name(__VA_ARGS__));                                                      \
-    else if ((how) == How::kStarted) OK(MPI_I##name(__VA_ARGS__, &(request)));                                     \
-    else if ((how) == How::kLarge) OK(MPI_##name##_c(__VA_ARGS__));                                                \
-    else OK(MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, &(request)));                                            \
+#define REDUCTION(how, request, name, ...)                                     \
+  do {                                                                         \
+    if ((how) == How::kBlocking) OK(MPI_##name(__VA_ARGS__));                  \
+    else if ((how) == How::kStarted) OK(MPI_I##name(__VA_ARGS__, &(request))); \
+    else if ((how) == How::kLarge) OK(MPI_##name##_c(__VA_ARGS__));            \
+    else OK(MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, &(request)));        \
   } while (0)
 #define MPI_IAllreduce MPI_Iallreduce
 #define MPI_IReduce MPI_Ireduce
@@ -114,10 +113,10 @@ void complete(How how, MPI_Request* request, Restore restore, Verify check) {
 #define MPI_IScan MPI_Iscan
 #define MPI_IExscan MPI_Iexscan
 #define MPI_IReduce_scatter_block MPI_Ireduce_scatter_block
-#define REDUCTION(how, request, name, ...)                                                                         \
-  do {                                                                                                             \
-    if ((how) == How::kBlocking) OK(MPI_##name(__VA_ARGS__));                                                      \
-    else OK(MPI_I##name(__VA_ARGS__, &(request)));                                                                 \
+#define REDUCTION(how, request, name, ...)                    \
+  do {                                                        \
+    if ((how) == How::kBlocking) OK(MPI_##name(__VA_ARGS__)); \
+    else OK(MPI_I##name(__VA_ARGS__, &(request)));            \
   } while (0)
 #endif
 
@@ -132,26 +131,21 @@ void check_everywhere(const Case<T>& c, long count, How how, bool in_place) {
   delay();
   REDUCTION(how, request, Allreduce, send, out.data(), n, c.type, c.op, comm);
   auto check = [&] { verify(c, out.data(), ranks, 0, count, what); };
-  if (how == How::kBlocking || how == How::kLarge)
-    check();
+  if (how == How::kBlocking || how == How::kLarge) check();
   complete(how, &request, restore, check);
 
   for (int exclusive = 0; exclusive < 2; ++exclusive) {
     restore();
     delay();
-    if (exclusive)
-      REDUCTION(how, request, Exscan, send, out.data(), n, c.type, c.op, comm);
-    else
-      REDUCTION(how, request, Scan, send, out.data(), n, c.type, c.op, comm);
+    if (exclusive) REDUCTION(how, request, Exscan, send, out.data(), n, c.type, c.op, comm);
+    else REDUCTION(how, request, Scan, send, out.data(), n, c.type, c.op, comm);
     auto prefix = [&] {
       if (!exclusive || rank > 0)
         verify(c, out.data(), exclusive ? rank : rank + 1, 0, count, exclusive ? "Exscan" : "Scan");
       else  // undefined, so every MPI leaves it alone
-        for (long i = 0; i < count; ++i)
-          CHECK(same(out[static_cast<size_t>(i)], contribution(c, rank, i)));
+        for (long i = 0; i < count; ++i) CHECK(same(out[static_cast<size_t>(i)], contribution(c, rank, i)));
     };
-    if (how == How::kBlocking || how == How::kLarge)
-      prefix();
+    if (how == How::kBlocking || how == How::kLarge) prefix();
     complete(how, &request, restore, prefix);
   }
 
@@ -159,13 +153,12 @@ void check_everywhere(const Case<T>& c, long count, How how, bool in_place) {
   restore();
   const bool root_in_place = in_place && rank == root;
   delay();
-  REDUCTION(how, request, Reduce, root_in_place ? MPI_IN_PLACE : in.data(), rank == root ? out.data() : nullptr, n, c.type, c.op, root, comm);
+  REDUCTION(how, request, Reduce, root_in_place ? MPI_IN_PLACE : in.data(), rank == root ? out.data() : nullptr, n,
+            c.type, c.op, root, comm);
   auto at_root = [&] {
-    if (rank == root)
-      verify(c, out.data(), ranks, 0, count, "Reduce");
+    if (rank == root) verify(c, out.data(), ranks, 0, count, "Reduce");
   };
-  if (how == How::kBlocking || how == How::kLarge)
-    at_root();
+  if (how == How::kBlocking || how == How::kLarge) at_root();
   complete(how, &request, restore, at_root);
 }
 
@@ -179,8 +172,7 @@ void check_scattered(const Case<T>& c, long block, How how, bool in_place) {
   delay();
   REDUCTION(how, request, Reduce_scatter_block, send, out.data(), static_cast<int>(block), c.type, c.op, comm);
   auto check = [&] { verify(c, out.data(), ranks, rank * block, block, "Reduce_scatter_block"); };
-  if (how == How::kBlocking || how == How::kLarge)
-    check();
+  if (how == How::kBlocking || how == How::kLarge) check();
   complete(how, &request, restore, check);
 
   // Blocks of different length, some empty.
@@ -188,8 +180,7 @@ void check_scattered(const Case<T>& c, long block, How how, bool in_place) {
   long start = 0, all = 0;
   for (int r = 0; r < ranks; ++r) {
     counts[static_cast<size_t>(r)] = static_cast<int>(r % 3 == 1 ? 0 : block + r);
-    if (r < rank)
-      start += counts[static_cast<size_t>(r)];
+    if (r < rank) start += counts[static_cast<size_t>(r)];
     all += counts[static_cast<size_t>(r)];
   }
   const long own = counts[static_cast<size_t>(rank)];
@@ -213,8 +204,7 @@ void check_scattered(const Case<T>& c, long block, How how, bool in_place) {
     default: break;
   }
   auto check2 = [&] { verify(c, out2.data(), ranks, start, own, "Reduce_scatter"); };
-  if (how == How::kBlocking || how == How::kLarge)
-    check2();
+  if (how == How::kBlocking || how == How::kLarge) check2();
   complete(how, &request, restore2, check2);
 }
 
@@ -222,10 +212,8 @@ void print(const char* what) {
   std::vector<uint64_t> all(static_cast<size_t>(ranks));
   OK(MPI_Gather(&total_digest, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, 0, comm));
   uint64_t together = 0;
-  for (uint64_t one : all)
-    together = together * 31 + one;
-  if (rank == 0)
-    printf("%s %016llx\n", what, static_cast<unsigned long long>(together));
+  for (uint64_t one : all) together = together * 31 + one;
+  if (rank == 0) printf("%s %016llx\n", what, static_cast<unsigned long long>(together));
   total_digest = 0;
 }
 
@@ -317,8 +305,7 @@ void user_operators() {
   Affine in = Value<Affine>::make(static_cast<uint64_t>(rank)), out = {};
   memset(&out, 0x5a, sizeof(out));
   OK(MPI_Allreduce(&in, &out, 1, affine, op, comm));
-  for (char byte : out.gap)
-    CHECK(mode == Mode::kNative || byte == 0x5a);
+  for (char byte : out.gap) CHECK(mode == Mode::kNative || byte == 0x5a);
   // Freed while the reduction is under way: type and operator are needed until it is complete.
   Case<Affine> c = {affine, op, after, true, false, 999};
   auto values = mine(c, 60), results = mine(c, 60);
@@ -370,8 +357,7 @@ void many_at_once() {
         left -= count;
       }
     } else {
-      for (int i = kMany; i >= 0; --i)
-        OK(MPI_Wait(&requests[(i * 7) % (kMany + 1)], MPI_STATUS_IGNORE));
+      for (int i = kMany; i >= 0; --i) OK(MPI_Wait(&requests[(i * 7) % (kMany + 1)], MPI_STATUS_IGNORE));
     }
     for (int i = 0; i < kMany; ++i) {
       c.salt = 1000 + i;
@@ -402,8 +388,7 @@ void large_vectors() {
 }
 
 void intercommunicators() {
-  if (ranks < 2)
-    return;
+  if (ranks < 2) return;
   // The lower half and the upper half; contributions are numbered by the rank in the group.
   const int half = ranks / 2, low = rank < half;
   MPI_Comm group, inter;
@@ -442,20 +427,19 @@ void intercommunicators() {
       } else {
         OK(MPI_Reduce(in.data(), out.data(), n, MPI_DOUBLE, MPI_SUM, root, inter));
       }
-      if (root == MPI_ROOT)
-        verify(theirs, out.data(), remote, 0, count, "Reduce");
+      if (root == MPI_ROOT) verify(theirs, out.data(), remote, 0, count, "Reduce");
 
       // The total is what both sides can divide.
       const int size = ranks - remote;
       const long total = count * half * (ranks - half);
-      if (total > 20000)
-        continue;
+      if (total > 20000) continue;
       rank = own;
       auto all = mine(ours, total), part = mine(ours, total);
       rank = whole_rank;
       const long block = total / size;
       if (started) {
-        OK(MPI_Ireduce_scatter_block(all.data(), part.data(), static_cast<int>(block), MPI_DOUBLE, MPI_SUM, inter, &request));
+        OK(MPI_Ireduce_scatter_block(all.data(), part.data(), static_cast<int>(block), MPI_DOUBLE, MPI_SUM, inter,
+                                     &request));
         finish(&request);
         OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
       } else {
@@ -468,8 +452,7 @@ void intercommunicators() {
         counts[1] = 0;
       }
       long first = 0;
-      for (int r = 0; r < own; ++r)
-        first += counts[static_cast<size_t>(r)];
+      for (int r = 0; r < own; ++r) first += counts[static_cast<size_t>(r)];
       OK(MPI_Reduce_scatter(all.data(), part.data(), counts.data(), MPI_DOUBLE, MPI_SUM, inter));
       verify(theirs, part.data(), remote, first, counts[static_cast<size_t>(own)], "Reduce_scatter");
     }
@@ -480,8 +463,7 @@ void intercommunicators() {
 
 [[maybe_unused]] int class_of(int code) {
   int error_class = 0;
-  if (code != MPI_SUCCESS)
-    OK(MPI_Error_class(code, &error_class));
+  if (code != MPI_SUCCESS) OK(MPI_Error_class(code, &error_class));
   return error_class;
 }
 
@@ -492,7 +474,10 @@ void errors() {
   OK(MPI_Comm_dup(comm, &quiet));
   OK(MPI_Comm_set_errhandler(quiet, MPI_ERRORS_RETURN));
   double in = 1, out = 0;
-  struct { double value; int index; } pair = {1, 2}, other = {};
+  struct {
+    double value;
+    int index;
+  } pair = {1, 2}, other = {};
   CHECK(class_of(MPI_Allreduce(&in, &out, -1, MPI_DOUBLE, MPI_SUM, quiet)) == MPI_ERR_COUNT);
   CHECK(class_of(MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_OP_NULL, quiet)) == MPI_ERR_OP);
   CHECK(class_of(MPI_Allreduce(&in, &out, 1, MPI_DATATYPE_NULL, MPI_SUM, quiet)) != MPI_SUCCESS);
@@ -515,7 +500,9 @@ int main(int argc, char** argv) {
   int world;
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &world));
   OK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-  const int key = layout == "reversed" ? -world : layout == "shuffled" ? static_cast<int>(mix(static_cast<uint64_t>(world)) & 0xffff) : world;
+  const int key = layout == "reversed"   ? -world
+                  : layout == "shuffled" ? static_cast<int>(mix(static_cast<uint64_t>(world)) & 0xffff)
+                                         : world;
   OK(MPI_Comm_split(MPI_COMM_WORLD, 0, key, &comm));
   OK(MPI_Comm_rank(comm, &rank));
 
@@ -541,8 +528,7 @@ int main(int argc, char** argv) {
   intercommunicators();
   errors();
   OK(MPI_Comm_free(&comm));
-  if (world == 0)
-    printf("reductions %s\n", argv[1]);
+  if (world == 0) printf("reductions %s\n", argv[1]);
   OK(MPI_Finalize());
   return 0;
 }

@@ -17,7 +17,9 @@ static int rank;
 static double alone[kThreads][3][kMost];
 static const int counts[3] = {1, 100, kMost};
 
-static double value(int thread, int i) { return (rank * 7 + thread * 3 + i % 13 + 1) / (3.0 + rank) * (i % 2 ? -1e8 : 1); }
+static double value(int thread, int i) {
+  return (rank * 7 + thread * 3 + i % 13 + 1) / (3.0 + rank) * (i % 2 ? -1e8 : 1);
+}
 
 static void reduce(int thread, int size, double* in, double* out, int started) {
   const int count = counts[size];

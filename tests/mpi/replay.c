@@ -64,22 +64,16 @@ static void by_probe(int matched, int waits) {
     MPI_Message message;
     double value;
     int flag = 1;
-    if (waits && matched)
-      OK(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &message, &status));
-    else if (waits)
-      OK(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status));
-    else if (matched)
-      OK(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &message, &status));
-    else
-      OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status));
+    if (waits && matched) OK(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &message, &status));
+    else if (waits) OK(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status));
+    else if (matched) OK(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &message, &status));
+    else OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status));
     if (!flag) {
       polls++;
       continue;
     }
-    if (matched)
-      OK(MPI_Mrecv(&value, 1, MPI_DOUBLE, &message, MPI_STATUS_IGNORE));
-    else
-      OK(MPI_Recv(&value, 1, MPI_DOUBLE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    if (matched) OK(MPI_Mrecv(&value, 1, MPI_DOUBLE, &message, MPI_STATUS_IGNORE));
+    else OK(MPI_Recv(&value, 1, MPI_DOUBLE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     sum += (double)(polls % 5);  // how often nothing was there is a decision of MPI's, too
     take(status.MPI_SOURCE, status.MPI_TAG, value);
   }
@@ -193,7 +187,8 @@ static void worker(int tags) {
       memcpy(&state, &bits, 8);
     }
     if (asked("REPLAY_STOP", round)) break;
-    // Not a sum: Open MPI's clock begins with 0, and where the others were first, the answer is far too large for seconds.
+    // Not a sum: Open MPI's clock begins with 0, and where the others were first, the answer is far too large for
+    // seconds.
     if (asked("REPLAY_TIME", 0)) state *= 1 + MPI_Wtime();
     if (asked("REPLAY_WAY", round)) OK(MPI_Send(&state, 1, MPI_DOUBLE, 0, kWay, MPI_COMM_WORLD));
     OK(MPI_Send(&state, 1, MPI_DOUBLE, 0, tags ? round % 3 : 0, MPI_COMM_WORLD));

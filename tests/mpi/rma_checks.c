@@ -63,8 +63,7 @@ static void fences(void) {
   CHECK(memory[3200] == peer * 100000 && memory[3300] == -3301 + peer * 100000);
   CHECK(*(long double*)&memory[3500] == peer);
   OK(MPI_Win_fence(0, win));
-  for (int i = 0; i < kMany; i++)
-    OK(MPI_Put(local + i, 1, MPI_DOUBLE, peer, kMany - 1 - i, 1, MPI_DOUBLE, win));
+  for (int i = 0; i < kMany; i++) OK(MPI_Put(local + i, 1, MPI_DOUBLE, peer, kMany - 1 - i, 1, MPI_DOUBLE, win));
   checkable += kMany;
   OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
   CHECK(memory[0] == peer * 100000 + kMany - 1 && memory[kMany - 1] == peer * 100000);

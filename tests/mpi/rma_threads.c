@@ -4,8 +4,8 @@
 // everybody puts into everybody's memory between fences, then in exposure epochs that end by MPI_Win_wait or
 // MPI_Win_test.
 //
-// Open MPI 4.1 has no module for that: osc/pt2pt wants one thread, osc/rdma crashes, and osc/ucx mixes up windows made at
-// the same time and now and then returns from a fence before the data is there.
+// Open MPI 4.1 has no module for that: osc/pt2pt wants one thread, osc/rdma crashes, and osc/ucx mixes up windows made
+// at the same time and now and then returns from a fence before the data is there.
 //
 // ranks: 2
 // needs: mpich

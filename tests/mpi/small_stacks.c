@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much stack MPI calls use: each kind of call is made on a stack of its own (ucontext, as Argobots and Boost.Context
-// have them) that was painted before, and the lowest byte that lost its colour says how deep it went. The first calls from
-// their places count as well. Then the same in a thread that has not called MPI before. One line a kind: "NAME BYTES".
-// Two ranks; each prints its own to the file that STACKS_FILE names, with its rank behind it.
+// How much stack MPI calls use: each kind of call is made on a stack of its own (ucontext, as Argobots and
+// Boost.Context have them) that was painted before, and the lowest byte that lost its colour says how deep it went. The
+// first calls from their places count as well. Then the same in a thread that has not called MPI before. One line a
+// kind: "NAME BYTES". Two ranks; each prints its own to the file that STACKS_FILE names, with its rank behind it.
 
 #include <mpi.h>
 #include <pthread.h>
@@ -128,10 +128,17 @@ static void files(void) {
 static const struct {
   const char* name;
   void (*run)(void);
-} kinds[] = {{"send_receive", send_receive}, {"nonblocking", nonblocking}, {"exchange", exchange},
-             {"persistent", persistent}, {"probes", probes}, {"moving", moving},
-             {"nonblocking_collectives", nonblocking_collectives}, {"reductions", reductions},
-             {"communicators", communicators}, {"one_sided", one_sided}, {"files", files}};
+} kinds[] = {{"send_receive", send_receive},
+             {"nonblocking", nonblocking},
+             {"exchange", exchange},
+             {"persistent", persistent},
+             {"probes", probes},
+             {"moving", moving},
+             {"nonblocking_collectives", nonblocking_collectives},
+             {"reductions", reductions},
+             {"communicators", communicators},
+             {"one_sided", one_sided},
+             {"files", files}};
 enum { kKinds = sizeof(kinds) / sizeof(kinds[0]) };
 
 static ucontext_t back, there;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What staging_collectives does besides every call with every mixture of memory: failures of the runtime, memory that is
- * freed too early, requests that are, and calls that go to the library as they are. Part of staging_collectives.c.
+ * What staging_collectives does besides every call with every mixture of memory: failures of the runtime, memory that
+ * is freed too early, requests that are, and calls that go to the library as they are. Part of staging_collectives.c.
  */
 
 static void large(size_t bytes) {
@@ -82,7 +82,8 @@ static void freed(void) {
   OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* Persistent messages that are freed while they are active are seen through to their ends, and leave no memory behind. */
+/* Persistent messages that are freed while they are active are seen through to their ends, and leave no memory behind.
+ */
 static void forgotten(void) {
   enum { kCount = 30000 };
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -112,13 +113,15 @@ static void forgotten(void) {
 static void together(void) {
   enum { kCount = 3000 };
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
-  int host[kCount], *give = device_memory(2 * sizeof(host)), *get = device_memory(2 * sizeof(host)), *sum = device_memory(sizeof(host));
+  int host[kCount], *give = device_memory(2 * sizeof(host)), *get = device_memory(2 * sizeof(host)),
+                    *sum = device_memory(sizeof(host));
   MPI_Request all[6];
   OK(MPI_Recv_init(get + kCount, 1000, MPI_INT, next, 9, MPI_COMM_WORLD, &all[4]));
   OK(MPI_Send_init(give + kCount, 1000, MPI_INT, before, 9, MPI_COMM_WORLD, &all[5]));
   for (int turn = 0; turn < 9; turn++) {
     for (int i = 0; i < kCount; i++) host[i] = i * 7 + rank + turn;
-    CHECK(gpu.up((uintptr_t)give, host, sizeof(host)) == 0 && gpu.up((uintptr_t)(give + kCount), host, sizeof(host)) == 0);
+    CHECK(gpu.up((uintptr_t)give, host, sizeof(host)) == 0 &&
+          gpu.up((uintptr_t)(give + kCount), host, sizeof(host)) == 0);
     OK(MPI_Irecv(get, kCount, MPI_INT, next, turn, MPI_COMM_WORLD, &all[0]));
     OK(MPI_Isend(give, kCount - turn, MPI_INT, before, turn, MPI_COMM_WORLD, &all[1]));
     OK(MPI_Iallreduce(give, sum, kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &all[2]));
@@ -127,7 +130,8 @@ static void together(void) {
     int at[6], number;
     if (turn % 3 == 0) OK(MPI_Waitall(6, all, MPI_STATUSES_IGNORE));
     for (int left = turn % 3 == 1 ? 6 : 0; left > 0; left--) OK(MPI_Waitany(6, all, at, MPI_STATUS_IGNORE));
-    for (int left = turn % 3 == 2 ? 6 : 0; left > 0; left -= number) OK(MPI_Testsome(6, all, &number, at, MPI_STATUSES_IGNORE));
+    for (int left = turn % 3 == 2 ? 6 : 0; left > 0; left -= number)
+      OK(MPI_Testsome(6, all, &number, at, MPI_STATUSES_IGNORE));
     CHECK(gpu.down(host, (uintptr_t)sum, sizeof(host)) == 0);
     for (int i = 0; i < kCount; i++) CHECK(host[i] == size * (i * 7 + turn) + size * (size - 1) / 2);
     CHECK(gpu.down(host, (uintptr_t)get, sizeof(host)) == 0);
@@ -150,7 +154,8 @@ static void left(const char* path) {
   OK(MPI_Put(device, 100, MPI_INT, MPI_PROC_NULL, 0, 100, MPI_INT, win));
   OK(MPI_Win_fence(0, win));
   OK(MPI_Win_free(&win));
-  OK(MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+  OK(MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
+                   &file));
   CHECK(MPI_File_read(file, device, 100, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS); /* not opened for that */
   OK(MPI_File_close(&file));
 #if MPI_VERSION >= 4

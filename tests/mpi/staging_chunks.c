@@ -83,9 +83,11 @@ static void probed(int to_device) {
     }
     char* data = filled(to_device, kLarge + 10, 0);
     if (way == 0) OK(MPI_Probe(other, way, comm, &status));
-    if (way == 1) while (!flag) OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &status));
+    if (way == 1)
+      while (!flag) OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &status));
     if (way == 2 || way == 5) OK(MPI_Mprobe(other, way, comm, &message, way == 5 ? MPI_STATUS_IGNORE : &status));
-    if (way == 3 || way == 4) while (!flag) OK(MPI_Improbe(other, MPI_ANY_TAG, comm, &flag, &message, &status));
+    if (way == 3 || way == 4)
+      while (!flag) OK(MPI_Improbe(other, MPI_ANY_TAG, comm, &flag, &message, &status));
     if (way != 5) check_status(&status, other, way, MPI_BYTE, kLarge);
     if (way < 2) OK(MPI_Recv(data, kLarge + 10, MPI_BYTE, other, way, comm, &status));
     if (way == 2 || way == 3) OK(MPI_Mrecv(data, kLarge + 10, MPI_BYTE, &message, &status));
@@ -156,7 +158,8 @@ static void exchanged(int from_device, int to_device) {
     MPI_Status status;
     if (way < 2) {
       char *out = filled(from_device, kLarge, seed + rank), *in = filled(to_device, kLarge, 0);
-      const int to = way == 1 && rank == 1 ? MPI_PROC_NULL : other, from = way == 1 && rank == 0 ? MPI_PROC_NULL : other;
+      const int to = way == 1 && rank == 1 ? MPI_PROC_NULL : other,
+                from = way == 1 && rank == 0 ? MPI_PROC_NULL : other;
       OK(MPI_Sendrecv(out, kLarge, MPI_BYTE, to, 5, in, kLarge, MPI_BYTE, from, 5, comm, &status));
       if (from != MPI_PROC_NULL) {
         check_status(&status, other, 5, MPI_BYTE, kLarge);
@@ -400,7 +403,8 @@ static void one_round(unsigned number) {
     in[i] = filled(theirs[i].to_device, theirs[i].bytes + 32, 0);
   }
   for (int i = 0; i < kEach; i++)
-    OK((mine[i].synchronous ? MPI_Issend : MPI_Isend)(out[i], mine[i].bytes, MPI_BYTE, other, mine[i].tag, comm, &requests[i]));
+    OK((mine[i].synchronous ? MPI_Issend : MPI_Isend)(out[i], mine[i].bytes, MPI_BYTE, other, mine[i].tag, comm,
+                                                      &requests[i]));
   for (int k = 0; k < kEach; k++) {
     const int i = order[k];
     const struct message* m = &theirs[i];
@@ -413,7 +417,9 @@ static void one_round(unsigned number) {
     switch (way) {
       case 0: OK(MPI_Recv(in[i], room, MPI_BYTE, source, tag, comm, &status)); break;
       case 1: OK(MPI_Probe(source, tag, comm, &status)); break;
-      case 2: while (!flag) OK(MPI_Improbe(source, tag, comm, &flag, &message, &status)); break;
+      case 2:
+        while (!flag) OK(MPI_Improbe(source, tag, comm, &flag, &message, &status));
+        break;
       case 3: OK(MPI_Mprobe(source, tag, comm, &message, &status)); break;
       default: OK(MPI_Irecv(in[i], room, MPI_BYTE, source, tag, comm, &requests[kEach + i]));
     }
@@ -475,7 +481,8 @@ static void deferred(double down) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   *(void**)&now = device_symbol(library, "fakegpu_now");
   *(void**)&count = device_symbol(library, "fakegpu_count");
-  char *out = filled(1, kLarge, 5), *far = filled(1, kLarge, 6), *in = filled(1, kLarge, 0), *room = filled(1, kLarge, 0);
+  char *out = filled(1, kLarge, 5), *far = filled(1, kLarge, 6), *in = filled(1, kLarge, 0),
+       *room = filled(1, kLarge, 0);
   for (int round = 0; round < kRounds + 2; round++) {
     MPI_Request requests[4];
     OK(MPI_Irecv(in, kLarge, MPI_BYTE, 0, 1, MPI_COMM_SELF, &requests[0]));
@@ -515,10 +522,8 @@ static void lost(void) {
     MPI_Request request;
     OK(MPI_Irecv(data, kLarge, MPI_BYTE, other, 1, comm, &request));
     const int result = MPI_Wait(&request, &status);  // it may have been sent whole
-    if (result == MPI_SUCCESS)
-      check(1, data, kLarge, kLarge, 3);
-    else
-      CHECK(class_of(result) == MPI_ERR_OTHER);
+    if (result == MPI_SUCCESS) check(1, data, kLarge, kLarge, 3);
+    else CHECK(class_of(result) == MPI_ERR_OTHER);
     memory_free(1, data);
   }
   OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL));

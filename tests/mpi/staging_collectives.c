@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives, and persistent requests of any kind, with device buffers. Each call is made with host buffers first, which
- * says what every byte of the buffers must be afterwards, gaps and parts that the call does not write included; then with
- * each mixture of host and device memory, from the same contents.
+ * Collectives, and persistent requests of any kind, with device buffers. Each call is made with host buffers first,
+ * which says what every byte of the buffers must be afterwards, gaps and parts that the call does not write included;
+ * then with each mixture of host and device memory, from the same contents.
  *
  * staging_collectives [WHAT [ARGUMENT]]
- *   all           every call there is (default); even numbers of ranks; prints "staging_collectives CALLS DEVICE_BUFFERS"
- *   large BYTES   a broadcast and a reduction of that many bytes
- *   gone          broadcasts until the runtime fails (FAKEGPU fault=gone), errors returned: prints "refused CLASS"
- *   freed         device memory is freed while an operation on it is pending: likewise; freed-messages: messages
- *   together      messages, persistent messages and collectives, all completed by the same calls
- *   forgotten     persistent messages that are freed while they are active
- *   left FILE     one-sided communication, files and partitioned messages with device buffers that nobody accesses
+ *   all           every call there is (default); even numbers of ranks; prints "staging_collectives CALLS
+ * DEVICE_BUFFERS" large BYTES   a broadcast and a reduction of that many bytes gone          broadcasts until the
+ * runtime fails (FAKEGPU fault=gone), errors returned: prints "refused CLASS" freed         device memory is freed
+ * while an operation on it is pending: likewise; freed-messages: messages together      messages, persistent messages
+ * and collectives, all completed by the same calls forgotten     persistent messages that are freed while they are
+ * active left FILE     one-sided communication, files and partitioned messages with device buffers that nobody accesses
  *   host [DRIVER] no device buffer at all; with a driver that finds no device
  */
 #include <dlfcn.h>
@@ -58,7 +57,8 @@ static void* device_memory(size_t bytes) {
   return (void*)address;
 }
 
-/* --- One call: `send` and `receive` are rooms of kRoom bytes ------------------------------------------------------- */
+/* --- One call: `send` and `receive` are rooms of kRoom bytes -------------------------------------------------------
+ */
 
 static MPI_Comm world, cart, half, inter;
 static MPI_Datatype strided, padded;
@@ -91,29 +91,29 @@ static void complete(MPI_Request* r) {
 
 static int n(int of) { return counts[of]; }
 
-#define PLAIN(name, number, call)                     \
-  static int name(void* send, void* receive) {        \
-    (void)send, (void)receive;                        \
-    OK(MPI_##call);                                   \
-    return number;                                    \
+#define PLAIN(name, number, call)              \
+  static int name(void* send, void* receive) { \
+    (void)send, (void)receive;                 \
+    OK(MPI_##call);                            \
+    return number;                             \
   }
-#define LATER(name, number, call)                     \
-  static int name(void* send, void* receive) {        \
-    (void)send, (void)receive;                        \
-    OK(MPI_I##call);                                  \
-    complete(&request);                               \
-    return number;                                    \
+#define LATER(name, number, call)              \
+  static int name(void* send, void* receive) { \
+    (void)send, (void)receive;                 \
+    OK(MPI_I##call);                           \
+    complete(&request);                        \
+    return number;                             \
   }
-#define TWICE(name, number, call)                     \
-  static int name(void* send, void* receive) {        \
-    (void)send, (void)receive;                        \
-    OK(MPI_##call);                                   \
-    for (int i = 0; i < 2; i++) {                     \
-      OK(MPI_Start(&request));                        \
-      complete(&request);                             \
-    }                                                 \
-    OK(MPI_Request_free(&request));                   \
-    return number;                                    \
+#define TWICE(name, number, call)              \
+  static int name(void* send, void* receive) { \
+    (void)send, (void)receive;                 \
+    OK(MPI_##call);                            \
+    for (int i = 0; i < 2; i++) {              \
+      OK(MPI_Start(&request));                 \
+      complete(&request);                      \
+    }                                          \
+    OK(MPI_Request_free(&request));            \
+    return number;                             \
   }
 #define IN_PLACE_AT_ROOT(buffer) (rank == size - 1 ? MPI_IN_PLACE : (buffer))
 
@@ -123,7 +123,8 @@ LATER(ibcast, 1, bcast(send, 7, padded, 0, world, &request))
 PLAIN(gather_all, 2, Gather(send, 9, MPI_INT, receive, 9, MPI_INT, size - 1, world))
 PLAIN(gather_in_place, 2, Gather(IN_PLACE_AT_ROOT(send), 9, MPI_INT, receive, 9, MPI_INT, size - 1, world))
 PLAIN(gatherv, 2, Gatherv(send, n(rank), MPI_INT, receive, counts, places, MPI_INT, size - 1, world))
-PLAIN(gatherv_in_place, 2, Gatherv(IN_PLACE_AT_ROOT(send), n(rank), MPI_INT, receive, counts, places, MPI_INT, size - 1, world))
+PLAIN(gatherv_in_place, 2,
+      Gatherv(IN_PLACE_AT_ROOT(send), n(rank), MPI_INT, receive, counts, places, MPI_INT, size - 1, world))
 LATER(igather, 2, gather(send, 3, strided, receive, 6, MPI_INT, 0, world, &request))
 PLAIN(scatter, 2, Scatter(send, 9, MPI_INT, receive, 9, MPI_INT, 0, world))
 PLAIN(scatter_in_place, 2, Scatter(send, 9, MPI_INT, IN_PLACE_AT_ROOT(receive), 9, MPI_INT, size - 1, world))
@@ -160,7 +161,12 @@ PLAIN(neighboursv, 2, Neighbor_allgatherv(send, 8, MPI_INT, receive, (int[]){8, 
 PLAIN(neighbours_all, 2, Neighbor_alltoall(send, 4, strided, receive, 4, strided, cart))
 LATER(ineighbours_all, 2, neighbor_alltoall(send, 8, MPI_INT, receive, 8, MPI_INT, cart, &request))
 PLAIN(inter_bcast, 1, Bcast(send, 30, MPI_INT, rank % 2 == 1 ? 0 : rank == 0 ? MPI_ROOT : MPI_PROC_NULL, inter))
-PLAIN(inter_gather, 2, Gather(send, 5, MPI_INT, receive, 5, MPI_INT, rank % 2 == 1 ? 0 : rank == 0 ? MPI_ROOT : MPI_PROC_NULL, inter))
+PLAIN(inter_gather, 2,
+      Gather(send, 5, MPI_INT, receive, 5, MPI_INT,
+             rank % 2 == 1 ? 0
+             : rank == 0   ? MPI_ROOT
+                           : MPI_PROC_NULL,
+             inter))
 PLAIN(inter_allgather, 2, Allgather(send, 5, MPI_INT, receive, 5, MPI_INT, inter))
 PLAIN(inter_allreduce, 2, Allreduce(send, receive, 5, MPI_INT, MPI_SUM, inter))
 PLAIN(inter_alltoall, 2, Alltoall(send, 5, MPI_INT, receive, 5, MPI_INT, inter))
@@ -168,10 +174,15 @@ PLAIN(inter_alltoall, 2, Alltoall(send, 5, MPI_INT, receive, 5, MPI_INT, inter))
 TWICE(bcast_init, 1, Bcast_init(send, 100, MPI_INT, 0, world, MPI_INFO_NULL, &request))
 TWICE(allreduce_init, 2, Allreduce_init(send, receive, 50, MPI_INT, MPI_SUM, world, MPI_INFO_NULL, &request))
 TWICE(allreduce_user_init, 2, Allreduce_init(send, receive, 50, MPI_INT, last_wins, world, MPI_INFO_NULL, &request))
-TWICE(alltoallv_init, 2, Alltoallv_init(send, more, more_places, MPI_INT, receive, more, more_places, MPI_INT, world, MPI_INFO_NULL, &request))
-TWICE(gather_in_place_init, 2, Gather_init(IN_PLACE_AT_ROOT(send), 9, MPI_INT, receive, 9, MPI_INT, size - 1, world, MPI_INFO_NULL, &request))
+TWICE(alltoallv_init, 2,
+      Alltoallv_init(send, more, more_places, MPI_INT, receive, more, more_places, MPI_INT, world, MPI_INFO_NULL,
+                     &request))
+TWICE(gather_in_place_init, 2,
+      Gather_init(IN_PLACE_AT_ROOT(send), 9, MPI_INT, receive, 9, MPI_INT, size - 1, world, MPI_INFO_NULL, &request))
 PLAIN(allreduce_c, 2, Allreduce_c(send, receive, 50, MPI_INT, MPI_SUM, world))
-PLAIN(alltoallv_c, 2, Alltoallv_c(send, (MPI_Count[64]){1, 2}, (MPI_Aint[64]){0, 5}, MPI_INT, receive, (MPI_Count[64]){1 + rank % 2, 1 + rank % 2}, (MPI_Aint[64]){9, 2}, MPI_INT, half))
+PLAIN(alltoallv_c, 2,
+      Alltoallv_c(send, (MPI_Count[64]){1, 2}, (MPI_Aint[64]){0, 5}, MPI_INT, receive,
+                  (MPI_Count[64]){1 + rank % 2, 1 + rank % 2}, (MPI_Aint[64]){9, 2}, MPI_INT, half))
 #endif
 
 static int alltoallw(void* send, void* receive) {
@@ -290,47 +301,101 @@ static int pack_c(void* send, void* receive) {
 #endif
 
 typedef int (*operation)(void*, void*);
-#define NAMED(name) {#name, name}
+#define NAMED(name) \
+  { #name, name }
 static const struct {
   const char* name;
   operation run;
 } operations[] = {
-    NAMED(bcast), NAMED(bcast_strided), NAMED(ibcast), NAMED(gather_all), NAMED(gather_in_place), NAMED(gatherv),
-    NAMED(gatherv_in_place), NAMED(igather), NAMED(scatter), NAMED(scatter_in_place), NAMED(scatterv), NAMED(iscatterv),
-    NAMED(allgather), NAMED(allgather_in_place), NAMED(allgatherv), NAMED(allgatherv_in_place), NAMED(iallgatherv),
-    NAMED(alltoall), NAMED(alltoall_in_place), NAMED(alltoallv), NAMED(ialltoallv), NAMED(alltoallw), NAMED(reduce),
-    NAMED(reduce_same), NAMED(ireduce), NAMED(allreduce), NAMED(allreduce_double), NAMED(allreduce_in_place),
-    NAMED(allreduce_user), NAMED(iallreduce), NAMED(iallreduce_in_place), NAMED(reduce_scatter),
-    NAMED(reduce_scatter_in_place), NAMED(reduce_scatter_block), NAMED(ireduce_scatter_block), NAMED(scan),
-    NAMED(scan_in_place), NAMED(iexscan), NAMED(neighbours), NAMED(neighboursv), NAMED(neighbours_all),
-    NAMED(ineighbours_all), NAMED(inter_bcast), NAMED(inter_gather), NAMED(inter_allgather), NAMED(inter_allreduce),
-    NAMED(inter_alltoall), NAMED(looked_at), NAMED(ring), NAMED(cancelled),
-    NAMED(pack), NAMED(unpack), NAMED(external), NAMED(pack_nothing), NAMED(reduce_local),
+    NAMED(bcast),
+    NAMED(bcast_strided),
+    NAMED(ibcast),
+    NAMED(gather_all),
+    NAMED(gather_in_place),
+    NAMED(gatherv),
+    NAMED(gatherv_in_place),
+    NAMED(igather),
+    NAMED(scatter),
+    NAMED(scatter_in_place),
+    NAMED(scatterv),
+    NAMED(iscatterv),
+    NAMED(allgather),
+    NAMED(allgather_in_place),
+    NAMED(allgatherv),
+    NAMED(allgatherv_in_place),
+    NAMED(iallgatherv),
+    NAMED(alltoall),
+    NAMED(alltoall_in_place),
+    NAMED(alltoallv),
+    NAMED(ialltoallv),
+    NAMED(alltoallw),
+    NAMED(reduce),
+    NAMED(reduce_same),
+    NAMED(ireduce),
+    NAMED(allreduce),
+    NAMED(allreduce_double),
+    NAMED(allreduce_in_place),
+    NAMED(allreduce_user),
+    NAMED(iallreduce),
+    NAMED(iallreduce_in_place),
+    NAMED(reduce_scatter),
+    NAMED(reduce_scatter_in_place),
+    NAMED(reduce_scatter_block),
+    NAMED(ireduce_scatter_block),
+    NAMED(scan),
+    NAMED(scan_in_place),
+    NAMED(iexscan),
+    NAMED(neighbours),
+    NAMED(neighboursv),
+    NAMED(neighbours_all),
+    NAMED(ineighbours_all),
+    NAMED(inter_bcast),
+    NAMED(inter_gather),
+    NAMED(inter_allgather),
+    NAMED(inter_allreduce),
+    NAMED(inter_alltoall),
+    NAMED(looked_at),
+    NAMED(ring),
+    NAMED(cancelled),
+    NAMED(pack),
+    NAMED(unpack),
+    NAMED(external),
+    NAMED(pack_nothing),
+    NAMED(reduce_local),
     NAMED(reduce_local_user),
 #ifdef OPEN_MPI
     NAMED(no_room),
 #endif
 #if MPI_VERSION >= 4
-    NAMED(bcast_init), NAMED(allreduce_init), NAMED(allreduce_user_init), NAMED(alltoallv_init), NAMED(gather_in_place_init), NAMED(allreduce_c),
-    NAMED(alltoallv_c), NAMED(pack_c),
+    NAMED(bcast_init),
+    NAMED(allreduce_init),
+    NAMED(allreduce_user_init),
+    NAMED(alltoallv_init),
+    NAMED(gather_in_place_init),
+    NAMED(allreduce_c),
+    NAMED(alltoallv_c),
+    NAMED(pack_c),
 #endif
 };
 
-/* --- The same with every mixture of memory --------------------------------------------------------------------------- */
+/* --- The same with every mixture of memory ---------------------------------------------------------------------------
+ */
 
 static void fill(unsigned char* send, unsigned char* receive, unsigned of) {
   int* values = (int*)send;
-  for (unsigned i = 0; i < kRoom / sizeof(int); i++) values[i] = (int)((i * 2654435761u + of * 97 + (unsigned)rank * 7919) % 100000);
+  for (unsigned i = 0; i < kRoom / sizeof(int); i++)
+    values[i] = (int)((i * 2654435761u + of * 97 + (unsigned)rank * 7919) % 100000);
   memcpy(receive, send, kRoom); /* what MPI_IN_PLACE reads */
   for (unsigned i = 0; i < 100; i++) ((double*)send)[i] = (int)i * 3 - rank;
   for (unsigned i = 0; i < kRoom; i += 7) receive[i] ^= kSentinel;
 }
 
-static void differs(const char* name, int mixture, const char* which, const unsigned char* is, const unsigned char* must) {
+static void differs(const char* name, int mixture, const char* which, const unsigned char* is,
+                    const unsigned char* must) {
   for (int i = 0; i < kRoom; i++) {
     if (is[i] == must[i]) continue;
-    fprintf(stderr, "%s on rank %d, mixture %d: %s buffer differs at byte %d: %02x, not %02x\n", name, rank, mixture, which, i,
-            is[i], must[i]);
+    fprintf(stderr, "%s on rank %d, mixture %d: %s buffer differs at byte %d: %02x, not %02x\n", name, rank, mixture,
+            which, i, is[i], must[i]);
     fflush(NULL);
     _exit(1);
   }
@@ -347,7 +412,8 @@ static void every_mixture(void) {
     const int sides = operations[o].run(sent, received);
     for (int mixture = 1; mixture < (sides == 1 ? 2 : 4); mixture++) { /* also other mixtures on other ranks */
       const int mine = sides == 1 ? (rank + (int)o) % 2 : (mixture + rank * (int)(o % 4)) % 4;
-      unsigned char *from = mine & 1 ? (unsigned char*)device_send : malloc(kRoom), *to = mine & 2 ? (unsigned char*)device_receive : malloc(kRoom);
+      unsigned char *from = mine & 1 ? (unsigned char*)device_send : malloc(kRoom),
+                    *to = mine & 2 ? (unsigned char*)device_receive : malloc(kRoom);
       fill(send, receive, o);
       if (mine & 1) CHECK(gpu.up((uintptr_t)from, send, kRoom) == 0);
       else memcpy(from, send, kRoom);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages with device buffers beside requests and errors that are not staging's. Usage: staging_mixed PART host|device [FILE]
+// Messages with device buffers beside requests and errors that are not staging's. Usage: staging_mixed PART host|device
+// [FILE]
 //
-// kinds: completed in one call together with requests of each other kind, which have to come first: rank 1 sends when the
-// other request is complete on its side. errors: two threads, one provokes errors on MPI_COMM_WORLD, the other receives
-// messages that are too long; every error reaches the handler that is set at that time, once.
+// kinds: completed in one call together with requests of each other kind, which have to come first: rank 1 sends when
+// the other request is complete on its side. errors: two threads, one provokes errors on MPI_COMM_WORLD, the other
+// receives messages that are too long; every error reaches the handler that is set at that time, once.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -15,7 +16,8 @@ enum { kLong = 300000, kRounds = 4, kErrors = 300 };
 static int on_device;
 static const char* path;
 
-// --- kinds ------------------------------------------------------------------------------------------------------------
+// --- kinds
+// ------------------------------------------------------------------------------------------------------------
 
 static const char* const kWays[] = {"all", "any", "some"};
 static int queried, freed_state;
@@ -45,8 +47,8 @@ static void complete(int way, int count, MPI_Request* requests) {
   }
 }
 
-/// The other request: made on both ranks. Not a persistent collective's: MPICH 4.0.2 itself completes it, and what stands
-/// beside it, too early.
+/// The other request: made on both ranks. Not a persistent collective's: MPICH 4.0.2 itself completes it, and what
+/// stands beside it, too early.
 struct Other {
   const char* name;
   int collective_file, file, generalized, partitioned, idup;
@@ -85,10 +87,8 @@ static void kind(const struct Other* o, int way, int bytes, unsigned seed) {
   if (o->idup) OK(MPI_Comm_idup(comm, &made, &requests[2]));
 #if MPI_VERSION >= 4
   if (o->partitioned) {
-    if (rank == 0)
-      OK(MPI_Precv_init(to, 4, 16, MPI_INT, other, 3, comm, MPI_INFO_NULL, &requests[2]));
-    else
-      OK(MPI_Psend_init(values, 4, 16, MPI_INT, other, 3, comm, MPI_INFO_NULL, &requests[2]));
+    if (rank == 0) OK(MPI_Precv_init(to, 4, 16, MPI_INT, other, 3, comm, MPI_INFO_NULL, &requests[2]));
+    else OK(MPI_Psend_init(values, 4, 16, MPI_INT, other, 3, comm, MPI_INFO_NULL, &requests[2]));
     OK(MPI_Start(&requests[2]));
     for (int i = 0; rank == 1 && i < 4; i++) OK(MPI_Pready(i, requests[2]));
   }
@@ -136,18 +136,16 @@ static void kinds(void) {
       }
 }
 
-// --- errors -----------------------------------------------------------------------------------------------------------
+// --- errors
+// -----------------------------------------------------------------------------------------------------------
 
 static _Atomic int ranks_told[2], truncations_told, others_told, provoking;
 
 static void count_error(int which, const int* code) {
   const int found_class = class_of(*code);
-  if (found_class == MPI_ERR_RANK)
-    ranks_told[which]++;
-  else if (found_class == MPI_ERR_TRUNCATE || found_class == MPI_ERR_IN_STATUS)
-    truncations_told++;
-  else
-    others_told++;
+  if (found_class == MPI_ERR_RANK) ranks_told[which]++;
+  else if (found_class == MPI_ERR_TRUNCATE || found_class == MPI_ERR_IN_STATUS) truncations_told++;
+  else others_told++;
 }
 static void first_handler(MPI_Comm* where, int* code, ...) { (void)where, count_error(0, code); }
 static void second_handler(MPI_Comm* where, int* code, ...) { (void)where, count_error(1, code); }

@@ -84,10 +84,8 @@ static void order(void) {
       OK(MPI_Isend(second, 10, MPI_BYTE, other, 5, comm, &requests[1]));
       OK(MPI_Isend(third, 20, MPI_BYTE, other, 5, comm, &requests[2]));
       requests[3] = MPI_REQUEST_NULL;
-      if (blocking)
-        OK(MPI_Send(last, 30, MPI_BYTE, other, 5, comm));
-      else
-        OK(MPI_Isend(last, 30, MPI_BYTE, other, 5, comm, &requests[3]));
+      if (blocking) OK(MPI_Send(last, 30, MPI_BYTE, other, 5, comm));
+      else OK(MPI_Isend(last, 30, MPI_BYTE, other, 5, comm, &requests[3]));
       OK(MPI_Waitall(4, requests, MPI_STATUSES_IGNORE));
     }
     memory_free(1, first), memory_free(0, second), memory_free(1, third), memory_free(0, last);
@@ -340,12 +338,20 @@ static void completions(int way) {
   while (left > 0) {
     int flag = 0, index = -1, count = 0;
     switch (way) {
-      case 0: OK(MPI_Waitany(kCount, requests, &index, &statuses[0])); indices[0] = index, count = 1; break;
-      case 1: OK(MPI_Testany(kCount, requests, &index, &flag, &statuses[0])); indices[0] = index, count = flag; break;
+      case 0:
+        OK(MPI_Waitany(kCount, requests, &index, &statuses[0]));
+        indices[0] = index, count = 1;
+        break;
+      case 1:
+        OK(MPI_Testany(kCount, requests, &index, &flag, &statuses[0]));
+        indices[0] = index, count = flag;
+        break;
       case 2: OK(MPI_Waitsome(kCount, requests, &count, indices, statuses)); break;
       case 3: OK(MPI_Testsome(kCount, requests, &count, indices, statuses)); break;
-      case 4: OK(MPI_Testall(kCount, requests, &flag, statuses));
-        for (int i = 0; flag && i < kCount; i++) if (i != 6) indices[count++] = i;
+      case 4:
+        OK(MPI_Testall(kCount, requests, &flag, statuses));
+        for (int i = 0; flag && i < kCount; i++)
+          if (i != 6) indices[count++] = i;
         break;
       case 5:
         for (int i = 0; i < kCount; i++) {
@@ -354,8 +360,10 @@ static void completions(int way) {
           if (flag) indices[count++] = i;
         }
         break;
-      default: OK(MPI_Waitall(kCount, requests, statuses));
-        for (int i = 0; i < kCount; i++) if (i != 6) indices[count++] = i;
+      default:
+        OK(MPI_Waitall(kCount, requests, statuses));
+        for (int i = 0; i < kCount; i++)
+          if (i != 6) indices[count++] = i;
     }
     CHECK(count >= 0 && count <= left);
     for (int k = 0; k < count; k++) {
@@ -404,14 +412,15 @@ static void exchanges(int from_device, int to_device) {
   OK(MPI_Sendrecv_replace(out, kBytes, MPI_BYTE, other, 5, other, 5, comm, &status));
   check_status(&status, other, 5, MPI_BYTE, kBytes);
   check(from_device, out, kBytes, kBytes, 20 + other);
-  OK(MPI_Sendrecv_replace(out, kBytes, MPI_BYTE, rank == 0 ? other : MPI_PROC_NULL, 5, rank == 0 ? MPI_PROC_NULL : other, 5,
-                          comm, &status));
+  OK(MPI_Sendrecv_replace(out, kBytes, MPI_BYTE, rank == 0 ? other : MPI_PROC_NULL, 5,
+                          rank == 0 ? MPI_PROC_NULL : other, 5, comm, &status));
   check(from_device, out, kBytes, kBytes, 21);
   OK(MPI_Sendrecv(out, 100, MPI_BYTE, rank == 0 ? other : MPI_PROC_NULL, 6, in, 100, MPI_BYTE,
                   rank == 0 ? MPI_PROC_NULL : other, 6, comm, &status));
   check_status(&status, rank == 0 ? MPI_PROC_NULL : other, rank == 0 ? MPI_ANY_TAG : 6, MPI_BYTE, rank == 0 ? 0 : 100);
 #if MPI_VERSION >= 4
-  if (from_device && to_device) {  // else MPICH 4.0 carries some of it out, and leaves the status of MPI_Isendrecv as it was
+  if (from_device &&
+      to_device) {  // else MPICH 4.0 carries some of it out, and leaves the status of MPI_Isendrecv as it was
     MPI_Request request;
     fill(1, out, kBytes, 30 + rank), fill(1, in, kBytes, 0);
     OK(MPI_Isendrecv(out, kBytes - rank, MPI_BYTE, other, 3, in, kBytes, MPI_BYTE, other, 3, comm, &request));
@@ -425,7 +434,8 @@ static void exchanges(int from_device, int to_device) {
     OK(MPI_Isendrecv(out, 100, MPI_BYTE, rank == 0 ? other : MPI_PROC_NULL, 3, in, 100, MPI_BYTE,
                      rank == 0 ? MPI_PROC_NULL : other, 3, comm, &request));
     OK(MPI_Waitall(1, &request, &status));
-    check_status(&status, rank == 0 ? MPI_PROC_NULL : other, rank == 0 ? MPI_ANY_TAG : 3, MPI_BYTE, rank == 0 ? 0 : 100);
+    check_status(&status, rank == 0 ? MPI_PROC_NULL : other, rank == 0 ? MPI_ANY_TAG : 3, MPI_BYTE,
+                 rank == 0 ? 0 : 100);
     fill(1, out, kBytes, 33);
     OK(MPI_Isend_c(out, 1000, MPI_BYTE, other, 8, comm, &request));
     OK(MPI_Recv_c(in, 2000, MPI_BYTE, other, 8, comm, &status));
@@ -480,7 +490,8 @@ static void itself(void) {
   static MPI_Request requests[2 * kCount];
   char *out = filled(1, kCount * kBytes, 11), *in = filled(1, kCount * kBytes, 0);
   for (int i = 0; i < kCount; i++) OK(MPI_Isend(out + i * kBytes, kBytes, MPI_BYTE, rank, i % 7, comm, &requests[i]));
-  for (int i = 0; i < kCount; i++) OK(MPI_Irecv(in + i * kBytes, kBytes, MPI_BYTE, rank, i % 7, comm, &requests[kCount + i]));
+  for (int i = 0; i < kCount; i++)
+    OK(MPI_Irecv(in + i * kBytes, kBytes, MPI_BYTE, rank, i % 7, comm, &requests[kCount + i]));
   OK(MPI_Waitall(2 * kCount, requests, MPI_STATUSES_IGNORE));
   check(1, in, kCount * kBytes, kCount * kBytes, 11);
   memory_free(1, out), memory_free(1, in);
@@ -509,7 +520,8 @@ static void memory(void) {
   free(data), free(came);
 }
 
-/// The context is destroyed under way, with slow copies: an error, to the communicator's handler; nothing else goes wrong.
+/// The context is destroyed under way, with slow copies: an error, to the communicator's handler; nothing else goes
+/// wrong.
 static void gone(void) {
   enum { kLong = 1 << 20 };
   MPI_Comm quiet;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffers of staging_p2p.c: filled with a pattern, and compared with it, on the host or on a device; statuses; which parts are wanted.
+// Buffers of staging_p2p.c: filled with a pattern, and compared with it, on the host or on a device; statuses; which
+// parts are wanted.
 #pragma once
 
 #include <mpi.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Part of staging_chunks.c: persistent receives of messages that are cut, or not, completed in every way. The library has been
-// asked about them before the program asks; MPICH from 4.2 on makes such a request inactive then, and forgets what came.
+// Part of staging_chunks.c: persistent receives of messages that are cut, or not, completed in every way. The library
+// has been asked about them before the program asks; MPICH from 4.2 on makes such a request inactive then, and forgets
+// what came.
 
 enum { kWays = 8, kSmall = 5000 };
 
@@ -21,10 +22,13 @@ static void complete_in(int way, MPI_Request* request, MPI_Status* status) {
       while (!flag) OK(MPI_Test(request, &flag, status));
       return;
     case 3: OK(MPI_Waitall(2, both, statuses)); break;
-    case 4: while (!flag) OK(MPI_Testall(2, both, &flag, statuses)); break;
+    case 4:
+      while (!flag) OK(MPI_Testall(2, both, &flag, statuses));
+      break;
     case 5: OK(MPI_Waitsome(2, both, &some, indices, statuses)); break;
     case 6: OK(MPI_Waitany(2, both, &index, &statuses[1])); break;
-    default: while (!flag) OK(MPI_Testany(2, both, &index, &flag, &statuses[1]));
+    default:
+      while (!flag) OK(MPI_Testany(2, both, &index, &flag, &statuses[1]));
   }
   if (way == 5) {
     CHECK(some == 1 && indices[0] == 1);

@@ -25,7 +25,7 @@ struct Buffer {
 struct Work {
   MPI_Comm comm;
   unsigned random;  // the same on both ranks
-  unsigned lot;     // where buffers lie: each rank's own
+  unsigned lot;  // where buffers lie: each rank's own
   int id, round;
   struct Buffer out[kBatch], in[kBatch], sum[2];
   int bytes[kBatch], out_on[kBatch], in_on[kBatch];
@@ -150,10 +150,8 @@ static void set(struct Work* w, MPI_Comm comm, int wildcards) {
                  wildcards ? MPI_ANY_TAG : tag + i, comm, &requests[i]));
   for (int i = 0; i < messages; i++) {
     const char* out = at(&w->out[i], w->out_on[i]);
-    if (draw(w, 8) == 0)
-      OK(MPI_Issend(out, w->bytes[i], MPI_CHAR, peer, tag + i, comm, &requests[messages + i]));
-    else
-      OK(MPI_Isend(out, w->bytes[i], MPI_CHAR, peer, tag + i, comm, &requests[messages + i]));
+    if (draw(w, 8) == 0) OK(MPI_Issend(out, w->bytes[i], MPI_CHAR, peer, tag + i, comm, &requests[messages + i]));
+    else OK(MPI_Isend(out, w->bytes[i], MPI_CHAR, peer, tag + i, comm, &requests[messages + i]));
   }
   const unsigned way = next(&w->lot, 7);
   if (next(&w->lot, 4) == 0) {
@@ -182,10 +180,10 @@ static void* work_for_others(void* argument) {
       continue;
     }
     if (handed->comm == MPI_COMM_NULL) return NULL;
-    if (handed->count > 0)
-      complete(next(&random, 7), handed->count, handed->requests, statuses);
+    if (handed->count > 0) complete(next(&random, 7), handed->count, handed->requests, statuses);
     else
-      atomic_store(&handed->about_to, 1), OK(MPI_Recv(&handed->answer, 1, MPI_INT, peer, 10, handed->comm, MPI_STATUS_IGNORE));
+      atomic_store(&handed->about_to, 1),
+          OK(MPI_Recv(&handed->answer, 1, MPI_INT, peer, 10, handed->comm, MPI_STATUS_IGNORE));
     atomic_store(&handed->done, 1);
   }
 }
@@ -198,10 +196,8 @@ static void blocking(struct Work* w) {
   for (int turn = 0; turn < 2; turn++) {
     if (turn == me) {
       const char* out = at(&w->out[0], w->out_on[0]);
-      if (draw(w, 2))
-        OK(MPI_Send(out, w->bytes[0], MPI_CHAR, peer, 7, w->comm));
-      else
-        OK(MPI_Ssend(out, w->bytes[0], MPI_CHAR, peer, 7, w->comm));
+      if (draw(w, 2)) OK(MPI_Send(out, w->bytes[0], MPI_CHAR, peer, 7, w->comm));
+      else OK(MPI_Ssend(out, w->bytes[0], MPI_CHAR, peer, 7, w->comm));
       continue;
     }
     draw(w, 2);
@@ -226,8 +222,8 @@ static void blocking(struct Work* w) {
   verify(w, 2);
 }
 
-/// A send goes away while this thread, or another one since before or after, blocks in a call of the library's, with host
-/// memory, whose end depends on it.
+/// A send goes away while this thread, or another one since before or after, blocks in a call of the library's, with
+/// host memory, whose end depends on it.
 static void answered(struct Work* w) {
   MPI_Request request;
   int token = w->round;
@@ -325,7 +321,8 @@ static void* work(void* argument) {
   return NULL;
 }
 
-/// The first device buffer of the process, sent while a thread is inside the library since before anybody knew of devices.
+/// The first device buffer of the process, sent while a thread is inside the library since before anybody knew of
+/// devices.
 static void* wait_early(void* argument) {
   int token = 0;
   atomic_store((_Atomic int*)argument, 1);

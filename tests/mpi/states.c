@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two ranks of which rank 0 stays in one state until the file GO exists:   states STATE DIR
-// mpi: in MPI_Recv (rank 1 sends after GO)   spin: in user code   sleep: in nanosleep   lock: on a mutex held by another
-// thread   malloc: allocating and freeing   init: in MPI_Init (rank 1 comes after GO)   finalize: in MPI_Finalize (rank
-// 1 comes after GO)   after: after MPI_Finalize   pending: in MPI_Waitall with a receive, a send and a persistent request
-// Rank 0's main thread makes the file DIR/ready just before it goes there: who needs it in a call waits until the flight
-// recorder says so; who needs it asleep (sleep, lock: one system call until GO) until the kernel does.
-// Prints the same line whatever happened to it meanwhile.
+// mpi: in MPI_Recv (rank 1 sends after GO)   spin: in user code   sleep: in nanosleep   lock: on a mutex held by
+// another thread   malloc: allocating and freeing   init: in MPI_Init (rank 1 comes after GO)   finalize: in
+// MPI_Finalize (rank 1 comes after GO)   after: after MPI_Finalize   pending: in MPI_Waitall with a receive, a send and
+// a persistent request Rank 0's main thread makes the file DIR/ready just before it goes there: who needs it in a call
+// waits until the flight recorder says so; who needs it asleep (sleep, lock: one system call until GO) until the kernel
+// does. Prints the same line whatever happened to it meanwhile.
 #include <mpi.h>
 #include <pthread.h>
 #include <semaphore.h>

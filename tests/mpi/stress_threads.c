@@ -18,11 +18,26 @@
 #include "check.h"
 
 enum { kThreads = 6, kRounds = 200, kBatch = 12, kBytes = 3000 };
-enum Counted { kIsend, kIrecv, kWaitall, kDup, kIdup, kFree, kContiguous, kTypeFree, kSendInit, kStart, kRequestFree,
-               kSendrecv, kAllreduce, kCounted };
-static const char* const names[kCounted] = {"MPI_Isend", "MPI_Irecv", "MPI_Waitall", "MPI_Comm_dup", "MPI_Comm_idup",
-                                            "MPI_Comm_free", "MPI_Type_contiguous", "MPI_Type_free", "MPI_Send_init",
-                                            "MPI_Start", "MPI_Request_free", "MPI_Sendrecv", "MPI_Allreduce"};
+enum Counted {
+  kIsend,
+  kIrecv,
+  kWaitall,
+  kDup,
+  kIdup,
+  kFree,
+  kContiguous,
+  kTypeFree,
+  kSendInit,
+  kStart,
+  kRequestFree,
+  kSendrecv,
+  kAllreduce,
+  kCounted
+};
+static const char* const names[kCounted] = {"MPI_Isend",     "MPI_Irecv",     "MPI_Waitall",         "MPI_Comm_dup",
+                                            "MPI_Comm_idup", "MPI_Comm_free", "MPI_Type_contiguous", "MPI_Type_free",
+                                            "MPI_Send_init", "MPI_Start",     "MPI_Request_free",    "MPI_Sendrecv",
+                                            "MPI_Allreduce"};
 static atomic_long counted[kCounted];
 static int me, peer;
 

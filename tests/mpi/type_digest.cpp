@@ -29,8 +29,7 @@ void describe(uint64_t type, int depth);
 
 /// A CHECK that says which type it was.
 void same(bool condition, const char* what) {
-  if (condition)
-    return;
+  if (condition) return;
   fprintf(stderr, "differs from MPI: %s\n", what);
   describe(tested, 0);
   CHECK(condition);
@@ -50,10 +49,8 @@ int some(int high) { return pick(0, 11) == 0 ? 0 : pick(1, high); }
 
 template <class Handle>
 uint64_t bits(Handle handle) {
-  if constexpr (sizeof(Handle) == 8)
-    return reinterpret_cast<uint64_t>(handle);
-  else
-    return static_cast<uint32_t>(handle);
+  if constexpr (sizeof(Handle) == 8) return reinterpret_cast<uint64_t>(handle);
+  else return static_cast<uint32_t>(handle);
 }
 
 resil::Thread& thread() {
@@ -62,10 +59,17 @@ resil::Thread& thread() {
 }
 
 MPI_Datatype basic_type() {
-  static const MPI_Datatype types[] = {MPI_CHAR, MPI_SHORT, MPI_INT, MPI_DOUBLE, MPI_FLOAT, MPI_LONG_DOUBLE, MPI_BYTE,
-                                       MPI_DOUBLE_INT, MPI_SHORT_INT, MPI_LONG_INT, MPI_FLOAT_INT, MPI_LONG_DOUBLE_INT,
-                                       MPI_2INT, MPI_C_DOUBLE_COMPLEX, MPI_INTEGER, MPI_DOUBLE_PRECISION, MPI_LOGICAL,
-                                       MPI_2DOUBLE_PRECISION, MPI_REAL8, MPI_INT64_T, MPI_AINT, MPI_PACKED};
+  static const MPI_Datatype types[] = {MPI_CHAR,      MPI_SHORT,
+                                       MPI_INT,       MPI_DOUBLE,
+                                       MPI_FLOAT,     MPI_LONG_DOUBLE,
+                                       MPI_BYTE,      MPI_DOUBLE_INT,
+                                       MPI_SHORT_INT, MPI_LONG_INT,
+                                       MPI_FLOAT_INT, MPI_LONG_DOUBLE_INT,
+                                       MPI_2INT,      MPI_C_DOUBLE_COMPLEX,
+                                       MPI_INTEGER,   MPI_DOUBLE_PRECISION,
+                                       MPI_LOGICAL,   MPI_2DOUBLE_PRECISION,
+                                       MPI_REAL8,     MPI_INT64_T,
+                                       MPI_AINT,      MPI_PACKED};
   if (pick(0, 19) == 0) {
     MPI_Datatype type;
     OK(MPI_Type_create_f90_real(12, MPI_UNDEFINED, &type));
@@ -86,8 +90,7 @@ void free_derived(MPI_Datatype type) {
   int integers, addresses, types;
   OK(MPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner));
 #endif
-  if (combiner != MPI_COMBINER_NAMED && combiner != MPI_COMBINER_F90_REAL)
-    OK(MPI_Type_free(&type));
+  if (combiner != MPI_COMBINER_NAMED && combiner != MPI_COMBINER_F90_REAL) OK(MPI_Type_free(&type));
 }
 
 MPI_Aint extent_of(MPI_Datatype type) {
@@ -132,8 +135,7 @@ MPI_Datatype random_struct(int depth) {
     lengths.push_back(some(3));
     MPI_Aint true_bound, true_extent;
     OK(MPI_Type_get_true_extent(types.back(), &true_bound, &true_extent));
-    if (size_of(types.back()) == 0)
-      true_bound = true_extent = 0;  // Open MPI: no sense in it
+    if (size_of(types.back()) == 0) true_bound = true_extent = 0;  // Open MPI: no sense in it
     const MPI_Aint step = extent_of(types.back()), last = lengths.back() > 0 ? (lengths.back() - 1) * step : 0;
     at += last < 0 ? -last : 0;
     displacements.push_back(at - true_bound);
@@ -160,8 +162,7 @@ MPI_Datatype random_array(MPI_Datatype old) {
                                        : MPI_DISTRIBUTE_CYCLIC;
     grid[i] = distributions[i] == MPI_DISTRIBUTE_NONE ? 1 : pick(1, 3);
     arguments[i] = MPI_DISTRIBUTE_DFLT_DARG;
-    if (distributions[i] == MPI_DISTRIBUTE_CYCLIC && pick(0, 1))
-      arguments[i] = pick(1, 3);
+    if (distributions[i] == MPI_DISTRIBUTE_CYCLIC && pick(0, 1)) arguments[i] = pick(1, 3);
     if (distributions[i] == MPI_DISTRIBUTE_BLOCK && pick(0, 1))
       arguments[i] = (sizes[i] + grid[i] - 1) / grid[i] + pick(0, 1);
     ranks *= grid[i];
@@ -171,8 +172,7 @@ MPI_Datatype random_array(MPI_Datatype old) {
   if (distributed)
     OK(MPI_Type_create_darray(ranks, pick(0, ranks - 1), dims, sizes, distributions, arguments, grid, order, old,
                               &made));
-  else
-    OK(MPI_Type_create_subarray(dims, sizes, subsizes, starts, order, old, &made));
+  else OK(MPI_Type_create_subarray(dims, sizes, subsizes, starts, order, old, &made));
   return made;
 }
 
@@ -184,8 +184,7 @@ MPI_Datatype random_large(MPI_Datatype old) {
   random_blocks(some(4), lengths, displacements);
   std::vector<MPI_Count> counts(lengths.begin(), lengths.end()), places(displacements.begin(), displacements.end()),
       bytes;
-  for (int d : displacements)
-    bytes.push_back(d * (step < 0 ? -step : step));
+  for (int d : displacements) bytes.push_back(d * (step < 0 ? -step : step));
   std::vector<MPI_Datatype> types(counts.size(), old);
   const auto n = static_cast<MPI_Count>(counts.size());
   const MPI_Count sizes[] = {3, 4}, subsizes[] = {2, 3}, starts[] = {1, 0};
@@ -215,18 +214,15 @@ MPI_Datatype random_large(MPI_Datatype old) {
 #endif
 
 MPI_Datatype random_type(int depth) {
-  if (depth == 0 || pick(0, 9) == 0)
-    return basic_type();
-  if (pick(0, 4) == 0)
-    return random_struct(depth);
+  if (depth == 0 || pick(0, 9) == 0) return basic_type();
+  if (pick(0, 4) == 0) return random_struct(depth);
   MPI_Datatype old = random_type(depth - 1), made;
   const MPI_Aint step = extent_of(old), size = step < 0 ? -step : step;
   std::vector<int> lengths, displacements;
   random_blocks(some(4), lengths, displacements);
   const int n = static_cast<int>(lengths.size());
   std::vector<MPI_Aint> bytes;
-  for (int d : displacements)
-    bytes.push_back(d * (size + 3));
+  for (int d : displacements) bytes.push_back(d * (size + 3));
   switch (pick(0, 10)) {
     case 0: OK(MPI_Type_contiguous(some(4), old, &made)); break;
     case 1: OK(MPI_Type_vector(some(4), some(2), pick(2, 5) * (pick(0, 3) ? 1 : -1), old, &made)); break;
@@ -262,10 +258,8 @@ void describe(uint64_t type, int depth) {
   resil::backend->types->extent(type, &bound, &extent);
   fprintf(stderr, "%*scombiner %d, lower bound %ld, extent %ld:", 2 * depth, "", static_cast<int>(c.combiner), bound,
           extent);
-  for (int64_t i = 0; i < c.integer_count; ++i)
-    fprintf(stderr, " %ld", c.integers[i]);
-  for (int64_t i = 0; i < c.address_count; ++i)
-    fprintf(stderr, " @%ld", c.addresses[i]);
+  for (int64_t i = 0; i < c.integer_count; ++i) fprintf(stderr, " %ld", c.integers[i]);
+  for (int64_t i = 0; i < c.address_count; ++i) fprintf(stderr, " @%ld", c.addresses[i]);
   fprintf(stderr, "\n");
   for (int64_t i = 0; i < c.type_count; ++i) {
     describe(c.types[i], depth + 1);
@@ -281,13 +275,11 @@ struct Buffer {
   Buffer(MPI_Datatype type, int count) {
     MPI_Aint true_bound, true_extent;
     OK(MPI_Type_get_true_extent(type, &true_bound, &true_extent));
-    if (size_of(type) == 0)
-      true_bound = true_extent = 0;  // Open MPI: no sense in it
+    if (size_of(type) == 0) true_bound = true_extent = 0;  // Open MPI: no sense in it
     const MPI_Aint last = count > 0 ? (count - 1) * extent_of(type) : 0;
     const MPI_Aint low = true_bound + (last < 0 ? last : 0), high = true_bound + true_extent + (last > 0 ? last : 0);
     memory.resize(static_cast<size_t>(high - low) + 128);
-    for (char& c : memory)
-      c = static_cast<char>(random_bits());
+    for (char& c : memory) c = static_cast<char>(random_bits());
     address = memory.data() + 64 - low;
   }
   Buffer(const Buffer& other) : memory(other.memory), address(memory.data() + (other.address - other.memory.data())) {}
@@ -302,8 +294,7 @@ bool overlaps(const TypeMap& map, int count, const Buffer& buffer) {
         for (int64_t b = 0; b < map.runs[r].bytes; ++b) {
           const int64_t offset = e * map.extent + map.runs[r].offset + i * map.runs[r].stride + b;
           char& mark = seen[static_cast<size_t>(buffer.address - buffer.memory.data() + offset)];
-          if (mark++)
-            return true;
+          if (mark++) return true;
         }
   return false;
 }
@@ -312,8 +303,7 @@ bool overlaps(const TypeMap& map, int count, const Buffer& buffer) {
 std::vector<char> without_padding(const TypeMap& map, std::vector<char> stream) {
   const size_t period = map.basic.kind == resil::BasicKind::kPair ? map.basic.width : 16;
   for (size_t i = 0; map.padded && i < stream.size(); ++i)
-    if (i % period >= 10 && i % period < 16)
-      stream[i] = 0;
+    if (i % period >= 10 && i % period < 16) stream[i] = 0;
   return stream;
 }
 
@@ -351,8 +341,7 @@ void compare(MPI_Datatype type, int count) {
   OK(MPI_Pack(buffer.address, count, type, packed.data(), capacity, &position, MPI_COMM_SELF));
   const auto bytes = static_cast<uint64_t>(position);
   same(resil::type_bytes(*map, count) == bytes, "size");
-  if (map->contiguous)
-    same(memcmp(buffer.address, packed.data(), bytes) == 0, "contiguous");
+  if (map->contiguous) same(memcmp(buffer.address, packed.data(), bytes) == 0, "contiguous");
 
   packed.resize(bytes);
   const std::vector<char> expected = without_padding(*map, packed);
@@ -369,10 +358,8 @@ void compare(MPI_Datatype type, int count) {
          "digest of a part");
   }
 
-  if (overlaps(*map, count, buffer))
-    return;
-  for (char& c : packed)
-    c = static_cast<char>(random_bits());
+  if (overlaps(*map, count, buffer)) return;
+  for (char& c : packed) c = static_cast<char>(random_bits());
   Buffer theirs(buffer), mine(buffer), parts(buffer);
   position = 0;
   OK(MPI_Unpack(packed.data(), static_cast<int>(bytes), &position, theirs.address, count, type, MPI_COMM_SELF));
@@ -424,8 +411,7 @@ int main(int argc, char** argv) {
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
   fixed_types();
   random_types(types);
-  if (types == 0)
-    speed();
+  if (types == 0) speed();
   OK(MPI_Finalize());
   return 0;
 }

@@ -5,8 +5,8 @@
 #include <mpi.h>
 #include <time.h>
 
-#include <cstdint>
 #include <cfloat>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -25,10 +25,8 @@ namespace {
 
 template <class Handle>
 uint64_t bits(Handle handle) {
-  if constexpr (sizeof(Handle) == 8)
-    return reinterpret_cast<uint64_t>(handle);
-  else
-    return static_cast<uint32_t>(handle);
+  if constexpr (sizeof(Handle) == 8) return reinterpret_cast<uint64_t>(handle);
+  else return static_cast<uint32_t>(handle);
 }
 
 const TypeMap* map_of(MPI_Datatype type) { return type_map(*resil::current_thread, bits(type)); }
@@ -211,8 +209,7 @@ void measure(const char* what, long rounds, Body body) {
   double best = 1e9;
   for (int batch = 0; batch < 20; ++batch) {
     const double start = seconds();
-    for (long i = 0; i < rounds; ++i)
-      body(i);
+    for (long i = 0; i < rounds; ++i) body(i);
     const double took = seconds() - start;
     best = took < best ? took : best;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random traffic between all ranks: few tags, many lengths, every kind of receive and completion in random order. What
-// comes is checked by the program itself; there is no collective, so that the number of messages is known exactly. Usage: wildcards [SEED [MESSAGES]]
+// comes is checked by the program itself; there is no collective, so that the number of messages is known exactly.
+// Usage: wildcards [SEED [MESSAGES]]
 #include <mpi.h>
 #include <string.h>
 
@@ -39,7 +40,9 @@ static void plan(int from, int i, int* to, int* tag, int* length) {
 }
 
 // The first number says which message it is.
-static int content(int from, int i, int at) { return at == 0 ? i : (int)mix(mix((unsigned)from, (unsigned)i), (unsigned)at); }
+static int content(int from, int i, int at) {
+  return at == 0 ? i : (int)mix(mix((unsigned)from, (unsigned)i), (unsigned)at);
+}
 
 static void accept(const int* data, int step, const MPI_Status* status) {
   int count, to, tag, length, from = status->MPI_SOURCE;
@@ -108,9 +111,7 @@ static void complete_some(int may_wait) {
       OK(MPI_Testany(n, requests, &done_places[0], &flag, &done_statuses[0]));
       done_count = flag && done_places[0] != MPI_UNDEFINED;
       break;
-    case 1:
-      OK(MPI_Testsome(n, requests, &done_count, done_places, done_statuses));
-      break;
+    case 1: OK(MPI_Testsome(n, requests, &done_count, done_places, done_statuses)); break;
     case 2: {
       int place = (int)next_random((unsigned)n);
       if (requests[place] == MPI_REQUEST_NULL) return;
@@ -152,7 +153,8 @@ int main(int argc, char** argv) {
     requests[place] = MPI_REQUEST_NULL;
     if (place >= kWindow) {
       pending[place].persistent = 1;
-      OK(MPI_Recv_init(pending[place].data, kMost, type_of(place), place % 2 ? MPI_ANY_SOURCE : (int)next_random((unsigned)size),
+      OK(MPI_Recv_init(pending[place].data, kMost, type_of(place),
+                       place % 2 ? MPI_ANY_SOURCE : (int)next_random((unsigned)size),
                        place % 4 < 2 ? MPI_ANY_TAG : (int)next_random(kTags), MPI_COMM_WORLD, &requests[place]));
     }
   }
@@ -193,7 +195,8 @@ int main(int argc, char** argv) {
     }
     if (received < expected) {
       complete_some(sent == messages);
-      for (int i = 0; i < done_count; i++) accept(pending[done_places[i]].data, step_of(done_places[i]), &done_statuses[i]);
+      for (int i = 0; i < done_count; i++)
+        accept(pending[done_places[i]].data, step_of(done_places[i]), &done_statuses[i]);
       for (int i = 0; i < done_count; i++) post(done_places[i]);
     }
   }

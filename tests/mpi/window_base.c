@@ -35,7 +35,8 @@ static int look(const char* what, char* base, int bytes, MPI_Win win) {
   OK(MPI_Win_sync(win));
   if (me == 1 && memcmp(base, "ABCDEFGH", 8) != 0) {
     wrong = 1;
-    fprintf(stderr, "%s of %d bytes: rank 0 put ABCDEFGH at displacement 0; MPI_Get gives %s; rank 1 finds %.8s there\n", what,
+    fprintf(stderr,
+            "%s of %d bytes: rank 0 put ABCDEFGH at displacement 0; MPI_Get gives %s; rank 1 finds %.8s there\n", what,
             bytes, back, base);
   }
   OK(MPI_Win_unlock_all(win));

@@ -76,12 +76,10 @@ Address wait_for(uint32_t node, bool standby) {
   Address address = {};
   for (const double end = seconds() + 60; seconds() < end; pause_a_little()) {
     FILE* file = fopen(name, "r");
-    if (file == nullptr)
-      continue;
+    if (file == nullptr) continue;
     const bool whole = fread(&address, sizeof(address), 1, file) == 1;
     fclose(file);
-    if (whole)
-      return address;
+    if (whole) return address;
   }
   printf("node %u did not come\n", node);
   exit(1);
@@ -90,8 +88,7 @@ Address wait_for(uint32_t node, bool standby) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6)
-    return 2;
+  if (argc != 6) return 2;
   directory = argv[1];
   uint32_t own = static_cast<uint32_t>(atoi(argv[2]));
   const uint32_t count = static_cast<uint32_t>(atoi(argv[3]));
@@ -100,8 +97,7 @@ int main(int argc, char** argv) {
   signal(SIGUSR1, [](int) { taking_over = 1; });
   Address address;
   const int listener = overlay_listen(&address, false);
-  if (listener < 0 || count > kMost)
-    return 1;
+  if (listener < 0 || count > kMost) return 1;
   char text[64] = "";
   inet_ntop(address.family == 4 ? AF_INET : AF_INET6, address.ip, text, sizeof(text));
   printf("listens %s\n", text);
@@ -109,8 +105,7 @@ int main(int argc, char** argv) {
   NodeEntry table[kMost] = {};
   for (uint32_t i = 0; i < count; ++i)
     table[i] = {wait_for(i, false), i == 0 ? wait_for(i, true) : Address{}, i, 1, {}};  // only node 0 has two ranks
-  while (standby && taking_over == 0)
-    pause_a_little();
+  while (standby && taking_over == 0) pause_a_little();
 
   OverlayOptions options = {};
   options.fan_out = static_cast<uint32_t>(atoi(argv[4]));
@@ -119,20 +114,16 @@ int main(int argc, char** argv) {
   const uint8_t key[16] = {3, 1, 4};
   const OverlayHandler handler = {&own, answer, nullptr, finished, nullptr, nullptr, nullptr};
   Overlay* overlay = overlay_open(listener, table, count, own, standby, key, handler, options);
-  if (overlay == nullptr)
-    return 1;
+  if (overlay == nullptr) return 1;
   uint32_t parent = kMost, root = kMost;
   uint64_t refused = 0;
   for (double next = 0;;) {
     overlay_step(overlay, seconds(), 50);
     const OverlayState state = overlay_state(overlay);
-    if (state.parent != parent)
-      printf("parent %d\n", static_cast<int>(parent = state.parent));
-    if (state.root != root)
-      printf("root %d\n", static_cast<int>(root = state.root));
+    if (state.parent != parent) printf("parent %d\n", static_cast<int>(parent = state.parent));
+    if (state.root != root) printf("root %d\n", static_cast<int>(root = state.root));
     const uint64_t strangers = overlay_counters(overlay).refused_address;
-    if (strangers != refused)
-      printf("strangers refused %llu\n", static_cast<unsigned long long>(refused = strangers));
+    if (strangers != refused) printf("strangers refused %llu\n", static_cast<unsigned long long>(refused = strangers));
     if (state.is_root && seconds() >= next) {
       next = seconds() + 0.2;
       asked += overlay_ask(overlay, 1, nullptr, 0, seconds() + 5) != 0 ? 1 : 0;

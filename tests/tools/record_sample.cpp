@@ -4,8 +4,8 @@
 // the offline tool read. One command a line:
 //   rank DIRECTORY RANK SIZE LAUNCH PROGRAM CREATED    begins
 //   stream S SITE                                      SITE: OBJECT+0xOFFSET, or - for none
-//   call S NAME [site=SITE] [comm=HEX] [peer=N] [tag=N] [bytes=N] [step=N] [count=N] [flags=N] [in=TYPE:HEX] [out=TYPE:HEX]
-//   poll S NAME ... ; complete S ORDINAL [TYPE:HEX] [source=N tag=N] [flags=N] [bytes=N] [stream=N]
+//   call S NAME [site=SITE] [comm=HEX] [peer=N] [tag=N] [bytes=N] [step=N] [count=N] [flags=N] [in=TYPE:HEX]
+//   [out=TYPE:HEX] poll S NAME ... ; complete S ORDINAL [TYPE:HEX] [source=N tag=N] [flags=N] [bytes=N] [stream=N]
 //   outcome S [flag=N] [index=N] [source=N tag=N] [bytes=N] ; indices S N... ; logged S KIND NAME TYPE:HEX
 //   halo S STEPS NEIGHBOURS                            a solver's steps: exchange, a sum, now and then polls
 //   flush ; close S ; abort ; finish ; (end of input without one of them: as after a kill)
@@ -40,12 +40,10 @@ using Words = std::map<std::string, std::string>;
 
 uint64_t site_address(const std::string& text) {
   const size_t plus = text.rfind('+');
-  if (plus == std::string::npos)
-    return 0;
+  if (plus == std::string::npos) return 0;
   const std::pair<std::string, uint64_t> site{text.substr(0, plus), std::stoull(text.substr(plus + 1), nullptr, 16)};
   for (size_t i = 0; i < sites.size(); ++i)
-    if (sites[i] == site)
-      return i + 1;
+    if (sites[i] == site) return i + 1;
   sites.reserve(1000);
   sites.push_back(site);
   return sites.size();
@@ -53,16 +51,14 @@ uint64_t site_address(const std::string& text) {
 
 uint16_t call_id(const std::string& name) {
   for (size_t i = 0; i < calls.size(); ++i)
-    if (calls[i] == name)
-      return static_cast<uint16_t>(i);
+    if (calls[i] == name) return static_cast<uint16_t>(i);
   calls.reserve(1000);
   calls.push_back(name);
   return static_cast<uint16_t>(calls.size() - 1);
 }
 
 bool site_name(uint64_t address, SiteName* name) {
-  if (address == 0)
-    return false;
+  if (address == 0) return false;
   *name = {sites[address - 1].first.c_str(), sites[address - 1].second};
   return true;
 }
@@ -74,8 +70,7 @@ uint64_t value_of(const std::string& text, ValueType* type) {
   static const char* const types[] = {"none", "digest", "double", "float", "signed", "unsigned", "bytes"};
   const size_t colon = text.find(':');
   for (unsigned i = 0; i < 7; ++i)
-    if (text.substr(0, colon) == types[i])
-      *type = static_cast<ValueType>(i);
+    if (text.substr(0, colon) == types[i]) *type = static_cast<ValueType>(i);
   return colon == std::string::npos ? 0 : std::stoull(text.substr(colon + 1), nullptr, 16);
 }
 
@@ -95,10 +90,8 @@ CallRecord record_of(const std::string& name, const Words& words) {
   call.step = static_cast<uint32_t>(number(words, "step", 0));
   call.count = static_cast<uint32_t>(number(words, "count", 1));
   call.flags = static_cast<uint16_t>(number(words, "flags", 0));
-  if (words.count("in") != 0)
-    call.in = value_of(words.at("in"), &call.in_type);
-  if (words.count("out") != 0)
-    call.out = value_of(words.at("out"), &call.out_type);
+  if (words.count("in") != 0) call.in = value_of(words.at("in"), &call.in_type);
+  if (words.count("out") != 0) call.out = value_of(words.at("out"), &call.out_type);
   return call;
 }
 
@@ -159,8 +152,7 @@ void obey(const std::string& command, std::istringstream& line) {
       stop(problem.text);
     return;
   }
-  if (command == "flush")
-    return writer_flush(false);
+  if (command == "flush") return writer_flush(false);
   if (command == "abort" || command == "finish")
     return writer_close(command == "abort" ? Ending::kAborted : Ending::kFinished);
   line >> name;
@@ -172,10 +164,8 @@ void obey(const std::string& command, std::istringstream& line) {
   Stream* stream = streams.at(name);
   while (line >> word) {
     const size_t equals = word.find('=');
-    if (equals == std::string::npos)
-      plain.push_back(word);
-    else
-      words[word.substr(0, equals)] = word.substr(equals + 1);
+    if (equals == std::string::npos) plain.push_back(word);
+    else words[word.substr(0, equals)] = word.substr(equals + 1);
   }
   if (command == "close") {
     stream_close(stream);
@@ -188,14 +178,14 @@ void obey(const std::string& command, std::istringstream& line) {
   } else if (command == "complete") {
     Completion completion = {};
     completion.ordinal = std::stoull(plain.at(0));
-    if (plain.size() > 1)
-      completion.digest = value_of(plain[1], &completion.type);
+    if (plain.size() > 1) completion.digest = value_of(plain[1], &completion.type);
     completion.source = static_cast<int32_t>(number(words, "source", 0));
     completion.tag = static_cast<int32_t>(number(words, "tag", 0));
     completion.bytes = static_cast<uint64_t>(number(words, "bytes", 0));
     completion.stream = static_cast<uint32_t>(number(words, "stream", 0));
-    completion.flags = static_cast<uint8_t>(number(words, "flags", 0) | (words.count("source") != 0 ? kCompletionMatch : 0) |
-                                            (words.count("bytes") != 0 ? kCompletionBytes : 0));
+    completion.flags =
+        static_cast<uint8_t>(number(words, "flags", 0) | (words.count("source") != 0 ? kCompletionMatch : 0) |
+                             (words.count("bytes") != 0 ? kCompletionBytes : 0));
     stream->completion(completion);
   } else if (command == "outcome") {
     Outcome outcome = {};
@@ -210,8 +200,7 @@ void obey(const std::string& command, std::istringstream& line) {
     stream->outcome(outcome);
   } else if (command == "indices") {
     std::vector<int32_t> list;
-    for (const std::string& index : plain)
-      list.push_back(std::stoi(index));
+    for (const std::string& index : plain) list.push_back(std::stoi(index));
     stream->indices(list.data(), static_cast<uint32_t>(list.size()));
   } else if (command == "logged") {
     ValueType type = ValueType::kNone;
@@ -228,8 +217,7 @@ int main() {
   std::string text, command;
   while (std::getline(std::cin, text)) {
     std::istringstream line(text);
-    if (line >> command)
-      obey(command, line);
+    if (line >> command) obey(command, line);
   }
   std::cout << "done\n" << std::flush;
   _exit(0);

@@ -74,8 +74,7 @@ void deliver() {
   while (!letters.empty()) {
     Letter letter = letters.front();
     letters.pop_front();
-    if (!answers && letter.kind == ledger::Kind::kQuery)
-      continue;
+    if (!answers && letter.kind == ledger::Kind::kQuery) continue;
     be_rank(letter.to);
     handlers[static_cast<int>(letter.kind)](thread_state, peers[letter.from], letter.payload.data(),
                                             letter.payload.size());
@@ -138,8 +137,7 @@ void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)
 }
 bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
   CHECK(bytes <= kMessageBytes);
-  if (!fake::has_room)
-    return false;
+  if (!fake::has_room) return false;
   fake::letters.push_back({runtime.rank, to.world_rank, kind, std::string(static_cast<const char*>(payload), bytes)});
   return true;
 }
@@ -149,8 +147,7 @@ bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* a
   do {
     fake::deliver();
     blame::tend(thread);
-    if (done(argument))
-      return true;
+    if (done(argument)) return true;
   } while (blame::seconds_now() < until);
   return false;
 }

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/model/call_info.h"
-#include "shim/report/finding.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/call_info.h"
+#include "shim/report/finding.h"
 
 namespace fake {
 
@@ -38,8 +38,8 @@ struct Stopped {
 };
 
 extern Peer peers[4];
-extern std::deque<Letter> letters;      ///< on the private communicator
-extern std::vector<Finding> findings;   ///< published
+extern std::deque<Letter> letters;  ///< on the private communicator
+extern std::vector<Finding> findings;  ///< published
 extern std::vector<Returned> returned;  ///< put back into their lanes
 extern void (*handlers[16])(Thread&, Peer&, const void*, size_t);
 extern bool is_full, is_concurrent, wants_abort, has_room;
@@ -78,8 +78,7 @@ struct Job {
     sent.ordinal = ordinals[to]++;
     be_rank(0);
     sent.handle = blame::sent(to, sent.ordinal, sent.record, what);
-    if (complete)
-      blame::sent_complete(sent.handle, what);
+    if (complete) blame::sent_complete(sent.handle, what);
     be_rank(1);
     return sent;
   }
@@ -136,8 +135,7 @@ struct Job {
 
 inline std::string evidence(const Finding& finding, const char* name) {
   for (uint32_t i = 0; i < finding.evidence_count; ++i)
-    if (std::string(finding.evidence[i].name) == name)
-      return finding.evidence[i].value;
+    if (std::string(finding.evidence[i].name) == name) return finding.evidence[i].value;
   return "(none)";
 }
 inline std::string verdict(const Finding& finding) { return evidence(finding, "verdict"); }

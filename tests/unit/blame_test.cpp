@@ -59,8 +59,7 @@ TEST_CASE("blame: a withdrawn packet that equals the next ones is no mismatch ei
       CHECK(blame::cancel_end(withdrawn.handle, blame::CancelEnd::kWithdrawn, &taken) == 1);
       be_rank(1);
     };
-    if (!told_late)
-      end();
+    if (!told_late) end();
     // The second was taken for the first, the third for the second; then the fourth arrived.
     Job::open(third, {record(2), 5});
     blame::tend(thread_state);
@@ -87,9 +86,9 @@ TEST_CASE("blame: a withdrawn packet that equals the next ones is no mismatch ei
 
 TEST_CASE("blame: a cancelled send that was sent all the same, or whose end nobody is told") {
   auto record = [](unsigned seed) { return Record{99, digest(data(seed).data(), 512), 512, 0x2000, 7, 0, 0, 0}; };
-  for (const auto& [end, arrived, no_mismatch] : {std::tuple{blame::CancelEnd::kSent, 2u, false},
-                                                  std::tuple{blame::CancelEnd::kUnknown, 2u, true},
-                                                  std::tuple{blame::CancelEnd::kUnknown, 77u, false}}) {
+  for (const auto& [end, arrived, no_mismatch] :
+       {std::tuple{blame::CancelEnd::kSent, 2u, false}, std::tuple{blame::CancelEnd::kUnknown, 2u, true},
+        std::tuple{blame::CancelEnd::kUnknown, 77u, false}}) {
     Job job(false);
     const Job::Sent cancelled = job.send(data(1), CallId::kMPI_Isend), next = job.send(data(1));
     job.send(data(9), CallId::kMPI_Send, 1, 8);  // another lane
@@ -141,8 +140,7 @@ TEST_CASE("blame: padding of long doubles is no data") {
   auto doubles = [&](const std::string& s) { return View{s.data(), 300, &padded, 4800, ledger::Reason::kNone}; };
   const std::string source = data(1, 4800);
   std::string target = source;
-  for (size_t i = 10; i < 4800; i += 16)
-    target[i] = 'x';
+  for (size_t i = 10; i < 4800; i += 16) target[i] = 'x';
   const uint64_t posted = blame::receive_posted(doubles(data(2, 4800)));
   target[4100] = static_cast<char>(target[4100] ^ 1);
   Job::open(job.send(doubles(source)),
@@ -163,8 +161,7 @@ TEST_CASE("blame: evidence slots are bounded, given back, and old handles mean n
   const std::string buffer = data(1, 16);
   const View v = view(buffer.data(), buffer.size());
   std::vector<uint64_t> posted;
-  for (uint32_t i = 0; i < blame::kSlots; ++i)
-    posted.push_back(blame::receive_posted(v));
+  for (uint32_t i = 0; i < blame::kSlots; ++i) posted.push_back(blame::receive_posted(v));
   CHECK(posted.back() != 0);
   CHECK(blame::receive_posted(v) == 0);
   CHECK(blame::receive_complete(0, v, 16, 5) == 0);
@@ -203,10 +200,8 @@ TEST_CASE("blame: more cases than are kept open are published at once") {
   answers = false;
   checked = 1'000'000;
   std::vector<Job::Sent> sent;
-  for (uint32_t i = 0; i < blame::kCases + 3; ++i)
-    sent.push_back(job.send(data(i)));
-  for (const auto& s : sent)
-    Job::open(s, {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 0});
+  for (uint32_t i = 0; i < blame::kCases + 3; ++i) sent.push_back(job.send(data(i)));
+  for (const auto& s : sent) Job::open(s, {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 0});
   CHECK(findings.size() == 3);
   CHECK(verdict(findings[0]) == "undetermined");
   CHECK(blame::open_cases() == blame::kCases);
@@ -223,8 +218,7 @@ TEST_CASE("blame: no room for a question or an answer: later") {
   blame::tend(thread_state);
   CHECK(letters.empty());
   has_room = true;
-  while (letters.empty())
-    blame::tend(thread_state);
+  while (letters.empty()) blame::tend(thread_state);
   has_room = false;
   deliver();
   CHECK(letters.empty());
@@ -278,7 +272,7 @@ TEST_CASE("blame: messages that make no sense are ignored") {
   deliver();
   blame::Answer wrong = {};
   std::string text(reinterpret_cast<const char*>(&wrong), sizeof(wrong));
-  answer(thread_state, peers[0], text.data(), text.size());      // no such case
+  answer(thread_state, peers[0], text.data(), text.size());  // no such case
   answer(thread_state, peers[0], text.data(), text.size() - 8);  // short
   wrong.leaf_count = 60000;
   text.assign(reinterpret_cast<const char*>(&wrong), sizeof(wrong));
@@ -318,14 +312,11 @@ TEST_CASE("blame: abort stops the job once the open cases are published, log goe
   Job job(true);
   wants_abort = true;
   checked = 1'000'000;
-  for (unsigned i = 1; i <= 3; ++i)
-    Job::open(job.send(data(i)), Job::receive(data(9), data(50 + i)));
+  for (unsigned i = 1; i <= 3; ++i) Job::open(job.send(data(i)), Job::receive(data(9), data(50 + i)));
   int status = 0;
   try {
     Job::run();
-  } catch (const Stopped& stopped) {
-    status = stopped.status;
-  }
+  } catch (const Stopped& stopped) { status = stopped.status; }
   CHECK(status == 90);
   CHECK(findings.size() == 3);
   Job logging(true);
@@ -351,8 +342,7 @@ TEST_CASE("blame: three wrong packets of a thousand are systemic, one is not, no
   auto transit = [](Job& job, unsigned seed) { full_verdict(job, data(seed), data(seed + 1000)); };
   auto systemic = [] {
     for (const auto& f : findings)
-      if (std::string(f.kind) == "systemic")
-        return true;
+      if (std::string(f.kind) == "systemic") return true;
     return false;
   };
   Job job(true);
@@ -371,8 +361,7 @@ TEST_CASE("blame: three wrong packets of a thousand are systemic, one is not, no
 
   Job rare(true);
   checked = 1'000'000;
-  for (unsigned i = 0; i < 10; ++i)
-    transit(rare, i);
+  for (unsigned i = 0; i < 10; ++i) transit(rare, i);
   CHECK_FALSE(systemic());
 
   Job own(true);
@@ -389,10 +378,8 @@ TEST_CASE("blame: three wrong packets of a thousand are systemic, one is not, no
   // A lane that lost one packet: everything behind it is wrong, and it is one event.
   Job lost(true);
   std::vector<Job::Sent> sent;
-  for (unsigned i = 0; i < 6; ++i)
-    sent.push_back(lost.send(data(i)));
-  for (unsigned i = 0; i < 5; ++i)
-    Job::open(sent[i], Job::receive(data(99), data(i + 1)));
+  for (unsigned i = 0; i < 6; ++i) sent.push_back(lost.send(data(i)));
+  for (unsigned i = 0; i < 5; ++i) Job::open(sent[i], Job::receive(data(99), data(i + 1)));
   Job::run();
   CHECK(findings.size() == 5);
   CHECK_FALSE(systemic());
@@ -405,8 +392,7 @@ TEST_CASE("blame: steps count when the program names them") {
   runtime.lanes = &lane;
   runtime.lane_count = 1;
   lane.step = 100;
-  for (unsigned i = 1; i <= 3; ++i)
-    full_verdict(job, data(i), data(i + 1000));
+  for (unsigned i = 1; i <= 3; ++i) full_verdict(job, data(i), data(i + 1000));
   runtime.lanes = nullptr;
   runtime.lane_count = 0;
   REQUIRE(findings.size() == 4);
@@ -466,8 +452,7 @@ TEST_CASE("blame: several threads announce, complete, receive and ask at the sam
         Record record = {99, digest(text.data(), 64), 64, 0, static_cast<uint32_t>(t), 0, 0, 0};
         const uint64_t handle = blame::sent(t, i, record, v), posted = blame::receive_posted(v);
         blame::sent_complete(handle, v);
-        if (i % 3 == 0)
-          blame::history_void(handle, true);
+        if (i % 3 == 0) blame::history_void(handle, true);
         blame::drop(posted);
         if (i % 100 == 0) {
           static thread_local blame::Known known;
@@ -479,8 +464,7 @@ TEST_CASE("blame: several threads announce, complete, receive and ask at the sam
         }
       }
     });
-  for (auto& t : threads)
-    t.join();
+  for (auto& t : threads) t.join();
   blame::Known known;
   blame::history_find(9, 0, {}, &known);
   CHECK(known.oldest == 12000 - blame::kHistory + 1);

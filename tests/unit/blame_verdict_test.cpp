@@ -112,8 +112,14 @@ namespace {
 /// A block of collective 5 that `from` gave to rank 1.
 Job::Sent give_block(Job& job, int from, const std::string& what) {
   Job::Sent sent = {};
-  sent.record = {99, view_digest(view(what.data(), what.size()), what.size()), what.size(), 0x1000, 5,
-                 static_cast<uint16_t>(CallId::kMPI_Alltoall), static_cast<uint8_t>(ledger::Space::kBlock), 0};
+  sent.record = {99,
+                 view_digest(view(what.data(), what.size()), what.size()),
+                 what.size(),
+                 0x1000,
+                 5,
+                 static_cast<uint16_t>(CallId::kMPI_Alltoall),
+                 static_cast<uint8_t>(ledger::Space::kBlock),
+                 0};
   sent.ordinal = job.ordinals[1];  // the same number in both streams
   be_rank(from);
   sent.handle = blame::sent(1, sent.ordinal, sent.record, view(what.data(), what.size()));
@@ -145,8 +151,7 @@ TEST_CASE("blame: full: of two blocks of a collective that changed places each i
   Job::open(second, from_second, 2);
   Job::run();
   REQUIRE(findings.size() == 2);
-  for (const Finding& finding : findings)
-    CHECK(verdict(finding) == "packet of another slot");
+  for (const Finding& finding : findings) CHECK(verdict(finding) == "packet of another slot");
   CHECK(contains(evidence(findings[0], "other_packet"), "of rank 2 to rank 1"));
   CHECK(contains(evidence(findings[1], "other_packet"), "of rank 0 to rank 1"));
 }
@@ -165,7 +170,8 @@ TEST_CASE("blame: full: a block that is equal to another rank's by right is not 
   CHECK(verdict(Job::only()) == "transit or staging");
 }
 
-TEST_CASE("blame: full: a buffer that its own blocking call has overwritten counts as stable below MPI_THREAD_MULTIPLE") {
+TEST_CASE(
+    "blame: full: a buffer that its own blocking call has overwritten counts as stable below MPI_THREAD_MULTIPLE") {
   for (bool concurrent : {false, true}) {
     Job job(true, concurrent);
     Job::open(job.send(data(1), CallId::kMPI_Sendrecv_replace, 1, 7, false), Job::receive(data(9), data(3)));
@@ -211,7 +217,8 @@ TEST_CASE("blame: full: both buffers were stable only where the program could no
       const bool may_have_stored = concurrent || call != CallId::kMPI_Recv;
       CHECK(verdict(f) == "transit or staging");
       CHECK(contains(f.message, "both buffers were stable") != may_have_stored);
-      CHECK(contains(f.message, "what the program itself stored there while the receive was pending") == may_have_stored);
+      CHECK(contains(f.message, "what the program itself stored there while the receive was pending") ==
+            may_have_stored);
       CHECK(contains(f.message, "Transit, staging, or a store of the program: ") == may_have_stored);
     }
 }
@@ -255,8 +262,7 @@ TEST_CASE("blame: full: zeros are not taken for one of many zero packets") {
 
 TEST_CASE("blame: full: contents that many packets share, and packets that differ by a bit, decide nothing") {
   Job job(true);
-  for (int i = 0; i < 5; ++i)
-    job.send(data(1));
+  for (int i = 0; i < 5; ++i) job.send(data(1));
   CHECK(full_verdict(job, data(2), data(1)) == "undetermined");
   CHECK(contains(findings[0].message, "5 other packets"));
 
@@ -283,8 +289,7 @@ TEST_CASE("blame: full: missing evidence is named and not replaced") {
   }
   SECTION("history overwritten") {
     const Job::Sent s = job.send(data(1));
-    for (uint32_t i = 0; i < blame::kHistory; ++i)
-      job.send(data(2, 8));
+    for (uint32_t i = 0; i < blame::kHistory; ++i) job.send(data(2, 8));
     Job::open(s, Job::receive(data(9), data(3)));
     Job::run();
     CHECK(contains(Job::only().message, "no longer knows the packet"));
@@ -387,13 +392,11 @@ TEST_CASE("blame: cheap: several threads at the sender, or a short history, and 
   const bool threads = GENERATE(true, false);
   Job job(false, threads);
   if (!threads)
-    for (uint32_t i = 0; i < blame::kHistory; ++i)
-      job.send(data(1000, 8));
+    for (uint32_t i = 0; i < blame::kHistory; ++i) job.send(data(1000, 8));
   const Job::Sent first = job.send(data(1));
   job.send(data(2));
   if (!threads)
-    for (uint32_t i = 0; i < blame::kHistory - 100; ++i)
-      job.send(data(1000, 8));
+    for (uint32_t i = 0; i < blame::kHistory - 100; ++i) job.send(data(1000, 8));
   Job::open(first, {{99, digest(data(2).data(), 512), 512, 0x2000, 7, 0, 0, 0}, 0});
   Job::run();
   CHECK(verdict(Job::only()) == "undetermined");

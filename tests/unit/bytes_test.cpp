@@ -268,8 +268,7 @@ TEST_CASE("bytes: no call looks at anything when the communicator is unknown or 
   for (unsigned id = 0; id < resil::kCallCount; ++id) {
     const auto& info = resil::call_info(static_cast<CallId>(id));
     seen.insert(info.shape);
-    if (info.shape == Shape::kPlain || info.shape == Shape::kPartitioned)
-      continue;
+    if (info.shape == Shape::kPlain || info.shape == Shape::kPartitioned) continue;
     Event e = fake::make_event(world.thread(), static_cast<CallId>(id));
     INFO(info.name);
     CHECK(compute_bytes(e) == 0);
@@ -281,17 +280,14 @@ TEST_CASE("bytes: no call looks at anything when the communicator is unknown or 
 TEST_CASE("bytes: the size of a type is asked once, and again after a handle may have been reused") {
   World world;
   auto size = [&](uint64_t type) { return resil::type_size(world.thread(), type); };
-  for (int i = 0; i < 5; ++i)
-    CHECK(size(fake::kPair) == 12);
+  for (int i = 0; i < 5; ++i) CHECK(size(fake::kPair) == 12);
   CHECK(fake::library.type_questions == 1);
   resil::forget_types();
   fake::library.types[fake::kPair] = 20;
   CHECK(size(fake::kPair) == 20);
   CHECK(fake::library.type_questions == 2);
   // Two types in one place of the cache take turns and stay right.
-  for (int i = 0; i < 200; ++i)
-    fake::library.types[0x90000000 + static_cast<uint64_t>(i) * resil::kTypeCache] = i;
+  for (int i = 0; i < 200; ++i) fake::library.types[0x90000000 + static_cast<uint64_t>(i) * resil::kTypeCache] = i;
   for (int round = 0; round < 2; ++round)
-    for (int i = 0; i < 200; ++i)
-      CHECK(size(0x90000000 + static_cast<uint64_t>(i) * resil::kTypeCache) == i);
+    for (int i = 0; i < 200; ++i) CHECK(size(0x90000000 + static_cast<uint64_t>(i) * resil::kTypeCache) == i);
 }

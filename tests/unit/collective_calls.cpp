@@ -17,8 +17,7 @@ size_t z(int value) { return static_cast<size_t>(value); }
 
 std::vector<char> bytes(World& world, size_t count) {
   std::vector<char> data(count);
-  for (char& byte : data)
-    byte = static_cast<char>(world.random());
+  for (char& byte : data) byte = static_cast<char>(world.random());
   return data;
 }
 
@@ -33,8 +32,7 @@ Layout lay_out(World& world, const std::vector<int64_t>& counts, const Style& st
   Layout layout = {counts, std::vector<size_t>(counts.size()), 0};
   const size_t extent = extent_of(style.type);
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (style.vector || style.typed)
-      layout.size += extent * (world.random() % 3);  // gaps
+    if (style.vector || style.typed) layout.size += extent * (world.random() % 3);  // gaps
     layout.places[i] = layout.size;
     layout.size += extent * static_cast<size_t>(counts[i]);
   }
@@ -47,8 +45,7 @@ void describe(resil::Side& side, const Layout& layout, const Style& style, std::
   side.type = style.type;
   side.buffer = side.counts = side.types = side.displacements = nullptr;
   side.count = layout.counts.empty() ? 0 : layout.counts[0];
-  if (!style.vector && !style.typed)
-    return;
+  if (!style.vector && !style.typed) return;
   side.count = -1;
   for (size_t i = 0; i < layout.counts.size(); ++i) {
     counts.push_back(static_cast<int>(layout.counts[i]));
@@ -112,8 +109,7 @@ Call moving(World& world, Group& group, const std::string& name, const Style& st
       give(args, {{counts[0][0]}, {0}, 0}, plain(style));
       args.sending.buffer = args.receive.data();
       args.in_place = true;  // what moves is in `receive`
-      if (i != z(root))
-        call.transfers.push_back({root, 0, static_cast<int>(i), 0, counts[0][0]});
+      if (i != z(root)) call.transfers.push_back({root, 0, static_cast<int>(i), 0, counts[0][0]});
     }
     return call;
   }
@@ -121,10 +117,8 @@ Call moving(World& world, Group& group, const std::string& name, const Style& st
   for (size_t i = 0; i < n; ++i) {
     std::vector<int64_t> out, in;
     for (size_t j = 0; j < n; ++j) {
-      if (name == "Allgather" || name == "Gather")
-        counts[i][j] = counts[i][0];
-      if (name == "Alltoall" && style.in_place)
-        counts[i][j] = counts[std::min(i, j)][std::max(i, j)];
+      if (name == "Allgather" || name == "Gather") counts[i][j] = counts[i][0];
+      if (name == "Alltoall" && style.in_place) counts[i][j] = counts[std::min(i, j)][std::max(i, j)];
       out.push_back(counts[i][j]);
     }
     for (size_t j = 0; j < n; ++j)
@@ -147,10 +141,8 @@ Call moving(World& world, Group& group, const std::string& name, const Style& st
     const bool many_receives = name == "Alltoall" || name == "Allgather" || (name == "Gather" && at_root);
     gives[i] = many_sends ? gives[i] : single;
     takes[i] = many_receives ? takes[i] : single;
-    if (name != "Scatter" || at_root)
-      give(args, gives[i], many_sends ? style : plain(style));
-    if (name != "Gather" || at_root)
-      take(args, takes[i], many_receives ? style : plain(style));
+    if (name != "Scatter" || at_root) give(args, gives[i], many_sends ? style : plain(style));
+    if (name != "Gather" || at_root) take(args, takes[i], many_receives ? style : plain(style));
     if (name == "Scatter" && at_root && style.vector) {  // the event has its displacements on the other side
       args.receiving.displacements = args.sending.displacements;
       args.sending.displacements = nullptr;
@@ -158,8 +150,7 @@ Call moving(World& world, Group& group, const std::string& name, const Style& st
     args.send = bytes(world, gives[i].size);
     args.receive = bytes(world, takes[i].size);
     if (args.in_place) {
-      if (name == "Scatter")
-        args.receiving.buffer = in_place();
+      if (name == "Scatter") args.receiving.buffer = in_place();
       else
         args.sending.buffer = in_place(),
         args.sending.counts = args.sending.displacements = args.sending.types = nullptr;
@@ -167,23 +158,18 @@ Call moving(World& world, Group& group, const std::string& name, const Style& st
   }
   for (size_t i = 0; i < n; ++i)
     for (size_t j = 0; j < n; ++j) {
-      if ((name == "Gather" && j != z(root)) || (name == "Scatter" && i != z(root)))
-        continue;
+      if ((name == "Gather" && j != z(root)) || (name == "Scatter" && i != z(root))) continue;
       const bool stays = i == j && style.in_place && name != "Alltoall";
       const size_t into = takes[j].places[name == "Scatter" ? 0 : i];
       size_t at = gives[i].places[name == "Scatter" || name == "Alltoall" ? j : 0];
       const int64_t count = name == "Scatter" || name == "Alltoall" ? gives[i].counts[j] : gives[i].counts[0];
-      if (name == "Alltoall" && style.in_place)
-        at = takes[i].places[j];
-      if (name == "Allgather" && style.in_place)
-        at = takes[i].places[i];
-      if (!stays)
-        call.transfers.push_back({static_cast<int>(i), at, static_cast<int>(j), into, count});
+      if (name == "Alltoall" && style.in_place) at = takes[i].places[j];
+      if (name == "Allgather" && style.in_place) at = takes[i].places[i];
+      if (!stays) call.transfers.push_back({static_cast<int>(i), at, static_cast<int>(j), into, count});
     }
   // Rooted and in place: the root's own part is not touched, and other ranks send from their own buffers.
   if (!all)
-    for (Args& args : call.args)
-      args.in_place = false;
+    for (Args& args : call.args) args.in_place = false;
   return call;
 }
 
@@ -194,8 +180,7 @@ Call neighbouring(World& world, Group& group, const std::string& name, const Sty
   const size_t n = group.members.size();
   auto counts = amounts(world, n, n, style);
   for (auto& row : counts)
-    if (all)
-      std::fill(row.begin(), row.end(), row[0]);
+    if (all) std::fill(row.begin(), row.end(), row[0]);
   std::vector<std::vector<int64_t>> out(n), in(n);
   for (auto [from, to] : edges) {
     out[z(from)].push_back(counts[z(from)][z(to)]);
@@ -204,8 +189,7 @@ Call neighbouring(World& world, Group& group, const std::string& name, const Sty
   std::vector<Layout> gives(n), takes(n);
   for (size_t i = 0; i < n; ++i) {
     Args& args = call.args[i];
-    if (all)
-      out[i] = {counts[i][0]};
+    if (all) out[i] = {counts[i][0]};
     gives[i] = lay_out(world, out[i], all ? plain(style) : style);
     takes[i] = lay_out(world, in[i], style);
     give(args, gives[i], all ? plain(style) : style, style.typed);
@@ -244,15 +228,12 @@ Call across(World& world, Group& group, const std::string& name, int first) {
   }
   for (int i = 0; i < n; ++i)
     for (int j = 0; j < n; ++j) {
-      if ((i < first) == (j < first))
-        continue;
+      if ((i < first) == (j < first)) continue;
       const size_t from = z(i < first ? i : i - first), to = z(j < first ? j : j - first);
-      if (all)
-        call.transfers.push_back({i, name == "Alltoall" ? to * block : 0, j, from * block, count});
+      if (all) call.transfers.push_back({i, name == "Alltoall" ? to * block : 0, j, from * block, count});
       else if (i == 0 && name != "Gather")
         call.transfers.push_back({i, name == "Scatter" ? to * block : 0, j, 0, count});
-      else if (j == 0 && name == "Gather")
-        call.transfers.push_back({i, 0, j, from * block, count});
+      else if (j == 0 && name == "Gather") call.transfers.push_back({i, 0, j, from * block, count});
     }
   return call;
 }
@@ -317,8 +298,7 @@ Call reducing(World& world, Group& group, const std::string& name, uint64_t type
     counts.push_back(block ? count : static_cast<int>(world.random() % static_cast<unsigned>(count + 1)));
     total += counts.back();
   }
-  if (!scatter && !block)
-    total = count;
+  if (!scatter && !block) total = count;
   for (size_t i = 0; i < n; ++i) {
     Args& args = call.args[i];
     args.root = name == "Reduce" ? root : ring::kNoPeer;
@@ -338,27 +318,21 @@ Call reducing(World& world, Group& group, const std::string& name, uint64_t type
       args.sending.counts = args.receiving.counts = args.counts.data();
       args.sending.count = args.receiving.count = -1;
     }
-    if (args.in_place)
-      args.sending.buffer = in_place();
+    if (args.in_place) args.sending.buffer = in_place();
   }
   call.compute = [=](Call& of) {
     std::vector<std::vector<char>> given;
-    for (const Args& args : of.args)
-      given.push_back(args.in_place ? args.receive : args.send);
+    for (const Args& args : of.args) given.push_back(args.in_place ? args.receive : args.send);
     std::vector<char> sum = given[0], before;
     if (name == "Scan" || name == "Exscan") {
       for (size_t i = 0; i < n; ++i) {
-        if (i > 0)
-          before = sum, fold(type, op, sum, given[i]);
-        if (name == "Scan")
-          of.args[i].receive = sum;
-        else if (i > 0)
-          of.args[i].receive = before;
+        if (i > 0) before = sum, fold(type, op, sum, given[i]);
+        if (name == "Scan") of.args[i].receive = sum;
+        else if (i > 0) of.args[i].receive = before;
       }
       return;
     }
-    for (size_t i = 1; i < n; ++i)
-      fold(type, op, sum, given[i]);
+    for (size_t i = 1; i < n; ++i) fold(type, op, sum, given[i]);
     size_t at = 0;
     for (size_t i = 0; i < n; ++i) {
       if (scatter || block) {

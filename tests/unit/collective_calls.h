@@ -11,7 +11,7 @@ namespace unit {
 struct Style {
   uint64_t type = kInt;
   bool vector = false, typed = false, in_place = false;  ///< v form, w form, MPI_IN_PLACE where it is allowed
-  int most = 40;                                         ///< elements in a block
+  int most = 40;  ///< elements in a block
 };
 
 /// `name`: "Bcast", "Gather", "Scatter", "Allgather", "Alltoall"; the v and w are added. Intracommunicators.

@@ -24,8 +24,7 @@ namespace ledger = resil::ledger;
 
 std::vector<int> all(int size) {
   std::vector<int> ranks;
-  for (int i = 0; i < size; ++i)
-    ranks.push_back(i);
+  for (int i = 0; i < size; ++i) ranks.push_back(i);
   return ranks;
 }
 
@@ -50,8 +49,7 @@ std::vector<std::pair<int, int>> some_edges(int n) {
   for (int i = 0; i < n; ++i) {
     edges.push_back({i, (i + 1) % n});
     edges.push_back({i, (i + n - 1) % n});
-    if (i > 0)
-      edges.push_back({0, i});
+    if (i > 0) edges.push_back({0, i});
   }
   edges.push_back({n - 1, n - 1});
   return edges;
@@ -66,8 +64,7 @@ void random_one(World& world, Group& group, Group& topology, const std::vector<s
   style.in_place = world.random() % 2;
   const std::string name = kMoving[world.random() % 5];
   style.vector = name != "Bcast" && world.random() % 2;
-  if (name == "Alltoall" && world.random() % 3 == 0)
-    style.typed = true, style.vector = false;
+  if (name == "Alltoall" && world.random() % 3 == 0) style.typed = true, style.vector = false;
   Call call;
   switch (world.random() % 4) {
     case 0: {
@@ -92,9 +89,7 @@ void random_one(World& world, Group& group, Group& topology, const std::vector<s
       return world.run(call, type == kDouble || type == kFloat ? static_cast<How>(world.random() % 2) : any_way(world),
                        3);
     }
-    default:
-      call = unit::moving(world, group, name, style, root);
-      return world.run(call, any_way(world), 3);
+    default: call = unit::moving(world, group, name, style, root); return world.run(call, any_way(world), 3);
   }
 }
 
@@ -102,10 +97,8 @@ void random_one(World& world, Group& group, Group& topology, const std::vector<s
 bool flip(World& world, Call& call, int victim, bool from_others) {
   std::vector<Transfer> to;
   for (const Transfer& t : call.transfers)
-    if (t.to == victim && t.count > 0 && (!from_others || t.from != victim))
-      to.push_back(t);
-  if (to.empty())
-    return false;
+    if (t.to == victim && t.count > 0 && (!from_others || t.from != victim)) to.push_back(t);
+  if (to.empty()) return false;
   const Transfer& t = to[world.random() % to.size()];
   const size_t element = world.random() % static_cast<unsigned>(t.count);
   const size_t at = t.into + element * unit::extent_of(call.type) + world.random() % unit::size_of(call.type);
@@ -115,8 +108,7 @@ bool flip(World& world, Call& call, int victim, bool from_others) {
 
 Call constant(World& world, Group& group, uint64_t type, OpKind op, int count) {
   Call call = unit::reducing(world, group, "Allreduce", type, op, false, count);
-  for (Args& args : call.args)
-    std::fill(args.send.begin(), args.send.end(), 0);
+  for (Args& args : call.args) std::fill(args.send.begin(), args.send.end(), 0);
   return call;
 }
 
@@ -126,13 +118,11 @@ TEST_CASE("collectives: what goes right is never called wrong, in any variant an
   for (int size = 1; size <= 7; ++size) {
     World world(size, static_cast<unsigned>(size));
     std::vector<int> reversed;
-    for (int i = size; i-- > 0;)
-      reversed.push_back(i);
+    for (int i = size; i-- > 0;) reversed.push_back(i);
     Group groups[] = {world.group(all(size)), world.group(reversed)};
     const auto edges = some_edges(size);
     Group topology = world.topology(all(size), edges);
-    for (int i = 0; i < 250; ++i)
-      random_one(world, groups[world.random() % 2], topology, edges);
+    for (int i = 0; i < 250; ++i) random_one(world, groups[world.random() % 2], topology, edges);
     all_right(world);
     CHECK(world.total().checked > 250);
   }
@@ -142,8 +132,7 @@ TEST_CASE("collectives: on intercommunicators too") {
   for (int first = 1; first <= 4; ++first) {
     World world(5, static_cast<unsigned>(first));
     std::vector<int> one, two;
-    for (int i = 0; i < 5; ++i)
-      (i < first ? one : two).push_back(4 - i);
+    for (int i = 0; i < 5; ++i) (i < first ? one : two).push_back(4 - i);
     Group group = world.between(one, two);
     const char* kNames[] = {"Bcast", "Gather", "Scatter", "Allgather", "Alltoall"};
     for (int i = 0; i < 60; ++i) {
@@ -182,20 +171,17 @@ TEST_CASE("collectives: one changed bit is found, whoever got it") {
       bool changed = false;
       for (int i = 0; i < 6; ++i) {
         Call call = unit::moving(world, group, name, style, root);
-        if (!changed)
-          call.tamper = [&](Call& of) { changed = changed || flip(world, of, victim, true); };
+        if (!changed) call.tamper = [&](Call& of) { changed = changed || flip(world, of, victim, true); };
         world.run(call, static_cast<How>(round % 3), 1);
       }
       world.settle(true);
       const RankState state = world.total();
       INFO(name << ", round " << round << ": " << state.last);
-      if (!changed)
-        continue;
+      if (!changed) continue;
       CHECK(state.findings + state.cases > 0);
       CHECK(state.pending == 0);
       for (int rank = 0; rank < size; ++rank)
-        if (rank != victim)
-          CHECK(state.culprits[rank] == 0);
+        if (rank != victim) CHECK(state.culprits[rank] == 0);
       if (std::string(name) == "Bcast" || (std::string(name) == "Allgather" && size > 2))
         CHECK(state.culprits[victim] > 0);  // by the root's data, by a majority
     }
@@ -211,8 +197,7 @@ TEST_CASE("collectives: full blame tells broadcast and allgathered data from giv
     Group group = world.group(all(size));
     const auto edges = some_edges(size);
     Group topology = world.topology(all(size), edges);
-    for (int i = 0; i < 150; ++i)
-      random_one(world, group, topology, edges);
+    for (int i = 0; i < 150; ++i) random_one(world, group, topology, edges);
     all_right(world);
   }
   World across(5, 1);
@@ -237,8 +222,7 @@ TEST_CASE("collectives: full blame tells broadcast and allgathered data from giv
       world.run(call, static_cast<How>(round % 3), 1);
       world.settle(true);
       INFO(name << ", round " << round);
-      if (changed)
-        CHECK(world.state(1).cases == 1);  // between the two ranks that it is about
+      if (changed) CHECK(world.state(1).cases == 1);  // between the two ranks that it is about
       CHECK(world.total().cases == (changed ? 1 : 0));
       CHECK(world.total().findings == 0);
     }
@@ -291,8 +275,7 @@ TEST_CASE("collectives: integer sums are added up, whoever has the result") {
             if (wrong)  // the same wrong result wherever there is one: only its arithmetic can tell
               call.tamper = [&](Call& of) {
                 for (int i = 0; i < size; ++i)
-                  if (!prefix || i == size - 1)
-                    of.args[static_cast<size_t>(i)].receive[0] ^= 4;
+                  if (!prefix || i == size - 1) of.args[static_cast<size_t>(i)].receive[0] ^= 4;
               };
             world.run(call, static_cast<How>(round % 2));
             world.settle(true);
@@ -312,8 +295,7 @@ TEST_CASE("collectives: one buffer for contribution and result is no false alarm
   for (const char* name : {"Allreduce", "Reduce", "Scan"}) {
     Call call = unit::reducing(world, group, name, kInt, OpKind::kSum, true, 30, 1);
     for (Args& args : call.args)
-      if (args.in_place)
-        args.sending.buffer = args.receiving.buffer = args.receive.data();
+      if (args.in_place) args.sending.buffer = args.receiving.buffer = args.receive.data();
     world.run(call, How::kBlocking);
   }
   all_right(world);
@@ -333,8 +315,7 @@ TEST_CASE("collectives: an odd result is out-voted") {
       INFO(size << " ranks, " << odd << ": " << state.last);
       CHECK(state.findings > 0);
       CHECK(state.mismatches == state.findings);
-      for (int rank = 0; rank < size; ++rank)
-        CHECK((state.culprits[rank] > 0) == (rank == odd));
+      for (int rank = 0; rank < size; ++rank) CHECK((state.culprits[rank] > 0) == (rank == odd));
     }
   World two(2);
   Group group = two.group(all(2));
@@ -359,10 +340,8 @@ TEST_CASE("collectives: what correct libraries may do differently on two ranks i
       const float narrow = std::numeric_limits<float>::quiet_NaN(), other_narrow = -narrow;
       call.tamper = [&](Call& of) {
         for (size_t rank = 0; rank < 4; ++rank)
-          if (type == kDouble)
-            place(of, rank, 16, rank % 2 ? &nan : &other, 8);
-          else
-            place(of, rank, 16, rank % 2 ? &narrow : &other_narrow, 4);
+          if (type == kDouble) place(of, rank, 16, rank % 2 ? &nan : &other, 8);
+          else place(of, rank, 16, rank % 2 ? &narrow : &other_narrow, 4);
       };
       world.run(call, How::kBlocking);
     }
@@ -379,20 +358,17 @@ TEST_CASE("collectives: what correct libraries may do differently on two ranks i
         for (size_t rank = 0; rank < 4; ++rank)
           place(of, rank, 24, op == OpKind::kMin ? &zeros[rank % 2] : &zeros[rank % 2], 8);
       };
-      for (Args& args : call.args)
-        std::fill(args.receive.begin(), args.receive.end(), 0);
+      for (Args& args : call.args) std::fill(args.receive.begin(), args.receive.end(), 0);
       world.run(call, How::kBlocking);
     }
   }
   SECTION("padding of long double and of pairs") {
     for (uint64_t type : {kLongDouble, kDoubleInt}) {
       Call call = constant(world, group, type, type == kLongDouble ? OpKind::kSum : OpKind::kMaxloc, 5);
-      for (Args& args : call.args)
-        args.send.resize(5 * 16), args.receive.assign(5 * 16, 0);
+      for (Args& args : call.args) args.send.resize(5 * 16), args.receive.assign(5 * 16, 0);
       call.compute = nullptr;
       call.tamper = [&](Call& of) {
-        for (size_t rank = 0; rank < 4; ++rank)
-          of.args[rank].receive[16 + 13] = static_cast<char>(rank);
+        for (size_t rank = 0; rank < 4; ++rank) of.args[rank].receive[16 + 13] = static_cast<char>(rank);
       };
       world.run(call, How::kBlocking);
     }
@@ -440,12 +416,10 @@ TEST_CASE("collectives: a minimum above the own contribution is wrong, even if a
   World world(3);
   Group group = world.group(all(3));
   Call call = unit::reducing(world, group, "Allreduce", kInt, OpKind::kMin, false, 20);
-  for (Args& args : call.args)
-    args.send.assign(args.send.size(), 1);
+  for (Args& args : call.args) args.send.assign(args.send.size(), 1);
   call.compute = nullptr;
   call.tamper = [](Call& of) {
-    for (Args& args : of.args)
-      args.receive.assign(args.receive.size(), 2);
+    for (Args& args : of.args) args.receive.assign(args.receive.size(), 2);
   };
   world.run(call, How::kBlocking);
   world.settle(true);
@@ -493,16 +467,13 @@ TEST_CASE("collectives: abort ends the job once the finding is out") {
   World world(3, 1, true);
   Group group = world.group(all(3));
   Call call = unit::moving(world, group, "Bcast", {kInt, false, false, false, 40}, 0);
-  while (call.transfers.empty() || call.transfers[0].count == 0)
-    call = unit::moving(world, group, "Bcast", {}, 0);
+  while (call.transfers.empty() || call.transfers[0].count == 0) call = unit::moving(world, group, "Bcast", {}, 0);
   call.tamper = [&](Call& of) { flip(world, of, 1, true); };
   int status = 0;
   try {
     world.run(call, How::kBlocking);
     world.settle(true);
-  } catch (int thrown) {
-    status = thrown;
-  }
+  } catch (int thrown) { status = thrown; }
   CHECK(status == 90);
   CHECK(world.total().findings == 1);
   CHECK(world.total().stopped);
@@ -517,8 +488,7 @@ TEST_CASE("linear digests: linear in all modes, at any offset; no single change 
     const unsigned width = mode == LinearMode::kWidth4 ? 4 : mode == LinearMode::kWidth8 ? 8 : 1 + round % 8;
     const auto total = static_cast<int64_t>(random() % 3000 + 1);
     std::vector<char> a(static_cast<size_t>(total) * width), b(a.size()), sum(a.size());
-    for (size_t i = 0; i < a.size(); ++i)
-      a[i] = static_cast<char>(random()), b[i] = static_cast<char>(random());
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<char>(random()), b[i] = static_cast<char>(random());
     for (size_t i = 0; i < a.size(); i += width) {
       uint64_t x = 0, y = 0;
       memcpy(&x, &a[i], width);

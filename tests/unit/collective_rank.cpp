@@ -21,10 +21,10 @@
 #include "checksum/ledger/ledger_internal.h"  // for struct Peer only
 #include "checksum/view.h"
 #include "shim/abi/backend.h"
+#include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
-#include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
 namespace resil {
@@ -92,8 +92,7 @@ void match(Peer& from, const Record& record, bool own) {
   }
   for (auto s = lane.sent.begin(); s != lane.sent.end();) {
     auto r = lane.received.begin();
-    while (r != lane.received.end() && (r->digest != s->digest || r->bytes != s->bytes))
-      ++r;
+    while (r != lane.received.end() && (r->digest != s->digest || r->bytes != s->bytes)) ++r;
     if (r == lane.received.end()) {
       ++s;
       continue;
@@ -125,7 +124,11 @@ OpKind op_kind(uint64_t op) { return static_cast<OpKind>(op); }
 ErrorKind error_kind(int code) { return code == 0 ? ErrorKind::kNone : ErrorKind::kOther; }
 bool status_ignored(const void*) { return true; }
 
-TypeFunctions type_functions = [] { TypeFunctions f = {}; f.op_kind = op_kind; return f; }();
+TypeFunctions type_functions = [] {
+  TypeFunctions f = {};
+  f.op_kind = op_kind;
+  return f;
+}();
 MessageFunctions message_functions = [] {
   MessageFunctions f = {};
   f.neighbors = neighbors, f.error_kind = error_kind, f.status_ignored = status_ignored;
@@ -140,20 +143,25 @@ Backend table = [] {
 
 constexpr Run kOne[] = {{0, 4, 1, 0}};
 constexpr TypeMap simple(uint64_t size, BasicKind kind) {
-  return {size, static_cast<int64_t>(size), 0, static_cast<int64_t>(size), true, false, true, 1, kOne,
-          {kind, {}, static_cast<uint16_t>(size), 0, 0, 0}, 0};
+  return {size, static_cast<int64_t>(size),
+          0,    static_cast<int64_t>(size),
+          true, false,
+          true, 1,
+          kOne, {kind, {}, static_cast<uint16_t>(size), 0, 0, 0},
+          0};
 }
-TypeMap maps[] = {{},
-                  simple(4, BasicKind::kSigned),
-                  simple(4, BasicKind::kUnsigned),
-                  simple(8, BasicKind::kSigned),
-                  simple(1, BasicKind::kUnsigned),
-                  simple(4, BasicKind::kFloating),
-                  simple(8, BasicKind::kFloating),
-                  {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0, 0}, 0},
-                  simple(16, BasicKind::kComplex),
-                  {12, 16, 0, 12, false, false, true, 1, kOne, {BasicKind::kPair, BasicKind::kFloating, 12, 8, 4, 0}, 0},
-                  {4, 12, 0, 4, false, false, false, 1, kOne, {BasicKind::kSigned, {}, 4, 0, 0, 0}, 0}};
+TypeMap maps[] = {
+    {},
+    simple(4, BasicKind::kSigned),
+    simple(4, BasicKind::kUnsigned),
+    simple(8, BasicKind::kSigned),
+    simple(1, BasicKind::kUnsigned),
+    simple(4, BasicKind::kFloating),
+    simple(8, BasicKind::kFloating),
+    {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0, 0}, 0},
+    simple(16, BasicKind::kComplex),
+    {12, 16, 0, 12, false, false, true, 1, kOne, {BasicKind::kPair, BasicKind::kFloating, 12, 8, 4, 0}, 0},
+    {4, 12, 0, 4, false, false, false, 1, kOne, {BasicKind::kSigned, {}, 4, 0, 0, 0}, 0}};
 int64_t held;
 
 }  // namespace
@@ -170,8 +178,7 @@ void type_span(const TypeMap& map, int64_t count, int64_t* low, int64_t* high) {
 }
 uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint64_t) {
   DigestStream stream;
-  for (int64_t i = 0; i < count; ++i)
-    stream.add(static_cast<const char*>(buffer) + i * map.extent, map.size);
+  for (int64_t i = 0; i < count; ++i) stream.add(static_cast<const char*>(buffer) + i * map.extent, map.size);
   return stream.finish();
 }
 uint64_t digest(const void* data, size_t bytes) {
@@ -203,8 +210,7 @@ void Finding::say(const char* format, ...) {
 }
 void Finding::add(const char*, const char*, ...) {}
 unsigned finding_publish(const Finding& finding) {
-  for (uint32_t i = 0; i < finding.culprit_count; ++i)
-    ++state.culprits[finding.culprit_ranks[i]];
+  for (uint32_t i = 0; i < finding.culprit_count; ++i) ++state.culprits[finding.culprit_ranks[i]];
   memcpy(state.last, finding.message, sizeof(state.last));
   return ++state.findings;
 }
@@ -286,8 +292,7 @@ void start(int rank, int size, bool abort_wanted, void* of_bus,
   bus = of_bus;
   send = how;
   peers.resize(static_cast<size_t>(size));
-  for (int i = 0; i < size; ++i)
-    peers[static_cast<size_t>(i)].world_rank = i;
+  for (int i = 0; i < size; ++i) peers[static_cast<size_t>(i)].world_rank = i;
   thread_state.type_generation = handle_generation.load();
   collective::prepare();
   collective::connect();
@@ -310,46 +315,40 @@ CommInfo* comm(uint64_t id, const int* local, int local_size, const int* remote,
   info.size = local_size;
   info.remote_size = made->inter ? remote_size : -1;
   for (int i = 0; i < local_size; ++i)
-    if (local[i] == runtime.rank)
-      info.rank = i;
+    if (local[i] == runtime.rank) info.rank = i;
   comms[id] = std::move(made);
   return &info;
 }
 
 void arrive(int from, int kind, const void* data, size_t bytes) {
   Peer& peer = peers.at(static_cast<size_t>(from));
-  if (kind != 0)
-    return by_kind[kind](thread_state, peer, data, bytes);
+  if (kind != 0) return by_kind[kind](thread_state, peer, data, bytes);
   Record record;
   memcpy(&record, data, sizeof(record));
-  if (auto* handler = by_space[record.space]; handler != nullptr)
-    handler(thread_state, peer, record);
-  else
-    match(peer, record, false);
+  if (auto* handler = by_space[record.space]; handler != nullptr) handler(thread_state, peer, record);
+  else match(peer, record, false);
 }
 
 void read_state(RankState* to) {
   state.pending = 0;
-  for (const auto& [key, lane] : lanes)
-    state.pending += lane.sent.size() + lane.received.size();
+  for (const auto& [key, lane] : lanes) state.pending += lane.sent.size() + lane.received.size();
   state.unverified = collective::unverified();
   state.held = held;
   *to = state;
 }
 
-const RankApi kApi = {
-    start,
-    comm,
-    collective::enter,
-    collective::leave,
-    collective::activating,
-    collective::activated,
-    [](Event& e, uint64_t* cookie, bool freed) { collective::completed(e, 0, cookie, freed); },
-    arrive,
-    [] { collective::tend(thread_state); },
-    [] { header.phase = static_cast<uint32_t>(ring::Phase::kFinalizing); },
-    read_state,
-    [] { return &thread_state; }};
+const RankApi kApi = {start,
+                      comm,
+                      collective::enter,
+                      collective::leave,
+                      collective::activating,
+                      collective::activated,
+                      [](Event& e, uint64_t* cookie, bool freed) { collective::completed(e, 0, cookie, freed); },
+                      arrive,
+                      [] { collective::tend(thread_state); },
+                      [] { header.phase = static_cast<uint32_t>(ring::Phase::kFinalizing); },
+                      read_state,
+                      [] { return &thread_state; }};
 
 }  // namespace
 }  // namespace resil

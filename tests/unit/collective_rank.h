@@ -30,7 +30,7 @@ inline const void* in_place() { return reinterpret_cast<const void*>(~uintptr_t{
 /// What a rank has concluded so far.
 struct RankState {
   uint64_t checked, mismatches, uncovered[32], cases, pending, unverified;  ///< cases: blocks that differ
-  int64_t held;                 ///< references to datatypes
+  int64_t held;  ///< references to datatypes
   uint32_t findings, culprits[16];  ///< findings published; by world rank, how often it was named
   char last[600];
   bool stopped;
@@ -49,7 +49,7 @@ struct RankApi {
   void (*completed)(resil::Event&, uint64_t*, bool freed);
   void (*arrive)(int from, int kind, const void* data, size_t bytes);  ///< kind 0: a record
   void (*tend)();
-  void (*finalize)();          ///< MPI_Finalize has begun
+  void (*finalize)();  ///< MPI_Finalize has begun
   void (*state)(RankState*);
   resil::Thread* (*thread)();
 };

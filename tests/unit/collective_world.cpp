@@ -28,27 +28,22 @@ namespace {
 const RankApi* load(void** library) {
   char path[] = "/tmp/collective-rank-XXXXXX";
   const int fd = mkstemp(path);
-  if (fd < 0)
-    throw std::runtime_error("no scratch file");
+  if (fd < 0) throw std::runtime_error("no scratch file");
   close(fd);
   std::ofstream(path, std::ios::binary) << std::ifstream(COLLECTIVE_RANK, std::ios::binary).rdbuf();
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   unlink(path);
-  if (handle == nullptr)
-    throw std::runtime_error(dlerror());
+  if (handle == nullptr) throw std::runtime_error(dlerror());
   *library = handle;
   return reinterpret_cast<const RankApi* (*)()>(dlsym(handle, "rank_api"))();
 }
 
 CallId id_of(const std::string& name, How how) {
   std::string wanted = "MPI_" + name;
-  if (how == How::kNonblocking)
-    wanted = "MPI_I" + std::string(1, static_cast<char>(tolower(name[0]))) + name.substr(1);
-  if (how == How::kPersistent)
-    wanted += "_init";
+  if (how == How::kNonblocking) wanted = "MPI_I" + std::string(1, static_cast<char>(tolower(name[0]))) + name.substr(1);
+  if (how == How::kPersistent) wanted += "_init";
   for (unsigned i = 0; i < resil::kCallCount; ++i)
-    if (wanted == resil::kCallInfo[i].name)
-      return static_cast<CallId>(i);
+    if (wanted == resil::kCallInfo[i].name) return static_cast<CallId>(i);
   throw std::runtime_error(wanted);
 }
 
@@ -118,10 +113,8 @@ Group World::topology(std::vector<int> members, const std::vector<std::pair<int,
   for (int i = 0; i < count; ++i) {
     std::vector<int> in, out;
     for (auto [from, to] : edges) {
-      if (to == i)
-        in.push_back(from);
-      if (from == i)
-        out.push_back(to);
+      if (to == i) in.push_back(from);
+      if (from == i) out.push_back(to);
     }
     group.infos.push_back(ranks_[static_cast<size_t>(members[static_cast<size_t>(i)])]->comm(
         next_id_, members.data(), count, nullptr, 0, in.data(), static_cast<int>(in.size()), out.data(),
@@ -149,10 +142,8 @@ Event World::event(Call& call, int member, How how) {
   e.result = 0;
   e.send = args.sending;
   e.receive = args.receiving;
-  if (e.send.buffer == nullptr)
-    e.send.buffer = args.send.data();
-  if (e.receive.buffer == nullptr)
-    e.receive.buffer = args.receive.data();
+  if (e.send.buffer == nullptr) e.send.buffer = args.send.data();
+  if (e.receive.buffer == nullptr) e.receive.buffer = args.receive.data();
   e.cookies = nullptr;
   e.request_key = how == How::kBlocking ? 0 : 77;
   e.given_statuses = nullptr;
@@ -165,8 +156,7 @@ void World::move(Call& call) {
     call.compute(call);
   } else {
     std::vector<std::vector<char>> given;
-    for (const Args& args : call.args)
-      given.push_back(args.in_place ? args.receive : args.send);
+    for (const Args& args : call.args) given.push_back(args.in_place ? args.receive : args.send);
     const size_t extent = extent_of(call.type), bytes = size_of(call.type);
     for (const Transfer& t : call.transfers) {
       auto& to = call.args[static_cast<size_t>(t.to)].receive;
@@ -174,8 +164,7 @@ void World::move(Call& call) {
         memcpy(&to.at(t.into + i * extent), &given[static_cast<size_t>(t.from)].at(t.at + i * extent), bytes);
     }
   }
-  if (call.tamper)
-    call.tamper(call);
+  if (call.tamper) call.tamper(call);
 }
 
 void World::run(Call& call, How how, int starts) {
@@ -184,10 +173,8 @@ void World::run(Call& call, How how, int starts) {
   auto api = [&](int member) { return ranks_[static_cast<size_t>(call.group->members[static_cast<size_t>(member)])]; };
   std::vector<Event> events;
   std::vector<uint64_t> cookies(count);
-  for (size_t i = 0; i < count; ++i)
-    events.push_back(event(call, static_cast<int>(i), how));
-  for (int i : shuffled(random, count))
-    api(i)->enter(events[static_cast<size_t>(i)]);
+  for (size_t i = 0; i < count; ++i) events.push_back(event(call, static_cast<int>(i), how));
+  for (int i : shuffled(random, count)) api(i)->enter(events[static_cast<size_t>(i)]);
   if (how == How::kBlocking) {
     move(call);
     for (int i : shuffled(random, count)) {
@@ -210,8 +197,7 @@ void World::run(Call& call, How how, int starts) {
     if (how == How::kPersistent) {
       other.id = CallId::kMPI_Start;
       for (Args& args : call.args)
-        for (char& byte : args.in_place ? args.receive : args.send)
-          byte = static_cast<char>(random());
+        for (char& byte : args.in_place ? args.receive : args.send) byte = static_cast<char>(random());
       for (int i : shuffled(random, count)) {
         other.thread = api(i)->thread();
         if (cookies[static_cast<size_t>(i)] != 0) {
@@ -224,8 +210,7 @@ void World::run(Call& call, How how, int starts) {
     other.id = CallId::kMPI_Wait;
     for (int i : shuffled(random, count)) {
       other.thread = api(i)->thread();
-      if (cookies[static_cast<size_t>(i)] != 0)
-        api(i)->completed(other, &cookies[static_cast<size_t>(i)], false);
+      if (cookies[static_cast<size_t>(i)] != 0) api(i)->completed(other, &cookies[static_cast<size_t>(i)], false);
       carry_some();
     }
   }
@@ -235,8 +220,7 @@ void World::run(Call& call, How how, int starts) {
     other.id = CallId::kMPI_Request_free;
     for (size_t i = 0; i < count; ++i) {
       other.thread = api(static_cast<int>(i))->thread();
-      if (cookies[i] != 0)
-        api(static_cast<int>(i))->completed(other, &cookies[i], true);
+      if (cookies[i] != 0) api(static_cast<int>(i))->completed(other, &cookies[i], true);
     }
   }
 }
@@ -252,36 +236,30 @@ void World::fails(Call& call, int member) {
 bool World::carry_one() {
   for (int i : shuffled(random, ways_.size())) {
     auto& way = ways_[static_cast<size_t>(i)];
-    if (way.empty())
-      continue;
+    if (way.empty()) continue;
     const Message message = std::move(way.front());
     way.pop_front();
     const RankApi* to = ranks_[static_cast<size_t>(i % size_)];
     to->arrive(i / size_, message.kind, message.bytes.data(), message.bytes.size());
-    if (random() % 2)
-      to->tend();
+    if (random() % 2) to->tend();
     return true;
   }
   return false;
 }
 
 void World::carry_some() {
-  for (unsigned i = random() % 4; i > 0; --i)
-    carry_one();
+  for (unsigned i = random() % 4; i > 0; --i) carry_one();
 }
 
 void World::settle(bool finalize) {
   if (finalize)
-    for (const RankApi* rank : ranks_)
-      rank->finalize();
+    for (const RankApi* rank : ranks_) rank->finalize();
   int rounds = 0;
   for (int quiet = 0; quiet < 3 && rounds < 10'000'000; ++rounds) {
     quiet = carry_one() ? 0 : quiet + 1;
-    for (const RankApi* rank : ranks_)
-      rank->tend();
+    for (const RankApi* rank : ranks_) rank->tend();
     for (int rank = 0; rank < size_; ++rank)
-      if (state(rank).unverified != 0)
-        quiet = 0;  // a case, which ends by itself, or a sum that waits for records
+      if (state(rank).unverified != 0) quiet = 0;  // a case, which ends by itself, or a sum that waits for records
   }
 }
 
@@ -297,12 +275,9 @@ RankState World::total() {
     const RankState one = state(rank);
     sum.checked += one.checked, sum.mismatches += one.mismatches, sum.cases += one.cases;
     sum.pending += one.pending, sum.unverified += one.unverified, sum.findings += one.findings, sum.held += one.held;
-    for (int i = 0; i < 32; ++i)
-      sum.uncovered[i] += one.uncovered[i];
-    for (int i = 0; i < 16; ++i)
-      sum.culprits[i] += one.culprits[i];
-    if (one.findings != 0)
-      memcpy(sum.last, one.last, sizeof(sum.last));
+    for (int i = 0; i < 32; ++i) sum.uncovered[i] += one.uncovered[i];
+    for (int i = 0; i < 16; ++i) sum.culprits[i] += one.culprits[i];
+    if (one.findings != 0) memcpy(sum.last, one.last, sizeof(sum.last));
     sum.stopped = sum.stopped || one.stopped;
   }
   return sum;

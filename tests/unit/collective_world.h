@@ -38,7 +38,7 @@ struct Transfer {
 
 struct Group {
   std::vector<resil::CommInfo*> infos;  ///< by index in `members`
-  std::vector<int> members;             ///< world ranks of all, local groups one after the other
+  std::vector<int> members;  ///< world ranks of all, local groups one after the other
   uint64_t sequence = 0;
 };
 
@@ -46,11 +46,11 @@ struct Group {
 struct Call {
   std::string name;  ///< "Alltoallv"
   Group* group;
-  uint64_t type;     ///< of the transferred elements
+  uint64_t type;  ///< of the transferred elements
   std::vector<Args> args;
   std::vector<Transfer> transfers;
-  std::function<void(Call&)> compute;   ///< reductions, in place of transfers
-  std::function<void(Call&)> tamper;    ///< after the data has moved
+  std::function<void(Call&)> compute;  ///< reductions, in place of transfers
+  std::function<void(Call&)> tamper;  ///< after the data has moved
 };
 
 enum class How { kBlocking, kNonblocking, kPersistent };

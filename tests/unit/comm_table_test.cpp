@@ -65,8 +65,7 @@ std::map<std::string, uint64_t> program(int rank) {
   const Ranks all = {0, 1, 2, 3, 4, 5}, even = {0, 2, 4}, odd = {1, 3, 5}, low = {0, 1, 2}, high = {3, 4, 5};
   const bool is_even = rank % 2 == 0, is_low = rank < 3;
   auto world = fake::kCommWorld;
-  for (int i = 0; i < 3; ++i)
-    me.create(CallId::kMPI_Comm_dup, world, "dup " + std::to_string(i), all);
+  for (int i = 0; i < 3; ++i) me.create(CallId::kMPI_Comm_dup, world, "dup " + std::to_string(i), all);
   uint64_t half = me.create(CallId::kMPI_Comm_split, world, is_even ? "even" : "odd", is_even ? even : odd);
   me.create(CallId::kMPI_Comm_split, world, is_even ? "even again" : "odd again", is_even ? even : odd);
   me.create(CallId::kMPI_Comm_split, world, is_low ? "low" : "high", is_low ? low : high);
@@ -128,15 +127,14 @@ TEST_CASE("communicators: ranks of one world that meet by accept and connect giv
     Rank me(rank, 2);
     const Ranks own = {rank}, other = {1 - rank};
     for (int round = 0; round < 2; ++round) {
-      const uint64_t joined = me.create(rank == 0 ? CallId::kMPI_Comm_accept : CallId::kMPI_Comm_connect, fake::kCommSelf,
-                                        "joined " + std::to_string(round), own, other);
+      const uint64_t joined = me.create(rank == 0 ? CallId::kMPI_Comm_accept : CallId::kMPI_Comm_connect,
+                                        fake::kCommSelf, "joined " + std::to_string(round), own, other);
       ids[rank][round] = me.find(joined)->ring->id;
       if (round == 1)
         ids[rank][2] = me.find(me.create(CallId::kMPI_Intercomm_merge, joined, "merged", {0, 1}))->ring->id;
     }
   }
-  for (int i = 0; i < 3; ++i)
-    CHECK(ids[0][i] == ids[1][i]);
+  for (int i = 0; i < 3; ++i) CHECK(ids[0][i] == ids[1][i]);
   CHECK(ids[0][0] != ids[0][1]);
 }
 
@@ -157,11 +155,11 @@ TEST_CASE("communicators: a call that fails on all ranks, or on one that repeats
     me.create(CallId::kMPI_Comm_dup, fake::kCommWorld, "first", all);
     failing(CallId::kMPI_Comm_split);
     if (rank == 1)
-      for (CallId id : {CallId::kMPI_Comm_dup, CallId::kMPI_Comm_split, CallId::kMPI_Comm_idup, CallId::kMPI_Comm_create_group})
+      for (CallId id :
+           {CallId::kMPI_Comm_dup, CallId::kMPI_Comm_split, CallId::kMPI_Comm_idup, CallId::kMPI_Comm_create_group})
         failing(id);
     me.create(CallId::kMPI_Comm_dup, fake::kCommWorld, "second", all);
-    if (rank == 2)
-      failing(CallId::kMPI_Comm_create);
+    if (rank == 2) failing(CallId::kMPI_Comm_create);
     me.create(CallId::kMPI_Comm_dup, fake::kCommWorld, "third", all);
     me.create(CallId::kMPI_Comm_create_group, fake::kCommWorld, "group", all, {}, 0, 1);
     ids[rank] = me.ids;
@@ -178,8 +176,7 @@ TEST_CASE("communicators: a spawned world has ids of its own") {
     Rank me(0);
     resil::runtime.world = world;
     resil::tables_create();
-    for (uint32_t i = 2; i < 4; ++i)
-      resil::runtime.comms[i] = {};
+    for (uint32_t i = 2; i < 4; ++i) resil::runtime.comms[i] = {};
     resil::comm_register_predefined();
     ids.insert(me.find(fake::kCommWorld)->ring->id);
     me.create(CallId::kMPI_Comm_dup, fake::kCommWorld, "dup", {0, 1, 2, 3, 4, 5});
@@ -203,8 +200,7 @@ TEST_CASE("communicators: made out of sight, the same on all members and numbere
       CHECK(me.find(handle + static_cast<uint64_t>(rank)) == info);
     }
     CHECK(ids[0] != ids[1]);
-    if (first.empty())
-      first = ids;
+    if (first.empty()) first = ids;
     CHECK(ids == first);
   }
 }
@@ -267,11 +263,9 @@ TEST_CASE("communicators: beyond the table they share one entry, and places come
   CHECK(me.find(reborn)->index != 1);
   CHECK(me.ids["y"] != me.ids["x"]);
   for (size_t i = 0; i < handles.size(); ++i)
-    if (i != 7)
-      fake::free_comm(handles[i]);
+    if (i != 7) fake::free_comm(handles[i]);
   fake::free_comm(reborn);
-  for (uint32_t i = 4; i < resil::runtime.comm_count; ++i)
-    CHECK(resil::runtime.comms[i].id == 0);
+  for (uint32_t i = 4; i < resil::runtime.comm_count; ++i) CHECK(resil::runtime.comms[i].id == 0);
 }
 
 TEST_CASE("communicators: a reused handle never meets the old entry, in any cache") {
@@ -328,8 +322,7 @@ TEST_CASE("communicators: threads that create, use and free their own") {
       for (int step = 0; step < 300; ++step) {
         if (mine.size() < 8 && random() % 3 != 0) {
           const uint64_t handle = 0x84001000 + t * 64 + random() % 64;  // reused soon
-          if (std::find(mine.begin(), mine.end(), handle) != mine.end())
-            continue;
+          if (std::find(mine.begin(), mine.end(), handle) != mine.end()) continue;
           Event e = fake::make_event(*state, CallId::kMPI_Comm_dup);
           e.comm = resil::comm_lookup(*state, mine.empty() ? fake::kCommWorld : mine[0]);
           e.derived_id = resil::comm_derive_id(e);
@@ -342,17 +335,14 @@ TEST_CASE("communicators: threads that create, use and free their own") {
         } else if (!mine.empty()) {
           size_t which = random() % mine.size();
           CommInfo* info = resil::comm_lookup(*state, mine[which]);
-          if (info == nullptr || info->handle != mine[which] || info->size != static_cast<int>(1 + t))
-            ++wrong;
+          if (info == nullptr || info->handle != mine[which] || info->size != static_cast<int>(1 + t)) ++wrong;
           fake::free_comm(mine[which]);
           mine.erase(mine.begin() + static_cast<long>(which));
         }
       }
-      for (uint64_t handle : mine)
-        fake::free_comm(handle);
+      for (uint64_t handle : mine) fake::free_comm(handle);
     });
-  for (std::thread& thread : threads)
-    thread.join();
+  for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
   std::set<uint64_t> all;
   size_t total = 0;
@@ -362,8 +352,7 @@ TEST_CASE("communicators: threads that create, use and free their own") {
   }
   CHECK(all.size() == total);
   size_t live = 0;
-  for (uint32_t i = 2; i < resil::runtime.comm_count; ++i)
-    live += resil::runtime.comms[i].id != 0;
+  for (uint32_t i = 2; i < resil::runtime.comm_count; ++i) live += resil::runtime.comms[i].id != 0;
   CHECK(live == 2);
 }
 
@@ -381,10 +370,8 @@ TEST_CASE("communicators: a communicator that all threads meet first gets one en
         auto state = fake::make_thread(t);
         seen[t] = resil::comm_lookup(*state, handle);
       });
-    for (std::thread& thread : threads)
-      thread.join();
-    for (CommInfo* info : seen)
-      CHECK((info != nullptr && info == seen[0]));
+    for (std::thread& thread : threads) thread.join();
+    for (CommInfo* info : seen) CHECK((info != nullptr && info == seen[0]));
     fake::free_comm(handle);
   }
 }

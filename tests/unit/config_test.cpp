@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "shim/config/config_value.h"
 #include "shim/call/module_list.h"
+#include "shim/config/config_value.h"
 
 namespace {
 
@@ -92,7 +92,8 @@ TEST_CASE("defaults, types and lookups") {
   CHECK(resil::config_warning_count() == 0);
 
   REQUIRE(load({"RESIL_CHECKSUM=strict", "RESIL_NODE_RANKS= 4 ", "RESIL_SIGNAL=sigusr1", "RESIL_REDUCE_P2P=1",
-                "RESIL_DIR=/a b/c", "RESIL_HANG_ALPHA=1e-3", "RESIL_LOG="}).good);
+                "RESIL_DIR=/a b/c", "RESIL_HANG_ALPHA=1e-3", "RESIL_LOG="})
+              .good);
   CHECK(resil::config_integer("RESIL_CHECKSUM") == 1);
   CHECK(resil::config_has("RESIL_CHECKSUM", "strict"));
   CHECK_FALSE(resil::config_has("RESIL_CHECKSUM", "lazy"));
@@ -152,7 +153,8 @@ TEST_CASE("a bad value is one line with variable, value, what is allowed and the
   CHECK(message({"RESIL_NODE_RANKS=1..1048576"}).find("not a whole number") != std::string::npos);
   CHECK(message({"RESIL_HANG_ALPHA=0,5"}).find("not a number") != std::string::npos);
   CHECK(message({"RESIL_HANG_ALPHA=0.9"}).find("(did you mean 0.5?)") != std::string::npos);
-  CHECK(message({"RESIL_REDUCE_P2P=yes"}).find("neither 0 nor 1; allowed: 0, 1 (did you mean 1?)") != std::string::npos);
+  CHECK(message({"RESIL_REDUCE_P2P=yes"}).find("neither 0 nor 1; allowed: 0, 1 (did you mean 1?)") !=
+        std::string::npos);
   CHECK(message({"RESIL_SIGNAL=SIGURS1"}).find("(did you mean USR1?)") != std::string::npos);
   CHECK(message({"RESIL_SIGNAL=KILL"}).find("not a signal that can be used") != std::string::npos);
 }
@@ -174,7 +176,8 @@ TEST_CASE("an unknown name is a warning with the nearest known name, never an er
   for (int i = 0; i < 40; ++i) many.push_back("RESIL_UNKNOWN" + std::to_string(i) + "=1");
   REQUIRE(load(many).good);
   REQUIRE(resil::config_warning_count() == 16);
-  CHECK(std::string(resil::config_warning(15)) == "resil: 25 more RESIL_ variables are not known; they have no effect.");
+  CHECK(std::string(resil::config_warning(15)) ==
+        "resil: 25 more RESIL_ variables are not known; they have no effect.");
 }
 
 TEST_CASE("signal names") {
@@ -185,8 +188,8 @@ TEST_CASE("signal names") {
   CHECK(resil::signal_number("SIGRTMIN+3") == SIGRTMIN + 3);
   CHECK(resil::signal_number("RTMAX-1") == SIGRTMAX - 1);
   CHECK(resil::signal_number("off") == 0);
-  for (const char* bad : {"", "SIG", "KILL", "STOP", "SEGV", "CHLD", "1", "RTMIN+", "RTMIN-1", "RTMIN+-1", "RTMIN+99",
-                          "RTMAX+1", "HUPP"})
+  for (const char* bad :
+       {"", "SIG", "KILL", "STOP", "SEGV", "CHLD", "1", "RTMIN+", "RTMIN-1", "RTMIN+-1", "RTMIN+99", "RTMAX+1", "HUPP"})
     CHECK(resil::signal_number(bad) == -1);
 }
 
@@ -209,8 +212,9 @@ TEST_CASE("a text with a grammar of its own is refused by its check, its default
   CHECK(std::string(resil::config_text("RESIL_FAULT")) == "none of these");
   CHECK(load({"RESIL_FAULT=flip"}).good);
   CHECK(std::string(resil::config_text("RESIL_FAULT")) == "flip");
-  CHECK(message({"RESIL_FAULT=xlip"}) == "resil: RESIL_FAULT='xlip': 'x' is not a fault; allowed: kind[,rank=R]. "
-                                         "Stopping with exit status 93.");
+  CHECK(message({"RESIL_FAULT=xlip"}) ==
+        "resil: RESIL_FAULT='xlip': 'x' is not a fault; allowed: kind[,rank=R]. "
+        "Stopping with exit status 93.");
 }
 
 TEST_CASE("edit distance") {

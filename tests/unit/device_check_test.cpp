@@ -48,15 +48,33 @@ struct Type {
   explicit Type(int64_t bytes) : Type(bytes, 1, bytes, bytes) {}
   Type(int64_t piece, int64_t count, int64_t stride, int64_t extent) {
     runs[0] = {0, piece, count, stride};
-    map = {static_cast<uint64_t>(piece * count), extent, 0, stride * (count - 1) + piece,
-           count == 1 && piece == extent, false, true, 1, runs, {}, 0};
+    map = {static_cast<uint64_t>(piece * count),
+           extent,
+           0,
+           stride * (count - 1) + piece,
+           count == 1 && piece == extent,
+           false,
+           true,
+           1,
+           runs,
+           {},
+           0};
   }
   /// Two runs.
   Type(Run first, Run second, int64_t extent) {
     runs[0] = first;
     runs[1] = second;
-    map = {static_cast<uint64_t>(first.bytes * first.count + second.bytes * second.count), extent, first.offset,
-           second.offset + second.stride * (second.count - 1) + second.bytes, false, false, true, 2, runs, {}, 0};
+    map = {static_cast<uint64_t>(first.bytes * first.count + second.bytes * second.count),
+           extent,
+           first.offset,
+           second.offset + second.stride * (second.count - 1) + second.bytes,
+           false,
+           false,
+           true,
+           2,
+           runs,
+           {},
+           0};
   }
 };
 
@@ -167,17 +185,14 @@ TEST_CASE("64 packets are one launch, and a round of copies up is one") {
         packet_up(&packet, 1000);
       }
     }
-    while (gpu::event_query(*packets.back().device, packets.back().event) == gpu::State::kPending) {
-    }
+    while (gpu::event_query(*packets.back().device, packets.back().event) == gpu::State::kPending) {}
     while (std::any_of(packets.begin(), packets.end(),
-                       [](Packet& p) { return packet_poll(&p) != PacketState::kReady; })) {
-    }
+                       [](Packet& p) { return packet_poll(&p) != PacketState::kReady; })) {}
     CHECK(calls_of("launch") - before == 1);
     for (Packet& packet : packets)
       CHECK(packet.check.device == digest(&buffer.data[static_cast<size_t>(&packet - packets.data()) * 1000], 1000));
   }
-  for (Packet& packet : packets)
-    packet_close(&packet);
+  for (Packet& packet : packets) packet_close(&packet);
   CHECK(mismatches == 0);
 }
 
@@ -189,8 +204,7 @@ TEST_CASE("who only waits has its digest launched before the copy is complete") 
   const uint64_t before = calls_of("launch");
   packet_down(&packet);
   unsigned polls = 0;
-  while (calls_of("launch") == before && polls < 100000 && packet_poll(&packet) == PacketState::kCopying)
-    ++polls;
+  while (calls_of("launch") == before && polls < 100000 && packet_poll(&packet) == PacketState::kCopying) ++polls;
   CHECK(polls <= 3);
   CHECK(packet_wait(&packet) == PacketState::kReady);
   packet_close(&packet);
@@ -202,14 +216,12 @@ TEST_CASE("packets that go before their digest is there") {
   Buffer buffer(1 << 16, 6);
   for (int polls : {0, 1, 2, 3}) {
     std::vector<Packet> packets;
-    for (int i = 0; i < 5; ++i)
-      packets.push_back({});
+    for (int i = 0; i < 5; ++i) packets.push_back({});
     for (Packet& packet : packets) {
       packet = open(buffer, 1 << 16, bytes);
       packet_down(&packet);
     }
-    for (int i = 0; i < polls; ++i)
-      packet_poll(&packets[2]);
+    for (int i = 0; i < polls; ++i) packet_poll(&packets[2]);
     packet_close(&packets[2]);
     packet_close(&packets[0]);
     for (int i : {1, 3, 4}) {
@@ -228,8 +240,7 @@ TEST_CASE("no memory on the device for digests, and some later", "[.memory]") {
   Buffer buffer(4096, 9);
   std::vector<CUdeviceptr> taken;
   for (size_t size : {size_t{1} << 20, size_t{4096}})
-    for (CUdeviceptr memory = 0; FAKE(cuMemAlloc_v2)(&memory, size) == CUDA_SUCCESS;)
-      taken.push_back(memory);
+    for (CUdeviceptr memory = 0; FAKE(cuMemAlloc_v2)(&memory, size) == CUDA_SUCCESS;) taken.push_back(memory);
   auto state_after = [&] {
     Packet packet = open(buffer, 4096, bytes);
     packet_down(&packet);
@@ -239,13 +250,10 @@ TEST_CASE("no memory on the device for digests, and some later", "[.memory]") {
     packet_close(&packet);
     return state;
   };
-  for (int i = 0; i < 20; ++i)
-    CHECK(state_after() == CheckState::kUnchecked);
-  for (CUdeviceptr memory : taken)
-    CHECK(FAKE(cuMemFree_v2)(memory) == CUDA_SUCCESS);
+  for (int i = 0; i < 20; ++i) CHECK(state_after() == CheckState::kUnchecked);
+  for (CUdeviceptr memory : taken) CHECK(FAKE(cuMemFree_v2)(memory) == CUDA_SUCCESS);
   int unchecked = 0;
-  while (state_after() == CheckState::kUnchecked)
-    REQUIRE(++unchecked < 32);
+  while (state_after() == CheckState::kUnchecked) REQUIRE(++unchecked < 32);
   CHECK(unchecked > 0);
   CHECK(state_after() == CheckState::kCompared);
   CHECK(mismatches == 0);

@@ -67,7 +67,7 @@ struct Type {
       map.size += static_cast<uint64_t>(run.bytes * run.count);
       const int64_t last = run.offset + (run.count - 1) * run.stride;
       map.low = std::min({map.low, run.offset, last});
-      map.high = std::max({map.high, run.offset, last + run.bytes}) ;
+      map.high = std::max({map.high, run.offset, last + run.bytes});
     }
     map.contiguous = runs.size() == 1 && runs[0].offset == 0 && runs[0].count == 1 && runs[0].bytes == extent;
   }
@@ -75,24 +75,22 @@ struct Type {
 
 std::vector<Type> layouts() {
   std::vector<Type> all;
-  all.push_back(Type({{0, 8, 1, 8}}, 8));                            // contiguous
-  all.push_back(Type({{0, 24, 1, 24}}, 32));                         // a gap behind each
-  all.push_back(Type({{8, 16, 4, 40}}, 160));                        // a vector whose elements go on
-  all.push_back(Type({{0, 16, 4, 40}}, 200));                        // and one whose do not
-  all.push_back(Type({{0, 3, 7, 5}}, 41));                           // odd everything
-  all.push_back(Type({{4, 5000, 3, 6000}}, 20000));                  // pieces longer than a leaf
-  all.push_back(Type({{0, 8, 1, 8}, {16, 4, 1, 4}}, 24));            // a structure
+  all.push_back(Type({{0, 8, 1, 8}}, 8));  // contiguous
+  all.push_back(Type({{0, 24, 1, 24}}, 32));  // a gap behind each
+  all.push_back(Type({{8, 16, 4, 40}}, 160));  // a vector whose elements go on
+  all.push_back(Type({{0, 16, 4, 40}}, 200));  // and one whose do not
+  all.push_back(Type({{0, 3, 7, 5}}, 41));  // odd everything
+  all.push_back(Type({{4, 5000, 3, 6000}}, 20000));  // pieces longer than a leaf
+  all.push_back(Type({{0, 8, 1, 8}, {16, 4, 1, 4}}, 24));  // a structure
   all.push_back(Type({{64, 8, 1, 8}, {0, 1, 1, 1}, {16, 12, 2, 20}}, 80));  // not in the order of addresses
   all.push_back(Type({{0, 200, 1, 200}, {208, 4, 9, 8}, {300, 100, 2, 104}}, 512));
   std::vector<Run> many;
-  for (int i = 0; i < 100; ++i)
-    many.push_back({i * 48, 8 + i % 3 * 4, 1 + i % 2, 20});
+  for (int i = 0; i < 100; ++i) many.push_back({i * 48, 8 + i % 3 * 4, 1 + i % 2, 20});
   all.push_back(Type(many, 4864));
   std::vector<Run> backwards;
-  for (int i = 0; i < 40; ++i)
-    backwards.push_back({(39 - i) * 120, 100, 1, 100});
+  for (int i = 0; i < 40; ++i) backwards.push_back({(39 - i) * 120, 100, 1, 100});
   all.push_back(Type(backwards, 4800));
-  all.push_back(Type({{0, 8, 5, -16}}, 8 * 64));                     // downwards
+  all.push_back(Type({{0, 8, 5, -16}}, 8 * 64));  // downwards
   return all;
 }
 

@@ -2,8 +2,8 @@
 //
 // What the digest detects, and what the compatibility fingerprint does not: damage of the kinds that transports do,
 // injected into messages like those of real codes. Seeded, so that a failure can be repeated.
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -56,8 +56,7 @@ const Damage kDamages[] = {
     {"the same bit flipped in two words",
      [](Message& m, Random& r) {
        const size_t bit = r() % 64, a = r() % (kBytes / 8), b = r() % (kBytes / 8);
-       for (size_t word : {a, b})
-         m[word * 8 + bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
+       for (size_t word : {a, b}) m[word * 8 + bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
      }},
     {"two words swapped", [](Message& m, Random& r) { swap_blocks(m, 8, r() % (kBytes / 8), r() % (kBytes / 8)); }},
     {"two lines swapped",
@@ -102,8 +101,7 @@ Count inject(const Damage& damage, const std::function<uint64_t(const Message&)>
     for (int i = 0; i < 100; ++i) {
       Message damaged = message;
       damage.inflict(damaged, random);
-      if (damaged == message)
-        continue;
+      if (damaged == message) continue;
       ++count.injected;
       count.missed += value(damaged) == before;
     }
@@ -125,8 +123,7 @@ TEST_CASE("the digest misses none of ten thousand damages of each kind", "[slow]
 TEST_CASE("truncated, extended and empty messages of zeros differ") {
   const Message zeros(3 * resil::kDigestLeaf, 0);
   std::vector<uint64_t> seen;
-  for (size_t bytes = 0; bytes <= zeros.size(); ++bytes)
-    seen.push_back(digest(zeros.data(), bytes));
+  for (size_t bytes = 0; bytes <= zeros.size(); ++bytes) seen.push_back(digest(zeros.data(), bytes));
   std::sort(seen.begin(), seen.end());
   CHECK(std::adjacent_find(seen.begin(), seen.end()) == seen.end());
   CHECK(std::count(seen.begin(), seen.end(), 0u) == 0);
@@ -151,8 +148,7 @@ TEST_CASE("the compatibility fingerprint is what the codes compute") {
   Random random(1);
   const Message m = field(0, random);
   uint64_t expected = 0;
-  for (size_t at = 0; at < 1000; at += 8)
-    expected ^= resil::compat_crc32(&m[at], 8);
+  for (size_t at = 0; at < 1000; at += 8) expected ^= resil::compat_crc32(&m[at], 8);
   CHECK(compat_fingerprint(m.data(), 1000) == expected);
   for (size_t tail = 1; tail < 8; ++tail)
     CHECK(compat_fingerprint(m.data(), 1000 + tail) == (expected ^ resil::compat_crc32(&m[1000], tail)));
@@ -182,10 +178,8 @@ TEST_CASE("the compatibility fingerprint misses pairs of equal changes and words
     const auto is = [&name](const char* part) { return name.find(part) != name.npos; };
     if (name == "the message rotated")  // by whole words or not
       CHECK(count.missed > 0);
-    else if (is("swapped") || is("rotated") || is("two words"))
-      CHECK(count.missed == count.injected);
-    else if (name == "a bit flipped")
-      CHECK(count.missed == 0);
+    else if (is("swapped") || is("rotated") || is("two words")) CHECK(count.missed == count.injected);
+    else if (name == "a bit flipped") CHECK(count.missed == 0);
   }
 }
 

@@ -56,10 +56,8 @@ uint64_t defined(const char* data, size_t bytes) {
 std::vector<const resil::DigestVariant*> variants() {
   std::vector<const resil::DigestVariant*> all{&resil::digest_portable::variant};
 #ifdef __x86_64__
-  if (resil::digest_has_avx2())
-    all.push_back(&resil::digest_avx2::variant);
-  if (resil::digest_has_avx512())
-    all.push_back(&resil::digest_avx512::variant);
+  if (resil::digest_has_avx2()) all.push_back(&resil::digest_avx2::variant);
+  if (resil::digest_has_avx512()) all.push_back(&resil::digest_avx512::variant);
 #endif
   return all;
 }
@@ -145,8 +143,7 @@ TEST_CASE("a copy is complete, stays in its place and has the digest of what it 
         FAIL("digest of " << bytes << " bytes");
       const bool whole = memcmp(&to[to_offset], &data[from_offset], bytes) == 0;
       const bool beside = (to_offset != 0 && to[to_offset - 1] != 'x') || to[to_offset + bytes] != 'x';
-      if (!whole || beside)
-        FAIL("copy of " << bytes << " bytes");
+      if (!whole || beside) FAIL("copy of " << bytes << " bytes");
     }
     CHECK(resil::digest_copy(nullptr, nullptr, 0) == defined(nullptr, 0));
   }
@@ -173,8 +170,7 @@ TEST_CASE("leaves may be added in any order, and pieces may be cut anywhere") {
     const size_t leaves = bytes == 0 ? 1 : (bytes + kDigestLeaf - 1) / kDigestLeaf;
     for (size_t j = leaves; j-- > 0;)
       sum += resil::digest_leaf(&data[j * kDigestLeaf], j + 1 < leaves ? kDigestLeaf : bytes - j * kDigestLeaf, j);
-    if (sum != whole)
-      FAIL("leaves of " << bytes << " bytes");
+    if (sum != whole) FAIL("leaves of " << bytes << " bytes");
   }
 }
 
@@ -200,8 +196,7 @@ TEST_CASE("helpers change no value") {
   Helpers helpers(2);
   const uint64_t before = resil::helper_chunks();
   // Until helpers have taken part often: whether one gets a core in time is the scheduler's business.
-  while (resil::helper_chunks() < before + 300)
-    REQUIRE(digest(data.data(), bytes) == alone);
+  while (resil::helper_chunks() < before + 300) REQUIRE(digest(data.data(), bytes) == alone);
   // The buffer is the application's again as soon as the digest returns.
   for (int round = 0; round < 20; ++round) {
     data[static_cast<size_t>(round) * 200003 % bytes] ^= 1;
@@ -217,13 +212,11 @@ std::atomic<size_t> helper_claims, caller_chunks;
 uint64_t late_helper(const char* data, size_t leaves, uint64_t first) {
   constexpr size_t kChunks = resil::kDigestLarge / kDigestLeaf / 32;
   if (std::this_thread::get_id() == caller) {
-    while (helper_claims == 0)
-      std::this_thread::yield();
+    while (helper_claims == 0) std::this_thread::yield();
     ++caller_chunks;
   } else {
     ++helper_claims;
-    while (helper_claims + caller_chunks < kChunks)
-      std::this_thread::yield();
+    while (helper_claims + caller_chunks < kChunks) std::this_thread::yield();
     for (int i = 0; i < 1000; ++i)  // needed for no pass, only for a failure if the caller does not wait
       std::this_thread::yield();
   }
@@ -252,8 +245,7 @@ TEST_CASE("many threads digest large buffers at the same time") {
         wrong += digest(data.data(), data.size()) != defined(data.data(), data.size());
       }  // freed at once: a helper that still read it would be seen by the sanitizers
     });
-  for (std::thread& thread : threads)
-    thread.join();
+  for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
 }
 

@@ -11,12 +11,12 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
 #include "shim/call/attach.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
-#include "shim/call/runtime.h"
-#include "shim/call/thread.h"
 
 namespace {
 
@@ -70,20 +70,15 @@ void raise_difference(Thread&, Peer&, const Difference&) {}
 void flush(Thread&) {}
 void progress(Thread&) {
   now += 1e-6;
-  if (answers)
-    disagreements = 0;
-  if (!silent)
-    ::peer.own_pending = 0;
-  if (says_bye && ::peer.bye_sent)
-    ::peer.bye_received = true;
+  if (answers) disagreements = 0;
+  if (!silent) ::peer.own_pending = 0;
+  if (says_bye && ::peer.bye_sent) ::peer.bye_received = true;
 }
 bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* argument) {
   const double end = now + seconds;
   while (true) {
-    if (done(argument))
-      return true;
-    if (now >= end)
-      return false;
+    if (done(argument)) return true;
+    if (now >= end) return false;
     progress(thread);
     now = std::min(now + 0.001, std::max(end, now));
   }
@@ -139,10 +134,8 @@ TEST_CASE("a drain waits for records, answers and good-byes together no longer t
       for (bool finalize : {false, true}) {
         INFO("seconds " << seconds << ", cases " << open << (finalize ? ", MPI_Finalize" : ""));
         begin(true, false, open);
-        if (finalize)
-          finish(thread, seconds);
-        else
-          drain(thread, seconds, "here");
+        if (finalize) finish(thread, seconds);
+        else drain(thread, seconds, "here");
         CHECK(now - 100 <= seconds + 1e-3);
         CHECK(now - 100 >= 0.9 * seconds);  // and does not give up early
         CHECK(peer.own_pending == 3);
@@ -172,8 +165,7 @@ TEST_CASE("a record that was waited for in vain is not waited for again") {
   begin(true, false, 0);
   drain(thread, 5, "first");
   const double first = now;
-  for (int i = 0; i < 1000; ++i)
-    drain(thread, 5, "again");
+  for (int i = 0; i < 1000; ++i) drain(thread, 5, "again");
   CHECK(now - first < 0.01);
   CHECK(drains_asked == 1);
   peer.own_pending += 1;  // a new one, from a rank that does not answer: shortly
@@ -192,10 +184,8 @@ TEST_CASE("what a rank in MPI_Finalize has not announced is not waited for") {
     const uint64_t last = 7;
     on_last(thread, peer, &last, sizeof(last));
     peer.bye_received = finalize;
-    if (finalize)
-      finish(thread, 5);
-    else
-      drain(thread, 5, "here");
+    if (finalize) finish(thread, 5);
+    else drain(thread, 5, "here");
     CHECK(now - 100 < 0.01);
     CHECK(peer.own_pending == 3);
     CHECK(notes == 1);  // but said
@@ -214,7 +204,7 @@ TEST_CASE("a rank in MPI_Finalize says how many records it has announced, once, 
   peer.own_pending = 0;
   on_drain(thread, peer, nullptr, 0);
   CHECK(lasts_told == 0);  // it is not there yet
-  in_collectives = 1;      // a sum waits for that rank: it may have to be passed on
+  in_collectives = 1;  // a sum waits for that rank: it may have to be passed on
   finish(thread, 5);
   CHECK(lasts_told == 0);
   CHECK(drains_asked == 1);
@@ -247,7 +237,9 @@ TEST_CASE("MPI_Finalize with ranks that answer does not wait") {
   CHECK(now - 100 <= 1.01);
 }
 
-TEST_CASE("a disagreement that only the last records show is decided in MPI_Finalize, with the answers that come in a moment") {
+TEST_CASE(
+    "a disagreement that only the last records show is decided in MPI_Finalize, with the answers that come in a "
+    "moment") {
   for (bool answered : {false, true}) {
     begin(false, true, 0);
     peer.own_pending = 0;

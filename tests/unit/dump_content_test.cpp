@@ -26,14 +26,16 @@ namespace {
 /// The dump of a process whose ring `prepare` has filled.
 std::string dump_with(const std::function<void()>& prepare, std::string* errors = nullptr) {
   Directory directory;
-  const int status = in_child([&] {
-    attach(directory.path, 0);
-    module().before_init();
-    module().after_init();
-    prepare();
-    dump_now("a test");
-    return 0;
-  }, errors);
+  const int status = in_child(
+      [&] {
+        attach(directory.path, 0);
+        module().before_init();
+        module().after_init();
+        prepare();
+        dump_now("a test");
+        return 0;
+      },
+      errors);
   CHECK(status == 0);
   return read_file(directory.path + "/dump-00003-0.txt");
 }
@@ -89,8 +91,8 @@ TEST_CASE("guarded reads refuse what is not there", "[dump][race]") {
   reader.reset();
   uint64_t value;
   CHECK(reader.load(end - 8, &value));
-  for (const uint64_t bad : {end - 7, end, uint64_t{0}, uint64_t{1}, ~uint64_t{0}, ~uint64_t{0} - 7,
-                             uint64_t{1} << 63}) {
+  for (const uint64_t bad :
+       {end - 7, end, uint64_t{0}, uint64_t{1}, ~uint64_t{0}, ~uint64_t{0} - 7, uint64_t{1} << 63}) {
     CHECK_FALSE(reader.load(bad, &value));
   }
   char text[16];
@@ -116,56 +118,63 @@ TEST_CASE("DWARF expressions", "[dump][race]") {
     bytes.resize(64);
     return dump::evaluate(reader, reinterpret_cast<uint64_t>(bytes.data()), registers, cfa, 77, &result);
   };
-  CHECK((run({0x38, 0x1c}, true) && result == 69));                    // CFA - 8
-  CHECK((run({0x76, 0x7f}, false) && result == 4));                    // r6 - 1
+  CHECK((run({0x38, 0x1c}, true) && result == 69));  // CFA - 8
+  CHECK((run({0x76, 0x7f}, false) && result == 4));  // r6 - 1
   CHECK((run({0x31, 0x32, 0x24, 0x09, 0xff, 0x22}, false) && result == 3));  // (1 << 2) + -1
   CHECK((run({0x31, 0x28, 0x01, 0x00, 0x00, 0x33}, false) && result == 3));  // branch over garbage
-  CHECK_FALSE(run({0x22}, false));                                     // empty stack
-  CHECK_FALSE(run({0x2f, 0xfd, 0xff}, false));                         // endless loop
-  CHECK_FALSE(run({0x31, 0x06}, false));                               // load from address 1
-  CHECK_FALSE(run({0x2f, 0x00, 0x70}, false));                         // jump out
+  CHECK_FALSE(run({0x22}, false));  // empty stack
+  CHECK_FALSE(run({0x2f, 0xfd, 0xff}, false));  // endless loop
+  CHECK_FALSE(run({0x31, 0x06}, false));  // load from address 1
+  CHECK_FALSE(run({0x2f, 0x00, 0x70}, false));  // jump out
   CHECK_FALSE(run({0xff}, false));
 }
 
 TEST_CASE("the first line says what the rank waits for", "[dump][race]") {
   CHECK_THAT(first_line(dump_with([] {
-    auto& call = record("MPI_Allreduce", 3, true);
-    call.comm = 1;
-    call.sequence = 41;
-    call.bytes = 1;
-  })), Catch::Contains("in MPI_Allreduce on MPI_COMM_WORLD, collective 41 on it, 1 byte, for 3.0"));
+               auto& call = record("MPI_Allreduce", 3, true);
+               call.comm = 1;
+               call.sequence = 41;
+               call.bytes = 1;
+             })),
+             Catch::Contains("in MPI_Allreduce on MPI_COMM_WORLD, collective 41 on it, 1 byte, for 3.0"));
   CHECK_THAT(first_line(dump_with([] {
-    auto& call = record("MPI_Bcast", 3, true);
-    call.comm = 1;
-    call.peer = 0;
-    call.sequence = 2;
-  })), Catch::Contains("in MPI_Bcast with root rank 0, MPI_COMM_WORLD, collective 2 on it, for"));
+               auto& call = record("MPI_Bcast", 3, true);
+               call.comm = 1;
+               call.peer = 0;
+               call.sequence = 2;
+             })),
+             Catch::Contains("in MPI_Bcast with root rank 0, MPI_COMM_WORLD, collective 2 on it, for"));
   CHECK_THAT(first_line(dump_with([] {
-    auto& call = record("MPI_Probe", 500, true);
-    call.comm = 1;
-    call.peer = ring::kAnySource;
-    call.tag = ring::kAnyTag;
-  })), Catch::Contains("in MPI_Probe from any source, any tag, MPI_COMM_WORLD, for 500 s (8 min 20 s)"));
+               auto& call = record("MPI_Probe", 500, true);
+               call.comm = 1;
+               call.peer = ring::kAnySource;
+               call.tag = ring::kAnyTag;
+             })),
+             Catch::Contains("in MPI_Probe from any source, any tag, MPI_COMM_WORLD, for 500 s (8 min 20 s)"));
   CHECK_THAT(first_line(dump_with([] {
-    record("MPI_Send", 20, false).duration = static_cast<float>(5 * runtime.header->ticks_per_second);
-  })), Catch::Contains("in user code, not in MPI, for 15.0 s; last call MPI_Send, returned"));
+               record("MPI_Send", 20, false).duration = static_cast<float>(5 * runtime.header->ticks_per_second);
+             })),
+             Catch::Contains("in user code, not in MPI, for 15.0 s; last call MPI_Send, returned"));
   CHECK_THAT(first_line(dump_with([] {
-    auto& call = record("MPI_Iprobe", 20, false);
-    call.flags = ring::kFolded;
-    call.repeat = 123456;
-  })), Catch::Contains("polling: MPI_Iprobe, 123456 times in a row since 20.0 s ago"));
+               auto& call = record("MPI_Iprobe", 20, false);
+               call.flags = ring::kFolded;
+               call.repeat = 123456;
+             })),
+             Catch::Contains("polling: MPI_Iprobe, 123456 times in a row since 20.0 s ago"));
   CHECK_THAT(first_line(dump_with([] {})), Catch::Contains("in user code, has called nothing in MPI yet"));
   CHECK_THAT(first_line(dump_with([] {
-    runtime.lanes[0].state = 0;
-    runtime.header->phase = 0;
-    runtime.header->ticks_start = ticks_ago(4);
-  })), Catch::Contains("phase starting (in MPI_Init) for 4.0"));
+               runtime.lanes[0].state = 0;
+               runtime.header->phase = 0;
+               runtime.header->ticks_start = ticks_ago(4);
+             })),
+             Catch::Contains("phase starting (in MPI_Init) for 4.0"));
   CHECK_THAT(first_line(dump_with([] {
-    runtime.rank = -1;
-    runtime.size = 0;
-    record("MPI_Init", 2, true);
-    runtime.rank = 3;
-  })), Catch::Contains("rank 3 (node17, pid ") && Catch::Contains("): in MPI_Init, for 2.0"));
+               runtime.rank = -1;
+               runtime.size = 0;
+               record("MPI_Init", 2, true);
+               runtime.rank = 3;
+             })),
+             Catch::Contains("rank 3 (node17, pid ") && Catch::Contains("): in MPI_Init, for 2.0"));
   const std::string two = dump_with([] {
     runtime.lanes[1].state = static_cast<uint32_t>(ring::LaneState::kLive);
     runtime.lanes[1].tid = 4242;
@@ -178,41 +187,45 @@ TEST_CASE("the first line says what the rank waits for", "[dump][race]") {
 
 TEST_CASE("a communicator of the program has its id with it", "[dump][race]") {
   CHECK_THAT(first_line(dump_with([] {
-    runtime.comms[2] = runtime.comms[1];
-    runtime.comms[2].id = 0xabc;
-    strcpy(runtime.comms[2].name, "ocean");
-    record("MPI_Barrier", 2, true).comm = 2;
-  })), Catch::Contains("in MPI_Barrier on ocean (id 0xabc), for 2.0"));
+               runtime.comms[2] = runtime.comms[1];
+               runtime.comms[2].id = 0xabc;
+               strcpy(runtime.comms[2].name, "ocean");
+               record("MPI_Barrier", 2, true).comm = 2;
+             })),
+             Catch::Contains("in MPI_Barrier on ocean (id 0xabc), for 2.0"));
 }
 
 TEST_CASE("pending requests, steps, records and communicators", "[dump][race]") {
   std::string errors;
-  const std::string text = dump_with([] {
-    for (uint32_t i = 0; i < 100; ++i) {
-      auto& request = runtime.requests[i];
-      request.key = 1 + i;
-      request.kind = static_cast<uint8_t>(ring::RequestKind::kReceive);
-      request.call = call_id("MPI_Irecv");
-      request.comm = 1;
-      request.peer = static_cast<int32_t>(i);
-      request.tag = 7;
-      request.bytes = 4096;
-      request.time = ticks_ago(10 + (i * 37 % 100));
-    }
-    runtime.requests[100].key = 9;
-    runtime.requests[100].flags = ring::kPersistent;  // inactive: not pending
-    runtime.lanes[0].step = 12;
-    runtime.lanes[0].step_name = 1;
-    strcpy(runtime.names[1].name, "assemble");
-    runtime.comms[1].collectives = 5;
-    runtime.comms[1].last_collective = call_id("MPI_Barrier");
-    for (int i = 0; i < 40; ++i) record("MPI_Send", 40 - i, false).tag = i;
-    auto& step = record("MPI_Send", 0.5, false);
-    step.state = static_cast<uint8_t>(ring::RecordState::kStep);
-    step.aux = 1;
-  }, &errors);
-  CHECK_THAT(text, Catch::Contains("\nstep 12 \"assemble\", 41 MPI calls so far; 100 pending requests, the oldest: "
-                                   "receive by MPI_Irecv from rank 27, tag 7, MPI_COMM_WORLD, 4096 bytes, posted 109."));
+  const std::string text = dump_with(
+      [] {
+        for (uint32_t i = 0; i < 100; ++i) {
+          auto& request = runtime.requests[i];
+          request.key = 1 + i;
+          request.kind = static_cast<uint8_t>(ring::RequestKind::kReceive);
+          request.call = call_id("MPI_Irecv");
+          request.comm = 1;
+          request.peer = static_cast<int32_t>(i);
+          request.tag = 7;
+          request.bytes = 4096;
+          request.time = ticks_ago(10 + (i * 37 % 100));
+        }
+        runtime.requests[100].key = 9;
+        runtime.requests[100].flags = ring::kPersistent;  // inactive: not pending
+        runtime.lanes[0].step = 12;
+        runtime.lanes[0].step_name = 1;
+        strcpy(runtime.names[1].name, "assemble");
+        runtime.comms[1].collectives = 5;
+        runtime.comms[1].last_collective = call_id("MPI_Barrier");
+        for (int i = 0; i < 40; ++i) record("MPI_Send", 40 - i, false).tag = i;
+        auto& step = record("MPI_Send", 0.5, false);
+        step.state = static_cast<uint8_t>(ring::RecordState::kStep);
+        step.aux = 1;
+      },
+      &errors);
+  CHECK_THAT(text,
+             Catch::Contains("\nstep 12 \"assemble\", 41 MPI calls so far; 100 pending requests, the oldest: "
+                             "receive by MPI_Irecv from rank 27, tag 7, MPI_COMM_WORLD, 4096 bytes, posted 109."));
   CHECK_THAT(text, Catch::Contains("\na module's line\n"));
   CHECK(count(text, "  receive by MPI_Irecv") == 64);
   CHECK_THAT(text, Catch::Contains("\n  and 36 more\n"));

@@ -21,10 +21,10 @@
 #include <iterator>
 
 #include "detectors/dump/text.h"
-#include "shim/model/call_info.h"
-#include "shim/config/config.h"
-#include "shim/report/log.h"
 #include "shim/call/registry.h"
+#include "shim/config/config.h"
+#include "shim/model/call_info.h"
+#include "shim/report/log.h"
 
 namespace resil {
 
@@ -77,8 +77,7 @@ bool poll_until(Done done) {
 }
 
 Shared* make_shared_memory() {
-  return static_cast<Shared*>(
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  return static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 }
 
 constexpr uint32_t kLanes = 4, kComms = 64, kRequests = 256, kNames = 8;

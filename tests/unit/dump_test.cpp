@@ -229,50 +229,52 @@ TEST_CASE("no request is lost and none is answered twice", "[dump][race]") {
 TEST_CASE("threads that cannot be asked are described and left alone", "[dump]") {
   Directory directory;
   std::string errors;
-  const int status = in_child([&] {
-    attach_and_install(directory.path);
-    int ends[2];
-    if (pipe(ends) != 0) return 1;
-    std::atomic<int> waiting{0};
-    std::atomic<int> pending{-1};
-    std::atomic<int> taken{0};
-    std::atomic<int> blocker_tid{0};
-    std::atomic<int> waiter_tid{0};
-    std::thread blocker([&] {
-      blocker_tid = static_cast<int>(syscall(SYS_gettid));
-      sigset_t set;
-      sigemptyset(&set);
-      sigaddset(&set, SIGHUP);
-      pthread_sigmask(SIG_BLOCK, &set, nullptr);
-      ++waiting;
-      char byte;
-      if (read(ends[0], &byte, 1) != 1) return;
-      sigpending(&set);
-      pending = sigismember(&set, SIGHUP);
-    });
-    std::thread waiter([&] {
-      waiter_tid = static_cast<int>(syscall(SYS_gettid));
-      sigset_t set;
-      sigemptyset(&set);
-      sigaddset(&set, SIGHUP);
-      sigaddset(&set, SIGUSR2);
-      pthread_sigmask(SIG_BLOCK, &set, nullptr);
-      ++waiting;
-      int number = 0;
-      sigwait(&set, &number);
-      taken = number;
-    });
-    while (waiting < 2) sched_yield();
-    // Their system calls are what tells, so both must be in them.
-    while (system_call(blocker_tid) != SYS_read || system_call(waiter_tid) != SYS_rt_sigtimedwait) sched_yield();
-    resil::dump_now("a test");
-    pthread_kill(waiter.native_handle(), SIGUSR2);
-    waiter.join();
-    if (write(ends[1], "x", 1) != 1) return 2;
-    blocker.join();
-    if (pending != 0) return 3;
-    return taken == SIGUSR2 ? 0 : 4;
-  }, &errors);
+  const int status = in_child(
+      [&] {
+        attach_and_install(directory.path);
+        int ends[2];
+        if (pipe(ends) != 0) return 1;
+        std::atomic<int> waiting{0};
+        std::atomic<int> pending{-1};
+        std::atomic<int> taken{0};
+        std::atomic<int> blocker_tid{0};
+        std::atomic<int> waiter_tid{0};
+        std::thread blocker([&] {
+          blocker_tid = static_cast<int>(syscall(SYS_gettid));
+          sigset_t set;
+          sigemptyset(&set);
+          sigaddset(&set, SIGHUP);
+          pthread_sigmask(SIG_BLOCK, &set, nullptr);
+          ++waiting;
+          char byte;
+          if (read(ends[0], &byte, 1) != 1) return;
+          sigpending(&set);
+          pending = sigismember(&set, SIGHUP);
+        });
+        std::thread waiter([&] {
+          waiter_tid = static_cast<int>(syscall(SYS_gettid));
+          sigset_t set;
+          sigemptyset(&set);
+          sigaddset(&set, SIGHUP);
+          sigaddset(&set, SIGUSR2);
+          pthread_sigmask(SIG_BLOCK, &set, nullptr);
+          ++waiting;
+          int number = 0;
+          sigwait(&set, &number);
+          taken = number;
+        });
+        while (waiting < 2) sched_yield();
+        // Their system calls are what tells, so both must be in them.
+        while (system_call(blocker_tid) != SYS_read || system_call(waiter_tid) != SYS_rt_sigtimedwait) sched_yield();
+        resil::dump_now("a test");
+        pthread_kill(waiter.native_handle(), SIGUSR2);
+        waiter.join();
+        if (write(ends[1], "x", 1) != 1) return 2;
+        blocker.join();
+        if (pending != 0) return 3;
+        return taken == SIGUSR2 ? 0 : 4;
+      },
+      &errors);
   CHECK(status == 0);
   const std::string text = read_file(first_dump(directory));
   CHECK_THAT(text, Catch::Contains("blocks the signal, so it was not asked; stack as far as it can be followed"));
@@ -309,7 +311,8 @@ namespace {
   asm volatile(
       "movq %%rsp, %%r12\n movq %%rbp, %%r13\n movq %0, %%rsp\n movq %1, %%rbp\n"
       "1: pause\n cmpl $0, (%2)\n je 1b\n"
-      "movq %%r12, %%rsp\n movq %%r13, %%rbp\n" ::"r"(sp), "r"(frame), "r"(flag)
+      "movq %%r12, %%rsp\n movq %%r13, %%rbp\n" ::"r"(sp),
+      "r"(frame), "r"(flag)
       : "r12", "r13", "cc", "memory");
 }
 
@@ -365,16 +368,16 @@ TEST_CASE("an overwritten stack does not kill", "[dump]") {
 TEST_CASE("a forked child never dumps and acts as before", "[dump]") {
   Directory directory;
   CHECK(in_child([&] {
-    attach_and_install(directory.path);
-    const int pid = fork();
-    if (pid == 0) {
-      raise(SIGHUP);
-      _exit(7);
-    }
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGHUP ? 0 : 1;
-  }) == 0);
+          attach_and_install(directory.path);
+          const int pid = fork();
+          if (pid == 0) {
+            raise(SIGHUP);
+            _exit(7);
+          }
+          int status = 0;
+          waitpid(pid, &status, 0);
+          return WIFSIGNALED(status) && WTERMSIG(status) == SIGHUP ? 0 : 1;
+        }) == 0);
   CHECK(directory.files().empty());
 }
 
@@ -427,18 +430,18 @@ TEST_CASE("the program's own handler is called after the dump", "[dump]") {
 TEST_CASE("an ignored signal dumps and stays harmless", "[dump]") {
   Directory directory;
   CHECK(in_child([&] {
-    signal(SIGHUP, SIG_IGN);
-    attach_and_install(directory.path);
-    raise(SIGHUP);
-    const int pid = fork();
-    if (pid == 0) {
-      raise(SIGHUP);
-      _exit(0);
-    }
-    int status = 1;
-    waitpid(pid, &status, 0);
-    return status;
-  }) == 0);
+          signal(SIGHUP, SIG_IGN);
+          attach_and_install(directory.path);
+          raise(SIGHUP);
+          const int pid = fork();
+          if (pid == 0) {
+            raise(SIGHUP);
+            _exit(0);
+          }
+          int status = 1;
+          waitpid(pid, &status, 0);
+          return status;
+        }) == 0);
   CHECK(directory.files().size() == 1);
 }
 
@@ -473,18 +476,18 @@ TEST_CASE("UCX's handler is replaced and never called", "[dump]") {
   for (const bool before : {false, true}) {
     Directory directory;
     CHECK(in_child([&] {
-      void* library = dlopen(LIBUCS_FAKE, RTLD_NOW);
-      if (library == nullptr) return 10;
-      auto install = reinterpret_cast<void (*)(int)>(dlsym(library, "fake_ucs_install"));
-      auto calls = reinterpret_cast<int (*)()>(dlsym(library, "fake_ucs_calls"));
-      if (before) install(SIGHUP);
-      attach(directory.path, SIGHUP);
-      module().before_init();
-      if (!before) install(SIGHUP);  // as MPI_Init does
-      module().after_init();
-      raise(SIGHUP);
-      return calls() == 0 && notes().empty() ? 0 : 1;
-    }) == 0);
+            void* library = dlopen(LIBUCS_FAKE, RTLD_NOW);
+            if (library == nullptr) return 10;
+            auto install = reinterpret_cast<void (*)(int)>(dlsym(library, "fake_ucs_install"));
+            auto calls = reinterpret_cast<int (*)()>(dlsym(library, "fake_ucs_calls"));
+            if (before) install(SIGHUP);
+            attach(directory.path, SIGHUP);
+            module().before_init();
+            if (!before) install(SIGHUP);  // as MPI_Init does
+            module().after_init();
+            raise(SIGHUP);
+            return calls() == 0 && notes().empty() ? 0 : 1;
+          }) == 0);
     CHECK(directory.files().size() == 1);
   }
 }
@@ -493,36 +496,40 @@ TEST_CASE("another handler from MPI_Init or later wins and is noted", "[dump]") 
   for (const bool during : {false, true}) {
     Directory directory;
     CHECK(in_child([&] {
-      attach(directory.path, SIGUSR2);
-      module().before_init();
-      if (during) signal(SIGUSR2, [](int) { ++shared->chained; });
-      module().after_init();
-      if (!during) signal(SIGUSR2, [](int) { ++shared->chained; });
-      raise(SIGUSR2);
-      module().before_finalize();
-      module().before_finalize();
-      const std::string all = notes();
-      const bool noted = all.find("SIGUSR2 does not dump state: ") == 0 && count(all, "\n") == 1;
-      return shared->chained == 1 && noted ? 0 : 1;
-    }) == 0);
+            attach(directory.path, SIGUSR2);
+            module().before_init();
+            if (during) signal(SIGUSR2, [](int) { ++shared->chained; });
+            module().after_init();
+            if (!during) signal(SIGUSR2, [](int) { ++shared->chained; });
+            raise(SIGUSR2);
+            module().before_finalize();
+            module().before_finalize();
+            const std::string all = notes();
+            const bool noted = all.find("SIGUSR2 does not dump state: ") == 0 && count(all, "\n") == 1;
+            return shared->chained == 1 && noted ? 0 : 1;
+          }) == 0);
     CHECK(directory.files().empty());
   }
 }
 
 TEST_CASE("without a directory the dump goes to standard error", "[dump]") {
   std::string errors;
-  CHECK(in_child([] {
-    attach_and_install("");
-    raise(SIGHUP);
-    return 0;
-  }, &errors) == 0);
+  CHECK(in_child(
+            [] {
+              attach_and_install("");
+              raise(SIGHUP);
+              return 0;
+            },
+            &errors) == 0);
   CHECK_THAT(errors, Catch::StartsWith("rank 3 of 16") && Catch::Contains("\nThreads: 1\n"));
 
-  CHECK(in_child([] {
-    attach_and_install("/proc/no/such/directory");
-    raise(SIGHUP);
-    return 0;
-  }, &errors) == 0);
+  CHECK(in_child(
+            [] {
+              attach_and_install("/proc/no/such/directory");
+              raise(SIGHUP);
+              return 0;
+            },
+            &errors) == 0);
   CHECK_THAT(errors, Catch::StartsWith("resil: cannot create /proc/no/such/directory/dump-00003-0.txt: ENOENT"));
   CHECK_THAT(errors, Catch::Contains("\nThreads: 1\n"));
 }
@@ -531,21 +538,21 @@ TEST_CASE("standard error that is closed, full or broken does no harm", "[dump]"
   for (const int kind : {0, 1, 2}) {
     Directory directory;
     CHECK(in_child([&] {
-      attach_and_install(directory.path);
-      int ends[2];
-      if (pipe(ends) != 0) return 1;
-      dup2(ends[1], 2);
-      if (kind == 0) close(2);
-      if (kind == 1) {
-        fcntl(ends[1], F_SETFL, O_NONBLOCK);
-        char block[4096] = {};
-        while (write(ends[1], block, sizeof block) > 0) continue;
-        fcntl(ends[1], F_SETFL, 0);
-      }
-      if (kind == 2) close(ends[0]);
-      raise(SIGHUP);
-      return 0;
-    }) == 0);
+            attach_and_install(directory.path);
+            int ends[2];
+            if (pipe(ends) != 0) return 1;
+            dup2(ends[1], 2);
+            if (kind == 0) close(2);
+            if (kind == 1) {
+              fcntl(ends[1], F_SETFL, O_NONBLOCK);
+              char block[4096] = {};
+              while (write(ends[1], block, sizeof block) > 0) continue;
+              fcntl(ends[1], F_SETFL, 0);
+            }
+            if (kind == 2) close(ends[0]);
+            raise(SIGHUP);
+            return 0;
+          }) == 0);
     CHECK(directory.files().size() == 1);
   }
 }
@@ -554,10 +561,10 @@ TEST_CASE("older dumps are never overwritten", "[dump]") {
   Directory directory;
   for (int run = 0; run < 2; ++run) {
     CHECK(in_child([&] {
-      attach_and_install(directory.path);
-      raise(SIGHUP);
-      return resil::runtime.header->dumps == static_cast<uint32_t>(run + 1) ? 0 : 1;
-    }) == 0);
+            attach_and_install(directory.path);
+            raise(SIGHUP);
+            return resil::runtime.header->dumps == static_cast<uint32_t>(run + 1) ? 0 : 1;
+          }) == 0);
   }
   CHECK(directory.files().size() == 2);
 }

@@ -14,8 +14,8 @@
 
 #include "shim/call/attach.h"
 #include "shim/call/registry.h"
-#include "shim/ring/segment.h"
 #include "shim/call/thread.h"
+#include "shim/ring/segment.h"
 
 namespace fake {
 
@@ -69,8 +69,7 @@ bool comm_shape(uint64_t handle, int* size, int* rank, int* remote_size) {
     *size = static_cast<int>(comm.local.size());
     *rank = -1;
     for (int i = 0; i < *size; ++i)
-      if (comm.local[static_cast<size_t>(i)] == resil::runtime.rank)
-        *rank = i;
+      if (comm.local[static_cast<size_t>(i)] == resil::runtime.rank) *rank = i;
     *remote_size = comm.inter ? static_cast<int>(comm.remote.size()) : -1;
     return true;
   });
@@ -80,8 +79,7 @@ bool comm_world_ranks(uint64_t handle, bool remote, int count, const int* ranks,
   return with_comm(handle, [&](const Comm& comm) {
     const auto& group = remote ? comm.remote : comm.local;
     for (int i = 0; i < count; ++i) {
-      if (ranks[i] < 0 || static_cast<size_t>(ranks[i]) >= group.size())
-        return false;
+      if (ranks[i] < 0 || static_cast<size_t>(ranks[i]) >= group.size()) return false;
       world_ranks[i] = group[static_cast<size_t>(ranks[i])];
     }
     return true;
@@ -92,8 +90,7 @@ bool group_world_ranks(uint64_t group, int capacity, int* world_ranks, int* size
   std::lock_guard<std::mutex> guard(mutex);
   const auto& members = library.groups.at(group);
   *size = static_cast<int>(members.size());
-  if (*size > capacity)
-    return false;
+  if (*size > capacity) return false;
   std::copy(members.begin(), members.end(), world_ranks);
   return true;
 }
@@ -118,8 +115,7 @@ void comm_name(uint64_t handle, char* text, size_t bytes) {
 
 bool comm_attach(uint64_t handle, void* info) {
   return with_comm(handle, [&](Comm& comm) {
-    if (library.attach_works)
-      comm.attribute = info;
+    if (library.attach_works) comm.attribute = info;
     return library.attach_works;
   });
 }
@@ -170,8 +166,7 @@ void prepare_thread(resil::Thread& thread, uint32_t lane) {
   thread.comm_generation = thread.type_generation = ~0u;
   thread.lane = &resil::runtime.lanes[lane];
   thread.lane_index = lane;
-  for (auto& peer : thread.lane->peers)
-    peer.rank = -1;
+  for (auto& peer : thread.lane->peers) peer.rank = -1;
   thread.lane->peers[resil::ring::kPeerEntries - 1].rank = -2;
 }
 
@@ -188,8 +183,7 @@ void free_comm(uint64_t handle) {
     std::lock_guard<std::mutex> guard(mutex);
     attribute = library.comms.at(handle).attribute;
   }
-  if (attribute != nullptr)
-    resil::comm_forget(static_cast<resil::CommInfo*>(attribute));
+  if (attribute != nullptr) resil::comm_forget(static_cast<resil::CommInfo*>(attribute));
   std::lock_guard<std::mutex> guard(mutex);
   library.comms.erase(handle);
 }
@@ -199,8 +193,7 @@ void set_handle_bytes(size_t bytes) { table.handle_bytes = bytes; }
 Core::Core(int rank, int size) {
   static int cores;
   using resil::runtime;
-  if (runtime.header != nullptr)
-    munmap(runtime.header, runtime.header->file_bytes);
+  if (runtime.header != nullptr) munmap(runtime.header, runtime.header->file_bytes);
   runtime = {};
   runtime.pid = getpid();
   runtime.rank = rank;
@@ -213,8 +206,7 @@ Core::Core(int rank, int size) {
   library.finalized = false;
   library.unknown_handles = library.type_questions = library.degree_questions = library.shape_questions = 0;
   Comm world;
-  for (int i = 0; i < size; ++i)
-    world.local.push_back(i);
+  for (int i = 0; i < size; ++i) world.local.push_back(i);
   add_comm(kCommWorld, world);
   Comm self;
   self.local = {rank};
@@ -223,8 +215,7 @@ Core::Core(int rank, int size) {
   resil::registry_enable();
   char launch[48];
   snprintf(launch, sizeof(launch), "unit-%d-%d", getpid(), cores++);
-  if (!resil::segment_create(launch) || !resil::tables_create() || !resil::request_table_create())
-    abort();
+  if (!resil::segment_create(launch) || !resil::tables_create() || !resil::request_table_create()) abort();
   resil::segment_discard();
   attached = has_world = true;
   resil::request_table_threads(true);
@@ -264,16 +255,13 @@ resil::Event make_event(resil::Thread& thread, resil::CallId id, uint64_t site, 
     e.request_key = 0;
     e.flag = e.index = e.outcount = nullptr;
   }
-  if (e.attributes & resil::kCallCollective)
-    e.send.counts = e.receive.counts = nullptr;
+  if (e.attributes & resil::kCallCollective) e.send.counts = e.receive.counts = nullptr;
   return e;
 }
 
 bool call(resil::Event& e, int result) {
-  if (e.thread->depth != 0)
-    resil::admit(e);
-  if (e.thread == nullptr || !resil::enter(e))
-    return false;
+  if (e.thread->depth != 0) resil::admit(e);
+  if (e.thread == nullptr || !resil::enter(e)) return false;
   e.result = result;
   resil::leave(e);
   return true;

@@ -7,9 +7,9 @@
 
 struct Fake {
   uintptr_t low, high;  ///< memory that the runtime knows
-  int kind;             ///< what it says about it
+  int kind;  ///< what it says about it
   int initialized;
-  int error;            ///< instead of an answer
+  int error;  ///< instead of an answer
   int calls;
 };
 

@@ -16,13 +16,12 @@
 #include <thread>
 #include <vector>
 
-
-#define NEED(condition)                                                     \
-  do {                                                                      \
-    if (!(condition)) {                                                     \
+#define NEED(condition)                                                       \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
       fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      _exit(1);                                                             \
-    }                                                                       \
+      _exit(1);                                                               \
+    }                                                                         \
   } while (0)
 
 /// Exit status of `body` in a child with this FAKEGPU, or 1000 + the signal that ended it; what it wrote on stderr.
@@ -32,13 +31,11 @@ inline int child(const char* settings, const std::function<void()>& body, std::s
   const pid_t pid = fork();
   REQUIRE(pid >= 0);
   if (pid == 0) {
-    if (said != nullptr)
-      dup2(ends[1], 2);
+    if (said != nullptr) dup2(ends[1], 2);
     close(ends[0]);
     close(ends[1]);
     setenv("FAKEGPU", settings, 1);
-    for (const int number : {SIGSEGV, SIGABRT})
-      signal(number, SIG_DFL);  // not Catch's
+    for (const int number : {SIGSEGV, SIGABRT}) signal(number, SIG_DFL);  // not Catch's
     alarm(20);
     body();
     _exit(0);

@@ -40,7 +40,6 @@ inline CUevent event() {
 
 constexpr size_t kBytes = 100000;
 
-
 /// Holds streams until it is opened: what is enqueued behind it cannot be done before, however slow this machine is.
 struct Gate {
   volatile uint32_t* const word = reinterpret_cast<volatile uint32_t*>(pinned(4));

@@ -41,8 +41,7 @@ resil::TypeMap bytes_map() {
 std::string problem_of(const char* text) {
   Specs specs;
   resil::ValueProblem problem;
-  if (parse(resil::slice_of(text), &specs, &problem))
-    return "";
+  if (parse(resil::slice_of(text), &specs, &problem)) return "";
   std::string part =
       problem.part.data != nullptr ? "'" + std::string(problem.part.data, problem.part.size) + "' is " : "";
   return part + problem.what + (problem.hint[0] != 0 ? std::string(" (") + problem.hint + "?)" : "");
@@ -50,15 +49,13 @@ std::string problem_of(const char* text) {
 
 std::vector<char> numbered(size_t bytes) {
   std::vector<char> data(bytes);
-  for (size_t i = 0; i < bytes; ++i)
-    data[i] = static_cast<char>(i * 7 + i / 256 + 1);
+  for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<char>(i * 7 + i / 256 + 1);
   return data;
 }
 
 size_t differing(const std::vector<char>& a, const std::vector<char>& b) {
   size_t count = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    count += a[i] != b[i];
+  for (size_t i = 0; i < a.size(); ++i) count += a[i] != b[i];
   return count;
 }
 
@@ -97,8 +94,7 @@ TEST_CASE("a fault that cannot be meant is refused, and the message says which p
         "'swap,min=9,max=8' is asking for packets that do not exist (min above max)");
   CHECK(problem_of(";") == "an empty list");
   std::string many = "flip";
-  for (int i = 0; i < 16; ++i)
-    many += ";zero";
+  for (int i = 0; i < 16; ++i) many += ";zero";
   CHECK(problem_of(many.c_str()) == "'zero' is one fault too many (16 at most)");
 }
 
@@ -124,10 +120,8 @@ TEST_CASE("a spec chooses by call, partner and size, once or by chance") {
   REQUIRE(parse(resil::slice_of("flip,p=0.25,seed=5"), &specs, &problem));
   int fired = 0;
   std::vector<bool> first;
-  for (int i = 0; i < 10000; ++i)
-    first.push_back(specs.list[0].fires(0, 0, &draw, &ordinal));
-  for (bool one : first)
-    fired += one;
+  for (int i = 0; i < 10000; ++i) first.push_back(specs.list[0].fires(0, 0, &draw, &ordinal));
+  for (bool one : first) fired += one;
   CHECK(fired > 2300);
   CHECK(fired < 2700);
   REQUIRE(parse(resil::slice_of("flip,p=0.25,seed=5"), &specs, &problem));
@@ -154,8 +148,7 @@ TEST_CASE("faults change data, never padding, and always something") {
         CHECK((!done || position < packet.bytes));
         if (map == &holes)
           for (size_t i = 0; i < data.size(); ++i)
-            if (i % 20 / 4 % 2 == 1 || i % 20 >= 12)
-              REQUIRE(data[i] == before[i]);
+            if (i % 20 / 4 % 2 == 1 || i % 20 >= 12) REQUIRE(data[i] == before[i]);
       }
     }
   }
@@ -221,8 +214,7 @@ TEST_CASE("late data lands by the timer, or when the call ends, and only once") 
   CHECK(buffer[0] == 1);
   landing.delay = 1;
   arm(landing);
-  while (landing.pending.load()) {
-  }
+  while (landing.pending.load()) {}
   CHECK(force(landing));
   CHECK(buffer == data);
   forget_timer(landing);
@@ -279,8 +271,7 @@ struct Job : fake::Core {
   Job(const char* faults, const resil::TypeMap& map) : Core(0, 4) {
     resil::ValueProblem problem;
     REQUIRE(parse(resil::slice_of(faults), &engine.specs, &problem));
-    for (auto& count : engine.injected)
-      count = 0;
+    for (auto& count : engine.injected) count = 0;
     engine_start();
     mine = per_thread(thread());
     REQUIRE(mine != nullptr);

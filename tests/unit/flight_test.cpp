@@ -43,10 +43,8 @@ struct Recorder : fake::Core {
     int index[1] = {0};
     e.requests = &request;
     e.request_count = 1;
-    if (id == CallId::kMPI_Testsome)
-      e.outcount = &flag, e.indices = index;
-    else
-      e.flag = &flag;
+    if (id == CallId::kMPI_Testsome) e.outcount = &flag, e.indices = index;
+    else e.flag = &flag;
     REQUIRE(fake::call(e));
   }
   const ring::Record& record(uint64_t back = 0) {
@@ -88,8 +86,7 @@ TEST_CASE("flight: a call leaves its envelope, counters and traffic") {
   CHECK(recorder.counter(CallId::kMPI_Send).bytes == 64);
   const ring::PeerCounter* peer = nullptr;
   for (auto& entry : recorder.lane().peers)
-    if (entry.rank == 1)
-      peer = &entry;
+    if (entry.rank == 1) peer = &entry;
   REQUIRE(peer != nullptr);
   CHECK(peer->sent_messages == 2);
   CHECK(peer->sent_bytes == 64);
@@ -101,8 +98,7 @@ TEST_CASE("flight: one call site with changing arguments never repeats an old en
   for (int i = 0; i < 300; ++i) {
     Event e = recorder.send(0x1000, i % 4, 1 + i % 3);
     e.tag = i % 5;
-    if (i % 7 == 0)
-      e.send.type = fake::kPair;
+    if (i % 7 == 0) e.send.type = fake::kPair;
     REQUIRE(fake::call(e));
     const ring::Record& record = recorder.record();
     REQUIRE(record.peer == i % 4);
@@ -126,8 +122,7 @@ TEST_CASE("flight: traffic with more ranks than places goes to the last one, non
     }
   for (auto& entry : core.lane().peers) {
     messages += entry.sent_messages;
-    if (entry.rank >= 0)
-      CHECK(entry.sent_messages == 2);
+    if (entry.rank >= 0) CHECK(entry.sent_messages == 2);
   }
   CHECK(messages == 2000);
   CHECK(core.lane().peers[ring::kPeerEntries - 1].rank == -2);
@@ -146,16 +141,14 @@ TEST_CASE("flight: wildcards and MPI_PROC_NULL count with nobody") {
     REQUIRE(fake::call(e));
     CHECK(recorder.record().peer == peer);
   }
-  for (auto& entry : recorder.lane().peers)
-    CHECK(entry.sent_messages + entry.received_messages == 0);
+  for (auto& entry : recorder.lane().peers) CHECK(entry.sent_messages + entry.received_messages == 0);
   CHECK(recorder.counter(CallId::kMPI_Recv).bytes == 6);
 }
 
 TEST_CASE("flight: failing polls of one site share a record, the one that succeeds has its own") {
   Recorder recorder;
   recorder.sends(1);
-  for (int i = 0; i < 10000; ++i)
-    recorder.poll(0);
+  for (int i = 0; i < 10000; ++i) recorder.poll(0);
   CHECK(recorder.lane().head == 2);
   CHECK(recorder.record().repeat == 10000);
   CHECK((recorder.record().flags & ring::kFolded) != 0);
@@ -183,8 +176,7 @@ TEST_CASE("flight: failing polls of one site share a record, the one that succee
 
 TEST_CASE("flight: a loop over MPI_Testsome folds like one over MPI_Test") {
   Recorder recorder;
-  for (int i = 0; i < 5000; ++i)
-    recorder.poll(0, 0x2000, 0x99, CallId::kMPI_Testsome);
+  for (int i = 0; i < 5000; ++i) recorder.poll(0, 0x2000, 0x99, CallId::kMPI_Testsome);
   CHECK(recorder.lane().head == 1);
   CHECK(recorder.record().repeat == 5000);
   recorder.poll(1, 0x2000, 0x99, CallId::kMPI_Testsome);
@@ -208,8 +200,7 @@ TEST_CASE("flight: a poll that fails with an error is not folded away") {
 
 TEST_CASE("flight: local queries fold by call and site") {
   Recorder recorder;
-  for (int i = 0; i < 100; ++i)
-    resil::count_local(&recorder.thread(), CallId::kMPI_Comm_rank, 0x1000, 0x7000);
+  for (int i = 0; i < 100; ++i) resil::count_local(&recorder.thread(), CallId::kMPI_Comm_rank, 0x1000, 0x7000);
   CHECK(recorder.lane().head == 1);
   CHECK(recorder.record().repeat == 100);
   resil::count_local(&recorder.thread(), CallId::kMPI_Comm_rank, 0x1100, 0x7000);
@@ -349,8 +340,7 @@ TEST_CASE("flight: one call in eight is timed while a function returns at once")
   Recorder recorder;
   recorder.sends(8 * 50);
   int timed = 0;
-  for (uint64_t back = 0; back < 400; ++back)
-    timed += recorder.record(back).duration > 0;
+  for (uint64_t back = 0; back < 400; ++back) timed += recorder.record(back).duration > 0;
   CHECK(timed == 50);
   CHECK(recorder.counter(CallId::kMPI_Send).ticks > 0);
   CHECK(recorder.thread().unattributed == 0);
@@ -360,16 +350,14 @@ TEST_CASE("flight: calls that take long are all timed") {
   Recorder recorder;
   resil::flight::short_ticks = 0;
   recorder.sends(100);
-  for (uint64_t back = 0; back < 100; ++back)
-    CHECK(recorder.record(back).duration > 0);
+  for (uint64_t back = 0; back < 100; ++back) CHECK(recorder.record(back).duration > 0);
 }
 
 TEST_CASE("flight: the extrapolated ticks of a function stand for all its calls") {
   Recorder recorder;
   double measured = 0;
   recorder.sends(81);  // the last one is timed: nothing is left over
-  for (uint64_t back = 0; back < 81; ++back)
-    measured += static_cast<double>(recorder.record(back).duration);
+  for (uint64_t back = 0; back < 81; ++back) measured += static_cast<double>(recorder.record(back).duration);
   const double ticks = recorder.counter(CallId::kMPI_Send).ticks;
   CHECK(ticks > measured);
   double wanted = 0;  // each timed call stands for itself and the seven before it
@@ -387,8 +375,7 @@ TEST_CASE("flight: a wait that hid in an untimed call is told and makes the next
   resil::flight::gap_ticks = uint64_t{1} << 60;
   recorder.sends(300);
   int timed = 0;
-  for (uint64_t back = 0; back < 300; ++back)
-    timed += recorder.record(back).duration > 0;
+  for (uint64_t back = 0; back < 300; ++back) timed += recorder.record(back).duration > 0;
   CHECK(timed >= resil::flight::kSuspicious);
   CHECK(timed < 300);
 }
@@ -403,14 +390,13 @@ TEST_CASE("flight: in a tight loop one stamp serves eight calls, and the others 
     const bool own = (record.flags & ring::kUntimed) == 0;
     stamped += own;
     CHECK(record.time >= recorder.record(back + 1).time);  // time never runs backwards
-    CHECK((record.duration == 0 || own));                  // what is timed has a stamp of its own
+    CHECK((record.duration == 0 || own));  // what is timed has a stamp of its own
   }
   CHECK(stamped >= 99);
   CHECK(stamped <= 202);  // one in eight for the loop, one in eight because it is timed
   resil::flight::tight_ticks = 0;
   recorder.sends(10);
-  for (uint64_t back = 0; back < 2; ++back)
-    CHECK((recorder.record(back).flags & ring::kUntimed) == 0);
+  for (uint64_t back = 0; back < 2; ++back) CHECK((recorder.record(back).flags & ring::kUntimed) == 0);
 }
 
 TEST_CASE("flight: both halves of MPI_Sendrecv count") {
@@ -422,13 +408,11 @@ TEST_CASE("flight: both halves of MPI_Sendrecv count") {
     e.send.count = 3;
     e.send.type = fake::kDouble;
     e.receive_peer = 3;
-    if (id == CallId::kMPI_Sendrecv)
-      e.receive.count = 5, e.receive.type = fake::kByte;
+    if (id == CallId::kMPI_Sendrecv) e.receive.count = 5, e.receive.type = fake::kByte;
     REQUIRE(fake::call(e));
   }
   for (auto& peer : recorder.lane().peers) {
-    if (peer.rank == 2)
-      CHECK((peer.sent_messages == 2 && peer.sent_bytes == 48 && peer.received_messages == 0));
+    if (peer.rank == 2) CHECK((peer.sent_messages == 2 && peer.sent_bytes == 48 && peer.received_messages == 0));
     if (peer.rank == 3)
       CHECK((peer.received_messages == 2 && peer.received_bytes == 5 + 24 && peer.sent_messages == 0));
   }

@@ -87,7 +87,8 @@ TEST_CASE("whatever the program does to the floating-point environment, folds gi
             CHECK(x87_status() == status);
             for (size_t i = 0; i < problem.count; ++i) {
               check_element(type, wanted[i], result.data() + i * type.extent, problem, i);
-              check_element(type, wanted[i], static_cast<unsigned char*>(results[ranks - 1]) + i * type.extent, problem, i);
+              check_element(type, wanted[i], static_cast<unsigned char*>(results[ranks - 1]) + i * type.extent, problem,
+                            i);
             }
           });
       }

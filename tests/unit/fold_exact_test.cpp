@@ -19,24 +19,21 @@ namespace {
 std::vector<TypeCase> summed() {
   std::vector<TypeCase> list;
   for (const TypeCase& type : fold_oracle::types())
-    if (fold_exact_defined(OpKind::kSum, type.type))
-      list.push_back(type);
+    if (fold_exact_defined(OpKind::kSum, type.type)) list.push_back(type);
   return list;
 }
 
 void compare(Problem& problem, size_t target, std::mt19937_64& random) {
   const TypeCase& type = problem.type;
   std::vector<Bytes> wanted;
-  for (const auto& element : problem.values)
-    wanted.push_back(fold_oracle::exact_sum(type, element));
+  for (const auto& element : problem.values) wanted.push_back(fold_oracle::exact_sum(type, element));
   for_each_variant([&] {
     problem.reset();
     Memory apart(problem.count * type.extent, random() % 16);
     const std::vector<void*> x = problem.pointers();
     unsigned char* result = target < problem.ranks ? problem.buffers[target].data() : apart.data();
     fold(OpKind::kSum, type.type, Mode::kExact, x.data(), problem.ranks, result, problem.count);
-    for (size_t i = 0; i < problem.count; ++i)
-      check_element(type, wanted[i], result + i * type.extent, problem, i);
+    for (size_t i = 0; i < problem.count; ++i) check_element(type, wanted[i], result + i * type.extent, problem, i);
   });
 }
 
@@ -121,7 +118,8 @@ TEST_CASE("exact prefixes are the exact sums of the first ranks, in place or not
       fold_prefixes(OpKind::kSum, type.type, Mode::kExact, x.data(), ranks, results.data(), problem.count);
       for (size_t r = 0; r < ranks; ++r)
         for (size_t i = 0; i < problem.count; ++i) {
-          const std::vector<Bytes> first(problem.values[i].begin(), problem.values[i].begin() + static_cast<long>(r) + 1);
+          const std::vector<Bytes> first(problem.values[i].begin(),
+                                         problem.values[i].begin() + static_cast<long>(r) + 1);
           INFO("prefix of rank " << r);
           check_element(type, fold_oracle::exact_sum(type, first),
                         static_cast<unsigned char*>(results[r]) + i * type.extent, problem, i);

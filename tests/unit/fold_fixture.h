@@ -42,7 +42,7 @@ struct Problem {
   const TypeCase& type;
   size_t ranks, count;
   std::vector<std::vector<Bytes>> values;  ///< [element][rank]
-  std::vector<Memory> buffers;             ///< one for each rank
+  std::vector<Memory> buffers;  ///< one for each rank
 
   Problem(const TypeCase& type_, size_t ranks_, size_t count_, unsigned wild, std::mt19937_64& random)
       : type(type_), ranks(ranks_), count(count_), values(count_, std::vector<Bytes>(ranks_)) {
@@ -51,24 +51,23 @@ struct Problem {
         // Now and then what cancels an earlier one.
         if (r > 0 && random() % 6 == 0 && fold_oracle::is_floating(type.type)) {
           element[r] = element[random() % r];
-          element[r][element[r].size() == 16 && type.type.kind == resil::BasicKind::kLongDouble ? 9 : element[r].size() - 1] ^= 0x80;
+          element[r][element[r].size() == 16 && type.type.kind == resil::BasicKind::kLongDouble
+                         ? 9
+                         : element[r].size() - 1] ^= 0x80;
         } else {
           element[r] = fold_oracle::random_element(type, wild == 3 && random() % 8 != 0 ? 1 : wild, random);
         }
       }
-    for (size_t r = 0; r < ranks; ++r)
-      buffers.emplace_back(count * type.extent, random() % 16);
+    for (size_t r = 0; r < ranks; ++r) buffers.emplace_back(count * type.extent, random() % 16);
     reset();
   }
   void reset() {
     for (size_t r = 0; r < ranks; ++r)
-      for (size_t i = 0; i < count; ++i)
-        memcpy(buffers[r].data() + i * type.extent, values[i][r].data(), type.extent);
+      for (size_t i = 0; i < count; ++i) memcpy(buffers[r].data() + i * type.extent, values[i][r].data(), type.extent);
   }
   std::vector<void*> pointers() {
     std::vector<void*> list;
-    for (Memory& buffer : buffers)
-      list.push_back(buffer.data());
+    for (Memory& buffer : buffers) list.push_back(buffer.data());
     return list;
   }
 };
@@ -89,8 +88,7 @@ void for_each_variant(const Body& body) {
 /// Is element i of `got` what is wanted? Says so if not.
 inline void check_element(const TypeCase& type, const Bytes& wanted, const unsigned char* got, const Problem& problem,
                           size_t i) {
-  if (fold_oracle::same(type, wanted.data(), got))
-    return;
+  if (fold_oracle::same(type, wanted.data(), got)) return;
   std::string inputs;
   for (size_t r = 0; r < problem.ranks && r < 40; ++r)
     inputs += " " + fold_oracle::hex(problem.values[i][r].data(), type.extent);

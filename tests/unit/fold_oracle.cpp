@@ -25,8 +25,7 @@ const Format kHalf{11, 16, 2, 2, false}, kSingle{24, 128, 4, 4, false}, kDouble{
     kExtended{64, 16384, 16, 10, true}, kQuad{113, 16384, 16, 16, false};
 
 const Format& format_of(BasicKind kind, unsigned width) {
-  if (kind == BasicKind::kLongDouble || kind == BasicKind::kLongDoubleComplex)
-    return kExtended;
+  if (kind == BasicKind::kLongDouble || kind == BasicKind::kLongDoubleComplex) return kExtended;
   return width == 2 ? kHalf : width == 4 ? kSingle : width == 8 ? kDouble : kQuad;
 }
 
@@ -57,14 +56,12 @@ class Range {
 
 Big integer_at(const unsigned char* from, size_t bytes) {
   Big value = 0;
-  for (size_t i = bytes; i-- > 0;)
-    value = value << 8 | from[i];
+  for (size_t i = bytes; i-- > 0;) value = value << 8 | from[i];
   return value;
 }
 
 void put_integer(unsigned char* to, size_t bytes, Big value) {
-  for (size_t i = 0; i < bytes; ++i, value >>= 8)
-    to[i] = static_cast<unsigned char>(value);
+  for (size_t i = 0; i < bytes; ++i, value >>= 8) to[i] = static_cast<unsigned char>(value);
 }
 
 int exponent_bits(const Format& f) { return f.value_bytes * 8 - f.digits - (f.explicit_bit ? 1 : 0); }
@@ -81,10 +78,8 @@ void read(const Format& f, const unsigned char* from, Number& out) {
   const Big leading = Big{1} << (f.digits - 1);
   if (exponent == greatest) {
     const Big infinity = f.explicit_bit ? leading : 0;
-    if (fraction == infinity)
-      mpfr_set_inf(out.value, negative(f, from) ? -1 : 1);
-    else
-      mpfr_set_nan(out.value);
+    if (fraction == infinity) mpfr_set_inf(out.value, negative(f, from) ? -1 : 1);
+    else mpfr_set_nan(out.value);
     return;
   }
   if (exponent == 0) {
@@ -132,10 +127,8 @@ void write(const Format& f, const Number& number, unsigned char* to) {
     fraction = mpz_getlimbn(integer, 0) | static_cast<Big>(mpz_getlimbn(integer, 1)) << 64;
     mpfr_clear(scaled);
     mpz_clear(integer);
-    if (exponent < 1)
-      exponent = 0;
-    else if (!f.explicit_bit)
-      fraction &= ~leading;
+    if (exponent < 1) exponent = 0;
+    else if (!f.explicit_bit) fraction &= ~leading;
   }
   const Big sign = Big{minus} << (f.value_bytes * 8 - 1);
   put_integer(to, static_cast<size_t>(f.value_bytes), sign | static_cast<Big>(exponent) << fraction_width | fraction);
@@ -155,17 +148,15 @@ void float_op(const Format& f, OpKind op, const unsigned char* a, const unsigned
       mpfr_set_nan(z.value);
       return write(f, z, to);
     }
-    if (mpfr_equal_p(x.value, y.value))
-      from = negative(f, a) == (op == OpKind::kMin) ? a : b;
-    else
-      from = (mpfr_less_p(x.value, y.value) != 0) == (op == OpKind::kMin) ? a : b;
+    if (mpfr_equal_p(x.value, y.value)) from = negative(f, a) == (op == OpKind::kMin) ? a : b;
+    else from = (mpfr_less_p(x.value, y.value) != 0) == (op == OpKind::kMin) ? a : b;
     memcpy(to, from, static_cast<size_t>(f.value_bytes));
     memset(to + f.value_bytes, 0, static_cast<size_t>(f.bytes - f.value_bytes));
     return;
   }
   {
     Range range(f);
-    const int inexact = op == OpKind::kSum ? mpfr_add(z.value, x.value, y.value, MPFR_RNDN)
+    const int inexact = op == OpKind::kSum    ? mpfr_add(z.value, x.value, y.value, MPFR_RNDN)
                         : op == OpKind::kProd ? mpfr_mul(z.value, x.value, y.value, MPFR_RNDN)
                                               : mpfr_sub(z.value, x.value, y.value, MPFR_RNDN);
     mpfr_subnormalize(z.value, inexact, MPFR_RNDN);
@@ -207,10 +198,8 @@ Big integer_op(OpKind op, bool with_sign, unsigned width, Big a, Big b) {
 
 /// What is true keeps its looks.
 Big logical_op(OpKind op, Big a, Big b) {
-  if (op == OpKind::kLand)
-    return a != 0 && b != 0 ? b : 0;
-  if (op == OpKind::kLor)
-    return a != 0 ? a : b;
+  if (op == OpKind::kLand) return a != 0 && b != 0 ? b : 0;
+  if (op == OpKind::kLor) return a != 0 ? a : b;
   return (a != 0) == (b != 0) ? 0 : a + b;
 }
 
@@ -241,8 +230,7 @@ int compare(BasicKind kind, unsigned width, const unsigned char* a, const unsign
   read(f, a, x);
   read(f, b, y);
   const int nans[] = {mpfr_nan_p(x.value) != 0, mpfr_nan_p(y.value) != 0};
-  if (nans[0] != 0 || nans[1] != 0)
-    return nan_last ? nans[0] - nans[1] : nans[1] - nans[0];
+  if (nans[0] != 0 || nans[1] != 0) return nan_last ? nans[0] - nans[1] : nans[1] - nans[0];
   return mpfr_cmp(x.value, y.value);
 }
 
@@ -268,8 +256,7 @@ const std::vector<TypeCase>& types() {
     };
     for (unsigned width : {1, 2, 4, 8, 16}) {
       plain("signed", BasicKind::kSigned, width, integer);
-      if (width < 16)
-        plain("unsigned", BasicKind::kUnsigned, width, integer);
+      if (width < 16) plain("unsigned", BasicKind::kUnsigned, width, integer);
       plain("logical", BasicKind::kLogical, width, logical);
     }
     plain("byte", BasicKind::kByte, 1, bits);
@@ -320,13 +307,13 @@ void random_float(const Format& f, unsigned wild, std::mt19937_64& random, unsig
     exponent = std::max(exponent, 0L);
   } else if (wild == 3) {
     switch (random() % 10) {
-      case 0: exponent = 0; break;                                         // subnormal
-      case 1: exponent = 0, fraction = 0; break;                           // zero
-      case 2: exponent = greatest, fraction = 0; break;                    // infinity
-      case 3: exponent = greatest; break;                                  // NaN, most often
-      case 4: exponent = greatest - 1; break;                              // near overflow
+      case 0: exponent = 0; break;  // subnormal
+      case 1: exponent = 0, fraction = 0; break;  // zero
+      case 2: exponent = greatest, fraction = 0; break;  // infinity
+      case 3: exponent = greatest; break;  // NaN, most often
+      case 4: exponent = greatest - 1; break;  // near overflow
       case 5: exponent = greatest - 1, fraction = ~Big{0} & ((Big{1} << fraction_width) - 1); break;
-      case 6: exponent = 1; break;                                         // near underflow
+      case 6: exponent = 1; break;  // near underflow
       case 7: exponent = 0, fraction = 1; break;
       default: exponent = static_cast<long>(random() % static_cast<uint64_t>(greatest + 1));
     }
@@ -345,24 +332,20 @@ void random_float(const Format& f, unsigned wild, std::mt19937_64& random, unsig
 
 Bytes random_element(const TypeCase& type, unsigned wild, std::mt19937_64& random) {
   Bytes out(type.extent);
-  for (unsigned char& byte : out)
-    byte = static_cast<unsigned char>(random());
+  for (unsigned char& byte : out) byte = static_cast<unsigned char>(random());
   const BasicType& t = type.type;
   if (is_floating(t) || is_complex(t)) {
     const unsigned parts = is_complex(t) ? 2 : 1;
     const Format& f = format_of(t.kind, t.width / parts);
-    for (unsigned i = 0; i < parts; ++i)
-      random_float(f, wild, random, out.data() + i * static_cast<size_t>(f.bytes));
+    for (unsigned i = 0; i < parts; ++i) random_float(f, wild, random, out.data() + i * static_cast<size_t>(f.bytes));
   } else if (t.kind == BasicKind::kPair) {
     const bool few = random() % 2 == 0;  // ties
-    if (float_value(t))
-      random_float(format_of(t.value_kind, t.value_width), few ? 2 : wild, random, out.data());
-    else if (few)
-      put_integer(out.data(), t.value_width, static_cast<Big>(static_cast<SignedBig>(random() % 3) - 1));
+    if (float_value(t)) random_float(format_of(t.value_kind, t.value_width), few ? 2 : wild, random, out.data());
+    else if (few) put_integer(out.data(), t.value_width, static_cast<Big>(static_cast<SignedBig>(random() % 3) - 1));
     if (t.twin && float_value(t))
-      random_float(format_of(t.value_kind, t.index_width), wild == 3 && !few ? 3 : 2, random, out.data() + layout(t).index_at);
-    else if (few)
-      put_integer(out.data() + layout(t).index_at, t.index_width, random() % 4);
+      random_float(format_of(t.value_kind, t.index_width), wild == 3 && !few ? 3 : 2, random,
+                   out.data() + layout(t).index_at);
+    else if (few) put_integer(out.data() + layout(t).index_at, t.index_width, random() % 4);
   } else if (random() % 4 == 0) {
     memset(out.data(), 0, out.size());
   }
@@ -372,7 +355,8 @@ Bytes random_element(const TypeCase& type, unsigned wild, std::mt19937_64& rando
 Bytes alone(const TypeCase& type, const Bytes& element) {
   Bytes out = element;
   const BasicType& t = type.type;
-  if (t.kind == BasicKind::kLongDouble || t.kind == BasicKind::kLongDoubleComplex || t.value_kind == BasicKind::kLongDouble)
+  if (t.kind == BasicKind::kLongDouble || t.kind == BasicKind::kLongDoubleComplex ||
+      t.value_kind == BasicKind::kLongDouble)
     for (size_t at = 0; at < (t.kind == BasicKind::kLongDoubleComplex ? 32u : 16u); at += 16)
       memset(out.data() + at + 10, 0, 6);
   return out;
@@ -381,10 +365,8 @@ Bytes alone(const TypeCase& type, const Bytes& element) {
 Bytes apply(const TypeCase& type, OpKind op, const Bytes& a, const Bytes& b) {
   const BasicType& t = type.type;
   Bytes out(type.extent);
-  if (t.kind == BasicKind::kPair)
-    return winner(type, op, {a, b});
-  if (is_complex(t) && op == OpKind::kProd)
-    return complex_product(format_of(t.kind, t.width / 2u), a, b);
+  if (t.kind == BasicKind::kPair) return winner(type, op, {a, b});
+  if (is_complex(t) && op == OpKind::kProd) return complex_product(format_of(t.kind, t.width / 2u), a, b);
   if (is_floating(t) || is_complex(t)) {
     const unsigned parts = is_complex(t) ? 2 : 1;
     const Format& f = format_of(t.kind, t.width / parts);
@@ -402,11 +384,9 @@ Bytes apply(const TypeCase& type, OpKind op, const Bytes& a, const Bytes& b) {
 namespace {
 
 Bytes subtree(const TypeCase& type, OpKind op, const std::vector<Bytes>& x, size_t low, size_t high) {
-  if (high - low == 1)
-    return alone(type, x[low]);
+  if (high - low == 1) return alone(type, x[low]);
   size_t step = 1;
-  while (step * 2 < high - low)
-    step *= 2;
+  while (step * 2 < high - low) step *= 2;
   return apply(type, op, subtree(type, op, x, low, low + step), subtree(type, op, x, low + step, high));
 }
 
@@ -428,8 +408,7 @@ Bytes winner(const TypeCase& type, OpKind op, const std::vector<Bytes>& contribu
       continue;
     }
     int order = compare(t.value_kind, t.value_width, x.data(), best->data(), !least);
-    if (!least)
-      order = -order;
+    if (!least) order = -order;
     if (order == 0)
       order = compare(float_index ? t.value_kind : BasicKind::kSigned, t.index_width, x.data() + where.index_at,
                       best->data() + where.index_at, true);
@@ -443,29 +422,23 @@ Bytes winner(const TypeCase& type, OpKind op, const std::vector<Bytes>& contribu
     if (order == 0 && float_value(t)) {
       const Format& f = format_of(t.value_kind, t.value_width);
       order = negative(f, best->data()) - negative(f, x.data());
-      if (!least)
-        order = -order;
+      if (!least) order = -order;
     }
-    if (order < 0)
-      best = &x;
+    if (order < 0) best = &x;
   }
   Bytes out = alone(type, *best);
   auto canonical = [](const Format& f, unsigned char* at) {
     Number number(f.digits);
     read(f, at, number);
-    if (mpfr_nan_p(number.value))
-      write(f, number, at);
+    if (mpfr_nan_p(number.value)) write(f, number, at);
   };
-  if (float_value(t))
-    canonical(format_of(t.value_kind, t.value_width), out.data());
-  if (float_index)
-    canonical(format_of(t.value_kind, t.index_width), out.data() + where.index_at);
+  if (float_value(t)) canonical(format_of(t.value_kind, t.value_width), out.data());
+  if (float_index) canonical(format_of(t.value_kind, t.index_width), out.data() + where.index_at);
   return out;
 }
 
 Bytes exact_sum(const TypeCase& type, const std::vector<Bytes>& contributions) {
-  if (contributions.size() == 1)
-    return alone(type, contributions[0]);
+  if (contributions.size() == 1) return alone(type, contributions[0]);
   const BasicType& t = type.type;
   const unsigned parts = is_complex(t) ? 2 : 1;
   const Format& f = format_of(t.kind, t.width / parts);
@@ -488,19 +461,16 @@ Bytes exact_sum(const TypeCase& type, const std::vector<Bytes>& contributions) {
       const int inexact = mpfr_sum(total.value, pointers.data(), pointers.size(), MPFR_RNDN);
       mpfr_subnormalize(total.value, inexact, MPFR_RNDN);
     }
-    if (mpfr_zero_p(total.value))
-      mpfr_set_zero(total.value, all_negative_zero ? -1 : 1);
+    if (mpfr_zero_p(total.value)) mpfr_set_zero(total.value, all_negative_zero ? -1 : 1);
     write(f, total, out.data() + at);
-    for (mpfr_t& value : values)
-      mpfr_clear(value);
+    for (mpfr_t& value : values) mpfr_clear(value);
   }
   return out;
 }
 
 bool same(const TypeCase& type, const unsigned char* a, const unsigned char* b) {
   const BasicType& t = type.type;
-  if (t.kind != BasicKind::kPair)
-    return memcmp(a, b, type.extent) == 0;
+  if (t.kind != BasicKind::kPair) return memcmp(a, b, type.extent) == 0;
   const Layout where = layout(t);
   return memcmp(a, b, t.value_width) == 0 && memcmp(a + where.index_at, b + where.index_at, where.index_bytes) == 0;
 }

@@ -20,8 +20,7 @@ namespace {
 
 std::vector<size_t> some_ranks(std::mt19937_64& random) {
   std::vector<size_t> list{1, 2, 3, 4, 8};
-  for (int i = 0; i < 4; ++i)
-    list.push_back(5 + random() % 29);
+  for (int i = 0; i < 4; ++i) list.push_back(5 + random() % 29);
   return list;
 }
 
@@ -76,8 +75,7 @@ TEST_CASE("a fold is the canonical tree, for every operator and type") {
         INFO("operator " << static_cast<int>(op));
         Problem problem(type, ranks, random() % 3 == 0 ? random() % 3 : random() % 40, random() % 4, random);
         std::vector<Bytes> wanted;
-        for (const auto& element : problem.values)
-          wanted.push_back(fold_oracle::tree(type, op, element));
+        for (const auto& element : problem.values) wanted.push_back(fold_oracle::tree(type, op, element));
         if (ranks > 1 && type.type.kind == BasicKind::kPair)
           for (size_t i = 0; i < problem.count; ++i)
             REQUIRE(fold_oracle::same(type, wanted[i].data(), fold_oracle::winner(type, op, problem.values[i]).data()));
@@ -106,16 +104,15 @@ TEST_CASE("prefixes are folds of the first ranks, in place or not") {
         for_each_variant([&] {
           problem.reset();
           std::vector<Memory> apart;
-          for (size_t r = 0; r < ranks; ++r)
-            apart.emplace_back(problem.count * type.extent, random() % 16);
+          for (size_t r = 0; r < ranks; ++r) apart.emplace_back(problem.count * type.extent, random() % 16);
           const std::vector<void*> x = problem.pointers();
           std::vector<void*> results;
-          for (size_t r = 0; r < ranks; ++r)
-            results.push_back(in_place ? x[r] : apart[r].data());
+          for (size_t r = 0; r < ranks; ++r) results.push_back(in_place ? x[r] : apart[r].data());
           fold_prefixes(op, type.type, Mode::kOrder, x.data(), ranks, results.data(), problem.count);
           for (size_t r = 0; r < ranks; ++r)
             for (size_t i = 0; i < problem.count; ++i) {
-              const std::vector<Bytes> first(problem.values[i].begin(), problem.values[i].begin() + static_cast<long>(r) + 1);
+              const std::vector<Bytes> first(problem.values[i].begin(),
+                                             problem.values[i].begin() + static_cast<long>(r) + 1);
               INFO("prefix of rank " << r);
               check_element(type, fold_oracle::tree(type, op, first),
                             static_cast<unsigned char*>(results[r]) + i * type.extent, problem, i);
@@ -133,12 +130,11 @@ TEST_CASE("combine joins two neighbours, whichever of them it overwrites") {
         for (bool high : {false, true}) {
           problem.reset();
           unsigned char *x = problem.buffers[0].data(), *y = problem.buffers[1].data();
-          if (high)
-            combine_into_high(op, type.type, x, y, problem.count);
-          else
-            combine(op, type.type, x, y, problem.count);
+          if (high) combine_into_high(op, type.type, x, y, problem.count);
+          else combine(op, type.type, x, y, problem.count);
           for (size_t i = 0; i < problem.count; ++i)
-            check_element(type, fold_oracle::tree(type, op, problem.values[i]), (high ? y : x) + i * type.extent, problem, i);
+            check_element(type, fold_oracle::tree(type, op, problem.values[i]), (high ? y : x) + i * type.extent,
+                          problem, i);
         }
       });
     }
@@ -158,7 +154,8 @@ TEST_CASE("groups of 2^k ranks folded first give the same as all at once") {
       for (size_t first = 0; first < ranks; first += group) {
         parts.emplace_back(problem.count * type.extent, 3);
         pointers.push_back(parts.back().data());
-        fold(op, type.type, Mode::kOrder, x.data() + first, std::min(group, ranks - first), pointers.back(), problem.count);
+        fold(op, type.type, Mode::kOrder, x.data() + first, std::min(group, ranks - first), pointers.back(),
+             problem.count);
       }
       Memory twice(problem.count * type.extent, 1);
       fold(op, type.type, Mode::kOrder, pointers.data(), pointers.size(), twice.data(), problem.count);
@@ -180,14 +177,14 @@ TEST_CASE("many ranks and long vectors: blocks of the cache meet seamlessly") {
         fold(op, type.type, Mode::kOrder, x.data(), ranks, result.data(), problem.count);
         for (size_t i = 0; i < problem.count; ++i) {  // each element alone is computed without blocks
           std::vector<void*> alone;
-          for (void* contribution : x)
-            alone.push_back(static_cast<unsigned char*>(contribution) + i * type.extent);
+          for (void* contribution : x) alone.push_back(static_cast<unsigned char*>(contribution) + i * type.extent);
           Bytes wanted(type.extent);
           fold(op, type.type, Mode::kOrder, alone.data(), ranks, wanted.data(), 1);
           check_element(type, wanted, result.data() + i * type.extent, problem, i);
         }
         for (size_t i = 0; i < problem.count; i += 1 + problem.count / 3)
-          check_element(type, fold_oracle::tree(type, op, problem.values[i]), result.data() + i * type.extent, problem, i);
+          check_element(type, fold_oracle::tree(type, op, problem.values[i]), result.data() + i * type.extent, problem,
+                        i);
       });
     }
   }
@@ -215,8 +212,7 @@ TEST_CASE("small numbers of a kind wrap, all of them") {
       uint8_t sum, product;
       fold(OpKind::kSum, {BasicKind::kUnsigned, {}, 1, 0, 0, 0}, Mode::kOrder, contributions, 2, &sum, 1);
       fold(OpKind::kProd, {BasicKind::kSigned, {}, 1, 0, 0, 0}, Mode::kOrder, contributions, 2, &product, 1);
-      if (sum != static_cast<uint8_t>(a + b) || product != static_cast<uint8_t>(a * b))
-        FAIL(a << " and " << b);
+      if (sum != static_cast<uint8_t>(a + b) || product != static_cast<uint8_t>(a * b)) FAIL(a << " and " << b);
     }
 }
 

@@ -3,8 +3,8 @@
 // The stand-in GPU as a program would use it: loaded when a test says so, its functions by name. Values that unit tests
 // of pipeline/gpu and of packets share.
 //
-// With RESIL_TEST_CUDA=libcuda.so.1 the machine's own driver takes its place (scripts/bench gpu): counts of its calls are
-// not to be had then, and cases with the tag [fake] need the stand-in.
+// With RESIL_TEST_CUDA=libcuda.so.1 the machine's own driver takes its place (scripts/bench gpu): counts of its calls
+// are not to be had then, and cases with the tag [fake] need the stand-in.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -34,8 +34,7 @@ inline void* fakegpu_library(bool load = false) {
 template <class Function>
 Function* fakegpu_function(const char* name) {
   auto* function = reinterpret_cast<Function*>(dlsym(fakegpu_library(), name));
-  if (function == nullptr)
-    FAIL("the stand-in lacks " << name);
+  if (function == nullptr) FAIL("the stand-in lacks " << name);
   return function;
 }
 #define FAKE(name) fakegpu_function<decltype(name)>(#name)
@@ -68,30 +67,25 @@ inline int device_count() {
   return devices;
 }
 
-/// What the device's memory holds, past resil: by a way into the stand-in that counts as no copy; by the driver's copies
-/// where it is the machine's own.
+/// What the device's memory holds, past resil: by a way into the stand-in that counts as no copy; by the driver's
+/// copies where it is the machine's own.
 inline std::vector<char> device_read(const char* device, size_t bytes) {
   std::vector<char> data(bytes);
-  if (on_stand_in())
-    memcpy(data.data(), FAKE(fakegpu_host_view)(device), bytes);
-  else
-    REQUIRE(FAKE(cuMemcpyDtoH_v2)(data.data(), reinterpret_cast<CUdeviceptr>(device), bytes) == CUDA_SUCCESS);
+  if (on_stand_in()) memcpy(data.data(), FAKE(fakegpu_host_view)(device), bytes);
+  else REQUIRE(FAKE(cuMemcpyDtoH_v2)(data.data(), reinterpret_cast<CUdeviceptr>(device), bytes) == CUDA_SUCCESS);
   return data;
 }
 
 inline void device_write(char* device, const std::vector<char>& data) {
-  if (on_stand_in())
-    memcpy(FAKE(fakegpu_host_view)(device), data.data(), data.size());
-  else
-    REQUIRE(FAKE(cuMemcpyHtoD_v2)(reinterpret_cast<CUdeviceptr>(device), data.data(), data.size()) == CUDA_SUCCESS);
+  if (on_stand_in()) memcpy(FAKE(fakegpu_host_view)(device), data.data(), data.size());
+  else REQUIRE(FAKE(cuMemcpyHtoD_v2)(reinterpret_cast<CUdeviceptr>(device), data.data(), data.size()) == CUDA_SUCCESS);
 }
 
 inline uint64_t calls_of(const char* what) { return on_stand_in() ? FAKE(fakegpu_count)(what) : 0; }
 /// About counts of calls: nothing to say on a real driver.
-#define CHECK_CALLS(condition) \
-  do {                         \
-    if (on_stand_in())         \
-      CHECK(condition);        \
+#define CHECK_CALLS(condition)           \
+  do {                                   \
+    if (on_stand_in()) CHECK(condition); \
   } while (false)
 
 inline CUcontext current_context() {
@@ -117,14 +111,12 @@ inline resil::gpu::Device& device_of(const void* memory) {
 inline std::vector<char> random_bytes(size_t bytes, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<char> data(bytes);
-  for (char& byte : data)
-    byte = static_cast<char>(random());
+  for (char& byte : data) byte = static_cast<char>(random());
   return data;
 }
 
 inline resil::gpu::State wait_for(resil::gpu::Device& device, resil::gpu::EventHandle event) {
   resil::gpu::State state;
-  while ((state = resil::gpu::event_query(device, event)) == resil::gpu::State::kPending) {
-  }
+  while ((state = resil::gpu::event_query(device, event)) == resil::gpu::State::kPending) {}
   return state;
 }

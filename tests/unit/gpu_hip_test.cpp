@@ -37,8 +37,7 @@ void* library() {
 template <class Function>
 Function function(const char* name) {
   auto found = reinterpret_cast<Function>(dlsym(library(), name));
-  if (found == nullptr)
-    FAIL("the stand-in lacks " << name);
+  if (found == nullptr) FAIL("the stand-in lacks " << name);
   return found;
 }
 #define HIP(member, symbol) function<decltype(gpu::hip::Functions::member)>(#symbol)
@@ -60,8 +59,7 @@ int current_device() {
 
 gpu::State wait_for(gpu::Device& device, gpu::EventHandle event) {
   gpu::State state;
-  while ((state = gpu::event_query(device, event)) == gpu::State::kPending) {
-  }
+  while ((state = gpu::event_query(device, event)) == gpu::State::kPending) {}
   return state;
 }
 
@@ -116,8 +114,7 @@ TEST_CASE("HIP: copies of all kinds, and kernels") {
   REQUIRE(gpu::pinned_prepare(device, size_t{64} << 20));
   auto* host = static_cast<char*>(gpu::pinned_acquire(device, 2 * kBytes));
   REQUIRE(host != nullptr);
-  for (size_t i = 0; i < kBytes; ++i)
-    host[i] = static_cast<char>(i * 31 + i / 7);
+  for (size_t i = 0; i < kBytes; ++i) host[i] = static_cast<char>(i * 31 + i / 7);
   const gpu::EventHandle event = gpu::event_acquire(device), at_other = gpu::event_acquire(other);
   REQUIRE(gpu::copy_up(device, memory, host, kBytes));
   REQUIRE(gpu::event_record(device, gpu::Lane::kUp, event));

@@ -48,8 +48,7 @@ bool hip() { return getenv("IPC_HIP") != nullptr; }
 
 void* driver() {
   static void* library;
-  if (library == nullptr)
-    library = dlopen(getenv("IPC_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) library = dlopen(getenv("IPC_DRIVER"), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(library != nullptr);
   return library;
 }
@@ -57,8 +56,7 @@ void* driver() {
 template <class Function>
 Function* named(const char* name) {
   auto* function = reinterpret_cast<Function*>(dlsym(driver(), name));
-  if (function == nullptr)
-    FAIL("the stand-in lacks " << name);
+  if (function == nullptr) FAIL("the stand-in lacks " << name);
   return function;
 }
 
@@ -110,15 +108,12 @@ bool both(const How& how, bool with_hip, const std::string& library, const std::
   for (int i = 0; i < 2; ++i) {
     pids[i] = fork();
     REQUIRE(pids[i] >= 0);
-    if (pids[i] != 0)
-      continue;
+    if (pids[i] != 0) continue;
     dup2(ends[i], kLine);
     setenv("FAKEGPU", i == 0 ? how.exporter : how.opener, 1);
     setenv("IPC_DRIVER", library.c_str(), 1);
-    if (!needs.empty())
-      setenv("LD_LIBRARY_PATH", needs.c_str(), 1);
-    if (with_hip)
-      setenv("IPC_HIP", "1", 1);
+    if (!needs.empty()) setenv("LD_LIBRARY_PATH", needs.c_str(), 1);
+    if (with_hip) setenv("IPC_HIP", "1", 1);
     alarm(20);
     execl("/proc/self/exe", "gpu_ipc_test", i == 0 ? how.exports : how.opens, nullptr);
     _exit(127);
@@ -234,8 +229,7 @@ TEST_CASE("opens too late", "[.late]") {
     memcpy(&pid, handle.driver + 8, sizeof(pid));  // tests/fakegpu/engine.h: Ticket
     return pid;
   }();
-  while (access(("/proc/" + std::to_string(process) + "/fd/0").c_str(), F_OK) == 0)
-    sched_yield();
+  while (access(("/proc/" + std::to_string(process) + "/fd/0").c_str(), F_OK) == 0) sched_yield();
   check_refused(device, handle, hip() ? "hipErrorUnknown" : "CUDA_ERROR_INVALID_HANDLE");
 }
 
@@ -257,8 +251,7 @@ namespace {
 std::string without(const std::string& library, const std::string& prefix, const std::string& directory) {
   std::ifstream in(library, std::ios::binary);
   std::string all((std::istreambuf_iterator<char>(in)), {});
-  for (size_t at = 0; (at = all.find(std::string(1, 0) + prefix, at)) != std::string::npos;)
-    all[at + 1] = 'x';
+  for (size_t at = 0; (at = all.find(std::string(1, 0) + prefix, at)) != std::string::npos;) all[at + 1] = 'x';
   const std::string path = directory + library.substr(library.rfind('/'));
   std::ofstream(path, std::ios::binary) << all;
   return path;

@@ -38,8 +38,7 @@ struct Device {
       const Write& write = queue[stream].front();
       if (write.low)
         __atomic_store_n(reinterpret_cast<uint32_t*>(write.to), static_cast<uint32_t>(write.value), __ATOMIC_RELEASE);
-      else
-        __atomic_store_n(write.to, write.value, __ATOMIC_RELEASE);
+      else __atomic_store_n(write.to, write.value, __ATOMIC_RELEASE);
     }
   }
   size_t waiting(unsigned stream) {
@@ -95,8 +94,7 @@ void* context_now = kContext;
 void fresh() {
   settings = {true, true, false, Sync::kNative, 10};
   context_now = reinterpret_cast<void*>(context_number += 0x10);
-  for (auto& queue : device.queue)
-    queue.clear();
+  for (auto& queue : device.queue) queue.clear();
   device.answer = kSuccess;
   device.capturing = device.honest = false;
   device.has_words = device.has_fill = device.registers = true;
@@ -117,8 +115,7 @@ int wait_on(unsigned stream, bool finished) {
   call_begin(call);
   REQUIRE(call.count == 1);
   std::thread late;
-  if (finished)
-    device.run(stream);
+  if (finished) device.run(stream);
   else
     late = std::thread([stream] {
       while (device.asked.load() < 3)  // the wait is polling by then
@@ -127,8 +124,7 @@ int wait_on(unsigned stream, bool finished) {
     });
   device.asked = 0;
   const int result = call_end(call, kSuccess);
-  if (late.joinable())
-    late.join();
+  if (late.joinable()) late.join();
   return result;
 }
 
@@ -164,8 +160,7 @@ void watcher_start() {}
 
 TEST_CASE("a wait that is right raises nothing, one that is too early is claimed and made right") {
   fresh();
-  for (int i = 0; i < 3000; ++i)
-    REQUIRE(wait_on(1, true) == kSuccess);
+  for (int i = 0; i < 3000; ++i) REQUIRE(wait_on(1, true) == kSuccess);
   REQUIRE(claims == 0);
   REQUIRE(wait_on(1, false) == kSuccess);
   REQUIRE(claims == 1);
@@ -228,11 +223,9 @@ TEST_CASE("a word with a write outstanding is not given out again") {
   for (;;) {
     Slot slot;
     Word word;
-    if (!slot_acquire(the_driver, context_now, &slot, &why))
-      break;
+    if (!slot_acquire(the_driver, context_now, &slot, &why)) break;
     REQUIRE(word_append(the_driver, slot, 0, stream_handle(3), &word, &why));
-    for (const Word& other : words)
-      REQUIRE(other.at != word.at);
+    for (const Word& other : words) REQUIRE(other.at != word.at);
     words.push_back(word);
     slot_release(slot);
   }
@@ -363,16 +356,14 @@ TEST_CASE("threads, with a reader of their open waits") {
   std::atomic<int> left{kWorkers};
   std::thread runs([&] {
     while (left.load() > 0)
-      for (unsigned i = 0; i < 16; ++i)
-        device.run(i);
+      for (unsigned i = 0; i < 16; ++i) device.run(i);
   });
   std::thread reads([&] {
     uint64_t seen = 0;
     while (left.load() > 0)
       for (unsigned i = 0; i < kThreads; ++i) {
         OpenWait wait;
-        if (open_wait_read(i, &wait))
-          seen += wait.words;
+        if (open_wait_read(i, &wait)) seen += wait.words;
       }
     (void)seen;
   });
@@ -397,8 +388,7 @@ TEST_CASE("threads, with a reader of their open waits") {
       }
       --left;
     });
-  for (std::thread& worker : workers)
-    worker.join();
+  for (std::thread& worker : workers) worker.join();
   runs.join();
   reads.join();
   REQUIRE(wrong == 0);

@@ -36,8 +36,7 @@ Memory memory_of(const void* address, size_t bytes = 1) { return gpu::classify(a
 
 TEST_CASE("without a driver all memory is the host's") {
   char* host = map_host();
-  for (int i = 0; i < 100; ++i)
-    REQUIRE(memory_of(host, kBytes) == Memory::kHost);
+  for (int i = 0; i < 100; ++i) REQUIRE(memory_of(host, kBytes) == Memory::kHost);
   CHECK(memory_of(nullptr, 0) == Memory::kHost);
   CHECK(!gpu::seen());
   CHECK(gpu::driver_version(gpu::Api::kCuda) == 0);
@@ -219,8 +218,7 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   REQUIRE(gpu::copy_up_2d(of, device + 7, 512, host, 100, 50, 60));
   REQUIRE(gpu::event_record(of, gpu::Lane::kUp, up));
   CHECK(wait_for(of, up) == gpu::State::kDone);
-  for (size_t i = 0; i < 60; ++i)
-    memcpy(expected.data() + 7 + i * 512, host + i * 100, 50);
+  for (size_t i = 0; i < 60; ++i) memcpy(expected.data() + 7 + i * 512, host + i * 100, 50);
   CHECK(device_read(device, kBytes) == expected);
 
   // Nothing to copy is nothing to do; memory that is gone is refused, and the device stays usable.
@@ -410,8 +408,7 @@ TEST_CASE("threads share devices, lanes and events") {
         gpu::pinned_release(host);
       }
     });
-  for (std::thread& thread : threads)
-    thread.join();
+  for (std::thread& thread : threads) thread.join();
   CHECK(right == kThreads * kRounds);
   CHECK(current_context() == context);
 }
@@ -439,7 +436,14 @@ bool takes_kernels(int ordinal, gpu::KernelImage image) {
   return good;
 }
 
-constexpr gpu::KernelImage kCodeAlone = {"\x7f" "ELF", 4}, kBoth = {"\x7f" "ELF", 4, ".version 7.0"};
+constexpr gpu::KernelImage kCodeAlone =
+                               {"\x7f"
+                                "ELF",
+                                4},
+                           kBoth = {
+                               "\x7f"
+                               "ELF",
+                               4, ".version 7.0"};
 
 }  // namespace
 

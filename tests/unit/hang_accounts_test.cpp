@@ -36,8 +36,7 @@ struct Job {
 
   Envelope& envelope(int rank, uint64_t comm, int32_t peer, int32_t tag) {
     Envelope* place = sections[rank]->envelopes;
-    while (place->comm != 0 && !(place->comm == comm && place->peer == peer && place->tag == tag))
-      ++place;
+    while (place->comm != 0 && !(place->comm == comm && place->peer == peer && place->tag == tag)) ++place;
     place->comm = comm;
     place->peer = peer;
     place->tag = tag;
@@ -45,8 +44,7 @@ struct Job {
   }
   void send(int from, int to, int32_t tag, uint64_t comm = kWorldId, bool received = true, bool wild = false) {
     ++envelope(from, comm, to, tag).sent;
-    if (received && !wild)
-      ++envelope(to, comm, from, tag).posted;
+    if (received && !wild) ++envelope(to, comm, from, tag).posted;
     if (received && wild) {
       ++envelope(to, comm, from, tag).taken;
       Envelope& any = envelope(to, comm, ring::kAnySource, tag);
@@ -93,8 +91,8 @@ TEST_CASE("balanced accounts say nothing; one message too many is found") {
     Job job(ranks);
     const uint64_t other = 1234;
     for (int i = 0; i < 300; ++i)
-      job.send(static_cast<int>(random() % ranks), static_cast<int>(random() % ranks), static_cast<int32_t>(random() % 5),
-               random() % 2 == 0 ? kWorldId : other, true, random() % 3 == 0);
+      job.send(static_cast<int>(random() % ranks), static_cast<int>(random() % ranks),
+               static_cast<int32_t>(random() % 5), random() % 2 == 0 ? kWorldId : other, true, random() % 3 == 0);
     Verdict verdict;
     CHECK(!judge(job.merged(random, 65536), &verdict));
     CHECK(!judge(job.merged(random, 65536), &verdict, true));
@@ -195,10 +193,11 @@ TEST_CASE("unequal numbers of collectives, MPI_Finalize not counted") {
       Track& track = job.sections[rank]->tracks[2];
       track_begin(track, kWorldId, 5, 0);
       uint64_t n = 0;
-      for (; n < (rank == odd ? 19u : 20u); ++n)
-        track_add(track, n + 1, 77);
+      for (; n < (rank == odd ? 19u : 20u); ++n) track_add(track, n + 1, 77);
       if (rank % 2 == 0)
-        track_add(track, n + 1, signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared}));
+        track_add(
+            track, n + 1,
+            signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared}));
       if (rank > 0) {
         track_begin(job.sections[rank]->tracks[3], 9, 5, 0);  // rank 0 has freed it
         track_add(job.sections[rank]->tracks[3], 1, 5);
@@ -226,12 +225,9 @@ TEST_CASE("answers of any kind are refused or harmless") {
   Verdict verdict;
   for (int i = 0; i < 1000; ++i) {
     std::vector<char> frame = good, into(65536);
-    for (uint64_t k = random() % 4; k > 0; --k)
-      frame[random() % frame.size()] = static_cast<char>(random());
-    if (random() % 3 == 0)
-      frame.resize(random() % frame.size());
-    if (random() % 8 == 0)
-      frame.insert(frame.begin(), 'x');
+    for (uint64_t k = random() % 4; k > 0; --k) frame[random() % frame.size()] = static_cast<char>(random());
+    if (random() % 3 == 0) frame.resize(random() % frame.size());
+    if (random() % 8 == 0) frame.insert(frame.begin(), 'x');
     uint32_t bytes = 0;
     accounts_merge(into.data(), &bytes, 65536, frame.data(), static_cast<uint32_t>(frame.size()));
     REQUIRE(bytes <= 65536);

@@ -63,8 +63,7 @@ struct Epochs : Slots {
   }
   uint32_t held() {
     uint32_t count = 0;
-    for (const Hold& place : watched.section->holds)
-      count += place.window != 0;
+    for (const Hold& place : watched.section->holds) count += place.window != 0;
     return count;
   }
 
@@ -226,16 +225,14 @@ TEST_CASE("a run of MPI_Win_test waits for the completes, unless something else 
   CHECK(state.head().activity == RankActivity::kPolling);
   CHECK(state.thread().kind == WaitKind::kAll);
   REQUIRE(state.thread().part_count == 2);
-  for (uint32_t i : {0u, 1u})
-    CHECK(state.part(i).tag == kCompleteToken);
+  for (uint32_t i : {0u, 1u}) CHECK(state.part(i).tag == kCompleteToken);
   epochs.poll(0x77);
   epochs.quick();
   poll();
   epochs.quick();
   epochs.read(state);
   REQUIRE(state.thread().part_count != 0);
-  for (uint32_t i = 0; i < state.thread().part_count; ++i)
-    CHECK(state.part(i).kind == PartKind::kOther);
+  for (uint32_t i = 0; i < state.thread().part_count; ++i) CHECK(state.part(i).kind == PartKind::kOther);
 }
 
 TEST_CASE("files: numbers of their own, until one is closed or fails") {

@@ -17,7 +17,8 @@ using namespace hang_test;
 namespace {
 
 struct Totals {
-  uint64_t worlds = 0, doomed = 0, proved = 0, missed = 0, exact = 0, windows = 0, verified = 0, inside = 0, skipped = 0;
+  uint64_t worlds = 0, doomed = 0, proved = 0, missed = 0, exact = 0, windows = 0, verified = 0, inside = 0,
+           skipped = 0;
 };
 
 /// Makes some ranks doubtful; those may then do anything. Returns who can act.
@@ -26,21 +27,20 @@ std::vector<bool> blur(const Sim& sim, World& world, std::mt19937_64& random) {
   for (int32_t r = 0; r < sim.ranks; ++r) {
     const size_t i = static_cast<size_t>(r);
     Rank& rank = world.ranks[i];
-    if (sim.noisy && random() % 12 == 0)
-      switch (random() % 5) {
+    if (sim.noisy && random() % 12 == 0) switch (random() % 5) {
         case 0: rank.stable = false; break;
         case 1: rank.unknown = true; break;
         case 2: rank.provable = false; break;
         case 3: rank.irregular |= 1u << random() % 11; break;
         default: rank.activity = RankActivity::kStopped;
       }
-    const bool sure = rank.stable && !rank.unknown && (rank.provable || rank.in_finalize) && rank.activity == RankActivity::kBlocked;
+    const bool sure =
+        rank.stable && !rank.unknown && (rank.provable || rank.in_finalize) && rank.activity == RankActivity::kBlocked;
     free[i] = !sim.ended(r) && !sure;
   }
   if (sim.noisy && random() % 8 == 0)
     world.silent.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(sim.ranks)));
-  if (sim.noisy && random() % 8 == 0)
-    world.question_room = static_cast<uint32_t>(random() % 6);
+  if (sim.noisy && random() % 8 == 0) world.question_room = static_cast<uint32_t>(random() % 6);
   world.node_ranks = 1 + static_cast<int32_t>(random() % 3);
   return free;
 }
@@ -49,8 +49,7 @@ std::vector<bool> blur(const Sim& sim, World& world, std::mt19937_64& random) {
 std::vector<bool> accused(const Sim& sim, const Verdict& verdict, const std::vector<bool>& truth) {
   std::vector<bool> flags(static_cast<size_t>(sim.ranks));
   const bool near_miss = std::string(verdict.message).find("Nearly: ") != std::string::npos;
-  for (int32_t rank : victims(verdict))
-    flags[static_cast<size_t>(rank)] = !sim.ended(rank) && !sim.finalizing(rank);
+  for (int32_t rank : victims(verdict)) flags[static_cast<size_t>(rank)] = !sim.ended(rank) && !sim.finalizing(rank);
   for (int32_t rank : culprits(verdict))
     if (!sim.ended(rank) && !sim.finalizing(rank) && (!near_miss || truth[static_cast<size_t>(rank)]))
       flags[static_cast<size_t>(rank)] = true;
@@ -59,15 +58,13 @@ std::vector<bool> accused(const Sim& sim, const Verdict& verdict, const std::vec
 
 bool any(const std::vector<bool>& flags) {
   for (bool flag : flags)
-    if (flag)
-      return true;
+    if (flag) return true;
   return false;
 }
 
 bool within(const std::vector<bool>& inner, const std::vector<bool>& outer) {
   for (size_t i = 0; i < inner.size(); ++i)
-    if (inner[i] && !outer[i])
-      return false;
+    if (inner[i] && !outer[i]) return false;
   return true;
 }
 
@@ -93,8 +90,7 @@ bool try_seed(uint64_t seed, Totals& totals, const char** wrong) {
     ++totals.proved;
     *wrong = "proved, but it can go on";
     const auto named = accused(sim, *verdict, *truth);
-    if (!within(named, *truth) || verdict->confidence != resil::Confidence::kProved || !any(named))
-      return false;
+    if (!within(named, *truth) || verdict->confidence != resil::Confidence::kProved || !any(named)) return false;
   }
   // Whether a lock is had may not be known, nor whether a call that has a good reason to wait has others.
   const bool exact_windows = !sim.active || (!sim.library.late_tokens && sim.library.early_complete);
@@ -102,8 +98,7 @@ bool try_seed(uint64_t seed, Totals& totals, const char** wrong) {
     totals.windows += sim.active;
     ++totals.exact;
     *wrong = "doomed, but not proved";
-    if (!verdict || accused(sim, *verdict, *truth) != *truth)
-      return false;
+    if (!verdict || accused(sim, *verdict, *truth) != *truth) return false;
   }
   totals.missed += any(*truth) && !verdict;
   if (!sim.stuck())  // patience is for those who do not move
@@ -116,13 +111,11 @@ bool try_seed(uint64_t seed, Totals& totals, const char** wrong) {
       ++totals.inside;
       *wrong = "inside MPI, but it waits for somebody";
       for (size_t i = 0; i < named.size(); ++i)
-        if (named[i] && (*lenient_truth)[i])
-          return false;
+        if (named[i] && (*lenient_truth)[i]) return false;
     } else {
       ++totals.verified;
       *wrong = "verified, but it can go on";
-      if (!within(named, *lenient_truth) || patient->confidence != resil::Confidence::kVerified)
-        return false;
+      if (!within(named, *lenient_truth) || patient->confidence != resil::Confidence::kVerified) return false;
     }
   }
   return true;
@@ -136,8 +129,7 @@ TEST_CASE("what is proved is doomed, and what is doomed is proved") {
 #else
   uint64_t first = 1, last = 3000;
 #endif
-  if (const char* range = getenv("HANG_SEEDS"); range != nullptr)
-    REQUIRE(sscanf(range, "%lu-%lu", &first, &last) == 2);
+  if (const char* range = getenv("HANG_SEEDS"); range != nullptr) REQUIRE(sscanf(range, "%lu-%lu", &first, &last) == 2);
   Totals totals;
   for (uint64_t seed = first; seed <= last; ++seed) {
     const char* wrong = "";
@@ -147,11 +139,11 @@ TEST_CASE("what is proved is doomed, and what is doomed is proved") {
     }
   }
   if (getenv("HANG_SEEDS") != nullptr)
-    std::cout << totals.worlds << " worlds, " << totals.doomed << " with a deadlock, " << totals.proved << " proved, " << totals.missed
-              << " missed; " << totals.exact << " of exact counters (" << totals.windows << " with windows); by patience " << totals.verified << " more and " << totals.inside
-              << " inside MPI; " << totals.skipped << " too large to tell\n";
+    std::cout << totals.worlds << " worlds, " << totals.doomed << " with a deadlock, " << totals.proved << " proved, "
+              << totals.missed << " missed; " << totals.exact << " of exact counters (" << totals.windows
+              << " with windows); by patience " << totals.verified << " more and " << totals.inside << " inside MPI; "
+              << totals.skipped << " too large to tell\n";
   CHECK(totals.exact > 0);
   CHECK(totals.proved > 0);
-  if (last - first > 2000)
-    CHECK(totals.inside > 0);
+  if (last - first > 2000) CHECK(totals.inside > 0);
 }

@@ -12,8 +12,7 @@ namespace {
 
 Ranks from_to(int32_t first, int32_t last) {
   Ranks ranks;
-  for (int32_t rank = first; rank <= last; ++rank)
-    ranks.push_back(rank);
+  for (int32_t rank = first; rank <= last; ++rank) ranks.push_back(rank);
   return ranks;
 }
 
@@ -30,8 +29,7 @@ World two_receives() {
 TEST_CASE("cycles of receives") {
   for (int32_t count : {2, 3, 4, 64, 65, 1000}) {
     World world(count + 2);
-    for (int32_t rank = 0; rank < count; ++rank)
-      world.block(rank, kRecvCall, {receive((rank + 1) % count, 7)});
+    for (int32_t rank = 0; rank < count; ++rank) world.block(rank, kRecvCall, {receive((rank + 1) % count, 7)});
     world.block(count, kRecvCall, {receive(0, 3)});  // waits for the cycle; the last one computes
     const auto verdict = world.judge();
     REQUIRE(verdict);
@@ -41,7 +39,8 @@ TEST_CASE("cycles of receives") {
     CHECK(culprits(*verdict) == from_to(0, std::min<int32_t>(count, kMaxCulprits) - 1));
     CHECK(victims(*verdict) == Ranks{count});
     says(*verdict, ("Ranks 0-" + std::to_string(count - 1) + " wait for each other").c_str());
-    says(*verdict, "rank 0 waits in MPI_Recv from rank 1, tag 7, on MPI_COMM_WORLD at app+0x1000.0; that message was never sent");
+    says(*verdict,
+         "rank 0 waits in MPI_Recv from rank 1, tag 7, on MPI_COMM_WORLD at app+0x1000.0; that message was never sent");
     says(*verdict, ("1 other waits for these: rank " + std::to_string(count)).c_str());
     if (count == 3) {
       world.ranks[1].activity = RankActivity::kComputing;
@@ -67,20 +66,20 @@ TEST_CASE("whatever makes one rank of a cycle doubtful prevents the proof") {
   doubt([](World& w) { w.ranks[1].threads.clear(); });
   doubt([](World& w) { w.ranks[0].irregular = kCancelled; });
   for (uint32_t flag : {kFailedCall, kLostEnvelope, kLostThread})
-    for (size_t rank : {0u, 1u})
-      doubt([&](World& w) { w.ranks[rank].irregular = flag; });
-  doubt([](World& w) { w.sent(1, 0, 7); });                                    // on its way
-  doubt([](World& w) { w.silent = {1}; });                                     // nobody answers for rank 1
+    for (size_t rank : {0u, 1u}) doubt([&](World& w) { w.ranks[rank].irregular = flag; });
+  doubt([](World& w) { w.sent(1, 0, 7); });  // on its way
+  doubt([](World& w) { w.silent = {1}; });  // nobody answers for rank 1
   doubt([](World& w) { w.question_room = 1; });
-  doubt([](World& w) { w.ranks[0].parts[0].comm = 77; });                      // not a communicator of its own
+  doubt([](World& w) { w.ranks[0].parts[0].comm = 77; });  // not a communicator of its own
   doubt([](World& w) { w.ranks[0].parts[0].peer = kUnknownRank; });
   doubt([](World& w) { w.ranks[0].parts[0].peer = 5; });
   doubt([](World& w) { w.ranks[0].parts[0].kind = PartKind::kOther; });
-  doubt([](World& w) { w.ranks[1].comms.clear(); });                           // the peer knows it under another id
-  doubt([](World& w) { w.ranks[0].comms[0].size = 3; });                       // two opinions about one communicator
+  doubt([](World& w) { w.ranks[1].comms.clear(); });  // the peer knows it under another id
+  doubt([](World& w) { w.ranks[0].comms[0].size = 3; });  // two opinions about one communicator
   doubt([](World& w) { w.ranks[0].comms.push_back(w.ranks[0].comms[0]); });
   doubt([](World& w) { w.ranks[0].parts[0].flags = kLenient; });
-  doubt([](World& w) { w.block(0, kRecvCall, {receive(1, 8)}), w.sent(1, 0, 8); });  // another thread's message is there
+  doubt(
+      [](World& w) { w.block(0, kRecvCall, {receive(1, 8)}), w.sent(1, 0, 8); });  // another thread's message is there
 }
 
 TEST_CASE("what does not matter to a cycle of receives") {
@@ -103,7 +102,9 @@ TEST_CASE("sends: large ones wait, small ones only as the library likes") {
   REQUIRE(verdict);
   CHECK(verdict->confidence == resil::Confidence::kProved);
   CHECK(culprits(*verdict) == Ranks{0, 1});
-  says(*verdict, "rank 0 waits in MPI_Send of 4000000 bytes to rank 1, tag 3, on MPI_COMM_WORLD at app+0x1000.0; no receive for it was posted");
+  says(*verdict,
+       "rank 0 waits in MPI_Send of 4000000 bytes to rank 1, tag 3, on MPI_COMM_WORLD at app+0x1000.0; no receive for "
+       "it was posted");
   says(*verdict, "post receives first");
 
   SECTION("small") {
@@ -417,8 +418,7 @@ TEST_CASE("records that lie about themselves are unknown ranks") {
   SECTION("thread's parts") { world.ranks[0].threads[0].part_count = 2; }
   SECTION("threads' parts, wrapping") { world.ranks[0].threads[0].first_part = ~0u; }
   SECTION("too many threads") {
-    for (int i = 0; i < 8; ++i)
-      world.ranks[0].threads.push_back(world.ranks[0].threads[0]);
+    for (int i = 0; i < 8; ++i) world.ranks[0].threads.push_back(world.ranks[0].threads[0]);
   }
   CHECK(!world.judge());
 }

@@ -9,8 +9,7 @@ using namespace hang_test;
 TEST_CASE("collectives") {
   World world(4);
   SECTION("one is elsewhere, waiting for one of those who wait for it") {
-    for (int32_t rank : {0, 1, 3})
-      world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 17)});
+    for (int32_t rank : {0, 1, 3}) world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 17)});
     world.block(2, kRecvCall, {receive(0, 7)});
     world.membership(2, kWorld).sequence = 16;
     auto verdict = world.judge();
@@ -22,7 +21,8 @@ TEST_CASE("collectives") {
     CHECK(verdict->comm == kWorld);
     CHECK(verdict->call == kAllreduceCall);
     says(*verdict, "3 of 4 ranks (0-1,3) wait in call 17 of MPI_Allreduce on MPI_COMM_WORLD");
-    says(*verdict, "rank 2 waits in MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD at app+0x1002.2; that message was never sent");
+    says(*verdict,
+         "rank 2 waits in MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD at app+0x1002.2; that message was never sent");
     world.ranks[1].unknown = true;  // one member not known: the others are enough
     CHECK(world.judge());
     world.finish(2);  // instead of the call: not the same as having made it
@@ -32,8 +32,7 @@ TEST_CASE("collectives") {
     CHECK(!world.judge());
   }
   SECTION("one has finished") {
-    for (int32_t rank : {0, 1, 3})
-      world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
+    for (int32_t rank : {0, 1, 3}) world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
     world.finish(2);
     auto verdict = world.judge();
     REQUIRE(verdict);
@@ -47,8 +46,7 @@ TEST_CASE("collectives") {
     says(*verdict, "rank 2 ended without MPI_Finalize");
   }
   SECTION("one waits in MPI_Finalize") {
-    for (int32_t rank : {0, 1, 3})
-      world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
+    for (int32_t rank : {0, 1, 3}) world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
     world.membership(2, kWorld).sequence = 1;
     world.finalize(2);
     const auto verdict = world.judge();
@@ -58,16 +56,14 @@ TEST_CASE("collectives") {
   }
   SECTION("all others have finished: the one that goes on is odd") {
     world.block(3, kBarrierCall, {collective(kBarrierCall, 2)});
-    for (int32_t rank : {0, 1, 2})
-      world.finish(rank);
+    for (int32_t rank : {0, 1, 2}) world.finish(rank);
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(verdict->type == HangClass::kMissingRank);
     CHECK(culprits(*verdict) == Ranks{3});
   }
   SECTION("one computes") {
-    for (int32_t rank : {0, 1, 3})
-      world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
+    for (int32_t rank : {0, 1, 3}) world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
     CHECK(!world.judge());
     CHECK(!world.judge(true));
   }
@@ -98,16 +94,14 @@ TEST_CASE("collectives") {
     CHECK(culprits(*verdict) == Ranks{1});
   }
   SECTION("nonblocking, waited for") {
-    for (int32_t rank : {0, 1})
-      world.block(rank, kWaitCall, {collective(kIbarrierCall, 1)});
+    for (int32_t rank : {0, 1}) world.block(rank, kWaitCall, {collective(kIbarrierCall, 1)});
     world.finish(2);
     const auto verdict = world.judge();
     REQUIRE(verdict);
     says(*verdict, "MPI_Wait for call 1 of MPI_Ibarrier on MPI_COMM_WORLD");
   }
   SECTION("intercommunicators: never a proof") {
-    for (Rank& rank : world.ranks)
-      rank.comms[0].size = rank.comms[0].remote_size = 2;
+    for (Rank& rank : world.ranks) rank.comms[0].size = rank.comms[0].remote_size = 2;
     world.block(0, kBarrierCall, {collective(kBarrierCall, 1)});
     world.finish(3);
     CHECK(!world.judge());
@@ -119,18 +113,15 @@ TEST_CASE("two communicators in different orders") {
   World world(4);
   world.comm(kOther, {0, 1, 2, 3});
   SECTION("a failed collective: their numbers may be off") {
-    for (int32_t rank : {0, 1})
-      world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
+    for (int32_t rank : {0, 1}) world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
     world.finish(2);
     CHECK(world.judge());
     world.ranks[3].irregular = kUnknownOrder;
     CHECK(!world.judge());
   }
   SECTION("two and two") {
-    for (int32_t rank : {0, 1})
-      world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
-    for (int32_t rank : {2, 3})
-      world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 3, kOther)});
+    for (int32_t rank : {0, 1}) world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
+    for (int32_t rank : {2, 3}) world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 3, kOther)});
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{0, 1, 2, 3});
@@ -140,8 +131,7 @@ TEST_CASE("two communicators in different orders") {
     says(*verdict, "in the same order");
   }
   SECTION("one is odd") {
-    for (int32_t rank : {0, 1, 3})
-      world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
+    for (int32_t rank : {0, 1, 3}) world.block(rank, kBarrierCall, {collective(kBarrierCall, 5)});
     world.block(2, kAllreduceCall, {collective(kAllreduceCall, 3, kOther)});
     const auto verdict = world.judge();
     REQUIRE(verdict);
@@ -155,15 +145,13 @@ TEST_CASE("all have arrived at a transfer, which takes its time") {
   for (int32_t rank : {0, 1})
     world.block(rank, kBarrierCall, {collective(kBarrierCall, 1, kWorld, kLenient | kTransfer)});
   CHECK(!world.judge(true));
-  for (int32_t rank : {0, 1})
-    world.ranks[static_cast<size_t>(rank)].parts[0].flags = kLenient;
+  for (int32_t rank : {0, 1}) world.ranks[static_cast<size_t>(rank)].parts[0].flags = kLenient;
   CHECK(world.judge(true));
 }
 
 TEST_CASE("all have arrived and nobody leaves") {
   World world(3);
-  for (int32_t rank = 0; rank < 3; ++rank)
-    world.block(rank, kBarrierCall, {collective(kBarrierCall, 1)});
+  for (int32_t rank = 0; rank < 3; ++rank) world.block(rank, kBarrierCall, {collective(kBarrierCall, 1)});
   CHECK(!world.judge());
   const auto verdict = world.judge(true);
   REQUIRE(verdict);
@@ -187,7 +175,8 @@ TEST_CASE("many ranks") {
   world.node_ranks = 128;
   SECTION("a ring") {
     for (int32_t rank = 0; rank < kMany; ++rank)
-      world.block(rank, kSendrecvCall, {send((rank + 1) % kMany, 1, 1, kLenient), receive((rank + kMany - 1) % kMany, 2)});
+      world.block(rank, kSendrecvCall,
+                  {send((rank + 1) % kMany, 1, 1, kLenient), receive((rank + kMany - 1) % kMany, 2)});
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(verdict->culprit_count == kMany);
@@ -195,28 +184,27 @@ TEST_CASE("many ranks") {
   }
   SECTION("everybody but one in one collective") {
     for (int32_t rank = 0; rank < kMany; ++rank)
-      if (rank != 512)
-        world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 9)});
+      if (rank != 512) world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 9)});
     world.block(512, kRecvCall, {receive(3, 1)});
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{512});
     CHECK(verdict->victim_count == kMany - 1);
-    CHECK(std::string(verdict->evidence).find("\nranks 0-2,4-511,513-16383: call 9 of MPI_Allreduce") != std::string::npos);
+    CHECK(std::string(verdict->evidence).find("\nranks 0-2,4-511,513-16383: call 9 of MPI_Allreduce") !=
+          std::string::npos);
     says(*verdict, "16383 of 16384 ranks (0-511,513-16383) wait in call 9");
   }
   SECTION("each in another collective, and each waits for all behind it") {
     for (int32_t rank = 1; rank < kMany; ++rank)
-      world.block(rank, kScanCall, {collective(kScanCall, static_cast<uint64_t>(rank), kWorld, rank % 2 != 0 ? kLowerOnly : 0)});
+      world.block(rank, kScanCall,
+                  {collective(kScanCall, static_cast<uint64_t>(rank), kWorld, rank % 2 != 0 ? kLowerOnly : 0)});
     world.finish(0);
     CHECK(world.judge());
   }
   SECTION("half of them wait for any of all, half are done") {
     for (int32_t rank = 0; rank < kMany; ++rank)
-      if (rank % 2 == 0)
-        world.finish(rank);
-      else
-        world.block(rank, kRecvCall, {receive(ring::kAnySource, 3)});
+      if (rank % 2 == 0) world.finish(rank);
+      else world.block(rank, kRecvCall, {receive(ring::kAnySource, 3)});
     world.question_room = 1;  // one answer is as good as any: the others stay open
     CHECK(!world.judge());
   }

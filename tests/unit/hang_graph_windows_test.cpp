@@ -13,8 +13,7 @@ namespace {
 World windowed(int32_t count) {
   World world(count);
   std::vector<int32_t> all;
-  for (int32_t rank = 0; rank < count; ++rank)
-    all.push_back(rank);
+  for (int32_t rank = 0; rank < count; ++rank) all.push_back(rank);
   world.comm(kWindow, all);
   return world;
 }
@@ -35,7 +34,9 @@ TEST_CASE("an exposure that nobody completes") {
   CHECK(verdict->type == HangClass::kDeadlock);
   CHECK(verdict->confidence == resil::Confidence::kProved);
   CHECK(culprits(*verdict) == Ranks{0, 1});
-  says(*verdict, "rank 0 waits in MPI_Win_wait for MPI_Win_complete of rank 1, on a window at app+0x1000.0; that rank has not called it");
+  says(*verdict,
+       "rank 0 waits in MPI_Win_wait for MPI_Win_complete of rank 1, on a window at app+0x1000.0; that rank has not "
+       "called it");
   says(*verdict, "rank 1 waits in MPI_Recv from rank 0");
 
   SECTION("completed") { made(world, 1, 0, kCompleteToken); }
@@ -91,7 +92,8 @@ TEST_CASE("locks") {
   REQUIRE(verdict);
   CHECK(verdict->type == HangClass::kDeadlock);
   CHECK(culprits(*verdict) == Ranks{0, 1});
-  says(*verdict, "rank 1 waits in MPI_Win_unlock for the exclusive lock of rank 2, on a window at app+0x1001.1; rank 0 holds it");
+  says(*verdict,
+       "rank 1 waits in MPI_Win_unlock for the exclusive lock of rank 2, on a window at app+0x1001.1; rank 0 holds it");
   says(*verdict, "rank 0 waits in MPI_Recv from rank 1");
 
   SECTION("both shared") { world.ranks[1].parts[0].tag = 0; }
@@ -114,8 +116,7 @@ TEST_CASE("a lock that several share: one who keeps it is enough") {
   std::swap(world.ranks[1].parts[0], world.ranks[1].parts[1]);
   world.ranks[1].threads[0].first_part = 0;
   for (const bool other : {false, true}) {
-    if (other)
-      world.block(2, kRecvCall, {receive(3, 7)});  // which waits for one who computes
+    if (other) world.block(2, kRecvCall, {receive(3, 7)});  // which waits for one who computes
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{0, 1});

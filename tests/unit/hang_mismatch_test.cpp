@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mismatched collectives: no alarm ever in clean jobs, every injected fault found and the odd ranks named; readings while
-// a writer runs at full speed; frames of any kind. Environment MISMATCH_RUNS=N, MISMATCH_SEED=S: a longer campaign.
+// Mismatched collectives: no alarm ever in clean jobs, every injected fault found and the odd ranks named; readings
+// while a writer runs at full speed; frames of any kind. Environment MISMATCH_RUNS=N, MISMATCH_SEED=S: a longer
+// campaign.
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -35,8 +36,7 @@ Plan random_plan(std::mt19937_64& random) {
 
 std::string lines_of(const Outcome& outcome) {
   std::string text;
-  for (const Verdict& verdict : outcome.verdicts)
-    text += std::string(verdict.message) + "\n" + verdict.evidence;
+  for (const Verdict& verdict : outcome.verdicts) text += std::string(verdict.message) + "\n" + verdict.evidence;
   return text;
 }
 
@@ -78,8 +78,8 @@ TEST_CASE("every injected fault is found and named") {
     plan.stops = random() % 2 == 0 && plan.fault != Fault::kSkip && plan.fault != Fault::kExtra;
     plan.odd = random() % 3 == 0 ? 1 + static_cast<int>(random() % 4) : 1;
     const Outcome outcome = play(plan, seed * 104729 + run);
-    CAPTURE(run, static_cast<int>(plan.fault), plan.ranks, plan.nodes, plan.comms, plan.calls, plan.lag, plan.looks, plan.stops,
-            outcome.call, outcome.odd, outcome.members, plan.room);
+    CAPTURE(run, static_cast<int>(plan.fault), plan.ranks, plan.nodes, plan.comms, plan.calls, plan.lag, plan.looks,
+            plan.stops, outcome.call, outcome.odd, outcome.members, plan.room);
     INFO(lines_of(outcome));
     REQUIRE(outcome.broken == 0);
     REQUIRE(!outcome.verdicts.empty());
@@ -87,8 +87,7 @@ TEST_CASE("every injected fault is found and named") {
     for (const Verdict& verdict : outcome.verdicts) {
       CHECK(verdict.comm == outcome.comm_id);
       CHECK(verdict.type == HangClass::kCollectiveMismatch);
-      if (plan.fault == Fault::kBytes)
-        CHECK(verdict.confidence == Confidence::kSuspected);
+      if (plan.fault == Fault::kBytes) CHECK(verdict.confidence == Confidence::kSuspected);
       CHECK(evidence(verdict, "calls that agree: 1-") < outcome.call);
       CHECK(evidence(verdict, "calls that do not: 1-") >= outcome.call);
       if (majority) {
@@ -96,11 +95,11 @@ TEST_CASE("every injected fault is found and named") {
         for (uint32_t i = 0; i < verdict.culprit_count; ++i)
           CHECK(std::find(outcome.odd.begin(), outcome.odd.end(), verdict.culprits[i]) != outcome.odd.end());
       }
-      exact += evidence(verdict, "calls that do not: 1-") == outcome.call && evidence(verdict, "calls that agree: 1-") + 1 == outcome.call;
+      exact += evidence(verdict, "calls that do not: 1-") == outcome.call &&
+               evidence(verdict, "calls that agree: 1-") + 1 == outcome.call;
     }
     const Verdict& last = outcome.verdicts.back();
-    if (plan.fault != Fault::kBytes)
-      CHECK(last.confidence == Confidence::kProved);
+    if (plan.fault != Fault::kBytes) CHECK(last.confidence == Confidence::kProved);
     if (majority && !plan.stops) {
       CHECK(last.culprit_count == outcome.odd.size());
       ++decided;
@@ -117,8 +116,7 @@ TEST_CASE("a rank that has come to its end has left out what the others call aft
   std::vector<Watched> watched(4);
   std::mt19937_64 random(5);
   std::vector<uint64_t> calls;
-  for (int i = 0; i < 40; ++i)
-    calls.push_back(random_signature(random, 4));
+  for (int i = 0; i < 40; ++i) calls.push_back(random_signature(random, 4));
   for (int rank = 0; rank < 4; ++rank) {
     sections.emplace_back(static_cast<Section*>(calloc(1, sizeof(Section))));
     headers[rank].world_size = 4;
@@ -127,8 +125,7 @@ TEST_CASE("a rank that has come to its end has left out what the others call aft
     watched[rank].section = sections[rank].get();
     watched[rank].rank = rank;
     track_begin(sections[rank]->tracks[2], 99, 4, 0);
-    for (uint64_t n = 1; n <= (rank == 2 ? 38u : 39u); ++n)
-      track_add(sections[rank]->tracks[2], n, calls[n]);
+    for (uint64_t n = 1; n <= (rank == 2 ? 38u : 39u); ++n) track_add(sections[rank]->tracks[2], n, calls[n]);
   }
   Owned mismatch(mismatch_create(4));
   std::vector<char> frame(kMismatchFrame);
@@ -229,8 +226,7 @@ TEST_CASE("a writer at full speed never shows a wrong point") {
   CHECK(bad == 0);
   CHECK(broken == 0);
   CHECK(read >= kWanted);
-  if (moved < kWanted)
-    WARN("the writer went on during " << moved << " readings only");
+  if (moved < kWanted) WARN("the writer went on during " << moved << " readings only");
 }
 
 TEST_CASE("a resting track is read back to the last sixteen calls, and all check points") {
@@ -274,8 +270,7 @@ TEST_CASE("frames of any kind are refused or harmless") {
   watched.section = section.get();
   for (int c = 0; c < 5; ++c) {
     track_begin(section->tracks[c + 2], 77 + static_cast<uint64_t>(c), 16, 0);
-    for (uint64_t n = 1; n < 300; ++n)
-      track_add(section->tracks[c + 2], n, random() | 1);
+    for (uint64_t n = 1; n < 300; ++n) track_add(section->tracks[c + 2], n, random() | 1);
   }
   std::vector<char> good(kMismatchFrame);
   good.resize(mismatch_collect(*mismatch, &watched, 1, good.data(), kMismatchFrame));
@@ -284,12 +279,9 @@ TEST_CASE("frames of any kind are refused or harmless") {
   Verdict verdict;
   for (int i = 0; i < (kSlow ? 3000 : 20000); ++i) {
     std::vector<char> frame = good;
-    for (uint64_t k = random() % 4 + 1; k > 0; --k)
-      frame[random() % frame.size()] = static_cast<char>(random());
-    if (random() % 4 == 0)
-      frame.resize(random() % frame.size());
-    if (random() % 8 == 0)
-      frame.insert(frame.begin(), 'x');
+    for (uint64_t k = random() % 4 + 1; k > 0; --k) frame[random() % frame.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) frame.resize(random() % frame.size());
+    if (random() % 8 == 0) frame.insert(frame.begin(), 'x');
     uint32_t bytes = 0;
     mismatch_merge(*mismatch, into.data(), &bytes, kMismatchFrame, good.data(), static_cast<uint32_t>(good.size()));
     mismatch_merge(*mismatch, into.data(), &bytes, kMismatchFrame, frame.data(), static_cast<uint32_t>(frame.size()));

@@ -27,32 +27,34 @@ enum class Fault { kNone, kCall, kRoot, kOperator, kBytes, kSkip, kExtra, kSwap 
 
 struct Plan {
   int ranks, nodes, comms;
-  int calls;            ///< of the whole program
-  int lag;              ///< most calls by which a rank may be behind another
-  int looks;            ///< rounds while the program runs
+  int calls;  ///< of the whole program
+  int lag;  ///< most calls by which a rank may be behind another
+  int looks;  ///< rounds while the program runs
   Fault fault = Fault::kNone;
-  int odd = 1;          ///< ranks that err
-  bool stops = false;   ///< nobody makes more than a few calls on that communicator after the fault: a hang
-  bool ends = true;     ///< in MPI_Finalize, else ranks stay after their last call
+  int odd = 1;  ///< ranks that err
+  bool stops = false;  ///< nobody makes more than a few calls on that communicator after the fault: a hang
+  bool ends = true;  ///< in MPI_Finalize, else ranks stay after their last call
   uint32_t room = kMismatchFrame;
 };
 
 struct Outcome {
   std::vector<Verdict> verdicts;
-  int comm;                 ///< where the fault is, -1 none
-  uint64_t call;            ///< its number
-  std::vector<int> odd;     ///< who errs
-  std::vector<int> members; ///< of that communicator
+  int comm;  ///< where the fault is, -1 none
+  uint64_t call;  ///< its number
+  std::vector<int> odd;  ///< who errs
+  std::vector<int> members;  ///< of that communicator
   uint64_t comm_id;
   uint32_t broken;
 };
 
 inline uint64_t random_signature(std::mt19937_64& random, int members) {
-  static const CallId kinds[] = {CallId::kMPI_Barrier, CallId::kMPI_Bcast, CallId::kMPI_Reduce, CallId::kMPI_Allreduce,
-                                 CallId::kMPI_Gatherv, CallId::kMPI_Iallreduce, CallId::kMPI_Scan, CallId::kMPI_Comm_dup};
+  static const CallId kinds[] = {CallId::kMPI_Barrier,   CallId::kMPI_Bcast,   CallId::kMPI_Reduce,
+                                 CallId::kMPI_Allreduce, CallId::kMPI_Gatherv, CallId::kMPI_Iallreduce,
+                                 CallId::kMPI_Scan,      CallId::kMPI_Comm_dup};
   const auto kind = kinds[random() % 8];
   Signature made = {static_cast<uint16_t>(kind), OpKind::kNone, kNoRoot, kBytesNotCompared};
-  if (kind == CallId::kMPI_Reduce || kind == CallId::kMPI_Allreduce || kind == CallId::kMPI_Iallreduce || kind == CallId::kMPI_Scan)
+  if (kind == CallId::kMPI_Reduce || kind == CallId::kMPI_Allreduce || kind == CallId::kMPI_Iallreduce ||
+      kind == CallId::kMPI_Scan)
     made.op = static_cast<OpKind>(1 + random() % 4);
   if (kind == CallId::kMPI_Bcast || kind == CallId::kMPI_Reduce || kind == CallId::kMPI_Gatherv)
     made.root = 1 + static_cast<uint32_t>(random() % static_cast<unsigned>(members));
@@ -65,13 +67,11 @@ inline uint64_t random_signature(std::mt19937_64& random, int members) {
 inline uint64_t spoil(uint64_t from, Fault fault, std::mt19937_64& random) {
   Signature call = signature_unpack(from);
   if (fault == Fault::kCall)
-    call.call = static_cast<uint16_t>(call.call == static_cast<unsigned>(CallId::kMPI_Ibarrier) ? CallId::kMPI_Ibcast : CallId::kMPI_Ibarrier);
-  if (fault == Fault::kRoot)
-    call.root = call.root + 1 + static_cast<uint32_t>(random() % 3);
-  if (fault == Fault::kOperator)
-    call.op = call.op == OpKind::kUser ? OpKind::kBxor : OpKind::kUser;
-  if (fault == Fault::kBytes)
-    call.bytes = signature_bytes(call.bytes == 24 ? 40 : 24);
+    call.call = static_cast<uint16_t>(
+        call.call == static_cast<unsigned>(CallId::kMPI_Ibarrier) ? CallId::kMPI_Ibcast : CallId::kMPI_Ibarrier);
+  if (fault == Fault::kRoot) call.root = call.root + 1 + static_cast<uint32_t>(random() % 3);
+  if (fault == Fault::kOperator) call.op = call.op == OpKind::kUser ? OpKind::kBxor : OpKind::kUser;
+  if (fault == Fault::kBytes) call.bytes = signature_bytes(call.bytes == 24 ? 40 : 24);
   return signature_pack(call);
 }
 
@@ -102,10 +102,10 @@ struct World {
   };
   std::vector<std::unique_ptr<Section, FreeSection>> sections;
   std::vector<ring::Header> headers;
-  std::vector<std::vector<int>> members;   ///< by communicator
+  std::vector<std::vector<int>> members;  ///< by communicator
   std::vector<uint64_t> ids;
-  std::vector<std::vector<Call>> programs; ///< by rank
-  std::vector<size_t> done;                ///< by rank
+  std::vector<std::vector<Call>> programs;  ///< by rank
+  std::vector<size_t> done;  ///< by rank
   std::vector<std::vector<uint64_t>> sequences;
   std::vector<std::vector<Watched>> nodes;
   std::vector<Owned> helpers;

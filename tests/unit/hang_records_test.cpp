@@ -27,8 +27,7 @@ Summary summary(uint32_t ranks, uint32_t out, std::vector<RankEvent> events = {}
   made.out = out;
   made.familiar = ~uint64_t{0};
   made.event_count = static_cast<uint32_t>(events.size());
-  for (size_t i = 0; i < events.size() && i < kMaxEvents; ++i)
-    made.events[i] = events[i];
+  for (size_t i = 0; i < events.size() && i < kMaxEvents; ++i) made.events[i] = events[i];
   return made;
 }
 
@@ -44,8 +43,7 @@ TEST_CASE("ranks are written as ranges") {
 
 TEST_CASE("ranges that do not fit are counted") {
   std::vector<int32_t> odd;
-  for (int32_t i = 0; i < 1000; ++i)
-    odd.push_back(2 * i + 1);
+  for (int32_t i = 0; i < 1000; ++i) odd.push_back(2 * i + 1);
   for (uint32_t bytes : {40u, 64u, 200u}) {
     const std::string text = ranges(odd, 1000, bytes);
     const size_t named = static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;

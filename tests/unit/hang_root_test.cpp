@@ -21,7 +21,9 @@ std::vector<std::string> logged;
 
 /// A job of one rank a node. All ranks wait in one plain call each.
 struct Job {
-  explicit Job(uint32_t count) : root(std::make_unique<Root>()), nodes(count), silences(count), facts(count), cpu(count), waits(count), by_rank(count) {
+  explicit Job(uint32_t count)
+      : root(std::make_unique<Root>()), nodes(count), silences(count), facts(count), cpu(count), waits(count),
+        by_rank(count) {
     logged.clear();
     wiring.node_count = count;
     wiring.nodes = nodes.data();
@@ -48,8 +50,7 @@ struct Job {
 
   /// One round at `now`; nodes without an answer.
   void round(double now, std::vector<uint32_t> missed = {}) {
-    for (uint32_t node : missed)
-      by_rank[node] = nullptr;
+    for (uint32_t node : missed) by_rank[node] = nullptr;
     note_silence(*root, missed.data(), static_cast<uint32_t>(missed.size()), now);
   }
   bool silent(double now) { return silent_verdict(*root, now, names, &verdict); }
@@ -57,8 +58,7 @@ struct Job {
   bool idle(double since, double now, std::vector<uint64_t> ms) {
     root->moved_at = root->blocked_since = since;
     note_cpu(*root, since + 5);
-    for (size_t i = 0; i < ms.size(); ++i)
-      waits[i].state.cpu_ns += ms[i] * 1000000;
+    for (size_t i = 0; i < ms.size(); ++i) waits[i].state.cpu_ns += ms[i] * 1000000;
     return idle_verdict(*root, now, names, &verdict);
   }
 
@@ -146,7 +146,8 @@ TEST_CASE("hosts are named: of a node that is silent, and of culprits before all
   job.verdict.culprits[2] = 3;
   snprintf(job.verdict.evidence, sizeof(job.verdict.evidence), "reason: proved\n");
   say_where(*job.root, &job.verdict);
-  CHECK(std::string(job.verdict.evidence) == "where: rank 1 on nid00008, pid 4001; rank 3 on nid00010, pid 4003\nreason: proved\n");
+  CHECK(std::string(job.verdict.evidence) ==
+        "where: rank 1 on nid00008, pid 4001; rank 3 on nid00010, pid 4003\nreason: proved\n");
   job.verdict.evidence[0] = 0;
   memset(job.verdict.evidence, 'x', sizeof(job.verdict.evidence) - 1);  // no room: nothing is lost
   say_where(*job.root, &job.verdict);
@@ -155,8 +156,7 @@ TEST_CASE("hosts are named: of a node that is silent, and of culprits before all
 
 TEST_CASE("a node whose connection was lost while the job went on is not accused") {
   Job job(4);
-  for (double now = 50; now < 100; now += .5)
-    job.round(now, {2});
+  for (double now = 50; now < 100; now += .5) job.round(now, {2});
   job.root->moved_at = 100;
   job.round(200, {2});
   CHECK(!job.silent(200));
@@ -207,7 +207,8 @@ using resil::DeviceWorkKind;
 
 TEST_CASE("inside MPI, a rank whose staged copy does not end is named, with what is known of the copy") {
   const auto stuck = [](Job& job, double seconds, DeviceWorkKind kind) {
-    job.waits[1].state.device = {static_cast<uint64_t>(seconds * 1e9), 16u << 20, 3, 7, kind, DeviceDone::kNotKnown, {}, {}};
+    job.waits[1].state.device = {
+        static_cast<uint64_t>(seconds * 1e9), 16u << 20, 3, 7, kind, DeviceDone::kNotKnown, {}, {}};
     job.root->moved_at = job.root->blocked_since = 100;
     return device_verdict(*job.root, 100 + seconds, job.names, &job.verdict);
   };
@@ -228,8 +229,7 @@ TEST_CASE("... but not too early, not if all sleep or most, not if one is in bet
   CHECK(!Job(4).idle(100, 111.5, {9000, 0, 9000, 9000}));
   CHECK(Job(4).idle(100, 116, {9000, 0, 9000, 9000}));
   Job crowded(4);
-  for (const int rank : {0, 2, 3})
-    crowded.waits[rank].state.kernel_state = 'R';
+  for (const int rank : {0, 2, 3}) crowded.waits[rank].state.kernel_state = 'R';
   CHECK(crowded.idle(100, 116, {0, 0, 90, 20}));
   CHECK(crowded.verdict.culprits[0] == 1);
   Job swapped(4);

@@ -33,16 +33,13 @@ Sim::Sim(uint64_t seed) {
   epochs.resize(count);
   noisy = chance(40);
   const bool plain = chance(40);
-  for (int32_t rank = 0; rank < ranks; ++rank)
-    comms[kWorld].push_back(rank);
+  for (int32_t rank = 0; rank < ranks; ++rank) comms[kWorld].push_back(rank);
   if (ranks > 2 && chance(40))
     for (int32_t rank = 0; rank < ranks; ++rank)
-      if (rank < 2 || chance(60))
-        comms[kOther].push_back(rank);
+      if (rank < 2 || chance(60)) comms[kOther].push_back(rank);
   if (chance(30)) {
     for (int32_t rank = 0; rank < ranks; ++rank)
-      if (rank < 2 || chance(70))
-        (rank == 0 || (rank != 1 && chance(50)) ? one : other).push_back(rank);
+      if (rank < 2 || chance(70)) (rank == 0 || (rank != 1 && chance(50)) ? one : other).push_back(rank);
     comms[kInter] = one;
     comms[kInter].insert(comms[kInter].end(), other.begin(), other.end());
   }
@@ -51,8 +48,7 @@ Sim::Sim(uint64_t seed) {
       waves[id].push_back(id == kInter || chance(60) ? Wave::kBarrier : static_cast<Wave>(below(4)));
   for (int32_t rank = 0; rank < ranks; ++rank) {
     const int32_t number = !plain && chance(15) ? 2 : 1;
-    for (int32_t i = 0; i < number; ++i)
-      threads.push_back({.rank = rank, .program = {}, .open = {}, .waiting = {}});
+    for (int32_t i = 0; i < number; ++i) threads.push_back({.rank = rank, .program = {}, .open = {}, .waiting = {}});
     if (noisy) {
       few_tags[static_cast<size_t>(rank)] = chance(25);
       blind[static_cast<size_t>(rank)] = chance(15);
@@ -61,8 +57,7 @@ Sim::Sim(uint64_t seed) {
   auto thread_of = [&](int32_t rank, bool any) -> SimThread& {
     std::vector<size_t> own;
     for (size_t i = 0; i < threads.size(); ++i)
-      if (threads[i].rank == rank)
-        own.push_back(i);
+      if (threads[i].rank == rank) own.push_back(i);
     return threads[own[any ? static_cast<size_t>(below(static_cast<int>(own.size()))) : 0]];
   };
   const bool windows_only = chance(15);
@@ -78,17 +73,21 @@ Sim::Sim(uint64_t seed) {
     const auto& members = comms[comm];
     if (chance(25)) {
       for (int32_t member : members)
-        thread_of(member, false).program.push_back({.what = chance(25) ? Do::kIcollective : Do::kCollective, .comm = comm});
+        thread_of(member, false)
+            .program.push_back({.what = chance(25) ? Do::kIcollective : Do::kCollective, .comm = comm});
       continue;
     }
     const int32_t from = members[static_cast<size_t>(below(static_cast<int>(members.size())))];
     const int32_t to = members[static_cast<size_t>(below(static_cast<int>(members.size())))];
     const int32_t tag = below(3);
-    if (from == to && !chance(10))
-      continue;
+    if (from == to && !chance(10)) continue;
     auto& sender = thread_of(from, true).program;
     auto& receiver = thread_of(to, true).program;
-    sender.push_back({.what = chance(35) ? Do::kIsend : Do::kSend, .comm = comm, .peer = to, .tag = tag, .small = !plain && chance(40)});
+    sender.push_back({.what = chance(35) ? Do::kIsend : Do::kSend,
+                      .comm = comm,
+                      .peer = to,
+                      .tag = tag,
+                      .small = !plain && chance(40)});
     if (noisy && chance(15)) {  // a receive given up for the next one
       receiver.push_back({.what = Do::kIrecv, .comm = comm, .peer = from, .tag = tag});
       receiver.push_back({.what = Do::kCancel});
@@ -98,30 +97,32 @@ Sim::Sim(uint64_t seed) {
       receiver.push_back({.what = Do::kRecv, .comm = comm, .peer = ring::kAnySource, .tag = tag});
       receiver.push_back({.what = Do::kIrecv, .comm = comm, .peer = from, .tag = tag});
       sender.push_back({.what = Do::kSend, .comm = comm, .peer = to, .tag = tag});
-      if (chance(50))
-        receiver.push_back({.what = Do::kRecv, .comm = comm, .peer = to, .tag = tag});
+      if (chance(50)) receiver.push_back({.what = Do::kRecv, .comm = comm, .peer = to, .tag = tag});
     }
     const bool any = !plain && chance(25), any_tag = !plain && chance(10);
     if (!plain && chance(10))
-      receiver.push_back({.what = Do::kProbe, .comm = comm, .peer = any ? ring::kAnySource : from, .tag = any_tag ? ring::kAnyTag : tag});
-    receiver.push_back({.what = chance(35) ? Do::kIrecv : Do::kRecv, .comm = comm, .peer = any ? ring::kAnySource : from,
+      receiver.push_back({.what = Do::kProbe,
+                          .comm = comm,
+                          .peer = any ? ring::kAnySource : from,
+                          .tag = any_tag ? ring::kAnyTag : tag});
+    receiver.push_back({.what = chance(35) ? Do::kIrecv : Do::kRecv,
+                        .comm = comm,
+                        .peer = any ? ring::kAnySource : from,
                         .tag = any_tag ? ring::kAnyTag : tag});
-    if (chance(20))
-      sender.push_back({.what = chance(70) ? Do::kWaitall : Do::kWaitany});
-    if (chance(20))
-      receiver.push_back({.what = chance(70) ? Do::kWaitall : Do::kWaitany});
+    if (chance(20)) sender.push_back({.what = chance(70) ? Do::kWaitall : Do::kWaitany});
+    if (chance(20)) receiver.push_back({.what = chance(70) ? Do::kWaitall : Do::kWaitany});
     if (chance(10)) {
       const int32_t other_tag = below(3);
-      sender.push_back({.what = Do::kSendrecv, .comm = comm, .peer = to, .tag = tag, .source = to, .receive_tag = other_tag});
-      receiver.push_back({.what = Do::kSendrecv, .comm = comm, .peer = from, .tag = other_tag, .source = from, .receive_tag = tag});
+      sender.push_back(
+          {.what = Do::kSendrecv, .comm = comm, .peer = to, .tag = tag, .source = to, .receive_tag = other_tag});
+      receiver.push_back(
+          {.what = Do::kSendrecv, .comm = comm, .peer = from, .tag = other_tag, .source = from, .receive_tag = tag});
     }
   }
-  if (windows_only || chance(35))
-    plan_windows(random);
+  if (windows_only || chance(35)) plan_windows(random);
   for (int spoils = below(4); spoils > 0; --spoils) {
     auto& program = threads[random() % threads.size()].program;
-    if (program.empty())
-      continue;
+    if (program.empty()) continue;
     Op& op = program[random() % program.size()];
     switch (below(8)) {
       case 0: program.erase(program.begin() + (&op - program.data())); break;
@@ -131,7 +132,10 @@ Sim::Sim(uint64_t seed) {
       case 4: program.push_back(op); break;
       case 5: op.what = !noisy ? op.what : chance(50) ? Do::kCancel : Do::kDie; break;
       case 6: op.what = chance(50) ? Do::kCompute : Do::kFinish; break;
-      default: op.comm = comms.contains(kOther) && op.comm != kInter && op.peer < 0 && op.what == Do::kCollective ? (op.comm == kWorld ? kOther : kWorld) : op.comm;
+      default:
+        op.comm = comms.contains(kOther) && op.comm != kInter && op.peer < 0 && op.what == Do::kCollective
+                      ? (op.comm == kWorld ? kOther : kWorld)
+                      : op.comm;
     }
   }
   for (SimThread& thread : threads) {  // collectives belong to the first thread of a rank, and to members
@@ -140,20 +144,23 @@ Sim::Sim(uint64_t seed) {
       const auto& members = comms[op.comm];
       const bool member = std::find(members.begin(), members.end(), thread.rank) != members.end();
       const bool wave = op.what == Do::kCollective || op.what == Do::kIcollective;
-      const bool peer = op.what > Do::kSendrecv || op.peer < 0 || std::find(members.begin(), members.end(), op.peer) != members.end();
+      const bool peer =
+          op.what > Do::kSendrecv || op.peer < 0 || std::find(members.begin(), members.end(), op.peer) != members.end();
       return !member || !peer || ((wave || op.what >= Do::kPost) && !first);
     });
     thread.program.push_back({.what = Do::kWaitall});
     for (const Op& op : thread.program) {
       active |= op.what >= Do::kPost && op.what <= Do::kWinWait;
       passive |= op.what >= Do::kLock;
-      wildcards |= (op.what == Do::kRecv || op.what == Do::kIrecv || op.what == Do::kProbe) && (op.peer == ring::kAnySource || op.tag == ring::kAnyTag);
+      wildcards |= (op.what == Do::kRecv || op.what == Do::kIrecv || op.what == Do::kProbe) &&
+                   (op.peer == ring::kAnySource || op.tag == ring::kAnyTag);
     }
   }
 }
 
 bool Sim::finalizing(int32_t rank) const {
-  return !ended(rank) && std::all_of(threads.begin(), threads.end(), [&](const SimThread& t) { return t.rank != rank || t.at == t.program.size(); });
+  return !ended(rank) && std::all_of(threads.begin(), threads.end(),
+                                     [&](const SimThread& t) { return t.rank != rank || t.at == t.program.size(); });
 }
 
 bool Sim::inside_all(int32_t rank) const {
@@ -161,8 +168,7 @@ bool Sim::inside_all(int32_t rank) const {
 }
 
 bool Sim::satisfied(const SimRequest& request) const {
-  if (request.kind != SimRequest::kCollective)
-    return request.done;
+  if (request.kind != SimRequest::kCollective) return request.done;
   const auto& members = comms.at(request.comm);
   const auto in = [&](int32_t rank) {
     const auto found = entered.find({request.comm, rank});
@@ -181,8 +187,7 @@ bool Sim::satisfied(const SimRequest& request) const {
 }
 
 std::vector<int32_t> Sim::awaited(uint64_t comm, int32_t rank) const {
-  if (comm != kInter)
-    return comms.at(comm);
+  if (comm != kInter) return comms.at(comm);
   return std::find(one.begin(), one.end(), rank) != one.end() ? other : one;
 }
 
@@ -193,11 +198,11 @@ bool Sim::can_return(const SimThread& thread) const {
     const auto& queue = unexpected[static_cast<size_t>(thread.rank)];
     return std::any_of(queue.begin(), queue.end(), [&](int32_t m) {
       const SimMessage& message = messages[static_cast<size_t>(m)];
-      return message.comm == op.comm && fits(op.peer, ring::kAnySource, message.from) && fits(op.tag, ring::kAnyTag, message.tag);
+      return message.comm == op.comm && fits(op.peer, ring::kAnySource, message.from) &&
+             fits(op.tag, ring::kAnyTag, message.tag);
     });
   }
-  if (op.what == Do::kCompute)
-    return thread.compute == 0;
+  if (op.what == Do::kCompute) return thread.compute == 0;
   if (op.what >= Do::kPost) {
     bool none = true;
     each_missing(thread, [&](int32_t) { none = false; });
@@ -216,37 +221,28 @@ std::vector<Sim::Move> Sim::moves() const {
       all.push_back({Move::kDeliver, static_cast<int32_t>(i)});
   for (size_t i = 0; i < threads.size(); ++i) {
     const SimThread& thread = threads[i];
-    if (ended(thread.rank) || thread.at == thread.program.size())
-      continue;
-    if (!thread.inside)
-      all.push_back({Move::kStart, static_cast<int32_t>(i)});
-    else if (can_return(thread))
-      all.push_back({Move::kFinishCall, static_cast<int32_t>(i)});
+    if (ended(thread.rank) || thread.at == thread.program.size()) continue;
+    if (!thread.inside) all.push_back({Move::kStart, static_cast<int32_t>(i)});
+    else if (can_return(thread)) all.push_back({Move::kFinishCall, static_cast<int32_t>(i)});
   }
   return all;
 }
 
 void Sim::apply(const Move& move) {
-  if (move.kind == Move::kDeliver)
-    deliver(move.index);
-  else if (move.kind == Move::kStart)
-    start(threads[static_cast<size_t>(move.index)]);
-  else
-    finish_call(threads[static_cast<size_t>(move.index)]);
+  if (move.kind == Move::kDeliver) deliver(move.index);
+  else if (move.kind == Move::kStart) start(threads[static_cast<size_t>(move.index)]);
+  else finish_call(threads[static_cast<size_t>(move.index)]);
   for (int32_t rank = 0; rank < ranks; ++rank)  // MPI_Finalize: at once, or when all have come
     if (finalizing(rank)) {
       bool all = true;
-      for (int32_t other = 0; other < ranks; ++other)
-        all = all && (ended(other) || finalizing(other));
-      if (all || local_finalize)
-        finished[static_cast<size_t>(rank)] = true;
+      for (int32_t other = 0; other < ranks; ++other) all = all && (ended(other) || finalizing(other));
+      if (all || local_finalize) finished[static_cast<size_t>(rank)] = true;
     }
 }
 
 bool Sim::step(std::mt19937_64& random) {
   const auto all = moves();
-  if (all.empty())
-    return false;
+  if (all.empty()) return false;
   apply(all[random() % all.size()]);
   return true;
 }
@@ -269,7 +265,8 @@ void Sim::deliver(int32_t index) {
   auto& waiting = posted[static_cast<size_t>(message.to)];
   for (auto at = waiting.begin(); at != waiting.end(); ++at) {
     const SimRequest& request = requests[static_cast<size_t>(*at)];
-    if (request.comm != message.comm || !fits(request.peer, ring::kAnySource, message.from) || !fits(request.tag, ring::kAnyTag, message.tag))
+    if (request.comm != message.comm || !fits(request.peer, ring::kAnySource, message.from) ||
+        !fits(request.tag, ring::kAnyTag, message.tag))
       continue;
     const int32_t receive = *at;
     waiting.erase(at);
@@ -282,8 +279,13 @@ int32_t Sim::post_send(int32_t rank, const Op& op) {
   const int32_t index = static_cast<int32_t>(requests.size());
   Count& counted = count(rank, op.comm, op.peer, op.tag);
   ++counted.sent;
-  requests.push_back({.kind = SimRequest::kSend, .rank = rank, .comm = op.comm, .peer = op.peer, .tag = op.tag,
-                      .ordinal = kept_tag(rank, op.tag) == op.tag ? counted.sent : 0, .small = op.small});
+  requests.push_back({.kind = SimRequest::kSend,
+                      .rank = rank,
+                      .comm = op.comm,
+                      .peer = op.peer,
+                      .tag = op.tag,
+                      .ordinal = kept_tag(rank, op.tag) == op.tag ? counted.sent : 0,
+                      .small = op.small});
   // A small message may leave at once; a large one, never.
   requests.back().done = op.small && (messages.size() * 7 + static_cast<size_t>(op.tag)) % 3 != 0;
   messages.push_back({rank, op.peer, op.tag, op.comm, index});
@@ -300,7 +302,8 @@ int32_t Sim::post_receive(int32_t rank, uint64_t comm, int32_t source, int32_t t
     ++counted.pending;
     ordinal = kept_tag(rank, tag) == tag ? counted.posted : 0;
   }
-  requests.push_back({.kind = SimRequest::kReceive, .rank = rank, .comm = comm, .peer = source, .tag = tag, .ordinal = ordinal});
+  requests.push_back(
+      {.kind = SimRequest::kReceive, .rank = rank, .comm = comm, .peer = source, .tag = tag, .ordinal = ordinal});
   auto& queue = unexpected[static_cast<size_t>(rank)];
   for (auto at = queue.begin(); at != queue.end(); ++at) {
     const SimMessage& message = messages[static_cast<size_t>(*at)];
@@ -317,7 +320,8 @@ int32_t Sim::post_receive(int32_t rank, uint64_t comm, int32_t source, int32_t t
 
 int32_t Sim::post_collective(int32_t rank, uint64_t comm) {
   const uint64_t sequence = ++entered[{comm, rank}];
-  requests.push_back({.kind = SimRequest::kCollective, .rank = rank, .comm = comm, .peer = -1, .tag = 0, .ordinal = sequence});
+  requests.push_back(
+      {.kind = SimRequest::kCollective, .rank = rank, .comm = comm, .peer = -1, .tag = 0, .ordinal = sequence});
   return static_cast<int32_t>(requests.size()) - 1;
 }
 
@@ -350,8 +354,7 @@ void Sim::start(SimThread& thread) {
       irregular[static_cast<size_t>(thread.rank)] |= kCancelled;
       for (size_t i = thread.open.size(); i-- > 0;) {
         SimRequest& request = requests[static_cast<size_t>(thread.open[i])];
-        if (request.kind != SimRequest::kReceive || request.done)
-          continue;
+        if (request.kind != SimRequest::kReceive || request.done) continue;
         std::erase(posted[static_cast<size_t>(thread.rank)], thread.open[i]);
         if (request.peer != ring::kAnySource && request.tag != ring::kAnyTag)
           --count(thread.rank, request.comm, request.peer, request.tag).pending;
@@ -377,26 +380,21 @@ void Sim::start(SimThread& thread) {
 /// The program is told: now the counters know.
 void Sim::told(SimRequest& request) {
   request.told = true;
-  if (request.kind != SimRequest::kReceive)
-    return;
+  if (request.kind != SimRequest::kReceive) return;
   if (request.peer != ring::kAnySource && request.tag != ring::kAnyTag)
     --count(request.rank, request.comm, request.peer, request.tag).pending;
-  else if (blind[static_cast<size_t>(request.rank)])
-    irregular[static_cast<size_t>(request.rank)] |= kUnknownSource;
-  else
-    ++count(request.rank, request.comm, request.matched_source, request.matched_tag).taken;
+  else if (blind[static_cast<size_t>(request.rank)]) irregular[static_cast<size_t>(request.rank)] |= kUnknownSource;
+  else ++count(request.rank, request.comm, request.matched_source, request.matched_tag).taken;
 }
 
 void Sim::finish_call(SimThread& thread) {
   const Op& op = thread.program[thread.at];
   for (int32_t r : thread.waiting) {
     SimRequest& request = requests[static_cast<size_t>(r)];
-    if (!satisfied(request))
-      continue;
+    if (!satisfied(request)) continue;
     told(request);
     std::erase(thread.open, r);
-    if (op.what == Do::kWaitany)
-      break;
+    if (op.what == Do::kWaitany) break;
   }
   finish_window(thread, op);
   thread.inside = false;
@@ -410,13 +408,15 @@ Part Sim::part_of(const SimRequest& request) const {
     const bool is_root = request.rank == root;
     switch (waves.at(request.comm)[request.ordinal % 40]) {
       case Wave::kBarrier: return collective(kBarrierCall, request.ordinal, request.comm);
-      case Wave::kBcast: return collective(kBcastCall, request.ordinal, request.comm, is_root ? kLenient : kRootOnly, root);
+      case Wave::kBcast:
+        return collective(kBcastCall, request.ordinal, request.comm, is_root ? kLenient : kRootOnly, root);
       case Wave::kScan: return collective(kScanCall, request.ordinal, request.comm, kLowerOnly);
       default: return collective(kReduceCall, request.ordinal, request.comm, is_root ? 0 : kLenient, root);
     }
   }
   if (request.kind == SimRequest::kSend)
-    return send(request.peer, request.tag, static_cast<uint32_t>(request.ordinal), request.small ? kLenient : 0, request.comm);
+    return send(request.peer, request.tag, static_cast<uint32_t>(request.ordinal), request.small ? kLenient : 0,
+                request.comm);
   Part part = receive(request.peer, request.tag, 0, request.comm);
   part.ordinal = static_cast<uint32_t>(request.ordinal);
   if (request.ordinal != 0)
@@ -429,10 +429,8 @@ World Sim::world() const {
   World world(ranks);
   world.comm(kWindow, comms.at(kWorld));
   for (const auto& [id, members] : comms)
-    if (id == kInter)
-      world.intercomm(id, one, other);
-    else if (id != kWorld)
-      world.comm(id, members);
+    if (id == kInter) world.intercomm(id, one, other);
+    else if (id != kWorld) world.comm(id, members);
   std::vector<Part> parts;
   for (int32_t rank = 0; rank < ranks; ++rank) {
     const size_t r = static_cast<size_t>(rank);
@@ -448,12 +446,10 @@ World Sim::world() const {
     } else {
       bool outside = false;
       for (const SimThread& thread : threads) {
-        if (thread.rank != rank)
-          continue;
+        if (thread.rank != rank) continue;
         const bool waits = thread.inside && thread.program[thread.at].what != Do::kCompute;
         outside |= !waits;
-        if (!waits)
-          continue;
+        if (!waits) continue;
         parts.clear();
         const Op& op = thread.program[thread.at];
         if (op.what == Do::kProbe) {
@@ -472,22 +468,20 @@ World Sim::world() const {
               request.kind == SimRequest::kCollective && request.comm == kInter)
             for (int32_t peer : awaited(kInter, rank))
               parts.push_back(collective(kBarrierCall, request.ordinal, kInter, kRootOnly, peer));
-          else
-            parts.push_back(part_of(request));
+          else parts.push_back(part_of(request));
         world.block(rank, kWaitallCall, parts, op.what == Do::kWaitany ? WaitKind::kAny : WaitKind::kAll);
       }
-      if (outside)
-        world.ranks[r].activity = RankActivity::kComputing;
+      if (outside) world.ranks[r].activity = RankActivity::kComputing;
     }
     for (const auto& [target, lock] : epochs[r].locks)
-      if (lock.certain)
-        world.holds(rank, target, lock.exclusive);
+      if (lock.certain) world.holds(rank, target, lock.exclusive);
     world.ranks[r].irregular = irregular[r];
   }
   world.counts = counts;
   world.wilds.clear();
   for (const SimRequest& request : requests)
-    if (request.kind == SimRequest::kReceive && !request.told && (request.peer == ring::kAnySource || request.tag == ring::kAnyTag))
+    if (request.kind == SimRequest::kReceive && !request.told &&
+        (request.peer == ring::kAnySource || request.tag == ring::kAnyTag))
       world.wilds.push_back({request.comm, request.rank, request.peer, request.tag});
   return world;
 }

@@ -11,8 +11,30 @@
 
 namespace hang_test {
 
-enum class Do : uint8_t { kSend, kRecv, kIsend, kIrecv, kSendrecv, kWaitall, kWaitany, kProbe, kCollective, kIcollective, kCancel, kCompute, kDie, kFinish,
-  kPost, kStart, kComplete, kWinWait, kLock, kOperate, kFlush, kUnlock };
+enum class Do : uint8_t {
+  kSend,
+  kRecv,
+  kIsend,
+  kIrecv,
+  kSendrecv,
+  kWaitall,
+  kWaitany,
+  kProbe,
+  kCollective,
+  kIcollective,
+  kCancel,
+  kCompute,
+  kDie,
+  kFinish,
+  kPost,
+  kStart,
+  kComplete,
+  kWinWait,
+  kLock,
+  kOperate,
+  kFlush,
+  kUnlock
+};
 enum class Wave : uint8_t { kBarrier, kBcast, kScan, kReduce };
 
 struct Op {
@@ -21,7 +43,7 @@ struct Op {
   int32_t peer = -1, tag = 0;
   int32_t source = -1, receive_tag = 0;  ///< kSendrecv
   bool small = false;
-  std::vector<int32_t> group = {};       ///< kPost, kStart
+  std::vector<int32_t> group = {};  ///< kPost, kStart
   bool exclusive = false, brings = false;  ///< kLock; kOperate
 };
 
@@ -47,7 +69,7 @@ struct SimThread {
   std::vector<Op> program;
   size_t at = 0;
   bool inside = false;
-  std::vector<int32_t> open;     ///< requests that the program has not waited for
+  std::vector<int32_t> open;  ///< requests that the program has not waited for
   std::vector<int32_t> waiting;  ///< of the call inside
   int compute = 0;
 };
@@ -55,7 +77,7 @@ struct SimThread {
 /// One rank's epochs on the one window there is, kWindow, over all ranks; by rank.
 struct SimEpochs {
   std::map<int32_t, uint64_t> access, exposure;  ///< partner -> number of the token awaited
-  std::set<int32_t> brings;                      ///< targets that an operation of this epoch brings data from
+  std::set<int32_t> brings;  ///< targets that an operation of this epoch brings data from
   struct Lock {
     bool exclusive, had = false, certain = false, pending = false;
   };
@@ -65,8 +87,8 @@ struct SimEpochs {
 /// Where MPI leaves a choice.
 struct Library {
   bool early_start, early_complete;  ///< do not wait for the posts unless an operation must
-  bool late_tokens;                  ///< MPI_Win_wait ends when the others have come back from MPI_Win_complete
-  bool lazy_locks;                   ///< had only when an operation needs them; on the own window at once
+  bool late_tokens;  ///< MPI_Win_wait ends when the others have come back from MPI_Win_complete
+  bool lazy_locks;  ///< had only when an operation needs them; on the own window at once
 };
 
 struct Sim {
@@ -78,7 +100,10 @@ struct Sim {
   /// The world as resil would see it now, with the noise of this run.
   World world() const;
 
-  struct Move { enum Kind : uint8_t { kDeliver, kStart, kFinishCall } kind; int32_t index; };
+  struct Move {
+    enum Kind : uint8_t { kDeliver, kStart, kFinishCall } kind;
+    int32_t index;
+  };
   std::vector<Move> moves() const;
   void apply(const Move& move);
   bool can_return(const SimThread& thread) const;
@@ -99,8 +124,9 @@ struct Sim {
   std::vector<SimMessage> messages;
   std::vector<std::vector<int32_t>> unexpected, posted;  ///< by rank: messages and requests, in order
   std::map<uint64_t, std::vector<int32_t>> comms;
-  std::vector<int32_t> one, other;                       ///< the groups of kInter, if there is one
-  std::map<uint64_t, std::vector<Wave>> waves;           ///< what the k-th collective on a communicator is; root is member k % size
+  std::vector<int32_t> one, other;  ///< the groups of kInter, if there is one
+  std::map<uint64_t, std::vector<Wave>>
+      waves;  ///< what the k-th collective on a communicator is; root is member k % size
   std::map<std::pair<uint64_t, int32_t>, uint64_t> entered;
   std::vector<bool> finished, gone;
   bool local_finalize, late_reduce;
@@ -108,14 +134,14 @@ struct Sim {
   std::vector<SimEpochs> epochs;
   std::map<std::pair<int32_t, int32_t>, uint64_t> completed;  ///< MPI_Win_complete that have returned: (from, to)
   bool active = false, passive = false;  ///< such calls are in the programs
-  bool sure_of_waits = true;             ///< processor time shows that calls that need not wait do
+  bool sure_of_waits = true;  ///< processor time shows that calls that need not wait do
   // Counters and noise, as the wrappers would have them.
   std::map<std::tuple<int32_t, uint64_t, int32_t, int32_t>, Count> counts;
   std::vector<uint32_t> irregular;
   std::vector<bool> few_tags, blind;  ///< tags above 0 share one envelope; statuses that cannot be read
-  bool wildcards = false;             ///< any in the programs
+  bool wildcards = false;  ///< any in the programs
   bool noisy = false;
-  bool cut = false;                   ///< the network delivers nothing any more
+  bool cut = false;  ///< the network delivers nothing any more
 
  private:
   void start(SimThread& thread);
@@ -130,8 +156,12 @@ struct Sim {
   void deliver(int32_t message);
   void match(int32_t receive, int32_t message);
   void told(SimRequest& request);
-  Count& count(int32_t owner, uint64_t comm, int32_t peer, int32_t tag) { return counts[{owner, comm, peer, kept_tag(owner, tag)}]; }
-  int32_t kept_tag(int32_t owner, int32_t tag) const { return few_tags[static_cast<size_t>(owner)] && tag > 0 ? kOtherTags : tag; }
+  Count& count(int32_t owner, uint64_t comm, int32_t peer, int32_t tag) {
+    return counts[{owner, comm, peer, kept_tag(owner, tag)}];
+  }
+  int32_t kept_tag(int32_t owner, int32_t tag) const {
+    return few_tags[static_cast<size_t>(owner)] && tag > 0 ? kOtherTags : tag;
+  }
   Part part_of(const SimRequest& request) const;
 };
 
@@ -142,18 +172,17 @@ void Sim::each_missing(const SimThread& thread, With with) const {
   const bool starts = op.what == Do::kStart, completes = op.what == Do::kComplete;
   if ((starts && !library.early_start) || completes)
     for (const auto& [peer, number] : own.access)
-      if ((starts || !library.early_complete || own.brings.contains(peer)) && tokens(peer, thread.rank, kPostToken) < number)
+      if ((starts || !library.early_complete || own.brings.contains(peer)) &&
+          tokens(peer, thread.rank, kPostToken) < number)
         with(peer);
   if (op.what == Do::kWinWait)
     for (const auto& [peer, number] : own.exposure)
-      if (tokens(peer, thread.rank, kCompleteToken) < number)
-        with(peer);
+      if (tokens(peer, thread.rank, kCompleteToken) < number) with(peer);
   const auto place = own.locks.find(op.peer);
   const bool wants = op.what == Do::kLock ? place == own.locks.end() && (!library.lazy_locks || op.peer == thread.rank)
-                                          : (op.what == Do::kFlush || op.what == Do::kUnlock) && place != own.locks.end() &&
-                                                place->second.pending && !place->second.had;
-  if (!wants)
-    return;
+                                          : (op.what == Do::kFlush || op.what == Do::kUnlock) &&
+                                                place != own.locks.end() && place->second.pending && !place->second.had;
+  if (!wants) return;
   const bool exclusive = op.what == Do::kLock ? op.exclusive : place->second.exclusive;
   for (int32_t rank = 0; rank < ranks; ++rank) {
     const auto& locks = epochs[static_cast<size_t>(rank)].locks;

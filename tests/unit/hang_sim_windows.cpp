@@ -24,46 +24,35 @@ void Sim::plan_windows(std::mt19937_64& random) {
     if (chance(50)) {
       std::vector<int32_t> origins, targets;
       for (int32_t rank = 0; rank < ranks; ++rank)
-        if (const int32_t side = below(3); side != 2)
-          (side == 0 ? origins : targets).push_back(rank);
-      for (int32_t target : targets)
-        program(target).push_back({.what = Do::kPost, .group = origins});
+        if (const int32_t side = below(3); side != 2) (side == 0 ? origins : targets).push_back(rank);
+      for (int32_t target : targets) program(target).push_back({.what = Do::kPost, .group = origins});
       for (int32_t origin : origins) {
         program(origin).push_back({.what = Do::kStart, .group = targets});
         for (int32_t target : targets)
-          if (chance(50))
-            program(origin).push_back({.what = Do::kOperate, .peer = target, .brings = chance(40)});
+          if (chance(50)) program(origin).push_back({.what = Do::kOperate, .peer = target, .brings = chance(40)});
       }
       if (chance(30) && !origins.empty() && !targets.empty())
         chance(50) ? message(origins[0], targets[0]) : message(targets[0], origins[0]);
-      for (int32_t origin : origins)
-        program(origin).push_back({.what = Do::kComplete});
-      for (int32_t target : targets)
-        program(target).push_back({.what = Do::kWinWait});
+      for (int32_t origin : origins) program(origin).push_back({.what = Do::kComplete});
+      for (int32_t target : targets) program(target).push_back({.what = Do::kWinWait});
       continue;
     }
     const int32_t target = below(ranks), first = below(ranks), second = (first + 1) % ranks;
     auto section = [&](int32_t rank) {
       program(rank).push_back({.what = Do::kLock, .peer = target, .exclusive = chance(70)});
-      if (chance(80))
-        program(rank).push_back({.what = Do::kOperate, .peer = target, .brings = chance(30)});
-      if (chance(60))
-        program(rank).push_back({.what = Do::kFlush, .peer = target});
+      if (chance(80)) program(rank).push_back({.what = Do::kOperate, .peer = target, .brings = chance(30)});
+      if (chance(60)) program(rank).push_back({.what = Do::kFlush, .peer = target});
     };
     const bool nested = chance(70);
     section(first);
-    if (nested)
-      program(first).push_back({.what = Do::kRecv, .peer = second, .tag = 6});
+    if (nested) program(first).push_back({.what = Do::kRecv, .peer = second, .tag = 6});
     program(first).push_back({.what = Do::kUnlock, .peer = target});
-    if (nested && chance(50))
-      program(second).push_back({.what = Do::kSend, .peer = first, .tag = 6, .small = true});
+    if (nested && chance(50)) program(second).push_back({.what = Do::kSend, .peer = first, .tag = 6, .small = true});
     section(second);
     program(second).push_back({.what = Do::kUnlock, .peer = target});
-    if (nested && chance(60))
-      program(second).push_back({.what = Do::kSend, .peer = first, .tag = 6, .small = true});
+    if (nested && chance(60)) program(second).push_back({.what = Do::kSend, .peer = first, .tag = 6, .small = true});
   }
-  if (noisy)
-    sure_of_waits = chance(50);
+  if (noisy) sure_of_waits = chance(50);
 }
 
 uint64_t Sim::tokens(int32_t from, int32_t to, int32_t token) const {
@@ -90,18 +79,14 @@ void Sim::start_window(const SimThread& thread, const Op& op) {
     case Do::kStart:
       own.access.clear();
       own.brings.clear();
-      for (int32_t peer : op.group)
-        own.access[peer] = ++count(thread.rank, comm, peer, kPostToken).posted;
+      for (int32_t peer : op.group) own.access[peer] = ++count(thread.rank, comm, peer, kPostToken).posted;
       break;
     case Do::kComplete:
-      for (const auto& [peer, number] : own.access)
-        ++count(thread.rank, comm, peer, kCompleteToken).sent;
+      for (const auto& [peer, number] : own.access) ++count(thread.rank, comm, peer, kCompleteToken).sent;
       break;
     default:
-      if (own.access.contains(op.peer) && op.brings)
-        own.brings.insert(op.peer);
-      else if (const auto place = own.locks.find(op.peer); place != own.locks.end())
-        place->second.pending = true;
+      if (own.access.contains(op.peer) && op.brings) own.brings.insert(op.peer);
+      else if (const auto place = own.locks.find(op.peer); place != own.locks.end()) place->second.pending = true;
   }
 }
 
@@ -110,8 +95,7 @@ void Sim::finish_window(const SimThread& thread, const Op& op) {
   const auto place = own.locks.find(op.peer);
   switch (op.what) {
     case Do::kComplete:
-      for (const auto& [peer, number] : own.access)
-        ++completed[{thread.rank, peer}];
+      for (const auto& [peer, number] : own.access) ++completed[{thread.rank, peer}];
       own.access.clear();
       break;
     case Do::kLock:
@@ -144,7 +128,9 @@ void Sim::show_window(const SimThread& thread, World& world) const {
         const bool strict = op.what == Do::kComplete && own.brings.contains(peer);
         const bool insists = !early && !mixed && sure_of_waits;
         parts.push_back(token(peer, kPostToken, static_cast<uint32_t>(number),
-                              strict ? 0 : insists ? uint8_t{kPermitted} : uint8_t{kPermitted | kLenient}));
+                              strict    ? 0
+                              : insists ? uint8_t{kPermitted}
+                                        : uint8_t{kPermitted | kLenient}));
       }
       break;
     }
@@ -153,9 +139,10 @@ void Sim::show_window(const SimThread& thread, World& world) const {
         parts.push_back(token(peer, kCompleteToken, static_cast<uint32_t>(number)));
       break;
     case Do::kLock:
-      parts.push_back(lock(op.peer, op.exclusive, op.peer == thread.rank                   ? 0
-                                                  : !library.lazy_locks && sure_of_waits ? uint8_t{kPermitted}
-                                                                                         : uint8_t{kPermitted | kLenient}));
+      parts.push_back(lock(op.peer, op.exclusive,
+                           op.peer == thread.rank                 ? 0
+                           : !library.lazy_locks && sure_of_waits ? uint8_t{kPermitted}
+                                                                  : uint8_t{kPermitted | kLenient}));
       break;
     case Do::kFlush:
     case Do::kUnlock:
@@ -164,11 +151,13 @@ void Sim::show_window(const SimThread& thread, World& world) const {
       break;
     default: break;
   }
-  world.block(thread.rank, op.what == Do::kStart      ? kStartCall
-                           : op.what == Do::kComplete ? kCompleteCall
-                           : op.what == Do::kWinWait  ? kWinWaitCall
-                           : op.what == Do::kLock     ? kLockCall
-                                                      : kUnlockCall, parts);
+  world.block(thread.rank,
+              op.what == Do::kStart      ? kStartCall
+              : op.what == Do::kComplete ? kCompleteCall
+              : op.what == Do::kWinWait  ? kWinWaitCall
+              : op.what == Do::kLock     ? kLockCall
+                                         : kUnlockCall,
+              parts);
 }
 
 }  // namespace hang_test

@@ -22,24 +22,25 @@ namespace slots_test {
 using namespace resil;
 using namespace resil::hang;
 
-
 inline const Module kModule = {.name = "hang",
-                        .description = "",
-                        .kind = ModuleKind::kWatch,
-                        .ring_bytes = writer_ring_bytes,
-                        .thread_start = writer_thread_start,
-                        .enter = writer_enter,
-                        .leave = writer_leave,
-                        .cookie = kHangCookie,
-                        .activated = writer_activated,
-                        .completed = writer_completed};
+                               .description = "",
+                               .kind = ModuleKind::kWatch,
+                               .ring_bytes = writer_ring_bytes,
+                               .thread_start = writer_thread_start,
+                               .enter = writer_enter,
+                               .leave = writer_leave,
+                               .cookie = kHangCookie,
+                               .activated = writer_activated,
+                               .completed = writer_completed};
 
 struct State {
   alignas(8) char room[kStateRoom];
   const RankState& head() const { return *reinterpret_cast<const RankState*>(room); }
   const ThreadWait& thread(uint32_t i = 0) const { return reinterpret_cast<const ThreadWait*>(&head() + 1)[i]; }
   const Part& part(uint32_t i = 0) const { return reinterpret_cast<const Part*>(&thread(head().thread_count))[i]; }
-  const Membership& comm(uint32_t i = 0) const { return reinterpret_cast<const Membership*>(&part(head().part_count))[i]; }
+  const Membership& comm(uint32_t i = 0) const {
+    return reinterpret_cast<const Membership*>(&part(head().part_count))[i];
+  }
 };
 
 inline bool ignores(const void* statuses) { return statuses == nullptr; }
@@ -74,7 +75,8 @@ struct Slots {
   Thread& thread() { return core->thread(); }
   uint64_t world() { return comm_lookup(thread(), fake::kCommWorld)->ring->id; }
 
-  Event make(CallId id, int32_t peer = ring::kNoPeer, int32_t tag = ring::kNoTag, int64_t count = 1, uint64_t comm = fake::kCommWorld) {
+  Event make(CallId id, int32_t peer = ring::kNoPeer, int32_t tag = ring::kNoTag, int64_t count = 1,
+             uint64_t comm = fake::kCommWorld) {
     Event e = fake::make_event(thread(), id, 0x1000 + static_cast<uint64_t>(id) * 16);
     e.comm_handle = comm;
     e.peer = peer;

@@ -15,17 +15,17 @@
 #include <vector>
 
 #include "detectors/hang/reader/reader.h"
-#include "detectors/hang/slots/signature.h"
 #include "detectors/hang/reader/snapshot.h"
+#include "detectors/hang/slots/signature.h"
 #include "detectors/hang/slots/track.h"
 #include "detectors/hang/slots/writer.h"
 #include "hang_slots.h"
 #include "shim/abi/backend.h"
-#include "shim/call/dispatch.h"
 #include "shim/base/helper_thread.h"
-#include "shim/presence/launch.h"
-#include "shim/call/module.h"
 #include "shim/base/task_list.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/module.h"
+#include "shim/presence/launch.h"
 
 namespace {
 
@@ -40,8 +40,7 @@ TEST_CASE("slots: many envelopes are told apart; beyond the table sums over tags
   // Three thousand tags to rank 1, tag t sent t % 3 + 1 times.
   uint64_t total = 0;
   for (int32_t tag = 0; tag < 3000; ++tag)
-    for (int32_t i = 0; i <= tag % 3; ++i, ++total)
-      slots.send(1, tag);
+    for (int32_t i = 0; i <= tag % 3; ++i, ++total) slots.send(1, tag);
   const Answer early = slots.ask(0, 1, 5), late = slots.ask(0, 1, 2999);
   CHECK(early.sent == 3);
   CHECK(early.other_tags == 1);  // some went elsewhere: also those of tag 5 might have
@@ -75,18 +74,17 @@ TEST_CASE("slots: envelopes of communicators that are gone make room") {
     fake::Comm comm;
     comm.local = {0, 1, 2, 3};
     fake::add_comm(handle, comm);
-    for (int32_t tag = 0; tag < 100; ++tag)
-      slots.send(1, tag, handle);
+    for (int32_t tag = 0; tag < 100; ++tag) slots.send(1, tag, handle);
     ids[i] = comm_lookup(slots.thread(), handle)->ring->id;
-    if (i != 63)
-      fake::free_comm(handle);
+    if (i != 63) fake::free_comm(handle);
   }
   CHECK(slots.watched.section->irregular == kForgotten);
   CHECK(slots.ask(0, 1, 99, ids[63]).sent == 1);
   CHECK(slots.ask(0, 1, 99, ids[63]).other_tags == 0);
 }
 
-TEST_CASE("slots: a wildcard's message counts for its own envelope, so that the next named receive needs the one after") {
+TEST_CASE(
+    "slots: a wildcard's message counts for its own envelope, so that the next named receive needs the one after") {
   Slots slots;
   slots.receive(2, 7);
   OpenMpiStatus status = {2, 7, 0, 0, 8};
@@ -183,16 +181,18 @@ TEST_CASE("slots: a persistent collective is numbered when it is made; its start
     slots.during(all, state);
     REQUIRE(state.head().part_count == (round == 2 ? 2u : 4u));
     const Part &made = state.part(state.head().part_count - 2), &started = state.part(state.head().part_count - 1);
-    CHECK((made.kind == PartKind::kCollective && made.comm == slots.world() && made.sequence == 2 && !(made.flags & kPersistentPart)));
-    CHECK((started.comm == persistent_comm(slots.world(), 2) && started.sequence == round && (started.flags & kPersistentPart)));
+    CHECK((made.kind == PartKind::kCollective && made.comm == slots.world() && made.sequence == 2 &&
+           !(made.flags & kPersistentPart)));
+    CHECK((started.comm == persistent_comm(slots.world(), 2) && started.sequence == round &&
+           (started.flags & kPersistentPart)));
     uint64_t starts[2] = {};
     for (uint32_t i = 0; i < state.head().comm_count; ++i)
       for (uint64_t number : {1, 2})
-        if (state.comm(i).comm == persistent_comm(slots.world(), number))
-          starts[number - 1] = state.comm(i).sequence;
+        if (state.comm(i).comm == persistent_comm(slots.world(), number)) starts[number - 1] = state.comm(i).sequence;
     CHECK((starts[0] == (round == 1 ? 1 : round - 1) && starts[1] == round));
     char name[128];
-    CHECK((comm_name(slots.watched, started.comm, name, sizeof(name)) && std::string(name) == "MPI_COMM_WORLD (made by call 2 there)"));
+    CHECK((comm_name(slots.watched, started.comm, name, sizeof(name)) &&
+           std::string(name) == "MPI_COMM_WORLD (made by call 2 there)"));
   }
   CHECK((track.sequence == 2 && track.rolling == rolling));
 }
@@ -325,8 +325,7 @@ TEST_CASE("slots: requests beyond the table, cancelled and freed ones are said")
   Slots slots;
   envelopes.concurrent = true;
   uint64_t key = uint64_t{1} << 40;
-  for (uint32_t i = 0; i < runtime.request_count + 1000; ++i, key += 64)
-    slots.start(CallId::kMPI_Irecv, key, 1, 3);
+  for (uint32_t i = 0; i < runtime.request_count + 1000; ++i, key += 64) slots.start(CallId::kMPI_Irecv, key, 1, 3);
   const uint64_t hidden = slots.watched.section->hidden_receives;
   CHECK(hidden == runtime.request_count + 1000 - fake::pending_keys().size());
   CHECK(slots.ask(1, 0, 3).pending + hidden == runtime.request_count + 1000);
@@ -357,8 +356,7 @@ TEST_CASE("slots: with MPI_THREAD_MULTIPLE a rank is judged only when all its th
   char scratch[2048];
   const int count = list_threads(0, tids, 64, scratch, sizeof(scratch));
   for (int i = 0; i < count; ++i)
-    if (tids[i] != gettid())
-      helper_thread_told(tids[i], true);
+    if (tids[i] != gettid()) helper_thread_told(tids[i], true);
   Event e = slots.make(CallId::kMPI_Recv, 1, 1);
   slots.during(e, state);
   CHECK(state.head().provable == 1);
@@ -366,11 +364,9 @@ TEST_CASE("slots: with MPI_THREAD_MULTIPLE a rank is judged only when all its th
   std::atomic<int32_t> tid{0};
   std::thread other([&] {
     tid = static_cast<int32_t>(gettid());
-    while (!stop)
-      std::this_thread::yield();
+    while (!stop) std::this_thread::yield();
   });
-  while (tid == 0)
-    std::this_thread::yield();
+  while (tid == 0) std::this_thread::yield();
   slots.during(e, state);
   CHECK((state.head().provable == 0 && state.head().activity == RankActivity::kBlocked));
   helper_thread_told(tid, true);  // had it been one of resil's
@@ -405,16 +401,16 @@ TEST_CASE("slots: a reader that looks at any instant sees whole calls or none") 
         ++wrong;
         continue;
       }
-      if (state.head().thread_count == 0 || state.head().part_count == 0)
-        continue;
+      if (state.head().thread_count == 0 || state.head().part_count == 0) continue;
       ++blocked;
       // Every call says the same thing four times: peer p, tag 100 + p, p + 1 elements; calls in turn of two kinds.
       const Part& part = state.part();
-      if (part.kind == PartKind::kOther)
-        continue;
+      if (part.kind == PartKind::kOther) continue;
       const bool sends = part.kind == PartKind::kSend;
-      wrong += part.tag != 100 + part.peer || part.bytes != 8u * static_cast<uint32_t>(part.peer + 1) || part.needed != part.ordinal ||
-               part.call != static_cast<uint16_t>(sends ? CallId::kMPI_Ssend : CallId::kMPI_Recv) || sends != (part.peer % 2 == 0);
+      wrong += part.tag != 100 + part.peer || part.bytes != 8u * static_cast<uint32_t>(part.peer + 1) ||
+               part.needed != part.ordinal ||
+               part.call != static_cast<uint16_t>(sends ? CallId::kMPI_Ssend : CallId::kMPI_Recv) ||
+               sends != (part.peer % 2 == 0);
     }
   });
 #ifdef __SANITIZE_THREAD__
@@ -426,8 +422,7 @@ TEST_CASE("slots: a reader that looks at any instant sees whole calls or none") 
     const int32_t peer = i % 4;
     Event e = slots.make(peer % 2 == 0 ? CallId::kMPI_Ssend : CallId::kMPI_Recv, peer, 100 + peer, peer + 1);
     REQUIRE(enter(e));
-    if (i % 64 == 0)
-      std::this_thread::yield();
+    if (i % 64 == 0) std::this_thread::yield();
     e.result = 0;
     leave(e);
   }

@@ -11,7 +11,13 @@ namespace {
 
 constexpr uint64_t kNow = 2000000000000;
 
-const char* comm_text(void*, uint64_t id) { return id == kWorld ? "MPI_COMM_WORLD" : id == kOther ? "other" : id == kWindow ? "a window" : id == kInter ? "two groups" : ""; }
+const char* comm_text(void*, uint64_t id) {
+  return id == kWorld    ? "MPI_COMM_WORLD"
+         : id == kOther  ? "other"
+         : id == kWindow ? "a window"
+         : id == kInter  ? "two groups"
+                         : "";
+}
 const char* call_name(void*, uint16_t id) { return call_text(id); }
 void site_text(void*, int32_t rank, uint64_t address, char* text, uint32_t bytes) {
   snprintf(text, bytes, "app+0x%llx.%d", static_cast<unsigned long long>(address), rank);
@@ -31,10 +37,30 @@ Part make(PartKind kind, uint64_t comm) {
 }  // namespace
 
 const char* call_text(uint16_t id) {
-  static const char* const names[] = {"?", "MPI_Send", "MPI_Recv", "MPI_Wait", "MPI_Waitall", "MPI_Waitany", "MPI_Irecv",
-    "MPI_Isend", "MPI_Sendrecv", "MPI_Barrier", "MPI_Allreduce", "MPI_Bcast", "MPI_Scan", "MPI_Reduce", "MPI_Ibarrier",
-    "MPI_Finalize", "MPI_Probe", "MPI_Ssend", "MPI_Win_start", "MPI_Win_complete", "MPI_Win_post", "MPI_Win_wait", "MPI_Win_lock",
-    "MPI_Win_unlock"};
+  static const char* const names[] = {"?",
+                                      "MPI_Send",
+                                      "MPI_Recv",
+                                      "MPI_Wait",
+                                      "MPI_Waitall",
+                                      "MPI_Waitany",
+                                      "MPI_Irecv",
+                                      "MPI_Isend",
+                                      "MPI_Sendrecv",
+                                      "MPI_Barrier",
+                                      "MPI_Allreduce",
+                                      "MPI_Bcast",
+                                      "MPI_Scan",
+                                      "MPI_Reduce",
+                                      "MPI_Ibarrier",
+                                      "MPI_Finalize",
+                                      "MPI_Probe",
+                                      "MPI_Ssend",
+                                      "MPI_Win_start",
+                                      "MPI_Win_complete",
+                                      "MPI_Win_post",
+                                      "MPI_Win_wait",
+                                      "MPI_Win_lock",
+                                      "MPI_Win_unlock"};
   return id < kCallCount ? names[id] : "?";
 }
 
@@ -100,29 +126,26 @@ Part other() { return make(PartKind::kOther, 0); }
 
 World::World(int32_t count) : ranks(static_cast<size_t>(count)) {
   std::vector<int32_t> all;
-  for (int32_t rank = 0; rank < count; ++rank)
-    all.push_back(rank);
+  for (int32_t rank = 0; rank < count; ++rank) all.push_back(rank);
   comm(kWorld, all);
 }
 
 void World::comm(uint64_t id, const std::vector<int32_t>& members) {
   for (size_t i = 0; i < members.size(); ++i)
-    ranks[static_cast<size_t>(members[i])].comms.push_back({id, 0, static_cast<int32_t>(i), static_cast<int32_t>(members.size()), -1, 0});
+    ranks[static_cast<size_t>(members[i])].comms.push_back(
+        {id, 0, static_cast<int32_t>(i), static_cast<int32_t>(members.size()), -1, 0});
 }
 
 void World::intercomm(uint64_t id, const std::vector<int32_t>& one, const std::vector<int32_t>& other) {
   comm(id, one);
   comm(id, other);
-  for (int32_t rank : one)
-    membership(rank, id).remote_size = static_cast<int32_t>(other.size());
-  for (int32_t rank : other)
-    membership(rank, id).remote_size = static_cast<int32_t>(one.size());
+  for (int32_t rank : one) membership(rank, id).remote_size = static_cast<int32_t>(other.size());
+  for (int32_t rank : other) membership(rank, id).remote_size = static_cast<int32_t>(one.size());
 }
 
 Membership& World::membership(int32_t rank, uint64_t id) {
   for (Membership& membership : ranks[static_cast<size_t>(rank)].comms)
-    if (membership.comm == id)
-      return membership;
+    if (membership.comm == id) return membership;
   abort();
 }
 
@@ -178,7 +201,8 @@ std::vector<const RankState*> World::states() {
   records_.clear();
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Rank& r = ranks[i];
-    const size_t bytes = sizeof(RankState) + r.threads.size() * sizeof(ThreadWait) + r.parts.size() * sizeof(Part) + r.comms.size() * sizeof(Membership);
+    const size_t bytes = sizeof(RankState) + r.threads.size() * sizeof(ThreadWait) + r.parts.size() * sizeof(Part) +
+                         r.comms.size() * sizeof(Membership);
     records_.emplace_back((bytes + 7) / 8);
     char* at = reinterpret_cast<char*>(records_.back().data());
     RankState state{};
@@ -193,8 +217,7 @@ std::vector<const RankState*> World::states() {
     state.part_count = static_cast<uint32_t>(r.parts.size());
     state.comm_count = static_cast<uint32_t>(r.comms.size());
     auto put = [&](const void* data, size_t size) {
-      if (size != 0)
-        memcpy(at, data, size);
+      if (size != 0) memcpy(at, data, size);
       at += size;
     };
     put(&state, sizeof(state));
@@ -209,7 +232,8 @@ std::vector<const RankState*> World::states() {
 std::vector<Question> World::questions() {
   const auto pointers = states();
   std::vector<Question> asked_now(question_room);
-  asked_now.resize(graph_questions({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld}, asked_now.data(), question_room));
+  asked_now.resize(graph_questions({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld},
+                                   asked_now.data(), question_room));
   return asked_now;
 }
 
@@ -221,29 +245,25 @@ std::vector<Answer> World::answers(const std::vector<Question>& asked_now) const
     const int32_t last = static_cast<int32_t>(ranks.size());
     const int32_t ends[2] = {q.source / node_ranks * node_ranks, q.destination / node_ranks * node_ranks};
     for (int32_t node = 0; node < last; node += node_ranks) {
-      if (q.source >= 0 && node != ends[0] && node != ends[1])
-        continue;
+      if (q.source >= 0 && node != ends[0] && node != ends[1]) continue;
       Answer answer{};
       answer.question = static_cast<uint32_t>(i);
       answer.source = q.source;
       answer.destination = q.destination;
       answer.tag = q.tag;
       for (int32_t rank = node; rank < node + node_ranks && rank < last; ++rank) {
-        if (q.source >= 0 && rank != q.source && rank != q.destination)
-          continue;
-        if (std::find(silent.begin(), silent.end(), rank) != silent.end())
-          continue;
+        if (q.source >= 0 && rank != q.source && rank != q.destination) continue;
+        if (std::find(silent.begin(), silent.end(), rank) != silent.end()) continue;
         if (q.source == ring::kAnySource || q.source == rank) {
           answer.from_source = 1;
           ++answer.covered;
         }
-        if (q.destination == rank)
-          answer.from_destination = 1;
-        for (auto at = counts.lower_bound({rank, 0, INT32_MIN, INT32_MIN}); at != counts.end() && std::get<0>(at->first) == rank; ++at) {
+        if (q.destination == rank) answer.from_destination = 1;
+        for (auto at = counts.lower_bound({rank, 0, INT32_MIN, INT32_MIN});
+             at != counts.end() && std::get<0>(at->first) == rank; ++at) {
           const auto& [owner, comm, peer, tag] = at->first;
           const Count& value = at->second;
-          if (q.comm != 0 && comm != q.comm)
-            continue;
+          if (q.comm != 0 && comm != q.comm) continue;
           const bool by_tag = q.tag == ring::kAnyTag || tag == q.tag;
           if ((q.source == ring::kAnySource || q.source == rank) && peer == q.destination) {
             answer.sent += by_tag ? value.sent : 0;
@@ -261,8 +281,7 @@ std::vector<Answer> World::answers(const std::vector<Question>& asked_now) const
               covers(q.source, ring::kAnySource, wild.source) && covers(q.tag, ring::kAnyTag, wild.tag))
             ++answer.wild_pending;
       }
-      if (answer.from_source != 0 || answer.from_destination != 0)
-        all.push_back(answer);
+      if (answer.from_source != 0 || answer.from_destination != 0) all.push_back(answer);
     }
   }
   return all;
@@ -275,8 +294,8 @@ std::optional<Verdict> World::judge(bool lenient) {
   const auto pointers = states();
   const Names names = {nullptr, comm_text, call_name, site_text};
   auto verdict = std::make_unique<Verdict>();
-  if (!graph_judge({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld}, asked_now.data(), asked, answered.data(),
-                   static_cast<uint32_t>(answered.size()), lenient, names, verdict.get()))
+  if (!graph_judge({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld}, asked_now.data(), asked,
+                   answered.data(), static_cast<uint32_t>(answered.size()), lenient, names, verdict.get()))
     return {};
   return *verdict;
 }

@@ -19,9 +19,30 @@ using namespace resil::hang;
 namespace ring = resil::ring;
 
 enum Call : uint16_t {
-  kSendCall = 1, kRecvCall, kWaitCall, kWaitallCall, kWaitanyCall, kIrecvCall, kIsendCall, kSendrecvCall, kBarrierCall,
-  kAllreduceCall, kBcastCall, kScanCall, kReduceCall, kIbarrierCall, kFinalizeCall, kProbeCall, kSsendCall,
-  kStartCall, kCompleteCall, kPostCall, kWinWaitCall, kLockCall, kUnlockCall, kCallCount
+  kSendCall = 1,
+  kRecvCall,
+  kWaitCall,
+  kWaitallCall,
+  kWaitanyCall,
+  kIrecvCall,
+  kIsendCall,
+  kSendrecvCall,
+  kBarrierCall,
+  kAllreduceCall,
+  kBcastCall,
+  kScanCall,
+  kReduceCall,
+  kIbarrierCall,
+  kFinalizeCall,
+  kProbeCall,
+  kSsendCall,
+  kStartCall,
+  kCompleteCall,
+  kPostCall,
+  kWinWaitCall,
+  kLockCall,
+  kUnlockCall,
+  kCallCount
 };
 const char* call_text(uint16_t id);
 
@@ -48,7 +69,8 @@ struct Wild {
 Part receive(int32_t peer, int32_t tag, uint64_t needed = 1, uint64_t comm = kWorld);
 Part probe(int32_t peer, int32_t tag, uint64_t needed = 1, uint64_t comm = kWorld);
 Part send(int32_t peer, int32_t tag, uint32_t ordinal = 1, uint8_t flags = 0, uint64_t comm = kWorld);
-Part collective(uint16_t call, uint64_t sequence, uint64_t comm = kWorld, uint8_t flags = 0, int32_t root = ring::kNoPeer);
+Part collective(uint16_t call, uint64_t sequence, uint64_t comm = kWorld, uint8_t flags = 0,
+                int32_t root = ring::kNoPeer);
 Part token(int32_t peer, int32_t tag, uint32_t number = 1, uint8_t flags = 0, uint64_t window = kWindow);
 Part lock(int32_t target, bool exclusive, uint8_t flags = 0);
 Part sink();
@@ -69,7 +91,9 @@ struct World {
   void intercomm(uint64_t id, const std::vector<int32_t>& one, const std::vector<int32_t>& other);
   Membership& membership(int32_t rank, uint64_t comm);
   Count& count(uint64_t comm, int32_t owner, int32_t peer, int32_t tag) { return counts[{owner, comm, peer, tag}]; }
-  void sent(int32_t from, int32_t to, int32_t tag, uint64_t messages = 1, uint64_t comm = kWorld) { count(comm, from, to, tag).sent += messages; }
+  void sent(int32_t from, int32_t to, int32_t tag, uint64_t messages = 1, uint64_t comm = kWorld) {
+    count(comm, from, to, tag).sent += messages;
+  }
 
   std::vector<Question> questions();
   std::vector<Answer> answers(const std::vector<Question>& questions) const;
@@ -82,7 +106,7 @@ struct World {
   int32_t node_ranks = 2;
   std::vector<int32_t> silent;  ///< ranks whose node does not count them
   uint32_t question_room = 1 << 16;
-  uint32_t asked = 0;           ///< by the last judge()
+  uint32_t asked = 0;  ///< by the last judge()
 
  private:
   std::vector<std::vector<uint64_t>> records_;

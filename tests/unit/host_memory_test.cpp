@@ -67,8 +67,7 @@ class Tree {
   }
   void node(const std::string& name, const char* vendor) {
     file("/dev/dri/" + name, "");
-    if (vendor != nullptr)
-      file("/sys/class/drm/" + name + "/device/vendor", (std::string(vendor) + "\n").c_str());
+    if (vendor != nullptr) file("/sys/class/drm/" + name + "/device/vendor", (std::string(vendor) + "\n").c_str());
   }
 
  private:
@@ -107,8 +106,7 @@ TEST_CASE("host memory, with runtimes that are loaded later") {
   };
 
   // Nothing loaded: everything is the host's, whoever asks how often.
-  for (int i = 0; i < 1000; ++i)
-    CHECK((host_memory(host, kBytes) && host_memory(device, 1)));
+  for (int i = 0; i < 1000; ++i) CHECK((host_memory(host, kBytes) && host_memory(device, 1)));
   certain();
 
   // With the second number the word is found that has it, and nobody is asked while that stays.
@@ -206,7 +204,7 @@ TEST_CASE("Level Zero counts when it has a device") {
   using resil::gpu::level_zero_device;
   Tree tree;
   CHECK(!level_zero_device(tree.root()));  // neither /dev/dri nor /dev/accel
-  tree.node("card0", "0x1a03");            // a server's display adapter
+  tree.node("card0", "0x1a03");  // a server's display adapter
   CHECK(!level_zero_device(tree.root()));
   tree.node("renderD128", "0x10de");
   tree.node("renderD129", "0x1002");
@@ -235,8 +233,8 @@ TEST_CASE("Level Zero counts when it has a device") {
 }
 
 TEST_CASE("Level Zero's libraries by their names") {
-  using resil::gpu::LevelZero;
   using resil::gpu::level_zero_library;
+  using resil::gpu::LevelZero;
   CHECK(level_zero_library("libze_loader.so.1.20.6") == LevelZero::kLoader);
   CHECK(level_zero_library("libze_intel_gpu.so.1") == LevelZero::kDriver);
   CHECK(level_zero_library("libze_intel_npu.so.1") == LevelZero::kDriver);

@@ -36,9 +36,12 @@ std::string directory(const LaunchIdentity& identity) {
 }
 
 std::vector<std::string> openmpi(const char* rank, const char* space, const char* parent = nullptr) {
-  std::vector<std::string> variables = {std::string("OMPI_COMM_WORLD_RANK=") + rank, "OMPI_COMM_WORLD_SIZE=4",
-                                        "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
-                                        std::string("PMIX_RANK=") + rank, std::string("PMIX_NAMESPACE=") + space};
+  std::vector<std::string> variables = {std::string("OMPI_COMM_WORLD_RANK=") + rank,
+                                        "OMPI_COMM_WORLD_SIZE=4",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK=1",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+                                        std::string("PMIX_RANK=") + rank,
+                                        std::string("PMIX_NAMESPACE=") + space};
   if (parent) variables.push_back(std::string("OMPI_PARENT_PORT=") + parent);
   return variables;
 }
@@ -145,16 +148,16 @@ TEST_CASE("the wrong launcher makes singletons") {
 }
 
 TEST_CASE("Slurm: a step, not the batch script; job and step in the directory's name") {
-  std::vector<std::string> step = {"SLURM_JOB_ID=48213", "SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_ID=2",
-                                   "SLURM_LOCALID=1", "SLURM_NTASKS=64"};
+  std::vector<std::string> step = {"SLURM_JOB_ID=48213", "SLURM_PROCID=5",  "SLURM_STEP_NUM_TASKS=8",
+                                   "SLURM_STEP_ID=2",    "SLURM_LOCALID=1", "SLURM_NTASKS=64"};
   LaunchIdentity found = identity(step, MpiFamily::kMpich);
   CHECK(found.rank == 5);
   CHECK(found.size == 8);
   CHECK(found.local_size == -1);
   CHECK(directory(found) == "resil-48213.2");
   CHECK(identity(step).local_size == -1);
-  const std::pair<const char*, int> layouts[] = {{"3,5(x2)", 5}, {"2(x4)", 2}, {"8", -1}, {"5(x", -1}, {"(x2)", -1}, {"1,0(x9)", -1},
-                                                 {"7,", -1}, {"1,2,3,4", 3}};
+  const std::pair<const char*, int> layouts[] = {{"3,5(x2)", 5}, {"2(x4)", 2},    {"8", -1},  {"5(x", -1},
+                                                 {"(x2)", -1},   {"1,0(x9)", -1}, {"7,", -1}, {"1,2,3,4", 3}};
   for (const auto& [layout, tasks] : layouts) {
     std::vector<std::string> third = step;
     third.insert(third.end(), {"SLURM_NODEID=2", std::string("SLURM_STEP_TASKS_PER_NODE=") + layout});
@@ -179,8 +182,8 @@ TEST_CASE("Slurm: a step, not the batch script; job and step in the directory's 
 }
 
 TEST_CASE("other launchers and schedulers") {
-  LaunchIdentity pals = identity({"PBS_JOBID=12.host/x", "PALS_RANKID=7", "PALS_LOCAL_RANKID=3", "PMI_RANK=7",
-                                  "PMI_SIZE=16", "PALS_APID=ab-cd"});
+  LaunchIdentity pals = identity(
+      {"PBS_JOBID=12.host/x", "PALS_RANKID=7", "PALS_LOCAL_RANKID=3", "PMI_RANK=7", "PMI_SIZE=16", "PALS_APID=ab-cd"});
   CHECK(pals.rank == 7);
   CHECK(pals.size == 16);
   CHECK(directory(pals) == "resil-12.host_x.ab-cd");
@@ -223,8 +226,15 @@ TEST_CASE("rank lists") {
 }
 
 TEST_CASE("the presence value survives the journey") {
-  resil::PresenceValue value{"0.1.0", "watch,checksum", 0xfedcba9876543210, resil::kNoFiles, 321, "node|7", 0xabcdef0123456789,
-                             0xfedcba9876543211, "resil-a-20261122T1315Z-4700_3.0"};
+  resil::PresenceValue value{"0.1.0",
+                             "watch,checksum",
+                             0xfedcba9876543210,
+                             resil::kNoFiles,
+                             321,
+                             "node|7",
+                             0xabcdef0123456789,
+                             0xfedcba9876543211,
+                             "resil-a-20261122T1315Z-4700_3.0"};
   char text[352];
   resil::presence_format(value, text, sizeof text);
   resil::PresenceValue back{};
@@ -237,7 +247,8 @@ TEST_CASE("the presence value survives the journey") {
   CHECK(back.nonce == 0xabcdef0123456789);
   CHECK(back.claim == 0xfedcba9876543211);
   CHECK(std::string(back.place) == "resil-a-20261122T1315Z-4700_3.0");
-  for (const char* bad : {"", "2|0.1.0|watch|1|0|1|1|h", "3|0.1.0|watch|x|0|1|1|1||h", "3|0.1.0|watch|1|0|1|1|h", "3|0.1.0"})
+  for (const char* bad :
+       {"", "2|0.1.0|watch|1|0|1|1|h", "3|0.1.0|watch|x|0|1|1|1||h", "3|0.1.0|watch|1|0|1|1|h", "3|0.1.0"})
     CHECK_FALSE(resil::presence_parse(bad, &back));
   resil::PresenceValue longest{};
   memset(longest.version, 'v', sizeof longest.version - 1);
@@ -287,8 +298,12 @@ TEST_CASE("the comparison names the minority") {
     resil::LaunchIdentity of_node = identity(openmpi("0", "1958346753"));
     of_node.local_size = 2;
     some.describe_missing(of_node, 8, true, line, sizeof line);
-    CHECK(std::string(line).find("resil: ranks 2-5 of 8 do not carry resil, or are on nodes that do not share this report directory, so") == 0);
-    CHECK(std::string(line).find("set RESIL_DIR to one that all nodes share. Preload every rank: mpirun -x") != std::string::npos);
+    CHECK(
+        std::string(line).find(
+            "resil: ranks 2-5 of 8 do not carry resil, or are on nodes that do not share this report directory, so") ==
+        0);
+    CHECK(std::string(line).find("set RESIL_DIR to one that all nodes share. Preload every rank: mpirun -x") !=
+          std::string::npos);
     of_node.local_size = 8;
     some.describe_missing(of_node, 8, true, line, sizeof line);
     CHECK(std::string(line).find("do not share this report directory") == std::string::npos);

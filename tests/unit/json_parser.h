@@ -24,12 +24,10 @@ inline size_t utf8_sequence(const std::string& s, size_t i) {
   auto byte = [&](size_t k) { return k < s.size() ? static_cast<unsigned char>(s[k]) : 0u; };
   unsigned lead = byte(i);
   size_t length = lead < 0x80 ? 1 : (lead >> 5) == 6 ? 2 : (lead >> 4) == 14 ? 3 : (lead >> 3) == 30 ? 4 : 0;
-  if (length < 2)
-    return length;
+  if (length < 2) return length;
   unsigned code = lead & (0x7fu >> length);
   for (size_t k = 1; k < length; ++k) {
-    if ((byte(i + k) >> 6) != 2)
-      return 0;
+    if ((byte(i + k) >> 6) != 2) return 0;
     code = code << 6 | (byte(i + k) & 0x3f);
   }
   const unsigned smallest[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -45,12 +43,10 @@ class JsonParser {
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool take(char c) { return peek() == c && at_ < text_.size() ? ++at_, true : false; }
   void space() {
-    while (at_ < text_.size() && strchr(" \t\r\n", text_[at_]) != nullptr)
-      ++at_;
+    while (at_ < text_.size() && strchr(" \t\r\n", text_[at_]) != nullptr) ++at_;
   }
   bool word(const char* w) {
-    if (text_.compare(at_, strlen(w), w) != 0)
-      return false;
+    if (text_.compare(at_, strlen(w), w) != 0) return false;
     at_ += strlen(w);
     return true;
   }
@@ -62,60 +58,48 @@ class JsonParser {
   }
   bool digits() {
     size_t first = at_;
-    while (peek() >= '0' && peek() <= '9')
-      ++at_;
+    while (peek() >= '0' && peek() <= '9') ++at_;
     return at_ != first;
   }
   bool number(Json* v) {
     size_t first = at_;
     take('-');
-    if (!take('0') && !digits())
-      return false;
-    if (take('.') && !digits())
-      return false;
+    if (!take('0') && !digits()) return false;
+    if (take('.') && !digits()) return false;
     if (take('e') || take('E')) {
-      if (!take('+'))
-        take('-');
-      if (!digits())
-        return false;
+      if (!take('+')) take('-');
+      if (!digits()) return false;
     }
     v->kind = Json::kNumber;
     // Not strtod: that one reads numbers as the locale writes them.
     return std::from_chars(text_.data() + first, text_.data() + at_, v->number).ec == std::errc();
   }
   bool string(std::string* out) {
-    if (!take('"'))
-      return false;
+    if (!take('"')) return false;
     while (at_ < text_.size() && text_[at_] != '"') {
-      if (static_cast<unsigned char>(text_[at_]) < 0x20)
-        return false;
+      if (static_cast<unsigned char>(text_[at_]) < 0x20) return false;
       if (take('\\')) {
         if (take('u')) {
           unsigned code = 0;
           for (int i = 0; i < 4; ++i, ++at_) {
-            if (peek() == 0 || strchr("0123456789abcdefABCDEF", peek()) == nullptr)
-              return false;
+            if (peek() == 0 || strchr("0123456789abcdefABCDEF", peek()) == nullptr) return false;
             code = code * 16 + static_cast<unsigned>(strtoul(std::string(1, peek()).c_str(), nullptr, 16));
           }
-          if (code >= 0xd800 && code < 0xe000)
-            return false;
+          if (code >= 0xd800 && code < 0xe000) return false;
           if (code >= 0x800)
             *out += {static_cast<char>(0xe0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 0x3f))};
-          else if (code >= 0x80)
-            *out += static_cast<char>(0xc0 | code >> 6);
+          else if (code >= 0x80) *out += static_cast<char>(0xc0 | code >> 6);
           *out += static_cast<char>(code < 0x80 ? code : 0x80 | (code & 0x3f));
         } else {
           const char* found = peek() != 0 ? strchr("\"\"\\\\//b\bf\fn\nr\rt\t", peek()) : nullptr;
-          if (found == nullptr)
-            return false;
+          if (found == nullptr) return false;
           *out += found[1];
           ++at_;
         }
         continue;
       }
       size_t length = utf8_sequence(text_, at_);
-      if (length == 0)
-        return false;
+      if (length == 0) return false;
       out->append(text_, at_, length);
       at_ += length;
     }
@@ -127,25 +111,19 @@ class JsonParser {
       const char close = object ? '}' : ']';
       v->kind = object ? Json::kObject : Json::kArray;
       space();
-      if (take(close))
-        return true;
+      if (take(close)) return true;
       do {
         std::string key;
         Json item;
         space();
         if (object) {
-          if (!string(&key))
-            return false;
+          if (!string(&key)) return false;
           space();
-          if (!take(':'))
-            return false;
+          if (!take(':')) return false;
         }
-        if (!element(&item))
-          return false;
-        if (object)
-          v->members.emplace_back(key, item);
-        else
-          v->items.push_back(item);
+        if (!element(&item)) return false;
+        if (object) v->members.emplace_back(key, item);
+        else v->items.push_back(item);
       } while (take(','));
       return take(close);
     }
@@ -158,8 +136,7 @@ class JsonParser {
       v->boolean = text_[at_ - 2] == 'u';
       return true;
     }
-    if (word("null"))
-      return true;
+    if (word("null")) return true;
     return number(v);
   }
 

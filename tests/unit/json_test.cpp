@@ -46,8 +46,7 @@ Json round_trip(Fill fill, bool one_line = false, std::string* text = nullptr) {
   fill(*writer);
   REQUIRE(writer->finish());
   std::string all = sink.text();
-  if (text != nullptr)
-    *text = all;
+  if (text != nullptr) *text = all;
   INFO(all.substr(0, 400));
   Json value;
   REQUIRE(JsonParser(all).parse(&value));
@@ -69,28 +68,31 @@ std::string repaired(const std::string& bytes) {
 
 TEST_CASE("json: the parser of this test is strict") {
   Json value;
-  for (const char* bad : {"", "{", "{\"a\":1,}", "[1,]", "[01]", "[1.]", "[.5]", "[+1]", "[nan]", "[1,5 2]",
-                          "[\"\x01\"]", "[\"\xff\"]", "[\"\xed\xa0\x80\"]", "[\"\\x\"]", "[1] [2]", "{\"a\" 1}",
-                          "[1e]", "[\"\xc0\x80\"]"})
+  for (const char* bad :
+       {"", "{", "{\"a\":1,}", "[1,]", "[01]", "[1.]", "[.5]", "[+1]", "[nan]", "[1,5 2]", "[\"\x01\"]", "[\"\xff\"]",
+        "[\"\xed\xa0\x80\"]", "[\"\\x\"]", "[1] [2]", "{\"a\" 1}", "[1e]", "[\"\xc0\x80\"]"})
     CHECK_FALSE(JsonParser(bad).parse(&value));
   CHECK(JsonParser("{\"a\": [1, -2.5e+10, \"\\u00e9\", null, true, {}]}\n").parse(&value));
 }
 
 TEST_CASE("json: any bytes as keys and values") {
   std::mt19937 random(4711);
-  const char awkward[] = "\xe2\x82\xac\xf0\x9f\x98\x80\xed\"\\\n\x7f" "a";
+  const char awkward[] =
+      "\xe2\x82\xac\xf0\x9f\x98\x80\xed\"\\\n\x7f"
+      "a";
   for (int round = 0; round < 400; ++round) {
     std::string bytes(random() % 64, 0);
-    for (char& c : bytes)
-      c = round % 2 == 0 ? static_cast<char>(random() % 256) : awkward[random() % 13];
-    Json value = round_trip([&](JsonWriter& json) {
-      json.begin_object();
-      json.text(bytes.c_str(), bytes.c_str());
-      json.begin_array("list");
-      json.text(nullptr, bytes.c_str());
-      json.end_array();
-      json.end_object();
-    }, round % 3 == 0);
+    for (char& c : bytes) c = round % 2 == 0 ? static_cast<char>(random() % 256) : awkward[random() % 13];
+    Json value = round_trip(
+        [&](JsonWriter& json) {
+          json.begin_object();
+          json.text(bytes.c_str(), bytes.c_str());
+          json.begin_array("list");
+          json.text(nullptr, bytes.c_str());
+          json.end_array();
+          json.end_object();
+        },
+        round % 3 == 0);
     std::string wanted = repaired(bytes);
     CHECK(value.members.at(0).first == wanted);
     CHECK(value.members.at(0).second.string == wanted);
@@ -99,11 +101,18 @@ TEST_CASE("json: any bytes as keys and values") {
 }
 
 TEST_CASE("json: boundaries of UTF-8") {
-  const char* good[] = {"\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
-                        "\xf0\x90\x80\x80",
-                        "\xf4\x8f\xbf\xbf"};
-  const char* bad[] = {"\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
-                       "\xf5\x80\x80\x80", "\xe2\x82", "\xf0\x9f\x98", "\xc3"};
+  const char* good[] = {"\x7f",         "\xc2\x80",     "\xdf\xbf",         "\xe0\xa0\x80",
+                        "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
+  const char* bad[] = {"\x80",
+                       "\xc1\xbf",
+                       "\xe0\x9f\xbf",
+                       "\xed\xa0\x80",
+                       "\xf0\x8f\xbf\xbf",
+                       "\xf4\x90\x80\x80",
+                       "\xf5\x80\x80\x80",
+                       "\xe2\x82",
+                       "\xf0\x9f\x98",
+                       "\xc3"};
   for (const char* text : good) {
     Json value = round_trip([&](JsonWriter& json) { json.text(nullptr, text); });
     CHECK(value.string == text);
@@ -117,14 +126,13 @@ TEST_CASE("json: boundaries of UTF-8") {
 
 TEST_CASE("json: numbers") {
   using Double = std::numeric_limits<double>;
-  for (double number : {0.0, -0.0, 1.0, -1.5, 1e-300, 1e300, -1.79e308, Double::denorm_min(), 0.1,
-                        1732165342.123456}) {
+  for (double number : {0.0, -0.0, 1.0, -1.5, 1e-300, 1e300, -1.79e308, Double::denorm_min(), 0.1, 1732165342.123456}) {
     Json value = round_trip([&](JsonWriter& json) { json.number(nullptr, number); });
     REQUIRE(value.kind == Json::kNumber);
     CHECK(value.number == Approx(number).epsilon(1e-14));
   }
-  for (double number : {Double::quiet_NaN(), -Double::quiet_NaN(), Double::signaling_NaN(), Double::infinity(),
-                        -Double::infinity()})
+  for (double number :
+       {Double::quiet_NaN(), -Double::quiet_NaN(), Double::signaling_NaN(), Double::infinity(), -Double::infinity()})
     CHECK(round_trip([&](JsonWriter& json) { json.number(nullptr, number); }).kind == Json::kNull);
   for (int64_t number : {INT64_MIN, int64_t{-1}, int64_t{0}, INT64_MAX}) {
     std::string text;
@@ -156,23 +164,24 @@ TEST_CASE("json: the application's locale does not show", "[slow]") {
 
 TEST_CASE("json: one line stays one line, nesting, empty containers") {
   std::string text;
-  Json value = round_trip([](JsonWriter& json) {
-    json.begin_object();
-    json.begin_object("empty");
-    json.end_object();
-    json.begin_array("deep");
-    for (int i = 0; i < 20; ++i) {
-      json.begin_array();
-      json.integer(nullptr, i);
-    }
-    for (int i = 0; i < 20; ++i)
-      json.end_array();
-    json.end_array();
-    json.boolean("yes", true);
-    json.null("nothing");
-    json.text("lines", "a\nb");
-    json.end_object();
-  }, true, &text);
+  Json value = round_trip(
+      [](JsonWriter& json) {
+        json.begin_object();
+        json.begin_object("empty");
+        json.end_object();
+        json.begin_array("deep");
+        for (int i = 0; i < 20; ++i) {
+          json.begin_array();
+          json.integer(nullptr, i);
+        }
+        for (int i = 0; i < 20; ++i) json.end_array();
+        json.end_array();
+        json.boolean("yes", true);
+        json.null("nothing");
+        json.text("lines", "a\nb");
+        json.end_object();
+      },
+      true, &text);
   CHECK(text.find('\n') == text.size() - 1);
   CHECK(value.members.size() == 5);
   CHECK(value.members[2].second.boolean);
@@ -186,13 +195,11 @@ TEST_CASE("json: longer than the buffer, through a slow pipe, and used again") {
   std::string all;
   std::thread reader([&] {
     char block[777];
-    for (ssize_t got; (got = read(ends[0], block, sizeof(block))) > 0;)
-      all.append(block, static_cast<size_t>(got));
+    for (ssize_t got; (got = read(ends[0], block, sizeof(block))) > 0;) all.append(block, static_cast<size_t>(got));
   });
   auto writer = std::make_unique<JsonWriter>(ends[1]);
   writer->begin_array();
-  for (int i = 0; i < 3; ++i)
-    writer->text(nullptr, big.c_str());
+  for (int i = 0; i < 3; ++i) writer->text(nullptr, big.c_str());
   writer->end_array();
   CHECK(writer->finish());
   close(ends[1]);
@@ -217,8 +224,7 @@ TEST_CASE("json: a failing file is told, with the first error") {
     REQUIRE(fd >= 0);
     auto writer = std::make_unique<JsonWriter>(fd);
     writer->begin_array();
-    for (int i = 0; i < 20000; ++i)
-      writer->text(nullptr, "0123456789");
+    for (int i = 0; i < 20000; ++i) writer->text(nullptr, "0123456789");
     writer->end_array();
     CHECK_FALSE(writer->finish());
     CHECK(writer->error() == (path == std::string("/dev/full") ? ENOSPC : EBADF));

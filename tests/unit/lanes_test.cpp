@@ -60,23 +60,20 @@ struct Pair {
     peer.total_there = ordinal;
     peer.sum_there += record_sum(record);
     peer.sums_hold_there = true;
-    if (difference.found)
-      found.push_back(difference);
+    if (difference.found) found.push_back(difference);
   }
   void received(const Record& record, uint64_t evidence = 0) {
     Difference difference;
     peer.expected += 1;
     peer.sum_in += record_sum(record);
     lane_received(peer, record, evidence, &difference);
-    if (difference.found)
-      found.push_back(difference);
+    if (difference.found) found.push_back(difference);
   }
 };
 
 /// What transport_append() does for one that is not plain.
 bool announce_padded(Peer& to, const Record& record) {
-  if (!to.out.put(record, to.announced, (to.summed + 1) | kSumsHold, to.sum_out + record_sum(record)))
-    return false;
+  if (!to.out.put(record, to.announced, (to.summed + 1) | kSumsHold, to.sum_out + record_sum(record))) return false;
   to.announced += 1;
   to.summed += 1;
   to.sum_out += record_sum(record);
@@ -112,11 +109,9 @@ TEST_CASE("packets of a lane meet in order, lanes in any order") {
         pair.sent(stream[said++]);
         continue;
       }
-      if (taken == count)
-        continue;
+      if (taken == count) continue;
       uint32_t tag = usually_in_order && random() % 40 ? stream[taken].tag : random() % tags;
-      for (uint32_t i = 0; arriving[tag].empty(); ++i)
-        tag = (tag + 1) % tags;
+      for (uint32_t i = 0; arriving[tag].empty(); ++i) tag = (tag + 1) % tags;
       pair.received(arriving[tag].front(), ++taken);
       arriving[tag].pop_front();
     }
@@ -160,8 +155,7 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
         run_records += run;
         most -= run;
         const StreamSlot* slot = peer.in.next();
-        if (most == 0 || slot == nullptr)
-          break;
+        if (most == 0 || slot == nullptr) break;
         total = slot->total;
         sum = slot->sum;
         pair.ordinal = peer.next_ordinal;
@@ -175,7 +169,8 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
       const unsigned what = random() % (4 + rarely);
       if (what < 2 && said < count) {
         Record record = packet(random() % tags, 1000 + said, random() % 100 == 0 ? kPadded : 0);
-        if (record.flags == 0 ? announce_plain(there, std::bit_cast<PlainRecord>(record)) : announce_padded(there, record)) {
+        if (record.flags == 0 ? announce_plain(there, std::bit_cast<PlainRecord>(record))
+                              : announce_padded(there, record)) {
           stream.push_back(record);
           ++said;
           REQUIRE(there.announced == said);
@@ -188,8 +183,7 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
         }
         const bool quickly = record.flags == 0 && expect_plain(peer, std::bit_cast<PlainRecord>(record));
         quick += quickly;
-        if (!quickly)
-          pair.received(record);
+        if (!quickly) pair.received(record);
         ++taken;
       } else {
         take(1 + random() % 100);
@@ -198,8 +192,7 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
     take(~0u);
     INFO("seed " << seed);
     CHECK(pair.found.size() == wrong);
-    for (const Difference& difference : pair.found)
-      CHECK(stream[difference.ordinal].digest == difference.sent.digest);
+    for (const Difference& difference : pair.found) CHECK(stream[difference.ordinal].digest == difference.sent.digest);
     CHECK(coverage.checked_messages == count - wrong);
     CHECK(coverage.checked_bytes == 8 * (count - wrong));
     CHECK(peer.own_pending == 0);
@@ -225,31 +218,25 @@ TEST_CASE("a lane that several threads use is compared as a multiset") {
     for (uint32_t i = 0; i < count; ++i)
       sent.push_back(packet(3, 1000 + i / 2, random() % 3 || i == 0 ? kUnordered : 0));  // once one says so, it holds
     received = sent;
-    for (Record& record : received)
-      record.flags = 0;
+    for (Record& record : received) record.flags = 0;
     const bool damaged = seed % 2;
-    if (damaged)
-      received[random() % count].digest = 7;
+    if (damaged) received[random() % count].digest = 7;
     std::shuffle(received.begin(), received.end(), random);
     if (seed % 4 < 2)  // the receiver knows it first
       received[0].flags = kUnordered;
     pair.sent(sent[0]);
     for (uint32_t i = 0, j = 1; i < count || j < count;) {
-      if (j < count && random() % 2)
-        pair.sent(sent[j++]);
-      else if (i < count)
-        pair.received(received[i++]);
+      if (j < count && random() % 2) pair.sent(sent[j++]);
+      else if (i < count) pair.received(received[i++]);
     }
     INFO("seed " << seed);
     CHECK(pair.found.empty());
     for (Difference difference; lanes_pair_leftovers(peer, &difference);) {
-      if (difference.found)
-        pair.found.push_back(difference);
+      if (difference.found) pair.found.push_back(difference);
       difference.found = false;
     }
     REQUIRE(pair.found.size() == damaged);
-    if (damaged)
-      CHECK(pair.found[0].received.digest == 7);
+    if (damaged) CHECK(pair.found[0].received.digest == 7);
     CHECK(peer.own_pending == 0);
     CHECK(coverage.checked_messages == count - damaged);
     CHECK(peer.lane_nodes == 0);
@@ -315,10 +302,8 @@ TEST_CASE("a packet that is put back is the next one of its lane") {
 TEST_CASE("lost records: the sums decide, and matching begins anew") {
   Peer peer = fresh(next_rank++);
   Pair pair{peer, 0, {}};
-  for (uint64_t i = 0; i < 1000; ++i)
-    pair.received(packet(i % 7, i * i), i + 1);
-  for (uint64_t i = 0; i < 400; ++i)
-    pair.sent(packet(i % 7, i * i));
+  for (uint64_t i = 0; i < 1000; ++i) pair.received(packet(i % 7, i * i), i + 1);
+  for (uint64_t i = 0; i < 400; ++i) pair.sent(packet(i % 7, i * i));
   CHECK(coverage.checked_messages == 400);
   lanes_abandon(peer);
   CHECK(dropped.size() == 1000);
@@ -344,12 +329,9 @@ TEST_CASE("sums do not agree when a packet is wrong, missing, or in another lane
     for (uint64_t i = 0; i < 10; ++i) {
       pair.sent(packet(1, i));
       Record record = packet(1, i);
-      if (i == 4 && what == 1)
-        record.digest ^= 1;
-      if (i == 4 && what == 2)
-        record.tag = 2;
-      if (i != 4 || what != 3)
-        pair.received(record, 100 + i);
+      if (i == 4 && what == 1) record.digest ^= 1;
+      if (i == 4 && what == 2) record.tag = 2;
+      if (i != 4 || what != 3) pair.received(record, 100 + i);
     }
     sums_compare(peer);
     CHECK(peer.lost == (what != 0));
@@ -375,14 +357,12 @@ TEST_CASE("many lanes: the table grows, drops empty ones, and keeps the order of
   for (uint64_t round = 0; round < 2; ++round)
     for (uint64_t i = 0; i < kLanes; ++i)
       pair.sent(packet(static_cast<uint32_t>(i), round * kLanes + i, i % 11 == 0 ? kUnordered : 0));
-  for (uint64_t i = kLanes; i-- > 0;)
-    pair.received(packet(static_cast<uint32_t>(i), i));
+  for (uint64_t i = kLanes; i-- > 0;) pair.received(packet(static_cast<uint32_t>(i), i));
   for (uint64_t i = 0; i < 100000; ++i) {  // short-lived ones
     pair.sent(packet(static_cast<uint32_t>(1000000 + i), i));
     pair.received(packet(static_cast<uint32_t>(1000000 + i), i));
   }
-  for (uint64_t i = 0; i < kLanes; ++i)
-    pair.received(packet(static_cast<uint32_t>(i), kLanes + i));
+  for (uint64_t i = 0; i < kLanes; ++i) pair.received(packet(static_cast<uint32_t>(i), kLanes + i));
   CHECK(pair.found.empty());
   CHECK(coverage.checked_messages == 2 * kLanes + 100000);
   CHECK(peer.own_pending == 0);
@@ -394,12 +374,10 @@ TEST_CASE("more unmatched records than there is memory for: no false difference,
   Pair pair{peer, 0, {}}, beside{other, 0, {}};
   beside.sent(packet(1, 1));
   const uint64_t count = uint64_t{kMaxNodes} + 1000;
-  for (uint64_t i = 0; i < count; ++i)
-    pair.sent(packet(1, i * 3));
+  for (uint64_t i = 0; i < count; ++i) pair.sent(packet(1, i * 3));
   CHECK(peer.lost);
   CHECK_FALSE(other.lost);
-  for (uint64_t i = 0; i < count; ++i)
-    pair.received(packet(1, i * 3));
+  for (uint64_t i = 0; i < count; ++i) pair.received(packet(1, i * 3));
   sums_compare(peer);
   CHECK_FALSE(peer.lost);
   CHECK(pair.found.empty());
@@ -422,12 +400,9 @@ TEST_CASE("lost records of a peer whose sums cannot agree: every packet has its 
     }
     pair.sent(packet(1, 0));
     pair.received(packet(1, 0));
-    for (uint64_t i = 1; i < 10; ++i)
-      pair.received(packet(1, i), i);
-    if (at_sender)
-      peer.sums_hold_there = false;
-    else
-      peer.sums_hold_in = false;
+    for (uint64_t i = 1; i < 10; ++i) pair.received(packet(1, i), i);
+    if (at_sender) peer.sums_hold_there = false;
+    else peer.sums_hold_in = false;
     lanes_abandon(peer);
     CHECK(coverage.uncovered_messages[static_cast<int>(Reason::kMemory)] == 9);
     CHECK(coverage.uncovered_bytes[static_cast<int>(Reason::kMemory)] == 72);

@@ -54,8 +54,7 @@ struct Impostor {
     REQUIRE(round != 0);
     REQUIRE(world.until([&] {
       for (const std::string& frame : client->frames())
-        if (frame[4] == static_cast<char>(FrameType::kAsk))
-          return true;
+        if (frame[4] == static_cast<char>(FrameType::kAsk)) return true;
       return false;
     }));
     return round;
@@ -199,10 +198,8 @@ TEST_CASE("a flood of strangers neither keeps the nodes out nor disturbs a quest
   const uint64_t round = overlay_ask(world.at(0), 1, "q", 1, world.now + 30);
   for (int i = 0; i < 200; ++i) {
     crowd[static_cast<size_t>(i)].reset(new RawClient(world.table()[i % 2].leader));
-    if (i % 3 == 0)
-      crowd[static_cast<size_t>(i)]->send(std::string(100000, 'g'));
-    if (i % 3 == 1)
-      crowd[static_cast<size_t>(i)]->reset();
+    if (i % 3 == 0) crowd[static_cast<size_t>(i)]->send(std::string(100000, 'g'));
+    if (i % 3 == 1) crowd[static_cast<size_t>(i)]->reset();
   }
   REQUIRE(world.until([&] { return world.node(0).finished_round == round; }));
   CHECK(world.node(0).unanswered.empty());
@@ -218,8 +215,7 @@ TEST_CASE("frames that are not what they should be end the connection, and nothi
   const auto type = [](FrameType one) { return static_cast<uint8_t>(one); };
   uint32_t attach = 1;
   const auto next = [&]() -> RawClient& {
-    if (client->closed())
-      impostor.join(++attach);
+    if (client->closed()) impostor.join(++attach);
     client = impostor.client.get();
     return *client;
   };
@@ -347,8 +343,7 @@ TEST_CASE("who has greeted is not evicted by those who have not") {
   genuine.hello(world.key(), 4, 1);
   REQUIRE(world.until([&] { return genuine.receive().size() >= sizeof(Challenge); }, 1));
   std::vector<std::unique_ptr<RawClient>> crowd;
-  for (int i = 0; i < 20; ++i)
-    crowd.emplace_back(new RawClient(world.table()[1].leader));
+  for (int i = 0; i < 20; ++i) crowd.emplace_back(new RawClient(world.table()[1].leader));
   world.run(0.1);
   CHECK(world.counters(1).refused_full >= 17);
   genuine.prove(world.key());
@@ -386,8 +381,7 @@ TEST_CASE("a child that never reads is given up without filling memory") {
   REQUIRE(world.assemble());
   world.node(3).stopped = true;
   const std::string order(60 << 10, 'o');
-  for (int i = 0; i < 1000; ++i)
-    overlay_order(world.at(0), 1, order.data(), static_cast<uint32_t>(order.size()));
+  for (int i = 0; i < 1000; ++i) overlay_order(world.at(0), 1, order.data(), static_cast<uint32_t>(order.size()));
   REQUIRE(world.until([&] { return world.node(1).orders.size() > 100; }));
   CHECK(world.counters(0).most_memory_used < 16 << 20);  // three queues, of 180 MB in all
   world.run(6);
@@ -402,15 +396,12 @@ TEST_CASE("random bytes at any moment of a conversation") {
   for (uint32_t i = 0; i < 300; ++i) {
     RawClient client(impostor.world.table()[1].leader);
     const uint32_t stage = random() % 4;
-    if (stage > 0)
-      client.hello(impostor.world.key(), 4, 1, i + 2);
+    if (stage > 0) client.hello(impostor.world.key(), 4, 1, i + 2);
     impostor.world.run(0.01);
-    if (stage > 1)
-      client.prove(impostor.world.key());
+    if (stage > 1) client.prove(impostor.world.key());
     impostor.world.run(0.01);
     std::string noise(random() % 300, '\0');
-    for (char& byte : noise)
-      byte = static_cast<char>(random());
+    for (char& byte : noise) byte = static_cast<char>(random());
     if (stage > 2) {  // signed noise, behind a header that holds
       noise = client.frame(static_cast<uint8_t>(random() % 9), static_cast<uint16_t>(random()), noise);
     } else if (random() % 2 == 0) {
@@ -423,8 +414,7 @@ TEST_CASE("random bytes at any moment of a conversation") {
   REQUIRE(impostor.world.assemble());
   REQUIRE(impostor.world.ask(impostor.world.node(0)));
   CHECK(impostor.world.node(0).unanswered.empty());
-  for (uint32_t node : {0, 2, 3})
-    CHECK(impostor.world.counters(node).bad_frames == 0);
+  for (uint32_t node : {0, 2, 3}) CHECK(impostor.world.counters(node).bad_frames == 0);
 }
 
 TEST_CASE("out of descriptors, it is counted and goes on") {
@@ -449,8 +439,7 @@ TEST_CASE("out of descriptors, it is counted and goes on") {
   const bool refused = world.counters(1).accept_errors > 0 && world.counters(1).accept_errors < 100;
   const bool alone = world.state(4).parent == kNoNode && !world.state(4).is_root;
   setrlimit(RLIMIT_NOFILE, &old);
-  for (const int fd : taken)
-    close(fd);
+  for (const int fd : taken) close(fd);
   CHECK(asked);
   CHECK(refused);
   CHECK(alone);
@@ -464,8 +453,7 @@ TEST_CASE("only addresses of the table may knock") {
   OverlayOptions options = narrow();
   OverlayWorld world(2, options);
   std::vector<NodeEntry> elsewhere = world.table();
-  for (NodeEntry& entry : elsewhere)
-    entry.leader.ip[3] = 77;  // 127.0.0.77
+  for (NodeEntry& entry : elsewhere) entry.leader.ip[3] = 77;  // 127.0.0.77
   Address own;
   const int listener = overlay_listen(&own, true);
   REQUIRE(listener >= 0);

@@ -35,8 +35,7 @@ class Chaos {
           world_.take_over(number);
         break;
       case 4:
-        if (standby.overlay != nullptr)
-          standby.stopped = !standby.stopped;
+        if (standby.overlay != nullptr) standby.stopped = !standby.stopped;
         break;
       default:
         for (auto* one : {&leader, &standby})
@@ -45,13 +44,11 @@ class Chaos {
     }
     replace();
     world_.run(static_cast<double>(random_() % 100) * 0.01);
-    for (uint32_t i = 0; i < kNodes; ++i)
-      check(world_.node(i)), check(world_.standby(i));
+    for (uint32_t i = 0; i < kNodes; ++i) check(world_.node(i)), check(world_.standby(i));
   }
 
   void settle() {
-    for (uint32_t i = 0; i < kNodes; ++i)
-      world_.node(i).stopped = world_.standby(i).stopped = false;
+    for (uint32_t i = 0; i < kNodes; ++i) world_.node(i).stopped = world_.standby(i).stopped = false;
     replace();
     // One root, whom all follow and who hears all.
     const bool settled = world_.until([&] { return roots().size() == 1 && lost() == 0; }, 120);
@@ -60,11 +57,9 @@ class Chaos {
     OverlayNode& root = *roots()[0];
     std::vector<uint32_t> gone;
     for (uint32_t i = 0; i < kNodes; ++i)
-      if (world_.node(i).overlay == nullptr && world_.standby(i).overlay == nullptr)
-        gone.push_back(i);
+      if (world_.node(i).overlay == nullptr && world_.standby(i).overlay == nullptr) gone.push_back(i);
     bool whole = false;
-    for (int i = 0; i < 30 && !whole; ++i, world_.run(1))
-      whole = world_.ask(root, "?") && root.unanswered == gone;
+    for (int i = 0; i < 30 && !whole; ++i, world_.run(1)) whole = world_.ask(root, "?") && root.unanswered == gone;
     CHECK(whole);
     check(root);
   }
@@ -89,8 +84,7 @@ class Chaos {
     std::vector<OverlayNode*> found;
     for (uint32_t i = 0; i < kNodes; ++i)
       for (auto* one : {&world_.node(i), &world_.standby(i)})
-        if (one->overlay != nullptr && overlay_state(one->overlay).is_root)
-          found.push_back(one);
+        if (one->overlay != nullptr && overlay_state(one->overlay).is_root) found.push_back(one);
     return found;
   }
 
@@ -104,8 +98,7 @@ class Chaos {
 
   /// What the last round gave is a set and agrees with the list of those who are missing.
   void check(const OverlayNode& node) {
-    if (node.finished_round != 0)
-      REQUIRE(world_.answers(node).size() + node.unanswered.size() == kNodes);
+    if (node.finished_round != 0) REQUIRE(world_.answers(node).size() + node.unanswered.size() == kNodes);
   }
 
   std::mt19937 random_;
@@ -117,8 +110,7 @@ void run(unsigned first, unsigned last) {
   for (unsigned seed = first; seed <= last; ++seed) {
     INFO("seed " << seed);
     Chaos chaos(seed);
-    for (int i = 0; i < 60; ++i)
-      chaos.event();
+    for (int i = 0; i < 60; ++i) chaos.event();
     chaos.settle();
   }
 }

@@ -21,10 +21,10 @@ OverlayNode& self_of(void* self) { return *static_cast<OverlayNode*>(self); }
 
 uint32_t answer(void* self, uint16_t, const void* request, uint32_t bytes, void* room, uint32_t room_bytes) {
   const OverlayNode& node = self_of(self);
-  const std::string text = node.answer.empty()
-      ? std::string(static_cast<const char*>(request), bytes) + std::to_string(node.number) + " " : node.answer;
-  if (text.size() > room_bytes)
-    return room_bytes + 1;
+  const std::string text =
+      node.answer.empty() ? std::string(static_cast<const char*>(request), bytes) + std::to_string(node.number) + " "
+                          : node.answer;
+  if (text.size() > room_bytes) return room_bytes + 1;
   memcpy(room, text.data(), text.size());
   return static_cast<uint32_t>(text.size());
 }
@@ -51,8 +51,7 @@ void news(void* self, uint32_t node, NodeState state) { self_of(self).news.empla
 }  // namespace
 
 OverlayWorld::OverlayWorld(uint32_t count, OverlayOptions options, bool standbys) : options_(options) {
-  for (int i = 0; i < 16; ++i)
-    key_[i] = static_cast<uint8_t>(7 * i + 1);
+  for (int i = 0; i < 16; ++i) key_[i] = static_cast<uint8_t>(7 * i + 1);
   table_.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
     OverlayNode& leader = nodes_.emplace_back();
@@ -61,20 +60,16 @@ OverlayWorld::OverlayWorld(uint32_t count, OverlayOptions options, bool standbys
     REQUIRE(leader.listener >= 0);
     OverlayNode& second = standbys_.emplace_back();
     second.number = i, second.standby = true, second.world = this;
-    if (standbys)
-      second.listener = overlay_listen(&table_[i].standby, true);
+    if (standbys) second.listener = overlay_listen(&table_[i].standby, true);
   }
-  for (OverlayNode& node : nodes_)
-    open(node);
+  for (OverlayNode& node : nodes_) open(node);
 }
 
 OverlayWorld::~OverlayWorld() {
   for (auto* all : {&nodes_, &standbys_})
     for (OverlayNode& node : *all) {
-      if (node.overlay != nullptr)
-        overlay_close(node.overlay);
-      else if (node.listener >= 0)
-        ::close(node.listener);
+      if (node.overlay != nullptr) overlay_close(node.overlay);
+      else if (node.listener >= 0) ::close(node.listener);
     }
 }
 
@@ -112,8 +107,7 @@ uint64_t OverlayWorld::traffic() const {
 void OverlayWorld::turn() {
   for (auto* all : {&nodes_, &standbys_})
     for (OverlayNode& node : *all)
-      if (node.overlay != nullptr && !node.stopped)
-        overlay_step(node.overlay, now, 0);
+      if (node.overlay != nullptr && !node.stopped) overlay_step(node.overlay, now, 0);
 }
 
 bool OverlayWorld::until(const std::function<bool()>& done, double seconds) {
@@ -124,8 +118,7 @@ bool OverlayWorld::until(const std::function<bool()>& done, double seconds) {
     do {
       before = after;
       turn();
-      if (done())
-        return true;
+      if (done()) return true;
       after = traffic();
       quiet = before == after ? quiet + 1 : 0;
     } while (quiet < 3 && ++turns < 2000);
@@ -158,8 +151,7 @@ bool OverlayWorld::ask(OverlayNode& root, const std::string& question, double pa
 std::set<std::string> OverlayWorld::answers(const OverlayNode& root) const {
   std::istringstream words(root.merged);
   std::set<std::string> all;
-  for (std::string word; words >> word;)
-    REQUIRE(all.insert(word).second);  // nobody twice
+  for (std::string word; words >> word;) REQUIRE(all.insert(word).second);  // nobody twice
   return all;
 }
 
@@ -190,8 +182,7 @@ bool RawClient::closed() {
 }
 
 void RawClient::shut() {
-  if (fd_ >= 0)
-    ::close(fd_);
+  if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
   delete session_;
   session_ = nullptr;
@@ -234,8 +225,7 @@ void RawClient::prove(const uint8_t key[16]) {
 }
 
 std::string RawClient::frame(uint8_t type, uint16_t kind, const std::string& payload) {
-  const FrameHeader header = {static_cast<uint32_t>(payload.size()), static_cast<FrameType>(type), 0, kind,
-                              ++sequence};
+  const FrameHeader header = {static_cast<uint32_t>(payload.size()), static_cast<FrameType>(type), 0, kind, ++sequence};
   std::string whole(reinterpret_cast<const char*>(&header), sizeof(header));
   whole += payload;
   uint8_t mac[kMacBytes];
@@ -250,8 +240,7 @@ std::vector<std::string> RawClient::frames() {
   while (received_.size() >= sizeof(header)) {
     memcpy(&header, received_.data(), sizeof(header));
     const size_t whole = sizeof(header) + header.bytes + kMacBytes;
-    if (received_.size() < whole)
-      break;
+    if (received_.size() < whole) break;
     REQUIRE(session_->in.verify(received_.data(), whole - kMacBytes, nullptr, 0,
                                 reinterpret_cast<const uint8_t*>(received_.data()) + whole - kMacBytes));
     all.push_back(received_.substr(0, whole - kMacBytes));

@@ -18,7 +18,7 @@ struct OverlayNode {
   resil::hang::Overlay* overlay = nullptr;
   int listener = -1;
   bool stopped = false;  ///< as after SIGSTOP: not stepped
-  std::string answer;    ///< its part of a round
+  std::string answer;  ///< its part of a round
   std::vector<std::string> orders;
   std::vector<std::pair<uint32_t, std::string>> raised;
   std::vector<std::pair<uint32_t, resil::hang::NodeState>> news;
@@ -79,9 +79,9 @@ class RawClient {
   bool send(const void* data, size_t bytes);
   bool send(const std::string& text) { return send(text.data(), text.size()); }
   std::string receive();  ///< what is there
-  bool closed();          ///< by the other side
+  bool closed();  ///< by the other side
   void shut();
-  void reset();           ///< closes with RST
+  void reset();  ///< closes with RST
 
   /// Greets as node `from`; what has been sent is in `sent`.
   void hello(const uint8_t key[16], uint32_t from, uint32_t to, uint32_t attach = 1);

@@ -22,8 +22,7 @@ std::string hex(const uint8_t* bytes, size_t count) {
 
 std::string sha256(const std::string& text, size_t piece) {
   Sha256 hash;
-  for (size_t i = 0; i < text.size(); i += piece)
-    hash.add(text.data() + i, std::min(piece, text.size() - i));
+  for (size_t i = 0; i < text.size(); i += piece) hash.add(text.data() + i, std::min(piece, text.size() - i));
   uint8_t digest[32];
   hash.finish(digest);
   return hex(digest, 32);
@@ -73,6 +72,5 @@ TEST_CASE("HMAC-SHA-256 gives the codes of RFC 4231") {
        "hashed before being used by the HMAC algorithm.",
        "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"}};
   for (const auto& one : kCases)
-    for (size_t cut : {size_t{0}, size_t{1}, one.text.size()})
-      CHECK(hmac(one.key, one.text, cut) == one.code);
+    for (size_t cut : {size_t{0}, size_t{1}, one.text.size()}) CHECK(hmac(one.key, one.text, cut) == one.code);
 }

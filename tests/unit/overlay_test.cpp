@@ -54,14 +54,12 @@ TEST_CASE("several questions may be under way, and the handler may ask the next 
   OverlayWorld world(9, narrow());
   REQUIRE(world.assemble());
   uint64_t last = 0;
-  for (int i = 0; i < 4; ++i)
-    REQUIRE((last = overlay_ask(world.at(0), 1, "x", 1, world.now + 5)) != 0);
+  for (int i = 0; i < 4; ++i) REQUIRE((last = overlay_ask(world.at(0), 1, "x", 1, world.now + 5)) != 0);
   CHECK(overlay_ask(world.at(0), 1, "x", 1, world.now + 5) == 0);
   REQUIRE(world.until([&] { return world.counters(0).rounds == 4; }));
   CHECK(world.node(0).finished_round == last);
   CHECK(world.counters(0).rounds_partial == 0);
-  for (int i = 0; i < 50; ++i)
-    REQUIRE(world.ask(world.node(0), std::to_string(i) + "/"));
+  for (int i = 0; i < 50; ++i) REQUIRE(world.ask(world.node(0), std::to_string(i) + "/"));
   CHECK(world.node(0).unanswered.empty());
 }
 
@@ -71,14 +69,12 @@ TEST_CASE("long answers come whole") {
   options.most_memory = 256 << 20;
   OverlayWorld world(7, options);
   REQUIRE(world.assemble());
-  for (uint32_t i = 0; i < 7; ++i)
-    world.node(i).answer = std::string(1 << 20, static_cast<char>('a' + i)) + " ";
+  for (uint32_t i = 0; i < 7; ++i) world.node(i).answer = std::string(1 << 20, static_cast<char>('a' + i)) + " ";
   REQUIRE(world.ask(world.node(0)));
   CHECK(world.node(0).unanswered.empty());
   const auto answers = world.answers(world.node(0));
   REQUIRE(answers.size() == 7);
-  for (uint32_t i = 0; i < 7; ++i)
-    CHECK(answers.count(std::string(1 << 20, static_cast<char>('a' + i))) == 1);
+  for (uint32_t i = 0; i < 7; ++i) CHECK(answers.count(std::string(1 << 20, static_cast<char>('a' + i))) == 1);
 }
 
 TEST_CASE("an answer without room costs the node's voice, not its connection") {
@@ -106,8 +102,7 @@ TEST_CASE("without memory for a long frame it is read past, counted, and the con
   OverlayWorld world(4, options);
   REQUIRE(world.assemble());
   world.node(0).answer = "0 ";
-  for (uint32_t i = 1; i < 4; ++i)
-    world.node(i).answer = std::string(30 << 10, static_cast<char>('a' + i)) + " ";
+  for (uint32_t i = 1; i < 4; ++i) world.node(i).answer = std::string(30 << 10, static_cast<char>('a' + i)) + " ";
   REQUIRE(world.ask(world.node(0)));
   CHECK(world.node(0).unanswered.empty());
   CHECK(world.counters(0).most_memory_used <= options.most_memory);
@@ -115,10 +110,8 @@ TEST_CASE("without memory for a long frame it is read past, counted, and the con
   options.most_memory = 180 << 10;  // the round's own memory, and nothing for frames
   OverlayWorld poor(4, options);
   REQUIRE(poor.assemble());
-  for (uint32_t i = 1; i < 4; ++i)
-    poor.node(i).answer = std::string(30 << 10, static_cast<char>('a' + i)) + " ";
-  for (int i = 0; i < 5; ++i)
-    REQUIRE(poor.ask(poor.node(0)));
+  for (uint32_t i = 1; i < 4; ++i) poor.node(i).answer = std::string(30 << 10, static_cast<char>('a' + i)) + " ";
+  for (int i = 0; i < 5; ++i) REQUIRE(poor.ask(poor.node(0)));
   CHECK(poor.node(0).unanswered == numbers({1, 2, 3}));
   for (uint32_t i = 0; i < 4; ++i) {
     CHECK(poor.counters(i).most_memory_used <= options.most_memory);
@@ -137,15 +130,13 @@ TEST_CASE("the children of a dead leader go to its standby or its parent, at onc
     world.run(1.5);
     const double died = world.now;
     world.kill(1);
-    if (standbys)
-      world.take_over(1);
+    if (standbys) world.take_over(1);
     REQUIRE(world.until([&] {
       return world.state(4).parent == (standbys ? 1 : 0) && world.state(5).parent == world.state(4).parent &&
              world.state(6).parent == world.state(4).parent;
     }));
     CHECK(world.now - died < 0.5);  // of the test's clock: before anything times out
-    if (standbys)
-      REQUIRE(world.until([&] { return overlay_state(world.standby(1).overlay).parent == 0; }));
+    if (standbys) REQUIRE(world.until([&] { return overlay_state(world.standby(1).overlay).parent == 0; }));
     REQUIRE(world.ask(world.node(0)));
     CHECK(world.node(0).unanswered == (standbys ? numbers({}) : numbers({1})));
     CHECK(world.answers(world.node(0)).size() == (standbys ? 14 : 13));
@@ -182,8 +173,8 @@ TEST_CASE("a stopped leader is missed within its leg, is not waited for again, a
   CHECK(world.node(0).finished_at - asked < 0.1);
   CHECK(world.node(0).unanswered == numbers({1, 4, 5, 6, 13}));
   // Silence: those below it go elsewhere.
-  REQUIRE(world.until([&] { return world.state(4).parent == 0 && world.state(5).parent == 0 &&
-                                   world.state(6).parent == 0; }, 9));
+  REQUIRE(world.until(
+      [&] { return world.state(4).parent == 0 && world.state(5).parent == 0 && world.state(6).parent == 0; }, 9));
   REQUIRE(world.ask(world.node(0)));
   CHECK(world.node(0).unanswered == numbers({1}));
   CHECK(world.node(0).news.back().first != 0);
@@ -226,9 +217,8 @@ TEST_CASE("the standby of node 0 takes the lead over") {
   world.run(1);
   world.take_over(0);
   OverlayNode& root = world.standby(0);
-  REQUIRE(world.until([&] {
-    return world.state(1).parent == 0 && world.state(2).parent == 0 && world.state(3).parent == 0;
-  }));
+  REQUIRE(world.until(
+      [&] { return world.state(1).parent == 0 && world.state(2).parent == 0 && world.state(3).parent == 0; }));
   REQUIRE(world.ask(root));
   CHECK(root.unanswered.empty());
   CHECK(root.finished_round != world.node(0).finished_round);
@@ -242,8 +232,9 @@ TEST_CASE("without node 0 the lowest that can be reached leads, until node 0 is 
   world.kill(0);
   ::close(world.standby(0).listener);
   world.standby(0).listener = -1;
-  REQUIRE(world.until([&] { return world.state(1).is_root && world.state(2).root == 1 && world.state(3).root == 1 &&
-                                   world.state(13).root == 1; }));
+  REQUIRE(world.until([&] {
+    return world.state(1).is_root && world.state(2).root == 1 && world.state(3).root == 1 && world.state(13).root == 1;
+  }));
   CHECK_FALSE(world.state(2).is_root);
   REQUIRE(world.ask(world.node(1)));
   CHECK(world.node(1).unanswered == numbers({0}));
@@ -263,8 +254,8 @@ TEST_CASE("without node 0 the lowest that can be reached leads, until node 0 is 
   REQUIRE(listen(fd, 100) == 0);
   world.standby(0).listener = fd;
   world.take_over(0);
-  REQUIRE(world.until([&] { return world.state(2).parent == 0 && !world.state(2).is_root &&
-                                   world.state(13).root == 0; }));
+  REQUIRE(
+      world.until([&] { return world.state(2).parent == 0 && !world.state(2).is_root && world.state(13).root == 0; }));
   REQUIRE(world.until([&] { return world.ask(world.standby(0)) && world.standby(0).unanswered.size() == 1; }));
   CHECK(world.standby(0).unanswered == numbers({1}));
 }
@@ -294,8 +285,7 @@ TEST_CASE("orders reach everybody once, newcomers too") {
   world.node(2).stopped = false;
   REQUIRE(world.assemble());
   world.run(3);
-  for (uint32_t i = 0; i < 14; ++i)
-    CHECK(world.node(i).orders == std::vector<std::string>{"7:leave"});
+  for (uint32_t i = 0; i < 14; ++i) CHECK(world.node(i).orders == std::vector<std::string>{"7:leave"});
   CHECK(overlay_flushed(world.at(0)));
 }
 
@@ -334,8 +324,7 @@ TEST_CASE("who leads because the root said good-bye knows it") {
   other.run(11);
   other.kill(0);
   REQUIRE(other.until([&] { return other.state(1).is_root; }));
-  for (const auto& news : other.node(1).news)
-    CHECK(news.first != 0);
+  for (const auto& news : other.node(1).news) CHECK(news.first != 0);
 }
 
 TEST_CASE("an order of a root that dies at once still arrives") {
@@ -348,8 +337,7 @@ TEST_CASE("an order of a root that dies at once still arrives") {
   world.kill(0);
   REQUIRE(world.until([&] {
     for (uint32_t i = 1; i < 14; ++i)
-      if (world.node(i).orders.size() != 1)
-        return false;
+      if (world.node(i).orders.size() != 1) return false;
     return true;
   }));
 }
@@ -359,9 +347,7 @@ TEST_CASE("all leaders but the root die one after the other, and what is left an
   REQUIRE(world.assemble());
   for (uint32_t dead = 1; dead < 14; ++dead) {
     world.kill(dead);
-    REQUIRE(world.until([&] {
-      return world.ask(world.node(0)) && world.node(0).unanswered.size() == dead;
-    }));
+    REQUIRE(world.until([&] { return world.ask(world.node(0)) && world.node(0).unanswered.size() == dead; }));
   }
 }
 
@@ -370,11 +356,8 @@ TEST_CASE("more orphans than a node takes find another place") {
   options.most_children = 4;
   OverlayWorld world(40, options);
   REQUIRE(world.assemble());
-  for (uint32_t dead : {1, 2, 3})
-    world.kill(dead);
-  REQUIRE(world.until([&] {
-    return world.ask(world.node(0)) && world.node(0).unanswered == numbers({1, 2, 3});
-  }));
+  for (uint32_t dead : {1, 2, 3}) world.kill(dead);
+  REQUIRE(world.until([&] { return world.ask(world.node(0)) && world.node(0).unanswered == numbers({1, 2, 3}); }));
   CHECK(world.counters(0).refused_full > 0);
   CHECK(world.state(0).children <= 4);
 }
@@ -404,11 +387,9 @@ TEST_CASE("the listener is on one address of this host, never on all") {
     const int fd = overlay_listen(&address, false, interface);
     REQUIRE(fd >= 0);
     bool any = true;
-    for (const uint8_t byte : address.ip)
-      any = any && byte == 0;
+    for (const uint8_t byte : address.ip) any = any && byte == 0;
     CHECK_FALSE(any);
-    if (interface != nullptr && interface[0] != 'n')
-      CHECK(address.ip[0] == 127);
+    if (interface != nullptr && interface[0] != 'n') CHECK(address.ip[0] == 127);
     close(fd);
   }
 }
@@ -433,8 +414,7 @@ TEST_CASE("ports that are taken are passed over") {
 TEST_CASE("two nodes meet over IPv6") {
   NodeEntry table[2] = {};
   int listeners[2];
-  for (int i = 0; i < 2; ++i)
-    REQUIRE((listeners[i] = overlay_listen(&table[i].leader, false, "::1")) >= 0);
+  for (int i = 0; i < 2; ++i) REQUIRE((listeners[i] = overlay_listen(&table[i].leader, false, "::1")) >= 0);
   if (table[0].leader.family != 6) {
     WARN("no IPv6 here");
     close(listeners[0]);
@@ -447,12 +427,10 @@ TEST_CASE("two nodes meet over IPv6") {
     REQUIRE((nodes[i] = overlay_open(listeners[i], table, 2, i, false, key, {}, {})) != nullptr);
   double now = 1;
   for (; now < 5 && overlay_state(nodes[1]).root != 0; now += 0.01)
-    for (Overlay* node : nodes)
-      overlay_step(node, now, 1);
+    for (Overlay* node : nodes) overlay_step(node, now, 1);
   CHECK(overlay_state(nodes[1]).parent == 0);
   CHECK(overlay_state(nodes[0]).children == 1);
-  for (Overlay* node : nodes)
-    overlay_close(node);
+  for (Overlay* node : nodes) overlay_close(node);
 }
 
 TEST_CASE("descriptors that the program closed and uses itself are left alone") {
@@ -482,8 +460,7 @@ TEST_CASE("a connection that the program closed and uses itself is left alone") 
   for (int fd = 3; fd < 200; ++fd) {
     sockaddr_in address;
     socklen_t bytes = sizeof(address);
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0)
-      youngest = fd;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0) youngest = fd;
   }
   REQUIRE(youngest > 0);
   const int file = open("/dev/null", O_RDONLY);

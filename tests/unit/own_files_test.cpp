@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files in directories that others may write to: nothing is opened through a link, truncated, waited for, or believed when
-// it belongs to somebody else. What needs a second user runs as root only.
+// Files in directories that others may write to: nothing is opened through a link, truncated, waited for, or believed
+// when it belongs to somebody else. What needs a second user runs as root only.
 #include "shim/report/own_files.h"
 
 #include <dirent.h>
@@ -18,8 +18,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "shim/report/claim.h"
 #include "shim/presence/files.h"
+#include "shim/report/claim.h"
 
 namespace {
 
@@ -121,7 +121,8 @@ TEST_CASE("of several claims one wins, and it is whole whenever it can be seen")
       mine.id = static_cast<uint64_t>(i);
       Claim seen;
       const int error = claim_make(at, mine);
-      const bool whole = claim_read(at, &seen) == ClaimState::kThere && strcmp(seen.name, mine.name) == 0 && seen.time == mine.time;
+      const bool whole =
+          claim_read(at, &seen) == ClaimState::kThere && strcmp(seen.name, mine.name) == 0 && seen.time == mine.time;
       _exit(!whole ? 2 : error == 0 ? 0 : error == EEXIST ? 1 : 3);
     }
   int won = 0, status;
@@ -143,8 +144,10 @@ TEST_CASE("damaged claims are none") {
   const std::string long_name(300, 'a');
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string(100000, '"'), std::string("{\"time\": 1, \"claim\": \"1"),
-        "{\"launch\": \"\", \"claim\": \"1\", \"name\": \"" + long_name + "\", \"origin\": \"\", \"program\": \"\", \"time\": 1}",
-        std::string("{\"launch\": \"\", \"claim\": \"1\", \"name\": \"\", \"origin\": \"\", \"program\": \"\", \"time\": 99999999999999999999}")}) {
+        "{\"launch\": \"\", \"claim\": \"1\", \"name\": \"" + long_name +
+            "\", \"origin\": \"\", \"program\": \"\", \"time\": 1}",
+        std::string("{\"launch\": \"\", \"claim\": \"1\", \"name\": \"\", \"origin\": \"\", \"program\": \"\", "
+                    "\"time\": 99999999999999999999}")}) {
     put(scratch.file("launch.json"), text);
     CHECK(claim_read(at, &found) == ClaimState::kOther);
   }
@@ -177,7 +180,10 @@ TEST_CASE("a directory that was exchanged is not written to") {
 }
 
 TEST_CASE("files of another user are not believed, their directories are told apart") {
-  if (geteuid() != 0) { WARN("skipped: only root can make files of another user"); return; }
+  if (geteuid() != 0) {
+    WARN("skipped: only root can make files of another user");
+    return;
+  }
   Scratch scratch;
   put(scratch.file("value"), "stop");
   CHECK(own_file_read(scratch.file("value").c_str()) >= 0);
@@ -201,7 +207,10 @@ TEST_CASE("files of another user are not believed, their directories are told ap
 }
 
 TEST_CASE("a presence value that another user put there is no value") {
-  if (geteuid() != 0) { WARN("skipped: only root can make files of another user"); return; }
+  if (geteuid() != 0) {
+    WARN("skipped: only root can make files of another user");
+    return;
+  }
   Scratch scratch;
   LaunchIdentity identity = {};
   strcpy(identity.job, "4711");

@@ -118,20 +118,16 @@ Orders check_both_ways(Memory& memory, const Type& type, int64_t count, size_t a
   std::vector<char> expected(total), got(total);
   type_pack(type.map, memory.bytes.data() + at, count, 0, total, expected.data());
   char* given = staging::packet_given(packet);
-  if (layout == Layout::kPacked)
-    memcpy(got.data(), given, total);
-  else
-    type_pack(type.map, given, count, 0, total, got.data());
+  if (layout == Layout::kPacked) memcpy(got.data(), given, total);
+  else type_pack(type.map, given, count, 0, total, got.data());
   REQUIRE(got == expected);
   REQUIRE(memory.unchanged());
 
   std::mt19937 random(seed);
   for (const uint64_t bytes : {total, total - std::min<uint64_t>(total, random() % 9), random() % (total + 1)}) {
     const std::vector<char> news = random_bytes(total, random());
-    if (layout == Layout::kPacked)
-      memcpy(given, news.data(), total);
-    else
-      type_unpack(type.map, given, count, 0, total, news.data());
+    if (layout == Layout::kPacked) memcpy(given, news.data(), total);
+    else type_unpack(type.map, given, count, 0, total, news.data());
     const uint64_t before = calls_of("up"), launched = calls_of("launch");
     REQUIRE(staging::packet_up(&packet, bytes) != PacketState::kFailed);
     if (bytes == total) {
@@ -225,8 +221,7 @@ TEST_CASE("random layouts, both ways, short receives included") {
       at += run.count * std::abs(run.stride) + static_cast<int64_t>(random() % 50);
       runs.push_back(run);
     }
-    if (random() % 3 == 0)
-      std::reverse(runs.begin(), runs.end());
+    if (random() % 3 == 0) std::reverse(runs.begin(), runs.end());
     const Type type(runs, (random() % 2 == 0 ? 1 : -1) * (at + 200 + static_cast<int64_t>(random() % 64)));
     const auto count = 1 + static_cast<int64_t>(random() % 30);
     INFO("round " << round);
@@ -314,8 +309,7 @@ TEST_CASE("blocks that follow each other are one copy; many that do not, one ker
   const Type doubles({{0, 8, 1, 0}}, 8);
   for (const int64_t gap : {0, 8}) {
     std::vector<staging::Block> blocks;
-    for (int64_t i = 0; i < 200; ++i)
-      blocks.push_back({i * (80 + gap), 10, &doubles.map});
+    for (int64_t i = 0; i < 200; ++i) blocks.push_back({i * (80 + gap), 10, &doubles.map});
     Packet packet;
     REQUIRE(staging::packet_open_blocks(&packet, thread_with(doubles), memory.device, blocks.data(), 200) ==
             Refusal::kNone);
@@ -393,8 +387,7 @@ TEST_CASE("memory freed, or a context gone, while a packet is under way") {
 TEST_CASE("the context goes at any point of a packet's life", "[.gone]") {
   fakegpu_begin();
   std::vector<Run> irregular;
-  for (int64_t i = 0; i < 100; ++i)
-    irregular.push_back({i * 40 + i % 7, 16 + i % 5, 1, 0});
+  for (int64_t i = 0; i < 100; ++i) irregular.push_back({i * 40 + i % 7, 16 + i % 5, 1, 0});
   const Type dense(irregular, 4020), doubles({{0, 8, 1, 0}}, 8);
   bool failed = false;
   // Open packets meanwhile: they must not be mistaken for others when the context has been replaced.
@@ -419,8 +412,7 @@ TEST_CASE("the context goes at any point of a packet's life", "[.gone]") {
       }
       PacketState state = staging::packet_wait(&packet);
       if (state == PacketState::kReady) {
-        for (uint64_t i = 0; i < packet.bytes; ++i)
-          REQUIRE(packet.host[i] == static_cast<char>(round));
+        for (uint64_t i = 0; i < packet.bytes; ++i) REQUIRE(packet.host[i] == static_cast<char>(round));
         staging::packet_up(&packet, packet.bytes);
         state = staging::packet_wait(&packet);
       }

@@ -26,8 +26,7 @@ Model model_of(uint32_t ranks, uint64_t seed = 1) {
 
 uint32_t runs_of(const std::vector<bool>& signs) {
   uint32_t runs = 1;
-  for (size_t i = 1; i < signs.size(); ++i)
-    runs += signs[i] != signs[i - 1];
+  for (size_t i = 1; i < signs.size(); ++i) runs += signs[i] != signs[i - 1];
   return runs;
 }
 
@@ -35,14 +34,14 @@ uint32_t runs_of(const std::vector<bool>& signs) {
 template <typename Out>
 Observation feed(Model& model, uint32_t total, uint32_t count, Out out) {
   Observation last{};
-  for (uint32_t i = 0; i < count; ++i)
-    last = model.observe(out(i), total);
+  for (uint32_t i = 0; i < count; ++i) last = model.observe(out(i), total);
   return last;
 }
 
 }  // namespace
 
-TEST_CASE("suspicions in a row that are significant: the slides' four levels, and 66 where nearly all samples are low") {
+TEST_CASE(
+    "suspicions in a row that are significant: the slides' four levels, and 66 where nearly all samples are low") {
   CHECK(consecutive(.77, kAlpha, 150) == 27);
   CHECK(consecutive(.47, kAlpha, 150) == 10);
   CHECK(consecutive(.22, kAlpha, 150) == 5);
@@ -86,17 +85,14 @@ TEST_CASE("runs test: critical values against counting all arrangements, and Par
       uint32_t lower = 0, upper = 0;
       uint64_t tail = 0;
       for (uint32_t runs = 0; runs < with.size(); ++runs) {
-        if (n0 != n1 || runs > 1)
-          CHECK(with[runs] == (runs < 2 ? 0 : arrangements(n0, n1, runs)));
+        if (n0 != n1 || runs > 1) CHECK(with[runs] == (runs < 2 ? 0 : arrangements(n0, n1, runs)));
         tail += with[runs];
-        if (tail * 40 <= all && tail != 0)
-          lower = runs;
+        if (tail * 40 <= all && tail != 0) lower = runs;
       }
       tail = 0;
       for (uint32_t runs = static_cast<uint32_t>(with.size()) - 1; runs > 0; --runs) {
         tail += with[runs];
-        if (tail * 40 <= all && tail != 0)
-          upper = runs;
+        if (tail * 40 <= all && tail != 0) upper = runs;
       }
       INFO(n0 << " and " << n1);
       CHECK(kCritical.of[n0][n1].lower == lower);
@@ -115,12 +111,10 @@ TEST_CASE("runs test: critical values against counting all arrangements, and Par
 TEST_CASE("runs test: the slides' example is not random") {
   const double samples[] = {.2, .1, .1, .2, .1, .1, 0, 0, .8, .9, 1, .8, .9, .1, .9, .9};
   double mean = 0;
-  for (double value : samples)
-    mean += value / 16;
+  for (double value : samples) mean += value / 16;
   CHECK(mean == Approx(.44375));
   std::vector<bool> signs;
-  for (double value : samples)
-    signs.push_back(value > mean);
+  for (double value : samples) signs.push_back(value > mean);
   const auto above = static_cast<uint32_t>(std::count(signs.begin(), signs.end(), true));
   CHECK(above == 7);
   CHECK(runs_of(signs) == 4);
@@ -195,8 +189,7 @@ TEST_CASE("levels are taken as the samples grow: 27, then 10, then 5, then 4 in 
   std::vector<uint32_t> needed;
   for (int i = 0; i < 400; ++i) {
     model.observe(100 + static_cast<uint32_t>(random.next() % 801), 1000);
-    if (model.usable() && (needed.empty() || needed.back() != model.needed()))
-      needed.push_back(model.needed());
+    if (model.usable() && (needed.empty() || needed.back() != model.needed())) needed.push_back(model.needed());
   }
   REQUIRE(!needed.empty());
   CHECK(needed.front() >= 5);
@@ -237,11 +230,13 @@ TEST_CASE("a healthy program of independent samples is a candidate as seldom as 
   }
 }
 
-TEST_CASE("nearly always in MPI: 66 in a row where p_hat is 0.9, and no judgement where it is more than a test can bear") {
+TEST_CASE(
+    "nearly always in MPI: 66 in a row where p_hat is 0.9, and no judgement where it is more than a test can bear") {
   Random random;
   random.start(5);
   Model often = model_of(256);
-  feed(often, 256, 3000, [&](uint32_t) { return random.uniform() < .9 ? static_cast<uint32_t>(random.next() % 2) : 200u; });
+  feed(often, 256, 3000,
+       [&](uint32_t) { return random.uniform() < .9 ? static_cast<uint32_t>(random.next() % 2) : 200u; });
   REQUIRE(often.usable());
   CHECK(often.threshold() == 1);  // never 0: in a hang one rank at least is out
   CHECK(often.p_hat() == Approx(.9).margin(.03));
@@ -270,15 +265,13 @@ TEST_CASE("sizes from 1 to 100,000 ranks, and ranks that end") {
     uint32_t total = ranks;
     for (int i = 0; i < 3000; ++i) {
       model.observe(static_cast<uint32_t>(random.next() % (static_cast<uint64_t>(total) + 1)), total);
-      if (i > 2000 && total > 1 && i % 10 == 0)
-        total -= total / 10 + (total < 10);
+      if (i > 2000 && total > 1 && i % 10 == 0) total -= total / 10 + (total < 10);
     }
     INFO(ranks);
     CHECK(model.samples() > 0);
-    if (model.usable())
-      CHECK(model.threshold() < ranks);
+    if (model.usable()) CHECK(model.threshold() < ranks);
     CHECK(model.observe(0, 0).judgement == Judgement::kLearning);  // all have ended: no sample
-    model.observe(7, 3);                                             // more out than there are: a torn look
+    model.observe(7, 3);  // more out than there are: a torn look
   }
   Model none;
   none.start(0, kInterval, kAlpha, 1);
@@ -322,8 +315,7 @@ TEST_CASE("logarithm, exponential and quantile, which the library has no libm fo
     CHECK(ln(x) == Approx(std::log(x)).epsilon(1e-7).margin(1e-7));
     CHECK(square_root(x) == Approx(std::sqrt(x)).epsilon(1e-6));
   }
-  for (double x = -600; x < 600; x += 3.7)
-    CHECK(exponential(x) == Approx(std::exp(x)).epsilon(1e-7));
+  for (double x = -600; x < 600; x += 3.7) CHECK(exponential(x) == Approx(std::exp(x)).epsilon(1e-7));
   CHECK(exponential(-1000) == 0);
   CHECK(std::isfinite(exponential(1e9)));
   for (double p : {.5, .3, .1, .01, 1e-4, 1e-9}) {

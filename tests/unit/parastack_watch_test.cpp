@@ -36,8 +36,7 @@ struct Program {
   double until(Finding finding, uint32_t out, double most, double excused_share = 0, uint64_t familiar = 1000) {
     const double begin = now;
     while (now < begin + most)
-      if (look(out, false, excused_share * .4, familiar).finding >= finding)
-        return now - begin;
+      if (look(out, false, excused_share * .4, familiar).finding >= finding) return now - begin;
     return INFINITY;
   }
 
@@ -74,8 +73,7 @@ TEST_CASE("a computation hang after a minute is suspected in 5 s and verified in
 TEST_CASE("no finding while anything moves, however few ranks are out") {
   Program program(64);
   program.healthy(60);
-  for (int i = 0; i < 5000; ++i)
-    CHECK(program.look(1, true).finding == Finding::kHealthy);
+  for (int i = 0; i < 5000; ++i) CHECK(program.look(1, true).finding == Finding::kHealthy);
 }
 
 TEST_CASE("three times the longest quiet interval, where that is longer") {
@@ -140,13 +138,14 @@ static double crowded_until(Program& program, double own, double most) {
     const double step = program.watch.next_step(), waited = step * (1 - own);
     program.now += step;
     const Look look{program.now, 1, program.ranks, program.moves, 1000, waited, waited};
-    if (program.watch.look(look).finding == Finding::kVerified)
-      return program.now - begin;
+    if (program.watch.look(look).finding == Finding::kVerified) return program.now - begin;
   }
   return INFINITY;
 }
 
-TEST_CASE("a rank that spins on a crowded core is found after a quarter of the time of its own, if the clock shows much more") {
+TEST_CASE(
+    "a rank that spins on a crowded core is found after a quarter of the time of its own, if the clock shows much "
+    "more") {
   for (const auto& [own, least, most] : {std::array{.9, 12., 15.}, {.5, 14., 18.}, {.3, 14., 18.}, {.1, 28., 35.}}) {
     Program program(64);
     program.healthy(60);
@@ -210,7 +209,8 @@ TEST_CASE("what cannot be judged: first iterations, calls never seen, all in, mo
   Program seldom(64), often(64);
   seldom.healthy(120);
   often.healthy(120);
-  const double four = seldom.until(Finding::kVerified, 1, 4000, 0, 4), sixteen = often.until(Finding::kVerified, 1, 4000);
+  const double four = seldom.until(Finding::kVerified, 1, 4000, 0, 4),
+               sixteen = often.until(Finding::kVerified, 1, 4000);
   CHECK(four > 3 * sixteen);
   CHECK(four < 300);
 
@@ -238,8 +238,7 @@ TEST_CASE("ranks that end, and looks at nobody") {
     CHECK(program.look(total / 2, true).finding <= Finding::kHealthy);
   }
   program.ranks = 0;
-  for (int i = 0; i < 100; ++i)
-    CHECK(program.look(0, true).finding <= Finding::kHealthy);
+  for (int i = 0; i < 100; ++i) CHECK(program.look(0, true).finding <= Finding::kHealthy);
 }
 
 TEST_CASE("property: a program that never stands still longer than it did while learning is never accused") {
@@ -292,13 +291,11 @@ TEST_CASE("faulty ranks: out in five snapshots of five") {
   answer = search([](auto& ranks, uint32_t i) { ranks[5] = rank(9, i % 2 == 0 ? Where::kPolling : Where::kOut, i); });
   CHECK(answer.result == Result::kCommunicationPhase);
   answer = search([](auto& ranks, uint32_t) {
-    for (uint32_t i = 0; i < 51; ++i)
-      ranks[i].where = Where::kOut;
+    for (uint32_t i = 0; i < 51; ++i) ranks[i].where = Where::kOut;
   });
   CHECK(answer.result == Result::kMostCompute);
   answer = search([](auto& ranks, uint32_t) {  // more than fit
-    for (uint32_t i = 0; i < 50; ++i)
-      ranks[2 * i].where = Where::kOut;
+    for (uint32_t i = 0; i < 50; ++i) ranks[2 * i].where = Where::kOut;
   });
   CHECK((answer.result == Result::kFaulty && answer.count == 50 && accused[3] == 6));
 }

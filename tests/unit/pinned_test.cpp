@@ -34,8 +34,7 @@ class Model {
   }
   bool acquire(uint32_t size) {
     const uint32_t first = arena.acquire(size);
-    if (first == Arena::kNone)
-      return false;
+    if (first == Arena::kNone) return false;
     REQUIRE(size <= granules_);
     REQUIRE(first <= granules_ - size);
     auto after = used.lower_bound(first);
@@ -79,8 +78,7 @@ class Captured {
   Captured() : file_(memfd_create("stderr", 0)), kept_(dup(2)) { dup2(file_, 2); }
   ~Captured() { end(); }
   std::string end() {
-    if (kept_ < 0)
-      return "";
+    if (kept_ < 0) return "";
     dup2(kept_, 2);
     close(kept_);
     kept_ = -1;
@@ -103,11 +101,9 @@ TEST_CASE("an arena gives out every granule, once, and becomes whole again", "[a
     CHECK(!model.acquire(1));
     model.release(model.used.begin());
     CHECK(!model.acquire(granules + 1));
-    for (uint32_t i = 0; i < granules; ++i)
-      REQUIRE(model.acquire(1));
+    for (uint32_t i = 0; i < granules; ++i) REQUIRE(model.acquire(1));
     CHECK(!model.acquire(1));
-    while (!model.used.empty())
-      model.release(model.used.begin());
+    while (!model.used.empty()) model.release(model.used.begin());
     CHECK(model.acquire(granules));
     CHECK(model.arena.largest() == 0);
   }
@@ -133,8 +129,7 @@ TEST_CASE("an arena over a long run: no piece overlaps, none is lost, little is 
         auto block = model.used.lower_bound(random() % kGranules);
         model.release(block == model.used.end() ? model.used.begin() : block);
       }
-      if (step % 1000 == 0)
-        REQUIRE(model.arena.largest() <= model.largest());
+      if (step % 1000 == 0) REQUIRE(model.arena.largest() <= model.largest());
     }
     CHECK(refused > 0);
     CHECK(unfair == 0);  // a piece that is an eighth larger than asked for is always found
@@ -152,8 +147,7 @@ TEST_CASE("an arena refuses what is no block of it") {
   REQUIRE(model.acquire(10));
   for (const uint32_t first : {1u, 9u, 11u, 20u, 50u, 99u, 100u, 1000u, UINT32_MAX})
     CHECK(model.arena.release(first) == 0);
-  while (!model.used.empty())
-    model.release(model.used.begin());
+  while (!model.used.empty()) model.release(model.used.begin());
   CHECK(model.acquire(100));
 }
 
@@ -188,8 +182,7 @@ TEST_CASE("it grows by doubling, to its limit, and says once that it cannot grow
     CHECK(gpu::classify(block, 8 * kMiB).memory == gpu::Memory::kHost);
     memset(block, 1, 8 * kMiB);
     blocks.push_back(block);
-    if (sizes.empty() || sizes.back() != gpu::pinned_use().bytes)
-      sizes.push_back(gpu::pinned_use().bytes);
+    if (sizes.empty() || sizes.back() != gpu::pinned_use().bytes) sizes.push_back(gpu::pinned_use().bytes);
   }
   CHECK(sizes == std::vector<size_t>{32 * kMiB, 64 * kMiB, 128 * kMiB, 200 * kMiB});
   CHECK(gpu::pinned_use().used == limit);
@@ -198,14 +191,12 @@ TEST_CASE("it grows by doubling, to its limit, and says once that it cannot grow
 
   const uint64_t refused = gpu::pinned_use().refused;
   Captured captured;
-  for (int i = 0; i < 3; ++i)
-    CHECK(gpu::pinned_acquire(device, 1) == nullptr);
+  for (int i = 0; i < 3; ++i) CHECK(gpu::pinned_acquire(device, 1) == nullptr);
   CHECK(gpu::pinned_acquire(device, limit + 1) == nullptr);
   CHECK(captured.end() == "");  // the test before has had the message
   CHECK(gpu::pinned_use().refused == refused + 4);
 
-  for (void* block : blocks)
-    gpu::pinned_release(block);
+  for (void* block : blocks) gpu::pinned_release(block);
   gpu::pinned_release(nullptr);
   char local;
   gpu::pinned_release(&local);
@@ -231,8 +222,7 @@ TEST_CASE("threads take and give; a forked child has none of it") {
           const size_t bytes = 1 + random() % 20000;
           auto* block = static_cast<unsigned char*>(gpu::pinned_acquire(device, bytes));
           wrong += block == nullptr;
-          if (block == nullptr)
-            continue;
+          if (block == nullptr) continue;
           block[0] = block[bytes - 1] = static_cast<unsigned char>(t);
           mine.emplace_back(block, bytes);
         } else if (!mine.empty()) {
@@ -242,11 +232,9 @@ TEST_CASE("threads take and give; a forked child has none of it") {
           mine.pop_back();
         }
       }
-      for (const auto& [block, bytes] : mine)
-        gpu::pinned_release(block);
+      for (const auto& [block, bytes] : mine) gpu::pinned_release(block);
     });
-  for (std::thread& thread : threads)
-    thread.join();
+  for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
   CHECK(gpu::pinned_use().used == 0);
 }
@@ -279,8 +267,7 @@ TEST_CASE("a runtime that gives no more", "[.little]") {
   CHECK((first != nullptr && second != nullptr));
   CHECK(gpu::pinned_use().bytes <= 40 * kMiB);
   const uint64_t registered = calls_of("registered");
-  for (int i = 0; i < 1000; ++i)
-    CHECK(gpu::pinned_acquire(device, 30 * kMiB) == nullptr);
+  for (int i = 0; i < 1000; ++i) CHECK(gpu::pinned_acquire(device, 30 * kMiB) == nullptr);
   const uint64_t tried = calls_of("registered") - registered;
   CHECK_CALLS((tried >= 6 && tried <= 22));  // the runtime is asked again, but not again and again
   const std::string said = captured.end();

@@ -19,8 +19,8 @@
 #include "checksum/p2p/p2p.h"
 #include "shim/abi/backend.h"
 #include "shim/call/runtime.h"
-#include "shim/tables/tables.h"
 #include "shim/call/thread.h"
+#include "shim/tables/tables.h"
 
 using resil::CallId;
 using resil::Event;
@@ -169,13 +169,10 @@ class World {
     event.receive.buffer = &request->buffer;
     event.cookies = &request->cookie;
     event.request_key = 1;
-    if (!persistent)
-      begin(request);
+    if (!persistent) begin(request);
     p2p::receive_enter(event);
-    if (!quick || persistent || !taken(p2p::quick_posted(event)))
-      p2p::receive_posted(event);
-    if (persistent)
-      idle.push_back(request);
+    if (!quick || persistent || !taken(p2p::quick_posted(event))) p2p::receive_posted(event);
+    if (persistent) idle.push_back(request);
   }
 
   void start(std::shared_ptr<Request> request) {
@@ -189,8 +186,7 @@ class World {
   /// False: nothing to receive.
   bool receive(int source, int tag) {
     auto found = std::find_if(queue_.begin(), queue_.end(), [&](const Message& m) { return fits(source, tag, m); });
-    if (found == queue_.end())
-      return false;
+    if (found == queue_.end()) return false;
     const Message message = *found;
     queue_.erase(found);
     Status status = status_of(message);
@@ -201,15 +197,13 @@ class World {
     p2p::receive_enter(event);
     ++order_;
     done_blocking_.push_back({order_, message});
-    if (!quick || !taken(p2p::quick_received(event)))
-      p2p::receive_leave(event);
+    if (!quick || !taken(p2p::quick_received(event))) p2p::receive_leave(event);
     return true;
   }
 
   bool probe(int source, int tag) {
     auto found = std::find_if(queue_.begin(), queue_.end(), [&](const Message& m) { return fits(source, tag, m); });
-    if (found == queue_.end())
-      return false;
+    if (found == queue_.end()) return false;
     auto request = std::make_shared<Request>();
     request->probed = request->matched = true;
     request->message = *found;
@@ -240,8 +234,7 @@ class World {
       event.receive.buffer = &request->buffer;
       event.given_statuses = &status;
       p2p::message_enter(event);
-      if (meanwhile != nullptr)
-        meanwhile(*this);
+      if (meanwhile != nullptr) meanwhile(*this);
       p2p::receive_leave(event);
     } else {
       Event event = make(CallId::kMPI_Test, 0, 0);
@@ -264,15 +257,13 @@ class World {
     Event event = make(CallId::kMPI_Wait, 0, 0);
     event.given_statuses = &status;
     p2p::receive_completed(event, 0, &request->cookie, false);
-    if (request->persistent)
-      idle.push_back(request);
+    if (request->persistent) idle.push_back(request);
   }
 
   /// Which packets cannot be in the ledger yet: an older receive could still have claimed them.
   std::vector<uint64_t> held() const {
     std::vector<std::pair<uint64_t, Message>> done = done_blocking_;
-    for (const Request& request : told_)
-      done.push_back({request.order, request.message});
+    for (const Request& request : told_) done.push_back({request.order, request.message});
     std::sort(done.begin(), done.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<uint64_t> result;
     std::vector<Message> held_messages;
@@ -280,7 +271,8 @@ class World {
       bool shut = std::any_of(held_messages.begin(), held_messages.end(),
                               [&](const Message& m) { return m.source == message.source && m.tag == message.tag; });
       for (const auto& request : requests)
-        shut = shut || (request->order < order && (request->active || request->probed) && fits(request->source, request->tag, message));
+        shut = shut || (request->order < order && (request->active || request->probed) &&
+                        fits(request->source, request->tag, message));
       if (shut) {
         held_messages.push_back(message);
         result.push_back(message.content);
@@ -292,11 +284,11 @@ class World {
   uint64_t id() const { return ring_.id; }
 
   void (*meanwhile)(World&) = nullptr;  ///< while an MPI_Mrecv is in the library
-  uint64_t free_handle = 0;             ///< what the next probe gives out
+  uint64_t free_handle = 0;  ///< what the next probe gives out
 
   size_t received() const { return told_.size() + done_blocking_.size(); }
 
-  bool quick = false;         // asks quick.cpp first
+  bool quick = false;  // asks quick.cpp first
   uint64_t quickly_done = 0;  // and what it took
   std::list<std::shared_ptr<Request>> requests, idle;
   std::map<std::pair<int, int>, std::vector<uint64_t>> sent;
@@ -306,9 +298,9 @@ class World {
     request->order = ++order_;
     request->active = true;
     requests.push_back(request);
-    auto found = std::find_if(queue_.begin(), queue_.end(), [&](const Message& m) { return fits(request->source, request->tag, m); });
-    if (found == queue_.end())
-      return;
+    auto found = std::find_if(queue_.begin(), queue_.end(),
+                              [&](const Message& m) { return fits(request->source, request->tag, m); });
+    if (found == queue_.end()) return;
     take(*request, *found);
     queue_.erase(found);
   }
@@ -321,7 +313,8 @@ class World {
   bool taken(bool quickly) {
     quickly_done += quickly;
     for (ledger::Peer& peer : peers)
-      for (ledger::Queue& queue = *peer.queue; queue.count != 0; --queue.count, queue.head = (queue.head + 1) % ledger::kQueue) {
+      for (ledger::Queue& queue = *peer.queue; queue.count != 0;
+           --queue.count, queue.head = (queue.head + 1) % ledger::kQueue) {
         const ledger::Record& record = queue.items[queue.head].record;
         expected.push_back({peer.world_rank, static_cast<int>(record.tag), record.digest, record.flags});
       }
@@ -391,8 +384,7 @@ void in_order(const World& world, bool whole) {
     REQUIRE(arrival.flags == 0);
   }
   if (whole)
-    for (const auto& [lane, stream] : world.sent)
-      REQUIRE(place[lane] == stream.size());
+    for (const auto& [lane, stream] : world.sent) REQUIRE(place[lane] == stream.size());
 }
 
 std::shared_ptr<Request> any_of(const std::list<std::shared_ptr<Request>>& list, std::mt19937& random) {
@@ -411,55 +403,47 @@ TEST_CASE("receives reach the ledger in the order of sending, and as soon as tha
     world.quick = seed % 2 != 0;
     const int sources = 1 + static_cast<int>(random() % 3), tags = 1 + static_cast<int>(random() % 3);
     const unsigned wildness = random() % 4, steps = 40 + random() % 200;
-    auto source = [&] { return random() % 4 < wildness ? kAnySource : static_cast<int>(random() % static_cast<unsigned>(sources)); };
-    auto tag = [&] { return random() % 4 < wildness ? kAnyTag : static_cast<int>(random() % static_cast<unsigned>(tags)); };
+    auto source = [&] {
+      return random() % 4 < wildness ? kAnySource : static_cast<int>(random() % static_cast<unsigned>(sources));
+    };
+    auto tag = [&] {
+      return random() % 4 < wildness ? kAnyTag : static_cast<int>(random() % static_cast<unsigned>(tags));
+    };
     auto matched = [&] {
       std::list<std::shared_ptr<Request>> list;
       for (const auto& request : world.requests)
-        if (request->matched)
-          list.push_back(request);
+        if (request->matched) list.push_back(request);
       return list;
     };
     for (unsigned step = 0; step < steps; ++step) {
       switch (random() % 8) {
         case 0:
         case 1:
-          world.arrive(static_cast<int>(random() % static_cast<unsigned>(sources)), static_cast<int>(random() % static_cast<unsigned>(tags)));
+          world.arrive(static_cast<int>(random() % static_cast<unsigned>(sources)),
+                       static_cast<int>(random() % static_cast<unsigned>(tags)));
           break;
-        case 2:
-          world.post(source(), tag(), random() % 8 == 0);
-          break;
+        case 2: world.post(source(), tag(), random() % 8 == 0); break;
         case 3:
-          if (!world.idle.empty())
-            world.start(any_of(world.idle, random));
+          if (!world.idle.empty()) world.start(any_of(world.idle, random));
           break;
-        case 4:
-          world.receive(source(), tag());
-          break;
-        case 5:
-          world.probe(source(), tag());
-          break;
+        case 4: world.receive(source(), tag()); break;
+        case 5: world.probe(source(), tag()); break;
         case 6: {
           auto request = world.requests.empty() ? nullptr : any_of(world.requests, random);
-          if (request != nullptr && !request->matched && random() % 4 == 0)
-            world.cancel(request);
+          if (request != nullptr && !request->matched && random() % 4 == 0) world.cancel(request);
           break;
         }
         default:
-          if (auto list = matched(); !list.empty())
-            world.complete(any_of(list, random));
+          if (auto list = matched(); !list.empty()) world.complete(any_of(list, random));
       }
       const std::vector<uint64_t> held = world.held();
       REQUIRE(expected.size() + held.size() == world.received());
       for (const Arrival& arrival : expected)
         REQUIRE(std::find(held.begin(), held.end(), arrival.content) == held.end());
     }
-    for (auto list = matched(); !list.empty(); list = matched())
-      world.complete(any_of(list, random));
-    while (!world.requests.empty())
-      world.cancel(any_of(world.requests, random));
-    while (world.receive(kAnySource, kAnyTag)) {
-    }
+    for (auto list = matched(); !list.empty(); list = matched()) world.complete(any_of(list, random));
+    while (!world.requests.empty()) world.cancel(any_of(world.requests, random));
+    while (world.receive(kAnySource, kAnyTag)) {}
     in_order(world, true);
     CHECK(uncovered.empty());
     quickly_done += world.quickly_done;
@@ -475,20 +459,15 @@ TEST_CASE("wildcards completed in any order", "[order]") {
     std::mt19937 random(how);
     const int count = 500;
     world.post(0, 5, false);
-    for (int i = 0; i < count; ++i)
-      world.post(how & 1 ? kAnySource : i % 3, how & 2 ? kAnyTag : i % 2, false);
+    for (int i = 0; i < count; ++i) world.post(how & 1 ? kAnySource : i % 3, how & 2 ? kAnyTag : i % 2, false);
     std::vector<std::shared_ptr<Request>> order(world.requests.begin(), world.requests.end());
-    for (int i = 0; i < count; ++i)
-      world.arrive(i % 3, i % 2);
+    for (int i = 0; i < count; ++i) world.arrive(i % 3, i % 2);
     world.arrive(0, 5);
     std::shuffle(order.begin(), order.end(), random);
     for (const auto& request : order)
-      if (request->matched)
-        world.complete(request);
-    while (!world.requests.empty())
-      world.cancel(world.requests.front());
-    while (world.receive(kAnySource, kAnyTag)) {
-    }
+      if (request->matched) world.complete(request);
+    while (!world.requests.empty()) world.cancel(world.requests.front());
+    while (world.receive(kAnySource, kAnyTag)) {}
     in_order(world, true);
   }
 }
@@ -499,8 +478,7 @@ TEST_CASE("a matched message's handle given to another communicator's message be
   static World* other;
   World second(next_comm++);
   other = &second;
-  for (int source : {1, 3})
-    world.arrive(source, source);
+  for (int source : {1, 3}) world.arrive(source, source);
   second.arrive(2, 2);
   REQUIRE((world.probe(3, 3) && world.probe(1, 1)));  // the third makes place before the first in any table
   const auto first = world.requests.back();
@@ -522,8 +500,7 @@ TEST_CASE("many wildcards completed out of order", "[.count]") {
   const int count = atoi(getenv("PENDING") != nullptr ? getenv("PENDING") : "1000");
   World world(next_comm++);
   std::vector<std::shared_ptr<Request>> order;
-  for (int i = 0; i < count; ++i)
-    world.post(i % 2 ? kAnySource : 1, kAnyTag, false);
+  for (int i = 0; i < count; ++i) world.post(i % 2 ? kAnySource : 1, kAnyTag, false);
   order.assign(world.requests.begin(), world.requests.end());
   std::mt19937 random(1);
   for (const auto& request : order) {  // each takes the next message of one lane
@@ -533,7 +510,6 @@ TEST_CASE("many wildcards completed out of order", "[.count]") {
   }
   world.requests.clear();
   std::shuffle(order.begin(), order.end(), random);
-  for (const auto& request : order)
-    world.complete(request);
+  for (const auto& request : order) world.complete(request);
   in_order(world, true);
 }

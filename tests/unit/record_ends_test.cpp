@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Recordings that end otherwise than they should (kill, fork, full or stuck file systems), that belong to somebody else,
-// and directories that record may take or must not.
+// Recordings that end otherwise than they should (kill, fork, full or stuck file systems), that belong to somebody
+// else, and directories that record may take or must not.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -45,8 +45,7 @@ TEST_CASE("record: partial blocks of a running program hold whole items") {
   Stream* stream = stream_open(kFirst);
   std::vector<Kept> written;
   for (int round = 0; round < 40; ++round) {
-    for (const Kept& kept : write_items(stream, random, 20, 30))
-      written.push_back(kept);
+    for (const Kept& kept : write_items(stream, random, 20, 30)) written.push_back(kept);
     writer_flush(round == 0);
   }
   Recording recording;
@@ -76,8 +75,7 @@ TEST_CASE("record: killed after a flush, everything before it is there") {
       call.in = static_cast<uint64_t>(i);
       call.in_type = ValueType::kUnsigned;
       stream->call(call);
-      if (i == 49999)
-        writer_flush(false);
+      if (i == 49999) writer_flush(false);
     }
     raise(SIGKILL);
     return 2;
@@ -90,8 +88,7 @@ TEST_CASE("record: killed after a flush, everything before it is there") {
   const Read read = read_all(recording, kFirst);
   CHECK(read.end == Reading::kCut);
   REQUIRE(read.items.size() >= 50000);
-  for (size_t i = 0; i < read.items.size(); ++i)
-    REQUIRE(read.items[i].item.call.in == i);
+  for (size_t i = 0; i < read.items.size(); ++i) REQUIRE(read.items[i].item.call.in == i);
   recording.close();
 }
 
@@ -136,17 +133,15 @@ TEST_CASE("record: a forked child writes nothing, the parent goes on") {
   Stream* stream = stream_open(kFirst);
   std::vector<Kept> written = write_items(stream, random, 50, 5);
   CHECK(in_child([&] {
-    CallRecord call = {};
-    for (int i = 0; i < 1000000; ++i)
-      stream->call(call);
-    writer_flush(false);
-    writer_close(Ending::kFinished);
-    WriterStatus status;
-    writer_status(&status);
-    return status.recording || status.failure[0] != 0 ? 1 : 0;
-  }) == 0);
-  for (const Kept& kept : write_items(stream, random, 50, 5))
-    written.push_back(kept);
+          CallRecord call = {};
+          for (int i = 0; i < 1000000; ++i) stream->call(call);
+          writer_flush(false);
+          writer_close(Ending::kFinished);
+          WriterStatus status;
+          writer_status(&status);
+          return status.recording || status.failure[0] != 0 ? 1 : 0;
+        }) == 0);
+  for (const Kept& kept : write_items(stream, random, 50, 5)) written.push_back(kept);
   writer_close(Ending::kFinished);
   Recording recording;
   Problem problem;
@@ -161,8 +156,7 @@ namespace {
 int told;
 void count_failure(const char* line) {
   ++told;
-  if (strstr(line, "recording ended: ") != line)
-    told += 100;
+  if (strstr(line, "recording ended: ") != line) told += 100;
 }
 
 /// Records until it fails, and some more. 0: as it must be.
@@ -186,8 +180,7 @@ int record_until_full(const Directory& directory, const Identity& mine, int more
     }
     writer_status(&status);
   } while (status.recording && i < 100000000);
-  for (int k = 0; k < more; ++k)
-    stream->call(call);
+  for (int k = 0; k < more; ++k) stream->call(call);
   writer_flush(false);
   writer_close(Ending::kFinished);
   writer_status(&status);
@@ -204,8 +197,7 @@ void check_full(const Directory& directory, const Identity& mine, const char* wh
   CHECK(read.end == Reading::kCut);
   CHECK_THAT(read.problem, Catch::Contains(why));
   CHECK(read.items.size() > 1000);
-  for (size_t i = 0; i < read.items.size(); ++i)
-    REQUIRE(read.items[i].item.call.in == i);
+  for (size_t i = 0; i < read.items.size(); ++i) REQUIRE(read.items[i].item.call.in == i);
   recording.close();
 }
 }  // namespace
@@ -214,12 +206,11 @@ TEST_CASE("record: a file-size limit ends the recording, not the program") {
   Directory directory;
   const Identity mine = identity();
   CHECK(in_child([&] {
-    const rlimit limit = {300000, 300000};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
-      return 3;
-    signal(SIGXFSZ, SIG_DFL);
-    return record_until_full(directory, mine, 1000000);
-  }) == 0);
+          const rlimit limit = {300000, 300000};
+          if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 3;
+          signal(SIGXFSZ, SIG_DFL);
+          return record_until_full(directory, mine, 1000000);
+        }) == 0);
   CHECK(std::filesystem::file_size(file_of(directory)) <= 300000);
   check_full(directory, mine, "File too large");
 }
@@ -258,8 +249,7 @@ TEST_CASE("record: a full file system ends the recording, what was written stays
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("none", directory.path.c_str(), "tmpfs", 0, "size=400k") != 0)
       return 77;
-    if (const int result = record_until_full(directory, mine, 1000000))
-      return result;
+    if (const int result = record_until_full(directory, mine, 1000000)) return result;
     Recording recording;
     Problem problem;
     const Item* item;
@@ -268,28 +258,25 @@ TEST_CASE("record: a full file system ends the recording, what was written stays
         strstr(recording.end_text(), "No space left on device") == nullptr)
       return 3;
     Cursor* cursor = recording.next_stream(kFirst, &problem);
-    for (; cursor->peek(&item) == Reading::kItem && item->call.in == read; ++read)
-      cursor->skip();
+    for (; cursor->peek(&item) == Reading::kItem && item->call.in == read; ++read) cursor->skip();
     return cursor->peek(&item) == Reading::kCut && read > 10000 ? 0 : 4;
   });
-  if (status == 77)
-    WARN("no file system can be mounted here");
-  else
-    CHECK(status == 0);
+  if (status == 77) WARN("no file system can be mounted here");
+  else CHECK(status == 0);
 }
 
 TEST_CASE("record: a file-size limit of nothing is told when the file is made") {
   Directory directory;
   const Identity mine = identity();
   CHECK(in_child([&] {
-    Problem problem;
-    if (!directory_claim(directory.path.c_str(), mine, &problem))
-      return 1;
-    const rlimit limit = {0, 0};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
-      return 3;
-    return writer_open(directory.path.c_str(), mine, names, &problem) || !strstr(problem.text, "File too large") ? 2 : 0;
-  }) == 0);
+          Problem problem;
+          if (!directory_claim(directory.path.c_str(), mine, &problem)) return 1;
+          const rlimit limit = {0, 0};
+          if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 3;
+          return writer_open(directory.path.c_str(), mine, names, &problem) || !strstr(problem.text, "File too large")
+                     ? 2
+                     : 0;
+        }) == 0);
   CHECK_FALSE(std::filesystem::exists(file_of(directory)));
 }
 
@@ -409,8 +396,7 @@ TEST_CASE("record: ranks that claim at the same time leave one clean directory")
     CHECK(status == 0);
   }
   std::vector<std::string> left;
-  for (const auto& entry : std::filesystem::directory_iterator(directory.path))
-    left.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path)) left.push_back(entry.path().filename());
   CHECK(left == std::vector<std::string>{"recording.json"});
   CHECK_THAT(contents(directory.path + "/recording.json"), Catch::Contains(mine.launch));
 }

@@ -21,8 +21,7 @@ std::string object_path(uint64_t n) { return n == 1 ? "/opt/app" : "/opt/lib" + 
 std::vector<std::string>& paths() {
   static std::vector<std::string> all = [] {
     std::vector<std::string> made;
-    for (uint64_t n = 0; n < 100; ++n)
-      made.push_back(object_path(n));
+    for (uint64_t n = 0; n < 100; ++n) made.push_back(object_path(n));
     return made;
   }();
   return all;
@@ -30,16 +29,14 @@ std::vector<std::string>& paths() {
 
 bool site_of(uint64_t address, SiteName* name) {
   const uint64_t n = address / 0x1000;
-  if (n == 0 || n >= 100 || n % 50 == 0)
-    return false;
+  if (n == 0 || n >= 100 || n % 50 == 0) return false;
   *name = {paths()[n].c_str(), address % 0x1000 + 0x40};
   return true;
 }
 
 uint64_t address_of(const SiteName& name) {
   for (uint64_t n = 1; n < 100; ++n)
-    if (paths()[n] == name.object)
-      return n * 0x1000 + name.offset - 0x40;
+    if (paths()[n] == name.object) return n * 0x1000 + name.offset - 0x40;
   return 0;
 }
 
@@ -60,15 +57,11 @@ Kept blank(ItemKind kind, uint64_t number) {
 
 uint64_t value_of(ValueType type, std::mt19937_64& random) {
   switch (type) {
-    case ValueType::kNone:
-      return 0;
-    case ValueType::kFloat:
-      return random() & 0xffffffff;
+    case ValueType::kNone: return 0;
+    case ValueType::kFloat: return random() & 0xffffffff;
     case ValueType::kSigned:
-    case ValueType::kUnsigned:
-      return random() >> (random() % 64);
-    default:
-      return random();
+    case ValueType::kUnsigned: return random() >> (random() % 64);
+    default: return random();
   }
 }
 
@@ -78,8 +71,7 @@ const Names names = {site_of, address_of, name_of, id_of};
 
 bool operator==(const Kept& a, const Kept& b) {
   const Item &x = a.item, &y = b.item;
-  if (x.kind != y.kind || x.number != y.number)
-    return false;
+  if (x.kind != y.kind || x.number != y.number) return false;
   switch (x.kind) {
     case ItemKind::kCall:
       return memcmp(&x.call, &y.call, sizeof(CallRecord)) == 0 && x.ordinal == y.ordinal && a.object == b.object &&
@@ -91,23 +83,22 @@ bool operator==(const Kept& a, const Kept& b) {
              x.completion.type == y.completion.type && x.completion.flags == y.completion.flags;
     case ItemKind::kOutcome:
       return x.outcome.bytes == y.outcome.bytes && x.outcome.index == y.outcome.index &&
-             x.outcome.source == y.outcome.source && x.outcome.tag == y.outcome.tag && x.outcome.flag == y.outcome.flag &&
-             x.outcome.what == y.outcome.what;
-    case ItemKind::kIndices:
-      return a.list == b.list;
-    default:
-      return x.logged == y.logged && x.type == y.type && x.bits == y.bits && a.text == b.text;
+             x.outcome.source == y.outcome.source && x.outcome.tag == y.outcome.tag &&
+             x.outcome.flag == y.outcome.flag && x.outcome.what == y.outcome.what;
+    case ItemKind::kIndices: return a.list == b.list;
+    default: return x.logged == y.logged && x.type == y.type && x.bits == y.bits && a.text == b.text;
   }
 }
 
 std::string describe(const Kept& kept) {
   std::ostringstream out;
   const CallRecord& c = kept.item.call;
-  out << "kind " << int(kept.item.kind) << " number " << kept.item.number << " ordinal " << kept.item.ordinal << " call "
-      << c.call << " site " << kept.object << "+" << kept.offset << " address " << c.site << " peer " << c.peer << " tag "
-      << c.tag << " step " << c.step << " count " << c.count << " flags " << c.flags << " bytes " << c.bytes << " comm "
-      << c.comm << " in " << c.in << " out " << c.out << " completion " << kept.item.completion.ordinal << " flags "
-      << int(kept.item.completion.flags) << " text " << kept.text << " list " << kept.list.size();
+  out << "kind " << int(kept.item.kind) << " number " << kept.item.number << " ordinal " << kept.item.ordinal
+      << " call " << c.call << " site " << kept.object << "+" << kept.offset << " address " << c.site << " peer "
+      << c.peer << " tag " << c.tag << " step " << c.step << " count " << c.count << " flags " << c.flags << " bytes "
+      << c.bytes << " comm " << c.comm << " in " << c.in << " out " << c.out << " completion "
+      << kept.item.completion.ordinal << " flags " << int(kept.item.completion.flags) << " text " << kept.text
+      << " list " << kept.list.size();
   return out.str();
 }
 
@@ -129,8 +120,7 @@ Identity identity(int rank, int size) {
 void start(const Directory& directory, Identity* used) {
   Problem problem;
   const Identity mine = identity();
-  if (used != nullptr)
-    *used = mine;
+  if (used != nullptr) *used = mine;
   bool ok = directory_claim(directory.path.c_str(), mine, &problem);
   INFO(problem.text);
   REQUIRE(ok);
@@ -166,8 +156,7 @@ std::vector<Kept> write_items(Stream* stream, std::mt19937_64& random, int calls
       const auto polls = static_cast<uint32_t>(1 + pick(5));
       call.flags |= kCallPolls;
       call.count = polls;
-      for (uint32_t k = 0; k < polls; ++k)
-        stream->poll(call);
+      for (uint32_t k = 0; k < polls; ++k) stream->poll(call);
     } else {
       call.in_type = type();
       call.out_type = type();
@@ -181,8 +170,7 @@ std::vector<Kept> write_items(Stream* stream, std::mt19937_64& random, int calls
       const uint64_t ordinal = stream->call(call);
       CHECK(ordinal == kept.item.ordinal);
     }
-    if (!named)
-      call.site = 0;
+    if (!named) call.site = 0;
     items.push_back(kept);
     for (uint64_t n = pick(4); n > 1; --n) {
       Kept more = blank(ItemKind::kCompletion, number);
@@ -196,8 +184,7 @@ std::vector<Kept> write_items(Stream* stream, std::mt19937_64& random, int calls
         completion.source = static_cast<int32_t>(random());
         completion.tag = static_cast<int32_t>(random());
       }
-      if ((completion.flags & kCompletionBytes) != 0)
-        completion.bytes = random();
+      if ((completion.flags & kCompletionBytes) != 0) completion.bytes = random();
       last_completed = completion.ordinal;
       stream->completion(completion);
       items.push_back(more);
@@ -216,16 +203,14 @@ std::vector<Kept> write_items(Stream* stream, std::mt19937_64& random, int calls
     }
     if (pick(12) == 0) {
       std::vector<int32_t> list(pick(10) == 0 ? kMaxIndices * pick(3) : pick(600));
-      for (int32_t& index : list)
-        index = static_cast<int32_t>(random() >> (33 + pick(31)));
+      for (int32_t& index : list) index = static_cast<int32_t>(random() >> (33 + pick(31)));
       stream->indices(list.data(), static_cast<uint32_t>(list.size()));
       for (size_t at = 0;; at += kMaxIndices) {
         Kept more = blank(ItemKind::kIndices, number);
         const size_t piece = std::min<size_t>(kMaxIndices, list.size() - at);
         more.list.assign(list.begin() + static_cast<long>(at), list.begin() + static_cast<long>(at + piece));
         items.push_back(more);
-        if (piece < kMaxIndices)
-          break;
+        if (piece < kMaxIndices) break;
       }
     }
     if (pick(8) == 0) {
@@ -238,8 +223,7 @@ std::vector<Kept> write_items(Stream* stream, std::mt19937_64& random, int calls
       more.text.resize(std::min<size_t>(more.text.size(), kMaxName - 1));
       items.push_back(more);
     }
-    if (pick(50) == 0)
-      stream->text("a remark that readers skip");
+    if (pick(50) == 0) stream->text("a remark that readers skip");
   }
   return items;
 }
@@ -269,8 +253,7 @@ Read read_all(Recording& recording, uint64_t first_site) {
     if (kept.item.kind == ItemKind::kCall) {
       kept.object = cursor->site().object;
       kept.offset = cursor->site().offset;
-      if (std::string(cursor->call_name()) != name_of(kept.item.call.call))
-        kept.item.call.call = kUnknownCall;
+      if (std::string(cursor->call_name()) != name_of(kept.item.call.call)) kept.item.call.call = kUnknownCall;
     }
     result.items.push_back(kept);
   }
@@ -298,8 +281,7 @@ std::vector<Kept> make(const Directory& directory, Identity* used, int calls, un
 
 size_t common(const std::vector<Kept>& a, const std::vector<Kept>& b) {
   size_t n = 0;
-  while (n < a.size() && n < b.size() && a[n] == b[n])
-    ++n;
+  while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
   return n;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the units of recordings share: names of invented call sites, random items, a directory, writing and reading back.
+// What the units of recordings share: names of invented call sites, random items, a directory, writing and reading
+// back.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,8 @@ Identity identity(int rank = 0, int size = 2);
 /// Claims and opens; the launch's name differs each time.
 void start(const Directory& directory, Identity* used = nullptr);
 
-/// Calls with what belongs to them, written to the stream and returned as they must be read back. `variety`: of how many
-/// different values fields are; small: loops.
+/// Calls with what belongs to them, written to the stream and returned as they must be read back. `variety`: of how
+/// many different values fields are; small: loops.
 std::vector<Kept> write_items(Stream* stream, std::mt19937_64& random, int calls, unsigned variety);
 
 struct Read {

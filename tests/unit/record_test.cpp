@@ -57,8 +57,9 @@ TEST_CASE("record: a file cut anywhere ends there") {
       continue;
     }
     REQUIRE(size >= 4096);
-    REQUIRE(recording.end() ==
-            (killed ? FileEnd::kKilled : size == whole.size() ? FileEnd::kFinished : FileEnd::kCutOff));
+    REQUIRE(recording.end() == (killed                 ? FileEnd::kKilled
+                                : size == whole.size() ? FileEnd::kFinished
+                                                       : FileEnd::kCutOff));
     const Read read = read_all(recording, kFirst);
     REQUIRE(read.end == (!killed && size == whole.size() ? Reading::kEnd : Reading::kCut));
     REQUIRE(common(read.items, written) == read.items.size());
@@ -79,8 +80,7 @@ TEST_CASE("record: a changed bit anywhere is found") {
   const int descriptor = ::open(file_of(directory).c_str(), O_WRONLY);
   auto put = [&](size_t at, char byte) { REQUIRE(pwrite(descriptor, &byte, 1, static_cast<off_t>(at)) == 1); };
   for (size_t at = 0; at < whole.size(); ++at) {
-    if (at > 0)
-      put(at - 1, whole[at - 1]);
+    if (at > 0) put(at - 1, whole[at - 1]);
     put(at, static_cast<char>(whole[at] ^ 1 << (at % 8)));
     Recording recording;
     Problem problem;
@@ -131,11 +131,9 @@ TEST_CASE("record: matches are found by ordinal, whatever the order of completio
   const uint64_t control = stream->call(call);  // complete after all others
   for (uint64_t i = 0; i < kRequests; ++i) {
     pending.push_back(stream->call(call));
-    if (pending.size() >= window)
-      complete(random() % pending.size());
+    if (pending.size() >= window) complete(random() % pending.size());
   }
-  while (!pending.empty())
-    complete(random() % pending.size());
+  while (!pending.empty()) complete(random() % pending.size());
   pending.push_back(control);
   complete(0);
   const uint64_t never = stream->call(call);
@@ -163,8 +161,7 @@ TEST_CASE("record: every thread has its stream") {
   std::vector<uint32_t> ids(kThreads * kRounds);
   for (int round = 0; round < kRounds; ++round) {  // later threads use the buffers of earlier ones
     std::vector<Stream*> streams;
-    for (int i = 0; i < kThreads; ++i)
-      streams.push_back(stream_open(kFirst + i % 2));
+    for (int i = 0; i < kThreads; ++i) streams.push_back(stream_open(kFirst + i % 2));
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i)
       threads.emplace_back([&, i] {
@@ -195,8 +192,7 @@ TEST_CASE("record: every thread has its stream") {
         }
         stream_close(streams[i]);
       });
-    for (std::thread& thread : threads)
-      thread.join();
+    for (std::thread& thread : threads) thread.join();
   }
   WriterStatus status;
   writer_status(&status);
@@ -218,20 +214,17 @@ TEST_CASE("record: every thread has its stream") {
         size_t good = 0;
         Kept kept;
         for (const Kept& expected : written[round * kThreads + i]) {
-          if (cursor->next(&kept.item) != Reading::kItem)
-            break;
+          if (cursor->next(&kept.item) != Reading::kItem) break;
           kept.text.clear();
           good += kept == expected;
           if (kept.item.kind == ItemKind::kCall)
             good -= recording.match(cursor->id(), kept.item.ordinal, &match) != Reading::kItem || match.source != i;
         }
-        if (good != written[round * kThreads + i].size() || cursor->next(&kept.item) != Reading::kEnd)
-          abort();
+        if (good != written[round * kThreads + i].size() || cursor->next(&kept.item) != Reading::kEnd) abort();
         recording.release(cursor);
       });
     }
-  for (std::thread& thread : threads)
-    thread.join();
+  for (std::thread& thread : threads) thread.join();
   CHECK(recording.next_stream(kFirst, &problem) == nullptr);
   CHECK(problem.kind == ProblemKind::kMissing);
   recording.close();

@@ -31,8 +31,7 @@ TEST_CASE("distance: steps of nextafter are units in the last place, across zero
   for (double start : {0.0, 1.0, -1.0, 1e300, -5e-324, 3 * std::numeric_limits<double>::denorm_min(), -1e-310}) {
     double value = start;
     const uint64_t steps = 1 + random() % 50;
-    for (uint64_t i = 0; i < steps; ++i)
-      value = std::nextafter(value, std::numeric_limits<double>::infinity());
+    for (uint64_t i = 0; i < steps; ++i) value = std::nextafter(value, std::numeric_limits<double>::infinity());
     uint64_t ulps = 0;
     REQUIRE(distance_in_ulps(ValueType::kDouble, bits(start), bits(value), &ulps));
     CHECK(ulps == steps);
@@ -40,8 +39,7 @@ TEST_CASE("distance: steps of nextafter are units in the last place, across zero
     CHECK(ulps == steps);
   }
   float value = -std::numeric_limits<float>::denorm_min();
-  for (int i = 0; i < 5; ++i)
-    value = std::nextafter(value, 1.0f);
+  for (int i = 0; i < 5; ++i) value = std::nextafter(value, 1.0f);
   uint64_t ulps = 0;
   REQUIRE(distance_in_ulps(ValueType::kFloat, bits(-std::numeric_limits<float>::denorm_min()), bits(value), &ulps));
   CHECK(ulps == 5);

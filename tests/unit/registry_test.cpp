@@ -43,8 +43,7 @@ std::string run(std::vector<const Module*> list) {
   e.comm_handle = fake::kCommWorld;
   REQUIRE(resil::enter(e));
   e.result = 0;
-  if (!resil::between[static_cast<unsigned>(e.id)] || !resil::carried_out(e))
-    trace += "MPI ";
+  if (!resil::between[static_cast<unsigned>(e.id)] || !resil::carried_out(e)) trace += "MPI ";
   resil::leave(e);
   return trace;
 }
@@ -90,7 +89,8 @@ TEST_CASE("registry: the first transform that carries the call out ends the sear
   CHECK(run({&watch, &first, &other}) == "in-t in-s in-w t? out-w out-s out-t ");
 }
 
-TEST_CASE("registry: a sleeper is called once it has been given a buffer that wakes it, first on the way in and last out") {
+TEST_CASE(
+    "registry: a sleeper is called once it has been given a buffer that wakes it, first on the way in and last out") {
   static char quiet[16], loud;
   Module sleeper = second;
   sleeper.sleeps_through = [](const void* buffer, resil::Quiet* what) {
@@ -117,7 +117,7 @@ TEST_CASE("registry: a sleeper is called once it has been given a buffer that wa
   trace.clear();
   resil::notice(thread, &quiet[3]);
   resil::notice(thread, &quiet[15]);  // in the range that it gave
-  resil::notice(thread, nullptr);     // MPI_BOTTOM
+  resil::notice(thread, nullptr);  // MPI_BOTTOM
   resil::notice(thread, reinterpret_cast<const void*>(~uintptr_t{0}));  // MPI_IN_PLACE
   CHECK(trace == "? ");
   CHECK_FALSE(resil::awake());
@@ -141,8 +141,7 @@ TEST_CASE("registry: as many modules as there is room for, and not one more") {
   std::vector<const Module*> many(resil::kMaxModules + 5, &watch);
   std::string result = run(many);
   size_t entered = 0;
-  for (size_t at = 0; (at = result.find("in-w", at)) != std::string::npos; ++at)
-    ++entered;
+  for (size_t at = 0; (at = result.find("in-w", at)) != std::string::npos; ++at) ++entered;
   CHECK(entered == resil::kMaxModules);
   CHECK(resil::hooks.enter[resil::kMaxModules] == nullptr);
   CHECK(resil::hooks.leave[resil::kMaxModules] == nullptr);

@@ -3,8 +3,8 @@
 // What the tests of the request table share: a program's requests, and a module that is told of their ends.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -79,8 +79,7 @@ inline Keys sorted(Keys keys) {
 
 inline const ring::Request* entry_of(uint64_t key) {
   for (uint32_t i = 0; i < resil::runtime.request_count; ++i)
-    if (resil::runtime.requests[i].key == key)
-      return &resil::runtime.requests[i];
+    if (resil::runtime.requests[i].key == key) return &resil::runtime.requests[i];
   return nullptr;
 }
 
@@ -130,7 +129,7 @@ constexpr bool kManyAllowed = true;
 /// Handles as the libraries make them.
 inline uint64_t handle_number(unsigned kind, uint64_t i) {
   switch (kind) {
-    case 0: return 0x98000000 + i;            // MPICH: small integers in a row
+    case 0: return 0x98000000 + i;  // MPICH: small integers in a row
     case 1: return 0x7f0000000000 + i * 432;  // Open MPI: elements of arrays
     default: return (i * 0x9e3779b97f4a7c15) | 1;
   }
@@ -141,14 +140,12 @@ inline uint64_t handle_number(unsigned kind, uint64_t i) {
 class FreeHandles {
  public:
   explicit FreeHandles(uint64_t count) {
-    for (uint64_t i = 1; i <= count; ++i)
-      free_.push_back(0x98000000 + i);
+    for (uint64_t i = 1; i <= count; ++i) free_.push_back(0x98000000 + i);
   }
   /// 0: none is free. The last one freed is the next one used.
   uint64_t take() {
     std::lock_guard<std::mutex> guard(mutex_);
-    if (free_.empty())
-      return 0;
+    if (free_.empty()) return 0;
     const uint64_t handle = free_.back();
     free_.pop_back();
     return handle;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The request table's second level: more requests than the ring file shows.
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <random>
 #include <thread>
 #include <unordered_map>
@@ -39,8 +39,7 @@ TEST_CASE("second level: hundreds of thousands pending, each told once with its 
       Event e = program.start(persistent(i) ? CallId::kMPI_Recv_init : CallId::kMPI_Irecv, key);
       REQUIRE((e.cookies != nullptr && e.cookies[0] == 0));
       e.cookies[0] = i;
-      if (persistent(i))
-        program.activate(key);
+      if (persistent(i)) program.activate(key);
       order.push_back(i);
     }
     CHECK(resil::overflow_in_use + fake::pending_keys().size() == kCount);
@@ -76,8 +75,7 @@ TEST_CASE("second level: hundreds of thousands pending, each told once with its 
 TEST_CASE("second level: without a module that waits for completions it is not used") {
   fake::Core core;
   Program program{core.thread()};
-  for (uint64_t key = 1; key <= 3 * resil::runtime.request_count; ++key)
-    program.start(CallId::kMPI_Irecv, key << 8);
+  for (uint64_t key = 1; key <= 3 * resil::runtime.request_count; ++key) program.start(CallId::kMPI_Irecv, key << 8);
   CHECK(resil::overflow_in_use == 0);
   CHECK(fake::pending_keys().size() + resil::runtime.header->untracked_requests == 3 * resil::runtime.request_count);
 }
@@ -92,8 +90,7 @@ TEST_CASE("second level: the bound is reached, what is beyond it goes without a 
   uint64_t kept = 0;
   for (uint64_t i = 1; i <= far; ++i) {
     Event e = program.start(CallId::kMPI_Irecv, handle_number(1, i));
-    if (e.cookies == nullptr)
-      continue;
+    if (e.cookies == nullptr) continue;
     e.cookies[0] = i;
     ++kept;
   }
@@ -148,8 +145,7 @@ TEST_CASE("second level: of two requests with one handle the thread's own, else 
     const uint32_t before = resil::overflow_in_use;
     begin(mine);
     REQUIRE(resil::overflow_in_use == before + 1);
-    for (uint64_t key : filling)
-      mine.wait(key);
+    for (uint64_t key : filling) mine.wait(key);
     begin(theirs);
     begin(mine);
     REQUIRE(resil::overflow_in_use == 1);
@@ -214,14 +210,11 @@ TEST_CASE("second level: threads that hand handles to each other through MPI los
       for (uint64_t step = 0; step < 6000 || !mine.empty(); ++step) {
         if (step < 6000 && mine.size() < 600 && random() % 8 < 5) {
           const uint64_t handle = handles.take();
-          if (handle == 0)
-            continue;
+          if (handle == 0) continue;
           Event e = program.start(CallId::kMPI_Irecv, handle);
           const uint64_t cookie = uint64_t{t + 1} << 32 | step;
-          if (e.cookies == nullptr)
-            wrong.fetch_add(1);
-          else
-            e.cookies[0] = cookie;
+          if (e.cookies == nullptr) wrong.fetch_add(1);
+          else e.cookies[0] = cookie;
           mine.push_back({handle, cookie});
           started.fetch_add(1);
         } else if (!mine.empty()) {
@@ -230,21 +223,18 @@ TEST_CASE("second level: threads that hand handles to each other through MPI los
           mine.pop_back();
           Keys one = {handle};
           program.complete(CallId::kMPI_Wait, one, [&](Event&) { handles.give(one); });
-          if (told.size() != 1 || told[0].cookie != cookie)
-            wrong.fetch_add(1);
+          if (told.size() != 1 || told[0].cookie != cookie) wrong.fetch_add(1);
           completions.fetch_add(told.size());
           told.clear();
         }
       }
     });
-  for (std::thread& thread : threads)
-    thread.join();
+  for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
   CHECK(started == completions);
   CHECK(resil::overflow_in_use == before);
   CHECK(fake::pending_keys().size() == resil::runtime.request_count);
-  for (uint64_t key : filling)
-    filler.wait(key);
+  for (uint64_t key : filling) filler.wait(key);
   CHECK(resil::overflow_in_use == 0);
   CHECK(fake::pending_keys().empty());
 }

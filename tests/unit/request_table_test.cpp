@@ -2,17 +2,17 @@
 //
 // The request table against a model (an unordered multimap of what is pending): random starts and completions of all
 // kinds, reused handles, overflow, and many threads.
-#include <catch2/catch.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <random>
 #include <thread>
 #include <unordered_map>
 
 #include "request_fixture.h"
-#include "shim/report/log.h"
 #include "shim/model/request_class.h"
+#include "shim/report/log.h"
 
 using namespace requests;
 
@@ -31,9 +31,14 @@ TEST_CASE("requests: what is posted is there with its envelope until it complete
   CHECK(fake::pending_keys().empty());
   program.wait(0x1111);  // again, as a program that ignores the null it got back: nothing happens
   CHECK(fake::pending_keys().empty());
-  struct { CallId id; ring::RequestKind kind; } kinds[] = {
-      {CallId::kMPI_Isend, ring::RequestKind::kSend},         {CallId::kMPI_Ibarrier, ring::RequestKind::kCollective},
-      {CallId::kMPI_Rput, ring::RequestKind::kRma},           {CallId::kMPI_File_iwrite, ring::RequestKind::kIo},
+  struct {
+    CallId id;
+    ring::RequestKind kind;
+  } kinds[] = {
+      {CallId::kMPI_Isend, ring::RequestKind::kSend},
+      {CallId::kMPI_Ibarrier, ring::RequestKind::kCollective},
+      {CallId::kMPI_Rput, ring::RequestKind::kRma},
+      {CallId::kMPI_File_iwrite, ring::RequestKind::kIo},
       {CallId::kMPI_Grequest_start, ring::RequestKind::kGeneralized},
       {CallId::kMPI_Imrecv, ring::RequestKind::kReceive},
   };
@@ -52,15 +57,22 @@ TEST_CASE("requests: waits are carried out by tests for the kinds in the list, o
     fake::Core core;
     Program program{core.thread()};
     Verifier verifier;
-    if (full)
-      fill_first_level(program);
-    struct { CallId id; RequestClass of; } kinds[] = {
-        {CallId::kMPI_Isend, RequestClass::kMessage},         {CallId::kMPI_Imrecv, RequestClass::kMessage},
-        {CallId::kMPI_Send_init, RequestClass::kPersistentMessage}, {CallId::kMPI_Isendrecv, RequestClass::kExchange},
-        {CallId::kMPI_Iallreduce, RequestClass::kCollective}, {CallId::kMPI_Ibarrier, RequestClass::kCollective},
+    if (full) fill_first_level(program);
+    struct {
+      CallId id;
+      RequestClass of;
+    } kinds[] = {
+        {CallId::kMPI_Isend, RequestClass::kMessage},
+        {CallId::kMPI_Imrecv, RequestClass::kMessage},
+        {CallId::kMPI_Send_init, RequestClass::kPersistentMessage},
+        {CallId::kMPI_Isendrecv, RequestClass::kExchange},
+        {CallId::kMPI_Iallreduce, RequestClass::kCollective},
+        {CallId::kMPI_Ibarrier, RequestClass::kCollective},
         {CallId::kMPI_Allreduce_init, RequestClass::kPersistentCollective},
-        {CallId::kMPI_Rput, RequestClass::kRma},              {CallId::kMPI_File_iwrite_at_all, RequestClass::kFile},
-        {CallId::kMPI_Psend_init, RequestClass::kPartitioned}, {CallId::kMPI_Precv_init, RequestClass::kPartitioned},
+        {CallId::kMPI_Rput, RequestClass::kRma},
+        {CallId::kMPI_File_iwrite_at_all, RequestClass::kFile},
+        {CallId::kMPI_Psend_init, RequestClass::kPartitioned},
+        {CallId::kMPI_Precv_init, RequestClass::kPartitioned},
         {CallId::kMPI_Grequest_start, RequestClass::kGeneralized},
     };
     uint64_t key = 0x7777770;
@@ -140,8 +152,7 @@ TEST_CASE("requests: Waitany, Waitsome, Testany, Testsome, Testall and errors co
   Program program{core.thread()};
   Keys all = {1001, 1002, fake::kRequestNull, 1003, 1004, 1005, 1006};
   for (uint64_t handle : all)
-    if (handle != fake::kRequestNull)
-      program.start(CallId::kMPI_Irecv, handle);
+    if (handle != fake::kRequestNull) program.start(CallId::kMPI_Irecv, handle);
   int index = 0, flag = 0, outcount = 0, indices[8] = {};
   auto any = [&](Event& e) { e.index = &index, e.flag = nullptr; };
   auto some = [&](Event& e) { e.outcount = &outcount, e.indices = indices; };
@@ -244,32 +255,26 @@ TEST_CASE("requests: random operations agree with the model") {
       }
       std::vector<int> done;
       for (size_t i = 0; i < chosen.size(); ++i)
-        if (what == 7 || chosen.size() == 1 || random() % 2 == 0)
-          done.push_back(static_cast<int>(i));
+        if (what == 7 || chosen.size() == 1 || random() % 2 == 0) done.push_back(static_cast<int>(i));
       int outcount = static_cast<int>(done.size());
       const bool freed = what == 6;
       const CallId id = freed ? CallId::kMPI_Request_free : what == 8 ? CallId::kMPI_Waitsome : CallId::kMPI_Waitall;
-      program.complete(id, chosen,
-                       [&](Event& e) {
-                         if (what == 8)
-                           e.outcount = &outcount, e.indices = done.data();
-                         else if (what == 9 && done.size() != chosen.size() && chosen.size() > 1)
-                           e.result = 18;
-                         for (int i : done) {
-                           uint64_t& request = chosen[static_cast<size_t>(i)];
-                           auto found = model.find(request);
-                           if (found->second && !freed)
-                             continue;
-                           live.erase(std::find(live.begin(), live.end(), request));
-                           model.erase(found);
-                           request = fake::kRequestNull;
-                         }
-                       });
+      program.complete(id, chosen, [&](Event& e) {
+        if (what == 8) e.outcount = &outcount, e.indices = done.data();
+        else if (what == 9 && done.size() != chosen.size() && chosen.size() > 1) e.result = 18;
+        for (int i : done) {
+          uint64_t& request = chosen[static_cast<size_t>(i)];
+          auto found = model.find(request);
+          if (found->second && !freed) continue;
+          live.erase(std::find(live.begin(), live.end(), request));
+          model.erase(found);
+          request = fake::kRequestNull;
+        }
+      });
     }
     if (step % 50 == 0) {
       Keys wanted;
-      for (auto& [key, persistent] : model)
-        wanted.push_back(key);
+      for (auto& [key, persistent] : model) wanted.push_back(key);
       REQUIRE(sorted(fake::pending_keys()) == sorted(wanted));
     }
   }
@@ -283,14 +288,12 @@ TEST_CASE("requests: what finds no place is counted, and the table works on afte
   const uint64_t places = resil::runtime.request_count;
   for (int round = 0; round < 2; ++round) {
     resil::runtime.header->untracked_requests = 0;
-    for (uint64_t key = 1; key <= places + 1000; ++key)
-      program.start(CallId::kMPI_Irecv, key << 8);
+    for (uint64_t key = 1; key <= places + 1000; ++key) program.start(CallId::kMPI_Irecv, key << 8);
     uint64_t tracked = fake::pending_keys().size(), untracked = resil::runtime.header->untracked_requests;
     CHECK(tracked + untracked == places + 1000);
     CHECK(untracked >= 1000);
     CHECK(tracked > places * 3 / 4);
-    for (uint64_t key = places + 1000; key >= 1; --key)
-      program.wait(key << 8);
+    for (uint64_t key = places + 1000; key >= 1; --key) program.wait(key << 8);
     CHECK(fake::pending_keys().empty());
   }
 }
@@ -342,7 +345,8 @@ TEST_CASE("requests: completing calls that never return do not use up the scratc
       e.request_count = 50;
       resil::request_remember(e);
     }
-    program.complete(CallId::kMPI_Waitall, inner, [](Event&) {}, 0x6100);
+    program.complete(
+        CallId::kMPI_Waitall, inner, [](Event&) {}, 0x6100);
     CHECK(sorted(fake::pending_keys()) == still);
     outer = nulls;
   });
@@ -383,14 +387,12 @@ TEST_CASE("requests: threads that hand handles to each other through MPI lose an
         }
       }
     });
-  for (std::thread& thread : threads)
-    thread.join();
+  for (std::thread& thread : threads) thread.join();
   CHECK(fake::pending_keys().empty());
   CHECK(resil::runtime.header->untracked_requests == 0);
   // No key was left behind unseen either: every place can be taken again.
   Program program{core.thread()};
-  for (uint64_t key = 1; key <= resil::runtime.request_count; ++key)
-    program.start(CallId::kMPI_Irecv, key << 20 | 1);
+  for (uint64_t key = 1; key <= resil::runtime.request_count; ++key) program.start(CallId::kMPI_Irecv, key << 20 | 1);
   CHECK(fake::pending_keys().size() + resil::runtime.header->untracked_requests == resil::runtime.request_count);
 }
 
@@ -421,8 +423,7 @@ TEST_CASE("requests: two pending MPI_Comm_idup with one request handle each find
     resil::request_started(e);
   };
   auto name = [&](uint64_t comm) { return std::string(resil::comm_lookup(core.thread(), comm)->ring->name); };
-  for (uint64_t handle : {first_comm, third_comm})
-    fake::add_comm(handle, fake::library.comms[fake::kCommWorld]);
+  for (uint64_t handle : {first_comm, third_comm}) fake::add_comm(handle, fake::library.comms[fake::kCommWorld]);
   Program mine{core.thread()}, theirs{*other};
   // A third one in front, gone before the last one comes: places in the list say nothing about age. Nor does the time
   // of the call, which is taken on the way into MPI, where a thread may have to wait for others.

@@ -18,9 +18,9 @@
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
+#include "shim/call/runtime.h"
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
-#include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
 namespace resil::blame {
@@ -51,7 +51,7 @@ void (*handler)(Thread&, ledger::Peer&, const void*, size_t);
 std::vector<Finding> findings;
 std::vector<std::string> notes;
 uint64_t checked, mismatches, uncovered[static_cast<unsigned>(ledger::Reason::kCount)];
-bool full;         ///< RESIL_BLAME=full
+bool full;  ///< RESIL_BLAME=full
 char verdict[64];  ///< of the last finding
 bool (*answer)(const Letter&);  // what rank 1 does; true: something arrived
 Thread thread;
@@ -93,14 +93,10 @@ void arrive_list(const std::vector<rma::Item>& items, uint32_t epoch) {
 /// A rank 1 that does what it should.
 bool good_neighbour(const Letter& letter) {
   const Header& h = letter.header;
-  if (h.message == Message::kFenceList && h.last)
-    arrive({0, h.epoch, 1, Message::kDigested, false, false, 0, 0, 0});
-  else if (h.message == Message::kBarrier)
-    arrive({0, h.epoch, 1, Message::kBarrier, false, false, 0, h.count, 0});
-  else if (h.message == Message::kAsk)
-    arrive({0, h.epoch, 1, Message::kAnswer, false, false, 0, h.count, 0});
-  else
-    return false;
+  if (h.message == Message::kFenceList && h.last) arrive({0, h.epoch, 1, Message::kDigested, false, false, 0, 0, 0});
+  else if (h.message == Message::kBarrier) arrive({0, h.epoch, 1, Message::kBarrier, false, false, 0, h.count, 0});
+  else if (h.message == Message::kAsk) arrive({0, h.epoch, 1, Message::kAnswer, false, false, 0, h.count, 0});
+  else return false;
   return true;
 }
 bool silent_neighbour(const Letter&) { return false; }
@@ -128,7 +124,8 @@ void call(CallId id, int assertion = 0) {
   rma::leave(e);
 }
 
-void put(const void* from, int64_t count, int64_t displacement, int target = 1, uint64_t target_type = kByte, int64_t target_count = 0) {
+void put(const void* from, int64_t count, int64_t displacement, int target = 1, uint64_t target_type = kByte,
+         int64_t target_count = 0) {
   Event e = event(CallId::kMPI_Put);
   e.peer = target;
   e.send.buffer = from;
@@ -176,8 +173,7 @@ struct Fixture {
     notes.clear();
     checked = mismatches = 0;
     memset(uncovered, 0, sizeof(uncovered));
-    for (size_t i = 0; i < sizeof(memory); ++i)
-      memory[i] = static_cast<char>(i * 31 + i / 256);
+    for (size_t i = 0; i < sizeof(memory); ++i) memory[i] = static_cast<char>(i * 31 + i / 256);
     make_window(memory);
     call(CallId::kMPI_Win_fence);
     sent.clear();
@@ -203,12 +199,10 @@ TEST_CASE("Overlaps are those of a brute-force count") {
     std::vector<bool> expected(items);
     for (const auto& a : intervals)
       for (const auto& b : intervals)
-        if (a.item != b.item && (a.writes || b.writes) && a.start < b.end && b.start < a.end)
-          expected[a.item] = true;
+        if (a.item != b.item && (a.writes || b.writes) && a.start < b.end && b.start < a.end) expected[a.item] = true;
     bool found[8] = {};
     rma::mark_overlaps(intervals.data(), intervals.size(), found);
-    for (unsigned i = 0; i < items; ++i)
-      REQUIRE(found[i] == expected[i]);
+    for (unsigned i = 0; i < items; ++i) REQUIRE(found[i] == expected[i]);
   }
 }
 
@@ -286,7 +280,9 @@ TEST_CASE("What several operations touched is not judged") {
   rma::Item sum = item_of("", 0, 220, rma::What::kTouch);
   sum.bytes = 4;
   sum.high = sum.extent = 4;
-  arrive_list({item_of("wrong", 5, 100), item_of("wrong too", 9, 104), item_of("wrong", 5, 218), sum, item_of(memory + 300, 4, 300)}, 2);
+  arrive_list({item_of("wrong", 5, 100), item_of("wrong too", 9, 104), item_of("wrong", 5, 218), sum,
+               item_of(memory + 300, 4, 300)},
+              2);
   put("over 104", 8, 106, 0);  // its own
   call(CallId::kMPI_Win_fence);
   CHECK(findings.empty());
@@ -308,8 +304,7 @@ TEST_CASE("A list whose origin ran out of room makes nobody suspect anything") {
 TEST_CASE("Derived datatypes at the target: only their bytes count") {
   Fixture fixture;
   char column[64];
-  for (int i = 0; i < 8; ++i)
-    memcpy(column + 8 * i, memory + 512 + 32 * i, 8);
+  for (int i = 0; i < 8; ++i) memcpy(column + 8 * i, memory + 512 + 32 * i, 8);
   put(column, 64, 512, 0, kColumn, 2);
   put(memory + 520, 8, 520, 0);  // between two pieces of the column
   call(CallId::kMPI_Win_fence);
@@ -348,8 +343,7 @@ const char kData[] = "sixteen bytes of", kOther[] = "bytes of another", kWrong[]
 
 /// What was late comes while the others are asked.
 bool late_neighbour(const Letter& letter) {
-  if (letter.header.message == Message::kAsk)
-    memcpy(memory + 100, kData, 16);
+  if (letter.header.message == Message::kAsk) memcpy(memory + 100, kData, 16);
   return good_neighbour(letter);
 }
 
@@ -434,8 +428,7 @@ TEST_CASE("Under a shared lock nothing is noted; more operations than the list h
   put("some bytes", 10, 100);
   CHECK(without(ledger::Reason::kPassiveTarget) == 1);
   call(CallId::kMPI_Win_unlock_all);
-  for (uint32_t i = 0; i < rma::kMaxOperations + 3; ++i)
-    put("x", 1, i % 4096, 0);
+  for (uint32_t i = 0; i < rma::kMaxOperations + 3; ++i) put("x", 1, i % 4096, 0);
   CHECK(without(ledger::Reason::kMemory) == 3);
   call(CallId::kMPI_Win_fence);
   CHECK(without(ledger::Reason::kMemory) == 3 + rma::kMaxOperations);
@@ -538,7 +531,8 @@ bool exclusive(int) { return false; }
 bool get(uint64_t, int, int64_t, void*, size_t) { return false; }
 bool flush(uint64_t, int) { return true; }
 bool lands_off(size_t, int64_t shift) { return shift == trial_shift; }
-const WindowFunctions window_functions = {handle_at, handle_at, describe, no_precede, no_succeed, no_check, exclusive, get, flush, lands_off, false};
+const WindowFunctions window_functions = {handle_at, handle_at, describe, no_precede, no_succeed, no_check,
+                                          exclusive, get,       flush,    lands_off,  false};
 Backend table() {
   Backend made = {};
   made.windows = &window_functions;
@@ -557,7 +551,9 @@ Peer* peer_of(int rank) { return &peers[rank]; }
 const char* host_of(const Peer&) { return "node1"; }
 const char* reason_name(Reason) { return "reason"; }
 void count_checked(uint64_t messages, uint64_t) { checked += messages; }
-void count_uncovered(Reason reason, uint64_t messages, uint64_t) { uncovered[static_cast<unsigned>(reason)] += messages; }
+void count_uncovered(Reason reason, uint64_t messages, uint64_t) {
+  uncovered[static_cast<unsigned>(reason)] += messages;
+}
 void count_mismatch() { ++mismatches; }
 void handle_kind(Kind, void (*of)(Thread&, Peer&, const void*, size_t)) { handler = of; }
 bool post(Thread&, Peer& to, Kind, const void* payload, size_t bytes) {
@@ -574,10 +570,8 @@ void progress(Thread&) {}
 bool progress_until(Thread&, double, bool (*done)(void*), void* argument) {
   for (size_t next = 0; !done(argument);) {
     bool arrived = false;
-    while (next < sent.size() && !arrived)
-      arrived = answer(Letter(sent[next++]));
-    if (!arrived && !done(argument))
-      return false;
+    while (next < sent.size() && !arrived) arrived = answer(Letter(sent[next++]));
+    if (!arrived && !done(argument)) return false;
   }
   return true;
 }

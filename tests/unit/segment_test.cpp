@@ -25,8 +25,8 @@
 #include <string>
 
 #include "fake_backend.h"
-#include "shim/presence/launch.h"
 #include "shim/call/registry.h"
+#include "shim/presence/launch.h"
 
 namespace {
 
@@ -42,8 +42,7 @@ bool in_child(const std::function<int()>& body) {
   }
   int status = -1;
   REQUIRE(waitpid(child, &status, 0) == child);
-  if (WIFSIGNALED(status))
-    WARN("killed by signal " << WTERMSIG(status));
+  if (WIFSIGNALED(status)) WARN("killed by signal " << WTERMSIG(status));
   else if (WEXITSTATUS(status) != 0)
     WARN("condition in line " << 256 + WEXITSTATUS(status) << " or line " << WEXITSTATUS(status) << " failed");
   return status == 0;
@@ -51,8 +50,7 @@ bool in_child(const std::function<int()>& body) {
 
 // The number of the failing condition's line, modulo 256, tells which one it was.
 #define MUST(condition) \
-  if (!(condition))     \
-  return __LINE__ % 256 == 0 ? 1 : __LINE__ % 256
+  if (!(condition)) return __LINE__ % 256 == 0 ? 1 : __LINE__ % 256
 
 bool make(const char* launch) {
   runtime = {};
@@ -134,15 +132,13 @@ TEST_CASE("segment: the live ring is a file that explains itself") {
     }
     MUST(end <= bytes.size());
     const char* names[] = {"lanes", "comms", "requests", "modules", "calls", "names", "fakemodule"};
-    for (int i = 0; i < 7; ++i)
-      MUST(header.sections[i].name == std::string(names[i]));
+    for (int i = 0; i < 7; ++i) MUST(header.sections[i].name == std::string(names[i]));
     MUST(header.sections[6].entry_bytes == 48 && header.sections[6].entries == 10);
     MUST(header.sections[0].entry_bytes == sizeof(ring::Lane));
     auto* comms = reinterpret_cast<const ring::Comm*>(bytes.data() + header.sections[1].offset);
     MUST(comms[5].name == std::string("written later"));
     auto* calls = reinterpret_cast<const ring::CallName*>(bytes.data() + header.sections[4].offset);
-    for (unsigned i = 0; i < resil::kCallCount; ++i)
-      MUST(calls[i].name == std::string(resil::kCallInfo[i].name));
+    for (unsigned i = 0; i < resil::kCallCount; ++i) MUST(calls[i].name == std::string(resil::kCallInfo[i].name));
     unsigned long section_bytes = 0;
     MUST(resil::segment_section("fakemodule", &section_bytes) != nullptr && section_bytes == 480);
     MUST(resil::segment_section("nothing", &section_bytes) == nullptr && section_bytes == 0);
@@ -284,23 +280,20 @@ struct Rank {
   pid_t pid;
   std::string path;
   /// `claims` is written into the header's pid namespace when not 0.
-  explicit Rank(const std::function<void()>& then = [] {}, uint64_t claims = 0, const char* directory = "/nowhere") {
+  explicit Rank(
+      const std::function<void()>& then = [] {}, uint64_t claims = 0, const char* directory = "/nowhere") {
     int ready[2];
     REQUIRE(pipe(ready) == 0);
     pid = fork();
     if (pid == 0) {
       alarm(60);
-      if (!make("swept-by-a-test"))
-        _exit(1);
+      if (!make("swept-by-a-test")) _exit(1);
       strcpy(runtime.header->directory, directory);
-      if (claims != 0)
-        runtime.header->pid_namespace = claims;
+      if (claims != 0) runtime.header->pid_namespace = claims;
       const std::string made = resil::segment_path();
       then();
-      if (write(ready[1], made.c_str(), made.size()) < 0)
-        _exit(1);
-      for (;;)
-        pause();
+      if (write(ready[1], made.c_str(), made.size()) < 0) _exit(1);
+      for (;;) pause();
     }
     close(ready[1]);
     char text[256] = "";
@@ -339,13 +332,13 @@ TEST_CASE("node files: whether a process lives is seen without its pid, whatever
     CHECK_FALSE(held(rank.path));
   }
   SECTION("a fork of it goes on") {
-    static pid_t* child = static_cast<pid_t*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    static pid_t* child =
+        static_cast<pid_t*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     Rank rank([] {
       const pid_t forked = fork();
       if (forked == 0) {
         alarm(60);
-        for (;;)
-          pause();
+        for (;;) pause();
       }
       *child = forked;
     });
@@ -430,7 +423,8 @@ TEST_CASE("sweep: rings of the dead go, of whatever pid namespace, and those of 
 
 TEST_CASE("sweep: a ring is collected into the directory that it reported to, not into one that has taken its name") {
   Directory directory;
-  const std::string report = std::string(directory.path) + "/rank-00003.json", ring = std::string(directory.path) + "/rank-00003.ring";
+  const std::string report = std::string(directory.path) + "/rank-00003.json",
+                    ring = std::string(directory.path) + "/rank-00003.ring";
   Rank rank([] {}, 4711, directory.path);
   std::string key;
   {
@@ -478,7 +472,6 @@ TEST_CASE("sweep: pipes, links, directories and files of others under such names
   alarm(60);
   CHECK(sweep() == 0);
   alarm(0);
-  for (const char* end : {"-1.ring", "-1.node", "-2.ring", "-4.ring"})
-    CHECK(unlink((base + end).c_str()) == 0);
+  for (const char* end : {"-1.ring", "-1.node", "-2.ring", "-4.ring"}) CHECK(unlink((base + end).c_str()) == 0);
   CHECK(rmdir((base + "-3.ring").c_str()) == 0);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Staged messages with several threads, against a library in memory whose handles are used again at once and packets whose
-// copies take a few looks: each message is started once and in the order of its lane, completed once, and no send stays
-// in its lane while a thread blocks inside the library.
+// Staged messages with several threads, against a library in memory whose handles are used again at once and packets
+// whose copies take a few looks: each message is started once and in the order of its lane, completed once, and no send
+// stays in its lane while a thread blocks inside the library.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -24,9 +24,9 @@
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
-#include "shim/report/finding.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/report/finding.h"
 
 using namespace resil;
 using staging::Message;
@@ -61,11 +61,9 @@ uint64_t new_request() {
 int start(uint64_t* handle) {
   Request& request = requests[*handle];
   std::this_thread::yield();  // time to be overtaken
-  if (request.started.exchange(true))
-    ++started_twice;
+  if (request.started.exchange(true)) ++started_twice;
   uint64_t& last = last_started[request.lane][request.thread];
-  if (request.number <= last)
-    ++out_of_order;
+  if (request.number <= last) ++out_of_order;
   last = request.number;
   return 0;
 }
@@ -74,8 +72,7 @@ std::atomic<bool> handlers_change{false};
 std::atomic<unsigned> asked;
 bool askable(uint64_t) { return !handlers_change || asked.fetch_add(1) % 64 < 32; }
 Peeked peek(uint64_t handle, uint64_t, bool regardless, StatusInfo* status) {
-  if (!regardless && !askable(0))
-    return Peeked::kNotAsked;
+  if (!regardless && !askable(0)) return Peeked::kNotAsked;
   status->bytes = 64;
   return requests[handle].started.load() ? Peeked::kComplete : Peeked::kPending;
 }
@@ -90,15 +87,13 @@ int test_as(const Event& e, void* handles, int* flag) {
   const auto* array = static_cast<const uint64_t*>(handles);
   *e.outcount = 0;
   for (int i = 0; i < e.request_count; ++i)
-    if (array[i] != kNull && requests[array[i]].started.load())
-      e.indices[(*e.outcount)++] = i;
+    if (array[i] != kNull && requests[array[i]].started.load()) e.indices[(*e.outcount)++] = i;
   *flag = *e.outcount != 0;
   return 0;
 }
 int wait_as(const Event& e, void* handles) {
   int flag = 0;
-  while (flag == 0)
-    test_as(e, handles, &flag);
+  while (flag == 0) test_as(e, handles, &flag);
   return 0;
 }
 
@@ -196,8 +191,7 @@ PacketState packet_poll(Packet* packet) {
   return packet->state = --packet->count > 0 ? PacketState::kCopying : PacketState::kReady;
 }
 PacketState packet_wait(Packet* packet) {
-  while (packet_poll(packet) == PacketState::kCopying) {
-  }
+  while (packet_poll(packet) == PacketState::kCopying) {}
   return packet->state;
 }
 PacketState packet_up(Packet* packet, uint64_t) {
@@ -267,8 +261,7 @@ struct Program {
     e.request_count = static_cast<int64_t>(handles.size());
     e.outcount = &outcount;
     e.indices = indices.data();
-    if (!staging::wait_replace(e))
-      test_as(e, handles.data(), &flag);
+    if (!staging::wait_replace(e)) test_as(e, handles.data(), &flag);
     for (int k = 0; k < outcount; ++k) {
       uint64_t& handle = handles[static_cast<size_t>(indices[static_cast<size_t>(k)])];
       if (handle != kNull)  // a receive's, which the library frees
@@ -284,8 +277,7 @@ struct Program {
     Event e = event(CallId::kMPI_Request_free);
     e.requests = &handles.back();
     e.request_count = 1;
-    if (!staging::wait_replace(e))
-      ++lost;
+    if (!staging::wait_replace(e)) ++lost;
     handles.pop_back();
     staging::release_retired(*thread);
   }
@@ -293,10 +285,8 @@ struct Program {
 
 void in_threads(unsigned count, const std::function<void(unsigned)>& work) {
   std::vector<std::thread> threads;
-  for (unsigned i = 0; i < count; ++i)
-    threads.emplace_back(work, i);
-  for (std::thread& thread : threads)
-    thread.join();
+  for (unsigned i = 0; i < count; ++i) threads.emplace_back(work, i);
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
@@ -323,11 +313,9 @@ TEST_CASE("messages of several threads") {
         staging::begin_blocking(e);
         staging::end_blocking(e);
       }
-      while (!program.handles.empty())
-        completed += program.complete(random() % 2 == 0);
+      while (!program.handles.empty()) completed += program.complete(random() % 2 == 0);
     }
-    while (staging::under_way())
-      staging::advance(*program.thread);
+    while (staging::under_way()) staging::advance(*program.thread);
   });
   CHECK(begun == completed);
   CHECK(out_of_order == 0);
@@ -347,17 +335,13 @@ TEST_CASE("a send that is begun while another thread begins to block does not st
       Event e = program.event(CallId::kMPI_Recv);
       uint64_t handle = 0;
       both.arrive_and_wait();
-      if (number == 0)
-        handle = program.begin(true, 0, 5000);  // it is never down by looking at it in passing
-      else
-        staging::begin_blocking(e);
+      if (number == 0) handle = program.begin(true, 0, 5000);  // it is never down by looking at it in passing
+      else staging::begin_blocking(e);
       both.arrive_and_wait();
-      if (number == 0)
-        stayed += !requests[handle].started.load();
+      if (number == 0) stayed += !requests[handle].started.load();
       both.arrive_and_wait();
       staging::end_blocking(e);
-      while (!program.handles.empty())
-        program.complete(true);
+      while (!program.handles.empty()) program.complete(true);
     }
   });
   CHECK(stayed == 0);

@@ -19,10 +19,10 @@
 
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/ledger_internal.h"
+#include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/presence/launch.h"
 #include "shim/ring/node_memory.h"
-#include "shim/call/runtime.h"
 #include "shim/ring/segment.h"
 
 namespace {
@@ -86,7 +86,8 @@ class Node {
   }
   ~Node() { resil::node_memory_discard(); }
   std::string path(int rank) {
-    return "/dev/shm/resil-" + std::to_string(getuid()) + "-" + runtime.header->job + "-0-" + std::to_string(rank) + "-" + runtime.launch_key + ".node";
+    return "/dev/shm/resil-" + std::to_string(getuid()) + "-" + runtime.header->job + "-0-" + std::to_string(rank) +
+           "-" + runtime.launch_key + ".node";
   }
 };
 
@@ -98,8 +99,7 @@ TEST_CASE("a stream keeps order and contents around its circle, and says when it
   for (uint32_t slots : {8u, 64u, 1024u}) {
     Memory memory(slots);
     std::set<uint32_t> places;
-    for (uint32_t i = 0; i < slots; ++i)
-      places.insert(stream_place(i, slots));
+    for (uint32_t i = 0; i < slots; ++i) places.insert(stream_place(i, slots));
     CHECK(places.size() == slots);
     CHECK(memory.in.next() == nullptr);
     uint64_t written = 0, read = 0;
@@ -117,18 +117,17 @@ TEST_CASE("a stream keeps order and contents around its circle, and says when it
           CHECK(read == written);
           break;
         }
-        REQUIRE((slot->record.digest == read && slot->record.site == read * 3 && slot->total == read && slot->sum == ~read));
+        REQUIRE((slot->record.digest == read && slot->record.site == read * 3 && slot->total == read &&
+                 slot->sum == ~read));
         REQUIRE(whole_ordinal(slot->ordinal, read + 5) == read + 5);
         memory.in.advance();
         ++read;
       }
     }
     CHECK(memory.out.count() == written);
-    while (memory.out.put(packet(0), 0, 0, 0)) {
-    }
+    while (memory.out.put(packet(0), 0, 0, 0)) {}
     CHECK(!memory.out.has_room());
-    while (memory.in.next() != nullptr)
-      memory.in.advance();
+    while (memory.in.next() != nullptr) memory.in.advance();
     CHECK(memory.out.has_room());
   }
   CHECK(whole_ordinal(3, 0x1fffffffe) == 0x200000003);
@@ -139,14 +138,12 @@ TEST_CASE("a stream between two threads") {
   auto memory = std::make_unique<Memory>(64);
   std::thread writer([&] {
     for (uint64_t i = 0; i < kCount; ++i)
-      while (!memory->out.put(packet(i), i, i, i))
-        std::this_thread::yield();
+      while (!memory->out.put(packet(i), i, i, i)) std::this_thread::yield();
   });
   uint64_t wrong = 0;
   for (uint64_t i = 0; i < kCount; ++i) {
     const StreamSlot* slot;
-    while ((slot = memory->in.next()) == nullptr)
-      std::this_thread::yield();
+    while ((slot = memory->in.next()) == nullptr) std::this_thread::yield();
     wrong += slot->record.digest != i || slot->record.site != i * 3 || slot->total != i || slot->sum != i;
     memory->in.advance();
   }
@@ -160,8 +157,7 @@ TEST_CASE("an inbox stays within its bound and has a stream for each rank of a u
     INFO(ranks << " ranks: " << shape.streams << " streams of " << shape.slots);
     CHECK(shape.streams * (sizeof(StreamControl) + shape.slots * sizeof(StreamSlot)) <= 1 << 20);
     CHECK(shape.slots >= 64);
-    if (ranks > 0 && ranks <= 128)
-      CHECK(static_cast<int>(shape.streams) == ranks - 1);
+    if (ranks > 0 && ranks <= 128) CHECK(static_cast<int>(shape.streams) == ranks - 1);
   }
   CHECK(inbox_shape(2).slots == 1024);
   CHECK(inbox_shape(1).streams == 0);
@@ -200,8 +196,7 @@ TEST_CASE("ranks of a node find each other's inboxes, and nobody else's") {
     CHECK(!inbox_open(to));
     CHECK(!to.out.is_open());
     runtime.rank = 2;
-    for (int sender = 0; sender < 3; ++sender)
-      CHECK(inbox_next_sender() != nullptr);
+    for (int sender = 0; sender < 3; ++sender) CHECK(inbox_next_sender() != nullptr);
     CHECK(inbox_next_sender() == nullptr);
   }
   SECTION("another launch, another size, another node by RESIL_NODE_RANKS, no inbox") {

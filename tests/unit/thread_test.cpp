@@ -39,16 +39,13 @@ bool in_child(const std::function<int()>& body) {
   }
   int status = -1;
   REQUIRE(waitpid(child, &status, 0) == child);
-  if (WIFSIGNALED(status))
-    WARN("killed by signal " << WTERMSIG(status));
-  else if (WEXITSTATUS(status) != 0)
-    WARN("condition in line " << WEXITSTATUS(status) << " failed");
+  if (WIFSIGNALED(status)) WARN("killed by signal " << WTERMSIG(status));
+  else if (WEXITSTATUS(status) != 0) WARN("condition in line " << WEXITSTATUS(status) << " failed");
   return status == 0;
 }
 
 #define MUST(condition) \
-  if (!(condition))     \
-  return __LINE__
+  if (!(condition)) return __LINE__
 
 /// `count` threads, each in `body`, all alive until the last one has finished it.
 void all_at_once(unsigned count, const std::function<void(unsigned)>& body) {
@@ -60,8 +57,7 @@ void all_at_once(unsigned count, const std::function<void(unsigned)>& body) {
       body(t);
       pthread_barrier_wait(&barrier);
     });
-  for (std::thread& thread : threads)
-    thread.join();
+  for (std::thread& thread : threads) thread.join();
   pthread_barrier_destroy(&barrier);
 }
 
@@ -96,8 +92,7 @@ TEST_CASE("threads: each has a lane of its own, in the ring first, then in priva
     });
     MUST(std::set<ring::Lane*>(lanes.begin(), lanes.end()).size() == 32);
     MUST(std::set<uint32_t>(indices.begin(), indices.end()).size() == 32);
-    for (size_t t = 0; t < 32; ++t)
-      MUST(&resil::lane_at(indices[t]) == lanes[t]);
+    for (size_t t = 0; t < 32; ++t) MUST(&resil::lane_at(indices[t]) == lanes[t]);
     MUST(resil::lane_total() == 32);
     MUST(counted(CallId::kMPI_Probe) == 3200);
     MUST(resil::note_count() == 0);
@@ -119,8 +114,7 @@ TEST_CASE("threads: beyond all lanes they share one, which the sum includes and 
       pthread_mutex_unlock(&one_at_a_time);
     });
     MUST(std::set<ring::Lane*>(lanes.begin(), lanes.end()).size() == 33);
-    for (size_t t = 0; t < kThreads; ++t)
-      MUST(&resil::lane_at(indices[t]) == lanes[t]);
+    for (size_t t = 0; t < kThreads; ++t) MUST(&resil::lane_at(indices[t]) == lanes[t]);
     MUST(counted(CallId::kMPI_Probe) == 10 * kThreads);
     MUST(resil::note_count() == 1);
     // The shared lane is nobody's to take over: later threads find the lanes that came free.
@@ -147,16 +141,14 @@ TEST_CASE("threads: that come and go reuse lanes, and their counts go on") {
       }).join();
     MUST(lanes.size() <= 8);
     MUST(counted(CallId::kMPI_Probe) == 1000);
-    for (ring::Lane* lane : lanes)
-      MUST(lane->state == static_cast<uint32_t>(ring::LaneState::kEnded));
+    for (ring::Lane* lane : lanes) MUST(lane->state == static_cast<uint32_t>(ring::LaneState::kEnded));
     return 0;
   }));
 }
 
 TEST_CASE("threads: racing for the last lanes, round after round") {
   CHECK(in_child([] {
-    for (int round = 0; round < 20; ++round)
-      all_at_once(32, [&](unsigned) { calls(3); });
+    for (int round = 0; round < 20; ++round) all_at_once(32, [&](unsigned) { calls(3); });
     MUST(counted(CallId::kMPI_Probe) == 20 * 32 * 3);
     MUST(resil::lane_total() == 32);
     MUST(resil::note_count() == 0);
@@ -167,8 +159,7 @@ TEST_CASE("threads: racing for the last lanes, round after round") {
 // The shared lane is counted in without locks: data races by design, so this case is not for the thread sanitizer.
 TEST_CASE("threads: racing for more lanes than there are", "[races]") {
   CHECK(in_child([] {
-    for (int round = 0; round < 20; ++round)
-      all_at_once(40, [&](unsigned) { calls(1); });
+    for (int round = 0; round < 20; ++round) all_at_once(40, [&](unsigned) { calls(1); });
     const uint64_t total = counted(CallId::kMPI_Probe);
     MUST(total >= 20 * 32 && total <= 20 * 40);
     MUST(resil::lane_total() == 33);
@@ -179,15 +170,13 @@ TEST_CASE("threads: racing for more lanes than there are", "[races]") {
 
 TEST_CASE("threads: a note that many make at once is kept once, and what is too much is counted") {
   CHECK(in_child([] {
-    for (int i = 0; i < 10; ++i)
-      all_at_once(16, [&](unsigned) { resil::add_note_format("note %d", i); });
+    for (int i = 0; i < 10; ++i) all_at_once(16, [&](unsigned) { resil::add_note_format("note %d", i); });
     MUST(resil::note_count() == 10);
     all_at_once(16, [&](unsigned t) { resil::add_note_format("of thread %u", t); });
     MUST(resil::note_count() == 24);
     MUST(resil::notes_dropped() == 2);
     std::set<std::string> texts;
-    for (unsigned i = 0; i < resil::note_count(); ++i)
-      texts.insert(resil::note_text(i));
+    for (unsigned i = 0; i < resil::note_count(); ++i) texts.insert(resil::note_text(i));
     MUST(texts.size() == 24);
     resil::add_note(std::string(2000, 'x').c_str());
     return 0;
@@ -239,7 +228,9 @@ TEST_CASE("threads: a forked child writes nothing into its parent's lanes") {
     if (child == 0) {
       resil::current_thread = nullptr;
       _exit(resil::thread_register() == nullptr && resil::current_thread->disabled &&
-                    !fake::admitted(CallId::kMPI_Probe) ? 0 : 1);
+                    !fake::admitted(CallId::kMPI_Probe)
+                ? 0
+                : 1);
     }
     int status = -1;
     MUST(waitpid(child, &status, 0) == child && status == 0);

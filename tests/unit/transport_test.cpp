@@ -16,27 +16,27 @@
 
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/ledger_internal.h"
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
+#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 
 namespace {
 
 std::mutex wire_lock;
-std::deque<std::string> wire;           // messages under way
-std::deque<uint64_t> receives;          // posted, oldest first
-std::vector<char*> buffers(1);          // by request - 1; null: a send
-bool wire_stands;                       // nothing is sent or delivered
+std::deque<std::string> wire;  // messages under way
+std::deque<uint64_t> receives;  // posted, oldest first
+std::vector<char*> buffers(1);  // by request - 1; null: a send
+bool wire_stands;  // nothing is sent or delivered
 resil::Backend the_backend;
 resil::ledger::Peer peer;
-uint32_t stream_slots;                  // 0: no stream
+uint32_t stream_slots;  // 0: no stream
 bool stream_seen;
 std::vector<resil::ledger::StreamSlot> slots;
 resil::ledger::StreamControl control;
 
-std::atomic<uint64_t> next_expected;    // ordinal
-std::vector<uint64_t> digests;          // in the order in which records were taken
+std::atomic<uint64_t> next_expected;  // ordinal
+std::vector<uint64_t> digests;  // in the order in which records were taken
 uint64_t abandoned, out_of_order, queries, taken_at_query;
 
 bool send(uint64_t, const void* data, size_t bytes, int, resil::PrivateTag, uint64_t* request) {
@@ -59,10 +59,8 @@ bool receive(uint64_t, void* data, size_t, int, resil::PrivateTag, uint64_t* req
 
 bool test(uint64_t* request) {
   std::lock_guard<std::mutex> guard(wire_lock);
-  if (buffers[*request] == nullptr)
-    return !wire_stands;
-  if (wire_stands || wire.empty() || receives.front() != *request)
-    return false;
+  if (buffers[*request] == nullptr) return !wire_stands;
+  if (wire_stands || wire.empty() || receives.front() != *request) return false;
   memcpy(buffers[*request], wire.front().data(), wire.front().size());
   wire.pop_front();
   receives.pop_front();
@@ -87,21 +85,18 @@ Peer* peer_find(int) { return &::peer; }
 Peer* peer_by_index(uint32_t index) { return index == 0 ? &::peer : nullptr; }
 bool peer_is_self(const Peer&) { return false; }
 bool inbox_open(Peer& to) {
-  if (stream_slots == 0)
-    return false;
+  if (stream_slots == 0) return false;
   to.out.open(&control, slots.data(), stream_slots);
   return true;
 }
 Peer* inbox_next_sender() {
-  if (stream_seen || stream_slots == 0)
-    return nullptr;
+  if (stream_seen || stream_slots == 0) return nullptr;
   stream_seen = true;
   ::peer.in.open(&control, slots.data(), stream_slots);
   return &::peer;
 }
 void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference*) {
-  if (from.lost)
-    return;
+  if (from.lost) return;
   out_of_order += ordinal != next_expected;
   next_expected = ordinal + 1;
   digests.push_back(record.digest);
@@ -177,8 +172,7 @@ void finish() {
 
 bool in_sequence() {
   for (uint64_t i = 0; i < digests.size(); ++i)
-    if (digests[i] != i)
-      return false;
+    if (digests[i] != i) return false;
   return true;
 }
 
@@ -199,8 +193,7 @@ TEST_CASE("records keep their order, whichever way each of them takes") {
           case 2: transport_flush(thread_state); break;
           case 3: wire_stands = random() % 2; break;
           default:
-            for (unsigned k = 0; k < burst; ++k)
-              announce(number++, seed % 2 != 0);
+            for (unsigned k = 0; k < burst; ++k) announce(number++, seed % 2 != 0);
         }
         REQUIRE((with == 0 || digests.size() <= number));
       }
@@ -214,8 +207,7 @@ TEST_CASE("records keep their order, whichever way each of them takes") {
       transport_records(&shared, &messages);
       CHECK((with != 0) == (shared != 0));
       CHECK(shared == peer.out.count());
-      if (with == 8 || with == 64)
-        CHECK(shared < number);  // it was full now and then
+      if (with == 8 || with == 64) CHECK(shared < number);  // it was full now and then
     }
 }
 
@@ -223,8 +215,7 @@ TEST_CASE("a stream that is read in time takes everything") {
   begin(64);
   for (uint64_t number = 0; number < 10000; ++number) {
     announce(number);
-    if (number % 32 == 31)
-      transport_take_streams(thread_state);
+    if (number % 32 == 31) transport_take_streams(thread_state);
   }
   CHECK(transport_dirty() == 0);
   finish();
@@ -238,8 +229,7 @@ TEST_CASE("credit counts what went by messages, however much went through the st
   uint64_t number = 0;
   for (; number < 20000; ++number) {
     announce(number);
-    if (number % 32 == 31)
-      transport_take_streams(thread_state);
+    if (number % 32 == 31) transport_take_streams(thread_state);
   }
   REQUIRE(peer.out.count() == number);
   for (; number < 21000; ++number)  // the stream is full: the rest by messages
@@ -252,8 +242,7 @@ TEST_CASE("credit counts what went by messages, however much went through the st
 
 TEST_CASE("what is asked for is taken from the stream, and no more") {
   begin(64);
-  for (uint64_t number = 0; number < 10; ++number)
-    announce(number);
+  for (uint64_t number = 0; number < 10; ++number) announce(number);
   CHECK(transport_take_stream(thread_state, peer, 3));
   CHECK(digests.size() == 3);
   begin(0);
@@ -270,8 +259,7 @@ TEST_CASE("a message comes after the records that were announced before it") {
         transport_flush_peer(thread_state, peer);
         REQUIRE(post(thread_state, peer, Kind::kQuery, &peer.announced, sizeof(peer.announced)));
       }
-      if (number % 50 == 49)
-        transport_poll(thread_state, 1000);
+      if (number % 50 == 49) transport_poll(thread_state, 1000);
     }
     finish();
     CHECK((queries == 30 && taken_at_query == 30));
@@ -286,8 +274,7 @@ TEST_CASE("a rank that takes nothing costs a bounded number of pages; then sums 
     begin(with);
     constexpr uint64_t kMany = (kMaxPages + 64) * kBatchRecords;
     wire_stands = true;
-    for (uint64_t number = 0; number < kMany; ++number)
-      announce(number);
+    for (uint64_t number = 0; number < kMany; ++number) announce(number);
     CHECK(peer.dropped);
     wire_stands = false;
     for (unsigned turn = 0; turn < 3000 && (abandoned == 0 || peer.lost); ++turn) {
@@ -298,14 +285,12 @@ TEST_CASE("a rank that takes nothing costs a bounded number of pages; then sums 
     CHECK(!peer.lost);
     CHECK((peer.total_there == kMany && peer.sum_there == peer.sum_out));
     const uint64_t in_stream = peer.out.count(), taken = digests.size();
-    for (uint64_t number = 0; number < 40; ++number)
-      announce(number);
+    for (uint64_t number = 0; number < 40; ++number) announce(number);
     transport_flush(thread_state);
     transport_poll(thread_state, 1000);
     CHECK(digests.size() == taken + 40);
     CHECK(out_of_order == 0);
-    if (with != 0)
-      CHECK(peer.out.count() > in_stream);  // back in the stream
+    if (with != 0) CHECK(peer.out.count() > in_stream);  // back in the stream
   }
 }
 
@@ -333,29 +318,25 @@ TEST_CASE("several threads announce, one takes") {
     threads.emplace_back([who] {
       resil::Thread mine = {};
       mine.last_time = 1;
-      for (uint64_t i = 0; i < kEach; ++i)
-        transport_append(mine, peer, packet(who * kEach + i), i % 3 == 0);
+      for (uint64_t i = 0; i < kEach; ++i) transport_append(mine, peer, packet(who * kEach + i), i % 3 == 0);
     });
   std::atomic<bool> done = false;
   uint64_t glances = 0;
   threads.emplace_back([&] {  // as every call does, without the lock
-    while (!done)
-      glances += transport_dirty() <= 1 && transport_oldest() <= resil::ticks();
+    while (!done) glances += transport_dirty() <= 1 && transport_oldest() <= resil::ticks();
   });
   while (next_expected < 2 * kEach) {
     transport_flush(thread_state);
     transport_poll(thread_state, 10);
   }
   done = true;
-  for (auto& one : threads)
-    one.join();
+  for (auto& one : threads) one.join();
   transport_flush(thread_state);
   CHECK(transport_dirty() == 0);
   CHECK(transport_oldest() == 0);
   CHECK(out_of_order == 0);
   std::vector<bool> seen(2 * kEach);
-  for (uint64_t digest : digests)
-    seen[digest] = true;
+  for (uint64_t digest : digests) seen[digest] = true;
   CHECK(std::count(seen.begin(), seen.end(), true) == 2 * kEach);
 }
 

@@ -39,27 +39,22 @@ std::atomic<bool> attach_works;
 const FakeType* find(uint64_t type) {
   std::lock_guard<std::mutex> guard(mutex);
   auto found = types.find(type);
-  if (found == types.end())
-    ++asked_null;
+  if (found == types.end()) ++asked_null;
   return found != types.end() ? &found->second : nullptr;
 }
 
 Decoded decode(uint64_t handle, int64_t* memory, int64_t words, TypeContents* out) {
   const FakeType* type = find(handle);
   *out = {};
-  if (type == nullptr)
-    return Decoded::kFailed;
+  if (type == nullptr) return Decoded::kFailed;
   out->combiner = type->combiner;
-  if (is_predefined(type->combiner) || type->combiner == Combiner::kUnknown)
-    return Decoded::kDone;
+  if (is_predefined(type->combiner) || type->combiner == Combiner::kUnknown) return Decoded::kDone;
   out->words_needed = static_cast<int64_t>(type->integers.size() + type->addresses.size() + type->types.size());
-  if (words < out->words_needed || memory == nullptr)
-    return Decoded::kMoreMemory;
+  if (words < out->words_needed || memory == nullptr) return Decoded::kMoreMemory;
   ++decodes;
   auto copy = [&](const auto& values) {
     auto* to = memory;
-    if (!values.empty())
-      memcpy(to, values.data(), values.size() * 8);
+    if (!values.empty()) memcpy(to, values.data(), values.size() * 8);
     memory += values.size();
     return to;
   };
@@ -98,14 +93,12 @@ bool type_size_of(uint64_t handle, int64_t* bytes) {
 }
 
 bool attach(uint64_t handle, void* info, void (*forget)(void*)) {
-  if (!attach_works)
-    return false;
+  if (!attach_works) return false;
   void* old;
   {
     std::lock_guard<std::mutex> guard(mutex);
     auto found = types.find(handle);
-    if (found == types.end())
-      return false;
+    if (found == types.end()) return false;
     forget_attribute = forget;
     old = found->second.attribute;
     found->second.attribute = info;
@@ -172,10 +165,8 @@ struct Fixture {
   ~Fixture() {
     CHECK(references == 0);  // every handle that MPI gave out has been given back
     std::vector<uint64_t> left;
-    for (auto& [handle, type] : types)
-      left.push_back(handle);
-    for (uint64_t handle : left)
-      free_type(handle);
+    for (auto& [handle, type] : types) left.push_back(handle);
+    for (uint64_t handle : left) free_type(handle);
     backend = before;
   }
 
@@ -203,8 +194,7 @@ struct Fixture {
 
 std::vector<char> numbered(size_t bytes) {
   std::vector<char> data(bytes);
-  for (size_t i = 0; i < bytes; ++i)
-    data[i] = static_cast<char>(i * 37 + i / 256 + 1);
+  for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<char>(i * 37 + i / 256 + 1);
   return data;
 }
 
@@ -332,8 +322,7 @@ TEST_CASE("long doubles are digested without their padding") {
     std::vector<char> data = numbered(static_cast<size_t>(map->extent));
     const uint64_t before = type_digest(*map, data.data(), 1, map->size);
     for (size_t element = 0; element < 300; ++element)
-      for (size_t i = 10; i < 16; ++i)
-        data[element * 2 * static_cast<size_t>(reach) + i] ^= 0x55;
+      for (size_t i = 10; i < 16; ++i) data[element * 2 * static_cast<size_t>(reach) + i] ^= 0x55;
     CHECK(type_digest(*map, data.data(), 1, map->size) == before);
     for (size_t element : {0, 1, 203, 204, 255, 256, 299}) {
       data[element * 2 * static_cast<size_t>(reach) + 9] ^= 1;
@@ -446,8 +435,7 @@ TEST_CASE("threads that meet a type at the same time") {
   Fixture f;
   for (int round = 0; round < 50; ++round) {
     std::vector<uint64_t> handles;
-    for (int i = 0; i < 4; ++i)
-      handles.push_back(f.vector(3 + i, 1, 2, kReal, 8 * (3 + i), 8 * (5 + 2 * i)));
+    for (int i = 0; i < 4; ++i) handles.push_back(f.vector(3 + i, 1, 2, kReal, 8 * (3 + i), 8 * (5 + 2 * i)));
     std::atomic<int> ready = 0, wrong = 0;
     std::vector<std::thread> threads;
     for (uint32_t t = 0; t < 4; ++t)
@@ -460,10 +448,8 @@ TEST_CASE("threads that meet a type at the same time") {
           wrong += map == nullptr || map->size != 8 * (3 + i) || map->runs[0].stride != 16 || real->size != 8;
         }
       });
-    for (auto& thread : threads)
-      thread.join();
+    for (auto& thread : threads) thread.join();
     CHECK(wrong == 0);
-    for (uint64_t handle : handles)
-      free_type(handle);
+    for (uint64_t handle : handles) free_type(handle);
   }
 }

@@ -28,8 +28,7 @@ class Arena {
   template <class T>
   T* take(size_t count) {
     const size_t bytes = (count * sizeof(T) + 15) & ~size_t{15};
-    if (failed_ || ((newest_ == nullptr || used_ + bytes > room_) && !grow(bytes)))
-      return nullptr;
+    if (failed_ || ((newest_ == nullptr || used_ + bytes > room_) && !grow(bytes))) return nullptr;
     char* taken = reinterpret_cast<char*>(newest_) + used_;
     used_ += bytes;
     return reinterpret_cast<T*>(taken);
@@ -69,16 +68,13 @@ void sort(T* items, size_t count, Less less) {
   auto sift = [&](size_t at, size_t end) {
     const T moved = items[at];
     for (size_t child; (child = 2 * at + 1) < end; at = child) {
-      if (child + 1 < end && less(items[child], items[child + 1]))
-        ++child;
-      if (!less(moved, items[child]))
-        break;
+      if (child + 1 < end && less(items[child], items[child + 1])) ++child;
+      if (!less(moved, items[child])) break;
       items[at] = items[child];
     }
     items[at] = moved;
   };
-  for (size_t i = count / 2; i-- > 0;)
-    sift(i, count);
+  for (size_t i = count / 2; i-- > 0;) sift(i, count);
   for (size_t end = count; end-- > 1;) {
     const T last = items[end];
     items[end] = items[0];
@@ -90,8 +86,7 @@ void sort(T* items, size_t count, Less less) {
 /// For open addressing, at most half full.
 inline size_t power_of_two_above(size_t count) {
   size_t power = 16;
-  while (power < 2 * count)
-    power *= 2;
+  while (power < 2 * count) power *= 2;
   return power;
 }
 

@@ -16,8 +16,7 @@ void set_ranks(const uint8_t* flags, uint32_t ranks, int32_t* kept, uint32_t roo
   *count = 0;
   for (uint32_t rank = 0; rank < ranks; ++rank)
     if (flags[rank] != 0) {
-      if (*count < room)
-        kept[*count] = static_cast<int32_t>(rank);
+      if (*count < room) kept[*count] = static_cast<int32_t>(rank);
       ++*count;
     }
 }
@@ -26,13 +25,13 @@ void set_ranks(const uint8_t* flags, uint32_t ranks, int32_t* kept, uint32_t roo
 Wait Story::reason(uint32_t rank) const {
   Wait found;
   each_reason(g_, core_, rank, [&](uint32_t thread, uint32_t part) {
-    if (!found.valid())
-      found = {rank, thread, part};
+    if (!found.valid()) found = {rank, thread, part};
   });
   const View& view = g_.view(rank);
   for (uint32_t t = 0; !found.valid() && t < view.thread_count; ++t)
     for (uint32_t i = view.threads[t].first_part; i < view.threads[t].first_part + view.threads[t].part_count; ++i)
-      if (!found.valid() && (g_.fact(rank, i) == Fact::kNever || (g_.fact(rank, i) == Fact::kHolds && g_.stuck(g_.target(rank, i)))))
+      if (!found.valid() &&
+          (g_.fact(rank, i) == Fact::kNever || (g_.fact(rank, i) == Fact::kHolds && g_.stuck(g_.target(rank, i)))))
         found = {rank, t, i};
   return found;
 }
@@ -42,12 +41,10 @@ void Story::blame_wave() {
   const Wave& wave = core_.waves[0];
   const uint32_t late = g_.late(*wave.comm, wave.sequence);
   uint32_t missing = 0;
-  for (uint32_t i = 0; i < late; ++i)
-    missing += core_.member[g_.in_order(*wave.comm, i).rank];
+  for (uint32_t i = 0; i < late; ++i) missing += core_.member[g_.in_order(*wave.comm, i).rank];
   if (missing <= wave.waiting) {
     for (uint32_t i = 0; i < late; ++i)
-      if (const uint32_t rank = g_.in_order(*wave.comm, i).rank; core_.member[rank] != 0)
-        culprit_[rank] = 1;
+      if (const uint32_t rank = g_.in_order(*wave.comm, i).rank; core_.member[rank] != 0) culprit_[rank] = 1;
     return;
   }
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
@@ -63,11 +60,9 @@ bool Story::blame() {
   culprit_ = g_.arena().take<uint8_t>(g_.ranks());
   victim_ = g_.arena().take<uint8_t>(g_.ranks());
   scratch_ = g_.arena().take<uint8_t>(g_.ranks());
-  if (g_.arena().failed())
-    return false;
+  if (g_.arena().failed()) return false;
   auto blame_core = [&] {
-    for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
-      culprit_[rank] = core_.member[rank];
+    for (uint32_t rank = 0; rank < g_.ranks(); ++rank) culprit_[rank] = core_.member[rank];
   };
   v_.type = HangClass::kDeadlock;
   switch (core_.kind) {
@@ -79,17 +74,13 @@ bool Story::blame() {
     case CoreKind::kEnded:
       v_.type = HangClass::kMissingRank;
       wave_story_ = core_.wave_count > 0;
-      if (wave_story_)
-        blame_wave();
-      else
-        blame_core();
+      if (wave_story_) blame_wave();
+      else blame_core();
       break;
     case CoreKind::kCycle:
       wave_story_ = core_.wave_count > 0;
-      if (core_.wave_count == 1)
-        blame_wave();
-      else
-        blame_core();
+      if (core_.wave_count == 1) blame_wave();
+      else blame_core();
       if (core_.wave_count > 1 && 2 * core_.waves[0].waiting > core_.count) {  // most are in one: the others are odd
         const Wave& wave = core_.waves[0];
         for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
@@ -100,11 +91,11 @@ bool Story::blame() {
                 culprit_[rank] = 0;
             });
       }
-      if (core_.count == 1 && core_.wave_count == 0 && core_.message.valid() && part_of(g_, core_.message).kind <= PartKind::kSend)
+      if (core_.count == 1 && core_.wave_count == 0 && core_.message.valid() &&
+          part_of(g_, core_.message).kind <= PartKind::kSend)
         v_.type = HangClass::kUnmatchedMessage;
       break;
-    default:
-      blame_core();
+    default: blame_core();
   }
   near_misses();
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
@@ -118,26 +109,21 @@ void Story::near_misses() {
   const bool ended = core_.kind == CoreKind::kEnded || core_.kind == CoreKind::kGone;
   uint32_t messages = 0, looked = 0;
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
-    if (!g_.deadlocked(rank) || (!ended && core_.member[rank] == 0))
-      continue;
+    if (!g_.deadlocked(rank) || (!ended && core_.member[rank] == 0)) continue;
     each_reason(g_, core_, rank, [&](uint32_t thread, uint32_t part) {
       const PartKind kind = g_.view(rank).parts[part].kind;
-      if (kind <= PartKind::kSend)
-        ++messages;
+      if (kind <= PartKind::kSend) ++messages;
       if (kind <= PartKind::kProbe && near_.kind == NearMiss::kNothing && looked++ < kReceives)
         near_ = near_miss({rank, thread, part});
     });
   }
-  if (core_.kind == CoreKind::kEnded && !wave_story_ && messages == 1)
-    v_.type = HangClass::kUnmatchedMessage;
+  if (core_.kind == CoreKind::kEnded && !wave_story_ && messages == 1) v_.type = HangClass::kUnmatchedMessage;
   if (core_.kind == CoreKind::kGone || (near_.kind != NearMiss::kOtherTag && near_.kind != NearMiss::kOtherComm))
     return;
   const bool large_cycle = core_.kind == CoreKind::kCycle && !wave_story_ && core_.count > 2;
-  if (large_cycle && !near_.send.valid())
-    return;  // messages that lie about are usual: a hint
+  if (large_cycle && !near_.send.valid()) return;  // messages that lie about are usual: a hint
   v_.type = HangClass::kUnmatchedMessage;
-  if (large_cycle)
-    return;  // all of them did the same
+  if (large_cycle) return;  // all of them did the same
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
     culprit_[rank] = rank == near_.sender || rank == near_.receive.rank ? 1 : 0;
 }
@@ -147,8 +133,7 @@ NearMiss Story::near_miss(const Wait& receive) {
   NearMiss best;
   best.receive = receive;
   auto better = [&](NearMiss::Kind kind, uint32_t sender, const Wait& send, uint64_t count) {
-    if (best.kind != NearMiss::kNothing && best.kind <= kind)
-      return;
+    if (best.kind != NearMiss::kNothing && best.kind <= kind) return;
     best.kind = kind;
     best.sender = sender;
     best.send = send;
@@ -161,33 +146,26 @@ NearMiss Story::near_miss(const Wait& receive) {
     for (uint32_t t = 0; t < view.thread_count; ++t)
       for (uint32_t i = view.threads[t].first_part; i < view.threads[t].first_part + view.threads[t].part_count; ++i) {
         const Part& send = view.parts[i];
-        if (send.kind != PartKind::kSend || g_.fact(rank, i) == Fact::kDone)
-          continue;
+        if (send.kind != PartKind::kSend || g_.fact(rank, i) == Fact::kDone) continue;
         const bool from = any_source || static_cast<int32_t>(rank) == wanted.peer, to = send.peer == me;
         const bool tag = any_tag || send.tag == wanted.tag, comm = send.comm == wanted.comm;
         const Wait at = {rank, t, i};
-        if (from && to && comm && !tag)
-          better(NearMiss::kOtherTag, rank, at, 0);
-        else if (from && to && tag && !comm)
-          better(NearMiss::kOtherComm, rank, at, 0);
-        else if (from && !any_source && comm && tag && !to)
-          better(NearMiss::kOtherDestination, rank, at, 0);
-        else if (!from && to && comm && tag)
-          better(NearMiss::kOtherSource, rank, at, 0);
+        if (from && to && comm && !tag) better(NearMiss::kOtherTag, rank, at, 0);
+        else if (from && to && tag && !comm) better(NearMiss::kOtherComm, rank, at, 0);
+        else if (from && !any_source && comm && tag && !to) better(NearMiss::kOtherDestination, rank, at, 0);
+        else if (!from && to && comm && tag) better(NearMiss::kOtherSource, rank, at, 0);
       }
   }
-  if (any_source || any_tag || wanted.peer < 0)
-    return best;
+  if (any_source || any_tag || wanted.peer < 0) return best;
   auto excess = [&](uint64_t comm, int32_t tag) -> uint64_t {
     const Tally* t = g_.tallies().find(comm, wanted.peer, me, tag);
     return t != nullptr && t->sources == 1 && t->has_destination() && t->told() <= t->sent ? t->sent - t->told() : 0;
   };
-  const uint64_t own = excess(wanted.comm, wanted.tag), all = excess(wanted.comm, ring::kAnyTag), anywhere = excess(0, wanted.tag);
+  const uint64_t own = excess(wanted.comm, wanted.tag), all = excess(wanted.comm, ring::kAnyTag),
+                 anywhere = excess(0, wanted.tag);
   const uint32_t peer = static_cast<uint32_t>(wanted.peer);
-  if (all > own)
-    better(NearMiss::kOtherTag, peer, {}, all - own);
-  if (anywhere > own)
-    better(NearMiss::kOtherComm, peer, {}, anywhere - own);
+  if (all > own) better(NearMiss::kOtherTag, peer, {}, all - own);
+  if (anywhere > own) better(NearMiss::kOtherComm, peer, {}, anywhere - own);
   return best;
 }
 
@@ -195,8 +173,7 @@ uint64_t Story::signature() const {
   uint64_t hash = hash_combine(static_cast<uint64_t>(v_.type), v_.comm);
   hash = hash_combine(hash, v_.sequence);
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
-    if (core_.member[rank] == 0)
-      continue;
+    if (core_.member[rank] == 0) continue;
     hash = hash_combine(hash, rank);
     for (uint32_t t = 0; t < g_.view(rank).thread_count; ++t)
       hash = hash_combine(hash, g_.view(rank).threads[t].instance);
@@ -206,8 +183,7 @@ uint64_t Story::signature() const {
 
 bool Story::tell() {
   v_ = {};
-  if (!blame())
-    return false;
+  if (!blame()) return false;
   v_.confidence = g_.lenient() ? Confidence::kVerified : Confidence::kProved;
   v_.call = static_cast<uint16_t>(~0u);
   const Wait main = wave_story_ ? core_.waves[0].first : core_.message.valid() ? core_.message : reason(core_.first);

@@ -10,15 +10,15 @@ namespace resil::hang::graph {
 namespace {
 
 bool on_communicator(const Part& part) {
-  return (part.kind <= PartKind::kCollective || part.kind == PartKind::kToken || part.kind == PartKind::kLock) && part.comm != 0;
+  return (part.kind <= PartKind::kCollective || part.kind == PartKind::kToken || part.kind == PartKind::kLock) &&
+         part.comm != 0;
 }
 
 }  // namespace
 
 const Comm* Graph::comm(uint64_t id) const {
   for (size_t i = mix64(id); comm_table_[i & comm_mask_] != 0; ++i)
-    if (comms_[comm_table_[i & comm_mask_] - 1].id == id)
-      return &comms_[comm_table_[i & comm_mask_] - 1];
+    if (comms_[comm_table_[i & comm_mask_] - 1].id == id) return &comms_[comm_table_[i & comm_mask_] - 1];
   return nullptr;
 }
 
@@ -26,10 +26,8 @@ const Member* Graph::member(const Comm& of, uint32_t rank) const {
   uint32_t low = 0, high = of.count;
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
-    if (members_[of.first + middle].rank < rank)
-      low = middle + 1;
-    else
-      high = middle;
+    if (members_[of.first + middle].rank < rank) low = middle + 1;
+    else high = middle;
   }
   return low < of.count && members_[of.first + low].rank == rank ? &members_[of.first + low] : nullptr;
 }
@@ -38,10 +36,8 @@ uint32_t Graph::late(const Comm& of, uint64_t sequence) const {
   uint32_t low = 0, high = of.count;
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
-    if (in_order(of, middle).sequence < sequence)
-      low = middle + 1;
-    else
-      high = middle;
+    if (in_order(of, middle).sequence < sequence) low = middle + 1;
+    else high = middle;
   }
   return low;
 }
@@ -51,16 +47,13 @@ bool Graph::read_comms() {
   comm_mask_ = entries - 1;
   comm_table_ = arena_.take<uint32_t>(entries);
   comms_ = arena_.take<Comm>(parts_);
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   for (uint32_t rank = 0; rank < ranks(); ++rank)
     for (uint32_t i = 0; views_[rank].role == Role::kCandidate && i < state(rank).part_count; ++i) {
       const Part& part = views_[rank].parts[i];
-      if (!on_communicator(part) || comm(part.comm) != nullptr)
-        continue;
+      if (!on_communicator(part) || comm(part.comm) != nullptr) continue;
       size_t at = mix64(part.comm);
-      while (comm_table_[at & comm_mask_] != 0)
-        ++at;
+      while (comm_table_[at & comm_mask_] != 0) ++at;
       Comm& made = comms_[comm_count_];
       made.id = part.comm;
       made.size = -1;
@@ -74,12 +67,12 @@ bool Graph::read_comms() {
       for (uint32_t i = 0; views_[rank].comms != nullptr && i < state(rank).comm_count; ++i) {
         const Membership& membership = views_[rank].comms[i];
         Comm* c = const_cast<Comm*>(comm(membership.comm));
-        if (c == nullptr)
-          continue;
+        if (c == nullptr) continue;
         uint32_t& seen = last[c - comms_];
         if (pass == 0) {
-          const bool same = (c->size == membership.size && c->remote_size == membership.remote_size) ||
-                            (c->remote_size >= 0 && c->size == membership.remote_size && c->remote_size == membership.size);
+          const bool same =
+              (c->size == membership.size && c->remote_size == membership.remote_size) ||
+              (c->remote_size >= 0 && c->size == membership.remote_size && c->remote_size == membership.size);
           c->broken |= (c->size != -1 && !same) || seen == rank + 1 || membership.size <= 0;
           if (c->size == -1) {
             c->size = membership.size;
@@ -92,8 +85,7 @@ bool Graph::read_comms() {
         }
         seen = pass == 0 ? rank + 1 : seen + 1;
       }
-    if (pass == 1)
-      break;
+    if (pass == 1) break;
     for (uint32_t i = 0; i < comm_count_; ++i) {
       Comm& c = comms_[i];
       c.first = member_count_;
@@ -113,19 +105,17 @@ uint64_t Graph::calls_made(uint32_t rank, const Membership& membership) const {
     return membership.sequence - 1;
   for (uint32_t i = 0; view.role == Role::kFinalizing && i < state(rank).part_count; ++i)
     if (const Part& part = view.parts[i]; part.kind == PartKind::kCollective && part.comm == membership.comm &&
-        part.sequence != 0 && part.sequence <= membership.sequence)
+                                          part.sequence != 0 && part.sequence <= membership.sequence)
       return part.sequence - 1;
   return membership.sequence;
 }
 
 bool Graph::order_members() {
   order_ = arena_.take<uint32_t>(member_count_);
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   for (uint32_t i = 0; i < comm_count_; ++i) {
     const Comm& c = comms_[i];
-    for (uint32_t k = 0; k < c.count; ++k)
-      order_[c.first + k] = c.first + k;
+    for (uint32_t k = 0; k < c.count; ++k) order_[c.first + k] = c.first + k;
     sort(order_ + c.first, c.count, [this](uint32_t a, uint32_t b) {
       return members_[a].sequence != members_[b].sequence ? members_[a].sequence < members_[b].sequence : a < b;
     });

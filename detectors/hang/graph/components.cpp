@@ -13,8 +13,7 @@ void Graph::mark_skips() {
     const uint32_t rank = thread_rank_[thread];
     const View& v = views_[rank];
     const ThreadWait& wait = v.threads[thread - v.first_thread];
-    if (any_[thread] == 0)
-      continue;
+    if (any_[thread] == 0) continue;
     for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i) {
       const uint32_t to = targets_[v.first_part + i];
       if (facts_[v.first_part + i] == Fact::kHolds && stuck(to) && !(to < ranks() && is_sink(role(to))))
@@ -32,15 +31,12 @@ bool Graph::find_components() {
   uint32_t* open = arena_.take<uint32_t>(nodes_);
   leaves_ = arena_.take<uint8_t>(nodes_);
   skip_sinks_ = arena_.take<uint8_t>(threads_);
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   mark_skips();
-  for (uint32_t node = 0; node < nodes_; ++node)
-    component_[node] = kNone;
+  for (uint32_t node = 0; node < nodes_; ++node) component_[node] = kNone;
   uint32_t numbered = 0, opened = 0;
   for (uint32_t start = 0; start < ranks(); ++start) {
-    if (!deadlocked(start) || number[start] != 0)
-      continue;
+    if (!deadlocked(start) || number[start] != 0) continue;
     uint32_t depth = 0;
     path[depth++] = start;
     while (depth > 0) {
@@ -52,14 +48,12 @@ bool Graph::find_components() {
       uint32_t into = kNone;
       waits_for(node, next_arc[node], [&](uint32_t other) {
         ++next_arc[node];
-        if (other == kNone)
-          return true;
+        if (other == kNone) return true;
         if (number[other] == 0) {
           into = other;
           return false;
         }
-        if (component_[other] == kNone && number[other] < low[node])
-          low[node] = number[other];
+        if (component_[other] == kNone && number[other] < low[node]) low[node] = number[other];
         return true;
       });
       if (into != kNone) {
@@ -74,15 +68,13 @@ bool Graph::find_components() {
         } while (closed != node);
         ++component_count_;
       }
-      if (--depth > 0 && low[node] < low[path[depth - 1]])
-        low[path[depth - 1]] = low[node];
+      if (--depth > 0 && low[node] < low[path[depth - 1]]) low[path[depth - 1]] = low[node];
     }
   }
   for (uint32_t node = 0; node < nodes_; ++node)
     if (component_[node] != kNone)
       waits_for(node, 0, [&](uint32_t other) {
-        if (other != kNone && component_[other] != component_[node])
-          leaves_[component_[node]] = 1;
+        if (other != kNone && component_[other] != component_[node]) leaves_[component_[node]] = 1;
         return true;
       });
   return true;

@@ -22,18 +22,17 @@ bool find_waits(Graph& graph, Core* core) {
   };
   each([&](uint32_t, uint32_t, uint32_t) { ++room; });
   Found* found = graph.arena().take<Found>(room);
-  if (graph.arena().failed())
-    return false;
+  if (graph.arena().failed()) return false;
   each([&](uint32_t rank, uint32_t thread, uint32_t part) {
     const Part& p = graph.view(rank).parts[part];
     if (p.kind == PartKind::kCollective)
       found[count++] = {{graph.comm(p.comm), p.sequence, 0, {rank, thread, part}}, rank};
-    else if (!core->message.valid())
-      core->message = {rank, thread, part};
+    else if (!core->message.valid()) core->message = {rank, thread, part};
   });
   sort(found, count, [](const Found& a, const Found& b) {
-    return a.wave.comm != b.wave.comm ? a.wave.comm < b.wave.comm
-           : a.wave.sequence != b.wave.sequence ? a.wave.sequence < b.wave.sequence : a.rank < b.rank;
+    return a.wave.comm != b.wave.comm           ? a.wave.comm < b.wave.comm
+           : a.wave.sequence != b.wave.sequence ? a.wave.sequence < b.wave.sequence
+                                                : a.rank < b.rank;
   });
   for (size_t i = 0; i < count;) {
     Wave wave = found[i].wave;
@@ -48,8 +47,7 @@ bool find_waits(Graph& graph, Core* core) {
         const Wave moved = core->waves[at];
         core->waves[at] = wave;
         wave = moved;
-        if (wave.comm == nullptr)
-          break;
+        if (wave.comm == nullptr) break;
       }
   }
   return true;
@@ -59,17 +57,15 @@ bool find_waits(Graph& graph, Core* core) {
 
 bool waits_for_core(const Graph& graph, const Core& core, uint32_t rank, uint32_t part) {
   const Fact fact = graph.fact(rank, part);
-  if (fact == Fact::kNever)
-    return core.kind == CoreKind::kNever && core.member[rank] != 0;
+  if (fact == Fact::kNever) return core.kind == CoreKind::kNever && core.member[rank] != 0;
   const uint32_t target = graph.target(rank, part);
-  if (fact != Fact::kHolds || !graph.stuck(target))
-    return false;
-  if (target < graph.ranks())
-    return core.member[target] != 0;
+  if (fact != Fact::kHolds || !graph.stuck(target)) return false;
+  if (target < graph.ranks()) return core.member[target] != 0;
   const Part& p = graph.view(rank).parts[part];
   const Comm& comm = *graph.comm(p.comm);
   if (p.kind != PartKind::kCollective)  // a wildcard is a reason inside its own knot only
-    return core.kind == CoreKind::kCycle && core.member[rank] != 0 && graph.component(target) == graph.component(core.first);
+    return core.kind == CoreKind::kCycle && core.member[rank] != 0 &&
+           graph.component(target) == graph.component(core.first);
   if (core.kind == CoreKind::kCycle && core.member[rank] != 0)  // all members of the core share one component
     return graph.component(target) == graph.component(core.first);
   return comm.core_at < graph.late(comm, p.sequence);
@@ -77,15 +73,12 @@ bool waits_for_core(const Graph& graph, const Core& core, uint32_t rank, uint32_
 
 bool find_core(Graph& graph, Core* core) {
   const uint32_t count = graph.component_count();
-  if (count == 0)
-    return false;
+  if (count == 0) return false;
   CoreKind* kinds = graph.arena().take<CoreKind>(count);
   core->member = graph.arena().take<uint8_t>(graph.ranks());
-  if (graph.arena().failed())
-    return false;
+  if (graph.arena().failed()) return false;
   auto note = [&](uint32_t component, CoreKind kind) {
-    if (component != kNone && graph.terminal(component) && kind > kinds[component])
-      kinds[component] = kind;
+    if (component != kNone && graph.terminal(component) && kind > kinds[component]) kinds[component] = kind;
   };
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
     const uint32_t component = graph.component(rank);
@@ -110,26 +103,23 @@ bool find_core(Graph& graph, Core* core) {
         chosen = own[i];
       }
   }
-  if (core->kind == CoreKind::kNone)
-    return false;
+  if (core->kind == CoreKind::kNone) return false;
   const bool ended = core->kind == CoreKind::kEnded || core->kind == CoreKind::kGone;
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
     const uint32_t component = graph.component(rank);
-    bool in = ended ? component != kNone && is_sink(graph.role(rank)) && kinds[component] == core->kind : component == chosen;
+    bool in =
+        ended ? component != kNone && is_sink(graph.role(rank)) && kinds[component] == core->kind : component == chosen;
     for (uint32_t t = 0; !in && !ended && graph.deadlocked(rank) && t < graph.view(rank).thread_count; ++t)
       in = graph.component(graph.thread_node(rank, t)) == chosen;
-    if (!in)
-      continue;
+    if (!in) continue;
     core->member[rank] = 1;
     ++core->count;
-    if (core->first == kNone)
-      core->first = rank;
+    if (core->first == kNone) core->first = rank;
   }
   for (uint32_t i = 0; i < graph.comm_count(); ++i) {
     Comm& comm = graph.comms()[i];
     comm.core_at = 0;
-    while (comm.core_at < comm.count && core->member[graph.in_order(comm, comm.core_at).rank] == 0)
-      ++comm.core_at;
+    while (comm.core_at < comm.count && core->member[graph.in_order(comm, comm.core_at).rank] == 0) ++comm.core_at;
   }
   return find_waits(graph, core);
 }

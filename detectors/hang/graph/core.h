@@ -7,13 +7,14 @@
 
 namespace resil::hang::graph {
 
-/// In the order of preference: what ended a process explains everything else, a finished rank may be a mere consequence.
+/// In the order of preference: what ended a process explains everything else, a finished rank may be a mere
+/// consequence.
 enum class CoreKind : uint8_t {
   kNone = 0,
   kEnded,  ///< they wait for ranks that have finished, or are in MPI_Finalize
   kNever,  ///< one rank in a call that nobody can end
   kCycle,  ///< calls that wait for each other (a cycle, or a knot of wildcards)
-  kGone,   ///< they wait for ranks that ended without MPI_Finalize
+  kGone,  ///< they wait for ranks that ended without MPI_Finalize
 };
 
 /// One part of what one thread waits for; indices into the state.
@@ -53,8 +54,7 @@ void each_reason(const Graph& graph, const Core& core, uint32_t rank, With with)
   const View& v = graph.view(rank);
   for (uint32_t t = 0; t < v.thread_count; ++t)
     for (uint32_t i = v.threads[t].first_part; i < v.threads[t].first_part + v.threads[t].part_count; ++i)
-      if (waits_for_core(graph, core, rank, i))
-        with(t, i);
+      if (waits_for_core(graph, core, rank, i)) with(t, i);
 }
 
 }  // namespace resil::hang::graph

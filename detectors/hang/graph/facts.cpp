@@ -5,7 +5,8 @@
 // rules of MPI's matching; whatever is doubtful is open.
 //
 // Who spoils what (IrregularFlag), with the reason:
-//   receive from S at D   D cancelled (its ordinals count receives that took nothing), D or S had a failing call or lost
+//   receive from S at D   D cancelled (its ordinals count receives that took nothing), D or S had a failing call or
+//   lost
 //                         an envelope. A cancelled send or an unread wildcard only makes too many seem sent: harmless.
 //   ... from anybody      likewise, with all members as S; and D knows another world: unseen ranks may send.
 //   send from S to D      S cancelled (its ordinals), either had a failing call or lost an envelope, or D has wildcards
@@ -29,33 +30,27 @@ class Judge {
   };
 
   Result part(uint32_t me, const Part& part) {
-    if ((part.flags & kLenient) != 0 && !g_.lenient())
-      return {};
+    if ((part.flags & kLenient) != 0 && !g_.lenient()) return {};
     switch (part.kind) {
-      case PartKind::kSink:
-        return {Fact::kNever, kNone};
+      case PartKind::kSink: return {Fact::kNever, kNone};
       case PartKind::kReceive:
       case PartKind::kProbe:
       case PartKind::kSend:
       case PartKind::kCollective:
       case PartKind::kToken:
-      case PartKind::kLock:
-        break;
-      default:
-        return {};
+      case PartKind::kLock: break;
+      default: return {};
     }
     Comm* c = const_cast<Comm*>(g_.comm(part.comm));
     const Member* myself = c != nullptr && !c->broken ? g_.member(*c, me) : nullptr;
-    if (myself == nullptr)
-      return {};
+    if (myself == nullptr) return {};
     if (part.kind == PartKind::kCollective)
       return part.sequence != 0 && myself->sequence >= part.sequence ? collective(me, part, *c) : Result{};
-    if (part.kind == PartKind::kLock)
-      return lock(me, part);
-    if (part.peer == ring::kAnySource && part.kind != PartKind::kSend)
-      return from_anybody(me, part, *c);
+    if (part.kind == PartKind::kLock) return lock(me, part);
+    if (part.peer == ring::kAnySource && part.kind != PartKind::kSend) return from_anybody(me, part, *c);
     // The peer must list the communicator under this id: intercommunicators may have one on each side.
-    if (part.peer < 0 || static_cast<uint32_t>(part.peer) >= g_.ranks() || g_.member(*c, static_cast<uint32_t>(part.peer)) == nullptr)
+    if (part.peer < 0 || static_cast<uint32_t>(part.peer) >= g_.ranks() ||
+        g_.member(*c, static_cast<uint32_t>(part.peer)) == nullptr)
       return {};
     return part.kind == PartKind::kToken  ? token(me, part)
            : part.kind == PartKind::kSend ? to_peer(me, part)
@@ -74,7 +69,8 @@ class Judge {
 
   /// Whether anything sent has not been told to its destination. `sources`: ranks that must have answered.
   static Flight flight(const Tally* t, uint32_t sources, bool needs_tag) {
-    if (t == nullptr || t->sources != sources || !t->has_destination() || (needs_tag && t->other_tags) || t->told() > t->sent)
+    if (t == nullptr || t->sources != sources || !t->has_destination() || (needs_tag && t->other_tags) ||
+        t->told() > t->sent)
       return Flight::kUnknown;
     return t->told() == t->sent ? Flight::kNothing : Flight::kSomething;
   }
@@ -85,48 +81,45 @@ class Judge {
     const Tally* all = tally(part, source, to, ring::kAnyTag);
     const Tally* own = exact(part) ? tally(part, source, to, part.tag) : all;
     Flight found = flight(own, sources, exact(part));
-    *available = found == Flight::kSomething && own->pending == 0 && own->wild_pending <= (part.kind == PartKind::kProbe ? 0u : 1u);
+    *available = found == Flight::kSomething && own->pending == 0 &&
+                 own->wild_pending <= (part.kind == PartKind::kProbe ? 0u : 1u);
     if (found != Flight::kNothing && own != all && flight(all, sources, false) == Flight::kNothing)
       found = Flight::kNothing;
-    if (found == Flight::kUnknown && g_.hopeful_ && own == nullptr && all == nullptr)
-      found = Flight::kNothing;
+    if (found == Flight::kUnknown && g_.hopeful_ && own == nullptr && all == nullptr) found = Flight::kNothing;
     return found;
   }
 
   /// A receive of `me` whose message has certainly been sent.
   Result done(uint32_t me, uint32_t of_sender, bool counted) const {
-    return {counted && (g_.state(me).irregular & kUnknownSource) == 0 && (of_sender & kCancelled) == 0 ? Fact::kDone : Fact::kOpen, kNone};
+    return {counted && (g_.state(me).irregular & kUnknownSource) == 0 && (of_sender & kCancelled) == 0 ? Fact::kDone
+                                                                                                       : Fact::kOpen,
+            kNone};
   }
 
   Result from_peer(uint32_t me, const Part& part) {
     const uint32_t peer = static_cast<uint32_t>(part.peer);
     const Result holds = {Fact::kHolds, peer};
-    if ((g_.state(me).irregular & (kSpoilt | kCancelled)) != 0 || (g_.state(peer).irregular & kSpoilt) != 0)
-      return {};
+    if ((g_.state(me).irregular & (kSpoilt | kCancelled)) != 0 || (g_.state(peer).irregular & kSpoilt) != 0) return {};
     if (part.needed != 0 && exact(part)) {
       const Tally* t = tally(part, part.peer, static_cast<int32_t>(me), part.tag);
-      if (t == nullptr && g_.hopeful_)
-        return holds;
+      if (t == nullptr && g_.hopeful_) return holds;
       if (t != nullptr && t->sources == 1 && !t->other_tags) {
         // Wildcards that are pending may have taken messages that nobody was told of: more are needed, never fewer.
-        if (t->sent < part.needed)
-          return holds;
+        if (t->sent < part.needed) return holds;
         return done(me, g_.state(peer).irregular, t->has_destination() && t->wild_pending == 0);
       }
     }
     bool available = false;
     switch (in_flight(part, part.peer, me, 1, &available)) {
-      case Flight::kNothing:
-        return holds;
-      case Flight::kSomething:
-        return done(me, g_.state(peer).irregular, available);
-      default:
-        return {};
+      case Flight::kNothing: return holds;
+      case Flight::kSomething: return done(me, g_.state(peer).irregular, available);
+      default: return {};
     }
   }
 
   Result from_anybody(uint32_t me, const Part& part, Comm& c) {
-    if (!c.complete || (g_.state(me).irregular & (kSpoilt | kCancelled | kOtherWorld)) != 0 || (c.irregular & kSpoilt) != 0)
+    if (!c.complete || (g_.state(me).irregular & (kSpoilt | kCancelled | kOtherWorld)) != 0 ||
+        (c.irregular & kSpoilt) != 0)
       return {};
     bool available = false;
     const Flight found = in_flight(part, ring::kAnySource, me, g_.ranks(), &available);
@@ -139,25 +132,25 @@ class Judge {
 
   Result to_peer(uint32_t me, const Part& part) {
     const uint32_t peer = static_cast<uint32_t>(part.peer);
-    if ((g_.state(me).irregular & (kSpoilt | kCancelled)) != 0 || (g_.state(peer).irregular & (kSpoilt | kUnknownSource)) != 0)
+    if ((g_.state(me).irregular & (kSpoilt | kCancelled)) != 0 ||
+        (g_.state(peer).irregular & (kSpoilt | kUnknownSource)) != 0)
       return {};
     const int32_t from = static_cast<int32_t>(me);
     const Tally* own = exact(part) ? tally(part, from, part.peer, part.tag) : nullptr;
     const Tally* all = tally(part, from, part.peer, ring::kAnyTag);
-    if (own == nullptr && all == nullptr && g_.hopeful_)
-      return {Fact::kHolds, peer};
+    if (own == nullptr && all == nullptr && g_.hopeful_) return {Fact::kHolds, peer};
     if (own != nullptr && own->has_destination() && !own->other_tags && part.ordinal != 0) {
-      if (own->capacity() < part.ordinal)
-        return {Fact::kHolds, peer};
-      return {own->wild_pending == 0 && (g_.state(peer).irregular & kCancelled) == 0 ? Fact::kDone : Fact::kOpen, kNone};
+      if (own->capacity() < part.ordinal) return {Fact::kHolds, peer};
+      return {own->wild_pending == 0 && (g_.state(peer).irregular & kCancelled) == 0 ? Fact::kDone : Fact::kOpen,
+              kNone};
     }
     // Without its ordinal: only when nothing from here was ever received or asked for.
-    if (all != nullptr && all->has_destination() && all->capacity() == 0)
-      return {Fact::kHolds, peer};
+    if (all != nullptr && all->has_destination() && all->capacity() == 0) return {Fact::kHolds, peer};
     return {};
   }
 
-  /// That the peer has made the call does not say that it has come back from it, or that this rank was told: never kDone.
+  /// That the peer has made the call does not say that it has come back from it, or that this rank was told: never
+  /// kDone.
   Result token(uint32_t me, const Part& part) {
     const uint32_t peer = static_cast<uint32_t>(part.peer);
     if (((g_.state(me).irregular | g_.state(peer).irregular) & (kLostWindow | kSpoilt)) != 0 || part.needed == 0)
@@ -169,17 +162,14 @@ class Judge {
 
   /// Whoever certainly holds it must let go, whatever else the library waits for.
   Result lock(uint32_t me, const Part& part) {
-    if ((g_.state(me).irregular & kLostWindow) != 0)
-      return {};
+    if ((g_.state(me).irregular & kLostWindow) != 0) return {};
     uint32_t holders = 0, holder = kNone;
     const bool mine = g_.each_holder(me, part, [&](uint32_t rank) {
       ++holders;
       holder = rank;
     });
-    if (mine || holders == 0)
-      return {};
-    if (holders == 1)
-      return {Fact::kHolds, holder};
+    if (mine || holders == 0) return {};
+    if (holders == 1) return {Fact::kHolds, holder};
     locks += holders;
     return {};  // link_holders()
   }
@@ -188,14 +178,13 @@ class Judge {
     if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && (part.flags & kRootOnly) == 0 && !g_.lenient()))
       return {};  // between groups, each waits for the other one only
     const uint32_t late = g_.late(c, part.sequence);
-    const Result arrived = {c.complete && late == 0 && (part.flags & kTransfer) == 0 ? Fact::kDone : Fact::kOpen, kNone};
-    if (late == 0)
-      return arrived;
+    const Result arrived = {c.complete && late == 0 && (part.flags & kTransfer) == 0 ? Fact::kDone : Fact::kOpen,
+                            kNone};
+    if (late == 0) return arrived;
     if ((part.flags & kRootOnly) != 0) {
       const uint32_t root = static_cast<uint32_t>(part.peer);
       const Member* member = part.peer >= 0 && root < g_.ranks() ? g_.member(c, root) : nullptr;
-      if (member == nullptr || member->sequence >= part.sequence || root == me)
-        return {};
+      if (member == nullptr || member->sequence >= part.sequence || root == me) return {};
       return {Fact::kHolds, root};
     }
     if ((part.flags & kLowerOnly) != 0) {
@@ -219,20 +208,17 @@ bool Graph::read_holds() {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < ranks(); ++rank) {
       const View& v = views_[rank];
-      if ((v.role != Role::kCandidate && v.role != Role::kGone) || (state(rank).irregular & kLostWindow) != 0)
-        continue;
+      if ((v.role != Role::kCandidate && v.role != Role::kGone) || (state(rank).irregular & kLostWindow) != 0) continue;
       for (uint32_t i = 0; i < state(rank).part_count; ++i)
         if (v.parts[i].kind == PartKind::kHold) {
-          if (pass == 1)
-            holds_[count] = {v.parts[i].comm, v.parts[i].peer, v.parts[i].tag != 0, rank};
+          if (pass == 1) holds_[count] = {v.parts[i].comm, v.parts[i].peer, v.parts[i].tag != 0, rank};
           ++count;
         }
     }
     if (pass == 0) {
       holds_ = arena_.take<Held>(count);
       hold_count_ = count;
-      if (arena_.failed())
-        return false;
+      if (arena_.failed()) return false;
     }
   }
   sort(holds_, hold_count_, [](const Held& a, const Held& b) {

@@ -15,8 +15,7 @@ bool well_formed(const RankState& s, uint32_t rank) {
     return false;
   const uint64_t bytes = sizeof(RankState) + uint64_t{s.thread_count} * sizeof(ThreadWait) +
                          uint64_t{s.part_count} * sizeof(Part) + uint64_t{s.comm_count} * sizeof(Membership);
-  if (bytes > s.bytes)
-    return false;
+  if (bytes > s.bytes) return false;
   auto* threads = reinterpret_cast<const ThreadWait*>(&s + 1);
   for (uint32_t i = 0; i < s.thread_count; ++i)
     if (threads[i].first_part > s.part_count || threads[i].part_count > s.part_count - threads[i].first_part)
@@ -25,35 +24,31 @@ bool well_formed(const RankState& s, uint32_t rank) {
 }
 
 Role role_of(const RankState& s, bool lenient) {
-  if (s.activity == RankActivity::kFinished)
-    return Role::kFinished;
-  if (s.activity == RankActivity::kGone)
-    return Role::kGone;
-  if (s.stable == 0)
-    return Role::kRunnable;
+  if (s.activity == RankActivity::kFinished) return Role::kFinished;
+  if (s.activity == RankActivity::kGone) return Role::kGone;
+  if (s.stable == 0) return Role::kRunnable;
   if (s.in_finalize != 0)  // but attribute callbacks of MPI_COMM_SELF may communicate (MPI 4.0, 11.2.4)
-    return s.activity == RankActivity::kBlocked && (lenient || (s.irregular & kSelfAttribute) == 0) ? Role::kFinalizing : Role::kRunnable;
+    return s.activity == RankActivity::kBlocked && (lenient || (s.irregular & kSelfAttribute) == 0) ? Role::kFinalizing
+                                                                                                    : Role::kRunnable;
   const bool waits = s.activity == RankActivity::kBlocked || (lenient && s.activity == RankActivity::kPolling);
-  return waits && s.provable != 0 && s.thread_count > 0 && (s.irregular & kLostThread) == 0 ? Role::kCandidate : Role::kRunnable;
+  return waits && s.provable != 0 && s.thread_count > 0 && (s.irregular & kLostThread) == 0 ? Role::kCandidate
+                                                                                            : Role::kRunnable;
 }
 
 }  // namespace
 
 bool Graph::read_states() {
   views_ = arena_.take<View>(ranks());
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const RankState* s = input_.states[rank];
     View& v = views_[rank];
-    if (s == nullptr || !well_formed(*s, rank))
-      continue;
+    if (s == nullptr || !well_formed(*s, rank)) continue;
     v.threads = reinterpret_cast<const ThreadWait*>(s + 1);
     v.parts = reinterpret_cast<const Part*>(v.threads + s->thread_count);
     v.comms = reinterpret_cast<const Membership*>(v.parts + s->part_count);
     v.role = role_of(*s, lenient_);
-    if (v.role != Role::kCandidate)
-      continue;
+    if (v.role != Role::kCandidate) continue;
     v.first_thread = threads_;
     v.first_part = parts_;
     v.thread_count = s->thread_count;
@@ -64,19 +59,15 @@ bool Graph::read_states() {
   any_ = arena_.take<uint8_t>(threads_);
   facts_ = arena_.take<Fact>(parts_);
   targets_ = arena_.take<uint32_t>(parts_);
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   for (uint32_t rank = 0; rank < ranks(); ++rank)
-    for (uint32_t i = 0; i < views_[rank].thread_count; ++i)
-      thread_rank_[views_[rank].first_thread + i] = rank;
-  for (uint32_t i = 0; i < parts_; ++i)
-    targets_[i] = kNone;
+    for (uint32_t i = 0; i < views_[rank].thread_count; ++i) thread_rank_[views_[rank].first_thread + i] = rank;
+  for (uint32_t i = 0; i < parts_; ++i) targets_[i] = kNone;
   return true;
 }
 
 uint32_t Graph::new_link(uint32_t rank, uint32_t before) {
-  if (links_ == link_room_)
-    return kNone;
+  if (links_ == link_room_) return kNone;
   link_rank_[links_] = rank;
   link_before_[links_] = before;
   return first_link_ + links_++;
@@ -87,8 +78,7 @@ bool Graph::connect() {
   first_group_ = first_link_ + links_;
   uint32_t groups = 0, group_members = 0;
   group_comm_ = arena_.take<uint32_t>(comm_count_);
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   for (uint32_t i = 0; i < comm_count_; ++i)
     if (comms_[i].wild) {
       group_comm_[groups] = i;
@@ -99,8 +89,7 @@ bool Graph::connect() {
   // Wildcards named their communicator while groups had no number yet.
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
-    if (v.role != Role::kCandidate)
-      continue;
+    if (v.role != Role::kCandidate) continue;
     for (uint32_t i = 0; i < input_.states[rank]->part_count; ++i) {
       const Part& part = v.parts[i];
       if (facts_[v.first_part + i] == Fact::kHolds && part.kind <= PartKind::kProbe && part.peer == ring::kAnySource)
@@ -120,8 +109,7 @@ bool Graph::propagate() {
   uint32_t* first = arena_.take<uint32_t>(size_t{nodes_} + 2);
   uint32_t* queue = arena_.take<uint32_t>(nodes_);
   uint32_t* by_source = arena_.take<uint32_t>(arc_room_);
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   size_t edge_count = 0, queued = 0;
   auto arc = [&](uint32_t from, uint32_t to) { edges[edge_count++] = {from, to}; };
   auto release = [&](uint32_t node) {
@@ -132,8 +120,7 @@ bool Graph::propagate() {
   };
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
-    if (v.role == Role::kRunnable)
-      release(rank);
+    if (v.role == Role::kRunnable) release(rank);
     needs[rank] = 1;
     for (uint32_t t = 0; t < v.thread_count; ++t) {
       const ThreadWait& wait = v.threads[t];
@@ -147,12 +134,10 @@ bool Graph::propagate() {
         const bool met = fact == Fact::kOpen || fact == Fact::kDone;
         unmet += met ? 0 : 1;
         any_met |= met;
-        if (fact == Fact::kHolds)
-          arc(targets_[v.first_part + i], node);
+        if (fact == Fact::kHolds) arc(targets_[v.first_part + i], node);
       }
       needs[node] = all ? unmet : 1;
-      if (all ? unmet == 0 : any_met)
-        release(node);
+      if (all ? unmet == 0 : any_met) release(node);
     }
   }
   for (uint32_t i = 0; i < links_; ++i) {
@@ -166,27 +151,22 @@ bool Graph::propagate() {
   for (uint32_t node = first_group_; node < nodes_; ++node) {
     const Comm& c = comms_[group_comm_[node - first_group_]];
     needs[node] = 1;
-    for (uint32_t i = 0; i < c.count; ++i)
-      arc(members_[c.first + i].rank, node);
+    for (uint32_t i = 0; i < c.count; ++i) arc(members_[c.first + i].rank, node);
   }
-  for (size_t i = 0; i < edge_count; ++i)
-    ++first[edges[i].from + 2];
-  for (size_t node = 0; node < nodes_; ++node)
-    first[node + 1] += first[node];
-  for (size_t i = 0; i < edge_count; ++i)
-    by_source[first[edges[i].from + 1]++] = edges[i].to;
+  for (size_t i = 0; i < edge_count; ++i) ++first[edges[i].from + 2];
+  for (size_t node = 0; node < nodes_; ++node) first[node + 1] += first[node];
+  for (size_t i = 0; i < edge_count; ++i) by_source[first[edges[i].from + 1]++] = edges[i].to;
   for (size_t at = 0; at < queued; ++at)
     for (uint32_t i = first[queue[at]]; i < first[queue[at] + 1]; ++i) {
       const uint32_t node = by_source[i];
-      if (needs[node] != 0 && --needs[node] == 0)
-        release(node);
+      if (needs[node] != 0 && --needs[node] == 0) release(node);
     }
   return true;
 }
 
 bool Graph::solve(const Question* questions, uint32_t question_count, const Answer* answers, uint32_t answer_count) {
-  if (!(read_states() && read_comms() && read_holds() && tallies_.open(arena_, questions, question_count, answers, answer_count) &&
-        judge_parts() && make_links()))
+  if (!(read_states() && read_comms() && read_holds() &&
+        tallies_.open(arena_, questions, question_count, answers, answer_count) && judge_parts() && make_links()))
     return false;
   settle_lenient();
   return connect() && propagate();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No deadlock, and nothing moves: calls that have got all they wait for and do not return. Only when everybody they deal
-// with is inside MPI or done: a rank that computes lets its messages wait, and is right to.
+// No deadlock, and nothing moves: calls that have got all they wait for and do not return. Only when everybody they
+// deal with is inside MPI or done: a rank that computes lets its messages wait, and is right to.
 
 #include <string.h>
 
@@ -21,8 +21,7 @@ bool others_at_rest(const Graph& graph, const Part& part) {
     return at_rest(graph, static_cast<uint32_t>(part.peer));
   const Comm& comm = *graph.comm(part.comm);
   for (uint32_t i = 0; i < comm.count; ++i)
-    if (!at_rest(graph, graph.in_order(comm, i).rank))
-      return false;
+    if (!at_rest(graph, graph.in_order(comm, i).rank)) return false;
   return true;
 }
 
@@ -33,10 +32,8 @@ Wait satisfied(const Graph& graph, uint32_t rank, uint32_t thread) {
   Wait found;
   for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i) {
     const bool done = graph.fact(rank, i) == Fact::kDone && others_at_rest(graph, graph.view(rank).parts[i]);
-    if (all && (!done || wait.truncated != 0))
-      return {};
-    if (done && !found.valid())
-      found = {rank, thread, i};
+    if (all && (!done || wait.truncated != 0)) return {};
+    if (done && !found.valid()) found = {rank, thread, i};
   }
   return found;
 }
@@ -45,31 +42,27 @@ Wait satisfied(const Graph& graph, uint32_t rank, uint32_t thread) {
 
 bool tell_inside_mpi(Graph& graph, const Names& names, Verdict* verdict) {
   uint8_t* stuck = graph.arena().take<uint8_t>(graph.ranks());
-  if (graph.arena().failed())
-    return false;
+  if (graph.arena().failed()) return false;
   Wait first;
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
-    if (graph.role(rank) != Role::kCandidate || graph.state(rank).activity != RankActivity::kBlocked)
-      continue;
+    if (graph.role(rank) != Role::kCandidate || graph.state(rank).activity != RankActivity::kBlocked) continue;
     Wait all_threads = {rank, 0, 0};
     for (uint32_t t = graph.view(rank).thread_count; t-- > 0 && all_threads.valid();)
       all_threads = satisfied(graph, rank, t);
-    if (!all_threads.valid())
-      continue;
+    if (!all_threads.valid()) continue;
     const Part& part = part_of(graph, all_threads);
     if (first.valid()) {  // one story: the same call of the same collective, or only the first message
       const Part& told = part_of(graph, first);
-      if (told.kind != PartKind::kCollective || part.kind != told.kind || part.comm != told.comm || part.sequence != told.sequence)
+      if (told.kind != PartKind::kCollective || part.kind != told.kind || part.comm != told.comm ||
+          part.sequence != told.sequence)
         continue;
-      if (part.call != told.call)
-        return false;  // different collectives under one number: a mismatch, and told as such
+      if (part.call != told.call) return false;  // different collectives under one number: a mismatch, and told as such
     } else {
       first = all_threads;
     }
     stuck[rank] = 1;
   }
-  if (!first.valid())
-    return false;
+  if (!first.valid()) return false;
   *verdict = {};
   const Part& part = part_of(graph, first);
   const ThreadWait& thread = thread_of(graph, first);
@@ -79,7 +72,8 @@ bool tell_inside_mpi(Graph& graph, const Names& names, Verdict* verdict) {
   verdict->call = part.kind == PartKind::kCollective ? part.call : thread.call;
   verdict->sequence = part.kind == PartKind::kCollective ? part.sequence : 0;
   set_ranks(stuck, graph.ranks(), verdict->victims, kMaxVictims, &verdict->victim_count);
-  verdict->signature = hash_combine(hash_combine(static_cast<uint64_t>(HangClass::kInsideMpi), first.rank), thread.instance);
+  verdict->signature =
+      hash_combine(hash_combine(static_cast<uint64_t>(HangClass::kInsideMpi), first.rank), thread.instance);
   Words message(graph, names, verdict->message, sizeof(verdict->message));
   Words evidence(graph, names, verdict->evidence, sizeof(verdict->evidence));
   if (part.kind == PartKind::kCollective) {
@@ -99,11 +93,13 @@ bool tell_inside_mpi(Graph& graph, const Names& names, Verdict* verdict) {
   }
   message.text.str(", for ");
   message.age(thread);
-  message.text.str(": the MPI library or the network. To do: see the stacks of these ranks and the "
-                   "counters of the network; try another transport of the MPI library.");
+  message.text.str(
+      ": the MPI library or the network. To do: see the stacks of these ranks and the "
+      "counters of the network; try another transport of the MPI library.");
   message.done();
   capital(verdict->message);
-  evidence.text.str("reason: inferred, all that these calls wait for has happened by the counters of both sides\nwaiting: ");
+  evidence.text.str(
+      "reason: inferred, all that these calls wait for has happened by the counters of both sides\nwaiting: ");
   evidence.ranks(stuck);
   evidence.text.chr('\n');
   evidence.done();

@@ -25,7 +25,8 @@ class Asked {
     return !arena.failed();
   }
   void ask(uint64_t comm, int32_t source, int32_t destination, int32_t tag) {
-    uint64_t hash = hash_combine(mix64(comm), uint64_t{static_cast<uint32_t>(source)} << 32 | static_cast<uint32_t>(destination));
+    uint64_t hash =
+        hash_combine(mix64(comm), uint64_t{static_cast<uint32_t>(source)} << 32 | static_cast<uint32_t>(destination));
     hash = hash_combine(hash, static_cast<uint32_t>(tag));
     for (;; ++hash) {
       uint32_t& entry = table_[hash & mask_];
@@ -37,8 +38,7 @@ class Asked {
         return;
       }
       const Question& q = questions_[entry - 1];
-      if (q.comm == comm && q.source == source && q.destination == destination && q.tag == tag)
-        return;
+      if (q.comm == comm && q.source == source && q.destination == destination && q.tag == tag) return;
     }
   }
   uint32_t count = 0;
@@ -60,7 +60,8 @@ void each_message(const Graph& graph, With with) {
       const ThreadWait& wait = view.threads[t];
       bool first = true;
       for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
-        if ((view.parts[i].kind <= PartKind::kSend || view.parts[i].kind == PartKind::kToken) && graph.fact(rank, i) == Fact::kHolds && graph.stuck(graph.target(rank, i))) {
+        if ((view.parts[i].kind <= PartKind::kSend || view.parts[i].kind == PartKind::kToken) &&
+            graph.fact(rank, i) == Fact::kHolds && graph.stuck(graph.target(rank, i))) {
           with(rank, i, first);
           first = wait.kind == WaitKind::kAny;
         }
@@ -78,33 +79,31 @@ bool told(Graph& graph, const Names& names, Verdict* verdict) {
 uint32_t graph_questions(const GraphInput& input, Question* questions, uint32_t room) {
   Graph graph(input, true, true);
   Asked asked;
-  if (room == 0 || !graph.solve(nullptr, 0, nullptr, 0) || !graph.find_components() || !asked.open(graph.arena(), questions, room))
+  if (room == 0 || !graph.solve(nullptr, 0, nullptr, 0) || !graph.find_components() ||
+      !asked.open(graph.arena(), questions, room))
     return 0;
   constexpr uint32_t kHints = 16;
   // First what decides about the places where the trouble may be, then all that waits for these; in each, first one
-  // message of every call, then hints for near misses, then the other messages, then what helps where an envelope has no
-  // counters of its own.
+  // message of every call, then hints for near misses, then the other messages, then what helps where an envelope has
+  // no counters of its own.
   enum Stage { kOne, kHint, kOthers, kAllTags, kStages };
   for (int step = 0; step < 2 * kStages; ++step) {
     const bool core = step < kStages;
     const int stage = step % kStages;
     uint32_t hints = 0;
     each_message(graph, [&](uint32_t rank, uint32_t i, bool first) {
-      if (graph.terminal(graph.component(graph.target(rank, i))) != core || (stage == kOne && !first))
-        return;
+      if (graph.terminal(graph.component(graph.target(rank, i))) != core || (stage == kOne && !first)) return;
       const Part& part = graph.view(rank).parts[i];
       const int32_t me = static_cast<int32_t>(rank);
       if (part.kind == PartKind::kToken) {
-        if (stage == kOne || stage == kOthers)
-          asked.ask(token_comm(part.comm), part.peer, me, part.tag);
+        if (stage == kOne || stage == kOthers) asked.ask(token_comm(part.comm), part.peer, me, part.tag);
         return;
       }
       const bool send = part.kind == PartKind::kSend;
       const bool named = part.tag != ring::kAnyTag && part.tag != kOtherTags;
       const int32_t source = send ? me : part.peer, destination = send ? part.peer : me;
       if (stage == kHint) {
-        if (!core || send || !named || source == ring::kAnySource || hints++ >= kHints)
-          return;
+        if (!core || send || !named || source == ring::kAnySource || hints++ >= kHints) return;
         asked.ask(part.comm, source, destination, ring::kAnyTag);
         asked.ask(0, source, destination, part.tag);
         return;
@@ -120,13 +119,10 @@ bool graph_judge(const GraphInput& input, const Question* questions, uint32_t qu
                  uint32_t answer_count, bool lenient, const Names& names, Verdict* verdict) {
   {
     Graph strict(input, false, false);
-    if (!strict.solve(questions, question_count, answers, answer_count))
-      return false;
-    if (told(strict, names, verdict))
-      return true;
+    if (!strict.solve(questions, question_count, answers, answer_count)) return false;
+    if (told(strict, names, verdict)) return true;
   }
-  if (!lenient)
-    return false;
+  if (!lenient) return false;
   Graph graph(input, true, false);
   return graph.solve(questions, question_count, answers, answer_count) &&
          (told(graph, names, verdict) || tell_inside_mpi(graph, names, verdict));

@@ -10,32 +10,28 @@ bool Graph::make_links() {
   // Chains of links; twice the room where waits for lower ranks need chains of their own.
   first_link_ = ranks() + threads_;
   link_room_ = member_count_;
-  if (lower_)
-    link_room_ += 4 * member_count_ + 65536;
+  if (lower_) link_room_ += 4 * member_count_ + 65536;
   link_room_ += shared_locks_;
   link_rank_ = arena_.take<uint32_t>(link_room_);
   link_before_ = arena_.take<uint32_t>(link_room_);
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   for (uint32_t i = 0; i < comm_count_; ++i) {
     Comm& c = comms_[i];
     uint32_t before = kNone;
     for (uint32_t k = 0; c.chained && k < c.count; ++k) {
       before = new_link(in_order(c, k).rank, before);
-      if (k == 0)
-        c.link = before;
+      if (k == 0) c.link = before;
     }
   }
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
     for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i)
-      if (v.parts[i].kind == PartKind::kCollective && facts_[v.first_part + i] == Fact::kHolds && (v.parts[i].flags & kRootOnly) == 0)
+      if (v.parts[i].kind == PartKind::kCollective && facts_[v.first_part + i] == Fact::kHolds &&
+          (v.parts[i].flags & kRootOnly) == 0)
         targets_[v.first_part + i] += comm(v.parts[i].comm)->link;
   }
-  if (lower_ && !link_lower())
-    return false;
-  if (shared_locks_ != 0)
-    link_holders();
+  if (lower_ && !link_lower()) return false;
+  if (shared_locks_ != 0) link_holders();
   return true;
 }
 
@@ -46,10 +42,10 @@ void Graph::link_holders() {
     for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
       const Part& part = v.parts[i];
       uint32_t holders = 0;
-      if (part.kind != PartKind::kLock || facts_[v.first_part + i] != Fact::kOpen || ((part.flags & kLenient) != 0 && !lenient_) ||
-          (state(rank).irregular & kLostWindow) != 0 || comm(part.comm) == nullptr || comm(part.comm)->broken ||
-          member(*comm(part.comm), rank) == nullptr || each_holder(rank, part, [&](uint32_t) { ++holders; }) || holders < 2 ||
-          link_room_ - links_ < holders)
+      if (part.kind != PartKind::kLock || facts_[v.first_part + i] != Fact::kOpen ||
+          ((part.flags & kLenient) != 0 && !lenient_) || (state(rank).irregular & kLostWindow) != 0 ||
+          comm(part.comm) == nullptr || comm(part.comm)->broken || member(*comm(part.comm), rank) == nullptr ||
+          each_holder(rank, part, [&](uint32_t) { ++holders; }) || holders < 2 || link_room_ - links_ < holders)
         continue;
       uint32_t link = kNone;
       each_holder(rank, part, [&](uint32_t holder) { link = new_link(holder, link); });
@@ -73,13 +69,13 @@ void Graph::settle_lenient() {
     const View& v = views_[thread_rank_[thread]];
     const ThreadWait& wait = v.threads[thread - v.first_thread];
     any_[thread] = wait.kind == WaitKind::kAny;
-    if (any_[thread] != 0 || !lenient_)
-      continue;
+    if (any_[thread] != 0 || !lenient_) continue;
     uint32_t permitted = 0;
     for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
       permitted += may_return(v.parts[i]) ? 1 : 0;
     any_[thread] = permitted == wait.part_count;
-    for (uint32_t i = wait.first_part; any_[thread] == 0 && permitted != 0 && i < wait.first_part + wait.part_count; ++i)
+    for (uint32_t i = wait.first_part; any_[thread] == 0 && permitted != 0 && i < wait.first_part + wait.part_count;
+         ++i)
       if (may_return(v.parts[i])) {
         facts_[v.first_part + i] = Fact::kOpen;
         targets_[v.first_part + i] = kNone;
@@ -98,22 +94,24 @@ bool Graph::link_lower() {
   };
   Lower* waits = arena_.take<Lower>(parts_);
   Member* late_ones = arena_.take<Member>(member_count_);
-  if (arena_.failed())
-    return false;
+  if (arena_.failed()) return false;
   uint32_t count = 0;
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
     for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
       const Part& part = v.parts[i];
       const Comm* c = part.kind == PartKind::kCollective && (part.flags & kLowerOnly) != 0 ? comm(part.comm) : nullptr;
-      const Member* me = c != nullptr && !c->broken && ((part.flags & kLenient) == 0 || lenient_) ? member(*c, rank) : nullptr;
+      const Member* me =
+          c != nullptr && !c->broken && ((part.flags & kLenient) == 0 || lenient_) ? member(*c, rank) : nullptr;
       if (me != nullptr && c->remote_size < 0 && facts_[v.first_part + i] == Fact::kOpen && part.sequence != 0 &&
           me->sequence >= part.sequence && (c->irregular & kUnknownOrder) == 0)
         waits[count++] = {c, part.sequence, me->comm_rank, v.first_part + i};
     }
   }
   sort(waits, count, [](const Lower& a, const Lower& b) {
-    return a.comm != b.comm ? a.comm < b.comm : a.sequence != b.sequence ? a.sequence < b.sequence : a.comm_rank < b.comm_rank;
+    return a.comm != b.comm           ? a.comm < b.comm
+           : a.sequence != b.sequence ? a.sequence < b.sequence
+                                      : a.comm_rank < b.comm_rank;
   });
   uint64_t work = 16 * uint64_t{member_count_} + 65536;
   for (uint32_t i = 0; i < count;) {
@@ -123,8 +121,7 @@ bool Graph::link_lower() {
     if (late_count > work)
       break;  // different waves by the thousand: an error, surely, but this is not the way to tell it
     work -= late_count;
-    for (uint32_t k = 0; k < late_count; ++k)
-      late_ones[k] = in_order(c, k);
+    for (uint32_t k = 0; k < late_count; ++k) late_ones[k] = in_order(c, k);
     sort(late_ones, late_count, [](const Member& a, const Member& b) { return a.comm_rank < b.comm_rank; });
     uint32_t link = kNone, linked = 0;
     for (; i < count && waits[i].comm == &c && waits[i].sequence == sequence; ++i) {

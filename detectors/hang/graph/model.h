@@ -18,18 +18,18 @@ constexpr uint32_t kNone = ~0u;
 
 /// What a rank is to the proof.
 enum class Role : uint8_t {
-  kRunnable,    ///< may do anything: computing, moving, or not known
-  kCandidate,   ///< blocked in calls that are known whole
+  kRunnable,  ///< may do anything: computing, moving, or not known
+  kCandidate,  ///< blocked in calls that are known whole
   kFinalizing,  ///< blocked in MPI_Finalize: neither sends, receives nor calls a collective again
-  kFinished,    ///< has left MPI_Finalize
-  kGone,        ///< ended without MPI_Finalize
+  kFinished,  ///< has left MPI_Finalize
+  kGone,  ///< ended without MPI_Finalize
 };
 inline bool is_sink(Role role) { return role >= Role::kFinalizing; }
 
 /// What is known of one part.
 enum class Fact : uint8_t {
-  kOpen,   ///< cannot be judged, or may be on its way: no reason to wait for ever
-  kDone,   ///< certainly satisfied: sent, posted, all arrived. The call does not return all the same
+  kOpen,  ///< cannot be judged, or may be on its way: no reason to wait for ever
+  kDone,  ///< certainly satisfied: sent, posted, all arrived. The call does not return all the same
   kHolds,  ///< not satisfied, and only `target` can do that
   kNever,  ///< nobody can
 };
@@ -39,7 +39,7 @@ struct View {
   const Part* parts;
   const Membership* comms;
   uint32_t first_thread, thread_count;  ///< node number less `ranks`; candidates only
-  uint32_t first_part;                  ///< in facts and targets; candidates only
+  uint32_t first_part;  ///< in facts and targets; candidates only
   Role role;
 };
 
@@ -53,14 +53,14 @@ struct Comm {
   uint64_t id;
   int32_t size, remote_size;
   uint32_t first, count;  ///< in members (ascending world rank) and order
-  uint32_t irregular;     ///< of all members together
-  uint32_t link;          ///< node of the first link, kNone: no chain
-  uint32_t group;         ///< node, kNone
-  uint32_t core_at;       ///< place in order of the first member that belongs to the core; set by find_core()
-  bool broken;            ///< states disagree about it: nothing is judged on it
-  bool complete;          ///< every member has reported
-  bool chained;           ///< somebody waits for a wave
-  bool wild;              ///< somebody waits for any source
+  uint32_t irregular;  ///< of all members together
+  uint32_t link;  ///< node of the first link, kNone: no chain
+  uint32_t group;  ///< node, kNone
+  uint32_t core_at;  ///< place in order of the first member that belongs to the core; set by find_core()
+  bool broken;  ///< states disagree about it: nothing is judged on it
+  bool complete;  ///< every member has reported
+  bool chained;  ///< somebody waits for a wave
+  bool wild;  ///< somebody waits for any source
 };
 
 /// A lock of a window that a rank certainly holds.
@@ -117,7 +117,9 @@ class Graph {
   template <class With>
   void waits_for(uint32_t node, uint32_t from, With with) const;
   /// Rank of a node, kNone for links and groups.
-  uint32_t rank_of(uint32_t node) const { return node < ranks() ? node : node < first_link_ ? thread_rank_[node - ranks()] : kNone; }
+  uint32_t rank_of(uint32_t node) const {
+    return node < ranks() ? node : node < first_link_ ? thread_rank_[node - ranks()] : kNone;
+  }
 
  private:
   friend class Judge;
@@ -149,7 +151,7 @@ class Graph {
   uint32_t* thread_rank_ = nullptr;
   Held* holds_ = nullptr;
   uint32_t hold_count_ = 0, shared_locks_ = 0;
-  bool lower_ = false;      ///< somebody waits for lower ranks only
+  bool lower_ = false;  ///< somebody waits for lower ranks only
   uint8_t* any_ = nullptr;  ///< by thread: one part ends the wait
   Fact* facts_ = nullptr;
   uint32_t* targets_ = nullptr;
@@ -178,16 +180,13 @@ bool Graph::each_holder(uint32_t me, const Part& part, With with) const {
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
     const Held& held = holds_[middle];
-    if (held.window != part.comm ? held.window < part.comm : held.target < part.peer)
-      low = middle + 1;
-    else
-      high = middle;
+    if (held.window != part.comm ? held.window < part.comm : held.target < part.peer) low = middle + 1;
+    else high = middle;
   }
   bool mine = false;
   for (; low < hold_count_ && holds_[low].window == part.comm && holds_[low].target == part.peer; ++low) {
     mine |= holds_[low].rank == me;
-    if (holds_[low].rank != me && (holds_[low].exclusive || part.tag != 0))
-      with(holds_[low].rank);
+    if (holds_[low].rank != me && (holds_[low].exclusive || part.tag != 0)) with(holds_[low].rank);
   }
   return mine;
 }
@@ -196,11 +195,9 @@ template <class With>
 void Graph::waits_for(uint32_t node, uint32_t from, With with) const {
   if (node < ranks()) {
     const View& v = views_[node];
-    if (v.role != Role::kCandidate)
-      return;
+    if (v.role != Role::kCandidate) return;
     for (uint32_t i = from; i < v.thread_count; ++i)
-      if (!with(ranks() + v.first_thread + i))
-        return;
+      if (!with(ranks() + v.first_thread + i)) return;
   } else if (node < first_link_) {
     const uint32_t rank = thread_rank_[node - ranks()];
     const View& v = views_[rank];
@@ -208,20 +205,18 @@ void Graph::waits_for(uint32_t node, uint32_t from, With with) const {
     const bool skip = skip_sinks_[node - ranks()] != 0;
     for (uint32_t i = from; i < wait.part_count; ++i) {
       const uint32_t at = v.first_part + wait.first_part + i;
-      const bool follow = facts_[at] == Fact::kHolds && stuck(targets_[at]) && !(skip && targets_[at] < ranks() && is_sink(role(targets_[at])));
-      if (!with(follow ? targets_[at] : kNone))
-        return;
+      const bool follow = facts_[at] == Fact::kHolds && stuck(targets_[at]) &&
+                          !(skip && targets_[at] < ranks() && is_sink(role(targets_[at])));
+      if (!with(follow ? targets_[at] : kNone)) return;
     }
   } else if (node < first_group_) {
     const uint32_t arcs[2] = {link_rank_[node - first_link_], link_before_[node - first_link_]};
     for (uint32_t i = from; i < 2; ++i)
-      if (!with(stuck(arcs[i]) ? arcs[i] : kNone))
-        return;
+      if (!with(stuck(arcs[i]) ? arcs[i] : kNone)) return;
   } else {
     const Comm& c = comms_[group_comm_[node - first_group_]];
     for (uint32_t i = from; i < c.count; ++i)
-      if (const uint32_t rank = members_[c.first + i].rank; !with(is_sink(role(rank)) ? kNone : rank))
-        return;
+      if (const uint32_t rank = members_[c.first + i].rank; !with(is_sink(role(rank)) ? kNone : rank)) return;
   }
 }
 

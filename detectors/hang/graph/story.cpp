@@ -19,8 +19,7 @@ void Story::tell_wait(const Wait& wait, bool with_why) {
   message_.text.str(" waits in ");
   message_.wait(wait);
   message_.site(wait.rank, thread_of(g_, wait));
-  if (with_why)
-    message_.why(wait);
+  if (with_why) message_.why(wait);
 }
 
 void Story::tell_wave(const Wave& wave) {
@@ -30,7 +29,8 @@ void Story::tell_wave(const Wave& wave) {
     const uint32_t rank = g_.in_order(*wave.comm, i).rank;
     const View& view = g_.view(rank);
     for (uint32_t p = 0; g_.deadlocked(rank) && scratch_[rank] == 0 && p < g_.state(rank).part_count; ++p)
-      if (view.parts[p].kind == PartKind::kCollective && view.parts[p].comm == wave.comm->id && view.parts[p].sequence == wave.sequence && g_.stuck(g_.target(rank, p))) {
+      if (view.parts[p].kind == PartKind::kCollective && view.parts[p].comm == wave.comm->id &&
+          view.parts[p].sequence == wave.sequence && g_.stuck(g_.target(rank, p))) {
         scratch_[rank] = 1;
         ++waiting;
       }
@@ -64,7 +64,9 @@ void Story::tell_late(const Wave& wave) {
   };
   if (uint32_t count = group([&](uint32_t rank) { return g_.role(rank) == Role::kGone; }); count != 0)
     message_.text.str(" ended without MPI_Finalize and will never make that call");
-  if (uint32_t count = group([&](uint32_t rank) { return g_.role(rank) == Role::kFinished || g_.role(rank) == Role::kFinalizing; }); count != 0)
+  if (uint32_t count =
+          group([&](uint32_t rank) { return g_.role(rank) == Role::kFinished || g_.role(rank) == Role::kFinalizing; });
+      count != 0)
     message_.text.str(count == 1 ? " has" : " have").str(" called MPI_Finalize and will never make that call");
   // Those in the core are told one by one, the others only if there is none.
   uint32_t told = 0, others = 0;
@@ -72,8 +74,7 @@ void Story::tell_late(const Wave& wave) {
     for (uint32_t i = 0; i < late && (core == 1 || told == 0); ++i) {
       const uint32_t rank = g_.in_order(*wave.comm, i).rank;
       const Wait wait = g_.deadlocked(rank) && (core_.member[rank] != 0) == (core == 1) ? reason(rank) : Wait{};
-      if (!wait.valid())
-        continue;
+      if (!wait.valid()) continue;
       if (told++ >= kToldWaits) {
         ++others;
         continue;
@@ -95,15 +96,13 @@ void Story::tell_orders() {
   const Member* behind = g_.member(*core_.waves[0].comm, core_.waves[1].first.rank);
   for (int side = 0; side < 2; ++side) {
     const Member* member = side == 0 ? ahead : behind;
-    if (member == nullptr)
-      continue;
+    if (member == nullptr) continue;
     message_.text.str("; ");
     message_.rank(member->rank);
     message_.text.str(" has made ").u64(member->sequence).str(member->sequence == 1 ? " call" : " calls").str(" on ");
     message_.comm(core_.waves[1 - side].comm->id);
   }
-  if (core_.wave_count > 2)
-    message_.text.str("; ").u64(core_.wave_count - 2).str(" more such calls take part");
+  if (core_.wave_count > 2) message_.text.str("; ").u64(core_.wave_count - 2).str(" more such calls take part");
 }
 
 /// Point to point: along the cycle, beginning with its lowest rank.
@@ -125,14 +124,11 @@ void Story::tell_cycle() {
     ++told;
     uint32_t next = wait.valid() ? g_.target(rank, wait.part) : kNone;
     if (next >= g_.ranks() || core_.member[next] == 0 || scratch_[next] != 0 || !g_.deadlocked(next))
-      for (next = 0; next < g_.ranks() && (core_.member[next] == 0 || scratch_[next] != 0); ++next) {
-      }
-    if (next >= g_.ranks())
-      break;
+      for (next = 0; next < g_.ranks() && (core_.member[next] == 0 || scratch_[next] != 0); ++next) {}
+    if (next >= g_.ranks()) break;
     rank = next;
   }
-  if (told < core_.count)
-    message_.text.str("; and so on");
+  if (told < core_.count) message_.text.str("; and so on");
 }
 
 void Story::tell_near_miss(Words& words) {
@@ -162,16 +158,14 @@ void Story::tell_others() {
     for (uint32_t w = 0; wave && w < core_.wave_count && w < 2 && !in_wave && g_.deadlocked(rank); ++w)
       for (uint32_t p = 0; p < g_.state(rank).part_count; ++p) {
         const Part& part = g_.view(rank).parts[p];
-        in_wave |= part.kind == PartKind::kCollective && part.comm == core_.waves[w].comm->id && part.sequence == core_.waves[w].sequence &&
-                   g_.stuck(g_.target(rank, p));
+        in_wave |= part.kind == PartKind::kCollective && part.comm == core_.waves[w].comm->id &&
+                   part.sequence == core_.waves[w].sequence && g_.stuck(g_.target(rank, p));
       }
-    if (victim_[rank] == 0 || core_.member[rank] != 0 || in_wave)
-      continue;
+    if (victim_[rank] == 0 || core_.member[rank] != 0 || in_wave) continue;
     scratch_[rank] = 1;
     ++count;
   }
-  if (count == 0)
-    return;
+  if (count == 0) return;
   message_.text.str(" ").u64(count).str(count == 1 ? " other waits" : " others wait").str(" for these: ");
   message_.ranks(scratch_);
   message_.text.chr('.');
@@ -188,7 +182,9 @@ void Story::message() {
     tell_wait(core_.message, true);
     message_.text.str("; ");
     message_.ranks(core_.member);
-    message_.text.str(core_.kind == CoreKind::kGone ? " ended without MPI_Finalize" : core_.count == 1 ? " has called MPI_Finalize" : " have called MPI_Finalize");
+    message_.text.str(core_.kind == CoreKind::kGone ? " ended without MPI_Finalize"
+                      : core_.count == 1            ? " has called MPI_Finalize"
+                                                    : " have called MPI_Finalize");
     message_.text.str(core_.count == 1 ? " and does nothing more" : " and do nothing more");
   } else {
     tell_cycle();
@@ -208,11 +204,14 @@ void Story::message() {
 void Story::advise() {
   dump::Text& text = message_.text;
   if (g_.lenient())
-    text.str(" MPI does not demand that all of these calls wait, or a loop of polls was taken for a wait; but nothing has moved for long.");
+    text.str(
+        " MPI does not demand that all of these calls wait, or a loop of polls was taken for a wait; but nothing has "
+        "moved for long.");
   else if (core_.message.valid() && (part_of(g_, core_.message).flags & kPermitted) != 0) {
     text.str(" MPI would let ");
     message_.call(thread_of(g_, core_.message).call);
-    text.str(" return early, but this library waits in it: it has used half a second of processor time and more there.");
+    text.str(
+        " return early, but this library waits in it: it has used half a second of processor time and more there.");
   }
   if (near_.kind == NearMiss::kOtherTag) {
     text.str(" To do: compare the tags at both ends.");
@@ -231,7 +230,9 @@ void Story::advise() {
     message_.ranks(culprit_);
     text.str(" took another way through the program.");
   } else if (core_.message.valid() && part_of(g_, core_.message).kind == PartKind::kToken) {
-    text.str(" To do: match every MPI_Win_start and MPI_Win_complete with an MPI_Win_post and MPI_Win_wait that comes first.");
+    text.str(
+        " To do: match every MPI_Win_start and MPI_Win_complete with an MPI_Win_post and MPI_Win_wait that comes "
+        "first.");
   } else if (core_.message.valid() && part_of(g_, core_.message).kind == PartKind::kLock) {
     text.str(" To do: let go of the lock (MPI_Win_unlock) before waiting for others.");
   } else if (core_.message.valid() && part_of(g_, core_.message).kind == PartKind::kSend) {

@@ -10,10 +10,10 @@ namespace resil::hang::graph {
 /// What may have been meant: a message that nearly matches.
 struct NearMiss {
   enum Kind : uint8_t { kNothing = 0, kOtherTag, kOtherComm, kOtherDestination, kOtherSource } kind = kNothing;
-  Wait receive;          ///< that misses it
+  Wait receive;  ///< that misses it
   uint32_t sender = kNone;
-  Wait send;             ///< the blocked send, if it is one
-  uint64_t count = 0;    ///< else: messages that were sent and nobody has received
+  Wait send;  ///< the blocked send, if it is one
+  uint64_t count = 0;  ///< else: messages that were sent and nobody has received
 };
 
 class Story {

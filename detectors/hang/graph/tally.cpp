@@ -14,7 +14,8 @@ bool equal(const Question& a, const Question& b) {
 
 uint64_t hash_of(const Question& question) {
   uint64_t hash = mix64(question.comm);
-  hash = hash_combine(hash, uint64_t{static_cast<uint32_t>(question.source)} << 32 | static_cast<uint32_t>(question.destination));
+  hash = hash_combine(
+      hash, uint64_t{static_cast<uint32_t>(question.source)} << 32 | static_cast<uint32_t>(question.destination));
   return hash_combine(hash, static_cast<uint32_t>(question.tag));
 }
 
@@ -23,8 +24,7 @@ uint64_t hash_of(const Question& question) {
 Tally* Tallies::slot(const Question& question) const {
   for (size_t i = hash_of(question);; ++i) {
     Tally& tally = table_[i & mask_];
-    if (!tally.used || equal(tally.question, question))
-      return &tally;
+    if (!tally.used || equal(tally.question, question)) return &tally;
   }
 }
 
@@ -33,8 +33,7 @@ bool Tallies::open(Arena& arena, const Question* questions, uint32_t question_co
   const size_t entries = power_of_two_above(question_count);
   table_ = arena.take<Tally>(entries);
   uint32_t* first = arena.take<uint32_t>(question_count);  // question by index -> slot; the same one may come twice
-  if (arena.failed())
-    return false;
+  if (arena.failed()) return false;
   mask_ = entries - 1;
   for (uint32_t i = 0; i < question_count; ++i) {
     Tally* tally = slot(questions[i]);
@@ -44,8 +43,7 @@ bool Tallies::open(Arena& arena, const Question* questions, uint32_t question_co
   }
   for (uint32_t i = 0; i < answer_count; ++i) {
     const Answer& answer = answers[i];
-    if (answer.question >= question_count || first[answer.question] == ~0u)
-      continue;
+    if (answer.question >= question_count || first[answer.question] == ~0u) continue;
     Tally& tally = table_[first[answer.question]];
     if (answer.from_source != 0) {
       tally.sources += answer.covered != 0 ? answer.covered : 1;

@@ -12,8 +12,8 @@ namespace resil::hang::graph {
 struct Tally {
   Question question;
   bool used;
-  bool other_tags;        ///< of one half at least: only sums over all tags are exact
-  uint32_t sources;       ///< ranks whose `sent` is in it
+  bool other_tags;  ///< of one half at least: only sums over all tags are exact
+  uint32_t sources;  ///< ranks whose `sent` is in it
   uint32_t destinations;  ///< halves of the destination in it
   uint64_t sent, posted, taken, pending, wild_pending;
 

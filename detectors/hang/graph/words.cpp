@@ -8,8 +8,7 @@ namespace {
 
 bool others_have_ended(const Graph& graph, const Comm& comm, uint32_t rank) {
   for (uint32_t i = 0; i < comm.count; ++i)
-    if (const uint32_t other = graph.in_order(comm, i).rank; other != rank && !is_sink(graph.role(other)))
-      return false;
+    if (const uint32_t other = graph.in_order(comm, i).rank; other != rank && !is_sink(graph.role(other))) return false;
   return comm.count > 1;
 }
 
@@ -18,23 +17,18 @@ bool others_have_ended(const Graph& graph, const Comm& comm, uint32_t rank) {
 void Words::ranks(const uint8_t* flags, bool named) {
   constexpr uint32_t kRanges = 12;
   uint32_t total = 0, ranges = 0, written = 0;
-  for (uint32_t rank = 0; rank < graph_.ranks(); ++rank)
-    total += flags[rank] != 0 ? 1 : 0;
-  if (named)
-    text.str(total == 1 ? "rank " : "ranks ");
+  for (uint32_t rank = 0; rank < graph_.ranks(); ++rank) total += flags[rank] != 0 ? 1 : 0;
+  if (named) text.str(total == 1 ? "rank " : "ranks ");
   for (uint32_t rank = 0; rank < graph_.ranks(); ++rank) {
-    if (flags[rank] == 0)
-      continue;
+    if (flags[rank] == 0) continue;
     uint32_t last = rank;
-    while (last + 1 < graph_.ranks() && flags[last + 1] != 0)
-      ++last;
+    while (last + 1 < graph_.ranks() && flags[last + 1] != 0) ++last;
     if (ranges == kRanges) {
       text.str(" and ").u64(total - written).str(" more");
       return;
     }
     text.str(ranges++ != 0 ? "," : "").u64(rank);
-    if (last != rank)
-      text.chr('-').u64(last);
+    if (last != rank) text.chr('-').u64(last);
     written += last - rank + 1;
     rank = last;
   }
@@ -42,10 +36,8 @@ void Words::ranks(const uint8_t* flags, bool named) {
 
 void Words::comm(uint64_t id) {
   const char* name = names_.comm != nullptr ? names_.comm(names_.self, id) : nullptr;
-  if (name != nullptr && name[0] != 0)
-    text.safe(name, 56);
-  else
-    text.str("communicator ").hex(id);
+  if (name != nullptr && name[0] != 0) text.safe(name, 56);
+  else text.str("communicator ").hex(id);
 }
 
 void Words::call(uint16_t id) {
@@ -57,17 +49,13 @@ void Words::site(uint32_t rank, const ThreadWait& wait) {
   char place[96] = {};
   if (names_.site != nullptr && wait.site != 0)
     names_.site(names_.self, static_cast<int32_t>(rank), wait.site, place, sizeof(place));
-  if (place[0] != 0)
-    text.str(" at ").safe(place, sizeof(place));
+  if (place[0] != 0) text.str(" at ").safe(place, sizeof(place));
 }
 
 void Words::peer(uint32_t rank, int32_t peer) {
-  if (peer == ring::kAnySource)
-    text.str("any rank");
-  else if (peer == static_cast<int32_t>(rank))
-    text.str("itself");
-  else
-    text.str("rank ").i64(peer);
+  if (peer == ring::kAnySource) text.str("any rank");
+  else if (peer == static_cast<int32_t>(rank)) text.str("itself");
+  else text.str("rank ").i64(peer);
 }
 
 void Words::wait(const Wait& of) {
@@ -75,7 +63,8 @@ void Words::wait(const Wait& of) {
   const Part& part = part_of(graph_, of);
   if (part.kind == PartKind::kToken || part.kind == PartKind::kLock) {
     call(thread.call);
-    text.str(part.kind == PartKind::kLock ? part.tag != 0 ? " for the exclusive lock of " : " for a shared lock of " : " for ");
+    text.str(part.kind == PartKind::kLock ? part.tag != 0 ? " for the exclusive lock of " : " for a shared lock of "
+                                          : " for ");
     if (part.kind == PartKind::kToken) {
       call(part.call);
       text.str(" of ");
@@ -106,13 +95,10 @@ void Words::wait(const Wait& of) {
       text.str(" from ");
       peer(of.rank, part.peer);
       break;
-    default:
-      return;
+    default: return;
   }
-  if (part.tag == ring::kAnyTag)
-    text.str(", any tag");
-  else if (part.tag != kOtherTags)
-    text.str(", tag ").i64(part.tag);
+  if (part.tag == ring::kAnyTag) text.str(", any tag");
+  else if (part.tag != kOtherTags) text.str(", tag ").i64(part.tag);
   text.str(", on ");
   comm(part.comm);
 }
@@ -130,24 +116,16 @@ void Words::why(const Wait& of) {
       if (others_have_ended(graph_, *graph_.comm(part.comm), of.rank))
         text.str(", and all other members have ended or called MPI_Finalize");
       break;
-    case PartKind::kSend:
-      text.str("; no receive for it was posted");
-      break;
-    case PartKind::kToken:
-      text.str("; that rank has not called it");
-      break;
+    case PartKind::kSend: text.str("; no receive for it was posted"); break;
+    case PartKind::kToken: text.str("; that rank has not called it"); break;
     case PartKind::kLock: {
       uint32_t holders = 0, first = 0;
       graph_.each_holder(of.rank, part, [&](uint32_t rank) { first = holders++ == 0 ? rank : first; });
-      if (holders != 0)
-        text.str("; rank ").u64(first).str(holders == 1 ? " holds it" : " and others hold it");
+      if (holders != 0) text.str("; rank ").u64(first).str(holders == 1 ? " holds it" : " and others hold it");
       break;
     }
-    case PartKind::kSink:
-      text.str("; no other rank can end that");
-      break;
-    default:
-      break;
+    case PartKind::kSink: text.str("; no other rank can end that"); break;
+    default: break;
   }
 }
 

@@ -42,11 +42,12 @@ class Words {
 
 /// A sentence begins with a capital letter.
 inline void capital(char* text) {
-  if (text[0] >= 'a' && text[0] <= 'z')
-    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
 }
 
-inline const ThreadWait& thread_of(const Graph& graph, const Wait& wait) { return graph.view(wait.rank).threads[wait.thread]; }
+inline const ThreadWait& thread_of(const Graph& graph, const Wait& wait) {
+  return graph.view(wait.rank).threads[wait.thread];
+}
 inline const Part& part_of(const Graph& graph, const Wait& wait) { return graph.view(wait.rank).parts[wait.part]; }
 
 }  // namespace resil::hang::graph

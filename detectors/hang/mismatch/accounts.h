@@ -19,14 +19,14 @@ namespace resil::hang {
 /// Messages of one sender, receiver, communicator and tag that nobody has received.
 struct Unreceived {
   int32_t sender, receiver;  ///< world ranks
-  int32_t tag;               ///< -1: tags are not told apart
+  int32_t tag;  ///< -1: tags are not told apart
   uint64_t count;
   char communicator[88];
 };
 constexpr uint32_t kMostUnreceived = 64;
 struct UnreceivedList {
-  bool judged;      ///< accounts of all ranks have been compared
-  uint64_t total;   ///< messages, also those that are not listed
+  bool judged;  ///< accounts of all ranks have been compared
+  uint64_t total;  ///< messages, also those that are not listed
   uint32_t listed;
   Unreceived entries[kMostUnreceived];
 };
@@ -35,16 +35,16 @@ struct UnreceivedList {
 uint32_t accounts_collect(const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
 /// Adds one answer to another. False: `from` is no answer.
 bool accounts_merge(void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes);
-/// True: `verdict` is filled: kUnreceived, or, with `again`, kUnequalCollectives. False: these accounts agree, or not all
-/// ranks of the job are in them. `list`, if given and not `again`: what was found, one by one.
+/// True: `verdict` is filled: kUnreceived, or, with `again`, kUnequalCollectives. False: these accounts agree, or not
+/// all ranks of the job are in them. `list`, if given and not `again`: what was found, one by one.
 bool accounts_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict, bool again = false,
                     UnreceivedList* list = nullptr);
 
 /// What the accounts of a merged answer do not cover.
 struct AccountsCoverage {
-  bool complete;       ///< all ranks of the job are in, each once
-  uint32_t left_out;   ///< ranks whose counts are bounds only (IrregularFlag)
-  uint64_t folded;     ///< envelopes for which there was no room: only their sum is known
+  bool complete;  ///< all ranks of the job are in, each once
+  uint32_t left_out;  ///< ranks whose counts are bounds only (IrregularFlag)
+  uint64_t folded;  ///< envelopes for which there was no room: only their sum is known
 };
 AccountsCoverage accounts_coverage(const void* merged, uint32_t bytes);
 

@@ -7,8 +7,8 @@
 #include "detectors/hang/mismatch/sites.h"
 #include "detectors/hang/mismatch/state.h"
 #include "detectors/hang/slots/signature.h"
-#include "shim/model/call_info.h"
 #include "shim/base/hash.h"
+#include "shim/model/call_info.h"
 
 namespace resil::hang {
 
@@ -24,17 +24,14 @@ bool less(const Entry& a, const Entry& b) {
 void sort(Entry* entries, uint32_t count) {
   auto sink = [&](uint32_t at, uint32_t end) {
     for (uint32_t child; (child = 2 * at + 1) < end; at = child) {
-      if (child + 1 < end && less(entries[child], entries[child + 1]))
-        ++child;
-      if (!less(entries[at], entries[child]))
-        return;
+      if (child + 1 < end && less(entries[child], entries[child + 1])) ++child;
+      if (!less(entries[at], entries[child])) return;
       const Entry swapped = entries[at];
       entries[at] = entries[child];
       entries[child] = swapped;
     }
   };
-  for (uint32_t i = count / 2; i-- > 0;)
-    sink(i, count);
+  for (uint32_t i = count / 2; i-- > 0;) sink(i, count);
   for (uint32_t end = count; end > 1; --end) {
     const Entry top = entries[0];
     entries[0] = entries[end - 1];
@@ -43,13 +40,13 @@ void sort(Entry* entries, uint32_t count) {
   }
 }
 
-constexpr uint64_t kEnd = signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared});
+constexpr uint64_t kEnd =
+    signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared});
 
-/// Will this rank call nothing any more? Then MPI_Finalize takes the place of its next call on every communicator, as it
-/// does on MPI_COMM_WORLD: who has called more there has called what this rank never will.
+/// Will this rank call nothing any more? Then MPI_Finalize takes the place of its next call on every communicator, as
+/// it does on MPI_COMM_WORLD: who has called more there has called what this rank never will.
 bool is_over(const Watched& rank) {
-  if (rank.header == nullptr)
-    return false;
+  if (rank.header == nullptr) return false;
   const auto phase = static_cast<ring::Phase>(__atomic_load_n(&rank.header->phase, __ATOMIC_ACQUIRE));
   const uint32_t irregular = __atomic_load_n(&rank.section->irregular, __ATOMIC_ACQUIRE);
   // A callback of an attribute of MPI_COMM_SELF runs inside MPI_Finalize and may still call anything.
@@ -67,21 +64,22 @@ void end_path(TrackRead& read) {
 uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count) {
   uint32_t found = 0;
   for (uint32_t w = 0; w < count; ++w) {
-    if (watched[w].section == nullptr || watched[w].rank < 0 || static_cast<uint32_t>(watched[w].rank) >= mismatch.world)
+    if (watched[w].section == nullptr || watched[w].rank < 0 ||
+        static_cast<uint32_t>(watched[w].rank) >= mismatch.world)
       continue;
     const bool over = is_over(watched[w]);
     for (uint32_t t = 0; t < kTracks; ++t) {
       const Track& track = watched[w].section->tracks[t];
       const uint64_t comm = load(track.comm), sequence = load(track.sequence), shape = load(track.shape);
-      if (comm == 0 || sequence == 0 || (shape & kTrackMembers) <= 1)
-        continue;
+      if (comm == 0 || sequence == 0 || (shape & kTrackMembers) <= 1) continue;
       if (shape & kTrackMarks) {
         ++mismatch.coverage.marked;
         continue;
       }
       const Told& told = mismatch.told[w * kTracks + t];
       const uint64_t state = 2 * sequence + over;
-      mismatch.entries[found++] = {comm, w, static_cast<uint16_t>(t), over, told.comm != comm || told.state != state, 0};
+      mismatch.entries[found++] = {comm, w, static_cast<uint16_t>(t), over, told.comm != comm || told.state != state,
+                                   0};
     }
   }
   sort(mismatch.entries, found);
@@ -97,15 +95,13 @@ bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t c
     const Track& track = rank.section->tracks[entries[i].track];
     TrackRead read;
     const ReadResult result = read_track(track, &read);
-    if (result == ReadResult::kBroken)
-      tree.flags |= kTreeBroken;
+    if (result == ReadResult::kBroken) tree.flags |= kTreeBroken;
     if (result != ReadResult::kRead || read.comm != tree.comm || (read.shape & kTrackMarks) != 0) {
       mismatch.coverage.unreadable += result == ReadResult::kMoving;
       continue;
     }
     entries[i].state = 2 * read.sequence + entries[i].over;
-    if (entries[i].over)
-      end_path(read);
+    if (entries[i].over) end_path(read);
     tree.members = static_cast<uint32_t>(read.shape & kTrackMembers);
     tree_make_room(tree, kMaxPath);
     const uint32_t before = tree.count;
@@ -121,18 +117,14 @@ bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t c
 uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t count, void* room, uint32_t room_bytes) {
   mismatch.coverage = {0, 0, 0, 0, mismatch.coverage.broken};
   ++mismatch.round;
-  if (count > kMaxWatched)
-    count = kMaxWatched;
+  if (count > kMaxWatched) count = kMaxWatched;
   const uint32_t found = find_entries(mismatch, watched, count);
-  // Blocks must stand in order, and what found no room last time must come first: two passes, from the cursor to the end
-  // and from the beginning to the cursor, give two ascending runs; the second one is put in front.
+  // Blocks must stand in order, and what found no room last time must come first: two passes, from the cursor to the
+  // end and from the beginning to the cursor, give two ascending runs; the second one is put in front.
   uint32_t split = 0;
-  while (split < found && mismatch.entries[split].comm < mismatch.cursor)
-    ++split;
-  if (room_bytes < sizeof(FrameHeader))
-    return 0;
-  if (room_bytes > kHistoryBytes)
-    room_bytes = kHistoryBytes;
+  while (split < found && mismatch.entries[split].comm < mismatch.cursor) ++split;
+  if (room_bytes < sizeof(FrameHeader)) return 0;
+  if (room_bytes > kHistoryBytes) room_bytes = kHistoryBytes;
   FrameWriter late, early;
   frame_begin(late, mismatch.scratch, room_bytes);
   frame_begin(early, room, room_bytes);
@@ -144,14 +136,12 @@ uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t c
         changed = changed || mismatch.entries[end].changed;
       ++mismatch.coverage.communicators;
       const uint64_t comm = mismatch.entries[i].comm;
-      if (!changed && (mix64(comm) + mismatch.round) % kRefreshRounds != 0)
-        continue;
+      if (!changed && (mix64(comm) + mismatch.round) % kRefreshRounds != 0) continue;
       if (left_out != 0) {
         ++mismatch.coverage.deferred;
         continue;
       }
-      if (!grow(mismatch, watched, mismatch.entries + i, end - i))
-        continue;
+      if (!grow(mismatch, watched, mismatch.entries + i, end - i)) continue;
       Tree& tree = *mismatch.tree;
       bool tell = end - i < tree.members || (tree.flags & kTreeBroken) != 0;
       if (!tell) {
@@ -167,7 +157,8 @@ uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t c
         }
       }
       for (uint32_t k = i; k < end; ++k)
-        mismatch.told[mismatch.entries[k].watched * kTracks + mismatch.entries[k].track] = {comm, mismatch.entries[k].state};
+        mismatch.told[mismatch.entries[k].watched * kTracks + mismatch.entries[k].track] = {comm,
+                                                                                            mismatch.entries[k].state};
     }
   };
   take(late, split, found);

@@ -10,14 +10,14 @@
 
 namespace resil::hang {
 
-constexpr uint32_t kNodeClaims = 96;         ///< of one communicator in an answer
+constexpr uint32_t kNodeClaims = 96;  ///< of one communicator in an answer
 constexpr uint32_t kFrameMagic = 0x4d4d4852;  // "RHMM"
 
 struct FrameHeader {
   uint32_t magic;
-  uint32_t bytes;   ///< of the frame, header included
+  uint32_t bytes;  ///< of the frame, header included
   uint32_t blocks;
-  uint32_t round;   ///< of the node with most; turns over what is left out when there is no room for all
+  uint32_t round;  ///< of the node with most; turns over what is left out when there is no room for all
   uint32_t world;
   uint32_t reserved;
 };
@@ -33,9 +33,9 @@ struct RankRun {
 struct BlockClaim {
   uint64_t n, rolling, signature, site;
   int32_t site_rank;
-  uint16_t parent;      ///< index in this block, below its own; kNoClaim
+  uint16_t parent;  ///< index in this block, below its own; kNoClaim
   uint16_t reserved;
-  uint32_t runs;        ///< of ranks that stand here; they follow the claims in their order
+  uint32_t runs;  ///< of ranks that stand here; they follow the claims in their order
   uint32_t reserved32;
 };
 static_assert(sizeof(BlockClaim) == 48);
@@ -43,13 +43,13 @@ static_assert(sizeof(BlockClaim) == 48);
 /// Followed by BlockClaim[claims], ascending by n, and RankRun[runs].
 struct Block {
   uint64_t comm;
-  uint32_t bytes;    ///< header included, a multiple of 8
+  uint32_t bytes;  ///< header included, a multiple of 8
   uint32_t members;
-  uint32_t flags;    ///< TreeFlag
+  uint32_t flags;  ///< TreeFlag
   uint32_t claims, runs;
   // The root's own, 0 elsewhere.
   uint32_t touched;  ///< round of the last news
-  uint32_t waited;   ///< rounds since there is a disagreement
+  uint32_t waited;  ///< rounds since there is a disagreement
   uint32_t said[2];  ///< 2 * odd ranks found so far + whether they were named: by what is called, by bytes
   uint32_t reserved;
 };

@@ -17,7 +17,9 @@ namespace {
 
 constexpr uint64_t kWhatBits = (uint64_t{1} << 36) - 1;
 
-uint64_t part_of(uint64_t signature, Lane lane) { return lane == Lane::kWhat ? signature & kWhatBits : signature >> 36; }
+uint64_t part_of(uint64_t signature, Lane lane) {
+  return lane == Lane::kWhat ? signature & kWhatBits : signature >> 36;
+}
 
 void add_side(Parting& parting, uint32_t key, uint32_t ranks) {
   for (uint32_t i = 0; i < parting.side_count && i < kMaxSides; ++i)
@@ -25,8 +27,7 @@ void add_side(Parting& parting, uint32_t key, uint32_t ranks) {
       parting.sides[i].ranks += ranks;
       return;
     }
-  if (parting.side_count < kMaxSides)
-    parting.sides[parting.side_count] = {key, ranks};
+  if (parting.side_count < kMaxSides) parting.sides[parting.side_count] = {key, ranks};
   ++parting.side_count;
 }
 
@@ -34,8 +35,7 @@ void add_side(Parting& parting, uint32_t key, uint32_t ranks) {
 uint64_t first_parting(const Tree& tree, Lane lane) {
   for (uint32_t i = 1; i < tree.count; ++i) {
     const Claim &claim = tree.claims[tree.order[i]], &before = tree.claims[tree.order[i - 1]];
-    if (claim.n == before.n && key_of(claim, lane) != key_of(before, lane))
-      return claim.n;
+    if (claim.n == before.n && key_of(claim, lane) != key_of(before, lane)) return claim.n;
   }
   return ~uint64_t{0};
 }
@@ -43,12 +43,10 @@ uint64_t first_parting(const Tree& tree, Lane lane) {
 /// Signature of the side's call n; 0: not known. The place in the order of that call.
 uint64_t signature_at(const Tree& tree, uint32_t& place, uint64_t n, const bool* marks, uint64_t* site, int32_t* rank) {
   uint64_t found = 0;
-  while (place < tree.count && tree.claims[tree.order[place]].n < n)
-    ++place;
+  while (place < tree.count && tree.claims[tree.order[place]].n < n) ++place;
   for (uint32_t i = place; i < tree.count && tree.claims[tree.order[i]].n == n; ++i) {
     const Claim& claim = tree.claims[tree.order[i]];
-    if (!marks[tree.order[i]] || claim.signature == 0)
-      continue;
+    if (!marks[tree.order[i]] || claim.signature == 0) continue;
     found = claim.signature;
     if (site != nullptr && (*site == 0 || claim.site != 0)) {
       *site = claim.site;
@@ -67,10 +65,8 @@ bool equal_when_shifted(const Tree& tree, uint64_t from, const bool* usual, cons
     uint32_t place = 0, other = 0;
     const uint64_t one = signature_at(tree, place, from + k + a, usual, nullptr, nullptr);
     const uint64_t two = signature_at(tree, other, from + k + b, odd, nullptr, nullptr);
-    if (one == 0 || two == 0)
-      continue;
-    if (one != two)
-      return false;
+    if (one == 0 || two == 0) continue;
+    if (one != two) return false;
     telling = telling || (last != 0 && last != one) || k == 0;
     last = one;
     ++equal;
@@ -92,8 +88,7 @@ bool find_parting(const Tree& tree, const uint32_t* counts, Lane lane, uint64_t 
       total += counts[tree.order[end]];
       differs = differs || key_of(tree.claims[tree.order[end]], lane) != key_of(tree.claims[tree.order[i]], lane);
     }
-    if (!differs || total <= most || n >= below)
-      continue;
+    if (!differs || total <= most || n >= below) continue;
     most = total;
     parting->at = n;
     parting->side_count = 0;
@@ -102,8 +97,7 @@ bool find_parting(const Tree& tree, const uint32_t* counts, Lane lane, uint64_t 
         add_side(*parting, key_of(tree.claims[tree.order[k]], lane), counts[tree.order[k]]);
   }
   parting->known = most;
-  if (parting->side_count < 2)
-    return false;
+  if (parting->side_count < 2) return false;
   const uint32_t kept = parting->side_count < kMaxSides ? parting->side_count : kMaxSides;
   for (uint32_t i = 1; i < kept; ++i)
     for (uint32_t k = i; k > 0 && parting->sides[k].ranks > parting->sides[k - 1].ranks; --k) {
@@ -120,8 +114,7 @@ void mark_side(const Tree& tree, const Parting& parting, uint32_t side, bool* ma
   for (uint32_t i = 0; i < tree.count; ++i) {
     const uint16_t index = tree.order[i];
     const Claim& claim = tree.claims[index];
-    if (claim.n == parting.at)
-      marks[index] = key_of(claim, parting.lane) == parting.sides[side].key;
+    if (claim.n == parting.at) marks[index] = key_of(claim, parting.lane) == parting.sides[side].key;
     else if (claim.n > parting.at && claim.parent != kNoClaim && tree.claims[claim.parent].n >= parting.at)
       marks[index] = marks[claim.parent];
   }
@@ -140,13 +133,10 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
     const uint64_t n = tree.claims[tree.order[i]].n;
     const Claim *one = nullptr, *two = nullptr;
     for (end = i; end < tree.count && tree.claims[tree.order[end]].n == n; ++end) {
-      if (usual[tree.order[end]])
-        one = &tree.claims[tree.order[end]];
-      if (odd[tree.order[end]])
-        two = &tree.claims[tree.order[end]];
+      if (usual[tree.order[end]]) one = &tree.claims[tree.order[end]];
+      if (odd[tree.order[end]]) two = &tree.claims[tree.order[end]];
     }
-    if (one == nullptr || two == nullptr)
-      continue;
+    if (one == nullptr || two == nullptr) continue;
     if (key_of(*one, parting.lane) != key_of(*two, parting.lane)) {
       found.differs = n;
       break;
@@ -156,8 +146,7 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
   uint32_t place = 0, other = 0;
   for (uint32_t i = 0; i < tree.count && found.shown == 0; ++i) {
     const uint64_t n = tree.claims[tree.order[i]].n;
-    if (n <= found.agreed || (i > 0 && tree.claims[tree.order[i - 1]].n == n))
-      continue;
+    if (n <= found.agreed || (i > 0 && tree.claims[tree.order[i - 1]].n == n)) continue;
     found.usual_site = found.odd_site = 0;
     const uint64_t one = signature_at(tree, place, n, usual, &found.usual_site, &found.usual_site_rank);
     const uint64_t two = signature_at(tree, other, n, odd, &found.odd_site, &found.odd_site_rank);
@@ -174,10 +163,8 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
   }
   found.exact = (found.shown != 0 ? found.shown : found.differs) == found.agreed + 1;
   if (found.shown != 0 && found.exact) {
-    if (equal_when_shifted(tree, found.shown, usual, odd, 1, 0))
-      found.shift = -1;
-    else if (equal_when_shifted(tree, found.shown, usual, odd, 0, 1))
-      found.shift = 1;
+    if (equal_when_shifted(tree, found.shown, usual, odd, 1, 0)) found.shift = -1;
+    else if (equal_when_shifted(tree, found.shown, usual, odd, 0, 1)) found.shift = 1;
   }
   return found;
 }
@@ -196,18 +183,14 @@ void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory, const Names& name
     Parting parting;
     // After calls that differ, amounts at equal numbers say nothing more.
     const bool parted = find_parting(tree, counts, lane, below, &parting);
-    if (lane == Lane::kWhat)
-      below = first_parting(tree, lane);
-    if (!parted)
-      continue;
+    if (lane == Lane::kWhat) below = first_parting(tree, lane);
+    if (!parted) continue;
     const bool settled = parting.known >= tree.members, certain = uint64_t{parting.sides[0].ranks} * 2 > tree.members;
-    if (!settled && memory.waited < (certain ? kWaitRounds : kLongWaitRounds))
-      continue;
+    if (!settled && memory.waited < (certain ? kWaitRounds : kLongWaitRounds)) continue;
     const uint32_t odd_ranks = parting.known - parting.sides[0].ranks;
     uint32_t& said = memory.said[static_cast<uint32_t>(lane)];
     const uint32_t news = 2 * odd_ranks + (parting.majority ? 1 : 0);
-    if (news <= said)
-      continue;
+    if (news <= said) continue;
     const uint32_t kept = parting.side_count < kMaxSides ? parting.side_count : kMaxSides;
     const uint32_t sides = parting.majority ? kept : 2;
     constexpr uint32_t kMostOfOne = 4;  // of one communicator: the next is likely to say the same
@@ -220,8 +203,7 @@ void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory, const Names& name
       mismatch.undo[mismatch.queued] = {tree.comm, static_cast<uint32_t>(lane), said};
       say_parting(tree, parting, side, names, &mismatch.verdicts[mismatch.queued++]);
     }
-    if (all)
-      said = news;
+    if (all) said = news;
   }
 }
 

@@ -14,7 +14,7 @@ constexpr uint32_t kMaxSides = 32;
 
 /// Ranks whose histories agree up to the call by which they are told apart.
 struct Side {
-  uint32_t key;   ///< hash there
+  uint32_t key;  ///< hash there
   uint32_t ranks;
 };
 
@@ -24,19 +24,19 @@ struct Parting {
   uint64_t at;
   uint32_t side_count;  ///< may exceed what is kept
   Side sides[kMaxSides];  ///< most ranks first
-  uint32_t known;       ///< ranks on any side
-  bool majority;        ///< more than half of `known` on sides[0]
+  uint32_t known;  ///< ranks on any side
+  bool majority;  ///< more than half of `known` on sides[0]
 };
 
 /// Where two sides part.
 struct Difference {
-  uint64_t agreed;      ///< calls 1..agreed are the same
-  uint64_t differs;     ///< calls 1..differs are not
-  uint64_t shown;       ///< the first call of which both signatures are known and differ; 0: none
+  uint64_t agreed;  ///< calls 1..agreed are the same
+  uint64_t differs;  ///< calls 1..differs are not
+  uint64_t shown;  ///< the first call of which both signatures are known and differ; 0: none
   uint64_t usual, odd;  ///< those signatures
-  bool at_end;          ///< one side has called MPI_Finalize there
-  bool exact;           ///< `shown`, or `differs`, is the very first call that is not the same
-  int32_t shift;        ///< -1: the odd side has left out call `shown` of the others; 1: it has one more; 0: cannot be told
+  bool at_end;  ///< one side has called MPI_Finalize there
+  bool exact;  ///< `shown`, or `differs`, is the very first call that is not the same
+  int32_t shift;  ///< -1: the odd side has left out call `shown` of the others; 1: it has one more; 0: cannot be told
   uint64_t usual_site, odd_site;  ///< of call `shown`
   int32_t usual_site_rank, odd_site_rank;
 };

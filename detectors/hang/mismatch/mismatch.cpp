@@ -45,42 +45,42 @@ template <class Take>
 void join(FrameReader& a, FrameReader& b, Take take) {
   while (a.block != nullptr || b.block != nullptr) {
     const Block* one = a.block != nullptr && (b.block == nullptr || a.block->comm <= b.block->comm) ? a.block : nullptr;
-    const Block* other = b.block != nullptr && (a.block == nullptr || b.block->comm <= a.block->comm) ? b.block : nullptr;
+    const Block* other =
+        b.block != nullptr && (a.block == nullptr || b.block->comm <= a.block->comm) ? b.block : nullptr;
     take(one, other);
-    if (one != nullptr)
-      frame_next(a);
-    if (other != nullptr)
-      frame_next(b);
+    if (one != nullptr) frame_next(a);
+    if (other != nullptr) frame_next(b);
   }
 }
 
 /// Both blocks in one tree.
 void load_both(Tree& tree, const Block* one, const Block* other) {
   const Block* any = one != nullptr ? one : other;
-  const uint32_t members = one != nullptr && other != nullptr && other->members > one->members ? other->members : any->members;
+  const uint32_t members =
+      one != nullptr && other != nullptr && other->members > one->members ? other->members : any->members;
   tree_reset(tree, any->comm, members);
   for (const Block* block : {one, other})
-    if (block != nullptr)
-      block_load(tree, *block);
+    if (block != nullptr) block_load(tree, *block);
 }
 
 /// Frames come from buffers of any kind.
 const void* aligned(const void* frame, uint32_t bytes, char* room) {
-  if (reinterpret_cast<uintptr_t>(frame) % alignof(Block) == 0)
-    return frame;
+  if (reinterpret_cast<uintptr_t>(frame) % alignof(Block) == 0) return frame;
   memcpy(room, frame, bytes);
   return room;
 }
 
-uint32_t round_of(const void* frame, uint32_t bytes) { return bytes != 0 ? static_cast<const FrameHeader*>(frame)->round : 0; }
+uint32_t round_of(const void* frame, uint32_t bytes) {
+  return bytes != 0 ? static_cast<const FrameHeader*>(frame)->round : 0;
+}
 
 }  // namespace
 
 Mismatch* mismatch_create(uint32_t world) {
   const Layout layout = layout_of(world);
-  void* memory = mmap(nullptr, layout.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
-    return nullptr;
+  void* memory =
+      mmap(nullptr, layout.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
   auto* base = static_cast<char*>(memory);
   auto* mismatch = reinterpret_cast<Mismatch*>(base);
   mismatch->world = world;
@@ -97,18 +97,16 @@ Mismatch* mismatch_create(uint32_t world) {
 }
 
 void mismatch_destroy(Mismatch* mismatch) {
-  if (mismatch != nullptr)
-    munmap(mismatch, mismatch->bytes);
+  if (mismatch != nullptr) munmap(mismatch, mismatch->bytes);
 }
 
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch) { return mismatch.coverage; }
 
-bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes) {
-  if (*bytes > kHistoryBytes / 2 || from_bytes > kHistoryBytes / 2 || room < sizeof(FrameHeader))
-    return false;
+bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from,
+                    uint32_t from_bytes) {
+  if (*bytes > kHistoryBytes / 2 || from_bytes > kHistoryBytes / 2 || room < sizeof(FrameHeader)) return false;
   from = aligned(from, from_bytes, mismatch.scratch + kHistoryBytes / 2);
-  if (frame_world(from, from_bytes) != mismatch.world)
-    return false;
+  if (frame_world(from, from_bytes) != mismatch.world) return false;
   memcpy(mismatch.scratch, into, *bytes);
   const uint32_t before = frame_world(mismatch.scratch, *bytes) == mismatch.world ? *bytes : 0;
   FrameReader ours, theirs;
@@ -119,8 +117,7 @@ bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t ro
   frame_begin(writer, into, room);
   join(ours, theirs, [&](const Block* one, const Block* other) {
     const Block* any = one != nullptr ? one : other;
-    if ((one == nullptr || other == nullptr) && frame_append(writer, *any))
-      return;
+    if ((one == nullptr || other == nullptr) && frame_append(writer, *any)) return;
     load_both(*mismatch.tree, one, other);
     frame_tree(writer, *mismatch.tree);  // else left out: it is told again in a later round
   });
@@ -129,12 +126,10 @@ bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t ro
 }
 
 bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, const Names& names, Verdict* verdict) {
-  if (bytes > kHistoryBytes)
-    bytes = 0;
+  if (bytes > kHistoryBytes) bytes = 0;
   merged = aligned(merged, bytes, mismatch.scratch);
   if (bytes != 0 || mismatch.next == mismatch.queued) {
-    if (mismatch.next == mismatch.queued)
-      mismatch.next = mismatch.queued = 0;
+    if (mismatch.next == mismatch.queued) mismatch.next = mismatch.queued = 0;
     ++mismatch.judged;
     FrameReader known, news;
     frame_read(known, mismatch.history[mismatch.in_use], mismatch.history_bytes, mismatch.world);
@@ -144,10 +139,8 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, cons
     Tree& tree = *mismatch.tree;
     join(known, news, [&](const Block* one, const Block* other) {
       Block memory = one != nullptr ? *one : Block{};
-      if (other != nullptr)
-        memory.touched = mismatch.judged;
-      else if (mismatch.judged - memory.touched > kForgetRounds)
-        return;
+      if (other != nullptr) memory.touched = mismatch.judged;
+      else if (mismatch.judged - memory.touched > kForgetRounds) return;
       if (other == nullptr && memory.waited == 0) {
         frame_append(writer, *one);
         return;
@@ -162,8 +155,7 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, cons
       }
       char* place = frame_place(writer);
       const uint32_t used = block_store(tree, kRootClaims, place, frame_room(writer));
-      if (used == 0)
-        return;
+      if (used == 0) return;
       auto* block = reinterpret_cast<Block*>(place);
       block->touched = memory.touched;
       block->waited = memory.waited;
@@ -174,8 +166,7 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, cons
     mismatch.in_use = 1 - mismatch.in_use;
     mismatch.history_bytes = frame_end(writer, mismatch.judged, mismatch.world);
   }
-  if (mismatch.next == mismatch.queued)
-    return false;
+  if (mismatch.next == mismatch.queued) return false;
   *verdict = mismatch.verdicts[mismatch.next++];
   return true;
 }
@@ -186,7 +177,8 @@ void mismatch_again(Mismatch& mismatch) {
     frame_read(reader, mismatch.history[mismatch.in_use], mismatch.history_bytes, mismatch.world);
     for (; reader.block != nullptr; frame_next(reader))
       if (reader.block->comm == mismatch.undo[i].comm)
-        reinterpret_cast<Block*>(mismatch.history[mismatch.in_use] + reader.used)->said[mismatch.undo[i].lane] = mismatch.undo[i].said;
+        reinterpret_cast<Block*>(mismatch.history[mismatch.in_use] + reader.used)->said[mismatch.undo[i].lane] =
+            mismatch.undo[i].said;
   }
   mismatch.next = mismatch.queued = 0;
 }
@@ -199,14 +191,12 @@ constexpr uint32_t kMostRanks = 1u << 24;
 Mismatch* own_instance;
 
 Mismatch* own(uint32_t world) {
-  if (own_instance == nullptr && world != 0 && world <= kMostRanks)
-    own_instance = mismatch_create(world);
+  if (own_instance == nullptr && world != 0 && world <= kMostRanks) own_instance = mismatch_create(world);
   return own_instance;
 }
 
 uint32_t world_of(const void* frame, uint32_t bytes) {
-  if (bytes < sizeof(FrameHeader))
-    return 0;
+  if (bytes < sizeof(FrameHeader)) return 0;
   FrameHeader header;
   memcpy(&header, frame, sizeof(header));
   return header.magic == kFrameMagic && header.bytes == bytes ? header.world : 0;
@@ -234,8 +224,7 @@ bool mismatch_judge(const void* merged, uint32_t bytes, const Names& names, Verd
 }
 
 void mismatch_again() {
-  if (own_instance != nullptr)
-    mismatch_again(*own_instance);
+  if (own_instance != nullptr) mismatch_again(*own_instance);
 }
 
 MismatchCoverage mismatch_coverage() { return own_instance != nullptr ? own_instance->coverage : MismatchCoverage{}; }

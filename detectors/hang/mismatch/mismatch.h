@@ -25,22 +25,22 @@ uint32_t mismatch_collect(const Watched* watched, uint32_t count, void* room, ui
 /// Adds one answer to another (`*bytes` of `room`, 0: empty). Everything read is checked; false: `from` is no answer.
 bool mismatch_merge(void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes);
 
-/// At the root, once a round: takes the merged answer (0 bytes: nothing new) into the history. True: `verdict` is filled;
-/// several findings come one a call (0 bytes to ask at once). The same finding is made once. Numbers of calls are those
-/// of Track::sequence. An answer may come twice or late.
+/// At the root, once a round: takes the merged answer (0 bytes: nothing new) into the history. True: `verdict` is
+/// filled; several findings come one a call (0 bytes to ask at once). The same finding is made once. Numbers of calls
+/// are those of Track::sequence. An answer may come twice or late.
 bool mismatch_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict);
 
-/// The verdict that mismatch_judge has just given, and those still to come of this round, are made once more by the next
-/// calls: with names that were not known now.
+/// The verdict that mismatch_judge has just given, and those still to come of this round, are made once more by the
+/// next calls: with names that were not known now.
 void mismatch_again();
 
 /// What cannot be compared is counted, not passed over.
 struct MismatchCoverage {
   uint32_t communicators;  ///< on which ranks of this node call collectives, in the last round
-  uint32_t deferred;       ///< of these, for which there was no room: next round
-  uint32_t marked;         ///< tracks not compared: a failed collective, an id that may differ (TrackMark)
-  uint32_t unreadable;     ///< tracks that moved too fast, this time
-  uint32_t broken;         ///< since the start: communicators given up, a rank's numbers contradict its earlier ones
+  uint32_t deferred;  ///< of these, for which there was no room: next round
+  uint32_t marked;  ///< tracks not compared: a failed collective, an id that may differ (TrackMark)
+  uint32_t unreadable;  ///< tracks that moved too fast, this time
+  uint32_t broken;  ///< since the start: communicators given up, a rank's numbers contradict its earlier ones
 };
 MismatchCoverage mismatch_coverage();
 
@@ -51,7 +51,8 @@ struct Mismatch;
 Mismatch* mismatch_create(uint32_t world);
 void mismatch_destroy(Mismatch* mismatch);
 uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
-bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes);
+bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from,
+                    uint32_t from_bytes);
 bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, const Names& names, Verdict* verdict);
 void mismatch_again(Mismatch& mismatch);
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch);

@@ -18,8 +18,7 @@ constexpr uint32_t kLookBack = 256;  ///< records of each lane
 
 void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead& read) {
   const Track& track = rank.section->tracks[index];
-  if (rank.lanes == nullptr || read.count == 0)
-    return;
+  if (rank.lanes == nullptr || read.count == 0) return;
   // Collectives of one communicator follow each other in one lane, but for programs with threads: there the lane that
   // made the last one tells what it can.
   const ring::Lane* lane = nullptr;
@@ -35,8 +34,7 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
     const uint64_t head = __atomic_load_n(&rank.lanes[i].head, __ATOMIC_ACQUIRE);
     for (uint64_t back = 1; back <= kLookBack && back <= head; ++back) {
       const ring::Record& record = rank.lanes[i].records[(head - back) % ring::kRecordsPerLane];
-      if (collective(record) == kOther)
-        continue;
+      if (collective(record) == kOther) continue;
       if (const uint64_t time = __atomic_load_n(&record.time, __ATOMIC_RELAXED); lane == nullptr || time > newest) {
         lane = &rank.lanes[i];
         newest = time;
@@ -46,8 +44,7 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
     }
   }
   // A rank that goes on has younger records than what was read of it: those of another call of the same function.
-  if (lane == nullptr || __atomic_load_n(&track.sequence, __ATOMIC_ACQUIRE) != read.sequence)
-    return;
+  if (lane == nullptr || __atomic_load_n(&track.sequence, __ATOMIC_ACQUIRE) != read.sequence) return;
   // A record is written before the track: the newest one may be one call ahead of what was read.
   bool aligned = false;
   uint32_t point = read.count - 1;
@@ -56,12 +53,10 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
   for (uint64_t back = 0, steps = 0; back < kLookBack && back <= at && point < read.count; ++back) {
     const ring::Record& record = lane->records[(at - back) % ring::kRecordsPerLane];
     const uint16_t call = collective(record);
-    if (call == kOther)
-      continue;
+    if (call == kOther) continue;
     const PathPoint& now = read.points[point];
     if (now.signature == 0 || (now.signature & 0x3ff) != call) {
-      if (aligned || ++steps > 1 || now.signature == 0)
-        return;
+      if (aligned || ++steps > 1 || now.signature == 0) return;
       continue;
     }
     aligned = true;

@@ -8,12 +8,12 @@
 
 namespace resil::hang {
 
-constexpr uint32_t kRootClaims = 256;    ///< of one communicator in the history
-constexpr uint32_t kRefreshRounds = 8;   ///< an unchanged communicator is told again: an answer may have been lost
-constexpr uint32_t kForgetRounds = 64;   ///< without news: the communicator is gone
-constexpr uint32_t kWaitRounds = 3;      ///< for ranks that have not shown their side, when most have
-constexpr uint32_t kLongWaitRounds = 16; ///< when most have not
-constexpr uint32_t kQueue = 16;         ///< findings of one round
+constexpr uint32_t kRootClaims = 256;  ///< of one communicator in the history
+constexpr uint32_t kRefreshRounds = 8;  ///< an unchanged communicator is told again: an answer may have been lost
+constexpr uint32_t kForgetRounds = 64;  ///< without news: the communicator is gone
+constexpr uint32_t kWaitRounds = 3;  ///< for ranks that have not shown their side, when most have
+constexpr uint32_t kLongWaitRounds = 16;  ///< when most have not
+constexpr uint32_t kQueue = 16;  ///< findings of one round
 constexpr uint32_t kHistoryBytes = 64u << 20;  ///< address space; used as needed
 
 /// One track of one rank of this node, as last told.
@@ -27,7 +27,7 @@ struct Entry {
   uint64_t comm;
   uint32_t watched;
   uint16_t track;
-  bool over;       ///< the rank has come to its end
+  bool over;  ///< the rank has come to its end
   bool changed;
   uint64_t state;  ///< as read, see Told; 0: not read
 };
@@ -40,18 +40,18 @@ struct Undo {
 
 struct Mismatch {
   uint32_t world;
-  uint64_t bytes;      ///< of this mapping
+  uint64_t bytes;  ///< of this mapping
   // The node's.
   uint32_t round;
-  uint64_t cursor;     ///< communicator to begin with: what found no room last time
-  Told* told;          ///< [watched][track]
+  uint64_t cursor;  ///< communicator to begin with: what found no room last time
+  Told* told;  ///< [watched][track]
   Entry* entries;
   MismatchCoverage coverage;
   // Merging.
-  char* scratch;       ///< kHistoryBytes
+  char* scratch;  ///< kHistoryBytes
   // The root's.
-  uint32_t judged;     ///< rounds
-  char* history[2];    ///< the frame in use and the next one
+  uint32_t judged;  ///< rounds
+  char* history[2];  ///< the frame in use and the next one
   uint32_t history_bytes;
   uint32_t in_use;
   Tree* tree;

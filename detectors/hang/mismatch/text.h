@@ -18,8 +18,7 @@ struct Text {
     va_start(arguments, format);
     const int wanted = vsnprintf(room + used, bytes - used, format, arguments);
     va_end(arguments);
-    if (wanted > 0)
-      used = used + static_cast<size_t>(wanted) < bytes ? used + static_cast<size_t>(wanted) : bytes - 1;
+    if (wanted > 0) used = used + static_cast<size_t>(wanted) < bytes ? used + static_cast<size_t>(wanted) : bytes - 1;
   }
 };
 

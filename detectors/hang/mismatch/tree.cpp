@@ -15,13 +15,14 @@ namespace {
 
 constexpr uint32_t kSlots = 2 * kMaxClaims;
 
-uint32_t slot_of(uint64_t n, uint64_t rolling) { return static_cast<uint32_t>(hash_combine(n, rolling)) & (kSlots - 1); }
+uint32_t slot_of(uint64_t n, uint64_t rolling) {
+  return static_cast<uint32_t>(hash_combine(n, rolling)) & (kSlots - 1);
+}
 
 void enter_slot(Tree& tree, uint16_t index) {
   const Claim& claim = tree.claims[index];
   uint32_t slot = slot_of(claim.n, claim.rolling);
-  while (tree.slots[slot] != 0)
-    slot = (slot + 1) & (kSlots - 1);
+  while (tree.slots[slot] != 0) slot = (slot + 1) & (kSlots - 1);
   tree.slots[slot] = static_cast<uint16_t>(index + 1);
 }
 
@@ -29,13 +30,11 @@ void enter_slot(Tree& tree, uint16_t index) {
 void remove_marked(Tree& tree, const bool* gone) {
   uint16_t moved[kMaxClaims];  // old index -> new index of itself or of that ancestor
   uint32_t left = 0;
-  for (uint32_t i = 0; i < tree.count; ++i)
-    moved[i] = gone[i] ? kNoClaim : static_cast<uint16_t>(left++);
+  for (uint32_t i = 0; i < tree.count; ++i) moved[i] = gone[i] ? kNoClaim : static_cast<uint16_t>(left++);
   uint16_t heir[kMaxClaims];
   for (uint32_t i = 0; i < tree.count; ++i) {
     uint16_t at = static_cast<uint16_t>(i);
-    while (at != kNoClaim && gone[at])
-      at = tree.claims[at].parent;  // n falls with each step
+    while (at != kNoClaim && gone[at]) at = tree.claims[at].parent;  // n falls with each step
     heir[i] = at == kNoClaim ? kNoClaim : moved[at];
   }
   for (uint32_t i = 0; i < tree.count; ++i)
@@ -45,12 +44,10 @@ void remove_marked(Tree& tree, const bool* gone) {
       tree.claims[moved[i]] = claim;  // moved[i] <= i
     }
   for (int32_t rank = tree.low; rank <= tree.high; ++rank)
-    if (tree.position[rank] != kNoClaim)
-      tree.position[rank] = heir[tree.position[rank]];
+    if (tree.position[rank] != kNoClaim) tree.position[rank] = heir[tree.position[rank]];
   tree.count = left;
   memset(tree.slots, 0, sizeof(tree.slots));
-  for (uint32_t i = 0; i < left; ++i)
-    enter_slot(tree, static_cast<uint16_t>(i));
+  for (uint32_t i = 0; i < left; ++i) enter_slot(tree, static_cast<uint16_t>(i));
 }
 
 }  // namespace
@@ -81,8 +78,7 @@ uint16_t tree_claim(Tree& tree, uint64_t n, uint64_t rolling) {
   uint32_t slot = slot_of(n, rolling);
   for (; tree.slots[slot] != 0; slot = (slot + 1) & (kSlots - 1)) {
     const auto index = static_cast<uint16_t>(tree.slots[slot] - 1);
-    if (tree.claims[index].n == n && tree.claims[index].rolling == rolling)
-      return index;
+    if (tree.claims[index].n == n && tree.claims[index].rolling == rolling) return index;
   }
   const auto index = static_cast<uint16_t>(tree.count++);
   tree.claims[index] = {n, rolling, 0, 0, -1, kNoClaim, 0};
@@ -91,8 +87,7 @@ uint16_t tree_claim(Tree& tree, uint64_t n, uint64_t rolling) {
 }
 
 void tree_make_room(Tree& tree, uint32_t claims) {
-  if (tree.count + claims > kMaxClaims)
-    tree_thin(tree, kMaxClaims / 2);
+  if (tree.count + claims > kMaxClaims) tree_thin(tree, kMaxClaims / 2);
 }
 
 void tree_link(Tree& tree, uint16_t lower, uint16_t upper) {
@@ -105,8 +100,7 @@ void tree_link(Tree& tree, uint16_t lower, uint16_t upper) {
     while (tree.claims[upper].parent != kNoClaim && tree.claims[tree.claims[upper].parent].n > tree.claims[lower].n)
       upper = tree.claims[upper].parent;
     const uint16_t old = tree.claims[upper].parent;
-    if (old == lower)
-      return;
+    if (old == lower) return;
     if (old != kNoClaim && tree.claims[old].n == tree.claims[lower].n) {
       tree.flags |= kTreeBroken;  // one history with two hashes after the same call
       return;
@@ -118,15 +112,11 @@ void tree_link(Tree& tree, uint16_t lower, uint16_t upper) {
 }
 
 void tree_place(Tree& tree, int32_t rank, uint16_t claim) {
-  if (rank < 0 || static_cast<uint32_t>(rank) >= tree.world)
-    return;
+  if (rank < 0 || static_cast<uint32_t>(rank) >= tree.world) return;
   uint16_t& position = tree.position[rank];
-  if (position == claim || claim == kNoClaim)
-    return;
-  if (rank < tree.low)
-    tree.low = rank;
-  if (rank > tree.high)
-    tree.high = rank;
+  if (position == claim || claim == kNoClaim) return;
+  if (rank < tree.low) tree.low = rank;
+  if (rank > tree.high) tree.high = rank;
   if (position == kNoClaim) {
     position = claim;
     return;
@@ -147,10 +137,8 @@ void tree_add(Tree& tree, int32_t rank, const TrackRead& read) {
   for (uint32_t i = 0; i < read.count; ++i) {
     const PathPoint& point = read.points[i];
     const uint16_t claim = tree_claim(tree, point.n, point.rolling);
-    if (tree.claims[claim].signature == 0)
-      tree.claims[claim].signature = point.signature;
-    if (last != kNoClaim)
-      tree_link(tree, last, claim);
+    if (tree.claims[claim].signature == 0) tree.claims[claim].signature = point.signature;
+    if (last != kNoClaim) tree_link(tree, last, claim);
     last = claim;
   }
   tree_place(tree, rank, last);
@@ -158,8 +146,7 @@ void tree_add(Tree& tree, int32_t rank, const TrackRead& read) {
 
 void tree_sort(Tree& tree) {
   // Shell sort: at most a thousand, nearly sorted.
-  for (uint32_t i = 0; i < tree.count; ++i)
-    tree.order[i] = static_cast<uint16_t>(i);
+  for (uint32_t i = 0; i < tree.count; ++i) tree.order[i] = static_cast<uint16_t>(i);
   for (uint32_t gap : {701u, 301u, 132u, 57u, 23u, 10u, 4u, 1u})
     for (uint32_t i = gap; i < tree.count; ++i) {
       const uint16_t item = tree.order[i];
@@ -168,8 +155,7 @@ void tree_sort(Tree& tree) {
         tree.order[at] = tree.order[at - gap];
       tree.order[at] = item;
     }
-  for (uint32_t i = 0; i < tree.count; ++i)
-    tree.claims[tree.order[i]].sorted = static_cast<uint16_t>(i);
+  for (uint32_t i = 0; i < tree.count; ++i) tree.claims[tree.order[i]].sorted = static_cast<uint16_t>(i);
 }
 
 bool tree_disagrees(const Tree& tree) {
@@ -180,19 +166,16 @@ bool tree_disagrees(const Tree& tree) {
 }
 
 void tree_thin(Tree& tree, uint32_t keep) {
-  if (tree.count <= keep)
-    return;
+  if (tree.count <= keep) return;
   tree_sort(tree);
-  // Where histories part, and what holds ranks, says most; then multiples of high powers of two, which slower and faster
-  // ranks have in common, and the powers themselves; then what names a call; and of equals the younger.
+  // Where histories part, and what holds ranks, says most; then multiples of high powers of two, which slower and
+  // faster ranks have in common, and the powers themselves; then what names a call; and of equals the younger.
   uint8_t score[kMaxClaims] = {};
   for (int32_t rank = tree.low; rank <= tree.high; ++rank)
-    if (tree.position[rank] != kNoClaim)
-      score[tree.position[rank]] |= 8;
+    if (tree.position[rank] != kNoClaim) score[tree.position[rank]] |= 8;
   uint8_t children[kMaxClaims] = {};
   for (uint32_t i = 0; i < tree.count; ++i)
-    if (const uint16_t parent = tree.claims[i].parent; parent != kNoClaim && children[parent] < 2)
-      ++children[parent];
+    if (const uint16_t parent = tree.claims[i].parent; parent != kNoClaim && children[parent] < 2) ++children[parent];
   uint32_t parted = 0;  // the first disagreements say where; all later ones follow from them
   for (uint32_t i = 0; i < tree.count; ++i) {
     const Claim& claim = tree.claims[tree.order[i]];
@@ -203,10 +186,10 @@ void tree_thin(Tree& tree, uint32_t keep) {
       points = static_cast<uint8_t>(points + 24);
       ++parted;
     }
-    if (children[tree.order[i]] >= 2)
-      points = static_cast<uint8_t>(points + 16);
+    if (children[tree.order[i]] >= 2) points = static_cast<uint8_t>(points + 16);
     const auto level = static_cast<uint32_t>(__builtin_ctzll(claim.n | uint64_t{1} << 16));
-    points = static_cast<uint8_t>(points + level + (claim.signature != 0 ? 3 : 0) + ((claim.n & (claim.n - 1)) == 0 ? 4 : 0));
+    points = static_cast<uint8_t>(points + level + (claim.signature != 0 ? 3 : 0) +
+                                  ((claim.n & (claim.n - 1)) == 0 ? 4 : 0));
   }
   bool gone[kMaxClaims] = {};
   uint32_t left = tree.count;
@@ -222,12 +205,10 @@ void tree_thin(Tree& tree, uint32_t keep) {
 void tree_counts(const Tree& tree, uint32_t* counts) {
   memset(counts, 0, kMaxClaims * sizeof(uint32_t));
   for (int32_t rank = tree.low; rank <= tree.high; ++rank)
-    if (tree.position[rank] != kNoClaim)
-      ++counts[tree.position[rank]];
+    if (tree.position[rank] != kNoClaim) ++counts[tree.position[rank]];
   for (uint32_t i = tree.count; i-- > 0;) {
     const uint16_t index = tree.order[i];
-    if (tree.claims[index].parent != kNoClaim)
-      counts[tree.claims[index].parent] += counts[index];
+    if (tree.claims[index].parent != kNoClaim) counts[tree.claims[index].parent] += counts[index];
   }
 }
 
@@ -237,13 +218,10 @@ uint64_t tree_prune(Tree& tree) {
   tree_counts(tree, counts);
   uint64_t agreed = 0;
   for (uint32_t i = 0; i < tree.count; ++i)
-    if (const Claim& claim = tree.claims[tree.order[i]]; counts[tree.order[i]] >= tree.members)
-      agreed = claim.n;
-  if (agreed == 0)
-    return 0;
+    if (const Claim& claim = tree.claims[tree.order[i]]; counts[tree.order[i]] >= tree.members) agreed = claim.n;
+  if (agreed == 0) return 0;
   bool gone[kMaxClaims] = {};
-  for (uint32_t i = 0; i < tree.count; ++i)
-    gone[i] = tree.claims[i].n < agreed;
+  for (uint32_t i = 0; i < tree.count; ++i) gone[i] = tree.claims[i].n < agreed;
   remove_marked(tree, gone);
   return agreed;
 }

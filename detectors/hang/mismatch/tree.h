@@ -2,12 +2,12 @@
 //
 // What is known of the collectives of one communicator over many ranks, read at different instants: a tree of claims.
 //
-// A claim (n, hash) says: there are ranks whose first n collectives have this hash. Its parent is a claim with a smaller
-// n that is proved to be the same history's beginning, since one rank has held both. Every rank stands at the highest
-// claim that is known of it, and so has passed all ancestors of that. Ranks of equal history thus share one path, and
-// each is listed once. Two claims of equal n and different hashes are a disagreement; whoever stands at or above one of
-// them is on its side. Claims may be forgotten and ranks set back to an ancestor at any time: that only weakens what is
-// known, so a tree never says more than what was read.
+// A claim (n, hash) says: there are ranks whose first n collectives have this hash. Its parent is a claim with a
+// smaller n that is proved to be the same history's beginning, since one rank has held both. Every rank stands at the
+// highest claim that is known of it, and so has passed all ancestors of that. Ranks of equal history thus share one
+// path, and each is listed once. Two claims of equal n and different hashes are a disagreement; whoever stands at or
+// above one of them is on its side. Claims may be forgotten and ranks set back to an ancestor at any time: that only
+// weakens what is known, so a tree never says more than what was read.
 //
 // One tree is worked on at a time, in memory of its own. Helper thread only.
 #pragma once
@@ -25,10 +25,10 @@ struct Claim {
   uint64_t n;
   uint64_t rolling;
   uint64_t signature;  ///< of call n; 0: not known
-  uint64_t site;       ///< address of the call in rank `site_rank`; 0: not known
+  uint64_t site;  ///< address of the call in rank `site_rank`; 0: not known
   int32_t site_rank;
   uint16_t parent;
-  uint16_t sorted;     ///< scratch: this claim's place in `order`, see tree_sort
+  uint16_t sorted;  ///< scratch: this claim's place in `order`, see tree_sort
 };
 
 /// Bits of Tree::flags.
@@ -43,10 +43,10 @@ struct Tree {
   uint32_t count;
   Claim claims[kMaxClaims];
   uint16_t slots[2 * kMaxClaims];  ///< hash of (n, rolling): index + 1
-  uint16_t order[kMaxClaims];      ///< after tree_sort: indices by ascending n
-  int32_t low, high;               ///< all ranks placed lie in low..high; none: low > high
+  uint16_t order[kMaxClaims];  ///< after tree_sort: indices by ascending n
+  int32_t low, high;  ///< all ranks placed lie in low..high; none: low > high
   uint32_t world;
-  uint16_t* position;              ///< by world rank; kNoClaim: nothing known
+  uint16_t* position;  ///< by world rank; kNoClaim: nothing known
 };
 
 /// Bytes of a tree for a world of that size, and its making in zeroed memory.

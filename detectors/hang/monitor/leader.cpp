@@ -21,8 +21,8 @@
 #include "detectors/hang/monitor/monitor.h"
 #include "detectors/hang/reader/watch.h"
 #include "shim/base/helper_thread.h"
-#include "shim/presence/launch.h"
 #include "shim/call/runtime.h"
+#include "shim/presence/launch.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -33,12 +33,12 @@ namespace {
 
 NodeBoard* board;
 
-constexpr double kSleeperTurn = 0.4;     // seconds between two looks at the leader
-constexpr double kSilent = 10;           // of a heartbeat that stands still in a process that seems to live
+constexpr double kSleeperTurn = 0.4;  // seconds between two looks at the leader
+constexpr double kSilent = 10;  // of a heartbeat that stands still in a process that seems to live
 constexpr double kLongestTurn = 0.25;
 
 Wiring wiring;
-std::atomic<uint32_t> running;   // futex word: 1 while this rank's thread lives
+std::atomic<uint32_t> running;  // futex word: 1 while this rank's thread lives
 std::atomic<uint32_t> stopping;  // futex word: 1 wanted, 2 with the last accounts
 std::atomic<uint32_t> role;
 std::atomic<uint64_t> turns, takeovers, cpu_ns;
@@ -47,33 +47,33 @@ uint32_t own_name() { return static_cast<uint32_t>(runtime.rank) + 1; }
 uint32_t name_in(uint64_t turn) { return static_cast<uint32_t>(turn); }
 
 void pause_for(double seconds) {
-  if (seconds <= 0 || stopping.load(std::memory_order_acquire) != 0)
-    return;
-  const timespec time = {static_cast<time_t>(seconds), static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
+  if (seconds <= 0 || stopping.load(std::memory_order_acquire) != 0) return;
+  const timespec time = {static_cast<time_t>(seconds),
+                         static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
   syscall(SYS_futex, &stopping, FUTEX_WAIT_PRIVATE, 0, &time, nullptr, 0);
 }
 
 void note_cpu() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  cpu_ns.store(static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec), std::memory_order_relaxed);
+  cpu_ns.store(static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec),
+               std::memory_order_relaxed);
 }
 
 /// The page of another rank's ring that holds the board; null when it cannot be had.
 NodeBoard* map_board(int32_t rank) {
   unsigned long bytes = 0;
-  if (rank == runtime.rank)
-    return static_cast<NodeBoard*>(segment_section("hang", &bytes));
+  if (rank == runtime.rank) return static_cast<NodeBoard*>(segment_section("hang", &bytes));
   char path[256];
   segment_path_of(rank, path, sizeof(path));
   ring::Header header;
   struct stat status;
   const int fd = node_file_open(AT_FDCWD, path, true, sizeof(header), &status);
-  if (fd < 0)
-    return nullptr;
+  if (fd < 0) return nullptr;
   NodeBoard* found = nullptr;
-  if (pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
-      header.magic == ring::kMagic && header.version == ring::kVersion && header.rank == rank && header.nonce != 0 && header.nonce == launch_nonce_of(rank) && header.pid_namespace == pid_namespace()) {
+  if (pread(fd, &header, sizeof(header), 0) == sizeof(header) && header.magic == ring::kMagic &&
+      header.version == ring::kVersion && header.rank == rank && header.nonce != 0 &&
+      header.nonce == launch_nonce_of(rank) && header.pid_namespace == pid_namespace()) {
     for (uint32_t i = 0; i < header.section_count && i < 16; ++i) {
       const ring::Section& section = header.sections[i];
       if (strncmp(section.name, "hang", sizeof(section.name)) != 0 || section.offset % 4096 != 0 ||
@@ -90,10 +90,10 @@ NodeBoard* map_board(int32_t rank) {
 /// Takes the turn from `seen`. False: somebody else was faster.
 bool take_turn(uint64_t seen) {
   const uint64_t mine = ((seen >> 32) + 1) << 32 | own_name();
-  if (!__atomic_compare_exchange_n(&board->turn, &seen, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-    return false;
+  if (!__atomic_compare_exchange_n(&board->turn, &seen, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return false;
   board->leader_pid = runtime.pid;
-  __atomic_store_n(&board->leader_start, uint64_t{runtime.header->pid_start_hi} << 32 | runtime.header->pid_start_lo, __ATOMIC_RELEASE);
+  __atomic_store_n(&board->leader_start, uint64_t{runtime.header->pid_start_hi} << 32 | runtime.header->pid_start_lo,
+                   __ATOMIC_RELEASE);
   return true;
 }
 
@@ -110,13 +110,11 @@ bool claim_standby() {
 /// Leads until told to stop or replaced.
 void lead() {
   role.store(1, std::memory_order_relaxed);
-  if (!monitor_begin(wiring, *board))
-    return;
+  if (!monitor_begin(wiring, *board)) return;
   uint64_t turn;
   while (stopping.load(std::memory_order_acquire) == 0) {
     turn = __atomic_load_n(&board->turn, __ATOMIC_ACQUIRE);
-    if (name_in(turn) != own_name())
-      break;
+    if (name_in(turn) != own_name()) break;
     __atomic_fetch_add(&board->heartbeat, 1, __ATOMIC_RELAXED);
     const double rest = monitor_turn(monotonic_seconds());
     turns.fetch_add(1, std::memory_order_relaxed);
@@ -124,12 +122,12 @@ void lead() {
     if (!monitor_waits())  // else it has waited on its sockets
       pause_for(rest < kLongestTurn ? rest : kLongestTurn);
   }
-  if (stopping.load(std::memory_order_acquire) == 2)
-    monitor_accounts();
+  if (stopping.load(std::memory_order_acquire) == 2) monitor_accounts();
   monitor_end();
   turn = __atomic_load_n(&board->turn, __ATOMIC_ACQUIRE);
   if (name_in(turn) == own_name())  // the sleeper takes over when it looks next
-    __atomic_compare_exchange_n(&board->turn, &turn, ((turn >> 32) + 1) << 32, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&board->turn, &turn, ((turn >> 32) + 1) << 32, false, __ATOMIC_ACQ_REL,
+                                __ATOMIC_RELAXED);
 }
 
 /// Sleeps beside the leader. True: lead now.
@@ -140,15 +138,13 @@ bool stand_by() {
   unsigned bad = 0, looks = 0;
   bool all_seen = false;
   while (stopping.load(std::memory_order_acquire) == 0) {
-    if (!all_seen && (looks++ < 20 || looks % 16 == 0))
-      all_seen = monitor_stand_by(wiring);
+    if (!all_seen && (looks++ < 20 || looks % 16 == 0)) all_seen = monitor_stand_by(wiring);
     pause_for(kSleeperTurn);
     const uint64_t turn = __atomic_load_n(&board->turn, __ATOMIC_ACQUIRE);
     const uint64_t now_beat = __atomic_load_n(&board->heartbeat, __ATOMIC_RELAXED);
     const double now = monotonic_seconds();
     note_cpu();
-    if (name_in(turn) == own_name())
-      return true;
+    if (name_in(turn) == own_name()) return true;
     bool silent = now_beat == beat;
     if (!silent) {
       beat = now_beat;
@@ -194,15 +190,12 @@ void start_thread() {
 
 void leader_start(const Wiring& given) {
   wiring = given;
-  if (wiring.rank_count == 0)
-    return;
+  if (wiring.rank_count == 0) return;
   NodeBoard* found = map_board(wiring.alone ? runtime.rank : wiring.ranks[0]);
-  if (found == nullptr)
-    return;
+  if (found == nullptr) return;
   board = found;
   if (runtime.rank == wiring.leader) {
-    if (take_turn(0))
-      start_thread();
+    if (take_turn(0)) start_thread();
   } else if (runtime.rank == wiring.standby) {
     __atomic_store_n(&board->standby, own_name(), __ATOMIC_RELEASE);
     __atomic_store_n(&board->had_standby, 1, __ATOMIC_RELEASE);
@@ -215,27 +208,27 @@ void leader_start(const Wiring& given) {
 void leader_offer() {
   if (__atomic_load_n(&board->had_standby, __ATOMIC_ACQUIRE) == 0)
     return;  // the first one is still on its way out of MPI_Init
-  if (!claim_standby())
-    return;
+  if (!claim_standby()) return;
   __atomic_store_n(&offer_board, nullptr, __ATOMIC_RELEASE);
   start_thread();
 }
 
 void leader_end(double seconds) {
-  if (running.load(std::memory_order_acquire) == 0)
-    return;
+  if (running.load(std::memory_order_acquire) == 0) return;
   stopping.store(role.load(std::memory_order_relaxed) == 1 ? 2 : 1, std::memory_order_release);
   syscall(SYS_futex, &stopping, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   monitor_wake();
   const double until = monotonic_seconds() + seconds;
-  for (double now = monotonic_seconds(); running.load(std::memory_order_acquire) != 0 && now < until; now = monotonic_seconds()) {
+  for (double now = monotonic_seconds(); running.load(std::memory_order_acquire) != 0 && now < until;
+       now = monotonic_seconds()) {
     const timespec time = {0, static_cast<long>((until - now < 0.1 ? until - now : 0.1) * 1e9)};
     syscall(SYS_futex, &running, FUTEX_WAIT_PRIVATE, 1, &time, nullptr, 0);
   }
 }
 
 LeaderReport leader_report() {
-  return {role.load(std::memory_order_relaxed), turns.load(std::memory_order_relaxed), takeovers.load(std::memory_order_relaxed),
+  return {role.load(std::memory_order_relaxed), turns.load(std::memory_order_relaxed),
+          takeovers.load(std::memory_order_relaxed),
           static_cast<double>(cpu_ns.load(std::memory_order_relaxed)) * 1e-9};
 }
 

@@ -30,9 +30,9 @@ void leader_end(double seconds);
 
 /// Of the helper thread, for the report.
 struct LeaderReport {
-  uint32_t role;          ///< 0 none, 1 leader, 2 standby
+  uint32_t role;  ///< 0 none, 1 leader, 2 standby
   uint64_t turns, takeovers;
-  double cpu_seconds;     ///< of the helper thread
+  double cpu_seconds;  ///< of the helper thread
 };
 LeaderReport leader_report();
 

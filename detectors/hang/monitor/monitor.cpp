@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See monitor.h. A job on one node has no overlay: a round is then answered and finished at once, by the same functions.
+// See monitor.h. A job on one node has no overlay: a round is then answered and finished at once, by the same
+// functions.
 
 #include "detectors/hang/monitor/monitor.h"
 
@@ -8,15 +9,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "detectors/hang/root/action.h"
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/monitor/monitor_internal.h"
 #include "detectors/hang/monitor/overlay_report.h"
 #include "detectors/hang/reader/records.h"
+#include "detectors/hang/root/action.h"
 #include "detectors/hang/root/root.h"
-#include "shim/report/log.h"
 #include "shim/call/runtime.h"
+#include "shim/report/log.h"
 
 namespace resil::hang {
 
@@ -39,7 +40,8 @@ Monitor* prepared;  ///< of the next monitor_begin
 
 template <class T>
 T* reserve(size_t count) {
-  void* memory = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
 }
 
@@ -59,15 +61,14 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
       memcpy(room, &summary, sizeof(summary));
       return sizeof(summary);
     }
-    case Round::kStates:
-      return watch_states(watch, monotonic_seconds(), text, room_bytes);
+    case Round::kStates: return watch_states(watch, monotonic_seconds(), text, room_bytes);
     case Round::kAnswers:
-      return sizeof(Answer) * answer(watch.watched, watch.count, static_cast<const Question*>(request), bytes / sizeof(Question),
-                                     static_cast<Answer*>(room), room_bytes / sizeof(Answer));
+      return sizeof(Answer) * answer(watch.watched, watch.count, static_cast<const Question*>(request),
+                                     bytes / sizeof(Question), static_cast<Answer*>(room), room_bytes / sizeof(Answer));
     case Round::kNames:
-      return watch_names(watch, static_cast<const NameQuestion*>(request), bytes / sizeof(NameQuestion), text, room_bytes);
-    case Round::kMismatch:
-      return mismatch_collect(watch.watched, watch.count, text, room_bytes);
+      return watch_names(watch, static_cast<const NameQuestion*>(request), bytes / sizeof(NameQuestion), text,
+                         room_bytes);
+    case Round::kMismatch: return mismatch_collect(watch.watched, watch.count, text, room_bytes);
     case Round::kAccounts:
       monitor->accounted = true;
       return accounts_collect(watch.watched, watch.count, text, room_bytes);
@@ -75,33 +76,30 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
   return 0;
 }
 
-bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t room, const void* incoming, uint32_t incoming_bytes) {
+bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t room, const void* incoming,
+           uint32_t incoming_bytes) {
   switch (static_cast<Round>(kind)) {
     case Round::kSummary:
-      if (*bytes != sizeof(Summary) || incoming_bytes != sizeof(Summary))
-        return false;
+      if (*bytes != sizeof(Summary) || incoming_bytes != sizeof(Summary)) return false;
       summary_add(static_cast<Summary*>(accumulated), *static_cast<const Summary*>(incoming));
       return true;
-    case Round::kMismatch:
-      return mismatch_merge(accumulated, bytes, room, incoming, incoming_bytes);
-    case Round::kAccounts:
-      return accounts_merge(accumulated, bytes, room, incoming, incoming_bytes);
+    case Round::kMismatch: return mismatch_merge(accumulated, bytes, room, incoming, incoming_bytes);
+    case Round::kAccounts: return accounts_merge(accumulated, bytes, room, incoming, incoming_bytes);
     default:
-      if (*bytes > room || incoming_bytes > room - *bytes)
-        return false;
+      if (*bytes > room || incoming_bytes > room - *bytes) return false;
       memcpy(static_cast<char*>(accumulated) + *bytes, incoming, incoming_bytes);
       *bytes += incoming_bytes;
       return true;
   }
 }
 
-void finished(void*, uint64_t, uint16_t kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count) {
+void finished(void*, uint64_t, uint16_t kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
+              uint32_t count) {
   root_finished(monitor->root, static_cast<Round>(kind), merged, bytes, unanswered, count);
 }
 
 void order(void*, uint16_t kind, const void*, uint32_t) {
-  if (static_cast<Order>(kind) == Order::kAbort)
-    action_begin(monitor->watch);
+  if (static_cast<Order>(kind) == Order::kAbort) action_begin(monitor->watch);
 }
 
 void node_changed(void*, uint32_t node, NodeState state) { root_node(monitor->root, node, state); }
@@ -112,33 +110,30 @@ bool is_root() { return monitor->overlay == nullptr || overlay_state(monitor->ov
 
 bool monitor_ask(Round kind, const void* payload, uint32_t bytes) {
   if (monitor->overlay != nullptr)
-    return overlay_ask(monitor->overlay, static_cast<uint16_t>(kind), payload, bytes, monotonic_seconds() + kRoundSeconds) != 0;
-  const uint32_t length = own_answer(nullptr, static_cast<uint16_t>(kind), payload, bytes, monitor->answer, kMostAnswer);
+    return overlay_ask(monitor->overlay, static_cast<uint16_t>(kind), payload, bytes,
+                       monotonic_seconds() + kRoundSeconds) != 0;
+  const uint32_t length =
+      own_answer(nullptr, static_cast<uint16_t>(kind), payload, bytes, monitor->answer, kMostAnswer);
   finished(nullptr, 0, static_cast<uint16_t>(kind), monitor->answer, length, nullptr, 0);
   return true;
 }
 
 bool monitor_local_name(const NameQuestion& question, char* text, uint32_t bytes) {
   NameAnswer answer;
-  if (watch_names(monitor->watch, &question, 1, reinterpret_cast<char*>(&answer), sizeof(answer)) == 0)
-    return false;
+  if (watch_names(monitor->watch, &question, 1, reinterpret_cast<char*>(&answer), sizeof(answer)) == 0) return false;
   snprintf(text, bytes, "%s", answer.text);
   return true;
 }
 
 void monitor_order_abort() {
   action_tell_launcher();
-  if (monitor->overlay == nullptr)
-    action_begin(monitor->watch);
-  else
-    overlay_order(monitor->overlay, static_cast<uint16_t>(Order::kAbort), nullptr, 0);
+  if (monitor->overlay == nullptr) action_begin(monitor->watch);
+  else overlay_order(monitor->overlay, static_cast<uint16_t>(Order::kAbort), nullptr, 0);
 }
 
 bool monitor_stand_by(const Wiring& wiring) {
-  if (prepared == nullptr)
-    prepared = reserve<Monitor>(1);
-  if (prepared == nullptr)
-    return true;
+  if (prepared == nullptr) prepared = reserve<Monitor>(1);
+  if (prepared == nullptr) return true;
   watch_start(prepared->watch, wiring.own_node, wiring.ranks, wiring.rank_count);
   return prepared->watch.seen == prepared->watch.count;
 }
@@ -146,8 +141,7 @@ bool monitor_stand_by(const Wiring& wiring) {
 bool monitor_begin(Wiring& wiring, NodeBoard& board) {
   monitor_stand_by(wiring);
   Monitor* made = prepared;
-  if (made == nullptr)
-    return false;
+  if (made == nullptr) return false;
   made->answer = reserve<char>(kMostAnswer);
   if (made->answer == nullptr || !root_begin(made->root, wiring, board)) {
     add_note("hang: no memory for the helper thread: this node is not watched");
@@ -162,8 +156,10 @@ bool monitor_begin(Wiring& wiring, NodeBoard& board) {
     options.most_memory = uint64_t{4} * kMostAnswer;
     const OverlayHandler handler = {nullptr, own_answer, merge, finished, order, nullptr, node_changed};
     const bool standby = runtime.rank != wiring.leader;
-    __atomic_store_n(&made->overlay, overlay_open(wiring.listener, wiring.nodes, wiring.node_count, wiring.own_node, standby,
-                                                  wiring.key, handler, options), __ATOMIC_RELEASE);
+    __atomic_store_n(&made->overlay,
+                     overlay_open(wiring.listener, wiring.nodes, wiring.node_count, wiring.own_node, standby,
+                                  wiring.key, handler, options),
+                     __ATOMIC_RELEASE);
     wiring.listener = -1;  // the overlay's now, open or not
     if (made->overlay == nullptr)
       add_note("hang: no connection between the nodes: only the ranks of this one are watched");
@@ -174,8 +170,7 @@ bool monitor_begin(Wiring& wiring, NodeBoard& board) {
 double monitor_turn(double now) {
   double rest = action_turn(monitor->watch, now);
   if (rest >= 0 && (monitor->overlay == nullptr || overlay_flushed(monitor->overlay))) {
-    if (rest == 0)
-      action_end();
+    if (rest == 0) action_end();
   } else {
     rest = 1;
   }
@@ -185,7 +180,8 @@ double monitor_turn(double now) {
   }
   if (monitor->overlay != nullptr) {
     const int milliseconds = static_cast<int>(rest * 1000) + 1;  // never a busy turn
-    overlay_step(monitor->overlay, monotonic_seconds(), milliseconds < kTurnMilliseconds ? milliseconds : kTurnMilliseconds);
+    overlay_step(monitor->overlay, monotonic_seconds(),
+                 milliseconds < kTurnMilliseconds ? milliseconds : kTurnMilliseconds);
     overlay_keep_counters(monitor->overlay);
   }
   return rest;
@@ -196,8 +192,7 @@ bool monitor_waits() { return monitor->overlay != nullptr; }
 void monitor_wake() {
   const Monitor* known = __atomic_load_n(&monitor, __ATOMIC_ACQUIRE);
   const Overlay* overlay = known != nullptr ? __atomic_load_n(&known->overlay, __ATOMIC_ACQUIRE) : nullptr;
-  if (overlay != nullptr)
-    overlay_wake(overlay);
+  if (overlay != nullptr) overlay_wake(overlay);
 }
 
 void monitor_accounts() {
@@ -217,8 +212,10 @@ void monitor_accounts() {
         ;
   } else {
     // Stays until it has answered and passed on what its children said; a root that has gone asks nothing any more.
-    while (!is_root() && !(monitor->accounted && overlay_state(monitor->overlay).children == 0 && overlay_flushed(monitor->overlay)) &&
-           goes_on())
+    while (
+        !is_root() &&
+        !(monitor->accounted && overlay_state(monitor->overlay).children == 0 && overlay_flushed(monitor->overlay)) &&
+        goes_on())
       ;
   }
 }
@@ -226,8 +223,7 @@ void monitor_accounts() {
 void monitor_end() {
   Overlay* overlay = monitor->overlay;
   __atomic_store_n(&monitor->overlay, nullptr, __ATOMIC_RELEASE);
-  if (overlay != nullptr)
-    overlay_close(overlay);
+  if (overlay != nullptr) overlay_close(overlay);
   root_end(monitor->root);
   munmap(monitor->answer, kMostAnswer);
   // The rest stays: a thread of the program may be in monitor_wake. One leader a life, or two.

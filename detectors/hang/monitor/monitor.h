@@ -11,8 +11,8 @@
 
 namespace resil::hang {
 
-/// Maps the rings of the node's ranks for a later monitor_begin: those of ranks that are gone by then cannot be told from
-/// the remains of an earlier job. True: nothing is left to do.
+/// Maps the rings of the node's ranks for a later monitor_begin: those of ranks that are gone by then cannot be told
+/// from the remains of an earlier job. True: nothing is left to do.
 bool monitor_stand_by(const Wiring& wiring);
 /// False: no memory; this node is then not watched. `board` is the node's.
 bool monitor_begin(Wiring& wiring, NodeBoard& board);

@@ -37,14 +37,12 @@ bool exists;
 
 void overlay_keep_counters(const Overlay* overlay) {
   const OverlayCounters& now = overlay_counters(overlay);
-  for (const Row& row : kRows)
-    __atomic_store_n(&(kept.*row.counter), now.*row.counter, __ATOMIC_RELAXED);
+  for (const Row& row : kRows) __atomic_store_n(&(kept.*row.counter), now.*row.counter, __ATOMIC_RELAXED);
   __atomic_store_n(&exists, true, __ATOMIC_RELEASE);
 }
 
 void overlay_report(JsonWriter& json) {
-  if (!__atomic_load_n(&exists, __ATOMIC_ACQUIRE))
-    return;
+  if (!__atomic_load_n(&exists, __ATOMIC_ACQUIRE)) return;
   json.begin_object("overlay");
   for (const Row& row : kRows)
     json.integer(row.name, static_cast<int64_t>(__atomic_load_n(&(kept.*row.counter), __ATOMIC_RELAXED)));

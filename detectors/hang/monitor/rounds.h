@@ -10,12 +10,12 @@
 namespace resil::hang {
 
 enum class Round : uint16_t {
-  kSummary = 1,   ///< answer: Summary, added up
-  kStates,        ///< answer: RankState records
-  kAnswers,       ///< request: Question[]; answer: Answer[]
-  kNames,         ///< request: NameQuestion[]; answer: NameAnswer[]
-  kMismatch,      ///< mismatch.h
-  kAccounts,      ///< mismatch.h, at the end of the job
+  kSummary = 1,  ///< answer: Summary, added up
+  kStates,  ///< answer: RankState records
+  kAnswers,  ///< request: Question[]; answer: Answer[]
+  kNames,  ///< request: NameQuestion[]; answer: NameAnswer[]
+  kMismatch,  ///< mismatch.h
+  kAccounts,  ///< mismatch.h, at the end of the job
 };
 
 enum class Order : uint16_t { kAbort = 100 };
@@ -32,24 +32,25 @@ constexpr uint32_t kMaxEvents = 16;
 /// What the root has learned, told with every question for a summary: who leads after it knows what is usual.
 struct Learned {
   double longest;  ///< quiet interval that ended, by the clock, seconds
-  double limit;    ///< of quiet, by the shape of its tail (stats/quiet.h)
+  double limit;  ///< of quiet, by the shape of its tail (stats/quiet.h)
   double watched;  ///< seconds
 };
 
 /// One sample of S_out over the ranks of one or more nodes.
 struct Summary {
-  uint32_t ranks;     ///< that are looked at: neither finished nor gone
-  uint32_t out;       ///< outside MPI
-  uint32_t polling;   ///< in a loop of polls that find nothing; inside MPI
+  uint32_t ranks;  ///< that are looked at: neither finished nor gone
+  uint32_t out;  ///< outside MPI
+  uint32_t polling;  ///< in a loop of polls that find nothing; inside MPI
   uint32_t finished, gone, stopped;
-  uint32_t moved;     ///< made progress since the last sample of its node
-  uint32_t waiting;   ///< inside one call for half a second or longer
+  uint32_t moved;  ///< made progress since the last sample of its node
+  uint32_t waiting;  ///< inside one call for half a second or longer
   uint32_t finalizing;
   uint32_t event_count;  ///< may exceed what is kept
   uint64_t oldest_open_ns;  ///< longest time inside one call
-  uint64_t familiar;        ///< how often the least familiar of the calls that ranks are in, or left last, was made before
-  double excused;           ///< seconds since the last sample in which being quiet says nothing: the most of any rank outside MPI
-  double starved;           ///< of these, those in which that rank waited for a CPU
+  uint64_t familiar;  ///< how often the least familiar of the calls that ranks are in, or left last, was made before
+  double
+      excused;  ///< seconds since the last sample in which being quiet says nothing: the most of any rank outside MPI
+  double starved;  ///< of these, those in which that rank waited for a CPU
   RankEvent events[kMaxEvents];
 };
 

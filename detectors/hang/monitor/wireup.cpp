@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See wireup.h. Three small collective calls at most: one byte tells whether all ranks can take part, 16 bytes a rank which
-// of them share a node; only where there are several nodes, 72 bytes a rank carry the leaders' addresses, host names and rank 0's key.
-// All ranks make the same calls: nothing that only one of them knows may come between.
+// See wireup.h. Three small collective calls at most: one byte tells whether all ranks can take part, 16 bytes a rank
+// which of them share a node; only where there are several nodes, 72 bytes a rank carry the leaders' addresses, host
+// names and rank 0's key. All ranks make the same calls: nothing that only one of them knows may come between.
 
 #include "detectors/hang/monitor/wireup.h"
 
@@ -11,12 +11,12 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#include "shim/call/attach.h"
 #include "shim/abi/backend.h"
-#include "shim/config/config.h"
 #include "shim/base/hash.h"
-#include "shim/report/log.h"
+#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/config/config.h"
+#include "shim/report/log.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -44,8 +44,7 @@ uint64_t host_key() {
 uint64_t node_key() {
   uint64_t key = hash_combine(machine_key(), pid_namespace());
   struct stat status;
-  if (stat("/dev/shm", &status) == 0)
-    key = hash_combine(hash_combine(key, status.st_dev), status.st_ino);
+  if (stat("/dev/shm", &status) == 0) key = hash_combine(hash_combine(key, status.st_dev), status.st_ino);
   if (const int64_t ranks = config_integer("RESIL_NODE_RANKS"); ranks > 0)
     key = hash_combine(key, static_cast<uint64_t>(runtime.rank / ranks));
   if (segment_is_anonymous() || !proc_is_own())  // nobody else sees these slots, or the process: a node of its own
@@ -69,8 +68,7 @@ uint32_t number_nodes(const Place* keys, uint32_t count, uint32_t* node_of, uint
   uint32_t nodes = 0;
   for (uint32_t rank = 0; rank < count; ++rank) {
     uint32_t place = static_cast<uint32_t>(mix64(keys[rank].node)) & (slot_count - 1);
-    while (slots[place] != 0 && keys[slots[place] - 1].node != keys[rank].node)
-      place = (place + 1) & (slot_count - 1);
+    while (slots[place] != 0 && keys[slots[place] - 1].node != keys[rank].node) place = (place + 1) & (slot_count - 1);
     if (slots[place] == 0) {
       slots[place] = rank + 1;
       node_of[rank] = nodes++;
@@ -84,23 +82,17 @@ uint32_t number_nodes(const Place* keys, uint32_t count, uint32_t* node_of, uint
 void find_own_ranks(Wiring& wiring, const uint32_t* node_of, uint32_t count) {
   wiring.leader = wiring.standby = -1;
   for (uint32_t rank = 0; rank < count; ++rank) {
-    if (node_of[rank] != wiring.own_node)
-      continue;
-    if (wiring.rank_count == 0)
-      wiring.leader = static_cast<int32_t>(rank);
-    else if (wiring.rank_count == 1)
-      wiring.standby = static_cast<int32_t>(rank);
-    if (wiring.rank_count < kMaxWatched)
-      wiring.ranks[wiring.rank_count++] = static_cast<int32_t>(rank);
-    else
-      ++wiring.unwatched;
+    if (node_of[rank] != wiring.own_node) continue;
+    if (wiring.rank_count == 0) wiring.leader = static_cast<int32_t>(rank);
+    else if (wiring.rank_count == 1) wiring.standby = static_cast<int32_t>(rank);
+    if (wiring.rank_count < kMaxWatched) wiring.ranks[wiring.rank_count++] = static_cast<int32_t>(rank);
+    else ++wiring.unwatched;
   }
 }
 
 bool same_host(const Place* places, uint32_t count) {
   for (uint32_t rank = 1; rank < count; ++rank)
-    if (places[rank].host != places[0].host)
-      return false;
+    if (places[rank].host != places[0].host) return false;
   return true;
 }
 
@@ -139,13 +131,12 @@ bool wire_up(Wiring& wiring, bool usable) {
   }
   const auto count = static_cast<uint32_t>(runtime.size);
   uint32_t slot_count = 16;
-  while (slot_count < 2 * count)
-    slot_count *= 2;
-  const size_t bytes = size_t{count} * (sizeof(Place) + sizeof(uint32_t) + sizeof(Contact)) + size_t{slot_count} * sizeof(uint32_t);
+  while (slot_count < 2 * count) slot_count *= 2;
+  const size_t bytes =
+      size_t{count} * (sizeof(Place) + sizeof(uint32_t) + sizeof(Contact)) + size_t{slot_count} * sizeof(uint32_t);
   char* memory = usable ? static_cast<char*>(borrow(bytes)) : nullptr;
   if (!backend->collectives->agree(private_comm(), memory != nullptr)) {
-    if (memory == nullptr)
-      return false;
+    if (memory == nullptr) return false;
     munmap(memory, bytes);
     wire_alone(wiring);
     return true;
@@ -172,8 +163,7 @@ bool wire_up(Wiring& wiring, bool usable) {
     memcpy(wiring.key, contacts[0].key, sizeof(wiring.key));
     if (runtime.rank == wiring.leader || runtime.rank == wiring.standby) {
       wiring.nodes = static_cast<NodeEntry*>(borrow(wiring.node_count * sizeof(NodeEntry)));
-      if (wiring.nodes != nullptr)
-        fill_nodes(wiring.nodes, node_of, contacts, count);
+      if (wiring.nodes != nullptr) fill_nodes(wiring.nodes, node_of, contacts, count);
     }
     static constexpr uint8_t kNoKey[16] = {};
     if (memcmp(wiring.key, kNoKey, sizeof(kNoKey)) == 0) {

@@ -22,8 +22,7 @@ constexpr int kBacklog = 1024;  ///< the kernel takes less if net.core.somaxconn
 /// Interfaces of containers and virtual machines: up on many hosts, and reach no other one.
 bool is_bridge(const char* name) {
   for (const char* prefix : {"docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "lxc", "vnet", "podman"})
-    if (strncmp(name, prefix, strlen(prefix)) == 0)
-      return true;
+    if (strncmp(name, prefix, strlen(prefix)) == 0) return true;
   return false;
 }
 
@@ -33,8 +32,7 @@ bool is_link_local(const Address& address) {
 }
 
 bool is_loopback(const Address& address) {
-  if (address.family == 4)
-    return address.ip[0] == 127;
+  if (address.family == 4) return address.ip[0] == 127;
   static constexpr uint8_t kLoopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
   return memcmp(address.ip, kLoopback, 16) == 0;
 }
@@ -51,8 +49,7 @@ bool default_route(uint8_t family, Address* address) {
     inet_pton(AF_INET6, "2001:db8::1", &far.v6.sin6_addr);
   }
   const int fd = socket(far.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0)
-    return false;
+  if (fd < 0) return false;
   const bool found = connect(fd, &far.any, bytes) == 0 && getsockname(fd, &own.any, &bytes) == 0 &&
                      from_kernel(own, address) && !is_loopback(*address) && !is_link_local(*address);
   close(fd);
@@ -64,13 +61,11 @@ bool default_route(uint8_t family, Address* address) {
 template <typename Suits>
 bool find_interface(Address* address, const Suits& suits) {
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0)
-    return false;
+  if (getifaddrs(&all) != 0) return false;
   bool found = false;
   for (const int family : {4, 6})
     for (ifaddrs* one = all; one != nullptr && !found; one = one->ifa_next) {
-      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != (family == 4 ? AF_INET : AF_INET6))
-        continue;
+      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != (family == 4 ? AF_INET : AF_INET6)) continue;
       SocketAddress kernel = {};
       memcpy(&kernel, one->ifa_addr, family == 4 ? sizeof(kernel.v4) : sizeof(kernel.v6));
       Address candidate = {};
@@ -85,10 +80,8 @@ void choose(Address* own, bool same_host, const char* interface) {
   Address wanted = {};
   if (!same_host && interface != nullptr) {
     SocketAddress parsed = {};
-    if (inet_pton(AF_INET, interface, &parsed.v4.sin_addr) == 1)
-      parsed.any.sa_family = AF_INET;
-    else if (inet_pton(AF_INET6, interface, &parsed.v6.sin6_addr) == 1)
-      parsed.any.sa_family = AF_INET6;
+    if (inet_pton(AF_INET, interface, &parsed.v4.sin_addr) == 1) parsed.any.sa_family = AF_INET;
+    else if (inet_pton(AF_INET6, interface, &parsed.v6.sin6_addr) == 1) parsed.any.sa_family = AF_INET6;
     const bool given = from_kernel(parsed, &wanted);
     if (find_interface(own, [&](const ifaddrs& one, const Address& address) {
           return given ? same_ip(address, wanted) : strcmp(one.ifa_name, interface) == 0;
@@ -97,11 +90,9 @@ void choose(Address* own, bool same_host, const char* interface) {
   }
   const auto usable = [](const ifaddrs& one, const Address& address) {
     return (one.ifa_flags & IFF_UP) != 0 && (one.ifa_flags & IFF_RUNNING) != 0 &&
-           (one.ifa_flags & (IFF_LOOPBACK | IFF_POINTOPOINT)) == 0 && !is_loopback(address) &&
-           !is_bridge(one.ifa_name);
+           (one.ifa_flags & (IFF_LOOPBACK | IFF_POINTOPOINT)) == 0 && !is_loopback(address) && !is_bridge(one.ifa_name);
   };
-  if (!same_host && (default_route(4, own) || find_interface(own, usable) || default_route(6, own)))
-    return;
+  if (!same_host && (default_route(4, own) || find_interface(own, usable) || default_route(6, own))) return;
   *own = {.ip = {127, 0, 0, 1}, .port = 0, .family = 4, .reserved = {}};
 }
 
@@ -155,15 +146,12 @@ int connect_from(const Address& from, const Address& to) {
     return -1;
   }
   const int fd = socket(target.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0)
-    return -1;
+  if (fd < 0) return -1;
   if (from.family == to.family && source_bytes != 0) {
     const int yes = 1;  // the port is then chosen by connect(2), which may share it among targets
     setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof(yes));
-    if (source.any.sa_family == AF_INET)
-      source.v4.sin_port = 0;
-    else
-      source.v6.sin6_port = 0;
+    if (source.any.sa_family == AF_INET) source.v4.sin_port = 0;
+    else source.v6.sin6_port = 0;
     if (bind(fd, &source.any, source_bytes) != 0)
       errno = 0;  // the address went away; the kernel's choice may still be in the table
   }
@@ -196,12 +184,10 @@ int overlay_listen(Address* own, bool same_host, const char* interface, PortRang
         getsockname(fd, &address.any, &bytes) == 0 && from_kernel(address, own))
       return fd;
     const int why = errno;
-    if (fd >= 0)
-      close(fd);
+    if (fd >= 0) close(fd);
     *own = chosen;
     errno = why;
-    if (why != EADDRINUSE && why != EACCES)
-      break;
+    if (why != EADDRINUSE && why != EACCES) break;
   }
   *own = {};
   return -1;

@@ -16,11 +16,9 @@ constexpr uint64_t in_pages(uint64_t bytes) {
 }  // namespace
 
 void* BufferPool::raw(uint64_t bytes) {
-  if (bytes > most_ || used_ > most_ - bytes)
-    return nullptr;
+  if (bytes > most_ || used_ > most_ - bytes) return nullptr;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
-    return nullptr;
+  if (memory == MAP_FAILED) return nullptr;
   used_ += bytes;
   most_used_ = used_ > most_used_ ? used_ : most_used_;
   return memory;
@@ -30,8 +28,7 @@ void* BufferPool::raw(uint64_t bytes) {
 bool BufferPool::keep(void* memory, uint64_t bytes) {
   if (records_left_ == 0) {
     record_page_ = static_cast<uint8_t*>(raw(kPage));
-    if (record_page_ == nullptr)
-      return false;
+    if (record_page_ == nullptr) return false;
     auto* own = reinterpret_cast<Chunk*>(record_page_);
     *own = {chunks_, record_page_, kPage};
     chunks_ = own;
@@ -49,8 +46,7 @@ bool BufferPool::keep(void* memory, uint64_t bytes) {
 void* BufferPool::map(uint64_t bytes) {
   bytes = in_pages(bytes);
   void* memory = raw(bytes);
-  if (memory == nullptr || keep(memory, bytes))
-    return memory;
+  if (memory == nullptr || keep(memory, bytes)) return memory;
   munmap(memory, bytes);
   used_ -= bytes;
   return nullptr;
@@ -60,14 +56,12 @@ Buffer* BufferPool::take(uint32_t bytes) {
   if (bytes > kPageRoom) {
     const uint64_t whole = in_pages(uint64_t{bytes} + sizeof(Buffer));
     auto* buffer = static_cast<Buffer*>(raw(whole));
-    if (buffer != nullptr)
-      *buffer = {nullptr, static_cast<uint32_t>(whole - sizeof(Buffer)), 0, 0, false};
+    if (buffer != nullptr) *buffer = {nullptr, static_cast<uint32_t>(whole - sizeof(Buffer)), 0, 0, false};
     return buffer;
   }
   if (pages_ == nullptr) {
     auto* memory = static_cast<uint8_t*>(map(uint64_t{kPagesAtOnce} * kPage));
-    if (memory == nullptr)
-      return nullptr;
+    if (memory == nullptr) return nullptr;
     for (uint32_t i = kPagesAtOnce; i-- > 0;) {
       auto* page = reinterpret_cast<Buffer*>(memory + uint64_t{i} * kPage);
       *page = {pages_, kPageRoom, 0, 0, true};
@@ -81,8 +75,7 @@ Buffer* BufferPool::take(uint32_t bytes) {
 }
 
 void BufferPool::give(Buffer* buffer) {
-  if (buffer == nullptr)
-    return;
+  if (buffer == nullptr) return;
   if (buffer->is_page) {
     buffer->next = pages_;
     pages_ = buffer;

@@ -25,8 +25,7 @@ constexpr double kPauseForDescriptors = 0.1;
 
 bool in_table(const Overlay& o, const Address& address) {
   for (uint32_t i = 0; i < o.count; ++i)
-    if (same_ip(o.nodes[i].leader, address) || same_ip(o.nodes[i].standby, address))
-      return true;
+    if (same_ip(o.nodes[i].leader, address) || same_ip(o.nodes[i].standby, address)) return true;
   return false;
 }
 
@@ -34,22 +33,19 @@ void evict_stranger(Overlay& o) {
   uint32_t oldest = kNoNode;
   for (uint32_t i = 0; i < o.high; ++i) {
     const Connection& c = o.connections[i];
-    if (!is_stranger(c))
-      continue;
+    if (!is_stranger(c)) continue;
     const Connection* best = oldest == kNoNode ? nullptr : &o.connections[oldest];
-    const bool worse = best == nullptr || (c.stage != best->stage ? c.stage == Stage::kAwaitHello
-                                                                  : c.generation < best->generation);
+    const bool worse =
+        best == nullptr || (c.stage != best->stage ? c.stage == Stage::kAwaitHello : c.generation < best->generation);
     oldest = worse ? i : oldest;
   }
-  if (oldest == kNoNode)
-    return;
+  if (oldest == kNoNode) return;
   ++o.counters.refused_full;
   end_connection(o, oldest, End::kQuiet);
 }
 
 bool has_news(Overlay& o) {
-  if (o.news == nullptr)
-    o.news = static_cast<NodeNews*>(o.buffers.map(o.count * sizeof(NodeNews)));
+  if (o.news == nullptr) o.news = static_cast<NodeNews*>(o.buffers.map(o.count * sizeof(NodeNews)));
   return o.news != nullptr;
 }
 
@@ -72,16 +68,13 @@ void accept_strangers(Overlay& o) {
   o.accept_tokens = o.accept_tokens > kAcceptBurst ? kAcceptBurst : o.accept_tokens;
   o.accept_refilled = o.now;
   for (int i = 0; i < kAcceptsATurn; ++i) {
-    if (o.accept_tokens < 1)
-      return pause_listening(o, 16 / kAcceptsASecond);
+    if (o.accept_tokens < 1) return pause_listening(o, 16 / kAcceptsASecond);
     SocketAddress from = {};
     socklen_t bytes = sizeof(from);
     const int fd = accept4(o.listener, &from.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK)
-        return;
-      if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO)
-        continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
       ++o.counters.accept_errors;  // out of descriptors or memory: others may close some
       return pause_listening(o, kPauseForDescriptors);
     }
@@ -92,20 +85,16 @@ void accept_strangers(Overlay& o) {
       close(fd);
       continue;
     }
-    if (o.strangers >= o.options.most_strangers)
-      evict_stranger(o);
+    if (o.strangers >= o.options.most_strangers) evict_stranger(o);
     no_delay(fd);
     const uint32_t slot = add_connection(o, fd, Stage::kAwaitHello);
-    if (slot == kNoNode)
-      ++o.counters.accept_errors;
-    else
-      read_connection(o, slot);  // the greeting may be there already
+    if (slot == kNoNode) ++o.counters.accept_errors;
+    else read_connection(o, slot);  // the greeting may be there already
   }
 }
 
 void accept_timers(Overlay& o) {
-  if (o.accept_paused == 0 || o.now < o.accept_paused)
-    return;
+  if (o.accept_paused == 0 || o.now < o.accept_paused) return;
   o.accept_paused = 0;
   listen_again(o, true);
 }
@@ -116,8 +105,7 @@ void child_proved(Overlay& o, uint32_t slot) {
   Connection& c = o.connections[slot];
   for (uint32_t i = 0; i < o.high; ++i) {
     Connection& other = o.connections[i];
-    if (i == slot || other.stage != Stage::kChild || other.node != c.node)
-      continue;
+    if (i == slot || other.stage != Stage::kChild || other.node != c.node) continue;
     // The node came back by another connection before we noticed that the first is dead; or its standby took over,
     // whose count begins higher, and the leader has woken up: then the standby stays.
     if (other.attach > c.attach) {
@@ -136,45 +124,36 @@ void child_proved(Overlay& o, uint32_t slot) {
   c.heard = o.now;
   const uint32_t node = c.node, attach = c.attach, generation = c.generation;
   send_alive(o, slot);
-  if (c.generation != generation)
-    return;
+  if (c.generation != generation) return;
   notice(o, node, attach, NodeState::kUp);
   order_newcomer(o, slot);
-  if (c.generation == generation)
-    ask_newcomer(o, slot);
+  if (c.generation == generation) ask_newcomer(o, slot);
 }
 
 void child_gone(Overlay& o, const Connection& was, End why) {
   o.counters.children_lost += why != End::kLeft && why != End::kMoved ? 1 : 0;
-  if (why != End::kMoved)
-    notice(o, was.node, was.attach, why == End::kLeft ? NodeState::kLeft : NodeState::kLost);
-  if (was.waiting != 0)
-    forget_child(o, was.waiting);
+  if (why != End::kMoved) notice(o, was.node, was.attach, why == End::kLeft ? NodeState::kLeft : NodeState::kLost);
+  if (was.waiting != 0) forget_child(o, was.waiting);
 }
 
 void notice(Overlay& o, uint32_t node, uint32_t attach, NodeState state) {
   if (!leads(o)) {
     const NoticeFrame frame = {node, attach, static_cast<uint32_t>(state)};
     const Piece piece = {&frame, sizeof(frame)};
-    if (o.parent != kNoNode)
-      send_frame(o, o.parent, FrameType::kNotice, 0, &piece, 1);
+    if (o.parent != kNoNode) send_frame(o, o.parent, FrameType::kNotice, 0, &piece, 1);
     return;
   }
-  if (!has_news(o))
-    return;
+  if (!has_news(o)) return;
   NodeNews& news = o.news[node];
   // A node's old parent may notice later than its new one.
-  if (attach < news.attach || (attach == news.attach && news.state == state))
-    return;
+  if (attach < news.attach || (attach == news.attach && news.state == state)) return;
   const bool changed = news.state != state;
   news = {attach, state};
-  if (changed && o.handler.node != nullptr)
-    o.handler.node(o.handler.self, node, state);
+  if (changed && o.handler.node != nullptr) o.handler.node(o.handler.self, node, state);
 }
 
 void remember_left(Overlay& o, uint32_t node) {
-  if (has_news(o))
-    o.news[node].state = NodeState::kLeft;
+  if (has_news(o)) o.news[node].state = NodeState::kLeft;
 }
 
 void tell_left(Overlay& o) {
@@ -185,8 +164,7 @@ void tell_left(Overlay& o) {
 
 bool take_notice(Overlay& o, const uint8_t* data, uint32_t bytes) {
   NoticeFrame frame;
-  if (bytes != sizeof(frame))
-    return false;
+  if (bytes != sizeof(frame)) return false;
   memcpy(&frame, data, sizeof(frame));
   if (frame.node <= o.own || frame.node >= o.count || frame.state > static_cast<uint32_t>(NodeState::kLeft))
     return false;
@@ -196,8 +174,7 @@ bool take_notice(Overlay& o, const uint8_t* data, uint32_t bytes) {
 
 uint32_t nodes_below(const Overlay& o) {
   uint64_t below = 1;
-  for (uint32_t i = 0; i < o.high; ++i)
-    below += o.connections[i].stage == Stage::kChild ? o.connections[i].below : 0;
+  for (uint32_t i = 0; i < o.high; ++i) below += o.connections[i].stage == Stage::kChild ? o.connections[i].below : 0;
   return below < o.count ? static_cast<uint32_t>(below) : o.count;
 }
 

@@ -14,7 +14,7 @@ namespace resil::hang::overlay {
 
 namespace {
 
-constexpr uint32_t kReadsATurn = 16;      ///< then others have their turn
+constexpr uint32_t kReadsATurn = 16;  ///< then others have their turn
 constexpr uint32_t kQueueSlack = 256 << 10;
 
 /// Makes room behind what is there; a long buffer that is empty goes back.
@@ -41,8 +41,7 @@ bool make_room(Overlay& o, Connection& c) {
 
 /// The program closed our socket, and what has its number now is the program's.
 void disown_if_foreign(Connection& c) {
-  if (errno == EBADF || errno == ENOTSOCK)
-    c.fd = -1;
+  if (errno == EBADF || errno == ENOTSOCK) c.fd = -1;
 }
 
 /// Room for `bytes` in one piece at the end of the queue; null: none.
@@ -51,8 +50,7 @@ uint8_t* queue(Overlay& o, Connection& c, uint32_t bytes) {
     return nullptr;
   if (c.out_last == nullptr || c.out_last->room() < bytes) {
     Buffer* more = o.buffers.take(bytes);
-    if (more == nullptr)
-      return nullptr;
+    if (more == nullptr) return nullptr;
     (c.out_last == nullptr ? c.out : c.out_last->next) = more;
     c.out_last = more;
   }
@@ -66,8 +64,7 @@ uint8_t* queue(Overlay& o, Connection& c, uint32_t bytes) {
 
 uint32_t add_connection(Overlay& o, int fd, Stage stage) {
   uint32_t slot = 0;
-  while (slot < o.high && o.connections[slot].stage != Stage::kFree)
-    ++slot;
+  while (slot < o.high && o.connections[slot].stage != Stage::kFree) ++slot;
   epoll_event event = {};
   event.events = EPOLLIN | (stage == Stage::kConnecting ? uint32_t{EPOLLOUT} : 0);
   event.data.u64 = uint64_t{++o.generation} << 32 | slot;
@@ -89,11 +86,9 @@ uint32_t add_connection(Overlay& o, int fd, Stage stage) {
 
 void end_connection(Overlay& o, uint32_t slot, End why) {
   Connection& c = o.connections[slot];
-  if (c.stage == Stage::kFree)
-    return;
+  if (c.stage == Stage::kFree) return;
   const Connection was = c;
-  if (c.fd >= 0)
-    close(c.fd);  // epoll forgets it: no descriptor of ours is ever duplicated
+  if (c.fd >= 0) close(c.fd);  // epoll forgets it: no descriptor of ours is ever duplicated
   o.buffers.give(c.in);
   o.buffers.give_chain(c.out);
   c = {};
@@ -117,17 +112,12 @@ void read_connection(Overlay& o, uint32_t slot) {
   Connection& c = o.connections[slot];
   const uint32_t generation = c.generation;
   for (uint32_t i = 0; i < kReadsATurn; ++i) {
-    if (!make_room(o, c))
-      return end_connection(o, slot, End::kLost);
+    if (!make_room(o, c)) return end_connection(o, slot, End::kLost);
     const ssize_t got = recv(c.fd, c.in->data() + c.in->end, c.in->room(), MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-      break;
-    if (got < 0)
-      disown_if_foreign(c);
-    if (got <= 0)
-      return end_connection(o, slot, End::kLost);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (got < 0) disown_if_foreign(c);
+    if (got <= 0) return end_connection(o, slot, End::kLost);
     const bool full = static_cast<uint32_t>(got) == c.in->room();
     o.counters.bytes_in += static_cast<uint64_t>(got);
     c.heard = proved(c) ? o.now : c.heard;
@@ -138,12 +128,9 @@ void read_connection(Overlay& o, uint32_t slot) {
       c.in->begin += skipped;
     }
     Taken taken = Taken::kSome;
-    while (taken == Taken::kSome && c.in->used() > 0)
-      taken = take_next(o, slot);
-    if (taken == Taken::kClosed || c.generation != generation)
-      return;
-    if (!full)
-      break;
+    while (taken == Taken::kSome && c.in->used() > 0) taken = take_next(o, slot);
+    if (taken == Taken::kClosed || c.generation != generation) return;
+    if (!full) break;
   }
   if (c.in != nullptr && c.in->used() == 0) {  // idle connections hold no memory
     o.buffers.give(c.in);
@@ -155,10 +142,8 @@ void write_connection(Overlay& o, uint32_t slot) {
   Connection& c = o.connections[slot];
   while (c.out != nullptr) {
     const ssize_t sent = send(c.fd, c.out->data() + c.out->begin, c.out->used(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR)
-      continue;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS))
-      break;
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)) break;
     if (sent < 0) {
       disown_if_foreign(c);
       return end_connection(o, slot, End::kLost);
@@ -166,8 +151,7 @@ void write_connection(Overlay& o, uint32_t slot) {
     o.counters.bytes_out += static_cast<uint64_t>(sent);
     c.queued -= static_cast<uint64_t>(sent);
     c.out->begin += static_cast<uint32_t>(sent);
-    if (c.out->used() > 0)
-      break;
+    if (c.out->used() > 0) break;
     Buffer* done = c.out;
     c.out = done->next;
     c.out_last = c.out == nullptr ? nullptr : c.out_last;
@@ -178,8 +162,7 @@ void write_connection(Overlay& o, uint32_t slot) {
 
 void send_plain(Overlay& o, uint32_t slot, const void* data, uint32_t bytes) {
   uint8_t* room = queue(o, o.connections[slot], bytes);
-  if (room == nullptr)
-    return end_connection(o, slot, End::kLost);
+  if (room == nullptr) return end_connection(o, slot, End::kLost);
   memcpy(room, data, bytes);
   write_connection(o, slot);
 }
@@ -187,8 +170,7 @@ void send_plain(Overlay& o, uint32_t slot, const void* data, uint32_t bytes) {
 bool send_frame(Overlay& o, uint32_t slot, FrameType type, uint16_t kind, const Piece* pieces, uint32_t count) {
   Connection& c = o.connections[slot];
   FrameHeader header = {0, type, 0, kind, c.out_sequence + 1};
-  for (uint32_t i = 0; i < count; ++i)
-    header.bytes += pieces[i].bytes;
+  for (uint32_t i = 0; i < count; ++i) header.bytes += pieces[i].bytes;
   uint8_t* room = queue(o, c, static_cast<uint32_t>(sizeof(header)) + header.bytes + kMacBytes);
   if (room == nullptr) {
     ++o.counters.overflows;
@@ -201,8 +183,7 @@ bool send_frame(Overlay& o, uint32_t slot, FrameType type, uint16_t kind, const 
   memcpy(at, &header, sizeof(header));
   at += sizeof(header);
   for (uint32_t i = 0; i < count; at += pieces[i].bytes, ++i)
-    if (pieces[i].bytes > 0)
-      memcpy(at, pieces[i].data, pieces[i].bytes);
+    if (pieces[i].bytes > 0) memcpy(at, pieces[i].data, pieces[i].bytes);
   c.out_key.sign(room, static_cast<size_t>(at - room), nullptr, 0, at);
   write_connection(o, slot);
   return true;

@@ -26,21 +26,17 @@ uint64_t longest(const Overlay& o, const Connection& c, FrameType type) {
 
 bool take_alive(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t bytes) {
   AliveFrame alive;
-  if (bytes != sizeof(alive))
-    return false;
+  if (bytes != sizeof(alive)) return false;
   memcpy(&alive, data, sizeof(alive));
   Connection& c = o.connections[slot];
   if (c.stage == Stage::kChild) {
-    if (alive.below == 0 || alive.below > o.count)
-      return false;
+    if (alive.below == 0 || alive.below > o.count) return false;
     c.below = alive.below;
     return true;
   }
   // A parent follows somebody no higher than itself.
-  if (alive.root != kNoNode && alive.root > c.node)
-    return false;
-  if (slot == o.parent)
-    set_root(o, alive.root);
+  if (alive.root != kNoNode && alive.root > c.node) return false;
+  if (slot == o.parent) set_root(o, alive.root);
   return true;
 }
 
@@ -50,8 +46,7 @@ bool take_frame(Overlay& o, uint32_t slot, const FrameHeader& header, const uint
   if (c.stage == Stage::kAwaitWelcome) {
     const uint32_t generation = c.generation;
     attempt_succeeded(o, slot);
-    if (c.generation != generation || c.stage != Stage::kParent)
-      return true;
+    if (c.generation != generation || c.stage != Stage::kParent) return true;
   }
   switch (header.type) {
     case FrameType::kAlive: return take_alive(o, slot, data, header.bytes);
@@ -62,8 +57,7 @@ bool take_frame(Overlay& o, uint32_t slot, const FrameHeader& header, const uint
     case FrameType::kNotice: return take_notice(o, data, header.bytes);
     case FrameType::kBye: {
       ByeFrame bye = {};
-      if (header.bytes == sizeof(bye))
-        memcpy(&bye, data, sizeof(bye));
+      if (header.bytes == sizeof(bye)) memcpy(&bye, data, sizeof(bye));
       end_connection(o, slot, bye.moved != 0 ? End::kMoved : End::kLeft);
       return true;
     }
@@ -80,14 +74,12 @@ Taken take_next(Overlay& o, uint32_t slot) {
   if (!proved(c)) {
     const uint32_t generation = c.generation;
     const uint32_t taken = take_greeting(o, slot, data, in->used());
-    if (c.generation != generation)
-      return Taken::kClosed;
+    if (c.generation != generation) return Taken::kClosed;
     in->begin += taken;
     return taken > 0 ? Taken::kSome : Taken::kNeedsMore;
   }
   FrameHeader header;
-  if (in->used() < sizeof(header))
-    return Taken::kNeedsMore;
+  if (in->used() < sizeof(header)) return Taken::kNeedsMore;
   memcpy(&header, data, sizeof(header));
   // The length is not proved yet, so it is believed up to what such a frame may need, and no further.
   if (header.bytes > longest(o, c, header.type) || header.sequence != c.in_sequence + 1) {

@@ -17,8 +17,7 @@ namespace {
 
 bool draw_nonce(uint8_t nonce[16]) {
   ssize_t got;
-  do
-    got = getrandom(nonce, 16, GRND_NONBLOCK);
+  do got = getrandom(nonce, 16, GRND_NONBLOCK);
   while (got < 0 && errno == EINTR);
   return got == 16;
 }
@@ -67,8 +66,7 @@ void take_hello(Overlay& o, uint32_t slot, const uint8_t* data) {
 
 void take_proof(Overlay& o, uint32_t slot, const uint8_t* data) {
   Connection& c = o.connections[slot];
-  if (!verify(o, c.transcript, Label::kProof, data))
-    return refuse(o, slot);
+  if (!verify(o, c.transcript, Label::kProof, data)) return refuse(o, slot);
   c.in_key = derive(o, c.transcript, Label::kKeyUp);
   c.out_key = derive(o, c.transcript, Label::kKeyDown);
   child_proved(o, slot);
@@ -97,8 +95,7 @@ void take_challenge(Overlay& o, uint32_t slot, const uint8_t* data) {
 void send_hello(Overlay& o, uint32_t slot) {
   Connection& c = o.connections[slot];
   Hello hello = {kMagic, kWireVersion, o.standby, 0, o.own, c.node, ++o.attach, {}, {}};
-  if (!draw_nonce(hello.nonce))
-    return end_connection(o, slot, End::kLost);
+  if (!draw_nonce(hello.nonce)) return end_connection(o, slot, End::kLost);
   o.key.sign(&hello, offsetof(Hello, mac), nullptr, 0, hello.mac);
   c.transcript = {hello, {}, Label::kChallenge};
   c.stage = Stage::kAwaitChallenge;
@@ -109,20 +106,16 @@ uint32_t take_greeting(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t 
   switch (o.connections[slot].stage) {
     case Stage::kAwaitHello:
       // Garbage is known by its first word.
-      if (bytes >= sizeof(uint32_t) && memcmp(data, &kMagic, sizeof(kMagic)) != 0)
-        return refuse(o, slot), 0;
-      if (bytes < sizeof(Hello))
-        return 0;
+      if (bytes >= sizeof(uint32_t) && memcmp(data, &kMagic, sizeof(kMagic)) != 0) return refuse(o, slot), 0;
+      if (bytes < sizeof(Hello)) return 0;
       take_hello(o, slot, data);
       return sizeof(Hello);
     case Stage::kAwaitProof:
-      if (bytes < sizeof(Proof))
-        return 0;
+      if (bytes < sizeof(Proof)) return 0;
       take_proof(o, slot, data);
       return sizeof(Proof);
     case Stage::kAwaitChallenge:
-      if (bytes < sizeof(Challenge))
-        return 0;
+      if (bytes < sizeof(Challenge)) return 0;
       take_challenge(o, slot, data);
       return sizeof(Challenge);
     default: return 0;

@@ -20,7 +20,7 @@
 
 namespace resil::hang::overlay {
 
-constexpr uint32_t kRounds = 4;         ///< under way or remembered, at once
+constexpr uint32_t kRounds = 4;  ///< under way or remembered, at once
 constexpr uint32_t kMostAttempts = 16;  ///< to reach a parent, at once
 constexpr uint32_t kOrdersRemembered = 16;
 constexpr double kNever = 1e300;
@@ -43,18 +43,18 @@ struct Connection {
   int fd;
   uint32_t generation;  ///< never 0 while in use, never used twice for one slot
   Stage stage;
-  bool writes;          ///< epoll waits for room to write
-  bool late;            ///< a child that did not answer the last round and said nothing since: not waited for
-  uint8_t waiting;      ///< one bit for each round slot that waits for it
-  uint32_t node;        ///< the other side's; kNoNode: not known yet
-  uint32_t attach;      ///< a child's
-  uint32_t candidate;   ///< of an attempt and of the parent: position in the list of candidates
-  uint32_t below;       ///< a child's nodes at or below it
+  bool writes;  ///< epoll waits for room to write
+  bool late;  ///< a child that did not answer the last round and said nothing since: not waited for
+  uint8_t waiting;  ///< one bit for each round slot that waits for it
+  uint32_t node;  ///< the other side's; kNoNode: not known yet
+  uint32_t attach;  ///< a child's
+  uint32_t candidate;  ///< of an attempt and of the parent: position in the list of candidates
+  uint32_t below;  ///< a child's nodes at or below it
   double began, heard, spoke;
   Transcript transcript;
   MacKey in_key, out_key;
   uint64_t in_sequence, out_sequence;
-  uint64_t skip;        ///< bytes of a frame that there is no memory for
+  uint64_t skip;  ///< bytes of a frame that there is no memory for
   Buffer* in;
   Buffer *out, *out_last;
   uint64_t queued;
@@ -63,14 +63,14 @@ struct Connection {
 struct Round {
   enum class State : uint8_t { kFree, kOpen, kReporting, kDone };
   State state;
-  bool fresh;               ///< asked here since the last turn, whose `now` may be old
+  bool fresh;  ///< asked here since the last turn, whose `now` may be old
   uint8_t slot;
   uint16_t kind;
   uint64_t number;
-  uint64_t age;             ///< order of beginnings
+  uint64_t age;  ///< order of beginnings
   double deadline;
-  double hold;              ///< not finished before: orphans of a child that just died may come
-  uint32_t waiting;         ///< children that have not answered
+  double hold;  ///< not finished before: orphans of a child that just died may come
+  uint32_t waiting;  ///< children that have not answered
   uint32_t from, from_generation;  ///< the parent's connection; kNoNode: asked here
   uint32_t request_bytes, answer_bytes;
   uint8_t *request, *answered, *answer;  ///< answered: a bit a node
@@ -111,8 +111,8 @@ struct Overlay {
   uint32_t root;
   bool seeking, leading;  ///< leading: no lower node could be reached, or node 0
   double parent_since;
-  uint32_t short_lived;   ///< parents that did not last a keep-alive, in a row
-  double next_attempt;    ///< seeking: next candidate; else: next search for a better one
+  uint32_t short_lived;  ///< parents that did not last a keep-alive, in a row
+  double next_attempt;  ///< seeking: next candidate; else: next search for a better one
   // rounds and orders
   overlay::Round rounds[overlay::kRounds];
   uint64_t round_count, round_age, order_count;
@@ -131,7 +131,7 @@ namespace resil::hang::overlay {
 
 // turn.cpp, overlay.cpp
 void watch(Overlay& o, uint32_t slot, bool writes);  ///< epoll interest of a connection
-uint64_t own_series(const Overlay& o);               ///< high bits of the numbers of rounds and orders
+uint64_t own_series(const Overlay& o);  ///< high bits of the numbers of rounds and orders
 
 // connection.cpp
 /// A free slot for a socket, which it owns from now on; kNoNode: none, and the socket is closed.
@@ -139,7 +139,7 @@ uint32_t add_connection(Overlay& o, int fd, Stage stage);
 /// Why a connection ends decides what is counted and told.
 enum class End : uint8_t { kQuiet, kLost, kSilent, kBadFrame, kLeft, kMoved };
 void end_connection(Overlay& o, uint32_t slot, End why);
-void read_connection(Overlay& o, uint32_t slot);   ///< may close it, and others
+void read_connection(Overlay& o, uint32_t slot);  ///< may close it, and others
 void write_connection(Overlay& o, uint32_t slot);  ///< what is queued; may close it
 /// Queues plain bytes of the greeting. May close it.
 void send_plain(Overlay& o, uint32_t slot, const void* data, uint32_t bytes);
@@ -152,9 +152,7 @@ bool send_frame(Overlay& o, uint32_t slot, FrameType type, uint16_t kind, const 
 inline bool proved(const Connection& c) {
   return c.stage == Stage::kChild || c.stage == Stage::kAwaitWelcome || c.stage == Stage::kParent;
 }
-inline bool is_stranger(const Connection& c) {
-  return c.stage == Stage::kAwaitHello || c.stage == Stage::kAwaitProof;
-}
+inline bool is_stranger(const Connection& c) { return c.stage == Stage::kAwaitHello || c.stage == Stage::kAwaitProof; }
 inline bool is_attempt(const Connection& c) {
   return c.stage == Stage::kConnecting || c.stage == Stage::kAwaitChallenge || c.stage == Stage::kAwaitWelcome;
 }
@@ -188,7 +186,7 @@ void child_proved(Overlay& o, uint32_t slot);  ///< may close it
 void child_gone(Overlay& o, const Connection& was, End why);
 void notice(Overlay& o, uint32_t node, uint32_t attach, NodeState state);
 void remember_left(Overlay& o, uint32_t node);  ///< a parent, for when we lead
-void tell_left(Overlay& o);                     ///< we lead now
+void tell_left(Overlay& o);  ///< we lead now
 bool take_notice(Overlay& o, const uint8_t* data, uint32_t bytes);
 void send_alive(Overlay& o, uint32_t slot);
 uint32_t nodes_below(const Overlay& o);

@@ -25,8 +25,7 @@ uint32_t load_big(const uint8_t* from) {
 }
 
 void store_big(uint8_t* to, uint32_t value) {
-  for (int i = 0; i < 4; ++i)
-    to[i] = static_cast<uint8_t>(value >> (24 - 8 * i));
+  for (int i = 0; i < 4; ++i) to[i] = static_cast<uint8_t>(value >> (24 - 8 * i));
 }
 
 }  // namespace
@@ -37,8 +36,7 @@ Sha256::Sha256()
 
 void Sha256::block(const uint8_t* data) {
   uint32_t w[64];
-  for (int i = 0; i < 16; ++i)
-    w[i] = load_big(data + 4 * i);
+  for (int i = 0; i < 16; ++i) w[i] = load_big(data + 4 * i);
   for (int i = 16; i < 64; ++i) {
     const uint32_t low = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ w[i - 15] >> 3;
     const uint32_t high = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ w[i - 2] >> 10;
@@ -49,8 +47,7 @@ void Sha256::block(const uint8_t* data) {
   for (int i = 0; i < 64; ++i) {
     const uint32_t first =
         h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + kRound[i] + w[i];
-    const uint32_t second =
-        (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    const uint32_t second = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + first;
     d = c, c = b, b = a, a = first + second;
   }
@@ -59,21 +56,18 @@ void Sha256::block(const uint8_t* data) {
 }
 
 void Sha256::add(const void* data, size_t bytes) {
-  if (bytes == 0)
-    return;
+  if (bytes == 0) return;
   auto* from = static_cast<const uint8_t*>(data);
   const size_t filled = total_ % 64;
   total_ += bytes;
   if (filled > 0) {
     const size_t taken = bytes < 64 - filled ? bytes : 64 - filled;
     memcpy(pending_ + filled, from, taken);
-    if (filled + taken < 64)
-      return;
+    if (filled + taken < 64) return;
     block(pending_);
     from += taken, bytes -= taken;
   }
-  for (; bytes >= 64; from += 64, bytes -= 64)
-    block(from);
+  for (; bytes >= 64; from += 64, bytes -= 64) block(from);
   memcpy(pending_, from, bytes);
 }
 
@@ -85,8 +79,7 @@ void Sha256::finish(uint8_t digest[32]) {
   store_big(tail + zeros, static_cast<uint32_t>(bits >> 32));
   store_big(tail + zeros + 4, static_cast<uint32_t>(bits));
   add(tail, zeros + 8);
-  for (int i = 0; i < 8; ++i)
-    store_big(digest + 4 * i, state_[i]);
+  for (int i = 0; i < 8; ++i) store_big(digest + 4 * i, state_[i]);
 }
 
 MacKey::MacKey(const void* key, size_t bytes) {
@@ -98,11 +91,9 @@ MacKey::MacKey(const void* key, size_t bytes) {
   } else if (bytes > 0) {
     memcpy(padded, key, bytes);
   }
-  for (uint8_t& byte : padded)
-    byte ^= 0x36;
+  for (uint8_t& byte : padded) byte ^= 0x36;
   inner_.add(padded, 64);
-  for (uint8_t& byte : padded)
-    byte ^= 0x36 ^ 0x5c;
+  for (uint8_t& byte : padded) byte ^= 0x36 ^ 0x5c;
   outer_.add(padded, 64);
   explicit_bzero(padded, sizeof(padded));
 }
@@ -129,8 +120,7 @@ bool MacKey::verify(const void* first, size_t first_bytes, const void* second, s
   uint8_t expected[kMacBytes];
   sign(first, first_bytes, second, second_bytes, expected);
   uint8_t differences = 0;
-  for (size_t i = 0; i < kMacBytes; ++i)
-    differences = static_cast<uint8_t>(differences | (expected[i] ^ mac[i]));
+  for (size_t i = 0; i < kMacBytes; ++i) differences = static_cast<uint8_t>(differences | (expected[i] ^ mac[i]));
   return differences == 0;
 }
 

@@ -14,8 +14,7 @@ constexpr double kOrderLasts = 10;  ///< seconds in which newcomers are told
 
 bool seen(Overlay& o, uint64_t number) {
   for (const uint64_t known : o.orders)
-    if (known == number)
-      return true;
+    if (known == number) return true;
   o.orders[o.order_next++ % kOrdersRemembered] = number;
   return false;
 }
@@ -23,30 +22,25 @@ bool seen(Overlay& o, uint64_t number) {
 void obey(Overlay& o, uint16_t kind, const OrderFrame& frame, const void* payload, uint32_t bytes) {
   const Piece pieces[] = {{&frame, sizeof(frame)}, {payload, bytes}};
   for (uint32_t i = 0; i < o.high; ++i)
-    if (o.connections[i].stage == Stage::kChild)
-      send_frame(o, i, FrameType::kOrder, kind, pieces, 2);
+    if (o.connections[i].stage == Stage::kChild) send_frame(o, i, FrameType::kOrder, kind, pieces, 2);
   if (o.last_order == nullptr)
     o.last_order = static_cast<uint8_t*>(o.buffers.map(sizeof(frame) + o.options.most_request));
   if (o.last_order != nullptr) {
     memcpy(o.last_order, &frame, sizeof(frame));
-    if (bytes > 0)
-      memcpy(o.last_order + sizeof(frame), payload, bytes);
+    if (bytes > 0) memcpy(o.last_order + sizeof(frame), payload, bytes);
     o.last_order_bytes = static_cast<uint32_t>(sizeof(frame)) + bytes;
     o.last_order_kind = kind, o.last_order_time = o.now;
   }
-  if (o.handler.order != nullptr)
-    o.handler.order(o.handler.self, kind, payload, bytes);
+  if (o.handler.order != nullptr) o.handler.order(o.handler.self, kind, payload, bytes);
 }
 
 }  // namespace
 
 bool take_order(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes) {
   OrderFrame frame;
-  if (bytes < sizeof(frame))
-    return false;
+  if (bytes < sizeof(frame)) return false;
   memcpy(&frame, data, sizeof(frame));
-  if (!seen(o, frame.number))
-    obey(o, kind, frame, data + sizeof(frame), bytes - static_cast<uint32_t>(sizeof(frame)));
+  if (!seen(o, frame.number)) obey(o, kind, frame, data + sizeof(frame), bytes - static_cast<uint32_t>(sizeof(frame)));
   return true;
 }
 
@@ -58,15 +52,12 @@ void order_newcomer(Overlay& o, uint32_t slot) {
 
 bool take_raise(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes) {
   RaiseFrame frame;
-  if (bytes < sizeof(frame))
-    return false;
+  if (bytes < sizeof(frame)) return false;
   memcpy(&frame, data, sizeof(frame));
-  if (frame.from <= o.own || frame.from >= o.count)
-    return false;
+  if (frame.from <= o.own || frame.from >= o.count) return false;
   if (!leads(o)) {
     const Piece piece = {data, bytes};
-    if (o.parent != kNoNode)
-      send_frame(o, o.parent, FrameType::kRaise, kind, &piece, 1);
+    if (o.parent != kNoNode) send_frame(o, o.parent, FrameType::kRaise, kind, &piece, 1);
   } else if (o.handler.raised != nullptr) {
     o.handler.raised(o.handler.self, frame.from, kind, data + sizeof(frame),
                      bytes - static_cast<uint32_t>(sizeof(frame)));
@@ -82,8 +73,7 @@ using namespace overlay;
 
 bool overlay_order(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes) {
   Overlay& o = *overlay;
-  if (!leads(o) || bytes > o.options.most_request)
-    return false;
+  if (!leads(o) || bytes > o.options.most_request) return false;
   const OrderFrame frame = {own_series(o) | ++o.order_count};
   seen(o, frame.number);
   obey(o, kind, frame, payload, bytes);
@@ -92,11 +82,9 @@ bool overlay_order(Overlay* overlay, uint16_t kind, const void* payload, uint32_
 
 bool overlay_raise(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes) {
   Overlay& o = *overlay;
-  if (bytes > o.options.most_request)
-    return false;
+  if (bytes > o.options.most_request) return false;
   if (leads(o)) {
-    if (o.handler.raised != nullptr)
-      o.handler.raised(o.handler.self, o.own, kind, payload, bytes);
+    if (o.handler.raised != nullptr) o.handler.raised(o.handler.self, o.own, kind, payload, bytes);
     return true;
   }
   const RaiseFrame frame = {o.own, 0};

@@ -96,11 +96,9 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
       return &o;
   }
   const int why = errno;
-  if (memory != MAP_FAILED)
-    munmap(memory, mapping_bytes(capacity));
+  if (memory != MAP_FAILED) munmap(memory, mapping_bytes(capacity));
   for (const int fd : {epoll, wake, listener})
-    if (fd >= 0)
-      close(fd);
+    if (fd >= 0) close(fd);
   errno = why;
   return nullptr;
 }
@@ -116,8 +114,7 @@ const OverlayCounters& overlay_counters(const Overlay* overlay) { return overlay
 int overlay_descriptor(const Overlay* overlay) { return overlay->epoll; }
 
 void overlay_wake(const Overlay* overlay) {
-  if (overlay->broken)
-    return;
+  if (overlay->broken) return;
   const int saved = errno;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(overlay->wake, &one, sizeof(one));  // full: it wakes anyway
@@ -126,8 +123,7 @@ void overlay_wake(const Overlay* overlay) {
 
 bool overlay_flushed(const Overlay* overlay) {
   for (uint32_t i = 0; i < overlay->high; ++i)
-    if (proved(overlay->connections[i]) && overlay->connections[i].out != nullptr)
-      return false;
+    if (proved(overlay->connections[i]) && overlay->connections[i].out != nullptr) return false;
   return true;
 }
 
@@ -135,15 +131,13 @@ void overlay_drop(Overlay* overlay) {
   Overlay& o = *overlay;
   for (uint32_t i = 0; i < o.high; ++i) {
     Connection& c = o.connections[i];
-    if (c.stage == Stage::kFree)
-      continue;
+    if (c.stage == Stage::kFree) continue;
     close(c.fd);
     o.buffers.give(c.in);
     o.buffers.give_chain(c.out);
   }
   for (const int fd : {o.epoll, o.wake, o.listener})
-    if (!o.broken)
-      close(fd);
+    if (!o.broken) close(fd);
   o.buffers.close();
   munmap(&o, mapping_bytes(o.capacity));
 }
@@ -162,8 +156,7 @@ void overlay_close(Overlay* overlay) {
     // Closing a socket with something unread in it resets the connection, and the good-bye would be lost.
     shutdown(c.fd, SHUT_WR);
     char unread[4096];
-    for (int reads = 0; reads < 64 && recv(c.fd, unread, sizeof(unread), MSG_DONTWAIT) > 0; ++reads) {
-    }
+    for (int reads = 0; reads < 64 && recv(c.fd, unread, sizeof(unread), MSG_DONTWAIT) > 0; ++reads) {}
   }
   overlay_drop(overlay);
 }

@@ -17,9 +17,9 @@ namespace resil::hang {
 
 /// Where a helper thread listens. Equal bytes mean equal addresses; may be sent from rank to rank as it is.
 struct Address {
-  uint8_t ip[16];       ///< network order; IPv4 in the first four bytes, the others 0
-  uint16_t port;        ///< host order
-  uint8_t family;       ///< 0: none, 4 or 6
+  uint8_t ip[16];  ///< network order; IPv4 in the first four bytes, the others 0
+  uint16_t port;  ///< host order
+  uint8_t family;  ///< 0: none, 4 or 6
   uint8_t reserved[5];  ///< 0
 };
 
@@ -60,35 +60,35 @@ struct OverlayHandler {
 
 /// Zero means the default in brackets. Seconds and bytes.
 struct OverlayOptions {
-  uint32_t fan_out;           ///< children of a node in the tree [32]
-  uint32_t most_children;     ///< with orphans of dead leaders; more are refused and go elsewhere [fan_out + 128]
-  uint32_t most_strangers;    ///< connections that have not proved the key yet [32]
-  uint32_t most_request;      ///< payload of a question, an order, a raise [64 KiB]
-  uint32_t most_answer;       ///< merged answer of a whole job [4 MiB]
-  uint64_t most_memory;       ///< all buffers together [64 MiB]; address space only until it is used
-  double keep_alive;          ///< a frame at least this often on every connection [1]
-  double silence;             ///< a connection that said nothing this long is given up [5]
-  double leg;                 ///< how long a leaf may take to answer [1]
-  double leg_margin;          ///< more for each level above [0.25]
-  double handshake;           ///< deadline of a connection that has not proved the key [2]
-  double settle;              ///< no node but 0 leads before it has been open this long [10]
-  double stagger;             ///< a candidate for parent has this long before the next is tried beside it [0.5]
-  double probe;               ///< a node that is not where it belongs looks for it so often [10; a root above 0: 1]
+  uint32_t fan_out;  ///< children of a node in the tree [32]
+  uint32_t most_children;  ///< with orphans of dead leaders; more are refused and go elsewhere [fan_out + 128]
+  uint32_t most_strangers;  ///< connections that have not proved the key yet [32]
+  uint32_t most_request;  ///< payload of a question, an order, a raise [64 KiB]
+  uint32_t most_answer;  ///< merged answer of a whole job [4 MiB]
+  uint64_t most_memory;  ///< all buffers together [64 MiB]; address space only until it is used
+  double keep_alive;  ///< a frame at least this often on every connection [1]
+  double silence;  ///< a connection that said nothing this long is given up [5]
+  double leg;  ///< how long a leaf may take to answer [1]
+  double leg_margin;  ///< more for each level above [0.25]
+  double handshake;  ///< deadline of a connection that has not proved the key [2]
+  double settle;  ///< no node but 0 leads before it has been open this long [10]
+  double stagger;  ///< a candidate for parent has this long before the next is tried beside it [0.5]
+  double probe;  ///< a node that is not where it belongs looks for it so often [10; a root above 0: 1]
 };
 
 /// For the report. Nothing wraps in a job's life.
 struct OverlayCounters {
-  uint64_t refused_address;    ///< connections from addresses that are not in the table
-  uint64_t refused_full;       ///< evicted or refused: too many had not proved the key, or children were too many
-  uint64_t refused_key;        ///< wrong key, wrong node, malformed greeting
-  uint64_t refused_silent;     ///< said nothing, or too little, until the deadline
-  uint64_t bad_frames;         ///< on a proved connection: wrong MAC or sequence, too long, malformed; closed
-  uint64_t accept_errors;      ///< out of descriptors or memory; goes on
-  uint64_t connect_errors;     ///< attempts to reach a parent that failed
-  uint64_t parents;            ///< times a parent was found; the first is no reconnection
-  uint64_t children_lost;      ///< connections of children that ended without good-bye
-  uint64_t silences;           ///< connections given up because of `silence`
-  uint64_t overflows;          ///< answers or frames dropped for lack of room; doubled answers dropped
+  uint64_t refused_address;  ///< connections from addresses that are not in the table
+  uint64_t refused_full;  ///< evicted or refused: too many had not proved the key, or children were too many
+  uint64_t refused_key;  ///< wrong key, wrong node, malformed greeting
+  uint64_t refused_silent;  ///< said nothing, or too little, until the deadline
+  uint64_t bad_frames;  ///< on a proved connection: wrong MAC or sequence, too long, malformed; closed
+  uint64_t accept_errors;  ///< out of descriptors or memory; goes on
+  uint64_t connect_errors;  ///< attempts to reach a parent that failed
+  uint64_t parents;  ///< times a parent was found; the first is no reconnection
+  uint64_t children_lost;  ///< connections of children that ended without good-bye
+  uint64_t silences;  ///< connections given up because of `silence`
+  uint64_t overflows;  ///< answers or frames dropped for lack of room; doubled answers dropped
   uint64_t rounds, rounds_partial;  ///< finished here as root; of these with nodes that did not answer
   uint64_t bytes_in, bytes_out, frames_in, frames_out;
   uint64_t most_memory_used;
@@ -96,9 +96,9 @@ struct OverlayCounters {
 
 /// What a node knows about its place.
 struct OverlayState {
-  uint32_t parent;     ///< kNoNode: none
-  uint32_t root;       ///< whose questions reach this node; kNoNode: not known at the moment
-  bool is_root;        ///< node 0, or the lowest node that can be reached when node 0 is gone
+  uint32_t parent;  ///< kNoNode: none
+  uint32_t root;  ///< whose questions reach this node; kNoNode: not known at the moment
+  bool is_root;  ///< node 0, or the lowest node that can be reached when node 0 is gone
   uint32_t reachable;  ///< nodes at or below this one, as last told by the children
   uint32_t children, strangers;
 };

@@ -15,7 +15,7 @@ namespace resil::hang::overlay {
 
 namespace {
 
-constexpr uint32_t kShortLived = 3;   ///< parents in a row that dropped us at once
+constexpr uint32_t kShortLived = 3;  ///< parents in a row that dropped us at once
 constexpr double kLeaderProbe = 1;  ///< a root above 0 looks for lower nodes so often, unless options.probe is shorter
 
 uint32_t parent_of(const Overlay& o, uint32_t node) { return (node - 1) / o.options.fan_out; }
@@ -30,10 +30,8 @@ Candidate candidate_at(const Overlay& o, uint32_t position) {
   const uint32_t index = position / 2;
   uint32_t node = o.own;
   if (index < depth)
-    for (uint32_t i = 0; i <= index; ++i)
-      node = parent_of(o, node);
-  else
-    node = index - depth + 1;
+    for (uint32_t i = 0; i <= index; ++i) node = parent_of(o, node);
+  else node = index - depth + 1;
   const NodeEntry& entry = o.nodes[node];
   const Address& address = position % 2 == 0 ? entry.leader : entry.standby;
   return {node, address.family == 0 ? nullptr : &address};
@@ -44,8 +42,7 @@ uint32_t candidate_count(const Overlay& o) { return o.own == 0 ? 0 : 2 * (depth_
 /// False: failed at once.
 bool try_candidate(Overlay& o, uint32_t position) {
   const Candidate candidate = candidate_at(o, position);
-  if (candidate.address == nullptr)
-    return false;
+  if (candidate.address == nullptr) return false;
   const int fd = connect_from(o.address, *candidate.address);
   const uint32_t slot = fd < 0 ? kNoNode : add_connection(o, fd, Stage::kConnecting);
   if (slot == kNoNode) {
@@ -81,8 +78,7 @@ void search_over(Overlay& o) {
 
 uint32_t depth_of(const Overlay& o, uint32_t node) {
   uint32_t depth = 0;
-  for (; node != 0; node = parent_of(o, node))
-    ++depth;
+  for (; node != 0; node = parent_of(o, node)) ++depth;
   return depth;
 }
 
@@ -95,8 +91,7 @@ void begin_search(Overlay& o, uint32_t limit) {
 }
 
 void attempt_ended(Overlay& o) {
-  if (o.seeking)
-    o.next_attempt = at_once(o);
+  if (o.seeking) o.next_attempt = at_once(o);
 }
 
 void attempt_succeeded(Overlay& o, uint32_t slot) {
@@ -120,29 +115,24 @@ void attempt_succeeded(Overlay& o, uint32_t slot) {
   if (old != kNoNode) {
     const ByeFrame moved = {1};
     const Piece piece = {&moved, sizeof(moved)};
-    if (send_frame(o, old, FrameType::kBye, 0, &piece, 1))
-      end_connection(o, old, End::kQuiet);
+    if (send_frame(o, old, FrameType::kBye, 0, &piece, 1)) end_connection(o, old, End::kQuiet);
   }
   for (uint32_t i = 0; i < o.high; ++i)
-    if (is_attempt(o.connections[i]) && o.connections[i].candidate > c.candidate)
-      end_connection(o, i, End::kQuiet);
+    if (is_attempt(o.connections[i]) && o.connections[i].candidate > c.candidate) end_connection(o, i, End::kQuiet);
   o.limit = o.limit < c.candidate ? o.limit : c.candidate;
-  if (o.connections[slot].stage == Stage::kParent)
-    send_alive(o, slot);
+  if (o.connections[slot].stage == Stage::kParent) send_alive(o, slot);
 }
 
 void parent_gone(Overlay& o, uint32_t node, bool left) {
   o.parent = kNoNode;
-  if (left)
-    remember_left(o, node);
+  if (left) remember_left(o, node);
   o.short_lived = o.now - o.parent_since < o.options.keep_alive ? o.short_lived + 1 : 0;
   set_root(o, kNoNode);
   begin_search(o, candidate_count(o));
 }
 
 void parent_timers(Overlay& o) {
-  if (o.own == 0 || o.now < o.next_attempt)
-    return;
+  if (o.own == 0 || o.now < o.next_attempt) return;
   if (!o.seeking) {
     // Not in the middle of a question: the answer goes the way that the question came.
     if (o.parent != kNoNode && round_under_way(o)) {
@@ -153,8 +143,7 @@ void parent_timers(Overlay& o) {
   }
   while (o.seeking && o.now >= o.next_attempt) {
     if (o.position >= o.limit) {
-      if (o.attempts == 0)
-        return search_over(o);
+      if (o.attempts == 0) return search_over(o);
       o.next_attempt = kNever;  // attempt_ended will call again
       return;
     }
@@ -176,12 +165,10 @@ void parent_timers(Overlay& o) {
 double parent_next(const Overlay& o) { return o.own == 0 ? kNever : o.next_attempt; }
 
 void set_root(Overlay& o, uint32_t root) {
-  if (o.root == root)
-    return;
+  if (o.root == root) return;
   o.root = root;
   for (uint32_t i = 0; i < o.high; ++i)
-    if (o.connections[i].stage == Stage::kChild)
-      send_alive(o, i);
+    if (o.connections[i].stage == Stage::kChild) send_alive(o, i);
 }
 
 }  // namespace resil::hang::overlay

@@ -11,12 +11,10 @@ namespace resil::hang::overlay {
 namespace {
 
 bool has_memory(Overlay& o, Round& round) {
-  if (round.request != nullptr)
-    return true;
+  if (round.request != nullptr) return true;
   const uint64_t request = (o.options.most_request + 7) / 8 * 8, bitmap = (bitmap_bytes(o) + 7) / 8 * 8;
   round.request = static_cast<uint8_t*>(o.buffers.map(request + bitmap + o.options.most_answer + 8 + o.count * 4));
-  if (round.request == nullptr)
-    return false;
+  if (round.request == nullptr) return false;
   round.answered = round.request + request;
   round.answer = round.answered + bitmap;
   return true;
@@ -28,15 +26,11 @@ Round* open_round(Overlay& o, bool may_evict) {
   Round* best = nullptr;
   for (const Round::State state : {Round::State::kFree, Round::State::kDone, Round::State::kOpen}) {
     for (Round& round : o.rounds)
-      if (round.state == state && (best == nullptr || round.age < best->age) && has_memory(o, round))
-        best = &round;
-    if (best != nullptr)
-      break;
+      if (round.state == state && (best == nullptr || round.age < best->age) && has_memory(o, round)) best = &round;
+    if (best != nullptr) break;
   }
-  if (best == nullptr || (best->state == Round::State::kOpen && !may_evict))
-    return nullptr;
-  if (best->state == Round::State::kOpen)
-    ++o.counters.overflows;
+  if (best == nullptr || (best->state == Round::State::kOpen && !may_evict)) return nullptr;
+  if (best->state == Round::State::kOpen) ++o.counters.overflows;
   for (uint32_t i = 0; i < o.high; ++i)
     o.connections[i].waiting = static_cast<uint8_t>(o.connections[i].waiting & ~(1 << (best - o.rounds)));
   memset(best->answered, 0, bitmap_bytes(o));
@@ -67,8 +61,7 @@ double rounds_next(const Overlay& o) {
 
 bool round_under_way(const Overlay& o) {
   for (const Round& round : o.rounds)
-    if (round.state == Round::State::kOpen)
-      return true;
+    if (round.state == Round::State::kOpen) return true;
   return false;
 }
 

@@ -28,8 +28,7 @@ void ask_child(Overlay& o, Round& round, uint32_t slot) {
   Connection& c = o.connections[slot];
   const double left = round.deadline - o.now;
   const double theirs = left - o.options.leg_margin > left / 2 ? left - o.options.leg_margin : left / 2;
-  if (theirs <= 0)
-    return;
+  if (theirs <= 0) return;
   const AskFrame ask = {round.number, static_cast<uint32_t>(theirs * 1000), 0};
   const Piece pieces[] = {{&ask, sizeof(ask)}, {round.request, round.request_bytes}};
   // Before the frame is sent: if that ends the connection, the round must know that it waited.
@@ -43,17 +42,14 @@ void ask_child(Overlay& o, Round& round, uint32_t slot) {
 }
 
 void answer_up(Overlay& o, const Round& round) {
-  if (round.from >= o.high || o.connections[round.from].generation != round.from_generation)
-    return;
+  if (round.from >= o.high || o.connections[round.from].generation != round.from_generation) return;
   uint32_t first = 0, end = bitmap_bytes(o);
-  while (end > 0 && round.answered[end - 1] == 0)
-    --end;
-  while (first < end && round.answered[first] == 0)
-    ++first;
+  while (end > 0 && round.answered[end - 1] == 0) --end;
+  while (first < end && round.answered[first] == 0) ++first;
   const uint32_t last = end * 8 < o.count ? end * 8 : o.count;
   const AnswerFrame answer = {round.number, first * 8, end == first ? 0 : last - first * 8};
-  const Piece pieces[] = {{&answer, sizeof(answer)}, {round.answered + first, end - first},
-                          {round.answer, round.answer_bytes}};
+  const Piece pieces[] = {
+      {&answer, sizeof(answer)}, {round.answered + first, end - first}, {round.answer, round.answer_bytes}};
   send_frame(o, round.from, FrameType::kAnswer, 0, pieces, 3);
 }
 
@@ -66,17 +62,14 @@ void finish(Overlay& o, Round& round) {
     }
   }
   round.state = Round::State::kDone;
-  if (round.from != kNoNode)
-    return answer_up(o, round);
+  if (round.from != kNoNode) return answer_up(o, round);
   uint32_t* list = unanswered_list(o, round);
   uint32_t missing = 0;
   for (uint32_t node = 0; node < o.count; ++node)
-    if (!has(round, node))
-      list[missing++] = node;
+    if (!has(round, node)) list[missing++] = node;
   ++o.counters.rounds;
   o.counters.rounds_partial += missing > 0 ? 1 : 0;
-  if (o.handler.finished == nullptr)
-    return;
+  if (o.handler.finished == nullptr) return;
   round.state = Round::State::kReporting;  // the handler may ask the next question
   o.handler.finished(o.handler.self, round.number, round.kind, round.answer, round.answer_bytes, list, missing);
   round.state = Round::State::kDone;
@@ -88,25 +81,22 @@ void finish_if_complete(Overlay& o, Round& round) {
 }
 
 bool append(uint8_t* accumulated, uint32_t* bytes, uint32_t room, const void* incoming, uint32_t incoming_bytes) {
-  if (incoming_bytes > room - *bytes)
-    return false;
-  if (incoming_bytes > 0)
-    memcpy(accumulated + *bytes, incoming, incoming_bytes);
+  if (incoming_bytes > room - *bytes) return false;
+  if (incoming_bytes > 0) memcpy(accumulated + *bytes, incoming, incoming_bytes);
   *bytes += incoming_bytes;
   return true;
 }
 
 /// Our own part, then the children's.
 void start(Overlay& o, Round& round, const void* request, uint32_t bytes) {
-  if (bytes > 0)
-    memcpy(round.request, request, bytes);
+  if (bytes > 0) memcpy(round.request, request, bytes);
   round.request_bytes = bytes;
   for (uint32_t i = 0; i < o.high; ++i)
-    if (o.connections[i].stage == Stage::kChild && !o.connections[i].late)
-      ask_child(o, round, i);
+    if (o.connections[i].stage == Stage::kChild && !o.connections[i].late) ask_child(o, round, i);
   // While the children are at work.
-  const uint32_t own = o.handler.answer == nullptr ? 0 : o.handler.answer(o.handler.self, round.kind, round.request,
-                                                                          bytes, round.answer, o.options.most_answer);
+  const uint32_t own = o.handler.answer == nullptr ? 0
+                                                   : o.handler.answer(o.handler.self, round.kind, round.request, bytes,
+                                                                      round.answer, o.options.most_answer);
   if (own <= o.options.most_answer) {
     round.answer_bytes = own;
     set(round, o.own);
@@ -119,15 +109,13 @@ void start(Overlay& o, Round& round, const void* request, uint32_t bytes) {
 
 bool take_ask(Overlay& o, uint32_t slot, uint16_t kind, const uint8_t* data, uint32_t bytes) {
   AskFrame ask;
-  if (bytes < sizeof(ask))
-    return false;
+  if (bytes < sizeof(ask)) return false;
   memcpy(&ask, data, sizeof(ask));
   for (Round& round : o.rounds)
     if (round.number == ask.round && (round.state == Round::State::kOpen || round.state == Round::State::kDone)) {
       // Asked again by another parent, because the one that asked first is dead.
       round.from = slot, round.from_generation = o.connections[slot].generation;
-      if (round.state == Round::State::kDone)
-        answer_up(o, round);
+      if (round.state == Round::State::kDone) answer_up(o, round);
       return true;
     }
   Round* round = open_round(o, true);
@@ -145,8 +133,7 @@ bool take_ask(Overlay& o, uint32_t slot, uint16_t kind, const uint8_t* data, uin
 
 bool take_answer(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t bytes) {
   AnswerFrame answer;
-  if (bytes < sizeof(answer))
-    return false;
+  if (bytes < sizeof(answer)) return false;
   memcpy(&answer, data, sizeof(answer));
   const uint64_t set_bytes = (uint64_t{answer.bits} + 7) / 8;
   if (answer.first % 8 != 0 || uint64_t{answer.first} + answer.bits > o.count || sizeof(answer) + set_bytes > bytes)
@@ -154,8 +141,7 @@ bool take_answer(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t bytes)
   const uint8_t* nodes = data + sizeof(answer);
   const uint8_t* merged = nodes + set_bytes;
   const auto merged_bytes = static_cast<uint32_t>(bytes - sizeof(answer) - set_bytes);
-  if (answer.bits % 8 != 0 && nodes[set_bytes - 1] >> (answer.bits % 8) != 0)
-    return false;
+  if (answer.bits % 8 != 0 && nodes[set_bytes - 1] >> (answer.bits % 8) != 0) return false;
   Connection& c = o.connections[slot];
   for (Round& round : o.rounds) {
     if (round.state != Round::State::kOpen || round.number != answer.round || (c.waiting >> round.slot & 1) == 0)
@@ -164,17 +150,16 @@ bool take_answer(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t bytes)
     --round.waiting;
     uint8_t* own = round.answered + answer.first / 8;
     bool doubled = false;
-    for (uint64_t i = 0; i < set_bytes; ++i)
-      doubled = doubled || (own[i] & nodes[i]) != 0;
+    for (uint64_t i = 0; i < set_bytes; ++i) doubled = doubled || (own[i] & nodes[i]) != 0;
     uint32_t together = round.answer_bytes;
     const bool room = !doubled && (o.handler.merge == nullptr
-        ? append(round.answer, &together, o.options.most_answer, merged, merged_bytes)
-        : o.handler.merge(o.handler.self, round.kind, round.answer, &together, o.options.most_answer, merged,
-                          merged_bytes) && together <= o.options.most_answer);
+                                       ? append(round.answer, &together, o.options.most_answer, merged, merged_bytes)
+                                       : o.handler.merge(o.handler.self, round.kind, round.answer, &together,
+                                                         o.options.most_answer, merged, merged_bytes) &&
+                                             together <= o.options.most_answer);
     if (room) {
       round.answer_bytes = together;
-      for (uint64_t i = 0; i < set_bytes; ++i)
-        own[i] = static_cast<uint8_t>(own[i] | nodes[i]);
+      for (uint64_t i = 0; i < set_bytes; ++i) own[i] = static_cast<uint8_t>(own[i] | nodes[i]);
     } else {
       ++o.counters.overflows;
     }
@@ -187,8 +172,7 @@ bool take_answer(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t bytes)
 void ask_newcomer(Overlay& o, uint32_t slot) {
   const uint32_t generation = o.connections[slot].generation;
   for (Round& round : o.rounds) {
-    if (o.connections[slot].generation != generation)
-      return;
+    if (o.connections[slot].generation != generation) return;
     if (round.state == Round::State::kOpen && !has(round, o.connections[slot].node) &&
         (o.connections[slot].waiting >> round.slot & 1) == 0)
       ask_child(o, round, slot);
@@ -204,8 +188,7 @@ void forget_child(Overlay& o, uint8_t waiting) {
 }
 
 void round_timers(Overlay& o) {
-  for (Round& round : o.rounds)
-    finish_if_complete(o, round);
+  for (Round& round : o.rounds) finish_if_complete(o, round);
 }
 
 }  // namespace resil::hang::overlay
@@ -216,11 +199,9 @@ using namespace overlay;
 
 uint64_t overlay_ask(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes, double deadline) {
   Overlay& o = *overlay;
-  if (!leads(o) || bytes > o.options.most_request || deadline <= o.now)
-    return 0;
+  if (!leads(o) || bytes > o.options.most_request || deadline <= o.now) return 0;
   Round* round = open_round(o, false);
-  if (round == nullptr)
-    return 0;
+  if (round == nullptr) return 0;
   const uint32_t levels = depth_of(o, o.count - 1);
   const double patience = o.options.leg + o.options.leg_margin * (levels > 1 ? levels - 1 : 0);
   round->number = own_series(o) | ++o.round_count;
@@ -230,8 +211,7 @@ uint64_t overlay_ask(Overlay* overlay, uint16_t kind, const void* payload, uint3
   round->fresh = true;
   const uint64_t number = round->number;
   start(o, *round, payload, bytes);
-  if (round->waiting == 0)
-    round->hold = o.now;  // told by the next overlay_step, not inside this call
+  if (round->waiting == 0) round->hold = o.now;  // told by the next overlay_step, not inside this call
   return number;
 }
 

@@ -23,12 +23,10 @@ double seconds() {
 }
 
 void deal_with(Overlay& o, const epoll_event& event) {
-  if (event.data.u64 == kListenerEvent)
-    return accept_strangers(o);
+  if (event.data.u64 == kListenerEvent) return accept_strangers(o);
   if (event.data.u64 == kWakeEvent) {
     uint64_t count;
-    while (read(o.wake, &count, sizeof(count)) > 0) {
-    }
+    while (read(o.wake, &count, sizeof(count)) > 0) {}
     return;
   }
   const auto slot = static_cast<uint32_t>(event.data.u64), generation = static_cast<uint32_t>(event.data.u64 >> 32);
@@ -39,10 +37,8 @@ void deal_with(Overlay& o, const epoll_event& event) {
     int error = 0;
     socklen_t bytes = sizeof(error);
     getsockopt(c.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-    if (error != 0)
-      return end_connection(o, slot, End::kLost);
-    if ((event.events & EPOLLOUT) == 0)
-      return;
+    if (error != 0) return end_connection(o, slot, End::kLost);
+    if ((event.events & EPOLLOUT) == 0) return;
     send_hello(o, slot);
   } else if ((event.events & EPOLLOUT) != 0) {
     write_connection(o, slot);
@@ -56,8 +52,7 @@ void connection_timers(Overlay& o) {
   const bool amnesty = o.now - o.last_turn > o.options.silence / 2;
   for (uint32_t i = 0; i < o.high; ++i) {
     Connection& c = o.connections[i];
-    if (c.stage == Stage::kFree)
-      continue;
+    if (c.stage == Stage::kFree) continue;
     if (!proved(c) || c.stage == Stage::kAwaitWelcome) {
       if (o.now - c.began >= o.options.handshake) {
         o.counters.refused_silent += is_stranger(c) ? 1 : 0;
@@ -66,13 +61,10 @@ void connection_timers(Overlay& o) {
       continue;
     }
     c.heard = amnesty ? o.now : c.heard;
-    if (o.now - c.heard >= o.options.silence)
-      end_connection(o, i, End::kSilent);
-    else if (o.now - c.spoke >= o.options.keep_alive)
-      send_alive(o, i);
+    if (o.now - c.heard >= o.options.silence) end_connection(o, i, End::kSilent);
+    else if (o.now - c.spoke >= o.options.keep_alive) send_alive(o, i);
   }
-  while (o.high > 0 && o.connections[o.high - 1].stage == Stage::kFree)
-    --o.high;
+  while (o.high > 0 && o.connections[o.high - 1].stage == Stage::kFree) --o.high;
 }
 
 double next_timer(const Overlay& o) {
@@ -82,8 +74,7 @@ double next_timer(const Overlay& o) {
   sooner(rounds_next(o));
   for (uint32_t i = 0; i < o.high; ++i) {
     const Connection& c = o.connections[i];
-    if (c.stage == Stage::kFree)
-      continue;
+    if (c.stage == Stage::kFree) continue;
     if (!proved(c) || c.stage == Stage::kAwaitWelcome) {
       sooner(c.began + o.options.handshake);
       continue;
@@ -98,31 +89,26 @@ double next_timer(const Overlay& o) {
 /// numbers: none of them is touched any more, not even to be closed. This node goes on alone.
 void break_off(Overlay& o) {
   o.broken = true;
-  for (uint32_t i = 0; i < o.high; ++i)
-    o.connections[i].fd = -1;
-  for (uint32_t i = 0; i < o.high; ++i)
-    end_connection(o, i, End::kLost);
+  for (uint32_t i = 0; i < o.high; ++i) o.connections[i].fd = -1;
+  for (uint32_t i = 0; i < o.high; ++i) end_connection(o, i, End::kLost);
 }
 
 void step_alone(Overlay& o, double now, int timeout_ms) {
   o.now = now;
   round_timers(o);
   const timespec time = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
-  if (timeout_ms > 0)
-    nanosleep(&time, nullptr);
+  if (timeout_ms > 0) nanosleep(&time, nullptr);
 }
 
 }  // namespace
 
 void watch(Overlay& o, uint32_t slot, bool writes) {
   Connection& c = o.connections[slot];
-  if (c.writes == writes)
-    return;
+  if (c.writes == writes) return;
   epoll_event event = {};
   event.events = EPOLLIN | (writes ? uint32_t{EPOLLOUT} : 0);
   event.data.u64 = uint64_t{c.generation} << 32 | slot;
-  if (epoll_ctl(o.epoll, EPOLL_CTL_MOD, c.fd, &event) == 0)
-    c.writes = writes;
+  if (epoll_ctl(o.epoll, EPOLL_CTL_MOD, c.fd, &event) == 0) c.writes = writes;
 }
 
 }  // namespace resil::hang::overlay
@@ -133,8 +119,7 @@ using namespace overlay;
 
 void overlay_step(Overlay* overlay, double now, int timeout_ms) {
   Overlay& o = *overlay;
-  if (o.broken)
-    return step_alone(o, now, timeout_ms);
+  if (o.broken) return step_alone(o, now, timeout_ms);
   if (o.opened == -kNever) {
     o.opened = o.last_turn = now;
     o.accept_tokens = 64, o.accept_refilled = now;
@@ -153,15 +138,11 @@ void overlay_step(Overlay* overlay, double now, int timeout_ms) {
   for (int turn = 0; turn < kTurns; ++turn) {
     epoll_event events[kEventsAtOnce];
     const int ready = epoll_wait(o.epoll, events, kEventsAtOnce, timeout);
-    if (ready < 0 && errno != EINTR)
-      return break_off(o);
-    if (timeout > 0)
-      o.now = now + (seconds() - before);
+    if (ready < 0 && errno != EINTR) return break_off(o);
+    if (timeout > 0) o.now = now + (seconds() - before);
     timeout = 0;
-    for (int i = 0; i < ready; ++i)
-      deal_with(o, events[i]);
-    if (ready < kEventsAtOnce)
-      break;
+    for (int i = 0; i < ready; ++i) deal_with(o, events[i]);
+    if (ready < kEventsAtOnce) break;
   }
   accept_timers(o);
   connection_timers(o);

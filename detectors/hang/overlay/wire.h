@@ -26,7 +26,7 @@ struct Hello {
   uint16_t version;
   uint8_t standby, zero;
   uint32_t from, to;  ///< node numbers
-  uint32_t attach;    ///< how often `from` has tried to attach; tells old news from new. A standby counts from 2^31
+  uint32_t attach;  ///< how often `from` has tried to attach; tells old news from new. A standby counts from 2^31
   uint8_t nonce[16];
   uint8_t mac[kMacBytes];  ///< over what precedes it
 };
@@ -63,7 +63,7 @@ struct FrameHeader {
 static_assert(sizeof(Hello) == 52 && sizeof(Challenge) == 40 && sizeof(FrameHeader) == 16);
 
 struct AliveFrame {
-  uint32_t root;   ///< downwards: whom the sender follows
+  uint32_t root;  ///< downwards: whom the sender follows
   uint32_t below;  ///< upwards: nodes at or below the sender
 };
 
@@ -76,7 +76,7 @@ struct AskFrame {  // downwards; the request follows
 struct AnswerFrame {  // upwards; bitmap of ceil(bits / 8) bytes and merged answer follow
   uint64_t round;
   uint32_t first;  ///< node of bit 0; a multiple of 8
-  uint32_t bits;   ///< one for each node that has answered
+  uint32_t bits;  ///< one for each node that has answered
 };
 
 struct OrderFrame {  // downwards; the payload follows

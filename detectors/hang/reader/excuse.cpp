@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "detectors/hang/reader/watch.h"
-#include "shim/ring/segment.h"
 #include "shim/base/task_list.h"
+#include "shim/ring/segment.h"
 
 namespace resil::hang {
 
@@ -27,8 +27,7 @@ void read_small(int pid, const char* name, char* text, size_t bytes) {
   snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, bytes - 1) : 0;
-  if (fd >= 0)
-    close(fd);
+  if (fd >= 0) close(fd);
   text[length > 0 ? length : 0] = 0;
 }
 
@@ -45,8 +44,7 @@ uint64_t traffic_in(int pid, const char* name) {
 bool is_own(const Watched& watched, int32_t tid) {
   const uint32_t stored = __atomic_load_n(&watched.section->own_thread_count, __ATOMIC_ACQUIRE);
   for (uint32_t i = 0; i < stored && i < kOwnThreads; ++i)
-    if (__atomic_load_n(&watched.section->own_threads[i], __ATOMIC_ACQUIRE) == tid)
-      return true;
+    if (__atomic_load_n(&watched.section->own_threads[i], __ATOMIC_ACQUIRE) == tid) return true;
   return false;
 }
 
@@ -55,9 +53,9 @@ bool is_own(const Watched& watched, int32_t tid) {
 uint64_t traffic_of(const Watched& watched) {
   int32_t tids[kMostThreads];
   char scratch[2048], name[64];
-  const int count = watched.section != nullptr ? list_threads(watched.pid, tids, kMostThreads, scratch, sizeof(scratch)) : -1;
-  if (count < 0 || count > kMostThreads)
-    return traffic_in(watched.pid, "io");
+  const int count =
+      watched.section != nullptr ? list_threads(watched.pid, tids, kMostThreads, scratch, sizeof(scratch)) : -1;
+  if (count < 0 || count > kMostThreads) return traffic_in(watched.pid, "io");
   uint64_t traffic = 0;
   for (int i = 0; i < count; ++i)
     if (!is_own(watched, tids[i])) {
@@ -77,11 +75,11 @@ double starved(const Watched& watched, Tracked& rank, double step) {
   const uint64_t ran_before = rank.ran_ns, delay_before = rank.delay_ns;
   rank.ran_ns = ran;
   rank.delay_ns = delay;
-  if (delay_before == kNotRead || delay < delay_before || ran < ran_before)
-    return 0;
+  if (delay_before == kNotRead || delay < delay_before || ran < ran_before) return 0;
   // Asleep, it waited only while it was ready to run. Else all the time in which it did not run: a stop, or a quota of
   // processor time, is no delay to the kernel.
-  const double used = static_cast<double>(ran - ran_before) * 1e-9, delayed = static_cast<double>(delay - delay_before) * 1e-9;
+  const double used = static_cast<double>(ran - ran_before) * 1e-9,
+               delayed = static_cast<double>(delay - delay_before) * 1e-9;
   const double waited = process_state(watched.pid, watched.pid_start) == 'S' ? delayed : step - used;
   return waited < 0 ? 0 : waited < step ? waited : step;
 }
@@ -89,13 +87,10 @@ double starved(const Watched& watched, Tracked& rank, double step) {
 // In uninterruptible sleep for long it is not excused: a file system that is dead must be found.
 bool works_in_kernel(const Watched& watched, Tracked& rank, double now) {
   const int state = process_state(watched.pid, watched.pid_start);
-  if (state == 'T' || state == 't')
-    return true;
+  if (state == 'T' || state == 't') return true;
   if (state == 'D') {
-    if (rank.sleeping_since == 0)
-      rank.sleeping_since = now;
-    if (now - rank.sleeping_since < kLongestSleep)
-      return true;
+    if (rank.sleeping_since == 0) rank.sleeping_since = now;
+    if (now - rank.sleeping_since < kLongestSleep) return true;
   } else {
     rank.sleeping_since = 0;
   }
@@ -107,11 +102,9 @@ bool works_in_kernel(const Watched& watched, Tracked& rank, double now) {
 /// How often the function that the rank is in, or was in last, has been called before.
 uint64_t familiar(const Watched& watched) {
   const ring::Lane* lane = first_lane(watched);
-  if (lane == nullptr)
-    return 0;
+  if (lane == nullptr) return 0;
   const uint64_t head = __atomic_load_n(&lane->head, __ATOMIC_RELAXED);
-  if (head == 0)
-    return 0;
+  if (head == 0) return 0;
   const uint16_t call = lane->records[(head - 1) % ring::kRecordsPerLane].call;
   const uint64_t count = call < ring::kMaxCalls ? lane->counters[call].count : 0;
   return count > 0 ? count - 1 : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names from the ring of a rank: call sites as object file and offset, communicators as the program or resil named them.
+// Names from the ring of a rank: call sites as object file and offset, communicators as the program or resil named
+// them.
 
 #include <stdio.h>
 #include <string.h>
@@ -32,14 +33,15 @@ const T* section_of(const Watched& watched, const char* name, uint32_t* count) {
 bool describe_comm(const ring::Comm& comm, bool freed, char* text, uint32_t bytes) {
   const int width = static_cast<int>(strnlen(comm.name, sizeof(comm.name)));
   if (comm.unnamed != 0 && comm.remote_size < 0)
-    snprintf(text, bytes, "%.*s (%d rank%s%s)", width, comm.name, comm.size, comm.size == 1 ? "" : "s", freed ? ", freed" : "");
-  else
-    snprintf(text, bytes, "%.*s%s", width, comm.name, freed ? " (freed)" : "");
+    snprintf(text, bytes, "%.*s (%d rank%s%s)", width, comm.name, comm.size, comm.size == 1 ? "" : "s",
+             freed ? ", freed" : "");
+  else snprintf(text, bytes, "%.*s%s", width, comm.name, freed ? " (freed)" : "");
   return width != 0;
 }
 
 /// A persistent collective: "MPI_COMM_WORLD (made by call 3 there)".
-bool persistent_name(const Watched& watched, const ring::Comm* comms, uint32_t comm_count, uint64_t id, char* text, uint32_t bytes) {
+bool persistent_name(const Watched& watched, const ring::Comm* comms, uint32_t comm_count, uint64_t id, char* text,
+                     uint32_t bytes) {
   if (watched.section == nullptr || __atomic_load_n(&watched.section->persistent_collectives, __ATOMIC_RELAXED) == 0)
     return false;
   for (uint32_t i = 0; i < watched.request_count; ++i) {
@@ -48,7 +50,8 @@ bool persistent_name(const Watched& watched, const ring::Comm* comms, uint32_t c
     if (__atomic_load_n(&request.key, __ATOMIC_ACQUIRE) == 0 || (request.flags & ring::kPersistent) == 0 || made <= 0 ||
         request.comm >= comm_count || persistent_comm(comms[request.comm].id, static_cast<uint64_t>(made)) != id)
       continue;
-    snprintf(text, bytes, "%.*s (made by call %d there)", static_cast<int>(sizeof(comms[0].name)), comms[request.comm].name, made);
+    snprintf(text, bytes, "%.*s (made by call %d there)", static_cast<int>(sizeof(comms[0].name)),
+             comms[request.comm].name, made);
     return true;
   }
   return false;
@@ -65,8 +68,7 @@ bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t by
   uint32_t count = 0;
   auto* modules = section_of<ring::Module>(watched, "modules", &count);
   for (uint32_t i = 0; modules != nullptr && i < count; ++i) {
-    if (modules[i].start == 0 || address < modules[i].start || address >= modules[i].end)
-      continue;
+    if (modules[i].start == 0 || address < modules[i].start || address >= modules[i].end) continue;
     char path[sizeof(modules[i].path) + 1] = {};
     memcpy(path, modules[i].path, sizeof(modules[i].path));
     const char* slash = strrchr(path, '/');
@@ -81,24 +83,19 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
   uint32_t count = 0;
   auto* comms = section_of<ring::Comm>(watched, "comms", &count);
   for (uint32_t i = 0; comms != nullptr && i < count && id != 0; ++i)
-    if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == id)
-      return describe_comm(comms[i], false, text, bytes);
+    if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == id) return describe_comm(comms[i], false, text, bytes);
   auto is_of = [&](const WindowSlot& slot, const char* what) {
-    if (id == 0 || __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != id)
-      return false;
+    if (id == 0 || __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != id) return false;
     const uint32_t index = slot.comm;
     snprintf(text, bytes, "%s of %.*s", what, static_cast<int>(sizeof(comms[0].name)),
              comms != nullptr && index < count ? comms[index].name : "a communicator");
     return true;
   };
   for (uint32_t i = 0; watched.section != nullptr && i < kWindows; ++i)
-    if (is_of(watched.section->windows[i], "a window"))
-      return true;
+    if (is_of(watched.section->windows[i], "a window")) return true;
   for (uint32_t i = 0; watched.section != nullptr && i < kFiles; ++i)
-    if (is_of(watched.section->files[i], "a file"))
-      return true;
-  if (comms != nullptr && id != 0 && persistent_name(watched, comms, count, id, text, bytes))
-    return true;
+    if (is_of(watched.section->files[i], "a file")) return true;
+  if (comms != nullptr && id != 0 && persistent_name(watched, comms, count, id, text, bytes)) return true;
   if (watched.section != nullptr && id != 0 && __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) == id) {
     snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry
     return true;
@@ -110,29 +107,26 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
 }
 
 bool host_name(const Watched& watched, char* text, uint32_t bytes) {
-  snprintf(text, bytes, "%.*s, pid %d", static_cast<int>(sizeof(watched.header->host)), watched.header->host, watched.pid);
+  snprintf(text, bytes, "%.*s, pid %d", static_cast<int>(sizeof(watched.header->host)), watched.header->host,
+           watched.pid);
   return true;
 }
 
 bool last_call(const Watched& watched, char* text, uint32_t bytes) {
   const ring::Lane* lane = first_lane(watched);
   const uint64_t head = lane != nullptr ? __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) : 0;
-  if (head == 0)
-    return false;
+  if (head == 0) return false;
   const ring::Record record = lane->records[(head - 1) % ring::kRecordsPerLane];
   char site[64] = "", where[80] = "";
-  if (site_name(watched, record.site, site, sizeof(site)))
-    snprintf(where, sizeof(where), " at %s", site);
+  if (site_name(watched, record.site, site, sizeof(site))) snprintf(where, sizeof(where), " at %s", site);
   uint32_t count = 0;
   auto* comms = section_of<ring::Comm>(watched, "comms", &count);
   const char* call = record.call < kCallCount ? call_info(static_cast<CallId>(record.call)).name : "a call";
-  if (comms == nullptr || record.comm == 0 || record.comm >= count)
-    snprintf(text, bytes, "%s%s", call, where);
+  if (comms == nullptr || record.comm == 0 || record.comm >= count) snprintf(text, bytes, "%s%s", call, where);
   else if (record.call < kCallCount && (call_info(static_cast<CallId>(record.call)).attributes & kCallCollective))
     snprintf(text, bytes, "%s on %.40s, collective %llu%s", call, comms[record.comm].name,
              static_cast<unsigned long long>(record.sequence), where);
-  else
-    snprintf(text, bytes, "%s on %.40s%s", call, comms[record.comm].name, where);
+  else snprintf(text, bytes, "%s on %.40s%s", call, comms[record.comm].name, where);
   return true;
 }
 

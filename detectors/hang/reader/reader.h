@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "detectors/hang/reader/snapshot.h"
 #include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/slots/layout.h"
-#include "detectors/hang/reader/snapshot.h"
 
 namespace resil::hang {
 
@@ -22,8 +22,7 @@ template <class T>
   T to;
   auto* in = reinterpret_cast<const volatile uint64_t*>(&from);
   auto* out = reinterpret_cast<volatile uint64_t*>(&to);
-  for (size_t i = 0; i < sizeof(T) / 8; ++i)
-    out[i] = in[i];
+  for (size_t i = 0; i < sizeof(T) / 8; ++i) out[i] = in[i];
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   return to;
 }
@@ -45,30 +44,33 @@ inline uint64_t comm_id(const Watched& watched, uint32_t index) {
   return index >= 2 && index < watched.comm_count ? load(watched.comms[index].id) : 0;
 }
 
-/// What the rank's request table says in one place at this instant. False: nothing, or no message that is pending. Handles
-/// come again, so that the key alone does not make it whole: that it is only if the calls of that rank's threads
-/// (Lane::current) are the same before and after.
+/// What the rank's request table says in one place at this instant. False: nothing, or no message that is pending.
+/// Handles come again, so that the key alone does not make it whole: that it is only if the calls of that rank's
+/// threads (Lane::current) are the same before and after.
 inline bool pending_at(const Watched& watched, uint32_t i, ring::Request* request, Pending* pending) {
   const uint64_t key = load(watched.requests[i].key);
-  if (key == 0)
-    return false;
+  if (key == 0) return false;
   *request = copy_of(watched.requests[i]);
   *pending = copy_of(watched.pending[i]);
   const bool asleep = (request->flags & ring::kPersistent) && !(request->flags & ring::kActive);
-  return request->key == key && load(watched.requests[i].key) == key && !asleep && !(request->flags & ring::kPartitioned);
+  return request->key == key && load(watched.requests[i].key) == key && !asleep &&
+         !(request->flags & ring::kPartitioned);
 }
 
 constexpr uint32_t kMaxMemberships = 384;
 
 // --- snapshot_tables.cpp --------------------------------------------------------------------------------------------
-/// What is known of one communicator at this instant; id 0: nothing, or an id that other ranks may have given to another.
+/// What is known of one communicator at this instant; id 0: nothing, or an id that other ranks may have given to
+/// another.
 ring::Comm comm_at(const Watched& watched, uint32_t index);
-/// Communicators of more than this process, those of the parts first; windows, files and persistent collectives likewise.
-uint32_t read_memberships(const Watched& watched, const Part* parts, uint32_t part_count, Membership* to, uint32_t room);
+/// Communicators of more than this process, those of the parts first; windows, files and persistent collectives
+/// likewise.
+uint32_t read_memberships(const Watched& watched, const Part* parts, uint32_t part_count, Membership* to,
+                          uint32_t room);
 /// Threads that may call MPI at the same time; 0 below MPI_THREAD_MULTIPLE.
 uint32_t live_threads(const Watched& watched);
-/// Messages of equal envelope that two threads start at once, or one MPI_Startall (MPI 4.0, 3.9), have any order: the numbers
-/// by which they were counted need not be MPI's. Each is taken for the first of those that are pending.
+/// Messages of equal envelope that two threads start at once, or one MPI_Startall (MPI 4.0, 3.9), have any order: the
+/// numbers by which they were counted need not be MPI's. Each is taken for the first of those that are pending.
 void forget_order(const Watched& watched, Part* parts, uint32_t count);
 
 /// CLOCK_REALTIME of a tick count of that rank.

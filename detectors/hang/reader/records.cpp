@@ -14,34 +14,27 @@ void rank_ranges(const int32_t* ranks, uint32_t count, uint32_t total, char* tex
   text[0] = 0;
   for (uint32_t i = 0; i < count;) {
     uint32_t end = i;
-    while (end + 1 < count && ranks[end + 1] == ranks[end] + 1)
-      ++end;
+    while (end + 1 < count && ranks[end + 1] == ranks[end] + 1) ++end;
     char piece[32];
-    if (end > i)
-      snprintf(piece, sizeof(piece), "%s%d-%d", used != 0 ? "," : "", ranks[i], ranks[end]);
-    else
-      snprintf(piece, sizeof(piece), "%s%d", used != 0 ? "," : "", ranks[i]);
+    if (end > i) snprintf(piece, sizeof(piece), "%s%d-%d", used != 0 ? "," : "", ranks[i], ranks[end]);
+    else snprintf(piece, sizeof(piece), "%s%d", used != 0 ? "," : "", ranks[i]);
     const auto length = static_cast<uint32_t>(strlen(piece));
-    if (used + length + 24 > bytes)
-      break;
+    if (used + length + 24 > bytes) break;
     memcpy(text + used, piece, length + 1);
     used += length;
     named += end - i + 1;
     i = end + 1;
   }
-  if (named < total)
-    snprintf(text + used, bytes - used, "%sand %u more", used != 0 ? " " : "", total - named);
+  if (named < total) snprintf(text + used, bytes - used, "%sand %u more", used != 0 ? " " : "", total - named);
 }
 
 bool state_is_whole(const RankState& state, uint32_t room) {
   const uint64_t bytes = sizeof(RankState) + uint64_t{state.thread_count} * sizeof(ThreadWait) +
                          uint64_t{state.part_count} * sizeof(Part) + uint64_t{state.comm_count} * sizeof(Membership);
-  if (state.bytes > room || state.bytes % 8 != 0 || state.bytes < bytes)
-    return false;
+  if (state.bytes > room || state.bytes % 8 != 0 || state.bytes < bytes) return false;
   for (uint32_t i = 0; i < state.thread_count; ++i) {
     const ThreadWait& wait = threads_of(state)[i];
-    if (wait.first_part > state.part_count || wait.part_count > state.part_count - wait.first_part)
-      return false;
+    if (wait.first_part > state.part_count || wait.part_count > state.part_count - wait.first_part) return false;
   }
   return true;
 }
@@ -56,10 +49,8 @@ void summary_add(Summary* into, const Summary& from) {
   into->moved += from.moved;
   into->waiting += from.waiting;
   into->finalizing += from.finalizing;
-  if (from.oldest_open_ns > into->oldest_open_ns)
-    into->oldest_open_ns = from.oldest_open_ns;
-  if (from.familiar < into->familiar)
-    into->familiar = from.familiar;
+  if (from.oldest_open_ns > into->oldest_open_ns) into->oldest_open_ns = from.oldest_open_ns;
+  if (from.familiar < into->familiar) into->familiar = from.familiar;
   if (from.excused > into->excused) {
     into->excused = from.excused;
     into->starved = from.starved;

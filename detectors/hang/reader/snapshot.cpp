@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "detectors/hang/slots/calls.h"
 #include "detectors/hang/reader/reader.h"
+#include "detectors/hang/slots/calls.h"
 #include "shim/base/hash.h"
-#include "shim/presence/launch.h"
 #include "shim/call/runtime.h"
+#include "shim/presence/launch.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -24,12 +24,12 @@ namespace resil::hang {
 namespace {
 
 /// The section of that name; null when there is none, or its bounds make no sense.
-const void* section_of(const ring::Header& header, const char* name, size_t entry_bytes, uint64_t mapped, uint64_t* bytes) {
+const void* section_of(const ring::Header& header, const char* name, size_t entry_bytes, uint64_t mapped,
+                       uint64_t* bytes) {
   const uint32_t sections = header.section_count < 16 ? header.section_count : 16;
   for (uint32_t i = 0; i < sections; ++i) {
     const ring::Section section = copy_of(header.sections[i]);
-    if (strncmp(section.name, name, sizeof(section.name)) != 0)
-      continue;
+    if (strncmp(section.name, name, sizeof(section.name)) != 0) continue;
     if (section.offset % 4096 != 0 || section.offset > mapped || section.bytes > mapped - section.offset ||
         (entry_bytes != 0 && section.entry_bytes != entry_bytes))
       return nullptr;
@@ -79,12 +79,10 @@ bool same_job(const ring::Header& header, int32_t rank) {
 }
 
 bool open_one(Watched& watched, int32_t rank) {
-  if (runtime.header == nullptr)
-    return false;
+  if (runtime.header == nullptr) return false;
   if (rank == runtime.rank)  // may be in anonymous memory
     return attach(watched, runtime.header, runtime.header->file_bytes, rank);
-  if (launch_nonce_of(rank) == 0)
-    return false;  // not known to carry resil
+  if (launch_nonce_of(rank) == 0) return false;  // not known to carry resil
   char path[256];
   segment_path_of(rank, path, sizeof(path));
   return watched_open_file(watched, path, rank);
@@ -95,18 +93,17 @@ bool open_one(Watched& watched, int32_t rank) {
 bool watched_open_file(Watched& watched, const char* path, int32_t rank) {
   struct stat status;
   const int fd = node_file_open(AT_FDCWD, path, false, sizeof(ring::Header) + 1, &status);
-  if (fd < 0)
-    return false;
+  if (fd < 0) return false;
   void* mapped = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, fd, 0);
   close(fd);
-  if (mapped == MAP_FAILED)
-    return false;
+  if (mapped == MAP_FAILED) return false;
   auto* header = static_cast<const ring::Header*>(mapped);
   // A killed job may have left a file of that name: so its process must live. The rank is the launcher's until MPI_Init
   // has returned. What is asked is what was kept: a damaged ring may change meanwhile, and pid 0 would be a group's.
   Watched made;
-  if (load(header->magic) == ring::kMagic && header->rank == rank && same_job(*header, rank) && header->pid_namespace == pid_namespace() &&
-      proc_is_own() && attach(made, header, static_cast<uint64_t>(status.st_size), rank) && made.pid > 1 && made.pid_start != 0 &&
+  if (load(header->magic) == ring::kMagic && header->rank == rank && same_job(*header, rank) &&
+      header->pid_namespace == pid_namespace() && proc_is_own() &&
+      attach(made, header, static_cast<uint64_t>(status.st_size), rank) && made.pid > 1 && made.pid_start != 0 &&
       process_start_time(made.pid) == made.pid_start) {
     watched = made;
     return true;
@@ -117,8 +114,7 @@ bool watched_open_file(Watched& watched, const char* path, int32_t rank) {
 
 uint32_t watched_open(Watched* watched, const int32_t* ranks, uint32_t count) {
   uint32_t open = 0;
-  for (uint32_t i = 0; i < count; ++i)
-    open += watched[i].header != nullptr || open_one(watched[i], ranks[i]);
+  for (uint32_t i = 0; i < count; ++i) open += watched[i].header != nullptr || open_one(watched[i], ranks[i]);
   return open;
 }
 
@@ -126,8 +122,7 @@ uint64_t realtime_of(const ring::Header& header, uint64_t ticks) {
   constexpr double kFar = 1e9;  // seconds: of a damaged ring
   const double rate = header.ticks_per_second;
   const double since = static_cast<double>(static_cast<int64_t>(ticks - header.ticks_sync)) / rate;
-  if (!(rate > 0 && since > -kFar && since < kFar))
-    return 0;
+  if (!(rate > 0 && since > -kFar && since < kFar)) return 0;
   return header.realtime_sync_ns + static_cast<uint64_t>(static_cast<int64_t>(since * 1e9));
 }
 
@@ -136,8 +131,7 @@ Envelope envelope_read(const Section& section, uint64_t comm, int32_t peer, int3
   for (uint32_t i = 0; i < reach; ++i) {
     const Envelope& place = section.envelopes[(home + i) % kEnvelopes];
     const uint64_t whose = load(place.comm);
-    if (whose == 0)
-      break;
+    if (whose == 0) break;
     if (whose == comm)
       if (const Envelope found = copy_of(place); found.comm == comm && found.peer == peer && found.tag == tag)
         return found;
@@ -155,17 +149,18 @@ QuickLook look(Watched& watched, uint64_t now_ns) {
   for (uint32_t i = 0; i < watched.lane_count; ++i) {
     const ring::Lane& lane = watched.lanes[i];
     const Wait& wait = watched.section->waits[i];
-    const uint64_t instance = load(wait.instance), current = load(lane.current), steps = load(wait.steps), polled = load(wait.polls);
+    const uint64_t instance = load(wait.instance), current = load(lane.current), steps = load(wait.steps),
+                   polled = load(wait.polls);
     const uint64_t run = instance == (kRun | steps) ? instance : 0;
     calls += steps + polled;
     polls += polled;
     mark = hash_combine(hash_combine(mark, steps), run != 0 ? run : current);
-    watched.lane_polling[i] = watched.looked && run != 0 && run == watched.lane_run[i] && polled != watched.lane_polls[i];
+    watched.lane_polling[i] =
+        watched.looked && run != 0 && run == watched.lane_run[i] && polled != watched.lane_polls[i];
     watched.lane_run[i] = run;
     watched.lane_polls[i] = polled;
     const bool live = load(lane.state) == static_cast<uint32_t>(ring::LaneState::kLive);
-    if (!live || (chosen != ~0u && lane.tid != watched.pid))
-      continue;
+    if (!live || (chosen != ~0u && lane.tid != watched.pid)) continue;
     chosen = i;
     quick.in_mpi = current != 0;
     quick.polling = watched.lane_polling[i];
@@ -192,14 +187,11 @@ RankActivity liveness(const Watched& watched, char* kernel_state, uint64_t* cpu_
   snprintf(text, sizeof(text), "/proc/%d/task/../stat", watched.pid);  // task/..: see node_file.cpp
   const int fd = open(text, O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0)
-    close(fd);
-  if (length <= 0)
-    return RankActivity::kGone;
+  if (fd >= 0) close(fd);
+  if (length <= 0) return RankActivity::kGone;
   text[length] = 0;
   const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
-  if (field == nullptr || field[1] != ' ')
-    return RankActivity::kUnknown;
+  if (field == nullptr || field[1] != ' ') return RankActivity::kUnknown;
   const char state = field[2];
   uint64_t values[20] = {};  // fields 4 to 22
   const char* at = field + 3;
@@ -209,8 +201,7 @@ RankActivity liveness(const Watched& watched, char* kernel_state, uint64_t* cpu_
     at = end;
   }
   // A main thread that has called pthread_exit is shown as a zombie while the others go on: field 20 counts them.
-  if (values[18] != watched.pid_start || state == 'X' || (state == 'Z' && values[16] <= 1))
-    return RankActivity::kGone;
+  if (values[18] != watched.pid_start || state == 'X' || (state == 'Z' && values[16] <= 1)) return RankActivity::kGone;
   constexpr uint64_t kTickNs = 10000000;  // USER_HZ is 100 in what the kernel shows
   *kernel_state = state;
   *cpu_ns = (values[10] + values[11]) * kTickNs;

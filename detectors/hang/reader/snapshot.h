@@ -10,10 +10,11 @@
 
 namespace resil::hang {
 
-/// One rank's slots. All zeros before watched_open(). The pointers lie inside the mapping whatever the rank writes later.
+/// One rank's slots. All zeros before watched_open(). The pointers lie inside the mapping whatever the rank writes
+/// later.
 struct Watched {
   const ring::Header* header;  ///< null: no such rank seen yet. Stays mapped when its file goes
-  const Section* section;      ///< null: that rank runs without hang detection
+  const Section* section;  ///< null: that rank runs without hang detection
   int32_t rank, pid;
   uint64_t pid_start;
   const ring::Lane* lanes;
@@ -23,10 +24,10 @@ struct Watched {
   const ring::Module* modules;
   uint32_t lane_count, comm_count, request_count, module_count;  ///< lanes: at most kSharedLanes
   // of the last quick look
-  uint64_t calls, polls;               ///< sums over the lanes, local queries not counted
-  uint64_t mark;                       ///< changes with every call that is entered or left, but not within a run of polls
+  uint64_t calls, polls;  ///< sums over the lanes, local queries not counted
+  uint64_t mark;  ///< changes with every call that is entered or left, but not within a run of polls
   uint64_t lane_polls[kSharedLanes], lane_run[kSharedLanes];  ///< run: Wait::instance of the run of polls, 0: none
-  bool lane_polling[kSharedLanes];     ///< the run went on between the last two looks
+  bool lane_polling[kSharedLanes];  ///< the run went on between the last two looks
   bool looked;
 };
 
@@ -42,18 +43,19 @@ bool watched_open_file(Watched& watched, const char* path, int32_t rank);
 /// something, since the last look (true on the first).
 struct QuickLook {
   bool in_mpi, polling, moved, finished, inside_finalize;
-  uint64_t instance;  ///< of the main thread's open call or run of polls (else of the first thread that calls MPI); 0: neither
+  uint64_t instance;  ///< of the main thread's open call or run of polls (else of the first thread that calls MPI); 0:
+                      ///< neither
   uint64_t open_since_ns;  ///< CLOCK_REALTIME; 0: outside
 };
 QuickLook look(Watched& watched, uint64_t now_ns);
 
-/// Liveness by /proc/PID/stat: kGone, kStopped, else kUnknown: it lives. Three system calls. `kernel_state` and `cpu_ns`
-/// (of the process, 10 ms steps) are those of a living process, else 0.
+/// Liveness by /proc/PID/stat: kGone, kStopped, else kUnknown: it lives. Three system calls. `kernel_state` and
+/// `cpu_ns` (of the process, 10 ms steps) are those of a living process, else 0.
 RankActivity liveness(const Watched& watched, char* kernel_state, uint64_t* cpu_ns);
 
 /// The whole state; returns its bytes, 0 when `room` is too small (kStateRoom always does) or the rank cannot be read.
-/// Threads that enter or leave calls all the while are taken for computing. `stable`, `node` and what liveness() knows are
-/// the caller's. Whether a run of polls goes on is judged by the look() before: so look first.
+/// Threads that enter or leave calls all the while are taken for computing. `stable`, `node` and what liveness() knows
+/// are the caller's. Whether a run of polls goes on is judged by the look() before: so look first.
 uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes);
 constexpr uint32_t kStateRoom = 16 << 10;
 

@@ -3,15 +3,17 @@
 // See snapshot.h: how many messages of an envelope, from the counters, the pending requests and the open calls of the
 // ranks of this node.
 
-#include "detectors/hang/slots/calls.h"
 #include "detectors/hang/reader/reader.h"
 #include "detectors/hang/reader/snapshot.h"
+#include "detectors/hang/slots/calls.h"
 
 namespace resil::hang {
 
 namespace {
 
-bool covers(const Question& question, uint64_t comm) { return question.comm == 0 ? comm > kNobody : comm == question.comm; }
+bool covers(const Question& question, uint64_t comm) {
+  return question.comm == 0 ? comm > kNobody : comm == question.comm;
+}
 bool covers_tag(const Question& question, int32_t tag) { return question.tag == ring::kAnyTag || tag == question.tag; }
 bool covers_source(const Question& question, int32_t source) {
   return question.source == ring::kAnySource ? source >= 0 : source == question.source;
@@ -19,13 +21,11 @@ bool covers_source(const Question& question, int32_t source) {
 
 /// A receive or matched probe that is pending at the destination.
 void count_pending(const Question& question, uint64_t comm, int32_t source, int32_t tag, bool probe, Answer* answer) {
-  if (!covers(question, comm) || (source < 0 && source != ring::kAnySource))
-    return;
+  if (!covers(question, comm) || (source < 0 && source != ring::kAnySource)) return;
   const bool wild = source == ring::kAnySource || tag == ring::kAnyTag;
   const bool source_fits = source == ring::kAnySource || covers_source(question, source);
   const bool tag_fits = tag == ring::kAnyTag || covers_tag(question, tag);
-  if (source_fits && tag_fits)
-    ++(wild || probe ? answer->wild_pending : answer->pending);
+  if (source_fits && tag_fits) ++(wild || probe ? answer->wild_pending : answer->pending);
 }
 
 /// Calls `visit` with (comm, source, tag, probe) of every pending receive of the rank.
@@ -34,8 +34,7 @@ void each_pending(const Watched& watched, Visit visit) {
   for (uint32_t i = 0; i < watched.request_count; ++i) {
     ring::Request request;
     Pending pending;
-    if (!pending_at(watched, i, &request, &pending))
-      continue;
+    if (!pending_at(watched, i, &request, &pending)) continue;
     if (request.kind == static_cast<uint8_t>(ring::RequestKind::kReceive))
       visit(comm_id(watched, request.comm), pending.peer, request.tag, false);
     else if (request.kind == static_cast<uint8_t>(ring::RequestKind::kSend) && pending.both)
@@ -45,20 +44,17 @@ void each_pending(const Watched& watched, Visit visit) {
     const ring::Lane& lane = watched.lanes[i];
     const uint64_t current = load(lane.current);
     const Wait wait = copy_of(watched.section->waits[i]);
-    if (current == 0 || wait.instance != current)
-      continue;
+    if (current == 0 || wait.instance != current) continue;
     const ring::Record record = copy_of(lane.records[(current - 1) % ring::kRecordsPerLane]);
-    if (record.call >= kCallCount || load(lane.current) != current || load(watched.section->waits[i].instance) != current)
+    if (record.call >= kCallCount || load(lane.current) != current ||
+        load(watched.section->waits[i].instance) != current)
       continue;
     const auto id = static_cast<CallId>(record.call);
     const Role role = meaning_of(id).role;
     const uint64_t comm = comm_id(watched, record.comm);
-    if (role == Role::kReceive)
-      visit(comm, wait.peer, record.tag, false);
-    else if (role == Role::kSendReceive)
-      visit(comm, wait.receive_peer, wait.receive_tag, false);
-    else if (id == CallId::kMPI_Mprobe)
-      visit(comm, wait.peer, record.tag, true);
+    if (role == Role::kReceive) visit(comm, wait.peer, record.tag, false);
+    else if (role == Role::kSendReceive) visit(comm, wait.receive_peer, wait.receive_tag, false);
+    else if (id == CallId::kMPI_Mprobe) visit(comm, wait.peer, record.tag, true);
   }
 }
 
@@ -71,15 +67,11 @@ void add_source(const Section& section, const Question& question, int32_t peer, 
     return;
   }
   for (uint32_t i = 0; i < kEnvelopes; ++i) {
-    if (!covers(question, load(section.envelopes[i].comm)))
-      continue;
+    if (!covers(question, load(section.envelopes[i].comm))) continue;
     const Envelope envelope = copy_of(section.envelopes[i]);
-    if (envelope.peer != peer || !covers(question, envelope.comm))
-      continue;
-    if (covers_tag(question, envelope.tag))
-      answer->sent += envelope.sent;
-    else
-      answer->other_tags |= envelope.tag == kOtherTags;
+    if (envelope.peer != peer || !covers(question, envelope.comm)) continue;
+    if (covers_tag(question, envelope.tag)) answer->sent += envelope.sent;
+    else answer->other_tags |= envelope.tag == kOtherTags;
   }
 }
 
@@ -93,10 +85,10 @@ void add_destination(const Section& section, const Question& question, Answer* a
     return;
   }
   for (uint32_t i = 0; i < kEnvelopes; ++i) {
-    if (!covers(question, load(section.envelopes[i].comm)))
-      continue;
+    if (!covers(question, load(section.envelopes[i].comm))) continue;
     const Envelope envelope = copy_of(section.envelopes[i]);
-    if (!covers(question, envelope.comm) || is_wild_envelope(envelope.peer, envelope.tag) || !covers_source(question, envelope.peer))
+    if (!covers(question, envelope.comm) || is_wild_envelope(envelope.peer, envelope.tag) ||
+        !covers_source(question, envelope.peer))
       continue;
     if (covers_tag(question, envelope.tag)) {
       answer->posted += envelope.posted;
@@ -121,19 +113,16 @@ uint32_t answer(Watched* watched, uint32_t count, const Question* questions, uin
     made.tag = question.tag;
     for (uint32_t i = 0; i < count; ++i) {
       const Watched& rank = watched[i];
-      if (rank.header == nullptr || rank.section == nullptr)
-        continue;
+      if (rank.header == nullptr || rank.section == nullptr) continue;
       if (question.source == ring::kAnySource || rank.rank == question.source)
         add_source(*rank.section, question, question.destination, &made);
-      if (rank.rank != question.destination)
-        continue;
+      if (rank.rank != question.destination) continue;
       add_destination(*rank.section, question, &made);
       each_pending(rank, [&](uint64_t comm, int32_t source, int32_t tag, bool probe) {
         count_pending(question, comm, source, tag, probe, &made);
       });
     }
-    if (made.from_source || made.from_destination)
-      answers[given++] = made;
+    if (made.from_source || made.from_destination) answers[given++] = made;
   }
   return given;
 }

@@ -10,10 +10,10 @@
 
 #include <initializer_list>
 
-#include "detectors/hang/slots/calls.h"
 #include "detectors/hang/reader/reader.h"
-#include "detectors/hang/slots/signature.h"
 #include "detectors/hang/reader/snapshot.h"
+#include "detectors/hang/slots/calls.h"
+#include "detectors/hang/slots/signature.h"
 #include "shim/base/task_list.h"
 
 namespace resil::hang {
@@ -22,7 +22,9 @@ namespace {
 
 constexpr uint64_t kEagerAtMost = 256 << 10;  // no MPI buffers larger standard sends
 constexpr int kTries = 4;
-static_assert(sizeof(RankState) + kMaxThreads * sizeof(ThreadWait) + kMaxParts * sizeof(Part) + kMaxMemberships * sizeof(Membership) <= kStateRoom);
+static_assert(sizeof(RankState) + kMaxThreads * sizeof(ThreadWait) + kMaxParts * sizeof(Part) +
+                  kMaxMemberships * sizeof(Membership) <=
+              kStateRoom);
 
 struct Builder {
   Watched& watched;
@@ -63,36 +65,34 @@ struct Source {
 };
 
 void add_receive(Builder& b, ThreadWait& thread, const Source& from, PartKind kind) {
-  if (from.peer == ring::kProcNull)
-    return;
-  if (from.comm == 0 || (from.peer < 0 && from.peer != ring::kAnySource))
-    return add_other(b, thread, from.call);
+  if (from.peer == ring::kProcNull) return;
+  if (from.comm == 0 || (from.peer < 0 && from.peer != ring::kAnySource)) return add_other(b, thread, from.call);
   Part* part = add_part(b, thread);
-  if (part == nullptr)
-    return;
+  if (part == nullptr) return;
   *part = {kind, from.flags, from.call, from.peer, from.comm, from.tag, from.ordinal, from.bytes, 0, 0};
-  if (is_wild_envelope(from.peer, from.tag) || has_other_tags(b.section, from.comm, from.peer))
-    return;
+  if (is_wild_envelope(from.peer, from.tag) || has_other_tags(b.section, from.comm, from.peer)) return;
   const Envelope counts = envelope_read(b.section, from.comm, from.peer, from.tag);
-  if (kind == PartKind::kProbe)
-    part->needed = counts.posted + counts.taken + 1;
-  else if (from.ordinal != 0)
-    part->needed = from.ordinal + counts.taken;
+  if (kind == PartKind::kProbe) part->needed = counts.posted + counts.taken + 1;
+  else if (from.ordinal != 0) part->needed = from.ordinal + counts.taken;
 }
 
 void add_send(Builder& b, ThreadWait& thread, const Source& from, SendMode mode) {
-  if (from.peer == ring::kProcNull || mode == SendMode::kBuffered)
-    return;  // never waits
-  if (from.comm == 0 || from.peer < 0)
-    return add_other(b, thread, from.call);
+  if (from.peer == ring::kProcNull || mode == SendMode::kBuffered) return;  // never waits
+  if (from.comm == 0 || from.peer < 0) return add_other(b, thread, from.call);
   Part* part = add_part(b, thread);
-  if (part == nullptr)
-    return;
+  if (part == nullptr) return;
   const bool waits = mode == SendMode::kSynchronous || from.bytes > kEagerAtMost;
-  *part = {PartKind::kSend, static_cast<uint8_t>(from.flags | (waits ? 0 : int{kLenient})), from.call, from.peer, from.comm, from.tag,
-           from.ordinal, from.bytes, 0, 0};
-  if (!has_other_tags(b.section, from.comm, from.peer))
-    part->needed = from.ordinal;
+  *part = {PartKind::kSend,
+           static_cast<uint8_t>(from.flags | (waits ? 0 : int{kLenient})),
+           from.call,
+           from.peer,
+           from.comm,
+           from.tag,
+           from.ordinal,
+           from.bytes,
+           0,
+           0};
+  if (!has_other_tags(b.section, from.comm, from.peer)) part->needed = from.ordinal;
 }
 
 /// Whom MPI demands that this rank waits for (MPI 4.0, 6.14: what a collective does not need to wait for, it may not).
@@ -126,43 +126,54 @@ bool add_remote(Builder& b, ThreadWait& thread, const Source& from, const Wait& 
   const uint32_t kept = kept_of(wait);
   for (uint32_t i = 1; i <= kept; ++i) {
     Part* part = add_part(b, thread);
-    if (part == nullptr)
-      return true;
-    *part = {PartKind::kCollective, kRootOnly, from.call, static_cast<int32_t>(wait.keys[i] >> 32), from.comm, ring::kNoTag, 0,
-             from.bytes, 0, wait.sequence};
+    if (part == nullptr) return true;
+    *part = {PartKind::kCollective,
+             kRootOnly,
+             from.call,
+             static_cast<int32_t>(wait.keys[i] >> 32),
+             from.comm,
+             ring::kNoTag,
+             0,
+             from.bytes,
+             0,
+             wait.sequence};
   }
   thread.truncated |= wait.count > kept;
   return kept != 0;
 }
 
 /// `from.peer`: the root's world rank. `amount`: bytes of the signature.
-void add_collective(Builder& b, ThreadWait& thread, const Source& from, uint32_t comm_index, int32_t root, uint64_t amount,
-                    bool empty_here, uint64_t sequence) {
+void add_collective(Builder& b, ThreadWait& thread, const Source& from, uint32_t comm_index, int32_t root,
+                    uint64_t amount, bool empty_here, uint64_t sequence) {
   const Kind kind = meaning_of(static_cast<CallId>(from.call)).kind;
   const ring::Comm comm = comm_at(b.watched, comm_index);
-  if (comm.id == 0 || sequence == 0)
-    return add_other(b, thread, from.call);
+  if (comm.id == 0 || sequence == 0) return add_other(b, thread, from.call);
   Part* part = add_part(b, thread);
-  if (part == nullptr)
-    return;
+  if (part == nullptr) return;
   const uint64_t bytes = amount == kBytesNotCompared ? from.bytes : amount;
   const auto flags = static_cast<uint8_t>(collective_flags(kind, comm, root == comm.rank, bytes, empty_here) |
                                           (kind == Kind::kFile ? int{kTransfer} : 0));
-  *part = {PartKind::kCollective, static_cast<uint8_t>(from.flags | flags), from.call, from.peer, comm.id, ring::kNoTag, 0,
-           from.bytes, 0, sequence};
+  *part = {PartKind::kCollective,
+           static_cast<uint8_t>(from.flags | flags),
+           from.call,
+           from.peer,
+           comm.id,
+           ring::kNoTag,
+           0,
+           from.bytes,
+           0,
+           sequence};
 }
 
-/// Start number `pending.sequence` of a persistent collective, which each rank counts for itself; a rank that has not made it
-/// yet has not started it either.
+/// Start number `pending.sequence` of a persistent collective, which each rank counts for itself; a rank that has not
+/// made it yet has not started it either.
 void add_persistent(Builder& b, ThreadWait& thread, Source from, const ring::Request& request, const Pending& pending) {
   const auto made = static_cast<uint64_t>(pending.receive_tag);
   const ring::Comm comm = comm_at(b.watched, request.comm);
-  if (pending.receive_tag <= 0 || pending.sequence == 0 || comm.id == 0)
-    return add_other(b, thread, from.call);
+  if (pending.receive_tag <= 0 || pending.sequence == 0 || comm.id == 0) return add_other(b, thread, from.call);
   const bool all = thread.kind == WaitKind::kAll;
   add_collective(b, thread, from, request.comm, request.peer, pending.ordinal, (pending.flags & kEmptyHere) != 0, made);
-  if (thread.truncated != 0)
-    return;
+  if (thread.truncated != 0) return;
   Part& part = b.parts[b.state.part_count - 1];
   if (Part* start = all ? add_part(b, thread) : &part; start != nullptr) {
     *start = part;
@@ -179,12 +190,10 @@ bool find_request(const Watched& watched, uint64_t key, ring::Request* request, 
   for (uint32_t step = 0; step < ring::kRequestReach; ++step) {
     const uint32_t first = ((home + step) & (buckets - 1)) * ring::kRequestBucket;
     for (uint32_t i = first; i < first + ring::kRequestBucket; ++i) {
-      if (load(watched.requests[i].key) != key)
-        continue;
+      if (load(watched.requests[i].key) != key) continue;
       *request = copy_of(watched.requests[i]);
       *pending = copy_of(watched.pending[i]);
-      if (request->key == key && load(watched.requests[i].key) == key)
-        return true;
+      if (request->key == key && load(watched.requests[i].key) == key) return true;
     }
   }
   return false;
@@ -193,15 +202,20 @@ bool find_request(const Watched& watched, uint64_t key, ring::Request* request, 
 void add_request(Builder& b, ThreadWait& thread, uint64_t key) {
   ring::Request request;
   Pending pending;
-  if (!find_request(b.watched, key, &request, &pending) || request.call >= kCallCount || (request.flags & ring::kPartitioned))
+  if (!find_request(b.watched, key, &request, &pending) || request.call >= kCallCount ||
+      (request.flags & ring::kPartitioned))
     return add_other(b, thread, thread.call);
   if ((request.flags & ring::kPersistent) && !(request.flags & ring::kActive))
     return;  // inactive: as good as MPI_REQUEST_NULL
-  Source from = {request.call, comm_at(b.watched, request.comm).id, pending.peer, request.tag, pending.ordinal, request.bytes,
+  Source from = {request.call,
+                 comm_at(b.watched, request.comm).id,
+                 pending.peer,
+                 request.tag,
+                 pending.ordinal,
+                 request.bytes,
                  static_cast<uint8_t>(kNonblocking | (request.flags & ring::kPersistent ? kPersistentPart : 0))};
   switch (static_cast<ring::RequestKind>(request.kind)) {
-    case ring::RequestKind::kReceive:
-      return add_receive(b, thread, from, PartKind::kReceive);
+    case ring::RequestKind::kReceive: return add_receive(b, thread, from, PartKind::kReceive);
     case ring::RequestKind::kSend:
       add_send(b, thread, from, static_cast<SendMode>(pending.mode));
       if (pending.both) {
@@ -212,41 +226,35 @@ void add_request(Builder& b, ThreadWait& thread, uint64_t key) {
       }
       return;
     case ring::RequestKind::kCollective:
-      if (request.flags & ring::kPersistent)
-        return add_persistent(b, thread, from, request, pending);
+      if (request.flags & ring::kPersistent) return add_persistent(b, thread, from, request, pending);
       [[fallthrough]];
     case ring::RequestKind::kCommunicator:
-      return add_collective(b, thread, from, request.comm, request.peer, pending.ordinal, (pending.flags & kEmptyHere) != 0,
-                            pending.sequence);
-    default:
-      return add_other(b, thread, request.call);
+      return add_collective(b, thread, from, request.comm, request.peer, pending.ordinal,
+                            (pending.flags & kEmptyHere) != 0, pending.sequence);
+    default: return add_other(b, thread, request.call);
   }
 }
 
 /// The requests of a completing call, or of a run of polls.
 void add_requests(Builder& b, ThreadWait& thread, const Wait& wait) {
   const uint32_t kept = wait.kept < kWaitedKeys ? wait.kept : kWaitedKeys;
-  for (uint32_t i = 0; i < kept; ++i)
-    add_request(b, thread, wait.keys[i]);
-  if (wait.count > kept)
-    thread.truncated = 1;
+  for (uint32_t i = 0; i < kept; ++i) add_request(b, thread, wait.keys[i]);
+  if (wait.count > kept) thread.truncated = 1;
 }
 
-/// A run of MPI_Win_test alone: the completes of all ranks for which the window was ever exposed. Those of earlier epochs
-/// have come.
+/// A run of MPI_Win_test alone: the completes of all ranks for which the window was ever exposed. Those of earlier
+/// epochs have come.
 void add_exposure(Builder& b, ThreadWait& thread, uint64_t window) {
   for (const Envelope& place : b.section.envelopes) {
-    if (load(place.comm) != token_comm(window))
-      continue;
+    if (load(place.comm) != token_comm(window)) continue;
     const Envelope token = copy_of(place);
-    if (token.comm != token_comm(window) || (token.tag != kCompleteToken && token.tag != kOtherTags))
-      continue;
+    if (token.comm != token_comm(window) || (token.tag != kCompleteToken && token.tag != kOtherTags)) continue;
     Part* part = token.tag == kCompleteToken ? add_part(b, thread) : nullptr;
-    if (part == nullptr)
-      return add_other(b, thread, thread.call);
+    if (part == nullptr) return add_other(b, thread, thread.call);
     const auto number = static_cast<uint32_t>(token.posted);
-    *part = {PartKind::kToken, 0, static_cast<uint16_t>(CallId::kMPI_Win_complete), token.peer, window, token.tag, number, 0,
-             number, 0};
+    *part = {
+        PartKind::kToken, 0, static_cast<uint16_t>(CallId::kMPI_Win_complete), token.peer, window, token.tag, number, 0,
+        number,           0};
   }
 }
 
@@ -258,52 +266,59 @@ void add_run(Builder& b, ThreadWait& thread, const Wait& wait) {
   thread.kind = wait.flags & kTestAll ? WaitKind::kAll : WaitKind::kAny;
   add_requests(b, thread, wait);
   for (uint32_t i = 0; i < wait.probe_count && i < kProbes; ++i)
-    if (wait.probes[i].tag <= kFirstToken)
-      add_other(b, thread, thread.call);
+    if (wait.probes[i].tag <= kFirstToken) add_other(b, thread, thread.call);
     else
-      add_receive(b, thread, {thread.call, wait.probes[i].comm, wait.probes[i].peer, wait.probes[i].tag, 0, 0, 0}, PartKind::kProbe);
-  if ((wait.flags & kUnjudged) || wait.probe_count > kProbes)
-    add_other(b, thread, thread.call);
+      add_receive(b, thread, {thread.call, wait.probes[i].comm, wait.probes[i].peer, wait.probes[i].tag, 0, 0, 0},
+                  PartKind::kProbe);
+  if ((wait.flags & kUnjudged) || wait.probe_count > kProbes) add_other(b, thread, thread.call);
 }
 
 /// MPI_Win_start, complete, wait, lock, unlock, flush and their kin.
 void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
   const auto id = static_cast<CallId>(call);
-  const bool posts = id == CallId::kMPI_Win_start || id == CallId::kMPI_Win_complete, completes = id == CallId::kMPI_Win_wait;
+  const bool posts = id == CallId::kMPI_Win_start || id == CallId::kMPI_Win_complete,
+             completes = id == CallId::kMPI_Win_wait;
   const uint32_t kept = kept_of(wait);
-  if (wait.keys[0] == 0)
-    return add_other(b, thread, call);
+  if (wait.keys[0] == 0) return add_other(b, thread, call);
   for (uint32_t i = 1; i <= kept; ++i) {
     Part* part = add_part(b, thread);
-    if (part == nullptr)
-      return;
+    if (part == nullptr) return;
     const auto value = static_cast<uint32_t>(wait.keys[i]);
     const auto peer = static_cast<int32_t>(wait.keys[i] >> 32);
     const auto flags = static_cast<uint8_t>(value & kSyncStrict ? 0 : kLenient | kPermitted);
     const uint32_t number = value & ~uint32_t{kSyncStrict};
     if (posts || completes)
-      *part = {PartKind::kToken, flags, static_cast<uint16_t>(posts ? CallId::kMPI_Win_post : CallId::kMPI_Win_complete), peer,
-               wait.keys[0], posts ? kPostToken : kCompleteToken, number, 0, number, 0};
+      *part = {PartKind::kToken,
+               flags,
+               static_cast<uint16_t>(posts ? CallId::kMPI_Win_post : CallId::kMPI_Win_complete),
+               peer,
+               wait.keys[0],
+               posts ? kPostToken : kCompleteToken,
+               number,
+               0,
+               number,
+               0};
     else
-      *part = {PartKind::kLock, flags, call, peer, wait.keys[0], static_cast<int32_t>(number & kSyncExclusive), 0, 0, 0, 0};
+      *part = {
+          PartKind::kLock, flags, call, peer, wait.keys[0], static_cast<int32_t>(number & kSyncExclusive), 0, 0, 0, 0};
   }
-  if (wait.count > kept)
-    thread.truncated = 1;
+  if (wait.count > kept) thread.truncated = 1;
 }
 
 /// Not from the entry of MPI_COMM_WORLD: MPI_Finalize may delete that first.
 void add_finalize(Builder& b, ThreadWait& thread, const ring::Record& record) {
   const uint64_t world = load(b.section.final_comm);
-  if (world == 0)
-    return add_other(b, thread, record.call);
+  if (world == 0) return add_other(b, thread, record.call);
   if (Part* part = add_part(b, thread); part != nullptr)
-    *part = {PartKind::kCollective, 0, record.call, ring::kNoPeer, world, ring::kNoTag, 0, 0, 0, load(b.section.final_sequence)};
+    *part = {PartKind::kCollective,         0, record.call, ring::kNoPeer, world, ring::kNoTag, 0, 0, 0,
+             load(b.section.final_sequence)};
 }
 
 /// A transfer in order needs the amounts of the ranks below, if it has data and is whole; all others may wait.
 uint8_t transfer_flags(Kind kind, CallId id, const Wait& wait) {
   constexpr uint32_t kWhole = kCallHasData | kCallBlocking;
-  const bool must = kind == Kind::kOrdered && (wait.flags & kEmptyHere) == 0 && (call_info(id).attributes & kWhole) == kWhole;
+  const bool must =
+      kind == Kind::kOrdered && (wait.flags & kEmptyHere) == 0 && (call_info(id).attributes & kWhole) == kWhole;
   return static_cast<uint8_t>(kTransfer | (kind == Kind::kOrdered ? int{kLowerOnly} : 0) | (must ? 0 : int{kLenient}));
 }
 
@@ -312,12 +327,8 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
   const CallMeaning meaning = meaning_of(id);
   Source from = {record.call, comm_at(b.watched, record.comm).id, wait.peer, record.tag, 0, record.bytes, 0};
   switch (meaning.role) {
-    case Role::kSend:
-      from.ordinal = wait.send_ordinal;
-      return add_send(b, thread, from, wait.mode);
-    case Role::kReceive:
-      from.ordinal = wait.receive_ordinal;
-      return add_receive(b, thread, from, PartKind::kReceive);
+    case Role::kSend: from.ordinal = wait.send_ordinal; return add_send(b, thread, from, wait.mode);
+    case Role::kReceive: from.ordinal = wait.receive_ordinal; return add_receive(b, thread, from, PartKind::kReceive);
     case Role::kSendReceive:
       from.ordinal = wait.send_ordinal;
       add_send(b, thread, from, SendMode::kStandard);
@@ -325,8 +336,7 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       from.tag = wait.receive_tag;
       from.ordinal = wait.receive_ordinal;
       return add_receive(b, thread, from, PartKind::kReceive);
-    case Role::kProbe:
-      return add_receive(b, thread, from, PartKind::kProbe);
+    case Role::kProbe: return add_receive(b, thread, from, PartKind::kProbe);
     case Role::kWait:
       thread.kind = id == CallId::kMPI_Waitany || id == CallId::kMPI_Waitsome ? WaitKind::kAny : WaitKind::kAll;
       if (thread.kind == WaitKind::kAny && (wait.flags & kSatisfied)) {
@@ -334,12 +344,12 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
         return;
       }
       add_requests(b, thread, wait);
-      if (thread.part_count == 0)
-        thread.kind = WaitKind::kAll;
+      if (thread.part_count == 0) thread.kind = WaitKind::kAll;
       return;
     case Role::kMakeCollective:  // MPI lets it wait for the others, and return without
       from.flags = kLenient;
-      return add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes, false, wait.sequence);
+      return add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes, false,
+                            wait.sequence);
     case Role::kCollective:
       if (comm_at(b.watched, record.comm).remote_size >= 0 && from.comm != 0 && wait.sequence != 0 &&
           add_remote(b, thread, from, wait))
@@ -349,36 +359,52 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       if (meaning.kind == Kind::kBetween && wait.keys[0] != 0)  // the leader also for the other one
         if (Part* part = add_part(b, thread); part != nullptr) {
           const auto number = static_cast<uint32_t>(wait.keys[1]);
-          *part = {PartKind::kToken, 0, record.call, static_cast<int32_t>(wait.keys[1] >> 32), wait.keys[0], wait.receive_tag, number,
-                   0, number, 0};
+          *part = {PartKind::kToken, 0,
+                   record.call,      static_cast<int32_t>(wait.keys[1] >> 32),
+                   wait.keys[0],     wait.receive_tag,
+                   number,           0,
+                   number,           0};
         }
       return;
     case Role::kWindow:
-      if (wait.keys[0] == 0)
-        return add_other(b, thread, record.call);
+      if (wait.keys[0] == 0) return add_other(b, thread, record.call);
       if (Part* part = add_part(b, thread); part != nullptr)
-        *part = {PartKind::kCollective, static_cast<uint8_t>(wait.flags & kEmptyHere ? kLenient : 0), record.call, ring::kNoPeer,
-                 wait.keys[0], ring::kNoTag, 0, 0, 0, wait.sequence};
+        *part = {PartKind::kCollective,
+                 static_cast<uint8_t>(wait.flags & kEmptyHere ? kLenient : 0),
+                 record.call,
+                 ring::kNoPeer,
+                 wait.keys[0],
+                 ring::kNoTag,
+                 0,
+                 0,
+                 0,
+                 wait.sequence};
       return;
-    case Role::kFile:  // collective transfers may be made without waiting, those in order need to know what comes before
-      if (wait.keys[0] == 0)
-        return add_other(b, thread, record.call);
+    case Role::kFile:  // collective transfers may be made without waiting, those in order need to know what comes
+                       // before
+      if (wait.keys[0] == 0) return add_other(b, thread, record.call);
       if (Part* part = add_part(b, thread); part != nullptr)
-        *part = {PartKind::kCollective, transfer_flags(meaning.kind, id, wait), record.call, ring::kNoPeer, wait.keys[0], ring::kNoTag, 0, record.bytes, 0, wait.sequence};
+        *part = {PartKind::kCollective,
+                 transfer_flags(meaning.kind, id, wait),
+                 record.call,
+                 ring::kNoPeer,
+                 wait.keys[0],
+                 ring::kNoTag,
+                 0,
+                 record.bytes,
+                 0,
+                 wait.sequence};
       return;
-    case Role::kSync:
-      return add_sync(b, thread, record.call, wait);
-    case Role::kFinalize:
-      b.state.in_finalize = 1;
-      return add_finalize(b, thread, record);
-    default:
-      return add_other(b, thread, record.call);
+    case Role::kSync: return add_sync(b, thread, record.call, wait);
+    case Role::kFinalize: b.state.in_finalize = 1; return add_finalize(b, thread, record);
+    default: return add_other(b, thread, record.call);
   }
 }
 
 uint32_t module_of(const Watched& watched, uint64_t site) {
   for (uint32_t i = 0; i < watched.module_count; ++i)
-    if (const uint64_t start = load(watched.modules[i].start); start != 0 && site >= start && site < load(watched.modules[i].end))
+    if (const uint64_t start = load(watched.modules[i].start);
+        start != 0 && site >= start && site < load(watched.modules[i].end))
       return i;
   return ~0u;
 }
@@ -389,21 +415,21 @@ enum class Read { kOutside, kInside, kMoving };
 Read read_lane(Builder& b, uint32_t index) {
   const ring::Lane& lane = b.watched.lanes[index];
   const Wait& slot = b.section.waits[index];
-  const uint64_t current = load(lane.current), head = load(lane.head), steps = load(slot.steps), instance = load(slot.instance);
+  const uint64_t current = load(lane.current), head = load(lane.head), steps = load(slot.steps),
+                 instance = load(slot.instance);
   const uint64_t run = instance == (kRun | steps) ? instance : 0;
   const uint64_t polls = load(slot.polls);
   const bool polling = run != 0 && run == b.watched.lane_run[index] &&
                        (b.watched.lane_polling[index] || polls != b.watched.lane_polls[index]);
-  if ((current == 0 && !polling) || (current == 0 && head == 0))
-    return Read::kOutside;
+  if ((current == 0 && !polling) || (current == 0 && head == 0)) return Read::kOutside;
   const Wait wait = copy_of(slot);
   ring::Record record = copy_of(lane.records[((current != 0 ? current : head) - 1) % ring::kRecordsPerLane]);
   // Between two polls of a run, local queries may have been recorded.
   for (uint64_t back = 1; current == 0 && back < 16 && back < head && record.call < kCallCount &&
-                          !is_poll(meaning_of(static_cast<CallId>(record.call)).role); ++back)
+                          !is_poll(meaning_of(static_cast<CallId>(record.call)).role);
+       ++back)
     record = copy_of(lane.records[(head - 1 - back) % ring::kRecordsPerLane]);
-  if (record.call >= kCallCount)
-    return Read::kMoving;
+  if (record.call >= kCallCount) return Read::kMoving;
   const uint32_t parts_before = b.state.part_count;
   ThreadWait& thread = b.threads[b.state.thread_count];
   thread = {};
@@ -416,21 +442,19 @@ Read read_lane(Builder& b, uint32_t index) {
   thread.call = record.call;
   thread.kind = WaitKind::kAll;
   thread.first_part = parts_before;
-  if (polling)
-    add_run(b, thread, wait);
-  else if (run == 0 && instance == current)
-    add_call(b, thread, record, wait);
+  if (polling) add_run(b, thread, wait);
+  else if (run == 0 && instance == current) add_call(b, thread, record, wait);
   else  // a call that is not expected to wait, a poll that does not come back, a call around one of a callback
     add_other(b, thread, record.call);
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  const bool same = load(slot.steps) == steps && load(slot.instance) == instance && (run != 0 || load(lane.current) == current);
+  const bool same =
+      load(slot.steps) == steps && load(slot.instance) == instance && (run != 0 || load(lane.current) == current);
   if (!same) {
     b.state.part_count = parts_before;
     return Read::kMoving;
   }
   ++b.state.thread_count;
-  if (polling)
-    b.state.activity = RankActivity::kPolling;
+  if (polling) b.state.activity = RankActivity::kPolling;
   return Read::kInside;
 }
 
@@ -439,17 +463,13 @@ bool threads_are_known(const Builder& b) {
   int32_t tids[512];
   char scratch[2048];
   const int count = list_threads(b.watched.pid, tids, 512, scratch, sizeof(scratch));
-  if (count <= 0 || count > 512)
-    return false;
+  if (count <= 0 || count > 512) return false;
   const uint32_t own = load(b.section.own_thread_count) < kOwnThreads ? load(b.section.own_thread_count) : kOwnThreads;
   for (int i = 0; i < count; ++i) {
     bool known = false;
-    for (uint32_t k = 0; k < b.state.thread_count && !known; ++k)
-      known = b.threads[k].tid == tids[i];
-    for (uint32_t k = 0; k < own && !known; ++k)
-      known = b.section.own_threads[k] == tids[i];
-    if (!known)
-      return false;
+    for (uint32_t k = 0; k < b.state.thread_count && !known; ++k) known = b.threads[k].tid == tids[i];
+    for (uint32_t k = 0; k < own && !known; ++k) known = b.section.own_threads[k] == tids[i];
+    if (!known) return false;
   }
   return true;
 }
@@ -460,27 +480,22 @@ void read_threads(Builder& b) {
     const uint64_t polls = load(b.section.waits[i].polls);
     b.state.polls += polls;
     b.state.calls += load(b.section.waits[i].steps) + polls;
-    if (load(b.watched.lanes[i].state) != static_cast<uint32_t>(ring::LaneState::kLive))
-      continue;
+    if (load(b.watched.lanes[i].state) != static_cast<uint32_t>(ring::LaneState::kLive)) continue;
     Read read = Read::kMoving;
-    for (int tries = 0; tries < kTries && read == Read::kMoving; ++tries)
-      read = read_lane(b, i);
+    for (int tries = 0; tries < kTries && read == Read::kMoving; ++tries) read = read_lane(b, i);
     outside += read != Read::kInside;
   }
   const bool multiple = load(b.section.thread_level) == 3;
   // Below MPI_THREAD_MULTIPLE nobody else may call MPI while one thread is inside.
-  if (b.state.thread_count == 0 || (multiple && outside != 0))
-    b.state.activity = RankActivity::kComputing;
-  else if (b.state.activity != RankActivity::kPolling)
-    b.state.activity = RankActivity::kBlocked;
+  if (b.state.thread_count == 0 || (multiple && outside != 0)) b.state.activity = RankActivity::kComputing;
+  else if (b.state.activity != RankActivity::kPolling) b.state.activity = RankActivity::kBlocked;
   b.state.provable = !(b.state.irregular & kLostThread) && load(b.section.hidden_receives) == 0 &&
                      (!multiple || (outside == 0 && threads_are_known(b)));
 }
 
 bool has_persistent(const Builder& b) {
   for (uint32_t i = 0; i < b.state.part_count; ++i)
-    if (b.parts[i].flags & kPersistentPart)
-      return true;
+    if (b.parts[i].flags & kPersistentPart) return true;
   return false;
 }
 
@@ -488,12 +503,11 @@ bool has_persistent(const Builder& b) {
 void add_holds(Builder& b) {
   for (const Hold& place : b.section.holds) {
     const uint64_t window = load(place.window);
-    if (window == 0 || b.state.part_count == kMaxParts)
-      continue;
+    if (window == 0 || b.state.part_count == kMaxParts) continue;
     const Hold held = copy_of(place);
     if (held.window == window && load(place.window) == window)
-      b.parts[b.state.part_count++] = {PartKind::kHold, 0, 0, held.target, window, static_cast<int32_t>(held.exclusive), 0, 0,
-                                       0, 0};
+      b.parts[b.state.part_count++] = {
+          PartKind::kHold, 0, 0, held.target, window, static_cast<int32_t>(held.exclusive), 0, 0, 0, 0};
   }
 }
 
@@ -503,8 +517,7 @@ uint32_t thread_cpu_ms(int32_t pid, int32_t tid) {
   snprintf(text, sizeof(text), "/proc/%d/task/%d/schedstat", pid, tid);
   const int fd = open(text, O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
-  if (fd >= 0)
-    close(fd);
+  if (fd >= 0) close(fd);
   text[length > 0 ? length : 0] = 0;
   return static_cast<uint32_t>(strtoull(text, nullptr, 10) / 1000000);
 }
@@ -538,8 +551,7 @@ void read_device(const Section& section, DeviceSeen* seen) {
 }  // namespace
 
 uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
-  if (watched.header == nullptr || watched.section == nullptr)
-    return 0;
+  if (watched.header == nullptr || watched.section == nullptr) return 0;
   Builder b = {watched, *watched.section, {}, {}, {}};
   b.state.rank = watched.rank;
   b.state.pid = watched.pid;
@@ -547,24 +559,24 @@ uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
   const auto phase = static_cast<ring::Phase>(load(watched.header->phase));
   b.state.in_finalize = phase == ring::Phase::kFinalizing;
   read_threads(b);
-  if (live_threads(watched) > 1 || has_persistent(b))
-    forget_order(watched, b.parts, b.state.part_count);
+  if (live_threads(watched) > 1 || has_persistent(b)) forget_order(watched, b.parts, b.state.part_count);
   add_holds(b);
   add_processor_time(b);
   read_device(*watched.section, &b.state.device);
-  if (phase == ring::Phase::kFinished)
-    b.state.activity = RankActivity::kFinished;
-  const uint32_t fixed = static_cast<uint32_t>(sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait) + b.state.part_count * sizeof(Part));
-  if (room_bytes < fixed)
-    return 0;
+  if (phase == ring::Phase::kFinished) b.state.activity = RankActivity::kFinished;
+  const uint32_t fixed = static_cast<uint32_t>(sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait) +
+                                               b.state.part_count * sizeof(Part));
+  if (room_bytes < fixed) return 0;
   const uint32_t left = static_cast<uint32_t>((room_bytes - fixed) / sizeof(Membership));
   char* to = static_cast<char*>(room);
   auto* memberships = reinterpret_cast<Membership*>(to + fixed);
-  b.state.comm_count = read_memberships(watched, b.parts, b.state.part_count, memberships, left < kMaxMemberships ? left : kMaxMemberships);
+  b.state.comm_count = read_memberships(watched, b.parts, b.state.part_count, memberships,
+                                        left < kMaxMemberships ? left : kMaxMemberships);
   b.state.bytes = static_cast<uint32_t>(fixed + b.state.comm_count * sizeof(Membership));
   memcpy(to, &b.state, sizeof(RankState));
   memcpy(to + sizeof(RankState), b.threads, b.state.thread_count * sizeof(ThreadWait));
-  memcpy(to + sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait), b.parts, b.state.part_count * sizeof(Part));
+  memcpy(to + sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait), b.parts,
+         b.state.part_count * sizeof(Part));
   return b.state.bytes;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See watch.h. Deadlock is a stable property, so two looks are enough: a thread that is in the same call at two instants
-// was in it all the time between, and all ranks whose intervals overlap were blocked together.
+// See watch.h. Deadlock is a stable property, so two looks are enough: a thread that is in the same call at two
+// instants was in it all the time between, and all ranks whose intervals overlap were blocked together.
 
 #include "detectors/hang/reader/watch.h"
 
@@ -16,19 +16,19 @@ namespace resil::hang {
 namespace {
 
 constexpr double kWaitingSeconds = 0.5;
-constexpr double kLifeSeconds = 0.8;    // between two looks at /proc for a rank that does not move
-constexpr double kAskAfter = 2;          // seconds of quiet, after which a rank outside MPI is looked at closely
-constexpr uint32_t kAskedEarly = 64;     // ranks that are asked at once whether they wait for a CPU, in one sample
+constexpr double kLifeSeconds = 0.8;  // between two looks at /proc for a rank that does not move
+constexpr double kAskAfter = 2;  // seconds of quiet, after which a rank outside MPI is looked at closely
+constexpr uint32_t kAskedEarly = 64;  // ranks that are asked at once whether they wait for a CPU, in one sample
 constexpr double kReopenSeconds = 0.5, kReopenLater = 5;
 
 bool lives(const Tracked& rank) { return rank.life == RankActivity::kUnknown || rank.life == RankActivity::kStopped; }
 
 void check_life(Watched& watched, Tracked& rank, double now) {
-  if (now - rank.life_checked < kLifeSeconds || !lives(rank))
-    return;
+  if (now - rank.life_checked < kLifeSeconds || !lives(rank)) return;
   rank.life_checked = now;
   const RankActivity life = liveness(watched, &rank.kernel_state, &rank.cpu_ns);
-  const RankActivity kept = life == RankActivity::kGone || life == RankActivity::kStopped ? life : RankActivity::kUnknown;
+  const RankActivity kept =
+      life == RankActivity::kGone || life == RankActivity::kStopped ? life : RankActivity::kUnknown;
   if (kept != rank.life) {
     rank.life = kept;
     rank.life_since = now;
@@ -45,8 +45,7 @@ void open_missing(Watch& watch, double now) {
 }
 
 void add_event(Summary* summary, int32_t rank, RankActivity what) {
-  if (summary->event_count < kMaxEvents)
-    summary->events[summary->event_count] = {rank, what, {}};
+  if (summary->event_count < kMaxEvents) summary->events[summary->event_count] = {rank, what, {}};
   ++summary->event_count;
 }
 
@@ -65,10 +64,8 @@ void sample_excuse(Watch& watch, uint32_t i, bool still_out, double now, Summary
   } else if (!kernel && waited > summary->excused) {
     summary->excused = summary->starved = waited;
   }
-  if (!still_out)
-    rank.delay_ns = kNotRead;
-  if (!closely)
-    rank.traffic = kNotRead;
+  if (!still_out) rank.delay_ns = kNotRead;
+  if (!closely) rank.traffic = kNotRead;
 }
 
 void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary* summary) {
@@ -86,8 +83,7 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
     rank.instance = quick.instance;
     rank.seen = true;
     ++summary->moved;
-    if (rank.life == RankActivity::kStopped)
-      rank.life = RankActivity::kUnknown;
+    if (rank.life == RankActivity::kStopped) rank.life = RankActivity::kUnknown;
   }
   if (quick.finished) {
     rank.life = RankActivity::kFinished;
@@ -105,20 +101,15 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
     ++summary->stopped;
     add_event(summary, watch.ranks[i], RankActivity::kStopped);
   }
-  if (const uint64_t before = familiar(watched); before < summary->familiar)
-    summary->familiar = before;
-  if (quick.inside_finalize)
-    ++summary->finalizing;
-  if (quick.polling)
-    ++summary->polling;
-  else if (!quick.in_mpi)
-    ++summary->out;
+  if (const uint64_t before = familiar(watched); before < summary->familiar) summary->familiar = before;
+  if (quick.inside_finalize) ++summary->finalizing;
+  if (quick.polling) ++summary->polling;
+  else if (!quick.in_mpi) ++summary->out;
   sample_excuse(watch, i, !quick.in_mpi && !quick.polling && rank.moved_at != now, now, summary);
   if ((quick.in_mpi || quick.polling) && now - rank.open_since >= kWaitingSeconds) {
     ++summary->waiting;
     const uint64_t open_ns = static_cast<uint64_t>((now - rank.open_since) * 1e9);
-    if (open_ns > summary->oldest_open_ns)
-      summary->oldest_open_ns = open_ns;
+    if (open_ns > summary->oldest_open_ns) summary->oldest_open_ns = open_ns;
   }
 }
 
@@ -171,10 +162,8 @@ void watch_sample(Watch& watch, double now, Summary* summary) {
   open_missing(watch, now);
   watch.starved_asked = 0;
   const uint64_t now_ns = realtime_now_ns();
-  if (watch.sampled_at != 0 && now - watch.sampled_at > kGapSeconds)
-    forget_times(watch, now);
-  for (uint32_t i = 0; i < watch.count; ++i)
-    sample_rank(watch, i, now, now_ns, summary);
+  if (watch.sampled_at != 0 && now - watch.sampled_at > kGapSeconds) forget_times(watch, now);
+  for (uint32_t i = 0; i < watch.count; ++i) sample_rank(watch, i, now, now_ns, summary);
   watch.sampled_at = now;
 }
 
@@ -182,18 +171,15 @@ uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes)
   uint32_t used = 0;
   for (uint32_t i = 0; i < watch.count; ++i) {
     Tracked& rank = watch.tracked[i];
-    if (watch.watched[i].header == nullptr || watch.watched[i].section == nullptr)
-      continue;
+    if (watch.watched[i].header == nullptr || watch.watched[i].section == nullptr) continue;
     const uint32_t bytes = snapshot(watch.watched[i], room + used, room_bytes - used);
-    if (bytes == 0)
-      continue;
+    if (bytes == 0) continue;
     auto& state = *reinterpret_cast<RankState*>(room + used);
     state.rank = watch.ranks[i];
     state.node = watch.node;
     state.kernel_state = rank.kernel_state;
     state.cpu_ns = rank.cpu_ns;
-    if (rank.life != RankActivity::kUnknown)
-      state.activity = rank.life;
+    if (rank.life != RankActivity::kUnknown) state.activity = rank.life;
     const uint64_t hash = hash_of_calls(state);
     if (hash != rank.calls_hash || rank.stable_since == 0) {
       rank.calls_hash = hash;
@@ -209,14 +195,10 @@ namespace {
 
 bool name(const Watched& watched, const NameQuestion& question, char* text, uint32_t bytes) {
   switch (question.kind) {
-    case NameKind::kSite:
-      return site_name(watched, question.value, text, bytes);
-    case NameKind::kComm:
-      return comm_name(watched, question.value, text, bytes);
-    case NameKind::kHost:
-      return host_name(watched, text, bytes);
-    case NameKind::kLast:
-      return last_call(watched, text, bytes);
+    case NameKind::kSite: return site_name(watched, question.value, text, bytes);
+    case NameKind::kComm: return comm_name(watched, question.value, text, bytes);
+    case NameKind::kHost: return host_name(watched, text, bytes);
+    case NameKind::kLast: return last_call(watched, text, bytes);
   }
   return false;
 }

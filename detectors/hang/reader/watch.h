@@ -13,28 +13,28 @@ namespace resil::hang {
 
 /// One rank of this node.
 struct Tracked {
-  double open_since;     ///< seconds: first seen in its present call
-  double moved_at;       ///< last seen to have moved
-  double stable_since;   ///< first full snapshot with these very calls
-  uint64_t instance;     ///< of the present call
-  uint64_t calls_hash;   ///< over all threads' calls, of the last full snapshot
-  RankActivity life;     ///< kGone, kStopped, kFinished, else kUnknown: lives
+  double open_since;  ///< seconds: first seen in its present call
+  double moved_at;  ///< last seen to have moved
+  double stable_since;  ///< first full snapshot with these very calls
+  uint64_t instance;  ///< of the present call
+  uint64_t calls_hash;  ///< over all threads' calls, of the last full snapshot
+  RankActivity life;  ///< kGone, kStopped, kFinished, else kUnknown: lives
   char kernel_state;
   bool seen;
   double life_checked, life_since;
   uint64_t cpu_ns;
   uint64_t delay_ns, traffic;  ///< run delay and bytes read and written, of the last look at them; kNotRead: none yet
-  uint64_t ran_ns;             ///< processor time of the main thread, read with delay_ns
-  double sleeping_since;       ///< in uninterruptible sleep without a break; 0: not
+  uint64_t ran_ns;  ///< processor time of the main thread, read with delay_ns
+  double sleeping_since;  ///< in uninterruptible sleep without a break; 0: not
 };
 
 struct Watch {
-  uint32_t node, count;      ///< of the ranks of this node
+  uint32_t node, count;  ///< of the ranks of this node
   int32_t ranks[kMaxWatched];
   Watched watched[kMaxWatched];
   Tracked tracked[kMaxWatched];
-  uint32_t seen;             ///< mapped so far
-  uint32_t starved_asked;    ///< in this sample
+  uint32_t seen;  ///< mapped so far
+  uint32_t starved_asked;  ///< in this sample
   double opened_at, sampled_at;
   uint64_t open_attempts;
 };
@@ -49,8 +49,8 @@ constexpr uint64_t kNotRead = ~uint64_t{0};
 
 /// Of the last `step` seconds, those in which this rank would have run and did not; 0 at the first look. System calls.
 double starved(const Watched& watched, Tracked& rank, double step);
-/// Whether the quiet of this rank, which is outside MPI, says nothing: stopped, asleep for a device, reading or writing.
-/// More system calls.
+/// Whether the quiet of this rank, which is outside MPI, says nothing: stopped, asleep for a device, reading or
+/// writing. More system calls.
 bool works_in_kernel(const Watched& watched, Tracked& rank, double now);
 /// How often the function that the rank is in, or was in last, has been called before by its first thread.
 uint64_t familiar(const Watched& watched);

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "shim/base/helper_thread.h"
-#include "shim/presence/pmix.h"
 #include "shim/call/runtime.h"
+#include "shim/presence/pmix.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -20,7 +20,7 @@ constexpr double kPatience = 2;  // seconds until SIGKILL
 constexpr double kAfterKill = 0.5;
 constexpr double kTurn = 0.02;
 constexpr long kForLauncher = 1500;  // ms that a rank leaves its launcher to end it; less than kPatience
-constexpr long kForOrders = 200;     // ms until all nodes have the order, before the launcher is asked
+constexpr long kForOrders = 200;  // ms until all nodes have the order, before the launcher is asked
 
 double begun_at;  // 0: not under way
 bool killed;
@@ -35,8 +35,7 @@ void wait_milliseconds(long milliseconds) {
 void leave_at_once(int) {
   runtime.header->exit_status = kExitHang;
   runtime.header->phase = static_cast<uint32_t>(ring::Phase::kStopped);
-  if (launcher_ends)
-    wait_milliseconds(kForLauncher);
+  if (launcher_ends) wait_milliseconds(kForLauncher);
   _exit(kExitHang);
 }
 
@@ -50,13 +49,11 @@ uint32_t send_all(Watch& watch, int signal) {
   uint32_t alive = 0;
   for (uint32_t i = 0; i < watch.count; ++i) {
     const Watched& watched = watch.watched[i];
-    if (!lives(watched))
-      continue;
+    if (!lives(watched)) continue;
     ++alive;
     const int own = watched.section != nullptr ? watched.section->abort_signal : 0;
     kill(watched.pid, signal != 0 ? signal : own != 0 ? own : SIGKILL);
-    if (signal == 0 && own != 0)
-      kill(watched.pid, SIGCONT);  // one that is stopped takes its signals then
+    if (signal == 0 && own != 0) kill(watched.pid, SIGCONT);  // one that is stopped takes its signals then
   }
   return alive;
 }
@@ -72,8 +69,7 @@ int action_install() {
     struct sigaction action = {};
     action.sa_handler = leave_at_once;
     action.sa_flags = SA_ONSTACK;
-    if (sigaction(number, &action, nullptr) == 0)
-      return number;
+    if (sigaction(number, &action, nullptr) == 0) return number;
   }
   return 0;
 }
@@ -88,20 +84,16 @@ void action_tell_launcher() {
 }
 
 void action_begin(Watch& watch) {
-  if (begun_at != 0)
-    return;
+  if (begun_at != 0) return;
   begun_at = monotonic_seconds();
   send_all(watch, 0);
 }
 
 double action_turn(Watch& watch, double now) {
-  if (begun_at == 0)
-    return -1;
+  if (begun_at == 0) return -1;
   uint32_t alive = 0;
-  for (uint32_t i = 0; i < watch.count; ++i)
-    alive += lives(watch.watched[i]);
-  if (alive == 0 || (killed && now - begun_at > kPatience + kAfterKill))
-    return 0;
+  for (uint32_t i = 0; i < watch.count; ++i) alive += lives(watch.watched[i]);
+  if (alive == 0 || (killed && now - begun_at > kPatience + kAfterKill)) return 0;
   if (!killed && now - begun_at > kPatience) {
     killed = true;
     send_all(watch, SIGKILL);
@@ -109,6 +101,9 @@ double action_turn(Watch& watch, double now) {
   return kTurn;
 }
 
-void action_end() { leave_at_once(0); __builtin_unreachable(); }
+void action_end() {
+  leave_at_once(0);
+  __builtin_unreachable();
+}
 
 }  // namespace resil::hang

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RESIL_HANG=abort: how a node's ranks leave. Not by MPI_Abort, which may hang with the rest: a real-time signal whose
-// handler does nothing but _exit(92), SIGKILL after two seconds for those that stay, and the helper's own process last. Under
-// Slurm's PMIx and PRRTE, which make 143, 137 or 14 of ranks that leave one after the other, PMIx_Abort tells the status, and
-// the handler waits until the launcher has ended all, at most 1.5 s.
+// handler does nothing but _exit(92), SIGKILL after two seconds for those that stay, and the helper's own process last.
+// Under Slurm's PMIx and PRRTE, which make 143, 137 or 14 of ranks that leave one after the other, PMIx_Abort tells the
+// status, and the handler waits until the launcher has ended all, at most 1.5 s.
 #pragma once
 
 #include "detectors/hang/reader/watch.h"
@@ -12,7 +12,8 @@ namespace resil::hang {
 
 constexpr int kExitHang = 92;
 
-/// In MPI_Init, with RESIL_HANG=abort: installs the handler on a real-time signal that nobody uses. Returns it; 0: none.
+/// In MPI_Init, with RESIL_HANG=abort: installs the handler on a real-time signal that nobody uses. Returns it; 0:
+/// none.
 int action_install();
 
 /// Helper thread of the root, once: where the launcher wants the job's status from us, it gets it.

@@ -18,14 +18,10 @@ namespace {
 void comm_path(int pid, char* path) {
   char digits[12];
   int count = 0;
-  for (int rest = pid; rest > 0; rest /= 10)
-    digits[count++] = static_cast<char>('0' + rest % 10);
-  for (const char* c = "/proc/"; *c != 0; ++c)
-    *path++ = *c;
-  while (count > 0)
-    *path++ = digits[--count];
-  for (const char* c = "/comm"; *c != 0; ++c)
-    *path++ = *c;
+  for (int rest = pid; rest > 0; rest /= 10) digits[count++] = static_cast<char>('0' + rest % 10);
+  for (const char* c = "/proc/"; *c != 0; ++c) *path++ = *c;
+  while (count > 0) *path++ = digits[--count];
+  for (const char* c = "/comm"; *c != 0; ++c) *path++ = *c;
   *path = 0;
 }
 
@@ -39,10 +35,8 @@ void note_and_die(int number, siginfo_t* info, void*) {
       comm_path(info->si_pid, path);
       const int fd = open(path, O_RDONLY | O_CLOEXEC);
       const ssize_t length = fd >= 0 ? read(fd, name, sizeof(name) - 1) : 0;
-      if (fd >= 0)
-        close(fd);
-      for (ssize_t i = 0; i < length && name[i] != '\n'; ++i)
-        header.term_sender[i] = name[i];
+      if (fd >= 0) close(fd);
+      for (ssize_t i = 0; i < length && name[i] != '\n'; ++i) header.term_sender[i] = name[i];
     }
     __atomic_store_n(&header.term_ticks, ticks(), __ATOMIC_RELEASE);
   }

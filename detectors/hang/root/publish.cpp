@@ -5,19 +5,19 @@
 
 #include "detectors/hang/root/publish.h"
 
-#include <spawn.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "detectors/hang/monitor/monitor_internal.h"
-#include "detectors/hang/root/report_files.h"
 #include "detectors/hang/reader/watch.h"
+#include "detectors/hang/root/report_files.h"
+#include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/log.h"
-#include "shim/call/runtime.h"
 
 extern char** environ;
 
@@ -26,14 +26,13 @@ namespace resil::hang {
 namespace {
 
 constexpr uint32_t kRemembered = sizeof(NodeBoard::seen) / sizeof(NodeBoard::seen[0]);
-constexpr uint32_t kMostLines = 8;    // of evidence on standard error
+constexpr uint32_t kMostLines = 8;  // of evidence on standard error
 constexpr uint32_t kMostReports = 16;  // of one job; a broken program could find ever new ones
 
 /// False: this has been said before, by this leader or the one before it.
 bool is_new(NodeBoard& board, uint64_t signature) {
   for (uint64_t& seen : board.seen)
-    if (__atomic_load_n(&seen, __ATOMIC_RELAXED) == signature)
-      return false;
+    if (__atomic_load_n(&seen, __ATOMIC_RELAXED) == signature) return false;
   __atomic_store_n(&board.seen[board.reported % kRemembered], signature, __ATOMIC_RELAXED);
   return board.reported < kMostReports;
 }
@@ -45,10 +44,12 @@ void print_block(const Verdict& verdict, const char* text_path) {
   int used = snprintf(block, sizeof(block), "resil: hang [%s, %s] %s", class_name(verdict.type),
                       kConfidence[static_cast<int>(verdict.confidence)], verdict.message);
   uint32_t lines = 0;
-  for (const char* line = verdict.evidence; *line != 0 && lines < kMostLines && used < static_cast<int>(sizeof(block)) - 200; ++lines) {
+  for (const char* line = verdict.evidence;
+       *line != 0 && lines < kMostLines && used < static_cast<int>(sizeof(block)) - 200; ++lines) {
     const char* end = strchr(line, '\n');
     const int length = static_cast<int>(end != nullptr ? end - line : static_cast<long>(strlen(line)));
-    used += snprintf(block + used, sizeof(block) - static_cast<size_t>(used), "\nresil:     %.*s", length > 180 ? 180 : length, line);
+    used += snprintf(block + used, sizeof(block) - static_cast<size_t>(used), "\nresil:     %.*s",
+                     length > 180 ? 180 : length, line);
     line += length + (end != nullptr);
   }
   if (text_path[0] != 0)
@@ -71,8 +72,7 @@ char** hook_environment(char* report) {
 /// The command comes from the environment of the job's owner and from nowhere else.
 void run_hook(const char* json_path) {
   const char* command = config_text("RESIL_HANG_HOOK");
-  if (command[0] == 0)
-    return;
+  if (command[0] == 0) return;
   static char report[1400], text[4096];
   snprintf(report, sizeof(report), "RESIL_HANG_REPORT=%s", json_path);
   snprintf(text, sizeof(text), "%s", command);
@@ -87,13 +87,14 @@ void run_hook(const char* json_path) {
   pid_t child = -1;
   if (posix_spawn(&child, shell, nullptr, &attributes, arguments, hook_environment(report)) != 0)
     log_format("the hook of RESIL_HANG_HOOK could not be started");
-  else
-    reap_later(child);
+  else reap_later(child);
   posix_spawnattr_destroy(&attributes);
 }
 
 /// Nobody who answered knows it: all of its members are gone, or it is one of too many.
-const char* unknown_name(NameKind kind) { return kind == NameKind::kComm ? "a communicator that no rank knows any more" : "?"; }
+const char* unknown_name(NameKind kind) {
+  return kind == NameKind::kComm ? "a communicator that no rank knows any more" : "?";
+}
 
 }  // namespace
 
@@ -106,24 +107,24 @@ const char* name_of(Root& root, int32_t rank, NameKind kind, uint64_t value) {
     names.questions[names.count] = {rank, kind, {}, value};
     char* text = names.texts[names.count++];
     text[0] = 0;
-    if (monitor_local_name(names.questions[names.count - 1], text, sizeof(names.texts[0])))
-      return text;
+    if (monitor_local_name(names.questions[names.count - 1], text, sizeof(names.texts[0]))) return text;
     names.asked = true;
   }
   return unknown_name(kind);
 }
 
 void publish(Root& root, const Verdict& verdict) {
-  if (!is_new(*root.board, verdict.signature))
-    return;
+  if (!is_new(*root.board, verdict.signature)) return;
   if (verdict.confidence == Confidence::kSuspected) {
     log_hang("suspected", "%s: %s", class_name(verdict.type), verdict.message);
     return;
   }
   const bool abort = config_has("RESIL_HANG", "abort");
-  log_hang(verdict.confidence == Confidence::kProved ? "proved" : "verified", "%s: %s", class_name(verdict.type), verdict.message);
+  log_hang(verdict.confidence == Confidence::kProved ? "proved" : "verified", "%s: %s", class_name(verdict.type),
+           verdict.message);
   char json_path[1300] = "", text_path[1300] = "";
-  write_hang_files(root, verdict, root.board->reported, abort ? "abort" : "report", json_path, text_path, sizeof(json_path));
+  write_hang_files(root, verdict, root.board->reported, abort ? "abort" : "report", json_path, text_path,
+                   sizeof(json_path));
   root.board->reported += 1;
   print_block(verdict, text_path);
   run_hook(json_path);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the detectors found, written down: hang.log (suspicions too), hang-N.json, hang-N.txt, a block on standard error,
-// a finding in this rank's report, the user's hook. Helper thread of the root's node.
+// What the detectors found, written down: hang.log (suspicions too), hang-N.json, hang-N.txt, a block on standard
+// error, a finding in this rank's report, the user's hook. Helper thread of the root's node.
 #pragma once
 
 #include "detectors/hang/reader/records.h"

@@ -17,8 +17,8 @@ void describe_device(const RankState& state, char* text, size_t bytes);
 void add_device_evidence(const Root& root, Verdict* verdict);
 
 /// Writes both files of finding `number` (or the next free one); their paths, "" where a file could not be written.
-void write_hang_files(Root& root, const Verdict& verdict, uint32_t number, const char* action, char* json_path, char* text_path,
-                      uint32_t path_bytes);
+void write_hang_files(Root& root, const Verdict& verdict, uint32_t number, const char* action, char* json_path,
+                      char* text_path, uint32_t path_bytes);
 
 /// A child of the helper's own: waited for without blocking, now and then, so that it stays no zombie.
 void reap_later(pid_t child);

@@ -14,16 +14,16 @@
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/monitor/monitor.h"
 #include "detectors/hang/monitor/monitor_internal.h"
+#include "detectors/hang/reader/watch.h"
 #include "detectors/hang/root/publish.h"
 #include "detectors/hang/root/report_files.h"
 #include "detectors/hang/root/root_verdict.h"
 #include "detectors/hang/root/unreceived.h"
-#include "detectors/hang/reader/watch.h"
-#include "shim/model/call_info.h"
-#include "shim/config/config.h"
 #include "shim/base/hash.h"
-#include "shim/report/log.h"
 #include "shim/call/runtime.h"
+#include "shim/config/config.h"
+#include "shim/model/call_info.h"
+#include "shim/report/log.h"
 #include "shim/tables/tables.h"
 
 namespace resil::hang {
@@ -36,23 +36,25 @@ constexpr double kStuckRound = 10;
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
 template <class T>
 T* reserve(size_t count) {
-  void* memory = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
 }
 
 template <class T>
 void unreserve(T* memory, size_t count) {
-  if (memory != nullptr)
-    munmap(memory, count * sizeof(T));
+  if (memory != nullptr) munmap(memory, count * sizeof(T));
 }
 
 void note_opinion(Root& root) {
   const stats::Verdict& opinion = root.opinion;
   if (opinion.finding >= stats::Finding::kSuspected && !root.suspected) {
     root.suspected = true;
-    log_hang("suspected", "no rank has made progress for %.1f s; %u of %u ranks are outside MPI, %u low samples in a row "
-             "(chance %.2g); verified after %.1f s", opinion.quiet, root.summary.out, root.summary.ranks,
-             opinion.observation.suspicions, opinion.observation.probability, opinion.verified_at);
+    log_hang("suspected",
+             "no rank has made progress for %.1f s; %u of %u ranks are outside MPI, %u low samples in a row "
+             "(chance %.2g); verified after %.1f s",
+             opinion.quiet, root.summary.out, root.summary.ranks, opinion.observation.suspicions,
+             opinion.observation.probability, opinion.verified_at);
   } else if (root.suspected && root.summary.moved != 0) {
     root.suspected = root.verified = false;
     log_hang("withdrawn", "ranks make progress again");
@@ -63,11 +65,9 @@ void note_opinion(Root& root) {
 void gap(Root& root, double now) {
   root.moved_at = root.blocked_since = now;
   root.faulty_since = root.blocked_hash = 0;
-  for (uint32_t i = 0; i < root.states.count; ++i)
-    root.facts[i].since = now;
+  for (uint32_t i = 0; i < root.states.count; ++i) root.facts[i].since = now;
   for (uint32_t node = 0; node < root.wiring->node_count; ++node)
-    if (root.silences[node].since != 0)
-      root.silences[node].since = now;
+    if (root.silences[node].since != 0) root.silences[node].since = now;
 }
 
 void learn(Root& root) {
@@ -83,20 +83,17 @@ void sampled(Root& root, const Summary& summary) {
   root.excused += summary.excused;
   root.starved += summary.starved;
   root.familiar = summary.familiar < root.familiar ? summary.familiar : root.familiar;
-  if (root.looked_at != 0 && now - root.looked_at > kGapSeconds)
-    gap(root, now);
+  if (root.looked_at != 0 && now - root.looked_at > kGapSeconds) gap(root, now);
   root.looked_at = now;
   if (summary.moved != 0 || root.moved_at == 0) {
     root.moved_at = now;
     root.faulty_since = 0;
   }
   note_facts(root, now);
-  if (summary.ranks == 0)
-    return;
+  if (summary.ranks == 0) return;
   if (now >= root.next_sample) {  // the looks in between serve the proof; the model sees its own random steps
     const stats::Look look = {now, summary.out, summary.ranks, root.moves, root.familiar, root.excused, root.starved};
-    if (root.traced)
-      trace_look(look);
+    if (root.traced) trace_look(look);
     root.opinion = root.model.look(look);
     root.next_sample = now + root.model.next_step();
     learn(root);
@@ -116,8 +113,7 @@ void search_faulty(Root& root, double now) {
     const RankState* state = root.states.by_rank[i];
     stats::RankState& progress = root.progress[i];
     progress = {0, 0, stats::Where::kUnknown};
-    if (state == nullptr)
-      continue;
+    if (state == nullptr) continue;
     progress.moves = state->calls - state->polls;
     progress.polls = state->polls;
     progress.where = state->activity == RankActivity::kComputing ? stats::Where::kOut
@@ -139,7 +135,8 @@ void note_blocked(Root& root, double now) {
   uint64_t hash = 1;
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const RankState* state = root.states.by_rank[i];
-    if (state != nullptr && state->stable && (state->activity == RankActivity::kBlocked || state->activity == RankActivity::kPolling))
+    if (state != nullptr && state->stable &&
+        (state->activity == RankActivity::kBlocked || state->activity == RankActivity::kPolling))
       hash = hash_combine(hash, i * 4099 + state->calls - state->polls);
   }
   if (hash != root.blocked_hash) {
@@ -166,10 +163,8 @@ void states_came(Root& root, const void* merged, uint32_t bytes) {
   memcpy(states.bytes, merged, states.used);
   for (uint32_t at = 0; at + sizeof(RankState) <= states.used;) {
     const auto* state = reinterpret_cast<const RankState*>(states.bytes + at);
-    if (!state_is_whole(*state, states.used - at))
-      break;
-    if (state->rank >= 0 && state->rank < static_cast<int32_t>(states.count))
-      states.by_rank[state->rank] = state;
+    if (!state_is_whole(*state, states.used - at)) break;
+    if (state->rank >= 0 && state->rank < static_cast<int32_t>(states.count)) states.by_rank[state->rank] = state;
     at += state->bytes;
   }
   note_insistence(root);
@@ -229,8 +224,7 @@ void name_places(Root& root) {
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const RankState* state = root.states.by_rank[i];
     const Part* part = state != nullptr ? first_part(*state) : nullptr;
-    if (part != nullptr && part->kind == PartKind::kCollective)
-      name_of(root, -1, NameKind::kComm, part->comm);
+    if (part != nullptr && part->kind == PartKind::kCollective) name_of(root, -1, NameKind::kComm, part->comm);
   }
 }
 
@@ -239,13 +233,11 @@ void decide(Root& root) {
   root.names.count = 0;
   root.names.asked = false;
   root.naming = judged(root, now);
-  if (root.naming)
-    name_places(root);
+  if (root.naming) name_places(root);
   if (root.naming && root.names.asked &&
       monitor_ask(Round::kNames, root.names.questions, root.names.count * sizeof(NameQuestion)))
     return;
-  if (root.naming)
-    publish(root, root.verdict);
+  if (root.naming) publish(root, root.verdict);
   root.naming = false;
   next_round(root);
 }
@@ -265,8 +257,7 @@ void names_came(Root& root, const NameAnswer* answers, uint32_t count) {
     after_mismatch(root);
     return;
   }
-  if (root.naming && judged(root, monotonic_seconds()))
-    publish(root, root.verdict);
+  if (root.naming && judged(root, monotonic_seconds())) publish(root, root.verdict);
   root.naming = false;
   next_round(root);
 }
@@ -283,7 +274,8 @@ bool mismatch_came(Root& root, const void* merged, uint32_t bytes) {
     root.names.count = 0;
     root.names.asked = false;
   }
-  for (bool found = mismatch_judge(merged, bytes, names, &root.verdict); found; found = mismatch_judge(nullptr, 0, names, &root.verdict)) {
+  for (bool found = mismatch_judge(merged, bytes, names, &root.verdict); found;
+       found = mismatch_judge(nullptr, 0, names, &root.verdict)) {
     if (!root.names.asked || !may_ask) {
       say_where(root, &root.verdict);
       publish(root, root.verdict);
@@ -292,17 +284,14 @@ bool mismatch_came(Root& root, const void* merged, uint32_t bytes) {
     may_ask = false;
     mismatch_again();
     root.renaming = monitor_ask(Round::kNames, root.names.questions, root.names.count * sizeof(NameQuestion));
-    if (root.renaming)
-      return true;
+    if (root.renaming) return true;
   }
   return false;
 }
 
 void after_mismatch(Root& root) {
-  if (root.ending)
-    last_round(root);
-  else
-    next_round(root);
+  if (root.ending) last_round(root);
+  else next_round(root);
 }
 
 /// Notes for the report: programs leave messages behind without harm, and with.
@@ -317,21 +306,18 @@ void accounts_came(Root& root, const void* merged, uint32_t bytes) {
 
 void last_round(Root& root) {
   root.ending = false;
-  if (!monitor_ask(Round::kAccounts, nullptr, 0))
-    root.busy = false;
+  if (!monitor_ask(Round::kAccounts, nullptr, 0)) root.busy = false;
 }
 
 /// What is left of this chain.
 void next_round(Root& root) {
   if (root.with_states) {
     root.with_states = false;
-    if (monitor_ask(Round::kStates, nullptr, 0))
-      return;
+    if (monitor_ask(Round::kStates, nullptr, 0)) return;
   }
   if (root.with_mismatch) {
     root.with_mismatch = false;
-    if (monitor_ask(Round::kMismatch, nullptr, 0))
-      return;
+    if (monitor_ask(Round::kMismatch, nullptr, 0)) return;
   }
   root.busy = false;
 }
@@ -357,8 +343,10 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_now_ns());
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
-  return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr && root.progress != nullptr &&
-         root.facts != nullptr && root.waited != nullptr && root.cpu_then != nullptr && root.insistences != nullptr && root.silences != nullptr && root.questions != nullptr && root.answers != nullptr;
+  return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr &&
+         root.progress != nullptr && root.facts != nullptr && root.waited != nullptr && root.cpu_then != nullptr &&
+         root.insistences != nullptr && root.silences != nullptr && root.questions != nullptr &&
+         root.answers != nullptr;
 }
 
 void root_learn(Root& root, const Learned& from) {
@@ -370,36 +358,29 @@ void root_learn(Root& root, const Learned& from) {
 
 double root_turn(Root& root, double now) {
   if (root.busy) {
-    if (now - root.asked_at < kStuckRound)
-      return 0.1;
+    if (now - root.asked_at < kStuckRound) return 0.1;
     root.busy = false;  // the overlay has lost its root in between
   }
-  if (now < root.next_look)
-    return root.next_look - now;
+  if (now < root.next_look) return root.next_look - now;
   root.asked_at = now;
   root.busy = true;
-  if (!monitor_ask(Round::kSummary, &root.learned, sizeof(root.learned)))
-    root.busy = false;
+  if (!monitor_ask(Round::kSummary, &root.learned, sizeof(root.learned))) root.busy = false;
   root.next_look = now + kLookEvery;
-  if (root.next_sample < root.next_look)
-    root.next_look = root.next_sample > now ? root.next_sample : now;
+  if (root.next_sample < root.next_look) root.next_look = root.next_sample > now ? root.next_sample : now;
   return root.next_look - now;
 }
 
 void root_node(Root& root, uint32_t node, NodeState state) {
-  if (node < root.wiring->node_count)
-    root.silences[node].left = state == NodeState::kLeft;
+  if (node < root.wiring->node_count) root.silences[node].left = state == NodeState::kLeft;
 }
 
 bool root_busy(const Root& root) { return root.busy; }
 
 bool root_accounts(Root& root) {
-  if (root.busy && monitor_waits())
-    return false;
+  if (root.busy && monitor_waits()) return false;
   root.busy = root.ending = true;
   // Collectives that did not match just before the end, or in a job too short for any look.
-  if (!monitor_ask(Round::kMismatch, nullptr, 0))
-    last_round(root);
+  if (!monitor_ask(Round::kMismatch, nullptr, 0)) last_round(root);
   return true;
 }
 
@@ -417,37 +398,29 @@ void root_end(Root& root) {
   unreserve(root.answers, kMostAnswers);
 }
 
-void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count) {
-  if (kind == Round::kSummary)
-    note_silence(root, unanswered, count, monotonic_seconds());
+void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
+                   uint32_t count) {
+  if (kind == Round::kSummary) note_silence(root, unanswered, count, monotonic_seconds());
   switch (kind) {
     case Round::kSummary:
-      if (bytes == sizeof(Summary))
-        sampled(root, *static_cast<const Summary*>(merged));
+      if (bytes == sizeof(Summary)) sampled(root, *static_cast<const Summary*>(merged));
       next_round(root);
       break;
-    case Round::kStates:
-      states_came(root, merged, bytes);
-      break;
+    case Round::kStates: states_came(root, merged, bytes); break;
     case Round::kAnswers:
       root.answer_count = bytes / sizeof(Answer) < kMostAnswers ? bytes / sizeof(Answer) : kMostAnswers;
       memcpy(root.answers, merged, root.answer_count * sizeof(Answer));
       // A message may have been in flight when the states were taken, and told when the counters were read. So what is
       // found is judged again with states that are younger than the answers.
       root.confirming = found_by_graph(root, monotonic_seconds(), &root.verdict);
-      if (!root.confirming || !monitor_ask(Round::kStates, nullptr, 0))
-        decide(root);
+      if (!root.confirming || !monitor_ask(Round::kStates, nullptr, 0)) decide(root);
       break;
-    case Round::kNames:
-      names_came(root, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer));
-      break;
+    case Round::kNames: names_came(root, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer)); break;
     case Round::kMismatch:
-      if (!mismatch_came(root, merged, bytes))
-        after_mismatch(root);
+      if (!mismatch_came(root, merged, bytes)) after_mismatch(root);
       break;
     case Round::kAccounts:
-      if (count == 0)
-        accounts_came(root, merged, bytes);
+      if (count == 0) accounts_came(root, merged, bytes);
       root.busy = false;
       break;
   }

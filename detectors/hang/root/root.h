@@ -7,21 +7,21 @@
 #include <cstdint>
 
 #include "detectors/hang/graph.h"
-#include "detectors/hang/overlay/overlay.h"
 #include "detectors/hang/monitor/rounds.h"
+#include "detectors/hang/monitor/wireup.h"
+#include "detectors/hang/overlay/overlay.h"
+#include "detectors/hang/root/verdict.h"
 #include "detectors/hang/stats/patience.h"
 #include "detectors/hang/stats/snapshot.h"
 #include "detectors/hang/stats/watch.h"
-#include "detectors/hang/root/verdict.h"
-#include "detectors/hang/monitor/wireup.h"
 
 namespace resil::hang {
 
 /// What is known of all ranks of the job at one instant.
 struct JobStates {
-  char* bytes;                   ///< RankState records
-  uint32_t used, count;          ///< count: of the world
-  const RankState** by_rank;     ///< null: did not answer
+  char* bytes;  ///< RankState records
+  uint32_t used, count;  ///< count: of the world
+  const RankState** by_rank;  ///< null: did not answer
 };
 
 constexpr uint32_t kMaxNames = 512;
@@ -44,7 +44,7 @@ struct Fact {
 struct Silence {
   double since;  ///< seconds, 0: it answers
   bool said;
-  bool left;     ///< it said good-bye: its ranks have finished
+  bool left;  ///< it said good-bye: its ranks have finished
 };
 
 /// The call in which a rank was last seen to wait.
@@ -61,8 +61,8 @@ struct Insistence {
 
 struct Root {
   const Wiring* wiring;
-  Silence* silences;    ///< one a node
-  uint32_t silent;      ///< of them said to be silent
+  Silence* silences;  ///< one a node
+  uint32_t silent;  ///< of them said to be silent
   bool silence_told;
   NodeBoard* board;
   stats::Watch model;
@@ -70,23 +70,24 @@ struct Root {
   stats::RankState *marks, *progress;  ///< one a rank
   JobStates states;
   stats::Patience patience;
-  Waited* waited;                      ///< one a rank
-  Insistence* insistences;             ///< one a rank
-  uint64_t* cpu_then;                  ///< one a rank: processor time at cpu_at, ns
-  uint64_t impatient[16];              ///< kinds of waits that were suspected last
+  Waited* waited;  ///< one a rank
+  Insistence* insistences;  ///< one a rank
+  uint64_t* cpu_then;  ///< one a rank: processor time at cpu_at, ns
+  uint64_t impatient[16];  ///< kinds of waits that were suspected last
   uint32_t impatient_next;
-  Fact* facts;                         ///< one a rank
+  Fact* facts;  ///< one a rank
   Summary summary;
   bool busy, ending, traced, confirming, with_states, with_mismatch, suspected, verified;
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
-  double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at, blocked_since, cpu_at, longest_stop, faulty_since;
+  double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at,
+      blocked_since, cpu_at, longest_stop, faulty_since;
   stats::Verdict opinion;
   Learned learned;  ///< by this root and those before it
   Question* questions;
   Answer* answers;
   uint32_t question_count, answer_count;
   NameList names;
-  Verdict verdict;      ///< being named and published
+  Verdict verdict;  ///< being named and published
   bool naming, renaming;  ///< waiting for names: the graph's verdict; mismatches
 };
 
@@ -95,7 +96,8 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board);
 void root_learn(Root& root, const Learned& from);
 /// Seconds until something is due.
 double root_turn(Root& root, double now);
-void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered, uint32_t count);
+void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
+                   uint32_t count);
 /// A node came, went or said good-bye.
 void root_node(Root& root, uint32_t node, NodeState state);
 bool root_busy(const Root& root);

@@ -14,8 +14,8 @@ namespace resil::hang {
 
 namespace {
 
-constexpr double kSettled = 3;         // seconds in the same calls, after which processor time is noted
-constexpr double kShortest = 8;        // seconds of it that say something
+constexpr double kSettled = 3;  // seconds in the same calls, after which processor time is noted
+constexpr double kShortest = 8;  // seconds of it that say something
 constexpr double kIdle = .005, kBusy = .01;  // shares of a CPU; resil's helper uses a tenth of the first
 
 bool waits(const RankState* state) {
@@ -25,8 +25,7 @@ bool waits(const RankState* state) {
 }  // namespace
 
 void note_cpu(Root& root, double now) {
-  if (root.cpu_at > root.blocked_since || now - root.blocked_since < kSettled)
-    return;
+  if (root.cpu_at > root.blocked_since || now - root.blocked_since < kSettled) return;
   root.cpu_at = now;
   for (uint32_t i = 0; i < root.states.count; ++i)
     root.cpu_then[i] = root.states.by_rank[i] != nullptr ? root.states.by_rank[i]->cpu_ns : 0;
@@ -34,25 +33,19 @@ void note_cpu(Root& root, double now) {
 
 uint32_t find_idle(const Root& root, double now, int32_t* ranks) {
   const double elapsed = now - root.cpu_at;
-  if (root.cpu_at <= root.blocked_since || elapsed < kShortest)
-    return 0;
+  if (root.cpu_at <= root.blocked_since || elapsed < kShortest) return 0;
   uint32_t waiting = 0, idle = 0;
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const RankState* state = root.states.by_rank[i];
-    if (!waits(state))
-      continue;
-    if (root.cpu_then[i] == 0 || state->cpu_ns < root.cpu_then[i])
-      return 0;
+    if (!waits(state)) continue;
+    if (root.cpu_then[i] == 0 || state->cpu_ns < root.cpu_then[i]) return 0;
     const double share = static_cast<double>(state->cpu_ns - root.cpu_then[i]) * 1e-9 / elapsed;
     // On crowded cores one that polls and yields gets hardly any, but is always ready to run.
     const bool ready = state->kernel_state == 'R';
-    if (!ready && share >= kIdle && share < kBusy)
-      return 0;  // neither, so it says nothing of the others either
+    if (!ready && share >= kIdle && share < kBusy) return 0;  // neither, so it says nothing of the others either
     ++waiting;
-    if (ready || share >= kIdle)
-      continue;
-    if (idle < kMaxCulprits)
-      ranks[idle] = static_cast<int32_t>(i);
+    if (ready || share >= kIdle) continue;
+    if (idle < kMaxCulprits) ranks[idle] = static_cast<int32_t>(i);
     ++idle;
   }
   return 2 * idle <= waiting && idle <= kMaxCulprits ? idle : 0;
@@ -60,16 +53,18 @@ uint32_t find_idle(const Root& root, double now, int32_t* ranks) {
 
 void name_idle(const Root& root, double now, Verdict* verdict) {
   int32_t ranks[kMaxCulprits];
-  const uint32_t idle = verdict->type == HangClass::kInsideMpi && verdict->culprit_count == 0 ? find_idle(root, now, ranks) : 0;
-  if (idle == 0)
-    return;
+  const uint32_t idle =
+      verdict->type == HangClass::kInsideMpi && verdict->culprit_count == 0 ? find_idle(root, now, ranks) : 0;
+  if (idle == 0) return;
   memcpy(verdict->culprits, ranks, idle * sizeof(ranks[0]));
   verdict->culprit_count = idle;
   char list[256];
   rank_ranges(ranks, idle, idle, list, sizeof(list));
   const size_t used = strlen(verdict->message);
-  snprintf(verdict->message + used, sizeof(verdict->message) - used, " Rank%s %s %s no processor time in it, while all others that wait do:"
-           " look there first.", idle == 1 ? "" : "s", list, idle == 1 ? "uses" : "use");
+  snprintf(verdict->message + used, sizeof(verdict->message) - used,
+           " Rank%s %s %s no processor time in it, while all others that wait do:"
+           " look there first.",
+           idle == 1 ? "" : "s", list, idle == 1 ? "uses" : "use");
 }
 
 }  // namespace resil::hang

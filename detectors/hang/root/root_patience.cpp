@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learned patience, for hangs of a part of the job while the rest goes on: the statistics see progress, and where a rank
-// of the part computes there is nothing to prove. A wait that lasts several times longer than any wait of its kind before
-// is a line in hang.log, and never more.
+// Learned patience, for hangs of a part of the job while the rest goes on: the statistics see progress, and where a
+// rank of the part computes there is nothing to prove. A wait that lasts several times longer than any wait of its kind
+// before is a line in hang.log, and never more.
 
+#include "detectors/hang/reader/watch.h"
 #include "detectors/hang/root/publish.h"
 #include "detectors/hang/root/root_verdict.h"
-#include "detectors/hang/reader/watch.h"
 #include "shim/base/hash.h"
 
 namespace resil::hang {
@@ -20,16 +20,14 @@ uint64_t kind_of(const RankState& state) {
 }
 
 void ended(Root& root, Waited& waited) {
-  if (waited.kind != 0)
-    root.patience.ended(waited.kind, waited.seconds);
+  if (waited.kind != 0) root.patience.ended(waited.kind, waited.seconds);
   waited = {};
 }
 
 /// Once for all ranks that wait alike.
 bool told(Root& root, uint64_t kind) {
   for (const uint64_t known : root.impatient)
-    if (known == kind)
-      return true;
+    if (known == kind) return true;
   root.impatient[root.impatient_next++ % (sizeof(root.impatient) / sizeof(root.impatient[0]))] = kind;
   return false;
 }
@@ -51,9 +49,9 @@ void learn_patience(Root& root, const Names& names) {
       waited.instance = wait.instance;
       waited.kind = kind_of(*state);
     }
-    waited.seconds = wait.entered_ns != 0 && now > wait.entered_ns ? static_cast<double>(now - wait.entered_ns) * 1e-9 : 0;
-    if (!root.patience.suspected(waited.kind, waited.seconds) || told(root, waited.kind))
-      continue;
+    waited.seconds =
+        wait.entered_ns != 0 && now > wait.entered_ns ? static_cast<double>(now - wait.entered_ns) * 1e-9 : 0;
+    if (!root.patience.suspected(waited.kind, waited.seconds) || told(root, waited.kind)) continue;
     log_hang("suspected", "rank %u has been in %s for %.1f s; the longest wait of its kind before was %.1f s", i,
              names.call(names.self, wait.call), waited.seconds, root.patience.longest(waited.kind));
   }

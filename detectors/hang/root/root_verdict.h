@@ -17,7 +17,8 @@ bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdic
 double lenient_after(const Root& root);
 /// The same where all that the calls wait for has happened, or ranks poll.
 double inside_after(const Root& root);
-/// By nodes that have given no answer since the others' last progress, for longer than this program has ever been quiet.
+/// By nodes that have given no answer since the others' last progress, for longer than this program has ever been
+/// quiet.
 bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 double silent_limit(const Learned& learned);  ///< seconds
 
@@ -26,14 +27,15 @@ void describe_node(const Root& root, uint32_t node, char* text, size_t bytes);
 
 /// In a job of several nodes: hosts and processes of the culprits, eight of them, before the other evidence.
 void say_where(const Root& root, Verdict* verdict);
-/// Calls that MPI lets wait but does not oblige to, in states that have just come: after half a second of processor time they
-/// count as waiting.
+/// Calls that MPI lets wait but does not oblige to, in states that have just come: after half a second of processor
+/// time they count as waiting.
 void note_insistence(Root& root);
 /// Notes how much processor time all ranks have used, soon after they have come to their present calls.
 void note_cpu(Root& root, double now);
 /// Ranks that have used none since, if the others that wait have, ascending, into `ranks` (kMaxCulprits); how many.
 uint32_t find_idle(const Root& root, double now, int32_t* ranks);
-/// By a rank that is in a call, uses no processor time and is waited for, when all are inside MPI for no reason that is seen.
+/// By a rank that is in a call, uses no processor time and is waited for, when all are inside MPI for no reason that is
+/// seen.
 bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict);
 /// By copies between devices and host memory, of staged messages, that have been under way as long as nobody has moved.
 bool device_verdict(Root& root, double now, const Names& names, Verdict* verdict);

@@ -10,8 +10,7 @@ UnreceivedList& unreceived_list() {
 
 void unreceived_report(JsonWriter& json) {
   const UnreceivedList& list = unreceived_list();
-  if (!list.judged)
-    return;
+  if (!list.judged) return;
   json.begin_array("unreceived_messages");
   for (uint32_t i = 0; i < list.listed; ++i) {
     const Unreceived& entry = list.entries[i];
@@ -19,10 +18,8 @@ void unreceived_report(JsonWriter& json) {
     json.integer("sender", entry.sender);
     json.integer("receiver", entry.receiver);
     json.text("communicator", entry.communicator);
-    if (entry.tag >= 0)
-      json.integer("tag", entry.tag);
-    else
-      json.null("tag");  // more tags than are told apart
+    if (entry.tag >= 0) json.integer("tag", entry.tag);
+    else json.null("tag");  // more tags than are told apart
     json.integer("count", static_cast<int64_t>(entry.count));
     json.end_object();
   }

@@ -13,10 +13,8 @@ namespace {
 constexpr int32_t kMostTag = 1 << 30;
 
 void list(Wait& wait, int32_t rank, uint32_t value) {
-  if (rank < 0)
-    return;
-  if (wait.kept + 1 < kWaitedKeys)
-    wait.keys[++wait.kept] = uint64_t{static_cast<uint32_t>(rank)} << 32 | value;
+  if (rank < 0) return;
+  if (wait.kept + 1 < kWaitedKeys) wait.keys[++wait.kept] = uint64_t{static_cast<uint32_t>(rank)} << 32 | value;
   ++wait.count;
 }
 
@@ -44,24 +42,21 @@ Whom awaited(Event& e, Kind kind) {
 void list_remote(Event& e, Kind kind, Wait& wait) {
   wait.count = wait.kept = 0;
   const Whom whom = awaited(e, kind);
-  if (whom == Whom::kRoot)
-    return list(wait, world_of(e.comm, e.peer), kSyncStrict);
-  for (int32_t rank = 0; whom == Whom::kAll && rank < e.comm->remote_size && rank < static_cast<int32_t>(kWaitedKeys); ++rank)
+  if (whom == Whom::kRoot) return list(wait, world_of(e.comm, e.peer), kSyncStrict);
+  for (int32_t rank = 0; whom == Whom::kAll && rank < e.comm->remote_size && rank < static_cast<int32_t>(kWaitedKeys);
+       ++rank)
     list(wait, world_of(e.comm, rank), kSyncStrict);
 }
 
 void leader_enter(Event& e, Wait& wait) {
   wait.count = wait.kept = 0;
   wait.keys[0] = 0;
-  if (e.comm == nullptr || e.order != e.comm->rank)
-    return;  // only the leader's arguments about the other group count
+  if (e.comm == nullptr || e.order != e.comm->rank) return;  // only the leader's arguments about the other group count
   CommInfo* between = comm_lookup(*e.thread, e.object);
   const int32_t other = between != nullptr ? world_of(between, e.color) : kUnknownRank;
-  if (other < 0 || !can_be_counted(between) || e.tag < 0 || e.tag >= kMostTag)
-    return set_irregular(kLostWindow);
+  if (other < 0 || !can_be_counted(between) || e.tag < 0 || e.tag >= kMostTag) return set_irregular(kLostWindow);
   Envelope* envelope = envelope_of(token_comm(between->ring->id), other, kFirstLeaderToken - e.tag);
-  if (envelope == nullptr)
-    return;
+  if (envelope == nullptr) return;
   const uint64_t number = count_one(envelope->posted);
   count_one(envelope->sent);
   wait.keys[0] = between->ring->id;

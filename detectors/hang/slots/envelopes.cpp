@@ -6,8 +6,8 @@
 
 #include <initializer_list>
 
-#include "shim/call/runtime.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
 namespace resil::hang {
@@ -17,9 +17,9 @@ Envelopes envelopes;
 namespace {
 
 SpinLock lock;
-const Section* section;     // of these
-uint32_t in_use;           // places that are neither free nor given up
-uint32_t swept_at = ~0u;   // handle_generation when places were last taken from communicators that are gone
+const Section* section;  // of these
+uint32_t in_use;  // places that are neither free nor given up
+uint32_t swept_at = ~0u;  // handle_generation when places were last taken from communicators that are gone
 
 /// Lock-free: places are never freed, only given to another envelope.
 Envelope* find(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
@@ -27,10 +27,8 @@ Envelope* find(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
   for (uint32_t i = 0; i < reach; ++i) {
     Envelope& place = envelopes.table[(home + i) % kEnvelopes];
     const uint64_t whose = __atomic_load_n(&place.comm, __ATOMIC_ACQUIRE);
-    if (whose == 0)
-      return nullptr;
-    if (whose == comm && place.peer == peer && place.tag == tag)
-      return &place;
+    if (whose == 0) return nullptr;
+    if (whose == comm && place.peer == peer && place.tag == tag) return &place;
   }
   return nullptr;
 }
@@ -40,8 +38,7 @@ Envelope* claim(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
   const uint32_t home = envelope_home(comm, peer, tag);
   for (uint32_t i = 0; i < reach; ++i) {
     Envelope* place = &envelopes.table[(home + i) % kEnvelopes];
-    if (place->comm > kNobody)
-      continue;
+    if (place->comm > kNobody) continue;
     __atomic_store_n(&in_use, in_use + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&place->comm, kNobody, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
@@ -69,13 +66,11 @@ void sweep() {
       live[count++] = token_comm(id);
     }
   for (const WindowSlot& window : section->windows)
-    if (const uint64_t id = __atomic_load_n(&window.id, __ATOMIC_ACQUIRE); id != 0)
-      live[count++] = token_comm(id);
+    if (const uint64_t id = __atomic_load_n(&window.id, __ATOMIC_ACQUIRE); id != 0) live[count++] = token_comm(id);
   for (uint32_t i = 0; i < kEnvelopes; ++i) {
     Envelope& place = envelopes.table[i];
     uint32_t k = 0;
-    while (k < count && live[k] != place.comm)
-      ++k;
+    while (k < count && live[k] != place.comm) ++k;
     if (place.comm != 0 && k == count) {
       if (place.comm != kNobody) {
         set_irregular(kForgotten);
@@ -90,11 +85,9 @@ void sweep() {
 Envelope* claim_or_sweep(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach, bool always) {
   for (const bool swept : {false, true}) {
     if (always || in_use < kEnvelopesInUse)
-      if (Envelope* place = claim(comm, peer, tag, reach); place != nullptr)
-        return place;
+      if (Envelope* place = claim(comm, peer, tag, reach); place != nullptr) return place;
     const uint32_t generation = handle_generation.load(std::memory_order_relaxed);
-    if (swept || generation == swept_at)
-      break;
+    if (swept || generation == swept_at) break;
     __atomic_store_n(&swept_at, generation, __ATOMIC_RELAXED);
     sweep();
   }
@@ -122,22 +115,16 @@ void envelopes_forget(uint64_t comm) {
 [[gnu::noinline]] Envelope* envelope_slow(uint64_t comm, int32_t peer, int32_t tag) {
   const bool wild = is_wild_envelope(peer, tag);
   const uint32_t reach = envelope_reach(peer, tag);
-  if (Envelope* place = find(comm, peer, tag, reach); place != nullptr)
-    return place;
+  if (Envelope* place = find(comm, peer, tag, reach); place != nullptr) return place;
   if (!wild && __atomic_load_n(&in_use, __ATOMIC_RELAXED) >= kEnvelopesInUse &&
       __atomic_load_n(&swept_at, __ATOMIC_RELAXED) == handle_generation.load(std::memory_order_relaxed))
-    if (Envelope* place = find(comm, peer, kOtherTags, kLongReach); place != nullptr)
-      return place;
+    if (Envelope* place = find(comm, peer, kOtherTags, kLongReach); place != nullptr) return place;
   SpinGuard guard(lock);
   Envelope* place = find(comm, peer, tag, reach);  // another thread may have been faster
-  if (place == nullptr)
-    place = claim_or_sweep(comm, peer, tag, reach, wild);
-  if (place == nullptr && !wild)
-    place = find(comm, peer, kOtherTags, kLongReach);
-  if (place == nullptr && !wild)
-    place = claim(comm, peer, kOtherTags, kLongReach);
-  if (place == nullptr)
-    set_irregular(kLostEnvelope);
+  if (place == nullptr) place = claim_or_sweep(comm, peer, tag, reach, wild);
+  if (place == nullptr && !wild) place = find(comm, peer, kOtherTags, kLongReach);
+  if (place == nullptr && !wild) place = claim(comm, peer, kOtherTags, kLongReach);
+  if (place == nullptr) set_irregular(kLostEnvelope);
   return place;
 }
 

@@ -29,9 +29,9 @@ constexpr uint32_t envelope_reach(int32_t peer, int32_t tag) {
 }
 
 struct Envelopes {
-  Envelope* table;     ///< Section::envelopes
-  uint32_t* irregular; ///< Section::irregular
-  bool concurrent;     ///< several threads may call MPI at a time
+  Envelope* table;  ///< Section::envelopes
+  uint32_t* irregular;  ///< Section::irregular
+  bool concurrent;  ///< several threads may call MPI at a time
 };
 extern Envelopes envelopes;
 void envelopes_prepare(Section& section);
@@ -54,8 +54,7 @@ inline bool counts_exactly(const Envelope& envelope) { return envelope.tag != kO
 
 /// Adds one and returns the new value.
 [[gnu::always_inline]] inline uint64_t count_one(uint64_t& counter) {
-  if (envelopes.concurrent)
-    return __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
+  if (envelopes.concurrent) return __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
   const uint64_t value = __atomic_load_n(&counter, __ATOMIC_RELAXED) + 1;
   __atomic_store_n(&counter, value, __ATOMIC_RELAXED);
   return value;

@@ -21,22 +21,22 @@ constexpr uint32_t kNoRoot = 0;
 
 struct Signature {
   uint16_t call;
-  OpKind op;      ///< kNone: the call has none; kUser: whatever the program made
+  OpKind op;  ///< kNone: the call has none; kUser: whatever the program made
   uint32_t root;  ///< rank in the communicator + 1; kNoRoot
-  uint64_t bytes; ///< at most kBytesNotCompared
+  uint64_t bytes;  ///< at most kBytesNotCompared
 };
 
 /// 28 bits for an amount: amounts of 128 MiB and more can only be told apart.
 constexpr uint64_t signature_bytes(uint64_t bytes) {
-  if (bytes < kExactBytes)
-    return bytes;
+  if (bytes < kExactBytes) return bytes;
   const uint64_t hash = kExactBytes | (mix64(bytes) & (kExactBytes - 1));
   return hash != kBytesNotCompared ? hash : hash - 1;
 }
 
 /// `bytes`: as it stands there, see signature_bytes().
 constexpr uint64_t signature_pack(const Signature& from) {
-  return uint64_t{from.call} | uint64_t{static_cast<uint8_t>(from.op)} << 10 | uint64_t{from.root & 0xfffff} << 16 | from.bytes << 36;
+  return uint64_t{from.call} | uint64_t{static_cast<uint8_t>(from.op)} << 10 | uint64_t{from.root & 0xfffff} << 16 |
+         from.bytes << 36;
 }
 
 constexpr Signature signature_unpack(uint64_t word) {

@@ -3,9 +3,9 @@
 // The rolling hash over a communicator's collectives, and how a Track is written so that another process may read it at
 // any instant (mismatch/read.h has the proof).
 //
-// Two hashes in one word, so that amounts that differ hide nothing else: the upper half is over call, operator and root,
-// the lower one over the bytes. Each is a polynomial modulo 2^32 with an odd base: equal sequences never differ, one call
-// that differs changes it (unless its mixed value collides: 2^-32), and the last call can be taken off again.
+// Two hashes in one word, so that amounts that differ hide nothing else: the upper half is over call, operator and
+// root, the lower one over the bytes. Each is a polynomial modulo 2^32 with an odd base: equal sequences never differ,
+// one call that differs changes it (unless its mixed value collides: 2^-32), and the last call can be taken off again.
 #pragma once
 
 #include "detectors/hang/slots/layout.h"
@@ -22,8 +22,7 @@ constexpr uint32_t mix32(uint64_t value) {
 
 constexpr uint32_t inverse(uint32_t odd) {
   uint32_t x = odd;  // Newton: right modulo 2^3, then 6, 12, 24, 48
-  for (int i = 0; i < 5; ++i)
-    x *= 2 - odd * x;
+  for (int i = 0; i < 5; ++i) x *= 2 - odd * x;
   return x;
 }
 
@@ -52,10 +51,11 @@ static_assert(unroll(roll(0x123456789abcdef0, 0xfedcba9876543210), 0xfedcba98765
 /// Bits of Track::shape beside the members (0-23) and the epoch (32-63: how often this track has been begun). A track
 /// with any of them is not compared, and counted as uncovered.
 enum TrackMark : uint32_t {
-  kTrackFailed = 1u << 24,    ///< a collective failed on this rank: MPI does not say whether it counts
-  kTrackGap = 1u << 25,       ///< a call was not seen in its place
-  kTrackOneSided = 1u << 26,  ///< ring::Comm::flags: the id may differ between members, or be another communicator's elsewhere
-  kTrackLate = 1u << 27,      ///< resil came after the first calls
+  kTrackFailed = 1u << 24,  ///< a collective failed on this rank: MPI does not say whether it counts
+  kTrackGap = 1u << 25,  ///< a call was not seen in its place
+  kTrackOneSided =
+      1u << 26,  ///< ring::Comm::flags: the id may differ between members, or be another communicator's elsewhere
+  kTrackLate = 1u << 27,  ///< resil came after the first calls
 };
 constexpr uint32_t kTrackMarks = kTrackFailed | kTrackGap | kTrackOneSided | kTrackLate;
 constexpr uint32_t kTrackMembers = (1u << 24) - 1;  ///< of both groups of an intercommunicator; saturates
@@ -64,7 +64,8 @@ constexpr uint32_t kTrackMembers = (1u << 24) - 1;  ///< of both groups of an in
 inline void track_begin(Track& track, uint64_t comm, uint32_t members, uint32_t marks) {
   __atomic_store_n(&track.comm, 0, __ATOMIC_RELEASE);
   const uint64_t epoch = (track.shape >> 32) + 1;
-  __atomic_store_n(&track.shape, epoch << 32 | marks | (members < kTrackMembers ? members : kTrackMembers), __ATOMIC_RELEASE);
+  __atomic_store_n(&track.shape, epoch << 32 | marks | (members < kTrackMembers ? members : kTrackMembers),
+                   __ATOMIC_RELEASE);
   __atomic_store_n(&track.sequence, 0, __ATOMIC_RELEASE);
   __atomic_store_n(&track.rolling, 0, __ATOMIC_RELEASE);
   __atomic_store_n(&track.comm, comm, __ATOMIC_RELEASE);
@@ -90,8 +91,7 @@ inline void track_add(Track& track, uint64_t sequence, uint64_t signature) {
     __atomic_store_n(&point.sequence, sequence, __ATOMIC_RELEASE);
     __atomic_store_n(&point.rolling, rolling, __ATOMIC_RELEASE);
   }
-  if (sequence >> zeros == 1 && zeros < kEarly)
-    __atomic_store_n(&track.early[zeros], rolling, __ATOMIC_RELEASE);
+  if (sequence >> zeros == 1 && zeros < kEarly) __atomic_store_n(&track.early[zeros], rolling, __ATOMIC_RELEASE);
   __atomic_store_n(&track.rolling, rolling, __ATOMIC_RELEASE);
   __atomic_store_n(&track.sequence, sequence, __ATOMIC_RELEASE);
 }

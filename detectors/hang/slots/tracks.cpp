@@ -58,18 +58,15 @@ uint64_t bytes_of(Event& e, Kind kind) {
 uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
   *flags = 0;
   Signature made = {kCallMeanings.plain[static_cast<unsigned>(e.id)], OpKind::kNone, kNoRoot, kBytesNotCompared};
-  if (has_operator(kind))
-    made.op = op_of(e.op, slot);
+  if (has_operator(kind)) made.op = op_of(e.op, slot);
   // The two sides of an intercommunicator name different roots and amounts.
   if (!can_be_counted(e.comm)) [[unlikely]]
     return signature_pack(made);
   if (e.comm->remote_size >= 0) [[unlikely]] {
     list_remote(e, kind, *slot.wait);
-    if (kind == Kind::kBarrier)
-      made.bytes = 0;
+    if (kind == Kind::kBarrier) made.bytes = 0;
   } else {
-    if (has_root(kind) && e.peer >= 0)
-      made.root = static_cast<uint32_t>(e.peer) + 1;
+    if (has_root(kind) && e.peer >= 0) made.root = static_cast<uint32_t>(e.peer) + 1;
     made.bytes = bytes_of(e, kind);
     if (kind == Kind::kReduceScatter && e.receive.counts != nullptr && count_at(e, e.receive, e.comm->rank) == 0)
       *flags = kEmptyHere;
@@ -78,16 +75,16 @@ uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
 }
 
 uint64_t count_collective(uint32_t comm_index, uint64_t signature) {
-  if (comm_index < 2)
-    return 0;
+  if (comm_index < 2) return 0;
   ring::Comm& comm = runtime.comms[comm_index];
   const uint64_t number = bump(comm.ordered);
-  if (comm_index >= kTracks)
-    return number;
+  if (comm_index >= kTracks) return number;
   Track& track = writer.section->tracks[comm_index];
   if (track.comm != comm.id) {
-    const uint32_t members = static_cast<uint32_t>(comm.size) + (comm.remote_size > 0 ? static_cast<uint32_t>(comm.remote_size) : 0);
-    track_begin(track, comm.id, members, (comm.flags != 0 ? uint32_t{kTrackOneSided} : 0) | (number != 1 ? uint32_t{kTrackLate} : 0));
+    const uint32_t members =
+        static_cast<uint32_t>(comm.size) + (comm.remote_size > 0 ? static_cast<uint32_t>(comm.remote_size) : 0);
+    track_begin(track, comm.id, members,
+                (comm.flags != 0 ? uint32_t{kTrackOneSided} : 0) | (number != 1 ? uint32_t{kTrackLate} : 0));
   }
   track_add(track, number, signature);
   return number;
@@ -95,10 +92,8 @@ uint64_t count_collective(uint32_t comm_index, uint64_t signature) {
 
 void collective_failed(uint32_t comm_index, uint64_t comm_id) {
   set_irregular(kUnknownOrder);
-  if (comm_index < 2 || comm_index >= kTracks)
-    return;
-  if (Track& track = writer.section->tracks[comm_index]; track.comm == comm_id)
-    track_mark(track, kTrackFailed);
+  if (comm_index < 2 || comm_index >= kTracks) return;
+  if (Track& track = writer.section->tracks[comm_index]; track.comm == comm_id) track_mark(track, kTrackFailed);
 }
 
 }  // namespace resil::hang

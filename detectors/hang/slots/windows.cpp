@@ -30,14 +30,14 @@ int window_index(uint64_t handle) {
 
 namespace {
 
-/// A free slot for what was made by collective number `sequence` of the communicator; null: none, or it cannot be numbered.
+/// A free slot for what was made by collective number `sequence` of the communicator; null: none, or it cannot be
+/// numbered.
 template <uint32_t count>
-WindowSlot* take(WindowSlot (&slots)[count], Event& e, uint64_t sequence, uint64_t handle, uint64_t salt, uint64_t* id) {
-  if (sequence == 0 || !can_be_counted(e.comm) || e.comm->remote_size >= 0 || e.comm->ring->flags != 0)
-    return nullptr;
+WindowSlot* take(WindowSlot (&slots)[count], Event& e, uint64_t sequence, uint64_t handle, uint64_t salt,
+                 uint64_t* id) {
+  if (sequence == 0 || !can_be_counted(e.comm) || e.comm->remote_size >= 0 || e.comm->ring->flags != 0) return nullptr;
   for (WindowSlot& slot : slots) {
-    if (slot.id != 0)
-      continue;
+    if (slot.id != 0) continue;
     slot.handle = handle;
     __atomic_store_n(&slot.ordered, 0, __ATOMIC_RELAXED);
     slot.rank = e.comm->rank;
@@ -51,33 +51,29 @@ WindowSlot* take(WindowSlot (&slots)[count], Event& e, uint64_t sequence, uint64
 
 WindowSlot* find_file(uint64_t handle) {
   for (WindowSlot& slot : writer.section->files)
-    if (__atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != 0 && slot.handle == handle)
-      return &slot;
+    if (__atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != 0 && slot.handle == handle) return &slot;
   return nullptr;
 }
 
 }  // namespace
 
 void window_made(Event& e, uint64_t sequence) {
-  if (backend->windows == nullptr)
-    return;
+  if (backend->windows == nullptr) return;
   SpinGuard guard(lock);
   uint64_t id = 0;
-  WindowSlot* slot = take(writer.section->windows, e, sequence, backend->windows->handle_at(e.message), 0x77696e646f77, &id);
-  if (slot == nullptr)
-    return;
+  WindowSlot* slot =
+      take(writer.section->windows, e, sequence, backend->windows->handle_at(e.message), 0x77696e646f77, &id);
+  if (slot == nullptr) return;
   epochs_begin(static_cast<uint32_t>(slot - writer.section->windows), *e.comm);
   __atomic_store_n(&slot->id, id, __ATOMIC_RELEASE);
 }
 
 void file_made(Event& e, uint64_t sequence) {
-  if (backend->windows == nullptr)
-    return;
+  if (backend->windows == nullptr) return;
   SpinGuard guard(lock);
   uint64_t id = 0;
   WindowSlot* slot = take(writer.section->files, e, sequence, backend->windows->file_at(e.message), 0x66696c65, &id);
-  if (slot != nullptr)
-    __atomic_store_n(&slot->id, id, __ATOMIC_RELEASE);
+  if (slot != nullptr) __atomic_store_n(&slot->id, id, __ATOMIC_RELEASE);
 }
 
 void file_enter(Event& e, Wait& wait) {
@@ -90,15 +86,13 @@ void file_enter(Event& e, Wait& wait) {
 
 void file_closing(const Event& e) {
   SpinGuard guard(lock);
-  if (WindowSlot* slot = find_file(e.object); slot != nullptr)
-    slot->handle = 0;
+  if (WindowSlot* slot = find_file(e.object); slot != nullptr) slot->handle = 0;
 }
 
 void file_forget(uint64_t id) {
   SpinGuard guard(lock);
   for (WindowSlot& slot : writer.section->files)
-    if (id != 0 && slot.id == id)
-      __atomic_store_n(&slot.id, 0, __ATOMIC_RELEASE);
+    if (id != 0 && slot.id == id) __atomic_store_n(&slot.id, 0, __ATOMIC_RELEASE);
 }
 
 void window_enter(Event& e, Wait& wait) {
@@ -107,16 +101,16 @@ void window_enter(Event& e, Wait& wait) {
   wait.sequence = slot != nullptr ? bump(slot->ordered) : 0;
   wait.keys[0] = slot != nullptr ? slot->id : 0;
   // With MPI_MODE_NOPRECEDE the fence ends no epoch and need not wait (MPI 4.0, 12.5.1).
-  wait.flags = e.id == CallId::kMPI_Win_fence && (backend->windows == nullptr || backend->windows->no_precede(e.assertion))
-                   ? kEmptyHere
-                   : 0;
+  wait.flags =
+      e.id == CallId::kMPI_Win_fence && (backend->windows == nullptr || backend->windows->no_precede(e.assertion))
+          ? kEmptyHere
+          : 0;
 }
 
 void window_freed(const Event& e) {
   SpinGuard guard(lock);
   WindowSlot* slot = find(e.object);
-  if (slot == nullptr)
-    return;
+  if (slot == nullptr) return;
   epochs_end(static_cast<uint32_t>(slot - writer.section->windows));
   __atomic_store_n(&slot->id, 0, __ATOMIC_RELEASE);
 }

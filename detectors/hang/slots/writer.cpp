@@ -10,14 +10,14 @@
 
 #include "detectors/hang/slots/signature.h"
 #include "detectors/hang/slots/writer_internal.h"
-#include "shim/call/attach.h"
-#include "shim/call/dispatch.h"
 #include "shim/base/helper_thread.h"
-#include "shim/report/log.h"
-#include "shim/call/runtime.h"
-#include "shim/ring/segment.h"
 #include "shim/base/spinlock.h"
 #include "shim/base/task_list.h"
+#include "shim/call/attach.h"
+#include "shim/call/dispatch.h"
+#include "shim/call/runtime.h"
+#include "shim/report/log.h"
+#include "shim/ring/segment.h"
 
 namespace resil::hang {
 
@@ -35,8 +35,7 @@ SpinLock own_threads_lock;
 
 /// Not in the fast path's registers: a partner that is not a rank of this world, or a communicator without a number.
 [[gnu::noinline]] int32_t no_partner(CommInfo* comm, int32_t peer) {
-  if (!can_be_counted(comm))
-    set_irregular(kLostEnvelope);
+  if (!can_be_counted(comm)) set_irregular(kLostEnvelope);
   return peer >= 0 ? world_of(comm, peer) : peer == ring::kProcNull ? peer : kUnknownRank;
 }
 
@@ -51,7 +50,7 @@ SpinLock own_threads_lock;
 }
 
 /// Counts a message that is about to be sent, or a receive that is about to be posted.
-template <uint64_t Envelope::* counter>
+template <uint64_t Envelope::*counter>
 [[gnu::always_inline]] inline int32_t count(CommInfo* comm, int32_t peer, int32_t tag, uint32_t* ordinal) {
   int32_t world = peer;
   *ordinal = 0;
@@ -75,11 +74,9 @@ template <uint64_t Envelope::* counter>
 }
 
 [[gnu::noinline]] void take_status_of_blocking(Event& e, int32_t peer, int32_t tag) {
-  if (e.result != 0 || !can_be_counted(e.comm))
-    return;
+  if (e.result != 0 || !can_be_counted(e.comm)) return;
   const int32_t world = world_of(e.comm, peer);
-  if (world == kUnknownRank)
-    return set_irregular(kUnknownSource);
+  if (world == kUnknownRank) return set_irregular(kUnknownSource);
   took(*e.comm, envelope_of(e.comm->ring->id, world, tag), e.given_statuses, 0, false);
 }
 
@@ -96,17 +93,16 @@ void start_collective(Event& e, ThreadSlot& slot, Kind kind) {
 void enter_finalize(Event& e, Wait& wait) {
   wait.peer = ring::kNoPeer;
   wait.flags = 0;
-  wait.signature = signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared});
+  wait.signature =
+      signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared});
   wait.sequence = 0;
   // Attributes are set by a local call, which no module sees; on which communicator is not known.
   uint64_t attributes = 0;
   for (uint32_t lane = 0; lane < runtime.lane_count; ++lane)
     for (const CallId id : {CallId::kMPI_Comm_set_attr, CallId::kMPI_Attr_put})
       attributes += runtime.lanes[lane].counters[static_cast<unsigned>(id)].count;
-  if (attributes != 0)
-    set_irregular(kSelfAttribute);
-  if (!runtime_has_world())
-    return;
+  if (attributes != 0) set_irregular(kSelfAttribute);
+  if (!runtime_has_world()) return;
   if (const CommInfo* world = comm_lookup(*e.thread, backend->comm_world()); can_be_counted(world)) {
     wait.sequence = count_collective(world->index, wait.signature);
     __atomic_store_n(&writer.section->final_sequence, wait.sequence, __ATOMIC_RELEASE);
@@ -123,17 +119,14 @@ void enter_finalize(Event& e, Wait& wait) {
       return e.comm != nullptr ? collective_failed(e.comm->index, e.comm->ring->id) : void();
     case Role::kSync:
     case Role::kSyncPoll:
-    case Role::kOperate:
-      return set_irregular(kLostWindow);
+    case Role::kOperate: return set_irregular(kLostWindow);
     case Role::kOther:
     case Role::kOtherPoll:
     case Role::kMakeSend:
     case Role::kMakeReceive:
-      if (!(e.attributes & (kCallActivates | kCallP2P)) || (e.attributes & kCallPersistent))
-        return;
+      if (!(e.attributes & (kCallActivates | kCallP2P)) || (e.attributes & kCallPersistent)) return;
       break;
-    default:
-      break;
+    default: break;
   }
   set_irregular(kFailedCall);
 }
@@ -145,14 +138,11 @@ void own_thread(int32_t tid, bool begins) {
   const uint32_t count = section.own_thread_count;
   uint32_t place = 0, free_place = count;
   for (; place < count && section.own_threads[place] != tid; ++place)
-    if (section.own_threads[place] == 0)
-      free_place = place;
+    if (section.own_threads[place] == 0) free_place = place;
   if (place == count) {
     place = free_place;
-    if (!begins || place == kOwnThreads)
-      return;
-    if (place == count)
-      __atomic_store_n(&section.own_thread_count, count + 1, __ATOMIC_RELEASE);
+    if (!begins || place == kOwnThreads) return;
+    if (place == count) __atomic_store_n(&section.own_thread_count, count + 1, __ATOMIC_RELEASE);
   }
   __atomic_store_n(&section.own_threads[place], begins ? tid : 0, __ATOMIC_RELEASE);
 }
@@ -166,8 +156,7 @@ template <SendMode mode, bool published>
 void enter_send(Event& e) {
   Wait& wait = begin(e);
   wait.peer = count<&Envelope::sent>(e.comm, e.peer, e.tag, &wait.send_ordinal);
-  if (!published)
-    return;
+  if (!published) return;
   wait.mode = mode;
   wait_publish(wait, e.record_number);
 }
@@ -176,8 +165,7 @@ template <bool published>
 void enter_receive(Event& e) {
   Wait& wait = begin(e);
   wait.peer = count<&Envelope::posted>(e.comm, e.peer, e.tag, &wait.receive_ordinal);
-  if (!published)
-    return;
+  if (!published) return;
   if (is_wild(e.peer, e.tag)) [[unlikely]]
     give_statuses(e);
   wait_publish(wait, e.record_number);
@@ -190,8 +178,7 @@ void enter_both(Event& e) {
   wait.mode = SendMode::kStandard;
   wait.receive_peer = count<&Envelope::posted>(e.comm, e.receive_peer, e.receive_tag, &wait.receive_ordinal);
   wait.receive_tag = e.receive_tag;
-  if (!published)
-    return;
+  if (!published) return;
   if (is_wild(e.receive_peer, e.receive_tag)) [[unlikely]]
     give_statuses(e);
   wait_publish(wait, e.record_number);
@@ -200,8 +187,7 @@ void enter_both(Event& e) {
 void enter_probe(Event& e) {
   Wait& wait = begin(e);
   wait.peer = world_of(e.comm, e.peer);
-  if (is_matched_probe(e.id))
-    give_statuses(e);
+  if (is_matched_probe(e.id)) give_statuses(e);
   wait_publish(wait, e.record_number);
 }
 
@@ -238,12 +224,10 @@ void enter_post_collective(Event& e) {
   start_collective(e, slot_of(e), meaning_of(e.id).kind);
 }
 
-
 void enter_foreign(Event& e) {
   Wait& wait = begin(e);
   set_irregular(kOtherWorld);
-  if (e.comm != nullptr)
-    start_collective(e, slot_of(e), Kind::kNone);
+  if (e.comm != nullptr) start_collective(e, slot_of(e), Kind::kNone);
   wait_publish(wait, e.record_number);
 }
 
@@ -262,8 +246,7 @@ void enter_window(Event& e) {
 void enter_file(Event& e) {
   Wait& wait = begin(e);
   file_enter(e, wait);
-  if (e.id == CallId::kMPI_File_close)
-    file_closing(e);
+  if (e.id == CallId::kMPI_File_close) file_closing(e);
   wait_publish(wait, e.record_number);
 }
 
@@ -341,23 +324,20 @@ void leave_plain(Event& e) {
 
 void leave_named(Event& e) {
   leave_plain(e);
-  if (e.result == 0 && e.comm != nullptr)
-    comm_renamed(*e.comm);
+  if (e.result == 0 && e.comm != nullptr) comm_renamed(*e.comm);
 }
 
 void leave_receive(Event& e) {
   if (e.result != 0 || is_wild(e.peer, e.tag)) [[unlikely]] {
     leave_plain(e);
-    if (is_wild(e.peer, e.tag))
-      take_status_of_blocking(e, e.peer, e.tag);
+    if (is_wild(e.peer, e.tag)) take_status_of_blocking(e, e.peer, e.tag);
   }
 }
 
 void leave_both(Event& e) {
   if (e.result != 0 || is_wild(e.receive_peer, e.receive_tag)) [[unlikely]] {
     leave_plain(e);
-    if (is_wild(e.receive_peer, e.receive_tag))
-      take_status_of_blocking(e, e.receive_peer, e.receive_tag);
+    if (is_wild(e.receive_peer, e.receive_tag)) take_status_of_blocking(e, e.receive_peer, e.receive_tag);
   }
 }
 
@@ -365,8 +345,7 @@ void leave_matched_probe(Event& e) {
   leave_plain(e);
   if (e.result == 0 && (e.id == CallId::kMPI_Mprobe || *e.flag != 0) && can_be_counted(e.comm))
     took(*e.comm, nullptr, e.given_statuses, 0, false);
-  if (e.id == CallId::kMPI_Improbe)
-    poll_leave(e, *slot_of(e).wait);
+  if (e.id == CallId::kMPI_Improbe) poll_leave(e, *slot_of(e).wait);
 }
 
 void leave_poll(Event& e) {
@@ -381,15 +360,12 @@ void leave_request(Event& e) {
 }
 
 void leave_window(Event& e) {
-  if (e.result != 0)
-    return set_irregular(kUnknownOrder);
-  if (e.id == CallId::kMPI_Win_free)
-    window_freed(e);
+  if (e.result != 0) return set_irregular(kUnknownOrder);
+  if (e.id == CallId::kMPI_Win_free) window_freed(e);
 }
 
 void leave_sync(Event& e) {
-  if (e.result != 0)
-    return leave_failed(e);
+  if (e.result != 0) return leave_failed(e);
   sync_leave(e);
 }
 
@@ -405,17 +381,14 @@ void leave_file_made(Event& e) {
   if (e.result != 0) [[unlikely]]
     return leave_failed(e);
   const Wait& wait = *slot_of(e).wait;
-  if (wait.instance == e.record_number)
-    file_made(e, wait.sequence);
+  if (wait.instance == e.record_number) file_made(e, wait.sequence);
 }
 
 /// Files return errors to the program, and whether such a call counts nobody knows: the file is not judged any more.
 void leave_file(Event& e) {
   const Wait& wait = *slot_of(e).wait;
-  if ((e.result != 0 || e.id == CallId::kMPI_File_close) && wait.instance == e.record_number)
-    file_forget(wait.keys[0]);
-  else if (e.result != 0)
-    file_closing(e);
+  if ((e.result != 0 || e.id == CallId::kMPI_File_close) && wait.instance == e.record_number) file_forget(wait.keys[0]);
+  else if (e.result != 0) file_closing(e);
 }
 
 /// The usual nonblocking messages; what else there is: note_pending.
@@ -433,7 +406,8 @@ void leave_post_send(Event& e) {
 }
 
 void leave_post_receive(Event& e) {
-  const int64_t index = e.result == 0 && e.cookies != nullptr && !is_wild(e.peer, e.tag) ? request_index(e.cookies) : -1;
+  const int64_t index =
+      e.result == 0 && e.cookies != nullptr && !is_wild(e.peer, e.tag) ? request_index(e.cookies) : -1;
   if (index < 0) [[unlikely]]
     return leave_request(e);
   const Wait& wait = *slot_of(e).wait;
@@ -444,14 +418,10 @@ void leave_post_receive(Event& e) {
 
 Hook leave_hook(CallId id) {
   const Role role = meaning_of(id).role;
-  if (is_matched_probe(id))
-    return leave_matched_probe;
-  if (id == CallId::kMPI_File_open)
-    return leave_file_made;
-  if (id == CallId::kMPI_Comm_set_name)
-    return leave_named;
-  if (role == Role::kCollective && (call_info(id).attributes & kCallRma))
-    return leave_window_made;
+  if (is_matched_probe(id)) return leave_matched_probe;
+  if (id == CallId::kMPI_File_open) return leave_file_made;
+  if (id == CallId::kMPI_Comm_set_name) return leave_named;
+  if (role == Role::kCollective && (call_info(id).attributes & kCallRma)) return leave_window_made;
   switch (role) {
     case Role::kReceive: return leave_receive;
     case Role::kWindow: return leave_window;
@@ -489,8 +459,7 @@ size_t writer_ring_bytes(uint32_t* entry_bytes) {
 }
 
 bool writer_start() {
-  for (unsigned id = 0; id < kCallCount; ++id)
-    enter_of[id] = leave_of[id] = enter_nothing;
+  for (unsigned id = 0; id < kCallCount; ++id) enter_of[id] = leave_of[id] = enter_nothing;
   unsigned long bytes = 0;
   auto* section = static_cast<Section*>(segment_section("hang", &bytes));
   if (section == nullptr || bytes < section_bytes(runtime.request_count)) {
@@ -508,7 +477,8 @@ bool writer_start() {
     thread_slots[i].wait = shown ? &section->waits[i] : &private_waits[i];
   }
   char scratch[2048];
-  threads_before_count = list_threads(0, threads_before, sizeof(threads_before) / sizeof(threads_before[0]), scratch, sizeof(scratch));
+  threads_before_count =
+      list_threads(0, threads_before, sizeof(threads_before) / sizeof(threads_before[0]), scratch, sizeof(scratch));
   writer.section = section;
   device_work = section->device;
   __atomic_store_n(&helper_thread_told, &own_thread, __ATOMIC_RELEASE);
@@ -520,8 +490,7 @@ bool writer_start() {
 }
 
 void writer_after_init() {
-  if (writer.section == nullptr)
-    return;
+  if (writer.section == nullptr) return;
   const bool multiple = !runtime_has_world() || backend->thread_multiple();
   envelopes.concurrent = multiple;
   __atomic_store_n(&writer.section->thread_level, multiple ? 3 : 0, __ATOMIC_RELAXED);
@@ -532,19 +501,16 @@ void writer_after_init() {
   const int count = list_threads(0, now, kRoom, scratch, sizeof(scratch));
   for (int i = 0; threads_before_count >= 0 && threads_before_count <= kRoom && i < count && i < kRoom; ++i) {
     bool was_there = now[i] == getpid();
-    for (int k = 0; k < threads_before_count && !was_there; ++k)
-      was_there = threads_before[k] == now[i];
+    for (int k = 0; k < threads_before_count && !was_there; ++k) was_there = threads_before[k] == now[i];
     for (uint32_t lane = 0; lane < runtime.lane_count && !was_there; ++lane)
       was_there = runtime.lanes[lane].tid == now[i];
-    if (!was_there)
-      own_thread(now[i], true);
+    if (!was_there) own_thread(now[i], true);
   }
   threads_before_count = -1;  // once: what a session finds later may be the program's
 }
 
 void writer_thread_start(Thread& thread) {
-  if (writer.section != nullptr && thread.lane_index >= kSharedLanes)
-    set_irregular(kLostThread);
+  if (writer.section != nullptr && thread.lane_index >= kSharedLanes) set_irregular(kLostThread);
 }
 
 void writer_enter(Event& e) { enter_of[static_cast<unsigned>(e.id)](e); }

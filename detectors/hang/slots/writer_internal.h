@@ -16,21 +16,21 @@ namespace resil::hang {
 
 /// What a thread keeps, by lane.
 struct alignas(64) ThreadSlot {
-  Wait* wait;        ///< in the section; of lanes beyond it, private
-  uint64_t op;       ///< handle last asked for
+  Wait* wait;  ///< in the section; of lanes beyond it, private
+  uint64_t op;  ///< handle last asked for
   OpKind op_kind;
-  uint32_t cursor;   ///< runs of polls: which key comes next if they go round
+  uint32_t cursor;  ///< runs of polls: which key comes next if they go round
 };
 constexpr uint32_t kThreadSlots = 64;
 extern ThreadSlot thread_slots[kThreadSlots];
 
 struct Writer {
-  Section* section;         ///< null: nothing is written
+  Section* section;  ///< null: nothing is written
   Pending* pending;
   uint32_t pending_count;
   uint64_t null_key, empty_key;
   size_t handle_bytes;
-  uint32_t wild_requests;   ///< pending receives whose status must be read
+  uint32_t wild_requests;  ///< pending receives whose status must be read
 };
 extern Writer writer;
 
@@ -41,7 +41,9 @@ inline void wait_begin(Wait& wait) {
   __atomic_store_n(&wait.instance, 0, __ATOMIC_RELAXED);
   __atomic_thread_fence(__ATOMIC_RELEASE);
 }
-inline void wait_publish(Wait& wait, uint64_t instance) { __atomic_store_n(&wait.instance, instance, __ATOMIC_RELEASE); }
+inline void wait_publish(Wait& wait, uint64_t instance) {
+  __atomic_store_n(&wait.instance, instance, __ATOMIC_RELEASE);
+}
 
 inline uint64_t bump(uint64_t& own_counter) {
   const uint64_t value = own_counter + 1;
@@ -49,15 +51,16 @@ inline uint64_t bump(uint64_t& own_counter) {
   return value;
 }
 
-inline bool is_wild(int32_t peer, int32_t tag) { return peer == ring::kAnySource || (tag == ring::kAnyTag && peer >= 0); }
+inline bool is_wild(int32_t peer, int32_t tag) {
+  return peer == ring::kAnySource || (tag == ring::kAnyTag && peer >= 0);
+}
 inline bool can_be_counted(const CommInfo* comm) { return comm != nullptr && comm->index >= 2; }  // not "others"
 
 /// World rank, kAnySource, kProcNull, kUnknownRank or kNoPeer for a communicator rank as events have it.
 inline int32_t world_of(CommInfo* comm, int32_t peer) {
   if (peer < 0)
     return peer == ring::kAnySource || peer == ring::kProcNull || peer == ring::kNoPeer ? peer : kUnknownRank;
-  if (!can_be_counted(comm))
-    return kUnknownRank;
+  if (!can_be_counted(comm)) return kUnknownRank;
   const int32_t world = comm->world_ranks_are_ranks ? peer : comm_world_rank(*comm, peer);
   return world >= 0 ? world : kUnknownRank;
 }

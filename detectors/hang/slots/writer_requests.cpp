@@ -16,9 +16,9 @@ namespace resil::hang {
 namespace {
 
 // The word beside a request: bits 0-3 what it is, 4-14 index of its envelope, 17-63 address of its CommInfo.
-constexpr uint64_t kWild = 1;        // its status must be read; envelope and communicator are there
+constexpr uint64_t kWild = 1;  // its status must be read; envelope and communicator are there
 constexpr uint64_t kPersistentWord = 2;
-constexpr uint64_t kHidden = 4;      // a receive out of the readers' sight
+constexpr uint64_t kHidden = 4;  // a receive out of the readers' sight
 constexpr uint64_t kActiveWord = 8;  // kWild: is pending
 
 uint64_t word_of(const CommInfo& comm, const Envelope& envelope, uint64_t flags) {
@@ -29,43 +29,35 @@ CommInfo& comm_in(uint64_t word) { return *reinterpret_cast<CommInfo*>(word >> 1
 Envelope& envelope_in(uint64_t word) { return envelopes.table[word >> 4 & (kEnvelopes - 1)]; }
 
 void add(uint64_t& counter, uint64_t value) {
-  if (envelopes.concurrent)
-    __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
-  else
-    __atomic_store_n(&counter, __atomic_load_n(&counter, __ATOMIC_RELAXED) + value, __ATOMIC_RELAXED);
+  if (envelopes.concurrent) __atomic_fetch_add(&counter, value, __ATOMIC_RELAXED);
+  else __atomic_store_n(&counter, __atomic_load_n(&counter, __ATOMIC_RELAXED) + value, __ATOMIC_RELAXED);
 }
 
 void add_wild(uint32_t value) {
-  if (envelopes.concurrent)
-    __atomic_fetch_add(&writer.wild_requests, value, __ATOMIC_RELAXED);
+  if (envelopes.concurrent) __atomic_fetch_add(&writer.wild_requests, value, __ATOMIC_RELAXED);
   else
-    __atomic_store_n(&writer.wild_requests, __atomic_load_n(&writer.wild_requests, __ATOMIC_RELAXED) + value, __ATOMIC_RELAXED);
+    __atomic_store_n(&writer.wild_requests, __atomic_load_n(&writer.wild_requests, __ATOMIC_RELAXED) + value,
+                     __ATOMIC_RELAXED);
 }
 
 bool receives(Role role) { return role == Role::kPostReceive || role == Role::kPostBoth || role == Role::kMakeReceive; }
 
 /// Remembers a receive with a wildcard; false: nobody could tell what it took.
 bool follow_wild(Event& e, int32_t peer, int32_t tag, uint64_t flags) {
-  if (!can_be_counted(e.comm))
-    return false;
+  if (!can_be_counted(e.comm)) return false;
   const int32_t world = world_of(e.comm, peer);
   Envelope* envelope = world == kUnknownRank ? nullptr : envelope_of(e.comm->ring->id, world, tag);
-  if (envelope == nullptr || reinterpret_cast<uint64_t>(e.comm) >> 47 != 0)
-    return false;
+  if (envelope == nullptr || reinterpret_cast<uint64_t>(e.comm) >> 47 != 0) return false;
   e.cookies[kHangCookie] = word_of(*e.comm, *envelope, flags);
-  if (flags & kActiveWord)
-    add_wild(1);
+  if (flags & kActiveWord) add_wild(1);
   return true;
 }
 
 /// The request has no entry that readers see.
 [[gnu::noinline]] void note_hidden(Event& e, const CallMeaning& meaning, bool wild) {
-  if (e.attributes & kCallPersistent)
-    return set_irregular(kLostEnvelope);  // nobody will count its messages
-  if (!receives(meaning.role))
-    return;
-  if (wild)
-    return set_irregular(kUnknownSource);
+  if (e.attributes & kCallPersistent) return set_irregular(kLostEnvelope);  // nobody will count its messages
+  if (!receives(meaning.role)) return;
+  if (wild) return set_irregular(kUnknownSource);
   add(writer.section->hidden_receives, 1);
   e.cookies[kHangCookie] = kHidden;
 }
@@ -76,8 +68,7 @@ bool is_shared(uint64_t key) {
 
 /// Adds a key to those of a run of polls. True: it was not there yet.
 bool add_key(Wait& wait, ThreadSlot& slot, uint64_t key) {
-  if (slot.cursor >= wait.kept)
-    slot.cursor = 0;
+  if (slot.cursor >= wait.kept) slot.cursor = 0;
   if (wait.kept != 0 && wait.keys[slot.cursor] == key) [[likely]] {
     ++slot.cursor;
     return false;
@@ -98,15 +89,16 @@ bool add_key(Wait& wait, ThreadSlot& slot, uint64_t key) {
   return true;
 }
 
-void set_flag(Wait& wait, uint8_t flag) { __atomic_store_n(&wait.flags, static_cast<uint8_t>(wait.flags | flag), __ATOMIC_RELAXED); }
+void set_flag(Wait& wait, uint8_t flag) {
+  __atomic_store_n(&wait.flags, static_cast<uint8_t>(wait.flags | flag), __ATOMIC_RELAXED);
+}
 
 [[gnu::always_inline]] inline void add_probe(Wait& wait, Probe wanted) {
   const uint32_t count = wait.probe_count < kProbes ? wait.probe_count : kProbes;
   for (uint32_t i = 0; i < count; ++i)
     if (wait.probes[i].comm == wanted.comm && wait.probes[i].peer == wanted.peer && wait.probes[i].tag == wanted.tag)
       return;
-  if (count < kProbes)
-    wait.probes[count] = wanted;
+  if (count < kProbes) wait.probes[count] = wanted;
   __atomic_store_n(&wait.probe_count, static_cast<uint8_t>(count + 1), __ATOMIC_RELEASE);
 }
 
@@ -116,16 +108,14 @@ void add_tested(Event& e, ThreadSlot& slot, bool first) {
   for (int64_t i = 0; i < e.request_count && live <= kWaitedKeys; ++i) {
     const uint64_t key = request_handle(e.requests, i);
     if (is_shared(key)) {
-      if (key != writer.null_key)
-        set_flag(wait, kSatisfied);
+      if (key != writer.null_key) set_flag(wait, kSatisfied);
       continue;
     }
     ++live;
     added += add_key(wait, slot, key);
   }
   const bool all = e.id == CallId::kMPI_Testall;
-  if (first && all)
-    set_flag(wait, kTestAll);
+  if (first && all) set_flag(wait, kTestAll);
   else if ((wait.flags & kTestAll) && (!all || added != 0 || live != wait.count))
     __atomic_store_n(&wait.flags, static_cast<uint8_t>(wait.flags & ~kTestAll), __ATOMIC_RELAXED);
 }
@@ -136,8 +126,7 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
   const bool both = meaning.role == Role::kPostBoth;
   const bool wild = receives(meaning.role) && is_wild(both ? e.receive_peer : e.peer, both ? e.receive_tag : e.tag);
   if (e.cookies == nullptr) {  // complete at once, or there is no memory for one more
-    if (wild)
-      set_irregular(kUnknownSource);
+    if (wild) set_irregular(kUnknownSource);
     return;
   }
   const int64_t index = request_index(e.cookies);
@@ -148,21 +137,16 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
   pending.mode = static_cast<uint8_t>(meaning.mode);
   pending.flags = pending.both = 0;
   const bool persistent = (e.attributes & kCallPersistent) != 0;
-  if (persistent)
-    e.cookies[kHangCookie] = kPersistentWord;
+  if (persistent) e.cookies[kHangCookie] = kPersistentWord;
   switch (meaning.role) {
-    case Role::kPostSend:
-      pending.ordinal = wait.send_ordinal;
-      return;
+    case Role::kPostSend: pending.ordinal = wait.send_ordinal; return;
     case Role::kPostBoth:
       pending.ordinal = wait.send_ordinal;
       pending.both = 1;
       pending.receive_tag = wait.receive_tag;
       pending.sequence = uint64_t{static_cast<uint32_t>(wait.receive_peer)} << 32 | wait.receive_ordinal;
       break;
-    case Role::kPostReceive:
-      pending.ordinal = wait.receive_ordinal;
-      break;
+    case Role::kPostReceive: pending.ordinal = wait.receive_ordinal; break;
     case Role::kPostMatched:
       pending.peer = ring::kNoPeer;
       pending.ordinal = 0;
@@ -175,13 +159,10 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
       pending.flags = wait.flags;
       pending.sequence = persistent ? 0 : wait.sequence;
       pending.receive_tag = persistent && wait.sequence <= INT32_MAX ? static_cast<int32_t>(wait.sequence) : 0;
-      if (persistent)
-        add(writer.section->persistent_collectives, 1);
+      if (persistent) add(writer.section->persistent_collectives, 1);
       return;
     }
-    default:
-      pending.ordinal = 0;
-      break;
+    default: pending.ordinal = 0; break;
   }
   if (wild && !follow_wild(e, both ? e.receive_peer : e.peer, both ? e.receive_tag : e.tag,
                            persistent ? kWild | kPersistentWord : kWild | kActiveWord | (both ? kHidden : 0)))
@@ -189,11 +170,9 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
 }
 
 void writer_activated(Event& e, uint64_t* cookie) {
-  if (writer.section == nullptr || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall))
-    return;
+  if (writer.section == nullptr || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)) return;
   const int64_t index = request_index(cookie - kHangCookie);
-  if (index < 0)
-    return;
+  if (index < 0) return;
   const ring::Request& entry = runtime.requests[index];
   Pending& pending = writer.pending[index];
   if (entry.kind == static_cast<uint8_t>(ring::RequestKind::kCollective)) {
@@ -201,15 +180,13 @@ void writer_activated(Event& e, uint64_t* cookie) {
     return;
   }
   pending.ordinal = 0;
-  if (entry.comm < 2 || (pending.peer < 0 && pending.peer != ring::kAnySource))
-    return;
+  if (entry.comm < 2 || (pending.peer < 0 && pending.peer != ring::kAnySource)) return;
   const bool receive = entry.kind == static_cast<uint8_t>(ring::RequestKind::kReceive);
-  Envelope* envelope = *cookie & kWild ? &envelope_in(*cookie) : envelope_of(runtime.comms[entry.comm].id, pending.peer, entry.tag);
-  if (envelope == nullptr)
-    return;
+  Envelope* envelope =
+      *cookie & kWild ? &envelope_in(*cookie) : envelope_of(runtime.comms[entry.comm].id, pending.peer, entry.tag);
+  if (envelope == nullptr) return;
   const uint64_t number = count_one(receive ? envelope->posted : envelope->sent);
-  if (counts_exactly(*envelope))
-    pending.ordinal = static_cast<uint32_t>(number);
+  if (counts_exactly(*envelope)) pending.ordinal = static_cast<uint32_t>(number);
   if (*cookie & kWild) {
     *cookie |= kActiveWord;
     add_wild(1);
@@ -218,14 +195,11 @@ void writer_activated(Event& e, uint64_t* cookie) {
 
 void writer_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   const uint64_t word = *cookie;
-  if (word == kHidden)
-    return add(writer.section->hidden_receives, ~uint64_t{0});
-  if ((word & (kWild | kActiveWord)) != (kWild | kActiveWord))
-    return;
+  if (word == kHidden) return add(writer.section->hidden_receives, ~uint64_t{0});
+  if ((word & (kWild | kActiveWord)) != (kWild | kActiveWord)) return;
   *cookie = word & ~kActiveWord;
   add_wild(~0u);
-  if (freed)
-    return set_irregular(kCancelled);
+  if (freed) return set_irregular(kCancelled);
   CommInfo& comm = comm_in(word);
   Envelope& wild = envelope_in(word);
   if (!can_be_counted(&comm) || comm.ring->id != wild.comm)
@@ -240,15 +214,13 @@ void took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, b
       return set_irregular(kUnknownSource);
     backend->messages->status_read(statuses, place, &status);
   }
-  if (wild != nullptr)
-    count_one(wild->told);
+  if (wild != nullptr) count_one(wild->told);
   // A probe cannot be cancelled; MPICH 4.0 leaves that bit of its status as it was.
-  if ((wild != nullptr && status.cancelled) || status.source == ring::kProcNull)
-    return;
+  if ((wild != nullptr && status.cancelled) || status.source == ring::kProcNull) return;
   // MPICH 4.0 leaves the status of MPI_Isendrecv empty.
-  const int32_t world = status.source >= 0 && !(both_ways && status.bytes == 0) ? world_of(&comm, status.source) : kUnknownRank;
-  if (world < 0)
-    return set_irregular(kUnknownSource);
+  const int32_t world =
+      status.source >= 0 && !(both_ways && status.bytes == 0) ? world_of(&comm, status.source) : kUnknownRank;
+  if (world < 0) return set_irregular(kUnknownSource);
   if (Envelope* envelope = envelope_of(comm.ring->id, world, status.tag); envelope != nullptr)
     count_one(envelope->taken);
 }
@@ -257,8 +229,7 @@ void freeing(Event& e) {
   const uint64_t key = request_handle(e.requests, 0);
   const uint64_t* words = request_cookies(*e.thread, key);
   const int64_t index = words != nullptr ? request_index(words) : -1;
-  if (index < 0)
-    return;
+  if (index < 0) return;
   const ring::Request& entry = runtime.requests[index];
   if ((entry.flags & ring::kActive) && entry.kind == static_cast<uint8_t>(ring::RequestKind::kReceive))
     set_irregular(kCancelled);  // its message will come, and nobody will be told
@@ -269,20 +240,19 @@ namespace {
 template <class Handle>
 void keep(Event& e, Wait& wait) {
   auto* handles = static_cast<const Handle*>(e.requests);
-  const uint64_t null_key = writer.null_key, empty_key = writer.empty_key, first = backend->shared_first, span = backend->shared_span;
+  const uint64_t null_key = writer.null_key, empty_key = writer.empty_key, first = backend->shared_first,
+                 span = backend->shared_span;
   uint32_t kept = 0, count = 0;
   uint8_t flags = 0;
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t key = handles[i];
-    if (key == null_key)
-      continue;
+    if (key == null_key) continue;
     if (key == empty_key || key - first < span) {
       flags = kSatisfied;
       continue;
     }
     count = kept + 1;
-    if (kept == kWaitedKeys)
-      break;
+    if (kept == kWaitedKeys) break;
     wait.keys[kept++] = key;
   }
   wait.count = count;
@@ -311,23 +281,19 @@ void poll_enter(Event& e, ThreadSlot& slot, Role role) {
       give_statuses(e);
   } else if (role == Role::kProbePoll) {
     add_probe(wait, {e.comm != nullptr ? e.comm->ring->id : 0, world_of(e.comm, e.peer), e.tag});
-    if (e.id == CallId::kMPI_Improbe)
-      give_statuses(e);
+    if (e.id == CallId::kMPI_Improbe) give_statuses(e);
   } else if (Probe probe; role == Role::kSyncPoll && sync_polled(e, &probe)) {
     add_probe(wait, probe);
   } else {
     set_flag(wait, kUnjudged);
   }
-  if (first)
-    wait_publish(wait, run);
+  if (first) wait_publish(wait, run);
 }
 
 void poll_leave(Event& e, Wait& wait) {
   const int* told = e.flag != nullptr ? e.flag : e.outcount;
-  if (e.result == 0 && told != nullptr && *told == 0)
-    bump(wait.polls);
-  else
-    bump(wait.steps);
+  if (e.result == 0 && told != nullptr && *told == 0) bump(wait.polls);
+  else bump(wait.steps);
 }
 
 }  // namespace resil::hang

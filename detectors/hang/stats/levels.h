@@ -20,8 +20,7 @@ constexpr double kNever = 1e300;
 /// Samples needed to trust the observed probability `f` of samples at or below the first bin that reaches the level's
 /// p: the width of the confidence interval, or five expected samples above where f is near 1.
 constexpr double samples_needed(const Level& level, double f) {
-  if (f <= 1 - level.p)
-    return 1.96 * 1.96 * f * (1 - f) / (level.tolerance * level.tolerance);
+  if (f <= 1 - level.p) return 1.96 * 1.96 * f * (1 - f) / (level.tolerance * level.tolerance);
   return f < 1 ? 5 / (1 - f) : kNever;
 }
 

@@ -11,14 +11,13 @@ namespace resil::hang::stats {
 
 namespace {
 
-constexpr uint32_t kExact = 512;       // ranks out that have a bin each, in jobs too large for one bin a rank
+constexpr uint32_t kExact = 512;  // ranks out that have a bin each, in jobs too large for one bin a rank
 constexpr uint32_t kFailuresLater = 3;  // batches in a row; one batch in twenty fails by chance
 constexpr uint32_t kPassesToHalve = 8;
 
 double power(double base, uint32_t exponent) {
   double result = 1;
-  for (; exponent != 0; --exponent)
-    result *= base;
+  for (; exponent != 0; --exponent) result *= base;
   return result;
 }
 
@@ -41,22 +40,19 @@ uint32_t Model::bin(uint32_t out, uint32_t total) const {
     scaled = scaled == 0 ? 1 : scaled;
   }
   scaled = scaled > total_ ? total_ : scaled;
-  if (total_ < kBins || scaled < kExact)
-    return static_cast<uint32_t>(scaled);
+  if (total_ < kBins || scaled < kExact) return static_cast<uint32_t>(scaled);
   return kExact + static_cast<uint32_t>((scaled - kExact) * (kBins - 1 - kExact) / (total_ - kExact));
 }
 
 uint32_t Model::threshold() const {
-  if (total_ < kBins || threshold_ < kExact)
-    return threshold_;
+  if (total_ < kBins || threshold_ < kExact) return threshold_;
   // The largest number of ranks whose bin is not above the threshold.
   return kExact + static_cast<uint32_t>((static_cast<uint64_t>(threshold_ + 1 - kExact) * (total_ - kExact) - 1) /
                                         (kBins - 1 - kExact));
 }
 
 Observation Model::observe(uint32_t out, uint32_t total) {
-  if (total == 0 || total_ == 0)
-    return {Judgement::kLearning, 0, 1};
+  if (total == 0 || total_ == 0) return {Judgement::kLearning, 0, 1};
   const uint32_t here = bin(out, total);
   const bool usable_before = usable();
   if (usable_before && here <= threshold_) {
@@ -88,8 +84,7 @@ void Model::learn(uint32_t bin) {
   }
   if (samples_ >= kMemory)  // a program changes; a share learned an hour ago should not weigh for ever
     halve();
-  if (samples_ >= 1.1 * chosen_at_ || samples_ < chosen_at_)
-    choose_level();
+  if (samples_ >= 1.1 * chosen_at_ || samples_ < chosen_at_) choose_level();
 }
 
 /// Signs are taken against the mean of the batch itself (see docs/HANGS.md): given the values, all orders are equally
@@ -97,8 +92,7 @@ void Model::learn(uint32_t bin) {
 void Model::end_batch() {
   const bool before = random_;
   uint32_t sum = 0;
-  for (uint16_t value : batch_)
-    sum += value;
+  for (uint16_t value : batch_) sum += value;
   uint32_t above = 0, runs = 0;
   bool last = false;
   for (uint32_t i = 0; i < kBatch; ++i) {
@@ -115,8 +109,7 @@ void Model::end_batch() {
     random_ = true;
     failures_ = 0;
   }
-  if (random_ != before)
-    chosen_at_ = 0;  // choose now
+  if (random_ != before) chosen_at_ = 0;  // choose now
 }
 
 /// A batch (nearly) all on one side has no order to test. If the histogram says that such batches are usual, that is
@@ -130,19 +123,16 @@ bool Model::degenerate_is_random(double mean, uint32_t above) const {
   }
   const double share = like_these / samples_;
   double chance = power(share, kBatch);
-  if (above != 0)
-    chance += kBatch * (1 - share) * power(share, kBatch - 1);
+  if (above != 0) chance += kBatch * (1 - share) * power(share, kBatch - 1);
   return chance >= .025;
 }
 
 void Model::failed_batch() {
   passes_ = 0;
-  if (random_ && ++failures_ < kFailuresLater)
-    return;
+  if (random_ && ++failures_ < kFailuresLater) return;
   random_ = false;
   failures_ = 0;
-  if (interval_ * 2 > first_interval_ * kMostDoubling)
-    return;
+  if (interval_ * 2 > first_interval_ * kMostDoubling) return;
   interval_ *= 2;
   halve();
 }
@@ -157,8 +147,7 @@ void Model::passed_batch() {
 }
 
 void Model::halve() {
-  for (double& count : counts_)
-    count /= 2;
+  for (double& count : counts_) count /= 2;
   samples_ /= 2;
 }
 

@@ -9,8 +9,8 @@ namespace resil::hang::stats {
 namespace {
 
 constexpr uint32_t kLowest = 1;  // bins; see try_level
-constexpr uint32_t kMany = 27;   // suspicions in a row that the coarsest level needs at alpha = 0.001
-constexpr double kEnough = 86;   // samples of the finest level
+constexpr uint32_t kMany = 27;  // suspicions in a row that the coarsest level needs at alpha = 0.001
+constexpr double kEnough = 86;  // samples of the finest level
 constexpr double kBelowUsual = .13;  // upper 97.5 % bound of a probability seen less than 6 % of 86 times
 
 }  // namespace
@@ -20,10 +20,8 @@ void Model::choose_level() {
   needed_ = 0;
   if (random_)
     for (uint32_t level = kLevels; level-- != 0;)
-      if (try_level(level))
-        break;
-  if (needed_ == 0)
-    rejected();
+      if (try_level(level)) break;
+  if (needed_ == 0) rejected();
 }
 
 /// The first bin that reaches the level's p, or the one before it, whichever needs fewer samples. Never bin 0 alone:
@@ -42,22 +40,19 @@ bool Model::try_level(uint32_t level) {
   if (samples_ > (lower < here ? lower : here)) {
     const bool use_lower = lower < here;
     const double p_hat = use_lower ? f_below : f;
-    if (use(use_lower ? i - 1 : i, p_hat, with_tolerance(kLevel[level], p_hat)) && needed_ <= kMany)
-      return true;
+    if (use(use_lower ? i - 1 : i, p_hat, with_tolerance(kLevel[level], p_hat)) && needed_ <= kMany) return true;
   }
   // Nearly all samples share the first bin that reaches p, and the one before has too few for the normal approximation:
-  // then less than ever, or hardly ever, seen is suspicious, with the bound that the binomial distribution itself gives.
-  if (level + 1 == kLevels && has_lower && samples_ >= kEnough && use(i - 1, f_below, kBelowUsual))
-    return true;
+  // then less than ever, or hardly ever, seen is suspicious, with the bound that the binomial distribution itself
+  // gives.
+  if (level + 1 == kLevels && has_lower && samples_ >= kEnough && use(i - 1, f_below, kBelowUsual)) return true;
   return needed_ != 0;
 }
 
 bool Model::use(uint32_t bin, double p_hat, double q) {
   const uint32_t k = consecutive(q, alpha_, kMostSuspicions);
-  if (k > kMostSuspicions)
-    return false;
-  if (needed_ != k || threshold_ != bin)
-    rejected();  // what was counted was counted by another rule
+  if (k > kMostSuspicions) return false;
+  if (needed_ != k || threshold_ != bin) rejected();  // what was counted was counted by another rule
   threshold_ = bin;
   p_hat_ = p_hat;
   q_ = q;

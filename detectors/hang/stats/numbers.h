@@ -23,21 +23,18 @@ constexpr double ln(double x) {
   }
   const double z = (mantissa - 1) / (mantissa + 1), square = z * z;
   double sum = 0;
-  for (int i = 13; i >= 1; i -= 2)
-    sum = sum * square + 1.0 / i;
+  for (int i = 13; i >= 1; i -= 2) sum = sum * square + 1.0 / i;
   return exponent * kLn2 + 2 * z * sum;
 }
 
 /// e^x; below -700 it is 0, above 700 it is e^700.
 constexpr double exponential(double x) {
-  if (x < -700)
-    return 0;
+  if (x < -700) return 0;
   x = x > 700 ? 700 : x;
   const int power = static_cast<int>(x / kLn2 + (x < 0 ? -.5 : .5));
   const double rest = x - power * kLn2;
   double sum = 1;
-  for (int i = 12; i >= 1; --i)
-    sum = 1 + sum * rest / i;
+  for (int i = 12; i >= 1; --i) sum = 1 + sum * rest / i;
   return sum * bit_cast<double>(static_cast<uint64_t>(1023 + power) << 52);
 }
 

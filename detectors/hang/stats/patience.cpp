@@ -8,8 +8,7 @@ Patience::Entry* Patience::place(uint64_t kind) {
   const uint64_t first = (kind * 0x9e3779b97f4a7c15) >> 32;
   for (uint32_t i = 0; i < kKinds; ++i) {
     Entry& entry = entries_[(first + i) % kKinds];
-    if (entry.seen == 0 || entry.kind == kind)
-      return &entry;
+    if (entry.seen == 0 || entry.kind == kind) return &entry;
   }
   return &rest_;
 }
@@ -20,8 +19,7 @@ void Patience::ended(uint64_t kind, double seconds) {
   Entry& entry = *place(kind);
   entry.kind = kind;
   ++entry.seen;
-  if (seconds > entry.longest)
-    entry.longest = seconds;
+  if (seconds > entry.longest) entry.longest = seconds;
 }
 
 double Patience::longest(uint64_t kind) const { return find(kind).longest; }

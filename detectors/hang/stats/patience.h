@@ -12,10 +12,10 @@ namespace resil::hang::stats {
 class Patience {
  public:
   static constexpr uint32_t kKinds = 256;
-  static constexpr double kFloor = 5;           // seconds; nothing shorter is suspected
-  static constexpr double kFactor = 5;          // times the longest seen
-  static constexpr uint32_t kFewest = 16;       // ends seen, below which a kind is unfamiliar
-  static constexpr double kUnfamiliar = 60;     // seconds; nothing of an unfamiliar kind is suspected before
+  static constexpr double kFloor = 5;  // seconds; nothing shorter is suspected
+  static constexpr double kFactor = 5;  // times the longest seen
+  static constexpr uint32_t kFewest = 16;  // ends seen, below which a kind is unfamiliar
+  static constexpr double kUnfamiliar = 60;  // seconds; nothing of an unfamiliar kind is suspected before
 
   /// A wait of this kind ended healthily after `seconds`. When the table is full, kinds share the record of all.
   void ended(uint64_t kind, double seconds);
@@ -25,7 +25,7 @@ class Patience {
   bool suspected(uint64_t kind, double seconds) const { return seconds > limit(kind); }
 
   double longest(uint64_t kind) const;  // seconds; 0 when never seen
-  uint64_t seen(uint64_t kind) const;   // how often it ended
+  uint64_t seen(uint64_t kind) const;  // how often it ended
 
  private:
   struct Entry {

@@ -12,8 +12,7 @@ void Quiet::look(double now, double excused, double starved, uint64_t moves, boo
   last_ = now;
   watched_ += step + starved;
   if (!started_ || moves != moves_) {
-    if (current_ > 0)
-      ended(current_ + step, starved_ + starved);
+    if (current_ > 0) ended(current_ + step, starved_ + starved);
     current_ = starved_ = 0;
     out_ = false;
   } else {
@@ -27,22 +26,18 @@ void Quiet::look(double now, double excused, double starved, uint64_t moves, boo
 
 void Quiet::ended(double seconds, double starved) {
   longest_ = seconds > longest_ ? seconds : longest_;
-  if (!out_)
-    return;
+  if (!out_) return;
   longest_crowded_ = seconds + starved > longest_crowded_ ? seconds + starved : longest_crowded_;
   ++intervals_;
-  if (in_tail_ == kTail && seconds <= tail_[kTail - 1])
-    return;
+  if (in_tail_ == kTail && seconds <= tail_[kTail - 1]) return;
   uint32_t place = in_tail_ < kTail ? in_tail_++ : kTail - 1;
-  for (; place != 0 && tail_[place - 1] < seconds; --place)
-    tail_[place] = tail_[place - 1];
+  for (; place != 0 && tail_[place - 1] < seconds; --place) tail_[place] = tail_[place - 1];
   tail_[place] = seconds;
   limit_ = 0;
 }
 
 double Quiet::limit() const {
-  if (limit_ == 0 && in_tail_ != 0)
-    limit_ = computed_limit();
+  if (limit_ == 0 && in_tail_ != 0) limit_ = computed_limit();
   return limit_;
 }
 
@@ -57,11 +52,9 @@ double Quiet::computed_limit() const {
 /// kManyForPareto on, as a generalised Pareto distribution does, if its index says that the tail is that heavy.
 double Quiet::tail_limit() const {
   const double longest = tail_[0];
-  if (longest < kShort)
-    return 0;
+  if (longest < kShort) return 0;
   uint32_t count = kFewestApart;
-  while (count < in_tail_ && tail_[count - 1] < kApart * tail_[count])
-    ++count;
+  while (count < in_tail_ && tail_[count - 1] < kApart * tail_[count]) ++count;
   // Long phases of one kind among short pauses of another are judged by themselves.
   const double all = count < in_tail_ ? count : static_cast<double>(intervals_);
   count = count < in_tail_ ? count : in_tail_;
@@ -72,8 +65,7 @@ double Quiet::tail_limit() const {
     return limit < most ? limit : most;
   }
   const double pareto = pareto_limit(count, all, material ? kHeavy : kHeavyForCertain);
-  if (!material)
-    return pareto;
+  if (!material) return pareto;
   const double normal = log_normal_limit(count, all);
   return normal > pareto ? normal : pareto;
 }
@@ -82,8 +74,7 @@ double Quiet::log_normal_limit(uint32_t count, double all) const {
   double sum_z = 0, sum_y = 0, sum_zz = 0, sum_zy = 0, weight = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const double share = (i + .625) / (all + .25);  // Blom's plotting positions
-    if (share > .5)
-      break;
+    if (share > .5) break;
     const double z = normal_quantile_above(share), y = ln(tail_[i]);
     weight += 1;
     sum_z += z;
@@ -92,15 +83,14 @@ double Quiet::log_normal_limit(uint32_t count, double all) const {
     sum_zy += z * y;
   }
   const double spread = weight * sum_zz - sum_z * sum_z;
-  if (spread <= 0)
-    return 0;
+  if (spread <= 0) return 0;
   const double slope = (weight * sum_zy - sum_z * sum_y) / spread;
   const double most = slope * (1 + kDoubt / square_root(weight));  // few intervals say little about others
   return exponential(sum_y / weight + most * (kRareQuantile - sum_z / weight));
 }
 
-/// Index by the moment estimator (Dekkers, Einmahl, de Haan 1989) from the intervals above the shortest one kept. `least`:
-/// the index from which on the tail is taken for heavy.
+/// Index by the moment estimator (Dekkers, Einmahl, de Haan 1989) from the intervals above the shortest one kept.
+/// `least`: the index from which on the tail is taken for heavy.
 double Quiet::pareto_limit(uint32_t count, double all, double least) const {
   const uint32_t above = count - 1;
   double first = 0, second = 0;
@@ -109,8 +99,7 @@ double Quiet::pareto_limit(uint32_t count, double all, double least) const {
     first += excess / above;
     second += excess * excess / above;
   }
-  if (second <= 0)
-    return 0;
+  if (second <= 0) return 0;
   const double negative_part = 1 - .5 / (1 - first * first / second);  // of a light tail; about 0 of a heavy one
   const double index = first + negative_part;
   if (!(index > least))  // a light tail, or a heavy one with these few intervals' luck

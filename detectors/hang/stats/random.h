@@ -14,8 +14,7 @@ class Random {
   void start(uint64_t seed) {
     state_ = (seed ^ 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
     state_ ^= state_ >> 31;
-    if (state_ == 0)
-      state_ = 1;
+    if (state_ == 0) state_ = 1;
   }
 
   uint64_t next() {

@@ -11,21 +11,17 @@ namespace resil::hang::stats {
 constexpr uint32_t kMostSigns = 14;  // of one kind: batches of 16 with at least 2 of the other
 
 constexpr uint64_t choose(uint32_t n, uint32_t k) {
-  if (k > n)
-    return 0;
+  if (k > n) return 0;
   uint64_t result = 1;
-  for (uint32_t i = 1; i <= k; ++i)
-    result = result * (n - k + i) / i;
+  for (uint32_t i = 1; i <= k; ++i) result = result * (n - k + i) / i;
   return result;
 }
 
 /// How many of the choose(n0 + n1, n0) arrangements of n0 and n1 signs, both at least 1, have exactly `runs` runs.
 constexpr uint64_t arrangements(uint32_t n0, uint32_t n1, uint32_t runs) {
-  if (runs < 2)
-    return 0;
+  if (runs < 2) return 0;
   const uint32_t half = runs / 2;
-  if (runs % 2 == 0)
-    return 2 * choose(n0 - 1, half - 1) * choose(n1 - 1, half - 1);
+  if (runs % 2 == 0) return 2 * choose(n0 - 1, half - 1) * choose(n1 - 1, half - 1);
   return choose(n0 - 1, half) * choose(n1 - 1, half - 1) + choose(n0 - 1, half - 1) * choose(n1 - 1, half);
 }
 
@@ -54,8 +50,7 @@ struct CriticalTable {
 constexpr CriticalTable make_critical_table() {
   CriticalTable table{};
   for (uint32_t n0 = 2; n0 <= kMostSigns; ++n0)
-    for (uint32_t n1 = 2; n1 <= kMostSigns; ++n1)
-      table.of[n0][n1] = critical(n0, n1);
+    for (uint32_t n1 = 2; n1 <= kMostSigns; ++n1) table.of[n0][n1] = critical(n0, n1);
   return table;
 }
 

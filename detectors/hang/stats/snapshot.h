@@ -10,10 +10,10 @@
 namespace resil::hang::stats {
 
 enum class Where : uint8_t {
-  kOut,      // in the program's own code; not in a loop of polls
-  kIn,       // inside a call
+  kOut,  // in the program's own code; not in a loop of polls
+  kIn,  // inside a call
   kPolling,  // in a loop of MPI_Test, MPI_Iprobe, ... that completes nothing: counts as in, and as no progress
-  kEnded,    // finalized or gone
+  kEnded,  // finalized or gone
   kUnknown,  // did not answer
 };
 
@@ -33,10 +33,10 @@ class FaultySearch {
   void add(const RankState* snapshot);
 
   enum class Result : uint8_t {
-    kUnfinished,          // fewer than kSnapshots so far
-    kFaulty,              // `count` ranks stayed out: accused
+    kUnfinished,  // fewer than kSnapshots so far
+    kFaulty,  // `count` ranks stayed out: accused
     kCommunicationPhase,  // none did: all stand inside MPI, the fault is in the communication
-    kMostCompute,         // more than half of the ranks did: they compute, nobody is accused
+    kMostCompute,  // more than half of the ranks did: they compute, nobody is accused
   };
   struct Answer {
     Result result;

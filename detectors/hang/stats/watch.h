@@ -29,10 +29,10 @@ namespace resil::hang::stats {
 
 /// One look at all ranks of the job.
 struct Look {
-  double now;       // seconds, monotonic; a step back is taken as no time at all
-  uint32_t out;     // ranks in the program's own code; those in a loop of fruitless polls are in
-  uint32_t total;   // ranks that have not ended
-  uint64_t moves;   // sum over all ranks of RankState::moves (snapshot.h); any change is progress, also a smaller one
+  double now;  // seconds, monotonic; a step back is taken as no time at all
+  uint32_t out;  // ranks in the program's own code; those in a loop of fruitless polls are in
+  uint32_t total;  // ranks that have not ended
+  uint64_t moves;  // sum over all ranks of RankState::moves (snapshot.h); any change is progress, also a smaller one
   /// How often the calls in which the waiting ranks stand (most of them), and the calls that the ranks outside left
   /// last, have returned before: the least of these. A call seen a thousand times that now does not return is another
   /// thing than one never seen. kFamiliarUnknown where nobody counts.
@@ -50,18 +50,18 @@ constexpr uint64_t kFamiliarUnknown = ~0ull;
 enum class Finding : uint8_t { kLearning /* and healthy so far */, kHealthy, kSuspected, kVerified };
 
 enum class Phase : uint8_t {
-  kComputation,    // some ranks are out, the others wait: can be verified
+  kComputation,  // some ranks are out, the others wait: can be verified
   kCommunication,  // none is out: the wait-for graph proves these; without a proof only a long time verifies
-  kMostCompute,    // more than half are out: they compute, nobody is accused
-  kUnfamiliar,     // some are out, at calls seen too rarely to know what is usual
+  kMostCompute,  // more than half are out: they compute, nobody is accused
+  kUnfamiliar,  // some are out, at calls seen too rarely to know what is usual
 };
 
 struct Verdict {
   Finding finding;
   Phase phase;
   Observation observation;  // the model's
-  double quiet;                      // seconds without progress, less those excused
-  double starved;                    // seconds without progress in which a rank that is out waited for a CPU
+  double quiet;  // seconds without progress, less those excused
+  double starved;  // seconds without progress in which a rank that is out waited for a CPU
   double suspected_at, verified_at;  // limits of `quiet`, seconds, that hold now; kNever: never
 };
 
@@ -69,24 +69,25 @@ class Watch {
  public:
   static constexpr double kAskAfter = 2;  // seconds of quiet, after which all of `excused` is worth finding out
   // All in seconds of quiet. Chosen by the simulator (docs/RESULTS.md).
-  static constexpr double kSuspect = 4;            // without the model's help
+  static constexpr double kSuspect = 4;  // without the model's help
   static constexpr double kSuspectCandidate = 2.5;  // with it
-  static constexpr double kSuspectFactor = 5;      // times the longest quiet interval, without the model's help,
+  static constexpr double kSuspectFactor = 5;  // times the longest quiet interval, without the model's help,
   static constexpr double kSuspectShare = 2. / 3;  // or this share of what verifies, if that is less
-  static constexpr double kSuspectCrowded = 5;     // of quiet and of waiting for a CPU together, and 3 x the longest such,
-  static constexpr double kSuspectOwn = 1;         // of which quiet, at least, and kCrowdedFactor x the longest
-  static constexpr double kVerify = 12;            // a hang in the computation, at familiar calls
-  // Where ranks share their cores, one that spins gets to kVerify seconds of its own late. So less suffices, and more of
-  // the longest before, when the clock shows a multiple of kVerify in which it ran or waited for a CPU.
-  static constexpr double kVerifyCrowded = 15;     // seconds of quiet and of waiting for a CPU together
-  static constexpr double kVerifyOwn = 3;          // of these, at least, seconds of quiet
-  static constexpr double kCrowdedFactor = 10;      // and times the longest quiet interval
+  static constexpr double kSuspectCrowded = 5;  // of quiet and of waiting for a CPU together, and 3 x the longest such,
+  static constexpr double kSuspectOwn = 1;  // of which quiet, at least, and kCrowdedFactor x the longest
+  static constexpr double kVerify = 12;  // a hang in the computation, at familiar calls
+  // Where ranks share their cores, one that spins gets to kVerify seconds of its own late. So less suffices, and more
+  // of the longest before, when the clock shows a multiple of kVerify in which it ran or waited for a CPU.
+  static constexpr double kVerifyCrowded = 15;  // seconds of quiet and of waiting for a CPU together
+  static constexpr double kVerifyOwn = 3;  // of these, at least, seconds of quiet
+  static constexpr double kCrowdedFactor = 10;  // and times the longest quiet interval
   static constexpr double kVerifyCommunication = 600;  // all are in: only an unproved fault of network or library
-  static constexpr double kVerifyUnfamiliar = 3600;    // first iterations, calls never seen; less at calls seen a few times
+  static constexpr double kVerifyUnfamiliar =
+      3600;  // first iterations, calls never seen; less at calls seen a few times
   static constexpr double kSuspectUnfamiliar = 60;
-  static constexpr double kLongFactor = 10;        // times the longest quiet interval, for the last three
-  static constexpr double kLearned = 50;           // seconds to be watched before anything is usual
-  static constexpr uint64_t kFamiliar = 8;         // returns of a call that make it familiar
+  static constexpr double kLongFactor = 10;  // times the longest quiet interval, for the last three
+  static constexpr double kLearned = 50;  // seconds to be watched before anything is usual
+  static constexpr uint64_t kFamiliar = 8;  // returns of a call that make it familiar
 
   /// As Model::start.
   void start(uint32_t total_ranks, double interval, double alpha, uint64_t seed);

@@ -19,18 +19,15 @@ RESIL_DEVICE uint32_t stream_of(const DigestBatch& batch, uint32_t leaf) {
   uint32_t low = 0, high = batch.jobs;  // first_leaf of low <= leaf < first_leaf of high
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
-    if (batch.stream[middle].first_leaf <= leaf)
-      low = middle;
-    else
-      high = middle;
+    if (batch.stream[middle].first_leaf <= leaf) low = middle;
+    else high = middle;
   }
   return low;
 }
 
 RESIL_DEVICE void add_to_block(BlockSums* sums, uint32_t job, uint64_t sum, uint64_t leaves) {
 #ifdef RESIL_ON_DEVICE
-  if (own_lane() != 0)
-    return;
+  if (own_lane() != 0) return;
 #endif
   add(&sums->of[job].sum, sum);
   add(&sums->of[job].leaves, leaves);
@@ -41,8 +38,7 @@ RESIL_DEVICE void add_to_block(BlockSums* sums, uint32_t job, uint64_t sum, uint
 template <bool with_runs>
 RESIL_DEVICE void digest_group(const DigestBatch& batch, BlockSums* sums, uint32_t leaf, uint32_t step,
                                uint64_t scratch) {
-  if (leaf >= batch.leaves)
-    return;
+  if (leaf >= batch.leaves) return;
   Keys keys;
   make_keys(&keys);
   uint32_t job = stream_of(batch, leaf);
@@ -69,8 +65,7 @@ RESIL_DEVICE void digest_group(const DigestBatch& batch, BlockSums* sums, uint32
     leaf += step;
     if (!more || leaf >= end) {
       add_to_block(sums, job, sum, leaves);
-      if (!more)
-        return;
+      if (!more) return;
       sum = leaves = 0;
       job = stream_of(batch, leaf);
       first = batch.stream[job].first_leaf;
@@ -81,14 +76,12 @@ RESIL_DEVICE void digest_group(const DigestBatch& batch, BlockSums* sums, uint32
 
 /// One thread a stream, when all groups of the block are done: who adds a stream's last leaf writes its D.
 RESIL_DEVICE void publish(const DigestBatch& batch, const BlockSums& sums, uint32_t job) {
-  if (job >= batch.jobs || sums.of[job].leaves == 0)
-    return;
+  if (job >= batch.jobs || sums.of[job].leaves == 0) return;
   DigestSum* all = at<DigestSum>(batch.sums) + job;
   add(&all->sum, sums.of[job].sum);
   fence();
   const uint64_t leaves = add(&all->leaves, sums.of[job].leaves) + sums.of[job].leaves;
-  if (leaves != kernel_leaves(batch.stream[job].bytes))
-    return;
+  if (leaves != kernel_leaves(batch.stream[job].bytes)) return;
   fence();
   exchange(&all->leaves, 0);
   at<uint64_t>(batch.results)[job] = exchange(&all->sum, 0);

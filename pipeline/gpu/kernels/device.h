@@ -178,13 +178,11 @@ RESIL_DEVICE Pair load_once(const Pair* from) { return *from; }
 
 RESIL_DEVICE void exchange_lanes(PerLane<uint64_t>* values, unsigned mask) {
   const PerLane<uint64_t> old = *values;
-  for (unsigned lane = 0; lane < kGroup; ++lane)
-    values->value[lane] = old.value[lane ^ mask];
+  for (unsigned lane = 0; lane < kGroup; ++lane) values->value[lane] = old.value[lane ^ mask];
 }
 RESIL_DEVICE PerLane<uint64_t> from_lanes(const PerLane<uint64_t>& values, unsigned keep, unsigned from) {
   PerLane<uint64_t> result;
-  for (unsigned lane = 0; lane < kGroup; ++lane)
-    result.value[lane] = values.value[(lane & keep) | from];
+  for (unsigned lane = 0; lane < kGroup; ++lane) result.value[lane] = values.value[(lane & keep) | from];
   return result;
 }
 RESIL_DEVICE uint64_t of_lane(const PerLane<uint64_t>& values, unsigned lane) { return values.value[lane]; }

@@ -27,8 +27,8 @@ struct Part {
 /// Units `from`, `from + step`, ... of it.
 template <bool to_runs>
 RESIL_DEVICE void move_part(const Part& part, unsigned from, unsigned step) {
-  const uint64_t all = part.data | part.piece | static_cast<uint64_t>(part.stride) | part.first | part.bytes |
-                       part.contiguous;
+  const uint64_t all =
+      part.data | part.piece | static_cast<uint64_t>(part.stride) | part.first | part.bytes | part.contiguous;
   const unsigned unit = all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 1;
   // Relative to the piece that holds the first byte, 32 bits are enough: a longer piece than a leaf is left at most
   // once.
@@ -38,19 +38,15 @@ RESIL_DEVICE void move_part(const Part& part, unsigned from, unsigned step) {
   RESIL_NO_UNROLL for (unsigned u = from * unit; u < part.bytes; u += step * unit) {
     uint64_t place = start + inside + u;
     if (part.piece > kLeaf) {
-      if (inside + u >= part.piece)
-        place += static_cast<uint64_t>(part.stride) - part.piece;
+      if (inside + u >= part.piece) place += static_cast<uint64_t>(part.stride) - part.piece;
     } else {
       const unsigned position = static_cast<unsigned>(inside) + u, piece = static_cast<unsigned>(part.piece);
       place += position / piece * (static_cast<uint64_t>(part.stride) - part.piece);
     }
     const uint64_t to = to_runs ? place : part.contiguous + u, origin = to_runs ? part.contiguous + u : place;
-    if (unit == 8)
-      *at<uint64_t>(to) = *at<const uint64_t>(origin);
-    else if (unit == 4)
-      *at<uint32_t>(to) = *at<const uint32_t>(origin);
-    else
-      *at<unsigned char>(to) = *at<const unsigned char>(origin);
+    if (unit == 8) *at<uint64_t>(to) = *at<const uint64_t>(origin);
+    else if (unit == 4) *at<uint32_t>(to) = *at<const uint32_t>(origin);
+    else *at<unsigned char>(to) = *at<const unsigned char>(origin);
   }
 }
 
@@ -76,27 +72,22 @@ RESIL_DEVICE void move_element(const KernelStream& stream, uint64_t element, uin
   uint32_t low = 0, high = stream.run_count;  // runs[low].start <= from < runs[high].start
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
-    if (runs[middle].start <= from)
-      low = middle;
-    else
-      high = middle;
+    if (runs[middle].start <= from) low = middle;
+    else high = middle;
   }
   RESIL_NO_UNROLL for (uint32_t first = low; first < stream.run_count && runs[first].start < to; first += kGroup) {
     LANES {
       const uint32_t own = first + lane;
       if (own < stream.run_count && runs[own].start < to) {
         const Part part = part_of(runs[own], runs[own + 1].start, element, from, to, contiguous);
-        if (part.bytes <= kLaneRun)
-          move_part<to_runs>(part, 0, 1);
+        if (part.bytes <= kLaneRun) move_part<to_runs>(part, 0, 1);
       }
     }
     const uint32_t end = first + kGroup < stream.run_count ? first + kGroup : stream.run_count;
     RESIL_NO_UNROLL for (uint32_t next = first; next < end && runs[next].start < to; ++next) {
-      if (runs[next + 1].start - runs[next].start <= kLaneRun)
-        continue;
+      if (runs[next + 1].start - runs[next].start <= kLaneRun) continue;
       const Part part = part_of(runs[next], runs[next + 1].start, element, from, to, contiguous);
-      if (part.bytes <= kLaneRun)
-        continue;
+      if (part.bytes <= kLaneRun) continue;
       LANES { move_part<to_runs>(part, lane, kGroup); }
     }
   }
@@ -121,10 +112,8 @@ RESIL_DEVICE void move_stream(const KernelStream& stream, uint64_t from, uint32_
 
 /// The address of bytes [from, from + bytes) of a stream that lie in one piece of memory; 0: they do not.
 RESIL_DEVICE uint64_t in_one_piece(const KernelStream& stream, uint64_t from, uint32_t bytes) {
-  if (stream.element == 0)
-    return stream.address + from;
-  if (stream.run_count != 1 || stream.runs < bytes)
-    return 0;
+  if (stream.element == 0) return stream.address + from;
+  if (stream.run_count != 1 || stream.runs < bytes) return 0;
   const uint64_t index = from / stream.runs, inside = from - index * stream.runs;
   return inside + bytes > stream.runs ? 0 : stream.address + index * static_cast<uint64_t>(stream.stride) + inside;
 }

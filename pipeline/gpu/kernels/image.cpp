@@ -9,17 +9,16 @@ namespace resil::gpu {
 
 namespace {
 
-// cuda_words, cuda_bytes, cuda_portable, cuda_compiler; the same for hip. Pages: the loader of code objects may map them.
+// cuda_words, cuda_bytes, cuda_portable, cuda_compiler; the same for hip. Pages: the loader of code objects may map
+// them.
 #include "pipeline/gpu/kernels/kernels_cuda.inc"
 #include "pipeline/gpu/kernels/kernels_hip.inc"
 
 }  // namespace
 
 KernelImage kernel_image(Api api) {
-  if (api == Api::kCuda)
-    return {cuda_words, cuda_bytes, cuda_portable};
-  if (api == Api::kHip)
-    return {hip_words, hip_bytes, hip_portable};
+  if (api == Api::kCuda) return {cuda_words, cuda_bytes, cuda_portable};
+  if (api == Api::kHip) return {hip_words, hip_bytes, hip_portable};
   return {nullptr, 0};
 }
 

@@ -27,14 +27,12 @@ RESIL_DEVICE const T& argument(const T& given) {
 template <bool with_runs>
 RESIL_DEVICE void digest(const DigestBatch& batch, uint64_t scratch, BlockSums* sums) {
   const unsigned thread = thread_index(), group = thread / kGroup;
-  if (thread < kDigestJobs)
-    sums->of[thread] = {0, 0};
+  if (thread < kDigestJobs) sums->of[thread] = {0, 0};
   block_barrier();
   digest_group<with_runs>(batch, sums, block_index() * kGroups + group, block_count() * kGroups,
                           scratch + group * kLeaf);
   block_barrier();
-  if (thread < kDigestJobs)
-    publish(batch, *sums, thread);
+  if (thread < kDigestJobs) publish(batch, *sums, thread);
 }
 
 template <bool to_runs>

@@ -66,16 +66,16 @@ struct DigestSum {
 
 struct DigestBatch {
   uint64_t results;  ///< D of each stream, 64-bit words; written once
-  uint64_t sums;     ///< DigestSum of each; device memory
-  uint32_t jobs;     ///< 1 .. kDigestJobs
-  uint32_t leaves;   ///< of all streams
+  uint64_t sums;  ///< DigestSum of each; device memory
+  uint32_t jobs;  ///< 1 .. kDigestJobs
+  uint32_t leaves;  ///< of all streams
   KernelStream stream[kDigestJobs];
 };
 static_assert(sizeof(DigestBatch) <= 4096, "drivers take no more as arguments of a kernel");
 
 struct PackJob {
   KernelStream stream;  ///< first_leaf is not used
-  uint64_t first;       ///< bytes [first, first + bytes) of the stream
+  uint64_t first;  ///< bytes [first, first + bytes) of the stream
   uint64_t bytes;
   uint64_t contiguous;  ///< where byte `first` goes, or comes from
 };

@@ -37,8 +37,7 @@ constexpr Secret make_secret() {
       0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e};
   Secret secret = {};
   for (unsigned i = 0; i < 185; ++i)
-    for (unsigned k = 0; k < 8; ++k)
-      secret.word[i] |= static_cast<uint64_t>(bytes[i + k]) << (8 * k);
+    for (unsigned k = 0; k < 8; ++k) secret.word[i] |= static_cast<uint64_t>(bytes[i + k]) << (8 * k);
   return secret;
 }
 
@@ -53,8 +52,7 @@ RESIL_CONSTANT constexpr uint64_t kFirstAccumulators[8] = {kPrime32_3, kPrime64_
 
 /// 8 bytes from any address. The stream's words are little-endian, as all devices are.
 RESIL_DEVICE uint64_t read64(uint64_t address) {
-  if (address % 8 == 0)
-    return *at<const uint64_t>(address);
+  if (address % 8 == 0) return *at<const uint64_t>(address);
   const uint32_t* words = at<const uint32_t>(address & ~uint64_t{3});
   const unsigned shift = static_cast<unsigned>(address % 4) * 8;
   const uint64_t low = words[0] | static_cast<uint64_t>(words[1]) << 32;
@@ -98,11 +96,10 @@ RESIL_DEVICE uint64_t mix16(uint64_t address, unsigned secret) {
 }
 
 RESIL_DEVICE uint64_t hash_short(uint64_t address, unsigned bytes) {
-  if (bytes == 0)
-    return avalanche64(kSecret.word[56] ^ kSecret.word[64]);
+  if (bytes == 0) return avalanche64(kSecret.word[56] ^ kSecret.word[64]);
   if (bytes <= 3) {
-    const uint32_t combined = read8(address) << 16 | read8(address + bytes / 2) << 24 | read8(address + bytes - 1) |
-                              bytes << 8;
+    const uint32_t combined =
+        read8(address) << 16 | read8(address + bytes / 2) << 24 | read8(address + bytes - 1) | bytes << 8;
     const uint32_t key = static_cast<uint32_t>(kSecret.word[0]) ^ static_cast<uint32_t>(kSecret.word[4]);
     return avalanche64(combined ^ static_cast<uint64_t>(key));
   }
@@ -122,15 +119,13 @@ RESIL_DEVICE uint64_t hash_short(uint64_t address, unsigned bytes) {
   }
   uint64_t sum = bytes * kPrime64_1;
   if (bytes <= 128) {
-    RESIL_NO_UNROLL for (unsigned i = 0; i <= (bytes - 1) / 32; ++i)
-      sum += mix16(address + 16 * i, 32 * i) + mix16(address + bytes - 16 * (i + 1), 32 * i + 16);
+    RESIL_NO_UNROLL for (unsigned i = 0; i <= (bytes - 1) / 32; ++i) sum +=
+        mix16(address + 16 * i, 32 * i) + mix16(address + bytes - 16 * (i + 1), 32 * i + 16);
     return avalanche(sum);
   }
-  RESIL_NO_UNROLL for (unsigned i = 0; i < 8; ++i)
-    sum += mix16(address + 16 * i, 16 * i);
+  RESIL_NO_UNROLL for (unsigned i = 0; i < 8; ++i) sum += mix16(address + 16 * i, 16 * i);
   sum = avalanche(sum);
-  RESIL_NO_UNROLL for (unsigned i = 8; i < bytes / 16; ++i)
-    sum += mix16(address + 16 * i, 16 * (i - 8) + 3);
+  RESIL_NO_UNROLL for (unsigned i = 8; i < bytes / 16; ++i) sum += mix16(address + 16 * i, 16 * (i - 8) + 3);
   return avalanche(sum + mix16(address + bytes - 16, 136 - 17));
 }
 
@@ -172,11 +167,11 @@ RESIL_DEVICE void share_whole(const Keys& keys, uint64_t address, Shares* shares
     Pair data[8];
     // The same way for all lanes, and mostly for all leaves of a launch.
     if (address % 16 == 0) {
-      RESIL_UNROLL for (unsigned k = 0; k < 8; ++k)
-        data[k] = global ? load_once(at<const Pair>(own + 512 * k)) : *at<const Pair>(own + 512 * k);
+      RESIL_UNROLL for (unsigned k = 0; k < 8; ++k) data[k] =
+          global ? load_once(at<const Pair>(own + 512 * k)) : *at<const Pair>(own + 512 * k);
     } else {
       RESIL_UNROLL for (unsigned k = 0; k < 8; ++k)
-        data[k] = {at<const uint64_t>(own + 512 * k)[0], at<const uint64_t>(own + 512 * k)[1]};
+          data[k] = {at<const uint64_t>(own + 512 * k)[0], at<const uint64_t>(own + 512 * k)[1]};
     }
     RESIL_UNROLL for (unsigned b = 0; b < 4; ++b) {
       const Pair first = data[2 * b], second = data[2 * b + 1];
@@ -231,8 +226,7 @@ RESIL_DEVICE uint64_t merge(Shares* shares, unsigned bytes) {
       }
   }
   for (unsigned b = 0; b < 2; ++b)
-    for (unsigned p = 0; p < 2; ++p)
-      exchange_lanes(&other[b][p], 16);
+    for (unsigned p = 0; p < 2; ++p) exchange_lanes(&other[b][p], 16);
   PerLane<uint64_t> quarter[2], given[2];
   LANES {
     const bool upper = lane & 8;
@@ -242,8 +236,7 @@ RESIL_DEVICE uint64_t merge(Shares* shares, unsigned bytes) {
       given[p][lane] = upper ? low : high;
     }
   }
-  for (unsigned p = 0; p < 2; ++p)
-    exchange_lanes(&given[p], 8);
+  for (unsigned p = 0; p < 2; ++p) exchange_lanes(&given[p], 8);
   PerLane<uint64_t> sum, last;
   LANES {
     const bool upper = lane & 4;
@@ -262,12 +255,9 @@ RESIL_DEVICE uint64_t merge(Shares* shares, unsigned bytes) {
     const unsigned a = 2 * (lane % 4) + (lane / 4) % 2;
     const uint64_t key = kSecret.word[kScramble + 8 * a];
     uint64_t x = kFirstAccumulators[a] + block0[lane];
-    if (blocks > 0)
-      x = ((x ^ (x >> 47)) ^ key) * kPrime32_1 + block1[lane];
-    if (blocks > 1)
-      x = ((x ^ (x >> 47)) ^ key) * kPrime32_1 + block2[lane];
-    if (blocks > 2)
-      x = ((x ^ (x >> 47)) ^ key) * kPrime32_1 + block3[lane];
+    if (blocks > 0) x = ((x ^ (x >> 47)) ^ key) * kPrime32_1 + block1[lane];
+    if (blocks > 1) x = ((x ^ (x >> 47)) ^ key) * kPrime32_1 + block2[lane];
+    if (blocks > 2) x = ((x ^ (x >> 47)) ^ key) * kPrime32_1 + block3[lane];
     own[lane] = partner[lane] = x ^ kSecret.word[kMerge + 8 * a];
   }
   exchange_lanes(&partner, 4);
@@ -291,13 +281,10 @@ RESIL_DEVICE uint64_t term(uint64_t hash, uint64_t index, unsigned bytes) {
 /// What the leaf of `bytes` (0 to kLeaf) at `address` adds to D; the same for all lanes.
 template <bool global>
 RESIL_DEVICE uint64_t leaf_term(const Keys& keys, uint64_t address, unsigned bytes, uint64_t index) {
-  if (bytes <= 240)
-    return term(hash_short(address, bytes), index, bytes);
+  if (bytes <= 240) return term(hash_short(address, bytes), index, bytes);
   Shares shares;
-  if (bytes == kLeaf && address % 8 == 0)
-    share_whole<global>(keys, address, &shares);
-  else
-    share_part(keys, address, bytes, &shares);
+  if (bytes == kLeaf && address % 8 == 0) share_whole<global>(keys, address, &shares);
+  else share_part(keys, address, bytes, &shares);
   return term(merge(&shares, bytes), index, bytes);
 }
 

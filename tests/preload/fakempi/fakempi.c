@@ -9,8 +9,7 @@
 
 #include "mpi.h"
 
-#define FAKEMPI_ALIAS(type, name, parameters) \
-  __attribute__((weak, alias("PMPI_" #name))) type MPI_##name parameters;
+#define FAKEMPI_ALIAS(type, name, parameters) __attribute__((weak, alias("PMPI_" #name))) type MPI_##name parameters;
 FAKEMPI_FUNCTIONS(FAKEMPI_ALIAS)
 
 enum { kKeys = 8, kComms = 64, kRequests = 256, kMessages = 256, kFirstHandle = 0x10000 };
@@ -78,13 +77,9 @@ static int version_from(const char* variable, int usual, int* major, int* minor)
   return MPI_SUCCESS;
 }
 
-int PMPI_Abi_get_version(int* major, int* minor) {
-  return version_from("FAKEMPI_ABI", 1, major, minor);
-}
+int PMPI_Abi_get_version(int* major, int* minor) { return version_from("FAKEMPI_ABI", 1, major, minor); }
 
-int PMPI_Get_version(int* major, int* minor) {
-  return version_from("FAKEMPI_VERSION", 5, major, minor);
-}
+int PMPI_Get_version(int* major, int* minor) { return version_from("FAKEMPI_VERSION", 5, major, minor); }
 
 int PMPI_Get_library_version(char* text, int* length) {
   *length = sprintf(text, "fakempi 1.0, standard ABI");
@@ -315,8 +310,8 @@ static void deliver(struct Request* request) {
   if (!message) return;
   const size_t bytes = message->bytes < request->bytes ? message->bytes : request->bytes;
   memcpy(request->buf, message->data, bytes);
-  request->status = (MPI_Status){0, message->tag, message->bytes > request->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS,
-                                 {(int)bytes, 0, 0, 0, 0}};
+  request->status = (MPI_Status){
+      0, message->tag, message->bytes > request->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS, {(int)bytes, 0, 0, 0, 0}};
   request->done = 1;
   free(message->data);
   message->live = 0;
@@ -352,8 +347,8 @@ int PMPI_Isend(const void* buf, int count, MPI_Datatype type, int dest, int tag,
 
 int PMPI_Irecv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request* request) {
   comm_index(comm);
-  struct Request value = {.receive = 1, .buf = buf, .bytes = (size_t)count * type_bytes(type), .source = source,
-                          .tag = tag, .comm = comm};
+  struct Request value = {
+      .receive = 1, .buf = buf, .bytes = (size_t)count * type_bytes(type), .source = source, .tag = tag, .comm = comm};
   if (source == MPI_PROC_NULL) {
     value.done = 1;
     value.status = (MPI_Status){MPI_PROC_NULL, MPI_ANY_TAG, 0, {0}};
@@ -381,7 +376,8 @@ int PMPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
 }
 
 /// Of an MPI newer than any: nobody's table of functions has it.
-int PMPI_Future_isend(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request* request) {
+int PMPI_Future_isend(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+                      MPI_Request* request) {
   return PMPI_Isend(buf, count, type, dest, tag, comm, request);
 }
 

@@ -81,8 +81,7 @@ int main(int argc, char** argv) {
     OK(MPI_Recv(&in[k], 1, MPI_INT, 0, 100 + k, MPI_COMM_WORLD, &status));
     CHECK(in[k] == 7 * k && status.MPI_TAG == 100 + k);
   }
-  if (argc > 1)
-    OK(MPI_Waitall(8, requests, statuses));
+  if (argc > 1) OK(MPI_Waitall(8, requests, statuses));
   OK(MPI_Finalize());
   CHECK(deletes == 101);
   puts("standard ABI");

@@ -25,8 +25,8 @@ enum { kCache = 4096 };
 static uintptr_t cache[kCache];  // page * 2 + inside
 
 static int is_library(const char* path) {
-  static const char* const parts[] = {"/libresil", "/libmpi.so", "/libmpich.so", "/libopen-", "/libpmix", "/mca_",
-                                      "/libucp", "/libuct", "/libucs", "/libucm", "/libfabric"};
+  static const char* const parts[] = {"/libresil", "/libmpi.so", "/libmpich.so", "/libopen-", "/libpmix",  "/mca_",
+                                      "/libucp",   "/libuct",    "/libucs",      "/libucm",   "/libfabric"};
   for (unsigned k = 0; k < sizeof parts / sizeof *parts; k++)
     if (strstr(path, parts[k])) return 1;
   return 0;
@@ -88,9 +88,8 @@ __asm__(
     "  pop %r9\n  pop %r8\n  pop %rcx\n  pop %rdx\n  pop %rsi\n  pop %rdi\n"
     "  jmp *%rax\n");
 
-#define STUB(name, slot)                                     \
-  __asm__(".globl " name "\n.type " name ", @function\n" name \
-          ":\n  mov $" slot ", %r11d\n  jmp oracle_common\n");
+#define STUB(name, slot) \
+  __asm__(".globl " name "\n.type " name ", @function\n" name ":\n  mov $" slot ", %r11d\n  jmp oracle_common\n");
 #include "stubs.inc"
 
 __attribute__((destructor)) static void report(void) {
