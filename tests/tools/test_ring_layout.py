@@ -11,7 +11,7 @@ import unittest
 import support
 from resil_tool import layout
 
-HEADER = os.path.join(support.ROOT, "shim", "ring_format.h")
+HEADER = os.path.join(support.ROOT, "shim", "ring", "ring_format.h")
 COMPILER = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
 
 
