@@ -22,6 +22,7 @@
 #include "shim/call/resolver.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/messages.h"
 #include "shim/presence/carrier.h"
 #include "shim/presence/compare.h"
 #include "shim/presence/init_watch.h"
@@ -91,10 +92,7 @@ void note_launcher_without_pmi() {
   if (strcmp(identity.launcher, "srun") != 0) return;
   for (const char* name : {"PMIX_NAMESPACE", "PMIX_RANK", "PMI_FD", "PMI_RANK", "PMI_PORT", "PMI2_JOBID"})
     if (getenv(name) != nullptr) return;
-  add_note(
-      "started by srun without a PMI: give it --mpi=pmix or --mpi=pmi2 (srun --mpi=list names what there is); without "
-      "one "
-      "MPI_Init fails, or each process is alone");
+  add_note(messages::core::srun_without_pmi);
 }
 
 /// In a forked child: MPI is not the child's to use, and the ring is the parent's story.
@@ -150,29 +148,24 @@ void learn_presence() {
   }
   present_everywhere = comparison.all_present() && verdict.synchronised;
   if (!verdict.published) {  // where it was not this rank's alone, every rank says so; one line is enough
-    snprintf(line, sizeof(line),
-             "resil: rank %d could not tell the other ranks that it carries resil (%s), so nothing is "
-             "checked between ranks; each is watched by itself.",
-             runtime.rank, verdict.carrier);
-    add_note(line);
-    if (runtime.rank == 0) log_raw(line);
+    add_note_format(messages::core::not_published, runtime.rank, verdict.carrier);
+    if (runtime.rank == 0) log_format(messages::core::not_published, runtime.rank, verdict.carrier);
   } else if (!comparison.all_present()) {
     comparison.describe_missing(identity, runtime.size, strcmp(verdict.carrier, "files") == 0, line, sizeof(line));
     add_note(line);
     if (runtime.rank == comparison.first_present() || comparison.first_present() < 0) log_raw(line);
   }
   if (directory_problem()[0] != 0 && strtol(comparison.without_files().text(), nullptr, 10) == runtime.rank)
-    log_format("no reports from rank%s %s: %s; the job goes on without these files",
-               comparison.without_files().count() == 1 ? "" : "s", comparison.without_files().text(),
-               directory_problem());
+    log_format(messages::core::no_directory, comparison.without_files().count() == 1 ? "" : "s",
+               comparison.without_files().text(), directory_problem());
 }
 
 void warn_about_libraries() {
   if (count_mpi_libraries() > 1) {
     static std::atomic<bool> said;
     if (!said.exchange(true) && runtime.rank <= 0)  // the other ranks say it in their reports
-      log_line("two MPI libraries are loaded in this process; resil follows the one that made the first MPI call");
-    add_note("two MPI libraries are loaded in this process; calls into the second one are not seen");
+      log_line(messages::core::two_libraries);
+    add_note(messages::core::two_libraries_note);
   }
 }
 
@@ -182,13 +175,10 @@ void note_newer_mpi() {
   auto* get = reinterpret_cast<int (*)(int*, int*)>(mpi_function("PMPI_Get_version"));
   int major = 0, minor = 0;
   if (get == nullptr || get(&major, &minor) != 0 || major < 5 || (major == 5 && minor == 0)) return;
-  char line[160];
-  snprintf(line, sizeof(line), "this is MPI %d.%d; resil knows MPI up to 5.0: functions that are newer go to it unseen",
-           major, minor);
   static std::atomic<bool> said;
   if (said.exchange(true)) return;
-  add_note(line);
-  if (runtime.rank <= 0) log_line(line);
+  add_note_format(messages::core::newer_mpi, major, minor);
+  if (runtime.rank <= 0) log_format(messages::core::newer_mpi, major, minor);
 }
 
 /// One rank a node, after the modules, which want to know of threads of resil's own.
@@ -215,12 +205,11 @@ bool prepare() {
   directory_prepare(identity);
   registry_enable();
   if (!segment_create(identity.key) || !tables_create() || !request_table_create()) {
-    log_line("no memory for the flight recorder: this process runs without resil");
+    log_line(messages::core::no_recorder);
     segment_discard();
     return false;
   }
-  if (segment_is_anonymous())
-    add_note("the flight recorder is in anonymous memory (/dev/shm is full or missing): nothing of it survives a kill");
+  if (segment_is_anonymous()) add_note(messages::core::recorder_anonymous);
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
   attached.store(true);
   own_ticks += ticks() - began;
@@ -244,11 +233,7 @@ void mode_switch_off(const char* mpi_library) {
   const bool wanted = mode_is_on() && (log == nullptr || strcmp(log, "quiet") != 0);
   switched_off.store(true, std::memory_order_relaxed);
   if (wanted && launch_identity({environ, MpiFamily::kUnknown, getpid(), getppid(), true, nullptr}).rank <= 0)
-    log_format(
-        "the binary interface of this MPI is not known (%s is neither Open MPI, nor MPICH or its kin, nor of the "
-        "standard "
-        "ABI 1.x): resil is off, the program runs without it",
-        mpi_library);
+    log_format(messages::core::unknown_abi, mpi_library);
 }
 
 bool attach_begin(bool sessions) {
@@ -282,7 +267,7 @@ void attach_end(int result, bool sessions) {
   const uint64_t began = ticks();
   if (sessions) {
     sessions_open.fetch_add(1);
-    if (!world_used) add_note("sessions model: no MPI_COMM_WORLD, so this rank works alone (no private communicator)");
+    if (!world_used) add_note(messages::core::sessions_only);
   } else {
     int remote = -1;
     backend->comm_shape(backend->comm_world(), &runtime.size, &runtime.rank, &remote);
@@ -317,7 +302,7 @@ bool attach_late() {
   if (begun.exchange(true)) return runtime_attached();
   if (runtime.pid != 0 || !prepare()) return false;
   late = true;
-  add_note("MPI was initialised out of resil's sight (static or hidden MPI_Init): local work only");
+  add_note(messages::core::initialised_unseen);
   report_first();
   run_hooks(&Module::before_init);
   sweep();

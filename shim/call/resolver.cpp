@@ -14,6 +14,7 @@
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
 #include "shim/call/resolver.h"
+#include "shim/messages.h"
 #include "shim/report/log.h"
 
 extern "C" {
@@ -152,7 +153,7 @@ const char* mpi_library_name() {
 
 /// Where no MPI can be found a call cannot be answered; MPI's own errors are fatal by default, and so is this one.
 [[noreturn]] void no_mpi() {
-  log_line("an MPI function was called, but no MPI library can be found in this process");
+  log_line(messages::core::no_mpi);
   _exit(127);
 }
 

@@ -18,6 +18,7 @@
 #include "shim/call/attach.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
+#include "shim/messages.h"
 #include "shim/report/log.h"
 
 namespace resil {
@@ -71,7 +72,7 @@ ring::Lane* claim_lane(uint32_t* index) {
     if (add_private(lane, kPrivateLanes, index)) return lane;
     munmap(lane, sizeof(ring::Lane));
   }
-  add_note("more than 32 threads call MPI at a time: calls of the others are counted approximately");
+  add_note(messages::core::many_threads);
   add_private(&shared_lane, kPrivateLanes + 1, index);
   return &shared_lane;
 }

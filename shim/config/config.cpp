@@ -3,10 +3,12 @@
 // The configuration table. May touch only its own fixed arrays; reads the environment it is given and nothing else.
 #include "shim/config/config.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "shim/call/module_list.h"
 #include "shim/config/config_value.h"
+#include "shim/messages.h"
 
 namespace resil {
 namespace {
@@ -99,18 +101,18 @@ bool parse(Value* value, Slice text, ValueProblem* problem) {
 }
 
 void describe(const Value& value, Slice given, const ValueProblem& problem, ConfigError* error) {
-  Text line(error->line, sizeof error->line);
-  bool cut = given.size > 80;
-  line.add("resil: ").add(value.entry->name).add("='").add(cut ? Slice{given.data, 80} : given);
-  line.add(cut ? "...': " : "': ");
-  if (problem.part.data)
-    line.add("'").add(problem.part.size > 40 ? Slice{problem.part.data, 40} : problem.part).add("' is ");
-  line.add(problem.what).add("; allowed: ");
-  if (value.entry->type == ConfigType::kSignal) line.add(kSignalNames);
-  else if (value.entry->type == ConfigType::kSwitch) line.add("0, 1");
-  else add_words(line, value.allowed, ", ");
-  if (problem.hint[0]) line.add(" (did you mean ").add(problem.hint).add("?)");
-  line.add(". Stopping with exit status 93.");
+  const bool cut = given.size > 80;
+  const Slice& part = problem.part;
+  char words[sizeof error->line];
+  Text list(words, sizeof words);
+  if (value.entry->type == ConfigType::kSignal) list.add(kSignalNames);
+  else if (value.entry->type == ConfigType::kSwitch) list.add("0, 1");
+  else add_words(list, value.allowed, ", ");
+  const bool hint = problem.hint[0] != 0;
+  snprintf(error->line, sizeof error->line, messages::core::value_not_allowed, value.entry->name,
+           static_cast<int>(cut ? 80 : given.size), given.data, cut ? "..." : "", part.data ? "'" : "",
+           static_cast<int>(part.size > 40 ? 40 : part.size), part.data ? part.data : "", part.data ? "' is " : "",
+           problem.what, words, hint ? " (did you mean " : "", problem.hint, hint ? "?)" : "");
 }
 
 void add_entry(const ConfigEntry& entry) {
@@ -137,20 +139,18 @@ void add_modes() {
 
 void warn_unknown(Slice name) {
   if (table.warning_count == kMaxWarnings) {
-    Text(table.warnings[kMaxWarnings - 1], kWarningBytes)
-        .add("resil: ")
-        .add(static_cast<int64_t>(++table.unknown - kMaxWarnings + 1))
-        .add(" more RESIL_ variables are not known; they have no effect.");
+    ++table.unknown;
+    snprintf(table.warnings[kMaxWarnings - 1], kWarningBytes, messages::core::more_unknown_variables,
+             table.unknown - kMaxWarnings + 1);
     return;
   }
   ++table.unknown;
   Nearest nearest(name);
   for (size_t i = 0; i < table.count; ++i) nearest.offer(slice_of(table.values[i].entry->name));
-  Text line(table.warnings[table.warning_count++], kWarningBytes);
-  line.add("resil: ").add(name.size > 64 ? Slice{name.data, 64} : name);
-  line.add(" is not a variable of resil and has no effect");
-  if (nearest.found().data) line.add(" (did you mean ").add(nearest.found()).add("?)");
-  line.add(".");
+  const Slice near = nearest.found();
+  snprintf(table.warnings[table.warning_count++], kWarningBytes, messages::core::unknown_variable,
+           static_cast<int>(name.size > 64 ? 64 : name.size), name.data, near.data ? " (did you mean " : "",
+           static_cast<int>(near.size), near.data ? near.data : "", near.data ? "?)" : "");
 }
 
 bool set_value(Value* value, Slice given, ConfigError* error) {

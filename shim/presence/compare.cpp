@@ -3,7 +3,10 @@
 // See compare.h. May touch nothing but its arguments.
 #include "shim/presence/compare.h"
 
+#include <cstdio>
 #include <cstring>
+
+#include "shim/messages.h"
 
 namespace resil {
 namespace {
@@ -126,9 +129,10 @@ void PresenceComparison::describe_difference(char* line, size_t size) const {
     }
     text.add(" resil ").add(group.value.version).add(", RESIL_MODE=").add(group.value.modes);
   };
-  Text text(line, size);
+  line[0] = 0;
   if (equal()) return;
-  text.add("resil: the ranks of this job disagree:");
+  char list[560];
+  Text text(list, sizeof list);
   const Group& base = groups_[main];
   for (int i = 0; i < group_count_; ++i) {
     if (i == main) continue;
@@ -142,28 +146,23 @@ void PresenceComparison::describe_difference(char* line, size_t size) const {
   if (other_groups_) text.add(" more ranks have yet others;");
   add_ranks(text.add(" "), base.ranks).add(base.ranks.count() == 1 ? " has" : " have");
   add_group(text, base);
-  text.add(". Give all ranks the same library and the same variables. Stopping with exit status 93.");
+  snprintf(line, size, messages::core::ranks_disagree, list);
 }
 
 void PresenceComparison::describe_missing(const LaunchIdentity& identity, int size, bool files, char* line,
                                           size_t line_size) const {
-  Text text(line, line_size);
+  line[0] = 0;
   if (all_present()) return;
-  add_ranks(text.add("resil: "), missing_).add(" of ").add(int64_t{size});
-  text.add(missing_.count() == 1 ? " does not carry" : " do not carry");
-  const bool elsewhere = files && identity.local_size != size;  // where they may carry it, and nobody here can know
-  text.add(elsewhere ? " resil, or are on nodes that do not share this report directory" : " resil");
-  text.add(", so nothing is checked between ranks; each of the others is watched by itself.");
-  if (elsewhere)
-    text.add(" With this launcher ranks find each other by files there: set RESIL_DIR to one that all nodes share.");
-  text.add(" Preload every rank: ");
+  const bool elsewhere = files && identity.local_size != size;  // where they may be preloaded, and nobody here can know
+  const char* option = "set LD_PRELOAD=.../libresil.so where the launcher starts each rank";
   if (strcmp(identity.launcher, "mpirun of Open MPI") == 0)
-    text.add("mpirun -x LD_PRELOAD=.../libresil.so ... (before each ':' part)");
-  else if (strcmp(identity.launcher, "hydra") == 0) text.add("mpirun -genv LD_PRELOAD .../libresil.so ...");
+    option = "mpirun -x LD_PRELOAD=.../libresil.so ... (before each ':' part)";
+  else if (strcmp(identity.launcher, "hydra") == 0) option = "mpirun -genv LD_PRELOAD .../libresil.so ...";
   else if (strcmp(identity.launcher, "srun") == 0 || strcmp(identity.launcher, "PMIx") == 0)
-    text.add("srun --export=ALL,LD_PRELOAD=.../libresil.so ...");
-  else text.add("set LD_PRELOAD=.../libresil.so where the launcher starts each rank");
-  text.add(".");
+    option = "srun --export=ALL,LD_PRELOAD=.../libresil.so ...";
+  const bool one = missing_.count() == 1;
+  snprintf(line, line_size, messages::core::ranks_missing, one ? "" : "s", missing_.text(), size, one ? "s" : "",
+           elsewhere ? messages::core::or_elsewhere : "", elsewhere ? messages::core::share_directory : "", option);
 }
 
 }  // namespace resil

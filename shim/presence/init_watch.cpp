@@ -22,6 +22,7 @@
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/messages.h"
 #include "shim/presence/compare.h"
 #include "shim/presence/identity.h"
 #include "shim/report/log.h"
@@ -193,8 +194,7 @@ void say() {
              "%s%s; %d rank%s of other nodes cannot be seen from here (no shared report directory, or not there)",
              node_known && whole ? ", all of this node" : "", here, away, away == 1 ? "" : "s");
   }
-  log_format("MPI_Init has not returned for %d s on %s. In it: rank%s %.80s%s%s", kPatience, runtime.host,
-             plural(there), there.text(), others, lost);
+  log_format(messages::core::init_not_returned, kPatience, runtime.host, plural(there), there.text(), others, lost);
 }
 
 void thread_main() {

@@ -18,6 +18,7 @@
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/messages.h"
 #include "shim/presence/launch.h"
 #include "shim/report/claim.h"
 #include "shim/report/log.h"
@@ -362,13 +363,9 @@ void leave(const char* directory, const char* to, bool removes_claim) {
 void say_where() {
   char path[sizeof(runtime.directory)];
   path_of("", path);
-  if (reason == Reason::kUsed)
-    log_format("%s holds the reports of another run; those of this one are in %s", path, runtime.directory);
-  else if (reason == Reason::kForeign)
-    log_format("%s belongs to another user (uid %u); the reports of this run are in %s", path, owner,
-               runtime.directory);
-  else if (reason == Reason::kShared)
-    log_format("everybody may write to %s, and so change the reports in it", runtime.directory);
+  if (reason == Reason::kUsed) log_format(messages::core::directory_used, path, runtime.directory);
+  else if (reason == Reason::kForeign) log_format(messages::core::directory_foreign, path, owner, runtime.directory);
+  else if (reason == Reason::kShared) log_format(messages::core::directory_shared, runtime.directory);
 }
 
 }  // namespace

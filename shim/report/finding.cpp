@@ -13,6 +13,7 @@
 #include "shim/base/spinlock.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/messages.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
 
@@ -42,7 +43,8 @@ void print(const Finding& finding, unsigned number) {
          kConfidence[static_cast<int>(finding.confidence)], runtime.rank, runtime.host, finding.message);
   for (uint32_t i = 0; i < finding.evidence_count; ++i)
     append(block, sizeof(block), "\nresil:     %-24s %s", finding.evidence[i].name, finding.evidence[i].value);
-  if (number == kPrinted) append(block, sizeof(block), "\nresil: further findings of this rank go to its report only");
+  if (finding.to_do_text[0] != 0) append(block, sizeof(block), "\nresil:     To do: %s", finding.to_do_text);
+  if (number == kPrinted) append(block, sizeof(block), "\nresil: %s", messages::core::further_findings);
   if (runtime.directory[0] != 0)
     append(block, sizeof(block), "\nresil:     next: scripts/resil report %s", runtime.directory);
   log_block(block);
@@ -54,7 +56,7 @@ void Finding::start(const char* of_kind, Confidence how_sure) {
   kind = of_kind;
   confidence = how_sure;
   culprit_count = victim_count = evidence_count = 0;
-  message[0] = 0;
+  message[0] = to_do_text[0] = 0;
 }
 
 void Finding::culprit(int world_rank) {
@@ -69,6 +71,13 @@ void Finding::say(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(message, sizeof(message), format, arguments);
+  va_end(arguments);
+}
+
+void Finding::to_do(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(to_do_text, sizeof(to_do_text), format, arguments);
   va_end(arguments);
 }
 
@@ -111,6 +120,7 @@ void findings_report(JsonWriter& json) {
     ranks("culprit_ranks", finding.culprit_ranks, finding.culprit_count);
     ranks("victim_ranks", finding.victim_ranks, finding.victim_count);
     json.text("message", finding.message);
+    if (finding.to_do_text[0] != 0) json.text("to_do", finding.to_do_text);
     json.begin_object("evidence");
     for (uint32_t k = 0; k < finding.evidence_count; ++k)
       json.text(finding.evidence[k].name, finding.evidence[k].value);

@@ -27,12 +27,15 @@ struct Finding {
   uint32_t culprit_count, victim_count, evidence_count;
   int32_t culprit_ranks[8], victim_ranks[8];  ///< world ranks
   char message[600];
+  char to_do_text[400];
   Evidence evidence[28];
 
   void start(const char* of_kind, Confidence how_sure);
   void culprit(int world_rank);
   void victim(int world_rank);
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
+  /// What the user does next: node to exclude, setting to run again with, what to send to whom.
+  [[gnu::format(printf, 2, 3)]] void to_do(const char* format, ...);
   [[gnu::format(printf, 3, 4)]] void add(const char* name, const char* format, ...);
 };
 

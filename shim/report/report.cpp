@@ -15,6 +15,7 @@
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/messages.h"
 #include "shim/report/directory.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
@@ -34,8 +35,7 @@ constinit JsonWriter writer;  // static: 64 KiB do not belong on the stack of an
 void say_failure(const char* what, int error) {
   if (failure_said) return;
   failure_said = true;
-  log_format("rank %d on %s cannot write %s: %s; the program goes on, this report is incomplete", runtime.rank,
-             runtime.host, what, strerror(error));
+  log_format(messages::core::report_not_written, runtime.rank, runtime.host, what, strerror(error));
 }
 
 void write_members(JsonWriter& json, const char* outcome) {
@@ -160,10 +160,10 @@ void report_final(const char* outcome) {
   bool written = report_write(outcome);
   if (runtime.rank > 0 || config_has("RESIL_LOG", "quiet")) return;
   if (written)
-    log_format("%s on %d rank%s, %s; %s%s; reports in %s", config_text("RESIL_MODE"), runtime.size,
-               runtime.size == 1 ? "" : "s", runtime.header->mpi, outcome, last_words, runtime.directory);
+    log_format(messages::core::finished, config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
+               runtime.header->mpi, outcome, last_words, runtime.directory);
   else
-    log_format("%s on %d rank%s, %s; %s; NO reports: %s", config_text("RESIL_MODE"), runtime.size,
+    log_format(messages::core::finished_without_reports, config_text("RESIL_MODE"), runtime.size,
                runtime.size == 1 ? "" : "s", runtime.header->mpi, outcome,
                directory_problem()[0] != 0 ? directory_problem() : "they could not be written");
 }

@@ -14,6 +14,7 @@
 #include "shim/base/spinlock.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
+#include "shim/messages.h"
 #include "shim/model/request_class.h"
 #include "shim/report/log.h"
 #include "shim/tables/request_overflow.h"
@@ -527,7 +528,7 @@ void request_completed(Event& e) {
   }
   if (e.request_count <= 0) return;
   if (e.saved_requests == nullptr) {  // no memory for the copy: the table may now show requests that are complete
-    add_note("requests shown as pending may be complete: memory for their handles was refused");
+    add_note(messages::core::many_requests);
     return;
   }
   if (e.result != 0 && e.outcount != nullptr && error_kind(e.result) == ErrorKind::kInStatus) {

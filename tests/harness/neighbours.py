@@ -52,7 +52,7 @@ class Neighbour:
         result = self.result
         assert result.returncode == 0, self.story()
         assert f"job {self.number}: {self.ranks} of them".encode() in result.stdout, self.story()
-        for wrong in (b"hang [", b"mismatch", b"disagree", b"do not carry", b"finding"):
+        for wrong in (b"hang [", b"mismatch", b"disagree", b"without resil", b"finding"):
             assert wrong not in result.stderr, self.story()
 
 

@@ -156,7 +156,7 @@ class Slurm:
             return "\n".join(texts)
         neighbours.wait_until(lambda: not self.ask("squeue", "-h").stdout.strip(), lambda: "jobs do not end:\n" + output())
         text = output()
-        for wrong in ("hang [", "mismatch", "disagree", "do not carry", "Killed", "Exited with"):
+        for wrong in ("hang [", "mismatch", "disagree", "without resil", "Killed", "Exited with"):
             assert wrong not in text, text
         return text
 

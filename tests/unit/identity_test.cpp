@@ -291,18 +291,16 @@ TEST_CASE("the comparison names the minority") {
     CHECK(some.equal());
     CHECK(std::string(some.missing().text()) == "2-5");
     some.describe_missing(identity(openmpi("0", "1958346753")), 8, false, line, sizeof line);
-    CHECK(std::string(line).find("resil: ranks 2-5 of 8 do not carry resil") == 0);
+    CHECK(std::string(line).find("resil: ranks 2-5 of 8 run without resil.") == 0);
     CHECK(std::string(line).find("mpirun -x LD_PRELOAD") != std::string::npos);
     CHECK(std::string(line).find("do not share this report directory") == std::string::npos);
     // Files that another node may not see are no proof that its ranks lack the library; of this node's they are.
     resil::LaunchIdentity of_node = identity(openmpi("0", "1958346753"));
     of_node.local_size = 2;
     some.describe_missing(of_node, 8, true, line, sizeof line);
-    CHECK(
-        std::string(line).find(
-            "resil: ranks 2-5 of 8 do not carry resil, or are on nodes that do not share this report directory, so") ==
-        0);
-    CHECK(std::string(line).find("set RESIL_DIR to one that all nodes share. Preload every rank: mpirun -x") !=
+    CHECK(std::string(line).find(
+              "resil: ranks 2-5 of 8 run without resil, or on nodes that do not share this report directory.") == 0);
+    CHECK(std::string(line).find("set RESIL_DIR to a directory that all nodes share. Preload every rank: mpirun -x") !=
           std::string::npos);
     of_node.local_size = 8;
     some.describe_missing(of_node, 8, true, line, sizeof line);
