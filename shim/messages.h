@@ -98,11 +98,10 @@ RESIL_MESSAGE(
     "exit status 93.",
     "Ranks were started with different versions of resil or different RESIL_ variables.",
     "Under Open MPI name every variable with -x for every part of the job.");
-RESIL_MESSAGE(value_not_allowed, log,
-              "resil: %s='%.*s%s': %s%.*s%s%s; allowed: %s%s%s%s. Stopping with exit status 93.",
+RESIL_MESSAGE(value_not_allowed, log, "resil: %s='%s%s': %s%s%s%s; allowed: %s%s%s%s. Stopping with exit status 93.",
               "A RESIL_ variable has a value that is not allowed. The job stops in MPI_Init.",
               "Take one of the allowed values, which docs/CONFIGURATION.md explains, or unset the variable.");
-RESIL_MESSAGE(unknown_variable, log, "resil: %.*s is not a variable of resil and has no effect%s%.*s%s.",
+RESIL_MESSAGE(unknown_variable, log, "resil: %s is not a variable of resil and has no effect%s%.*s%s.",
               "A variable in the environment begins with RESIL_ and is none.", "Correct its name, or unset it.");
 RESIL_MESSAGE(more_unknown_variables, log, "resil: %zu more RESIL_ variables are not known; they have no effect.",
               "As core.unknown_variable, for more than sixteen.", "As there.");

@@ -109,10 +109,13 @@ void describe(const Value& value, Slice given, const ValueProblem& problem, Conf
   else if (value.entry->type == ConfigType::kSwitch) list.add("0, 1");
   else add_words(list, value.allowed, ", ");
   const bool hint = problem.hint[0] != 0;
-  snprintf(error->line, sizeof error->line, messages::core::value_not_allowed, value.entry->name,
-           static_cast<int>(cut ? 80 : given.size), given.data, cut ? "..." : "", part.data ? "'" : "",
-           static_cast<int>(part.size > 40 ? 40 : part.size), part.data ? part.data : "", part.data ? "' is " : "",
-           problem.what, words, hint ? " (did you mean " : "", problem.hint, hint ? "?)" : "");
+  char shown[96], shown_part[64];  // without control characters
+  Text(shown, sizeof shown).add(cut ? Slice{given.data, 80} : given);
+  Text(shown_part, sizeof shown_part).add(part.size > 40 ? Slice{part.data, 40} : part);
+  if (snprintf(error->line, sizeof error->line, messages::core::value_not_allowed, value.entry->name, shown,
+               cut ? "..." : "", part.data ? "'" : "", shown_part, part.data ? "' is " : "", problem.what, words,
+               hint ? " (did you mean " : "", problem.hint, hint ? "?)" : "") < 0)
+    error->line[0] = 0;
 }
 
 void add_entry(const ConfigEntry& entry) {
@@ -148,9 +151,12 @@ void warn_unknown(Slice name) {
   Nearest nearest(name);
   for (size_t i = 0; i < table.count; ++i) nearest.offer(slice_of(table.values[i].entry->name));
   const Slice near = nearest.found();
-  snprintf(table.warnings[table.warning_count++], kWarningBytes, messages::core::unknown_variable,
-           static_cast<int>(name.size > 64 ? 64 : name.size), name.data, near.data ? " (did you mean " : "",
-           static_cast<int>(near.size), near.data ? near.data : "", near.data ? "?)" : "");
+  char shown[80];  // without control characters
+  Text(shown, sizeof shown).add(name.size > 64 ? Slice{name.data, 64} : name);
+  if (snprintf(table.warnings[table.warning_count++], kWarningBytes, messages::core::unknown_variable, shown,
+               near.data ? " (did you mean " : "", static_cast<int>(near.size), near.data ? near.data : "",
+               near.data ? "?)" : "") < 0)
+    table.warnings[table.warning_count - 1][0] = 0;
 }
 
 bool set_value(Value* value, Slice given, ConfigError* error) {
