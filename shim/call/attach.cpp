@@ -23,6 +23,7 @@
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/messages.h"
+#include "shim/libc/moved.h"
 #include "shim/presence/carrier.h"
 #include "shim/presence/compare.h"
 #include "shim/presence/init_watch.h"
@@ -187,6 +188,7 @@ void sweep() {
 }
 
 bool prepare() {
+  find_threads();
   runtime.pid = getpid();
   const uint64_t began = ticks();
   launch_draw();

@@ -4,7 +4,10 @@
 // neither library, and a preloaded library that needs one of them would keep every command on the node from starting.
 // So they are asked for weakly, in their old versions, by these functions of the same names, which the whole library
 // calls. libdl is loaded when it is missing: an MPI may do without it (MPICH 3.4). libpthread is not, since that cannot
-// be done to a process that runs; every MPI has it. Any thread; what is async-signal-safe in libc is so here.
+// be done to a process that runs; every MPI has it, and one that a plug-in brings is looked up by find_threads(). Any
+// thread; what is async-signal-safe in libc is so here.
+
+#include "shim/libc/moved.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -46,10 +49,20 @@ RESIL_WEAK(pthread_setname_np, RESIL_LATER("2.12"));
 RESIL_WEAK(pthread_setspecific, RESIL_FIRST);
 RESIL_WEAK(pthread_sigmask, RESIL_FIRST);
 
+/// Functions of libpthread: as the loader bound them, else as find_threads() found them.
+#define RESIL_THREADS(each)                                                                                 \
+  each(pthread_attr_getstack) each(pthread_attr_setstacksize) each(pthread_create) each(pthread_getattr_np) \
+      each(pthread_getname_np) each(pthread_getspecific) each(pthread_join) each(pthread_key_create)        \
+          each(pthread_setname_np) each(pthread_setspecific) each(pthread_sigmask)
+
+#define RESIL_NOW(name) __typeof(name)* now_##name = libc_##name;
+
 extern "C" void* __libc_dlopen_mode(const char* name, int mode) __attribute__((weak));
 extern "C" void* __libc_dlsym(void* object, const char* name) __attribute__((weak));
 
 namespace {
+
+RESIL_THREADS(RESIL_NOW)
 
 /// A function of libdl, of which this process has no copy yet; null when there is none.
 template <class Function>
@@ -105,61 +118,82 @@ void* resil_dlvsym(void* object, const char* name, const char* version) {
 RESIL_HIDDEN int resil_attr_getstack(const pthread_attr_t* attr, void** stack,
                                      size_t* bytes) __asm__("pthread_attr_getstack");
 int resil_attr_getstack(const pthread_attr_t* attr, void** stack, size_t* bytes) {
-  return libc_pthread_attr_getstack != nullptr ? libc_pthread_attr_getstack(attr, stack, bytes) : ENOSYS;
+  return now_pthread_attr_getstack != nullptr ? now_pthread_attr_getstack(attr, stack, bytes) : ENOSYS;
 }
 
 RESIL_HIDDEN int resil_attr_setstacksize(pthread_attr_t* attr, size_t bytes) __asm__("pthread_attr_setstacksize");
 int resil_attr_setstacksize(pthread_attr_t* attr, size_t bytes) {
-  return libc_pthread_attr_setstacksize != nullptr ? libc_pthread_attr_setstacksize(attr, bytes) : ENOSYS;
+  return now_pthread_attr_setstacksize != nullptr ? now_pthread_attr_setstacksize(attr, bytes) : ENOSYS;
 }
 
 RESIL_HIDDEN int resil_create(pthread_t* thread, const pthread_attr_t* attr, void* (*start)(void*),
                               void* argument) __asm__("pthread_create");
 int resil_create(pthread_t* thread, const pthread_attr_t* attr, void* (*start)(void*), void* argument) {
-  return libc_pthread_create != nullptr ? libc_pthread_create(thread, attr, start, argument) : ENOSYS;
+  return now_pthread_create != nullptr ? now_pthread_create(thread, attr, start, argument) : ENOSYS;
 }
 
 RESIL_HIDDEN int resil_getattr(pthread_t thread, pthread_attr_t* attr) __asm__("pthread_getattr_np");
 int resil_getattr(pthread_t thread, pthread_attr_t* attr) {
-  return libc_pthread_getattr_np != nullptr ? libc_pthread_getattr_np(thread, attr) : ENOSYS;
+  return now_pthread_getattr_np != nullptr ? now_pthread_getattr_np(thread, attr) : ENOSYS;
 }
 
 RESIL_HIDDEN int resil_getname(pthread_t thread, char* name, size_t bytes) __asm__("pthread_getname_np");
 int resil_getname(pthread_t thread, char* name, size_t bytes) {
-  return libc_pthread_getname_np != nullptr ? libc_pthread_getname_np(thread, name, bytes) : ENOSYS;
+  return now_pthread_getname_np != nullptr ? now_pthread_getname_np(thread, name, bytes) : ENOSYS;
 }
 
 RESIL_HIDDEN void* resil_getspecific(pthread_key_t key) __asm__("pthread_getspecific");
 void* resil_getspecific(pthread_key_t key) {
-  return libc_pthread_getspecific != nullptr ? libc_pthread_getspecific(key) : nullptr;
+  return now_pthread_getspecific != nullptr ? now_pthread_getspecific(key) : nullptr;
 }
 
 RESIL_HIDDEN int resil_join(pthread_t thread, void** result) __asm__("pthread_join");
 int resil_join(pthread_t thread, void** result) {
-  return libc_pthread_join != nullptr ? libc_pthread_join(thread, result) : ENOSYS;
+  return now_pthread_join != nullptr ? now_pthread_join(thread, result) : ENOSYS;
 }
 
 RESIL_HIDDEN int resil_key_create(pthread_key_t* key, void (*destroy)(void*)) __asm__("pthread_key_create");
 int resil_key_create(pthread_key_t* key, void (*destroy)(void*)) {
-  return libc_pthread_key_create != nullptr ? libc_pthread_key_create(key, destroy) : ENOSYS;
+  return now_pthread_key_create != nullptr ? now_pthread_key_create(key, destroy) : ENOSYS;
 }
 
 RESIL_HIDDEN int resil_setname(pthread_t thread, const char* name) __asm__("pthread_setname_np");
 int resil_setname(pthread_t thread, const char* name) {
-  return libc_pthread_setname_np != nullptr ? libc_pthread_setname_np(thread, name) : ENOSYS;
+  return now_pthread_setname_np != nullptr ? now_pthread_setname_np(thread, name) : ENOSYS;
 }
 
 RESIL_HIDDEN int resil_setspecific(pthread_key_t key, const void* value) __asm__("pthread_setspecific");
 int resil_setspecific(pthread_key_t key, const void* value) {
-  return libc_pthread_setspecific != nullptr ? libc_pthread_setspecific(key, value) : ENOSYS;
+  return now_pthread_setspecific != nullptr ? now_pthread_setspecific(key, value) : ENOSYS;
 }
 
 RESIL_HIDDEN int resil_sigmask(int how, const sigset_t* set, sigset_t* old) __asm__("pthread_sigmask");
 int resil_sigmask(int how, const sigset_t* set, sigset_t* old) {
-  if (libc_pthread_sigmask != nullptr) return libc_pthread_sigmask(how, set, old);
+  if (now_pthread_sigmask != nullptr) return now_pthread_sigmask(how, set, old);
   return sigprocmask(how, set, old) == 0 ? 0 : errno;  // one thread
 }
 
 }  // extern "C"
+
+namespace resil {
+
+void find_threads() {
+  if (libc_pthread_key_create != nullptr) return;
+  void* libpthread = dlopen("libpthread.so.0", RTLD_LAZY | RTLD_NOLOAD);
+  if (libpthread == nullptr) return;  // a process without threads, whatever it calls MPI
+#define RESIL_FIND(name) \
+  if (now_##name == nullptr) now_##name = reinterpret_cast<__typeof(name)*>(dlsym(libpthread, #name));
+  RESIL_THREADS(RESIL_FIND)
+}
+
+}  // namespace resil
+
+#else
+
+namespace resil {
+
+void find_threads() {}
+
+}  // namespace resil
 
 #endif
