@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "shim/abi/backend_types.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 

@@ -9,10 +9,6 @@
 
 namespace resil {
 
-/// How a send can end before it is received (MPI 4.0, 3.4). Stored in rings (detectors/hang/slots/layout.h): add at the
-/// end.
-enum class SendMode : uint8_t { kStandard, kSynchronous, kBuffered, kReady };
-
 /// How a datatype was made; the `_c` and deprecated constructors count as their plain ones.
 enum class Combiner : uint8_t {
   kUnknown,

@@ -4,10 +4,11 @@
 
     gen.py TABLE OUTDIR
 
-calls.h           enum of call ids                      wrappers.inc     one wrapper and one fallback a function
-calls.inc         name, attributes and shape of each    redeclare.h      prototypes, to be held against a real mpi.h
+call_ids.h        enum of call ids                      wrappers.inc     one wrapper and one fallback a function
+calls.inc         what each means (shim/model/calls.h)  redeclare.h      prototypes, to be held against a real mpi.h
 trampolines.inc   list of exported entry points         libresil.map     version script: the allow-listed exports
 """
+import copy
 import os
 import sys
 
@@ -22,6 +23,18 @@ LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
                    "MPI_Datarep_conversion_function*": "MPI_Datarep_conversion_function_c*"}
 ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "collective", "creates_comm", "persistent",
               "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives", "large_count", "has_data", "both_ways")
+# Class of a row, its first word -> the attributes that follow from it, and the enumerations of its details.
+CLASSES = {"Initialize": ["lifecycle"], "Finalize": ["lifecycle"], "SessionFinalize": ["lifecycle"], "Abort": ["lifecycle"],
+           "Send": ["p2p"], "Receive": ["p2p"], "SendReceive": ["p2p"], "SendReceiveReplace": ["p2p"], "Probe": ["p2p"],
+           "MatchedProbe": ["p2p"], "MatchedReceive": ["p2p"], "PartitionedSend": ["p2p", "partitioned"],
+           "PartitionedReceive": ["p2p", "partitioned"], "PartitionReady": ["activates"], "PartitionArrived": [], "Buffer": [],
+           "Completion": ["completes"], "GetStatus": [], "RequestFree": ["completes"], "Cancel": [], "Start": ["activates"],
+           "GeneralizedRequest": [], "Collective": ["collective"], "CommCreate": ["creates_comm"],
+           "CommCreateFromGroup": ["creates_comm"], "IntercommCreate": ["creates_comm"], "CommConnect": ["creates_comm"],
+           "CommFree": [], "CommRevoke": [], "CommShrink": ["creates_comm"], "CommAgree": [], "Window": ["rma"], "Rma": ["rma"],
+           "File": ["io"]}
+DETAILS = {"Send": ("SendMode",), "Collective": ("Collective", "Counts"), "Completion": ("Completion",), "GetStatus": ("Completion",),
+           "Window": ("WindowCall",), "Rma": ("RmaOperation",), "File": ("FileCall", "FilePointer")}
 # Exported besides the table: resil.h's entry points.
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version", "resil_fingerprint",
                "resil_fingerprint_crc32", "resil_protect", "resil_unprotect", "resil_run_twice", "resil_mismatches")
@@ -79,11 +92,40 @@ class Parameter:
 
 
 class Function:
-    def __init__(self, name, attributes, parameters, large=False):
-        self.name, self.parameters, self.large = name, parameters, large
+    def __init__(self, name, attributes):
+        self.name, self.base, self.parameters, self.large = name, name[4:], [], False
         self.returns = next((a[8:] for a in attributes if a.startswith("returns_")), "int")
         self.attributes = [a for a in attributes if not a.startswith("returns_")]
-        self.base = name[4:-2] if large else name[4:]
+        self.call_class, self.details = "Local", []
+        if not self.has("local"):
+            self.classify(self.attributes.pop(0) if attributes else "")
+
+    def classify(self, word):
+        """From the row's first word: "File:Write:Shared:all:begin"."""
+        self.call_class, *self.details = word.split(":")
+        if self.call_class not in CLASSES:
+            sys.exit(f"{self.name}: a row says `local`, or first its class: {', '.join(CLASSES)}")
+        marks = [d for d in self.details if d in ("all", "begin", "end")]
+        self.details = self.details[:len(self.details) - len(marks)]
+        if len(self.details) > len(DETAILS.get(self.call_class, ())) or (marks and self.call_class != "File"):
+            sys.exit(f"{self.name}: {word} has more details than class {self.call_class}")
+        self.attributes += [a for a in CLASSES[self.call_class] + marks if not self.has(a)]
+        if self.has("persistent"):
+            self.attributes.append("starts")
+
+    def initiation(self):
+        return ("SplitBegin" if self.has("begin") else "SplitEnd" if self.has("end") else "Persistent" if self.has("persistent")
+                else "Nonblocking" if self.has("starts") else "Blocking")
+
+    def meaning(self):
+        """The members of CallInfo (shim/model/calls.h) that the row's first word says, by their names."""
+        detail = dict(zip(DETAILS.get(self.call_class, ()), self.details))
+        members = [f".call_class = CallClass::k{self.call_class}", f".initiation = Initiation::k{self.initiation()}"]
+        members += [f".{member} = {kind}::k{detail[kind]}" for member, kind in
+                    (("collective", "Collective"), ("counts", "Counts"), ("completion", "Completion"), ("mode", "SendMode"),
+                     ("window", "WindowCall"), ("rma", "RmaOperation"), ("file", "FileCall"), ("pointer", "FilePointer"))
+                    if kind in detail]
+        return ", ".join(members + ([".all = true"] if self.has("all") else []))
 
     def has(self, attribute):
         return attribute in self.attributes
@@ -96,7 +138,7 @@ def parse(path):
         if not words:
             continue
         if not line.startswith(" "):
-            functions.append(Function(words[0], words[1:], []))
+            functions.append(Function(words[0], words[1:]))
         else:
             functions[-1].parameters.append(Parameter(words[0], words[1], words[2] if len(words) > 2 else "in"))
     for f in functions:
@@ -108,8 +150,14 @@ def parse(path):
             f.attributes.append("both_ways")
         if shape(f) in ("Plain", "Rooted"):
             f.attributes.append("has_data")
-    twins = [Function(f.name + "_c", f.attributes + ["mpi4", "large_count"], f.parameters, True) for f in functions if f.has("large")]
-    return functions + twins
+    return functions + [twin(f) for f in functions if f.has("large")]
+
+
+def twin(f):
+    """The large-count twin of a function."""
+    made = copy.copy(f)
+    made.name, made.large, made.attributes = f.name + "_c", True, f.attributes + ["mpi4", "large_count"]
+    return made
 
 
 def shape(f):
@@ -309,13 +357,14 @@ def main():
     table, out = sys.argv[1], sys.argv[2]
     functions = parse(table)
     exports = [layer + f.name for f in functions for layer in ("", "P")]
-    write(os.path.join(out, "calls.h"),
+    write(os.path.join(out, "call_ids.h"),
           "#pragma once\n#include <cstdint>\nnamespace resil {\nenum class CallId : uint16_t {\n"
           + "".join(f"  k{f.name},\n" for f in functions) + "};\n"
           + f"constexpr unsigned kCallCount = {len(functions)};\n}}  // namespace resil\n")
     write(os.path.join(out, "calls.inc"), "".join(
-        '{{"{}", {}, Shape::k{}}},\n'.format(
-            f.name, " | ".join("kCall" + ("P2P" if a == "p2p" else a.title().replace("_", "")) for a in f.attributes if a in ATTRIBUTES) or "0", shape(f))
+        '{{.name = "{}", .attributes = {}, .shape = Shape::k{}, .plain = CallId::k{}, {}}},\n'.format(
+            f.name, " | ".join("kCall" + ("P2P" if a == "p2p" else a.title().replace("_", "")) for a in f.attributes if a in ATTRIBUTES) or "0",
+            shape(f), f.name[:-2] if f.large else f.name, f.meaning())
         for f in functions))
     write(os.path.join(out, "trampolines.inc"), "".join(
         f"ENTRY({layer}{f.name}, {i + (len(functions) if layer else 0)})\n" for layer in ("", "P") for i, f in enumerate(functions)))

@@ -293,15 +293,6 @@ void comm_forget(CommInfo* info) {
   handle_generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
-void comm_renamed(CommInfo& info) {
-  if (info.index < kFirst) return;
-  char name[sizeof(info.ring->name)] = "";
-  backend->comm_name(info.handle, name, sizeof(name));
-  if (name[0] == 0) return;
-  memcpy(info.ring->name, name, sizeof(name));
-  info.ring->unnamed = 0;
-}
-
 int comm_world_rank(CommInfo& comm, int rank) {
   // The program's own error, which MPI will tell it; libraries translate such a rank by reading beyond their tables.
   if (rank < 0 || comm.index < kFirst || rank >= (comm.remote_size >= 0 ? comm.remote_size : comm.size)) return -1;

@@ -62,8 +62,6 @@ void comm_creation_failed(Event& event);
 void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how);
 /// From the attribute's delete callback, any thread inside MPI.
 void comm_forget(CommInfo* info);
-/// After MPI_Comm_set_name: takes over the new name, unless it is empty. Asks MPI; the program's thread.
-void comm_renamed(CommInfo& comm);
 /// World rank of a communicator rank (remote group of an intercommunicator); -1 when it has none. May ask MPI once.
 int comm_world_rank(CommInfo& comm, int rank);
 /// Job-wide id of MPI_COMM_WORLD of that world (0, or N for a spawned one).

@@ -50,13 +50,13 @@ def sources():
 def newest_header():
     paths = [path for folder in ("shim", "checksum", "detectors", "tests/fuzz", "tests/unit")
              for path in glob.glob(os.path.join(ROOT, folder, "**", "*.h"), recursive=True)]
-    return max(map(os.path.getmtime, paths + [os.path.join(BUILD, "calls.h")]))
+    return max(map(os.path.getmtime, paths + [os.path.join(BUILD, "call_ids.h")]))
 
 
 def build(jobs=1):
     """The program with all targets; compiles what is older than its source or any header. Raises Unavailable."""
-    if not os.path.exists(os.path.join(BUILD, "calls.h")):
-        raise Unavailable("build/calls.h is missing: meson setup build && ninja -C build libresil.so")
+    if not os.path.exists(os.path.join(BUILD, "call_ids.h")):
+        raise Unavailable("build/call_ids.h is missing: meson setup build && ninja -C build libresil.so")
     clang, headers = compiler(), newest_header()
     objects, waiting, running = [], [], []
     os.makedirs(OUT, exist_ok=True)

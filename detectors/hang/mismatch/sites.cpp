@@ -28,7 +28,7 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
     const uint16_t call = __atomic_load_n(&record.call, __ATOMIC_RELAXED);
     const bool counts = __atomic_load_n(&record.comm, __ATOMIC_RELAXED) == index && call < kCallCount &&
                         kCallMeanings.of[call].kind != Kind::kNone;
-    return counts ? kCallMeanings.plain[call] : kOther;
+    return counts ? static_cast<uint16_t>(kCallInfo[call].plain) : kOther;
   };
   for (uint32_t i = 0; i < rank.lane_count; ++i) {
     const uint64_t head = __atomic_load_n(&rank.lanes[i].head, __ATOMIC_ACQUIRE);

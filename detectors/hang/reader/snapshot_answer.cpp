@@ -54,7 +54,7 @@ void each_pending(const Watched& watched, Visit visit) {
     const uint64_t comm = comm_id(watched, record.comm);
     if (role == Role::kReceive) visit(comm, wait.peer, record.tag, false);
     else if (role == Role::kSendReceive) visit(comm, wait.receive_peer, wait.receive_tag, false);
-    else if (id == CallId::kMPI_Mprobe) visit(comm, wait.peer, record.tag, true);
+    else if (role == Role::kProbe && class_of(id) == CallClass::kMatchedProbe) visit(comm, wait.peer, record.tag, true);
   }
 }
 

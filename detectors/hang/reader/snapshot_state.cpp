@@ -273,11 +273,13 @@ void add_run(Builder& b, ThreadWait& thread, const Wait& wait) {
   if ((wait.flags & kUnjudged) || wait.probe_count > kProbes) add_other(b, thread, thread.call);
 }
 
+bool waits_for_any(Completion of) { return of == Completion::kAny || of == Completion::kSome; }
+
 /// MPI_Win_start, complete, wait, lock, unlock, flush and their kin.
 void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
   const auto id = static_cast<CallId>(call);
-  const bool posts = id == CallId::kMPI_Win_start || id == CallId::kMPI_Win_complete,
-             completes = id == CallId::kMPI_Win_wait;
+  const WindowCall of = call_info(id).window;
+  const bool posts = of == WindowCall::kStart || of == WindowCall::kComplete, completes = of == WindowCall::kWait;
   const uint32_t kept = kept_of(wait);
   if (wait.keys[0] == 0) return add_other(b, thread, call);
   for (uint32_t i = 1; i <= kept; ++i) {
@@ -338,7 +340,7 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       return add_receive(b, thread, from, PartKind::kReceive);
     case Role::kProbe: return add_receive(b, thread, from, PartKind::kProbe);
     case Role::kWait:
-      thread.kind = id == CallId::kMPI_Waitany || id == CallId::kMPI_Waitsome ? WaitKind::kAny : WaitKind::kAll;
+      thread.kind = waits_for_any(call_info(id).completion) ? WaitKind::kAny : WaitKind::kAll;
       if (thread.kind == WaitKind::kAny && (wait.flags & kSatisfied)) {
         thread.kind = WaitKind::kAll;  // of nothing: it is about to return
         return;

@@ -115,29 +115,14 @@ void add_lock(Epochs& of, int32_t target, bool exclusive) {
   __atomic_store_n(&of.locked, of.locked + 1, __ATOMIC_RELAXED);
 }
 
-bool brings_data(CallId id) {
-  switch (id) {
-    case CallId::kMPI_Get:
-    case CallId::kMPI_Get_c:
-    case CallId::kMPI_Rget:
-    case CallId::kMPI_Rget_c:
-    case CallId::kMPI_Get_accumulate:
-    case CallId::kMPI_Get_accumulate_c:
-    case CallId::kMPI_Rget_accumulate:
-    case CallId::kMPI_Rget_accumulate_c:
-    case CallId::kMPI_Fetch_and_op:
-    case CallId::kMPI_Compare_and_swap: return true;
-    default: return false;
-  }
-}
-
-bool is_local_flush(CallId id) { return id == CallId::kMPI_Win_flush_local || id == CallId::kMPI_Win_flush_local_all; }
+bool is_local_flush(WindowCall call) { return call == WindowCall::kFlushLocal || call == WindowCall::kFlushLocalAll; }
 
 /// Calls `with` for the locks that this flush or unlock is about.
 template <class With>
 void each_lock(Epochs& of, const Event& e, With with) {
-  const bool all = e.id == CallId::kMPI_Win_unlock_all || e.id == CallId::kMPI_Win_flush_all ||
-                   e.id == CallId::kMPI_Win_flush_local_all;
+  const WindowCall call = call_info(e.id).window;
+  const bool all =
+      call == WindowCall::kUnlockAll || call == WindowCall::kFlushAll || call == WindowCall::kFlushLocalAll;
   const int32_t target = all ? kUnknownRank : target_of(of, e.peer);
   for (Lock& place : of.locks)
     if (place.target != kUnknownRank && (all || place.target == target)) with(place);
@@ -146,21 +131,21 @@ void each_lock(Epochs& of, const Event& e, With with) {
 /// MPI_Win_lock need not wait for a lock that is not its own process's (12.5.3); a flush or an unlock must have it for
 /// the operations that it completes.
 void enter_passive(Event& e, Wait& wait, Epochs& of, uint64_t id) {
-  if (e.id == CallId::kMPI_Win_lock) {
+  const WindowCall call = call_info(e.id).window;
+  if (call == WindowCall::kLock) {
     const uint32_t exclusive = backend->windows->exclusive(e.lock_type) ? uint32_t{kSyncExclusive} : 0;
     const int32_t target = target_of(of, e.peer);
     if (target != kUnknownRank && !unchecked(e))
       list(wait, target, exclusive | (e.peer == of.self ? uint32_t{kSyncStrict} : 0));
     return;
   }
-  if (e.id == CallId::kMPI_Win_lock_all) {
+  if (call == WindowCall::kLockAll) {
     const int32_t most = of.known && !unchecked(e) ? static_cast<int32_t>(kWaitedKeys) : 0;
     for (int32_t rank = 0; rank < of.size && rank < most; ++rank) list(wait, target_of(of, rank), 0);
     return;
   }
   each_lock(of, e, [&](Lock& place) {
-    const bool local = is_local_flush(e.id),
-               ends = e.id == CallId::kMPI_Win_unlock || e.id == CallId::kMPI_Win_unlock_all;
+    const bool local = is_local_flush(call), ends = call == WindowCall::kUnlock || call == WindowCall::kUnlockAll;
     if (place.pending && !place.certain)
       list(wait, place.target,
            (place.exclusive ? uint32_t{kSyncExclusive} : 0) | (!local || place.fetching ? uint32_t{kSyncStrict} : 0));
@@ -202,27 +187,27 @@ void sync_enter(Event& e, Wait& wait) {
   Epochs& of = epochs[index];
   const uint64_t id = writer.section->windows[index].id;
   wait.keys[0] = id;
-  switch (e.id) {
-    case CallId::kMPI_Win_post:
+  switch (call_info(e.id).window) {
+    case WindowCall::kPost:
       if (!read_group(e, of.exposure)) return set_irregular(kLostWindow);
       for (uint32_t i = 0; i < of.exposure.count; ++i) {
         of.exposure.ordinals[i] = count_token<&Envelope::posted>(id, of.exposure.ranks[i], kCompleteToken);
         count_token<&Envelope::sent>(id, of.exposure.ranks[i], kPostToken);
       }
       return;  // does not wait
-    case CallId::kMPI_Win_start:
+    case WindowCall::kStart:
       if (!read_group(e, of.access)) return set_irregular(kLostWindow);
       of.unchecked = unchecked(e);
       for (uint32_t i = 0; i < of.access.count; ++i)
         of.access.ordinals[i] = count_token<&Envelope::posted>(id, of.access.ranks[i], kPostToken);
       if (!of.unchecked) list_partners(wait, of.access, false);
       return;
-    case CallId::kMPI_Win_complete:
+    case WindowCall::kComplete:
       for (uint32_t i = 0; i < of.access.count; ++i)
         count_token<&Envelope::sent>(id, of.access.ranks[i], kCompleteToken);
       if (!of.unchecked) list_partners(wait, of.access, false);
       return;
-    case CallId::kMPI_Win_wait: return list_partners(wait, of.exposure, true);
+    case WindowCall::kWait: return list_partners(wait, of.exposure, true);
     default: {
       SpinGuard guard(lock);
       return enter_passive(e, wait, of, id);
@@ -235,16 +220,17 @@ void sync_leave(Event& e) {
   if (index < 0) return;
   Epochs& of = epochs[index];
   const uint64_t id = writer.section->windows[index].id;
-  switch (e.id) {
-    case CallId::kMPI_Win_complete: of.access.count = 0; return;
-    case CallId::kMPI_Win_post:
-    case CallId::kMPI_Win_start:
-    case CallId::kMPI_Win_wait: return;
+  const WindowCall call = call_info(e.id).window;
+  switch (call) {
+    case WindowCall::kComplete: of.access.count = 0; return;
+    case WindowCall::kPost:
+    case WindowCall::kStart:
+    case WindowCall::kWait: return;
     default: break;
   }
   SpinGuard guard(lock);
-  switch (e.id) {
-    case CallId::kMPI_Win_lock: {
+  switch (call) {
+    case WindowCall::kLock: {
       const int32_t target = target_of(of, e.peer);
       if (target == kUnknownRank || unchecked(e)) return;
       add_lock(of, target, backend->windows->exclusive(e.lock_type));
@@ -254,12 +240,12 @@ void sync_leave(Event& e) {
       }
       return;
     }
-    case CallId::kMPI_Win_lock_all:
+    case WindowCall::kLockAll:
       of.all = true;
       of.all_unchecked = unchecked(e);
       return;
-    case CallId::kMPI_Win_unlock_all: of.all = false; [[fallthrough]];
-    case CallId::kMPI_Win_unlock:
+    case WindowCall::kUnlockAll: of.all = false; [[fallthrough]];
+    case WindowCall::kUnlock:
       each_lock(of, e, [&of](Lock& place) {
         place.target = kUnknownRank;
         __atomic_store_n(&of.locked, of.locked - 1, __ATOMIC_RELAXED);
@@ -290,7 +276,7 @@ void operate_enter(Event& e) {
   Epochs& of = epochs[index];
   const int32_t target = target_of(of, e.peer);
   if (target == kUnknownRank) return;
-  const bool brings = brings_data(e.id);
+  const bool brings = fetches(call_info(e.id).rma);
   for (uint32_t i = 0; brings && i < of.access.count; ++i)
     if (of.access.ranks[i] == target) {
       __atomic_fetch_or(&of.access.strict[i / 64], uint64_t{1} << i % 64, __ATOMIC_RELAXED);

@@ -13,6 +13,7 @@
 
 #include "shim/abi/backend_types.h"
 #include "shim/base/hash.h"
+#include "shim/model/calls.h"
 #include "shim/ring/device_work.h"
 #include "shim/ring/ring_format.h"
 

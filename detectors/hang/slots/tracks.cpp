@@ -57,7 +57,7 @@ uint64_t bytes_of(Event& e, Kind kind) {
 
 uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
   *flags = 0;
-  Signature made = {kCallMeanings.plain[static_cast<unsigned>(e.id)], OpKind::kNone, kNoRoot, kBytesNotCompared};
+  Signature made = {static_cast<uint16_t>(call_info(e.id).plain), OpKind::kNone, kNoRoot, kBytesNotCompared};
   if (has_operator(kind)) made.op = op_of(e.op, slot);
   // The two sides of an intercommunicator name different roots and amounts.
   if (!can_be_counted(e.comm)) [[unlikely]]

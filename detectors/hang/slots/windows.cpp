@@ -101,10 +101,10 @@ void window_enter(Event& e, Wait& wait) {
   wait.sequence = slot != nullptr ? bump(slot->ordered) : 0;
   wait.keys[0] = slot != nullptr ? slot->id : 0;
   // With MPI_MODE_NOPRECEDE the fence ends no epoch and need not wait (MPI 4.0, 12.5.1).
-  wait.flags =
-      e.id == CallId::kMPI_Win_fence && (backend->windows == nullptr || backend->windows->no_precede(e.assertion))
-          ? kEmptyHere
-          : 0;
+  wait.flags = call_info(e.id).window == WindowCall::kFence &&
+                       (backend->windows == nullptr || backend->windows->no_precede(e.assertion))
+                   ? kEmptyHere
+                   : 0;
 }
 
 void window_freed(const Event& e) {

@@ -80,7 +80,7 @@ template <uint64_t Envelope::*counter>
   took(*e.comm, envelope_of(e.comm->ring->id, world, tag), e.given_statuses, 0, false);
 }
 
-bool is_matched_probe(CallId id) { return id == CallId::kMPI_Mprobe || id == CallId::kMPI_Improbe; }
+bool is_matched_probe(CallId id) { return class_of(id) == CallClass::kMatchedProbe; }
 
 void start_collective(Event& e, ThreadSlot& slot, Kind kind) {
   Wait& wait = *slot.wait;
@@ -93,8 +93,7 @@ void start_collective(Event& e, ThreadSlot& slot, Kind kind) {
 void enter_finalize(Event& e, Wait& wait) {
   wait.peer = ring::kNoPeer;
   wait.flags = 0;
-  wait.signature =
-      signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared});
+  wait.signature = signature_pack({static_cast<uint16_t>(e.id), OpKind::kNone, kNoRoot, kBytesNotCompared});
   wait.sequence = 0;
   // Attributes are set by a local call, which no module sees; on which communicator is not known.
   uint64_t attributes = 0;
@@ -246,7 +245,7 @@ void enter_window(Event& e) {
 void enter_file(Event& e) {
   Wait& wait = begin(e);
   file_enter(e, wait);
-  if (e.id == CallId::kMPI_File_close) file_closing(e);
+  if (call_info(e.id).file == FileCall::kClose) file_closing(e);
   wait_publish(wait, e.record_number);
 }
 
@@ -272,10 +271,11 @@ void enter_probe_poll(Event& e) { poll_enter(e, slot_of(e), Role::kProbePoll); }
 void enter_sync_poll(Event& e) { poll_enter(e, slot_of(e), Role::kSyncPoll); }
 void enter_other_poll(Event& e) { poll_enter(e, slot_of(e), Role::kOtherPoll); }
 
-Hook enter_hook(const CallMeaning& meaning) {
+Hook enter_hook(CallId id) {
+  const CallMeaning& meaning = meaning_of(id);
   switch (meaning.role) {
     case Role::kSend:
-      switch (meaning.mode) {
+      switch (call_info(id).mode) {
         case SendMode::kStandard: return enter_send<SendMode::kStandard, true>;
         case SendMode::kSynchronous: return enter_send<SendMode::kSynchronous, true>;
         case SendMode::kBuffered: return enter_send<SendMode::kBuffered, true>;
@@ -322,11 +322,6 @@ void leave_plain(Event& e) {
     leave_failed(e);
 }
 
-void leave_named(Event& e) {
-  leave_plain(e);
-  if (e.result == 0 && e.comm != nullptr) comm_renamed(*e.comm);
-}
-
 void leave_receive(Event& e) {
   if (e.result != 0 || is_wild(e.peer, e.tag)) [[unlikely]] {
     leave_plain(e);
@@ -343,9 +338,9 @@ void leave_both(Event& e) {
 
 void leave_matched_probe(Event& e) {
   leave_plain(e);
-  if (e.result == 0 && (e.id == CallId::kMPI_Mprobe || *e.flag != 0) && can_be_counted(e.comm))
+  if (e.result == 0 && (!(e.attributes & kCallPoll) || *e.flag != 0) && can_be_counted(e.comm))
     took(*e.comm, nullptr, e.given_statuses, 0, false);
-  if (e.id == CallId::kMPI_Improbe) poll_leave(e, *slot_of(e).wait);
+  if (e.attributes & kCallPoll) poll_leave(e, *slot_of(e).wait);
 }
 
 void leave_poll(Event& e) {
@@ -361,7 +356,7 @@ void leave_request(Event& e) {
 
 void leave_window(Event& e) {
   if (e.result != 0) return set_irregular(kUnknownOrder);
-  if (e.id == CallId::kMPI_Win_free) window_freed(e);
+  if (call_info(e.id).window == WindowCall::kFree) window_freed(e);
 }
 
 void leave_sync(Event& e) {
@@ -387,7 +382,8 @@ void leave_file_made(Event& e) {
 /// Files return errors to the program, and whether such a call counts nobody knows: the file is not judged any more.
 void leave_file(Event& e) {
   const Wait& wait = *slot_of(e).wait;
-  if ((e.result != 0 || e.id == CallId::kMPI_File_close) && wait.instance == e.record_number) file_forget(wait.keys[0]);
+  if ((e.result != 0 || call_info(e.id).file == FileCall::kClose) && wait.instance == e.record_number)
+    file_forget(wait.keys[0]);
   else if (e.result != 0) file_closing(e);
 }
 
@@ -419,8 +415,7 @@ void leave_post_receive(Event& e) {
 Hook leave_hook(CallId id) {
   const Role role = meaning_of(id).role;
   if (is_matched_probe(id)) return leave_matched_probe;
-  if (id == CallId::kMPI_File_open) return leave_file_made;
-  if (id == CallId::kMPI_Comm_set_name) return leave_named;
+  if (call_info(id).file == FileCall::kOpen) return leave_file_made;
   if (role == Role::kCollective && (call_info(id).attributes & kCallRma)) return leave_window_made;
   switch (role) {
     case Role::kReceive: return leave_receive;
@@ -433,7 +428,7 @@ Hook leave_hook(CallId id) {
     case Role::kSyncPoll:
     case Role::kOtherPoll: return leave_poll;
     case Role::kPostSend:
-      switch (meaning_of(id).mode) {
+      switch (call_info(id).mode) {
         case SendMode::kStandard: return leave_post_send<SendMode::kStandard>;
         case SendMode::kSynchronous: return leave_post_send<SendMode::kSynchronous>;
         case SendMode::kBuffered: return leave_post_send<SendMode::kBuffered>;
@@ -483,7 +478,7 @@ bool writer_start() {
   device_work = section->device;
   __atomic_store_n(&helper_thread_told, &own_thread, __ATOMIC_RELEASE);
   for (unsigned id = 0; id < kCallCount; ++id) {
-    enter_of[id] = enter_hook(kCallMeanings.of[id]);
+    enter_of[id] = enter_hook(static_cast<CallId>(id));
     leave_of[id] = leave_hook(static_cast<CallId>(id));
   }
   return true;

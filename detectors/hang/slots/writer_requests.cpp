@@ -114,7 +114,7 @@ void add_tested(Event& e, ThreadSlot& slot, bool first) {
     ++live;
     added += add_key(wait, slot, key);
   }
-  const bool all = e.id == CallId::kMPI_Testall;
+  const bool all = call_info(e.id).completion == Completion::kAll;
   if (first && all) set_flag(wait, kTestAll);
   else if ((wait.flags & kTestAll) && (!all || added != 0 || live != wait.count))
     __atomic_store_n(&wait.flags, static_cast<uint8_t>(wait.flags & ~kTestAll), __ATOMIC_RELAXED);
@@ -134,7 +134,7 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
     return note_hidden(e, meaning, wild);
   Pending& pending = writer.pending[index];
   pending.peer = wait.peer;
-  pending.mode = static_cast<uint8_t>(meaning.mode);
+  pending.mode = static_cast<uint8_t>(call_info(e.id).mode);
   pending.flags = pending.both = 0;
   const bool persistent = (e.attributes & kCallPersistent) != 0;
   if (persistent) e.cookies[kHangCookie] = kPersistentWord;
@@ -170,7 +170,7 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
 }
 
 void writer_activated(Event& e, uint64_t* cookie) {
-  if (writer.section == nullptr || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)) return;
+  if (writer.section == nullptr || class_of(e.id) != CallClass::kStart) return;
   const int64_t index = request_index(cookie - kHangCookie);
   if (index < 0) return;
   const ring::Request& entry = runtime.requests[index];
@@ -281,7 +281,7 @@ void poll_enter(Event& e, ThreadSlot& slot, Role role) {
       give_statuses(e);
   } else if (role == Role::kProbePoll) {
     add_probe(wait, {e.comm != nullptr ? e.comm->ring->id : 0, world_of(e.comm, e.peer), e.tag});
-    if (e.id == CallId::kMPI_Improbe) give_statuses(e);
+    if (class_of(e.id) == CallClass::kMatchedProbe) give_statuses(e);
   } else if (Probe probe; role == Role::kSyncPoll && sync_polled(e, &probe)) {
     add_probe(wait, probe);
   } else {
