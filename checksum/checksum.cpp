@@ -7,6 +7,7 @@
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
+#include "checksum/messages.h"
 #include "checksum/p2p/carry.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/rma/rma.h"
@@ -101,14 +102,14 @@ void before_init() {
   digest_prepare();
   for (unsigned id = 0; id < kCallCount; ++id) roles[id] = role_of(static_cast<CallId>(id));
   usable = ledger::setup_memory() && blame::prepare() && p2p::prepare() && collective::prepare() && rma::prepare();
-  if (!usable) log_line("no memory for checksums: this process checks nothing");
+  if (!usable) log_line(messages::checksum::no_memory);
 }
 
 void after_init() {
   if (!usable || ledger::connected()) return;  // called again: a session beside MPI_COMM_WORLD
   multiple = !runtime_has_world() || backend->thread_multiple();
   if (!ledger::setup_connection(multiple)) {
-    add_note("checksum: no private communicator, so no packet of this rank is checked");
+    add_note(messages::checksum::not_connected);
     return;
   }
   if (runtime.local_size > 0) digest_helpers(runtime.local_size);

@@ -9,6 +9,7 @@
 
 #include "checksum/collective/agreement_internal.h"
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/messages.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
@@ -36,16 +37,12 @@ struct Why {
 
 Why why_wrong(const Outcome& outcome, bool later_right, bool earlier) {
   using blame::Verdict;
-  if (!outcome.kept) return {Verdict::kUndetermined, "nothing was kept of the result's buffer"};
+  if (!outcome.kept) return {Verdict::kUndetermined, messages::checksum::result_not_kept};
   if (outcome.changed)
-    return {Verdict::kEarly, later_right
-                                 ? "The right result was there some time after the call had completed without it"
-                                 : "The result's buffer was still being written when the call was complete"};
-  if (outcome.untouched) return {Verdict::kNothing, "The call has left the result's buffer as it had been before"};
-  if (earlier) return {Verdict::kOtherSlot, "What is there is the result of an earlier call"};
-  return {Verdict::kTransit,
-          "The call has written the buffer, what it wrote did not change any more and is no earlier result: transit, "
-          "staging, or the library's arithmetic"};
+    return {Verdict::kEarly, later_right ? messages::checksum::result_late : messages::checksum::result_still_written};
+  if (outcome.untouched) return {Verdict::kNothing, messages::checksum::result_untouched};
+  if (earlier) return {Verdict::kOtherSlot, messages::checksum::result_earlier};
+  return {Verdict::kTransit, messages::checksum::result_transit};
 }
 
 /// No majority: one of the two results has come in a way that results do not come in, the other one has not.
@@ -68,12 +65,11 @@ void explain(const Case& one, Disagreement& d, bool this_later, bool that_later)
   const Why here = why_wrong(one.found ? one.own.outcome : Outcome{}, this_later, earlier);
   const Why there = why_wrong(child != nullptr && child->known == Known::kYes ? child->outcome : Outcome{}, that_later,
                               child != nullptr && child->earlier);
-  Why why = {blame::Verdict::kUndetermined, "which of the two is right is not known"};
+  Why why = {blame::Verdict::kUndetermined, messages::checksum::result_undecided};
   if (d.verdict == Verdict::kThis) why = here;
   else if (d.verdict == Verdict::kThat) why = there;
   else if (d.verdict == Verdict::kBoth)
-    why = here.verdict == there.verdict ? here
-                                        : Why{blame::Verdict::kUndetermined, "both are wrong, each in its own way"};
+    why = here.verdict == there.verdict ? here : Why{blame::Verdict::kUndetermined, messages::checksum::result_both};
   d.cause = blame::verdict_text(why.verdict);
   d.how = why.how;
 }
@@ -122,12 +118,9 @@ void decide_sum(const Case& one) {
       s.agree += one.voters[i].known == Known::kYes && one.voters[i].digest == digest;
     }
   }
-  Why why = {blame::Verdict::kUndetermined, "which rank's part is wrong is not known"};
-  if (s.changed >= 0)
-    why = {blame::Verdict::kModified, "A contribution was not the same when the operation was complete"};
-  else if (s.asked > 1 && s.agree == s.asked)
-    why = {blame::Verdict::kUndetermined,
-           "all ranks have the same wrong result: a contribution was damaged on its way, or the library adds wrongly"};
+  Why why = {blame::Verdict::kUndetermined, messages::checksum::part_undecided};
+  if (s.changed >= 0) why = {blame::Verdict::kModified, messages::checksum::contribution_changed};
+  else if (s.asked > 1 && s.agree == s.asked) why = {blame::Verdict::kUndetermined, messages::checksum::all_alike};
   else if (outcome != nullptr)
     why = why_wrong(*outcome,
                     outcome->kept && outcome->changed &&

@@ -8,6 +8,7 @@
 #include "checksum/collective/sums.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/lives.h"
+#include "checksum/messages.h"
 #include "shim/base/hash.h"
 #include "shim/tables/tables.h"
 
@@ -85,7 +86,7 @@ void compare_own(Plan& plan, Reason failed) {
   }
   if (view_digest(plan.own_got, plan.own_got.bytes) == plan.own_digest && plan.own_got.bytes == plan.own_given.bytes)
     ledger::count_checked(1, plan.own_got.bytes);
-  else publish_local(plan.name, "its own part of the result is not what it contributed", -1, nullptr, nullptr);
+  else publish_local(plan.name, messages::checksum::own_block_differs, -1, nullptr, nullptr);
 }
 
 /// Is the result of a broadcast what this rank gave?
@@ -206,7 +207,7 @@ void compare_chain(Thread& thread, Plan& plan, Reason failed) {
     if (plan.blocking) ledger::await(thread, *plan.chain_before);
   } else if (inclusive && plan.unreachable == 0 && reason == Reason::kNone) {  // rank 0
     if (before.zero()) ledger::count_checked(1, bytes);
-    else publish_local(plan.name, "the first rank's result is not its own contribution", -1, nullptr, nullptr);
+    else publish_local(plan.name, messages::checksum::first_differs, -1, nullptr, nullptr);
   }
 }
 
@@ -217,8 +218,7 @@ void compare_reduction(Thread& thread, Plan& plan, Reason failed) {
       r.linear == LinearMode::kNone && r.input.type != nullptr && r.output.type != nullptr &&
       r.input.reason == Reason::kNone && r.output.reason == Reason::kNone) {
     if (const int64_t element = bound_violated(r); element >= 0)
-      agreement_contradicted(plan.name, plan.how, "an element of the result contradicts what this rank contributed",
-                             element);
+      agreement_contradicted(plan.name, plan.how, messages::checksum::element_contradicts, element);
   }
   if (plan.sums) return compare_sum(thread, plan, failed);
   if (prefix && r.linear != LinearMode::kNone) return compare_chain(thread, plan, failed);

@@ -10,6 +10,7 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/lives.h"
+#include "checksum/to_do.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
 #include "shim/report/finding.h"
@@ -82,30 +83,24 @@ static void say(const Disagreement& d) {
   if (d.verdict == Verdict::kThat || d.verdict == Verdict::kBoth) finding.culprit(there);
   if (d.verdict != Verdict::kThat) finding.victim(here);
   if (d.verdict != Verdict::kThis) finding.victim(there);
-  if (d.chain)
-    finding.say("%s: the result of rank %d on %s is not that of rank %d on %s and its own contribution", what, here,
-                runtime.host, there, host);
+  namespace text = messages::checksum;
+  const bool this_one = d.verdict == Verdict::kThis;
+  const int wrong = this_one ? here : there;
+  const char* wrong_host = this_one ? runtime.host : host;
+  if (d.chain) finding.say(text::scan_differs, what, here, runtime.host, there, host);
   else if (d.verdict == Verdict::kUndetermined)
-    finding.say("%s left different data at rank %d on %s and at rank %d on %s; which of them is right is not known",
-                what, here, runtime.host, there, host);
-  else if (d.verdict == Verdict::kBoth)
-    finding.say("%s left different data at rank %d on %s and at rank %d on %s, and both are wrong: %u ranks were asked",
-                what, here, runtime.host, there, host, d.asked);
+    finding.say(text::results_differ, what, here, runtime.host, there, host);
+  else if (d.verdict == Verdict::kBoth) finding.say(text::both_wrong, what, here, runtime.host, there, host, d.asked);
   else if (d.summed)
-    finding.say(
-        "%s left data at rank %d on %s that is not what its operator makes of the contributions of all ranks%s%s", what,
-        d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host,
-        d.cause != nullptr ? ". " : "", d.cause != nullptr ? d.how : "");
-  else if (d.singled_out)
-    finding.say("%s left data at rank %d on %s that differs from the other rank's. %s", what,
-                d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host, d.how);
-  else if (d.proved)
-    finding.say("%s left data at rank %d on %s that differs from the root's", what,
-                d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host);
-  else
-    finding.say("%s left other data at rank %d on %s than at %u of the %u ranks that were asked", what,
-                d.verdict == Verdict::kThis ? here : there, d.verdict == Verdict::kThis ? runtime.host : host,
-                d.verdict == Verdict::kThis ? d.agree_that : d.agree_this, d.asked);
+    finding.say(text::sum_wrong_at, what, wrong, wrong_host, d.cause != nullptr ? ". " : "",
+                d.cause != nullptr ? d.how : "");
+  else if (d.singled_out) finding.say(text::singled_out, what, wrong, wrong_host, d.how);
+  else if (d.proved) finding.say(text::differs_from_root, what, wrong, wrong_host);
+  else finding.say(text::differs_from_most, what, wrong, wrong_host, this_one ? d.agree_that : d.agree_this, d.asked);
+  if (!ledger::full_blame()) finding.to_do(text::to_do_full_blame);
+  else if (d.chain || d.verdict == Verdict::kUndetermined || d.verdict == Verdict::kBoth)
+    exclude_nodes(finding, runtime.host, host);
+  else exclude_nodes(finding, wrong_host, wrong_host);
   add_verdict(finding, d.cause, d.how);
   finding.add("rank_host", "rank %d on %s, rank %d on %s", here, runtime.host, there, host);
   finding.add("digests", "%016" PRIx64 " at rank %d, %016" PRIx64 " at rank %d", d.this_digest, here, d.that_digest,
@@ -127,22 +122,26 @@ void publish(const Disagreement& d) {
 
 static void say_sum(const WrongSum& sum) {
   if (uncovered(sum.name)) return;
-  char what[160], who[96] = "which of them went wrong is not known";
+  char what[160], who[96];
+  snprintf(who, sizeof(who), "%s", messages::checksum::sum_nobody);
   describe(sum.name, what, sizeof(what));
   Finding finding;
   finding.start("collective_mismatch", Confidence::kProved);
   if (sum.changed >= 0) {
     finding.culprit(sum.changed);
-    snprintf(who, sizeof(who), "rank %d changed what it gave while the operation was pending", sum.changed);
+    snprintf(who, sizeof(who), messages::checksum::sum_changed, sum.changed);
   } else if (sum.wrong >= 0 && sum.asked > 1 && sum.agree == sum.asked) {
-    snprintf(who, sizeof(who), "all %u ranks that were asked have the same", sum.asked);
+    snprintf(who, sizeof(who), messages::checksum::sum_all, sum.asked);
   } else if (sum.wrong >= 0) {
     finding.culprit(sum.wrong);
-    snprintf(who, sizeof(who), "rank %d has the wrong one", sum.wrong);
+    snprintf(who, sizeof(who), messages::checksum::sum_rank, sum.wrong);
   }
   finding.victim(sum.wrong >= 0 ? sum.wrong : runtime.rank);
-  finding.say("the result of %s is not what its operator makes of the contributions of all ranks (%s)%s%s", what, who,
-              sum.cause != nullptr ? ". " : "", sum.cause != nullptr ? sum.how : "");
+  finding.say(messages::checksum::sum_wrong, what, who, sum.cause != nullptr ? ". " : "",
+              sum.cause != nullptr ? sum.how : "");
+  if (sum.changed >= 0) finding.to_do(messages::checksum::to_do_contribution, sum.changed);
+  else if (!ledger::full_blame()) finding.to_do(messages::checksum::to_do_full_blame);
+  else finding.to_do(messages::checksum::to_do_report_mpi, runtime.header->mpi);
   add_verdict(finding, sum.cause, sum.how);
   finding.add("linear_digest", "off by %016" PRIx64 " %016" PRIx64, sum.words[0], sum.words[1]);
   if (sum.asked != 0) finding.add("asked", "%u ranks: %u have the wrong result", sum.asked, sum.agree);
@@ -162,8 +161,10 @@ static void say_local(const Name& name, const char* text, int64_t element, const
   finding.start("collective_mismatch", Confidence::kProved);
   finding.victim(runtime.rank);
   if (cause != nullptr) finding.culprit(runtime.rank);
-  finding.say("%s: at rank %d on %s %s%s%s", what, runtime.rank, runtime.host, text, cause != nullptr ? ". " : "",
+  finding.say(messages::checksum::own_part_wrong, what, runtime.rank, runtime.host, text, cause != nullptr ? ". " : "",
               cause != nullptr ? how : "");
+  if (ledger::full_blame()) exclude_nodes(finding, runtime.host, runtime.host);
+  else finding.to_do(messages::checksum::to_do_full_blame);
   add_verdict(finding, cause, how);
   if (element >= 0) finding.add("element", "%" PRId64, element);
   add_site(finding, "site", name.site);

@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/to_do.h"
 #include "shim/call/runtime.h"
 #include "shim/model/call_info.h"
 
@@ -103,6 +104,20 @@ void add_sender(Finding& finding, const Case& one) {
               a.same_later);
 }
 
+void say_what_to_do(Finding& finding, const Judgement& judgement, int sender, const char* host,
+                    const char* sender_site) {
+  switch (judgement.verdict) {
+    case Verdict::kModified: return finding.to_do(messages::checksum::to_do_send_buffer, sender_site, sender);
+    case Verdict::kEarly:
+    case Verdict::kOtherSlot:
+    case Verdict::kNothing: return finding.to_do(messages::checksum::to_do_report_mpi, runtime.header->mpi);
+    default: break;
+  }
+  if (judgement.verdict == Verdict::kUndetermined && !mode.full)
+    return finding.to_do(messages::checksum::to_do_full_blame);
+  exclude_nodes(finding, host, runtime.host);
+}
+
 }  // namespace
 
 void publish(const Case& one, const Judgement& judgement) {
@@ -131,12 +146,9 @@ void publish(const Case& one, const Judgement& judgement) {
                ? "Transit, staging, or a store of the program"
                : verdict_text(judgement.verdict));
   if (cause[0] >= 'a' && cause[0] <= 'z') cause[0] = static_cast<char>(cause[0] - 'a' + 'A');
-  finding.say(
-      "What rank %d on %s received in %s is not what rank %d on %s sent it in %s (%s, %s, packet %" PRIu64
-      " from there to here). %s: %s.%s",
-      receiver, runtime.host, call_name(one.received.call), sender, host, call_name(one.sent.call), sizes, place,
-      one.ordinal, cause, judgement.how,
-      judgement.verdict == Verdict::kUndetermined && !mode.full ? " RESIL_BLAME=full keeps more evidence." : "");
+  finding.say(messages::checksum::message_differs, receiver, runtime.host, call_name(one.received.call), sender, host,
+              call_name(one.sent.call), sizes, place, one.ordinal, sender, receiver, cause, judgement.how);
+  say_what_to_do(finding, judgement, sender, host, sender_site);
   finding.add("verdict", "%s", verdict_text(judgement.verdict));
   finding.add("verdict_certainty", "%s",
               judgement.verdict == Verdict::kUndetermined ? "none"

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/messages.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
 #include "shim/report/json.h"
@@ -84,14 +85,9 @@ void say_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
   finding.victim(runtime.rank);
   char in_steps[48] = "";
   if (step_count != 0) snprintf(in_steps, sizeof(in_steps), " and %" PRIu64 " steps", step_count);
-  finding.say("%" PRIu64 " of the %" PRIu64
-              " packets that rank %d on %s has compared%s were wrong, more than one in a "
-              "thousand. This is no stray bit but a systemic hardware problem (or one of the communication software): "
-              "stop the production run, and escalate it to the facility with the hosts below.%s",
-              wrong, packets, runtime.rank, runtime.host, in_steps,
-              explained >= kLeast
-                  ? ""
-                  : " First exclude that the program writes into buffers of pending messages: RESIL_BLAME=full tells.");
+  finding.say(messages::checksum::systemic, wrong, packets, runtime.rank, runtime.host, in_steps,
+              explained >= kLeast ? "" : messages::checksum::systemic_unexplained);
+  finding.to_do(messages::checksum::systemic_to_do);
   finding.add("events", "%" PRIu64 " (packets that are wrong because a lane is out of step count once)", events);
   finding.add("packets", "%" PRIu64 " wrong of %" PRIu64, wrong, packets);
   if (step_count != 0) finding.add("steps", "%" PRIu64, step_count);

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/messages.h"
 #include "shim/call/runtime.h"
 #include "shim/model/call_info.h"
 
@@ -123,15 +124,13 @@ bool few_bits(const Case& one, const Comparison& c) { return compared_whole(one,
 void name_other(const Case& one, char* text, size_t bytes) {
   const Answer& answer = one.answer;
   const bool same_rank = answer.other_peer == runtime.rank;
-  if (one.other_slot)
-    snprintf(text, bytes, "what rank %d gave for its own slot of this call", ledger::world_rank_of(*one.second));
+  if (one.other_slot) snprintf(text, bytes, messages::checksum::other_block, ledger::world_rank_of(*one.second));
   else if (same_rank)
-    snprintf(text, bytes, "its packet number %llu to the same rank (tag %d)",
-             static_cast<unsigned long long>(answer.other_ordinal), static_cast<int>(answer.other.tag));
-  else
-    snprintf(text, bytes, "its packet number %llu to rank %d (tag %d)",
-             static_cast<unsigned long long>(answer.other_ordinal), answer.other_peer,
+    snprintf(text, bytes, messages::checksum::other_message_here, static_cast<unsigned long long>(answer.other_ordinal),
              static_cast<int>(answer.other.tag));
+  else
+    snprintf(text, bytes, messages::checksum::other_message, static_cast<unsigned long long>(answer.other_ordinal),
+             answer.other_peer, static_cast<int>(answer.other.tag));
 }
 
 /// Is the only packet with that content one that was announced later, to this rank, and can neither a stale buffer, nor
@@ -156,26 +155,21 @@ void missing(const Case& one, Judgement* judgement, const char* what) {
   char other[96] = "";
   if (one.answered && one.answer.same_total != 0 && one.received.bytes != 0 && !judgement->received_zero)
     name_other(one, other, sizeof(other));
-  decide(judgement, Verdict::kUndetermined, false, "%s%s%s%s", what,
-         other[0] != 0 ? "; what arrived has the digest of " : "", other,
-         other[0] != 0 && one.answer.same_total > 1 ? " and of others" : "");
+  decide(judgement, Verdict::kUndetermined, false, "%s%s%s%s", what, other[0] != 0 ? messages::checksum::also_like : "",
+         other, other[0] != 0 && one.answer.same_total > 1 ? " and of others" : "");
 }
 
 void later_slot(const Case& one, Judgement* judgement) {
   char other[96];
   name_other(one, other, sizeof(other));
-  decide(judgement, Verdict::kOtherSlot, false,
-         "what arrived is %s, which was announced later, and no other packet is like it", other);
+  decide(judgement, Verdict::kOtherSlot, false, messages::checksum::later_message, other);
 }
 
 void judge_cheap(const Case& one, Judgement* judgement) {
-  if (!one.answered) return missing(one, judgement, "the sender did not answer in time");
-  if (one.answer.state == SenderState::kUnknown)
-    return missing(one, judgement, "the sender no longer knows the packet");
+  if (!one.answered) return missing(one, judgement, messages::checksum::sender_timeout);
+  if (one.answer.state == SenderState::kUnknown) return missing(one, judgement, messages::checksum::sender_forgot);
   if (certain_slot(one, *judgement, false)) return later_slot(one, judgement);
-  missing(one, judgement,
-          judgement->received_zero ? "nothing but zeros arrived; RESIL_BLAME=cheap reads each buffer once"
-                                   : "RESIL_BLAME=cheap reads each buffer once");
+  missing(one, judgement, judgement->received_zero ? messages::checksum::cheap_zeros : messages::checksum::cheap);
 }
 
 /// 4 and 5, when sender and receiver are known to have been stable and the receive has written something.
@@ -190,37 +184,21 @@ void judge_content(const Case& one, Judgement* judgement) {
   if (one.received.bytes != 0 && answer.same_total != 0) {
     name_other(one, other, sizeof(other));
     if (judgement->received_zero)
-      return decide(judgement, Verdict::kUndetermined, false,
-                    "neither buffer changed where it was looked at; zeros arrived, and %u other packets of the sender "
-                    "are zero as well: which "
-                    "of the two explains it cannot be told",
-                    answer.same_total);
+      return decide(judgement, Verdict::kUndetermined, false, messages::checksum::zeros_ambiguous, answer.same_total);
     if (answer.same_total > kFewEqual)
-      return decide(judgement, Verdict::kUndetermined, false,
-                    "neither buffer changed where it was looked at; what arrived is equal to %u other packets of the "
-                    "sender, too many to say "
-                    "which one, or whether it is one",
-                    answer.same_total);
+      return decide(judgement, Verdict::kUndetermined, false, messages::checksum::too_many_alike, answer.same_total);
     if (few_bits(one, judgement->comparison))
-      return decide(judgement, Verdict::kUndetermined, false,
-                    "neither buffer changed where it was looked at; what arrived is equal to %s, but %u flipped bit%s "
-                    "explain%s it as well",
-                    other, judgement->comparison.bits_differ, judgement->comparison.bits_differ == 1 ? "" : "s",
+      return decide(judgement, Verdict::kUndetermined, false, messages::checksum::few_bits, other,
+                    judgement->comparison.bits_differ, judgement->comparison.bits_differ == 1 ? "" : "s",
                     judgement->comparison.bits_differ == 1 ? "s" : "");
-    return decide(
-        judgement, Verdict::kOtherSlot, one.received.bytes >= 16 && answer.same_total == 1,
-        "neither buffer changed where it was looked at, the receive has written its buffer, and what arrived is %s%s",
-        other, answer.same_total > 1 ? " (or another one like it)" : "");
+    return decide(judgement, Verdict::kOtherSlot, one.received.bytes >= 16 && answer.same_total == 1,
+                  messages::checksum::other_slot, other, answer.same_total > 1 ? " (or another one like it)" : "");
   }
-  decide(
-      judgement, Verdict::kTransit, false, "%s, and %s packet of the sender has that content%s",
-      judgement->may_have_stored
-          ? "the send buffer was stable, the receive buffer was not what it had been before and has not changed since "
-            "the receive was complete; what the program itself stored there while the receive was pending would look "
-            "the same"
-          : "both buffers were stable, the receive has written its buffer",
-      answer.history_whole ? "no other" : "none of the last",
-      one.sent.bytes != one.received.bytes ? "; the sizes differ" : "");
+  const char* other_messages = answer.history_whole ? "no other message" : "none of the last messages";
+  const char* sizes = one.sent.bytes != one.received.bytes ? "; the sizes differ" : "";
+  if (judgement->may_have_stored)
+    decide(judgement, Verdict::kTransit, false, messages::checksum::transit_or_store, other_messages, sizes);
+  else decide(judgement, Verdict::kTransit, false, messages::checksum::transit, other_messages, sizes);
 }
 
 void judge_full(const Case& one, Judgement* judgement) {
@@ -229,39 +207,29 @@ void judge_full(const Case& one, Judgement* judgement) {
   const bool known = one.answered && answer.state == SenderState::kKnown;
   const bool stable = known && (answer.read_again || (answer.overwritten && !answer.concurrent));
   if (one.answered && answer.read_again && answer.at_end != one.sent.digest)
-    return decide(judgement, Verdict::kModified, true,
-                  "the send buffer was different when the send was complete%s: the program (or its memory) changed it "
-                  "while the send was pending",
+    return decide(judgement, Verdict::kModified, true, messages::checksum::send_modified,
                   answer.at_end == one.received.digest ? ", and what it held then is what arrived" : "");
   if (one.has_evidence && evidence.changed && evidence.last == one.sent.digest)
-    return decide(
-        judgement, Verdict::kEarly, true,
-        "the right data was in the receive buffer %.0f microseconds after the receive had completed without it",
-        evidence.looked * 1e6 < 1 ? 1.0 : evidence.looked * 1e6);
-  if (!one.answered) return missing(one, judgement, "the sender did not answer in time");
-  if (answer.state == SenderState::kUnknown) return missing(one, judgement, "the sender no longer knows the packet");
-  if (answer.state == SenderState::kPending)
-    return missing(one, judgement, "the send was still pending when the time for an answer was over");
+    return decide(judgement, Verdict::kEarly, true, messages::checksum::came_late,
+                  evidence.looked * 1e6 < 1 ? 1.0 : evidence.looked * 1e6);
+  if (!one.answered) return missing(one, judgement, messages::checksum::sender_timeout);
+  if (answer.state == SenderState::kUnknown) return missing(one, judgement, messages::checksum::sender_forgot);
+  if (answer.state == SenderState::kPending) return missing(one, judgement, messages::checksum::send_pending);
   const bool written = !one.has_evidence || (!evidence.changed && !evidence.untouched);
   if (!stable && written && certain_slot(one, *judgement, false)) return later_slot(one, judgement);
-  if (!stable) return missing(one, judgement, "the send buffer was not read again at completion");
+  if (!stable) return missing(one, judgement, messages::checksum::send_not_reread);
   if (!one.has_evidence || !evidence.has_before) {
     if (written && certain_slot(one, *judgement, true)) return later_slot(one, judgement);
     return missing(one, judgement,
-                   one.has_evidence ? "what the receive buffer held before is not known"
-                                    : "nothing was kept of the receive (all evidence slots were taken, "
-                                      "or this kind of call keeps none)");
+                   one.has_evidence ? messages::checksum::before_unknown : messages::checksum::nothing_kept);
   }
-  if (evidence.changed)
-    return decide(judgement, Verdict::kEarly, false,
-                  "the send buffer was stable; the receive buffer was still being written after the receive had "
-                  "completed, by the transport or by something else in the process");
+  if (evidence.changed) return decide(judgement, Verdict::kEarly, false, messages::checksum::still_written);
   if (evidence.untouched && one.received.bytes != 0) {
     char other[96];
     name_other(one, other, sizeof(other));
     return decide(
         judgement, Verdict::kNothing, !judgement->received_zero && answer.same_total == 0,
-        "the send buffer was stable, and the receive left its buffer as it had been before%s%s%s%s",
+        messages::checksum::not_delivered,
         judgement->received_zero ? " (all zero: zeros that arrived would look the same)" : "",
         !judgement->received_zero && answer.same_total != 0 ? " (it held " : "",
         !judgement->received_zero && answer.same_total != 0 ? other : "",
@@ -281,8 +249,7 @@ void judge(const Case& one, Judgement* judgement) {
   judgement->received_zero = one.found.bytes == one.received.bytes && one.found.bytes != 0
                                  ? all_zero(one.found.data, one.found.bytes)
                                  : zeros(one.received.digest, one.received.bytes);
-  if (one.overflow)
-    return missing(one, judgement, "too many packets were wrong at a time to ask the sender about this one");
+  if (one.overflow) return missing(one, judgement, messages::checksum::too_many_cases);
   if (mode.full) judge_full(one, judgement);
   else judge_cheap(one, judgement);
 }

@@ -16,6 +16,7 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
+#include "checksum/messages.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
@@ -204,8 +205,8 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
     for (uint32_t i = 0; i < result.silent_count && i < 8; ++i)
       used += snprintf(ranks + used, sizeof(ranks) - static_cast<size_t>(used), "%s%d", i != 0 ? ", " : "",
                        result.silent_ranks[i]);
-    add_note_format("drain at %s: %llu packets unverified, no records from %u ranks (%s%s)", where,
-                    static_cast<unsigned long long>(result.unverified), result.silent_count, ranks,
+    add_note_format(messages::checksum::not_verified, static_cast<unsigned long long>(result.unverified), where,
+                    result.silent_count, result.silent_count == 1 ? "" : "s", ranks,
                     result.silent_count > 8 ? ", ..." : "");
   }
   return result;

@@ -15,6 +15,7 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/lives.h"
 #include "checksum/ledger/setup.h"
+#include "checksum/messages.h"
 #include "shim/abi/handler_change.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
@@ -90,27 +91,28 @@ void look_around(Thread& thread) {
 }
 
 const char* reason_name(Reason reason) {
+  namespace why = messages::checksum::uncovered;
   constexpr const char* kNames[] = {"none",
-                                    "device_buffer",
-                                    "datatype",
-                                    "error",
-                                    "not_connected",
-                                    "other_world",
-                                    "unknown_communicator",
-                                    "order_lost",
-                                    "memory",
-                                    "reduction",
-                                    "user_operator",
-                                    "passive_target",
-                                    "accumulate",
-                                    "overlapped",
-                                    "shared_window",
-                                    "one_sided",
-                                    "file",
-                                    "collective",
-                                    "request_freed",
-                                    "no_status",
-                                    "early"};
+                                    why::device_buffer,
+                                    why::datatype,
+                                    why::error,
+                                    why::not_connected,
+                                    why::other_world,
+                                    why::unknown_communicator,
+                                    why::order_lost,
+                                    why::memory,
+                                    why::reduction,
+                                    why::user_operator,
+                                    why::passive_target,
+                                    why::accumulate,
+                                    why::overlapped,
+                                    why::shared_window,
+                                    why::one_sided,
+                                    why::file,
+                                    why::collective,
+                                    why::request_freed,
+                                    why::no_status,
+                                    why::early};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<unsigned>(Reason::kCount));
   return kNames[static_cast<unsigned>(reason)];
 }
@@ -126,7 +128,7 @@ bool setup_memory() {
   is_full = config_has("RESIL_BLAME", "full");
   is_abort = !config_has("RESIL_ON_MISMATCH", "log");
   const char* why;
-  if (!inbox_create(&why) && why != nullptr) add_note_format("checksum: %s: they travel as messages", why);
+  if (!inbox_create(&why) && why != nullptr) add_note(messages::checksum::no_shared_memory);
   return lanes_create() && transport_create();
 }
 
@@ -267,10 +269,7 @@ void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)
 
 void note_shared_memory() {
   static std::atomic<bool> said;
-  if (!said.exchange(true, std::memory_order_relaxed))
-    add_note(
-        "checksum: operations that were pending at the same time received into the same memory, which MPI forbids: "
-        "what came there is counted as uncovered (overlapped)");
+  if (!said.exchange(true, std::memory_order_relaxed)) add_note(messages::checksum::overlapped_receives);
 }
 
 namespace {

@@ -11,6 +11,7 @@
 // MPI_Win_complete sends the lists, MPI_Win_wait awaits them and reads. An origin may go on at once: before it can
 // touch that memory again the target must expose it again, which it does after its MPI_Win_wait.
 
+#include "checksum/messages.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/abi/backend.h"
@@ -192,8 +193,7 @@ void abandon(Thread& thread, Window& w, const char* why) {
   if (w.off_told) return;
   w.off_told = true;
   add_to(counters.off, 1);
-  add_note_format("one-sided: operations on window %016llx are not checked any more: %s",
-                  static_cast<unsigned long long>(w.id), why);
+  add_note_format(messages::checksum::window_given_up, static_cast<unsigned long long>(w.id), why);
   for (int i = 0; i < w.size; ++i)
     if (i != w.rank)
       send(thread, w, i, ledger::Kind::kRma, {w.id, w.epoch, w.rank, Message::kAbandon, false, false, 0, 0, 0});
@@ -211,7 +211,7 @@ void fence(Event& e, Window& w) {
   if (ends_nothing) return;  // MPI requires this assertion of all ranks or of none
   if (e.result != 0) {
     give_up_operations(w, Epoch::kFence, -1, Reason::kError);
-    abandon(thread, w, "MPI_Win_fence returned an error");
+    abandon(thread, w, messages::checksum::fence_failed);
     return;
   }
   digest_gets(w, Epoch::kFence);
@@ -234,9 +234,7 @@ void fence(Event& e, Window& w) {
   const bool over = ledger::progress_until(thread, patience(), fence_goes_on, &waiting);
   const bool given_up = w.off.load(std::memory_order_acquire);
   if (!over || given_up) {
-    abandon(thread, w,
-            over ? "another rank gave up waiting in a fence, or memory ran out"
-                 : "a fence's lists were not answered in time");
+    abandon(thread, w, over ? messages::checksum::fence_abandoned : messages::checksum::fence_unanswered);
     give_up_operations(w, Epoch::kFence, -1, Reason::kOneSided);
     drop_packets(thread, w);
     return;
@@ -251,7 +249,7 @@ void posted(Event& e, Window& w) {
   w.exposed_count = 0;
   if (e.result != 0 || w.why != Reason::kNone || w.off.load(std::memory_order_acquire)) return;
   if (target_of(w, 0) == nullptr || !group_members(w, e.group, &w.exposed, &w.exposed_room, &w.exposed_count)) {
-    abandon(*e.thread, w, "the group of MPI_Win_post could not be read");
+    abandon(*e.thread, w, messages::checksum::post_group_unread);
     w.exposed_count = 0;
     return;
   }
@@ -262,7 +260,7 @@ void started(Event& e, Window& w) {
   w.accessed_count = 0;
   if (e.result != 0 || w.why != Reason::kNone || w.off.load(std::memory_order_acquire)) return;
   if (target_of(w, 0) == nullptr || !group_members(w, e.group, &w.accessed, &w.accessed_room, &w.accessed_count)) {
-    abandon(*e.thread, w, "the group of MPI_Win_start could not be read");
+    abandon(*e.thread, w, messages::checksum::start_group_unread);
     w.accessed_count = 0;
     return;
   }
@@ -280,7 +278,7 @@ void completed_access(Event& e, Window& w) {
   for (uint32_t i = 0; i < targets; ++i) w.targets[w.accessed[i]].started = false;
   if (targets == 0 || e.result != 0 || w.off.load(std::memory_order_acquire)) {
     give_up_operations(w, Epoch::kAccess, -1, e.result != 0 ? Reason::kError : Reason::kOneSided);
-    if (e.result != 0 && targets != 0) abandon(thread, w, "MPI_Win_complete returned an error");
+    if (e.result != 0 && targets != 0) abandon(thread, w, messages::checksum::complete_failed);
     return;
   }
   digest_gets(w, Epoch::kAccess);
@@ -296,7 +294,7 @@ void completed_access(Event& e, Window& w) {
     while (from + n < count && w.operations[order[from + n]].target == target) ++n;
     if (order == nullptr || !send_list(thread, w, Epoch::kAccess, target, w.targets[target].access, order + from, n)) {
       give_up_operations(w, Epoch::kAccess, -1, Reason::kMemory);
-      abandon(thread, w, "the lists of MPI_Win_complete could not be sent");
+      abandon(thread, w, messages::checksum::complete_unsent);
       return;
     }
   }
@@ -308,12 +306,12 @@ void waited(Event& e, Window& w) {
   const uint32_t origins = w.exposed_count;
   w.exposed_count = 0;
   if (origins == 0) return;
-  if (e.result != 0) abandon(thread, w, "MPI_Win_wait returned an error");
+  if (e.result != 0) abandon(thread, w, messages::checksum::wait_failed);
   w.exposure_missing = origins;
   Waiting waiting = {&thread, &w};
   const bool over = ledger::progress_until(thread, patience(), exposure_over, &waiting);
   if (!over || w.off.load(std::memory_order_acquire)) {
-    abandon(thread, w, "the lists that MPI_Win_wait awaits did not come in time");
+    abandon(thread, w, messages::checksum::wait_unanswered);
     drop_packets(thread, w);
     return;
   }

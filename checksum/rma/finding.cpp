@@ -10,6 +10,7 @@
 
 #include "checksum/rma/rma.h"
 #include "checksum/rma/wire.h"
+#include "checksum/to_do.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
@@ -56,6 +57,13 @@ void site_text(uint64_t site, char* text, size_t bytes) {
   }
 }
 
+static void say_what_to_do(Finding& finding, const Mismatch& m, int origin, const char* one, const char* other,
+                           const char* site) {
+  if (m.culprit >= 0) finding.to_do(messages::checksum::to_do_send_buffer, site, origin);
+  else if (!ledger::full_blame()) finding.to_do(messages::checksum::to_do_full_blame);
+  else exclude_nodes(finding, one, other);
+}
+
 static void say_mismatch(Thread&, const Mismatch& m) {
   ledger::count_mismatch();
   add_to(counters.mismatches, 1);
@@ -75,11 +83,9 @@ static void say_mismatch(Thread&, const Mismatch& m) {
   finding.start("one_sided_corrupted", Confidence::kProved);
   if (m.culprit >= 0) finding.culprit(world_rank(*m.window, m.culprit));
   finding.victim(reads ? origin : target);
-  finding.say("%s from rank %d (%s) to rank %d (%s) at %s: the %" PRIu64 " bytes at displacement %" PRId64
-              " of rank %d's memory are "
-              "not the ones %s",
-              call, origin, host(origin), target, host(target), site, m.bytes, m.displacement, target,
-              reads ? "that arrived at the origin" : "that the origin gave");
+  finding.say(messages::checksum::transfer_differs, call, origin, host(origin), target, host(target), site, m.bytes,
+              m.displacement, target, reads ? messages::checksum::that_arrived : messages::checksum::that_were_sent);
+  say_what_to_do(finding, m, origin, host(origin), host(target), site);
   if (m.verdict != nullptr) {
     finding.add("verdict", "%s", m.verdict);
     finding.add("reached_by", "%s", m.reached_by);

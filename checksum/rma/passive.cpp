@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "checksum/digest/digest.h"
+#include "checksum/messages.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/abi/backend.h"
@@ -65,12 +66,7 @@ void came_late(const Operation& o, const char* site) {
   static std::atomic<bool> told;
   operation_uncovered(Reason::kEarly, 1, o.bytes);
   if (!told.exchange(true))
-    add_note_format(
-        "one-sided: when the request of %s at %s was complete, the target's %" PRIu64
-        " bytes were not in the buffer; "
-        "this MPI completes such requests before the data is there (docs/LIMITS.md). What the program reads before "
-        "the next flush or unlock may be old",
-        call_info(static_cast<CallId>(o.call)).name, site, o.bytes);
+    add_note_format(messages::checksum::request_early, call_info(static_cast<CallId>(o.call)).name, site, o.bytes);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "checksum/messages.h"
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
 #include "shim/base/own_stack.h"
@@ -59,11 +60,9 @@ void say_misplaced_window(const Event& e, const Window& w, const WindowInfo& inf
   finding.victim(runtime.rank);
   char site[96];
   site_text(e.site, site, sizeof(site));
-  finding.say(
-      "%s at %s: the window's memory of rank %d lies at %p, but MPI says %p: one-sided operations on it land %" PRId64
-      " bytes %s the place that they name",
-      call_info(e.id).name, site, runtime.rank, static_cast<const void*>(w.base), info.base, shift < 0 ? -shift : shift,
-      shift < 0 ? "before" : "behind");
+  finding.say(messages::checksum::window_misplaced, call_info(e.id).name, site, runtime.rank,
+              static_cast<const void*>(w.base), info.base, shift < 0 ? -shift : shift, shift < 0 ? "before" : "behind");
+  finding.to_do(messages::checksum::window_misplaced_to_do);
   finding.add("address", "%p", static_cast<const void*>(w.base));
   finding.add("MPI_WIN_BASE", "%p", info.base);
   finding.add("bytes", "%" PRId64, w.bytes);
@@ -80,10 +79,7 @@ void check_placement(Event& e, Window& w, const WindowInfo& info) {
   const int64_t shift = static_cast<const char*>(info.base) - w.base;
   add_to(counters.misplaced, 1);
   if (!lands_off(w.base, shift)) {
-    add_note_format("one-sided: MPI_WIN_BASE is %" PRId64
-                    " bytes off the window's memory, but operations in a trial window went "
-                    "where they should",
-                    shift);
+    add_note_format(messages::checksum::base_differs, shift);
     return;
   }
   if (!published.exchange(true)) on_own_stack([&] { say_misplaced_window(e, w, info, shift); });
@@ -124,11 +120,10 @@ static void say_misplaced(Event& e, Window& w, const Target& target) {
   finding.victim(world);
   char site[96];
   site_text(e.site, site, sizeof(site));
-  finding.say("%s from rank %d to rank %d at %s: %" PRIu64 " bytes at displacement %" PRId64 " went to %" PRId64
-              " bytes %s that "
-              "place, since MPI has the wrong address of that window's memory",
-              call_info(e.id).name, runtime.rank, world, site, e.bytes, e.target_displacement,
-              target.shift < 0 ? -target.shift : target.shift, target.shift < 0 ? "before" : "behind");
+  finding.say(messages::checksum::operation_misplaced, call_info(e.id).name, runtime.rank, world, site, e.bytes,
+              e.target_displacement, target.shift < 0 ? -target.shift : target.shift,
+              target.shift < 0 ? "before" : "behind");
+  finding.to_do(messages::checksum::operation_misplaced_to_do);
   finding.add("origin", "rank %d on %s", runtime.rank, runtime.host);
   finding.add("target", "rank %d", world);
   finding.add("call", "%s", call_info(e.id).name);

@@ -8,6 +8,7 @@
 #include "checksum/datatype/host_memory.h"
 #include "checksum/digest/digest.h"
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/messages.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/model/call_info.h"
@@ -185,29 +186,22 @@ void explain(const Window& w, const Packet& packet, const Item& item, uint64_t f
   };
   if (puts && item.ended && item.at_end != item.digest) {
     m->culprit = packet.header.origin;
-    return say(Verdict::kModified,
-               "the origin's buffer was not the same when the epoch was over as when the operation was issued");
+    return say(Verdict::kModified, messages::checksum::origin_modified);
   }
   if (later != arrived)
-    return say(Verdict::kEarly, later == right ? "the right data was there when it was looked at once more"
-                                               : "the data still changed when the epoch was over");
-  if (!puts && found != item.found) return say(Verdict::kUndetermined, "the target's memory changed after the epoch");
-  if (!item.has_before) return say(Verdict::kUndetermined, "what was there before is not known");
-  if (!item.ended) return say(Verdict::kUndetermined, "the origin's data was not read again");
+    return say(Verdict::kEarly,
+               later == right ? messages::checksum::target_late : messages::checksum::target_still_written);
+  if (!puts && found != item.found) return say(Verdict::kUndetermined, messages::checksum::target_changed);
+  if (!item.has_before) return say(Verdict::kUndetermined, messages::checksum::target_before_unknown);
+  if (!item.ended) return say(Verdict::kUndetermined, messages::checksum::origin_not_reread);
   if (item.before == arrived)
-    return say(Verdict::kNothing,
-               puts ? "the target's memory is what it was when the epoch began, the origin's buffer was stable"
-                    : "the origin's buffer is what it was before the call, the target's memory was stable");
+    return say(Verdict::kNothing, puts ? messages::checksum::put_not_delivered : messages::checksum::get_not_delivered);
   const Resemblance other = resembles(w, packet, item, arrived);
-  if (other.found && item.bytes < kTellingBytes)
-    return say(Verdict::kUndetermined, "what arrived is that of another operation, but one byte may be by chance");
-  if (!other.found)
-    return say(Verdict::kTransit,
-               "both sides were stable, something was written, and no other operation on this window has that content");
+  if (other.found && item.bytes < kTellingBytes) return say(Verdict::kUndetermined, messages::checksum::by_chance);
+  if (!other.found) return say(Verdict::kTransit, messages::checksum::one_sided_transit);
   say(Verdict::kOtherSlot, "");
-  snprintf(text, room, "both sides were stable, and what arrived is the data of %s from rank %d at displacement %lld",
-           call_info(static_cast<CallId>(other.call)).name, world_rank(w, other.origin),
-           static_cast<long long>(other.displacement));
+  snprintf(text, room, messages::checksum::other_operation, call_info(static_cast<CallId>(other.call)).name,
+           world_rank(w, other.origin), static_cast<long long>(other.displacement));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "checksum/messages.h"
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
@@ -206,8 +207,7 @@ void created(Event& e) {
   const uint64_t handle = backend->windows->handle_at(e.message);
   WindowInfo info;
   if (!backend->windows->describe(handle, &info)) {
-    add_note_format("one-sided: %s made a window whose attributes are not known; it is not checked",
-                    call_info(e.id).name);
+    add_note_format(messages::checksum::window_unknown, call_info(e.id).name);
     return;
   }
   add_to(counters.windows, 1);
@@ -224,7 +224,7 @@ void created(Event& e) {
     }
   }
   if (window == nullptr) {
-    add_note("one-sided: more than 4096 windows at a time; operations on the others are not checked");
+    add_note(messages::checksum::many_windows);
     return;
   }
   const int32_t* world = members_of(*e.comm, &members_known);

@@ -14,7 +14,8 @@
 /// A line on standard error (`where`: log), a sentence in the report's `notes` (note), or both (log_note).
 #define RESIL_MESSAGE(name, where, text, means, action) inline constexpr char name[] = text
 
-/// The sentence of a finding and its "To do:" line, `name_to_do`.
+/// The sentence of a finding and its "To do:" line, `name_to_do`; where that depends on evidence, the row says on which
+/// and the lines are phrases.
 #define RESIL_FINDING(name, text, means, to_do) \
   inline constexpr char name[] = text;          \
   inline constexpr char name##_to_do[] = to_do

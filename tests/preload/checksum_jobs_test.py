@@ -71,7 +71,7 @@ def stopped():
     total = books(result)
     assert total["messages_checked"] == total["messages_total"] == 7 and total["timeouts"] == 1, total
     notes = result.ranks()[0]["notes"]
-    assert any(re.match(r"drain at MPI_File_close: 6 packets unverified, no records from 1 ranks \(1\)", n) for n in notes), notes
+    assert any(re.match(r"6 received messages were not verified at MPI_File_close: no records from 1 rank \(1\)", n) for n in notes), notes
 
 
 def stopped_nearby():
@@ -128,9 +128,9 @@ def killed():
     assert result.returncode is not None and b"late file-killed" in result.stdout, result.text()
     report = result.ranks()[0]
     assert report["findings"] == [] and report["checksum"]["mismatches"] == 0, report["findings"]
-    assert any(re.match(r"drain at MPI_File_close: 5 packets unverified, no records from 1 ranks \(1\)", n)
+    assert any(re.match(r"5 received messages were not verified at MPI_File_close: no records from 1 rank \(1\)", n)
                for n in report["notes"]), report["notes"]
-    assert any(n.startswith("drain at MPI_Abort: 5 packets unverified") for n in report["notes"]), report["notes"]
+    assert any(n.startswith("5 received messages were not verified at MPI_Abort") for n in report["notes"]), report["notes"]
 
 
 def late_for_finalize():
@@ -232,7 +232,7 @@ def one_without():
     assert result.returncode == 0 and result.stdout == b"late careless\n", result.text()
     report = result.ranks()[0]
     assert report["checksum"]["connected"] is False and report["checksum"]["messages_checked"] == 0, report["checksum"]
-    assert any("checksum" in note and "no packet of this rank is checked" in note for note in report["notes"]), report["notes"]
+    assert any("checksum" in note and "no message of this rank is checked" in note for note in report["notes"]), report["notes"]
     assert report["findings"] == []
 
 

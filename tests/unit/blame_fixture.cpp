@@ -41,6 +41,8 @@ void be_rank(int rank) {
   histories[runtime.rank] = blame::history;
   blame::history = histories[rank];
   runtime.rank = rank;
+  static ring::Header header = {};
+  runtime.header = &header;
   snprintf(runtime.host, sizeof(runtime.host), "node%d", rank);
 }
 
@@ -95,7 +97,7 @@ void Finding::start(const char* of_kind, Confidence how_sure) {
   kind = of_kind;
   confidence = how_sure;
   culprit_count = victim_count = evidence_count = 0;
-  message[0] = 0;
+  message[0] = to_do_text[0] = 0;
 }
 void Finding::culprit(int rank) { culprit_ranks[culprit_count++] = rank; }
 void Finding::victim(int rank) { victim_ranks[victim_count++] = rank; }
@@ -103,6 +105,12 @@ void Finding::say(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   CHECK(vsnprintf(message, sizeof(message), format, arguments) < static_cast<int>(sizeof(message)));
+  va_end(arguments);
+}
+void Finding::to_do(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  CHECK(vsnprintf(to_do_text, sizeof(to_do_text), format, arguments) < static_cast<int>(sizeof(to_do_text)));
   va_end(arguments);
 }
 void Finding::add(const char* name, const char* format, ...) {
@@ -114,6 +122,7 @@ void Finding::add(const char* name, const char* format, ...) {
   va_end(arguments);
 }
 unsigned finding_publish(const Finding& finding) {
+  CHECK(finding.to_do_text[0] != 0);
   fake::findings.push_back(finding);
   return static_cast<unsigned>(fake::findings.size());
 }

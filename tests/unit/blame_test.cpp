@@ -257,7 +257,7 @@ TEST_CASE("blame: ordinals of concurrent senders may be off, those of others may
   s.ordinal += 2;
   Job::open(s, {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 0});
   Job::run();
-  CHECK(contains(Job::only().message, "no longer knows the packet") == !is_concurrent);
+  CHECK(contains(Job::only().message, "no longer knows the message") == !is_concurrent);
 }
 
 TEST_CASE("blame: messages that make no sense are ignored") {

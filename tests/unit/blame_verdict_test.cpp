@@ -87,7 +87,7 @@ TEST_CASE("blame: full: a buffer that held an earlier packet says so") {
   Job::open(job.send(data(6)), Job::receive(data(5), data(5)));
   Job::run();
   CHECK(verdict(Job::only()) == "nothing delivered");
-  CHECK(contains(findings[0].message, "packet number 0 to the same rank"));
+  CHECK(contains(findings[0].message, "message number 0 to the same rank"));
   CHECK(evidence(findings[0], "verdict_certainty") == "by elimination");
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("blame: full: a packet for another rank is named as such") {
   Job::open(job.send(data(2)), Job::receive(data(9), data(1)));
   Job::run();
   CHECK(verdict(Job::only()) == "packet of another slot");
-  CHECK(contains(findings[0].message, "packet number 0 to rank 3"));
+  CHECK(contains(findings[0].message, "message number 0 to rank 3"));
 }
 
 TEST_CASE("blame: full: transit, with the first difference") {
@@ -216,7 +216,7 @@ TEST_CASE("blame: full: both buffers were stable only where the program could no
       const Finding& f = Job::only();
       const bool may_have_stored = concurrent || call != CallId::kMPI_Recv;
       CHECK(verdict(f) == "transit or staging");
-      CHECK(contains(f.message, "both buffers were stable") != may_have_stored);
+      CHECK(contains(f.message, "neither buffer changed during the transfer") != may_have_stored);
       CHECK(contains(f.message, "what the program itself stored there while the receive was pending") ==
             may_have_stored);
       CHECK(contains(f.message, "Transit, staging, or a store of the program: ") == may_have_stored);
@@ -264,7 +264,7 @@ TEST_CASE("blame: full: contents that many packets share, and packets that diffe
   Job job(true);
   for (int i = 0; i < 5; ++i) job.send(data(1));
   CHECK(full_verdict(job, data(2), data(1)) == "undetermined");
-  CHECK(contains(findings[0].message, "5 other packets"));
+  CHECK(contains(findings[0].message, "5 other messages"));
 
   std::string neighbour = data(3, 8);
   neighbour[0] = static_cast<char>(neighbour[0] ^ 2);
@@ -292,14 +292,14 @@ TEST_CASE("blame: full: missing evidence is named and not replaced") {
     for (uint32_t i = 0; i < blame::kHistory; ++i) job.send(data(2, 8));
     Job::open(s, Job::receive(data(9), data(3)));
     Job::run();
-    CHECK(contains(Job::only().message, "no longer knows the packet"));
+    CHECK(contains(Job::only().message, "no longer knows the message"));
   }
   SECTION("a packet under that ordinal that is another one") {
     Job::Sent s = job.send(data(1));
     s.record.digest ^= 1;
     Job::open(s, Job::receive(data(9), data(3)));
     Job::run();
-    CHECK(contains(Job::only().message, "no longer knows the packet"));
+    CHECK(contains(Job::only().message, "no longer knows the message"));
   }
   SECTION("no answer") {
     answers = false;
@@ -385,7 +385,7 @@ TEST_CASE("blame: cheap: whatever else can explain what arrived makes it undeter
   Job::open(asked, {{99, digest(arrived.data(), arrived.size()), arrived.size(), 0x2000, 7, 0, 0, 0}, 0});
   Job::run();
   CHECK(verdict(Job::only()) == "undetermined");
-  CHECK(contains(findings[0].message, "RESIL_BLAME=full keeps more evidence"));
+  CHECK(contains(findings[0].to_do_text, "run again with RESIL_BLAME=full"));
 }
 
 TEST_CASE("blame: cheap: several threads at the sender, or a short history, and nothing is certain") {
@@ -400,7 +400,7 @@ TEST_CASE("blame: cheap: several threads at the sender, or a short history, and 
   Job::open(first, {{99, digest(data(2).data(), 512), 512, 0x2000, 7, 0, 0, 0}, 0});
   Job::run();
   CHECK(verdict(Job::only()) == "undetermined");
-  CHECK(contains(findings[0].message, "digest of its packet number"));
+  CHECK(contains(findings[0].message, "digest of its message number"));
 }
 
 TEST_CASE("blame: full: a send that is not followed is not called pending, and is judged like cheap") {

@@ -199,6 +199,7 @@ void Finding::start(const char* of_kind, Confidence how_sure) {
   kind = of_kind;
   confidence = how_sure;
   culprit_count = victim_count = evidence_count = 0;
+  to_do_text[0] = 0;
 }
 void Finding::culprit(int rank) { culprit_ranks[culprit_count++] = rank; }
 void Finding::victim(int rank) { victim_ranks[victim_count++] = rank; }
@@ -208,8 +209,10 @@ void Finding::say(const char* format, ...) {
   vsnprintf(message, sizeof(message), format, arguments);
   va_end(arguments);
 }
+void Finding::to_do(const char* format, ...) { to_do_text[0] = *format; }
 void Finding::add(const char*, const char*, ...) {}
 unsigned finding_publish(const Finding& finding) {
+  if (finding.to_do_text[0] == 0) abort();
   for (uint32_t i = 0; i < finding.culprit_count; ++i) ++state.culprits[finding.culprit_ranks[i]];
   memcpy(state.last, finding.message, sizeof(state.last));
   return ++state.findings;

@@ -495,6 +495,7 @@ void Finding::start(const char* of_kind, Confidence how_sure) {
   kind = of_kind;
   confidence = how_sure;
   culprit_count = victim_count = evidence_count = 0;
+  to_do_text[0] = 0;
 }
 void Finding::culprit(int rank) { culprit_ranks[culprit_count++] = rank; }
 void Finding::victim(int rank) { victim_ranks[victim_count++] = rank; }
@@ -502,6 +503,12 @@ void Finding::say(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   CHECK(vsnprintf(message, sizeof(message), format, arguments) < static_cast<int>(sizeof(message)));
+  va_end(arguments);
+}
+void Finding::to_do(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  CHECK(vsnprintf(to_do_text, sizeof(to_do_text), format, arguments) < static_cast<int>(sizeof(to_do_text)));
   va_end(arguments);
 }
 void Finding::add(const char* name, const char* format, ...) {
@@ -514,6 +521,7 @@ void Finding::add(const char* name, const char* format, ...) {
   ++evidence_count;
 }
 unsigned finding_publish(const Finding& finding) {
+  CHECK(finding.to_do_text[0] != 0);
   findings.push_back(finding);
   return static_cast<unsigned>(findings.size());
 }

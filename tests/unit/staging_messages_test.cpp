@@ -154,6 +154,7 @@ void log_line(const char*) {}
 void Finding::start(const char*, Confidence) {}
 void Finding::culprit(int) {}
 void Finding::say(const char*, ...) {}
+void Finding::to_do(const char*, ...) {}
 void Finding::add(const char*, const char*, ...) {}
 unsigned finding_publish(const Finding&) { return 0; }
 namespace gpu {
