@@ -3,6 +3,7 @@
 // The checksum module: which call goes to which part, drains, and its place in the report. See docs/CHECKSUM.md.
 
 #include "checksum/collective/collective.h"
+#include "checksum/cookie.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"

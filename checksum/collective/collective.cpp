@@ -17,6 +17,7 @@
 #include "checksum/collective/compare.h"
 #include "checksum/collective/memory.h"
 #include "checksum/collective/sums.h"
+#include "checksum/cookie.h"
 #include "checksum/ledger/lives.h"
 #include "checksum/p2p/p2p.h"
 #include "shim/abi/backend.h"

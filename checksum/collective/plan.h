@@ -12,7 +12,7 @@
 #include "checksum/collective/form.h"
 #include "checksum/collective/reduction.h"
 #include "checksum/collective/tree.h"
-#include "checksum/view.h"
+#include "shim/model/view.h"
 
 namespace resil {
 struct Event;

@@ -14,7 +14,6 @@ namespace resil::collective {
 
 namespace {
 
-using ledger::Reason;
 
 bool is_integer(BasicKind kind) {
   return kind == BasicKind::kSigned || kind == BasicKind::kUnsigned || kind == BasicKind::kCharacter;

@@ -12,7 +12,7 @@
 
 #include "checksum/collective/form.h"
 #include "checksum/collective/linear.h"
-#include "checksum/view.h"
+#include "shim/model/view.h"
 
 namespace resil::collective {
 
@@ -24,7 +24,7 @@ struct Reduction {
   bool orders;  ///< MIN, MAX and their LOC forms of floating values: a NaN makes the result arbitrary
   bool nan_seen;  ///< in this rank's contribution
   bool has_input;  ///< `input` was read (and `contribution` taken)
-  ledger::Reason why;  ///< why the arithmetic is not checked: kReduction, kUserOperator
+  Reason why;  ///< why the arithmetic is not checked: kReduction, kUserOperator
   View input, output;  ///< output.type null: this rank gets no result
   int64_t first, total;  ///< the output's place among all elements, number of elements of a contribution
   Linear contribution;

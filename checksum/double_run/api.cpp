@@ -3,14 +3,14 @@
 // The exported half of resil.h that looks at arrays: fingerprints, protected state, double runs. Any thread of the
 // application, not signal handlers; protected state and double runs by one thread at a time.
 
-#include "checksum/datatype/host_memory.h"
-#include "checksum/digest/compat.h"
-#include "checksum/digest/digest.h"
 #include "checksum/double_run/double_run.h"
 #include "checksum/double_run/state.h"
 #include "detectors/recorder/recorder.h"
+#include "shim/base/digest/compat.h"
+#include "shim/base/digest/digest.h"
 #include "shim/base/spinlock.h"
 #include "shim/report/log.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace {
 

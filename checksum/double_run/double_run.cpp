@@ -11,9 +11,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checksum/digest/digest.h"
 #include "checksum/double_run/agreement.h"
 #include "checksum/double_run/state.h"
+#include "shim/base/digest/digest.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/attach.h"
 #include "shim/call/module.h"

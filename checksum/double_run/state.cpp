@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "checksum/datatype/host_memory.h"
-#include "checksum/digest/digest.h"
+#include "shim/base/digest/digest.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace resil::double_run {
 

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "checksum/collective/form.h"
-#include "checksum/datatype/host_memory.h"
 #include "checksum/fault/pool.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
+#include "shim/runtime/accelerators/host_memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fault {

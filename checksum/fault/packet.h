@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "checksum/datatype/type_map.h"
+#include "shim/model/datatype/type_map.h"
 
 namespace resil::fault {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "checksum/ledger/record.h"
-#include "checksum/view.h"
+#include "shim/model/view.h"
 
 namespace resil {
 struct Thread;

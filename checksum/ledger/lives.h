@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "checksum/view.h"
 #include "shim/base/hash.h"
+#include "shim/model/view.h"
 
 namespace resil::ledger {
 

@@ -7,13 +7,13 @@
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/p2p/p2p.h"
-#include "checksum/view.h"
 #include "shim/abi/backend.h"
 #include "shim/abi/handler_change.h"
 #include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/model/request_class.h"
+#include "shim/model/view.h"
 
 namespace resil::p2p {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "checksum/ledger/ledger_internal.h"
-#include "checksum/view.h"
 #include "shim/call/event.h"
+#include "shim/model/view.h"
 
 namespace resil {
 struct Event;

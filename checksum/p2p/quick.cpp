@@ -9,6 +9,7 @@
 // No vector code: a wide load of two fields that were just stored apart waits for both stores to reach the cache.
 #pragma GCC optimize("no-tree-slp-vectorize")
 
+#include "checksum/cookie.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"

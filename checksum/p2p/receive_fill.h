@@ -9,8 +9,8 @@
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/receive_queue.h"
 #include "checksum/p2p/staged.h"
-#include "checksum/view.h"
 #include "shim/abi/backend.h"
+#include "shim/model/view.h"
 
 namespace resil::p2p {
 

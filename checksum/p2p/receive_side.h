@@ -3,8 +3,8 @@
 // What the arguments of a receiving call say of its receive. For receives.cpp only.
 #pragma once
 
-#include "checksum/view.h"
 #include "shim/call/event.h"
+#include "shim/model/view.h"
 
 namespace resil::p2p {
 

@@ -12,6 +12,7 @@
 
 #include <cstring>
 
+#include "checksum/cookie.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"

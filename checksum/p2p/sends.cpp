@@ -3,6 +3,7 @@
 // Sends: the digest is taken after the message has been given to MPI (reading a pending send buffer is legal, MPI 4.0
 // section 3.7.2), so that it is hidden behind the transfer, and announced in the order of the calls.
 
+#include "checksum/cookie.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/p2p/p2p.h"

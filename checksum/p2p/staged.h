@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "checksum/view.h"
+#include "shim/model/view.h"
 
 namespace resil {
 struct Event;

@@ -19,7 +19,6 @@ namespace {
 using collective::Form;
 using fault::Layout;
 using fault::Packet;
-using ledger::Reason;
 
 uint16_t traits[kCallCount];
 const TypeMap* addresses;  // of MPI_AINT

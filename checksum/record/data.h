@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a call gives and takes, as values for a recording: a digest, or the number itself where it is only one. Buffers
-// are read through checksum/datatype and checksum/digest; device memory never. Reads the program's arguments, changes
+// are read through shim/model/datatype and shim/base/digest; device memory never. Reads the program's arguments, changes
 // nothing; the first call with a datatype or topology may ask MPI.
 #pragma once
 
 #include <cstdint>
 
 #include "checksum/record/format.h"
-#include "checksum/view.h"
+#include "shim/model/view.h"
 
 namespace resil {
 struct Event;

@@ -136,7 +136,7 @@ void text_of(const Event* e, const Difference& d, char* text, size_t room) {
   const Side& side = takes ? e->receive : e->send;
   if (side.counts != nullptr && (is & kCollects)) return;
   const View view = make_view(*e->thread, side.buffer, side.count, side.type);
-  if (view.reason != ledger::Reason::kNone || !view.type->contiguous || view.bytes < 4 || view.type->size != 1) return;
+  if (view.reason != Reason::kNone || !view.type->contiguous || view.bytes < 4 || view.type->size != 1) return;
   const auto* at = static_cast<const char*>(view.buffer);
   size_t used = 0;
   while (used < view.bytes && used + 1 < room && at[used] >= ' ' && at[used] <= '~') ++used;

@@ -17,7 +17,7 @@ namespace resil::record {
 constexpr uint32_t kFormatVersion = 1;
 
 /// What the eight bytes `in`, `out`, `digest` or `bits` are. A single number is kept itself, so that a divergence can
-/// show it; everything else as the digest of checksum/digest/digest.h.
+/// show it; everything else as the digest of shim/base/digest/digest.h.
 enum class ValueType : uint8_t {
   kNone = 0,  ///< nothing is kept: not known, or the call has none; takes no room
   kDigest = 1,

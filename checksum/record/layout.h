@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "checksum/digest/compat.h"
 #include "checksum/record/format.h"
+#include "shim/base/digest/compat.h"
 
 namespace resil::record {
 

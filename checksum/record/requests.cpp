@@ -18,7 +18,6 @@ namespace resil::record {
 
 namespace {
 
-using ledger::Reason;
 
 Pool<Entry, &Entry::next_free, 256, 1u << 20> entries;
 SpinLock entries_lock;

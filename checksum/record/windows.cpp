@@ -58,7 +58,7 @@ namespace {
 /// becomes the recorded one: each process gets the tickets that it got then.
 void force_value(const Fetched& fetched, const CallRecord& then) {
   const View& view = fetched.view;
-  if (!fetched.decided || view.reason != ledger::Reason::kNone || !view.type->contiguous || view.bytes > 8 ||
+  if (!fetched.decided || view.reason != Reason::kNone || !view.type->contiguous || view.bytes > 8 ||
       then.out_type == ValueType::kNone || then.out_type == ValueType::kDigest)
     return;
   __builtin_memcpy(const_cast<void*>(view.buffer), &then.out, view.bytes);

@@ -4,13 +4,14 @@
 
 #include <cstring>
 
+#include "checksum/cookie.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
-#include "checksum/view.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
 #include "shim/call/thread.h"
+#include "shim/model/view.h"
 
 namespace resil::rma {
 

@@ -9,11 +9,11 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "checksum/digest/digest.h"
 #include "checksum/messages.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/abi/backend.h"
+#include "shim/base/digest/digest.h"
 #include "shim/call/event.h"
 #include "shim/model/call_info.h"
 #include "shim/report/log.h"

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "checksum/rma/wire.h"
-#include "checksum/view.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
 #include "shim/call/thread.h"
+#include "shim/model/view.h"
 
 namespace resil::rma {
 

@@ -8,8 +8,8 @@
 
 #include <cstring>
 
-#include "checksum/datatype/host_memory.h"
 #include "checksum/rma/wire.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace resil::rma {
 

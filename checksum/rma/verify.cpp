@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checksum/datatype/host_memory.h"
-#include "checksum/digest/digest.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/messages.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
+#include "shim/base/digest/digest.h"
 #include "shim/model/call_info.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace resil::rma {
 

@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "checksum/datatype/type_map.h"
 #include "checksum/ledger/ledger.h"
 #include "shim/abi/backend_windows.h"
 #include "shim/base/spinlock.h"
+#include "shim/model/datatype/type_map.h"
 
 namespace resil {
 struct CommInfo;

@@ -7,8 +7,8 @@
 
 #include <cstring>
 
-#include "pipeline/gpu/cuda_api.h"
 #include "pipeline/gpu/device.h"
+#include "shim/runtime/accelerators/cuda_api.h"
 
 namespace resil::gpu {
 

@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-#include "pipeline/gpu/cuda_api.h"
+#include "shim/runtime/accelerators/cuda_api.h"
 
 namespace resil::gpu {
 

@@ -7,8 +7,8 @@
 #include <atomic>
 
 #include "pipeline/gpu/gpu.h"
-#include "pipeline/gpu/runtimes.h"
 #include "shim/base/spinlock.h"
+#include "shim/runtime/accelerators/runtimes.h"
 
 namespace resil::gpu {
 

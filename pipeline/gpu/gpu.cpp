@@ -6,10 +6,10 @@
 
 #include <cstring>
 
-#include "checksum/datatype/host_memory.h"
-#include "pipeline/gpu/cuda_api.h"
 #include "pipeline/gpu/device.h"
 #include "pipeline/gpu/kernels/image.h"
+#include "shim/runtime/accelerators/cuda_api.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace resil::gpu {
 

@@ -13,14 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/runtime/accelerators/memory.h"
+
 namespace resil::gpu {
-
-enum class Api : uint8_t { kNone, kCuda, kHip };
-
-/// Where a buffer lies. kManaged may be touched by host and device alike; the host's touch moves pages and waits for
-/// kernels. kForeign: memory of a runtime that is recognised, and passed through (Level Zero and others), or memory
-/// about which its runtime would say nothing. Pinned memory of resil's own is kHost.
-enum class Memory : uint8_t { kHost, kPinned, kDevice, kManaged, kForeign };
 
 /// One context of one device: what a copy needs beside its addresses. Lives as long as the process; `lost` once its
 /// runtime has said that the context is gone (destroyed, or poisoned by a fault), then every function fails.

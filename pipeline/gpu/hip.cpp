@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "pipeline/gpu/device.h"
-#include "pipeline/gpu/hip_api.h"
+#include "shim/runtime/accelerators/hip_api.h"
 
 namespace resil::gpu {
 

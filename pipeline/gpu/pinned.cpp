@@ -7,10 +7,10 @@
 
 #include <sys/mman.h>
 
-#include "checksum/datatype/host_memory.h"
 #include "pipeline/gpu/arena.h"
 #include "pipeline/gpu/device.h"
 #include "shim/report/log.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace resil::gpu {
 

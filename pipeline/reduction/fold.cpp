@@ -5,11 +5,11 @@
 
 #include <atomic>
 
-#include "checksum/digest/variant.h"
 #include "pipeline/reduction/environment.h"
 #include "pipeline/reduction/exact.h"
 #include "pipeline/reduction/kernel.h"
 #include "pipeline/reduction/tree.h"
+#include "shim/base/digest/variant.h"
 
 namespace resil::reduction {
 

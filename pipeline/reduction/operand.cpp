@@ -7,11 +7,11 @@
 
 #include <cstring>
 
-#include "checksum/datatype/host_memory.h"
-#include "checksum/datatype/type_map.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/model/datatype/type_map.h"
+#include "shim/runtime/accelerators/host_memory.h"
 #include "shim/tables/freed.h"
 
 namespace resil::reduction {

@@ -8,11 +8,11 @@
 #include <climits>
 #include <cstring>
 
-#include "checksum/datatype/type_map.h"
 #include "pipeline/reduction/counts.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
 #include "shim/call/registry.h"
+#include "shim/model/datatype/type_map.h"
 #include "shim/report/log.h"
 #include "shim/tables/held.h"
 #include "shim/tables/tables.h"

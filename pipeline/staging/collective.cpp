@@ -8,12 +8,12 @@
 
 #include "checksum/collective/form.h"
 #include "checksum/collective/plan.h"
-#include "checksum/datatype/blocks.h"
-#include "checksum/datatype/host_memory.h"
 #include "pipeline/staging/operation.h"
 #include "pipeline/staging/sides.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
+#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/accelerators/host_memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {

@@ -15,14 +15,14 @@
 #include <sched.h>
 #include <time.h>
 
-#include "checksum/datatype/blocks.h"
-#include "checksum/digest/digest.h"
 #include "pipeline/gpu/kernels/image.h"
 #include "pipeline/gpu/kernels/kernels.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_stream.h"
 #include "pipeline/staging/packet.h"
+#include "shim/base/digest/digest.h"
 #include "shim/base/spinlock.h"
+#include "shim/model/datatype/blocks.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
 

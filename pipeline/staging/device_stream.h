@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "checksum/datatype/type_map.h"
 #include "pipeline/gpu/kernels/kernels.h"
 #include "pipeline/staging/packet.h"
+#include "shim/model/datatype/type_map.h"
 
 namespace resil::staging {
 

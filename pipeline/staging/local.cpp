@@ -4,12 +4,12 @@
 // before it, what it has written is copied up after it. Either side may be on a device. Of a packed buffer only the
 // part is copied that the elements of this call take.
 
-#include "checksum/datatype/blocks.h"
-#include "checksum/datatype/host_memory.h"
 #include "pipeline/staging/operation.h"
 #include "pipeline/staging/sides.h"
 #include "shim/abi/backend.h"
 #include "shim/call/thread.h"
+#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace resil::staging {
 

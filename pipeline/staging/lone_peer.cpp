@@ -8,10 +8,10 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "checksum/datatype/blocks.h"
 #include "pipeline/gpu/pinned.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/model/datatype/blocks.h"
 
 namespace resil::staging {
 

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "checksum/datatype/blocks.h"
 #include "checksum/pool.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
@@ -14,6 +13,7 @@
 #include "shim/call/dispatch.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/datatype/blocks.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {

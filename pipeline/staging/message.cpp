@@ -4,7 +4,7 @@
 
 #include "pipeline/staging/message.h"
 
-#include "checksum/datatype/blocks.h"
+#include "shim/model/datatype/blocks.h"
 
 #include "checksum/pool.h"
 #include "pipeline/staging/device_check.h"

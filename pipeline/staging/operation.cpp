@@ -4,10 +4,10 @@
 
 #include "pipeline/staging/operation.h"
 
-#include "checksum/datatype/blocks.h"
 #include "pipeline/gpu/gpu.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
+#include "shim/model/datatype/blocks.h"
 #include "shim/report/log.h"
 
 namespace resil::staging {

@@ -4,14 +4,14 @@
 
 #include "pipeline/staging/p2p.h"
 
-#include "checksum/datatype/blocks.h"
-#include "checksum/datatype/host_memory.h"
 #include "checksum/record/staged.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/call/thread.h"
+#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/accelerators/host_memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {

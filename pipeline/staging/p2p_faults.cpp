@@ -5,11 +5,11 @@
 
 #include <cstring>
 
-#include "checksum/datatype/blocks.h"
 #include "checksum/fault/staged.h"
 #include "checksum/p2p/staged.h"
 #include "pipeline/staging/p2p.h"
 #include "shim/call/thread.h"
+#include "shim/model/datatype/blocks.h"
 
 namespace resil::staging {
 

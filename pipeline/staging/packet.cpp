@@ -6,10 +6,10 @@
 
 #include <sched.h>
 
-#include "checksum/datatype/blocks.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/packet_copy.h"
 #include "pipeline/staging/staging.h"
+#include "shim/model/datatype/blocks.h"
 #include "shim/ring/device_work.h"
 
 namespace resil::staging {

@@ -11,9 +11,9 @@
 
 #include <cstdint>
 
-#include "checksum/datatype/type_map.h"
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/staging/device_check.h"
+#include "shim/model/datatype/type_map.h"
 
 namespace resil {
 struct Thread;

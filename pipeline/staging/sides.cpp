@@ -5,8 +5,8 @@
 
 #include "pipeline/staging/sides.h"
 
-#include "checksum/datatype/blocks.h"
-#include "checksum/datatype/host_memory.h"
+#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace resil::staging {
 

@@ -4,11 +4,8 @@
 
 #include "pipeline/staging/staging.h"
 
-#include "checksum/datatype/blocks.h"
-#include "checksum/datatype/host_memory.h"
 #include "checksum/record/staged.h"
 #include "detectors/dump/text.h"
-#include "pipeline/gpu/runtimes.h"
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone_peer.h"
@@ -20,8 +17,11 @@
 #include "shim/call/registry.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/model/datatype/blocks.h"
 #include "shim/report/json.h"
 #include "shim/ring/device_work.h"
+#include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/accelerators/runtimes.h"
 
 namespace resil::staging {
 

@@ -10,7 +10,6 @@
 
 #include <cstring>
 
-#include "checksum/datatype/blocks.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/late.h"
@@ -21,6 +20,7 @@
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
 #include "shim/call/thread.h"
+#include "shim/model/datatype/blocks.h"
 #include "shim/model/request_class.h"
 #include "shim/report/log.h"
 #include "shim/tables/tables.h"

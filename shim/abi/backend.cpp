@@ -12,11 +12,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "checksum/datatype/blocks.h"
 #include "shim/abi/handler_change.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/narrowed.h"
+#include "shim/model/datatype/blocks.h"
 #include "shim/tables/freed.h"
 #include "shim/tables/held.h"
 #include "shim/tables/tables.h"
@@ -26,7 +26,8 @@
 
 namespace resil::RESIL_ABI {
 
-// clang-format off: each needs the one before it
+// Each needs the one before it.
+// clang-format off
 #include RESIL_STRING(shim/abi/RESIL_ABI.h)
 #include "shim/call/wrap.h"
 #include "wrappers.inc"

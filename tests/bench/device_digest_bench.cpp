@@ -15,10 +15,10 @@
 #include <random>
 #include <vector>
 
-#include "checksum/digest/digest.h"
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/gpu/kernels/kernels.h"
 #include "pipeline/gpu/pinned.h"
+#include "shim/base/digest/digest.h"
 #include "tests/bench/timing.h"
 #include "tests/fakegpu/cuda_functions.h"
 

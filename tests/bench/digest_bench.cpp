@@ -14,9 +14,9 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "checksum/digest/digest.h"
-#include "checksum/digest/helpers.h"
-#include "checksum/digest/variant.h"
+#include "shim/base/digest/digest.h"
+#include "shim/base/digest/helpers.h"
+#include "shim/base/digest/variant.h"
 #include "tests/bench/timing.h"
 
 namespace {

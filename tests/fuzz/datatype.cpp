@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "checksum/datatype/flatten.h"
 #include "fake_backend.h"
 #include "fuzz.h"
+#include "shim/model/datatype/flatten.h"
 
 namespace fuzz {
 

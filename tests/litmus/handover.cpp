@@ -8,12 +8,12 @@
 #include <atomic>
 #include <cstring>
 
-#include "checksum/digest/digest.h"
-#include "checksum/digest/helpers.h"
-#include "checksum/digest/variant.h"
 #include "checksum/ledger/token.h"
 #include "detectors/gpu_runtime/open_waits.h"
 #include "pipeline/staging/message.h"
+#include "shim/base/digest/digest.h"
+#include "shim/base/digest/helpers.h"
+#include "shim/base/digest/variant.h"
 #include "shim/base/helper_thread.h"
 #include "shim/base/spinlock.h"
 #include "tests/litmus/programs.h"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "check.h"
-#include "checksum/datatype/type_map.h"
-#include "checksum/digest/digest.h"
 #include "shim/abi/backend.h"
+#include "shim/base/digest/digest.h"
+#include "shim/model/datatype/type_map.h"
 #include "shim/tables/freed.h"
 
 using resil::type_map;

@@ -15,14 +15,14 @@
 
 #include "checksum/collective/collective.h"
 #include "checksum/collective/linear.h"
-#include "checksum/digest/digest.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/ledger_internal.h"  // for struct Peer only
-#include "checksum/view.h"
 #include "shim/abi/backend.h"
+#include "shim/base/digest/digest.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/model/view.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 #include "shim/tables/tables.h"

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 
-#include "checksum/digest/digest.h"
 #include "pipeline/gpu/kernels/image.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
+#include "shim/base/digest/digest.h"
 #include "shim/report/log.h"
 
 using namespace resil;

@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "checksum/datatype/run_list.h"
-#include "checksum/digest/digest.h"
 #include "pipeline/staging/device_stream.h"
+#include "shim/base/digest/digest.h"
+#include "shim/model/datatype/run_list.h"
 #include "tests/fakegpu/digest_kernels.h"
 
 using namespace resil;

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "checksum/digest/compat.h"
-#include "checksum/digest/digest.h"
+#include "shim/base/digest/compat.h"
+#include "shim/base/digest/digest.h"
 
 namespace {
 

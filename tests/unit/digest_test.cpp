@@ -6,7 +6,7 @@
 #define XXH_VECTOR 0  // scalar: no code in common with the variants
 #include <xxhash.h>
 
-#include "checksum/digest/digest.h"
+#include "shim/base/digest/digest.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
-#include "checksum/digest/helpers.h"
-#include "checksum/digest/variant.h"
+#include "shim/base/digest/helpers.h"
+#include "shim/base/digest/variant.h"
 
 namespace {
 

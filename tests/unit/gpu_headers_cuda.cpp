@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "pipeline/gpu/cuda_api.h"
+#include "shim/runtime/accelerators/cuda_api.h"
 #include "tests/unit/gpu_headers.h"
 
 using namespace resil::gpu::cuda;

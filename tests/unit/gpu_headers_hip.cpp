@@ -7,8 +7,8 @@
 #include <hip/hip_runtime_api.h>
 #include <hsa/hsa_ext_amd.h>
 
-#include "pipeline/gpu/cuda_api.h"
-#include "pipeline/gpu/hip_api.h"
+#include "shim/runtime/accelerators/cuda_api.h"
+#include "shim/runtime/accelerators/hip_api.h"
 #include "tests/unit/gpu_headers.h"
 
 using namespace resil::gpu::hip;

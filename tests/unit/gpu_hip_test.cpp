@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "pipeline/gpu/gpu.h"
-#include "pipeline/gpu/hip_api.h"
 #include "pipeline/gpu/kernels/image.h"
 #include "pipeline/gpu/pinned.h"
+#include "shim/runtime/accelerators/hip_api.h"
 
 using namespace resil;
 using gpu::Memory;

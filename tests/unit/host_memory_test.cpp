@@ -15,9 +15,9 @@
 #include <string>
 #include <thread>
 
-#include "checksum/datatype/host_memory.h"
-#include "pipeline/gpu/level_zero.h"
-#include "pipeline/gpu/runtimes.h"
+#include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/accelerators/level_zero.h"
+#include "shim/runtime/accelerators/runtimes.h"
 
 using resil::host_memory;
 

@@ -11,16 +11,16 @@
 #include <random>
 #include <vector>
 
-#include "checksum/datatype/host_memory.h"
-#include "checksum/digest/digest.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/rma/rma.h"
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
+#include "shim/base/digest/digest.h"
 #include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
+#include "shim/runtime/accelerators/host_memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::blame {

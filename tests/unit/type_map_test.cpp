@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "checksum/datatype/run_list.h"
-#include "checksum/datatype/type_map.h"
-#include "checksum/digest/digest.h"
 #include "fake_backend.h"
+#include "shim/base/digest/digest.h"
+#include "shim/model/datatype/run_list.h"
+#include "shim/model/datatype/type_map.h"
 
 using namespace resil;
 

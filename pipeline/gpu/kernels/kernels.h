@@ -4,7 +4,7 @@
 // by value: in the constant bank, where every thread reads it at no cost, so that no table has to be copied to the
 // device. Addresses are the device's, as numbers.
 //
-//   resil_digest       D (checksum/digest/digest.h) of up to kDigestJobs streams in contiguous memory, in one launch
+//   resil_digest       D (shim/base/digest/digest.h) of up to kDigestJobs streams in contiguous memory, in one launch
 //   resil_digest_runs  the same, some of the streams being gathered from runs; kGatherShared bytes of shared memory
 //   resil_pack         gathers a stream into contiguous memory (of the device or pinned)
 //   resil_unpack       the reverse: only data is written, never the gaps of a layout

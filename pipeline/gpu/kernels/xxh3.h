@@ -270,7 +270,7 @@ RESIL_DEVICE uint64_t merge(Shares* shares, unsigned bytes) {
   return avalanche(bytes * kPrime64_1 + of_lane(own, 0));
 }
 
-/// digest_term of checksum/digest/digest.h.
+/// digest_term of shim/base/digest/digest.h.
 RESIL_DEVICE uint64_t term(uint64_t hash, uint64_t index, unsigned bytes) {
   uint64_t x = hash ^ (0x6a09e667f3bcc908 + (index * (2 * kLeaf) + bytes) * 0x9e3779b97f4a7c15);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

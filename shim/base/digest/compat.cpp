@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The compatibility fingerprint. Eight tables, so that the CRC of a whole word is eight loads.
-#include "checksum/digest/compat.h"
+#include "shim/base/digest/compat.h"
 
 namespace resil {
 

@@ -13,7 +13,7 @@
 
 #include <cstring>
 
-#include "checksum/digest/variant.h"
+#include "shim/base/digest/variant.h"
 
 namespace resil::RESIL_DIGEST_VARIANT {
 namespace {

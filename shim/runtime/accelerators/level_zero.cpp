@@ -2,7 +2,7 @@
 //
 // See level_zero.h.
 
-#include "pipeline/gpu/level_zero.h"
+#include "shim/runtime/accelerators/level_zero.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 // From a datatype handle to its runs, by asking MPI how the type was made.
 #pragma once
 
-#include "checksum/datatype/run_list.h"
+#include "shim/model/datatype/run_list.h"
 
 namespace resil {
 

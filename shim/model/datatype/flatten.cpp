@@ -3,10 +3,10 @@
 // See flatten.h. Each constructor as in the standard's chapter "Datatypes": displacements count in extents of the old
 // type where they are integers, in bytes where they are addresses.
 
-#include "checksum/datatype/flatten.h"
+#include "shim/model/datatype/flatten.h"
 
-#include "checksum/datatype/blocks.h"
 #include "shim/abi/backend.h"
+#include "shim/model/datatype/blocks.h"
 
 namespace resil {
 

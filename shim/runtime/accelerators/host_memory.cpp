@@ -3,7 +3,7 @@
 // See host_memory.h. The ranges that are certainly the host's are found here; about others the accelerator runtimes in
 // the process are asked (runtimes.h).
 
-#include "checksum/datatype/host_memory.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 #include <fcntl.h>
 #include <link.h>
@@ -15,7 +15,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "pipeline/gpu/runtimes.h"
+#include "shim/runtime/accelerators/runtimes.h"
 
 namespace resil {
 

@@ -2,7 +2,7 @@
 //
 // Which variants this CPU and operating system can run. CPUID is asked directly: __builtin_cpu_supports would link a
 // constructor of libgcc into the library, and a preloaded library runs nothing in processes that it has no business in.
-#include "checksum/digest/variant.h"
+#include "shim/base/digest/variant.h"
 
 #ifdef __x86_64__
 #include <cpuid.h>

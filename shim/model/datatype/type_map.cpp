@@ -3,14 +3,14 @@
 // Where flattened datatypes are kept: predefined ones in a table for good, derived ones as an attribute of the handle,
 // so that they go when MPI lets the type go. In front of both is the per-thread cache of type_map().
 
-#include "checksum/datatype/type_map.h"
+#include "shim/model/datatype/type_map.h"
 
 #include <cstring>
 
-#include "checksum/datatype/blocks.h"
-#include "checksum/datatype/flatten.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
+#include "shim/model/datatype/blocks.h"
+#include "shim/model/datatype/flatten.h"
 #include "shim/tables/freed.h"
 
 namespace resil {

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-#include "checksum/datatype/host_memory.h"
-#include "checksum/datatype/type_map.h"
-#include "checksum/digest/digest.h"
-#include "checksum/ledger/record.h"
+#include "shim/base/digest/digest.h"
+#include "shim/model/datatype/type_map.h"
+#include "shim/model/reason.h"
+#include "shim/runtime/accelerators/host_memory.h"
 
 namespace resil {
 
@@ -17,14 +17,14 @@ struct View {
   int64_t count;
   const TypeMap* type;  ///< null when `reason` says so
   uint64_t bytes;  ///< size of the packed stream
-  ledger::Reason reason;  ///< kNone: may be read
+  Reason reason;  ///< kNone: may be read
 };
 
 /// Never touches the data. No ownership: see type_map_hold for operations that outlive the call.
 inline View make_view(const TypeMap* type, const void* buffer, int64_t count) {
-  View view = {buffer, count, type, 0, ledger::Reason::kNone};
+  View view = {buffer, count, type, 0, Reason::kNone};
   if (view.type == nullptr) [[unlikely]] {
-    view.reason = ledger::Reason::kDatatype;
+    view.reason = Reason::kDatatype;
     return view;
   }
   view.bytes = count > 0 ? static_cast<uint64_t>(count) * view.type->size : 0;
@@ -32,7 +32,7 @@ inline View make_view(const TypeMap* type, const void* buffer, int64_t count) {
   int64_t low = 0, high = static_cast<int64_t>(view.bytes);
   if (!view.type->contiguous) type_span(*view.type, count, &low, &high);
   if (!host_memory(static_cast<const char*>(buffer) + low, static_cast<size_t>(high - low))) [[unlikely]]
-    view.reason = ledger::Reason::kDeviceBuffer;
+    view.reason = Reason::kDeviceBuffer;
   return view;
 }
 
@@ -46,15 +46,5 @@ inline uint64_t view_digest(const View& view, uint64_t bytes) {
     return digest(view.buffer, bytes);
   return type_digest(*view.type, view.buffer, view.count, bytes);
 }
-
-/// What kind of operation a request's cookie belongs to; in its low three bits.
-enum CookieKind : uint64_t {
-  kCookieReceive = 1,
-  kCookieSend = 2,
-  kCookieCollective = 3,
-  kCookieRma = 4,
-  kCookieSendHandle = 5,
-  kCookieMask = 7
-};
 
 }  // namespace resil

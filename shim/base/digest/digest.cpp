@@ -13,13 +13,13 @@
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 
-#include "checksum/digest/digest.h"
+#include "shim/base/digest/digest.h"
 
 #include <atomic>
 #include <cstring>
 
-#include "checksum/digest/helpers.h"
-#include "checksum/digest/variant.h"
+#include "shim/base/digest/helpers.h"
+#include "shim/base/digest/variant.h"
 
 namespace resil {
 

@@ -3,7 +3,7 @@
 // Blocks up to 64 KiB come from free lists, one for each power of two, that are filled by mapping 256 KiB; larger ones
 // are mapped one by one. The lock is held for a few instructions, never while mapping.
 
-#include "checksum/datatype/blocks.h"
+#include "shim/model/datatype/blocks.h"
 
 #include <sys/mman.h>
 

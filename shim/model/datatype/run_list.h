@@ -4,7 +4,7 @@
 // ones become one run.
 #pragma once
 
-#include "checksum/datatype/type_map.h"
+#include "shim/model/datatype/type_map.h"
 
 namespace resil {
 

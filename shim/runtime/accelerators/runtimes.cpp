@@ -3,7 +3,7 @@
 // See runtimes.h. A driver may be loaded at any time between two MPI calls, and its first buffer must not be touched:
 // all objects are looked at when their number (loads.h) has changed.
 
-#include "pipeline/gpu/runtimes.h"
+#include "shim/runtime/accelerators/runtimes.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -12,9 +12,9 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "pipeline/gpu/cuda_api.h"
-#include "pipeline/gpu/hip_api.h"
-#include "pipeline/gpu/level_zero.h"
+#include "shim/runtime/accelerators/cuda_api.h"
+#include "shim/runtime/accelerators/hip_api.h"
+#include "shim/runtime/accelerators/level_zero.h"
 
 namespace resil::gpu {
 

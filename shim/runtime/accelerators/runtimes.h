@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pipeline/gpu/gpu.h"
-#include "pipeline/gpu/loads.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/accelerators/loads.h"
+#include "shim/runtime/accelerators/memory.h"
 
 namespace resil::gpu {
 

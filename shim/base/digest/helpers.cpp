@@ -9,7 +9,7 @@
 // whatever no helper has claimed the caller does itself. So a helper that does not run, for want of a core, costs
 // nothing, and one that is stopped in the middle costs the time until its one chunk is done: the buffer belongs to the
 // application again when the digest returns, and until then nobody may be reading it.
-#include "checksum/digest/helpers.h"
+#include "shim/base/digest/helpers.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -21,8 +21,8 @@
 #include <climits>
 #include <cstdlib>
 
-#include "checksum/digest/digest.h"
-#include "checksum/digest/variant.h"
+#include "shim/base/digest/digest.h"
+#include "shim/base/digest/variant.h"
 #include "shim/base/helper_thread.h"
 
 namespace resil {

@@ -2,11 +2,11 @@
 //
 // See run_list.h.
 
-#include "checksum/datatype/run_list.h"
+#include "shim/model/datatype/run_list.h"
 
 #include <cstring>
 
-#include "checksum/datatype/blocks.h"
+#include "shim/model/datatype/blocks.h"
 
 namespace resil {
 

@@ -2,7 +2,7 @@
 //
 // May the host touch this address? Usually the answer takes two compares: the program's static data, the heap and the
 // thread's stack are host memory whatever is loaded. For other memory it depends on the accelerator runtimes in the
-// process; pipeline/gpu/runtimes.cpp says how they are noticed and asked.
+// process; shim/runtime/accelerators/runtimes.cpp says how they are noticed and asked.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 //
 // See loads.h.
 
-#include "pipeline/gpu/loads.h"
+#include "shim/runtime/accelerators/loads.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -60,7 +60,7 @@ void type_map_release(const TypeMap* map);
 /// Bytes of the stream of `count` elements; 2^63 - 1 when it is more.
 uint64_t type_bytes(const TypeMap& map, int64_t count);
 
-/// D (checksum/digest/digest.h) of the first `bytes` bytes of the stream of `count` elements at `buffer`; they may end
+/// D (shim/base/digest/digest.h) of the first `bytes` bytes of the stream of `count` elements at `buffer`; they may end
 /// inside an element (short receives). `bytes` beyond the stream's end are not there and not looked for.
 /// A long double on x86 has 16 bytes in the stream, of which 10 are its value. MPI need not carry the other 6, and
 /// MPICH does not where it copies element by element: they count as zeros.

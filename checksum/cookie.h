@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The verifying module's word beside a request (Module::cookie).
+#pragma once
+
+#include <cstdint>
+
+namespace resil {
+
+/// What kind of operation a request's cookie belongs to; in its low three bits.
+enum CookieKind : uint64_t {
+  kCookieReceive = 1,
+  kCookieSend = 2,
+  kCookieCollective = 3,
+  kCookieRma = 4,
+  kCookieSendHandle = 5,
+  kCookieMask = 7
+};
+
+}  // namespace resil
