@@ -32,9 +32,8 @@ bool spelled_out(const CommInfo& comm) {
 /// The parts of one data argument, by partner.
 class Parts {
  public:
-  Parts(const Event& e, const Side& side, const void* displacements)
-      : e_(e), side_(side), displacements_(displacements),
-        wide_(e.large || (side.types != nullptr && form_of(e.id) == Form::kNeighborAlltoall)) {}
+  Parts(const Event& e, const Side& side)
+      : e_(e), side_(side), wide_(e.large || (side.types != nullptr && form_of(e.id) == Form::kNeighborAlltoall)) {}
 
   int64_t count(int64_t i) const {
     if (side_.counts == nullptr) return side_.count;
@@ -56,12 +55,12 @@ class Parts {
 
  private:
   int64_t displacement(int64_t i) const {
-    return wide_ ? static_cast<const int64_t*>(displacements_)[i] : static_cast<const int*>(displacements_)[i];
+    return wide_ ? static_cast<const int64_t*>(side_.displacements)[i]
+                 : static_cast<const int*>(side_.displacements)[i];
   }
 
   const Event& e_;
   const Side& side_;
-  const void* displacements_;
   const bool wide_;
 };
 
@@ -158,7 +157,7 @@ void make_rooted(Plan& plan, const Event& e, const Side& one, const Side& many, 
   const int partners = plan.intercomm ? comm.remote_size : comm.size;
   const bool stays = !plan.intercomm && in_place(one.buffer);
   if (!reserve(plan, at_root, partners)) return;
-  const Parts parts(e, many, e.receive.displacements);  // of MPI_Scatterv too: see fill() in shim/api/gen.py
+  const Parts parts(e, many);
   for (int i = 0; i < partners; ++i)
     if (!stays || i != comm.rank) append(plan, e, at_root, i, parts.at(i));
   if (!plan.intercomm && !stays) append(plan, e, to_root, comm.rank, whole(e, one));
@@ -182,7 +181,7 @@ void spell_out_allgather(Plan& plan, const Event& e, const Parts& parts, int par
 void make_allgather(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   const int partners = plan.intercomm ? comm.remote_size : comm.size;
-  const Parts parts(e, e.receive, e.receive.displacements);
+  const Parts parts(e, e.receive);
   plan.in_place = !plan.intercomm && in_place(e.send.buffer);
   if (spelled_out(comm)) return spell_out_allgather(plan, e, parts, partners);
   if (e.receive.counts == nullptr) {
@@ -214,9 +213,7 @@ void make_alltoall(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   const int partners = plan.intercomm ? comm.remote_size : comm.size;
   plan.in_place = in_place(e.send.buffer);
-  const Parts given(e, plan.in_place ? e.receive : e.send,
-                    plan.in_place ? e.receive.displacements : e.send.displacements);
-  const Parts got(e, e.receive, e.receive.displacements);
+  const Parts given(e, plan.in_place ? e.receive : e.send), got(e, e.receive);
   if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners)) return;
   for (int i = 0; i < partners; ++i) {
     append(plan, e, plan.sends, i, given.at(i));
@@ -233,7 +230,7 @@ void make_neighbour(Plan& plan, const Event& e) {
     return;
   }
   const bool all = plan.form == Form::kNeighborAllgather;
-  const Parts given(e, e.send, e.send.displacements), got(e, e.receive, e.receive.displacements);
+  const Parts given(e, e.send), got(e, e.receive);
   if (reserve(plan, plan.sends, neighbours->out) && reserve(plan, plan.receives, neighbours->in)) {
     for (int i = 0; i < neighbours->out; ++i)
       if (const Edge& to = neighbours->destinations()[i]; to.peer != nullptr || to.why != Reason::kNone)
@@ -260,7 +257,7 @@ void make_reduction(Plan& plan, const Event& e) {
   r.total = e.send.count;
   int64_t mine = e.send.count;
   if (scattered) {
-    const Parts parts(e, e.receive, nullptr);
+    const Parts parts(e, e.receive);
     r.total = 0;
     for (int i = 0; i < comm.size; ++i) {
       if (i == comm.rank) r.first = r.total;

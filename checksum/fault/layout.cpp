@@ -124,9 +124,7 @@ bool send_collective(Event& e, Layout* layout) {
       if (is_bystander(e) || (inter(e) && is_root(e)) || in_place(e.send.buffer)) return false;
       return fill(e, e.send, e.send.buffer, 1, e.peer, layout);
     case Shape::kScatter: {
-      Side side = e.send;
-      side.displacements = e.receive.displacements;  // MPI_Scatterv's: see fill() in shim/api/gen.py
-      if (!is_root(e) || !fill_blocks(e, side, partners(e), layout)) return false;
+      if (!is_root(e) || !fill_blocks(e, e.send, partners(e), layout)) return false;
       layout->own = in_place(e.receive.buffer) ? e.comm->rank : -1;
       return true;
     }

@@ -42,7 +42,7 @@ inline constinit const StagedCopies* staged_copies = nullptr;
 
 /// The data of a staged receive, if it is one.
 inline bool staged_receive(Thread& thread, const View& view, uint64_t bytes, StagedView* copy) {
-  return view.reason == ledger::Reason::kDeviceBuffer && staged_copies != nullptr &&
+  return view.reason == Reason::kDeviceBuffer && staged_copies != nullptr &&
          staged_copies->received(thread, view.buffer, bytes, copy);
 }
 

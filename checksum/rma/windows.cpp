@@ -203,8 +203,8 @@ void creating(Event& e) {
 }
 
 void created(Event& e) {
-  if (e.result != 0 || e.comm == nullptr || e.message == nullptr) return;
-  const uint64_t handle = backend->windows->handle_at(e.message);
+  if (e.result != 0 || e.comm == nullptr || e.new_window == nullptr) return;
+  const uint64_t handle = backend->windows->handle_at(e.new_window);
   WindowInfo info;
   if (!backend->windows->describe(handle, &info)) {
     add_note_format(messages::checksum::window_unknown, call_info(e.id).name);

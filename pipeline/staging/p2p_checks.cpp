@@ -19,7 +19,7 @@ p2p::StagedView view_of(Message& op, uint64_t bytes) {
   const bool as_bytes = packet.layout == Layout::kPacked && !packet.type->padded;
   const TypeMap* type = as_bytes ? &p2p::kByteMap : packet.type;
   const int64_t count = as_bytes ? static_cast<int64_t>(packet.bytes) : packet.count;
-  copy.view = {packet_given(packet), count, type, packet.bytes, ledger::Reason::kNone};
+  copy.view = {packet_given(packet), count, type, packet.bytes, Reason::kNone};
   copy.digest = host_digest(packet, bytes);
   return copy;
 }

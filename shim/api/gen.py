@@ -209,12 +209,12 @@ def fill(f):
                 out.append(f"e.given_count = {n};")
             no_count.clear()
         elif k in ("DISPLACEMENT", "AINT") and p.array and f.has("collective"):
-            out.append(f"e.{'send' if n[0] == 's' else 'receive'}.displacements = {n};")
+            out.append(f"e.{sides[-1]}.displacements = {n};")
         elif k == "LCOUNT" and f.has("partitioned"):
             out += [f"e.{s}.count = {n};" for s in no_count]
             no_count.clear()
         elif k == "INT" and (f.has("partitioned") and n == "partitions" or f.has("poll") and n == "partition"):
-            out.append(f"e.partitions = {n};")
+            out.append(f"e.{n} = {n};")
         elif k == "DATATYPE" and not f.has("local"):
             field = "types" if p.array else "type"
             out += [f"e.{s}.{field} = {n if p.array else f'bits({n})'};" for s in no_type]
@@ -233,7 +233,7 @@ def fill(f):
         elif k == "COMM" and p.direction == "in" and not any("e.comm_handle" in s for s in out):
             out.append(f"e.comm_handle = bits({n});")
         elif k == "COMM" and p.direction == "in" and n == "peer_comm":
-            out.append(f"e.object = bits({n});")
+            out.append(f"e.peer_comm = bits({n});")
         elif k == "COMM" and p.direction == "out":
             out.append(f"e.new_comm = {n};")
         elif k == "COMM" and p.direction == "inout":
@@ -255,16 +255,14 @@ def fill(f):
             out.append(f"e.request_count = {n};")
         elif k == "INT" and p.direction == "out" and n in ("flag", "indx", "outcount", "array_of_indices"):
             out.append(f"e.{ {'flag': 'flag', 'indx': 'index', 'outcount': 'outcount', 'array_of_indices': 'indices'}[n]} = {n};")
-        elif k == "INT" and n in ("color", "split_type", "key") and f.has("creates_comm"):
-            out.append(f"e.{'order' if n == 'key' else 'color'} = {n};")
         elif k == "INT" and n in ("local_leader", "remote_leader") and f.has("creates_comm"):
-            out.append(f"e.{'order' if n == 'local_leader' else 'color'} = {n};")
+            out.append(f"e.{n} = {n};")
         elif k == "INT" and f.has("rma") and n in ("assert", "lock_type"):
             out.append(f"e.{'assertion' if n == 'assert' else n} = {n};")
         elif k == "INT" and f.has("rma") and n == "rank":
             out.append(f"e.peer = peer({n});")
         elif k in ("WIN", "FILE") and p.direction == "out":
-            out.append(f"e.message = {n};")
+            out.append(f"e.{'new_window' if k == 'WIN' else 'new_file'} = {n};")
         elif k == "ADDRESS" and f.has("rma"):
             out.append(f"e.receive.buffer = {n};")  # window memory, or where its address will be stored
         elif k in ("WIN", "FILE") and p.direction == "inout":

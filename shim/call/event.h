@@ -52,7 +52,8 @@ struct Event {
   Side send, receive;
   int32_t receive_peer;  ///< Sendrecv only: source
   int32_t receive_tag;
-  int64_t partitions;  ///< how many; MPI_Parrived: which one
+  int64_t partitions;  ///< of a partitioned message: how many
+  int64_t partition;  ///< MPI_Parrived: which one
   void* requests;  ///< handle array (of the ABI's handle size)
   int64_t request_count;
   void* saved_requests;  ///< their values before a completing call; saved_few when they fit
@@ -78,14 +79,17 @@ struct Event {
   uint64_t check_value, check_posted;
   uint64_t* cookies;  ///< the modules' words beside the request that the call started (Module::cookie); null: complete
                       ///< at once, or untracked
-  void* message;
-  void* new_comm;
-  uint64_t group, op, object;
+  void* message;  ///< handle of a matched message
+  // Where the call stores the handle of what it makes.
+  void *new_comm, *new_window, *new_file;
+  uint64_t group, op;
+  uint64_t object;  ///< window or file that the call is about
   int64_t target_displacement, target_count;  ///< one-sided: in units of the target's window; elements of target_type
   uint64_t target_type;
   int lock_type, assertion;  ///< MPI_Win_lock's and MPI_Win_fence's, as the ABI has them
   const char* string;
-  int color, order;  ///< MPI_Intercomm_create: remote and local leader; `object` the peer communicator
+  int local_leader, remote_leader;  ///< MPI_Intercomm_create
+  uint64_t peer_comm;  ///< likewise: the communicator of both leaders
   uint64_t derived_id;  ///< id of the communicator that the call creates
 };
 

@@ -143,10 +143,6 @@ Call moving(World& world, Group& group, const std::string& name, const Style& st
     takes[i] = many_receives ? takes[i] : single;
     if (name != "Scatter" || at_root) give(args, gives[i], many_sends ? style : plain(style));
     if (name != "Gather" || at_root) take(args, takes[i], many_receives ? style : plain(style));
-    if (name == "Scatter" && at_root && style.vector) {  // the event has its displacements on the other side
-      args.receiving.displacements = args.sending.displacements;
-      args.sending.displacements = nullptr;
-    }
     args.send = bytes(world, gives[i].size);
     args.receive = bytes(world, takes[i].size);
     if (args.in_place) {

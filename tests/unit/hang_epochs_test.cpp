@@ -22,7 +22,7 @@ struct Epochs : Slots {
     table.windows = &functions;
     fake::library.groups[7] = {1, 2};
     Event e = make(CallId::kMPI_Win_create);
-    e.message = &window;
+    e.new_window = &window;
     REQUIRE(fake::call(e));
     REQUIRE(watched.section->windows[0].id != 0);
   }
@@ -110,7 +110,7 @@ TEST_CASE("epochs: windows that come and go leave no counters behind") {
     epochs.run(CallId::kMPI_Win_free);
     CHECK(epochs.ask(0, 1, kPostToken, tokens).sent == 0);
     Event e = epochs.make(CallId::kMPI_Win_create);
-    e.message = &epochs.window;
+    e.new_window = &epochs.window;
     REQUIRE(fake::call(e));
   }
   epochs.send(1, 5);
@@ -239,7 +239,7 @@ TEST_CASE("files: numbers of their own, until one is closed or fails") {
   Epochs epochs;
   uint64_t file = kFileHandle;
   Event open = epochs.make(CallId::kMPI_File_open);
-  open.message = &file;
+  open.new_file = &file;
   REQUIRE(fake::call(open));
   auto on_file = [&](CallId call, int64_t count = 4) {
     Event e = epochs.make(call, ring::kNoPeer, ring::kNoTag, count);

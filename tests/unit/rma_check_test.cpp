@@ -155,7 +155,7 @@ void make_window(const void* base) {
   Event e = event(CallId::kMPI_Win_create);
   e.comm = &comm;
   e.receive.buffer = memory;
-  e.message = &no_window_handle;
+  e.new_window = &no_window_handle;
   rma::enter(e);
   rma::leave(e);
   window = rma::window_find(kWindow);

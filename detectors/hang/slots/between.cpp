@@ -51,9 +51,10 @@ void list_remote(Event& e, Kind kind, Wait& wait) {
 void leader_enter(Event& e, Wait& wait) {
   wait.count = wait.kept = 0;
   wait.keys[0] = 0;
-  if (e.comm == nullptr || e.order != e.comm->rank) return;  // only the leader's arguments about the other group count
-  CommInfo* between = comm_lookup(*e.thread, e.object);
-  const int32_t other = between != nullptr ? world_of(between, e.color) : kUnknownRank;
+  // Only the leader's arguments about the other group count.
+  if (e.comm == nullptr || e.local_leader != e.comm->rank) return;
+  CommInfo* between = comm_lookup(*e.thread, e.peer_comm);
+  const int32_t other = between != nullptr ? world_of(between, e.remote_leader) : kUnknownRank;
   if (other < 0 || !can_be_counted(between) || e.tag < 0 || e.tag >= kMostTag) return set_irregular(kLostWindow);
   Envelope* envelope = envelope_of(token_comm(between->ring->id), other, kFirstLeaderToken - e.tag);
   if (envelope == nullptr) return;

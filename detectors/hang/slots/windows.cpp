@@ -62,7 +62,7 @@ void window_made(Event& e, uint64_t sequence) {
   SpinGuard guard(lock);
   uint64_t id = 0;
   WindowSlot* slot =
-      take(writer.section->windows, e, sequence, backend->windows->handle_at(e.message), 0x77696e646f77, &id);
+      take(writer.section->windows, e, sequence, backend->windows->handle_at(e.new_window), 0x77696e646f77, &id);
   if (slot == nullptr) return;
   epochs_begin(static_cast<uint32_t>(slot - writer.section->windows), *e.comm);
   __atomic_store_n(&slot->id, id, __ATOMIC_RELEASE);
@@ -72,7 +72,7 @@ void file_made(Event& e, uint64_t sequence) {
   if (backend->windows == nullptr) return;
   SpinGuard guard(lock);
   uint64_t id = 0;
-  WindowSlot* slot = take(writer.section->files, e, sequence, backend->windows->file_at(e.message), 0x66696c65, &id);
+  WindowSlot* slot = take(writer.section->files, e, sequence, backend->windows->file_at(e.new_file), 0x66696c65, &id);
   if (slot != nullptr) __atomic_store_n(&slot->id, id, __ATOMIC_RELEASE);
 }
 
