@@ -4,6 +4,7 @@
 // application, not signal handlers; protected state and double runs by one thread at a time.
 
 #include "checksum/double_run/double_run.h"
+#include "checksum/double_run/messages.h"
 #include "checksum/double_run/state.h"
 #include "detectors/recorder/recorder.h"
 #include "shim/base/digest/compat.h"
@@ -18,7 +19,7 @@ resil::SpinLock protect_lock;
 
 uint64_t fingerprint(const char* name, const void* data, size_t bytes, uint64_t (*of)(const void*, size_t)) {
   if (bytes != 0 && !resil::host_memory(data, bytes)) {
-    resil::add_note("resil_fingerprint: an array that is not, or may not be, host memory was left out");
+    resil::add_note(resil::messages::double_run::array_left_out);
     return 0;
   }
   const uint64_t value = of(data, bytes);

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "checksum/double_run/agreement.h"
+#include "checksum/double_run/messages.h"
 #include "checksum/double_run/state.h"
 #include "shim/base/digest/digest.h"
 #include "shim/base/own_stack.h"
@@ -113,12 +114,10 @@ void say(const Attempt& attempt, const Place& place) {
   // With one odd rank the fault is its own; else it may have come to this rank in a message.
   if (attempt.verdict.different == 1) finding.culprit(runtime.rank);
   else finding.victim(runtime.rank);
-  finding.say(
-      "step \"%s\" gave different results in two runs from the same state, on %u of %d ranks%s%s", attempt.step,
-      attempt.verdict.different, attempt.local ? 1 : runtime.size,
-      attempt.verdict.different > 1 ? " (what one rank computes wrongly goes to others in messages)" : "",
-      ordered ? ""
-              : "; reductions are the library's own (RESIL_REDUCE=native), whose last bits may differ without a fault");
+  namespace text = messages::double_run;
+  finding.say(text::step_differs, attempt.step, attempt.verdict.different, attempt.local ? 1 : runtime.size,
+              attempt.verdict.different > 1 ? text::in_messages : "", ordered ? "" : text::native_reductions);
+  finding.to_do(text::step_differs_to_do, runtime.host);
   finding.add("step_number", "%" PRIu64 " of those run twice", steps);
   add_place(finding, place);
   for (int i = 0; i < attempt.runs; ++i) {
@@ -144,13 +143,8 @@ void look_at_rate() {
   Finding finding;
   finding.start("systemic", Confidence::kVerified);
   finding.victim(runtime.rank);
-  finding.say(
-      "%" PRIu64 " of %" PRIu64
-      " steps gave different results when they were run twice on rank %d (%s) or its "
-      "partners, more than one in a thousand. This is no stray bit but a systemic hardware problem: escalate it "
-      "to the facility. First exclude that the step depends on something that is not protected (random numbers, "
-      "time, files).",
-      different_steps, steps, runtime.rank, runtime.host);
+  finding.say(messages::double_run::systemic, different_steps, steps, runtime.rank, runtime.host);
+  finding.to_do(messages::double_run::systemic_to_do);
   finding_publish(finding);
 }
 
@@ -167,7 +161,7 @@ void watch_rate() {
 void again(Attempt& attempt, void (*run)(void*), void* argument) {
   while (attempt.verdict.unsettled != 0) {
     if (attempt.runs == kMostRuns) {
-      add_note("double run: no two of six runs of a step agree");
+      add_note(messages::double_run::never_agreed);
       stop(attempt.thread);
     }
     ++runs_again;
@@ -184,7 +178,7 @@ int compare_two_runs(Attempt& attempt, void (*run)(void*), void* argument) {
     attempt.tell_others(!saved);
     if (attempt.verdict.unchecked != 0) {
       ++unchecked;
-      add_note("double run: no memory to save the state on some rank; the step was run once");
+      add_note(messages::double_run::no_memory);
       run(argument);
       return 0;
     }

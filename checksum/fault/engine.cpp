@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "checksum/fault/messages.h"
 #include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
@@ -29,7 +30,7 @@ void open_list() {
   if (runtime.directory[0] == 0) return;
   snprintf(path, sizeof(path), "%s/faults-%05d.jsonl", runtime.directory, runtime.rank);
   list = own_file_append(path, 0666);
-  if (list < 0) add_note("the list of injected faults could not be written");
+  if (list < 0) add_note(messages::fault::list_unwritable);
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ void engine_start() {
     engine.keeps = engine.keeps || kind == Kind::kStale || kind == Kind::kEarly || kind == Kind::kTruncate;
     engine.remembers = engine.remembers || kind == Kind::kDuplicate;
   }
-  add_note("RESIL_FAULT is set: data of this job is damaged on purpose, its findings are no evidence of anything else");
+  add_note(messages::fault::injecting);
   open_list();
 }
 
@@ -94,7 +95,7 @@ void note(const Injection& injection) {
                        injection.other_tag);
   if (injection.remark != nullptr) length += snprintf(line + length, room(), ",\"remark\":\"%s\"", injection.remark);
   length += snprintf(line + length, room(), "}\n");
-  if (write(list, line, static_cast<size_t>(length)) != length) add_note("the list of injected faults is not complete");
+  if (write(list, line, static_cast<size_t>(length)) != length) add_note(messages::fault::list_incomplete);
 }
 
 }  // namespace resil::fault

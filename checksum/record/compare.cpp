@@ -11,6 +11,7 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/record/divergence.h"
+#include "checksum/record/messages.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
@@ -69,9 +70,7 @@ std::atomic<bool> early_end;
 /// The recording ends here without the program's doing.
 void end_of_recording(PerThread& t) {
   early_end.store(true, std::memory_order_relaxed);
-  add_note_format("verify: the recording of stream %u ends after call %" PRIu64
-                  "; what came after it is not verified (%s)",
-                  t.stream_id, t.cursor->number(), recording.end_text());
+  add_note_format(messages::record::stream_ends, t.stream_id, t.cursor->number(), recording.end_text());
   t.over = true;
 }
 
@@ -90,8 +89,8 @@ const Item* next_item(const Event* e, PerThread& t, const Call* call) {
       }
       case Reading::kCut: end_of_recording(t); return nullptr;
       case Reading::kDamaged:
-        log_format("verify: %s; nothing after it is verified", t.cursor->problem());
-        add_note_format("verify: %s; nothing after it is verified", t.cursor->problem());
+        log_format(messages::record::damaged, t.cursor->problem());
+        add_note_format(messages::record::damaged, t.cursor->problem());
         t.over = true;
         early_end.store(true, std::memory_order_relaxed);
         return nullptr;

@@ -16,6 +16,7 @@
 
 #include "checksum/collective/form.h"
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/record/messages.h"
 #include "detectors/dump/symbols.h"
 #include "shim/base/bit_cast.h"
 #include "shim/base/own_stack.h"
@@ -178,20 +179,17 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
   const char* name = e != nullptr ? name_of(e->id) : "resil.h";
   const uint64_t number = call != nullptr && call->known ? call->number : t.cursor->number();
   const int rank = runtime.rank;
+  namespace text = messages::record;
   switch (d.what) {
     case What::kOutput:
       finding.culprit(rank);
-      finding.say("Rank %d on %s: what it gives in %s (call %" PRIu64
-                  " at %s) is not what it gave in the recorded run, "
-                  "while all that it had received so far agrees. The two runs part here, in this rank, after %s.",
-                  rank, runtime.host, name, number, where, before);
+      finding.say(text::output_differs, rank, runtime.host, name, number, where, before);
+      finding.to_do(text::output_differs_to_do);
       break;
     case What::kLogged:
       finding.culprit(rank);
-      finding.say("Rank %d on %s: a value that the program logged after call %" PRIu64
-                  " is not the recorded one, while "
-                  "all that it had received so far agrees. The two runs part here, in this rank, after %s.",
-                  rank, runtime.host, number, before);
+      finding.say(text::logged_differs, rank, runtime.host, number, before);
+      finding.to_do(text::logged_differs_to_do);
       break;
     case What::kInput: {
       char from[40] = "elsewhere";
@@ -199,30 +197,22 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
       finding.victim(rank);
       // Whoever gives something else than recorded stops the job before it leaves him.
       if (mode.stops) finding.culprit(rank);
-      finding.say(
-          "Rank %d on %s: what it got from %s in %s (call %" PRIu64
-          " at %s) is not what it got in the recorded run; "
-          "what this rank gave agreed so far. %s it changed on the way, or in the memory of this rank after it had "
-          "arrived.",
-          rank, runtime.host, from, name, number, where,
-          mode.stops ? "Who sends compares before, and nobody has stopped:"
-                     : "Who sends compares before: if no other rank reports that it parts first,");
+      finding.say(text::input_differs, rank, runtime.host, from, name, number, where,
+                  mode.stops ? text::sender_compared : text::sender_compares);
+      finding.to_do(text::input_differs_to_do);
       break;
     }
     case What::kStuck:
       finding.victim(rank);
       if (d.source >= 0) finding.culprit(d.source);
-      finding.say("Rank %d on %s: %s (call %" PRIu64
-                  " at %s) has waited %.0f s for what came here in the recorded run: "
-                  "%s. This run has taken another way, or is that much slower (RESIL_VERIFY_SECONDS).",
-                  rank, runtime.host, name, number, where, mode.patience, d.expected_text);
+      finding.say(text::stuck, rank, runtime.host, name, number, where, mode.patience, d.expected_text);
+      finding.to_do(text::stuck_to_do);
       break;
     default:
       finding.culprit(rank);
-      finding.say(
-          "Rank %d on %s: %s at %s is not what it did in the recorded run after %s, while all that it had "
-          "received so far agrees.",
-          rank, runtime.host, d.what == What::kEnd && e == nullptr ? "the end of the thread" : name, where, before);
+      finding.say(text::call_differs, rank, runtime.host,
+                  d.what == What::kEnd && e == nullptr ? "the end of the thread" : name, where, before);
+      finding.to_do(text::call_differs_to_do);
       break;
   }
 }
@@ -306,11 +296,8 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
   // begin alike cannot be told apart: this may well be another one's stream.
   const bool way = d.what == What::kCall || d.what == What::kEnd || d.what == What::kChoice || d.what == What::kResult;
   if ((t.unsure && d.what != What::kStuck) || (mode.multiple && threads_seen() > 1 && way)) {
-    add_note_format("verify: the calls of thread %u are not compared from call %" PRIu64 " on: %s", t.stream_id,
-                    t.cursor->number(),
-                    t.unsure ? "other threads begin with the same call from the same place, so it is "
-                               "not known whose recording this is"
-                             : "it went another way, as threads may whose order is not recorded");
+    add_note_format(messages::record::thread_given_up, t.stream_id, t.cursor->number(),
+                    t.unsure ? messages::record::threads_alike : messages::record::thread_went_elsewhere);
     counts.lost += !t.over || way;
     t.over = true;
     return;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "checksum/record/divergence.h"
+#include "checksum/record/messages.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
@@ -58,13 +59,13 @@ void name_directory() {
 
 void refuse(const Problem& problem) {
   char line[1500];
-  snprintf(line, sizeof(line), "RESIL_RECORD: %s", problem.text);
+  snprintf(line, sizeof(line), messages::record::unusable, problem.text);
   stop_unusable(line);
 }
 
 void on_failure(const char* line) {
-  log_format("%s; the job goes on", line);
-  add_note_format("%s; the job goes on", line);
+  log_format(messages::record::recording_failed, line);
+  add_note_format(messages::record::recording_failed, line);
 }
 
 /// What reductions do in this run: resil's own order unless the user wants something else.
@@ -81,7 +82,7 @@ bool enabled() {
 }
 
 void before_init() {
-  if (mode.recording && mode.verifying) stop_unusable("RESIL_MODE has both record and verify; choose one");
+  if (mode.recording && mode.verifying) stop_unusable(messages::record::both_modes);
   mode.stops = strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0;
   mode.time = config_integer("RESIL_RECORD_TIME") != 0;
   mode.patience = config_real("RESIL_VERIFY_SECONDS");
@@ -100,9 +101,9 @@ void after_init() {
   snprintf(identity.reduce, sizeof(identity.reduce), "%s", reduce_mode());
   mode.native = strcmp(identity.reduce, "native") == 0;
   if (mode.native) {
-    add_note("RESIL_REDUCE=native: MPI may sum in another order in each run, so results of reductions may differ");
+    add_note(messages::record::native_order);
     if (mode.recording && runtime.rank == 0 && !config_is_default("RESIL_REDUCE"))
-      log_line("recording with RESIL_REDUCE=native: MPI may sum in another order in each run");
+      log_line(messages::record::native_order);
   }
   Problem problem;
   if (mode.recording) {
@@ -115,11 +116,10 @@ void after_init() {
       snprintf(problem.text, sizeof(problem.text), "%s", recording.end_text());
       refuse(problem);
     }
-    if (recording.differences()[0] != 0) add_note_format("verify: %s", recording.differences());
-    if (recording.end_text()[0] != 0) add_note_format("verify: %s", recording.end_text());
+    if (recording.differences()[0] != 0) add_note_format(messages::record::recorded_elsewhere, recording.differences());
+    if (recording.end_text()[0] != 0) add_note_format(messages::record::recorded_elsewhere, recording.end_text());
   }
-  if (mode.multiple && runtime_has_world())
-    add_note("MPI_THREAD_MULTIPLE: each thread's calls are recorded, the order between threads is not");
+  if (mode.multiple && runtime_has_world()) add_note(messages::record::threads_unordered);
   if (mode.verifying) connect_staging();
   ready = true;
 }
@@ -221,7 +221,7 @@ void thread_end(Thread& thread) {
     // No MPI in this context: what is missing is said in the report.
     const Item* item;
     if (t->cursor->peek(&item) == Reading::kItem && item->kind == ItemKind::kCall)
-      add_note_format("verify: thread %u ends after call %llu, in the recording it goes on", t->stream_id,
+      add_note_format(messages::record::thread_ends_early, t->stream_id,
                       static_cast<unsigned long long>(t->cursor->number()));
   }
   forget_thread(thread);

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include "checksum/record/messages.h"
 #include "checksum/record/state.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/thread.h"
@@ -99,7 +100,7 @@ PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
     }
     t->cursor = choose_stream(site, first != nullptr ? &call.now : nullptr, &t->unsure, &problem);
     t->stream_id = t->cursor != nullptr ? t->cursor->id() : 0;
-    if (t->cursor == nullptr) add_note_format("verify: %s", problem.text);
+    if (t->cursor == nullptr) add_note_format(messages::record::no_stream, problem.text);
   }
   if (t->stream_id == 0) {
     munmap(memory, sizeof(PerThread));

@@ -9,6 +9,7 @@
 
 #include "detectors/dump/handler.h"
 #include "detectors/dump/memory.h"
+#include "detectors/dump/messages.h"
 #include "detectors/dump/objects.h"
 #include "detectors/dump/writer.h"
 #include "shim/call/module.h"
@@ -26,15 +27,20 @@ bool prepared = false;
 bool takeover_noted = false;
 int signal_number_used = 0;
 
-/// "SIGHUP", text, path: as a note.
-void note(const char* words, const char* path) {
-  char line[768];
-  Text text(line, sizeof line - 1, -1);
-  dump::put_signal(text, signal_number_used);
-  text.str(words).safe(path, 512);
-  line[text.size()] = 0;
-  add_note(line);
-}
+/// "SIGHUP" as a text of the message, or a path without what a terminal would obey.
+struct Shown {
+  char text[520];
+  explicit Shown(int signal_number) {
+    Text out(text, sizeof text - 1, -1);
+    dump::put_signal(out, signal_number);
+    text[out.size()] = 0;
+  }
+  explicit Shown(const char* path) {
+    Text out(text, sizeof text - 1, -1);
+    out.safe(path, 512);
+    text[out.size()] = 0;
+  }
+};
 
 /// Looks whether somebody took the signal after MPI_Init; says so once.
 void note_takeover() {
@@ -43,9 +49,9 @@ void note_takeover() {
   const Disposition now = dump::current_disposition(path, sizeof path);
   if (now == Disposition::kOurs) return;
   takeover_noted = true;
-  if (now == Disposition::kDefault) note(" does not dump state: the program has reset it to its default action", "");
-  else if (now == Disposition::kIgnored) note(" does not dump state: the program ignores it", "");
-  else note(" does not dump state: a handler was installed after MPI_Init, by ", path);
+  if (now == Disposition::kDefault) add_note_format(messages::dump::reset, Shown(signal_number_used).text);
+  else if (now == Disposition::kIgnored) add_note_format(messages::dump::ignored, Shown(signal_number_used).text);
+  else add_note_format(messages::dump::taken, Shown(signal_number_used).text, Shown(path).text);
 }
 
 void before_init() {
@@ -53,16 +59,16 @@ void before_init() {
   prepared = true;
   void* memory = mmap(nullptr, sizeof(dump::Workspace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    add_note("no state dumps: no memory for them");
+    add_note(messages::dump::no_memory);
     return;
   }
   auto* workspace = static_cast<dump::Workspace*>(memory);  // zero is a valid start of everything in it
   dump::prepare_objects();
-  if (!dump::prepare_memory()) add_note("state dumps without stacks: memory cannot be tested for being readable here");
+  if (!dump::prepare_memory()) add_note(messages::dump::no_stacks);
   dump::rehearse(workspace);
   signal_number_used = static_cast<int>(config_integer("RESIL_SIGNAL"));
   if (!dump::install_handler(signal_number_used, workspace)) {
-    note(" cannot be caught: no state dumps on it", "");
+    add_note_format(messages::dump::not_caught, Shown(signal_number_used).text);
     signal_number_used = 0;
   }
 }
@@ -73,10 +79,11 @@ void after_init() {
   char path[512];
   const Disposition now = dump::current_disposition(path, sizeof path);
   if (now == Disposition::kUcx) {
-    if (!dump::install_handler_again()) note(" could not be taken back from ", path);
+    if (!dump::install_handler_again())
+      add_note_format(messages::dump::not_taken_back, Shown(signal_number_used).text, Shown(path).text);
   } else if (now == Disposition::kOther) {
     takeover_noted = true;
-    note(" does not dump state: MPI_Init installed a handler of ", path);
+    add_note_format(messages::dump::taken_by_mpi, Shown(signal_number_used).text, Shown(path).text);
   } else {
     note_takeover();
   }

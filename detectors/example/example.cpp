@@ -17,6 +17,21 @@
 #include "shim/config/config.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
+#include "shim/report/message.h"
+
+namespace resil::messages::example {
+
+// What users read is a row of the message catalogue, with what it means and what to do. Modules with more than a few
+// rows have them in a messages.h.
+RESIL_MESSAGE(no_communicator, note, "example: no private communicator, the ring test was left out",
+              "Some rank is not preloaded.", "Nothing.");
+RESIL_MESSAGE(refused, note, "example: the private communicator refused a message", "MPI returned an error.",
+              "Nothing.");
+RESIL_MESSAGE(came_round, note, "example: token came round", "The private communicator carries messages.", "Nothing.");
+RESIL_MESSAGE(wrong_token, note, "example: wrong token", "A message came from another rank than it should.",
+              "Report it.");
+
+}  // namespace resil::messages::example
 
 namespace resil {
 
@@ -46,7 +61,7 @@ void before_init() { slot = thread_slot(); }
 // there is none, and the module must do without. After MPI_Init only point-to-point and nonblocking calls are allowed.
 void after_init() {
   if (private_comm() == 0) {
-    add_note("example: no private communicator, the ring test was left out");
+    add_note(messages::example::no_communicator);
     return;
   }
   // A token to the right neighbour, so that the tests know that the private communicator carries messages.
@@ -55,12 +70,12 @@ void after_init() {
   uint64_t requests[2];
   if (!backend->receive(private_comm(), &received, sizeof(received), left, tags::kExample[0], &requests[0]) ||
       !backend->send(private_comm(), &token, sizeof(token), right, tags::kExample[0], &requests[1])) {
-    add_note("example: the private communicator refused a message");
+    add_note(messages::example::refused);
     return;
   }
   for (bool done[2] = {false, false}; !done[0] || !done[1];)
     for (int i = 0; i < 2; ++i) done[i] = done[i] || backend->test(&requests[i]);
-  add_note(received == left ? "example: token came round" : "example: wrong token");
+  add_note(received == left ? messages::example::came_round : messages::example::wrong_token);
 }
 
 // 5. Every application call passes here once, with its arguments in the event. Local queries (MPI_Comm_rank, ...) have

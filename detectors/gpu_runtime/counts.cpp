@@ -4,6 +4,7 @@
 
 #include "detectors/gpu_runtime/counts.h"
 
+#include "detectors/gpu_runtime/messages.h"
 #include "shim/report/json.h"
 
 namespace resil::gpu_runtime {
@@ -14,8 +15,10 @@ constexpr auto kKinds = static_cast<unsigned>(Kind::kCount);
 constexpr auto kReasonCount = static_cast<unsigned>(Uncovered::kCount);
 constexpr const char* kNames[kKinds] = {"stream_waits", "device_waits", "event_waits", "stream_queries",
                                         "event_queries"};
-constexpr const char* kReasons[kReasonCount] = {"",        "no_driver", "no_context",  "capture",      "memory",
-                                                "refused", "too_many",  "unseen_work", "changed_while"};
+namespace why = messages::gpu_runtime::uncovered;
+constexpr const char* kReasons[kReasonCount] = {
+    "",           why::no_driver, why::no_context,  why::capture,      why::memory,
+    why::refused, why::too_many,  why::unseen_work, why::changed_while};
 
 /// A word that is this late is counted and not claimed: two writes of a device may be seen in another order for an
 /// instant, and a wrong claim costs more than a miss of less than an instruction's worth of a kernel.

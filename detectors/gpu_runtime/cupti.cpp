@@ -16,6 +16,7 @@
 
 #include "detectors/gpu_runtime/call.h"
 #include "detectors/gpu_runtime/cupti_api.h"
+#include "detectors/gpu_runtime/messages.h"
 #include "shim/call/attach.h"
 #include "shim/report/log.h"
 
@@ -167,7 +168,7 @@ void* open_cupti() {
 bool give_up(const char* why) {
   state = why;
   subscribed.store(3);
-  add_note_format("gpu_runtime: waits of statically linked CUDA runtimes are not seen: %s", why);
+  add_note_format(messages::gpu_runtime::static_runtime, why);
   return false;
 }
 

@@ -17,6 +17,7 @@
 
 #include "detectors/dump/dump.h"
 #include "detectors/gpu_runtime/call.h"
+#include "detectors/gpu_runtime/messages.h"
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
 #include "shim/report/finding.h"
@@ -79,10 +80,9 @@ void lost(const OpenWait& wait, double seconds, double after_word) {
   Finding finding;
   finding.start("lost_completion", Confidence::kVerified);
   finding.culprit(runtime.rank);
-  finding.say(
-      "%s on %s has not returned for %.1f s, %.1f s longer than %s took: the device has written the fence word "
-      "that stands behind it, the runtime does not notice; called at %s",
-      wait.call, what, seconds, after_word, kWaitedFor[static_cast<unsigned>(wait.kind)], site);
+  finding.say(messages::gpu_runtime::lost_completion, wait.call, what, seconds,
+              kWaitedFor[static_cast<unsigned>(wait.kind)], after_word, site);
+  finding.to_do(messages::gpu_runtime::lost_completion_to_do);
   finding.add("runtime", "%s", kApi[static_cast<unsigned>(wait.api)]);
   finding.add("function", "%s", wait.call);
   finding.add("waiting_seconds", "%.3f", seconds);
@@ -139,13 +139,12 @@ void premature(const Call& call, const Slot&, const Word& word, void* stream, do
   Finding finding;
   finding.start("premature_sync", Confidence::kProved);
   finding.culprit(runtime.rank);
-  finding.say(
-      "%s on %s %s before %s was complete: the device wrote the fence word that stands %s %s%.3f ms later%s; called at "
-      "%s",
-      call.name, what, query ? "said \"done\"" : "returned", kWaitedFor[static_cast<unsigned>(call.kind)],
-      call.kind == Kind::kEventWait || call.kind == Kind::kEventQuery ? "before the event" : "behind it",
-      still_missing ? "more than " : "", late_seconds * 1e3,
-      still_missing ? "; the program was told \"not ready\"" : "; resil waited for it", site);
+  finding.say(messages::gpu_runtime::premature, call.name, what, query ? "said \"done\"" : "returned",
+              kWaitedFor[static_cast<unsigned>(call.kind)],
+              call.kind == Kind::kEventWait || call.kind == Kind::kEventQuery ? "before the event" : "behind it",
+              still_missing ? "more than " : "", late_seconds * 1e3,
+              still_missing ? messages::gpu_runtime::not_ready_told : messages::gpu_runtime::waited, site);
+  finding.to_do(messages::gpu_runtime::premature_to_do);
   finding.add("runtime", "%s", kApi[static_cast<unsigned>(call.api)]);
   finding.add("function", "%s", call.name);
   finding.add("stream", "%s", on);
@@ -159,8 +158,7 @@ void premature(const Call& call, const Slot&, const Word& word, void* stream, do
 void watcher_start() {
   int expected = 0;
   if (watcher.load(std::memory_order_relaxed) != 0 || !watcher.compare_exchange_strong(expected, 1)) return;
-  if (!helper_thread_start("resil-gpu", watch))
-    add_note("gpu_runtime: no thread for lost completions: they are not noticed");
+  if (!helper_thread_start("resil-gpu", watch)) add_note(messages::gpu_runtime::no_thread);
 }
 
 void watcher_stop() {

@@ -9,6 +9,7 @@
 
 #include "pipeline/gpu/arena.h"
 #include "pipeline/gpu/device.h"
+#include "pipeline/gpu/messages.h"
 #include "shim/report/log.h"
 #include "shim/runtime/accelerators/host_memory.h"
 
@@ -114,10 +115,8 @@ bool grow(Device& device, size_t needed) {
   ask_again_at.store(refused_count.load(std::memory_order_relaxed) + (uint64_t{2} << (failed < 20 ? failed : 20)),
                      std::memory_order_relaxed);
   if (failed == 0)
-    log_format(
-        "device buffers: the runtime gives no more pinned memory than %llu MiB (%s for %llu MiB more); what "
-        "finds no room there is copied through other memory, slower",
-        static_cast<unsigned long long>(have >> 20), last_error(), static_cast<unsigned long long>(wanted >> 20));
+    log_format(messages::gpu::pinned_refused, static_cast<unsigned long long>(have >> 20), last_error(),
+               static_cast<unsigned long long>(wanted >> 20));
   return false;
 }
 
@@ -175,11 +174,9 @@ void* pinned_acquire(Device& device, size_t bytes) {
   }
   refused_count.fetch_add(1, std::memory_order_relaxed);
   if (failures.load(std::memory_order_relaxed) == 0 && !said.exchange(true, std::memory_order_relaxed))
-    log_format(
-        "device buffers: no room for %zu bytes in %llu MiB of pinned memory, the limit is %llu MiB: copied "
-        "through other memory, slower; set RESIL_STAGE_MEMORY higher",
-        bytes, static_cast<unsigned long long>(pinned_bytes.load(std::memory_order_relaxed) >> 20),
-        static_cast<unsigned long long>(limit >> 20));
+    log_format(messages::gpu::pinned_full, bytes,
+               static_cast<unsigned long long>(pinned_bytes.load(std::memory_order_relaxed) >> 20),
+               static_cast<unsigned long long>(limit >> 20));
   return nullptr;
 }
 

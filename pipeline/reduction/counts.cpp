@@ -4,6 +4,7 @@
 
 #include "pipeline/reduction/counts.h"
 
+#include "pipeline/reduction/notes.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
 
@@ -20,10 +21,10 @@ constexpr bool is_native(Way way) { return way >= Way::kNativeRanks; }
 
 const char* why(Way way) {
   switch (way) {
-    case Way::kNativeRanks: return "some rank of the job does not carry resil";
-    case Way::kNativeWorld: return "the communicator has members in another world";
-    case Way::kNativeSize: return "too large to be gathered";
-    case Way::kNativePersistent: return "the library has no persistent collective to build on";
+    case Way::kNativeRanks: return messages::reduction::some_without;
+    case Way::kNativeWorld: return messages::reduction::other_world;
+    case Way::kNativeSize: return messages::reduction::too_large;
+    case Way::kNativePersistent: return messages::reduction::no_persistent;
     default: return nullptr;
   }
 }
@@ -33,9 +34,7 @@ const char* why(Way way) {
 void count_way(Way way, uint64_t bytes) {
   Counter& counter = counters[static_cast<unsigned>(way)];
   if (__atomic_fetch_add(&counter.calls, 1, __ATOMIC_RELAXED) == 0 && is_native(way)) [[unlikely]]
-    if (const char* reason = why(way); reason != nullptr)
-      add_note_format("reductions: %s; such calls are the MPI library's own, and its order of operations is its choice",
-                      reason);
+    if (const char* reason = why(way); reason != nullptr) add_note_format(messages::reduction::native, reason);
   __atomic_fetch_add(&counter.bytes, bytes, __ATOMIC_RELAXED);
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "pipeline/reduction/counts.h"
+#include "pipeline/reduction/notes.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
 #include "shim/call/registry.h"
@@ -139,7 +140,7 @@ Pending* prepare(const Call& call, Way way) {
   const Operand& o = call.operand;
   if (o.user) {
     if (!hold(HeldKind::kOp, o.op_handle) || !hold(HeldKind::kType, o.type_handle)) {
-      log_line("more than 1024 operators and datatypes are in use by nonblocking reductions: the job ends");
+      log_line(messages::reduction::too_many_pending);
       backend->messages->abort(93);
     }
     if (o.map != nullptr) type_map_hold(o.map);

@@ -8,6 +8,7 @@
 
 #include <bit>
 
+#include "pipeline/reduction/notes.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/report/log.h"
@@ -38,7 +39,7 @@ char* map_memory(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     // The other ranks are waiting for this one's part: silence would hang them.
-    log_format("no memory for a reduction (%zu bytes): the job ends; RESIL_REDUCE=native needs none", bytes);
+    log_format(messages::reduction::no_memory, bytes);
     backend->messages->abort(93);
   }
   return static_cast<char*>(memory);

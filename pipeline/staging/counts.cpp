@@ -5,6 +5,7 @@
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone.h"
+#include "pipeline/staging/messages.h"
 #include "pipeline/staging/staging.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
@@ -20,8 +21,9 @@ constexpr unsigned kPaths = 4, kReasons = 7;
 Counter staged[kPaths], uncovered[kReasons], pageable;
 
 constexpr const char* kPathNames[kPaths] = {"messages", "collectives", "persistent", "local"};
-constexpr const char* kReasonNames[kReasons] = {"foreign_runtime", "datatype",  "pinned_memory", "device",
-                                                "one_sided",       "reduction", "other"};
+namespace why = messages::staging::uncovered;
+constexpr const char* kReasonNames[kReasons] = {why::foreign_runtime, why::datatype,  why::pinned_memory, why::device,
+                                                why::one_sided,       why::reduction, why::other};
 
 void add(Counter& counter, uint64_t bytes) {
   __atomic_fetch_add(&counter.calls, 1, __ATOMIC_RELAXED);
@@ -42,17 +44,13 @@ void count_staged(Path path, uint64_t bytes) { add(staged[static_cast<unsigned>(
 void count_uncovered(Uncovered reason, uint64_t bytes) {
   Counter& counter = uncovered[static_cast<unsigned>(reason)];
   if (__atomic_load_n(&counter.calls, __ATOMIC_RELAXED) == 0)
-    add_note_format("staging: calls with device buffers went to the MPI library as they are, reason %s",
-                    kReasonNames[static_cast<unsigned>(reason)]);
+    add_note_format(messages::staging::passed_through, kReasonNames[static_cast<unsigned>(reason)]);
   add(counter, bytes);
 }
 
 void count_pageable(uint64_t bytes) {
   if (__atomic_load_n(&pageable.calls, __ATOMIC_RELAXED) == 0)
-    add_note_format(
-        "staging: RESIL_STAGE_MEMORY=%llu MiB of pinned memory was not enough, or could not be had: some data "
-        "went through memory that is not pinned, which is slower",
-        static_cast<unsigned long long>(mode.memory >> 20));
+    add_note_format(messages::staging::pinned_short, static_cast<unsigned long long>(mode.memory >> 20));
   add(pageable, bytes);
 }
 

@@ -19,6 +19,7 @@
 #include "pipeline/gpu/kernels/kernels.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_stream.h"
+#include "pipeline/staging/messages.h"
 #include "pipeline/staging/packet.h"
 #include "shim/base/digest/digest.h"
 #include "shim/base/spinlock.h"
@@ -68,7 +69,9 @@ struct Checker {
 
 enum class Skipped : uint8_t { kKernel, kLayout, kMemory, kFailed, kFreed };
 constexpr unsigned kSkipped = 5;
-constexpr const char* kSkippedNames[kSkipped] = {"no_kernel", "layout", "memory", "failed", "request_freed"};
+namespace why_not = messages::staging::uncovered;
+constexpr const char* kSkippedNames[kSkipped] = {why_not::no_kernel, why_not::layout, why_not::memory, why_not::failed,
+                                                 why_not::request_freed};
 
 struct {
   uint64_t packets, bytes, launches, mismatches, early, skipped[kSkipped];
@@ -84,10 +87,7 @@ void count(uint64_t& counter, uint64_t by = 1) { __atomic_fetch_add(&counter, by
 void skip(Packet* packet, Skipped why) {
   uint64_t& counter = counts.skipped[static_cast<unsigned>(why)];
   if (__atomic_load_n(&counter, __ATOMIC_RELAXED) == 0)
-    add_note_format(
-        "staging: device memory of some packets was not digested, reason %s: their copies between device "
-        "and host are not checked",
-        kSkippedNames[static_cast<unsigned>(why)]);
+    add_note_format(messages::staging::copies_unchecked, kSkippedNames[static_cast<unsigned>(why)]);
   count(counter);
   gpu::pinned_release(packet->check.table);
   packet->check.table = nullptr;
@@ -133,9 +133,8 @@ Checker* checker_of(gpu::Device* device) {
   made->device = device;
   made->again_at = 16;
   if (const char* why = prepare(*made); why != nullptr)
-    log_format("staging: no digests of device memory (%s: %s%s%s): copies between device and host are not checked%s",
-               gpu::api_name(gpu::api_of(*device)), why, *gpu::last_error() != 0 ? ", " : "", gpu::last_error(),
-               made->no_memory ? " as long as that is so" : "");
+    log_format(messages::staging::no_device_digests, made->no_memory ? messages::staging::for_now : "",
+               gpu::api_name(gpu::api_of(*device)), why, *gpu::last_error() != 0 ? ", " : "", gpu::last_error());
   made->next = checkers;
   __atomic_store_n(&checkers, made, __ATOMIC_RELEASE);
   return made;
@@ -185,7 +184,7 @@ bool is_written(Batch& batch, const uint64_t* results) {
   if (batch.early != 0) return seconds - batch.early > kLongest;
   batch.early = seconds;
   count(counts.early);
-  add_note("staging: the runtime of a device called an event complete before the kernel in front of it was");
+  add_note(messages::staging::event_early);
   return false;
 }
 

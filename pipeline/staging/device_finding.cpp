@@ -12,6 +12,7 @@
 #include "checksum/ledger/ledger.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_check.h"
+#include "pipeline/staging/messages.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
 #include "shim/base/own_stack.h"
@@ -171,33 +172,26 @@ static void say_mismatch(Packet* packet) {
                 Confidence::kProved);
   finding.culprit(runtime.rank);
   finding.victim(runtime.rank);
+  namespace text = messages::staging;
   switch (verdict) {
     case Verdict::kCopy:
-      finding.say("rank %d: %" PRIu64
-                  " bytes were changed on the way from %s, by the copy %s of device %d (%s): before "
-                  "and after it nothing changed",
-                  runtime.rank, first.bytes, way, first.up ? "up" : "down", ordinal, api);
+      finding.say(text::copy_changed, runtime.rank, first.bytes, way, first.up ? "up" : "down", ordinal, api);
+      finding.to_do(text::copy_changed_to_do, runtime.host, runtime.host);
       finding.add("verdict", "copy %s", first.up ? "up" : "down");
       break;
     case Verdict::kEarly:
-      finding.say("rank %d: the runtime of device %d (%s) said that a copy of %" PRIu64
-                  " bytes from %s was complete "
-                  "before the data was there; resil waited for it, and it is right now",
-                  runtime.rank, ordinal, api, first.bytes, way);
+      finding.say(text::copy_early, runtime.rank, ordinal, api, first.bytes, way);
+      finding.to_do(text::copy_early_to_do);
       finding.add("verdict", "completed before the data landed");
       break;
     case Verdict::kModified:
-      finding.say("rank %d: a buffer of %" PRIu64
-                  " bytes on device %d (%s) changed while a send from it was under way: "
-                  "by the program, or by a kernel that was not complete when the buffer was given to MPI",
-                  runtime.rank, first.bytes, ordinal, api);
+      finding.say(text::buffer_modified, runtime.rank, first.bytes, ordinal, api);
+      finding.to_do(text::buffer_modified_to_do);
       finding.add("verdict", "send buffer modified while pending");
       break;
     case Verdict::kPinned:
-      finding.say("rank %d: %" PRIu64
-                  " bytes in pinned host memory changed while they were copied to device %d (%s), "
-                  "after the MPI library had said that they had arrived",
-                  runtime.rank, first.bytes, ordinal, api);
+      finding.say(text::pinned_changed, runtime.rank, first.bytes, ordinal, api);
+      finding.to_do(text::pinned_changed_to_do, runtime.header->mpi);
       finding.add("verdict", "completed before the data landed");
       break;
   }

@@ -5,6 +5,7 @@
 #include "pipeline/staging/operation.h"
 
 #include "pipeline/gpu/gpu.h"
+#include "pipeline/staging/messages.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
 #include "shim/model/datatype/blocks.h"
@@ -24,9 +25,8 @@ bool partly(const Operation& o) { return o.own_first != 0 || o.own_last != o.rec
 void say_refused(CallId id, const char* what) {
   static bool said;
   if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
-    log_format("staging: %s: data could not be copied %s the device: %s", call_info(id).name, what, gpu::last_error());
-  add_note_format("staging: data could not be copied %s the device: %s; the calls ended with MPI_ERR_OTHER", what,
-                  gpu::last_error());
+    log_format(messages::staging::copy_refused, call_info(id).name, what, gpu::last_error());
+  add_note_format(messages::staging::copy_refused_note, what, gpu::last_error());
 }
 
 void operation_down(Operation& o) {
@@ -105,9 +105,7 @@ void tie(Event& e, Operation* o) {
   }
   if (o->path == Path::kPersistent) {
     if (e.request_key != 0) {
-      log_line(
-          "staging: more requests are pending than the tables can follow, and a persistent one with a device buffer "
-          "would never be copied: the job ends");
+      log_line(messages::staging::too_many_requests);
       backend->messages->abort(93);
     }
     return operation_close(o);

@@ -11,6 +11,7 @@
 #include "pipeline/staging/late.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
+#include "pipeline/staging/messages.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
@@ -315,12 +316,11 @@ static void say_copy_failed(Message& op, const char* direction) {
   Finding finding;
   finding.start("device_copy_failed", Confidence::kProved);
   finding.culprit(runtime.header->rank);
-  finding.say(
-      "rank %d: a copy %s of %llu bytes between device %d (%s) and %s memory failed: %s. The call that "
-      "completes the message returns MPI_ERR_OTHER",
-      runtime.header->rank, direction, static_cast<unsigned long long>(op.packet.bytes),
-      gpu::ordinal_of(*op.packet.device), gpu::api_name(gpu::api_of(*op.packet.device)),
-      direction[0] == 'a' ? "another process's device" : "host", gpu::last_error());
+  finding.say(messages::staging::copy_failed, runtime.header->rank, direction,
+              static_cast<unsigned long long>(op.packet.bytes), gpu::ordinal_of(*op.packet.device),
+              gpu::api_name(gpu::api_of(*op.packet.device)), direction[0] == 'a' ? "another process's device" : "host",
+              gpu::last_error());
+  finding.to_do(messages::staging::copy_failed_to_do, runtime.host);
   finding.add("buffer", "%p", static_cast<void*>(op.packet.buffer));
   finding_publish(finding);
 }

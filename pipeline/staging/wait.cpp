@@ -15,6 +15,7 @@
 #include "pipeline/staging/late.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
+#include "pipeline/staging/messages.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/call/dispatch.h"
@@ -334,7 +335,7 @@ void say_not_yet(Event& e) {
 bool is_late(Event& e, const Requests& r) {
   if (r.staged == 0 || (r.carried && all_askable(r))) return false;
   if (!give_statuses(e)) {
-    log_line("no memory for the statuses of a completion call: the job ends");
+    log_line(messages::staging::no_memory_statuses);
     backend->messages->abort(93);
   }
   return true;
@@ -484,7 +485,7 @@ bool wait_replace(Event& e) {
     return other_call(e);
   Requests requests;
   if (!collect(e, &requests)) {
-    log_line("no memory for the handles of a completion call: the job ends");
+    log_line(messages::staging::no_memory_handles);
     backend->messages->abort(93);
   }
   const bool carried = carry_out(e, requests);

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <cstdarg>
+#include <cstdio>
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -47,6 +49,14 @@ std::span<const Module* const> enabled_modules() { return kEnabled; }
 
 int64_t config_integer(const char* name) { return strcmp(name, "RESIL_SIGNAL") == 0 ? configured_signal : 0; }
 void add_note(const char* text) { collected_notes += std::string(text) + "\n"; }
+void add_note_format(const char* format, ...) {
+  char text[768];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  add_note(text);
+}
 
 }  // namespace resil
 
