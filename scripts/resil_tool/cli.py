@@ -22,7 +22,7 @@ examples:
   scripts/resil dump 31415                 the ranks that launcher 31415 started; the launcher is never signalled
   scripts/resil recording resil-record     what was recorded; --rank 0 --from 100 --count 20: twenty calls of rank 0
   scripts/resil diff run-1 run-2           where two recordings part first: rank, call, place, values
-  scripts/resil smoke --peak 25            in an allocation: is every packet right, how many GB/s, is that enough
+  scripts/resil smoke --peak 25            in an allocation: is every message right, how many GB/s, is that enough
 
 exit status: 0 clean (diff: the same), 1 findings (diff: they differ), 2 usage error, 3 incomplete data (a rank still
 runs, was killed, did not answer; a recording is damaged or has no end); smoke: 0 good, 1 between, 2 stop
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     three.add_argument("--count", type=natural, metavar="N", help="so many calls in all")
     three.add_argument("--json", action="store_true", help="one object a line, or for the summary one object")
     four = commands.add_parser("diff", help="where two recordings part",
-                               description="Compares two recordings call by call and names the place where they part "
+                               description="Compares two recordings call by call and names the place where they diverge "
                                "first.")
     four.add_argument("first", metavar="A", help="a recording: what is taken for right")
     four.add_argument("second", metavar="B", help="another one of the same program")
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     four.add_argument("--json", action="store_true", help="the result as JSON")
     smoke_options(commands.add_parser("smoke", help="is a new system right, and fast enough",
                                       description="Pairs of processes send each other packets of known content, with more "
-                                      "and more processes, host and device memory. Good: every packet right and at least "
+                                      "and more processes, host and device memory. Good: every message right and at least "
                                       "80 %% of --peak; stop: a wrong packet, a failed run, or below 50 %%.",
                                       epilog="exit status: 0 good, 1 between, 2 stop (or a usage error)"))
     return top

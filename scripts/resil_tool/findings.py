@@ -21,9 +21,9 @@ KINDS = {
     "message_corrupted": ("corrupted message", "corrupted messages", True),
     "send_buffer_modified": ("send buffer modified while the send was pending",
                              "send buffers modified while the send was pending", False),
-    "collective_mismatch": ("collective whose result differs between ranks",
-                            "collectives whose results differ between ranks", True),
-    "double_run": ("step whose result differs between two runs of it", "steps whose results differ between two runs",
+    "collective_mismatch": ("collective with different results on different ranks",
+                            "collectives with different results on different ranks", True),
+    "double_run": ("step with different results in two runs of it", "steps with different results in two runs",
                    False),
     "one_sided_corrupted": ("corrupted one-sided transfer", "corrupted one-sided transfers", True),
     "premature_sync": ("wait for a device that returned too early", "waits for a device that returned too early", False),
@@ -34,9 +34,9 @@ KINDS = {
                            "copies between device and host memory that failed", False),
     "device_copy_early": ("copy between device and host memory that was called complete too early",
                           "copies between device and host memory that were called complete too early", True),
-    "divergence": ("rank that parts from the recording", "ranks that part from the recording", False),
-    "divergent_input": ("rank that got something else than recorded", "ranks that got something else than recorded", False),
-    "replay_stuck": ("rank that waits for what was recorded", "ranks that wait for what was recorded", False),
+    "divergence": ("rank that diverges from the recording", "ranks that diverge from the recording", False),
+    "divergent_input": ("rank that received other data than recorded", "ranks that received other data than recorded", False),
+    "replay_stuck": ("rank that waits for a recorded message", "ranks that wait for a recorded message", False),
 }
 # Against a recording: where it began comes before those that it reached, whatever the confidence.
 CAUSE = {"divergence": 0, "divergent_input": 1, "replay_stuck": 2}
@@ -75,8 +75,7 @@ def collect(directory, ranks) -> list[dict]:
 
 
 def name_origin(found: list[dict]):
-    """A run that parts from its recording does so in one rank first; the others get something else from it. What a rank
-    gives is compared before it leaves: when nobody gave something else first, the first one that got it is where it
+    """A run diverges from its recording in one rank first; the others get other data from it. What a rank sends is compared before it leaves: when nobody gave something else first, the first one that got it is where it
     changed, on the way there or in its memory."""
     worlds = {finding["world"] for finding in found if finding["kind"] == "divergent_input"}
     for world in worlds:
@@ -312,7 +311,7 @@ def _objects(directory, ranks) -> dict[str, str]:
 
 def name_sites(directory, ranks, findings: list[dict]) -> None:
     """Puts "function at file:line" in front of every "object+0xoffset" of messages and evidence that is known."""
-    texts = [text for f in findings[:MOST_SITES] for text in [f["message"], *f["evidence"].values()]]
+    texts = [text for f in findings[:MOST_SITES] for text in [f["message"], f["to_do"], *f["evidence"].values()]]
     if not any("+0x" in text for text in texts):
         return
     objects = _objects(directory, ranks)
@@ -320,5 +319,6 @@ def name_sites(directory, ranks, findings: list[dict]) -> None:
     known = symbols.lookup(sites, min((r.start_time for r in ranks if r.start_time), default=0.0))
     for f in findings[:MOST_SITES]:
         f["message"] = symbols.resolve_sentence(f["message"], objects, known)
+        f["to_do"] = symbols.resolve_sentence(f["to_do"], objects, known)
         f["evidence"] = {name: symbols.resolve_sentence(value, objects, known)
                          for name, value in f["evidence"].items()}

@@ -2,7 +2,7 @@
 """scripts/resil diff: where two recordings part, call by call for every rank and thread, and which of these places comes
 first. Runs of failing polls are not compared: how often a program asks in vain is nobody's result.
 
-What comes first cannot be read off clocks. A rank parts from its other run either by itself (it contributes other data,
+What comes first cannot be read off clocks. A rank diverges from its other run either by itself (it contributes other data,
 makes another call, logs another value, although all that MPI gave it before was the same) or because MPI gave it
 something else (a result, a message) or matched otherwise (another source). Who was given something else is a victim, as
 long as somebody parted by himself; among those, who had entered fewer collectives on the communicators that both use
@@ -326,11 +326,11 @@ def _print(found, comparisons, problems, created):
 
 def _verdict(d) -> str:
     if d.kind == MATCHED:
-        return "MPI decided differently, as it may: what follows may differ for this reason alone"
+        return "MPI chose differently, as it may: this alone can explain the differences that follow"
     if d.kind == COMPUTED:
-        return "all that MPI gave this rank before was the same: it parted by itself, before this call" if d.number else \
-            "it parted by itself, before its first call"
-    return "no rank contributed anything else before: it was changed on its way, or by a rank that is not compared"
+        return "MPI gave this rank the same data up to here: it diverged by itself, before this call" if d.number else \
+            "it diverged by itself, before its first call"
+    return "no rank sent other data before: it changed on its way, or in a rank that is not compared"
 
 
 def _as_object(found, comparisons, problems) -> dict:

@@ -149,13 +149,14 @@ def parse_findings(value, source: str) -> list[dict]:
                           "confidence": text(item.get("confidence"), 20),
                           "culprit_ranks": rank_list(item.get("culprit_ranks")),
                           "victim_ranks": rank_list(item.get("victim_ranks")),
-                          "message": text(item.get("message"), 1000), "source": source,
+                          "message": text(item.get("message"), 1000),
+                          "to_do": text(item.get("to_do"), 600), "source": source,
                           "evidence": {clean(name, 40): clean(value, 300) for name, value
                                        in members(item.get("evidence"))[:40]
                                        if isinstance(value, (str, int, float))}})
         elif isinstance(item, str):
             found.append({"kind": "", "confidence": "", "culprit_ranks": [], "victim_ranks": [],
-                          "message": text(item, 1000), "source": source, "evidence": {}})
+                          "message": text(item, 1000), "to_do": "", "source": source, "evidence": {}})
     return found
 
 

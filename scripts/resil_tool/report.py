@@ -200,6 +200,8 @@ def _findings(s: dict, most: int) -> list[str]:
         return row("findings", "none%s" % scope(s)) + after
     lines, room = [], max(2, most - len(after))
     lines += row("findings", findings.sentence(found[0]), 7)  # the most certain and most frequent story in full
+    if found[0].get("to_do"):
+        lines += row("to do", found[0]["to_do"], 4)
     per = 1 if len(found) > (room - len(lines)) // 2 else 2
     shown = found[:1 + max(0, room - len(lines)) // per]
     spare = room - len(lines) - per * (len(shown) - 1)

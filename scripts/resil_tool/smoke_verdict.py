@@ -41,7 +41,7 @@ class Result:
         elif [row["bytes"] for row in rows] != sizes:
             self.fail(kind, ranks, "said nothing about some sizes", job.output)
         elif any(row["packets"] == 0 for row in rows):
-            self.fail(kind, ranks, "moved no packets", job.output)
+            self.fail(kind, ranks, "moved no messages", job.output)
 
     def bad(self) -> int:
         return sum(row["bad_packets"] for row in self.rows)
@@ -66,13 +66,13 @@ class Result:
     def reason(self) -> str:
         packets = sum(row["packets"] for row in self.rows)
         if self.bad():
-            return "%s of %s packets arrived with wrong bytes" % (integer(self.bad()), integer(packets))
+            return "%s of %s messages arrived with wrong bytes" % (integer(self.bad()), integer(packets))
         if self.problems:
             first = self.problems[0]
             return "the run with %d processes, %s memory, %s" % (first["processes"], first["memory"], first["problem"])
         if not self.rows:
             return "nothing was measured"
-        right = "all %s packets right" % integer(packets)
+        right = "all %s messages right" % integer(packets)
         if self.peak is None:
             return right + "; no verdict on bandwidth without --peak GB/s"
         row = min(self.best(), key=lambda one: one["worst_node_gbs"])
@@ -87,8 +87,8 @@ class Result:
 
     def lines(self, sizes: list[int]) -> list[str]:
         head = "%-7s %9s %6s" % ("memory", "processes", "nodes")
-        out = ["GB/s that a node receives (in both directions at once); every packet compared with known values", "",
-               head + "".join("%10s" % size_name(size) for size in sizes) + "%12s" % "packets"]
+        out = ["GB/s that a node receives (in both directions at once); every message compared with known values", "",
+               head + "".join("%10s" % size_name(size) for size in sizes) + "%12s" % "messages"]
         for kind, ranks in dict.fromkeys((row["memory"], row["processes"]) for row in self.rows):
             rows = {row["bytes"]: row for row in self.rows if (row["memory"], row["processes"]) == (kind, ranks)}
             cells = ["%10.3g" % rows[size]["node_gbs"] if size in rows else "%10s" % "-" for size in sizes]
@@ -99,7 +99,7 @@ class Result:
         for kind, why in self.skipped.items():
             out += wrap("%s memory: %s" % (kind, why), "", "  ")
         for bad in [bad for row in self.rows for bad in row["bad"]][:4]:
-            out += wrap("wrong: packet %d from rank %d (%s) to rank %d (%s): %s words, the first at byte %s: %s, not %s" % (
+            out += wrap("wrong: message %d from rank %d (%s) to rank %d (%s): %s words, the first at byte %s: %s, not %s" % (
                 bad["packet"], bad["from"], clean(bad["from_host"]), bad["to"], clean(bad["to_host"]),
                 integer(bad["words"]), integer(bad["offset"]), clean(bad["found"]), clean(bad["expected"])), "", "  ")
         for problem in self.problems[:3]:

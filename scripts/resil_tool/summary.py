@@ -91,7 +91,8 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
     if states.get("unknown"):
         reasons.append("%s left no final report and cannot be seen from this host" % ranks_phrase(states["unknown"]))
     if summary["unconfirmed"]:
-        reasons.append("final report missing, counters from the ring: rank %s" % summary["unconfirmed"])
+        reasons.append("final report missing, counters from the ring: rank%s %s" % (
+            "s" if set("-,") & set(summary["unconfirmed"]) else "", summary["unconfirmed"]))
     if missing:
         reasons.append("no report of %s" % ranks_phrase(missing))
     if directory.rankless:

@@ -4,6 +4,7 @@ rate, call sites in words, and sections that make no sense."""
 
 import json
 import os
+import re
 import random
 import shutil
 import subprocess
@@ -117,13 +118,9 @@ class Checksums(Case):
 
     def test_every_reason_of_the_library_has_words(self):
         from resil_tool import checksum
-        path = os.path.join(support.ROOT, "checksum", "ledger", "record.h")
-        with open(path, encoding="utf-8") as file:
-            body = file.read().split("enum class Reason")[1].split("{")[1].split("}")[0]
-        names = [line.split(",")[0].strip() for line in body.splitlines() if line.strip().startswith("k")]
-        snake = ["".join("_" + c.lower() if c.isupper() else c for c in name[1:]).lstrip("_") for name in names]
-        self.assertIn("device_buffer", snake)
-        self.assertEqual([name for name in snake if name not in ("none", "count") and name not in checksum.REASONS], [])
+        with open(os.path.join(support.ROOT, "checksum", "messages.h"), encoding="utf-8") as file:
+            names = re.findall(r"^RESIL_REASON\(\s*(\w+)", file.read(), re.MULTILINE)
+        self.assertEqual(sorted(names), sorted(checksum.REASONS))
 
     def test_messages_without_a_reason_are_told(self):
         self.rank(0, 1, section(messages_checked=900))
@@ -281,10 +278,15 @@ class Checksums(Case):
                      "message": "MPI_Put %d differs" % k,
                      "evidence": {"origin": "rank 0 on nid0", "target": "rank 2 on nid2"}} for k in range(2)])
         words = self.words()
-        self.assertIn("FINDINGS: 5 findings: 2 corrupted one-sided transfers, 3 collectives whose results differ", words)
-        self.assertIn("3 of 3 collectives whose results differ between ranks on nid3 (rank 3); the first", words)
+        self.assertIn("FINDINGS: 5 findings: 2 corrupted one-sided transfers, 3 collectives with different results on different ranks", words)
+        self.assertIn("3 of 3 collectives with different results on different ranks on nid3 (rank 3); the first", words)
         self.assertIn("2 of 2 corrupted one-sided transfers came over nid0 -> nid2 (ranks 0 -> 2)", words)
         self.assertIn("of 8 collective calls only that all ranks got the same", words)
+
+    def test_what_to_do_stands_under_the_first_finding(self):
+        self.rank(0, 1, findings=[dict(corrupted(0, 0), to_do="run again with nid1 excluded (srun --exclude=nid1).")])
+        self.assertIn("to do run again with nid1 excluded (srun --exclude=nid1).", self.words())
+        self.assertEqual(self.summary()["findings"][0]["to_do"], "run again with nid1 excluded (srun --exclude=nid1).")
 
     def test_systemic_findings_of_many_ranks_are_one_and_come_last(self):
         for rank in range(5):

@@ -34,7 +34,7 @@ first divergence: rank 2, call 5 (MPI_Allreduce), step 1, app+0x400
   contribution, 1 ulp apart
     first   0x1.8p+1 (3.0)
     second  0x1.8000000000001p+1 (3.0000000000000004)
-  all that MPI gave this rank before was the same: it parted by itself, before this call
+  MPI gave this rank the same data up to here: it diverged by itself, before this call
 later: rank 0, call 5 (MPI_Allreduce): result
 later: rank 1, call 5 (MPI_Allreduce): result
 the same so far: 9 calls in 3 threads of 3 ranks
@@ -53,14 +53,14 @@ the same so far: 9 calls in 3 threads of 3 ranks
         status, out = self.diff(a, b)
         self.assertEqual(status, 1)
         self.assertIn("first divergence: rank 1, call 4 (MPI_Test), step 1, app+0x300\n  received data\n", out)
-        self.assertIn("no rank contributed anything else before: it was changed on its way", out)
+        self.assertIn("no rank sent other data before: it changed on its way", out)
 
     def test_other_source_is_not_called_corruption(self):
         a, b = self.record("a", [{}, {}]), self.record("b", [{}, {"source": 0, "received": "6"}])
         status, out = self.diff(a, b)
         self.assertEqual(status, 1)
         self.assertIn("message that was matched\n    first   from 2, tag 7\n    second  from 0, tag 7\n", out)
-        self.assertIn("MPI decided differently, as it may", out)
+        self.assertIn("MPI chose differently, as it may", out)
 
     def test_logged_value(self):
         a, b = self.record("a", [{}]), self.record("b", [{"residual": "3f50624dd2f1a9fe"}])

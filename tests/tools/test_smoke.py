@@ -60,8 +60,8 @@ class Verdict(unittest.TestCase):
             made = result(peak, [row(4096, 9, bad=1), row(1 << 20, 9)])
             self.assertEqual(made.status(), 2)
             text = "\n".join(made.lines(SIZES))
-            self.assertIn("packet 7 from rank 1 (a) to rank 0 (b)", text)
-            self.assertIn("stop: 1 of 200 packets", text)
+            self.assertIn("message 7 from rank 1 (a) to rank 0 (b)", text)
+            self.assertIn("stop: 1 of 200 messages", text)
 
     def test_without_peak_no_verdict_on_bandwidth(self):
         made = result(None, [row(4096, 0.001), row(1 << 20, 0.001)])
