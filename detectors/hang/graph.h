@@ -7,17 +7,9 @@
 #include <cstdint>
 
 #include "detectors/hang/reader/rank_state.h"
-#include "detectors/hang/root/verdict.h"
+#include "detectors/hang/verdict/verdict.h"
 
 namespace resil::hang {
-
-/// Names for messages; `self` is the caller's.
-struct Names {
-  void* self;
-  const char* (*comm)(void* self, uint64_t id);  ///< "MPI_COMM_WORLD", "MPI_Comm_split of …"
-  const char* (*call)(void* self, uint16_t id);  ///< "MPI_Recv"
-  void (*site)(void* self, int32_t rank, uint64_t address, char* text, uint32_t bytes);  ///< "lmp+0x1578"
-};
 
 /// States of ranks 0..count-1 of one world in order (nullptr: unknown).
 struct GraphInput {
@@ -32,14 +24,21 @@ struct GraphInput {
 /// does for a small core. 0: nothing to ask; judge all the same (waits in collectives need no answers).
 uint32_t graph_questions(const GraphInput& input, Question* questions, uint32_t room);
 
-/// True: `verdict` is filled: proved (strict waits only), or verified when `lenient` also lets waits count that MPI
-/// permits but does not demand - the caller grants that after long patience. At most one verdict: the core of the
-/// graph.
+/// What the graph says of the job.
+enum class Judgement : uint8_t {
+  kNothing = 0,
+  kProved,  ///< strict waits only
+  kInferred,  ///< with waits that MPI permits but does not demand
+  kInsideMpi,  ///< all that the calls wait for has happened, and they do not return
+};
+
+/// `lenient`: also lets waits count that MPI permits but does not demand; the caller grants that after long patience.
+/// Fills `verdict`, of ids, unless it is null (then only whether there is one). At most one: the core of the graph.
 ///
 /// A proof needs one instant at which all states and answers were true together: take the states, ask, take the
 /// answers, take the states once more, and mark as `stable` only ranks that are in the same call instances in both
 /// (their counters cannot have moved in between). Judge with the second states.
-bool graph_judge(const GraphInput& input, const Question* questions, uint32_t question_count, const Answer* answers,
-                 uint32_t answer_count, bool lenient, const Names& names, Verdict* verdict);
+Judgement graph_judge(const GraphInput& input, const Question* questions, uint32_t question_count,
+                      const Answer* answers, uint32_t answer_count, bool lenient, Verdict* verdict);
 
 }  // namespace resil::hang

@@ -11,13 +11,13 @@
 #include "detectors/hang/root/killed.h"
 #include "detectors/hang/root/unreceived.h"
 #include "detectors/hang/slots/writer.h"
+#include "detectors/hang/verdict/note.h"
 #include "shim/call/attach.h"
 #include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/json.h"
-#include "shim/report/log.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -60,16 +60,11 @@ void after_init() {
   wired = true;
   if (!wire_up(wiring, writes)) {
     wired = false;
-    add_note("hang: no memory to learn of the other ranks: this one is not watched");
+    note(Message::kNoMemory);
     return;
   }
-  if (wiring.unwatched != 0)
-    add_note_format("hang: %u ranks of this node are beyond the %u that one helper watches", wiring.unwatched,
-                    kMaxWatched);
-  if (wiring.alone)
-    add_note(
-        "hang: not all ranks are known to carry resil: those of rank 0's node are watched, and nothing is proved about "
-        "the others");
+  if (wiring.unwatched != 0) note(Message::kTooManyRanks, wiring.unwatched, kMaxWatched);
+  if (wiring.alone) note(Message::kNotPreloaded);
   leader_start(wiring);
 }
 

@@ -184,7 +184,7 @@ def found_and_ended(bench, folder, status):
     err = bench.hosts.read(f"{folder}/err")
     ranks = bench.ranks
     must(re.search(rf"hang \[\w+, proved\] {ranks - 1} of {ranks} ranks .* in call \d+ of MPI_Barrier", err), "not proved over nodes", err)
-    must("rank 1 waits in MPI_Recv from rank 0, tag 9" in err and f"where: rank 1 on {bench.cyclic[1]}, pid " in err, err)
+    must("Rank 1 waits in MPI_Recv from rank 0, tag 9" in err and f"where: rank 1 on {bench.cyclic[1]}, pid " in err, err)
     must("ending the job with exit status 92" in err and status == 92, f"status {status}", bench.story(folder))
 
 

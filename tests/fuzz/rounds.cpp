@@ -11,17 +11,10 @@
 #include "detectors/hang/mismatch/frame.h"
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/reader/records.h"
+#include "detectors/hang/verdict/format.h"
 #include "fuzz.h"
 #include "shim/model/call_info.h"
 #include "verdicts.h"
-
-namespace resil::hang {
-
-const char* class_name(HangClass of) {
-  return of <= HangClass::kUnknown ? "a class" : "none";
-}  // report_files.cpp's, which writes files
-
-}  // namespace resil::hang
 
 namespace fuzz {
 
@@ -30,17 +23,24 @@ namespace {
 using namespace resil;
 using namespace resil::hang;
 
-const char* comm_of(void*, uint64_t id) { return id % 3 == 0 ? "MPI_COMM_WORLD" : "a communicator"; }
-const char* call_of(void*, uint16_t id) { return id < kCallCount ? call_info(static_cast<CallId>(id)).name : "?"; }
-void site_of(void*, int32_t, uint64_t address, char* text, uint32_t bytes) {
-  snprintf(text, bytes, "app+%#llx", static_cast<unsigned long long>(address));
+const char* name_of(void*, NameKind kind, int32_t, uint64_t value) {
+  return value % 3 == 0 ? "" : kind == NameKind::kComm ? "a communicator" : "app+0x1234";
 }
-constexpr Names kNames = {nullptr, comm_of, call_of, site_of};
+const char* call_of(void*, uint16_t id) { return id < kCallCount ? call_info(static_cast<CallId>(id)).name : "?"; }
+
+const Explanation& explained(const Verdict& verdict) {
+  static Explanation words;
+  memset(&words, 'x', sizeof(words));
+  explain(verdict, {nullptr, name_of, call_of}, &words);
+  must_end(words.message, sizeof(words.message), "a message ends");
+  must_end(words.evidence, sizeof(words.evidence), "evidence ends");
+  must(words.message[0] != 0, "a verdict says something");
+  return words;
+}
 
 void check(const Verdict& verdict, uint32_t world) {
-  must_end(verdict.message, sizeof(verdict.message), "a message ends");
-  must_end(verdict.evidence, sizeof(verdict.evidence), "evidence ends");
-  must(verdict.message[0] != 0, "a verdict says something");
+  explained(verdict);
+  must(verdict.statement_count <= kMaxStatements, "statements fit");
   must(verdict.type != HangClass::kNone && verdict.type <= HangClass::kUnknown, "a verdict has a class");
   for (uint32_t i = 0; i < verdict.culprit_count && i < kMaxCulprits; ++i)
     must(verdict.culprits[i] >= 0 && static_cast<uint32_t>(verdict.culprits[i]) < world,
@@ -78,7 +78,9 @@ void judge_states(const char* records, uint32_t bytes, uint32_t world, Input& in
   for (; given < kRoom + 4 && in.left() != 0; ++given) answers[given] = in.get<Answer>();
   for (const bool lenient : {false, true}) {
     Verdict& verdict = blank();
-    if (graph_judge(input, questions, count, answers, given, lenient, kNames, &verdict)) check(verdict, world);
+    const Judgement found = graph_judge(input, questions, count, answers, given, lenient, &verdict);
+    if (found != Judgement::kNothing) check(verdict, world);
+    must(graph_judge(input, questions, count, answers, given, lenient, nullptr) == found, "asked twice, the same");
   }
 }
 
@@ -88,18 +90,19 @@ void judge_frames(const void* frame, uint32_t bytes, bool collectives) {
   if (!collectives) {
     static UnreceivedList list;
     list = {};
-    for (const bool again : {false, true})
-      if (accounts_judge(frame, bytes, kNames, &verdict, again, again ? nullptr : &list))
-        must_end(verdict.message, sizeof(verdict.message), "a message ends");
+    for (UnreceivedList* wanted : {&list, static_cast<UnreceivedList*>(nullptr)})
+      if (accounts_judge(frame, bytes, &verdict, wanted)) explained(verdict);
+    uint64_t comm;
+    char name[64];
+    for (uint32_t i = 0; accounts_name(frame, bytes, i, &comm, name, sizeof(name)); ++i)
+      must_end(name, sizeof(name), "a name ends");
     must(list.listed <= kMostUnreceived, "a list has its length");
-    for (uint32_t i = 0; i < list.listed; ++i)
-      must_end(list.entries[i].communicator, sizeof(list.entries[i].communicator), "a name ends");
     accounts_coverage(frame, bytes);
     return;
   }
   Mismatch* history = mismatch_create(kWorld);
   must(history != nullptr, "there is memory");
-  for (int found = 0; mismatch_judge(*history, found == 0 ? frame : nullptr, found == 0 ? bytes : 0, kNames, &verdict);
+  for (int found = 0; mismatch_judge(*history, found == 0 ? frame : nullptr, found == 0 ? bytes : 0, &verdict);
        ++found) {
     must(found < 1000, "findings end");
     check(verdict, kWorld);
@@ -247,11 +250,12 @@ void states(const uint8_t* data, size_t size) {
   const auto used = static_cast<uint32_t>(in.take(records, bytes));
   std::vector<char> exact(records, records + used);  // so that a byte too far is seen
   judge_states(exact.data(), used, world, in);
-  const int32_t ranks[5] = {in.get<int32_t>(), in.get<int32_t>(), in.get<int32_t>(), in.get<int32_t>(), 7};
-  char text[64];
-  const uint32_t room = 32 + in.get<uint8_t>() % 32;
-  rank_ranges(ranks, 5, in.get<uint32_t>(), text, room);
-  must_end(text, room, "ranges of ranks end");
+  RankSet ranks = {};
+  for (int i = 0; i < 5; ++i) ranks.add(in.get<int32_t>());
+  char room[64];
+  Text text(room, 32 + in.get<uint8_t>() % 32);
+  add_ranks(text, ranks);
+  must_end(room, text.bytes, "ranges of ranks end");
 }
 
 /// A bit field, two answers that are merged, and judged.

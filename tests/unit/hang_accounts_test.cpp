@@ -78,8 +78,10 @@ struct Job {
   }
 };
 
+UnreceivedList found;
+
 bool judge(const std::vector<char>& frame, Verdict* verdict, bool again = false) {
-  return accounts_judge(frame.data(), static_cast<uint32_t>(frame.size()), names(), verdict, again);
+  return accounts_judge(frame.data(), static_cast<uint32_t>(frame.size()), verdict, again ? nullptr : &found);
 }
 
 }  // namespace
@@ -102,13 +104,13 @@ TEST_CASE("balanced accounts say nothing; one message too many is found") {
     const int from = static_cast<int>(random() % ranks), to = static_cast<int>(random() % ranks);
     job.send(from, to, 3, other, false);
     REQUIRE(judge(job.merged(random, 65536), &verdict));
-    INFO(verdict.message);
+    INFO(words_of(verdict).message);
     CHECK(verdict.type == HangClass::kUnreceived);
     CHECK(verdict.confidence == Confidence::kSuspected);
     CHECK(verdict.culprits[0] == from);
     CHECK(verdict.victims[0] == to);
-    CHECK(strstr(verdict.message, " 1 messages had been sent") != nullptr);
-    CHECK(strstr(verdict.message, "tag 3") != nullptr);
+    CHECK(strstr(words_of(verdict).message, "1 message was sent and never received") != nullptr);
+    CHECK(strstr(words_of(verdict).message, "tag 3") != nullptr);
     CHECK(judge(job.merged(random, 600), &verdict));
   }
 }
@@ -120,8 +122,13 @@ TEST_CASE("a message with another tag than its receive") {
   ++job.envelope(2, kWorldId, 1, 8).posted;
   Verdict verdict;
   REQUIRE(judge(job.merged(random, 65536), &verdict));
-  CHECK(strstr(verdict.evidence, "never received: 1 messages of rank 1 to rank 2 on MPI_COMM_TEST, tag 7") != nullptr);
-  CHECK(strstr(verdict.evidence, "never sent: 1 messages of rank 1 to rank 2 on MPI_COMM_TEST, tag 8") != nullptr);
+  CHECK(
+      std::string(words_of(verdict).message)
+          .find("1 message was sent and never received (unmatched at MPI_Finalize). 1 receive was posted for which no "
+                "message was sent. The first is from rank 1 to rank 2 on MPI_COMM_TEST, tag 7.") == 0);
+  REQUIRE(found.listed == 1);
+  CHECK((found.entries[0].sender == 1 && found.entries[0].receiver == 2 && found.entries[0].tag == 7));
+  CHECK((found.entries[0].count == 1 && found.entries[0].comm == kWorldId && found.total == 1));
 }
 
 TEST_CASE("tags that one side could not tell apart are added up") {
@@ -208,7 +215,7 @@ TEST_CASE("unequal numbers of collectives, MPI_Finalize not counted") {
     CHECK(!judge(frame, &verdict));
     CHECK(judge(frame, &verdict, true) == (odd >= 0));
     if (odd >= 0) {
-      INFO(verdict.message);
+      INFO(words_of(verdict).message);
       CHECK(verdict.type == HangClass::kUnequalCollectives);
       CHECK(verdict.culprits[0] == odd);
       CHECK(verdict.comm == kWorldId);
@@ -231,8 +238,8 @@ TEST_CASE("answers of any kind are refused or harmless") {
     uint32_t bytes = 0;
     accounts_merge(into.data(), &bytes, 65536, frame.data(), static_cast<uint32_t>(frame.size()));
     REQUIRE(bytes <= 65536);
-    accounts_judge(into.data(), bytes, names(), &verdict);
-    accounts_judge(frame.data(), static_cast<uint32_t>(frame.size()), names(), &verdict, true);
+    accounts_judge(into.data(), bytes, &verdict, &found);
+    accounts_judge(frame.data(), static_cast<uint32_t>(frame.size()), &verdict, nullptr);
   }
 }
 

@@ -48,7 +48,7 @@ std::vector<bool> blur(const Sim& sim, World& world, std::mt19937_64& random) {
 /// Ranks that are said to be in it for ever. Whoever sent a message that nearly matches is a culprit, and may go on.
 std::vector<bool> accused(const Sim& sim, const Verdict& verdict, const std::vector<bool>& truth) {
   std::vector<bool> flags(static_cast<size_t>(sim.ranks));
-  const bool near_miss = std::string(verdict.message).find("Nearly: ") != std::string::npos;
+  const bool near_miss = message_of(verdict).find("Near miss: ") != std::string::npos;
   for (int32_t rank : victims(verdict)) flags[static_cast<size_t>(rank)] = !sim.ended(rank) && !sim.finalizing(rank);
   for (int32_t rank : culprits(verdict))
     if (!sim.ended(rank) && !sim.finalizing(rank) && (!near_miss || truth[static_cast<size_t>(rank)]))

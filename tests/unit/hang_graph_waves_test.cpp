@@ -20,9 +20,10 @@ TEST_CASE("collectives") {
     CHECK(verdict->sequence == 17);
     CHECK(verdict->comm == kWorld);
     CHECK(verdict->call == kAllreduceCall);
-    says(*verdict, "3 of 4 ranks (0-1,3) wait in call 17 of MPI_Allreduce on MPI_COMM_WORLD");
+    says(*verdict, "Ranks 0-1,3 (3 of 4) have waited 12.0 s in call 17 of MPI_Allreduce on MPI_COMM_WORLD");
     says(*verdict,
-         "rank 2 waits in MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD at app+0x1002.2; that message was never sent");
+         "Rank 2 waits in MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD at app+0x1002.2. Rank 0 has not sent that "
+         "message.");
     world.ranks[1].unknown = true;  // one member not known: the others are enough
     CHECK(world.judge());
     world.finish(2);  // instead of the call: not the same as having made it
@@ -38,12 +39,12 @@ TEST_CASE("collectives") {
     REQUIRE(verdict);
     CHECK(verdict->type == HangClass::kMissingRank);
     CHECK(culprits(*verdict) == Ranks{2});
-    says(*verdict, "rank 2 has called MPI_Finalize and will never make that call");
+    says(*verdict, "Rank 2 has called MPI_Finalize and will never make that call.");
     world.die(2);
     verdict = world.judge();
     REQUIRE(verdict);
     CHECK(verdict->type == HangClass::kRankGone);
-    says(*verdict, "rank 2 ended without MPI_Finalize");
+    says(*verdict, "Rank 2 ended without MPI_Finalize");
   }
   SECTION("one waits in MPI_Finalize") {
     for (int32_t rank : {0, 1, 3}) world.block(rank, kBarrierCall, {collective(kBarrierCall, 2)});
@@ -125,9 +126,9 @@ TEST_CASE("two communicators in different orders") {
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{0, 1, 2, 3});
-    says(*verdict, "Collectives are called in different orders: ");
-    says(*verdict, "2 of 4 ranks (0-1) wait in call 5 of MPI_Barrier on MPI_COMM_WORLD");
-    says(*verdict, "2 of 4 ranks (2-3) wait in call 3 of MPI_Allreduce on other");
+    says(*verdict, "Ranks call collectives in different orders.");
+    says(*verdict, "Ranks 0-1 (2 of 4) have waited 12.0 s in call 5 of MPI_Barrier on MPI_COMM_WORLD");
+    says(*verdict, "Ranks 2-3 (2 of 4) have waited 12.0 s in call 3 of MPI_Allreduce on other");
     says(*verdict, "in the same order");
   }
   SECTION("one is odd") {
@@ -190,9 +191,8 @@ TEST_CASE("many ranks") {
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{512});
     CHECK(verdict->victim_count == kMany - 1);
-    CHECK(std::string(verdict->evidence).find("\nranks 0-2,4-511,513-16383: call 9 of MPI_Allreduce") !=
-          std::string::npos);
-    says(*verdict, "16383 of 16384 ranks (0-511,513-16383) wait in call 9");
+    CHECK(evidence_of(*verdict).find("\nranks 0-2,4-511,513-16383: call 9 of MPI_Allreduce") != std::string::npos);
+    says(*verdict, "Ranks 0-511,513-16383 (16383 of 16384) have waited 12.0 s in call 9");
   }
   SECTION("each in another collective, and each waits for all behind it") {
     for (int32_t rank = 1; rank < kMany; ++rank)

@@ -35,9 +35,9 @@ TEST_CASE("an exposure that nobody completes") {
   CHECK(verdict->confidence == resil::Confidence::kProved);
   CHECK(culprits(*verdict) == Ranks{0, 1});
   says(*verdict,
-       "rank 0 waits in MPI_Win_wait for MPI_Win_complete of rank 1, on a window at app+0x1000.0; that rank has not "
-       "called it");
-  says(*verdict, "rank 1 waits in MPI_Recv from rank 0");
+       "Rank 0 waits in MPI_Win_wait for MPI_Win_complete of rank 1, on a window at app+0x1000.0. Rank 1 has not "
+       "called MPI_Win_complete.");
+  says(*verdict, "Rank 1 waits in MPI_Recv from rank 0");
 
   SECTION("completed") { made(world, 1, 0, kCompleteToken); }
   SECTION("only before") {
@@ -62,8 +62,8 @@ TEST_CASE("an access that nobody permits") {
   world.block(1, kBarrierCall, {collective(kBarrierCall, 1)});
   const auto verdict = world.judge();
   REQUIRE(verdict);
-  says(*verdict, "1 of 2 ranks (1) waits in call 1 of MPI_Barrier");
-  says(*verdict, "rank 0 waits in MPI_Win_start for MPI_Win_post of rank 1, on a window");
+  says(*verdict, "Rank 1 (1 of 2) has waited 12.0 s in call 1 of MPI_Barrier");
+  says(*verdict, "Rank 0 waits in MPI_Win_start for MPI_Win_post of rank 1, on a window");
   world.ranks[0].parts[0].flags = kPermitted | kLenient;
   CHECK(!world.judge());
   REQUIRE(world.judge(true));
@@ -93,8 +93,9 @@ TEST_CASE("locks") {
   CHECK(verdict->type == HangClass::kDeadlock);
   CHECK(culprits(*verdict) == Ranks{0, 1});
   says(*verdict,
-       "rank 1 waits in MPI_Win_unlock for the exclusive lock of rank 2, on a window at app+0x1001.1; rank 0 holds it");
-  says(*verdict, "rank 0 waits in MPI_Recv from rank 1");
+       "Rank 1 waits in MPI_Win_unlock for the exclusive lock of rank 2, on a window at app+0x1001.1. Rank 0 holds "
+       "that lock.");
+  says(*verdict, "Rank 0 waits in MPI_Recv from rank 1");
 
   SECTION("both shared") { world.ranks[1].parts[0].tag = 0; }
   SECTION("another target's") { world.ranks[0].parts[1].peer = 3; }
@@ -120,7 +121,7 @@ TEST_CASE("a lock that several share: one who keeps it is enough") {
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{0, 1});
-    says(*verdict, other ? "rank 1 and others hold it" : "rank 1 holds it");
+    says(*verdict, other ? "Rank 1 and others hold that lock." : "Rank 1 holds that lock.");
   }
   world.ranks[1].activity = RankActivity::kComputing;
   CHECK(!world.judge());

@@ -36,13 +36,15 @@ Plan random_plan(std::mt19937_64& random) {
 
 std::string lines_of(const Outcome& outcome) {
   std::string text;
-  for (const Verdict& verdict : outcome.verdicts) text += std::string(verdict.message) + "\n" + verdict.evidence;
+  for (const Verdict& verdict : outcome.verdicts)
+    text += std::string(words_of(verdict).message) + "\n" + words_of(verdict).evidence;
   return text;
 }
 
 /// The number behind `key` in the evidence.
 uint64_t evidence(const Verdict& verdict, const char* key) {
-  const char* at = strstr(verdict.evidence, key);
+  const Explanation words = words_of(verdict);
+  const char* at = strstr(words.evidence, key);
   return at != nullptr ? strtoull(at + strlen(key), nullptr, 10) : 0;
 }
 
@@ -132,7 +134,7 @@ TEST_CASE("a rank that has come to its end has left out what the others call aft
   Verdict verdict;
   auto round = [&] {
     const uint32_t bytes = mismatch_collect(*mismatch, watched.data(), 4, frame.data(), kMismatchFrame);
-    return mismatch_judge(*mismatch, frame.data(), bytes, names(), &verdict);
+    return mismatch_judge(*mismatch, frame.data(), bytes, &verdict);
   };
   CHECK(!round());  // it may still come
   headers[2].phase = static_cast<uint32_t>(ring::Phase::kFinalizing);
@@ -140,14 +142,12 @@ TEST_CASE("a rank that has come to its end has left out what the others call aft
   CHECK(!round());  // and may even then
   headers[2].phase = static_cast<uint32_t>(ring::Phase::kFinished);
   REQUIRE(round());
-  mismatch_again(*mismatch);  // as when names had to be asked for
-  REQUIRE(mismatch_judge(*mismatch, nullptr, 0, names(), &verdict));
-  INFO(verdict.message);
+  INFO(words_of(verdict).message);
   CHECK(verdict.confidence == Confidence::kSuspected);
   CHECK(verdict.culprit_count == 1);
   CHECK(verdict.culprits[0] == 2);
   CHECK(verdict.sequence == 39);
-  CHECK(strstr(verdict.message, "MPI_Finalize") != nullptr);
+  CHECK(strstr(words_of(verdict).message, "MPI_Finalize") != nullptr);
   CHECK(!round());  // said once
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("what is marked is left out") {
     Verdict verdict;
     for (int round = 0; round < 40; ++round) {
       const uint32_t bytes = mismatch_collect(*mismatch, watched.data(), 3, frame.data(), kMismatchFrame);
-      CHECK(!mismatch_judge(*mismatch, frame.data(), bytes, names(), &verdict));
+      CHECK(!mismatch_judge(*mismatch, frame.data(), bytes, &verdict));
       CHECK(mismatch_coverage(*mismatch).marked == 1);
     }
   }
@@ -286,7 +286,7 @@ TEST_CASE("frames of any kind are refused or harmless") {
     mismatch_merge(*mismatch, into.data(), &bytes, kMismatchFrame, good.data(), static_cast<uint32_t>(good.size()));
     mismatch_merge(*mismatch, into.data(), &bytes, kMismatchFrame, frame.data(), static_cast<uint32_t>(frame.size()));
     REQUIRE(bytes <= kMismatchFrame);
-    mismatch_judge(*mismatch, into.data(), bytes, names(), &verdict);
+    mismatch_judge(*mismatch, into.data(), bytes, &verdict);
   }
 }
 

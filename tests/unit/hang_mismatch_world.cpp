@@ -53,7 +53,7 @@ void look(World& world, const Plan& plan, std::mt19937_64& random, const std::fu
   Verdict verdict;
   const void* merged = frames.empty() ? nullptr : frames[0].data();
   for (uint32_t bytes = frames.empty() ? 0 : static_cast<uint32_t>(frames[0].size());
-       mismatch_judge(*world.root, merged, bytes, names(), &verdict); bytes = 0)
+       mismatch_judge(*world.root, merged, bytes, &verdict); bytes = 0)
     outcome.verdicts.push_back(verdict);
 }
 

@@ -16,6 +16,7 @@
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/slots/signature.h"
 #include "detectors/hang/slots/track.h"
+#include "detectors/hang/verdict/format.h"
 #include "shim/model/call_info.h"
 
 namespace mismatch_test {
@@ -75,16 +76,16 @@ inline uint64_t spoil(uint64_t from, Fault fault, std::mt19937_64& random) {
   return signature_pack(call);
 }
 
-inline Names names() {
-  static const char* const kWorld = "MPI_COMM_TEST";
-  Names made;
-  made.self = nullptr;
-  made.comm = [](void*, uint64_t) { return kWorld; };
-  made.call = [](void*, uint16_t id) { return id < kCallCount ? kCallInfo[id].name : "?"; };
-  made.site = [](void*, int32_t, uint64_t address, char* text, uint32_t bytes) {
-    snprintf(text, bytes, "%llx", static_cast<unsigned long long>(address));
-  };
-  return made;
+/// A verdict in words; names as far as tests need them.
+inline Explanation words_of(const Verdict& verdict) {
+  Explanation words;
+  explain(
+      verdict,
+      {nullptr,
+       [](void*, NameKind kind, int32_t, uint64_t) { return kind == NameKind::kComm ? "MPI_COMM_TEST" : "a.out+0x10"; },
+       [](void*, uint16_t id) { return id < kCallCount ? kCallInfo[id].name : "?"; }},
+      &words);
+  return words;
 }
 
 struct FreeSection {

@@ -3,7 +3,6 @@
 // What the root decides without the graph and without statistics: nodes that give no answer, and ranks that use no
 // processor time inside MPI. States are made here; nobody is asked for names.
 #include <catch2/catch.hpp>
-#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -27,7 +26,7 @@ struct Job {
     logged.clear();
     wiring.node_count = count;
     wiring.nodes = nodes.data();
-    root->wiring = &wiring;
+    root->wiring = root->names.wiring = &wiring;
     root->silences = silences.data();
     root->facts = facts.data();
     root->cpu_then = cpu.data();
@@ -48,18 +47,25 @@ struct Job {
     }
   }
 
+  /// In words.
+  std::string message() {
+    explain(verdict, names_of(root->names), &root->explanation);
+    return root->explanation.message;
+  }
+  std::string evidence() { return message(), root->explanation.evidence; }
+
   /// One round at `now`; nodes without an answer.
   void round(double now, std::vector<uint32_t> missed = {}) {
     for (uint32_t node : missed) by_rank[node] = nullptr;
     note_silence(*root, missed.data(), static_cast<uint32_t>(missed.size()), now);
   }
-  bool silent(double now) { return silent_verdict(*root, now, names, &verdict); }
+  bool silent(double now) { return silent_verdict(*root, now, &verdict); }
   /// All ranks have come to their calls at `since`; processor time of `ms[i]` until `now`.
   bool idle(double since, double now, std::vector<uint64_t> ms) {
     root->moved_at = root->blocked_since = since;
     note_cpu(*root, since + 5);
     for (size_t i = 0; i < ms.size(); ++i) waits[i].state.cpu_ns += ms[i] * 1000000;
-    return idle_verdict(*root, now, names, &verdict);
+    return idle_verdict(*root, now, &verdict);
   }
 
   struct Wait {
@@ -76,24 +82,19 @@ struct Job {
   std::vector<Wait> waits;
   std::vector<const RankState*> by_rank;
   Verdict verdict = {};
-  Names names = {nullptr, [](void*, uint64_t) { return "MPI_COMM_WORLD"; }, [](void*, uint16_t) { return "MPI_Recv"; },
-                 [](void*, int32_t, uint64_t, char* text, uint32_t bytes) { snprintf(text, bytes, "?"); }};
 };
 
 }  // namespace
 
 namespace resil::hang {
 
-void log_hang(const char* what, const char* format, ...) {
+void log_hang(const char* what, const Statement& statement, const Names& names) {
   char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
+  explain(statement, names, text, sizeof(text));
   logged.push_back(std::string(what) + " " + text);
 }
 
-const char* name_of(Root&, int32_t, NameKind, uint64_t) { return "?"; }
+uint32_t watch_names(Watch&, const NameQuestion*, uint32_t, char*, uint32_t) { return 0; }
 
 }  // namespace resil::hang
 
@@ -111,7 +112,7 @@ TEST_CASE("a node that gives no answer since the last progress is a finding afte
   REQUIRE(job.verdict.culprit_count == 1);
   CHECK(job.verdict.culprits[0] == 2);
   CHECK(job.verdict.victim_count == 3);
-  CHECK(std::string(job.verdict.message).find("Node 2 (rank 2) has given no answer for 30.") == 0);
+  CHECK(job.message().find("Node 2 (rank 2) has given no answer for 30.") == 0);
 
   job.root->summary.out = 1;  // somebody computes
   CHECK(!job.silent(200));
@@ -138,20 +139,22 @@ TEST_CASE("hosts are named: of a node that is silent, and of culprits before all
   job.round(100.5, {2});
   job.round(131, {2});
   REQUIRE(job.silent(131));
-  CHECK(std::string(job.verdict.message).find("Node 2 (nid00009, rank 2) has given no answer for 30.") == 0);
+  CHECK(job.message().find("Node 2 (nid00009, rank 2) has given no answer for 30.") == 0);
   job.verdict = {};
-  job.verdict.culprit_count = 3;
-  job.verdict.culprits[0] = 1;
-  job.verdict.culprits[1] = 2;  // whose node is silent: its place is not known
-  job.verdict.culprits[2] = 3;
-  snprintf(job.verdict.evidence, sizeof(job.verdict.evidence), "reason: proved\n");
-  say_where(*job.root, &job.verdict);
-  CHECK(std::string(job.verdict.evidence) ==
-        "where: rank 1 on nid00008, pid 4001; rank 3 on nid00010, pid 4003\nreason: proved\n");
-  job.verdict.evidence[0] = 0;
-  memset(job.verdict.evidence, 'x', sizeof(job.verdict.evidence) - 1);  // no room: nothing is lost
-  say_where(*job.root, &job.verdict);
-  CHECK(strspn(job.verdict.evidence, "x") == sizeof(job.verdict.evidence) - 1);
+  for (const int rank : {1, 2, 3}) job.verdict.add_culprit(rank);  // rank 2's node is silent: its place is not known
+  job.verdict.add(Message::kReasonProved);
+  add_places(*job.root, &job.verdict);
+  CHECK(job.evidence().find("where: rank 1 on ?; rank 3 on ?\n") == 0);  // and asks
+  REQUIRE(job.root->names.missing);
+  std::vector<NameAnswer> answers;
+  for (uint32_t i = 0; i < job.root->names.count; ++i)
+    if (const NameQuestion& question = job.root->names.questions[i]; question.kind == NameKind::kHost) {
+      answers.push_back({i, ""});
+      snprintf(answers.back().text, sizeof(answers.back().text), "nid%05d, pid %d", question.rank + 7,
+               4000 + question.rank);
+    }
+  names_learn(job.root->names, answers.data(), static_cast<uint32_t>(answers.size()));
+  CHECK(job.evidence().find("where: rank 1 on nid00008, pid 4001; rank 3 on nid00010, pid 4003\nreason: proved") == 0);
 }
 
 TEST_CASE("a node whose connection was lost while the job went on is not accused") {
@@ -210,7 +213,7 @@ TEST_CASE("inside MPI, a rank whose staged copy does not end is named, with what
     job.waits[1].state.device = {
         static_cast<uint64_t>(seconds * 1e9), 16u << 20, 3, 7, kind, DeviceDone::kNotKnown, {}, {}};
     job.root->moved_at = job.root->blocked_since = 100;
-    return device_verdict(*job.root, 100 + seconds, job.names, &job.verdict);
+    return device_verdict(*job.root, 100 + seconds, &job.verdict);
   };
   Job job(4);
   REQUIRE(stuck(job, 31, DeviceWorkKind::kCopyDown));
@@ -265,9 +268,10 @@ TEST_CASE("a finding of the graph about a call that does not return gets the nam
   of_graph.type = HangClass::kInsideMpi;
   name_idle(*job.root, 140, &of_graph);
   CHECK((of_graph.culprit_count == 1 && of_graph.culprits[0] == 2));
-  CHECK(std::string(of_graph.message).find("Rank 2 uses no processor time") != std::string::npos);
+  job.verdict = of_graph;
+  CHECK(job.message() == "Rank 2 uses no CPU time in it; all other waiting ranks do. To do: look at rank 2 first.");
   Verdict deadlock = {};
   deadlock.type = HangClass::kDeadlock;
   name_idle(*job.root, 140, &deadlock);
-  CHECK((deadlock.culprit_count == 0 && deadlock.message[0] == 0));
+  CHECK((deadlock.culprit_count == 0 && deadlock.statement_count == 0));
 }

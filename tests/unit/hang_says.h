@@ -12,8 +12,9 @@ namespace hang_test {
 using Ranks = std::vector<int32_t>;
 
 inline bool says(const Verdict& verdict, const char* text) {
-  INFO(verdict.message);
-  CHECK(std::string(verdict.message).find(text) != std::string::npos);
+  const std::string message = message_of(verdict);
+  INFO(message);
+  CHECK(message.find(text) != std::string::npos);
   return true;
 }
 

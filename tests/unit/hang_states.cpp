@@ -11,17 +11,20 @@ namespace {
 
 constexpr uint64_t kNow = 2000000000000;
 
-const char* comm_text(void*, uint64_t id) {
-  return id == kWorld    ? "MPI_COMM_WORLD"
-         : id == kOther  ? "other"
-         : id == kWindow ? "a window"
-         : id == kInter  ? "two groups"
-                         : "";
+const char* name_text(void*, NameKind kind, int32_t rank, uint64_t value) {
+  static std::string site;
+  if (kind == NameKind::kSite) {
+    char text[40];
+    snprintf(text, sizeof(text), "app+0x%llx.%d", static_cast<unsigned long long>(value), rank);
+    return (site = text).c_str();
+  }
+  return value == kWorld    ? "MPI_COMM_WORLD"
+         : value == kOther  ? "other"
+         : value == kWindow ? "a window"
+         : value == kInter  ? "two groups"
+                            : "";
 }
 const char* call_name(void*, uint16_t id) { return call_text(id); }
-void site_text(void*, int32_t rank, uint64_t address, char* text, uint32_t bytes) {
-  snprintf(text, bytes, "app+0x%llx.%d", static_cast<unsigned long long>(address), rank);
-}
 
 bool covers(int32_t asked, int32_t any, int32_t value) { return asked == any || value == any || asked == value; }
 
@@ -292,12 +295,24 @@ std::optional<Verdict> World::judge(bool lenient) {
   asked = static_cast<uint32_t>(asked_now.size());
   const auto answered = answers(asked_now);
   const auto pointers = states();
-  const Names names = {nullptr, comm_text, call_name, site_text};
   auto verdict = std::make_unique<Verdict>();
-  if (!graph_judge({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld}, asked_now.data(), asked,
-                   answered.data(), static_cast<uint32_t>(answered.size()), lenient, names, verdict.get()))
-    return {};
+  const Judgement found =
+      graph_judge({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld}, asked_now.data(), asked,
+                  answered.data(), static_cast<uint32_t>(answered.size()), lenient, verdict.get());
+  if (found == Judgement::kNothing) return {};
   return *verdict;
+}
+
+std::string message_of(const Verdict& verdict) {
+  const auto words = std::make_unique<Explanation>();
+  explain(verdict, {nullptr, name_text, call_name}, words.get());
+  return words->message;
+}
+
+std::string evidence_of(const Verdict& verdict) {
+  const auto words = std::make_unique<Explanation>();
+  explain(verdict, {nullptr, name_text, call_name}, words.get());
+  return words->evidence;
 }
 
 std::vector<int32_t> culprits(const Verdict& verdict) {

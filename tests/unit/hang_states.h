@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "detectors/hang/graph.h"
+#include "detectors/hang/verdict/format.h"
 
 namespace hang_test {
 
@@ -112,6 +113,9 @@ struct World {
   std::vector<std::vector<uint64_t>> records_;
 };
 
+/// In the names of this world.
+std::string message_of(const Verdict& verdict);
+std::string evidence_of(const Verdict& verdict);
 std::vector<int32_t> culprits(const Verdict& verdict);
 std::vector<int32_t> victims(const Verdict& verdict);
 

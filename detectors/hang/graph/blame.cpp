@@ -3,26 +3,13 @@
 // Whose fault, and what class. The odd ones out are blamed, never those who wait for them: in a collective the smaller
 // side, around a cycle everybody in it, for a message that nearly matches its two ends.
 
-#include "detectors/hang/graph/story.h"
+#include "detectors/hang/graph/explain.h"
 #include "shim/base/hash.h"
 
 namespace resil::hang::graph {
 
-Story::Story(Graph& graph, const Core& core, const Names& names, Verdict* verdict)
-    : g_(graph), core_(core), v_(*verdict), message_(graph, names, verdict->message, sizeof(verdict->message)),
-      evidence_(graph, names, verdict->evidence, sizeof(verdict->evidence)) {}
-
-void set_ranks(const uint8_t* flags, uint32_t ranks, int32_t* kept, uint32_t room, uint32_t* count) {
-  *count = 0;
-  for (uint32_t rank = 0; rank < ranks; ++rank)
-    if (flags[rank] != 0) {
-      if (*count < room) kept[*count] = static_cast<int32_t>(rank);
-      ++*count;
-    }
-}
-
 /// The wait of this rank that belongs to the core, else any that cannot end.
-Wait Story::reason(uint32_t rank) const {
+Wait Explainer::reason(uint32_t rank) const {
   Wait found;
   each_reason(g_, core_, rank, [&](uint32_t thread, uint32_t part) {
     if (!found.valid()) found = {rank, thread, part};
@@ -37,7 +24,7 @@ Wait Story::reason(uint32_t rank) const {
 }
 
 /// Those of the core who have not come, unless they are more than those who have: then the few are too early.
-void Story::blame_wave() {
+void Explainer::blame_wave() {
   const Wave& wave = core_.waves[0];
   const uint32_t late = g_.late(*wave.comm, wave.sequence);
   uint32_t missing = 0;
@@ -56,7 +43,7 @@ void Story::blame_wave() {
       });
 }
 
-bool Story::blame() {
+bool Explainer::blame() {
   culprit_ = g_.arena().take<uint8_t>(g_.ranks());
   victim_ = g_.arena().take<uint8_t>(g_.ranks());
   scratch_ = g_.arena().take<uint8_t>(g_.ranks());
@@ -64,21 +51,20 @@ bool Story::blame() {
   auto blame_core = [&] {
     for (uint32_t rank = 0; rank < g_.ranks(); ++rank) culprit_[rank] = core_.member[rank];
   };
-  v_.type = HangClass::kDeadlock;
   switch (core_.kind) {
     case CoreKind::kGone:
       v_.type = HangClass::kRankGone;
       blame_core();
-      wave_story_ = core_.wave_count > 0;
+      in_wave_ = core_.wave_count > 0;
       break;
     case CoreKind::kEnded:
       v_.type = HangClass::kMissingRank;
-      wave_story_ = core_.wave_count > 0;
-      if (wave_story_) blame_wave();
+      in_wave_ = core_.wave_count > 0;
+      if (in_wave_) blame_wave();
       else blame_core();
       break;
     case CoreKind::kCycle:
-      wave_story_ = core_.wave_count > 0;
+      in_wave_ = core_.wave_count > 0;
       if (core_.wave_count == 1) blame_wave();
       else blame_core();
       if (core_.wave_count > 1 && 2 * core_.waves[0].waiting > core_.count) {  // most are in one: the others are odd
@@ -104,7 +90,7 @@ bool Story::blame() {
 }
 
 /// Looks for what may have been meant by each receive of the core (the first few), and takes the first that is found.
-void Story::near_misses() {
+void Explainer::near_misses() {
   constexpr uint32_t kReceives = 8;
   const bool ended = core_.kind == CoreKind::kEnded || core_.kind == CoreKind::kGone;
   uint32_t messages = 0, looked = 0;
@@ -117,10 +103,10 @@ void Story::near_misses() {
         near_ = near_miss({rank, thread, part});
     });
   }
-  if (core_.kind == CoreKind::kEnded && !wave_story_ && messages == 1) v_.type = HangClass::kUnmatchedMessage;
+  if (core_.kind == CoreKind::kEnded && !in_wave_ && messages == 1) v_.type = HangClass::kUnmatchedMessage;
   if (core_.kind == CoreKind::kGone || (near_.kind != NearMiss::kOtherTag && near_.kind != NearMiss::kOtherComm))
     return;
-  const bool large_cycle = core_.kind == CoreKind::kCycle && !wave_story_ && core_.count > 2;
+  const bool large_cycle = core_.kind == CoreKind::kCycle && !in_wave_ && core_.count > 2;
   if (large_cycle && !near_.send.valid()) return;  // messages that lie about are usual: a hint
   v_.type = HangClass::kUnmatchedMessage;
   if (large_cycle) return;  // all of them did the same
@@ -128,7 +114,7 @@ void Story::near_misses() {
     culprit_[rank] = rank == near_.sender || rank == near_.receive.rank ? 1 : 0;
 }
 
-NearMiss Story::near_miss(const Wait& receive) {
+NearMiss Explainer::near_miss(const Wait& receive) {
   const Part& wanted = part_of(g_, receive);
   NearMiss best;
   best.receive = receive;
@@ -169,7 +155,7 @@ NearMiss Story::near_miss(const Wait& receive) {
   return best;
 }
 
-uint64_t Story::signature() const {
+uint64_t Explainer::signature() const {
   uint64_t hash = hash_combine(static_cast<uint64_t>(v_.type), v_.comm);
   hash = hash_combine(hash, v_.sequence);
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
@@ -179,25 +165,6 @@ uint64_t Story::signature() const {
       hash = hash_combine(hash, g_.view(rank).threads[t].instance);
   }
   return hash;
-}
-
-bool Story::tell() {
-  v_ = {};
-  if (!blame()) return false;
-  v_.confidence = g_.lenient() ? Confidence::kVerified : Confidence::kProved;
-  v_.call = static_cast<uint16_t>(~0u);
-  const Wait main = wave_story_ ? core_.waves[0].first : core_.message.valid() ? core_.message : reason(core_.first);
-  if (main.valid()) {
-    v_.comm = part_of(g_, main).comm;
-    v_.call = part_of(g_, main).kind == PartKind::kCollective ? part_of(g_, main).call : thread_of(g_, main).call;
-    v_.sequence = wave_story_ ? part_of(g_, main).sequence : 0;
-  }
-  set_ranks(culprit_, g_.ranks(), v_.culprits, kMaxCulprits, &v_.culprit_count);
-  set_ranks(victim_, g_.ranks(), v_.victims, kMaxVictims, &v_.victim_count);
-  v_.signature = signature();
-  message();
-  evidence();
-  return true;
 }
 
 }  // namespace resil::hang::graph

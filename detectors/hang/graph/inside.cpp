@@ -3,9 +3,7 @@
 // No deadlock, and nothing moves: calls that have got all they wait for and do not return. Only when everybody they
 // deal with is inside MPI or done: a rank that computes lets its messages wait, and is right to.
 
-#include <string.h>
-
-#include "detectors/hang/graph/story.h"
+#include "detectors/hang/graph/explain.h"
 #include "shim/base/hash.h"
 
 namespace resil::hang::graph {
@@ -40,7 +38,7 @@ Wait satisfied(const Graph& graph, uint32_t rank, uint32_t thread) {
 
 }  // namespace
 
-bool tell_inside_mpi(Graph& graph, const Names& names, Verdict* verdict) {
+bool find_inside_mpi(Graph& graph, Verdict* verdict) {
   uint8_t* stuck = graph.arena().take<uint8_t>(graph.ranks());
   if (graph.arena().failed()) return false;
   Wait first;
@@ -51,7 +49,7 @@ bool tell_inside_mpi(Graph& graph, const Names& names, Verdict* verdict) {
       all_threads = satisfied(graph, rank, t);
     if (!all_threads.valid()) continue;
     const Part& part = part_of(graph, all_threads);
-    if (first.valid()) {  // one story: the same call of the same collective, or only the first message
+    if (first.valid()) {  // one verdict: the same call of the same collective, or only the first message
       const Part& told = part_of(graph, first);
       if (told.kind != PartKind::kCollective || part.kind != told.kind || part.comm != told.comm ||
           part.sequence != told.sequence)
@@ -63,46 +61,34 @@ bool tell_inside_mpi(Graph& graph, const Names& names, Verdict* verdict) {
     stuck[rank] = 1;
   }
   if (!first.valid()) return false;
-  *verdict = {};
+  if (verdict == nullptr) return true;
   const Part& part = part_of(graph, first);
   const ThreadWait& thread = thread_of(graph, first);
-  verdict->type = HangClass::kInsideMpi;
-  verdict->confidence = Confidence::kVerified;
+  const bool collective = part.kind == PartKind::kCollective;
+  verdict->begin(HangClass::kInsideMpi, Confidence::kVerified);
   verdict->comm = part.comm;
-  verdict->call = part.kind == PartKind::kCollective ? part.call : thread.call;
-  verdict->sequence = part.kind == PartKind::kCollective ? part.sequence : 0;
-  set_ranks(stuck, graph.ranks(), verdict->victims, kMaxVictims, &verdict->victim_count);
+  verdict->call = collective ? part.call : thread.call;
+  verdict->sequence = collective ? part.sequence : 0;
+  RankSet waiting = {};
+  for (uint32_t rank = 0; rank < graph.ranks(); ++rank)
+    if (stuck[rank] != 0) {
+      verdict->add_victim(static_cast<int32_t>(rank));
+      waiting.add(static_cast<int32_t>(rank));
+    }
   verdict->signature =
       hash_combine(hash_combine(static_cast<uint64_t>(HangClass::kInsideMpi), first.rank), thread.instance);
-  Words message(graph, names, verdict->message, sizeof(verdict->message));
-  Words evidence(graph, names, verdict->evidence, sizeof(verdict->evidence));
-  if (part.kind == PartKind::kCollective) {
-    const Comm& comm = *graph.comm(part.comm);
-    message.text.str("All ").u64(comm.count).str(" ranks have entered ");
-    message.wait(first);
-    message.text.str(", and ");
-    message.ranks(stuck);
-    message.text.str(verdict->victim_count == 1 ? " does" : " do").str(" not come back from it");
+  const CallWait wait = call_wait(graph, first);
+  if (collective) {
+    verdict->add(Message::kAllEntered, wait).n[0] = graph.comm(part.comm)->count;
+    verdict->add(Message::kNotReturned, wait).ranks = waiting;
   } else {
-    message.rank(first.rank);
-    message.text.str(" waits in ");
-    message.wait(first);
-    message.site(first.rank, thread);
-    message.text.str(part.kind == PartKind::kSend ? "; a receive for it was posted, but the call does not return"
-                                                  : "; that message was sent, but is not delivered");
+    verdict->add(Message::kWaits, wait);
+    verdict->add(part.kind == PartKind::kSend ? Message::kReceivePosted : Message::kSentNotDelivered, wait);
   }
-  message.text.str(", for ");
-  message.age(thread);
-  message.text.str(
-      ": the MPI library or the network. To do: see the stacks of these ranks and the "
-      "counters of the network; try another transport of the MPI library.");
-  message.done();
-  capital(verdict->message);
-  evidence.text.str(
-      "reason: inferred, all that these calls wait for has happened by the counters of both sides\nwaiting: ");
-  evidence.ranks(stuck);
-  evidence.text.chr('\n');
-  evidence.done();
+  verdict->add(Message::kLibraryOrNetwork);
+  verdict->add(Message::kDoTransport);
+  verdict->add(Message::kReasonDone);
+  verdict->add(Message::kWaitingRanks, waiting);
   return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "detectors/hang/graph.h"
 
-#include "detectors/hang/graph/story.h"
+#include "detectors/hang/graph/explain.h"
 #include "shim/base/hash.h"
 
 namespace resil::hang {
@@ -69,9 +69,11 @@ void each_message(const Graph& graph, With with) {
   }
 }
 
-bool told(Graph& graph, const Names& names, Verdict* verdict) {
+/// The core of the graph, explained unless nobody asks.
+bool find_deadlock(Graph& graph, Verdict* verdict) {
   Core core;
-  return graph.find_components() && find_core(graph, &core) && Story(graph, core, names, verdict).tell();
+  return graph.find_components() && find_core(graph, &core) &&
+         (verdict == nullptr || Explainer(graph, core, *verdict).explain());
 }
 
 }  // namespace
@@ -115,17 +117,19 @@ uint32_t graph_questions(const GraphInput& input, Question* questions, uint32_t 
   return asked.count;
 }
 
-bool graph_judge(const GraphInput& input, const Question* questions, uint32_t question_count, const Answer* answers,
-                 uint32_t answer_count, bool lenient, const Names& names, Verdict* verdict) {
+Judgement graph_judge(const GraphInput& input, const Question* questions, uint32_t question_count,
+                      const Answer* answers, uint32_t answer_count, bool lenient, Verdict* verdict) {
   {
     Graph strict(input, false, false);
-    if (!strict.solve(questions, question_count, answers, answer_count)) return false;
-    if (told(strict, names, verdict)) return true;
+    if (!strict.solve(questions, question_count, answers, answer_count)) return Judgement::kNothing;
+    if (find_deadlock(strict, verdict)) return Judgement::kProved;
   }
-  if (!lenient) return false;
+  if (!lenient) return Judgement::kNothing;
   Graph graph(input, true, false);
-  return graph.solve(questions, question_count, answers, answer_count) &&
-         (told(graph, names, verdict) || tell_inside_mpi(graph, names, verdict));
+  if (!graph.solve(questions, question_count, answers, answer_count)) return Judgement::kNothing;
+  return find_deadlock(graph, verdict)     ? Judgement::kInferred
+         : find_inside_mpi(graph, verdict) ? Judgement::kInsideMpi
+                                           : Judgement::kNothing;
 }
 
 }  // namespace resil::hang

@@ -10,9 +10,8 @@
 
 #include <cstdint>
 
-#include "detectors/hang/graph.h"
 #include "detectors/hang/reader/snapshot.h"
-#include "detectors/hang/root/verdict.h"
+#include "detectors/hang/verdict/verdict.h"
 
 namespace resil::hang {
 
@@ -21,7 +20,8 @@ struct Unreceived {
   int32_t sender, receiver;  ///< world ranks
   int32_t tag;  ///< -1: tags are not told apart
   uint64_t count;
-  char communicator[88];
+  uint64_t comm;  ///< id
+  char communicator[88];  ///< its name, by whoever formats the verdict
 };
 constexpr uint32_t kMostUnreceived = 64;
 struct UnreceivedList {
@@ -35,10 +35,12 @@ struct UnreceivedList {
 uint32_t accounts_collect(const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
 /// Adds one answer to another. False: `from` is no answer.
 bool accounts_merge(void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes);
-/// True: `verdict` is filled: kUnreceived, or, with `again`, kUnequalCollectives. False: these accounts agree, or not
-/// all ranks of the job are in them. `list`, if given and not `again`: what was found, one by one.
-bool accounts_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict, bool again = false,
-                    UnreceivedList* list = nullptr);
+/// True: `verdict` is filled: kUnreceived, and `list` with the messages one by one; without a list
+/// kUnequalCollectives. False: these accounts agree, or not all ranks of the job are in them.
+bool accounts_judge(const void* merged, uint32_t bytes, Verdict* verdict, UnreceivedList* list);
+/// Names of communicators that came with the accounts: whoever has freed one may be the only one to know it. By
+/// `index` from 0; false: no more.
+bool accounts_name(const void* merged, uint32_t bytes, uint32_t index, uint64_t* comm, char* text, uint32_t room);
 
 /// What the accounts of a merged answer do not cover.
 struct AccountsCoverage {

@@ -169,7 +169,7 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
   return found;
 }
 
-void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory, const Names& names) {
+void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory) {
   tree_sort(tree);
   if (!tree_disagrees(tree)) {
     memory.waited = 0;
@@ -200,8 +200,7 @@ void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory, const Names& name
         all = false;
         break;
       }
-      mismatch.undo[mismatch.queued] = {tree.comm, static_cast<uint32_t>(lane), said};
-      say_parting(tree, parting, side, names, &mismatch.verdicts[mismatch.queued++]);
+      explain_parting(tree, parting, side, mismatch.verdicts[mismatch.queued++]);
     }
     if (all) said = news;
   }

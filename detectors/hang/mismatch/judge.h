@@ -51,6 +51,6 @@ bool find_parting(const Tree& tree, const uint32_t* counts, Lane lane, uint64_t 
 void mark_side(const Tree& tree, const Parting& parting, uint32_t side, bool* marks);
 Difference find_difference(const Tree& tree, const Parting& parting, const bool* usual, const bool* odd);
 /// Fills the verdict on sides[odd] against sides[0]; without a majority on all sides.
-void say_parting(const Tree& tree, const Parting& parting, uint32_t odd, const Names& names, Verdict* verdict);
+void explain_parting(const Tree& tree, const Parting& parting, uint32_t odd, Verdict& verdict);
 
 }  // namespace resil::hang

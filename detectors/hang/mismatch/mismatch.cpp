@@ -125,7 +125,7 @@ bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t ro
   return true;
 }
 
-bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, const Names& names, Verdict* verdict) {
+bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verdict* verdict) {
   if (bytes > kHistoryBytes) bytes = 0;
   merged = aligned(merged, bytes, mismatch.scratch);
   if (bytes != 0 || mismatch.next == mismatch.queued) {
@@ -151,7 +151,7 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, cons
         mismatch.coverage.broken += one == nullptr || (one->flags & kTreeBroken) == 0;
         memory.waited = 0;
       } else {
-        judge_tree(mismatch, tree, memory, names);
+        judge_tree(mismatch, tree, memory);
       }
       char* place = frame_place(writer);
       const uint32_t used = block_store(tree, kRootClaims, place, frame_room(writer));
@@ -169,18 +169,6 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, cons
   if (mismatch.next == mismatch.queued) return false;
   *verdict = mismatch.verdicts[mismatch.next++];
   return true;
-}
-
-void mismatch_again(Mismatch& mismatch) {
-  for (uint32_t i = mismatch.next != 0 ? mismatch.next - 1 : 0; i < mismatch.queued; ++i) {
-    FrameReader reader;
-    frame_read(reader, mismatch.history[mismatch.in_use], mismatch.history_bytes, mismatch.world);
-    for (; reader.block != nullptr; frame_next(reader))
-      if (reader.block->comm == mismatch.undo[i].comm)
-        reinterpret_cast<Block*>(mismatch.history[mismatch.in_use] + reader.used)->said[mismatch.undo[i].lane] =
-            mismatch.undo[i].said;
-  }
-  mismatch.next = mismatch.queued = 0;
 }
 
 // The one of this process.
@@ -218,13 +206,9 @@ bool mismatch_merge(void* into, uint32_t* bytes, uint32_t room, const void* from
   return mismatch != nullptr && mismatch_merge(*mismatch, into, bytes, room, from, from_bytes);
 }
 
-bool mismatch_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict) {
+bool mismatch_judge(const void* merged, uint32_t bytes, Verdict* verdict) {
   Mismatch* mismatch = own(world_of(merged, bytes));
-  return mismatch != nullptr && mismatch_judge(*mismatch, merged, bytes, names, verdict);
-}
-
-void mismatch_again() {
-  if (own_instance != nullptr) mismatch_again(*own_instance);
+  return mismatch != nullptr && mismatch_judge(*mismatch, merged, bytes, verdict);
 }
 
 MismatchCoverage mismatch_coverage() { return own_instance != nullptr ? own_instance->coverage : MismatchCoverage{}; }

@@ -10,9 +10,8 @@
 
 #include <cstdint>
 
-#include "detectors/hang/graph.h"
 #include "detectors/hang/reader/snapshot.h"
-#include "detectors/hang/root/verdict.h"
+#include "detectors/hang/verdict/verdict.h"
 
 namespace resil::hang {
 
@@ -28,11 +27,7 @@ bool mismatch_merge(void* into, uint32_t* bytes, uint32_t room, const void* from
 /// At the root, once a round: takes the merged answer (0 bytes: nothing new) into the history. True: `verdict` is
 /// filled; several findings come one a call (0 bytes to ask at once). The same finding is made once. Numbers of calls
 /// are those of Track::sequence. An answer may come twice or late.
-bool mismatch_judge(const void* merged, uint32_t bytes, const Names& names, Verdict* verdict);
-
-/// The verdict that mismatch_judge has just given, and those still to come of this round, are made once more by the
-/// next calls: with names that were not known now.
-void mismatch_again();
+bool mismatch_judge(const void* merged, uint32_t bytes, Verdict* verdict);
 
 /// What cannot be compared is counted, not passed over.
 struct MismatchCoverage {
@@ -53,8 +48,7 @@ void mismatch_destroy(Mismatch* mismatch);
 uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
 bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from,
                     uint32_t from_bytes);
-bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, const Names& names, Verdict* verdict);
-void mismatch_again(Mismatch& mismatch);
+bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verdict* verdict);
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch);
 
 }  // namespace resil::hang

@@ -32,12 +32,6 @@ struct Entry {
   uint64_t state;  ///< as read, see Told; 0: not read
 };
 
-/// What a verdict in the queue has made a communicator's memory forget.
-struct Undo {
-  uint64_t comm;
-  uint32_t lane, said;
-};
-
 struct Mismatch {
   uint32_t world;
   uint64_t bytes;  ///< of this mapping
@@ -56,11 +50,10 @@ struct Mismatch {
   uint32_t in_use;
   Tree* tree;
   uint32_t queued, next;  ///< verdicts of this round that have not been fetched yet
-  Undo undo[kQueue];
   Verdict* verdicts;
 };
 
 /// Judges one communicator's tree; appends verdicts to the queue. `block`: its memory between rounds.
-void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory, const Names& names);
+void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory);
 
 }  // namespace resil::hang

@@ -5,19 +5,18 @@
 
 #include "detectors/hang/monitor/monitor.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
-#include "detectors/hang/monitor/monitor_internal.h"
 #include "detectors/hang/monitor/overlay_report.h"
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/root/action.h"
+#include "detectors/hang/root/hook.h"
 #include "detectors/hang/root/root.h"
+#include "detectors/hang/verdict/note.h"
 #include "shim/call/runtime.h"
-#include "shim/report/log.h"
 
 namespace resil::hang {
 
@@ -50,6 +49,7 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
   auto* text = static_cast<char*>(room);
   Watch& watch = monitor->watch;
   switch (static_cast<Round>(kind)) {
+    case Round::kNone: break;
     case Round::kSummary: {
       if (bytes == sizeof(Learned)) {
         Learned learned;
@@ -93,9 +93,34 @@ bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t ro
   }
 }
 
+/// Every node makes its ranks leave with exit status 92.
+void order_abort() {
+  action_tell_launcher();
+  if (monitor->overlay == nullptr) action_begin(monitor->watch);
+  else overlay_order(monitor->overlay, static_cast<uint16_t>(Order::kAbort), nullptr, 0);
+}
+
+/// Puts the root's question to the nodes; with one node, answers it, and those that follow.
+void put(Ask ask) {
+  Root& root = monitor->root;
+  while (ask.kind != Round::kNone) {
+    const auto kind = static_cast<uint16_t>(ask.kind);
+    if (monitor->overlay == nullptr) {
+      const uint32_t length = own_answer(nullptr, kind, ask.payload, ask.bytes, monitor->answer, kMostAnswer);
+      ask = root_finished(root, ask.kind, monitor->answer, length, nullptr, 0);
+    } else if (overlay_ask(monitor->overlay, kind, ask.payload, ask.bytes, monotonic_seconds() + kRoundSeconds) != 0) {
+      break;
+    } else {
+      ask = root_refused(root);
+    }
+  }
+  if (root.abort_wanted) order_abort();
+  root.abort_wanted = false;
+}
+
 void finished(void*, uint64_t, uint16_t kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
               uint32_t count) {
-  root_finished(monitor->root, static_cast<Round>(kind), merged, bytes, unanswered, count);
+  put(root_finished(monitor->root, static_cast<Round>(kind), merged, bytes, unanswered, count));
 }
 
 void order(void*, uint16_t kind, const void*, uint32_t) {
@@ -107,29 +132,6 @@ void node_changed(void*, uint32_t node, NodeState state) { root_node(monitor->ro
 bool is_root() { return monitor->overlay == nullptr || overlay_state(monitor->overlay).is_root; }
 
 }  // namespace
-
-bool monitor_ask(Round kind, const void* payload, uint32_t bytes) {
-  if (monitor->overlay != nullptr)
-    return overlay_ask(monitor->overlay, static_cast<uint16_t>(kind), payload, bytes,
-                       monotonic_seconds() + kRoundSeconds) != 0;
-  const uint32_t length =
-      own_answer(nullptr, static_cast<uint16_t>(kind), payload, bytes, monitor->answer, kMostAnswer);
-  finished(nullptr, 0, static_cast<uint16_t>(kind), monitor->answer, length, nullptr, 0);
-  return true;
-}
-
-bool monitor_local_name(const NameQuestion& question, char* text, uint32_t bytes) {
-  NameAnswer answer;
-  if (watch_names(monitor->watch, &question, 1, reinterpret_cast<char*>(&answer), sizeof(answer)) == 0) return false;
-  snprintf(text, bytes, "%s", answer.text);
-  return true;
-}
-
-void monitor_order_abort() {
-  action_tell_launcher();
-  if (monitor->overlay == nullptr) action_begin(monitor->watch);
-  else overlay_order(monitor->overlay, static_cast<uint16_t>(Order::kAbort), nullptr, 0);
-}
 
 bool monitor_stand_by(const Wiring& wiring) {
   if (prepared == nullptr) prepared = reserve<Monitor>(1);
@@ -143,8 +145,8 @@ bool monitor_begin(Wiring& wiring, NodeBoard& board) {
   Monitor* made = prepared;
   if (made == nullptr) return false;
   made->answer = reserve<char>(kMostAnswer);
-  if (made->answer == nullptr || !root_begin(made->root, wiring, board)) {
-    add_note("hang: no memory for the helper thread: this node is not watched");
+  if (made->answer == nullptr || !root_begin(made->root, wiring, board, made->watch)) {
+    note(Message::kNoHelperMemory);
     return false;
   }
   monitor = made;
@@ -161,13 +163,13 @@ bool monitor_begin(Wiring& wiring, NodeBoard& board) {
                                   wiring.key, handler, options),
                      __ATOMIC_RELEASE);
     wiring.listener = -1;  // the overlay's now, open or not
-    if (made->overlay == nullptr)
-      add_note("hang: no connection between the nodes: only the ranks of this one are watched");
+    if (made->overlay == nullptr) note(Message::kNotConnected);
   }
   return true;
 }
 
 double monitor_turn(double now) {
+  reap_hooks();
   double rest = action_turn(monitor->watch, now);
   if (rest >= 0 && (monitor->overlay == nullptr || overlay_flushed(monitor->overlay))) {
     if (rest == 0) action_end();
@@ -175,7 +177,9 @@ double monitor_turn(double now) {
     rest = 1;
   }
   if (is_root()) {
-    const double until = root_turn(monitor->root, now);
+    Ask ask;
+    const double until = root_turn(monitor->root, now, &ask);
+    put(ask);
     rest = until < rest ? until : rest;
   }
   if (monitor->overlay != nullptr) {
@@ -203,13 +207,13 @@ void monitor_accounts() {
     return monotonic_seconds() < until;
   };
   if (monitor->overlay == nullptr) {
-    root_accounts(monitor->root);
+    put(root_accounts(monitor->root));
   } else if (is_root()) {
     while (root_busy(monitor->root) && goes_on())  // a round is on its way
       ;
-    if (root_accounts(monitor->root))
-      while (root_busy(monitor->root) && goes_on())
-        ;
+    put(root_accounts(monitor->root));
+    while (root_busy(monitor->root) && goes_on())
+      ;
   } else {
     // Stays until it has answered and passed on what its children said; a root that has gone asks nothing any more.
     while (

@@ -10,6 +10,7 @@
 namespace resil::hang {
 
 enum class Round : uint16_t {
+  kNone = 0,
   kSummary = 1,  ///< answer: Summary, added up
   kStates,  ///< answer: RankState records
   kAnswers,  ///< request: Question[]; answer: Answer[]
@@ -59,6 +60,7 @@ enum class NameKind : uint8_t {
   kComm,  ///< of a communicator id: "MPI_COMM_WORLD"
   kHost,  ///< of the rank: "nid0042, pid 1234"
   kLast,  ///< its last call: "MPI_Allreduce on MPI_COMM_WORLD, collective 17, at lmp+0x1578"
+  kNode,  ///< not asked of others: of a node, "nid0042, rank 7"
 };
 
 struct NameQuestion {

@@ -11,12 +11,12 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "detectors/hang/verdict/note.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
-#include "shim/report/log.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -167,7 +167,7 @@ bool wire_up(Wiring& wiring, bool usable) {
     }
     static constexpr uint8_t kNoKey[16] = {};
     if (memcmp(wiring.key, kNoKey, sizeof(kNoKey)) == 0) {
-      add_note("hang: no random key: the nodes of this job are not connected");
+      note(Message::kNoKey);
       wiring.nodes = nullptr;
     }
   }

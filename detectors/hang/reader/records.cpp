@@ -1,32 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records that travel between nodes: whole or not used, added up, written as text. Pure functions.
+// Records that travel between nodes: whole or not used, added up. Pure functions.
 
 #include "detectors/hang/reader/records.h"
 
-#include <stdio.h>
-#include <string.h>
-
 namespace resil::hang {
-
-void rank_ranges(const int32_t* ranks, uint32_t count, uint32_t total, char* text, uint32_t bytes) {
-  uint32_t used = 0, named = 0;
-  text[0] = 0;
-  for (uint32_t i = 0; i < count;) {
-    uint32_t end = i;
-    while (end + 1 < count && ranks[end + 1] == ranks[end] + 1) ++end;
-    char piece[32];
-    if (end > i) snprintf(piece, sizeof(piece), "%s%d-%d", used != 0 ? "," : "", ranks[i], ranks[end]);
-    else snprintf(piece, sizeof(piece), "%s%d", used != 0 ? "," : "", ranks[i]);
-    const auto length = static_cast<uint32_t>(strlen(piece));
-    if (used + length + 24 > bytes) break;
-    memcpy(text + used, piece, length + 1);
-    used += length;
-    named += end - i + 1;
-    i = end + 1;
-  }
-  if (named < total) snprintf(text + used, bytes - used, "%sand %u more", used != 0 ? " " : "", total - named);
-}
 
 bool state_is_whole(const RankState& state, uint32_t room) {
   const uint64_t bytes = sizeof(RankState) + uint64_t{state.thread_count} * sizeof(ThreadWait) +

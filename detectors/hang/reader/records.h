@@ -7,9 +7,6 @@
 
 namespace resil::hang {
 
-/// "0-511,513", as far as it fits; `total` may exceed `count`, what is not named is counted.
-void rank_ranges(const int32_t* ranks, uint32_t count, uint32_t total, char* text, uint32_t bytes);
-
 /// Adds the sample of another node.
 void summary_add(Summary* into, const Summary& from);
 

@@ -12,17 +12,15 @@
 
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
-#include "detectors/hang/monitor/monitor.h"
-#include "detectors/hang/monitor/monitor_internal.h"
+#include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/watch.h"
+#include "detectors/hang/root/hang_log.h"
 #include "detectors/hang/root/publish.h"
-#include "detectors/hang/root/report_files.h"
 #include "detectors/hang/root/root_verdict.h"
 #include "detectors/hang/root/unreceived.h"
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
-#include "shim/model/call_info.h"
 #include "shim/report/log.h"
 #include "shim/tables/tables.h"
 
@@ -50,14 +48,17 @@ void note_opinion(Root& root) {
   const stats::Verdict& opinion = root.opinion;
   if (opinion.finding >= stats::Finding::kSuspected && !root.suspected) {
     root.suspected = true;
-    log_hang("suspected",
-             "no rank has made progress for %.1f s; %u of %u ranks are outside MPI, %u low samples in a row "
-             "(chance %.2g); verified after %.1f s",
-             opinion.quiet, root.summary.out, root.summary.ranks, opinion.observation.suspicions,
-             opinion.observation.probability, opinion.verified_at);
+    Statement line = statement_of(Message::kSuspicion);
+    line.n[0] = root.summary.out;
+    line.n[1] = root.summary.ranks;
+    line.n[2] = opinion.observation.suspicions;
+    line.seconds[0] = opinion.quiet;
+    line.seconds[1] = opinion.verified_at;
+    line.seconds[2] = opinion.observation.probability;
+    log_hang("suspected", line, names_of(root.names));
   } else if (root.suspected && root.summary.moved != 0) {
-    root.suspected = root.verified = false;
-    log_hang("withdrawn", "ranks make progress again");
+    root.suspected = false;
+    log_hang("withdrawn", statement_of(Message::kWithdrawn), names_of(root.names));
   }
 }
 
@@ -101,9 +102,9 @@ void sampled(Root& root, const Summary& summary) {
     root.excused = root.starved = 0;
     note_opinion(root);
   }
-  root.with_states = (summary.waiting != 0 || root.suspected || summary.gone != 0 || summary.stopped != 0) &&
-                     now - root.states_at >= kStatesEvery;
-  root.with_mismatch = now - root.mismatch_at >= kMismatchEvery;
+  root.states_due = (summary.waiting != 0 || root.suspected || summary.gone != 0 || summary.stopped != 0) &&
+                    now - root.states_at >= kStatesEvery;
+  root.mismatch_due = now - root.mismatch_at >= kMismatchEvery;
 }
 
 /// Which of the ranks stayed outside MPI while nobody moved.
@@ -149,12 +150,76 @@ GraphInput graph_input(const Root& root) {
   return {root.states.by_rank, root.states.count, realtime_now_ns(), world_comm_id(runtime.world)};
 }
 
-void decide(Root& root);
-bool found_by_graph(Root& root, double now, Verdict* verdict);
-Names names_of(Root& root);
-void next_round(Root& root);
+// Each of these returns what to ask next.
 
-void states_came(Root& root, const void* merged, uint32_t bytes) {
+Ask ask(Root& root, Phase phase, Round kind, const void* payload = nullptr, uint64_t bytes = 0) {
+  root.phase = phase;
+  return {kind, payload, static_cast<uint32_t>(bytes)};
+}
+
+Ask ask_names(Root& root, Phase phase) {
+  root.names.missing = false;
+  return ask(root, phase, Round::kNames, root.names.questions, root.names.count * sizeof(NameQuestion));
+}
+
+/// What is left of this chain.
+Ask next_round(Root& root) {
+  if (root.states_due) {
+    root.states_due = false;
+    return ask(root, Phase::kReading, Round::kStates);
+  }
+  if (root.mismatch_due) {
+    root.mismatch_due = false;
+    return ask(root, Phase::kComparing, Round::kMismatch);
+  }
+  return ask(root, Phase::kIdle, Round::kNone);
+}
+
+/// Proved, or after long patience inferred. Fills `verdict`, if given.
+bool found_by_graph(Root& root, double now, Verdict* verdict) {
+  const GraphInput input = graph_input(root);
+  const double blocked = now - root.blocked_since;
+  const Judgement found = graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count,
+                                      blocked >= lenient_after(root), verdict);
+  if (found == Judgement::kNothing || found == Judgement::kProved) return found == Judgement::kProved;
+  // All that these calls wait for has happened, and data may take long on its way; or some poll, and may wait for more
+  // than messages.
+  return (found != Judgement::kInsideMpi && root.summary.polling == 0) || blocked >= inside_after(root);
+}
+
+/// The first certain verdict there is.
+bool judged(Root& root, double now) {
+  Verdict* verdict = &root.verdict;
+  if (!found_by_graph(root, now, verdict) && !computation_verdict(root, verdict) &&
+      !stopped_verdict(root, now, verdict) && !silent_verdict(root, now, verdict) &&
+      !idle_verdict(root, now, verdict) && !device_verdict(root, now, verdict))
+    return false;
+  name_idle(root, now, verdict);
+  add_devices(root, verdict);
+  add_places(root, verdict);
+  return true;
+}
+
+/// The verdict in words, and the communicators that the files will name.
+void explain_verdict(Root& root) {
+  const Names names = names_of(root.names);
+  explain(root.verdict, names, &root.explanation);
+  for (uint32_t i = 0; i < root.states.count; ++i) {
+    const Part* part = root.states.by_rank[i] != nullptr ? first_part(*root.states.by_rank[i]) : nullptr;
+    if (part != nullptr && part->kind == PartKind::kCollective) comm_name(names, part->comm);
+  }
+}
+
+Ask decide(Root& root) {
+  names_forget(root.names);
+  if (!judged(root, monotonic_seconds()) || was_published(*root.board, root.verdict)) return next_round(root);
+  explain_verdict(root);
+  if (root.names.missing) return ask_names(root, Phase::kNaming);
+  publish(root);
+  return next_round(root);
+}
+
+Ask states_came(Root& root, const void* merged, uint32_t bytes) {
   const double now = monotonic_seconds();
   root.states_at = now;
   JobStates& states = root.states;
@@ -168,164 +233,80 @@ void states_came(Root& root, const void* merged, uint32_t bytes) {
     at += state->bytes;
   }
   note_insistence(root);
-  if (root.confirming) {  // the same instances as before the answers: what they say held while these calls were open
-    root.confirming = false;
-    decide(root);
-    return;
-  }
-  learn_patience(root, names_of(root));
+  // The same instances as before the answers: what they say held while these calls were open.
+  if (root.phase == Phase::kConfirming) return decide(root);
+  learn_patience(root);
   search_faulty(root, now);
   note_blocked(root, now);
   note_cpu(root, now);
   root.question_count = graph_questions(graph_input(root), root.questions, kMostQuestions);
   root.answer_count = 0;
-  if (root.question_count == 0 || !monitor_ask(Round::kAnswers, root.questions, root.question_count * sizeof(Question)))
-    decide(root);
+  if (root.question_count == 0) return decide(root);
+  return ask(root, Phase::kCounting, Round::kAnswers, root.questions, root.question_count * sizeof(Question));
 }
 
-const char* comm_of(void* self, uint64_t id) { return name_of(*static_cast<Root*>(self), -1, NameKind::kComm, id); }
-const char* call_of(void*, uint16_t id) { return id < kCallCount ? call_info(static_cast<CallId>(id)).name : "?"; }
-void site_of(void* self, int32_t rank, uint64_t address, char* text, uint32_t bytes) {
-  snprintf(text, bytes, "%s", name_of(*static_cast<Root*>(self), rank, NameKind::kSite, address));
+/// A message may have been in flight when the states were taken, and told when the counters were read. So where there
+/// is something to find, it is judged with states that are younger than the answers.
+Ask answers_came(Root& root, const void* merged, uint32_t bytes) {
+  const uint64_t count = bytes / sizeof(Answer);
+  root.answer_count = static_cast<uint32_t>(count < kMostAnswers ? count : kMostAnswers);
+  memcpy(root.answers, merged, root.answer_count * sizeof(Answer));
+  if (!found_by_graph(root, monotonic_seconds(), nullptr)) return decide(root);
+  return ask(root, Phase::kConfirming, Round::kStates);
 }
 
-Names names_of(Root& root) { return {&root, comm_of, call_of, site_of}; }
-
-/// Proved, or after long patience verified.
-bool found_by_graph(Root& root, double now, Verdict* verdict) {
-  const GraphInput input = graph_input(root);
-  const Names names = names_of(root);
-  if (graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, false, names, verdict))
-    return true;
-  const double blocked = now - root.blocked_since;
-  if (blocked < lenient_after(root) ||
-      !graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, true, names, verdict))
-    return false;
-  // All that these calls wait for has happened, and data may take long on its way; or some poll, and may wait for more
-  // than messages.
-  return (verdict->type != HangClass::kInsideMpi && root.summary.polling == 0) || blocked >= inside_after(root);
-}
-
-/// The first certain verdict there is, with whatever names are known so far.
-bool judged(Root& root, double now) {
-  const Names names = names_of(root);
-  if (!found_by_graph(root, now, &root.verdict) && !computation_verdict(root, now, names, &root.verdict) &&
-      !stopped_verdict(root, now, names, &root.verdict) && !silent_verdict(root, now, names, &root.verdict) &&
-      !idle_verdict(root, now, names, &root.verdict) && !device_verdict(root, now, names, &root.verdict))
-    return false;
-  name_idle(root, now, &root.verdict);
-  add_device_evidence(root, &root.verdict);
-  say_where(root, &root.verdict);
-  return true;
-}
-
-/// The communicators that the files will name.
-void name_places(Root& root) {
-  for (uint32_t i = 0; i < root.states.count; ++i) {
-    const RankState* state = root.states.by_rank[i];
-    const Part* part = state != nullptr ? first_part(*state) : nullptr;
-    if (part != nullptr && part->kind == PartKind::kCollective) name_of(root, -1, NameKind::kComm, part->comm);
+/// Verdicts about collectives, one after the other.
+Ask report_mismatches(Root& root, bool found) {
+  for (; found; found = mismatch_judge(nullptr, 0, &root.verdict)) {
+    if (was_published(*root.board, root.verdict)) continue;
+    add_places(root, &root.verdict);
+    explain_verdict(root);
+    if (root.names.missing) return ask_names(root, Phase::kNamingMismatch);
+    publish(root);
   }
+  return root.ending ? ask(root, Phase::kAccounting, Round::kAccounts) : next_round(root);
 }
 
-void decide(Root& root) {
-  const double now = monotonic_seconds();
-  root.names.count = 0;
-  root.names.asked = false;
-  root.naming = judged(root, now);
-  if (root.naming) name_places(root);
-  if (root.naming && root.names.asked &&
-      monitor_ask(Round::kNames, root.names.questions, root.names.count * sizeof(NameQuestion)))
-    return;
-  if (root.naming) publish(root, root.verdict);
-  root.naming = false;
-  next_round(root);
-}
-
-bool mismatch_came(Root& root, const void* merged, uint32_t bytes);
-void after_mismatch(Root& root);
-
-/// The names are there: the same verdict once more, now in full.
-void names_came(Root& root, const NameAnswer* answers, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i)
-    if (answers[i].question < root.names.count) {
-      memcpy(root.names.texts[answers[i].question], answers[i].text, sizeof(answers[i].text));
-      root.names.texts[answers[i].question][sizeof(answers[i].text) - 1] = 0;
-    }
-  if (root.renaming) {
-    mismatch_came(root, nullptr, 0);
-    after_mismatch(root);
-    return;
-  }
-  if (root.naming && judged(root, monotonic_seconds())) publish(root, root.verdict);
-  root.naming = false;
-  next_round(root);
-}
-
-void last_round(Root& root);
-
-/// True: names have been asked of other nodes; then once more.
-bool mismatch_came(Root& root, const void* merged, uint32_t bytes) {
-  const Names names = names_of(root);
+Ask mismatch_came(Root& root, const void* merged, uint32_t bytes) {
   root.mismatch_at = monotonic_seconds();
-  bool may_ask = !root.renaming;
-  root.renaming = false;
-  if (may_ask) {
-    root.names.count = 0;
-    root.names.asked = false;
-  }
-  for (bool found = mismatch_judge(merged, bytes, names, &root.verdict); found;
-       found = mismatch_judge(nullptr, 0, names, &root.verdict)) {
-    if (!root.names.asked || !may_ask) {
-      say_where(root, &root.verdict);
-      publish(root, root.verdict);
-      continue;
-    }
-    may_ask = false;
-    mismatch_again();
-    root.renaming = monitor_ask(Round::kNames, root.names.questions, root.names.count * sizeof(NameQuestion));
-    if (root.renaming) return true;
-  }
-  return false;
+  names_forget(root.names);
+  return report_mismatches(root, mismatch_judge(merged, bytes, &root.verdict));
 }
 
-void after_mismatch(Root& root) {
-  if (root.ending) last_round(root);
-  else next_round(root);
+/// The names are there, or will not come: what is not known by now is said to be so.
+Ask publish_named(Root& root) {
+  const Phase phase = root.phase;
+  explain_verdict(root);
+  publish(root);
+  return phase == Phase::kNaming ? next_round(root)
+                                 : report_mismatches(root, mismatch_judge(nullptr, 0, &root.verdict));
 }
 
 /// Notes for the report: programs leave messages behind without harm, and with.
 void accounts_came(Root& root, const void* merged, uint32_t bytes) {
-  const Names names = names_of(root);
-  for (int again = 0; again < 2; ++again)
-    if (accounts_judge(merged, bytes, names, &root.verdict, again != 0, &unreceived_list())) {
-      log_hang("suspected", "%s: %s", class_name(root.verdict.type), root.verdict.message);
-      add_note_format("hang: %s", root.verdict.message);
-    }
-}
-
-void last_round(Root& root) {
-  root.ending = false;
-  if (!monitor_ask(Round::kAccounts, nullptr, 0)) root.busy = false;
-}
-
-/// What is left of this chain.
-void next_round(Root& root) {
-  if (root.with_states) {
-    root.with_states = false;
-    if (monitor_ask(Round::kStates, nullptr, 0)) return;
+  names_forget(root.names);
+  uint64_t comm;
+  char name[sizeof(NameAnswer::text)];
+  for (uint32_t i = 0; accounts_name(merged, bytes, i, &comm, name, sizeof(name)); ++i)
+    names_add(root.names, NameKind::kComm, comm, name);
+  const Names names = names_of(root.names);
+  UnreceivedList& list = unreceived_list();
+  for (UnreceivedList* wanted : {&list, static_cast<UnreceivedList*>(nullptr)}) {
+    if (!accounts_judge(merged, bytes, &root.verdict, wanted)) continue;
+    explain(root.verdict, names, &root.explanation);
+    log_hang("suspected", root.verdict, root.explanation);
+    add_note_format("hang: %s", root.explanation.message);
   }
-  if (root.with_mismatch) {
-    root.with_mismatch = false;
-    if (monitor_ask(Round::kMismatch, nullptr, 0)) return;
-  }
-  root.busy = false;
+  for (uint32_t i = 0; i < list.listed; ++i)
+    snprintf(list.entries[i].communicator, sizeof(list.entries[i].communicator), "%s",
+             comm_name(names, list.entries[i].comm));
 }
 
 }  // namespace
 
-bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board) {
-  root.wiring = &wiring;
+bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board, Watch& watch) {
+  root.wiring = root.names.wiring = &wiring;
+  root.names.watch = &watch;
   root.board = &board;
   const auto count = static_cast<uint32_t>(runtime.size > 0 ? runtime.size : 1);
   root.states.count = count;
@@ -356,15 +337,15 @@ void root_learn(Root& root, const Learned& from) {
   learned.watched = from.watched > learned.watched ? from.watched : learned.watched;
 }
 
-double root_turn(Root& root, double now) {
-  if (root.busy) {
+double root_turn(Root& root, double now, Ask* next) {
+  *next = {Round::kNone, nullptr, 0};
+  if (root_busy(root)) {
     if (now - root.asked_at < kStuckRound) return 0.1;
-    root.busy = false;  // the overlay has lost its root in between
+    root.phase = Phase::kIdle;  // the overlay has lost its root in between
   }
   if (now < root.next_look) return root.next_look - now;
   root.asked_at = now;
-  root.busy = true;
-  if (!monitor_ask(Round::kSummary, &root.learned, sizeof(root.learned))) root.busy = false;
+  *next = ask(root, Phase::kSampling, Round::kSummary, &root.learned, sizeof(root.learned));
   root.next_look = now + kLookEvery;
   if (root.next_sample < root.next_look) root.next_look = root.next_sample > now ? root.next_sample : now;
   return root.next_look - now;
@@ -374,14 +355,11 @@ void root_node(Root& root, uint32_t node, NodeState state) {
   if (node < root.wiring->node_count) root.silences[node].left = state == NodeState::kLeft;
 }
 
-bool root_busy(const Root& root) { return root.busy; }
-
-bool root_accounts(Root& root) {
-  if (root.busy && monitor_waits()) return false;
-  root.busy = root.ending = true;
+Ask root_accounts(Root& root) {
+  if (root_busy(root)) return {Round::kNone, nullptr, 0};
+  root.ending = true;
   // Collectives that did not match just before the end, or in a job too short for any look.
-  if (!monitor_ask(Round::kMismatch, nullptr, 0)) last_round(root);
-  return true;
+  return ask(root, Phase::kComparing, Round::kMismatch);
 }
 
 void root_end(Root& root) {
@@ -398,32 +376,46 @@ void root_end(Root& root) {
   unreserve(root.answers, kMostAnswers);
 }
 
-void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
-                   uint32_t count) {
+Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
+                  uint32_t count) {
   if (kind == Round::kSummary) note_silence(root, unanswered, count, monotonic_seconds());
-  switch (kind) {
-    case Round::kSummary:
+  constexpr Round kAwaited[] = {Round::kNone,  Round::kSummary,  Round::kStates, Round::kAnswers, Round::kStates,
+                                Round::kNames, Round::kMismatch, Round::kNames,  Round::kAccounts};
+  if (kind != kAwaited[static_cast<size_t>(root.phase)]) return {Round::kNone, nullptr, 0};  // too late
+  switch (root.phase) {
+    case Phase::kIdle: break;
+    case Phase::kSampling:
       if (bytes == sizeof(Summary)) sampled(root, *static_cast<const Summary*>(merged));
-      next_round(root);
-      break;
-    case Round::kStates: states_came(root, merged, bytes); break;
-    case Round::kAnswers:
-      root.answer_count = bytes / sizeof(Answer) < kMostAnswers ? bytes / sizeof(Answer) : kMostAnswers;
-      memcpy(root.answers, merged, root.answer_count * sizeof(Answer));
-      // A message may have been in flight when the states were taken, and told when the counters were read. So what is
-      // found is judged again with states that are younger than the answers.
-      root.confirming = found_by_graph(root, monotonic_seconds(), &root.verdict);
-      if (!root.confirming || !monitor_ask(Round::kStates, nullptr, 0)) decide(root);
-      break;
-    case Round::kNames: names_came(root, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer)); break;
-    case Round::kMismatch:
-      if (!mismatch_came(root, merged, bytes)) after_mismatch(root);
-      break;
-    case Round::kAccounts:
+      return next_round(root);
+    case Phase::kReading:
+    case Phase::kConfirming: return states_came(root, merged, bytes);
+    case Phase::kCounting: return answers_came(root, merged, bytes);
+    case Phase::kNaming:
+    case Phase::kNamingMismatch:
+      names_learn(root.names, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer));
+      return publish_named(root);
+    case Phase::kComparing: return mismatch_came(root, merged, bytes);
+    case Phase::kAccounting:
       if (count == 0) accounts_came(root, merged, bytes);
-      root.busy = false;
-      break;
+      root.ending = false;
+      return ask(root, Phase::kIdle, Round::kNone);
   }
+  return {Round::kNone, nullptr, 0};
+}
+
+Ask root_refused(Root& root) {
+  switch (root.phase) {
+    case Phase::kReading: return next_round(root);
+    case Phase::kCounting:
+    case Phase::kConfirming: return decide(root);
+    case Phase::kNaming:
+    case Phase::kNamingMismatch: return publish_named(root);
+    case Phase::kComparing:
+      if (root.ending) return ask(root, Phase::kAccounting, Round::kAccounts);
+      break;
+    default: break;
+  }
+  return ask(root, Phase::kIdle, Round::kNone);
 }
 
 }  // namespace resil::hang

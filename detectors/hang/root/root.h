@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The root of the overlay decides: it samples all ranks at ParaStack's random steps, looks closer when somebody waits,
-// has the wait-for graph judged, and publishes what is certain enough. Helper thread of the root's node.
+// has the wait-for graph judged, and publishes what is certain enough. It calls nobody above it: each function returns
+// the next question to the nodes, and the monitor puts it. Helper thread of the root's node.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,11 @@
 #include "detectors/hang/monitor/rounds.h"
 #include "detectors/hang/monitor/wireup.h"
 #include "detectors/hang/overlay/overlay.h"
-#include "detectors/hang/root/verdict.h"
+#include "detectors/hang/root/names.h"
 #include "detectors/hang/stats/patience.h"
 #include "detectors/hang/stats/snapshot.h"
 #include "detectors/hang/stats/watch.h"
+#include "detectors/hang/verdict/format.h"
 
 namespace resil::hang {
 
@@ -22,15 +24,6 @@ struct JobStates {
   char* bytes;  ///< RankState records
   uint32_t used, count;  ///< count: of the world
   const RankState** by_rank;  ///< null: did not answer
-};
-
-constexpr uint32_t kMaxNames = 512;
-
-struct NameList {
-  uint32_t count;
-  bool asked;  ///< some are not known on this node
-  NameQuestion questions[kMaxNames];
-  char texts[kMaxNames][sizeof(NameAnswer::text)];
 };
 
 /// A rank that is stopped or gone, as last said in hang.log.
@@ -59,6 +52,26 @@ struct Insistence {
   uint32_t cpu_ms;
 };
 
+/// Which answer of the nodes is awaited.
+enum class Phase : uint8_t {
+  kIdle = 0,
+  kSampling,  ///< a summary, at each random step
+  kReading,  ///< the states of all ranks
+  kCounting,  ///< what the graph has to know of their messages
+  kConfirming,  ///< the states once more, younger than the counters
+  kNaming,  ///< the names in the verdict
+  kComparing,  ///< collectives
+  kNamingMismatch,  ///< the names in a verdict about these
+  kAccounting,  ///< unmatched messages, at the end
+};
+
+/// A question to all nodes; kNone: none, the chain is over.
+struct Ask {
+  Round kind;
+  const void* payload;
+  uint32_t bytes;
+};
+
 struct Root {
   const Wiring* wiring;
   Silence* silences;  ///< one a node
@@ -77,7 +90,10 @@ struct Root {
   uint32_t impatient_next;
   Fact* facts;  ///< one a rank
   Summary summary;
-  bool busy, ending, traced, confirming, with_states, with_mismatch, suspected, verified;
+  Phase phase;
+  bool states_due, mismatch_due;  ///< what is left of this chain
+  bool ending;  ///< after the collectives the accounts, and no more
+  bool traced, suspected, abort_wanted;
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
   double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at,
       blocked_since, cpu_at, longest_stop, faulty_since;
@@ -87,22 +103,26 @@ struct Root {
   Answer* answers;
   uint32_t question_count, answer_count;
   NameList names;
-  Verdict verdict;  ///< being named and published
-  bool naming, renaming;  ///< waiting for names: the graph's verdict; mismatches
+  Verdict verdict;  ///< the last one
+  Explanation explanation;  ///< its words
 };
 
-bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board);
+/// `watch`: the ranks of this node.
+bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board, Watch& watch);
 /// What the node that leads has learned; any node.
 void root_learn(Root& root, const Learned& from);
-/// Seconds until something is due.
-double root_turn(Root& root, double now);
-void root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
-                   uint32_t count);
+/// Seconds until something is due. `ask`: what to ask now.
+double root_turn(Root& root, double now, Ask* ask);
+/// The answers to the last question. Returns the next one.
+Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
+                  uint32_t count);
+/// The last question could not be put. Returns the next one.
+Ask root_refused(Root& root);
 /// A node came, went or said good-bye.
 void root_node(Root& root, uint32_t node, NodeState state);
-bool root_busy(const Root& root);
-/// Asks for the last accounts; false: not now.
-bool root_accounts(Root& root);
+inline bool root_busy(const Root& root) { return root.phase != Phase::kIdle; }
+/// The last comparison of collectives and the accounts, when no chain is under way. Returns the first question.
+Ask root_accounts(Root& root);
 void root_end(Root& root);
 
 }  // namespace resil::hang

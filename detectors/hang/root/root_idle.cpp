@@ -4,7 +4,6 @@
 // MPI waits by polling, all who wait use processor time, and one that uses none is stuck somewhere else: in a driver, a
 // lock, a system call. That is no proof, and said with the finding.
 
-#include <stdio.h>
 #include <string.h>
 
 #include "detectors/hang/reader/records.h"
@@ -58,13 +57,8 @@ void name_idle(const Root& root, double now, Verdict* verdict) {
   if (idle == 0) return;
   memcpy(verdict->culprits, ranks, idle * sizeof(ranks[0]));
   verdict->culprit_count = idle;
-  char list[256];
-  rank_ranges(ranks, idle, idle, list, sizeof(list));
-  const size_t used = strlen(verdict->message);
-  snprintf(verdict->message + used, sizeof(verdict->message) - used,
-           " Rank%s %s %s no processor time in it, while all others that wait do:"
-           " look there first.",
-           idle == 1 ? "" : "s", list, idle == 1 ? "uses" : "use");
+  verdict->add(Message::kNoCpuInIt, verdict->culprit_set());
+  verdict->add(Message::kDoLookThere, verdict->culprit_set());
 }
 
 }  // namespace resil::hang

@@ -4,8 +4,9 @@
 // rank of the part computes there is nothing to prove. A wait that lasts several times longer than any wait of its kind
 // before is a line in hang.log, and never more.
 
+#include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/watch.h"
-#include "detectors/hang/root/publish.h"
+#include "detectors/hang/root/hang_log.h"
 #include "detectors/hang/root/root_verdict.h"
 #include "shim/base/hash.h"
 
@@ -34,7 +35,7 @@ bool told(Root& root, uint64_t kind) {
 
 }  // namespace
 
-void learn_patience(Root& root, const Names& names) {
+void learn_patience(Root& root) {
   const uint64_t now = realtime_now_ns();
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const RankState* state = root.states.by_rank[i];
@@ -52,8 +53,11 @@ void learn_patience(Root& root, const Names& names) {
     waited.seconds =
         wait.entered_ns != 0 && now > wait.entered_ns ? static_cast<double>(now - wait.entered_ns) * 1e-9 : 0;
     if (!root.patience.suspected(waited.kind, waited.seconds) || told(root, waited.kind)) continue;
-    log_hang("suspected", "rank %u has been in %s for %.1f s; the longest wait of its kind before was %.1f s", i,
-             names.call(names.self, wait.call), waited.seconds, root.patience.longest(waited.kind));
+    Statement line = statement_of(Message::kLongWait, static_cast<int32_t>(i));
+    line.call = wait.call;
+    line.seconds[0] = waited.seconds;
+    line.seconds[1] = root.patience.longest(waited.kind);
+    log_hang("suspected", line, names_of(root.names));
   }
 }
 

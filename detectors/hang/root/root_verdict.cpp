@@ -2,13 +2,9 @@
 
 #include "detectors/hang/root/root_verdict.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <initializer_list>
 
-#include "detectors/hang/root/publish.h"
+#include "detectors/hang/reader/records.h"
 #include "shim/base/hash.h"
 
 namespace resil::hang {
@@ -22,105 +18,78 @@ constexpr double kLenientAfter = 12, kInsideAfter = 30, kUnlearnedAfter = 30, kI
 constexpr double kSwapped = 30;  // seconds of uninterruptible sleep that excuse a rank that uses no processor time
 constexpr double kGoneOn = 10;  // seconds that the others may take after the silence began until they wait for it
 
-void append(char* text, size_t bytes, const char* format, ...) __attribute__((format(printf, 3, 4)));
-void append(char* text, size_t bytes, const char* format, ...) {
-  const size_t used = strlen(text);
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text + used, bytes - used, format, arguments);
-  va_end(arguments);
-}
-
-void add_victim(Verdict* verdict, int32_t rank) {
-  if (verdict->victim_count < kMaxVictims) verdict->victims[verdict->victim_count] = rank;
-  ++verdict->victim_count;
-}
-
 bool is_culprit(const Verdict& verdict, int32_t rank) {
   for (uint32_t i = 0; i < verdict.culprit_count && i < kMaxCulprits; ++i)
     if (verdict.culprits[i] == rank) return true;
   return false;
 }
 
-/// The call in which most of the others wait, as a sentence; and all others as victims.
-void describe_waiting(Root& root, const Names& names, Verdict* verdict) {
+/// The call in which most of the others wait, all such calls as evidence; and all others as victims.
+void explain_waiting(const Root& root, Verdict* verdict) {
   struct Kind {
     uint16_t call;
     uint64_t comm, sequence;
-    uint32_t count;
-    int32_t ranks[kMaxVictims];
+    RankSet ranks;
   };
-  static Kind kinds[8];  // one thread
-  uint32_t kind_count = 0;
+  constexpr uint32_t kKinds = 8;
+  Kind kinds[kKinds];
+  uint32_t kind_count = 0, most = 0;
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const RankState* state = root.states.by_rank[i];
     if (state == nullptr || is_culprit(*verdict, static_cast<int32_t>(i)) ||
         (state->activity != RankActivity::kBlocked && state->activity != RankActivity::kPolling) ||
         state->thread_count == 0)
       continue;
-    add_victim(verdict, static_cast<int32_t>(i));
-    const ThreadWait& wait = threads_of(*state)[0];
+    verdict->add_victim(static_cast<int32_t>(i));
     const Part* part = first_part(*state);
     const bool collective = part != nullptr && part->kind == PartKind::kCollective;
-    const Kind wanted = {wait.call, collective ? part->comm : 0, collective ? part->sequence : 0, 0, {}};
+    const Kind wanted = {threads_of(*state)[0].call, collective ? part->comm : 0, collective ? part->sequence : 0, {}};
     uint32_t k = 0;
     while (k < kind_count &&
            (kinds[k].call != wanted.call || kinds[k].comm != wanted.comm || kinds[k].sequence != wanted.sequence))
       ++k;
-    if (k == kind_count) {
-      if (kind_count == 8) continue;
-      kinds[kind_count++] = wanted;
-    }
-    if (kinds[k].count < kMaxVictims) kinds[k].ranks[kinds[k].count] = static_cast<int32_t>(i);
-    ++kinds[k].count;
+    if (k == kKinds) continue;
+    if (k == kind_count) kinds[kind_count++] = wanted;
+    kinds[k].ranks.add(static_cast<int32_t>(i));
   }
-  uint32_t most = 0;
-  for (uint32_t k = 0; k < kind_count; ++k) {
-    char ranges[256];
-    rank_ranges(kinds[k].ranks, kinds[k].count < kMaxVictims ? kinds[k].count : kMaxVictims, kinds[k].count, ranges,
-                sizeof(ranges));
-    if (kinds[k].comm != 0)
-      append(verdict->evidence, sizeof(verdict->evidence), "waiting: rank%s %s in %s, collective %llu on %s\n",
-             kinds[k].count == 1 ? "" : "s", ranges, names.call(names.self, kinds[k].call),
-             static_cast<unsigned long long>(kinds[k].sequence), names.comm(names.self, kinds[k].comm));
-    else
-      append(verdict->evidence, sizeof(verdict->evidence), "waiting: rank%s %s in %s\n", kinds[k].count == 1 ? "" : "s",
-             ranges, names.call(names.self, kinds[k].call));
-    if (kinds[k].count > kinds[most].count) most = k;
-  }
+  for (uint32_t k = 1; k < kind_count; ++k)
+    if (kinds[k].ranks.total > kinds[most].ranks.total) most = k;
+  auto add = [&](Message id, const Kind& kind) {
+    Statement& made = verdict->add(id, kind.ranks);
+    made.call = kind.call;
+    made.comm = kind.comm;
+    made.n[0] = verdict->victim_count;
+    made.n[1] = kind.ranks.total;
+    made.n[2] = kind.sequence;
+  };
   if (kind_count == 0) return;
   verdict->call = kinds[most].call;
   verdict->comm = kinds[most].comm;
   verdict->sequence = kinds[most].sequence;
-  char most_of_them[24] = "";
-  if (kinds[most].count < verdict->victim_count)
-    snprintf(most_of_them, sizeof(most_of_them), ", %u of them", kinds[most].count);
-  append(verdict->message, sizeof(verdict->message), " %u other rank%s%s in %s", verdict->victim_count,
-         verdict->victim_count == 1 ? " waits" : "s wait", most_of_them, names.call(names.self, kinds[most].call));
-  if (kinds[most].comm != 0)
-    append(verdict->message, sizeof(verdict->message), " (collective %llu on %s)",
-           static_cast<unsigned long long>(kinds[most].sequence), names.comm(names.self, kinds[most].comm));
-  append(verdict->message, sizeof(verdict->message), ".");
+  add(kinds[most].ranks.total < verdict->victim_count ? Message::kMostOthersWait : Message::kOthersWait, kinds[most]);
+  for (uint32_t k = 0; k < kind_count; ++k) add(Message::kWaitingIn, kinds[k]);
 }
 
-void describe_culprits(Root& root, Verdict* verdict) {
-  for (uint32_t i = 0; i < verdict->culprit_count && i < kMaxCulprits && i < 8; ++i) {
-    const int32_t rank = verdict->culprits[i];
-    const RankState* state = root.states.by_rank[rank];
-    append(verdict->evidence, sizeof(verdict->evidence),
-           "rank %d: on %s; last call %s; %llu calls so far; kernel state %c\n", rank,
-           name_of(root, rank, NameKind::kHost, 0), name_of(root, rank, NameKind::kLast, 0),
-           static_cast<unsigned long long>(state != nullptr ? state->calls : 0),
-           state != nullptr && state->kernel_state != 0 ? state->kernel_state : '?');
+void explain_culprits(const Root& root, Verdict* verdict) {
+  constexpr uint32_t kMost = 8;
+  for (uint32_t i = 0; i < verdict->culprit_count && i < kMost; ++i) {
+    Statement& made = verdict->add(Message::kCulprit);
+    made.rank = verdict->culprits[i];
+    const RankState* state = root.states.by_rank[made.rank];
+    made.n[0] = state != nullptr ? state->calls : 0;
+    made.n[1] = state != nullptr ? static_cast<unsigned char>(state->kernel_state) : 0;
   }
 }
 
-void begin(Verdict* verdict, HangClass type) {
-  memset(verdict, 0, sizeof(*verdict));
-  verdict->type = type;
-  verdict->confidence = Confidence::kVerified;
-  verdict->call = static_cast<uint16_t>(~0u);
+/// A statement about the culprits: the first one's host is named.
+Statement& add_about_culprits(Verdict* verdict, Message id, double seconds = 0) {
+  Statement& made = verdict->add(id, verdict->culprit_set());
+  made.rank = verdict->culprits[0];
+  made.seconds[0] = seconds;
+  return made;
 }
+
+void add_seconds(Verdict* verdict, Message id, double seconds) { verdict->add(id).seconds[0] = seconds; }
 
 uint64_t signature_of(const Root& root, const Verdict& verdict) {
   uint64_t hash = static_cast<uint64_t>(verdict.type) + 1;
@@ -141,102 +110,78 @@ bool all_answer(const Root& root) {
 
 }  // namespace
 
-bool computation_verdict(Root& root, double, const Names& names, Verdict* verdict) {
+bool computation_verdict(const Root& root, Verdict* verdict) {
   const stats::Verdict& opinion = root.opinion;
   if (opinion.finding != stats::Finding::kVerified || root.summary.moved != 0 || !all_answer(root)) return false;
-  begin(verdict, HangClass::kComputation);
   uint32_t ranks[kMaxCulprits];
   const stats::FaultySearch::Answer answer = root.faulty.answer(ranks, kMaxCulprits);
   if (answer.result == stats::FaultySearch::Result::kUnfinished ||
       answer.result == stats::FaultySearch::Result::kMostCompute)
     return false;
   if (answer.result == stats::FaultySearch::Result::kFaulty) {
+    verdict->begin(HangClass::kComputation, Confidence::kVerified);
     for (uint32_t i = 0; i < answer.count && i < kMaxCulprits; ++i)
-      verdict->culprits[i] = static_cast<int32_t>(ranks[i]);
+      verdict->add_culprit(static_cast<int32_t>(ranks[i]));
     verdict->culprit_count = answer.count;
-    char ranges[256];
-    rank_ranges(verdict->culprits, answer.count < kMaxCulprits ? answer.count : kMaxCulprits, answer.count, ranges,
-                sizeof(ranges));
-    append(verdict->message, sizeof(verdict->message),
-           "Rank%s %s (%s) %s not come back from %s own code for %.1f s, after %s.", answer.count == 1 ? "" : "s",
-           ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0), answer.count == 1 ? "has" : "have",
-           answer.count == 1 ? "its" : "their", opinion.quiet, name_of(root, verdict->culprits[0], NameKind::kLast, 0));
-    if (opinion.starved >= 1)
-      append(verdict->message, sizeof(verdict->message), " Not counted: %.1f s of waiting for a CPU.", opinion.starved);
+    add_about_culprits(verdict, Message::kComputing, opinion.quiet);
+    add_about_culprits(verdict, Message::kLastCall);
+    if (opinion.starved >= 1) add_seconds(verdict, Message::kStarved, opinion.starved);
   } else {
-    verdict->type = HangClass::kInsideMpi;
-    append(verdict->message, sizeof(verdict->message),
-           "No rank has made progress for %.1f s; every rank is inside MPI, and no set of calls was proved to wait for "
-           "itself:"
-           " the library or the network may have stopped.",
-           opinion.quiet);
+    verdict->begin(HangClass::kInsideMpi, Confidence::kVerified);
+    add_seconds(verdict, Message::kNoProgress, opinion.quiet);
+    verdict->add(Message::kNotProved);
   }
-  describe_waiting(root, names, verdict);
-  append(verdict->message, sizeof(verdict->message), " The longest time without any progress before was %.1f s.",
-         root.model.record().longest());
-  describe_culprits(root, verdict);
-  append(verdict->evidence, sizeof(verdict->evidence), "statistics: %u low samples of S_out in a row, chance %.2g\n",
-         opinion.observation.suspicions, opinion.observation.probability);
+  explain_waiting(root, verdict);
+  add_seconds(verdict, Message::kLongestPause, root.model.record().longest());
+  explain_culprits(root, verdict);
+  Statement& statistics = verdict->add(Message::kStatistics);
+  statistics.n[0] = opinion.observation.suspicions;
+  statistics.seconds[2] = opinion.observation.probability;
   verdict->signature = signature_of(root, *verdict);
   return true;
 }
 
-bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+bool stopped_verdict(const Root& root, double now, Verdict* verdict) {
   const double limit = kStopFactor * root.longest_stop > kStopped ? kStopFactor * root.longest_stop : kStopped;
   if (now - root.moved_at < limit || !all_answer(root)) return false;
-  begin(verdict, HangClass::kRankStopped);
+  verdict->begin(HangClass::kRankStopped, Confidence::kVerified);
   double since = now;
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const Fact& fact = root.facts[i];
     if (fact.said != RankActivity::kStopped || now - fact.since < limit) continue;
     if (root.states.by_rank[i] != nullptr && root.states.by_rank[i]->kernel_state == 't')
       continue;  // somebody is looking at it with a debugger
-    if (verdict->culprit_count < kMaxCulprits) verdict->culprits[verdict->culprit_count] = static_cast<int32_t>(i);
-    ++verdict->culprit_count;
+    verdict->add_culprit(static_cast<int32_t>(i));
     since = fact.since < since ? fact.since : since;
   }
   if (verdict->culprit_count == 0 || verdict->culprit_count >= root.summary.ranks)
     return false;  // all of them: somebody has suspended the job
-  char ranges[256];
-  rank_ranges(verdict->culprits, verdict->culprit_count < kMaxCulprits ? verdict->culprit_count : kMaxCulprits,
-              verdict->culprit_count, ranges, sizeof(ranges));
-  append(verdict->message, sizeof(verdict->message),
-         "Rank%s %s (%s) %s been stopped by a signal for %.1f s, and no other rank has made progress since.",
-         verdict->culprit_count == 1 ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0),
-         verdict->culprit_count == 1 ? "has" : "have", now - since);
-  describe_waiting(root, names, verdict);
-  append(verdict->message, sizeof(verdict->message), " kill -CONT lets it go on.");
-  describe_culprits(root, verdict);
+  add_about_culprits(verdict, Message::kStopped, now - since);
+  add_about_culprits(verdict, Message::kDoContinue);
+  explain_waiting(root, verdict);
+  explain_culprits(root, verdict);
   verdict->signature = signature_of(root, *verdict);
   return true;
 }
 
 namespace {
 
-/// Ranks of the nodes that have been silent for `limit` and since about the last progress, into the culprits; the nodes
-/// by name. Returns how many nodes.
-uint32_t find_silent(const Root& root, double now, double limit, Verdict* verdict, char* text, size_t bytes,
-                     double* longest) {
-  uint32_t nodes = 0;
+/// Ranks of the nodes that have been silent for `limit` and since about the last progress, into the culprits. Returns
+/// the nodes; `longest`: how long.
+RankSet find_silent(const Root& root, double now, double limit, Verdict* verdict, double* longest) {
+  RankSet nodes = {};
   for (uint32_t node = 0; node < root.wiring->node_count && root.wiring->nodes != nullptr; ++node) {
     const Silence& silence = root.silences[node];
     // Silent long before: its connection was lost, and the job went on.
     const double most = root.learned.longest > kGoneOn ? root.learned.longest : kGoneOn;
     if (!silence.said || now - silence.since < limit || root.moved_at - silence.since > most) continue;
     const NodeEntry& entry = root.wiring->nodes[node];
-    for (uint32_t rank = entry.first_rank; rank < entry.first_rank + entry.ranks && rank < root.states.count; ++rank) {
-      if (root.states.by_rank[rank] != nullptr)
-        continue;  // of another node: ranks need not be placed one after the other
-      if (verdict->culprit_count < kMaxCulprits) verdict->culprits[verdict->culprit_count] = static_cast<int32_t>(rank);
-      ++verdict->culprit_count;
-    }
-    char name[96];
-    describe_node(root, node, name, sizeof(name));
-    if (nodes < 4) append(text, bytes, "%s%s", nodes == 0 ? "" : ", ", name);
-    ++nodes;
+    for (uint32_t rank = entry.first_rank; rank < entry.first_rank + entry.ranks && rank < root.states.count; ++rank)
+      if (root.states.by_rank[rank] == nullptr)  // else of another node: ranks need not be placed one after the other
+        verdict->add_culprit(static_cast<int32_t>(rank));
+    nodes.add(static_cast<int32_t>(node));
     *longest = now - silence.since > *longest ? now - silence.since : *longest;
   }
-  if (nodes > 4) append(text, bytes, " and %u more", nodes - 4);
   return nodes;
 }
 
@@ -248,23 +193,22 @@ double silent_limit(const Learned& learned) {
   return limit;
 }
 
-bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+bool silent_verdict(const Root& root, double now, Verdict* verdict) {
   if (root.silent == 0 || root.summary.moved != 0 || root.summary.ranks == 0 || root.summary.out != 0) return false;
   const double limit = silent_limit(root.learned);
   if (now - root.moved_at < limit) return false;
-  begin(verdict, HangClass::kNodeSilent);
-  char nodes[512] = "";
+  verdict->begin(HangClass::kNodeSilent, Confidence::kVerified);
   double longest = 0;
-  const uint32_t count = find_silent(root, now, limit, verdict, nodes, sizeof(nodes), &longest);
-  if (count == 0 || 2 * verdict->culprit_count > root.states.count)
+  const RankSet nodes = find_silent(root, now, limit, verdict, &longest);
+  if (nodes.total == 0 || 2 * verdict->culprit_count > root.states.count)
     return false;  // more than half: it is this part that is cut off
-  append(verdict->message, sizeof(verdict->message),
-         "%c%s %s given no answer for %.1f s: stopped, gone or cut off. All other ranks wait, and none of them has "
-         "made progress for %.1f s.",
-         nodes[0] - 'a' + 'A', nodes + 1, count == 1 ? "has" : "have", longest, now - root.moved_at);
-  describe_waiting(root, names, verdict);
-  append(verdict->message, sizeof(verdict->message), " The longest time without any progress before was %.1f s.",
-         root.learned.longest);
+  Statement& made = verdict->add(Message::kSilent);
+  made.others = nodes;
+  made.seconds[0] = longest;
+  made.seconds[1] = now - root.moved_at;
+  explain_waiting(root, verdict);
+  add_seconds(verdict, Message::kLongestPause, root.learned.longest);
+  verdict->add(Message::kDoSeeNode);
   verdict->signature = signature_of(root, *verdict);
   return true;
 }
@@ -295,59 +239,76 @@ bool is_plain(const RankState* state) {
 
 }  // namespace
 
-bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+bool idle_verdict(const Root& root, double now, Verdict* verdict) {
   const double least = lenient_after(root), usual = kIdleFactor * root.learned.longest,
                limit = usual > least ? usual : least;
   if (root.summary.moved != 0 || root.summary.out != 0 || !all_answer(root) ||
       root.learned.watched < stats::Watch::kLearned || now - root.moved_at < limit || now - root.blocked_since < limit)
     return false;
-  begin(verdict, HangClass::kInsideMpi);
+  verdict->begin(HangClass::kInsideMpi, Confidence::kVerified);
   verdict->culprit_count = find_idle(root, now, verdict->culprits);
   for (uint32_t i = 0; i < verdict->culprit_count; ++i) {
     const RankState* state = root.states.by_rank[verdict->culprits[i]];
     if (!is_plain(state) || (state->kernel_state == 'D' && now - root.moved_at < kSwapped)) return false;
   }
   if (verdict->culprit_count == 0) return false;
-  char ranges[256];
-  rank_ranges(verdict->culprits, verdict->culprit_count, verdict->culprit_count, ranges, sizeof(ranges));
-  const bool one = verdict->culprit_count == 1;
-  append(verdict->message, sizeof(verdict->message),
-         "All ranks are inside MPI and none has made progress for %.1f s. Rank%s %s (%s) %s no processor time in %s "
-         "call, while all"
-         " others that wait do: stuck in a system call, a lock or a driver, below MPI.",
-         now - root.moved_at, one ? "" : "s", ranges, name_of(root, verdict->culprits[0], NameKind::kHost, 0),
-         one ? "uses" : "use", one ? "its" : "their");
-  describe_waiting(root, names, verdict);
-  describe_culprits(root, verdict);
+  add_seconds(verdict, Message::kNoProgress, now - root.moved_at);
+  add_about_culprits(verdict, Message::kNoCpuTime);
+  add_about_culprits(verdict, Message::kStuckBelow);
+  explain_waiting(root, verdict);
+  explain_culprits(root, verdict);
   verdict->signature = signature_of(root, *verdict);
   return true;
 }
 
-bool device_verdict(Root& root, double now, const Names& names, Verdict* verdict) {
+bool device_verdict(const Root& root, double now, Verdict* verdict) {
   const double least = inside_after(root), usual = kIdleFactor * root.learned.longest,
                limit = usual > least ? usual : least;
   if (root.summary.moved != 0 || root.summary.out != 0 || !all_answer(root) || now - root.moved_at < limit)
     return false;
-  begin(verdict, HangClass::kInsideMpi);
+  verdict->begin(HangClass::kInsideMpi, Confidence::kVerified);
   for (uint32_t i = 0; i < root.states.count && verdict->culprit_count < kMaxCulprits; ++i) {
     const RankState* state = root.states.by_rank[i];
     if (state != nullptr &&
         (state->device.kind == DeviceWorkKind::kCopyDown || state->device.kind == DeviceWorkKind::kCopyUp) &&
         static_cast<double>(state->device.age_ns) * 1e-9 >= limit)
-      verdict->culprits[verdict->culprit_count++] = static_cast<int32_t>(i);
+      verdict->add_culprit(static_cast<int32_t>(i));
   }
   if (verdict->culprit_count == 0) return false;
-  char ranges[256];
-  rank_ranges(verdict->culprits, verdict->culprit_count, verdict->culprit_count, ranges, sizeof(ranges));
-  append(verdict->message, sizeof(verdict->message),
-         "All ranks are inside MPI and none has made progress for %.1f s. Rank%s %s (%s) %s for a copy between device "
-         "and host memory.",
-         now - root.moved_at, verdict->culprit_count == 1 ? "" : "s", ranges,
-         name_of(root, verdict->culprits[0], NameKind::kHost, 0), verdict->culprit_count == 1 ? "waits" : "wait");
-  describe_waiting(root, names, verdict);
-  describe_culprits(root, verdict);
+  add_seconds(verdict, Message::kNoProgress, now - root.moved_at);
+  add_about_culprits(verdict, Message::kCopyWaits);
+  explain_waiting(root, verdict);
+  explain_culprits(root, verdict);
   verdict->signature = signature_of(root, *verdict);
   return true;
+}
+
+void add_devices(const Root& root, Verdict* verdict) {
+  constexpr uint32_t kMost = 8;
+  uint32_t lines = 0;
+  for (uint32_t i = 0; i < root.states.count && lines < kMost; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    if (state == nullptr || state->device.kind == DeviceWorkKind::kNone) continue;
+    for (const Message id : {Message::kDevice, Message::kDeviceLine}) {
+      if (id == Message::kDevice && lines != 0) continue;
+      Statement& made = verdict->add(id);
+      made.rank = static_cast<int32_t>(i);
+      made.device = state->device;
+    }
+    ++lines;
+  }
+}
+
+void add_places(const Root& root, Verdict* verdict) {
+  constexpr uint32_t kMost = 8;
+  if (root.wiring->nodes == nullptr) return;
+  RankSet known = {};
+  for (uint32_t i = 0; i < verdict->culprit_count && i < kMaxCulprits && known.total < kMost; ++i) {
+    const int32_t rank = verdict->culprits[i];
+    if (rank >= 0 && rank < static_cast<int32_t>(root.states.count) && root.states.by_rank[rank] != nullptr)
+      known.add(rank);
+  }
+  if (known.total != 0) verdict->add(Message::kPlaces, known);
 }
 
 }  // namespace resil::hang

@@ -4,29 +4,27 @@
 // progress for no reason that can be seen. Verified at most. Helper thread of the root's node.
 #pragma once
 
-#include "detectors/hang/reader/records.h"
 #include "detectors/hang/root/root.h"
 
 namespace resil::hang {
 
 /// By the statistics and five snapshots in which the same ranks were outside MPI without a move.
-bool computation_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+bool computation_verdict(const Root& root, Verdict* verdict);
 /// By a rank that is stopped while no other rank has moved for longer than any stop before that ended.
-bool stopped_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+bool stopped_verdict(const Root& root, double now, Verdict* verdict);
 /// Waits that MPI permits but does not demand count after so many seconds without any of them returning.
 double lenient_after(const Root& root);
 /// The same where all that the calls wait for has happened, or ranks poll.
 double inside_after(const Root& root);
 /// By nodes that have given no answer since the others' last progress, for longer than this program has ever been
 /// quiet.
-bool silent_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+bool silent_verdict(const Root& root, double now, Verdict* verdict);
 double silent_limit(const Learned& learned);  ///< seconds
 
-/// "node 2 (rank 7)"
-void describe_node(const Root& root, uint32_t node, char* text, size_t bytes);
-
-/// In a job of several nodes: hosts and processes of the culprits, eight of them, before the other evidence.
-void say_where(const Root& root, Verdict* verdict);
+/// In a job of several nodes: hosts and processes of the culprits, eight of them.
+void add_places(const Root& root, Verdict* verdict);
+/// What ranks wait for from their accelerators: the first as a sentence, and a line of evidence each.
+void add_devices(const Root& root, Verdict* verdict);
 /// Calls that MPI lets wait but does not oblige to, in states that have just come: after half a second of processor
 /// time they count as waiting.
 void note_insistence(Root& root);
@@ -36,9 +34,9 @@ void note_cpu(Root& root, double now);
 uint32_t find_idle(const Root& root, double now, int32_t* ranks);
 /// By a rank that is in a call, uses no processor time and is waited for, when all are inside MPI for no reason that is
 /// seen.
-bool idle_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+bool idle_verdict(const Root& root, double now, Verdict* verdict);
 /// By copies between devices and host memory, of staged messages, that have been under way as long as nobody has moved.
-bool device_verdict(Root& root, double now, const Names& names, Verdict* verdict);
+bool device_verdict(const Root& root, double now, Verdict* verdict);
 /// Names those who have used none since, if the others that wait have: in calls that do not return for no reason seen.
 void name_idle(const Root& root, double now, Verdict* verdict);
 
@@ -47,6 +45,6 @@ void note_facts(Root& root, double now);
 void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now);
 
 /// Waits that last longer than any of their kind: noted as suspected, whatever the rest of the job does.
-void learn_patience(Root& root, const Names& names);
+void learn_patience(Root& root);
 
 }  // namespace resil::hang

@@ -10,13 +10,13 @@
 
 #include "detectors/hang/slots/signature.h"
 #include "detectors/hang/slots/writer_internal.h"
+#include "detectors/hang/verdict/note.h"
 #include "shim/base/helper_thread.h"
 #include "shim/base/spinlock.h"
 #include "shim/base/task_list.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/runtime.h"
-#include "shim/report/log.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -458,7 +458,7 @@ bool writer_start() {
   unsigned long bytes = 0;
   auto* section = static_cast<Section*>(segment_section("hang", &bytes));
   if (section == nullptr || bytes < section_bytes(runtime.request_count)) {
-    add_note("hang detection: no room for this rank's slots");
+    note(Message::kNoSlots);
     return false;
   }
   envelopes_prepare(*section);
