@@ -65,6 +65,18 @@ def rows_of(text, path):
         yield part, match.group(1), f"{path}:{text.count(chr(10), 0, match.start()) + 1}", arguments(text, match.end() - 1)
 
 
+STATEMENT = re.compile(r'^MESSAGE\((\w+), (\w+),\s+((?:"(?:\\\\.|[^"\\\\])*"\s*)+)\)', re.MULTILINE)
+
+
+def statements(root):
+    """Rows of the statements that verdicts are made of (detectors/hang/verdict/messages.inc): id, where, text."""
+    text = (root / "detectors/hang/verdict/messages.inc").read_text(encoding="utf-8")
+    for name, where, parts in STATEMENT.findall(text):
+        words = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', parts))
+        words = re.sub(r"\{[^{}?]+\?([^|{}]*)\|([^{}]*)\}", r"\1/\2", words)
+        yield re.sub(r"(?<!^)([A-Z])", r"_\1", name[1:]).lower(), where[1:], re.sub(r"\{[^{}]+\}", "…", words).replace("|", "\\|")
+
+
 def sources(root):
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
@@ -81,7 +93,7 @@ def shown(text):
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ").strip()
 
 
-def page(rows):
+def page(rows, statements_of=()):
     lines = ["# Messages", "",
              "Every message of the library: on standard error, in the report's `notes`, and in findings. `…` stands for a text, `N`",
              "for a number. The id is what documents and tests call a message; it is not printed. Names of reasons are members of the",
@@ -103,6 +115,11 @@ def page(rows):
         if reasons:
             lines += ["| reason | means | what to do |", "|---|---|---|"]
             lines += [f"| `{name}.{row[0]}` | {shown(row[1])} | {shown(row[2])} |" for name, _, _, row in reasons] + [""]
+    if statements_of:
+        lines += ["## Findings of hang detection", "",
+                  "A finding is put together from these: sentences, then what to do (action); below it places and lines of evidence.",
+                  "Lines are those of `hang.log`, notes those of the report.", "", "| id | where | text |", "|---|---|---|"]
+        lines += [f"| `hang.{name}` | {where.lower()} | {text} |" for name, where, text in statements_of] + [""]
     return "\n".join(lines)
 
 
@@ -138,7 +155,7 @@ def complaints(root, rows):
 def main():
     root = pathlib.Path(sys.argv[1])
     rows = [row for path, text in sources(root) for row in rows_of(text, path)]
-    text, target = page(rows), root / "docs" / "MESSAGES.md"
+    text, target = page(rows, list(statements(root))), root / "docs" / "MESSAGES.md"
     if "--update" in sys.argv:
         target.write_text(text, encoding="utf-8")
     elif "--check" in sys.argv:

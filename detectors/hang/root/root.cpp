@@ -18,10 +18,10 @@
 #include "detectors/hang/root/publish.h"
 #include "detectors/hang/root/root_verdict.h"
 #include "detectors/hang/root/unreceived.h"
+#include "detectors/hang/verdict/note.h"
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
-#include "shim/report/log.h"
 #include "shim/tables/tables.h"
 
 namespace resil::hang {
@@ -295,7 +295,7 @@ void accounts_came(Root& root, const void* merged, uint32_t bytes) {
     if (!accounts_judge(merged, bytes, &root.verdict, wanted)) continue;
     explain(root.verdict, names, &root.explanation);
     log_hang("suspected", root.verdict, root.explanation);
-    add_note_format("hang: %s", root.explanation.message);
+    note(root.explanation.message);
   }
   for (uint32_t i = 0; i < list.listed; ++i)
     snprintf(list.entries[i].communicator, sizeof(list.entries[i].communicator), "%s",

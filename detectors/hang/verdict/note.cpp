@@ -7,19 +7,25 @@
 
 namespace resil::hang {
 
+void note(const char* text) {
+  char line[320];
+  Text(line, sizeof(line)).add("hang: %s", text);
+  add_note(line);
+}
+
 void note(Message id, uint64_t first, uint64_t second) {
   Statement statement = statement_of(id);
   statement.n[0] = first;
   statement.n[1] = second;
   char text[256];
   explain(statement, {}, text, sizeof(text));
-  add_note_format("hang: %s", text);
+  note(text);
 }
 
 void print(Message id) {
   char text[256];
   explain(statement_of(id), {}, text, sizeof(text));
-  log_format("%s", text);
+  log_line(text);
 }
 
 }  // namespace resil::hang

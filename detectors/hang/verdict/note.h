@@ -8,6 +8,8 @@
 
 namespace resil::hang {
 
+/// The message of a finding that is no more than a note.
+void note(const char* text);
 void note(Message id, uint64_t first = 0, uint64_t second = 0);
 /// A line on standard error.
 void print(Message id);
