@@ -9,8 +9,8 @@
 
 #include <cstddef>
 
-#include "checksum/pool.h"
 #include "shim/base/spinlock.h"
+#include "shim/runtime/pool.h"
 
 namespace resil {
 
@@ -22,15 +22,15 @@ struct alignas(64) Page {
 };
 
 inline SpinLock lock;
-inline Pool<Page, &Page::next, 8, 1u << 14> pages;
+inline memory::Pool<Page, &Page::next, 8, 1u << 14> pages;
 inline Page last_ones[8];  // when the system refuses memory
 inline bool last_taken[8];
 
-inline Page* take() {
+inline Page* allocate() {
   for (;;) {
     {
       SpinGuard guard(lock);
-      if (Page* page = pages.take(); page != nullptr) [[likely]]
+      if (Page* page = pages.allocate(); page != nullptr) [[likely]]
         return page;
       for (unsigned i = 0; i < 8; ++i)
         if (!last_taken[i]) {
@@ -38,14 +38,14 @@ inline Page* take() {
           return &last_ones[i];
         }
     }
-    sched_yield();  // another thread gives one back soon: none waits for anything while it has one
+    sched_yield();  // another thread releases one soon: none waits for anything while it has one
   }
 }
 
-inline void give(Page* page) {
+inline void release(Page* page) {
   SpinGuard guard(lock);
   if (page >= last_ones && page < last_ones + 8) last_taken[page - last_ones] = false;
-  else pages.give(page);
+  else pages.release(page);
 }
 
 }  // namespace work_detail
@@ -56,8 +56,8 @@ template <class T>
 class Work {
  public:
   static_assert(sizeof(T) <= sizeof(work_detail::Page::bytes) && alignof(T) <= 64);
-  Work() : page_(work_detail::take()) {}
-  ~Work() { work_detail::give(page_); }
+  Work() : page_(work_detail::allocate()) {}
+  ~Work() { work_detail::release(page_); }
   Work(const Work&) = delete;
   T& operator*() const { return *reinterpret_cast<T*>(page_->bytes); }
   T* operator->() const { return reinterpret_cast<T*>(page_->bytes); }

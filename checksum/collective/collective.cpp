@@ -83,13 +83,13 @@ Reason comm_reason(const CommInfo& comm) {
 // --- Plans in memory -------------------------------------------------------------------------------------------------
 
 Plan* new_plan() {
-  void* memory = memory_take(sizeof(Plan));
+  void* memory = pool.allocate(sizeof(Plan));
   return memory != nullptr ? new (memory) Plan : nullptr;
 }
 
-void give_back(Plan* plan) {
+void release(Plan* plan) {
   plan_free(*plan);
-  memory_give(plan, sizeof(Plan));
+  pool.release(plan, sizeof(Plan));
 }
 
 Plan* plan_of(uint64_t cookie) { return reinterpret_cast<Plan*>(cookie & ~kCookieMask); }
@@ -169,7 +169,7 @@ void started(Event& e, Plan* plan) {
     return;
   }
   finish(thread, *plan, e.request_key != 0 ? Reason::kOrderLost : Reason::kNone);  // its end will not be seen
-  give_back(plan);
+  release(plan);
 }
 
 [[gnu::noinline]] void leave_starting(Event& e) {
@@ -191,7 +191,7 @@ void started(Event& e, Plan* plan) {
   prepare_plan(*plan);
   if ((!moves && !plan->persistent) || (plan->persistent && e.cookies == nullptr)) {
     if (!plan->persistent) count(counts.nothing);
-    return give_back(plan);
+    return release(plan);
   }
   if (!plan->persistent) return started(e, plan);
   plan_hold(*plan);
@@ -200,7 +200,7 @@ void started(Event& e, Plan* plan) {
 
 [[gnu::noinline]] void leave_failed(Event& e, Form form) {
   if (e.comm != nullptr && e.comm->ring != nullptr) lose(e.comm->ring->id);
-  if (e.check != nullptr) give_back(static_cast<Plan*>(e.check));
+  if (e.check != nullptr) release(static_cast<Plan*>(e.check));
   if (form == Form::kNone) return;
   count(counts.failed);
   ledger::count_uncovered(Reason::kError, 1, e.bytes);
@@ -212,7 +212,7 @@ void started(Event& e, Plan* plan) {
   tell_receivers(*e.thread, *plan);
   pass_life(*plan);
   finish(*e.thread, *plan, Reason::kNone);
-  give_back(plan);
+  release(plan);
 }
 
 [[gnu::noinline]] void leave_uncovered(Event& e, Reason reason) {
@@ -251,7 +251,7 @@ void enter(Event& e) {
   Plan* plan = new_plan();
   if (plan == nullptr) return;  // leave() finds that the contribution has not been read
   if (!plan_make(*plan, e)) {
-    give_back(plan);
+    release(plan);
     return;
   }
   plan_keep_tree(*plan);
@@ -316,7 +316,7 @@ void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   plan->active = false;
   if (plan->persistent && !freed) return;
   plan_release(*plan);
-  give_back(plan);
+  release(plan);
 }
 
 void tend(Thread& thread) {

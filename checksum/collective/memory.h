@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for collectives that outlive their call: blocks of powers of two, kept for the next one, 64 MiB in all.
+// Memory for collectives that outlive their call: at most 64 MiB in all, so that a program with many open ones loses
+// checks and not its memory.
 #pragma once
 
-#include <cstddef>
+#include "shim/runtime/block_pool.h"
 
 namespace resil::collective {
 
-/// At least `bytes`, aligned to 64; null: refused. Maps memory until as much is in use as ever was. Any thread.
-void* memory_take(size_t bytes);
-/// `bytes` as they were asked for.
-void memory_give(void* memory, size_t bytes);
+/// Aligned to 64 at least; a cookie keeps flags in the low bits of such an address.
+inline constinit memory::BlockPool<memory::BlockRules{
+    .header = 0, .least = 9, .most = 24, .chunk = 64 << 10, .bound = 64 << 20}>
+    pool;
 
 }  // namespace resil::collective

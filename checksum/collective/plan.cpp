@@ -85,7 +85,7 @@ View whole(const Event& e, const Side& side, int64_t times = 1) {
 bool reserve(Plan& plan, Blocks& blocks, int64_t capacity) {
   if (capacity <= 1) return true;
   const size_t bytes = static_cast<size_t>(capacity) * sizeof(Block);
-  auto* items = static_cast<Block*>(memory_take(bytes));
+  auto* items = static_cast<Block*>(pool.allocate(bytes));
   if (items == nullptr) {
     plan.reason = Reason::kMemory;
     return false;
@@ -400,7 +400,7 @@ void plan_free(Plan& plan) {
     blame::drop_posted(plan.result_posted);
   auto give = [](Blocks& blocks) {
     if (blocks.memory != 0) [[unlikely]]
-      memory_give(blocks.items, blocks.memory);
+      pool.release(blocks.items, blocks.memory);
   };
   give(plan.sends);
   give(plan.receives);

@@ -5,13 +5,12 @@
 
 #include "checksum/collective/sums.h"
 
-#include <sys/mman.h>
-
 #include <atomic>
 
 #include "checksum/collective/agreement.h"
 #include "shim/base/hash.h"
 #include "shim/base/spinlock.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::collective {
 
@@ -141,9 +140,8 @@ void arrived(Thread&, Peer&, const Record& record) {
 
 bool sums_prepare() {
   const size_t bytes = kNodes * sizeof(Node) + kBuckets * sizeof(uint32_t);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  nodes = static_cast<Node*>(memory);
+  nodes = static_cast<Node*>(memory::map(bytes));
+  if (nodes == nullptr) return false;
   buckets = reinterpret_cast<uint32_t*>(nodes + kNodes);
   return true;
 }

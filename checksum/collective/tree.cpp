@@ -116,7 +116,7 @@ Neighbours* neighbours_take(CommInfo& comm, Reason* why) {
   if (!backend->comm_degree(comm.handle, &in, &out)) return nullptr;
   const auto edges = static_cast<size_t>(in) + static_cast<size_t>(out);
   const size_t bytes = sizeof(Neighbours) + edges * (sizeof(Edge) + sizeof(int));
-  void* memory = memory_take(bytes);
+  void* memory = pool.allocate(bytes);
   if (memory == nullptr) {
     *why = Reason::kMemory;
     return nullptr;
@@ -125,7 +125,7 @@ Neighbours* neighbours_take(CommInfo& comm, Reason* why) {
   *made = {id, in, out, 1, true, bytes};
   int* ranks = reinterpret_cast<int*>(made->sources() + edges);
   if (!backend->messages->neighbors(comm.handle, in, out, ranks, ranks + in)) {
-    memory_give(memory, bytes);
+    pool.release(memory, bytes);
     return nullptr;
   }
   resolve(comm, made->sources(), in, ranks);
@@ -142,7 +142,7 @@ Neighbours* neighbours_take(CommInfo& comm, Reason* why) {
       cached = made;
     }
   }
-  if (old != nullptr) memory_give(old, old->memory);
+  if (old != nullptr) pool.release(old, old->memory);
   return made;
 }
 
@@ -152,7 +152,7 @@ void neighbours_give(Neighbours* neighbours) {
     --neighbours->users;
     if (neighbours->cached) return;
   }
-  memory_give(neighbours, neighbours->memory);
+  pool.release(neighbours, neighbours->memory);
 }
 
 }  // namespace resil::collective

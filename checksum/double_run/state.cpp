@@ -6,10 +6,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "shim/base/digest/digest.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::double_run {
 
@@ -20,22 +20,17 @@ uint32_t count;
 
 size_t leaves_of(const Array& array) { return array.bytes == 0 ? 1 : (array.bytes + kDigestLeaf - 1) / kDigestLeaf; }
 
-void* map(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
-
 template <class T>
-void unmap(T*& memory, size_t bytes) {
-  if (memory != nullptr) munmap(memory, bytes);
-  memory = nullptr;
+void drop(T*& items, size_t count) {
+  memory::unmap_array(items, count);
+  items = nullptr;
 }
 
 /// What was kept of an array is of its old size.
 void release(Array& array) {
-  unmap(array.checkpoint, array.bytes);
-  unmap(array.first_result, array.bytes);
-  unmap(array.first_leaves, leaves_of(array) * sizeof(uint64_t));
+  drop(array.checkpoint, array.bytes);
+  drop(array.first_result, array.bytes);
+  drop(array.first_leaves, leaves_of(array));
 }
 
 Array* find(const char* name) {
@@ -59,8 +54,7 @@ uint64_t mixed(uint32_t number, const Array& array, uint64_t of) {
 
 Added state_protect(const char* name, void* data, size_t bytes) {
   if (bytes != 0 && !host_memory(data, bytes)) return Added::kDeviceMemory;
-  if (arrays == nullptr && (arrays = static_cast<Array*>(map(kMaxArrays * sizeof(Array)))) == nullptr)
-    return Added::kFull;
+  if (arrays == nullptr && (arrays = memory::map_array<Array>(kMaxArrays)) == nullptr) return Added::kFull;
   Array* array = find(name);
   if (array == nullptr) {
     if (count == kMaxArrays) return Added::kFull;
@@ -85,7 +79,7 @@ bool state_unprotect(const char* name) {
 
 void state_forget() {
   while (count > 0) release(arrays[--count]);
-  unmap(arrays, kMaxArrays * sizeof(Array));
+  drop(arrays, kMaxArrays);
 }
 
 uint32_t state_count() { return count; }
@@ -100,7 +94,7 @@ bool state_save() {
   for (uint32_t i = 0; i < count; ++i) {
     Array& array = arrays[i];
     if (array.bytes != 0 && array.checkpoint == nullptr &&
-        (array.checkpoint = static_cast<char*>(map(array.bytes))) == nullptr)
+        (array.checkpoint = memory::map_array<char>(array.bytes)) == nullptr)
       return false;
   }
   for (uint32_t i = 0; i < count; ++i)
@@ -125,9 +119,9 @@ bool state_fingerprint_first(bool keep, uint64_t* fingerprint) {
   for (uint32_t i = 0; i < count; ++i) {
     Array& array = arrays[i];
     const size_t leaves = leaves_of(array);
-    if (array.first_leaves == nullptr) array.first_leaves = static_cast<uint64_t*>(map(leaves * sizeof(uint64_t)));
+    if (array.first_leaves == nullptr) array.first_leaves = memory::map_array<uint64_t>(leaves);
     if (keep && array.bytes != 0 && array.first_result == nullptr)
-      array.first_result = static_cast<char*>(map(array.bytes));
+      array.first_result = memory::map_array<char>(array.bytes);
     uint64_t sum = 0;
     for (size_t leaf = 0; leaf < leaves; ++leaf) {
       const uint64_t term = leaf_term(array, leaf);

@@ -70,7 +70,7 @@ bool truncate(Arrival& a, Draw& draw, uint64_t* position) {
 
 bool make_early(PerThread& mine, Arrival& a, const Spec& spec, Draw& draw) {
   Landing& landing = mine.landing;
-  char* packed = lend(a.packet.bytes);
+  char* packed = static_cast<char*>(pool.allocate(a.packet.bytes));
   if (packed == nullptr) return false;
   a.packet.read(0, a.packet.bytes, packed);
   a.packet.write(0, a.packet.bytes, a.kept);
@@ -149,7 +149,7 @@ void put_earlier(uint64_t key, char* packed) {
     displaced = entry.key != 0 ? entry.packed : nullptr;
     entry = {key, packed};
   }
-  give_back(displaced);
+  pool.release(displaced);
 }
 
 void arrived(PerThread& mine, unsigned count, bool one_of) {
@@ -157,7 +157,7 @@ void arrived(PerThread& mine, unsigned count, bool one_of) {
   for (unsigned i = 0; engine.remembers && i < count; ++i) {
     Arrival& a = mine.arrivals[i];
     a.previous = take_earlier(key_of(a));
-    a.fresh = lend(a.packet.bytes);
+    a.fresh = static_cast<char*>(pool.allocate(a.packet.bytes));
     if (a.fresh != nullptr) a.packet.read(0, a.packet.bytes, a.fresh);
   }
   if (one_of) {
@@ -170,14 +170,14 @@ void arrived(PerThread& mine, unsigned count, bool one_of) {
     Arrival& a = mine.arrivals[i];
     // What was damaged has never arrived, and cannot arrive again.
     char* remembered = a.hit ? a.previous : a.fresh;
-    give_back(a.hit ? a.fresh : a.previous);
+    pool.release(a.hit ? a.fresh : a.previous);
     if (remembered != nullptr) put_earlier(key_of(a), remembered);
   }
 }
 
 char* keep(Thread& thread, const Layout& layout) {
   const uint64_t bytes = total_bytes(thread, layout);
-  char* packed = bytes != 0 ? lend(bytes) : nullptr;
+  char* packed = bytes != 0 ? static_cast<char*>(pool.allocate(bytes)) : nullptr;
   if (packed == nullptr) return nullptr;
   Packet packet;
   char* at = packed;

@@ -35,7 +35,7 @@ bool make_copy(Thread& thread, const Layout& layout, char** memory, char** buffe
     bytes += packet.bytes;
   }
   if (low >= high || static_cast<uint64_t>(high - low) > 8 * bytes + (1 << 20)) return false;
-  *memory = lend(static_cast<uint64_t>(high - low));
+  *memory = static_cast<char*>(pool.allocate(static_cast<uint64_t>(high - low)));
   if (*memory == nullptr) return false;
   *buffer = *memory - low;
   for (int64_t i = 0; i < layout.blocks; ++i)
@@ -120,7 +120,7 @@ bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout&
       target.buffer = (copied != nullptr ? copied : mine.shadow_buffer) + (packet.buffer - layout.buffer);
       mine.change_in = packet;
       if (!damage_copy(spec.kind, target, draw, mine, &position)) {
-        if (copied == nullptr) give_back(mine.shadow);
+        if (copied == nullptr) pool.release(mine.shadow);
         mine.shadow = nullptr;
         spec.spare();
         continue;
@@ -152,14 +152,14 @@ void depart(Event& e, PerThread& mine) {
   char* fresh = nullptr;
   if (remembers) {
     mine.previous = take_earlier(put_key(e, packet, peer));
-    fresh = lend(packet.bytes);
+    fresh = static_cast<char*>(pool.allocate(packet.bytes));
     if (fresh != nullptr) packet.read(0, packet.bytes, fresh);
   }
   const bool hit =
       try_specs(mine, &e, e.id, may_be_modified(e, packet.bytes), mine.send, packet, peer, nullptr, &mine.injection);
   if (remembers) {
     char* remembered = hit ? mine.previous : fresh;
-    give_back(hit ? fresh : mine.previous);
+    pool.release(hit ? fresh : mine.previous);
     mine.previous = nullptr;
     if (remembered != nullptr) put_earlier(put_key(e, packet, peer), remembered);
   }
@@ -202,7 +202,7 @@ void departed(Event& e, PerThread& mine) {
   if (mine.shadow == nullptr) return;
   if (is_one_sided(e)) return retain_put(e.object, mine);
   if (!pending) {
-    give_back(mine.shadow);
+    pool.release(mine.shadow);
     return;
   }
   Operation operation = {};

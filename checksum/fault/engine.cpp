@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "checksum/fault/messages.h"
@@ -16,6 +15,7 @@
 #include "shim/call/thread.h"
 #include "shim/report/log.h"
 #include "shim/report/own_files.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::fault {
 
@@ -68,11 +68,7 @@ void engine_start() {
 
 PerThread* per_thread(Thread& thread) {
   void*& place = thread.module_data[per_thread_slot()];
-  if (place == nullptr) {
-    void* memory = mmap(nullptr, sizeof(PerThread), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    place = memory;
-  }
+  if (place == nullptr) place = memory::map_array<PerThread>();
   return static_cast<PerThread*>(place);
 }
 

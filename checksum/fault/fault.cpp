@@ -6,8 +6,6 @@
 //
 // Not for production: it allocates and writes on the call path, and the results of the program become wrong.
 
-#include <sys/mman.h>
-
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
 #include "checksum/fault/staged.h"
@@ -19,6 +17,7 @@
 #include "shim/config/config.h"
 #include "shim/config/config_value.h"
 #include "shim/report/json.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fault {
@@ -80,7 +79,7 @@ void start_again(Event& e, PerThread& mine) {
     if (operation == nullptr || !operation->persistent) continue;
     if (operation->receives) {
       operation->active = true;
-      give_back(operation->kept);
+      pool.release(operation->kept);
       operation->kept = engine.keeps ? keep(*e.thread, operation->layout) : nullptr;
     } else {
       restart(*operation, mine);
@@ -122,7 +121,7 @@ void track_receive(Event& e, PerThread& mine) {
   const uint64_t key = request_handle(e.requests, 0);
   const bool one_way = !(e.attributes & kCallBothWays) && mine.layout.types == nullptr;
   if (e.result != 0 || is_shared_handle(key) || !one_way) {
-    give_back(mine.kept);
+    pool.release(mine.kept);
     return;
   }
   Operation operation = {};
@@ -137,7 +136,7 @@ void track_receive(Event& e, PerThread& mine) {
   operation.layout = mine.layout;
   operation.kept = mine.kept;
   operation.second = mine.tracked;
-  if (operation_add(operation) == nullptr) give_back(mine.kept);
+  if (operation_add(operation) == nullptr) pool.release(mine.kept);
 }
 
 void end_send(Event& e, Operation& operation, bool failed) {
@@ -196,7 +195,7 @@ void end_blocking_receive(Event& e, PerThread& mine) {
     count = gather_arrivals(*e.thread, mine, mine.layout, e.id, -1, collective ? e.sequence : 0, mine.kept);
   if (!collective && count == 1 && !cut(e.given_statuses, 0, mine.layout, &mine.arrivals[0])) count = 0;
   arrived(mine, count, collective);
-  give_back(mine.kept);
+  pool.release(mine.kept);
 }
 
 void after_call(Event& e) {
@@ -227,7 +226,7 @@ void leave(Event& e) {
                              : landing.by_look ? "landed when it had been looked at"
                                                : "landed when the call ended";
   type_map_release(landing.packet.type);
-  give_back(landing.packed);
+  pool.release(landing.packed);
   note(landing.injection);
 }
 
@@ -271,7 +270,7 @@ void thread_end(Thread& thread) {
   void*& place = thread.module_data[per_thread_slot()];
   if (place == nullptr) return;
   forget_timer(static_cast<PerThread*>(place)->landing);
-  munmap(place, sizeof(PerThread));
+  memory::unmap_array(static_cast<PerThread*>(place));
   place = nullptr;
 }
 

@@ -211,7 +211,7 @@ bool layout_keep(Layout* layout) {
   const size_t places = layout->displacements != nullptr ? blocks * place_bytes : 0;
   if (counts + places != 0) {
     const size_t first = (counts + 7) / 8 * 8;
-    char* copies = lend(first + places);
+    char* copies = static_cast<char*>(pool.allocate(first + places));
     if (copies == nullptr) return false;
     memcpy(copies, layout->counts, counts);
     layout->counts = counts != 0 ? copies : nullptr;
@@ -224,7 +224,7 @@ bool layout_keep(Layout* layout) {
 
 void layout_drop(Layout* layout) {
   type_map_release(layout->type);
-  give_back(layout->copies);
+  pool.release(layout->copies);
   layout->copies = nullptr;
 }
 

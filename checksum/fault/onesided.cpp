@@ -62,7 +62,7 @@ void retain_get(Event& e, PerThread& mine) {
         return;
       }
   }
-  give_back(mine.kept);
+  pool.release(mine.kept);
 }
 
 void epoch_ends(uint64_t window) {
@@ -83,7 +83,7 @@ void epoch_ended(Event& e, PerThread& mine) {
     SpinGuard guard(lock);
     for (Retained& place : retained)
       if (place.memory != nullptr && place.window == e.object) {
-        give_back(place.memory);
+        pool.release(place.memory);
         place = {};
       }
   }
@@ -96,7 +96,7 @@ void epoch_ended(Event& e, PerThread& mine) {
   for (Get& get : gets)
     if (get.used && get.window == e.object) {
       type_map_release(get.packet.type);
-      give_back(get.kept);
+      pool.release(get.kept);
       get.used = false;
     }
 }

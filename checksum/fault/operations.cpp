@@ -24,12 +24,12 @@ Operation** bucket_of(uint64_t key) { return &buckets[(key * 0x9e3779b97f4a7c15)
 }  // namespace
 
 Operation* operation_add(const Operation& operation) {
-  auto* entry = reinterpret_cast<Operation*>(lend(sizeof(Operation)));
+  auto* entry = static_cast<Operation*>(pool.allocate(sizeof(Operation)));
   if (entry == nullptr) return nullptr;
   *entry = operation;
   entry->next = nullptr;
   if (entry->layout.type != nullptr && !layout_keep(&entry->layout)) {
-    give_back(reinterpret_cast<char*>(entry));
+    pool.release(entry);
     return nullptr;
   }
   SpinGuard guard(lock);
@@ -55,9 +55,9 @@ void operation_drop(Operation* operation, bool in_use) {
     *place = operation->next;
   }
   if (operation->layout.type != nullptr) layout_drop(&operation->layout);
-  give_back(operation->kept);
-  if (!in_use) give_back(operation->shadow);
-  give_back(reinterpret_cast<char*>(operation));
+  pool.release(operation->kept);
+  if (!in_use) pool.release(operation->shadow);
+  pool.release(operation);
 }
 
 bool is_shared_handle(uint64_t key) {

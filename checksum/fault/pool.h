@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for copies of packets: mapped when needed, used again, never returned to the system (a communication library
-// may have registered it). Any thread inside an MPI wrapper; short lock.
+// Memory for copies of packets, never returned to the system: a communication library may have registered it. Any
+// thread inside an MPI wrapper.
 #pragma once
 
-#include <cstdint>
+#include "shim/runtime/block_pool.h"
 
 namespace resil::fault {
 
-/// At least `bytes`, aligned to 64; null: no memory.
-char* lend(uint64_t bytes);
-void give_back(char* memory);  ///< null is allowed
+/// Aligned to 64.
+inline constinit memory::BlockPool<memory::BlockRules{.header = 64, .least = 12, .most = 47}> pool;
 
 }  // namespace resil::fault

@@ -17,6 +17,7 @@
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::blame {
 
@@ -299,7 +300,7 @@ bool prepare() {
   opened_total = 0;
   reset_counts();
   cancel_reset();
-  cases = static_cast<Case*>(map_memory(kCases * sizeof(Case)));
+  cases = memory::map_array<Case>(kCases);
   return cases != nullptr && history_create() && receives_create() && slots_create();
 }
 

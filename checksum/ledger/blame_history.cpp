@@ -8,6 +8,7 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "shim/model/call_info.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::blame {
 
@@ -67,8 +68,8 @@ bool is_replaced(const Record& record) {
 
 bool history_create() {
   history.made = 0;
-  history.entries = static_cast<Entry*>(map_memory(kHistory * sizeof(Entry)));
-  history.extras = mode.full ? static_cast<Extra*>(map_memory(kHistory * sizeof(Extra))) : nullptr;
+  history.entries = memory::map_array<Entry>(kHistory);
+  history.extras = mode.full ? memory::map_array<Extra>(kHistory) : nullptr;
   return history.entries != nullptr && (!mode.full || (history.extras != nullptr && history.store.create()));
 }
 

@@ -47,10 +47,6 @@ struct Guard : OptionalGuard {
 
 // --- blame_store.cpp ---------------------------------------------------------------------------------------------
 
-/// Zeroed memory that is not touched until used; null: none.
-void* map_memory(size_t bytes);
-void unmap_memory(void* memory, size_t bytes);
-
 /// The start of a packet and what its leaves add to its digest, as they were when they were read.
 struct Content {
   uint32_t bytes;  ///< in `data`

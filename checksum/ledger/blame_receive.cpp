@@ -10,6 +10,7 @@
 // once a look takes longer than that.
 
 #include "checksum/ledger/blame_internal.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::blame {
 
@@ -60,7 +61,7 @@ uint64_t take(const Evidence& evidence) {
   return handle_of(*slot);
 }
 
-void give_back(uint64_t handle) {
+void release(uint64_t handle) {
   if (handle == 0) return;
   Guard guard(lock);
   Slot* slot = slot_of(handle);
@@ -119,7 +120,7 @@ void look(const View& view, Evidence* evidence) {
 
 bool receives_create() {
   free_slots = untouched_slots = 0;
-  slots = mode.full ? static_cast<Slot*>(map_memory(kSlots * sizeof(Slot))) : nullptr;
+  slots = mode.full ? memory::map_array<Slot>(kSlots) : nullptr;
   return !mode.full || (slots != nullptr && store.create());
 }
 
@@ -134,7 +135,7 @@ uint64_t receive_posted(const View& view) {
 
 uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest) {
   if (!mode.full || slots == nullptr || !readable(view) || bytes > view.bytes) {
-    give_back(posted);
+    release(posted);
     return 0;
   }
   Evidence evidence = {};
@@ -167,9 +168,9 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   return posted;
 }
 
-void drop(uint64_t evidence) { give_back(evidence); }
+void drop(uint64_t evidence) { release(evidence); }
 
-void drop_posted(uint64_t posted) { give_back(posted); }
+void drop_posted(uint64_t posted) { release(posted); }
 
 bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content) {
   content->bytes = content->leaves = 0;

@@ -4,6 +4,7 @@
 // have changed places, the sender of the one knows nothing of the other's content; its sender does.
 
 #include "checksum/ledger/blame_internal.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::blame {
 
@@ -25,7 +26,7 @@ uint64_t noted;
 
 bool slots_create() {
   noted = 0;
-  blocks = mode.full ? static_cast<Block*>(map_memory(kBlocks * sizeof(Block))) : nullptr;
+  blocks = mode.full ? memory::map_array<Block>(kBlocks) : nullptr;
   return !mode.full || blocks != nullptr;
 }
 

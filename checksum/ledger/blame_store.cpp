@@ -2,20 +2,12 @@
 //
 // Kept contents: the first bytes of packets and the digests of their leaves, in rings of bytes.
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::blame {
-
-void* map_memory(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory != MAP_FAILED ? memory : nullptr;
-}
-
-void unmap_memory(void* memory, size_t bytes) { munmap(memory, bytes); }
 
 namespace {
 
@@ -51,7 +43,7 @@ void capture(const View& view, uint64_t bytes, Content* content) {
 }
 
 bool Store::create() {
-  memory_ = static_cast<char*>(map_memory(kStoreBytes));
+  memory_ = memory::map_array<char>(kStoreBytes);
   head_ = 0;
   return memory_ != nullptr;
 }

@@ -20,6 +20,7 @@
 #include "checksum/messages.h"
 #include "shim/call/runtime.h"
 #include "shim/model/call_info.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::blame {
 
@@ -62,10 +63,10 @@ bool all_zero(const char* data, size_t bytes) {
 /// Is it the digest of zeros? Untouched pages are zero, and none is made by reading.
 bool zeros(uint64_t received, uint64_t bytes) {
   if (bytes == 0 || bytes > kZeroBytes) return false;
-  void* pages = map_memory(bytes);
+  void* pages = memory::map(bytes);
   if (pages == nullptr) return false;
   const bool equal = digest(pages, bytes) == received;
-  unmap_memory(pages, bytes);
+  memory::unmap(pages, bytes);
   return equal;
 }
 

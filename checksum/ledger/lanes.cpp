@@ -10,13 +10,12 @@
 //
 // All functions run under the ledger's lock. Memory is mapped in steps and bounded (kMaxNodes).
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "shim/base/hash.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::ledger {
 
@@ -64,11 +63,6 @@ uint32_t place_of(int32_t peer, uint8_t space, uint64_t comm, uint32_t tag, uint
   return static_cast<uint32_t>(key >> 32) & (capacity - 1);
 }
 
-Lane* map_lanes(uint32_t capacity) {
-  void* memory = mmap(nullptr, capacity * sizeof(Lane), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory != MAP_FAILED ? static_cast<Lane*>(memory) : nullptr;
-}
-
 Lane* find(const Peer& peer, uint8_t space, uint64_t comm, uint32_t tag) {
   const int32_t rank = peer.world_rank + 1;
   for (uint32_t i = place_of(rank, space, comm, tag);; i = (i + 1) & (lane_capacity - 1)) {
@@ -99,7 +93,7 @@ bool rebuild() {
   uint32_t capacity = live > lane_capacity / 4 ? lane_capacity * 2 : lane_capacity;
   Lane* old = lanes;
   const uint32_t old_capacity = lane_capacity;
-  Lane* fresh = map_lanes(capacity);
+  Lane* fresh = memory::map_array<Lane>(capacity);
   if (fresh == nullptr) return lane_used + 1 < lane_capacity;
   for (uint32_t i = 0; i < old_capacity; ++i) {
     if (!is_live(old[i])) continue;
@@ -111,7 +105,7 @@ bool rebuild() {
   last_lane = nullptr;
   lane_capacity = capacity;
   lane_used = live;
-  munmap(old, old_capacity * sizeof(Lane));
+  memory::unmap_array(old, old_capacity);
   return true;
 }
 
@@ -250,11 +244,9 @@ bool make_unordered(Peer& from, Lane*& lane, const Record& record) {
 }  // namespace
 
 bool lanes_create() {
-  lanes = map_lanes(kFirstLanes);
+  lanes = memory::map_array<Lane>(kFirstLanes);
   lane_capacity = kFirstLanes;
-  void* memory = mmap(nullptr, size_t{kMaxNodes} * sizeof(Node), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  nodes = memory != MAP_FAILED ? static_cast<Node*>(memory) : nullptr;
+  nodes = memory::map_array<Node>(kMaxNodes);
   return lanes != nullptr && nodes != nullptr;
 }
 
@@ -262,10 +254,8 @@ namespace {
 
 Queue* take_queue() {
   if (spare_count == 0 && queues_made < kMaxQueues) {
-    void* memory =
-        mmap(nullptr, kQueuesAtOnce * sizeof(Queue), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    spare_queues = static_cast<Queue*>(memory);
+    spare_queues = memory::map_array<Queue>(kQueuesAtOnce);
+    if (spare_queues == nullptr) return nullptr;
     spare_count = kQueuesAtOnce;
     queues_made += kQueuesAtOnce;
   }

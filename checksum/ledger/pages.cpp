@@ -2,14 +2,13 @@
 //
 // Outgoing messages of the ledger: pages of 4 KiB from a bounded pool, and those that MPI has not sent yet.
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "checksum/ledger/transport_internal.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/pool.h"
 
 namespace resil::ledger {
 
@@ -17,10 +16,7 @@ uint64_t old_ticks = 25'000'000;  // until the clock is known
 
 namespace {
 
-constexpr uint32_t kPagesAtOnce = 64;
-
-Page* free_pages;
-uint32_t pages_made;
+memory::Pool<Page, &Page::next, 64, kMaxPages> pages;
 Page *flight_first, *flight_last;  // given to MPI, not complete
 
 Page* first_in_flight() {
@@ -37,26 +33,15 @@ bool leave_flight(Page* page) {
     flight_first = page->next;
     if (flight_first == nullptr) flight_last = nullptr;
   }
-  if (!failed) give_back(page);
+  if (!failed) page_release(page);
   return true;
 }
 
 }  // namespace
 
-Page* take_page() {
-  if (free_pages == nullptr && pages_made < kMaxPages) {
-    void* memory = mmap(nullptr, kPagesAtOnce * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    pages_made += kPagesAtOnce;
-    for (uint32_t i = 0; i < kPagesAtOnce; ++i) {
-      auto* page = reinterpret_cast<Page*>(static_cast<char*>(memory) + i * 4096);
-      page->next = free_pages;
-      __atomic_store_n(&free_pages, page, __ATOMIC_RELAXED);
-    }
-  }
-  Page* page = free_pages;  // stored as one word: reap() looks without the lock
+Page* page_allocate() {
+  Page* page = pages.allocate();
   if (page != nullptr) {
-    __atomic_store_n(&free_pages, page->next, __ATOMIC_RELAXED);
     page->next = nullptr;
     page->header = {};
     page->header.source = runtime.rank;
@@ -64,10 +49,9 @@ Page* take_page() {
   return page;
 }
 
-void give_back(Page* page) {
+void page_release(Page* page) {
   Guard guard;
-  page->next = free_pages;
-  __atomic_store_n(&free_pages, page, __ATOMIC_RELAXED);
+  pages.release(page);
 }
 
 void launch(Page* page, Peer& to) {
@@ -84,11 +68,11 @@ void launch(Page* page, Peer& to) {
       Guard guard;
       to.in_pages = to.no_return = true;
     }
-    give_back(page);  // its records are lost; the gap in the ordinals tells the other side
+    page_release(page);  // its records are lost; the gap in the ordinals tells the other side
     return;
   }
   if (backend->test(&page->request)) {
-    give_back(page);
+    page_release(page);
     return;
   }
   Guard guard;
@@ -101,7 +85,7 @@ void launch(Page* page, Peer& to) {
 void reap(bool now) {
   static Patience patience;  // the token's holder is the only one here
   const uint64_t begin = ticks();
-  if (!now && __atomic_load_n(&free_pages, __ATOMIC_RELAXED) != nullptr && !patience.is_due(begin)) return;
+  if (!now && pages.has_ready() && !patience.is_due(begin)) return;
   Page* page = first_in_flight();
   while (page != nullptr && leave_flight(page)) page = first_in_flight();
   if (page != nullptr) patience.in_vain(begin, ticks(), old_ticks);

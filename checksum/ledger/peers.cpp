@@ -2,13 +2,12 @@
 //
 // The other ranks, as far as this one has met them. Pointers never move; entries live until the process ends.
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "checksum/ledger/ledger_internal.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::ledger {
@@ -27,9 +26,8 @@ uint32_t met_count;
 
 Peer* make(int world_rank) {
   if (slab_used == kSlab) {
-    void* memory = mmap(nullptr, kSlab * sizeof(Peer), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    slab = static_cast<Peer*>(memory);
+    slab = memory::map_array<Peer>(kSlab);
+    if (slab == nullptr) return nullptr;
     slab_used = 0;
   }
   Peer* peer = &slab[slab_used++];
@@ -45,10 +43,8 @@ Peer* make(int world_rank) {
 }  // namespace
 
 bool peers_create(int world_size) {
-  size_t bytes = 2 * static_cast<size_t>(world_size) * sizeof(Peer*);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  peer_table = static_cast<Peer**>(memory);
+  peer_table = memory::map_array<Peer*>(2 * static_cast<size_t>(world_size));
+  if (peer_table == nullptr) return false;
   met = peer_table + world_size;
   peer_capacity = world_size;
   return true;

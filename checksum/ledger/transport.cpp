@@ -12,7 +12,6 @@
 // One thread at a time polls or sends (a token that nobody waits for); the ledger's lock is not held across MPI calls.
 
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <cstring>
 
@@ -23,6 +22,7 @@
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::ledger {
 
@@ -47,7 +47,7 @@ struct Token : TokenGuard {
 /// Under the lock: closes the page that is being filled. Without one: an empty page, if records have been dropped since
 /// the last one, so that the other side sees the gap.
 void close_page(Peer& to) {
-  if (to.filling == nullptr && to.dropped && (to.filling = take_page()) != nullptr)
+  if (to.filling == nullptr && to.dropped && (to.filling = page_allocate()) != nullptr)
     to.filling->header.first = to.announced;
   Page* page = to.filling;
   if (page == nullptr) return;
@@ -103,7 +103,7 @@ bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_ho
   uint64_t first;
   {
     Guard guard;  // other threads announce
-    page = take_page();
+    page = page_allocate();
     first = to.announced;
   }
   if (page == nullptr) return false;
@@ -185,17 +185,15 @@ void serve_asked() {
 }  // namespace
 
 bool transport_create() {
-  void* memory =
-      mmap(nullptr, kReceiveRing * sizeof(Incoming), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  ring = static_cast<Incoming*>(memory);
+  ring = memory::map_array<Incoming>(kReceiveRing);
+  if (ring == nullptr) return false;
   Page* first;
   {
     Guard guard;
-    first = take_page();
+    first = page_allocate();
   }
   if (first == nullptr) return false;
-  give_back(first);
+  page_release(first);
   return true;
 }
 
@@ -249,7 +247,7 @@ bool may_return(Peer& to) {
 /// Under the lock: the record with that ordinal into the page that is being filled. True: the page should go now.
 bool append_to_page(Thread& thread, Peer& to, const Record& record, uint64_t ordinal, bool at_once) {
   if (to.filling == nullptr) {
-    to.filling = take_page();
+    to.filling = page_allocate();
     if (to.filling != nullptr) to.filling->header.first = ordinal;
     mark_dirty(to, thread.last_time);
   }
@@ -383,7 +381,7 @@ bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
   Page* page;
   {
     Guard guard;
-    page = take_page();
+    page = page_allocate();
   }
   if (page == nullptr) return false;
   to.addressed = true;

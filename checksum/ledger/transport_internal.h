@@ -21,8 +21,8 @@ struct Incoming {
 
 // --- pages.cpp ---------------------------------------------------------------------------------------------------
 /// Under the lock: an empty page, null: no memory, or the bound is reached.
-Page* take_page();
-void give_back(Page* page);
+Page* page_allocate();
+void page_release(Page* page);
 /// Sends a page, which belongs to MPI until its request is complete.
 void launch(Page* page, Peer& to);
 /// With the token: takes pages back whose messages are out.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kChains = 4096;
 Pattern* chains[kChains];
-Pool<Pattern, &Pattern::next, 64, 1u << 20> pattern_pool;
+memory::Pool<Pattern, &Pattern::next, 64, 1u << 20> pattern_pool;
 
 Pattern*& chain_of(uint64_t comm, int32_t source, int32_t tag) {
   return chains[bucket_index(comm, source, tag) % kChains];
@@ -19,7 +19,7 @@ Pattern*& chain_of(uint64_t comm, int32_t source, int32_t tag) {
 /// Null: no memory.
 Pattern* find_or_make(CommReceives& comm, int32_t source, int32_t tag) {
   if (Pattern* found = pattern_find(comm, source, tag); found != nullptr) return found;
-  Pattern* pattern = pattern_pool.take();
+  Pattern* pattern = pattern_pool.allocate();
   if (pattern == nullptr) return nullptr;
   Pattern*& chain = chain_of(comm.id, source, tag);
   *pattern = {{nullptr, nullptr}, nullptr, chain, &comm, source, tag};
@@ -34,7 +34,7 @@ void forget_if_empty(Pattern* pattern) {
   while (*place != pattern) place = &(*place)->next;
   *place = pattern->next;
   --pattern->comm->patterns;
-  pattern_pool.give(pattern);
+  pattern_pool.release(pattern);
 }
 
 // A pairing heap through `child` and `sibling`.

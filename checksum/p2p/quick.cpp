@@ -111,7 +111,7 @@ bool post(Event& e) {
   const uint64_t bytes = bytes_of(*type, e.receive.count);
   if (!asked && bytes != 0 && !host_memory_known(e.receive.buffer, bytes)) [[unlikely]]
     return post_elsewhere(e, bytes);
-  Receive* receive = receive_pool.take_ready();
+  Receive* receive = receive_pool.allocate_ready();
   if (receive == nullptr) [[unlikely]]
     return false;
   receive->view.buffer = e.receive.buffer;
@@ -169,7 +169,7 @@ bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
   --ledger::receives_pending;
   if (receive->flags[0] != kListed) [[unlikely]]
     type_map_release(receive->view.type);
-  receive_pool.give(receive);
+  receive_pool.release(receive);
   ledger::expected_plainly(*e.thread);
   return true;
 }

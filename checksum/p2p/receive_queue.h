@@ -7,8 +7,8 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/lives.h"
 #include "checksum/p2p/receive_entry.h"
-#include "checksum/pool.h"
 #include "shim/base/spinlock.h"
+#include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::p2p {
@@ -18,8 +18,8 @@ constexpr uint32_t kBuckets = 1u << 16;
 inline SpinLock queue_lock;  // only under MPI_THREAD_MULTIPLE
 inline List* buckets;
 inline CommReceives** comms;  // by index of the communicator table
-inline Pool<CommReceives, &CommReceives::next_free, 64, 1u << 16> comm_pool;
-inline Pool<Receive, &Receive::next, 256, 1u << 20> receive_pool;
+inline memory::Pool<CommReceives, &CommReceives::next_free, 64, 1u << 16> comm_pool;
+inline memory::Pool<Receive, &Receive::next, 256, 1u << 20> receive_pool;
 
 struct Guard : OptionalGuard {
   Guard() : OptionalGuard(queue_lock, ledger::is_concurrent) {}
@@ -50,7 +50,7 @@ inline CommReceives* receives_of(const CommInfo& comm) {
   if (found != nullptr && found->id == comm.ring->id) [[likely]]
     return found;
   if (found == nullptr || found->entries != 0) {  // the old ones' entries keep the old state
-    found = comm_pool.take();
+    found = comm_pool.allocate();
     if (found == nullptr) return nullptr;
     comms[comm.index] = found;
   }
@@ -106,7 +106,7 @@ inline void retire(Receive& receive, bool for_good) {
   dequeue(receive);
   if (receive.persistent && !for_good) return;
   if (receive.held && !receive.view.type->permanent) type_map_release(receive.view.type);
-  receive_pool.give(&receive);
+  receive_pool.release(&receive);
 }
 
 }  // namespace resil::p2p

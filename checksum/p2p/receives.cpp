@@ -8,8 +8,6 @@
 // pattern. In the usual case, nothing older of the same lane and no wildcard, a receive is expected at once, and a
 // blocking one never enters the tables.
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "checksum/cookie.h"
@@ -26,6 +24,7 @@
 #include "shim/base/hash.h"
 #include "shim/call/event.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::p2p {
@@ -148,7 +147,7 @@ void settle(Thread& thread, CommReceives& comm, bool wild, int32_t source, int32
 /// Under the lock: the persistent request may be started again before its last packet is resolved, so that one waits
 /// in an entry of its own, at the same place in the order.
 Receive* stand_in(Receive& receive) {
-  Receive* copy = receive_pool.take();
+  Receive* copy = receive_pool.allocate();
   if (copy == nullptr) return nullptr;
   *copy = receive;
   copy->persistent = copy->held = false;
@@ -232,7 +231,7 @@ void untracked(const CommInfo* comm, uint64_t bytes) {
 Receive* make(const Event& e, const View& view, bool hold) {
   Guard guard;
   CommReceives* comm = receives_of(*e.comm);
-  Receive* receive = comm != nullptr ? receive_pool.take() : nullptr;
+  Receive* receive = comm != nullptr ? receive_pool.allocate() : nullptr;
   if (receive == nullptr) return nullptr;
   receive->view = view;
   receive->posted = receive->evidence = 0;
@@ -318,9 +317,8 @@ Receive* matched_receive(uint64_t handle) {
 
 bool prepare() {
   size_t bytes = kBuckets * sizeof(List) + runtime.comm_count * sizeof(CommReceives*);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  buckets = static_cast<List*>(memory);
+  buckets = static_cast<List*>(memory::map(bytes));
+  if (buckets == nullptr) return false;
   comms = reinterpret_cast<CommReceives**>(buckets + kBuckets);
   return true;
 }
@@ -501,7 +499,7 @@ void matched_probe(Event& e) {
     return;
   }
   receive->comm->lost = true;
-  receive_pool.give(receive);
+  receive_pool.release(receive);
 }
 
 }  // namespace resil::p2p

@@ -8,11 +8,11 @@
 #include "checksum/ledger/ledger.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/staged.h"
-#include "checksum/pool.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/event.h"
+#include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::p2p {
@@ -39,19 +39,19 @@ struct SendEntry {
   bool alone;  // and then nobody needs the entry any more
 };
 
-Pool<SendEntry, &SendEntry::next_free, 512, 1u << 17> entries;  // 17 MiB at most
+memory::Pool<SendEntry, &SendEntry::next_free, 512, 1u << 17> entries;  // 17 MiB at most
 SpinLock entries_lock;
 std::atomic<bool> cancels_seen;
 
 SendEntry* take_entry() {
   SpinGuard guard(entries_lock);
-  return entries.take();
+  return entries.allocate();
 }
 
-void give_back(SendEntry* entry) {
+void release(SendEntry* entry) {
   if (entry->view.type != nullptr) type_map_release(entry->view.type);
   SpinGuard guard(entries_lock);
-  entries.give(entry);
+  entries.release(entry);
 }
 
 Record make_record(const Event& e, Space space) {
@@ -348,7 +348,7 @@ void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
       blame::sent_complete(entry->handle, copy.view);
   }
   if (freed && left_to_poster(*entry)) return;
-  if (freed || !entry->persistent) give_back(entry);
+  if (freed || !entry->persistent) release(entry);
 }
 
 void send_posted(Thread& thread, void* word, const StagedView& copy) {
@@ -366,7 +366,7 @@ void send_dropped(void* word) {
     entry->later = false;
     alone = entry->alone;
   }
-  if (alone) give_back(entry);
+  if (alone) release(entry);
 }
 
 void cancel_enter(Event& e) {

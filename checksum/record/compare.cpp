@@ -3,8 +3,6 @@
 // Verify: call by call against the recording. What a call gives is compared before it leaves this rank, what it got
 // right after it.
 
-#include <sys/mman.h>
-
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +15,7 @@
 #include "shim/base/bit_cast.h"
 #include "shim/call/thread.h"
 #include "shim/report/log.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::record {
@@ -101,21 +100,6 @@ const Item* next_item(const Event* e, PerThread& t, const Call* call) {
   }
 }
 
-bool room_for_indices(PerThread& t, uint32_t wanted) {
-  if (wanted <= t.index_room) return true;
-  uint32_t room = t.index_room != 0 ? t.index_room : 1024;
-  while (room < wanted) room *= 2;
-  void* memory = mmap(nullptr, room * sizeof(int32_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  if (t.indices != nullptr) {
-    memcpy(memory, t.indices, t.index_room * sizeof(int32_t));
-    munmap(t.indices, t.index_room * sizeof(int32_t));
-  }
-  t.indices = static_cast<int32_t*>(memory);
-  t.index_room = room;
-  return true;
-}
-
 /// What MPI chose in the recorded call, which follows it.
 void take_outcome(PerThread& t, Call& call) {
   const Item* item;
@@ -129,7 +113,7 @@ void take_outcome(PerThread& t, Call& call) {
     if (item->kind == ItemKind::kOutcome) {
       call.outcome = item->outcome;
     } else if (item->kind == ItemKind::kIndices && (open || !call.listed)) {
-      if (!room_for_indices(t, call.indices + item->indices)) return;
+      if (!memory::grow_array(&t.indices, &t.index_room, call.indices + item->indices, 1024u)) return;
       memcpy(t.indices + call.indices, item->index_list, item->indices * sizeof(int32_t));
       call.indices += item->indices;
       call.listed = true;

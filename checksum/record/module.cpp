@@ -209,7 +209,7 @@ void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
     }
   }
   if (entry->persistent && !freed) entry->active = false;
-  else give_back(entry);
+  else entry_release(entry);
 }
 
 void thread_end(Thread& thread) {

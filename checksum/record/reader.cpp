@@ -5,20 +5,14 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "checksum/record/reader_internal.h"
 #include "shim/base/hash.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::record {
 
 namespace {
-
-template <class T>
-T* map() {
-  void* memory = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
-}
 
 bool fail(Problem* problem, ProblemKind kind) {
   problem->kind = kind;
@@ -80,7 +74,7 @@ void compare(const Identity& theirs, const Identity& mine, char* text, size_t by
 bool Recording::open(const char* directory, const Identity& mine, const Names& names, Problem* problem) {
   problem->kind = ProblemKind::kNone;
   problem->text[0] = 0;
-  body_ = map<RecordingBody>();
+  body_ = memory::map_array<RecordingBody>();
   if (body_ == nullptr) {
     snprintf(problem->text, sizeof(problem->text), "%.1000s: no memory for reading the recording", directory);
     return fail(problem, ProblemKind::kSystem);
@@ -117,7 +111,7 @@ bool Recording::open(const char* directory, const Identity& mine, const Names& n
 void Recording::close() {
   if (body_ == nullptr) return;
   body_->chain.close();
-  munmap(body_, sizeof(RecordingBody));
+  memory::unmap_array(body_);
   body_ = nullptr;
 }
 
@@ -183,7 +177,7 @@ Cursor* Recording::stream(uint64_t first_site, uint32_t nth, Problem* problem) {
              name.object[0] != 0 ? name.object : "no object file", static_cast<unsigned long long>(name.offset),
              reading == Reading::kCut ? "; " : "", reading == Reading::kCut ? body.chain.end_text() : "");
   if (reading != Reading::kItem) return nullptr;
-  Cursor* cursor = map<Cursor>();
+  Cursor* cursor = memory::map_array<Cursor>();
   if (cursor == nullptr) {
     snprintf(problem->text, sizeof(problem->text), "%.1000s: no memory for reading it", body.chain.path());
     fail(problem, ProblemKind::kSystem);
@@ -214,8 +208,6 @@ Cursor* Recording::next_stream(uint64_t first_site, Problem* problem) {
   return stream(first_site, nth, problem);
 }
 
-void Recording::release(Cursor* cursor) {
-  if (cursor != nullptr) munmap(cursor, sizeof(Cursor));
-}
+void Recording::release(Cursor* cursor) { memory::unmap_array(cursor); }
 
 }  // namespace resil::record

@@ -3,23 +3,21 @@
 // Pending requests: what must be read when they are complete, and which number they have in the recording. Ends of
 // sends are not recorded: nothing comes of them, and whether one is complete at once differs from run to run.
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "checksum/collective/form.h"
-#include "checksum/pool.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
+#include "shim/runtime/memory.h"
+#include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::record {
 
 namespace {
 
-
-Pool<Entry, &Entry::next_free, 256, 1u << 20> entries;
+memory::Pool<Entry, &Entry::next_free, 256, 1u << 20> entries;
 SpinLock entries_lock;
 
 constexpr View kNoView = {nullptr, 0, nullptr, 0, Reason::kNone};
@@ -28,7 +26,7 @@ Entry* take(const Event& e, const PerThread& t, Entry::Kind kind, uint64_t ordin
   Entry* entry;
   {
     SpinGuard guard(entries_lock);
-    entry = entries.take();
+    entry = entries.allocate();
   }
   if (entry == nullptr) return nullptr;
   entry->view = kNoView;
@@ -82,17 +80,7 @@ bool fill_collective(Event& e, Entry& entry) {
 }
 
 void note(PerThread& t, Entry& entry) {
-  if (t.noted_count == t.noted_room) {
-    const uint32_t room = t.noted_room != 0 ? 2 * t.noted_room : 512;
-    void* memory = mmap(nullptr, room * sizeof(Entry*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return;
-    if (t.noted_room != 0) {
-      memcpy(memory, t.noted, t.noted_room * sizeof(Entry*));
-      munmap(t.noted, t.noted_room * sizeof(Entry*));
-    }
-    t.noted = static_cast<Entry**>(memory);
-    t.noted_room = room;
-  }
+  if (!memory::grow_array(&t.noted, &t.noted_room, t.noted_count + 1, 512u)) return;
   t.noted[t.noted_count++] = &entry;
 }
 
@@ -104,11 +92,11 @@ bool has_status(const Event& e) {
 
 std::atomic<uint32_t> forced_pending;
 
-void give_back(Entry* entry) {
+void entry_release(Entry* entry) {
   if (entry->held) let_go(*entry);
   if (entry->substitute != nullptr) substitute_drop(*entry);
   SpinGuard guard(entries_lock);
-  entries.give(entry);
+  entries.release(entry);
 }
 
 void follow(Event& e, PerThread& t, Call& call) {
@@ -129,7 +117,7 @@ void follow(Event& e, PerThread& t, Call& call) {
     entry->view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
     entry->unread = (e.attributes & kCallPartitioned) != 0;  // partitions become ready one by one
   } else if (kind == Entry::kCollective) {
-    if (!fill_collective(e, *entry)) return give_back(entry);
+    if (!fill_collective(e, *entry)) return entry_release(entry);
   } else {
     entry->view = receive_view(e);
   }
@@ -138,7 +126,7 @@ void follow(Event& e, PerThread& t, Call& call) {
     describe_completion(e, 0, false, *entry, &completion);
     if (mode.recording) t.stream->completion(completion);
     else verify_completion(e, t, call, *entry, completion);
-    return give_back(entry);
+    return entry_release(entry);
   }
   entry->forced = call.forced;
   if (entry->forced) forced_pending.fetch_add(1, std::memory_order_relaxed);

@@ -146,7 +146,7 @@ void request_activating(Event& event, PerThread& t, Entry& entry);
 void request_activated(PerThread& t, Call& call, Entry& entry);
 /// What came by a request that is complete.
 void describe_completion(Event& event, int64_t place, bool freed, Entry& entry, Completion* completion);
-void give_back(Entry* entry);
+void entry_release(Entry* entry);
 inline Entry* entry_of(uint64_t cookie) { return reinterpret_cast<Entry*>(cookie); }
 extern std::atomic<uint32_t> forced_pending;  ///< receives posted with a forced source and tag
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The call path of recording: items into a thread's buffers.
-#include <sys/mman.h>
 
 #include <climits>
 #include <initializer_list>
 
 #include "checksum/record/writer_internal.h"
 #include "shim/base/hash.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::record {
 
@@ -21,12 +21,6 @@ struct FirstSite {
   uint64_t count;
 };
 FirstSite first_sites[kFirstSites];
-
-template <class T>
-T* map() {
-  void* memory = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
-}
 
 void add(std::atomic<uint64_t>* counter, uint64_t more) {
   counter->store(counter->load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
@@ -82,7 +76,8 @@ Stream* Streams::open(uint64_t first_site) {
   }
   Stream* stream = idle();
   const uint32_t count = writer.stream_count.load(std::memory_order_relaxed);
-  if (entry == nullptr || (stream == nullptr && (count == kMaxStreams || (stream = map<Stream>()) == nullptr))) {
+  if (entry == nullptr ||
+      (stream == nullptr && (count == kMaxStreams || (stream = memory::map_array<Stream>()) == nullptr))) {
     ++writer.refused;
     return nullptr;
   }

@@ -7,12 +7,12 @@
 #include <atomic>
 #include <cstring>
 
-#include "checksum/pool.h"
 #include "checksum/record/staged.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/attach.h"
+#include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::record {
@@ -31,7 +31,7 @@ struct Substitute {
 namespace {
 
 constexpr unsigned kBuckets = 64;
-Pool<Substitute, &Substitute::next, 64, 1u << 16> pool;
+memory::Pool<Substitute, &Substitute::next, 64, 1u << 16> pool;
 Substitute* buckets[kBuckets];
 SpinLock lock;
 std::atomic<uint32_t> used;
@@ -63,7 +63,7 @@ void substitute_prepare(const Event& e, Entry& entry) {
   uint64_t type;
   if (!backend->replay->keep_type(e.receive.type, &type)) return;
   SpinGuard guard(lock);
-  Substitute* s = pool.take();
+  Substitute* s = pool.allocate();
   if (s == nullptr) return backend->replay->drop_type(type);
   Substitute*& first = bucket(e.request_key);
   void* buffer = const_cast<void*>(e.receive.buffer);
@@ -81,7 +81,7 @@ void substitute_drop(Entry& entry) {
   Substitute** place = &bucket(s->handle);
   while (*place != s) place = &(*place)->next;
   *place = s->next;
-  pool.give(s);
+  pool.release(s);
   used.fetch_sub(1, std::memory_order_relaxed);
 }
 

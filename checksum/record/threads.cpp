@@ -2,13 +2,12 @@
 //
 // The stream of a thread: made at its first call, told from others by that call's site.
 
-#include <sys/mman.h>
-
 #include "checksum/record/messages.h"
 #include "checksum/record/state.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/thread.h"
 #include "shim/report/log.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::record {
@@ -83,9 +82,8 @@ PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
   thread.module_data[slot] = &nobody;
   prepare_addresses(thread);
   static_assert(sizeof(PerThread) < 4096);
-  void* memory = mmap(nullptr, sizeof(PerThread), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  auto* t = static_cast<PerThread*>(memory);
+  auto* t = memory::map_array<PerThread>();
+  if (t == nullptr) return nullptr;
   t->thread = &thread;
   if (mode.recording) {
     t->stream = stream_open(site);
@@ -103,7 +101,7 @@ PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
     if (t->cursor == nullptr) add_note_format(messages::record::no_stream, problem.text);
   }
   if (t->stream_id == 0) {
-    munmap(memory, sizeof(PerThread));
+    memory::unmap_array(t);
     return nullptr;
   }
   __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED);

@@ -3,9 +3,9 @@
 // One-sided operations bring data that is there only when their epoch ends or they are flushed: until then it is noted
 // where it will lie. Calls that complete operations on one target read what came from there, all others everything.
 
-#include "checksum/pool.h"
 #include "checksum/record/state.h"
 #include "shim/base/spinlock.h"
+#include "shim/runtime/pool.h"
 
 namespace resil::record {
 
@@ -20,7 +20,7 @@ struct Fetched {
 };
 
 constexpr unsigned kBuckets = 64;
-Pool<Fetched, &Fetched::next, 256, 1u << 18> pool;
+memory::Pool<Fetched, &Fetched::next, 256, 1u << 18> pool;
 struct {
   Fetched *first, *last;
 } pending[kBuckets];  // by window, in the order of issue
@@ -40,7 +40,7 @@ void window_get(Event& e) {
   const View view = receive_view(e);
   if (view.bytes == 0) return;
   SpinGuard guard(lock);
-  Fetched* fetched = pool.take();
+  Fetched* fetched = pool.allocate();
   if (fetched == nullptr) {
     counts.unread += 1;
     return;
@@ -101,7 +101,7 @@ Value window_sync(Event& e, const CallRecord* then) {
     }
     if (fetched->view.type != nullptr) type_map_release(fetched->view.type);
     *place = fetched->next;
-    pool.give(fetched);
+    pool.release(fetched);
   }
   list.last = last;
   return all;

@@ -7,10 +7,10 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "checksum/record/claim.h"
 #include "checksum/record/writer_internal.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::record {
 
@@ -41,14 +41,14 @@ bool writer_open(const char* directory, const Identity& identity, const Names& n
     return false;
   }
   if (writer.matches.load(std::memory_order_relaxed) == nullptr) {
-    void* memory = mmap(nullptr, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
+    auto* channel = memory::map_array<Channel>();
+    if (channel == nullptr) {
       problem->kind = ProblemKind::kSystem;
       snprintf(problem->text, sizeof(problem->text), "%s: no memory for recording", writer.path);
       writer.file.close();
       return false;
     }
-    writer.matches.store(static_cast<Channel*>(memory), std::memory_order_relaxed);
+    writer.matches.store(channel, std::memory_order_relaxed);
   }
   if (!fork_handled) fork_handled = pthread_atfork(nullptr, nullptr, after_fork_in_child) == 0;
   writer.names = &names;

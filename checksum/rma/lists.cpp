@@ -9,16 +9,14 @@
 #include "checksum/rma/wire.h"
 #include "checksum/work_memory.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/pool.h"
 
 namespace resil::rma {
 
 namespace {
 
-constexpr uint32_t kMaxPackets = 8192, kPacketsAtOnce = 64;  // 32 MiB
-
 SpinLock pool_lock;
-Packet* pool;
-uint32_t packets_made;
+memory::Pool<Packet, &Packet::next, 64, 8192> pool;  // 32 MiB
 
 bool post_patiently(Thread& thread, ledger::Peer& peer, ledger::Kind kind, const void* payload, size_t bytes) {
   for (int tries = 0; tries < 100000; ++tries) {
@@ -64,18 +62,11 @@ void fill(Item& item, const Operation& operation) {
 
 }  // namespace
 
-Packet* packet_take() {
+Packet* packet_allocate() {
   Packet* packet = nullptr;
   {
     Guard guard(pool_lock);
-    packet = pool;
-    if (packet != nullptr) pool = packet->next;
-  }
-  if (packet == nullptr && __atomic_add_fetch(&packets_made, kPacketsAtOnce, __ATOMIC_RELAXED) <= kMaxPackets) {
-    auto* made = static_cast<Packet*>(map_memory(kPacketsAtOnce * sizeof(Packet)));
-    if (made == nullptr) return nullptr;
-    for (uint32_t i = 1; i < kPacketsAtOnce; ++i) packet_give_back(&made[i]);
-    packet = made;
+    packet = pool.allocate();
   }
   if (packet != nullptr) {
     packet->next = nullptr;
@@ -85,14 +76,13 @@ Packet* packet_take() {
   return packet;
 }
 
-void packet_give_back(Packet* packet) {
+void packet_release(Packet* packet) {
   Guard guard(pool_lock);
-  packet->next = pool;
-  pool = packet;
+  pool.release(packet);
 }
 
 void deliver(Window& window, const void* payload, size_t bytes) {
-  Packet* packet = packet_take();
+  Packet* packet = packet_allocate();
   if (packet == nullptr) {
     window.off.store(true, std::memory_order_release);  // whoever waits tells the others
     return;

@@ -12,6 +12,7 @@
 #include "shim/call/event.h"
 #include "shim/call/thread.h"
 #include "shim/model/view.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::rma {
 
@@ -70,7 +71,7 @@ bool passive(const Window& w, int target) {
 /// A place in the list; null: it is full.
 Operation* append(Window& w, uint32_t* place) {
   if (__atomic_load_n(&w.operations, __ATOMIC_ACQUIRE) == nullptr) {
-    auto* made = static_cast<Operation*>(map_memory(kMaxOperations * sizeof(Operation)));
+    auto* made = memory::map_array<Operation>(kMaxOperations);
     Guard guard(w.lock);
     if (made != nullptr && w.operations == nullptr) __atomic_store_n(&w.operations, made, __ATOMIC_RELEASE);
   }

@@ -4,12 +4,11 @@
 // one that has written something wrong. Copied while nobody may access the window: in MPI_Win_post before the real
 // call, in a fence that nothing precedes likewise, in other fences before the barrier that keeps everybody inside.
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "checksum/rma/wire.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::rma {
 
@@ -26,7 +25,7 @@ bool make_room(Window& w, uint64_t bytes) {
     __atomic_sub_fetch(&mapped, 2 * bytes, __ATOMIC_RELAXED);
     return false;
   }
-  auto* memory = static_cast<char*>(map_memory(2 * bytes));
+  auto* memory = memory::map_array<char>(2 * bytes);
   if (memory == nullptr) {
     __atomic_sub_fetch(&mapped, 2 * bytes, __ATOMIC_RELAXED);
     return false;
@@ -58,7 +57,7 @@ void snapshot_turn(Window& w) {
 
 void snapshot_drop(Window& w) {
   if (w.snapshot_bytes != 0) {
-    munmap(w.snapshots[0], 2 * w.snapshot_bytes);
+    memory::unmap(w.snapshots[0], 2 * w.snapshot_bytes);
     __atomic_sub_fetch(&mapped, 2 * w.snapshot_bytes, __ATOMIC_RELAXED);
   }
   w.snapshot_bytes = 0;

@@ -12,6 +12,7 @@
 #include "shim/base/digest/digest.h"
 #include "shim/model/call_info.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::rma {
 
@@ -150,7 +151,7 @@ uint64_t right_of(const Item& item) { return item.what == What::kPut ? item.dige
 
 void remember(const Window& w, const Packet& packet, const Item& item) {
   Guard guard(seen_lock);
-  if (seen == nullptr) seen = static_cast<Seen*>(map_memory(kSeen * sizeof(Seen)));
+  if (seen == nullptr) seen = memory::map_array<Seen>(kSeen);
   if (seen != nullptr && item.bytes != 0)
     seen[seen_count++ % kSeen] = {
         w.id,      right_of(item),         item.bytes, packet.header.epoch, item.displacement, packet.header.origin,
@@ -272,7 +273,7 @@ void judge(Thread& thread, Window& w, Message list, Reason give_up, bool (*chose
       publish_mismatch(thread, mismatch);
     });
     mine = packet->next;
-    packet_give_back(packet);
+    packet_release(packet);
   }
 }
 

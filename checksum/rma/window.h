@@ -149,7 +149,6 @@ int group_rank(const Window& window, int world_rank, int hint);  ///< -1: not a 
 Target* target_of(Window& window, int rank);  ///< null: no memory
 /// Room for `count` ranks; null: no memory.
 int32_t* ranks_room(int32_t** array, uint32_t* room, uint32_t count);
-void* map_memory(size_t bytes);
 
 // --- snapshot.cpp ------------------------------------------------------------------------------------------------
 /// Full blame: copies the window's memory. `next`: into the room beside the copy that holds, until snapshot_turn().

@@ -5,8 +5,6 @@
 
 #include "checksum/rma/window.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "checksum/messages.h"
@@ -15,6 +13,7 @@
 #include "shim/base/hash.h"
 #include "shim/call/event.h"
 #include "shim/report/log.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::rma {
@@ -85,7 +84,7 @@ const int32_t* members_of(CommInfo& comm, bool* ok) {
     if (const int32_t* known = members_find(comm.ring->id); known != nullptr) return known;
   }
   const auto size = static_cast<uint32_t>(comm.size);
-  auto* world = static_cast<int32_t*>(map_memory(size * sizeof(int32_t)));
+  auto* world = memory::map_array<int32_t>(size);
   for (uint32_t i = 0; world != nullptr && i < size; ++i) world[i] = comm_world_rank(comm, static_cast<int>(i));
   Members old = {};
   const int32_t* used = nullptr;
@@ -103,7 +102,7 @@ const int32_t* members_of(CommInfo& comm, bool* ok) {
       used = world;
     }
   }
-  if (old.world != nullptr) munmap(old.world, old.size * sizeof(int32_t));
+  memory::unmap_array(old.world, old.size);
   *ok = used != nullptr;
   return used;
 }
@@ -130,13 +129,8 @@ uint64_t make_id(uint64_t comm, uint64_t ordinal) {
 
 }  // namespace
 
-void* map_memory(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
-
 bool windows_create() {
-  windows = static_cast<Window*>(map_memory(kMaxWindows * sizeof(Window)));
+  windows = memory::map_array<Window>(kMaxWindows);
   return windows != nullptr;
 }
 
@@ -172,13 +166,13 @@ int group_rank(const Window& window, int world_rank, int hint) {
 Target* target_of(Window& window, int rank) {
   if (__atomic_load_n(&window.targets, __ATOMIC_ACQUIRE) == nullptr ||
       window.targets_room < static_cast<uint32_t>(window.size)) {
-    auto* made = static_cast<Target*>(map_memory(static_cast<size_t>(window.size) * sizeof(Target)));
+    auto* made = memory::map_array<Target>(static_cast<size_t>(window.size));
     if (made == nullptr) return nullptr;
     Guard guard(window.lock);
     if (window.targets != nullptr && window.targets_room >= static_cast<uint32_t>(window.size)) {
-      munmap(made, static_cast<size_t>(window.size) * sizeof(Target));  // another thread was faster
+      memory::unmap_array(made, static_cast<size_t>(window.size));  // another thread was faster
     } else {
-      if (window.targets != nullptr) munmap(window.targets, window.targets_room * sizeof(Target));
+      memory::unmap_array(window.targets, window.targets_room);
       window.targets_room = static_cast<uint32_t>(window.size);
       __atomic_store_n(&window.targets, made, __ATOMIC_RELEASE);
     }
@@ -188,9 +182,9 @@ Target* target_of(Window& window, int rank) {
 
 int32_t* ranks_room(int32_t** array, uint32_t* room, uint32_t count) {
   if (*room < count) {
-    auto* made = static_cast<int32_t*>(map_memory(count * sizeof(int32_t)));
+    auto* made = memory::map_array<int32_t>(count);
     if (made == nullptr) return nullptr;
-    if (*array != nullptr) munmap(*array, *room * sizeof(int32_t));
+    memory::unmap_array(*array, *room);
     *array = made;
     *room = count;
   }
@@ -282,7 +276,7 @@ void freeing(Event& e) {
   }
   while (packet != nullptr) {
     Packet* next = packet->next;
-    packet_give_back(packet);
+    packet_release(packet);
     packet = next;
   }
 }

@@ -86,8 +86,8 @@ inline Packet* packet_after(Window& window, Packet* packet) {
 }
 
 // --- lists.cpp ---------------------------------------------------------------------------------------------------
-Packet* packet_take();
-void packet_give_back(Packet* packet);
+Packet* packet_allocate();
+void packet_release(Packet* packet);
 void deliver(Window& window, const void* payload, size_t bytes);  ///< to the window's own list
 /// Sends this rank's operations of an epoch to a target (to this rank itself: delivers them). False: no room.
 bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t number, const uint32_t* order,

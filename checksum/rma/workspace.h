@@ -4,21 +4,21 @@
 // steady state. Any thread; the contents are what the last user left.
 #pragma once
 
-#include <cstddef>
+#include "shim/runtime/block_pool.h"
 
 namespace resil::rma {
 
+inline constinit memory::BlockPool<memory::BlockRules{.header = 64, .least = 16, .most = 47}> workspaces;
+
 class Workspace {
  public:
-  explicit Workspace(size_t bytes);
-  ~Workspace();
+  explicit Workspace(size_t bytes) : data_(static_cast<char*>(workspaces.allocate(bytes))) {}
+  ~Workspace() { workspaces.release(data_); }
   Workspace(const Workspace&) = delete;
-  char* data() const { return data_; }  ///< null: no memory
+  char* data() const { return data_; }  ///< aligned to 64; null: no memory
 
  private:
-  int place_;
   char* data_;
-  size_t bytes_;
 };
 
 }  // namespace resil::rma

@@ -5,8 +5,6 @@
 // disposition of one signal, the notes of the report.
 #include "detectors/dump/dump.h"
 
-#include <sys/mman.h>
-
 #include "detectors/dump/handler.h"
 #include "detectors/dump/memory.h"
 #include "detectors/dump/messages.h"
@@ -16,6 +14,7 @@
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/log.h"
+#include "shim/runtime/memory.h"
 
 namespace resil {
 namespace {
@@ -57,12 +56,11 @@ void note_takeover() {
 void before_init() {
   if (prepared) return;
   prepared = true;
-  void* memory = mmap(nullptr, sizeof(dump::Workspace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
+  auto* workspace = memory::map_array<dump::Workspace>();  // zero is a valid start of everything in it
+  if (workspace == nullptr) {
     add_note(messages::dump::no_memory);
     return;
   }
-  auto* workspace = static_cast<dump::Workspace*>(memory);  // zero is a valid start of everything in it
   dump::prepare_objects();
   if (!dump::prepare_memory()) add_note(messages::dump::no_stacks);
   dump::rehearse(workspace);

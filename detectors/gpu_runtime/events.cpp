@@ -4,9 +4,8 @@
 
 #include "detectors/gpu_runtime/events.h"
 
-#include <sys/mman.h>
-
 #include "shim/base/spinlock.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::gpu_runtime {
 
@@ -31,12 +30,11 @@ constinit std::atomic<bool> graphs;
 
 bool room() {
   if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) != nullptr) return true;
-  void* memory = mmap(nullptr, kEntries * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
+  auto* made = memory::map_array<Entry>(kEntries);
+  if (made == nullptr) return false;
   Entry* expected = nullptr;
-  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<Entry*>(memory), false, __ATOMIC_ACQ_REL,
-                                   __ATOMIC_ACQUIRE))
-    munmap(memory, kEntries * sizeof(Entry));
+  if (!__atomic_compare_exchange_n(&table, &expected, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    memory::unmap_array(made, kEntries);
   return true;
 }
 

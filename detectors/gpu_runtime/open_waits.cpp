@@ -5,12 +5,12 @@
 #include "detectors/gpu_runtime/open_waits.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "detectors/dump/text.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::gpu_runtime {
 
@@ -23,16 +23,15 @@ constinit thread_local OpenWait* own __attribute__((tls_model("initial-exec"))) 
 
 OpenWait* room() {
   if (OpenWait* there = __atomic_load_n(&table, __ATOMIC_ACQUIRE); there != nullptr) return there;
-  void* memory = mmap(nullptr, kThreads * sizeof(OpenWait), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
+  auto* made = memory::map_array<OpenWait>(kThreads);
+  if (made == nullptr) return nullptr;
   OpenWait* expected = nullptr;
-  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<OpenWait*>(memory), false, __ATOMIC_ACQ_REL,
-                                   __ATOMIC_ACQUIRE))
-    munmap(memory, kThreads * sizeof(OpenWait));
+  if (!__atomic_compare_exchange_n(&table, &expected, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    memory::unmap_array(made, kThreads);
   return __atomic_load_n(&table, __ATOMIC_ACQUIRE);
 }
 
-void give_back(void* wait) {
+void release(void* wait) {
   own = nullptr;
   static_cast<OpenWait*>(wait)->tid.store(0, std::memory_order_release);
 }
@@ -45,7 +44,7 @@ OpenWait* own_wait() {
   OpenWait* waits = room();
   if (waits == nullptr) return nullptr;
   int expected = 0;
-  if (key_state.compare_exchange_strong(expected, 1)) key_state.store(pthread_key_create(&key, give_back) == 0 ? 2 : 0);
+  if (key_state.compare_exchange_strong(expected, 1)) key_state.store(pthread_key_create(&key, release) == 0 ? 2 : 0);
   if (key_state.load(std::memory_order_acquire) != 2) return nullptr;  // this call goes unwatched
   const auto tid = static_cast<int32_t>(syscall(SYS_gettid));
   for (unsigned i = 0; i < kThreads; ++i) {

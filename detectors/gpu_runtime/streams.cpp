@@ -5,9 +5,9 @@
 #include "detectors/gpu_runtime/streams.h"
 
 #include <sched.h>
-#include <sys/mman.h>
 
 #include "shim/base/spinlock.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::gpu_runtime {
 
@@ -23,13 +23,11 @@ constinit std::atomic<bool> seen[2], per_thread[2];
 /// Room is had on first use; a process without a device has none.
 bool room() {
   if (__atomic_load_n(&table, __ATOMIC_ACQUIRE) != nullptr) return true;
-  void* memory =
-      mmap(nullptr, kEntries * sizeof(StreamEntry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
+  auto* made = memory::map_array<StreamEntry>(kEntries);
+  if (made == nullptr) return false;
   StreamEntry* expected = nullptr;
-  if (!__atomic_compare_exchange_n(&table, &expected, static_cast<StreamEntry*>(memory), false, __ATOMIC_ACQ_REL,
-                                   __ATOMIC_ACQUIRE))
-    munmap(memory, kEntries * sizeof(StreamEntry));
+  if (!__atomic_compare_exchange_n(&table, &expected, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    memory::unmap_array(made, kEntries);
   return true;
 }
 

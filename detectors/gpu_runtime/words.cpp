@@ -4,9 +4,8 @@
 
 #include "detectors/gpu_runtime/words.h"
 
-#include <sys/mman.h>
-
 #include "shim/base/spinlock.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::gpu_runtime {
 
@@ -45,12 +44,6 @@ constinit std::atomic<unsigned> arena_count;
 constinit SpinLock table_lock;
 constinit std::atomic<uint64_t> tickets, written_words;
 
-template <class T>
-T* map(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
-}
-
 Arena* find(Api api, void* context) {
   const unsigned n = arena_count.load(std::memory_order_acquire);
   for (unsigned i = 0; i < n; ++i)
@@ -60,8 +53,8 @@ Arena* find(Api api, void* context) {
 
 Arena* make(Api api, void* context) {
   // Mapped outside the lock: what a thread that lost the race has mapped is given back.
-  auto* table = arena_count.load() == 0 ? map<Arena>(kArenas * sizeof(Arena)) : nullptr;
-  auto* lines = map<Line>(kSlots * sizeof(Line));
+  auto* table = arena_count.load() == 0 ? memory::map_array<Arena>(kArenas) : nullptr;
+  auto* lines = memory::map_array<Line>(kSlots);
   Arena* arena = nullptr;
   {
     SpinGuard guard(table_lock);
@@ -74,8 +67,8 @@ Arena* make(Api api, void* context) {
       arena_count.store(n + 1, std::memory_order_release);
     }
   }
-  if (table != nullptr) munmap(table, kArenas * sizeof(Arena));
-  if (lines != nullptr) munmap(lines, kSlots * sizeof(Line));
+  memory::unmap_array(table, kArenas);
+  memory::unmap_array(lines, kSlots);
   return arena;
 }
 

@@ -4,9 +4,8 @@
 
 #include "pipeline/gpu/device.h"
 
-#include <sys/mman.h>
-
 #include "shim/runtime/accelerators/cuda_api.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::gpu {
 
@@ -42,7 +41,7 @@ Device* device_for(const Said& said, uintptr_t address) {
   const uint32_t seen = device_count.load(std::memory_order_acquire);
   if (Device* known = find(driver, place, 0, seen)) [[likely]]
     return known;
-  void* events = mmap(nullptr, kFreeEvents * sizeof(void*), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  auto** events = memory::map_array<void*>(kFreeEvents);
   Device* made = nullptr;
   {
     SpinGuard guard(devices_lock);
@@ -52,15 +51,15 @@ Device* device_for(const Said& said, uintptr_t address) {
       made = &devices[count];
       made->driver = driver;
       made->place = place;
-      if (events != MAP_FAILED) {
-        made->events = static_cast<void**>(events);
+      if (events != nullptr) {
+        made->events = events;
         made->event_room = kFreeEvents;
-        events = MAP_FAILED;
+        events = nullptr;
       }
       device_count.store(count + 1, std::memory_order_release);
     }
   }
-  if (events != MAP_FAILED) munmap(events, kFreeEvents * sizeof(void*));
+  memory::unmap_array(events, kFreeEvents);
   return made;
 }
 

@@ -12,6 +12,7 @@
 #include "pipeline/gpu/messages.h"
 #include "shim/report/log.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::gpu {
 
@@ -57,13 +58,12 @@ bool pin(Device& device, void* memory, size_t bytes) {
 
 /// Aligned to a huge page. A forked child does not get it: its copy-on-write would move pages under the device.
 char* map(size_t bytes) {
-  void* memory =
-      mmap(nullptr, bytes + kStep, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  char* start = static_cast<char*>(memory);
+  auto* start = memory::map_array<char>(bytes + kStep);
+  if (start == nullptr) return nullptr;
   char* aligned = start + (kStep - reinterpret_cast<uintptr_t>(start) % kStep) % kStep;
-  if (aligned != start) munmap(start, static_cast<size_t>(aligned - start));
-  if (aligned + bytes != start + bytes + kStep) munmap(aligned + bytes, static_cast<size_t>(start + kStep - aligned));
+  if (aligned != start) memory::unmap(start, static_cast<size_t>(aligned - start));
+  if (aligned + bytes != start + bytes + kStep)
+    memory::unmap(aligned + bytes, static_cast<size_t>(start + kStep - aligned));
   madvise(aligned, bytes, MADV_HUGEPAGE);
   madvise(aligned, bytes, MADV_DONTFORK);
   return aligned;
@@ -75,10 +75,10 @@ bool add_slab(Device& device, size_t bytes) {
   const size_t kept = round_up(Arena::bookkeeping(granules), 4096);
   char* memory = map(bytes);
   if (memory == nullptr) return false;
-  void* nodes = mmap(nullptr, kept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (nodes == MAP_FAILED || !pin(device, memory, bytes)) {
-    if (nodes != MAP_FAILED) munmap(nodes, kept);
-    munmap(memory, bytes);
+  void* nodes = memory::map(kept);
+  if (nodes == nullptr || !pin(device, memory, bytes)) {
+    if (nodes != nullptr) memory::unmap(nodes, kept);
+    memory::unmap(memory, bytes);
     return false;
   }
   const uint32_t place = slab_count.load(std::memory_order_relaxed);

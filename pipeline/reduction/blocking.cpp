@@ -61,8 +61,8 @@ int by_gathering(const Call& c, Arena& arena) {
   const int64_t ranks = c.contributors(), mine = folded_here(c);
   const int64_t step = at_least_one(smaller(c.count, kSegment / static_cast<int64_t>(o.cell) / ranks));
   const bool in_direct = direct(o, c.input, c.count), out_direct = direct(o, c.output, c.count);
-  char* room = in_direct ? nullptr : arena.take(static_cast<size_t>(step) * o.cell);
-  char* cells = arena.take(static_cast<size_t>(step * ranks) * o.cell);
+  char* room = in_direct ? nullptr : arena.allocate(static_cast<size_t>(step) * o.cell);
+  char* cells = arena.allocate(static_cast<size_t>(step * ranks) * o.cell);
   for (int64_t first = 0; first < c.count; first += step) {
     const int64_t now = smaller(step, c.count - first);
     const size_t bytes = static_cast<size_t>(now) * o.cell;
@@ -83,11 +83,11 @@ int by_root(const Call& c, Arena& arena) {
   if (c.inter() && c.root < 0 && !root) return mpi().gather(c.comm, nullptr, 0, nullptr, c.root);
   const int64_t ranks = c.contributors();
   const size_t bytes = static_cast<size_t>(c.count) * o.cell;
-  char* cells = root ? arena.take(bytes * static_cast<size_t>(ranks)) : nullptr;
+  char* cells = root ? arena.allocate(bytes * static_cast<size_t>(ranks)) : nullptr;
   const char* own = nullptr;
   if (!(root && c.inter())) {
     const bool in_direct = direct(o, c.input, c.count);
-    own = contribution(c, in_direct, 0, c.count, in_direct ? nullptr : arena.take(bytes));
+    own = contribution(c, in_direct, 0, c.count, in_direct ? nullptr : arena.allocate(bytes));
   }
   int error = mpi().gather(c.comm, own, static_cast<int>(bytes), cells, c.root);
   if (error == 0 && root)
@@ -131,8 +131,8 @@ int by_blocks(const Call& c, Arena& arena) {
   const bool out_direct = receives && direct(o, c.output, c.count);
   Blocks b = make_blocks(c, arena);
   const size_t segment = static_cast<size_t>(step * cell);
-  char* room = in_direct && out_direct ? nullptr : arena.take(segment);
-  char* rows = arena.take(segment + static_cast<size_t>(c.size * cell));
+  char* room = in_direct && out_direct ? nullptr : arena.allocate(segment);
+  char* rows = arena.allocate(segment + static_cast<size_t>(c.size * cell));
   for (int64_t first = 0; first < c.count; first += step) {
     const int64_t now = smaller(step, c.count - first);
     divide(c, now, b);
@@ -166,8 +166,8 @@ int by_prefix_blocks(const Call& c, Arena& arena) {
   Blocks b = make_blocks(c, arena);
   int* rows_of = arena.array<int>(c.size);
   const size_t segment = static_cast<size_t>(step * cell);
-  char* room = in_direct && out_direct ? nullptr : arena.take(segment);
-  char* rows = arena.take(segment + static_cast<size_t>(c.size * cell));
+  char* room = in_direct && out_direct ? nullptr : arena.allocate(segment);
+  char* rows = arena.allocate(segment + static_cast<size_t>(c.size * cell));
   for (int64_t first = 0; first < c.count; first += step) {
     const int64_t now = smaller(step, c.count - first);
     divide(c, now, b);
@@ -203,8 +203,8 @@ int by_scattering(const Call& c, Arena& arena) {
   for (int r = 0; r < c.size; ++r) longest = c.block_of(r) > longest ? c.block_of(r) : longest;
   Blocks b = make_blocks(c, arena);
   const size_t round = static_cast<size_t>(smaller(step, longest) * c.size * cell);
-  char* room = in_direct ? nullptr : arena.take(round);
-  char* rows = arena.take(round);
+  char* room = in_direct ? nullptr : arena.allocate(round);
+  char* rows = arena.allocate(round);
   for (int64_t first = 0; first < longest; first += step) {
     const int64_t mine = own > first ? smaller(step, own - first) : 0;
     int64_t place = 0, packed = 0;
@@ -240,8 +240,8 @@ int by_gathering_block(const Call& c, Arena& arena) {
   for (int r = 0; r < c.rank; ++r) start += c.block_of(r);
   const int64_t end = start + c.block_of(c.rank);
   const bool out_direct = direct(o, c.output, end - start);
-  char* room = in_direct ? nullptr : arena.take(static_cast<size_t>(step) * o.cell);
-  char* cells = arena.take(static_cast<size_t>(step * ranks) * o.cell);
+  char* room = in_direct ? nullptr : arena.allocate(static_cast<size_t>(step) * o.cell);
+  char* cells = arena.allocate(static_cast<size_t>(step * ranks) * o.cell);
   for (int64_t first = 0; first < c.count; first += step) {
     const int64_t now = smaller(step, c.count - first);
     const size_t bytes = static_cast<size_t>(now) * o.cell;

@@ -48,7 +48,7 @@ struct Part {
     if (payload == nullptr) broken = true;
     return payload;
   }
-  char* room(size_t size) { return arena.take(kHeadroom + size) + kHeadroom; }
+  char* room(size_t size) { return arena.allocate(kHeadroom + size) + kHeadroom; }
 };
 
 int lowest_bit(int rank, int size) {

@@ -54,7 +54,7 @@ int prefixes(const Operand& o, char** elements, int64_t ranks, int64_t count, si
   unsigned used = 0, made = 0;
   auto reduce = backend->collectives->reduce_local;
   for (int64_t r = 0; r < ranks; ++r) {
-    if (used == made) groups[made++] = arena.take(bytes) - low;
+    if (used == made) groups[made++] = arena.allocate(bytes) - low;
     memcpy(groups[used] + low, elements[r] + low, bytes);
     for (unsigned i = used; i-- > 0;)
       if (int result = reduce(groups[i], elements[r], count, o.type_handle, o.op_handle); result != 0) return result;
@@ -89,7 +89,7 @@ int expanded(const Operand& o, char** cells, int64_t ranks, int64_t count, int64
   const Span most = span_of(o, chunk);
   char** elements = arena.array<char*>(ranks);
   for (int64_t r = 0; r < ranks; ++r) {
-    elements[r] = arena.take(static_cast<size_t>(most.bytes)) - most.low;
+    elements[r] = arena.allocate(static_cast<size_t>(most.bytes)) - most.low;
     memset(elements[r] + most.low, 0, static_cast<size_t>(most.bytes));
   }
   int result = 0;
@@ -186,7 +186,7 @@ int fold_cells(const Operand& o, char** cells, int64_t ranks, char* result, int6
   if (!o.user) {
     const size_t mark = arena.mark();
     fold(o.op, o.basic, o.mode, reinterpret_cast<const void* const*>(cells), static_cast<size_t>(ranks), result,
-         static_cast<size_t>(count), arena.take(kFoldScratch));
+         static_cast<size_t>(count), arena.allocate(kFoldScratch));
     arena.rewind(mark);
     return 0;
   }
@@ -204,7 +204,7 @@ int prefix_cells(const Operand& o, char** cells, int64_t ranks, int64_t count, A
   if (!o.user) {
     const size_t mark = arena.mark();
     fold_prefixes(o.op, o.basic, o.mode, reinterpret_cast<const void* const*>(cells), static_cast<size_t>(ranks),
-                  reinterpret_cast<void* const*>(cells), static_cast<size_t>(count), arena.take(kFoldScratch));
+                  reinterpret_cast<void* const*>(cells), static_cast<size_t>(count), arena.allocate(kFoldScratch));
     arena.rewind(mark);
     return 0;
   }

@@ -20,7 +20,7 @@
 
 namespace resil::reduction {
 
-/// One reduction under way. In memory from lend().
+/// One reduction under way. In memory from allocate().
 struct Pending {
   Call call;
   Way way;
@@ -32,7 +32,6 @@ struct Pending {
   size_t stride, offset;
   char* packed;  ///< copy of this rank's contribution that the library reads; null: the program's buffer itself
   int* blocks;  ///< counts and places of MPI_Alltoallv, four arrays
-  size_t cell_bytes, packed_bytes, block_bytes;
 };
 
 namespace {
@@ -96,8 +95,7 @@ bool sends(const Call& c) { return !(c.kind == Kind::kReduce && c.inter() && c.r
 void lay_out(Pending& p) {
   const Call& c = p.call;
   const int64_t peers = c.contributors();
-  p.block_bytes = static_cast<size_t>(4 * peers) * sizeof(int);
-  p.blocks = reinterpret_cast<int*>(lend(p.block_bytes));
+  p.blocks = reinterpret_cast<int*>(allocate(static_cast<size_t>(4 * peers) * sizeof(int)));
   int *send = p.blocks, *send_place = send + peers, *receive = send_place + peers, *place = receive + peers;
   int64_t start = 0;
   for (int64_t r = 0; r < peers; ++r) {
@@ -119,23 +117,21 @@ void discard(Pending* p) {
     let_go(HeldKind::kType, o.type_handle);
     if (o.map != nullptr) type_map_release(o.map);
   }
-  if (p->cells != nullptr) give_back(p->cells, p->cell_bytes);
-  if (p->packed != nullptr) give_back(p->packed, p->packed_bytes);
-  if (p->blocks != nullptr) give_back(reinterpret_cast<char*>(p->blocks), p->block_bytes);
-  give_back(reinterpret_cast<char*>(p), sizeof(Pending));
+  release(p->cells);
+  release(p->packed);
+  release(p->blocks);
+  release(p);
 }
 
 Pending* prepare(const Call& call, Way way) {
-  auto* p = reinterpret_cast<Pending*>(lend(sizeof(Pending)));
+  auto* p = reinterpret_cast<Pending*>(allocate(sizeof(Pending)));
   *p = {};
   p->call = call;
   p->way = way;
   plan(*p);
-  p->cell_bytes = received(*p);
-  if (p->cell_bytes != 0) p->cells = lend(p->cell_bytes);
+  if (const size_t bytes = received(*p); bytes != 0) p->cells = allocate(bytes);
   if (sends(call) && !direct(call.operand, call.input, call.count)) {
-    p->packed_bytes = bytes_of(call, call.count);
-    p->packed = lend(p->packed_bytes);
+    p->packed = allocate(bytes_of(call, call.count));
   }
   const Operand& o = call.operand;
   if (o.user) {

@@ -3,8 +3,6 @@
 // The module that makes reductions give the same bits every time: it moves the contributions by collectives that only
 // move data, and does the arithmetic itself in one association. See docs/REDUCTIONS.md.
 
-#include <sys/mman.h>
-
 #include "pipeline/reduction/blocking.h"
 #include "pipeline/reduction/counts.h"
 #include "pipeline/reduction/messages.h"
@@ -13,6 +11,7 @@
 #include "shim/call/module.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::reduction {
@@ -55,16 +54,16 @@ void before_init() {
 
 void thread_start(Thread& thread) {
   static_assert(kScratchBytes >= 4 * static_cast<size_t>(kSegment));
-  auto* mine = reinterpret_cast<PerThread*>(map_memory(sizeof(PerThread)));
-  mine->scratch = {map_memory(kScratchBytes), kScratchBytes, 0};
+  auto* mine = reinterpret_cast<PerThread*>(map_or_end(sizeof(PerThread)));
+  mine->scratch = {map_or_end(kScratchBytes), kScratchBytes, 0};
   thread.module_data[slot] = mine;
 }
 
 void thread_end(Thread& thread) {
   auto* mine = static_cast<PerThread*>(thread.module_data[slot]);
   if (mine == nullptr) return;
-  munmap(mine->scratch.base, mine->scratch.bytes);
-  munmap(mine, sizeof(PerThread));
+  memory::unmap(mine->scratch.base, mine->scratch.bytes);
+  memory::unmap_array(mine);
   thread.module_data[slot] = nullptr;
 }
 

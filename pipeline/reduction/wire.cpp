@@ -44,7 +44,7 @@ PrivateTag tag_of(const Key& key) {
 const Header& header_of(const char* message) { return *reinterpret_cast<const Header*>(message); }
 
 void put_aside(int32_t source, char* message, size_t bytes) {
-  auto* entry = reinterpret_cast<Aside*>(lend(sizeof(Aside)));
+  auto* entry = reinterpret_cast<Aside*>(allocate(sizeof(Aside)));
   SpinGuard guard(lock);
   *entry = {aside, source, message, bytes};
   aside = entry;
@@ -96,13 +96,13 @@ void wire_wait(Thread& thread, Sending& sending) {
 
 char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t bytes, Arena& arena) {
   flight::hop(thread, name_of(key.hop, false), world_rank, bytes);
-  char* room = arena.take(kHeadroom + bytes);
+  char* room = arena.allocate(kHeadroom + bytes);
   for (uint32_t round = 0;; ++round) {
     if (Aside* entry = find_aside(world_rank, key); entry != nullptr) [[unlikely]] {
       const bool fits = entry->bytes == kHeadroom + bytes;
       if (fits) memcpy(room, entry->memory, entry->bytes);
-      give_back(entry->memory, entry->bytes);
-      give_back(reinterpret_cast<char*>(entry), sizeof(Aside));
+      release(entry->memory);
+      release(entry);
       return fits ? room + kHeadroom : nullptr;
     }
     uint64_t message, size;
@@ -110,15 +110,15 @@ char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t by
       look_after_others(thread, round);
       continue;
     }
-    char* memory = size == kHeadroom + bytes ? room : lend(size);
+    char* memory = size == kHeadroom + bytes ? room : allocate(size);
     if (!backend->collectives->take(message, memory, size)) return nullptr;
     if (size >= kHeadroom && header_of(memory).key == key) [[likely]] {
       if (memory == room) return room + kHeadroom;
-      give_back(memory, size);
+      release(memory);
       return nullptr;
     }
     if (memory == room) {
-      memory = lend(size);
+      memory = allocate(size);
       memcpy(memory, room, size);
     }
     put_aside(world_rank, memory, size);

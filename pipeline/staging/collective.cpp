@@ -12,8 +12,8 @@
 #include "pipeline/staging/sides.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/block_pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {
@@ -26,13 +26,13 @@ bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
 
 bool is_neighbourhood(Form form) { return form == Form::kNeighborAllgather || form == Form::kNeighborAlltoall; }
 
-/// Who sends to this rank; null: not known. To be given back with block_release.
+/// Who sends to this rank; null: not known. To be released with memory::blocks.release.
 int* sources_of(const Event& e) {
   int in = 0, out = 0;
   if (!backend->comm_degree(e.comm_handle, &in, &out)) return nullptr;
-  auto* ranks = static_cast<int*>(block_acquire(static_cast<size_t>(in + out + 1) * sizeof(int)));
+  auto* ranks = static_cast<int*>(memory::blocks.allocate(static_cast<size_t>(in + out + 1) * sizeof(int)));
   if (ranks == nullptr || backend->messages->neighbors(e.comm_handle, in, out, ranks, ranks + in)) return ranks;
-  block_release(ranks);
+  memory::blocks.release(ranks);
   return nullptr;
 }
 
@@ -64,7 +64,7 @@ Refusal open_sides(Event& e, Operation* o) {
   if (refusal != Refusal::kNone && refusal != Refusal::kHostBuffer) return refusal;
   int* sources = is_neighbourhood(form) && receive.blocks > 0 ? sources_of(e) : nullptr;
   const Refusal second = side_open(*e.thread, receive, sources, &o->receive, &written);
-  block_release(sources);
+  memory::blocks.release(sources);
   if (second != Refusal::kNone && second != Refusal::kHostBuffer) {
     packet_close(&o->send);
     return second;

@@ -23,9 +23,9 @@
 #include "pipeline/staging/packet.h"
 #include "shim/base/digest/digest.h"
 #include "shim/base/spinlock.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
 
@@ -127,7 +127,7 @@ Checker* checker_of(gpu::Device* device) {
   SpinGuard guard(checkers_lock);
   for (Checker* c = checkers; c != nullptr; c = c->next)
     if (c->device == device) return c;
-  auto* made = static_cast<Checker*>(block_acquire(sizeof(Checker)));
+  auto* made = static_cast<Checker*>(memory::blocks.allocate(sizeof(Checker)));
   if (made == nullptr) return nullptr;
   __builtin_memset(static_cast<void*>(made), 0, sizeof(Checker));
   made->device = device;

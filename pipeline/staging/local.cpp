@@ -8,8 +8,8 @@
 #include "pipeline/staging/sides.h"
 #include "shim/abi/backend.h"
 #include "shim/call/thread.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
 
@@ -25,7 +25,7 @@ bool on_device(const Packet& packet) { return packet.host != nullptr; }
 void close(Local* local) {
   packet_close(&local->in);
   packet_close(&local->out);
-  block_release(local);
+  memory::blocks.release(local);
 }
 
 Refusal open_typed(Thread& thread, const LocalSide& side, Packet* packet) {
@@ -74,7 +74,7 @@ LocalWay local_begin(Thread& thread, LocalData& data) {
     refusal = fails(second) || refusal == Refusal::kHostBuffer ? second : refusal;
   }
   if (refusal == Refusal::kHostBuffer) return LocalWay::kAsItIs;
-  auto* local = fails(refusal) ? nullptr : static_cast<Local*>(block_acquire(sizeof(Local)));
+  auto* local = fails(refusal) ? nullptr : static_cast<Local*>(memory::blocks.allocate(sizeof(Local)));
   if (local == nullptr) {
     packet_close(&room.in);
     packet_close(&room.out);

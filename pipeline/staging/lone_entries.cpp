@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "checksum/fault/staged.h"
-#include "checksum/pool.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
@@ -17,6 +16,7 @@
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/json.h"
+#include "shim/runtime/pool.h"
 #include "shim/tables/request_overflow.h"
 #include "shim/tables/tables.h"
 
@@ -74,8 +74,8 @@ constinit Entry entries[kMostEntries];
 constinit Grant* grants;
 constinit Seen seen[64];
 constinit OutNote* leaving_notes;
-Pool<OutNote, &OutNote::next, 64, 65536> note_pool;
-Pool<Grant, &Grant::next, 32, 65536> grant_pool;
+memory::Pool<OutNote, &OutNote::next, 64, 65536> note_pool;
+memory::Pool<Grant, &Grant::next, 32, 65536> grant_pool;
 constinit uint64_t entry_memory;
 constinit uint32_t unanswered;  ///< kWanted, without an answer so far
 constinit bool finishing;
@@ -108,7 +108,7 @@ void reap() {
       continue;
     }
     *place = out->next;
-    note_pool.give(out);
+    note_pool.release(out);
   }
 }
 
@@ -116,11 +116,11 @@ void reap() {
 bool tell(int32_t to, NoteKind kind, uint32_t number, const Cut& cut, uint64_t node = 0,
           const gpu::IpcHandle& handle = {}) {
   reap();
-  OutNote* out = note_pool.take();
+  OutNote* out = note_pool.allocate();
   if (out == nullptr) return false;
   out->note = {kind, number, cut, node, handle};
   if (!backend->send(private_comm(), &out->note, sizeof(Note), to, kNoteTag, &out->request)) {
-    note_pool.give(out);
+    note_pool.release(out);
     return false;
   }
   out->next = leaving_notes;
@@ -296,7 +296,7 @@ void take_note(const Note& note, int32_t from) {
     case NoteKind::kRefused: return answered(from, note.cut.bytes);
     case NoteKind::kGranted:
       answered(from, note.cut.bytes);
-      if (Grant* held = grant_pool.take(); held != nullptr) {
+      if (Grant* held = grant_pool.allocate(); held != nullptr) {
         *held = {grants, note.cut, from,  note.number, true,    true,   false,
                  false,  false,    false, note.handle, nullptr, nullptr};
         grants = held;
@@ -388,7 +388,7 @@ void lone_forget(Grant* grant) {
   Grant** place = &grants;
   while (*place != grant) place = &(*place)->next;
   *place = grant->next;
-  grant_pool.give(grant);
+  grant_pool.release(grant);
   --lone_held;
 }
 

@@ -11,7 +11,7 @@
 #include "pipeline/gpu/pinned.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
-#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
 
@@ -77,7 +77,8 @@ bool empty_down(Entry& entry) {
     entry.memory = static_cast<char*>(gpu::pinned_acquire(*entry.device, entry.cut.bytes));
     entry.room = entry.memory != nullptr ? entry.cut.bytes : 0;
   }
-  if (entry.memory == nullptr) entry.memory = static_cast<char*>(block_acquire(entry.cut.bytes));  // room 0: not pinned
+  if (entry.memory == nullptr)
+    entry.memory = static_cast<char*>(memory::blocks.allocate(entry.cut.bytes));  // room 0: not pinned
   return entry.memory != nullptr &&
          gpu::copy_down(*entry.device, entry.memory + entry.cut.in_head(), entry.far, entry.cut.size(0)) &&
          gpu::event_record(*entry.device, gpu::Lane::kDown, entry.emptied);
@@ -156,7 +157,7 @@ gpu::State lone_peer_emptied(Entry& entry) {
 void lone_peer_clear(Entry& entry) {
   if (entry.cut.peer == 0 || entry.memory == nullptr) return;
   if (entry.room != 0) gpu::pinned_release(entry.memory);
-  else block_release(entry.memory);
+  else memory::blocks.release(entry.memory);
   entry.memory = nullptr;
   entry.room = 0;
 }

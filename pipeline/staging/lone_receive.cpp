@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "checksum/pool.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
@@ -13,7 +12,8 @@
 #include "shim/call/dispatch.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
-#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/block_pool.h"
+#include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {
@@ -31,7 +31,7 @@ struct Probed {
 constinit Probed probed[kMostEntries];
 constinit Target* persistent;
 constinit uint32_t matched;
-Pool<Target, &Target::next, 64, 1 << 20> pool;
+memory::Pool<Target, &Target::next, 64, 1 << 20> pool;
 
 uint64_t bytes_of(Thread& thread, int64_t count, uint64_t type) {
   return count > 0 ? static_cast<uint64_t>(count) * static_cast<uint64_t>(type_size(thread, type)) : 0;
@@ -40,7 +40,7 @@ uint64_t bytes_of(Thread& thread, int64_t count, uint64_t type) {
 bool fits_a_head(uint64_t capacity) { return capacity >= lone_chunk / 8; }
 
 Target* target_take(Thread& thread, const void* buffer, int64_t count, uint64_t type, uint64_t request) {
-  Target* target = pool.take();
+  Target* target = pool.allocate();
   if (target == nullptr) return nullptr;
   *target = {nullptr, static_cast<char*>(const_cast<void*>(buffer)),
              count,   type_map(thread, type),
@@ -49,7 +49,7 @@ Target* target_take(Thread& thread, const void* buffer, int64_t count, uint64_t 
   if (target->map != nullptr) {
     type_map_hold(target->map);
   } else if (!backend->replay->keep_type(type, &target->type)) {
-    pool.give(target);
+    pool.release(target);
     return nullptr;
   }
   return target;
@@ -73,11 +73,11 @@ bool has_secret(const Entry& entry, const Message& op) {
     const Target& target = *op.target;
     if (type_pack(*target.map, target.buffer, target.count, at, sizeof(found), &found) != sizeof(found)) return false;
   } else {
-    auto* head = static_cast<char*>(block_acquire(entry.cut.head));
+    auto* head = static_cast<char*>(memory::blocks.allocate(entry.cut.head));
     const MessagePart part = {op.target->buffer, op.target->count, op.target->type};
     const bool packed = head != nullptr && backend->staging->pack_first(part, entry.cut.head, head);
     if (packed) memcpy(&found, head + at, sizeof(found));
-    block_release(head);
+    memory::blocks.release(head);
     if (!packed) return false;
   }
   return memcmp(&found, &entry.cut.secret, sizeof(found)) == 0;
@@ -295,7 +295,7 @@ void lone_persistent_gone(uint64_t request) {
 void lone_target_release(Target* target) {
   if (target->map != nullptr) type_map_release(target->map);
   else backend->replay->drop_type(target->type);
-  pool.give(target);
+  pool.release(target);
 }
 
 bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source) {

@@ -5,13 +5,13 @@
 
 #include <string.h>
 
-#include "checksum/pool.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {
@@ -19,7 +19,7 @@ namespace resil::staging {
 namespace {
 
 constinit Sending* sendings;
-Pool<Sending, &Sending::next, 16, 4096> pool;
+memory::Pool<Sending, &Sending::next, 16, 4096> pool;
 
 /// Sizes that a head could have, of ordinary messages so far, in units of kHeadUnit: RESIL_STAGE_CHUNK's largest value
 /// has as many.
@@ -38,13 +38,13 @@ bool can_be_cut(const Packet& packet) {
          static_cast<uint64_t>(packet.high - packet.low) == packet.bytes;
 }
 
-void give_back(Sending* sending) {
+void release(Sending* sending) {
   gpu::Device& device = *sending->message->packet.device;
   lone_peer_leave(*sending);
   for (const gpu::EventHandle event : sending->events)
     if (event != 0) gpu::event_release(device, event);
   gpu::pinned_release(sending->head);
-  pool.give(sending);
+  pool.release(sending);
 }
 
 /// The head's copy and the chunks', each with its event.
@@ -133,7 +133,7 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
     lone_refuse(grant);
     return false;
   }
-  Sending* sending = grant != nullptr ? pool.take() : nullptr;
+  Sending* sending = grant != nullptr ? pool.allocate() : nullptr;
   if (sending == nullptr) return false;
   *sending = {};
   sending->message = op;
@@ -146,7 +146,7 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
                                                                                                : PacketState::kFailed;
   if (!good) {  // in one piece it says why
     packet_wait(&op->packet);
-    give_back(sending);
+    release(sending);
     return false;
   }
   grant->free = grant->returned = false;
@@ -191,7 +191,7 @@ void lone_head_started(Thread&, Message* op) {
 
 void lone_release(Message* op) {
   Grant* grant = op->lone->grant;
-  give_back(op->lone);
+  release(op->lone);
   op->lone = nullptr;
   grant->used = false;
   lone_loosen(grant);

@@ -4,21 +4,20 @@
 
 #include "pipeline/staging/message.h"
 
-#include "shim/model/datatype/blocks.h"
-
-#include "checksum/pool.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/lone.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/block_pool.h"
+#include "shim/runtime/pool.h"
 
 namespace resil::staging {
 
 namespace {
 
 constexpr unsigned kBucketBits = 10;
-constinit Pool<Message, &Message::next, 64, 1u << 20> pool;
+constinit memory::Pool<Message, &Message::next, 64, 1u << 20> pool;
 constinit Message* buckets[1u << kBucketBits];
 constinit SpinLock lock;
 constinit std::atomic<uint32_t> known;
@@ -27,12 +26,12 @@ constinit thread_local Message *retired __attribute__((tls_model("initial-exec")
 
 Message*& bucket(uint64_t handle) { return buckets[handle * 0x9e3779b97f4a7c15 >> (64 - kBucketBits)]; }
 
-void give_back(Message* op) {
+void release(Message* op) {
   if (op->staged) packet_close(&op->packet);
   if (op->target != nullptr && op->target->request == 0) lone_target_release(op->target);
-  block_release(op->scratch);
+  memory::blocks.release(op->scratch);
   OptionalGuard guard(lock, several_threads());
-  pool.give(op);
+  pool.release(op);
 }
 
 }  // namespace
@@ -51,7 +50,7 @@ Message* message_take() {
   Message* op;
   {
     OptionalGuard guard(lock, several_threads());
-    op = pool.take();
+    op = pool.allocate();
   }
   if (op == nullptr) return nullptr;
   op->handle = 0;
@@ -75,7 +74,7 @@ Message* message_take() {
 }
 
 void message_retire(Thread&, Message* op) {
-  if (!checking || !op->staged) return give_back(op);
+  if (!checking || !op->staged) return release(op);
   op->next = retired;
   retired = op;
 }
@@ -89,7 +88,7 @@ void release_retired(Thread& thread) {
   while (retired != nullptr) [[unlikely]] {
       Message* op = retired;
       retired = op->next;
-      give_back(op);
+      release(op);
     }
 }
 

@@ -8,8 +8,8 @@
 #include "pipeline/staging/messages.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/report/log.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
 
@@ -60,12 +60,12 @@ bool operation_up_done(Operation& o) {
 void operation_close(Operation* o) {
   packet_close(&o->send);
   packet_close(&o->receive);
-  block_release(o);
+  memory::blocks.release(o);
 }
 
 Operation* operation_begin(Event& e, const Operation& opened) {
   ThreadState* state = thread_state(*e.thread);
-  auto* o = state != nullptr ? static_cast<Operation*>(block_acquire(sizeof(Operation))) : nullptr;
+  auto* o = state != nullptr ? static_cast<Operation*>(memory::blocks.allocate(sizeof(Operation))) : nullptr;
   if (o == nullptr) {
     Operation copy = opened;
     packet_close(&copy.send);

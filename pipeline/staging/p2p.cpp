@@ -10,8 +10,8 @@
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/call/thread.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/block_pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {
@@ -343,7 +343,7 @@ bool decide(Event& e, Half* receive, bool* decided) {
 
 bool copy_of(Thread& thread, Message& op, MessagePart* part) {
   const uint64_t bytes = static_cast<uint64_t>(part->count) * static_cast<uint64_t>(type_size(thread, part->type));
-  op.scratch = block_acquire(bytes);
+  op.scratch = memory::blocks.allocate(bytes);
   const TypeMap* map = type_map(thread, part->type);
   if (op.scratch == nullptr ||
       (map != nullptr ? type_pack(*map, part->buffer, part->count, 0, bytes, op.scratch) != bytes

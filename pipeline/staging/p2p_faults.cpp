@@ -9,7 +9,7 @@
 #include "checksum/p2p/staged.h"
 #include "pipeline/staging/p2p.h"
 #include "shim/call/thread.h"
-#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
 
@@ -33,7 +33,7 @@ fault::StagedMessage message_of(const Message& op, char* given, uint64_t bytes) 
 void wire_prepare(Message& op, MessagePart* part) {
   if (fault::staged_faults == nullptr || !fault::staged_faults->sends()) [[likely]]
     return;
-  op.scratch = block_acquire(op.packet.host_bytes);
+  op.scratch = memory::blocks.allocate(op.packet.host_bytes);
   if (op.scratch != nullptr)
     part->buffer = static_cast<char*>(op.scratch) + (static_cast<char*>(part->buffer) - op.packet.host);
 }

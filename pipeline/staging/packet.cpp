@@ -9,8 +9,8 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/packet_copy.h"
 #include "pipeline/staging/staging.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/ring/device_work.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
 
@@ -41,7 +41,7 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
   packet->host_bytes = host_bytes;
   packet->host = pinned ? static_cast<char*>(gpu::pinned_acquire(*pointer.device, host_bytes)) : nullptr;
   if (packet->host == nullptr) {
-    packet->host = static_cast<char*>(block_acquire(host_bytes));
+    packet->host = static_cast<char*>(memory::blocks.allocate(host_bytes));
     packet->pageable = packet->host != nullptr;
     if (packet->pageable) count_pageable(host_bytes);
   }
@@ -72,7 +72,7 @@ uint64_t data_of(const Packet& packet, uint32_t first, uint32_t last) {
 void release_types(Packet* packet) {
   if (packet->type != nullptr) type_map_release(packet->type);
   for (uint32_t i = 0; i < packet->block_count; ++i) type_map_release(packet->blocks[i].type);
-  block_release(packet->blocks);
+  memory::blocks.release(packet->blocks);
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Bl
   if (packet->bytes == 0) return Refusal::kHostBuffer;
   const Refusal refusal = take_memory(packet, span_of(*packet));
   if (refusal != Refusal::kNone) return refusal;
-  packet->blocks = static_cast<Block*>(block_acquire(count * sizeof(Block)));
+  packet->blocks = static_cast<Block*>(memory::blocks.allocate(count * sizeof(Block)));
   if (packet->blocks == nullptr) {
     packet_close(packet);
     return Refusal::kPinnedMemory;
@@ -230,7 +230,7 @@ void packet_close(Packet* packet) {
   if (packet->state == PacketState::kCopying || packet->state == PacketState::kFailed)
     while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending) sched_yield();
   plan_end(packet, false);
-  if (packet->pageable) block_release(packet->host);
+  if (packet->pageable) memory::blocks.release(packet->host);
   else gpu::pinned_release(packet->host);
   gpu::event_release(*packet->device, packet->event);
   release_types(packet);

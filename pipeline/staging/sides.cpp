@@ -5,8 +5,8 @@
 
 #include "pipeline/staging/sides.h"
 
-#include "shim/model/datatype/blocks.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
 
@@ -59,7 +59,7 @@ Refusal side_open(Thread& thread, const fault::Layout& layout, const int* source
   Block few[8];
   Pieces pieces = {few, 0, false, true};
   if (layout.blocks > 8)
-    pieces.blocks = static_cast<Block*>(block_acquire(static_cast<size_t>(layout.blocks) * sizeof(Block)));
+    pieces.blocks = static_cast<Block*>(memory::blocks.allocate(static_cast<size_t>(layout.blocks) * sizeof(Block)));
   if (pieces.blocks == nullptr) return Refusal::kPinnedMemory;
   collect(thread, layout, sources, pieces, written);
   Refusal refusal = Refusal::kHostBuffer;
@@ -68,7 +68,7 @@ Refusal side_open(Thread& thread, const fault::Layout& layout, const int* source
   else if (pieces.count != 0 && !pieces.surely_host)
     refusal = packet_open_blocks(packet, thread, layout.buffer, pieces.blocks, pieces.count);
   if (refusal != Refusal::kNone) *packet = {};
-  if (pieces.blocks != few) block_release(pieces.blocks);
+  if (pieces.blocks != few) memory::blocks.release(pieces.blocks);
   return refusal;
 }
 

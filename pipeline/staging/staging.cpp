@@ -17,11 +17,11 @@
 #include "shim/call/registry.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/report/json.h"
 #include "shim/ring/device_work.h"
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/accelerators/runtimes.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
 
@@ -178,7 +178,7 @@ void after_init() {
 
 void thread_end(Thread& thread) {
   end_blocking_thread();
-  block_release(thread.module_data[slot]);
+  memory::blocks.release(thread.module_data[slot]);
   thread.module_data[slot] = nullptr;
 }
 
@@ -253,7 +253,7 @@ RESIL_MODULE(kStaging);
 
 ThreadState* thread_state(Thread& thread) {
   void*& place = thread.module_data[slot];
-  if (place == nullptr && (place = block_acquire(sizeof(ThreadState))) != nullptr)
+  if (place == nullptr && (place = memory::blocks.allocate(sizeof(ThreadState))) != nullptr)
     *static_cast<ThreadState*>(place) = {};
   return static_cast<ThreadState*>(place);
 }

@@ -21,9 +21,9 @@
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
 #include "shim/call/thread.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/model/request_class.h"
 #include "shim/report/log.h"
+#include "shim/runtime/block_pool.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {
@@ -60,7 +60,7 @@ bool collect(Event& e, Requests* r) {
   r->shown = reinterpret_cast<char*>(r->few_shown);
   if (r->count > kFew) {
     const auto count = static_cast<size_t>(r->count);
-    r->scratch = block_acquire(count * (sizeof(Message*) + sizeof(uint64_t)));
+    r->scratch = memory::blocks.allocate(count * (sizeof(Message*) + sizeof(uint64_t)));
     if (r->scratch == nullptr) return false;
     r->messages = static_cast<Message**>(r->scratch);
     r->shown = reinterpret_cast<char*>(r->messages + count);
@@ -109,7 +109,7 @@ int64_t claim(const Event& e, Requests& r) {
   return others;
 }
 
-void give_back(Requests& r) {
+void release(Requests& r) {
   for (int64_t i = 0; i < r.count; ++i)
     if (Message* op = r.messages[i]; op != nullptr && op->claimed) {
       op->claimed = false;
@@ -357,7 +357,7 @@ bool carry_out(Event& e, Requests& r) {
     if (r.late && blocking) flush(thread);  // the library has all sends
     const bool may_block = blocking && (idle || r.late);
     const bool done = all ? attempt_all(e, r, may_block) : attempt_any(e, r, may_block);
-    if (r.late) give_back(r);
+    if (r.late) release(r);
     if (done) {
       if (!blocking && e.flag != nullptr) *e.flag = 1;
       return true;
@@ -489,7 +489,7 @@ bool wait_replace(Event& e) {
     backend->messages->abort(93);
   }
   const bool carried = carry_out(e, requests);
-  if (requests.scratch != nullptr) block_release(requests.scratch);
+  if (requests.scratch != nullptr) memory::blocks.release(requests.scratch);
   return carried;
 }
 

@@ -16,7 +16,7 @@
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/narrowed.h"
-#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/block_pool.h"
 #include "shim/tables/freed.h"
 #include "shim/tables/held.h"
 #include "shim/tables/tables.h"

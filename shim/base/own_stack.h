@@ -6,10 +6,10 @@
 // for what calls MPI's communication.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <type_traits>
+
+#include "shim/runtime/memory.h"
 
 // The sanitizers keep accounts of stacks, and the tests under them have large ones.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -94,15 +94,13 @@ template <class Work>
 void on_own_stack(Work&& work) {
 #if RESIL_OWN_STACK
   using namespace own_stack_detail;
-  void* memory = is_on_it ? MAP_FAILED
-                          : mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  if (memory != MAP_FAILED) {
+  void* memory = is_on_it ? nullptr : memory::map(kBytes);
+  if (memory != nullptr) {
     is_on_it = true;
     resil_call_on_stack([](void* what) { (*static_cast<std::remove_reference_t<Work>*>(what))(); }, &work,
                         static_cast<char*>(memory) + kBytes);
     is_on_it = false;
-    munmap(memory, kBytes);
+    memory::unmap(memory, kBytes);
     return;
   }
 #endif

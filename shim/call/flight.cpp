@@ -4,11 +4,10 @@
 
 #include "shim/call/flight.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "shim/base/spinlock.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::flight {
@@ -173,9 +172,9 @@ double measure_cost() {
     ring::Lane lane;
   };
   constexpr int kRounds = 2000;
-  void* memory = mmap(nullptr, sizeof(Rehearsal), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return 0;
-  auto& rehearsal = *static_cast<Rehearsal*>(memory);
+  auto* mapped = memory::map_array<Rehearsal>();
+  if (mapped == nullptr) return 0;
+  Rehearsal& rehearsal = *mapped;
   rehearsal.thread.lane = &rehearsal.lane;
   SiteEntry& site = rehearsal.thread.sites[0];
   Event e;
@@ -194,7 +193,7 @@ double measure_cost() {
     leave(e);
   }
   double cost = static_cast<double>(ticks() - begin) / kRounds;
-  munmap(memory, sizeof(Rehearsal));
+  memory::unmap_array(mapped);
   return cost;
 }
 

@@ -6,7 +6,6 @@
 #include "shim/call/thread.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "shim/call/runtime.h"
 #include "shim/messages.h"
 #include "shim/report/log.h"
+#include "shim/runtime/memory.h"
 
 namespace resil {
 
@@ -35,11 +35,6 @@ SpinLock thread_key_lock;
 constexpr uint32_t kPrivateLanes = 24;
 ring::Lane* private_lanes[kPrivateLanes + 1];  // filled from the front, the shared one last
 ring::Lane shared_lane;  // of threads beyond all others: their counts may be lost to races, and a note says so
-
-void* map(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
 
 bool claim(ring::Lane& lane, ring::LaneState wanted) {
   auto expected = static_cast<uint32_t>(wanted);
@@ -67,10 +62,10 @@ ring::Lane* claim_lane(uint32_t* index) {
   for (auto wanted : {ring::LaneState::kFree, ring::LaneState::kEnded})
     for (*index = 0; *index < lane_total(); ++*index)
       if (claim(lane_at(*index), wanted)) return &lane_at(*index);
-  auto* lane = static_cast<ring::Lane*>(map(sizeof(ring::Lane)));
+  auto* lane = memory::map_array<ring::Lane>();
   if (lane != nullptr) {
     if (add_private(lane, kPrivateLanes, index)) return lane;
-    munmap(lane, sizeof(ring::Lane));
+    memory::unmap_array(lane);
   }
   add_note(messages::core::many_threads);
   add_private(&shared_lane, kPrivateLanes + 1, index);
@@ -95,8 +90,8 @@ void thread_exit(void* data) {
   if (thread->lane != &shared_lane)
     __atomic_store_n(&thread->lane->state, static_cast<uint32_t>(ring::LaneState::kEnded), __ATOMIC_RELEASE);
   current_thread = nullptr;  // a later destructor may call MPI again and then gets a new state
-  if (thread->scratch != nullptr) munmap(thread->scratch, thread->scratch_bytes);
-  munmap(thread, sizeof(Thread));
+  memory::unmap(thread->scratch, thread->scratch_bytes);
+  memory::unmap_array(thread);
 }
 
 }  // namespace
@@ -116,7 +111,7 @@ Thread* thread_register() {
   // Cut off at the end of the last session and back with the next one.
   if (auto* known = static_cast<Thread*>(pthread_getspecific(thread_key)); known != nullptr)
     return current_thread = known;
-  auto* thread = static_cast<Thread*>(map(sizeof(Thread)));
+  auto* thread = memory::map_array<Thread>();
   if (thread == nullptr) return nullptr;
   // An empty cache entry must not look like a hit for handle 0 or address 0.
   thread->outer_frame = 0;
@@ -169,8 +164,8 @@ void* scratch_acquire(Thread& thread, size_t bytes, uint64_t frame) {
       return nullptr;  // a nested call needs more than is left; the outer one's copy may not move
     size_t wanted = 64 << 10;
     while (wanted < bytes) wanted *= 2;
-    if (thread.scratch != nullptr) munmap(thread.scratch, thread.scratch_bytes);
-    thread.scratch = static_cast<char*>(map(wanted));
+    memory::unmap(thread.scratch, thread.scratch_bytes);
+    thread.scratch = memory::map_array<char>(wanted);
     thread.scratch_bytes = thread.scratch != nullptr ? wanted : 0;
     if (thread.scratch == nullptr) return nullptr;
   }

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/memory.h"
 
 namespace resil {
 
@@ -64,16 +64,10 @@ void launch_draw() {
 uint64_t launch_nonce() { return own; }
 
 bool launch_expect(int size) {
-  if (known != nullptr) munmap(known, static_cast<size_t>(known_size) * sizeof(uint64_t));
-  known = nullptr;
-  known_size = 0;
-  if (size <= 0) return false;
-  void* memory = mmap(nullptr, static_cast<size_t>(size) * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  known = static_cast<uint64_t*>(memory);
-  known_size = size;
-  return true;
+  memory::unmap_array(known, static_cast<size_t>(known_size));
+  known = size > 0 ? memory::map_array<uint64_t>(static_cast<size_t>(size)) : nullptr;
+  known_size = known != nullptr ? size : 0;
+  return known != nullptr;
 }
 
 void launch_learn(int rank, uint64_t nonce) {

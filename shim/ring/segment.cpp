@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -23,6 +22,7 @@
 #include "shim/presence/launch.h"
 #include "shim/report/own_files.h"
 #include "shim/ring/node_memory.h"
+#include "shim/runtime/memory.h"
 
 namespace resil {
 
@@ -140,9 +140,8 @@ bool segment_create(const char* launch) {
   if (base == nullptr) {
     live_path[0] = 0;
     anonymous = true;
-    void* memory = mmap(nullptr, plan.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return false;
-    base = static_cast<char*>(memory);
+    base = static_cast<char*>(memory::map(plan.bytes));
+    if (base == nullptr) return false;
   }
   auto* header = reinterpret_cast<ring::Header*>(base);
   header->version = ring::kVersion;

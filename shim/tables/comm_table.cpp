@@ -4,8 +4,6 @@
 // or first seen and go when its attribute is deleted, so a reused handle never meets an old entry. Creation takes a
 // short lock (never across an MPI call); lookups take none.
 
-#include <sys/mman.h>
-
 #include <cstdio>
 #include <cstring>
 
@@ -15,6 +13,7 @@
 #include "shim/base/spinlock.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/freed.h"
 #include "shim/tables/tables.h"
 
@@ -157,9 +156,8 @@ bool tables_create() {
   bucket_count = 4 * runtime.comm_count;
   while (bucket_count & (bucket_count - 1)) bucket_count &= bucket_count - 1;
   size_t bytes = runtime.comm_count * sizeof(CommInfo) + kOrdinals * sizeof(Ordinal) + bucket_count * sizeof(uint32_t);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  infos = static_cast<CommInfo*>(memory);
+  infos = static_cast<CommInfo*>(memory::map(bytes));
+  if (infos == nullptr) return false;
   ordinals = reinterpret_cast<Ordinal*>(infos + runtime.comm_count);
   buckets = reinterpret_cast<uint32_t*>(ordinals + kOrdinals);
   infos[kOthers].ring = &runtime.comms[kOthers];

@@ -8,7 +8,7 @@
 
 #include "shim/tables/request_overflow.h"
 
-#include <sys/mman.h>
+#include "shim/runtime/memory.h"
 
 namespace resil {
 
@@ -49,12 +49,9 @@ bool swap(T& word, T expected, T wanted) {
 
 /// Maps the table; of two threads that do so one keeps the other's. Null: refused.
 Bucket* map(Level& level) {
-  void* memory =
-      mmap(nullptr, table_bytes(level), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  if (swap(level.table, static_cast<Bucket*>(nullptr), static_cast<Bucket*>(memory)))
-    return static_cast<Bucket*>(memory);
-  munmap(memory, table_bytes(level));
+  auto* made = static_cast<Bucket*>(memory::map(table_bytes(level)));
+  if (made == nullptr || swap(level.table, static_cast<Bucket*>(nullptr), made)) return made;
+  memory::unmap(made, table_bytes(level));
   return table_of(level);
 }
 
@@ -91,7 +88,7 @@ bool overflow_preferred(const OverflowState& a, const OverflowState& b, uint32_t
 
 void overflow_reset() {
   for (Level& level : levels) {
-    if (level.table != nullptr) munmap(level.table, table_bytes(level));
+    memory::unmap(level.table, table_bytes(level));
     level.table = nullptr;
     level.in_use = 0;
   }

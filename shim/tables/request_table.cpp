@@ -5,8 +5,6 @@
 // "not here", costs one line. Operations that complete at once share a handle and never enter the table. What finds no
 // place goes to the second level (request_overflow.h) when a module must see it complete: out of sight of dumps.
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "shim/abi/backend.h"
@@ -17,6 +15,7 @@
 #include "shim/messages.h"
 #include "shim/model/request_class.h"
 #include "shim/report/log.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/request_overflow.h"
 #include "shim/tables/request_serial.h"
 #include "shim/tables/tables.h"
@@ -345,9 +344,8 @@ bool request_table_create() {
   request_serial_prepare();
   bucket_count = runtime.request_count / kBucket;
   size_t bytes = bucket_count * kBucket * (sizeof(uint64_t) + sizeof(Cookies)) + bucket_count * sizeof(uint32_t);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  keys = static_cast<uint64_t*>(memory);
+  keys = static_cast<uint64_t*>(memory::map(bytes));
+  if (keys == nullptr) return false;
   cookies = reinterpret_cast<Cookies*>(keys + bucket_count * kBucket);
   request_words = cookies->word;
   spilled = reinterpret_cast<uint32_t*>(cookies + bucket_count * kBucket);

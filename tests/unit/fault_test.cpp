@@ -241,12 +241,12 @@ TEST_CASE("late data lands when it has been looked at so often, whoever looks at
 }
 
 TEST_CASE("memory is used again") {
-  char* one = lend(10000);
+  void* one = pool.allocate(10000);
   REQUIRE(one != nullptr);
   memset(one, 1, 10000);
-  give_back(one);
-  CHECK(lend(9000) == one);
-  give_back(nullptr);
+  pool.release(one);
+  CHECK(pool.allocate(9000) == one);
+  pool.release(nullptr);
 }
 
 TEST_CASE("operations are found oldest first and forgotten") {
@@ -290,7 +290,7 @@ struct Job : fake::Core {
     buffer = data;
     REQUIRE(buffer.data() == layout.buffer);
     arrived(*mine, gather_arrivals(thread(), *mine, layout, resil::CallId::kMPI_Recv, 3, 0, kept), false);
-    give_back(kept);
+    pool.release(kept);
   }
   uint64_t made(Kind kind) { return engine.injected[static_cast<unsigned>(kind)]; }
   PerThread* mine;

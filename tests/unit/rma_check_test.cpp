@@ -56,7 +56,7 @@ char verdict[64];  ///< of the last finding
 bool (*answer)(const Letter&);  // what rank 1 does; true: something arrived
 Thread thread;
 TypeMap byte_type, column_type;
-alignas(64) char memory[4096];
+alignas(64) char window_memory[4096];
 rma::Window* window;
 int64_t trial_shift;
 
@@ -151,10 +151,10 @@ void make_window(const void* base) {
   comm.rank = 0;
   comm.remote_size = -1;
   comm.world_ranks_are_ranks = true;
-  described = {base, static_cast<int64_t>(sizeof(memory)), 1, WindowFlavor::kCreate, true};
+  described = {base, static_cast<int64_t>(sizeof(window_memory)), 1, WindowFlavor::kCreate, true};
   Event e = event(CallId::kMPI_Win_create);
   e.comm = &comm;
-  e.receive.buffer = memory;
+  e.receive.buffer = window_memory;
   e.new_window = &no_window_handle;
   rma::enter(e);
   rma::leave(e);
@@ -173,8 +173,8 @@ struct Fixture {
     notes.clear();
     checked = mismatches = 0;
     memset(uncovered, 0, sizeof(uncovered));
-    for (size_t i = 0; i < sizeof(memory); ++i) memory[i] = static_cast<char>(i * 31 + i / 256);
-    make_window(memory);
+    for (size_t i = 0; i < sizeof(window_memory); ++i) window_memory[i] = static_cast<char>(i * 31 + i / 256);
+    make_window(window_memory);
     call(CallId::kMPI_Win_fence);
     sent.clear();
   }
@@ -226,7 +226,7 @@ TEST_CASE("A fence sends its lists, waits for their targets, and leaves by a bar
 
 TEST_CASE("A target compares its memory with the lists") {
   Fixture fixture;
-  arrive_list({item_of(memory + 100, 50, 100), item_of(memory + 200, 8, 200, rma::What::kGet)}, 2);
+  arrive_list({item_of(window_memory + 100, 50, 100), item_of(window_memory + 200, 8, 200, rma::What::kGet)}, 2);
   call(CallId::kMPI_Win_fence);
   CHECK(checked == 2);
   CHECK(findings.empty());
@@ -234,7 +234,7 @@ TEST_CASE("A target compares its memory with the lists") {
 
 TEST_CASE("A difference is believed when all others are still in the fence") {
   Fixture fixture;
-  arrive_list({item_of("not what is there", 17, 100), item_of(memory + 400, 8, 400)}, 2);
+  arrive_list({item_of("not what is there", 17, 100), item_of(window_memory + 400, 8, 400)}, 2);
   call(CallId::kMPI_Win_fence);
   CHECK(checked == 1);
   REQUIRE(findings.size() == 1);
@@ -281,7 +281,7 @@ TEST_CASE("What several operations touched is not judged") {
   sum.bytes = 4;
   sum.high = sum.extent = 4;
   arrive_list({item_of("wrong", 5, 100), item_of("wrong too", 9, 104), item_of("wrong", 5, 218), sum,
-               item_of(memory + 300, 4, 300)},
+               item_of(window_memory + 300, 4, 300)},
               2);
   put("over 104", 8, 106, 0);  // its own
   call(CallId::kMPI_Win_fence);
@@ -304,9 +304,9 @@ TEST_CASE("A list whose origin ran out of room makes nobody suspect anything") {
 TEST_CASE("Derived datatypes at the target: only their bytes count") {
   Fixture fixture;
   char column[64];
-  for (int i = 0; i < 8; ++i) memcpy(column + 8 * i, memory + 512 + 32 * i, 8);
+  for (int i = 0; i < 8; ++i) memcpy(column + 8 * i, window_memory + 512 + 32 * i, 8);
   put(column, 64, 512, 0, kColumn, 2);
-  put(memory + 520, 8, 520, 0);  // between two pieces of the column
+  put(window_memory + 520, 8, 520, 0);  // between two pieces of the column
   call(CallId::kMPI_Win_fence);
   CHECK(checked == 2);
   CHECK(findings.empty());
@@ -343,7 +343,7 @@ const char kData[] = "sixteen bytes of", kOther[] = "bytes of another", kWrong[]
 
 /// What was late comes while the others are asked.
 bool late_neighbour(const Letter& letter) {
-  if (letter.header.message == Message::kAsk) memcpy(memory + 100, kData, 16);
+  if (letter.header.message == Message::kAsk) memcpy(window_memory + 100, kData, 16);
   return good_neighbour(letter);
 }
 
@@ -354,12 +354,12 @@ TEST_CASE("Full blame: nothing written, something wrong, another operation's dat
   Fixture fixture;
   SECTION("nothing") { CHECK(verdict_of({stable(kData, 16, 100)}) == "nothing"); }
   SECTION("something wrong") {
-    memcpy(memory + 100, kWrong, 16);
+    memcpy(window_memory + 100, kWrong, 16);
     CHECK(verdict_of({stable(kData, 16, 100)}) == "transit");
   }
   SECTION("another operation's") {
-    memcpy(memory + 100, kOther, 16);
-    memcpy(memory + 400, kOther, 16);
+    memcpy(window_memory + 100, kOther, 16);
+    memcpy(window_memory + 400, kOther, 16);
     CHECK(verdict_of({stable(kData, 16, 100), stable(kOther, 16, 400)}) == "other slot");
   }
   SECTION("late") {
@@ -367,7 +367,7 @@ TEST_CASE("Full blame: nothing written, something wrong, another operation's dat
     CHECK(verdict_of({stable(kData, 16, 100)}) == "early");
   }
   SECTION("changed origin") {
-    memcpy(memory + 100, kWrong, 16);
+    memcpy(window_memory + 100, kWrong, 16);
     rma::Item item = stable(kData, 16, 100);
     item.at_end = digest(kWrong, 16);
     CHECK(verdict_of({item}) == "modified");
@@ -379,7 +379,7 @@ TEST_CASE("Full blame: nothing written, something wrong, another operation's dat
     CHECK(verdict_of({stable(kData, 16, 100)}) == "undetermined");
   }
   SECTION("the copy is of the epoch before") {
-    memcpy(memory + 100, kData, 16);
+    memcpy(window_memory + 100, kData, 16);
     arrive_list({stable(kData, 16, 100)}, 2);
     call(CallId::kMPI_Win_fence);
     arrive_list({stable(kOther, 16, 100)}, 3);
@@ -401,11 +401,11 @@ TEST_CASE("Full blame: what a get brought") {
     CHECK(verdict_of({item}) == "nothing");
   }
   SECTION("late") {
-    item.at_end = digest(memory + 100, 16);
+    item.at_end = digest(window_memory + 100, 16);
     CHECK(verdict_of({item}) == "early");
   }
   SECTION("another one's data") {
-    memcpy(memory + 400, kWrong, 16);
+    memcpy(window_memory + 400, kWrong, 16);
     CHECK(verdict_of({item, stable(kWrong, 16, 400, rma::What::kGet)}) == "other slot");
   }
   SECTION("what was there before is not known") {
@@ -433,7 +433,7 @@ TEST_CASE("Under a shared lock nothing is noted; more operations than the list h
   call(CallId::kMPI_Win_fence);
   CHECK(without(ledger::Reason::kMemory) == 3 + rma::kMaxOperations);
   CHECK(findings.empty());
-  put(memory, 4, 0, 0);
+  put(window_memory, 4, 0, 0);
   call(CallId::kMPI_Win_fence);
   CHECK(checked == 1);
 }
@@ -450,7 +450,7 @@ TEST_CASE("A window whose memory lies elsewhere is found, once, and its users ar
   Fixture fixture;
   call(CallId::kMPI_Win_free);
   trial_shift = 0;
-  make_window(memory - 16);
+  make_window(window_memory - 16);
   CHECK(findings.empty());  // operations land where they should all the same
   CHECK(notes.size() == 1);
   call(CallId::kMPI_Win_free);

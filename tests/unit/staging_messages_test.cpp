@@ -148,8 +148,6 @@ ring::Lane& lane_at(uint32_t) { abort(); }
 uint64_t request_handle(const void* array, int64_t index) { return static_cast<const uint64_t*>(array)[index]; }
 bool requests_may_be_carried(const Event&) { return true; }
 bool give_statuses(Event&) { return true; }
-void* block_acquire(size_t bytes) { return malloc(bytes); }
-void block_release(void* block) { free(block); }
 void log_line(const char*) {}
 void Finding::start(const char*, Confidence) {}
 void Finding::culprit(int) {}

@@ -1,66 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of one judgement: taken piece by piece, zeroed, given back at once. Fresh mappings, so that a job of a few
-// ranks touches a few pages and the helper keeps none of it between two judgements.
+// Memory of one judgement: fresh mappings, so that a job of a few ranks touches a few pages and the helper keeps none
+// of it between two judgements.
 #pragma once
-
-#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/runtime/arena.h"
+
 namespace resil::hang::graph {
 
-class Arena {
- public:
-  Arena() = default;
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  ~Arena() {
-    while (newest_ != nullptr) {
-      Chunk* older = newest_->older;
-      munmap(newest_, newest_->bytes);
-      newest_ = older;
-    }
-  }
-
-  /// `count` zeroed objects; null when there is no memory, and then `failed()` for good. `count` 0: not null.
-  template <class T>
-  T* take(size_t count) {
-    const size_t bytes = (count * sizeof(T) + 15) & ~size_t{15};
-    if (failed_ || ((newest_ == nullptr || used_ + bytes > room_) && !grow(bytes))) return nullptr;
-    char* taken = reinterpret_cast<char*>(newest_) + used_;
-    used_ += bytes;
-    return reinterpret_cast<T*>(taken);
-  }
-  bool failed() const { return failed_; }
-
- private:
-  struct Chunk {
-    Chunk* older;
-    size_t bytes;
-  };
-  bool grow(size_t bytes) {
-    constexpr size_t kUsual = size_t{4} << 20;
-    const size_t whole = (sizeof(Chunk) + (bytes > kUsual ? bytes : kUsual) + 4095) & ~size_t{4095};
-    void* memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-      failed_ = true;
-      return false;
-    }
-    Chunk* chunk = static_cast<Chunk*>(memory);
-    chunk->older = newest_;
-    chunk->bytes = whole;
-    newest_ = chunk;
-    used_ = sizeof(Chunk);
-    room_ = whole;
-    return true;
-  }
-
-  Chunk* newest_ = nullptr;
-  size_t used_ = 0, room_ = 0;
-  bool failed_ = false;
-};
+using Arena = memory::Arena<size_t{4} << 20>;
 
 /// Heap sort in place: no recursion, no memory, no bad case.
 template <class T, class Less>

@@ -44,9 +44,9 @@ void Explainer::blame_wave() {
 }
 
 bool Explainer::blame() {
-  culprit_ = g_.arena().take<uint8_t>(g_.ranks());
-  victim_ = g_.arena().take<uint8_t>(g_.ranks());
-  scratch_ = g_.arena().take<uint8_t>(g_.ranks());
+  culprit_ = g_.arena().allocate<uint8_t>(g_.ranks());
+  victim_ = g_.arena().allocate<uint8_t>(g_.ranks());
+  scratch_ = g_.arena().allocate<uint8_t>(g_.ranks());
   if (g_.arena().failed()) return false;
   auto blame_core = [&] {
     for (uint32_t rank = 0; rank < g_.ranks(); ++rank) culprit_[rank] = core_.member[rank];

@@ -45,8 +45,8 @@ uint32_t Graph::late(const Comm& of, uint64_t sequence) const {
 bool Graph::read_comms() {
   const size_t entries = power_of_two_above(parts_);
   comm_mask_ = entries - 1;
-  comm_table_ = arena_.take<uint32_t>(entries);
-  comms_ = arena_.take<Comm>(parts_);
+  comm_table_ = arena_.allocate<uint32_t>(entries);
+  comms_ = arena_.allocate<Comm>(parts_);
   if (arena_.failed()) return false;
   for (uint32_t rank = 0; rank < ranks(); ++rank)
     for (uint32_t i = 0; views_[rank].role == Role::kCandidate && i < state(rank).part_count; ++i) {
@@ -61,7 +61,7 @@ bool Graph::read_comms() {
       comm_table_[at & comm_mask_] = ++comm_count_;
     }
   // Twice over all memberships: how many, then who.
-  uint32_t* last = arena_.take<uint32_t>(comm_count_);
+  uint32_t* last = arena_.allocate<uint32_t>(comm_count_);
   for (int pass = 0; pass < 2 && !arena_.failed(); ++pass) {
     for (uint32_t rank = 0; rank < ranks(); ++rank)
       for (uint32_t i = 0; views_[rank].comms != nullptr && i < state(rank).comm_count; ++i) {
@@ -93,7 +93,7 @@ bool Graph::read_comms() {
       c.complete = !c.broken && c.count == static_cast<int64_t>(c.size) + (c.remote_size > 0 ? c.remote_size : 0);
       last[i] = 0;
     }
-    members_ = arena_.take<Member>(member_count_);
+    members_ = arena_.allocate<Member>(member_count_);
   }
   return !arena_.failed() && order_members();
 }
@@ -111,7 +111,7 @@ uint64_t Graph::calls_made(uint32_t rank, const Membership& membership) const {
 }
 
 bool Graph::order_members() {
-  order_ = arena_.take<uint32_t>(member_count_);
+  order_ = arena_.allocate<uint32_t>(member_count_);
   if (arena_.failed()) return false;
   for (uint32_t i = 0; i < comm_count_; ++i) {
     const Comm& c = comms_[i];

@@ -23,14 +23,14 @@ void Graph::mark_skips() {
 }
 
 bool Graph::find_components() {
-  component_ = arena_.take<uint32_t>(nodes_);
-  uint32_t* number = arena_.take<uint32_t>(nodes_);  // 0: not seen
-  uint32_t* low = arena_.take<uint32_t>(nodes_);
-  uint32_t* next_arc = arena_.take<uint32_t>(nodes_);
-  uint32_t* path = arena_.take<uint32_t>(nodes_);
-  uint32_t* open = arena_.take<uint32_t>(nodes_);
-  leaves_ = arena_.take<uint8_t>(nodes_);
-  skip_sinks_ = arena_.take<uint8_t>(threads_);
+  component_ = arena_.allocate<uint32_t>(nodes_);
+  uint32_t* number = arena_.allocate<uint32_t>(nodes_);  // 0: not seen
+  uint32_t* low = arena_.allocate<uint32_t>(nodes_);
+  uint32_t* next_arc = arena_.allocate<uint32_t>(nodes_);
+  uint32_t* path = arena_.allocate<uint32_t>(nodes_);
+  uint32_t* open = arena_.allocate<uint32_t>(nodes_);
+  leaves_ = arena_.allocate<uint8_t>(nodes_);
+  skip_sinks_ = arena_.allocate<uint8_t>(threads_);
   if (arena_.failed()) return false;
   mark_skips();
   for (uint32_t node = 0; node < nodes_; ++node) component_[node] = kNone;

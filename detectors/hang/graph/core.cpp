@@ -21,7 +21,7 @@ bool find_waits(Graph& graph, Core* core) {
         each_reason(graph, *core, rank, [&](uint32_t thread, uint32_t part) { with(rank, thread, part); });
   };
   each([&](uint32_t, uint32_t, uint32_t) { ++room; });
-  Found* found = graph.arena().take<Found>(room);
+  Found* found = graph.arena().allocate<Found>(room);
   if (graph.arena().failed()) return false;
   each([&](uint32_t rank, uint32_t thread, uint32_t part) {
     const Part& p = graph.view(rank).parts[part];
@@ -74,8 +74,8 @@ bool waits_for_core(const Graph& graph, const Core& core, uint32_t rank, uint32_
 bool find_core(Graph& graph, Core* core) {
   const uint32_t count = graph.component_count();
   if (count == 0) return false;
-  CoreKind* kinds = graph.arena().take<CoreKind>(count);
-  core->member = graph.arena().take<uint8_t>(graph.ranks());
+  CoreKind* kinds = graph.arena().allocate<CoreKind>(count);
+  core->member = graph.arena().allocate<uint8_t>(graph.ranks());
   if (graph.arena().failed()) return false;
   auto note = [&](uint32_t component, CoreKind kind) {
     if (component != kNone && graph.terminal(component) && kind > kinds[component]) kinds[component] = kind;

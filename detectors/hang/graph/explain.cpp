@@ -246,7 +246,7 @@ void Explainer::evidence() {
   v_.add(g_.lenient() ? Message::kReasonInferred : Message::kReasonProved);
   v_.add(Message::kCoreRanks, set_of(core_.member));
   if (v_.victim_count != 0) v_.add(Message::kWaitingRanks, set_of(victim_));
-  uint8_t* told = g_.arena().take<uint8_t>(g_.ranks());
+  uint8_t* told = g_.arena().allocate<uint8_t>(g_.ranks());
   uint32_t lines = 0;
   for (int of_core = 1; told != nullptr && of_core >= 0; --of_core)
     for (uint32_t rank = 0; rank < g_.ranks() && lines < kLines; ++rank) {

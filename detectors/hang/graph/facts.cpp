@@ -216,7 +216,7 @@ bool Graph::read_holds() {
         }
     }
     if (pass == 0) {
-      holds_ = arena_.take<Held>(count);
+      holds_ = arena_.allocate<Held>(count);
       hold_count_ = count;
       if (arena_.failed()) return false;
     }

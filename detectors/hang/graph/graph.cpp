@@ -38,7 +38,7 @@ Role role_of(const RankState& s, bool lenient) {
 }  // namespace
 
 bool Graph::read_states() {
-  views_ = arena_.take<View>(ranks());
+  views_ = arena_.allocate<View>(ranks());
   if (arena_.failed()) return false;
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const RankState* s = input_.states[rank];
@@ -55,10 +55,10 @@ bool Graph::read_states() {
     threads_ += s->thread_count;
     parts_ += s->part_count;
   }
-  thread_rank_ = arena_.take<uint32_t>(threads_);
-  any_ = arena_.take<uint8_t>(threads_);
-  facts_ = arena_.take<Fact>(parts_);
-  targets_ = arena_.take<uint32_t>(parts_);
+  thread_rank_ = arena_.allocate<uint32_t>(threads_);
+  any_ = arena_.allocate<uint8_t>(threads_);
+  facts_ = arena_.allocate<Fact>(parts_);
+  targets_ = arena_.allocate<uint32_t>(parts_);
   if (arena_.failed()) return false;
   for (uint32_t rank = 0; rank < ranks(); ++rank)
     for (uint32_t i = 0; i < views_[rank].thread_count; ++i) thread_rank_[views_[rank].first_thread + i] = rank;
@@ -77,7 +77,7 @@ bool Graph::connect() {
   // Links come before groups in the numbers, and all links are there now.
   first_group_ = first_link_ + links_;
   uint32_t groups = 0, group_members = 0;
-  group_comm_ = arena_.take<uint32_t>(comm_count_);
+  group_comm_ = arena_.allocate<uint32_t>(comm_count_);
   if (arena_.failed()) return false;
   for (uint32_t i = 0; i < comm_count_; ++i)
     if (comms_[i].wild) {
@@ -96,7 +96,7 @@ bool Graph::connect() {
         targets_[v.first_part + i] = comm(part.comm)->group;
     }
   }
-  free_ = arena_.take<uint8_t>(nodes_);
+  free_ = arena_.allocate<uint8_t>(nodes_);
   arc_room_ = size_t{parts_} + threads_ + 2 * size_t{links_} + group_members;
   return !arena_.failed();
 }
@@ -104,11 +104,11 @@ bool Graph::connect() {
 /// Signals. A node of kind AND (threads that wait for all parts, links) goes on when all its arcs have signalled; of
 /// kind OR (ranks: any thread; threads that wait for any part; groups) when one has.
 bool Graph::propagate() {
-  Edge* edges = arena_.take<Edge>(arc_room_);
-  uint32_t* needs = arena_.take<uint32_t>(nodes_);  // AND: signals still missing; OR: 1
-  uint32_t* first = arena_.take<uint32_t>(size_t{nodes_} + 2);
-  uint32_t* queue = arena_.take<uint32_t>(nodes_);
-  uint32_t* by_source = arena_.take<uint32_t>(arc_room_);
+  Edge* edges = arena_.allocate<Edge>(arc_room_);
+  uint32_t* needs = arena_.allocate<uint32_t>(nodes_);  // AND: signals still missing; OR: 1
+  uint32_t* first = arena_.allocate<uint32_t>(size_t{nodes_} + 2);
+  uint32_t* queue = arena_.allocate<uint32_t>(nodes_);
+  uint32_t* by_source = arena_.allocate<uint32_t>(arc_room_);
   if (arena_.failed()) return false;
   size_t edge_count = 0, queued = 0;
   auto arc = [&](uint32_t from, uint32_t to) { edges[edge_count++] = {from, to}; };

@@ -39,7 +39,7 @@ Wait satisfied(const Graph& graph, uint32_t rank, uint32_t thread) {
 }  // namespace
 
 bool find_inside_mpi(Graph& graph, Verdict* verdict) {
-  uint8_t* stuck = graph.arena().take<uint8_t>(graph.ranks());
+  uint8_t* stuck = graph.arena().allocate<uint8_t>(graph.ranks());
   if (graph.arena().failed()) return false;
   Wait first;
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {

@@ -18,7 +18,7 @@ class Asked {
  public:
   bool open(Arena& arena, Question* questions, uint32_t room) {
     const size_t entries = power_of_two_above(room);
-    table_ = arena.take<uint32_t>(entries);
+    table_ = arena.allocate<uint32_t>(entries);
     mask_ = entries - 1;
     questions_ = questions;
     room_ = room;

@@ -12,8 +12,8 @@ bool Graph::make_links() {
   link_room_ = member_count_;
   if (lower_) link_room_ += 4 * member_count_ + 65536;
   link_room_ += shared_locks_;
-  link_rank_ = arena_.take<uint32_t>(link_room_);
-  link_before_ = arena_.take<uint32_t>(link_room_);
+  link_rank_ = arena_.allocate<uint32_t>(link_room_);
+  link_before_ = arena_.allocate<uint32_t>(link_room_);
   if (arena_.failed()) return false;
   for (uint32_t i = 0; i < comm_count_; ++i) {
     Comm& c = comms_[i];
@@ -92,8 +92,8 @@ bool Graph::link_lower() {
     int32_t comm_rank;
     uint32_t part;  // in facts
   };
-  Lower* waits = arena_.take<Lower>(parts_);
-  Member* late_ones = arena_.take<Member>(member_count_);
+  Lower* waits = arena_.allocate<Lower>(parts_);
+  Member* late_ones = arena_.allocate<Member>(member_count_);
   if (arena_.failed()) return false;
   uint32_t count = 0;
   for (uint32_t rank = 0; rank < ranks(); ++rank) {

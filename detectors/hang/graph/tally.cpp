@@ -31,8 +31,8 @@ Tally* Tallies::slot(const Question& question) const {
 bool Tallies::open(Arena& arena, const Question* questions, uint32_t question_count, const Answer* answers,
                    uint32_t answer_count) {
   const size_t entries = power_of_two_above(question_count);
-  table_ = arena.take<Tally>(entries);
-  uint32_t* first = arena.take<uint32_t>(question_count);  // question by index -> slot; the same one may come twice
+  table_ = arena.allocate<Tally>(entries);
+  uint32_t* first = arena.allocate<uint32_t>(question_count);  // question by index -> slot; the same one may come twice
   if (arena.failed()) return false;
   mask_ = entries - 1;
   for (uint32_t i = 0; i < question_count; ++i) {

@@ -5,8 +5,6 @@
 
 #include "detectors/hang/mismatch/accounts.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "detectors/hang/mismatch/accounts_frame.h"
@@ -14,6 +12,7 @@
 #include "detectors/hang/slots/calls.h"
 #include "detectors/hang/slots/envelopes.h"
 #include "shim/base/hash.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::hang {
 
@@ -35,11 +34,7 @@ struct Arena {
 
 Arena* arena() {
   static Arena* made = nullptr;
-  if (made == nullptr) {
-    void* memory =
-        mmap(nullptr, sizeof(Arena), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    made = memory == MAP_FAILED ? nullptr : static_cast<Arena*>(memory);
-  }
+  if (made == nullptr) made = memory::map_array<Arena>();
   if (made != nullptr) {
     made->header = {kAccountsMagic, 0, 0, 0, 0, 0, ~uint64_t{0}, 0, 0, 0, 0, 0, 0};
     made->accounts = made->counts = made->names = 0;

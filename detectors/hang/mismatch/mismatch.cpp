@@ -4,12 +4,11 @@
 
 #include "detectors/hang/mismatch/mismatch.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 #include <initializer_list>
 
 #include "detectors/hang/mismatch/state.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::hang {
 
@@ -78,10 +77,8 @@ uint32_t round_of(const void* frame, uint32_t bytes) {
 
 Mismatch* mismatch_create(uint32_t world) {
   const Layout layout = layout_of(world);
-  void* memory =
-      mmap(nullptr, layout.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  auto* base = static_cast<char*>(memory);
+  auto* base = memory::map_array<char>(layout.bytes);
+  if (base == nullptr) return nullptr;
   auto* mismatch = reinterpret_cast<Mismatch*>(base);
   mismatch->world = world;
   mismatch->bytes = layout.bytes;
@@ -97,7 +94,7 @@ Mismatch* mismatch_create(uint32_t world) {
 }
 
 void mismatch_destroy(Mismatch* mismatch) {
-  if (mismatch != nullptr) munmap(mismatch, mismatch->bytes);
+  if (mismatch != nullptr) memory::unmap(mismatch, mismatch->bytes);
 }
 
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch) { return mismatch.coverage; }

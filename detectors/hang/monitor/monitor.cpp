@@ -6,7 +6,6 @@
 #include "detectors/hang/monitor/monitor.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
@@ -17,6 +16,7 @@
 #include "detectors/hang/root/root.h"
 #include "detectors/hang/verdict/note.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::hang {
 
@@ -36,13 +36,6 @@ struct Monitor {
 };
 Monitor* monitor;
 Monitor* prepared;  ///< of the next monitor_begin
-
-template <class T>
-T* reserve(size_t count) {
-  void* memory =
-      mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
-}
 
 /// This node's part of a round.
 uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, void* room, uint32_t room_bytes) {
@@ -134,7 +127,7 @@ bool is_root() { return monitor->overlay == nullptr || overlay_state(monitor->ov
 }  // namespace
 
 bool monitor_stand_by(const Wiring& wiring) {
-  if (prepared == nullptr) prepared = reserve<Monitor>(1);
+  if (prepared == nullptr) prepared = memory::map_array<Monitor>();
   if (prepared == nullptr) return true;
   watch_start(prepared->watch, wiring.own_node, wiring.ranks, wiring.rank_count);
   return prepared->watch.seen == prepared->watch.count;
@@ -144,7 +137,7 @@ bool monitor_begin(Wiring& wiring, NodeBoard& board) {
   monitor_stand_by(wiring);
   Monitor* made = prepared;
   if (made == nullptr) return false;
-  made->answer = reserve<char>(kMostAnswer);
+  made->answer = memory::map_array<char>(kMostAnswer);
   if (made->answer == nullptr || !root_begin(made->root, wiring, board, made->watch)) {
     note(Message::kNoHelperMemory);
     return false;
@@ -229,7 +222,7 @@ void monitor_end() {
   __atomic_store_n(&monitor->overlay, nullptr, __ATOMIC_RELEASE);
   if (overlay != nullptr) overlay_close(overlay);
   root_end(monitor->root);
-  munmap(monitor->answer, kMostAnswer);
+  memory::unmap(monitor->answer, kMostAnswer);
   // The rest stays: a thread of the program may be in monitor_wake. One leader a life, or two.
 }
 

@@ -7,7 +7,6 @@
 #include "detectors/hang/monitor/wireup.h"
 
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
@@ -18,6 +17,7 @@
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/ring/segment.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::hang {
 
@@ -57,11 +57,6 @@ struct Contact {
   uint8_t key[16];
   char host[kHostText];
 };
-
-void* borrow(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
 
 /// Nodes in order of their lowest rank: for each rank its node. Returns how many. Open addressing over `slots`.
 uint32_t number_nodes(const Place* keys, uint32_t count, uint32_t* node_of, uint32_t* slots, uint32_t slot_count) {
@@ -134,10 +129,10 @@ bool wire_up(Wiring& wiring, bool usable) {
   while (slot_count < 2 * count) slot_count *= 2;
   const size_t bytes =
       size_t{count} * (sizeof(Place) + sizeof(uint32_t) + sizeof(Contact)) + size_t{slot_count} * sizeof(uint32_t);
-  char* memory = usable ? static_cast<char*>(borrow(bytes)) : nullptr;
+  char* memory = usable ? memory::map_array<char>(bytes) : nullptr;
   if (!backend->collectives->agree(private_comm(), memory != nullptr)) {
     if (memory == nullptr) return false;
-    munmap(memory, bytes);
+    memory::unmap(memory, bytes);
     wire_alone(wiring);
     return true;
   }
@@ -162,7 +157,7 @@ bool wire_up(Wiring& wiring, bool usable) {
     ok = backend->collectives->allgather(private_comm(), &own, sizeof(own), contacts) == 0;
     memcpy(wiring.key, contacts[0].key, sizeof(wiring.key));
     if (runtime.rank == wiring.leader || runtime.rank == wiring.standby) {
-      wiring.nodes = static_cast<NodeEntry*>(borrow(wiring.node_count * sizeof(NodeEntry)));
+      wiring.nodes = memory::map_array<NodeEntry>(wiring.node_count);
       if (wiring.nodes != nullptr) fill_nodes(wiring.nodes, node_of, contacts, count);
     }
     static constexpr uint8_t kNoKey[16] = {};
@@ -171,7 +166,7 @@ bool wire_up(Wiring& wiring, bool usable) {
       wiring.nodes = nullptr;
     }
   }
-  munmap(memory, bytes);
+  memory::unmap(memory, bytes);
   return ok;
 }
 

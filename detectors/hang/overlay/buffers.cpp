@@ -3,7 +3,7 @@
 // Pages in chunks, long buffers one by one, one bound for all.
 #include "detectors/hang/overlay/buffers.h"
 
-#include <sys/mman.h>
+#include "shim/runtime/memory.h"
 
 namespace resil::hang::overlay {
 
@@ -17,8 +17,8 @@ constexpr uint64_t in_pages(uint64_t bytes) {
 
 void* BufferPool::raw(uint64_t bytes) {
   if (bytes > most_ || used_ > most_ - bytes) return nullptr;
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
+  void* memory = memory::map(bytes);
+  if (memory == nullptr) return nullptr;
   used_ += bytes;
   most_used_ = used_ > most_used_ ? used_ : most_used_;
   return memory;
@@ -47,12 +47,12 @@ void* BufferPool::map(uint64_t bytes) {
   bytes = in_pages(bytes);
   void* memory = raw(bytes);
   if (memory == nullptr || keep(memory, bytes)) return memory;
-  munmap(memory, bytes);
+  memory::unmap(memory, bytes);
   used_ -= bytes;
   return nullptr;
 }
 
-Buffer* BufferPool::take(uint32_t bytes) {
+Buffer* BufferPool::allocate(uint32_t bytes) {
   if (bytes > kPageRoom) {
     const uint64_t whole = in_pages(uint64_t{bytes} + sizeof(Buffer));
     auto* buffer = static_cast<Buffer*>(raw(whole));
@@ -74,7 +74,7 @@ Buffer* BufferPool::take(uint32_t bytes) {
   return page;
 }
 
-void BufferPool::give(Buffer* buffer) {
+void BufferPool::release(Buffer* buffer) {
   if (buffer == nullptr) return;
   if (buffer->is_page) {
     buffer->next = pages_;
@@ -82,14 +82,14 @@ void BufferPool::give(Buffer* buffer) {
     return;
   }
   const uint64_t whole = uint64_t{buffer->capacity} + sizeof(Buffer);
-  munmap(buffer, whole);
+  memory::unmap(buffer, whole);
   used_ -= whole;
 }
 
-void BufferPool::give_chain(Buffer* first) {
+void BufferPool::release_chain(Buffer* first) {
   while (first != nullptr) {
     Buffer* next = first->next;
-    give(first);
+    release(first);
     first = next;
   }
 }
@@ -99,7 +99,7 @@ void BufferPool::close() {
   for (Chunk* chunk = chunks_; chunk != nullptr;) {
     const Chunk taken = *chunk;
     chunk = taken.next;
-    munmap(taken.memory, taken.bytes);
+    memory::unmap(taken.memory, taken.bytes);
   }
   *this = {};
 }

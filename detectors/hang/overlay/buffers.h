@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory of the overlay's frames: pages that are kept, and mappings of their own for what is longer. Bounded together.
-// One thread.
+// One thread. Not a memory::BlockPool: close() unmaps everything, since leaders come and go during a run, and one bound
+// holds for pages, long frames and the overlay's own tables.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,9 @@ class BufferPool {
 
   void open(uint64_t most_bytes) { most_ = most_bytes; }
   /// Empty, for `bytes` at least; null: the bound is reached.
-  Buffer* take(uint32_t bytes);
-  void give(Buffer* buffer);
-  void give_chain(Buffer* first);
+  Buffer* allocate(uint32_t bytes);
+  void release(Buffer* buffer);
+  void release_chain(Buffer* first);
   /// Address space that is no buffer but counts. Zeroed; null: the bound is reached.
   void* map(uint64_t bytes);
   void close();
@@ -46,7 +47,7 @@ class BufferPool {
   bool keep(void* memory, uint64_t bytes);
 
   Buffer* pages_;
-  Chunk* chunks_;  ///< given back by close(); the records lie in `record_page_`
+  Chunk* chunks_;  ///< unmapped by close(); the records lie in `record_page_`
   uint8_t* record_page_;
   uint32_t records_left_;
   uint64_t most_, used_, most_used_;

@@ -23,12 +23,12 @@ bool make_room(Overlay& o, Connection& c) {
   if (in != nullptr && in->used() <= BufferPool::kPageRoom && !in->is_page) {
     // Fits a page again, unless it is the beginning of another long frame, which has seen to its buffer itself.
     if (in->used() == 0) {
-      o.buffers.give(in);
+      o.buffers.release(in);
       c.in = in = nullptr;
     }
   }
   if (in == nullptr) {
-    c.in = o.buffers.take(1);
+    c.in = o.buffers.allocate(1);
     return c.in != nullptr;
   }
   if (in->begin > 0) {
@@ -49,7 +49,7 @@ uint8_t* queue(Overlay& o, Connection& c, uint32_t bytes) {
   if (c.queued + bytes > uint64_t{o.options.most_answer} + bitmap_bytes(o) + o.options.most_request + kQueueSlack)
     return nullptr;
   if (c.out_last == nullptr || c.out_last->room() < bytes) {
-    Buffer* more = o.buffers.take(bytes);
+    Buffer* more = o.buffers.allocate(bytes);
     if (more == nullptr) return nullptr;
     (c.out_last == nullptr ? c.out : c.out_last->next) = more;
     c.out_last = more;
@@ -89,8 +89,8 @@ void end_connection(Overlay& o, uint32_t slot, End why) {
   if (c.stage == Stage::kFree) return;
   const Connection was = c;
   if (c.fd >= 0) close(c.fd);  // epoll forgets it: no descriptor of ours is ever duplicated
-  o.buffers.give(c.in);
-  o.buffers.give_chain(c.out);
+  o.buffers.release(c.in);
+  o.buffers.release_chain(c.out);
   c = {};
   o.counters.bad_frames += why == End::kBadFrame ? 1 : 0;
   o.counters.silences += why == End::kSilent ? 1 : 0;
@@ -133,7 +133,7 @@ void read_connection(Overlay& o, uint32_t slot) {
     if (!full) break;
   }
   if (c.in != nullptr && c.in->used() == 0) {  // idle connections hold no memory
-    o.buffers.give(c.in);
+    o.buffers.release(c.in);
     c.in = nullptr;
   }
 }
@@ -155,7 +155,7 @@ void write_connection(Overlay& o, uint32_t slot) {
     Buffer* done = c.out;
     c.out = done->next;
     c.out_last = c.out == nullptr ? nullptr : c.out_last;
-    o.buffers.give(done);
+    o.buffers.release(done);
   }
   watch(o, slot, c.out != nullptr);
 }

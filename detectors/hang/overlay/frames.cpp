@@ -89,7 +89,7 @@ Taken take_next(Overlay& o, uint32_t slot) {
   const uint64_t whole = sizeof(header) + uint64_t{header.bytes} + kMacBytes;
   if (in->used() < whole) {
     if (whole > in->capacity) {
-      Buffer* longer = o.buffers.take(static_cast<uint32_t>(whole));
+      Buffer* longer = o.buffers.allocate(static_cast<uint32_t>(whole));
       if (longer == nullptr) {  // read past it: a long answer must not cost the connection
         c.skip = whole - in->used();
         in->begin = in->end = 0;
@@ -99,7 +99,7 @@ Taken take_next(Overlay& o, uint32_t slot) {
       }
       memcpy(longer->data(), data, in->used());
       longer->end = in->used();
-      o.buffers.give(in);
+      o.buffers.release(in);
       c.in = longer;
     }
     return Taken::kNeedsMore;
@@ -117,7 +117,7 @@ Taken take_next(Overlay& o, uint32_t slot) {
   c.in = nullptr;
   const bool good = take_frame(o, slot, header, data + sizeof(header));
   if (c.generation != generation) {
-    o.buffers.give(in);
+    o.buffers.release(in);
     return Taken::kClosed;
   }
   c.in = in;

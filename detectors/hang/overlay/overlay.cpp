@@ -6,13 +6,13 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <initializer_list>
 
 #include "detectors/hang/overlay/internal.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::hang::overlay {
 
@@ -72,11 +72,10 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
   }
   const OverlayOptions all = completed(options);
   const uint32_t capacity = all.most_children + all.most_strangers + kMostAttempts + 2;
-  void* memory = mmap(nullptr, mapping_bytes(capacity), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = memory::map(mapping_bytes(capacity));
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
   const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (memory != MAP_FAILED) {
+  if (memory != nullptr) {
     auto& o = *static_cast<Overlay*>(memory);
     o.epoll = epoll, o.listener = listener, o.wake = wake;
     o.nodes = nodes, o.count = count, o.own = own, o.standby = standby;
@@ -96,7 +95,7 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
       return &o;
   }
   const int why = errno;
-  if (memory != MAP_FAILED) munmap(memory, mapping_bytes(capacity));
+  memory::unmap(memory, mapping_bytes(capacity));
   for (const int fd : {epoll, wake, listener})
     if (fd >= 0) close(fd);
   errno = why;
@@ -133,13 +132,13 @@ void overlay_drop(Overlay* overlay) {
     Connection& c = o.connections[i];
     if (c.stage == Stage::kFree) continue;
     close(c.fd);
-    o.buffers.give(c.in);
-    o.buffers.give_chain(c.out);
+    o.buffers.release(c.in);
+    o.buffers.release_chain(c.out);
   }
   for (const int fd : {o.epoll, o.wake, o.listener})
     if (!o.broken) close(fd);
   o.buffers.close();
-  munmap(&o, mapping_bytes(o.capacity));
+  memory::unmap(&o, mapping_bytes(o.capacity));
 }
 
 void overlay_close(Overlay* overlay) {

@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
@@ -22,6 +21,7 @@
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::hang {
@@ -32,17 +32,6 @@ constexpr double kStatesEvery = 0.9, kMismatchEvery = 1;
 constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
 constexpr double kStuckRound = 10;
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
-template <class T>
-T* reserve(size_t count) {
-  void* memory =
-      mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
-}
-
-template <class T>
-void unreserve(T* memory, size_t count) {
-  if (memory != nullptr) munmap(memory, count * sizeof(T));
-}
 
 void note_opinion(Root& root) {
   const stats::Verdict& opinion = root.opinion;
@@ -310,17 +299,17 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board, Watch& watch
   root.board = &board;
   const auto count = static_cast<uint32_t>(runtime.size > 0 ? runtime.size : 1);
   root.states.count = count;
-  root.states.bytes = reserve<char>(kMostStates);
-  root.states.by_rank = reserve<const RankState*>(count);
-  root.marks = reserve<stats::RankState>(count);
-  root.progress = reserve<stats::RankState>(count);
-  root.facts = reserve<Fact>(count);
-  root.waited = reserve<Waited>(count);
-  root.cpu_then = reserve<uint64_t>(count);
-  root.insistences = reserve<Insistence>(count);
-  root.silences = reserve<Silence>(wiring.node_count);
-  root.questions = reserve<Question>(kMostQuestions);
-  root.answers = reserve<Answer>(kMostAnswers);
+  root.states.bytes = memory::map_array<char>(kMostStates);
+  root.states.by_rank = memory::map_array<const RankState*>(count);
+  root.marks = memory::map_array<stats::RankState>(count);
+  root.progress = memory::map_array<stats::RankState>(count);
+  root.facts = memory::map_array<Fact>(count);
+  root.waited = memory::map_array<Waited>(count);
+  root.cpu_then = memory::map_array<uint64_t>(count);
+  root.insistences = memory::map_array<Insistence>(count);
+  root.silences = memory::map_array<Silence>(wiring.node_count);
+  root.questions = memory::map_array<Question>(kMostQuestions);
+  root.answers = memory::map_array<Answer>(kMostAnswers);
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_now_ns());
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
@@ -363,17 +352,17 @@ Ask root_accounts(Root& root) {
 }
 
 void root_end(Root& root) {
-  unreserve(root.states.bytes, kMostStates);
-  unreserve(root.states.by_rank, root.states.count);
-  unreserve(root.marks, root.states.count);
-  unreserve(root.progress, root.states.count);
-  unreserve(root.facts, root.states.count);
-  unreserve(root.waited, root.states.count);
-  unreserve(root.cpu_then, root.states.count);
-  unreserve(root.insistences, root.states.count);
-  unreserve(root.silences, root.wiring->node_count);
-  unreserve(root.questions, kMostQuestions);
-  unreserve(root.answers, kMostAnswers);
+  memory::unmap_array(root.states.bytes, kMostStates);
+  memory::unmap_array(root.states.by_rank, root.states.count);
+  memory::unmap_array(root.marks, root.states.count);
+  memory::unmap_array(root.progress, root.states.count);
+  memory::unmap_array(root.facts, root.states.count);
+  memory::unmap_array(root.waited, root.states.count);
+  memory::unmap_array(root.cpu_then, root.states.count);
+  memory::unmap_array(root.insistences, root.states.count);
+  memory::unmap_array(root.silences, root.wiring->node_count);
+  memory::unmap_array(root.questions, kMostQuestions);
+  memory::unmap_array(root.answers, kMostAnswers);
 }
 
 Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,

@@ -6,7 +6,7 @@
 #include "shim/model/datatype/flatten.h"
 
 #include "shim/abi/backend.h"
-#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil {
 
@@ -197,14 +197,15 @@ bool Flattener::run(uint64_t type, Flattened& out, int depth) {
   if (decoded == Decoded::kDone) return is_predefined(contents.combiner) && named(type, out);
   if (decoded == Decoded::kFailed) return false;
   work_ += kDerivedWork - 1;
-  auto* memory = static_cast<int64_t*>(block_acquire(static_cast<size_t>(contents.words_needed) * sizeof(int64_t)));
+  auto* memory =
+      static_cast<int64_t*>(memory::blocks.allocate(static_cast<size_t>(contents.words_needed) * sizeof(int64_t)));
   if (memory == nullptr) return false;
   bool ok = backend->types->decode(type, memory, contents.words_needed, &contents) == Decoded::kDone;
   if (ok) {
     ok = derived(contents, out, depth) && !out.runs.failed();
     for (int64_t i = 0; i < contents.type_count; ++i) backend->types->release(contents.types[i]);
   }
-  block_release(memory);
+  memory::blocks.release(memory);
   return ok;
 }
 

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "shim/model/datatype/blocks.h"
+#include "shim/runtime/block_pool.h"
 
 namespace resil {
 
@@ -33,7 +33,7 @@ bool merge(Run& last, const Run& run) {
 
 }  // namespace
 
-RunList::~RunList() { block_release(runs_); }
+RunList::~RunList() { memory::blocks.release(runs_); }
 
 void RunList::swap(RunList& other) {
   Run* runs = runs_;
@@ -53,15 +53,15 @@ void RunList::swap(RunList& other) {
 
 bool RunList::grow() {
   const uint32_t wanted = capacity_ == 0 ? 7 : 2 * capacity_;
-  void* memory = count_ < kMaxRuns ? block_acquire(wanted * sizeof(Run)) : nullptr;
+  void* memory = count_ < kMaxRuns ? memory::blocks.allocate(wanted * sizeof(Run)) : nullptr;
   if (memory == nullptr) {
     failed_ = true;
     return false;
   }
   if (count_ != 0) memcpy(memory, runs_, count_ * sizeof(Run));
-  block_release(runs_);
+  memory::blocks.release(runs_);
   runs_ = static_cast<Run*>(memory);
-  capacity_ = static_cast<uint32_t>(block_bytes(memory) / sizeof(Run));
+  capacity_ = static_cast<uint32_t>(memory::blocks.capacity(memory) / sizeof(Run));
   return true;
 }
 

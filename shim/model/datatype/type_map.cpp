@@ -9,8 +9,8 @@
 
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
-#include "shim/model/datatype/blocks.h"
 #include "shim/model/datatype/flatten.h"
+#include "shim/runtime/block_pool.h"
 #include "shim/tables/freed.h"
 
 namespace resil {
@@ -83,7 +83,7 @@ Kept* make(uint64_t type, bool* is_predefined) {
   bool usable = flatten(type, flat) && backend->types->extent(type, &lower_bound, &extent);
   *is_predefined = flat.predefined;
   const uint32_t runs = usable ? flat.runs.count() : 0;
-  auto* kept = static_cast<Kept*>(block_acquire(sizeof(Kept) + runs * sizeof(Run)));
+  auto* kept = static_cast<Kept*>(memory::blocks.allocate(sizeof(Kept) + runs * sizeof(Run)));
   if (kept == nullptr) return nullptr;
   auto* own_runs = reinterpret_cast<Run*>(kept + 1);
   if (runs != 0) memcpy(own_runs, flat.runs.runs(), runs * sizeof(Run));
@@ -133,11 +133,11 @@ const TypeMap* find(uint64_t type, bool known) {
   const TypeMap* map = kept->usable ? &kept->map : nullptr;
   if (is_predefined) {
     map = map != nullptr ? keep_predefined(type, map) : nullptr;
-    if (map != &kept->map) block_release(kept);
+    if (map != &kept->map) memory::blocks.release(kept);
     return map;
   }
   if (attach(type, kept)) return map;
-  block_release(kept);
+  memory::blocks.release(kept);
   return nullptr;
 }
 
@@ -158,7 +158,7 @@ void type_map_hold(const TypeMap* map) {
 
 void type_map_release(const TypeMap* map) {
   if (!map->permanent && __atomic_sub_fetch(&const_cast<TypeMap*>(map)->references, 1, __ATOMIC_ACQ_REL) == 0)
-    block_release(const_cast<Kept*>(reinterpret_cast<const Kept*>(map)));
+    memory::blocks.release(const_cast<Kept*>(reinterpret_cast<const Kept*>(map)));
 }
 
 }  // namespace resil
