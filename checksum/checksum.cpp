@@ -54,45 +54,61 @@ enum class Role : uint8_t {
   kMessage,  // MPI_Mrecv
   kPostMessage,  // MPI_Imrecv
   kCompletes,
+  kFree,
   kCancel,
   kCollective,
   kOneSided,
   kFile,
   kFileBarrier,  // close, sync: what was received goes out
 };
-Role roles[kCallCount];  // by call id
-
-bool starts_with(const char* text, const char* prefix) {
-  while (*prefix != 0)
-    if (*text++ != *prefix++) return false;
-  return true;
-}
-
-Role role_of(CallId id) {
-  const CallInfo& info = call_info(id);
-  const uint32_t is = info.attributes;
-  const char* name = info.name;
-  if (is & (kCallLocal | kCallTool | kCallLifecycle)) return Role::kNothing;
-  if (is & kCallCompletes) return Role::kCompletes;
-  if (is & kCallRma) return Role::kOneSided;
-  if (is & kCallIo) {
-    if (starts_with(name, "MPI_File_close") || starts_with(name, "MPI_File_sync")) return Role::kFileBarrier;
-    return starts_with(name, "MPI_File_read") || starts_with(name, "MPI_File_write") ||
-                   starts_with(name, "MPI_File_iread") || starts_with(name, "MPI_File_iwrite")
-               ? Role::kFile
-               : Role::kNothing;
+constexpr Role role_of(const CallInfo& info) {
+  const bool blocking = info.initiation == Initiation::kBlocking;
+  switch (info.call_class) {
+    case CallClass::kSend: return info.initiation == Initiation::kPersistent ? Role::kSendInit : Role::kSend;
+    case CallClass::kReceive: return blocking ? Role::kReceive : Role::kPost;
+    case CallClass::kSendReceive:
+    case CallClass::kSendReceiveReplace: return blocking ? Role::kSendReceive : Role::kPostBoth;
+    case CallClass::kMatchedProbe: return Role::kMatchedProbe;
+    case CallClass::kMatchedReceive: return blocking ? Role::kMessage : Role::kPostMessage;
+    case CallClass::kPartitionedSend: return Role::kSendInit;
+    case CallClass::kPartitionedReceive: return Role::kPost;
+    case CallClass::kCompletion: return Role::kCompletes;
+    case CallClass::kRequestFree: return Role::kFree;
+    case CallClass::kCancel: return Role::kCancel;
+    case CallClass::kCollective: return Role::kCollective;
+    case CallClass::kWindow:
+    case CallClass::kRma: return Role::kOneSided;
+    case CallClass::kFile:
+      switch (info.file) {
+        case FileCall::kRead:
+        case FileCall::kWrite: return Role::kFile;
+        case FileCall::kClose:
+        case FileCall::kSync: return Role::kFileBarrier;
+        case FileCall::kOpen:
+        case FileCall::kDelete:
+        case FileCall::kSetSize:
+        case FileCall::kPreallocate:
+        case FileCall::kSetView:
+        case FileCall::kSetAtomicity:
+        case FileCall::kSeekShared:
+        case FileCall::kNone: return Role::kNothing;
+      }
+      return Role::kNothing;
+    case CallClass::kProbe:
+    case CallClass::kPartitionReady:  // digested when the request is complete
+    case CallClass::kPartitionArrived:
+    case CallClass::kGetStatus:  // the requests stay
+    case CallClass::kStart:  // seen as `activated` for each request
+    case CallClass::kBuffer:
+    case CallClass::kGeneralizedRequest:
+    case CallClass::kComm:
+    case CallClass::kLifecycle:
+    case CallClass::kLocal: return Role::kNothing;
   }
-  if (is & kCallCollective) return is & kCallCreatesComm ? Role::kNothing : Role::kCollective;
-  if (id == CallId::kMPI_Cancel) return Role::kCancel;
-  if (id == CallId::kMPI_Mprobe || id == CallId::kMPI_Improbe) return Role::kMatchedProbe;
-  if (id == CallId::kMPI_Mrecv || id == CallId::kMPI_Mrecv_c) return Role::kMessage;
-  if (id == CallId::kMPI_Imrecv || id == CallId::kMPI_Imrecv_c) return Role::kPostMessage;
-  if (!(is & kCallP2P) || id == CallId::kMPI_Probe || id == CallId::kMPI_Iprobe) return Role::kNothing;
-  const bool starts = (is & kCallStarts) != 0;
-  if (is & kCallBothWays) return starts ? Role::kPostBoth : Role::kSendReceive;
-  if (is & kCallReceives) return starts ? Role::kPost : Role::kReceive;
-  return is & kCallPersistent ? Role::kSendInit : Role::kSend;
+  return Role::kNothing;
 }
+
+constexpr auto kRoles = by_call(role_of);
 
 bool enabled() { return config_has("RESIL_MODE", "checksum"); }
 
@@ -101,7 +117,6 @@ bool multiple;
 
 void before_init() {
   digest_prepare();
-  for (unsigned id = 0; id < kCallCount; ++id) roles[id] = role_of(static_cast<CallId>(id));
   usable = ledger::setup_memory() && blame::prepare() && p2p::prepare() && collective::prepare() && rma::prepare();
   if (!usable) log_line(messages::checksum::no_memory);
 }
@@ -126,7 +141,7 @@ void count_file(Event& e) {
 
 void enter(Event& e) {
   if (!usable) return;
-  switch (roles[static_cast<unsigned>(e.id)]) {
+  switch (kRoles[e.id]) {
     case Role::kNothing:
     case Role::kFile: return;
     case Role::kSend: p2p::send_enter(e, false); break;
@@ -144,12 +159,13 @@ void enter(Event& e) {
     case Role::kPostMessage: p2p::message_enter(e); break;
     case Role::kMatchedProbe: give_statuses(e); break;
     case Role::kCompletes:
-      if (e.id != CallId::kMPI_Request_free && e.request_count > 0) give_statuses(e);
+      if (e.request_count > 0) give_statuses(e);
       break;
     case Role::kCancel: p2p::cancel_enter(e); return;
     case Role::kCollective: collective::enter(e); break;
     case Role::kOneSided: rma::enter(e); break;
     case Role::kFileBarrier: ledger::drain(*e.thread, config_real("RESIL_DRAIN_SECONDS"), call_info(e.id).name); return;
+    case Role::kFree:
     case Role::kSendInit: return;
   }
   if (e.attributes & kCallBlocking) p2p::before_blocking(e);
@@ -157,7 +173,7 @@ void enter(Event& e) {
 
 void leave(Event& e) {
   if (!usable) return;
-  switch (roles[static_cast<unsigned>(e.id)]) {
+  switch (kRoles[e.id]) {
     case Role::kSend:
       if (!ledger::is_plain || !p2p::quick_sent(e)) p2p::send_leave(e);
       return;
@@ -176,11 +192,14 @@ void leave(Event& e) {
     case Role::kMessage: p2p::receive_leave(e); break;
     case Role::kMatchedProbe: return p2p::matched_probe(e);
     case Role::kSendInit: return p2p::send_init_leave(e);
-    case Role::kCompletes: break;
+    case Role::kCompletes:
+    case Role::kFree: break;
     case Role::kCollective: collective::leave(e); break;
     case Role::kOneSided: rma::leave(e); break;
     case Role::kFile: return count_file(e);
-    default: return;
+    case Role::kNothing:
+    case Role::kCancel:
+    case Role::kFileBarrier: return;
   }
   if (ledger::strict()) ledger::await_all(*e.thread);
 }

@@ -7,12 +7,12 @@
 #include <atomic>
 #include <cstring>
 
-#include "checksum/collective/form.h"
 #include "checksum/collective/tree.h"
 #include "checksum/ledger/blame_internal.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/model/calls.h"
 #include "shim/tables/tables.h"
 
 namespace resil::collective {
@@ -187,8 +187,8 @@ void begin(Case& one) {
   CommInfo* info = one.found || one.sum ? still_there(one.own.name) : nullptr;
   if (info == nullptr) return;
   Reason why;
-  const Form form = form_of(one.own.name.id);
-  if (form == Form::kBcast || form == Form::kReduce)
+  const Collective form = collective_of(one.own.name.id);
+  if (form == Collective::kBcast || form == Collective::kReduce)
     one.root_place = add_voter(one, local_peer(*info, one.own.name.root, &why));
   else if (one.own.outcome.linear != LinearMode::kNone)  // has the sums
     one.root_place = add_voter(one, local_peer(*info, 0, &why));

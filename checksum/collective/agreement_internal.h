@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checksum/collective/agreement.h"
-#include "checksum/collective/form.h"
+#include "shim/model/calls.h"
 
 namespace resil::collective {
 

@@ -77,7 +77,7 @@ void explain(const Case& one, Disagreement& d, bool this_later, bool that_later)
 /// A sum did not vanish: whose result is it that is wrong?
 void decide_sum(const Case& one) {
   const Name& name = one.own.name;
-  const Form form = form_of(name.id);
+  const Collective form = collective_of(name.id);
   WrongSum s = {name, {one.rest.words[0], one.rest.words[1]}, -1, -1, 0, 0, nullptr, nullptr};
   if (!ledger::full_blame()) return publish_sum(s);
   const Outcome *outcome = nullptr, *suspect = nullptr;
@@ -91,7 +91,7 @@ void decide_sum(const Case& one) {
         equal(linear_subtract(other.linear, other.last_sum, other.first_sum), one.rest)) {
       suspect = &other;
       late += 1;
-      if (form == Form::kReduceScatter) s.wrong = rank;
+      if (is_reduce_scatter(form)) s.wrong = rank;
     }
   };
   look(one.own.outcome, runtime.rank);
@@ -99,10 +99,10 @@ void decide_sum(const Case& one) {
     const Voter& voter = one.voters[i];
     if (voter.known == Known::kYes) look(voter.outcome, ledger::world_rank_of(*voter.peer));
   }
-  if (form == Form::kReduceScatter) {
+  if (is_reduce_scatter(form)) {
     if (late == 1) outcome = suspect;
     else s.wrong = -1;
-  } else if (form == Form::kReduce && one.root_place < one.voter_count) {
+  } else if (form == Collective::kReduce && one.root_place < one.voter_count) {
     const Voter& root = one.voters[one.root_place];
     outcome = root.known == Known::kYes ? &root.outcome : nullptr;
     earlier = root.earlier;
@@ -112,8 +112,8 @@ void decide_sum(const Case& one) {
     earlier = like_earlier(one.own);
     s.wrong = runtime.rank;
     digest = one.own.digest;
-    s.asked = s.agree = form == Form::kAllreduce ? 1 : 0;
-    for (uint32_t i = 0; form == Form::kAllreduce && i < one.voter_count; ++i) {
+    s.asked = s.agree = form == Collective::kAllreduce ? 1 : 0;
+    for (uint32_t i = 0; form == Collective::kAllreduce && i < one.voter_count; ++i) {
       s.asked += one.voters[i].known == Known::kYes;
       s.agree += one.voters[i].known == Known::kYes && one.voters[i].digest == digest;
     }
@@ -137,7 +137,8 @@ RestState right_sum(const Case& one, Linear* sum) {
   const Outcome* outcome = &one.own.outcome;
   RestState state = RestState::kNever;
   Linear rest = {};
-  if (!one.found || outcome->linear == LinearMode::kNone || form_of(one.own.name.id) != Form::kAllreduce) return state;
+  if (!one.found || outcome->linear == LinearMode::kNone || collective_of(one.own.name.id) != Collective::kAllreduce)
+    return state;
   if (one.root_place < one.voter_count) {
     const Voter& voter = one.voters[one.root_place];
     if (voter.known != Known::kYes) return voter.known == Known::kNo ? state : RestState::kPending;
@@ -161,7 +162,7 @@ void decide(const Case& one) {
         one.received.comm, one.received.comm, nullptr, one.received.tag, 0, static_cast<CallId>(one.received.call), 0,
         one.received.site, one.received.bytes};
   // Forgotten: it may have been one of those.
-  const bool orders = one.found ? one.own.orders : form_of(d.name.id) == Form::kAllreduce;
+  const bool orders = one.found ? one.own.orders : collective_of(d.name.id) == Collective::kAllreduce;
   if (orders && arbitrary(one)) {
     ledger::count_uncovered(Reason::kReduction, 1, one.received.bytes);
     return;
@@ -171,8 +172,8 @@ void decide(const Case& one) {
   d.this_bytes = one.received.bytes, d.that_bytes = one.sent.bytes;
   d.that_site = one.sent.site;
   d.that_text = one.child_site;
-  const Form form = form_of(d.name.id);
-  d.chain = form == Form::kScan || form == Form::kExscan;
+  const Collective form = collective_of(d.name.id);
+  d.chain = form == Collective::kScan || form == Collective::kExscan;
   d.asked = 2;
   d.agree_this = d.agree_that = 1;
   uint64_t counted = 0, best = 0;
@@ -191,9 +192,9 @@ void decide(const Case& one) {
     best = counted > best ? counted : best;
   }
   const bool root_here =
-      form == Form::kBcast && one.found && still_there(d.name) != nullptr && d.name.info->rank == d.name.root;
+      form == Collective::kBcast && one.found && still_there(d.name) != nullptr && d.name.info->rank == d.name.root;
   const bool root_known = one.root_place < one.voter_count && one.voters[one.root_place].known == Known::kYes;
-  if (form == Form::kBcast && (root_here || root_known)) {
+  if (form == Collective::kBcast && (root_here || root_known)) {
     const uint64_t truth = root_here ? d.this_digest : one.voters[one.root_place].digest;
     d.proved = true;
     d.verdict = truth == d.this_digest ? Verdict::kThat : truth == d.that_digest ? Verdict::kThis : Verdict::kBoth;

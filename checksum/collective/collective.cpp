@@ -106,9 +106,9 @@ void finish(Thread& thread, Plan& plan, Reason failed) {
 }
 
 /// Does the result overwrite what this rank gives?
-bool overwrites(const Event& e, Form form) {
+bool overwrites(const Event& e, Collective form) {
   if (is_reduction(form)) return reduces_in_place(e);
-  return (form == Form::kAllgather || form == Form::kAlltoall) && backend->is_in_place(e.send.buffer);
+  return (form == Collective::kAllgather || form == Collective::kAlltoall) && backend->is_in_place(e.send.buffer);
 }
 
 /// From now on the memory of its result is the library's.
@@ -124,7 +124,8 @@ void begin_life(Plan& plan) {
     high = bytes != 0 && at + bytes > high ? at + bytes : high;
   };
   if (plan.reduces && plan.gets_result) add(plan.reduction.output);
-  else if (plan.agrees && !plan.result_parts && !(plan.form == Form::kBcast && plan.name.info->rank == plan.name.root))
+  else if (plan.agrees && !plan.result_parts &&
+           !(plan.form == Collective::kBcast && plan.name.info->rank == plan.name.root))
     add(plan.result);
   for (uint32_t i = 0; i < plan.receives.count; ++i) add(plan.receives.items[i].view);
   plan.life = ledger::life_next(ledger::concurrent());
@@ -198,10 +199,10 @@ void started(Event& e, Plan* plan) {
   e.cookies[0] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
 }
 
-[[gnu::noinline]] void leave_failed(Event& e, Form form) {
+[[gnu::noinline]] void leave_failed(Event& e, Collective form) {
   if (e.comm != nullptr && e.comm->ring != nullptr) lose(e.comm->ring->id);
   if (e.check != nullptr) release(static_cast<Plan*>(e.check));
-  if (form == Form::kNone) return;
+  if (!moves_data(form)) return;
   count(counts.failed);
   ledger::count_uncovered(Reason::kError, 1, e.bytes);
 }
@@ -244,8 +245,8 @@ void connect() {
 
 void enter(Event& e) {
   e.check = nullptr;
-  const Form form = form_of(e.id);
-  if (form == Form::kNone || e.comm == nullptr || !(overwrites(e, form) || ledger::full_blame())) [[likely]]
+  const Collective form = collective_of(e.id);
+  if (!moves_data(form) || e.comm == nullptr || !(overwrites(e, form) || ledger::full_blame())) [[likely]]
     return;
   if ((e.attributes & kCallPersistent) || comm_reason(*e.comm) != Reason::kNone) return;
   Plan* plan = new_plan();
@@ -261,10 +262,10 @@ void enter(Event& e) {
 }
 
 void leave(Event& e) {
-  const Form form = form_of(e.id);
+  const Collective form = collective_of(e.id);
   if (e.result != 0) [[unlikely]]
     return leave_failed(e, form);
-  if (form == Form::kNone || e.comm == nullptr) return;
+  if (!moves_data(form) || e.comm == nullptr) return;
   if (const Reason reason = comm_reason(*e.comm); reason != Reason::kNone) [[unlikely]]
     return leave_uncovered(e, reason);
   if (e.attributes & kCallStarts) return leave_starting(e);
@@ -292,7 +293,7 @@ void activating(Event&, uint64_t* cookie) {
 
 void activated(Event& e, uint64_t* cookie) {
   Plan& plan = *plan_of(*cookie);
-  if (!plan.persistent || plan.active || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall)) return;
+  if (!plan.persistent || plan.active || class_of(e.id) != CallClass::kStart) return;
   plan.active = true;
   if (!plan.moves) return;
   plan.outcome = Reason::kNone;

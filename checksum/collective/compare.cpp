@@ -91,7 +91,7 @@ void compare_own(Plan& plan, Reason failed) {
 
 /// Is the result of a broadcast what this rank gave?
 bool is_root(const Plan& plan) {
-  return plan.form == Form::kBcast && plan.agrees && !plan.intercomm && plan.name.info->rank == plan.name.root;
+  return plan.form == Collective::kBcast && plan.agrees && !plan.intercomm && plan.name.info->rank == plan.name.root;
 }
 
 uint64_t result_digest(const Plan& plan) {
@@ -171,14 +171,14 @@ Reason input_reason(const Plan& plan, Reason failed) {
 
 void compare_sum(Thread& thread, Plan& plan, Reason failed) {
   const Reduction& r = plan.reduction;
-  const bool subtracts = plan.form == Form::kAllreduce ? plan.name.info->rank == 0 : plan.gets_result;
+  const bool subtracts = plan.form == Collective::kAllreduce ? plan.name.info->rank == 0 : plan.gets_result;
   Reason reason = input_reason(plan, failed);
   if (reason == Reason::kNone && subtracts && r.output.bytes != 0) reason = r.output.reason;
   Linear part = r.contribution;
   if (reason != Reason::kNone) note(plan, reason);
   else if (subtracts && r.output.bytes != 0)
     part = linear_subtract(r.linear, part, plan.how.kept ? plan.how.first_sum : reduction_result(r));
-  if (ledger::full_blame() && reason == Reason::kNone && plan.form != Form::kAllreduce)
+  if (ledger::full_blame() && reason == Reason::kNone && plan.form != Collective::kAllreduce)
     agreement_note(plan.name, plan.how.first, false, false, plan.how);
   sums_own(thread, plan.name, *plan.tree, r.linear, part, reason);
 }
@@ -188,7 +188,7 @@ uint64_t folded(const Linear& linear) { return hash_combine(linear.words[0], lin
 /// Prefix sums: the result of a rank is its predecessor's and its own contribution.
 void compare_chain(Thread& thread, Plan& plan, Reason failed) {
   const Reduction& r = plan.reduction;
-  const bool inclusive = plan.form == Form::kScan;
+  const bool inclusive = plan.form == Collective::kScan;
   Reason reason = first_of(input_reason(plan, failed), plan.gets_result ? r.output.reason : Reason::kNone);
   Linear result = {}, through = {}, before = {};  // through: sum of all ranks up to this one
   if (reason == Reason::kNone) {
@@ -213,7 +213,7 @@ void compare_chain(Thread& thread, Plan& plan, Reason failed) {
 
 void compare_reduction(Thread& thread, Plan& plan, Reason failed) {
   Reduction& r = plan.reduction;
-  const bool prefix = plan.form == Form::kScan || plan.form == Form::kExscan;
+  const bool prefix = plan.form == Collective::kScan || plan.form == Collective::kExscan;
   if (failed == Reason::kNone && plan.gets_result && !plan.in_place && !prefix && !plan.intercomm && r.comparable &&
       r.linear == LinearMode::kNone && r.input.type != nullptr && r.output.type != nullptr &&
       r.input.reason == Reason::kNone && r.output.reason == Reason::kNone) {
@@ -299,7 +299,7 @@ void read_before(Plan& plan) {
   for (uint32_t i = 0; i < plan.receives.count; ++i)
     if (Block& block = plan.receives.items[i]; block.view.reason == Reason::kNone)
       block.posted = blame::receive_posted(block.view);
-  const bool prefix = plan.form == Form::kScan || plan.form == Form::kExscan;
+  const bool prefix = plan.form == Collective::kScan || plan.form == Collective::kExscan;
   if (const View& result = plan.reduction.output; plan.reduces && plan.gets_result && !prefix && !plan.intercomm &&
                                                   result.bytes != 0 && result.reason == Reason::kNone)
     plan.result_posted = blame::receive_posted(result);
@@ -314,7 +314,7 @@ void tell_receivers(Thread& thread, Plan& plan) {
     if (reason != Reason::kNone) note(plan, reason);
     const uint64_t ordinal = ledger::announce(thread, *block.peer, record);
     if (reason != Reason::kNone) continue;
-    const bool replaced = plan.in_place && plan.form == Form::kAlltoall && ledger::full_blame();
+    const bool replaced = plan.in_place && plan.form == Collective::kAlltoall && ledger::full_blame();
     block.handle = blame::sent(ledger::world_rank_of(*block.peer), ordinal, record, replaced ? View{} : block.view);
     if (replaced) {  // the result is where the data was: nothing to read again
       blame::sent_complete(block.handle, {nullptr, 0, nullptr, 0, Reason::kCollective});

@@ -33,7 +33,8 @@ bool spelled_out(const CommInfo& comm) {
 class Parts {
  public:
   Parts(const Event& e, const Side& side)
-      : e_(e), side_(side), wide_(e.large || (side.types != nullptr && form_of(e.id) == Form::kNeighborAlltoall)) {}
+      : e_(e), side_(side),
+        wide_(e.large || (side.types != nullptr && collective_of(e.id) == Collective::kNeighborAlltoall)) {}
 
   int64_t count(int64_t i) const {
     if (side_.counts == nullptr) return side_.count;
@@ -229,7 +230,7 @@ void make_neighbour(Plan& plan, const Event& e) {
     plan.unreachable_why = why;
     return;
   }
-  const bool all = plan.form == Form::kNeighborAllgather;
+  const bool all = plan.form == Collective::kNeighborAllgather;
   const Parts given(e, e.send), got(e, e.receive);
   if (reserve(plan, plan.sends, neighbours->out) && reserve(plan, plan.receives, neighbours->in)) {
     for (int i = 0; i < neighbours->out; ++i)
@@ -245,14 +246,15 @@ void make_neighbour(Plan& plan, const Event& e) {
 void make_reduction(Plan& plan, const Event& e) {
   CommInfo& comm = *e.comm;
   Reduction& r = plan.reduction;
-  const bool scattered = plan.form == Form::kReduceScatter;
-  const bool prefix = plan.form == Form::kScan || plan.form == Form::kExscan;
-  if (plan.form == Form::kReduce && plan.intercomm && e.peer == ring::kProcNull) return;
+  const bool scattered = is_reduce_scatter(plan.form);
+  const bool prefix = plan.form == Collective::kScan || plan.form == Collective::kExscan;
+  if (plan.form == Collective::kReduce && plan.intercomm && e.peer == ring::kProcNull) return;
   plan.reduces = true;
-  plan.gets_result = plan.form != Form::kReduce || (plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank);
-  const bool gives = plan.form != Form::kReduce || !plan.intercomm || e.peer >= 0;
+  plan.gets_result =
+      plan.form != Collective::kReduce || (plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank);
+  const bool gives = plan.form != Collective::kReduce || !plan.intercomm || e.peer >= 0;
   plan.in_place = gives && reduces_in_place(e);
-  if (plan.form == Form::kReduce && !plan.intercomm) plan.name.root = e.peer;
+  if (plan.form == Collective::kReduce && !plan.intercomm) plan.name.root = e.peer;
   r.first = 0;
   r.total = e.send.count;
   int64_t mine = e.send.count;
@@ -274,7 +276,8 @@ void make_reduction(Plan& plan, const Event& e) {
   reduction_classify(r, e.op, map);
   put(r.input, gives ? make_view(map, plan.in_place ? e.receive.buffer : e.send.buffer, r.total) : View{});
   put(r.output, plan.gets_result && mine > 0 ? make_view(map, e.receive.buffer, mine) : View{});
-  if (plan.form == Form::kExscan && comm.rank == 0) plan.gets_result = false;  // its receive buffer is not significant
+  if (plan.form == Collective::kExscan && comm.rank == 0)
+    plan.gets_result = false;  // its receive buffer is not significant
   if (plan.intercomm) {
     r.linear = LinearMode::kNone;  // each group gets what the other one gave
     r.input = {};
@@ -291,7 +294,7 @@ void make_reduction(Plan& plan, const Event& e) {
       plan.unreachable_why = why;
     }
   }
-  if (plan.form == Form::kAllreduce && r.comparable) {
+  if (plan.form == Collective::kAllreduce && r.comparable) {
     put(plan.result, r.output);
     agree_on(plan, e, 0);
   } else if (plan.sums) {
@@ -333,7 +336,7 @@ void hold_all(Plan& plan, bool keep) {
 
 bool plan_make(Plan& plan, Event& e) {
   const CommInfo& comm = *e.comm;
-  plan.form = form_of(e.id);
+  plan.form = collective_of(e.id);
   const uint64_t id = comm.ring->id;
   const auto number = static_cast<uint32_t>(e.sequence);
   plan.persistent = (e.attributes & kCallPersistent) != 0;
@@ -358,16 +361,23 @@ bool plan_make(Plan& plan, Event& e) {
   clear(plan.receives);
   clear(plan.parts);
   switch (plan.form) {
-    case Form::kBcast: make_bcast(plan, e); break;
-    case Form::kGather: make_rooted(plan, e, e.send, e.receive, plan.sends, plan.receives); break;
-    case Form::kScatter: make_rooted(plan, e, e.receive, e.send, plan.receives, plan.sends); break;
-    case Form::kAllgather: make_allgather(plan, e); break;
-    case Form::kAlltoall: make_alltoall(plan, e); break;
-    case Form::kNeighborAllgather:
-    case Form::kNeighborAlltoall: make_neighbour(plan, e); break;
-    default: make_reduction(plan, e); break;
+    case Collective::kBcast: make_bcast(plan, e); break;
+    case Collective::kGather: make_rooted(plan, e, e.send, e.receive, plan.sends, plan.receives); break;
+    case Collective::kScatter: make_rooted(plan, e, e.receive, e.send, plan.receives, plan.sends); break;
+    case Collective::kAllgather: make_allgather(plan, e); break;
+    case Collective::kAlltoall: make_alltoall(plan, e); break;
+    case Collective::kNeighborAllgather:
+    case Collective::kNeighborAlltoall: make_neighbour(plan, e); break;
+    case Collective::kReduce:
+    case Collective::kAllreduce:
+    case Collective::kReduceScatter:
+    case Collective::kReduceScatterBlock:
+    case Collective::kScan:
+    case Collective::kExscan: make_reduction(plan, e); break;
+    case Collective::kNone:
+    case Collective::kBarrier: break;
   }
-  const bool chain = plan.reduces && (plan.form == Form::kScan || plan.form == Form::kExscan);
+  const bool chain = plan.reduces && (plan.form == Collective::kScan || plan.form == Collective::kExscan);
   plan.moves = plan.sends.count != 0 || plan.receives.count != 0 || plan.tree != nullptr || plan.own ||
                plan.unreachable != 0 || plan.reason != Reason::kNone ||
                (plan.reduces && (plan.intercomm || comm.size > 1)) || chain;

@@ -9,9 +9,9 @@
 
 #include "checksum/collective/agreement.h"
 #include "checksum/collective/findings.h"
-#include "checksum/collective/form.h"
 #include "checksum/collective/reduction.h"
 #include "checksum/collective/tree.h"
+#include "shim/model/calls.h"
 #include "shim/model/view.h"
 
 namespace resil {
@@ -40,7 +40,7 @@ struct Blocks {
 
 struct Plan {
   Name name;
-  Form form;
+  Collective form;
   bool persistent, blocking;
   bool active;  ///< persistent: started and not complete
   bool moves;  ///< what plan_make() returned

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "checksum/collective/form.h"
 #include "checksum/collective/linear.h"
+#include "shim/model/calls.h"
 #include "shim/model/view.h"
 
 namespace resil::collective {

@@ -54,20 +54,13 @@ bool choose_block(Thread& thread, PerThread& mine, const Layout& layout, Packet*
 /// Could MPI still read the buffer when the call has returned?
 bool may_be_modified(const Event& e, uint64_t bytes) {
   if (e.attributes & kCallCollective) return (e.attributes & kCallStarts) != 0;
-  switch (e.id) {
-    case CallId::kMPI_Put:
-    case CallId::kMPI_Put_c:
-    case CallId::kMPI_Issend:
-    case CallId::kMPI_Issend_c: return true;
-    case CallId::kMPI_Isend:
-    case CallId::kMPI_Isend_c:
-    case CallId::kMPI_Irsend:
-    case CallId::kMPI_Irsend_c: return bytes >= kSurelyPending;
-    default: return false;
-  }
+  const CallInfo& info = call_info(e.id);
+  if (info.initiation == Initiation::kNonblocking && info.call_class == CallClass::kSend)
+    return info.mode == SendMode::kSynchronous || (info.mode != SendMode::kBuffered && bytes >= kSurelyPending);
+  return info.rma == RmaOperation::kPut && !info.has(kCallStarts);  // up to the end of the epoch
 }
 
-bool is_buffered(CallId id) { return id == CallId::kMPI_Bsend_init || id == CallId::kMPI_Bsend_init_c; }
+bool is_buffered(CallId id) { return call_info(id).mode == SendMode::kBuffered; }
 
 bool may_be_truncated(const Event& e) {
   return (e.attributes & kCallP2P) && !(e.attributes & (kCallBothWays | kCallPersistent)) && e.given_count > 0;

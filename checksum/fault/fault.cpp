@@ -44,22 +44,33 @@ bool enabled() {
 }
 
 bool ends_epoch(CallId id) {
-  switch (id) {
-    case CallId::kMPI_Win_fence:
-    case CallId::kMPI_Win_complete:
-    case CallId::kMPI_Win_unlock:
-    case CallId::kMPI_Win_unlock_all:
-    case CallId::kMPI_Win_flush_all:
-    case CallId::kMPI_Win_free: return true;
-    default: return false;
+  switch (call_info(id).window) {
+    case WindowCall::kFence:
+    case WindowCall::kComplete:
+    case WindowCall::kUnlock:
+    case WindowCall::kUnlockAll:
+    case WindowCall::kFlushAll:
+    case WindowCall::kFree: return true;
+    case WindowCall::kFlush:  // of one target: the epoch goes on
+    case WindowCall::kFlushLocal:
+    case WindowCall::kFlushLocalAll:
+    case WindowCall::kNone:
+    case WindowCall::kCreate:
+    case WindowCall::kPost:
+    case WindowCall::kStart:
+    case WindowCall::kWait:
+    case WindowCall::kTest:
+    case WindowCall::kLock:
+    case WindowCall::kLockAll:
+    case WindowCall::kSync: return false;
   }
+  return false;
 }
 
 bool between(CallId id) {
   const CallInfo& info = call_info(id);
-  return (info.attributes & (kCallP2P | kCallCollective | kCallCompletes | kCallActivates)) != 0 ||
-         id == CallId::kMPI_Put || id == CallId::kMPI_Put_c || id == CallId::kMPI_Rput || id == CallId::kMPI_Rput_c ||
-         id == CallId::kMPI_Get || id == CallId::kMPI_Get_c || ends_epoch(id);
+  return info.has(kCallP2P | kCallCollective | kCallCompletes | kCallActivates) || is_put(info) || is_get(info) ||
+         ends_epoch(id);
 }
 
 bool completes(const Event& e) { return (e.attributes & kCallCompletes) != 0; }
@@ -69,8 +80,7 @@ bool is_partitioned(const Event& e) { return (e.attributes & kCallPartitioned) !
 void enter(Event& e) {
   const bool receive = (e.attributes & kCallP2P) && (e.attributes & (kCallReceives | kCallBothWays)) &&
                        !(e.attributes & (kCallStarts | kCallActivates));
-  if (engine.receives && !e.nested && (receive || (completes(e) && e.id != CallId::kMPI_Request_free)))
-    give_statuses(e);
+  if (engine.receives && !e.nested && (receive || class_of(e.id) == CallClass::kCompletion)) give_statuses(e);
 }
 
 void start_again(Event& e, PerThread& mine) {
@@ -93,7 +103,7 @@ void before_call(Event& e) {
   mine->receiving = mine->departing = false;
   if (is_partitioned(e)) return;
   if (e.attributes & kCallActivates) {
-    if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) start_again(e, *mine);
+    if (class_of(e.id) == CallClass::kStart) start_again(e, *mine);
     return;
   }
   if (completes(e)) return;
@@ -140,7 +150,7 @@ void track_receive(Event& e, PerThread& mine) {
 }
 
 void end_send(Event& e, Operation& operation, bool failed) {
-  const bool freed = e.id == CallId::kMPI_Request_free;
+  const bool freed = class_of(e.id) == CallClass::kRequestFree;
   if (!failed && !freed) land_change(operation);
   if (operation.persistent && !freed && !failed) operation.active = false;
   else operation_drop(&operation, freed && operation.active);
@@ -184,7 +194,7 @@ void end_operation(Event& e, uint64_t key, int64_t place, bool failed) {
     operation = operation_find(key);
     if (operation == nullptr || !operation->second) return;
   }
-  if (failed || e.id == CallId::kMPI_Request_free) operation_drop(operation, false);
+  if (failed || class_of(e.id) == CallClass::kRequestFree) operation_drop(operation, false);
   else if (operation->active) end_receive(e, *per_thread(*e.thread), place, *operation);
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstring>
 
-#include "checksum/collective/form.h"
 #include "checksum/fault/pool.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
@@ -17,20 +16,10 @@ namespace resil::fault {
 
 namespace {
 
-bool named(CallId id, const char* begin, const char* or_begin) {
-  const char* name = call_info(id).name + 4;
-  return strncmp(name, begin, strlen(begin)) == 0 || strncmp(name, or_begin, strlen(or_begin)) == 0;
-}
-
-bool is_bcast(CallId id) { return named(id, "Bcast", "Ibcast"); }
-bool is_exscan(CallId id) { return named(id, "Exscan", "Iexscan"); }
-bool is_neighbour_gather(CallId id) { return named(id, "Neighbor_allgather", "Ineighbor_allgather"); }
-bool is_replace(CallId id) { return named(id, "Sendrecv_replace", "Isendrecv_replace"); }
-bool is_put(CallId id) {
-  return id == CallId::kMPI_Put || id == CallId::kMPI_Put_c || id == CallId::kMPI_Rput || id == CallId::kMPI_Rput_c;
-}
-
-bool is_get(CallId id) { return id == CallId::kMPI_Get || id == CallId::kMPI_Get_c; }
+bool is_bcast(CallId id) { return collective_of(id) == Collective::kBcast; }
+bool is_exscan(CallId id) { return collective_of(id) == Collective::kExscan; }
+bool is_neighbour_gather(CallId id) { return collective_of(id) == Collective::kNeighborAllgather; }
+bool is_replace(CallId id) { return class_of(id) == CallClass::kSendReceiveReplace; }
 
 bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
 bool inter(const Event& e) { return e.comm->remote_size >= 0; }
@@ -151,7 +140,8 @@ int64_t element(const void* array, bool wide, int64_t index) {
 
 bool receive_layout(Event& e, Layout* layout) {
   if (e.attributes & kCallCollective) return e.comm != nullptr && e.comm->size > 0 && receive_collective(e, layout);
-  if (is_get(e.id)) return e.peer != ring::kProcNull && fill(e, e.receive, e.receive.buffer, 1, e.peer, layout);
+  if (is_get(call_info(e.id)))
+    return e.peer != ring::kProcNull && fill(e, e.receive, e.receive.buffer, 1, e.peer, layout);
   if (!has_packet(e)) return false;
   if (is_replace(e.id))
     return e.receive_peer != ring::kProcNull && fill(e, e.send, e.send.buffer, 1, e.receive_peer, layout);
@@ -163,19 +153,17 @@ bool receive_layout(Event& e, Layout* layout) {
 
 bool send_layout(Event& e, Layout* layout) {
   if (e.attributes & kCallCollective) return e.comm != nullptr && e.comm->size > 0 && send_collective(e, layout);
-  if (!has_packet(e) && !is_put(e.id)) return false;
+  if (!has_packet(e) && !is_put(call_info(e.id))) return false;
   return !(e.attributes & kCallReceives) && !is_replace(e.id) && e.peer != ring::kProcNull &&
          fill(e, e.send, e.send.buffer, 1, e.peer, layout);
 }
 
 bool contribution_layout(Event& e, Layout* layout) {
-  const collective::Form form = collective::form_of(e.id);
-  if (!collective::is_reduction(form) || e.comm == nullptr ||
-      (form == collective::Form::kReduce && inter(e) && e.peer < 0))
-    return false;
+  const Collective form = collective_of(e.id);
+  if (!is_reduction(form) || e.comm == nullptr || (form == Collective::kReduce && inter(e) && e.peer < 0)) return false;
   Side side = in_place(e.send.buffer) ? e.receive : e.send;
   side.count = e.send.count;  // type and count of the call stand for both buffers
-  if (form == collective::Form::kReduceScatter) {
+  if (is_reduce_scatter(form)) {
     const void* counts = e.receive.counts;
     side.count = counts == nullptr ? e.send.count * e.comm->size : 0;
     for (int64_t i = 0; counts != nullptr && i < e.comm->size; ++i) side.count += element(counts, e.large, i);

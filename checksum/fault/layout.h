@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "checksum/fault/packet.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 struct CommInfo;
@@ -30,6 +31,10 @@ struct Layout {
   char* copies;  ///< of the arrays: layout_keep
   CommInfo* comm;  ///< null: one-sided, MPI_Mrecv
 };
+
+/// One-sided calls with a packet of this rank. MPI_Rget is left out: its request says when the data is there.
+constexpr bool is_put(const CallInfo& info) { return info.rma == RmaOperation::kPut; }
+constexpr bool is_get(const CallInfo& info) { return info.rma == RmaOperation::kGet && !info.has(kCallStarts); }
 
 /// False: nothing that could be damaged (no data, other family of calls, datatype not known).
 bool receive_layout(Event& event, Layout* layout);

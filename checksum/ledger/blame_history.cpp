@@ -39,9 +39,7 @@ int rank_of(const Entry& entry, int32_t peer, const Record& sent) {
 
 /// By now the buffer holds what was received.
 bool is_replaced(const Record& record) {
-  const auto id = static_cast<CallId>(record.call);
-  return id == CallId::kMPI_Sendrecv_replace || id == CallId::kMPI_Sendrecv_replace_c ||
-         id == CallId::kMPI_Isendrecv_replace || id == CallId::kMPI_Isendrecv_replace_c;
+  return class_of(static_cast<CallId>(record.call)) == CallClass::kSendReceiveReplace;
 }
 
 /// With a copy, or with other threads.

@@ -24,6 +24,16 @@ constexpr uint64_t kAnnounceBytes = 512;  // strict: Open MPI's MPI_Send of more
 constexpr unsigned kQuickTests = 200;  // 5 to 20 us: then this rank is waiting
 constexpr int64_t kManyRequests = 64;  // testing more than these costs more than the wait is worth
 
+/// What is carried out by tests: blocking sends but for buffered ones, receives, and waits for all of their requests.
+enum class Carries : uint8_t { kNothing, kSend, kReceive, kWait };
+constexpr auto kCarries = by_call([](const CallInfo& info) {
+  if (!info.has(kCallBlocking)) return Carries::kNothing;
+  if (info.call_class == CallClass::kSend && info.mode != SendMode::kBuffered) return Carries::kSend;
+  if (info.call_class == CallClass::kReceive) return Carries::kReceive;
+  const bool all = info.completion == Completion::kOne || info.completion == Completion::kAll;
+  return info.call_class == CallClass::kCompletion && all ? Carries::kWait : Carries::kNothing;
+});
+
 uint64_t next_flush;  // ticks: not before
 
 /// A blocking wait by repeated tests: after the first ones it is idle time, in which records are sent and taken.
@@ -82,7 +92,7 @@ bool carry_wait(Event& e) {
     return false;
   }
   // One request: MPI_Test, whose errors are MPI_Wait's; more: MPI_ERR_IN_STATUS in both.
-  const bool one = e.id == CallId::kMPI_Wait;
+  const bool one = call_info(e.id).completion == Completion::kOne;
   e.result = wait_usefully(*e.thread, [&](int* flag) {
     return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
   });
@@ -93,33 +103,19 @@ bool carry_wait(Event& e) {
 
 }  // namespace
 
-bool carries(CallId id) {
-  switch (id) {
-    case CallId::kMPI_Send:
-    case CallId::kMPI_Ssend:
-    case CallId::kMPI_Rsend:
-    case CallId::kMPI_Send_c:
-    case CallId::kMPI_Ssend_c:
-    case CallId::kMPI_Rsend_c:
-    case CallId::kMPI_Recv:
-    case CallId::kMPI_Recv_c:
-    case CallId::kMPI_Wait:
-    case CallId::kMPI_Waitall: return true;
-    default: return false;
-  }
-}
+bool carries(CallId id) { return kCarries[id] != Carries::kNothing; }
 
 bool carry(Event& e) {
   if (!ledger::connected()) return false;
   // Threads that wait sleep in MPI while one of them makes progress: tests in all of them would take the cores.
   if (ledger::is_concurrent && (e.attributes & (kCallReceives | kCallCompletes))) return false;
-  switch (e.id) {
-    case CallId::kMPI_Recv:
-    case CallId::kMPI_Recv_c: return carry_receive(e);
-    case CallId::kMPI_Wait:
-    case CallId::kMPI_Waitall: return carry_wait(e);
-    default: return carries(e.id) && carry_send(e);
+  switch (kCarries[e.id]) {
+    case Carries::kSend: return carry_send(e);
+    case Carries::kReceive: return carry_receive(e);
+    case Carries::kWait: return carry_wait(e);
+    case Carries::kNothing: break;
   }
+  return false;
 }
 
 void before_blocking(Event& e) {

@@ -8,10 +8,7 @@
 
 namespace resil::p2p {
 
-inline bool replaces(CallId id) {
-  return id == CallId::kMPI_Sendrecv_replace || id == CallId::kMPI_Sendrecv_replace_c ||
-         id == CallId::kMPI_Isendrecv_replace || id == CallId::kMPI_Isendrecv_replace_c;
-}
+inline bool replaces(CallId id) { return class_of(id) == CallClass::kSendReceiveReplace; }
 
 inline View view_of(const Event& e) {
   const Side& side = replaces(e.id) ? e.send : e.receive;

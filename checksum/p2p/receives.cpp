@@ -340,7 +340,7 @@ void receive_enter_slow(Event& e) {
 }
 
 [[gnu::flatten]] void receive_leave(Event& e) {
-  const bool message = e.id == CallId::kMPI_Mrecv || e.id == CallId::kMPI_Mrecv_c;
+  const bool message = class_of(e.id) == CallClass::kMatchedReceive;
   auto* receive = static_cast<Receive*>(e.check_receive);
   if (!message && (e.comm == nullptr || source_of(e) == ring::kProcNull)) return;
   StatusInfo status = {};
@@ -377,7 +377,7 @@ void receive_enter_slow(Event& e) {
 }
 
 [[gnu::flatten]] void receive_posted(Event& e) {
-  const bool message = e.id == CallId::kMPI_Imrecv || e.id == CallId::kMPI_Imrecv_c;
+  const bool message = class_of(e.id) == CallClass::kMatchedReceive;
   auto* receive = static_cast<Receive*>(e.check_receive);
   const bool posted_nothing = e.result != 0 || (e.cookies == nullptr && e.request_key == 0);
   if (message) {
@@ -457,7 +457,7 @@ void receive_started(Event& e, uint64_t* cookie) {
   }
   backend->messages->status_read(e.given_statuses, place, &status);
   const ErrorKind error = error_of(e, status, true);
-  const bool told = (e.id == CallId::kMPI_Wait || e.id == CallId::kMPI_Test) && !receive->both_ways;
+  const bool told = call_info(e.id).completion == Completion::kOne && !receive->both_ways;
   if (!fill(*e.thread, *receive, status, error, told)) return vanish(*e.thread, *receive, false);
   finish(*e.thread, *receive);
 }
@@ -478,7 +478,7 @@ void message_enter(Event& e) {
 }
 
 void matched_probe(Event& e) {
-  if (e.result != 0 || (e.id == CallId::kMPI_Improbe && *e.flag == 0) || e.comm == nullptr) return;
+  if (e.result != 0 || ((e.attributes & kCallPoll) && *e.flag == 0) || e.comm == nullptr) return;
   StatusInfo status = {};
   if (backend->messages->status_ignored(e.given_statuses)) return lose_order(*e.comm);
   backend->messages->status_read(e.given_statuses, 0, &status);

@@ -78,10 +78,7 @@ void fill(Record& record, const View& view, bool shared) {
   }
 }
 
-bool replaces(CallId id) {
-  return id == CallId::kMPI_Sendrecv_replace || id == CallId::kMPI_Sendrecv_replace_c ||
-         id == CallId::kMPI_Isendrecv_replace || id == CallId::kMPI_Isendrecv_replace_c;
-}
+bool replaces(CallId id) { return class_of(id) == CallClass::kSendReceiveReplace; }
 
 uint64_t announce(Thread& thread, ledger::Peer& peer, Record& record, const View& view) {
   if (order_lost.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -303,7 +300,7 @@ void send_init_leave(Event& e) {
 
 void send_started(Event& e, uint64_t cookie) {
   auto* entry = reinterpret_cast<SendEntry*>(cookie & ~kCookieMask);
-  if (entry->partitioned || e.result != 0 || (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall))
+  if (entry->partitioned || e.result != 0 || class_of(e.id) != CallClass::kStart)
     return;  // partitions become ready one by one: digested when the send is complete
   const bool shared = lane_is_shared(entry->record.comm, entry->rank, static_cast<int32_t>(entry->record.tag), true);
   fill(entry->record, entry->view, shared);

@@ -6,7 +6,6 @@
 
 #include <cstring>
 
-#include "checksum/collective/form.h"
 #include "checksum/fault/layout.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
@@ -16,61 +15,88 @@ namespace resil::record {
 
 namespace {
 
-using collective::Form;
 using fault::Layout;
 using fault::Packet;
 
-uint16_t traits[kCallCount];
 const TypeMap* addresses;  // of MPI_AINT
 
-bool begins(const char* name, const char* with) { return strncmp(name, with, strlen(with)) == 0; }
-
-template <class... Text>
-bool is_one_of(const char* name, Text... names) {
-  size_t length = strlen(name);
-  if (length > 2 && strcmp(name + length - 2, "_c") == 0) length -= 2;
-  return ((strlen(names) == length && strncmp(name, names, length) == 0) || ...);
-}
-
-uint16_t one_sided(const char* name) {
-  if (is_one_of(name, "Put", "Rput", "Accumulate", "Raccumulate")) return kGives;
-  if (is_one_of(name, "Get", "Rget")) return kTakes | kWindow;
-  if (is_one_of(name, "Get_accumulate", "Rget_accumulate", "Fetch_and_op", "Compare_and_swap"))
-    return kGives | kTakes | kWindow | kUnforced;
-  if (is_one_of(name, "Win_fence", "Win_unlock", "Win_unlock_all", "Win_flush", "Win_flush_all", "Win_flush_local",
-                "Win_flush_local_all", "Win_complete", "Win_free"))
-    return kSync;
+constexpr uint16_t one_sided(RmaOperation operation) {
+  switch (operation) {
+    case RmaOperation::kPut:
+    case RmaOperation::kAccumulate: return kGives;
+    case RmaOperation::kGet: return kTakes | kWindow;
+    case RmaOperation::kGetAccumulate:
+    case RmaOperation::kFetchAndOp:
+    case RmaOperation::kCompareAndSwap: return kGives | kTakes | kWindow | kUnforced;
+    case RmaOperation::kNone: break;
+  }
   return 0;
 }
 
-uint16_t of_file(const char* name) {
-  const bool reads = begins(name, "File_read") || begins(name, "File_iread");
-  if (!reads && !begins(name, "File_write") && !begins(name, "File_iwrite")) return 0;
-  if (strstr(name, "_begin") != nullptr || strstr(name, "_end") != nullptr) return kFile | kBlind;
-  const uint16_t order = strstr(name, "_shared") != nullptr ? kUnforced : 0;  // who comes first is not recorded
-  return static_cast<uint16_t>(kFile | order | (reads ? kTakes : kGives));
+constexpr uint16_t of_window(WindowCall call) {
+  switch (call) {
+    case WindowCall::kFree:
+    case WindowCall::kFence:
+    case WindowCall::kComplete:
+    case WindowCall::kUnlock:
+    case WindowCall::kUnlockAll:
+    case WindowCall::kFlush:
+    case WindowCall::kFlushAll:
+    case WindowCall::kFlushLocal:
+    case WindowCall::kFlushLocalAll: return kSync;
+    case WindowCall::kNone:
+    case WindowCall::kCreate:
+    case WindowCall::kPost:
+    case WindowCall::kStart:
+    case WindowCall::kWait:
+    case WindowCall::kTest:
+    case WindowCall::kLock:
+    case WindowCall::kLockAll:
+    case WindowCall::kSync: break;
+  }
+  return 0;
 }
 
-uint16_t find_traits(CallId id) {
-  const CallInfo& info = call_info(id);
-  const char* name = info.name + 4;
-  const uint32_t is = info.attributes;
-  if (is & (kCallLocal | kCallTool)) return 0;
-  if (is_one_of(name, "Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect", "Lookup_name"))
-    return kUnforced;
-  if (is & kCallRma) return one_sided(name);
-  if (is & kCallIo) return of_file(name);
-  if (is & kCallCollective) return collective::form_of(id) != Form::kNone ? kCollects : 0;
-  if (!(is & kCallP2P)) return 0;
-  if (is_one_of(name, "Probe", "Iprobe", "Mprobe", "Improbe")) return kProbes | kMatches;
-  if (is_one_of(name, "Mrecv", "Imrecv")) return kTakes | kMessage;
-  if (is & kCallPartitioned) return is & kCallReceives ? kTakes : kGives;
-  if (is & kCallBothWays)
-    return begins(name, "Sendrecv_replace") || begins(name, "Isendrecv_replace") ? kGives | kTakes | kSwaps | kMatches
-                                                                                 : kGives | kTakes | kMatches;
-  if (is & kCallReceives) return kTakes | kMatches;
-  return info.shape == Shape::kPlain ? kGives : 0;
+constexpr uint16_t of_file(const CallInfo& info) {
+  const bool reads = info.file == FileCall::kRead;
+  if (!reads && info.file != FileCall::kWrite) return 0;
+  if (info.initiation == Initiation::kSplitBegin || info.initiation == Initiation::kSplitEnd) return kFile | kBlind;
+  const bool unordered = info.pointer == FilePointer::kShared && !info.all;  // who comes first is not recorded
+  return static_cast<uint16_t>(kFile | (unordered ? kUnforced : 0) | (reads ? kTakes : kGives));
 }
+
+constexpr uint16_t traits(const CallInfo& info) {
+  switch (info.call_class) {
+    case CallClass::kSend:
+    case CallClass::kPartitionedSend: return kGives;
+    case CallClass::kReceive: return kTakes | kMatches;
+    case CallClass::kPartitionedReceive: return kTakes;
+    case CallClass::kSendReceive: return kGives | kTakes | kMatches;
+    case CallClass::kSendReceiveReplace: return kGives | kTakes | kSwaps | kMatches;
+    case CallClass::kProbe:
+    case CallClass::kMatchedProbe: return kProbes | kMatches;
+    case CallClass::kMatchedReceive: return kTakes | kMessage;
+    case CallClass::kCollective: return moves_data(info.collective) ? kCollects : 0;
+    case CallClass::kComm: return info.comm == CommCall::kConnect ? kUnforced : 0;  // a join: the program's socket says
+    case CallClass::kWindow: return of_window(info.window);
+    case CallClass::kRma: return one_sided(info.rma);
+    case CallClass::kFile: return of_file(info);
+    case CallClass::kPartitionReady:  // by their requests
+    case CallClass::kPartitionArrived:
+    case CallClass::kCompletion:
+    case CallClass::kGetStatus:
+    case CallClass::kRequestFree:
+    case CallClass::kCancel:
+    case CallClass::kStart:
+    case CallClass::kBuffer:  // no data
+    case CallClass::kGeneralizedRequest:
+    case CallClass::kLifecycle:
+    case CallClass::kLocal: break;
+  }
+  return 0;
+}
+
+constexpr auto kTraits = by_call(traits);
 
 constexpr Value kNothing = {0, ValueType::kNone, false};
 constexpr Value kUnreadable = {0, ValueType::kNone, true};
@@ -99,24 +125,20 @@ bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
 
 Value collective_input(Event& e) {
   Layout layout;
-  const Form form = collective::form_of(e.id);
+  const Collective form = collective_of(e.id);
   if (e.comm == nullptr) return kNothing;
-  if (collective::is_reduction(form)) return fault::contribution_layout(e, &layout) ? read_blocks(e, layout) : kNothing;
-  if ((form == Form::kAllgather || form == Form::kAlltoall) && in_place(e.send.buffer)) {
+  if (is_reduction(form)) return fault::contribution_layout(e, &layout) ? read_blocks(e, layout) : kNothing;
+  if ((form == Collective::kAllgather || form == Collective::kAlltoall) && in_place(e.send.buffer)) {
     if (!fault::receive_layout(e, &layout)) return kNothing;
     layout.own = -1;
-    return read_blocks(e, layout, form == Form::kAllgather ? e.comm->rank : -1);
+    return read_blocks(e, layout, form == Collective::kAllgather ? e.comm->rank : -1);
   }
   return fault::send_layout(e, &layout) ? read_blocks(e, layout) : kNothing;
 }
 
 }  // namespace
 
-void prepare_traits() {
-  for (unsigned id = 0; id < kCallCount; ++id) traits[id] = find_traits(static_cast<CallId>(id));
-}
-
-uint16_t traits_of(CallId id) { return traits[static_cast<unsigned>(id)]; }
+uint16_t traits_of(CallId id) { return kTraits[id]; }
 
 uint64_t bytes_read;
 uint64_t address_values;
@@ -163,10 +185,10 @@ bool overwrites_input(const Event& e) {
   const uint16_t is = traits_of(e.id);
   if (is & kSwaps) return true;
   if (!(is & kCollects)) return false;
-  const Form form = collective::form_of(e.id);
-  if (collective::is_reduction(form))  // the same buffer twice: libraries that do not look take it for MPI_IN_PLACE
+  const Collective form = collective_of(e.id);
+  if (is_reduction(form))  // the same buffer twice: libraries that do not look take it for MPI_IN_PLACE
     return in_place(e.send.buffer) || e.send.buffer == e.receive.buffer;
-  return (form == Form::kAllgather || form == Form::kAlltoall) && in_place(e.send.buffer);
+  return (form == Collective::kAllgather || form == Collective::kAlltoall) && in_place(e.send.buffer);
 }
 
 Value input_of(Event& e) {
@@ -175,7 +197,7 @@ Value input_of(Event& e) {
   if (is & kBlind) return kUnreadable;
   if (!(is & kGives)) return kNothing;
   if ((e.attributes & (kCallP2P | kCallRma)) && e.peer < 0) return kNothing;  // MPI_PROC_NULL
-  if ((e.attributes & kCallRma) && (is & kTakes) && e.id != CallId::kMPI_Compare_and_swap &&
+  if ((e.attributes & kCallRma) && (is & kTakes) && call_info(e.id).rma != RmaOperation::kCompareAndSwap &&
       backend->types->op_kind(e.op) == OpKind::kNoOp)
     return kNothing;  // its origin buffer is not significant
   View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);

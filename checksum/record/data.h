@@ -34,12 +34,11 @@ enum Trait : uint16_t {
   kFile = 1024,
   kBlind = 2048,  ///< moves data that is not read
 };
-uint16_t traits_of(CallId id);  ///< a table; call prepare_traits() before
+uint16_t traits_of(CallId id);  ///< a table
 /// Finds out which data are addresses in memory (MPI_AINT): they differ from run to run. In the first call.
 void prepare_addresses(Thread& thread);
 extern uint64_t bytes_read;  ///< by read_view() and read_blocks() so far
 extern uint64_t address_values;  ///< met so far, and not read; for the report
-void prepare_traits();
 
 struct Value {
   uint64_t bits;

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checksum/collective/form.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/record/messages.h"
 #include "detectors/dump/symbols.h"
@@ -24,6 +23,7 @@
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/model/calls.h"
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
 #include "shim/report/report.h"
@@ -103,20 +103,22 @@ bool is_date(uint64_t bits, ValueType type) {
   return value > 1.5e9 && value < 2.5e9;
 }
 
-uint64_t calls_of(const PerThread& t, const char* part, const char* or_part) {
+template <class Is>
+uint64_t calls_of(const PerThread& t, Is is) {
   uint64_t sum = 0;
-  for (unsigned id = 0; id < kCallCount; ++id) {
-    const char* name = call_info(static_cast<CallId>(id)).name;
-    if (strstr(name, part) != nullptr || strstr(name, or_part) != nullptr) sum += t.thread->lane->counters[id].count;
-  }
+  for (unsigned id = 0; id < kCallCount; ++id)
+    if (is(kCallInfo[id])) sum += t.thread->lane->counters[id].count;
   return sum;
 }
 
 /// Calls whose outcomes are not recorded, by what they are.
 void add_unforced(const PerThread& t, Sources& sources) {
-  const uint64_t files = calls_of(t, "_shared", "_ordered"),
-                 worlds = calls_of(t, "MPI_Comm_spawn", "MPI_Comm_accept") +
-                          calls_of(t, "MPI_Comm_connect", "MPI_Lookup_name");
+  const uint64_t files = calls_of(t, [](const CallInfo& info) {
+    return info.pointer == FilePointer::kShared || info.file == FileCall::kSeekShared;
+  });
+  const uint64_t worlds = calls_of(t, [](const CallInfo& info) {
+    return info.comm == CommCall::kConnect || info.plain == CallId::kMPI_Lookup_name;
+  });
   if (files != 0)
     sources.add("%" PRIu64 " calls used a shared file pointer: which rank comes first there is not recorded", files);
   if (worlds != 0)
@@ -131,7 +133,7 @@ void text_of(const Event* e, const Difference& d, char* text, size_t room) {
   text[0] = 0;
   if (e == nullptr || (d.what != What::kOutput && d.what != What::kInput)) return;
   const uint16_t is = traits_of(e->id);
-  const bool one_buffer = (is & kSwaps) || ((is & kCollects) && collective::form_of(e->id) == collective::Form::kBcast);
+  const bool one_buffer = (is & kSwaps) || ((is & kCollects) && collective_of(e->id) == Collective::kBcast);
   const bool takes = d.what == What::kInput && !one_buffer;
   if (!(is & kCollects) && !(is & (takes ? kTakes : kGives | kSwaps))) return;
   const Side& side = takes ? e->receive : e->send;

@@ -77,7 +77,6 @@ const char* reduce_mode() {
 bool enabled() {
   mode.recording = config_has("RESIL_MODE", "record");
   mode.verifying = config_has("RESIL_MODE", "verify");
-  prepare_traits();  // replays() is asked right after this
   return mode.recording || mode.verifying;
 }
 
@@ -154,8 +153,7 @@ void enter(Event& e) {
   t->starting_any = t->starting_unread = false;
   if ((traits_of(e.id) & (kProbes | kTakes)) && !(e.attributes & kCallStarts) && !(e.attributes & kCallRma))
     give_statuses(e);
-  else if ((e.attributes & kCallCompletes) && e.id != CallId::kMPI_Request_free && e.request_count > 0)
-    give_statuses(e);
+  else if (class_of(e.id) == CallClass::kCompletion && e.request_count > 0) give_statuses(e);
 }
 
 void leave(Event& e) {
@@ -163,7 +161,7 @@ void leave(Event& e) {
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) {
     // From here on the program may log values. Never behind MPI_Finalize, where MPI must not be called.
-    if (e.id == CallId::kMPI_Init || e.id == CallId::kMPI_Init_thread) open_thread(*e.thread, e.site, nullptr);
+    if (call_info(e.id).lifecycle == LifecycleCall::kInit) open_thread(*e.thread, e.site, nullptr);
     return;
   }
   Call* call = call_of(*t, e);
@@ -185,7 +183,7 @@ void activating(Event& e, uint64_t* cookie) {
 void activated(Event& e, uint64_t* cookie) {
   PerThread* t = per_thread(*e.thread);
   Call* call = t != nullptr ? call_of(*t, e) : nullptr;
-  if (call != nullptr && e.result == 0 && (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall))
+  if (call != nullptr && e.result == 0 && class_of(e.id) == CallClass::kStart)
     request_activated(*t, *call, *entry_of(*cookie));
 }
 

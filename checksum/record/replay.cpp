@@ -110,7 +110,7 @@ bool receive(Event& e, PerThread& t, Call& call) {
 }
 
 bool probe(Event& e, PerThread& t, Call& call) {
-  const bool matched = e.id == CallId::kMPI_Mprobe || e.id == CallId::kMPI_Improbe;
+  const bool matched = class_of(e.id) == CallClass::kMatchedProbe;
   const bool polls = (e.attributes & kCallPoll) != 0;
   if (!polls && !has_wildcard(e)) return false;
   int32_t source = e.peer, tag = e.tag;
@@ -166,7 +166,7 @@ bool complete_each(Event& e, PerThread& t, Call& call) {
 
 /// MPI_Test, Testall, Request_get_status that succeeded; and MPI_Wait, Waitall while receives are forced.
 bool complete_all(Event& e, PerThread& t, Call& call) {
-  const bool one = e.id == CallId::kMPI_Wait || e.id == CallId::kMPI_Test;
+  const bool one = call_info(e.id).completion == resil::Completion::kOne;
   if (e.request_count < 0) return false;
   if (requests_stand_in()) return complete_each(e, t, call);
   if (!requests_may_be_carried(e)) {
@@ -180,6 +180,30 @@ bool complete_all(Event& e, PerThread& t, Call& call) {
   });
   if (!one && e.result == 0) backend->messages->all_succeeded(e);
   if (e.flag != nullptr) *e.flag = 1;
+  return true;
+}
+
+/// MPI_Wait, MPI_Test and their kin that completed something in the recorded run.
+bool complete(Event& e, PerThread& t, Call& call) {
+  switch (call_info(e.id).completion) {
+    case resil::Completion::kAny: return complete_one(e, t, call);
+    case resil::Completion::kSome: return complete_some(e, t, call);
+    case resil::Completion::kOne:
+    case resil::Completion::kAll: break;
+    case resil::Completion::kNone: return false;
+  }
+  if (e.attributes & kCallPoll) counts.forced += 1;
+  else if (!substitutes_used() &&
+           (forced_pending.load(std::memory_order_relaxed) == 0 || e.request_count > kManyRequests))
+    return false;
+  return complete_all(e, t, call);
+}
+
+/// MPI_Parrived, MPI_Win_test that said yes.
+bool poll_until(Event& e, PerThread& t, Call& call, int (*poll)(const Event&, int*)) {
+  counts.forced += 1;
+  e.result = wait_for(e, t, call, -1, [&](int* flag) { return poll(e, flag); });
+  *e.flag = 1;
   return true;
 }
 
@@ -222,8 +246,8 @@ void connect_staging() { staged_replay = &kStagedReplay; }
 bool replays(CallId id) {
   if (!mode.verifying) return false;
   const uint32_t is = call_info(id).attributes;
-  return (traits_of(id) & (kMatches | kProbes)) || (is & (kCallActivates | kCallPoll)) || id == CallId::kMPI_Cancel ||
-         ((is & kCallCompletes) && (is & kCallBlocking));
+  return (traits_of(id) & (kMatches | kProbes)) || (is & (kCallActivates | kCallPoll)) ||
+         class_of(id) == CallClass::kCancel || ((is & kCallCompletes) && (is & kCallBlocking));
 }
 
 bool replay(Event& e) {
@@ -243,39 +267,42 @@ bool replay(Event& e) {
     if (!has_wildcard(e)) return false;
     return e.attributes & kCallStarts ? post_matched(e, *t, *call) : receive(e, *t, *call);
   }
-  switch (e.id) {
-    case CallId::kMPI_Waitany:
-    case CallId::kMPI_Testany: return complete_one(e, *t, *call);
-    case CallId::kMPI_Waitsome:
-    case CallId::kMPI_Testsome: return complete_some(e, *t, *call);
-    case CallId::kMPI_Test:
-    case CallId::kMPI_Testall: counts.forced += 1; return complete_all(e, *t, *call);
-    case CallId::kMPI_Request_get_status:
+  switch (class_of(e.id)) {
+    case CallClass::kCompletion: return complete(e, *t, *call);
+    case CallClass::kGetStatus:  // of several: not while a module follows requests (one_by_one)
+      if (call_info(e.id).completion != resil::Completion::kOne) return false;
       counts.forced += 1;
       e.result = wait_for(e, *t, *call, -1, [&](int* flag) {
         return requests_stand_in() ? test_request(e, 0, flag, status_at(e, 0)) : backend->replay->get_status(e, flag);
       });
       *e.flag = 1;
       return true;
-    case CallId::kMPI_Start:
-    case CallId::kMPI_Startall: return substitute_start(e, *t, *call);
-    case CallId::kMPI_Cancel: return substitute_cancel(e);
-    case CallId::kMPI_Wait:
-    case CallId::kMPI_Waitall:
-      if (substitutes_used()) return complete_all(e, *t, *call);
-      if (forced_pending.load(std::memory_order_relaxed) == 0 || e.request_count > kManyRequests) return false;
-      return complete_all(e, *t, *call);
-    case CallId::kMPI_Parrived:
-    case CallId::kMPI_Win_test:
-      counts.forced += 1;
-      e.result = wait_for(e, *t, *call, -1, [&](int* flag) {
-        return e.id == CallId::kMPI_Win_test ? backend->replay->window_test(e, flag)
-                                             : backend->replay->arrived(e, flag);
-      });
-      *e.flag = 1;
-      return true;
-    default: return false;
+    case CallClass::kStart: return substitute_start(e, *t, *call);
+    case CallClass::kCancel: return substitute_cancel(e);
+    case CallClass::kPartitionArrived: return poll_until(e, *t, *call, backend->replay->arrived);
+    case CallClass::kWindow:
+      return call_info(e.id).window == WindowCall::kTest && poll_until(e, *t, *call, backend->replay->window_test);
+    case CallClass::kLocal:
+    case CallClass::kLifecycle:
+    case CallClass::kSend:
+    case CallClass::kReceive:  // what names a source: above
+    case CallClass::kSendReceive:
+    case CallClass::kSendReceiveReplace:
+    case CallClass::kProbe:
+    case CallClass::kMatchedProbe:
+    case CallClass::kMatchedReceive:
+    case CallClass::kPartitionedSend:
+    case CallClass::kPartitionedReceive:
+    case CallClass::kPartitionReady:
+    case CallClass::kBuffer:
+    case CallClass::kRequestFree:
+    case CallClass::kGeneralizedRequest:
+    case CallClass::kCollective:
+    case CallClass::kComm:
+    case CallClass::kRma:
+    case CallClass::kFile: return false;
   }
+  return false;
 }
 
 }  // namespace resil::record

@@ -5,10 +5,10 @@
 
 #include <cstring>
 
-#include "checksum/collective/form.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
+#include "shim/model/calls.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
@@ -70,11 +70,10 @@ void let_go(Entry& entry) {
 /// What a nonblocking or persistent collective reads and fills. Arrays of datatypes may be the language binding's.
 bool fill_collective(Event& e, Entry& entry) {
   entry.takes_any = fault::receive_layout(e, &entry.layout);
-  const bool typed =
-      call_info(e.id).shape == resil::Shape::kAllToAllW || call_info(e.id).shape == resil::Shape::kNeighborW;
+  const bool typed = call_info(e.id).counts == resil::Counts::kTyped;
   if (entry.persistent)
-    entry.gives_any = collective::is_reduction(collective::form_of(e.id)) ? fault::contribution_layout(e, &entry.gives)
-                                                                          : fault::send_layout(e, &entry.gives);
+    entry.gives_any = is_reduction(collective_of(e.id)) ? fault::contribution_layout(e, &entry.gives)
+                                                        : fault::send_layout(e, &entry.gives);
   if (typed) entry.takes_any = entry.gives_any = false, entry.unread = true;
   return entry.takes_any || entry.gives_any || entry.unread;
 }
@@ -137,7 +136,7 @@ void follow(Event& e, PerThread& t, Call& call) {
 }
 
 void request_activating(Event& e, PerThread& t, Entry& entry) {
-  if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall) return;
+  if (class_of(e.id) != CallClass::kStart) return;
   if (mode.verifying) note(t, entry);
   Value value = {0, ValueType::kNone, entry.unread};
   if (entry.kind == Entry::kSend && !entry.unread && entry.source >= 0) value = read_view(entry.view, entry.view.bytes);

@@ -124,7 +124,7 @@ int test_request(Event& e, int64_t index, int* flag, void* status) {
   int result = 0;
   if (s == nullptr || !s->posted) {
     if (staged_requests != nullptr && staged_requests->test(e, index, flag, status, &result)) return result;
-    return e.id == CallId::kMPI_Request_get_status ? backend->replay->get_status(e, flag)
+    return class_of(e.id) == CallClass::kGetStatus ? backend->replay->get_status(e, flag)
                                                    : backend->replay->test(e, index, flag, status);
   }
   if (!s->done) {
@@ -134,7 +134,7 @@ int test_request(Event& e, int64_t index, int* flag, void* status) {
   }
   *flag = 1;
   if (status != nullptr) memcpy(status, s->status, backend->status_bytes);
-  if (e.id != CallId::kMPI_Request_get_status) s->posted = false;
+  if (class_of(e.id) != CallClass::kGetStatus) s->posted = false;
   return result;
 }
 

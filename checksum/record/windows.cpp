@@ -30,7 +30,8 @@ auto& bucket(uint64_t window) { return pending[window * 0x9e3779b97f4a7c15 >> 58
 
 /// Does the call complete operations on one target only?
 bool of_one_target(CallId id) {
-  return id == CallId::kMPI_Win_unlock || id == CallId::kMPI_Win_flush || id == CallId::kMPI_Win_flush_local;
+  const WindowCall call = call_info(id).window;
+  return call == WindowCall::kUnlock || call == WindowCall::kFlush || call == WindowCall::kFlushLocal;
 }
 
 }  // namespace

@@ -26,29 +26,19 @@ struct Kind {
 };
 
 Kind kind_of(const Event& e) {
-  switch (e.id) {
-    case CallId::kMPI_Put:
-    case CallId::kMPI_Put_c:
-    case CallId::kMPI_Rput:
-    case CallId::kMPI_Rput_c: return {What::kPut, false, Reason::kNone};
-    case CallId::kMPI_Get:
-    case CallId::kMPI_Get_c:
-    case CallId::kMPI_Rget:
-    case CallId::kMPI_Rget_c: return {What::kGet, true, Reason::kNone};
-    case CallId::kMPI_Accumulate:
-    case CallId::kMPI_Accumulate_c:
-    case CallId::kMPI_Raccumulate:
-    case CallId::kMPI_Raccumulate_c:
-      if (backend->types->op_kind(e.op) == OpKind::kReplace) return {What::kPut, false, Reason::kNone};
+  constexpr Kind kPuts = {What::kPut, false, Reason::kNone}, kGets = {What::kGet, true, Reason::kNone};
+  switch (call_info(e.id).rma) {
+    case RmaOperation::kPut: return kPuts;
+    case RmaOperation::kGet: return kGets;
+    case RmaOperation::kAccumulate:
+      if (backend->types->op_kind(e.op) == OpKind::kReplace) return kPuts;
       break;
-    case CallId::kMPI_Get_accumulate:
-    case CallId::kMPI_Get_accumulate_c:
-    case CallId::kMPI_Rget_accumulate:
-    case CallId::kMPI_Rget_accumulate_c:
-      if (const OpKind op = backend->types->op_kind(e.op); op == OpKind::kNoOp)
-        return {What::kGet, true, Reason::kNone};
+    case RmaOperation::kGetAccumulate:
+      if (backend->types->op_kind(e.op) == OpKind::kNoOp) return kGets;
       break;
-    default: break;
+    case RmaOperation::kFetchAndOp:
+    case RmaOperation::kCompareAndSwap:
+    case RmaOperation::kNone: break;
   }
   return {What::kTouch, false, Reason::kAccumulate};
 }
@@ -170,8 +160,8 @@ void digest_get(Operation& o) {
 
 /// May the request be complete before the data is there? See WindowFunctions::rget_completes_early.
 bool completes_early(const Event& e, const TypeMap& origin, const TypeMap& target) {
-  return (e.id == CallId::kMPI_Rget || e.id == CallId::kMPI_Rget_c) && backend->windows->rget_completes_early &&
-         !(origin.permanent && target.permanent);
+  return call_info(e.id).rma == RmaOperation::kGet && (e.attributes & kCallStarts) &&
+         backend->windows->rget_completes_early && !(origin.permanent && target.permanent);
 }
 
 }  // namespace

@@ -112,73 +112,80 @@ void connect() {
 }
 
 void enter(Event& e) {
-  switch (e.id) {
-    case CallId::kMPI_Win_create:
-    case CallId::kMPI_Win_create_c:
-    case CallId::kMPI_Win_allocate:
-    case CallId::kMPI_Win_allocate_c:
-    case CallId::kMPI_Win_allocate_shared:
-    case CallId::kMPI_Win_allocate_shared_c:
-    case CallId::kMPI_Win_create_dynamic: return creating(e);
-    case CallId::kMPI_Win_free: return freeing(e);
-    case CallId::kMPI_Win_unlock:
-    case CallId::kMPI_Win_flush:
-      if (Window* window = window_find(e.object); window != nullptr) verify_exclusive(e, *window, e.peer);
+  Window* window = nullptr;
+  switch (call_info(e.id).window) {
+    case WindowCall::kNone:
+      if (ledger::full_blame() && (e.attributes & kCallHasData)) before(e);
       return;
-    case CallId::kMPI_Win_flush_all:
-      if (Window* window = window_find(e.object); window != nullptr) verify_all_exclusive(e, *window);
+    case WindowCall::kCreate: return creating(e);
+    case WindowCall::kFree: return freeing(e);
+    case WindowCall::kUnlock:
+    case WindowCall::kFlush:
+      if (window = window_find(e.object); window != nullptr) verify_exclusive(e, *window, e.peer);
       return;
-    case CallId::kMPI_Win_post:
-      if (Window* window = ledger::full_blame() ? window_find(e.object) : nullptr; window != nullptr)
+    case WindowCall::kFlushAll:
+      if (window = window_find(e.object); window != nullptr) verify_all_exclusive(e, *window);
+      return;
+    case WindowCall::kPost:
+      if (window = ledger::full_blame() ? window_find(e.object) : nullptr; window != nullptr)
         snapshot_take(*window, false);
       return;
-    case CallId::kMPI_Win_fence:
-      if (Window* window =
-              ledger::full_blame() && backend->windows->no_precede(e.assertion) ? window_find(e.object) : nullptr;
+    case WindowCall::kFence:
+      if (window = ledger::full_blame() && backend->windows->no_precede(e.assertion) ? window_find(e.object) : nullptr;
           window != nullptr)
         snapshot_take(*window, false);
       return;
-    default:
-      if (ledger::full_blame() && (e.attributes & kCallHasData)) before(e);
-      return;
+    case WindowCall::kStart:
+    case WindowCall::kComplete:
+    case WindowCall::kWait:
+    case WindowCall::kTest:
+    case WindowCall::kLock:
+    case WindowCall::kLockAll:
+    case WindowCall::kUnlockAll:
+    case WindowCall::kFlushLocal:
+    case WindowCall::kFlushLocalAll:
+    case WindowCall::kSync: return;
   }
 }
 
 void leave(Event& e) {
-  switch (e.id) {
-    case CallId::kMPI_Win_create:
-    case CallId::kMPI_Win_create_c:
-    case CallId::kMPI_Win_allocate:
-    case CallId::kMPI_Win_allocate_c:
-    case CallId::kMPI_Win_allocate_shared:
-    case CallId::kMPI_Win_allocate_shared_c:
-    case CallId::kMPI_Win_create_dynamic: return created(e);
-    case CallId::kMPI_Win_free:
-    case CallId::kMPI_Win_flush:
-    case CallId::kMPI_Win_flush_all:
-    case CallId::kMPI_Win_flush_local:
-    case CallId::kMPI_Win_flush_local_all:
-    case CallId::kMPI_Win_sync: return;
-    default: break;
+  const WindowCall call = call_info(e.id).window;
+  switch (call) {
+    case WindowCall::kNone: return note(e);
+    case WindowCall::kCreate: return created(e);
+    case WindowCall::kFree:
+    case WindowCall::kFlush:
+    case WindowCall::kFlushAll:
+    case WindowCall::kFlushLocal:
+    case WindowCall::kFlushLocalAll:
+    case WindowCall::kSync: return;
+    case WindowCall::kFence:
+    case WindowCall::kPost:
+    case WindowCall::kStart:
+    case WindowCall::kComplete:
+    case WindowCall::kWait:
+    case WindowCall::kTest:
+    case WindowCall::kLock:
+    case WindowCall::kLockAll:
+    case WindowCall::kUnlock:
+    case WindowCall::kUnlockAll: break;
   }
-  if (e.attributes & kCallHasData || e.id == CallId::kMPI_Fetch_and_op || e.id == CallId::kMPI_Compare_and_swap)
-    return note(e);
   Window* window = window_find(e.object);
   if (window == nullptr) return;
   Window& w = *window;
-  switch (e.id) {
-    case CallId::kMPI_Win_fence: return fence(e, w);
-    case CallId::kMPI_Win_post: return posted(e, w);
-    case CallId::kMPI_Win_start: return started(e, w);
-    case CallId::kMPI_Win_complete: return completed_access(e, w);
-    case CallId::kMPI_Win_wait: return waited(e, w);
-    case CallId::kMPI_Win_test:
+  switch (call) {
+    case WindowCall::kFence: return fence(e, w);
+    case WindowCall::kPost: return posted(e, w);
+    case WindowCall::kStart: return started(e, w);
+    case WindowCall::kComplete: return completed_access(e, w);
+    case WindowCall::kWait: return waited(e, w);
+    case WindowCall::kTest:
       if (e.result != 0 || (e.flag != nullptr && *e.flag != 0)) waited(e, w);
       return;
-    case CallId::kMPI_Win_lock: return locked(e, w);
-    case CallId::kMPI_Win_unlock: return unlocked(e, w);
-    case CallId::kMPI_Win_lock_all: w.lock_all = e.result == 0; return;
-    case CallId::kMPI_Win_unlock_all: w.lock_all = false; return;
+    case WindowCall::kLock: return locked(e, w);
+    case WindowCall::kUnlock: return unlocked(e, w);
+    case WindowCall::kLockAll: w.lock_all = e.result == 0; return;
+    case WindowCall::kUnlockAll: w.lock_all = false; return;
     default: return;
   }
 }

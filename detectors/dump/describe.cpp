@@ -20,16 +20,36 @@ constexpr double kFastest = 1e11;
 
 uint32_t attributes_of(uint16_t call) { return call < kCallCount ? kCallInfo[call].attributes : 0; }
 
-bool has(uint16_t call, const char* part) { return call < kCallCount && strstr(kCallInfo[call].name, part) != nullptr; }
-
 /// The word before the peer says what the peer is to this call.
 const char* preposition(uint16_t call) {
-  const uint32_t attributes = attributes_of(call);
-  if ((attributes & kCallCollective) != 0) return " with root ";
-  if ((attributes & kCallRma) != 0) return " at target ";
-  if (has(call, "endrecv")) return " to ";
-  if (has(call, "recv") || has(call, "Recv") || has(call, "robe")) return " from ";
-  if (has(call, "send") || has(call, "Send")) return " to ";
+  if (call >= kCallCount) return " with ";
+  switch (kCallInfo[call].call_class) {
+    case CallClass::kCollective: return " with root ";
+    case CallClass::kWindow:
+    case CallClass::kRma: return " at target ";
+    case CallClass::kSend:
+    case CallClass::kSendReceive:
+    case CallClass::kSendReceiveReplace:
+    case CallClass::kPartitionedSend: return " to ";
+    case CallClass::kReceive:
+    case CallClass::kMatchedReceive:
+    case CallClass::kProbe:
+    case CallClass::kMatchedProbe:
+    case CallClass::kPartitionedReceive: return " from ";
+    case CallClass::kLocal:
+    case CallClass::kLifecycle:
+    case CallClass::kPartitionReady:
+    case CallClass::kPartitionArrived:
+    case CallClass::kBuffer:
+    case CallClass::kCompletion:
+    case CallClass::kGetStatus:
+    case CallClass::kRequestFree:
+    case CallClass::kCancel:
+    case CallClass::kStart:
+    case CallClass::kGeneralizedRequest:
+    case CallClass::kComm:
+    case CallClass::kFile: return " with ";
+  }
   return " with ";
 }
 

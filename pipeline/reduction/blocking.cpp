@@ -48,9 +48,9 @@ int fold_out(const Call& c, char** cells, int64_t ranks, int64_t first, int64_t 
 
 /// How many of all contributions this rank folds when it has them all.
 int64_t folded_here(const Call& c) {
-  switch (c.kind) {
-    case Kind::kScan: return c.rank + 1;
-    case Kind::kExscan: return c.rank;
+  switch (c.operation) {
+    case Collective::kScan: return c.rank + 1;
+    case Collective::kExscan: return c.rank;
     default: return c.contributors();
   }
 }
@@ -126,7 +126,7 @@ int by_blocks(const Call& c, Arena& arena) {
   const Operand& o = c.operand;
   const auto cell = static_cast<int64_t>(o.cell);
   const int64_t step = at_least_one(smaller(c.count, kSegment / cell));
-  const bool everywhere = c.kind == Kind::kAllreduce, receives = everywhere || c.is_root();
+  const bool everywhere = c.operation == Collective::kAllreduce, receives = everywhere || c.is_root();
   const bool in_direct = direct(o, c.input, c.count);
   const bool out_direct = receives && direct(o, c.output, c.count);
   Blocks b = make_blocks(c, arena);
@@ -160,7 +160,7 @@ int by_prefix_blocks(const Call& c, Arena& arena) {
   const Operand& o = c.operand;
   const auto cell = static_cast<int64_t>(o.cell);
   const int64_t step = at_least_one(smaller(c.count, kSegment / cell));
-  const int shift = c.kind == Kind::kExscan;
+  const int shift = c.operation == Collective::kExscan;
   const bool receives = c.rank >= shift;
   const bool in_direct = direct(o, c.input, c.count), out_direct = receives && direct(o, c.output, c.count);
   Blocks b = make_blocks(c, arena);
@@ -262,13 +262,14 @@ int by_gathering_block(const Call& c, Arena& arena) {
 int carry_blocking(const Call& c, Arena& arena) {
   const auto bytes = static_cast<int64_t>(c.operand.cell) * c.count * c.contributors();
   const bool gather = c.inter() || bytes <= kGathered;
-  switch (c.kind) {
-    case Kind::kAllreduce: return gather ? by_gathering(c, arena) : by_blocks(c, arena);
-    case Kind::kReduce: return gather ? by_root(c, arena) : by_blocks(c, arena);
-    case Kind::kScan:
-    case Kind::kExscan: return gather ? by_gathering(c, arena) : by_prefix_blocks(c, arena);
-    default: return c.inter() ? by_gathering_block(c, arena) : by_scattering(c, arena);
+  switch (c.operation) {
+    case Collective::kAllreduce: return gather ? by_gathering(c, arena) : by_blocks(c, arena);
+    case Collective::kReduce: return gather ? by_root(c, arena) : by_blocks(c, arena);
+    case Collective::kScan:
+    case Collective::kExscan: return gather ? by_gathering(c, arena) : by_prefix_blocks(c, arena);
+    default: break;  // the two of MPI_Reduce_scatter
   }
+  return c.inter() ? by_gathering_block(c, arena) : by_scattering(c, arena);
 }
 
 }  // namespace resil::reduction

@@ -58,8 +58,8 @@ bool shape_of(Call* call) {
 
 /// Elements of the whole vector; -1: negative counts.
 int64_t total_of(const Call& call, int64_t count) {
-  if (call.kind == Kind::kReduceScatterBlock) return count < 0 ? -1 : count * call.size;
-  if (call.kind != Kind::kReduceScatter) return count < 0 ? -1 : count;
+  if (call.operation == Collective::kReduceScatterBlock) return count < 0 ? -1 : count * call.size;
+  if (call.operation != Collective::kReduceScatter) return count < 0 ? -1 : count;
   int64_t total = 0;
   for (int64_t i = 0; i < call.size; ++i) {
     const int64_t block = call.block_of(i);
@@ -71,15 +71,15 @@ int64_t total_of(const Call& call, int64_t count) {
 
 /// Would the library refuse these arguments before it communicates?
 bool refused(const Call& c, const void* send, const void* receive) {
-  if (c.kind == Kind::kReduce) {
+  if (c.operation == Collective::kReduce) {
     const bool any = c.inter()
                          ? (c.root >= 0 ? c.root < c.remote : c.root == ring::kRootSelf || c.root == ring::kProcNull)
                          : c.root >= 0 && c.root < c.size;
     if (!any || (c.in_place && !c.is_root())) return true;
   }
-  if (c.inter() && (c.in_place || c.kind == Kind::kScan || c.kind == Kind::kExscan)) return true;
-  const bool receives = c.kind != Kind::kReduce || c.is_root();
-  const bool sends = !(c.kind == Kind::kReduce && c.inter() && c.root < 0);
+  if (c.inter() && (c.in_place || c.operation == Collective::kScan || c.operation == Collective::kExscan)) return true;
+  const bool receives = c.operation != Collective::kReduce || c.is_root();
+  const bool sends = !(c.operation == Collective::kReduce && c.inter() && c.root < 0);
   if (receives && backend->is_in_place(receive)) return true;
   // One buffer for both is not MPI, but some libraries do not look: refusing it here alone would hang the others.
   // Address 0 is MPI_BOTTOM: a place for derived types that hold addresses.
@@ -101,52 +101,7 @@ Verdict operand_of(Event& e, PerThread& mine, bool exact, Operand* operand) {
   return entry.verdict;
 }
 
-struct Forms {
-  Form of[kCallCount];
-};
-
-struct NamedForm {
-  CallId id;
-  Form form;
-};
-
-#define FORMS(name, kind)                                                                                           \
-  {CallId::kMPI_##name, {Kind::kind, Start::kBlocking}}, {CallId::kMPI_##name##_c, {Kind::kind, Start::kBlocking}}, \
-      {CallId::kMPI_##name##_init, {Kind::kind, Start::kPersistent}}, {                                             \
-    CallId::kMPI_##name##_init_c, { Kind::kind, Start::kPersistent }                                                \
-  }
-#define STARTS(name, kind)                                       \
-  {CallId::kMPI_##name, {Kind::kind, Start::kNonblocking}}, {    \
-    CallId::kMPI_##name##_c, { Kind::kind, Start::kNonblocking } \
-  }
-
-constexpr NamedForm kNamed[] = {
-    FORMS(Allreduce, kAllreduce),
-    STARTS(Iallreduce, kAllreduce),
-    FORMS(Reduce, kReduce),
-    STARTS(Ireduce, kReduce),
-    FORMS(Reduce_scatter, kReduceScatter),
-    STARTS(Ireduce_scatter, kReduceScatter),
-    FORMS(Reduce_scatter_block, kReduceScatterBlock),
-    STARTS(Ireduce_scatter_block, kReduceScatterBlock),
-    FORMS(Scan, kScan),
-    STARTS(Iscan, kScan),
-    FORMS(Exscan, kExscan),
-    STARTS(Iexscan, kExscan),
-};
-#undef FORMS
-#undef STARTS
-
-constexpr Forms kForms = [] {
-  Forms forms = {};
-  for (Form& form : forms.of) form = {Kind::kNone, Start::kBlocking};
-  for (const NamedForm& named : kNamed) forms.of[static_cast<unsigned>(named.id)] = named.form;
-  return forms;
-}();
-
 }  // namespace
-
-Form form_of(CallId id) { return kForms.of[static_cast<unsigned>(id)]; }
 
 const char* way_name(Way way) {
   switch (way) {
@@ -165,24 +120,24 @@ const char* way_name(Way way) {
 }
 
 int64_t Call::block_of(int64_t of) const {
-  if (kind == Kind::kReduceScatterBlock) return block;
+  if (operation == Collective::kReduceScatterBlock) return block;
   return large ? static_cast<const int64_t*>(counts)[of] : static_cast<const int*>(counts)[of];
 }
 
 Way decide(Event& e, PerThread& mine, bool exact, Call* c) {
-  const Form form = form_of(e.id);
-  c->kind = form.kind;
-  c->start = form.start;
+  const Collective operation = collective_of(e.id);
+  c->operation = operation;
+  c->initiation = call_info(e.id).initiation;
   c->large = e.large;
   c->comm = e.comm_handle;
   c->info = e.comm;
-  c->root = form.kind == Kind::kReduce ? e.peer : 0;
-  c->counts = form.kind == Kind::kReduceScatter ? e.send.counts : nullptr;
-  c->block = form.kind == Kind::kReduceScatterBlock ? e.send.count : 0;
+  c->root = operation == Collective::kReduce ? e.peer : 0;
+  c->counts = operation == Collective::kReduceScatter ? e.send.counts : nullptr;
+  c->block = operation == Collective::kReduceScatterBlock ? e.send.count : 0;
   c->in_place = backend->is_in_place(e.given_send);
   c->input = c->in_place ? e.given_receive : e.given_send;
   c->output = const_cast<void*>(e.given_receive);
-  if (!shape_of(c) || (form.kind == Kind::kReduceScatter && c->counts == nullptr)) return Way::kNativeArguments;
+  if (!shape_of(c) || (operation == Collective::kReduceScatter && c->counts == nullptr)) return Way::kNativeArguments;
   c->count = total_of(*c, e.send.count);
   if (c->count < 0) return Way::kNativeArguments;
   if (c->count == 0 || (c->size == 1 && !c->inter())) return Way::kNativeSafe;
@@ -197,7 +152,7 @@ Way decide(Event& e, PerThread& mine, bool exact, Call* c) {
   // Counts of the collectives below are ints. (A Reduce between groups goes in one piece.)
   const auto cell = static_cast<int64_t>(c->operand.cell);
   if (cell > kLargestPiece / c->contributors() ||
-      (c->kind == Kind::kReduce && c->inter() && c->count > kLargestPiece / cell / c->contributors()))
+      (c->operation == Collective::kReduce && c->inter() && c->count > kLargestPiece / cell / c->contributors()))
     return Way::kNativeSize;
   return c->operand.mode == Mode::kExact ? Way::kExact : Way::kOrder;
 }

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "pipeline/reduction/operand.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 struct CommInfo;
@@ -17,16 +17,6 @@ struct Thread;
 }  // namespace resil
 
 namespace resil::reduction {
-
-enum class Kind : uint8_t { kAllreduce, kReduce, kReduceScatter, kReduceScatterBlock, kScan, kExscan, kNone };
-enum class Start : uint8_t { kBlocking, kNonblocking, kPersistent };
-
-/// Kind and start of a call id; kNone: no reduction.
-struct Form {
-  Kind kind;
-  Start start;
-};
-Form form_of(CallId id);
 
 /// Which way calls went; the last ones are the library's own, with the reason.
 enum class Way : uint8_t {
@@ -65,8 +55,8 @@ struct PerThread {
 PerThread& per_thread(Thread& thread);
 
 struct Call {
-  Kind kind;
-  Start start;
+  Collective operation;
+  Initiation initiation;
   bool in_place, large;
   uint64_t comm;
   CommInfo* info;

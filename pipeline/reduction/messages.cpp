@@ -133,7 +133,7 @@ void prefixes(Part& p) {
   const Call& c = p.call;
   const size_t size = static_cast<size_t>(c.size) * p.bytes;
   char* all = spread(p, collect(p), size);
-  const int64_t ranks = c.kind == Kind::kScan ? c.rank + 1 : c.rank;
+  const int64_t ranks = c.operation == Collective::kScan ? c.rank + 1 : c.rank;
   if (all == nullptr || ranks == 0) return;
   wire_wait(p.thread, p.sending);  // the fold overwrites it
   p.error = fold_cells(c.operand, pointers(p, all, ranks), ranks, all, p.count, p.arena);
@@ -144,8 +144,7 @@ void prefixes(Part& p) {
 void keep(Part& p, const char* result) {
   const Call& c = p.call;
   if (result == nullptr) return;
-  if (c.kind != Kind::kReduceScatter && c.kind != Kind::kReduceScatterBlock)
-    return store(c.operand, c.output, p.first, p.count, result);
+  if (!is_reduce_scatter(c.operation)) return store(c.operand, c.output, p.first, p.count, result);
   int64_t start = 0;
   for (int r = 0; r < c.rank; ++r) start += c.block_of(r);
   const int64_t end = start + c.block_of(c.rank), last = p.first + p.count;
@@ -182,9 +181,10 @@ void reduce_everywhere(Part& p) {
 
 /// In place a Reduce_scatter's results overwrite what later parts contribute, so the vector must go in one part.
 int64_t part_of(const Call& c) {
-  const bool scatters = c.kind == Kind::kReduceScatter || c.kind == Kind::kReduceScatterBlock;
+  const bool scatters = is_reduce_scatter(c.operation);
   if (scatters && c.in_place) return c.count;
-  const bool together = c.operand.mode == Mode::kExact || c.kind == Kind::kScan || c.kind == Kind::kExscan;
+  const bool together =
+      c.operand.mode == Mode::kExact || c.operation == Collective::kScan || c.operation == Collective::kExscan;
   const int64_t ranks = c.remote > c.size ? c.remote : c.size;
   const int64_t elements = kSegment / static_cast<int64_t>(c.operand.cell) / (together ? ranks : 4);
   return elements < 1 ? 1 : elements < c.count ? elements : c.count;
@@ -204,7 +204,7 @@ bool messages_serve(const Call& c) {
 
 bool messages_better(const Call& c) {
   if (c.inter() || c.size < kTreeRanks || c.operand.mode != Mode::kOrder ||
-      (c.kind != Kind::kAllreduce && c.kind != Kind::kReduce))
+      (c.operation != Collective::kAllreduce && c.operation != Collective::kReduce))
     return false;
   const auto cell = static_cast<int64_t>(c.operand.cell);
   if (c.count > kTreeBytes / cell) return false;
@@ -218,8 +218,8 @@ int carry_by_messages(const Call& c, uint64_t sequence, Thread& thread, Arena& a
     const size_t mark = arena.mark();
     p.count = c.count - p.first < step ? c.count - p.first : step;
     p.bytes = static_cast<size_t>(p.count) * c.operand.cell;
-    if (c.kind == Kind::kScan || c.kind == Kind::kExscan) prefixes(p);
-    else if (c.kind == Kind::kReduce) reduce_to_root(p);
+    if (c.operation == Collective::kScan || c.operation == Collective::kExscan) prefixes(p);
+    else if (c.operation == Collective::kReduce) reduce_to_root(p);
     else reduce_everywhere(p);
     wire_wait(thread, p.sending);
     arena.rewind(mark);

@@ -39,9 +39,7 @@ namespace {
 size_t bytes_of(const Call& c, int64_t elements) { return static_cast<size_t>(elements) * c.operand.cell; }
 
 /// Does every rank want all of everybody's contribution, the root alone, or each its own block?
-bool scatters(const Call& c) {
-  return !c.inter() && (c.kind == Kind::kReduceScatter || c.kind == Kind::kReduceScatterBlock);
-}
+bool scatters(const Call& c) { return !c.inter() && is_reduce_scatter(c.operation); }
 
 int64_t start_of(const Call& c, int64_t rank) {
   int64_t start = 0;
@@ -69,11 +67,11 @@ void plan(Pending& p) {
   p.elements = c.count;
   p.stride = bytes_of(c, c.count);
   p.ranks = c.contributors();
-  switch (c.kind) {
-    case Kind::kAllreduce: break;
-    case Kind::kReduce: p.ranks = c.is_root() ? p.ranks : 0; break;
-    case Kind::kScan: p.ranks = c.rank + 1; break;
-    case Kind::kExscan: p.ranks = c.rank; break;
+  switch (c.operation) {
+    case Collective::kAllreduce: break;
+    case Collective::kReduce: p.ranks = c.is_root() ? p.ranks : 0; break;
+    case Collective::kScan: p.ranks = c.rank + 1; break;
+    case Collective::kExscan: p.ranks = c.rank; break;
     default:
       p.elements = c.block_of(c.rank);
       if (c.inter()) p.offset = bytes_of(c, start_of(c, c.rank));
@@ -84,12 +82,12 @@ void plan(Pending& p) {
 /// Cells that this rank receives: also those that it does not fold (Scan).
 size_t received(const Pending& p) {
   const Call& c = p.call;
-  if (c.kind == Kind::kReduce && !c.is_root()) return 0;
+  if (c.operation == Collective::kReduce && !c.is_root()) return 0;
   return p.stride * static_cast<size_t>(c.contributors());
 }
 
 /// Does this rank contribute? (Between groups only one side does to a Reduce.)
-bool sends(const Call& c) { return !(c.kind == Kind::kReduce && c.inter() && c.root < 0); }
+bool sends(const Call& c) { return !(c.operation == Collective::kReduce && c.inter() && c.root < 0); }
 
 /// Counts and places for MPI_Alltoallv; ranks of the other group on intercommunicators.
 void lay_out(Pending& p) {
@@ -99,12 +97,12 @@ void lay_out(Pending& p) {
   int *send = p.blocks, *send_place = send + peers, *receive = send_place + peers, *place = receive + peers;
   int64_t start = 0;
   for (int64_t r = 0; r < peers; ++r) {
-    const bool wants = c.kind != Kind::kReduce || r == c.root;
+    const bool wants = c.operation != Collective::kReduce || r == c.root;
     const int64_t elements = scatters(c) ? c.block_of(r) : c.count;
     send[r] = sends(c) && wants ? static_cast<int>(bytes_of(c, elements)) : 0;
     send_place[r] = scatters(c) ? static_cast<int>(bytes_of(c, start)) : 0;
     start += elements;
-    const bool receives = c.kind != Kind::kReduce || c.is_root();
+    const bool receives = c.operation != Collective::kReduce || c.is_root();
     receive[r] = receives ? static_cast<int>(p.stride) : 0;
     place[r] = static_cast<int>(static_cast<size_t>(r) * (receives ? p.stride : 0));
   }
@@ -158,7 +156,7 @@ int start(Event& e, Pending& p) {
     const int64_t n = c.size;
     return mpi.ialltoallv(c.comm, own, p.blocks, p.blocks + n, p.cells, p.blocks + 2 * n, p.blocks + 3 * n, e.requests);
   }
-  if (c.kind == Kind::kReduce)
+  if (c.operation == Collective::kReduce)
     return mpi.igather(c.comm, own, c.inter() && c.is_root() ? static_cast<int>(p.stride) : bytes, p.cells, c.root,
                        e.requests);
   return mpi.iallgather(c.comm, own, bytes, p.cells, e.requests);
@@ -193,7 +191,7 @@ bool start_pending(Event& e, const Call& call, PerThread& mine, Way* way) {
     return false;
   }
   Pending* p = prepare(call, *way);
-  if (call.start == Start::kPersistent) {
+  if (call.initiation == Initiation::kPersistent) {
     lay_out(*p);
     const int64_t n = call.contributors();
     const void* own = p->packed != nullptr ? p->packed : call.input;
@@ -222,7 +220,7 @@ bool start_pending(Event& e, const Call& call, PerThread& mine, Way* way) {
 }
 
 void leave_pending(Event& e) {
-  if (!(e.attributes & kCallStarts) || form_of(e.id).kind == Kind::kNone) return;
+  if (!(e.attributes & kCallStarts) || !is_reduction(collective_of(e.id))) return;
   PerThread& mine = per_thread(*e.thread);
   Pending* p = mine.started;
   mine.started = nullptr;
@@ -239,15 +237,15 @@ void leave_pending(Event& e) {
 }
 
 void look_at_status(Event& e) {
-  if (e.id != CallId::kMPI_Request_get_status || e.result != 0 || e.flag == nullptr || *e.flag == 0) return;
+  if (class_of(e.id) != CallClass::kGetStatus || e.result != 0 || e.flag == nullptr || *e.flag == 0) return;
   uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, 0));
   auto* p = words != nullptr ? reinterpret_cast<Pending*>(*pipeline::reductions_word(&words[kCookie])) : nullptr;
   if (p == nullptr) return;
-  if (p->call.start != Start::kPersistent || p->active) finish_for(e, *p);
+  if (p->call.initiation != Initiation::kPersistent || p->active) finish_for(e, *p);
 }
 
 void activating(Event& e, uint64_t* cookie) {
-  if (e.id != CallId::kMPI_Start && e.id != CallId::kMPI_Startall) return;
+  if (class_of(e.id) != CallClass::kStart) return;
   auto* p = reinterpret_cast<Pending*>(*pipeline::reductions_word(cookie));
   if (p == nullptr) return;
   p->active = true;
@@ -261,13 +259,13 @@ void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {
   auto* p = reinterpret_cast<Pending*>(*cookie);
   if (p == nullptr) return;
   if (!freed) finish_for(e, *p);
-  if (p->call.start == Start::kPersistent && !freed) {
+  if (p->call.initiation == Initiation::kPersistent && !freed) {
     p->active = false;
     return;
   }
   *cookie = 0;
   // Freed while it is under way (which MPI does not allow): the library may still write there.
-  if (!freed || p->folded || p->call.start == Start::kPersistent) discard(p);
+  if (!freed || p->folded || p->call.initiation == Initiation::kPersistent) discard(p);
 }
 
 }  // namespace resil::reduction

@@ -67,16 +67,16 @@ void thread_end(Thread& thread) {
   thread.module_data[slot] = nullptr;
 }
 
-bool between(CallId id) { return form_of(id).kind != Kind::kNone || id == CallId::kMPI_Request_get_status; }
+bool between(CallId id) { return is_reduction(collective_of(id)) || class_of(id) == CallClass::kGetStatus; }
 
 bool replace(Event& e) {
-  if (form_of(e.id).kind == Kind::kNone) return false;
+  if (!is_reduction(collective_of(e.id))) return false;
   PerThread& mine = per_thread(*e.thread);
   if (!e.nested) mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
   Call call;
   Way way = decide(e, mine, setting == Setting::kExact, &call);
   bool carried = way <= Way::kP2p && way != Way::kNativeSafe;
-  if (carried && call.start == Start::kBlocking) {
+  if (carried && call.initiation == Initiation::kBlocking) {
     Arena arena(mine.scratch);
     if ((p2p || messages_better(call)) && messages_serve(call)) {
       way = Way::kP2p;
@@ -87,7 +87,7 @@ bool replace(Event& e) {
   } else if (carried) {
     carried = start_pending(e, call, mine, &way);
   }
-  if (!carried || call.start != Start::kPersistent)  // which counts when it is started
+  if (!carried || call.initiation != Initiation::kPersistent)  // which counts when it is started
     count_way(way, e.bytes);
   return carried;
 }

@@ -6,7 +6,6 @@
 //
 // Which arguments mean what on this rank is fault::Layout's.
 
-#include "checksum/collective/form.h"
 #include "checksum/collective/plan.h"
 #include "pipeline/staging/operation.h"
 #include "pipeline/staging/sides.h"
@@ -20,11 +19,11 @@ namespace resil::staging {
 
 namespace {
 
-using collective::Form;
-
 bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
 
-bool is_neighbourhood(Form form) { return form == Form::kNeighborAllgather || form == Form::kNeighborAlltoall; }
+bool is_neighbourhood(Collective form) {
+  return form == Collective::kNeighborAllgather || form == Collective::kNeighborAlltoall;
+}
 
 /// Who sends to this rank; null: not known. To be released with memory::blocks.release.
 int* sources_of(const Event& e) {
@@ -37,14 +36,14 @@ int* sources_of(const Event& e) {
 }
 
 /// Does the receive side hold what this rank gives?
-bool gives_in_place(const Event& e, Form form) {
+bool gives_in_place(const Event& e, Collective form) {
   if (is_reduction(form)) return collective::reduces_in_place(e);
-  return (form == Form::kAllgather || form == Form::kAlltoall) && in_place(e.send.buffer);
+  return (form == Collective::kAllgather || form == Collective::kAlltoall) && in_place(e.send.buffer);
 }
 
 /// Opens what lies on a device. kHostBuffer: nothing does; else why not, and nothing is held.
 Refusal open_sides(Event& e, Operation* o) {
-  const Form form = collective::form_of(e.id);
+  const Collective form = collective_of(e.id);
   fault::Layout send = kNothing, receive = kNothing;
   const bool known_receive = fault::receive_layout(e, &receive);
   o->in_place = gives_in_place(e, form);
@@ -70,14 +69,14 @@ Refusal open_sides(Event& e, Operation* o) {
     return second;
   }
   o->written = written.bytes < result_bytes ? written.bytes : result_bytes;
-  o->own_first = form == Form::kAllgather && o->in_place ? written.blocks : 0;
+  o->own_first = form == Collective::kAllgather && o->in_place ? written.blocks : 0;
   o->own_last = o->receive.block_count;
   if (is_neighbourhood(form) && sources == nullptr)
     o->in_place = true;  // what may not be written goes down and up again
   return second == Refusal::kNone ? second : refusal;
 }
 
-bool is_bcast(const Event& e) { return collective::form_of(e.id) == Form::kBcast; }
+bool is_bcast(const Event& e) { return collective_of(e.id) == Collective::kBcast; }
 
 /// The shadows take the buffers' places.
 void give(Event& e, const Operation& o) {
@@ -88,7 +87,7 @@ void give(Event& e, const Operation& o) {
     e.send.buffer = e.given_send = shadow;
     return;
   }
-  if (o.in_place && !in_place(e.send.buffer) && is_reduction(collective::form_of(e.id)))
+  if (o.in_place && !in_place(e.send.buffer) && is_reduction(collective_of(e.id)))
     e.send.buffer = e.given_send = shadow;  // the same buffer twice
   e.receive.buffer = e.given_receive = shadow;
 }
@@ -102,7 +101,7 @@ bool known_to_be_host(const Event& e) {
 
 }  // namespace
 
-bool collective_handles(CallId id) { return collective::form_of(id) != Form::kNone; }
+bool collective_handles(CallId id) { return moves_data(collective_of(id)); }
 
 void collective_before(Event& e) {
   if (e.comm == nullptr || known_to_be_host(e)) return;

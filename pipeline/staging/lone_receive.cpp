@@ -212,10 +212,7 @@ void work(Thread& thread, Entry& entry) {
   end(thread, entry, op);
 }
 
-bool is_probe(CallId id) {
-  return id == CallId::kMPI_Probe || id == CallId::kMPI_Iprobe || id == CallId::kMPI_Mprobe ||
-         id == CallId::kMPI_Improbe;
-}
+bool is_probe(CallId id) { return class_of(id) == CallClass::kProbe || class_of(id) == CallClass::kMatchedProbe; }
 
 void persistent_made(Event& e) {
   const int64_t count = e.given_count;
@@ -248,7 +245,7 @@ void persistent_started(Event& e) {
 
 /// Its status says what the whole message has.
 void probed_one(Event& e) {
-  if (e.result != 0 || (e.id != CallId::kMPI_Probe && e.id != CallId::kMPI_Mprobe && *e.flag == 0)) return;
+  if (e.result != 0 || ((e.attributes & kCallPoll) && *e.flag == 0)) return;
   StatusInfo info = {};
   backend->messages->status_read(e.given_statuses, 0, &info);
   Entry* entry = info.bytes % kHeadUnit == 0
@@ -256,7 +253,7 @@ void probed_one(Event& e) {
                      : nullptr;
   if (entry == nullptr || !lone_is_head(*e.thread, *entry, e.comm->ring->id, info.tag)) return;
   backend->staging->set_bytes(e, 0, entry->cut.bytes);
-  if (e.id == CallId::kMPI_Probe || e.id == CallId::kMPI_Iprobe) return;
+  if (class_of(e.id) == CallClass::kProbe) return;
   for (Probed& place : probed)
     if (place.message == 0) {
       place = {request_handle(e.message, 0), entry};
@@ -316,22 +313,22 @@ bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source) {
 bool lone_sees(CallId id) {
   constexpr uint32_t kWanted = kCallP2P | kCallPersistent;
   const CallInfo& info = call_info(id);
-  return is_probe(id) || id == CallId::kMPI_Start || id == CallId::kMPI_Startall || id == CallId::kMPI_Request_free ||
+  return is_probe(id) || info.call_class == CallClass::kStart || info.call_class == CallClass::kRequestFree ||
          ((info.attributes & kWanted) == kWanted && (info.attributes & kCallReceives) &&
           !(info.attributes & kCallPartitioned));
 }
 
 void lone_entered(Event& e) {
-  if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) lone_starting(e);
+  if (class_of(e.id) == CallClass::kStart) lone_starting(e);
   else if (lone_granted != 0 && is_probe(e.id)) give_statuses(e);
-  else if (e.id == CallId::kMPI_Request_free && persistent != nullptr)
+  else if (class_of(e.id) == CallClass::kRequestFree && persistent != nullptr)
     lone_persistent_gone(request_handle(e.requests, 0));
 }
 
 void lone_returned(Event& e) {
-  if (lone_granted == 0 || e.id == CallId::kMPI_Request_free) return;
+  if (lone_granted == 0 || class_of(e.id) == CallClass::kRequestFree) return;
   if (is_probe(e.id)) probed_one(e);
-  else if (e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall) persistent_started(e);
+  else if (class_of(e.id) == CallClass::kStart) persistent_started(e);
   else persistent_made(e);
 }
 

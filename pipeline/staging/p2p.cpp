@@ -39,31 +39,38 @@ struct Plan {
   SendMode mode;
 };
 
-constexpr Plan plan_of(CallId id) {
-  switch (id) {
-#define CALLS(name, role, mode) \
-  case CallId::kMPI_##name:     \
-  case CallId::kMPI_##name##_c: return {Role::role, SendMode::mode}
-    CALLS(Send, kSend, kStandard);
-    CALLS(Ssend, kSend, kSynchronous);
-    CALLS(Rsend, kSend, kReady);
-    CALLS(Bsend, kSend, kBuffered);
-    CALLS(Isend, kStartSend, kStandard);
-    CALLS(Issend, kStartSend, kSynchronous);
-    CALLS(Irsend, kStartSend, kReady);
-    CALLS(Ibsend, kStartSend, kBuffered);
-    CALLS(Recv, kReceive, kStandard);
-    CALLS(Irecv, kStartReceive, kStandard);
-    CALLS(Mrecv, kTake, kStandard);
-    CALLS(Imrecv, kStartTake, kStandard);
-    CALLS(Sendrecv, kExchange, kStandard);
-    CALLS(Sendrecv_replace, kReplace, kStandard);
-    CALLS(Isendrecv, kStartExchange, kStandard);
-    CALLS(Isendrecv_replace, kStartReplace, kStandard);
-#undef CALLS
-    default: return {Role::kNone, SendMode::kStandard};
+constexpr auto kPlans = by_call([](const CallInfo& info) -> Plan {
+  if (info.initiation == Initiation::kPersistent) return {Role::kNone, SendMode::kStandard};  // persistent.cpp
+  const bool starts = info.initiation == Initiation::kNonblocking;
+  switch (info.call_class) {
+    case CallClass::kSend: return {starts ? Role::kStartSend : Role::kSend, info.mode};
+    case CallClass::kReceive: return {starts ? Role::kStartReceive : Role::kReceive, SendMode::kStandard};
+    case CallClass::kMatchedReceive: return {starts ? Role::kStartTake : Role::kTake, SendMode::kStandard};
+    case CallClass::kSendReceive: return {starts ? Role::kStartExchange : Role::kExchange, SendMode::kStandard};
+    case CallClass::kSendReceiveReplace: return {starts ? Role::kStartReplace : Role::kReplace, SendMode::kStandard};
+    case CallClass::kLocal:
+    case CallClass::kLifecycle:
+    case CallClass::kProbe:  // no buffer
+    case CallClass::kMatchedProbe:
+    case CallClass::kPartitionedSend:  // counted as passed
+    case CallClass::kPartitionedReceive:
+    case CallClass::kPartitionReady:
+    case CallClass::kPartitionArrived:
+    case CallClass::kBuffer:
+    case CallClass::kCompletion:  // wait.cpp
+    case CallClass::kGetStatus:
+    case CallClass::kRequestFree:
+    case CallClass::kCancel:
+    case CallClass::kStart:
+    case CallClass::kGeneralizedRequest:
+    case CallClass::kCollective:  // collective.cpp
+    case CallClass::kComm:
+    case CallClass::kWindow:  // counted as passed
+    case CallClass::kRma:
+    case CallClass::kFile: break;
   }
-}
+  return {Role::kNone, SendMode::kStandard};
+});
 
 /// The basic datatype of that kind: the last answer holds, programs use few.
 uint64_t basic_handle(const BasicType& basic) {
@@ -400,11 +407,11 @@ int start_send(Thread& thread, Message* op, SendMode mode, MessagePart part, con
   return backend->staging->isend(mode, part, to, &op->handle);
 }
 
-bool p2p_handles(CallId id) { return plan_of(id).role != Role::kNone; }
+bool p2p_handles(CallId id) { return kPlans[id].role != Role::kNone; }
 
 bool p2p_replace(Event& e) {
   if (!active()) return false;
-  return carry_out(e, plan_of(e.id));
+  return carry_out(e, kPlans[e.id]);
 }
 
 }  // namespace resil::staging

@@ -17,7 +17,7 @@ constinit uint32_t persistent_receives;
 
 namespace {
 
-bool is_start(CallId id) { return id == CallId::kMPI_Start || id == CallId::kMPI_Startall; }
+bool is_start(CallId id) { return class_of(id) == CallClass::kStart; }
 
 bool is_message(const Operation& o) { return (call_info(o.id).attributes & kCallP2P) != 0; }
 bool receives(const Operation& o) { return is_message(o) && o.receive.host != nullptr; }

@@ -91,7 +91,7 @@ bool sleeps_through(const void* buffer, Quiet* quiet) {
   return true;
 }
 
-bool is_start(CallId id) { return id == CallId::kMPI_Start || id == CallId::kMPI_Startall; }
+bool is_start(CallId id) { return class_of(id) == CallClass::kStart; }
 
 bool between(CallId id) {
   return p2p_handles(id) || completes(id) || collective_handles(id) || is_start(id) || lone_sees(id);
@@ -104,8 +104,7 @@ void after_call(Event& e) {
 
 /// A call that is not carried out by way of host memory, with a buffer that may be on a device.
 void count_passed(const Event& e) {
-  const bool window =
-      e.id == CallId::kMPI_Win_create || e.id == CallId::kMPI_Win_create_c || e.id == CallId::kMPI_Win_attach;
+  const bool window = call_info(e.id).plain == CallId::kMPI_Win_create;  // with memory of the program
   if (!window && !(e.attributes & (kCallHasData | kCallPartitioned))) return;
   const void* buffer = window || (e.attributes & kCallReceives) ? e.receive.buffer : e.send.buffer;
   if (host_memory_known(buffer, 1)) return;
@@ -131,9 +130,8 @@ void enter(Event& e) {
     if (collective_handles(e.id)) collective_before(e);
   } else if (is_start(e.id)) {
     start_entered(*e.thread);
-  } else if ((e.attributes & kCallCompletes) || e.id == CallId::kMPI_Request_get_status) {
-    if (__atomic_load_n(&persistent_receives, __ATOMIC_RELAXED) != 0 && e.id != CallId::kMPI_Request_free)
-      give_statuses(e);
+  } else if (class_of(e.id) == CallClass::kCompletion || class_of(e.id) == CallClass::kGetStatus) {
+    if (__atomic_load_n(&persistent_receives, __ATOMIC_RELAXED) != 0) give_statuses(e);
   } else if (message && (e.attributes & kCallPersistent) && !(e.attributes & kCallPartitioned)) {
     persistent_before(e);
   } else if (e.attributes & (kCallRma | kCallIo | kCallPartitioned)) {
@@ -145,9 +143,10 @@ bool replace(Event& e) {
   if (!awake()) return false;
   if (is_start(e.id) || collective_handles(e.id)) return refused(e);
   if (p2p_handles(e.id)) return p2p_replace(e);
-  if (e.id == CallId::kMPI_Request_free && persistent_freed(e)) return true;
+  const CallClass of = class_of(e.id);
+  if (of == CallClass::kRequestFree && persistent_freed(e)) return true;
   if (!completes(e.id)) return false;
-  const bool decides = e.id != CallId::kMPI_Request_free && e.id != CallId::kMPI_Cancel;
+  const bool decides = of != CallClass::kRequestFree && of != CallClass::kCancel;
   return (decides && record::staged_replay != nullptr && record::staged_replay->completion(e)) || wait_replace(e);
 }
 
@@ -162,7 +161,7 @@ void leave(Event& e) {
     state->calls = o->next;
     operation_end(e, o);
   }
-  if (e.id == CallId::kMPI_Request_get_status) look_at_status(e);
+  if (class_of(e.id) == CallClass::kGetStatus) look_at_status(e);
 }
 
 void before_init() {

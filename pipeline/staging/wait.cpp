@@ -46,7 +46,8 @@ struct Requests {
 };
 
 bool of_all(CallId id) {
-  return id == CallId::kMPI_Wait || id == CallId::kMPI_Test || id == CallId::kMPI_Waitall || id == CallId::kMPI_Testall;
+  const Completion of = call_info(id).completion;
+  return of == Completion::kOne || of == Completion::kAll;
 }
 
 /// False: no memory for more than a few.
@@ -170,7 +171,7 @@ void settle(Event& e, Requests& r, int64_t index, int64_t place) {
 
 /// What the call returns when copies have failed, and the library knows nothing of it.
 void fail(Event& e, uint64_t comm, int error) {
-  const bool many = e.id == CallId::kMPI_Waitall || e.id == CallId::kMPI_Testall || e.outcount != nullptr;
+  const bool many = call_info(e.id).completion == Completion::kAll || e.outcount != nullptr;
   e.result = backend->staging->raise(comm, many ? backend->replay->error_in_status : error);
 }
 
@@ -390,9 +391,9 @@ bool other_call(Event& e) {
   Message* op = message_find(request_handle(e.requests, 0));
   advance(*e.thread);
   if (op == nullptr) return false;
-  switch (e.id) {
-    case CallId::kMPI_Request_free: return free_request(e, op);
-    case CallId::kMPI_Cancel:
+  switch (class_of(e.id)) {
+    case CallClass::kRequestFree: return free_request(e, op);
+    case CallClass::kCancel:
       if (op->lone != nullptr) {  // its chunks have somewhere to go: it is completed like any other
         e.result = 0;
         return true;
@@ -439,7 +440,7 @@ bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
   Message* op = message_find(request_handle(e.requests, index));
   if (op == nullptr) return false;
   *flag = *result = 0;
-  const bool looks = e.id == CallId::kMPI_Request_get_status;
+  const bool looks = class_of(e.id) == CallClass::kGetStatus;
   if (!finished(*op) && !may_ask(*op)) {
     const int before = e.result;
     const bool ended = complete_claimed(e, op, place_of(e, status), flag, result, looks, [&](void* room) {
@@ -472,8 +473,12 @@ bool test_one(Event& e, int64_t index, int* flag, void* status, int* result) {
 }
 
 bool completes(CallId id) {
-  return (call_info(id).attributes & kCallCompletes) != 0 || id == CallId::kMPI_Request_get_status ||
-         id == CallId::kMPI_Cancel;
+  static constexpr auto kCompletes = by_call([](const CallInfo& info) {
+    const CallClass of = info.call_class;
+    return of == CallClass::kCompletion || of == CallClass::kRequestFree || of == CallClass::kGetStatus ||
+           of == CallClass::kCancel;
+  });
+  return kCompletes[id];
 }
 
 bool wait_replace(Event& e) {
@@ -481,8 +486,7 @@ bool wait_replace(Event& e) {
     if ((e.attributes & kCallBlocking) != 0 && e.request_count > 0) begin_blocking(e);
     return false;
   }
-  if (e.id == CallId::kMPI_Request_free || e.id == CallId::kMPI_Request_get_status || e.id == CallId::kMPI_Cancel)
-    return other_call(e);
+  if (class_of(e.id) != CallClass::kCompletion) return other_call(e);
   Requests requests;
   if (!collect(e, &requests)) {
     log_line(messages::staging::no_memory_handles);

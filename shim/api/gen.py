@@ -24,17 +24,15 @@ LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
 ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "collective", "creates_comm", "persistent",
               "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives", "large_count", "has_data", "both_ways")
 # Class of a row, its first word -> the attributes that follow from it, and the enumerations of its details.
-CLASSES = {"Initialize": ["lifecycle"], "Finalize": ["lifecycle"], "SessionFinalize": ["lifecycle"], "Abort": ["lifecycle"],
-           "Send": ["p2p"], "Receive": ["p2p"], "SendReceive": ["p2p"], "SendReceiveReplace": ["p2p"], "Probe": ["p2p"],
-           "MatchedProbe": ["p2p"], "MatchedReceive": ["p2p"], "PartitionedSend": ["p2p", "partitioned"],
-           "PartitionedReceive": ["p2p", "partitioned"], "PartitionReady": ["activates"], "PartitionArrived": [], "Buffer": [],
-           "Completion": ["completes"], "GetStatus": [], "RequestFree": ["completes"], "Cancel": [], "Start": ["activates"],
-           "GeneralizedRequest": [], "Collective": ["collective"], "CommCreate": ["creates_comm"],
-           "CommCreateFromGroup": ["creates_comm"], "IntercommCreate": ["creates_comm"], "CommConnect": ["creates_comm"],
-           "CommFree": [], "CommRevoke": [], "CommShrink": ["creates_comm"], "CommAgree": [], "Window": ["rma"], "Rma": ["rma"],
-           "File": ["io"]}
-DETAILS = {"Send": ("SendMode",), "Collective": ("Collective", "Counts"), "Completion": ("Completion",), "GetStatus": ("Completion",),
-           "Window": ("WindowCall",), "Rma": ("RmaOperation",), "File": ("FileCall", "FilePointer")}
+CLASSES = {"Lifecycle": ["lifecycle"], "Send": ["p2p"], "Receive": ["p2p"], "SendReceive": ["p2p"],
+           "SendReceiveReplace": ["p2p"], "Probe": ["p2p"], "MatchedProbe": ["p2p"], "MatchedReceive": ["p2p"],
+           "PartitionedSend": ["p2p", "partitioned"], "PartitionedReceive": ["p2p", "partitioned"],
+           "PartitionReady": ["activates"], "PartitionArrived": [], "Buffer": [], "Completion": ["completes"], "GetStatus": [],
+           "RequestFree": ["completes"], "Cancel": [], "Start": ["activates"], "GeneralizedRequest": [],
+           "Collective": ["collective"], "Comm": [], "Window": ["rma"], "Rma": ["rma"], "File": ["io"]}
+DETAILS = {"Lifecycle": ("LifecycleCall",), "Send": ("SendMode",), "Collective": ("Collective", "Counts"),
+           "Completion": ("Completion",), "GetStatus": ("Completion",), "Comm": ("CommCall",), "Window": ("WindowCall",),
+           "Rma": ("RmaOperation",), "File": ("FileCall", "FilePointer")}
 # Exported besides the table: resil.h's entry points.
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version", "resil_fingerprint",
                "resil_fingerprint_crc32", "resil_protect", "resil_unprotect", "resil_run_twice", "resil_mismatches")
@@ -122,8 +120,8 @@ class Function:
         detail = dict(zip(DETAILS.get(self.call_class, ()), self.details))
         members = [f".call_class = CallClass::k{self.call_class}", f".initiation = Initiation::k{self.initiation()}"]
         members += [f".{member} = {kind}::k{detail[kind]}" for member, kind in
-                    (("collective", "Collective"), ("counts", "Counts"), ("completion", "Completion"), ("mode", "SendMode"),
-                     ("window", "WindowCall"), ("rma", "RmaOperation"), ("file", "FileCall"), ("pointer", "FilePointer"))
+                    (("lifecycle", "LifecycleCall"), ("collective", "Collective"), ("counts", "Counts"),
+                     ("completion", "Completion"), ("mode", "SendMode"), ("comm", "CommCall"), ("window", "WindowCall"), ("rma", "RmaOperation"), ("file", "FileCall"), ("pointer", "FilePointer"))
                     if kind in detail]
         return ", ".join(members + ([".all = true"] if self.has("all") else []))
 
@@ -142,6 +140,8 @@ def parse(path):
         else:
             functions[-1].parameters.append(Parameter(words[0], words[1], words[2] if len(words) > 2 else "in"))
     for f in functions:
+        if f.call_class == "Comm" and any(p.kind == "COMM" and p.direction == "out" for p in f.parameters):
+            f.attributes.append("creates_comm")
         if any(map(f.has, ("p2p", "rma", "io"))) and any(p.kind == "BUFFER" and p.direction == "out" for p in f.parameters) and \
                 not any(p.kind == "DEST" for p in f.parameters):
             f.attributes.append("receives")

@@ -81,8 +81,7 @@ void count_receive(Event& e) {
   int world = comm_world_rank(*e.comm, e.receive_peer);
   if (world < 0) return;
   // MPI_Sendrecv_replace receives into the buffer it sends: same count and type.
-  const bool replaces = e.id == CallId::kMPI_Sendrecv_replace || e.id == CallId::kMPI_Sendrecv_replace_c ||
-                        e.id == CallId::kMPI_Isendrecv_replace || e.id == CallId::kMPI_Isendrecv_replace_c;
+  const bool replaces = class_of(e.id) == CallClass::kSendReceiveReplace;
   ring::PeerCounter& peer = peer_of(*e.thread->lane, world);
   peer.received_messages += 1;
   peer.received_bytes += replaces ? e.bytes : side_bytes(e, e.receive);

@@ -39,10 +39,7 @@ enum CallAttribute : uint32_t {
 /// What a call is about. Whether it blocks, starts or is persistent: Initiation.
 enum class CallClass : uint8_t {
   kLocal,  ///< never communicates, and no module sees it
-  kInitialize,  ///< MPI_Init, MPI_Init_thread, MPI_Session_init
-  kFinalize,
-  kSessionFinalize,
-  kAbort,
+  kLifecycle,  ///< begins or ends MPI: LifecycleCall
   kSend,
   kReceive,
   kSendReceive,
@@ -53,7 +50,7 @@ enum class CallClass : uint8_t {
   kPartitionedSend,
   kPartitionedReceive,
   kPartitionReady,  ///< MPI_Pready and its kin
-  kPartitionArrived,
+  kPartitionArrived,  ///< MPI_Parrived
   kBuffer,  ///< of buffered sends: detach and flush
   kCompletion,  ///< MPI_Wait, MPI_Test and their kin
   kGetStatus,  ///< MPI_Request_get_status and its kin: the requests stay
@@ -62,14 +59,7 @@ enum class CallClass : uint8_t {
   kStart,  ///< of persistent requests: MPI_Start, MPI_Startall
   kGeneralizedRequest,
   kCollective,  ///< with data, or MPI_Barrier
-  kCommCreate,  ///< collective over the communicator that it begins with
-  kCommCreateFromGroup,  ///< over the members of a group only
-  kIntercommCreate,  ///< over two communicators
-  kCommConnect,  ///< with another world: spawn, accept, connect, join
-  kCommFree,  ///< MPI_Comm_disconnect too
-  kCommRevoke,
-  kCommShrink,  ///< over those that are left
-  kCommAgree,  ///< likewise
+  kComm,  ///< makes, frees or repairs communicators: CommCall
   kWindow,  ///< makes, frees or synchronises a window: WindowCall
   kRma,  ///< one-sided communication: RmaOperation
   kFile,  ///< FileCall
@@ -77,6 +67,8 @@ enum class CallClass : uint8_t {
 
 /// How the call relates to the operation that it is about.
 enum class Initiation : uint8_t { kBlocking, kNonblocking, kPersistent, kSplitBegin, kSplitEnd };
+
+enum class LifecycleCall : uint8_t { kNone, kInit, kSessionInit, kFinalize, kSessionFinalize, kAbort };
 
 /// Operation of a kCollective, whatever its variant.
 enum class Collective : uint8_t {
@@ -106,6 +98,19 @@ enum class Completion : uint8_t { kNone, kOne, kAll, kAny, kSome };
 /// How a send can end before it is received (MPI 4.0, 3.4). Stored in rings (detectors/hang/slots/layout.h): add at the
 /// end.
 enum class SendMode : uint8_t { kStandard, kSynchronous, kBuffered, kReady };
+
+enum class CommCall : uint8_t {
+  kNone,
+  kCreate,  ///< collective over the communicator that it begins with
+  kCreateFromGroup,  ///< over the members of a group only
+  kIntercommCreate,  ///< over two communicators
+  kConnect,  ///< with another world: spawn, accept, connect
+  kJoin,  ///< likewise, over a socket of the program
+  kFree,  ///< MPI_Comm_disconnect too
+  kRevoke,
+  kShrink,  ///< over those that are left
+  kAgree,  ///< likewise
+};
 
 /// MPI 4.1, 12.2 and 12.5.
 enum class WindowCall : uint8_t {
@@ -175,10 +180,12 @@ struct CallInfo {
   CallId plain;  ///< of a `_c` twin the call without, else the call itself
   CallClass call_class;
   Initiation initiation;
+  LifecycleCall lifecycle = LifecycleCall::kNone;
   Collective collective = Collective::kNone;
   Counts counts = Counts::kUniform;
   Completion completion = Completion::kNone;
   SendMode mode = SendMode::kStandard;  ///< of a kSend
+  CommCall comm = CommCall::kNone;
   WindowCall window = WindowCall::kNone;
   RmaOperation rma = RmaOperation::kNone;
   FileCall file = FileCall::kNone;

@@ -93,25 +93,31 @@ constexpr Kind kind_of(Collective operation, bool uniform) {
   return Kind::kNone;
 }
 
+constexpr Kind kind_of(CommCall call) {
+  switch (call) {
+    case CommCall::kCreate: return Kind::kCreate;
+    case CommCall::kIntercommCreate: return Kind::kBetween;
+    case CommCall::kFree: return Kind::kRelease;
+    case CommCall::kCreateFromGroup:  // over a group,
+    case CommCall::kConnect:  // with another world,
+    case CommCall::kJoin:
+    case CommCall::kShrink:  // or over those that are left
+    case CommCall::kAgree:
+    case CommCall::kRevoke:
+    case CommCall::kNone: break;
+  }
+  return Kind::kNone;
+}
+
 constexpr Kind kind_of(const CallInfo& info) {
   switch (info.call_class) {
     case CallClass::kCollective: return kind_of(info.collective, info.counts == Counts::kUniform);
-    case CallClass::kCommCreate: return Kind::kCreate;
-    case CallClass::kIntercommCreate: return Kind::kBetween;
-    case CallClass::kCommFree: return Kind::kRelease;
+    case CallClass::kComm: return kind_of(info.comm);
     case CallClass::kWindow: return info.window == WindowCall::kCreate ? Kind::kCreate : Kind::kNone;
     case CallClass::kFile:
       return !info.all ? Kind::kNone : info.pointer == FilePointer::kShared ? Kind::kOrdered : Kind::kFile;
-    case CallClass::kFinalize: return Kind::kFinalize;
-    case CallClass::kCommCreateFromGroup:  // over a group,
-    case CallClass::kCommConnect:  // with another world,
-    case CallClass::kCommShrink:  // or over those that are left
-    case CallClass::kCommAgree:
-    case CallClass::kCommRevoke:
+    case CallClass::kLifecycle: return info.lifecycle == LifecycleCall::kFinalize ? Kind::kFinalize : Kind::kNone;
     case CallClass::kLocal:
-    case CallClass::kInitialize:
-    case CallClass::kSessionFinalize:
-    case CallClass::kAbort:
     case CallClass::kSend:
     case CallClass::kReceive:
     case CallClass::kSendReceive:
@@ -182,28 +188,21 @@ constexpr Role role_of(const CallInfo& info) {
     case CallClass::kRequestFree: return Role::kFree;
     case CallClass::kCancel: return Role::kCancel;
     case CallClass::kCollective:
-    case CallClass::kCommCreate:
-    case CallClass::kIntercommCreate:
-    case CallClass::kCommFree:
       return by_initiation(info, Role::kCollective, Role::kPostCollective, Role::kMakeCollective);
-    case CallClass::kCommConnect: return Role::kForeign;
+    case CallClass::kComm:
+      if (info.comm == CommCall::kConnect || info.comm == CommCall::kJoin) return Role::kForeign;
+      if (kind_of(info.comm) == Kind::kNone) return Role::kOther;
+      return by_initiation(info, Role::kCollective, Role::kPostCollective, Role::kOther);
     case CallClass::kWindow: return role_of(info.window);
     case CallClass::kRma: return Role::kOperate;
     case CallClass::kFile:
       return !info.all ? Role::kOther : info.file == FileCall::kOpen ? Role::kCollective : Role::kFile;
-    case CallClass::kFinalize: return Role::kFinalize;
+    case CallClass::kLifecycle: return info.lifecycle == LifecycleCall::kFinalize ? Role::kFinalize : Role::kOther;
     case CallClass::kLocal:
-    case CallClass::kInitialize:
-    case CallClass::kSessionFinalize:
-    case CallClass::kAbort:
     case CallClass::kPartitionReady:
     case CallClass::kBuffer:
     case CallClass::kStart:
-    case CallClass::kGeneralizedRequest:
-    case CallClass::kCommCreateFromGroup:
-    case CallClass::kCommRevoke:
-    case CallClass::kCommShrink:
-    case CallClass::kCommAgree: break;
+    case CallClass::kGeneralizedRequest: break;
   }
   return Role::kOther;
 }
