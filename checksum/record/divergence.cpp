@@ -60,7 +60,7 @@ void add_backtrace(Finding& finding, uint64_t site) {
   symbols.limit_names(40);
   for (unsigned i = 0; i < trace.count; i += 2) {
     char line[260];
-    dump::Text text(line, sizeof(line) - 1, -1);
+    SafeText text(line, sizeof(line) - 1, -1);
     for (unsigned k = i; k < i + 2 && k < trace.count; ++k) {
       text.str(k > i ? ", " : "");
       symbols.put_site(text, trace.frames[k]);
@@ -228,7 +228,7 @@ void function_text(uint64_t site, char* name, size_t bytes) {
     SpinGuard guard(lock);
     symbols.reset();
     symbols.limit_names(static_cast<unsigned>(bytes - 1));
-    dump::Text text(line, sizeof(line) - 1, -1);
+    SafeText text(line, sizeof(line) - 1, -1);
     symbols.put_site(text, site);
     line[text.size()] = 0;
   }

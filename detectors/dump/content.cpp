@@ -39,7 +39,7 @@ bool open_call(const Lane& lane, Record* record) {
   return current != 0 && copy_record(lane, current - 1, record);
 }
 
-void put_rank(Text& text) {
+void put_rank(SafeText& text) {
   text.str("rank ");
   if (runtime.rank >= 0) {
     text.i64(runtime.rank);
@@ -97,7 +97,7 @@ void Content::lane_sentence(const Lane& lane) const {
     text.str("in an MPI call whose record has been overwritten by calls from its callbacks");
   } else if (inside) {
     text.str("in ");
-    put_call(text, record, true);
+    put_call(text, record, own_communicators(), true);
     text.str(", for ").str(record.flags & ring::kUntimed ? "at most " : "").seconds(age(moment, record.time));
     if (lane.depth > 1) text.str(", now in a callback of it");
     if (record.site != 0) {
@@ -110,7 +110,7 @@ void Content::lane_sentence(const Lane& lane) const {
     text.str("in user code, has called nothing in MPI yet");
   } else if (record.repeat > 1 && (record.flags & ring::kFolded) != 0) {
     text.str("polling: ");
-    put_call(text, record, true);
+    put_call(text, record, own_communicators(), true);
     text.str(", ").u64(record.repeat).str(" times in a row since ").seconds(age(moment, record.time)).str(" ago, at ");
     symbols.put_site(text, record.site);
   } else {
@@ -119,7 +119,7 @@ void Content::lane_sentence(const Lane& lane) const {
     const double took = timed ? record.duration / moment.ticks_per_second : 0;
     text.str("in user code, not in MPI, for ").seconds(took <= since ? since - took : since);
     text.str("; last call ");
-    put_call(text, record, true);
+    put_call(text, record, own_communicators(), true);
     text.str(", returned; called at ");
     symbols.put_site(text, record.site);
   }

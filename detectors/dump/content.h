@@ -8,8 +8,8 @@
 
 #include "detectors/dump/describe.h"
 #include "detectors/dump/symbols.h"
-#include "detectors/dump/text.h"
 #include "detectors/dump/threads.h"
+#include "shim/base/safe_text.h"
 
 namespace resil::dump {
 
@@ -30,7 +30,7 @@ void find_pending(Pending* pending);
 
 /// Everything a section needs.
 struct Content {
-  Text& text;
+  SafeText& text;
   Symbols& symbols;
   const Moment& moment;
   const Pending& pending;

@@ -21,14 +21,14 @@ const char* state_name(char letter) {
   }
 }
 
-void put_state(Text& text, const ThreadState& state) {
+void put_state(SafeText& text, const ThreadState& state) {
   text.chr(state.letter).str(", ").str(state_name(state.letter));
   if (state.wchan[0] != 0) text.str(" in ").safe(state.wchan, sizeof state.wchan);
   if (state.sleeping && state.call >= 0) text.str(", system call ").i64(state.call);
 }
 
 /// Why there is no stack from the thread itself; nothing when there is one.
-void put_why(Text& text, const Slot& slot) {
+void put_why(SafeText& text, const Slot& slot) {
   switch (slot.answer) {
     case Answer::kOwn:
     case Answer::kGiven: break;

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "shim/call/runtime.h"
-#include "shim/model/call_info.h"
 
 namespace resil::dump {
 namespace {
@@ -18,42 +17,7 @@ namespace {
 constexpr double kSlowest = 1e6;
 constexpr double kFastest = 1e11;
 
-uint32_t attributes_of(uint16_t call) { return call < kCallCount ? kCallInfo[call].attributes : 0; }
-
-/// The word before the peer says what the peer is to this call.
-const char* preposition(uint16_t call) {
-  if (call >= kCallCount) return " with ";
-  switch (kCallInfo[call].call_class) {
-    case CallClass::kCollective: return " with root ";
-    case CallClass::kWindow:
-    case CallClass::kRma: return " at target ";
-    case CallClass::kSend:
-    case CallClass::kSendReceive:
-    case CallClass::kSendReceiveReplace:
-    case CallClass::kPartitionedSend: return " to ";
-    case CallClass::kReceive:
-    case CallClass::kMatchedReceive:
-    case CallClass::kProbe:
-    case CallClass::kMatchedProbe:
-    case CallClass::kPartitionedReceive: return " from ";
-    case CallClass::kLocal:
-    case CallClass::kLifecycle:
-    case CallClass::kPartitionReady:
-    case CallClass::kPartitionArrived:
-    case CallClass::kBuffer:
-    case CallClass::kCompletion:
-    case CallClass::kGetStatus:
-    case CallClass::kRequestFree:
-    case CallClass::kCancel:
-    case CallClass::kStart:
-    case CallClass::kGeneralizedRequest:
-    case CallClass::kComm:
-    case CallClass::kFile: return " with ";
-  }
-  return " with ";
-}
-
-void put_name(Text& text, uint32_t index) {
+void put_name(SafeText& text, uint32_t index) {
   if (index == 0 || index >= runtime.name_count || runtime.names == nullptr) return;
   text.str(" \"").safe(runtime.names[index].name, sizeof(ring::Name::name)).chr('"');
 }
@@ -62,7 +26,7 @@ double duration_seconds(const Moment& moment, const ring::Record& record) {
   return moment.ticks_per_second > 0 ? static_cast<double>(record.duration) / moment.ticks_per_second : -1;
 }
 
-void put_user_record(Text& text, const ring::Record& record) {
+void put_user_record(SafeText& text, const ring::Record& record) {
   switch (static_cast<ring::RecordState>(record.state)) {
     case ring::RecordState::kStep:
       // A hop of a reduction by messages has a partner; the program's own steps have none.
@@ -116,76 +80,14 @@ double age(const Moment& moment, uint64_t then) {
 
 bool is_call(const ring::Record& record) { return record.state <= static_cast<uint8_t>(ring::RecordState::kDone); }
 
-void put_call_name(Text& text, uint16_t call) {
-  if (call < kCallCount) {
-    text.str(kCallInfo[call].name);
-  } else {
-    text.str("call ").u64(call);
-  }
-}
+Communicators own_communicators() { return {runtime.comms, runtime.comm_count}; }
 
-bool put_comm(Text& text, uint32_t index, bool with_id) {
-  if (index == 0 || runtime.comms == nullptr) return false;
-  if (index >= runtime.comm_count) {
-    text.str("communicator ").u64(index);
-    return true;
-  }
-  const ring::Comm& comm = runtime.comms[index];
-  if (comm.id == 0) {
-    text.str("a communicator freed meanwhile");
-    return true;
-  }
-  if (comm.name[0] != 0) {
-    text.safe(comm.name, sizeof comm.name);
-  } else {
-    text.str("communicator");
-    with_id = true;
-  }
-  // The predefined ones are told apart by their names.
-  if (with_id && strncmp(comm.name, "MPI_COMM_", 9) != 0) text.str(" (id ").hex(comm.id).chr(')');
-  return true;
-}
-
-void put_peer(Text& text, int32_t peer) {
-  switch (peer) {
-    case ring::kAnySource: text.str("any source"); break;
-    case ring::kProcNull: text.str("MPI_PROC_NULL"); break;
-    case ring::kRootSelf: text.str("MPI_ROOT"); break;
-    default: text.str("rank ").i64(peer);
-  }
-}
-
-void put_call(Text& text, const ring::Record& record, bool with_id) {
-  put_call_name(text, record.call);
-  const uint32_t attributes = attributes_of(record.call);
-  if (record.peer != ring::kNoPeer) {
-    text.str(preposition(record.call));
-    put_peer(text, record.peer);
-  }
-  if (record.tag == ring::kAnyTag) {
-    text.str(", any tag");
-  } else if (record.tag != ring::kNoTag) {
-    text.str(", tag ").i64(record.tag);
-  }
-  if ((attributes & kCallCompletes) != 0 && record.aux != 0) {
-    text.str(" for ").u64(record.aux).str(record.aux == 1 ? " request" : " requests");
-  }
-  if (record.comm != 0) {
-    text.str(record.peer == ring::kNoPeer && record.tag == ring::kNoTag ? " on " : ", ");
-    put_comm(text, record.comm, with_id);
-  }
-  if ((attributes & kCallCollective) != 0 && record.sequence != 0) {
-    text.str(", collective ").u64(record.sequence).str(" on it");
-  }
-  if (record.bytes != 0) text.str(", ").bytes(record.bytes);
-}
-
-void put_record(Text& text, Symbols& symbols, const Moment& moment, const ring::Record& record) {
+void put_record(SafeText& text, Symbols& symbols, const Moment& moment, const ring::Record& record) {
   text.seconds(age(moment, record.time)).str(" ago: ");
   if (!is_call(record)) {
     put_user_record(text, record);
   } else {
-    put_call(text, record, false);
+    put_call(text, record, own_communicators(), false);
     if (record.repeat > 1) text.str(", ").u64(record.repeat).str(" times in a row");
     if (record.state == static_cast<uint8_t>(ring::RecordState::kOpen)) {
       text.str(", not returned");
@@ -201,7 +103,7 @@ void put_record(Text& text, Symbols& symbols, const Moment& moment, const ring::
   }
 }
 
-void put_request(Text& text, Symbols& symbols, const Moment& moment, const ring::Request& request) {
+void put_request(SafeText& text, Symbols& symbols, const Moment& moment, const ring::Request& request) {
   static constexpr char kKinds[][18] = {"request",   "send", "receive",      "collective",
                                         "one-sided", "file", "communicator", "generalized"};
   text.str(request.kind < 8 ? kKinds[request.kind] : "request");
@@ -214,7 +116,7 @@ void put_request(Text& text, Symbols& symbols, const Moment& moment, const ring:
   record.tag = request.tag;
   record.comm = request.comm;
   record.bytes = request.bytes;
-  put_call(text, record, false);
+  put_call(text, record, own_communicators(), false);
   text.str(", posted ")
       .str(request.flags & ring::kPostedLater ? "at most " : "")
       .seconds(age(moment, request.time))

@@ -8,7 +8,8 @@
 
 #include "detectors/dump/record_copy.h"
 #include "detectors/dump/symbols.h"
-#include "detectors/dump/text.h"
+#include "shim/base/safe_text.h"
+#include "shim/model/describe.h"
 #include "shim/ring/ring_format.h"
 
 namespace resil::dump {
@@ -29,22 +30,13 @@ double age(const Moment& moment, uint64_t ticks);
 /// Is it an MPI call (and not a step, norm, checksum or count of the program)?
 bool is_call(const ring::Record& record);
 
-/// "MPI_Recv", or "call 999" for an unknown id.
-void put_call_name(Text& text, uint16_t call);
-
-/// "MPI_COMM_WORLD", "ocean (id 0x12)"; nothing and false for no communicator.
-bool put_comm(Text& text, uint32_t index, bool with_id);
-
-/// "MPI_Recv from rank 2, tag 7, MPI_COMM_WORLD, 8 bytes": no age, no call site.
-void put_call(Text& text, const ring::Record& record, bool with_id);
+/// The process's own, as shim/model/describe.h wants them.
+Communicators own_communicators();
 
 /// One line about a record of any kind, with age and call site, without newline.
-void put_record(Text& text, Symbols& symbols, const Moment& moment, const ring::Record& record);
+void put_record(SafeText& text, Symbols& symbols, const Moment& moment, const ring::Record& record);
 
 /// "receive by MPI_Irecv from rank 2, tag 7, …, posted 3.2 s ago at …"
-void put_request(Text& text, Symbols& symbols, const Moment& moment, const ring::Request& request);
-
-/// "rank 2", "any source", "MPI_PROC_NULL", "MPI_ROOT".
-void put_peer(Text& text, int32_t peer);
+void put_request(SafeText& text, Symbols& symbols, const Moment& moment, const ring::Request& request);
 
 }  // namespace resil::dump

@@ -20,7 +20,6 @@ namespace resil {
 namespace {
 
 using dump::Disposition;
-using dump::Text;
 
 bool prepared = false;
 bool takeover_noted = false;
@@ -30,12 +29,12 @@ int signal_number_used = 0;
 struct Shown {
   char text[520];
   explicit Shown(int signal_number) {
-    Text out(text, sizeof text - 1, -1);
+    SafeText out(text, sizeof text - 1, -1);
     dump::put_signal(out, signal_number);
     text[out.size()] = 0;
   }
   explicit Shown(const char* path) {
-    Text out(text, sizeof text - 1, -1);
+    SafeText out(text, sizeof text - 1, -1);
     out.safe(path, 512);
     text[out.size()] = 0;
   }

@@ -93,7 +93,7 @@ void act_as_before(int signal, siginfo_t* info, void* context, bool always) {
 }
 
 void describe(char* reason, size_t capacity, const siginfo_t* info, const char* text, uint32_t count) {
-  Text out(reason, capacity - 1, -1);
+  SafeText out(reason, capacity - 1, -1);
   if (info != nullptr) {
     put_signal(out, info->si_signo);
     if (from_kernel(*info)) out.str(" from the kernel (terminal lost)");
@@ -110,7 +110,7 @@ void complain_about_long_dump() {
   const uint64_t now = now_seconds();
   if (since == 0 || now - since < kLongDumpSeconds) return;
   char line[160];
-  Text text(line, sizeof line, -1);
+  SafeText text(line, sizeof line, -1);
   text.str("resil: rank ").i64(runtime.rank).str(": an earlier state dump has been under way for ").u64(now - since);
   text.str(" s (is its directory reachable?); this request waits for it\n");
   write_patiently(2, line, text.size(), 0);
@@ -217,7 +217,7 @@ Disposition current_disposition(char* path, size_t capacity) {
   return classify(now, path, capacity);
 }
 
-void put_signal(Text& text, int signal) {
+void put_signal(SafeText& text, int signal) {
   switch (signal) {
     case SIGHUP: text.str("SIGHUP"); return;
     case SIGINT: text.str("SIGINT"); return;

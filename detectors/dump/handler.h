@@ -4,8 +4,8 @@
 // signal.
 #pragma once
 
-#include "detectors/dump/text.h"
 #include "detectors/dump/writer.h"
+#include "shim/base/safe_text.h"
 
 namespace resil::dump {
 
@@ -23,6 +23,6 @@ bool install_handler_again();
 Disposition current_disposition(char* path, size_t capacity);
 
 /// "SIGHUP", "SIGRTMIN+3". Async-signal-safe.
-void put_signal(Text& text, int signal);
+void put_signal(SafeText& text, int signal);
 
 }  // namespace resil::dump

@@ -10,7 +10,7 @@
 
 #include <cstring>
 
-#include "detectors/dump/text.h"
+#include "shim/base/safe_text.h"
 
 namespace resil::dump {
 namespace {
@@ -22,7 +22,7 @@ int open_file(const char* path, int flags) {
 /// Reads /proc/self/task/TID/NAME; returns its length with a NUL behind it, -1 with errno.
 long read_file(int32_t tid, const char* name, char* to, size_t capacity) {
   char path[64];
-  Text text(path, sizeof path - 1, -1);
+  SafeText text(path, sizeof path - 1, -1);
   text.str("/proc/self/task/").i64(tid).chr('/').str(name);
   path[text.size()] = 0;
   const int file = open_file(path, 0);

@@ -115,13 +115,13 @@ const Symbols::Entry& Symbols::lookup(uint64_t address, const Object& object) {
   return entry;
 }
 
-void Symbols::put_name(Text& text, uint64_t offset) {
+void Symbols::put_name(SafeText& text, uint64_t offset) {
   text.safe(name_, name_limit_ < sizeof name_ ? name_limit_ : sizeof name_);
   if (strnlen(name_, sizeof name_) > name_limit_) text.str("…");
   text.chr('+').hex(offset);
 }
 
-void Symbols::put_object(Text& text, const Object& object) {
+void Symbols::put_object(SafeText& text, const Object& object) {
   bool known = false;
   for (uint32_t i = 0; i < object_count_; ++i) known = known || objects_[i].start == object.start;
   if (!known && object_count_ < kObjects) objects_[object_count_++] = object;
@@ -129,7 +129,7 @@ void Symbols::put_object(Text& text, const Object& object) {
   text.safe(base_name(name_), sizeof name_);
 }
 
-void Symbols::put(Text& text, uint64_t address, bool call_site) {
+void Symbols::put(SafeText& text, uint64_t address, bool call_site) {
   Object object;
   const uint64_t inside = call_site ? address - 1 : address;
   if (!find_object(inside, &object)) {
@@ -148,7 +148,7 @@ void Symbols::put(Text& text, uint64_t address, bool call_site) {
   text.chr('+').hex(address - object.base);
 }
 
-void Symbols::put_site(Text& text, uint64_t address) {
+void Symbols::put_site(SafeText& text, uint64_t address) {
   Object object;
   if (address == 0 || !find_object(address - 1, &object)) {
     text.hex(address);
@@ -164,7 +164,7 @@ void Symbols::put_site(Text& text, uint64_t address) {
   }
 }
 
-void Symbols::put_objects(Text& text) {
+void Symbols::put_objects(SafeText& text) {
   for (uint32_t i = 0; i < object_count_; ++i) {
     object_path(objects_[i], reader_, name_, sizeof name_);
     text.str("  ").safe(base_name(name_), sizeof name_).str(" at ").hex(objects_[i].base).str(": ");

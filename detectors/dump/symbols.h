@@ -9,7 +9,7 @@
 
 #include "detectors/dump/memory.h"
 #include "detectors/dump/objects.h"
-#include "detectors/dump/text.h"
+#include "shim/base/safe_text.h"
 
 namespace resil::dump {
 
@@ -22,11 +22,11 @@ class Symbols {
   void limit_names(size_t limit) { name_limit_ = limit; }
   /// Writes "name+0xoff (object)", "object+0xoff" or "0xaddress". `call_site`: the address is a return address, so
   /// the instruction before it is what is looked up. Async-signal-safe.
-  void put(Text& text, uint64_t address, bool call_site);
+  void put(SafeText& text, uint64_t address, bool call_site);
   /// Writes "object+0xoff" and, where the function is exported, " (name+0xoff)". Async-signal-safe.
-  void put_site(Text& text, uint64_t address);
+  void put_site(SafeText& text, uint64_t address);
   /// Writes one line for each object that was named: its short name, base and path. Async-signal-safe.
-  void put_objects(Text& text);
+  void put_objects(SafeText& text);
 
  private:
   struct Entry {
@@ -36,8 +36,8 @@ class Symbols {
   };
   const Entry& lookup(uint64_t address, const Object& object);
   bool search(uint64_t address, const Object& object, Entry* entry);
-  void put_object(Text& text, const Object& object);
-  void put_name(Text& text, uint64_t offset);
+  void put_object(SafeText& text, const Object& object);
+  void put_name(SafeText& text, uint64_t offset);
 
   static constexpr uint32_t kEntries = 256;
   static constexpr uint32_t kObjects = 64;

@@ -22,7 +22,7 @@ constexpr size_t kTailBytes = 1300;  // of the short form: where the file is
 constexpr int kPatienceMs = 500;  // for standard error to take the short form
 
 void make_path(char* path, size_t capacity, uint32_t number) {
-  Text text(path, capacity - 1, -1);
+  SafeText text(path, capacity - 1, -1);
   text.safe(runtime.directory, sizeof runtime.directory).str("/dump-");
   if (runtime.rank >= 0) text.padded(static_cast<uint64_t>(runtime.rank), 5);
   else text.str("pid").i64(runtime.pid);  // not known before MPI_Init has returned, under some launchers
@@ -61,7 +61,7 @@ void write_rest(const Content& content, Workspace* workspace, int signal) {
 
 /// The short form, with where to read on. One write.
 void write_brief(Workspace* workspace, const Moment& moment, int error) {
-  Text head(workspace->brief, sizeof workspace->brief - kTailBytes, -1);
+  SafeText head(workspace->brief, sizeof workspace->brief - kTailBytes, -1);
   const Content content{head, workspace->symbols, moment, workspace->pending};
   head.chr('\n');  // the program may have left its line open
   content.what_it_waits_for("resil: ", 4);
@@ -70,7 +70,7 @@ void write_brief(Workspace* workspace, const Moment& moment, int error) {
   content.brief_stack(workspace->threads, "resil:   ");
   const size_t used = head.size();
   if (used > 0) workspace->brief[used - 1] = '\n';  // already, unless the text was cut
-  Text tail(workspace->brief + used, kTailBytes, -1);
+  SafeText tail(workspace->brief + used, kTailBytes, -1);
   tail.str("resil:   state dump in ").str(workspace->path);
   if (error != 0) tail.str(", INCOMPLETE: ").str(error_name(error)).str(" (errno ").i64(error).chr(')');
   tail.chr('\n');
@@ -90,7 +90,7 @@ void write_dump(Workspace* workspace, int signal, const ucontext_t& context, std
   const Moment moment = moment_now();
   workspace->symbols.reset();
   find_pending(&workspace->pending);
-  Text text(workspace->buffer, sizeof workspace->buffer, file >= 0 ? file : 2);
+  SafeText text(workspace->buffer, sizeof workspace->buffer, file >= 0 ? file : 2);
   const Content content{text, workspace->symbols, moment, workspace->pending};
   if (open_error != 0) {
     text.str("resil: cannot create ").str(workspace->path).str(": ").str(error_name(open_error)).str(" (errno ");
@@ -119,7 +119,7 @@ void rehearse(Workspace* workspace) {
   const Moment moment = moment_now();
   workspace->symbols.reset();
   find_pending(&workspace->pending);
-  Text text(workspace->buffer, sizeof workspace->buffer, -1);
+  SafeText text(workspace->buffer, sizeof workspace->buffer, -1);
   const Content content{text, workspace->symbols, moment, workspace->pending};
   ucontext_t context;
   getcontext(&context);

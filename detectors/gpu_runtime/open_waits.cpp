@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "detectors/dump/text.h"
+#include "shim/base/safe_text.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::gpu_runtime {
@@ -69,7 +69,7 @@ bool open_wait_read(unsigned thread, OpenWait* copy) {
   return open_wait_copy(from, copy);
 }
 
-void open_waits_dump(dump::Text& text, const char* prefix) {
+void open_waits_dump(SafeText& text, const char* prefix) {
   constexpr unsigned kLines = 16;
   OpenWait wait;
   unsigned lines = 0, more = 0;

@@ -9,8 +9,8 @@
 
 #include "detectors/gpu_runtime/counts.h"
 
-namespace resil::dump {
-class Text;
+namespace resil {
+class SafeText;
 }
 
 namespace resil::gpu_runtime {
@@ -68,7 +68,7 @@ OpenWait* own_wait();
 unsigned wait_number(const OpenWait& wait);
 
 /// One line for each open wait, at most 16. Async-signal-safe.
-void open_waits_dump(dump::Text& text, const char* prefix);
+void open_waits_dump(SafeText& text, const char* prefix);
 
 double now_seconds();
 

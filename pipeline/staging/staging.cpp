@@ -5,18 +5,19 @@
 #include "pipeline/staging/staging.h"
 
 #include "checksum/record/staged.h"
-#include "detectors/dump/text.h"
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
+#include "shim/base/safe_text.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/registry.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/model/describe.h"
 #include "shim/report/json.h"
 #include "shim/ring/device_work.h"
 #include "shim/runtime/accelerators/host_memory.h"
@@ -197,7 +198,7 @@ void report(JsonWriter& json) {
 }
 
 /// Copies that are late, of this rank. Async-signal-safe.
-void dump_late(dump::Text& text, const char* prefix) {
+void dump_late(SafeText& text, const char* prefix) {
   const uint64_t now = device_clock_ns();
   for (uint32_t i = kDeviceWaits; i < kDeviceWaits + kDeviceCopies; ++i) {
     DeviceWork work;
@@ -209,8 +210,8 @@ void dump_late(dump::Text& text, const char* prefix) {
         .str(" of a message of ")
         .u64(work.bytes)
         .str(" bytes");
-    if (work.peer >= 0) text.str(up ? " from rank " : " to rank ").i64(work.peer);
-    if (work.tag >= 0) text.str(", tag ").i64(work.tag);
+    if (work.peer >= 0) put_peer(text.str(up ? " from " : " to "), work.peer);
+    if (work.tag >= 0) put_tag(text, work.tag);
     text.str(" has been under way for ").seconds(static_cast<double>(now - work.since_ns) * 1e-9).chr('\n');
   }
 }

@@ -105,6 +105,8 @@ class Function:
             sys.exit(f"{self.name}: a row says `local`, or first its class: {', '.join(CLASSES)}")
         marks = [d for d in self.details if d in ("all", "begin", "end")]
         self.details = self.details[:len(self.details) - len(marks)]
+        if self.call_class in DETAILS and not self.details:
+            sys.exit(f"{self.name}: {self.call_class} of which {DETAILS[self.call_class][0]}?")
         if len(self.details) > len(DETAILS.get(self.call_class, ())) or (marks and self.call_class != "File"):
             sys.exit(f"{self.name}: {word} has more details than class {self.call_class}")
         self.attributes += [a for a in CLASSES[self.call_class] + marks if not self.has(a)]

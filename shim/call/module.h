@@ -20,9 +20,7 @@ struct Slice;
 struct ValueProblem;
 class JsonWriter;
 enum class LocalWay : uint8_t;
-namespace dump {
-class Text;
-}
+class SafeText;
 
 /// Words that modules may keep beside each pending request.
 constexpr unsigned kCookies = 4;
@@ -122,7 +120,7 @@ struct Module {
   bool (*times)() = nullptr;
   /// Adds lines to a state dump, each with this prefix and a newline; nothing when there is nothing to say. In a signal
   /// handler, on any thread, at any time after before_init: no lock, no allocation, async-signal-safe functions only.
-  void (*dump)(dump::Text& text, const char* prefix) = nullptr;
+  void (*dump)(SafeText& text, const char* prefix) = nullptr;
   /// Adds members to the rank's report object.
   void (*report)(JsonWriter&) = nullptr;
 };

@@ -84,7 +84,7 @@ void symbols(const uint8_t* data, size_t size) {
   names.reset();
   if ((flags & 1) != 0) names.limit_names(flags / 2);
   char room[4096];
-  resil::dump::Text text(room, sizeof(room), -1);
+  resil::SafeText text(room, sizeof(room), -1);
   for (const uint64_t at : {address, address + 1, address}) {
     names.put(text, at, (flags & 2) != 0);
     names.put_site(text, at);

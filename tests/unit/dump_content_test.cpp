@@ -15,8 +15,8 @@
 #include "detectors/dump/dump.h"
 #include "detectors/dump/memory.h"
 #include "detectors/dump/symbols.h"
-#include "detectors/dump/text.h"
 #include "dump_fixture.h"
+#include "shim/base/safe_text.h"
 
 using namespace fixture;
 using namespace resil;
@@ -45,7 +45,7 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 template <class Put>
 std::string text_of(Put put) {
   char buffer[256];
-  dump::Text text(buffer, sizeof buffer, -1);
+  SafeText text(buffer, sizeof buffer, -1);
   put(text);
   return {buffer, text.size()};
 }
@@ -76,7 +76,7 @@ TEST_CASE("numbers, times and strings", "[dump][race]") {
 
 TEST_CASE("a buffer without a file is cut, never overrun", "[dump][race]") {
   char buffer[8] = "1234567";
-  dump::Text text(buffer, 4, -1);
+  SafeText text(buffer, 4, -1);
   text.str("abcdefgh").u64(99999).seconds(1e9);
   CHECK(std::string(buffer) == "abcd567");
 }

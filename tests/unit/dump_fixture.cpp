@@ -22,7 +22,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "detectors/dump/text.h"
+#include "shim/base/safe_text.h"
 #include "shim/call/registry.h"
 #include "shim/config/config.h"
 #include "shim/model/call_info.h"
@@ -40,7 +40,7 @@ constexpr Module kTalker = {
     .name = "talker",
     .description = "",
     .kind = ModuleKind::kWatch,
-    .dump = [](dump::Text& text, const char* prefix) { text.str(prefix).str("a module's line\n"); },
+    .dump = [](SafeText& text, const char* prefix) { text.str(prefix).str("a module's line\n"); },
 };
 constexpr const Module* kEnabled[] = {&kTalker};
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The formatter of text.h. May touch: the buffer it was given and its descriptor.
-#include "detectors/dump/text.h"
+// The formatter of safe_text.h. May touch: the buffer it was given and its descriptor.
+#include "shim/base/safe_text.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 
 #include <cstring>
 
-namespace resil::dump {
+namespace resil {
 namespace {
 
 // A failed write raises a signal as well (a reader that left, a file-size limit), which would kill the program as soon
@@ -46,7 +46,7 @@ int write_all(int descriptor, const char* data, size_t size) {
 
 }  // namespace
 
-Text& Text::chr(char c) {
+SafeText& SafeText::chr(char c) {
   if (used_ == capacity_) {
     if (descriptor_ < 0) return *this;
     flush();
@@ -55,12 +55,12 @@ Text& Text::chr(char c) {
   return *this;
 }
 
-Text& Text::str(const char* s) {
+SafeText& SafeText::str(const char* s) {
   while (*s != 0) chr(*s++);
   return *this;
 }
 
-Text& Text::safe(const char* s, size_t limit) {
+SafeText& SafeText::safe(const char* s, size_t limit) {
   for (size_t i = 0; i < limit && s[i] != 0; ++i) {
     const auto c = static_cast<unsigned char>(s[i]);
     chr(c < 0x20 || c == 0x7f ? '?' : s[i]);
@@ -68,7 +68,7 @@ Text& Text::safe(const char* s, size_t limit) {
   return *this;
 }
 
-Text& Text::padded(uint64_t value, int width) {
+SafeText& SafeText::padded(uint64_t value, int width) {
   char digits[20];
   int count = 0;
   do {
@@ -80,14 +80,14 @@ Text& Text::padded(uint64_t value, int width) {
   return *this;
 }
 
-Text& Text::u64(uint64_t value) { return padded(value, 1); }
+SafeText& SafeText::u64(uint64_t value) { return padded(value, 1); }
 
-Text& Text::i64(int64_t value) {
+SafeText& SafeText::i64(int64_t value) {
   if (value >= 0) return u64(static_cast<uint64_t>(value));
   return chr('-').u64(~static_cast<uint64_t>(value) + 1);
 }
 
-Text& Text::hex(uint64_t value) {
+SafeText& SafeText::hex(uint64_t value) {
   str("0x");
   int shift = 60;
   while (shift > 0 && (value >> shift) == 0) shift -= 4;
@@ -95,7 +95,7 @@ Text& Text::hex(uint64_t value) {
   return *this;
 }
 
-Text& Text::seconds(double value) {
+SafeText& SafeText::seconds(double value) {
   // Also catches NaN. Clocks of two cores may differ by a little: not a negative age.
   if (!(value > -1e-3 && value < 1e10)) return str("an unknown time");
   if (value < 0) value = 0;
@@ -114,9 +114,9 @@ Text& Text::seconds(double value) {
   return u64(whole / 60 % 60).str(" min ").u64(whole % 60).str(" s)");
 }
 
-Text& Text::bytes(uint64_t value) { return u64(value).str(value == 1 ? " byte" : " bytes"); }
+SafeText& SafeText::bytes(uint64_t value) { return u64(value).str(value == 1 ? " byte" : " bytes"); }
 
-Text& Text::utc(uint64_t nanoseconds) {
+SafeText& SafeText::utc(uint64_t nanoseconds) {
   const uint64_t seconds = nanoseconds / 1000000000;
   // Days since 0000-03-01 (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms"): the leap day ends the year.
   const uint64_t days = seconds / 86400 + 719468;
@@ -134,7 +134,7 @@ Text& Text::utc(uint64_t nanoseconds) {
   return chr('.').padded(nanoseconds / 1000000 % 1000, 3).str(" UTC");
 }
 
-bool Text::flush() {
+bool SafeText::flush() {
   if (descriptor_ >= 0) {
     if (error_ == 0 && used_ > 0) {
       // Standard error (a dump without a directory) may be a pipe that nobody reads.
@@ -186,4 +186,4 @@ const char* error_name(int error) {
   }
 }
 
-}  // namespace resil::dump
+}  // namespace resil

@@ -8,30 +8,31 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace resil::dump {
+namespace resil {
 
 /// Appends to a buffer; when it is full, writes it to the descriptor, or, without one, drops the rest.
-class Text {
+class SafeText {
  public:
   /// `descriptor` -1: keep everything (cut at `capacity`). Does not own anything.
-  Text(char* buffer, size_t capacity, int descriptor) : buffer_(buffer), capacity_(capacity), descriptor_(descriptor) {}
+  SafeText(char* buffer, size_t capacity, int descriptor)
+      : buffer_(buffer), capacity_(capacity), descriptor_(descriptor) {}
 
-  Text& chr(char c);
-  Text& str(const char* s);
+  SafeText& chr(char c);
+  SafeText& str(const char* s);
   /// At most `limit` bytes of a string that may lack its NUL; bytes that do not print become '?'.
-  Text& safe(const char* s, size_t limit);
-  Text& u64(uint64_t value);
-  Text& i64(int64_t value);
+  SafeText& safe(const char* s, size_t limit);
+  SafeText& u64(uint64_t value);
+  SafeText& i64(int64_t value);
   /// With leading zeros up to `width` digits (at most 20).
-  Text& padded(uint64_t value, int width);
+  SafeText& padded(uint64_t value, int width);
   /// "0x…"
-  Text& hex(uint64_t value);
+  SafeText& hex(uint64_t value);
   /// "400 us", "0.012 s", "12.4 s", "754 s (12 min 34 s)"; "an unknown time" when negative, infinite or absurd.
-  Text& seconds(double value);
+  SafeText& seconds(double value);
   /// "8 bytes", "1 byte"
-  Text& bytes(uint64_t value);
+  SafeText& bytes(uint64_t value);
   /// "2024-11-21 04:12:09.123 UTC" of nanoseconds since the epoch.
-  Text& utc(uint64_t nanoseconds);
+  SafeText& utc(uint64_t nanoseconds);
 
   /// Writes what is there. False once a write has failed; `error()` says why (an errno value).
   bool flush();
@@ -54,4 +55,4 @@ int write_patiently(int descriptor, const char* data, size_t size, int wait_ms);
 /// "ENOSPC" and the like, or "an error" for one without a name here.
 const char* error_name(int error);
 
-}  // namespace resil::dump
+}  // namespace resil
