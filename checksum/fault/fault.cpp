@@ -69,8 +69,34 @@ bool ends_epoch(CallId id) {
 
 bool between(CallId id) {
   const CallInfo& info = call_info(id);
-  return info.has(kCallP2P | kCallCollective | kCallCompletes | kCallActivates) || is_put(info) || is_get(info) ||
-         ends_epoch(id);
+  switch (info.call_class) {
+    case CallClass::kSend:
+    case CallClass::kReceive:
+    case CallClass::kSendReceive:
+    case CallClass::kSendReceiveReplace:
+    case CallClass::kProbe:
+    case CallClass::kMatchedProbe:
+    case CallClass::kMatchedReceive:
+    case CallClass::kPartitionedSend:
+    case CallClass::kPartitionedReceive:
+    case CallClass::kPartitionReady:
+    case CallClass::kCompletion:
+    case CallClass::kRequestFree:
+    case CallClass::kStart:
+    case CallClass::kCollective: return true;
+    case CallClass::kRma: return is_put(info) || is_get(info);
+    case CallClass::kWindow: return ends_epoch(id);
+    case CallClass::kLocal:
+    case CallClass::kLifecycle:
+    case CallClass::kPartitionArrived:
+    case CallClass::kBuffer:
+    case CallClass::kGetStatus:
+    case CallClass::kCancel:
+    case CallClass::kGeneralizedRequest:
+    case CallClass::kComm:
+    case CallClass::kFile: return false;
+  }
+  return false;
 }
 
 bool completes(const Event& e) { return (e.attributes & kCallCompletes) != 0; }

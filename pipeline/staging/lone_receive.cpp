@@ -311,11 +311,12 @@ bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source) {
 }
 
 bool lone_sees(CallId id) {
-  constexpr uint32_t kWanted = kCallP2P | kCallPersistent;
-  const CallInfo& info = call_info(id);
-  return is_probe(id) || info.call_class == CallClass::kStart || info.call_class == CallClass::kRequestFree ||
-         ((info.attributes & kWanted) == kWanted && (info.attributes & kCallReceives) &&
-          !(info.attributes & kCallPartitioned));
+  static constexpr auto kSeen = by_call([](const CallInfo& info) {
+    const CallClass of = info.call_class;
+    return of == CallClass::kProbe || of == CallClass::kMatchedProbe || of == CallClass::kStart ||
+           of == CallClass::kRequestFree || (of == CallClass::kReceive && info.initiation == Initiation::kPersistent);
+  });
+  return kSeen[id];
 }
 
 void lone_entered(Event& e) {

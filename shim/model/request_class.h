@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 
@@ -54,16 +54,36 @@ constexpr bool may_be_carried(RequestClass of) { return kCarried[static_cast<uns
 
 /// Of the request that a call makes.
 constexpr RequestClass request_class_of(const CallInfo& info) {
-  const uint32_t is = info.attributes;
-  if (is & kCallPartitioned) return RequestClass::kPartitioned;
-  if (is & kCallCreatesComm) return RequestClass::kCommunicator;
-  if (is & kCallIo) return RequestClass::kFile;
-  if (is & kCallRma) return RequestClass::kRma;
-  if (is & kCallCollective)
-    return is & kCallPersistent ? RequestClass::kPersistentCollective : RequestClass::kCollective;
-  if (!(is & kCallP2P)) return RequestClass::kGeneralized;
-  if (is & kCallBothWays) return RequestClass::kExchange;
-  return is & kCallPersistent ? RequestClass::kPersistentMessage : RequestClass::kMessage;
+  const bool persistent = info.initiation == Initiation::kPersistent;
+  switch (info.call_class) {
+    case CallClass::kSend:
+    case CallClass::kReceive:
+    case CallClass::kMatchedReceive: return persistent ? RequestClass::kPersistentMessage : RequestClass::kMessage;
+    case CallClass::kSendReceive:
+    case CallClass::kSendReceiveReplace: return RequestClass::kExchange;
+    case CallClass::kPartitionedSend:
+    case CallClass::kPartitionedReceive: return RequestClass::kPartitioned;
+    case CallClass::kCollective: return persistent ? RequestClass::kPersistentCollective : RequestClass::kCollective;
+    case CallClass::kComm:  // but for MPIX_Comm_iagree
+      return info.has(kCallCreatesComm) ? RequestClass::kCommunicator : RequestClass::kGeneralized;
+    case CallClass::kRma: return RequestClass::kRma;
+    case CallClass::kFile: return RequestClass::kFile;
+    case CallClass::kGeneralizedRequest:
+    case CallClass::kBuffer:  // MPI_Buffer_iflush: complete when MPI's own sends are
+    case CallClass::kLocal:  // none of these makes one
+    case CallClass::kLifecycle:
+    case CallClass::kProbe:
+    case CallClass::kMatchedProbe:
+    case CallClass::kPartitionReady:
+    case CallClass::kPartitionArrived:
+    case CallClass::kCompletion:
+    case CallClass::kGetStatus:
+    case CallClass::kRequestFree:
+    case CallClass::kCancel:
+    case CallClass::kStart:
+    case CallClass::kWindow: break;
+  }
+  return RequestClass::kGeneralized;
 }
 
 /// Of a request of the program, by its handle. Any thread; no lock, no MPI call.

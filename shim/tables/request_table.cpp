@@ -143,13 +143,23 @@ bool release(uint32_t index, uint64_t key, uint64_t* cleanup, Cookies* cookie) {
 
 uint32_t serial_of(const Event& e) { return request_serial(concurrent ? ticks() : e.time); }
 
-constexpr ring::RequestKind kind_of(const CallInfo& info) {
-  if (info.attributes & kCallCreatesComm) return ring::RequestKind::kCommunicator;
-  if (info.attributes & kCallCollective) return ring::RequestKind::kCollective;
-  if (info.attributes & kCallRma) return ring::RequestKind::kRma;
-  if (info.attributes & kCallIo) return ring::RequestKind::kIo;
-  if (info.attributes & kCallP2P)
-    return info.attributes & kCallReceives ? ring::RequestKind::kReceive : ring::RequestKind::kSend;
+/// As dumps show it.
+constexpr ring::RequestKind kind_of(RequestClass of, bool receives) {
+  switch (of) {
+    case RequestClass::kMessage:
+    case RequestClass::kPersistentMessage:
+    case RequestClass::kExchange:
+    case RequestClass::kPartitioned: return receives ? ring::RequestKind::kReceive : ring::RequestKind::kSend;
+    case RequestClass::kCollective:
+    case RequestClass::kPersistentCollective: return ring::RequestKind::kCollective;
+    case RequestClass::kCommunicator: return ring::RequestKind::kCommunicator;
+    case RequestClass::kRma: return ring::RequestKind::kRma;
+    case RequestClass::kFile: return ring::RequestKind::kIo;
+    case RequestClass::kGeneralized:
+    case RequestClass::kNothing:
+    case RequestClass::kUnknown:
+    case RequestClass::kCount: break;
+  }
   return ring::RequestKind::kGeneralized;
 }
 
@@ -162,7 +172,7 @@ constexpr Starts kStarts = [] {
   Starts starts = {};
   for (unsigned id = 0; id < kCallCount; ++id) {
     const CallInfo& info = call_info(static_cast<CallId>(id));
-    starts.kind[id] = static_cast<uint8_t>(kind_of(info));
+    starts.kind[id] = static_cast<uint8_t>(kind_of(request_class_of(info), info.has(kCallReceives)));
     starts.flags[id] = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
                                             (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
     starts.of[id] = static_cast<uint8_t>(request_class_of(info));
