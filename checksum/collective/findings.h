@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "checksum/ledger/ledger.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 struct CommInfo;

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 struct Slice;

@@ -10,7 +10,7 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "shim/call/runtime.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil::blame {
 

@@ -7,7 +7,7 @@
 // wrong. The lock is there under MPI_THREAD_MULTIPLE only; it covers at most a copy of 4.5 KiB, or a search.
 
 #include "checksum/ledger/blame_internal.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::blame {

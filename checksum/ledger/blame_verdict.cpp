@@ -19,7 +19,7 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/messages.h"
 #include "shim/call/runtime.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::blame {

@@ -4,7 +4,7 @@
 // the message travels, and waits, so that a rank that waits sends its records and answers other ranks meanwhile.
 #pragma once
 
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 struct Event;

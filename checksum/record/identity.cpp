@@ -13,7 +13,7 @@
 #include "shim/abi/backend.h"
 #include "shim/base/version.h"
 #include "shim/call/runtime.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil::record {
 

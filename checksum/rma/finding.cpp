@@ -14,7 +14,7 @@
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 

@@ -15,7 +15,7 @@
 #include "shim/abi/backend.h"
 #include "shim/base/digest/digest.h"
 #include "shim/call/event.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/report/log.h"
 
 namespace resil::rma {

@@ -15,7 +15,7 @@
 #include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
 

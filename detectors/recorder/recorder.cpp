@@ -12,7 +12,7 @@
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/report/json.h"
 
 namespace resil {

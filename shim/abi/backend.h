@@ -14,7 +14,7 @@
 #include "shim/abi/backend_staging.h"
 #include "shim/abi/backend_types.h"
 #include "shim/abi/backend_windows.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/runtime/private_tags.h"
 
 namespace resil {

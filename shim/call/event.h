@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/ring/ring_format.h"
 
 namespace resil {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 

@@ -9,7 +9,7 @@
 
 #include "shim/call/event.h"
 #include "shim/call/module_list.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/ring/ring_format.h"
 
 namespace resil {

@@ -18,7 +18,7 @@
 #include "shim/base/version.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/presence/launch.h"
 #include "shim/report/own_files.h"
 #include "shim/ring/node_memory.h"

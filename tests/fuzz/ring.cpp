@@ -21,7 +21,7 @@
 #include "detectors/hang/reader/snapshot.h"
 #include "detectors/hang/slots/layout.h"
 #include "fuzz.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/ring/node_file.h"
 #include "shim/ring/node_memory.h"
 #include "shim/ring/segment.h"

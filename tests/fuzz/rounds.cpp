@@ -13,7 +13,7 @@
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/verdict/format.h"
 #include "fuzz.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "verdicts.h"
 
 namespace fuzz {

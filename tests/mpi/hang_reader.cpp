@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "detectors/hang/reader/snapshot.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 using namespace resil;
 using namespace resil::hang;

@@ -14,7 +14,7 @@
 #include "checksum/ledger/blame_internal.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/report/finding.h"
 
 namespace fake {

@@ -25,7 +25,7 @@
 #include "shim/base/safe_text.h"
 #include "shim/call/registry.h"
 #include "shim/config/config.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/report/log.h"
 
 namespace resil {

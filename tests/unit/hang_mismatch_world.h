@@ -17,7 +17,7 @@
 #include "detectors/hang/slots/signature.h"
 #include "detectors/hang/slots/track.h"
 #include "detectors/hang/verdict/format.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace mismatch_test {
 

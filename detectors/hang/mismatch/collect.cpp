@@ -8,7 +8,7 @@
 #include "detectors/hang/mismatch/state.h"
 #include "detectors/hang/slots/signature.h"
 #include "shim/base/hash.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil::hang {
 

@@ -9,7 +9,7 @@
 #include <initializer_list>
 
 #include "detectors/hang/slots/signature.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil::hang {
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "detectors/hang/reader/snapshot.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil::hang {
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 
 namespace resil::hang {
 

@@ -12,7 +12,7 @@
 #include "detectors/hang/reader/watch.h"
 #include "shim/base/version.h"
 #include "shim/call/runtime.h"
-#include "shim/model/call_info.h"
+#include "shim/model/calls.h"
 #include "shim/report/json.h"
 #include "shim/report/own_files.h"
 #include "shim/report/write_shield.h"
