@@ -260,7 +260,7 @@ void report(JsonWriter& json) {
 constexpr Module kChecksum = {
     .name = "checksum",
     .description = "checks that what left one rank arrived at the other",
-    .kind = ModuleKind::kVerify,
+    .stage = Stage::kChecksum,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,

@@ -251,7 +251,7 @@ void report(JsonWriter& json) {
 constexpr Module kDoubleRun = {
     .name = "double_run",
     .description = "runs steps of the program twice and compares their results (resil.h)",
-    .kind = ModuleKind::kVerify,
+    .stage = Stage::kSteps,
     .enabled = enabled,
     .before_init = digest_prepare,
     .report = report,

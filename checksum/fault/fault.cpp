@@ -323,7 +323,7 @@ void report(JsonWriter& json) {
 constexpr Module kFault = {
     .name = "fault",
     .description = "damages messages on purpose",
-    .kind = ModuleKind::kTransform,
+    .stage = Stage::kFault,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,

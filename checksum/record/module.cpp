@@ -319,7 +319,7 @@ void before_finalize() {
 constexpr Module kModule = {
     .name = "record",
     .description = "records a run, and verifies another one against it",
-    .kind = ModuleKind::kVerify,
+    .stage = Stage::kRecord,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
@@ -334,7 +334,6 @@ constexpr Module kModule = {
     .between = replays,
     .replace = replay,
     .asks_status = true,
-    .decides = true,
     .cookie = kCookie,
     .activating = activating,
     .activated = activated,

@@ -97,7 +97,7 @@ constexpr Module make_module() {
   Module module{};
   module.name = "dump";
   module.description = "State dump on a signal: current call, pending requests, stacks of all threads";
-  module.kind = ModuleKind::kWatch;
+  module.stage = Stage::kWatch;
   module.config = kConfig;
   module.config_count = 1;
   module.before_init = before_init;

@@ -99,7 +99,7 @@ void report(JsonWriter& json) {
 constexpr Module kExample = {
     .name = "example",
     .description = "the commented module of docs/CONTRIBUTING.md",
-    .kind = ModuleKind::kWatch,
+    .stage = Stage::kWatch,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,

@@ -62,7 +62,7 @@ void report(JsonWriter& json) {
 constexpr Module kGpuRuntime = {
     .name = "gpu_runtime",
     .description = "proves that waits of CUDA and HIP return neither too early nor never",
-    .kind = ModuleKind::kWatch,
+    .stage = Stage::kWatch,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,

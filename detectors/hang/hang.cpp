@@ -104,7 +104,7 @@ void report(JsonWriter& json) {
 constexpr Module kHang = {
     .name = "hang",
     .description = "notices hangs: statistics, proof, mismatched collectives",
-    .kind = ModuleKind::kWatch,
+    .stage = Stage::kWatch,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,

@@ -30,7 +30,7 @@ void report(JsonWriter& json);
 constexpr Module kRecorder = {
     .name = "recorder",
     .description = "flight recorder: the last calls of every thread, counters per function and peer",
-    .kind = ModuleKind::kWatch,
+    .stage = Stage::kWatch,
     .before_init = before_init,
     .report = report,
 };

@@ -97,7 +97,7 @@ void report(JsonWriter& json) { report_ways(json, setting_name(), p2p); }
 constexpr Module kReduction = {
     .name = "reduction",
     .description = "the same bits from reductions every time",
-    .kind = ModuleKind::kTransform,
+    .stage = Stage::kReduction,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,

@@ -219,7 +219,7 @@ void report(JsonWriter& json) {
 constexpr Module kDeviceChecks = {
     .name = "device_digests",
     .description = "checks of the copies between device and pinned host memory",
-    .kind = ModuleKind::kVerify,
+    .stage = Stage::kCopies,
     .enabled = enabled,
     .before_init = before_init,
     .report = report,

@@ -223,7 +223,7 @@ void look_after_messages(Thread& thread) {
 constexpr Module kStaging = {
     .name = "staging",
     .description = "device buffers through pinned host memory",
-    .kind = ModuleKind::kTransform,
+    .stage = Stage::kStaging,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,

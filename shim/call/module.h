@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/call/stages.h"
 #include "shim/model/calls.h"
 #include "shim/ring/ring_format.h"
 
@@ -24,9 +25,6 @@ class SafeText;
 
 /// Words that modules may keep beside each pending request.
 constexpr unsigned kCookies = 4;
-
-/// Order of the hooks: on the way into a call transform, verify, watch; on the way out in reverse.
-enum class ModuleKind : uint8_t { kTransform, kVerify, kWatch };
 
 /// How one configuration variable is parsed. Values are kept as text and as number in the table (config.h).
 enum class ConfigType : uint8_t { kChoice, kChoices, kInteger, kReal, kText, kSignal, kSwitch };
@@ -46,7 +44,7 @@ struct ConfigEntry {
 struct Module {
   const char* name;  ///< "recorder"
   const char* description;  ///< one line
-  ModuleKind kind;
+  Stage stage;  ///< when its hooks are called (stages.h)
   const ConfigEntry* config = nullptr;
   size_t config_count = 0;
 
@@ -91,9 +89,6 @@ struct Module {
   /// It has something to do when the program looks at a request without completing it (MPI_Request_get_status): the
   /// calls that look at several then come to it one by one.
   bool asks_status = false;
-  /// `replace` decides what MPI would choose: it comes before those of other modules of its kind, which only carry a
-  /// call out in another way.
-  bool decides = false;
   /// Right after the library returned, before request tables and `leave` hooks.
   void (*after_call)(Event&) = nullptr;
   /// Which of the words beside a request (Event::cookie) is this module's own: below kCookies, not that of another
@@ -104,8 +99,8 @@ struct Module {
   /// A persistent request with a cookie was started (MPI_Start, MPI_Startall, MPI_Pready...); after the real call.
   void (*activated)(Event&, uint64_t* cookie) = nullptr;
   /// A request with a cookie is complete, or freed, as the application is told by this call; before `leave`. `place`:
-  /// which of the given statuses is its own. The cookie of a persistent request stays. In order of kind, unlike
-  /// `leave`: what a transform has still to put into the buffer is there when the others look.
+  /// which of the given statuses is its own. The cookie of a persistent request stays. In an order of
+  /// its own (kCompleting): what has still to be put into the buffer is there when others look.
   void (*completed)(Event&, int64_t place, uint64_t* cookie, bool freed) = nullptr;
   /// In each round but the first ones of any wait of resil's own, whoever waits: looks after what other ranks may be
   /// waiting for here. On the application's thread, inside a call.
@@ -125,7 +120,8 @@ struct Module {
   void (*report)(JsonWriter&) = nullptr;
 };
 
-#define RESIL_MODULE(module) \
+#define RESIL_MODULE(module)                              \
+  static_assert((module).stage != ::resil::Stage::kNone); \
   [[gnu::section("resil_modules"), gnu::used]] const ::resil::Module* const resil_module_pointer_##module = &(module)
 
 }  // namespace resil

@@ -13,11 +13,11 @@
 
 namespace resil {
 
-/// Asks every module, in order of kind (transform, verify, watch), whether it takes part; builds the hook lists. Once,
+/// Asks every module whether it takes part, and builds the hook lists in the order of the stages (stages.h). Once,
 /// before the first hook is called.
 void registry_enable();
 
-/// Hook lists of the call path: null-terminated, enter in order of kind, leave in reverse.
+/// Hook lists of the call path: null-terminated.
 struct Hooks {
   void (*enter[18])(Event&);
   void (*leave[18])(Event&);
@@ -40,7 +40,7 @@ extern Hooks hooks;
 void registry_wake();
 inline bool awake() { return __atomic_load_n(&hooks.first_enter, __ATOMIC_RELAXED) == 0; }
 
-/// Calls `hook` of every module that takes part and has it, in order of kind (or in reverse).
+/// Calls `hook` of every module that takes part and has it, in the order of the stages (or in reverse).
 template <class Hook, class... A>
 void run_hooks(Hook Module::*hook, A&&... arguments);
 template <class Hook, class... A>

@@ -67,7 +67,7 @@ const ConfigEntry kEntries[] = {
 
 const Module kModule = {.name = "fuzz",
                         .description = "",
-                        .kind = ModuleKind::kWatch,
+                        .stage = Stage::kWatch,
                         .config = kEntries,
                         .config_count = sizeof(kEntries) / sizeof(kEntries[0])};
 

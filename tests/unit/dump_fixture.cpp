@@ -39,7 +39,7 @@ std::string collected_notes;
 constexpr Module kTalker = {
     .name = "talker",
     .description = "",
-    .kind = ModuleKind::kWatch,
+    .stage = Stage::kWatch,
     .dump = [](SafeText& text, const char* prefix) { text.str(prefix).str("a module's line\n"); },
 };
 constexpr const Module* kEnabled[] = {&kTalker};

@@ -24,7 +24,7 @@ using namespace resil::hang;
 
 inline const Module kModule = {.name = "hang",
                                .description = "",
-                               .kind = ModuleKind::kWatch,
+                               .stage = Stage::kWatch,
                                .ring_bytes = writer_ring_bytes,
                                .thread_start = writer_thread_start,
                                .enter = writer_enter,

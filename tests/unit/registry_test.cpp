@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The module registry: order of kinds, modules that stay out, lists of hooks, and calls that a transform carries out.
+// The module registry: order of stages whatever the order of linking, modules that stay out, lists of hooks, and calls
+// that a module carries out.
 #include "shim/call/registry.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -14,24 +16,25 @@ namespace {
 using resil::CallId;
 using resil::Event;
 using resil::Module;
-using resil::ModuleKind;
+using resil::Stage;
 
 std::string trace;
 bool carries_out;
 
 template <char name>
-Module module_of(ModuleKind kind) {
+Module module_of(Stage stage) {
   Module module{};
-  module.name = "fake";
-  module.kind = kind;
+  static const char kName[] = {name, 0};
+  module.name = kName;
+  module.stage = stage;
   module.before_init = [] { trace += std::string("init-") + name + " "; };
   module.enter = [](Event&) { trace += std::string("in-") + name + " "; };
   module.leave = [](Event&) { trace += std::string("out-") + name + " "; };
   return module;
 }
 
-Module watch = module_of<'w'>(ModuleKind::kWatch), verify = module_of<'v'>(ModuleKind::kVerify),
-       transform = module_of<'t'>(ModuleKind::kTransform), second = module_of<'s'>(ModuleKind::kTransform);
+Module watch = module_of<'w'>(Stage::kWatch), verify = module_of<'v'>(Stage::kChecksum),
+       transform = module_of<'t'>(Stage::kFault), second = module_of<'s'>(Stage::kFault);
 
 /// One call through the call path with these modules; what was called, in order.
 std::string run(std::vector<const Module*> list) {
@@ -50,10 +53,10 @@ std::string run(std::vector<const Module*> list) {
 
 }  // namespace
 
-TEST_CASE("registry: transform, verify, watch on the way in, the reverse on the way out") {
+TEST_CASE("registry: by stage on the way in, within a stage by name, the reverse on the way out") {
   CHECK(run({&watch, &transform, &verify}) == "in-t in-v in-w MPI out-w out-v out-t ");
   CHECK_FALSE(resil::between[0]);
-  CHECK(run({&second, &watch, &transform}) == "in-s in-t in-w MPI out-w out-t out-s ");
+  CHECK(run({&transform, &watch, &second}) == "in-s in-t in-w MPI out-w out-t out-s ");
   trace.clear();
   resil::run_hooks(&Module::before_init);
   resil::run_hooks_reverse(&Module::before_init);
@@ -64,35 +67,80 @@ TEST_CASE("registry: a module that does not take part is not called, nor are hoo
   Module out = watch, quiet{};
   out.enabled = [] { return false; };
   out.before_init = [] { trace += "never "; };
-  quiet.kind = ModuleKind::kVerify;
+  quiet.name = "quiet";
+  quiet.stage = Stage::kRecord;
   CHECK(run({&out, &quiet, &transform}) == "in-t MPI out-t ");
   resil::run_hooks(&Module::before_init);
   CHECK(trace.find("never") == std::string::npos);
   CHECK(resil::enabled_modules().size() == 2);
 }
 
-TEST_CASE("registry: the first transform that carries the call out ends the search") {
-  Module first = transform, other = second;
+TEST_CASE("registry: every list of hooks has the order of its stages, in whatever order the modules are linked") {
+  // One module a stage, each with every hook.
+  const auto probe = [](auto letter, Stage stage) {
+    constexpr char name = decltype(letter)::value;
+    Module module = module_of<name>(stage);
+    module.before_call = [](Event&) { trace += std::string("before-") + name + " "; };
+    module.replace = [](Event&) { return trace += std::string("carry-") + name + " ", false; };
+    module.after_call = [](Event&) { trace += std::string("after-") + name + " "; };
+    module.activating = [](Event&, uint64_t*) { trace += std::string("starts-") + name + " "; };
+    module.activated = [](Event&, uint64_t*) { trace += std::string("started-") + name + " "; };
+    module.completed = [](Event&, int64_t, uint64_t*, bool) { trace += std::string("done-") + name + " "; };
+    return module;
+  };
+  const Module probes[] = {probe(std::integral_constant<char, 'S'>{}, Stage::kStaging),
+                           probe(std::integral_constant<char, 'R'>{}, Stage::kReduction),
+                           probe(std::integral_constant<char, 'F'>{}, Stage::kFault),
+                           probe(std::integral_constant<char, 'C'>{}, Stage::kChecksum),
+                           probe(std::integral_constant<char, 'P'>{}, Stage::kRecord),
+                           probe(std::integral_constant<char, 'W'>{}, Stage::kWatch)};
+  std::vector<const Module*> linked;
+  for (const Module& module : probes) linked.push_back(&module);
+  std::sort(linked.begin(), linked.end());
+  unsigned orders = 0;
+  do {
+    run(linked);
+    Event e{};
+    uint64_t word = 1;
+    resil::after_call(e);
+    for (auto* hook = resil::hooks.activating; *hook != nullptr; ++hook) (*hook)(e, &word);
+    for (auto* hook = resil::hooks.activated; *hook != nullptr; ++hook) (*hook)(e, &word);
+    for (auto* hook = resil::hooks.completed; *hook != nullptr; ++hook) (*hook)(e, 0, &word, false);
+    REQUIRE(trace ==
+            "in-S in-R in-F in-C in-P in-W before-S before-R before-F before-C before-P before-W "
+            "carry-S carry-R carry-F carry-P carry-C carry-W MPI out-W out-P out-C out-F out-R out-S "
+            "after-W after-P after-C after-F after-R after-S "
+            "starts-S starts-R starts-F starts-C starts-P starts-W "
+            "started-S started-R started-F started-C started-P started-W "
+            "done-R done-S done-F done-C done-P done-W ");
+    ++orders;
+  } while (std::next_permutation(linked.begin(), linked.end()));
+  CHECK(orders == 720);
+}
+
+TEST_CASE("registry: the first module that carries the call out ends the search") {
+  Module first = second, other = transform;
   first.replace = [](Event& e) {
-    trace += "t? ";
+    trace += "s? ";
     e.result = 0;
     return carries_out;
   };
   other.replace = [](Event&) {
-    trace += "s? ";
+    trace += "t? ";
     return true;
   };
   carries_out = false;
-  CHECK(run({&watch, &first, &other}) == "in-t in-s in-w t? s? out-w out-s out-t ");
+  CHECK(run({&watch, &first, &other}) == "in-s in-t in-w s? t? out-w out-t out-s ");
   CHECK(resil::between[0]);
   carries_out = true;
-  CHECK(run({&watch, &first, &other}) == "in-t in-s in-w t? out-w out-s out-t ");
+  CHECK(run({&watch, &first, &other}) == "in-s in-t in-w s? out-w out-t out-s ");
 }
 
 TEST_CASE(
     "registry: a sleeper is called once it has been given a buffer that wakes it, first on the way in and last out") {
   static char quiet[16], loud;
   Module sleeper = second;
+  sleeper.stage = Stage::kStaging;
   sleeper.sleeps_through = [](const void* buffer, resil::Quiet* what) {
     trace += "? ";
     what->low = reinterpret_cast<uintptr_t>(quiet);
@@ -123,8 +171,8 @@ TEST_CASE(
   CHECK_FALSE(resil::awake());
   resil::notice(thread, &loud);
   CHECK(resil::awake());
-  CHECK(completed(0) == first.completed);
-  CHECK(completed(1) == sleeper.completed);
+  CHECK(completed(0) == sleeper.completed);
+  CHECK(completed(1) == first.completed);
   CHECK(completed(2) == nullptr);
   trace.clear();
   resil::notice(thread, &quiet[0] + 16);  // nobody is asked any more
