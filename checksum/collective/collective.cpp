@@ -173,8 +173,11 @@ void started(Event& e, Plan* plan) {
   release(plan);
 }
 
+/// What was made of the call on the way in, null: nothing.
+Plan*& plan_in(Event& e) { return e.state<Plan*>(); }
+
 [[gnu::noinline]] void leave_starting(Event& e) {
-  Plan* plan = static_cast<Plan*>(e.check);
+  Plan* plan = plan_in(e);
   bool moves = plan != nullptr;
   if (plan == nullptr) {
     plan = new_plan();
@@ -201,14 +204,14 @@ void started(Event& e, Plan* plan) {
 
 [[gnu::noinline]] void leave_failed(Event& e, Collective form) {
   if (e.comm != nullptr && e.comm->ring != nullptr) lose(e.comm->ring->id);
-  if (e.check != nullptr) release(static_cast<Plan*>(e.check));
+  if (plan_in(e) != nullptr) release(plan_in(e));
   if (!moves_data(form)) return;
   count(counts.failed);
   ledger::count_uncovered(Reason::kError, 1, e.bytes);
 }
 
 [[gnu::noinline]] void leave_in_place(Event& e) {
-  Plan* plan = static_cast<Plan*>(e.check);
+  Plan* plan = plan_in(e);
   prepare_plan(*plan);
   tell_receivers(*e.thread, *plan);
   pass_life(*plan);
@@ -244,7 +247,7 @@ void connect() {
 }
 
 void enter(Event& e) {
-  e.check = nullptr;
+  plan_in(e) = nullptr;
   const Collective form = collective_of(e.id);
   if (!moves_data(form) || e.comm == nullptr || !(overwrites(e, form) || ledger::full_blame())) [[likely]]
     return;
@@ -258,7 +261,7 @@ void enter(Event& e) {
   plan_keep_tree(*plan);
   read_inputs(*plan);
   if (ledger::full_blame()) read_before(*plan);
-  e.check = plan;
+  plan_in(e) = plan;
 }
 
 void leave(Event& e) {
@@ -269,7 +272,7 @@ void leave(Event& e) {
   if (const Reason reason = comm_reason(*e.comm); reason != Reason::kNone) [[unlikely]]
     return leave_uncovered(e, reason);
   if (e.attributes & kCallStarts) return leave_starting(e);
-  if (e.check != nullptr) return leave_in_place(e);
+  if (plan_in(e) != nullptr) return leave_in_place(e);
   Plan plan;
   if (!plan_make(plan, e)) {
     count(counts.nothing);

@@ -60,9 +60,9 @@ bool carry_send(Event& e) {
   if (e.result != 0) return true;
   if (announces) {
     send_announce(e, view);
-  } else if (e.check == nullptr) {
-    e.check_value = view_digest(view, view.bytes);
-    e.check = &e;
+  } else if (CallState& state = state_of(e); state.sent == SendState::kUnread) {
+    state.digest = view_digest(view, view.bytes);
+    state.sent = SendState::kDigested;
   }
   if (ledger::is_concurrent) e.result = backend->messages->wait(&request, nullptr);
   else e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, nullptr); });

@@ -20,6 +20,25 @@ class JsonWriter;
 
 namespace resil::p2p {
 
+struct Receive;
+
+/// What is known of the message that a call sends.
+enum class SendState : uint8_t { kUnread, kDigested, kAnnounced };
+
+/// Of a call of point-to-point communication, between its hooks.
+struct CallState {
+  SendState sent;
+  union {
+    uint64_t digest;  ///< kDigested: of the data that is sent
+    uint64_t packet;  ///< kAnnounced: blame's handle of it
+  };
+  const TypeMap* held_type;  ///< of the data that is sent, with MPI_THREAD_MULTIPLE; null: none is held
+  Receive* receive;  ///< its entry, if it was made before the call
+  uint64_t posted;  ///< full blame: the receive buffer as it was
+};
+inline CallState& state_of(Event& e) { return e.state<CallState>(); }
+inline const CallState& state_of(const Event& e) { return e.state<CallState>(); }
+
 bool prepare();  ///< before_init: maps memory
 
 // --- sends.cpp ---------------------------------------------------------------------------------------------------
@@ -64,14 +83,14 @@ int64_t partitioned_ordinal(uint64_t comm_id, int32_t peer, int32_t tag, bool se
 
 /// On the way in. `replaces`: the send buffer is overwritten by the receive.
 inline void send_enter(Event& e, bool replaces) {
-  e.check = e.check_receive = nullptr;
+  state_of(e).sent = SendState::kUnread;
   if (replaces || ledger::is_concurrent || ledger::is_full || ledger::is_strict) [[unlikely]]
     send_enter_slow(e);
 }
 
 inline void receive_enter(Event& e) {
-  e.check_receive = nullptr;
-  e.check_posted = 0;
+  state_of(e).receive = nullptr;
+  state_of(e).posted = 0;
   if (ledger::is_concurrent || ledger::is_full) [[unlikely]]
     receive_enter_slow(e);
 }

@@ -63,7 +63,7 @@ PlainRecord record_of(uint64_t comm, uint64_t digest, uint64_t bytes, uint64_t s
 }  // namespace
 
 bool quick_sent(Event& e) {
-  if (e.result != 0 || e.peer < 0 || e.comm == nullptr || e.check != nullptr ||
+  if (e.result != 0 || e.peer < 0 || e.comm == nullptr || state_of(e).sent != SendState::kUnread ||
       order_lost.load(std::memory_order_relaxed)) [[unlikely]]
     return false;
   const TypeMap* type = piece(*e.thread, e.send.type);

@@ -261,7 +261,7 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
   ledger::Peer* peer = ledger::peer_quickly(*e.comm, status.source, &why);
   if (peer == nullptr) {
     ledger::count_uncovered(why, 1, status.bytes);
-    blame::drop_posted(e.check_posted);
+    blame::drop_posted(state_of(e).posted);
     return true;
   }
   ledger::foresee(*peer);
@@ -278,11 +278,11 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
     record.digest = copy.digest;
     record.flags = 0;
     if (ledger::full_blame())
-      evidence = blame::receive_complete(e.check_posted, copy.view, status.bytes, record.digest);
+      evidence = blame::receive_complete(state_of(e).posted, copy.view, status.bytes, record.digest);
   } else if (view.reason == Reason::kNone) [[likely]] {
     record.digest = view_digest(view, status.bytes);
     record.flags = view.type->padded ? ledger::kPadded : 0;
-    if (ledger::full_blame()) evidence = blame::receive_complete(e.check_posted, view, status.bytes, record.digest);
+    if (ledger::full_blame()) evidence = blame::receive_complete(state_of(e).posted, view, status.bytes, record.digest);
   }
   if ((ledger::receives_pending | ledger::collectives_pending) != 0 && record.flags != ledger::kUnchecked)
       [[unlikely]] {
@@ -326,22 +326,22 @@ bool prepare() {
 void receive_enter_slow(Event& e) {
   if (e.comm == nullptr || source_of(e) == ring::kProcNull) return;
   lane_is_shared(e.comm->ring->id, source_of(e), tag_wanted(e), false);
-  if (ledger::full_blame() && !(e.attributes & kCallPersistent)) e.check_posted = blame::receive_posted(view_of(e));
+  if (ledger::full_blame() && !(e.attributes & kCallPersistent)) state_of(e).posted = blame::receive_posted(view_of(e));
   if (!ledger::is_concurrent || (e.attributes & kCallPersistent)) return;
   // Other threads may post and complete while this one is inside: its place in the order is taken now.
   Receive* receive = make(e, view_of(e), true);  // held: another thread may free the datatype meanwhile
   if (receive == nullptr) return lose_order(*e.comm);
-  receive->posted = e.check_posted;
+  receive->posted = state_of(e).posted;
   {
     Guard guard;
     enqueue(*receive);
   }
-  e.check_receive = receive;
+  state_of(e).receive = receive;
 }
 
 [[gnu::flatten]] void receive_leave(Event& e) {
   const bool message = class_of(e.id) == CallClass::kMatchedReceive;
-  auto* receive = static_cast<Receive*>(e.check_receive);
+  Receive* receive = state_of(e).receive;
   if (!message && (e.comm == nullptr || source_of(e) == ring::kProcNull)) return;
   StatusInfo status = {};
   if (!backend->messages->status_ignored(e.given_statuses)) {
@@ -355,37 +355,37 @@ void receive_enter_slow(Event& e) {
                                          : view_of(e);
   if (receive == nullptr) {
     if (message) {
-      blame::drop_posted(e.check_posted);
+      blame::drop_posted(state_of(e).posted);
       return status.source >= 0 ? untracked(nullptr, status.bytes) : void();  // its probe has lost the order
     }
     if (error == ErrorKind::kNone && finish_directly(e, view, status)) return;
     receive = make(e, view, false);
     if (receive == nullptr) {
-      blame::drop_posted(e.check_posted);
+      blame::drop_posted(state_of(e).posted);
       return untracked(e.comm, status.source >= 0 ? status.bytes : view.bytes);
     }
-    receive->posted = e.check_posted;
+    receive->posted = state_of(e).posted;
     Guard guard;
     enqueue(*receive);
   }
   receive->view = view;
   receive->site = e.site;
   receive->call = static_cast<uint16_t>(e.id);
-  if (message) receive->posted = e.check_posted;
+  if (message) receive->posted = state_of(e).posted;
   if (!fill(*e.thread, *receive, status, error, false)) return vanish(*e.thread, *receive, true);
   finish(*e.thread, *receive);
 }
 
 [[gnu::flatten]] void receive_posted(Event& e) {
   const bool message = class_of(e.id) == CallClass::kMatchedReceive;
-  auto* receive = static_cast<Receive*>(e.check_receive);
+  Receive* receive = state_of(e).receive;
   const bool posted_nothing = e.result != 0 || (e.cookies == nullptr && e.request_key == 0);
   if (message) {
     if (receive == nullptr || posted_nothing) {
-      blame::drop_posted(e.check_posted);
+      blame::drop_posted(state_of(e).posted);
       return receive == nullptr && !posted_nothing ? untracked(nullptr, e.bytes) : void();
     }
-    receive->posted = e.check_posted;
+    receive->posted = state_of(e).posted;
     receive->view = make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type);
     receive->site = e.site;
     receive->call = static_cast<uint16_t>(e.id);
@@ -403,10 +403,10 @@ void receive_enter_slow(Event& e) {
   if (receive == nullptr) {
     receive = make(e, view_of(e), true);
     if (receive == nullptr) {
-      blame::drop_posted(e.check_posted);
+      blame::drop_posted(state_of(e).posted);
       return untracked(e.comm, e.bytes);
     }
-    receive->posted = e.check_posted;
+    receive->posted = state_of(e).posted;
     if (receive->partitioned) {
       const int64_t ordinal = partitioned_ordinal(receive->comm->id, receive->source, receive->tag, false);
       receive->lane_comm = hash_combine(receive->comm->id, static_cast<uint64_t>(ordinal));
@@ -464,17 +464,17 @@ void receive_started(Event& e, uint64_t* cookie) {
 
 void receive_posting(Event& e, const View& copy) {
   if (!ledger::full_blame()) return;
-  e.check_posted = blame::receive_posted(copy);  // none was made of the device's memory
-  if (auto* receive = static_cast<Receive*>(e.check_receive); receive != nullptr) receive->posted = e.check_posted;
+  state_of(e).posted = blame::receive_posted(copy);  // none was made of the device's memory
+  if (Receive* receive = state_of(e).receive; receive != nullptr) receive->posted = state_of(e).posted;
 }
 
 void message_enter(Event& e) {
   // Before the call: the library gives the handle to another thread's message once it has received this one.
-  e.check_receive = matched_receive(request_handle(e.message, 0));
+  state_of(e).receive = matched_receive(request_handle(e.message, 0));
   // Not of MPI_MESSAGE_NO_PROC: its buffer need not be one.
-  e.check_posted = 0;
-  if (ledger::full_blame() && e.check_receive != nullptr)
-    e.check_posted = blame::receive_posted(make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type));
+  state_of(e).posted = 0;
+  if (ledger::full_blame() && state_of(e).receive != nullptr)
+    state_of(e).posted = blame::receive_posted(make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type));
 }
 
 void matched_probe(Event& e) {

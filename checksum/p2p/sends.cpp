@@ -90,9 +90,8 @@ uint64_t announce(Thread& thread, ledger::Peer& peer, Record& record, const View
 }
 
 View view_of(const Event& e) {
-  const TypeMap* held = ledger::is_concurrent && !(e.attributes & (kCallBothWays | kCallPersistent))
-                            ? static_cast<const TypeMap*>(e.check_receive)
-                            : nullptr;
+  const TypeMap* held =
+      ledger::is_concurrent && !(e.attributes & (kCallBothWays | kCallPersistent)) ? state_of(e).held_type : nullptr;
   View view = held != nullptr ? make_view(held, e.send.buffer, e.send.count)
                               : make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
   if ((e.attributes & kCallPartitioned) && view.reason != Reason::kDatatype) {
@@ -124,12 +123,14 @@ SendEntry* follow(const Event& e, const View& view, const Record& record, ledger
 }  // namespace
 
 void send_enter_slow(Event& e) {
+  CallState& state = state_of(e);
+  state.held_type = nullptr;
   if (e.peer < 0 || e.comm == nullptr) return;
   lane_is_shared(e.comm->ring->id, e.peer, e.tag, true);
   if (ledger::is_concurrent && !(e.attributes & kCallBothWays)) {
     // Another thread may free the datatype while this one is inside.
-    e.check_receive = const_cast<TypeMap*>(type_map(*e.thread, e.send.type));
-    if (e.check_receive != nullptr) type_map_hold(static_cast<const TypeMap*>(e.check_receive));
+    state.held_type = type_map(*e.thread, e.send.type);
+    if (state.held_type != nullptr) type_map_hold(state.held_type);
   }
   // The buffer is about to be overwritten by the receive, or must be known before and after (full blame).
   const bool both = (e.attributes & kCallBothWays) && (e.attributes & kCallBlocking);
@@ -137,8 +138,8 @@ void send_enter_slow(Event& e) {
   if (!replaces(e.id) && !early && !(ledger::full_blame() && (e.attributes & kCallBlocking))) return;
   const View view = view_of(e);
   if (view.reason == Reason::kNone) {
-    e.check_value = view_digest(view, view.bytes);
-    e.check = &e;
+    state.digest = view_digest(view, view.bytes);
+    state.sent = SendState::kDigested;
   }
   if (early &&
       (view.reason != Reason::kDeviceBuffer ||
@@ -151,22 +152,24 @@ void send_announce(Event& e, const View& view) {
   Reason why = Reason::kNone;
   ledger::Peer* peer = e.comm != nullptr ? ledger::peer_quickly(*e.comm, e.peer, &why) : nullptr;
   if (peer == nullptr) return;
+  CallState& state = state_of(e);
   Record record = make_record(e, Space::kMessage);
-  if (e.check == &e) {
+  if (state.sent == SendState::kDigested) {
     record.bytes = view.bytes;
-    record.digest = e.check_value;
+    record.digest = state.digest;
     record.flags = view.type->padded ? ledger::kPadded : 0;
   } else {
     fill(record, view, false);
   }
-  e.check_value = announce(*e.thread, *peer, record, view);
-  e.check = e.comm;
+  state.packet = announce(*e.thread, *peer, record, view);
+  state.sent = SendState::kAnnounced;
 }
 
 void send_announcing(Event& e, const StagedView& copy) {
-  if (!ledger::strict() || ledger::is_concurrent || e.check != nullptr) return;
-  e.check = &e;
-  e.check_value = copy.digest;
+  CallState& state = state_of(e);
+  if (!ledger::strict() || ledger::is_concurrent || state.sent != SendState::kUnread) return;
+  state.sent = SendState::kDigested;
+  state.digest = copy.digest;
   send_announce(e, copy.view);
 }
 
@@ -228,16 +231,17 @@ bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
 void announce_send(Event& e) {
   if (e.peer < 0 || e.comm == nullptr) return;
   const bool failed = e.result != 0 && !was_sent(e);
-  if (e.check == e.comm) {  // announced on the way in
+  const CallState& state = state_of(e);
+  if (state.sent == SendState::kAnnounced) {
     if (failed) {
-      begin_cancel(e.check_value);
-      end_cancel(e.check_value, blame::CancelEnd::kWithdrawn);
+      begin_cancel(state.packet);
+      end_cancel(state.packet, blame::CancelEnd::kWithdrawn);
     } else if (ledger::full_blame() && !replaces(e.id)) {
       StagedView copy;
       copy.view = view_of(e);
       if (copy.view.reason != Reason::kDeviceBuffer ||
           (staged_copies != nullptr && staged_copies->ended(*e.thread, e.send.buffer, &copy)))
-        blame::sent_complete(e.check_value, copy.view);
+        blame::sent_complete(state.packet, copy.view);
     }
     return;
   }
@@ -250,9 +254,9 @@ void announce_send(Event& e) {
     return;
   Record record = make_record(e, Space::kMessage);
   const bool shared = lane_is_shared(record.comm, e.peer, e.tag, true, true);
-  if (e.check != nullptr) {
+  if (state.sent == SendState::kDigested) {
     record.bytes = view.bytes;
-    record.digest = e.check_value;
+    record.digest = state.digest;
     record.flags = static_cast<uint8_t>((shared ? ledger::kUnordered : 0) | (view.type->padded ? ledger::kPadded : 0));
   } else {
     fill(record, view, shared);
@@ -275,8 +279,8 @@ void announce_send(Event& e) {
 
 [[gnu::flatten]] void send_leave(Event& e) {
   announce_send(e);
-  if (ledger::is_concurrent && !(e.attributes & kCallBothWays) && e.check_receive != nullptr) [[unlikely]]
-    type_map_release(static_cast<const TypeMap*>(e.check_receive));
+  if (ledger::is_concurrent && !(e.attributes & kCallBothWays) && state_of(e).held_type != nullptr) [[unlikely]]
+    type_map_release(state_of(e).held_type);
 }
 
 void send_init_leave(Event& e) {

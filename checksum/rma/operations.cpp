@@ -164,15 +164,20 @@ bool completes_early(const Event& e, const TypeMap& origin, const TypeMap& targe
          backend->windows->rget_completes_early && !(origin.permanent && target.permanent);
 }
 
+/// Of a call that gets data, between its hooks: what is in the buffer before.
+struct GetState {
+  bool digested;
+  uint64_t digest;
+};
+
 }  // namespace
 
 void before(Event& e) {
-  e.check = nullptr;
+  e.state<GetState>().digested = false;
   if (e.peer < 0 || kind_of(e).what != What::kGet) return;
   const View view = make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type);
   if (view.reason != Reason::kNone) return;
-  e.check_value = view_digest(view, view.bytes);
-  e.check = &e;
+  e.state<GetState>() = {true, view_digest(view, view.bytes)};
 }
 
 void note(Event& e) {
@@ -254,8 +259,8 @@ void note(Event& e) {
   if (o.what == What::kGet) {
     type_map_hold(view.type);
     o.type = view.type;
-    o.has_before = full && e.check == &e;
-    o.before = e.check_value;
+    o.has_before = full && e.state<GetState>().digested;
+    o.before = e.state<GetState>().digest;
     if (e.attributes & kCallStarts) {
       o.early = completes_early(e, *view.type, *target);
       // The program may use the buffer again as soon as the request is complete.

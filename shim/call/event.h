@@ -74,9 +74,8 @@ struct Event {
   int64_t given_count;  ///< point-to-point calls in one direction only
   void* given_statuses;
   uint64_t own_status[4];  ///< room for one status of any ABI
-  // The verifying module's own between `enter` and `leave`.
-  void *check, *check_receive;
-  uint64_t check_value, check_posted;
+  /// Between `enter` and `leave` the checksum module's own, through state(). Left uninitialised by the core.
+  alignas(8) unsigned char module_state[40];
   uint64_t* cookies;  ///< the modules' words beside the request that the call started (Module::cookie); null: complete
                       ///< at once, or untracked
   void* message;  ///< handle of a matched message
@@ -91,6 +90,17 @@ struct Event {
   int local_leader, remote_leader;  ///< MPI_Intercomm_create
   uint64_t peer_comm;  ///< likewise: the communicator of both leaders
   uint64_t derived_id;  ///< id of the communicator that the call creates
+
+  /// The module's state of this call: of the one type that all its hooks use for calls of this kind.
+  template <class State>
+  State& state() {
+    static_assert(sizeof(State) <= sizeof(module_state) && alignof(State) <= 8 && __is_trivially_copyable(State));
+    return *reinterpret_cast<State*>(module_state);
+  }
+  template <class State>
+  const State& state() const {
+    return const_cast<Event*>(this)->state<State>();
+  }
 };
 
 /// What every event has, whatever the call; folded into the wrapper's own stores by the compiler.

@@ -333,8 +333,7 @@ class World {
     event.receive.count = 1;
     event.receive.type = 8;
     event.cookies = nullptr;
-    event.check = event.check_receive = nullptr;
-    event.check_posted = 0;
+    event.state<resil::p2p::CallState>() = {};
     event.site = 1;
     return event;
   }
