@@ -275,6 +275,7 @@ constexpr Module kChecksum = {
     .activating = activating,
     .activated = activated,
     .completed = completed,
+    .hand_over = ledger::flush,
     .progress = ledger::progress,
     .drain = drain,
     .report = report,

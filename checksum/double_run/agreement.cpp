@@ -4,26 +4,21 @@
 
 #include "checksum/double_run/agreement.h"
 
-#include <sched.h>
-
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
-#include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/progress.h"
 
 namespace resil::double_run {
 
 namespace {
 
 constexpr PrivateTag kTag = tags::kDoubleRun[0];
-constexpr unsigned kSpins = 2048;
 
 void wait(Thread& thread, uint64_t* request) {
-  for (unsigned round = 0; !backend->test(request); ++round) {
-    look_after_others(thread, round);
-    if (round >= kSpins) sched_yield();  // the rank that is waited for may need this core
-  }
+  wait_until(
+      thread, [request] { return backend->test(request); }, kForOthers);
 }
 
 void send(Thread& thread, const Verdict& verdict, int to) {

@@ -4,8 +4,6 @@
 
 #include "checksum/ledger/ledger.h"
 
-#include <sched.h>
-
 #include <cstdlib>
 #include <cstring>
 
@@ -22,6 +20,7 @@
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/report/log.h"
+#include "shim/runtime/progress.h"
 
 namespace resil::ledger {
 
@@ -332,11 +331,10 @@ void flush(Thread& thread) {
 bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* argument) {
   if (done(argument)) return true;
   const uint64_t limit = static_cast<uint64_t>(seconds * runtime.header->ticks_per_second), start = ticks();
-  for (uint32_t round = 0;; ++round) {
-    if (is_connected) progress(thread);
+  for (Wait wait(thread, kByProgress);;) {
+    wait.pause();
     if (done(argument)) return true;
     if (ticks() - start > limit) return false;
-    if (round >= 2048) sched_yield();  // the rank that is waited for may need this core
   }
 }
 

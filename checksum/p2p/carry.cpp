@@ -14,6 +14,7 @@
 #include "shim/call/thread.h"
 #include "shim/model/request_class.h"
 #include "shim/model/view.h"
+#include "shim/runtime/progress.h"
 
 namespace resil::p2p {
 
@@ -21,7 +22,6 @@ namespace {
 
 constexpr uint64_t kOverlapBytes = 32768;  // sends from this size on are digested while they travel
 constexpr uint64_t kAnnounceBytes = 512;  // strict: Open MPI's MPI_Send of more waits until the receiver has taken it
-constexpr unsigned kQuickTests = 200;  // 5 to 20 us: then this rank is waiting
 constexpr int64_t kManyRequests = 64;  // testing more than these costs more than the wait is worth
 
 /// What is carried out by tests: blocking sends but for buffered ones, receives, and waits for all of their requests.
@@ -35,20 +35,6 @@ constexpr auto kCarries = by_call([](const CallInfo& info) {
 });
 
 uint64_t next_flush;  // ticks: not before
-
-/// A blocking wait by repeated tests: after the first ones it is idle time, in which records are sent and taken.
-template <class Test>
-int wait_usefully(Thread& thread, Test test) {
-  int flag = 0;
-  for (unsigned round = 0;; ++round) {
-    const int result = test(&flag);
-    if (flag != 0 || result != 0) return result;
-    if (round < kQuickTests) continue;
-    if (round == kQuickTests) ledger::flush(thread);
-    if (round % 16 == 0)
-      ledger::progress(thread);  // no sched_yield(): whether ranks share cores, and so yield, is MPI's own knowledge
-  }
-}
 
 bool carry_send(Event& e) {
   const bool announces = ledger::strict() && !ledger::is_concurrent;
@@ -65,7 +51,7 @@ bool carry_send(Event& e) {
     state.sent = SendState::kDigested;
   }
   if (ledger::is_concurrent) e.result = backend->messages->wait(&request, nullptr);
-  else e.result = wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, nullptr); });
+  else e.result = wait_by_tests(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, nullptr); });
   return true;
 }
 
@@ -75,7 +61,7 @@ bool carry_receive(Event& e) {
   if (!backend->messages->post(e, &request, &e.result)) return false;
   if (e.result == 0 && request != backend->request_null())
     e.result =
-        wait_usefully(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, e.given_statuses); });
+        wait_by_tests(*e.thread, [&](int* flag) { return backend->messages->test(&request, flag, e.given_statuses); });
   if (request != backend->request_null()) backend->staging->free(&request);  // a persistent one
   return true;
 }
@@ -93,7 +79,7 @@ bool carry_wait(Event& e) {
   }
   // One request: MPI_Test, whose errors are MPI_Wait's; more: MPI_ERR_IN_STATUS in both.
   const bool one = call_info(e.id).completion == Completion::kOne;
-  e.result = wait_usefully(*e.thread, [&](int* flag) {
+  e.result = wait_by_tests(*e.thread, [&](int* flag) {
     return one ? backend->messages->test_one(e, flag) : backend->messages->test_all(e, flag);
   });
   if (!one && e.given_statuses == e.statuses && e.result == 0) [[unlikely]]

@@ -11,10 +11,10 @@
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
-#include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/model/request_class.h"
+#include "shim/runtime/progress.h"
 
 #include <cstdio>
 
@@ -43,13 +43,12 @@ void waited(Event& e, PerThread& t, Call& call, int32_t source, uint32_t round, 
 template <class Test>
 int wait_for(Event& e, PerThread& t, Call& call, int32_t source, Test test) {
   uint64_t began = 0;
-  for (uint32_t round = 0;; ++round) {
-    int flag = 0;
-    const int result = test(&flag);
-    if (result != 0 || flag != 0) return result;
-    look_after_others(*e.thread, round);
-    waited(e, t, call, source, round, &began);
-  }
+  uint32_t round = 0;
+  return wait_by_tests(*e.thread, [&](int* flag) {
+    if (round != 0) waited(e, t, call, source, round - 1, &began);
+    ++round;
+    return test(flag);
+  });
 }
 
 /// Are there requests that are not the library's alone?

@@ -10,6 +10,7 @@
 #include "checksum/work_memory.h"
 #include "shim/call/thread.h"
 #include "shim/runtime/pool.h"
+#include "shim/runtime/progress.h"
 
 namespace resil::rma {
 
@@ -19,10 +20,9 @@ SpinLock pool_lock;
 memory::Pool<Packet, &Packet::next, 64, 8192> pool;  // 32 MiB
 
 bool post_patiently(Thread& thread, ledger::Peer& peer, ledger::Kind kind, const void* payload, size_t bytes) {
-  for (int tries = 0; tries < 100000; ++tries) {
+  constexpr uint32_t kTries = 100000;
+  for (Wait wait(thread, kByProgress); wait.rounds() < kTries; wait.pause())
     if (ledger::post(thread, peer, kind, payload, bytes)) return true;
-    ledger::progress(thread);
-  }
   return false;
 }
 

@@ -12,9 +12,9 @@
 #include "pipeline/reduction/notes.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
-#include "shim/call/registry.h"
 #include "shim/model/datatype/type_map.h"
 #include "shim/report/log.h"
+#include "shim/runtime/progress.h"
 #include "shim/tables/held.h"
 #include "shim/tables/tables.h"
 
@@ -231,7 +231,7 @@ void leave_pending(Event& e) {
   }
   // More requests are pending than the tables can follow (a million): this one must be complete before the program has
   // it.
-  for (uint32_t round = 0; !backend->collectives->is_complete(e.requests); ++round) look_after_others(*e.thread, round);
+  wait_until(*e.thread, [&] { return backend->collectives->is_complete(e.requests); });
   finish_for(e, *p);
   discard(p);
 }

@@ -10,7 +10,7 @@
 #include "shim/base/spinlock.h"
 #include "shim/call/attach.h"
 #include "shim/call/flight.h"
-#include "shim/call/registry.h"
+#include "shim/runtime/progress.h"
 
 namespace resil::reduction {
 
@@ -88,16 +88,18 @@ bool wire_send(Thread& thread, const Key& key, int32_t world_rank, char* payload
 }
 
 void wire_wait(Thread& thread, Sending& sending) {
-  uint32_t round = 0;
-  for (unsigned i = 0; i < sending.count; ++i)
-    while (!backend->test(&sending.requests[i])) look_after_others(thread, round++);
+  unsigned sent = 0;
+  wait_until(thread, [&] {
+    while (sent < sending.count && backend->test(&sending.requests[sent])) ++sent;
+    return sent == sending.count;
+  });
   sending.count = 0;
 }
 
 char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t bytes, Arena& arena) {
   flight::hop(thread, name_of(key.hop, false), world_rank, bytes);
   char* room = arena.allocate(kHeadroom + bytes);
-  for (uint32_t round = 0;; ++round) {
+  for (Wait wait(thread);;) {
     if (Aside* entry = find_aside(world_rank, key); entry != nullptr) [[unlikely]] {
       const bool fits = entry->bytes == kHeadroom + bytes;
       if (fits) memcpy(room, entry->memory, entry->bytes);
@@ -107,7 +109,7 @@ char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t by
     }
     uint64_t message, size;
     if (!backend->collectives->probe(private_comm(), world_rank, tag_of(key), &message, &size)) {
-      look_after_others(thread, round);
+      wait.pause();
       continue;
     }
     char* memory = size == kHeadroom + bytes ? room : allocate(size);

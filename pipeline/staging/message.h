@@ -14,6 +14,7 @@
 
 #include "pipeline/staging/packet.h"
 #include "shim/abi/backend.h"
+#include "shim/runtime/progress.h"
 
 namespace resil {
 struct Event;
@@ -164,18 +165,10 @@ void connect_checks();
 /// A send has left its lane: the library has it, or never will (`failed`).
 void tell_posted(Thread& thread, Message* op);
 
-/// Repeats `test()` until it is true, with everything else looked after meanwhile.
-template <class Test>
-void wait_while_working(Thread& thread, Test test);
-/// What a rank that waits does besides (records of checksums that others wait for).
-void while_waiting(Thread& thread, uint32_t round);
-
+/// Repeats `test()` until it is true, with messages under way advanced in every round.
 template <class Test>
 void wait_while_working(Thread& thread, Test test) {
-  for (uint32_t round = 0; !test(); ++round) {
-    advance(thread);
-    while_waiting(thread, round);
-  }
+  wait_until(thread, [&] { return test() || (advance(thread), false); });
 }
 
 }  // namespace resil::staging

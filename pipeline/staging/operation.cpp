@@ -112,7 +112,7 @@ void tie(Event& e, Operation* o) {
   }
   // Complete at once; or more are pending than the tables can follow, then it must be complete before the program has
   // it.
-  while (e.request_key != 0 && !backend->collectives->is_complete(e.requests)) progress(*e.thread);
+  if (e.request_key != 0) wait_while_working(*e.thread, [&] { return backend->collectives->is_complete(e.requests); });
   operation_up(*o, ~uint64_t{0});
   if (!operation_up_done(*o)) e.result = raise_error(o->comm);
   operation_close(o);

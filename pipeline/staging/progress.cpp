@@ -4,8 +4,6 @@
 
 #include <bit>
 
-#include "checksum/ledger/ledger.h"
-#include "checksum/ledger/ledger_internal.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/late.h"
@@ -44,6 +42,7 @@ constinit thread_local uint64_t own_lanes __attribute__((tls_model("initial-exec
 constinit List arriving, leaving, rising;
 constinit std::atomic<uint32_t> in_lists;
 constinit SpinLock lock;
+constinit thread_local bool posting __attribute__((tls_model("initial-exec")));  // inside post()
 constinit bool
     starting;  ///< the program may be about to start more; one thread alone has messages for which it matters
 
@@ -102,7 +101,9 @@ void post(Thread& thread, Message* op, PacketState state) {
   if (!op->failed && backend->staging->start(&op->handle) != 0)  // the error handler has been called
     op->failed = true;
   if (op->lone != nullptr) lone_head_started(thread, op);
+  posting = true;
   tell_posted(thread, op);
+  posting = false;
   if (op->failed) finish(thread, op);
   else put(leaving, op);
 }
@@ -295,6 +296,10 @@ bool advance(Thread& thread) {
   return asked || asked_too || chunks_sent || chunks_received;
 }
 
+void progress_besides(Thread& thread) {
+  if (!posting) advance(thread);
+}
+
 void progress(Thread& thread, bool more_to_come) {
   if (more_to_come && lone_held != 0) {
     starting = true;
@@ -327,13 +332,6 @@ static void say_copy_failed(Message& op, const char* direction) {
 
 void copy_failed(Message& op, const char* direction) {
   on_own_stack([&] { say_copy_failed(op, direction); });
-}
-
-void while_waiting(Thread& thread, uint32_t round) {
-  constexpr uint32_t kQuick = 200;
-  if (round < kQuick || !ledger::connected() || ledger::is_concurrent) return;
-  if (round == kQuick) ledger::flush(thread);
-  if (round % 16 == 0) ledger::progress(thread);
 }
 
 }  // namespace resil::staging

@@ -217,7 +217,7 @@ void dump_late(SafeText& text, const char* prefix) {
 }
 
 void look_after_messages(Thread& thread) {
-  if (awake()) progress(thread);
+  if (awake()) progress_besides(thread);
 }
 
 constexpr Module kStaging = {

@@ -36,6 +36,8 @@ bool under_way();
 /// arrived, completes requests. Application's thread, inside an MPI call; one thread at a time does it, others return.
 /// `more_to_come`: the program is starting messages; what is deferred behind them (lone_peer.h) stays so.
 void progress(Thread& thread, bool more_to_come = false);
+/// Likewise, in a wait of another module's: which may be waiting while staging tells it of a message.
+void progress_besides(Thread& thread);
 
 /// Before a call that blocks inside MPI and that staging does not carry out itself: everything that other ranks may
 /// wait for is handed to MPI. Waits for copies down (a local matter of microseconds), never for a rank.

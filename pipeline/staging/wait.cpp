@@ -347,14 +347,14 @@ bool carry_out(Event& e, Requests& r) {
   const bool blocking = (e.attributes & kCallBlocking) != 0;
   const bool all = of_all(e.id);
   constexpr uint32_t kSeldom = 64;
-  for (uint32_t round = 0;; ++round) {
+  for (Wait wait(thread);; wait.pause()) {
     const bool moved = advance(thread);
     const bool idle = !under_way();
     if (r.staged == 0 && (idle || !blocking || !r.carried)) {  // an ordinary call
       if (blocking) begin_blocking(e);
       return false;
     }
-    if (round % kSeldom == 0) r.late = is_late(e, r);
+    if (wait.rounds() % kSeldom == 0) r.late = is_late(e, r);
     if (r.late && blocking) flush(thread);  // the library has all sends
     const bool may_block = blocking && (idle || r.late);
     const bool done = all ? attempt_all(e, r, may_block) : attempt_any(e, r, may_block);
@@ -369,7 +369,6 @@ bool carry_out(Event& e, Requests& r) {
       return true;
     }
     if ((all || r.late) && !moved) backend->replay->progress();
-    while_waiting(thread, round);
   }
 }
 

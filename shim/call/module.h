@@ -102,8 +102,10 @@ struct Module {
   /// which of the given statuses is its own. The cookie of a persistent request stays. In an order of
   /// its own (kCompleting): what has still to be put into the buffer is there when others look.
   void (*completed)(Event&, int64_t place, uint64_t* cookie, bool freed) = nullptr;
-  /// In each round but the first ones of any wait of resil's own, whoever waits: looks after what other ranks may be
-  /// waiting for here. On the application's thread, inside a call.
+  /// For every wait of resil's own, whoever waits (shim/runtime/progress.h): once, when it turns out to be one, hands
+  /// over what other ranks may be waiting for; then in its rounds makes progress with whatever else they may wait for
+  /// here. On the application's thread, inside a call or in a drain.
+  void (*hand_over)(Thread&) = nullptr;
   void (*progress)(Thread&) = nullptr;
   /// resil_drain(): verifies what has been received so far; returns what stayed unverified. On the application's
   /// thread, outside MPI.

@@ -9,6 +9,7 @@
 #include "shim/base/spinlock.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/progress.h"
 
 namespace resil {
 
@@ -97,7 +98,8 @@ void registry_enable() {
   if (replaces) hooks.replace[0] = hooks.sleeper->replace;
   collect(&Module::replace, hooks.replace + replaces, kCarrying, nullptr, Sleepers::kLeaveOut);
   collect_outward(&Module::after_call, hooks.after_call);
-  collect(&Module::progress, hooks.progress, kInward);
+  collect(&Module::hand_over, pollers.hand_over, kInward);
+  collect(&Module::progress, pollers.progress, kInward);
   if (sleeps) {
     hooks.activating[0] = hooks.sleeper->activating;
     hooks.activating_cookie[0] = static_cast<uint8_t>(hooks.sleeper->cookie);

@@ -27,7 +27,6 @@ struct Hooks {
   void (*activating[18])(Event&, uint64_t*);
   void (*activated[17])(Event&, uint64_t*);
   void (*completed[35])(Event&, int64_t, uint64_t*, bool);  ///< two lists: of all modules, and without the sleeper
-  void (*progress[17])(Thread&);
   uint32_t
       first_enter;  ///< 1: the sleeper's hook, which comes first in the lists `enter` and `activating`, is left out
   uint32_t first_completed;  ///< where the list that holds now begins
@@ -45,13 +44,6 @@ template <class Hook, class... A>
 void run_hooks(Hook Module::*hook, A&&... arguments);
 template <class Hook, class... A>
 void run_hooks_reverse(Hook Module::*hook, A&&... arguments);
-
-/// One round of a wait, from 0 on: every wait of resil's own calls this between its tests, so that no rank waits for
-/// one that waits here.
-inline void look_after_others(Thread& thread, uint32_t round) {
-  if (round % 16 != 15) return;
-  for (auto* hook = hooks.progress; *hook != nullptr; ++hook) (*hook)(thread);
-}
 
 std::span<const Module* const> enabled_modules();
 
