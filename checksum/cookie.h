@@ -5,9 +5,13 @@
 
 #include <cstdint>
 
+#include "shim/call/stages.h"
+
 namespace resil {
 
-/// What kind of operation a request's cookie belongs to; in its low three bits.
+/// The module's word beside a request, its cookie.
+constexpr unsigned kChecksumWord = request_word(Stage::kChecksum);
+/// What kind of operation a cookie belongs to; in its low three bits.
 enum CookieKind : uint64_t {
   kCookieReceive = 1,
   kCookieSend = 2,

@@ -166,7 +166,7 @@ void started(Event& e, Plan* plan) {
   if (e.cookies != nullptr) {
     pend(*plan);
     plan_hold(*plan);
-    e.cookies[0] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
+    e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
     return;
   }
   finish(thread, *plan, e.request_key != 0 ? Reason::kOrderLost : Reason::kNone);  // its end will not be seen
@@ -199,7 +199,7 @@ Plan*& plan_in(Event& e) { return e.state<Plan*>(); }
   }
   if (!plan->persistent) return started(e, plan);
   plan_hold(*plan);
-  e.cookies[0] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
+  e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(plan) | kCookieCollective;
 }
 
 [[gnu::noinline]] void leave_failed(Event& e, Collective form) {

@@ -67,7 +67,7 @@ bool ends_epoch(CallId id) {
   return false;
 }
 
-bool between(CallId id) {
+bool intercepts(CallId id) {
   const CallInfo& info = call_info(id);
   switch (info.call_class) {
     case CallClass::kSend:
@@ -298,10 +298,6 @@ void start() {
   blame::looked_at = on_look;
 }
 
-/// Never called, since no request carries a cookie of this module; but statuses are only given where somebody waits for
-/// the end of requests.
-void completed(Event&, int64_t, uint64_t*, bool) {}
-
 void thread_end(Thread& thread) {
   void*& place = thread.module_data[per_thread_slot()];
   if (place == nullptr) return;
@@ -332,10 +328,10 @@ constexpr Module kFault = {
     .thread_end = thread_end,
     .enter = enter,
     .leave = leave,
-    .between = between,
+    .intercepts = intercepts,
     .before_call = before_call,
     .after_call = after_call,
-    .completed = completed,
+    .reads_statuses = true,
     .report = report,
 };
 RESIL_MODULE(kFault);

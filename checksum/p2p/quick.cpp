@@ -83,7 +83,7 @@ bool quick_sent(Event& e) {
   if (!plain) [[unlikely]]
     ordinal = announce_slowly(*e.thread, *peer, record);
   const uint64_t handle = blame::sent_plainly(peer->world_rank, ordinal, record);
-  if ((e.attributes & kCallStarts) && e.cookies != nullptr) e.cookies[0] = handle << 3 | kCookieSendHandle;
+  if ((e.attributes & kCallStarts) && e.cookies != nullptr) e.cookies[kChecksumWord] = handle << 3 | kCookieSendHandle;
   if (plain) [[likely]]
     ledger::expected_plainly(*e.thread);
   return true;
@@ -132,7 +132,7 @@ bool post(Event& e) {
   ++ledger::receives_pending;
   receive->bucket = bucket_index(comm->id, e.peer, e.tag);
   link(buckets[receive->bucket], receive);
-  e.cookies[0] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
+  e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
   return type->permanent || hold(type);
 }
 

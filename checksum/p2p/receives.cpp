@@ -418,7 +418,7 @@ void receive_enter_slow(Event& e) {
       enqueue(*receive);
     }
   }
-  e.cookies[0] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
+  e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
 }
 
 void receive_starting(uint64_t* cookie) {

@@ -209,8 +209,8 @@ bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
     SendEntry* entry = follows && ledger::full_blame() ? follow(e, view, record, &peer, Reason::kNone) : nullptr;
     if (entry != nullptr) {
       entry->handle = handle;
-      e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
-    } else if (follows) e.cookies[0] = handle << 3 | kCookieSendHandle;
+      e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+    } else if (follows) e.cookies[kChecksumWord] = handle << 3 | kCookieSendHandle;
     else if ((!(e.attributes & kCallStarts) || e.cookies == nullptr) && ledger::full_blame() && handle != 0 &&
              !replaces(e.id))
       blame::sent_complete(handle, copy.view);
@@ -224,7 +224,7 @@ bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
   entry->later = true;
   entry->alone = !follows;
   *word = entry;
-  if (follows) e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+  if (follows) e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
   return true;
 }
 
@@ -268,10 +268,10 @@ void announce_send(Event& e) {
   }
   if (e.attributes & kCallBothWays) return;  // the cookie is the receive's
   if (!ledger::full_blame()) {
-    e.cookies[0] = handle << 3 | kCookieSendHandle;
+    e.cookies[kChecksumWord] = handle << 3 | kCookieSendHandle;
   } else if (SendEntry* entry = follow(e, view, record, peer, why); entry != nullptr) {
     entry->handle = handle;
-    e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+    e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
   }
 }
 
@@ -299,7 +299,7 @@ void send_init_leave(Event& e) {
   }
   SendEntry* entry = follow(e, view, record, peer, why);
   if (entry == nullptr) return order_lost.store(true, std::memory_order_relaxed);
-  e.cookies[0] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
+  e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(entry) | kCookieSend;
 }
 
 void send_started(Event& e, uint64_t cookie) {
@@ -372,7 +372,7 @@ void send_dropped(void* word) {
 
 void cancel_enter(Event& e) {
   const uint64_t* cookies = request_cookies(*e.thread, request_handle(e.requests, 0));
-  const uint64_t cookie = cookies != nullptr ? cookies[0] : 0;
+  const uint64_t cookie = cookies != nullptr ? cookies[kChecksumWord] : 0;
   const uint64_t kind = cookie & kCookieMask;
   if (kind != kCookieSendHandle && kind != kCookieSend) return;
   cancels_seen.store(true, std::memory_order_relaxed);

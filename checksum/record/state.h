@@ -17,7 +17,7 @@
 
 namespace resil::record {
 
-constexpr unsigned kCookie = 1;  ///< Module::cookie
+constexpr unsigned kCookie = request_word(Stage::kRecord);
 
 /// A call that is under way, from `enter` to `leave`.
 struct Call {

@@ -252,7 +252,7 @@ void note(Event& e) {
     type_map_hold(view.type);
     o.type = view.type;
     if (e.attributes & kCallStarts) {  // looked at when the request is complete, or not again
-      if (e.cookies != nullptr) e.cookies[0] = follow(w, place);
+      if (e.cookies != nullptr) e.cookies[kChecksumWord] = follow(w, place);
       o.digested = true;
     }
   }
@@ -264,8 +264,8 @@ void note(Event& e) {
     if (e.attributes & kCallStarts) {
       o.early = completes_early(e, *view.type, *target);
       // The program may use the buffer again as soon as the request is complete.
-      if (e.cookies != nullptr) e.cookies[0] = follow(w, place);
-      if (e.cookies == nullptr || e.cookies[0] == 0) {
+      if (e.cookies != nullptr) e.cookies[kChecksumWord] = follow(w, place);
+      if (e.cookies == nullptr || e.cookies[kChecksumWord] == 0) {
         if (e.request_key == 0) {
           digest_get(o);
         } else {

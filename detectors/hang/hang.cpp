@@ -104,7 +104,7 @@ void report(JsonWriter& json) {
 constexpr Module kHang = {
     .name = "hang",
     .description = "notices hangs: statistics, proof, mismatched collectives",
-    .stage = Stage::kWatch,
+    .stage = Stage::kHang,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
@@ -115,7 +115,6 @@ constexpr Module kHang = {
     .thread_start = writer_thread_start,
     .enter = enter,
     .leave = writer_leave,
-    .cookie = kHangCookie,
     .activated = writer_activated,
     .completed = writer_completed,
     .report = report,

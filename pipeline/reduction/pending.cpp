@@ -226,7 +226,7 @@ void leave_pending(Event& e) {
   mine.started = nullptr;
   if (p == nullptr) return;
   if (e.cookies != nullptr) [[likely]] {
-    e.cookies[kCookie] = reinterpret_cast<uint64_t>(p);
+    e.cookies[kWord] = reinterpret_cast<uint64_t>(p);
     return;
   }
   // More requests are pending than the tables can follow (a million): this one must be complete before the program has
@@ -239,14 +239,14 @@ void leave_pending(Event& e) {
 void look_at_status(Event& e) {
   if (class_of(e.id) != CallClass::kGetStatus || e.result != 0 || e.flag == nullptr || *e.flag == 0) return;
   uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, 0));
-  auto* p = words != nullptr ? reinterpret_cast<Pending*>(*pipeline::reductions_word(&words[kCookie])) : nullptr;
+  auto* p = words != nullptr ? reinterpret_cast<Pending*>(words[kWord]) : nullptr;
   if (p == nullptr) return;
   if (p->call.initiation != Initiation::kPersistent || p->active) finish_for(e, *p);
 }
 
 void activating(Event& e, uint64_t* cookie) {
   if (class_of(e.id) != CallClass::kStart) return;
-  auto* p = reinterpret_cast<Pending*>(*pipeline::reductions_word(cookie));
+  auto* p = reinterpret_cast<Pending*>(*cookie);
   if (p == nullptr) return;
   p->active = true;
   p->folded = false;
@@ -255,7 +255,6 @@ void activating(Event& e, uint64_t* cookie) {
 }
 
 void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {
-  cookie = pipeline::reductions_word(cookie);
   auto* p = reinterpret_cast<Pending*>(*cookie);
   if (p == nullptr) return;
   if (!freed) finish_for(e, *p);

@@ -6,15 +6,15 @@
 #pragma once
 
 #include "pipeline/reduction/call.h"
-#include "pipeline/request_word.h"
+#include "shim/call/stages.h"
 
 namespace resil::reduction {
 
 /// All contributions together may take this many bytes on each rank; larger reductions are the library's own.
 constexpr int64_t kPendingBytes = int64_t{256} << 20;
 
-/// Which word beside a request is this module's (Module::cookie).
-using pipeline::kCookie;
+/// The module's word beside a request: a Pending.
+constexpr unsigned kWord = request_word(Stage::kReduction);
 
 /// Starts it (event.result is set), or makes the persistent request. False: nothing was done, `way` says why.
 bool start_pending(Event& event, const Call& call, PerThread& mine, Way* way);

@@ -67,9 +67,9 @@ void thread_end(Thread& thread) {
   thread.module_data[slot] = nullptr;
 }
 
-bool between(CallId id) { return is_reduction(collective_of(id)) || class_of(id) == CallClass::kGetStatus; }
+bool intercepts(CallId id) { return is_reduction(collective_of(id)) || class_of(id) == CallClass::kGetStatus; }
 
-bool replace(Event& e) {
+bool execute_instead(Event& e) {
   if (!is_reduction(collective_of(e.id))) return false;
   PerThread& mine = per_thread(*e.thread);
   if (!e.nested) mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
@@ -105,11 +105,10 @@ constexpr Module kReduction = {
     .thread_start = thread_start,
     .thread_end = thread_end,
     .leave = leave_pending,
-    .between = between,
-    .replace = replace,
+    .intercepts = intercepts,
+    .execute_instead = execute_instead,
     .asks_status = true,
     .after_call = look_at_status,
-    .cookie = kCookie,
     .activating = activating,
     .completed = completed,
     .report = report,

@@ -3,6 +3,7 @@
 // See operation.h.
 
 #include "pipeline/staging/operation.h"
+#include "pipeline/staging/message.h"
 
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/staging/messages.h"
@@ -74,7 +75,6 @@ Operation* operation_begin(Event& e, const Operation& opened) {
     return nullptr;
   }
   *o = opened;
-  o->reductions = 0;
   o->id = e.id;
   o->frame = e.frame;
   o->comm = e.comm_handle;
@@ -99,8 +99,7 @@ namespace {
 /// The request is in the shim's table: its word becomes the operation.
 void tie(Event& e, Operation* o) {
   if (e.cookies != nullptr) [[likely]] {
-    o->reductions = e.cookies[pipeline::kCookie];
-    e.cookies[pipeline::kCookie] = reinterpret_cast<uint64_t>(o) | pipeline::kStaged;
+    e.cookies[kWord] = reinterpret_cast<uint64_t>(o);
     return;
   }
   if (o->path == Path::kPersistent) {

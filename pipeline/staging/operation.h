@@ -10,14 +10,16 @@
 
 #include <cstdint>
 
-#include "pipeline/request_word.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
+#include "shim/call/stages.h"
 
 namespace resil::staging {
 
+/// The module's word beside a request: the operation.
+constexpr unsigned kWord = request_word(Stage::kStaging);
+
 struct Operation {
-  uint64_t reductions;  ///< their word beside the request (request_word.h): the first member
   Operation* next;  ///< in one of the lists of its thread
   Packet send, receive;  ///< host null: that side is not on a device
   uint64_t frame;  ///< of the call that it belongs to

@@ -22,9 +22,7 @@ bool is_start(CallId id) { return class_of(id) == CallClass::kStart; }
 bool is_message(const Operation& o) { return (call_info(o.id).attributes & kCallP2P) != 0; }
 bool receives(const Operation& o) { return is_message(o) && o.receive.host != nullptr; }
 
-Operation* operation_of(uint64_t word) {
-  return pipeline::is_staged(word) ? reinterpret_cast<Operation*>(word & ~pipeline::kStaged) : nullptr;
-}
+Operation* operation_of(uint64_t word) { return reinterpret_cast<Operation*>(word); }
 
 /// Bytes that came, as the status at that place says; 0 when there was an error or nothing came.
 uint64_t arrived(const Event& e, const Operation& o, int64_t place) {
@@ -72,7 +70,7 @@ void persistent_before(Event& e) {
 bool persistent_freed(Event& e) {
   const uint64_t handle = request_handle(e.requests, 0);
   const uint64_t* words = request_cookies(*e.thread, handle);
-  Operation* o = words != nullptr ? operation_of(words[pipeline::kCookie]) : nullptr;
+  Operation* o = words != nullptr ? operation_of(words[kWord]) : nullptr;
   if (o == nullptr || o->path != Path::kPersistent || !o->active || !is_message(*o)) return false;
   if (o->delivered) {  // the program knows that it is complete
     o->active = false;
@@ -105,7 +103,7 @@ void collective_activating(Event& e, uint64_t*) {
   auto each = [&](auto&& work) {
     for (int64_t i = 0; i < e.request_count; ++i) {
       const uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, i));
-      if (Operation* o = words != nullptr ? operation_of(words[pipeline::kCookie]) : nullptr; o != nullptr) work(*o);
+      if (Operation* o = words != nullptr ? operation_of(words[kWord]) : nullptr; o != nullptr) work(*o);
     }
   };
   each([](Operation& o) {
@@ -127,7 +125,7 @@ void collective_completed(Event& e, int64_t place, uint64_t* cookie, bool freed)
   ThreadState* state = thread_state(*e.thread);
   if (o == nullptr || state == nullptr) return;
   const bool persistent = o->path == Path::kPersistent;
-  if (freed || !persistent) *cookie = o->reductions;
+  if (freed || !persistent) *cookie = 0;
   if (freed && persistent && receives(*o)) __atomic_fetch_sub(&persistent_receives, 1, __ATOMIC_RELAXED);
   if (freed) {
     if (persistent && !o->active) return operation_close(o);
@@ -151,7 +149,7 @@ void operations_finished(Event& e, ThreadState& state) {
 void look_at_status(Event& e) {
   if (e.result != 0 || e.flag == nullptr || *e.flag == 0) return;
   const uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, 0));
-  Operation* o = words != nullptr ? operation_of(words[pipeline::kCookie]) : nullptr;
+  Operation* o = words != nullptr ? operation_of(words[kWord]) : nullptr;
   if (o == nullptr || o->delivered || (o->path == Path::kPersistent && !o->active)) return;
   operation_up(*o, arrived(e, *o, 0));
   if (!operation_up_done(*o)) e.result = raise_error(0);

@@ -66,19 +66,19 @@ bool close_together() {
 
 /// Device buffers come with an accelerator runtime, which may be loaded between any two calls. While none is there, no
 /// buffer is looked at.
-bool sleeps_through(const void* buffer, Quiet* quiet) {
+bool activate_on_buffer(const void* buffer, HostRangeCache* cache) {
   if (!active()) {
-    quiet->value = *quiet->word;
-    quiet->low = 0;
-    quiet->bytes = ~uintptr_t{0};
-    return true;
+    cache->value = *cache->word;
+    cache->low = 0;
+    cache->bytes = ~uintptr_t{0};
+    return false;
   }
   if (const gpu::Absence absence = gpu::absence(); absence.word != nullptr && gpu::runtimes() == 0) {
-    quiet->word = absence.word;
-    quiet->value = gpu::absence().value;
-    return true;
+    cache->word = absence.word;
+    cache->value = gpu::absence().value;
+    return false;
   }
-  if (!host_memory(buffer, 1)) return false;
+  if (!host_memory(buffer, 1)) return true;
   using namespace host_memory_detail;
   const auto at = reinterpret_cast<uintptr_t>(buffer);
   Range range = {0, 0};
@@ -86,15 +86,15 @@ bool sleeps_through(const void* buffer, Quiet* quiet) {
   else if (data.holds(at, 1) || heap.holds(at, 1))
     range = close_together() ? Range{data.low, heap.high} : data.holds(at, 1) ? data : heap;
   if (range.high != 0) {
-    quiet->low = range.low;
-    quiet->bytes = range.high - range.low;
+    cache->low = range.low;
+    cache->bytes = range.high - range.low;
   }
-  return true;
+  return false;
 }
 
 bool is_start(CallId id) { return class_of(id) == CallClass::kStart; }
 
-bool between(CallId id) {
+bool intercepts(CallId id) {
   return p2p_handles(id) || completes(id) || collective_handles(id) || is_start(id) || lone_sees(id);
 }
 
@@ -140,8 +140,7 @@ void enter(Event& e) {
   }
 }
 
-bool replace(Event& e) {
-  if (!awake()) return false;
+bool execute_instead(Event& e) {
   if (is_start(e.id) || collective_handles(e.id)) return refused(e);
   if (p2p_handles(e.id)) return p2p_replace(e);
   const CallClass of = class_of(e.id);
@@ -188,6 +187,9 @@ void before_finalize() {
   if (active()) lone_end(*current_thread);
 }
 
+extern const Module kStaging;
+bool awake() { return !is_dormant(kStaging); }
+
 void report(JsonWriter& json) {
   json.begin_object("staging");
   json.text("mode", mode.setting == Setting::kOn ? "on" : "auto");
@@ -216,10 +218,6 @@ void dump_late(SafeText& text, const char* prefix) {
   }
 }
 
-void look_after_messages(Thread& thread) {
-  if (awake()) progress_besides(thread);
-}
-
 constexpr Module kStaging = {
     .name = "staging",
     .description = "device buffers through pinned host memory",
@@ -230,20 +228,19 @@ constexpr Module kStaging = {
     .before_init = before_init,
     .after_init = after_init,
     .before_finalize = before_finalize,
-    .sleeps_through = sleeps_through,
+    .activate_on_buffer = activate_on_buffer,
     .local_enter = local_begin,
     .local_leave = local_end,
     .thread_end = thread_end,
     .enter = enter,
     .leave = leave,
-    .between = between,
-    .replace = replace,
+    .intercepts = intercepts,
+    .execute_instead = execute_instead,
     .asks_status = true,
     .after_call = after_call,
-    .cookie = pipeline::kCookie,
     .activating = collective_activating,
     .completed = collective_completed,
-    .progress = look_after_messages,
+    .progress = progress_besides,
     .dump = dump_late,
     .report = report,
 };

@@ -46,7 +46,7 @@ void flush(Thread& thread);
 // --- Point-to-point (pipeline/staging/p2p*.cpp)
 // -----------------------------------------------------------------------
 bool p2p_handles(CallId id);
-bool p2p_replace(Event& event);  ///< Module::replace
+bool p2p_replace(Event& event);  ///< Module::execute_instead
 // --- Completion calls (pipeline/staging/wait*.cpp): as tests that let the pipeline progress
 // ---------------------------
 bool completes(CallId id);

@@ -99,7 +99,7 @@ constexpr bool kCompletesAlone = [] {
     static_assert(kCompletesAlone);
     return;
   }
-  if ((e.attributes & kCallActivates) && hooks.activating[hooks.first_enter] != nullptr) request_activating(e);
+  if ((e.attributes & kCallActivates) && hooks().activating[0] != nullptr) request_activating(e);
   if (e.attributes & kCallBothWays) flight::count_receive(e);
   if (e.attributes & kCallCreatesComm) e.derived_id = comm_derive_id(e);
   if ((e.attributes & kCallCollective) && e.comm != nullptr) {
@@ -159,15 +159,14 @@ bool enter(Event& e) {
   else flight::enter(e, site);
   if (e.attributes & (kCallCompletes | kCallActivates | kCallCollective | kCallCreatesComm | kCallBothWays))
     enter_tables(e);
-  for (auto* hook = hooks.enter + __atomic_load_n(&hooks.first_enter, __ATOMIC_ACQUIRE); *hook != nullptr; ++hook)
-    (*hook)(e);
+  for (auto* hook = hooks().enter; *hook != nullptr; ++hook) (*hook)(e);
   return true;
 }
 
 void leave(Event& e) {
   Thread& thread = *e.thread;
   if (e.attributes & (kCallStarts | kCallActivates | kCallCompletes | kCallCreatesComm)) leave_tables(e);
-  for (auto* hook = hooks.leave; *hook != nullptr; ++hook) (*hook)(e);
+  for (auto* hook = hooks().leave; *hook != nullptr; ++hook) (*hook)(e);
   if (e.attributes & kCallCompletes) request_forget(e);
   if (thread.lane->head - e.record_number < ring::kRecordsPerLane) [[likely]] {  // else callbacks' calls overwrote it
     if (e.attributes & kCallPoll) flight::leave_poll(e);
@@ -201,15 +200,16 @@ void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t fr
   flight::local(*thread, id, return_address);
 }
 
-bool carried_out(Event& e) {
-  for (auto* hook = hooks.before_call; *hook != nullptr; ++hook) (*hook)(e);
-  for (auto* hook = hooks.replace; *hook != nullptr; ++hook)
+bool intercept(Event& e) {
+  const Hooks& lists = hooks();
+  for (auto* hook = lists.before_call; *hook != nullptr; ++hook) (*hook)(e);
+  for (auto* hook = lists.execute_instead; *hook != nullptr; ++hook)
     if ((*hook)(e)) return true;
   return false;
 }
 
 void after_call(Event& e) {
-  for (auto* hook = hooks.after_call; *hook != nullptr; ++hook) (*hook)(e);
+  for (auto* hook = hooks().after_call; *hook != nullptr; ++hook) (*hook)(e);
 }
 
 bool give_statuses(Event& e) {
@@ -227,25 +227,27 @@ bool give_statuses(Event& e) {
 
 void look_at_buffer(Thread& thread, const void* buffer) {
   const auto address = reinterpret_cast<uintptr_t>(buffer);
-  if (hooks.sleeper == nullptr || awake()) {
-    thread.quiet.word = &Quiet::kNever;  // awake: local calls are looked at
-    thread.quiet.value = hooks.sleeper == nullptr ? Quiet::kNever : Quiet::kNever + 1;
-    thread.quiet.low = 0;
-    thread.quiet.bytes = ~uintptr_t{0};
-  } else if (address + 1 > 2 && !hooks.sleeper->sleeps_through(buffer, &thread.quiet)) {
-    registry_wake();  // 0, 1 and -1 are MPI_BOTTOM and MPI_IN_PLACE
+  const Module* module = __atomic_load_n(&dormant, __ATOMIC_ACQUIRE);
+  if (module == nullptr) {
+    const bool local_calls = hooks().local_enter != nullptr;  // somebody looks at these
+    thread.host_ranges.word = &HostRangeCache::kNever;
+    thread.host_ranges.value = local_calls ? HostRangeCache::kNever + 1 : HostRangeCache::kNever;
+    thread.host_ranges.low = 0;
+    thread.host_ranges.bytes = ~uintptr_t{0};
+  } else if (address + 1 > 2 && module->activate_on_buffer(buffer, &thread.host_ranges)) {
+    registry_activate();  // 0, 1 and -1 are MPI_BOTTOM and MPI_IN_PLACE
   }
 }
 
 LocalWay local_enter(Thread& thread, LocalData& data) {
   notice(thread, data.in.buffer);
   notice(thread, data.out.buffer);
-  const bool seen = hooks.sleeper != nullptr && awake() && hooks.sleeper->local_enter != nullptr;
-  return seen ? hooks.sleeper->local_enter(thread, data) : LocalWay::kAsItIs;
+  auto* hook = hooks().local_enter;
+  return hook != nullptr ? hook(thread, data) : LocalWay::kAsItIs;
 }
 
 int local_leave(Thread& thread, LocalData& data, int result, int64_t packed) {
-  return hooks.sleeper->local_leave(thread, data, result, packed);
+  return hooks().local_leave(thread, data, result, packed);
 }
 
 }  // namespace resil

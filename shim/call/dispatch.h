@@ -20,25 +20,25 @@ bool enter(Event& event);
 void leave(Event& event);
 /// A local query: counted and folded, never timed. Null thread: not to be seen.
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame);
-/// Calls that some module changes, carries out or looks at between all hooks and the library (module.h, `between`).
-extern bool between[kCallCount];
+/// Calls that some module changes, executes or looks at between all hooks and the library (module.h, `intercepts`).
+extern bool intercepted[kCallCount];
 /// Whether some module has to do with a request whose status the program asks for (module.h, `asks_status`).
 extern bool status_one_by_one;
-/// A buffer that may wake the module that sleeps: asks it.
+/// A buffer that may activate the dormant module: asks it.
 void look_at_buffer(Thread& thread, const void* buffer);
-/// Not if the thread is quiet (Quiet::all).
+/// Not if the cache holds all (HostRangeCache::all).
 inline void notice(Thread& thread, const void* buffer) {
-  if (reinterpret_cast<uintptr_t>(buffer) - thread.quiet.low >= thread.quiet.bytes) [[unlikely]]
+  if (reinterpret_cast<uintptr_t>(buffer) - thread.host_ranges.low >= thread.host_ranges.bytes) [[unlikely]]
     look_at_buffer(thread, buffer);
 }
-/// Around a local call that moves data. Asks the module that sleeps whether it wakes; if it is awake, it may give the
-/// library other buffers. local_leave() only when it did: `packed`, how far the position has moved; the call's result.
+/// Around a local call that moves data, which may activate the dormant module. A module may give the library other
+/// buffers. local_leave() only when it did: `packed`, how far the position has moved; the call's result.
 LocalWay local_enter(Thread& thread, LocalData& data);
 int local_leave(Thread& thread, LocalData& data, int result, int64_t packed);
 /// What the program is told by MPI_Wtime and MPI_Wtick, null: the truth (module.h, `time`).
 extern double (*time_hook)(Thread& thread, CallId id, double value);
-/// The modules' before_call, then `replace`: did one carry out this call instead of the library?
-bool carried_out(Event& event);
+/// The modules' before_call, then execute_instead: did one execute this call instead of the library?
+bool intercept(Event& event);
 void after_call(Event& event);
 /// Makes the library fill statuses that the application ignores, so that hooks can read them in `leave`. False: no
 /// memory for them, the application's choice stands. From `enter` hooks only.

@@ -76,8 +76,8 @@ struct Event {
   uint64_t own_status[4];  ///< room for one status of any ABI
   /// Between `enter` and `leave` the checksum module's own, through state(). Left uninitialised by the core.
   alignas(8) unsigned char module_state[40];
-  uint64_t* cookies;  ///< the modules' words beside the request that the call started (Module::cookie); null: complete
-                      ///< at once, or untracked
+  uint64_t* cookies;  ///< the modules' words beside the request that the call started, by request_word(); null:
+                      ///< complete at once, or untracked
   void* message;  ///< handle of a matched message
   // Where the call stores the handle of what it makes.
   void *new_comm, *new_window, *new_file;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A local call that moves data of the program's, as the module that sleeps sees it: MPI_Pack, MPI_Unpack, their
+// A local call that moves data of the program's, as a module sees it: MPI_Pack, MPI_Unpack, their
 // external kin, and MPI_Reduce_local. They are no events: nobody else looks at them.
 #pragma once
 

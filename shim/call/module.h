@@ -15,16 +15,13 @@ namespace resil {
 
 struct Event;
 struct LocalData;
-struct Quiet;
+struct HostRangeCache;
 struct Thread;
 struct Slice;
 struct ValueProblem;
 class JsonWriter;
 enum class LocalWay : uint8_t;
 class SafeText;
-
-/// Words that modules may keep beside each pending request.
-constexpr unsigned kCookies = 4;
 
 /// How one configuration variable is parsed. Values are kept as text and as number in the table (config.h).
 enum class ConfigType : uint8_t { kChoice, kChoices, kInteger, kReal, kText, kSignal, kSwitch };
@@ -63,14 +60,12 @@ struct Module {
   /// On MPI_Abort, before the real one.
   void (*on_abort)(int errorcode) = nullptr;
   /// For a module that has nothing to do before the program passes a buffer of a certain kind (one in a device's
-  /// memory): it sleeps until then. Asked about buffers of calls, but for those about which it said that this thread's
-  /// calls need not ask (`quiet`: left as it is, or set). False: it wakes. A sleeper costs a call with buffers four
-  /// instructions, or four for each buffer where the thread is quiet in a range only. Its `enter`, `activating` and
-  /// `replace` hooks are the first of all, its `leave` hook the last, from then on, `completed` is in its place; hooks
-  /// between are called before too, where other modules want them. One module at a time can have it.
-  bool (*sleeps_through)(const void* buffer, Quiet* quiet) = nullptr;
-  /// Of the module that sleeps, once it is awake: around local calls that move data (local_data.h), made by the
-  /// program.
+  /// memory): it stays dormant until then, with no hook of a call in any list. Asked about buffers of calls, but for
+  /// those that the thread's cache names: true activates it. `cache`: left as it is, or filled with further buffers
+  /// that would not. A dormant module costs a call with buffers four instructions, or four for each buffer where the
+  /// cache holds a range only. At most one module is dormant; a second one takes part from the start.
+  bool (*activate_on_buffer)(const void* buffer, HostRangeCache* cache) = nullptr;
+  /// Around local calls that move data (local_data.h), made by the program. One module can have these two.
   LocalWay (*local_enter)(Thread&, LocalData&) = nullptr;
   int (*local_leave)(Thread&, LocalData&, int result, int64_t packed) = nullptr;
   /// A thread's first MPI call, and its end (thread-exit context: no MPI).
@@ -80,20 +75,22 @@ struct Module {
   void (*enter)(Event&) = nullptr;
   void (*leave)(Event&) = nullptr;
   /// Which calls the three hooks below want to see; asked for every call when the hooks are built. Null: all.
-  bool (*between)(CallId) = nullptr;
+  bool (*intercepts)(CallId) = nullptr;
   /// Between all `enter` hooks and the library: may change what the library is given (Event::given_...). For what must
   /// stay out of the other modules' sight: fault injection, staging.
   void (*before_call)(Event&) = nullptr;
-  /// Carry out the call instead of the shim, with the given buffers. Returns true when `event.result` has been set.
-  bool (*replace)(Event&) = nullptr;
+  /// Executes the call instead of the library, with the given buffers. Returns true when `event.result` has been set.
+  bool (*execute_instead)(Event&) = nullptr;
   /// It has something to do when the program looks at a request without completing it (MPI_Request_get_status): the
   /// calls that look at several then come to it one by one.
   bool asks_status = false;
   /// Right after the library returned, before request tables and `leave` hooks.
   void (*after_call)(Event&) = nullptr;
-  /// Which of the words beside a request (Event::cookie) is this module's own: below kCookies, not that of another
-  /// module that may run beside it. Its hooks below are called for requests for which that word is not 0.
-  unsigned cookie = 0;
+  /// It reads the statuses of completion calls though no request has a word of its own: the shim sees that there are
+  /// some.
+  bool reads_statuses = false;
+  // The hooks below are for modules whose stage has a word beside each request (kStagesWithWord in stages.h), the
+  // cookie: called for requests whose cookie is not 0.
   /// A persistent request with a cookie is about to be started; before the real call.
   void (*activating)(Event&, uint64_t* cookie) = nullptr;
   /// A persistent request with a cookie was started (MPI_Start, MPI_Startall, MPI_Pready...); after the real call.
@@ -122,8 +119,14 @@ struct Module {
   void (*report)(JsonWriter&) = nullptr;
 };
 
-#define RESIL_MODULE(module)                              \
-  static_assert((module).stage != ::resil::Stage::kNone); \
+/// A module's hooks for requests need a word of its stage.
+constexpr bool module_is_sound(const Module& module) {
+  const bool follows = module.activating != nullptr || module.activated != nullptr || module.completed != nullptr;
+  return module.stage != Stage::kNone && (!follows || request_word(module.stage) < kRequestWords);
+}
+
+#define RESIL_MODULE(module)                       \
+  static_assert(::resil::module_is_sound(module)); \
   [[gnu::section("resil_modules"), gnu::used]] const ::resil::Module* const resil_module_pointer_##module = &(module)
 
 }  // namespace resil

@@ -13,8 +13,10 @@
 
 namespace resil {
 
-Hooks hooks;
-bool between[kCallCount];
+Hooks hook_lists[2];
+const Hooks* current_hooks = &hook_lists[0];
+const Module* dormant;
+bool intercepted[kCallCount];
 bool status_one_by_one;
 double (*time_hook)(Thread&, CallId, double);
 
@@ -23,11 +25,9 @@ namespace {
 const Module* enabled[kMaxModules];
 size_t enabled_count;
 
-enum class Sleepers : bool { kIn, kLeaveOut };
-
-bool is_between(const Module& module, CallId id) {
-  return (module.before_call != nullptr || module.replace != nullptr || module.after_call != nullptr) &&
-         (module.between == nullptr || module.between(id));
+bool intercepts(const Module& module, CallId id) {
+  return (module.before_call != nullptr || module.execute_instead != nullptr || module.after_call != nullptr) &&
+         (module.intercepts == nullptr || module.intercepts(id));
 }
 
 /// The place of a stage in kInward.
@@ -54,14 +54,13 @@ void add_enabled(const Module* module) {
 
 /// A hook of those modules that have it, in this order.
 template <class Hook>
-uint32_t collect(Hook Module::*hook, Hook* list, const StageOrder& order, uint8_t* cookies = nullptr,
-                 Sleepers sleepers = Sleepers::kIn) {
+uint32_t collect(Hook Module::*hook, Hook* list, const StageOrder& order, const Module* left_out = nullptr,
+                 uint8_t* words = nullptr) {
   uint32_t count = 0;
   for (Stage stage : order)
     for (const Module* module : enabled_modules()) {
-      if (module->stage != stage || module->*hook == nullptr) continue;
-      if (sleepers == Sleepers::kLeaveOut && module == hooks.sleeper) continue;
-      if (cookies != nullptr) cookies[count] = static_cast<uint8_t>(module->cookie);
+      if (module->stage != stage || module->*hook == nullptr || module == left_out) continue;
+      if (words != nullptr) words[count] = static_cast<uint8_t>(request_word(stage));
       list[count++] = module->*hook;
     }
   list[count] = nullptr;
@@ -70,12 +69,42 @@ uint32_t collect(Hook Module::*hook, Hook* list, const StageOrder& order, uint8_
 
 /// Likewise on the way out.
 template <class Hook>
-void collect_outward(Hook Module::*hook, Hook* list, Sleepers sleepers = Sleepers::kIn) {
-  const uint32_t count = collect(hook, list, kInward, nullptr, sleepers);
+void collect_outward(Hook Module::*hook, Hook* list, const Module* left_out) {
+  const uint32_t count = collect(hook, list, kInward, left_out);
   for (uint32_t i = 0; i < count / 2; ++i) {
     Hook first = list[i];
     list[i] = list[count - 1 - i];
     list[count - 1 - i] = first;
+  }
+}
+
+void fill(Hooks& lists, const Module* left_out) {
+  collect(&Module::enter, lists.enter, kInward, left_out);
+  collect_outward(&Module::leave, lists.leave, left_out);
+  collect(&Module::before_call, lists.before_call, kInward, left_out);
+  collect(&Module::execute_instead, lists.execute_instead, kCarrying, left_out);
+  collect_outward(&Module::after_call, lists.after_call, left_out);
+  collect(&Module::activating, lists.activating, kInward, left_out, lists.activating_word);
+  collect(&Module::activated, lists.activated, kInward, left_out, lists.activated_word);
+  collect(&Module::completed, lists.completed, kCompleting, left_out, lists.completed_word);
+  lists.statuses_wanted = lists.completed[0] != nullptr;
+  lists.local_enter = nullptr;
+  for (const Module* module : enabled_modules()) {
+    if (module == left_out) continue;
+    lists.statuses_wanted = lists.statuses_wanted || module->reads_statuses;
+    if (module->local_enter == nullptr) continue;
+    lists.local_enter = module->local_enter;
+    lists.local_leave = module->local_leave;
+  }
+}
+
+/// The calls that the modules of these lists see between all hooks and the library. None is taken back.
+void mark_intercepted(const Module* left_out) {
+  for (const Module* module : enabled_modules()) {
+    if (module == left_out) continue;
+    for (unsigned id = 0; id < kCallCount; ++id)
+      if (intercepts(*module, static_cast<CallId>(id))) __atomic_store_n(&intercepted[id], true, __ATOMIC_RELAXED);
+    if (module->asks_status) __atomic_store_n(&status_one_by_one, true, __ATOMIC_RELAXED);
   }
 }
 
@@ -85,57 +114,30 @@ void registry_enable() {
   enabled_count = 0;
   for (const Module* module : modules())
     if (enabled_count < kMaxModules && (module->enabled == nullptr || module->enabled())) add_enabled(module);
-  hooks.sleeper = nullptr;
+  dormant = nullptr;
   for (const Module* module : enabled_modules())
-    if (module->sleeps_through != nullptr) hooks.sleeper = module;
-  const bool sleeps = hooks.sleeper != nullptr;
-  hooks.first_enter = sleeps ? 1 : 0;
-  if (sleeps) hooks.enter[0] = hooks.sleeper->enter;
-  collect(&Module::enter, hooks.enter + hooks.first_enter, kInward, nullptr, Sleepers::kLeaveOut);
-  collect_outward(&Module::leave, hooks.leave, Sleepers::kLeaveOut);
-  collect(&Module::before_call, hooks.before_call, kInward);
-  const bool replaces = sleeps && hooks.sleeper->replace != nullptr;
-  if (replaces) hooks.replace[0] = hooks.sleeper->replace;
-  collect(&Module::replace, hooks.replace + replaces, kCarrying, nullptr, Sleepers::kLeaveOut);
-  collect_outward(&Module::after_call, hooks.after_call);
+    if (dormant == nullptr && module->activate_on_buffer != nullptr) dormant = module;
+  fill(hook_lists[0], dormant);
+  current_hooks = &hook_lists[0];
   collect(&Module::hand_over, pollers.hand_over, kInward);
   collect(&Module::progress, pollers.progress, kInward);
-  if (sleeps) {
-    hooks.activating[0] = hooks.sleeper->activating;
-    hooks.activating_cookie[0] = static_cast<uint8_t>(hooks.sleeper->cookie);
-  }
-  collect(&Module::activating, hooks.activating + sleeps, kInward, hooks.activating_cookie + sleeps,
-          Sleepers::kLeaveOut);
-  collect(&Module::activated, hooks.activated, kInward, hooks.activated_cookie);
-  const uint32_t behind = collect(&Module::completed, hooks.completed, kCompleting, hooks.completed_cookie) + 1;
-  collect(&Module::completed, hooks.completed + behind, kCompleting, hooks.completed_cookie + behind,
-          Sleepers::kLeaveOut);
-  hooks.first_completed = sleeps ? behind : 0;
   time_hook = nullptr;
   for (const Module* module : enabled_modules())
     if (module->time != nullptr && module->times()) time_hook = module->time;
   status_one_by_one = false;
-  for (const Module* module : enabled_modules())
-    status_one_by_one = status_one_by_one || (module != hooks.sleeper && module->asks_status);
-  for (unsigned id = 0; id < kCallCount; ++id) {
-    between[id] = false;
-    for (const Module* module : enabled_modules())
-      between[id] = between[id] || (module != hooks.sleeper && is_between(*module, static_cast<CallId>(id)));
-  }
+  memset(intercepted, 0, sizeof(intercepted));
+  mark_intercepted(dormant);
 }
 
-void registry_wake() {
+void registry_activate() {
   static SpinLock lock;
   SpinGuard guard(lock);
-  if (awake()) return;
-  for (unsigned id = 0; id < kCallCount; ++id)
-    if (is_between(*hooks.sleeper, static_cast<CallId>(id))) __atomic_store_n(&between[id], true, __ATOMIC_RELAXED);
-  if (hooks.sleeper->asks_status) __atomic_store_n(&status_one_by_one, true, __ATOMIC_RELAXED);
-  auto* last = hooks.leave;
-  while (*last != nullptr) ++last;
-  __atomic_store_n(last, hooks.sleeper->leave, __ATOMIC_RELEASE);
-  __atomic_store_n(&hooks.first_completed, 0, __ATOMIC_RELAXED);
-  __atomic_store_n(&hooks.first_enter, 0, __ATOMIC_RELEASE);
+  if (dormant == nullptr) return;
+  fill(hook_lists[1], nullptr);
+  // Before the lists: a call that has been through all hooks of the way in is intercepted, too.
+  mark_intercepted(nullptr);
+  __atomic_store_n(&current_hooks, &hook_lists[1], __ATOMIC_RELEASE);
+  __atomic_store_n(&dormant, static_cast<const Module*>(nullptr), __ATOMIC_RELEASE);
 }
 
 std::span<const Module* const> enabled_modules() { return {enabled, enabled_count}; }

@@ -9,6 +9,7 @@
 
 #include "shim/call/event.h"
 #include "shim/call/module_list.h"
+#include "shim/call/thread.h"
 #include "shim/model/calls.h"
 
 namespace resil {
@@ -17,27 +18,32 @@ namespace resil {
 /// before the first hook is called.
 void registry_enable();
 
-/// Hook lists of the call path: null-terminated.
+/// Hook lists of the call path: null-terminated, of the modules that are not dormant.
 struct Hooks {
-  void (*enter[18])(Event&);
-  void (*leave[18])(Event&);
-  void (*before_call[17])(Event&);
-  bool (*replace[18])(Event&);
-  void (*after_call[17])(Event&);
-  void (*activating[18])(Event&, uint64_t*);
-  void (*activated[17])(Event&, uint64_t*);
-  void (*completed[35])(Event&, int64_t, uint64_t*, bool);  ///< two lists: of all modules, and without the sleeper
-  uint32_t
-      first_enter;  ///< 1: the sleeper's hook, which comes first in the lists `enter` and `activating`, is left out
-  uint32_t first_completed;  ///< where the list that holds now begins
-  const Module* sleeper;  ///< module that has `sleeps_through`, null: none
-  uint8_t activating_cookie[18], activated_cookie[17], completed_cookie[35];  ///< whose word each one is given
+  void (*enter[kMaxModules + 1])(Event&);
+  void (*leave[kMaxModules + 1])(Event&);
+  void (*before_call[kMaxModules + 1])(Event&);
+  bool (*execute_instead[kMaxModules + 1])(Event&);
+  void (*after_call[kMaxModules + 1])(Event&);
+  void (*activating[kMaxModules + 1])(Event&, uint64_t*);
+  void (*activated[kMaxModules + 1])(Event&, uint64_t*);
+  void (*completed[kMaxModules + 1])(Event&, int64_t, uint64_t*, bool);
+  uint8_t activating_word[kMaxModules + 1], activated_word[kMaxModules + 1],
+      completed_word[kMaxModules + 1];  ///< whose word each one is given
+  bool statuses_wanted;  ///< somebody reads the statuses of completion calls
+  LocalWay (*local_enter)(Thread&, LocalData&);  ///< null: nobody looks at local calls
+  int (*local_leave)(Thread&, LocalData&, int result, int64_t packed);
 };
-extern Hooks hooks;
+/// The lists that hold now: the first ones until a dormant module is activated, then the second ones.
+extern Hooks hook_lists[2];
+extern const Hooks* current_hooks;
+inline const Hooks& hooks() { return *__atomic_load_n(&current_hooks, __ATOMIC_ACQUIRE); }
 
-/// The sleeper's hooks are called from now on. Any thread, inside a call, also while others are in theirs.
-void registry_wake();
-inline bool awake() { return __atomic_load_n(&hooks.first_enter, __ATOMIC_RELAXED) == 0; }
+/// The module that is dormant; null: none is, any more. Application's threads.
+extern const Module* dormant;
+inline bool is_dormant(const Module& module) { return __atomic_load_n(&dormant, __ATOMIC_RELAXED) == &module; }
+/// The dormant module's hooks are called from now on. Any thread, inside a call, also while others are in theirs.
+void registry_activate();
 
 /// Calls `hook` of every module that takes part and has it, in the order of the stages (or in reverse).
 template <class Hook, class... A>

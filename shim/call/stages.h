@@ -21,7 +21,8 @@ enum class Stage : uint8_t {
   kChecksum,  ///< compares what was sent with what came
   kRecord,  ///< records what MPI decides, and decides likewise in another run
   kSteps,  ///< runs steps of the program twice
-  kWatch,  ///< looks and changes nothing: recorder, dumps, hangs, whatever comes with no place of its own
+  kWatch,  ///< looks and changes nothing: recorder, dumps, whatever comes with no place of its own
+  kHang,  ///< watches for hangs
   kCount
 };
 
@@ -46,13 +47,14 @@ struct StageOrder {
 
 /// The way in; in reverse the way out.
 constexpr StageOrder kInward = {{Stage::kStaging, Stage::kReduction, Stage::kFault, Stage::kCopies, Stage::kChecksum,
-                                 Stage::kRecord, Stage::kSteps, Stage::kWatch}};
-/// Who is asked first to carry out a call in place of the library (`replace`); the first one that does ends the search.
+                                 Stage::kRecord, Stage::kSteps, Stage::kWatch, Stage::kHang}};
+/// Who is asked first to carry out a call in place of the library (`execute_instead`); the first one that does ends the
+/// search.
 constexpr StageOrder kCarrying = {{Stage::kStaging, Stage::kReduction, Stage::kFault, Stage::kCopies, Stage::kRecord,
-                                   Stage::kChecksum, Stage::kSteps, Stage::kWatch}};
+                                   Stage::kChecksum, Stage::kSteps, Stage::kWatch, Stage::kHang}};
 /// Who is told first that a request is complete (`completed`).
 constexpr StageOrder kCompleting = {{Stage::kReduction, Stage::kStaging, Stage::kFault, Stage::kCopies,
-                                     Stage::kChecksum, Stage::kRecord, Stage::kSteps, Stage::kWatch}};
+                                     Stage::kChecksum, Stage::kRecord, Stage::kSteps, Stage::kWatch, Stage::kHang}};
 static_assert(kInward.complete() && kCarrying.complete() && kCompleting.complete());
 
 /// What must be before what, and why. A list that breaks one does not compile.
@@ -68,9 +70,9 @@ constexpr StageRule kStageRules[] = {
     {kInward, Stage::kFault, Stage::kChecksum, "late damage lands on the way out, when checksums have looked"},
     {kInward, Stage::kChecksum, Stage::kRecord,
      "on the way out MPI's decision is kept before a mismatch can end the job"},
-    {kInward, Stage::kChecksum, Stage::kWatch,
+    {kInward, Stage::kChecksum, Stage::kHang,
      "a call is open for who watches while the library may block, not in drains"},
-    {kInward, Stage::kRecord, Stage::kWatch, "likewise: not while a recording is written or read"},
+    {kInward, Stage::kRecord, Stage::kHang, "likewise: not while a recording is written or read"},
     {kCarrying, Stage::kStaging, Stage::kReduction, "what staging refuses is not computed"},
     {kCarrying, Stage::kStaging, Stage::kRecord, "staging alone knows its messages; it asks what record decides"},
     {kCarrying, Stage::kReduction, Stage::kChecksum, "checksums only wait in another way"},
@@ -88,5 +90,17 @@ constexpr bool stages_obey_rules() {
   return true;
 }
 static_assert(stages_obey_rules());
+
+/// Stages whose module keeps a word of its own beside each pending request (Event::cookies); a new one goes to the end.
+constexpr Stage kStagesWithWord[] = {Stage::kChecksum, Stage::kRecord, Stage::kReduction, Stage::kStaging,
+                                     Stage::kHang};
+constexpr unsigned kRequestWords = sizeof(kStagesWithWord) / sizeof(Stage);
+
+/// Which of the words is that of the stage's module; kRequestWords: it has none.
+constexpr unsigned request_word(Stage stage) {
+  unsigned word = 0;
+  while (word < kRequestWords && kStagesWithWord[word] != stage) ++word;
+  return word;
+}
 
 }  // namespace resil

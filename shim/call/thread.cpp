@@ -116,7 +116,7 @@ Thread* thread_register() {
   // An empty cache entry must not look like a hit for handle 0 or address 0.
   thread->outer_frame = 0;
   thread->comm_generation = thread->type_generation = ~0u;
-  thread->quiet = {&Quiet::kNever, Quiet::kNever + 1, 0, 0};
+  thread->host_ranges = {&HostRangeCache::kNever, HostRangeCache::kNever + 1, 0, 0};
   thread->lane = claim_lane(&thread->lane_index);
   thread->lane->tid = static_cast<int32_t>(syscall(SYS_gettid));
   pthread_getname_np(pthread_self(), thread->lane->name, sizeof(thread->lane->name));

@@ -61,9 +61,9 @@ struct TypeCacheEntry {
 
 constexpr unsigned kSiteCache = 256, kCommCache = 8, kTypeCache = 64, kMaxModules = 16;
 
-/// Buffers that are of no interest to a sleeping module (module.h): all of them while `*word == value`, else those in
-/// [low, low + bytes).
-struct Quiet {
+/// Buffers that do not activate the dormant module (module.h), host memory that is: all of them while `*word == value`,
+/// else those in [low, low + bytes).
+struct HostRangeCache {
   static constexpr uint64_t kNever = 0;
   const uint64_t* word;
   uint64_t value;
@@ -75,7 +75,7 @@ struct Thread {
   uint32_t depth;  ///< 0 outside MPI; inside, calls from MPI's own text go straight through
   bool disabled;  ///< forked child, or after MPI_Finalize: nothing is looked at
   uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
-  Quiet quiet;
+  HostRangeCache host_ranges;
   uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
   ring::Lane* lane;  ///< where this thread writes; never null
   uint32_t lane_index;  ///< in the ring file; runtime.lane_count and above: a private lane

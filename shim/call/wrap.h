@@ -3,10 +3,10 @@
 // What the generated wrappers are made of. Included by backend.cpp once per ABI, inside its namespace: nothing here
 // may be shared between ABIs (MPI_Status and the handles differ in size).
 
-/// For modules that sleep until they are given a buffer of a certain kind.
+/// For the module that is dormant until it is given a buffer of a certain kind.
 template <bool sends, bool receives>
 [[gnu::always_inline]] inline void notice_buffers(Event& e) {
-  if ((!sends && !receives) || e.thread->quiet.all()) [[likely]]
+  if ((!sends && !receives) || e.thread->host_ranges.all()) [[likely]]
     return;
   if constexpr (sends) notice(*e.thread, e.send.buffer);
   if constexpr (receives) notice(*e.thread, e.receive.buffer);
@@ -30,10 +30,10 @@ template <bool sends, bool receives>
     admit(e);                                                                              \
   if (e.thread == nullptr || (notice_buffers<sends, receives>(e), !enter(e))) [[unlikely]] \
     return real<Signature>(layer, id) arguments;                                           \
-  if (!between[static_cast<unsigned>(id)]) [[likely]] {                                    \
+  if (!intercepted[static_cast<unsigned>(id)]) [[likely]] {                                \
     e.result = real<Signature>(layer, id) arguments;                                       \
   } else {                                                                                 \
-    if (!carried_out(e)) e.result = real<Signature>(layer, id) arguments;                  \
+    if (!intercept(e)) e.result = real<Signature>(layer, id) arguments;                    \
     after_call(e);                                                                         \
   }                                                                                        \
   leave(e);                                                                                \
@@ -163,7 +163,7 @@ struct LocalCall<layer, id, R(A...)> {
       return real<R(A...)>(layer, id)(arguments...);
     }
     if constexpr (moves_data(id)) {
-      if (thread != nullptr && !thread->quiet.all()) [[unlikely]]
+      if (thread != nullptr && !thread->host_ranges.all()) [[unlikely]]
         return move_data<layer, id>(*thread, arguments...);
     }
     if constexpr (id == CallId::kMPI_Wtime || id == CallId::kMPI_Wtick) {

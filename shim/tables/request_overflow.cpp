@@ -22,7 +22,7 @@ struct alignas(64) Bucket {
   uint64_t keys[kPlaces];  // 0: free
   OverflowEntry entries[kPlaces];
 };
-static_assert(sizeof(Bucket) == 384);
+static_assert(sizeof(Bucket) == 448);
 
 struct Level {
   uint32_t buckets;  // a power of two
@@ -152,7 +152,7 @@ bool overflow_set_flags(OverflowEntry* entry, OverflowState state, uint8_t flags
 bool overflow_release(OverflowEntry* entry, uint64_t key, OverflowState state, bool concurrent, uint64_t* cookies) {
   if (!concurrent) __atomic_store_n(&entry->state, 0, __ATOMIC_RELAXED);
   else if (!swap(entry->state, state.word(), uint64_t{0})) return false;
-  for (unsigned i = 0; i < kCookies; ++i) cookies[i] = entry->cookies[i];  // nobody else's until the place is free
+  for (unsigned i = 0; i < kRequestWords; ++i) cookies[i] = entry->cookies[i];  // nobody else's until the place is free
   for (Level& level : levels) {
     Bucket* table = table_of(level);
     const size_t offset =

@@ -13,7 +13,7 @@ namespace resil {
 
 /// One request, as few bytes as its completion needs. Its key lies beside it, in `OverflowBucket`.
 struct OverflowEntry {
-  uint64_t cookies[kCookies];  ///< the modules' words, 0: none
+  uint64_t cookies[kRequestWords];  ///< the modules' words, 0: none
   uint64_t state;  ///< OverflowState in one word, to be read and changed at once; 0: not filled in yet, or given back
 };
 

@@ -31,9 +31,12 @@ constexpr uint32_t kNone = ~0u;
 constexpr int kUndefinedIndex = -32766;  // MPI_UNDEFINED in all three ABIs
 
 uint64_t* keys;
-struct Cookies {
-  uint64_t word[kCookies];
+struct alignas(kRequestStride * sizeof(uint64_t)) Cookies {
+  uint64_t word[kRequestWords];
 };
+void copy(uint64_t* to, const uint64_t* from) {
+  for (unsigned i = 0; i < kRequestWords; ++i) to[i] = from[i];
+}
 Cookies* cookies;  // by entry: the modules' words, 0: none
 uint32_t* spilled;  // by bucket: live keys that found it full and went on
 uint32_t bucket_count;
@@ -128,14 +131,14 @@ uint32_t claim(uint64_t key) {
 }
 
 /// Gives the entry back. False: another thread, completing an operation of the same handle, was faster.
-bool release(uint32_t index, uint64_t key, uint64_t* cleanup, Cookies* cookie) {
+bool release(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* words) {
   uint32_t home = home_of(key);
   uint64_t shown = key;
   ring::Request& entry = runtime.requests[index];
   if (!concurrent) __atomic_store_n(&entry.key, 0, __ATOMIC_RELAXED);
   else if (!__atomic_compare_exchange_n(&entry.key, &shown, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return false;
   *cleanup = load(entry.cleanup);  // nobody else's until the place is free
-  *cookie = cookies[index];
+  copy(words, cookies[index].word);
   if (index / kBucket != home) __atomic_fetch_sub(&spilled[home], 1, __ATOMIC_RELAXED);
   __atomic_store_n(&keys[index], 0, __ATOMIC_RELEASE);
   return true;
@@ -212,11 +215,10 @@ void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
                       found.parent, found.how);
 }
 
-uint32_t first_completed() { return __atomic_load_n(&hooks.first_completed, __ATOMIC_RELAXED); }
-
 [[gnu::always_inline]] inline void tell(Event& e, int64_t place, uint64_t* words, bool freed) {
-  for (uint32_t i = first_completed(); hooks.completed[i] != nullptr; ++i)
-    if (uint64_t* cookie = &words[hooks.completed_cookie[i]]; *cookie != 0) hooks.completed[i](e, place, cookie, freed);
+  const Hooks& lists = hooks();
+  for (uint32_t i = 0; lists.completed[i] != nullptr; ++i)
+    if (uint64_t* cookie = &words[lists.completed_word[i]]; *cookie != 0) lists.completed[i](e, place, cookie, freed);
 }
 
 /// Where the entry of a key is: in the first level (`index`), in the second (`entry` and its `state`), or nowhere.
@@ -257,9 +259,9 @@ Found find_any(uint64_t key, uint32_t lane) {
     if (state.flags & ring::kActive) tell(e, place, entry->cookies, false);
     return true;
   }
-  Cookies own;
-  if (!overflow_release(entry, key, state, concurrent, own.word)) return false;
-  tell(e, place, own.word, freed);
+  uint64_t own[kRequestWords];
+  if (!overflow_release(entry, key, state, concurrent, own)) return false;
+  tell(e, place, own, freed);
   if (state.duplicate != 0) finish_duplicate(*e.thread, state.duplicate, freed || !succeeded(e, place));
   return true;
 }
@@ -274,9 +276,9 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
     return true;
   }
   uint64_t duplicate;
-  Cookies own;
-  if (!release(index, key, &duplicate, &own)) return false;
-  tell(e, place, own.word, freed);
+  uint64_t own[kRequestWords];
+  if (!release(index, key, &duplicate, own)) return false;
+  tell(e, place, own, freed);
   if (duplicate != 0) finish_duplicate(*e.thread, duplicate, freed || !succeeded(e, place));
   return true;
 }
@@ -303,11 +305,13 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
       load(entry.cleanup) != 0) [[unlikely]]
     return complete_elsewhere(e, key, place, freed);
   store(entry.key, uint64_t{0});
-  const Cookies own = cookies[first];
+  uint64_t own[kRequestWords];
+  copy(own, cookies[first].word);
   __atomic_store_n(&keys[first], 0, __ATOMIC_RELEASE);
-  for (uint32_t i = first_completed(); hooks.completed[i] != nullptr; ++i) {
-    uint64_t cookie = own.word[hooks.completed_cookie[i]];
-    if (cookie != 0) hooks.completed[i](e, place, &cookie, freed);
+  const Hooks& lists = hooks();
+  for (uint32_t i = 0; lists.completed[i] != nullptr; ++i) {
+    uint64_t cookie = own[lists.completed_word[i]];
+    if (cookie != 0) lists.completed[i](e, place, &cookie, freed);
   }
 }
 
@@ -321,7 +325,7 @@ uint64_t* cookies_of(const Found& found) {
 }
 
 void clear(uint64_t* words) {
-  for (unsigned i = 0; i < kCookies; ++i) words[i] = 0;
+  for (unsigned i = 0; i < kRequestWords; ++i) words[i] = 0;
 }
 
 uint8_t flags_of(const Event& e) {
@@ -331,7 +335,7 @@ uint8_t flags_of(const Event& e) {
 /// The way of a request that found no place among those that are shown.
 [[gnu::noinline]] void start_overflow(Event& e, uint64_t key) {
   __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
-  if (hooks.completed[first_completed()] == nullptr) return;  // nobody wants to know when it is complete
+  if (hooks().completed[0] == nullptr) return;  // nobody wants to know when it is complete
   OverflowEntry* entry = overflow_claim(key, concurrent);
   if (entry == nullptr) return;
   clear(e.cookies = entry->cookies);
@@ -454,15 +458,17 @@ bool requests_may_be_carried(const Event& e) {
 }
 
 void request_activating(Event& e) {
+  const Hooks& lists = hooks();
   for (int64_t i = 0; i < e.request_count; ++i) {
     const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);
     if (uint64_t* words = cookies_of(found); words != nullptr)
-      for (unsigned k = hooks.first_enter; hooks.activating[k] != nullptr; ++k)
-        if (uint64_t* cookie = &words[hooks.activating_cookie[k]]; *cookie != 0) hooks.activating[k](e, cookie);
+      for (unsigned k = 0; lists.activating[k] != nullptr; ++k)
+        if (uint64_t* cookie = &words[lists.activating_word[k]]; *cookie != 0) lists.activating[k](e, cookie);
   }
 }
 
 void request_activated(Event& e) {
+  const Hooks& lists = hooks();
   const bool start = e.id == CallId::kMPI_Start || e.id == CallId::kMPI_Startall;
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t key = request_handle(e.requests, i);
@@ -473,8 +479,8 @@ void request_activated(Event& e) {
              !overflow_set_flags(found.entry, found.state, static_cast<uint8_t>(found.state.flags | ring::kActive)));
     uint64_t* words = cookies_of(found);
     if (words == nullptr) continue;
-    for (unsigned k = 0; hooks.activated[k] != nullptr; ++k)
-      if (uint64_t* cookie = &words[hooks.activated_cookie[k]]; *cookie != 0) hooks.activated[k](e, cookie);
+    for (unsigned k = 0; lists.activated[k] != nullptr; ++k)
+      if (uint64_t* cookie = &words[lists.activated_word[k]]; *cookie != 0) lists.activated[k](e, cookie);
     if (!start || found.entry != nullptr) continue;
     ring::Request& entry = runtime.requests[found.index];
     entry.time = e.time;
@@ -493,8 +499,7 @@ void request_remember(Event& e) {
   // Many: borrowed in one piece with statuses, for the modules that look at what completes. Few: see give_statuses().
   if (saved_bytes(e) > sizeof(e.saved_few)) {
     size_t handles = (saved_bytes(e) + 15) & ~size_t{15}, statuses = 0;
-    if (hooks.completed[first_completed()] != nullptr && e.index == nullptr &&
-        backend->messages->status_ignored(e.given_statuses))
+    if (hooks().statuses_wanted && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
       statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
     e.saved_requests = e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
     if (statuses != 0 && e.scratch != nullptr) e.status_room = static_cast<char*>(e.scratch) + handles;

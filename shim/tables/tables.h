@@ -83,13 +83,16 @@ inline void request_forget(Event& event) {
 uint64_t request_handle(const void* array, int64_t index);
 /// The modules' words beside a request that is not complete yet; null: untracked.
 uint64_t* request_cookies(const Thread& thread, uint64_t key);
+/// Words from one request's to the next one's: a power of two, so that an index is a shift.
+constexpr unsigned kRequestStride = 8;
+static_assert(kRequestWords <= kRequestStride && (kRequestStride & (kRequestStride - 1)) == 0);
 extern uint64_t* request_words;  ///< of the request with index 0 in the ring's section "requests", then of the next
 /// Index there of the request with those words (Event::cookies, or what a hook is given of a persistent one); -1: it
 /// found no place there.
 inline int64_t request_index(const uint64_t* words) {
   const auto place =
       static_cast<uint64_t>(reinterpret_cast<const char*>(words) - reinterpret_cast<const char*>(request_words)) /
-      (kCookies * sizeof(uint64_t));
+      (kRequestStride * sizeof(uint64_t));
   return place < runtime.request_count ? static_cast<int64_t>(place) : -1;
 }
 /// A persistent request that has not been started, or has been completed since.

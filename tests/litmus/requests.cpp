@@ -16,7 +16,8 @@
 namespace resil {
 
 Runtime runtime;
-Hooks hooks;
+Hooks hook_lists[2];
+const Hooks* current_hooks = &hook_lists[0];
 const Backend* backend;
 void add_note(const char*) {}
 void* scratch_acquire(Thread&, size_t, uint64_t) { return nullptr; }
@@ -73,8 +74,9 @@ void begin_requests(bool concurrent) {
   stand_in.shared_first = 1;
   stand_in.shared_span = 1;
   backend = &stand_in;
-  hooks = {};
-  hooks.completed[0] = note_completed;
+  hook_lists[0] = {};
+  hook_lists[0].completed[0] = note_completed;
+  current_hooks = &hook_lists[0];
   runtime.request_count = kRequests;
   runtime.requests = static_cast<ring::Request*>(memory(kRequests * sizeof(ring::Request)));
   LITMUS_EXPECT(request_table_create());

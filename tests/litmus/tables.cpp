@@ -76,7 +76,7 @@ void begin_requests() {
   OverflowEntry* warm = overflow_claim(77, false);  // maps the table, which a program cannot see undone
   const OverflowState state = {1, 1, 0, 0};
   warm->state = state.word();
-  uint64_t cookies[kCookies];
+  uint64_t cookies[kRequestWords];
   overflow_release(warm, 77, state, false, cookies);
   __atomic_store_n(&handed_on, 0, __ATOMIC_RELAXED);
   completions = 0;
@@ -85,7 +85,7 @@ void begin_requests() {
 void start_request(uint64_t key, uint32_t lane, uint32_t serial) {
   OverflowEntry* entry = overflow_claim(key, true);
   LITMUS_EXPECT(entry != nullptr);
-  for (unsigned i = 0; i < kCookies; ++i) entry->cookies[i] = key + serial;
+  for (unsigned i = 0; i < kRequestWords; ++i) entry->cookies[i] = key + serial;
   const OverflowState state = {serial, lane, 0, 0};
   __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
 }
@@ -96,9 +96,9 @@ void complete_request(uint64_t key, uint32_t lane, uint64_t words) {
     OverflowState state;
     OverflowEntry* entry = overflow_find(key, lane, true, &state);
     LITMUS_EXPECT(entry != nullptr);
-    uint64_t cookies[kCookies];
+    uint64_t cookies[kRequestWords];
     if (!overflow_release(entry, key, state, true, cookies)) continue;
-    for (unsigned i = 0; i < kCookies; ++i) LITMUS_EXPECT(cookies[i] == words);
+    for (unsigned i = 0; i < kRequestWords; ++i) LITMUS_EXPECT(cookies[i] == words);
     return;
   }
 }

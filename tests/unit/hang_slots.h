@@ -24,12 +24,11 @@ using namespace resil::hang;
 
 inline const Module kModule = {.name = "hang",
                                .description = "",
-                               .stage = Stage::kWatch,
+                               .stage = Stage::kHang,
                                .ring_bytes = writer_ring_bytes,
                                .thread_start = writer_thread_start,
                                .enter = writer_enter,
                                .leave = writer_leave,
-                               .cookie = kHangCookie,
                                .activated = writer_activated,
                                .completed = writer_completed};
 

@@ -98,14 +98,15 @@ inline void activating(Event&, uint64_t* cookie) { told_activating.push_back(*co
 /// Makes the second level take part for one test case, as a verifying module does.
 struct Verifier {
   Verifier() {
-    resil::hooks.completed[0] = completed;
-    resil::hooks.activated[0] = activated;
-    resil::hooks.activating[0] = activating;
+    resil::hook_lists[0].completed[0] = completed;
+    resil::hook_lists[0].activated[0] = activated;
+    resil::hook_lists[0].activating[0] = activating;
+    resil::hook_lists[0].statuses_wanted = true;
     told.clear();
     told_active.clear();
     told_activating.clear();
   }
-  ~Verifier() { resil::hooks.completed[0] = nullptr, resil::hooks.activated[0] = resil::hooks.activating[0] = nullptr; }
+  ~Verifier() { resil::hook_lists[0] = {}; }
 };
 
 /// Fills the first level to the last place; what found none is on the second level.

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/call/stages.h"
+
 namespace resil {
 struct Event;
 struct Thread;
@@ -14,8 +16,8 @@ struct Thread;
 
 namespace resil::hang {
 
-/// Which word beside a request is hang detection's (Module::cookie).
-constexpr unsigned kHangCookie = 3;
+/// Which word beside a request is hang detection's (stages.h).
+constexpr unsigned kHangCookie = request_word(Stage::kHang);
 
 /// Module::ring_bytes.
 size_t writer_ring_bytes(uint32_t* entry_bytes);
