@@ -22,6 +22,7 @@
 #include "shim/config/config.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
+#include "shim/runtime/staged.h"
 
 namespace resil {
 
@@ -112,10 +113,14 @@ constexpr auto kRoles = by_call(role_of);
 
 bool enabled() { return config_has("RESIL_MODE", "checksum"); }
 
+constexpr StagedChecks kStagedChecks = {p2p::receive_posting, p2p::send_announcing, p2p::send_posted,
+                                        p2p::send_dropped};
+
 bool usable;  // memory is there; checks across ranks need ledger::connected() besides
 bool multiple;
 
 void before_init() {
+  staged_checks = &kStagedChecks;
   digest_prepare();
   usable = ledger::setup_memory() && blame::prepare() && p2p::prepare() && collective::prepare() && rma::prepare();
   if (!usable) log_line(messages::checksum::no_memory);

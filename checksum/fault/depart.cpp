@@ -7,9 +7,9 @@
 
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
-#include "checksum/fault/staged.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/event.h"
+#include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fault {

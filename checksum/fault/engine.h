@@ -11,10 +11,13 @@
 #include "checksum/fault/layout.h"
 #include "checksum/fault/spec.h"
 
+namespace resil {
+struct StagedMessage;
+}
+
 namespace resil::fault {
 
 struct Operation;
-struct StagedMessage;
 
 /// One packet that has come to this rank.
 struct Arrival {

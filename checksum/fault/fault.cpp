@@ -8,7 +8,6 @@
 
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
-#include "checksum/fault/staged.h"
 #include "checksum/ledger/blame.h"
 #include "shim/abi/backend.h"
 #include "shim/call/dispatch.h"
@@ -18,6 +17,7 @@
 #include "shim/config/config_value.h"
 #include "shim/report/json.h"
 #include "shim/runtime/memory.h"
+#include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fault {

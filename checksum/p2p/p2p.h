@@ -15,6 +15,7 @@ namespace resil {
 struct Event;
 struct CommInfo;
 struct Thread;
+struct StagedView;
 class JsonWriter;
 }
 
@@ -69,6 +70,12 @@ void receive_started(Event& event, uint64_t* cookie);
 void receive_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
 void message_enter(Event& event);  ///< MPI_Mrecv, Imrecv: notes the message handle
 void matched_probe(Event& event);  ///< MPI_Mprobe, MPI_Improbe after the real call
+
+// --- StagedChecks (shim/runtime/staged.h), in sends.cpp and receives.cpp ---------------------------------------------
+void receive_posting(Event& event, const View& copy);
+void send_announcing(Event& event, const StagedView& copy);
+void send_posted(Thread& thread, void* word, const StagedView& copy);
+void send_dropped(void* word);
 
 // --- order.cpp ---------------------------------------------------------------------------------------------------
 bool lane_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only);

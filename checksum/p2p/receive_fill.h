@@ -8,9 +8,9 @@
 #include "checksum/ledger/lives.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/receive_queue.h"
-#include "checksum/p2p/staged.h"
 #include "shim/abi/backend.h"
 #include "shim/model/view.h"
+#include "shim/runtime/staged.h"
 
 namespace resil::p2p {
 

@@ -19,12 +19,12 @@
 #include "checksum/p2p/receive_fill.h"
 #include "checksum/p2p/receive_queue.h"
 #include "checksum/p2p/receive_side.h"
-#include "checksum/p2p/staged.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/runtime/memory.h"
+#include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
 
 namespace resil::p2p {

@@ -7,12 +7,12 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/p2p/p2p.h"
-#include "checksum/p2p/staged.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/event.h"
 #include "shim/runtime/pool.h"
+#include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
 
 namespace resil::p2p {
@@ -196,14 +196,14 @@ bool was_sent(const Event& e) {
 bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
   StagedView copy;
   void** word = nullptr;
-  const Sent sent = staged_copies->sent(e, &copy, &word);
-  if (sent == Sent::kElsewhere) return false;
+  const StagedSend sent = staged_copies->sent(e, &copy, &word);
+  if (sent == StagedSend::kElsewhere) return false;
   const bool follows = (e.attributes & kCallStarts) && e.cookies != nullptr && !(e.attributes & kCallBothWays);
   Record record = make_record(e, Space::kMessage);
   const bool shared = lane_is_shared(record.comm, e.peer, e.tag, true, true);
   record.bytes = view.bytes;
   record.flags = shared ? ledger::kUnordered : 0;
-  if (sent == Sent::kPosted) {
+  if (sent == StagedSend::kPosted) {
     record.digest = copy.digest;
     const uint64_t handle = announce(*e.thread, peer, record, copy.view);
     SendEntry* entry = follows && ledger::full_blame() ? follow(e, view, record, &peer, Reason::kNone) : nullptr;

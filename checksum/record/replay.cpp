@@ -7,7 +7,6 @@
 // a limit: what does not come is said, never waited for without end.
 
 #include "checksum/record/divergence.h"
-#include "checksum/record/staged.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
@@ -15,6 +14,7 @@
 #include "shim/call/thread.h"
 #include "shim/model/request_class.h"
 #include "shim/runtime/progress.h"
+#include "shim/runtime/staged.h"
 
 #include <cstdio>
 

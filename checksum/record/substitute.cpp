@@ -7,12 +7,12 @@
 #include <atomic>
 #include <cstring>
 
-#include "checksum/record/staged.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/attach.h"
 #include "shim/runtime/pool.h"
+#include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
 
 namespace resil::record {

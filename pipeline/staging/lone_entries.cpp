@@ -7,7 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checksum/fault/staged.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
@@ -17,6 +16,7 @@
 #include "shim/config/config.h"
 #include "shim/report/json.h"
 #include "shim/runtime/pool.h"
+#include "shim/runtime/staged.h"
 #include "shim/tables/request_overflow.h"
 #include "shim/tables/tables.h"
 
@@ -340,9 +340,8 @@ bool take_one() {
 bool lone_usable() {
   if (usable != Usable::kUndecided) [[likely]]
     return usable == Usable::kYes;
-  const bool never = lone_chunk == 0 || several_threads() || checking || job_survives() ||
-                     fault::staged_faults != nullptr || config_has("RESIL_MODE", "record") ||
-                     config_has("RESIL_MODE", "verify");
+  const bool never = lone_chunk == 0 || several_threads() || checking || job_survives() || staged_faults != nullptr ||
+                     config_has("RESIL_MODE", "record") || config_has("RESIL_MODE", "verify");
   if (!never && private_comm() == 0)  // MPI was initialised out of sight: perhaps later
     return false;
   usable = never ? Usable::kNo : Usable::kYes;

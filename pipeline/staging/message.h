@@ -43,7 +43,7 @@ struct Message {
   uint8_t pieces;  ///< that the library has to be done with: 2 when it is cut
   CallId call;  ///< that sent or posted it
   int32_t peer, tag;  ///< as in the call; once received: of the message
-  void* word;  ///< the ledger's, of a send in its lane (checksum/p2p/staged.h)
+  void* word;  ///< the ledger's, of a send in its lane (shim/runtime/staged.h)
   std::atomic<uint8_t> parts;  ///< that are not done: 1, with a send that it owns 2
   std::atomic<uint8_t> marks;  ///< kFinished, kDetached, kClosing, kLeaving
   bool staged;  ///< has a packet (else: MPI_Isendrecv's receive into host memory)
@@ -157,7 +157,7 @@ void copy_failed(Message& op, const char* direction);
 // --- p2p_checks.cpp
 // ---------------------------------------------------------------------------------------------------
 
-/// One request of a completion call as verify tests it (checksum/record/staged.h).
+/// One request of a completion call as verify tests it (shim/runtime/staged.h).
 bool test_one(Event& event, int64_t index, int* flag, void* status, int* result);
 
 /// Before MPI_Init returns: the ledger is to look at pinned copies, verify to know of staged requests.

@@ -4,7 +4,6 @@
 
 #include "pipeline/staging/p2p.h"
 
-#include "checksum/record/staged.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/staging.h"
@@ -12,6 +11,7 @@
 #include "shim/call/thread.h"
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {
@@ -341,11 +341,11 @@ Message* open_receive(Thread& thread, const Half& half, MessagePart* part) {
 }
 
 bool decide(Event& e, Half* receive, bool* decided) {
-  if (record::staged_replay == nullptr) [[likely]]
+  if (staged_replay == nullptr) [[likely]]
     return true;
-  const record::Recorded was = record::staged_replay->receive(e, &receive->envelope.peer, &receive->envelope.tag);
-  *decided = was == record::Recorded::kFrom;
-  return was != record::Recorded::kNobody;
+  const Recorded was = staged_replay->receive(e, &receive->envelope.peer, &receive->envelope.tag);
+  *decided = was == Recorded::kFrom;
+  return was != Recorded::kNobody;
 }
 
 bool copy_of(Thread& thread, Message& op, MessagePart* part) {

@@ -3,7 +3,6 @@
 // Blocking messages with device buffers. While nothing else is under way the library's own blocking call does the
 // waiting; else tests, between which everything else is looked after.
 
-#include "checksum/record/staged.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone.h"
 #include "pipeline/staging/p2p.h"
@@ -11,6 +10,7 @@
 #include "shim/abi/backend.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/staged.h"
 
 namespace resil::staging {
 
@@ -25,7 +25,7 @@ int complete(Event& e, uint64_t* request, void* status, const MessageEnvelope* d
   uint64_t began = 0;
   wait_while_working(*e.thread, [&] {
     int flag = 0;
-    if (decided != nullptr) record::staged_replay->waits(e, decided->peer, round++, &began);
+    if (decided != nullptr) staged_replay->waits(e, decided->peer, round++, &began);
     result = backend->messages->test(request, &flag, status);
     return flag != 0 || result != 0;
   });

@@ -5,17 +5,16 @@
 
 #include <cstring>
 
-#include "checksum/fault/staged.h"
-#include "checksum/p2p/staged.h"
 #include "pipeline/staging/p2p.h"
 #include "shim/call/thread.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/runtime/staged.h"
 
 namespace resil::staging {
 
 namespace {
 
-fault::StagedMessage message_of(const Message& op, char* given, uint64_t bytes) {
+StagedMessage message_of(const Message& op, char* given, uint64_t bytes) {
   const Packet& packet = op.packet;
   const bool as_bytes = packet.layout == Layout::kPacked && !packet.type->padded;
   return {op.call,
@@ -24,14 +23,14 @@ fault::StagedMessage message_of(const Message& op, char* given, uint64_t bytes) 
           op.tag,
           given,
           as_bytes ? static_cast<int64_t>(packet.bytes) : packet.count,
-          as_bytes ? &p2p::kByteMap : packet.type,
+          as_bytes ? &kByteMap : packet.type,
           bytes};
 }
 
 }  // namespace
 
 void wire_prepare(Message& op, MessagePart* part) {
-  if (fault::staged_faults == nullptr || !fault::staged_faults->sends()) [[likely]]
+  if (staged_faults == nullptr || !staged_faults->sends()) [[likely]]
     return;
   op.scratch = memory::blocks.allocate(op.packet.host_bytes);
   if (op.scratch != nullptr)
@@ -43,13 +42,13 @@ void wire_departs(Message& op) {
     return;
   memcpy(op.scratch, op.packet.host, op.packet.host_bytes);
   char* given = static_cast<char*>(op.scratch) + (packet_given(op.packet) - op.packet.host);
-  fault::staged_faults->departing(*current_thread, message_of(op, given, op.packet.bytes));
+  staged_faults->departing(*current_thread, message_of(op, given, op.packet.bytes));
 }
 
 void wire_arrived(Message& op, uint64_t bytes) {
-  if (fault::staged_faults == nullptr || !op.staged || bytes == 0) [[likely]]
+  if (staged_faults == nullptr || !op.staged || bytes == 0) [[likely]]
     return;
-  fault::staged_faults->arrived(*current_thread, message_of(op, packet_given(op.packet), bytes));
+  staged_faults->arrived(*current_thread, message_of(op, packet_given(op.packet), bytes));
 }
 
 }  // namespace resil::staging

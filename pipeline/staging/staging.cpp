@@ -4,7 +4,6 @@
 
 #include "pipeline/staging/staging.h"
 
-#include "checksum/record/staged.h"
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/lone_peer.h"
@@ -23,6 +22,7 @@
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/accelerators/runtimes.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/runtime/staged.h"
 
 namespace resil::staging {
 
@@ -147,7 +147,7 @@ bool execute_instead(Event& e) {
   if (of == CallClass::kRequestFree && persistent_freed(e)) return true;
   if (!completes(e.id)) return false;
   const bool decides = of != CallClass::kRequestFree && of != CallClass::kCancel;
-  return (decides && record::staged_replay != nullptr && record::staged_replay->completion(e)) || wait_replace(e);
+  return (decides && staged_replay != nullptr && staged_replay->completion(e)) || wait_replace(e);
 }
 
 /// Last of all.

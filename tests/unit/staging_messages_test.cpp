@@ -16,7 +16,6 @@
 #include <thread>
 #include <vector>
 
-#include "checksum/ledger/ledger_internal.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/lone.h"
@@ -161,12 +160,6 @@ int ordinal_of(const Device&) { return 0; }
 Api api_of(const Device&) { return {}; }
 const char* api_name(Api) { return ""; }
 }  // namespace gpu
-namespace ledger {
-bool is_concurrent;
-bool connected() { return false; }
-void flush(Thread&) {}
-void progress(Thread&) {}
-}  // namespace ledger
 namespace staging {
 constinit bool checking = false;
 constinit uint32_t lone_held;
