@@ -60,7 +60,7 @@ void fill(Case* one, Peer& from, const Record& sent, uint64_t ordinal, const Rec
   one->received = received;
   one->ordinal = ordinal;
   one->evidence_handle = evidence;
-  one->opened = seconds_now();
+  one->opened = monotonic_seconds();
   one->next_ask = one->opened;
   one->interval = kAskAgain;
   one->expected_bytes = one->expected_leaves = 0;
@@ -73,7 +73,7 @@ void fill(Case* one, Peer& from, const Record& sent, uint64_t ordinal, const Rec
 /// Under abort: from now on the job has not long to live.
 void closed_one() {
   double none = 0;
-  stop_at.compare_exchange_strong(none, seconds_now() + kBurst);
+  stop_at.compare_exchange_strong(none, monotonic_seconds() + kBurst);
 }
 
 /// Counts and publishes.
@@ -190,7 +190,7 @@ void take_answer(Case& one, const Answer& answer, const char* rest) {
     memcpy(one.expected.data + answer.window, rest + answer.leaf_count * sizeof(uint64_t), answer.window_bytes);
     one.expected_bytes = answer.window + answer.window_bytes;
   }
-  if (answer.state == SenderState::kPending) one.next_ask = seconds_now() + kPendingAgain;
+  if (answer.state == SenderState::kPending) one.next_ask = monotonic_seconds() + kPendingAgain;
   else if (answer.state == SenderState::kVoid || answer.state == SenderState::kUnknown || answer.window_bytes == 0 ||
            one.expected_bytes >= answer.copy_bytes || one.expected_bytes >= one.found.bytes)
     one.state = CaseState::kReady;
@@ -224,7 +224,7 @@ void ask(Thread& thread, Peer& from, const Query& query) {
   if (ledger::post(thread, from, ledger::Kind::kQuery, &query, sizeof(query))) return;
   Guard guard(lock);
   Case& one = cases[query.id % kCases];
-  if (one.state == CaseState::kOpen && one.id == query.id) one.next_ask = seconds_now() + kNoRoomAgain;
+  if (one.state == CaseState::kOpen && one.id == query.id) one.next_ask = monotonic_seconds() + kNoRoomAgain;
 }
 
 /// One case: what is due. True: it was closed or put back.
@@ -267,7 +267,7 @@ bool tend_case(Thread& thread, Case& one, double now, double patience) {
 }
 
 void tend_all(Thread& thread, bool force) {
-  const double now = seconds_now(), patience = force ? -1e9 : config_real("RESIL_DRAIN_SECONDS");
+  const double now = monotonic_seconds(), patience = force ? -1e9 : config_real("RESIL_DRAIN_SECONDS");
   // Closing one case may let another one go that waited for it.
   for (bool again = true; again && open_count.load(std::memory_order_relaxed) != 0;) {
     again = false;
@@ -337,9 +337,9 @@ void tend(Thread& thread) {
 
 void settle(Thread& thread, double deadline_seconds) {
   if (cases == nullptr || stopping) return;
-  const double until = seconds_now() + deadline_seconds;
+  const double until = monotonic_seconds() + deadline_seconds;
   while (open_count.load(std::memory_order_relaxed) != 0 || (stop_at != 0 && ledger::abort_wanted())) {
-    const double left = until - seconds_now();
+    const double left = until - monotonic_seconds();
     const bool mine = tend_once(thread, left <= 0);
     if (open_count.load(std::memory_order_relaxed) == 0 && mine) continue;
     if (left <= 0 && !mine) return;  // another thread is closing them, or this one is inside tend() already

@@ -12,6 +12,7 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/work_memory.h"
+#include "shim/base/clock.h"
 #include "shim/base/spinlock.h"
 #include "shim/report/finding.h"
 
@@ -33,12 +34,6 @@ struct Mode {
   bool full, concurrent;
 };
 extern Mode mode;
-
-inline double seconds_now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 /// A lock that costs nothing below MPI_THREAD_MULTIPLE. Held for short copies, never across an MPI call.
 struct Guard : OptionalGuard {

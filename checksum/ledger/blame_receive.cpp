@@ -87,12 +87,12 @@ bool as_before(const View& view, const Evidence& evidence, uint64_t received) {
 
 /// Reads the buffer again until it has been the same for long enough.
 void look(const View& view, Evidence* evidence) {
-  const double start = seconds_now();
+  const double start = monotonic_seconds();
   evidence->untouched = as_before(view, *evidence, evidence->first);
   double until = start + (evidence->untouched ? kLongLook : kShortLook), now = start;
   do {
     const uint64_t again = view_digest(view, evidence->bytes);
-    now = seconds_now();
+    now = monotonic_seconds();
     ++evidence->looks;
     if (looked_at != nullptr) [[unlikely]]
       looked_at(view.buffer, evidence->looks + 1);

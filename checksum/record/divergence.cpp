@@ -18,6 +18,7 @@
 #include "checksum/record/messages.h"
 #include "detectors/dump/symbols.h"
 #include "shim/base/bit_cast.h"
+#include "shim/base/clock.h"
 #include "shim/base/own_stack.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
@@ -330,8 +331,7 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
               e != nullptr ? name_of(e->id) : "none", where);
   finding.add("after", "%s", before);
   if (d.what == What::kInput && d.source >= 0) finding.add("source", "rank %d", d.source);
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);  // the report puts the first of all ranks first
+  const timespec now = clock_now(CLOCK_REALTIME);  // the report puts the first of all ranks first
   finding.add("time", "%lld.%06ld", static_cast<long long>(now.tv_sec), now.tv_nsec / 1000);
   finding.add("inputs_agreed", "%s", d.what == What::kInput ? "no: this is the first one that differs" : "yes");
   add_values(finding, d);

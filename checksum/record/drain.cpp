@@ -8,6 +8,7 @@
 // It is not told when a buffer is full, which would be a system call on the way of the program: it comes back so often
 // that two of a thread's four buffers stay free, and is woken only by a thread that is about to run out.
 #include "checksum/record/writer_internal.h"
+#include "shim/base/clock.h"
 #include "shim/base/helper_thread.h"
 
 namespace resil::record {
@@ -18,7 +19,7 @@ constexpr double kShortestPause = 0.0005, kLongestPause = 0.25;
 constexpr double kPartialEvery = 0.5;  // a second at most, with the longest pause and some delay
 
 void help() {
-  double pause = 0.01, last_partial = seconds_now();
+  double pause = 0.01, last_partial = monotonic_seconds();
   while (!writer.helper_stop.load(std::memory_order_acquire)) {
     const uint32_t heard = writer.bell.load(std::memory_order_acquire);
     writer.helper_sleeps.store(true, std::memory_order_seq_cst);
@@ -26,7 +27,7 @@ void help() {
     writer.helper_sleeps.store(false, std::memory_order_relaxed);
     if (writer.helper_stop.load(std::memory_order_acquire) || !writer.recording.load(std::memory_order_relaxed)) break;
     if (!writer.file_lock.lock(kLongestPause)) continue;
-    const double now = seconds_now();
+    const double now = monotonic_seconds();
     const bool partial = now - last_partial >= kPartialEvery;
     if (partial) last_partial = now;
     const int full = write_streams(partial);
@@ -119,7 +120,7 @@ void buffer_taken(const Channel& channel) {
 
 bool wait_for_space(Channel* channel, uint32_t stream) {
   SizeSignalShield shield;
-  const double begin = seconds_now();
+  const double begin = monotonic_seconds();
   double patient_since = begin;
   uint64_t written = writer.file.bytes();
   writer.stalls.fetch_add(1, std::memory_order_relaxed);
@@ -134,7 +135,7 @@ bool wait_for_space(Channel* channel, uint32_t stream) {
       continue;
     }
     wait_on(&writer.space, space, 0.02);
-    const double now = seconds_now();
+    const double now = monotonic_seconds();
     if (writer.file.bytes() != written) {
       written = writer.file.bytes();
       patient_since = now;
@@ -143,7 +144,7 @@ bool wait_for_space(Channel* channel, uint32_t stream) {
     }
   }
   writer.waiting.fetch_sub(1, std::memory_order_acq_rel);
-  writer.stalled_ns.fetch_add(static_cast<uint64_t>((seconds_now() - begin) * 1e9), std::memory_order_relaxed);
+  writer.stalled_ns.fetch_add(static_cast<uint64_t>((monotonic_seconds() - begin) * 1e9), std::memory_order_relaxed);
   return writer.recording.load(std::memory_order_relaxed);
 }
 
@@ -156,11 +157,11 @@ bool helper_start() {
 }
 
 void helper_end(double patience) {
-  const double deadline = seconds_now() + patience;
+  const double deadline = monotonic_seconds() + patience;
   writer.helper_stop.store(true, std::memory_order_release);
   wake_helper();
-  while (writer.helper_runs.load(std::memory_order_acquire) != 0 && seconds_now() < deadline)
-    wait_on(&writer.helper_runs, 1, deadline - seconds_now());
+  while (writer.helper_runs.load(std::memory_order_acquire) != 0 && monotonic_seconds() < deadline)
+    wait_on(&writer.helper_runs, 1, deadline - monotonic_seconds());
 }
 
 }  // namespace resil::record

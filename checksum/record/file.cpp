@@ -14,6 +14,8 @@
 
 #include <cstring>
 
+#include "shim/base/clock.h"
+
 namespace resil::record {
 
 namespace {
@@ -28,12 +30,6 @@ sigset_t only_size_signal() {
 bool size_signal_pending() {
   sigset_t set;
   return sigpending(&set) == 0 && sigismember(&set, SIGXFSZ) == 1;
-}
-
-uint64_t realtime_ns() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 /// All of `count` parts, or errno. Parts are consumed.
@@ -87,12 +83,6 @@ SizeSignalShield::~SizeSignalShield() {
   errno = kept;
 }
 
-double seconds_now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 void wait_on(std::atomic<uint32_t>* word, uint32_t value, double seconds) {
   if (seconds <= 0) return;
   timespec limit;
@@ -112,9 +102,9 @@ bool PatientLock::try_lock() {
 
 bool PatientLock::lock(double seconds) {
   if (try_lock()) return true;
-  const double deadline = seconds_now() + seconds;
+  const double deadline = monotonic_seconds() + seconds;
   while (word_.exchange(2, std::memory_order_acquire) != 0) {
-    const double left = deadline - seconds_now();
+    const double left = deadline - monotonic_seconds();
     if (left <= 0) return false;
     wait_on(&word_, 2, left);
   }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "shim/base/clock.h"
 #include "shim/call/runtime.h"
 
 namespace resil::dump {
@@ -58,10 +59,8 @@ void put_user_record(SafeText& text, const ring::Record& record) {
 
 Moment moment_now() {
   Moment moment{};
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
   moment.ticks = ticks();
-  moment.realtime_ns = static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+  moment.realtime_ns = realtime_ns();
   const ring::Header& header = *runtime.header;
   double rate = header.ticks_per_second;
   if (!(rate >= kSlowest && rate <= kFastest) && moment.realtime_ns > header.realtime_start_ns) {

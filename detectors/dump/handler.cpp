@@ -21,6 +21,7 @@
 
 #include "detectors/dump/dump.h"
 #include "detectors/dump/objects.h"
+#include "shim/base/clock.h"
 #include "shim/call/runtime.h"
 
 namespace resil::dump {
@@ -38,12 +39,6 @@ std::atomic<bool> die_afterwards{false};  // lost terminal while another thread 
 std::atomic<bool> chain_used_up{false};  // the program's handler had SA_RESETHAND
 
 constexpr uint64_t kLongDumpSeconds = 10;
-
-uint64_t now_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec);
-}
 
 bool own_process() { return syscall(SYS_getpid) == runtime.pid; }
 
@@ -107,7 +102,7 @@ void describe(char* reason, size_t capacity, const siginfo_t* info, const char* 
 
 void complain_about_long_dump() {
   const uint64_t since = dumping_since.load(std::memory_order_relaxed);
-  const uint64_t now = now_seconds();
+  const uint64_t now = monotonic_ns() / 1000000000;
   if (since == 0 || now - since < kLongDumpSeconds) return;
   char line[160];
   SafeText text(line, sizeof line, -1);
@@ -127,7 +122,7 @@ void request_dump(const siginfo_t* info, const char* text, const ucontext_t& con
     }
     const uint32_t count = requests.exchange(0, std::memory_order_acq_rel);
     if (count != 0) {
-      dumping_since.store(now_seconds(), std::memory_order_relaxed);
+      dumping_since.store(monotonic_ns() / 1000000000, std::memory_order_relaxed);
       describe(workspace->reason, sizeof workspace->reason, first ? info : nullptr,
                first ? text : "requests during the dump before", count);
       // One more dump for what came during the first; what comes during that one is answered by it, or a storm of

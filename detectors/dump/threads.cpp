@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/base/clock.h"
 #include "shim/base/task_list.h"
 #include "shim/call/runtime.h"
 
@@ -19,12 +20,6 @@ namespace {
 enum SlotPhase : uint64_t { kDone = 0, kAsked = 1, kWriting = 2, kWritten = 3 };
 
 char question_mark;  // its address is the mark: nobody else sends it
-
-uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 void nap(long ns) {
   timespec wait{0, ns};
@@ -130,8 +125,8 @@ void collect(Threads* threads, int signal, const ucontext_t& context) {
       ++asked;
     }
   }
-  const uint64_t deadline = now_ns() + uint64_t{kWaitMs} * 1000000;
-  for (long pause = 50000; asked > 0 && now_ns() < deadline; pause = pause < 2000000 ? pause * 2 : pause) {
+  const uint64_t deadline = monotonic_ns() + uint64_t{kWaitMs} * 1000000;
+  for (long pause = 50000; asked > 0 && monotonic_ns() < deadline; pause = pause < 2000000 ? pause * 2 : pause) {
     nap(pause);
     asked = 0;
     for (uint32_t i = 0; i < threads->used; ++i) {

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include "shim/base/clock.h"
 #include "shim/ring/device_work.h"
 
 namespace resil::gpu_runtime {
@@ -89,7 +90,7 @@ void open(Call& call) {
   wait_write_begins(wait);
   wait.open = true, wait.returned = false, wait.judged = call.complete && call.count != 0;
   wait.kind = call.kind, wait.api = call.api, wait.call = call.name, wait.handle = call.handle, wait.site = call.site;
-  wait.since = now_seconds();
+  wait.since = monotonic_seconds();
   wait.words = call.count;
   for (uint32_t i = 0; i < call.count; ++i)
     wait.word[i] = call.kind == Kind::kEventWait && call.event.after.armed() ? call.event.after : call.words[i];
@@ -154,14 +155,14 @@ int call_end(Call& call, int result) {
       if (call.held) word_seen(slot);
       continue;
     }
-    const double returned = now_seconds();
+    const double returned = monotonic_seconds();
     if (call.kind == Kind::kEventWait && !event_unchanged(call.api, call.handle, call.event)) {
       judged = false, call.why = Uncovered::kRace;
       break;
     }
     set(call.wait, &OpenWait::returned, true);
     const Arrival arrival = await(*call.driver, call.words[i], call.streams[i], kForever, &result);
-    const double seconds = now_seconds() - returned;
+    const double seconds = monotonic_seconds() - returned;
     if (arrival != Arrival::kArrived) {
       judged = false, call.why = Uncovered::kRefused;
       break;
@@ -184,17 +185,17 @@ int call_end(Call& call, int result) {
 }
 
 Arrival await(const Driver& driver, const Word& word, void* stream, double limit, int* error) {
-  const double began = now_seconds();
+  const double began = monotonic_seconds();
   double asked = began;
   for (unsigned turn = 1; !word.written(); ++turn) {
     if (turn % 64 != 0) continue;
-    const double now = now_seconds();
+    const double now = monotonic_seconds();
     if (now - began > limit) return Arrival::kTimeout;
     if (now - asked > kAsk) {
       // A stream that has failed never comes to its word. The answer "done" is not believed: it is what is in question.
       const int said = driver.stream_query(stream);
       if (said != kSuccess && said != kNotReady && !word.written()) return *error = said, Arrival::kFailed;
-      asked = now_seconds();
+      asked = monotonic_seconds();
     }
     sched_yield();
   }

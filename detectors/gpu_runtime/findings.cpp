@@ -18,6 +18,7 @@
 #include "detectors/dump/dump.h"
 #include "detectors/gpu_runtime/call.h"
 #include "detectors/gpu_runtime/messages.h"
+#include "shim/base/clock.h"
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
 #include "shim/report/finding.h"
@@ -102,7 +103,7 @@ void look() {
     OpenWait wait;
     if (!open_wait_read(i, &wait) || wait.returned || !wait.judged) continue;
     const uint64_t version = wait.version.load();
-    const double now = now_seconds();
+    const double now = monotonic_seconds();
     if (all_written(wait)) device_wait_done(i, DeviceDone::kYes);
     if (!all_written(wait) || (told[i] && told_version[i] == version)) continue;
     if (written_version[i] != version) {

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/base/clock.h"
 #include "shim/base/safe_text.h"
 #include "shim/runtime/memory.h"
 
@@ -84,7 +85,7 @@ void open_waits_dump(SafeText& text, const char* prefix) {
     else if (wait.kind == Kind::kStreamWait && !is_legacy(wait.handle))
       text.str(" on stream ").hex(reinterpret_cast<uint64_t>(wait.handle));
     else if (wait.kind == Kind::kStreamWait) text.str(" on the default stream");
-    text.str(" for ").seconds(now_seconds() - wait.since);
+    text.str(" for ").seconds(monotonic_seconds() - wait.since);
     uint32_t written = 0;
     for (uint32_t k = 0; k < wait.words; ++k) written += wait.word[k].written() ? 1 : 0;
     if (wait.words == 0) text.str(": whether the device is done is not known (RESIL_GPU=check tells)\n");
@@ -95,12 +96,6 @@ void open_waits_dump(SafeText& text, const char* prefix) {
                            : ": the device has done what resil knows of, the wait has not returned\n");
   }
   if (more != 0) text.str(prefix).str("and ").u64(more).str(" more threads in such waits\n");
-}
-
-double now_seconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 }  // namespace resil::gpu_runtime

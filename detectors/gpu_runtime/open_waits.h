@@ -70,6 +70,4 @@ unsigned wait_number(const OpenWait& wait);
 /// One line for each open wait, at most 16. Async-signal-safe.
 void open_waits_dump(SafeText& text, const char* prefix);
 
-double now_seconds();
-
 }  // namespace resil::gpu_runtime

@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "detectors/gpu_runtime/call.h"
+#include "shim/base/clock.h"
 
 namespace resil::gpu_runtime {
 
@@ -19,11 +20,11 @@ constexpr double kPatience = 1e-3;  // how long a query may take when the runtim
 
 /// The runtime said "done" and the word is not there.
 int too_early(Call& call, const Slot& slot, const Word& word, void* stream) {
-  const double said = now_seconds();
+  const double said = monotonic_seconds();
   int error = kSuccess;
   // A result that cannot be changed any more is made true.
   const Arrival arrival = await(*call.driver, word, stream, call.alters ? kPatience : 1e18, &error);
-  const double late = now_seconds() - said;
+  const double late = monotonic_seconds() - said;
   if (arrival == Arrival::kFailed) {
     count_uncovered(call.kind, Uncovered::kRefused);
     return error;
@@ -109,8 +110,8 @@ int query_end(Call& call, int result, int (*again)(void*)) {
     entry->consumed = entry->word.written();
   } else if (result == kNotReady && call.held && again != nullptr) {
     // Perhaps it is only the word that the runtime still waits for.
-    const double began = now_seconds();
-    while (!entry->word.written() && now_seconds() - began < kWordTime) sched_yield();
+    const double began = monotonic_seconds();
+    while (!entry->word.written() && monotonic_seconds() - began < kWordTime) sched_yield();
     if (entry->word.written()) {
       word_seen(entry->slot);
       result = again(call.handle);

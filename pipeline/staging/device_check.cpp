@@ -21,6 +21,7 @@
 #include "pipeline/staging/device_stream.h"
 #include "pipeline/staging/messages.h"
 #include "pipeline/staging/packet.h"
+#include "shim/base/clock.h"
 #include "shim/base/digest/digest.h"
 #include "shim/base/spinlock.h"
 #include "shim/report/json.h"
@@ -178,9 +179,7 @@ bool is_written(Batch& batch, const uint64_t* results) {
   uint32_t missing = 0;
   for (uint32_t i = 0; i < batch.jobs; ++i) missing += __atomic_load_n(&results[i], __ATOMIC_ACQUIRE) == kUnwritten;
   if (missing == 0) return true;
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  const double seconds = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  const double seconds = monotonic_seconds();
   if (batch.early != 0) return seconds - batch.early > kLongest;
   batch.early = seconds;
   count(counts.early);

@@ -15,6 +15,7 @@
 #include "pipeline/staging/messages.h"
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
+#include "shim/base/clock.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
@@ -58,13 +59,13 @@ struct Looks {
 
 Looks look_again(Packet* packet) {
   const Check first = packet->check;
-  const double start = blame::seconds_now();
+  const double start = monotonic_seconds();
   Looks looks = {first.device, first.host, false, 0};
   wait_for_lane(packet);
   for (bool more = true; more;) {
     looks.device_known = digest_again(packet, &looks.device);
     looks.host = pinned_digest(packet);
-    looks.seconds = blame::seconds_now() - start;
+    looks.seconds = monotonic_seconds() - start;
     more = looks.device_known && looks.device != looks.host && looks.seconds < kLate;
   }
   packet->check.host_known = true;

@@ -11,6 +11,7 @@
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
+#include "shim/base/clock.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
@@ -87,12 +88,6 @@ Note incoming[kNotes];
 uint64_t incoming_requests[kNotes];
 uint32_t incoming_head, note_receives = 1;
 bool posted_notes;
-
-double seconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 bool post_note(uint32_t i) {
   return backend->receive(private_comm(), &incoming[i], sizeof(Note), ring::kAnySource, kNoteTag,
@@ -417,8 +412,8 @@ bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag) {
   if (entry.state != EntryState::kOpen) return false;
   // One of the two was sent before the message, unless that is an ordinary one which was sent before its sender knew of
   // the entry: then there is nothing to come.
-  const double deadline = seconds() + kLongestAnnouncement;
-  wait_while_working(thread, [&] { return lone_announced(entry) || seconds() > deadline; });
+  const double deadline = monotonic_seconds() + kLongestAnnouncement;
+  wait_while_working(thread, [&] { return lone_announced(entry) || monotonic_seconds() > deadline; });
   return entry.announced && !given_up(entry) && entry.said.comm == comm && entry.said.tag == tag;
 }
 
@@ -446,7 +441,7 @@ void lone_end(Thread& thread) {
   for (Entry& entry : entries)
     if (entry.state == EntryState::kOpen && !given_up(entry) && entry.announced)
       tell(entry.from, NoteKind::kFree, lone_number(entry), entry.cut);
-  const double deadline = seconds() + config_real("RESIL_DRAIN_SECONDS");
+  const double deadline = monotonic_seconds() + config_real("RESIL_DRAIN_SECONDS");
   auto busy = [] {
     for (const Grant* held = grants; held != nullptr; held = held->next)
       if (!held->returned) return true;
@@ -457,7 +452,7 @@ void lone_end(Thread& thread) {
       while (take_one()) {}
     advance(thread);
     lone_notes(thread);
-  } while (busy() && seconds() < deadline);
+  } while (busy() && monotonic_seconds() < deadline);
   for (uint32_t i = 0; i < (only_asked ? 1 : kNotes); ++i) backend->messages->cancel(&incoming_requests[i]);
   for (Entry& entry : entries)
     if (entry.state != EntryState::kNone) withdraw(entry);

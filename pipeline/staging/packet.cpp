@@ -9,6 +9,7 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/packet_copy.h"
 #include "pipeline/staging/staging.h"
+#include "shim/base/clock.h"
 #include "shim/ring/device_work.h"
 #include "shim/runtime/block_pool.h"
 
@@ -174,7 +175,7 @@ PacketState look(Packet* packet);
 /// Nothing but a counter, most of the time.
 void packet_copying(Packet* packet) {
   if (++packet->looks % kLooks != 1 || packet->late != 0) return;
-  const uint64_t now = device_clock_ns();
+  const uint64_t now = monotonic_ns();
   if (packet->since_ns == 0) packet->since_ns = now;
   else if (now - packet->since_ns >= kLate)
     packet->late = 1 + device_copy_late(packet->up, packet->bytes, packet->of_message ? packet->peer : -1,

@@ -9,6 +9,7 @@
 #include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
+#include "shim/base/clock.h"
 #include "shim/base/safe_text.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
@@ -201,7 +202,7 @@ void report(JsonWriter& json) {
 
 /// Copies that are late, of this rank. Async-signal-safe.
 void dump_late(SafeText& text, const char* prefix) {
-  const uint64_t now = device_clock_ns();
+  const uint64_t now = monotonic_ns();
   for (uint32_t i = kDeviceWaits; i < kDeviceWaits + kDeviceCopies; ++i) {
     DeviceWork work;
     if (!device_work_read(device_work[i], &work)) continue;

@@ -19,6 +19,7 @@
 
 #include <atomic>
 
+#include "shim/base/clock.h"
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
@@ -46,8 +47,7 @@ bool in_init[kMostRanks], ended[kMostRanks];  // by the rings of this node
 bool reported[kMostRanks];  // by the report directory
 
 void wait_while(std::atomic<uint32_t>& word, double seconds) {
-  timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
+  timespec until = clock_now(CLOCK_MONOTONIC);
   const auto whole = static_cast<time_t>(seconds);
   until.tv_nsec += static_cast<long>((seconds - static_cast<double>(whole)) * 1e9);
   until.tv_sec += whole + until.tv_nsec / 1000000000;

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/base/clock.h"
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
 #include "shim/runtime/memory.h"
@@ -30,8 +31,7 @@ uint64_t improvise() {
   uint64_t start[2] = {};
   if (const unsigned long address = getauxval(AT_RANDOM); address != 0)
     memcpy(start, reinterpret_cast<const void*>(address), sizeof(start));
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
+  const timespec now = clock_now(CLOCK_REALTIME);
   uint64_t mixed = hash_combine(hash_combine(start[0], start[1]), static_cast<uint64_t>(getpid()));
   mixed = hash_combine(hash_combine(mixed, static_cast<uint64_t>(now.tv_sec)), static_cast<uint64_t>(now.tv_nsec));
   return hash_combine(mixed, ticks());

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/base/clock.h"
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
@@ -60,18 +61,12 @@ bool fail(const char* path, int error) {
   return false;
 }
 
-int64_t now_seconds(clockid_t clock) {
-  timespec now = {};
-  clock_gettime(clock, &now);
-  return now.tv_sec;
-}
-
 /// When that process started, in seconds since 1970; 0: not known.
 int64_t started_at(int pid) {
   const uint64_t start = process_start_time(pid);
   const long rate = sysconf(_SC_CLK_TCK);
   if (start == 0 || rate <= 0) return 0;
-  return now_seconds(CLOCK_REALTIME) - now_seconds(CLOCK_BOOTTIME) +
+  return clock_now(CLOCK_REALTIME).tv_sec - clock_now(CLOCK_BOOTTIME).tv_sec +
          static_cast<int64_t>(start / static_cast<uint64_t>(rate));
 }
 
@@ -111,12 +106,10 @@ int64_t describe(const LaunchIdentity& identity) {
   const char* requeued = getenv("SLURM_RESTART_COUNT");
   char text[256];
   const int64_t own = started_at(runtime.pid), parent = identity.singleton ? own : started_at(getppid());
-  const int64_t now = now_seconds(CLOCK_REALTIME);
+  const int64_t now = clock_now(CLOCK_REALTIME).tv_sec;
   wanted = {};
   wanted.id = launch_nonce();
-  timespec exact = {};
-  clock_gettime(CLOCK_REALTIME, &exact);
-  wanted.time = exact.tv_sec * 1000 + exact.tv_nsec / 1000000;
+  wanted.time = static_cast<int64_t>(realtime_ns() / 1000000);
   snprintf(text, sizeof(text), "%s.%s.%s", identity.job, identity.launch, requeued != nullptr ? requeued : "");
   claim_text(wanted.name, sizeof(wanted.name), text);
   // A name that is made of a process id holds for one node and one process.

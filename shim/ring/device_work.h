@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "shim/base/clock.h"
+
 namespace resil {
 
 enum class DeviceWorkKind : uint8_t { kNone, kWait, kCopyDown, kCopyUp };
@@ -35,12 +37,6 @@ constexpr uint32_t kDeviceWaits = 8, kDeviceCopies = 8;  ///< threads by their n
 /// before, and with RESIL_HANG=off, the process's own, which dumps of this process read.
 inline constinit DeviceWork device_work_of_process[kDeviceWaits + kDeviceCopies] = {};
 inline constinit DeviceWork* device_work = device_work_of_process;
-
-inline uint64_t device_clock_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
-}
 
 inline void device_work_open(DeviceWork& work) {
   __atomic_store_n(&work.version, work.version + 1, __ATOMIC_RELAXED);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/base/clock.h"
 #include "shim/base/version.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
@@ -35,12 +36,6 @@ constexpr size_t kPage = 4096;
 
 char live_path[256];
 bool anonymous;
-
-uint64_t realtime_ns() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
-}
 
 /// A first guess of the counter's rate; segment_sync_clock refines it over the length of the run.
 double measure_rate() {

@@ -17,6 +17,7 @@
 
 #include <atomic>
 
+#include "shim/base/clock.h"
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
 #include "shim/presence/launch.h"
@@ -36,12 +37,6 @@ constexpr size_t kChunk = 64 << 10;  // bytes copied at a time
 std::atomic<uint32_t> running;  // futex word
 std::atomic<bool> stop;
 char own_prefix[32];
-
-double now() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 /// Copies all but zero chunks. False when the target cannot be written or there is no time any more.
 bool copy(int from, const char* directory, int rank) {
@@ -133,9 +128,9 @@ void thread_main() {
 int segment_sweep(const char* prefix) {
   alignas(8) static char room[32 << 10];
   NodeFolder folder(room, sizeof(room));
-  const double until = now() + kSweepSeconds;
+  const double until = monotonic_seconds() + kSweepSeconds;
   int removed = 0;
-  while (removed < kMostFiles && !stop.load(std::memory_order_relaxed) && now() < until) {
+  while (removed < kMostFiles && !stop.load(std::memory_order_relaxed) && monotonic_seconds() < until) {
     const char* name = folder.next();
     if (name == nullptr) break;
     removed += sweep_one(folder.descriptor(), name, prefix);
@@ -150,8 +145,8 @@ void segment_sweep_start() {
 }
 
 void segment_sweep_end(double seconds) {
-  const double until = now() + seconds;
-  for (double time = now(); running.load(std::memory_order_acquire) != 0; time = now()) {
+  const double until = monotonic_seconds() + seconds;
+  for (double time = monotonic_seconds(); running.load(std::memory_order_acquire) != 0; time = monotonic_seconds()) {
     const double left = until - time;
     if (left <= 0) break;
     const timespec rest = {0, static_cast<long>((left < 0.1 ? left : 0.1) * 1e9)};

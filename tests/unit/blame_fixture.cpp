@@ -152,12 +152,12 @@ bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
 }
 
 bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* argument) {
-  const double until = blame::seconds_now() + seconds;
+  const double until = monotonic_seconds() + seconds;
   do {
     fake::deliver();
     blame::tend(thread);
     if (done(argument)) return true;
-  } while (blame::seconds_now() < until);
+  } while (monotonic_seconds() < until);
   return false;
 }
 

@@ -20,6 +20,7 @@
 
 #include "detectors/hang/monitor/monitor.h"
 #include "detectors/hang/reader/watch.h"
+#include "shim/base/clock.h"
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
 #include "shim/presence/launch.h"
@@ -53,12 +54,7 @@ void pause_for(double seconds) {
   syscall(SYS_futex, &stopping, FUTEX_WAIT_PRIVATE, 0, &time, nullptr, 0);
 }
 
-void note_cpu() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  cpu_ns.store(static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec),
-               std::memory_order_relaxed);
-}
+void note_cpu() { cpu_ns.store(thread_cpu_ns(), std::memory_order_relaxed); }
 
 /// The page of another rank's ring that holds the board; null when it cannot be had.
 NodeBoard* map_board(int32_t rank) {

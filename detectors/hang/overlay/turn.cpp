@@ -9,18 +9,13 @@
 #include <unistd.h>
 
 #include "detectors/hang/overlay/internal.h"
+#include "shim/base/clock.h"
 
 namespace resil::hang::overlay {
 
 namespace {
 
 constexpr int kEventsAtOnce = 64, kTurns = 16;
-
-double seconds() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 void deal_with(Overlay& o, const epoll_event& event) {
   if (event.data.u64 == kListenerEvent) return accept_strangers(o);
@@ -134,12 +129,12 @@ void overlay_step(Overlay* overlay, double now, int timeout_ms) {
   const double wait = (next_timer(o) - now) * 1e3;
   const int until_timer = wait <= 0 ? 0 : wait < 1e6 ? static_cast<int>(wait) + 1 : 1000000;
   int timeout = timeout_ms >= 0 && timeout_ms < until_timer ? timeout_ms : until_timer;
-  const double before = timeout > 0 ? seconds() : 0;
+  const double before = timeout > 0 ? monotonic_seconds() : 0;
   for (int turn = 0; turn < kTurns; ++turn) {
     epoll_event events[kEventsAtOnce];
     const int ready = epoll_wait(o.epoll, events, kEventsAtOnce, timeout);
     if (ready < 0 && errno != EINTR) return break_off(o);
-    if (timeout > 0) o.now = now + (seconds() - before);
+    if (timeout > 0) o.now = now + (monotonic_seconds() - before);
     timeout = 0;
     for (int i = 0; i < ready; ++i) deal_with(o, events[i]);
     if (ready < kEventsAtOnce) break;

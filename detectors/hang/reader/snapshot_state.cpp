@@ -14,6 +14,7 @@
 #include "detectors/hang/reader/snapshot.h"
 #include "detectors/hang/slots/calls.h"
 #include "detectors/hang/slots/signature.h"
+#include "shim/base/clock.h"
 #include "shim/base/task_list.h"
 
 namespace resil::hang {
@@ -539,7 +540,7 @@ namespace {
 
 /// Of the rank's accelerator, what it has waited for longest.
 void read_device(const Section& section, DeviceSeen* seen) {
-  const uint64_t now = device_clock_ns();
+  const uint64_t now = monotonic_ns();
   for (const DeviceWork& entry : section.device) {
     DeviceWork work;
     if (!device_work_read(entry, &work) || work.since_ns > now || now - work.since_ns < kDeviceLate ||

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shim/base/clock.h"
 #include "shim/base/hash.h"
 
 namespace resil::hang {
@@ -124,18 +125,6 @@ uint64_t hash_of_calls(const RankState& state) {
 
 }  // namespace
 
-double monotonic_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-uint64_t realtime_now_ns() {
-  timespec time;
-  clock_gettime(CLOCK_REALTIME, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
-}
-
 /// Nobody has looked for a while: this process was stopped, maybe with all others, or got no CPU. What has been seen to
 /// last since before is worth nothing.
 void forget_times(Watch& watch, double now) {
@@ -161,7 +150,7 @@ void watch_sample(Watch& watch, double now, Summary* summary) {
   summary->familiar = ~uint64_t{0};
   open_missing(watch, now);
   watch.starved_asked = 0;
-  const uint64_t now_ns = realtime_now_ns();
+  const uint64_t now_ns = realtime_ns();
   if (watch.sampled_at != 0 && now - watch.sampled_at > kGapSeconds) forget_times(watch, now);
   for (uint32_t i = 0; i < watch.count; ++i) sample_rank(watch, i, now, now_ns, summary);
   watch.sampled_at = now;

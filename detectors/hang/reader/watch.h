@@ -8,6 +8,7 @@
 
 #include "detectors/hang/monitor/rounds.h"
 #include "detectors/hang/reader/snapshot.h"
+#include "shim/base/clock.h"
 
 namespace resil::hang {
 
@@ -63,8 +64,5 @@ void watch_sample(Watch& watch, double now, Summary* summary);
 /// Whole states; returns bytes.
 uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes);
 uint32_t watch_names(Watch& watch, const NameQuestion* questions, uint32_t count, char* room, uint32_t room_bytes);
-
-double monotonic_seconds();
-uint64_t realtime_now_ns();
 
 }  // namespace resil::hang

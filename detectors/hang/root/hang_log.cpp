@@ -29,7 +29,7 @@ void append_line(const char* name, const char* line) {
 void append_event(const char* what, const char* text) {
   char room[2048];
   Text line(room, sizeof(room) - 1);
-  line.add("%llu %s ", static_cast<unsigned long long>(realtime_now_ns()), what);
+  line.add("%llu %s ", static_cast<unsigned long long>(realtime_ns()), what);
   for (; *text != 0; ++text) line.add(*text == '\n' ? ' ' : *text);
   strcat(room, "\n");
   append_line("hang.log", room);

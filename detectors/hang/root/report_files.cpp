@@ -196,7 +196,7 @@ void write_hang_files(Root& root, uint32_t number, const char* action, char* jso
                       uint32_t path_bytes) {
   json_path[0] = text_path[0] = 0;
   if (runtime.directory[0] == 0) return;
-  const uint64_t now = realtime_now_ns();
+  const uint64_t now = realtime_ns();
   char path[1300];
   OwnFile text, json;
   for (uint32_t tries = 0; tries < 1000; ++tries, ++number) {  // another node may have led, and reported, before

@@ -136,7 +136,7 @@ void note_blocked(Root& root, double now) {
 }
 
 GraphInput graph_input(const Root& root) {
-  return {root.states.by_rank, root.states.count, realtime_now_ns(), world_comm_id(runtime.world)};
+  return {root.states.by_rank, root.states.count, realtime_ns(), world_comm_id(runtime.world)};
 }
 
 // Each of these returns what to ask next.
@@ -310,7 +310,7 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board, Watch& watch
   root.silences = memory::map_array<Silence>(wiring.node_count);
   root.questions = memory::map_array<Question>(kMostQuestions);
   root.answers = memory::map_array<Answer>(kMostAnswers);
-  root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_now_ns());
+  root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_ns());
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr &&

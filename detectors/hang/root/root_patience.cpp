@@ -36,7 +36,7 @@ bool told(Root& root, uint64_t kind) {
 }  // namespace
 
 void learn_patience(Root& root) {
-  const uint64_t now = realtime_now_ns();
+  const uint64_t now = realtime_ns();
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const RankState* state = root.states.by_rank[i];
     Waited& waited = root.waited[i];
