@@ -36,11 +36,6 @@ namespace resil::RESIL_ABI {
 
 namespace {
 
-template <class Signature>
-Signature* pmpi(CallId id) {
-  return real<Signature>(1, id);
-}
-
 constexpr unsigned kAbiColumn = kAbiName[0] == 'o' ? 0 : kAbiName[0] == 'm' ? 1 : 2;
 
 inline bool may_ask_of_type(uint64_t type);
@@ -80,17 +75,17 @@ bool is_in_place(const void* buffer) { return buffer == in_place(); }
 
 bool initialized() {
   int flag = 0;
-  return pmpi<int(int*)>(CallId::kMPI_Initialized)(&flag) == 0 && flag != 0;
+  return pmpi::Initialized(&flag) == 0 && flag != 0;
 }
 
 bool finalized() {
   int flag = 0;
-  return pmpi<int(int*)>(CallId::kMPI_Finalized)(&flag) == 0 && flag != 0;
+  return pmpi::Finalized(&flag) == 0 && flag != 0;
 }
 
 bool thread_multiple() {
   int provided = kThreadMultiple;
-  return pmpi<int(int*)>(CallId::kMPI_Query_thread)(&provided) != 0 || provided == kThreadMultiple;
+  return pmpi::Query_thread(&provided) != 0 || provided == kThreadMultiple;
 }
 
 bool library_has(CallId id) {
@@ -107,9 +102,7 @@ bool own_comm_made;
   if (is_freed(HandleKind::kType, type)) return false;
   if (kAbiColumn == 0 || !own_comm_made || !library_has(CallId::kMPI_Pack_size_c)) return true;
   int64_t bytes = 0;
-  if (pmpi<int(int64_t, Datatype, Comm, int64_t*)>(CallId::kMPI_Pack_size_c)(1, handle_of<Datatype>(type), own_comm,
-                                                                             &bytes) != 0)
-    return false;
+  if (pmpi::Pack_size_c(1, handle_of<Datatype>(type), own_comm, &bytes) != 0) return false;
   if (kAbiColumn == 1 && type >> 30 == 1)  // MPICH's own: never freed
     handle_given(HandleKind::kType, type);
   return true;
@@ -126,7 +119,7 @@ bool own_comm_made;
 bool type_size(uint64_t type, int64_t* bytes) {
   if (!may_ask_of_type(type)) return false;
   // MPI_Type_size_x where there is one: a type may be larger than an int can say.
-  return pmpi<int(Datatype, int64_t*)>(CallId::kMPI_Type_size_x)(handle_of<Datatype>(type), bytes) == 0 && *bytes >= 0;
+  return pmpi::Type_size_x(handle_of<Datatype>(type), bytes) == 0 && *bytes >= 0;
 }
 
 bool comm_shape(uint64_t handle, int* size, int* rank, int* remote_size) {
@@ -136,19 +129,16 @@ bool comm_shape(uint64_t handle, int* size, int* rank, int* remote_size) {
   if (is_freed(HandleKind::kComm, handle) || handle == 0) return false;
   // MPICH's handles say what they are of: bits 26 to 29 the class, 30 and 31 where it lies (0: nowhere).
   if (kAbiColumn == 1 && ((handle >> 26 & 0xf) != 1 || handle >> 30 == 0)) return false;
-  if (pmpi<int(Comm, int*)>(CallId::kMPI_Comm_size)(comm, size) != 0 ||
-      pmpi<int(Comm, int*)>(CallId::kMPI_Comm_rank)(comm, rank) != 0 ||
-      pmpi<int(Comm, int*)>(CallId::kMPI_Comm_test_inter)(comm, &inter) != 0)
+  if (pmpi::Comm_size(comm, size) != 0 || pmpi::Comm_rank(comm, rank) != 0 || pmpi::Comm_test_inter(comm, &inter) != 0)
     return false;
-  return !inter || pmpi<int(Comm, int*)>(CallId::kMPI_Comm_remote_size)(comm, remote_size) == 0;
+  return !inter || pmpi::Comm_remote_size(comm, remote_size) == 0;
 }
 
 bool translate(Group group, int count, const int* ranks, int* world_ranks) {
   Group world;
-  if (pmpi<int(Comm, Group*)>(CallId::kMPI_Comm_group)(constants.comm_world, &world) != 0) return false;
-  bool ok = pmpi<int(Group, int, const int*, Group, int*)>(CallId::kMPI_Group_translate_ranks)(group, count, ranks,
-                                                                                               world, world_ranks) == 0;
-  pmpi<int(Group*)>(CallId::kMPI_Group_free)(&world);
+  if (pmpi::Comm_group(constants.comm_world, &world) != 0) return false;
+  bool ok = pmpi::Group_translate_ranks(group, count, ranks, world, world_ranks) == 0;
+  pmpi::Group_free(&world);
   for (int i = 0; ok && i < count; ++i)
     if (world_ranks[i] == kUndefined) world_ranks[i] = -1;
   return ok;
@@ -158,17 +148,17 @@ bool comm_world_ranks(uint64_t handle, bool remote, int count, const int* ranks,
   if (!runtime_has_world()) return false;  // a sessions-only program has no MPI_COMM_WORLD to translate to
   Group group;
   CallId get = remote ? CallId::kMPI_Comm_remote_group : CallId::kMPI_Comm_group;
-  if (pmpi<int(Comm, Group*)>(get)(handle_of<Comm>(handle), &group) != 0) return false;
+  if (real<int(Comm, Group*)>(1, get)(handle_of<Comm>(handle), &group) != 0) return false;
   bool ok = translate(group, count, ranks, world_ranks);
-  pmpi<int(Group*)>(CallId::kMPI_Group_free)(&group);
+  pmpi::Group_free(&group);
   return ok;
 }
 
 bool group_world_ranks(uint64_t handle, int capacity, int* world_ranks, int* size) {
   Group group = handle_of<Group>(handle);
   // To ask about no group is an error, of which the program's handler would hear.
-  if (!runtime_has_world() || handle == bits(constants.group_null) ||
-      pmpi<int(Group, int*)>(CallId::kMPI_Group_size)(group, size) != 0 || *size > capacity)
+  if (!runtime_has_world() || handle == bits(constants.group_null) || pmpi::Group_size(group, size) != 0 ||
+      *size > capacity)
     return false;
   int ranks[256];  // not the output array itself: MPI forbids that the two overlap
   bool ok = true;
@@ -183,19 +173,19 @@ bool group_world_ranks(uint64_t handle, int capacity, int* world_ranks, int* siz
 bool comm_degree(uint64_t handle, int* in, int* out) {
   Comm comm = handle_of<Comm>(handle);
   int topology = kUndefined;
-  if (pmpi<int(Comm, int*)>(CallId::kMPI_Topo_test)(comm, &topology) != 0 || topology == kUndefined) return false;
+  if (pmpi::Topo_test(comm, &topology) != 0 || topology == kUndefined) return false;
   if (topology == kTopologyCart) {
     int dims = 0;
-    pmpi<int(Comm, int*)>(CallId::kMPI_Cartdim_get)(comm, &dims);
+    pmpi::Cartdim_get(comm, &dims);
     *in = *out = 2 * dims;
   } else if (topology == kTopologyGraph) {
     int rank = 0;
-    pmpi<int(Comm, int*)>(CallId::kMPI_Comm_rank)(comm, &rank);
-    pmpi<int(Comm, int, int*)>(CallId::kMPI_Graph_neighbors_count)(comm, rank, out);
+    pmpi::Comm_rank(comm, &rank);
+    pmpi::Graph_neighbors_count(comm, rank, out);
     *in = *out;
   } else {
     int weighted = 0;
-    pmpi<int(Comm, int*, int*, int*)>(CallId::kMPI_Dist_graph_neighbors_count)(comm, in, out, &weighted);
+    pmpi::Dist_graph_neighbors_count(comm, in, out, &weighted);
   }
   return true;
 }
@@ -204,9 +194,7 @@ void comm_name(uint64_t comm, char* text, size_t bytes) {
   char name[512];
   int length = 0;
   text[0] = 0;
-  if (pmpi<int(Comm, char*, int*)>(CallId::kMPI_Comm_get_name)(handle_of<Comm>(comm), name, &length) != 0 ||
-      length <= 0)
-    return;
+  if (pmpi::Comm_get_name(handle_of<Comm>(comm), name, &length) != 0 || length <= 0) return;
   size_t copied = static_cast<size_t>(length) < bytes - 1 ? static_cast<size_t>(length) : bytes - 1;
   memcpy(text, name, copied);
   text[copied] = 0;
@@ -230,16 +218,13 @@ int delete_attribute(Comm, int, void* info, void*) {
 void learn_shared_requests(Comm comm) {
   Request sent = constants.request_null, received = constants.request_null;
   char nothing = 0;
-  if (pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend)(
-          &nothing, 0, constants.byte, kProcNull, 0, comm, &sent) != 0)
-    return;
+  if (pmpi::Isend(&nothing, 0, constants.byte, kProcNull, 0, comm, &sent) != 0) return;
   const uint64_t second = bits(sent);
   uint64_t third = second;
-  pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&sent, status_ignore());
-  if (pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv)(
-          &nothing, 0, constants.byte, kProcNull, 0, comm, &received) == 0) {
+  pmpi::Wait(&sent, status_ignore());
+  if (pmpi::Irecv(&nothing, 0, constants.byte, kProcNull, 0, comm, &received) == 0) {
     third = bits(received);
-    pmpi<int(Request*, Status*)>(CallId::kMPI_Wait)(&received, status_ignore());
+    pmpi::Wait(&received, status_ignore());
   }
   const uint64_t stride = third - second;
   if (second == bits(constants.request_null) || second == bits(constants.request_empty) || stride < 64 || stride > 4096)
@@ -255,39 +240,36 @@ bool comm_attach(uint64_t comm, void* info) {
     learn_shared_requests(handle_of<Comm>(comm));
   if (!comm_keyval_made) {
     // Racing threads would at worst make a second keyval, which works as well.
-    auto create =
-        pmpi<int(decltype(&copy_nothing), decltype(&delete_attribute), int*, void*)>(CallId::kMPI_Comm_create_keyval);
-    if (create(copy_nothing, delete_attribute, &comm_keyval, nullptr) != 0) return false;
+    if (pmpi::Comm_create_keyval(reinterpret_cast<void*>(copy_nothing), reinterpret_cast<void*>(delete_attribute),
+                                 &comm_keyval, nullptr) != 0)
+      return false;
     comm_keyval_made = true;
   }
-  return pmpi<int(Comm, int, void*)>(CallId::kMPI_Comm_set_attr)(handle_of<Comm>(comm), comm_keyval, info) == 0;
+  return pmpi::Comm_set_attr(handle_of<Comm>(comm), comm_keyval, info) == 0;
 }
 
 /// Not a duplicate: that would call the program's copy callbacks when resil comes late.
 void make_own_comm() {
-  if (own_comm_made ||
-      pmpi<int(Comm, int, int, Comm*)>(CallId::kMPI_Comm_split)(constants.comm_self, 0, 0, &own_comm) != 0)
-    return;
-  pmpi<int(Comm, Errhandler)>(CallId::kMPI_Comm_set_errhandler)(own_comm, constants.errors_return);
-  pmpi<int(Comm, const char*)>(CallId::kMPI_Comm_set_name)(own_comm, "resil, for questions");
+  if (own_comm_made || pmpi::Comm_split(constants.comm_self, 0, 0, &own_comm) != 0) return;
+  pmpi::Comm_set_errhandler(own_comm, constants.errors_return);
+  pmpi::Comm_set_name(own_comm, "resil, for questions");
   own_comm_made = true;
   if (kAbiColumn == 2) learn_shared_requests(own_comm);
 }
 
 bool dup_world(uint64_t* handle) {
   Comm comm;
-  if (pmpi<int(Comm, Comm*)>(CallId::kMPI_Comm_dup)(constants.comm_world, &comm) != 0) return false;
-  pmpi<int(Comm, Errhandler)>(CallId::kMPI_Comm_set_errhandler)(comm, constants.errors_return);
-  pmpi<int(Comm, const char*)>(CallId::kMPI_Comm_set_name)(comm, "resil");
+  if (pmpi::Comm_dup(constants.comm_world, &comm) != 0) return false;
+  pmpi::Comm_set_errhandler(comm, constants.errors_return);
+  pmpi::Comm_set_name(comm, "resil");
   *handle = bits(comm);
   return true;
 }
 
 bool send(uint64_t comm, const void* data, size_t bytes, int destination, PrivateTag tag, uint64_t* request) {
   Request handle;
-  auto isend = pmpi<int(const void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Isend);
-  if (!fits<int>(static_cast<int64_t>(bytes)) || isend(data, static_cast<int>(bytes), constants.byte, destination,
-                                                       tag.value(), handle_of<Comm>(comm), &handle) != 0)
+  if (!fits<int>(static_cast<int64_t>(bytes)) || pmpi::Isend(data, static_cast<int>(bytes), constants.byte, destination,
+                                                             tag.value(), handle_of<Comm>(comm), &handle) != 0)
     return false;
   *request = bits(handle);
   return true;
@@ -295,9 +277,9 @@ bool send(uint64_t comm, const void* data, size_t bytes, int destination, Privat
 
 bool receive(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag, uint64_t* request) {
   Request handle;
-  auto irecv = pmpi<int(void*, int, Datatype, int, int, Comm, Request*)>(CallId::kMPI_Irecv);
-  if (!fits<int>(static_cast<int64_t>(bytes)) || irecv(data, static_cast<int>(bytes), constants.byte, rank_of(source),
-                                                       tag.value(), handle_of<Comm>(comm), &handle) != 0)
+  if (!fits<int>(static_cast<int64_t>(bytes)) ||
+      pmpi::Irecv(data, static_cast<int>(bytes), constants.byte, rank_of(source), tag.value(), handle_of<Comm>(comm),
+                  &handle) != 0)
     return false;
   *request = bits(handle);
   return true;
@@ -306,7 +288,7 @@ bool receive(uint64_t comm, void* data, size_t bytes, int source, PrivateTag tag
 bool test(uint64_t* request) {
   Request handle = handle_of<Request>(*request);
   int flag = 0;
-  if (pmpi<int(Request*, int*, Status*)>(CallId::kMPI_Test)(&handle, &flag, status_ignore()) != 0) return false;
+  if (pmpi::Test(&handle, &flag, status_ignore()) != 0) return false;
   *request = bits(handle);
   return flag != 0;
 }
@@ -326,43 +308,43 @@ constexpr StatusLayout kStatusLayout = kAbiColumn == 0   ? StatusLayout::kOpenMp
 static_assert(kStatusLayout != StatusLayout::kOpenMpi || sizeof(Status) == sizeof(OpenMpiStatus));
 static_assert(kStatusLayout != StatusLayout::kMpich || sizeof(Status) == sizeof(MpichStatus));
 
-Backend kBackend = {kAbiName,
-                    {kWrappersMpi, kWrappersPmpi},
-                    kFallbacks,
-                    sizeof(Comm),
-                    sizeof(Status),
-                    bind_backend,
-                    comm_world,
-                    comm_self,
-                    comm_null,
-                    request_null,
-                    request_empty,
-                    kSharedFirst,
-                    kSharedSpan,
-                    kStatusLayout,
-                    is_in_place,
-                    initialized,
-                    finalized,
-                    thread_multiple,
-                    type_size,
-                    comm_shape,
-                    comm_world_ranks,
-                    group_world_ranks,
-                    comm_degree,
-                    comm_name,
-                    comm_attach,
-                    make_own_comm,
-                    dup_world,
-                    send,
-                    receive,
-                    test,
-                    &kMessageFunctions,
-                    &kTypeFunctions,
-                    &kWindowFunctions,
-                    &kReplayFunctions,
-                    &kCollectiveFunctions,
-                    &kStagingFunctions,
-                    &kFailureFunctions};
+Backend kBackend = {.abi = kAbiName,
+                    .wrappers = {kWrappersMpi, kWrappersPmpi},
+                    .fallbacks = kFallbacks,
+                    .handle_bytes = sizeof(Comm),
+                    .status_bytes = sizeof(Status),
+                    .bind = bind_backend,
+                    .comm_world = comm_world,
+                    .comm_self = comm_self,
+                    .comm_null = comm_null,
+                    .request_null = request_null,
+                    .request_empty = request_empty,
+                    .shared_first = kSharedFirst,
+                    .shared_span = kSharedSpan,
+                    .status_layout = kStatusLayout,
+                    .is_in_place = is_in_place,
+                    .initialized = initialized,
+                    .finalized = finalized,
+                    .thread_multiple = thread_multiple,
+                    .type_size = type_size,
+                    .comm_shape = comm_shape,
+                    .comm_world_ranks = comm_world_ranks,
+                    .group_world_ranks = group_world_ranks,
+                    .comm_degree = comm_degree,
+                    .comm_name = comm_name,
+                    .comm_attach = comm_attach,
+                    .make_own_comm = make_own_comm,
+                    .dup_world = dup_world,
+                    .send = send,
+                    .receive = receive,
+                    .test = test,
+                    .messages = &kMessageFunctions,
+                    .types = &kTypeFunctions,
+                    .windows = &kWindowFunctions,
+                    .replay = &kReplayFunctions,
+                    .collectives = &kCollectiveFunctions,
+                    .staging = &kStagingFunctions,
+                    .failures = &kFailureFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

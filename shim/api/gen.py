@@ -4,7 +4,7 @@
 
     gen.py TABLE OUTDIR
 
-call_ids.h        enum of call ids                      wrappers.inc     one wrapper and one fallback a function
+call_ids.h        enum of call ids                      wrappers.inc     a wrapper, a fallback and a call of the next layer each
 calls.inc         what each means (shim/model/calls.h)  redeclare.h      prototypes, to be held against a real mpi.h
 trampolines.inc   list of exported entry points         libresil.map     version script: the allow-listed exports
 """
@@ -389,6 +389,13 @@ def main():
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
         unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)
         wrappers.append(f"inline {f.returns} fallback_{f.name}({declared}) {{\n{unused}  {rest}\n}}\n")
+    wrappers.append("namespace pmpi {  // the next PMPI_ layer, with the table's types\n")
+    for f in functions:
+        declared = ", ".join(f"{p.abi_type(f.large)} {p.name}" for p in f.parameters)
+        types = ", ".join(p.abi_type(f.large) for p in f.parameters)
+        wrappers.append(f"[[gnu::always_inline]] inline {f.returns} {f.name.removeprefix('MPI_')}({declared}) {{\n"
+                        f"  return real<{f.returns}({types})>(1, CallId::k{f.name})({', '.join(p.name for p in f.parameters)});\n}}\n")
+    wrappers.append("}  // namespace pmpi\n")
     write(os.path.join(out, "wrappers.inc"), "".join(wrappers))
     rows = "".join(f"  ROW({f.name})\n" for f in functions)
     write(os.path.join(out, "rows.inc"), rows)
