@@ -113,9 +113,9 @@ RESIL_PHRASE(
     "neither buffer changed when it was read again; what arrived equals %s, but %u flipped bit%s explain%s it as well");
 RESIL_PHRASE(other_slot,
              "neither buffer changed when it was read again, the receive wrote its buffer, and what arrived is %s%s");
-RESIL_PHRASE(transit,
-             "neither buffer changed during the transfer, and %s of the sender has this content: the fault is in "
-             "MPI, the network or staging%s");
+RESIL_PHRASE(
+    transit,
+    "neither buffer changed during the transfer and %s matches: the fault is in MPI, the network or staging%s");
 RESIL_PHRASE(transit_or_store,
              "the send buffer did not change, the receive buffer changed before the receive was complete and not "
              "later, and %s of "
