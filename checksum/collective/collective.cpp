@@ -105,12 +105,6 @@ void finish(Thread& thread, Plan& plan, Reason failed) {
   tend(thread);
 }
 
-/// Does the result overwrite what this rank gives?
-bool overwrites(const Event& e, Collective form) {
-  if (is_reduction(form)) return reduces_in_place(e);
-  return (form == Collective::kAllgather || form == Collective::kAlltoall) && backend->is_in_place(e.send.buffer);
-}
-
 /// From now on the memory of its result is the library's.
 void begin_life(Plan& plan) {
   uint64_t low = ~uint64_t{0}, high = 0;
@@ -248,8 +242,8 @@ void connect() {
 
 void enter(Event& e) {
   plan_in(e) = nullptr;
-  const Collective form = collective_of(e.id);
-  if (!moves_data(form) || e.comm == nullptr || !(overwrites(e, form) || ledger::full_blame())) [[likely]]
+  if (!moves_data(collective_of(e.id)) || e.comm == nullptr ||
+      !(is_overwritten(e, backend->is_in_place) || ledger::full_blame())) [[likely]]
     return;
   if ((e.attributes & kCallPersistent) || comm_reason(*e.comm) != Reason::kNone) return;
   Plan* plan = new_plan();

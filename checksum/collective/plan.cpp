@@ -20,8 +20,6 @@ using ledger::Reason;
 
 constexpr int kSpelledOut = 256;  // ranks
 
-bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
-
 /// RESIL_BLAME=full: broadcast and allgathered data is also told from giver to getter, as packets, so that what is
 /// known of packets on both sides can explain what went wrong. Not among very many ranks: each then notes one for each
 /// other.
@@ -29,41 +27,18 @@ bool spelled_out(const CommInfo& comm) {
   return ledger::full_blame() && comm.size <= kSpelledOut && comm.remote_size <= kSpelledOut;
 }
 
-/// The parts of one data argument, by partner.
-class Parts {
- public:
-  Parts(const Event& e, const Side& side)
-      : e_(e), side_(side),
-        wide_(e.large || (side.types != nullptr && collective_of(e.id) == Collective::kNeighborAlltoall)) {}
-
-  int64_t count(int64_t i) const {
-    if (side_.counts == nullptr) return side_.count;
-    return e_.large ? static_cast<const int64_t*>(side_.counts)[i] : static_cast<const int*>(side_.counts)[i];
-  }
-
-  View at(int64_t i) const {
-    const int64_t count = this->count(i);
-    const uint64_t type = side_.types != nullptr ? request_handle(side_.types, i) : side_.type;
-    if (count <= 0) return {nullptr, 0, nullptr, 0, Reason::kNone};
-    const TypeMap* map = type_map(*e_.thread, type);
-    const int64_t extent = side_.types != nullptr ? 1 : map != nullptr ? map->extent : 0;
-    const int64_t steps = side_.counts == nullptr ? i * count : displacement(i);
-    View view = make_view(*e_.thread, static_cast<const char*>(side_.buffer) + steps * extent, count, type);
-    if (view.reason == Reason::kDatatype)
-      view.bytes = static_cast<uint64_t>(count) * static_cast<uint64_t>(type_size(*e_.thread, type));
-    return view;
-  }
-
- private:
-  int64_t displacement(int64_t i) const {
-    return wide_ ? static_cast<const int64_t*>(side_.displacements)[i]
-                 : static_cast<const int*>(side_.displacements)[i];
-  }
-
-  const Event& e_;
-  const Side& side_;
-  const bool wide_;
-};
+/// One block, or what it would be if its datatype were known.
+View view_at(const Event& e, const Transfer& t, int64_t i) {
+  const int64_t count = t.count_of(i);
+  if (count <= 0) return {nullptr, 0, nullptr, 0, Reason::kNone};
+  const uint64_t type = t.type_of(i);
+  const TypeMap* map = type_map(*e.thread, type);
+  const int64_t extent = map != nullptr ? map->extent : 0;
+  View view = make_view(map, static_cast<const char*>(t.buffer) + t.offset_of(i, extent), count);
+  if (view.reason == Reason::kDatatype)
+    view.bytes = static_cast<uint64_t>(count) * static_cast<uint64_t>(type_size(*e.thread, type));
+  return view;
+}
 
 /// Field by field: what was just made in registers would be stored narrow and loaded wide, which waits for the cache.
 void put(View& to, const View& from) {
@@ -149,29 +124,30 @@ void make_bcast(Plan& plan, const Event& e) {
   if (data.bytes != 0) agree_on(plan, e, 0);
 }
 
-/// Gather, and scatter the other way round: `one` is what the ranks other than the root have, `many` the root's side.
-void make_rooted(Plan& plan, const Event& e, const Side& one, const Side& many, Blocks& to_root, Blocks& at_root) {
-  const CommInfo& comm = *e.comm;
-  const bool root = plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank;
-  if (plan.intercomm && e.peer == ring::kProcNull) return;
-  if (!root) return append(plan, e, to_root, e.peer, whole(e, one));
-  const int partners = plan.intercomm ? comm.remote_size : comm.size;
-  const bool stays = !plan.intercomm && in_place(one.buffer);
-  if (!reserve(plan, at_root, partners)) return;
-  const Parts parts(e, many);
-  for (int i = 0; i < partners; ++i)
-    if (!stays || i != comm.rank) append(plan, e, at_root, i, parts.at(i));
-  if (!plan.intercomm && !stays) append(plan, e, to_root, comm.rank, whole(e, one));
+/// Blocks as packets.
+void append_all(Plan& plan, const Event& e, const Transfer& t, Blocks& blocks, int64_t but) {
+  if (!reserve(plan, blocks, t.end - t.first)) return;
+  for (int64_t i = t.first; i < t.end; ++i)
+    if (i != but) append(plan, e, blocks, t.rank_of(i), view_at(e, t, i));
 }
 
-void spell_out_allgather(Plan& plan, const Event& e, const Parts& parts, int partners) {
-  const int here = plan.intercomm ? -1 : e.comm->rank;
-  const View mine = plan.in_place ? parts.at(here) : whole(e, e.send);
+/// Of alltoall in place the own block, too: it has to stay what it was.
+void make_blocks(Plan& plan, const Event& e) {
+  const Members members = members_of(*e.comm);
+  const Transfer given = sent(e, members, backend->is_in_place), got = received(e, members, backend->is_in_place);
+  plan.in_place = given.in_place;
+  append_all(plan, e, given, plan.sends, plan.in_place ? -1 : given.own);
+  append_all(plan, e, got, plan.receives, plan.in_place ? -1 : got.own);
+}
+
+void spell_out_allgather(Plan& plan, const Event& e, const Transfer& given, const Transfer& got) {
+  const int64_t here = plan.intercomm ? -1 : e.comm->rank, partners = got.end;
+  const View mine = view_at(e, given, given.first);
   if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners)) return;
-  for (int i = 0; i < partners; ++i)
+  for (int64_t i = 0; i < partners; ++i)
     if (i != here || !plan.in_place) {
-      append(plan, e, plan.sends, i, mine);
-      append(plan, e, plan.receives, i, parts.at(i));
+      append(plan, e, plan.sends, static_cast<int>(i), mine);
+      append(plan, e, plan.receives, static_cast<int>(i), view_at(e, got, i));
     }
   if (!plan.in_place) return;
   plan.own = mine.bytes != 0;  // it has to stay what it was
@@ -181,18 +157,20 @@ void spell_out_allgather(Plan& plan, const Event& e, const Parts& parts, int par
 
 void make_allgather(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
-  const int partners = plan.intercomm ? comm.remote_size : comm.size;
-  const Parts parts(e, e.receive);
-  plan.in_place = !plan.intercomm && in_place(e.send.buffer);
-  if (spelled_out(comm)) return spell_out_allgather(plan, e, parts, partners);
-  if (e.receive.counts == nullptr) {
+  const Members members = members_of(comm);
+  const Transfer given = sent(e, members, backend->is_in_place), got = received(e, members, backend->is_in_place);
+  if (!given.any()) return;
+  const auto partners = static_cast<int>(members.partners());
+  plan.in_place = given.in_place;
+  if (spelled_out(comm)) return spell_out_allgather(plan, e, given, got);
+  if (got.counts == nullptr) {
     put(plan.result, whole(e, e.receive, partners));
   } else {
     plan.result_parts = true;
     plan.result = {nullptr, 0, nullptr, 0, Reason::kNone};
     if (!reserve(plan, plan.parts, partners)) return;
     for (int i = 0; i < partners; ++i) {
-      const View part = parts.at(i);
+      const View part = view_at(e, got, i);
       plan.result.bytes += part.bytes;
       if (part.reason != Reason::kNone) plan.result.reason = part.reason;
       plan.parts.items[plan.parts.count++] = {nullptr, part, 0, false, 0, 0, 0};
@@ -200,26 +178,14 @@ void make_allgather(Plan& plan, const Event& e) {
   }
   if (plan.result.bytes != 0) agree_on(plan, e, 0);
   if (!plan.intercomm) {
-    put(plan.own_got, parts.at(comm.rank));
-    put(plan.own_given, plan.in_place ? plan.own_got : whole(e, e.send));
+    put(plan.own_got, view_at(e, got, comm.rank));
+    put(plan.own_given, plan.in_place ? plan.own_got : view_at(e, given, 0));
     plan.own = plan.own_got.bytes != 0;
     return;
   }
-  append(plan, e, plan.sends, comm.rank % comm.remote_size, whole(e, e.send));
+  append(plan, e, plan.sends, comm.rank % comm.remote_size, view_at(e, given, 0));
   if (!reserve(plan, plan.receives, partners / comm.size + 1)) return;
-  for (int i = comm.rank; i < partners; i += comm.size) append(plan, e, plan.receives, i, parts.at(i));
-}
-
-void make_alltoall(Plan& plan, const Event& e) {
-  const CommInfo& comm = *e.comm;
-  const int partners = plan.intercomm ? comm.remote_size : comm.size;
-  plan.in_place = in_place(e.send.buffer);
-  const Parts given(e, plan.in_place ? e.receive : e.send), got(e, e.receive);
-  if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners)) return;
-  for (int i = 0; i < partners; ++i) {
-    append(plan, e, plan.sends, i, given.at(i));
-    append(plan, e, plan.receives, i, got.at(i));
-  }
+  for (int i = comm.rank; i < partners; i += comm.size) append(plan, e, plan.receives, i, view_at(e, got, i));
 }
 
 void make_neighbour(Plan& plan, const Event& e) {
@@ -230,15 +196,16 @@ void make_neighbour(Plan& plan, const Event& e) {
     plan.unreachable_why = why;
     return;
   }
-  const bool all = plan.form == Collective::kNeighborAllgather;
-  const Parts given(e, e.send), got(e, e.receive);
+  const Members members = {e.comm->rank, e.comm->size, -1, neighbours->in, neighbours->out};
+  const Transfer given = sent(e, members, backend->is_in_place), got = received(e, members, backend->is_in_place);
+  const bool all = given.partner == Partner::kSeveral;
   if (reserve(plan, plan.sends, neighbours->out) && reserve(plan, plan.receives, neighbours->in)) {
     for (int i = 0; i < neighbours->out; ++i)
       if (const Edge& to = neighbours->destinations()[i]; to.peer != nullptr || to.why != Reason::kNone)
-        append(plan, plan.sends, to.peer, to.why, all ? whole(e, e.send) : given.at(i), to.repeated);
+        append(plan, plan.sends, to.peer, to.why, view_at(e, given, all ? 0 : i), to.repeated);
     for (int i = 0; i < neighbours->in; ++i)
       if (const Edge& from = neighbours->sources()[i]; from.peer != nullptr || from.why != Reason::kNone)
-        append(plan, plan.receives, from.peer, from.why, got.at(i), from.repeated);
+        append(plan, plan.receives, from.peer, from.why, view_at(e, got, i), from.repeated);
   }
   neighbours_give(neighbours);
 }
@@ -248,24 +215,24 @@ void make_reduction(Plan& plan, const Event& e) {
   Reduction& r = plan.reduction;
   const bool scattered = is_reduce_scatter(plan.form);
   const bool prefix = plan.form == Collective::kScan || plan.form == Collective::kExscan;
-  if (plan.form == Collective::kReduce && plan.intercomm && e.peer == ring::kProcNull) return;
+  const Members members = members_of(comm);
+  if (plan.form == Collective::kReduce && is_bystander(e, members)) return;
   plan.reduces = true;
-  plan.gets_result =
-      plan.form != Collective::kReduce || (plan.intercomm ? e.peer == ring::kRootSelf : e.peer == comm.rank);
+  plan.gets_result = plan.form != Collective::kReduce || is_root(e, members);
   const bool gives = plan.form != Collective::kReduce || !plan.intercomm || e.peer >= 0;
-  plan.in_place = gives && reduces_in_place(e);
+  plan.in_place = gives && is_overwritten(e, backend->is_in_place);
   if (plan.form == Collective::kReduce && !plan.intercomm) plan.name.root = e.peer;
   r.first = 0;
   r.total = e.send.count;
   int64_t mine = e.send.count;
   if (scattered) {
-    const Parts parts(e, e.receive);
+    auto count_of = [&](int i) { return e.receive.counts != nullptr ? count_at(e, e.receive, i) : e.receive.count; };
     r.total = 0;
     for (int i = 0; i < comm.size; ++i) {
       if (i == comm.rank) r.first = r.total;
-      r.total += parts.count(i);
+      r.total += count_of(i);
     }
-    mine = parts.count(comm.rank);
+    mine = count_of(comm.rank);
   }
   const uint64_t type = plan.gets_result ? e.receive.type : e.send.type;
   if (r.total <= 0) {
@@ -362,10 +329,10 @@ bool plan_make(Plan& plan, Event& e) {
   clear(plan.parts);
   switch (plan.form) {
     case Collective::kBcast: make_bcast(plan, e); break;
-    case Collective::kGather: make_rooted(plan, e, e.send, e.receive, plan.sends, plan.receives); break;
-    case Collective::kScatter: make_rooted(plan, e, e.receive, e.send, plan.receives, plan.sends); break;
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAlltoall: make_blocks(plan, e); break;
     case Collective::kAllgather: make_allgather(plan, e); break;
-    case Collective::kAlltoall: make_alltoall(plan, e); break;
     case Collective::kNeighborAllgather:
     case Collective::kNeighborAlltoall: make_neighbour(plan, e); break;
     case Collective::kReduce:
@@ -382,11 +349,6 @@ bool plan_make(Plan& plan, Event& e) {
                plan.unreachable != 0 || plan.reason != Reason::kNone ||
                (plan.reduces && (plan.intercomm || comm.size > 1)) || chain;
   return plan.moves;
-}
-
-bool reduces_in_place(const Event& e) {
-  // The same buffer twice: not allowed, but libraries that do not look take it for MPI_IN_PLACE.
-  return in_place(e.send.buffer) || e.send.buffer == e.receive.buffer;
 }
 
 void plan_keep_tree(Plan& plan) {

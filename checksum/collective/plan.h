@@ -83,8 +83,6 @@ struct Plan {
 /// False: moves nothing between ranks that resil could see (a group of one without data for itself, no data).
 /// `plan` is filled in either case as far as plan_free() needs.
 bool plan_make(Plan& plan, Event& event);
-/// Does the result of this reduction take the place of the contribution?
-bool reduces_in_place(const Event& event);
 /// The tree no longer lies in the cache: for plans that are looked at after other collectives may have been made.
 void plan_keep_tree(Plan& plan);
 /// Keeps types and tree for what goes on after the call.

@@ -181,7 +181,7 @@ char* keep(Thread& thread, const Layout& layout) {
   if (packed == nullptr) return nullptr;
   Packet packet;
   char* at = packed;
-  for (int64_t i = 0; i < layout.blocks; ++i)
+  for (int64_t i = layout.first; i < layout.end; ++i)
     if (block_at(thread, layout, i, &packet)) {
       packet.read(0, packet.bytes, at);
       at += packet.bytes;
@@ -193,11 +193,11 @@ unsigned gather_arrivals(Thread& thread, PerThread& mine, const Layout& layout, 
                          uint64_t sequence, const char* kept) {
   unsigned count = 0;
   Packet packet;
-  for (int64_t i = 0; i < layout.blocks && count < kArrivals; ++i) {
+  for (int64_t i = layout.first; i < layout.end && count < kArrivals; ++i) {
     if (!block_at(thread, layout, i, &packet)) continue;
     mine.arrivals[count++] = {packet,
                               id,
-                              partner(layout, i),
+                              block_partner(layout, i),
                               tag,
                               layout.comm != nullptr ? layout.comm->ring->id : 0,
                               sequence,

@@ -25,11 +25,11 @@ bool make_copy(Thread& thread, const Layout& layout, char** memory, char** buffe
   int64_t low = INT64_MAX, high = INT64_MIN;
   uint64_t bytes = 0;
   Packet packet;
-  for (int64_t i = 0; i < layout.blocks; ++i) {
+  for (int64_t i = layout.first; i < layout.end; ++i) {
     if (!block_at(thread, layout, i, &packet)) continue;
     int64_t first = 0, last = 0;
     type_span(*packet.type, packet.count, &first, &last);
-    const int64_t offset = packet.buffer - layout.buffer;
+    const int64_t offset = packet.buffer - buffer_of(layout);
     low = offset + first < low ? offset + first : low;
     high = offset + last > high ? offset + last : high;
     bytes += packet.bytes;
@@ -38,16 +38,17 @@ bool make_copy(Thread& thread, const Layout& layout, char** memory, char** buffe
   *memory = static_cast<char*>(pool.allocate(static_cast<uint64_t>(high - low)));
   if (*memory == nullptr) return false;
   *buffer = *memory - low;
-  for (int64_t i = 0; i < layout.blocks; ++i)
-    if (block_at(thread, layout, i, &packet)) copy(packet, *buffer + (packet.buffer - layout.buffer));
+  for (int64_t i = layout.first; i < layout.end; ++i)
+    if (block_at(thread, layout, i, &packet)) copy(packet, *buffer + (packet.buffer - buffer_of(layout)));
   return true;
 }
 
 /// The block that stands for the call, moved into the copy.
 bool choose_block(Thread& thread, PerThread& mine, const Layout& layout, Packet* packet, int32_t* peer) {
   Draw choice(1, static_cast<uint64_t>(engine.rank), kMaxSpecs, ++mine.blocks_chosen);
-  const int64_t index = static_cast<int64_t>(choice.below(static_cast<uint64_t>(layout.blocks)));
-  *peer = partner(layout, index);
+  const int64_t index =
+      layout.first + static_cast<int64_t>(choice.below(static_cast<uint64_t>(layout.end - layout.first)));
+  *peer = block_partner(layout, index);
   return block_at(thread, layout, index, packet);
 }
 
@@ -110,7 +111,7 @@ bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout&
         spec.spare();
         continue;
       }
-      target.buffer = (copied != nullptr ? copied : mine.shadow_buffer) + (packet.buffer - layout.buffer);
+      target.buffer = (copied != nullptr ? copied : mine.shadow_buffer) + (packet.buffer - buffer_of(layout));
       mine.change_in = packet;
       if (!damage_copy(spec.kind, target, draw, mine, &position)) {
         if (copied == nullptr) pool.release(mine.shadow);
@@ -166,7 +167,7 @@ void depart(Event& e, PerThread& mine) {
 void depart_staged(Thread& thread, const StagedMessage& message) {
   PerThread* mine = per_thread(thread);
   if (mine == nullptr) return;
-  Layout layout = {};
+  Layout layout = flat_nothing();
   layout.buffer = message.buffer;
   layout.comm = comm_lookup(thread, message.comm);
   const Packet packet = {message.buffer, message.count, message.type, message.bytes};
@@ -206,25 +207,29 @@ void departed(Event& e, PerThread& mine) {
   operation.collective = (e.attributes & kCallCollective) != 0;
   operation.active = !persistent;
   operation.layout = mine.send;
+  if (mine.send.types != nullptr) {  // what was changed has one of them; the array may be the language binding's
+    operation.layout.counts = operation.layout.displacements = operation.layout.types = nullptr;
+    operation.layout.map = mine.changes ? mine.change_in.type : nullptr;
+  }
   operation.shadow = mine.shadow;
   operation.shadow_buffer = mine.shadow_buffer;
   operation.changes = mine.changes;
   operation.change_at = mine.change_at;
   operation.change_bytes = mine.change_bytes;
-  operation.change_offset = mine.changes ? mine.change_in.buffer - mine.send.buffer : 0;
+  operation.change_offset = mine.changes ? mine.change_in.buffer - buffer_of(mine.send) : 0;
   operation.change_count = mine.changes ? mine.change_in.count : 0;
   mine.tracked = operation_add(operation) != nullptr;
 }
 
 void restart(Operation& operation, PerThread& mine) {
   operation.active = true;
-  Packet packet = {operation.layout.buffer, operation.layout.count, operation.layout.type, 0};
+  Packet packet = {buffer_of(operation.layout), operation.layout.count, operation.layout.map, 0};
   packet.bytes = type_bytes(*packet.type, packet.count);
   copy(packet, operation.shadow_buffer);
   mine.changes = false;
   mine.send.types = nullptr;
   Injection injection;
-  const int32_t peer = partner(operation.layout, 0);
+  const int32_t peer = block_partner(operation.layout, 0);
   if (packet.bytes != 0 && try_specs(mine, nullptr, operation.id, !is_buffered(operation.id), operation.layout, packet,
                                      peer, operation.shadow_buffer, &injection)) {
     injection.tag = operation.tag;
@@ -242,8 +247,8 @@ void land_change(Operation& operation) {
   operation.changes = false;
   unsigned char bytes[32];
   const Layout& layout = operation.layout;
-  const Packet copied = {operation.shadow_buffer + operation.change_offset, operation.change_count, layout.type, 0};
-  const Packet own = {layout.buffer + operation.change_offset, operation.change_count, layout.type, 0};
+  const Packet copied = {operation.shadow_buffer + operation.change_offset, operation.change_count, layout.map, 0};
+  const Packet own = {buffer_of(layout) + operation.change_offset, operation.change_count, layout.map, 0};
   copied.read(operation.change_at, operation.change_bytes, bytes);
   own.write(operation.change_at, operation.change_bytes, bytes);
 }

@@ -44,7 +44,7 @@ void retain_put(uint64_t window, PerThread& mine) {
   SpinGuard guard(lock);
   for (Retained& place : retained)
     if (place.memory == nullptr) {
-      place = {window,         mine.shadow,    mine.shadow_buffer, mine.send.buffer,
+      place = {window,         mine.shadow,    mine.shadow_buffer, buffer_of(mine.send),
                mine.change_in, mine.change_at, mine.change_bytes};
       place.change.count = changes ? place.change.count : 0;
       return;
@@ -58,7 +58,7 @@ void retain_get(Event& e, PerThread& mine) {
     for (Get& get : gets)
       if (!get.used) {
         type_map_hold(packet.type);
-        get = {e.object, packet, e.id, partner(mine.layout, 0), mine.kept, true};
+        get = {e.object, packet, e.id, block_partner(mine.layout, 0), mine.kept, true};
         return;
       }
   }

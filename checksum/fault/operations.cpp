@@ -28,7 +28,7 @@ Operation* operation_add(const Operation& operation) {
   if (entry == nullptr) return nullptr;
   *entry = operation;
   entry->next = nullptr;
-  if (entry->layout.type != nullptr && !layout_keep(&entry->layout)) {
+  if (!flat_keep(&entry->layout)) {
     pool.release(entry);
     return nullptr;
   }
@@ -54,7 +54,7 @@ void operation_drop(Operation* operation, bool in_use) {
     if (*place == nullptr) return;
     *place = operation->next;
   }
-  if (operation->layout.type != nullptr) layout_drop(&operation->layout);
+  flat_drop(&operation->layout);
   pool.release(operation->kept);
   if (!in_use) pool.release(operation->shadow);
   pool.release(operation);

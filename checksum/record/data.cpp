@@ -6,7 +6,6 @@
 
 #include <cstring>
 
-#include "checksum/fault/layout.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/call/event.h"
@@ -14,9 +13,6 @@
 namespace resil::record {
 
 namespace {
-
-using fault::Layout;
-using fault::Packet;
 
 const TypeMap* addresses;  // of MPI_AINT
 
@@ -121,19 +117,11 @@ Value small_value(const TypeMap& map, const void* data, uint64_t bytes) {
   return value;
 }
 
-bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
-
 Value collective_input(Event& e) {
-  Layout layout;
-  const Collective form = collective_of(e.id);
-  if (e.comm == nullptr) return kNothing;
-  if (is_reduction(form)) return fault::contribution_layout(e, &layout) ? read_blocks(e, layout) : kNothing;
-  if ((form == Collective::kAllgather || form == Collective::kAlltoall) && in_place(e.send.buffer)) {
-    if (!fault::receive_layout(e, &layout)) return kNothing;
-    layout.own = -1;
-    return read_blocks(e, layout, form == Collective::kAllgather ? e.comm->rank : -1);
-  }
-  return fault::send_layout(e, &layout) ? read_blocks(e, layout) : kNothing;
+  FlatTransfer flat;
+  if (!flat_sent(e, &flat)) return kNothing;
+  if (flat.in_place) flat.own = -1;  // it is given like the others
+  return read_blocks(e, flat);
 }
 
 }  // namespace
@@ -163,18 +151,15 @@ Value read_view(const View& view, uint64_t bytes) {
   return {view_digest(view, bytes), ValueType::kDigest, false};
 }
 
-Value read_blocks(Event& e, const Layout& layout, int64_t wanted) {
-  const int64_t first = wanted >= 0 ? wanted : 0, end = wanted >= 0 ? wanted + 1 : layout.blocks;
+Value read_blocks(Event& e, const FlatTransfer& flat) {
   Value all = kNothing;
   uint64_t blocks = 0;
-  for (int64_t i = first; i < end; ++i) {
-    Packet packet = {};
-    if (!fault::block_at(*e.thread, layout, i, &packet)) {
-      if (i != layout.own && (packet.bytes != 0 || (packet.count > 0 && packet.type == nullptr))) return kUnreadable;
-      continue;
-    }
-    const View view = {packet.buffer, packet.count, packet.type, packet.bytes, Reason::kNone};
-    const Value one = read_view(view, packet.bytes);
+  for (int64_t i = flat.first; i < flat.end; ++i) {
+    if (i == flat.own) continue;
+    const View view = block_view(*e.thread, flat, i);
+    if (view.reason != Reason::kNone) return kUnreadable;
+    if (view.bytes == 0) continue;
+    const Value one = read_view(view, view.bytes);
     // One block is kept as it is, several by a digest of their digests in the order of the ranks.
     all = ++blocks == 1 ? one : Value{mix64(all.bits ^ mix64(one.bits + blocks)), ValueType::kDigest, false};
   }
@@ -182,13 +167,7 @@ Value read_blocks(Event& e, const Layout& layout, int64_t wanted) {
 }
 
 bool overwrites_input(const Event& e) {
-  const uint16_t is = traits_of(e.id);
-  if (is & kSwaps) return true;
-  if (!(is & kCollects)) return false;
-  const Collective form = collective_of(e.id);
-  if (is_reduction(form))  // the same buffer twice: libraries that do not look take it for MPI_IN_PLACE
-    return in_place(e.send.buffer) || e.send.buffer == e.receive.buffer;
-  return (form == Collective::kAllgather || form == Collective::kAlltoall) && in_place(e.send.buffer);
+  return (traits_of(e.id) & (kSwaps | kCollects)) != 0 && is_overwritten(e, backend->is_in_place);
 }
 
 Value input_of(Event& e) {
@@ -196,12 +175,12 @@ Value input_of(Event& e) {
   if (is & kCollects) return collective_input(e);
   if (is & kBlind) return kUnreadable;
   if (!(is & kGives)) return kNothing;
-  if ((e.attributes & (kCallP2P | kCallRma)) && e.peer < 0) return kNothing;  // MPI_PROC_NULL
   if ((e.attributes & kCallRma) && (is & kTakes) && call_info(e.id).rma != RmaOperation::kCompareAndSwap &&
       backend->types->op_kind(e.op) == OpKind::kNoOp)
     return kNothing;  // its origin buffer is not significant
-  View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
-  if (e.attributes & kCallPartitioned) view.count *= e.partitions, view.bytes *= static_cast<uint64_t>(e.partitions);
+  const Transfer transfer = single_sent(e, call_info(e.id));
+  if (!transfer.any()) return kNothing;
+  const View view = make_view(*e.thread, transfer.buffer, transfer.count, transfer.type);
   return read_view(view, view.bytes);
 }
 
@@ -214,8 +193,8 @@ View receive_view(Event& e) {
 }
 
 Value collective_output(Event& e) {
-  Layout layout;
-  return e.comm != nullptr && fault::receive_layout(e, &layout) ? read_blocks(e, layout) : kNothing;
+  FlatTransfer flat;
+  return flat_received(e, &flat) ? read_blocks(e, flat) : kNothing;
 }
 
 }  // namespace resil::record

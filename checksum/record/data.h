@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a call gives and takes, as values for a recording: a digest, or the number itself where it is only one. Buffers
-// are read through shim/model/datatype and shim/base/digest; device memory never. Reads the program's arguments, changes
-// nothing; the first call with a datatype or topology may ask MPI.
+// are read through shim/model/datatype and shim/base/digest; device memory never. Reads the program's arguments,
+// changes nothing; the first call with a datatype or topology may ask MPI.
 #pragma once
 
 #include <cstdint>
 
 #include "checksum/record/format.h"
-#include "shim/model/view.h"
+#include "shim/model/flat_transfer.h"
 
 namespace resil {
 struct Event;
-}
-namespace resil::fault {
-struct Layout;
 }
 
 namespace resil::record {
@@ -48,8 +45,8 @@ struct Value {
 
 /// The first `bytes` bytes of what the view shows.
 Value read_view(const View& view, uint64_t bytes);
-/// All blocks of a layout; `wanted` >= 0: only that one.
-Value read_blocks(Event& event, const fault::Layout& layout, int64_t wanted = -1);
+/// All blocks but one that stays where it is.
+Value read_blocks(Event& event, const FlatTransfer& layout);
 
 /// What this rank gives: send buffer, contribution, origin, data for a file. Before the call where it overwrites it.
 Value input_of(Event& event);

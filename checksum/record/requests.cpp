@@ -54,8 +54,8 @@ void hold(Entry& entry) {
     if (entry.view.type != nullptr) type_map_hold(entry.view.type);
     return;
   }
-  if (entry.takes_any && !layout_keep(&entry.layout)) entry.takes_any = false, entry.unread = true;
-  if (entry.gives_any && !layout_keep(&entry.gives)) entry.gives_any = false, entry.unread = true;
+  if (entry.takes_any && !flat_keep(&entry.layout)) entry.takes_any = false, entry.unread = true;
+  if (entry.gives_any && !flat_keep(&entry.gives)) entry.gives_any = false, entry.unread = true;
 }
 
 void let_go(Entry& entry) {
@@ -63,18 +63,17 @@ void let_go(Entry& entry) {
     if (entry.view.type != nullptr) type_map_release(entry.view.type);
     return;
   }
-  if (entry.takes_any) layout_drop(&entry.layout);
-  if (entry.gives_any) layout_drop(&entry.gives);
+  if (entry.takes_any) flat_drop(&entry.layout);
+  if (entry.gives_any) flat_drop(&entry.gives);
 }
 
 /// What a nonblocking or persistent collective reads and fills. Arrays of datatypes may be the language binding's.
 bool fill_collective(Event& e, Entry& entry) {
-  entry.takes_any = fault::receive_layout(e, &entry.layout);
-  const bool typed = call_info(e.id).counts == resil::Counts::kTyped;
-  if (entry.persistent)
-    entry.gives_any = is_reduction(collective_of(e.id)) ? fault::contribution_layout(e, &entry.gives)
-                                                        : fault::send_layout(e, &entry.gives);
-  if (typed) entry.takes_any = entry.gives_any = false, entry.unread = true;
+  const CallInfo& info = call_info(e.id);
+  entry.takes_any = flat_received(e, &entry.layout);
+  if (entry.persistent)  // each start reads it anew: but for reductions, not what the last start has overwritten
+    entry.gives_any = flat_sent(e, &entry.gives) && (!entry.gives.in_place || is_reduction(info.collective));
+  if (info.counts == resil::Counts::kTyped) entry.takes_any = entry.gives_any = false, entry.unread = true;
   return entry.takes_any || entry.gives_any || entry.unread;
 }
 

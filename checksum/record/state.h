@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "checksum/fault/layout.h"
 #include "checksum/record/data.h"
 #include "checksum/record/format.h"
 #include "checksum/record/reader.h"
@@ -74,8 +73,8 @@ struct PerThread {
 struct Entry {
   enum Kind : uint8_t { kReceive, kSend, kCollective, kData };
   View view;  ///< kReceive, kSend (persistent), kData (file reads, MPI_Rget): the buffer
-  fault::Layout layout;  ///< kCollective: what comes in
-  fault::Layout gives;  ///< persistent collectives: what goes out
+  FlatTransfer layout;  ///< kCollective: what comes in
+  FlatTransfer gives;  ///< persistent collectives: what goes out
   uint64_t ordinal, site, comm_id;
   CommInfo* comm;
   Entry* next_free;

@@ -121,7 +121,7 @@ const char* way_name(Way way) {
 
 int64_t Call::block_of(int64_t of) const {
   if (operation == Collective::kReduceScatterBlock) return block;
-  return large ? static_cast<const int64_t*>(counts)[of] : static_cast<const int*>(counts)[of];
+  return array_element(counts, large, of);
 }
 
 Way decide(Event& e, PerThread& mine, bool exact, Call* c) {

@@ -9,6 +9,7 @@
 
 #include "pipeline/reduction/operand.h"
 #include "shim/model/calls.h"
+#include "shim/model/transfers.h"
 
 namespace resil {
 struct CommInfo;
@@ -70,11 +71,12 @@ struct Call {
   const void* counts;  ///< kReduceScatter: int[], MPI_Count[] when large
   Operand operand;
 
-  bool inter() const { return remote >= 0; }
+  Members members() const { return {rank, size, remote, 0, 0}; }
+  bool inter() const { return members().inter(); }
   /// Ranks whose contributions are folded.
-  int64_t contributors() const { return inter() ? remote : size; }
+  int64_t contributors() const { return members().partners(); }
   int64_t block_of(int64_t rank) const;
-  bool is_root() const { return inter() ? root == -3 : root == rank; }
+  bool is_root() const { return resil::is_root(root, members()); }
 };
 
 /// Bytes of all contributions together that one collective moves at most, where they cannot be divided further.

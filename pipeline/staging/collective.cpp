@@ -4,9 +4,8 @@
 // other module looks, and are the event's buffers from then on: reductions, checksums, the recording and fault
 // injection see host memory. What the call wrote there, and nothing else, is copied to the device on the way out.
 //
-// Which arguments mean what on this rank is fault::Layout's.
+// Which arguments mean what on this rank: shim/model/transfers.h.
 
-#include "checksum/collective/plan.h"
 #include "pipeline/staging/operation.h"
 #include "pipeline/staging/sides.h"
 #include "shim/abi/backend.h"
@@ -19,12 +18,6 @@ namespace resil::staging {
 
 namespace {
 
-bool in_place(const void* buffer) { return backend->is_in_place(buffer); }
-
-bool is_neighbourhood(Collective form) {
-  return form == Collective::kNeighborAllgather || form == Collective::kNeighborAlltoall;
-}
-
 /// Who sends to this rank; null: not known. To be released with memory::blocks.release.
 int* sources_of(const Event& e) {
   int in = 0, out = 0;
@@ -35,33 +28,24 @@ int* sources_of(const Event& e) {
   return nullptr;
 }
 
-/// Does the receive side hold what this rank gives?
-bool gives_in_place(const Event& e, Collective form) {
-  if (is_reduction(form)) return collective::reduces_in_place(e);
-  return (form == Collective::kAllgather || form == Collective::kAlltoall) && in_place(e.send.buffer);
-}
-
 /// Opens what lies on a device. kHostBuffer: nothing does; else why not, and nothing is held.
 Refusal open_sides(Event& e, Operation* o) {
-  const Collective form = collective_of(e.id);
-  fault::Layout send = kNothing, receive = kNothing;
-  const bool known_receive = fault::receive_layout(e, &receive);
-  o->in_place = gives_in_place(e, form);
-  bool known_send = true;
-  if (is_reduction(form)) known_send = fault::contribution_layout(e, &send);  // the receive buffer when in place
-  else if (!o->in_place) known_send = fault::send_layout(e, &send);
-  if (!known_send && send.type != nullptr) send.blocks = 0;
-  if (!known_receive && receive.type != nullptr) receive.blocks = 0;
+  const Collective operation = call_info(e.id).collective;
+  // A datatype that is not known is side_open's to find.
+  FlatTransfer send = flat_nothing(), receive;
+  flat_received(e, &receive);
+  o->in_place = is_overwritten(e, backend->is_in_place);
+  if (!o->in_place || is_reduction(operation)) flat_sent(e, &send);
   Written written;
   uint64_t result_bytes = ~uint64_t{0};
-  if (o->in_place && is_reduction(form)) {  // one shadow, as large as the contribution
-    result_bytes = receive.blocks > 0 && receive.type != nullptr ? type_bytes(*receive.type, receive.count) : 0;
+  if (o->in_place && is_reduction(operation)) {  // one shadow, as large as the contribution
+    result_bytes = receive.any() && receive.map != nullptr ? type_bytes(*receive.map, receive.count) : 0;
     receive = send;
-    send = kNothing;
+    send = flat_nothing();
   }
   Refusal refusal = side_open(*e.thread, send, nullptr, &o->send, &written);
   if (refusal != Refusal::kNone && refusal != Refusal::kHostBuffer) return refusal;
-  int* sources = is_neighbourhood(form) && receive.blocks > 0 ? sources_of(e) : nullptr;
+  int* sources = is_neighborhood(operation) && receive.any() ? sources_of(e) : nullptr;
   const Refusal second = side_open(*e.thread, receive, sources, &o->receive, &written);
   memory::blocks.release(sources);
   if (second != Refusal::kNone && second != Refusal::kHostBuffer) {
@@ -69,14 +53,14 @@ Refusal open_sides(Event& e, Operation* o) {
     return second;
   }
   o->written = written.bytes < result_bytes ? written.bytes : result_bytes;
-  o->own_first = form == Collective::kAllgather && o->in_place ? written.blocks : 0;
+  o->own_first = operation == Collective::kAllgather && o->in_place ? written.blocks : 0;
   o->own_last = o->receive.block_count;
-  if (is_neighbourhood(form) && sources == nullptr)
+  if (is_neighborhood(operation) && sources == nullptr)
     o->in_place = true;  // what may not be written goes down and up again
   return second == Refusal::kNone ? second : refusal;
 }
 
-bool is_bcast(const Event& e) { return collective_of(e.id) == Collective::kBcast; }
+bool is_bcast(const Event& e) { return call_info(e.id).collective == Collective::kBcast; }
 
 /// The shadows take the buffers' places.
 void give(Event& e, const Operation& o) {
@@ -87,21 +71,21 @@ void give(Event& e, const Operation& o) {
     e.send.buffer = e.given_send = shadow;
     return;
   }
-  if (o.in_place && !in_place(e.send.buffer) && is_reduction(collective_of(e.id)))
+  if (o.in_place && !backend->is_in_place(e.send.buffer) && is_reduction(call_info(e.id).collective))
     e.send.buffer = e.given_send = shadow;  // the same buffer twice
   e.receive.buffer = e.given_receive = shadow;
 }
 
 bool known_to_be_host(const Event& e) {
-  const bool send = in_place(e.send.buffer) || host_memory_known(e.send.buffer, 1);
+  const bool send = backend->is_in_place(e.send.buffer) || host_memory_known(e.send.buffer, 1);
   return send && e.send.counts == nullptr && e.send.types == nullptr &&
          (is_bcast(e) || (e.receive.counts == nullptr && e.receive.types == nullptr &&
-                          (in_place(e.receive.buffer) || host_memory_known(e.receive.buffer, 1))));
+                          (backend->is_in_place(e.receive.buffer) || host_memory_known(e.receive.buffer, 1))));
 }
 
 }  // namespace
 
-bool collective_handles(CallId id) { return moves_data(collective_of(id)); }
+bool collective_handles(CallId id) { return call_info(id).collective > Collective::kBarrier; }
 
 void collective_before(Event& e) {
   if (e.comm == nullptr || known_to_be_host(e)) return;

@@ -3,7 +3,6 @@
 // Requests with an operation: of nonblocking collectives, and persistent ones of any kind. A persistent request gets
 // its shadows when it is made and keeps them until it is freed; data goes down at each start and up at each completion.
 
-#include "checksum/fault/layout.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "pipeline/staging/sides.h"
@@ -46,13 +45,12 @@ void leave_behind(Operation& o) {
 }  // namespace
 
 void persistent_before(Event& e) {
-  fault::Layout layout = kNothing;
   const bool receive = (e.attributes & kCallReceives) != 0;
-  const bool known = receive ? fault::receive_layout(e, &layout) : fault::send_layout(e, &layout);
-  if (!known && layout.type != nullptr) return;
+  FlatTransfer flat;  // a datatype that is not known is side_open's to find
+  receive ? flat_received(e, &flat) : flat_sent(e, &flat);
   Operation room = {};
   Written written;
-  const Refusal refusal = side_open(*e.thread, layout, nullptr, receive ? &room.receive : &room.send, &written);
+  const Refusal refusal = side_open(*e.thread, flat, nullptr, receive ? &room.receive : &room.send, &written);
   if (refusal == Refusal::kHostBuffer) return;
   if (refusal != Refusal::kNone) return count_uncovered(reason_of(refusal), e.bytes);
   room.path = Path::kPersistent;

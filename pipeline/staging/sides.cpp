@@ -19,54 +19,54 @@ struct Pieces {
   bool surely_host;
 };
 
-void append(Pieces& p, const fault::Packet& packet, const char* buffer, bool may_join) {
-  const int64_t offset = packet.buffer - buffer;
+void append(Pieces& p, const View& view, const void* buffer, bool may_join) {
+  const auto* at = static_cast<const char*>(view.buffer);
+  const int64_t offset = at - static_cast<const char*>(buffer);
   Block* last = may_join && p.count != 0 ? &p.blocks[p.count - 1] : nullptr;
-  if (last != nullptr && last->type == packet.type && last->offset + last->count * packet.type->extent == offset)
-    last->count += packet.count;  // equal counts: one piece
-  else p.blocks[p.count++] = {offset, packet.count, packet.type};
+  if (last != nullptr && last->type == view.type && last->offset + last->count * view.type->extent == offset)
+    last->count += view.count;  // equal counts: one piece
+  else p.blocks[p.count++] = {offset, view.count, view.type};
   int64_t low, high;
-  type_span(*packet.type, packet.count, &low, &high);
-  p.surely_host = p.surely_host && host_memory_known(packet.buffer + low, static_cast<size_t>(high - low));
+  type_span(*view.type, view.count, &low, &high);
+  p.surely_host = p.surely_host && host_memory_known(at + low, static_cast<size_t>(high - low));
 }
 
-void collect(Thread& thread, const fault::Layout& layout, const int* sources, Pieces& p, Written* written) {
-  auto stays = [&](int64_t i) { return i == layout.own || (sources != nullptr && sources[i] < 0); };
-  fault::Packet packet;
-  for (int64_t i = 0; i < layout.blocks; ++i) {
-    if (fault::block_of(thread, layout, i, &packet)) {
-      if (!stays(i)) {
-        append(p, packet, layout.buffer, true);
-        written->bytes += packet.bytes;
-      }
-    } else if (packet.count > 0 && packet.type == nullptr) {
-      p.unknown = true;
-    }
+void collect(Thread& thread, const FlatTransfer& flat, const int* sources, Pieces& p, Written* written) {
+  auto stays = [&](int64_t i) { return i == flat.own || (sources != nullptr && sources[i] < 0); };
+  for (int64_t i = flat.first; i < flat.end; ++i) {
+    const View view = block_of(thread, flat, i);
+    p.unknown = p.unknown || view.reason != Reason::kNone;
+    if (view.bytes == 0 || stays(i)) continue;
+    append(p, view, flat.buffer, true);
+    written->bytes += view.bytes;
   }
   written->blocks = p.count;
-  for (int64_t i = 0; i < layout.blocks; ++i)
-    if (stays(i) && fault::block_of(thread, layout, i, &packet)) append(p, packet, layout.buffer, false);
+  for (int64_t i = flat.first; i < flat.end; ++i) {
+    if (!stays(i)) continue;
+    if (const View view = block_of(thread, flat, i); view.bytes != 0) append(p, view, flat.buffer, false);
+  }
 }
 
 bool is_host(gpu::Memory memory) { return memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned; }
 
 }  // namespace
 
-Refusal side_open(Thread& thread, const fault::Layout& layout, const int* sources, Packet* packet, Written* written) {
+Refusal side_open(Thread& thread, const FlatTransfer& flat, const int* sources, Packet* packet, Written* written) {
   *packet = {};
   *written = {0, 0};
-  if (layout.blocks <= 0) return Refusal::kHostBuffer;
+  if (!flat.any()) return Refusal::kHostBuffer;
+  const int64_t count = flat.end - flat.first;
   Block few[8];
   Pieces pieces = {few, 0, false, true};
-  if (layout.blocks > 8)
-    pieces.blocks = static_cast<Block*>(memory::blocks.allocate(static_cast<size_t>(layout.blocks) * sizeof(Block)));
+  if (count > 8)
+    pieces.blocks = static_cast<Block*>(memory::blocks.allocate(static_cast<size_t>(count) * sizeof(Block)));
   if (pieces.blocks == nullptr) return Refusal::kPinnedMemory;
-  collect(thread, layout, sources, pieces, written);
+  collect(thread, flat, sources, pieces, written);
   Refusal refusal = Refusal::kHostBuffer;
   if (pieces.unknown)
-    refusal = is_host(gpu::classify(layout.buffer, 1).memory) ? Refusal::kHostBuffer : Refusal::kDatatype;
+    refusal = is_host(gpu::classify(flat.buffer, 1).memory) ? Refusal::kHostBuffer : Refusal::kDatatype;
   else if (pieces.count != 0 && !pieces.surely_host)
-    refusal = packet_open_blocks(packet, thread, layout.buffer, pieces.blocks, pieces.count);
+    refusal = packet_open_blocks(packet, thread, flat.buffer, pieces.blocks, pieces.count);
   if (refusal != Refusal::kNone) *packet = {};
   if (pieces.blocks != few) memory::blocks.release(pieces.blocks);
   return refusal;

@@ -10,39 +10,35 @@ namespace resil {
 
 namespace {
 
-int64_t count_at(const Event& e, const Side& side, int64_t index) {
-  return e.large ? static_cast<const int64_t*>(side.counts)[index] : static_cast<const int*>(side.counts)[index];
-}
-
-uint64_t sum_counts(Event& e, const Side& side, int64_t length) {
-  int64_t sum = 0;
-  for (int64_t i = 0; i < length; ++i) sum += count_at(e, side, i);
-  return sum > 0 ? static_cast<uint64_t>(sum) * static_cast<uint64_t>(type_size(*e.thread, side.type)) : 0;
-}
-
-uint64_t sum_typed(Event& e, const Side& side, int64_t length) {
+/// Bytes of all blocks. A type is asked about only when there are elements of it.
+[[gnu::always_inline]] inline uint64_t bytes_of(Event& e, const Transfer& t) {
+  if (t.types == nullptr) {
+    int64_t elements = (t.end - t.first) * t.count;
+    if (t.counts != nullptr) {
+      elements = 0;
+      for (int64_t i = t.first; i < t.end; ++i) elements += t.count_of(i);
+    }
+    return elements > 0 ? static_cast<uint64_t>(elements) * static_cast<uint64_t>(type_size(*e.thread, t.type)) : 0;
+  }
   uint64_t sum = 0;
-  for (int64_t i = 0; i < length; ++i)
-    if (int64_t count = count_at(e, side, i); count > 0)
-      sum += static_cast<uint64_t>(count) * static_cast<uint64_t>(type_size(*e.thread, request_handle(side.types, i)));
+  for (int64_t i = t.first; i < t.end; ++i)
+    if (const int64_t count = t.count_of(i); count > 0)
+      sum += static_cast<uint64_t>(count) * static_cast<uint64_t>(type_size(*e.thread, t.type_of(i)));
   return sum;
 }
 
-/// Ranks this one exchanges with: the remote group of an intercommunicator, else all.
-int64_t partners(const Event& e) { return e.comm->remote_size >= 0 ? e.comm->remote_size : e.comm->size; }
+}  // namespace
 
-int64_t neighbours(const Event& e) {
-  CommInfo& comm = *e.comm;
+Members neighbors_of(CommInfo& comm) {
   if (comm.degree_out == -1) {
     int in = 0, out = 0;
-    bool topology = backend->comm_degree(comm.handle, &in, &out);
+    const bool topology = backend->comm_degree(comm.handle, &in, &out);
     comm.degree_in = topology ? in : -2;
     comm.degree_out = topology ? out : -2;
   }
-  return comm.degree_out > 0 ? comm.degree_out : 0;
+  return {comm.rank, comm.size, comm.remote_size, comm.degree_in > 0 ? comm.degree_in : 0,
+          comm.degree_out > 0 ? comm.degree_out : 0};
 }
-
-}  // namespace
 
 uint64_t side_bytes(Event& e, const Side& side) {
   if (side.count <= 0) return 0;
@@ -52,42 +48,22 @@ uint64_t side_bytes(Event& e, const Side& side) {
 uint64_t compute_bytes(Event& e) {
   const CallInfo& info = call_info(e.id);
   if (info.shape == Shape::kPlain) {
-    // Point-to-point, I/O, neighbour allgather; one-sided calls with a result use its arguments (the origin's are not
-    // significant with MPI_NO_OP). The generator sets the side that the call has.
+    // Point-to-point (whoever the partner is), I/O, neighbour allgather, reductions without a root; one-sided calls
+    // with a result use its arguments (the origin's are not significant with MPI_NO_OP). The generator sets the side
+    // that the call has.
     const bool receive = info.attributes & kCallReceives;
     return side_bytes(e, receive ? e.receive : e.send);
   }
   if (info.shape == Shape::kPartitioned)
     return side_bytes(e, info.attributes & kCallReceives ? e.receive : e.send) * static_cast<uint64_t>(e.partitions);
   if (e.comm == nullptr || e.comm->size < 0) return 0;
-  const bool inter = e.comm->remote_size >= 0;
-  const bool root = inter ? e.peer == ring::kRootSelf : e.peer == e.comm->rank;
-  const bool bystander = inter && e.peer == ring::kProcNull;
-  auto in_place = [](const void* buffer) { return backend->is_in_place(buffer); };
-  switch (info.shape) {
-    case Shape::kRooted: return bystander ? 0 : side_bytes(e, e.send);
-    case Shape::kGather:
-      if (bystander || (inter && root) || in_place(e.send.buffer))
-        return 0;  // the root's own part stays in place; what it receives is counted by the senders
-      return side_bytes(e, e.send);
-    case Shape::kScatter:
-      if (bystander || (inter && root) || in_place(e.receive.buffer)) return 0;
-      return side_bytes(e, e.receive);
-    case Shape::kAllGather:
-      if (!in_place(e.send.buffer)) return side_bytes(e, e.send);
-      return e.receive.counts == nullptr ? side_bytes(e, e.receive)
-                                         : static_cast<uint64_t>(count_at(e, e.receive, e.comm->rank)) *
-                                               static_cast<uint64_t>(type_size(*e.thread, e.receive.type));
-    case Shape::kAllToAll:
-      return side_bytes(e, in_place(e.send.buffer) ? e.receive : e.send) * static_cast<uint64_t>(partners(e));
-    case Shape::kAllToAllV: return sum_counts(e, in_place(e.send.buffer) ? e.receive : e.send, partners(e));
-    case Shape::kAllToAllW: return sum_typed(e, in_place(e.send.buffer) ? e.receive : e.send, partners(e));
-    case Shape::kReduceScatter: return sum_counts(e, e.receive, e.comm->size);
-    case Shape::kReduceScatterBlock: return side_bytes(e, e.receive) * static_cast<uint64_t>(e.comm->size);
-    case Shape::kNeighborAllToAll: return side_bytes(e, e.send) * static_cast<uint64_t>(neighbours(e));
-    case Shape::kNeighborV: return sum_counts(e, e.send, neighbours(e));
-    case Shape::kNeighborW: return sum_typed(e, e.send, neighbours(e));
-    default: return 0;
+  switch (info.collective) {
+    case Collective::kBcast:  // the same at both ends
+    case Collective::kReduce: return is_bystander(e, members_of(*e.comm)) ? 0 : side_bytes(e, e.send);
+    case Collective::kScatter: return bytes_of(e, received(e, members_of(*e.comm), backend->is_in_place));
+    case Collective::kNeighborAlltoall: return bytes_of(e, sent(e, neighbors_of(*e.comm), backend->is_in_place));
+    default:  // what is received is counted by the senders
+      return bytes_of(e, sent(e, members_of(*e.comm), backend->is_in_place));
   }
 }
 

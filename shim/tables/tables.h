@@ -12,6 +12,7 @@
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/transfers.h"
 
 namespace resil {
 
@@ -80,7 +81,6 @@ inline void request_forget(Event& event) {
   if (event.request_count > 1 && event.scratch != nullptr) [[unlikely]]
     scratch_release(*event.thread, event.scratch);
 }
-uint64_t request_handle(const void* array, int64_t index);
 /// The modules' words beside a request that is not complete yet; null: untracked.
 uint64_t* request_cookies(const Thread& thread, uint64_t key);
 /// Words from one request's to the next one's: a power of two, so that an index is a shift.
@@ -108,6 +108,11 @@ inline int64_t type_size(Thread& thread, uint64_t type) {
     return entry.size;
   return type_size_slow(thread, type);
 }
+
+/// A communicator as shim/model/transfers.h wants it, without a topology.
+inline Members members_of(const CommInfo& comm) { return {comm.rank, comm.size, comm.remote_size, 0, 0}; }
+/// With its topology, which MPI is asked about once.
+Members neighbors_of(CommInfo& comm);
 
 /// Bytes of one argument with a single count and type.
 uint64_t side_bytes(Event& event, const Side& side);

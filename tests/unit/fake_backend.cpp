@@ -255,7 +255,8 @@ resil::Event make_event(resil::Thread& thread, resil::CallId id, uint64_t site, 
     e.request_key = 0;
     e.flag = e.index = e.outcount = nullptr;
   }
-  if (e.attributes & resil::kCallCollective) e.send.counts = e.receive.counts = nullptr;
+  if (e.attributes & resil::kCallCollective)
+    e.send.counts = e.receive.counts = e.send.types = e.receive.types = nullptr;
   return e;
 }
 

@@ -275,12 +275,12 @@ struct Job : fake::Core {
     engine_start();
     mine = per_thread(thread());
     REQUIRE(mine != nullptr);
-    layout = {};
+    layout = resil::flat_nothing();
     layout.count = 64;
-    layout.blocks = 1;
-    layout.own = -1;
+    layout.end = 1;
+    layout.partner = resil::Partner::kRank;
     layout.peer = 1;
-    layout.type = &map;
+    layout.map = &map;
   }
   /// A packet arrives in `buffer`, which held `old`.
   void arrive(std::vector<char>& buffer, const std::vector<char>& old, const std::vector<char>& data) {
@@ -341,8 +341,8 @@ TEST_CASE("transpose: two packets that complete together change places") {
   Job job("transpose,p=1", plain);
   std::vector<char> buffer = numbered(128), before = buffer;
   job.layout.buffer = buffer.data();
-  job.layout.blocks = 2;
-  job.layout.peer = -1;
+  job.layout.end = 2;
+  job.layout.partner = resil::Partner::kEach;
   arrived(*job.mine, gather_arrivals(job.thread(), *job.mine, job.layout, resil::CallId::kMPI_Irecv, 3, 0, nullptr),
           false);
   CHECK(std::vector<char>(buffer.begin() + 64, buffer.end()) == std::vector<char>(before.begin(), before.begin() + 64));

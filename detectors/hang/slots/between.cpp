@@ -25,14 +25,18 @@ Whom awaited(Event& e, Kind kind) {
   switch (kind) {
     case Kind::kBarrier:
     case Kind::kCreate: return Whom::kAll;
+    case Kind::kBcast:
+    case Kind::kScatter:
+    case Kind::kGather:
+    case Kind::kReduce:
     case Kind::kAllreduce:
-    case Kind::kReduceScatterBlock: return e.bytes != 0 ? Whom::kAll : Whom::kNobody;
+    case Kind::kReduceScatterBlock:
     case Kind::kAllgather:
-    case Kind::kAlltoall: return side_bytes(e, e.receive) != 0 ? Whom::kAll : Whom::kNobody;
-    case Kind::kBcast: return e.peer >= 0 && e.bytes != 0 ? Whom::kRoot : Whom::kNobody;
-    case Kind::kScatter: return e.peer >= 0 && side_bytes(e, e.receive) != 0 ? Whom::kRoot : Whom::kNobody;
-    case Kind::kReduce: return e.peer == ring::kRootSelf && e.bytes != 0 ? Whom::kAll : Whom::kNobody;
-    case Kind::kGather: return e.peer == ring::kRootSelf && side_bytes(e, e.receive) != 0 ? Whom::kAll : Whom::kNobody;
+    case Kind::kAlltoall: {
+      const Transfer got = received(e, members_of(*e.comm), backend->is_in_place);
+      if (!got.any() || got.count <= 0 || type_size(*e.thread, got.type) == 0) return Whom::kNobody;
+      return got.partner == Partner::kRank ? Whom::kRoot : Whom::kAll;
+    }
     default: return Whom::kNobody;
   }
 }

@@ -20,10 +20,6 @@ OpKind op_of(uint64_t op, ThreadSlot& slot) {
   return slot.op_kind;
 }
 
-int64_t count_at(const Event& e, const Side& side, int64_t index) {
-  return e.large ? static_cast<const int64_t*>(side.counts)[index] : static_cast<const int*>(side.counts)[index];
-}
-
 bool has_root(Kind kind) {
   return kind == Kind::kBcast || kind == Kind::kReduce || kind == Kind::kGather || kind == Kind::kGatherv ||
          kind == Kind::kScatter || kind == Kind::kScatterv;
@@ -36,7 +32,7 @@ bool has_operator(Kind kind) {
 
 /// Only arguments that are significant on this rank are looked at.
 uint64_t bytes_of(Event& e, Kind kind) {
-  const bool root = e.peer == e.comm->rank;
+  const bool root = is_root(e, members_of(*e.comm));
   switch (kind) {
     case Kind::kBarrier: return 0;
     case Kind::kBcast:
