@@ -7,13 +7,12 @@
 #include <cstring>
 #include <new>
 
-#include "checksum/work_memory.h"
 #include "shim/abi/backend.h"
+#include "shim/runtime/work_memory.h"
 
 namespace resil::collective {
 
 namespace {
-
 
 bool is_integer(BasicKind kind) {
   return kind == BasicKind::kSigned || kind == BasicKind::kUnsigned || kind == BasicKind::kCharacter;

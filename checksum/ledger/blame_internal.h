@@ -11,10 +11,10 @@
 
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger_internal.h"
-#include "checksum/work_memory.h"
 #include "shim/base/clock.h"
 #include "shim/base/spinlock.h"
 #include "shim/report/finding.h"
+#include "shim/runtime/work_memory.h"
 
 namespace resil::blame {
 

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "checksum/rma/wire.h"
-#include "checksum/work_memory.h"
 #include "shim/call/thread.h"
 #include "shim/runtime/pool.h"
 #include "shim/runtime/progress.h"
+#include "shim/runtime/work_memory.h"
 
 namespace resil::rma {
 

@@ -5,9 +5,9 @@
 
 #include <cstring>
 
-#include "checksum/work_memory.h"
 #include "shim/base/digest/digest.h"
 #include "shim/model/datatype/type_map.h"
+#include "shim/runtime/work_memory.h"
 
 namespace resil {
 

@@ -17,7 +17,7 @@ namespace resil {
 namespace work_detail {
 
 struct alignas(64) Page {
-  char bytes[4800];  // what is known of a packet, with a copy of it (blame_internal.h), is the largest
+  char bytes[4800];  // what is known of a packet, with a copy of it (checksum/ledger/blame_internal.h), is the largest
   Page* next;
 };
 
