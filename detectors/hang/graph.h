@@ -32,13 +32,14 @@ enum class Judgement : uint8_t {
   kInsideMpi,  ///< all that the calls wait for has happened, and they do not return
 };
 
-/// `lenient`: also lets waits count that MPI permits but does not demand; the caller grants that after long patience.
-/// Fills `verdict`, of ids, unless it is null (then only whether there is one). At most one: the core of the graph.
+/// `may_buffer`: also lets waits count that MPI permits but does not demand; the caller grants that after long
+/// patience. Fills `verdict`, of ids, unless it is null (then only whether there is one). At most one: the core of the
+/// graph.
 ///
 /// A proof needs one instant at which all states and answers were true together: take the states, ask, take the
 /// answers, take the states once more, and mark as `stable` only ranks that are in the same call instances in both
 /// (their counters cannot have moved in between). Judge with the second states.
 Judgement graph_judge(const GraphInput& input, const Question* questions, uint32_t question_count,
-                      const Answer* answers, uint32_t answer_count, bool lenient, Verdict* verdict);
+                      const Answer* answers, uint32_t answer_count, bool may_buffer, Verdict* verdict);
 
 }  // namespace resil::hang

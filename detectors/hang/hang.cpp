@@ -3,13 +3,13 @@
 // The module: what hang detection wants from the shim. The wrappers write slots (writer.h); one helper thread a node
 // reads them (monitor.h). See docs/HANGS.md.
 
-#include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/monitor/leader.h"
+#include "detectors/hang/monitor/monitor.h"
 #include "detectors/hang/monitor/overlay_report.h"
 #include "detectors/hang/monitor/wireup.h"
 #include "detectors/hang/root/action.h"
 #include "detectors/hang/root/killed.h"
-#include "detectors/hang/root/unreceived.h"
+#include "detectors/hang/root/unmatched_report.h"
 #include "detectors/hang/slots/writer.h"
 #include "detectors/hang/verdict/note.h"
 #include "shim/call/attach.h"
@@ -36,7 +36,7 @@ constexpr ConfigEntry kConfig[] = {
      "the report"},
 };
 
-constexpr double kLastAccounts = 1;  // seconds that MPI_Finalize may wait for them
+constexpr double kLastLook = 1;  // seconds that MPI_Finalize may wait for them
 
 bool writes, wired;
 
@@ -75,7 +75,7 @@ void enter(Event& event) {
 }
 
 void after_finalize() {
-  if (wired) leader_end(kLastAccounts);
+  if (wired) leader_end(kLastLook);
 }
 
 void report(JsonWriter& json) {
@@ -88,7 +88,7 @@ void report(JsonWriter& json) {
   json.number("helper_cpu_seconds", leader.cpu_seconds);
   overlay_report(json);
   if (leader.role == 1) {
-    const MismatchCoverage compared = mismatch_coverage();
+    const MismatchCoverage compared = monitor_compared();
     json.begin_object("collectives");
     json.integer("communicators", compared.communicators);
     json.integer("deferred", compared.deferred);
@@ -98,7 +98,7 @@ void report(JsonWriter& json) {
     json.end_object();
   }
   json.end_object();
-  unreceived_report(json);
+  unmatched_report(json);
 }
 
 constexpr Module kHang = {

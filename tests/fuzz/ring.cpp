@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "detectors/hang/graph.h"
-#include "detectors/hang/mismatch/accounts.h"
+#include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/reader/reader.h"
 #include "detectors/hang/reader/records.h"
@@ -239,8 +239,11 @@ void read_all(Watched& watched, Input& in) {
   Question questions[3] = {{0x1234567890, 0, 1, 7, 0}, {0, ring::kAnySource, 1, ring::kAnyTag, 0}, in.get<Question>()};
   Answer answers[8];
   must(answer(neighbours, 2, questions, 3, answers, 8) <= 8, "answers fit");
-  judge_frames(frame, mismatch_collect(neighbours, 2, frame, sizeof(frame)), true);
-  judge_frames(frame, accounts_collect(neighbours, 2, frame, sizeof(frame)), false);
+  Mismatch* node = mismatch_create(2);
+  must(node != nullptr, "there is memory");
+  judge_frames(frame, mismatch_collect(*node, neighbours, 2, frame, sizeof(frame)), true);
+  mismatch_destroy(node);
+  judge_frames(frame, unmatched_collect(neighbours, 2, frame, sizeof(frame)), false);
 }
 
 }  // namespace

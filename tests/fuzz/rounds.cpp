@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What other nodes answer: records of ranks' states up to the wait-for graph's verdict, samples, collectives, accounts.
+// What other nodes answer: records of ranks' states up to the wait-for graph's verdict, samples, collectives, balances.
 // The frames around them are the overlay's (overlay.cpp); who sends them holds the job's key, but may be damaged.
 #include <algorithm>
 #include <vector>
 
 #include "detectors/hang/graph.h"
-#include "detectors/hang/mismatch/accounts.h"
-#include "detectors/hang/mismatch/accounts_frame.h"
 #include "detectors/hang/mismatch/frame.h"
 #include "detectors/hang/mismatch/mismatch.h"
+#include "detectors/hang/mismatch/unmatched.h"
+#include "detectors/hang/mismatch/unmatched_frame.h"
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/verdict/format.h"
 #include "fuzz.h"
@@ -76,11 +76,11 @@ void judge_states(const char* records, uint32_t bytes, uint32_t world, Input& in
   Answer answers[kRoom + 4];
   uint32_t given = 0;
   for (; given < kRoom + 4 && in.left() != 0; ++given) answers[given] = in.get<Answer>();
-  for (const bool lenient : {false, true}) {
+  for (const bool may_buffer : {false, true}) {
     Verdict& verdict = blank();
-    const Judgement found = graph_judge(input, questions, count, answers, given, lenient, &verdict);
+    const Judgement found = graph_judge(input, questions, count, answers, given, may_buffer, &verdict);
     if (found != Judgement::kNothing) check(verdict, world);
-    must(graph_judge(input, questions, count, answers, given, lenient, nullptr) == found, "asked twice, the same");
+    must(graph_judge(input, questions, count, answers, given, may_buffer, nullptr) == found, "asked twice, the same");
   }
 }
 
@@ -88,16 +88,14 @@ void judge_frames(const void* frame, uint32_t bytes, bool collectives) {
   constexpr uint32_t kWorld = 4;
   Verdict& verdict = blank();
   if (!collectives) {
-    static UnreceivedList list;
+    static UnmatchedList list;
     list = {};
-    for (UnreceivedList* wanted : {&list, static_cast<UnreceivedList*>(nullptr)})
-      if (accounts_judge(frame, bytes, &verdict, wanted)) explained(verdict);
+    if (unmatched_judge(frame, bytes, &verdict, &list)) explained(verdict);
     uint64_t comm;
     char name[64];
-    for (uint32_t i = 0; accounts_name(frame, bytes, i, &comm, name, sizeof(name)); ++i)
+    for (uint32_t i = 0; unmatched_name(frame, bytes, i, &comm, name, sizeof(name)); ++i)
       must_end(name, sizeof(name), "a name ends");
-    must(list.listed <= kMostUnreceived, "a list has its length");
-    accounts_coverage(frame, bytes);
+    must(list.listed <= kMostUnmatched, "a list has its length");
     return;
   }
   Mismatch* history = mismatch_create(kWorld);
@@ -289,29 +287,26 @@ void mismatch(const uint8_t* data, size_t size) {
     if (collectives && length >= sizeof(FrameHeader)) {
       auto* header = reinterpret_cast<FrameHeader*>(frame);
       header->magic = kFrameMagic, header->bytes = length, header->world = 4;
-    } else if (!collectives && length >= sizeof(AccountsHeader)) {
-      auto* header = reinterpret_cast<AccountsHeader*>(frame);
-      header->magic = kAccountsMagic, header->bytes = length;
+    } else if (!collectives && length >= sizeof(UnmatchedHeader)) {
+      auto* header = reinterpret_cast<UnmatchedHeader*>(frame);
+      header->magic = kUnmatchedMagic, header->bytes = length;
       header->world = 4;
-      const uint64_t room = length - sizeof(AccountsHeader);
-      header->accounts = static_cast<uint32_t>(std::min<uint64_t>(header->accounts % 64, room / sizeof(Account)));
-      const uint64_t left = room - header->accounts * sizeof(Account);
-      header->counts = static_cast<uint32_t>(left / sizeof(Count));
+      const uint64_t room = length - sizeof(UnmatchedHeader);
+      header->balances = static_cast<uint32_t>(std::min<uint64_t>(header->balances % 64, room / sizeof(Balance)));
       header->names = 0;
-      header->bytes = static_cast<uint32_t>(sizeof(AccountsHeader) + header->accounts * sizeof(Account) +
-                                            header->counts * sizeof(Count));
+      header->bytes = static_cast<uint32_t>(sizeof(UnmatchedHeader) + header->balances * sizeof(Balance));
     }
   };
   seal(merged, bytes);
-  if (!collectives && (flags & 2) != 0 && bytes >= sizeof(AccountsHeader))
-    bytes = reinterpret_cast<AccountsHeader*>(merged)->bytes;
+  if (!collectives && (flags & 2) != 0 && bytes >= sizeof(UnmatchedHeader))
+    bytes = reinterpret_cast<UnmatchedHeader*>(merged)->bytes;
   const size_t rest = std::min<size_t>(in.left(), kRoom);
   alignas(8) static char other[kRoom];
   memset(other, 0, sizeof(other));
   auto other_bytes = static_cast<uint32_t>(in.take(other, rest));
   seal(other, other_bytes);
-  if (!collectives && (flags & 2) != 0 && other_bytes >= sizeof(AccountsHeader))
-    other_bytes = reinterpret_cast<AccountsHeader*>(other)->bytes;
+  if (!collectives && (flags & 2) != 0 && other_bytes >= sizeof(UnmatchedHeader))
+    other_bytes = reinterpret_cast<UnmatchedHeader*>(other)->bytes;
   std::vector<char> exact(other, other + other_bytes);
   judge_frames(exact.data(), other_bytes, collectives);
   if (collectives) {
@@ -320,7 +315,7 @@ void mismatch(const uint8_t* data, size_t size) {
     if (mismatch_merge(*node, merged, &bytes, kRoom, exact.data(), other_bytes))
       must(bytes <= kRoom, "what is merged fits");
     mismatch_destroy(node);
-  } else if (accounts_merge(merged, &bytes, kRoom, exact.data(), other_bytes)) {
+  } else if (unmatched_merge(merged, &bytes, kRoom, exact.data(), other_bytes)) {
     must(bytes <= kRoom, "what is merged fits");
   }
   must(bytes <= kRoom, "what is merged fits");

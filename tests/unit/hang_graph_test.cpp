@@ -78,7 +78,7 @@ TEST_CASE("whatever makes one rank of a cycle doubtful prevents the proof") {
   doubt([](World& w) { w.ranks[1].comms.clear(); });  // the peer knows it under another id
   doubt([](World& w) { w.ranks[0].comms[0].size = 3; });  // two opinions about one communicator
   doubt([](World& w) { w.ranks[0].comms.push_back(w.ranks[0].comms[0]); });
-  doubt([](World& w) { w.ranks[0].parts[0].flags = kLenient; });
+  doubt([](World& w) { w.ranks[0].parts[0].flags = kMayBuffer; });
   doubt(
       [](World& w) { w.block(0, kRecvCall, {receive(1, 8)}), w.sent(1, 0, 8); });  // another thread's message is there
 }
@@ -109,7 +109,7 @@ TEST_CASE("sends: large ones wait, small ones only as the library likes") {
   says(*verdict, "post receives first");
 
   SECTION("small") {
-    world.ranks[0].parts[0].flags = kLenient;
+    world.ranks[0].parts[0].flags = kMayBuffer;
     CHECK(!world.judge());
     verdict = world.judge(true);
     REQUIRE(verdict);

@@ -80,7 +80,7 @@ TEST_CASE("collectives") {
     CHECK(!world.judge());
   }
   SECTION("off the root of a reduction: only after long patience") {
-    world.block(0, kReduceCall, {collective(kReduceCall, 1, kWorld, kLenient, 1)});
+    world.block(0, kReduceCall, {collective(kReduceCall, 1, kWorld, kMayBuffer, 1)});
     world.finish(3);
     CHECK(!world.judge());
     CHECK(world.judge(true));
@@ -144,9 +144,9 @@ TEST_CASE("two communicators in different orders") {
 TEST_CASE("all have arrived at a transfer, which takes its time") {
   World world(2);
   for (int32_t rank : {0, 1})
-    world.block(rank, kBarrierCall, {collective(kBarrierCall, 1, kWorld, kLenient | kTransfer)});
+    world.block(rank, kBarrierCall, {collective(kBarrierCall, 1, kWorld, kMayBuffer | kTransfer)});
   CHECK(!world.judge(true));
-  for (int32_t rank : {0, 1}) world.ranks[static_cast<size_t>(rank)].parts[0].flags = kLenient;
+  for (int32_t rank : {0, 1}) world.ranks[static_cast<size_t>(rank)].parts[0].flags = kMayBuffer;
   CHECK(world.judge(true));
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("many ranks") {
   SECTION("a ring") {
     for (int32_t rank = 0; rank < kMany; ++rank)
       world.block(rank, kSendrecvCall,
-                  {send((rank + 1) % kMany, 1, 1, kLenient), receive((rank + kMany - 1) % kMany, 2)});
+                  {send((rank + 1) % kMany, 1, 1, kMayBuffer), receive((rank + kMany - 1) % kMany, 2)});
     const auto verdict = world.judge();
     REQUIRE(verdict);
     CHECK(verdict->culprit_count == kMany);

@@ -64,7 +64,7 @@ TEST_CASE("an access that nobody permits") {
   REQUIRE(verdict);
   says(*verdict, "Rank 1 (1 of 2) has waited 12.0 s in call 1 of MPI_Barrier");
   says(*verdict, "Rank 0 waits in MPI_Win_start for MPI_Win_post of rank 1, on a window");
-  world.ranks[0].parts[0].flags = kPermitted | kLenient;
+  world.ranks[0].parts[0].flags = kPermitted | kMayBuffer;
   CHECK(!world.judge());
   REQUIRE(world.judge(true));
   CHECK(world.judge(true)->confidence == resil::Confidence::kVerified);
@@ -103,7 +103,7 @@ TEST_CASE("locks") {
   SECTION("the holder can go on") { world.ranks[0].activity = RankActivity::kComputing; }
   SECTION("the holder's counts are lost") { world.ranks[0].irregular = kLostWindow; }
   SECTION("held by itself") { world.holds(1, 2, true); }
-  SECTION("not demanded") { world.ranks[1].parts[0].flags = kLenient | kPermitted; }
+  SECTION("not demanded") { world.ranks[1].parts[0].flags = kMayBuffer | kPermitted; }
   CHECK(!world.judge());
 }
 

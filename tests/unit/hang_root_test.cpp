@@ -65,7 +65,7 @@ struct Job {
     root->moved_at = root->blocked_since = since;
     note_cpu(*root, since + 5);
     for (size_t i = 0; i < ms.size(); ++i) waits[i].state.cpu_ns += ms[i] * 1000000;
-    return idle_verdict(*root, now, &verdict);
+    return cpu_idle_verdict(*root, now, &verdict);
   }
 
   struct Wait {
@@ -266,12 +266,12 @@ TEST_CASE("a finding of the graph about a call that does not return gets the nam
   job.idle(100, 140, {9000, 9000, 0});
   Verdict of_graph = {};
   of_graph.type = HangClass::kInsideMpi;
-  name_idle(*job.root, 140, &of_graph);
+  name_cpu_idle(*job.root, 140, &of_graph);
   CHECK((of_graph.culprit_count == 1 && of_graph.culprits[0] == 2));
   job.verdict = of_graph;
   CHECK(job.message() == "Rank 2 uses no CPU time in it; all other waiting ranks do. To do: look at rank 2 first.");
   Verdict deadlock = {};
   deadlock.type = HangClass::kDeadlock;
-  name_idle(*job.root, 140, &deadlock);
+  name_cpu_idle(*job.root, 140, &deadlock);
   CHECK((deadlock.culprit_count == 0 && deadlock.statement_count == 0));
 }

@@ -409,13 +409,13 @@ Part Sim::part_of(const SimRequest& request) const {
     switch (waves.at(request.comm)[request.ordinal % 40]) {
       case Wave::kBarrier: return collective(kBarrierCall, request.ordinal, request.comm);
       case Wave::kBcast:
-        return collective(kBcastCall, request.ordinal, request.comm, is_root ? kLenient : kRootOnly, root);
+        return collective(kBcastCall, request.ordinal, request.comm, is_root ? kMayBuffer : kRootOnly, root);
       case Wave::kScan: return collective(kScanCall, request.ordinal, request.comm, kLowerOnly);
-      default: return collective(kReduceCall, request.ordinal, request.comm, is_root ? 0 : kLenient, root);
+      default: return collective(kReduceCall, request.ordinal, request.comm, is_root ? 0 : kMayBuffer, root);
     }
   }
   if (request.kind == SimRequest::kSend)
-    return send(request.peer, request.tag, static_cast<uint32_t>(request.ordinal), request.small ? kLenient : 0,
+    return send(request.peer, request.tag, static_cast<uint32_t>(request.ordinal), request.small ? kMayBuffer : 0,
                 request.comm);
   Part part = receive(request.peer, request.tag, 0, request.comm);
   part.ordinal = static_cast<uint32_t>(request.ordinal);

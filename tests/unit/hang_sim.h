@@ -193,8 +193,8 @@ void Sim::each_missing(const SimThread& thread, With with) const {
 }
 
 /// Ranks that can never leave the calls they are in, whatever all others do: every order of deliveries is tried, and a
-/// rank that can still act may send and receive whatever it likes. `lenient`: also calls that MPI lets return.
+/// rank that can still act may send and receive whatever it likes. `may_buffer`: also calls that MPI lets return.
 /// Empty optional: too many orders.
-std::optional<std::vector<bool>> doomed(const Sim& sim, const std::vector<bool>& free, bool lenient);
+std::optional<std::vector<bool>> doomed(const Sim& sim, const std::vector<bool>& free, bool may_buffer);
 
 }  // namespace hang_test

@@ -130,7 +130,7 @@ void Sim::show_window(const SimThread& thread, World& world) const {
         parts.push_back(token(peer, kPostToken, static_cast<uint32_t>(number),
                               strict    ? 0
                               : insists ? uint8_t{kPermitted}
-                                        : uint8_t{kPermitted | kLenient}));
+                                        : uint8_t{kPermitted | kMayBuffer}));
       }
       break;
     }
@@ -142,7 +142,7 @@ void Sim::show_window(const SimThread& thread, World& world) const {
       parts.push_back(lock(op.peer, op.exclusive,
                            op.peer == thread.rank                 ? 0
                            : !library.lazy_locks && sure_of_waits ? uint8_t{kPermitted}
-                                                                  : uint8_t{kPermitted | kLenient}));
+                                                                  : uint8_t{kPermitted | kMayBuffer}));
       break;
     case Do::kFlush:
     case Do::kUnlock:

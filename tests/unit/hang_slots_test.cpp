@@ -278,16 +278,16 @@ TEST_CASE("slots: whom a collective must wait for, and how its signature reads")
   const Row rows[] = {
       {CallId::kMPI_Barrier, ring::kNoPeer, 0, 0, OpKind::kNone, 0},
       {CallId::kMPI_Bcast, 2, 3, kRootOnly, OpKind::kNone, 24},
-      {CallId::kMPI_Bcast, 2, 0, kRootOnly | kLenient, OpKind::kNone, 0},
-      {CallId::kMPI_Bcast, 0, 3, kLenient, OpKind::kNone, 24},
+      {CallId::kMPI_Bcast, 2, 0, kRootOnly | kMayBuffer, OpKind::kNone, 0},
+      {CallId::kMPI_Bcast, 0, 3, kMayBuffer, OpKind::kNone, 24},
       {CallId::kMPI_Reduce, 0, 3, 0, OpKind::kSum, 24},
-      {CallId::kMPI_Reduce, 1, 3, kLenient, OpKind::kSum, 24},
+      {CallId::kMPI_Reduce, 1, 3, kMayBuffer, OpKind::kSum, 24},
       {CallId::kMPI_Allreduce, ring::kNoPeer, 3, 0, OpKind::kSum, 24},
-      {CallId::kMPI_Allreduce_c, ring::kNoPeer, 0, kLenient, OpKind::kSum, 0},
+      {CallId::kMPI_Allreduce_c, ring::kNoPeer, 0, kMayBuffer, OpKind::kSum, 0},
       {CallId::kMPI_Gather, 0, 3, 0, OpKind::kNone, 24},
-      {CallId::kMPI_Gather, 3, 3, kLenient, OpKind::kNone, 24},
+      {CallId::kMPI_Gather, 3, 3, kMayBuffer, OpKind::kNone, 24},
       {CallId::kMPI_Scatter, 3, 3, kRootOnly, OpKind::kNone, 24},
-      {CallId::kMPI_Scan, ring::kNoPeer, 3, kLowerOnly | kLenient, OpKind::kSum, 24},  // rank 0 waits for nobody
+      {CallId::kMPI_Scan, ring::kNoPeer, 3, kLowerOnly | kMayBuffer, OpKind::kSum, 24},  // rank 0 waits for nobody
       {CallId::kMPI_Comm_dup, ring::kNoPeer, 0, 0, OpKind::kNone, kBytesNotCompared},
   };
   uint64_t number = 0;

@@ -92,7 +92,7 @@ Part send(int32_t peer, int32_t tag, uint32_t ordinal, uint8_t flags, uint64_t c
   part.tag = tag;
   part.ordinal = ordinal;
   part.needed = ordinal;
-  part.bytes = (flags & kLenient) != 0 ? 8 : 4000000;
+  part.bytes = (flags & kMayBuffer) != 0 ? 8 : 4000000;
   return part;
 }
 
@@ -290,7 +290,7 @@ std::vector<Answer> World::answers(const std::vector<Question>& asked_now) const
   return all;
 }
 
-std::optional<Verdict> World::judge(bool lenient) {
+std::optional<Verdict> World::judge(bool may_buffer) {
   const auto asked_now = questions();
   asked = static_cast<uint32_t>(asked_now.size());
   const auto answered = answers(asked_now);
@@ -298,7 +298,7 @@ std::optional<Verdict> World::judge(bool lenient) {
   auto verdict = std::make_unique<Verdict>();
   const Judgement found =
       graph_judge({pointers.data(), static_cast<uint32_t>(pointers.size()), kNow, kWorld}, asked_now.data(), asked,
-                  answered.data(), static_cast<uint32_t>(answered.size()), lenient, verdict.get());
+                  answered.data(), static_cast<uint32_t>(answered.size()), may_buffer, verdict.get());
   if (found == Judgement::kNothing) return {};
   return *verdict;
 }

@@ -98,7 +98,7 @@ struct World {
 
   std::vector<Question> questions();
   std::vector<Answer> answers(const std::vector<Question>& questions) const;
-  std::optional<Verdict> judge(bool lenient = false);
+  std::optional<Verdict> judge(bool may_buffer = false);
   std::vector<const RankState*> states();
 
   std::vector<Rank> ranks;

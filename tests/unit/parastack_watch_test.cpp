@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands over ParaStack's model: quiet intervals, the judge, snapshots of all ranks, learned patience.
+// What stands over ParaStack's model: quiet intervals, the judge, snapshots of all ranks, adaptive timeouts.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
-#include "detectors/hang/stats/patience.h"
+#include "detectors/hang/stats/adaptive_timeout.h"
 #include "detectors/hang/stats/snapshot.h"
 #include "detectors/hang/stats/watch.h"
 
@@ -91,7 +91,7 @@ TEST_CASE("three times the longest quiet interval, where that is longer") {
   CHECK(found < 4.5 * longest);
 }
 
-TEST_CASE("pauses of very unequal length ask for more patience than equal ones of the same longest") {
+TEST_CASE("pauses of very unequal length ask for a longer limit than equal ones of the same longest") {
   Quiet equal{}, unequal{};
   uint64_t moves = 0;
   const auto pause = [&](Quiet& quiet, double& now, double seconds) {
@@ -300,22 +300,22 @@ TEST_CASE("faulty ranks: out in five snapshots of five") {
   CHECK((answer.result == Result::kFaulty && answer.count == 50 && accused[3] == 6));
 }
 
-TEST_CASE("patience is learned for each kind, and nothing is suspected that was never seen to end, for a minute") {
-  static Patience patience{};
-  CHECK(patience.limit(1) == Patience::kUnfamiliar);
-  for (uint32_t i = 0; i < Patience::kFewest; ++i) {
-    patience.ended(1, .01 * i);
-    patience.ended(0, 10 + i);
+TEST_CASE("timeouts are learned for each kind, and nothing is suspected that was never seen to end, for a minute") {
+  static AdaptiveTimeout timeouts{};
+  CHECK(timeouts.limit(1) == AdaptiveTimeout::kUnfamiliar);
+  for (uint32_t i = 0; i < AdaptiveTimeout::kFewest; ++i) {
+    timeouts.ended(1, .01 * i);
+    timeouts.ended(0, 10 + i);
   }
-  CHECK(patience.limit(1) == Patience::kFloor);
-  CHECK(patience.longest(1) == Approx(.15));
-  CHECK(patience.seen(1) == Patience::kFewest);
-  CHECK(patience.limit(0) == Approx(125));
-  CHECK(!patience.suspected(1, 5));
-  CHECK(patience.suspected(1, 5.1));
+  CHECK(timeouts.limit(1) == AdaptiveTimeout::kFloor);
+  CHECK(timeouts.longest(1) == Approx(.15));
+  CHECK(timeouts.seen(1) == AdaptiveTimeout::kFewest);
+  CHECK(timeouts.limit(0) == Approx(125));
+  CHECK(!timeouts.suspected(1, 5));
+  CHECK(timeouts.suspected(1, 5.1));
   for (uint64_t kind = 2; kind < 2000; ++kind)  // more kinds than places
-    patience.ended(kind, 1);
-  CHECK(patience.limit(1) == Patience::kFloor);
-  CHECK(patience.limit(1999) == Patience::kFloor);
-  CHECK(patience.longest(123456789) == 1);  // the rest's record
+    timeouts.ended(kind, 1);
+  CHECK(timeouts.limit(1) == AdaptiveTimeout::kFloor);
+  CHECK(timeouts.limit(1999) == AdaptiveTimeout::kFloor);
+  CHECK(timeouts.longest(123456789) == 1);  // the rest's record
 }

@@ -4,6 +4,7 @@
 
 #include "detectors/hang/graph/model.h"
 #include "shim/base/hash.h"
+#include "shim/base/sort.h"
 
 namespace resil::hang::graph {
 
@@ -116,7 +117,7 @@ bool Graph::order_members() {
   for (uint32_t i = 0; i < comm_count_; ++i) {
     const Comm& c = comms_[i];
     for (uint32_t k = 0; k < c.count; ++k) order_[c.first + k] = c.first + k;
-    sort(order_ + c.first, c.count, [this](uint32_t a, uint32_t b) {
+    heap_sort(order_ + c.first, c.count, [this](uint32_t a, uint32_t b) {
       return members_[a].sequence != members_[b].sequence ? members_[a].sequence < members_[b].sequence : a < b;
     });
   }

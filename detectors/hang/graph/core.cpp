@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "detectors/hang/graph/core.h"
+#include "shim/base/sort.h"
 
 namespace resil::hang::graph {
 
@@ -29,7 +30,7 @@ bool find_waits(Graph& graph, Core* core) {
       found[count++] = {{graph.comm(p.comm), p.sequence, 0, {rank, thread, part}}, rank};
     else if (!core->message.valid()) core->message = {rank, thread, part};
   });
-  sort(found, count, [](const Found& a, const Found& b) {
+  heap_sort(found, count, [](const Found& a, const Found& b) {
     return a.wave.comm != b.wave.comm           ? a.wave.comm < b.wave.comm
            : a.wave.sequence != b.wave.sequence ? a.wave.sequence < b.wave.sequence
                                                 : a.rank < b.rank;

@@ -189,7 +189,7 @@ void Explainer::explain_calls() {
 
 void Explainer::advise() {
   const Part* message = core_.message.valid() ? &part_of(g_, core_.message) : nullptr;
-  if (g_.lenient()) v_.add(Message::kInferred);
+  if (g_.may_buffer()) v_.add(Message::kInferred);
   else if (message != nullptr && (message->flags & kPermitted) != 0)
     v_.add(Message::kBlocksEarly).call = thread_of(g_, core_.message).call;
   auto about_message = [&] {
@@ -243,7 +243,7 @@ void Explainer::evidence_of(const Wait& wait, uint8_t* told) {
 }
 
 void Explainer::evidence() {
-  v_.add(g_.lenient() ? Message::kReasonInferred : Message::kReasonProved);
+  v_.add(g_.may_buffer() ? Message::kReasonInferred : Message::kReasonProved);
   v_.add(Message::kCoreRanks, set_of(core_.member));
   if (v_.victim_count != 0) v_.add(Message::kWaitingRanks, set_of(victim_));
   uint8_t* told = g_.arena().allocate<uint8_t>(g_.ranks());
@@ -259,7 +259,7 @@ void Explainer::evidence() {
 }
 
 bool Explainer::explain() {
-  v_.begin(HangClass::kDeadlock, g_.lenient() ? Confidence::kVerified : Confidence::kProved);
+  v_.begin(HangClass::kDeadlock, g_.may_buffer() ? Confidence::kVerified : Confidence::kProved);
   if (!blame()) return false;
   const Wait main = in_wave_ ? core_.waves[0].first : core_.message.valid() ? core_.message : reason(core_.first);
   if (main.valid()) {

@@ -17,6 +17,7 @@
 // Partitioned messages match among themselves; their parts are kOther.
 
 #include "detectors/hang/graph/model.h"
+#include "shim/base/sort.h"
 
 namespace resil::hang::graph {
 
@@ -30,7 +31,7 @@ class Judge {
   };
 
   Result part(uint32_t me, const Part& part) {
-    if ((part.flags & kLenient) != 0 && !g_.lenient()) return {};
+    if ((part.flags & kMayBuffer) != 0 && !g_.may_buffer()) return {};
     switch (part.kind) {
       case PartKind::kSink: return {Fact::kNever, kNone};
       case PartKind::kReceive:
@@ -175,7 +176,7 @@ class Judge {
   }
 
   Result collective(uint32_t me, const Part& part, Comm& c) {
-    if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && (part.flags & kRootOnly) == 0 && !g_.lenient()))
+    if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && (part.flags & kRootOnly) == 0 && !g_.may_buffer()))
       return {};  // between groups, each waits for the other one only
     const uint32_t late = g_.late(c, part.sequence);
     const Result arrived = {c.complete && late == 0 && (part.flags & kTransfer) == 0 ? Fact::kDone : Fact::kOpen,
@@ -221,7 +222,7 @@ bool Graph::read_holds() {
       if (arena_.failed()) return false;
     }
   }
-  sort(holds_, hold_count_, [](const Held& a, const Held& b) {
+  heap_sort(holds_, hold_count_, [](const Held& a, const Held& b) {
     return a.window != b.window ? a.window < b.window : a.target != b.target ? a.target < b.target : a.rank < b.rank;
   });
   return true;

@@ -23,14 +23,15 @@ bool well_formed(const RankState& s, uint32_t rank) {
   return true;
 }
 
-Role role_of(const RankState& s, bool lenient) {
+Role role_of(const RankState& s, bool may_buffer) {
   if (s.activity == RankActivity::kFinished) return Role::kFinished;
   if (s.activity == RankActivity::kGone) return Role::kGone;
   if (s.stable == 0) return Role::kRunnable;
   if (s.in_finalize != 0)  // but attribute callbacks of MPI_COMM_SELF may communicate (MPI 4.0, 11.2.4)
-    return s.activity == RankActivity::kBlocked && (lenient || (s.irregular & kSelfAttribute) == 0) ? Role::kFinalizing
-                                                                                                    : Role::kRunnable;
-  const bool waits = s.activity == RankActivity::kBlocked || (lenient && s.activity == RankActivity::kPolling);
+    return s.activity == RankActivity::kBlocked && (may_buffer || (s.irregular & kSelfAttribute) == 0)
+               ? Role::kFinalizing
+               : Role::kRunnable;
+  const bool waits = s.activity == RankActivity::kBlocked || (may_buffer && s.activity == RankActivity::kPolling);
   return waits && s.provable != 0 && s.thread_count > 0 && (s.irregular & kLostThread) == 0 ? Role::kCandidate
                                                                                             : Role::kRunnable;
 }
@@ -47,7 +48,7 @@ bool Graph::read_states() {
     v.threads = reinterpret_cast<const ThreadWait*>(s + 1);
     v.parts = reinterpret_cast<const Part*>(v.threads + s->thread_count);
     v.comms = reinterpret_cast<const Membership*>(v.parts + s->part_count);
-    v.role = role_of(*s, lenient_);
+    v.role = role_of(*s, may_buffer_);
     if (v.role != Role::kCandidate) continue;
     v.first_thread = threads_;
     v.first_part = parts_;
@@ -168,7 +169,7 @@ bool Graph::solve(const Question* questions, uint32_t question_count, const Answ
   if (!(read_states() && read_comms() && read_holds() &&
         tallies_.open(arena_, questions, question_count, answers, answer_count) && judge_parts() && make_links()))
     return false;
-  settle_lenient();
+  settle_may_buffer();
   return connect() && propagate();
 }
 

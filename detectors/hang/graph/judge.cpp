@@ -118,13 +118,13 @@ uint32_t graph_questions(const GraphInput& input, Question* questions, uint32_t 
 }
 
 Judgement graph_judge(const GraphInput& input, const Question* questions, uint32_t question_count,
-                      const Answer* answers, uint32_t answer_count, bool lenient, Verdict* verdict) {
+                      const Answer* answers, uint32_t answer_count, bool may_buffer, Verdict* verdict) {
   {
     Graph strict(input, false, false);
     if (!strict.solve(questions, question_count, answers, answer_count)) return Judgement::kNothing;
     if (find_deadlock(strict, verdict)) return Judgement::kProved;
   }
-  if (!lenient) return Judgement::kNothing;
+  if (!may_buffer) return Judgement::kNothing;
   Graph graph(input, true, false);
   if (!graph.solve(questions, question_count, answers, answer_count)) return Judgement::kNothing;
   return find_deadlock(graph, verdict)     ? Judgement::kInferred

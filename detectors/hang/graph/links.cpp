@@ -3,6 +3,7 @@
 // Waits in collectives as chains of links, and what becomes of waits that MPI does not demand.
 
 #include "detectors/hang/graph/model.h"
+#include "shim/base/sort.h"
 
 namespace resil::hang::graph {
 
@@ -43,7 +44,7 @@ void Graph::link_holders() {
       const Part& part = v.parts[i];
       uint32_t holders = 0;
       if (part.kind != PartKind::kLock || facts_[v.first_part + i] != Fact::kOpen ||
-          ((part.flags & kLenient) != 0 && !lenient_) || (state(rank).irregular & kLostWindow) != 0 ||
+          ((part.flags & kMayBuffer) != 0 && !may_buffer_) || (state(rank).irregular & kLostWindow) != 0 ||
           comm(part.comm) == nullptr || comm(part.comm)->broken || member(*comm(part.comm), rank) == nullptr ||
           each_holder(rank, part, [&](uint32_t) { ++holders; }) || holders < 2 || link_room_ - links_ < holders)
         continue;
@@ -58,18 +59,18 @@ void Graph::link_holders() {
 /// Whether MPI demands that the call waits for this part.
 bool Graph::may_return(const Part& part) const {
   const Comm* c = part.kind == PartKind::kCollective ? comm(part.comm) : nullptr;
-  return (part.flags & kLenient) != 0 || (c != nullptr && c->remote_size >= 0 && (part.flags & kRootOnly) == 0);
+  return (part.flags & kMayBuffer) != 0 || (c != nullptr && c->remote_size >= 0 && (part.flags & kRootOnly) == 0);
 }
 
 /// After long patience, parts that MPI need not wait for count only where nothing else can explain the wait: not beside
 /// parts that it must wait for (even if these should be done: then MPI may be the reason); and of several, nobody knows
 /// which one it is, so that each of them must be in vain.
-void Graph::settle_lenient() {
+void Graph::settle_may_buffer() {
   for (uint32_t thread = 0; thread < threads_; ++thread) {
     const View& v = views_[thread_rank_[thread]];
     const ThreadWait& wait = v.threads[thread - v.first_thread];
     any_[thread] = wait.kind == WaitKind::kAny;
-    if (any_[thread] != 0 || !lenient_) continue;
+    if (any_[thread] != 0 || !may_buffer_) continue;
     uint32_t permitted = 0;
     for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
       permitted += may_return(v.parts[i]) ? 1 : 0;
@@ -102,13 +103,13 @@ bool Graph::link_lower() {
       const Part& part = v.parts[i];
       const Comm* c = part.kind == PartKind::kCollective && (part.flags & kLowerOnly) != 0 ? comm(part.comm) : nullptr;
       const Member* me =
-          c != nullptr && !c->broken && ((part.flags & kLenient) == 0 || lenient_) ? member(*c, rank) : nullptr;
+          c != nullptr && !c->broken && ((part.flags & kMayBuffer) == 0 || may_buffer_) ? member(*c, rank) : nullptr;
       if (me != nullptr && c->remote_size < 0 && facts_[v.first_part + i] == Fact::kOpen && part.sequence != 0 &&
           me->sequence >= part.sequence && (c->irregular & kUnknownOrder) == 0)
         waits[count++] = {c, part.sequence, me->comm_rank, v.first_part + i};
     }
   }
-  sort(waits, count, [](const Lower& a, const Lower& b) {
+  heap_sort(waits, count, [](const Lower& a, const Lower& b) {
     return a.comm != b.comm           ? a.comm < b.comm
            : a.sequence != b.sequence ? a.sequence < b.sequence
                                       : a.comm_rank < b.comm_rank;
@@ -122,7 +123,7 @@ bool Graph::link_lower() {
       break;  // different waves by the thousand: an error, surely, but this is not the way to tell it
     work -= late_count;
     for (uint32_t k = 0; k < late_count; ++k) late_ones[k] = in_order(c, k);
-    sort(late_ones, late_count, [](const Member& a, const Member& b) { return a.comm_rank < b.comm_rank; });
+    heap_sort(late_ones, late_count, [](const Member& a, const Member& b) { return a.comm_rank < b.comm_rank; });
     uint32_t link = kNone, linked = 0;
     for (; i < count && waits[i].comm == &c && waits[i].sequence == sequence; ++i) {
       for (; linked < late_count && late_ones[linked].comm_rank < waits[i].comm_rank && links_ < link_room_; ++linked)

@@ -74,8 +74,9 @@ constexpr uint32_t kMostHolders = 65536;  ///< of locks that several hold, over 
 
 class Graph {
  public:
-  /// `lenient` also counts waits that MPI does not demand; `hopeful`: what was not answered holds (for questions).
-  Graph(const GraphInput& input, bool lenient, bool hopeful) : input_(input), lenient_(lenient), hopeful_(hopeful) {}
+  /// `may_buffer` also counts waits that MPI does not demand; `hopeful`: what was not answered holds (for questions).
+  Graph(const GraphInput& input, bool may_buffer, bool hopeful)
+      : input_(input), may_buffer_(may_buffer), hopeful_(hopeful) {}
 
   /// Builds and solves. False: no memory.
   bool solve(const Question* questions, uint32_t question_count, const Answer* answers, uint32_t answer_count);
@@ -84,7 +85,7 @@ class Graph {
 
   // What follows is read by those who make verdicts and questions of it.
   const GraphInput& input() const { return input_; }
-  bool lenient() const { return lenient_; }
+  bool may_buffer() const { return may_buffer_; }
   uint32_t ranks() const { return input_.count; }
   const RankState& state(uint32_t rank) const { return *input_.states[rank]; }
   const View& view(uint32_t rank) const { return views_[rank]; }
@@ -133,7 +134,7 @@ class Graph {
   bool read_holds();
   bool judge_parts();
   bool may_return(const Part& part) const;
-  void settle_lenient();
+  void settle_may_buffer();
   bool make_links();
   bool link_lower();
   void link_holders();
@@ -143,7 +144,7 @@ class Graph {
   uint32_t new_link(uint32_t rank, uint32_t before);
 
   const GraphInput& input_;
-  const bool lenient_, hopeful_;
+  const bool may_buffer_, hopeful_;
   Arena arena_;
   Tallies tallies_;
   View* views_ = nullptr;

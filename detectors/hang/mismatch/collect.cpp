@@ -8,6 +8,7 @@
 #include "detectors/hang/mismatch/state.h"
 #include "detectors/hang/slots/signature.h"
 #include "shim/base/hash.h"
+#include "shim/base/sort.h"
 #include "shim/model/calls.h"
 
 namespace resil::hang {
@@ -18,26 +19,6 @@ uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQ
 
 bool less(const Entry& a, const Entry& b) {
   return a.comm != b.comm ? a.comm < b.comm : a.watched != b.watched ? a.watched < b.watched : a.track < b.track;
-}
-
-/// Heap sort: no memory, no bad case.
-void sort(Entry* entries, uint32_t count) {
-  auto sink = [&](uint32_t at, uint32_t end) {
-    for (uint32_t child; (child = 2 * at + 1) < end; at = child) {
-      if (child + 1 < end && less(entries[child], entries[child + 1])) ++child;
-      if (!less(entries[at], entries[child])) return;
-      const Entry swapped = entries[at];
-      entries[at] = entries[child];
-      entries[child] = swapped;
-    }
-  };
-  for (uint32_t i = count / 2; i-- > 0;) sink(i, count);
-  for (uint32_t end = count; end > 1; --end) {
-    const Entry top = entries[0];
-    entries[0] = entries[end - 1];
-    entries[end - 1] = top;
-    sink(0, end - 1);
-  }
 }
 
 constexpr uint64_t kEnd =
@@ -82,7 +63,7 @@ uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count
                                    0};
     }
   }
-  sort(mismatch.entries, found);
+  heap_sort(mismatch.entries, found, less);
   return found;
 }
 

@@ -168,46 +168,4 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verd
   return true;
 }
 
-// The one of this process.
-
-namespace {
-
-constexpr uint32_t kMostRanks = 1u << 24;
-Mismatch* own_instance;
-
-Mismatch* own(uint32_t world) {
-  if (own_instance == nullptr && world != 0 && world <= kMostRanks) own_instance = mismatch_create(world);
-  return own_instance;
-}
-
-uint32_t world_of(const void* frame, uint32_t bytes) {
-  if (bytes < sizeof(FrameHeader)) return 0;
-  FrameHeader header;
-  memcpy(&header, frame, sizeof(header));
-  return header.magic == kFrameMagic && header.bytes == bytes ? header.world : 0;
-}
-
-}  // namespace
-
-uint32_t mismatch_collect(const Watched* watched, uint32_t count, void* room, uint32_t room_bytes) {
-  uint32_t world = 0;
-  for (uint32_t i = 0; i < count && world == 0; ++i)
-    if (watched[i].header != nullptr && watched[i].header->world_size > 0)
-      world = static_cast<uint32_t>(watched[i].header->world_size);
-  Mismatch* mismatch = own(world);
-  return mismatch != nullptr ? mismatch_collect(*mismatch, watched, count, room, room_bytes) : 0;
-}
-
-bool mismatch_merge(void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes) {
-  Mismatch* mismatch = own(world_of(from, from_bytes));
-  return mismatch != nullptr && mismatch_merge(*mismatch, into, bytes, room, from, from_bytes);
-}
-
-bool mismatch_judge(const void* merged, uint32_t bytes, Verdict* verdict) {
-  Mismatch* mismatch = own(world_of(merged, bytes));
-  return mismatch != nullptr && mismatch_judge(*mismatch, merged, bytes, verdict);
-}
-
-MismatchCoverage mismatch_coverage() { return own_instance != nullptr ? own_instance->coverage : MismatchCoverage{}; }
-
 }  // namespace resil::hang

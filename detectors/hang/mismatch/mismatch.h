@@ -17,17 +17,23 @@ namespace resil::hang {
 
 constexpr uint32_t kMismatchFrame = 65536;  ///< enough room for any number of ranks; more room tells more at once
 
+struct Mismatch;
+/// For a world of that many ranks. Null: no memory.
+Mismatch* mismatch_create(uint32_t world);
+void mismatch_destroy(Mismatch* mismatch);
+
 /// This node's part of one round, into `room`: bytes, 0: nothing to tell. Of communicators that live on this node alone
 /// only disagreements are told. `watched`: this node's ranks.
-uint32_t mismatch_collect(const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
+uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
 
 /// Adds one answer to another (`*bytes` of `room`, 0: empty). Everything read is checked; false: `from` is no answer.
-bool mismatch_merge(void* into, uint32_t* bytes, uint32_t room, const void* from, uint32_t from_bytes);
+bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from,
+                    uint32_t from_bytes);
 
 /// At the root, once a round: takes the merged answer (0 bytes: nothing new) into the history. True: `verdict` is
 /// filled; several findings come one a call (0 bytes to ask at once). The same finding is made once. Numbers of calls
 /// are those of Track::sequence. An answer may come twice or late.
-bool mismatch_judge(const void* merged, uint32_t bytes, Verdict* verdict);
+bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verdict* verdict);
 
 /// What cannot be compared is counted, not passed over.
 struct MismatchCoverage {
@@ -37,18 +43,6 @@ struct MismatchCoverage {
   uint32_t unreadable;  ///< tracks that moved too fast, this time
   uint32_t broken;  ///< since the start: communicators given up, a rank's numbers contradict its earlier ones
 };
-MismatchCoverage mismatch_coverage();
-
-// The same over an object, of which a process may have several (tests).
-
-struct Mismatch;
-/// For a world of that many ranks. Null: no memory.
-Mismatch* mismatch_create(uint32_t world);
-void mismatch_destroy(Mismatch* mismatch);
-uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t count, void* room, uint32_t room_bytes);
-bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from,
-                    uint32_t from_bytes);
-bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verdict* verdict);
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch);
 
 }  // namespace resil::hang

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // See leader.h. THREAD: "resil-hang", at most one a rank, all signals blocked, never calls MPI; it leads, or sleeps
-// beside a leader. Whoever holds the board's turn leads; a leader that finds another name there steps back (it was
-// stopped, and the other one took over).
+// beside a leader. Whoever holds the control block's term leads; a leader that finds another name there steps back (it
+// was stopped, and the other one took over).
 
 #include "detectors/hang/monitor/leader.h"
 
@@ -28,11 +28,11 @@
 
 namespace resil::hang {
 
-NodeBoard* offer_board;
+ControlBlock* offer_control;
 
 namespace {
 
-NodeBoard* board;
+ControlBlock* control;
 
 constexpr double kSleeperTurn = 0.4;  // seconds between two looks at the leader
 constexpr double kSilent = 10;  // of a heartbeat that stands still in a process that seems to live
@@ -40,12 +40,12 @@ constexpr double kLongestTurn = 0.25;
 
 Wiring wiring;
 std::atomic<uint32_t> running;  // futex word: 1 while this rank's thread lives
-std::atomic<uint32_t> stopping;  // futex word: 1 wanted, 2 with the last accounts
+std::atomic<uint32_t> stopping;  // futex word: 1 wanted, 2 with the unmatched messages
 std::atomic<uint32_t> role;
 std::atomic<uint64_t> turns, takeovers, cpu_ns;
 
 uint32_t own_name() { return static_cast<uint32_t>(runtime.rank) + 1; }
-uint32_t name_in(uint64_t turn) { return static_cast<uint32_t>(turn); }
+uint32_t name_in(uint64_t term) { return static_cast<uint32_t>(term); }
 
 void pause_for(double seconds) {
   if (seconds <= 0 || stopping.load(std::memory_order_acquire) != 0) return;
@@ -56,17 +56,17 @@ void pause_for(double seconds) {
 
 void note_cpu() { cpu_ns.store(thread_cpu_ns(), std::memory_order_relaxed); }
 
-/// The page of another rank's ring that holds the board; null when it cannot be had.
-NodeBoard* map_board(int32_t rank) {
+/// The page of another rank's ring that holds the control; null when it cannot be had.
+ControlBlock* map_board(int32_t rank) {
   unsigned long bytes = 0;
-  if (rank == runtime.rank) return static_cast<NodeBoard*>(segment_section("hang", &bytes));
+  if (rank == runtime.rank) return static_cast<ControlBlock*>(segment_section("hang", &bytes));
   char path[256];
   segment_path_of(rank, path, sizeof(path));
   ring::Header header;
   struct stat status;
   const int fd = node_file_open(AT_FDCWD, path, true, sizeof(header), &status);
   if (fd < 0) return nullptr;
-  NodeBoard* found = nullptr;
+  ControlBlock* found = nullptr;
   if (pread(fd, &header, sizeof(header), 0) == sizeof(header) && header.magic == ring::kMagic &&
       header.version == ring::kVersion && header.rank == rank && header.nonce != 0 &&
       header.nonce == launch_nonce_of(rank) && header.pid_namespace == pid_namespace()) {
@@ -76,53 +76,54 @@ NodeBoard* map_board(int32_t rank) {
           section.offset + 4096 > static_cast<uint64_t>(status.st_size))
         continue;
       void* mapped = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(section.offset));
-      found = mapped != MAP_FAILED ? static_cast<NodeBoard*>(mapped) : nullptr;
+      found = mapped != MAP_FAILED ? static_cast<ControlBlock*>(mapped) : nullptr;
     }
   }
   close(fd);
   return found;
 }
 
-/// Takes the turn from `seen`. False: somebody else was faster.
-bool take_turn(uint64_t seen) {
+/// Takes the term from `seen`. False: somebody else was faster.
+bool take_term(uint64_t seen) {
   const uint64_t mine = ((seen >> 32) + 1) << 32 | own_name();
-  if (!__atomic_compare_exchange_n(&board->turn, &seen, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return false;
-  board->leader_pid = runtime.pid;
-  __atomic_store_n(&board->leader_start, uint64_t{runtime.header->pid_start_hi} << 32 | runtime.header->pid_start_lo,
+  if (!__atomic_compare_exchange_n(&control->term, &seen, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return false;
+  control->leader_pid = runtime.pid;
+  __atomic_store_n(&control->leader_start, uint64_t{runtime.header->pid_start_hi} << 32 | runtime.header->pid_start_lo,
                    __ATOMIC_RELEASE);
   return true;
 }
 
 void leave_standby() {
   uint32_t me = own_name();
-  __atomic_compare_exchange_n(&board->standby, &me, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  __atomic_compare_exchange_n(&control->standby, &me, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 bool claim_standby() {
   uint32_t nobody = 0;
-  return __atomic_compare_exchange_n(&board->standby, &nobody, own_name(), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  return __atomic_compare_exchange_n(&control->standby, &nobody, own_name(), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 /// Leads until told to stop or replaced.
 void lead() {
   role.store(1, std::memory_order_relaxed);
-  if (!monitor_begin(wiring, *board)) return;
-  uint64_t turn;
+  if (!monitor_begin(wiring, *control)) return;
+  uint64_t term;
   while (stopping.load(std::memory_order_acquire) == 0) {
-    turn = __atomic_load_n(&board->turn, __ATOMIC_ACQUIRE);
-    if (name_in(turn) != own_name()) break;
-    __atomic_fetch_add(&board->heartbeat, 1, __ATOMIC_RELAXED);
-    const double rest = monitor_turn(monotonic_seconds());
+    term = __atomic_load_n(&control->term, __ATOMIC_ACQUIRE);
+    if (name_in(term) != own_name()) break;
+    __atomic_fetch_add(&control->heartbeat, 1, __ATOMIC_RELAXED);
+    const double rest = monitor_step(monotonic_seconds());
     turns.fetch_add(1, std::memory_order_relaxed);
     note_cpu();
     if (!monitor_waits())  // else it has waited on its sockets
       pause_for(rest < kLongestTurn ? rest : kLongestTurn);
   }
-  if (stopping.load(std::memory_order_acquire) == 2) monitor_accounts();
+  if (stopping.load(std::memory_order_acquire) == 2) monitor_unmatched();
   monitor_end();
-  turn = __atomic_load_n(&board->turn, __ATOMIC_ACQUIRE);
-  if (name_in(turn) == own_name())  // the sleeper takes over when it looks next
-    __atomic_compare_exchange_n(&board->turn, &turn, ((turn >> 32) + 1) << 32, false, __ATOMIC_ACQ_REL,
+  term = __atomic_load_n(&control->term, __ATOMIC_ACQUIRE);
+  if (name_in(term) == own_name())  // the sleeper takes over when it looks next
+    __atomic_compare_exchange_n(&control->term, &term, ((term >> 32) + 1) << 32, false, __ATOMIC_ACQ_REL,
                                 __ATOMIC_RELAXED);
 }
 
@@ -130,29 +131,29 @@ void lead() {
 bool stand_by() {
   role.store(2, std::memory_order_relaxed);
   double beat_at = monotonic_seconds();
-  uint64_t beat = __atomic_load_n(&board->heartbeat, __ATOMIC_RELAXED);
+  uint64_t beat = __atomic_load_n(&control->heartbeat, __ATOMIC_RELAXED);
   unsigned bad = 0, looks = 0;
   bool all_seen = false;
   while (stopping.load(std::memory_order_acquire) == 0) {
     if (!all_seen && (looks++ < 20 || looks % 16 == 0)) all_seen = monitor_stand_by(wiring);
     pause_for(kSleeperTurn);
-    const uint64_t turn = __atomic_load_n(&board->turn, __ATOMIC_ACQUIRE);
-    const uint64_t now_beat = __atomic_load_n(&board->heartbeat, __ATOMIC_RELAXED);
+    const uint64_t term = __atomic_load_n(&control->term, __ATOMIC_ACQUIRE);
+    const uint64_t now_beat = __atomic_load_n(&control->heartbeat, __ATOMIC_RELAXED);
     const double now = monotonic_seconds();
     note_cpu();
-    if (name_in(turn) == own_name()) return true;
+    if (name_in(term) == own_name()) return true;
     bool silent = now_beat == beat;
     if (!silent) {
       beat = now_beat;
       beat_at = now;
     }
-    const bool nobody = name_in(turn) == 0;
+    const bool nobody = name_in(term) == 0;
     if (!nobody && silent) {
-      const int state = process_state(board->leader_pid, __atomic_load_n(&board->leader_start, __ATOMIC_ACQUIRE));
+      const int state = process_state(control->leader_pid, __atomic_load_n(&control->leader_start, __ATOMIC_ACQUIRE));
       silent = state == 0 || state == 'T' || state == 't' || now - beat_at > kSilent;
     }
     bad = nobody || silent ? bad + 1 : 0;
-    if ((nobody || bad >= 2) && take_turn(turn)) {
+    if ((nobody || bad >= 2) && take_term(term)) {
       takeovers.fetch_add(1, std::memory_order_relaxed);
       leave_standby();
       return true;
@@ -163,7 +164,7 @@ bool stand_by() {
 }
 
 void thread_main() {
-  const bool leads = name_in(__atomic_load_n(&board->turn, __ATOMIC_ACQUIRE)) == own_name();
+  const bool leads = name_in(__atomic_load_n(&control->term, __ATOMIC_ACQUIRE)) == own_name();
   bool lead_now = leads || stand_by();
   while (lead_now) {
     lead();
@@ -187,25 +188,25 @@ void start_thread() {
 void leader_start(const Wiring& given) {
   wiring = given;
   if (wiring.rank_count == 0) return;
-  NodeBoard* found = map_board(wiring.alone ? runtime.rank : wiring.ranks[0]);
+  ControlBlock* found = map_board(wiring.alone ? runtime.rank : wiring.ranks[0]);
   if (found == nullptr) return;
-  board = found;
+  control = found;
   if (runtime.rank == wiring.leader) {
-    if (take_turn(0)) start_thread();
+    if (take_term(0)) start_thread();
   } else if (runtime.rank == wiring.standby) {
-    __atomic_store_n(&board->standby, own_name(), __ATOMIC_RELEASE);
-    __atomic_store_n(&board->had_standby, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&control->standby, own_name(), __ATOMIC_RELEASE);
+    __atomic_store_n(&control->had_standby, 1, __ATOMIC_RELEASE);
     start_thread();
   } else if (!wiring.alone) {
-    __atomic_store_n(&offer_board, found, __ATOMIC_RELEASE);
+    __atomic_store_n(&offer_control, found, __ATOMIC_RELEASE);
   }
 }
 
 void leader_offer() {
-  if (__atomic_load_n(&board->had_standby, __ATOMIC_ACQUIRE) == 0)
+  if (__atomic_load_n(&control->had_standby, __ATOMIC_ACQUIRE) == 0)
     return;  // the first one is still on its way out of MPI_Init
   if (!claim_standby()) return;
-  __atomic_store_n(&offer_board, nullptr, __ATOMIC_RELEASE);
+  __atomic_store_n(&offer_control, nullptr, __ATOMIC_RELEASE);
   start_thread();
 }
 

@@ -11,8 +11,8 @@
 
 namespace resil::hang {
 
-/// The node's board, in a rank that may still offer itself as sleeper; null in all others.
-extern NodeBoard* offer_board;
+/// The node's control, in a rank that may still offer itself as sleeper; null in all others.
+extern ControlBlock* offer_control;
 
 /// In MPI_Init: keeps the wiring, starts this rank's thread if it has a part. Application's thread.
 void leader_start(const Wiring& wiring);
@@ -21,11 +21,11 @@ void leader_start(const Wiring& wiring);
 void leader_offer();
 /// For the call path: one load of a line that hardly ever changes.
 inline bool standby_wanted() {
-  return offer_board != nullptr && __atomic_load_n(&offer_board->standby, __ATOMIC_RELAXED) == 0;
+  return offer_control != nullptr && __atomic_load_n(&offer_control->standby, __ATOMIC_RELAXED) == 0;
 }
 
-/// After MPI_Finalize: the last accounts of this node, then this rank's thread goes, and the other one takes over if
-/// ranks are left. Waits `seconds` at most.
+/// After MPI_Finalize: the unmatched messages of this node, then this rank's thread goes, and the other one takes over
+/// if ranks are left. Waits `seconds` at most.
 void leader_end(double seconds);
 
 /// Of the helper thread, for the report.

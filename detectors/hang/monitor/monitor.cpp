@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
+#include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/monitor/overlay_report.h"
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/root/action.h"
@@ -31,7 +31,7 @@ struct Monitor {
   Overlay* overlay;
   Watch watch;
   Root root;
-  bool accounted;  ///< has been asked for its accounts
+  bool counted;  ///< has been asked for its unmatched messages
   char* answer;  ///< kMostAnswer bytes: this node's part of a round, with one node the whole
 };
 Monitor* monitor;
@@ -61,10 +61,11 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
     case Round::kNames:
       return watch_names(watch, static_cast<const NameQuestion*>(request), bytes / sizeof(NameQuestion), text,
                          room_bytes);
-    case Round::kMismatch: return mismatch_collect(watch.watched, watch.count, text, room_bytes);
-    case Round::kAccounts:
-      monitor->accounted = true;
-      return accounts_collect(watch.watched, watch.count, text, room_bytes);
+    case Round::kMismatch:
+      return mismatch_collect(*monitor->root.mismatch, watch.watched, watch.count, text, room_bytes);
+    case Round::kUnmatched:
+      monitor->counted = true;
+      return unmatched_collect(watch.watched, watch.count, text, room_bytes);
   }
   return 0;
 }
@@ -76,8 +77,9 @@ bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t ro
       if (*bytes != sizeof(Summary) || incoming_bytes != sizeof(Summary)) return false;
       summary_add(static_cast<Summary*>(accumulated), *static_cast<const Summary*>(incoming));
       return true;
-    case Round::kMismatch: return mismatch_merge(accumulated, bytes, room, incoming, incoming_bytes);
-    case Round::kAccounts: return accounts_merge(accumulated, bytes, room, incoming, incoming_bytes);
+    case Round::kMismatch:
+      return mismatch_merge(*monitor->root.mismatch, accumulated, bytes, room, incoming, incoming_bytes);
+    case Round::kUnmatched: return unmatched_merge(accumulated, bytes, room, incoming, incoming_bytes);
     default:
       if (*bytes > room || incoming_bytes > room - *bytes) return false;
       memcpy(static_cast<char*>(accumulated) + *bytes, incoming, incoming_bytes);
@@ -133,12 +135,12 @@ bool monitor_stand_by(const Wiring& wiring) {
   return prepared->watch.seen == prepared->watch.count;
 }
 
-bool monitor_begin(Wiring& wiring, NodeBoard& board) {
+bool monitor_begin(Wiring& wiring, ControlBlock& control) {
   monitor_stand_by(wiring);
   Monitor* made = prepared;
   if (made == nullptr) return false;
   made->answer = memory::map_array<char>(kMostAnswer);
-  if (made->answer == nullptr || !root_begin(made->root, wiring, board, made->watch)) {
+  if (made->answer == nullptr || !root_begin(made->root, wiring, control, made->watch)) {
     note(Message::kNoHelperMemory);
     return false;
   }
@@ -161,9 +163,9 @@ bool monitor_begin(Wiring& wiring, NodeBoard& board) {
   return true;
 }
 
-double monitor_turn(double now) {
+double monitor_step(double now) {
   reap_hooks();
-  double rest = action_turn(monitor->watch, now);
+  double rest = action_step(monitor->watch, now);
   if (rest >= 0 && (monitor->overlay == nullptr || overlay_flushed(monitor->overlay))) {
     if (rest == 0) action_end();
   } else {
@@ -171,7 +173,7 @@ double monitor_turn(double now) {
   }
   if (is_root()) {
     Ask ask;
-    const double until = root_turn(monitor->root, now, &ask);
+    const double until = root_step(monitor->root, now, &ask);
     put(ask);
     rest = until < rest ? until : rest;
   }
@@ -192,7 +194,7 @@ void monitor_wake() {
   if (overlay != nullptr) overlay_wake(overlay);
 }
 
-void monitor_accounts() {
+void monitor_unmatched() {
   constexpr double kSeconds = 1;
   const double until = monotonic_seconds() + kSeconds;
   auto goes_on = [&] {
@@ -200,21 +202,24 @@ void monitor_accounts() {
     return monotonic_seconds() < until;
   };
   if (monitor->overlay == nullptr) {
-    put(root_accounts(monitor->root));
+    put(root_unmatched(monitor->root));
   } else if (is_root()) {
     while (root_busy(monitor->root) && goes_on())  // a round is on its way
       ;
-    put(root_accounts(monitor->root));
+    put(root_unmatched(monitor->root));
     while (root_busy(monitor->root) && goes_on())
       ;
   } else {
     // Stays until it has answered and passed on what its children said; a root that has gone asks nothing any more.
-    while (
-        !is_root() &&
-        !(monitor->accounted && overlay_state(monitor->overlay).children == 0 && overlay_flushed(monitor->overlay)) &&
-        goes_on())
+    while (!is_root() &&
+           !(monitor->counted && overlay_state(monitor->overlay).children == 0 && overlay_flushed(monitor->overlay)) &&
+           goes_on())
       ;
   }
+}
+
+MismatchCoverage monitor_compared() {
+  return monitor != nullptr ? mismatch_coverage(*monitor->root.mismatch) : MismatchCoverage{};
 }
 
 void monitor_end() {

@@ -16,7 +16,7 @@ enum class Round : uint16_t {
   kAnswers,  ///< request: Question[]; answer: Answer[]
   kNames,  ///< request: NameQuestion[]; answer: NameAnswer[]
   kMismatch,  ///< mismatch.h
-  kAccounts,  ///< mismatch.h, at the end of the job
+  kUnmatched,  ///< mismatch.h, at the end of the job
 };
 
 enum class Order : uint16_t { kAbort = 100 };

@@ -2,7 +2,7 @@
 //
 // The parts of an overlay, shared by the files of this folder only:
 //   overlay.cpp    life
-//   turn.cpp       the turn of the event loop, timers
+//   step.cpp       a step of the event loop, timers
 //   connection.cpp one socket: reading, writing
 //   frames.cpp     what was read is proved and handed on
 //   greeting.cpp   who may speak
@@ -63,7 +63,7 @@ struct Connection {
 struct Round {
   enum class State : uint8_t { kFree, kOpen, kReporting, kDone };
   State state;
-  bool fresh;  ///< asked here since the last turn, whose `now` may be old
+  bool fresh;  ///< asked here since the last step, whose `now` may be old
   uint8_t slot;
   uint16_t kind;
   uint64_t number;
@@ -129,7 +129,7 @@ struct Overlay {
 
 namespace resil::hang::overlay {
 
-// turn.cpp, overlay.cpp
+// step.cpp, overlay.cpp
 void watch(Overlay& o, uint32_t slot, bool writes);  ///< epoll interest of a connection
 uint64_t own_series(const Overlay& o);  ///< high bits of the numbers of rounds and orders
 

@@ -90,7 +90,7 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
     o.parent = kNoNode;
     o.parent_since = -kNever;
     o.root = own == 0 ? 0 : kNoNode;
-    o.opened = -kNever;  // set by the first turn
+    o.opened = -kNever;  // set by the first step
     if (epoll >= 0 && wake >= 0 && watch_fixed(o, listener, kListenerEvent) && watch_fixed(o, wake, kWakeEvent))
       return &o;
   }

@@ -123,7 +123,7 @@ int overlay_listen(Address* own, bool same_host, const char* interface = nullptr
 Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint32_t own, bool standby,
                       const uint8_t key[16], const OverlayHandler& handler, const OverlayOptions& options);
 
-/// One turn: waits at most `timeout_ms` for traffic, a timer or a wake-up, and deals with it. `now`: seconds of a
+/// One step: waits at most `timeout_ms` for traffic, a timer or a wake-up, and deals with it. `now`: seconds of a
 /// monotonic clock at the call; time spent waiting is added inside. Nothing else is ever taken as time.
 void overlay_step(Overlay* overlay, double now, int timeout_ms);
 

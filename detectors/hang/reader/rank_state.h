@@ -37,14 +37,14 @@ enum class PartKind : uint8_t {
 };
 
 enum PartFlag : uint8_t {
-  kLenient = 1,  ///< MPI does not say that the call must wait (small standard send, non-root of a rooted collective,
-                 ///< zero bytes)
+  kMayBuffer = 1,  ///< MPI does not say that the call must wait (small standard send, non-root of a rooted collective,
+                   ///< zero bytes)
   kRootOnly = 2,  ///< collective: the wait is for the root (`peer`, world rank) alone: Bcast, Scatter off the root
   kLowerOnly = 4,  ///< collective: for the ranks below only: Scan, Exscan
   kNonblocking = 8,  ///< by a request
   kPersistentPart = 16,
   kTransfer = 64,  ///< collective over a file: takes as long as the storage does, also when all have come
-  kPermitted = 32,  ///< with kLenient: MPI permits the wait and gives the call no other reason to take long
+  kPermitted = 32,  ///< with kMayBuffer: MPI permits the wait and gives the call no other reason to take long
 };
 
 /// Size: 48 bytes.

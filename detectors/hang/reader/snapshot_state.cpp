@@ -84,7 +84,7 @@ void add_send(Builder& b, ThreadWait& thread, const Source& from, SendMode mode)
   if (part == nullptr) return;
   const bool waits = mode == SendMode::kSynchronous || from.bytes > kEagerAtMost;
   *part = {PartKind::kSend,
-           static_cast<uint8_t>(from.flags | (waits ? 0 : int{kLenient})),
+           static_cast<uint8_t>(from.flags | (waits ? 0 : int{kMayBuffer})),
            from.call,
            from.peer,
            from.comm,
@@ -98,7 +98,7 @@ void add_send(Builder& b, ThreadWait& thread, const Source& from, SendMode mode)
 
 /// Whom MPI demands that this rank waits for (MPI 4.0, 6.14: what a collective does not need to wait for, it may not).
 uint8_t collective_flags(Kind kind, const ring::Comm& comm, bool is_root, uint64_t bytes, bool empty_here) {
-  constexpr uint8_t kMust = 0, kMay = kLenient, kForRoot = kRootOnly, kForLower = kLowerOnly;
+  constexpr uint8_t kMust = 0, kMay = kMayBuffer, kForRoot = kRootOnly, kForLower = kLowerOnly;
   const bool inter = comm.remote_size >= 0, empty = bytes == 0 || empty_here;
   switch (kind) {
     case Kind::kBarrier:
@@ -288,7 +288,7 @@ void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
     if (part == nullptr) return;
     const auto value = static_cast<uint32_t>(wait.keys[i]);
     const auto peer = static_cast<int32_t>(wait.keys[i] >> 32);
-    const auto flags = static_cast<uint8_t>(value & kSyncStrict ? 0 : kLenient | kPermitted);
+    const auto flags = static_cast<uint8_t>(value & kSyncStrict ? 0 : kMayBuffer | kPermitted);
     const uint32_t number = value & ~uint32_t{kSyncStrict};
     if (posts || completes)
       *part = {PartKind::kToken,
@@ -322,7 +322,8 @@ uint8_t transfer_flags(Kind kind, CallId id, const Wait& wait) {
   constexpr uint32_t kWhole = kCallHasData | kCallBlocking;
   const bool must =
       kind == Kind::kOrdered && (wait.flags & kEmptyHere) == 0 && (call_info(id).attributes & kWhole) == kWhole;
-  return static_cast<uint8_t>(kTransfer | (kind == Kind::kOrdered ? int{kLowerOnly} : 0) | (must ? 0 : int{kLenient}));
+  return static_cast<uint8_t>(kTransfer | (kind == Kind::kOrdered ? int{kLowerOnly} : 0) |
+                              (must ? 0 : int{kMayBuffer}));
 }
 
 void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const Wait& wait) {
@@ -350,7 +351,7 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       if (thread.part_count == 0) thread.kind = WaitKind::kAll;
       return;
     case Role::kMakeCollective:  // MPI lets it wait for the others, and return without
-      from.flags = kLenient;
+      from.flags = kMayBuffer;
       return add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes, false,
                             wait.sequence);
     case Role::kCollective:
@@ -373,7 +374,7 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       if (wait.keys[0] == 0) return add_other(b, thread, record.call);
       if (Part* part = add_part(b, thread); part != nullptr)
         *part = {PartKind::kCollective,
-                 static_cast<uint8_t>(wait.flags & kEmptyHere ? kLenient : 0),
+                 static_cast<uint8_t>(wait.flags & kEmptyHere ? kMayBuffer : 0),
                  record.call,
                  ring::kNoPeer,
                  wait.keys[0],

@@ -89,7 +89,7 @@ void action_begin(Watch& watch) {
   send_all(watch, 0);
 }
 
-double action_turn(Watch& watch, double now) {
+double action_step(Watch& watch, double now) {
   if (begun_at == 0) return -1;
   uint32_t alive = 0;
   for (uint32_t i = 0; i < watch.count; ++i) alive += lives(watch.watched[i]);

@@ -21,7 +21,7 @@ void action_tell_launcher();
 /// Helper thread: sends the signal to all ranks of the node but this one.
 void action_begin(Watch& watch);
 /// -1: nothing is under way; 0: the others are gone (or were killed) and this process may go; else seconds to wait.
-double action_turn(Watch& watch, double now);
+double action_step(Watch& watch, double now);
 /// This process goes. Does not return.
 [[noreturn]] void action_end();
 

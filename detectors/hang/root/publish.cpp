@@ -19,7 +19,7 @@ namespace resil::hang {
 
 namespace {
 
-constexpr uint32_t kRemembered = sizeof(NodeBoard::seen) / sizeof(NodeBoard::seen[0]);
+constexpr uint32_t kRemembered = sizeof(ControlBlock::seen) / sizeof(ControlBlock::seen[0]);
 constexpr uint32_t kMostLines = 8;  // of evidence on standard error
 constexpr uint32_t kMostReports = 16;  // of one job; a broken program could find ever new ones
 
@@ -42,8 +42,8 @@ void print_block(const Verdict& verdict, const Explanation& explanation, const c
 
 }  // namespace
 
-bool was_published(const NodeBoard& board, const Verdict& verdict) {
-  for (const uint64_t& seen : board.seen)
+bool was_published(const ControlBlock& control, const Verdict& verdict) {
+  for (const uint64_t& seen : control.seen)
     if (__atomic_load_n(&seen, __ATOMIC_RELAXED) == verdict.signature) return true;
   return false;
 }
@@ -51,16 +51,16 @@ bool was_published(const NodeBoard& board, const Verdict& verdict) {
 void publish(Root& root) {
   const Verdict& verdict = root.verdict;
   const Explanation& explanation = root.explanation;
-  NodeBoard& board = *root.board;
-  if (was_published(board, verdict)) return;
-  __atomic_store_n(&board.seen[board.reported % kRemembered], verdict.signature, __ATOMIC_RELAXED);
-  if (board.reported >= kMostReports) return;
+  ControlBlock& control = *root.control;
+  if (was_published(control, verdict)) return;
+  __atomic_store_n(&control.seen[control.reported % kRemembered], verdict.signature, __ATOMIC_RELAXED);
+  if (control.reported >= kMostReports) return;
   log_hang(confidence_name(verdict.confidence), verdict, explanation);
   if (verdict.confidence == Confidence::kSuspected) return;
   const bool abort = config_has("RESIL_HANG", "abort");
   char json_path[1300] = "", text_path[1300] = "";
-  write_hang_files(root, board.reported, abort ? "abort" : "report", json_path, text_path, sizeof(json_path));
-  board.reported += 1;
+  write_hang_files(root, control.reported, abort ? "abort" : "report", json_path, text_path, sizeof(json_path));
+  control.reported += 1;
   print_block(verdict, explanation, text_path);
   run_hook(json_path);
   if (abort) {

@@ -9,7 +9,7 @@
 namespace resil::hang {
 
 /// By this leader or the one before it.
-bool was_published(const NodeBoard& board, const Verdict& verdict);
+bool was_published(const ControlBlock& control, const Verdict& verdict);
 /// Root::verdict, in the words of Root::explanation. Once for each Verdict::signature.
 void publish(Root& root);
 

@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "detectors/hang/mismatch/accounts.h"
 #include "detectors/hang/mismatch/mismatch.h"
+#include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/watch.h"
 #include "detectors/hang/root/hang_log.h"
 #include "detectors/hang/root/publish.h"
 #include "detectors/hang/root/root_verdict.h"
-#include "detectors/hang/root/unreceived.h"
+#include "detectors/hang/root/unmatched_report.h"
 #include "detectors/hang/verdict/note.h"
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
@@ -169,7 +169,7 @@ bool found_by_graph(Root& root, double now, Verdict* verdict) {
   const GraphInput input = graph_input(root);
   const double blocked = now - root.blocked_since;
   const Judgement found = graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count,
-                                      blocked >= lenient_after(root), verdict);
+                                      blocked >= may_buffer_after(root), verdict);
   if (found == Judgement::kNothing || found == Judgement::kProved) return found == Judgement::kProved;
   // All that these calls wait for has happened, and data may take long on its way; or some poll, and may wait for more
   // than messages.
@@ -181,9 +181,9 @@ bool judged(Root& root, double now) {
   Verdict* verdict = &root.verdict;
   if (!found_by_graph(root, now, verdict) && !computation_verdict(root, verdict) &&
       !stopped_verdict(root, now, verdict) && !silent_verdict(root, now, verdict) &&
-      !idle_verdict(root, now, verdict) && !device_verdict(root, now, verdict))
+      !cpu_idle_verdict(root, now, verdict) && !device_verdict(root, now, verdict))
     return false;
-  name_idle(root, now, verdict);
+  name_cpu_idle(root, now, verdict);
   add_devices(root, verdict);
   add_places(root, verdict);
   return true;
@@ -201,7 +201,7 @@ void explain_verdict(Root& root) {
 
 Ask decide(Root& root) {
   names_forget(root.names);
-  if (!judged(root, monotonic_seconds()) || was_published(*root.board, root.verdict)) return next_round(root);
+  if (!judged(root, monotonic_seconds()) || was_published(*root.control, root.verdict)) return next_round(root);
   explain_verdict(root);
   if (root.names.missing) return ask_names(root, Phase::kNaming);
   publish(root);
@@ -221,10 +221,10 @@ Ask states_came(Root& root, const void* merged, uint32_t bytes) {
     if (state->rank >= 0 && state->rank < static_cast<int32_t>(states.count)) states.by_rank[state->rank] = state;
     at += state->bytes;
   }
-  note_insistence(root);
+  note_blocking_calls(root);
   // The same instances as before the answers: what they say held while these calls were open.
   if (root.phase == Phase::kConfirming) return decide(root);
-  learn_patience(root);
+  learn_timeouts(root);
   search_faulty(root, now);
   note_blocked(root, now);
   note_cpu(root, now);
@@ -246,20 +246,20 @@ Ask answers_came(Root& root, const void* merged, uint32_t bytes) {
 
 /// Verdicts about collectives, one after the other.
 Ask report_mismatches(Root& root, bool found) {
-  for (; found; found = mismatch_judge(nullptr, 0, &root.verdict)) {
-    if (was_published(*root.board, root.verdict)) continue;
+  for (; found; found = mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict)) {
+    if (was_published(*root.control, root.verdict)) continue;
     add_places(root, &root.verdict);
     explain_verdict(root);
     if (root.names.missing) return ask_names(root, Phase::kNamingMismatch);
     publish(root);
   }
-  return root.ending ? ask(root, Phase::kAccounting, Round::kAccounts) : next_round(root);
+  return root.ending ? ask(root, Phase::kBalancing, Round::kUnmatched) : next_round(root);
 }
 
 Ask mismatch_came(Root& root, const void* merged, uint32_t bytes) {
   root.mismatch_at = monotonic_seconds();
   names_forget(root.names);
-  return report_mismatches(root, mismatch_judge(merged, bytes, &root.verdict));
+  return report_mismatches(root, mismatch_judge(*root.mismatch, merged, bytes, &root.verdict));
 }
 
 /// The names are there, or will not come: what is not known by now is said to be so.
@@ -268,24 +268,22 @@ Ask publish_named(Root& root) {
   explain_verdict(root);
   publish(root);
   return phase == Phase::kNaming ? next_round(root)
-                                 : report_mismatches(root, mismatch_judge(nullptr, 0, &root.verdict));
+                                 : report_mismatches(root, mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict));
 }
 
 /// Notes for the report: programs leave messages behind without harm, and with.
-void accounts_came(Root& root, const void* merged, uint32_t bytes) {
+void unmatched_came(Root& root, const void* merged, uint32_t bytes) {
   names_forget(root.names);
   uint64_t comm;
   char name[sizeof(NameAnswer::text)];
-  for (uint32_t i = 0; accounts_name(merged, bytes, i, &comm, name, sizeof(name)); ++i)
+  for (uint32_t i = 0; unmatched_name(merged, bytes, i, &comm, name, sizeof(name)); ++i)
     names_add(root.names, NameKind::kComm, comm, name);
   const Names names = names_of(root.names);
-  UnreceivedList& list = unreceived_list();
-  for (UnreceivedList* wanted : {&list, static_cast<UnreceivedList*>(nullptr)}) {
-    if (!accounts_judge(merged, bytes, &root.verdict, wanted)) continue;
-    explain(root.verdict, names, &root.explanation);
-    log_hang("suspected", root.verdict, root.explanation);
-    note(root.explanation.message);
-  }
+  UnmatchedList& list = unmatched_list();
+  if (!unmatched_judge(merged, bytes, &root.verdict, &list)) return;
+  explain(root.verdict, names, &root.explanation);
+  log_hang("suspected", root.verdict, root.explanation);
+  note(root.explanation.message);
   for (uint32_t i = 0; i < list.listed; ++i)
     snprintf(list.entries[i].communicator, sizeof(list.entries[i].communicator), "%s",
              comm_name(names, list.entries[i].comm));
@@ -293,10 +291,10 @@ void accounts_came(Root& root, const void* merged, uint32_t bytes) {
 
 }  // namespace
 
-bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board, Watch& watch) {
+bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& watch) {
   root.wiring = root.names.wiring = &wiring;
   root.names.watch = &watch;
-  root.board = &board;
+  root.control = &control;
   const auto count = static_cast<uint32_t>(runtime.size > 0 ? runtime.size : 1);
   root.states.count = count;
   root.states.bytes = memory::map_array<char>(kMostStates);
@@ -306,17 +304,18 @@ bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board, Watch& watch
   root.facts = memory::map_array<Fact>(count);
   root.waited = memory::map_array<Waited>(count);
   root.cpu_then = memory::map_array<uint64_t>(count);
-  root.insistences = memory::map_array<Insistence>(count);
+  root.call_cpu = memory::map_array<CallCpu>(count);
   root.silences = memory::map_array<Silence>(wiring.node_count);
   root.questions = memory::map_array<Question>(kMostQuestions);
   root.answers = memory::map_array<Answer>(kMostAnswers);
+  root.mismatch = mismatch_create(count);
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_ns());
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr &&
          root.progress != nullptr && root.facts != nullptr && root.waited != nullptr && root.cpu_then != nullptr &&
-         root.insistences != nullptr && root.silences != nullptr && root.questions != nullptr &&
-         root.answers != nullptr;
+         root.call_cpu != nullptr && root.mismatch != nullptr && root.silences != nullptr &&
+         root.questions != nullptr && root.answers != nullptr;
 }
 
 void root_learn(Root& root, const Learned& from) {
@@ -326,7 +325,7 @@ void root_learn(Root& root, const Learned& from) {
   learned.watched = from.watched > learned.watched ? from.watched : learned.watched;
 }
 
-double root_turn(Root& root, double now, Ask* next) {
+double root_step(Root& root, double now, Ask* next) {
   *next = {Round::kNone, nullptr, 0};
   if (root_busy(root)) {
     if (now - root.asked_at < kStuckRound) return 0.1;
@@ -344,7 +343,7 @@ void root_node(Root& root, uint32_t node, NodeState state) {
   if (node < root.wiring->node_count) root.silences[node].left = state == NodeState::kLeft;
 }
 
-Ask root_accounts(Root& root) {
+Ask root_unmatched(Root& root) {
   if (root_busy(root)) return {Round::kNone, nullptr, 0};
   root.ending = true;
   // Collectives that did not match just before the end, or in a job too short for any look.
@@ -359,7 +358,7 @@ void root_end(Root& root) {
   memory::unmap_array(root.facts, root.states.count);
   memory::unmap_array(root.waited, root.states.count);
   memory::unmap_array(root.cpu_then, root.states.count);
-  memory::unmap_array(root.insistences, root.states.count);
+  memory::unmap_array(root.call_cpu, root.states.count);
   memory::unmap_array(root.silences, root.wiring->node_count);
   memory::unmap_array(root.questions, kMostQuestions);
   memory::unmap_array(root.answers, kMostAnswers);
@@ -368,8 +367,8 @@ void root_end(Root& root) {
 Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
                   uint32_t count) {
   if (kind == Round::kSummary) note_silence(root, unanswered, count, monotonic_seconds());
-  constexpr Round kAwaited[] = {Round::kNone,  Round::kSummary,  Round::kStates, Round::kAnswers, Round::kStates,
-                                Round::kNames, Round::kMismatch, Round::kNames,  Round::kAccounts};
+  constexpr Round kAwaited[] = {Round::kNone,  Round::kSummary,  Round::kStates, Round::kAnswers,  Round::kStates,
+                                Round::kNames, Round::kMismatch, Round::kNames,  Round::kUnmatched};
   if (kind != kAwaited[static_cast<size_t>(root.phase)]) return {Round::kNone, nullptr, 0};  // too late
   switch (root.phase) {
     case Phase::kIdle: break;
@@ -384,8 +383,8 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
       names_learn(root.names, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer));
       return publish_named(root);
     case Phase::kComparing: return mismatch_came(root, merged, bytes);
-    case Phase::kAccounting:
-      if (count == 0) accounts_came(root, merged, bytes);
+    case Phase::kBalancing:
+      if (count == 0) unmatched_came(root, merged, bytes);
       root.ending = false;
       return ask(root, Phase::kIdle, Round::kNone);
   }
@@ -400,7 +399,7 @@ Ask root_refused(Root& root) {
     case Phase::kNaming:
     case Phase::kNamingMismatch: return publish_named(root);
     case Phase::kComparing:
-      if (root.ending) return ask(root, Phase::kAccounting, Round::kAccounts);
+      if (root.ending) return ask(root, Phase::kBalancing, Round::kUnmatched);
       break;
     default: break;
   }

@@ -12,7 +12,7 @@
 #include "detectors/hang/monitor/wireup.h"
 #include "detectors/hang/overlay/overlay.h"
 #include "detectors/hang/root/names.h"
-#include "detectors/hang/stats/patience.h"
+#include "detectors/hang/stats/adaptive_timeout.h"
 #include "detectors/hang/stats/snapshot.h"
 #include "detectors/hang/stats/watch.h"
 #include "detectors/hang/verdict/format.h"
@@ -47,7 +47,7 @@ struct Waited {
 };
 
 /// A call that MPI lets wait, and the processor time that its thread had used when it was first seen there.
-struct Insistence {
+struct CallCpu {
   uint64_t instance;
   uint32_t cpu_ms;
 };
@@ -62,7 +62,7 @@ enum class Phase : uint8_t {
   kNaming,  ///< the names in the verdict
   kComparing,  ///< collectives
   kNamingMismatch,  ///< the names in a verdict about these
-  kAccounting,  ///< unmatched messages, at the end
+  kBalancing,  ///< unmatched messages, at the end
 };
 
 /// A question to all nodes; kNone: none, the chain is over.
@@ -72,27 +72,30 @@ struct Ask {
   uint32_t bytes;
 };
 
+struct Mismatch;
+
 struct Root {
   const Wiring* wiring;
   Silence* silences;  ///< one a node
   uint32_t silent;  ///< of them said to be silent
   bool silence_told;
-  NodeBoard* board;
+  ControlBlock* control;
   stats::Watch model;
   stats::FaultySearch faulty;
   stats::RankState *marks, *progress;  ///< one a rank
   JobStates states;
-  stats::Patience patience;
+  stats::AdaptiveTimeout timeouts;
   Waited* waited;  ///< one a rank
-  Insistence* insistences;  ///< one a rank
+  Mismatch* mismatch;
+  CallCpu* call_cpu;  ///< one a rank
   uint64_t* cpu_then;  ///< one a rank: processor time at cpu_at, ns
-  uint64_t impatient[16];  ///< kinds of waits that were suspected last
-  uint32_t impatient_next;
+  uint64_t overdue[16];  ///< kinds of waits that were suspected last
+  uint32_t overdue_next;
   Fact* facts;  ///< one a rank
   Summary summary;
   Phase phase;
   bool states_due, mismatch_due;  ///< what is left of this chain
-  bool ending;  ///< after the collectives the accounts, and no more
+  bool ending;  ///< after the collectives the unmatched messages, and no more
   bool traced, suspected, abort_wanted;
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
   double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at,
@@ -108,11 +111,11 @@ struct Root {
 };
 
 /// `watch`: the ranks of this node.
-bool root_begin(Root& root, const Wiring& wiring, NodeBoard& board, Watch& watch);
+bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& watch);
 /// What the node that leads has learned; any node.
 void root_learn(Root& root, const Learned& from);
 /// Seconds until something is due. `ask`: what to ask now.
-double root_turn(Root& root, double now, Ask* ask);
+double root_step(Root& root, double now, Ask* ask);
 /// The answers to the last question. Returns the next one.
 Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
                   uint32_t count);
@@ -121,8 +124,9 @@ Ask root_refused(Root& root);
 /// A node came, went or said good-bye.
 void root_node(Root& root, uint32_t node, NodeState state);
 inline bool root_busy(const Root& root) { return root.phase != Phase::kIdle; }
-/// The last comparison of collectives and the accounts, when no chain is under way. Returns the first question.
-Ask root_accounts(Root& root);
+/// The last comparison of collectives, and the unmatched messages, when no chain is under way. Returns the first
+/// question.
+Ask root_unmatched(Root& root);
 void root_end(Root& root);
 
 }  // namespace resil::hang

@@ -14,7 +14,7 @@ namespace {
 constexpr double kStopped = 15, kStopFactor = 3;
 // Of a node that gives no answer, nobody knows whether its ranks compute: more patience than with those that are seen.
 constexpr double kSilent = 30, kSilentFactor = 3, kSilentUnlearned = 600;
-constexpr double kLenientAfter = 12, kInsideAfter = 30, kUnlearnedAfter = 30, kIdleFactor = 3;
+constexpr double kMayBufferAfter = 12, kInsideAfter = 30, kUnlearnedAfter = 30, kIdleFactor = 3;
 constexpr double kSwapped = 30;  // seconds of uninterruptible sleep that excuse a rank that uses no processor time
 constexpr double kGoneOn = 10;  // seconds that the others may take after the silence began until they wait for it
 
@@ -213,14 +213,14 @@ bool silent_verdict(const Root& root, double now, Verdict* verdict) {
   return true;
 }
 
-double lenient_after(const Root& root) {
-  const double least = root.learned.watched < stats::Watch::kLearned ? kUnlearnedAfter : kLenientAfter,
+double may_buffer_after(const Root& root) {
+  const double least = root.learned.watched < stats::Watch::kLearned ? kUnlearnedAfter : kMayBufferAfter,
                limit = root.learned.limit;
   return limit > least ? limit : least;
 }
 
 double inside_after(const Root& root) {
-  const double limit = lenient_after(root);
+  const double limit = may_buffer_after(root);
   return limit > kInsideAfter ? limit : kInsideAfter;
 }
 
@@ -239,14 +239,14 @@ bool is_plain(const RankState* state) {
 
 }  // namespace
 
-bool idle_verdict(const Root& root, double now, Verdict* verdict) {
-  const double least = lenient_after(root), usual = kIdleFactor * root.learned.longest,
+bool cpu_idle_verdict(const Root& root, double now, Verdict* verdict) {
+  const double least = may_buffer_after(root), usual = kIdleFactor * root.learned.longest,
                limit = usual > least ? usual : least;
   if (root.summary.moved != 0 || root.summary.out != 0 || !all_answer(root) ||
       root.learned.watched < stats::Watch::kLearned || now - root.moved_at < limit || now - root.blocked_since < limit)
     return false;
   verdict->begin(HangClass::kInsideMpi, Confidence::kVerified);
-  verdict->culprit_count = find_idle(root, now, verdict->culprits);
+  verdict->culprit_count = find_cpu_idle(root, now, verdict->culprits);
   for (uint32_t i = 0; i < verdict->culprit_count; ++i) {
     const RankState* state = root.states.by_rank[verdict->culprits[i]];
     if (!is_plain(state) || (state->kernel_state == 'D' && now - root.moved_at < kSwapped)) return false;

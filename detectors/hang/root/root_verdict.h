@@ -13,7 +13,7 @@ bool computation_verdict(const Root& root, Verdict* verdict);
 /// By a rank that is stopped while no other rank has moved for longer than any stop before that ended.
 bool stopped_verdict(const Root& root, double now, Verdict* verdict);
 /// Waits that MPI permits but does not demand count after so many seconds without any of them returning.
-double lenient_after(const Root& root);
+double may_buffer_after(const Root& root);
 /// The same where all that the calls wait for has happened, or ranks poll.
 double inside_after(const Root& root);
 /// By nodes that have given no answer since the others' last progress, for longer than this program has ever been
@@ -27,24 +27,24 @@ void add_places(const Root& root, Verdict* verdict);
 void add_devices(const Root& root, Verdict* verdict);
 /// Calls that MPI lets wait but does not oblige to, in states that have just come: after half a second of processor
 /// time they count as waiting.
-void note_insistence(Root& root);
+void note_blocking_calls(Root& root);
 /// Notes how much processor time all ranks have used, soon after they have come to their present calls.
 void note_cpu(Root& root, double now);
 /// Ranks that have used none since, if the others that wait have, ascending, into `ranks` (kMaxCulprits); how many.
-uint32_t find_idle(const Root& root, double now, int32_t* ranks);
+uint32_t find_cpu_idle(const Root& root, double now, int32_t* ranks);
 /// By a rank that is in a call, uses no processor time and is waited for, when all are inside MPI for no reason that is
 /// seen.
-bool idle_verdict(const Root& root, double now, Verdict* verdict);
+bool cpu_idle_verdict(const Root& root, double now, Verdict* verdict);
 /// By copies between devices and host memory, of staged messages, that have been under way as long as nobody has moved.
 bool device_verdict(const Root& root, double now, Verdict* verdict);
 /// Names those who have used none since, if the others that wait have: in calls that do not return for no reason seen.
-void name_idle(const Root& root, double now, Verdict* verdict);
+void name_cpu_idle(const Root& root, double now, Verdict* verdict);
 
 /// Ranks that are stopped or gone, by the last summary; nodes that missed it (ascending).
 void note_facts(Root& root, double now);
 void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now);
 
 /// Waits that last longer than any of their kind: noted as suspected, whatever the rest of the job does.
-void learn_patience(Root& root);
+void learn_timeouts(Root& root);
 
 }  // namespace resil::hang

@@ -179,20 +179,20 @@ enum IrregularFlag : uint32_t {
 };
 
 /// Who watches the node, in the section of its lowest rank; all its ranks write here. First page of the section.
-struct NodeBoard {
-  uint64_t turn;  ///< term << 32 | world rank of the leader + 1 (0: nobody); changed by compare-and-swap
+struct ControlBlock {
+  uint64_t term;  ///< term << 32 | world rank of the leader + 1 (0: nobody); changed by compare-and-swap
   uint32_t standby;  ///< world rank + 1 of the rank with the sleeping thread, 0: the next call may start one
   uint32_t had_standby;  ///< 1 once there has been one
-  alignas(64) uint64_t heartbeat;  ///< goes up with every turn of the leader's loop
+  alignas(64) uint64_t heartbeat;  ///< goes up with every step of the leader's loop
   uint64_t leader_start;  ///< start time of its process, with `leader_pid`
   int32_t leader_pid;
   uint32_t reported;  ///< findings of this job so far, so that a new leader numbers on
   alignas(64) uint64_t seen[8];  ///< signatures of the last findings: a new leader does not say them again
 };
-static_assert(sizeof(NodeBoard) == 192);
+static_assert(sizeof(ControlBlock) == 192);
 
 struct Section {
-  NodeBoard board;
+  ControlBlock control;
   uint32_t irregular;  ///< IrregularFlag, set and never cleared
   uint32_t thread_level;  ///< 3: MPI_THREAD_MULTIPLE was provided; else 0
   uint32_t own_thread_count;

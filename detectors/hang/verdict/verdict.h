@@ -23,7 +23,6 @@ enum class HangClass : uint8_t {
   kInsideMpi,  ///< all arrived or all sent, nobody leaves: library or network
   kComputation,  ///< a rank does not come back from its own code
   kUnreceived,  ///< messages sent and never received, found at MPI_Finalize
-  kUnequalCollectives,  ///< different numbers of collectives at MPI_Finalize
   kNodeSilent,  ///< ... for one whose node gives no answer: stopped, gone or cut off
   kUnknown,  ///< no progress, reason not known
 };

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MPI_Win_start may return before the window is exposed, and MPI_Win_lock before the lock is had (MPI 4.0, 12.5.2 and
-// 12.5.3): a library may put the waiting off to a later call. One that does has nothing else to do in such a call. So
-// when the thread has used half a second of processor time inside of it, the library is one that waits there, and for
-// all that the call names: then the wait is as good as one that MPI demands. Time alone would not do: on a crowded
-// machine the thread may not have had its turn.
+// 12.5.3). If the call burns 0.5 s of CPU time, this MPI blocks in it: the wait counts like one that MPI requires. Time
+// alone does not tell: on a crowded machine the thread may not have run.
 
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/root/root_verdict.h"
@@ -29,18 +27,18 @@ ThreadWait* permitted(RankState& state, Part* parts) {
 
 }  // namespace
 
-void note_insistence(Root& root) {
+void note_blocking_calls(Root& root) {
   for (uint32_t rank = 0; rank < root.states.count; ++rank) {
     if (root.states.by_rank[rank] == nullptr || root.states.by_rank[rank]->activity != RankActivity::kBlocked) continue;
     auto& state = const_cast<RankState&>(*root.states.by_rank[rank]);  // a record in root.states.bytes
     auto* parts = const_cast<Part*>(parts_of(state));
     const ThreadWait* thread = permitted(state, parts);
     if (thread == nullptr) continue;
-    Insistence& seen = root.insistences[rank];
+    CallCpu& seen = root.call_cpu[rank];
     if (seen.instance != thread->instance) seen = {thread->instance, thread->cpu_ms};
     if (thread->cpu_ms - seen.cpu_ms < kEnoughMs) continue;
     for (uint32_t k = 0; k < thread->part_count; ++k)
-      parts[thread->first_part + k].flags &= static_cast<uint8_t>(~kLenient);
+      parts[thread->first_part + k].flags &= static_cast<uint8_t>(~kMayBuffer);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One turn of the event loop. Traffic comes before timers: whoever was stopped or starved for a while first reads what
+// One step of the event loop. Traffic comes before timers: whoever was stopped or starved for a while first reads what
 // came meanwhile, and only then decides who has been silent.
 #include <errno.h>
 #include <sys/epoll.h>
@@ -15,7 +15,7 @@ namespace resil::hang::overlay {
 
 namespace {
 
-constexpr int kEventsAtOnce = 64, kTurns = 16;
+constexpr int kEventsAtOnce = 64, kSteps = 16;
 
 void deal_with(Overlay& o, const epoll_event& event) {
   if (event.data.u64 == kListenerEvent) return accept_strangers(o);
@@ -130,7 +130,7 @@ void overlay_step(Overlay* overlay, double now, int timeout_ms) {
   const int until_timer = wait <= 0 ? 0 : wait < 1e6 ? static_cast<int>(wait) + 1 : 1000000;
   int timeout = timeout_ms >= 0 && timeout_ms < until_timer ? timeout_ms : until_timer;
   const double before = timeout > 0 ? monotonic_seconds() : 0;
-  for (int turn = 0; turn < kTurns; ++turn) {
+  for (int step = 0; step < kSteps; ++step) {
     epoll_event events[kEventsAtOnce];
     const int ready = epoll_wait(o.epoll, events, kEventsAtOnce, timeout);
     if (ready < 0 && errno != EINTR) return break_off(o);

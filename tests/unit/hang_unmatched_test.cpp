@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Accounts at the end of a job: what was sent and never received is found over any grouping of nodes, what balances is
-// not mentioned, and what cannot be known is left out.
+// Unmatched messages at the end of a job: what was sent and never received is found over any grouping of nodes, what
+// balances is not mentioned, and what cannot be known is left out.
 
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "detectors/hang/mismatch/accounts.h"
-#include "detectors/hang/mismatch/accounts_frame.h"
+#include "detectors/hang/mismatch/unmatched.h"
+#include "detectors/hang/mismatch/unmatched_frame.h"
 #include "hang_mismatch_world.h"
 #include "shim/base/hash.h"
 
@@ -59,7 +59,7 @@ struct Job {
     for (size_t first = 0; first < watched.size();) {
       const size_t count = std::min<size_t>(1 + random() % 4, watched.size() - first);
       std::vector<char> frame(room);
-      frame.resize(accounts_collect(&watched[first], static_cast<uint32_t>(count), frame.data(), room));
+      frame.resize(unmatched_collect(&watched[first], static_cast<uint32_t>(count), frame.data(), room));
       REQUIRE(!frame.empty());
       frames.push_back(frame);
       first += count;
@@ -71,22 +71,22 @@ struct Job {
       std::vector<char>& into = frames[random() % frames.size()];
       auto bytes = static_cast<uint32_t>(into.size());
       into.resize(room);
-      REQUIRE(accounts_merge(into.data(), &bytes, room, last.data(), static_cast<uint32_t>(last.size())));
+      REQUIRE(unmatched_merge(into.data(), &bytes, room, last.data(), static_cast<uint32_t>(last.size())));
       into.resize(bytes);
     }
     return frames[0];
   }
 };
 
-UnreceivedList found;
+UnmatchedList found;
 
-bool judge(const std::vector<char>& frame, Verdict* verdict, bool again = false) {
-  return accounts_judge(frame.data(), static_cast<uint32_t>(frame.size()), verdict, again ? nullptr : &found);
+bool judge(const std::vector<char>& frame, Verdict* verdict) {
+  return unmatched_judge(frame.data(), static_cast<uint32_t>(frame.size()), verdict, &found);
 }
 
 }  // namespace
 
-TEST_CASE("balanced accounts say nothing; one message too many is found") {
+TEST_CASE("balanced balances say nothing; one message too many is found") {
   std::mt19937_64 random(1);
   for (int run = 0; run < 60; ++run) {
     const int ranks = 2 + static_cast<int>(random() % 20);
@@ -97,7 +97,6 @@ TEST_CASE("balanced accounts say nothing; one message too many is found") {
                static_cast<int32_t>(random() % 5), random() % 2 == 0 ? kWorldId : other, true, random() % 3 == 0);
     Verdict verdict;
     CHECK(!judge(job.merged(random, 65536), &verdict));
-    CHECK(!judge(job.merged(random, 65536), &verdict, true));
     // Little room: pairs are folded, and still balance.
     const std::vector<char> small = job.merged(random, 600);
     CHECK(!judge(small, &verdict));
@@ -153,7 +152,6 @@ TEST_CASE("what cannot be known is left out") {
     job.sections[random() % 2 == 0 ? 0 : 3]->irregular = flag;
     const std::vector<char> frame = job.merged(random, 65536);
     CHECK(!judge(frame, &verdict));
-    CHECK(accounts_coverage(frame.data(), static_cast<uint32_t>(frame.size())).left_out == 1);
   }
   {
     Job job(6);  // a wildcard that was never told what it got
@@ -186,40 +184,9 @@ TEST_CASE("what cannot be known is left out") {
     std::vector<char> frame = job.merged(random, 65536), once = frame;
     auto bytes = static_cast<uint32_t>(frame.size());
     frame.resize(65536);
-    REQUIRE(accounts_merge(frame.data(), &bytes, 65536, once.data(), static_cast<uint32_t>(once.size())));
+    REQUIRE(unmatched_merge(frame.data(), &bytes, 65536, once.data(), static_cast<uint32_t>(once.size())));
     frame.resize(bytes);
     CHECK(!judge(frame, &verdict));
-  }
-}
-
-TEST_CASE("unequal numbers of collectives, MPI_Finalize not counted") {
-  std::mt19937_64 random(5);
-  for (int odd = -1; odd < 5; ++odd) {
-    Job job(5);
-    for (int rank = 0; rank < 5; ++rank) {
-      Track& track = job.sections[rank]->tracks[2];
-      track_begin(track, kWorldId, 5, 0);
-      uint64_t n = 0;
-      for (; n < (rank == odd ? 19u : 20u); ++n) track_add(track, n + 1, 77);
-      if (rank % 2 == 0)
-        track_add(
-            track, n + 1,
-            signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared}));
-      if (rank > 0) {
-        track_begin(job.sections[rank]->tracks[3], 9, 5, 0);  // rank 0 has freed it
-        track_add(job.sections[rank]->tracks[3], 1, 5);
-      }
-    }
-    Verdict verdict;
-    const std::vector<char> frame = job.merged(random, 65536);
-    CHECK(!judge(frame, &verdict));
-    CHECK(judge(frame, &verdict, true) == (odd >= 0));
-    if (odd >= 0) {
-      INFO(words_of(verdict).message);
-      CHECK(verdict.type == HangClass::kUnequalCollectives);
-      CHECK(verdict.culprits[0] == odd);
-      CHECK(verdict.comm == kWorldId);
-    }
   }
 }
 
@@ -236,10 +203,10 @@ TEST_CASE("answers of any kind are refused or harmless") {
     if (random() % 3 == 0) frame.resize(random() % frame.size());
     if (random() % 8 == 0) frame.insert(frame.begin(), 'x');
     uint32_t bytes = 0;
-    accounts_merge(into.data(), &bytes, 65536, frame.data(), static_cast<uint32_t>(frame.size()));
+    unmatched_merge(into.data(), &bytes, 65536, frame.data(), static_cast<uint32_t>(frame.size()));
     REQUIRE(bytes <= 65536);
-    accounts_judge(into.data(), bytes, &verdict, &found);
-    accounts_judge(frame.data(), static_cast<uint32_t>(frame.size()), &verdict, nullptr);
+    unmatched_judge(into.data(), bytes, &verdict, &found);
+    unmatched_judge(frame.data(), static_cast<uint32_t>(frame.size()), &verdict, &found);
   }
 }
 

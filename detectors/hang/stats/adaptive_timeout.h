@@ -9,7 +9,7 @@
 
 namespace resil::hang::stats {
 
-class Patience {
+class AdaptiveTimeout {
  public:
   static constexpr uint32_t kKinds = 256;
   static constexpr double kFloor = 5;  // seconds; nothing shorter is suspected

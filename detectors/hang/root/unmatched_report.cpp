@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "detectors/hang/root/unreceived.h"
+#include "detectors/hang/root/unmatched_report.h"
 
 namespace resil::hang {
 
-UnreceivedList& unreceived_list() {
-  static UnreceivedList list;
+UnmatchedList& unmatched_list() {
+  static UnmatchedList list;
   return list;
 }
 
-void unreceived_report(JsonWriter& json) {
-  const UnreceivedList& list = unreceived_list();
+void unmatched_report(JsonWriter& json) {
+  const UnmatchedList& list = unmatched_list();
   if (!list.judged) return;
   json.begin_array("unreceived_messages");
   for (uint32_t i = 0; i < list.listed; ++i) {
-    const Unreceived& entry = list.entries[i];
+    const Unmatched& entry = list.entries[i];
     json.begin_object();
     json.integer("sender", entry.sender);
     json.integer("receiver", entry.receiver);

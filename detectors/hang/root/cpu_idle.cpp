@@ -30,7 +30,7 @@ void note_cpu(Root& root, double now) {
     root.cpu_then[i] = root.states.by_rank[i] != nullptr ? root.states.by_rank[i]->cpu_ns : 0;
 }
 
-uint32_t find_idle(const Root& root, double now, int32_t* ranks) {
+uint32_t find_cpu_idle(const Root& root, double now, int32_t* ranks) {
   const double elapsed = now - root.cpu_at;
   if (root.cpu_at <= root.blocked_since || elapsed < kShortest) return 0;
   uint32_t waiting = 0, idle = 0;
@@ -50,10 +50,10 @@ uint32_t find_idle(const Root& root, double now, int32_t* ranks) {
   return 2 * idle <= waiting && idle <= kMaxCulprits ? idle : 0;
 }
 
-void name_idle(const Root& root, double now, Verdict* verdict) {
+void name_cpu_idle(const Root& root, double now, Verdict* verdict) {
   int32_t ranks[kMaxCulprits];
   const uint32_t idle =
-      verdict->type == HangClass::kInsideMpi && verdict->culprit_count == 0 ? find_idle(root, now, ranks) : 0;
+      verdict->type == HangClass::kInsideMpi && verdict->culprit_count == 0 ? find_cpu_idle(root, now, ranks) : 0;
   if (idle == 0) return;
   memcpy(verdict->culprits, ranks, idle * sizeof(ranks[0]));
   verdict->culprit_count = idle;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learned patience, for hangs of a part of the job while the rest goes on: the statistics see progress, and where a
+// Adaptive timeouts, for hangs of a part of the job while the rest goes on: the statistics see progress, and where a
 // rank of the part computes there is nothing to prove. A wait that lasts several times longer than any wait of its kind
 // before is a line in hang.log, and never more.
 
@@ -21,21 +21,21 @@ uint64_t kind_of(const RankState& state) {
 }
 
 void ended(Root& root, Waited& waited) {
-  if (waited.kind != 0) root.patience.ended(waited.kind, waited.seconds);
+  if (waited.kind != 0) root.timeouts.ended(waited.kind, waited.seconds);
   waited = {};
 }
 
 /// Once for all ranks that wait alike.
 bool told(Root& root, uint64_t kind) {
-  for (const uint64_t known : root.impatient)
+  for (const uint64_t known : root.overdue)
     if (known == kind) return true;
-  root.impatient[root.impatient_next++ % (sizeof(root.impatient) / sizeof(root.impatient[0]))] = kind;
+  root.overdue[root.overdue_next++ % (sizeof(root.overdue) / sizeof(root.overdue[0]))] = kind;
   return false;
 }
 
 }  // namespace
 
-void learn_patience(Root& root) {
+void learn_timeouts(Root& root) {
   const uint64_t now = realtime_ns();
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const RankState* state = root.states.by_rank[i];
@@ -52,11 +52,11 @@ void learn_patience(Root& root) {
     }
     waited.seconds =
         wait.entered_ns != 0 && now > wait.entered_ns ? static_cast<double>(now - wait.entered_ns) * 1e-9 : 0;
-    if (!root.patience.suspected(waited.kind, waited.seconds) || told(root, waited.kind)) continue;
+    if (!root.timeouts.suspected(waited.kind, waited.seconds) || told(root, waited.kind)) continue;
     Statement line = statement_of(Message::kLongWait, static_cast<int32_t>(i));
     line.call = wait.call;
     line.seconds[0] = waited.seconds;
-    line.seconds[1] = root.patience.longest(waited.kind);
+    line.seconds[1] = root.timeouts.longest(waited.kind);
     log_hang("suspected", line, names_of(root.names));
   }
 }
