@@ -239,7 +239,7 @@ void read_all(Watched& watched, Input& in) {
   Question questions[3] = {{0x1234567890, 0, 1, 7, 0}, {0, ring::kAnySource, 1, ring::kAnyTag, 0}, in.get<Question>()};
   Answer answers[8];
   must(answer(neighbours, 2, questions, 3, answers, 8) <= 8, "answers fit");
-  Mismatch* node = mismatch_create(2);
+  Mismatch* node = mismatch_create(4);
   must(node != nullptr, "there is memory");
   judge_frames(frame, mismatch_collect(*node, neighbours, 2, frame, sizeof(frame)), true);
   mismatch_destroy(node);
