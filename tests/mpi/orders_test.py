@@ -76,7 +76,7 @@ def main(build, mpi):
                           tools_before=[os.path.join(build, "short_of_memory.so")])
         assert result.returncode == 0, result.text()
         notes = {rank: " ".join(report["notes"]) for rank, report in result.ranks().items()}
-        assert [rank for rank in notes if "no memory to learn of the other ranks" in notes[rank]] == [1], notes
+        assert [rank for rank in notes if "no memory to learn about the other ranks" in notes[rank]] == [1], notes
 
     def late():
         """MPI_Init that does not return for 30 s: one line says who is in it. The last rank comes when that was said. On one
