@@ -210,11 +210,14 @@ void wide_step(char* to, const char* before, const char* const* leaves, unsigned
   case n:                                                                           \
     return before != nullptr ? run<T, Operator, n, true>(to, before, leaves, units) \
                              : run<T, Operator, n, false>(to, before, leaves, units);
-      CASE(2)
-      CASE(3)
-      CASE(4) CASE(8)
+      // clang-format off
+    CASE(2)
+    CASE(3)
+    CASE(4)
+    CASE(8)
 #undef CASE
-          default : __builtin_unreachable();
+    default: __builtin_unreachable();
+      // clang-format on
   }
 }
 

@@ -3,8 +3,8 @@
 
 namespace resil {
 
-/// Looks up the functions of libpthread where the loader found none: before glibc 2.34 a program without threads may get
-/// them with the MPI of a plug-in. Called once, before the library's first thread; not async-signal-safe.
+/// Looks up the functions of libpthread where the loader found none: before glibc 2.34 a program without threads may
+/// get them with the MPI of a plug-in. Called once, before the library's first thread; not async-signal-safe.
 void find_threads();
 
 }  // namespace resil

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// It finds no layout of these lists that it would leave.
+// clang-format off
 #define FAKEGPU_VALUES(X)                                                                                            \
   X(CUDA_SUCCESS, 0)                                                                                                 \
   X(CUDA_ERROR_INVALID_VALUE, 1)                                                                                     \
@@ -55,6 +57,7 @@
               X(CU_STREAM_WAIT_VALUE_EQ, 1) X(CU_STREAM_WAIT_VALUE_AND, 2) X(CU_STREAM_WAIT_VALUE_NOR, 3)         \
                   X(CU_GET_PROC_ADDRESS_SUCCESS, 0) X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 1)                    \
                       X(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE, 3) X(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, 1)
+// clang-format on
 
 #ifdef FAKEGPU_REAL_HEADER
 

@@ -89,6 +89,7 @@ API hipGetLastError() {
 API hipPeekAtLastError() { return last_error; }
 
 extern "C" __attribute__((visibility("default"))) const char* hipGetErrorName(hipError_t error) {
+  // clang-format off
 #define NAME(word) \
   if (error == word) return #word;
   NAME(hipSuccess)
@@ -97,6 +98,7 @@ extern "C" __attribute__((visibility("default"))) const char* hipGetErrorName(hi
       NAME(hipErrorInvalidHandle) NAME(hipErrorNotFound) NAME(hipErrorIllegalAddress) NAME(hipErrorContextIsDestroyed)
           NAME(hipErrorHostMemoryAlreadyRegistered) NAME(hipErrorHostMemoryNotRegistered) NAME(hipErrorNotSupported)
               NAME(hipErrorStreamCaptureUnsupported) NAME(hipErrorStreamCaptureImplicit) return "hipErrorUnknown";
+  // clang-format on
 }
 
 extern "C" __attribute__((visibility("default"))) const char* hipGetErrorString(hipError_t error) {

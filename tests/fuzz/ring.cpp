@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "detectors/hang/graph.h"
-#include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/mismatch/mismatch.h"
+#include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/reader/reader.h"
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/snapshot.h"

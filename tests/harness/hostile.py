@@ -11,7 +11,7 @@ import re
 import subprocess
 
 from . import mpi as jobs
-from . import report as reports
+from . import report as reports, transparent
 
 MODES = {
     "watch": {"RESIL_MODE": "watch"},
@@ -118,11 +118,6 @@ class Job:
         return outcome, said
 
 
-# How often a job runs natively before an outcome counts as one that it never has by itself: what a launcher says of a
-# killed rank, and its status, differ in a twentieth of the runs.
-NATIVE_RUNS = 20
-
-
 def check(job, modes, expect_status=None, allowed=()):
     """Runs natively and in each mode; a list of (mode, words) of what is wrong.
 
@@ -131,15 +126,8 @@ def check(job, modes, expect_status=None, allowed=()):
     if native.result.timed_out or (expect_status is not None and native.status != expect_status):
         return [("native", f"status {native.status}: no fault of the library\n{native.result.text()}")]
     wrong, recordings = [], {}
-    for mode in modes:
-        recording = None
-        if mode in RECORDED.values():
-            recording = recordings[mode] = os.path.join(jobs.scratch("hostile-"), "recording")
-        elif mode in RECORDED:
-            if RECORDED[mode] not in recordings:
-                recording = recordings[RECORDED[mode]] = os.path.join(jobs.scratch("hostile-"), "recording")
-                job.run(RECORDED[mode], recording)
-            recording = recordings[RECORDED[mode]]
+
+    def compare(mode, recording=None):
         preloaded, said = job.run(mode, recording)
         for _ in range(2):
             if not preloaded.result.timed_out or job.mpi != "mpich":
@@ -148,7 +136,7 @@ def check(job, modes, expect_status=None, allowed=()):
             print(f"{mode}: a run did not end; tried again\n{preloaded.result.text()}", flush=True)
             preloaded, said = job.run(mode, recording)
         words = native.difference(preloaded)
-        if words and any(not job.run()[0].difference(preloaded) for _ in range(NATIVE_RUNS)):
+        if words and any(not job.run()[0].difference(preloaded) for _ in range(transparent.NATIVE_RUNS)):
             words = None  # the program ends so by itself, too
         said = [one for one in said if not any(re.search(pattern, one) for pattern in allowed)]
         if words or said:
@@ -158,6 +146,15 @@ def check(job, modes, expect_status=None, allowed=()):
                 last = [f"{name}: {data.splitlines()[-1][:200]!r}" for name, data in preloaded.seen.items() if data]
                 own += [f"last line of {one}" for one in last] + preloaded.result.standing.splitlines()
             wrong.append((mode, "; ".join(filter(None, [words, *said[:3]])) + "".join("\n      " + line for line in own)))
+
+    for mode in modes:
+        recorded = mode if mode in RECORDED.values() else RECORDED.get(mode)
+        if recorded and recorded not in recordings:
+            # Looked at like any other run: what it did not record, no run can be verified against.
+            recordings[recorded] = os.path.join(jobs.scratch("hostile-"), "recording")
+            compare(recorded, recordings[recorded])
+        if mode != recorded:
+            compare(mode, recordings.get(recorded))
     for path in recordings.values():
         jobs.discard(os.path.dirname(path))
     return wrong

@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import mpi as jobs  # noqa: E402
+from harness import mpi as jobs, transparent  # noqa: E402
 from harness.main import LeftOut, run_checks  # noqa: E402
 
 BUILD = MPI = ""
@@ -155,7 +155,8 @@ def same_status(case, *modes):
         assert plain.returncode not in (0, None), plain.text()
         for env in modes:
             result = run(["late", case], env, timeout=30)
-            assert result.returncode == plain.returncode, f"{result.text()}\nplain: {plain.returncode}"
+            native = transparent.of_same_status(plain, result, lambda: run(["late", case], preload=False))
+            assert result.returncode == native.returncode, f"{result.text()}\nplain: {native.returncode}"
             assert not any(report["findings"] for report in result.ranks().values()), result.text()
     return check
 

@@ -33,23 +33,20 @@ UNTOUCHED = {"no-init", "no-mpi"}
 
 def pair(way):
     command = [os.path.join(BUILD, f"ends.{MPI}"), way]
-    plain = jobs.run(MPI, 2, command, preload=False, timeout=30)
-    preloaded = jobs.run(MPI, 2, command, timeout=30)
+
+    def natively():
+        return jobs.run(MPI, 2, command, preload=False, timeout=30)
+
+    plain, preloaded = natively(), jobs.run(MPI, 2, command, timeout=30)
     if way in DEATHS:
-        # MPICH's launcher joins the statuses of all ranks, and which of them it kills first is chance: the status must
-        # be one that the plain program ends with too.
-        for _ in range(20):
-            if plain.returncode == preloaded.returncode or plain.timed_out or preloaded.timed_out:
-                break
-            plain = jobs.run(MPI, 2, command, preload=False, timeout=30)
         # Whether a launcher still forwards the last line of a dying job is chance, with and without the library;
         # MPICH's adds an obituary with process ids.
-        transparent.same_end(plain, preloaded, keep=lambda text: b"")
+        transparent.same_end(plain, preloaded, keep=lambda text: b"", again=natively)
         printed = preloaded.stdout.split(b"\n\n====")[0].strip()
         assert printed in (b"", f"before the end: {way}".encode()), preloaded.text()
     elif way == "exit7":
         # mpirun ends the other rank when it hears of the status, before or after that rank's last line.
-        transparent.same_end(plain, preloaded, keep=lambda text: text.replace(b"after MPI_Finalize\n", b""))
+        transparent.same_end(plain, preloaded, keep=lambda text: text.replace(b"after MPI_Finalize\n", b""), again=natively)
     else:
         transparent.same_end(plain, preloaded)
     return preloaded

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Who may include whom (docs/ARCHITECTURE.md, "Who may include whom"):
+
+  a module includes itself and shim/, never another module
+  shim/ never includes a module
+  shim/model/ includes itself, shim/base/ and the ring's format: neither hooks nor I/O
+
+  include_rule_test.py ROOT [--update]
+
+What breaks the rule today stands in includes_against_the_rule.txt, one `FILE -> HEADER` a line. A new line fails; so does one
+that is no longer true, so that the list shrinks only: --update removes what is gone, and adds nothing.
+"""
+import os
+import re
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIST = os.path.join(HERE, "includes_against_the_rule.txt")
+MODULE_PARENTS = ("detectors", "pipeline")
+MODULES_OF_CHECKSUM = ("fault", "record", "double_run")
+# pipeline/gpu/ is how staging drives devices: one module in two folders.
+PARTS = {"pipeline/gpu": "pipeline/staging"}
+# What the model may take from elsewhere: what has neither hooks nor I/O.
+FREE_OF_HOOKS = ("shim/model/", "shim/base/", "shim/ring/ring_format.h")
+NOT_IN_MODEL = {"<cstdio>", "<fstream>", "<iostream>", "<stdio.h>", "<fcntl.h>", "<unistd.h>", "<pthread.h>", "<dlfcn.h>", "<mpi.h>"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|(<[^>]+>))', re.M)
+
+
+def module_of(path):
+    """The module that a file of the library belongs to; "shim" for the shim, None for what is neither."""
+    parts = path.split("/")
+    if parts[0] == "shim":
+        return "shim"
+    if parts[0] == "checksum":
+        return "checksum/" + parts[1] if len(parts) > 2 and parts[1] in MODULES_OF_CHECKSUM else "checksum"
+    if parts[0] in MODULE_PARENTS and len(parts) > 2:
+        of = "/".join(parts[:2])
+        return PARTS.get(of, of)
+    return None
+
+
+def sources(root):
+    for top in ("shim", "checksum", "detectors", "pipeline"):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                if name.endswith((".h", ".cpp", ".inc", ".cu")):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def included(root, path):
+    """Headers of the library as paths from the root, and system headers in their brackets."""
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        for own, system in INCLUDE.findall(file.read()):
+            beside = os.path.join(os.path.dirname(path), own)
+            yield system or (os.path.normpath(beside) if os.path.exists(os.path.join(root, beside)) else own)
+
+
+def breaks(path, header):
+    """Why this include is against the rule; None if it is not."""
+    if path.startswith("shim/model/"):
+        if header.startswith("<"):
+            return "the model has no I/O" if header in NOT_IN_MODEL else None
+        generated = "/" not in header
+        return None if generated or header.startswith(FREE_OF_HOOKS) else "the model includes nothing with hooks or I/O"
+    if header.startswith("<"):
+        return None
+    of, to = module_of(path), module_of(header)
+    if to in (None, "shim", of):
+        return None
+    return "shim/ never includes a module" if of == "shim" else "a module never includes another module"
+
+
+def main(root, update):
+    found = {f"{path} -> {header}": why for path in sources(root) for header in included(root, path) if (why := breaks(path, header))}
+    with open(LIST, encoding="utf-8") as file:
+        text = file.read()
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    listed = {line for line in text.splitlines() if line.strip() and not line.startswith("#")}
+    gone = sorted(listed - set(found))
+    if update:
+        with open(LIST, "w", encoding="utf-8") as file:
+            file.write("\n".join(head + sorted(listed & set(found))) + "\n")
+        gone = []
+    for line in sorted(set(found) - listed):
+        print(f"against the rule: {line}: {found[line]}. What two modules need belongs into shim/model/ or shim/runtime/.")
+    for line in gone:
+        print(f"no longer so: {line}: take it out of {os.path.relpath(LIST, root)} (--update does).")
+    print(f"{len(found)} includes against the rule, {len(listed)} listed")
+    return 1 if set(found) - listed or gone else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.abspath(sys.argv[1]), "--update" in sys.argv[2:]))
