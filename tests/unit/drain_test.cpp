@@ -122,7 +122,7 @@ void begin(bool is_silent, bool with_bye, unsigned open) {
   peer.world_rank = 1;
   peer.own_pending = peer.expected = 3;
   self = {};
-  overdue = finished = false;
+  impatient = finished = false;
   drains = {};
 }
 

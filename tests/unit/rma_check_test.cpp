@@ -46,7 +46,7 @@ struct Letter {
   Header header;
   std::vector<char> payload;
 };
-std::deque<Letter> sent;
+std::deque<Letter> letters;
 void (*handler)(Thread&, ledger::Peer&, const void*, size_t);
 std::vector<Finding> findings;
 std::vector<std::string> notes;
@@ -168,7 +168,7 @@ struct Fixture {
     REQUIRE(prepared);
     rma::connect();
     answer = good_neighbour;
-    sent.clear();
+    letters.clear();
     findings.clear();
     notes.clear();
     checked = mismatches = 0;
@@ -176,7 +176,7 @@ struct Fixture {
     for (size_t i = 0; i < sizeof(window_memory); ++i) window_memory[i] = static_cast<char>(i * 31 + i / 256);
     make_window(window_memory);
     call(CallId::kMPI_Win_fence);
-    sent.clear();
+    letters.clear();
   }
   ~Fixture() { call(CallId::kMPI_Win_free); }
 };
@@ -210,14 +210,14 @@ TEST_CASE("A fence sends its lists, waits for their targets, and leaves by a bar
   Fixture fixture;
   put("some bytes", 10, 100);
   put("others", 6, 300);
-  CHECK(sent.empty());
+  CHECK(letters.empty());
   call(CallId::kMPI_Win_fence);
-  REQUIRE(sent.size() == 2);
-  CHECK(sent[0].header.message == Message::kFenceList);
-  CHECK(sent[0].header.count == 2);
-  CHECK(sent[0].header.last);
-  CHECK(sent[1].header.message == Message::kBarrier);
-  auto* items = reinterpret_cast<const rma::Item*>(sent[0].payload.data() + sizeof(Header));
+  REQUIRE(letters.size() == 2);
+  CHECK(letters[0].header.message == Message::kFenceList);
+  CHECK(letters[0].header.count == 2);
+  CHECK(letters[0].header.last);
+  CHECK(letters[1].header.message == Message::kBarrier);
+  auto* items = reinterpret_cast<const rma::Item*>(letters[0].payload.data() + sizeof(Header));
   CHECK(items[0].digest == digest("some bytes", 10));
   CHECK(items[1].displacement == 300);
   CHECK(checked == 0);  // that is for the target to say
@@ -241,8 +241,8 @@ TEST_CASE("A difference is believed when all others are still in the fence") {
   CHECK(mismatches == 1);
   CHECK(findings[0].kind == std::string("one_sided_corrupted"));
   CHECK(std::string(findings[0].message).find("17 bytes at displacement 100") != std::string::npos);
-  CHECK(sent[0].header.message == Message::kAsk);
-  CHECK(sent[1].header.message == Message::kDigested);  // only after the answer
+  CHECK(letters[0].header.message == Message::kAsk);
+  CHECK(letters[1].header.message == Message::kDigested);  // only after the answer
 }
 
 TEST_CASE("A difference is not believed when another rank gave up and left") {
@@ -253,9 +253,9 @@ TEST_CASE("A difference is not believed when another rank gave up and left") {
   CHECK(findings.empty());
   CHECK(without(ledger::Reason::kOneSided) == 1);
   answer = silent_neighbour;
-  sent.clear();
+  letters.clear();
   call(CallId::kMPI_Win_fence);  // and no fence of that window waits again
-  CHECK(sent.empty());
+  CHECK(letters.empty());
 }
 
 TEST_CASE("A rank that does not answer costs one wait, and all others are told") {
@@ -263,15 +263,15 @@ TEST_CASE("A rank that does not answer costs one wait, and all others are told")
   answer = silent_neighbour;
   put("some bytes", 10, 100);
   call(CallId::kMPI_Win_fence);
-  REQUIRE(!sent.empty());
-  CHECK(sent.back().header.message == Message::kAbandon);
+  REQUIRE(!letters.empty());
+  CHECK(letters.back().header.message == Message::kAbandon);
   CHECK(without(ledger::Reason::kOneSided) == 1);
   CHECK(notes.size() == 1);
   CHECK(findings.empty());
-  sent.clear();
+  letters.clear();
   put("some bytes", 10, 100);
   call(CallId::kMPI_Win_fence);
-  CHECK(sent.empty());
+  CHECK(letters.empty());
   CHECK(without(ledger::Reason::kOneSided) == 2);
 }
 
@@ -442,7 +442,7 @@ TEST_CASE("A fence without anything before it does not wait") {
   Fixture fixture;
   answer = silent_neighbour;
   call(CallId::kMPI_Win_fence, 2);
-  CHECK(sent.empty());
+  CHECK(letters.empty());
   CHECK(notes.empty());
 }
 
@@ -570,15 +570,15 @@ bool post(Thread&, Peer& to, Kind, const void* payload, size_t bytes) {
   Letter letter;
   memcpy(&letter.header, payload, sizeof(Header));
   letter.payload.assign(static_cast<const char*>(payload), static_cast<const char*>(payload) + bytes);
-  sent.push_back(letter);
+  letters.push_back(letter);
   return true;
 }
 void progress(Thread&) {}
-/// Rank 1 answers what has been sent, letter by letter; when it has nothing more to say, time is over.
+/// Rank 1 answers what has been letters, letter by letter; when it has nothing more to say, time is over.
 bool progress_until(Thread&, double, bool (*done)(void*), void* argument) {
   for (size_t next = 0; !done(argument);) {
     bool arrived = false;
-    while (next < sent.size() && !arrived) arrived = answer(Letter(sent[next++]));
+    while (next < letters.size() && !arrived) arrived = answer(Letter(letters[next++]));
     if (!arrived && !done(argument)) return false;
   }
   return true;
