@@ -132,7 +132,7 @@ void append_all(Plan& plan, const Event& e, const Transfer& t, Blocks& blocks, i
 }
 
 /// Of alltoall in place the own block, too: it has to stay what it was.
-void make_blocks(Plan& plan, const Event& e) {
+[[gnu::flatten]] void make_blocks(Plan& plan, const Event& e) {
   const Members members = members_of(*e.comm);
   const Transfer given = sent(e, members, backend->is_in_place), got = received(e, members, backend->is_in_place);
   plan.in_place = given.in_place;
@@ -155,7 +155,7 @@ void spell_out_allgather(Plan& plan, const Event& e, const Transfer& given, cons
   put(plan.own_given, mine);
 }
 
-void make_allgather(Plan& plan, const Event& e) {
+[[gnu::flatten]] void make_allgather(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   const Members members = members_of(comm);
   const Transfer given = sent(e, members, backend->is_in_place), got = received(e, members, backend->is_in_place);

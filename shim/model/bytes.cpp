@@ -45,7 +45,8 @@ uint64_t side_bytes(Event& e, const Side& side) {
   return static_cast<uint64_t>(side.count) * static_cast<uint64_t>(type_size(*e.thread, side.type));
 }
 
-uint64_t compute_bytes(Event& e) {
+/// Flattened: of the transfer only what is summed up is then ever made.
+[[gnu::flatten]] uint64_t compute_bytes(Event& e) {
   const CallInfo& info = call_info(e.id);
   if (info.shape == Shape::kPlain) {
     // Point-to-point (whoever the partner is), I/O, neighbour allgather, reductions without a root; one-sided calls
@@ -57,13 +58,13 @@ uint64_t compute_bytes(Event& e) {
   if (info.shape == Shape::kPartitioned)
     return side_bytes(e, info.attributes & kCallReceives ? e.receive : e.send) * static_cast<uint64_t>(e.partitions);
   if (e.comm == nullptr || e.comm->size < 0) return 0;
+  const Members members = is_neighborhood(info.collective) ? neighbors_of(*e.comm) : members_of(*e.comm);
   switch (info.collective) {
     case Collective::kBcast:  // the same at both ends
-    case Collective::kReduce: return is_bystander(e, members_of(*e.comm)) ? 0 : side_bytes(e, e.send);
-    case Collective::kScatter: return bytes_of(e, received(e, members_of(*e.comm), backend->is_in_place));
-    case Collective::kNeighborAlltoall: return bytes_of(e, sent(e, neighbors_of(*e.comm), backend->is_in_place));
+    case Collective::kReduce: return is_bystander(e, members) ? 0 : side_bytes(e, e.send);
+    case Collective::kScatter: return bytes_of(e, received(e, members, backend->is_in_place));
     default:  // what is received is counted by the senders
-      return bytes_of(e, sent(e, members_of(*e.comm), backend->is_in_place));
+      return bytes_of(e, sent(e, members, backend->is_in_place));
   }
 }
 
