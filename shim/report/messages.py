@@ -65,7 +65,7 @@ def rows_of(text, path):
         yield part, match.group(1), f"{path}:{text.count(chr(10), 0, match.start()) + 1}", arguments(text, match.end() - 1)
 
 
-STATEMENT = re.compile(r'^MESSAGE\((\w+), (\w+),\s+((?:"(?:\\\\.|[^"\\\\])*"\s*)+)\)', re.MULTILINE)
+STATEMENT = re.compile(r'^MESSAGE\(\s*(\w+), (\w+),\s+((?:"(?:\\\\.|[^"\\\\])*"\s*)+)\)', re.MULTILINE)
 
 
 def statements(root):
