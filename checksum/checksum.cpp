@@ -180,10 +180,10 @@ void leave(Event& e) {
   if (!usable) return;
   switch (kRoles[e.id]) {
     case Role::kSend:
-      if (!ledger::is_plain || !p2p::quick_sent(e)) p2p::send_leave(e);
+      if (!ledger::is_plain || !p2p::fast_path_sent(e)) p2p::send_leave(e);
       return;
     case Role::kReceive:
-      if (!ledger::is_plain || !p2p::quick_received(e)) p2p::receive_leave(e);
+      if (!ledger::is_plain || !p2p::fast_path_received(e)) p2p::receive_leave(e);
       break;
     case Role::kSendReceive:
       p2p::send_leave(e);
@@ -191,7 +191,7 @@ void leave(Event& e) {
       break;
     case Role::kPostBoth: p2p::send_leave(e); return p2p::receive_posted(e);
     case Role::kPost:
-      if (ledger::is_plain && p2p::quick_posted(e)) return;
+      if (ledger::is_plain && p2p::fast_path_posted(e)) return;
       [[fallthrough]];
     case Role::kPostMessage: return p2p::receive_posted(e);
     case Role::kMessage: p2p::receive_leave(e); break;
@@ -226,7 +226,7 @@ void activated(Event& e, uint64_t* cookie) {
 void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   switch (*cookie & kCookieMask) {
     case kCookieReceive:
-      if (!ledger::is_plain || freed || !p2p::quick_completed(e, place, *cookie))
+      if (!ledger::is_plain || freed || !p2p::fast_path_completed(e, place, *cookie))
         p2p::receive_completed(e, place, cookie, freed);
       return;
     case kCookieSend:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See agreement.h. Handlers only note; agreement_tend() asks and decides. A case lives for RESIL_DRAIN_SECONDS at most.
+// See agreement.h. Handlers only note; agreement_progress() asks and decides. A case lives for RESIL_DRAIN_SECONDS at
+// most.
 
 #include "checksum/collective/agreement_internal.h"
 
@@ -97,7 +98,7 @@ bool like_earlier_locked(const Result& result) {
   return false;
 }
 
-/// Lanes found a difference; inside progress() or expect().
+/// Matching queues found a difference; inside progress() or expect().
 void differs(Thread&, Peer& child, const Record& sent, const Record& received) {
   Guard guard;
   for (Case& one : cases) {
@@ -278,7 +279,7 @@ void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, Reason
   publish_sum({name, {rest.words[0], rest.words[1]}, -1, -1, 0, 0, nullptr, nullptr});
 }
 
-void agreement_tend(Thread& thread) {
+void agreement_progress(Thread& thread) {
   if (open_count.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
   for (uint32_t place = 0; place < kCases; ++place) {
@@ -317,12 +318,12 @@ void agreement_tend(Thread& thread) {
 }
 
 void agreement_end(Thread& thread) {
-  agreement_tend(thread);  // begins those that are new
+  agreement_progress(thread);  // begins those that are new
   {
     Guard guard;
     for (Case& one : cases) one.deadline = 0;
   }
-  agreement_tend(thread);
+  agreement_progress(thread);
 }
 
 uint64_t agreement_pending() { return open_count.load(std::memory_order_relaxed); }

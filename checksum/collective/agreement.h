@@ -34,7 +34,7 @@ void agreement_contradicted(const Name& name, const Outcome& outcome, const char
 /// who is wrong if it is not zero.
 void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, ledger::Reason reason);
 /// Asks, counts votes, publishes. Not in handlers.
-void agreement_tend(Thread& thread);
+void agreement_progress(Thread& thread);
 /// Open cases.
 uint64_t agreement_pending();
 /// In MPI_Finalize, when no answer comes any more: decides what is open by what is known.

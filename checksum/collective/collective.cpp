@@ -80,7 +80,7 @@ Reason comm_reason(const CommInfo& comm) {
   return comm.index < 2 || (comm.ring->flags & 2) != 0 || comm.size < 0 ? Reason::kUnknownCommunicator : Reason::kNone;
 }
 
-// --- Plans in memory -------------------------------------------------------------------------------------------------
+// --- Plans in memory ------------------------------------------------------------------------------------------------
 
 Plan* new_plan() {
   void* memory = pool.allocate(sizeof(Plan));
@@ -102,7 +102,7 @@ void prepare_plan(Plan& plan) {
 void finish(Thread& thread, Plan& plan, Reason failed) {
   compare_results(thread, plan, failed);
   count_outcome(plan);
-  tend(thread);
+  progress(thread);
 }
 
 /// From now on the memory of its result is the library's.
@@ -317,13 +317,13 @@ void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   release(plan);
 }
 
-void tend(Thread& thread) {
+void progress(Thread& thread) {
   static std::atomic<bool> busy;
   if (agreement_pending() == 0 && !sums_ready()) [[likely]]
     return stop_if_wanted();
   if (busy.exchange(true, std::memory_order_acquire)) return;  // this thread further up, or another one
-  sums_tend(thread);
-  agreement_tend(thread);
+  sums_progress(thread);
+  agreement_progress(thread);
   busy.store(false, std::memory_order_release);
   stop_if_wanted();
 }

@@ -23,7 +23,7 @@ void activated(Event& event, uint64_t* cookie);
 void completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
 /// Passes on sums, asks and decides about disagreements, stops the job if that is wanted. From progress(), not from
 /// handlers; cheap when there is nothing.
-void tend(Thread& thread);
+void progress(Thread& thread);
 /// What drains wait for: disagreements that are being looked into and, once MPI_Finalize has begun, sums that wait for
 /// other ranks' records (before that, these come when those ranks send them).
 uint64_t unverified();

@@ -23,7 +23,7 @@ constexpr int kSpelledOut = 256;  // ranks
 /// RESIL_BLAME=full: broadcast and allgathered data is also told from giver to getter, as packets, so that what is
 /// known of packets on both sides can explain what went wrong. Not among very many ranks: each then notes one for each
 /// other.
-bool spelled_out(const CommInfo& comm) {
+bool as_point_to_point(const CommInfo& comm) {
   return ledger::full_blame() && comm.size <= kSpelledOut && comm.remote_size <= kSpelledOut;
 }
 
@@ -50,7 +50,7 @@ void put(View& to, const View& from) {
 }
 
 /// A single-count argument as a whole, or `times` as much.
-View whole(const Event& e, const Side& side, int64_t times = 1) {
+View whole(const Event& e, const DataArgument& side, int64_t times = 1) {
   if (side.count <= 0 || times <= 0) return {nullptr, 0, nullptr, 0, Reason::kNone};
   View view = make_view(*e.thread, side.buffer, side.count * times, side.type);
   if (view.reason == Reason::kDatatype)
@@ -98,7 +98,7 @@ void agree_on(Plan& plan, const Event& e, int root) {
 
 // --- One function for each form ---------------------------------------------------------------------------------
 
-void spell_out_bcast(Plan& plan, const Event& e, bool root, int receivers) {
+void bcast_as_point_to_point(Plan& plan, const Event& e, bool root, int receivers) {
   const View data = whole(e, e.send);
   if (!root) return append(plan, e, plan.receives, e.peer, data);
   if (!reserve(plan, plan.sends, receivers)) return;
@@ -110,13 +110,14 @@ void make_bcast(Plan& plan, const Event& e) {
   const CommInfo& comm = *e.comm;
   if (!plan.intercomm) {
     plan.name.root = e.peer;
-    if (comm.size > 1 && spelled_out(comm)) return spell_out_bcast(plan, e, comm.rank == e.peer, comm.size);
+    if (comm.size > 1 && as_point_to_point(comm))
+      return bcast_as_point_to_point(plan, e, comm.rank == e.peer, comm.size);
     put(plan.result, whole(e, e.send));
     if (plan.result.bytes != 0) agree_on(plan, e, e.peer);
     return;
   }
   if (e.peer == ring::kProcNull) return;
-  if (spelled_out(comm)) return spell_out_bcast(plan, e, e.peer == ring::kRootSelf, comm.remote_size);
+  if (as_point_to_point(comm)) return bcast_as_point_to_point(plan, e, e.peer == ring::kRootSelf, comm.remote_size);
   const View data = whole(e, e.send);
   if (e.peer == ring::kRootSelf) return append(plan, e, plan.sends, 0, data);
   if (comm.rank == 0) append(plan, e, plan.receives, e.peer, data);
@@ -140,7 +141,7 @@ void append_all(Plan& plan, const Event& e, const Transfer& t, Blocks& blocks, i
   append_all(plan, e, got, plan.receives, plan.in_place ? -1 : got.own);
 }
 
-void spell_out_allgather(Plan& plan, const Event& e, const Transfer& given, const Transfer& got) {
+void allgather_as_point_to_point(Plan& plan, const Event& e, const Transfer& given, const Transfer& got) {
   const int64_t here = plan.intercomm ? -1 : e.comm->rank, partners = got.end;
   const View mine = view_at(e, given, given.first);
   if (!reserve(plan, plan.sends, partners) || !reserve(plan, plan.receives, partners)) return;
@@ -162,7 +163,7 @@ void spell_out_allgather(Plan& plan, const Event& e, const Transfer& given, cons
   if (!given.any()) return;
   const auto partners = static_cast<int>(members.partners());
   plan.in_place = given.in_place;
-  if (spelled_out(comm)) return spell_out_allgather(plan, e, given, got);
+  if (as_point_to_point(comm)) return allgather_as_point_to_point(plan, e, given, got);
   if (got.counts == nullptr) {
     put(plan.result, whole(e, e.receive, partners));
   } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // See sums.h. A sum may begin with a child's record or with this rank's own part. Handlers only note; what is complete
-// is passed on by sums_own() and sums_tend().
+// is passed on by sums_own() and sums_progress().
 
 #include "checksum/collective/sums.h"
 
@@ -96,7 +96,7 @@ Record record_of(const Name& name, LinearMode mode, const Linear& sum, Reason re
                    name.tag,
                    static_cast<uint16_t>(name.id),
                    static_cast<uint8_t>(ledger::Space::kSum),
-                   static_cast<uint8_t>(ledger::kNotLanes | static_cast<uint8_t>(mode) << 4)};
+                   static_cast<uint8_t>(ledger::kNotMatchQueues | static_cast<uint8_t>(mode) << 4)};
   if (reason != Reason::kNone) {
     record.flags |= ledger::kUnchecked;
     record.digest = static_cast<uint64_t>(reason);
@@ -181,7 +181,7 @@ void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mod
   pass_on(thread, done);
 }
 
-void sums_tend(Thread& thread) {
+void sums_progress(Thread& thread) {
   while (__atomic_load_n(&ready_first, __ATOMIC_ACQUIRE) != kNone) {
     Node done;
     {

@@ -23,7 +23,7 @@ void sums_connect();
 void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mode, const Linear& part,
               ledger::Reason reason);
 /// Passes on what is complete now. Not in handlers.
-void sums_tend(Thread& thread);
+void sums_progress(Thread& thread);
 bool sums_ready();  ///< is there something for it?
 /// Sums that this rank has contributed to and not passed on.
 uint64_t sums_pending();

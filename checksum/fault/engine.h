@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "checksum/fault/landing.h"
+#include "checksum/fault/inject_late.h"
 #include "checksum/fault/layout.h"
 #include "checksum/fault/spec.h"
 
@@ -46,7 +46,7 @@ struct PerThread {
   Packet change_in;  ///< the packet of the program's buffer
   char* previous;  ///< one-sided: the packet before to the same target, of the same size
   Injection injection;  ///< noted once the call has returned
-  Landing landing;
+  LateWrite late_write;
   uint64_t blocks_chosen;
   unsigned found;  ///< arrivals of a completing call so far
   Arrival arrivals[kArrivals];
@@ -73,18 +73,18 @@ unsigned& per_thread_slot();
 /// Counts it and appends a line to faults-RRRRR.jsonl.
 void note(const Injection& injection);
 
-/// Receiving side (arrive.cpp). `one_of`: the blocks of one collective count as one packet.
-void arrived(PerThread& mine, unsigned count, bool one_of);
+/// Receiving side (inject_receive.cpp). `one_of`: the blocks of one collective count as one packet.
+void inject_received(PerThread& mine, unsigned count, bool one_of);
 char* keep(Thread& thread, const Layout& layout);
 unsigned gather_arrivals(Thread& thread, PerThread& mine, const Layout& layout, CallId id, int32_t tag,
                          uint64_t sequence, const char* kept);
 
-/// Sending side (depart.cpp).
-void depart(Event& event, PerThread& mine);
-void departed(Event& event, PerThread& mine);
+/// Sending side (inject_send.cpp).
+void inject_send(Event& event, PerThread& mine);
+void inject_sent(Event& event, PerThread& mine);
 void restart(Operation& operation, PerThread& mine);
 void land_change(Operation& operation);
-void depart_staged(Thread& thread, const StagedMessage& message);
+void inject_send_staged(Thread& thread, const StagedMessage& message);
 
 /// One-sided (onesided.cpp): operations that are pending until an epoch ends.
 void retain_put(uint64_t window, PerThread& mine);

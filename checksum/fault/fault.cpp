@@ -134,7 +134,7 @@ void before_call(Event& e) {
   }
   if (completes(e)) return;
   if (ends_epoch(e.id)) return epoch_ends(e.object);
-  if (engine.sends) depart(e, *mine);
+  if (engine.sends) inject_send(e, *mine);
   if (engine.receives && receive_layout(e, &mine->layout)) {
     mine->receiving = true;
     mine->kept = engine.keeps && !(e.attributes & kCallPersistent) ? keep(*e.thread, mine->layout) : nullptr;
@@ -183,7 +183,7 @@ void end_send(Event& e, Operation& operation, bool failed) {
 }
 
 void look_at_arrivals(PerThread& mine) {
-  arrived(mine, mine.found, false);
+  inject_received(mine, mine.found, false);
   for (unsigned i = 0; i < mine.found; ++i)
     if (mine.ended[i]->persistent) mine.ended[i]->active = false;
     else operation_drop(mine.ended[i], false);
@@ -194,10 +194,10 @@ void end_receive(Event& e, PerThread& mine, int64_t place, Operation& operation)
   Packet packet;
   if (operation.collective) {
     look_at_arrivals(mine);  // the list is needed
-    arrived(mine,
-            gather_arrivals(*e.thread, mine, operation.layout, operation.id, operation.tag, operation.sequence,
-                            operation.kept),
-            true);
+    inject_received(mine,
+                    gather_arrivals(*e.thread, mine, operation.layout, operation.id, operation.tag, operation.sequence,
+                                    operation.kept),
+                    true);
   } else if (block_at(*e.thread, operation.layout, 0, &packet)) {
     if (mine.found == kArrivals) look_at_arrivals(mine);
     const uint64_t comm = operation.layout.comm != nullptr ? operation.layout.comm->ring->id : 0;
@@ -230,14 +230,14 @@ void end_blocking_receive(Event& e, PerThread& mine) {
   if (e.result == 0)
     count = gather_arrivals(*e.thread, mine, mine.layout, e.id, -1, collective ? e.sequence : 0, mine.kept);
   if (!collective && count == 1 && !cut(e.given_statuses, 0, mine.layout, &mine.arrivals[0])) count = 0;
-  arrived(mine, count, collective);
+  inject_received(mine, count, collective);
   pool.release(mine.kept);
 }
 
 void after_call(Event& e) {
   PerThread* mine = e.nested ? nullptr : per_thread(*e.thread);
   if (mine == nullptr) return;
-  departed(e, *mine);
+  inject_sent(e, *mine);
   if (e.attributes & kCallCompletes) {
     mine->found = 0;
     for_each_completed(e, end_operation);
@@ -249,30 +249,30 @@ void after_call(Event& e) {
     else end_blocking_receive(e, *mine);
   }
   if (ends_epoch(e.id)) epoch_ended(e, *mine);
-  if (mine->landing.used) arm(mine->landing);  // last: now the time runs
+  if (mine->late_write.used) arm(mine->late_write);  // last: now the time runs
 }
 
 /// The last of all hooks: whoever looks twice has done so.
 void leave(Event& e) {
   auto* mine = static_cast<PerThread*>(e.thread->module_data[per_thread_slot()]);
-  if (mine == nullptr || e.nested || !mine->landing.used) return;
-  Landing& landing = mine->landing;
-  landing.used = false;
-  landing.injection.remark = force(landing)    ? "landed by the timer"
-                             : landing.by_look ? "landed when it had been looked at"
-                                               : "landed when the call ended";
-  type_map_release(landing.packet.type);
-  pool.release(landing.packed);
-  note(landing.injection);
+  if (mine == nullptr || e.nested || !mine->late_write.used) return;
+  LateWrite& late_write = mine->late_write;
+  late_write.used = false;
+  late_write.injection.remark = force(late_write)    ? "landed by the timer"
+                                : late_write.by_look ? "landed when it had been looked at"
+                                                     : "landed when the call ended";
+  type_map_release(late_write.packet.type);
+  pool.release(late_write.packed);
+  note(late_write.injection);
 }
 
 void on_look(const void* buffer, uint32_t looks) {
   if (current_thread == nullptr) return;
   auto* mine = static_cast<PerThread*>(current_thread->module_data[per_thread_slot()]);
-  if (mine != nullptr && mine->landing.used) looked_at(mine->landing, buffer, looks);
+  if (mine != nullptr && mine->late_write.used) looked_at(mine->late_write, buffer, looks);
 }
 
-void arrive_staged(Thread& thread, const StagedMessage& message) {
+void inject_receive_staged(Thread& thread, const StagedMessage& message) {
   PerThread* mine = per_thread(thread);
   if (mine == nullptr || !engine.receives) return;
   CommInfo* comm = comm_lookup(thread, message.comm);
@@ -287,10 +287,10 @@ void arrive_staged(Thread& thread, const StagedMessage& message) {
                        false,
                        nullptr,
                        nullptr};
-  arrived(*mine, 1, false);
+  inject_received(*mine, 1, false);
 }
 
-constexpr StagedFaults kStaged = {[] { return engine.sends; }, depart_staged, arrive_staged};
+constexpr StagedFaults kStaged = {[] { return engine.sends; }, inject_send_staged, inject_receive_staged};
 
 void start() {
   engine_start();
@@ -301,7 +301,7 @@ void start() {
 void thread_end(Thread& thread) {
   void*& place = thread.module_data[per_thread_slot()];
   if (place == nullptr) return;
-  forget_timer(static_cast<PerThread*>(place)->landing);
+  forget_timer(static_cast<PerThread*>(place)->late_write);
   memory::unmap_array(static_cast<PerThread*>(place));
   place = nullptr;
 }

@@ -92,7 +92,7 @@ void epoch_ended(Event& e, PerThread& mine) {
     if (get.used && get.window == e.object)
       mine.arrivals[count++] = {get.packet, get.id, get.peer, -1, 0, 0, get.kept, false, nullptr, nullptr};
   if (count == 0) return;
-  if (e.result == 0) arrived(mine, count, false);
+  if (e.result == 0) inject_received(mine, count, false);
   for (Get& get : gets)
     if (get.used && get.window == e.object) {
       type_map_release(get.packet.type);

@@ -27,7 +27,7 @@ void take_record(Thread& thread, Peer& from, const Record& record, uint64_t ordi
   Difference difference;
   {
     Guard guard;
-    lane_sent(from, record, ordinal, &difference);
+    match_queue_sent(from, record, ordinal, &difference);
   }
   if (difference.found) [[unlikely]]
     raise_difference(thread, from, difference);
@@ -55,7 +55,8 @@ void take_stream(Thread& thread, Peer& from, uint32_t most) {
     {
       Guard guard;
       const uint32_t left = most - taken;
-      if (const uint32_t run = lanes_take(from, left < kUnderOneLock ? left : kUnderOneLock, &total, &sum); run != 0) {
+      if (const uint32_t run = match_queues_take(from, left < kUnderOneLock ? left : kUnderOneLock, &total, &sum);
+          run != 0) {
         taken += run;
         continue;
       }
@@ -98,7 +99,7 @@ void take(Thread& thread, const Incoming& message) {
     case Kind::kBatch: {
       if (header.first != from.next_ordinal && !from.lost) {
         Guard guard;
-        lanes_abandon(from);  // records were dropped on the way: only sums can tell now
+        match_queues_abandon(from);  // records were dropped on the way: only sums can tell now
       }
       from.next_ordinal = header.first + header.count;
       for (uint32_t i = 0; i < header.count; ++i) take_record(thread, from, message.records[i], header.first + i);
@@ -111,7 +112,7 @@ void take(Thread& thread, const Incoming& message) {
       from.last = header.first;
       if (header.first != from.next_ordinal && !from.lost) {
         Guard guard;
-        lanes_abandon(from);
+        match_queues_abandon(from);
       }
       take_sums(from, header.total, header.sum, header.sums_hold != 0);
       break;

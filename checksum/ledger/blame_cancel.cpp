@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cancelled sends. A send that was announced and then withdrawn (MPI_Cancel, MPI 4.0 section 3.8.4) leaves the lane one
-// packet ahead of what is received. Mostly the receiver notices at once: what it received next is not what was
-// withdrawn, and it asks. But if the next packets have the same content, each is taken for the one before it, and the
-// first one that differs is asked about. Then saying that *this* packet was withdrawn is the same as saying it of the
-// one that was: their contents are equal.
+// Cancelled sends. A send that was announced and then withdrawn (MPI_Cancel, MPI 4.0 section 3.8.4) leaves the matching
+// queue one packet ahead of what is received. Mostly the receiver notices at once: what it received next is not what
+// was withdrawn, and it asks. But if the next packets have the same content, each is taken for the one before it, and
+// the first one that differs is asked about. Then saying that *this* packet was withdrawn is the same as saying it of
+// the one that was: their contents are equal.
 //
 // Few, and rare: a list, searched only by programs that cancel sends.
 
@@ -37,7 +37,9 @@ Cancelled* find(uint64_t serial) {
   return nullptr;
 }
 
-bool same_lane(const Record& a, const Record& b) { return a.comm == b.comm && a.tag == b.tag && a.space == b.space; }
+bool same_match_queue(const Record& a, const Record& b) {
+  return a.comm == b.comm && a.tag == b.tag && a.space == b.space;
+}
 
 }  // namespace
 
@@ -88,11 +90,11 @@ SenderState cancel_state(int32_t peer, const Entry& asked, const Record& receive
     for (uint32_t i = 0; i < top.load(std::memory_order_relaxed); ++i) {
       Cancelled& one = list[i];
       if (one.fate == Fate::kFree || one.peer != peer || one.serial > asked.serial ||
-          !same_lane(one.record, asked.record) || one.record.digest != asked.record.digest ||
+          !same_match_queue(one.record, asked.record) || one.record.digest != asked.record.digest ||
           one.record.bytes != asked.record.bytes)
         continue;
       if (one.fate == Fate::kPending) return SenderState::kPending;
-      // Nobody will ever tell: withdrawn if what arrived is the lane's next packet.
+      // Nobody will ever tell: withdrawn if what arrived is the matching queue's next packet.
       if (one.fate == Fate::kWithdrawn || history_next_is(asked, received)) taken = &one;
     }
     if (taken == nullptr) return SenderState::kKnown;

@@ -3,12 +3,13 @@
 // Cases: from "these two digests differ" to a finding. A case asks the sender, asks again while the send is pending or
 // the rest of the kept copy is missing, and is closed when all is there or its time is over.
 //
-// open_case() and the handler of answers only note; tend() does everything else: it asks, puts packets back, publishes
-// and, under RESIL_ON_MISMATCH=abort, stops the job. One thread at a time is in tend(); the lock covers the list of
-// cases and is never held while a message is posted or a finding is printed.
+// open_case() and the handler of answers only note; progress() does everything else: it asks, puts packets back,
+// publishes and, under RESIL_ON_MISMATCH=abort, stops the job. One thread at a time is in progress(); the lock covers
+// the list of cases and is never held while a message is posted or a finding is printed.
 //
-// Cases of one lane are closed in the order of their packets: when a packet turns out to have been withdrawn, then what
-// was received in its place belongs to the next one, and so on; the cases behind it are paired anew (withdraw()).
+// Cases of one matching queue are closed in the order of their packets: when a packet turns out to have been withdrawn,
+// then what was received in its place belongs to the next one, and so on; the cases behind it are paired anew
+// (withdraw()).
 
 #include <atomic>
 #include <cstring>
@@ -38,8 +39,8 @@ uint64_t opened_total;
 std::atomic<double> stop_at;  // 0: no case has been closed
 std::atomic<bool> stopping;  // stop_job has begun
 
-/// In the order of the sender's stream, within one lane.
-bool same_lane(const Case& a, const Case& b) {
+/// In the order of the sender's stream, within one matching queue.
+bool same_match_queue(const Case& a, const Case& b) {
   return a.from == b.from && a.sent.space == b.sent.space && a.sent.comm == b.sent.comm && a.sent.tag == b.sent.tag;
 }
 
@@ -48,7 +49,7 @@ bool is_open(const Case& one) { return one.state == CaseState::kOpen || one.stat
 /// Must another case be closed before this one? Under the lock.
 bool waits_for_earlier(const Case& one) {
   for (uint32_t i = 0; i < kCases; ++i)
-    if (is_open(cases[i]) && &cases[i] != &one && cases[i].ordinal < one.ordinal && same_lane(cases[i], one))
+    if (is_open(cases[i]) && &cases[i] != &one && cases[i].ordinal < one.ordinal && same_match_queue(cases[i], one))
       return true;
   return false;
 }
@@ -107,8 +108,9 @@ void release(Case& one) {
   open_count.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// The packet of `one` (kClosing) never was: what arrived belongs to the next packet of the lane. Cases behind it move
-/// up by one; a pair that agrees now was no case, and what is left over at the end goes back to the lane.
+/// The packet of `one` (kClosing) never was: what arrived belongs to the next packet of the matching queue. Cases
+/// behind it move up by one; a pair that agrees now was no case, and what is left over at the end goes back to the
+/// matching queue.
 void withdraw(Thread& thread, Case& one) {
   Record received = one.received;
   uint64_t evidence = one.evidence_handle, last = one.ordinal;
@@ -119,7 +121,7 @@ void withdraw(Thread& thread, Case& one) {
       Guard guard(lock);
       Case* next = nullptr;
       for (uint32_t i = 0; i < kCases; ++i)
-        if (is_open(cases[i]) && same_lane(cases[i], one) && cases[i].ordinal > last &&
+        if (is_open(cases[i]) && same_match_queue(cases[i], one) && cases[i].ordinal > last &&
             (next == nullptr || cases[i].ordinal < next->ordinal))
           next = &cases[i];
       if (next == nullptr) break;
@@ -228,7 +230,7 @@ void ask(Thread& thread, Peer& from, const Query& query) {
 }
 
 /// One case: what is due. True: it was closed or put back.
-bool tend_case(Thread& thread, Case& one, double now, double patience) {
+bool progress_case(Thread& thread, Case& one, double now, double patience) {
   Query query;
   Peer* from = nullptr;
   {
@@ -266,12 +268,12 @@ bool tend_case(Thread& thread, Case& one, double now, double patience) {
   return true;
 }
 
-void tend_all(Thread& thread, bool force) {
+void progress_all(Thread& thread, bool force) {
   const double now = monotonic_seconds(), patience = force ? -1e9 : config_real("RESIL_DRAIN_SECONDS");
   // Closing one case may let another one go that waited for it.
   for (bool again = true; again && open_count.load(std::memory_order_relaxed) != 0;) {
     again = false;
-    for (uint32_t i = 0; i < kCases; ++i) again = tend_case(thread, cases[i], now, patience) || again;
+    for (uint32_t i = 0; i < kCases; ++i) again = progress_case(thread, cases[i], now, patience) || again;
   }
   if (stop_at == 0 || stopping || !ledger::abort_wanted()) return;
   if (open_count.load(std::memory_order_relaxed) == 0 || now >= stop_at) {
@@ -281,9 +283,9 @@ void tend_all(Thread& thread, bool force) {
 }
 
 /// False: another thread does it, or this one already is in it.
-bool tend_once(Thread& thread, bool force) {
+bool progress_once(Thread& thread, bool force) {
   if (tending.exchange(true, std::memory_order_acquire)) return false;
-  tend_all(thread, force);
+  progress_all(thread, force);
   tending.store(false, std::memory_order_release);
   return true;
 }
@@ -327,12 +329,12 @@ void open_case(Thread&, Peer& from, const Record& sent, uint64_t ordinal, const 
   close_at_once(from, sent, ordinal, received, evidence);
 }
 
-void tend(Thread& thread) {
+void progress(Thread& thread) {
   if (answers_owed()) [[unlikely]]
     answer_owed(thread);
   if (open_count.load(std::memory_order_relaxed) == 0 && (stop_at == 0 || stopping)) [[likely]]
     return;
-  tend_once(thread, false);
+  progress_once(thread, false);
 }
 
 void settle(Thread& thread, double deadline_seconds) {
@@ -340,9 +342,9 @@ void settle(Thread& thread, double deadline_seconds) {
   const double until = monotonic_seconds() + deadline_seconds;
   while (open_count.load(std::memory_order_relaxed) != 0 || (stop_at != 0 && ledger::abort_wanted())) {
     const double left = until - monotonic_seconds();
-    const bool mine = tend_once(thread, left <= 0);
+    const bool mine = progress_once(thread, left <= 0);
     if (open_count.load(std::memory_order_relaxed) == 0 && mine) continue;
-    if (left <= 0 && !mine) return;  // another thread is closing them, or this one is inside tend() already
+    if (left <= 0 && !mine) return;  // another thread is closing them, or this one is inside progress() already
     ledger::progress_until(
         thread, left < kPendingAgain ? left : kPendingAgain,
         [](void*) { return open_count.load(std::memory_order_relaxed) == 0; }, nullptr);

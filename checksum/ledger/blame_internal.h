@@ -134,14 +134,14 @@ void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* kno
 /// The packet of a handle; false: overwritten.
 bool history_entry(uint64_t handle, Entry* entry);
 void history_void(uint64_t serial, bool is);
-/// Is the next packet of its lane, that was not withdrawn, like this one?
+/// Is the next packet of its matching queue, that was not withdrawn, like this one?
 bool history_next_is(const Entry& entry, const Record& like);
 
 /// Other packets of this process with that digest and length.
 struct Likeness {
   uint32_t total, earlier, later;  ///< earlier and later than the packet in question, when that is known
   bool found;
-  Entry best;  ///< same lane before same rank before others, then the nearest
+  Entry best;  ///< same matching queue before same rank before others, then the nearest
 };
 void history_search(const Known& known, int32_t peer, const Record& sent, uint64_t ordinal, const Record& received,
                     Likeness* likeness);

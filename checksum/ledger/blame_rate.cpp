@@ -4,8 +4,8 @@
 // thousand packets, or one in a thousand steps of a program that names its steps.
 //
 // At least three events are wanted: one wrong packet in a run of ten packets is a rate of 10 % and yet may be a stray
-// bit. A lane that lost a packet is out of step from then on and gives a case for every later packet; that is one
-// event. A send buffer that its own program modifies is no fault of the machine and is not counted here.
+// bit. A matching queue that lost a packet is out of step from then on and gives a case for every later packet; that is
+// one event. A send buffer that its own program modifies is no fault of the machine and is not counted here.
 
 #include <cinttypes>
 #include <cstdio>
@@ -22,14 +22,14 @@ namespace resil::blame {
 namespace {
 
 constexpr uint64_t kLeast = 3, kOneIn = 1000;
-constexpr uint32_t kPairs = 64, kSlippedLanes = 64;
+constexpr uint32_t kPairs = 64, kSlippedMatchQueues = 64;
 
 struct HostPair {
   char sender[64];
   uint64_t count;
 };
 
-struct SlippedLane {
+struct SlippedMatchQueue {
   const Peer* peer;
   uint64_t comm;
   uint32_t tag;
@@ -41,19 +41,19 @@ uint64_t by_verdict[static_cast<int>(Verdict::kCount)];
 uint64_t total, events, explained;  // explained: events with a verdict
 HostPair pairs[kPairs];
 uint32_t pair_count;
-SlippedLane slipped[kSlippedLanes];
+SlippedMatchQueue slipped[kSlippedMatchQueues];
 uint32_t slipped_count;
 bool systemic;
 
-/// Is it one more case of a lane that got out of step? Under the lock.
+/// Is it one more case of a matching queue that got out of step? Under the lock.
 bool consequence(const Case& one) {
   if (!one.answered || one.answer.same_total == 0) return false;
-  const SlippedLane lane = {one.from, one.sent.comm, one.sent.tag, one.sent.space};
-  for (uint32_t i = 0; i < slipped_count && i < kSlippedLanes; ++i)
-    if (slipped[i].peer == lane.peer && slipped[i].comm == lane.comm && slipped[i].tag == lane.tag &&
-        slipped[i].space == lane.space)
+  const SlippedMatchQueue match_queue = {one.from, one.sent.comm, one.sent.tag, one.sent.space};
+  for (uint32_t i = 0; i < slipped_count && i < kSlippedMatchQueues; ++i)
+    if (slipped[i].peer == match_queue.peer && slipped[i].comm == match_queue.comm &&
+        slipped[i].tag == match_queue.tag && slipped[i].space == match_queue.space)
       return true;
-  slipped[slipped_count++ % kSlippedLanes] = lane;
+  slipped[slipped_count++ % kSlippedMatchQueues] = match_queue;
   return false;
 }
 
@@ -71,8 +71,8 @@ void count_pair(const char* host) {
 /// Of the threads' step counters the largest: a step is counted by the thread that names it.
 uint64_t steps() {
   uint64_t most = 0;
-  for (uint32_t i = 0; i < runtime.lane_count; ++i) {
-    const uint64_t here = __atomic_load_n(&runtime.lanes[i].step, __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < runtime.trace_count; ++i) {
+    const uint64_t here = __atomic_load_n(&runtime.traces[i].step, __ATOMIC_RELAXED);
     most = here > most ? here : most;
   }
   return most;

@@ -104,14 +104,14 @@ class Deadline {
   uint64_t begin_;
 };
 
-/// Multiset lanes and sums: what can be decided only when nothing is on its way.
+/// Multiset matching queues and sums: what can be decided only when nothing is on its way.
 void decide_leftovers(Thread& thread) {
   each_peer([&](Peer& peer) {
     for (bool again = true; again;) {
       Difference difference;
       {
         Guard guard;
-        again = lanes_pair_leftovers(peer, &difference);
+        again = match_queues_pair_leftovers(peer, &difference);
       }
       if (difference.found) raise_difference(thread, peer, difference);
     }
@@ -148,7 +148,7 @@ bool wait_for_records(Thread& thread, double limit) {
   each_peer([&](Peer& peer) {
     if (awaited(peer) != 0 && !peer_is_self(peer)) ask(thread, peer);
   });
-  // Multiset lanes settle only once the other side's records are here, so they are looked at now and then.
+  // Multiset matching queues settle only once the other side's records are here, so they are looked at now and then.
   const Deadline records(limit);
   bool everybody_asked = false;
   do {

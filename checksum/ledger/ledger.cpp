@@ -128,7 +128,7 @@ bool setup_memory() {
   is_abort = !config_has("RESIL_ON_MISMATCH", "log");
   const char* why;
   if (!inbox_create(&why) && why != nullptr) add_note(messages::checksum::no_shared_memory);
-  return lanes_create() && transport_create();
+  return match_queues_create() && transport_create();
 }
 
 bool setup_connection(bool multiple) {
@@ -148,7 +148,8 @@ void setup_end() {
 }
 
 uint64_t announce(Thread& thread, Peer& to, const Record& record) {
-  const uint64_t ordinal = to.announced;  // exact but for two threads at once, whose lanes are multisets anyway
+  const uint64_t ordinal =
+      to.announced;  // exact but for two threads at once, whose matching queues are multisets anyway
   if (peer_is_self(to)) [[unlikely]] {
     if (space_handlers[record.space] != nullptr) {
       space_handlers[record.space](thread, to, record);
@@ -158,7 +159,7 @@ uint64_t announce(Thread& thread, Peer& to, const Record& record) {
     {
       Guard guard;
       to.announced += 1;  // to itself nothing is lost: no sums
-      lane_sent(to, record, ordinal, &difference);
+      match_queue_sent(to, record, ordinal, &difference);
     }
     if (difference.found) raise_difference(thread, to, difference);
     return ordinal;
@@ -182,7 +183,7 @@ void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Differe
   from.expected += 1;
   if (record.flags & kUnchecked) from.sums_hold_in = false;
   else from.sum_in += record_sum(record);
-  lane_received(from, record, evidence, difference);
+  match_queue_received(from, record, evidence, difference);
   if (is_strict && !is_concurrent) [[unlikely]]
     owe(from);
 }
@@ -309,7 +310,7 @@ void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evide
   Difference difference;
   {
     Guard guard;
-    lane_put_back(from, received, evidence, &difference);
+    match_queue_put_back(from, received, evidence, &difference);
     if (is_strict && !is_concurrent) owe(from);
   }
   if (difference.found) raise_difference(thread, from, difference);
@@ -320,8 +321,8 @@ void progress(Thread& thread) {
   transport_poll(thread);
   if (const uint64_t since = transport_oldest(); since != 0 && ticks() - since > old_ticks) transport_flush(thread);
   if (blame::open_cases() != 0) [[unlikely]]
-    blame::tend(thread);
-  collective::tend(thread);
+    blame::progress(thread);
+  collective::progress(thread);
 }
 
 void flush(Thread& thread) {

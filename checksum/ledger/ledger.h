@@ -40,8 +40,8 @@ const char* host_of(const Peer& peer);  ///< "" until it has said
 uint64_t announce(Thread& thread, Peer& to, const Record& record);
 /// Did records to that rank find no memory since the last page went out? Maybe the last one announced.
 bool records_dropped(const Peer& to);
-/// "I received this packet", in the order of posting within its lane. `evidence`: 0, or what blame.h keeps of it.
-/// Compared at once if the other side's record is there, else when it comes. Strict mode: see await().
+/// "I received this packet", in the order of posting within its matching queue. `evidence`: 0, or what blame.h keeps of
+/// it. Compared at once if the other side's record is there, else when it comes. Strict mode: see await().
 void expect(Thread& thread, Peer& from, const Record& record, uint64_t evidence = 0);
 /// Strict mode: waits until the records expected so far from that rank have been compared, at most
 /// RESIL_DRAIN_SECONDS; what is left then is counted as deferred.
@@ -52,10 +52,10 @@ void count_checked(uint64_t messages, uint64_t bytes);
 void count_uncovered(Reason reason, uint64_t messages, uint64_t bytes);
 void count_mismatch();
 
-/// Records of these spaces go to a handler instead of the lanes (in the order of the stream, no lock held).
+/// Records of these spaces go to a handler instead of the matching queues (in the order of the stream, no lock held).
 void handle_space(Space space, void (*handler)(Thread&, Peer& from, const Record&));
-/// Differences found in the lanes of a space go there instead of blame.h's cases. `sent` came from `peer`, `received`
-/// is this rank's own.
+/// Differences found in the matching queues of a space go there instead of blame.h's cases. `sent` came from `peer`,
+/// `received` is this rank's own.
 void handle_mismatch(Space space, void (*handler)(Thread&, Peer& peer, const Record& sent, const Record& received));
 
 /// Messages of other kinds on the private communicator: at most kMessageBytes of payload each, delivered to the

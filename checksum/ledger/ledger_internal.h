@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ledger's files share: peers, lanes, transport, counters. Not for collectives and one-sided checks.
+// What the ledger's files share: peers, matching queues, transport, counters. Not for collectives and one-sided checks.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ constexpr uint64_t kCreditEvery = 2048;  ///< records taken between two credits
 constexpr uint32_t kReceiveRing =
     2;  ///< receives posted on the private communicator: MPICH searches all that are posted
 constexpr uint32_t kMaxPages = 4096;  ///< 16 MiB of outgoing records and messages, all ranks together
-constexpr uint32_t kMaxNodes = 1u << 20;  ///< 64 MiB of unmatched records, all lanes together
+constexpr uint32_t kMaxNodes = 1u << 20;  ///< 64 MiB of unmatched records, all matching queues together
 
 /// First bytes of every message on the private communicator.
 struct MessageHeader {
@@ -32,7 +32,7 @@ struct MessageHeader {
   uint32_t bytes;  ///< payload
   uint32_t sums_hold;  ///< 1: `sum` covers all records so far
   uint64_t first;  ///< batch: ordinal of the first record; good-bye: records announced in all
-  uint64_t total, sum;  ///< records for lanes announced so far and the sum over them; credit: ordinal taken
+  uint64_t total, sum;  ///< records for matching queues announced so far and the sum over them; credit: ordinal taken
 };
 static_assert(sizeof(MessageHeader) == 40);
 
@@ -50,7 +50,8 @@ struct Page {
 static_assert(sizeof(Page) <= 4096 && kBatchRecords * sizeof(Record) <= kMessageBytes);
 
 enum Medium : uint8_t { kMediumUnknown, kMediumChosen, kMediumBeingChosen };
-/// Records of one side in the order of the stream, while nothing of that rank waits in lanes (lanes.cpp).
+/// Records of one side in the order of the stream, while nothing of that rank waits in matching queues
+/// (match_queues.cpp).
 constexpr uint32_t kQueue = 256;
 struct Queue {
   struct Item {
@@ -87,12 +88,12 @@ struct Peer {
   Page *held_first, *held_last;  ///< full pages that wait for credit
   Peer* next_dirty;
   uint64_t announced;  ///< records so far
-  uint64_t summed, sum_out;  ///< of these, the ones for lanes, and the sum over them
+  uint64_t summed, sum_out;  ///< of these, the ones for matching queues, and the sum over them
   uint64_t flushed, credited;  ///< records given to MPI; of these, taken by the other side
   // Incoming.
   StreamIn in;  ///< from a rank of this node
   Queue* queue;
-  uint64_t lane_nodes;  ///< records of and for it that wait in lanes
+  uint64_t match_queue_nodes;  ///< records of and for it that wait in matching queues
   uint64_t next_ordinal;  ///< of the next record expected in the stream
   uint64_t taken_by_messages, credit_given;  ///< records; the same, as the other side was told
   uint64_t expected, sum_in;  ///< own records of packets received from it
@@ -133,7 +134,7 @@ extern uint64_t old_ticks;  ///< 10 ms
 bool peers_create(int world_size);
 extern Peer** peer_table;  ///< by world rank; null: not connected
 /// peer_of(comm, rank, why) for the usual case, MPI_COMM_WORLD and its duplicates in order.
-inline Peer* peer_quickly(CommInfo& comm, int rank, Reason* why) {
+inline Peer* fast_path_peer(CommInfo& comm, int rank, Reason* why) {
   if (comm.world_ranks_are_ranks && peer_table != nullptr && peer_table[rank] != nullptr) [[likely]]
     return peer_table[rank];
   return peer_of(comm, rank, why);
@@ -148,38 +149,39 @@ struct Coverage {
 };
 extern Coverage coverage;
 
-// --- lanes.cpp: all under the lock -------------------------------------------------------------------------------
-bool lanes_create();
+// --- match_queues.cpp: all under the lock ---------------------------------------------------------------------------
+bool match_queues_create();
 /// What to do once the lock is free: a difference was found.
 struct Difference {
   bool found = false;
   Record sent, received;
   uint64_t ordinal, evidence;
 };
-void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference);
-void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
+void match_queue_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference);
+void match_queue_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
 /// Takes records from the peer's stream, at most so many, while each meets the own record that waits for it and is
 /// right, or may wait in the queue itself. Returns how many, and what the last one said of the sums; the next one is
-/// for lane_sent().
-uint32_t lanes_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum);
-void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
+/// for match_queue_sent().
+uint32_t match_queues_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum);
+void match_queue_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference);
 /// Gives up all unmatched records of a peer; from now on its sums decide.
-void lanes_abandon(Peer& peer);
-/// At a drain: pairs what is left in multiset lanes of a peer, when both sides left as much. One at a time.
-bool lanes_pair_leftovers(Peer& peer, Difference* difference);
-/// Could the sums decide what the lanes of a lost peer cannot?
+void match_queues_abandon(Peer& peer);
+/// At a drain: pairs what is left in multiset matching queues of a peer, when both sides left as much. One at a time.
+bool match_queues_pair_leftovers(Peer& peer, Difference* difference);
+/// Could the sums decide what the matching queues of a lost peer cannot?
 void sums_compare(Peer& peer);
-/// What a record adds to the sums: lane, length and digest through a 64-bit mixer; no order.
-inline uint64_t lane_sum(uint64_t lane, uint64_t digest, uint64_t bytes) {
-  uint64_t mixed = (digest ^ lane) * 0xbf58476d1ce4e5b9;
+/// What a record adds to the sums: matching queue, length and digest through a 64-bit mixer; no order.
+inline uint64_t match_queue_sum(uint64_t match_queue, uint64_t digest, uint64_t bytes) {
+  uint64_t mixed = (digest ^ match_queue) * 0xbf58476d1ce4e5b9;
   mixed = ((mixed ^ mixed >> 31) + bytes) * 0x94d049bb133111eb;
   return mixed ^ mixed >> 29;
 }
 inline uint64_t record_sum(const Record& record) {
-  return lane_sum(record.comm + record.tag * 0x9e3779b97f4a7c15 + record.space, record.digest, record.bytes);
+  return match_queue_sum(record.comm + record.tag * 0x9e3779b97f4a7c15 + record.space, record.digest, record.bytes);
 }
 inline uint64_t record_sum(const PlainRecord& record) {
-  return lane_sum(record.comm + static_cast<uint32_t>(record.tail) * 0x9e3779b97f4a7c15, record.digest, record.bytes);
+  return match_queue_sum(record.comm + static_cast<uint32_t>(record.tail) * 0x9e3779b97f4a7c15, record.digest,
+                         record.bytes);
 }
 
 /// announce() for the usual case: below MPI_THREAD_MULTIPLE, a digest, room in the stream. False: not that case,
@@ -196,11 +198,12 @@ inline uint64_t record_sum(const PlainRecord& record) {
   return true;
 }
 
-/// lane_received() and the counts of expect_quietly() for the usual case: below MPI_THREAD_MULTIPLE, a digest, no
-/// evidence, nothing in lanes, and the record of the sender right or not there. False: not that case, nothing was done.
+/// match_queue_received() and the counts of expect_quietly() for the usual case: below MPI_THREAD_MULTIPLE, a digest,
+/// no evidence, nothing in matching queues, and the record of the sender right or not there. False: not that case,
+/// nothing was done.
 [[gnu::always_inline]] inline bool expect_plain(Peer& from, const PlainRecord& record) {
   Queue* queue = from.queue;
-  if (queue == nullptr || from.lost || from.lane_nodes != 0) [[unlikely]]
+  if (queue == nullptr || from.lost || from.match_queue_nodes != 0) [[unlikely]]
     return false;
   if (queue->count == 0 || queue->own) {
     if (queue->count == kQueue) [[unlikely]]
@@ -216,7 +219,7 @@ inline uint64_t record_sum(const PlainRecord& record) {
     uint64_t sent_tail;
     memcpy(&sent_tail, &sent.tag, sizeof(sent_tail));
     if (sent.digest != record.digest || sent.bytes != record.bytes || sent.comm != record.comm ||
-        ((sent_tail ^ record.tail) & kPlainLane) != 0)
+        ((sent_tail ^ record.tail) & kPlainMatchQueue) != 0)
       return false;
     queue->head = (queue->head + 1) % kQueue;
     queue->count -= 1;
@@ -276,7 +279,7 @@ inline void foresee(const Peer& from) {
 
 // --- counters ----------------------------------------------------------------------------------------------------
 uint64_t checked_messages();
-/// A case was no case (the send had been withdrawn): the received packet goes back to the head of its lane.
+/// A case was no case (the send had been withdrawn): the received packet goes back to the head of its matching queue.
 void put_back(Thread& thread, Peer& from, const Record& received, uint64_t evidence);
 /// Raises what was found, with no lock held.
 void raise_difference(Thread& thread, Peer& from, const Difference& difference);

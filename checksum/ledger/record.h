@@ -13,7 +13,7 @@ namespace resil::ledger {
 using resil::Reason;
 const char* reason_name(Reason reason);  ///< "device_buffer"
 
-/// Lanes of different spaces never mix.
+/// Matching queues of different spaces never mix.
 enum class Space : uint8_t {
   kMessage,  ///< point-to-point; tag is MPI's
   kPartitioned,  ///< tag is MPI's; `comm` is mixed with the ordinal of the request among its equals
@@ -27,11 +27,11 @@ enum RecordFlag : uint8_t {
   kUnchecked = 1,  ///< no digest: the low byte of `digest` is the Reason
   kUnordered = 2,  ///< more than one thread uses the lane: compare as a multiset
   kWithdraw = 4,  ///< takes back the announced record whose stream ordinal is in `digest` (a cancelled send)
-  kNotLanes = 8,  ///< space-specific, not for the lanes
+  kNotMatchQueues = 8,  ///< space-specific, not for the matching queues
   kPadded = 16,  ///< long doubles: their padding was taken as zero, so that only like can be compared with like
 };
 
-/// One packet as one side saw it. 40 bytes: what travels. Lane = (peer, space, comm, tag).
+/// One packet as one side saw it. 40 bytes: what travels. Matching queue = (peer, space, comm, tag).
 struct Record {
   uint64_t comm;  ///< job-wide communicator id
   uint64_t digest;  ///< raw content digest D of the packed bytes
@@ -53,7 +53,7 @@ struct PlainRecord {
 static_assert(sizeof(PlainRecord) == sizeof(Record) && static_cast<unsigned>(Space::kMessage) == 0);
 inline uint64_t plain_tail(int32_t tag, uint16_t call) { return static_cast<uint32_t>(tag) | uint64_t{call} << 32; }
 /// All of the tail but the call, in which the two sides differ.
-constexpr uint64_t kPlainLane = 0xffff0000ffffffff;
+constexpr uint64_t kPlainMatchQueue = 0xffff0000ffffffff;
 
 /// The value, by way of a register of its size.
 template <class Value>

@@ -17,7 +17,7 @@ namespace resil::ledger {
 
 struct alignas(64) StreamSlot {
   Record record;
-  uint64_t sum;  ///< over the records for lanes so far, this one included
+  uint64_t sum;  ///< over the records for matching queues so far, this one included
   uint64_t total;  ///< how many these are; top bit: `sum` covers all of them
   uint32_t ordinal;  ///< of the record, low half
   std::atomic<uint32_t> ready;  ///< 1 + slots written before, low half, when the slot can be read

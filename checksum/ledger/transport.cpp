@@ -5,9 +5,9 @@
 // into a ring of posted receives. Credits bound what may be on its way to a rank that never takes it; the page pool
 // bounds what waits here. Beyond both, records are dropped and only their sums are told.
 //
-// Records of one rank may so come both ways. Their ordinals are the order: a record in the stream whose turn it is not
-// waits there until the messages before it have been taken. Records are dropped on the way of messages only, and none
-// goes into the stream again before all messages are out: so what is missing there will come.
+// Records of one rank may arrive by either path. Their ordinals restore the order: a record that comes early by the
+// stream waits there until the messages before it have been taken. Records are dropped on the way of messages only, and
+// none goes into the stream again before all messages are out: so what is missing there will come.
 //
 // One thread at a time polls or sends (a token that nobody waits for); the ledger's lock is not held across MPI calls.
 
@@ -270,7 +270,7 @@ void transport_append(Thread& thread, Peer& to, const Record& record, bool at_on
   {
     Guard guard;
     const uint64_t ordinal = to.announced++;
-    if (!(record.flags & kNotLanes)) [[likely]] {
+    if (!(record.flags & kNotMatchQueues)) [[likely]] {
       to.summed += 1;
       if (record.flags & kUnchecked) to.sums_hold_out = false;
       else to.sum_out += record_sum(record);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which threads use which lane. Two threads that send (or post receives) on one lane have no defined order between
-// them, so such a lane is compared as a multiset, for good. Asked before the real call, so that whoever comes second is
-// known before its message can be matched.
+// Which threads use which matching queue. Two threads that send (or post receives) on one matching queue have no
+// defined order between them, so such a matching queue is compared as a multiset, for good. Asked before the real call,
+// so that whoever comes second is known before its message can be matched.
 
 #include <atomic>
 
@@ -18,15 +18,15 @@ namespace resil::p2p {
 namespace {
 
 constexpr uint32_t kPlaces = 8192, kReach = 16;
-constexpr int32_t kSharedLane = -1;
+constexpr int32_t kSharedMatchQueue = -1;
 
 struct Use {
   uint64_t key;  // 0: free
-  int32_t thread;  // lane index + 1; kSharedLane
+  int32_t thread;  // matching queue index + 1; kSharedMatchQueue
 };
 Use uses[kPlaces];
 SpinLock lock;
-constexpr uint32_t kWilds = 256;  // collisions only make more lanes multisets
+constexpr uint32_t kWilds = 256;  // collisions only make more matching queues multisets
 std::atomic<bool> wilds[kWilds];  // by communicator: wildcards have been posted
 
 /// Notes the thread (0: only asks); true when more than one was there. A full table says true: never a false order.
@@ -40,21 +40,22 @@ bool note(uint64_t key, int32_t thread) {
       use = {key, thread};
     }
     if (use.key != key) continue;
-    if (use.thread != thread && thread != 0) use.thread = kSharedLane;
-    return use.thread == kSharedLane;
+    if (use.thread != thread && thread != 0) use.thread = kSharedMatchQueue;
+    return use.thread == kSharedMatchQueue;
   }
   return true;
 }
 
 }  // namespace
 
-bool lane_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only) {
-  const auto thread = ask_only ? 0 : static_cast<int32_t>(current_thread->lane_index) + 1;
+bool match_queue_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only) {
+  const auto thread = ask_only ? 0 : static_cast<int32_t>(current_thread->trace_index) + 1;
   const uint64_t side = hash_combine(comm_id, sending);
   auto key = [side](int32_t a, int32_t b) {
     return hash_combine(side, static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32 | static_cast<uint32_t>(b));
   };
-  // A wildcard can take a message of any lane of the communicator: then it counts who posts receives there at all.
+  // A wildcard can take a message of any matching queue of the communicator: then it counts who posts receives there at
+  // all.
   if (!sending) {
     const bool wild = peer == ring::kAnySource || tag == ring::kAnyTag;
     const bool others = note(hash_combine(side, 1), thread);

@@ -47,19 +47,18 @@ void send_enter_slow(Event& event);  ///< digests what will be overwritten, or m
 /// Announces a blocking send before its call has returned; not under MPI_THREAD_MULTIPLE, where that is no order.
 void send_announce(Event& event, const View& view);
 void send_leave(Event& event);
-void send_init_leave(Event& event);  ///< MPI_Send_init and its kin, MPI_Psend_init
+void send_init_leave(Event& event);  ///< MPI_Send_init and the like, MPI_Psend_init
 void send_started(Event& event, uint64_t cookie);
 void send_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
 void cancel_enter(Event& event);  ///< MPI_Cancel: from now on ends of sends are looked at
 
-extern std::atomic<bool>
-    order_lost;  ///< sends are made that cannot be announced: no lane's order is known from then on
+extern std::atomic<bool> order_lost;  ///< a send was not announced: the order of messages is not known from then on
 
-// --- quick.cpp: the same for the usual case, while ledger::is_plain. False: nothing was done -------------------------
-bool quick_sent(Event& event);
-bool quick_received(Event& event);
-bool quick_posted(Event& event);
-bool quick_completed(Event& event, int64_t place, uint64_t cookie);
+// --- fast_path.cpp: the same for the usual case, while ledger::is_plain. False: nothing was done --------------------
+bool fast_path_sent(Event& event);
+bool fast_path_received(Event& event);
+bool fast_path_posted(Event& event);
+bool fast_path_completed(Event& event, int64_t place, uint64_t cookie);
 
 // --- receives.cpp ------------------------------------------------------------------------------------------------
 void receive_enter_slow(Event& event);
@@ -71,18 +70,18 @@ void receive_completed(Event& event, int64_t place, uint64_t* cookie, bool freed
 void message_enter(Event& event);  ///< MPI_Mrecv, Imrecv: notes the message handle
 void matched_probe(Event& event);  ///< MPI_Mprobe, MPI_Improbe after the real call
 
-// --- StagedChecks (shim/runtime/staged.h), in sends.cpp and receives.cpp ---------------------------------------------
+// --- StagedChecks (shim/runtime/staged.h), in sends.cpp and receives.cpp --------------------------------------------
 void receive_posting(Event& event, const View& copy);
 void send_announcing(Event& event, const StagedView& copy);
 void send_posted(Thread& thread, void* word, const StagedView& copy);
 void send_dropped(void* word);
 
 // --- order.cpp ---------------------------------------------------------------------------------------------------
-bool lane_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only);
-/// Under MPI_THREAD_MULTIPLE: has more than one thread used this lane so far? Notes the calling one unless it only
-/// asks.
-inline bool lane_is_shared(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only = false) {
-  return ledger::is_concurrent && lane_is_shared_slow(comm_id, peer, tag, sending, ask_only);
+bool match_queue_is_shared_slow(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only);
+/// Under MPI_THREAD_MULTIPLE: has more than one thread used this matching queue so far? Notes the calling one unless it
+/// only asks.
+inline bool match_queue_is_shared(uint64_t comm_id, int32_t peer, int32_t tag, bool sending, bool ask_only = false) {
+  return ledger::is_concurrent && match_queue_is_shared_slow(comm_id, peer, tag, sending, ask_only);
 }
 /// How many partitioned requests of that kind have been initialised before this one: they match in that order. -1: too
 /// many different ones to tell.

@@ -71,8 +71,8 @@ Receive* without_top(Receive* top) {
   return rest;
 }
 
-/// Is a receive of the very lane, with no wildcard, older?
-bool lane_is_shut(const Receive& receive) {
+/// Is a receive of the very matching queue, with no wildcard, older?
+bool match_queue_is_shut(const Receive& receive) {
   const uint32_t bucket =
       receive.wild ? bucket_index(receive.comm->id, receive.actual_source, receive.actual_tag) : receive.bucket;
   for (const Receive* other = buckets[bucket].first; other != nullptr && other->order < receive.order;
@@ -124,7 +124,7 @@ bool is_shut(const Receive& receive, int32_t* source, int32_t* tag) {
   }
   *source = receive.actual_source;
   *tag = receive.actual_tag;
-  return lane_is_shut(receive);
+  return match_queue_is_shut(receive);
 }
 
 bool park(Receive& receive, int32_t source, int32_t tag) {
@@ -140,7 +140,7 @@ Receive* unpark(CommReceives& comm, int32_t source, int32_t tag) {
   Receive* receive = pattern != nullptr ? pattern->waiting : nullptr;
   if (receive == nullptr || (pattern->pending.first != nullptr && pattern->pending.first->order < receive->order))
     return nullptr;
-  if (source != ring::kAnySource && tag != ring::kAnyTag && lane_is_shut(*receive)) return nullptr;
+  if (source != ring::kAnySource && tag != ring::kAnyTag && match_queue_is_shut(*receive)) return nullptr;
   pattern->waiting = without_top(receive);
   forget_if_empty(pattern);
   return receive;

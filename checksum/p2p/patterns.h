@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What complete receives wait for. A message of the lane (source, tag) can be claimed by receives posted with
+// What complete receives wait for. A message of the matching queue (source, tag) can be claimed by receives posted with
 // (source, tag), (source, any), (any, tag) or (any, any): four gates, each held shut for what was posted later while an
 // older receive of that pattern is pending. A complete receive waits at the first gate that is shut, in a heap by order
 // of posting, so that any number of wildcards completed in any order costs a logarithm each. For receives.cpp only; all

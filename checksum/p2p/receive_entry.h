@@ -39,15 +39,15 @@ struct CommReceives {
     uint64_t order;  ///< both at once
     struct {
       uint32_t patterns;  ///< of its own; 0: no wildcard is pending, and nothing waits for one
-      uint32_t waiting;  ///< of the entries, complete behind older ones of their lane
+      uint32_t waiting;  ///< of the entries, complete behind older ones of their matching queue
     };
   };
   uint32_t entries;  ///< that point here
-  bool lost;  ///< a receive could not be followed: order of its lanes is unknown
+  bool lost;  ///< a receive could not be followed: order of its matching queues is unknown
   CommReceives* next_free;
 };
 
-/// The first two cache lines are what a usual receive needs (quick.cpp).
+/// The first two cache lines are what a usual receive needs (fast_path.cpp).
 struct alignas(64) Receive {
   View view;
   CommReceives* comm;
@@ -55,14 +55,14 @@ struct alignas(64) Receive {
   uint64_t order;  ///< of posting
   uint64_t site;
   int32_t source, tag;  ///< as posted
-  uint32_t bucket;  ///< of its lane as posted
+  uint32_t bucket;  ///< of its matching queue as posted
   uint16_t call;
   union {
     uint64_t flags[2];  ///< all of them at once
     struct {
       bool wild, persistent, partitioned, held, listed, counted, done, failed;
       bool shared;
-      bool waits;  ///< complete, in its bucket behind older receives of its lane
+      bool waits;  ///< complete, in its bucket behind older receives of its matching queue
       bool both_ways, no_status;  ///< MPI_Isendrecv; whose status says nothing
       bool staged;  ///< the digest is that of the pinned copy of a device buffer (staged.h)
     };
@@ -70,7 +70,7 @@ struct alignas(64) Receive {
   int32_t actual_source, actual_tag;
   alignas(64) Pattern* pattern;  ///< pending, with a wildcard: its own
   Receive *child, *sibling;  ///< in the heap of a pattern
-  uint64_t lane_comm;  ///< id under which the packet is noted
+  uint64_t match_queue_comm;  ///< id under which the packet is noted
   uint64_t bytes, digest;  ///< of what arrived
   uint64_t posted, evidence;  ///< blame.h
 };

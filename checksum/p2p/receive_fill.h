@@ -34,7 +34,7 @@ inline bool fill_truncated(Receive& receive, const StatusInfo& status, bool told
   receive.bytes = receive.view.bytes;
   receive.failed = true;
   ledger::life_end(receive.order, 0);
-  receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
+  receive.shared = match_queue_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
   return true;
 }
 
@@ -75,7 +75,7 @@ inline bool fill(Thread& thread, Receive& receive, const StatusInfo& said, Error
   receive.staged = staged_receive(thread, receive.view, status.bytes, &copy);
   receive.failed = receive.view.reason == ledger::Reason::kNone && status.bytes > receive.view.bytes;
   receive.evidence = 0;
-  receive.shared = lane_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
+  receive.shared = match_queue_is_shared(receive.comm->id, receive.source, receive.tag, false, true);
   if (receive.staged) [[unlikely]] {
     receive.digest = copy.digest;
     ledger::life_end(receive.order, receive.digest);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pending receives in posting order: buckets by lane, lists of wildcards by pattern (patterns.h). For receives.cpp
-// only, and inline, because every receive passes through it. "Under the lock" means a Guard.
+// Pending receives in posting order: buckets by matching queue, lists of wildcards by pattern (patterns.h). For
+// receives.cpp only, and inline, because every receive passes through it. "Under the lock" means a Guard.
 #pragma once
 
 #include "checksum/ledger/ledger_internal.h"
@@ -26,8 +26,8 @@ struct Guard : OptionalGuard {
 };
 
 inline uint32_t bucket_index(uint64_t comm, int32_t source, int32_t tag) {
-  const uint64_t lane = static_cast<uint64_t>(static_cast<uint32_t>(source)) << 32 | static_cast<uint32_t>(tag);
-  return static_cast<uint32_t>((comm ^ lane * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40) & (kBuckets - 1);
+  const uint64_t match_queue = static_cast<uint64_t>(static_cast<uint32_t>(source)) << 32 | static_cast<uint32_t>(tag);
+  return static_cast<uint32_t>((comm ^ match_queue * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40) & (kBuckets - 1);
 }
 
 inline List& bucket_of(uint64_t comm, int32_t source, int32_t tag) { return buckets[bucket_index(comm, source, tag)]; }
@@ -70,7 +70,7 @@ inline void note_life(const Receive& receive) {
   ledger::life_begin(receive.order, at, bytes);
 }
 
-/// Under the lock. Its lane is that of `source` and `tag` as posted; a matched probe's as it ended.
+/// Under the lock. Its matching queue is that of `source` and `tag` as posted; a matched probe's as it ended.
 inline void enqueue(Receive& receive) {
   receive.order = ledger::life_next(ledger::is_concurrent);
   note_life(receive);

@@ -11,7 +11,7 @@ namespace resil::p2p {
 inline bool replaces(CallId id) { return class_of(id) == CallClass::kSendReceiveReplace; }
 
 inline View view_of(const Event& e) {
-  const Side& side = replaces(e.id) ? e.send : e.receive;
+  const DataArgument& side = replaces(e.id) ? e.send : e.receive;
   View view = make_view(*e.thread, side.buffer, side.count, side.type);
   if ((e.attributes & kCallPartitioned) && view.reason != ledger::Reason::kDatatype) {
     view.count *= e.partitions;

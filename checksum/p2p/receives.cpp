@@ -5,8 +5,8 @@
 // have claimed the message of is parked until that one is known.
 //
 // Pending receives with a given source and tag wait in buckets by (communicator, source, tag), wildcards by
-// pattern. In the usual case, nothing older of the same lane and no wildcard, a receive is expected at once, and a
-// blocking one never enters the tables.
+// pattern. In the usual case, nothing older of the same matching queue and no wildcard, a receive is expected at once,
+// and a blocking one never enters the tables.
 
 #include <cstring>
 
@@ -48,7 +48,7 @@ void keep_type(const TypeMap* type) {
 }
 
 Record record_of(const Receive& receive, bool order_lost) {
-  Record record = {receive.partitioned ? receive.lane_comm : receive.comm->id,
+  Record record = {receive.partitioned ? receive.match_queue_comm : receive.comm->id,
                    receive.digest,
                    receive.bytes,
                    receive.site,
@@ -70,14 +70,14 @@ Record record_of(const Receive& receive, bool order_lost) {
   return record;
 }
 
-/// A finished receive goes into its lane; under this file's lock, so that lanes see posting order.
+/// A finished receive goes into its matching queue; under this file's lock, so that matching queues see posting order.
 void expect(Receive& receive, ledger::Peer** peer, Difference* difference) {
   Reason why = Reason::kNone;
   // A communicator may be freed while receives are pending (MPI 4.0 section 7.4.3), and its place be another one's by
   // now.
   CommInfo& comm = *receive.comm->comm;
   if (comm.ring->id == receive.comm->id) [[likely]]
-    *peer = ledger::peer_quickly(comm, receive.actual_source, &why);
+    *peer = ledger::fast_path_peer(comm, receive.actual_source, &why);
   else *peer = nullptr, why = Reason::kUnknownCommunicator;
   if (*peer == nullptr) {
     ledger::count_uncovered(why, 1, receive.bytes);
@@ -87,9 +87,9 @@ void expect(Receive& receive, ledger::Peer** peer, Difference* difference) {
   ledger::expect_quietly(**peer, record_of(receive, receive.comm->lost), receive.evidence, difference);
 }
 
-/// The oldest receive of a lane has gone: those behind it that are complete follow. Lanes without wildcards need
-/// nothing else, so that many receives completed out of order cost no search.
-void settle_lane(Thread& thread, CommReceives& comm, uint32_t bucket, int32_t source, int32_t tag) {
+/// The oldest receive of a matching queue has gone: those behind it that are complete follow. Matching queues without
+/// wildcards need nothing else, so that many receives completed out of order cost no search.
+void settle_match_queue(Thread& thread, CommReceives& comm, uint32_t bucket, int32_t source, int32_t tag) {
   while (true) {
     Difference difference;
     ledger::Peer* peer = nullptr;
@@ -115,7 +115,7 @@ void settle_pattern(Thread& thread, CommReceives& comm, int32_t source, int32_t 
     Difference difference;
     ledger::Peer* peer = nullptr;
     Receive* receive;
-    bool lane = false;
+    bool match_queue = false;
     int32_t gate_source, gate_tag;
     {
       Guard guard;
@@ -125,22 +125,23 @@ void settle_pattern(Thread& thread, CommReceives& comm, int32_t source, int32_t 
         if (park(*receive, gate_source, gate_tag)) continue;
         comm.lost = true;
       }
-      lane = !receive->wild;
+      match_queue = !receive->wild;
       gate_source = receive->actual_source;
       gate_tag = receive->actual_tag;
       expect(*receive, &peer, &difference);
       retire(*receive, false);
     }
     if (difference.found) ledger::raise_difference(thread, *peer, difference);
-    if (lane && comm.waiting != 0)  // complete before there was a wildcard: they wait in the bucket, not in the heap
-      settle_lane(thread, comm, bucket_index(comm.id, gate_source, gate_tag), gate_source, gate_tag);
-    if (lane && wild) settle_pattern(thread, comm, gate_source, gate_tag);
+    if (match_queue &&
+        comm.waiting != 0)  // complete before there was a wildcard: they wait in the bucket, not in the heap
+      settle_match_queue(thread, comm, bucket_index(comm.id, gate_source, gate_tag), gate_source, gate_tag);
+    if (match_queue && wild) settle_pattern(thread, comm, gate_source, gate_tag);
   }
 }
 
 /// After a receive with this source and tag has gone: what may go now.
 void settle(Thread& thread, CommReceives& comm, bool wild, int32_t source, int32_t tag) {
-  if (!wild) settle_lane(thread, comm, bucket_index(comm.id, source, tag), source, tag);
+  if (!wild) settle_match_queue(thread, comm, bucket_index(comm.id, source, tag), source, tag);
   if (comm.patterns != 0) settle_pattern(thread, comm, source, tag);
 }
 
@@ -214,7 +215,7 @@ void vanish(Thread& thread, Receive& receive, bool for_good, bool over = true) {
   if (listed) settle(thread, comm, wild, source, tag);
 }
 
-/// Some receive of this communicator is not followed: no lane of it can be trusted to be in order any more.
+/// Some receive of this communicator is not followed: no matching queue of it can be trusted to be in order any more.
 void lose_order(const CommInfo& comm) {
   Guard guard;
   if (CommReceives* state = receives_of(comm); state != nullptr) state->lost = true;
@@ -250,7 +251,8 @@ Receive* make(const Event& e, const View& view, bool hold) {
   return receive;
 }
 
-/// A blocking receive below MPI_THREAD_MULTIPLE with nothing of its lane before it: straight into the lane.
+/// A blocking receive below MPI_THREAD_MULTIPLE with nothing of its matching queue before it: straight into the
+/// matching queue.
 bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
   if (ledger::is_concurrent) return false;
   CommReceives* comm = comms[e.comm->index];
@@ -258,7 +260,7 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
     return false;
   if (bucket_of(comm->id, status.source, status.tag).first != nullptr) return false;
   Reason why = Reason::kNone;
-  ledger::Peer* peer = ledger::peer_quickly(*e.comm, status.source, &why);
+  ledger::Peer* peer = ledger::fast_path_peer(*e.comm, status.source, &why);
   if (peer == nullptr) {
     ledger::count_uncovered(why, 1, status.bytes);
     blame::drop_posted(state_of(e).posted);
@@ -325,7 +327,7 @@ bool prepare() {
 
 void receive_enter_slow(Event& e) {
   if (e.comm == nullptr || source_of(e) == ring::kProcNull) return;
-  lane_is_shared(e.comm->ring->id, source_of(e), tag_wanted(e), false);
+  match_queue_is_shared(e.comm->ring->id, source_of(e), tag_wanted(e), false);
   if (ledger::full_blame() && !(e.attributes & kCallPersistent)) state_of(e).posted = blame::receive_posted(view_of(e));
   if (!ledger::is_concurrent || (e.attributes & kCallPersistent)) return;
   // Other threads may post and complete while this one is inside: its place in the order is taken now.
@@ -409,7 +411,7 @@ void receive_enter_slow(Event& e) {
     receive->posted = state_of(e).posted;
     if (receive->partitioned) {
       const int64_t ordinal = partitioned_ordinal(receive->comm->id, receive->source, receive->tag, false);
-      receive->lane_comm = hash_combine(receive->comm->id, static_cast<uint64_t>(ordinal));
+      receive->match_queue_comm = hash_combine(receive->comm->id, static_cast<uint64_t>(ordinal));
       if (ordinal < 0 && receive->view.reason == Reason::kNone)
         receive->view.reason = Reason::kMemory;  // too many kinds to be told apart
     }
@@ -430,7 +432,7 @@ void receive_starting(uint64_t* cookie) {
 void receive_started(Event& e, uint64_t* cookie) {
   auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
   if (e.result != 0 || receive->partitioned || receive->listed) return;
-  lane_is_shared(receive->comm->id, receive->source, receive->tag, false);
+  match_queue_is_shared(receive->comm->id, receive->source, receive->tag, false);
   Guard guard;
   enqueue(*receive);
 }
@@ -486,10 +488,10 @@ void matched_probe(Event& e) {
   View nothing = {nullptr, 0, nullptr, 0, Reason::kNone};
   Receive* receive = make(e, nothing, false);
   if (receive == nullptr) return lose_order(*e.comm);
-  receive->source = status.source;  // its lane is known already
+  receive->source = status.source;  // its matching queue is known already
   receive->tag = status.tag;
   receive->wild = false;
-  lane_is_shared(receive->comm->id, e.peer, e.tag, false);
+  match_queue_is_shared(receive->comm->id, e.peer, e.tag, false);
   Guard guard;
   for (auto& message : messages) {
     if (message.receive != nullptr) continue;

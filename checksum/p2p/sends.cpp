@@ -126,7 +126,7 @@ void send_enter_slow(Event& e) {
   CallState& state = state_of(e);
   state.held_type = nullptr;
   if (e.peer < 0 || e.comm == nullptr) return;
-  lane_is_shared(e.comm->ring->id, e.peer, e.tag, true);
+  match_queue_is_shared(e.comm->ring->id, e.peer, e.tag, true);
   if (ledger::is_concurrent && !(e.attributes & kCallBothWays)) {
     // Another thread may free the datatype while this one is inside.
     state.held_type = type_map(*e.thread, e.send.type);
@@ -150,7 +150,7 @@ void send_enter_slow(Event& e) {
 
 void send_announce(Event& e, const View& view) {
   Reason why = Reason::kNone;
-  ledger::Peer* peer = e.comm != nullptr ? ledger::peer_quickly(*e.comm, e.peer, &why) : nullptr;
+  ledger::Peer* peer = e.comm != nullptr ? ledger::fast_path_peer(*e.comm, e.peer, &why) : nullptr;
   if (peer == nullptr) return;
   CallState& state = state_of(e);
   Record record = make_record(e, Space::kMessage);
@@ -177,7 +177,7 @@ namespace {
 
 void begin_cancel(uint64_t handle) {
   if (!blame::cancel_begin(handle))
-    order_lost.store(true, std::memory_order_relaxed);  // which lane is ahead by one now is not known
+    order_lost.store(true, std::memory_order_relaxed);  // which matching queue is ahead by one now is not known
 }
 
 void end_cancel(uint64_t handle, blame::CancelEnd end) {
@@ -192,7 +192,7 @@ bool was_sent(const Event& e) {
 }
 
 /// A buffer on a device, whose data is sent from pinned memory: that is announced, in a row with the other sends of the
-/// lane. False: it is sent some other way.
+/// matching queue. False: it is sent some other way.
 bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
   StagedView copy;
   void** word = nullptr;
@@ -200,7 +200,7 @@ bool announce_staged(Event& e, const View& view, ledger::Peer& peer) {
   if (sent == StagedSend::kElsewhere) return false;
   const bool follows = (e.attributes & kCallStarts) && e.cookies != nullptr && !(e.attributes & kCallBothWays);
   Record record = make_record(e, Space::kMessage);
-  const bool shared = lane_is_shared(record.comm, e.peer, e.tag, true, true);
+  const bool shared = match_queue_is_shared(record.comm, e.peer, e.tag, true, true);
   record.bytes = view.bytes;
   record.flags = shared ? ledger::kUnordered : 0;
   if (sent == StagedSend::kPosted) {
@@ -247,13 +247,13 @@ void announce_send(Event& e) {
   }
   if (failed) return;
   Reason why = Reason::kNone;
-  ledger::Peer* peer = ledger::peer_quickly(*e.comm, e.peer, &why);
+  ledger::Peer* peer = ledger::fast_path_peer(*e.comm, e.peer, &why);
   if (peer == nullptr) return;  // counted where the message is received
   const View view = view_of(e);
   if (view.reason == Reason::kDeviceBuffer && staged_copies != nullptr && announce_staged(e, view, *peer)) [[unlikely]]
     return;
   Record record = make_record(e, Space::kMessage);
-  const bool shared = lane_is_shared(record.comm, e.peer, e.tag, true, true);
+  const bool shared = match_queue_is_shared(record.comm, e.peer, e.tag, true, true);
   if (state.sent == SendState::kDigested) {
     record.bytes = view.bytes;
     record.digest = state.digest;
@@ -306,7 +306,8 @@ void send_started(Event& e, uint64_t cookie) {
   auto* entry = reinterpret_cast<SendEntry*>(cookie & ~kCookieMask);
   if (entry->partitioned || e.result != 0 || class_of(e.id) != CallClass::kStart)
     return;  // partitions become ready one by one: digested when the send is complete
-  const bool shared = lane_is_shared(entry->record.comm, entry->rank, static_cast<int32_t>(entry->record.tag), true);
+  const bool shared =
+      match_queue_is_shared(entry->record.comm, entry->rank, static_cast<int32_t>(entry->record.tag), true);
   fill(entry->record, entry->view, shared);
   entry->handle = announce(*e.thread, *entry->peer, entry->record, entry->view);
 }

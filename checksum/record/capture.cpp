@@ -33,7 +33,7 @@ void describe(const Event& e, Call& call) {
   record->site = e.site;
   record->peer = e.peer;
   record->tag = e.tag;
-  record->step = static_cast<uint32_t>(e.thread->lane->step);
+  record->step = static_cast<uint32_t>(e.thread->trace->step);
   record->count = 1;
   record->call = static_cast<uint16_t>(e.id);
   record->flags = e.nested ? kCallNested : 0;

@@ -185,7 +185,7 @@ Value input_of(Event& e) {
 }
 
 View receive_view(Event& e) {
-  const Side& side = traits_of(e.id) & kSwaps ? e.send : e.receive;
+  const DataArgument& side = traits_of(e.id) & kSwaps ? e.send : e.receive;
   View view = make_view(*e.thread, side.buffer, side.count, side.type);
   if ((e.attributes & kCallPartitioned) && view.reason != Reason::kDatatype)
     view.count *= e.partitions, view.bytes *= static_cast<uint64_t>(e.partitions);

@@ -25,7 +25,7 @@ enum Trait : uint16_t {
   kMatches = 16,  ///< names a source and a tag, which may be wildcards
   kProbes = 32,
   kMessage = 64,  ///< MPI_Mrecv, MPI_Imrecv
-  kWindow = 128,  ///< its data is there at the end of the epoch: MPI_Get and its kin
+  kWindow = 128,  ///< its data is there at the end of the epoch: MPI_Get and the like
   kSync = 256,  ///< ends an epoch, or completes operations
   kUnforced = 512,  ///< its outcome depends on other processes in a way that is not recorded
   kFile = 1024,

@@ -108,7 +108,7 @@ template <class Is>
 uint64_t calls_of(const PerThread& t, Is is) {
   uint64_t sum = 0;
   for (unsigned id = 0; id < kCallCount; ++id)
-    if (is(kCallInfo[id])) sum += t.thread->lane->counters[id].count;
+    if (is(kCallInfo[id])) sum += t.thread->trace->counters[id].count;
   return sum;
 }
 
@@ -137,7 +137,7 @@ void text_of(const Event* e, const Difference& d, char* text, size_t room) {
   const bool one_buffer = (is & kSwaps) || ((is & kCollects) && collective_of(e->id) == Collective::kBcast);
   const bool takes = d.what == What::kInput && !one_buffer;
   if (!(is & kCollects) && !(is & (takes ? kTakes : kGives | kSwaps))) return;
-  const Side& side = takes ? e->receive : e->send;
+  const DataArgument& side = takes ? e->receive : e->send;
   if (side.counts != nullptr && (is & kCollects)) return;
   const View view = make_view(*e->thread, side.buffer, side.count, side.type);
   if (view.reason != Reason::kNone || !view.type->contiguous || view.bytes < 4 || view.type->size != 1) return;
@@ -281,7 +281,7 @@ void add_values(Finding& finding, const Difference& d) {
 uint64_t divergences() { return found.load(std::memory_order_relaxed); }
 
 uint64_t clock_reads(const Thread& thread) {
-  const auto* counters = thread.lane->counters;
+  const auto* counters = thread.trace->counters;
   return counters[static_cast<unsigned>(CallId::kMPI_Wtime)].count +
          counters[static_cast<unsigned>(CallId::kMPI_Wtick)].count;
 }
@@ -322,10 +322,11 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
                 sources.count != 0 || d.what == What::kStuck || d.what == What::kInput ? Confidence::kSuspected
                                                                                        : Confidence::kProved);
   say(finding, e, t, call, d, where, before);
-  const ring::Lane& lane = *t.thread->lane;
-  if (lane.step != 0)
-    finding.add("step", "%" PRIu64 " (%s)", lane.step,
-                lane.step_name != 0 && lane.step_name < runtime.name_count ? runtime.names[lane.step_name].name : "");
+  const ring::TraceBuffer& trace = *t.thread->trace;
+  if (trace.step != 0)
+    finding.add(
+        "step", "%" PRIu64 " (%s)", trace.step,
+        trace.step_name != 0 && trace.step_name < runtime.name_count ? runtime.names[trace.step_name].name : "");
   finding.add("call", "number %" PRIu64 " of stream %u, %s at %s",
               call != nullptr && call->known ? call->number : t.cursor->number(), t.stream_id,
               e != nullptr ? name_of(e->id) : "none", where);

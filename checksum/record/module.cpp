@@ -90,7 +90,7 @@ void before_init() {
   name_directory();
   identity_of_this_rank(&identity);
   Problem problem;
-  if (mode.recording && !directory_claim(directory, identity, &problem)) refuse(problem);
+  if (mode.recording && !directory_lock(directory, identity, &problem)) refuse(problem);
 }
 
 void after_init() {

@@ -2,7 +2,7 @@
 //
 // Replay: MPI decides as it did in the recorded run. A receive with wildcards is posted with the source and tag that it
 // had then; among receives that end with the same communicator, source and tag posting order is sending order (MPI 4.0
-// section 3.5), so each gets the message that it got. MPI_Waitany and its kin wait for the requests that were complete
+// section 3.5), so each gets the message that it got. MPI_Waitany and the like wait for the requests that were complete
 // then; a test that failed fails, having let MPI progress; one that succeeded waits. All waits are repeated tests with
 // a limit: what does not come is said, never waited for without end.
 
@@ -72,7 +72,7 @@ void fail_poll(Event& e) {
   if (e.outcount != nullptr) *e.outcount = 0;
 }
 
-/// MPI_Irecv and its kin.
+/// MPI_Irecv and the like.
 bool post_matched(Event& e, PerThread& t, Call& call) {
   if (e.attributes & kCallPersistent) return false;  // each start may match another message
   Match match;
@@ -182,7 +182,7 @@ bool complete_all(Event& e, PerThread& t, Call& call) {
   return true;
 }
 
-/// MPI_Wait, MPI_Test and their kin that completed something in the recorded run.
+/// MPI_Wait, MPI_Test and the like that completed something in the recorded run.
 bool complete(Event& e, PerThread& t, Call& call) {
   switch (call_info(e.id).completion) {
     case resil::Completion::kAny: return complete_one(e, t, call);

@@ -160,7 +160,7 @@ bool substitute_cancel(Event& event);
 int test_request(Event& event, int64_t index, int* flag, void* status);
 bool substitutes_used();
 
-// --- windows.cpp: what MPI_Get and its kin bring, at the end of their epoch -----------------------------------------
+// --- windows.cpp: what MPI_Get and the like bring, at the end of their epoch ----------------------------------------
 void window_get(Event& event);
 /// Everything that came by operations on the window that this call completes. `then`: the recorded call, or null.
 Value window_sync(Event& event, const CallRecord* then);

@@ -15,7 +15,7 @@ struct Fetched {
   View view;
   uint64_t window;
   int32_t target;
-  bool decided;  ///< what comes depends on the order in which processes came: MPI_Fetch_and_op and its kin
+  bool decided;  ///< what comes depends on the order in which processes came: MPI_Fetch_and_op and the like
   Fetched* next;
 };
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checksum/record/claim.h"
+#include "checksum/record/directory_lock.h"
 #include "checksum/record/writer_internal.h"
 #include "shim/runtime/memory.h"
 
@@ -30,7 +30,7 @@ void after_fork_in_child() {
 
 bool writer_open(const char* directory, const Identity& identity, const Names& names, Problem* problem) {
   SizeSignalShield shield;
-  if (!directory_is_claimed(directory, identity.launch, problem)) return false;
+  if (!directory_is_locked(directory, identity.launch, problem)) return false;
   snprintf(writer.path, sizeof(writer.path), "%.1000s/rank-%05d.rec", directory, identity.rank);
   if (const int error = writer.file.create(writer.path, identity)) {
     problem->kind =

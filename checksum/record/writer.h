@@ -30,7 +30,7 @@ constexpr double kPatienceSeconds = 30;
 /// (whose fence then assures that no rank opens its file before somebody has cleaned up); directories that are not
 /// shared are made ready by their own ranks. An older recording in it is removed; anything else that is not record's
 /// own makes it fail with kNotEmpty. `identity` needs launch, world_size, program only, and is for recording.json.
-bool directory_claim(const char* directory, const Identity& identity, Problem* problem);
+bool directory_lock(const char* directory, const Identity& identity, Problem* problem);
 
 class Stream;
 

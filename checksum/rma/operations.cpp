@@ -205,7 +205,7 @@ void note(Event& e) {
     return;
   }
   Thread& thread = *e.thread;
-  const Side& side = kind.receives ? e.receive : e.send;
+  const DataArgument& side = kind.receives ? e.receive : e.send;
   View view = {};
   if (kind.what != What::kTouch) {
     view = make_view(thread, side.buffer, side.count, side.type);

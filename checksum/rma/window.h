@@ -141,7 +141,7 @@ void operation_uncovered(Reason reason, uint64_t operations, uint64_t bytes);
 bool windows_create();
 Window* window_find(uint64_t handle);  ///< any thread
 Window* window_by_id(uint64_t id);
-void creating(Event& event);  ///< MPI_Win_create and its kin, on entry
+void creating(Event& event);  ///< MPI_Win_create and the like, on entry
 void created(Event& event);  ///< and on return
 void freeing(Event& event);  ///< MPI_Win_free, on entry
 int world_rank(const Window& window, int rank);

@@ -12,31 +12,31 @@
 namespace resil::dump {
 namespace {
 
-using ring::Lane;
-using ring::LaneState;
 using ring::Record;
+using ring::TraceBuffer;
+using ring::TraceState;
 
-bool is_live(const Lane& lane) { return lane.state == static_cast<uint32_t>(LaneState::kLive); }
+bool is_live(const TraceBuffer& trace) { return trace.state == static_cast<uint32_t>(TraceState::kLive); }
 
-uint32_t lane_count() { return runtime.lanes != nullptr ? runtime.lane_count : 0; }
+uint32_t trace_count() { return runtime.traces != nullptr ? runtime.trace_count : 0; }
 
 /// First record (counted from 0) that the ring still holds.
-uint64_t first_record(uint64_t head) { return head > ring::kRecordsPerLane ? head - ring::kRecordsPerLane : 0; }
+uint64_t first_record(uint64_t head) { return head > ring::kRecordsPerTrace ? head - ring::kRecordsPerTrace : 0; }
 
 /// The newest record that is an MPI call, among the last few.
-bool last_call(const Lane& lane, Record* record) {
-  const uint64_t head = __atomic_load_n(&lane.head, __ATOMIC_ACQUIRE);
+bool last_call(const TraceBuffer& trace, Record* record) {
+  const uint64_t head = __atomic_load_n(&trace.head, __ATOMIC_ACQUIRE);
   const uint64_t first = first_record(head);
   for (uint64_t n = head; n > first && head - n < kListedRecords;) {
-    if (copy_record(lane, --n, record) && is_call(*record)) return true;
+    if (copy_record(trace, --n, record) && is_call(*record)) return true;
   }
   return false;
 }
 
 /// Number of the outermost open record; false outside MPI, or when it is overwritten (a callback with many calls).
-bool open_call(const Lane& lane, Record* record) {
-  const uint64_t current = __atomic_load_n(&lane.current, __ATOMIC_ACQUIRE);
-  return current != 0 && copy_record(lane, current - 1, record);
+bool open_call(const TraceBuffer& trace, Record* record) {
+  const uint64_t current = __atomic_load_n(&trace.current, __ATOMIC_ACQUIRE);
+  return current != 0 && copy_record(trace, current - 1, record);
 }
 
 void put_rank(SafeText& text) {
@@ -90,23 +90,23 @@ void find_pending(Pending* pending) {
   }
 }
 
-void Content::lane_sentence(const Lane& lane) const {
+void Content::trace_sentence(const TraceBuffer& trace) const {
   Record record;
-  const bool inside = __atomic_load_n(&lane.current, __ATOMIC_ACQUIRE) != 0;
-  if (inside && !open_call(lane, &record)) {
+  const bool inside = __atomic_load_n(&trace.current, __ATOMIC_ACQUIRE) != 0;
+  if (inside && !open_call(trace, &record)) {
     text.str("in an MPI call whose record has been overwritten by calls from its callbacks");
   } else if (inside) {
     text.str("in ");
     put_call(text, record, own_communicators(), true);
     text.str(", for ").str(record.flags & ring::kUntimed ? "at most " : "").seconds(age(moment, record.time));
-    if (lane.depth > 1) text.str(", now in a callback of it");
+    if (trace.depth > 1) text.str(", now in a callback of it");
     if (record.site != 0) {
       text.str(", called at ");
       symbols.put_site(text, record.site);
     }
   } else if (runtime.header->phase == static_cast<uint32_t>(ring::Phase::kStarting)) {
     text.str("in MPI_Init for ").seconds(age(moment, runtime.header->ticks_start));
-  } else if (!last_call(lane, &record)) {
+  } else if (!last_call(trace, &record)) {
     text.str("in user code, has called nothing in MPI yet");
   } else if (record.repeat > 1 && (record.flags & ring::kFolded) != 0) {
     text.str("polling: ");
@@ -128,17 +128,17 @@ void Content::lane_sentence(const Lane& lane) const {
 void Content::what_it_waits_for(const char* prefix, uint32_t most) const {
   uint32_t put = 0;
   uint32_t live = 0;
-  for (uint32_t i = 0; i < lane_count(); ++i) {
-    const Lane& lane = runtime.lanes[i];
-    if (!is_live(lane) || ++live > most) continue;
+  for (uint32_t i = 0; i < trace_count(); ++i) {
+    const TraceBuffer& trace = runtime.traces[i];
+    if (!is_live(trace) || ++live > most) continue;
     text.str(prefix);
     if (put++ == 0) put_rank(text);
     else text.str("  and");
-    if (lane.tid != runtime.pid) {
-      text.str(" thread ").i64(lane.tid).str(" (").safe(lane.name, sizeof lane.name).chr(')');
+    if (trace.tid != runtime.pid) {
+      text.str(" thread ").i64(trace.tid).str(" (").safe(trace.name, sizeof trace.name).chr(')');
     }
     text.str(": ");
-    lane_sentence(lane);
+    trace_sentence(trace);
     text.chr('\n');
   }
   if (put == 0) {
@@ -162,18 +162,18 @@ void Content::header(uint32_t number, const char* reason) const {
 }
 
 void Content::progress(const char* prefix) const {
-  for (uint32_t i = 0; i < lane_count(); ++i) {
-    const Lane& lane = runtime.lanes[i];
-    if (!is_live(lane)) continue;
+  for (uint32_t i = 0; i < trace_count(); ++i) {
+    const TraceBuffer& trace = runtime.traces[i];
+    if (!is_live(trace)) continue;
     text.str(prefix);
-    if (lane.step != 0) {
-      text.str("step ").u64(lane.step);
-      if (lane.step_name != 0 && lane.step_name < runtime.name_count && runtime.names != nullptr) {
-        text.str(" \"").safe(runtime.names[lane.step_name].name, sizeof(ring::Name::name)).chr('"');
+    if (trace.step != 0) {
+      text.str("step ").u64(trace.step);
+      if (trace.step_name != 0 && trace.step_name < runtime.name_count && runtime.names != nullptr) {
+        text.str(" \"").safe(runtime.names[trace.step_name].name, sizeof(ring::Name::name)).chr('"');
       }
       text.str(", ");
     }
-    text.u64(lane.calls).str(" MPI calls so far; ");
+    text.u64(trace.calls).str(" MPI calls so far; ");
     break;  // the first thread's; the others are in the file
   }
   if (pending.total == 0) {
@@ -192,28 +192,28 @@ void Content::modules(const char* prefix) const {
 
 void Content::records() const {
   uint32_t put = 0;
-  for (uint32_t i = 0; i < lane_count(); ++i) {
-    const Lane& lane = runtime.lanes[i];
-    if (!is_live(lane)) continue;
-    if (++put > kListedLanes) continue;
-    text.str("\nThread ").i64(lane.tid).str(" (").safe(lane.name, sizeof lane.name).str("): ").u64(lane.calls);
-    text.str(" MPI calls, step ").u64(lane.step != 0 ? lane.step : lane.calls);
-    if (lane.step != 0 && lane.step_name < runtime.name_count && runtime.names != nullptr) {
-      text.str(" \"").safe(runtime.names[lane.step_name].name, sizeof(ring::Name::name)).chr('"');
+  for (uint32_t i = 0; i < trace_count(); ++i) {
+    const TraceBuffer& trace = runtime.traces[i];
+    if (!is_live(trace)) continue;
+    if (++put > kListedTraces) continue;
+    text.str("\nThread ").i64(trace.tid).str(" (").safe(trace.name, sizeof trace.name).str("): ").u64(trace.calls);
+    text.str(" MPI calls, step ").u64(trace.step != 0 ? trace.step : trace.calls);
+    if (trace.step != 0 && trace.step_name < runtime.name_count && runtime.names != nullptr) {
+      text.str(" \"").safe(runtime.names[trace.step_name].name, sizeof(ring::Name::name)).chr('"');
     }
-    text.str(lane.step != 0 ? "" : " (the program names no steps: MPI calls)").str(". Last records, newest first:\n");
-    const uint64_t head = __atomic_load_n(&lane.head, __ATOMIC_ACQUIRE);
+    text.str(trace.step != 0 ? "" : " (the program names no steps: MPI calls)").str(". Last records, newest first:\n");
+    const uint64_t head = __atomic_load_n(&trace.head, __ATOMIC_ACQUIRE);
     const uint64_t first = first_record(head);
     for (uint64_t n = head; n > first && head - n < kListedRecords;) {
       Record record;
       text.str("  ");
-      if (copy_record(lane, --n, &record)) put_record(text, symbols, moment, record);
+      if (copy_record(trace, --n, &record)) put_record(text, symbols, moment, record);
       else text.str("(overwritten while it was read)");
       text.chr('\n');
     }
     if (head == 0) text.str("  none\n");
   }
-  if (put > kListedLanes) text.chr('\n').u64(put - kListedLanes).str(" more threads that call MPI are not listed\n");
+  if (put > kListedTraces) text.chr('\n').u64(put - kListedTraces).str(" more threads that call MPI are not listed\n");
 }
 
 void Content::requests() const {

@@ -16,7 +16,7 @@ namespace resil::dump {
 constexpr uint32_t kListedRequests = 64;
 constexpr uint32_t kListedRecords = 16;
 constexpr uint32_t kListedComms = 64;
-constexpr uint32_t kListedLanes = 64;
+constexpr uint32_t kListedTraces = 64;
 constexpr uint32_t kBriefFrames = 10;  ///< frames of the stack in one line
 constexpr uint32_t kBriefNameBytes = 48;
 
@@ -35,8 +35,9 @@ struct Content {
   const Moment& moment;
   const Pending& pending;
 
-  /// "rank 3 of 16 (node17, pid 812): in MPI_Recv from rank 2, …, for 12.4 s, called at …" One line for each lane,
-  /// newline included; at most `most` lanes, and a line that counts the rest. `prefix` begins each line.
+  /// "rank 3 of 16 (node17, pid 812): in MPI_Recv from rank 2, …, for 12.4 s, called at …" One line for each trace
+  /// buffer, newline included; at most `most` trace buffers, and a line that counts the rest. `prefix` begins each
+  /// line.
   void what_it_waits_for(const char* prefix, uint32_t most) const;
   /// Phase, time, reason, versions: one line.
   void header(uint32_t number, const char* reason) const;
@@ -54,7 +55,7 @@ struct Content {
   void brief_stack(const Threads& threads, const char* prefix) const;
 
  private:
-  void lane_sentence(const ring::Lane& lane) const;
+  void trace_sentence(const ring::TraceBuffer& trace) const;
   void frame(uint64_t address) const;
   void stack(const Stack& stack) const;
 };

@@ -57,7 +57,7 @@ bool enabled() { return config_integer("RESIL_EXAMPLE") != 0; }
 void before_init() { slot = thread_slot(); }
 
 // 4. After the real MPI_Init. MPI is usable here and in the other hooks through `backend` only (the next PMPI_ layer),
-// and messages of resil's own go over the private communicator, if there is one: where some rank does not carry resil
+// and messages of resil's own go over the private communicator, if there is one: where some rank runs without resil
 // there is none, and the module must do without. After MPI_Init only point-to-point and nonblocking calls are allowed.
 void after_init() {
   if (private_comm() == 0) {

@@ -41,8 +41,8 @@ void report(JsonWriter& json) {
   json.begin_object("calls");
   for (unsigned id = 0; id < kCallCount; ++id) {
     ring::CallCounter total = {};
-    for (uint32_t lane = 0; lane < lane_total(); ++lane) {
-      const ring::CallCounter& counter = lane_at(lane).counters[id];
+    for (uint32_t trace = 0; trace < trace_total(); ++trace) {
+      const ring::CallCounter& counter = trace_at(trace).counters[id];
       total.count += counter.count;
       total.ticks += counter.ticks;
       total.bytes += counter.bytes;
@@ -58,17 +58,17 @@ void report(JsonWriter& json) {
   uint64_t unattributed = unattributed_ticks.load() + (current_thread != nullptr ? current_thread->unattributed : 0);
   json.number("seconds_unattributed", static_cast<double>(unattributed) * seconds);
   json.begin_array("peers");
-  for (uint32_t first = 0; first < lane_total(); ++first) {
-    for (const ring::PeerCounter& peer : lane_at(first).peers) {
-      if (lane_at(first).head == 0 || peer.rank == -1 ||
+  for (uint32_t first = 0; first < trace_total(); ++first) {
+    for (const ring::PeerCounter& peer : trace_at(first).peers) {
+      if (trace_at(first).head == 0 || peer.rank == -1 ||
           (peer.rank == -2 && peer.sent_messages + peer.received_messages == 0))
         continue;
       ring::PeerCounter total = {peer.rank, 0, 0, 0, 0, 0};
       bool earlier = false;
-      for (uint32_t lane = 0; lane < lane_total(); ++lane) {
-        for (const ring::PeerCounter& same : lane_at(lane).peers) {
-          if (lane_at(lane).head == 0 || same.rank != peer.rank) continue;
-          earlier = earlier || lane < first;
+      for (uint32_t trace = 0; trace < trace_total(); ++trace) {
+        for (const ring::PeerCounter& same : trace_at(trace).peers) {
+          if (trace_at(trace).head == 0 || same.rank != peer.rank) continue;
+          earlier = earlier || trace < first;
           total.sent_messages += same.sent_messages;
           total.sent_bytes += same.sent_bytes;
           total.received_messages += same.received_messages;
@@ -93,9 +93,9 @@ void report(JsonWriter& json) {
 void record_user(ring::RecordState state, const char* name, uint64_t value) {
   Thread* thread = thread_register();
   if (thread == nullptr || thread->disabled) return;
-  ring::Lane& lane = *thread->lane;
+  ring::TraceBuffer& trace = *thread->trace;
   uint32_t name_index = flight::intern(name);
-  ring::Record& record = *flight::place_for_next(lane, lane.head);
+  ring::Record& record = *flight::place_for_next(trace, trace.head);
   record = {};
   record.time = thread->last_time = ticks();
   record.call = 0;
@@ -104,13 +104,13 @@ void record_user(ring::RecordState state, const char* name, uint64_t value) {
   record.peer = ring::kNoPeer;
   record.tag = ring::kNoTag;
   record.repeat = 1;
-  record.sequence = lane.calls;
+  record.sequence = trace.calls;
   record.aux = state == ring::RecordState::kStep ? name_index : value;
   if (state == ring::RecordState::kStep) {
-    record.sequence = ++lane.step;
-    lane.step_name = name_index;
+    record.sequence = ++trace.step;
+    trace.step_name = name_index;
   }
-  __atomic_store_n(&lane.head, lane.head + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&trace.head, trace.head + 1, __ATOMIC_RELEASE);
   if (state != ring::RecordState::kStep) run_hooks(&Module::logged, *thread, state, name, value);
 }
 

@@ -10,8 +10,8 @@
 
 namespace resil {
 
-/// Appends one of resil.h's records to the calling thread's lane. Interns `name` (at most 63 bytes are kept). A call
-/// from a thread that never called MPI makes its lane. Nothing happens when resil is not attached.
+/// Appends one of resil.h's records to the calling thread's trace buffer. Interns `name` (at most 63 bytes are kept). A
+/// call from a thread that never called MPI makes its trace buffer. Nothing happens when resil is not attached.
 void record_user(ring::RecordState state, const char* name, uint64_t value);
 
 }  // namespace resil

@@ -90,13 +90,13 @@ struct Driver {
 
 extern const Driver cuda_driver, hip_driver;
 
-constexpr unsigned kLanes = 4, kKernels = 16;
+constexpr unsigned kStreamRoles = 4, kKernels = 16;
 
 struct Device {
   const Driver* driver;
   Place place;
   std::atomic<bool> lost;
-  std::atomic<void*> streams[kLanes];
+  std::atomic<void*> streams[kStreamRoles];
 
   SpinLock events_lock;
   uint32_t event_count;

@@ -76,8 +76,8 @@ bool alive(Device& device) {
 namespace {
 
 /// Made on first use. Null: refused. Inside the device.
-void* lane_stream(Device& device, Inside& inside, Lane lane) {
-  std::atomic<void*>& kept = device.streams[static_cast<unsigned>(lane)];
+void* stream_of_role(Device& device, Inside& inside, StreamRole role) {
+  std::atomic<void*>& kept = device.streams[static_cast<unsigned>(role)];
   void* stream = kept.load(std::memory_order_acquire);
   if (stream != nullptr) [[likely]]
     return stream;
@@ -116,15 +116,15 @@ void event_release(Device& device, EventHandle event) {
   if (inside.good()) inside.check(device.driver->event_destroy(event_of(event)));
 }
 
-bool event_record(Device& device, Lane lane, EventHandle event) {
+bool event_record(Device& device, StreamRole role, EventHandle event) {
   Inside inside(device);
-  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
+  void* stream = inside.good() ? stream_of_role(device, inside, role) : nullptr;
   return stream != nullptr && inside.check(device.driver->event_record(event_of(event), stream));
 }
 
-bool lane_wait(Device& device, Lane lane, EventHandle event) {
+bool stream_wait(Device& device, StreamRole role, EventHandle event) {
   Inside inside(device);
-  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
+  void* stream = inside.good() ? stream_of_role(device, inside, role) : nullptr;
   return stream != nullptr && inside.check(device.driver->stream_wait(stream, event_of(event)));
 }
 
@@ -139,50 +139,50 @@ State event_query(Device& device, EventHandle event) {
 
 namespace {
 
-bool copy(Device& device, Lane lane, void* to, const void* from, size_t bytes) {
+bool copy(Device& device, StreamRole role, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return true;
   Inside inside(device);
-  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
-  return stream != nullptr && inside.check(device.driver->copy(to, from, bytes, lane == Lane::kUp, stream));
+  void* stream = inside.good() ? stream_of_role(device, inside, role) : nullptr;
+  return stream != nullptr && inside.check(device.driver->copy(to, from, bytes, role == StreamRole::kUp, stream));
 }
 
-bool copy_2d(Device& device, Lane lane, void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-             size_t rows) {
+bool copy_2d(Device& device, StreamRole role, void* to, size_t to_pitch, const void* from, size_t from_pitch,
+             size_t width, size_t rows) {
   if (width == 0 || rows == 0) return true;
   Inside inside(device);
-  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
-  return stream != nullptr &&
-         inside.check(device.driver->copy_2d(to, to_pitch, from, from_pitch, width, rows, lane == Lane::kUp, stream));
+  void* stream = inside.good() ? stream_of_role(device, inside, role) : nullptr;
+  return stream != nullptr && inside.check(device.driver->copy_2d(to, to_pitch, from, from_pitch, width, rows,
+                                                                  role == StreamRole::kUp, stream));
 }
 
 }  // namespace
 
 bool copy_down(Device& device, void* host, const void* from, size_t bytes) {
-  return copy(device, Lane::kDown, host, from, bytes);
+  return copy(device, StreamRole::kDown, host, from, bytes);
 }
 
 bool copy_up(Device& device, void* to, const void* host, size_t bytes) {
-  return copy(device, Lane::kUp, to, host, bytes);
+  return copy(device, StreamRole::kUp, to, host, bytes);
 }
 
 bool copy_down_2d(Device& device, void* host, size_t host_pitch, const void* from, size_t pitch, size_t width,
                   size_t rows) {
-  return copy_2d(device, Lane::kDown, host, host_pitch, from, pitch, width, rows);
+  return copy_2d(device, StreamRole::kDown, host, host_pitch, from, pitch, width, rows);
 }
 
 bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t host_pitch, size_t width,
                 size_t rows) {
-  return copy_2d(device, Lane::kUp, to, pitch, host, host_pitch, width, rows);
+  return copy_2d(device, StreamRole::kUp, to, pitch, host, host_pitch, width, rows);
 }
 
-bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes, Lane lane) {
+bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes, StreamRole role) {
   if (bytes == 0) return true;
   if (to_device.driver != from_device.driver || from_device.lost.load(std::memory_order_relaxed)) {
     keep_error("the two devices are not of one runtime, or one is gone");
     return false;
   }
   Inside inside(to_device);
-  void* stream = inside.good() ? lane_stream(to_device, inside, lane) : nullptr;
+  void* stream = inside.good() ? stream_of_role(to_device, inside, role) : nullptr;
   return stream != nullptr &&
          inside.check(to_device.driver->copy_peer(to_device, to, from_device, from, bytes, stream));
 }
@@ -231,10 +231,10 @@ void* kernel(Device& device, const char* name) {
   return function;
 }
 
-bool launch(Device& device, Lane lane, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
+bool launch(Device& device, StreamRole role, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
             void** arguments) {
   Inside inside(device);
-  void* stream = inside.good() ? lane_stream(device, inside, lane) : nullptr;
+  void* stream = inside.good() ? stream_of_role(device, inside, role) : nullptr;
   return stream != nullptr &&
          inside.check(device.driver->launch(kernel, blocks, threads, shared_bytes, stream, arguments));
 }

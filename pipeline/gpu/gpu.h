@@ -51,21 +51,21 @@ const char* last_error();
 /// The streams that resil owns on each device, all non-blocking: they never wait for the program's default stream. MPI
 /// does not know the program's streams: a program completes its kernels before it hands their data to MPI, so none of
 /// its streams has to be waited for.
-enum class Lane : uint8_t { kDown, kUp, kPeer, kKernel };
+enum class StreamRole : uint8_t { kDown, kUp, kPeer, kKernel };
 
 /// An event of a device's; 0: none. Taken from a free list, made when that is empty.
 using EventHandle = uint64_t;
 EventHandle event_acquire(Device& device);
 void event_release(Device& device, EventHandle event);
-/// Everything enqueued on the lane so far is complete when the event is.
-bool event_record(Device& device, Lane lane, EventHandle event);
-/// The lane goes on only when the event is complete.
-bool lane_wait(Device& device, Lane lane, EventHandle event);
+/// Everything enqueued on the stream so far is complete when the event is.
+bool event_record(Device& device, StreamRole role, EventHandle event);
+/// The stream goes on only when the event is complete.
+bool stream_wait(Device& device, StreamRole role, EventHandle event);
 enum class State : uint8_t { kPending, kDone, kFailed };
 /// Never blocks.
 State event_query(Device& device, EventHandle event);
 
-// --- Copies: enqueued, never waited for. `host` is pinned memory of resil's ------------------------------------------
+// --- Copies: enqueued, never waited for. `host` is pinned memory of resil's -----------------------------------------
 
 bool copy_down(Device& device, void* host, const void* from, size_t bytes);
 bool copy_up(Device& device, void* to, const void* host, size_t bytes);
@@ -73,9 +73,9 @@ bool copy_up(Device& device, void* to, const void* host, size_t bytes);
 bool copy_down_2d(Device& device, void* host, size_t host_pitch, const void* from, size_t pitch, size_t width,
                   size_t rows);
 bool copy_up_2d(Device& device, void* to, size_t pitch, const void* host, size_t host_pitch, size_t width, size_t rows);
-/// Between two devices, or on one, on that lane of `to_device`.
+/// Between two devices, or on one, on that stream of `to_device`.
 bool copy_peer(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes,
-               Lane lane = Lane::kPeer);
+               StreamRole role = StreamRole::kPeer);
 
 // --- Kernels --------------------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ bool copy_peer(Device& to_device, void* to, Device& from_device, const void* fro
 /// context on first use. Null: not built, no code for this device, or refused.
 void* kernel(Device& device, const char* name);
 /// `arguments` as the drivers take them: an array of addresses of the arguments.
-bool launch(Device& device, Lane lane, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
+bool launch(Device& device, StreamRole role, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
             void** arguments);
 /// The device's address of pinned memory of resil's, for kernels that write results there; null: none.
 void* device_address(Device& device, void* pinned);

@@ -25,7 +25,7 @@ enum class Way : uint8_t {
   kOrder,
   kExact,
   kP2p,
-  kNativeRanks,  ///< some rank of the job does not carry resil
+  kNativeRanks,  ///< some rank of the job runs without resil
   kNativeWorld,  ///< members of another world
   kNativeArguments,  ///< the library will refuse it
   kNativeSize,  ///< nonblocking or persistent, and too large to be gathered

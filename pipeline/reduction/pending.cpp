@@ -15,7 +15,7 @@
 #include "shim/model/datatype/type_map.h"
 #include "shim/report/log.h"
 #include "shim/runtime/progress.h"
-#include "shim/tables/held.h"
+#include "shim/tables/deferred_free.h"
 #include "shim/tables/tables.h"
 
 namespace resil::reduction {
@@ -111,8 +111,8 @@ void lay_out(Pending& p) {
 void discard(Pending* p) {
   const Operand& o = p->call.operand;
   if (o.user) {
-    let_go(HeldKind::kOp, o.op_handle);
-    let_go(HeldKind::kType, o.type_handle);
+    release_handle(FreedKind::kOp, o.op_handle);
+    release_handle(FreedKind::kType, o.type_handle);
     if (o.map != nullptr) type_map_release(o.map);
   }
   release(p->cells);
@@ -133,7 +133,7 @@ Pending* prepare(const Call& call, Way way) {
   }
   const Operand& o = call.operand;
   if (o.user) {
-    if (!hold(HeldKind::kOp, o.op_handle) || !hold(HeldKind::kType, o.type_handle)) {
+    if (!keep_handle(FreedKind::kOp, o.op_handle) || !keep_handle(FreedKind::kType, o.type_handle)) {
       log_line(messages::reduction::too_many_pending);
       backend->messages->abort(93);
     }

@@ -23,14 +23,14 @@ struct Header {
 static_assert(sizeof(Header) <= kHeadroom);
 
 /// A message that came to the wrong thread.
-struct Aside {
-  Aside* next;
+struct UnexpectedMessage {
+  UnexpectedMessage* next;
   int32_t source;
   char* memory;
   size_t bytes;
 };
-Aside* aside;
-uint32_t aside_count;
+UnexpectedMessage* unexpected;
+uint32_t unexpected_count;
 SpinLock lock;
 
 uint32_t names[6];
@@ -43,22 +43,22 @@ PrivateTag tag_of(const Key& key) {
 
 const Header& header_of(const char* message) { return *reinterpret_cast<const Header*>(message); }
 
-void put_aside(int32_t source, char* message, size_t bytes) {
-  auto* entry = reinterpret_cast<Aside*>(allocate(sizeof(Aside)));
+void keep_unexpected(int32_t source, char* message, size_t bytes) {
+  auto* entry = reinterpret_cast<UnexpectedMessage*>(allocate(sizeof(UnexpectedMessage)));
   SpinGuard guard(lock);
-  *entry = {aside, source, message, bytes};
-  aside = entry;
-  __atomic_fetch_add(&aside_count, 1, __ATOMIC_RELEASE);
+  *entry = {unexpected, source, message, bytes};
+  unexpected = entry;
+  __atomic_fetch_add(&unexpected_count, 1, __ATOMIC_RELEASE);
 }
 
-Aside* find_aside(int32_t source, const Key& key) {
-  if (__atomic_load_n(&aside_count, __ATOMIC_ACQUIRE) == 0) [[likely]]
+UnexpectedMessage* find_unexpected(int32_t source, const Key& key) {
+  if (__atomic_load_n(&unexpected_count, __ATOMIC_ACQUIRE) == 0) [[likely]]
     return nullptr;
   SpinGuard guard(lock);
-  for (Aside** place = &aside; *place != nullptr; place = &(*place)->next)
-    if (Aside* entry = *place; entry->source == source && header_of(entry->memory).key == key) {
+  for (UnexpectedMessage** place = &unexpected; *place != nullptr; place = &(*place)->next)
+    if (UnexpectedMessage* entry = *place; entry->source == source && header_of(entry->memory).key == key) {
       *place = entry->next;
-      __atomic_fetch_sub(&aside_count, 1, __ATOMIC_RELEASE);
+      __atomic_fetch_sub(&unexpected_count, 1, __ATOMIC_RELEASE);
       return entry;
     }
   return nullptr;
@@ -100,7 +100,7 @@ char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t by
   flight::hop(thread, name_of(key.hop, false), world_rank, bytes);
   char* room = arena.allocate(kHeadroom + bytes);
   for (Wait wait(thread);;) {
-    if (Aside* entry = find_aside(world_rank, key); entry != nullptr) [[unlikely]] {
+    if (UnexpectedMessage* entry = find_unexpected(world_rank, key); entry != nullptr) [[unlikely]] {
       const bool fits = entry->bytes == kHeadroom + bytes;
       if (fits) memcpy(room, entry->memory, entry->bytes);
       release(entry->memory);
@@ -123,7 +123,7 @@ char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t by
       memory = allocate(size);
       memcpy(memory, room, size);
     }
-    put_aside(world_rank, memory, size);
+    keep_unexpected(world_rank, memory, size);
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See blocking.h. A thread counts itself, then looks for sends in lanes; another puts its send into a lane, then looks
-// at the count: one of them sees the other. Threads whose call began before this module woke up have not counted
-// themselves: until they have left it, they show in the flight recorder's lanes.
+// See blocking.h. A thread counts itself, then looks for sends in send queues; another puts its send into a send queue,
+// then looks at the count: one of them sees the other. Threads whose call began before this module woke up have not
+// counted themselves: until they have left it, they show in the flight recorder's send queues.
 
 #include "pipeline/staging/blocking.h"
 
@@ -30,7 +30,7 @@ constinit thread_local uint64_t counted_frame __attribute__((tls_model("initial-
 /// Calls that were open when the module woke up.
 constexpr unsigned kEarlier = 64;
 struct Earlier {
-  uint32_t lane;
+  uint32_t send_queue;
   uint64_t call;
 };
 enum class Known : uint8_t { kNotYet, kSome, kNone, kNever };
@@ -39,7 +39,7 @@ constinit Earlier earlier[kEarlier];
 constinit unsigned earlier_count;
 constinit SpinLock lock;
 
-uint64_t open_call(uint32_t lane) { return __atomic_load_n(&lane_at(lane).current, __ATOMIC_ACQUIRE); }
+uint64_t open_call(uint32_t send_queue) { return __atomic_load_n(&trace_at(send_queue).current, __ATOMIC_ACQUIRE); }
 
 /// All stores of other threads from before they could see that the module is awake are seen now. A system call, once.
 bool fence_all_threads() {
@@ -49,11 +49,11 @@ bool fence_all_threads() {
 
 Known find_earlier() {
   if (!fence_all_threads()) return Known::kNever;
-  for (uint32_t lane = 0; lane < lane_total(); ++lane) {
-    const uint64_t call = open_call(lane);
-    if (call == 0 || &lane_at(lane) == current_thread->lane) continue;
+  for (uint32_t send_queue = 0; send_queue < trace_total(); ++send_queue) {
+    const uint64_t call = open_call(send_queue);
+    if (call == 0 || &trace_at(send_queue) == current_thread->trace) continue;
     if (earlier_count == kEarlier) return Known::kNever;
-    earlier[earlier_count++] = {lane, call};
+    earlier[earlier_count++] = {send_queue, call};
   }
   return Known::kSome;
 }
@@ -61,7 +61,7 @@ Known find_earlier() {
 /// Forgets those that have ended.
 Known look_again() {
   for (unsigned i = 0; i < earlier_count;)
-    if (open_call(earlier[i].lane) != earlier[i].call) earlier[i] = earlier[--earlier_count];
+    if (open_call(earlier[i].send_queue) != earlier[i].call) earlier[i] = earlier[--earlier_count];
     else ++i;
   return earlier_count == 0 ? Known::kNone : Known::kSome;
 }

@@ -6,8 +6,8 @@
 //
 // Which arguments mean what on this rank: shim/model/transfers.h.
 
+#include "pipeline/staging/buffer_arguments.h"
 #include "pipeline/staging/operation.h"
-#include "pipeline/staging/sides.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
 #include "shim/runtime/accelerators/host_memory.h"
@@ -31,7 +31,7 @@ int* sources_of(const Event& e) {
 /// Opens what lies on a device. kHostBuffer: nothing does; else why not, and nothing is held.
 Refusal open_sides(Event& e, Operation* o) {
   const Collective operation = call_info(e.id).collective;
-  // A datatype that is not known is side_open's to find.
+  // A datatype that is not known is argument_open's to find.
   FlatTransfer send = flat_nothing(), receive;
   flat_received(e, &receive);
   o->in_place = is_overwritten(e, backend->is_in_place);
@@ -43,10 +43,10 @@ Refusal open_sides(Event& e, Operation* o) {
     receive = send;
     send = flat_nothing();
   }
-  Refusal refusal = side_open(*e.thread, send, nullptr, &o->send, &written);
+  Refusal refusal = argument_open(*e.thread, send, nullptr, &o->send, &written);
   if (refusal != Refusal::kNone && refusal != Refusal::kHostBuffer) return refusal;
   int* sources = is_neighborhood(operation) && receive.any() ? sources_of(e) : nullptr;
-  const Refusal second = side_open(*e.thread, receive, sources, &o->receive, &written);
+  const Refusal second = argument_open(*e.thread, receive, sources, &o->receive, &written);
   memory::blocks.release(sources);
   if (second != Refusal::kNone && second != Refusal::kHostBuffer) {
     packet_close(&o->send);

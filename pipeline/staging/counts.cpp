@@ -4,7 +4,7 @@
 
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/gpu/pinned.h"
-#include "pipeline/staging/lone.h"
+#include "pipeline/staging/chunked.h"
 #include "pipeline/staging/messages.h"
 #include "pipeline/staging/staging.h"
 #include "shim/report/json.h"
@@ -57,7 +57,7 @@ void count_pageable(uint64_t bytes) {
 void report_counts(JsonWriter& json) {
   for (unsigned i = 0; i < kPaths; ++i) report_counter(json, kPathNames[i], staged[i]);
   report_counter(json, "not_pinned", pageable);
-  lone_report(json);
+  chunked_report(json);
   const gpu::PinnedUse use = gpu::pinned_use();
   json.begin_object("pinned_memory");
   json.integer("bytes", static_cast<int64_t>(use.bytes));

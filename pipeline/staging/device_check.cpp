@@ -114,7 +114,7 @@ const char* prepare(Checker& c) {
   c.results_at = reinterpret_cast<uint64_t>(gpu::device_address(device, c.results));
   gpu::FillJob zero = {c.sums, kSums / 8, 0};
   void* arguments[] = {&zero};
-  if (c.results_at == 0 || !gpu::launch(device, gpu::Lane::kKernel, fill, 8, gpu::kKernelThreads, 0, arguments))
+  if (c.results_at == 0 || !gpu::launch(device, gpu::StreamRole::kKernel, fill, 8, gpu::kKernelThreads, 0, arguments))
     return "the runtime refused a launch";
   for (Batch& batch : c.batches)
     if ((batch.event = gpu::event_acquire(device)) == 0) return "the runtime refused an event";
@@ -273,10 +273,10 @@ bool launch(Checker& c) {
   batch->jobs = order.jobs;
   count(counts.launches);
   void* arguments[] = {&order};
-  const bool good =
-      gpu::launch(*c.device, gpu::Lane::kKernel, with_runs ? c.with_runs : c.plain, gpu::kernel_blocks(order.leaves),
-                  gpu::kKernelThreads, with_runs ? gpu::kGatherShared : 0, arguments) &&
-      gpu::event_record(*c.device, gpu::Lane::kKernel, batch->event);
+  const bool good = gpu::launch(*c.device, gpu::StreamRole::kKernel, with_runs ? c.with_runs : c.plain,
+                                gpu::kernel_blocks(order.leaves), gpu::kKernelThreads,
+                                with_runs ? gpu::kGatherShared : 0, arguments) &&
+                    gpu::event_record(*c.device, gpu::StreamRole::kKernel, batch->event);
   if (!good) {
     for (uint32_t i = 0; i < batch->jobs; ++i) skip(batch->packets[i], Skipped::kFailed);
     batch->jobs = 0;

@@ -43,10 +43,10 @@ uint64_t pinned_digest(Packet* packet) {
 }
 
 /// Waits for all that was ordered in that direction, as far as the runtime can be believed.
-void wait_for_lane(Packet* packet) {
+void wait_for_send_queue(Packet* packet) {
   const gpu::EventHandle event = gpu::event_acquire(*packet->device);
   if (event == 0) return;
-  if (gpu::event_record(*packet->device, packet->check.up ? gpu::Lane::kUp : gpu::Lane::kDown, event))
+  if (gpu::event_record(*packet->device, packet->check.up ? gpu::StreamRole::kUp : gpu::StreamRole::kDown, event))
     while (gpu::event_query(*packet->device, event) == gpu::State::kPending) sched_yield();
   gpu::event_release(*packet->device, event);
 }
@@ -61,7 +61,7 @@ Looks look_again(Packet* packet) {
   const Check first = packet->check;
   const double start = monotonic_seconds();
   Looks looks = {first.device, first.host, false, 0};
-  wait_for_lane(packet);
+  wait_for_send_queue(packet);
   for (bool more = true; more;) {
     looks.device_known = digest_again(packet, &looks.device);
     looks.host = pinned_digest(packet);
@@ -91,9 +91,9 @@ struct Difference {
 bool compare_again(Packet* packet, const char* device, const char* pinned, unsigned char* again, uint64_t bytes,
                    Difference* d) {
   if (!gpu::copy_down(*packet->device, again, device, bytes)) return false;
-  Packet lane = *packet;
-  lane.check.up = false;
-  wait_for_lane(&lane);
+  Packet send_queue = *packet;
+  send_queue.check.up = false;
+  wait_for_send_queue(&send_queue);
   *d = {};
   for (uint64_t i = 0; i < bytes; ++i) {
     const auto is = static_cast<unsigned char>(pinned[i]);

@@ -8,7 +8,7 @@ namespace resil::staging {
 
 namespace {
 
-/// Elements of few runs are put together until 32 lanes have a run each.
+/// Elements of few runs are put together until 32 send queues have a run each.
 constexpr uint64_t kWantedRuns = 32;
 
 /// All elements as equally spaced pieces; bytes == 0: they are not.

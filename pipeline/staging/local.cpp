@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Pack, MPI_Unpack, their external kin and MPI_Reduce_local with device buffers: what the call reads is copied down
-// before it, what it has written is copied up after it. Either side may be on a device. Of a packed buffer only the
-// part is copied that the elements of this call take.
+// MPI_Pack, MPI_Unpack, their external forms and MPI_Reduce_local with device buffers: what the call reads is copied
+// down before it, what it has written is copied up after it. Either side may be on a device. Of a packed buffer only
+// the part is copied that the elements of this call take.
 
+#include "pipeline/staging/buffer_arguments.h"
 #include "pipeline/staging/operation.h"
-#include "pipeline/staging/sides.h"
 #include "shim/abi/backend.h"
 #include "shim/call/thread.h"
 #include "shim/runtime/accelerators/host_memory.h"
@@ -28,25 +28,25 @@ void close(Local* local) {
   memory::blocks.release(local);
 }
 
-Refusal open_typed(Thread& thread, const LocalSide& side, Packet* packet) {
+Refusal open_typed(Thread& thread, const LocalArgument& side, Packet* packet) {
   const Refusal refusal = packet_open(packet, thread, side.buffer, side.count, side.type, Layout::kShadow);
   if (refusal != Refusal::kNone) *packet = {};
   return refusal;
 }
 
 /// Of what there is, as much as these elements take.
-Refusal open_packed(Thread& thread, const LocalData& data, const LocalSide& side, Packet* packet) {
+Refusal open_packed(Thread& thread, const LocalData& data, const LocalArgument& side, Packet* packet) {
   const gpu::Memory memory = side.count == 0 ? gpu::Memory::kHost : gpu::classify(side.buffer, 1).memory;
   if (memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned) return Refusal::kHostBuffer;
   const int64_t most = data.packed_size(data);
   if (most < 0) return Refusal::kDatatype;
-  LocalSide part = side;
+  LocalArgument part = side;
   part.count = most < side.count ? most : side.count;
   part.type = backend->staging->byte_type();
   return open_typed(thread, part, packet);
 }
 
-Refusal open_side(Thread& thread, const LocalData& data, const LocalSide& side, Packet* packet) {
+Refusal open_side(Thread& thread, const LocalData& data, const LocalArgument& side, Packet* packet) {
   return side.type != 0 ? open_typed(thread, side, packet) : open_packed(thread, data, side, packet);
 }
 

@@ -4,8 +4,8 @@
 
 #include "pipeline/staging/message.h"
 
+#include "pipeline/staging/chunked.h"
 #include "pipeline/staging/device_check.h"
-#include "pipeline/staging/lone.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/thread.h"
@@ -28,7 +28,7 @@ Message*& bucket(uint64_t handle) { return buckets[handle * 0x9e3779b97f4a7c15 >
 
 void release(Message* op) {
   if (op->staged) packet_close(&op->packet);
-  if (op->target != nullptr && op->target->request == 0) lone_target_release(op->target);
+  if (op->target != nullptr && op->target->request == 0) chunked_target_release(op->target);
   memory::blocks.release(op->scratch);
   OptionalGuard guard(lock, several_threads());
   pool.release(op);
@@ -56,7 +56,7 @@ Message* message_take() {
   op->handle = 0;
   op->next = op->in_bucket = op->owner = nullptr;
   op->bytes = op->came = 0;
-  op->lone = nullptr;
+  op->chunked = nullptr;
   op->target = nullptr;
   op->scratch = nullptr;
   op->error = 0;
@@ -66,8 +66,8 @@ Message* message_take() {
   op->rising.store(false, std::memory_order_relaxed);
   op->parts.store(1, std::memory_order_relaxed);
   op->marks.store(0, std::memory_order_relaxed);
-  op->lane = 0;
-  op->staged = op->sends = op->in_lane = op->persistent = op->keeps = op->claimed = op->closed = op->cancelled =
+  op->send_queue = 0;
+  op->staged = op->sends = op->in_send_queue = op->persistent = op->keeps = op->claimed = op->closed = op->cancelled =
       op->told = false;
   op->failed.store(false, std::memory_order_relaxed);
   return op;
@@ -82,7 +82,7 @@ void message_retire(Thread&, Message* op) {
 void release_retired(Thread& thread) {
   if (Message* op = started; op != nullptr) {
     started = nullptr;
-    if (op->in_lane) lane_append(thread, op);
+    if (op->in_send_queue) send_queue_append(thread, op);
     else wire_append(op);
   }
   while (retired != nullptr) [[unlikely]] {

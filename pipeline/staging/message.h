@@ -5,8 +5,9 @@
 // are the library's; staging only says when the program may be told: after the copy up. Until then completion calls do
 // not show the request to the library (wait.cpp).
 //
-// A message stands in one list at a time (copies down: its lane). Whoever looks after it takes it out, acts, and puts
-// it into the next one: with MPI_THREAD_MULTIPLE no two threads meet at one message, and no lock is held across a call.
+// A message stands in one list at a time (copies down: its send queue). Whoever looks after it takes it out, acts, and
+// puts it into the next one: with MPI_THREAD_MULTIPLE no two threads meet at one message, and no lock is held across a
+// call.
 #pragma once
 
 #include <atomic>
@@ -34,7 +35,7 @@ struct Message {
   Message* owner;  ///< MPI_Isendrecv: the receive whose request stands for this send too; null: its own
   Packet packet;
   uint64_t bytes;  ///< of data, sent or received
-  Sending* lone;  ///< a send that is cut (lone.h), until its last chunk is sent
+  Sending* chunked;  ///< a send that is cut (chunked.h), until its last chunk is sent
   Target* target;  ///< a receive into host memory that may get a head; null otherwise
   void* scratch;  ///< the data of a send of its own (MPI_Sendrecv_replace from host memory); null: none
   uint64_t came;  ///< what the status is to say; 0: as the library has it
@@ -43,14 +44,14 @@ struct Message {
   uint8_t pieces;  ///< that the library has to be done with: 2 when it is cut
   CallId call;  ///< that sent or posted it
   int32_t peer, tag;  ///< as in the call; once received: of the message
-  void* word;  ///< the ledger's, of a send in its lane (shim/runtime/staged.h)
+  void* word;  ///< the ledger's, of a send in its send queue (shim/runtime/staged.h)
   std::atomic<uint8_t> parts;  ///< that are not done: 1, with a send that it owns 2
   std::atomic<uint8_t> marks;  ///< kFinished, kDetached, kClosing, kLeaving
   bool staged;  ///< has a packet (else: MPI_Isendrecv's receive into host memory)
   bool sends;
   std::atomic<bool> rising;  ///< its copy up is under way
-  bool in_lane;  ///< a send that the library does not have yet
-  uint8_t lane;  ///< which
+  bool in_send_queue;  ///< a send that the library does not have yet
+  uint8_t send_queue;  ///< which
   bool persistent;  ///< the handle outlives its completion, and has to be freed
   bool claimed;  ///< in no list: a call of the program's is about to complete its request (wait.cpp)
   bool closed;  ///< the library has completed the request: the handle is not the message's any more
@@ -104,8 +105,8 @@ void release_retired(Thread& thread);
 /// The one with that buffer that the call completed or carried out, until release_retired; null: none.
 Message* message_retired(Thread& thread, const void* buffer, bool sends);
 /// The send that this call has started. At the call's end, when the other modules have seen it as it is,
-/// release_retired puts it into its lane or among those that the library has: from then on any thread may look after
-/// it.
+/// release_retired puts it into its send queue or among those that the library has: from then on any thread may look
+/// after it.
 void message_note_started(Message* op);
 Message* message_started(Thread& thread);
 
@@ -122,19 +123,19 @@ bool several_threads();
 // ----------------------------------------------------------------------------------------------
 
 /// The copy down has been started: to be posted in its turn.
-void lane_append(Thread& thread, Message* op);
-uint8_t lane_of(const MessageEnvelope& to);
+void send_queue_append(Thread& thread, Message* op);
+uint8_t send_queue_of(const MessageEnvelope& to);
 /// Are sends waiting there that a later one must not overtake?
-bool lane_busy(const MessageEnvelope& to);
-/// Waits for the copies down of that lane and posts its sends.
-void lane_flush(Thread& thread, const MessageEnvelope& to);
+bool send_queue_busy(const MessageEnvelope& to);
+/// Waits for the copies down of that send queue and posts its sends.
+void send_queue_flush(Thread& thread, const MessageEnvelope& to);
 /// The library has it: receive or send.
 void wire_append(Message* op);
 /// May the library be asked about the message? Else it is completed by the program's own call: see wait.cpp.
 bool may_ask(const Message& op);
 /// Takes a message that the library has out of the lists: it is the caller's then, who gives it back by wire_append or
-/// goes on with wire_done. False: it is not there; it waits in its lane, its copies are under way, or a thread is just
-/// asking about it.
+/// goes on with wire_done. False: it is not there; it waits in its send queue, its copies are under way, or a thread is
+/// just asking about it.
 bool wire_claim(Message* op);
 /// The same for the send that this receive owns; null.
 Message* wire_claim_owned(const Message* receive);

@@ -5,7 +5,7 @@
 #include "pipeline/staging/p2p.h"
 
 #include "pipeline/staging/blocking.h"
-#include "pipeline/staging/lone.h"
+#include "pipeline/staging/chunked.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/call/thread.h"
@@ -127,8 +127,8 @@ bool start_send_call(Event& e, SendMode mode) {
   MessagePart part;
   Message* op = open_message(*e.thread, half, true, &part);
   if (op == nullptr) {
-    if (lane_busy(half.envelope)) lane_flush(*e.thread, half.envelope);
-    lone_before_send(*e.thread, half);
+    if (send_queue_busy(half.envelope)) send_queue_flush(*e.thread, half.envelope);
+    chunked_before_send(*e.thread, half);
     return false;
   }
   e.result = start_send(*e.thread, op, mode, part, half.envelope);
@@ -180,7 +180,7 @@ bool start_take_call(Event& e) {
   MessagePart part;
   Message* op = open_receive(*e.thread, half, &part);
   if (op == nullptr) return false;
-  lone_matched(e, op);
+  chunked_matched(e, op);
   tell_posting(e, op);
   receive_started(e, op, backend->staging->imrecv(part, e.message, &op->handle));
   return true;
@@ -195,9 +195,9 @@ bool start_exchange_call(Event& e, bool in_place) {
   MessagePart send_part, receive_part;
   Message* sender = open_message(thread, send, true, &send_part);
   Message* receiver = open_receive(thread, receive, &receive_part);
-  if (sender == nullptr && lane_busy(send.envelope)) lane_flush(thread, send.envelope);
+  if (sender == nullptr && send_queue_busy(send.envelope)) send_queue_flush(thread, send.envelope);
   if (sender == nullptr && receiver == nullptr) {
-    lone_before_send(thread, send);
+    chunked_before_send(thread, send);
     return false;
   }
   // The other half may be in host memory, or with MPI_PROC_NULL: posted as it is.
@@ -236,7 +236,7 @@ bool start_exchange_call(Event& e, bool in_place) {
     }
   }
   if (e.result == 0 && in_place && sender->staged)  // what comes goes where that data is
-    lone_wait_left(*sender);
+    chunked_wait_left(*sender);
   if (e.result != 0) {
     message_retire(thread, sender);
     message_retire(thread, receiver);
@@ -297,7 +297,7 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   const Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
   if (refusal == Refusal::kNone && packet.device != last_device()) {
     device_seen.store(packet.device, std::memory_order_relaxed);
-    if (lone_granted != 0) lone_devices_changed();
+    if (chunked_granted != 0) chunked_devices_changed();
   }
   if (refusal != Refusal::kNone) {
     count_refusal(refusal, map != nullptr ? type_bytes(*map, half.count) : 0);
@@ -329,13 +329,13 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   else *part = {given, half.count, half.type};
   if (sends) wire_prepare(*op, part);
   count_staged(Path::kMessage, packet.bytes);
-  if (lone_chunk != 0 && packet.bytes >= 2 * lone_chunk && lone_usable()) lone_notes(thread);
+  if (chunk_bytes != 0 && packet.bytes >= 2 * chunk_bytes && chunked_usable()) chunked_notes(thread);
   return op;
 }
 
 Message* open_receive(Thread& thread, const Half& half, MessagePart* part) {
   Message* op = open_message(thread, half, false, part);
-  if (op == nullptr && (op = lone_track(thread, half)) != nullptr)
+  if (op == nullptr && (op = chunked_track(thread, half)) != nullptr)
     *part = {const_cast<void*>(half.buffer), half.count, half.type};
   return op;
 }
@@ -387,22 +387,22 @@ bool copy_up(Thread&, Message& op, uint64_t bytes) {
 }
 
 int start_send(Thread& thread, Message* op, SendMode mode, MessagePart part, const MessageEnvelope& to) {
-  if (lone_send_begins(thread, op, mode, to, &part)) {
-    op->persistent = op->in_lane = true;
-    op->lane = lane_of(to);
+  if (chunked_send_begins(thread, op, mode, to, &part)) {
+    op->persistent = op->in_send_queue = true;
+    op->send_queue = send_queue_of(to);
     return backend->staging->send_init(mode, part, to, &op->handle);
   }
-  lone_before_send(thread, {part.buffer, part.count, part.type, to});
+  chunked_before_send(thread, {part.buffer, part.count, part.type, to});
   if (op->staged && !begin_down(*op)) return backend->staging->raise(to.comm, backend->staging->error_other);
   // In the call itself: a buffered send, whose buffer must be found full now; and while another thread may be inside a
-  // blocking call, where nobody would post what waits here (see also lane_append).
+  // blocking call, where nobody would post what waits here (see also send_queue_append).
   const bool now = !op->staged || mode == SendMode::kBuffered || (several_threads() && somebody_blocks());
   if (!now) {
-    op->persistent = op->in_lane = true;
-    op->lane = lane_of(to);
+    op->persistent = op->in_send_queue = true;
+    op->send_queue = send_queue_of(to);
     return backend->staging->send_init(mode, part, to, &op->handle);
   }
-  if (lane_busy(to)) lane_flush(thread, to);
+  if (send_queue_busy(to)) send_queue_flush(thread, to);
   if (op->staged && !wait_down(*op)) return backend->staging->raise(to.comm, backend->staging->error_other);
   return backend->staging->isend(mode, part, to, &op->handle);
 }

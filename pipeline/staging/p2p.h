@@ -21,7 +21,7 @@ struct Half {
 /// as it is (host memory, no data, MPI_PROC_NULL, or a reason that has been counted).
 Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart* part);
 
-/// The same for a receive, also into host memory if a head may come (lone.h).
+/// The same for a receive, also into host memory if a head may come (chunked.h).
 Message* open_receive(Thread& thread, const Half& half, MessagePart* part);
 /// A send's data elsewhere, since a receive into the same buffer is to be posted; false: no memory.
 bool copy_of(Thread& thread, Message& op, MessagePart* part);

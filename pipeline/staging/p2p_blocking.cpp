@@ -4,7 +4,7 @@
 // waiting; else tests, between which everything else is looked after.
 
 #include "pipeline/staging/blocking.h"
-#include "pipeline/staging/lone.h"
+#include "pipeline/staging/chunked.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
@@ -135,12 +135,12 @@ int end_of(Message& op, void* status, Event& e, int result) {
 /// As a nonblocking one that is waited for: a send that can be cut.
 bool send_cut(Event& e, Message* op, SendMode mode, MessagePart part, const MessageEnvelope& to) {
   Thread& thread = *e.thread;
-  if (!lone_send_begins(thread, op, mode, to, &part)) return false;
+  if (!chunked_send_begins(thread, op, mode, to, &part)) return false;
   e.result = backend->staging->send_init(mode, part, to, &op->handle);
   if (e.result == 0) {
-    op->persistent = op->in_lane = true;
-    op->lane = lane_of(to);
-    lane_append(thread, op);
+    op->persistent = op->in_send_queue = true;
+    op->send_queue = send_queue_of(to);
+    send_queue_append(thread, op);
     wait_while_working(thread, [&] { return watched(thread, *op, nullptr, &e.result); });
     if (op->failed && e.result == 0) e.result = backend->staging->raise(to.comm, error_of(*op));
     backend->staging->free(&op->handle);
@@ -152,7 +152,7 @@ bool send_cut(Event& e, Message* op, SendMode mode, MessagePart part, const Mess
 void receive_watched(Event& e, Message* op, const MessagePart& part, const MessageEnvelope& from) {
   Thread& thread = *e.thread;
   if (e.comm_handle == 0) {
-    lone_matched(e, op);
+    chunked_matched(e, op);
     e.result = backend->staging->imrecv(part, e.message, &op->handle);
   } else {
     e.result = backend->staging->irecv(part, from, &op->handle);
@@ -185,9 +185,9 @@ bool exchange_watched(Event& e, const Half& send, Message*& sender, MessagePart 
   }
   if (e.result != 0) return true;
   if (in_place && sends && sender->staged)  // what comes goes where that data is
-    lone_wait_left(*sender);
+    chunked_wait_left(*sender);
   if (receives) wire_append(receiver);
-  if (sends && sender->in_lane) lane_append(thread, sender);
+  if (sends && sender->in_send_queue) send_queue_append(thread, sender);
   else if (sends) wire_append(sender);
   int sent = 0, received = 0;
   wait_while_working(thread, [&] {
@@ -216,14 +216,14 @@ bool blocking_send(Event& e, SendMode mode) {
   Message* op = open_message(thread, half, true, &part);
   if (op == nullptr) {
     begin_blocking(e);
-    lone_before_send(thread, half);
+    chunked_before_send(thread, half);
     return false;
   }
   if (send_cut(e, op, mode, part, half.envelope)) {
     message_retire(thread, op);
     return true;
   }
-  lone_before_send(thread, half);
+  chunked_before_send(thread, half);
   if (begin_down(*op) && wait_down(*op)) e.result = send_now(e, mode, part, half.envelope);
   else e.result = failure(half.envelope.comm);
   message_retire(thread, op);
@@ -241,7 +241,7 @@ bool blocking_receive(Event& e) {
   }
   tell_posting(e, op);
   void* status = status_of(e);
-  if (lone_granted != 0) {
+  if (chunked_granted != 0) {
     receive_watched(e, op, part, half.envelope);
     message_retire(thread, op);
     return true;
@@ -267,7 +267,7 @@ bool blocking_exchange(Event& e, bool in_place) {
   Message* receiver = open_receive(thread, receive, &receive_part);
   if (sender == nullptr && receiver == nullptr) {
     begin_blocking(e);
-    lone_before_send(thread, send);
+    chunked_before_send(thread, send);
     return false;
   }
   if (in_place && (sender == nullptr || receiver == nullptr)) {
@@ -284,8 +284,8 @@ bool blocking_exchange(Event& e, bool in_place) {
   decide(e, &receive, &decided);
   if (receiver != nullptr) tell_posting(e, receiver);
   void* status = status_of(e);
-  if ((lone_granted != 0 || lone_held != 0 ||
-       (sender != nullptr && sender->packet.bytes >= 2 * lone_chunk && lone_usable())) &&
+  if ((chunked_granted != 0 || chunked_held != 0 ||
+       (sender != nullptr && sender->packet.bytes >= 2 * chunk_bytes && chunked_usable())) &&
       exchange_watched(e, send, sender, send_part, receive, receiver, receive_part, in_place)) {
     // carried out
   } else if (sender != nullptr && !begin_down(*sender)) {

@@ -34,7 +34,7 @@ StagedSend sent(const Event& e, StagedView* copy, void*** word) {
   Message* op = message_started(*e.thread);
   if (op == nullptr) op = message_retired(*e.thread, e.send.buffer, true);
   if (op == nullptr || op->failed) return StagedSend::kElsewhere;
-  if (op->in_lane) {
+  if (op->in_send_queue) {
     *word = &op->word;
     return StagedSend::kLater;
   }
@@ -69,7 +69,7 @@ void tell_posting(Event& e, Message* op) {
 }
 
 void tell_posted(Thread& thread, Message* op) {
-  op->in_lane = false;
+  op->in_send_queue = false;
   if (op->word == nullptr) return;
   if (op->failed) staged_checks->dropped(op->word);
   else staged_checks->posted(thread, op->word, view_of(*op, op->packet.bytes));

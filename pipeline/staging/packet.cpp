@@ -55,7 +55,8 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
 /// memory.
 PacketState enqueued(Packet* packet, bool good, bool up) {
   packet->up = up;
-  const bool recorded = gpu::event_record(*packet->device, up ? gpu::Lane::kUp : gpu::Lane::kDown, packet->event);
+  const bool recorded =
+      gpu::event_record(*packet->device, up ? gpu::StreamRole::kUp : gpu::StreamRole::kDown, packet->event);
   return packet->state = good && recorded ? PacketState::kCopying : PacketState::kFailed;
 }
 

@@ -141,7 +141,7 @@ bool by_kernel(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes, ch
   job.bytes = bytes;
   job.contiguous = data_at;
   void* arguments[] = {&job};
-  return gpu::launch(device, up ? gpu::Lane::kUp : gpu::Lane::kDown, kernel,
+  return gpu::launch(device, up ? gpu::StreamRole::kUp : gpu::StreamRole::kDown, kernel,
                      gpu::kernel_blocks(gpu::kernel_leaves(bytes)), gpu::kKernelThreads, 0, arguments);
 }
 

@@ -3,9 +3,9 @@
 // Requests with an operation: of nonblocking collectives, and persistent ones of any kind. A persistent request gets
 // its shadows when it is made and keeps them until it is freed; data goes down at each start and up at each completion.
 
+#include "pipeline/staging/buffer_arguments.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
-#include "pipeline/staging/sides.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
 #include "shim/tables/tables.h"
@@ -46,11 +46,11 @@ void leave_behind(Operation& o) {
 
 void persistent_before(Event& e) {
   const bool receive = (e.attributes & kCallReceives) != 0;
-  FlatTransfer flat;  // a datatype that is not known is side_open's to find
+  FlatTransfer flat;  // a datatype that is not known is argument_open's to find
   receive ? flat_received(e, &flat) : flat_sent(e, &flat);
   Operation room = {};
   Written written;
-  const Refusal refusal = side_open(*e.thread, flat, nullptr, receive ? &room.receive : &room.send, &written);
+  const Refusal refusal = argument_open(*e.thread, flat, nullptr, receive ? &room.receive : &room.send, &written);
   if (refusal == Refusal::kHostBuffer) return;
   if (refusal != Refusal::kNone) return count_uncovered(reason_of(refusal), e.bytes);
   room.path = Path::kPersistent;

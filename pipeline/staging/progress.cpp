@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks after the messages under way: sends in their lanes, messages that the library has, copies up.
+// Looks after the messages under way: sends in their send queues, messages that the library has, copies up.
 
 #include <bit>
 
 #include "pipeline/staging/blocking.h"
+#include "pipeline/staging/chunked_peer.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/late.h"
-#include "pipeline/staging/lone_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/messages.h"
 #include "pipeline/staging/p2p.h"
@@ -23,7 +23,7 @@ namespace resil::staging {
 
 namespace {
 
-constexpr unsigned kLanes = 64;
+constexpr unsigned kSendQueues = 64;
 constexpr unsigned kPeeks = 16;  // of messages in one round: each costs the library's own progress
 constexpr unsigned kPendingCopies = 2;  // events of one device are complete in the order of their copies
 
@@ -34,11 +34,11 @@ struct List {
   void set_first(Message* op) { __atomic_store_n(&first, op, __ATOMIC_RELAXED); }
 };
 
-/// Sends wait in the order of their calls. Lanes (communicator, destination) that fall into one list wait for each
-/// other's copies, which does no harm. With several threads one at a time posts what waits in a lane.
-constinit List lanes[kLanes];
-constinit std::atomic<uint64_t> busy_lanes, taken_lanes;
-constinit thread_local uint64_t own_lanes __attribute__((tls_model("initial-exec")));
+/// Sends wait in the order of their calls. Send queues (communicator, destination) that fall into one list wait for
+/// each other's copies, which does no harm. With several threads one at a time posts what waits in a send queue.
+constinit List send_queues[kSendQueues];
+constinit std::atomic<uint64_t> busy_send_queues, taken_send_queues;
+constinit thread_local uint64_t own_send_queues __attribute__((tls_model("initial-exec")));
 constinit List arriving, leaving, rising;
 constinit std::atomic<uint32_t> in_lists;
 constinit SpinLock lock;
@@ -96,11 +96,11 @@ Message* claim(List& list, Meant meant) {
 /// Its data is in host memory: the library's.
 void post(Thread& thread, Message* op, PacketState state) {
   if (state == PacketState::kFailed) copy_failed(*op, "down");
-  if (op->lone != nullptr && !op->failed) lone_announce(*op);
+  if (op->chunked != nullptr && !op->failed) chunked_announce(*op);
   if (!op->failed) wire_departs(*op);
   if (!op->failed && backend->staging->start(&op->handle) != 0)  // the error handler has been called
     op->failed = true;
-  if (op->lone != nullptr) lone_head_started(thread, op);
+  if (op->chunked != nullptr) chunked_head_started(thread, op);
   posting = true;
   tell_posted(thread, op);
   posting = false;
@@ -108,24 +108,25 @@ void post(Thread& thread, Message* op, PacketState state) {
   else put(leaving, op);
 }
 
-/// The next of that lane; null: it is not busy any more.
-Message* take_from_lane(unsigned number) {
-  if (Message* op = take(lanes[number]); op != nullptr) return op;
+/// The next of that send queue; null: it is not busy any more.
+Message* take_from_send_queue(unsigned number) {
+  if (Message* op = take(send_queues[number]); op != nullptr) return op;
   OptionalGuard guard(lock, several_threads());
-  if (lanes[number].first == nullptr) busy_lanes.fetch_and(~(uint64_t{1} << number), std::memory_order_relaxed);
+  if (send_queues[number].first == nullptr)
+    busy_send_queues.fetch_and(~(uint64_t{1} << number), std::memory_order_relaxed);
   return nullptr;
 }
 
 /// Posts what is down, in order. `wait`: all of it.
 void post_in_order(Thread& thread, unsigned number, bool wait) {
-  while ((busy_lanes.load(std::memory_order_relaxed) >> number & 1) != 0) {
-    Message* op = take_from_lane(number);
+  while ((busy_send_queues.load(std::memory_order_relaxed) >> number & 1) != 0) {
+    Message* op = take_from_send_queue(number);
     if (op == nullptr) continue;
-    const PacketState state = op->lone != nullptr ? lone_head(*op, wait)
-                              : wait              ? packet_wait(&op->packet)
-                                                  : packet_poll(&op->packet);
+    const PacketState state = op->chunked != nullptr ? chunked_head(*op, wait)
+                              : wait                 ? packet_wait(&op->packet)
+                                                     : packet_poll(&op->packet);
     if (state == PacketState::kCopying) {
-      put_first(lanes[number], op);
+      put_first(send_queues[number], op);
       return;
     }
     post(thread, op, state);
@@ -134,18 +135,18 @@ void post_in_order(Thread& thread, unsigned number, bool wait) {
 
 /// The same by one thread at a time, or messages would overtake. Whoever has to wait for another does so while that one
 /// waits for copies or is in MPI_Start, for no other rank.
-void work_lane(Thread& thread, unsigned number, bool wait) {
+void work_send_queue(Thread& thread, unsigned number, bool wait) {
   if (!several_threads()) return post_in_order(thread, number, wait);
   const uint64_t bit = uint64_t{1} << number;
-  if ((own_lanes & bit) != 0) return;  // called by an error handler of MPI_Start's
-  while ((taken_lanes.fetch_or(bit, std::memory_order_acquire) & bit) != 0) {
+  if ((own_send_queues & bit) != 0) return;  // called by an error handler of MPI_Start's
+  while ((taken_send_queues.fetch_or(bit, std::memory_order_acquire) & bit) != 0) {
     if (!wait) return;
     sched_yield();
   }
-  own_lanes |= bit;
+  own_send_queues |= bit;
   post_in_order(thread, number, wait);
-  own_lanes &= ~bit;
-  taken_lanes.fetch_and(~bit, std::memory_order_release);
+  own_send_queues &= ~bit;
+  taken_send_queues.fetch_and(~bit, std::memory_order_release);
 }
 
 /// By the program: nobody else will complete its request.
@@ -203,7 +204,7 @@ void finish(Thread& thread, Message* op) {
     --op->pieces;
     return;
   }
-  if (op->lone != nullptr) lone_release(op);
+  if (op->chunked != nullptr) chunked_release(op);
   if (op->staged && !checking) {  // its pinned memory is free for the next one
     packet_close(&op->packet);
     op->staged = false;
@@ -250,7 +251,7 @@ void wire_done(Thread& thread, Message* op, const StatusInfo& status) {
   if (op->sends) return finish(thread, op);
   op->peer = status.source;
   op->tag = status.tag;
-  if (!lone_arrived(thread, op, status.bytes, status.source)) whole_arrived(thread, op, status.bytes);
+  if (!chunked_arrived(thread, op, status.bytes, status.source)) whole_arrived(thread, op, status.bytes);
 }
 
 void work_begins() { in_lists.fetch_add(1, std::memory_order_relaxed); }
@@ -259,39 +260,39 @@ void work_ends() { in_lists.fetch_sub(1, std::memory_order_relaxed); }
 
 bool under_way() { return in_lists.load(std::memory_order_relaxed) != 0; }
 
-uint8_t lane_of(const MessageEnvelope& to) {
+uint8_t send_queue_of(const MessageEnvelope& to) {
   return static_cast<uint8_t>((to.comm ^ uint64_t{static_cast<uint32_t>(to.peer)} << 32) * 0x9e3779b97f4a7c15 >> 58);
 }
 
-void lane_append(Thread& thread, Message* op) {
-  const unsigned number = op->lane;
+void send_queue_append(Thread& thread, Message* op) {
+  const unsigned number = op->send_queue;
   {
     OptionalGuard guard(lock, several_threads());
-    append(lanes[number], op);
+    append(send_queues[number], op);
     in_lists.fetch_add(1, std::memory_order_relaxed);
-    busy_lanes.fetch_or(uint64_t{1} << number, std::memory_order_seq_cst);
+    busy_send_queues.fetch_or(uint64_t{1} << number, std::memory_order_seq_cst);
   }
-  if (several_threads() && somebody_blocks()) work_lane(thread, number, true);
+  if (several_threads() && somebody_blocks()) work_send_queue(thread, number, true);
 }
 
-bool lane_busy(const MessageEnvelope& to) {
-  return (busy_lanes.load(std::memory_order_relaxed) >> lane_of(to) & 1) != 0;
+bool send_queue_busy(const MessageEnvelope& to) {
+  return (busy_send_queues.load(std::memory_order_relaxed) >> send_queue_of(to) & 1) != 0;
 }
 
-void lane_flush(Thread& thread, const MessageEnvelope& to) { work_lane(thread, lane_of(to), true); }
+void send_queue_flush(Thread& thread, const MessageEnvelope& to) { work_send_queue(thread, send_queue_of(to), true); }
 
 void wire_append(Message* op) { put(op->sends ? leaving : arriving, op); }
 
 bool advance(Thread& thread) {
   if (!under_way()) return false;
-  for (uint64_t left = busy_lanes.load(std::memory_order_relaxed); left != 0; left &= left - 1)
-    work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), false);
+  for (uint64_t left = busy_send_queues.load(std::memory_order_relaxed); left != 0; left &= left - 1)
+    work_send_queue(thread, static_cast<unsigned>(std::countr_zero(left)), false);
   const bool asked = work_wire(thread, arriving, kPeeks);
   const bool asked_too = work_wire(thread, leaving, kPeeks / 4);
-  if (!starting) lone_peers_begin();
-  const bool chunks_sent = lone_sends_advance(thread, false);
-  const bool chunks_received = lone_receives_advance(thread);
-  lone_notes(thread);
+  if (!starting) chunked_peers_begin();
+  const bool chunks_sent = chunked_sends_advance(thread, false);
+  const bool chunks_received = chunked_receives_advance(thread);
+  chunked_notes(thread);
   work_copies_up(thread);
   return asked || asked_too || chunks_sent || chunks_received;
 }
@@ -301,7 +302,7 @@ void progress_besides(Thread& thread) {
 }
 
 void progress(Thread& thread, bool more_to_come) {
-  if (more_to_come && lone_held != 0) {
+  if (more_to_come && chunked_held != 0) {
     starting = true;
     advance(thread);
     starting = false;
@@ -311,9 +312,9 @@ void progress(Thread& thread, bool more_to_come) {
 }
 
 void flush(Thread& thread) {
-  for (uint64_t left = busy_lanes.load(std::memory_order_seq_cst); left != 0; left &= left - 1)
-    work_lane(thread, static_cast<unsigned>(std::countr_zero(left)), true);
-  lone_sends_advance(thread, true);
+  for (uint64_t left = busy_send_queues.load(std::memory_order_seq_cst); left != 0; left &= left - 1)
+    work_send_queue(thread, static_cast<unsigned>(std::countr_zero(left)), true);
+  chunked_sends_advance(thread, true);
 }
 
 static void say_copy_failed(Message& op, const char* direction) {

@@ -6,7 +6,7 @@
 
 #include "pipeline/staging/aware.h"
 #include "pipeline/staging/blocking.h"
-#include "pipeline/staging/lone_peer.h"
+#include "pipeline/staging/chunked_peer.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "shim/base/clock.h"
@@ -52,8 +52,8 @@ bool enabled() {
   mode.setting = config_has("RESIL_STAGE", "on")    ? Setting::kOn
                  : config_has("RESIL_STAGE", "off") ? Setting::kOff
                                                     : Setting::kAuto;
-  lone_peer_memory = static_cast<uint64_t>(config_integer("RESIL_STAGE_PEER")) << 20;
-  lone_chunk = static_cast<uint64_t>(config_integer("RESIL_STAGE_CHUNK")) << 10;
+  chunked_peer_memory = static_cast<uint64_t>(config_integer("RESIL_STAGE_PEER")) << 20;
+  chunk_bytes = static_cast<uint64_t>(config_integer("RESIL_STAGE_CHUNK")) << 10;
   mode.memory = static_cast<uint64_t>(config_integer("RESIL_STAGE_MEMORY")) << 20;
   return mode.setting != Setting::kOff;
 }
@@ -96,11 +96,11 @@ bool activate_on_buffer(const void* buffer, HostRangeCache* cache) {
 bool is_start(CallId id) { return class_of(id) == CallClass::kStart; }
 
 bool intercepts(CallId id) {
-  return p2p_handles(id) || completes(id) || collective_handles(id) || is_start(id) || lone_sees(id);
+  return p2p_handles(id) || completes(id) || collective_handles(id) || is_start(id) || chunked_sees(id);
 }
 
 void after_call(Event& e) {
-  if (lone_sees(e.id)) lone_returned(e);
+  if (chunked_sees(e.id)) chunked_returned(e);
   else collective_after(e);
 }
 
@@ -126,7 +126,7 @@ void tend(Event& e) {
 void enter(Event& e) {
   if (under_way() || several_threads()) tend(e);
   if (!active()) return;
-  if (lone_sees(e.id)) lone_entered(e);
+  if (chunked_sees(e.id)) chunked_entered(e);
   const bool message = (e.attributes & kCallP2P) != 0;
   if (e.attributes & kCallCollective) {
     if (collective_handles(e.id)) collective_before(e);
@@ -185,7 +185,7 @@ void thread_end(Thread& thread) {
 void before_finalize() {
   if (current_thread == nullptr) return;
   if (under_way()) flush(*current_thread);
-  if (active()) lone_end(*current_thread);
+  if (active()) chunked_end(*current_thread);
 }
 
 extern const Module kStaging;

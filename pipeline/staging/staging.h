@@ -34,7 +34,7 @@ bool under_way();
 
 /// Looks after everything under way, without blocking: posts the sends whose data is down, starts copies up of what has
 /// arrived, completes requests. Application's thread, inside an MPI call; one thread at a time does it, others return.
-/// `more_to_come`: the program is starting messages; what is deferred behind them (lone_peer.h) stays so.
+/// `more_to_come`: the program is starting messages; what is deferred behind them (chunked_peer.h) stays so.
 void progress(Thread& thread, bool more_to_come = false);
 /// Likewise, in a wait of another module's: which may be waiting while staging tells it of a message.
 void progress_besides(Thread& thread);

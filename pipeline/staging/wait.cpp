@@ -11,9 +11,9 @@
 #include <cstring>
 
 #include "pipeline/staging/blocking.h"
+#include "pipeline/staging/chunked.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/late.h"
-#include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/messages.h"
 #include "pipeline/staging/staging.h"
@@ -118,9 +118,9 @@ void release(Requests& r) {
     }
 }
 
-/// A finished one whose request is persistent: a send of its lane, a receive from MPI_PROC_NULL, the program's own
-/// persistent receive. On MPICH from 4.2 on who asks whether such a request is complete makes it inactive: calls for
-/// some of many pass over it.
+/// A finished one whose request is persistent: a send of its send queue, a receive from MPI_PROC_NULL, the program's
+/// own persistent receive. On MPICH from 4.2 on who asks whether such a request is complete makes it inactive: calls
+/// for some of many pass over it.
 bool is_passed_over(const Message* op) {
   return op != nullptr && (op->persistent || op->keeps) && !op->claimed && finished(*op);
 }
@@ -151,7 +151,7 @@ void complete_status(const Event& e, const Message& op, int64_t place) {
 /// The message of request `index` is complete, with its status at `place`.
 void settle_message(Event& e, Message* op, int64_t index, int64_t place) {
   if (op->keeps && request_handle(e.requests, index) == backend->request_null())
-    lone_persistent_gone(op->handle);  // Open MPI 4 frees a persistent request with an error
+    chunked_persistent_gone(op->handle);  // Open MPI 4 frees a persistent request with an error
   message_remove(op);
   if (op->persistent) {  // the program's request is not: it is null now
     backend->staging->free(&op->handle);
@@ -393,7 +393,7 @@ bool other_call(Event& e) {
   switch (class_of(e.id)) {
     case CallClass::kRequestFree: return free_request(e, op);
     case CallClass::kCancel:
-      if (op->lone != nullptr) {  // its chunks have somewhere to go: it is completed like any other
+      if (op->chunked != nullptr) {  // its chunks have somewhere to go: it is completed like any other
         e.result = 0;
         return true;
       }

@@ -33,14 +33,14 @@ REQUEST_KINDS = ("none", "send", "receive", "collective", "rma", "io", "communic
 CONSTANTS = {  # name in the header: value here; compared by the drift test
     "kMagic": MAGIC, "kVersion": VERSION, "kNoPeer": K_NO_PEER, "kAnySource": K_ANY_SOURCE,
     "kProcNull": K_PROC_NULL, "kRootSelf": K_ROOT_SELF, "kNoTag": K_NO_TAG, "kAnyTag": K_ANY_TAG,
-    "kMaxCalls": K_MAX_CALLS, "kPeerEntries": K_PEER_ENTRIES, "kRecordsPerLane": K_RECORDS_PER_LANE,
+    "kMaxCalls": K_MAX_CALLS, "kPeerEntries": K_PEER_ENTRIES, "kRecordsPerTrace": K_RECORDS_PER_LANE,
     "kRequestBucket": 8, "kRequestReach": 4,
     "Phase::kStarting": 0, "Phase::kRunning": 1, "Phase::kFinalizing": 2, "Phase::kFinished": 3,
     "Phase::kAborted": 4, "Phase::kStopped": 5, "RecordState::kOpen": RECORD_OPEN,
     "RecordState::kDone": RECORD_DONE, "RecordState::kStep": RECORD_STEP, "RecordState::kNorm": RECORD_NORM,
     "RecordState::kChecksum": RECORD_CHECKSUM, "RecordState::kCount": RECORD_COUNT, "kFailed": FLAG_FAILED,
-    "kFolded": FLAG_FOLDED, "kCallback": FLAG_CALLBACK, "kUntimed": FLAG_UNTIMED, "LaneState::kFree": LANE_FREE,
-    "LaneState::kLive": LANE_LIVE, "LaneState::kEnded": LANE_ENDED, "RequestKind::kNone": 0, "RequestKind::kSend": 1,
+    "kFolded": FLAG_FOLDED, "kCallback": FLAG_CALLBACK, "kUntimed": FLAG_UNTIMED, "TraceState::kFree": LANE_FREE,
+    "TraceState::kLive": LANE_LIVE, "TraceState::kEnded": LANE_ENDED, "RequestKind::kNone": 0, "RequestKind::kSend": 1,
     "RequestKind::kReceive": 2, "RequestKind::kCollective": 3, "RequestKind::kRma": 4, "RequestKind::kIo": 5,
     "RequestKind::kCommunicator": 6, "RequestKind::kGeneralized": 7, "kPersistent": REQUEST_PERSISTENT,
     "kActive": REQUEST_ACTIVE, "kPartitioned": REQUEST_PARTITIONED, "kPostedLater": REQUEST_POSTED_LATER,
@@ -196,7 +196,7 @@ Q received_messages
 Q received_bytes
 """)
 
-LANE = Layout("Lane", """
+LANE = Layout("TraceBuffer", """
 I state
 i tid
 Q head
@@ -243,7 +243,7 @@ i tag
 H call
 B kind
 B flags
-I lane
+I trace
 Q cleanup
 """)
 

@@ -15,10 +15,10 @@
 #include "shim/abi/handler_change.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
-#include "shim/call/narrowed.h"
+#include "shim/call/large_count_fallback.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/tables/deferred_free.h"
 #include "shim/tables/freed.h"
-#include "shim/tables/held.h"
 #include "shim/tables/tables.h"
 
 #define RESIL_STRING_(x) #x

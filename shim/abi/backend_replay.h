@@ -14,7 +14,7 @@ namespace resil {
 struct Event;
 
 struct ReplayFunctions {
-  /// The call itself (MPI_Irecv, MPI_Recv_init, MPI_Sendrecv, MPI_Isendrecv and their kin) with that source and tag in
+  /// The call itself (MPI_Irecv, MPI_Recv_init, MPI_Sendrecv, MPI_Isendrecv and the like) with that source and tag in
   /// place of its own. False: no such call; nothing was done. `result`: its return code.
   bool (*receive)(const Event& event, int32_t source, int32_t tag, int* result);
   /// A receive like that of MPI_Recv or of MPI_Sendrecv, not blocking; its request is the caller's.

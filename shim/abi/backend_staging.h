@@ -35,7 +35,7 @@ struct StagingFunctions {
   bool (*countable)(int64_t count);
   int (*send)(SendMode mode, const MessagePart& part, const MessageEnvelope& to);
   int (*isend)(SendMode mode, const MessagePart& part, const MessageEnvelope& to, uint64_t* request);
-  /// MPI_Send_init and its kin: a handle for the program now, a message when `start` says so.
+  /// MPI_Send_init and the like: a handle for the program now, a message when `start` says so.
   int (*send_init)(SendMode mode, const MessagePart& part, const MessageEnvelope& to, uint64_t* request);
   int (*start)(uint64_t* request);
   int (*recv)(const MessagePart& part, const MessageEnvelope& from, void* status);

@@ -330,14 +330,14 @@ def fallback(f):
         root = any(p.kind == "ROOT" for p in f.parameters)
         length = length or (f"root_counts_length(bits({comm}), root)" if root else
                             f"counts_length(bits({comm}), {str('neighbor' in f.name.lower()).lower()})")
-        body.append(f"Narrowed narrowed({length});")
-        body += [f"auto* {p.name}_int = narrowed.array<{p.abi_type(0).replace('const ', '').rstrip(' *')}>({p.name});"
+        body.append(f"LargeCountFallback fallback({length});")
+        body += [f"auto* {p.name}_int = fallback.array<{p.abi_type(0).replace('const ', '').rstrip(' *')}>({p.name});"
                  for p in arrays]
-        body.append(f"if (!narrowed.ok()) {large_error}")
+        body.append(f"if (!fallback.ok()) {large_error}")
     body += [f"{p.abi_type(0).rstrip(' *')} {p.name}_int = {{}};" if p.direction == "out" else
              f"{p.abi_type(0).rstrip(' *')} {p.name}_int = static_cast<{p.abi_type(0).rstrip(' *')}>(*{p.name});" for p in outs]
     if f.has("starts") and arrays:  # MPI may read the arrays until the operation ends
-        body.append("narrowed.keep();")
+        body.append("fallback.keep();")
     arguments = ", ".join(f"{p.name}_int" if p in arrays else f"&{p.name}_int" if p in outs else
                           f"static_cast<{p.abi_type(0)}>({p.name})" if p in scalars else p.name for p in f.parameters)
     types = ", ".join(p.abi_type(0) for p in f.parameters)

@@ -119,7 +119,7 @@ void publish() {
   value.flags = runtime.directory[0] == 0 ? static_cast<uint32_t>(kNoFiles) : 0;
   value.pid = runtime.pid;
   value.nonce = launch_nonce();
-  value.claim = directory_claim_id();
+  value.claim = directory_lock_id();
   snprintf(value.place, sizeof(value.place), "%s", directory_place());
   char text[kPresenceBytes];
   presence_format(value, text, sizeof(text));
@@ -321,7 +321,7 @@ void stop_unusable(const char* line) {
 
 double overhead_seconds() {
   double calls = 0;
-  for (uint32_t i = 0; i < lane_total(); ++i) calls += static_cast<double>(lane_at(i).calls);
+  for (uint32_t i = 0; i < trace_total(); ++i) calls += static_cast<double>(trace_at(i).calls);
   return (static_cast<double>(own_ticks) + calls * call_ticks) / runtime.header->ticks_per_second;
 }
 

@@ -49,7 +49,7 @@ bool runtime_has_world();
 /// the cost of one, measured in MPI_Init. Without writing the last report and the ring.
 double overhead_seconds();
 
-/// The private communicator (handle bits); 0 when there is none: not every rank is known to carry resil.
+/// The private communicator (handle bits); 0 when there is none: not every rank is known to are preloaded.
 uint64_t private_comm();
 /// Do all ranks of MPI_COMM_WORLD carry this version of resil with the same modes?
 bool all_ranks_present();

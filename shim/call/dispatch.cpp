@@ -30,7 +30,7 @@ Thread* admitted(Event& e) {
   // Inside MPI already. A frame above the open call's means that the open call was left by an exception or longjmp.
   if (e.frame >= thread->outer_frame) {
     thread->depth = 0;
-    thread->lane->current = 0;
+    thread->trace->current = 0;
     return thread;
   }
   // Application code called back by MPI is application again; MPI calling itself is not.
@@ -57,7 +57,7 @@ constexpr bool repeatable(Shape shape) {
   e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
   e.bytes = shape == Shape::kNone ? 0 : compute_bytes(e);
   site.cached = repeatable(shape);
-  const Side& side = e.attributes & kCallReceives ? e.receive : e.send;
+  const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
   site.id = e.id;
   site.site = e.site;
   site.comm_handle = e.comm_handle;
@@ -78,7 +78,7 @@ constexpr bool repeatable(Shape shape) {
     return false;
   if (site.offset != 0 && site.site != e.site) return false;
   if (!(e.attributes & kCallHasData)) return true;
-  const Side& side = e.attributes & kCallReceives ? e.receive : e.send;
+  const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
   return site.count == side.count && site.type == side.type;
 }
 
@@ -145,7 +145,7 @@ bool enter(Event& e) {
   if (e.nested) [[unlikely]] {
     e.outer_depth = thread.depth;
     e.outer_frame = thread.outer_frame;
-    e.outer_record = thread.lane->current;
+    e.outer_record = thread.trace->current;
   }
   ++thread.depth;
   thread.outer_frame = e.frame;
@@ -168,16 +168,16 @@ void leave(Event& e) {
   if (e.attributes & (kCallStarts | kCallActivates | kCallCompletes | kCallCreatesComm)) leave_tables(e);
   for (auto* hook = hooks().leave; *hook != nullptr; ++hook) (*hook)(e);
   if (e.attributes & kCallCompletes) request_forget(e);
-  if (thread.lane->head - e.record_number < ring::kRecordsPerLane) [[likely]] {  // else callbacks' calls overwrote it
+  if (thread.trace->head - e.record_number < ring::kRecordsPerTrace) [[likely]] {  // else callbacks' calls overwrote it
     if (e.attributes & kCallPoll) flight::leave_poll(e);
     else flight::leave(e);
   }
   if (!e.nested) [[likely]] {
-    __atomic_store_n(&thread.lane->current, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&thread.trace->current, 0, __ATOMIC_RELEASE);
     thread.depth = 0;
     return;
   }
-  __atomic_store_n(&thread.lane->current, e.outer_record, __ATOMIC_RELEASE);
+  __atomic_store_n(&thread.trace->current, e.outer_record, __ATOMIC_RELEASE);
   thread.depth = e.outer_depth;
   thread.outer_frame = e.outer_frame;
 }

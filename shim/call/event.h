@@ -16,7 +16,7 @@ struct CommInfo;
 struct Thread;
 
 /// One data argument: buffer, how many of what. `counts` and `types` are arrays of the vector collectives.
-struct Side {
+struct DataArgument {
   const void* buffer;
   int64_t count;
   uint64_t type;  ///< datatype handle's bits
@@ -49,7 +49,7 @@ struct Event {
   uint64_t outer_record;  ///< number of the record that was open around this call, 0: none
   struct Timing* timing;
   int result;
-  Side send, receive;
+  DataArgument send, receive;
   int32_t receive_peer;  ///< Sendrecv only: source
   int32_t receive_tag;
   int64_t partitions;  ///< of a partitioned message: how many

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The less frequent half of flight.h. Each lane has one writer, its thread, and no lock.
+// The less frequent half of flight.h. Each trace buffer has one writer, its thread, and no lock.
 
 #include "shim/call/flight.h"
 
@@ -18,42 +18,42 @@ namespace {
 
 SpinLock names_lock;
 
-ring::Record* newest(ring::Lane& lane) {
-  return lane.head != 0 ? &lane.records[(lane.head - 1) % ring::kRecordsPerLane] : nullptr;
+ring::Record* newest(ring::TraceBuffer& trace) {
+  return trace.head != 0 ? &trace.records[(trace.head - 1) % ring::kRecordsPerTrace] : nullptr;
 }
 
-ring::Record& append(ring::Lane& lane) { return *flight::place_for_next(lane, lane.head); }
+ring::Record& append(ring::TraceBuffer& trace) { return *flight::place_for_next(trace, trace.head); }
 
 /// Makes the record visible: readers trust records below `head` only.
-void publish(ring::Lane& lane) { __atomic_store_n(&lane.head, lane.head + 1, __ATOMIC_RELEASE); }
+void publish(ring::TraceBuffer& trace) { __atomic_store_n(&trace.head, trace.head + 1, __ATOMIC_RELEASE); }
 
 void set_state(ring::Record& record, ring::RecordState state) {
   __atomic_store_n(&record.state, static_cast<uint8_t>(state), __ATOMIC_RELEASE);
 }
 
-ring::PeerCounter& peer_of(ring::Lane& lane, int32_t rank) {
+ring::PeerCounter& peer_of(ring::TraceBuffer& trace, int32_t rank) {
   constexpr uint32_t kPlaces = ring::kPeerEntries - 1;
   uint32_t start = static_cast<uint32_t>(rank) % kPlaces;
   for (uint32_t probe = 0; probe < 8; ++probe) {
-    ring::PeerCounter& peer = lane.peers[(start + probe) % kPlaces];
+    ring::PeerCounter& peer = trace.peers[(start + probe) % kPlaces];
     if (peer.rank == rank) return peer;
     if (peer.rank == -1) {
       peer.rank = rank;
       return peer;
     }
   }
-  return lane.peers[kPlaces];  // all others
+  return trace.peers[kPlaces];  // all others
 }
 
 /// Messages and bytes of the partner, two words; a dummy for wildcards and MPI_PROC_NULL. Persistent requests count
 /// when they are started, which has no envelope: not here.
-uint64_t* counter_of_peer(ring::Lane& lane, Event& e) {
+uint64_t* counter_of_peer(ring::TraceBuffer& trace, Event& e) {
   if (!(e.attributes & kCallP2P) || e.peer < 0 || e.comm == nullptr || !(e.attributes & kCallHasData) ||
       (e.attributes & (kCallPoll | kCallPersistent)))
     return e.thread->no_traffic;
   int world = comm_world_rank(*e.comm, e.peer);
   if (world < 0) return e.thread->no_traffic;
-  ring::PeerCounter& peer = peer_of(lane, world);
+  ring::PeerCounter& peer = peer_of(trace, world);
   return e.attributes & kCallReceives ? &peer.received_messages : &peer.sent_messages;
 }
 
@@ -72,8 +72,8 @@ void prepare(Event& e, SiteEntry& site) {
   record.bytes = e.bytes;
   record.site = e.site;
   record.aux = 0;
-  site.counter = &e.thread->lane->counters[static_cast<unsigned>(e.id)];
-  site.traffic = counter_of_peer(*e.thread->lane, e);
+  site.counter = &e.thread->trace->counters[static_cast<unsigned>(e.id)];
+  site.traffic = counter_of_peer(*e.thread->trace, e);
 }
 
 void count_receive(Event& e) {
@@ -82,17 +82,17 @@ void count_receive(Event& e) {
   if (world < 0) return;
   // MPI_Sendrecv_replace receives into the buffer it sends: same count and type.
   const bool replaces = class_of(e.id) == CallClass::kSendReceiveReplace;
-  ring::PeerCounter& peer = peer_of(*e.thread->lane, world);
+  ring::PeerCounter& peer = peer_of(*e.thread->trace, world);
   peer.received_messages += 1;
-  peer.received_bytes += replaces ? e.bytes : side_bytes(e, e.receive);
+  peer.received_bytes += replaces ? e.bytes : argument_bytes(e, e.receive);
 }
 
 void enter_poll(Event& e, SiteEntry& site) {
   Thread& thread = *e.thread;
-  ring::Lane& lane = *thread.lane;
-  ring::Record* last = newest(lane);
+  ring::TraceBuffer& trace = *thread.trace;
+  ring::Record* last = newest(trace);
   const ring::Record& made = site.record;
-  ++lane.calls;
+  ++trace.calls;
   ++site.counter->count;
   if (last != nullptr && (last->flags & ring::kFolded) && last->call == made.call && last->site == made.site &&
       last->comm == made.comm && last->peer == made.peer && last->tag == made.tag) {
@@ -101,21 +101,21 @@ void enter_poll(Event& e, SiteEntry& site) {
   } else {
     constexpr Timing kNeverTimed = {.until_timed = 1, .watch = 0, .untimed = 0, .mean = 0};
     stamp(e, kNeverTimed);
-    ring::Record& record = append(lane);
+    ring::Record& record = append(trace);
     record = made;
     record.time = e.time;
     record.flags |= e.untimed;
-    record.sequence = lane.calls;
-    publish(lane);
+    record.sequence = trace.calls;
+    publish(trace);
     e.record = &record;
   }
-  e.record_number = lane.head;
-  __atomic_store_n(&lane.current, lane.head, __ATOMIC_RELEASE);
+  e.record_number = trace.head;
+  __atomic_store_n(&trace.current, trace.head, __ATOMIC_RELEASE);
 }
 
 void leave_poll(Event& e) {
   Thread& thread = *e.thread;
-  ring::Lane& lane = *thread.lane;
+  ring::TraceBuffer& trace = *thread.trace;
   ring::Record& record = *e.record;
   // MPI_Testsome says so with a count, the others with a flag.
   const int* told = e.flag != nullptr ? e.flag : e.outcount;
@@ -128,15 +128,15 @@ void leave_poll(Event& e) {
     ++record.repeat;
   } else {
     // The poll that succeeds ends the run and gets its own record.
-    ring::Record& success = append(lane);
+    ring::Record& success = append(trace);
     success = record;
     success.time = thread.last_time = ticks();
     success.duration = 0;
     success.flags = static_cast<uint8_t>(record.flags & ~ring::kFolded);
     success.repeat = 1;
-    success.sequence = lane.calls;
+    success.sequence = trace.calls;
     success.aux = static_cast<uint64_t>(e.request_count);
-    publish(lane);
+    publish(trace);
     record.duration = static_cast<float>(success.time - record.time);
   }
 }
@@ -149,7 +149,7 @@ void settle_gap(Thread& thread, uint64_t gap) {
 
 void account(Event& e, Timing& timing) {
   Thread& thread = *e.thread;
-  ring::CallCounter& counter = thread.lane->counters[static_cast<unsigned>(e.id)];
+  ring::CallCounter& counter = thread.trace->counters[static_cast<unsigned>(e.id)];
   uint64_t now = ticks();
   uint64_t spent = now - e.time;
   e.record->duration = spent > 0 ? static_cast<float>(spent) : 1.0f;
@@ -168,13 +168,13 @@ void account(Event& e, Timing& timing) {
 double measure_cost() {
   struct Rehearsal {
     Thread thread;
-    ring::Lane lane;
+    ring::TraceBuffer trace;
   };
   constexpr int kRounds = 2000;
   auto* mapped = memory::map_array<Rehearsal>();
   if (mapped == nullptr) return 0;
   Rehearsal& rehearsal = *mapped;
-  rehearsal.thread.lane = &rehearsal.lane;
+  rehearsal.thread.trace = &rehearsal.trace;
   SiteEntry& site = rehearsal.thread.sites[0];
   Event e;
   clear_event<CallId::kMPI_Barrier>(e);
@@ -197,16 +197,17 @@ double measure_cost() {
 }
 
 void local(Thread& thread, CallId id, uint64_t site) {
-  ring::Lane& lane = *thread.lane;
+  ring::TraceBuffer& trace = *thread.trace;
   const auto call = static_cast<uint16_t>(id);
-  ++lane.calls;
-  ++lane.counters[call].count;
-  ring::Record& last = lane.records[(lane.head - 1) % ring::kRecordsPerLane];  // of a new lane: zeros, no call's site
+  ++trace.calls;
+  ++trace.counters[call].count;
+  ring::Record& last =
+      trace.records[(trace.head - 1) % ring::kRecordsPerTrace];  // of a new lane: zeros, no call's site
   if (last.call == call && last.site == site && (last.flags & ring::kFolded)) {
     ++last.repeat;
     return;
   }
-  ring::Record& record = append(lane);  // each field once: cleared as a whole before, it is stored twice
+  ring::Record& record = append(trace);  // each field once: cleared as a whole before, it is stored twice
   record.time = thread.last_time;
   record.duration = 0;
   record.call = call;
@@ -218,9 +219,9 @@ void local(Thread& thread, CallId id, uint64_t site) {
   record.repeat = 1;
   record.bytes = 0;
   record.site = site;
-  record.sequence = lane.calls;
+  record.sequence = trace.calls;
   record.aux = 0;
-  publish(lane);
+  publish(trace);
 }
 
 uint32_t intern(const char* name) {
@@ -233,8 +234,8 @@ uint32_t intern(const char* name) {
 }
 
 void hop(Thread& thread, uint32_t name, int32_t peer, uint64_t bytes) {
-  ring::Lane& lane = *thread.lane;
-  ring::Record& record = append(lane);
+  ring::TraceBuffer& trace = *thread.trace;
+  ring::Record& record = append(trace);
   record = {};
   record.time = ticks();
   record.state = static_cast<uint8_t>(ring::RecordState::kStep);
@@ -243,9 +244,9 @@ void hop(Thread& thread, uint32_t name, int32_t peer, uint64_t bytes) {
   record.tag = ring::kNoTag;
   record.repeat = 1;
   record.bytes = bytes;
-  record.sequence = lane.step;
+  record.sequence = trace.step;
   record.aux = name;
-  publish(lane);
+  publish(trace);
 }
 
 }  // namespace resil::flight

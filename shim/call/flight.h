@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The writing side of the flight recorder: what every call leaves in its thread's lane of the ring file. Inline in the
-// call path (dispatch.cpp); the reading side and the user's own records are in detectors/recorder/.
+// The writing side of the flight recorder: what every call leaves in its thread's trace buffer of the ring file. Inline
+// in the call path (dispatch.cpp); the reading side and the user's own records are in detectors/recorder/.
 //
 // Clock. One read of the counter costs about 10 ns, half of what a call may cost. A call is stamped on entry unless the
 // thread is in a tight loop of calls: when the time since the last stamp is under 8 us, the next seven calls take over
@@ -64,21 +64,21 @@ void local(Thread& thread, CallId id, uint64_t site);
 
 /// Where the next record goes. Who sees anything of it sees `head` at its present value or later, and so does not take
 /// a copy of the one that lies there for whole. On x86-64 nothing but an order for the compiler.
-[[gnu::always_inline]] inline ring::Record* place_for_next(ring::Lane& lane, uint64_t head) {
+[[gnu::always_inline]] inline ring::Record* place_for_next(ring::TraceBuffer& trace, uint64_t head) {
   __atomic_thread_fence(__ATOMIC_RELEASE);
-  return &lane.records[head % ring::kRecordsPerLane];
+  return &trace.records[head % ring::kRecordsPerTrace];
 }
 
 [[gnu::always_inline]] inline void enter(Event& e, SiteEntry& site) {
   Thread& thread = *e.thread;
-  ring::Lane& lane = *thread.lane;
+  ring::TraceBuffer& trace = *thread.trace;
   site.counter->count += 1;
   site.counter->bytes += site.record.bytes;
   site.traffic[0] += 1;
   site.traffic[1] += site.record.bytes;
-  const uint64_t calls = lane.calls + 1, head = lane.head;
-  lane.calls = calls;
-  ring::Record* place = place_for_next(lane, head);
+  const uint64_t calls = trace.calls + 1, head = trace.head;
+  trace.calls = calls;
+  ring::Record* place = place_for_next(trace, head);
   asm("" : "+r"(place));  // one register, not an address worked out again at each store
   ring::Record& record = *place;
   record = site.record;
@@ -87,8 +87,8 @@ void local(Thread& thread, CallId id, uint64_t site);
   record.flags |= e.untimed;
   e.record = &record;
   e.record_number = head + 1;
-  __atomic_store_n(&lane.current, head + 1, __ATOMIC_RELEASE);
-  __atomic_store_n(&lane.head, head + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&trace.current, head + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&trace.head, head + 1, __ATOMIC_RELEASE);
 }
 
 [[gnu::always_inline]] inline void leave(Event& e) {

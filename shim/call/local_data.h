@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A local call that moves data of the program's, as a module sees it: MPI_Pack, MPI_Unpack, their
-// external kin, and MPI_Reduce_local. They are no events: nobody else looks at them.
+// external forms, and MPI_Reduce_local. They are no events: nobody else looks at them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace resil {
 
-struct LocalSide {
+struct LocalArgument {
   const void* buffer;  ///< where the data begins: of packed data, at the position
   int64_t count;  ///< elements; packed: bytes from there to the end of the buffer
   uint64_t type;  ///< datatype handle; 0: packed
@@ -20,11 +20,11 @@ struct LocalSide {
 struct LocalData {
   CallId id;
   uint64_t comm;  ///< handle, 0: the call has none
-  LocalSide in, out;
-  /// Most bytes that the elements of the typed side take when they are packed, as MPI_Pack_size or its kin say;
+  LocalArgument in, out;
+  /// Most bytes that the elements of the typed side take when they are packed, as MPI_Pack_size or the like say;
   /// negative: MPI would not say, and has called the error handler. Null: MPI_Reduce_local, which has no packed side.
   int64_t (*packed_size)(const LocalData&);
-  const char* representation;  ///< of MPI_Pack_external and its kin
+  const char* representation;  ///< of MPI_Pack_external and the like
   void* held;  ///< the module's, until the call has returned
 };
 

@@ -4,7 +4,7 @@
 #include "shim/call/module_list.h"
 
 // The linker defines these two as soon as one module is linked in. Weak: a build without modules has neither.
-// Hidden: another preloaded library that also carries resil must not lend us its list.
+// Hidden: another preloaded library that also is preloaded must not lend us its list.
 extern "C" {
 [[gnu::weak, gnu::visibility("hidden")]] extern const resil::Module* const __start_resil_modules[];
 [[gnu::weak, gnu::visibility("hidden")]] extern const resil::Module* const __stop_resil_modules[];

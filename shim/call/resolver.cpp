@@ -141,7 +141,7 @@ const Backend* choose_backend() {
     if (abi(&major, &minor) == 0 && major > 0) return major == 1 ? standard_backend() : nullptr;
   }
   if (lookup_data("ompi_mpi_comm_world") != nullptr) return openmpi_backend();
-  // Data that programs of the MPICH ABI refer to, so that all its kin have it, whatever else they hide.
+  // Data that programs of the MPICH ABI refer to, so that all of its family have it, whatever else they hide.
   return lookup_data("MPI_UNWEIGHTED") != nullptr || lookup_data("MPIR_Dup_fn") != nullptr ? mpich_backend() : nullptr;
 }
 

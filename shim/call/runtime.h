@@ -12,20 +12,20 @@ namespace resil {
 
 struct Runtime {
   ring::Header* header;  ///< null until the first MPI_Init (any route); afterwards never null
-  ring::Lane* lanes;
+  ring::TraceBuffer* traces;
   ring::Comm* comms;
   ring::Request* requests;
   ring::Module* modules;
   ring::CallName* calls;
   ring::Name* names;
-  uint32_t lane_count, comm_count, request_count, module_count, call_count, name_count;
+  uint32_t trace_count, comm_count, request_count, module_count, call_count, name_count;
   int32_t pid;  ///< of the process that attached; a forked child has another one and stays out
   int32_t rank;  ///< in MPI_COMM_WORLD (launcher's rank until MPI_Init has returned), -1 unknown
   int32_t size;
   int32_t world;  ///< 0, or N for the Nth spawned world
   int32_t local_size;  ///< ranks of this job on this node, as the launcher says; 0 unknown
   char launch_key[17];  ///< 16 hexadecimal digits, unique to this launch: rank 0's nonce, this rank's own until agreed
-  bool launch_agreed;  ///< after MPI_Init: all ranks of this world that carry resil have this key
+  bool launch_agreed;  ///< after MPI_Init: all ranks of this world that are preloaded have this key
   char host[64];
   char directory[1024];  ///< absolute report directory of this rank; "" when files cannot be written
 };

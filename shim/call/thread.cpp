@@ -32,44 +32,44 @@ pthread_key_t thread_key;
 bool thread_key_made;
 SpinLock thread_key_lock;
 
-constexpr uint32_t kPrivateLanes = 24;
-ring::Lane* private_lanes[kPrivateLanes + 1];  // filled from the front, the shared one last
-ring::Lane shared_lane;  // of threads beyond all others: their counts may be lost to races, and a note says so
+constexpr uint32_t kPrivateTraces = 24;
+ring::TraceBuffer* private_traces[kPrivateTraces + 1];  // filled from the front, the shared one last
+ring::TraceBuffer shared_trace;  // of threads beyond all others: their counts may be lost to races, and a note says so
 
-bool claim(ring::Lane& lane, ring::LaneState wanted) {
+bool claim(ring::TraceBuffer& trace, ring::TraceState wanted) {
   auto expected = static_cast<uint32_t>(wanted);
-  return __atomic_compare_exchange_n(&lane.state, &expected, static_cast<uint32_t>(ring::LaneState::kLive), false,
+  return __atomic_compare_exchange_n(&trace.state, &expected, static_cast<uint32_t>(ring::TraceState::kLive), false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/// Puts a lane in the next place of private memory, or finds it there. False: all `places` are taken.
-bool add_private(ring::Lane* lane, uint32_t places, uint32_t* index) {
-  __atomic_store_n(&lane->state, static_cast<uint32_t>(ring::LaneState::kLive), __ATOMIC_RELAXED);
+/// Puts a trace buffer in the next place of private memory, or finds it there. False: all `places` are taken.
+bool add_private(ring::TraceBuffer* trace, uint32_t places, uint32_t* index) {
+  __atomic_store_n(&trace->state, static_cast<uint32_t>(ring::TraceState::kLive), __ATOMIC_RELAXED);
   for (uint32_t place = 0; place < places; ++place) {
-    ring::Lane* there = nullptr;
-    if (__atomic_compare_exchange_n(&private_lanes[place], &there, lane, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
-        there == lane) {
-      *index = runtime.lane_count + place;
+    ring::TraceBuffer* there = nullptr;
+    if (__atomic_compare_exchange_n(&private_traces[place], &there, trace, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+        there == trace) {
+      *index = runtime.trace_count + place;
       return true;
     }
   }
   return false;
 }
 
-/// A free lane, else one whose thread has ended (its counters go on, its records are history), else a private one,
-/// which the dump and a reader of the ring file do not see.
-ring::Lane* claim_lane(uint32_t* index) {
-  for (auto wanted : {ring::LaneState::kFree, ring::LaneState::kEnded})
-    for (*index = 0; *index < lane_total(); ++*index)
-      if (claim(lane_at(*index), wanted)) return &lane_at(*index);
-  auto* lane = memory::map_array<ring::Lane>();
-  if (lane != nullptr) {
-    if (add_private(lane, kPrivateLanes, index)) return lane;
-    memory::unmap_array(lane);
+/// A free trace buffer, else one whose thread has ended (its counters go on, its records are history), else a private
+/// one, which the dump and a reader of the ring file do not see.
+ring::TraceBuffer* claim_trace(uint32_t* index) {
+  for (auto wanted : {ring::TraceState::kFree, ring::TraceState::kEnded})
+    for (*index = 0; *index < trace_total(); ++*index)
+      if (claim(trace_at(*index), wanted)) return &trace_at(*index);
+  auto* trace = memory::map_array<ring::TraceBuffer>();
+  if (trace != nullptr) {
+    if (add_private(trace, kPrivateTraces, index)) return trace;
+    memory::unmap_array(trace);
   }
   add_note(messages::core::many_threads);
-  add_private(&shared_lane, kPrivateLanes + 1, index);
-  return &shared_lane;
+  add_private(&shared_trace, kPrivateTraces + 1, index);
+  return &shared_trace;
 }
 
 /// Behind each piece of scratch memory: whose it is and where it begins.
@@ -87,8 +87,8 @@ void thread_exit(void* data) {
   if (getpid() != runtime.pid) return;
   run_hooks_reverse(&Module::thread_end, *thread);
   unattributed_ticks.fetch_add(thread->unattributed);
-  if (thread->lane != &shared_lane)
-    __atomic_store_n(&thread->lane->state, static_cast<uint32_t>(ring::LaneState::kEnded), __ATOMIC_RELEASE);
+  if (thread->trace != &shared_trace)
+    __atomic_store_n(&thread->trace->state, static_cast<uint32_t>(ring::TraceState::kEnded), __ATOMIC_RELEASE);
   current_thread = nullptr;  // a later destructor may call MPI again and then gets a new state
   memory::unmap(thread->scratch, thread->scratch_bytes);
   memory::unmap_array(thread);
@@ -117,12 +117,12 @@ Thread* thread_register() {
   thread->outer_frame = 0;
   thread->comm_generation = thread->type_generation = ~0u;
   thread->host_ranges = {&HostRangeCache::kNever, HostRangeCache::kNever + 1, 0, 0};
-  thread->lane = claim_lane(&thread->lane_index);
-  thread->lane->tid = static_cast<int32_t>(syscall(SYS_gettid));
-  pthread_getname_np(pthread_self(), thread->lane->name, sizeof(thread->lane->name));
-  if (thread->lane->head == 0) {
-    for (ring::PeerCounter& peer : thread->lane->peers) peer.rank = -1;
-    thread->lane->peers[ring::kPeerEntries - 1].rank = -2;
+  thread->trace = claim_trace(&thread->trace_index);
+  thread->trace->tid = static_cast<int32_t>(syscall(SYS_gettid));
+  pthread_getname_np(pthread_self(), thread->trace->name, sizeof(thread->trace->name));
+  if (thread->trace->head == 0) {
+    for (ring::PeerCounter& peer : thread->trace->peers) peer.rank = -1;
+    thread->trace->peers[ring::kPeerEntries - 1].rank = -2;
   }
   thread->last_time = ticks();
   pthread_setspecific(thread_key, thread);
@@ -133,15 +133,15 @@ Thread* thread_register() {
 
 std::atomic<uint64_t> unattributed_ticks;
 
-uint32_t lane_total() {
+uint32_t trace_total() {
   uint32_t count = 0;
-  while (count <= kPrivateLanes && __atomic_load_n(&private_lanes[count], __ATOMIC_ACQUIRE) != nullptr) ++count;
-  return runtime.lane_count + count;
+  while (count <= kPrivateTraces && __atomic_load_n(&private_traces[count], __ATOMIC_ACQUIRE) != nullptr) ++count;
+  return runtime.trace_count + count;
 }
 
-ring::Lane& lane_at(uint32_t index) {
-  return index < runtime.lane_count ? runtime.lanes[index]
-                                    : *__atomic_load_n(&private_lanes[index - runtime.lane_count], __ATOMIC_ACQUIRE);
+ring::TraceBuffer& trace_at(uint32_t index) {
+  return index < runtime.trace_count ? runtime.traces[index]
+                                     : *__atomic_load_n(&private_traces[index - runtime.trace_count], __ATOMIC_ACQUIRE);
 }
 
 unsigned thread_slot() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Per-thread state of the shim: nesting depth, the flight recorder's lane, and small caches that make the usual
+// Per-thread state of the shim: nesting depth, the flight recorder's trace buffer, and small caches that make the usual
 // lookup a compare. One is mapped for each thread on its first MPI call; nothing here is shared between threads.
 #pragma once
 
@@ -77,8 +77,8 @@ struct Thread {
   uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
   HostRangeCache host_ranges;
   uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
-  ring::Lane* lane;  ///< where this thread writes; never null
-  uint32_t lane_index;  ///< in the ring file; runtime.lane_count and above: a private lane
+  ring::TraceBuffer* trace;  ///< where this thread writes; never null
+  uint32_t trace_index;  ///< in the ring file; runtime.trace_count and above: a private trace buffer
   uint64_t last_time;  ///< ticks of the last clock read
   Timing* open_timing;  ///< of a call since then that may block and was not timed; null: none
   uint32_t unstamped;  ///< calls to go that take over that time
@@ -110,10 +110,10 @@ void thread_disable();
 void* scratch_acquire(Thread& thread, size_t bytes, uint64_t frame);
 void scratch_release(Thread& thread, void* memory);
 
-/// Lanes of all threads so far: those in the ring file, then private ones (more threads than lanes).
+/// Trace buffers of all threads so far: those in the ring file, then private ones (more threads than trace buffers).
 extern std::atomic<uint64_t> unattributed_ticks;  ///< of threads that have ended
-uint32_t lane_total();
-ring::Lane& lane_at(uint32_t index);
+uint32_t trace_total();
+ring::TraceBuffer& trace_at(uint32_t index);
 
 /// Classifies a return address and finds the application's call site (may call the dynamic loader; first time only).
 SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame);

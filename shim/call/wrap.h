@@ -72,9 +72,9 @@ Op null_op();
 /// MPI_Op_free and MPI_Type_free of a handle that resil still needs: the program's handle becomes null, as if it were
 /// freed; the operator or type lives on until then, as it does in MPI itself while operations are pending.
 template <CallId id, class Handle>
-inline bool put_off(Handle* handle) {
+inline bool defer_free(Handle* handle) {
   constexpr bool is_op = id == CallId::kMPI_Op_free;
-  if (!free_later(is_op ? HeldKind::kOp : HeldKind::kType, bits(*handle))) return false;
+  if (!defer_handle_free(is_op ? FreedKind::kOp : FreedKind::kType, bits(*handle))) return false;
   if constexpr (is_op) *handle = null_op();
   else *handle = constants.datatype_null;
   return true;
@@ -138,7 +138,8 @@ struct LocalCall<layer, id, R(A...)> {
     if (thread != nullptr) [[likely]]
       count_local(thread, id, return_address, frame);
     if constexpr (id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free) {
-      if (thread != nullptr && __atomic_load_n(&held_count, __ATOMIC_RELAXED) != 0 && put_off<id>(arguments...))
+      if (thread != nullptr && __atomic_load_n(&deferred_free_count, __ATOMIC_RELAXED) != 0 &&
+          defer_free<id>(arguments...))
         return 0;
     }
     if constexpr (frees(id)) {

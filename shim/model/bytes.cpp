@@ -40,7 +40,7 @@ Members neighbors_of(CommInfo& comm) {
           comm.degree_out > 0 ? comm.degree_out : 0};
 }
 
-uint64_t side_bytes(Event& e, const Side& side) {
+uint64_t argument_bytes(Event& e, const DataArgument& side) {
   if (side.count <= 0) return 0;
   return static_cast<uint64_t>(side.count) * static_cast<uint64_t>(type_size(*e.thread, side.type));
 }
@@ -53,15 +53,16 @@ uint64_t side_bytes(Event& e, const Side& side) {
     // with a result use its arguments (the origin's are not significant with MPI_NO_OP). The generator sets the side
     // that the call has.
     const bool receive = info.attributes & kCallReceives;
-    return side_bytes(e, receive ? e.receive : e.send);
+    return argument_bytes(e, receive ? e.receive : e.send);
   }
   if (info.shape == Shape::kPartitioned)
-    return side_bytes(e, info.attributes & kCallReceives ? e.receive : e.send) * static_cast<uint64_t>(e.partitions);
+    return argument_bytes(e, info.attributes & kCallReceives ? e.receive : e.send) *
+           static_cast<uint64_t>(e.partitions);
   if (e.comm == nullptr || e.comm->size < 0) return 0;
   const Members members = is_neighborhood(info.collective) ? neighbors_of(*e.comm) : members_of(*e.comm);
   switch (info.collective) {
     case Collective::kBcast:  // the same at both ends
-    case Collective::kReduce: return is_bystander(e, members) ? 0 : side_bytes(e, e.send);
+    case Collective::kReduce: return is_bystander(e, members) ? 0 : argument_bytes(e, e.send);
     case Collective::kScatter: return bytes_of(e, received(e, members, backend->is_in_place));
     default:  // what is received is counted by the senders
       return bytes_of(e, sent(e, members, backend->is_in_place));

@@ -17,7 +17,7 @@ enum CallAttribute : uint32_t {
   kCallLocal = 1u << 1,
   kCallPoll = 1u << 2,
   kCallStarts = 1u << 3,
-  kCallActivates = 1u << 4,  ///< starts a request: MPI_Start, MPI_Pready and their kin
+  kCallActivates = 1u << 4,  ///< starts a request: MPI_Start, MPI_Pready and the like
   kCallCompletes = 1u << 5,  ///< completes or frees requests
   kCallCollective = 1u << 6,  ///< over all ranks of its communicator: has a sequence number
   kCallCreatesComm = 1u << 7,
@@ -32,7 +32,7 @@ enum CallAttribute : uint32_t {
   kCallLarge = 1u << 16,
   kCallLargeCount = 1u << 18,  ///< the `_c` twin itself
   kCallHasData = 1u << 19,  ///< one significant (count, type)
-  kCallBothWays = 1u << 20,  ///< sends and receives: MPI_Sendrecv and its kin
+  kCallBothWays = 1u << 20,  ///< sends and receives: MPI_Sendrecv and the like
   kCallReceives = 1u << 17,  ///< point-to-point, one-sided or I/O: the data comes in
 };
 
@@ -49,11 +49,11 @@ enum class CallClass : uint8_t {
   kMatchedReceive,
   kPartitionedSend,
   kPartitionedReceive,
-  kPartitionReady,  ///< MPI_Pready and its kin
+  kPartitionReady,  ///< MPI_Pready and the like
   kPartitionArrived,  ///< MPI_Parrived
   kBuffer,  ///< of buffered sends: detach and flush
-  kCompletion,  ///< MPI_Wait, MPI_Test and their kin
-  kGetStatus,  ///< MPI_Request_get_status and its kin: the requests stay
+  kCompletion,  ///< MPI_Wait, MPI_Test and the like
+  kGetStatus,  ///< MPI_Request_get_status and the like: the requests stay
   kRequestFree,
   kCancel,
   kStart,  ///< of persistent requests: MPI_Start, MPI_Startall

@@ -13,10 +13,10 @@ enum class Reason : uint8_t {
   kDeviceBuffer,  ///< the buffer is, or may be, device memory
   kDatatype,  ///< the datatype cannot be flattened
   kError,  ///< the call returned an error, or the message was truncated by its receiver
-  kNotConnected,  ///< no private communicator: not every rank carries resil, or sessions only
+  kNotConnected,  ///< no private communicator: not every rank is preloaded, or sessions only
   kOtherWorld,  ///< the partner is in another world (spawn, connect)
   kUnknownCommunicator,  ///< made out of sight: its id may not be agreed
-  kOrderLost,  ///< a receive of that lane could not be followed (freed while active, or untracked)
+  kOrderLost,  ///< a receive of that trace buffer could not be followed (freed while active, or untracked)
   kMemory,  ///< the ledger's memory bound was reached and the sums could not decide
   kReduction,  ///< a reduction whose arithmetic has no check (native floating point, products, ...)
   kUserOperator,  ///< a reduction by a user's operator

@@ -17,13 +17,13 @@ struct Thread;
 
 enum class RequestClass : uint8_t {
   kNothing,  ///< a null request, or an operation that was complete at once
-  kMessage,  ///< MPI_Isend and its kin, MPI_Irecv, MPI_Imrecv
+  kMessage,  ///< MPI_Isend and the like, MPI_Irecv, MPI_Imrecv
   kPersistentMessage,
   kExchange,  ///< MPI_Isendrecv, MPI_Isendrecv_replace
   kCollective,
   kPersistentCollective,
-  kCommunicator,  ///< MPI_Comm_idup and its kin
-  kRma,  ///< MPI_Rput and its kin
+  kCommunicator,  ///< MPI_Comm_idup and the like
+  kRma,  ///< MPI_Rput and the like
   kFile,
   kPartitioned,
   kGeneralized,

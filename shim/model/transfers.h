@@ -48,7 +48,7 @@ inline bool is_bystander(const Event& e, const Members& m) { return m.inter() &&
 inline int64_t array_element(const void* array, bool wide, int64_t index) {
   return wide ? static_cast<const int64_t*>(array)[index] : static_cast<const int*>(array)[index];
 }
-inline int64_t count_at(const Event& e, const Side& side, int64_t index) {
+inline int64_t count_at(const Event& e, const DataArgument& side, int64_t index) {
   return array_element(side.counts, e.large, index);
 }
 
@@ -99,16 +99,16 @@ inline Transfer nothing() {
 }
 
 /// The argument as one block.
-inline Transfer whole(const Side& side, int64_t count, Partner partner, int32_t peer = -1) {
+inline Transfer whole(const DataArgument& side, int64_t count, Partner partner, int32_t peer = -1) {
   return {side.buffer, count, side.type, nullptr, nullptr, nullptr, 0, 1, -1, peer, partner, false, false, false};
 }
 
-inline Transfer message(const Side& side, int32_t peer, int64_t partitions) {
+inline Transfer message(const DataArgument& side, int32_t peer, int64_t partitions) {
   return peer == ring::kProcNull ? nothing() : whole(side, side.count * partitions, Partner::kRank, peer);
 }
 
 /// The argument as blocks; v and w by their arrays. Displacements of w are MPI_Aint for neighborhoods.
-inline Transfer blocks(const Event& e, const Side& side, int64_t count, Partner partner) {
+inline Transfer blocks(const Event& e, const DataArgument& side, int64_t count, Partner partner) {
   return {side.buffer,
           side.counts != nullptr ? 0 : side.count,
           side.types != nullptr ? 0 : side.type,

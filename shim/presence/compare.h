@@ -63,7 +63,7 @@ class PresenceComparison {
   bool equal() const { return group_count_ <= 1 && !other_groups_; }
   const RankList& missing() const { return missing_; }
   const RankList& without_files() const { return without_files_; }
-  /// Lowest rank that carries resil, -1 when none does.
+  /// Lowest rank that is preloaded, -1 when none does.
   int first_present() const { return first_present_; }
 
   /// One line that names the ranks in the minority and what they have; for stop_configuration. "" when equal().

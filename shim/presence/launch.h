@@ -5,7 +5,7 @@
 // a number at random, its nonce. It is part of the names of the rank's files in node-local memory and of the value that
 // the rank publishes (presence/), so that after MPI_Init each rank knows the exact names of the others' files and none
 // of another launch can be taken for one of them. The launch key of a world is the nonce of its lowest rank that
-// carries resil.
+// is preloaded.
 //
 // Context: application's thread, in MPI_Init; launch_nonce_of in any thread afterwards.
 #pragma once

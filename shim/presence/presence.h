@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which ranks of the job carry resil, known before resil sends its first message: a collective among ranks of which
+// Which ranks of the job are preloaded, known before resil sends its first message: a collective among ranks of which
 // some are not preloaded would hang the job.
 //
 // Each rank publishes one line before PMPI_Init, or with PMIx inside it; the MPI library's own fence inside PMPI_Init

@@ -21,7 +21,7 @@
 #include "shim/config/config.h"
 #include "shim/messages.h"
 #include "shim/presence/launch.h"
-#include "shim/report/claim.h"
+#include "shim/report/directory_lock.h"
 #include "shim/report/log.h"
 #include "shim/report/own_files.h"
 #include "shim/report/report.h"
@@ -46,9 +46,9 @@ bool given, merges;
 int32_t world;
 Reason reason;  // why it is not `base` itself, or what is wrong with that
 uid_t owner;  // with kForeign
-Claim wanted;  // what a claim of this rank says
+DirectoryLock wanted;  // what a claim of this rank says
 int64_t since;  // a claim of this launch cannot be older
-Claim claim;  // the one that holds
+DirectoryLock claim;  // the one that holds
 char place[kPlaceText];
 bool claimed;  // by this rank
 bool settled, moves, told;
@@ -87,7 +87,7 @@ void program_name(char* name, size_t bytes) {
       strncmp(program, "python", 6) == 0 || strncmp(program, "perl", 4) == 0 || strcmp(program, "julia") == 0;
   chosen = interprets && second < words + got && second[0] != 0 && second[0] != '-' ? second : program;
   slash = strrchr(chosen, '/');
-  claim_text(name, bytes, slash != nullptr ? slash + 1 : chosen);
+  directory_lock_text(name, bytes, slash != nullptr ? slash + 1 : chosen);
 }
 
 /// resil-PROGRAM-YYYYMMDDTHHMMZ-JOB.LAUNCH. All ranks of a node find the same, those of others nearly always.
@@ -111,13 +111,13 @@ int64_t describe(const LaunchIdentity& identity) {
   wanted.id = launch_nonce();
   wanted.time = static_cast<int64_t>(realtime_ns() / 1000000);
   snprintf(text, sizeof(text), "%s.%s.%s", identity.job, identity.launch, requeued != nullptr ? requeued : "");
-  claim_text(wanted.name, sizeof(wanted.name), text);
+  directory_lock_text(wanted.name, sizeof(wanted.name), text);
   // A name that is made of a process id holds for one node and one process.
   if (identity.singleton || !identity.agreed) {
     const int named = identity.singleton ? runtime.pid : getppid();
     snprintf(text, sizeof(text), "%.63s:%llu:%llu", runtime.host, static_cast<unsigned long long>(pid_namespace()),
              static_cast<unsigned long long>(process_start_time(named)));
-    claim_text(wanted.origin, sizeof(wanted.origin), text);
+    directory_lock_text(wanted.origin, sizeof(wanted.origin), text);
   }
   program_name(wanted.program, sizeof(wanted.program));
   const int64_t launched = parent != 0 && parent <= own ? parent : own != 0 ? own : now;
@@ -125,13 +125,13 @@ int64_t describe(const LaunchIdentity& identity) {
   return own - launched > kLongAgo ? own : launched;
 }
 
-bool same_launch(const Claim& other) {
+bool same_launch(const DirectoryLock& other) {
   if (strcmp(other.name, wanted.name) != 0) return false;
   if (world == 0) return strcmp(other.origin, wanted.origin) == 0 && other.time / 1000 >= since;
   // Spawned by that launch: its start is not this one's, but if it has a process id for a name, the node is the same.
   char here[160], text[160];
   snprintf(text, sizeof(text), "%.63s:%llu:", runtime.host, static_cast<unsigned long long>(pid_namespace()));
-  claim_text(here, sizeof(here), text);
+  directory_lock_text(here, sizeof(here), text);
   return other.origin[0] == 0 || strncmp(other.origin, here, strlen(here)) == 0;
 }
 
@@ -218,14 +218,14 @@ enum class Try { kOurs, kUsed, kFailed };  // kFailed: errno
 
 Try try_claimed(int at, const char* path) {
   for (int tries = 0; tries < 4; ++tries) {
-    Claim found;
-    ClaimState state = claim_read(at, &found);
-    if (state == ClaimState::kNone && holds_reports(at) && (state = claim_read(at, &found)) == ClaimState::kNone)
+    DirectoryLock found;
+    LockState state = directory_lock_read(at, &found);
+    if (state == LockState::kNone && holds_reports(at) && (state = directory_lock_read(at, &found)) == LockState::kNone)
       return Try::kUsed;
-    if (state == ClaimState::kOther || (state == ClaimState::kThere && !same_launch(found))) return Try::kUsed;
+    if (state == LockState::kOther || (state == LockState::kThere && !same_launch(found))) return Try::kUsed;
     claimed = false;
-    if (state == ClaimState::kNone) {
-      const int error = claim_make(at, wanted);
+    if (state == LockState::kNone) {
+      const int error = directory_lock_make(at, wanted);
       if (error == EEXIST) continue;
       if (error != 0) {
         errno = error;
@@ -236,7 +236,7 @@ Try try_claimed(int at, const char* path) {
     }
     const int error = enter_place(at, path);
     if (error == EEXIST) return Try::kUsed;
-    if (error != 0 && claimed) claim_remove(at);
+    if (error != 0 && claimed) directory_lock_remove(at);
     claim = found;
     errno = error;
     return error == 0 ? Try::kOurs : Try::kFailed;
@@ -274,11 +274,11 @@ Try try_place(const char* name) {
 
 /// A spawned world belongs into the directory of its job: the newest one here that this launch has claimed.
 bool find_job(char (&found)[kPlaceText]) {
-  Claim newest = {}, other;
+  DirectoryLock newest = {}, other;
   bool any = false;
   int at = own_directory_open(base, true);
   if (at < 0) return false;
-  if (given && claim_read(at, &other) == ClaimState::kThere && same_launch(other)) {
+  if (given && directory_lock_read(at, &other) == LockState::kThere && same_launch(other)) {
     newest = other;
     found[0] = 0;
     any = true;
@@ -290,7 +290,8 @@ bool find_job(char (&found)[kPlaceText]) {
     if (strncmp(entry->d_name, "resil-", 6) != 0 || strlen(entry->d_name) >= kPlaceText) continue;
     const int inner = own_directory_open_at(dirfd(folder), entry->d_name);
     if (inner < 0) continue;
-    if (claim_read(inner, &other) == ClaimState::kThere && same_launch(other) && (!any || other.time > newest.time)) {
+    if (directory_lock_read(inner, &other) == LockState::kThere && same_launch(other) &&
+        (!any || other.time > newest.time)) {
       newest = other;
       strcpy(found, entry->d_name);
       any = true;
@@ -332,12 +333,12 @@ void remove_marker(int at) {
 }
 
 /// Takes this rank's files, and what it alone needed, out of `directory`.
-void leave(const char* directory, const char* to, bool removes_claim) {
+void leave(const char* directory, const char* to, bool removes_lock) {
   char name[kNodeFileText];
   const int at = own_directory_open(directory, true), next = own_directory_open(to, true);
   if (at >= 0) {
     remove_marker(at);
-    if (merges && removes_claim) {
+    if (merges && removes_lock) {
       directory_node_file(name);
       unlinkat(at, name, 0);
       unlinkat(at, kTaken, 0);
@@ -346,7 +347,7 @@ void leave(const char* directory, const char* to, bool removes_claim) {
       snprintf(name, sizeof(name), "dump-%05d-%u.txt", runtime.rank, i);
       renameat(at, name, next, name);
     }
-    if (removes_claim) claim_remove(at);
+    if (removes_lock) directory_lock_remove(at);
     rmdir(directory);  // the last one succeeds
     close(at);
   }
@@ -386,7 +387,7 @@ void directory_prepare(const LaunchIdentity& identity) {
   choose(name);
 }
 
-uint64_t directory_claim_id() { return runtime.directory[0] != 0 ? claim.id : 0; }
+uint64_t directory_lock_id() { return runtime.directory[0] != 0 ? claim.id : 0; }
 const char* directory_place() { return place; }
 
 void directory_offer(uint64_t id, const char* name) {
@@ -402,9 +403,9 @@ void directory_offer(uint64_t id, const char* name) {
   char path[sizeof(runtime.directory)];
   path_of(name, path);
   const int at = own_directory_open(path, name[0] == 0);
-  Claim found;
+  DirectoryLock found;
   if (at < 0) return;
-  if (claim_read(at, &found) == ClaimState::kThere && found.id == id) {
+  if (directory_lock_read(at, &found) == LockState::kThere && found.id == id) {
     settled = moves = true;
     wanted = found;
     strcpy(next_place, name);
@@ -446,7 +447,7 @@ void directory_settle() {
   const int at = own_directory_to_write(runtime.directory);
   strcpy(claim.launch, runtime.launch_key);
   if (at >= 0) {
-    claim_replace(at, claim);
+    directory_lock_replace(at, claim);
     close(at);
   }
 }

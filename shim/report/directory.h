@@ -30,7 +30,7 @@ void directory_node_file(char* name);
 
 /// What this rank has chosen, for the others: the claim's id (0: no directory) and the directory's name below RESIL_DIR
 /// or the working directory ("": RESIL_DIR itself).
-uint64_t directory_claim_id();
+uint64_t directory_lock_id();
 const char* directory_place();
 /// What the ranks of this world have chosen, in ascending order of rank, this one's included. The first choice that is
 /// seen here too (on nodes that share no file system those of other nodes are not) holds for this rank.

@@ -65,7 +65,7 @@ NodeMemory* node_memory_create(size_t bytes) {
 
 NodeMemory* node_memory_open(int world_rank) {
   const uint64_t nonce = launch_nonce_of(world_rank);
-  if (nonce == 0) return nullptr;  // not known to carry resil
+  if (nonce == 0) return nullptr;  // not known to are preloaded
   char path[256];
   name_of(world_rank, path, sizeof(path));
   struct stat status;

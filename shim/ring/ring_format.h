@@ -20,7 +20,7 @@ enum class Phase : uint32_t { kStarting = 0, kRunning = 1, kFinalizing = 2, kFin
 
 /// Where a section lies in the file. Offsets and sizes in bytes.
 struct Section {
-  char name[16];  ///< "lanes", "comms", "requests", "modules", "names", "calls", or a module's own
+  char name[16];  ///< "trace buffers", "comms", "requests", "modules", "names", "calls", or a module's own
   uint64_t offset;
   uint64_t bytes;
   uint32_t entry_bytes;  ///< size of one entry
@@ -52,7 +52,7 @@ struct Header {
   uint64_t realtime_sync_ns;
   double ticks_per_second;
   uint64_t untracked_requests;  ///< requests that did not fit into the request table
-  uint64_t unrecorded_calls;  ///< calls of threads that found no lane
+  uint64_t unrecorded_calls;  ///< calls of threads that found no trace buffer
   uint32_t dumps;  ///< state dumps written so far
   uint32_t section_count;
   uint32_t pid_start_lo;  ///< start time of the process in clock ticks after boot (field 22 of /proc/PID/stat),
@@ -113,7 +113,7 @@ constexpr int32_t kRootSelf = -3;  ///< MPI_ROOT of an intercommunicator
 constexpr int32_t kNoTag = -32768;
 constexpr int32_t kAnyTag = -1;
 
-enum class LaneState : uint32_t { kFree = 0, kLive = 1, kEnded = 2 };
+enum class TraceState : uint32_t { kFree = 0, kLive = 1, kEnded = 2 };
 
 struct CallCounter {
   uint64_t count;
@@ -129,15 +129,17 @@ struct PeerCounter {
 };
 
 constexpr uint32_t kMaxCalls = 704;  ///< capacity, at least the number of call ids
-constexpr uint32_t kPeerEntries = 128;  ///< per lane; the last one collects all ranks that found no place (rank -2)
-constexpr uint32_t kRecordsPerLane = 2048;
+constexpr uint32_t kPeerEntries =
+    128;  ///< per trace buffer; the last one collects all ranks that found no place (rank -2)
+constexpr uint32_t kRecordsPerTrace = 2048;
 
-/// One thread that calls MPI. Section "lanes" is an array of these.
-struct Lane {
-  uint32_t state;  ///< LaneState
+/// One thread that calls MPI. Section "trace buffers" is an array of these.
+struct TraceBuffer {
+  uint32_t state;  ///< TraceState
   int32_t tid;
-  uint64_t head;  ///< records written since the lane was first used; the newest is at (head - 1) % kRecordsPerLane
-  uint64_t calls;  ///< MPI calls made by this lane's threads; the step counter of programs that name no steps
+  uint64_t
+      head;  ///< records written since the trace buffer was first used; the newest is at (head - 1) % kRecordsPerTrace
+  uint64_t calls;  ///< MPI calls made by this trace buffer's threads; the step counter of programs that name no steps
   uint64_t current;  ///< head value + 1 of the outermost open record while inside MPI, 0 outside
   uint64_t step;  ///< resil_step's counter, 0 when the program names no steps
   uint32_t step_name;  ///< index into "names"
@@ -146,7 +148,7 @@ struct Lane {
   uint64_t reserved[7];
   CallCounter counters[kMaxCalls];
   PeerCounter peers[kPeerEntries];
-  alignas(64) Record records[kRecordsPerLane];
+  alignas(64) Record records[kRecordsPerTrace];
 };
 
 /// Section "comms": one communicator. Entry 0 is unused; entries are reused after MPI_Comm_free.
@@ -193,7 +195,7 @@ struct Request {
   uint16_t call;
   uint8_t kind;  ///< RequestKind
   uint8_t flags;  ///< RequestFlag
-  uint32_t lane;  ///< of the posting thread
+  uint32_t trace;  ///< of the posting thread
   uint64_t cleanup;  ///< the library's own; meaningless to readers
 };
 static_assert(sizeof(Request) == 64);

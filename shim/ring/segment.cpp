@@ -31,7 +31,7 @@ Runtime runtime;
 
 namespace {
 
-constexpr uint32_t kLanes = 8, kComms = 512, kRequests = kRingRequests, kModules = 128, kNames = 256;
+constexpr uint32_t kTraces = 8, kComms = 512, kRequests = kRingRequests, kModules = 128, kNames = 256;
 constexpr size_t kPage = 4096;
 
 char live_path[256];
@@ -119,7 +119,7 @@ void segment_path_of(int world_rank, char* path, size_t bytes) {
 bool segment_create(const char* launch) {
   Plan plan = {};
   plan.bytes = kPage;
-  plan_section(plan, "lanes", sizeof(ring::Lane), kLanes);
+  plan_section(plan, "lanes", sizeof(ring::TraceBuffer), kTraces);
   plan_section(plan, "comms", sizeof(ring::Comm), kComms);
   plan_section(plan, "requests", sizeof(ring::Request), kRequests);
   plan_section(plan, "modules", sizeof(ring::Module), kModules);
@@ -164,7 +164,7 @@ bool segment_create(const char* launch) {
   header->realtime_start_ns = header->realtime_sync_ns = realtime_ns();
   header->section_count = plan.count;
   memcpy(header->sections, plan.sections, sizeof(plan.sections));
-  place(runtime.lanes, runtime.lane_count, base, plan, 0);
+  place(runtime.traces, runtime.trace_count, base, plan, 0);
   place(runtime.comms, runtime.comm_count, base, plan, 1);
   place(runtime.requests, runtime.request_count, base, plan, 2);
   place(runtime.modules, runtime.module_count, base, plan, 3);

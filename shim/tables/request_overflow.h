@@ -20,16 +20,16 @@ struct OverflowEntry {
 /// Bits of OverflowEntry::state.
 struct OverflowState {
   uint32_t serial;  ///< as ring::Request::serial
-  uint32_t lane;  ///< the low 15 bits of the posting thread's
+  uint32_t trace;  ///< the low 15 bits of the posting thread's
   uint8_t flags;  ///< ring::RequestFlag
   uint8_t duplicate;  ///< as ring::Request::cleanup
 
-  static constexpr uint32_t kLanes = 0x7fff;
+  static constexpr uint32_t kTraces = 0x7fff;
   uint64_t word() const {
-    return uint64_t{serial} << 32 | uint64_t{1} << 31 | (lane & kLanes) << 16 | uint32_t{duplicate} << 8 | flags;
+    return uint64_t{serial} << 32 | uint64_t{1} << 31 | (trace & kTraces) << 16 | uint32_t{duplicate} << 8 | flags;
   }
   static OverflowState of(uint64_t word) {
-    return {static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word >> 16) & kLanes, static_cast<uint8_t>(word),
+    return {static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word >> 16) & kTraces, static_cast<uint8_t>(word),
             static_cast<uint8_t>(word >> 8)};
   }
 };
@@ -45,11 +45,12 @@ void overflow_reset();
 /// A place for a request, not yet visible: its state is to be stored last (release). Null: full, or memory was refused.
 OverflowEntry* overflow_claim(uint64_t key, bool concurrent);
 
-/// Of two entries of one key, is `a` the one that is meant by `lane`? The one that it posted itself, else the older.
-bool overflow_preferred(const OverflowState& a, const OverflowState& b, uint32_t lane);
+/// Of two entries of one key, is `a` the one that is meant by `trace buffer`? The one that it posted itself, else the
+/// older.
+bool overflow_preferred(const OverflowState& a, const OverflowState& b, uint32_t trace);
 
-/// The entry of a key that is meant by `lane`, null: none. The state is the one that made the choice.
-OverflowEntry* overflow_find(uint64_t key, uint32_t lane, bool concurrent, OverflowState* state);
+/// The entry of a key that is meant by `trace buffer`, null: none. The state is the one that made the choice.
+OverflowEntry* overflow_find(uint64_t key, uint32_t trace, bool concurrent, OverflowState* state);
 
 /// Changes its flags; false: its state is no longer `state`, the entry is another request's or nobody's.
 bool overflow_set_flags(OverflowEntry* entry, OverflowState state, uint8_t flags);

@@ -72,23 +72,23 @@ bool is_shared(uint64_t key) {
   return key == null_key || key == empty_key || key - backend->shared_first < backend->shared_span;
 }
 
-/// Of two entries of one key, is `a` the better one for this lane's thread? Its own, else the older.
-bool better(const ring::Request& a, const ring::Request& b, uint32_t lane) {
-  const bool own = load(a.lane) == lane;
-  return own == (load(b.lane) == lane) ? static_cast<int32_t>(load(a.serial) - load(b.serial)) < 0 : own;
+/// Of two entries of one key, is `a` the better one for this trace buffer's thread? Its own, else the older.
+bool better(const ring::Request& a, const ring::Request& b, uint32_t trace) {
+  const bool own = load(a.trace) == trace;
+  return own == (load(b.trace) == trace) ? static_cast<int32_t>(load(a.serial) - load(b.serial)) < 0 : own;
 }
 
 /// Entry of a key. Should the handle have been reused while its completion was under way in another thread, there are
 /// two, and the older operation is complete. An entry that is still being filled in shows no key of its own yet: nobody
 /// but its own thread can know that operation.
-[[gnu::noinline]] uint32_t find_elsewhere(uint64_t key, uint32_t lane) {
+[[gnu::noinline]] uint32_t find_elsewhere(uint64_t key, uint32_t trace) {
   uint32_t home = home_of(key), best = kNone;
   for (uint32_t step = 0; step < kReach; ++step) {
     uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
     for (uint32_t i = first; i < first + kBucket; ++i)
       if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) == key &&
           __atomic_load_n(&runtime.requests[i].key, __ATOMIC_ACQUIRE) == key &&
-          (best == kNone || better(runtime.requests[i], runtime.requests[best], lane))) {
+          (best == kNone || better(runtime.requests[i], runtime.requests[best], trace))) {
         best = i;
         if (!concurrent) return i;  // a handle is reused only after its completion was seen here
       }
@@ -98,11 +98,11 @@ bool better(const ring::Request& a, const ring::Request& b, uint32_t lane) {
 }
 
 /// Most lie in the first place of their bucket; below MPI_THREAD_MULTIPLE there is no other of the same key.
-[[gnu::always_inline]] inline uint32_t find(uint64_t key, uint32_t lane) {
+[[gnu::always_inline]] inline uint32_t find(uint64_t key, uint32_t trace) {
   const uint32_t first = home_of(key) * kBucket;
   if (!concurrent && load(keys[first]) == key && load(runtime.requests[first].key) == key) [[likely]]
     return first;
-  return find_elsewhere(key, lane);
+  return find_elsewhere(key, trace);
 }
 
 /// Puts the key into a free place. The locked instruction costs as much as the rest of the way, and below
@@ -228,12 +228,12 @@ struct Found {
   OverflowState state;
 };
 
-[[gnu::noinline]] Found find_both(uint64_t key, uint32_t lane, uint32_t index) {
+[[gnu::noinline]] Found find_both(uint64_t key, uint32_t trace, uint32_t index) {
   Found found = {index, nullptr, {}};
-  found.entry = overflow_find(key, lane, concurrent, &found.state);
+  found.entry = overflow_find(key, trace, concurrent, &found.state);
   if (found.entry != nullptr && index != kNone) {
     const ring::Request& shown = runtime.requests[index];
-    if (!overflow_preferred(found.state, {load(shown.serial), load(shown.lane), 0, 0}, lane)) found.entry = nullptr;
+    if (!overflow_preferred(found.state, {load(shown.serial), load(shown.trace), 0, 0}, trace)) found.entry = nullptr;
   }
   return found;
 }
@@ -244,10 +244,10 @@ bool may_overflow(uint32_t index) {
 }
 
 /// Entry of a key on either level.
-Found find_any(uint64_t key, uint32_t lane) {
-  const uint32_t index = find(key, lane);
+Found find_any(uint64_t key, uint32_t trace) {
+  const uint32_t index = find(key, trace);
   if (may_overflow(index)) [[unlikely]]
-    return find_both(key, lane, index);
+    return find_both(key, trace, index);
   return {index, nullptr, {}};
 }
 
@@ -285,9 +285,9 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
 
 [[gnu::noinline]] void complete_elsewhere(Event& e, uint64_t key, int64_t place, bool freed) {
   for (;;) {
-    const uint32_t index = find(key, e.thread->lane_index);
+    const uint32_t index = find(key, e.thread->trace_index);
     if (may_overflow(index)) [[unlikely]] {
-      const Found found = find_both(key, e.thread->lane_index, index);
+      const Found found = find_both(key, e.thread->trace_index, index);
       if (found.entry != nullptr) {
         if (complete_overflow(e, found.entry, key, found.state, place, freed)) return;
         continue;
@@ -341,7 +341,7 @@ uint8_t flags_of(const Event& e) {
   clear(e.cookies = entry->cookies);
   const bool creates = (e.attributes & kCallCreatesComm) != 0;
   const auto of = static_cast<uint8_t>(kStarts.of[static_cast<unsigned>(e.id)] << kClassShift);
-  const OverflowState state = {serial_of(e), e.thread->lane_index, static_cast<uint8_t>(flags_of(e) | of),
+  const OverflowState state = {serial_of(e), e.thread->trace_index, static_cast<uint8_t>(flags_of(e) | of),
                                static_cast<uint8_t>(creates ? keep_duplicate(e) : 0)};
   __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
 }
@@ -369,7 +369,7 @@ bool request_table_create() {
 void request_table_threads(bool multiple) { concurrent = multiple; }
 
 uint64_t* request_cookies(const Thread& thread, uint64_t key) {
-  return is_shared(key) ? nullptr : cookies_of(find_any(key, thread.lane_index));
+  return is_shared(key) ? nullptr : cookies_of(find_any(key, thread.trace_index));
 }
 
 uint64_t request_handle(const void* array, int64_t index) {
@@ -401,7 +401,7 @@ void request_started(Event& e) {
   entry.call = static_cast<uint16_t>(e.id);
   entry.kind = kStarts.kind[static_cast<unsigned>(e.id)];
   store(entry.flags, flags_of(e));
-  store(entry.lane, e.thread->lane_index);
+  store(entry.trace, e.thread->trace_index);
   store(entry.cleanup, e.attributes & kCallCreatesComm ? keep_duplicate(e) : uint64_t{0});
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
 }
@@ -418,13 +418,13 @@ RequestClass class_at(uint32_t index) {
 
 RequestClass request_class(const Thread& thread, uint64_t key) {
   if (is_shared(key)) return RequestClass::kNothing;
-  const Found found = find_any(key, thread.lane_index);
+  const Found found = find_any(key, thread.trace_index);
   if (found.entry != nullptr) return static_cast<RequestClass>(found.state.flags >> kClassShift);
   return found.index != kNone ? class_at(found.index) : RequestClass::kUnknown;
 }
 
 bool request_is_inactive(const Thread& thread, uint64_t key) {
-  const Found found = find_any(key, thread.lane_index);
+  const Found found = find_any(key, thread.trace_index);
   if (found.entry != nullptr) return (found.state.flags & ring::kActive) == 0;
   return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kActive) == 0;
 }
@@ -460,7 +460,7 @@ bool requests_may_be_carried(const Event& e) {
 void request_activating(Event& e) {
   const Hooks& lists = hooks();
   for (int64_t i = 0; i < e.request_count; ++i) {
-    const Found found = find_any(request_handle(e.requests, i), e.thread->lane_index);
+    const Found found = find_any(request_handle(e.requests, i), e.thread->trace_index);
     if (uint64_t* words = cookies_of(found); words != nullptr)
       for (unsigned k = 0; lists.activating[k] != nullptr; ++k)
         if (uint64_t* cookie = &words[lists.activating_word[k]]; *cookie != 0) lists.activating[k](e, cookie);
@@ -474,7 +474,7 @@ void request_activated(Event& e) {
     const uint64_t key = request_handle(e.requests, i);
     Found found;
     do {
-      found = find_any(key, e.thread->lane_index);
+      found = find_any(key, e.thread->trace_index);
     } while (start && found.entry != nullptr &&
              !overflow_set_flags(found.entry, found.state, static_cast<uint8_t>(found.state.flags | ring::kActive)));
     uint64_t* words = cookies_of(found);
@@ -511,7 +511,7 @@ namespace {
 
 bool is_persistent(const Event& e, uint64_t key) {
   if (is_shared(key)) return false;
-  const Found found = find_any(key, e.thread->lane_index);
+  const Found found = find_any(key, e.thread->trace_index);
   if (found.entry != nullptr) return (found.state.flags & ring::kPersistent) != 0;
   return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kPersistent) != 0;
 }

@@ -115,7 +115,7 @@ inline Members members_of(const CommInfo& comm) { return {comm.rank, comm.size, 
 Members neighbors_of(CommInfo& comm);
 
 /// Bytes of one argument with a single count and type.
-uint64_t side_bytes(Event& event, const Side& side);
+uint64_t argument_bytes(Event& event, const DataArgument& side);
 
 /// Bytes named by the call, from the arguments that are significant on this rank.
 uint64_t compute_bytes(Event& event);

@@ -65,7 +65,7 @@ struct Digester {
     batch.sums = number(gpu::device_allocate(device, gpu::kDigestJobs * sizeof(gpu::DigestSum)));
     gpu::FillJob zero = {batch.sums, gpu::kDigestJobs * 2, 0};
     void* arguments[] = {&zero};
-    gpu::launch(device, gpu::Lane::kKernel, fill, 1, gpu::kKernelThreads, 0, arguments);
+    gpu::launch(device, gpu::StreamRole::kKernel, fill, 1, gpu::kKernelThreads, 0, arguments);
   }
 
   void clear() { batch.jobs = batch.leaves = 0; }
@@ -76,14 +76,14 @@ struct Digester {
   }
   void launch(bool with_runs) {
     void* arguments[] = {&batch};
-    if (!gpu::launch(device, gpu::Lane::kKernel, with_runs ? runs : plain, gpu::kernel_blocks(batch.leaves),
+    if (!gpu::launch(device, gpu::StreamRole::kKernel, with_runs ? runs : plain, gpu::kernel_blocks(batch.leaves),
                      gpu::kKernelThreads, with_runs ? gpu::kGatherShared : 0, arguments)) {
       printf("launch refused: %s\n", gpu::last_error());
       exit(1);
     }
   }
   void wait() {
-    gpu::event_record(device, gpu::Lane::kKernel, event);
+    gpu::event_record(device, gpu::StreamRole::kKernel, event);
     while (gpu::event_query(device, event) == gpu::State::kPending) {}
   }
   double seconds(unsigned times, bool with_runs) {

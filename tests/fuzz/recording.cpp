@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "checksum/record/claim.h"
+#include "checksum/record/directory_lock.h"
 #include "checksum/record/layout.h"
 #include "checksum/record/reader.h"
 #include "checksum/record/writer.h"
@@ -162,7 +162,7 @@ Sample make_sample() {
   made.path = made.directory + "/rank-00000.rec";
   Problem problem;
   const Identity mine = identity();
-  must(directory_claim(name, mine, &problem) && writer_open(name, mine, kNames, &problem), "a recording can be begun");
+  must(directory_lock(name, mine, &problem) && writer_open(name, mine, kNames, &problem), "a recording can be begun");
   Stream* stream = stream_open(kFirst);
   must(stream != nullptr, "a stream can be opened");
   write_calls(stream, 200);

@@ -34,7 +34,7 @@ namespace {
 using namespace resil;
 using namespace resil::hang;
 
-constexpr uint32_t kLanes = 2, kComms = 8, kRequests = 32, kModules = 4, kNames = 4;
+constexpr uint32_t kTraces = 2, kComms = 8, kRequests = 32, kModules = 4, kNames = 4;
 constexpr uint64_t kPage = 4096;
 
 struct Region {
@@ -91,17 +91,17 @@ Sample make_sample() {
   made.bytes.resize(kPage);
   made.regions.push_back({0, sizeof(ring::Header)});
   fill_header(reinterpret_cast<ring::Header*>(made.bytes.data()), getpid(), process_start_time(getpid()));
-  auto* lanes = made.add<ring::Lane>("lanes", sizeof(ring::Lane) * kLanes, sizeof(ring::Lane));
+  auto* traces = made.add<ring::TraceBuffer>("lanes", sizeof(ring::TraceBuffer) * kTraces, sizeof(ring::TraceBuffer));
   auto* comms = made.add<ring::Comm>("comms", sizeof(ring::Comm) * kComms, sizeof(ring::Comm));
   auto* requests = made.add<ring::Request>("requests", sizeof(ring::Request) * kRequests, sizeof(ring::Request));
   auto* modules = made.add<ring::Module>("modules", sizeof(ring::Module) * kModules, sizeof(ring::Module));
   made.add<ring::CallName>("calls", sizeof(ring::CallName) * kCallCount, sizeof(ring::CallName));
   made.add<ring::Name>("names", sizeof(ring::Name) * kNames, sizeof(ring::Name));
   auto* section = made.add<Section>("hang", section_bytes(kRequests), 1);
-  lanes[0].state = static_cast<uint32_t>(ring::LaneState::kLive);
-  lanes[0].tid = getpid();
-  lanes[0].head = lanes[0].current = 5;
-  ring::Record& record = lanes[0].records[4];
+  traces[0].state = static_cast<uint32_t>(ring::TraceState::kLive);
+  traces[0].tid = getpid();
+  traces[0].head = traces[0].current = 5;
+  ring::Record& record = traces[0].records[4];
   record.time = 4000000000;
   record.call = static_cast<uint16_t>(CallId::kMPI_Waitall);
   record.comm = 2;
@@ -138,7 +138,7 @@ Sample make_sample() {
     return static_cast<uint64_t>(static_cast<const char*>(place) - made.bytes.data());
   };
   for (const Region& hot :
-       {Region{offset(&lanes[0]), 128}, Region{offset(&record), sizeof(record)},
+       {Region{offset(&traces[0]), 128}, Region{offset(&record), sizeof(record)},
         Region{offset(&comms[2]), sizeof(ring::Comm)}, Region{offset(&requests[at]), sizeof(ring::Request)},
         Region{offset(&pending[at]), sizeof(Pending)}, Region{offset(&wait), sizeof(Wait)},
         Region{offset(&envelope), sizeof(Envelope)}, Region{offset(&section->tracks[2]), sizeof(Track)},
@@ -200,7 +200,7 @@ void check_text(bool known, const char* text, size_t room, const char* what) {
 /// Everything that the helper asks of a ring.
 void read_all(Watched& watched, Input& in) {
   must(watched.pid > 1 && watched.pid_start != 0, "a rank that could be signalled is a process");
-  must(watched.lane_count <= kSharedLanes && (watched.request_count & (watched.request_count - 1)) == 0,
+  must(watched.trace_count <= kSharedTraces && (watched.request_count & (watched.request_count - 1)) == 0,
        "counts are within bounds");
   alignas(8) static char room[kStateRoom];
   if (watched.section != nullptr) {

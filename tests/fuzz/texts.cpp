@@ -18,7 +18,7 @@
 #include "shim/presence/compare.h"
 #include "shim/presence/identity.h"
 #include "shim/presence/pmi1.h"
-#include "shim/report/claim.h"
+#include "shim/report/directory_lock.h"
 
 namespace fuzz {
 
@@ -241,18 +241,18 @@ void claims(const uint8_t* data, size_t size) {
   const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   must(fd >= 0 && write(fd, data, size) == static_cast<ssize_t>(size), "a file can be written");
   close(fd);
-  Claim claim, again;
+  DirectoryLock claim, again;
   memset(&claim, 'x', sizeof(claim));
-  const ClaimState state = claim_read(directory, &claim);
-  must(state != ClaimState::kNone, "a file that is there is there");
-  must(claim_make(directory, claim) == EEXIST, "a claim is made once");
-  if (state != ClaimState::kThere) return;
+  const LockState state = directory_lock_read(directory, &claim);
+  must(state != LockState::kNone, "a file that is there is there");
+  must(directory_lock_make(directory, claim) == EEXIST, "a claim is made once");
+  if (state != LockState::kThere) return;
   must_end(claim.name, sizeof(claim.name), "a name ends");
   must_end(claim.origin, sizeof(claim.origin), "an origin ends");
   must_end(claim.program, sizeof(claim.program), "a program ends");
   must_end(claim.launch, sizeof(claim.launch), "a launch ends");
-  if (!claim_replace(directory, claim)) return;
-  must(claim_read(directory, &again) == ClaimState::kThere, "what is written can be read");
+  if (!directory_lock_replace(directory, claim)) return;
+  must(directory_lock_read(directory, &again) == LockState::kThere, "what is written can be read");
   must(claim.id == again.id && claim.time == again.time && strcmp(claim.name, again.name) == 0 &&
            strcmp(claim.origin, again.origin) == 0 && strcmp(claim.program, again.program) == 0 &&
            strcmp(claim.launch, again.launch) == 0,

@@ -10,7 +10,7 @@ enum { kBig = 300000 };  // ints; beyond every eager limit
 static int big[kBig], into[kBig];
 
 static void truncated_to(int sent, int room, int how) {
-  if (how >= 3 && how <= 5 && on_openmpi()) return;  // MPI_Waitall and its kin then hang natively, in some runs
+  if (how >= 3 && how <= 5 && on_openmpi()) return;  // MPI_Waitall and the like then hang natively, in some runs
   MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   MPI_Status status[2] = {poisoned(), poisoned()};
   memset(into, 0, sizeof(into));

@@ -34,7 +34,7 @@ uint64_t handed_on;  // the program's own way of telling another thread of a han
 Backend stand_in;
 Thread* threads[3];
 Event* events[3];
-ring::Lane* lane;
+ring::TraceBuffer* trace;
 SiteEntry* site;
 ring::CallCounter counter;
 uint64_t traffic[4];
@@ -50,12 +50,12 @@ uint64_t key_of_bucket(uint32_t wanted, unsigned which) {
     if (ring::request_home(key, kRequests / ring::kRequestBucket) == wanted && which-- == 0) return key;
 }
 
-void note_completed(Event& e, int64_t, uint64_t* cookie, bool) { completed_cookies[e.thread->lane_index] = *cookie; }
+void note_completed(Event& e, int64_t, uint64_t* cookie, bool) { completed_cookies[e.thread->trace_index] = *cookie; }
 
 void begin_threads() {
   for (unsigned i = 0; i < 3; ++i) {
     threads[i] = zeroed<Thread>();
-    threads[i]->lane_index = i;
+    threads[i]->trace_index = i;
     threads[i]->comm_generation = ~0u;
     events[i] = zeroed<Event>();
     events[i]->thread = threads[i];
@@ -126,7 +126,7 @@ void enter_call() {
   flight::enter(e, *site);
 }
 
-void leave_call() { __atomic_store_n(&lane->current, uint64_t{0}, __ATOMIC_RELEASE); }
+void leave_call() { __atomic_store_n(&trace->current, uint64_t{0}, __ATOMIC_RELEASE); }
 
 uint32_t place_of(uint64_t key) {
   return ring::request_home(key, kRequests / ring::kRequestBucket) * ring::kRequestBucket;
@@ -143,12 +143,12 @@ void post(uint64_t key, uint64_t number) {
 
 void begin_pending() {
   begin_requests(false);
-  lane = zeroed<ring::Lane>();
+  trace = zeroed<ring::TraceBuffer>();
   site = zeroed<SiteEntry>();
   site->counter = &counter;
   site->traffic = traffic;
-  threads[1]->lane = lane;
-  lane->head = lane->calls = kHead;
+  threads[1]->trace = trace;
+  trace->head = trace->calls = kHead;
   pending = static_cast<hang::Pending*>(memory(kRequests * sizeof(hang::Pending)));
   const uint64_t key = key_of_bucket(0, 0);
   const uint32_t place = place_of(key);
@@ -160,8 +160,8 @@ void begin_pending() {
   unwatched(&entry.time, 16);
   unwatched(&entry.serial, offsetof(ring::Request, cleanup) + 8 - offsetof(ring::Request, serial));
   unwatched(&pending[place], offsetof(hang::Pending, sequence));
-  unwatched(lane->records, sizeof lane->records);
-  unwatched(&lane->head, 8);
+  unwatched(trace->records, sizeof trace->records);
+  unwatched(&trace->head, 8);
   enter_call();  // it waits
 }
 
@@ -175,14 +175,14 @@ void return_and_post_again() {
 /// While a call is open that was open before, what is pending is whole: the proof rests on this and on nothing more.
 /// The key alone would not do, since handles come again.
 void read_pending() {
-  const uint64_t open = hang::load(lane->current);
+  const uint64_t open = hang::load(trace->current);
   hang::Watched watched = {};
   watched.requests = runtime.requests;
   watched.pending = pending;
   ring::Request request{};
   hang::Pending words{};
   const bool is = hang::pending_at(watched, place_of(key_of_bucket(0, 0)), &request, &words);
-  if (open != kHead + 2 || hang::load(lane->current) != open || !is) return;
+  if (open != kHead + 2 || hang::load(trace->current) != open || !is) return;
   LITMUS_EXPECT(request.bytes == 1 && words.sequence == 1);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using namespace resil;
 
-ring::Lane* lane;
+ring::TraceBuffer* trace;
 Thread* thread;
 SiteEntry* site;
 Event* event;
@@ -23,29 +23,29 @@ uint64_t traffic[4];
 
 /// As after `head` calls of this thread, each with its number in the words that tests look at.
 void ring_at(uint64_t head) {
-  lane = zeroed<ring::Lane>();
+  trace = zeroed<ring::TraceBuffer>();
   thread = zeroed<Thread>();
   site = zeroed<SiteEntry>();
   event = zeroed<Event>();
-  thread->lane = lane;
+  thread->trace = trace;
   event->thread = thread;
   site->counter = &counter;
   site->traffic = traffic;
-  lane->head = lane->calls = lane->current = head;
-  for (uint64_t n = head >= ring::kRecordsPerLane ? head - ring::kRecordsPerLane : 0; n < head; ++n) {
-    ring::Record& record = lane->records[n % ring::kRecordsPerLane];
+  trace->head = trace->calls = trace->current = head;
+  for (uint64_t n = head >= ring::kRecordsPerTrace ? head - ring::kRecordsPerTrace : 0; n < head; ++n) {
+    ring::Record& record = trace->records[n % ring::kRecordsPerTrace];
     record.sequence = n + 1;
     record.aux = record.bytes = n;
     record.state = static_cast<uint8_t>(ring::RecordState::kDone);
   }
   // What the writer leaves alone between two calls need not be followed.
-  racy(&lane->head, sizeof lane->head);
-  racy(&lane->current, sizeof lane->current);
-  for (uint64_t n = head; n < head + 2; ++n) racy(&lane->records[n % ring::kRecordsPerLane], sizeof(ring::Record));
+  racy(&trace->head, sizeof trace->head);
+  racy(&trace->current, sizeof trace->current);
+  for (uint64_t n = head; n < head + 2; ++n) racy(&trace->records[n % ring::kRecordsPerTrace], sizeof(ring::Record));
 }
 
 void one_call() {
-  const uint64_t number = thread->lane->head;
+  const uint64_t number = thread->trace->head;
   site->record.aux = site->record.bytes = number;
   event->time = number;
   event->untimed = 0;
@@ -55,7 +55,7 @@ void one_call() {
 /// The words that this number was written into are all of that record, or the copy is refused.
 void copy_of_number(uint64_t number) {
   ring::Record record;
-  if (!dump::copy_record(*lane, number, &record)) return;
+  if (!dump::copy_record(*trace, number, &record)) return;
   LITMUS_EXPECT(record.sequence == number + 1);
   LITMUS_EXPECT(record.aux == number);
   LITMUS_EXPECT(record.bytes == number);
@@ -110,7 +110,7 @@ std::vector<Program> ring_programs() {
   return {
       {"ring: a record that is about to be written over",
        "flight recorder",
-       [] { ring_at(ring::kRecordsPerLane + 5); },
+       [] { ring_at(ring::kRecordsPerTrace + 5); },
        {[] {
           one_call();
           one_call();
@@ -126,10 +126,10 @@ std::vector<Program> ring_programs() {
           one_call();
         },
         [] {
-          const uint64_t head = __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE);
+          const uint64_t head = __atomic_load_n(&trace->head, __ATOMIC_ACQUIRE);
           ring::Record record;
           if (head > 7) {
-            LITMUS_EXPECT(dump::copy_record(*lane, head - 1, &record));
+            LITMUS_EXPECT(dump::copy_record(*trace, head - 1, &record));
             LITMUS_EXPECT(record.sequence == head && record.aux == head - 1 && record.bytes == head - 1);
           }
         }},
@@ -140,9 +140,9 @@ std::vector<Program> ring_programs() {
        [] { ring_at(7); },
        {[] { one_call(); },
         [] {
-          const uint64_t current = __atomic_load_n(&lane->current, __ATOMIC_ACQUIRE);
+          const uint64_t current = __atomic_load_n(&trace->current, __ATOMIC_ACQUIRE);
           ring::Record record;
-          if (current > 7 && dump::copy_record(*lane, current - 1, &record))
+          if (current > 7 && dump::copy_record(*trace, current - 1, &record))
             LITMUS_EXPECT(record.sequence == current && record.aux == current - 1);
         }},
        {},

@@ -82,19 +82,19 @@ void begin_requests() {
   completions = 0;
 }
 
-void start_request(uint64_t key, uint32_t lane, uint32_t serial) {
+void start_request(uint64_t key, uint32_t trace, uint32_t serial) {
   OverflowEntry* entry = overflow_claim(key, true);
   LITMUS_EXPECT(entry != nullptr);
   for (unsigned i = 0; i < kRequestWords; ++i) entry->cookies[i] = key + serial;
-  const OverflowState state = {serial, lane, 0, 0};
+  const OverflowState state = {serial, trace, 0, 0};
   __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
 }
 
 /// The thread knows the request: it must be found, with its own words.
-void complete_request(uint64_t key, uint32_t lane, uint64_t words) {
+void complete_request(uint64_t key, uint32_t trace, uint64_t words) {
   for (;;) {
     OverflowState state;
-    OverflowEntry* entry = overflow_find(key, lane, true, &state);
+    OverflowEntry* entry = overflow_find(key, trace, true, &state);
     LITMUS_EXPECT(entry != nullptr);
     uint64_t cookies[kRequestWords];
     if (!overflow_release(entry, key, state, true, cookies)) continue;

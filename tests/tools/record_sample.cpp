@@ -147,7 +147,7 @@ void obey(const std::string& command, std::istringstream& line) {
     snprintf(identity.mpi, sizeof(identity.mpi), "Some MPI 4.1");
     snprintf(identity.reduce, sizeof(identity.reduce), "order");
     Problem problem;
-    if (!directory_claim(directory.c_str(), identity, &problem) ||
+    if (!directory_lock(directory.c_str(), identity, &problem) ||
         !writer_open(directory.c_str(), identity, names, &problem))
       stop(problem.text);
     return;

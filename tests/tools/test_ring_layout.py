@@ -65,7 +65,7 @@ class RingLayout(unittest.TestCase):
             at = 0
             for field, offset in sorted(shape.offsets.items(), key=lambda item: item[1]):
                 gap = offset - at
-                self.assertTrue(0 <= gap < 8 or (shape.name, field) == ("Lane", "records") and gap < 64,
+                self.assertTrue(0 <= gap < 8 or (shape.name, field) == ("TraceBuffer", "records") and gap < 64,
                                 (shape.name, field, gap))
                 at = offset + self.truth["%s.%s" % (shape.name, field)][1]
 

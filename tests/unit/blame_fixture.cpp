@@ -155,7 +155,7 @@ bool progress_until(Thread& thread, double seconds, bool (*done)(void*), void* a
   const double until = monotonic_seconds() + seconds;
   do {
     fake::deliver();
-    blame::tend(thread);
+    blame::progress(thread);
     if (done(argument)) return true;
   } while (monotonic_seconds() < until);
   return false;

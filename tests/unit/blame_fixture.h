@@ -40,7 +40,7 @@ struct Stopped {
 extern Peer peers[4];
 extern std::deque<Letter> letters;  ///< on the private communicator
 extern std::vector<Finding> findings;  ///< published
-extern std::vector<Returned> returned;  ///< put back into their lanes
+extern std::vector<Returned> returned;  ///< put back into their matching queues
 extern void (*handlers[16])(Thread&, Peer&, const void*, size_t);
 extern bool is_full, is_concurrent, wants_abort, has_room;
 extern bool answers;  ///< false: questions are lost

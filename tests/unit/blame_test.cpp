@@ -62,9 +62,9 @@ TEST_CASE("blame: a withdrawn packet that equals the next ones is no mismatch ei
     if (!told_late) end();
     // The second was taken for the first, the third for the second; then the fourth arrived.
     Job::open(third, {record(2), 5});
-    blame::tend(thread_state);
+    blame::progress(thread_state);
     deliver();
-    blame::tend(thread_state);
+    blame::progress(thread_state);
     if (told_late) {
       CHECK(blame::open_cases() == 1);
       end();
@@ -91,7 +91,7 @@ TEST_CASE("blame: a cancelled send that was sent all the same, or whose end nobo
         std::tuple{blame::CancelEnd::kUnknown, 77u, false}}) {
     Job job(false);
     const Job::Sent cancelled = job.send(data(1), CallId::kMPI_Isend), next = job.send(data(1));
-    job.send(data(9), CallId::kMPI_Send, 1, 8);  // another lane
+    job.send(data(9), CallId::kMPI_Send, 1, 8);  // another matching queue
     job.send(data(2));
     Record taken;
     be_rank(0);
@@ -215,17 +215,17 @@ TEST_CASE("blame: no room for a question or an answer: later") {
   Job job(false);
   Job::open(job.send(data(1)), {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 0});
   has_room = false;
-  blame::tend(thread_state);
+  blame::progress(thread_state);
   CHECK(letters.empty());
   has_room = true;
-  while (letters.empty()) blame::tend(thread_state);
+  while (letters.empty()) blame::progress(thread_state);
   has_room = false;
   deliver();
   CHECK(letters.empty());
   CHECK(blame::open_cases() == 1);
   has_room = true;
   be_rank(0);
-  blame::tend(thread_state);  // rank 0 owes an answer
+  blame::progress(thread_state);  // rank 0 owes an answer
   be_rank(1);
   REQUIRE(letters.size() == 1);
   CHECK(letters[0].kind == ledger::Kind::kAnswer);
@@ -236,7 +236,7 @@ TEST_CASE("blame: no room for a question or an answer: later") {
 TEST_CASE("blame: an answer that found no room goes out with the next question") {
   Job job(false);
   Job::open(job.send(data(1)), {{99, 5, 512, 0x2000, 7, 0, 0, 0}, 0});
-  blame::tend(thread_state);
+  blame::progress(thread_state);
   has_room = false;
   deliver();
   has_room = true;
@@ -247,7 +247,7 @@ TEST_CASE("blame: an answer that found no room goes out with the next question")
   be_rank(1);
   CHECK(letters.size() == 2);
   deliver();
-  blame::tend(thread_state);
+  blame::progress(thread_state);
   CHECK(findings.size() == 1);
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("blame: ordinals of concurrent senders may be off, those of others may
 TEST_CASE("blame: messages that make no sense are ignored") {
   Job job(true);
   Job::open(job.send(data(1)), Job::receive(data(9), data(3)));
-  blame::tend(thread_state);
+  blame::progress(thread_state);
   REQUIRE(letters.size() == 1);
   const auto query = handlers[static_cast<int>(ledger::Kind::kQuery)],
              answer = handlers[static_cast<int>(ledger::Kind::kAnswer)];
@@ -284,7 +284,7 @@ TEST_CASE("blame: messages that make no sense are ignored") {
 TEST_CASE("blame: an answer from another rank than the one that was asked is ignored") {
   Job job(true);
   Job::open(job.send(data(1)), Job::receive(data(9), data(3)));
-  blame::tend(thread_state);
+  blame::progress(thread_state);
   Letter letter = letters[0];
   letters.clear();
   be_rank(2);
@@ -292,7 +292,7 @@ TEST_CASE("blame: an answer from another rank than the one that was asked is ign
                                                    letter.payload.size());
   be_rank(1);
   deliver();
-  blame::tend(thread_state);
+  blame::progress(thread_state);
   CHECK(findings.empty());
 }
 
@@ -329,11 +329,11 @@ TEST_CASE("blame: abort waits a little for cases whose answers are under way") {
   Job job(true);
   wants_abort = true;
   Job::open(job.send(data(1)), Job::receive(data(9), data(3)));
-  blame::tend(thread_state);
+  blame::progress(thread_state);
   deliver();
   const Job::Sent late = job.send(data(2), CallId::kMPI_Isend, 1, 7, false);
   Job::open(late, Job::receive(data(9), data(4)));
-  CHECK_NOTHROW(blame::tend(thread_state));
+  CHECK_NOTHROW(blame::progress(thread_state));
   CHECK(findings.size() == 1);
   CHECK_THROWS_AS(Job::run(), Stopped);
 }
@@ -375,7 +375,7 @@ TEST_CASE("blame: three wrong packets of a thousand are systemic, one is not, no
   }
   CHECK_FALSE(systemic());
 
-  // A lane that lost one packet: everything behind it is wrong, and it is one event.
+  // A matching queue that lost one packet: everything behind it is wrong, and it is one event.
   Job lost(true);
   std::vector<Job::Sent> sent;
   for (unsigned i = 0; i < 6; ++i) sent.push_back(lost.send(data(i)));
@@ -386,15 +386,15 @@ TEST_CASE("blame: three wrong packets of a thousand are systemic, one is not, no
 }
 
 TEST_CASE("blame: steps count when the program names them") {
-  static ring::Lane lane;
+  static ring::TraceBuffer match_queue;
   Job job(true);
   checked = 1'000'000;
-  runtime.lanes = &lane;
-  runtime.lane_count = 1;
-  lane.step = 100;
+  runtime.traces = &match_queue;
+  runtime.trace_count = 1;
+  match_queue.step = 100;
   for (unsigned i = 1; i <= 3; ++i) full_verdict(job, data(i), data(i + 1000));
-  runtime.lanes = nullptr;
-  runtime.lane_count = 0;
+  runtime.traces = nullptr;
+  runtime.trace_count = 0;
   REQUIRE(findings.size() == 4);
   CHECK(std::string(findings[3].kind) == "systemic");
   CHECK(evidence(findings[3], "steps") == "100");

@@ -330,7 +330,7 @@ TEST_CASE("blame: full: a pending send is asked about again until it is complete
   Job job(true);
   const Job::Sent s = job.send(data(1), CallId::kMPI_Isend, 1, 7, false);
   Job::open(s, Job::receive(data(9), data(3)));
-  blame::tend(thread_state);
+  blame::progress(thread_state);
   deliver();
   CHECK(blame::open_cases() == 1);
   const std::string buffer = data(1);

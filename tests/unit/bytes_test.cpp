@@ -12,9 +12,9 @@ namespace {
 
 using resil::CallId;
 using resil::compute_bytes;
+using resil::DataArgument;
 using resil::Event;
 using resil::Shape;
-using resil::Side;
 namespace ring = resil::ring;
 
 constexpr uint64_t kInter = 0x84000010, kCart = 0x84000011, kSub = 0x84000012;
@@ -28,7 +28,7 @@ Event on(resil::Thread& thread, CallId id, uint64_t comm, int root = ring::kNoPe
   return e;
 }
 
-void fill(Side& side, int64_t count, uint64_t type, const void* buffer = nullptr) {
+void fill(DataArgument& side, int64_t count, uint64_t type, const void* buffer = nullptr) {
   side.buffer = buffer;
   side.count = count;
   side.type = type;
@@ -192,7 +192,7 @@ TEST_CASE("bytes: alltoall, v and w, in place, and to the remote group") {
   for (bool in_place : {false, true}) {
     e = on(world.thread(), CallId::kMPI_Alltoallv, fake::kCommWorld);
     e.send.buffer = in_place ? fake::in_place() : &e;
-    Side& side = in_place ? e.receive : e.send;
+    DataArgument& side = in_place ? e.receive : e.send;
     (in_place ? e.send : e.receive).counts = reinterpret_cast<void*>(0xa7a7a7a7a7a7a7a7);
     side.counts = counts;
     side.type = fake::kDouble;

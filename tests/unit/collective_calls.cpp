@@ -40,7 +40,7 @@ Layout lay_out(World& world, const std::vector<int64_t>& counts, const Style& st
   return layout;
 }
 
-void describe(resil::Side& side, const Layout& layout, const Style& style, std::vector<int>& counts,
+void describe(resil::DataArgument& side, const Layout& layout, const Style& style, std::vector<int>& counts,
               std::vector<int>& places, std::vector<int64_t>& wide, std::vector<uint64_t>& types, bool wide_places) {
   side.type = style.type;
   side.buffer = side.counts = side.types = side.displacements = nullptr;

@@ -57,12 +57,12 @@ void (*by_space[8])(Thread&, Peer&, const Record&);
 void (*on_mismatch[8])(Thread&, Peer&, const Record&, const Record&);
 void (*by_kind[16])(Thread&, Peer&, const void*, size_t);
 
-using LaneKey = std::tuple<int, uint8_t, uint64_t, uint32_t>;
-struct Lane {
+using MatchQueueKey = std::tuple<int, uint8_t, uint64_t, uint32_t>;
+struct MatchQueue {
   std::deque<Record> sent, received;
   bool unordered = false;
 };
-std::map<LaneKey, Lane> lanes;
+std::map<MatchQueueKey, MatchQueue> match_queues;
 
 void settle(Peer& from, const Record& sent, const Record& received) {
   if ((sent.flags | received.flags) & ledger::kUnchecked) {
@@ -78,28 +78,28 @@ void settle(Peer& from, const Record& sent, const Record& received) {
 }
 
 void match(Peer& from, const Record& record, bool own) {
-  Lane& lane = lanes[{from.world_rank, record.space, record.comm, record.tag}];
-  lane.unordered = lane.unordered || (record.flags & ledger::kUnordered);
-  (own ? lane.received : lane.sent).push_back(record);
-  if (!lane.unordered) {
-    while (!lane.sent.empty() && !lane.received.empty()) {
-      const Record sent = lane.sent.front(), received = lane.received.front();
-      lane.sent.pop_front();
-      lane.received.pop_front();
+  MatchQueue& match_queue = match_queues[{from.world_rank, record.space, record.comm, record.tag}];
+  match_queue.unordered = match_queue.unordered || (record.flags & ledger::kUnordered);
+  (own ? match_queue.received : match_queue.sent).push_back(record);
+  if (!match_queue.unordered) {
+    while (!match_queue.sent.empty() && !match_queue.received.empty()) {
+      const Record sent = match_queue.sent.front(), received = match_queue.received.front();
+      match_queue.sent.pop_front();
+      match_queue.received.pop_front();
       settle(from, sent, received);
     }
     return;
   }
-  for (auto s = lane.sent.begin(); s != lane.sent.end();) {
-    auto r = lane.received.begin();
-    while (r != lane.received.end() && (r->digest != s->digest || r->bytes != s->bytes)) ++r;
-    if (r == lane.received.end()) {
+  for (auto s = match_queue.sent.begin(); s != match_queue.sent.end();) {
+    auto r = match_queue.received.begin();
+    while (r != match_queue.received.end() && (r->digest != s->digest || r->bytes != s->bytes)) ++r;
+    if (r == match_queue.received.end()) {
       ++s;
       continue;
     }
     settle(from, *s, *r);
-    lane.received.erase(r);
-    s = lane.sent.erase(s);
+    match_queue.received.erase(r);
+    s = match_queue.sent.erase(s);
   }
 }
 
@@ -334,7 +334,8 @@ void arrive(int from, int kind, const void* data, size_t bytes) {
 
 void read_state(RankState* to) {
   state.pending = 0;
-  for (const auto& [key, lane] : lanes) state.pending += lane.sent.size() + lane.received.size();
+  for (const auto& [key, match_queue] : match_queues)
+    state.pending += match_queue.sent.size() + match_queue.received.size();
   state.unverified = collective::unverified();
   state.held = held;
   *to = state;
@@ -348,7 +349,7 @@ const RankApi kApi = {start,
                       collective::activated,
                       [](Event& e, uint64_t* cookie, bool freed) { collective::completed(e, 0, cookie, freed); },
                       arrive,
-                      [] { collective::tend(thread_state); },
+                      [] { collective::progress(thread_state); },
                       [] { header.phase = static_cast<uint32_t>(ring::Phase::kFinalizing); },
                       read_state,
                       [] { return &thread_state; }};

@@ -48,7 +48,7 @@ struct RankApi {
   void (*activated)(resil::Event&, uint64_t*);
   void (*completed)(resil::Event&, uint64_t*, bool freed);
   void (*arrive)(int from, int kind, const void* data, size_t bytes);  ///< kind 0: a record
-  void (*tend)();
+  void (*progress)();
   void (*finalize)();  ///< MPI_Finalize has begun
   void (*state)(RankState*);
   resil::Thread* (*thread)();

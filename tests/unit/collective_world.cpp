@@ -241,7 +241,7 @@ bool World::carry_one() {
     way.pop_front();
     const RankApi* to = ranks_[static_cast<size_t>(i % size_)];
     to->arrive(i / size_, message.kind, message.bytes.data(), message.bytes.size());
-    if (random() % 2) to->tend();
+    if (random() % 2) to->progress();
     return true;
   }
   return false;
@@ -257,7 +257,7 @@ void World::settle(bool finalize) {
   int rounds = 0;
   for (int quiet = 0; quiet < 3 && rounds < 10'000'000; ++rounds) {
     quiet = carry_one() ? 0 : quiet + 1;
-    for (const RankApi* rank : ranks_) rank->tend();
+    for (const RankApi* rank : ranks_) rank->progress();
     for (int rank = 0; rank < size_; ++rank)
       if (state(rank).unverified != 0) quiet = 0;  // a case, which ends by itself, or a sum that waits for records
   }

@@ -22,7 +22,7 @@ struct Args {
   std::vector<int> counts, places, other_counts, other_places;
   std::vector<int64_t> wide_places, other_wide_places;
   std::vector<uint64_t> types, other_types;
-  resil::Side sending, receiving;  ///< `buffer` null: the vectors
+  resil::DataArgument sending, receiving;  ///< `buffer` null: the vectors
   int root = resil::ring::kNoPeer;
   uint64_t op = 0;
   bool in_place = false;

@@ -315,7 +315,7 @@ TEST_CASE("communicators: threads that create, use and free their own") {
   std::atomic<int> wrong{0};
   for (unsigned t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
-      auto state = fake::make_thread(t % resil::runtime.lane_count);
+      auto state = fake::make_thread(t % resil::runtime.trace_count);
       std::mt19937 random(t);
       std::vector<uint64_t> mine;
       // A communicator of its own to dup, so that ids follow from this thread's order alone.

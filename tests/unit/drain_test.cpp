@@ -61,7 +61,7 @@ bool transport_say_bye(Peer&) {
 }
 bool transport_idle() { return true; }
 void transport_records(uint64_t* shared, uint64_t* messages) { *shared = *messages = 0; }
-bool lanes_pair_leftovers(Peer&, Difference*) {
+bool match_queues_pair_leftovers(Peer&, Difference*) {
   disagreements += leftover_disagreements;
   leftover_disagreements = 0;
   return false;

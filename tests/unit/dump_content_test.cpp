@@ -163,7 +163,7 @@ TEST_CASE("the first line says what the rank waits for", "[dump][race]") {
              Catch::Contains("polling: MPI_Iprobe, 123456 times in a row since 20.0 s ago"));
   CHECK_THAT(first_line(dump_with([] {})), Catch::Contains("in user code, has called nothing in MPI yet"));
   CHECK_THAT(first_line(dump_with([] {
-               runtime.lanes[0].state = 0;
+               runtime.traces[0].state = 0;
                runtime.header->phase = 0;
                runtime.header->ticks_start = ticks_ago(4);
              })),
@@ -176,9 +176,9 @@ TEST_CASE("the first line says what the rank waits for", "[dump][race]") {
              })),
              Catch::Contains("rank 3 (node17, pid ") && Catch::Contains("): in MPI_Init, for 2.0"));
   const std::string two = dump_with([] {
-    runtime.lanes[1].state = static_cast<uint32_t>(ring::LaneState::kLive);
-    runtime.lanes[1].tid = 4242;
-    strcpy(runtime.lanes[1].name, "worker");
+    runtime.traces[1].state = static_cast<uint32_t>(ring::TraceState::kLive);
+    runtime.traces[1].tid = 4242;
+    strcpy(runtime.traces[1].name, "worker");
     record("MPI_Wait", 1, true).aux = 1;
   });
   CHECK_THAT(first_line(two), Catch::Contains("in MPI_Wait for 1 request, for 1."));
@@ -212,8 +212,8 @@ TEST_CASE("pending requests, steps, records and communicators", "[dump][race]") 
         }
         runtime.requests[100].key = 9;
         runtime.requests[100].flags = ring::kPersistent;  // inactive: not pending
-        runtime.lanes[0].step = 12;
-        runtime.lanes[0].step_name = 1;
+        runtime.traces[0].step = 12;
+        runtime.traces[0].step_name = 1;
         strcpy(runtime.names[1].name, "assemble");
         runtime.comms[1].collectives = 5;
         runtime.comms[1].last_collective = call_id("MPI_Barrier");
@@ -267,7 +267,7 @@ TEST_CASE("a damaged ring neither crashes nor traps the dump", "[dump][race]") {
         }
       };
       ring::Header& header = *runtime.header;
-      scribble(runtime.lanes, runtime.lane_count * sizeof(ring::Lane));
+      scribble(runtime.traces, runtime.trace_count * sizeof(ring::TraceBuffer));
       scribble(runtime.comms, runtime.comm_count * sizeof(ring::Comm));
       scribble(runtime.requests, runtime.request_count * sizeof(ring::Request));
       scribble(runtime.names, runtime.name_count * sizeof(ring::Name));
@@ -275,7 +275,7 @@ TEST_CASE("a damaged ring neither crashes nor traps the dump", "[dump][race]") {
                                  ? sizeof header - offsetof(ring::Header, host)
                                  : 4096 - offsetof(ring::Header, host));
       header.dumps = 0;
-      for (uint32_t i = 0; i < runtime.lane_count; ++i) runtime.lanes[i].state = 1;
+      for (uint32_t i = 0; i < runtime.trace_count; ++i) runtime.traces[i].state = 1;
     });
     CHECK_THAT(text, Catch::Contains("\nCommunicators") && Catch::Contains("\nThreads: "));
     CHECK(text.size() < 200000);

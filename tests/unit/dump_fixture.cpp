@@ -90,7 +90,7 @@ Shared* make_shared_memory() {
   return static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 }
 
-constexpr uint32_t kLanes = 4, kComms = 64, kRequests = 256, kNames = 8;
+constexpr uint32_t kTraces = 4, kComms = 64, kRequests = 256, kNames = 8;
 
 /// Rate of the tick counter, measured once for the test's own ring.
 double measured_rate() {
@@ -215,17 +215,17 @@ void attach(const std::string& directory, int signal) {
   header->ticks_start = ticks();
   header->realtime_start_ns = static_cast<uint64_t>(time(nullptr)) * 1000000000;
   runtime.header = header;
-  runtime.lane_count = kLanes;
-  runtime.lanes = static_cast<ring::Lane*>(aligned_alloc(64, kLanes * sizeof(ring::Lane)));
-  memset(static_cast<void*>(runtime.lanes), 0, kLanes * sizeof(ring::Lane));
+  runtime.trace_count = kTraces;
+  runtime.traces = static_cast<ring::TraceBuffer*>(aligned_alloc(64, kTraces * sizeof(ring::TraceBuffer)));
+  memset(static_cast<void*>(runtime.traces), 0, kTraces * sizeof(ring::TraceBuffer));
   runtime.comm_count = kComms;
   runtime.comms = static_cast<ring::Comm*>(calloc(kComms, sizeof(ring::Comm)));
   runtime.request_count = kRequests;
   runtime.requests = static_cast<ring::Request*>(calloc(kRequests, sizeof(ring::Request)));
   runtime.name_count = kNames;
   runtime.names = static_cast<ring::Name*>(calloc(kNames, sizeof(ring::Name)));
-  runtime.lanes[0].state = static_cast<uint32_t>(ring::LaneState::kLive);
-  runtime.lanes[0].tid = static_cast<int32_t>(syscall(SYS_gettid));
+  runtime.traces[0].state = static_cast<uint32_t>(ring::TraceState::kLive);
+  runtime.traces[0].tid = static_cast<int32_t>(syscall(SYS_gettid));
   runtime.comms[1].id = 0x77;
   runtime.comms[1].size = 16;
   runtime.comms[1].rank = 3;
@@ -249,8 +249,8 @@ uint64_t ticks_ago(double seconds) {
 }
 
 ring::Record& record(const char* call, double seconds_ago, bool open) {
-  ring::Lane& lane = runtime.lanes[0];
-  ring::Record& record = lane.records[lane.head % ring::kRecordsPerLane];
+  ring::TraceBuffer& trace = runtime.traces[0];
+  ring::Record& record = trace.records[trace.head % ring::kRecordsPerTrace];
   record = ring::Record{};
   record.time = ticks_ago(seconds_ago);
   record.call = call_id(call);
@@ -258,9 +258,9 @@ ring::Record& record(const char* call, double seconds_ago, bool open) {
   record.tag = ring::kNoTag;
   record.repeat = 1;
   record.state = static_cast<uint8_t>(open ? ring::RecordState::kOpen : ring::RecordState::kDone);
-  ++lane.head;
-  ++lane.calls;
-  lane.current = open ? lane.head : 0;
+  ++trace.head;
+  ++trace.calls;
+  trace.current = open ? trace.head : 0;
   return record;
 }
 

@@ -48,13 +48,14 @@ std::string wait_for_dump(const std::string& path);
 std::string read_file(const std::string& path);
 size_t count(const std::string& text, const std::string& part);
 
-/// In the child: a fresh ring for rank 3 of 16 with one lane (this thread) and MPI_COMM_WORLD. `directory` may be "".
+/// In the child: a fresh ring for rank 3 of 16 with one trace buffer (this thread) and MPI_COMM_WORLD. `directory` may
+/// be "".
 void attach(const std::string& directory, int signal);
 /// The hooks of the module under test.
 const resil::Module& module();
 std::string notes();
 
-/// Adds a record to lane 0 as the recorder would; `seconds_ago` back in time. Returns it.
+/// Adds a record to trace buffer 0 as the recorder would; `seconds_ago` back in time. Returns it.
 resil::ring::Record& record(const char* call, double seconds_ago, bool open);
 uint16_t call_id(const char* name);
 uint64_t ticks_ago(double seconds);

@@ -162,12 +162,12 @@ resil::Backend table = {.abi = "fake",
                         .staging = nullptr,
                         .failures = nullptr};
 
-void prepare_thread(resil::Thread& thread, uint32_t lane) {
+void prepare_thread(resil::Thread& thread, uint32_t trace) {
   thread.comm_generation = thread.type_generation = ~0u;
-  thread.lane = &resil::runtime.lanes[lane];
-  thread.lane_index = lane;
-  for (auto& peer : thread.lane->peers) peer.rank = -1;
-  thread.lane->peers[resil::ring::kPeerEntries - 1].rank = -2;
+  thread.trace = &resil::runtime.traces[trace];
+  thread.trace_index = trace;
+  for (auto& peer : thread.trace->peers) peer.rank = -1;
+  thread.trace->peers[resil::ring::kPeerEntries - 1].rank = -2;
 }
 
 }  // namespace
@@ -229,9 +229,9 @@ Core::~Core() {
   attached = has_world = false;
 }
 
-std::unique_ptr<resil::Thread> make_thread(uint32_t lane) {
+std::unique_ptr<resil::Thread> make_thread(uint32_t trace) {
   auto thread = std::make_unique<resil::Thread>();
-  prepare_thread(*thread, lane);
+  prepare_thread(*thread, trace);
   return thread;
 }
 

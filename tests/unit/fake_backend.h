@@ -65,14 +65,14 @@ class Core {
   ~Core();
   Core(const Core&) = delete;
   resil::Thread& thread() { return *thread_; }
-  resil::ring::Lane& lane() { return *thread_->lane; }
+  resil::ring::TraceBuffer& trace() { return *thread_->trace; }
 
  private:
   std::unique_ptr<resil::Thread> thread_;
 };
 
-/// Such a state for another thread of the test, with lane number `lane`.
-std::unique_ptr<resil::Thread> make_thread(uint32_t lane);
+/// Such a state for another thread of the test, with trace buffer number `trace buffer`.
+std::unique_ptr<resil::Thread> make_thread(uint32_t trace);
 
 /// An event as a wrapper would hand it over, all other bytes garbage: nothing that is not significant may be looked at.
 resil::Event make_event(resil::Thread& thread, resil::CallId id, uint64_t site = 0x1000, uint64_t frame = 0x7000);

@@ -199,44 +199,44 @@ TEST_CASE("two packets are exchanged, a packet is copied with its holes left alo
 
 TEST_CASE("late data lands by the timer, or when the call ends, and only once") {
   const resil::TypeMap plain = bytes_map();
-  static Landing landing;
+  static LateWrite late_write;
   std::vector<char> buffer(100, 1), data(100, 2);
-  landing.packet = {buffer.data(), 100, &plain, 100};
-  landing.packed = data.data();
-  landing.delay = 1000000;
-  arm(landing);
+  late_write.packet = {buffer.data(), 100, &plain, 100};
+  late_write.packed = data.data();
+  late_write.delay = 1000000;
+  arm(late_write);
   CHECK(buffer[0] == 1);
-  CHECK_FALSE(force(landing));
+  CHECK_FALSE(force(late_write));
   CHECK(buffer == data);
   buffer.assign(100, 1);
-  landing.packet.buffer = buffer.data();
-  CHECK_FALSE(force(landing));  // nothing pending
+  late_write.packet.buffer = buffer.data();
+  CHECK_FALSE(force(late_write));  // nothing pending
   CHECK(buffer[0] == 1);
-  landing.delay = 1;
-  arm(landing);
-  while (landing.pending.load()) {}
-  CHECK(force(landing));
+  late_write.delay = 1;
+  arm(late_write);
+  while (late_write.pending.load()) {}
+  CHECK(force(late_write));
   CHECK(buffer == data);
-  forget_timer(landing);
+  forget_timer(late_write);
 }
 
 TEST_CASE("late data lands when it has been looked at so often, whoever looks at other data") {
   const resil::TypeMap plain = bytes_map();
-  static Landing landing;
+  static LateWrite late_write;
   std::vector<char> buffer(100, 1), other(100, 1), data(100, 2);
-  landing.packet = {buffer.data(), 100, &plain, 100};
-  landing.packed = data.data();
-  landing.delay = 0;
-  landing.looks = 2;
-  arm(landing);
-  looked_at(landing, buffer.data(), 1);
-  looked_at(landing, other.data(), 2);
+  late_write.packet = {buffer.data(), 100, &plain, 100};
+  late_write.packed = data.data();
+  late_write.delay = 0;
+  late_write.looks = 2;
+  arm(late_write);
+  looked_at(late_write, buffer.data(), 1);
+  looked_at(late_write, other.data(), 2);
   CHECK(buffer[0] == 1);
-  looked_at(landing, buffer.data(), 2);
+  looked_at(late_write, buffer.data(), 2);
   CHECK(buffer == data);
-  CHECK(landing.by_look);
+  CHECK(late_write.by_look);
   buffer[0] = 1;
-  CHECK_FALSE(force(landing));
+  CHECK_FALSE(force(late_write));
   CHECK(buffer[0] == 1);
 }
 
@@ -289,7 +289,7 @@ struct Job : fake::Core {
     char* kept = engine.keeps ? keep(thread(), layout) : nullptr;
     buffer = data;
     REQUIRE(buffer.data() == layout.buffer);
-    arrived(*mine, gather_arrivals(thread(), *mine, layout, resil::CallId::kMPI_Recv, 3, 0, kept), false);
+    inject_received(*mine, gather_arrivals(thread(), *mine, layout, resil::CallId::kMPI_Recv, 3, 0, kept), false);
     pool.release(kept);
   }
   uint64_t made(Kind kind) { return engine.injected[static_cast<unsigned>(kind)]; }
@@ -343,8 +343,8 @@ TEST_CASE("transpose: two packets that complete together change places") {
   job.layout.buffer = buffer.data();
   job.layout.end = 2;
   job.layout.partner = resil::Partner::kEach;
-  arrived(*job.mine, gather_arrivals(job.thread(), *job.mine, job.layout, resil::CallId::kMPI_Irecv, 3, 0, nullptr),
-          false);
+  inject_received(
+      *job.mine, gather_arrivals(job.thread(), *job.mine, job.layout, resil::CallId::kMPI_Irecv, 3, 0, nullptr), false);
   CHECK(std::vector<char>(buffer.begin() + 64, buffer.end()) == std::vector<char>(before.begin(), before.begin() + 64));
   CHECK(std::vector<char>(buffer.begin(), buffer.begin() + 64) == std::vector<char>(before.begin() + 64, before.end()));
   CHECK(job.made(Kind::kTranspose) == 1);
@@ -356,11 +356,11 @@ TEST_CASE("early: the old data is there at completion, the new data a little lat
   std::vector<char> buffer(64), old(64, 7), data = numbered(64);
   job.arrive(buffer, old, data);
   CHECK(buffer == old);
-  REQUIRE(job.mine->landing.used);
-  arm(job.mine->landing);
-  CHECK_FALSE(force(job.mine->landing));
+  REQUIRE(job.mine->late_write.used);
+  arm(job.mine->late_write);
+  CHECK_FALSE(force(job.mine->late_write));
   CHECK(buffer == data);
-  job.mine->landing.used = false;
+  job.mine->late_write.used = false;
 }
 
 TEST_CASE("faults of other ranks are left to them") {
@@ -394,7 +394,7 @@ struct Sender : Job {
     e.given_count = 64;
     e.requests = &request;
     e.result = 0;
-    depart(e, *mine);
+    inject_send(e, *mine);
     return e;
   }
   std::vector<char> given(const resil::Event& e) const {
@@ -415,7 +415,7 @@ TEST_CASE("a damaged send: the library gets a changed copy, the program keeps it
     CHECK(job.data == job.original);
     CHECK(e.given_send != job.data.data());
     CHECK(differing(job.given(e), job.original) > 0);
-    departed(e, *job.mine);
+    inject_sent(e, *job.mine);
     CHECK(engine.injected[0] + engine.injected[1] + engine.injected[2] == 1);
     e = job.start(resil::CallId::kMPI_Send);  // once
     CHECK(e.given_send == job.data.data());
@@ -428,7 +428,7 @@ TEST_CASE("a truncated send: fewer elements of the same data") {
   resil::Event e = job.start(resil::CallId::kMPI_Isend);
   CHECK(e.given_send == job.data.data());
   CHECK(e.given_count < 64);
-  departed(e, *job.mine);
+  inject_sent(e, *job.mine);
   CHECK(job.made(Kind::kTruncate) == 1);
 }
 
@@ -436,7 +436,7 @@ TEST_CASE("modify: the program's buffer shows at completion what the library had
   const resil::TypeMap plain = bytes_map();
   Sender job("modify", plain);
   resil::Event e = job.start(resil::CallId::kMPI_Issend);
-  departed(e, *job.mine);
+  inject_sent(e, *job.mine);
   const std::vector<char> sent = job.given(e);
   CHECK(job.data == job.original);
   CHECK(sent != job.original);
@@ -454,11 +454,11 @@ TEST_CASE("modify: not where the library has the data when the call returns") {
   for (resil::CallId id : {resil::CallId::kMPI_Send, resil::CallId::kMPI_Isend, resil::CallId::kMPI_Ibsend}) {
     resil::Event e = job.start(id);
     CHECK(e.given_send == job.data.data());
-    departed(e, *job.mine);
+    inject_sent(e, *job.mine);
   }
   job.request = fake::kRequestEmpty;  // complete at once, against expectation
   resil::Event e = job.start(resil::CallId::kMPI_Issend);
-  departed(e, *job.mine);
+  inject_sent(e, *job.mine);
   CHECK(job.made(Kind::kModify) == 0);
   CHECK(job.made(Kind::kFlip) == 1);
   CHECK(operation_find(fake::kRequestEmpty) == nullptr);
@@ -468,7 +468,7 @@ TEST_CASE("a persistent send is damaged in one start and whole again in the next
   const resil::TypeMap plain = bytes_map();
   Sender job("flip,nth=2", plain);
   resil::Event e = job.start(resil::CallId::kMPI_Send_init);
-  departed(e, *job.mine);
+  inject_sent(e, *job.mine);
   Operation* operation = operation_find(job.request);
   REQUIRE(operation != nullptr);
   std::vector<bool> damaged;

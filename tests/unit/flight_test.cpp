@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flight recorder through the call path (dispatch.h): what a reader of the lane finds after folding polls, wrapping
-// around, nesting and calls that were left by an exception; and which calls are timed.
+// The flight recorder through the call path (dispatch.h): what a reader of the trace buffer finds after folding polls,
+// wrapping around, nesting and calls that were left by an exception; and which calls are timed.
 #include "shim/call/flight.h"
 
 #include <catch2/catch.hpp>
@@ -48,9 +48,9 @@ struct Recorder : fake::Core {
     REQUIRE(fake::call(e));
   }
   const ring::Record& record(uint64_t back = 0) {
-    return lane().records[(lane().head - 1 - back) % ring::kRecordsPerLane];
+    return trace().records[(trace().head - 1 - back) % ring::kRecordsPerTrace];
   }
-  const ring::CallCounter& counter(CallId id) { return lane().counters[static_cast<unsigned>(id)]; }
+  const ring::CallCounter& counter(CallId id) { return trace().counters[static_cast<unsigned>(id)]; }
 };
 
 uint16_t number(CallId id) { return static_cast<uint16_t>(id); }
@@ -63,7 +63,7 @@ TEST_CASE("flight: a call leaves its envelope, counters and traffic") {
   Recorder recorder;
   Event e = recorder.send();
   REQUIRE(resil::enter(e));
-  CHECK(recorder.lane().current == 1);
+  CHECK(recorder.trace().current == 1);
   CHECK(recorder.record().state == kOpen);
   CHECK(recorder.thread().depth == 1);
   e.result = 0;
@@ -76,7 +76,7 @@ TEST_CASE("flight: a call leaves its envelope, counters and traffic") {
   CHECK(record.bytes == 32);
   CHECK(record.site == 0x1000);
   CHECK(record.repeat == 1);
-  CHECK(recorder.lane().current == 0);
+  CHECK(recorder.trace().current == 0);
   CHECK(recorder.thread().depth == 0);
   e = recorder.send();
   REQUIRE(fake::call(e, 5));
@@ -85,7 +85,7 @@ TEST_CASE("flight: a call leaves its envelope, counters and traffic") {
   CHECK(recorder.counter(CallId::kMPI_Send).count == 2);
   CHECK(recorder.counter(CallId::kMPI_Send).bytes == 64);
   const ring::PeerCounter* peer = nullptr;
-  for (auto& entry : recorder.lane().peers)
+  for (auto& entry : recorder.trace().peers)
     if (entry.rank == 1) peer = &entry;
   REQUIRE(peer != nullptr);
   CHECK(peer->sent_messages == 2);
@@ -120,13 +120,13 @@ TEST_CASE("flight: traffic with more ranks than places goes to the last one, non
       e.send.type = fake::kByte;
       REQUIRE(fake::call(e));
     }
-  for (auto& entry : core.lane().peers) {
+  for (auto& entry : core.trace().peers) {
     messages += entry.sent_messages;
     if (entry.rank >= 0) CHECK(entry.sent_messages == 2);
   }
   CHECK(messages == 2000);
-  CHECK(core.lane().peers[ring::kPeerEntries - 1].rank == -2);
-  CHECK(core.lane().peers[ring::kPeerEntries - 1].sent_messages > 1600);
+  CHECK(core.trace().peers[ring::kPeerEntries - 1].rank == -2);
+  CHECK(core.trace().peers[ring::kPeerEntries - 1].sent_messages > 1600);
 }
 
 TEST_CASE("flight: wildcards and MPI_PROC_NULL count with nobody") {
@@ -141,7 +141,7 @@ TEST_CASE("flight: wildcards and MPI_PROC_NULL count with nobody") {
     REQUIRE(fake::call(e));
     CHECK(recorder.record().peer == peer);
   }
-  for (auto& entry : recorder.lane().peers) CHECK(entry.sent_messages + entry.received_messages == 0);
+  for (auto& entry : recorder.trace().peers) CHECK(entry.sent_messages + entry.received_messages == 0);
   CHECK(recorder.counter(CallId::kMPI_Recv).bytes == 6);
 }
 
@@ -149,12 +149,12 @@ TEST_CASE("flight: failing polls of one site share a record, the one that succee
   Recorder recorder;
   recorder.sends(1);
   for (int i = 0; i < 10000; ++i) recorder.poll(0);
-  CHECK(recorder.lane().head == 2);
+  CHECK(recorder.trace().head == 2);
   CHECK(recorder.record().repeat == 10000);
   CHECK((recorder.record().flags & ring::kFolded) != 0);
   CHECK(recorder.counter(CallId::kMPI_Test).count == 10000);
   recorder.poll(1);
-  CHECK(recorder.lane().head == 3);
+  CHECK(recorder.trace().head == 3);
   CHECK(recorder.record().repeat == 1);
   CHECK((recorder.record().flags & ring::kFolded) == 0);
   CHECK(recorder.record(1).repeat == 10000);
@@ -164,23 +164,23 @@ TEST_CASE("flight: failing polls of one site share a record, the one that succee
   recorder.poll(0);
   CHECK(recorder.record().repeat == 2);
   recorder.poll(0, 0x3000);
-  CHECK(recorder.lane().head == 5);
+  CHECK(recorder.trace().head == 5);
   recorder.sends(1);
   recorder.poll(0, 0x3000);
-  CHECK(recorder.lane().head == 7);
+  CHECK(recorder.trace().head == 7);
   recorder.poll(1);  // succeeds at once: one record, not folded
-  CHECK(recorder.lane().head == 8);
+  CHECK(recorder.trace().head == 8);
   CHECK((recorder.record().flags & ring::kFolded) == 0);
-  CHECK(recorder.lane().calls == 1 + 10001 + 3 + 1 + 2);
+  CHECK(recorder.trace().calls == 1 + 10001 + 3 + 1 + 2);
 }
 
 TEST_CASE("flight: a loop over MPI_Testsome folds like one over MPI_Test") {
   Recorder recorder;
   for (int i = 0; i < 5000; ++i) recorder.poll(0, 0x2000, 0x99, CallId::kMPI_Testsome);
-  CHECK(recorder.lane().head == 1);
+  CHECK(recorder.trace().head == 1);
   CHECK(recorder.record().repeat == 5000);
   recorder.poll(1, 0x2000, 0x99, CallId::kMPI_Testsome);
-  CHECK(recorder.lane().head == 2);
+  CHECK(recorder.trace().head == 2);
   CHECK((recorder.record().flags & ring::kFolded) == 0);
 }
 
@@ -195,29 +195,29 @@ TEST_CASE("flight: a poll that fails with an error is not folded away") {
   e.flag = &flag;
   REQUIRE(fake::call(e, 15));
   CHECK((recorder.record().flags & ring::kFailed) != 0);
-  CHECK(recorder.lane().head == 2);
+  CHECK(recorder.trace().head == 2);
 }
 
 TEST_CASE("flight: local queries fold by call and site") {
   Recorder recorder;
   for (int i = 0; i < 100; ++i) resil::count_local(&recorder.thread(), CallId::kMPI_Comm_rank, 0x1000, 0x7000);
-  CHECK(recorder.lane().head == 1);
+  CHECK(recorder.trace().head == 1);
   CHECK(recorder.record().repeat == 100);
   resil::count_local(&recorder.thread(), CallId::kMPI_Comm_rank, 0x1100, 0x7000);
   resil::count_local(&recorder.thread(), CallId::kMPI_Comm_size, 0x1100, 0x7000);
-  CHECK(recorder.lane().head == 3);
+  CHECK(recorder.trace().head == 3);
   CHECK(recorder.counter(CallId::kMPI_Comm_rank).count == 101);
 }
 
 TEST_CASE("flight: after wrapping around the newest records are whole and in order") {
   Recorder recorder;
-  const int total = static_cast<int>(ring::kRecordsPerLane) * 2 + 77;
+  const int total = static_cast<int>(ring::kRecordsPerTrace) * 2 + 77;
   for (int i = 0; i < total; ++i) {
     Event e = recorder.send(0x1000, i % 4, 1 + i % 100);
     REQUIRE(fake::call(e));
   }
-  CHECK(recorder.lane().head == static_cast<uint64_t>(total));
-  for (uint64_t back = 0; back < ring::kRecordsPerLane; ++back) {
+  CHECK(recorder.trace().head == static_cast<uint64_t>(total));
+  for (uint64_t back = 0; back < ring::kRecordsPerTrace; ++back) {
     const auto i = static_cast<uint64_t>(total) - 1 - back;
     const ring::Record& record = recorder.record(back);
     REQUIRE(record.sequence == i + 1);
@@ -227,8 +227,8 @@ TEST_CASE("flight: after wrapping around the newest records are whole and in ord
 }
 
 TEST_CASE("flight: callbacks' calls are recorded inside, even when they overwrite the outer record") {
-  for (int inner : {1, 5, static_cast<int>(ring::kRecordsPerLane) - 1, static_cast<int>(ring::kRecordsPerLane),
-                    static_cast<int>(ring::kRecordsPerLane) + 3}) {
+  for (int inner : {1, 5, static_cast<int>(ring::kRecordsPerTrace) - 1, static_cast<int>(ring::kRecordsPerTrace),
+                    static_cast<int>(ring::kRecordsPerTrace) + 3}) {
     Recorder recorder;
     Event outer = recorder.send(0x1000, 1, 4, 0x7000);
     outer.id = CallId::kMPI_Send;
@@ -238,19 +238,19 @@ TEST_CASE("flight: callbacks' calls are recorded inside, even when they overwrit
       REQUIRE(fake::call(e));
       REQUIRE(e.nested);
       REQUIRE((recorder.record().flags & ring::kCallback) != 0);
-      REQUIRE(recorder.lane().current == outer.record_number);  // the innermost open call
+      REQUIRE(recorder.trace().current == outer.record_number);  // the innermost open call
     }
-    ring::Record overwriter = recorder.lane().records[0];
+    ring::Record overwriter = recorder.trace().records[0];
     outer.result = 0;
     resil::leave(outer);
     INFO(inner);
-    if (inner < static_cast<int>(ring::kRecordsPerLane)) {
-      CHECK(recorder.lane().records[0].peer == 1);
-      CHECK(recorder.lane().records[0].state == kDone);
+    if (inner < static_cast<int>(ring::kRecordsPerTrace)) {
+      CHECK(recorder.trace().records[0].peer == 1);
+      CHECK(recorder.trace().records[0].state == kDone);
     } else {
-      CHECK(memcmp(&overwriter, &recorder.lane().records[0], sizeof(overwriter)) == 0);
+      CHECK(memcmp(&overwriter, &recorder.trace().records[0], sizeof(overwriter)) == 0);
     }
-    CHECK(recorder.lane().current == 0);
+    CHECK(recorder.trace().current == 0);
     CHECK(recorder.thread().depth == 0);
   }
 }
@@ -265,15 +265,15 @@ TEST_CASE("flight: nested polls around a full ring end their run without touchin
   e.request_count = 1;
   e.flag = &flag;
   REQUIRE(resil::enter(e));
-  for (uint32_t i = 0; i < ring::kRecordsPerLane; ++i) {
+  for (uint32_t i = 0; i < ring::kRecordsPerTrace; ++i) {
     Event inner = recorder.send(0x5000, 2, 1, 0x6000);
     REQUIRE(fake::call(inner));
   }
   e.result = 0;
   resil::leave(e);
-  for (uint32_t i = 0; i < ring::kRecordsPerLane; ++i) {
-    REQUIRE(recorder.lane().records[i].call == number(CallId::kMPI_Send));
-    REQUIRE(recorder.lane().records[i].repeat == 1);
+  for (uint32_t i = 0; i < ring::kRecordsPerTrace; ++i) {
+    REQUIRE(recorder.trace().records[i].call == number(CallId::kMPI_Send));
+    REQUIRE(recorder.trace().records[i].repeat == 1);
   }
 }
 
@@ -289,7 +289,7 @@ TEST_CASE("flight: a call left by an exception heals at the next call") {
     CHECK_FALSE(e.nested);
     CHECK((recorder.record().flags & ring::kCallback) == 0);
     CHECK(recorder.thread().depth == 0);
-    CHECK(recorder.lane().current == 0);
+    CHECK(recorder.trace().current == 0);
     abandoned = recorder.send(0x1000, 1, 4, 0x6000);
     REQUIRE(resil::enter(abandoned));
   }
@@ -411,7 +411,7 @@ TEST_CASE("flight: both halves of MPI_Sendrecv count") {
     if (id == CallId::kMPI_Sendrecv) e.receive.count = 5, e.receive.type = fake::kByte;
     REQUIRE(fake::call(e));
   }
-  for (auto& peer : recorder.lane().peers) {
+  for (auto& peer : recorder.trace().peers) {
     if (peer.rank == 2) CHECK((peer.sent_messages == 2 && peer.sent_bytes == 48 && peer.received_messages == 0));
     if (peer.rank == 3)
       CHECK((peer.received_messages == 2 && peer.received_bytes == 5 + 24 && peer.sent_messages == 0));

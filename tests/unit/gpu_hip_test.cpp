@@ -94,8 +94,8 @@ TEST_CASE("HIP: kinds of memory, two devices, and the thread's device as it was"
 
   for (gpu::Device* device : {one.device, two.device}) {
     const gpu::EventHandle event = gpu::event_acquire(*device);
-    CHECK(gpu::event_record(*device, gpu::Lane::kUp, event));
-    CHECK(gpu::lane_wait(*device, gpu::Lane::kDown, event));
+    CHECK(gpu::event_record(*device, gpu::StreamRole::kUp, event));
+    CHECK(gpu::stream_wait(*device, gpu::StreamRole::kDown, event));
     CHECK(wait_for(*device, event) == gpu::State::kDone);
     gpu::event_release(*device, event);
     CHECK(current_device() == 1);
@@ -117,21 +117,21 @@ TEST_CASE("HIP: copies of all kinds, and kernels") {
   for (size_t i = 0; i < kBytes; ++i) host[i] = static_cast<char>(i * 31 + i / 7);
   const gpu::EventHandle event = gpu::event_acquire(device), at_other = gpu::event_acquire(other);
   REQUIRE(gpu::copy_up(device, memory, host, kBytes));
-  REQUIRE(gpu::event_record(device, gpu::Lane::kUp, event));
-  REQUIRE(gpu::lane_wait(other, gpu::Lane::kPeer, event));
+  REQUIRE(gpu::event_record(device, gpu::StreamRole::kUp, event));
+  REQUIRE(gpu::stream_wait(other, gpu::StreamRole::kPeer, event));
   REQUIRE(gpu::copy_peer(other, far, device, memory, kBytes));
-  REQUIRE(gpu::event_record(other, gpu::Lane::kPeer, at_other));
-  REQUIRE(gpu::lane_wait(other, gpu::Lane::kDown, at_other));
+  REQUIRE(gpu::event_record(other, gpu::StreamRole::kPeer, at_other));
+  REQUIRE(gpu::stream_wait(other, gpu::StreamRole::kDown, at_other));
   REQUIRE(gpu::copy_down(other, host + kBytes, far, kBytes));
-  REQUIRE(gpu::event_record(other, gpu::Lane::kDown, at_other));
+  REQUIRE(gpu::event_record(other, gpu::StreamRole::kDown, at_other));
   CHECK(wait_for(other, at_other) == gpu::State::kDone);
   CHECK(memcmp(host, host + kBytes, kBytes) == 0);
 
   REQUIRE(gpu::copy_down_2d(device, host + kBytes, 16, memory + 3, 100, 16, 1000));
-  REQUIRE(gpu::event_record(device, gpu::Lane::kDown, event));
+  REQUIRE(gpu::event_record(device, gpu::StreamRole::kDown, event));
   CHECK(wait_for(device, event) == gpu::State::kDone);
   REQUIRE(gpu::copy_up_2d(device, memory + 8, 64, host + kBytes, 16, 16, 1000));
-  REQUIRE(gpu::event_record(device, gpu::Lane::kUp, event));
+  REQUIRE(gpu::event_record(device, gpu::StreamRole::kUp, event));
   CHECK(wait_for(device, event) == gpu::State::kDone);
   for (size_t i = 0; i < 1000; ++i) {
     CHECK(memcmp(host + kBytes + i * 16, host + 3 + i * 100, 16) == 0);
@@ -143,8 +143,8 @@ TEST_CASE("HIP: copies of all kinds, and kernels") {
   uint64_t count = 1000;
   uint32_t from = 7;
   void* arguments[] = {&memory, &count, &from};
-  REQUIRE(gpu::launch(device, gpu::Lane::kKernel, kernel, 1, 32, 0, arguments));
-  REQUIRE(gpu::event_record(device, gpu::Lane::kKernel, event));
+  REQUIRE(gpu::launch(device, gpu::StreamRole::kKernel, kernel, 1, 32, 0, arguments));
+  REQUIRE(gpu::event_record(device, gpu::StreamRole::kKernel, event));
   CHECK(wait_for(device, event) == gpu::State::kDone);
   uint32_t last = 0;
   memcpy(&last, seen_by_host(memory) + 999 * 4, 4);
@@ -176,7 +176,7 @@ TEST_CASE("HIP: errors of resil's own calls are not the program's") {
   bool pending = false;
   for (int i = 0; i < 1000 && !pending; ++i) {
     REQUIRE(gpu::copy_down(device, host, other, kBytes));
-    REQUIRE(gpu::event_record(device, gpu::Lane::kDown, event));
+    REQUIRE(gpu::event_record(device, gpu::StreamRole::kDown, event));
     pending = gpu::event_query(device, event) == gpu::State::kPending;
     CHECK(last() == 0);
     CHECK(wait_for(device, event) == gpu::State::kDone);
@@ -193,7 +193,7 @@ TEST_CASE("HIP: a device that is reset under way") {
   REQUIRE(host != nullptr);
   const gpu::EventHandle event = gpu::event_acquire(device);
   REQUIRE(gpu::copy_down(device, host, memory, kBytes));
-  REQUIRE(gpu::event_record(device, gpu::Lane::kDown, event));
+  REQUIRE(gpu::event_record(device, gpu::StreamRole::kDown, event));
   REQUIRE(function<int (*)()>("hipDeviceReset")() == 0);
   CHECK(wait_for(device, event) == gpu::State::kFailed);
   CHECK(!gpu::copy_down(device, host, memory, kBytes));
@@ -208,6 +208,6 @@ TEST_CASE("HIP: a device that is reset under way") {
   CHECK(after != &device);
   const gpu::EventHandle next = gpu::event_acquire(*after);
   CHECK(next != 0);
-  CHECK(gpu::event_record(*after, gpu::Lane::kUp, next));
+  CHECK(gpu::event_record(*after, gpu::StreamRole::kUp, next));
   CHECK(wait_for(*after, next) == gpu::State::kDone);
 }

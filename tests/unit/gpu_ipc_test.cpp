@@ -84,7 +84,7 @@ char* view(const void* memory) {
 void check_good(gpu::Device& device) {
   const gpu::EventHandle event = gpu::event_acquire(device);
   CHECK(event != 0);
-  CHECK(gpu::event_record(device, gpu::Lane::kPeer, event));
+  CHECK(gpu::event_record(device, gpu::StreamRole::kPeer, event));
   CHECK(wait_for(device, event) == gpu::State::kDone);
   gpu::event_release(device, event);
 }
@@ -186,7 +186,7 @@ TEST_CASE("opens", "[.open]") {
     const uint64_t before = named<decltype(fakegpu_count)>("fakegpu_count")("peer");
     const gpu::EventHandle event = gpu::event_acquire(device);
     REQUIRE(gpu::copy_peer(device, memory, device, own, data.size()));
-    REQUIRE(gpu::event_record(device, gpu::Lane::kPeer, event));
+    REQUIRE(gpu::event_record(device, gpu::StreamRole::kPeer, event));
     CHECK(wait_for(device, event) == gpu::State::kDone);
     CHECK(named<decltype(fakegpu_count)>("fakegpu_count")("peer") == before + 1);
     gpu::event_release(device, event);

@@ -33,7 +33,7 @@ struct Device {
   std::atomic<bool> honest{false};  // queries tell the truth about the queue
 
   void run(unsigned stream) {
-    const std::lock_guard hold(lock);
+    const std::lock_guard keep_handle(lock);
     for (; !queue[stream].empty(); queue[stream].pop_front()) {
       const Write& write = queue[stream].front();
       if (write.low)
@@ -42,7 +42,7 @@ struct Device {
     }
   }
   size_t waiting(unsigned stream) {
-    const std::lock_guard hold(lock);
+    const std::lock_guard keep_handle(lock);
     return queue[stream].size();
   }
 } device;
@@ -52,7 +52,7 @@ void* stream_handle(unsigned i) { return reinterpret_cast<void*>(uintptr_t{i} <<
 void* const kContext = reinterpret_cast<void*>(0x77);
 
 int put(void* stream, void* to, uint64_t value, bool low) {
-  const std::lock_guard hold(device.lock);
+  const std::lock_guard keep_handle(device.lock);
   device.queue[number(stream)].push_back({static_cast<uint64_t*>(to), value, low});
   return kSuccess;
 }

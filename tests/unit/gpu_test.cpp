@@ -150,8 +150,8 @@ TEST_CASE("devices and contexts") {
       const gpu::EventHandle event = gpu::event_acquire(*device);
       CHECK(event != 0);
       CHECK(gpu::event_query(*device, event) == gpu::State::kDone);
-      CHECK(gpu::event_record(*device, gpu::Lane::kDown, event));
-      CHECK(gpu::lane_wait(*device, gpu::Lane::kUp, event));
+      CHECK(gpu::event_record(*device, gpu::StreamRole::kDown, event));
+      CHECK(gpu::stream_wait(*device, gpu::StreamRole::kUp, event));
       CHECK(wait_for(*device, event) == gpu::State::kDone);
       gpu::event_release(*device, event);
       void* memory = gpu::device_allocate(*device, 4096);
@@ -195,10 +195,10 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   const uint64_t pageable = calls_of("pageable");
   const gpu::EventHandle up = gpu::event_acquire(of), down = gpu::event_acquire(of);
   REQUIRE(gpu::copy_up(of, device, host, kBytes));
-  REQUIRE(gpu::event_record(of, gpu::Lane::kUp, up));
-  REQUIRE(gpu::lane_wait(of, gpu::Lane::kDown, up));
+  REQUIRE(gpu::event_record(of, gpu::StreamRole::kUp, up));
+  REQUIRE(gpu::stream_wait(of, gpu::StreamRole::kDown, up));
   REQUIRE(gpu::copy_down(of, back, device, kBytes));
-  REQUIRE(gpu::event_record(of, gpu::Lane::kDown, down));
+  REQUIRE(gpu::event_record(of, gpu::StreamRole::kDown, down));
   CHECK(wait_for(of, down) == gpu::State::kDone);
   CHECK(gpu::event_query(of, up) == gpu::State::kDone);
   CHECK(memcmp(back, data.data(), kBytes) == 0);
@@ -208,7 +208,7 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   // 100 pieces of 24 bytes, 1000 apart on the device, 32 apart here.
   memset(back, 0, kBytes);
   REQUIRE(gpu::copy_down_2d(of, back, 32, device + 5, 1000, 24, 100));
-  REQUIRE(gpu::event_record(of, gpu::Lane::kDown, down));
+  REQUIRE(gpu::event_record(of, gpu::StreamRole::kDown, down));
   CHECK(wait_for(of, down) == gpu::State::kDone);
   for (size_t i = 0; i < 100; ++i) {
     CHECK(memcmp(back + i * 32, data.data() + 5 + i * 1000, 24) == 0);
@@ -216,7 +216,7 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   }
   std::vector<char> expected = data;
   REQUIRE(gpu::copy_up_2d(of, device + 7, 512, host, 100, 50, 60));
-  REQUIRE(gpu::event_record(of, gpu::Lane::kUp, up));
+  REQUIRE(gpu::event_record(of, gpu::StreamRole::kUp, up));
   CHECK(wait_for(of, up) == gpu::State::kDone);
   for (size_t i = 0; i < 60; ++i) memcpy(expected.data() + 7 + i * 512, host + i * 100, 50);
   CHECK(device_read(device, kBytes) == expected);
@@ -230,7 +230,7 @@ TEST_CASE("copies are page-locked ones, in order on their lane, and right") {
   CHECK(gpu::copy_down(of, back, device, 100));
   CHECK(gpu::device_allocate(of, size_t{1} << 40) == nullptr);
   CHECK(std::string(gpu::last_error()) == "CUDA_ERROR_OUT_OF_MEMORY");
-  CHECK(gpu::event_record(of, gpu::Lane::kDown, down));
+  CHECK(gpu::event_record(of, gpu::StreamRole::kDown, down));
   CHECK(wait_for(of, down) == gpu::State::kDone);
   CHECK(gpu::device_address(of, back) != nullptr);
   CHECK(gpu::device_address(of, map_host()) == nullptr);
@@ -266,10 +266,10 @@ TEST_CASE("peer copies, within a device and between two") {
   for (char* to : {near, far}) {
     gpu::Device& device = device_of(to);
     const gpu::EventHandle event = gpu::event_acquire(device);
-    for (const gpu::Lane lane : {gpu::Lane::kPeer, gpu::Lane::kUp}) {
+    for (const gpu::StreamRole role : {gpu::StreamRole::kPeer, gpu::StreamRole::kUp}) {
       device_write(to, std::vector<char>(kBytes));
-      REQUIRE(gpu::copy_peer(device, to, device_of(from), from, kBytes, lane));
-      REQUIRE(gpu::event_record(device, lane, event));
+      REQUIRE(gpu::copy_peer(device, to, device_of(from), from, kBytes, role));
+      REQUIRE(gpu::event_record(device, role, event));
       CHECK(wait_for(device, event) == gpu::State::kDone);
       CHECK(device_read(to, kBytes) == data);
     }
@@ -283,7 +283,7 @@ namespace {
 bool launch_fill(gpu::Device& device, char* memory, uint64_t count, uint32_t first) {
   void* kernel = gpu::kernel(device, "fakegpu_fill");
   void* arguments[] = {&memory, &count, &first};
-  return kernel != nullptr && gpu::launch(device, gpu::Lane::kKernel, kernel, 1, 32, 0, arguments);
+  return kernel != nullptr && gpu::launch(device, gpu::StreamRole::kKernel, kernel, 1, 32, 0, arguments);
 }
 
 }  // namespace
@@ -295,7 +295,7 @@ TEST_CASE("kernels by name, once", "[fake]") {
   for (uint32_t round = 0; round < 3; ++round) {
     const gpu::EventHandle event = gpu::event_acquire(device);
     REQUIRE(launch_fill(device, memory, 1024, round * 100));
-    REQUIRE(gpu::event_record(device, gpu::Lane::kKernel, event));
+    REQUIRE(gpu::event_record(device, gpu::StreamRole::kKernel, event));
     CHECK(wait_for(device, event) == gpu::State::kDone);
     std::vector<uint32_t> values(1024);
     memcpy(values.data(), device_read(memory, 4096).data(), 4096);
@@ -326,7 +326,7 @@ TEST_CASE("while the program captures a stream into a graph") {
     CHECK(host != nullptr);
     const gpu::EventHandle event = gpu::event_acquire(device);
     CHECK(gpu::copy_down(device, host, memory, 1000));
-    CHECK(gpu::event_record(device, gpu::Lane::kDown, event));
+    CHECK(gpu::event_record(device, gpu::StreamRole::kDown, event));
     CHECK(wait_for(device, event) == gpu::State::kDone);
     void* scratch = gpu::device_allocate(device, 4096);
     CHECK(scratch != nullptr);
@@ -349,12 +349,12 @@ TEST_CASE("a context that is destroyed under way") {
     REQUIRE(host != nullptr);
     const gpu::EventHandle event = gpu::event_acquire(device);
     REQUIRE(gpu::copy_down(device, host, memory, kBytes));
-    REQUIRE(gpu::event_record(device, gpu::Lane::kDown, event));
+    REQUIRE(gpu::event_record(device, gpu::StreamRole::kDown, event));
     REQUIRE(FAKE(cuCtxDestroy_v2)(context) == CUDA_SUCCESS);
     CHECK(wait_for(device, event) == gpu::State::kFailed);
     CHECK(std::string(gpu::last_error()) != "");
     CHECK(!gpu::copy_down(device, host, memory, kBytes));
-    CHECK(!gpu::event_record(device, gpu::Lane::kDown, event));
+    CHECK(!gpu::event_record(device, gpu::StreamRole::kDown, event));
     CHECK(gpu::event_acquire(device) == 0);
     CHECK(gpu::pinned_acquire(device, 100) == nullptr);
     CHECK(gpu::device_allocate(device, 100) == nullptr);
@@ -378,7 +378,7 @@ TEST_CASE("a context that is destroyed under way") {
   CHECK(&after != &before);
   const gpu::EventHandle event = gpu::event_acquire(after);
   CHECK(event != 0);
-  CHECK(gpu::event_record(after, gpu::Lane::kUp, event));
+  CHECK(gpu::event_record(after, gpu::StreamRole::kUp, event));
   CHECK(wait_for(after, event) == gpu::State::kDone);
 }
 
@@ -398,10 +398,11 @@ TEST_CASE("threads share devices, lanes and events") {
         auto* host = static_cast<char*>(gpu::pinned_acquire(device, 2 * kPiece));
         memset(host, static_cast<int>(t * 10 + round), kPiece);
         const gpu::EventHandle event = gpu::event_acquire(device);
-        bool good = gpu::copy_up(device, mine, host, kPiece) && gpu::event_record(device, gpu::Lane::kUp, event) &&
-                    gpu::lane_wait(device, gpu::Lane::kDown, event) &&
+        bool good = gpu::copy_up(device, mine, host, kPiece) &&
+                    gpu::event_record(device, gpu::StreamRole::kUp, event) &&
+                    gpu::stream_wait(device, gpu::StreamRole::kDown, event) &&
                     gpu::copy_down(device, host + kPiece, mine, kPiece) &&
-                    gpu::event_record(device, gpu::Lane::kDown, event) &&
+                    gpu::event_record(device, gpu::StreamRole::kDown, event) &&
                     wait_for(device, event) == gpu::State::kDone && memcmp(host, host + kPiece, kPiece) == 0;
         right += good;
         gpu::event_release(device, event);
@@ -470,7 +471,7 @@ TEST_CASE("a context that a fault has poisoned", "[.poison]") {
   const gpu::EventHandle event = gpu::event_acquire(device);
   bool failed = false;
   for (int i = 0; i < 20 && !failed; ++i)
-    failed = !launch_fill(device, memory, 100, 0) || !gpu::event_record(device, gpu::Lane::kKernel, event) ||
+    failed = !launch_fill(device, memory, 100, 0) || !gpu::event_record(device, gpu::StreamRole::kKernel, event) ||
              wait_for(device, event) == gpu::State::kFailed || !gpu::copy_down(device, host, memory, 100);
   CHECK(failed);
   CHECK(std::string(gpu::last_error()) != "");

@@ -62,8 +62,8 @@ struct Slots {
     const int32_t self = 0;
     REQUIRE(watched_open(&watched, &self, 1) == 1);
     REQUIRE(watched.section != nullptr);
-    core->lane().state = static_cast<uint32_t>(ring::LaneState::kLive);  // the fixture makes its thread by hand
-    core->lane().tid = static_cast<int32_t>(gettid());
+    core->trace().state = static_cast<uint32_t>(ring::TraceState::kLive);  // the fixture makes its thread by hand
+    core->trace().tid = static_cast<int32_t>(gettid());
   }
   ~Slots() {
     backend = usual;

@@ -218,7 +218,7 @@ TEST_CASE("slots: messages of one MPI_Startall, or of several threads, have no o
   CHECK(state.part().needed == 4);
   // Another thread: who knows.
   const_cast<Section*>(slots.watched.section)->thread_level = 3;
-  runtime.lanes[1].state = static_cast<uint32_t>(ring::LaneState::kLive);
+  runtime.traces[1].state = static_cast<uint32_t>(ring::TraceState::kLive);
   Event next = slots.make(CallId::kMPI_Recv, 1, 5);
   slots.during(next, state);
   CHECK((state.part().ordinal == 2 && state.part().needed == 2));

@@ -30,7 +30,7 @@ size_t class_of(size_t bytes, unsigned least) {
   return size_t{1} << order;
 }
 
-struct Held {
+struct DeferredFree {
   unsigned char* block;
   size_t bytes;
   unsigned char mark;
@@ -40,9 +40,9 @@ struct Held {
 template <class Allocate, class Release>
 void churn(unsigned seed, int rounds, size_t most, uintptr_t align, Allocate allocate, Release release) {
   std::mt19937 random(seed);
-  std::vector<Held> held;
+  std::vector<DeferredFree> held;
   auto drop = [&](size_t at) {
-    const Held h = held[at];
+    const DeferredFree h = held[at];
     const bool intact = std::all_of(h.block, h.block + h.bytes, [&](unsigned char c) { return c == h.mark; });
     if (!intact) abort();
     release(h.block, h.bytes);
@@ -179,7 +179,7 @@ TEST_CASE("pieces of an arena are zeroed, aligned and apart") {
   std::mt19937 random(2);
   Arena<65536> arena;
   Arena<0, 64> aligned;
-  std::vector<Held> held;
+  std::vector<DeferredFree> held;
   for (int i = 0; i < 400; ++i) {
     const size_t bytes = random() % (i % 50 == 0 ? 200000 : 3000);
     const bool of_first = random() % 2 == 0;
@@ -191,7 +191,7 @@ TEST_CASE("pieces of an arena are zeroed, aligned and apart") {
     memset(piece, mark, bytes);
     held.push_back({piece, bytes, mark});
   }
-  for (const Held& h : held)
+  for (const DeferredFree& h : held)
     REQUIRE(std::all_of(h.block, h.block + h.bytes, [&](unsigned char c) { return c == h.mark; }));
   CHECK_FALSE(arena.failed());
 }

@@ -19,7 +19,7 @@
 #include <catch2/catch.hpp>
 
 #include "shim/presence/files.h"
-#include "shim/report/claim.h"
+#include "shim/report/directory_lock.h"
 
 namespace {
 
@@ -110,7 +110,7 @@ TEST_CASE("what is no file of ours is neither read, appended to nor waited for")
 
 TEST_CASE("of several claims one wins, and it is whole whenever it can be seen") {
   Scratch scratch;
-  Claim mine = {};
+  DirectoryLock mine = {};
   strcpy(mine.name, "4711.0.");
   strcpy(mine.program, "app");
   mine.time = 1795372655123;
@@ -119,10 +119,10 @@ TEST_CASE("of several claims one wins, and it is whole whenever it can be seen")
     if (fork() == 0) {
       const int at = scratch.open();
       mine.id = static_cast<uint64_t>(i);
-      Claim seen;
-      const int error = claim_make(at, mine);
-      const bool whole =
-          claim_read(at, &seen) == ClaimState::kThere && strcmp(seen.name, mine.name) == 0 && seen.time == mine.time;
+      DirectoryLock seen;
+      const int error = directory_lock_make(at, mine);
+      const bool whole = directory_lock_read(at, &seen) == LockState::kThere && strcmp(seen.name, mine.name) == 0 &&
+                         seen.time == mine.time;
       _exit(!whole ? 2 : error == 0 ? 0 : error == EEXIST ? 1 : 3);
     }
   int won = 0, status;
@@ -138,9 +138,9 @@ TEST_CASE("of several claims one wins, and it is whole whenever it can be seen")
 
 TEST_CASE("damaged claims are none") {
   Scratch scratch;
-  Claim found;
+  DirectoryLock found;
   const int at = scratch.open();
-  CHECK(claim_read(at, &found) == ClaimState::kNone);
+  CHECK(directory_lock_read(at, &found) == LockState::kNone);
   const std::string long_name(300, 'a');
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string(100000, '"'), std::string("{\"time\": 1, \"claim\": \"1"),
@@ -149,13 +149,13 @@ TEST_CASE("damaged claims are none") {
         std::string("{\"launch\": \"\", \"claim\": \"1\", \"name\": \"\", \"origin\": \"\", \"program\": \"\", "
                     "\"time\": 99999999999999999999}")}) {
     put(scratch.file("launch.json"), text);
-    CHECK(claim_read(at, &found) == ClaimState::kOther);
+    CHECK(directory_lock_read(at, &found) == LockState::kOther);
   }
   unlink(scratch.file("launch.json").c_str());
   mkfifo(scratch.file("launch.json").c_str(), 0666);
   alarm(60);
-  CHECK(claim_read(at, &found) == ClaimState::kOther);
-  CHECK(claim_make(at, found) == EEXIST);
+  CHECK(directory_lock_read(at, &found) == LockState::kOther);
+  CHECK(directory_lock_make(at, found) == EEXIST);
   alarm(0);
   close(at);
 }

@@ -60,7 +60,7 @@ resil::ErrorKind error_kind(int) { return resil::ErrorKind::kOther; }
 
 }  // namespace
 
-// What receives.cpp, quick.cpp and order.cpp need of the rest.
+// What receives.cpp, fast_path.cpp and order.cpp need of the rest.
 namespace resil {
 Runtime runtime;
 const Backend* backend;
@@ -171,7 +171,7 @@ class World {
     event.request_key = 1;
     if (!persistent) begin(request);
     p2p::receive_enter(event);
-    if (!quick || persistent || !taken(p2p::quick_posted(event))) p2p::receive_posted(event);
+    if (!quick || persistent || !taken(p2p::fast_path_posted(event))) p2p::receive_posted(event);
     if (persistent) idle.push_back(request);
   }
 
@@ -197,7 +197,7 @@ class World {
     p2p::receive_enter(event);
     ++order_;
     done_blocking_.push_back({order_, message});
-    if (!quick || !taken(p2p::quick_received(event))) p2p::receive_leave(event);
+    if (!quick || !taken(p2p::fast_path_received(event))) p2p::receive_leave(event);
     return true;
   }
 
@@ -239,7 +239,7 @@ class World {
     } else {
       Event event = make(CallId::kMPI_Test, 0, 0);
       event.given_statuses = &status;
-      if (!quick || !taken(p2p::quick_completed(event, 0, request->cookie)))
+      if (!quick || !taken(p2p::fast_path_completed(event, 0, request->cookie)))
         p2p::receive_completed(event, 0, &request->cookie, false);
     }
     requests.remove(request);
@@ -288,7 +288,7 @@ class World {
 
   size_t received() const { return told_.size() + done_blocking_.size(); }
 
-  bool quick = false;  // asks quick.cpp first
+  bool quick = false;  // asks fast_path.cpp first
   uint64_t quickly_done = 0;  // and what it took
   std::list<std::shared_ptr<Request>> requests, idle;
   std::map<std::pair<int, int>, std::vector<uint64_t>> sent;
@@ -372,18 +372,18 @@ void prepare() {
 
 int next_comm = 2;
 
-/// Everything of a lane that is in the ledger is there in the order in which it was sent.
+/// Everything of a matching queue that is in the ledger is there in the order in which it was sent.
 void in_order(const World& world, bool whole) {
   std::map<std::pair<int, int>, size_t> place;
   for (const Arrival& arrival : expected) {
-    const std::pair lane{arrival.source, arrival.tag};
-    const auto& stream = world.sent.at(lane);
-    REQUIRE(place[lane] < stream.size());
-    REQUIRE(arrival.content == stream[place[lane]++]);
+    const std::pair match_queue{arrival.source, arrival.tag};
+    const auto& stream = world.sent.at(match_queue);
+    REQUIRE(place[match_queue] < stream.size());
+    REQUIRE(arrival.content == stream[place[match_queue]++]);
     REQUIRE(arrival.flags == 0);
   }
   if (whole)
-    for (const auto& [lane, stream] : world.sent) REQUIRE(place[lane] == stream.size());
+    for (const auto& [match_queue, stream] : world.sent) REQUIRE(place[match_queue] == stream.size());
 }
 
 std::shared_ptr<Request> any_of(const std::list<std::shared_ptr<Request>>& list, std::mt19937& random) {
@@ -502,7 +502,7 @@ TEST_CASE("many wildcards completed out of order", "[.count]") {
   for (int i = 0; i < count; ++i) world.post(i % 2 ? kAnySource : 1, kAnyTag, false);
   order.assign(world.requests.begin(), world.requests.end());
   std::mt19937 random(1);
-  for (const auto& request : order) {  // each takes the next message of one lane
+  for (const auto& request : order) {  // each takes the next message of one matching queue
     request->matched = true;
     request->message = {1, 0, request->order};
     world.sent[{1, 0}].push_back(request->order);

@@ -65,7 +65,7 @@ TEST_CASE("record: killed after a flush, everything before it is there") {
   const Identity mine = identity();
   const int status = in_child([&] {
     Problem problem;
-    if (!directory_claim(directory.path.c_str(), mine, &problem) ||
+    if (!directory_lock(directory.path.c_str(), mine, &problem) ||
         !writer_open(directory.path.c_str(), mine, names, &problem))
       return 1;
     Stream* stream = stream_open(kFirst);
@@ -162,7 +162,7 @@ void count_failure(const char* line) {
 /// Records until it fails, and some more. 0: as it must be.
 int record_until_full(const Directory& directory, const Identity& mine, int more) {
   Problem problem;
-  if (!directory_claim(directory.path.c_str(), mine, &problem) ||
+  if (!directory_lock(directory.path.c_str(), mine, &problem) ||
       !writer_open(directory.path.c_str(), mine, names, &problem))
     return 1;
   writer_on_failure(count_failure);
@@ -270,7 +270,7 @@ TEST_CASE("record: a file-size limit of nothing is told when the file is made") 
   const Identity mine = identity();
   CHECK(in_child([&] {
           Problem problem;
-          if (!directory_claim(directory.path.c_str(), mine, &problem)) return 1;
+          if (!directory_lock(directory.path.c_str(), mine, &problem)) return 1;
           const rlimit limit = {0, 0};
           if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 3;
           return writer_open(directory.path.c_str(), mine, names, &problem) || !strstr(problem.text, "File too large")
@@ -336,7 +336,7 @@ TEST_CASE("record: a directory is taken only when empty or record's own") {
   Problem problem;
   std::filesystem::create_directories(directory.path);
   set_contents(directory.path + "/results.dat", "the work of a month");
-  CHECK_FALSE(directory_claim(directory.path.c_str(), identity(), &problem));
+  CHECK_FALSE(directory_lock(directory.path.c_str(), identity(), &problem));
   CHECK(problem.kind == ProblemKind::kNotEmpty);
   CHECK_THAT(problem.text, Catch::Contains("results.dat"));
   CHECK(contents(directory.path + "/results.dat") == "the work of a month");
@@ -355,12 +355,12 @@ TEST_CASE("record: a directory is taken only when empty or record's own") {
   CHECK_FALSE(std::filesystem::exists(directory.path + "/.claim-dead"));
   Identity again = mine;
   again.rank = 1;
-  CHECK(directory_claim(directory.path.c_str(), again, &problem));  // another rank of that launch removes nothing
+  CHECK(directory_lock(directory.path.c_str(), again, &problem));  // another rank of that launch removes nothing
   CHECK(std::filesystem::exists(file_of(directory)));
   CHECK_FALSE(writer_open(directory.path.c_str(), mine, names, &problem));
   CHECK_THAT(problem.text, Catch::Contains("is there already"));
   set_contents(directory.path + "/notes.txt", "mine");
-  CHECK_FALSE(directory_claim(directory.path.c_str(), identity(), &problem));
+  CHECK_FALSE(directory_lock(directory.path.c_str(), identity(), &problem));
   CHECK(std::filesystem::exists(file_of(directory)));
 }
 
@@ -369,7 +369,7 @@ TEST_CASE("record: a recording that another job removes says so") {
   start(directory);
   stream_open(kFirst);
   Problem problem;
-  CHECK(directory_claim(directory.path.c_str(), identity(), &problem));
+  CHECK(directory_lock(directory.path.c_str(), identity(), &problem));
   writer_close(Ending::kFinished);
   WriterStatus status;
   writer_status(&status);
@@ -386,7 +386,7 @@ TEST_CASE("record: ranks that claim at the same time leave one clean directory")
     if (child == 0) {
       alarm(60);
       Problem problem;
-      _exit(directory_claim(directory.path.c_str(), mine, &problem) ? 0 : 1);
+      _exit(directory_lock(directory.path.c_str(), mine, &problem) ? 0 : 1);
     }
     children.push_back(child);
   }

@@ -121,7 +121,7 @@ void start(const Directory& directory, Identity* used) {
   Problem problem;
   const Identity mine = identity();
   if (used != nullptr) *used = mine;
-  bool ok = directory_claim(directory.path.c_str(), mine, &problem);
+  bool ok = directory_lock(directory.path.c_str(), mine, &problem);
   INFO(problem.text);
   REQUIRE(ok);
   ok = writer_open(directory.path.c_str(), mine, names, &problem);

@@ -134,7 +134,7 @@ TEST_CASE("segment: the live ring is a file that explains itself") {
     const char* names[] = {"lanes", "comms", "requests", "modules", "calls", "names", "fakemodule"};
     for (int i = 0; i < 7; ++i) MUST(header.sections[i].name == std::string(names[i]));
     MUST(header.sections[6].entry_bytes == 48 && header.sections[6].entries == 10);
-    MUST(header.sections[0].entry_bytes == sizeof(ring::Lane));
+    MUST(header.sections[0].entry_bytes == sizeof(ring::TraceBuffer));
     auto* comms = reinterpret_cast<const ring::Comm*>(bytes.data() + header.sections[1].offset);
     MUST(comms[5].name == std::string("written later"));
     auto* calls = reinterpret_cast<const ring::CallName*>(bytes.data() + header.sections[4].offset);
@@ -182,7 +182,7 @@ TEST_CASE("segment: without a file it is anonymous memory and works on") {
     MUST(resil::segment_is_anonymous());
     MUST(std::string(resil::segment_path()).empty());
     MUST(runtime.header->magic == ring::kMagic);
-    memset(runtime.lanes, 1, sizeof(ring::Lane) * runtime.lane_count);
+    memset(runtime.traces, 1, sizeof(ring::TraceBuffer) * runtime.trace_count);
     resil::segment_discard();
     std::string path = live_path();
     MUST(access(path.c_str(), F_OK) != 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Staged messages with several threads, against a library in memory whose handles are used again at once and packets
-// whose copies take a few looks: each message is started once and in the order of its lane, completed once, and no send
-// stays in its lane while a thread blocks inside the library.
+// whose copies take a few looks: each message is started once and in the order of its send queue, completed once, and
+// no send stays in its send queue while a thread blocks inside the library.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "pipeline/staging/blocking.h"
+#include "pipeline/staging/chunked.h"
 #include "pipeline/staging/device_check.h"
-#include "pipeline/staging/lone.h"
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/p2p.h"
 #include "pipeline/staging/staging.h"
@@ -34,18 +34,18 @@ using staging::PacketState;
 namespace {
 
 constexpr uint64_t kNull = 1;
-constexpr unsigned kHandles = 4096, kLanes = 4;
+constexpr unsigned kHandles = 4096, kSendQueues = 4;
 /// The library's requests; handle 0 and kNull are none.
 struct Request {
   std::atomic<bool> taken, started;
   std::atomic<uint32_t> completions;
-  uint32_t lane;
-  uint64_t number;  ///< in its thread and lane
+  uint32_t send_queue;
+  uint64_t number;  ///< in its thread and send queue
   unsigned thread;
 } requests[kHandles];
 std::atomic<unsigned> next_handle{2};
-/// By lane and thread: what was started last. Not atomic: who posts a lane is alone.
-uint64_t last_started[kLanes][16];
+/// By send queue and thread: what was started last. Not atomic: who posts a send queue is alone.
+uint64_t last_started[kSendQueues][16];
 std::atomic<unsigned> out_of_order, started_twice, lost;
 
 uint64_t new_request() {
@@ -61,7 +61,7 @@ int start(uint64_t* handle) {
   Request& request = requests[*handle];
   std::this_thread::yield();  // time to be overtaken
   if (request.started.exchange(true)) ++started_twice;
-  uint64_t& last = last_started[request.lane][request.thread];
+  uint64_t& last = last_started[request.send_queue][request.thread];
   if (request.number <= last) ++out_of_order;
   last = request.number;
   return 0;
@@ -142,8 +142,8 @@ namespace resil {
 const Backend* backend = &kBackend;
 Runtime runtime;
 constinit thread_local Thread* current_thread __attribute__((tls_model("initial-exec")));
-uint32_t lane_total() { return 0; }
-ring::Lane& lane_at(uint32_t) { abort(); }
+uint32_t trace_total() { return 0; }
+ring::TraceBuffer& trace_at(uint32_t) { abort(); }
 uint64_t request_handle(const void* array, int64_t index) { return static_cast<const uint64_t*>(array)[index]; }
 bool requests_may_be_carried(const Event&) { return true; }
 bool give_statuses(Event&) { return true; }
@@ -162,20 +162,20 @@ const char* api_name(Api) { return ""; }
 }  // namespace gpu
 namespace staging {
 constinit bool checking = false;
-constinit uint32_t lone_held;
-void lone_notes(Thread&) {}
+constinit uint32_t chunked_held;
+void chunked_notes(Thread&) {}
 void check_never(Packet*) {}
-void tell_posted(Thread&, Message* op) { op->in_lane = false; }
-bool lone_arrived(Thread&, Message*, uint64_t, int32_t) { return false; }
-void lone_release(Message*) {}
-void lone_target_release(Target*) {}
-void lone_persistent_gone(uint64_t) {}
-void lone_announce(Message&) {}
-void lone_head_started(Thread&, Message*) {}
-bool lone_sends_advance(Thread&, bool) { return false; }
-bool lone_receives_advance(Thread&) { return false; }
-PacketState lone_head(const Message&, bool) { return PacketState::kReady; }
-void lone_peers_begin() {}
+void tell_posted(Thread&, Message* op) { op->in_send_queue = false; }
+bool chunked_arrived(Thread&, Message*, uint64_t, int32_t) { return false; }
+void chunked_release(Message*) {}
+void chunked_target_release(Target*) {}
+void chunked_persistent_gone(uint64_t) {}
+void chunked_announce(Message&) {}
+void chunked_head_started(Thread&, Message*) {}
+bool chunked_sends_advance(Thread&, bool) { return false; }
+bool chunked_receives_advance(Thread&) { return false; }
+PacketState chunked_head(const Message&, bool) { return PacketState::kReady; }
+void chunked_peers_begin() {}
 void wire_arrived(Message&, uint64_t) {}
 void wire_departs(Message&) {}
 /// A copy takes `count` looks.
@@ -200,7 +200,7 @@ namespace {
 struct Program {
   std::unique_ptr<Thread, decltype(&free)> thread{static_cast<Thread*>(calloc(1, sizeof(Thread))), free};
   unsigned number;
-  uint64_t sent[kLanes] = {};
+  uint64_t sent[kSendQueues] = {};
   std::vector<uint64_t> handles;
 
   explicit Program(unsigned n) : number(n) { current_thread = thread.get(); }
@@ -216,7 +216,7 @@ struct Program {
   }
 
   /// MPI_Isend, or a receive whose message is there.
-  uint64_t begin(bool sends, unsigned lane, int looks) {
+  uint64_t begin(bool sends, unsigned send_queue, int looks) {
     const uint64_t handle = new_request();
     Request& request = requests[handle];
     Message* op = staging::message_take();
@@ -227,15 +227,15 @@ struct Program {
     op->packet.bytes = 64;
     op->packet.count = looks;
     op->packet.state = PacketState::kCopying;
-    request.lane = lane;
+    request.send_queue = send_queue;
     request.thread = number;
-    request.number = sends ? ++sent[lane] : 0;
+    request.number = sends ? ++sent[send_queue] : 0;
     request.started.store(!sends);
     handles.push_back(handle);
     staging::message_enter(op);
     if (sends) {
-      op->persistent = op->in_lane = true;
-      op->lane = static_cast<uint8_t>(lane);
+      op->persistent = op->in_send_queue = true;
+      op->send_queue = static_cast<uint8_t>(send_queue);
       staging::message_note_started(op);
     } else {
       staging::wire_append(op);
@@ -294,7 +294,7 @@ TEST_CASE("messages of several threads") {
     for (int round = 0; round < kRounds; ++round) {
       const unsigned messages = 1 + random() % 8;
       for (unsigned i = 0; i < messages; ++i)
-        program.begin(random() % 3 != 0, random() % kLanes, 1 + static_cast<int>(random() % 4));
+        program.begin(random() % 3 != 0, random() % kSendQueues, 1 + static_cast<int>(random() % 4));
       begun += static_cast<int>(messages);
       if (random() % 8 == 0) {
         program.request_free();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Per-thread state: lanes for more threads than there are, reuse, ends, forked children. Each case runs in a process
-// of its own, because lanes in private memory stay for the life of a process.
+// Per-thread state: trace buffers for more threads than there are, reuse, ends, forked children. Each case runs in a
+// process of its own, because trace buffers in private memory stay for the life of a process.
 #include "shim/call/thread.h"
 
 #include <pthread.h>
@@ -32,7 +32,7 @@ bool in_child(const std::function<int()>& body) {
     {
       fake::Core core;
       resil::current_thread = nullptr;
-      core.lane().state = 0;
+      core.trace().state = 0;
       status = body();
     }
     _exit(status);
@@ -73,8 +73,8 @@ void calls(int count) {
 /// What the report sums up.
 uint64_t counted(CallId id) {
   uint64_t total = 0;
-  for (uint32_t lane = 0; lane < resil::lane_total(); ++lane)
-    total += resil::lane_at(lane).counters[static_cast<unsigned>(id)].count;
+  for (uint32_t trace = 0; trace < resil::trace_total(); ++trace)
+    total += resil::trace_at(trace).counters[static_cast<unsigned>(id)].count;
   return total;
 }
 
@@ -82,18 +82,18 @@ uint64_t counted(CallId id) {
 
 TEST_CASE("threads: each has a lane of its own, in the ring first, then in private memory") {
   CHECK(in_child([] {
-    std::vector<ring::Lane*> lanes(32);
+    std::vector<ring::TraceBuffer*> traces(32);
     std::vector<uint32_t> indices(32);
     all_at_once(32, [&](unsigned t) {
       Thread* thread = resil::thread_register();
-      lanes[t] = thread->lane;
-      indices[t] = thread->lane_index;
+      traces[t] = thread->trace;
+      indices[t] = thread->trace_index;
       calls(100);
     });
-    MUST(std::set<ring::Lane*>(lanes.begin(), lanes.end()).size() == 32);
+    MUST(std::set<ring::TraceBuffer*>(traces.begin(), traces.end()).size() == 32);
     MUST(std::set<uint32_t>(indices.begin(), indices.end()).size() == 32);
-    for (size_t t = 0; t < 32; ++t) MUST(&resil::lane_at(indices[t]) == lanes[t]);
-    MUST(resil::lane_total() == 32);
+    for (size_t t = 0; t < 32; ++t) MUST(&resil::trace_at(indices[t]) == traces[t]);
+    MUST(resil::trace_total() == 32);
     MUST(counted(CallId::kMPI_Probe) == 3200);
     MUST(resil::note_count() == 0);
     return 0;
@@ -103,26 +103,27 @@ TEST_CASE("threads: each has a lane of its own, in the ring first, then in priva
 TEST_CASE("threads: beyond all lanes they share one, which the sum includes and a note tells") {
   CHECK(in_child([] {
     constexpr unsigned kThreads = 40;
-    pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;  // or the shared lane's counts would be approximate
-    std::vector<ring::Lane*> lanes(kThreads);
+    pthread_mutex_t one_at_a_time =
+        PTHREAD_MUTEX_INITIALIZER;  // or the shared trace buffer's counts would be approximate
+    std::vector<ring::TraceBuffer*> traces(kThreads);
     std::vector<uint32_t> indices(kThreads);
     all_at_once(kThreads, [&](unsigned t) {
       pthread_mutex_lock(&one_at_a_time);
-      lanes[t] = resil::thread_register()->lane;
-      indices[t] = resil::thread_register()->lane_index;
+      traces[t] = resil::thread_register()->trace;
+      indices[t] = resil::thread_register()->trace_index;
       calls(10);
       pthread_mutex_unlock(&one_at_a_time);
     });
-    MUST(std::set<ring::Lane*>(lanes.begin(), lanes.end()).size() == 33);
-    for (size_t t = 0; t < kThreads; ++t) MUST(&resil::lane_at(indices[t]) == lanes[t]);
+    MUST(std::set<ring::TraceBuffer*>(traces.begin(), traces.end()).size() == 33);
+    for (size_t t = 0; t < kThreads; ++t) MUST(&resil::trace_at(indices[t]) == traces[t]);
     MUST(counted(CallId::kMPI_Probe) == 10 * kThreads);
     MUST(resil::note_count() == 1);
-    // The shared lane is nobody's to take over: later threads find the lanes that came free.
-    std::set<ring::Lane*> later;
+    // The shared trace buffer is nobody's to take over: later threads find the trace buffers that came free.
+    std::set<ring::TraceBuffer*> later;
     pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
     all_at_once(32, [&](unsigned) {
       pthread_mutex_lock(&guard);
-      later.insert(resil::thread_register()->lane);
+      later.insert(resil::thread_register()->trace);
       pthread_mutex_unlock(&guard);
     });
     MUST(later.size() == 32);
@@ -133,15 +134,15 @@ TEST_CASE("threads: beyond all lanes they share one, which the sum includes and 
 
 TEST_CASE("threads: that come and go reuse lanes, and their counts go on") {
   CHECK(in_child([] {
-    std::set<ring::Lane*> lanes;
+    std::set<ring::TraceBuffer*> traces;
     for (int i = 0; i < 500; ++i)
       std::thread([&] {
-        lanes.insert(resil::thread_register()->lane);
+        traces.insert(resil::thread_register()->trace);
         calls(2);
       }).join();
-    MUST(lanes.size() <= 8);
+    MUST(traces.size() <= 8);
     MUST(counted(CallId::kMPI_Probe) == 1000);
-    for (ring::Lane* lane : lanes) MUST(lane->state == static_cast<uint32_t>(ring::LaneState::kEnded));
+    for (ring::TraceBuffer* trace : traces) MUST(trace->state == static_cast<uint32_t>(ring::TraceState::kEnded));
     return 0;
   }));
 }
@@ -150,19 +151,20 @@ TEST_CASE("threads: racing for the last lanes, round after round") {
   CHECK(in_child([] {
     for (int round = 0; round < 20; ++round) all_at_once(32, [&](unsigned) { calls(3); });
     MUST(counted(CallId::kMPI_Probe) == 20 * 32 * 3);
-    MUST(resil::lane_total() == 32);
+    MUST(resil::trace_total() == 32);
     MUST(resil::note_count() == 0);
     return 0;
   }));
 }
 
-// The shared lane is counted in without locks: data races by design, so this case is not for the thread sanitizer.
+// The shared trace buffer is counted in without locks: data races by design, so this case is not for the thread
+// sanitizer.
 TEST_CASE("threads: racing for more lanes than there are", "[races]") {
   CHECK(in_child([] {
     for (int round = 0; round < 20; ++round) all_at_once(40, [&](unsigned) { calls(1); });
     const uint64_t total = counted(CallId::kMPI_Probe);
     MUST(total >= 20 * 32 && total <= 20 * 40);
-    MUST(resil::lane_total() == 33);
+    MUST(resil::trace_total() == 33);
     MUST(resil::note_count() == 1);
     return 0;
   }));
@@ -190,9 +192,9 @@ TEST_CASE("threads: a lane knows its thread's id and name") {
       status = [] {
         pthread_setname_np(pthread_self(), "worker-7");
         Thread* thread = resil::thread_register();
-        MUST(thread->lane->name == std::string("worker-7"));
-        MUST(thread->lane->tid == gettid());
-        MUST(thread->lane->state == static_cast<uint32_t>(ring::LaneState::kLive));
+        MUST(thread->trace->name == std::string("worker-7"));
+        MUST(thread->trace->tid == gettid());
+        MUST(thread->trace->state == static_cast<uint32_t>(ring::TraceState::kLive));
         MUST(thread == resil::thread_register());
         return 0;
       }();
@@ -204,7 +206,7 @@ TEST_CASE("threads: a lane knows its thread's id and name") {
 TEST_CASE("threads: cut off at MPI's end and back with the next session, in the same lane") {
   CHECK(in_child([] {
     Thread* thread = resil::thread_register();
-    ring::Lane* lane = thread->lane;
+    ring::TraceBuffer* trace = thread->trace;
     for (int round = 0; round < 50; ++round) {
       resil::thread_disable();
       fake::attached = false;
@@ -213,7 +215,7 @@ TEST_CASE("threads: cut off at MPI's end and back with the next session, in the 
       fake::attached = true;  // as attach_begin does
       resil::current_thread = nullptr;
       MUST(resil::thread_register() != nullptr);
-      MUST(resil::current_thread->lane == lane);
+      MUST(resil::current_thread->trace == trace);
       calls(1);
     }
     MUST(counted(CallId::kMPI_Probe) == 50);

@@ -21,10 +21,10 @@ namespace {
 using resil::CallId;
 using resil::Collective;
 using resil::Counts;
+using resil::DataArgument;
 using resil::Event;
 using resil::Members;
 using resil::Partner;
-using resil::Side;
 using resil::Transfer;
 namespace ring = resil::ring;
 
@@ -138,7 +138,7 @@ Argument argument(int64_t n, Counts counts, bool large) {
 void* garbage() { return reinterpret_cast<void*>(0xa7a7a7a7a7a7a7a7); }
 
 /// The argument as the wrapper files it (shim/api/gen.py).
-void describe(Side& side, const Argument& a, bool large, bool wide_places) {
+void describe(DataArgument& side, const Argument& a, bool large, bool wide_places) {
   side.buffer = reinterpret_cast<const void*>(a.buffer);
   if (a.arrays) {
     side.counts = large ? static_cast<const void*>(a.counts.data()) : a.narrow_counts.data();

@@ -95,14 +95,14 @@ Peer* inbox_next_sender() {
   ::peer.in.open(&control, slots.data(), stream_slots);
   return &::peer;
 }
-void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference*) {
+void match_queue_sent(Peer& from, const Record& record, uint64_t ordinal, Difference*) {
   if (from.lost) return;
   out_of_order += ordinal != next_expected;
   next_expected = ordinal + 1;
   digests.push_back(record.digest);
 }
-uint32_t lanes_take(Peer&, uint32_t, uint64_t*, uint64_t*) { return 0; }
-void lanes_abandon(Peer& from) {
+uint32_t match_queues_take(Peer&, uint32_t, uint64_t*, uint64_t*) { return 0; }
+void match_queues_abandon(Peer& from) {
   from.lost = true;
   ++abandoned;
 }
@@ -298,7 +298,7 @@ TEST_CASE("unchecked records end the sums, records of other kinds are none of th
   begin(64);
   announce(1);
   Record other = packet(2);
-  other.flags = kNotLanes;
+  other.flags = kNotMatchQueues;
   transport_append(thread_state, peer, other, false);
   transport_take_streams(thread_state);
   CHECK((peer.total_there == 1 && peer.sums_hold_there));

@@ -84,7 +84,7 @@ void Graph::settle_may_buffer() {
   }
 }
 
-/// MPI_Scan and its kin: a chain for each wave of the members that are late, in the order of their ranks in the
+/// MPI_Scan and the like: a chain for each wave of the members that are late, in the order of their ranks in the
 /// communicator. As long as there is room; a wait without a chain stays open.
 bool Graph::link_lower() {
   struct Lower {

@@ -52,7 +52,7 @@ void explain_parting(const Tree& tree, const Parting& parting, uint32_t odd_side
   mark_side(tree, parting, 0, usual);
   mark_side(tree, parting, odd_side, odd);
   const Difference found = find_difference(tree, parting, usual, odd);
-  const bool bytes = parting.lane == Lane::kBytes;
+  const bool bytes = parting.signature_part == SignaturePart::kBytes;
   // MPI wants equal type signatures; equal sizes are what can be seen of them, and libraries let many differences pass.
   // Nor does one call too many or too few before MPI_Finalize harm anybody by itself: who waits for it is found
   // waiting.
@@ -71,7 +71,7 @@ void explain_parting(const Tree& tree, const Parting& parting, uint32_t odd_side
     const uint16_t claim = tree.position[rank];
     if (claim != kNoClaim && tree.claims[claim].n >= parting.at) verdict.add_victim(rank);
   }
-  verdict.signature = hash_combine(hash_combine(tree.comm, static_cast<uint64_t>(parting.lane) + 1),
+  verdict.signature = hash_combine(hash_combine(tree.comm, static_cast<uint64_t>(parting.signature_part) + 1),
                                    parting.known - parting.sides[0].ranks);
   for (uint32_t i = 0; i < verdict.culprit_count && i < kMaxCulprits; ++i)
     verdict.signature = hash_combine(verdict.signature, static_cast<uint64_t>(verdict.culprits[i]));
@@ -107,14 +107,15 @@ void explain_parting(const Tree& tree, const Parting& parting, uint32_t odd_side
     add_site(verdict, Message::kUsualSite, found.usual_site, found.usual_site_rank);
   }
   constexpr uint32_t kMostSides = 8;
-  for (uint32_t side = 0; side < parting.side_count && side < kMostSides; ++side) {
+  for (uint32_t side = 0; side < parting.argument_count && side < kMostSides; ++side) {
     bool marks[kMaxClaims];
     mark_side(tree, parting, side, marks);
     Statement& made = add_number(verdict, Message::kSide, side + 1);
     made.n[1] = parting.sides[side].ranks;
     made.ranks = side_of(tree, parting, marks, [](int32_t) {});
   }
-  if (parting.side_count > kMostSides) add_number(verdict, Message::kMoreSides, parting.side_count - kMostSides);
+  if (parting.argument_count > kMostSides)
+    add_number(verdict, Message::kMoreSides, parting.argument_count - kMostSides);
   if (parting.known < tree.members) add_number(verdict, Message::kNotShown, tree.members - parting.known);
 }
 

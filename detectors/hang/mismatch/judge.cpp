@@ -17,25 +17,25 @@ namespace {
 
 constexpr uint64_t kWhatBits = (uint64_t{1} << 36) - 1;
 
-uint64_t part_of(uint64_t signature, Lane lane) {
-  return lane == Lane::kWhat ? signature & kWhatBits : signature >> 36;
+uint64_t part_of(uint64_t signature, SignaturePart signature_part) {
+  return signature_part == SignaturePart::kWhat ? signature & kWhatBits : signature >> 36;
 }
 
 void add_side(Parting& parting, uint32_t key, uint32_t ranks) {
-  for (uint32_t i = 0; i < parting.side_count && i < kMaxSides; ++i)
+  for (uint32_t i = 0; i < parting.argument_count && i < kMaxSides; ++i)
     if (parting.sides[i].key == key) {
       parting.sides[i].ranks += ranks;
       return;
     }
-  if (parting.side_count < kMaxSides) parting.sides[parting.side_count] = {key, ranks};
-  ++parting.side_count;
+  if (parting.argument_count < kMaxSides) parting.sides[parting.argument_count] = {key, ranks};
+  ++parting.argument_count;
 }
 
-/// First call below which nobody disagrees in that lane; ~0: nobody disagrees at all.
-uint64_t first_parting(const Tree& tree, Lane lane) {
+/// First call below which nobody disagrees in that part; ~0: nobody disagrees at all.
+uint64_t first_parting(const Tree& tree, SignaturePart signature_part) {
   for (uint32_t i = 1; i < tree.count; ++i) {
     const Claim &claim = tree.claims[tree.order[i]], &before = tree.claims[tree.order[i - 1]];
-    if (claim.n == before.n && key_of(claim, lane) != key_of(before, lane)) return claim.n;
+    if (claim.n == before.n && key_of(claim, signature_part) != key_of(before, signature_part)) return claim.n;
   }
   return ~uint64_t{0};
 }
@@ -76,9 +76,10 @@ bool equal_when_shifted(const Tree& tree, uint64_t from, const bool* usual, cons
 
 }  // namespace
 
-bool find_parting(const Tree& tree, const uint32_t* counts, Lane lane, uint64_t below, Parting* parting) {
+bool find_parting(const Tree& tree, const uint32_t* counts, SignaturePart signature_part, uint64_t below,
+                  Parting* parting) {
   *parting = {};
-  parting->lane = lane;
+  parting->signature_part = signature_part;
   uint32_t most = 0;
   for (uint32_t i = 0, end; i < tree.count; i = end) {
     const uint64_t n = tree.claims[tree.order[i]].n;
@@ -86,22 +87,23 @@ bool find_parting(const Tree& tree, const uint32_t* counts, Lane lane, uint64_t 
     bool differs = false;
     for (end = i; end < tree.count && tree.claims[tree.order[end]].n == n; ++end) {
       total += counts[tree.order[end]];
-      differs = differs || key_of(tree.claims[tree.order[end]], lane) != key_of(tree.claims[tree.order[i]], lane);
+      differs = differs || key_of(tree.claims[tree.order[end]], signature_part) !=
+                               key_of(tree.claims[tree.order[i]], signature_part);
     }
     if (!differs || total <= most || n >= below) continue;
     most = total;
     parting->at = n;
-    parting->side_count = 0;
+    parting->argument_count = 0;
     for (uint32_t k = i; k < end; ++k)
       if (counts[tree.order[k]] != 0)
-        add_side(*parting, key_of(tree.claims[tree.order[k]], lane), counts[tree.order[k]]);
+        add_side(*parting, key_of(tree.claims[tree.order[k]], signature_part), counts[tree.order[k]]);
   }
   parting->known = most;
-  if (parting->side_count < 2) return false;
-  const uint32_t kept = parting->side_count < kMaxSides ? parting->side_count : kMaxSides;
+  if (parting->argument_count < 2) return false;
+  const uint32_t kept = parting->argument_count < kMaxSides ? parting->argument_count : kMaxSides;
   for (uint32_t i = 1; i < kept; ++i)
     for (uint32_t k = i; k > 0 && parting->sides[k].ranks > parting->sides[k - 1].ranks; --k) {
-      const Side swapped = parting->sides[k];
+      const DataArgument swapped = parting->sides[k];
       parting->sides[k] = parting->sides[k - 1];
       parting->sides[k - 1] = swapped;
     }
@@ -114,7 +116,7 @@ void mark_side(const Tree& tree, const Parting& parting, uint32_t side, bool* ma
   for (uint32_t i = 0; i < tree.count; ++i) {
     const uint16_t index = tree.order[i];
     const Claim& claim = tree.claims[index];
-    if (claim.n == parting.at) marks[index] = key_of(claim, parting.lane) == parting.sides[side].key;
+    if (claim.n == parting.at) marks[index] = key_of(claim, parting.signature_part) == parting.sides[side].key;
     else if (claim.n > parting.at && claim.parent != kNoClaim && tree.claims[claim.parent].n >= parting.at)
       marks[index] = marks[claim.parent];
   }
@@ -137,7 +139,7 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
       if (odd[tree.order[end]]) two = &tree.claims[tree.order[end]];
     }
     if (one == nullptr || two == nullptr) continue;
-    if (key_of(*one, parting.lane) != key_of(*two, parting.lane)) {
+    if (key_of(*one, parting.signature_part) != key_of(*two, parting.signature_part)) {
       found.differs = n;
       break;
     }
@@ -150,7 +152,7 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
     found.usual_site = found.odd_site = 0;
     const uint64_t one = signature_at(tree, place, n, usual, &found.usual_site, &found.usual_site_rank);
     const uint64_t two = signature_at(tree, other, n, odd, &found.odd_site, &found.odd_site_rank);
-    if (one != 0 && two != 0 && part_of(one, parting.lane) != part_of(two, parting.lane)) {
+    if (one != 0 && two != 0 && part_of(one, parting.signature_part) != part_of(two, parting.signature_part)) {
       found.shown = n;
       found.usual = one;
       found.odd = two;
@@ -179,19 +181,19 @@ void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory) {
   uint32_t counts[kMaxClaims];
   tree_counts(tree, counts);
   uint64_t below = ~uint64_t{0};
-  for (const Lane lane : {Lane::kWhat, Lane::kBytes}) {
+  for (const SignaturePart signature_part : {SignaturePart::kWhat, SignaturePart::kBytes}) {
     Parting parting;
     // After calls that differ, amounts at equal numbers say nothing more.
-    const bool parted = find_parting(tree, counts, lane, below, &parting);
-    if (lane == Lane::kWhat) below = first_parting(tree, lane);
+    const bool parted = find_parting(tree, counts, signature_part, below, &parting);
+    if (signature_part == SignaturePart::kWhat) below = first_parting(tree, signature_part);
     if (!parted) continue;
     const bool settled = parting.known >= tree.members, certain = uint64_t{parting.sides[0].ranks} * 2 > tree.members;
     if (!settled && memory.waited < (certain ? kWaitRounds : kLongWaitRounds)) continue;
     const uint32_t odd_ranks = parting.known - parting.sides[0].ranks;
-    uint32_t& said = memory.said[static_cast<uint32_t>(lane)];
+    uint32_t& said = memory.said[static_cast<uint32_t>(signature_part)];
     const uint32_t news = 2 * odd_ranks + (parting.majority ? 1 : 0);
     if (news <= said) continue;
-    const uint32_t kept = parting.side_count < kMaxSides ? parting.side_count : kMaxSides;
+    const uint32_t kept = parting.argument_count < kMaxSides ? parting.argument_count : kMaxSides;
     const uint32_t sides = parting.majority ? kept : 2;
     constexpr uint32_t kMostOfOne = 4;  // of one communicator: the next is likely to say the same
     bool all = true;

@@ -8,22 +8,22 @@
 namespace resil::hang {
 
 /// What is compared: the upper half of the rolling hash, or the lower one.
-enum class Lane : uint8_t { kWhat, kBytes };
+enum class SignaturePart : uint8_t { kWhat, kBytes };
 
 constexpr uint32_t kMaxSides = 32;
 
 /// Ranks whose histories agree up to the call by which they are told apart.
-struct Side {
+struct DataArgument {
   uint32_t key;  ///< hash there
   uint32_t ranks;
 };
 
 /// Who disagrees. `at`: the call after which most ranks are known to stand on one side or another.
 struct Parting {
-  Lane lane;
+  SignaturePart signature_part;
   uint64_t at;
-  uint32_t side_count;  ///< may exceed what is kept
-  Side sides[kMaxSides];  ///< most ranks first
+  uint32_t argument_count;  ///< may exceed what is kept
+  DataArgument sides[kMaxSides];  ///< most ranks first
   uint32_t known;  ///< ranks on any side
   bool majority;  ///< more than half of `known` on sides[0]
 };
@@ -41,12 +41,14 @@ struct Difference {
   int32_t usual_site_rank, odd_site_rank;
 };
 
-inline uint32_t key_of(const Claim& claim, Lane lane) {
-  return lane == Lane::kWhat ? static_cast<uint32_t>(claim.rolling >> 32) : static_cast<uint32_t>(claim.rolling);
+inline uint32_t key_of(const Claim& claim, SignaturePart signature_part) {
+  return signature_part == SignaturePart::kWhat ? static_cast<uint32_t>(claim.rolling >> 32)
+                                                : static_cast<uint32_t>(claim.rolling);
 }
 
-/// The parting that most ranks show in this lane below call `below`. False: there is none. Needs `order` and counts.
-bool find_parting(const Tree& tree, const uint32_t* counts, Lane lane, uint64_t below, Parting* parting);
+/// The parting that most ranks show in this part below call `below`. False: there is none. Needs `order` and counts.
+bool find_parting(const Tree& tree, const uint32_t* counts, SignaturePart signature_part, uint64_t below,
+                  Parting* parting);
 /// Marks the claims that ranks of that side have passed. `marks`: kMaxClaims places.
 void mark_side(const Tree& tree, const Parting& parting, uint32_t side, bool* marks);
 Difference find_difference(const Tree& tree, const Parting& parting, const bool* usual, const bool* odd);

@@ -12,16 +12,16 @@ namespace resil::hang {
 
 namespace {
 
-constexpr uint32_t kLookBack = 256;  ///< records of each lane
+constexpr uint32_t kLookBack = 256;  ///< records of each trace buffer
 
 }  // namespace
 
 void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead& read) {
   const Track& track = rank.section->tracks[index];
-  if (rank.lanes == nullptr || read.count == 0) return;
-  // Collectives of one communicator follow each other in one lane, but for programs with threads: there the lane that
-  // made the last one tells what it can.
-  const ring::Lane* lane = nullptr;
+  if (rank.traces == nullptr || read.count == 0) return;
+  // Collectives of one communicator follow each other in one trace buffer, but for programs with threads: there the
+  // trace buffer that made the last one tells what it can.
+  const ring::TraceBuffer* trace = nullptr;
   uint64_t newest = 0, at = 0;
   constexpr uint16_t kOther = 0xffff;
   auto collective = [&](const ring::Record& record) {  // as the signature has it
@@ -30,13 +30,13 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
                         kCallMeanings.of[call].kind != Kind::kNone;
     return counts ? static_cast<uint16_t>(kCallInfo[call].plain) : kOther;
   };
-  for (uint32_t i = 0; i < rank.lane_count; ++i) {
-    const uint64_t head = __atomic_load_n(&rank.lanes[i].head, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < rank.trace_count; ++i) {
+    const uint64_t head = __atomic_load_n(&rank.traces[i].head, __ATOMIC_ACQUIRE);
     for (uint64_t back = 1; back <= kLookBack && back <= head; ++back) {
-      const ring::Record& record = rank.lanes[i].records[(head - back) % ring::kRecordsPerLane];
+      const ring::Record& record = rank.traces[i].records[(head - back) % ring::kRecordsPerTrace];
       if (collective(record) == kOther) continue;
-      if (const uint64_t time = __atomic_load_n(&record.time, __ATOMIC_RELAXED); lane == nullptr || time > newest) {
-        lane = &rank.lanes[i];
+      if (const uint64_t time = __atomic_load_n(&record.time, __ATOMIC_RELAXED); trace == nullptr || time > newest) {
+        trace = &rank.traces[i];
         newest = time;
         at = head - back;
       }
@@ -44,14 +44,14 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
     }
   }
   // A rank that goes on has younger records than what was read of it: those of another call of the same function.
-  if (lane == nullptr || __atomic_load_n(&track.sequence, __ATOMIC_ACQUIRE) != read.sequence) return;
+  if (trace == nullptr || __atomic_load_n(&track.sequence, __ATOMIC_ACQUIRE) != read.sequence) return;
   // A record is written before the track: the newest one may be one call ahead of what was read.
   bool aligned = false;
   uint32_t point = read.count - 1;
   if ((read.points[point].signature & 0x3ff) == static_cast<uint64_t>(CallId::kMPI_Finalize))
     --point;  // names no communicator in its record; past 0: greater than count
   for (uint64_t back = 0, steps = 0; back < kLookBack && back <= at && point < read.count; ++back) {
-    const ring::Record& record = lane->records[(at - back) % ring::kRecordsPerLane];
+    const ring::Record& record = trace->records[(at - back) % ring::kRecordsPerTrace];
     const uint16_t call = collective(record);
     if (call == kOther) continue;
     const PathPoint& now = read.points[point];

@@ -101,12 +101,12 @@ bool works_in_kernel(const Watched& watched, Tracked& rank, double now) {
 
 /// How often the function that the rank is in, or was in last, has been called before.
 uint64_t familiar(const Watched& watched) {
-  const ring::Lane* lane = first_lane(watched);
-  if (lane == nullptr) return 0;
-  const uint64_t head = __atomic_load_n(&lane->head, __ATOMIC_RELAXED);
+  const ring::TraceBuffer* trace = first_trace(watched);
+  if (trace == nullptr) return 0;
+  const uint64_t head = __atomic_load_n(&trace->head, __ATOMIC_RELAXED);
   if (head == 0) return 0;
-  const uint16_t call = lane->records[(head - 1) % ring::kRecordsPerLane].call;
-  const uint64_t count = call < ring::kMaxCalls ? lane->counters[call].count : 0;
+  const uint16_t call = trace->records[(head - 1) % ring::kRecordsPerTrace].call;
+  const uint64_t count = call < ring::kMaxCalls ? trace->counters[call].count : 0;
   return count > 0 ? count - 1 : 0;
 }
 

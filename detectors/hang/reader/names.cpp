@@ -59,9 +59,9 @@ bool persistent_name(const Watched& watched, const ring::Comm* comms, uint32_t c
 
 }  // namespace
 
-const ring::Lane* first_lane(const Watched& watched) {
+const ring::TraceBuffer* first_trace(const Watched& watched) {
   uint32_t count = 0;
-  return section_of<ring::Lane>(watched, "lanes", &count);
+  return section_of<ring::TraceBuffer>(watched, "lanes", &count);
 }
 
 bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t bytes) {
@@ -113,10 +113,10 @@ bool host_name(const Watched& watched, char* text, uint32_t bytes) {
 }
 
 bool last_call(const Watched& watched, char* text, uint32_t bytes) {
-  const ring::Lane* lane = first_lane(watched);
-  const uint64_t head = lane != nullptr ? __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) : 0;
+  const ring::TraceBuffer* trace = first_trace(watched);
+  const uint64_t head = trace != nullptr ? __atomic_load_n(&trace->head, __ATOMIC_ACQUIRE) : 0;
   if (head == 0) return false;
-  const ring::Record record = lane->records[(head - 1) % ring::kRecordsPerLane];
+  const ring::Record record = trace->records[(head - 1) % ring::kRecordsPerTrace];
   char site[64] = "", where[80] = "";
   if (site_name(watched, record.site, site, sizeof(site))) snprintf(where, sizeof(where), " at %s", site);
   uint32_t count = 0;

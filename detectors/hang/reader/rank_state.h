@@ -68,7 +68,7 @@ constexpr uint32_t kMaxParts = 64, kMaxThreads = 8;
 
 /// One thread inside MPI.
 struct ThreadWait {
-  uint64_t instance;  ///< the call: Lane::current, which no other call of this lane has had
+  uint64_t instance;  ///< the call: TraceBuffer::current, which no other call of this trace buffer has had
   uint64_t polls;  ///< that found nothing, in this run
   uint64_t entered_ns;  ///< CLOCK_REALTIME of the entry, by the rank's tick pairs; a bound when untimed
   uint64_t site;

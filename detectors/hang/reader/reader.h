@@ -46,7 +46,7 @@ inline uint64_t comm_id(const Watched& watched, uint32_t index) {
 
 /// What the rank's request table says in one place at this instant. False: nothing, or no message that is pending.
 /// Handles come again, so that the key alone does not make it whole: that it is only if the calls of that rank's
-/// threads (Lane::current) are the same before and after.
+/// threads (TraceBuffer::current) are the same before and after.
 inline bool pending_at(const Watched& watched, uint32_t i, ring::Request* request, Pending* pending) {
   const uint64_t key = load(watched.requests[i].key);
   if (key == 0) return false;

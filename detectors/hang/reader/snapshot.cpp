@@ -51,12 +51,12 @@ bool find_section(const ring::Header& header, const char* name, uint64_t mapped,
 bool attach(Watched& watched, const ring::Header* header, uint64_t mapped, int32_t rank) {
   Watched made = {};
   if (load(header->magic) != ring::kMagic || header->version != ring::kVersion || header->file_bytes > mapped ||
-      !find_section(*header, "lanes", mapped, &made.lanes, &made.lane_count) ||
+      !find_section(*header, "lanes", mapped, &made.traces, &made.trace_count) ||
       !find_section(*header, "comms", mapped, &made.comms, &made.comm_count) ||
       !find_section(*header, "requests", mapped, &made.requests, &made.request_count) ||
       !find_section(*header, "modules", mapped, &made.modules, &made.module_count))
     return false;
-  made.lane_count = made.lane_count < kSharedLanes ? made.lane_count : kSharedLanes;
+  made.trace_count = made.trace_count < kSharedTraces ? made.trace_count : kSharedTraces;
   while (made.request_count & (made.request_count - 1))  // buckets are a power of two
     made.request_count &= made.request_count - 1;
   made.rank = rank;
@@ -82,7 +82,7 @@ bool open_one(Watched& watched, int32_t rank) {
   if (runtime.header == nullptr) return false;
   if (rank == runtime.rank)  // may be in anonymous memory
     return attach(watched, runtime.header, runtime.header->file_bytes, rank);
-  if (launch_nonce_of(rank) == 0) return false;  // not known to carry resil
+  if (launch_nonce_of(rank) == 0) return false;  // not known to are preloaded
   char path[256];
   segment_path_of(rank, path, sizeof(path));
   return watched_open_file(watched, path, rank);
@@ -146,28 +146,28 @@ QuickLook look(Watched& watched, uint64_t now_ns) {
   quick.inside_finalize = phase == ring::Phase::kFinalizing;
   uint64_t calls = 0, polls = 0, mark = 0;
   uint32_t chosen = ~0u;
-  for (uint32_t i = 0; i < watched.lane_count; ++i) {
-    const ring::Lane& lane = watched.lanes[i];
+  for (uint32_t i = 0; i < watched.trace_count; ++i) {
+    const ring::TraceBuffer& trace = watched.traces[i];
     const Wait& wait = watched.section->waits[i];
-    const uint64_t instance = load(wait.instance), current = load(lane.current), steps = load(wait.steps),
+    const uint64_t instance = load(wait.instance), current = load(trace.current), steps = load(wait.steps),
                    polled = load(wait.polls);
     const uint64_t run = instance == (kRun | steps) ? instance : 0;
     calls += steps + polled;
     polls += polled;
     mark = hash_combine(hash_combine(mark, steps), run != 0 ? run : current);
-    watched.lane_polling[i] =
-        watched.looked && run != 0 && run == watched.lane_run[i] && polled != watched.lane_polls[i];
-    watched.lane_run[i] = run;
-    watched.lane_polls[i] = polled;
-    const bool live = load(lane.state) == static_cast<uint32_t>(ring::LaneState::kLive);
-    if (!live || (chosen != ~0u && lane.tid != watched.pid)) continue;
+    watched.trace_polling[i] =
+        watched.looked && run != 0 && run == watched.trace_run[i] && polled != watched.trace_polls[i];
+    watched.trace_run[i] = run;
+    watched.trace_polls[i] = polled;
+    const bool live = load(trace.state) == static_cast<uint32_t>(ring::TraceState::kLive);
+    if (!live || (chosen != ~0u && trace.tid != watched.pid)) continue;
     chosen = i;
     quick.in_mpi = current != 0;
-    quick.polling = watched.lane_polling[i];
+    quick.polling = watched.trace_polling[i];
     quick.instance = run != 0 ? run : current;
     quick.open_since_ns = 0;
     if (current != 0) {
-      const ring::Record record = copy_of(lane.records[(current - 1) % ring::kRecordsPerLane]);
+      const ring::Record record = copy_of(trace.records[(current - 1) % ring::kRecordsPerTrace]);
       const uint64_t since = realtime_of(*watched.header, record.time);
       quick.open_since_ns = since < now_ns ? since : now_ns;
     }

@@ -17,17 +17,17 @@ struct Watched {
   const Section* section;  ///< null: that rank runs without hang detection
   int32_t rank, pid;
   uint64_t pid_start;
-  const ring::Lane* lanes;
+  const ring::TraceBuffer* traces;
   const ring::Comm* comms;
   const ring::Request* requests;
   const Pending* pending;
   const ring::Module* modules;
-  uint32_t lane_count, comm_count, request_count, module_count;  ///< lanes: at most kSharedLanes
+  uint32_t trace_count, comm_count, request_count, module_count;  ///< lanes: at most kSharedTraces
   // of the last quick look
-  uint64_t calls, polls;  ///< sums over the lanes, local queries not counted
+  uint64_t calls, polls;  ///< sums over the trace buffers, local queries not counted
   uint64_t mark;  ///< changes with every call that is entered or left, but not within a run of polls
-  uint64_t lane_polls[kSharedLanes], lane_run[kSharedLanes];  ///< run: Wait::instance of the run of polls, 0: none
-  bool lane_polling[kSharedLanes];  ///< the run went on between the last two looks
+  uint64_t trace_polls[kSharedTraces], trace_run[kSharedTraces];  ///< run: Wait::instance of the run of polls, 0: none
+  bool trace_polling[kSharedTraces];  ///< the run went on between the last two looks
   bool looked;
 };
 
@@ -63,8 +63,8 @@ constexpr uint32_t kStateRoom = 16 << 10;
 uint32_t answer(Watched* watched, uint32_t count, const Question* questions, uint32_t question_count, Answer* answers,
                 uint32_t room);
 
-/// The lane of the first thread that called MPI; null when the ring makes no sense.
-const ring::Lane* first_lane(const Watched& watched);
+/// The trace buffer of the first thread that called MPI; null when the ring makes no sense.
+const ring::TraceBuffer* first_trace(const Watched& watched);
 /// "lmp+0x1578" of an address in that rank; "MPI_COMM_WORLD" of a communicator's id. False: not known there.
 bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t bytes);
 bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes);

@@ -40,13 +40,13 @@ void each_pending(const Watched& watched, Visit visit) {
     else if (request.kind == static_cast<uint8_t>(ring::RequestKind::kSend) && pending.both)
       visit(comm_id(watched, request.comm), static_cast<int32_t>(pending.sequence >> 32), pending.receive_tag, false);
   }
-  for (uint32_t i = 0; i < watched.lane_count; ++i) {
-    const ring::Lane& lane = watched.lanes[i];
-    const uint64_t current = load(lane.current);
+  for (uint32_t i = 0; i < watched.trace_count; ++i) {
+    const ring::TraceBuffer& trace = watched.traces[i];
+    const uint64_t current = load(trace.current);
     const Wait wait = copy_of(watched.section->waits[i]);
     if (current == 0 || wait.instance != current) continue;
-    const ring::Record record = copy_of(lane.records[(current - 1) % ring::kRecordsPerLane]);
-    if (record.call >= kCallCount || load(lane.current) != current ||
+    const ring::Record record = copy_of(trace.records[(current - 1) % ring::kRecordsPerTrace]);
+    if (record.call >= kCallCount || load(trace.current) != current ||
         load(watched.section->waits[i].instance) != current)
       continue;
     const auto id = static_cast<CallId>(record.call);

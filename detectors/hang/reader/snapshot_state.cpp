@@ -276,7 +276,7 @@ void add_run(Builder& b, ThreadWait& thread, const Wait& wait) {
 
 bool waits_for_any(Completion of) { return of == Completion::kAny || of == Completion::kSome; }
 
-/// MPI_Win_start, complete, wait, lock, unlock, flush and their kin.
+/// MPI_Win_start, complete, wait, lock, unlock, flush and the like.
 void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
   const auto id = static_cast<CallId>(call);
   const WindowCall of = call_info(id).window;
@@ -416,23 +416,23 @@ uint32_t module_of(const Watched& watched, uint64_t site) {
 enum class Read { kOutside, kInside, kMoving };
 
 /// One thread at one instant. kMoving: it entered or left a call meanwhile; nothing was added.
-Read read_lane(Builder& b, uint32_t index) {
-  const ring::Lane& lane = b.watched.lanes[index];
+Read read_trace(Builder& b, uint32_t index) {
+  const ring::TraceBuffer& trace = b.watched.traces[index];
   const Wait& slot = b.section.waits[index];
-  const uint64_t current = load(lane.current), head = load(lane.head), steps = load(slot.steps),
+  const uint64_t current = load(trace.current), head = load(trace.head), steps = load(slot.steps),
                  instance = load(slot.instance);
   const uint64_t run = instance == (kRun | steps) ? instance : 0;
   const uint64_t polls = load(slot.polls);
-  const bool polling = run != 0 && run == b.watched.lane_run[index] &&
-                       (b.watched.lane_polling[index] || polls != b.watched.lane_polls[index]);
+  const bool polling = run != 0 && run == b.watched.trace_run[index] &&
+                       (b.watched.trace_polling[index] || polls != b.watched.trace_polls[index]);
   if ((current == 0 && !polling) || (current == 0 && head == 0)) return Read::kOutside;
   const Wait wait = copy_of(slot);
-  ring::Record record = copy_of(lane.records[((current != 0 ? current : head) - 1) % ring::kRecordsPerLane]);
+  ring::Record record = copy_of(trace.records[((current != 0 ? current : head) - 1) % ring::kRecordsPerTrace]);
   // Between two polls of a run, local queries may have been recorded.
   for (uint64_t back = 1; current == 0 && back < 16 && back < head && record.call < kCallCount &&
                           !is_poll(meaning_of(static_cast<CallId>(record.call)).role);
        ++back)
-    record = copy_of(lane.records[(head - 1 - back) % ring::kRecordsPerLane]);
+    record = copy_of(trace.records[(head - 1 - back) % ring::kRecordsPerTrace]);
   if (record.call >= kCallCount) return Read::kMoving;
   const uint32_t parts_before = b.state.part_count;
   ThreadWait& thread = b.threads[b.state.thread_count];
@@ -442,7 +442,7 @@ Read read_lane(Builder& b, uint32_t index) {
   thread.entered_ns = realtime_of(*b.watched.header, record.time);
   thread.site = record.site;
   thread.site_module = module_of(b.watched, record.site);
-  thread.tid = lane.tid;
+  thread.tid = trace.tid;
   thread.call = record.call;
   thread.kind = WaitKind::kAll;
   thread.first_part = parts_before;
@@ -452,7 +452,7 @@ Read read_lane(Builder& b, uint32_t index) {
     add_other(b, thread, record.call);
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   const bool same =
-      load(slot.steps) == steps && load(slot.instance) == instance && (run != 0 || load(lane.current) == current);
+      load(slot.steps) == steps && load(slot.instance) == instance && (run != 0 || load(trace.current) == current);
   if (!same) {
     b.state.part_count = parts_before;
     return Read::kMoving;
@@ -480,13 +480,13 @@ bool threads_are_known(const Builder& b) {
 
 void read_threads(Builder& b) {
   uint32_t outside = 0;
-  for (uint32_t i = 0; i < b.watched.lane_count; ++i) {
+  for (uint32_t i = 0; i < b.watched.trace_count; ++i) {
     const uint64_t polls = load(b.section.waits[i].polls);
     b.state.polls += polls;
     b.state.calls += load(b.section.waits[i].steps) + polls;
-    if (load(b.watched.lanes[i].state) != static_cast<uint32_t>(ring::LaneState::kLive)) continue;
+    if (load(b.watched.traces[i].state) != static_cast<uint32_t>(ring::TraceState::kLive)) continue;
     Read read = Read::kMoving;
-    for (int tries = 0; tries < kTries && read == Read::kMoving; ++tries) read = read_lane(b, i);
+    for (int tries = 0; tries < kTries && read == Read::kMoving; ++tries) read = read_trace(b, i);
     outside += read != Read::kInside;
   }
   const bool multiple = load(b.section.thread_level) == 3;

@@ -78,8 +78,8 @@ uint32_t read_memberships(const Watched& watched, const Part* parts, uint32_t pa
 
 uint32_t live_threads(const Watched& watched) {
   uint32_t live = 0;
-  for (uint32_t i = 0; load(watched.section->thread_level) == 3 && i < watched.lane_count; ++i)
-    live += load(watched.lanes[i].state) == static_cast<uint32_t>(ring::LaneState::kLive);
+  for (uint32_t i = 0; load(watched.section->thread_level) == 3 && i < watched.trace_count; ++i)
+    live += load(watched.traces[i].state) == static_cast<uint32_t>(ring::TraceState::kLive);
   return live;
 }
 

@@ -39,7 +39,7 @@ enum class Role : uint8_t {
   kFinalize,
   kWindow,  ///< MPI_Win_fence, MPI_Win_free: collective over a window
   kFile,  ///< collective over a file
-  kSync,  ///< MPI_Win_post, start, complete, wait, lock, unlock, flush and their kin
+  kSync,  ///< MPI_Win_post, start, complete, wait, lock, unlock, flush and the like
   kSyncPoll,  ///< MPI_Win_test
   kOperate,  ///< MPI_Put and all that moves data to or from a window
 };

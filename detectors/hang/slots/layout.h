@@ -4,8 +4,9 @@
 // record - whom a call waits for, how many messages of each envelope it has sent and awaited, which collectives it has
 // called. Plain stores of the rank's own threads; read by other processes at any instant (a writer may die anywhere).
 //
-// What is already in the ring: Lane::current and the open record (inside MPI or not, call, communicator, peer, tag,
-// bytes, call site, time of entry), Lane::calls (enter counter), Record::repeat (poll counter), Comm::collectives.
+// What is already in the ring: TraceBuffer::current and the open record (inside MPI or not, call, communicator, peer,
+// tag, bytes, call site, time of entry), TraceBuffer::calls (enter counter), Record::repeat (poll counter),
+// Comm::collectives.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ constexpr uint32_t kTracks = 128;  ///< communicators whose collectives are comp
 constexpr uint32_t kRecent = 16;  ///< signatures kept for each
 constexpr uint32_t kEarly = 32;
 constexpr uint32_t kLevels = 16;  ///< of check points: level k holds multiples of 2^k
-constexpr uint32_t kSharedLanes = 8;  ///< threads beyond have no wait of their own: the rank's state is then unknown
+constexpr uint32_t kSharedTraces = 8;  ///< threads beyond have no wait of their own: the rank's state is then unknown
 constexpr uint32_t kProbes = 8;  ///< messages that one run of polls asks for
 constexpr uint32_t kOwnThreads = 61;
 constexpr uint32_t kWindows = 64;  ///< windows whose collectives are numbered
@@ -63,16 +64,16 @@ enum WaitFlag : uint8_t {
   kEmptyHere = 8,  ///< collectives: this rank receives no data
 };
 
-/// What the open call of one lane waits for, beyond its flight record. Valid for the call whose Lane::current is
-/// `instance`, which is stored last and 0 while the rest is written. A run of polls that find nothing, with nothing
-/// else called in between (local queries aside), has one Wait for all of its calls: `instance` is kRun | `steps`; keys
-/// and probes are added to it as the run goes on.
+/// What the open call of one trace buffer waits for, beyond its flight record. Valid for the call whose
+/// TraceBuffer::current is `instance`, which is stored last and 0 while the rest is written. A run of polls that find
+/// nothing, with nothing else called in between (local queries aside), has one Wait for all of its calls: `instance` is
+/// kRun | `steps`; keys and probes are added to it as the run goes on.
 struct Wait {
   uint64_t instance;
   uint32_t count;  ///< completing calls: requests given that can be waited for, at most kWaitedKeys + 1
   uint32_t kept;  ///< of which are in `keys`; handle bits, compare ring::Request::key
   int32_t peer;  ///< world rank of destination, source or root; kAnySource, kProcNull, kUnknownRank, kNoPeer
-  int32_t receive_peer;  ///< likewise: source of a call that also receives (MPI_Sendrecv and its kin); else kNoPeer
+  int32_t receive_peer;  ///< likewise: source of a call that also receives (MPI_Sendrecv and the like); else kNoPeer
   int32_t receive_tag;
   uint32_t send_ordinal;  ///< of this message among those sent with its envelope, from 1; 0: none, or not known
   uint32_t receive_ordinal;  ///< of this receive among those posted with its envelope, from 1; 0: none, or not known
@@ -82,7 +83,7 @@ struct Wait {
   uint8_t reserved;
   uint64_t signature;  ///< collectives: see signature.h
   uint64_t sequence;  ///< collectives: number on the communicator, see Track
-  uint64_t polls;  ///< completing or probing polls so far that found nothing, over the life of the lane
+  uint64_t polls;  ///< completing or probing polls so far that found nothing, over the life of the trace buffer
   uint64_t steps;  ///< all other calls but local queries, likewise, and polls that found something
   uint64_t keys[kWaitedKeys];  ///< synchronisation: id of the window or communicator, then `kept` entries SyncKey
   Probe probes[kProbes];
@@ -108,7 +109,7 @@ struct Pending {
   uint32_t ordinal;  ///< point-to-point: among those of its envelope, from 1; collectives: the bytes of the signature
   uint8_t mode;  ///< SendMode; collectives: the operator of the signature
   uint8_t flags;  ///< WaitFlag
-  uint8_t both;  ///< MPI_Isendrecv and its kin: also a receive, see `sequence`
+  uint8_t both;  ///< MPI_Isendrecv and the like: also a receive, see `sequence`
   uint8_t reserved;
   int32_t receive_tag;  ///< of those. Persistent collectives: number of the call that made it; 0: cannot be told
   uint64_t
@@ -167,7 +168,7 @@ enum IrregularFlag : uint32_t {
   kCancelled = 1,  ///< MPI_Cancel was called: counts of receives are bounds only
   kFailedCall = 2,  ///< a point-to-point or collective call failed
   kLostEnvelope = 4,  ///< a message found no envelope, not even of other tags
-  kLostThread = 8,  ///< more threads than shared lanes
+  kLostThread = 8,  ///< more threads than shared trace buffers
   kOtherWorld = 16,  ///< MPI_Comm_spawn, accept, connect or join was called: unseen ranks may send
   kPartitionedUse = 32,
   kUnknownSource = 64,  ///< a wildcard receive whose status nobody could read
@@ -203,7 +204,7 @@ struct Section {
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
   uint64_t persistent_collectives;  ///< made so far
   DeviceWork device[kDeviceWaits + kDeviceCopies];
-  Wait waits[kSharedLanes];
+  Wait waits[kSharedTraces];
   WindowSlot windows[kWindows];
   WindowSlot files[kFiles];
   Hold holds[kHolds];

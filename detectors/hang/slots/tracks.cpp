@@ -42,9 +42,9 @@ uint64_t bytes_of(Event& e, Kind kind) {
     case Kind::kReduceScatter:
     case Kind::kReduceScatterBlock: return signature_bytes(e.bytes);
     case Kind::kAllgather:
-    case Kind::kAlltoall: return signature_bytes(side_bytes(e, e.receive));
-    case Kind::kGather: return signature_bytes(side_bytes(e, root ? e.receive : e.send));
-    case Kind::kScatter: return signature_bytes(side_bytes(e, root ? e.send : e.receive));
+    case Kind::kAlltoall: return signature_bytes(argument_bytes(e, e.receive));
+    case Kind::kGather: return signature_bytes(argument_bytes(e, root ? e.receive : e.send));
+    case Kind::kScatter: return signature_bytes(argument_bytes(e, root ? e.send : e.receive));
     default: return kBytesNotCompared;
   }
 }

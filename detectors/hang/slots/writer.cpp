@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See writer.h. Each lane has one writer, its thread; envelopes are shared by all threads.
+// See writer.h. Each trace buffer has one writer, its thread; envelopes are shared by all threads.
 
 #include "detectors/hang/slots/writer.h"
 
@@ -28,7 +28,7 @@ namespace {
 
 using Hook = void (*)(Event& e);
 Hook enter_of[kCallCount], leave_of[kCallCount];  // by call: as little as each needs
-Wait private_waits[kThreadSlots];  // of lanes that nobody else sees
+Wait private_waits[kThreadSlots];  // of trace buffers that nobody else sees
 int32_t threads_before[256];
 int threads_before_count;
 SpinLock own_threads_lock;
@@ -97,9 +97,9 @@ void enter_finalize(Event& e, Wait& wait) {
   wait.sequence = 0;
   // Attributes are set by a local call, which no module sees; on which communicator is not known.
   uint64_t attributes = 0;
-  for (uint32_t lane = 0; lane < runtime.lane_count; ++lane)
+  for (uint32_t trace = 0; trace < runtime.trace_count; ++trace)
     for (const CallId id : {CallId::kMPI_Comm_set_attr, CallId::kMPI_Attr_put})
-      attributes += runtime.lanes[lane].counters[static_cast<unsigned>(id)].count;
+      attributes += runtime.traces[trace].counters[static_cast<unsigned>(id)].count;
   if (attributes != 0) set_irregular(kSelfAttribute);
   if (!runtime_has_world()) return;
   if (const CommInfo* world = comm_lookup(*e.thread, backend->comm_world()); can_be_counted(world)) {
@@ -468,7 +468,7 @@ bool writer_start() {
   writer.empty_key = backend->request_empty() != 0 ? backend->request_empty() : writer.null_key;
   writer.handle_bytes = backend->handle_bytes;
   for (uint32_t i = 0; i < kThreadSlots; ++i) {
-    const bool shown = i < kSharedLanes && i < runtime.lane_count;
+    const bool shown = i < kSharedTraces && i < runtime.trace_count;
     thread_slots[i].wait = shown ? &section->waits[i] : &private_waits[i];
   }
   char scratch[2048];
@@ -497,15 +497,15 @@ void writer_after_init() {
   for (int i = 0; threads_before_count >= 0 && threads_before_count <= kRoom && i < count && i < kRoom; ++i) {
     bool was_there = now[i] == getpid();
     for (int k = 0; k < threads_before_count && !was_there; ++k) was_there = threads_before[k] == now[i];
-    for (uint32_t lane = 0; lane < runtime.lane_count && !was_there; ++lane)
-      was_there = runtime.lanes[lane].tid == now[i];
+    for (uint32_t trace = 0; trace < runtime.trace_count && !was_there; ++trace)
+      was_there = runtime.traces[trace].tid == now[i];
     if (!was_there) own_thread(now[i], true);
   }
   threads_before_count = -1;  // once: what a session finds later may be the program's
 }
 
 void writer_thread_start(Thread& thread) {
-  if (writer.section != nullptr && thread.lane_index >= kSharedLanes) set_irregular(kLostThread);
+  if (writer.section != nullptr && thread.trace_index >= kSharedTraces) set_irregular(kLostThread);
 }
 
 void writer_enter(Event& e) { enter_of[static_cast<unsigned>(e.id)](e); }

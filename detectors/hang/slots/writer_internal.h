@@ -14,9 +14,9 @@
 
 namespace resil::hang {
 
-/// What a thread keeps, by lane.
+/// What a thread keeps, by trace buffer.
 struct alignas(64) ThreadSlot {
-  Wait* wait;  ///< in the section; of lanes beyond it, private
+  Wait* wait;  ///< in the section; of trace buffers beyond it, private
   uint64_t op;  ///< handle last asked for
   OpKind op_kind;
   uint32_t cursor;  ///< runs of polls: which key comes next if they go round
@@ -34,7 +34,7 @@ struct Writer {
 };
 extern Writer writer;
 
-inline ThreadSlot& slot_of(const Event& e) { return thread_slots[e.thread->lane_index % kThreadSlots]; }
+inline ThreadSlot& slot_of(const Event& e) { return thread_slots[e.thread->trace_index % kThreadSlots]; }
 
 /// Around the writing of a Wait: no reader takes it for that of a call while it is written.
 inline void wait_begin(Wait& wait) {
@@ -97,12 +97,12 @@ int window_index(uint64_t handle);
 void epochs_begin(uint32_t index, CommInfo& comm);
 /// It is freed: no lock of it is held.
 void epochs_end(uint32_t index);
-/// Before and after MPI_Win_post, start, complete, wait, lock, unlock and flush, and their kin.
+/// Before and after MPI_Win_post, start, complete, wait, lock, unlock and flush, and the like.
 void sync_enter(Event& e, Wait& wait);
 void sync_leave(Event& e);
 /// Before MPI_Win_test: what it asks for, as a probe. False: nobody can tell.
 bool sync_polled(const Event& e, Probe* probe);
-/// Before MPI_Put and its kin.
+/// Before MPI_Put and the like.
 void operate_enter(Event& e);
 
 // --- between.cpp ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lanes and sums of the ledger, without MPI: what a sender announced against what was received, in every order in which
-// the two can become known.
+// Matching queues and sums of the ledger, without MPI: what a sender announced against what was received, in every
+// order in which the two can become known.
 #include <catch2/catch.hpp>
 
 #include <bit>
@@ -34,7 +34,7 @@ using namespace resil::ledger;
 namespace {
 
 Peer fresh(int rank) {
-  static const bool made = lanes_create();
+  static const bool made = match_queues_create();
   REQUIRE(made);
   coverage = {};
   dropped.clear();
@@ -56,7 +56,7 @@ struct Pair {
 
   void sent(const Record& record) {
     Difference difference;
-    lane_sent(peer, record, ordinal++, &difference);
+    match_queue_sent(peer, record, ordinal++, &difference);
     peer.total_there = ordinal;
     peer.sum_there += record_sum(record);
     peer.sums_hold_there = true;
@@ -66,7 +66,7 @@ struct Pair {
     Difference difference;
     peer.expected += 1;
     peer.sum_in += record_sum(record);
-    lane_received(peer, record, evidence, &difference);
+    match_queue_received(peer, record, evidence, &difference);
     if (difference.found) found.push_back(difference);
   }
 };
@@ -126,7 +126,7 @@ TEST_CASE("packets of a lane meet in order, lanes in any order") {
     CHECK(coverage.checked_messages == count - wrong.size());
     CHECK(peer.own_pending == 0);
     CHECK(peer.pending_bytes == 0);
-    CHECK(peer.lane_nodes == 0);
+    CHECK(peer.match_queue_nodes == 0);
     CHECK(dropped.size() == count - wrong.size());
   }
 }
@@ -150,7 +150,7 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
     uint64_t said = 0, taken = 0, wrong = 0, quick = 0, run_records = 0, total = 0, sum = 0;
     auto take = [&](uint32_t most) {  // take_stream()
       while (most != 0) {
-        const uint32_t run = lanes_take(peer, most, &total, &sum);
+        const uint32_t run = match_queues_take(peer, most, &total, &sum);
         REQUIRE(run <= most);
         run_records += run;
         most -= run;
@@ -231,7 +231,7 @@ TEST_CASE("a lane that several threads use is compared as a multiset") {
     }
     INFO("seed " << seed);
     CHECK(pair.found.empty());
-    for (Difference difference; lanes_pair_leftovers(peer, &difference);) {
+    for (Difference difference; match_queues_pair_leftovers(peer, &difference);) {
       if (difference.found) pair.found.push_back(difference);
       difference.found = false;
     }
@@ -239,7 +239,7 @@ TEST_CASE("a lane that several threads use is compared as a multiset") {
     if (damaged) CHECK(pair.found[0].received.digest == 7);
     CHECK(peer.own_pending == 0);
     CHECK(coverage.checked_messages == count - damaged);
-    CHECK(peer.lane_nodes == 0);
+    CHECK(peer.match_queue_nodes == 0);
   }
 }
 
@@ -250,9 +250,9 @@ TEST_CASE("leftovers of a multiset are not paired while something is on its way"
   pair.sent(packet(1, 11, kUnordered));
   pair.received(packet(1, 12));
   Difference difference;
-  CHECK_FALSE(lanes_pair_leftovers(peer, &difference));
+  CHECK_FALSE(match_queues_pair_leftovers(peer, &difference));
   pair.received(packet(1, 11));
-  CHECK(lanes_pair_leftovers(peer, &difference));
+  CHECK(match_queues_pair_leftovers(peer, &difference));
   CHECK(difference.found);
 }
 
@@ -279,7 +279,7 @@ TEST_CASE("a packet that is put back is the next one of its lane") {
   REQUIRE(pair.found.size() == 1);
   CHECK(peer.own_pending == 2);
   Difference difference;
-  lane_put_back(peer, pair.found[0].received, pair.found[0].evidence, &difference);
+  match_queue_put_back(peer, pair.found[0].received, pair.found[0].evidence, &difference);
   CHECK_FALSE(difference.found);
   CHECK(peer.own_pending == 3);
   pair.sent(packet(1, 20));
@@ -289,12 +289,12 @@ TEST_CASE("a packet that is put back is the next one of its lane") {
   CHECK(peer.own_pending == 0);
   CHECK(coverage.checked_messages == 3);
 
-  // The lane's last one, with the sender's next record waiting: compared at once.
+  // The matching queue's last one, with the sender's next record waiting: compared at once.
   pair.received(packet(5, 1));
   pair.sent(packet(5, 2));
   REQUIRE(pair.found.size() == 2);
   pair.sent(packet(5, 1));
-  lane_put_back(peer, packet(5, 1), 0, &difference);
+  match_queue_put_back(peer, packet(5, 1), 0, &difference);
   CHECK_FALSE(difference.found);
   CHECK(peer.own_pending == 0);
 }
@@ -305,7 +305,7 @@ TEST_CASE("lost records: the sums decide, and matching begins anew") {
   for (uint64_t i = 0; i < 1000; ++i) pair.received(packet(i % 7, i * i), i + 1);
   for (uint64_t i = 0; i < 400; ++i) pair.sent(packet(i % 7, i * i));
   CHECK(coverage.checked_messages == 400);
-  lanes_abandon(peer);
+  match_queues_abandon(peer);
   CHECK(dropped.size() == 1000);
   CHECK(peer.own_pending == 600);
   for (uint64_t i = 400; i < 1000; ++i) {
@@ -325,7 +325,7 @@ TEST_CASE("sums do not agree when a packet is wrong, missing, or in another lane
   for (int what = 0; what < 4; ++what) {
     Peer peer = fresh(next_rank++);
     Pair pair{peer, 0, {}};
-    lanes_abandon(peer);
+    match_queues_abandon(peer);
     for (uint64_t i = 0; i < 10; ++i) {
       pair.sent(packet(1, i));
       Record record = packet(1, i);
@@ -353,20 +353,20 @@ TEST_CASE("a good-bye's sums count records for lanes only once") {
 TEST_CASE("many lanes: the table grows, drops empty ones, and keeps the order of the others") {
   Peer peer = fresh(next_rank++);
   Pair pair{peer, 0, {}};
-  constexpr uint64_t kLanes = 20000;
+  constexpr uint64_t kMatchQueues = 20000;
   for (uint64_t round = 0; round < 2; ++round)
-    for (uint64_t i = 0; i < kLanes; ++i)
-      pair.sent(packet(static_cast<uint32_t>(i), round * kLanes + i, i % 11 == 0 ? kUnordered : 0));
-  for (uint64_t i = kLanes; i-- > 0;) pair.received(packet(static_cast<uint32_t>(i), i));
+    for (uint64_t i = 0; i < kMatchQueues; ++i)
+      pair.sent(packet(static_cast<uint32_t>(i), round * kMatchQueues + i, i % 11 == 0 ? kUnordered : 0));
+  for (uint64_t i = kMatchQueues; i-- > 0;) pair.received(packet(static_cast<uint32_t>(i), i));
   for (uint64_t i = 0; i < 100000; ++i) {  // short-lived ones
     pair.sent(packet(static_cast<uint32_t>(1000000 + i), i));
     pair.received(packet(static_cast<uint32_t>(1000000 + i), i));
   }
-  for (uint64_t i = 0; i < kLanes; ++i) pair.received(packet(static_cast<uint32_t>(i), kLanes + i));
+  for (uint64_t i = 0; i < kMatchQueues; ++i) pair.received(packet(static_cast<uint32_t>(i), kMatchQueues + i));
   CHECK(pair.found.empty());
-  CHECK(coverage.checked_messages == 2 * kLanes + 100000);
+  CHECK(coverage.checked_messages == 2 * kMatchQueues + 100000);
   CHECK(peer.own_pending == 0);
-  CHECK(peer.lane_nodes == 0);
+  CHECK(peer.match_queue_nodes == 0);
 }
 
 TEST_CASE("more unmatched records than there is memory for: no false difference, sums decide, others go on") {
@@ -403,7 +403,7 @@ TEST_CASE("lost records of a peer whose sums cannot agree: every packet has its 
     for (uint64_t i = 1; i < 10; ++i) pair.received(packet(1, i), i);
     if (at_sender) peer.sums_hold_there = false;
     else peer.sums_hold_in = false;
-    lanes_abandon(peer);
+    match_queues_abandon(peer);
     CHECK(coverage.uncovered_messages[static_cast<int>(Reason::kMemory)] == 9);
     CHECK(coverage.uncovered_bytes[static_cast<int>(Reason::kMemory)] == 72);
     pair.received(packet(1, 10), 10);

@@ -9,7 +9,7 @@
 
 namespace resil {
 
-struct Claim {
+struct DirectoryLock {
   uint64_t id;  ///< nonce of the rank that made it
   int64_t time;  ///< milliseconds since 1970, by that rank's clock
   char name[200];  ///< what all ranks of a launch compute alike before MPI_Init; may come again in a later launch
@@ -18,16 +18,16 @@ struct Claim {
   char launch[17];  ///< launch key; "" until it is agreed
 };
 
-enum class ClaimState { kNone, kThere, kOther };
+enum class LockState { kNone, kThere, kOther };
 
 /// kOther: there is something of that name that is no claim of this user, or none that can be read.
-ClaimState claim_read(int directory, Claim* claim);
+LockState directory_lock_read(int directory, DirectoryLock* claim);
 /// 0; EEXIST when there is anything of that name; else errno. Among several callers one at most gets 0.
-int claim_make(int directory, const Claim& claim);
+int directory_lock_make(int directory, const DirectoryLock& claim);
 /// Replaces it. False: errno.
-bool claim_replace(int directory, const Claim& claim);
-void claim_remove(int directory);
+bool directory_lock_replace(int directory, const DirectoryLock& claim);
+void directory_lock_remove(int directory);
 /// Copies a text, without what JSON would escape or a shell might mind.
-void claim_text(char* to, unsigned long bytes, const char* from);
+void directory_lock_text(char* to, unsigned long bytes, const char* from);
 
 }  // namespace resil

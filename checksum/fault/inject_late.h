@@ -24,7 +24,7 @@ struct Injection {
   const char* remark;  ///< null: none
 };
 
-struct Landing {
+struct LateWrite {
   std::atomic<bool> pending;
   bool used;  ///< since the call began
   std::atomic<bool> by_timer;
@@ -40,11 +40,11 @@ struct Landing {
 
 /// From now on it is due; starts the clock if there is a delay. The landing is filled and not pending; application's
 /// thread.
-void arm(Landing& landing);
+void arm(LateWrite& late_write);
 /// The data at that address has been read for the Nth time.
-void looked_at(Landing& landing, const void* buffer, uint32_t looks);
+void looked_at(LateWrite& late_write, const void* buffer, uint32_t looks);
 /// Lands now if it has not yet; stops the clock. True: the timer was first.
-bool force(Landing& landing);
-void forget_timer(Landing& landing);
+bool force(LateWrite& late_write);
+void forget_timer(LateWrite& late_write);
 
 }  // namespace resil::fault

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sender's side of lone large messages: copies down chunk by chunk, the head in its turn among the messages of its
-// lane, the chunks as soon as they are down. See lone.h.
+// The sender's side of chunked large messages: copies down chunk by chunk, the head in its turn among the messages of
+// its send queue, the chunks as soon as they are down. See chunked.h.
 
 #include <string.h>
 
 #include "pipeline/gpu/pinned.h"
-#include "pipeline/staging/lone_peer.h"
+#include "pipeline/staging/chunked_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
@@ -26,7 +26,7 @@ memory::Pool<Sending, &Sending::next, 16, 4096> pool;
 constexpr uint64_t kMostSizes = (uint64_t{64} << 20) / 8 / kHeadUnit;
 constinit uint64_t sizes_sent[kMostSizes / 64];
 
-uint64_t size_index(uint64_t bytes) { return (bytes - lone_chunk / 8) / kHeadUnit; }
+uint64_t size_index(uint64_t bytes) { return (bytes - chunk_bytes / 8) / kHeadUnit; }
 
 /// Chunks are ranges of the buffer, and the head ends where an element does, whatever type receives it: MPICH does not
 /// deliver parts of elements.
@@ -40,7 +40,7 @@ bool can_be_cut(const Packet& packet) {
 
 void release(Sending* sending) {
   gpu::Device& device = *sending->message->packet.device;
-  lone_peer_leave(*sending);
+  chunked_peer_leave(*sending);
   for (const gpu::EventHandle event : sending->events)
     if (event != 0) gpu::event_release(device, event);
   gpu::pinned_release(sending->head);
@@ -55,7 +55,7 @@ bool copies_begin(Sending& sending) {
   const char* from = packet.buffer + packet.low;
   auto copy = [&](uint32_t event, char* to, uint64_t begin, uint64_t bytes) {
     return gpu::copy_down(device, to, from + begin, bytes) &&
-           gpu::event_record(device, gpu::Lane::kDown, sending.events[event]);
+           gpu::event_record(device, gpu::StreamRole::kDown, sending.events[event]);
   };
   const uint32_t downs = cut.peer != 0 ? 0 : cut.chunks;
   for (uint32_t i = 0; i <= downs; ++i)
@@ -84,14 +84,14 @@ bool advance_one(Sending& sending, bool wait) {
   bool asked = false;
   while (sending.posted < cut.chunks) {
     const uint32_t i = sending.posted;
-    const gpu::State state = cut.peer != 0 ? lone_peer_state(sending, wait) : state_of(sending, i + 1, wait);
+    const gpu::State state = cut.peer != 0 ? chunked_peer_state(sending, wait) : state_of(sending, i + 1, wait);
     if (state == gpu::State::kPending) break;
     const bool good = state == gpu::State::kDone && !sending.message->failed;
     if (!good && !sending.message->failed) copy_failed(*sending.message, cut.peer != 0 ? "across" : "down");
     // Nothing in place of data that could not be had: the receiver is not to wait for it.
     const void* data = cut.peer != 0 ? static_cast<const void*>(&sending.says.total) : sending.host + cut.begin(i);
-    if (!backend->send(private_comm(), data, good ? cut.wire(i) : 0, sending.to, lone_tag(sending.grant->number, i + 1),
-                       &sending.requests[i])) {
+    if (!backend->send(private_comm(), data, good ? cut.wire(i) : 0, sending.to,
+                       chunked_tag(sending.grant->number, i + 1), &sending.requests[i])) {
       sending.message->failed = true;
       sending.requests[i] = backend->request_null();
     }
@@ -109,28 +109,28 @@ bool advance_one(Sending& sending, bool wait) {
 
 /// A message of `bytes` bytes follows that has not been cut.
 void announce_itself(Thread& thread, const MessageEnvelope& to, uint64_t bytes) {
-  const uint64_t least = lone_chunk / 8;
+  const uint64_t least = chunk_bytes / 8;
   if (bytes % kHeadUnit != 0 || bytes < least || bytes >= 2 * least) return;
   sizes_sent[size_index(bytes) / 64] |= uint64_t{1} << size_index(bytes) % 64;
-  if (lone_held == 0) return;
-  const int world_rank = lone_world_rank(thread, to.comm, to.peer);
-  Grant* grant = world_rank >= 0 ? lone_grant_with_head(world_rank, bytes) : nullptr;
+  if (chunked_held == 0) return;
+  const int world_rank = chunked_world_rank(thread, to.comm, to.peer);
+  Grant* grant = world_rank >= 0 ? chunked_grant_with_head(world_rank, bytes) : nullptr;
   if (grant == nullptr) return;
   grant->spoiled = true;
   if (grant->free)  // else as soon as it is: a head that is under way has been announced, and goes before this message
-    lone_give_up(grant);
+    chunked_give_up(grant);
 }
 
 }  // namespace
 
-bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageEnvelope& to, MessagePart* part) {
-  if (!op->staged || op->packet.bytes < 2 * lone_chunk || mode == SendMode::kBuffered || !lone_usable() ||
+bool chunked_send_begins(Thread& thread, Message* op, SendMode mode, const MessageEnvelope& to, MessagePart* part) {
+  if (!op->staged || op->packet.bytes < 2 * chunk_bytes || mode == SendMode::kBuffered || !chunked_usable() ||
       !can_be_cut(op->packet))
     return false;
-  const int world_rank = lone_world_rank(thread, to.comm, to.peer);
-  Grant* grant = world_rank >= 0 ? lone_grant(thread, world_rank, op->packet.bytes) : nullptr;
-  if (grant != nullptr && grant->cut.peer != 0 && !lone_peer_open(*grant, *op->packet.device)) {
-    lone_refuse(grant);
+  const int world_rank = chunked_world_rank(thread, to.comm, to.peer);
+  Grant* grant = world_rank >= 0 ? chunked_grant(thread, world_rank, op->packet.bytes) : nullptr;
+  if (grant != nullptr && grant->cut.peer != 0 && !chunked_peer_open(*grant, *op->packet.device)) {
+    chunked_refuse(grant);
     return false;
   }
   Sending* sending = grant != nullptr ? pool.allocate() : nullptr;
@@ -142,8 +142,9 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
   sending->host = op->packet.host;
   sending->says = {op->packet.bytes, comm_lookup(thread, to.comm)->ring->id, to.tag, 0};
   const bool good = copies_begin(*sending);
-  op->packet.state = gpu::event_record(*op->packet.device, gpu::Lane::kDown, op->packet.event) ? PacketState::kCopying
-                                                                                               : PacketState::kFailed;
+  op->packet.state = gpu::event_record(*op->packet.device, gpu::StreamRole::kDown, op->packet.event)
+                         ? PacketState::kCopying
+                         : PacketState::kFailed;
   if (!good) {  // in one piece it says why
     packet_wait(&op->packet);
     release(sending);
@@ -151,15 +152,15 @@ bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageE
   }
   grant->free = grant->returned = false;
   grant->used = true;
-  if (grant->cut.peer != 0) lone_peer_defer(*sending);
-  op->lone = sending;
+  if (grant->cut.peer != 0) chunked_peer_defer(*sending);
+  op->chunked = sending;
   op->pieces = 2;
   *part = {sending->head, static_cast<int64_t>(grant->cut.head), backend->staging->byte_type()};
   return true;
 }
 
-PacketState lone_head(const Message& op, bool wait) {
-  switch (state_of(*op.lone, 0, wait)) {
+PacketState chunked_head(const Message& op, bool wait) {
+  switch (state_of(*op.chunked, 0, wait)) {
     case gpu::State::kPending: return PacketState::kCopying;
     case gpu::State::kDone: return PacketState::kReady;
     case gpu::State::kFailed: break;
@@ -167,37 +168,37 @@ PacketState lone_head(const Message& op, bool wait) {
   return PacketState::kFailed;
 }
 
-void lone_announce(Message& op) {
-  Sending& sending = *op.lone;
+void chunked_announce(Message& op) {
+  Sending& sending = *op.chunked;
   sending.announced = true;
   if (!backend->send(private_comm(), &sending.says, sizeof(sending.says), sending.to,
-                     lone_tag(sending.grant->number, 0), &sending.announcement))
+                     chunked_tag(sending.grant->number, 0), &sending.announcement))
     op.failed = true;
 }
 
-void lone_head_started(Thread&, Message* op) {
-  Sending* sending = op->lone;
+void chunked_head_started(Thread&, Message* op) {
+  Sending* sending = op->chunked;
   if (op->failed) {
     sending->grant->returned = !sending->announced;
     op->pieces = 1;
     packet_wait(&op->packet);
     return;
   }
-  lone_count_sent(sending->grant->cut);
+  chunked_count_sent(sending->grant->cut);
   sending->next = sendings;
   sendings = sending;
   work_begins();
 }
 
-void lone_release(Message* op) {
-  Grant* grant = op->lone->grant;
-  release(op->lone);
-  op->lone = nullptr;
+void chunked_release(Message* op) {
+  Grant* grant = op->chunked->grant;
+  release(op->chunked);
+  op->chunked = nullptr;
   grant->used = false;
-  lone_loosen(grant);
+  chunked_loosen(grant);
 }
 
-bool lone_sends_advance(Thread& thread, bool wait) {
+bool chunked_sends_advance(Thread& thread, bool wait) {
   bool asked = false;
   for (Sending** place = &sendings; *place != nullptr;) {
     Sending* sending = *place;
@@ -210,36 +211,38 @@ bool lone_sends_advance(Thread& thread, bool wait) {
     *place = sending->next;
     Message* op = sending->message;
     packet_wait(&op->packet);  // its event is behind the last chunk's
-    lone_peer_leave(*sending);
+    chunked_peer_leave(*sending);
     work_ends();
     finish(thread, op);
   }
   return asked;
 }
 
-void lone_give_up(Grant* grant) {
+void chunked_give_up(Grant* grant) {
   const Announcement given_up = {grant->cut.head, 0, 0, 0};
   uint64_t request;
-  if (backend->send(private_comm(), &given_up, sizeof(given_up), grant->to, lone_tag(grant->number, 0), &request))
+  if (backend->send(private_comm(), &given_up, sizeof(given_up), grant->to, chunked_tag(grant->number, 0), &request))
     backend->messages->wait(&request, nullptr);  // a few bytes, whose receive is posted
-  lone_forget(grant);
+  chunked_forget(grant);
 }
 
-void lone_wait_left(Message& op) {
+void chunked_wait_left(Message& op) {
   packet_wait(&op.packet);
-  if (op.lone != nullptr && op.lone->grant->cut.peer != 0) lone_peer_state(*op.lone, true);
+  if (op.chunked != nullptr && op.chunked->grant->cut.peer != 0) chunked_peer_state(*op.chunked, true);
 }
 
-bool lone_size_sent(uint64_t bytes) { return (sizes_sent[size_index(bytes) / 64] >> size_index(bytes) % 64 & 1) != 0; }
+bool chunked_size_sent(uint64_t bytes) {
+  return (sizes_sent[size_index(bytes) / 64] >> size_index(bytes) % 64 & 1) != 0;
+}
 
-void lone_before_send(Thread& thread, const Half& half) {
-  if (lone_chunk == 0 || half.count <= 0 || half.envelope.peer < 0) return;
+void chunked_before_send(Thread& thread, const Half& half) {
+  if (chunk_bytes == 0 || half.count <= 0 || half.envelope.peer < 0) return;
   announce_itself(thread, half.envelope,
                   static_cast<uint64_t>(half.count) * static_cast<uint64_t>(type_size(thread, half.type)));
 }
 
-void lone_starting(Event& e) {
-  if (lone_chunk == 0) return;
+void chunked_starting(Event& e) {
+  if (chunk_bytes == 0) return;
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t* words = request_cookies(*e.thread, request_handle(e.requests, i));
     const int64_t index = words != nullptr ? request_index(words) : -1;

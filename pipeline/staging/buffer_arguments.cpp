@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See sides.h. The blocks of a shadow: those that the call writes first, so that they are the beginning of its stream;
-// then a block that stays where it is (MPI_IN_PLACE), and those of neighbours that are MPI_PROC_NULL.
+// See buffer_arguments.h. The blocks of a shadow: those that the call writes first, so that they are the beginning of
+// its stream; then a block that stays where it is (MPI_IN_PLACE), and those of neighbours that are MPI_PROC_NULL.
 
-#include "pipeline/staging/sides.h"
+#include "pipeline/staging/buffer_arguments.h"
 
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/block_pool.h"
@@ -51,7 +51,7 @@ bool is_host(gpu::Memory memory) { return memory == gpu::Memory::kHost || memory
 
 }  // namespace
 
-Refusal side_open(Thread& thread, const FlatTransfer& flat, const int* sources, Packet* packet, Written* written) {
+Refusal argument_open(Thread& thread, const FlatTransfer& flat, const int* sources, Packet* packet, Written* written) {
   *packet = {};
   *written = {0, 0};
   if (!flat.any()) return Refusal::kHostBuffer;

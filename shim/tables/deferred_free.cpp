@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See held.h.
+// See deferred_free.h.
 
-#include "shim/tables/held.h"
+#include "shim/tables/deferred_free.h"
 
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
@@ -10,22 +10,22 @@
 
 namespace resil {
 
-uint32_t held_count;
+uint32_t deferred_free_count;
 
 namespace {
 
-struct Held {
+struct DeferredFree {
   uint64_t handle;
   uint32_t users;  ///< 0: free entry
-  HeldKind kind;
+  FreedKind kind;
   bool freed;  ///< by the program
 };
 constexpr uint32_t kMost = 1024;
-Held table[kMost];
+DeferredFree table[kMost];
 uint32_t used;  ///< entries from here on have never been taken
 SpinLock lock;
 
-Held* find(HeldKind kind, uint64_t handle) {
+DeferredFree* find(FreedKind kind, uint64_t handle) {
   for (uint32_t i = 0; i < used; ++i)
     if (table[i].users != 0 && table[i].handle == handle && table[i].kind == kind) return &table[i];
   return nullptr;
@@ -33,9 +33,9 @@ Held* find(HeldKind kind, uint64_t handle) {
 
 }  // namespace
 
-bool hold(HeldKind kind, uint64_t handle) {
+bool keep_handle(FreedKind kind, uint64_t handle) {
   SpinGuard guard(lock);
-  if (Held* held = find(kind, handle); held != nullptr) {
+  if (DeferredFree* held = find(kind, handle); held != nullptr) {
     ++held->users;
     return true;
   }
@@ -44,28 +44,28 @@ bool hold(HeldKind kind, uint64_t handle) {
   if (place == kMost) return false;
   used = place == used ? used + 1 : used;
   table[place] = {handle, 1, kind, false};
-  __atomic_fetch_add(&held_count, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&deferred_free_count, 1, __ATOMIC_RELAXED);
   return true;
 }
 
-void let_go(HeldKind kind, uint64_t handle) {
+void release_handle(FreedKind kind, uint64_t handle) {
   bool free_now = false;
   {
     SpinGuard guard(lock);
-    Held* held = find(kind, handle);
+    DeferredFree* held = find(kind, handle);
     if (held == nullptr || --held->users != 0) return;
     free_now = held->freed;
-    __atomic_fetch_sub(&held_count, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&deferred_free_count, 1, __ATOMIC_RELAXED);
   }
   if (!free_now) return;
-  handle_freed(kind == HeldKind::kOp ? HandleKind::kOp : HandleKind::kType, handle);
-  if (kind == HeldKind::kOp) backend->collectives->op_free(handle);
+  handle_freed(kind == FreedKind::kOp ? HandleKind::kOp : HandleKind::kType, handle);
+  if (kind == FreedKind::kOp) backend->collectives->op_free(handle);
   else backend->types->release(handle);
 }
 
-bool free_later(HeldKind kind, uint64_t handle) {
+bool defer_handle_free(FreedKind kind, uint64_t handle) {
   SpinGuard guard(lock);
-  Held* held = find(kind, handle);
+  DeferredFree* held = find(kind, handle);
   if (held == nullptr) return false;
   held->freed = true;
   return true;

@@ -62,7 +62,7 @@ PlainRecord record_of(uint64_t comm, uint64_t digest, uint64_t bytes, uint64_t s
 
 }  // namespace
 
-bool quick_sent(Event& e) {
+bool fast_path_sent(Event& e) {
   if (e.result != 0 || e.peer < 0 || e.comm == nullptr || state_of(e).sent != SendState::kUnread ||
       order_lost.load(std::memory_order_relaxed)) [[unlikely]]
     return false;
@@ -73,7 +73,7 @@ bool quick_sent(Event& e) {
   if (bytes != 0 && !host_memory(e.send.buffer, bytes)) [[unlikely]]
     return false;
   Reason why;
-  ledger::Peer* peer = ledger::peer_quickly(*e.comm, e.peer, &why);
+  ledger::Peer* peer = ledger::fast_path_peer(*e.comm, e.peer, &why);
   if (peer == nullptr) [[unlikely]]
     return false;
   const uint64_t sum = digest(e.send.buffer, bytes);
@@ -138,9 +138,9 @@ bool post(Event& e) {
 
 }  // namespace
 
-bool quick_posted(Event& e) { return post<false>(e); }
+bool fast_path_posted(Event& e) { return post<false>(e); }
 
-bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
+bool fast_path_completed(Event& e, int64_t place, uint64_t cookie) {
   auto* receive = reinterpret_cast<Receive*>(cookie & ~kCookieMask);
   CommReceives& comm = *receive->comm;
   int32_t source, tag;
@@ -155,7 +155,7 @@ bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
       info.ring->id != comm.id) [[unlikely]]
     return false;
   Reason why;
-  ledger::Peer* peer = ledger::peer_quickly(info, source, &why);
+  ledger::Peer* peer = ledger::fast_path_peer(info, source, &why);
   if (peer == nullptr) [[unlikely]]
     return false;
   const uint64_t sum = digest(receive->view.buffer, bytes);
@@ -174,7 +174,7 @@ bool quick_completed(Event& e, int64_t place, uint64_t cookie) {
   return true;
 }
 
-bool quick_received(Event& e) {
+bool fast_path_received(Event& e) {
   if (e.result != 0 || e.comm == nullptr || e.peer == ring::kProcNull) [[unlikely]]
     return false;
   CommReceives* comm = comms[e.comm->index];
@@ -191,7 +191,7 @@ bool quick_received(Event& e) {
   if (bytes > room || (room != 0 && !host_memory(e.receive.buffer, room))) [[unlikely]]
     return false;
   Reason why;
-  ledger::Peer* peer = ledger::peer_quickly(*e.comm, source, &why);
+  ledger::Peer* peer = ledger::fast_path_peer(*e.comm, source, &why);
   if (peer == nullptr) [[unlikely]]
     return false;
   const uint64_t sum = digest(e.receive.buffer, bytes);

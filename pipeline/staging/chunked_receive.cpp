@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The receiver's side of lone large messages: a head has matched one of the program's receives, whatever memory that is
-// for; the chunks come into the entry's memory. See lone.h.
+// The receiver's side of chunked large messages: a head has matched one of the program's receives, whatever memory that
+// is for; the chunks come into the entry's memory. See chunked.h.
 
 #include <string.h>
 
-#include "pipeline/staging/lone_peer.h"
+#include "pipeline/staging/chunked_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
@@ -37,7 +37,7 @@ uint64_t bytes_of(Thread& thread, int64_t count, uint64_t type) {
   return count > 0 ? static_cast<uint64_t>(count) * static_cast<uint64_t>(type_size(thread, type)) : 0;
 }
 
-bool fits_a_head(uint64_t capacity) { return capacity >= lone_chunk / 8; }
+bool fits_a_head(uint64_t capacity) { return capacity >= chunk_bytes / 8; }
 
 Target* target_take(Thread& thread, const void* buffer, int64_t count, uint64_t type, uint64_t request) {
   Target* target = pool.allocate();
@@ -149,7 +149,7 @@ bool take_chunk(Entry& entry, Message& op) {
   backend->messages->status_read(status, 0, &info);
   const uint32_t i = entry.arrived++;
   if (info.bytes != entry.cut.wire(i)) op.failed = true;  // its sender could not have it, and has said why
-  else if (entry.cut.peer != 0) lone_peer_empty(entry, op);
+  else if (entry.cut.peer != 0) chunked_peer_empty(entry, op);
   else if (entry.straight) up(op, entry.cut.begin(i), entry.cut.size(i));
   return true;
 }
@@ -157,18 +157,18 @@ bool take_chunk(Entry& entry, Message& op) {
 /// Is the entry's device memory being copied from?
 bool still_read(Entry& entry) {
   if (entry.emptied == 0) return false;
-  const gpu::State state = lone_peer_emptied(entry);
+  const gpu::State state = chunked_peer_emptied(entry);
   if (state == gpu::State::kFailed) {
     entry.refused = true;
-    lone_devices_changed();
+    chunked_devices_changed();
   }
   return state == gpu::State::kPending;
 }
 
 /// It is ready for the next message.
 void leave(Thread& thread, Entry& entry) {
-  lone_peer_clear(entry);
-  lone_regrant(thread, entry);
+  chunked_peer_clear(entry);
+  chunked_regrant(thread, entry);
   --matched;
   work_ends();
 }
@@ -177,7 +177,7 @@ void leave(Thread& thread, Entry& entry) {
 void end(Thread& thread, Entry& entry, Message* op) {
   const uint64_t capacity = capacity_of(*op), all = entry.cut.bytes, bytes = all < capacity ? all : capacity;
   const bool straight = entry.straight;
-  lone_count_received(entry.cut);
+  chunked_count_received(entry.cut);
   if (!straight && !op->failed && !deliver(entry, *op, bytes)) op->failed = true;
   entry.message = nullptr;
   if (entry.emptied == 0) leave(thread, entry);
@@ -191,15 +191,15 @@ void end(Thread& thread, Entry& entry, Message* op) {
   Packet& packet = op->packet;
   packet.up = true;
   // Also after a refused copy: others may be under way.
-  packet.state =
-      gpu::event_record(*packet.device, gpu::Lane::kUp, packet.event) ? PacketState::kCopying : PacketState::kFailed;
+  packet.state = gpu::event_record(*packet.device, gpu::StreamRole::kUp, packet.event) ? PacketState::kCopying
+                                                                                       : PacketState::kFailed;
   rising_append(op);
 }
 
 void work(Thread& thread, Entry& entry) {
   Message* op = entry.message;
   if (op == nullptr && !still_read(entry)) return leave(thread, entry);
-  if (op == nullptr || !lone_announced(entry)) return;
+  if (op == nullptr || !chunked_announced(entry)) return;
   if (!entry.begun) {
     entry.begun = true;
     begin(entry, *op);
@@ -216,7 +216,7 @@ bool is_probe(CallId id) { return class_of(id) == CallClass::kProbe || class_of(
 
 void persistent_made(Event& e) {
   const int64_t count = e.given_count;
-  if (lone_granted == 0 || e.result != 0 || !(e.attributes & kCallReceives) || e.peer == ring::kProcNull ||
+  if (chunked_granted == 0 || e.result != 0 || !(e.attributes & kCallReceives) || e.peer == ring::kProcNull ||
       !fits_a_head(bytes_of(*e.thread, count, e.receive.type)))
     return;
   Target* target = target_take(*e.thread, e.given_receive, count, e.receive.type, request_handle(e.requests, 0));
@@ -249,9 +249,9 @@ void probed_one(Event& e) {
   StatusInfo info = {};
   backend->messages->status_read(e.given_statuses, 0, &info);
   Entry* entry = info.bytes % kHeadUnit == 0
-                     ? lone_entry(lone_world_rank(*e.thread, e.comm_handle, info.source), info.bytes)
+                     ? chunked_entry(chunked_world_rank(*e.thread, e.comm_handle, info.source), info.bytes)
                      : nullptr;
-  if (entry == nullptr || !lone_is_head(*e.thread, *entry, e.comm->ring->id, info.tag)) return;
+  if (entry == nullptr || !chunked_is_head(*e.thread, *entry, e.comm->ring->id, info.tag)) return;
   backend->staging->set_bytes(e, 0, entry->cut.bytes);
   if (class_of(e.id) == CallClass::kProbe) return;
   for (Probed& place : probed)
@@ -263,14 +263,14 @@ void probed_one(Event& e) {
 
 }  // namespace
 
-Message* lone_track(Thread& thread, const Half& half) {
-  if (lone_granted == 0 || half.envelope.peer == ring::kProcNull ||
+Message* chunked_track(Thread& thread, const Half& half) {
+  if (chunked_granted == 0 || half.envelope.peer == ring::kProcNull ||
       !fits_a_head(bytes_of(thread, half.count, half.type)))
     return nullptr;
   Target* target = target_take(thread, half.buffer, half.count, half.type, 0);
   Message* op = target != nullptr ? message_take() : nullptr;
   if (op == nullptr) {
-    if (target != nullptr) lone_target_release(target);
+    if (target != nullptr) chunked_target_release(target);
     return nullptr;
   }
   op->target = target;
@@ -278,29 +278,29 @@ Message* lone_track(Thread& thread, const Half& half) {
   return op;
 }
 
-void lone_persistent_gone(uint64_t request) {
+void chunked_persistent_gone(uint64_t request) {
   for (Target** place = &persistent; *place != nullptr; place = &(*place)->next) {
     Target* target = *place;
     if (target->request != request) continue;
     *place = target->next;
     target->request = 0;  // a message that is under way gives it back
-    if (message_find(request) == nullptr) lone_target_release(target);
+    if (message_find(request) == nullptr) chunked_target_release(target);
     return;
   }
 }
 
-void lone_target_release(Target* target) {
+void chunked_target_release(Target* target) {
   if (target->map != nullptr) type_map_release(target->map);
   else backend->replay->drop_type(target->type);
   pool.release(target);
 }
 
-bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source) {
-  if (lone_granted == 0 || bytes % kHeadUnit != 0 || op->matched < 0) [[likely]]
+bool chunked_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source) {
+  if (chunked_granted == 0 || bytes % kHeadUnit != 0 || op->matched < 0) [[likely]]
     return false;
   if (!op->staged && op->target == nullptr) return false;
-  Entry* entry = op->matched > 0 ? lone_entry_numbered(static_cast<uint32_t>(op->matched - 1))
-                                 : lone_entry(lone_world_rank(thread, op->comm, source), bytes);
+  Entry* entry = op->matched > 0 ? chunked_entry_numbered(static_cast<uint32_t>(op->matched - 1))
+                                 : chunked_entry(chunked_world_rank(thread, op->comm, source), bytes);
   if (entry == nullptr || entry->state != EntryState::kOpen || !has_secret(*entry, *op)) return false;
   entry->state = EntryState::kMatched;
   entry->message = op;
@@ -310,7 +310,7 @@ bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source) {
   return true;
 }
 
-bool lone_sees(CallId id) {
+bool chunked_sees(CallId id) {
   static constexpr auto kSeen = by_call([](const CallInfo& info) {
     const CallClass of = info.call_class;
     return of == CallClass::kProbe || of == CallClass::kMatchedProbe || of == CallClass::kStart ||
@@ -319,33 +319,33 @@ bool lone_sees(CallId id) {
   return kSeen[id];
 }
 
-void lone_entered(Event& e) {
-  if (class_of(e.id) == CallClass::kStart) lone_starting(e);
-  else if (lone_granted != 0 && is_probe(e.id)) give_statuses(e);
+void chunked_entered(Event& e) {
+  if (class_of(e.id) == CallClass::kStart) chunked_starting(e);
+  else if (chunked_granted != 0 && is_probe(e.id)) give_statuses(e);
   else if (class_of(e.id) == CallClass::kRequestFree && persistent != nullptr)
-    lone_persistent_gone(request_handle(e.requests, 0));
+    chunked_persistent_gone(request_handle(e.requests, 0));
 }
 
-void lone_returned(Event& e) {
-  if (lone_granted == 0 || class_of(e.id) == CallClass::kRequestFree) return;
+void chunked_returned(Event& e) {
+  if (chunked_granted == 0 || class_of(e.id) == CallClass::kRequestFree) return;
   if (is_probe(e.id)) probed_one(e);
   else if (class_of(e.id) == CallClass::kStart) persistent_started(e);
   else persistent_made(e);
 }
 
-bool lone_receives_advance(Thread& thread) {
+bool chunked_receives_advance(Thread& thread) {
   if (matched == 0) return false;
   for (uint32_t i = 0; i < kMostEntries; ++i)
-    if (Entry* entry = lone_entry_numbered(i); entry->state == EntryState::kMatched) work(thread, *entry);
+    if (Entry* entry = chunked_entry_numbered(i); entry->state == EntryState::kMatched) work(thread, *entry);
   return true;
 }
 
-void lone_matched(const Event& e, Message* op) {
+void chunked_matched(const Event& e, Message* op) {
   op->matched = -1;
-  const uint64_t message = lone_granted != 0 ? request_handle(e.message, 0) : 0;
+  const uint64_t message = chunked_granted != 0 ? request_handle(e.message, 0) : 0;
   for (Probed& place : probed)
     if (message != 0 && place.message == message) {
-      op->matched = static_cast<int16_t>(lone_number(*place.entry) + 1);
+      op->matched = static_cast<int16_t>(chunked_number(*place.entry) + 1);
       place.message = 0;
       return;
     }

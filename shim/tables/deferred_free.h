@@ -10,17 +10,17 @@
 
 namespace resil {
 
-enum class HeldKind : uint8_t { kOp, kType };
+enum class FreedKind : uint8_t { kOp, kType };
 
-/// Every hold() needs its let_go(), which calls MPI when the program has freed the handle meanwhile. False: too many
-/// different handles (1,024) are held.
-bool hold(HeldKind kind, uint64_t handle);
-void let_go(HeldKind kind, uint64_t handle);
+/// Every keep_handle() needs its release_handle(), which calls MPI when the program has freed the handle meanwhile.
+/// False: too many different handles (1,024) are held.
+bool keep_handle(FreedKind kind, uint64_t handle);
+void release_handle(FreedKind kind, uint64_t handle);
 
 /// The program frees the handle. True: it is held, and will be freed later.
-bool free_later(HeldKind kind, uint64_t handle);
+bool defer_handle_free(FreedKind kind, uint64_t handle);
 
 /// Is anything held? So that frees need not ask.
-extern uint32_t held_count;
+extern uint32_t deferred_free_count;
 
 }  // namespace resil

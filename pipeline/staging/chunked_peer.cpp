@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See lone_peer.h.
+// See chunked_peer.h.
 
-#include "pipeline/staging/lone_peer.h"
+#include "pipeline/staging/chunked_peer.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 
 namespace resil::staging {
 
-constinit uint64_t lone_peer_memory;
+constinit uint64_t chunked_peer_memory;
 
 namespace {
 
@@ -53,10 +53,10 @@ void begin(Sending& sending) {
   sending.across = gpu::event_acquire(*grant.on);
   // A wait holds what the event is now: it can be used again at once.
   sending.refused =
-      downs == 0 || sending.across == 0 || !gpu::event_record(*packet.device, gpu::Lane::kDown, downs) ||
-      !gpu::lane_wait(*grant.on, gpu::Lane::kPeer, downs) ||
+      downs == 0 || sending.across == 0 || !gpu::event_record(*packet.device, gpu::StreamRole::kDown, downs) ||
+      !gpu::stream_wait(*grant.on, gpu::StreamRole::kPeer, downs) ||
       !gpu::copy_peer(*grant.on, grant.far, *packet.device, packet.buffer + packet.low + head, packet.bytes - head) ||
-      !gpu::event_record(*grant.on, gpu::Lane::kPeer, sending.across);
+      !gpu::event_record(*grant.on, gpu::StreamRole::kPeer, sending.across);
   gpu::event_release(*packet.device, downs);
 }
 
@@ -65,9 +65,10 @@ bool empty_straight(Entry& entry, Packet& packet, uint64_t bytes) {
   char* const to = packet.buffer + packet.low;
   const uint64_t head = bytes < entry.cut.in_head() ? bytes : entry.cut.in_head();
   entry.emptied_by = packet.device;
-  const bool good = gpu::copy_up(*packet.device, to, packet.host, head) &&
-                    gpu::copy_peer(*packet.device, to + head, *entry.device, entry.far, bytes - head, gpu::Lane::kUp);
-  return gpu::event_record(*packet.device, gpu::Lane::kUp, entry.emptied) && good;
+  const bool good =
+      gpu::copy_up(*packet.device, to, packet.host, head) &&
+      gpu::copy_peer(*packet.device, to + head, *entry.device, entry.far, bytes - head, gpu::StreamRole::kUp);
+  return gpu::event_record(*packet.device, gpu::StreamRole::kUp, entry.emptied) && good;
 }
 
 /// To the host, from where it is delivered like chunks.
@@ -81,12 +82,12 @@ bool empty_down(Entry& entry) {
     entry.memory = static_cast<char*>(memory::blocks.allocate(entry.cut.bytes));  // room 0: not pinned
   return entry.memory != nullptr &&
          gpu::copy_down(*entry.device, entry.memory + entry.cut.in_head(), entry.far, entry.cut.size(0)) &&
-         gpu::event_record(*entry.device, gpu::Lane::kDown, entry.emptied);
+         gpu::event_record(*entry.device, gpu::StreamRole::kDown, entry.emptied);
 }
 
 }  // namespace
 
-uint64_t lone_node() {
+uint64_t chunked_node() {
   static constinit uint64_t node = 0;
   static constinit bool asked = false;
   if (!asked) {
@@ -100,15 +101,15 @@ uint64_t lone_node() {
 
 // --- Receiver ---
 
-bool lone_peer_wanted(int32_t from, uint64_t node, uint64_t bytes, gpu::Device& device) {
+bool chunked_peer_wanted(int32_t from, uint64_t node, uint64_t bytes, gpu::Device& device) {
   size_t unused = 0, all = 0;
   const uint64_t wanted = bytes + kBlock;
-  return lone_peer_memory > taken && wanted <= lone_peer_memory - taken && node != 0 && node == lone_node() &&
+  return chunked_peer_memory > taken && wanted <= chunked_peer_memory - taken && node != 0 && node == chunked_node() &&
          cannot[from & 63] != from + 1 && gpu::device_room(device, &unused, &all) && unused > wanted &&
          unused - wanted >= all / kLeft;
 }
 
-bool lone_peer_take(Entry& entry, gpu::IpcHandle* handle) {
+bool chunked_peer_take(Entry& entry, gpu::IpcHandle* handle) {
   *handle = {};
   const uint64_t bytes = rounded(entry.cut);
   entry.far = static_cast<char*>(gpu::device_allocate(*entry.device, bytes));
@@ -122,7 +123,7 @@ bool lone_peer_take(Entry& entry, gpu::IpcHandle* handle) {
   return false;
 }
 
-void lone_peer_give(Entry& entry, bool shared) {
+void chunked_peer_give(Entry& entry, bool shared) {
   if (entry.far != nullptr && (!shared || entry.lost)) {
     gpu::device_free(*entry.device, entry.far);  // of a context that is gone: nothing
     taken -= rounded(entry.cut);
@@ -130,9 +131,9 @@ void lone_peer_give(Entry& entry, bool shared) {
   entry.far = nullptr;
 }
 
-void lone_peer_refused(int32_t from) { cannot[from & 63] = from + 1; }
+void chunked_peer_refused(int32_t from) { cannot[from & 63] = from + 1; }
 
-bool lone_peer_empty(Entry& entry, Message& op) {
+bool chunked_peer_empty(Entry& entry, Message& op) {
   Packet& packet = op.packet;
   gpu::Device& device = entry.straight ? *packet.device : *entry.device;
   entry.emptied = gpu::event_acquire(device);
@@ -140,11 +141,11 @@ bool lone_peer_empty(Entry& entry, Message& op) {
   if (entry.emptied != 0 && (entry.straight ? empty_straight(entry, packet, bytes) : empty_down(entry))) return true;
   entry.refused = true;
   copy_failed(op, "up");
-  lone_devices_changed();
+  chunked_devices_changed();
   return false;
 }
 
-gpu::State lone_peer_emptied(Entry& entry) {
+gpu::State chunked_peer_emptied(Entry& entry) {
   const gpu::State state =
       entry.emptied != 0 ? gpu::event_query(*entry.emptied_by, entry.emptied) : gpu::State::kFailed;
   if (state != gpu::State::kPending && entry.emptied != 0) {
@@ -154,7 +155,7 @@ gpu::State lone_peer_emptied(Entry& entry) {
   return state;
 }
 
-void lone_peer_clear(Entry& entry) {
+void chunked_peer_clear(Entry& entry) {
   if (entry.cut.peer == 0 || entry.memory == nullptr) return;
   if (entry.room != 0) gpu::pinned_release(entry.memory);
   else memory::blocks.release(entry.memory);
@@ -164,14 +165,14 @@ void lone_peer_clear(Entry& entry) {
 
 // --- Sender ---
 
-bool lone_peer_open(Grant& grant, gpu::Device& device) {
+bool chunked_peer_open(Grant& grant, gpu::Device& device) {
   // What was opened in a context that is gone can be opened anew.
   if (grant.opened && (grant.on == &device || gpu::alive(*grant.on))) [[likely]]
     return true;
   grant.opened = false;
   void* memory = nullptr;
   if (grant.to == own_rank()) {
-    const Entry& entry = *lone_entry_numbered(grant.number);
+    const Entry& entry = *chunked_entry_numbered(grant.number);
     if (!gpu::alive(*entry.device)) return false;
     grant.on = entry.device;
     memory = entry.far;
@@ -183,13 +184,13 @@ bool lone_peer_open(Grant& grant, gpu::Device& device) {
   return grant.opened = grant.shared = true;
 }
 
-void lone_peer_defer(Sending& sending) {
+void chunked_peer_defer(Sending& sending) {
   sending.deferred = true;
   *deferred_end = &sending;
   deferred_end = &sending.next_deferred;
 }
 
-void lone_peers_begin() {
+void chunked_peers_begin() {
   while (deferred != nullptr) {
     Sending& sending = *deferred;
     deferred = sending.next_deferred;
@@ -199,16 +200,16 @@ void lone_peers_begin() {
   deferred_end = &deferred;
 }
 
-gpu::State lone_peer_state(Sending& sending, bool wait) {
+gpu::State chunked_peer_state(Sending& sending, bool wait) {
   if (sending.deferred && !wait) return gpu::State::kPending;
-  if (sending.deferred) lone_peers_begin();
+  if (sending.deferred) chunked_peers_begin();
   if (sending.refused) return gpu::State::kFailed;
   gpu::State state;
   while ((state = gpu::event_query(*sending.grant->on, sending.across)) == gpu::State::kPending && wait) sched_yield();
   return state;
 }
 
-void lone_peer_leave(Sending& sending) {
+void chunked_peer_leave(Sending& sending) {
   if (sending.deferred) {
     Sending** place = &deferred;
     while (*place != &sending) place = &(*place)->next_deferred;
@@ -222,7 +223,7 @@ void lone_peer_leave(Sending& sending) {
   sending.across = 0;
 }
 
-void lone_peer_close(Grant& grant) {
+void chunked_peer_close(Grant& grant) {
   if (grant.opened && grant.to != own_rank()) gpu::ipc_close(*grant.on, grant.handle, grant.far);
   grant.opened = false;
 }

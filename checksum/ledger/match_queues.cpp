@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lanes: (peer, space, communicator, tag) -> FIFO of records of one side that the other side has not matched yet. Among
-// packets of one lane, order of sending is order of (posting of) receiving, so head meets head. Lanes that more than
-// one thread uses are compared as multisets; what the other side left over waits in a twin lane.
+// packets of one matching queue, order of sending is order of (posting of) receiving, so head meets head. Matching
+// queues that more than one thread uses are compared as multisets; what the other side left over waits in a twin
+// matching queue.
 //
 // Most programs receive in the order in which the peer sent, so records first wait in a plain queue by peer, which
 // costs no search: this rank's own, or the peer's when they come before the packets are received. The first record that
-// does not meet the head of the queue moves it all into the lanes; they are used until they are empty again.
+// does not meet the head of the queue moves it all into the matching queues; they are used until they are empty again.
 //
 // All functions run under the ledger's lock. Memory is mapped in steps and bounded (kMaxNodes).
 
@@ -28,8 +29,8 @@ uint32_t spare_count, queues_made;
 
 constexpr uint32_t kNone = 0;  // node 0 is unused
 constexpr uint32_t kNodesAtOnce = 8192;  // 512 KiB
-constexpr uint32_t kFirstLanes = 4096;
-constexpr uint8_t kTwin = 0x80;  // in Lane::space: the sender's leftovers of a multiset lane
+constexpr uint32_t kFirstMatchQueues = 4096;
+constexpr uint8_t kTwin = 0x80;  // in MatchQueue::space: the sender's leftovers of a multiset matching queue
 
 struct Node {
   Record record;
@@ -40,7 +41,7 @@ struct Node {
 };
 static_assert(sizeof(Node) == 64);
 
-struct Lane {
+struct MatchQueue {
   uint64_t comm;
   uint32_t tag;
   int32_t peer;  // world rank + 1; 0: free
@@ -50,87 +51,90 @@ struct Lane {
   bool own;  // whose records wait: this rank's (received), or the peer's (sent)
   bool unordered;
 };
-static_assert(sizeof(Lane) == 32);
+static_assert(sizeof(MatchQueue) == 32);
 
 Node* nodes;  // reserved for kMaxNodes, touched as needed
 uint32_t node_top = 1, node_free;
-Lane* lanes;
-uint32_t lane_capacity, lane_used;
+MatchQueue* match_queues;
+uint32_t match_queue_capacity, match_queue_used;
 
-uint32_t place_of(int32_t peer, uint8_t space, uint64_t comm, uint32_t tag, uint32_t capacity = lane_capacity) {
+uint32_t place_of(int32_t peer, uint8_t space, uint64_t comm, uint32_t tag, uint32_t capacity = match_queue_capacity) {
   uint64_t key = comm ^ (static_cast<uint64_t>(tag) << 32 | static_cast<uint32_t>(peer)) * 0x9e3779b97f4a7c15 ^ space;
   key *= 0xbf58476d1ce4e5b9;
   return static_cast<uint32_t>(key >> 32) & (capacity - 1);
 }
 
-Lane* find(const Peer& peer, uint8_t space, uint64_t comm, uint32_t tag) {
+MatchQueue* find(const Peer& peer, uint8_t space, uint64_t comm, uint32_t tag) {
   const int32_t rank = peer.world_rank + 1;
-  for (uint32_t i = place_of(rank, space, comm, tag);; i = (i + 1) & (lane_capacity - 1)) {
-    Lane& lane = lanes[i];
-    if (lane.comm == comm && lane.tag == tag && lane.peer == rank && lane.space == space) [[likely]]
-      return &lane;
-    if (lane.peer == 0) return &lane;  // free: the caller fills it in
+  for (uint32_t i = place_of(rank, space, comm, tag);; i = (i + 1) & (match_queue_capacity - 1)) {
+    MatchQueue& match_queue = match_queues[i];
+    if (match_queue.comm == comm && match_queue.tag == tag && match_queue.peer == rank && match_queue.space == space)
+        [[likely]]
+      return &match_queue;
+    if (match_queue.peer == 0) return &match_queue;  // free: the caller fills it in
   }
 }
 
-/// Must the lane stay in the table? Both halves of a multiset lane stay together.
-bool is_live(const Lane& lane) {
-  if (lane.peer == 0 || lane.count != 0 || !lane.unordered) return lane.peer != 0 && lane.count != 0;
-  const auto half = static_cast<uint8_t>(lane.space ^ kTwin);
-  for (uint32_t i = place_of(lane.peer, half, lane.comm, lane.tag); lanes[i].peer != 0;
-       i = (i + 1) & (lane_capacity - 1))
-    if (lanes[i].comm == lane.comm && lanes[i].tag == lane.tag && lanes[i].peer == lane.peer && lanes[i].space == half)
-      return lanes[i].count != 0;
+/// Must the matching queue stay in the table? Both halves of a multiset matching queue stay together.
+bool is_live(const MatchQueue& match_queue) {
+  if (match_queue.peer == 0 || match_queue.count != 0 || !match_queue.unordered)
+    return match_queue.peer != 0 && match_queue.count != 0;
+  const auto half = static_cast<uint8_t>(match_queue.space ^ kTwin);
+  for (uint32_t i = place_of(match_queue.peer, half, match_queue.comm, match_queue.tag); match_queues[i].peer != 0;
+       i = (i + 1) & (match_queue_capacity - 1))
+    if (match_queues[i].comm == match_queue.comm && match_queues[i].tag == match_queue.tag &&
+        match_queues[i].peer == match_queue.peer && match_queues[i].space == half)
+      return match_queues[i].count != 0;
   return false;
 }
 
-Lane* last_lane;  // programs stay on a lane for a while
+MatchQueue* last_match_queue;  // programs stay on a matching queue for a while
 
-/// Drops empty lanes, and doubles the table when that is not enough.
+/// Drops empty matching queues, and doubles the table when that is not enough.
 bool rebuild() {
   uint32_t live = 0;
-  for (uint32_t i = 0; i < lane_capacity; ++i) live += is_live(lanes[i]);
-  uint32_t capacity = live > lane_capacity / 4 ? lane_capacity * 2 : lane_capacity;
-  Lane* old = lanes;
-  const uint32_t old_capacity = lane_capacity;
-  Lane* fresh = memory::map_array<Lane>(capacity);
-  if (fresh == nullptr) return lane_used + 1 < lane_capacity;
+  for (uint32_t i = 0; i < match_queue_capacity; ++i) live += is_live(match_queues[i]);
+  uint32_t capacity = live > match_queue_capacity / 4 ? match_queue_capacity * 2 : match_queue_capacity;
+  MatchQueue* old = match_queues;
+  const uint32_t old_capacity = match_queue_capacity;
+  MatchQueue* fresh = memory::map_array<MatchQueue>(capacity);
+  if (fresh == nullptr) return match_queue_used + 1 < match_queue_capacity;
   for (uint32_t i = 0; i < old_capacity; ++i) {
     if (!is_live(old[i])) continue;
     uint32_t place = place_of(old[i].peer, old[i].space, old[i].comm, old[i].tag, capacity);
     while (fresh[place].peer != 0) place = (place + 1) & (capacity - 1);
     fresh[place] = old[i];
   }
-  lanes = fresh;
-  last_lane = nullptr;
-  lane_capacity = capacity;
-  lane_used = live;
+  match_queues = fresh;
+  last_match_queue = nullptr;
+  match_queue_capacity = capacity;
+  match_queue_used = live;
   memory::unmap_array(old, old_capacity);
   return true;
 }
 
-[[gnu::noinline]] Lane* lane_of_slow(const Peer& peer, uint8_t space, const Record& record);
+[[gnu::noinline]] MatchQueue* match_queue_of_slow(const Peer& peer, uint8_t space, const Record& record);
 
-/// The lane of a record; null: no memory for it.
-inline Lane* lane_of(const Peer& peer, uint8_t space, const Record& record) {
-  Lane* lane = last_lane;
-  if (lane != nullptr && lane->comm == record.comm && lane->tag == record.tag && lane->peer == peer.world_rank + 1 &&
-      lane->space == space) [[likely]]
-    return lane;
-  return lane_of_slow(peer, space, record);
+/// The matching queue of a record; null: no memory for it.
+inline MatchQueue* match_queue_of(const Peer& peer, uint8_t space, const Record& record) {
+  MatchQueue* match_queue = last_match_queue;
+  if (match_queue != nullptr && match_queue->comm == record.comm && match_queue->tag == record.tag &&
+      match_queue->peer == peer.world_rank + 1 && match_queue->space == space) [[likely]]
+    return match_queue;
+  return match_queue_of_slow(peer, space, record);
 }
 
-Lane* lane_of_slow(const Peer& peer, uint8_t space, const Record& record) {
-  Lane* lane = find(peer, space, record.comm, record.tag);
-  if (lane->peer != 0) [[likely]]
-    return last_lane = lane;
-  if (lane_used >= lane_capacity / 2) {
+MatchQueue* match_queue_of_slow(const Peer& peer, uint8_t space, const Record& record) {
+  MatchQueue* match_queue = find(peer, space, record.comm, record.tag);
+  if (match_queue->peer != 0) [[likely]]
+    return last_match_queue = match_queue;
+  if (match_queue_used >= match_queue_capacity / 2) {
     if (!rebuild()) return nullptr;
-    lane = find(peer, space, record.comm, record.tag);
+    match_queue = find(peer, space, record.comm, record.tag);
   }
-  ++lane_used;
-  *lane = {record.comm, record.tag, peer.world_rank + 1, kNone, kNone, 0, space, false, false};
-  return last_lane = lane;
+  ++match_queue_used;
+  *match_queue = {record.comm, record.tag, peer.world_rank + 1, kNone, kNone, 0, space, false, false};
+  return last_match_queue = match_queue;
 }
 
 uint32_t take_node() {
@@ -147,27 +151,27 @@ void free_node(uint32_t index) {
   node_free = index;
 }
 
-bool append(Peer& peer, Lane& lane, const Record& record, uint64_t evidence, uint64_t ordinal) {
+bool append(Peer& peer, MatchQueue& match_queue, const Record& record, uint64_t evidence, uint64_t ordinal) {
   uint32_t index = take_node();
   if (index == kNone) return false;
-  ++peer.lane_nodes;
+  ++peer.match_queue_nodes;
   Node& node = nodes[index];
   node.record = record;
   node.evidence = evidence;
   node.ordinal = ordinal;
   node.next = kNone;
-  if (lane.count++ == 0) lane.head = index;
-  else nodes[lane.tail].next = index;
-  lane.tail = index;
+  if (match_queue.count++ == 0) match_queue.head = index;
+  else nodes[match_queue.tail].next = index;
+  match_queue.tail = index;
   return true;
 }
 
 /// Takes out the head.
-void pop(Peer& peer, Lane& lane) {
-  --peer.lane_nodes;
-  uint32_t index = lane.head;
-  lane.head = nodes[index].next;
-  --lane.count;
+void pop(Peer& peer, MatchQueue& match_queue) {
+  --peer.match_queue_nodes;
+  uint32_t index = match_queue.head;
+  match_queue.head = nodes[index].next;
+  --match_queue.count;
   free_node(index);
 }
 
@@ -207,47 +211,48 @@ void own_gone(Peer& from, const Record& received) {
   if (from.deferred > from.own_pending) from.deferred = from.own_pending;
 }
 
-/// Multiset: takes the first waiting record equal to `wanted` out of the lane.
-bool take_equal(Peer& peer, Lane& lane, const Record& wanted, Node* taken) {
+/// Multiset: takes the first waiting record equal to `wanted` out of the matching queue.
+bool take_equal(Peer& peer, MatchQueue& match_queue, const Record& wanted, Node* taken) {
   uint32_t previous = kNone;
-  for (uint32_t i = lane.head; lane.count != 0 && i != kNone; previous = i, i = nodes[i].next) {
+  for (uint32_t i = match_queue.head; match_queue.count != 0 && i != kNone; previous = i, i = nodes[i].next) {
     if (!equal(nodes[i].record, wanted) || unchecked(nodes[i].record, wanted)) continue;
     *taken = nodes[i];
-    if (previous == kNone) lane.head = nodes[i].next;
+    if (previous == kNone) match_queue.head = nodes[i].next;
     else nodes[previous].next = nodes[i].next;
-    if (lane.tail == i) lane.tail = previous;
-    --lane.count;
-    --peer.lane_nodes;
+    if (match_queue.tail == i) match_queue.tail = previous;
+    --match_queue.count;
+    --peer.match_queue_nodes;
     free_node(i);
     return true;
   }
   return false;
 }
 
-/// The lane turns into a multiset: records of the sender move to the twin, so that `lane` holds own ones only.
-bool make_unordered(Peer& from, Lane*& lane, const Record& record) {
-  if (lane->unordered) return true;
-  Lane* twin = lane_of(from, record.space | kTwin, record);
-  lane = lane_of(from, record.space, record);  // the table may have moved
-  if (twin == nullptr || lane == nullptr) return false;
-  lane->unordered = twin->unordered = true;
+/// The matching queue turns into a multiset: records of the sender move to the twin, so that `matching queue` holds own
+/// ones only.
+bool make_unordered(Peer& from, MatchQueue*& match_queue, const Record& record) {
+  if (match_queue->unordered) return true;
+  MatchQueue* twin = match_queue_of(from, record.space | kTwin, record);
+  match_queue = match_queue_of(from, record.space, record);  // the table may have moved
+  if (twin == nullptr || match_queue == nullptr) return false;
+  match_queue->unordered = twin->unordered = true;
   twin->own = false;
-  if (lane->count != 0 && !lane->own) {
-    twin->head = lane->head, twin->tail = lane->tail, twin->count = lane->count;
-    lane->head = lane->tail = kNone;
-    lane->count = 0;
+  if (match_queue->count != 0 && !match_queue->own) {
+    twin->head = match_queue->head, twin->tail = match_queue->tail, twin->count = match_queue->count;
+    match_queue->head = match_queue->tail = kNone;
+    match_queue->count = 0;
   }
-  lane->own = true;
+  match_queue->own = true;
   return true;
 }
 
 }  // namespace
 
-bool lanes_create() {
-  lanes = memory::map_array<Lane>(kFirstLanes);
-  lane_capacity = kFirstLanes;
+bool match_queues_create() {
+  match_queues = memory::map_array<MatchQueue>(kFirstMatchQueues);
+  match_queue_capacity = kFirstMatchQueues;
   nodes = memory::map_array<Node>(kMaxNodes);
-  return lanes != nullptr && nodes != nullptr;
+  return match_queues != nullptr && nodes != nullptr;
 }
 
 namespace {
@@ -262,9 +267,9 @@ Queue* take_queue() {
   return spare_count != 0 ? &spare_queues[--spare_count] : nullptr;
 }
 
-/// Appends to the queue of that side's records. False: it is full, or the other side's, or lanes are in use.
+/// Appends to the queue of that side's records. False: it is full, or the other side's, or matching queues are in use.
 inline bool queue_append(Peer& from, const Record& record, uint64_t extra, bool own) {
-  if (from.lane_nodes != 0 || (record.flags & kUnordered)) [[unlikely]]
+  if (from.match_queue_nodes != 0 || (record.flags & kUnordered)) [[unlikely]]
     return false;
   if (from.queue == nullptr && (from.queue = take_queue()) == nullptr) [[unlikely]]
     return false;
@@ -278,24 +283,27 @@ inline bool queue_append(Peer& from, const Record& record, uint64_t extra, bool 
   return true;
 }
 
-/// Moves the queue into the lanes.
+/// Moves the queue into the matching queues.
 void spill(Peer& from) {
   Queue& queue = *from.queue;
   while (queue.count != 0) {
     const auto& item = queue.items[queue.head];
-    Lane* lane = lane_of(from, item.record.space, item.record);
-    if (lane == nullptr) return lanes_abandon(from);
-    if (lane->unordered && !queue.own) lane = lane_of(from, item.record.space | kTwin, item.record);
-    if (lane == nullptr) return lanes_abandon(from);
-    lane->own = queue.own;
-    if (!append(from, *lane, item.record, queue.own ? item.extra : 0, queue.own ? 0 : item.extra))
-      return lanes_abandon(from);
+    MatchQueue* match_queue = match_queue_of(from, item.record.space, item.record);
+    if (match_queue == nullptr) return match_queues_abandon(from);
+    if (match_queue->unordered && !queue.own)
+      match_queue = match_queue_of(from, item.record.space | kTwin, item.record);
+    if (match_queue == nullptr) return match_queues_abandon(from);
+    match_queue->own = queue.own;
+    if (!append(from, *match_queue, item.record, queue.own ? item.extra : 0, queue.own ? 0 : item.extra))
+      return match_queues_abandon(from);
     queue.head = (queue.head + 1) % kQueue;
     --queue.count;
   }
 }
 
-bool in_lane(const Record& a, const Record& b) { return a.comm == b.comm && a.tag == b.tag && a.space == b.space; }
+bool in_match_queue(const Record& a, const Record& b) {
+  return a.comm == b.comm && a.tag == b.tag && a.space == b.space;
+}
 
 /// Of a lost peer: packets without a digest, on either side, keep the sums from agreeing for good.
 void give_up_undecidable(Peer& peer) {
@@ -308,11 +316,11 @@ void give_up_undecidable(Peer& peer) {
 
 }  // namespace
 
-void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {
+void match_queue_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {
   if (from.lost) return;
   if (Queue* queue = from.queue; queue != nullptr && queue->count != 0 && queue->own) {
     const auto& item = queue->items[queue->head];
-    if (in_lane(item.record, record) && !(record.flags & kUnordered)) [[likely]] {
+    if (in_match_queue(item.record, record) && !(record.flags & kUnordered)) [[likely]] {
       queue->head = (queue->head + 1) % kQueue;
       --queue->count;
       own_gone(from, item.record);
@@ -326,32 +334,32 @@ void lane_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* d
     spill(from);
     if (from.lost) return;
   }
-  Lane* lane = lane_of(from, record.space, record);
-  if (lane == nullptr) return lanes_abandon(from);
-  if ((record.flags & kUnordered) || lane->unordered) [[unlikely]] {
+  MatchQueue* match_queue = match_queue_of(from, record.space, record);
+  if (match_queue == nullptr) return match_queues_abandon(from);
+  if ((record.flags & kUnordered) || match_queue->unordered) [[unlikely]] {
     Node taken;
-    if (!make_unordered(from, lane, record)) return lanes_abandon(from);
-    if (take_equal(from, *lane, record, &taken)) {
+    if (!make_unordered(from, match_queue, record)) return match_queues_abandon(from);
+    if (take_equal(from, *match_queue, record, &taken)) {
       own_gone(from, taken.record);
       return settle(record, taken.record, ordinal, taken.evidence, difference);
     }
-    Lane* twin = lane_of(from, record.space | kTwin, record);
-    if (twin == nullptr || !append(from, *twin, record, 0, ordinal)) lanes_abandon(from);
+    MatchQueue* twin = match_queue_of(from, record.space | kTwin, record);
+    if (twin == nullptr || !append(from, *twin, record, 0, ordinal)) match_queues_abandon(from);
     return;
   }
-  if (lane->count != 0 && lane->own) [[likely]] {
-    const Node node = nodes[lane->head];
-    pop(from, *lane);
+  if (match_queue->count != 0 && match_queue->own) [[likely]] {
+    const Node node = nodes[match_queue->head];
+    pop(from, *match_queue);
     own_gone(from, node.record);
     return settle(record, node.record, ordinal, node.evidence, difference);
   }
-  lane->own = false;
-  if (!append(from, *lane, record, 0, ordinal)) lanes_abandon(from);
+  match_queue->own = false;
+  if (!append(from, *match_queue, record, 0, ordinal)) match_queues_abandon(from);
 }
 
-uint32_t lanes_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum) {
+uint32_t match_queues_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum) {
   Queue* queue = from.queue;
-  if (queue == nullptr || from.lost || from.lane_nodes != 0) return 0;
+  if (queue == nullptr || from.lost || from.match_queue_nodes != 0) return 0;
   const bool own = queue->count != 0 && queue->own;
   uint32_t head = queue->head, count = queue->count, done = 0;
   uint64_t bytes = 0;
@@ -365,7 +373,7 @@ uint32_t lanes_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum) {
     if (own) {
       const auto& item = queue->items[head];
       if (count == 0 || sent.digest != item.record.digest || sent.bytes != item.record.bytes ||
-          !in_lane(sent, item.record) || (item.record.flags | item.extra) != 0)
+          !in_match_queue(sent, item.record) || (item.record.flags | item.extra) != 0)
         break;
       bytes += sent.bytes;
       head = (head + 1) % kQueue;
@@ -395,7 +403,7 @@ uint32_t lanes_take(Peer& from, uint32_t most, uint64_t* total, uint64_t* sum) {
   return done;
 }
 
-void lane_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
+void match_queue_received(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
   from.own_pending += 1;
   from.pending_bytes += record.bytes;
   if (from.lost) {
@@ -404,7 +412,7 @@ void lane_received(Peer& from, const Record& record, uint64_t evidence, Differen
   }
   if (Queue* queue = from.queue; queue != nullptr && queue->count != 0 && !queue->own) {
     const auto& item = queue->items[queue->head];
-    if (in_lane(item.record, record) && !(record.flags & kUnordered)) [[likely]] {
+    if (in_match_queue(item.record, record) && !(record.flags & kUnordered)) [[likely]] {
       queue->head = (queue->head + 1) % kQueue;
       --queue->count;
       own_gone(from, record);
@@ -418,75 +426,78 @@ void lane_received(Peer& from, const Record& record, uint64_t evidence, Differen
     spill(from);
     if (from.lost) return evidence != 0 ? blame::drop(evidence) : void();
   }
-  Lane* lane = lane_of(from, record.space, record);
-  if (lane == nullptr) return lanes_abandon(from);
-  if ((record.flags & kUnordered) || lane->unordered) [[unlikely]] {
+  MatchQueue* match_queue = match_queue_of(from, record.space, record);
+  if (match_queue == nullptr) return match_queues_abandon(from);
+  if ((record.flags & kUnordered) || match_queue->unordered) [[unlikely]] {
     Node taken;
-    if (!make_unordered(from, lane, record)) return lanes_abandon(from);
-    Lane* twin = lane_of(from, record.space | kTwin, record);
+    if (!make_unordered(from, match_queue, record)) return match_queues_abandon(from);
+    MatchQueue* twin = match_queue_of(from, record.space | kTwin, record);
     if (twin != nullptr && take_equal(from, *twin, record, &taken)) {
       own_gone(from, record);
       return settle(taken.record, record, taken.ordinal, evidence, difference);
     }
-    lane = lane_of(from, record.space, record);
-    if (twin == nullptr || lane == nullptr || !append(from, *lane, record, evidence, 0)) lanes_abandon(from);
+    match_queue = match_queue_of(from, record.space, record);
+    if (twin == nullptr || match_queue == nullptr || !append(from, *match_queue, record, evidence, 0))
+      match_queues_abandon(from);
     return;
   }
-  if (lane->count != 0 && !lane->own) {
-    const Node node = nodes[lane->head];
-    pop(from, *lane);
+  if (match_queue->count != 0 && !match_queue->own) {
+    const Node node = nodes[match_queue->head];
+    pop(from, *match_queue);
     own_gone(from, record);
     return settle(node.record, record, node.ordinal, evidence, difference);
   }
-  lane->own = true;
-  if (!append(from, *lane, record, evidence, 0)) lanes_abandon(from);
+  match_queue->own = true;
+  if (!append(from, *match_queue, record, evidence, 0)) match_queues_abandon(from);
 }
 
-void lane_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
+void match_queue_put_back(Peer& from, const Record& record, uint64_t evidence, Difference* difference) {
   if (from.queue != nullptr && from.queue->count != 0 && !from.lost) spill(from);
-  Lane* lane = from.lost ? nullptr : lane_of(from, record.space, record);
-  if (lane == nullptr || lane->unordered || lane->count == 0 || !lane->own)
-    return lane_received(from, record, evidence, difference);
+  MatchQueue* match_queue = from.lost ? nullptr : match_queue_of(from, record.space, record);
+  if (match_queue == nullptr || match_queue->unordered || match_queue->count == 0 || !match_queue->own)
+    return match_queue_received(from, record, evidence, difference);
   from.own_pending += 1;
   from.pending_bytes += record.bytes;
   uint32_t index = take_node();
   if (index == kNone) {
     if (evidence != 0) blame::drop(evidence);
-    return lanes_abandon(from);
+    return match_queues_abandon(from);
   }
   nodes[index].record = record;
   nodes[index].evidence = evidence;
-  nodes[index].next = lane->head;
-  lane->head = index;
-  ++lane->count;
-  ++from.lane_nodes;
+  nodes[index].next = match_queue->head;
+  match_queue->head = index;
+  ++match_queue->count;
+  ++from.match_queue_nodes;
 }
 
-void lanes_abandon(Peer& peer) {
+void match_queues_abandon(Peer& peer) {
   peer.lost = true;
   for (Queue* queue = peer.queue; queue != nullptr && queue->count != 0;
        --queue->count, queue->head = (queue->head + 1) % kQueue)
     if (queue->own && queue->items[queue->head].extra != 0) blame::drop(queue->items[queue->head].extra);
-  for (uint32_t i = 0; i < lane_capacity; ++i) {
-    Lane& lane = lanes[i];
-    if (lane.peer != peer.world_rank + 1) continue;
-    while (lane.count != 0) {
-      if (lane.own && nodes[lane.head].evidence != 0) blame::drop(nodes[lane.head].evidence);
-      pop(peer, lane);
+  for (uint32_t i = 0; i < match_queue_capacity; ++i) {
+    MatchQueue& match_queue = match_queues[i];
+    if (match_queue.peer != peer.world_rank + 1) continue;
+    while (match_queue.count != 0) {
+      if (match_queue.own && nodes[match_queue.head].evidence != 0) blame::drop(nodes[match_queue.head].evidence);
+      pop(peer, match_queue);
     }
-    lane.unordered = false;
+    match_queue.unordered = false;
   }
   give_up_undecidable(peer);
 }
 
-bool lanes_pair_leftovers(Peer& peer, Difference* difference) {
-  for (uint32_t i = 0; i < lane_capacity; ++i) {
-    Lane& lane = lanes[i];
-    if (lane.peer != peer.world_rank + 1 || (lane.space & kTwin) || !lane.unordered || lane.count == 0) continue;
-    Lane* twin = find(peer, lane.space | kTwin, lane.comm, lane.tag);
-    if (twin->peer == 0 || twin->count != lane.count) continue;  // more is on its way: nothing can be said
-    const Node own = nodes[lane.head], sent = nodes[twin->head];
-    pop(peer, lane);
+bool match_queues_pair_leftovers(Peer& peer, Difference* difference) {
+  for (uint32_t i = 0; i < match_queue_capacity; ++i) {
+    MatchQueue& match_queue = match_queues[i];
+    if (match_queue.peer != peer.world_rank + 1 || (match_queue.space & kTwin) || !match_queue.unordered ||
+        match_queue.count == 0)
+      continue;
+    MatchQueue* twin = find(peer, match_queue.space | kTwin, match_queue.comm, match_queue.tag);
+    if (twin->peer == 0 || twin->count != match_queue.count) continue;  // more is on its way: nothing can be said
+    const Node own = nodes[match_queue.head], sent = nodes[twin->head];
+    pop(peer, match_queue);
     pop(peer, *twin);
     own_gone(peer, own.record);
     settle(sent.record, own.record, sent.ordinal, own.evidence, difference);
@@ -500,7 +511,7 @@ void sums_compare(Peer& peer) {
   if (!peer.lost || peer.total_there != peer.expected || !peer.sums_hold_in || !peer.sums_hold_there ||
       peer.sum_there != peer.sum_in)
     return;
-  // Every packet so far is right. The lanes are empty on both sides: matching one by one can begin anew.
+  // Every packet so far is right. The matching queues are empty on both sides: matching one by one can begin anew.
   coverage.checked_messages += peer.own_pending;
   coverage.checked_bytes += peer.pending_bytes;
   coverage.by_sum += peer.own_pending;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A large message that travels alone: cut into chunks, so that its copy down, the wire and its copy up overlap. To the
-// program it stays one message. See "The way of a lone large message" in docs/STAGING.md.
+// program it stays one message. See "The way of a chunked large message" in docs/STAGING.md.
 //
 // The receiver *grants* the sender an entry: a message size N, a head size H, and memory for the rest, into which MPI
 // receives for all chunks are posted beforehand on the private communicator. A later message of N bytes may then be
@@ -13,7 +13,7 @@
 //
 // An entry is of one of two kinds. *Wire*: as above. *Peer*, for a sender on the same node: what is behind the head has
 // a place in the receiver's device memory, into which the sender copies it from its own device; a word on the private
-// communicator says that it is there, in place of chunks. See lone_peer.h.
+// communicator says that it is there, in place of chunks. See chunked_peer.h.
 //
 // Below MPI_THREAD_MULTIPLE, in the mode watch alone. Inside MPI calls of the program's one thread; nothing here is
 // called while another call of it is under way.
@@ -137,101 +137,101 @@ struct Target {
 };
 
 /// RESIL_STAGE_CHUNK, bytes; 0: off. Set before MPI_Init returns.
-extern constinit uint64_t lone_chunk;
+extern constinit uint64_t chunk_bytes;
 
 /// Has this rank granted anything, so that receives are to be looked at? One load.
-extern constinit uint32_t lone_granted;
+extern constinit uint32_t chunked_granted;
 /// Has this rank been granted anything, so that sends are to be looked at? One load.
-extern constinit uint32_t lone_held;
+extern constinit uint32_t chunked_held;
 
-// --- lone_entries.cpp: grants and notes
+// --- chunked_entries.cpp: grants and notes
 // -------------------------------------------------------------------------------
 
 /// May messages be cut in this run? Decided once, when asked first.
-bool lone_usable();
+bool chunked_usable();
 /// World rank behind a peer; -1: none in this MPI_COMM_WORLD.
-int lone_world_rank(Thread& thread, uint64_t comm, int32_t peer);
+int chunked_world_rank(Thread& thread, uint64_t comm, int32_t peer);
 /// A grant for such a message that is free; null: none, and it has been noted that one would be of use.
-Grant* lone_grant(Thread& thread, int32_t to, uint64_t bytes);
+Grant* chunked_grant(Thread& thread, int32_t to, uint64_t bytes);
 /// The one whose heads have that size; null: none.
-Grant* lone_grant_with_head(int32_t to, uint64_t head);
+Grant* chunked_grant_with_head(int32_t to, uint64_t head);
 /// The receiver has given it back, or the last message has left it: free when it is both.
-void lone_loosen(Grant* grant);
+void chunked_loosen(Grant* grant);
 /// No message will be sent by it any more. It is free.
-void lone_forget(Grant* grant);
+void chunked_forget(Grant* grant);
 /// The entry whose heads from there have that size; null: none.
-Entry* lone_entry(int32_t from, uint64_t head);
+Entry* chunked_entry(int32_t from, uint64_t head);
 /// Is the announcement of the message that has the entry's head size here? Looks; never blocks.
-bool lone_announced(Entry& entry);
+bool chunked_announced(Entry& entry);
 /// The program's message was announced to be of this entry, or the entry to be given up. For probes.
-bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag);
+bool chunked_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag);
 /// A context may be gone: senders are told of the entries that went with it.
-void lone_devices_changed();
+void chunked_devices_changed();
 /// This rank cannot open what a grant of the kind peer has: the receiver gets its memory back, and grants the other
 /// kind.
-void lone_refuse(Grant* grant);
+void chunked_refuse(Grant* grant);
 /// The entry's message has left it: posts its receives anew and tells the sender.
-void lone_regrant(Thread& thread, Entry& entry);
+void chunked_regrant(Thread& thread, Entry& entry);
 /// Tag of an entry's announcement (0) and chunks (1 and up) on the private communicator.
-PrivateTag lone_tag(uint32_t number, uint32_t what);
-uint32_t lone_number(const Entry& entry);
-Entry* lone_entry_numbered(uint32_t number);
+PrivateTag chunked_tag(uint32_t number, uint32_t what);
+uint32_t chunked_number(const Entry& entry);
+Entry* chunked_entry_numbered(uint32_t number);
 /// Takes the notes that have come.
-void lone_notes(Thread& thread);
+void chunked_notes(Thread& thread);
 /// MPI_Finalize: answers what has been asked, waits for answers (RESIL_DRAIN_SECONDS at most; they come when the others
 /// enter MPI_Finalize, too), withdraws what is posted.
-void lone_end(Thread& thread);
+void chunked_end(Thread& thread);
 
-// --- lone_send.cpp
+// --- chunked_send.cpp
 // ----------------------------------------------------------------------------------------------------
 
 /// If the message can be cut: starts its copies down, and `part` becomes its head. Else nothing has been done.
-bool lone_send_begins(Thread& thread, Message* op, SendMode mode, const MessageEnvelope& to, MessagePart* part);
+bool chunked_send_begins(Thread& thread, Message* op, SendMode mode, const MessageEnvelope& to, MessagePart* part);
 /// Where its head is; `wait`: until it is somewhere.
-PacketState lone_head(const Message& op, bool wait);
+PacketState chunked_head(const Message& op, bool wait);
 /// Before the head is given to the library.
-void lone_announce(Message& op);
+void chunked_announce(Message& op);
 /// It has it; or it never will (`op.failed`).
-void lone_head_started(Thread& thread, Message* op);
+void chunked_head_started(Thread& thread, Message* op);
 /// The library is done with all of it.
-void lone_release(Message* op);
+void chunked_release(Message* op);
 /// The program's buffer may be written: all copies from it are done.
-void lone_wait_left(Message& op);
+void chunked_wait_left(Message& op);
 /// Has this rank sent an ordinary message of that size, a possible head's, since it has had device buffers? It may
 /// still be on its way.
-bool lone_size_sent(uint64_t bytes);
+bool chunked_size_sent(uint64_t bytes);
 /// A message that is not cut is about to be sent: should it have the size of a head, the entry is given up.
-void lone_before_send(Thread& thread, const Half& half);
+void chunked_before_send(Thread& thread, const Half& half);
 /// Tells the receiver so. The grant is free, and gone afterwards.
-void lone_give_up(Grant* grant);
+void chunked_give_up(Grant* grant);
 
 /// MPI_Start, MPI_Startall: the same.
-void lone_starting(Event& event);
+void chunked_starting(Event& event);
 /// Posts the chunks that are down; `wait`: all of them. True: the library was asked for something.
-bool lone_sends_advance(Thread& thread, bool wait);
+bool chunked_sends_advance(Thread& thread, bool wait);
 
-// --- lone_receive.cpp
+// --- chunked_receive.cpp
 // -------------------------------------------------------------------------------------------------
 
 /// A receive into host memory that may get a head. Null: none can fit, or no memory.
-Message* lone_track(Thread& thread, const Half& half);
+Message* chunked_track(Thread& thread, const Half& half);
 /// A receive has `bytes` bytes from `source`. False: an ordinary message. True: its head; looked after from now on.
-bool lone_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source);
-bool lone_receives_advance(Thread& thread);
+bool chunked_arrived(Thread& thread, Message* op, uint64_t bytes, int32_t source);
+bool chunked_receives_advance(Thread& thread);
 /// Calls that are not carried out by staging, but have to do with heads: probes, whose statuses say what the whole
 /// message has; persistent receives, from the call that makes one to its end.
-bool lone_sees(CallId id);
-void lone_entered(Event& event);
-void lone_returned(Event& event);
+bool chunked_sees(CallId id);
+void chunked_entered(Event& event);
+void chunked_returned(Event& event);
 /// For MPI_Mrecv and MPI_Imrecv, before the call: which entry the message is of.
-void lone_matched(const Event& event, Message* op);
-void lone_target_release(Target* target);
+void chunked_matched(const Event& event, Message* op);
+void chunked_target_release(Target* target);
 /// That persistent receive is no more.
-void lone_persistent_gone(uint64_t request);
+void chunked_persistent_gone(uint64_t request);
 
 /// Members of the report's object `staging`.
-void lone_report(JsonWriter& json);
-void lone_count_sent(const Cut& cut);
-void lone_count_received(const Cut& cut);
+void chunked_report(JsonWriter& json);
+void chunked_count_sent(const Cut& cut);
+void chunked_count_received(const Cut& cut);
 
 }  // namespace resil::staging

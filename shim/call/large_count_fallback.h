@@ -9,11 +9,11 @@
 
 namespace resil {
 
-class Narrowed {
+class LargeCountFallback {
  public:
-  explicit Narrowed(int64_t length) : length_(length) {}
-  Narrowed(const Narrowed&) = delete;
-  ~Narrowed() {
+  explicit LargeCountFallback(int64_t length) : length_(length) {}
+  LargeCountFallback(const LargeCountFallback&) = delete;
+  ~LargeCountFallback() {
     for (unsigned i = 0; i < used_ && !kept_; ++i) free(arrays_[i]);
   }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See claim.h. May touch launch.json in the directory that it is given.
+// See directory_lock.h. May touch launch.json in the directory that it is given.
 
-#include "shim/report/claim.h"
+#include "shim/report/directory_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ bool take(const char* text, const char* name, char* to, size_t bytes) {
   return true;
 }
 
-bool write_text(OwnFile* file, const Claim& claim) {
+bool write_text(OwnFile* file, const DirectoryLock& claim) {
   char text[1024], id[kNonceText];
   launch_text(claim.id, id);
   const int length =
@@ -57,9 +57,9 @@ bool write_text(OwnFile* file, const Claim& claim) {
 
 }  // namespace
 
-ClaimState claim_read(int directory, Claim* claim) {
+LockState directory_lock_read(int directory, DirectoryLock* claim) {
   const int fd = own_file_read_at(directory, kFile);
-  if (fd < 0) return errno == ENOENT ? ClaimState::kNone : ClaimState::kOther;
+  if (fd < 0) return errno == ENOENT ? LockState::kNone : LockState::kOther;
   char text[2048], id[kNonceText];
   const ssize_t got = read(fd, text, sizeof(text) - 1);
   close(fd);
@@ -71,16 +71,16 @@ ClaimState claim_read(int directory, Claim* claim) {
       !take(text, "origin", claim->origin, sizeof(claim->origin)) ||
       !take(text, "program", claim->program, sizeof(claim->program)) ||
       !take(text, "launch", claim->launch, sizeof(claim->launch)))
-    return ClaimState::kOther;
+    return LockState::kOther;
   claim->id = strtoull(id, nullptr, 16);
   char* point = nullptr;
   claim->time = strtoll(time + strlen("\"time\": "), &point, 10);
-  if (claim->time < 0 || claim->time > 4000000000) return ClaimState::kOther;
+  if (claim->time < 0 || claim->time > 4000000000) return LockState::kOther;
   claim->time = claim->time * 1000 + (*point == '.' ? strtol(point + 1, nullptr, 10) % 1000 : 0);
-  return ClaimState::kThere;
+  return LockState::kThere;
 }
 
-int claim_make(int directory, const Claim& claim) {
+int directory_lock_make(int directory, const DirectoryLock& claim) {
   OwnFile file;
   if (!own_file_begin_at(&file, directory, kFile, 0666)) return errno;
   if (!write_text(&file, claim)) {
@@ -90,7 +90,7 @@ int claim_make(int directory, const Claim& claim) {
   return own_file_commit_new(&file) ? 0 : errno;
 }
 
-bool claim_replace(int directory, const Claim& claim) {
+bool directory_lock_replace(int directory, const DirectoryLock& claim) {
   OwnFile file;
   if (!own_file_begin_at(&file, directory, kFile, 0666)) return false;
   if (write_text(&file, claim)) return own_file_commit(&file);
@@ -98,9 +98,9 @@ bool claim_replace(int directory, const Claim& claim) {
   return false;
 }
 
-void claim_remove(int directory) { unlinkat(directory, kFile, 0); }
+void directory_lock_remove(int directory) { unlinkat(directory, kFile, 0); }
 
-void claim_text(char* to, unsigned long bytes, const char* from) {
+void directory_lock_text(char* to, unsigned long bytes, const char* from) {
   unsigned long i = 0;
   for (; from[i] != 0 && i + 1 < bytes; ++i) {
     const char c = from[i];

@@ -128,7 +128,7 @@ bool try_specs(PerThread& mine, Event* e, CallId id, bool pending, const Layout&
 
 }  // namespace
 
-void depart(Event& e, PerThread& mine) {
+void inject_send(Event& e, PerThread& mine) {
   mine.departing = mine.changes = false;
   mine.shadow = mine.previous = nullptr;
   if (!send_layout(e, &mine.send)) return;
@@ -164,7 +164,7 @@ void depart(Event& e, PerThread& mine) {
   if (mine.shadow != nullptr) e.given_send = mine.shadow_buffer;
 }
 
-void depart_staged(Thread& thread, const StagedMessage& message) {
+void inject_send_staged(Thread& thread, const StagedMessage& message) {
   PerThread* mine = per_thread(thread);
   if (mine == nullptr) return;
   Layout layout = flat_nothing();
@@ -178,7 +178,7 @@ void depart_staged(Thread& thread, const StagedMessage& message) {
   note(injection);
 }
 
-void departed(Event& e, PerThread& mine) {
+void inject_sent(Event& e, PerThread& mine) {
   mine.tracked = false;
   if (!mine.departing) return;
   mine.departing = false;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Grants for lone large messages: who may send what in chunks to whom, and the notes by which ranks tell each other.
-// See lone.h.
+// Grants for chunked large messages: who may send what in chunks to whom, and the notes by which ranks tell each other.
+// See chunked.h.
 
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "pipeline/gpu/pinned.h"
-#include "pipeline/staging/lone_peer.h"
+#include "pipeline/staging/chunked_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/base/clock.h"
@@ -23,8 +23,8 @@
 
 namespace resil::staging {
 
-constinit uint64_t lone_chunk;
-constinit uint32_t lone_granted, lone_held;
+constinit uint64_t chunk_bytes;
+constinit uint32_t chunked_granted, chunked_held;
 
 namespace {
 
@@ -50,7 +50,7 @@ struct Note {
   NoteKind kind;
   uint32_t number;
   Cut cut;
-  uint64_t node;  ///< kWanted: the sender's (lone_node)
+  uint64_t node;  ///< kWanted: the sender's (chunked_node)
   gpu::IpcHandle handle;  ///< kGranted, of the kind peer
 };
 
@@ -129,7 +129,7 @@ bool unseen_receives() {
   for (uint32_t i = 0; i < runtime.request_count; ++i) {
     const ring::Request& r = runtime.requests[i];
     if (r.key != 0 && r.kind == static_cast<uint8_t>(ring::RequestKind::kReceive) && !(r.flags & ring::kPartitioned) &&
-        r.bytes >= lone_chunk / 8 && ((r.flags & ring::kPersistent) || message_find(r.key) == nullptr))
+        r.bytes >= chunk_bytes / 8 && ((r.flags & ring::kPersistent) || message_find(r.key) == nullptr))
       return true;
   }
   return false;
@@ -148,10 +148,10 @@ uint64_t random_word() {
 
 /// 0: none is left, as good as (small chunks have few).
 uint64_t choose_head(int32_t from) {
-  const uint64_t least = lone_chunk / 8;
+  const uint64_t least = chunk_bytes / 8;
   for (int tries = 0; tries < 64; ++tries)
     if (const uint64_t head = (least + random_word() % least) / kHeadUnit * kHeadUnit;
-        lone_entry(from, head) == nullptr)
+        chunked_entry(from, head) == nullptr)
       return head;
   return 0;
 }
@@ -171,13 +171,13 @@ bool post(Entry& entry) {
   entry.message = nullptr;
   entry.announcement = backend->request_null();
   for (uint64_t& request : entry.requests) request = backend->request_null();
-  const uint32_t number = lone_number(entry);
-  bool good = backend->receive(private_comm(), &entry.said, sizeof(entry.said), entry.from, lone_tag(number, 0),
+  const uint32_t number = chunked_number(entry);
+  bool good = backend->receive(private_comm(), &entry.said, sizeof(entry.said), entry.from, chunked_tag(number, 0),
                                &entry.announcement);
   for (uint32_t i = 0; good && i < entry.cut.chunks; ++i)
     good = backend->receive(private_comm(),
                             entry.cut.peer != 0 ? static_cast<void*>(&entry.word) : entry.memory + entry.cut.begin(i),
-                            entry.cut.wire(i), entry.from, lone_tag(number, i + 1), &entry.requests[i]);
+                            entry.cut.wire(i), entry.from, chunked_tag(number, i + 1), &entry.requests[i]);
   if (!good) withdraw(entry);
   return good;
 }
@@ -186,7 +186,7 @@ bool post(Entry& entry) {
 void release(Entry& entry, bool shared) {
   withdraw(entry);
   if (entry.cut.peer != 0) {
-    lone_peer_give(entry, shared);
+    chunked_peer_give(entry, shared);
   } else {
     gpu::pinned_release(entry.memory);
     entry_memory -= entry.cut.bytes;
@@ -197,7 +197,7 @@ void release(Entry& entry, bool shared) {
 
 /// Its sender has, since an ordinary message has the size of its heads: frees it.
 bool given_up(Entry& entry) {
-  if (!lone_announced(entry) || entry.said.total != entry.cut.head) return false;
+  if (!chunked_announced(entry) || entry.said.total != entry.cut.head) return false;
   release(entry, true);
   return true;
 }
@@ -225,14 +225,14 @@ bool take_memory(Entry& entry, int32_t from, uint64_t bytes, uint64_t node, gpu:
   entry.room = 0;
   entry.emptied = 0;
   entry.lost = false;
-  if (lone_peer_wanted(from, node, bytes, device)) {
+  if (chunked_peer_wanted(from, node, bytes, device)) {
     entry.cut = {bytes, head, rest, 1, 1, {random_word(), random_word()}};
-    if (lone_peer_take(entry, handle)) return true;
+    if (chunked_peer_take(entry, handle)) return true;
   }
   if (bytes > mode.memory / kShare - entry_memory) return false;
   constexpr uint64_t kPage = 4096;
   const uint64_t least = ((rest + kMostChunks - 1) / kMostChunks + kPage - 1) / kPage * kPage;
-  const uint64_t chunk = least > lone_chunk ? least : lone_chunk;
+  const uint64_t chunk = least > chunk_bytes ? least : chunk_bytes;
   const auto chunks = static_cast<uint32_t>((rest + chunk - 1) / chunk);
   entry.cut = {bytes, head, chunk, chunks, 0, {random_word(), random_word()}};
   entry.memory = static_cast<char*>(gpu::pinned_acquire(device, bytes));
@@ -247,21 +247,21 @@ bool grant(int32_t from, uint64_t bytes, uint64_t node) {
   gpu::Device* device = last_device();
   Entry* entry = free_entry(from, bytes);
   gpu::IpcHandle handle = {};
-  if (finishing || usable != Usable::kYes || device == nullptr || entry == nullptr || bytes < 2 * lone_chunk ||
-      (lone_granted == 0 && unseen_receives()) || !take_memory(*entry, from, bytes, node, *device, &handle))
+  if (finishing || usable != Usable::kYes || device == nullptr || entry == nullptr || bytes < 2 * chunk_bytes ||
+      (chunked_granted == 0 && unseen_receives()) || !take_memory(*entry, from, bytes, node, *device, &handle))
     return false;
-  if (!post(*entry) || !tell(from, NoteKind::kGranted, lone_number(*entry), entry->cut, 0, handle)) {
+  if (!post(*entry) || !tell(from, NoteKind::kGranted, chunked_number(*entry), entry->cut, 0, handle)) {
     release(*entry, false);
     return false;
   }
-  ++lone_granted;
+  ++chunked_granted;
   return true;
 }
 
 /// Its sender has never written there.
 void replace(uint32_t number, int32_t from) {
   Entry& entry = entries[number];
-  lone_peer_refused(from);
+  chunked_peer_refused(from);
   const uint64_t bytes = entry.cut.bytes;
   release(entry, false);
   if (!grant(from, bytes, 0)) tell(from, NoteKind::kRefused, 0, entry.cut);
@@ -295,22 +295,22 @@ void take_note(const Note& note, int32_t from) {
         *held = {grants, note.cut, from,  note.number, true,    true,   false,
                  false,  false,    false, note.handle, nullptr, nullptr};
         grants = held;
-        ++lone_held;
-        if (lone_size_sent(held->cut.head))  // it may be probed yet
-          lone_give_up(held);
+        ++chunked_held;
+        if (chunked_size_sent(held->cut.head))  // it may be probed yet
+          chunked_give_up(held);
       }
       return;
     case NoteKind::kFree:
       if (Grant* held = grant_of(from, note.number); held != nullptr) {
         held->returned = true;
-        lone_loosen(held);
+        chunked_loosen(held);
       }
       return;
     case NoteKind::kCannot: return replace(note.number, from);
     case NoteKind::kGone:
       if (Grant* held = grant_of(from, note.number); held != nullptr) {
         held->spoiled = true;
-        lone_loosen(held);
+        chunked_loosen(held);
       }
       return;
   }
@@ -332,10 +332,10 @@ bool take_one() {
 
 }  // namespace
 
-bool lone_usable() {
+bool chunked_usable() {
   if (usable != Usable::kUndecided) [[likely]]
     return usable == Usable::kYes;
-  const bool never = lone_chunk == 0 || several_threads() || checking || job_survives() || staged_faults != nullptr ||
+  const bool never = chunk_bytes == 0 || several_threads() || checking || job_survives() || staged_faults != nullptr ||
                      config_has("RESIL_MODE", "record") || config_has("RESIL_MODE", "verify");
   if (!never && private_comm() == 0)  // MPI was initialised out of sight: perhaps later
     return false;
@@ -346,12 +346,12 @@ bool lone_usable() {
   return usable == Usable::kYes;
 }
 
-int lone_world_rank(Thread& thread, uint64_t comm, int32_t peer) {
+int chunked_world_rank(Thread& thread, uint64_t comm, int32_t peer) {
   CommInfo* info = peer >= 0 ? comm_lookup(thread, comm) : nullptr;
   return info != nullptr ? comm_world_rank(*info, peer) : -1;
 }
 
-Grant* lone_grant(Thread&, int32_t to, uint64_t bytes) {
+Grant* chunked_grant(Thread&, int32_t to, uint64_t bytes) {
   for (Grant* held = grants; held != nullptr; held = held->next)
     if (held->to == to && held->cut.bytes == bytes && held->free) return held;
   Seen& place = seen_place(to, bytes);
@@ -361,78 +361,80 @@ Grant* lone_grant(Thread&, int32_t to, uint64_t bytes) {
   // answers in MPI_Finalize, and not much is to be left with MPI until then.
   if ((place.times == 2 || place.times == 16 || place.times % 256 == 0) && !place.asked &&
       unanswered < kMostUnanswered) {
-    place.asked = tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, 0, {}}, lone_node());
+    place.asked = tell(to, NoteKind::kWanted, 0, {bytes, 0, 0, 0, 0, {}}, chunked_node());
     unanswered += place.asked;
   }
   return nullptr;
 }
 
-Grant* lone_grant_with_head(int32_t to, uint64_t head) {
+Grant* chunked_grant_with_head(int32_t to, uint64_t head) {
   for (Grant* held = grants; held != nullptr; held = held->next)
     if (held->to == to && held->cut.head == head) return held;
   return nullptr;
 }
 
-void lone_loosen(Grant* grant) {
+void chunked_loosen(Grant* grant) {
   grant->free = grant->returned && !grant->used;
-  if (grant->free && grant->spoiled) lone_give_up(grant);
+  if (grant->free && grant->spoiled) chunked_give_up(grant);
 }
 
-void lone_forget(Grant* grant) {
+void chunked_forget(Grant* grant) {
   Grant** place = &grants;
   while (*place != grant) place = &(*place)->next;
   *place = grant->next;
   grant_pool.release(grant);
-  --lone_held;
+  --chunked_held;
 }
 
-void lone_devices_changed() {
+void chunked_devices_changed() {
   for (Entry& entry : entries)
     if (entry.state != EntryState::kNone && entry.cut.peer != 0 && !entry.lost && !gpu::alive(*entry.device)) {
       entry.lost = true;
-      tell(entry.from, NoteKind::kGone, lone_number(entry), entry.cut);
+      tell(entry.from, NoteKind::kGone, chunked_number(entry), entry.cut);
     }
 }
 
-void lone_refuse(Grant* grant) {
-  if (grant->shared) return lone_give_up(grant);
+void chunked_refuse(Grant* grant) {
+  if (grant->shared) return chunked_give_up(grant);
   unanswered += tell(grant->to, NoteKind::kCannot, grant->number, grant->cut);
-  lone_forget(grant);
+  chunked_forget(grant);
 }
 
-Entry* lone_entry(int32_t from, uint64_t head) {
+Entry* chunked_entry(int32_t from, uint64_t head) {
   for (Entry& entry : entries)
     if (entry.state != EntryState::kNone && entry.from == from && entry.cut.head == head) return &entry;
   return nullptr;
 }
 
-bool lone_announced(Entry& entry) { return entry.announced || (entry.announced = backend->test(&entry.announcement)); }
+bool chunked_announced(Entry& entry) {
+  return entry.announced || (entry.announced = backend->test(&entry.announcement));
+}
 
-bool lone_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag) {
+bool chunked_is_head(Thread& thread, Entry& entry, uint64_t comm, int32_t tag) {
   if (entry.state != EntryState::kOpen) return false;
   // One of the two was sent before the message, unless that is an ordinary one which was sent before its sender knew of
   // the entry: then there is nothing to come.
   const double deadline = monotonic_seconds() + kLongestAnnouncement;
-  wait_while_working(thread, [&] { return lone_announced(entry) || monotonic_seconds() > deadline; });
+  wait_while_working(thread, [&] { return chunked_announced(entry) || monotonic_seconds() > deadline; });
   return entry.announced && !given_up(entry) && entry.said.comm == comm && entry.said.tag == tag;
 }
 
-void lone_regrant(Thread&, Entry& entry) {
-  if (post(entry)) tell(entry.from, NoteKind::kFree, lone_number(entry), entry.cut);
+void chunked_regrant(Thread&, Entry& entry) {
+  if (post(entry)) tell(entry.from, NoteKind::kFree, chunked_number(entry), entry.cut);
 }
 
-PrivateTag lone_tag(uint32_t number, uint32_t what) { return tags::kStagingChunk[number * kTagsOfEntry + what]; }
+PrivateTag chunked_tag(uint32_t number, uint32_t what) { return tags::kStagingChunk[number * kTagsOfEntry + what]; }
 
-Entry* lone_entry_numbered(uint32_t number) { return &entries[number]; }
+Entry* chunked_entry_numbered(uint32_t number) { return &entries[number]; }
 
-uint32_t lone_number(const Entry& entry) { return static_cast<uint32_t>(&entry - entries); }
+uint32_t chunked_number(const Entry& entry) { return static_cast<uint32_t>(&entry - entries); }
 
-void lone_notes(Thread&) {
+void chunked_notes(Thread&) {
   while (posted_notes && take_one()) {}
 }
 
-void lone_end(Thread& thread) {
-  if (lone_chunk == 0 || private_comm() == 0) return;
+void chunked_end(Thread& thread) {
+  if (chunk_bytes == 0 || private_comm() == 0) return;
   finishing = true;
   // A rank that has taken no part may have been asked.
   const bool only_asked = !posted_notes;
@@ -440,7 +442,7 @@ void lone_end(Thread& thread) {
   // What is matched has been received. What is not never will be: its sender need not wait.
   for (Entry& entry : entries)
     if (entry.state == EntryState::kOpen && !given_up(entry) && entry.announced)
-      tell(entry.from, NoteKind::kFree, lone_number(entry), entry.cut);
+      tell(entry.from, NoteKind::kFree, chunked_number(entry), entry.cut);
   const double deadline = monotonic_seconds() + config_real("RESIL_DRAIN_SECONDS");
   auto busy = [] {
     for (const Grant* held = grants; held != nullptr; held = held->next)
@@ -451,23 +453,25 @@ void lone_end(Thread& thread) {
     if (only_asked)
       while (take_one()) {}
     advance(thread);
-    lone_notes(thread);
+    chunked_notes(thread);
   } while (busy() && monotonic_seconds() < deadline);
   for (uint32_t i = 0; i < (only_asked ? 1 : kNotes); ++i) backend->messages->cancel(&incoming_requests[i]);
   for (Entry& entry : entries)
     if (entry.state != EntryState::kNone) withdraw(entry);
   for (Grant* held = grants; held != nullptr; held = held->next)
-    if (held->free) lone_peer_close(*held);
+    if (held->free) chunked_peer_close(*held);
   posted_notes = false;
   usable = Usable::kNo;
-  lone_granted = 0;
+  chunked_granted = 0;
   reap();
 }
 
-void lone_count_sent(const Cut& cut) { ++counts[cut.peer].sent, counts[cut.peer].sent_bytes += cut.bytes; }
-void lone_count_received(const Cut& cut) { ++counts[cut.peer].received, counts[cut.peer].received_bytes += cut.bytes; }
+void chunked_count_sent(const Cut& cut) { ++counts[cut.peer].sent, counts[cut.peer].sent_bytes += cut.bytes; }
+void chunked_count_received(const Cut& cut) {
+  ++counts[cut.peer].received, counts[cut.peer].received_bytes += cut.bytes;
+}
 
-void lone_report(JsonWriter& json) {
+void chunked_report(JsonWriter& json) {
   for (uint32_t peer = 0; peer < 2; ++peer) {
     uint32_t held = 0;
     for (const Grant* each = grants; each != nullptr; each = each->next) held += each->cut.peer == peer;

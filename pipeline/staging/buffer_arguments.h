@@ -18,7 +18,7 @@ struct Written {
 /// Opens a shadow for what the transfer describes. `sources`: of neighbourhood collectives, the ranks that the blocks
 /// come from; a negative one sends nothing. Null: all send. kHostBuffer: no data, or none on a device. On any refusal
 /// nothing is held.
-Refusal side_open(Thread& thread, const FlatTransfer& flat, const int* sources, Packet* packet, Written* written);
+Refusal argument_open(Thread& thread, const FlatTransfer& flat, const int* sources, Packet* packet, Written* written);
 
 Uncovered reason_of(Refusal refusal);
 

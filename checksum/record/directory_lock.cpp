@@ -13,7 +13,7 @@
 
 #include <cstdlib>
 
-#include "checksum/record/claim.h"
+#include "checksum/record/directory_lock.h"
 #include "checksum/record/file.h"
 #include "checksum/record/writer.h"
 #include "shim/base/hash.h"
@@ -147,7 +147,7 @@ bool write_manifest(const char* directory, const Identity& identity) {
 
 }  // namespace
 
-bool directory_claim(const char* directory, const Identity& identity, Problem* problem) {
+bool directory_lock(const char* directory, const Identity& identity, Problem* problem) {
   SizeSignalShield shield;
   problem->kind = ProblemKind::kNone;
   problem->text[0] = 0;
@@ -177,7 +177,7 @@ bool directory_claim(const char* directory, const Identity& identity, Problem* p
   return ok;
 }
 
-bool directory_is_claimed(const char* directory, const char* launch, Problem* problem) {
+bool directory_is_locked(const char* directory, const char* launch, Problem* problem) {
   problem->kind = ProblemKind::kNone;
   problem->text[0] = 0;
   switch (manifest_of(directory, launch)) {

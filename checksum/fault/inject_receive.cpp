@@ -49,7 +49,7 @@ bool possible(PerThread& mine, unsigned count, Arrival& a, const Spec& spec) {
     case Kind::kStale:
     case Kind::kTruncate: return a.kept != nullptr && !equal(a.packet, 0, a.packet.bytes, a.kept);
     case Kind::kEarly:  // by a timer the first of a call: until others are looked at the data may have landed
-      return (spec.delay == 0 || &a == &mine.arrivals[0]) && a.kept != nullptr && !mine.landing.used &&
+      return (spec.delay == 0 || &a == &mine.arrivals[0]) && a.kept != nullptr && !mine.late_write.used &&
              !equal(a.packet, 0, a.packet.bytes, a.kept);
     case Kind::kDuplicate: return a.previous != nullptr && !equal(a.packet, 0, a.packet.bytes, a.previous);
     case Kind::kTranspose: return find_other(mine, count, a) != nullptr;
@@ -69,16 +69,16 @@ bool truncate(Arrival& a, Draw& draw, uint64_t* position) {
 }
 
 bool make_early(PerThread& mine, Arrival& a, const Spec& spec, Draw& draw) {
-  Landing& landing = mine.landing;
+  LateWrite& late_write = mine.late_write;
   char* packed = static_cast<char*>(pool.allocate(a.packet.bytes));
   if (packed == nullptr) return false;
   a.packet.read(0, a.packet.bytes, packed);
   a.packet.write(0, a.packet.bytes, a.kept);
-  landing.used = true;
-  landing.packet = a.packet;
-  landing.packed = packed;
-  landing.delay = spec.delay;
-  landing.looks = 1 + static_cast<uint32_t>(draw.below(2));  // of a long packet there may be no more
+  late_write.used = true;
+  late_write.packet = a.packet;
+  late_write.packed = packed;
+  late_write.delay = spec.delay;
+  late_write.looks = 1 + static_cast<uint32_t>(draw.below(2));  // of a long packet there may be no more
   type_map_hold(a.packet.type);  // until it has landed
   return true;
 }
@@ -126,7 +126,7 @@ void try_specs(PerThread& mine, unsigned count, Arrival& a) {
       continue;
     }
     a.hit = true;
-    if (spec.kind == Kind::kEarly) mine.landing.injection = injection;  // noted when it has landed
+    if (spec.kind == Kind::kEarly) mine.late_write.injection = injection;  // noted when it has landed
     else note(injection);
   }
 }
@@ -152,7 +152,7 @@ void put_earlier(uint64_t key, char* packed) {
   pool.release(displaced);
 }
 
-void arrived(PerThread& mine, unsigned count, bool one_of) {
+void inject_received(PerThread& mine, unsigned count, bool one_of) {
   if (count == 0) return;
   for (unsigned i = 0; engine.remembers && i < count; ++i) {
     Arrival& a = mine.arrivals[i];
