@@ -113,8 +113,8 @@ constexpr auto kRoles = by_call(role_of);
 
 bool enabled() { return config_has("RESIL_MODE", "checksum"); }
 
-constexpr StagedChecks kStagedChecks = {p2p::receive_posting, p2p::send_announcing, p2p::send_posted,
-                                        p2p::send_dropped};
+constexpr StagedChecks kStagedChecks = {p2p::receive_posting, p2p::send_announcing, p2p::send_posted, p2p::send_dropped,
+                                        ledger::abort_wanted};
 
 bool usable;  // memory is there; checks across ranks need ledger::connected() besides
 bool multiple;

@@ -12,6 +12,7 @@
 #include "checksum/ledger/blame_internal.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
 #include "shim/config/config.h"
 #include "shim/model/calls.h"
 #include "shim/tables/tables.h"
@@ -141,7 +142,7 @@ void asked(Thread& thread, Peer& from, const void* payload, size_t bytes) {
       site = result->name.site;
     }
   }
-  if (site != 0) blame::site_text(site, reply.site, sizeof(reply.site));
+  if (site != 0) site_text(site, reply.site, sizeof(reply.site));
   ledger::post(thread, from, Kind::kCollectiveReply, &reply, sizeof(reply));
 }
 

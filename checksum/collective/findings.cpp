@@ -13,6 +13,7 @@
 #include "checksum/to_do.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
 #include "shim/report/finding.h"
 #include "shim/tables/tables.h"
 
@@ -24,7 +25,7 @@ std::atomic<bool> published;
 
 void add_site(Finding& finding, const char* name, uint64_t site) {
   char text[112];
-  blame::site_text(site, text, sizeof(text));
+  site_text(site, text, sizeof(text));
   finding.add(name, "%s", text);
 }
 

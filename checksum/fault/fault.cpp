@@ -8,7 +8,6 @@
 
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
-#include "checksum/ledger/blame.h"
 #include "shim/abi/backend.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/event.h"
@@ -16,6 +15,7 @@
 #include "shim/config/config.h"
 #include "shim/config/config_value.h"
 #include "shim/report/json.h"
+#include "shim/runtime/looked_at.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
@@ -295,7 +295,7 @@ constexpr StagedFaults kStaged = {[] { return engine.sends; }, inject_send_stage
 void start() {
   engine_start();
   staged_faults = &kStaged;
-  blame::looked_at = on_look;
+  buffer_looked_at = on_look;
 }
 
 void thread_end(Thread& thread) {

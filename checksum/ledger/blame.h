@@ -51,9 +51,6 @@ uint64_t receive_posted(const View& view);
 /// It is complete with `bytes` and digest `digest`: the buffer is digested again (looking for data that lands late),
 /// a copy kept. Returns the evidence handle for ledger::expect. 0: none.
 uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest);
-/// For fault injection: called when a completed receive's data at that address has been read for the Nth time, from 1.
-/// Null otherwise. Set before MPI_Init returns.
-extern void (*looked_at)(const void* buffer, uint32_t looks);
 /// A block of a collective has come, right or wrong: where exchanged blocks are looked for.
 void block_received(ledger::Peer& from, const ledger::Record& record);
 /// The packet was right, or the receive never happened: gives the evidence back.

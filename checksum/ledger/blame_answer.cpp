@@ -10,6 +10,7 @@
 
 #include "checksum/ledger/blame_internal.h"
 #include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
 #include "shim/model/calls.h"
 
 namespace resil::blame {
@@ -59,19 +60,6 @@ bool reply(Thread& thread, Peer& to, const Query& query) {
 }
 
 }  // namespace
-
-void site_text(uint64_t site, char* text, size_t bytes) {
-  for (uint32_t i = 0; i < runtime.module_count; ++i) {
-    const ring::Module& module = runtime.modules[i];
-    const uint64_t start = __atomic_load_n(&module.start, __ATOMIC_ACQUIRE);
-    if (start == 0 || site < start || site >= module.end) continue;
-    const char* slash = strrchr(module.path, '/');
-    snprintf(text, bytes, "%s+0x%llx", slash != nullptr ? slash + 1 : module.path,
-             static_cast<unsigned long long>(site - module.base));
-    return;
-  }
-  snprintf(text, bytes, "0x%llx", static_cast<unsigned long long>(site));
-}
 
 size_t make_answer(const Query& query, int32_t asker, char* message) {
   Work<Known> room;

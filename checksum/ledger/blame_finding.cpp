@@ -13,6 +13,7 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/to_do.h"
 #include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
 #include "shim/model/calls.h"
 
 namespace resil::blame {

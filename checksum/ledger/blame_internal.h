@@ -220,8 +220,6 @@ void on_query(Thread& thread, Peer& from, const void* payload, size_t bytes);
 /// Sends answers that found no room.
 void answer_owed(Thread& thread);
 bool answers_owed();
-/// "a.out+0x1234"; "0x7f..." when the object is not known.
-void site_text(uint64_t site, char* text, size_t bytes);
 
 // --- blame_verdict.cpp -------------------------------------------------------------------------------------------
 

@@ -10,11 +10,10 @@
 // once a look takes longer than that.
 
 #include "checksum/ledger/blame_internal.h"
+#include "shim/runtime/looked_at.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::blame {
-
-void (*looked_at)(const void*, uint32_t);
 
 namespace {
 
@@ -94,8 +93,8 @@ void look(const View& view, Evidence* evidence) {
     const uint64_t again = view_digest(view, evidence->bytes);
     now = monotonic_seconds();
     ++evidence->looks;
-    if (looked_at != nullptr) [[unlikely]]
-      looked_at(view.buffer, evidence->looks + 1);
+    if (buffer_looked_at != nullptr) [[unlikely]]
+      buffer_looked_at(view.buffer, evidence->looks + 1);
     if (again != evidence->last) {
       evidence->changed = true;
       evidence->last = again;
@@ -156,8 +155,8 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   Work<Content> room;
   Content& content = *room;
   capture(view, bytes, &content);
-  if (looked_at != nullptr) [[unlikely]]
-    looked_at(view.buffer, 1);
+  if (buffer_looked_at != nullptr) [[unlikely]]
+    buffer_looked_at(view.buffer, 1);
   if (bytes != 0) look(view, &evidence);
   evidence.complete = true;
   Guard guard(lock);

@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checksum/ledger/blame_internal.h"
 #include "checksum/record/divergence.h"
 #include "checksum/record/messages.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
+#include "shim/call/site_text.h"
 #include "shim/call/thread.h"
 #include "shim/report/log.h"
 #include "shim/runtime/memory.h"
@@ -44,7 +44,7 @@ void call_text(const CallRecord& record, const char* name, const char* site, cha
 
 void found_text(const CallRecord& record, char* text, size_t bytes) {
   char site[112];
-  blame::site_text(record.site, site, sizeof(site));
+  site_text(record.site, site, sizeof(site));
   call_text(record, call_info(static_cast<CallId>(record.call)).name, site, text, bytes);
 }
 

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checksum/ledger/blame_internal.h"
 #include "checksum/record/messages.h"
 #include "detectors/dump/symbols.h"
 #include "shim/base/bit_cast.h"
@@ -22,6 +21,7 @@
 #include "shim/base/own_stack.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/model/calls.h"
@@ -289,7 +289,7 @@ uint64_t clock_reads(const Thread& thread) {
 static void say_diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
   if (d.what == What::kCall || d.what == What::kEnd || d.what == What::kResult) t.over = true;
   char where[112] = "the end", last_site[112], before[220] = "the beginning";
-  if (e != nullptr) blame::site_text(e->site, where, sizeof(where));
+  if (e != nullptr) site_text(e->site, where, sizeof(where));
   const bool of_data = e != nullptr && (d.what == What::kOutput || d.what == What::kInput);
   if (of_data && ignored(e->site, where)) {
     counts.ignored += 1;
@@ -308,7 +308,7 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
   if (found.fetch_add(1, std::memory_order_relaxed) != 0 && d.what != What::kStuck)
     return;  // what follows from the first one
   if (t.last.number != 0) {
-    blame::site_text(t.last.site, last_site, sizeof(last_site));
+    site_text(t.last.site, last_site, sizeof(last_site));
     snprintf(before, sizeof(before), "call %" PRIu64 " (%s at %s)", t.last.number, name_of(t.last.id), last_site);
   }
   Sources sources = {"", 0};

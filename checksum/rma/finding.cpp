@@ -13,6 +13,7 @@
 #include "checksum/to_do.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
 #include "shim/config/config.h"
 #include "shim/model/calls.h"
 #include "shim/report/finding.h"
@@ -44,17 +45,6 @@ void operation_checked(uint64_t bytes) {
 void operation_uncovered(Reason reason, uint64_t operations, uint64_t bytes) {
   add_to(counters.uncovered[static_cast<unsigned>(reason)], operations);
   ledger::count_uncovered(reason, operations, bytes);
-}
-
-void site_text(uint64_t site, char* text, size_t bytes) {
-  Dl_info info;
-  if (site != 0 && dladdr(reinterpret_cast<void*>(site), &info) != 0 && info.dli_fname != nullptr) {
-    const char* slash = strrchr(info.dli_fname, '/');
-    snprintf(text, bytes, "%s+0x%" PRIx64, slash != nullptr ? slash + 1 : info.dli_fname,
-             site - reinterpret_cast<uint64_t>(info.dli_fbase));
-  } else {
-    snprintf(text, bytes, "0x%" PRIx64, site);
-  }
 }
 
 static void say_what_to_do(Finding& finding, const Mismatch& m, int origin, const char* one, const char* other,

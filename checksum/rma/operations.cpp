@@ -12,6 +12,7 @@
 #include "shim/call/event.h"
 #include "shim/call/thread.h"
 #include "shim/model/view.h"
+#include "shim/runtime/looked_at.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::rma {
@@ -149,10 +150,10 @@ void digest_get(Operation& o) {
   o.digest = view_digest(view_of(o), o.bytes);
   o.digested = true;
   if (!ledger::full_blame()) return;
-  if (blame::looked_at != nullptr) blame::looked_at(o.buffer, 1);
+  if (buffer_looked_at != nullptr) buffer_looked_at(o.buffer, 1);
   o.at_end = view_digest(view_of(o), o.bytes);
-  if (blame::looked_at != nullptr && o.at_end == o.digest) {
-    blame::looked_at(o.buffer, 2);
+  if (buffer_looked_at != nullptr && o.at_end == o.digest) {
+    buffer_looked_at(o.buffer, 2);
     o.at_end = view_digest(view_of(o), o.bytes);
   }
   o.ended = true;

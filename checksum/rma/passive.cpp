@@ -15,6 +15,7 @@
 #include "shim/abi/backend.h"
 #include "shim/base/digest/digest.h"
 #include "shim/call/event.h"
+#include "shim/call/site_text.h"
 #include "shim/model/calls.h"
 #include "shim/report/log.h"
 

@@ -14,6 +14,7 @@
 #include "shim/base/own_stack.h"
 #include "shim/call/event.h"
 #include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
 #include "shim/call/thread.h"
 #include "shim/model/calls.h"
 #include "shim/report/finding.h"

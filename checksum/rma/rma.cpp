@@ -9,6 +9,7 @@
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
 #include "shim/call/event.h"
+#include "shim/call/site_text.h"
 #include "shim/call/thread.h"
 #include "shim/model/view.h"
 

@@ -134,6 +134,5 @@ struct Resemblance {
   int64_t displacement;
 };
 void publish_mismatch(Thread& thread, const Mismatch& mismatch);
-void site_text(uint64_t site, char* text, size_t bytes);
 
 }  // namespace resil::rma

@@ -15,6 +15,7 @@
 #include "shim/config/config.h"
 #include "shim/report/log.h"
 #include "shim/runtime/memory.h"
+#include "shim/runtime/request_dump.h"
 
 namespace resil {
 namespace {
@@ -68,6 +69,7 @@ void before_init() {
     add_note_format(messages::dump::not_caught, Shown(signal_number_used).text);
     signal_number_used = 0;
   }
+  request_dump = dump_now;
 }
 
 void after_init() {

@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "detectors/dump/dump.h"
 #include "detectors/gpu_runtime/call.h"
 #include "detectors/gpu_runtime/messages.h"
 #include "shim/base/clock.h"
@@ -25,6 +24,7 @@
 #include "shim/report/log.h"
 #include "shim/report/report.h"
 #include "shim/ring/device_work.h"
+#include "shim/runtime/request_dump.h"
 
 namespace resil::gpu_runtime {
 
@@ -95,7 +95,8 @@ void lost(const OpenWait& wait, double seconds, double after_word) {
   finding_publish(finding);
   // The program may never come to write it itself.
   report_write("running");
-  if (!dumped.exchange(true)) dump_now("a completion that an accelerator runtime has lost");
+  if (request_dump != nullptr && !dumped.exchange(true))
+    request_dump("a completion that an accelerator runtime has lost");
 }
 
 void look() {

@@ -8,8 +8,6 @@
 
 #include <cinttypes>
 
-#include "checksum/ledger/blame_internal.h"
-#include "checksum/ledger/ledger.h"
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_check.h"
 #include "pipeline/staging/messages.h"
@@ -22,6 +20,7 @@
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
+#include "shim/runtime/staged.h"
 
 namespace resil::staging {
 
@@ -200,7 +199,7 @@ static void say_mismatch(Packet* packet) {
   if (verdict == Verdict::kCopy) add_difference(finding, packet);
   packet->check.host = looks.host;
   finding_publish(finding);
-  if (verdict != Verdict::kEarly && ledger::abort_wanted()) stop_job(90);
+  if (verdict != Verdict::kEarly && staged_checks != nullptr && staged_checks->ends_job()) stop_job(90);
 }
 
 void check_mismatch(Packet* packet) {

@@ -50,6 +50,8 @@ struct StagedChecks {
   void (*posted)(Thread& thread, void* word, const StagedView& copy);
   /// It never will.
   void (*dropped)(void* word);
+  /// Does a wrong message end the job (RESIL_ON_MISMATCH=abort)?
+  bool (*ends_job)();
 };
 inline constinit const StagedChecks* staged_checks = nullptr;
 
