@@ -133,6 +133,7 @@ void findings_report(JsonWriter& json) {
 
 void stop_job(int exit_status) {
   on_own_stack([&] { finish_stopped(exit_status); });
+  log_taken();
   backend->messages->abort(exit_status);
   __builtin_unreachable();
 }

@@ -12,6 +12,9 @@ void log_begin();
 
 /// "resil: TEXT\n" on standard error. Async-signal-safe.
 void log_line(const char* text);
+/// Before the job is ended: waits until the launcher has read what was written, where standard error is a pipe; at most
+/// 220 ms. MPICH's launcher drops what it has not read when a rank calls MPI_Abort. Not for signal handlers.
+void log_taken();
 
 /// TEXT and a newline, as it is. Async-signal-safe.
 void log_raw(const char* text);

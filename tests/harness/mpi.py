@@ -11,6 +11,7 @@ RESIL_TEST_MPI_LIBRARY  folder of the MPI library that jobs load, for programs o
                     puts into LD_LIBRARY_PATH itself
 """
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -388,7 +389,6 @@ def live_rings(directory):
 def remove_rings(directory):
     """Ring files of jobs that were killed, and what lies beside them: what a helper, the tool or the next job would take."""
     for path in live_rings(directory):
-        os.unlink(path)
-        node_memory = path[:-len(".ring")] + ".node"
-        if os.path.exists(node_memory):
-            os.unlink(node_memory)
+        for name in (path, path[:-len(".ring")] + ".node"):
+            with contextlib.suppress(FileNotFoundError):  # another job's start may sweep what a dead one left
+                os.unlink(name)
