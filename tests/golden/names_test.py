@@ -25,15 +25,17 @@ def names_in(text):
 
 
 def main():
-    found = {}
+    found, read = {}, 0
     for module in MODULES:
         for folder, _, files in os.walk(os.path.join(sys.argv[1], module)):
             for name in sorted(files):
                 if name.endswith((".cpp", ".h", ".inc")):
                     path = os.path.join(folder, name)
+                    read += 1
                     with open(path, encoding="utf-8") as file:
                         if names := names_in(file.read()):
                             found[os.path.relpath(path, sys.argv[1])] = names
+    assert read > 100, f"{read} sources below {sys.argv[1]}: where have they gone?"
     total = sum(map(len, found.values()))
     if "--list" in sys.argv or total > NAMES or len(found) > FILES:
         for path, names in found.items():
