@@ -122,6 +122,16 @@ bool empty(const char* directory, const char* claim, bool inner) {
   return ok;
 }
 
+/// Whether `directory` may be made ready for a recording: it holds nothing but what record itself makes.
+bool is_usable(const char* directory, Manifest manifest, Problem* problem) {
+  char name[300], what[400];
+  if (!foreign_name(directory, name, sizeof(name))) return fail(problem, directory, errno);
+  if (name[0] == 0 && manifest != Manifest::kForeign) return true;
+  snprintf(what, sizeof(what), "is not empty and not a recording (it holds %.300s); name another directory",
+           name[0] != 0 ? name : kManifest);
+  return fail(problem, ProblemKind::kNotEmpty, directory, what);
+}
+
 bool write_manifest(const char* directory, const Identity& identity) {
   char path[kRoom], launch[96];
   OwnFile file;
@@ -151,10 +161,14 @@ bool directory_lock(const char* directory, const Identity& identity, Problem* pr
   SizeSignalShield shield;
   problem->kind = ProblemKind::kNone;
   problem->text[0] = 0;
-  char path[kRoom], claim[40], name[300];
+  char path[kRoom], claim[40];
   if (directory[0] == 0 || strlen(directory) > 1000) return fail(problem, directory, ENAMETOOLONG);
   if (!own_directory_make(directory)) return fail(problem, directory, errno);
   if (manifest_of(directory, identity.launch) == Manifest::kOurs) return true;
+  // Before anything is made: a rank that finds a directory of the user's ends the job, and the others are killed in
+  // the middle of what they do, so that a claim made in there would stay. By names only: another rank may be replacing
+  // the manifest at this moment.
+  if (!is_usable(directory, Manifest::kNone, problem)) return false;
   snprintf(claim, sizeof(claim), ".claim-%016llx", static_cast<unsigned long long>(hash_text(identity.launch)));
   snprintf(path, sizeof(path), "%s/%s", directory, claim);
   if (mkdir(path, 0777) != 0)
@@ -163,14 +177,9 @@ bool directory_lock(const char* directory, const Identity& identity, Problem* pr
   const Manifest manifest = manifest_of(directory, identity.launch);
   bool ok = true;
   if (manifest != Manifest::kOurs) {
-    if (!foreign_name(directory, name, sizeof(name))) ok = fail(problem, directory, errno);
-    else if (name[0] != 0 || manifest == Manifest::kForeign) {
-      char what[400];
-      snprintf(what, sizeof(what), "is not empty and not a recording (it holds %.300s); name another directory",
-               name[0] != 0 ? name : kManifest);
-      ok = fail(problem, ProblemKind::kNotEmpty, directory, what);
-    } else if ((manifest == Manifest::kOlder && !empty(directory, claim, false)) ||
-               !write_manifest(directory, identity))
+    ok = is_usable(directory, manifest, problem);
+    if (ok &&
+        ((manifest == Manifest::kOlder && !empty(directory, claim, false)) || !write_manifest(directory, identity)))
       ok = fail(problem, directory, errno);
   }
   rmdir(path);

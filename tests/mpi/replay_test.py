@@ -195,8 +195,10 @@ def bad_input(s):
     occupied = jobs.scratch()
     with open(os.path.join(occupied, "thesis.txt"), "w", encoding="ascii") as file:
         file.write("mine\n")
+    untouched = os.stat(occupied).st_mtime_ns
     refused("not empty", mode="record", directory=occupied)
-    assert os.listdir(occupied) == ["thesis.txt"]
+    # Not even for a moment: a rank that is killed there would leave it behind.
+    assert os.listdir(occupied) == ["thesis.txt"] and os.stat(occupied).st_mtime_ns == untouched
     for what, change in (("truncated", lambda data: data[:len(data) * 2 // 3]),
                          ("not a recording", lambda data: b"x" * len(data))):
         copy = os.path.join(jobs.scratch(), "copy")
