@@ -34,6 +34,10 @@ constexpr ConfigEntry kConfig[] = {
     {"RESIL_HANG_HOOK", ConfigType::kText, "a command", "",
      "run by /bin/sh on the node that reports, once for each proved or verified hang, with RESIL_HANG_REPORT set to "
      "the report"},
+    {"RESIL_HANG_NOTICE", ConfigType::kReal, "0..86400", "30",
+     "seconds in which no rank has entered or left an MPI call, while some wait in one, after which one line on "
+     "standard "
+     "error says so. No verdict, and taken back when the job goes on. 0: never"},
 };
 
 constexpr double kLastLook = 1;  // seconds that MPI_Finalize may wait for them

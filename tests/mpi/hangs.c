@@ -32,6 +32,9 @@
 // locks that wait SECONDS each        nothing transfers  collective transfers and one in order for which one rank is
 // SECONDS late   nothing between    two groups that wait SECONDS for each other                 nothing staggered  a
 // slow chain of messages with pauses of half a second    nothing
+// twice      as quiet, twice in a row                         nothing
+// apart      all compute for SECONDS, nobody waits            nothing
+// alone      one rank that computes for SECONDS               nothing
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,6 +272,15 @@ static void hang(const char* kind, double seconds) {
     iterate(200, 0.001, MPI_COMM_WORLD);
     if (me == 0) nap(seconds);
     iterate(200, 0.001, MPI_COMM_WORLD);
+  } else if (!strcmp(kind, "twice")) {
+    for (int i = 0; i < 2; i++) {
+      iterate(20, 0.001, MPI_COMM_WORLD);
+      if (me == 0) nap(seconds);
+    }
+    iterate(20, 0.001, MPI_COMM_WORLD);
+  } else if (!strcmp(kind, "apart") || !strcmp(kind, "alone")) {
+    nap(seconds);
+    iterate(20, 0.001, MPI_COMM_WORLD);
   } else if (!strcmp(kind, "staggered")) {
     for (double passed = 0; passed < seconds; passed += 0.5 * size) {
       if (me != 0 || passed > 0) receive(previous, 1);

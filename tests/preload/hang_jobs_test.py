@@ -168,6 +168,60 @@ def check_stopped():
     return f"named after {seconds:.1f} s"
 
 
+def check_stopped_for_good():
+    """A rank that stays stopped while all others wait for it is a finding within seconds, not after 15; where the finding
+    would end the job, later."""
+    job = Job("quiet", 3, 2)
+    try:
+        job.ready()
+        pid = wait_for("the ranks", lambda: len(job.ranks()) == 3 and job.ranks())[0]
+        os.kill(pid, signal.SIGSTOP)
+        began = time.time_ns()
+        found = job.hang()
+        seconds = (found["time_ns"] - began) / 1e9
+        assert (found["class"], found["confidence"], found["culprit_ranks"]) == ("rank_stopped", "verified", [0]), found
+        assert "been stopped by a signal for " in found["message"], found
+        assert float(found["message"].split("by a signal for ")[1].split(" s")[0]) < 14, found
+        os.kill(pid, signal.SIGCONT)
+        wait_for("the end", lambda: job.poll() is not None)
+    finally:
+        result = job.end()
+    assert result.returncode == 0, result.text()
+    return f"found after {seconds:.1f} s"
+
+
+NOTHING_MOVES = "resil: No rank has finished an MPI call for "
+
+
+def check_notice():
+    """A rank that computes while the other waits, in the job's first second: one line, that names it and is no finding,
+    and one more when the job goes on. The next silence, no longer than the first one, is not told."""
+    job = Job("twice", 2, 6, env={"RESIL_HANG_NOTICE": "2"})
+    wait_for("the end", lambda: job.poll() is not None)
+    result = job.end()
+    said = result.stderr.decode()
+    assert result.returncode == 0 and "hang [" not in said, result.text()
+    assert not glob.glob(os.path.join(job.directory, "hang-*")), job.log()
+    assert said.count(NOTHING_MOVES) == 1 and said.count("resil: ranks finish MPI calls again") == 1, result.text()
+    assert said.index(NOTHING_MOVES) < said.index("resil: ranks finish MPI calls again"), said
+    line = said[said.index(NOTHING_MOVES):].splitlines()[0]
+    assert "Rank 0 is outside MPI; its last call was MPI_Allreduce on MPI_COMM_WORLD" in line, line
+    assert "Rank 1 waits in MPI_Allreduce" in line and "ignore this line" in line, line
+    assert " notice No rank has finished" in job.log() and " withdrawn ranks finish" in job.log(), job.log()
+
+
+# No line: switched off, quiet on the whole, one rank, nobody who waits.
+NO_NOTICE = {"off": ("quiet", 2, {"RESIL_HANG_NOTICE": "0"}), "quiet": ("quiet", 2, {"RESIL_HANG_NOTICE": "1", "RESIL_LOG": "quiet"}),
+             "one rank": ("alone", 1, {"RESIL_HANG_NOTICE": "1"}), "nobody waits": ("apart", 2, {"RESIL_HANG_NOTICE": "1"})}
+
+
+def check_no_notice(kind, ranks, settings):
+    job = Job(kind, ranks, 4, env=settings)
+    wait_for("the end", lambda: job.poll() is not None)
+    result = job.end()
+    assert result.returncode == 0 and NOTHING_MOVES not in result.stderr.decode(), (kind, result.text())
+
+
 def helpers(pid):
     """Threads of a rank that belong to hang detection."""
     names = []
@@ -251,9 +305,11 @@ def main():
     checks += [("quiet", lambda: check_innocent("quiet", 2, 6)), ("staggered", lambda: check_innocent("staggered", 2, 8)),
                ("epochs", lambda: check_innocent("epochs", 2, 3)), ("between", lambda: check_innocent("between", 2, 3)),
                ("transfers", lambda: check_innocent("transfers", 2, 3)),
+               ("notice", check_notice),
+               *((f"no notice, {name}", lambda job=job: check_no_notice(*job)) for name, job in NO_NOTICE.items()),
                ("abort", check_abort), ("hook", check_hook), ("unreceived", check_unreceived)]
     if MPI == "openmpi":
-        checks += [("stopped", check_stopped), ("takeover", check_takeover), ("leader gone", check_leader_gone),
+        checks += [("stopped", check_stopped), ("stopped for good", check_stopped_for_good), ("takeover", check_takeover), ("leader gone", check_leader_gone),
                    ("launcher", check_launcher),
                    ("unreceived, 1 rank a node", lambda: check_unreceived(4, {"RESIL_NODE_RANKS": "1"}))]
         checks += [(f"{kind}, {node} rank{'s' if node > 1 else ''} a node",

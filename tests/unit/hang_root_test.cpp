@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "detectors/hang/root/publish.h"
+#include "detectors/hang/root/quiet_notice.h"
 #include "detectors/hang/root/root_verdict.h"
 
 using namespace resil::hang;
@@ -59,6 +60,25 @@ struct Job {
     for (uint32_t node : missed) by_rank[node] = nullptr;
     note_silence(*root, missed.data(), static_cast<uint32_t>(missed.size()), now);
   }
+  /// All wait but those who compute, and nobody has moved from `since` to `now`, in two looks a second.
+  bool quiet(double since, double now, std::vector<uint32_t> computing) {
+    for (uint32_t i = 0; i < waits.size(); ++i) waits[i].state.activity = RankActivity::kBlocked;
+    for (uint32_t rank : computing) waits[rank].state.activity = RankActivity::kComputing;
+    root->summary.out = static_cast<uint32_t>(computing.size());
+    root->moved_at = since;
+    const double step = .5;
+    for (double at = since; at <= now; at += step)
+      root->model.look({at, root->summary.out, root->summary.ranks, static_cast<uint64_t>(since * 4), 100, 0, 0});
+    return quiet_notice(*root, now, &verdict);
+  }
+  /// Rank 0 is stopped since then, as the kernel says; nobody has moved.
+  bool stopped(double since, double now) {
+    waits[0].state.activity = RankActivity::kStopped;
+    waits[0].state.kernel_state = 'T';
+    facts[0] = {RankActivity::kStopped, true, since};
+    root->moved_at = since;
+    return stopped_verdict(*root, now, &verdict);
+  }
   bool silent(double now) { return silent_verdict(*root, now, &verdict); }
   /// All ranks have come to their calls at `since`; processor time of `ms[i]` until `now`.
   bool idle(double since, double now, std::vector<uint64_t> ms) {
@@ -94,9 +114,92 @@ void log_hang(const char* what, const Statement& statement, const Names& names) 
   logged.push_back(std::string(what) + " " + text);
 }
 
+void log_hang(const char* what, const char* text) { logged.push_back(std::string(what) + " " + text); }
+
 uint32_t watch_names(Watch&, const NameQuestion*, uint32_t, char*, uint32_t) { return 0; }
 
 }  // namespace resil::hang
+
+namespace resil {
+void log_line(const char* text) { logged.push_back(text); }
+}  // namespace resil
+
+TEST_CASE("nobody moves for 30 s and ranks wait: one line that is no verdict, taken back when the job goes on") {
+  Job job(4);
+  job.root->learned = {};
+  job.root->notice.after = 30;
+  job.root->model.start(4, .4, .001, 7);
+  CHECK(!job.quiet(100, 129, {1}));
+  REQUIRE(job.quiet(200, 231, {1}));
+  CHECK(job.verdict.notice);
+  CHECK(job.message().find("No rank has finished an MPI call for 3") == 0);
+  CHECK(job.message().find("Rank 1 is outside MPI; its last call was") != std::string::npos);
+  CHECK(job.message().find("Ranks 0,2-3 wait in") != std::string::npos);
+  CHECK(job.message().find("If this is expected, ignore this line") != std::string::npos);
+  print_notice(*job.root);
+  CHECK(logged.size() == 2);
+  CHECK(!job.quiet(200, 260, {1}));  // once for each silence
+  withdraw_notice(*job.root, 262);
+  CHECK(logged.size() == 4);
+  CHECK(logged[3].find("ranks finish MPI calls again") == 0);
+  withdraw_notice(*job.root, 263);
+  CHECK(logged.size() == 4);
+}
+
+TEST_CASE("the line comes later in a job that has been quiet for long before, and five times at most") {
+  Job job(2);
+  job.root->notice.after = 30;
+  job.root->learned = {60, 0, 0};
+  job.root->model.start(2, .4, .001, 7);
+  CHECK(notice_limit(*job.root) == 180);
+  CHECK(!job.quiet(100, 279, {1}));
+  CHECK(job.quiet(1000, 1181, {1}));
+  job.root->learned.notices = 5;
+  CHECK(!job.quiet(2000, 2181, {1}));
+}
+
+TEST_CASE("no line where most compute, nobody waits, somebody is out of sight, writes a file or has been named") {
+  Job job(4);
+  job.root->learned = {};
+  job.root->notice.after = 30;
+  job.root->model.start(4, .4, .001, 7);
+  CHECK(!job.quiet(100, 140, {1, 2, 3}));
+  CHECK(!job.quiet(200, 240, {0, 1, 2, 3}));
+  CHECK(job.quiet(300, 340, {1, 2}));
+  CHECK(job.quiet(400, 440, {}));
+  CHECK(job.message().find("All 4 ranks are inside MPI.") != std::string::npos);
+  job.root->published_at = 505;
+  CHECK(!job.quiet(500, 540, {1}));
+  job.waits[3].state.irregular = kOtherWorld;
+  CHECK(!job.quiet(600, 640, {1}));
+  job.waits[3].state.irregular = 0;
+  job.waits[3].thread.call = static_cast<uint16_t>(resil::CallId::kMPI_File_write_all);
+  CHECK(!job.quiet(700, 740, {1}));
+  job.waits[3].thread.call = 0;
+  job.waits[1].state.kernel_state = 't';
+  CHECK(!job.quiet(800, 840, {1}));
+  job.waits[1].state.kernel_state = 'R';
+  job.by_rank[2] = nullptr;
+  CHECK(!job.quiet(900, 940, {1}));
+}
+
+TEST_CASE("a stopped rank is found after 5 s where all others wait, else after 15, and where the job would be ended") {
+  Job job(3);
+  CHECK(!job.stopped(100, 104.5));
+  REQUIRE(job.stopped(100, 105));
+  CHECK(job.verdict.culprits[0] == 0);
+  job.root->aborts = true;
+  CHECK(!job.stopped(100, 114.5));
+  CHECK(job.stopped(100, 115));
+  job.root->aborts = false;
+  job.waits[2].state.activity = RankActivity::kComputing;
+  CHECK(!job.stopped(100, 114.5));
+  CHECK(job.stopped(100, 115));
+  job.waits[2].state.activity = RankActivity::kBlocked;
+  job.root->longest_stop = 4;
+  CHECK(!job.stopped(100, 111));
+  CHECK(job.stopped(100, 112));
+}
 
 TEST_CASE("a node that gives no answer since the last progress is a finding after 30 s, while all others wait") {
   Job job(4);

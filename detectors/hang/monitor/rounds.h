@@ -35,6 +35,7 @@ struct Learned {
   double longest;  ///< quiet interval that ended, by the clock, seconds
   double limit;  ///< of quiet, by the shape of its tail (stats/quiet.h)
   double watched;  ///< seconds
+  double notices = 0;  ///< lines about a job that stands still, so far (quiet_notice.h)
 };
 
 /// One sample of S_out over the ranks of one or more nodes.

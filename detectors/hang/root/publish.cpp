@@ -10,9 +10,9 @@
 
 #include "detectors/hang/root/hang_log.h"
 #include "detectors/hang/root/hook.h"
+#include "detectors/hang/root/quiet_notice.h"
 #include "detectors/hang/root/report_files.h"
 #include "detectors/hang/verdict/note.h"
-#include "shim/config/config.h"
 #include "shim/report/log.h"
 
 namespace resil::hang {
@@ -52,18 +52,19 @@ void publish(Root& root) {
   const Verdict& verdict = root.verdict;
   const Explanation& explanation = root.explanation;
   ControlBlock& control = *root.control;
+  if (verdict.notice) return print_notice(root);
   if (was_published(control, verdict)) return;
   __atomic_store_n(&control.seen[control.reported % kRemembered], verdict.signature, __ATOMIC_RELAXED);
   if (control.reported >= kMostReports) return;
   log_hang(confidence_name(verdict.confidence), verdict, explanation);
   if (verdict.confidence == Confidence::kSuspected) return;
-  const bool abort = config_has("RESIL_HANG", "abort");
+  root.published_at = monotonic_seconds();
   char json_path[1300] = "", text_path[1300] = "";
-  write_hang_files(root, control.reported, abort ? "abort" : "report", json_path, text_path, sizeof(json_path));
+  write_hang_files(root, control.reported, root.aborts ? "abort" : "report", json_path, text_path, sizeof(json_path));
   control.reported += 1;
   print_block(verdict, explanation, text_path);
   run_hook(json_path);
-  if (abort) {
+  if (root.aborts) {
     print(Message::kAborting);
     root.abort_wanted = true;
   }

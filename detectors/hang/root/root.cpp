@@ -15,6 +15,7 @@
 #include "detectors/hang/reader/watch.h"
 #include "detectors/hang/root/hang_log.h"
 #include "detectors/hang/root/publish.h"
+#include "detectors/hang/root/quiet_notice.h"
 #include "detectors/hang/root/root_verdict.h"
 #include "detectors/hang/root/unmatched_report.h"
 #include "detectors/hang/verdict/note.h"
@@ -63,7 +64,7 @@ void gap(Root& root, double now) {
 void learn(Root& root) {
   const stats::Quiet& record = root.model.record();
   const double longest = record.longest() > record.longest_crowded() ? record.longest() : record.longest_crowded();
-  root_learn(root, {longest, record.limit(), record.watched()});
+  root_learn(root, {longest, record.limit(), record.watched(), root.learned.notices});
 }
 
 void sampled(Root& root, const Summary& summary) {
@@ -80,6 +81,7 @@ void sampled(Root& root, const Summary& summary) {
     root.faulty_since = 0;
   }
   note_facts(root, now);
+  if (summary.moved != 0) withdraw_notice(root, now);
   if (summary.ranks == 0) return;
   if (now >= root.next_sample) {  // the looks in between serve the proof; the model sees its own random steps
     const stats::Look look = {now, summary.out, summary.ranks, root.moves, root.familiar, root.excused, root.starved};
@@ -201,7 +203,9 @@ void explain_verdict(Root& root) {
 
 Ask decide(Root& root) {
   names_forget(root.names);
-  if (!judged(root, monotonic_seconds()) || was_published(*root.control, root.verdict)) return next_round(root);
+  const double now = monotonic_seconds();
+  if (judged(root, now) ? was_published(*root.control, root.verdict) : !quiet_notice(root, now, &root.verdict))
+    return next_round(root);
   explain_verdict(root);
   if (root.names.missing) return ask_names(root, Phase::kNaming);
   publish(root);
@@ -312,6 +316,8 @@ bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& 
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_ns());
   root.begun_at = monotonic_seconds();
   root.traced = config_has("RESIL_LOG", "debug");
+  root.aborts = config_has("RESIL_HANG", "abort");
+  root.notice.after = config_has("RESIL_LOG", "quiet") ? 0 : config_real("RESIL_HANG_NOTICE");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr &&
          root.progress != nullptr && root.facts != nullptr && root.waited != nullptr && root.cpu_then != nullptr &&
          root.call_cpu != nullptr && root.mismatch != nullptr && root.silences != nullptr &&
@@ -323,6 +329,7 @@ void root_learn(Root& root, const Learned& from) {
   learned.longest = from.longest > learned.longest ? from.longest : learned.longest;
   learned.limit = from.limit > learned.limit ? from.limit : learned.limit;
   learned.watched = from.watched > learned.watched ? from.watched : learned.watched;
+  learned.notices = from.notices > learned.notices ? from.notices : learned.notices;
 }
 
 double root_step(Root& root, double now, Ask* next) {

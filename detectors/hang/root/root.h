@@ -46,6 +46,12 @@ struct Waited {
   double seconds;
 };
 
+/// The line about a job that stands still (quiet_notice.h).
+struct QuietNotice {
+  double after;  ///< seconds without a move, by the configuration; 0: never
+  double said_at;  ///< monotonic; 0: not said, or taken back
+};
+
 /// A call that MPI lets wait, and the processor time that its thread had used when it was first seen there.
 struct CallCpu {
   uint64_t instance;
@@ -97,9 +103,11 @@ struct Root {
   bool states_due, mismatch_due;  ///< what is left of this chain
   bool ending;  ///< after the collectives the unmatched messages, and no more
   bool traced, suspected, abort_wanted;
+  bool aborts;  ///< RESIL_HANG=abort
+  QuietNotice notice;
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
   double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at,
-      blocked_since, cpu_at, longest_stop, faulty_since;
+      blocked_since, cpu_at, longest_stop, faulty_since, published_at;
   stats::Verdict opinion;
   Learned learned;  ///< by this root and those before it
   Question* questions;

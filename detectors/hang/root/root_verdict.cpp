@@ -12,6 +12,7 @@ namespace resil::hang {
 namespace {
 
 constexpr double kStopped = 15, kStopFactor = 3;
+constexpr double kStoppedAndWaitedFor = 5;  // all that run wait inside MPI, and nobody is to be ended for it
 // Of a node that gives no answer, nobody knows whether its ranks compute: more patience than with those that are seen.
 constexpr double kSilent = 30, kSilentFactor = 3, kSilentUnlearned = 600;
 constexpr double kMayBufferAfter = 12, kInsideAfter = 30, kUnlearnedAfter = 30, kIdleFactor = 3;
@@ -24,16 +25,10 @@ bool is_culprit(const Verdict& verdict, int32_t rank) {
   return false;
 }
 
-/// The call in which most of the others wait, all such calls as evidence; and all others as victims.
-void explain_waiting(const Root& root, Verdict* verdict) {
-  struct Kind {
-    uint16_t call;
-    uint64_t comm, sequence;
-    RankSet ranks;
-  };
-  constexpr uint32_t kKinds = 8;
-  Kind kinds[kKinds];
-  uint32_t kind_count = 0, most = 0;
+}  // namespace
+
+uint32_t find_wait_groups(const Root& root, Verdict* verdict, WaitGroup* kinds) {
+  uint32_t count = 0;
   for (uint32_t i = 0; i < root.states.count; ++i) {
     const RankState* state = root.states.by_rank[i];
     if (state == nullptr || is_culprit(*verdict, static_cast<int32_t>(i)) ||
@@ -43,25 +38,38 @@ void explain_waiting(const Root& root, Verdict* verdict) {
     verdict->add_victim(static_cast<int32_t>(i));
     const Part* part = first_part(*state);
     const bool collective = part != nullptr && part->kind == PartKind::kCollective;
-    const Kind wanted = {threads_of(*state)[0].call, collective ? part->comm : 0, collective ? part->sequence : 0, {}};
+    const WaitGroup wanted = {
+        threads_of(*state)[0].call, collective ? part->comm : 0, collective ? part->sequence : 0, {}};
     uint32_t k = 0;
-    while (k < kind_count &&
+    while (k < count &&
            (kinds[k].call != wanted.call || kinds[k].comm != wanted.comm || kinds[k].sequence != wanted.sequence))
       ++k;
-    if (k == kKinds) continue;
-    if (k == kind_count) kinds[kind_count++] = wanted;
+    if (k == kWaitGroups) continue;
+    if (k == count) kinds[count++] = wanted;
     kinds[k].ranks.add(static_cast<int32_t>(i));
   }
+  return count;
+}
+
+Statement& add_wait_group(Verdict* verdict, Message id, const WaitGroup& kind) {
+  Statement& made = verdict->add(id, kind.ranks);
+  made.call = kind.call;
+  made.comm = kind.comm;
+  made.n[1] = kind.ranks.total;
+  made.n[2] = kind.sequence;
+  return made;
+}
+
+namespace {
+
+/// The call in which most of the others wait, all such calls as evidence; and all others as victims.
+void explain_waiting(const Root& root, Verdict* verdict) {
+  WaitGroup kinds[kWaitGroups];
+  uint32_t most = 0;
+  const uint32_t kind_count = find_wait_groups(root, verdict, kinds);
   for (uint32_t k = 1; k < kind_count; ++k)
     if (kinds[k].ranks.total > kinds[most].ranks.total) most = k;
-  auto add = [&](Message id, const Kind& kind) {
-    Statement& made = verdict->add(id, kind.ranks);
-    made.call = kind.call;
-    made.comm = kind.comm;
-    made.n[0] = verdict->victim_count;
-    made.n[1] = kind.ranks.total;
-    made.n[2] = kind.sequence;
-  };
+  auto add = [&](Message id, const WaitGroup& kind) { add_wait_group(verdict, id, kind).n[0] = verdict->victim_count; };
   if (kind_count == 0) return;
   verdict->call = kinds[most].call;
   verdict->comm = kinds[most].comm;
@@ -101,14 +109,13 @@ uint64_t signature_of(const Root& root, const Verdict& verdict) {
   return verdict.culprit_count != 0 ? hash : hash_combine(hash, root.moves);
 }
 
-/// Whether every node that has not left was in the last summary: ranks that nobody sees may make progress.
+}  // namespace
+
 bool all_answer(const Root& root) {
   for (uint32_t node = 0; node < root.wiring->node_count; ++node)
     if (root.silences[node].since != 0) return false;
   return true;
 }
-
-}  // namespace
 
 bool computation_verdict(const Root& root, Verdict* verdict) {
   const stats::Verdict& opinion = root.opinion;
@@ -141,8 +148,25 @@ bool computation_verdict(const Root& root, Verdict* verdict) {
   return true;
 }
 
+namespace {
+
+/// All ranks that run are inside MPI, one at least.
+bool others_wait(const Root& root) {
+  uint32_t waiting = 0;
+  for (uint32_t i = 0; i < root.states.count; ++i) {
+    const RankState* state = root.states.by_rank[i];
+    if (state == nullptr || state->activity == RankActivity::kComputing || state->activity == RankActivity::kUnknown)
+      return false;
+    waiting += state->activity == RankActivity::kBlocked || state->activity == RankActivity::kPolling;
+  }
+  return waiting != 0;
+}
+
+}  // namespace
+
 bool stopped_verdict(const Root& root, double now, Verdict* verdict) {
-  const double limit = kStopFactor * root.longest_stop > kStopped ? kStopFactor * root.longest_stop : kStopped;
+  const double least = others_wait(root) && !root.aborts ? kStoppedAndWaitedFor : kStopped,
+               usual = kStopFactor * root.longest_stop, limit = usual > least ? usual : least;
   if (now - root.moved_at < limit || !all_answer(root)) return false;
   verdict->begin(HangClass::kRankStopped, Confidence::kVerified);
   double since = now;

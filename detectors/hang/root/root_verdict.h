@@ -8,6 +8,21 @@
 
 namespace resil::hang {
 
+constexpr uint32_t kWaitGroups = 8;
+/// Ranks that wait in the same call.
+struct WaitGroup {
+  uint16_t call;
+  uint64_t comm, sequence;  ///< of a collective, else 0
+  RankSet ranks;
+};
+/// All ranks that wait, but for the culprits of `verdict`, by call, into `kinds` (kWaitGroups; further ones are left
+/// out), and as victims into the verdict.
+uint32_t find_wait_groups(const Root& root, Verdict* verdict, WaitGroup* kinds);
+/// A statement about them: {ranks}, {call}, {collective}, {n1} how many.
+Statement& add_wait_group(Verdict* verdict, Message id, const WaitGroup& kind);
+/// Whether every node that has not left was in the last summary: ranks that nobody sees may make progress.
+bool all_answer(const Root& root);
+
 /// By the statistics and five snapshots in which the same ranks were outside MPI without a move.
 bool computation_verdict(const Root& root, Verdict* verdict);
 /// By a rank that is stopped while no other rank has moved for longer than any stop before that ended.

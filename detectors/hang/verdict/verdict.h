@@ -84,6 +84,7 @@ constexpr uint32_t kMaxCulprits = 64, kMaxVictims = 256, kMaxStatements = 64;
 struct Verdict {
   HangClass type;
   Confidence confidence;
+  bool notice;  ///< no verdict at all: a line that says what is seen
   uint32_t culprit_count, victim_count;  ///< may exceed what is kept
   int32_t culprits[kMaxCulprits], victims[kMaxVictims];  ///< world ranks, ascending
   uint64_t comm;  ///< job-wide id, 0 none
