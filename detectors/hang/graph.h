@@ -19,6 +19,10 @@ struct GraphInput {
   uint64_t world = 0;  ///< job-wide id of MPI_COMM_WORLD, where MPI_Finalize counts as a call; 0: not known
 };
 
+/// Communicators, windows and files on which some rank waits and of which not all members have told: the next states
+/// are to say who has freed them (WantedComms). Returns how many.
+uint32_t graph_wanted(const GraphInput& input, uint64_t* ids, uint32_t room);
+
 /// What must be known of envelopes before anything can be judged. Returns how many; never more than `room` (false
 /// completeness is safe: what is not answered is not proved). The most important come first, so that a small `room`
 /// does for a small core. 0: nothing to ask; judge all the same (waits in collectives need no answers).

@@ -37,6 +37,7 @@ Ordinal* ordinals;  // how many communicators were created from equal circumstan
 uint32_t* buckets;  // handle hash -> index, open addressing; 0 empty, ~0 deleted
 uint32_t bucket_count;
 SpinLock lock;
+bool ordinals_full;  // an id by its ordinal may be an earlier one's
 
 uint32_t bucket_of(uint64_t handle) { return static_cast<uint32_t>(mix64(handle)) & (bucket_count - 1); }
 
@@ -70,6 +71,7 @@ uint64_t ordinal_among_equals(uint64_t base) {
       return 0;
     }
   }
+  __atomic_store_n(&ordinals_full, true, __ATOMIC_RELAXED);
   return 0;
 }
 
@@ -270,6 +272,9 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
     if (is_of_survivors(how)) id = hash_combine(id, ordinal_among_equals(id));
   }
   if (parent != nullptr && (parent->ring->flags & 6) == 6) flags |= 6;
+  const bool by_ordinal = is_of_group(how) || is_of_survivors(how) || how == CallId::kMPI_Intercomm_create ||
+                          how == CallId::kMPI_Intercomm_create_from_groups || !is_made_by_both(how);
+  if (by_ordinal && __atomic_load_n(&ordinals_full, __ATOMIC_RELAXED)) flags |= 2;
   char name[56];
   snprintf(name, sizeof(name), "%s of %s", call_info(how).name, parent != nullptr ? parent->ring->name : "a group");
   add(handle, id | 2, flags, name);

@@ -24,7 +24,8 @@ Watched watched[64];
 uint32_t rank_count;
 
 const char* const kActivities[] = {"unknown", "computing", "blocked", "polling", "finished", "gone", "stopped"};
-const char* const kParts[] = {"receive", "probe", "send", "collective", "sink", "other", "token", "lock", "hold"};
+const char* const kParts[] = {"receive", "probe", "send", "collective", "sink",
+                              "other",   "token", "lock", "hold",       "freed"};
 
 void print_looks() {
   printf("[");

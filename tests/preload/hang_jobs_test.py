@@ -53,12 +53,12 @@ def wait_for(what, condition, limit=LIMIT):
 class Job(jobs.Running):
     """A job of hangs.c; with several, each has a directory of its own."""
 
-    def __init__(self, kind, ranks, *arguments, env=None, options=()):
+    def __init__(self, kind, ranks, *arguments, env=None, options=(), program="hangs"):
         self.kind, self.count = kind, ranks
         directory = os.path.join(jobs.scratch(), "report")
         environment = jobs.rank_environment(True, directory, env)
         line = jobs.launcher(MPI, ranks, environment, options)
-        super().__init__(line + [os.path.join(BUILD, f"hangs.{MPI}"), kind, *map(str, arguments)], directory)
+        super().__init__(line + [os.path.join(BUILD, f"{program}.{MPI}"), kind, *map(str, arguments)], directory)
 
     def ready(self):
         wait_for(f"{self.kind}: the hang", lambda: b"ready" in self.read(0) or self.poll() is not None)

@@ -28,10 +28,10 @@ void Explainer::blame_wave() {
   const Wave& wave = core_.waves[0];
   const uint32_t late = g_.late(*wave.comm, wave.sequence);
   uint32_t missing = 0;
-  for (uint32_t i = 0; i < late; ++i) missing += core_.member[g_.in_order(*wave.comm, i).rank];
+  for (uint32_t i = 0; i < late; ++i) missing += is_in_core(core_, g_.in_order(*wave.comm, i)) ? 1 : 0;
   if (missing <= wave.waiting) {
     for (uint32_t i = 0; i < late; ++i)
-      if (const uint32_t rank = g_.in_order(*wave.comm, i).rank; core_.member[rank] != 0) culprit_[rank] = 1;
+      if (const Member& m = g_.in_order(*wave.comm, i); is_in_core(core_, m)) culprit_[m.rank] = 1;
     return;
   }
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
@@ -58,6 +58,7 @@ bool Explainer::blame() {
       in_wave_ = core_.wave_count > 0;
       break;
     case CoreKind::kEnded:
+    case CoreKind::kLeft:
       v_.type = HangClass::kMissingRank;
       in_wave_ = core_.wave_count > 0;
       if (in_wave_) blame_wave();
@@ -92,7 +93,7 @@ bool Explainer::blame() {
 /// Looks for what may have been meant by each receive of the core (the first few), and takes the first that is found.
 void Explainer::near_misses() {
   constexpr uint32_t kReceives = 8;
-  const bool ended = core_.kind == CoreKind::kEnded || core_.kind == CoreKind::kGone;
+  const bool ended = of_ended(core_.kind);
   uint32_t messages = 0, looked = 0;
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
     if (!g_.deadlocked(rank) || (!ended && core_.member[rank] == 0)) continue;
@@ -103,7 +104,8 @@ void Explainer::near_misses() {
         near_ = near_miss({rank, thread, part});
     });
   }
-  if (core_.kind == CoreKind::kEnded && !in_wave_ && messages == 1) v_.type = HangClass::kUnmatchedMessage;
+  if ((core_.kind == CoreKind::kEnded || core_.kind == CoreKind::kLeft) && !in_wave_ && messages == 1)
+    v_.type = HangClass::kUnmatchedMessage;
   if (core_.kind == CoreKind::kGone || (near_.kind != NearMiss::kOtherTag && near_.kind != NearMiss::kOtherComm))
     return;
   const bool large_cycle = core_.kind == CoreKind::kCycle && !in_wave_ && core_.count > 2;
@@ -161,7 +163,9 @@ uint64_t Explainer::signature() const {
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
     if (core_.member[rank] == 0) continue;
     hash = hash_combine(hash, rank);
-    for (uint32_t t = 0; t < g_.view(rank).thread_count; ++t)
+    // Those who have freed it may go on elsewhere.
+    for (uint32_t t = core_.kind == CoreKind::kLeft ? g_.view(rank).thread_count : 0; t < g_.view(rank).thread_count;
+         ++t)
       hash = hash_combine(hash, g_.view(rank).threads[t].instance);
   }
   return hash;

@@ -43,6 +43,33 @@ uint32_t Graph::late(const Comm& of, uint64_t sequence) const {
   return low;
 }
 
+const Part* Graph::freed(uint64_t id, uint32_t rank) const {
+  const View& view = views_[rank];
+  for (uint32_t i = 0; view.parts != nullptr && i < state(rank).part_count; ++i)
+    if (view.parts[i].kind == PartKind::kFreed && view.parts[i].comm == id) return &view.parts[i];
+  return nullptr;
+}
+
+/// Calls `with(membership, freed)` for all that the rank is in, or has been in (`freed`, else null). Where an MPI
+/// library keeps a communicator until its messages are through, the rank is in it and has freed it: then that is what
+/// counts.
+template <class With>
+void Graph::each_membership(uint32_t rank, With with) const {
+  const View& view = views_[rank];
+  if (view.comms == nullptr) return;
+  bool any = false;
+  for (uint32_t i = 0; i < state(rank).part_count; ++i) {
+    const Part& part = view.parts[i];
+    if (part.kind != PartKind::kFreed) continue;
+    any = true;
+    // The call that frees a communicator is none that others wait for, and sends them nothing. Others are barriers.
+    const uint64_t calls = (part.flags & kFreedObject) != 0 || part.sequence == 0 ? part.sequence : part.sequence - 1;
+    with({part.comm, calls, part.peer, part.tag, static_cast<int32_t>(part.ordinal), 0}, &part);
+  }
+  for (uint32_t i = 0; i < state(rank).comm_count; ++i)
+    if (!any || freed(view.comms[i].comm, rank) == nullptr) with(view.comms[i], nullptr);
+}
+
 bool Graph::read_comms() {
   const size_t entries = power_of_two_above(parts_);
   comm_mask_ = entries - 1;
@@ -65,10 +92,9 @@ bool Graph::read_comms() {
   uint32_t* last = arena_.allocate<uint32_t>(comm_count_);
   for (int pass = 0; pass < 2 && !arena_.failed(); ++pass) {
     for (uint32_t rank = 0; rank < ranks(); ++rank)
-      for (uint32_t i = 0; views_[rank].comms != nullptr && i < state(rank).comm_count; ++i) {
-        const Membership& membership = views_[rank].comms[i];
+      each_membership(rank, [&](const Membership& membership, const Part* freed) {
         Comm* c = const_cast<Comm*>(comm(membership.comm));
-        if (c == nullptr) continue;
+        if (c == nullptr) return;
         uint32_t& seen = last[c - comms_];
         if (pass == 0) {
           const bool same =
@@ -80,12 +106,15 @@ bool Graph::read_comms() {
             c->remote_size = membership.remote_size;
           }
           c->irregular |= state(rank).irregular;
+          c->left |= freed != nullptr;
+          left_ |= freed != nullptr;
           ++c->count;
         } else {
-          members_[c->first + seen] = {rank, membership.rank, calls_made(rank, membership)};
+          members_[c->first + seen] = {rank, membership.rank, calls_made(rank, membership), freed != nullptr,
+                                       freed != nullptr && (freed->flags & kUncounted) != 0};
         }
         seen = pass == 0 ? rank + 1 : seen + 1;
-      }
+      });
     if (pass == 1) break;
     for (uint32_t i = 0; i < comm_count_; ++i) {
       Comm& c = comms_[i];

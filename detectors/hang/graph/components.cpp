@@ -16,8 +16,7 @@ void Graph::mark_skips() {
     if (any_[thread] == 0) continue;
     for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i) {
       const uint32_t to = targets_[v.first_part + i];
-      if (facts_[v.first_part + i] == Fact::kHolds && stuck(to) && !(to < ranks() && is_sink(role(to))))
-        skip_sinks_[thread] = 1;
+      if (facts_[v.first_part + i] == Fact::kHolds && stuck(to) && !has_ended(to)) skip_sinks_[thread] = 1;
     }
   }
 }

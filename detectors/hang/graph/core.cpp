@@ -14,7 +14,7 @@ struct Found {
 
 /// The collectives among the reasons of those who wait, and the first wait for a message.
 bool find_waits(Graph& graph, Core* core) {
-  const bool ended = core->kind == CoreKind::kEnded || core->kind == CoreKind::kGone;
+  const bool ended = of_ended(core->kind);
   size_t count = 0, room = 0;
   auto each = [&](auto with) {
     for (uint32_t rank = 0; rank < graph.ranks(); ++rank)
@@ -61,7 +61,8 @@ bool waits_for_core(const Graph& graph, const Core& core, uint32_t rank, uint32_
   if (fact == Fact::kNever) return core.kind == CoreKind::kNever && core.member[rank] != 0;
   const uint32_t target = graph.target(rank, part);
   if (fact != Fact::kHolds || !graph.stuck(target)) return false;
-  if (target < graph.ranks()) return core.member[target] != 0;
+  if (graph.is_leaver(target)) return core.kind == CoreKind::kLeft && core.member[graph.leaver_rank(target)] != 0;
+  if (target < graph.ranks()) return core.kind != CoreKind::kLeft && core.member[target] != 0;
   const Part& p = graph.view(rank).parts[part];
   const Comm& comm = *graph.comm(p.comm);
   if (p.kind != PartKind::kCollective)  // a wildcard is a reason inside its own knot only
@@ -83,6 +84,7 @@ bool find_core(Graph& graph, Core* core) {
   };
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
     const uint32_t component = graph.component(rank);
+    if (const uint32_t node = graph.leaver(rank); node != kNone) note(graph.component(node), CoreKind::kLeft);
     if (is_sink(graph.role(rank)))
       note(component, graph.role(rank) == Role::kGone ? CoreKind::kGone : CoreKind::kEnded);
     else if (graph.deadlocked(rank)) {
@@ -95,7 +97,8 @@ bool find_core(Graph& graph, Core* core) {
   }
   uint32_t chosen = kNone;
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
-    uint32_t own[1 + kMaxThreads] = {graph.component(rank)}, owned = 1;
+    uint32_t own[2 + kMaxThreads] = {graph.component(rank)}, owned = 1;
+    if (const uint32_t node = graph.leaver(rank); node != kNone) own[owned++] = graph.component(node);
     for (uint32_t t = 0; graph.deadlocked(rank) && t < graph.view(rank).thread_count; ++t)
       own[owned++] = graph.component(graph.thread_node(rank, t));
     for (uint32_t i = 0; i < owned; ++i)
@@ -105,11 +108,12 @@ bool find_core(Graph& graph, Core* core) {
       }
   }
   if (core->kind == CoreKind::kNone) return false;
-  const bool ended = core->kind == CoreKind::kEnded || core->kind == CoreKind::kGone;
+  const bool ended = of_ended(core->kind);
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
-    const uint32_t component = graph.component(rank);
-    bool in =
-        ended ? component != kNone && is_sink(graph.role(rank)) && kinds[component] == core->kind : component == chosen;
+    const bool left = core->kind == CoreKind::kLeft;
+    const uint32_t component = graph.component(left ? graph.leaver(rank) : rank);
+    bool in = ended ? component != kNone && (left || is_sink(graph.role(rank))) && kinds[component] == core->kind
+                    : component == chosen;
     for (uint32_t t = 0; !in && !ended && graph.deadlocked(rank) && t < graph.view(rank).thread_count; ++t)
       in = graph.component(graph.thread_node(rank, t)) == chosen;
     if (!in) continue;
@@ -120,7 +124,7 @@ bool find_core(Graph& graph, Core* core) {
   for (uint32_t i = 0; i < graph.comm_count(); ++i) {
     Comm& comm = graph.comms()[i];
     comm.core_at = 0;
-    while (comm.core_at < comm.count && core->member[graph.in_order(comm, comm.core_at).rank] == 0) ++comm.core_at;
+    while (comm.core_at < comm.count && !is_in_core(*core, graph.in_order(comm, comm.core_at))) ++comm.core_at;
   }
   return find_waits(graph, core);
 }

@@ -12,6 +12,7 @@ namespace resil::hang::graph {
 enum class CoreKind : uint8_t {
   kNone = 0,
   kEnded,  ///< they wait for ranks that have finished, or are in MPI_Finalize
+  kLeft,  ///< they wait on a communicator or window for ranks that have freed it
   kNever,  ///< one rank in a call that nobody can end
   kCycle,  ///< calls that wait for each other (a cycle, or a knot of wildcards)
   kGone,  ///< they wait for ranks that ended without MPI_Finalize
@@ -44,6 +45,16 @@ struct Core {
 
 /// After find_components(). False: no memory, or nothing is deadlocked.
 bool find_core(Graph& graph, Core* core);
+
+/// Do all that are deadlocked wait for ranks that are not, but will never do anything about it?
+inline bool of_ended(CoreKind kind) {
+  return kind == CoreKind::kEnded || kind == CoreKind::kLeft || kind == CoreKind::kGone;
+}
+
+/// Is this member of a communicator one of the core?
+inline bool is_in_core(const Core& core, const Member& member) {
+  return core.member[member.rank] != 0 && (core.kind != CoreKind::kLeft || member.freed);
+}
 
 /// Whether this part of a deadlocked rank is one of the reasons: it waits for something in the core.
 bool waits_for_core(const Graph& graph, const Core& core, uint32_t rank, uint32_t part);

@@ -16,7 +16,9 @@ constexpr uint32_t kLines = 20;  // of evidence
 
 bool others_have_ended(const Graph& graph, const Comm& comm, uint32_t rank) {
   for (uint32_t i = 0; i < comm.count; ++i)
-    if (const uint32_t other = graph.in_order(comm, i).rank; other != rank && !is_sink(graph.role(other))) return false;
+    if (const Member& other = graph.in_order(comm, i);
+        other.rank != rank && !other.freed && !is_sink(graph.role(other.rank)))
+      return false;
   return comm.count > 1;
 }
 
@@ -49,7 +51,7 @@ void Explainer::explain_why(const Wait& of) {
     case PartKind::kProbe:
       v_.add(wait.part.peer != ring::kAnySource ? Message::kNeverSent : Message::kNothingComes, wait);
       if (wait.part.peer == ring::kAnySource && others_have_ended(g_, *g_.comm(wait.part.comm), of.rank))
-        v_.add(Message::kOthersEnded);
+        g_.comm(wait.part.comm)->left ? explain_freed(wait.part) : void(v_.add(Message::kOthersEnded));
       break;
     case PartKind::kSend: v_.add(Message::kNotPosted, wait); break;
     case PartKind::kToken: v_.add(Message::kNotCalled, wait); break;
@@ -86,6 +88,28 @@ void Explainer::explain_wave(const Wave& wave) {
   made.n[1] = static_cast<uint64_t>(wave.comm->size + (wave.comm->remote_size > 0 ? wave.comm->remote_size : 0));
 }
 
+/// Who has freed that communicator or window, and where.
+void Explainer::explain_freed(const Part& of) {
+  const Comm* comm = g_.comm(of.comm);
+  const Part* first = nullptr;
+  RankSet set = {};
+  int32_t rank = -1;
+  for (uint32_t i = 0; comm != nullptr && comm->left && i < comm->count; ++i) {
+    const Member& member = g_.members_of(*comm)[i];
+    if (!member.freed || (core_.kind == CoreKind::kLeft && core_.member[member.rank] == 0)) continue;
+    if (first == nullptr) {
+      first = g_.freed(of.comm, member.rank);
+      rank = static_cast<int32_t>(member.rank);
+    }
+    set.add(static_cast<int32_t>(member.rank));
+  }
+  if (first == nullptr) return;
+  Statement& told = v_.add((first->flags & kFreedObject) != 0 ? Message::kFreedObject : Message::kFreedComm, set);
+  told.rank = told.wait.rank = rank;
+  told.call = first->call;
+  told.wait.site = first->site;
+}
+
 /// What the late ones do instead: those who ended, those who wait elsewhere, and the rest.
 void Explainer::explain_late(const Wave& wave) {
   const uint32_t late = g_.late(*wave.comm, wave.sequence);
@@ -95,6 +119,7 @@ void Explainer::explain_late(const Wave& wave) {
       if (const uint32_t rank = g_.in_order(*wave.comm, i).rank; belongs(g_.role(rank))) scratch_[rank] = 1;
     if (const RankSet set = set_of(scratch_); set.total != 0) v_.add(id, set);
   };
+  explain_freed(part_of(g_, wave.first));
   group(Message::kEndedBefore, [](Role role) { return role == Role::kGone; });
   group(Message::kFinalizedBefore, [](Role role) { return role == Role::kFinished || role == Role::kFinalizing; });
   // Those in the core are told one by one, the others only if there is none.
@@ -163,7 +188,7 @@ void Explainer::explain_near_miss() {
 void Explainer::explain_others() {
   memset(scratch_, 0, g_.ranks());
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
-    bool told = victim_[rank] == 0 || core_.member[rank] != 0;
+    bool told = victim_[rank] == 0 || core_.member[rank] != 0 || (of_ended(core_.kind) && core_.message.rank == rank);
     for (uint32_t w = 0; in_wave_ && w < core_.wave_count && w < 2 && !told; ++w) told = waits_in(rank, core_.waves[w]);
     scratch_[rank] = told ? 0 : 1;
   }
@@ -171,7 +196,7 @@ void Explainer::explain_others() {
 }
 
 void Explainer::explain_calls() {
-  const bool ended = core_.kind == CoreKind::kEnded || core_.kind == CoreKind::kGone;
+  const bool ended = of_ended(core_.kind);
   if (core_.kind == CoreKind::kCycle && core_.wave_count > 1) {
     explain_orders();
   } else if (in_wave_) {
@@ -179,7 +204,8 @@ void Explainer::explain_calls() {
     explain_late(core_.waves[0]);
   } else if (ended && core_.message.valid()) {
     explain_wait(core_.message);
-    v_.add(core_.kind == CoreKind::kGone ? Message::kEndedWithout : Message::kFinalized, set_of(core_.member));
+    if (core_.kind == CoreKind::kLeft) explain_freed(part_of(g_, core_.message));
+    else v_.add(core_.kind == CoreKind::kGone ? Message::kEndedWithout : Message::kFinalized, set_of(core_.member));
   } else {
     explain_cycle();
   }
@@ -204,6 +230,7 @@ void Explainer::advise() {
   else if (near_.kind == NearMiss::kOtherComm) v_.add(Message::kDoCompareComms);
   else if (core_.kind == CoreKind::kGone) v_.add(Message::kDoSeeDeath);
   else if (core_.kind == CoreKind::kEnded) v_.add(Message::kDoCountCalls);
+  else if (core_.kind == CoreKind::kLeft) v_.add(Message::kDoFreeLast);
   else if (core_.kind == CoreKind::kNever) v_.add(Message::kDoFindThread);
   else if (core_.wave_count > 1) v_.add(Message::kDoSameOrder);
   else if (in_wave_) v_.add(Message::kDoOtherPath, set_of(culprit_));

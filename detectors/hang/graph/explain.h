@@ -33,6 +33,7 @@ class Explainer {
   void explain_late(const Wave& wave);
   void explain_orders();
   void explain_cycle();
+  void explain_freed(const Part& of);
   void explain_wait(const Wait& wait);
   void explain_why(const Wait& wait);
   void explain_near_miss();

@@ -48,14 +48,17 @@ class Judge {
     if (part.kind == PartKind::kCollective)
       return part.sequence != 0 && myself->sequence >= part.sequence ? collective(me, part, *c) : Result{};
     if (part.kind == PartKind::kLock) return lock(me, part);
+    if (myself->uncounted) return {};
     if (part.peer == ring::kAnySource && part.kind != PartKind::kSend) return from_anybody(me, part, *c);
     // The peer must list the communicator under this id: intercommunicators may have one on each side.
-    if (part.peer < 0 || static_cast<uint32_t>(part.peer) >= g_.ranks() ||
-        g_.member(*c, static_cast<uint32_t>(part.peer)) == nullptr)
-      return {};
-    return part.kind == PartKind::kToken  ? token(me, part)
-           : part.kind == PartKind::kSend ? to_peer(me, part)
-                                          : from_peer(me, part);
+    if (part.peer < 0 || static_cast<uint32_t>(part.peer) >= g_.ranks()) return {};
+    const Member* peer = g_.member(*c, static_cast<uint32_t>(part.peer));
+    if (peer == nullptr || peer->uncounted) return {};
+    Result result = part.kind == PartKind::kToken  ? token(me, part)
+                    : part.kind == PartKind::kSend ? to_peer(me, part)
+                                                   : from_peer(me, part);
+    if (result.fact == Fact::kHolds) result.target = g_.actor(*peer);
+    return result;
   }
 
  private:
@@ -120,7 +123,7 @@ class Judge {
 
   Result from_anybody(uint32_t me, const Part& part, Comm& c) {
     if (!c.complete || (g_.state(me).irregular & (kSpoilt | kCancelled | kOtherWorld)) != 0 ||
-        (c.irregular & kSpoilt) != 0)
+        (c.irregular & kSpoilt) != 0 || any_uncounted(c))
       return {};
     bool available = false;
     const Flight found = in_flight(part, ring::kAnySource, me, g_.ranks(), &available);
@@ -175,9 +178,16 @@ class Judge {
     return {};  // link_holders()
   }
 
+  bool any_uncounted(const Comm& c) const {
+    for (uint32_t i = 0; c.left && i < c.count; ++i)
+      if (g_.in_order(c, i).uncounted) return true;
+    return false;
+  }
+
   Result collective(uint32_t me, const Part& part, Comm& c) {
     if ((c.irregular & kUnknownOrder) != 0 || (c.remote_size >= 0 && (part.flags & kRootOnly) == 0 && !g_.may_buffer()))
       return {};  // between groups, each waits for the other one only
+    if (c.left && part.ordinal == kReleases) return {};  // who has freed it has made that call, or an earlier one
     const uint32_t late = g_.late(c, part.sequence);
     const Result arrived = {c.complete && late == 0 && (part.flags & kTransfer) == 0 ? Fact::kDone : Fact::kOpen,
                             kNone};
@@ -186,7 +196,7 @@ class Judge {
       const uint32_t root = static_cast<uint32_t>(part.peer);
       const Member* member = part.peer >= 0 && root < g_.ranks() ? g_.member(c, root) : nullptr;
       if (member == nullptr || member->sequence >= part.sequence || root == me) return {};
-      return {Fact::kHolds, root};
+      return {Fact::kHolds, g_.actor(*member)};
     }
     if ((part.flags & kLowerOnly) != 0) {
       lower = true;

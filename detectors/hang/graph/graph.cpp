@@ -86,7 +86,13 @@ bool Graph::connect() {
       comms_[i].group = first_group_ + groups++;
       group_members += comms_[i].count;
     }
-  nodes_ = first_group_ + groups;
+  first_leaver_ = left_ ? first_group_ + groups : kNone;
+  nodes_ = first_group_ + groups + (left_ ? ranks() : 0);
+  auto settle = [&](uint32_t& node) {
+    if (node != kNone && (node & kLeaver) != 0) node = first_leaver_ + (node & ~kLeaver);
+  };
+  for (uint32_t i = 0; i < parts_; ++i) settle(targets_[i]);
+  for (uint32_t i = 0; i < links_; ++i) settle(link_rank_[i]);
   // Wildcards named their communicator while groups had no number yet.
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
@@ -149,10 +155,11 @@ bool Graph::propagate() {
       needs[first_link_ + i] = 2;
     }
   }
-  for (uint32_t node = first_group_; node < nodes_; ++node) {
+  for (uint32_t node = first_group_; node < nodes_ && !is_leaver(node); ++node) {
     const Comm& c = comms_[group_comm_[node - first_group_]];
     needs[node] = 1;
-    for (uint32_t i = 0; i < c.count; ++i) arc(members_[c.first + i].rank, node);
+    for (uint32_t i = 0; i < c.count; ++i)
+      if (!members_[c.first + i].freed) arc(members_[c.first + i].rank, node);
   }
   for (size_t i = 0; i < edge_count; ++i) ++first[edges[i].from + 2];
   for (size_t node = 0; node < nodes_; ++node) first[node + 1] += first[node];

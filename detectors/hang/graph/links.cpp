@@ -20,7 +20,7 @@ bool Graph::make_links() {
     Comm& c = comms_[i];
     uint32_t before = kNone;
     for (uint32_t k = 0; c.chained && k < c.count; ++k) {
-      before = new_link(in_order(c, k).rank, before);
+      before = new_link(actor(in_order(c, k)), before);
       if (k == 0) c.link = before;
     }
   }
@@ -127,7 +127,7 @@ bool Graph::link_lower() {
     uint32_t link = kNone, linked = 0;
     for (; i < count && waits[i].comm == &c && waits[i].sequence == sequence; ++i) {
       for (; linked < late_count && late_ones[linked].comm_rank < waits[i].comm_rank && links_ < link_room_; ++linked)
-        link = new_link(late_ones[linked].rank, link);
+        link = new_link(actor(late_ones[linked]), link);
       if (link != kNone) {
         facts_[waits[i].part] = Fact::kHolds;
         targets_[waits[i].part] = link;

@@ -5,7 +5,9 @@
 //
 // Nodes, in this order: ranks 0..ranks-1; threads of candidates; links (members of a communicator in the order of their
 // sequence: link i can go on when its member and link i-1 can, so that a wave is one link and all waves of a
-// communicator together have as many arcs as it has members); groups (all members of a communicator, for wildcards).
+// communicator together have as many arcs as it has members); groups (all members of a communicator, for wildcards);
+// leavers (a rank where it has freed a communicator or window: it does nothing there any more, whatever it does
+// elsewhere).
 #pragma once
 
 #include "detectors/hang/graph.h"
@@ -15,6 +17,7 @@
 namespace resil::hang::graph {
 
 constexpr uint32_t kNone = ~0u;
+constexpr uint32_t kLeaver = 1u << 31;  ///< with a rank, until connect(): its leaver
 
 /// What a rank is to the proof.
 enum class Role : uint8_t {
@@ -46,7 +49,9 @@ struct View {
 struct Member {
   uint32_t rank;
   int32_t comm_rank;
-  uint64_t sequence;
+  uint64_t sequence;  ///< calls that others may wait for: of a communicator that was freed, all but that one
+  bool freed;
+  bool uncounted;  ///< likewise: nothing is known of its messages
 };
 
 struct Comm {
@@ -61,6 +66,7 @@ struct Comm {
   bool complete;  ///< every member has reported
   bool chained;  ///< somebody waits for a wave
   bool wild;  ///< somebody waits for any source
+  bool left;  ///< some member has freed it
 };
 
 /// A lock of a window that a rank certainly holds.
@@ -102,6 +108,18 @@ class Graph {
   Comm* comms() { return comms_; }
   uint32_t comm_count() const { return comm_count_; }
   const Member* member(const Comm& comm, uint32_t rank) const;
+  /// Ascending world ranks.
+  const Member* members_of(const Comm& comm) const { return members_ + comm.first; }
+  /// The node that stands for this member: once it has freed the communicator, one that never goes on.
+  uint32_t actor(const Member& of) const { return of.freed ? of.rank | kLeaver : of.rank; }
+  bool is_leaver(uint32_t node) const { return node != kNone && node >= first_leaver_; }
+  /// Of a leaver.
+  uint32_t leaver_rank(uint32_t node) const { return node - first_leaver_; }
+  uint32_t leaver(uint32_t rank) const { return left_ ? first_leaver_ + rank : kNone; }
+  /// Does this node never do anything again?
+  bool has_ended(uint32_t node) const { return is_leaver(node) || (node < ranks() && is_sink(role(node))); }
+  /// The part by which a rank says that it has freed it; null: it has not.
+  const Part* freed(uint64_t id, uint32_t rank) const;
   /// Members in the order of their sequence.
   const Member& in_order(const Comm& comm, uint32_t i) const { return members_[order_[comm.first + i]]; }
   /// How many members have not entered collective `sequence`: the first ones in order.
@@ -129,6 +147,8 @@ class Graph {
   };
   bool read_states();
   bool read_comms();
+  template <class With>
+  void each_membership(uint32_t rank, With with) const;
   uint64_t calls_made(uint32_t rank, const Membership& membership) const;
   bool order_members();
   bool read_holds();
@@ -164,6 +184,8 @@ class Graph {
   uint32_t* order_ = nullptr;
   uint32_t member_count_ = 0;
   uint32_t first_link_ = 0, links_ = 0, link_room_ = 0, first_group_ = 0, nodes_ = 0;
+  uint32_t first_leaver_ = kNone;
+  bool left_ = false;  ///< there are leavers
   uint32_t* link_rank_ = nullptr;
   uint32_t* link_before_ = nullptr;  ///< node
   uint32_t* group_comm_ = nullptr;
@@ -206,18 +228,17 @@ void Graph::waits_for(uint32_t node, uint32_t from, With with) const {
     const bool skip = skip_sinks_[node - ranks()] != 0;
     for (uint32_t i = from; i < wait.part_count; ++i) {
       const uint32_t at = v.first_part + wait.first_part + i;
-      const bool follow = facts_[at] == Fact::kHolds && stuck(targets_[at]) &&
-                          !(skip && targets_[at] < ranks() && is_sink(role(targets_[at])));
+      const bool follow = facts_[at] == Fact::kHolds && stuck(targets_[at]) && !(skip && has_ended(targets_[at]));
       if (!with(follow ? targets_[at] : kNone)) return;
     }
   } else if (node < first_group_) {
     const uint32_t arcs[2] = {link_rank_[node - first_link_], link_before_[node - first_link_]};
     for (uint32_t i = from; i < 2; ++i)
       if (!with(stuck(arcs[i]) ? arcs[i] : kNone)) return;
-  } else {
+  } else if (!is_leaver(node)) {
     const Comm& c = comms_[group_comm_[node - first_group_]];
     for (uint32_t i = from; i < c.count; ++i)
-      if (const uint32_t rank = members_[c.first + i].rank; !with(is_sink(role(rank)) ? kNone : rank)) return;
+      if (const Member& m = members_[c.first + i]; !with(m.freed || is_sink(role(m.rank)) ? kNone : m.rank)) return;
   }
 }
 

@@ -54,7 +54,12 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
       memcpy(room, &summary, sizeof(summary));
       return sizeof(summary);
     }
-    case Round::kStates: return watch_states(watch, monotonic_seconds(), text, room_bytes);
+    case Round::kStates: {
+      const auto wanted = static_cast<uint32_t>(bytes / sizeof(uint64_t));
+      return watch_states(watch, monotonic_seconds(),
+                          {static_cast<const uint64_t*>(request), wanted < kMostWanted ? wanted : kMostWanted}, text,
+                          room_bytes);
+    }
     case Round::kAnswers:
       return sizeof(Answer) * answer(watch.watched, watch.count, static_cast<const Question*>(request),
                                      bytes / sizeof(Question), static_cast<Answer*>(room), room_bytes / sizeof(Answer));

@@ -12,7 +12,7 @@ namespace resil::hang {
 enum class Round : uint16_t {
   kNone = 0,
   kSummary = 1,  ///< answer: Summary, added up
-  kStates,  ///< answer: RankState records
+  kStates,  ///< request: uint64_t[], communicators (WantedComms); answer: RankState records
   kAnswers,  ///< request: Question[]; answer: Answer[]
   kNames,  ///< request: NameQuestion[]; answer: NameAnswer[]
   kMismatch,  ///< mismatch.h

@@ -34,6 +34,8 @@ enum class PartKind : uint8_t {
   kToken,  ///< `peer` to make the call `call` over the window or communicator `comm`, for the `needed`-th time
   kLock,  ///< the lock (tag 1: exclusive, 0: shared) of the window `comm` at `peer`
   kHold,  ///< no wait, and of no thread: that lock is certainly held by this rank
+  kFreed,  ///< likewise: this rank (`peer` of `tag` ranks, `ordinal` in the other group) has freed `comm` by its call
+           ///< `sequence` there, `call` at `site`, and will neither send nor call on it
 };
 
 enum PartFlag : uint8_t {
@@ -47,7 +49,15 @@ enum PartFlag : uint8_t {
   kPermitted = 32,  ///< with kMayBuffer: MPI permits the wait and gives the call no other reason to take long
 };
 
-/// Size: 48 bytes.
+constexpr uint32_t kReleases = 1;
+
+/// Part::flags of kFreed.
+enum FreedFlag : uint8_t {
+  kUncounted = 1,  ///< its messages are not counted any more, or some may still come
+  kFreedObject = 2,  ///< a window or a file, whose free waits for the others
+};
+
+/// Size: 56 bytes.
 struct Part {
   PartKind kind;
   uint8_t flags;
@@ -55,14 +65,15 @@ struct Part {
   int32_t peer;  ///< world rank, kAnySource, kUnknownRank
   uint64_t comm;  ///< job-wide id
   int32_t tag;
-  uint32_t ordinal;  ///< see Pending; 0: unknown
+  uint32_t ordinal;  ///< see Pending; 0: unknown. Collectives: kReleases when the call frees the communicator
   uint64_t bytes;
   uint64_t
       needed;  ///< receives and probes with a named peer and tag: the message that ends it is number `needed` of its
   ///< envelope from 1 (= ordinal + taken); 0: cannot be told from ordinals. Sends: = ordinal
   uint64_t sequence;  ///< collectives
+  uint64_t site;  ///< of the call that started the request, 0: none or not known
 };
-static_assert(sizeof(Part) == 48);
+static_assert(sizeof(Part) == 56);
 
 constexpr uint32_t kMaxParts = 64, kMaxThreads = 8;
 

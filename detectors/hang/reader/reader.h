@@ -39,6 +39,15 @@ inline bool has_other_tags(const Section& section, uint64_t comm, int32_t peer) 
   return envelope_read(section, comm, peer, kOtherTags).comm != 0;
 }
 
+/// The communicator of a request. Entries of section "comms" are given again, so the time of its posting tells which
+/// one it is; that of a communicator that is freed is known as long as the free is. id 0: nobody can tell.
+ring::Comm comm_of(const Watched& watched, const ring::Request& request);
+/// Its id alone, quicker, whatever its flags.
+uint64_t comm_id_of(const Watched& watched, const ring::Request& request);
+/// Adds what this rank has freed of that id to the parts. False: it has not, or too long ago. The same id is never
+/// given twice.
+bool read_freed(const Watched& watched, uint64_t id, Part* to);
+
 /// Job-wide id, 0: none or not a communicator of its own.
 inline uint64_t comm_id(const Watched& watched, uint32_t index) {
   return index >= 2 && index < watched.comm_count ? load(watched.comms[index].id) : 0;

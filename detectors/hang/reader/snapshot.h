@@ -53,11 +53,18 @@ QuickLook look(Watched& watched, uint64_t now_ns);
 /// `cpu_ns` (of the process, 10 ms steps) are those of a living process, else 0.
 RankActivity liveness(const Watched& watched, char* kernel_state, uint64_t* cpu_ns);
 
+/// Communicators, windows and files of which somebody waits: of these, a state also tells that the rank has freed them.
+struct WantedComms {
+  const uint64_t* ids;
+  uint32_t count;
+};
+constexpr uint32_t kMostWanted = 64;
+
 /// The whole state; returns its bytes, 0 when `room` is too small (kStateRoom always does) or the rank cannot be read.
 /// Threads that enter or leave calls all the while are taken for computing. `stable`, `node` and what liveness() knows
 /// are the caller's. Whether a run of polls goes on is judged by the look() before: so look first.
-uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes);
-constexpr uint32_t kStateRoom = 16 << 10;
+uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes, WantedComms wanted = {});
+constexpr uint32_t kStateRoom = 17 << 10;
 
 /// This node's share of the answers, see Answer. Returns how many; what finds no room is left out.
 uint32_t answer(Watched* watched, uint32_t count, const Question* questions, uint32_t question_count, Answer* answers,

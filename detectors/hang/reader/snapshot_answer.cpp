@@ -28,7 +28,8 @@ void count_pending(const Question& question, uint64_t comm, int32_t source, int3
   if (source_fits && tag_fits) ++(wild || probe ? answer->wild_pending : answer->pending);
 }
 
-/// Calls `visit` with (comm, source, tag, probe) of every pending receive of the rank.
+/// Calls `visit` with (comm, source, tag, probe) of every pending receive of the rank. comm 0: it was freed, and which
+/// one it was is not known any more.
 template <class Visit>
 void each_pending(const Watched& watched, Visit visit) {
   for (uint32_t i = 0; i < watched.request_count; ++i) {
@@ -36,9 +37,9 @@ void each_pending(const Watched& watched, Visit visit) {
     Pending pending;
     if (!pending_at(watched, i, &request, &pending)) continue;
     if (request.kind == static_cast<uint8_t>(ring::RequestKind::kReceive))
-      visit(comm_id(watched, request.comm), pending.peer, request.tag, false);
+      visit(comm_id_of(watched, request), pending.peer, request.tag, false);
     else if (request.kind == static_cast<uint8_t>(ring::RequestKind::kSend) && pending.both)
-      visit(comm_id(watched, request.comm), static_cast<int32_t>(pending.sequence >> 32), pending.receive_tag, false);
+      visit(comm_id_of(watched, request), static_cast<int32_t>(pending.sequence >> 32), pending.receive_tag, false);
   }
   for (uint32_t i = 0; i < watched.trace_count; ++i) {
     const ring::TraceBuffer& trace = watched.traces[i];
@@ -56,6 +57,13 @@ void each_pending(const Watched& watched, Visit visit) {
     else if (role == Role::kSendReceive) visit(comm, wait.receive_peer, wait.receive_tag, false);
     else if (role == Role::kProbe && class_of(id) == CallClass::kMatchedProbe) visit(comm, wait.peer, record.tag, true);
   }
+}
+
+/// Is it in the rank's table?
+bool is_live(const Watched& watched, uint64_t comm) {
+  for (uint32_t i = 2; i < watched.comm_count; ++i)
+    if (load(watched.comms[i].id) == comm) return true;
+  return false;
 }
 
 void add_source(const Section& section, const Question& question, int32_t peer, Answer* answer) {
@@ -118,9 +126,12 @@ uint32_t answer(Watched* watched, uint32_t count, const Question* questions, uin
         add_source(*rank.section, question, question.destination, &made);
       if (rank.rank != question.destination) continue;
       add_destination(*rank.section, question, &made);
+      bool unknown = false;
       each_pending(rank, [&](uint64_t comm, int32_t source, int32_t tag, bool probe) {
+        unknown |= comm == 0;
         count_pending(question, comm, source, tag, probe, &made);
       });
+      if (unknown && !is_live(rank, question.comm)) made.from_destination = 0;
     }
     if (made.from_source || made.from_destination) answers[given++] = made;
   }

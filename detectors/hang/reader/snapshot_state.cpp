@@ -10,9 +10,8 @@
 
 #include <initializer_list>
 
-#include "detectors/hang/reader/reader.h"
+#include "detectors/hang/reader/builder.h"
 #include "detectors/hang/reader/snapshot.h"
-#include "detectors/hang/slots/calls.h"
 #include "detectors/hang/slots/signature.h"
 #include "shim/base/clock.h"
 #include "shim/base/task_list.h"
@@ -27,13 +26,7 @@ static_assert(sizeof(RankState) + kMaxThreads * sizeof(ThreadWait) + kMaxParts *
                   kMaxMemberships * sizeof(Membership) <=
               kStateRoom);
 
-struct Builder {
-  Watched& watched;
-  const Section& section;
-  RankState state;
-  ThreadWait threads[kMaxThreads];
-  Part parts[kMaxParts];
-};
+}  // namespace
 
 Part* add_part(Builder& b, ThreadWait& thread) {
   if (b.state.part_count == kMaxParts) {
@@ -55,22 +48,14 @@ void add_other(Builder& b, ThreadWait& thread, uint16_t call) {
   }
 }
 
-/// What a part is made from: an open call or a pending request.
-struct Source {
-  uint16_t call;
-  uint64_t comm;
-  int32_t peer, tag;  ///< world rank
-  uint32_t ordinal;
-  uint64_t bytes;
-  uint8_t flags;
-};
+namespace {
 
 void add_receive(Builder& b, ThreadWait& thread, const Source& from, PartKind kind) {
   if (from.peer == ring::kProcNull) return;
   if (from.comm == 0 || (from.peer < 0 && from.peer != ring::kAnySource)) return add_other(b, thread, from.call);
   Part* part = add_part(b, thread);
   if (part == nullptr) return;
-  *part = {kind, from.flags, from.call, from.peer, from.comm, from.tag, from.ordinal, from.bytes, 0, 0};
+  *part = {kind, from.flags, from.call, from.peer, from.comm, from.tag, from.ordinal, from.bytes, 0, 0, from.site};
   if (is_wild_envelope(from.peer, from.tag) || has_other_tags(b.section, from.comm, from.peer)) return;
   const Envelope counts = envelope_read(b.section, from.comm, from.peer, from.tag);
   if (kind == PartKind::kProbe) part->needed = counts.posted + counts.taken + 1;
@@ -92,97 +77,9 @@ void add_send(Builder& b, ThreadWait& thread, const Source& from, SendMode mode)
            from.ordinal,
            from.bytes,
            0,
-           0};
+           0,
+           from.site};
   if (!has_other_tags(b.section, from.comm, from.peer)) part->needed = from.ordinal;
-}
-
-/// Whom MPI demands that this rank waits for (MPI 4.0, 6.14: what a collective does not need to wait for, it may not).
-uint8_t collective_flags(Kind kind, const ring::Comm& comm, bool is_root, uint64_t bytes, bool empty_here) {
-  constexpr uint8_t kMust = 0, kMay = kMayBuffer, kForRoot = kRootOnly, kForLower = kLowerOnly;
-  const bool inter = comm.remote_size >= 0, empty = bytes == 0 || empty_here;
-  switch (kind) {
-    case Kind::kBarrier:
-    case Kind::kCreate:
-    case Kind::kBetween:
-    case Kind::kFinalize: return kMust;
-    case Kind::kAllreduce:
-    case Kind::kAllgather:
-    case Kind::kAlltoall:
-    case Kind::kReduceScatter:
-    case Kind::kReduceScatterBlock: return empty || inter ? kMay : kMust;
-    case Kind::kBcast:
-    case Kind::kScatter:
-    case Kind::kScatterv: return is_root || inter ? kMay : empty ? kForRoot | kMay : kForRoot;
-    case Kind::kReduce:
-    case Kind::kGather: return is_root && !empty && !inter ? kMust : kMay;
-    case Kind::kScan: return empty || comm.rank == 0 ? kForLower | kMay : kForLower;
-    default: return kMay;
-  }
-}
-
-uint32_t kept_of(const Wait& wait) { return wait.kept < kWaitedKeys ? wait.kept : kWaitedKeys - 1; }
-
-/// On an intercommunicator, each rank of the other group that the call waits for. False: none that MPI demands.
-bool add_remote(Builder& b, ThreadWait& thread, const Source& from, const Wait& wait) {
-  const uint32_t kept = kept_of(wait);
-  for (uint32_t i = 1; i <= kept; ++i) {
-    Part* part = add_part(b, thread);
-    if (part == nullptr) return true;
-    *part = {PartKind::kCollective,
-             kRootOnly,
-             from.call,
-             static_cast<int32_t>(wait.keys[i] >> 32),
-             from.comm,
-             ring::kNoTag,
-             0,
-             from.bytes,
-             0,
-             wait.sequence};
-  }
-  thread.truncated |= wait.count > kept;
-  return kept != 0;
-}
-
-/// `from.peer`: the root's world rank. `amount`: bytes of the signature.
-void add_collective(Builder& b, ThreadWait& thread, const Source& from, uint32_t comm_index, int32_t root,
-                    uint64_t amount, bool empty_here, uint64_t sequence) {
-  const Kind kind = meaning_of(static_cast<CallId>(from.call)).kind;
-  const ring::Comm comm = comm_at(b.watched, comm_index);
-  if (comm.id == 0 || sequence == 0) return add_other(b, thread, from.call);
-  Part* part = add_part(b, thread);
-  if (part == nullptr) return;
-  const uint64_t bytes = amount == kBytesNotCompared ? from.bytes : amount;
-  const auto flags = static_cast<uint8_t>(collective_flags(kind, comm, root == comm.rank, bytes, empty_here) |
-                                          (kind == Kind::kFile ? int{kTransfer} : 0));
-  *part = {PartKind::kCollective,
-           static_cast<uint8_t>(from.flags | flags),
-           from.call,
-           from.peer,
-           comm.id,
-           ring::kNoTag,
-           0,
-           from.bytes,
-           0,
-           sequence};
-}
-
-/// Start number `pending.sequence` of a persistent collective, which each rank counts for itself; a rank that has not
-/// made it yet has not started it either.
-void add_persistent(Builder& b, ThreadWait& thread, Source from, const ring::Request& request, const Pending& pending) {
-  const auto made = static_cast<uint64_t>(pending.receive_tag);
-  const ring::Comm comm = comm_at(b.watched, request.comm);
-  if (pending.receive_tag <= 0 || pending.sequence == 0 || comm.id == 0) return add_other(b, thread, from.call);
-  const bool all = thread.kind == WaitKind::kAll;
-  add_collective(b, thread, from, request.comm, request.peer, pending.ordinal, (pending.flags & kEmptyHere) != 0, made);
-  if (thread.truncated != 0) return;
-  Part& part = b.parts[b.state.part_count - 1];
-  if (Part* start = all ? add_part(b, thread) : &part; start != nullptr) {
-    *start = part;
-    part.flags &= static_cast<uint8_t>(~kPersistentPart);
-    start->flags |= kPersistentPart;
-    start->comm = persistent_comm(comm.id, made);
-    start->sequence = pending.sequence;
-  }
 }
 
 /// The pending request with that key; false: not in the table.
@@ -209,12 +106,13 @@ void add_request(Builder& b, ThreadWait& thread, uint64_t key) {
   if ((request.flags & ring::kPersistent) && !(request.flags & ring::kActive))
     return;  // inactive: as good as MPI_REQUEST_NULL
   Source from = {request.call,
-                 comm_at(b.watched, request.comm).id,
+                 comm_of(b.watched, request).id,
                  pending.peer,
                  request.tag,
                  pending.ordinal,
                  request.bytes,
-                 static_cast<uint8_t>(kNonblocking | (request.flags & ring::kPersistent ? kPersistentPart : 0))};
+                 static_cast<uint8_t>(kNonblocking | (request.flags & ring::kPersistent ? kPersistentPart : 0)),
+                 request.site};
   switch (static_cast<ring::RequestKind>(request.kind)) {
     case ring::RequestKind::kReceive: return add_receive(b, thread, from, PartKind::kReceive);
     case ring::RequestKind::kSend:
@@ -230,7 +128,7 @@ void add_request(Builder& b, ThreadWait& thread, uint64_t key) {
       if (request.flags & ring::kPersistent) return add_persistent(b, thread, from, request, pending);
       [[fallthrough]];
     case ring::RequestKind::kCommunicator:
-      return add_collective(b, thread, from, request.comm, request.peer, pending.ordinal,
+      return add_collective(b, thread, from, comm_of(b.watched, request), request.peer, pending.ordinal,
                             (pending.flags & kEmptyHere) != 0, pending.sequence);
     default: return add_other(b, thread, request.call);
   }
@@ -253,9 +151,17 @@ void add_exposure(Builder& b, ThreadWait& thread, uint64_t window) {
     Part* part = token.tag == kCompleteToken ? add_part(b, thread) : nullptr;
     if (part == nullptr) return add_other(b, thread, thread.call);
     const auto number = static_cast<uint32_t>(token.posted);
-    *part = {
-        PartKind::kToken, 0, static_cast<uint16_t>(CallId::kMPI_Win_complete), token.peer, window, token.tag, number, 0,
-        number,           0};
+    *part = {PartKind::kToken,
+             0,
+             static_cast<uint16_t>(CallId::kMPI_Win_complete),
+             token.peer,
+             window,
+             token.tag,
+             number,
+             0,
+             number,
+             0,
+             0};
   }
 }
 
@@ -269,7 +175,7 @@ void add_run(Builder& b, ThreadWait& thread, const Wait& wait) {
   for (uint32_t i = 0; i < wait.probe_count && i < kProbes; ++i)
     if (wait.probes[i].tag <= kFirstToken) add_other(b, thread, thread.call);
     else
-      add_receive(b, thread, {thread.call, wait.probes[i].comm, wait.probes[i].peer, wait.probes[i].tag, 0, 0, 0},
+      add_receive(b, thread, {thread.call, wait.probes[i].comm, wait.probes[i].peer, wait.probes[i].tag, 0, 0, 0, 0},
                   PartKind::kProbe);
   if ((wait.flags & kUnjudged) || wait.probe_count > kProbes) add_other(b, thread, thread.call);
 }
@@ -300,10 +206,20 @@ void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
                number,
                0,
                number,
+               0,
                0};
     else
-      *part = {
-          PartKind::kLock, flags, call, peer, wait.keys[0], static_cast<int32_t>(number & kSyncExclusive), 0, 0, 0, 0};
+      *part = {PartKind::kLock,
+               flags,
+               call,
+               peer,
+               wait.keys[0],
+               static_cast<int32_t>(number & kSyncExclusive),
+               0,
+               0,
+               0,
+               0,
+               0};
   }
   if (wait.count > kept) thread.truncated = 1;
 }
@@ -313,8 +229,8 @@ void add_finalize(Builder& b, ThreadWait& thread, const ring::Record& record) {
   const uint64_t world = load(b.section.final_comm);
   if (world == 0) return add_other(b, thread, record.call);
   if (Part* part = add_part(b, thread); part != nullptr)
-    *part = {PartKind::kCollective,         0, record.call, ring::kNoPeer, world, ring::kNoTag, 0, 0, 0,
-             load(b.section.final_sequence)};
+    *part = {PartKind::kCollective,          0, record.call, ring::kNoPeer, world, ring::kNoTag, 0, 0, 0,
+             load(b.section.final_sequence), 0};
 }
 
 /// A transfer in order needs the amounts of the ranks below, if it has data and is whole; all others may wait.
@@ -329,7 +245,7 @@ uint8_t transfer_flags(Kind kind, CallId id, const Wait& wait) {
 void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const Wait& wait) {
   const auto id = static_cast<CallId>(record.call);
   const CallMeaning meaning = meaning_of(id);
-  Source from = {record.call, comm_at(b.watched, record.comm).id, wait.peer, record.tag, 0, record.bytes, 0};
+  Source from = {record.call, comm_at(b.watched, record.comm).id, wait.peer, record.tag, 0, record.bytes, 0, 0};
   switch (meaning.role) {
     case Role::kSend: from.ordinal = wait.send_ordinal; return add_send(b, thread, from, wait.mode);
     case Role::kReceive: from.ordinal = wait.receive_ordinal; return add_receive(b, thread, from, PartKind::kReceive);
@@ -352,22 +268,28 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       return;
     case Role::kMakeCollective:  // MPI lets it wait for the others, and return without
       from.flags = kMayBuffer;
-      return add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes, false,
-                            wait.sequence);
+      return add_collective(b, thread, from, comm_at(b.watched, record.comm), record.peer,
+                            signature_unpack(wait.signature).bytes, false, wait.sequence);
     case Role::kCollective:
       if (comm_at(b.watched, record.comm).remote_size >= 0 && from.comm != 0 && wait.sequence != 0 &&
           add_remote(b, thread, from, wait))
         return;
-      add_collective(b, thread, from, record.comm, record.peer, signature_unpack(wait.signature).bytes,
-                     (wait.flags & kEmptyHere) != 0, wait.sequence);
+      add_collective(b, thread, from, comm_at(b.watched, record.comm), record.peer,
+                     signature_unpack(wait.signature).bytes, (wait.flags & kEmptyHere) != 0, wait.sequence);
       if (meaning.kind == Kind::kBetween && wait.keys[0] != 0)  // the leader also for the other one
         if (Part* part = add_part(b, thread); part != nullptr) {
           const auto number = static_cast<uint32_t>(wait.keys[1]);
-          *part = {PartKind::kToken, 0,
-                   record.call,      static_cast<int32_t>(wait.keys[1] >> 32),
-                   wait.keys[0],     wait.receive_tag,
-                   number,           0,
-                   number,           0};
+          *part = {PartKind::kToken,
+                   0,
+                   record.call,
+                   static_cast<int32_t>(wait.keys[1] >> 32),
+                   wait.keys[0],
+                   wait.receive_tag,
+                   number,
+                   0,
+                   number,
+                   0,
+                   0};
         }
       return;
     case Role::kWindow:
@@ -382,7 +304,8 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
                  0,
                  0,
                  0,
-                 wait.sequence};
+                 wait.sequence,
+                 0};
       return;
     case Role::kFile:  // collective transfers may be made without waiting, those in order need to know what comes
                        // before
@@ -397,7 +320,8 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
                  0,
                  record.bytes,
                  0,
-                 wait.sequence};
+                 wait.sequence,
+                 0};
       return;
     case Role::kSync: return add_sync(b, thread, record.call, wait);
     case Role::kFinalize: b.state.in_finalize = 1; return add_finalize(b, thread, record);
@@ -511,8 +435,22 @@ void add_holds(Builder& b) {
     const Hold held = copy_of(place);
     if (held.window == window && load(place.window) == window)
       b.parts[b.state.part_count++] = {
-          PartKind::kHold, 0, 0, held.target, window, static_cast<int32_t>(held.exclusive), 0, 0, 0, 0};
+          PartKind::kHold, 0, 0, held.target, window, static_cast<int32_t>(held.exclusive), 0, 0, 0, 0, 0};
   }
+}
+
+/// What of the communicators that somebody waits on, here or on another rank, this rank has freed: parts of no thread.
+void add_freed(Builder& b, WantedComms wanted) {
+  if (load(b.section.freed_count) == 0) return;
+  const uint32_t own = b.state.part_count;
+  auto add = [&](uint64_t id) {
+    for (uint32_t i = own; i < b.state.part_count; ++i)
+      if (b.parts[i].comm == id) return;
+    if (id != 0 && b.state.part_count < kMaxParts && read_freed(b.watched, id, &b.parts[b.state.part_count]))
+      ++b.state.part_count;
+  };
+  for (uint32_t i = 0; i < own; ++i) add(b.parts[i].comm);
+  for (uint32_t i = 0; i < wanted.count; ++i) add(wanted.ids[i]);
 }
 
 /// Processor time that the thread has used, ms; 0: not known.
@@ -554,7 +492,7 @@ void read_device(const Section& section, DeviceSeen* seen) {
 
 }  // namespace
 
-uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
+uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes, WantedComms wanted) {
   if (watched.header == nullptr || watched.section == nullptr) return 0;
   Builder b = {watched, *watched.section, {}, {}, {}};
   b.state.rank = watched.rank;
@@ -565,6 +503,7 @@ uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes) {
   read_threads(b);
   if (live_threads(watched) > 1 || has_persistent(b)) forget_order(watched, b.parts, b.state.part_count);
   add_holds(b);
+  add_freed(b, wanted);
   add_processor_time(b);
   read_device(*watched.section, &b.state.device);
   if (phase == ring::Phase::kFinished) b.state.activity = RankActivity::kFinished;

@@ -29,7 +29,7 @@ uint32_t read_persistent(const Watched& watched, Membership* to, uint32_t room) 
     if (key == 0 || place.kind != static_cast<uint8_t>(ring::RequestKind::kCollective)) continue;
     const ring::Request request = copy_of(place);
     const Pending pending = copy_of(watched.pending[i]);
-    const ring::Comm comm = comm_at(watched, request.comm);
+    const ring::Comm comm = comm_of(watched, request);
     if (request.key != key || load(place.key) != key || !(request.flags & ring::kPersistent) ||
         pending.receive_tag <= 0 || comm.id == 0 || (comm.size <= 1 && comm.remote_size < 0))
       continue;
@@ -110,7 +110,7 @@ void forget_order(const Watched& watched, Part* parts, uint32_t count) {
     ring::Request request;
     Pending pending;
     if (!pending_at(watched, i, &request, &pending)) continue;
-    const uint64_t comm = comm_at(watched, request.comm).id;
+    const uint64_t comm = comm_of(watched, request).id;
     const bool sends = request.kind == static_cast<uint8_t>(ring::RequestKind::kSend);
     if (sends || request.kind == static_cast<uint8_t>(ring::RequestKind::kReceive))
       lower(parts, count, sends, comm, pending.peer, request.tag, pending.ordinal);

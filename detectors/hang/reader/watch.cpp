@@ -156,12 +156,12 @@ void watch_sample(Watch& watch, double now, Summary* summary) {
   watch.sampled_at = now;
 }
 
-uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes) {
+uint32_t watch_states(Watch& watch, double now, WantedComms wanted, char* room, uint32_t room_bytes) {
   uint32_t used = 0;
   for (uint32_t i = 0; i < watch.count; ++i) {
     Tracked& rank = watch.tracked[i];
     if (watch.watched[i].header == nullptr || watch.watched[i].section == nullptr) continue;
-    const uint32_t bytes = snapshot(watch.watched[i], room + used, room_bytes - used);
+    const uint32_t bytes = snapshot(watch.watched[i], room + used, room_bytes - used, wanted);
     if (bytes == 0) continue;
     auto& state = *reinterpret_cast<RankState*>(room + used);
     state.rank = watch.ranks[i];

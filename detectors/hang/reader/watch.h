@@ -62,7 +62,7 @@ void forget_times(Watch& watch, double now);
 /// One sample. `now`: monotonic seconds.
 void watch_sample(Watch& watch, double now, Summary* summary);
 /// Whole states; returns bytes.
-uint32_t watch_states(Watch& watch, double now, char* room, uint32_t room_bytes);
+uint32_t watch_states(Watch& watch, double now, WantedComms wanted, char* room, uint32_t room_bytes);
 uint32_t watch_names(Watch& watch, const NameQuestion* questions, uint32_t count, char* room, uint32_t room_bytes);
 
 }  // namespace resil::hang

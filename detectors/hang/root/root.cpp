@@ -153,11 +153,15 @@ Ask ask_names(Root& root, Phase phase) {
   return ask(root, phase, Round::kNames, root.names.questions, root.names.count * sizeof(NameQuestion));
 }
 
+Ask ask_states(Root& root, Phase phase) {
+  return ask(root, phase, Round::kStates, root.wanted, root.wanted_count * sizeof(root.wanted[0]));
+}
+
 /// What is left of this chain.
 Ask next_round(Root& root) {
   if (root.states_due) {
     root.states_due = false;
-    return ask(root, Phase::kReading, Round::kStates);
+    return ask_states(root, Phase::kReading);
   }
   if (root.mismatch_due) {
     root.mismatch_due = false;
@@ -226,6 +230,7 @@ Ask states_came(Root& root, const void* merged, uint32_t bytes) {
     at += state->bytes;
   }
   note_blocking_calls(root);
+  root.wanted_count = graph_wanted(graph_input(root), root.wanted, kMostWanted);
   // The same instances as before the answers: what they say held while these calls were open.
   if (root.phase == Phase::kConfirming) return decide(root);
   learn_timeouts(root);
@@ -245,7 +250,7 @@ Ask answers_came(Root& root, const void* merged, uint32_t bytes) {
   root.answer_count = static_cast<uint32_t>(count < kMostAnswers ? count : kMostAnswers);
   memcpy(root.answers, merged, root.answer_count * sizeof(Answer));
   if (!found_by_graph(root, monotonic_seconds(), nullptr)) return decide(root);
-  return ask(root, Phase::kConfirming, Round::kStates);
+  return ask_states(root, Phase::kConfirming);
 }
 
 /// Verdicts about collectives, one after the other.

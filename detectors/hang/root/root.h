@@ -113,6 +113,8 @@ struct Root {
   Question* questions;
   Answer* answers;
   uint32_t question_count, answer_count;
+  uint64_t wanted[kMostWanted];  ///< of which the next states tell who has freed them
+  uint32_t wanted_count;
   NameList names;
   Verdict verdict;  ///< the last one
   Explanation explanation;  ///< its words

@@ -17,8 +17,9 @@ Envelopes envelopes;
 namespace {
 
 SpinLock lock;
-const Section* section;  // of these
+Section* section;  // of these
 uint32_t in_use;  // places that are neither free nor given up
+uint32_t sweeps;
 uint32_t swept_at = ~0u;  // handle_generation when places were last taken from communicators that are gone
 
 /// Lock-free: places are never freed, only given to another envelope.
@@ -54,9 +55,17 @@ Envelope* claim(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
   return nullptr;
 }
 
+/// What is said of a freed communicator or window no longer rests on counts.
+void not_counted(uint64_t comm) {
+  for (Freed& freed : section->freed)
+    if (freed.id != 0 && (freed.id == comm || token_comm(freed.id) == comm))
+      __atomic_store_n(&freed.uncounted, 1, __ATOMIC_RELAXED);
+}
+
 /// Under the lock: gives up the envelopes of communicators and windows that are gone. Their ids never come again
 /// (comm_table.cpp).
 void sweep() {
+  __atomic_store_n(&sweeps, sweeps + 1, __ATOMIC_RELEASE);
   constexpr uint32_t kLive = 1024, kAll = 2 * kLive + kWindows;
   uint64_t live[kAll];
   uint32_t count = 0;
@@ -74,6 +83,7 @@ void sweep() {
     if (place.comm != 0 && k == count) {
       if (place.comm != kNobody) {
         set_irregular(kForgotten);
+        not_counted(place.comm);
         __atomic_store_n(&in_use, in_use - 1, __ATOMIC_RELAXED);
       }
       __atomic_store_n(&place.comm, kNobody, __ATOMIC_RELEASE);
@@ -103,13 +113,23 @@ void envelopes_prepare(Section& section) {
   swept_at = ~0u;
 }
 
-void envelopes_forget(uint64_t comm) {
+uint32_t envelopes_swept() { return __atomic_load_n(&sweeps, __ATOMIC_ACQUIRE); }
+
+void envelopes_counted(Freed& freed, uint64_t swept) {
   SpinGuard guard(lock);
+  if (sweeps == swept) __atomic_store_n(&freed.uncounted, 0, __ATOMIC_RELEASE);
+}
+
+bool envelopes_forget(uint64_t comm) {
+  SpinGuard guard(lock);
+  bool any = false;
   for (uint32_t i = 0; i < kEnvelopes; ++i)
     if (envelopes.table[i].comm == comm) {
+      any = true;
       __atomic_store_n(&in_use, in_use - 1, __ATOMIC_RELAXED);
       __atomic_store_n(&envelopes.table[i].comm, kNobody, __ATOMIC_RELEASE);
     }
+  return any;
 }
 
 [[gnu::noinline]] Envelope* envelope_slow(uint64_t comm, int32_t peer, int32_t tag) {

@@ -36,8 +36,13 @@ struct Envelopes {
 extern Envelopes envelopes;
 void envelopes_prepare(Section& section);
 
-/// The places of a communicator that is gone, of which nobody counts any more; 2,048 looks.
-void envelopes_forget(uint64_t comm);
+/// The places of a communicator that is gone, of which nobody counts any more; 2,048 looks. True: there were some.
+bool envelopes_forget(uint64_t comm);
+
+/// How often places have been taken from communicators that are gone.
+uint32_t envelopes_swept();
+/// What was freed is counted to the end, if no place has been taken since then.
+void envelopes_counted(Freed& freed, uint64_t swept);
 
 /// Never inlined: a first message, or a table that is nearly full. Null: no place; kLostEnvelope is set.
 Envelope* envelope_slow(uint64_t comm, int32_t peer, int32_t tag);

@@ -170,11 +170,12 @@ void epochs_begin(uint32_t index, CommInfo& comm) {
     made.ranks[rank] = world_of(&comm, rank);
 }
 
-void epochs_end(uint32_t index) {
-  envelopes_forget(token_comm(writer.section->windows[index].id));
+bool epochs_end(uint32_t index) {
+  const bool any = envelopes_forget(token_comm(writer.section->windows[index].id));
   SpinGuard guard(lock);
   for (Hold& place : writer.section->holds)
     if (place.window == writer.section->windows[index].id) __atomic_store_n(&place.window, 0, __ATOMIC_RELEASE);
+  return any;
 }
 
 void sync_enter(Event& e, Wait& wait) {

@@ -32,6 +32,8 @@ constexpr uint32_t kOwnThreads = 61;
 constexpr uint32_t kWindows = 64;  ///< windows whose collectives are numbered
 constexpr uint32_t kFiles = 32;  ///< files likewise
 constexpr uint32_t kHolds = 64;  ///< locks of windows that are held for certain
+constexpr uint32_t kFreed = 256;  ///< communicators, windows and files freed last
+constexpr uint32_t kFreedPlaces = 512;  ///< entries of section "comms" whose last free is known
 constexpr uint64_t kRun = uint64_t{1} << 63;  ///< Wait::instance of a run of polls: with Wait::steps
 constexpr int32_t kOtherTags = -3;  ///< Envelope::tag: all tags of (comm, peer) that found no place of their own
 constexpr int32_t kUnknownRank = -4;  ///< a world rank that cannot be told (another world)
@@ -164,6 +166,21 @@ struct Hold {
   uint32_t exclusive;
 };
 
+/// What this rank has freed: it will send nothing on it any more, nor make a collective call over it. Written round and
+/// round; the n-th free of this rank, from 0, is at n % kFreed.
+struct Freed {
+  uint64_t id;  ///< job-wide; 0 while the rest is written. Stored last
+  uint64_t time;  ///< ticks on entry to the call
+  uint64_t sequence;  ///< collective calls over it, the one that freed it included
+  uint64_t site;
+  int32_t rank, size, remote_size;  ///< as in ring::Comm
+  uint32_t comm;  ///< index in section "comms"; 0: a window or a file
+  uint16_t call;
+  uint8_t uncounted;  ///< 1: its messages are not counted any more, or a persistent request may still send on it
+  uint8_t reserved[5];
+};
+static_assert(sizeof(Freed) == 56);
+
 enum IrregularFlag : uint32_t {
   kCancelled = 1,  ///< MPI_Cancel was called: counts of receives are bounds only
   kFailedCall = 2,  ///< a point-to-point or collective call failed
@@ -208,6 +225,9 @@ struct Section {
   WindowSlot windows[kWindows];
   WindowSlot files[kFiles];
   Hold holds[kHolds];
+  uint64_t freed_count;  ///< so far; stored after the entry
+  Freed freed[kFreed];
+  uint64_t freed_at[kFreedPlaces];  ///< by index in section "comms": ticks of the last free, 0: none
   Envelope envelopes[kEnvelopes];
   Track tracks[kTracks];
   // then Pending[request_count]

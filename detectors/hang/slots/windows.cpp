@@ -95,6 +95,12 @@ void file_forget(uint64_t id) {
     if (id != 0 && slot.id == id) __atomic_store_n(&slot.id, 0, __ATOMIC_RELEASE);
 }
 
+void file_freed(const Event& e, uint64_t id) {
+  SpinGuard guard(lock);
+  for (const WindowSlot& slot : writer.section->files)
+    if (id != 0 && slot.id == id) object_freed(e, slot, false);
+}
+
 void window_enter(Event& e, Wait& wait) {
   WindowSlot* slot = find(e.object);
   wait.peer = ring::kNoPeer;
@@ -111,7 +117,8 @@ void window_freed(const Event& e) {
   SpinGuard guard(lock);
   WindowSlot* slot = find(e.object);
   if (slot == nullptr) return;
-  epochs_end(static_cast<uint32_t>(slot - writer.section->windows));
+  const bool uncounted = epochs_end(static_cast<uint32_t>(slot - writer.section->windows));
+  object_freed(e, *slot, uncounted);
   __atomic_store_n(&slot->id, 0, __ATOMIC_RELEASE);
 }
 

@@ -211,6 +211,13 @@ void enter_collective(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
+void enter_release(Event& e) {
+  Wait& wait = begin(e);
+  start_collective(e, slot_of(e), Kind::kRelease);
+  comm_free_enter(e, wait);
+  wait_publish(wait, e.record_number);
+}
+
 void enter_between(Event& e) {
   Wait& wait = begin(e);
   start_collective(e, slot_of(e), Kind::kBetween);
@@ -299,7 +306,10 @@ Hook enter_hook(CallId id) {
     case Role::kSync: return enter_sync;
     case Role::kFile: return enter_file;
     case Role::kOperate: return enter_operate;
-    case Role::kCollective: return meaning.kind == Kind::kBetween ? enter_between : enter_collective;
+    case Role::kCollective:
+      return meaning.kind == Kind::kBetween   ? enter_between
+             : meaning.kind == Kind::kRelease ? enter_release
+                                              : enter_collective;
     case Role::kMakeCollective: return enter_collective;  // persistent ones match by this call: it has the number
     case Role::kPostCollective: return enter_post_collective;
     case Role::kForeign: return enter_foreign;
@@ -364,6 +374,12 @@ void leave_sync(Event& e) {
   sync_leave(e);
 }
 
+void leave_release(Event& e) {
+  if (e.result != 0) [[unlikely]]
+    return leave_failed(e);
+  comm_freed(e, *slot_of(e).wait);
+}
+
 void leave_window_made(Event& e) {
   if (e.result != 0) [[unlikely]]
     return leave_failed(e);
@@ -382,6 +398,8 @@ void leave_file_made(Event& e) {
 /// Files return errors to the program, and whether such a call counts nobody knows: the file is not judged any more.
 void leave_file(Event& e) {
   const Wait& wait = *slot_of(e).wait;
+  if (e.result == 0 && call_info(e.id).file == FileCall::kClose && wait.instance == e.record_number)
+    file_freed(e, wait.keys[0]);
   if ((e.result != 0 || call_info(e.id).file == FileCall::kClose) && wait.instance == e.record_number)
     file_forget(wait.keys[0]);
   else if (e.result != 0) file_closing(e);
@@ -417,6 +435,7 @@ Hook leave_hook(CallId id) {
   if (is_matched_probe(id)) return leave_matched_probe;
   if (call_info(id).file == FileCall::kOpen) return leave_file_made;
   if (role == Role::kCollective && (call_info(id).attributes & kCallRma)) return leave_window_made;
+  if (role == Role::kCollective && meaning_of(id).kind == Kind::kRelease) return leave_release;
   switch (role) {
     case Role::kReceive: return leave_receive;
     case Role::kWindow: return leave_window;

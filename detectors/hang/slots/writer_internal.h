@@ -77,6 +77,15 @@ void keep_keys(Event& e, Wait& wait);
 void poll_enter(Event& e, ThreadSlot& slot, Role role);
 void poll_leave(Event& e, Wait& wait);
 
+// --- freed.cpp -----------------------------------------------------------------------------------------------------
+/// A persistent request was made.
+void persistent_made(const Event& e);
+/// Around MPI_Comm_free and MPI_Comm_disconnect, where they succeed.
+void comm_free_enter(const Event& e, Wait& wait);
+void comm_freed(const Event& e, const Wait& wait);
+/// After MPI_Win_free or MPI_File_close. `uncounted`: what it had been told by others is forgotten.
+void object_freed(const Event& e, const WindowSlot& slot, bool uncounted);
+
 // --- windows.cpp ---------------------------------------------------------------------------------------------------
 /// After a call that made a window, number `sequence` on its communicator.
 void window_made(Event& e, uint64_t sequence);
@@ -89,14 +98,16 @@ void file_enter(Event& e, Wait& wait);
 /// Before MPI_File_close: another file may have its handle before that call is left.
 void file_closing(const Event& e);
 void file_forget(uint64_t id);
+/// After MPI_File_close.
+void file_freed(const Event& e, uint64_t id);
 /// Index in Section::windows of the window with that handle; negative: none. Lock-free.
 int window_index(uint64_t handle);
 
 // --- epochs.cpp ----------------------------------------------------------------------------------------------------
 /// A new window in that slot: no epoch is open.
 void epochs_begin(uint32_t index, CommInfo& comm);
-/// It is freed: no lock of it is held.
-void epochs_end(uint32_t index);
+/// It is freed: no lock of it is held. True: tokens of it were counted.
+bool epochs_end(uint32_t index);
 /// Before and after MPI_Win_post, start, complete, wait, lock, unlock and flush, and the like.
 void sync_enter(Event& e, Wait& wait);
 void sync_leave(Event& e);

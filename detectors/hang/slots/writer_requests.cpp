@@ -137,7 +137,10 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
   pending.mode = static_cast<uint8_t>(call_info(e.id).mode);
   pending.flags = pending.both = 0;
   const bool persistent = (e.attributes & kCallPersistent) != 0;
-  if (persistent) e.cookies[kHangCookie] = kPersistentWord;
+  if (persistent) {
+    e.cookies[kHangCookie] = kPersistentWord;
+    persistent_made(e);
+  }
   switch (meaning.role) {
     case Role::kPostSend: pending.ordinal = wait.send_ordinal; return;
     case Role::kPostBoth:

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See snapshot.h: whom a collective call waits for.
+
+#include "detectors/hang/reader/builder.h"
+#include "detectors/hang/slots/signature.h"
+
+namespace resil::hang {
+
+namespace {
+
+/// Whom MPI demands that this rank waits for (MPI 4.0, 6.14: what a collective does not need to wait for, it may not).
+uint8_t collective_flags(Kind kind, const ring::Comm& comm, bool is_root, uint64_t bytes, bool empty_here) {
+  constexpr uint8_t kMust = 0, kMay = kMayBuffer, kForRoot = kRootOnly, kForLower = kLowerOnly;
+  const bool inter = comm.remote_size >= 0, empty = bytes == 0 || empty_here;
+  switch (kind) {
+    case Kind::kBarrier:
+    case Kind::kCreate:
+    case Kind::kBetween:
+    case Kind::kFinalize: return kMust;
+    case Kind::kAllreduce:
+    case Kind::kAllgather:
+    case Kind::kAlltoall:
+    case Kind::kReduceScatter:
+    case Kind::kReduceScatterBlock: return empty || inter ? kMay : kMust;
+    case Kind::kBcast:
+    case Kind::kScatter:
+    case Kind::kScatterv: return is_root || inter ? kMay : empty ? kForRoot | kMay : kForRoot;
+    case Kind::kReduce:
+    case Kind::kGather: return is_root && !empty && !inter ? kMust : kMay;
+    case Kind::kScan: return empty || comm.rank == 0 ? kForLower | kMay : kForLower;
+    default: return kMay;
+  }
+}
+
+}  // namespace
+
+bool add_remote(Builder& b, ThreadWait& thread, const Source& from, const Wait& wait) {
+  const uint32_t kept = kept_of(wait);
+  for (uint32_t i = 1; i <= kept; ++i) {
+    Part* part = add_part(b, thread);
+    if (part == nullptr) return true;
+    *part = {PartKind::kCollective,
+             kRootOnly,
+             from.call,
+             static_cast<int32_t>(wait.keys[i] >> 32),
+             from.comm,
+             ring::kNoTag,
+             0,
+             from.bytes,
+             0,
+             wait.sequence,
+             from.site};
+  }
+  thread.truncated |= wait.count > kept;
+  return kept != 0;
+}
+
+void add_collective(Builder& b, ThreadWait& thread, const Source& from, const ring::Comm& comm, int32_t root,
+                    uint64_t amount, bool empty_here, uint64_t sequence) {
+  const Kind kind = meaning_of(static_cast<CallId>(from.call)).kind;
+  if (comm.id == 0 || sequence == 0) return add_other(b, thread, from.call);
+  Part* part = add_part(b, thread);
+  if (part == nullptr) return;
+  const uint64_t bytes = amount == kBytesNotCompared ? from.bytes : amount;
+  const auto flags = static_cast<uint8_t>(collective_flags(kind, comm, root == comm.rank, bytes, empty_here) |
+                                          (kind == Kind::kFile ? int{kTransfer} : 0));
+  *part = {PartKind::kCollective,
+           static_cast<uint8_t>(from.flags | flags),
+           from.call,
+           from.peer,
+           comm.id,
+           ring::kNoTag,
+           kind == Kind::kRelease ? kReleases : 0,
+           from.bytes,
+           0,
+           sequence,
+           from.site};
+}
+
+void add_persistent(Builder& b, ThreadWait& thread, Source from, const ring::Request& request, const Pending& pending) {
+  const auto made = static_cast<uint64_t>(pending.receive_tag);
+  const ring::Comm comm = comm_of(b.watched, request);
+  if (pending.receive_tag <= 0 || pending.sequence == 0 || comm.id == 0) return add_other(b, thread, from.call);
+  const bool all = thread.kind == WaitKind::kAll;
+  add_collective(b, thread, from, comm, request.peer, pending.ordinal, (pending.flags & kEmptyHere) != 0, made);
+  if (thread.truncated != 0) return;
+  Part& part = b.parts[b.state.part_count - 1];
+  if (Part* start = all ? add_part(b, thread) : &part; start != nullptr) {
+    *start = part;
+    part.flags &= static_cast<uint8_t>(~kPersistentPart);
+    start->flags |= kPersistentPart;
+    start->comm = persistent_comm(comm.id, made);
+    start->sequence = pending.sequence;
+  }
+}
+
+}  // namespace resil::hang
