@@ -40,7 +40,7 @@ constexpr ConfigEntry kConfig[] = {
      "error says so. No verdict, and taken back when the job goes on. 0: never"},
 };
 
-constexpr double kLastLook = 1;  // seconds that MPI_Finalize may wait for them
+constexpr double kLastLook = 1;  // seconds that MPI_Finalize, or the end by MPI_Abort or an error, may wait for it
 
 bool writes, wired;
 
@@ -76,6 +76,10 @@ void enter(Event& event) {
   writer_enter(event);
   if (standby_wanted()) [[unlikely]]
     leader_offer();
+}
+
+void before_abort(int, bool by_library) {
+  if (wired) leader_last_look(by_library, kLastLook);
 }
 
 void after_finalize() {
@@ -116,6 +120,7 @@ constexpr Module kHang = {
     .before_init = before_init,
     .after_init = after_init,
     .after_finalize = after_finalize,
+    .before_abort = before_abort,
     .thread_start = writer_thread_start,
     .enter = enter,
     .leave = writer_leave,

@@ -356,6 +356,7 @@ void finish_stopped(int exit_status) {
 }
 
 void finish_abort(int errorcode) {
+  run_hooks_reverse(&Module::before_abort, errorcode, false);
   runtime.header->phase = static_cast<uint32_t>(ring::Phase::kAborted);
   runtime.header->exit_status = static_cast<uint32_t>(errorcode);
   run_hooks_reverse(&Module::on_abort, errorcode);

@@ -57,6 +57,9 @@ struct Module {
   /// On entry to MPI_Finalize, MPI still usable (local calls only); then after it returned.
   void (*before_finalize)() = nullptr;
   void (*after_finalize)() = nullptr;
+  /// The job is about to be ended, by MPI_Abort or (`by_library`) by the MPI library upon an error. Before on_abort.
+  /// Peers may be dead or stopped: a second at most, no MPI. On the thread that is in the call.
+  void (*before_abort)(int errorcode, bool by_library) = nullptr;
   /// On MPI_Abort, before the real one.
   void (*on_abort)(int errorcode) = nullptr;
   /// For a module that has nothing to do before the program passes a buffer of a certain kind (one in a device's

@@ -2,21 +2,33 @@
 //
 // Programs whose ranks do not call the same collectives. `mismatch KIND [rounds before]`: one rank errs once, after
 // that many rounds of right calls. Then all end, or hang, as the library pleases; with $MISMATCH_UNTIL they go on with
-// right calls until that file exists. KIND `none`: nobody errs.
+// right calls until that file exists. KIND `none`: nobody errs. Of some kinds MPI ends the job: `truncate`, a root that
+// sends more than all others have asked for; `message`, a message longer than its receive; `abort`, `operator_abort`
+// and `stopped_abort`: rank 1 calls MPI_Abort, without a mismatch, after one, and while rank 0 is stopped.
 
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static int rank, size;
-static double in[64], out[64 * 64];
+static double in[256], out[64 * 64];
 
 static void round_of_calls(MPI_Comm comm) {
   MPI_Allreduce(in, out, 3, MPI_DOUBLE, MPI_SUM, comm);
   MPI_Bcast(in, 4, MPI_DOUBLE, 0, comm);
   MPI_Barrier(comm);
+}
+
+static int is_stopped(int pid) {
+  char path[64], name[64], state = 0;
+  snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+  FILE* file = fopen(path, "r");
+  if (file != NULL && fscanf(file, "%*d %63s %c", name, &state) != 2) state = 0;
+  if (file != NULL) fclose(file);
+  return state == 'T';
 }
 
 int main(int argc, char** argv) {
@@ -36,7 +48,12 @@ int main(int argc, char** argv) {
     else MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, other);
   } else if (strcmp(kind, "root") == 0) {
     MPI_Bcast(in, 1, MPI_DOUBLE, odd ? 1 : 0, other);  // sends, and nobody receives
-  } else if (strcmp(kind, "operator") == 0) {
+  } else if (strcmp(kind, "truncate") == 0) {
+    MPI_Bcast(in, rank == 0 ? 256 : 16, MPI_DOUBLE, 0, other);
+  } else if (strcmp(kind, "message") == 0) {
+    if (rank == 0) MPI_Send(in, 256, MPI_DOUBLE, 1, 5, other);
+    if (odd) MPI_Recv(in, 16, MPI_DOUBLE, 0, 5, other, MPI_STATUS_IGNORE);
+  } else if (strcmp(kind, "operator") == 0 || strcmp(kind, "operator_abort") == 0) {
     MPI_Reduce(in, out, 1, MPI_DOUBLE, odd ? MPI_MAX : MPI_SUM, 0, other);
   } else if (strcmp(kind, "size") == 0) {
     // The last rank sends nothing on, and what comes fits into its room: no library notices.
@@ -60,6 +77,17 @@ int main(int argc, char** argv) {
       MPI_Comm_dup(other, &third);
       MPI_Comm_split(other, 0, rank, &third);
     }
+  }
+  if (strstr(kind, "abort") != NULL) {
+    int pid = getpid();
+    MPI_Bcast(&pid, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);  // all have made the call before
+    if (strcmp(kind, "stopped_abort") == 0) {
+      if (rank == 0) raise(SIGSTOP);
+      while (odd && !is_stopped(pid)) usleep(1000);
+    }
+    if (odd) MPI_Abort(MPI_COMM_WORLD, 7);
+    MPI_Barrier(MPI_COMM_WORLD);
   }
   const char* until = getenv("MISMATCH_UNTIL");
   int stop = until == NULL;

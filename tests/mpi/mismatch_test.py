@@ -93,11 +93,39 @@ def main(build, mpi):
         log = read(os.path.join(directory, "hang.log"))
         assert not any(name in log for name in ("mismatch", "unreceived")), log
 
-    checks = [("right programs raise nothing", clean)]
+    def ended(kind, wanted, settings=None):
+        """MPI ends the job. The exit status is that of the plain program; what differed is said before, or nothing."""
+        program = [os.path.join(build, f"mismatch.{mpi}"), kind]
+        plain = jobs.run(mpi, ranks, program, preload=False)
+        directory = os.path.join(jobs.scratch(), "report")
+        result = jobs.run(mpi, ranks, program, env=settings, directory=directory)
+        assert not plain.timed_out and result.returncode == plain.returncode, plain.text() + result.text()
+        said = result.stderr.decode(errors="replace")
+        if wanted is None:
+            assert "hang [" not in said and not os.path.exists(os.path.join(directory, "hang-0.json")), result.text()
+            return f"{result.seconds:.1f} s, plain {plain.seconds:.1f} s"
+        confidence, words = wanted
+        assert said.count("resil: hang [") == 1 and f"resil: hang [collective_mismatch, {confidence}] " in said, result.text()
+        for word in words:
+            assert word in said, (word, result.text())
+        report = json.loads(read(os.path.join(directory, "hang-0.json")))
+        assert report["class"] == "collective_mismatch" and report["confidence"] == confidence and report["action"] == "report", report
+        return f"{result.seconds:.1f} s, plain {plain.seconds:.1f} s"
+
+    differ = ("verified", ["In call 7 ", "another amount: MPI_Bcast, root 0, ", " 2048 bytes", " 128 bytes", "MPI ends the job on an error in that call of rank"])
+    operators = ("proved", ["In call 7 ", "another operator: MPI_Reduce, ", "MPI_MAX", "MPI_SUM"])
+    checks = [("right programs raise nothing", clean),
+              ("MPI fails in a call with another amount", lambda: ended("truncate", differ)),
+              ("the same, where a finding would end the job", lambda: ended("truncate", differ, {"RESIL_HANG": "abort"})),
+              ("MPI fails on a message", lambda: ended("message", None)),
+              ("MPI_Abort after a mismatch", lambda: ended("operator_abort", operators)),
+              ("MPI_Abort", lambda: ended("abort", None)),
+              ("MPI_Abort while the watching rank is stopped", lambda: ended("stopped_abort", None))]
     if mpi == "openmpi":
         checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in PROVED]
         checks += [(f"suspected: {kind}", lambda kind=kind: suspected(kind)) for kind in SUSPECTED]
-        checks += [("over nodes: operator", lambda: proved("operator", True)), ("over nodes: order", lambda: proved("order", True))]
+        checks += [("over nodes: MPI fails", lambda: ended("truncate", differ, {"RESIL_NODE_RANKS": "2"})),
+                   ("over nodes: operator", lambda: proved("operator", True)), ("over nodes: order", lambda: proved("order", True))]
     else:
         checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in ("operator", "operation", "order")]
         checks += [("suspected: unreceived", lambda: suspected("unreceived"))]

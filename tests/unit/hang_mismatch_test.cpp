@@ -151,6 +151,48 @@ TEST_CASE("a rank that has come to its end has left out what the others call aft
   CHECK(!round());  // said once
 }
 
+TEST_CASE("when the job is about to be ended, what differs is said though ranks have not come: who, where it is sure") {
+  struct Case {
+    uint64_t calls[5];  // second call of each rank; 0: not yet
+    uint32_t culprits;
+    const char* words;
+  };
+  for (const Case& c :
+       {Case{{6, 5, 0, 0, 0}, 0, "have no majority"}, Case{{6, 5, 6, 0, 0}, 0, "2 ranks have not made that call"},
+        Case{{6, 5, 6, 6, 0}, 1, "rank 1 has another"}}) {
+    std::vector<std::unique_ptr<Section, FreeSection>> sections;
+    std::vector<ring::Header> headers(5);
+    std::vector<Watched> watched(5);
+    for (int rank = 0; rank < 5; ++rank) {
+      sections.emplace_back(static_cast<Section*>(calloc(1, sizeof(Section))));
+      headers[rank].world_size = 5;
+      watched[rank] = {};
+      watched[rank].header = &headers[rank];
+      watched[rank].section = sections[rank].get();
+      watched[rank].rank = rank;
+      track_begin(sections[rank]->tracks[2], 99, 5, 0);
+      track_add(sections[rank]->tracks[2], 1, 7);
+      if (c.calls[rank] != 0) track_add(sections[rank]->tracks[2], 2, c.calls[rank]);
+    }
+    Owned mismatch(mismatch_create(5));
+    std::vector<char> frame(kMismatchFrame);
+    Verdict verdict;
+    auto round = [&] {
+      const uint32_t bytes = mismatch_collect(*mismatch, watched.data(), 5, frame.data(), kMismatchFrame);
+      return mismatch_judge(*mismatch, frame.data(), bytes, &verdict);
+    };
+    CHECK(!round());  // they may still come
+    mismatch_close(*mismatch);
+    REQUIRE(round());
+    INFO(words_of(verdict).message);
+    CHECK(verdict.confidence == Confidence::kProved);
+    CHECK(verdict.sequence == 2);
+    CHECK(verdict.culprit_count == c.culprits);
+    CHECK(strstr(words_of(verdict).message, c.words) != nullptr);
+    CHECK(!round());  // said once
+  }
+}
+
 TEST_CASE("what is marked is left out") {
   for (const uint32_t mark : {kTrackFailed, kTrackGap, kTrackOneSided, kTrackLate}) {
     std::vector<std::unique_ptr<Section, FreeSection>> sections;

@@ -94,7 +94,9 @@ void explain_parting(const Tree& tree, const Parting& parting, uint32_t odd_side
     sides.n[0] = found.exact ? found.differs : found.agreed + 1;
     sides.n[1] = found.differs;
   }
-  if (!majority) add_number(verdict, Message::kNoMajority, parting.known);
+  if (!majority && 2 * parting.sides[0].ranks > parting.known)
+    add_number(verdict, Message::kFewHaveCome, tree.members - parting.known);
+  else if (!majority) add_number(verdict, Message::kNoMajority, parting.known);
   verdict.add(Message::kDoCompareSites);
 
   add_number(verdict, Message::kCommunicator, tree.members).comm = tree.comm;

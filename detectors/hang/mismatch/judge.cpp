@@ -188,7 +188,8 @@ void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory) {
     if (signature_part == SignaturePart::kWhat) below = first_parting(tree, signature_part);
     if (!parted) continue;
     const bool settled = parting.known >= tree.members, certain = uint64_t{parting.sides[0].ranks} * 2 > tree.members;
-    if (!settled && memory.waited < (certain ? kWaitRounds : kLongWaitRounds)) continue;
+    if (!settled && mismatch.closing) parting.majority = certain;
+    else if (!settled && memory.waited < (certain ? kWaitRounds : kLongWaitRounds)) continue;
     const uint32_t odd_ranks = parting.known - parting.sides[0].ranks;
     uint32_t& said = memory.said[static_cast<uint32_t>(signature_part)];
     const uint32_t news = 2 * odd_ranks + (parting.majority ? 1 : 0);

@@ -97,6 +97,8 @@ void mismatch_destroy(Mismatch* mismatch) {
   if (mismatch != nullptr) memory::unmap(mismatch, mismatch->bytes);
 }
 
+void mismatch_close(Mismatch& mismatch) { mismatch.closing = true; }
+
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch) { return mismatch.coverage; }
 
 bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from,

@@ -35,6 +35,10 @@ bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t ro
 /// are those of Track::sequence. An answer may come twice or late.
 bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verdict* verdict);
 
+/// The job is about to be ended: from now on what differs is said at once, and who is wrong only where ranks that have
+/// not come to that call cannot change it.
+void mismatch_close(Mismatch& mismatch);
+
 /// What cannot be compared is counted, not passed over.
 struct MismatchCoverage {
   uint32_t communicators;  ///< on which ranks of this node call collectives, in the last round

@@ -45,6 +45,7 @@ struct Mismatch {
   char* scratch;  ///< kHistoryBytes
   // The root's.
   uint32_t judged;  ///< rounds
+  bool closing;  ///< see mismatch_close
   char* history[2];  ///< the frame in use and the next one
   uint32_t history_bytes;
   uint32_t in_use;

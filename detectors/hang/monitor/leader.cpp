@@ -54,6 +54,19 @@ void pause_for(double seconds) {
   syscall(SYS_futex, &stopping, FUTEX_WAIT_PRIVATE, 0, &time, nullptr, 0);
 }
 
+/// The leader's pause: until the bell rings, which stood at `bell` before its last look at what is to do.
+void pause_at_bell(uint32_t bell, double seconds) {
+  if (seconds <= 0 || stopping.load(std::memory_order_acquire) != 0) return;
+  const timespec time = {static_cast<time_t>(seconds),
+                         static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
+  syscall(SYS_futex, &control->bell, FUTEX_WAIT, bell, &time, nullptr, 0);
+}
+
+void ring_bell() {
+  __atomic_fetch_add(&control->bell, 1, __ATOMIC_RELEASE);
+  syscall(SYS_futex, &control->bell, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+}
+
 void note_cpu() { cpu_ns.store(thread_cpu_ns(), std::memory_order_relaxed); }
 
 /// The page of another rank's ring that holds the control; null when it cannot be had.
@@ -113,11 +126,12 @@ void lead() {
     term = __atomic_load_n(&control->term, __ATOMIC_ACQUIRE);
     if (name_in(term) != own_name()) break;
     __atomic_fetch_add(&control->heartbeat, 1, __ATOMIC_RELAXED);
+    const uint32_t bell = __atomic_load_n(&control->bell, __ATOMIC_ACQUIRE);
     const double rest = monitor_step(monotonic_seconds());
     turns.fetch_add(1, std::memory_order_relaxed);
     note_cpu();
     if (!monitor_waits())  // else it has waited on its sockets
-      pause_for(rest < kLongestTurn ? rest : kLongestTurn);
+      pause_at_bell(bell, rest < kLongestTurn ? rest : kLongestTurn);
   }
   if (stopping.load(std::memory_order_acquire) == 2) monitor_unmatched();
   monitor_end();
@@ -214,12 +228,30 @@ void leader_end(double seconds) {
   if (running.load(std::memory_order_acquire) == 0) return;
   stopping.store(role.load(std::memory_order_relaxed) == 1 ? 2 : 1, std::memory_order_release);
   syscall(SYS_futex, &stopping, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  ring_bell();
   monitor_wake();
   const double until = monotonic_seconds() + seconds;
   for (double now = monotonic_seconds(); running.load(std::memory_order_acquire) != 0 && now < until;
        now = monotonic_seconds()) {
     const timespec time = {0, static_cast<long>((until - now < 0.1 ? until - now : 0.1) * 1e9)};
     syscall(SYS_futex, &running, FUTEX_WAIT_PRIVATE, 1, &time, nullptr, 0);
+  }
+}
+
+void leader_last_look(bool by_library, double seconds) {
+  if (control == nullptr) return;
+  const uint32_t leader = name_in(__atomic_load_n(&control->term, __ATOMIC_ACQUIRE));
+  if (leader == 0 || (leader == own_name() && running.load(std::memory_order_acquire) == 0)) return;
+  __atomic_store_n(&control->ender, own_name() | (by_library ? kByLibrary : 0), __ATOMIC_RELEASE);
+  const uint32_t ticket = __atomic_add_fetch(&control->asked, 1, __ATOMIC_ACQ_REL);
+  ring_bell();
+  monitor_wake();
+  const double until = monotonic_seconds() + seconds;
+  for (double now = monotonic_seconds(); now < until; now = monotonic_seconds()) {
+    const uint32_t answered = __atomic_load_n(&control->answered, __ATOMIC_ACQUIRE);
+    if (static_cast<int32_t>(answered - ticket) >= 0) return;
+    const timespec time = {0, static_cast<long>((until - now < 0.1 ? until - now : 0.1) * 1e9)};
+    syscall(SYS_futex, &control->answered, FUTEX_WAIT, answered, &time, nullptr, 0);
   }
 }
 

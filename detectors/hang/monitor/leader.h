@@ -28,6 +28,10 @@ inline bool standby_wanted() {
 /// if ranks are left. Waits `seconds` at most.
 void leader_end(double seconds);
 
+/// The job is about to be ended: has the calls of all ranks compared once more, and what differs said. Waits until
+/// that is done, `seconds` at most. Application's thread, inside a call, also in a signal handler.
+void leader_last_look(bool by_library, double seconds);
+
 /// Of the helper thread, for the report.
 struct LeaderReport {
   uint32_t role;  ///< 0 none, 1 leader, 2 standby

@@ -5,7 +5,10 @@
 
 #include "detectors/hang/monitor/monitor.h"
 
+#include <linux/futex.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/mismatch/unmatched.h"
@@ -32,10 +35,21 @@ struct Monitor {
   Watch watch;
   Root root;
   bool counted;  ///< has been asked for its unmatched messages
+  uint32_t compared;  ///< ControlBlock::asked when the last comparison for a rank that ends the job began; 0: told
+  double compared_at;
   char* answer;  ///< kMostAnswer bytes: this node's part of a round, with one node the whole
 };
 Monitor* monitor;
 Monitor* prepared;  ///< of the next monitor_begin
+
+/// ControlBlock::ender of a rank of this node that waits for a last look; 0: none does.
+uint32_t waiting_ender() {
+  const ControlBlock& control = *monitor->root.control;
+  const uint32_t asked = __atomic_load_n(&control.asked, __ATOMIC_ACQUIRE);
+  return asked != __atomic_load_n(&control.answered, __ATOMIC_RELAXED)
+             ? __atomic_load_n(&control.ender, __ATOMIC_ACQUIRE)
+             : 0;
+}
 
 /// This node's part of a round.
 uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, void* room, uint32_t room_bytes) {
@@ -51,6 +65,7 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
       }
       Summary summary;
       watch_sample(watch, monotonic_seconds(), &summary);
+      if (const uint32_t ender = waiting_ender(); ender != 0) summary.ending = watch_ending(watch, ender);
       memcpy(room, &summary, sizeof(summary));
       return sizeof(summary);
     }
@@ -67,6 +82,10 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
       return watch_names(watch, static_cast<const NameQuestion*>(request), bytes / sizeof(NameQuestion), text,
                          room_bytes);
     case Round::kMismatch:
+      if (waiting_ender() != 0) {
+        monitor->compared = __atomic_load_n(&monitor->root.control->asked, __ATOMIC_ACQUIRE);
+        monitor->compared_at = monotonic_seconds();
+      }
       return mismatch_collect(*monitor->root.mismatch, watch.watched, watch.count, text, room_bytes);
     case Round::kUnmatched:
       monitor->counted = true;
@@ -129,6 +148,19 @@ void order(void*, uint16_t kind, const void*, uint32_t) {
 
 void node_changed(void*, uint32_t node, NodeState state) { root_node(monitor->root, node, state); }
 
+/// A rank of this node is about to end the job and waits for one more comparison of all collectives. The root of
+/// several nodes learns of it with the next summary, or here where it is the root of them.
+void last_look(double now, bool root) {
+  constexpr double kOnItsWay = 0.2;  // seconds until the root of another node has said what it found
+  ControlBlock& control = *monitor->root.control;
+  if (const uint32_t ender = waiting_ender(); root && ender != 0 && monitor->compared == 0 && !root_busy(monitor->root))
+    put(root_last_look(monitor->root, watch_ending(monitor->watch, ender)));
+  if (monitor->compared == 0 || (root ? root_busy(monitor->root) : now - monitor->compared_at < kOnItsWay)) return;
+  __atomic_store_n(&control.answered, monitor->compared, __ATOMIC_RELEASE);
+  monitor->compared = 0;
+  syscall(SYS_futex, &control.answered, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+}
+
 bool is_root() { return monitor->overlay == nullptr || overlay_state(monitor->overlay).is_root; }
 
 }  // namespace
@@ -176,7 +208,9 @@ double monitor_step(double now) {
   } else {
     rest = 1;
   }
-  if (is_root()) {
+  const bool root = is_root();
+  last_look(now, root);
+  if (root) {
     Ask ask;
     const double until = root_step(monitor->root, now, &ask);
     put(ask);

@@ -30,6 +30,13 @@ struct RankEvent {
 
 constexpr uint32_t kMaxEvents = 16;
 
+/// A rank that is about to end the job waits for one more comparison of collectives, at most a second.
+struct Ending {
+  int32_t name;  ///< world rank + 1; 0: nobody
+  uint32_t by_library;  ///< 1: not by MPI_Abort
+  uint64_t comm, sequence;  ///< of the collective that it is in, or waits for; 0: none
+};
+
 /// What the root has learned, told with every question for a summary: who leads after it knows what is usual.
 struct Learned {
   double longest;  ///< quiet interval that ended, by the clock, seconds
@@ -53,6 +60,7 @@ struct Summary {
   double
       excused;  ///< seconds since the last sample in which being quiet says nothing: the most of any rank outside MPI
   double starved;  ///< of these, those in which that rank waited for a CPU
+  Ending ending;  ///< of any such rank
   RankEvent events[kMaxEvents];
 };
 

@@ -5,6 +5,8 @@
 
 #include "detectors/hang/reader/watch.h"
 
+#include "detectors/hang/reader/records.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -154,6 +156,24 @@ void watch_sample(Watch& watch, double now, Summary* summary) {
   if (watch.sampled_at != 0 && now - watch.sampled_at > kGapSeconds) forget_times(watch, now);
   for (uint32_t i = 0; i < watch.count; ++i) sample_rank(watch, i, now, now_ns, summary);
   watch.sampled_at = now;
+}
+
+Ending watch_ending(Watch& watch, uint32_t ender) {
+  const auto name = static_cast<int32_t>(ender & ~kByLibrary);
+  Ending ending = {name, (ender & kByLibrary) != 0, 0, 0};
+  alignas(8) static char room[kStateRoom];  // helper thread
+  for (uint32_t i = 0; i < watch.count; ++i) {
+    if (watch.ranks[i] != name - 1 || watch.watched[i].header == nullptr || watch.watched[i].section == nullptr ||
+        snapshot(watch.watched[i], room, sizeof(room)) == 0)
+      continue;
+    const auto& state = *reinterpret_cast<const RankState*>(room);
+    for (uint32_t k = 0; k < state.part_count && ending.comm == 0; ++k)
+      if (const Part& part = parts_of(state)[k]; part.kind == PartKind::kCollective) {
+        ending.comm = part.comm;
+        ending.sequence = part.sequence;
+      }
+  }
+  return ending;
 }
 
 uint32_t watch_states(Watch& watch, double now, WantedComms wanted, char* room, uint32_t room_bytes) {

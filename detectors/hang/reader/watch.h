@@ -61,6 +61,8 @@ void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t cou
 void forget_times(Watch& watch, double now);
 /// One sample. `now`: monotonic seconds.
 void watch_sample(Watch& watch, double now, Summary* summary);
+/// What is to be known of a rank of this node that ends the job. `ender`: ControlBlock::ender.
+Ending watch_ending(Watch& watch, uint32_t ender);
 /// Whole states; returns bytes.
 uint32_t watch_states(Watch& watch, double now, WantedComms wanted, char* room, uint32_t room_bytes);
 uint32_t watch_names(Watch& watch, const NameQuestion* questions, uint32_t count, char* room, uint32_t room_bytes);

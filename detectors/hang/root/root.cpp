@@ -67,6 +67,12 @@ void learn(Root& root) {
   root_learn(root, {longest, record.limit(), record.watched(), root.learned.notices});
 }
 
+/// What differs is said at once, whoever has not come yet.
+void begin_last_look(Root& root, const Ending& ending) {
+  root.last_look = ending;
+  mismatch_close(*root.mismatch);
+}
+
 void sampled(Root& root, const Summary& summary) {
   const double now = monotonic_seconds();
   root.summary = summary;
@@ -95,7 +101,8 @@ void sampled(Root& root, const Summary& summary) {
   }
   root.states_due = (summary.waiting != 0 || root.suspected || summary.gone != 0 || summary.stopped != 0) &&
                     now - root.states_at >= kStatesEvery;
-  root.mismatch_due = now - root.mismatch_at >= kMismatchEvery;
+  if (summary.ending.name != 0) begin_last_look(root, summary.ending);
+  root.mismatch_due = summary.ending.name != 0 || now - root.mismatch_at >= kMismatchEvery;
 }
 
 /// Which of the ranks stayed outside MPI while nobody moved.
@@ -253,9 +260,37 @@ Ask answers_came(Root& root, const void* merged, uint32_t bytes) {
   return ask_states(root, Phase::kConfirming);
 }
 
+/// Amounts that differ are suspected only. But where MPI ends the job on an error in just this call, they are why.
+bool fails_there(const Root& root, const Verdict& verdict) {
+  return root.last_look.by_library != 0 && root.last_look.comm != 0 && verdict.type == HangClass::kCollectiveMismatch &&
+         verdict.confidence == Confidence::kSuspected && verdict.comm == root.last_look.comm &&
+         verdict.sequence == root.last_look.sequence;
+}
+
+void judge_as_failed(const Root& root, Verdict* verdict) {
+  verdict->confidence = Confidence::kVerified;
+  verdict->signature = hash_combine(verdict->signature, root.last_look.sequence);
+  verdict->add(Message::kFailsThere).rank = root.last_look.name - 1;
+}
+
+/// The next verdict about collectives. The last: amounts that were only suspected before.
+bool next_mismatch(Root& root, bool found) {
+  Verdict& verdict = root.verdict;
+  if (found && fails_there(root, verdict)) {
+    judge_as_failed(root, &verdict);
+  } else if (found && verdict.confidence == Confidence::kSuspected) {
+    root.amounts = verdict;
+  } else if (!found && fails_there(root, root.amounts)) {
+    judge_as_failed(root, &root.amounts);
+    verdict = root.amounts;
+    return true;
+  }
+  return found;
+}
+
 /// Verdicts about collectives, one after the other.
 Ask report_mismatches(Root& root, bool found) {
-  for (; found; found = mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict)) {
+  for (; next_mismatch(root, found); found = mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict)) {
     if (was_published(*root.control, root.verdict)) continue;
     add_places(root, &root.verdict);
     explain_verdict(root);
@@ -353,6 +388,13 @@ double root_step(Root& root, double now, Ask* next) {
 
 void root_node(Root& root, uint32_t node, NodeState state) {
   if (node < root.wiring->node_count) root.silences[node].left = state == NodeState::kLeft;
+}
+
+Ask root_last_look(Root& root, const Ending& ending) {
+  if (root_busy(root)) return {Round::kNone, nullptr, 0};
+  begin_last_look(root, ending);
+  root.asked_at = monotonic_seconds();
+  return ask(root, Phase::kComparing, Round::kMismatch);
 }
 
 Ask root_unmatched(Root& root) {

@@ -110,6 +110,7 @@ struct Root {
       blocked_since, cpu_at, longest_stop, faulty_since, published_at;
   stats::Verdict opinion;
   Learned learned;  ///< by this root and those before it
+  Ending last_look;  ///< of a rank that ends the job; the last one
   Question* questions;
   Answer* answers;
   uint32_t question_count, answer_count;
@@ -117,6 +118,7 @@ struct Root {
   uint32_t wanted_count;
   NameList names;
   Verdict verdict;  ///< the last one
+  Verdict amounts;  ///< the last one about amounts that differ: suspected, until MPI fails in that call
   Explanation explanation;  ///< its words
 };
 
@@ -137,6 +139,9 @@ inline bool root_busy(const Root& root) { return root.phase != Phase::kIdle; }
 /// The last comparison of collectives, and the unmatched messages, when no chain is under way. Returns the first
 /// question.
 Ask root_unmatched(Root& root);
+/// A comparison of collectives for a rank that is about to end the job, when no chain is under way. Returns the first
+/// question.
+Ask root_last_look(Root& root, const Ending& ending);
 void root_end(Root& root);
 
 }  // namespace resil::hang

@@ -201,6 +201,10 @@ struct ControlBlock {
   uint64_t term;  ///< term << 32 | world rank of the leader + 1 (0: nobody); changed by compare-and-swap
   uint32_t standby;  ///< world rank + 1 of the rank with the sleeping thread, 0: the next call may start one
   uint32_t had_standby;  ///< 1 once there has been one
+  uint32_t bell;  ///< futex word: goes up when the leader shall not sleep on
+  uint32_t asked;  ///< last looks at all calls that ranks have asked for: MPI_Abort, or a fatal error
+  uint32_t answered;  ///< futex word: `asked` as it was before the last such look
+  uint32_t ender;  ///< who asked last: world rank + 1, and kByLibrary
   alignas(64) uint64_t heartbeat;  ///< goes up with every step of the leader's loop
   uint64_t leader_start;  ///< start time of its process, with `leader_pid`
   int32_t leader_pid;
@@ -208,6 +212,7 @@ struct ControlBlock {
   alignas(64) uint64_t seen[8];  ///< signatures of the last findings: a new leader does not say them again
 };
 static_assert(sizeof(ControlBlock) == 192);
+constexpr uint32_t kByLibrary = 1u << 31;  ///< ControlBlock::ender: the MPI library ends the job
 
 struct Section {
   ControlBlock control;
