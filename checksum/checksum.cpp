@@ -35,7 +35,8 @@ constexpr ConfigEntry kConfig[] = {
     {"RESIL_CHECKSUM", ConfigType::kChoice, "lazy|strict", "lazy",
      "when a packet is verified: within a bounded delay, or before the receive or wait returns"},
     {"RESIL_ON_MISMATCH", ConfigType::kChoice, "abort|log|retry", "abort",
-     "what a mismatch does: end the job with exit status 90 (divergence from a recording: 91), or report it and go on; "
+     "what a mismatch does: end the job with exit status 90 (divergence from a recording: 91; calls that do not match: "
+     "92), or report it and go on; "
      "retry: double runs go back to their checkpoint, all else as abort"},
     {"RESIL_BLAME", ConfigType::kChoice, "cheap|full", "cheap",
      "reads each buffer once, or again at completion and keeps copies, to tell who corrupted a packet"},

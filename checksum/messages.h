@@ -193,6 +193,38 @@ RESIL_PHRASE(
     all_alike,
     "all ranks have the same wrong result: a contribution was damaged on its way, or the library adds wrongly");
 
+// --- calls that do not belong together ---
+RESIL_FINDING(
+    calls_differ, "Calls do not match (%s): rank %d calls %s%s%s; rank %d calls %s%s%s; %s. %s",
+    "Two ranks' calls that MPI joins differ in what they must agree on: the function, root, operator, amount or basic "
+    "types. It is a mistake of the program; data that came out differently because of it is no corruption. Evidence "
+    "has both call sites.",
+    "Compare the calls at both call sites.");
+RESIL_FINDING(
+    calls_absent, "Calls do not match: rank %d calls %s, %s; rank %d has ended and told of no call that belongs to it",
+    "The other rank has announced all that it sent or contributed, and nothing for this call: it made another call in "
+    "its place, or none, or the same with a type or operator for which nothing is announced.",
+    "Compare the calls of both ranks on that communicator; RESIL_HANG=report names the one that differs.");
+RESIL_PHRASE(other_function, "other function");
+RESIL_PHRASE(other_operator, "other operator");
+RESIL_PHRASE(other_root, "other root");
+RESIL_PHRASE(other_history, "an earlier call on this communicator differs in function, operator or root");
+RESIL_PHRASE(other_root_or_operator, "this call, or an earlier one on this communicator, differs in operator or root");
+RESIL_PHRASE(other_amount, "other amount");
+RESIL_PHRASE(other_types, "other types");
+RESIL_PHRASE(comm_freed, "a communicator freed since");
+RESIL_PHRASE(not_corrupted, "This is no corruption of data.");
+RESIL_PHRASE(types_only, "The bytes arrived as they were sent.");
+RESIL_PHRASE(to_do_compare_calls,
+             "compare the calls at both call sites: function, root, operator, count and datatype.");
+RESIL_PHRASE(to_do_compare_types, "compare the datatypes at both call sites.");
+RESIL_PHRASE(record_damaged,
+             "the record of this message was damaged on its way: the sender's own record of it says otherwise");
+RESIL_MESSAGE(not_verified_yet, note,
+              "%llu received messages were not verified at %s: results that differ are still being looked into",
+              "Other ranks were asked who is right, and had not answered when the time was over.",
+              "See how these ranks ended; raise RESIL_DRAIN_SECONDS if they were busy.");
+
 // --- one-sided ---
 RESIL_FINDING(transfer_differs,
               "%s from rank %d (%s) to rank %d (%s) at %s: %" PRIu64 " bytes at displacement %" PRId64
@@ -257,6 +289,8 @@ RESIL_REASON(file, "MPI_File reads and writes.", "Nothing.");
 RESIL_REASON(collective, "A form of a collective that has no check.", "Nothing.");
 RESIL_REASON(request_freed, "The receive's request was freed: its end is not seen.", "Complete the request.");
 RESIL_REASON(no_status, "MPI does not say what the receive took (MPICH 4.0: MPI_Isendrecv).", "Nothing.");
+RESIL_REASON(calls_differ, "The calls on both sides do not belong together (finding call_mismatch).",
+             "Compare the calls that the finding names.");
 RESIL_REASON(early, "One-sided: MPI completed the request before the data was there, or may have.",
              "Read the data after a flush or unlock.");
 

@@ -51,6 +51,7 @@ struct Reply {
   uint64_t digest;
   Linear rest;
   Outcome outcome;
+  ledger::Called called;
   char site[112];
 };
 
@@ -107,7 +108,7 @@ void differs(Thread&, Peer& child, const Record& sent, const Record& received) {
     bool newer;
     const Result* own = find(received.comm, received.tag, &newer);
     one.found = own != nullptr;
-    one.sum = false;
+    one.sum = one.local = one.clash = false;
     if (own != nullptr) one.own = *own;
     one.serial = ++serials;
     one.child = &child;
@@ -126,6 +127,7 @@ void asked(Thread& thread, Peer& from, const void* payload, size_t bytes) {
   if (bytes != sizeof(reply.question)) return;
   memcpy(&reply.question, payload, sizeof(reply.question));
   uint64_t site = 0;
+  reply.called = ledger::calls_find(reply.question.comm, reply.question.tag);
   {
     Guard guard;
     bool newer;
@@ -165,6 +167,8 @@ void answered(Thread&, Peer& from, const void* payload, size_t bytes) {
     voter.rest_state = reply.rest_state;
     voter.rest = reply.rest;
     voter.outcome = reply.outcome;
+    voter.called = reply.called;
+    memcpy(voter.site, reply.site, sizeof(voter.site));
     if (i == one.child_place) memcpy(one.child_site, reply.site, sizeof(one.child_site));
   }
 }
@@ -175,7 +179,8 @@ uint32_t add_voter(Case& one, Peer* peer) {
   for (uint32_t i = 0; i < one.voter_count; ++i)
     if (one.voters[i].peer == peer) return i;
   if (one.voter_count == kVoters) return ~0u;
-  one.voters[one.voter_count] = {peer, Known::kNotAsked, false, false, RestState::kPending, 0, {}, {}};
+  one.voters[one.voter_count] = {};
+  one.voters[one.voter_count].peer = peer;
   return one.voter_count++;
 }
 
@@ -183,7 +188,7 @@ void begin(Case& one) {
   one.voter_count = 0;
   one.root_place = ~0u;
   one.everybody = false;
-  one.child_place = one.sum ? ~0u : add_voter(one, one.child);
+  one.child_place = one.sum || one.local ? ~0u : add_voter(one, one.child);
   one.deadline = ticks() + ticks_of(config_real("RESIL_DRAIN_SECONDS"));
   one.next_ask = 0;
   CommInfo* info = one.found || one.sum ? still_there(one.own.name) : nullptr;
@@ -207,9 +212,12 @@ void begin(Case& one) {
 /// All that can be known is known.
 bool settled(const Case& one) {
   Linear sum;
-  if (!one.sum && right_sum(one, &sum) == RestState::kPending) return false;
+  if (!one.sum && !one.local && right_sum(one, &sum) == RestState::kPending) return false;
+  const bool calls_only = one.local || (one.sum && !ledger::full_blame());
   for (uint32_t i = 0; i < one.voter_count; ++i)
-    if (one.voters[i].known != Known::kYes && one.voters[i].known != Known::kNo) return false;
+    if (!(calls_only && one.voters[i].called.known) && one.voters[i].known != Known::kYes &&
+        one.voters[i].known != Known::kNo)
+      return false;
   return true;
 }
 
@@ -250,7 +258,8 @@ void agreement_note(const Name& name, uint64_t digest, bool orders, bool nan, co
 }
 
 void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, Reason reason) {
-  const bool wrong = reason == Reason::kNone && !rest.zero();
+  const bool clash = reason == Reason::kCallsDiffer;
+  const bool wrong = (reason == Reason::kNone && !rest.zero()) || clash;
   if (!wrong && !ledger::full_blame()) [[likely]]
     return;
   {
@@ -266,6 +275,8 @@ void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, Reason
       one.own = own != nullptr ? *own : Result{name, 0, false, false, {}};
       one.own.outcome.linear = mode;
       one.sum = true;
+      one.local = false;
+      one.clash = clash;
       one.rest = rest;
       one.serial = ++serials;
       one.child = nullptr;
@@ -277,7 +288,31 @@ void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, Reason
       return;
     }
   }
+  if (clash) return ledger::count_uncovered(reason, 1, name.bytes);
   publish_sum({name, {rest.words[0], rest.words[1]}, -1, -1, 0, 0, nullptr, nullptr});
+}
+
+void agreement_contradicted(const Name& name, const Outcome& outcome, const char* text, int64_t element) {
+  {
+    Guard guard;
+    for (Case& one : cases) {
+      if (one.state != Case::kFree || still_there(name) == nullptr) continue;
+      one.found = one.local = true;
+      one.own = {name, outcome.first, false, false, outcome};
+      one.sum = one.clash = false;
+      one.text = text;
+      one.element = element;
+      one.serial = ++serials;
+      one.child = nullptr;
+      one.received = {name.comm, 0, name.bytes, name.site, name.tag, static_cast<uint16_t>(name.id), 0, 0};
+      one.sent = one.received;
+      one.child_site[0] = 0;
+      one.state = Case::kNew;
+      open_count.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+  }
+  decide_local(name, outcome, text, element);
 }
 
 void agreement_progress(Thread& thread) {

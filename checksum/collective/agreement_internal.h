@@ -4,6 +4,7 @@
 #pragma once
 
 #include "checksum/collective/agreement.h"
+#include "checksum/ledger/calls.h"
 #include "shim/model/calls.h"
 
 namespace resil::collective {
@@ -33,12 +34,16 @@ struct Voter {
   uint64_t digest;
   Linear rest;
   Outcome outcome;
+  ledger::Called called;  ///< its call, where it has made it and not forgotten
+  char site[112];
 };
 
 struct Case {
   enum State : uint8_t { kFree, kNew, kOpen } state;
   bool found;  ///< `own` is this rank's result, else it had been forgotten
   bool sum;  ///< found by a sum at rank 0, `rest`
+  bool clash;  ///< of a sum: the records say that the calls differ
+  bool local;  ///< the own result contradicts the own contribution: `text`, `element`
   bool everybody;  ///< all ranks of the communicator are among the voters
   uint64_t serial;
   Peer* child;
@@ -49,6 +54,8 @@ struct Case {
   uint32_t voter_count, child_place, root_place;  ///< places among the voters, ~0: not there
   Voter voters[kVoters];
   char child_site[112];
+  const char* text;
+  int64_t element;
 };
 
 /// --- agreement.cpp ---
@@ -64,5 +71,6 @@ RestState rest_of(const Name& name, Linear* words);
 RestState right_sum(const Case& one, Linear* sum);
 /// All is known that can be: publishes.
 void decide(const Case& one);
+void decide_local(const Name& name, const Outcome& outcome, const char* text, int64_t element);
 
 }  // namespace resil::collective

@@ -153,14 +153,56 @@ RestState right_sum(const Case& one, Linear* sum) {
   return state;
 }
 
+/// Did ranks make calls that do not belong together? Then whatever came is the program's doing.
+static bool calls_differ(const Case& one) {
+  const ledger::Called own = ledger::calls_find(one.received.comm, one.received.tag);
+  for (uint32_t i = 0; i < one.voter_count; ++i) {
+    const Voter& voter = one.voters[i];
+    const bool by_amount = i == one.child_place && !one.local && one.sent.bytes != one.received.bytes &&
+                           voter.called.bytes == one.sent.bytes;
+    if (!voter.called.known || !own.known || (ledger::calls_agree(own, voter.called) && !by_amount)) continue;
+    ledger::CallsDiffer differ = {};
+    differ.there = voter.peer;
+    differ.own = one.received;
+    differ.own.space = static_cast<uint8_t>(ledger::Space::kAgreement);
+    differ.own.call = own.call;
+    differ.own.upper = own.calls;
+    differ.own.lower = own.type;
+    differ.other = one.sent;
+    differ.other.space = differ.own.space;
+    differ.other.call = voter.called.call;
+    differ.other.upper = voter.called.calls;
+    differ.other.lower = voter.called.type;
+    if (one.local || one.sum) differ.other.digest = ~one.received.digest;  // what came is wrong
+    differ.own_called = own;
+    differ.other_called = voter.called;
+    differ.other_site = voter.site;
+    differ.confirmed = true;
+    ledger::calls_differ(differ);
+    return true;
+  }
+  return false;
+}
+
 void decide(const Case& one) {
+  if (calls_differ(one)) return;
+  if (one.local) return decide_local(one.own.name, one.own.outcome, one.text, one.element);
+  if (one.clash) return ledger::count_uncovered(Reason::kCallsDiffer, 1, one.received.bytes);
   if (one.sum) return decide_sum(one);
   Disagreement d = {};
   if (one.found) d.name = one.own.name;
   else
-    d.name = {
-        one.received.comm, one.received.comm, nullptr, one.received.tag, 0, static_cast<CallId>(one.received.call), 0,
-        one.received.site, one.received.bytes};
+    d.name = {one.received.comm,
+              one.received.comm,
+              nullptr,
+              one.received.tag,
+              0,
+              static_cast<CallId>(one.received.call),
+              0,
+              one.received.site,
+              one.received.bytes,
+              0,
+              0};
   // Forgotten: it may have been one of those.
   const bool orders = one.found ? one.own.orders : collective_of(d.name.id) == Collective::kAllreduce;
   if (orders && arbitrary(one)) {
@@ -224,7 +266,7 @@ void decide(const Case& one) {
   publish(d);
 }
 
-void agreement_contradicted(const Name& name, const Outcome& outcome, const char* text, int64_t element) {
+void decide_local(const Name& name, const Outcome& outcome, const char* text, int64_t element) {
   if (!outcome.kept) return publish_local(name, text, element, nullptr, nullptr);
   const bool earlier = like_earlier({name, outcome.first, false, false, outcome});
   const Why why = why_wrong(outcome, false, earlier);

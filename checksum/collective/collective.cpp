@@ -18,6 +18,7 @@
 #include "checksum/collective/memory.h"
 #include "checksum/collective/sums.h"
 #include "checksum/cookie.h"
+#include "checksum/ledger/calls.h"
 #include "checksum/ledger/lives.h"
 #include "checksum/p2p/p2p.h"
 #include "shim/abi/backend.h"
@@ -94,9 +95,29 @@ void release(Plan* plan) {
 
 Plan* plan_of(uint64_t cookie) { return reinterpret_cast<Plan*>(cookie & ~kCookieMask); }
 
-void prepare_plan(Plan& plan) {
-  if (is_lost(plan.name.base)) [[unlikely]]
+/// What all ranks have alike of the data's types.
+uint16_t common_type(const Plan& plan) {
+  const View& view = plan.reduces
+                         ? (plan.reduction.input.type != nullptr ? plan.reduction.input : plan.reduction.output)
+                         : plan.result;
+  if ((!plan.reduces && !plan.agrees) || plan.result_parts || view.type == nullptr) return 0;
+  return signature_fold(type_signature(*view.type, view.bytes));
+}
+
+/// After the call, which MPI has taken: its place among the communicator's calls.
+void prepare_plan(Plan& plan, const Event& e) {
+  if (is_lost(plan.name.base)) [[unlikely]] {
     plan.reason = Reason::kOrderLost;
+    return;
+  }
+  const OpKind op = plan.reduces ? plan.reduction.op : OpKind::kNone;
+  const bool rooted = !plan.intercomm && has_root(plan.form);
+  const int32_t root = rooted ? e.peer : -1;
+  plan.name.calls = ledger::calls_roll(*e.comm, e.sequence, e.id, plan.intercomm ? OpKind::kNone : op, root);
+  plan.name.type = common_type(plan);
+  if (plan.moves || plan.persistent)
+    ledger::calls_note({plan.name.comm, plan.name.bytes, plan.name.tag, root, static_cast<uint16_t>(plan.name.id),
+                        plan.name.calls, plan.name.type, op, true});
 }
 
 void finish(Thread& thread, Plan& plan, Reason failed) {
@@ -176,8 +197,10 @@ Plan*& plan_in(Event& e) { return e.state<Plan*>(); }
   if (plan == nullptr) {
     plan = new_plan();
     if (plan == nullptr) {  // the partners are told that nothing can be compared
+      lose(e.comm->ring->id);  // its place among the calls is not noted
       Plan room;
       if (!(e.attributes & kCallPersistent) && plan_make(room, e)) {
+        prepare_plan(room, e);
         room.reason = Reason::kMemory;
         tell_receivers(*e.thread, room);
         finish(*e.thread, room, Reason::kMemory);
@@ -186,7 +209,7 @@ Plan*& plan_in(Event& e) { return e.state<Plan*>(); }
     }
     moves = plan_make(*plan, e);
   }
-  prepare_plan(*plan);
+  prepare_plan(*plan, e);
   if ((!moves && !plan->persistent) || (plan->persistent && e.cookies == nullptr)) {
     if (!plan->persistent) count(counts.nothing);
     return release(plan);
@@ -206,7 +229,7 @@ Plan*& plan_in(Event& e) { return e.state<Plan*>(); }
 
 [[gnu::noinline]] void leave_in_place(Event& e) {
   Plan* plan = plan_in(e);
-  prepare_plan(*plan);
+  prepare_plan(*plan, e);
   tell_receivers(*e.thread, *plan);
   pass_life(*plan);
   finish(*e.thread, *plan, Reason::kNone);
@@ -232,7 +255,7 @@ bool completion_failed(Event& e, int64_t place) {
 
 bool prepare() {
   linear_prepare();
-  return sums_prepare();
+  return ledger::calls_create() && sums_prepare();
 }
 
 void connect() {
@@ -268,11 +291,12 @@ void leave(Event& e) {
   if (e.attributes & kCallStarts) return leave_starting(e);
   if (plan_in(e) != nullptr) return leave_in_place(e);
   Plan plan;
-  if (!plan_make(plan, e)) {
+  const bool moves = plan_make(plan, e);
+  prepare_plan(plan, e);
+  if (!moves) {
     count(counts.nothing);
     return plan_free(plan);
   }
-  prepare_plan(plan);
   if (!plan.in_place) [[likely]]
     read_inputs(plan);
   tell_receivers(*e.thread, plan);

@@ -24,7 +24,7 @@ void note(Plan& plan, Reason reason) {
   if (plan.outcome == Reason::kNone) plan.outcome = reason;
 }
 
-Record make_record(const Plan& plan, Space space, uint64_t bytes, uint64_t digest, Reason reason,
+Record make_record(const Plan& plan, Space space, uint64_t bytes, uint64_t digest, uint16_t type, Reason reason,
                    bool repeated = false) {
   Record record = {plan.name.comm,
                    digest,
@@ -34,11 +34,17 @@ Record make_record(const Plan& plan, Space space, uint64_t bytes, uint64_t diges
                    static_cast<uint16_t>(plan.name.id),
                    static_cast<uint8_t>(space),
                    static_cast<uint8_t>(repeated ? ledger::kUnordered : 0)};
+  record.upper = plan.name.calls;
+  record.lower = type;
   if (reason != Reason::kNone) [[unlikely]] {
     record.digest = static_cast<uint64_t>(reason);
     record.flags |= ledger::kUnchecked;
   }
   return record;
+}
+
+uint16_t type_of(const View& view) {
+  return view.type != nullptr ? signature_fold(type_signature(*view.type, view.bytes)) : uint16_t{0};
 }
 
 Reason first_of(Reason a, Reason b, Reason c = Reason::kNone) {
@@ -57,7 +63,8 @@ void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
       continue;
     if (reason == Reason::kNone) {
       block.evidence = blame::receive_complete(block.posted, block.view, block.view.bytes, block.digest);
-      blame::block_received(*block.peer, make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason));
+      blame::block_received(
+          *block.peer, make_record(plan, Space::kBlock, block.view.bytes, block.digest, type_of(block.view), reason));
     } else {
       blame::drop_posted(block.posted);
     }
@@ -68,7 +75,8 @@ void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
     const uint64_t evidence = block.evidence;
     block.evidence = 0;
     ledger::expect(thread, *block.peer,
-                   make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason_of(block), block.repeated),
+                   make_record(plan, Space::kBlock, block.view.bytes, block.digest, type_of(block.view),
+                               reason_of(block), block.repeated),
                    evidence);
   }
   if (plan.unreachable_why != Reason::kNone) {
@@ -86,7 +94,7 @@ void compare_own(Plan& plan, Reason failed) {
   }
   if (view_digest(plan.own_got, plan.own_got.bytes) == plan.own_digest && plan.own_got.bytes == plan.own_given.bytes)
     ledger::count_checked(1, plan.own_got.bytes);
-  else publish_local(plan.name, messages::checksum::own_block_differs, -1, nullptr, nullptr);
+  else agreement_contradicted(plan.name, {}, messages::checksum::own_block_differs, -1);
 }
 
 /// Is the result of a broadcast what this rank gave?
@@ -144,7 +152,7 @@ void compare_agreement(Thread& thread, Plan& plan, Reason failed) {
   const Reason reason = first_of(failed, plan.result.reason);
   const uint64_t digest = reason != Reason::kNone ? 0 : plan.how.kept ? plan.how.first : result_digest(plan);
   const uint64_t bytes = plan.result.bytes;
-  const Record record = make_record(plan, Space::kAgreement, bytes, digest, reason);
+  const Record record = make_record(plan, Space::kAgreement, bytes, digest, plan.name.type, reason);
   if (reason == Reason::kNone)
     agreement_note(plan.name, digest, plan.reduces && plan.reduction.orders, plan.reduces && plan.reduction.nan_seen,
                    plan.how);
@@ -200,14 +208,16 @@ void compare_chain(Thread& thread, Plan& plan, Reason failed) {
   }
   const uint64_t bytes = r.input.bytes;
   if (plan.chain_next != nullptr)
-    ledger::announce(thread, *plan.chain_next, make_record(plan, Space::kAgreement, bytes, folded(through), reason));
+    ledger::announce(thread, *plan.chain_next,
+                     make_record(plan, Space::kAgreement, bytes, folded(through), plan.name.type, reason));
   if (plan.chain_before != nullptr) {
     if (reason == Reason::kNone) agreement_note(plan.name, folded(before), false, false, {});
-    ledger::expect(thread, *plan.chain_before, make_record(plan, Space::kAgreement, bytes, folded(before), reason));
+    ledger::expect(thread, *plan.chain_before,
+                   make_record(plan, Space::kAgreement, bytes, folded(before), plan.name.type, reason));
     if (plan.blocking) ledger::await(thread, *plan.chain_before);
   } else if (inclusive && plan.unreachable == 0 && reason == Reason::kNone) {  // rank 0
     if (before.zero()) ledger::count_checked(1, bytes);
-    else publish_local(plan.name, messages::checksum::first_differs, -1, nullptr, nullptr);
+    else agreement_contradicted(plan.name, {}, messages::checksum::first_differs, -1);
   }
 }
 
@@ -310,7 +320,8 @@ void tell_receivers(Thread& thread, Plan& plan) {
     Block& block = plan.sends.items[i];
     const Reason reason =
         first_of(plan.reason, block.view.reason, plan.inputs_read ? Reason::kNone : Reason::kCollective);
-    const Record record = make_record(plan, Space::kBlock, block.view.bytes, block.digest, reason, block.repeated);
+    const Record record =
+        make_record(plan, Space::kBlock, block.view.bytes, block.digest, type_of(block.view), reason, block.repeated);
     if (reason != Reason::kNone) note(plan, reason);
     const uint64_t ordinal = ledger::announce(thread, *block.peer, record);
     if (reason != Reason::kNone) continue;

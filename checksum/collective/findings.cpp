@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/calls.h"
 #include "checksum/ledger/lives.h"
 #include "checksum/to_do.h"
 #include "shim/base/own_stack.h"
@@ -179,6 +180,8 @@ void publish_local(const Name& name, const char* text, int64_t element, const ch
 void stop_if_wanted() {
   if (published.load(std::memory_order_relaxed) && ledger::abort_wanted()) [[unlikely]]
     stop_job(90);
+  if (ledger::calls_stop()) [[unlikely]]
+    stop_job(92);
 }
 
 }  // namespace resil::collective

@@ -25,6 +25,8 @@ struct Name {
   CallId id;
   int32_t root;  ///< of a broadcast or MPI_Reduce, rank in the local group; else 0
   uint64_t site, bytes;
+  uint16_t calls;  ///< Record::upper
+  uint16_t type;  ///< of the result or contribution that all ranks have alike: Record::lower
 };
 
 /// The communicator behind it, null when it has been freed since.

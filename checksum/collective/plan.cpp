@@ -309,7 +309,7 @@ bool plan_make(Plan& plan, Event& e) {
   const auto number = static_cast<uint32_t>(e.sequence);
   plan.persistent = (e.attributes & kCallPersistent) != 0;
   plan.blocking = !(e.attributes & kCallStarts);
-  plan.name = {id, id, e.comm, number, 0, e.id, 0, e.site, e.bytes};
+  plan.name = {id, id, e.comm, number, 0, e.id, 0, e.site, e.bytes, 0, 0};
   if (plan.persistent) {  // one series of numbers for each request
     plan.name.comm = hash_combine(hash_combine(id, e.sequence), 0x7065727369737400);
     plan.name.tag = 0;

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "checksum/collective/agreement.h"
+#include "checksum/ledger/calls.h"
 #include "shim/base/hash.h"
 #include "shim/base/spinlock.h"
 #include "shim/runtime/memory.h"
@@ -32,6 +33,10 @@ struct Node {
   Reason reason;
   Linear sum;
   Peer* parent;  // null: the root
+  uint16_t calls, call;  // of the first part; 0: none yet
+  uint64_t seen;  // a bit for each child whose record has come, by its rank modulo 64
+  static constexpr uint32_t kChildren = 8;
+  Peer* children[kChildren];  // the first of them
 };
 
 Node* nodes;
@@ -73,15 +78,20 @@ Node remove(uint32_t index) {
   while (*link != index) link = &nodes[*link].next;
   *link = node.next;
   nodes[index].next = node_free;
+  nodes[index].own = false;
   node_free = index;
   pending.fetch_sub(1, std::memory_order_relaxed);
   return node;
 }
 
-void add(Node& node, LinearMode mode, const Linear& part, Reason reason) {
+/// Parts of calls that do not belong together have no sum.
+void add(Node& node, uint16_t calls, uint16_t call, LinearMode mode, const Linear& part, Reason reason) {
+  if (node.call == 0) node.calls = calls, node.call = call;
+  else if (!ledger::half_matches(node.calls, calls) || !ledger::same_call(node.call, call))
+    reason = Reason::kCallsDiffer;
   if (node.mode != LinearMode::kNone && mode != LinearMode::kNone && node.mode != mode)
-    reason = Reason::kReduction;  // the ranks disagree about the datatype: not for sums to say
-  if (reason != Reason::kNone) node.reason = reason;
+    reason = Reason::kCallsDiffer;  // the ranks disagree about the datatype
+  if (reason != Reason::kNone) node.reason = node.reason == Reason::kCallsDiffer ? node.reason : reason;
   else node.sum = linear_add(mode, node.sum, part);
   if (mode != LinearMode::kNone) node.mode = mode;
 }
@@ -92,11 +102,14 @@ Record record_of(const Name& name, LinearMode mode, const Linear& sum, Reason re
   Record record = {name.comm,
                    sum.words[0],
                    name.bytes,
-                   sum.words[1],
+                   0,
                    name.tag,
                    static_cast<uint16_t>(name.id),
                    static_cast<uint8_t>(ledger::Space::kSum),
                    static_cast<uint8_t>(ledger::kNotMatchQueues | static_cast<uint8_t>(mode) << 4)};
+  record.site = sum.words[1];
+  record.lower = sum.words[1] >> ledger::kLowBits;
+  record.upper = name.calls;
   if (reason != Reason::kNone) {
     record.flags |= ledger::kUnchecked;
     record.digest = static_cast<uint64_t>(reason);
@@ -118,7 +131,7 @@ void pass_on(Thread& thread, const Node& node) {
 }
 
 /// From a child; inside progress().
-void arrived(Thread&, Peer&, const Record& record) {
+void arrived(Thread&, Peer& from, const Record& record) {
   const auto mode = static_cast<LinearMode>(record.flags >> 4);
   const Reason reason = record.flags & ledger::kUnchecked ? static_cast<Reason>(record.digest & 0xff) : Reason::kNone;
   Guard guard;
@@ -129,7 +142,9 @@ void arrived(Thread&, Peer&, const Record& record) {
   }
   Node& node = nodes[index];
   node.arrived += 1;
-  add(node, mode, {{record.digest, record.site}}, reason);
+  node.seen |= uint64_t{1} << (static_cast<unsigned>(ledger::world_rank_of(from)) % 64);
+  add(node, static_cast<uint16_t>(record.upper), record.call, mode,
+      {{record.digest, record.site | uint64_t{record.lower} << ledger::kLowBits}}, reason);
   if (complete(node)) {
     node.ready_next = ready_first;
     __atomic_store_n(&ready_first, index, __ATOMIC_RELEASE);
@@ -154,6 +169,7 @@ void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mod
   done.name = name;
   done.mode = mode;
   done.parent = tree.parent;
+  done.calls = name.calls;
   if (tree.child_count == 0) {  // half of all ranks
     done.sum = part;
     done.reason = reason;
@@ -172,7 +188,9 @@ void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mod
       node.parent = tree.parent;
       node.expected = tree.child_count;
       node.own = true;
-      add(node, mode, part, reason);
+      for (uint32_t i = 0; i < Node::kChildren; ++i)
+        node.children[i] = i < tree.child_count ? tree.children[i] : nullptr;
+      add(node, name.calls, static_cast<uint16_t>(name.id), mode, part, reason);
       pending.fetch_add(1, std::memory_order_relaxed);
       if (!complete(node)) return;
       done = remove(index);
@@ -193,6 +211,40 @@ void sums_progress(Thread& thread) {
     }
     pass_on(thread, done);
   }
+}
+
+Peer* sums_take_unanswered(bool (*has_told_all)(const Peer&), Name* name) {
+  Guard guard;
+  for (uint32_t i = 1; i < node_top; ++i) {
+    const Node& node = nodes[i];
+    if (!node.own || complete(node)) continue;
+    for (Peer* child : node.children) {
+      if (child == nullptr || !has_told_all(*child) ||
+          (node.seen >> (static_cast<unsigned>(ledger::world_rank_of(*child)) % 64) & 1) != 0)
+        continue;
+      *name = node.name;
+      remove(i);
+      return child;
+    }
+  }
+  return nullptr;
+}
+
+uint32_t sums_awaited(int32_t* ranks, uint32_t most) {
+  Guard guard;
+  uint32_t found = 0;
+  for (uint32_t i = 1; i < node_top; ++i) {
+    const Node& node = nodes[i];
+    if (!node.own || complete(node)) continue;
+    for (Peer* child : node.children) {
+      if (child == nullptr) continue;
+      const int32_t rank = ledger::world_rank_of(*child);
+      bool known = (node.seen >> (static_cast<unsigned>(rank) % 64) & 1) != 0;
+      for (uint32_t k = 0; k < found && !known; ++k) known = ranks[k] == rank;
+      if (!known && found < most) ranks[found++] = rank;
+    }
+  }
+  return found;
 }
 
 bool sums_ready() { return __atomic_load_n(&ready_first, __ATOMIC_RELAXED) != kNone; }

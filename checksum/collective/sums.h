@@ -24,6 +24,11 @@ void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mod
               ledger::Reason reason);
 /// Passes on what is complete now. Not in handlers.
 void sums_progress(Thread& thread);
+/// In MPI_Finalize: takes out a sum that waits for a rank which has told all that it ever will, and returns that rank;
+/// null: there is none (any more).
+ledger::Peer* sums_take_unanswered(bool (*has_told_all)(const ledger::Peer&), Name* name);
+/// Ranks whose parts are awaited, at most so many.
+uint32_t sums_awaited(int32_t* ranks, uint32_t most);
 bool sums_ready();  ///< is there something for it?
 /// Sums that this rank has contributed to and not passed on.
 uint64_t sums_pending();

@@ -75,6 +75,11 @@ size_t make_answer(const Query& query, int32_t asker, char* message) {
   memcpy(answer.host, runtime.host, sizeof(answer.host));
   answer.host[sizeof(answer.host) - 1] = 0;
   const Entry& entry = known.entry;
+  answer.found = known.found;
+  if (known.found) {
+    answer.own = entry.record;
+    answer.called = ledger::calls_find(entry.record.comm, entry.record.tag);
+  }
   if (!known.found) {
     answer.state = SenderState::kUnknown;
     site_text(query.sent.site, answer.site, sizeof(answer.site));

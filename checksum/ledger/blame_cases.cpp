@@ -12,9 +12,11 @@
 // (withdraw()).
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 
 #include "checksum/ledger/blame_internal.h"
+#include "checksum/messages.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
@@ -38,6 +40,7 @@ std::atomic<bool> tending;
 uint64_t opened_total;
 std::atomic<double> stop_at;  // 0: no case has been closed
 std::atomic<bool> stopping;  // stop_job has begun
+std::atomic<bool> corrupted;  // some case was corruption, not calls that do not match
 
 /// In the order of the sender's stream, within one matching queue.
 bool same_match_queue(const Case& a, const Case& b) {
@@ -77,11 +80,50 @@ void closed_one() {
   stop_at.compare_exchange_strong(none, monotonic_seconds() + kBurst);
 }
 
+enum class Calls : uint8_t {
+  kAgree,
+  kDiffer,
+  kDamaged,  ///< the record says that they differ, the sender that they do not
+};
+
+Calls calls_of(const Case& one) {
+  const bool same_data = one.sent.digest == one.received.digest && one.sent.bytes == one.received.bytes;
+  if ((!ledger::is_collective(one.received) && !same_data) || ledger::calls_agree(one.sent, one.received))
+    return Calls::kAgree;
+  if (!one.answered || !one.answer.found) return Calls::kDiffer;
+  return ledger::calls_agree(one.answer.own, one.received) ? Calls::kDamaged : Calls::kDiffer;
+}
+
+/// The two calls do not belong together.
+void close_calls(const Case& one) {
+  const bool told = one.answered && one.answer.found;
+  ledger::CallsDiffer differ = {};
+  differ.there = one.from;
+  differ.own = one.received;
+  differ.other = told ? one.answer.own : one.sent;
+  differ.own_called = ledger::calls_find(one.received.comm, one.received.tag);
+  if (told) differ.other_called = one.answer.called;
+  differ.other_site = one.answered ? one.answer.site : "";
+  differ.confirmed = told;
+  ledger::calls_differ(differ);
+  drop(one.evidence_handle);
+  if (ledger::calls_stop()) closed_one();
+}
+
 /// Counts and publishes.
 [[gnu::noinline]] void close(const Case& one) {
+  const Calls calls = calls_of(one);
+  if (calls == Calls::kDiffer) return close_calls(one);
+  corrupted.store(true, std::memory_order_relaxed);
+  closed_one();
   on_own_stack([&] {
     Judgement judgement;
     judge(one, &judgement);
+    if (calls == Calls::kDamaged) {
+      judgement.verdict = Verdict::kTransit;
+      judgement.proved = true;
+      snprintf(judgement.how, sizeof(judgement.how), "%s", messages::checksum::record_damaged);
+    }
     ledger::count_mismatch();
     publish(one, judgement);
     count_case(one, judgement);
@@ -100,7 +142,6 @@ void closed_one() {
     one.overflow = true;
     close(one);
   });
-  closed_one();
 }
 
 void release(Case& one) {
@@ -261,7 +302,6 @@ bool progress_case(Thread& thread, Case& one, double now, double patience) {
     withdraw(thread, one);
   } else {
     close(one);
-    closed_one();
   }
   Guard guard(lock);
   release(one);
@@ -278,7 +318,7 @@ void progress_all(Thread& thread, bool force) {
   if (stop_at == 0 || stopping || !ledger::abort_wanted()) return;
   if (open_count.load(std::memory_order_relaxed) == 0 || now >= stop_at) {
     stopping = true;
-    stop_job(90);
+    stop_job(corrupted.load(std::memory_order_relaxed) ? 90 : 92);
   }
 }
 
@@ -298,7 +338,7 @@ bool prepare() {
   open_count.store(0);
   tending.store(false);
   stop_at = 0;
-  stopping = false;
+  stopping = corrupted = false;
   opened_total = 0;
   reset_counts();
   cancel_reset();

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "checksum/ledger/blame.h"
+#include "checksum/ledger/calls.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "shim/base/clock.h"
 #include "shim/base/spinlock.h"
@@ -199,6 +200,9 @@ struct Answer {
   bool overwritten;  ///< it cannot: the blocking call has put its result there (MPI_Sendrecv_replace, MPI_IN_PLACE)
   bool history_whole;  ///< every packet that the sender ever announced is still known to it
   bool concurrent;  ///< more than one thread may call MPI there
+  bool found;  ///< the packet is known to the sender: `own` and `called` hold
+  Record own;  ///< its own record of it
+  ledger::Called called;  ///< of a block: the collective
   uint16_t leaf_count;
   uint16_t copy_bytes;  ///< kept in all
   uint16_t window, window_bytes;

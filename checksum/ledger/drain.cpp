@@ -13,7 +13,9 @@
 
 #include "checksum/collective/agreement.h"
 #include "checksum/collective/collective.h"
+#include "checksum/collective/sums.h"
 #include "checksum/ledger/blame.h"
+#include "checksum/ledger/calls.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
 #include "checksum/messages.h"
@@ -118,6 +120,43 @@ void decide_leftovers(Thread& thread) {
   });
 }
 
+/// In MPI_Finalize: what waits for a rank that has told all is answered by nobody. Its calls were others.
+void tell_unanswered() {
+  each_peer([&](Peer& peer) {
+    if (!has_all(peer) || peer.gone || peer.dropped) return;
+    for (;;) {
+      CallsDiffer differ = {};
+      differ.there = &peer;
+      bool has_other = false;
+      {
+        Guard guard;
+        if (!match_queues_take_unanswered(peer, &differ.own, &differ.other, &has_other)) return;
+      }
+      differ.absent = !has_other;
+      differ.confirmed = has_other;
+      if (!has_other) differ.other = differ.own, differ.other.digest = ~differ.own.digest;
+      calls_differ(differ);
+    }
+  });
+  collective::Name name;
+  while (Peer* peer = collective::sums_take_unanswered(has_all, &name)) {
+    CallsDiffer differ = {};
+    differ.there = peer;
+    differ.own = {name.comm,
+                  0,
+                  name.bytes,
+                  name.site,
+                  name.tag,
+                  static_cast<uint16_t>(name.id),
+                  static_cast<uint8_t>(Space::kSum),
+                  0};
+    differ.other = differ.own;
+    differ.other.digest = ~differ.own.digest;
+    differ.absent = true;
+    calls_differ(differ);
+  }
+}
+
 /// The last records may show that results of a collective differ. Others may be out of reach already, in MPI_Finalize's
 /// own code: who is right is asked for a moment, and told as not known after it.
 void settle_disagreements(Thread& thread, double limit) {
@@ -134,6 +173,7 @@ DrainResult what_is_left() {
     if (peer.own_pending != 0 && result.silent_count++ < 8)
       result.silent_ranks[result.silent_count - 1] = peer.world_rank;
   });
+  if (result.silent_count == 0) result.silent_count = collective::sums_awaited(result.silent_ranks, 8);
   return result;
 }
 
@@ -195,6 +235,7 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
   }
   impatient = impatient && !everything_verified();
   if (blame::open_cases() != 0) blame::settle(thread, all.left());
+  if (finished) tell_unanswered();  // last: what the others said themselves says more
   DrainResult result = what_is_left();
   drains.count += 1;
   drains.seconds += all.passed();
@@ -205,9 +246,12 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
     for (uint32_t i = 0; i < result.silent_count && i < 8; ++i)
       used += snprintf(ranks + used, sizeof(ranks) - static_cast<size_t>(used), "%s%d", i != 0 ? ", " : "",
                        result.silent_ranks[i]);
-    add_note_format(messages::checksum::not_verified, static_cast<unsigned long long>(result.unverified), where,
-                    result.silent_count, result.silent_count == 1 ? "" : "s", ranks,
-                    result.silent_count > 8 ? ", ..." : "");
+    if (result.silent_count == 0)
+      add_note_format(messages::checksum::not_verified_yet, static_cast<unsigned long long>(result.unverified), where);
+    else
+      add_note_format(messages::checksum::not_verified, static_cast<unsigned long long>(result.unverified), where,
+                      result.silent_count, result.silent_count == 1 ? "" : "s", ranks,
+                      result.silent_count > 8 ? ", ..." : "");
   }
   return result;
 }
@@ -236,6 +280,7 @@ void finish(Thread& thread, double seconds) {
     progress_until(thread, all.left(), all_gone, nullptr);
   decide_leftovers(thread);
   if (blame::open_cases() != 0) blame::settle(thread, all.left());
+  collective::progress(thread);  // ends the job where what was decided last asks for it
   drains.unverified_at_end = unverified();
 }
 

@@ -9,6 +9,7 @@
 
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/blame.h"
+#include "checksum/ledger/calls.h"
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/lives.h"
@@ -111,7 +112,8 @@ const char* reason_name(Reason reason) {
                                     why::collective,
                                     why::request_freed,
                                     why::no_status,
-                                    why::early};
+                                    why::early,
+                                    why::calls_differ};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<unsigned>(Reason::kCount));
   return kNames[static_cast<unsigned>(reason)];
 }
@@ -298,6 +300,10 @@ void raise_difference(Thread& thread, Peer& from, const Difference& difference) 
       life_shared_by_digest(block ? life_name(received.comm, received.tag) : received.digest)) {
     note_shared_memory();
     count_uncovered(Reason::kOverlapped, 1, received.bytes);
+    if (difference.evidence != 0) blame::drop(difference.evidence);
+    return;
+  }
+  if (difference.calls && calls_told(difference.sent, received)) {
     if (difference.evidence != 0) blame::drop(difference.evidence);
     return;
   }

@@ -154,6 +154,7 @@ bool match_queues_create();
 /// What to do once the lock is free: a difference was found.
 struct Difference {
   bool found = false;
+  bool calls = false;  ///< the calls do not belong together (calls.h)
   Record sent, received;
   uint64_t ordinal, evidence;
 };
@@ -168,6 +169,9 @@ void match_queue_put_back(Peer& from, const Record& record, uint64_t evidence, D
 void match_queues_abandon(Peer& peer);
 /// At a drain: pairs what is left in multiset matching queues of a peer, when both sides left as much. One at a time.
 bool match_queues_pair_leftovers(Peer& peer, Difference* difference);
+/// Takes out a block or result of a collective that this rank has, and the peer has announced none to it; `other`: what
+/// the peer announced for the same call. False: there is none (any more).
+bool match_queues_take_unanswered(Peer& peer, Record* own, Record* other, bool* has_other);
 /// Could the sums decide what the matching queues of a lost peer cannot?
 void sums_compare(Peer& peer);
 /// What a record adds to the sums: matching queue, length and digest through a 64-bit mixer; no order.
@@ -181,7 +185,7 @@ inline uint64_t record_sum(const Record& record) {
 }
 inline uint64_t record_sum(const PlainRecord& record) {
   return match_queue_sum(record.comm + static_cast<uint32_t>(record.tail) * 0x9e3779b97f4a7c15, record.digest,
-                         record.bytes);
+                         record.bytes());
 }
 
 /// announce() for the usual case: below MPI_THREAD_MULTIPLE, a digest, room in the stream. False: not that case,
@@ -213,18 +217,21 @@ inline uint64_t record_sum(const PlainRecord& record) {
     record_store(item.record, record);
     item.extra = 0;
     from.own_pending += 1;
-    from.pending_bytes += record.bytes;
+    from.pending_bytes += record.bytes();
   } else {
     const Record& sent = queue->items[queue->head].record;
     uint64_t sent_tail;
     memcpy(&sent_tail, &sent.tag, sizeof(sent_tail));
-    if (sent.digest != record.digest || sent.bytes != record.bytes || sent.comm != record.comm ||
-        ((sent_tail ^ record.tail) & kPlainMatchQueue) != 0)
+    const uint64_t amount = record_word(sent, kAmountWord), place = record_word(sent, kPlaceWord);
+    if (sent.digest != record.digest || sent.comm != record.comm || ((sent_tail ^ record.tail) & kPlainMatchQueue) != 0)
+      return false;
+    if ((amount != record.amount || ((place ^ record.place) >> kLowBits) != 0) &&
+        (sent.bytes != record.bytes() || !types_match(sent.type(), record.type()))) [[unlikely]]
       return false;
     queue->head = (queue->head + 1) % kQueue;
     queue->count -= 1;
     coverage.checked_messages += 1;
-    coverage.checked_bytes += record.bytes;
+    coverage.checked_bytes += record.bytes();
   }
   from.expected += 1;
   from.sum_in += record_sum(record);

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "checksum/ledger/blame.h"
+#include "checksum/ledger/calls.h"
 #include "checksum/ledger/ledger_internal.h"
 #include "shim/base/hash.h"
 #include "shim/runtime/memory.h"
@@ -182,13 +183,17 @@ bool unchecked(const Record& a, const Record& b) {
 
 /// One packet with both sides known.
 void settle(const Record& sent, const Record& received, uint64_t ordinal, uint64_t evidence, Difference* difference) {
-  if (equal(sent, received) && !unchecked(sent, received)) [[likely]] {
+  const bool right = equal(sent, received);
+  if (right && !unchecked(sent, received) && calls_agree(sent, received)) [[likely]] {
     coverage.checked_messages += 1;
     coverage.checked_bytes += received.bytes;
     if (evidence != 0) blame::drop(evidence);
     return;
   }
-  if (unchecked(sent, received)) {
+  // Bytes of a message do not differ because of its types: what differs is told as damage.
+  difference->calls = ((sent.flags | received.flags) & kUnchecked) == 0 && (is_collective(received) || right) &&
+                      !calls_agree(sent, received);
+  if (!difference->calls && unchecked(sent, received)) {
     const Record& why = received.flags & kUnchecked ? received : sent;
     const auto reason = why.flags & kUnchecked
                             ? static_cast<unsigned>(why.digest & 0xff) % static_cast<unsigned>(Reason::kCount)
@@ -373,7 +378,8 @@ uint32_t match_queues_take(Peer& from, uint32_t most, uint64_t* total, uint64_t*
     if (own) {
       const auto& item = queue->items[head];
       if (count == 0 || sent.digest != item.record.digest || sent.bytes != item.record.bytes ||
-          !in_match_queue(sent, item.record) || (item.record.flags | item.extra) != 0)
+          !in_match_queue(sent, item.record) || (item.record.flags | item.extra) != 0 ||
+          !types_match(sent.type(), item.record.type()))
         break;
       bytes += sent.bytes;
       head = (head + 1) % kQueue;
@@ -486,6 +492,33 @@ void match_queues_abandon(Peer& peer) {
     match_queue.unordered = false;
   }
   give_up_undecidable(peer);
+}
+
+bool match_queues_take_unanswered(Peer& peer, Record* own, Record* other, bool* has_other) {
+  if (peer.lost) return false;
+  if (peer.queue != nullptr && peer.queue->count != 0) spill(peer);
+  constexpr auto kFirst = static_cast<uint8_t>(Space::kBlock);
+  for (uint32_t i = 0; i < match_queue_capacity && !peer.lost; ++i) {
+    MatchQueue& match_queue = match_queues[i];
+    if (match_queue.peer != peer.world_rank + 1 || (match_queue.space & kTwin) || match_queue.space < kFirst ||
+        match_queue.count == 0 || !match_queue.own || match_queue.unordered)
+      continue;
+    const Node node = nodes[match_queue.head];
+    if (node.record.flags & kUnchecked) continue;
+    *own = node.record;
+    *has_other = false;
+    for (uint8_t space = kFirst; space <= static_cast<uint8_t>(Space::kAgreement) && !*has_other; ++space) {
+      const MatchQueue* theirs = find(peer, space, match_queue.comm, match_queue.tag);
+      if (theirs->peer == 0 || theirs->count == 0 || theirs->own) continue;
+      *has_other = true;
+      *other = nodes[theirs->head].record;
+    }
+    pop(peer, match_queue);
+    own_gone(peer, node.record);
+    if (node.evidence != 0) blame::drop(node.evidence);
+    return true;
+  }
+  return false;
 }
 
 bool match_queues_pair_leftovers(Peer& peer, Difference* difference) {

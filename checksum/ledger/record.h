@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 #include "shim/model/reason.h"
 
@@ -31,26 +32,63 @@ enum RecordFlag : uint8_t {
   kPadded = 16,  ///< long doubles: their padding was taken as zero, so that only like can be compared with like
 };
 
+/// Amounts and addresses of programs have 48 bits; the 16 above carry the halves of what the two calls must agree on
+/// besides.
+constexpr int kLowBits = 48;
+constexpr uint64_t kLowMask = (uint64_t{1} << kLowBits) - 1;
+
 /// One packet as one side saw it. 40 bytes: what travels. Matching queue = (peer, space, comm, tag).
 struct Record {
   uint64_t comm;  ///< job-wide communicator id
   uint64_t digest;  ///< raw content digest D of the packed bytes
-  uint64_t bytes;
-  uint64_t site;  ///< the application's call site in the noting process
+  uint64_t bytes : kLowBits;
+  /// Messages: upper half of the type signature. Collectives: the calls on the communicator so far (calls.h).
+  uint64_t upper : 64 - kLowBits;
+  uint64_t site : kLowBits;  ///< the application's call site in the noting process
+  uint64_t lower : 64 - kLowBits;  ///< lower half of the type signature; collectives: the signature, folded
   uint32_t tag;
   uint16_t call;  ///< CallId
   uint8_t space;  ///< Space
   uint8_t flags;  ///< RecordFlag
+
+  Record() = default;
+  Record(uint64_t in_comm, uint64_t in_digest, uint64_t in_bytes, uint64_t in_site, uint32_t in_tag, uint16_t in_call,
+         uint8_t in_space, uint8_t in_flags)
+      : comm(in_comm), digest(in_digest), bytes(in_bytes & kLowMask), upper(0), site(in_site & kLowMask), lower(0),
+        tag(in_tag), call(in_call), space(in_space), flags(in_flags) {}
+
+  /// Type signature of a message (shim/model/datatype/signature.h); 0: goes with any.
+  uint32_t type() const { return static_cast<uint32_t>(upper << 16 | lower); }
+  void set_type(uint32_t type) {
+    upper = type >> 16;
+    lower = type & 0xffff;
+  }
 };
 static_assert(sizeof(Record) == 40);
 
 /// A Record of a message, with a digest and without flags, as words: it is made in registers and stored without being
 /// put together in memory first. Same bytes (little-endian).
 struct PlainRecord {
-  uint64_t comm, digest, bytes, site;
+  uint64_t comm, digest;
+  uint64_t amount;  ///< bytes, upper
+  uint64_t place;  ///< site, lower
   uint64_t tail;  ///< tag, call, Space::kMessage, no flags
+  uint64_t bytes() const { return amount & kLowMask; }
+  uint32_t type() const { return static_cast<uint32_t>(amount >> kLowBits << 16 | place >> kLowBits); }
 };
 static_assert(sizeof(PlainRecord) == sizeof(Record) && static_cast<unsigned>(Space::kMessage) == 0);
+inline uint64_t plain_amount(uint64_t bytes, uint32_t type) { return bytes | uint64_t{type >> 16} << kLowBits; }
+inline uint64_t plain_place(uint64_t site, uint32_t type) { return site | uint64_t{type} << kLowBits; }
+/// The same, of a record in memory.
+inline uint64_t record_word(const Record& record, int word) {
+  uint64_t value;
+  memcpy(&value, reinterpret_cast<const char*>(&record) + 8 * word, sizeof(value));
+  return value;
+}
+constexpr int kAmountWord = 2, kPlaceWord = 3;
+
+/// May two sides with these type signatures exchange data?
+inline bool types_match(uint32_t a, uint32_t b) { return a == b || a == 0 || b == 0; }
 inline uint64_t plain_tail(int32_t tag, uint16_t call) { return static_cast<uint32_t>(tag) | uint64_t{call} << 32; }
 /// All of the tail but the call, in which the two sides differ.
 constexpr uint64_t kPlainMatchQueue = 0xffff0000ffffffff;
@@ -66,8 +104,11 @@ template <class Value>
 inline void record_store(Record& to, const Record& record) {
   to.comm = apart(record.comm);
   to.digest = apart(record.digest);
-  to.bytes = apart(record.bytes);
-  to.site = apart(record.site);
+  char* words = reinterpret_cast<char*>(&to);
+  for (const int word : {kAmountWord, kPlaceWord}) {
+    const uint64_t value = apart(record_word(record, word));
+    memcpy(words + 8 * word, &value, sizeof(value));
+  }
   to.tag = apart(record.tag);
   to.call = apart(record.call);
   to.space = apart(record.space);

@@ -47,8 +47,11 @@ inline uint64_t bytes_of(const TypeMap& type, int64_t count) {
   return count > 0 ? static_cast<uint64_t>(count) * type.size : 0;
 }
 
-PlainRecord record_of(uint64_t comm, uint64_t digest, uint64_t bytes, uint64_t site, int32_t tag, uint16_t call) {
-  return {comm, digest, bytes, site, ledger::plain_tail(tag, call)};
+PlainRecord record_of(uint64_t comm, uint64_t digest, const TypeMap& type, uint64_t bytes, uint64_t site, int32_t tag,
+                      uint16_t call) {
+  const uint32_t signature = type_signature(type, bytes);
+  return {comm, digest, ledger::plain_amount(bytes, signature), ledger::plain_place(site, signature),
+          ledger::plain_tail(tag, call)};
 }
 
 [[gnu::noinline]] uint64_t announce_slowly(Thread& thread, ledger::Peer& peer, const PlainRecord record) {
@@ -77,7 +80,7 @@ bool fast_path_sent(Event& e) {
   if (peer == nullptr) [[unlikely]]
     return false;
   const uint64_t sum = digest(e.send.buffer, bytes);
-  const PlainRecord record = record_of(e.comm->ring->id, sum, bytes, e.site, e.tag, static_cast<uint16_t>(e.id));
+  const PlainRecord record = record_of(e.comm->ring->id, sum, *type, bytes, e.site, e.tag, static_cast<uint16_t>(e.id));
   uint64_t ordinal = peer->announced;
   const bool plain = ledger::announce_plain(*peer, record);
   if (!plain) [[unlikely]]
@@ -159,7 +162,8 @@ bool fast_path_completed(Event& e, int64_t place, uint64_t cookie) {
   if (peer == nullptr) [[unlikely]]
     return false;
   const uint64_t sum = digest(receive->view.buffer, bytes);
-  if (!ledger::expect_plain(*peer, record_of(comm.id, sum, bytes, receive->site, tag, receive->call))) [[unlikely]]
+  if (!ledger::expect_plain(
+          *peer, record_of(comm.id, sum, *receive->view.type, bytes, receive->site, tag, receive->call))) [[unlikely]]
     return false;
   ledger::life_end(receive->order, sum);
   Receive* next = receive->next;
@@ -195,7 +199,7 @@ bool fast_path_received(Event& e) {
   if (peer == nullptr) [[unlikely]]
     return false;
   const uint64_t sum = digest(e.receive.buffer, bytes);
-  if (!ledger::expect_plain(*peer, record_of(comm->id, sum, bytes, e.site, tag, static_cast<uint16_t>(e.id))))
+  if (!ledger::expect_plain(*peer, record_of(comm->id, sum, *type, bytes, e.site, tag, static_cast<uint16_t>(e.id))))
       [[unlikely]]
     return false;
   if ((ledger::receives_pending | ledger::collectives_pending) != 0) [[unlikely]]

@@ -67,6 +67,7 @@ Record record_of(const Receive& receive, bool order_lost) {
     record.flags |= ledger::kPadded;
   }
   if (receive.shared) record.flags |= ledger::kUnordered;
+  if (receive.view.type != nullptr) record.set_type(type_signature(*receive.view.type, receive.bytes));
   return record;
 }
 
@@ -275,6 +276,7 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
                    static_cast<uint16_t>(e.id),
                    static_cast<uint8_t>(Space::kMessage),
                    ledger::kUnchecked};
+  if (view.type != nullptr) record.set_type(type_signature(*view.type, status.bytes));
   uint64_t evidence = 0;
   if (StagedView copy; staged_receive(*e.thread, view, status.bytes, &copy)) [[unlikely]] {
     record.digest = copy.digest;

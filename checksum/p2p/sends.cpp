@@ -81,6 +81,7 @@ void fill(Record& record, const View& view, bool shared) {
 bool replaces(CallId id) { return class_of(id) == CallClass::kSendReceiveReplace; }
 
 uint64_t announce(Thread& thread, ledger::Peer& peer, Record& record, const View& view) {
+  if (view.type != nullptr) record.set_type(type_signature(*view.type, record.bytes));
   if (order_lost.load(std::memory_order_relaxed)) [[unlikely]] {
     record.flags |= ledger::kUnchecked;
     record.digest = static_cast<uint64_t>(Reason::kOrderLost);

@@ -34,6 +34,7 @@ REASONS = {
     "collective": "collectives of a form that has no check",
     "request_freed": "receives whose request the program freed before the end",
     "no_status": "receives of which the MPI does not say what they took",
+    "calls_differ": "calls on both sides that do not belong together",
     "early": "one-sided reads that the MPI called complete before their data was there",
 }
 

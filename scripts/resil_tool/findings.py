@@ -21,6 +21,7 @@ KINDS = {
     "message_corrupted": ("corrupted message", "corrupted messages", True),
     "send_buffer_modified": ("send buffer modified while the send was pending",
                              "send buffers modified while the send was pending", False),
+    "call_mismatch": ("pair of calls that do not match", "pairs of calls that do not match", False),
     "collective_mismatch": ("collective with different results on different ranks",
                             "collectives with different results on different ranks", True),
     "double_run": ("step with different results in two runs of it", "steps with different results in two runs",

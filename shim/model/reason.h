@@ -30,6 +30,7 @@ enum class Reason : uint8_t {
   kRequestFreed,  ///< the receive's request was freed: its end is not seen
   kNoStatus,  ///< the MPI does not say what the receive took (MPICH 4.0: MPI_Isendrecv)
   kEarly,  ///< one-sided: the MPI completed the request before the data was there, or may have
+  kCallsDiffer,  ///< the calls on both sides do not belong together: the program's mistake
   kCount
 };
 

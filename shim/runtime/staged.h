@@ -63,7 +63,7 @@ inline bool staged_receive(Thread& thread, const View& view, uint64_t bytes, Sta
 
 /// The data as a row of bytes.
 inline constexpr Run kByteRun = {0, 1, 1, 1};
-inline constexpr TypeMap kByteMap = {1, 1, 0, 1, true, false, true, 1, &kByteRun, {}, 0};
+inline constexpr TypeMap kByteMap = {1, 1, 0, 1, true, false, true, 1, &kByteRun, {}, 0, nullptr, 0};
 
 // --- Verify: the calls that staging carries out decide as in the recorded run, too ---------------------------------
 /// Whose message a receive with wildcards gets.

@@ -140,6 +140,7 @@ const char* host_of(const Peer& peer) { return peer.host; }
 uint64_t checked_messages() { return fake::checked; }
 void count_mismatch() { ++coverage.mismatches; }
 void count_checked(uint64_t messages, uint64_t) { fake::checked += messages; }
+void count_uncovered(Reason, uint64_t, uint64_t) {}
 void put_back(Thread&, Peer&, const Record& record, uint64_t evidence) { fake::returned.push_back({record, evidence}); }
 void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)) {
   fake::handlers[static_cast<int>(kind)] = handler;

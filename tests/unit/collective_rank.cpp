@@ -142,12 +142,19 @@ Backend table = [] {
 }();
 
 constexpr Run kOne[] = {{0, 4, 1, 0}};
-constexpr TypeMap simple(uint64_t size, BasicKind kind) {
-  return {size, static_cast<int64_t>(size),
-          0,    static_cast<int64_t>(size),
-          true, false,
-          true, 1,
-          kOne, {kind, {}, static_cast<uint16_t>(size), 0, 0, 0},
+TypeMap simple(uint64_t size, BasicKind kind) {
+  return {size,
+          static_cast<int64_t>(size),
+          0,
+          static_cast<int64_t>(size),
+          true,
+          false,
+          true,
+          1,
+          kOne,
+          {kind, {}, static_cast<uint16_t>(size), 0, 0, 0},
+          basic_class(kind, static_cast<unsigned>(size)),
+          nullptr,
           0};
 }
 TypeMap maps[] = {
@@ -158,10 +165,10 @@ TypeMap maps[] = {
     simple(1, BasicKind::kUnsigned),
     simple(4, BasicKind::kFloating),
     simple(8, BasicKind::kFloating),
-    {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0, 0}, 0},
+    {16, 16, 0, 16, false, true, true, 1, kOne, {BasicKind::kLongDouble, {}, 16, 0, 0, 0}, 0, nullptr, 0},
     simple(16, BasicKind::kComplex),
-    {12, 16, 0, 12, false, false, true, 1, kOne, {BasicKind::kPair, BasicKind::kFloating, 12, 8, 4, 0}, 0},
-    {4, 12, 0, 4, false, false, false, 1, kOne, {BasicKind::kSigned, {}, 4, 0, 0, 0}, 0}};
+    {12, 16, 0, 12, false, false, true, 1, kOne, {BasicKind::kPair, BasicKind::kFloating, 12, 8, 4, 0}, 0, nullptr, 0},
+    {4, 12, 0, 4, false, false, false, 1, kOne, {BasicKind::kSigned, {}, 4, 0, 0, 0}, 0, nullptr, 0}};
 int64_t held;
 
 }  // namespace

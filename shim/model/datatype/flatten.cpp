@@ -47,6 +47,26 @@ void merge_basic(Flattened& out, const Flattened& part) {
   out.padded = out.padded || part.padded;
 }
 
+void add_sequence(Flattened& out, const Flattened& part, uint64_t times) {
+  out.sequence = join(out.sequence, repeat(part.sequence, times));
+  out.start.add(part.start, times);
+}
+
+void add_basic(Flattened& out, BasicKind kind, unsigned width) {
+  const uint16_t basic = basic_class(kind, width);
+  TypeSequence one = sequence_of(basic);
+  one.bytes = width;
+  out.sequence = join(out.sequence, one);
+  out.start.add(basic, 1);
+}
+
+uint64_t bytes_of(const RunList& list) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < list.count(); ++i)
+    bytes += static_cast<uint64_t>(list.runs()[i].bytes) * static_cast<uint64_t>(list.runs()[i].count);
+  return bytes;
+}
+
 bool Flattener::named(uint64_t type, Flattened& out) {
   const BasicType basic = backend->types->basic(type);
   int64_t size = 0, lower_bound = 0, extent = 0;
@@ -63,9 +83,12 @@ bool Flattener::named(uint64_t type, Flattened& out) {
     const int64_t index = (basic.value_width + basic.index_width - 1) / basic.index_width * basic.index_width;
     out.runs.add({0, basic.value_width, 1, 0});
     out.runs.add({index, basic.index_width, 1, 0});
+    add_basic(out, basic.value_kind, basic.value_width);
+    add_basic(out, basic.twin ? basic.value_kind : BasicKind::kSigned, basic.index_width);
     return true;
   }
   out.runs.add({0, size, 1, 0});
+  add_basic(out, basic.kind, static_cast<unsigned>(size));
   return size == extent && lower_bound == 0;  // else it has a hole that is not known here
 }
 
@@ -82,9 +105,12 @@ bool Flattener::structure(const TypeContents& c, Flattened& out, int depth) {
       part.basic = fresh.basic;
       part.has_basic = fresh.has_basic;
       part.padded = fresh.padded;
+      part.sequence = fresh.sequence;
+      part.start = fresh.start;
     }
     out.runs.add_copies(part.runs, length, extent, c.addresses[i]);
     merge_basic(out, part);
+    add_sequence(out, part, static_cast<uint64_t>(length));
   }
   return true;
 }
@@ -177,6 +203,7 @@ bool Flattener::derived(const TypeContents& c, Flattened& out, int depth) {
     Flattened old;
     const bool ok = c.type_count == 1 && run(c.types[0], old, depth + 1);
     merge_basic(out, old);
+    add_sequence(out, old, 1);
     out.runs.swap(old.runs);
     return ok;
   }
@@ -187,6 +214,7 @@ bool Flattener::derived(const TypeContents& c, Flattened& out, int depth) {
                   : c.combiner == Combiner::kDarray ? darray(c, old, extent, out.runs)
                                                     : blocks(c, old, extent, out.runs);
   if (out.runs.count() != 0) merge_basic(out, old);
+  if (old.sequence.bytes != 0) add_sequence(out, old, bytes_of(out.runs) / old.sequence.bytes);
   return ok;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "shim/model/datatype/run_list.h"
+#include "shim/model/datatype/signature.h"
 
 namespace resil {
 
@@ -13,6 +14,8 @@ struct Flattened {
   bool has_basic = false;  ///< false: no data so far
   bool padded = false;  ///< some of it is x86 long doubles
   bool predefined = false;  ///< the handle cannot be freed
+  TypeSequence sequence;
+  SequenceStart start;  ///< of the sequence
 };
 
 /// Asks MPI (local calls); any thread. False: cannot be flattened.

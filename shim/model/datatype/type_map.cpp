@@ -83,7 +83,10 @@ Kept* make(uint64_t type, bool* is_predefined) {
   bool usable = flatten(type, flat) && backend->types->extent(type, &lower_bound, &extent);
   *is_predefined = flat.predefined;
   const uint32_t runs = usable ? flat.runs.count() : 0;
-  auto* kept = static_cast<Kept*>(memory::blocks.allocate(sizeof(Kept) + runs * sizeof(Run)));
+  const uint32_t signature = signature_of(flat.sequence);
+  const bool mixed = usable && (signature & kMixedSignature) != 0;
+  auto* kept =
+      static_cast<Kept*>(memory::blocks.allocate(sizeof(Kept) + runs * sizeof(Run) + (mixed ? sizeof(MixedType) : 0)));
   if (kept == nullptr) return nullptr;
   auto* own_runs = reinterpret_cast<Run*>(kept + 1);
   if (runs != 0) memcpy(own_runs, flat.runs.runs(), runs * sizeof(Run));
@@ -96,6 +99,11 @@ Kept* make(uint64_t type, bool* is_predefined) {
   map.references = 1;
   map.permanent = flat.predefined;
   map.padded = flat.padded;
+  map.signature = mixed ? kMixedSignature : signature;
+  if (mixed) {
+    map.mixed = reinterpret_cast<MixedType*>(own_runs + runs);
+    *map.mixed = {flat.sequence, flat.start, 0};
+  }
   kept->usable = usable && measure(type, map) && (!map.padded || map.basic.kind != BasicKind::kUnknown);
   const bool one_piece = runs == 1 && own_runs->count == 1 && own_runs->offset == 0 && own_runs->bytes == extent;
   map.contiguous = !map.padded && (one_piece || (runs == 0 && extent == 0));

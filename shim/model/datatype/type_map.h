@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "shim/abi/backend_types.h"
+#include "shim/model/datatype/signature.h"
 #include "shim/tables/tables.h"
 
 namespace resil {
@@ -29,8 +30,30 @@ struct TypeMap {
   uint32_t run_count;
   const Run* runs;
   BasicType basic;  ///< what all of it consists of; kUnknown when it is mixed
+  uint32_t signature;  ///< of any number of its elements; kMixedSignature: see `mixed`
+  MixedType* mixed;
   uint32_t references;
 };
+
+/// See signature.h.
+constexpr uint16_t basic_class(BasicKind kind, unsigned width) {
+  unsigned group = 0;
+  switch (kind) {
+    case BasicKind::kSigned:
+    case BasicKind::kCharacter:
+    case BasicKind::kLogical: group = 1; break;
+    case BasicKind::kUnsigned: group = 2; break;
+    case BasicKind::kFloating: group = 3; break;
+    case BasicKind::kLongDouble: group = 4; break;
+    case BasicKind::kComplex: group = 5; break;
+    case BasicKind::kLongDoubleComplex: group = 6; break;
+    case BasicKind::kUnknown:
+    case BasicKind::kByte:
+    case BasicKind::kPacked:
+    case BasicKind::kPair: return 0;
+  }
+  return static_cast<uint16_t>(group << 8 | (width & 0xff));
+}
 
 const TypeMap* type_map_slow(Thread& thread, uint64_t type);
 
@@ -56,6 +79,11 @@ inline const TypeMap* type_map_cached(const Thread& thread, uint64_t type) {
 /// Keeps the map although the program frees the type; any thread. Free of cost for predefined types.
 void type_map_hold(const TypeMap* map);
 void type_map_release(const TypeMap* map);
+
+/// Signature of the first `bytes` bytes of the stream.
+inline uint32_t type_signature(const TypeMap& map, uint64_t bytes) {
+  return map.signature != kMixedSignature ? map.signature : mixed_signature(*map.mixed, bytes);
+}
 
 /// Bytes of the stream of `count` elements; 2^63 - 1 when it is more.
 uint64_t type_bytes(const TypeMap& map, int64_t count);
