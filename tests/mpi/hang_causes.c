@@ -13,6 +13,16 @@
 // left_window    in MPI_Win_free, since it has made one call more before
 // left_late      rank 0 has made and freed 200 other ones since
 //
+// Rank 1 is in MPI_Recv, rank 0 waits for data of it in a collective with counts of its own:
+// v_gather       MPI_Gatherv, it is the root          v_alltoall     MPI_Alltoallv
+// v_allgather    MPI_Allgatherv                       v_alltoallw    MPI_Alltoallw
+// v_scatter      MPI_Scatterv, rank 1 is the root     v_neighbors    MPI_Neighbor_alltoallv on a ring
+// v_request      MPI_Ialltoallv and MPI_Wait          v_sparse       MPI_Ialltoallv, data of rank 1 alone
+//
+// amounts        MPI_Bcast of 4 MiB; rank 0, the root, gives one byte
+//
+// Right: v_late the same collectives, rank 1 comes SECONDS late, and gets no data
+//
 // Right, all of these (both ranks free, with something pending):
 // free_isend     rank 0 sends by MPI_Isend, frees, makes another one, pauses, and waits
 // free_irecv     rank 0 receives by MPI_Irecv likewise, rank 1 sends synchronously
@@ -162,6 +172,62 @@ static void freed(const char* kind, double seconds) {
   }
 }
 
+/// One byte from each to each, but only from rank 1 to rank 0 if `sparse`.
+static void vector_call(const char* kind, int sparse, MPI_Comm comm) {
+  enum { kMost = 8 };
+  int ones[kMost], counts[kMost], places[kMost];
+  MPI_Datatype types[kMost];
+  MPI_Request request;
+  CHECK(size <= kMost);
+  for (int i = 0; i < size; i++) {
+    ones[i] = !sparse || (me == 1 && i == 0);
+    counts[i] = !sparse || (me == 0 && i == 1);
+    places[i] = i;
+    types[i] = MPI_BYTE;
+  }
+  if (is(kind, "v_gather"))
+    CHECK(MPI_Gatherv(out, counts[1] || me == 1, MPI_BYTE, in, ones, places, MPI_BYTE, 0, comm) == MPI_SUCCESS);
+  else if (is(kind, "v_allgather"))
+    CHECK(MPI_Allgatherv(out, 1, MPI_BYTE, in, ones, places, MPI_BYTE, comm) == MPI_SUCCESS);
+  else if (is(kind, "v_scatter"))
+    CHECK(MPI_Scatterv(out, ones, places, MPI_BYTE, in, 1, MPI_BYTE, 1, comm) == MPI_SUCCESS);
+  else if (is(kind, "v_alltoall"))
+    CHECK(MPI_Alltoallv(out, ones, places, MPI_BYTE, in, counts, places, MPI_BYTE, comm) == MPI_SUCCESS);
+  else if (is(kind, "v_alltoallw"))
+    CHECK(MPI_Alltoallw(out, ones, places, types, in, counts, places, types, comm) == MPI_SUCCESS);
+  else if (is(kind, "v_neighbors")) {
+    const int periods = 1;
+    int dims = size, two[2] = {1, 1}, at[2] = {0, 1};
+    MPI_Comm ring;
+    CHECK(MPI_Cart_create(MPI_COMM_WORLD, 1, &dims, &periods, 0, &ring) == MPI_SUCCESS);
+    if (me == 1 && !sparse) receive(0, 9, MPI_COMM_WORLD);
+    CHECK(MPI_Neighbor_alltoallv(out, two, at, MPI_BYTE, in, two, at, MPI_BYTE, ring) == MPI_SUCCESS);
+    CHECK(MPI_Comm_free(&ring) == MPI_SUCCESS);
+  } else {
+    CHECK(MPI_Ialltoallv(out, ones, places, MPI_BYTE, in, counts, places, MPI_BYTE, comm, &request) == MPI_SUCCESS);
+    CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  }
+}
+
+static void vectors(const char* kind, double seconds) {
+  ready();
+  if (is(kind, "v_late")) {
+    if (me == 1) nap(seconds);
+    for (const char *each[] = {"v_alltoall", "v_alltoallw", "v_request", NULL}, **k = each; *k != NULL; k++)
+      vector_call(*k, 1, MPI_COMM_WORLD);
+    return;
+  }
+  if (me == 1 && !is(kind, "v_neighbors")) receive(0, 9, MPI_COMM_WORLD);
+  vector_call(kind, is(kind, "v_sparse"), MPI_COMM_WORLD);
+}
+
+/// Libraries choose how to broadcast by the amount.
+static void amounts(void) {
+  ready();
+  CHECK(MPI_Bcast(out, me == 0 ? 1 : kLarge, MPI_BYTE, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+}
+
 int main(int argc, char** argv) {
   const double seconds = argc > 2 ? atof(argv[2]) : 0;
   alarm(60 + (unsigned)seconds);
@@ -171,6 +237,8 @@ int main(int argc, char** argv) {
   CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS);
   if (!strncmp(argv[1], "left_", 5)) left(argv[1]);
   else if (!strncmp(argv[1], "free_", 5)) freed(argv[1], seconds);
+  else if (!strncmp(argv[1], "v_", 2)) vectors(argv[1], seconds);
+  else if (is(argv[1], "amounts")) amounts();
   else CHECK(!"known kind");
   CHECK(MPI_Finalize() == MPI_SUCCESS);
   if (me == 0) printf("hang_causes %s %d\n", argv[1], size);

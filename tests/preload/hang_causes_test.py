@@ -33,8 +33,13 @@ WRONG = {
     "left_window": (2, "missing_rank", ["call 3 of MPI_Win_free on a window", "Rank 0 has freed it (MPI_Win_free at"]),
     "left_late": (2, "unmatched_message", ["MPI_Recv from rank 0, tag 8", "Rank 0 " + FREED]),
     "left_split": (3, "unmatched_message", ["MPI_Recv from rank 0, tag 8, on MPI_Comm_split", "Rank 0 " + FREED]),
+    **{f"v_{name}": (2, "deadlock", [call, "MPI_Recv from rank 0, tag 9"])
+       for name, call in (("gather", "MPI_Gatherv"), ("allgather", "MPI_Allgatherv"), ("scatter", "MPI_Scatterv"),
+                          ("alltoall", "MPI_Alltoallv"), ("alltoallw", "MPI_Alltoallw"),
+                          ("neighbors", "MPI_Neighbor_alltoallv"), ("request", "MPI_Wait for call"),
+                          ("sparse", "MPI_Wait for call"))},
 }
-RIGHT = {"free_isend": 6, "free_irecv": 6, "free_apart": 6, "free_many": 4}  # seconds of a pause
+RIGHT = {"v_late": 6, "free_isend": 6, "free_irecv": 6, "free_apart": 6, "free_many": 4}  # seconds of a pause
 
 
 def check_wrong(kind):

@@ -71,10 +71,17 @@ void Graph::settle_may_buffer() {
     const ThreadWait& wait = v.threads[thread - v.first_thread];
     any_[thread] = wait.kind == WaitKind::kAny;
     if (any_[thread] != 0 || !may_buffer_) continue;
-    uint32_t permitted = 0;
-    for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
+    uint32_t permitted = 0, aside = 0;
+    auto is_aside = [&](uint32_t i) {
+      return (v.parts[i].flags & kOneSource) != 0 && facts_[v.first_part + i] != Fact::kHolds;
+    };
+    for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i) {
       permitted += may_return(v.parts[i]) ? 1 : 0;
-    any_[thread] = permitted == wait.part_count;
+      aside += is_aside(i) ? 1 : 0;
+    }
+    any_[thread] = permitted == wait.part_count || (permitted != 0 && permitted + aside == wait.part_count);
+    for (uint32_t i = wait.first_part; any_[thread] != 0 && aside != 0 && i < wait.first_part + wait.part_count; ++i)
+      if (is_aside(i) && facts_[v.first_part + i] != Fact::kDone) facts_[v.first_part + i] = Fact::kAside;
     for (uint32_t i = wait.first_part; any_[thread] == 0 && permitted != 0 && i < wait.first_part + wait.part_count;
          ++i)
       if (may_return(v.parts[i])) {

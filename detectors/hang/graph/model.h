@@ -35,6 +35,7 @@ enum class Fact : uint8_t {
   kDone,  ///< certainly satisfied: sent, posted, all arrived. The call does not return all the same
   kHolds,  ///< not satisfied, and only `target` can do that
   kNever,  ///< nobody can
+  kAside,  ///< has come; what counts is the rest of the collective that it is one source of
 };
 
 struct View {

@@ -36,9 +36,12 @@ void add_other(Builder& b, ThreadWait& thread, uint16_t call);
 inline uint32_t kept_of(const Wait& wait) { return wait.kept < kWaitedKeys ? wait.kept : kWaitedKeys - 1; }
 /// On an intercommunicator, each rank of the other group that the call waits for. False: none that MPI demands.
 bool add_remote(Builder& b, ThreadWait& thread, const Source& from, const Wait& wait);
-/// `from.peer`: the root's world rank. `amount`: bytes of the signature.
+/// The ranks that a vector or neighbourhood collective receives data from, of an open call and of a request.
+SourceList sources_of(uint16_t call, const Wait& wait);
+SourceList sources_of(const Watched& watched, const ring::Request& request, const Pending& pending);
+/// `from.peer`: the root's world rank. `amount`: bytes of the signature. `wait_flags`: WaitFlag.
 void add_collective(Builder& b, ThreadWait& thread, const Source& from, const ring::Comm& comm, int32_t root,
-                    uint64_t amount, bool empty_here, uint64_t sequence);
+                    uint64_t amount, uint8_t wait_flags, const SourceList& sources, uint64_t sequence);
 /// Start number `pending.sequence` of a persistent collective, which each rank counts for itself; a rank that has not
 /// made it yet has not started it either.
 void add_persistent(Builder& b, ThreadWait& thread, Source from, const ring::Request& request, const Pending& pending);

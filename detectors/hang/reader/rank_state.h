@@ -46,6 +46,8 @@ enum PartFlag : uint8_t {
   kNonblocking = 8,  ///< by a request
   kPersistentPart = 16,
   kTransfer = 64,  ///< collective over a file: takes as long as the storage does, also when all have come
+  kOneSource =
+      128,  ///< collective, with kRootOnly: one of the ranks that it gets data from; beside a part for all of it
   kPermitted = 32,  ///< with kMayBuffer: MPI permits the wait and gives the call no other reason to take long
 };
 

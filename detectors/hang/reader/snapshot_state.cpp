@@ -128,8 +128,8 @@ void add_request(Builder& b, ThreadWait& thread, uint64_t key) {
       if (request.flags & ring::kPersistent) return add_persistent(b, thread, from, request, pending);
       [[fallthrough]];
     case ring::RequestKind::kCommunicator:
-      return add_collective(b, thread, from, comm_of(b.watched, request), request.peer, pending.ordinal,
-                            (pending.flags & kEmptyHere) != 0, pending.sequence);
+      return add_collective(b, thread, from, comm_of(b.watched, request), request.peer, pending.ordinal, pending.flags,
+                            sources_of(b.watched, request, pending), pending.sequence);
     default: return add_other(b, thread, request.call);
   }
 }
@@ -269,13 +269,13 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
     case Role::kMakeCollective:  // MPI lets it wait for the others, and return without
       from.flags = kMayBuffer;
       return add_collective(b, thread, from, comm_at(b.watched, record.comm), record.peer,
-                            signature_unpack(wait.signature).bytes, false, wait.sequence);
+                            signature_unpack(wait.signature).bytes, 0, {}, wait.sequence);
     case Role::kCollective:
       if (comm_at(b.watched, record.comm).remote_size >= 0 && from.comm != 0 && wait.sequence != 0 &&
-          add_remote(b, thread, from, wait))
+          sources_of(record.call, wait).count == 0 && add_remote(b, thread, from, wait))
         return;
       add_collective(b, thread, from, comm_at(b.watched, record.comm), record.peer,
-                     signature_unpack(wait.signature).bytes, (wait.flags & kEmptyHere) != 0, wait.sequence);
+                     signature_unpack(wait.signature).bytes, wait.flags, sources_of(record.call, wait), wait.sequence);
       if (meaning.kind == Kind::kBetween && wait.keys[0] != 0)  // the leader also for the other one
         if (Part* part = add_part(b, thread); part != nullptr) {
           const auto number = static_cast<uint32_t>(wait.keys[1]);

@@ -33,6 +33,8 @@ constexpr uint32_t kWindows = 64;  ///< windows whose collectives are numbered
 constexpr uint32_t kFiles = 32;  ///< files likewise
 constexpr uint32_t kHolds = 64;  ///< locks of windows that are held for certain
 constexpr uint32_t kFreed = 256;  ///< communicators, windows and files freed last
+constexpr uint32_t kSourceLists = 32;  ///< nonblocking vector and neighbourhood collectives whose partners are kept
+constexpr uint32_t kSourceRanks = 31;
 constexpr uint32_t kFreedPlaces = 512;  ///< entries of section "comms" whose last free is known
 constexpr uint64_t kRun = uint64_t{1} << 63;  ///< Wait::instance of a run of polls: with Wait::steps
 constexpr int32_t kOtherTags = -3;  ///< Envelope::tag: all tags of (comm, peer) that found no place of their own
@@ -64,6 +66,7 @@ enum WaitFlag : uint8_t {
   kTestAll = 2,  ///< a run of polls which is one call of MPI_Testall, again and again
   kUnjudged = 4,  ///< a run of polls that also asks for something else
   kEmptyHere = 8,  ///< collectives: this rank receives no data
+  kFromAll = 16,  ///< vector collectives: it receives data from each other rank
 };
 
 /// What the open call of one trace buffer waits for, beyond its flight record. Valid for the call whose
@@ -87,7 +90,8 @@ struct Wait {
   uint64_t sequence;  ///< collectives: number on the communicator, see Track
   uint64_t polls;  ///< completing or probing polls so far that found nothing, over the life of the trace buffer
   uint64_t steps;  ///< all other calls but local queries, likewise, and polls that found something
-  uint64_t keys[kWaitedKeys];  ///< synchronisation: id of the window or communicator, then `kept` entries SyncKey
+  uint64_t keys[kWaitedKeys];  ///< synchronisation: id of the window or communicator, then `kept` entries SyncKey.
+                               ///< Vector and neighbourhood collectives likewise, for whom data is received from
   Probe probes[kProbes];
 };
 
@@ -112,7 +116,7 @@ struct Pending {
   uint8_t mode;  ///< SendMode; collectives: the operator of the signature
   uint8_t flags;  ///< WaitFlag
   uint8_t both;  ///< MPI_Isendrecv and the like: also a receive, see `sequence`
-  uint8_t reserved;
+  uint8_t sources;  ///< collectives: place in Section::sources + 1; 0: none
   int32_t receive_tag;  ///< of those. Persistent collectives: number of the call that made it; 0: cannot be told
   uint64_t
       sequence;  ///< collectives: number on the communicator; persistent ones: starts so far. `both`: source's world
@@ -165,6 +169,14 @@ struct Hold {
   int32_t target;  ///< world rank
   uint32_t exclusive;
 };
+
+/// The ranks of the world that a vector or neighbourhood collective receives data from, the first of them.
+struct SourceList {
+  uint64_t owner;  ///< ring::Request::key; 0 while the rest is written. Stored last
+  uint32_t count;
+  int32_t ranks[kSourceRanks];
+};
+static_assert(sizeof(SourceList) == 136);
 
 /// What this rank has freed: it will send nothing on it any more, nor make a collective call over it. Written round and
 /// round; the n-th free of this rank, from 0, is at n % kFreed.
@@ -230,6 +242,7 @@ struct Section {
   WindowSlot windows[kWindows];
   WindowSlot files[kFiles];
   Hold holds[kHolds];
+  SourceList sources[kSourceLists];
   uint64_t freed_count;  ///< so far; stored after the entry
   Freed freed[kFreed];
   uint64_t freed_at[kFreedPlaces];  ///< by index in section "comms": ticks of the last free, 0: none

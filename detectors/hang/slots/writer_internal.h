@@ -77,6 +77,14 @@ void keep_keys(Event& e, Wait& wait);
 void poll_enter(Event& e, ThreadSlot& slot, Role role);
 void poll_leave(Event& e, Wait& wait);
 
+// --- sources.cpp ---------------------------------------------------------------------------------------------------
+/// Does a call of that kind wait for the ranks that its own counts name?
+bool has_sources(Kind kind);
+/// These ranks, and kFromAll into `flags`.
+void list_sources(Event& e, Kind kind, Wait& wait, uint8_t* flags);
+/// For a request: Pending::sources.
+uint8_t publish_sources(uint64_t key, const Wait& wait);
+
 // --- freed.cpp -----------------------------------------------------------------------------------------------------
 /// A persistent request was made.
 void persistent_made(const Event& e);
