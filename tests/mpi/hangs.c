@@ -11,6 +11,9 @@
 // finished   rank 1 is in MPI_Finalize, rank 0 receives from it       proved, missing_rank
 // wildcard   all receive from MPI_ANY_SOURCE                          proved, deadlock
 // waitall    MPI_Waitall on receives of which one never comes         proved
+// anyfirst   MPI_Waitall on a receive from anybody and one from rank 2, which sends one message     proved
+// anylate    as above, and rank 1 sends one as well, later      verified, after long patience
+// anyright   as above, and rank 2 sends two                           nothing
 // waitany    MPI_Waitany on receives that never come                  proved
 // sendrecv   MPI_Sendrecv round a ring with one wrong tag             proved
 // collective rank 1 calls MPI_Barrier on another communicator first   proved
@@ -227,6 +230,23 @@ static void hang(const char* kind, double seconds) {
     CHECK(MPI_Irecv(in + 8, 4, MPI_BYTE, next, 2, MPI_COMM_WORLD, &requests[1]) == MPI_SUCCESS);
     CHECK(MPI_Isend(out, 4, MPI_BYTE, next, 1, MPI_COMM_WORLD, &requests[2]) == MPI_SUCCESS);
     CHECK(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "anyfirst") || !strcmp(kind, "anylate") || !strcmp(kind, "anyright")) {
+    const int messages = !strcmp(kind, "anyright") ? 2 : 1;
+    if (me == 0) {
+      CHECK(MPI_Irecv(in, 4, MPI_BYTE, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &requests[0]) == MPI_SUCCESS);
+      CHECK(MPI_Irecv(in + 8, 4, MPI_BYTE, 2, 1, MPI_COMM_WORLD, &requests[1]) == MPI_SUCCESS);
+      CHECK(MPI_Send(out, 4, MPI_BYTE, 2, 2, MPI_COMM_WORLD) == MPI_SUCCESS);
+      CHECK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+    } else if (me == 2) {
+      receive(0, 2);
+      for (int i = 0; i < messages; i++) CHECK(MPI_Send(out, 4, MPI_BYTE, 0, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
+      CHECK(MPI_Ssend(out, 4, MPI_BYTE, 1, 3, MPI_COMM_WORLD) == MPI_SUCCESS);
+    } else if (me == 1) {
+      receive(2, 3);
+      if (seconds > 0) nap(seconds);
+      if (!strcmp(kind, "anylate")) CHECK(MPI_Send(out, 4, MPI_BYTE, 0, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
+    }
+    CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
   } else if (!strcmp(kind, "waitany")) {
     int index;
     CHECK(MPI_Irecv(in, 4, MPI_BYTE, previous, 1, MPI_COMM_WORLD, &requests[0]) == MPI_SUCCESS);

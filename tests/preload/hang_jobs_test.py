@@ -31,6 +31,7 @@ FOUND = {
     "finished": (2, {"missing_rank", "unmatched_message"}, "proved", None, "MPI_Recv"),
     "wildcard": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Recv"),
     "waitall": (2, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Waitall"),
+    "anyfirst": (3, {"deadlock", "unmatched_message"}, "proved", None, "1 message that it can receive has been sent, and the call waits for 2"),
     "waitany": (3, {"deadlock", "unmatched_message"}, "proved", None, "MPI_Wait"),
     "sendrecv": (3, {"deadlock", "missing_rank", "unmatched_message"}, "proved", None, "MPI_"),
     "collective": (3, {"deadlock", "collective_mismatch"}, "proved", None, "MPI_Barrier"),
@@ -304,6 +305,7 @@ def main():
     checks = [(kind, lambda k=kind: check_found(k)) for kind in kinds]
     checks += [("quiet", lambda: check_innocent("quiet", 2, 6)), ("staggered", lambda: check_innocent("staggered", 2, 8)),
                ("epochs", lambda: check_innocent("epochs", 2, 3)), ("between", lambda: check_innocent("between", 2, 3)),
+               *([("anyright", lambda: check_innocent("anyright", 3, 2))] if MPI == "openmpi" else []),
                ("transfers", lambda: check_innocent("transfers", 2, 3)),
                ("notice", check_notice),
                *((f"no notice, {name}", lambda job=job: check_no_notice(*job)) for name, job in NO_NOTICE.items()),

@@ -188,6 +188,52 @@ TEST_CASE("wildcards: all who could send must be out") {
   }
 }
 
+TEST_CASE("a call that waits for a receive from anybody and a named one needs a message for each") {
+  const auto wait_for_two = [](World& world) {
+    world.block(0, kWaitallCall, {receive(ring::kAnySource, 7), receive(2, 7)});
+    world.block(1, kRecvCall, {receive(0, 9)});
+    world.block(2, kRecvCall, {receive(0, 9)});
+  };
+  World world(3);
+  wait_for_two(world);
+  world.sent(2, 0, 7);
+  const auto verdict = world.judge();
+  REQUIRE(verdict);
+  CHECK(verdict->confidence == resil::Confidence::kProved);
+  says(*verdict, "1 message that it can receive has been sent, and the call waits for 2 of them.");
+
+  World late = world;  // one for each: only which receive took which can be wrong, and that is never a proof
+  late.sent(1, 0, 7);
+  CHECK(!late.judge());
+  const auto inferred = late.judge(true);
+  REQUIRE(inferred);
+  CHECK(inferred->confidence == resil::Confidence::kVerified);
+  CHECK(culprits(*inferred) == Ranks{0, 2});
+  says(*inferred, "A receive from MPI_ANY_SOURCE of rank 0 can have taken the message that rank 2 has sent for it.");
+  says(*inferred, "which receive took it is known only when all are complete");
+
+  World enough = late;  // whichever was taken first
+  enough.sent(2, 0, 7);
+  CHECK(!enough.judge(true));
+  World computing = late;
+  computing.ranks[2].activity = RankActivity::kComputing;
+  CHECK(!computing.judge(true));
+  World either(3);  // any of the two will do
+  either.block(0, kWaitanyCall, {receive(ring::kAnySource, 7), receive(2, 7)}, WaitKind::kAny);
+  either.block(1, kRecvCall, {receive(0, 9)});
+  either.block(2, kRecvCall, {receive(0, 9)});
+  either.sent(2, 0, 7);
+  CHECK(!either.judge());
+  CHECK(!either.judge(true));
+  World other_tag(3);
+  other_tag.block(0, kWaitallCall, {receive(ring::kAnySource, 7), receive(2, 8)});
+  other_tag.block(1, kRecvCall, {receive(0, 9)});
+  other_tag.block(2, kRecvCall, {receive(0, 9)});
+  other_tag.sent(1, 0, 7);
+  other_tag.sent(2, 0, 8);
+  CHECK(!other_tag.judge());
+}
+
 TEST_CASE("the last one in a receive from anybody") {
   World world(3);
   world.block(0, kRecvCall, {receive(ring::kAnySource, ring::kAnyTag)});

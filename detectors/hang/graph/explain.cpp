@@ -44,12 +44,28 @@ void Explainer::explain_wait(const Wait& wait) {
   explain_why(wait);
 }
 
+/// A receive in vain: nothing was sent, or another receive has it.
+void Explainer::explain_message(const Wait& of, const CallWait& wait) {
+  const Part& part = wait.part;
+  const Tally* t = g_.tallies().find(part.comm, part.peer, wait.rank, part.tag);
+  const bool named = part.peer != ring::kAnySource, some = t != nullptr && t->sent > t->told();
+  if (named && g_.wild_first() && part.needed != 0 && t != nullptr && t->sent >= part.needed) {
+    v_.add(Message::kWildcardFirst, wait);
+  } else if (!named && some && t->has_destination()) {
+    Statement& made = v_.add(Message::kTooFewMessages, wait);
+    made.n[0] = t->sent - t->told();
+    made.n[1] = g_.receives_together(of.rank, part_of(g_, of));
+  } else {
+    v_.add(named ? Message::kNeverSent : Message::kNothingComes, wait);
+  }
+}
+
 void Explainer::explain_why(const Wait& of) {
   const CallWait wait = call_wait(g_, of);
   switch (wait.part.kind) {
     case PartKind::kReceive:
     case PartKind::kProbe:
-      v_.add(wait.part.peer != ring::kAnySource ? Message::kNeverSent : Message::kNothingComes, wait);
+      explain_message(of, wait);
       if (wait.part.peer == ring::kAnySource && others_have_ended(g_, *g_.comm(wait.part.comm), of.rank))
         g_.comm(wait.part.comm)->left ? explain_freed(wait.part) : void(v_.add(Message::kOthersEnded));
       break;
@@ -215,7 +231,7 @@ void Explainer::explain_calls() {
 
 void Explainer::advise() {
   const Part* message = core_.message.valid() ? &part_of(g_, core_.message) : nullptr;
-  if (g_.may_buffer()) v_.add(Message::kInferred);
+  if (g_.may_buffer()) v_.add(g_.wild_first() ? Message::kInferredOrder : Message::kInferred);
   else if (message != nullptr && (message->flags & kPermitted) != 0)
     v_.add(Message::kBlocksEarly).call = thread_of(g_, core_.message).call;
   auto about_message = [&] {
@@ -234,6 +250,7 @@ void Explainer::advise() {
   else if (core_.kind == CoreKind::kNever) v_.add(Message::kDoFindThread);
   else if (core_.wave_count > 1) v_.add(Message::kDoSameOrder);
   else if (in_wave_) v_.add(Message::kDoOtherPath, set_of(culprit_));
+  else if (g_.wild_first()) v_.add(Message::kDoNameSource);
   else v_.add(about_message());
 }
 

@@ -35,6 +35,7 @@ class Explainer {
   void explain_cycle();
   void explain_freed(const Part& of);
   void explain_wait(const Wait& wait);
+  void explain_message(const Wait& of, const CallWait& wait);
   void explain_why(const Wait& wait);
   void explain_near_miss();
   void explain_others();

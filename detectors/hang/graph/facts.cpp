@@ -100,6 +100,24 @@ class Judge {
             kNone};
   }
 
+  /// The call waits for receives of one envelope but for their sources, one of them from anybody; for each a message
+  /// was sent, and there are no other receives: what else than the order could keep it?
+  bool only_order_matters(uint32_t me, const Part& part) const {
+    const ThreadWait* wait = g_.call_of(me, part);
+    if (wait == nullptr || wait->truncated != 0) return false;
+    bool wild = false;
+    for (uint32_t i = wait->first_part; i < wait->first_part + wait->part_count; ++i) {
+      const Part& other = g_.view(me).parts[i];
+      if (other.kind != PartKind::kReceive || other.comm != part.comm || other.tag != part.tag) return false;
+      wild |= other.peer == ring::kAnySource;
+      const Tally* t = tally(other, other.peer, static_cast<int32_t>(me), other.tag);
+      if (t == nullptr || t->other_tags || (other.peer != ring::kAnySource && t->sent < other.needed)) return false;
+    }
+    const Tally* all = tally(part, ring::kAnySource, static_cast<int32_t>(me), part.tag);
+    return wild && flight(all, g_.ranks(), true) == Flight::kSomething && all->sent - all->told() >= wait->part_count &&
+           all->pending + all->wild_pending == wait->part_count;
+  }
+
   Result from_peer(uint32_t me, const Part& part) {
     const uint32_t peer = static_cast<uint32_t>(part.peer);
     const Result holds = {Fact::kHolds, peer};
@@ -110,6 +128,7 @@ class Judge {
       if (t != nullptr && t->sources == 1 && !t->other_tags) {
         // Wildcards that are pending may have taken messages that nobody was told of: more are needed, never fewer.
         if (t->sent < part.needed) return holds;
+        if (g_.wild_first() && t->sent < part.needed + t->wild_pending && only_order_matters(me, part)) return holds;
         return done(me, g_.state(peer).irregular, t->has_destination() && t->wild_pending == 0);
       }
     }
@@ -121,13 +140,20 @@ class Judge {
     }
   }
 
+  /// Fewer messages can still come than the call waits for: whichever receive takes them, one gets none.
+  bool too_few(uint32_t me, const Part& part) const {
+    const Tally* t = tally(part, ring::kAnySource, static_cast<int32_t>(me), exact(part) ? part.tag : ring::kAnyTag);
+    return part.tag != kOtherTags && flight(t, g_.ranks(), exact(part)) == Flight::kSomething &&
+           t->sent - t->told() < g_.receives_together(me, part);
+  }
+
   Result from_anybody(uint32_t me, const Part& part, Comm& c) {
     if (!c.complete || (g_.state(me).irregular & (kSpoilt | kCancelled | kOtherWorld)) != 0 ||
         (c.irregular & kSpoilt) != 0 || any_uncounted(c))
       return {};
     bool available = false;
     const Flight found = in_flight(part, ring::kAnySource, me, g_.ranks(), &available);
-    if (found == Flight::kNothing) {
+    if (found == Flight::kNothing || too_few(me, part)) {
       c.wild = true;
       return {Fact::kHolds, kNone};  // the group gets its number in connect()
     }
@@ -212,6 +238,26 @@ class Judge {
   bool lower = false;
   size_t locks = 0;  ///< holders of locks that several hold
 };
+
+const ThreadWait* Graph::call_of(uint32_t rank, const Part& part) const {
+  const View& v = views_[rank];
+  const auto at = static_cast<uint32_t>(&part - v.parts);
+  for (uint32_t t = 0; t < v.thread_count; ++t)
+    if (const ThreadWait& wait = v.threads[t];
+        wait.kind == WaitKind::kAll && at >= wait.first_part && at < wait.first_part + wait.part_count)
+      return &wait;
+  return nullptr;
+}
+
+uint32_t Graph::receives_together(uint32_t rank, const Part& part) const {
+  const ThreadWait* wait = part.kind == PartKind::kReceive ? call_of(rank, part) : nullptr;
+  if (wait == nullptr) return 1;
+  uint32_t count = 0;
+  for (uint32_t i = wait->first_part; i < wait->first_part + wait->part_count; ++i)
+    if (const Part& other = views_[rank].parts[i]; other.kind == PartKind::kReceive && other.comm == part.comm)
+      count += part.tag == ring::kAnyTag || part.tag == other.tag;
+  return count;
+}
 
 /// Locks that are held for certain, in order. Ranks that have finished have let go of theirs, or never came to it.
 bool Graph::read_holds() {

@@ -127,9 +127,14 @@ Judgement graph_judge(const GraphInput& input, const Question* questions, uint32
   if (!may_buffer) return Judgement::kNothing;
   Graph graph(input, true, false);
   if (!graph.solve(questions, question_count, answers, answer_count)) return Judgement::kNothing;
-  return find_deadlock(graph, verdict)     ? Judgement::kInferred
-         : find_inside_mpi(graph, verdict) ? Judgement::kInsideMpi
-                                           : Judgement::kNothing;
+  if (find_deadlock(graph, verdict)) return Judgement::kInferred;
+  if (find_inside_mpi(graph, verdict)) return Judgement::kInsideMpi;
+  // Which of two receives took a message is told when both are complete, or never. That the wrong one did is as likely
+  // now as that the message is still on its way.
+  Graph ordered(input, true, false, true);
+  return ordered.solve(questions, question_count, answers, answer_count) && find_deadlock(ordered, verdict)
+             ? Judgement::kInsideMpi
+             : Judgement::kNothing;
 }
 
 }  // namespace resil::hang

@@ -81,9 +81,10 @@ constexpr uint32_t kMostHolders = 65536;  ///< of locks that several hold, over 
 
 class Graph {
  public:
-  /// `may_buffer` also counts waits that MPI does not demand; `hopeful`: what was not answered holds (for questions).
-  Graph(const GraphInput& input, bool may_buffer, bool hopeful)
-      : input_(input), may_buffer_(may_buffer), hopeful_(hopeful) {}
+  /// `may_buffer` also counts waits that MPI does not demand; `hopeful`: what was not answered holds (for questions);
+  /// `wild_first`: receives from any source have taken whatever they can, before those that name theirs.
+  Graph(const GraphInput& input, bool may_buffer, bool hopeful, bool wild_first = false)
+      : input_(input), may_buffer_(may_buffer), hopeful_(hopeful), wild_first_(wild_first) {}
 
   /// Builds and solves. False: no memory.
   bool solve(const Question* questions, uint32_t question_count, const Answer* answers, uint32_t answer_count);
@@ -93,6 +94,7 @@ class Graph {
   // What follows is read by those who make verdicts and questions of it.
   const GraphInput& input() const { return input_; }
   bool may_buffer() const { return may_buffer_; }
+  bool wild_first() const { return wild_first_; }
   uint32_t ranks() const { return input_.count; }
   const RankState& state(uint32_t rank) const { return *input_.states[rank]; }
   const View& view(uint32_t rank) const { return views_[rank]; }
@@ -126,6 +128,11 @@ class Graph {
   /// How many members have not entered collective `sequence`: the first ones in order.
   uint32_t late(const Comm& comm, uint64_t sequence) const;
   const Tallies& tallies() const { return tallies_; }
+  /// The call that waits for all of its parts, this one among them; null: for any, or none.
+  const ThreadWait* call_of(uint32_t rank, const Part& part) const;
+  /// How many receives the call waits for, all of them, that each take one of the messages that this receive from any
+  /// source could: itself, and others of its communicator and tag.
+  uint32_t receives_together(uint32_t rank, const Part& part) const;
   /// Calls `with(rank)` for each other rank that certainly holds what this wait for a lock needs. True: so does `me`.
   template <class With>
   bool each_holder(uint32_t me, const Part& part, With with) const;
@@ -165,7 +172,7 @@ class Graph {
   uint32_t new_link(uint32_t rank, uint32_t before);
 
   const GraphInput& input_;
-  const bool may_buffer_, hopeful_;
+  const bool may_buffer_, hopeful_, wild_first_;
   Arena arena_;
   Tallies tallies_;
   View* views_ = nullptr;
