@@ -364,6 +364,47 @@ TEST_CASE("... but not too early, not if all sleep or most, not if one is in bet
   CHECK(patient.idle(200, 261, {9000, 0, 9000, 9000}));
 }
 
+TEST_CASE("inside MPI, a rank in a call that waits for nobody is named after 30 s, though it uses processor time") {
+  Job job(3);
+  const auto judge = [&](double quiet) {
+    job.root->moved_at = job.root->blocked_since = 1000 - quiet;
+    for (auto& wait : job.waits) wait.thread.entered_ns = resil::realtime_ns() - static_cast<uint64_t>(quiet * 1e9);
+    return local_call_verdict(*job.root, 1000, &job.verdict);
+  };
+  for (auto& wait : job.waits) wait.thread.call = static_cast<uint16_t>(resil::CallId::kMPI_Win_fence);
+  CHECK(!judge(3000));
+  for (const resil::CallId id : {resil::CallId::kMPI_Put, resil::CallId::kMPI_Rget, resil::CallId::kMPI_Isend,
+                                 resil::CallId::kMPI_Iallreduce, resil::CallId::kMPI_Start, resil::CallId::kMPI_Test}) {
+    job.waits[1].thread.call = static_cast<uint16_t>(id);
+    CHECK(!judge(29));
+    REQUIRE(judge(31));
+    CHECK(job.verdict.type == HangClass::kInsideMpi);
+    CHECK(job.verdict.confidence == resil::Confidence::kVerified);
+    REQUIRE(job.verdict.culprit_count == 1);
+    CHECK(job.verdict.culprits[0] == 1);
+    CHECK(job.verdict.victim_count == 2);
+    CHECK(job.message().find("which waits for no other rank and has not returned for 31") != std::string::npos);
+  }
+  for (const resil::CallId id : {resil::CallId::kMPI_Send, resil::CallId::kMPI_Wait, resil::CallId::kMPI_Win_flush,
+                                 resil::CallId::kMPI_Win_lock, resil::CallId::kMPI_Allreduce_init}) {
+    job.waits[1].thread.call = static_cast<uint16_t>(id);
+    CHECK(!judge(3000));
+  }
+  job.waits[1].thread.call = static_cast<uint16_t>(resil::CallId::kMPI_Put);
+  job.waits[1].part.bytes = uint64_t{5} << 30;  // a copy may take a while
+  CHECK(!judge(100));
+  CHECK(judge(150));
+  job.waits[1].part.bytes = 0;
+  job.root->learned.longest = 40;
+  CHECK(!judge(100));
+  CHECK(judge(121));
+  job.root->summary.out = 1;  // somebody computes, and may be what it waits for
+  CHECK(!judge(3000));
+  job.root->summary.out = 0;
+  for (auto& wait : job.waits) wait.thread.call = static_cast<uint16_t>(resil::CallId::kMPI_Put);
+  CHECK(!judge(3000));  // all of them: the network
+}
+
 TEST_CASE("a finding of the graph about a call that does not return gets the name") {
   Job job(3);
   job.idle(100, 140, {9000, 9000, 0});

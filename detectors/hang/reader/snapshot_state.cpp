@@ -372,8 +372,10 @@ Read read_trace(Builder& b, uint32_t index) {
   thread.first_part = parts_before;
   if (polling) add_run(b, thread, wait);
   else if (run == 0 && instance == current) add_call(b, thread, record, wait);
-  else  // a call that is not expected to wait, a poll that does not come back, a call around one of a callback
+  else {  // a call that is not expected to wait, a poll that does not come back, a call around one of a callback
     add_other(b, thread, record.call);
+    if (thread.part_count != 0) b.parts[parts_before].bytes = record.bytes;
+  }
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   const bool same =
       load(slot.steps) == steps && load(slot.instance) == instance && (run != 0 || load(trace.current) == current);

@@ -194,7 +194,8 @@ bool judged(Root& root, double now) {
   Verdict* verdict = &root.verdict;
   if (!found_by_graph(root, now, verdict) && !computation_verdict(root, verdict) &&
       !stopped_verdict(root, now, verdict) && !silent_verdict(root, now, verdict) &&
-      !cpu_idle_verdict(root, now, verdict) && !device_verdict(root, now, verdict))
+      !cpu_idle_verdict(root, now, verdict) && !device_verdict(root, now, verdict) &&
+      !local_call_verdict(root, now, verdict))
     return false;
   name_cpu_idle(root, now, verdict);
   add_devices(root, verdict);

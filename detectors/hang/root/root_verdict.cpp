@@ -16,6 +16,7 @@ constexpr double kStoppedAndWaitedFor = 5;  // all that run wait inside MPI, and
 // Of a node that gives no answer, nobody knows whether its ranks compute: more patience than with those that are seen.
 constexpr double kSilent = 30, kSilentFactor = 3, kSilentUnlearned = 600;
 constexpr double kMayBufferAfter = 12, kInsideAfter = 30, kUnlearnedAfter = 30, kIdleFactor = 3;
+constexpr double kSlowest = 50e6;  // bytes a second that a call which copies its data at once copies at least
 constexpr double kSwapped = 30;  // seconds of uninterruptible sleep that excuse a rank that uses no processor time
 constexpr double kGoneOn = 10;  // seconds that the others may take after the silence began until they wait for it
 
@@ -280,6 +281,56 @@ bool cpu_idle_verdict(const Root& root, double now, Verdict* verdict) {
   add_about_culprits(verdict, Message::kNoCpuTime);
   add_about_culprits(verdict, Message::kStuckBelow);
   explain_waiting(root, verdict);
+  explain_culprits(root, verdict);
+  verdict->signature = signature_of(root, *verdict);
+  return true;
+}
+
+namespace {
+
+/// MPI gives it no other rank to wait for: it starts a transfer (in a synchronisation that has come to nothing it may
+/// wait for the target, who then waits as well), or asks whether one is complete.
+bool is_local(CallId id) {
+  const CallInfo& call = call_info(id);
+  const bool message = call.call_class == CallClass::kSend || call.call_class == CallClass::kReceive ||
+                       call.call_class == CallClass::kSendReceive ||
+                       call.call_class == CallClass::kSendReceiveReplace || call.call_class == CallClass::kCollective;
+  return call.call_class == CallClass::kRma || call.call_class == CallClass::kStart ||
+         (call.attributes & kCallPoll) != 0 || (message && call.initiation == Initiation::kNonblocking);
+}
+
+/// Seconds that this rank has been in such a call, less what its data may take; negative: it is in another.
+double in_local_call(const RankState* state) {
+  if (state == nullptr || state->activity != RankActivity::kBlocked || state->thread_count != 1) return -1;
+  const ThreadWait& wait = threads_of(*state)[0];
+  const uint64_t now = realtime_ns();
+  if (wait.call >= kCallCount || !is_local(static_cast<CallId>(wait.call)) || wait.entered_ns == 0 ||
+      wait.entered_ns > now)
+    return -1;
+  const Part* part = first_part(*state);
+  const double bytes = part != nullptr ? static_cast<double>(part->bytes) : 0;
+  return static_cast<double>(now - wait.entered_ns) * 1e-9 - bytes / kSlowest;
+}
+
+}  // namespace
+
+bool local_call_verdict(const Root& root, double now, Verdict* verdict) {
+  const double least = inside_after(root), usual = kIdleFactor * root.learned.longest,
+               limit = usual > least ? usual : least;
+  if (root.summary.moved != 0 || root.summary.out != 0 || !all_answer(root) || now - root.moved_at < limit ||
+      now - root.blocked_since < limit)
+    return false;
+  verdict->begin(HangClass::kInsideMpi, Confidence::kVerified);
+  for (uint32_t i = 0; i < root.states.count; ++i)
+    if (in_local_call(root.states.by_rank[i]) >= limit) verdict->add_culprit(static_cast<int32_t>(i));
+  if (verdict->culprit_count == 0 || verdict->culprit_count >= root.summary.ranks) return false;
+  const ThreadWait& wait = threads_of(*root.states.by_rank[verdict->culprits[0]])[0];
+  add_seconds(verdict, Message::kNoProgress, now - root.moved_at);
+  Statement& made = add_about_culprits(verdict, Message::kInLocalCall, now - root.moved_at);
+  made.call = wait.call;
+  made.wait.site = wait.site;
+  explain_waiting(root, verdict);
+  verdict->add(Message::kDoCheckArguments);
   explain_culprits(root, verdict);
   verdict->signature = signature_of(root, *verdict);
   return true;

@@ -50,6 +50,8 @@ uint32_t find_cpu_idle(const Root& root, double now, int32_t* ranks);
 /// By a rank that is in a call, uses no processor time and is waited for, when all are inside MPI for no reason that is
 /// seen.
 bool cpu_idle_verdict(const Root& root, double now, Verdict* verdict);
+/// By a rank that is in a call which waits for no other rank, while all are inside MPI.
+bool local_call_verdict(const Root& root, double now, Verdict* verdict);
 /// By copies between devices and host memory, of staged messages, that have been under way as long as nobody has moved.
 bool device_verdict(const Root& root, double now, Verdict* verdict);
 /// Names those who have used none since, if the others that wait have: in calls that do not return for no reason seen.
