@@ -38,7 +38,11 @@ WRONG = {
                           ("alltoall", "MPI_Alltoallv"), ("alltoallw", "MPI_Alltoallw"),
                           ("neighbors", "MPI_Neighbor_alltoallv"), ("request", "MPI_Wait for call"),
                           ("sparse", "MPI_Wait for call"))},
+    "amounts": (2, "collective_mismatch", ["In call 2 rank 1 has another amount: MPI_Gather, root 0, 1 bytes",
+                                           "have not returned from it"]),
 }
+VERIFIED = {"amounts"}  # all others are proved
+OPENMPI_ALONE = {"amounts"}  # MPICH returns
 RIGHT = {"v_late": 6, "free_isend": 6, "free_irecv": 6, "free_apart": 6, "free_many": 4}  # seconds of a pause
 
 
@@ -49,7 +53,7 @@ def check_wrong(kind):
         began = job.ready()
         found = job.hang()
         text = json.dumps(found, indent=1)
-        assert (found["class"], found["confidence"]) == (found_class, "proved"), text
+        assert (found["class"], found["confidence"]) == (found_class, "verified" if kind in VERIFIED else "proved"), text
         for word in words:
             assert word in found["message"], (word, text)
         return f"{found['class']} after {(found['time_ns'] - began) / 1e9:.1f} s"
@@ -69,7 +73,8 @@ def check_right(kind, ranks=2):
 def main():
     hangs.BUILD, hangs.MPI = sys.argv[1:3]
     jobs.require(f"mpirun.{hangs.MPI}")
-    checks = [(kind, lambda k=kind: check_wrong(k)) for kind in WRONG if hangs.MPI == "openmpi" or WRONG[kind][0] == 2]
+    checks = [(kind, lambda k=kind: check_wrong(k)) for kind in WRONG
+              if hangs.MPI == "openmpi" or (WRONG[kind][0] == 2 and kind not in OPENMPI_ALONE)]
     checks += [(kind, lambda k=kind: check_right(k)) for kind in RIGHT]
     wanted = sys.argv[3:]
     return run_checks([(f"{name} ({hangs.MPI})", check) for name, check in checks if not wanted or name in wanted],

@@ -181,12 +181,16 @@ Ask next_round(Root& root) {
 bool found_by_graph(Root& root, double now, Verdict* verdict) {
   const GraphInput input = graph_input(root);
   const double blocked = now - root.blocked_since;
-  const Judgement found = graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count,
-                                      blocked >= may_buffer_after(root), verdict);
+  if (verdict == nullptr && root.amounts.comm != 0) verdict = &root.verdict;  // which call it is counts
+  const bool may_buffer = blocked >= may_buffer_after(root) || root.amounts.comm != 0;
+  const Judgement found =
+      graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, may_buffer, verdict);
   if (found == Judgement::kNothing || found == Judgement::kProved) return found == Judgement::kProved;
   // All that these calls wait for has happened, and data may take long on its way; or some poll, and may wait for more
   // than messages.
-  return (found != Judgement::kInsideMpi && root.summary.polling == 0) || blocked >= inside_after(root);
+  if (found == Judgement::kInsideMpi && root.amounts.comm != 0 && amounts_explain(root, blocked, *verdict)) return true;
+  return (found != Judgement::kInsideMpi && root.summary.polling == 0 && blocked >= may_buffer_after(root)) ||
+         blocked >= inside_after(root);
 }
 
 /// The first certain verdict there is.
@@ -197,6 +201,7 @@ bool judged(Root& root, double now) {
       !cpu_idle_verdict(root, now, verdict) && !device_verdict(root, now, verdict) &&
       !local_call_verdict(root, now, verdict))
     return false;
+  promote_amounts(root, verdict);
   name_cpu_idle(root, now, verdict);
   add_devices(root, verdict);
   add_places(root, verdict);

@@ -57,6 +57,11 @@ bool device_verdict(const Root& root, double now, Verdict* verdict);
 /// Names those who have used none since, if the others that wait have: in calls that do not return for no reason seen.
 void name_cpu_idle(const Root& root, double now, Verdict* verdict);
 
+/// Whether calls that should return, but have not for that many seconds, are calls whose amounts differ.
+bool amounts_explain(const Root& root, double blocked, const Verdict& verdict);
+/// Makes those amounts the cause.
+void promote_amounts(const Root& root, Verdict* verdict);
+
 /// Ranks that are stopped or gone, by the last summary; nodes that missed it (ascending).
 void note_facts(Root& root, double now);
 void note_silence(Root& root, const uint32_t* unanswered, uint32_t count, double now);
