@@ -31,6 +31,14 @@ TYPES = {
     "allgather_type": ("4-byte signed integers", "4-byte floating-point numbers"),
     "alltoallv_type": ("4-byte signed integers", "4-byte floating-point numbers"),
 }
+INTEGERS_AND_FLOATS = ("4-byte signed integers", "4-byte floating-point numbers")
+WATCHED = {
+    "reduce_type": INTEGERS_AND_FLOATS,
+    "allreduce_type": INTEGERS_AND_FLOATS,
+    "allgather_type": INTEGERS_AND_FLOATS,
+    "gather_type": INTEGERS_AND_FLOATS,
+    "bcast_type": ("4-byte signed integers", "8-byte floating-point numbers"),
+}
 # The results differ because the calls do: status 92. MPICH may give both ranks the same: then it is told only.
 RESULTS = {
     "operator": ("MPI_SUM", "MPI_MAX"),
@@ -62,6 +70,23 @@ def main(build, mpi):
         for report in result.ranks().values():
             assert report["checksum"].get("mismatches", 0) == 0, report["checksum"]
 
+    def watched(kind, words):
+        """Without checksums: the watch compares the types of collectives, in a line of its log."""
+        result = jobs.run(mpi, 2, [program, kind], env={}, timeout=60)
+        assert result.returncode == 0, result.text()
+        with open(os.path.join(result.directory, "hang.log"), encoding="utf-8") as file:
+            lines = [line for line in file if " suspected collective_mismatch: " in line]
+        assert len(lines) == 1 and "name different basic types" in lines[0], lines
+        assert all(word in lines[0] for word in words), lines
+
+    def silent_when_watched(kind):
+        result = jobs.run(mpi, 2, [program, kind], env={"RESIL_HANG": "abort"}, timeout=60)
+        assert result.returncode == 0, result.text()
+        log = os.path.join(result.directory, "hang.log")
+        if os.path.exists(log):
+            with open(log, encoding="utf-8") as file:
+                assert "mismatch" not in file.read(), result.text()
+
     def never_corruption(kind):
         result = run(kind, RESIL_HANG="abort")
         # Status 92 as a rule; the library may end the job first (MPI_ERR_TRUNCATE), the program may crash in it, or end
@@ -85,6 +110,8 @@ def main(build, mpi):
                    for kind, words in table.items()]
     checks += [(f"told with full blame: {kind}", lambda kind=kind: told(kind, {**MESSAGES, **TYPES}[kind], 0, "full"))
                for kind in ("structs", "gather_type")]
+    checks += [(f"watched: {kind}", lambda kind=kind, words=words: watched(kind, words)) for kind, words in WATCHED.items()]
+    checks += [(f"watched, right: {kind}", lambda kind=kind: silent_when_watched(kind)) for kind in RIGHT]
     checks += [(f"no corruption: {kind}", lambda kind=kind: never_corruption(kind)) for kind in CALLS]
     return run_checks(checks)
 

@@ -193,6 +193,60 @@ TEST_CASE("when the job is about to be ended, what differs is said though ranks 
   }
 }
 
+TEST_CASE("basic types: different ones are told once, whichever nodes the ranks are on") {
+  constexpr uint32_t kInts = 0x104, kFloats = 0x304, kAny = 0;
+  struct Case {
+    uint32_t types[3];
+    int32_t one, other;  ///< -1: they go together
+  };
+  for (const Case& c :
+       {Case{{kInts, kFloats, kInts}, 0, 1}, Case{{kInts, kAny, kFloats}, 0, 2}, Case{{kAny, kFloats, kInts}, 1, 2},
+        Case{{kInts, kAny, kInts}, -1, -1}, Case{{kAny, kAny, kFloats}, -1, -1}, Case{{kInts, kInts, kInts}, -1, -1}})
+    for (const bool apart : {false, true}) {
+      std::vector<std::unique_ptr<Section, FreeSection>> sections;
+      std::vector<ring::Header> headers(3);
+      std::vector<Watched> watched(3);
+      const uint64_t bcast = signature_pack({static_cast<uint16_t>(CallId::kMPI_Bcast), OpKind::kNone, 1, 16});
+      for (int rank = 0; rank < 3; ++rank) {
+        sections.emplace_back(static_cast<Section*>(calloc(1, sizeof(Section))));
+        headers[rank].world_size = 3;
+        watched[rank] = {};
+        watched[rank].header = &headers[rank];
+        watched[rank].section = sections[rank].get();
+        watched[rank].rank = rank;
+        Track& track = sections[rank]->tracks[2];
+        track_begin(track, 99, 3, 0);
+        for (uint64_t n = 1; n <= 12; ++n) track_add(track, n, bcast, n == 5 ? c.types[rank] : kInts);
+      }
+      std::vector<Owned> helpers;
+      for (int i = 0; i < 3; ++i) helpers.emplace_back(mismatch_create(3));
+      std::vector<char> frame(kMismatchFrame), other(kMismatchFrame);
+      Verdict verdict;
+      int told = 0;
+      for (int round = 0; round < 10; ++round) {
+        uint32_t bytes = mismatch_collect(*helpers[0], watched.data(), apart ? 1 : 3, frame.data(), kMismatchFrame);
+        for (int node = 1; apart && node < 3; ++node) {
+          const uint32_t more = mismatch_collect(*helpers[node], &watched[node], 1, other.data(), kMismatchFrame);
+          if (more != 0) REQUIRE(mismatch_merge(*helpers[0], frame.data(), &bytes, kMismatchFrame, other.data(), more));
+        }
+        for (; mismatch_judge(*helpers[0], frame.data(), bytes, &verdict); bytes = 0) {
+          ++told;
+          const Explanation words = words_of(verdict);
+          INFO(words.message);
+          CHECK(verdict.confidence == Confidence::kSuspected);
+          CHECK(verdict.sequence == 5);
+          REQUIRE(verdict.victim_count == 2);
+          CHECK(verdict.culprit_count == 0);
+          CHECK(verdict.victims[0] == c.one);
+          CHECK(verdict.victims[1] == c.other);
+          CHECK(strstr(words.message, "4-byte signed integers") != nullptr);
+          CHECK(strstr(words.message, "4-byte floating-point numbers") != nullptr);
+        }
+      }
+      CHECK(told == (c.one >= 0 ? 1 : 0));
+    }
+}
+
 TEST_CASE("what is marked is left out") {
   for (const uint32_t mark : {kTrackFailed, kTrackGap, kTrackOneSided, kTrackLate}) {
     std::vector<std::unique_ptr<Section, FreeSection>> sections;

@@ -38,7 +38,7 @@ bool is_over(const Watched& rank) {
 void end_path(TrackRead& read) {
   const PathPoint& last = read.points[read.count - 1];
   if (last.n == read.sequence && last.signature != kEnd)
-    read.points[read.count++] = {last.n + 1, roll(last.rolling, kEnd), kEnd};
+    read.points[read.count++] = {last.n + 1, roll(last.rolling, kEnd), kEnd, 0};
 }
 
 /// All tracks in use that may be compared; by communicator.
@@ -127,7 +127,7 @@ uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t c
       bool tell = end - i < tree.members || (tree.flags & kTreeBroken) != 0;
       if (!tell) {
         tree_sort(tree);
-        tell = tree_disagrees(tree);
+        tell = tree_disagrees(tree) || tree_types_differ(tree) != kNoClaim;
       }
       if (tell) {
         if (!frame_tree(writer, tree)) {

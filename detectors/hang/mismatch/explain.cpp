@@ -47,6 +47,28 @@ void add_site(Verdict& verdict, Message id, uint64_t site, int32_t rank) {
 
 }  // namespace
 
+void explain_types(const Tree& tree, const Claim& claim, Verdict& verdict) {
+  // A violation of MPI that harms nobody where the bytes are what was meant: no reason to end a job.
+  verdict.begin(HangClass::kCollectiveMismatch, Confidence::kSuspected);
+  verdict.comm = tree.comm;
+  verdict.sequence = claim.n;
+  if (claim.signature != 0) verdict.call = signature_unpack(claim.signature).call;
+  verdict.add_victim(claim.type_rank < claim.other_rank ? claim.type_rank : claim.other_rank);
+  verdict.add_victim(claim.type_rank < claim.other_rank ? claim.other_rank : claim.type_rank);
+  verdict.signature = hash_combine(hash_combine(tree.comm, claim.type), claim.other_type);
+  verdict.add(Message::kMismatchTypes).comm = tree.comm;
+  Statement& sides = verdict.add(Message::kOtherTypes);
+  sides.n[0] = claim.n;
+  sides.n[1] = claim.signature;
+  sides.n[2] = claim.type;
+  sides.n[3] = claim.other_type;
+  sides.ranks.add(claim.type_rank);
+  sides.others.add(claim.other_rank);
+  verdict.add(Message::kDoCompareSites);
+  add_number(verdict, Message::kCommunicator, tree.members).comm = tree.comm;
+  add_site(verdict, Message::kUsualSite, claim.site, claim.site_rank);
+}
+
 void explain_parting(const Tree& tree, const Parting& parting, uint32_t odd_side, Verdict& verdict) {
   bool usual[kMaxClaims], odd[kMaxClaims];
   mark_side(tree, parting, 0, usual);

@@ -94,6 +94,8 @@ void block_load(Tree& tree, const Block& block) {
     index[i] = tree_claim(tree, from.n, from.rolling);
     Claim& claim = tree.claims[index[i]];
     if (claim.signature == 0) claim.signature = from.signature;
+    tree_note_type(tree, index[i], from.type, from.type_rank);
+    tree_note_type(tree, index[i], from.other_type, from.other_rank);
     if (claim.site == 0) {
       claim.site = from.site;
       claim.site_rank = from.site_rank;
@@ -132,6 +134,10 @@ uint32_t block_store(Tree& tree, uint32_t claims, void* room, uint64_t room_byte
               claim.parent == kNoClaim ? kNoClaim : tree.claims[claim.parent].sorted,
               0,
               used,
+              claim.type,
+              claim.other_type,
+              claim.type_rank,
+              claim.other_rank,
               0};
     total += used;
   }

@@ -36,9 +36,11 @@ struct BlockClaim {
   uint16_t parent;  ///< index in this block, below its own; kNoClaim
   uint16_t reserved;
   uint32_t runs;  ///< of ranks that stand here; they follow the claims in their order
+  uint32_t type, other_type;  ///< see Claim
+  int32_t type_rank, other_rank;
   uint32_t reserved32;
 };
-static_assert(sizeof(BlockClaim) == 48);
+static_assert(sizeof(BlockClaim) == 64);
 
 /// Followed by BlockClaim[claims], ascending by n, and RankRun[runs].
 struct Block {
@@ -51,7 +53,7 @@ struct Block {
   uint32_t touched;  ///< round of the last news
   uint32_t waited;  ///< rounds since there is a disagreement
   uint32_t said[2];  ///< 2 * odd ranks found so far + whether they were named: by what is called, by bytes
-  uint32_t reserved;
+  uint32_t said_types;  ///< not 0: different types were told
 };
 static_assert(sizeof(Block) == 48);
 

@@ -171,6 +171,14 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
   return found;
 }
 
+void judge_types(Mismatch& mismatch, const Tree& tree, Block& memory) {
+  if (memory.said_types != 0 || (tree.flags & kTreeBroken) != 0 || mismatch.queued == kQueue) return;
+  const uint16_t claim = tree_types_differ(tree);
+  if (claim == kNoClaim) return;
+  explain_types(tree, tree.claims[claim], mismatch.verdicts[mismatch.queued++]);
+  memory.said_types = 1;
+}
+
 void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory) {
   tree_sort(tree);
   if (!tree_disagrees(tree)) {

@@ -53,6 +53,8 @@ bool find_parting(const Tree& tree, const uint32_t* counts, SignaturePart signat
 void mark_side(const Tree& tree, const Parting& parting, uint32_t side, bool* marks);
 Difference find_difference(const Tree& tree, const Parting& parting, const bool* usual, const bool* odd);
 /// Fills the verdict on sides[odd] against sides[0]; without a majority on all sides.
+/// Two ranks have different basic types in the call of that claim.
+void explain_types(const Tree& tree, const Claim& claim, Verdict& verdict);
 void explain_parting(const Tree& tree, const Parting& parting, uint32_t odd, Verdict& verdict);
 
 }  // namespace resil::hang

@@ -145,6 +145,7 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verd
         return;
       }
       load_both(tree, one, other);
+      judge_types(mismatch, tree, memory);  // before what all have behind them is forgotten
       tree_prune(tree);
       if (tree.flags & kTreeBroken) {
         mismatch.coverage.broken += one == nullptr || (one->flags & kTreeBroken) == 0;
@@ -160,6 +161,7 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verd
       block->waited = memory.waited;
       block->said[0] = memory.said[0];
       block->said[1] = memory.said[1];
+      block->said_types = memory.said_types;
       frame_took(writer, used);
     });
     mismatch.in_use = 1 - mismatch.in_use;

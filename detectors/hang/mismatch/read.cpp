@@ -12,6 +12,7 @@ uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQ
 
 struct Copy {
   uint64_t recent[kRecent];
+  uint32_t types[kRecent];
   CheckPoint points[kLevels][2];
   uint64_t early[kEarly];
 };
@@ -22,7 +23,7 @@ bool insert(PathPoint* points, uint32_t* count, uint64_t n, uint64_t rolling) {
   while (place > 0 && points[place - 1].n > n) --place;
   if (place > 0 && points[place - 1].n == n) return points[place - 1].rolling == rolling;
   for (uint32_t i = *count; i > place; --i) points[i] = points[i - 1];
-  points[place] = {n, rolling, 0};
+  points[place] = {n, rolling, 0, 0};
   ++*count;
   return true;
 }
@@ -55,6 +56,7 @@ ReadResult read_track(const Track& track, TrackRead* out) {
   if (first_seen == 0) return ReadResult::kEmpty;
   Copy copy;
   for (uint32_t i = 0; i < kRecent; ++i) copy.recent[i] = load(track.recent[i]);
+  for (uint32_t i = 0; i < kRecent; ++i) copy.types[i] = __atomic_load_n(&track.types[i], __ATOMIC_ACQUIRE);
   for (uint32_t level = 0; level < kLevels; ++level)
     for (uint32_t side = 0; side < 2; ++side) {
       copy.points[level][side].sequence = load(track.points[level][side].sequence);
@@ -80,10 +82,10 @@ ReadResult read_track(const Track& track, TrackRead* out) {
   uint32_t length = 0;
   uint64_t rolling = anchor.rolling;
   for (uint64_t n = anchor.n; n >= oldest; --n) rolling = unroll(rolling, copy.recent[n % kRecent]);
-  run[length++] = {oldest - 1, rolling, 0};
+  run[length++] = {oldest - 1, rolling, 0, 0};
   for (uint64_t n = oldest; n <= first_seen; ++n) {
     rolling = roll(rolling, copy.recent[n % kRecent]);
-    run[length++] = {n, rolling, copy.recent[n % kRecent]};
+    run[length++] = {n, rolling, copy.recent[n % kRecent], copy.types[n % kRecent]};
   }
   // Below the run the check points stand alone; within, they must say the same.
   for (uint32_t i = 0; i < count; ++i) {

@@ -34,6 +34,7 @@ struct PathPoint {
   uint64_t n;
   uint64_t rolling;
   uint64_t signature;  ///< of call n; 0: no longer known
+  uint32_t type = 0;  ///< of its data; 0: goes with any, or no longer known
 };
 
 constexpr uint32_t kMaxPath = kRecent + 2 + 2 * kLevels + kEarly;  ///< one more: see collect.cpp, end_path

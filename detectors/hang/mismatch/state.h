@@ -56,5 +56,7 @@ struct Mismatch {
 
 /// Judges one communicator's tree; appends verdicts to the queue. `block`: its memory between rounds.
 void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory);
+/// The same of the basic types of their data: among the calls that the ranks still know one by one.
+void judge_types(Mismatch& mismatch, const Tree& tree, Block& memory);
 
 }  // namespace resil::hang

@@ -81,7 +81,7 @@ uint16_t tree_claim(Tree& tree, uint64_t n, uint64_t rolling) {
     if (tree.claims[index].n == n && tree.claims[index].rolling == rolling) return index;
   }
   const auto index = static_cast<uint16_t>(tree.count++);
-  tree.claims[index] = {n, rolling, 0, 0, -1, kNoClaim, 0};
+  tree.claims[index] = {n, rolling, 0, 0, -1, kNoClaim, 0, 0, 0, -1, -1};
   tree.slots[slot] = static_cast<uint16_t>(index + 1);
   return index;
 }
@@ -138,10 +138,31 @@ void tree_add(Tree& tree, int32_t rank, const TrackRead& read) {
     const PathPoint& point = read.points[i];
     const uint16_t claim = tree_claim(tree, point.n, point.rolling);
     if (tree.claims[claim].signature == 0) tree.claims[claim].signature = point.signature;
+    tree_note_type(tree, claim, point.type, rank);
     if (last != kNoClaim) tree_link(tree, last, claim);
     last = claim;
   }
   tree_place(tree, rank, last);
+}
+
+void tree_note_type(Tree& tree, uint16_t index, uint32_t type, int32_t rank) {
+  if (type == 0) return;
+  Claim& claim = tree.claims[index];
+  if (claim.type == 0) {
+    claim.type = type;
+    claim.type_rank = rank;
+  } else if (claim.type != type && claim.other_type == 0) {
+    claim.other_type = type;
+    claim.other_rank = rank;
+  }
+}
+
+uint16_t tree_types_differ(const Tree& tree) {
+  uint16_t first = kNoClaim;
+  for (uint32_t i = 0; i < tree.count; ++i)
+    if (tree.claims[i].other_type != 0 && (first == kNoClaim || tree.claims[i].n < tree.claims[first].n))
+      first = static_cast<uint16_t>(i);
+  return first;
 }
 
 void tree_sort(Tree& tree) {
@@ -188,6 +209,7 @@ void tree_thin(Tree& tree, uint32_t keep) {
     }
     if (children[tree.order[i]] >= 2) points = static_cast<uint8_t>(points + 16);
     const auto level = static_cast<uint32_t>(__builtin_ctzll(claim.n | uint64_t{1} << 16));
+    if (claim.other_type != 0) points = static_cast<uint8_t>(points + 24);
     points = static_cast<uint8_t>(points + level + (claim.signature != 0 ? 3 : 0) +
                                   ((claim.n & (claim.n - 1)) == 0 ? 4 : 0));
   }

@@ -29,6 +29,9 @@ struct Claim {
   int32_t site_rank;
   uint16_t parent;
   uint16_t sorted;  ///< scratch: this claim's place in `order`, see tree_sort
+  // Basic types are no part of the hash: MPI_BYTE goes with any. 0: not known, or no other one.
+  uint32_t type, other_type;  ///< of call n in these two ranks
+  int32_t type_rank, other_rank;
 };
 
 /// Bits of Tree::flags.
@@ -64,6 +67,10 @@ void tree_place(Tree& tree, int32_t rank, uint16_t claim);
 /// One rank's reading.
 void tree_add(Tree& tree, int32_t rank, const TrackRead& read);
 
+/// That rank's call n has data of that type.
+void tree_note_type(Tree& tree, uint16_t claim, uint32_t type, int32_t rank);
+/// The first call in which two ranks have different types; kNoClaim: none.
+uint16_t tree_types_differ(const Tree& tree);
 /// Fills `order`.
 void tree_sort(Tree& tree);
 /// Are there two claims of equal n and different hashes? (tree_sort first.)

@@ -147,6 +147,7 @@ struct Track {
   uint64_t rolling;
   uint64_t shape;  ///< bits 0-23 members of the communicator, 24-31 marks, 32-63 how often the track was begun: track.h
   uint64_t recent[kRecent];  ///< signature of collective n at n % kRecent
+  uint32_t types[kRecent];  ///< type signature of its data where all ranks must have the same; 0: goes with any
   CheckPoint points[kLevels][2];  ///< the last two multiples of 2^level: n at [level][(n >> level) & 1]
   uint64_t early[kEarly];  ///< hash of the signatures 1..2^k: never overwritten, so that what happened before
                            ///< anybody looked is known to a factor of two

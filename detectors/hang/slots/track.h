@@ -77,13 +77,14 @@ inline void track_mark(Track& track, uint32_t mark) { __atomic_fetch_or(&track.s
 /// Collective number `sequence` of the communicator, on entry to the call. One writer at a time: MPI forbids that two
 /// threads call collectives on one communicator without an order of their own. Every store is a release one, in this
 /// order: who sees any store of call n sees Track::sequence at n - 1 or later.
-inline void track_add(Track& track, uint64_t sequence, uint64_t signature) {
+inline void track_add(Track& track, uint64_t sequence, uint64_t signature, uint32_t type = 0) {
   if (sequence != track.sequence + 1) [[unlikely]] {
     track_mark(track, kTrackGap);
     return;
   }
   const uint64_t rolling = roll(track.rolling, signature);
   __atomic_store_n(&track.recent[sequence % kRecent], signature, __ATOMIC_RELEASE);
+  __atomic_store_n(&track.types[sequence % kRecent], type, __ATOMIC_RELEASE);
   const auto zeros = static_cast<uint32_t>(__builtin_ctzll(sequence));
   const uint32_t top = zeros < kLevels ? zeros : kLevels - 1;
   for (uint32_t level = 0; level <= top; ++level) {

@@ -7,6 +7,7 @@
 #include "detectors/hang/slots/track.h"
 #include "detectors/hang/slots/writer_internal.h"
 #include "shim/call/runtime.h"
+#include "shim/model/datatype/type_map.h"
 
 namespace resil::hang {
 
@@ -72,7 +73,27 @@ uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
   return signature_pack(made);
 }
 
-uint64_t count_collective(uint32_t comm_index, uint64_t signature) {
+uint32_t common_type(Event& e, Kind kind, uint64_t signature) {
+  const uint64_t bytes = signature >> 36;  // significant here, of this communicator's own group, the same everywhere
+  if (bytes == 0 || bytes >= kExactBytes || backend->types == nullptr) return kAnySignature;
+  const DataArgument* side = &e.send;
+  switch (kind) {
+    case Kind::kBcast:
+    case Kind::kReduce:
+    case Kind::kAllreduce:
+    case Kind::kScan:
+    case Kind::kReduceScatterBlock: break;
+    case Kind::kAllgather:
+    case Kind::kAlltoall: side = &e.receive; break;
+    case Kind::kGather: side = is_root(e, members_of(*e.comm)) ? &e.receive : &e.send; break;
+    case Kind::kScatter: side = is_root(e, members_of(*e.comm)) ? &e.send : &e.receive; break;
+    default: return kAnySignature;
+  }
+  const TypeMap* map = type_map(*e.thread, side->type);
+  return map != nullptr ? type_signature(*map, bytes) : kAnySignature;
+}
+
+uint64_t count_collective(uint32_t comm_index, uint64_t signature, uint32_t type) {
   if (comm_index < 2) return 0;
   ring::Comm& comm = runtime.comms[comm_index];
   const uint64_t number = bump(comm.ordered);
@@ -84,7 +105,7 @@ uint64_t count_collective(uint32_t comm_index, uint64_t signature) {
     track_begin(track, comm.id, members,
                 (comm.flags != 0 ? uint32_t{kTrackOneSided} : 0) | (number != 1 ? uint32_t{kTrackLate} : 0));
   }
-  track_add(track, number, signature);
+  track_add(track, number, signature, type);
   return number;
 }
 

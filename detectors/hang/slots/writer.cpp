@@ -86,7 +86,8 @@ void start_collective(Event& e, ThreadSlot& slot, Kind kind) {
   Wait& wait = *slot.wait;
   wait.peer = world_of(e.comm, e.peer);
   wait.signature = signature_of(e, kind, slot, &wait.flags);
-  wait.sequence = count_collective(e.comm != nullptr ? e.comm->index : 0, wait.signature);
+  wait.sequence =
+      count_collective(e.comm != nullptr ? e.comm->index : 0, wait.signature, common_type(e, kind, wait.signature));
 }
 
 /// MPI_Finalize is the last collective on MPI_COMM_WORLD: whoever is in it will never send again, nor call another one.

@@ -133,7 +133,9 @@ void leader_enter(Event& e, Wait& wait);
 // --- tracks.cpp ----------------------------------------------------------------------------------------------------
 uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags);
 /// The next collective of that communicator; returns its number, 0 when it is not numbered.
-uint64_t count_collective(uint32_t comm_index, uint64_t signature);
+uint64_t count_collective(uint32_t comm_index, uint64_t signature, uint32_t type = 0);
+/// Type signature (shim/model/datatype/signature.h) of the data that all ranks of the call must have alike; 0: none.
+uint32_t common_type(Event& e, Kind kind, uint64_t signature);
 /// A collective failed: nothing is compared on this communicator any more.
 void collective_failed(uint32_t comm_index, uint64_t comm_id);
 

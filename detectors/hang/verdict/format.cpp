@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "detectors/hang/slots/signature.h"
+#include "shim/model/datatype/signature.h"
 
 namespace resil::hang {
 
@@ -96,6 +97,7 @@ class Formatter {
     else if (what == "hosts") hosts();
     else if (what == "last") t_.add_name(known(name(NameKind::kLast, s_.rank, 0), "?"), 120);
     else if (what == "nodes") nodes();
+    else if (what == "type2" || what == "type3") type(static_cast<uint32_t>(s_.n[what[4] - '0']));
     else if (what == "sig1" || what == "sig2") signature(s_.n[what[3] - '0']);
     else if (what == "chance") t_.add("%.2g", s_.seconds[2]);
     else if (what == "char") t_.add(s_.n[1] != 0 ? static_cast<char>(s_.n[1]) : '?');
@@ -191,6 +193,12 @@ class Formatter {
     else if (part.tag != kOtherTags) t_.add(", tag %d", part.tag);
     t_.add(", on ");
     comm(part.comm);
+  }
+
+  /// "4-byte signed integers"
+  void type(uint32_t of) {
+    if (const uint32_t width = signature_width(of); width != 0) t_.add("%u-byte ", width);
+    t_.add("%s", signature_words(of));
   }
 
   /// "MPI_Reduce, MPI_SUM, root 0, 8 bytes"
