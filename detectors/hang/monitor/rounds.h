@@ -69,6 +69,7 @@ enum class NameKind : uint8_t {
   kComm,  ///< of a communicator id: "MPI_COMM_WORLD"
   kHost,  ///< of the rank: "nid0042, pid 1234"
   kLast,  ///< its last call: "MPI_Allreduce on MPI_COMM_WORLD, collective 17, at lmp+0x1578"
+  kPlace,  ///< of the rank, outside MPI: "at lmp+0x1578 to 0x15a0"
   kNode,  ///< not asked of others: of a node, "nid0042, rank 7"
 };
 

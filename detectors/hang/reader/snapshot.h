@@ -78,5 +78,8 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes);
 /// "nid0042, pid 1234"; and the last call of the first thread, with what it was on and where it came from.
 bool host_name(const Watched& watched, char* text, uint32_t bytes);
 bool last_call(const Watched& watched, char* text, uint32_t bytes);
+/// Where its first thread is at work outside MPI, "at lmp+0x1578 to 0x15a0", by program counters of 50 ms, which this
+/// takes; "asleep in system call 35". False: the kernel does not tell.
+bool computing_place(const Watched& watched, char* text, uint32_t bytes);
 
 }  // namespace resil::hang

@@ -208,6 +208,7 @@ bool name(const Watched& watched, const NameQuestion& question, char* text, uint
     case NameKind::kComm: return comm_name(watched, question.value, text, bytes);
     case NameKind::kHost: return host_name(watched, text, bytes);
     case NameKind::kLast: return last_call(watched, text, bytes);
+    case NameKind::kPlace: return computing_place(watched, text, bytes);
     case NameKind::kNode: return false;
   }
   return false;

@@ -404,6 +404,7 @@ Ask root_last_look(Root& root, const Ending& ending) {
 }
 
 Ask root_unmatched(Root& root) {
+  withdraw_notice(root, monotonic_seconds());
   if (root_busy(root)) return {Round::kNone, nullptr, 0};
   root.ending = true;
   // Collectives that did not match just before the end, or in a job too short for any look.

@@ -96,6 +96,7 @@ class Formatter {
     else if (what == "host") t_.add_name(known(name(NameKind::kHost, s_.rank, 0), "?"), 120);
     else if (what == "hosts") hosts();
     else if (what == "last") t_.add_name(known(name(NameKind::kLast, s_.rank, 0), "?"), 120);
+    else if (what == "place") place();
     else if (what == "nodes") nodes();
     else if (what == "type2" || what == "type3") type(static_cast<uint32_t>(s_.n[what[4] - '0']));
     else if (what == "sig1" || what == "sig2") signature(s_.n[what[3] - '0']);
@@ -136,6 +137,14 @@ class Formatter {
         t_.add_name(known(name(NameKind::kHost, rank, 0), "?"), 120);
         first = false;
       }
+  }
+
+  /// " at lmp+0x1578 to 0x15a0"; nothing where that is not known.
+  void place() {
+    const char* at = name(NameKind::kPlace, s_.rank, 0);
+    if (at == nullptr || at[0] == 0) return;
+    t_.add(' ');
+    t_.add_name(at, 120);
   }
 
   void nodes() {

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a rank that is outside MPI is at work, without disturbing it: the kernel samples program counters of its thread
+// for some milliseconds (perf_event_open, user mode only). No signal, no stop; where the kernel does not permit it,
+// nothing is known. Helper thread of the rank's node.
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "detectors/hang/reader/snapshot.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr long kSampleNs = 1000000, kMilliseconds = 50;
+constexpr uint32_t kDataPages = 2, kMostSamples = 128;
+
+/// Program counters of that thread; returns how many.
+uint32_t sample(int32_t tid, uint64_t* counters) {
+  perf_event_attr attributes = {};
+  attributes.type = PERF_TYPE_SOFTWARE;
+  attributes.size = sizeof(attributes);
+  attributes.config = PERF_COUNT_SW_TASK_CLOCK;
+  attributes.sample_period = kSampleNs;
+  attributes.sample_type = PERF_SAMPLE_IP;
+  attributes.exclude_kernel = attributes.exclude_hv = 1;
+  const int fd = static_cast<int>(syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC));
+  if (fd < 0) return 0;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t bytes = (1 + kDataPages) * page, data_bytes = kDataPages * page;
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  uint32_t count = 0;
+  if (mapped != MAP_FAILED) {
+    const timespec time = {0, kMilliseconds * 1000000};
+    nanosleep(&time, nullptr);
+    const auto* head = static_cast<const perf_event_mmap_page*>(mapped);
+    const char* data = static_cast<const char*>(mapped) + page;
+    // 50 samples of 16 bytes: the ring does not come round.
+    const uint64_t end = __atomic_load_n(&head->data_head, __ATOMIC_ACQUIRE);
+    for (uint64_t at = 0; at + sizeof(perf_event_header) <= end && end <= data_bytes && count < kMostSamples;) {
+      perf_event_header record;
+      memcpy(&record, data + at, sizeof(record));
+      if (record.size < sizeof(record) || at + record.size > end) break;
+      if (record.type == PERF_RECORD_SAMPLE && record.size >= sizeof(record) + sizeof(uint64_t))
+        memcpy(&counters[count++], data + at + sizeof(record), sizeof(uint64_t));
+      at += record.size;
+    }
+    munmap(mapped, bytes);
+  }
+  close(fd);
+  return count;
+}
+
+/// One object file of the rank: what is mapped of it, and its name.
+struct Object {
+  uint64_t base, low, high;
+  char name[64];
+};
+
+/// One line of /proc/PID/maps. True: this is the file's mapping in which `address` lies, or an earlier one of it.
+bool read_line(const char* line, uint64_t address, Object* object) {
+  char* rest = nullptr;
+  const uint64_t low = strtoull(line, &rest, 16), high = *rest == '-' ? strtoull(rest + 1, &rest, 16) : 0;
+  const char* slash = strchr(rest, '/');
+  const char* field = strchr(rest + (*rest == ' '), ' ');
+  if (slash == nullptr || field == nullptr) return false;
+  const uint64_t offset = strtoull(field, nullptr, 16);
+  if (offset == 0) {  // the file's first one
+    object->base = low;
+    snprintf(object->name, sizeof(object->name), "%s", strrchr(slash, '/') + 1);
+  }
+  object->low = low;
+  object->high = high;
+  return address >= low && address < high;
+}
+
+/// The object file of that address. No stream: the helper may not need the program's heap.
+bool find_object(int32_t pid, uint64_t address, Object* object) {
+  char path[32], text[4096];
+  snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  size_t used = 0;
+  bool found = false;
+  for (ssize_t got = 1; got > 0 && !found;) {
+    got = read(fd, text + used, sizeof(text) - 1 - used);
+    used += got > 0 ? static_cast<size_t>(got) : 0;
+    text[used] = 0;
+    char* line = text;
+    for (char* end = strchr(line, '\n'); end != nullptr && !found; end = strchr(line, '\n')) {
+      *end = 0;
+      found = read_line(line, address, object);
+      line = end + 1;
+    }
+    used = static_cast<size_t>(text + used - line);
+    if (used + 1 >= sizeof(text)) break;  // a line longer than any
+    memmove(text, line, used);
+  }
+  close(fd);
+  return found && object->name[0] != 0;
+}
+
+/// The system call in which the thread sleeps; -1: in none, or not known.
+long system_call_of(int32_t pid, int32_t tid) {
+  char path[64], text[64];
+  snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+  if (fd >= 0) close(fd);
+  text[length > 0 ? length : 0] = 0;
+  return text[0] >= '0' && text[0] <= '9' ? strtol(text, nullptr, 10) : -1;
+}
+
+}  // namespace
+
+bool computing_place(const Watched& watched, char* text, uint32_t bytes) {
+  const ring::TraceBuffer* trace = first_trace(watched);
+  if (trace == nullptr) return false;
+  const int32_t tid = trace->tid;
+  uint64_t counters[kMostSamples];
+  const uint32_t count = sample(tid, counters);
+  Object object = {}, most = {};
+  uint32_t most_here = 0;
+  uint64_t low = 0, high = 0;
+  for (uint32_t i = 0; i < count && most_here * 2 <= count; ++i) {  // the object in which most of them lie
+    if (!find_object(watched.pid, counters[i], &object)) continue;
+    uint32_t here = 0;
+    uint64_t first = ~uint64_t{0}, last = 0;
+    for (uint32_t k = 0; k < count; ++k)
+      if (counters[k] >= object.low && counters[k] < object.high) {
+        ++here;
+        first = counters[k] < first ? counters[k] : first;
+        last = counters[k] > last ? counters[k] : last;
+      }
+    if (here <= most_here) continue;
+    most = object;
+    most_here = here;
+    low = first - object.base;
+    high = last - object.base;
+  }
+  if (most_here != 0 && low == high) snprintf(text, bytes, "at %s+0x%" PRIx64, most.name, low);
+  else if (most_here != 0) snprintf(text, bytes, "at %s+0x%" PRIx64 " to 0x%" PRIx64, most.name, low, high);
+  else if (const long number = system_call_of(watched.pid, tid); number >= 0)
+    snprintf(text, bytes, "asleep in system call %ld", number);
+  else return false;
+  return true;
+}
+
+}  // namespace resil::hang
