@@ -60,7 +60,7 @@ def build(mpi, programs, directory, parallel):
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
         compiler = ["mpicc." + mpi] if binding == "c" else ["mpifort." + mpi, "-ffree-line-length-none", "-fallow-argument-mismatch"]
-        command = [*compiler, "-g", "-O1", "-w", path, "-o", os.path.join(directory, name)]
+        command = [*compiler, "-g", "-O0", "-w", path, "-o", os.path.join(directory, name)]
         result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
         return name, some, marks, result
 
@@ -118,7 +118,8 @@ def judge(built, program, side, directory, result):
         row["right"] = bool((classes or logged | kinds) & program.classes)
         row["text"] = text[:600]
     else:
-        row["alarm"] = bool(classes or log or kinds or said or result.returncode != 0)
+        seen = len(reports.load(directory)) == program.ranks  # else the library was not there
+        row["alarm"] = bool(classes or log or kinds or said or result.returncode != 0 or not seen)
         if row["alarm"]:
             row["text"] = result.text()[:3000] + "\n" + text[:1000]
     return row
@@ -180,6 +181,9 @@ def table(rows):
 def campaign(options):
     """Runs it; the exit status is 1 if there was a word on a correct program."""
     jobs.require(f"mpirun.{options.mpi}", f"mpicc.{options.mpi}", f"mpifort.{options.mpi}", "addr2line")
+    if not options.native and not os.path.exists(jobs.library()):
+        print(f"{jobs.library()}: not there; build it, or set RESIL_TEST_LIBRARY")
+        return 2
     newest = options.mpi == "mpich" or jobs.openmpi_version() >= (5,)
     every = [program for program in mistakes.programs(newest)
              if (not options.family or any(word in f"{program.family}: {program.mistake}" for word in options.family))
