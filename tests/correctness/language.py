@@ -173,7 +173,8 @@ def fortran_declarations(binding):
 
 def source(binding, programs):
     """A source file with a routine for each of `programs` [(name, statements)], chosen by the first argument; and
-    {name: numbers of the lines that count}."""
+    {name: lines that count}, each as a list of numbers: its own, in Fortran that of the block's head, too: gfortran gives it
+    to calls in the block."""
     lines, marks = [], {}
 
     def add(text):
@@ -188,7 +189,7 @@ def source(binding, programs):
                 for text, counts in statement.lines("c", 2):
                     add(text)
                     if counts:
-                        marks[name].append(len(lines))
+                        marks[name].append([len(lines)])
             add("}")
         add("\nint main(int argc, char** argv) {\n  if (argc < 2) return 2;\n  MPI_Init(&argc, &argv);")
         for name, _ in programs:
@@ -198,7 +199,7 @@ def source(binding, programs):
 
     use = {"use_mpi": "  use mpi", "f08": "  use mpi_f08"}.get(binding)
     for name, statements in programs:
-        marks[name] = []
+        marks[name], heads = [], []
         add(f"subroutine {name}()")
         if use:
             add(use)
@@ -206,8 +207,12 @@ def source(binding, programs):
         for statement in statements:
             for text, counts in statement.lines("fortran", 2):
                 add(text)
+                if text.endswith(" then") or text.lstrip().startswith("do "):
+                    heads.append(len(lines))
+                elif text.lstrip().startswith("end "):
+                    heads.pop()
                 if counts:
-                    marks[name].append(len(lines))
+                    marks[name].append([len(lines), *heads[-1:]])
         add(f"end subroutine {name}\n")
     add("program correctness")
     if use:

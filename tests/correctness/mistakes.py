@@ -154,12 +154,14 @@ def completions():
         return [at(0, *((first, second) if wildcard_first else (second, first)), *wait),
                 at(1, call("Send", "a", 1, INT, 0, TAG, WORLD)), at(2, *sends)]
 
-    wait_all = wrong("Waitall", 2, Word("r", "r"), ALL_IGNORED)
+    def wait_all(mark):
+        return mark("Waitall", 2, Word("r", "r"), ALL_IGNORED)
+
     right = [call("Send", "a", 1, INT, 0, TAG + 1, WORLD)]
     for wildcard_first in (True, False):
         yield one("Waitall", f"wildcard and named receive, {'named last' if wildcard_first else 'named first'}", 3,
-                  set_of(wrong, wait_all, wildcard_first=wildcard_first, sends=[wrong("Send", "a", 1, INT, 0, TAG + 2, WORLD)]),
-                  set_of(call, wait_all, wildcard_first=wildcard_first, sends=right))
+                  set_of(wrong, wait_all(wrong), wildcard_first=wildcard_first, sends=[wrong("Send", "a", 1, INT, 0, TAG + 2, WORLD)]),
+                  set_of(call, wait_all(call), wildcard_first=wildcard_first, sends=right))
         yield one("Wait", f"wildcard and named receive, {'named last' if wildcard_first else 'named first'}", 3,
                   set_of(wrong, wrong("Wait", request(1), IGNORED), call("Wait", request(0), IGNORED), wildcard_first=wildcard_first, sends=[]),
                   set_of(call, call("Wait", request(1), IGNORED), call("Wait", request(0), IGNORED), wildcard_first=wildcard_first, sends=right))

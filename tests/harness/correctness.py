@@ -24,6 +24,9 @@ SUFFIX = {"c": ".c", "mpif": ".f90", "use_mpi": ".f90", "f08": ".f90"}
 SITE = re.compile(r"([\w.-]+)\+0x([0-9a-f]+)")
 
 
+BANNER = re.compile(r"resil: [\w, ]+ on \d+ ranks, .*; finished; reports in ")  # each run's last line
+
+
 class Built:
     """The executables: which one has a program, and which of its lines count."""
 
@@ -106,12 +109,13 @@ def judge(built, program, side, directory, result):
             findings += report.get("findings", [])
     kinds = {finding["kind"] for finding in findings}
     text += "\n".join(log) + "\n".join(finding["message"] + json.dumps(finding.get("evidence", {})) for finding in findings)
-    said = [line for line in result.stderr.decode(errors="replace").splitlines() if line.startswith("resil:")]
+    said = [line for line in result.stderr.decode(errors="replace").splitlines()
+            if line.startswith("resil:") and not BANNER.match(line)]
     row.update(classes=sorted(classes), confidence=confidence, logged=sorted(logged), kinds=sorted(kinds), after=after, withdrawn=withdrawn,
                said=len(said), finished=b"done" in result.stdout, timed_out=result.timed_out)
-    marks = set(built.marks[f"{program.name}_{side}"])
-    named = built.lines_of(executable, text)
-    row["line"], row["all_lines"] = bool(marks & named), marks <= named
+    lines = built.lines_of(executable, text)
+    named = [bool(lines.intersection(mark)) for mark in built.marks[f"{program.name}_{side}"]]
+    row["line"], row["all_lines"] = any(named), all(named)
     if side == "bad":
         words = classes or logged or kinds
         row["found"] = bool(classes) if program.expect == mistakes.HANGS else bool(words)
