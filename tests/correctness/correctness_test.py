@@ -17,10 +17,9 @@ from harness.main import run_checks  # noqa: E402
 
 LEAST = 2000  # programs, the corrected ones counted
 # (calls, mistake) of those that run here: one of each kind of mistake that is proved on any MPI.
-SAMPLE = (("Send and Recv", "tag"), ("Isend and Waitall", "source"), ("Ssend and Irecv", "ring of sends"),
-          ("Send and Probe", "communicator freed by the sender"), ("Ssend_init and Recv_init", "no receive"),
-          ("Allreduce, blocking", "skipped"), ("Bcast, nonblocking", "another communicator"), ("Reduce, blocking", "another root"),
-          ("Allgather, blocking", "after a receive"), ("Barrier, nonblocking", "order of two communicators"))
+SAMPLE = (("Send and Recv", "tag"), ("Ssend and Irecv", "ring of sends"), ("Send and Probe", "communicator freed by the sender"),
+          ("Ssend_init and Recv_init", "no receive"), ("Allreduce, blocking", "skipped"), ("Reduce, blocking", "another root"),
+          ("Barrier, nonblocking", "order of two communicators"))
 
 
 def complete():
@@ -42,7 +41,7 @@ def sample(mpi):
     lost = jobs.loses_messages(mpi)
     chosen = [program for program in mistakes.programs(newest) if (program.family, program.mistake) in SAMPLE
               and not (lost and program.ranks > 2)]
-    assert len(chosen) >= (8 if lost else 2 * len(SAMPLE)), [program.name for program in chosen]
+    assert len(chosen) >= (6 if lost else 2 * len(SAMPLE)), [program.name for program in chosen]
     options = argparse.Namespace(mpi=mpi, native=False)
     built = correctness.build(mpi, chosen, jobs.scratch("correctness-build-"), 2)
     assert not built.failed, built.failed
