@@ -113,7 +113,9 @@ void prepare_plan(Plan& plan, const Event& e) {
   const OpKind op = plan.reduces ? plan.reduction.op : OpKind::kNone;
   const bool rooted = !plan.intercomm && has_root(plan.form);
   const int32_t root = rooted ? e.peer : -1;
-  plan.name.calls = ledger::calls_roll(*e.comm, e.sequence, e.id, plan.intercomm ? OpKind::kNone : op, root);
+  plan.name.calls =
+      ledger::calls_roll(e.comm->index, plan.name.base, e.sequence, static_cast<uint16_t>(call_info(e.id).plain),
+                         plan.intercomm ? OpKind::kNone : op, root);
   plan.name.type = common_type(plan);
   if (plan.moves || plan.persistent)
     ledger::calls_note({plan.name.comm, plan.name.bytes, plan.name.tag, root, static_cast<uint16_t>(plan.name.id),
@@ -259,6 +261,7 @@ bool prepare() {
 }
 
 void connect() {
+  ledger::calls_concurrent = ledger::concurrent();
   agreement_connect();
   sums_connect();
 }

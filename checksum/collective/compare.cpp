@@ -33,9 +33,9 @@ Record make_record(const Plan& plan, Space space, uint64_t bytes, uint64_t diges
                    plan.name.tag,
                    static_cast<uint16_t>(plan.name.id),
                    static_cast<uint8_t>(space),
-                   static_cast<uint8_t>(repeated ? ledger::kUnordered : 0)};
-  record.upper = plan.name.calls;
-  record.lower = type;
+                   static_cast<uint8_t>(repeated ? ledger::kUnordered : 0),
+                   plan.name.calls,
+                   type};
   if (reason != Reason::kNone) [[unlikely]] {
     record.digest = static_cast<uint64_t>(reason);
     record.flags |= ledger::kUnchecked;

@@ -25,16 +25,8 @@ namespace {
 
 namespace text = messages::checksum;
 
-constexpr uint32_t kCalled = 1024, kTold = 64;
+constexpr uint32_t kTold = 64;
 
-struct Rolling {
-  uint64_t comm;  ///< id
-  uint64_t hash;
-};
-
-Rolling* rolling;  // by index of the communicator; its collective calls have an order
-Called* called;
-uint64_t called_count;
 SpinLock lock;
 uint64_t told[kTold];
 uint32_t told_count;
@@ -154,26 +146,18 @@ void say(const CallsDiffer& d) {
 
 }  // namespace
 
+Rolling* rolling;
+Called* called;
+uint64_t called_count;
+bool calls_concurrent = true;
+
 bool calls_create() {
-  rolling = memory::map_array<Rolling>(runtime.comm_count + 1);
+  rolling = memory::map_array<Rolling>(runtime.comm_count + 64);
   called = memory::map_array<Called>(kCalled);
   return rolling != nullptr && called != nullptr;
 }
 
-uint16_t calls_roll(const CommInfo& comm, uint64_t sequence, CallId id, OpKind op, int32_t root) {
-  if (comm.index >= runtime.comm_count) return 0;
-  Rolling& one = rolling[comm.index];
-  if (one.comm != comm.ring->id) [[unlikely]]
-    one = {comm.ring->id, 0};
-  const uint64_t call = static_cast<uint64_t>(call_info(id).plain) | uint64_t{static_cast<uint8_t>(op)} << 16 |
-                        uint64_t{static_cast<uint32_t>(root)} << 24;
-  one.hash = (one.hash ^ call) * 0x9e3779b97f4a7c15 + sequence;
-  one.hash ^= one.hash >> 29;
-  const auto folded = static_cast<uint16_t>(one.hash >> 13);
-  return folded != 0 ? folded : 1;
-}
-
-void calls_note(const Called& one) {
+void calls_note_slowly(const Called& one) {
   CallsGuard guard;
   called[called_count++ % kCalled] = one;
 }

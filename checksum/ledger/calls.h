@@ -34,9 +34,43 @@ struct Called {
 };
 
 bool calls_create();
+struct Rolling {
+  uint64_t comm;  ///< id
+  uint64_t hash;
+};
+constexpr uint32_t kCalled = 1024;
+extern Rolling* rolling;  ///< by index of the communicator, whose collective calls have an order; of calls_roll()
+extern Called* called;  ///< the last ones; of calls_note()
+extern uint64_t called_count;
+extern bool calls_concurrent;  ///< several threads may note calls
+
 /// The next collective call of a communicator, data or not, in its order. Returns Record::upper of it.
-uint16_t calls_roll(const CommInfo& comm, uint64_t sequence, CallId id, OpKind op, int32_t root);
-void calls_note(const Called& called);  ///< among the last 1,024
+[[gnu::always_inline]] inline uint16_t calls_roll(uint32_t index, uint64_t comm, uint64_t sequence, uint16_t plain,
+                                                  OpKind op, int32_t root) {
+  Rolling& one = rolling[index];
+  uint64_t hash = one.comm == comm ? one.hash : 0;
+  const uint64_t call = plain | uint64_t{static_cast<uint8_t>(op)} << 16 | uint64_t{static_cast<uint32_t>(root)} << 24;
+  hash = (hash ^ call) * 0x9e3779b97f4a7c15 + sequence;
+  hash ^= hash >> 29;
+  one.comm = comm;
+  one.hash = hash;
+  return static_cast<uint16_t>(hash >> 13) | 1;
+}
+void calls_note_slowly(const Called& one);
+[[gnu::always_inline]] inline void calls_note(const Called& one) {  ///< among the last 1,024
+  if (calls_concurrent) [[unlikely]]
+    return calls_note_slowly(one);
+  Called& to = called[called_count++ % kCalled];
+  to.comm = one.comm;
+  to.bytes = one.bytes;
+  to.tag = one.tag;
+  to.root = one.root;
+  to.call = one.call;
+  to.calls = one.calls;
+  to.type = one.type;
+  to.op = one.op;
+  to.known = true;
+}
 Called calls_find(uint64_t comm, uint32_t tag);
 
 inline bool same_call(uint16_t a, uint16_t b) {

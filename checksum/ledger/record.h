@@ -53,9 +53,12 @@ struct Record {
 
   Record() = default;
   Record(uint64_t in_comm, uint64_t in_digest, uint64_t in_bytes, uint64_t in_site, uint32_t in_tag, uint16_t in_call,
-         uint8_t in_space, uint8_t in_flags)
-      : comm(in_comm), digest(in_digest), bytes(in_bytes & kLowMask), upper(0), site(in_site & kLowMask), lower(0),
-        tag(in_tag), call(in_call), space(in_space), flags(in_flags) {}
+         uint8_t in_space, uint8_t in_flags, uint64_t in_upper = 0, uint64_t in_lower = 0)
+      : comm(in_comm), digest(in_digest), tag(in_tag), call(in_call), space(in_space), flags(in_flags) {
+    // As words: fields of bits would be put in one by one.
+    set_word(2, (in_bytes & kLowMask) | in_upper << kLowBits);
+    set_word(3, (in_site & kLowMask) | in_lower << kLowBits);
+  }
 
   /// Type signature of a message (shim/model/datatype/signature.h); 0: goes with any.
   uint32_t type() const { return static_cast<uint32_t>(upper << 16 | lower); }
@@ -63,6 +66,9 @@ struct Record {
     upper = type >> 16;
     lower = type & 0xffff;
   }
+
+ private:
+  void set_word(int word, uint64_t value) { memcpy(reinterpret_cast<char*>(this) + 8 * word, &value, sizeof(value)); }
 };
 static_assert(sizeof(Record) == 40);
 
