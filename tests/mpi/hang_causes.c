@@ -21,6 +21,13 @@
 //
 // amounts        MPI_Gather of 4 bytes at the root, rank 1 gives one
 //
+// Rank 1 waits for a message of rank 0, tag 8, on a communicator in which ranks are numbered the other way round:
+// near_tag       rank 0 has sent tag 9 there          near_comm      it has sent tag 8 on MPI_COMM_WORLD
+// near_rank      rank 1 waits for rank 0 of that communicator, which is another rank; rank 0 has sent on MPI_COMM_WORLD
+// near_asleep    rank 0 has made a persistent send and has not started it
+// near_receive   rank 1 sends synchronously; rank 0 has made a persistent receive and has not started it
+// near_wait      as near_tag, by MPI_Irecv and MPI_Wait
+//
 // Right: v_late the same collectives, rank 1 comes SECONDS late, and gets no data
 //
 // Right, all of these (both ranks free, with something pending):
@@ -228,6 +235,31 @@ static void amounts(void) {
   CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
 }
 
+static void near_miss(const char* kind) {
+  MPI_Comm turned;
+  MPI_Request request, asleep = MPI_REQUEST_NULL;
+  CHECK(MPI_Comm_split(MPI_COMM_WORLD, 0, size - me, &turned) == MPI_SUCCESS);
+  const int there = size - 1 - me, zero = is(kind, "near_rank") ? 0 : size - 1;  // rank 0 of the world is the last one
+  CHECK(there == 0 || me != size - 1);
+  ready();
+  if (me == 0) {
+    if (is(kind, "near_tag") || is(kind, "near_wait")) send(size - 2, 9, turned);
+    if (is(kind, "near_comm") || is(kind, "near_rank")) send(1, 8, MPI_COMM_WORLD);
+    if (is(kind, "near_asleep")) CHECK(MPI_Send_init(out, 4, MPI_BYTE, size - 2, 8, turned, &asleep) == MPI_SUCCESS);
+    if (is(kind, "near_receive")) CHECK(MPI_Recv_init(in, 4, MPI_BYTE, size - 2, 8, turned, &asleep) == MPI_SUCCESS);
+  } else if (me == 1) {
+    if (is(kind, "near_wait")) {
+      CHECK(MPI_Irecv(in, 4, MPI_BYTE, zero, 8, turned, &request) == MPI_SUCCESS);
+      CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    } else if (is(kind, "near_receive")) {
+      CHECK(MPI_Ssend(out, 4, MPI_BYTE, zero, 8, turned) == MPI_SUCCESS);
+    } else {
+      receive(zero, 8, turned);
+    }
+  }
+  CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+}
+
 int main(int argc, char** argv) {
   const double seconds = argc > 2 ? atof(argv[2]) : 0;
   alarm(60 + (unsigned)seconds);
@@ -238,6 +270,7 @@ int main(int argc, char** argv) {
   if (!strncmp(argv[1], "left_", 5)) left(argv[1]);
   else if (!strncmp(argv[1], "free_", 5)) freed(argv[1], seconds);
   else if (!strncmp(argv[1], "v_", 2)) vectors(argv[1], seconds);
+  else if (!strncmp(argv[1], "near_", 5)) near_miss(argv[1]);
   else if (is(argv[1], "amounts")) amounts();
   else CHECK(!"known kind");
   CHECK(MPI_Finalize() == MPI_SUCCESS);

@@ -40,6 +40,15 @@ WRONG = {
                           ("sparse", "MPI_Wait for call"))},
     "amounts": (2, "collective_mismatch", ["In call 2 rank 1 has another amount: MPI_Gather, root 0, 1 bytes",
                                            "have not returned from it"]),
+    **{f"near_{name}": (3 if name == "rank" else 2, found, words) for name, found, words in (
+        ("tag", "unmatched_message", ["1 message from rank 0 to rank 1, tag 9, on MPI_Comm_split", "sent at hang_causes"]),
+        ("comm", "unmatched_message", ["1 message from rank 0 to rank 1, tag 8, on MPI_COMM_WORLD, sent at hang_causes"]),
+        ("rank", "deadlock", ["from rank 2, tag 8, on MPI_Comm_split",
+                              "1 message from rank 0 to rank 1, tag 8, on MPI_COMM_WORLD, sent at hang_causes"]),
+        ("asleep", "deadlock", ["a persistent send from rank 0 to rank 1, tag 8, on MPI_Comm_split", "made at hang_causes",
+                                "is not started"]),
+        ("receive", "deadlock", ["a persistent receive of rank 0 from rank 1, tag 8, on MPI_Comm_split", "made at hang_causes"]),
+        ("wait", "unmatched_message", ["MPI_Wait for MPI_Irecv from rank 0, tag 8", "(started at hang_causes"]))},
 }
 VERIFIED = {"amounts"}  # all others are proved
 OPENMPI_ALONE = {"amounts"}  # MPICH returns

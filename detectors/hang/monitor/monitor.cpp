@@ -87,6 +87,10 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
         monitor->compared_at = monotonic_seconds();
       }
       return mismatch_collect(*monitor->root.mismatch, watch.watched, watch.count, text, room_bytes);
+    case Round::kSearch:
+      return sizeof(FoundMessage) * search(watch.watched, watch.count, static_cast<const SearchQuestion*>(request),
+                                           bytes / sizeof(SearchQuestion), static_cast<FoundMessage*>(room),
+                                           room_bytes / sizeof(FoundMessage));
     case Round::kUnmatched:
       monitor->counted = true;
       return unmatched_collect(watch.watched, watch.count, text, room_bytes);

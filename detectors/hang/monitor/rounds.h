@@ -17,7 +17,31 @@ enum class Round : uint16_t {
   kNames,  ///< request: NameQuestion[]; answer: NameAnswer[]
   kMismatch,  ///< mismatch.h
   kUnmatched,  ///< mismatch.h, at the end of the job
+  kSearch,  ///< request: SearchQuestion[]; answer: FoundMessage[]
 };
+
+/// A receive of `receiver` that waits for `sender` (or kAnySource) with `tag` (or kAnyTag); or a send of `sender`.
+struct SearchQuestion {
+  int32_t receiver, sender, tag;
+  uint32_t of_send;
+};
+
+enum class FoundKind : uint8_t {
+  kSent,
+  kReceived,  ///< or asked for: receives posted and messages taken
+  kAsleep,  ///< a persistent send that is not active; of a send: receive
+};
+
+/// Messages to that receiver, and from that sender with that tag, on any communicator: what one rank knows of them.
+struct FoundMessage {
+  uint64_t comm, count;
+  uint64_t site;  ///< of the last send, or where the request was made; 0: not known
+  int32_t source, destination, tag;  ///< world ranks
+  uint32_t question;  ///< index
+  FoundKind kind;
+  uint8_t reserved[7];
+};
+static_assert(sizeof(FoundMessage) == 48);
 
 enum class Order : uint16_t { kAbort = 100 };
 

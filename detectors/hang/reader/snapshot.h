@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "detectors/hang/monitor/rounds.h"
 #include "detectors/hang/reader/rank_state.h"
 
 namespace resil::hang {
@@ -69,6 +70,10 @@ constexpr uint32_t kStateRoom = 17 << 10;
 /// This node's share of the answers, see Answer. Returns how many; what finds no room is left out.
 uint32_t answer(Watched* watched, uint32_t count, const Question* questions, uint32_t question_count, Answer* answers,
                 uint32_t room);
+
+/// What this node knows of messages like those that somebody waits for; returns how many. Hints, see search.cpp.
+uint32_t search(const Watched* watched, uint32_t count, const SearchQuestion* questions, uint32_t question_count,
+                FoundMessage* messages, uint32_t room);
 
 /// The trace buffer of the first thread that called MPI; null when the ring makes no sense.
 const ring::TraceBuffer* first_trace(const Watched& watched);

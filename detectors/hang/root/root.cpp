@@ -218,15 +218,27 @@ void explain_verdict(Root& root) {
   }
 }
 
+/// The verdict stands: words, files, action.
+Ask tell(Root& root) {
+  explain_verdict(root);
+  if (root.names.missing) return ask_names(root, Phase::kNaming);
+  publish(root);
+  return next_round(root);
+}
+
 Ask decide(Root& root) {
   names_forget(root.names);
   const double now = monotonic_seconds();
   if (judged(root, now) ? was_published(*root.control, root.verdict) : !quiet_notice(root, now, &root.verdict))
     return next_round(root);
-  explain_verdict(root);
-  if (root.names.missing) return ask_names(root, Phase::kNaming);
-  publish(root);
-  return next_round(root);
+  if (const uint32_t count = near_miss_questions(root.verdict, root.searches); count != 0)
+    return ask(root, Phase::kSearching, Round::kSearch, root.searches, count * sizeof(root.searches[0]));
+  return tell(root);
+}
+
+Ask search_came(Root& root, const void* merged, uint32_t bytes) {
+  add_near_misses(static_cast<const FoundMessage*>(merged), bytes / sizeof(FoundMessage), &root.verdict);
+  return tell(root);
 }
 
 Ask states_came(Root& root, const void* merged, uint32_t bytes) {
@@ -428,8 +440,8 @@ void root_end(Root& root) {
 Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
                   uint32_t count) {
   if (kind == Round::kSummary) note_silence(root, unanswered, count, monotonic_seconds());
-  constexpr Round kAwaited[] = {Round::kNone,  Round::kSummary,  Round::kStates, Round::kAnswers,  Round::kStates,
-                                Round::kNames, Round::kMismatch, Round::kNames,  Round::kUnmatched};
+  constexpr Round kAwaited[] = {Round::kNone,  Round::kSummary,  Round::kStates, Round::kAnswers,   Round::kStates,
+                                Round::kNames, Round::kMismatch, Round::kNames,  Round::kUnmatched, Round::kSearch};
   if (kind != kAwaited[static_cast<size_t>(root.phase)]) return {Round::kNone, nullptr, 0};  // too late
   switch (root.phase) {
     case Phase::kIdle: break;
@@ -439,6 +451,7 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
     case Phase::kReading:
     case Phase::kConfirming: return states_came(root, merged, bytes);
     case Phase::kCounting: return answers_came(root, merged, bytes);
+    case Phase::kSearching: return search_came(root, merged, bytes);
     case Phase::kNaming:
     case Phase::kNamingMismatch:
       names_learn(root.names, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer));
@@ -457,6 +470,7 @@ Ask root_refused(Root& root) {
     case Phase::kReading: return next_round(root);
     case Phase::kCounting:
     case Phase::kConfirming: return decide(root);
+    case Phase::kSearching: return tell(root);
     case Phase::kNaming:
     case Phase::kNamingMismatch: return publish_named(root);
     case Phase::kComparing:

@@ -12,6 +12,7 @@
 #include "detectors/hang/monitor/wireup.h"
 #include "detectors/hang/overlay/overlay.h"
 #include "detectors/hang/root/names.h"
+#include "detectors/hang/root/near_miss.h"
 #include "detectors/hang/stats/adaptive_timeout.h"
 #include "detectors/hang/stats/snapshot.h"
 #include "detectors/hang/stats/watch.h"
@@ -69,6 +70,7 @@ enum class Phase : uint8_t {
   kComparing,  ///< collectives
   kNamingMismatch,  ///< the names in a verdict about these
   kBalancing,  ///< unmatched messages, at the end
+  kSearching,  ///< messages like those that the verdict misses
 };
 
 /// A question to all nodes; kNone: none, the chain is over.
@@ -117,6 +119,7 @@ struct Root {
   uint64_t wanted[kMostWanted];  ///< of which the next states tell who has freed them
   uint32_t wanted_count;
   NameList names;
+  SearchQuestion searches[kMostSearches];
   Verdict verdict;  ///< the last one
   Verdict amounts;  ///< the last one about amounts that differ: suspected, until MPI fails in that call
   Explanation explanation;  ///< its words

@@ -84,6 +84,7 @@ class Formatter {
     else if (what == "ranks" || what == "others") ranks(what == "ranks" ? s_.ranks : s_.others);
     else if (what == "ids") add_ranks(t_, s_.ranks);
     else if (what == "comm") comm(s_.comm);
+    else if (what == "tag") t_.add("%d", static_cast<int>(static_cast<int64_t>(s_.n[2])));
     else if (what == "hex") t_.add("%016" PRIx64, s_.comm);
     else if (what == "call") call(s_.call);
     else if (what == "for") call(s_.wait.part.call);
@@ -191,7 +192,10 @@ class Formatter {
       t_.add("%s %" PRIu64 " of ", (part.flags & kPersistentPart) != 0 ? "start" : "call", part.sequence);
     call(by_request ? part.call : of.call);
     switch (part.kind) {
-      case PartKind::kCollective: t_.add(" on "); return comm(part.comm);
+      case PartKind::kCollective:
+        t_.add(" on ");
+        comm(part.comm);
+        return started(by_request);
       case PartKind::kSend: t_.add(" of %" PRIu64 " byte%s to ", part.bytes, part.bytes == 1 ? "" : "s"); break;
       case PartKind::kReceive:
       case PartKind::kProbe: t_.add(" from "); break;
@@ -202,6 +206,17 @@ class Formatter {
     else if (part.tag != kOtherTags) t_.add(", tag %d", part.tag);
     t_.add(", on ");
     comm(part.comm);
+    started(by_request);
+  }
+
+  /// Where the request was, that the call waits for.
+  void started(bool by_request) {
+    const uint64_t address = s_.wait.part.site;
+    const char* place = by_request && address != 0 ? name(NameKind::kSite, s_.wait.rank, address) : nullptr;
+    if (place == nullptr || place[0] == 0) return;
+    t_.add(" (started at ");
+    t_.add_name(place, 96);
+    t_.add(')');
   }
 
   /// "4-byte signed integers"
