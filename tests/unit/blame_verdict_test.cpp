@@ -44,6 +44,44 @@ TEST_CASE("blame: full: completed before the data landed, proved by the data tha
   CHECK(std::string(f.kind) == "message_corrupted");
 }
 
+TEST_CASE("blame: types that differ are the program's mistake; a record that was damaged on its way is corruption") {
+  constexpr uint32_t kInts = 0x104, kFloats = 0x304;
+  for (const bool damaged : {false, true}) {
+    Job job(false);
+    const std::string text = data(1);
+    const View v = view(text.data(), text.size());
+    Record sent = {99, view_digest(v, v.bytes), v.bytes, 0x1000, 7, static_cast<uint16_t>(CallId::kMPI_Send), 0, 0};
+    sent.set_type(kInts);
+    be_rank(0);
+    blame::sent(1, 0, sent, v);
+    be_rank(1);
+    Record own = {99, sent.digest, v.bytes, 0x2000, 7, static_cast<uint16_t>(CallId::kMPI_Recv), 0, 0};
+    own.set_type(damaged ? kInts : kFloats);
+    Record arrived = sent;
+    arrived.set_type(damaged ? kInts ^ 0x200 : kInts);
+    blame::open_case(thread_state, peers[0], arrived, 0, own, 0);
+    Job::run();
+    const Finding& f = Job::only();
+    CHECK(std::string(f.kind) == (damaged ? "message_corrupted" : "call_mismatch"));
+    CHECK(f.confidence == Confidence::kProved);
+    CHECK(ledger::coverage.mismatches == (damaged ? 1 : 0));
+    if (damaged) CHECK(contains(f.message, "the record of this message was damaged"));
+    else CHECK(contains(f.message, "4-byte floating-point numbers; rank 0 calls MPI_Send, 4-byte signed integers"));
+  }
+}
+
+TEST_CASE("blame: other bytes are corruption, whatever the types") {
+  Job job(false);
+  const Job::Sent s = job.send(data(1));
+  Job::Received r = Job::receive(data(2), data(3));
+  Record sent = s.record;
+  sent.set_type(0x104);
+  r.record.set_type(0x304);
+  blame::open_case(thread_state, peers[0], sent, s.ordinal, r.record, r.evidence);
+  Job::run();
+  CHECK(std::string(Job::only().kind) == "message_corrupted");
+}
+
 TEST_CASE("blame: full: early completion is proved without the sender") {
   Job job(true);
   answers = false;

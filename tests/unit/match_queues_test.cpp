@@ -84,6 +84,37 @@ int next_rank = 1;
 
 }  // namespace
 
+TEST_CASE("types: a difference unless one side goes with any, or nothing was sent; also against a queue, plainly") {
+  constexpr uint32_t kInts = 0x104, kFloats = 0x304;
+  auto typed = [](uint64_t digest, uint32_t type, uint64_t bytes = 8) {
+    Record record = {0xc0ffee, digest, bytes, 0, 1, 0, static_cast<uint8_t>(Space::kMessage), 0};
+    record.set_type(type);
+    return record;
+  };
+  Peer peer = fresh(1);
+  Pair pair = {peer, 0, {}};
+  auto both = [&](const Record& sent, const Record& received) {
+    pair.found.clear();
+    pair.sent(sent);
+    if (!expect_plain(peer, std::bit_cast<PlainRecord>(received))) pair.received(received);
+    pair.received(received);
+    pair.sent(sent);
+    return pair.found.size();
+  };
+  CHECK(both(typed(1, kInts), typed(1, kInts)) == 0);
+  CHECK(both(typed(1, 0), typed(1, kInts)) == 0);
+  CHECK(both(typed(1, kInts), typed(1, 0)) == 0);
+  CHECK(both(typed(1, kInts, 0), typed(1, kFloats, 0)) == 0);
+  REQUIRE(both(typed(1, kInts), typed(1, kFloats)) == 2);
+  CHECK(pair.found[0].calls);
+  CHECK(pair.found[1].calls);
+  REQUIRE(both(typed(1, kInts), typed(2, kFloats)) == 2);
+  CHECK(!pair.found[0].calls);  // bytes differ: damage, whatever the types
+  REQUIRE(both(typed(1, 0x80000001), typed(1, 0x80010001)) == 2);  // the halves lie apart
+  REQUIRE(both(typed(1, 0x80000001), typed(1, 0x80000002)) == 2);
+  CHECK(coverage.checked_messages == 8);
+}
+
 TEST_CASE("packets of a lane meet in order, lanes in any order") {
   for (unsigned seed = 0; seed < 60; ++seed) {
     Peer peer = fresh(next_rank++);
