@@ -39,9 +39,10 @@ def targets():
 
 
 def sources():
-    """What the program of the test `fuzz_corpora` is made of, but for its main function."""
+    """What the program of the test `fuzz_corpora` is made of, but for its main function; the library's files, of which it takes
+    what it needs, among them."""
     done = subprocess.run(["ninja", "-C", BUILD, "-t", "inputs", "tests/fuzz/fuzz_replay"], stdout=subprocess.PIPE, text=True, check=False)
-    names = [line for line in done.stdout.splitlines() if line.endswith(".cpp") and not line.endswith("/replay.cpp")]
+    names = [line for line in done.stdout.splitlines() if line.endswith(".cpp") and not line.endswith(("/replay.cpp", "/variant.cpp"))]
     if not names:
         raise Unavailable("no configured build: meson setup build && ninja -C build libresil.so")
     return [os.path.realpath(os.path.join(BUILD, name)) for name in names] + [os.path.join(FUZZ, "fuzzer.cpp")]
@@ -78,7 +79,11 @@ def build(jobs=1):
             raise Unavailable("the fuzzers do not compile")
     program = os.path.join(OUT, "fuzzer")
     if changed or not os.path.exists(program):
-        done = subprocess.run([clang, "-fsanitize=fuzzer," + CHECKS, *objects, "-o", program, "-ldl", "-lpthread"], check=False)
+        archive, tests = os.path.join(OUT, "library.a"), [path for path in objects if os.path.basename(path).startswith("tests_")]
+        if os.path.exists(archive):
+            os.remove(archive)
+        subprocess.run(["ar", "rcs", archive, *(path for path in objects if path not in tests)], check=True)
+        done = subprocess.run([clang, "-fsanitize=fuzzer," + CHECKS, *tests, archive, "-o", program, "-ldl", "-lpthread"], check=False)
         if done.returncode != 0:
             raise Unavailable("the fuzzers do not link (Debian: libclang-rt-14-dev)")
     return program
