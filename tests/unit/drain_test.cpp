@@ -67,6 +67,8 @@ bool match_queues_pair_leftovers(Peer&, Difference*) {
   return false;
 }
 void raise_difference(Thread&, Peer&, const Difference&) {}
+bool match_queues_take_unanswered(Peer&, Record*, Record*, bool*) { return false; }
+void calls_differ(const CallsDiffer&) {}
 void flush(Thread&) {}
 void progress(Thread&) {
   now += 1e-6;
@@ -94,6 +96,9 @@ void settle(Thread&, double seconds) {
 namespace collective {
 uint64_t unverified() { return in_collectives + disagreements; }
 uint64_t agreement_pending() { return disagreements; }
+void progress(Thread&) {}
+uint32_t sums_awaited(int32_t*, uint32_t) { return 0; }
+ledger::Peer* sums_take_unanswered(bool (*)(const ledger::Peer&), Name*) { return nullptr; }
 void agreement_end(Thread&) {
   decided += disagreements;
   disagreements = 0;
