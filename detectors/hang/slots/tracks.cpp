@@ -73,24 +73,29 @@ uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
   return signature_pack(made);
 }
 
-uint32_t common_type(Event& e, Kind kind, uint64_t signature) {
-  const uint64_t bytes = signature >> 36;  // significant here, of this communicator's own group, the same everywhere
-  if (bytes == 0 || bytes >= kExactBytes || backend->types == nullptr) return kAnySignature;
-  const DataArgument* side = &e.send;
-  switch (kind) {
-    case Kind::kBcast:
-    case Kind::kReduce:
-    case Kind::kAllreduce:
-    case Kind::kScan:
-    case Kind::kReduceScatterBlock: break;
-    case Kind::kAllgather:
-    case Kind::kAlltoall: side = &e.receive; break;
-    case Kind::kGather: side = is_root(e, members_of(*e.comm)) ? &e.receive : &e.send; break;
-    case Kind::kScatter: side = is_root(e, members_of(*e.comm)) ? &e.send : &e.receive; break;
-    default: return kAnySignature;
-  }
-  const TypeMap* map = type_map(*e.thread, side->type);
+/// A datatype that was not used lately, a mixture, or a call whose root has its data elsewhere.
+[[gnu::noinline]] static uint32_t common_type_slow(Event& e, Kind kind, uint64_t bytes) {
+  const bool root = (kind == Kind::kGather || kind == Kind::kScatter) && is_root(e, members_of(*e.comm));
+  const bool received = kind == Kind::kAllgather || kind == Kind::kAlltoall || (kind == Kind::kGather && root) ||
+                        (kind == Kind::kScatter && !root);
+  if (backend->types == nullptr) return kAnySignature;
+  const TypeMap* map = type_map(*e.thread, received ? e.receive.type : e.send.type);
   return map != nullptr ? type_signature(*map, bytes) : kAnySignature;
+}
+
+uint32_t common_type(Event& e, Kind kind, uint64_t signature) {
+  constexpr auto bit = [](Kind of) { return uint32_t{1} << static_cast<unsigned>(of); };
+  constexpr uint32_t kOne = bit(Kind::kBcast) | bit(Kind::kReduce) | bit(Kind::kAllreduce) | bit(Kind::kScan) |
+                            bit(Kind::kReduceScatterBlock),
+                     kOther = bit(Kind::kAllgather) | bit(Kind::kAlltoall) | bit(Kind::kGather) | bit(Kind::kScatter);
+  static_assert(static_cast<unsigned>(Kind::kFinalize) < 32);
+  const uint64_t bytes = signature >> 36;  // significant here, of this communicator's own group, the same everywhere
+  if (bytes - 1 >= kExactBytes - 1 || ((kOne | kOther) & bit(kind)) == 0) return kAnySignature;
+  if (kOne & bit(kind)) [[likely]]
+    if (const TypeMap* map = type_map_cached(*e.thread, e.send.type);
+        map != nullptr && map->signature != kMixedSignature)
+      return map->signature;
+  return common_type_slow(e, kind, bytes);
 }
 
 uint64_t count_collective(uint32_t comm_index, uint64_t signature, uint32_t type) {
