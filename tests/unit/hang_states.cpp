@@ -152,6 +152,22 @@ Membership& World::membership(int32_t rank, uint64_t id) {
   abort();
 }
 
+Part& World::frees(int32_t rank, uint64_t id, uint8_t flags) {
+  Rank& r = ranks[static_cast<size_t>(rank)];
+  const Membership was = membership(rank, id);
+  Part part = make(PartKind::kFreed, id);
+  part.flags = flags;
+  part.call = kBarrierCall;  // any name will do
+  part.peer = was.rank;
+  part.tag = was.size;
+  part.ordinal = static_cast<uint32_t>(was.remote_size);
+  part.sequence = was.sequence + 1;
+  part.site = 0x7000;
+  std::erase_if(r.comms, [id](const Membership& membership) { return membership.comm == id; });
+  r.parts.push_back(part);
+  return r.parts.back();
+}
+
 ThreadWait& World::block(int32_t rank, uint16_t call, const std::vector<Part>& parts, WaitKind kind) {
   Rank& r = ranks[static_cast<size_t>(rank)];
   r.activity = RankActivity::kBlocked;

@@ -91,6 +91,8 @@ struct World {
   void comm(uint64_t id, const std::vector<int32_t>& members);
   void intercomm(uint64_t id, const std::vector<int32_t>& one, const std::vector<int32_t>& other);
   Membership& membership(int32_t rank, uint64_t comm);
+  /// The rank frees it, by its next call there.
+  Part& frees(int32_t rank, uint64_t comm, uint8_t flags = 0);
   Count& count(uint64_t comm, int32_t owner, int32_t peer, int32_t tag) { return counts[{owner, comm, peer, tag}]; }
   void sent(int32_t from, int32_t to, int32_t tag, uint64_t messages = 1, uint64_t comm = kWorld) {
     count(comm, from, to, tag).sent += messages;
