@@ -89,6 +89,8 @@ def main(kind, depfile, folder, *words):
     at = words.index("WITH")
     outputs, groups = words[:at], parts(words[at:])
     os.makedirs(folder, exist_ok=True)
+    # A precompiled header is not the same bytes twice; from the cache it is, and what includes it is found there, too.
+    os.environ.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros,include_file_mtime,include_file_ctime")
     seen, objects, programs = {}, [], list(outputs)
     for command, sources, link in groups:
         for source in sources:
