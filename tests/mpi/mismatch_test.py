@@ -98,10 +98,11 @@ def main(build, mpi):
         program = [os.path.join(build, f"mismatch.{mpi}"), kind]
 
         def run(preload):
-            # Open MPI 4.1.4's launcher itself crashes after such an end, in one of five runs, with the library or without.
-            for _ in range(12):
+            # Two ranks: where several fail at once, Open MPI 4.1.4's launcher itself crashes in one of five runs, with the
+            # library or without, and leaves ranks behind.
+            for _ in range(3):
                 directory = os.path.join(jobs.scratch(), "report")
-                result = jobs.run(mpi, ranks, program, env=settings if preload else None, preload=preload, directory=directory)
+                result = jobs.run(mpi, 2, program, env=settings if preload else None, preload=preload, directory=directory)
                 if b"PMIx_server_finalize" not in result.stderr:
                     break
             return directory, result
@@ -133,7 +134,7 @@ def main(build, mpi):
     if mpi == "openmpi":
         checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in PROVED]
         checks += [(f"suspected: {kind}", lambda kind=kind: suspected(kind)) for kind in SUSPECTED]
-        checks += [("over nodes: MPI fails", lambda: ended("truncate", differ, {"RESIL_NODE_RANKS": "2"})),
+        checks += [("over nodes: MPI fails", lambda: ended("truncate", differ, {"RESIL_NODE_RANKS": "1"})),
                    ("over nodes: operator", lambda: proved("operator", True)), ("over nodes: order", lambda: proved("order", True))]
     else:
         checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in ("operator", "operation", "order")]

@@ -306,10 +306,19 @@ bool next_mismatch(Root& root, bool found) {
   return found;
 }
 
+/// When the job ends, a call is told once, though more ranks may come to it, and fail in it, while the first one waits.
+bool said_at_end(Root& root, const Verdict& verdict) {
+  if (root.last_look.name == 0 || verdict.confidence == Confidence::kSuspected) return false;
+  if (root.failed_comm == verdict.comm && root.failed_sequence == verdict.sequence) return true;
+  root.failed_comm = verdict.comm;
+  root.failed_sequence = verdict.sequence;
+  return false;
+}
+
 /// Verdicts about collectives, one after the other.
 Ask report_mismatches(Root& root, bool found) {
   for (; next_mismatch(root, found); found = mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict)) {
-    if (was_published(*root.control, root.verdict)) continue;
+    if (was_published(*root.control, root.verdict) || said_at_end(root, root.verdict)) continue;
     add_places(root, &root.verdict);
     explain_verdict(root);
     if (root.names.missing) return ask_names(root, Phase::kNamingMismatch);

@@ -113,6 +113,7 @@ struct Root {
   stats::Verdict opinion;
   Learned learned;  ///< by this root and those before it
   Ending last_look;  ///< of a rank that ends the job; the last one
+  uint64_t failed_comm, failed_sequence;  ///< of the call that was said to differ then
   Question* questions;
   Answer* answers;
   uint32_t question_count, answer_count;
