@@ -60,8 +60,7 @@ void add_sources(Builder& b, ThreadWait& thread, const Source& from, uint64_t co
 SourceList sources_of(uint16_t call, const Wait& wait) {
   SourceList list = {};
   const Kind kind = meaning_of(static_cast<CallId>(call)).kind;
-  if ((kind != Kind::kGatherv && kind != Kind::kVector && kind != Kind::kNeighbor) || (wait.flags & kFromAll) != 0)
-    return list;
+  if (!has_sources(kind) || (wait.flags & kFromAll) != 0) return list;
   const uint32_t kept = kept_of(wait);
   list.count = kept < kSourceRanks ? kept : kSourceRanks;
   for (uint32_t i = 0; i < list.count; ++i) list.ranks[i] = static_cast<int32_t>(wait.keys[i + 1] >> 32);
@@ -69,7 +68,9 @@ SourceList sources_of(uint16_t call, const Wait& wait) {
 }
 
 SourceList sources_of(const Watched& watched, const ring::Request& request, const Pending& pending) {
-  if (pending.sources == 0 || pending.sources > kSourceLists) return {};
+  if (request.call >= kCallCount || !has_sources(meaning_of(static_cast<CallId>(request.call)).kind) ||
+      pending.sources == 0 || pending.sources > kSourceLists)
+    return {};
   const SourceList& place = watched.section->sources[pending.sources - 1];
   const uint64_t owner = load(place.owner);
   const SourceList list = copy_of(place);

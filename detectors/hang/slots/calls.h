@@ -218,6 +218,10 @@ inline constexpr auto kCallMeanings = by_call([](const CallInfo& info) {
   return CallMeaning{calls_detail::role_of(info), calls_detail::kind_of(info)};
 });
 
+/// Does a call of that kind wait for the ranks that its own counts name?
+constexpr bool has_sources(Kind kind) {
+  return kind == Kind::kVector || kind == Kind::kGatherv || kind == Kind::kNeighbor;
+}
 constexpr bool is_poll(Role role) {
   return role == Role::kTest || role == Role::kProbePoll || role == Role::kOtherPoll || role == Role::kSyncPoll;
 }

@@ -60,10 +60,9 @@ void keep(Wait& wait, int32_t rank) {
 
 }  // namespace
 
-bool has_sources(Kind kind) { return kind == Kind::kVector || kind == Kind::kGatherv || kind == Kind::kNeighbor; }
-
-void list_sources(Event& e, Kind kind, Wait& wait, uint8_t* flags) {
+void list_sources(Event& e, Kind kind, Wait& wait) {
   wait.count = wait.kept = 0;
+  if (!can_be_counted(e.comm)) return;
   const bool neighbors = kind == Kind::kNeighbor;
   const Topology topology = neighbors ? topology_of(*e.comm) : Topology{};
   Members members = members_of(*e.comm);
@@ -79,11 +78,15 @@ void list_sources(Event& e, Kind kind, Wait& wait, uint8_t* flags) {
     const int32_t rank = neighbors ? topology.ranks[i] : world_of(e.comm, static_cast<int32_t>(i));
     if (rank >= 0 && !(neighbors && rank == world_of(e.comm, members.rank))) keep(wait, rank);
   }
-  if (all && wait.count != 0) *flags |= kFromAll;
+  if (all && wait.count != 0) wait.flags |= kFromAll;
 }
 
-uint8_t publish_sources(uint64_t key, const Wait& wait) {
-  if (wait.kept == 0) return 0;
+void publish_sources(const Event& e, const Wait& wait) {
+  const int64_t at = e.result == 0 && e.cookies != nullptr ? request_index(e.cookies) : -1;
+  if (at < 0) return;
+  Pending& pending = writer.pending[at];
+  pending.sources = 0;
+  if (wait.kept == 0 || (wait.flags & kFromAll) != 0) return;
   SpinGuard guard(lock);
   const uint32_t index = next_place++ % kSourceLists;
   SourceList& place = writer.section->sources[index];
@@ -91,8 +94,8 @@ uint8_t publish_sources(uint64_t key, const Wait& wait) {
   __atomic_thread_fence(__ATOMIC_RELEASE);
   place.count = wait.kept < kSourceRanks ? wait.kept : kSourceRanks;
   for (uint32_t i = 0; i < place.count; ++i) place.ranks[i] = static_cast<int32_t>(wait.keys[i + 1] >> 32);
-  __atomic_store_n(&place.owner, key, __ATOMIC_RELEASE);
-  return static_cast<uint8_t>(index + 1);
+  __atomic_store_n(&place.owner, e.request_key, __ATOMIC_RELEASE);
+  pending.sources = static_cast<uint8_t>(index + 1);
 }
 
 }  // namespace resil::hang

@@ -62,13 +62,11 @@ uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
   if (e.comm->remote_size >= 0) [[unlikely]] {
     list_remote(e, kind, *slot.wait);
     if (kind == Kind::kBarrier) made.bytes = 0;
-    if (has_sources(kind)) list_sources(e, kind, *slot.wait, flags);
   } else {
     if (has_root(kind) && e.peer >= 0) made.root = static_cast<uint32_t>(e.peer) + 1;
     made.bytes = bytes_of(e, kind);
     if (kind == Kind::kReduceScatter && e.receive.counts != nullptr && count_at(e, e.receive, e.comm->rank) == 0)
       *flags = kEmptyHere;
-    if (has_sources(kind)) list_sources(e, kind, *slot.wait, flags);
   }
   return signature_pack(made);
 }

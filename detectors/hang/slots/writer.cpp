@@ -212,6 +212,14 @@ void enter_collective(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
+void enter_vector(Event& e) {
+  Wait& wait = begin(e);
+  start_collective(e, slot_of(e), meaning_of(e.id).kind);
+  list_sources(e, meaning_of(e.id).kind, wait);
+  if (meaning_of(e.id).role == Role::kPostCollective) return;
+  wait_publish(wait, e.record_number);
+}
+
 void enter_release(Event& e) {
   Wait& wait = begin(e);
   start_collective(e, slot_of(e), Kind::kRelease);
@@ -281,6 +289,7 @@ void enter_other_poll(Event& e) { poll_enter(e, slot_of(e), Role::kOtherPoll); }
 
 Hook enter_hook(CallId id) {
   const CallMeaning& meaning = meaning_of(id);
+  if (has_sources(meaning.kind)) return enter_vector;
   switch (meaning.role) {
     case Role::kSend:
       switch (call_info(id).mode) {
@@ -406,6 +415,11 @@ void leave_file(Event& e) {
   else if (e.result != 0) file_closing(e);
 }
 
+void leave_vector_request(Event& e) {
+  leave_request(e);
+  publish_sources(e, *slot_of(e).wait);
+}
+
 /// The usual nonblocking messages; what else there is: note_pending.
 template <SendMode mode>
 void leave_post_send(Event& e) {
@@ -433,6 +447,7 @@ void leave_post_receive(Event& e) {
 
 Hook leave_hook(CallId id) {
   const Role role = meaning_of(id).role;
+  if (has_sources(meaning_of(id).kind) && role != Role::kCollective) return leave_vector_request;
   if (is_matched_probe(id)) return leave_matched_probe;
   if (call_info(id).file == FileCall::kOpen) return leave_file_made;
   if (role == Role::kCollective && (call_info(id).attributes & kCallRma)) return leave_window_made;

@@ -78,12 +78,10 @@ void poll_enter(Event& e, ThreadSlot& slot, Role role);
 void poll_leave(Event& e, Wait& wait);
 
 // --- sources.cpp ---------------------------------------------------------------------------------------------------
-/// Does a call of that kind wait for the ranks that its own counts name?
-bool has_sources(Kind kind);
-/// These ranks, and kFromAll into `flags`.
-void list_sources(Event& e, Kind kind, Wait& wait, uint8_t* flags);
-/// For a request: Pending::sources.
-uint8_t publish_sources(uint64_t key, const Wait& wait);
+/// These ranks, or kFromAll.
+void list_sources(Event& e, Kind kind, Wait& wait);
+/// For the request that such a call has started.
+void publish_sources(const Event& e, const Wait& wait);
 
 // --- freed.cpp -----------------------------------------------------------------------------------------------------
 /// A persistent request was made.

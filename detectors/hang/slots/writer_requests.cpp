@@ -160,8 +160,6 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
       pending.ordinal = static_cast<uint32_t>(made.bytes);
       pending.mode = static_cast<uint8_t>(made.op);
       pending.flags = wait.flags;
-      pending.sources =
-          has_sources(meaning.kind) && !(wait.flags & kFromAll) ? publish_sources(e.request_key, wait) : 0;
       pending.sequence = persistent ? 0 : wait.sequence;
       pending.receive_tag = persistent && wait.sequence <= INT32_MAX ? static_cast<int32_t>(wait.sequence) : 0;
       if (persistent) add(writer.section->persistent_collectives, 1);
