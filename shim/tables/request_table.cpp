@@ -193,8 +193,11 @@ uint64_t keep_duplicate(const Event& e) {
   SpinGuard guard(duplicates_lock);
   for (PendingDuplicate& pending : duplicates) {
     if (pending.new_comm == nullptr) {
-      // MPICH writes the handle in the call itself, and the program may have moved it when the request completes.
-      const uint64_t at_once = backend->handle_bytes == 4 ? request_handle(e.new_comm, 0) : 0;
+      // MPICH writes the handle in the call itself, and the program may have moved it when the request completes. In a
+      // Fortran call the place is a variable of the binding's, gone by then: what it holds now is what the program
+      // gets.
+      const bool by_binding = e.site != e.return_address;
+      const uint64_t at_once = backend->handle_bytes == 4 || by_binding ? request_handle(e.new_comm, 0) : 0;
       pending = {e.derived_id, e.new_comm, at_once, e.comm, e.id};
       return static_cast<uint64_t>(&pending - duplicates) + 1;
     }
@@ -210,9 +213,10 @@ void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
     found = duplicates[number - 1];
     duplicates[number - 1].new_comm = nullptr;
   }
-  if (!lost)
-    comm_register_new(thread, found.handle != 0 ? found.handle : request_handle(found.new_comm, 0), found.derived,
-                      found.parent, found.how);
+  const uint64_t handle = lost                ? backend->comm_null()
+                          : found.handle != 0 ? found.handle
+                                              : request_handle(found.new_comm, 0);
+  if (handle != backend->comm_null()) comm_register_new(thread, handle, found.derived, found.parent, found.how);
 }
 
 [[gnu::always_inline]] inline void tell(Event& e, int64_t place, uint64_t* words, bool freed) {

@@ -19,7 +19,7 @@ LEAST = 2000  # programs, the corrected ones counted
 # (calls, mistake) of those that run here: one of each kind of mistake that is proved on any MPI.
 SAMPLE = (("Send and Recv", "tag"), ("Ssend and Irecv", "ring of sends"), ("Send and Probe", "communicator freed by the sender"),
           ("Ssend_init and Recv_init", "no receive"), ("Allreduce, blocking", "skipped"), ("Reduce, blocking", "another root"),
-          ("Barrier, nonblocking", "order of two communicators"))
+          ("Barrier, nonblocking", "order of two communicators"), ("Comm_idup", "after a receive"))
 
 
 def complete():
