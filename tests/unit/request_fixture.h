@@ -164,9 +164,11 @@ class FreeHandles {
   Keys free_;
 };
 
-/// MPI_Comm_idup of MPI_COMM_WORLD with request handle 0x555, looked at while pending, and completed.
+/// MPI_Comm_idup of MPI_COMM_WORLD with request handle 0x555, looked at while pending, and completed. `by_binding`: the
+/// place of the handle is a Fortran binding's, something else when the request completes.
 template <class Look>
-void duplicate_world(fake::Core& core, Program& program, Look look) {
+void duplicate_world(fake::Core& core, Program& program, Look look, bool by_binding = false) {
+  constexpr uint64_t kNew = 0x84000100;
   uint64_t new_comm = fake::kCommNull, request = 0x555;
   Event e = fake::make_event(core.thread(), CallId::kMPI_Comm_idup);
   ring::Record record = {};
@@ -176,15 +178,17 @@ void duplicate_world(fake::Core& core, Program& program, Look look) {
   e.new_comm = &new_comm;
   e.requests = &request;
   e.request_count = 1;
+  e.site = by_binding ? e.return_address + 8 : e.return_address;
+  if (by_binding) new_comm = kNew;
   resil::request_started(e);
   look(entry_of(0x555));
-  new_comm = 0x84000100;
-  fake::add_comm(new_comm, fake::library.comms[fake::kCommWorld]);
+  new_comm = by_binding ? 0xdead : kNew;
+  fake::add_comm(kNew, fake::library.comms[fake::kCommWorld]);
   program.wait(0x555);
-  resil::CommInfo* info = resil::comm_lookup(core.thread(), new_comm);
+  resil::CommInfo* info = resil::comm_lookup(core.thread(), kNew);
   REQUIRE(info != nullptr);
   CHECK(std::string(info->ring->name) == "MPI_Comm_idup of MPI_COMM_WORLD");
-  fake::free_comm(new_comm);
+  fake::free_comm(kNew);
 }
 
 }  // namespace requests
