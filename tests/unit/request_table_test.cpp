@@ -419,6 +419,7 @@ TEST_CASE("requests: two pending MPI_Comm_idup with one request handle each find
     e.new_comm = new_comm;
     e.requests = &request;
     e.request_count = 1;
+    e.site = e.return_address;
     e.time = time;
     resil::request_started(e);
   };
