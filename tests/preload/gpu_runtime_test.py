@@ -69,7 +69,8 @@ def early(way, kinds):
     for kind in kinds:
         number = made[kind]
         found = sum(report["gpu_runtime"][WAITS[wait]]["premature"] for wait in waits if wait.startswith(kind))
-        need(number >= 5 and found == number, job, kind, made, report["gpu_runtime"])
+        # One in four, less those for which a busy machine came only when the work was done.
+        need(number >= 2 and found == number, job, kind, made, report["gpu_runtime"])
     names = "|".join(FUNCTIONS.values())
     for finding in report["findings"]:
         need((finding["kind"], finding["confidence"], finding["culprit_ranks"]) == ("premature_sync", "proved", [0]), job,
