@@ -9,13 +9,13 @@ import concurrent.futures
 import json
 import os
 import re
-import statistics
 import subprocess
 
 from correctness import language, mistakes
 
 from . import hostile, mpi as jobs
 from . import report as reports
+from .hang_campaign import spread
 
 FILE = 60  # programs in one source file
 LIMIT = 60  # seconds for one run
@@ -147,13 +147,6 @@ def run_one(built, program, side, options, mode):
 
 def share(part, whole):
     return f"{part} of {whole} ({100 * part / whole:.1f} %)" if whole else "–"
-
-
-def spread(values):
-    ordered = sorted(values)
-    if not ordered:
-        return "–"
-    return f"{statistics.median(ordered):.1f}, {ordered[max(0, -(-95 * len(ordered) // 100) - 1)]:.1f} s"
 
 
 def table(rows):
