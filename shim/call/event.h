@@ -60,6 +60,7 @@ struct Event {
   void* scratch;  ///< what the call borrowed for copies of handles and for statuses
   void* status_room;  ///< for all statuses of a completing call that ignores them; null: none
   uint64_t saved_few[8];
+  uint32_t entered;  ///< completing calls with MPI_THREAD_MULTIPLE: serial number (request_serial.h); else undefined
   uint64_t request_key;  ///< of the request that the call started; 0: none, or complete at once
   int* flag;
   int* index;

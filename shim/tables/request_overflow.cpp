@@ -81,10 +81,11 @@ uint32_t in_use_of(const Level& level) { return __atomic_load_n(&level.in_use, _
 
 constinit uint32_t overflow_in_use;
 
-bool overflow_preferred(const OverflowState& a, const OverflowState& b, uint32_t trace) {
-  const bool own = ((a.trace ^ trace) & OverflowState::kTraces) == 0;
-  return own == (((b.trace ^ trace) & OverflowState::kTraces) == 0) ? static_cast<int32_t>(a.serial - b.serial) < 0
-                                                                    : own;
+bool overflow_preferred(const OverflowState& a, const OverflowState& b, RequestAsker asker) {
+  const auto own = [&](const OverflowState& state) {
+    return ((state.trace ^ asker.trace) & OverflowState::kTraces) == 0;
+  };
+  return asker.prefers(a.serial, own(a), b.serial, own(b));
 }
 
 void overflow_reset() {
@@ -119,7 +120,7 @@ OverflowEntry* overflow_claim(uint64_t key, bool concurrent) {
   return nullptr;
 }
 
-OverflowEntry* overflow_find(uint64_t key, uint32_t trace, bool concurrent, OverflowState* state) {
+OverflowEntry* overflow_find(uint64_t key, RequestAsker asker, bool concurrent, OverflowState* state) {
   OverflowEntry* best = nullptr;
   for (uint32_t number = kLevels; number-- > 0;) {  // the largest first: most are there
     const Level& level = levels[number];
@@ -133,7 +134,7 @@ OverflowEntry* overflow_find(uint64_t key, uint32_t trace, bool concurrent, Over
         const uint64_t word = __atomic_load_n(&bucket.entries[i].state, __ATOMIC_ACQUIRE);
         if (word == 0) continue;  // being filled in: nobody but its own thread can know that operation
         const OverflowState found = OverflowState::of(word);
-        if (best != nullptr && !overflow_preferred(found, *state, trace)) continue;
+        if (best != nullptr && !overflow_preferred(found, *state, asker)) continue;
         best = &bucket.entries[i];
         *state = found;
         if (!concurrent) return best;  // a handle is reused only after its completion was seen here

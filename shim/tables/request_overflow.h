@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "shim/call/module.h"
+#include "shim/tables/request_serial.h"
 
 namespace resil {
 
@@ -45,12 +46,11 @@ void overflow_reset();
 /// A place for a request, not yet visible: its state is to be stored last (release). Null: full, or memory was refused.
 OverflowEntry* overflow_claim(uint64_t key, bool concurrent);
 
-/// Of two entries of one key, is `a` the one that is meant by `trace buffer`? The one that it posted itself, else the
-/// older.
-bool overflow_preferred(const OverflowState& a, const OverflowState& b, uint32_t trace);
+/// Of two entries of one key, is `a` the one that is meant by who asks?
+bool overflow_preferred(const OverflowState& a, const OverflowState& b, RequestAsker asker);
 
-/// The entry of a key that is meant by `trace buffer`, null: none. The state is the one that made the choice.
-OverflowEntry* overflow_find(uint64_t key, uint32_t trace, bool concurrent, OverflowState* state);
+/// The entry of a key that is meant by who asks, null: none. The state is the one that made the choice.
+OverflowEntry* overflow_find(uint64_t key, RequestAsker asker, bool concurrent, OverflowState* state);
 
 /// Changes its flags; false: its state is no longer `state`, the entry is another request's or nobody's.
 bool overflow_set_flags(OverflowEntry* entry, OverflowState state, uint8_t flags);

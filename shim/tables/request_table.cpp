@@ -72,23 +72,22 @@ bool is_shared(uint64_t key) {
   return key == null_key || key == empty_key || key - backend->shared_first < backend->shared_span;
 }
 
-/// Of two entries of one key, is `a` the better one for this trace buffer's thread? Its own, else the older.
-bool better(const ring::Request& a, const ring::Request& b, uint32_t trace) {
-  const bool own = load(a.trace) == trace;
-  return own == (load(b.trace) == trace) ? static_cast<int32_t>(load(a.serial) - load(b.serial)) < 0 : own;
+/// Of two entries of one key, is `a` the one that is meant by who asks?
+bool better(const ring::Request& a, const ring::Request& b, RequestAsker asker) {
+  return asker.prefers(load(a.serial), load(a.trace) == asker.trace, load(b.serial), load(b.trace) == asker.trace);
 }
 
 /// Entry of a key. Should the handle have been reused while its completion was under way in another thread, there are
-/// two, and the older operation is complete. An entry that is still being filled in shows no key of its own yet: nobody
-/// but its own thread can know that operation.
-[[gnu::noinline]] uint32_t find_elsewhere(uint64_t key, uint32_t trace) {
+/// two (request_serial.h). An entry that is still being filled in shows no key of its own yet: nobody but its own
+/// thread can know that operation.
+[[gnu::noinline]] uint32_t find_elsewhere(uint64_t key, RequestAsker asker) {
   uint32_t home = home_of(key), best = kNone;
   for (uint32_t step = 0; step < kReach; ++step) {
     uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
     for (uint32_t i = first; i < first + kBucket; ++i)
       if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) == key &&
           __atomic_load_n(&runtime.requests[i].key, __ATOMIC_ACQUIRE) == key &&
-          (best == kNone || better(runtime.requests[i], runtime.requests[best], trace))) {
+          (best == kNone || better(runtime.requests[i], runtime.requests[best], asker))) {
         best = i;
         if (!concurrent) return i;  // a handle is reused only after its completion was seen here
       }
@@ -98,11 +97,11 @@ bool better(const ring::Request& a, const ring::Request& b, uint32_t trace) {
 }
 
 /// Most lie in the first place of their bucket; below MPI_THREAD_MULTIPLE there is no other of the same key.
-[[gnu::always_inline]] inline uint32_t find(uint64_t key, uint32_t trace) {
+[[gnu::always_inline]] inline uint32_t find(uint64_t key, RequestAsker asker) {
   const uint32_t first = home_of(key) * kBucket;
   if (!concurrent && load(keys[first]) == key && load(runtime.requests[first].key) == key) [[likely]]
     return first;
-  return find_elsewhere(key, trace);
+  return find_elsewhere(key, asker);
 }
 
 /// Puts the key into a free place. The locked instruction costs as much as the rest of the way, and below
@@ -225,6 +224,12 @@ void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
     if (uint64_t* cookie = &words[lists.completed_word[i]]; *cookie != 0) lists.completed[i](e, place, cookie, freed);
 }
 
+/// Whoever asks on the way into MPI, or about a request that lives on: no younger one has its handle.
+RequestAsker asking(const Thread& thread) { return {thread.trace_index, 0, false}; }
+
+/// On the way out of a call that completes requests.
+RequestAsker completing(const Event& e) { return {e.thread->trace_index, e.entered, true}; }
+
 /// Where the entry of a key is: in the first level (`index`), in the second (`entry` and its `state`), or nowhere.
 struct Found {
   uint32_t index;
@@ -232,12 +237,12 @@ struct Found {
   OverflowState state;
 };
 
-[[gnu::noinline]] Found find_both(uint64_t key, uint32_t trace, uint32_t index) {
+[[gnu::noinline]] Found find_both(uint64_t key, RequestAsker asker, uint32_t index) {
   Found found = {index, nullptr, {}};
-  found.entry = overflow_find(key, trace, concurrent, &found.state);
+  found.entry = overflow_find(key, asker, concurrent, &found.state);
   if (found.entry != nullptr && index != kNone) {
     const ring::Request& shown = runtime.requests[index];
-    if (!overflow_preferred(found.state, {load(shown.serial), load(shown.trace), 0, 0}, trace)) found.entry = nullptr;
+    if (!overflow_preferred(found.state, {load(shown.serial), load(shown.trace), 0, 0}, asker)) found.entry = nullptr;
   }
   return found;
 }
@@ -248,10 +253,10 @@ bool may_overflow(uint32_t index) {
 }
 
 /// Entry of a key on either level.
-Found find_any(uint64_t key, uint32_t trace) {
-  const uint32_t index = find(key, trace);
+Found find_any(uint64_t key, RequestAsker asker) {
+  const uint32_t index = find(key, asker);
   if (may_overflow(index)) [[unlikely]]
-    return find_both(key, trace, index);
+    return find_both(key, asker, index);
   return {index, nullptr, {}};
 }
 
@@ -289,9 +294,9 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
 
 [[gnu::noinline]] void complete_elsewhere(Event& e, uint64_t key, int64_t place, bool freed) {
   for (;;) {
-    const uint32_t index = find(key, e.thread->trace_index);
+    const uint32_t index = find(key, completing(e));
     if (may_overflow(index)) [[unlikely]] {
-      const Found found = find_both(key, e.thread->trace_index, index);
+      const Found found = find_both(key, completing(e), index);
       if (found.entry != nullptr) {
         if (complete_overflow(e, found.entry, key, found.state, place, freed)) return;
         continue;
@@ -373,7 +378,7 @@ bool request_table_create() {
 void request_table_threads(bool multiple) { concurrent = multiple; }
 
 uint64_t* request_cookies(const Thread& thread, uint64_t key) {
-  return is_shared(key) ? nullptr : cookies_of(find_any(key, thread.trace_index));
+  return is_shared(key) ? nullptr : cookies_of(find_any(key, asking(thread)));
 }
 
 uint64_t request_handle(const void* array, int64_t index) {
@@ -422,13 +427,13 @@ RequestClass class_at(uint32_t index) {
 
 RequestClass request_class(const Thread& thread, uint64_t key) {
   if (is_shared(key)) return RequestClass::kNothing;
-  const Found found = find_any(key, thread.trace_index);
+  const Found found = find_any(key, asking(thread));
   if (found.entry != nullptr) return static_cast<RequestClass>(found.state.flags >> kClassShift);
   return found.index != kNone ? class_at(found.index) : RequestClass::kUnknown;
 }
 
 bool request_is_inactive(const Thread& thread, uint64_t key) {
-  const Found found = find_any(key, thread.trace_index);
+  const Found found = find_any(key, asking(thread));
   if (found.entry != nullptr) return (found.state.flags & ring::kActive) == 0;
   return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kActive) == 0;
 }
@@ -464,7 +469,7 @@ bool requests_may_be_carried(const Event& e) {
 void request_activating(Event& e) {
   const Hooks& lists = hooks();
   for (int64_t i = 0; i < e.request_count; ++i) {
-    const Found found = find_any(request_handle(e.requests, i), e.thread->trace_index);
+    const Found found = find_any(request_handle(e.requests, i), asking(*e.thread));
     if (uint64_t* words = cookies_of(found); words != nullptr)
       for (unsigned k = 0; lists.activating[k] != nullptr; ++k)
         if (uint64_t* cookie = &words[lists.activating_word[k]]; *cookie != 0) lists.activating[k](e, cookie);
@@ -478,7 +483,7 @@ void request_activated(Event& e) {
     const uint64_t key = request_handle(e.requests, i);
     Found found;
     do {
-      found = find_any(key, e.thread->trace_index);
+      found = find_any(key, asking(*e.thread));
     } while (start && found.entry != nullptr &&
              !overflow_set_flags(found.entry, found.state, static_cast<uint8_t>(found.state.flags | ring::kActive)));
     uint64_t* words = cookies_of(found);
@@ -494,6 +499,7 @@ void request_activated(Event& e) {
 }
 
 void request_remember(Event& e) {
+  if (concurrent) e.entered = request_serial_now();
   e.saved_requests = e.saved_few;
   e.scratch = e.status_room = nullptr;
   if (e.request_count <= 1) {
@@ -515,7 +521,7 @@ namespace {
 
 bool is_persistent(const Event& e, uint64_t key) {
   if (is_shared(key)) return false;
-  const Found found = find_any(key, e.thread->trace_index);
+  const Found found = find_any(key, completing(e));
   if (found.entry != nullptr) return (found.state.flags & ring::kPersistent) != 0;
   return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kPersistent) != 0;
 }

@@ -99,17 +99,28 @@ void start_request(unsigned by, uint64_t key, uint64_t number) {
   e.cookies[0] = number;
 }
 
-void complete_request(unsigned by, uint64_t key, uint64_t number) {
+void enter_wait(unsigned by, uint64_t key) {
   Event& e = *events[by];
+  started_handle[by] = key;
   e.id = CallId::kMPI_Wait;
   e.attributes = call_info(e.id).attributes;
+  e.requests = &started_handle[by];
   e.request_count = 1;
-  e.saved_few[0] = key;
+  request_remember(e);
+}
+
+void leave_wait(unsigned by, uint64_t number) {
+  Event& e = *events[by];
   e.flag = nullptr;
   e.result = 0;
   completed_cookies[by] = 0;
   request_completed(e);
   LITMUS_EXPECT(completed_cookies[by] == number);
+}
+
+void complete_request(unsigned by, uint64_t key, uint64_t number) {
+  enter_wait(by, key);
+  leave_wait(by, number);
 }
 
 bool told() { return __atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1; }
@@ -262,8 +273,9 @@ std::vector<Program> request_programs() {
          start_request(1, key_of_bucket(0, 0), 1);
        },
        {[] {
+          enter_wait(1, key_of_bucket(0, 0));
           tell();
-          complete_request(1, key_of_bucket(0, 0), 1);
+          leave_wait(1, 1);
         },
         [] {
           if (told()) {

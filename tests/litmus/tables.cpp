@@ -91,10 +91,10 @@ void start_request(uint64_t key, uint32_t trace, uint32_t serial) {
 }
 
 /// The thread knows the request: it must be found, with its own words.
-void complete_request(uint64_t key, uint32_t trace, uint64_t words) {
+void complete_request(uint64_t key, uint32_t trace, uint64_t words, uint32_t entered) {
   for (;;) {
     OverflowState state;
-    OverflowEntry* entry = overflow_find(key, trace, true, &state);
+    OverflowEntry* entry = overflow_find(key, {trace, entered, true}, true, &state);
     LITMUS_EXPECT(entry != nullptr);
     uint64_t cookies[kRequestWords];
     if (!overflow_release(entry, key, state, true, cookies)) continue;
@@ -151,7 +151,7 @@ std::vector<Program> table_programs() {
           __atomic_store_n(&handed_on, 1, __ATOMIC_RELEASE);
         },
         [] {
-          if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) complete_request(kKey, 2, kKey + 1);
+          if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) complete_request(kKey, 2, kKey + 1, 2);
         }},
        {},
        2},
@@ -163,12 +163,12 @@ std::vector<Program> table_programs() {
        },
        {[] {
           __atomic_store_n(&handed_on, 1, __ATOMIC_RELEASE);
-          complete_request(kKey, 1, kKey + 1);
+          complete_request(kKey, 1, kKey + 1, 2);
         },
         [] {
           if (__atomic_load_n(&handed_on, __ATOMIC_ACQUIRE) == 1) {
             start_request(kKey, 2, 3);
-            complete_request(kKey, 2, kKey + 3);
+            complete_request(kKey, 2, kKey + 3, 4);
           }
         }},
        {},

@@ -203,16 +203,41 @@ TEST_CASE("requests: Waitany, Waitsome, Testany, Testsome, Testall and errors co
   program.complete(CallId::kMPI_Waitall, none, [](Event&) {});
 }
 
-TEST_CASE("requests: a reused handle removes the older entry first") {
+TEST_CASE("requests: a handle that MPI gives again while its completion is under way: each call ends its own") {
+  struct Case {
+    const char* what;
+    unsigned starts_old, ends_old, starts_new, ends_new;  // threads
+  };
+  const auto [what, starts_old, ends_old, starts_new, ends_new] =
+      GENERATE(Case{"each its own", 0, 0, 1, 1}, Case{"the new one handed over", 0, 0, 1, 2},
+               Case{"the old one handed over", 0, 2, 1, 1}, Case{"both handed over", 0, 1, 2, 3},
+               Case{"the new one to who started the old one", 0, 1, 2, 0});
+  const bool full = GENERATE(false, true), new_first = GENERATE(false, true);
+  INFO(what << (full ? ", on the second level" : ", on the first level") << (new_first ? ", the new one first" : ""));
   fake::Core core;
-  Program program{core.thread()};
-  program.start(CallId::kMPI_Irecv, 5);
-  program.start(CallId::kMPI_Isend, 5);
-  program.wait(5);
-  REQUIRE(fake::pending_keys().size() == 1);
-  CHECK(entry_of(5)->kind == static_cast<uint8_t>(ring::RequestKind::kSend));
-  program.wait(5);
-  CHECK(fake::pending_keys().empty());
+  Verifier verifier;
+  constexpr uint64_t kHandle = 0x5555;
+  const std::unique_ptr<resil::Thread> others[] = {fake::make_thread(1), fake::make_thread(2), fake::make_thread(3)};
+  Program programs[] = {{core.thread()}, {*others[0]}, {*others[1]}, {*others[2]}};
+  if (full) fill_first_level(programs[0]);
+  const auto ends = [&](Program& program, auto inside) {
+    Keys one = {kHandle};
+    program.complete(CallId::kMPI_Wait, one, [&](Event&) {
+      one[0] = fake::kRequestNull;
+      inside();
+      told.clear();
+    });
+    return told.size() == 1 ? told[0].cookie : 0;
+  };
+  programs[starts_old].start(CallId::kMPI_Irecv, kHandle).cookies[0] = 1;
+  uint64_t told_new = 0;
+  CHECK(ends(programs[ends_old], [&] {
+          programs[starts_new].start(CallId::kMPI_Isend, kHandle).cookies[0] = 2;
+          if (new_first) told_new = ends(programs[ends_new], [] {});
+        }) == 1);
+  if (!new_first) told_new = ends(programs[ends_new], [] {});
+  CHECK(told_new == 2);
+  CHECK(entry_of(kHandle) == nullptr);
 }
 
 TEST_CASE("requests: random operations agree with the model") {
@@ -433,9 +458,16 @@ TEST_CASE("requests: two pending MPI_Comm_idup with one request handle each find
   mine.wait(0x10);
   CHECK(name(third_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
   // Inside MPI the first one is complete and its request handle is free again: the other thread gets it.
-  idup(*other, 0x20, &second_comm, 100);
+  const auto wait = [&](auto inside) {
+    Keys one = {0x20};
+    mine.complete(CallId::kMPI_Wait, one, [&](Event&) {
+      one[0] = fake::kRequestNull;
+      idup(*other, 0x20, &second_comm, 100);
+      inside();
+    });
+  };
   SECTION("the older one is told first") {
-    mine.wait(0x20);
+    wait([] {});
     CHECK(fake::library.unknown_handles == 0);  // the other communicator does not exist yet
     CHECK(name(first_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
     second_comm = 0x84000102;
@@ -443,13 +475,14 @@ TEST_CASE("requests: two pending MPI_Comm_idup with one request handle each find
     theirs.wait(0x20);
   }
   SECTION("the newer one is told first") {
-    second_comm = 0x84000102;
-    fake::add_comm(second_comm, fake::library.comms[fake::kCommWorld]);
-    first_comm = 0xdead;  // a variable of the other thread's: it may be gone any time
-    theirs.wait(0x20);
-    CHECK(fake::library.unknown_handles == 0);
-    first_comm = 0x84000101;
-    mine.wait(0x20);
+    wait([&] {
+      second_comm = 0x84000102;
+      fake::add_comm(second_comm, fake::library.comms[fake::kCommWorld]);
+      first_comm = 0xdead;  // a variable of the other thread's: it may be gone any time
+      theirs.wait(0x20);
+      CHECK(fake::library.unknown_handles == 0);
+      first_comm = 0x84000101;
+    });
   }
   CHECK(name(first_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
   CHECK(name(second_comm) == "MPI_Comm_idup of MPI_COMM_WORLD");
