@@ -250,7 +250,7 @@ bool in_ignore_list(const char* where) {
 }
 
 bool ignored(uint64_t site, const char* where) {
-  if (config_text("RESIL_VERIFY_IGNORE")[0] == 0) return false;
+  if (config_text("RESIL_VERIFY_IGNORE")[0] == 0 || !site_is_programs(site)) return false;
   if (in_ignore_list(where)) return true;
   char function[200];
   function_text(site, function, sizeof(function));
@@ -341,7 +341,7 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
               sources.count != 0 ? sources.text
                                  : "no unrecorded source is known: a fault, or a program that uses "
                                    "random seeds, clocks, addresses or uninitialised memory");
-  if (of_data) {
+  if (of_data && site_is_programs(e->site)) {
     char function[80];
     function_text(e->site, function, sizeof(function));
     finding.add("if_it_may_differ", "RESIL_VERIFY_IGNORE=%s%s%s", where, function[0] != 0 ? ", or every call of " : "",

@@ -35,6 +35,9 @@ constexpr Difference difference(What what) { return {what, ValueType::kNone, Val
 /// call. After kCall, kEnd and kResult nothing more is compared in this thread.
 void diverged(const Event* e, PerThread& t, const Call* call, const Difference& difference);
 
+/// Tells entries of RESIL_VERIFY_IGNORE that name an MPI library or a language binding; they have no effect.
+void refuse_foreign_entries();
+
 /// Divergences of this rank so far, the first one included.
 uint64_t divergences();
 /// Calls of MPI_Wtime and MPI_Wtick by this thread so far.

@@ -30,6 +30,11 @@ RESIL_MESSAGE(threads_unordered, note,
 RESIL_MESSAGE(thread_ends_early, note, "verify: thread %u ends after call %llu, in the recording it goes on",
               "The thread made fewer calls than in the recorded run.", "See the rank's finding.");
 RESIL_MESSAGE(no_stream, note, "verify: %s", "A thread could not be matched with a recorded one.", "Nothing.");
+RESIL_MESSAGE(not_ignored, log_note,
+              "RESIL_VERIFY_IGNORE: %s is in an MPI library or a language binding and is not ignored: every call goes "
+              "through it",
+              "To ignore that place would leave the calls of the whole program unverified.",
+              "Name the program's own call site, as a finding prints it.");
 RESIL_MESSAGE(thread_given_up, note, "verify: the calls of thread %u are not compared from call %" PRIu64 " on: %s",
               "What the thread does from there on is not verified.", "Nothing.");
 RESIL_PHRASE(threads_alike,

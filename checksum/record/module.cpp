@@ -120,6 +120,7 @@ void after_init() {
   }
   if (mode.multiple && runtime_has_world()) add_note(messages::record::threads_unordered);
   if (mode.verifying) connect_staging();
+  if (mode.verifying) refuse_foreign_entries();
   ready = true;
 }
 

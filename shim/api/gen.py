@@ -39,6 +39,7 @@ OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "res
 
 # Names of accelerator runtimes (detectors/gpu_runtime): waits, queries, and what makes or ends streams and events.
 PMIX_SYMBOLS = ("PMIx_Commit",)  # shim/presence/pmix.cpp
+LOADER_SYMBOLS = ("dlclose",)  # shim/call/objects.cpp
 FATAL_SYMBOLS = ("MPIR_Err_return_comm", "ompi_mpi_abort")  # shim/call/fatal_error.cpp
 RUNTIME_SYMBOLS = (
     "InitializeInjection", "cuCtxSynchronize", "cuEventDestroy", "cuEventDestroy_v2", "cuEventQuery",
@@ -403,7 +404,7 @@ def main():
     write(os.path.join(out, "redeclare.h"), "".join(
         f"#ifdef RESIL_HAS_{f.name}\n#undef {f.name}\n{f.returns} {f.name}({', '.join(p.c_type(f.large) for p in f.parameters) or 'void'});\n#endif\n"
         for f in functions))
-    write(os.path.join(out, "libresil.map"), "{\nglobal:\n" + "".join(f"  {e};\n" for e in exports + list(OWN_SYMBOLS + PMIX_SYMBOLS + FATAL_SYMBOLS + RUNTIME_SYMBOLS))
+    write(os.path.join(out, "libresil.map"), "{\nglobal:\n" + "".join(f"  {e};\n" for e in exports + list(OWN_SYMBOLS + PMIX_SYMBOLS + FATAL_SYMBOLS + LOADER_SYMBOLS + RUNTIME_SYMBOLS))
           + "local:\n  *;\n};\n")
 
 

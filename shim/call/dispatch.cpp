@@ -7,6 +7,7 @@
 
 #include "shim/call/attach.h"
 #include "shim/call/flight.h"
+#include "shim/call/objects.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
@@ -53,6 +54,10 @@ constexpr bool repeatable(Shape shape) {
 /// The general way: looks everything up and leaves the envelope with the call site for the next time.
 [[gnu::noinline]] void look_up(Event& e, SiteEntry& site) {
   Thread& thread = *e.thread;
+  if (thread.objects_unloaded != objects_unloaded.load(std::memory_order_acquire)) [[unlikely]] {
+    sites_forget(thread);  // `site` is the same place of the table
+    e.site = site_address(site_resolve(thread, e.return_address, e.frame), e.frame);
+  }
   const Shape shape = call_info(e.id).shape;
   e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
   e.bytes = shape == Shape::kNone ? 0 : compute_bytes(e);
@@ -186,7 +191,7 @@ namespace {
 
 /// A call site that is new, or not the program's own.
 [[gnu::noinline]] void count_elsewhere(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
-  const SiteEntry& site = site_lookup(*thread, return_address, frame);
+  SiteEntry& site = site_lookup(*thread, return_address, frame);
   if (!site.special || site.kind != SiteClass::kInternal)
     flight::local(*thread, id, site.special ? site_address(site, frame) : return_address);
 }

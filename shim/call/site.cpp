@@ -1,200 +1,207 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whose call is it? Classifies the object that a call comes from, finds the application behind a language binding,
-// and keeps the list of object files with call sites. First call from an address only; uses the dynamic loader.
+// Whose call is it? Finds the program's call behind a language binding. First call from an address, or by a new way;
+// may unwind the stack and ask the dynamic loader.
 
-#include <dlfcn.h>
-#include <link.h>
 #include <unwind.h>
 
 #include <atomic>
-#include <cstring>
-#include <initializer_list>
 
-#include "shim/base/spinlock.h"
-#include "shim/call/runtime.h"
+#include "shim/call/objects.h"
 #include "shim/call/thread.h"
 
 namespace resil {
 
 namespace {
 
-struct Object {
-  uint64_t start, end, bias;
-  const char* path;
-};
-
-/// The mapped object that holds `address`. Its extent is read from its program headers.
-bool find_object(uint64_t address, Object* object) {
-  Dl_info info;
-  link_map* map = nullptr;
-  if (dladdr1(reinterpret_cast<void*>(address), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr)
-    return false;
-  auto* header = static_cast<const ElfW(Ehdr)*>(info.dli_fbase);
-  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
-  auto* segments = reinterpret_cast<const ElfW(Phdr)*>(reinterpret_cast<const char*>(header) + header->e_phoff);
-  object->start = reinterpret_cast<uint64_t>(info.dli_fbase);
-  object->end = object->start;
-  object->bias = map->l_addr;
-  for (unsigned i = 0; i < header->e_phnum; ++i)
-    if (segments[i].p_type == PT_LOAD && map->l_addr + segments[i].p_vaddr + segments[i].p_memsz > object->end)
-      object->end = map->l_addr + segments[i].p_vaddr + segments[i].p_memsz;
-  object->path = map->l_name[0] != 0 ? map->l_name : runtime.header->executable;
-  return true;
-}
-
-/// Does the object itself (not one that it depends on) define the symbol?
-bool defines(void* handle, const Object& object, const char* symbol) {
-  auto address = reinterpret_cast<uint64_t>(dlsym(handle, symbol));
-  return address >= object.start && address < object.end;
-}
-
-SiteClass classify(const Object& object) {
-  const char* base = strrchr(object.path, '/');
-  base = base != nullptr ? base + 1 : object.path;
-  if (strncmp(base, "mca_", 4) == 0)
-    return SiteClass::kInternal;  // Open MPI's plug-ins (ROMIO among them) define no MPI function themselves
-  if (strcmp(object.path, runtime.header->executable) == 0) return SiteClass::kApplication;
-  void* handle = dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
-  if (handle == nullptr) return SiteClass::kApplication;
-  SiteClass kind = SiteClass::kApplication;
-  for (const char* symbol :
-       {"mpi_init_", "mpi_init__", "mpi_init", "MPI_INIT", "mpi_init_f08_", "ompi_init_f", "_ZN3MPI4InitEv"})
-    if (defines(handle, object, symbol)) kind = SiteClass::kBinding;
-  if (kind == SiteClass::kApplication && defines(handle, object, "PMPI_Init")) kind = SiteClass::kInternal;
-  if (kind == SiteClass::kApplication && defines(handle, object, "MPI_Init"))
-    kind = SiteClass::kBinding;  // another tool above resil: the application is its caller
-  dlclose(handle);
-  return kind;
-}
-
-SpinLock modules_lock;
-
-/// Adds the object to the ring's list once; the list is what offline symbolisation has.
-void remember_module(const Object& object) {
-  SpinGuard guard(modules_lock);  // two threads would fill one place
-  for (uint32_t i = 0; i < runtime.module_count; ++i) {
-    ring::Module& module = runtime.modules[i];
-    uint64_t start = __atomic_load_n(&module.start, __ATOMIC_ACQUIRE);
-    if (start == object.start) return;
-    if (start != 0) continue;
-    module.end = object.end;
-    module.base = object.bias;
-    strncpy(module.path, object.path, sizeof(module.path) - 1);
-    __atomic_store_n(&module.start, object.start, __ATOMIC_RELEASE);
-    return;
-  }
-}
-
-// What is known of the process's objects, so that a miss in a thread's cache costs no trip to the dynamic loader.
-// Append-only and lock-free; an object unloaded and another mapped in its place would be taken for the first.
-constexpr unsigned kKnownObjects = 128;
-struct KnownObject {
-  std::atomic<uint64_t> start;
-  uint64_t end = 0;
-  SiteClass kind = SiteClass::kUnknown;
-};
-constinit KnownObject known_objects[kKnownObjects];
-std::atomic<unsigned> known_count;
-
 SiteClass class_of(uint64_t address) {
-  unsigned count = known_count.load(std::memory_order_acquire);
-  for (unsigned i = 0; i < count && i < kKnownObjects; ++i) {
-    uint64_t start = known_objects[i].start.load(std::memory_order_acquire);
-    if (start != 0 && address >= start && address < known_objects[i].end) return known_objects[i].kind;
-  }
-  Object object;
-  if (!find_object(address, &object)) return SiteClass::kApplication;  // generated code: nobody's library
-  SiteClass kind = classify(object);
-  if (kind != SiteClass::kInternal) remember_module(object);
-  unsigned index = known_count.fetch_add(1);
-  if (index < kKnownObjects) {
-    known_objects[index].end = object.end;
-    known_objects[index].kind = kind;
-    known_objects[index].start.store(object.start, std::memory_order_release);
-  } else {
-    known_count.store(kKnownObjects);
-  }
-  return kind;
+  const SiteClass kind = object_at(address).kind;
+  return kind != SiteClass::kUnknown ? kind : SiteClass::kApplication;  // generated code: nobody's library
 }
 
-// Call sites inside bindings: finding their caller takes an unwind, so it is kept for all threads.
-constexpr unsigned kBindingSites = 2048;
-struct BindingSite {
-  std::atomic<uint64_t> key;
-  std::atomic<bool> claimed, ready;
-  SiteEntry entry{};
+// The way from a call inside a binding to the program's own call. A binding may be called by any object, and by another
+// binding (Open MPI: mpi_f08's functions call mpif.h's), so each step is known by itself: from a return address inside
+// a binding to the place on the stack where that function's own return address lies. Learnt by an unwind, for all
+// threads; followed in each call.
+constexpr unsigned kSteps = 4096, kPairs = 8192, kLongestWay = 16;
+struct Step {
+  std::atomic<uint64_t> key;  ///< return address inside the binding
+  std::atomic<uint64_t> how;  ///< 0: not known yet; else kReady, kMayVary or kVaries, and the two distances
 };
-constinit BindingSite binding_sites[kBindingSites];
+constinit Step steps[kSteps];
+// Both in bytes above the canonical frame address of the function that was called.
+constexpr uint64_t place_of(uint64_t how) { return how >> 8 & 0xfffffff; }  ///< where the return address lies
+constexpr uint64_t size_of(uint64_t how) { return how >> 36; }  ///< where this function's canonical frame address is
+constexpr uint64_t kReady = 1;
+constexpr uint64_t kMayVary = 2;  ///< found by a frame pointer, as frames of variable size are: see `pairs`
+constexpr uint64_t kVaries = 4;  ///< seen elsewhere: unwind each time
+// Steps of kMayVary that an unwind has confirmed: return address inside the binding and its caller's, as one number.
+std::atomic<uint64_t> pairs[kPairs];
 
-BindingSite* binding_site(uint64_t return_address) {
+constexpr uint64_t spread(uint64_t x) { return x * 0x9e3779b97f4a7c15; }
+
+Step* step_of(uint64_t return_address, bool add) {
   for (unsigned probe = 0; probe < 16; ++probe) {
-    BindingSite& site = binding_sites[((return_address * 0x9e3779b97f4a7c15 >> 40) + probe) % kBindingSites];
-    uint64_t key = 0;
-    if (site.key.compare_exchange_strong(key, return_address) || key == return_address) return &site;
+    Step& step = steps[((spread(return_address) >> 40) + probe) % kSteps];
+    uint64_t key = step.key.load(std::memory_order_acquire);
+    if (key == return_address) return &step;
+    if (key == 0 && (!add || step.key.compare_exchange_strong(key, return_address))) return add ? &step : nullptr;
+    if (key == return_address) return &step;
   }
   return nullptr;
 }
 
-struct BindingWalk {
-  uint64_t wanted;  // return address in the binding
-  uint64_t caller;  // the first application frame above it
-  uint64_t caller_frame;
-  Object caller_object;
-  bool seen;
-  int frames;
+uint64_t pair_of(uint64_t return_address, uint64_t caller) { return spread(spread(return_address) ^ caller) | 1; }
+
+bool confirmed(uint64_t return_address, uint64_t caller) {
+  const uint64_t pair = pair_of(return_address, caller);
+  for (unsigned probe = 0; probe < 4; ++probe)
+    if (pairs[((pair >> 40) + probe) % kPairs].load(std::memory_order_relaxed) == pair) return true;
+  return false;
+}
+
+void confirm(uint64_t return_address, uint64_t caller) {
+  const uint64_t pair = pair_of(return_address, caller);
+  for (unsigned probe = 0; probe < 4; ++probe) {
+    std::atomic<uint64_t>& place = pairs[((pair >> 40) + probe) % kPairs];
+    uint64_t there = 0;
+    if (place.compare_exchange_strong(there, pair) || there == pair) return;
+  }
+}
+
+struct Way {
+  uint64_t wanted;  ///< return address in the binding
+  struct Frame {
+    uint64_t pc, below;  ///< `below`: canonical frame address of what it has called
+    bool frame_pointer;  ///< filled with the frame above
+  } frames[kLongestWay];
+  unsigned count;
+  int visited;
+  uint64_t frame_pointer_below;  ///< in the last frame
+  bool complete;  ///< the last frame is the program's
 };
 
 _Unwind_Reason_Code visit_frame(_Unwind_Context* context, void* data) {
-  auto* walk = static_cast<BindingWalk*>(data);
-  uint64_t pc = _Unwind_GetIP(context);
-  if (++walk->frames > 64) return _URC_END_OF_STACK;
-  if (!walk->seen) {
-    walk->seen = pc == walk->wanted;
-    return _URC_NO_REASON;
+  auto* way = static_cast<Way*>(data);
+  const uint64_t pc = _Unwind_GetIP(context);
+  if (++way->visited > 64 || way->count == kLongestWay) return _URC_END_OF_STACK;
+  if (way->count == 0 && pc != way->wanted) return _URC_NO_REASON;
+  Way::Frame& frame = way->frames[way->count++];
+  frame = {pc, _Unwind_GetCFA(context), true};
+#if defined(__x86_64__)
+  // A canonical frame address 16 above rbp: found by the frame pointer. With any other distance it is rsp's, and
+  // constant.
+  static constexpr int kRbp = 6;
+  if (way->count > 1) {
+    Way::Frame& called = way->frames[way->count - 2];
+    called.frame_pointer = frame.below == way->frame_pointer_below + 16;
   }
-  if (class_of(pc) != SiteClass::kApplication) return _URC_NO_REASON;
-  if (!find_object(pc, &walk->caller_object)) return _URC_END_OF_STACK;
-  walk->caller = pc;
-  walk->caller_frame = _Unwind_GetCFA(context);
-  return _URC_END_OF_STACK;
+  way->frame_pointer_below = _Unwind_GetGR(context, kRbp);
+#endif
+  way->complete = way->count > 1 && class_of(pc) == SiteClass::kApplication;
+  return way->complete ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-/// Where, above the wrapper's frame, the application's return address into its own code lies. 0: not found.
-uint32_t binding_offset(SiteEntry& entry, uint64_t frame) {
-  BindingWalk walk = {};
-  walk.wanted = entry.return_address;
-  _Unwind_Backtrace(visit_frame, &walk);
-  if (walk.caller == 0) return 0;
-  entry.module_start = walk.caller_object.start;
-  entry.module_end = walk.caller_object.end;
-  remember_module(walk.caller_object);
-  // The return address lies just below the caller's canonical frame address (x86-64; elsewhere the check decides).
-  uint64_t offset = walk.caller_frame - sizeof(void*) - frame;
-  return offset < (1u << 20) && *reinterpret_cast<const uint64_t*>(frame + offset) == walk.caller
-             ? static_cast<uint32_t>(offset)
-             : 0;
+/// Notes the step from frame `i` of a way to the next one.
+void learn(const Way& way, unsigned i) {
+  const uint64_t below = way.frames[i].below, top = way.frames[i + 1].below, caller = way.frames[i + 1].pc;
+  Step* step = step_of(way.frames[i].pc, true);
+  if (step == nullptr || top <= below || top - below >= 1 << 20) return;
+  const uint64_t known = step->how.load(std::memory_order_acquire);
+  auto holds = [&](uint64_t place) { return *reinterpret_cast<const uint64_t*>(below + place) == caller; };
+  if (known != 0) {
+    if ((known & kVaries) == 0 && (size_of(known) != top - below || !holds(place_of(known))))
+      step->how.store(kVaries, std::memory_order_release);
+    else if (known & kMayVary) confirm(way.frames[i].pc, caller);
+    return;
+  }
+  // Just below the canonical frame address on x86-64; elsewhere in the frame on other machines.
+  uint64_t place = top - below - sizeof(void*);
+  const bool at_top = holds(place);
+  while (place >= sizeof(void*) && !holds(place)) place -= sizeof(void*);
+  if (!holds(place)) {
+    step->how.store(kVaries, std::memory_order_release);
+    return;
+  }
+  const bool may_vary = way.frames[i].frame_pointer || !at_top;
+  if (may_vary) confirm(way.frames[i].pc, caller);
+  step->how.store((top - below) << 36 | place << 8 | kReady | (may_vary ? kMayVary : 0), std::memory_order_release);
+}
+
+/// The program's call by an unwind; 0: it does not get there. What it sees on the way is learnt.
+uint64_t caller_by_unwind(uint64_t return_address) {
+  Way way = {};
+  way.wanted = return_address;
+  _Unwind_Backtrace(visit_frame, &way);
+  if (!way.complete) return 0;
+  for (unsigned i = 0; i + 1 < way.count; ++i) learn(way, i);
+  return way.frames[way.count - 1].pc;
+}
+
+/// By what is known of the steps; 0: a step is not known, or may be another one this time.
+uint64_t caller_by_steps(uint64_t return_address, uint64_t frame) {
+  for (unsigned i = 0; i < kLongestWay; ++i) {
+    const Step* step = step_of(return_address, false);
+    const uint64_t how = step != nullptr ? step->how.load(std::memory_order_acquire) : 0;
+    if ((how & kReady) == 0)
+      return i != 0 && object_at(return_address).kind == SiteClass::kApplication ? return_address : 0;
+    const uint64_t caller = *reinterpret_cast<const uint64_t*>(frame + place_of(how));
+    if ((how & kMayVary) && !confirmed(return_address, caller)) return 0;
+    frame += size_of(how);
+    return_address = caller;
+  }
+  return 0;
+}
+
+/// Of objects that are there no more: what lies in their place now has other frames.
+void forget_steps() {
+  static std::atomic<uint32_t> seen;
+  const uint32_t unloaded = objects_unloaded.load(std::memory_order_acquire);
+  if (seen.exchange(unloaded) == unloaded) return;
+  for (Step& step : steps) step.how.store(0, std::memory_order_relaxed);
+  for (std::atomic<uint64_t>& pair : pairs) pair.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace
+
+uint64_t site_beyond(SiteEntry& entry, uint64_t frame) {
+  uint64_t caller = caller_by_steps(entry.return_address, frame);
+  if (caller == 0) caller = caller_by_unwind(entry.return_address);
+  if (caller == 0) return entry.return_address;
+  if (caller - entry.module_start >= entry.module_end - entry.module_start) {
+    const CodeObject object = object_at(caller);
+    entry.module_start = object.start;
+    entry.module_end = object.end;
+    entry.shift = object.shift;
+  }
+  return caller + entry.shift;
+}
+
+void sites_forget(Thread& thread) {
+  thread.objects_unloaded = objects_unloaded.load(std::memory_order_acquire);
+  for (SiteEntry& entry : thread.sites) entry.return_address = 0;
+  forget_steps();
+}
+
+bool site_is_programs(uint64_t site) { return class_of(site) == SiteClass::kApplication; }
 
 SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame) {
   SiteEntry& entry = thread.sites[site_place(return_address)];
   SiteEntry fresh = {};
   fresh.return_address = return_address;
-  fresh.kind = class_of(return_address);
-  fresh.special = fresh.kind != SiteClass::kApplication;
+  const CodeObject object = object_at(return_address);
+  fresh.kind = object.kind != SiteClass::kUnknown ? object.kind : SiteClass::kApplication;
+  fresh.special = fresh.kind != SiteClass::kApplication || object.shift != 0;
+  if (fresh.kind == SiteClass::kApplication) fresh.shift = object.shift;
   if (fresh.kind == SiteClass::kBinding) {
-    BindingSite* shared = binding_site(return_address);
-    if (shared != nullptr && shared->ready.load(std::memory_order_acquire)) {
-      fresh = shared->entry;
-    } else {
-      fresh.offset = binding_offset(fresh, frame);
-      if (shared != nullptr && !shared->claimed.exchange(true)) {
-        shared->entry = fresh;
-        shared->ready.store(true, std::memory_order_release);
-      }
+    auto known = [&] {
+      const Step* step = step_of(return_address, false);
+      return step != nullptr ? step->how.load(std::memory_order_acquire) : 0;
+    };
+    // Where the program's call cannot be found no later call looks for it.
+    if (known() != 0 || caller_by_unwind(return_address) != 0) {
+      fresh.offset = (known() & (kReady | kMayVary)) == kReady ? place_of(known()) : kNoPlace;
+      site_beyond(fresh, frame);
     }
   }
   entry = fresh;

@@ -31,8 +31,9 @@ struct alignas(64) SiteEntry {
   CallId id;
   bool cached;  ///< the envelope is valid
   bool special;  ///< not simply the application: `kind` says what
-  uint64_t module_start, module_end;  ///< bindings: range in which the caller's return address must lie
-  uint32_t offset;  ///< bindings: bytes above the frame at which the caller's return address lies
+  uint64_t shift;  ///< what is added to a return address (objects.h)
+  uint64_t module_start, module_end;  ///< bindings: the program's object that called last
+  uint32_t offset;  ///< bindings: bytes above the frame at which the caller's return address lies; kNoPlace
   SiteClass kind;
   ring::CallCounter* counter;  ///< flight.h: where this call counts
   uint64_t* traffic;  ///< messages and bytes of the partner
@@ -76,6 +77,7 @@ struct Thread {
   bool disabled;  ///< forked child, or after MPI_Finalize: nothing is looked at
   uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
   HostRangeCache host_ranges;
+  uint32_t objects_unloaded;  ///< when `sites` was last emptied (objects.h)
   uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
   ring::TraceBuffer* trace;  ///< where this thread writes; never null
   uint32_t trace_index;  ///< in the ring file; runtime.trace_count and above: a private trace buffer
@@ -127,12 +129,25 @@ inline SiteEntry& site_lookup(Thread& thread, uint64_t return_address, uint64_t 
   return site_resolve(thread, return_address, frame);
 }
 
+/// Empties the thread's call sites: an object was unloaded since, and others may lie there now.
+void sites_forget(Thread& thread);
+
+constexpr uint32_t kNoPlace = ~0u;  ///< the caller's return address lies here now, there then
+
+/// The program's call behind a call in a language binding, whatever object of the program's it is in and however many
+/// bindings lie between. The binding's own return address if it cannot be found. May unwind the stack.
+uint64_t site_beyond(SiteEntry& entry, uint64_t frame);
+
+/// False: the code there is a language binding's, another tool's or the MPI library's. May ask the dynamic loader.
+bool site_is_programs(uint64_t site);
+
 /// The call site behind `entry`: the return address itself, or for a language binding its caller's.
-inline uint64_t site_address(const SiteEntry& entry, uint64_t frame) {
-  if (entry.offset == 0) [[likely]]
-    return entry.return_address;
-  uint64_t caller = *reinterpret_cast<const uint64_t*>(frame + entry.offset);
-  return caller >= entry.module_start && caller < entry.module_end ? caller : entry.return_address;
+inline uint64_t site_address(SiteEntry& entry, uint64_t frame) {
+  if (entry.offset == 0) return entry.return_address + entry.shift;
+  if (entry.offset == kNoPlace) return site_beyond(entry, frame);
+  const uint64_t caller = *reinterpret_cast<const uint64_t*>(frame + entry.offset);
+  return caller - entry.module_start < entry.module_end - entry.module_start ? caller + entry.shift
+                                                                             : site_beyond(entry, frame);
 }
 
 }  // namespace resil

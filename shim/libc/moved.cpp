@@ -33,7 +33,6 @@
 
 RESIL_WEAK(dladdr, RESIL_FIRST);
 RESIL_WEAK(dladdr1, RESIL_LATER("2.3.3"));
-RESIL_WEAK(dlclose, RESIL_FIRST);
 RESIL_WEAK(dlopen, RESIL_FIRST);
 RESIL_WEAK(dlsym, RESIL_FIRST);
 RESIL_WEAK(dlvsym, RESIL_FIRST);
@@ -88,12 +87,6 @@ RESIL_HIDDEN int resil_dladdr1(const void* address, Dl_info* info, void** extra,
 int resil_dladdr1(const void* address, Dl_info* info, void** extra, int flags) {
   auto* call = libc_dladdr1 != nullptr ? libc_dladdr1 : of_libdl<decltype(dladdr1)>("dladdr1");
   return call != nullptr ? call(address, info, extra, flags) : 0;
-}
-
-RESIL_HIDDEN int resil_dlclose(void* object) __asm__("dlclose");
-int resil_dlclose(void* object) {
-  auto* call = libc_dlclose != nullptr ? libc_dlclose : of_libdl<decltype(dlclose)>("dlclose");
-  return call != nullptr ? call(object) : -1;
 }
 
 RESIL_HIDDEN void* resil_dlopen(const char* name, int mode) __asm__("dlopen");
@@ -177,6 +170,8 @@ int resil_sigmask(int how, const sigset_t* set, sigset_t* old) {
 
 namespace resil {
 
+void* find_in_libdl(const char* name) { return of_libdl<void>(name); }
+
 void find_threads() {
   if (libc_pthread_key_create != nullptr) return;
   void* libpthread = dlopen("libpthread.so.0", RTLD_LAZY | RTLD_NOLOAD);
@@ -191,6 +186,8 @@ void find_threads() {
 #else
 
 namespace resil {
+
+void* find_in_libdl(const char*) { return nullptr; }
 
 void find_threads() {}
 

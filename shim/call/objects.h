@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whose code an address is. Any thread; the first question about an object, and its being unloaded, go to the dynamic
+// loader.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/call/thread.h"
+
+namespace resil {
+
+/// A mapped object. kUnknown: none is there (generated code).
+struct CodeObject {
+  uint64_t start, end;
+  uint64_t shift;  ///< a call site of it is the return address and this; not 0 where another object lay before
+  SiteClass kind;
+};
+CodeObject object_at(uint64_t address);
+
+/// Class of the first loaded object with that file name; kUnknown: none has it.
+SiteClass class_of_object_named(const char* name, size_t length);
+
+/// Goes up when an object that was asked about is unloaded; what was derived from object_at() before is then void.
+extern std::atomic<uint32_t> objects_unloaded;
+
+}  // namespace resil
