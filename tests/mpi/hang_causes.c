@@ -5,10 +5,17 @@
 // 60). "ready" on standard output of rank 0, when the hang is about to begin.
 //
 // What a rank has freed, it will not use again. Rank 0 frees a duplicate of MPI_COMM_WORLD or a window, rank 1 waits on
-// it: left_finalize  for a message, rank 0 is in MPI_Finalize left_barrier   for a message, rank 0 is in a barrier of
-// MPI_COMM_WORLD left_computes  for a message, rank 0 computes left_any       for a message of any rank left_send for
-// its receive left_allreduce in MPI_Allreduce left_bcast     in MPI_Bcast, rank 0 is the root left_split     for a
-// message, on a communicator of MPI_Comm_split with other ranks left_inter     in MPI_Barrier of an intercommunicator
+// it:
+//
+// left_finalize  for a message, rank 0 is in MPI_Finalize
+// left_barrier   for a message, rank 0 is in a barrier of MPI_COMM_WORLD
+// left_computes  for a message, rank 0 computes
+// left_any       for a message of any rank
+// left_send      for its receive
+// left_allreduce in MPI_Allreduce
+// left_bcast     in MPI_Bcast, rank 0 is the root
+// left_split     for a message, on a communicator of MPI_Comm_split with other ranks
+// left_inter     in MPI_Barrier of an intercommunicator
 // left_pending   rank 1 has freed it, too, with its receive pending, and has made another
 // left_window    in MPI_Win_free, since it has made one call more before
 // left_late      rank 0 has made and freed 200 other ones since
@@ -20,6 +27,7 @@
 // v_request      MPI_Ialltoallv and MPI_Wait          v_sparse       MPI_Ialltoallv, data of rank 1 alone
 //
 // amounts        MPI_Gather of 4 bytes at the root, rank 1 gives one
+// group_tag      MPI_Comm_create_group of both, tag 5 against tag 6
 //
 // Rank 1 waits for a message of rank 0, tag 8, on a communicator in which ranks are numbered the other way round:
 // near_tag       rank 0 has sent tag 9 there          near_comm      it has sent tag 8 on MPI_COMM_WORLD
@@ -29,6 +37,7 @@
 // near_wait      as near_tag, by MPI_Irecv and MPI_Wait
 //
 // Right: v_late the same collectives, rank 1 comes SECONDS late, and gets no data
+// Right: group_late MPI_Comm_create_group of several groups and tags, rank 1 comes SECONDS late
 //
 // Right, all of these (both ranks free, with something pending):
 // free_isend     rank 0 sends by MPI_Isend, frees, makes another one, pauses, and waits
@@ -260,6 +269,30 @@ static void near_miss(const char* kind) {
   CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
 }
 
+static void create_from(MPI_Group group, int tag) {
+  MPI_Comm made;
+  CHECK(MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &made) == MPI_SUCCESS);
+  CHECK(MPI_Comm_free(&made) == MPI_SUCCESS);
+}
+
+static void groups(const char* kind, double seconds) {
+  MPI_Group all, self;
+  CHECK(MPI_Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS);
+  CHECK(MPI_Group_incl(all, 1, &me, &self) == MPI_SUCCESS);
+  create_from(all, 5);
+  ready();
+  if (is(kind, "group_tag")) create_from(all, 5 + me);
+  if (me == 1) nap(seconds);
+  for (int i = 0; i < 3; ++i) {
+    create_from(self, 5 + me);  // each alone
+    create_from(all, 5);
+    create_from(all, 0);
+    create_from(all, 32767);
+  }
+  CHECK(MPI_Group_free(&all) == MPI_SUCCESS);
+  CHECK(MPI_Group_free(&self) == MPI_SUCCESS);
+}
+
 int main(int argc, char** argv) {
   const double seconds = argc > 2 ? atof(argv[2]) : 0;
   alarm(60 + (unsigned)seconds);
@@ -272,6 +305,7 @@ int main(int argc, char** argv) {
   else if (!strncmp(argv[1], "v_", 2)) vectors(argv[1], seconds);
   else if (!strncmp(argv[1], "near_", 5)) near_miss(argv[1]);
   else if (is(argv[1], "amounts")) amounts();
+  else if (!strncmp(argv[1], "group_", 6)) groups(argv[1], seconds);
   else CHECK(!"known kind");
   CHECK(MPI_Finalize() == MPI_SUCCESS);
   if (me == 0) printf("hang_causes %s %d\n", argv[1], size);

@@ -31,6 +31,31 @@ static int is_stopped(int pid) {
   return state == 'T';
 }
 
+enum { kMost = 16 };
+
+/// `mine` elements of this rank's, `odd_ones` expected of rank 1, one of every other.
+static void gather_all(int mine, int odd_ones, MPI_Datatype type, MPI_Comm comm) {
+  int counts[kMost], starts[kMost];
+  for (int i = 0; i < size; ++i) counts[i] = i == 1 ? odd_ones : 1, starts[i] = 2 * i;
+  MPI_Allgatherv(in, mine, type, out, counts, starts, type, comm);
+}
+
+/// Right: where nothing moves, any type goes, and pairs of ranks may use types of their own.
+static void types_of_their_own(MPI_Comm comm) {
+  const int odd = rank == 1;
+  int none[kMost] = {0}, some[kMost] = {0}, starts[kMost] = {0};
+  MPI_Datatype type = odd ? MPI_FLOAT : MPI_INT;
+  MPI_Gatherv(in, 0, type, out, none, starts, type, 0, comm);
+  for (int i = 0; i < size; ++i) some[i] = i != 1, starts[i] = i;
+  MPI_Gatherv(in, odd ? 0 : 1, type, out, some, starts, type, 0, comm);
+  MPI_Scatterv(in, some, starts, type, out, odd ? 0 : 1, type, 0, comm);
+  MPI_Allgatherv(in, 0, type, out, none, starts, type, comm);
+  MPI_Alltoallv(in, none, starts, type, out, none, starts, type, comm);
+  for (int i = 0; i < size; ++i) some[i] = i == rank;
+  MPI_Alltoallv(in, some, starts, type, out, some, starts, type, comm);  // each to itself
+  MPI_Reduce_scatter(in, out, none, type, MPI_SUM, comm);
+}
+
 int main(int argc, char** argv) {
   const char* kind = argc > 1 ? argv[1] : "none";
   const int before = argc > 2 ? atoi(argv[2]) : 5;
@@ -66,6 +91,12 @@ int main(int argc, char** argv) {
     } else {
       MPI_Barrier(other);
     }
+  } else if (strcmp(kind, "vector_types") == 0) {
+    gather_all(1, 1, odd ? MPI_FLOAT : MPI_INT, other);
+  } else if (strcmp(kind, "vector_amounts") == 0) {
+    gather_all(1, odd ? 1 : 2, MPI_INT, other);
+  } else if (strcmp(kind, "types_of_their_own") == 0) {
+    types_of_their_own(other);
   } else if (strcmp(kind, "skipped") == 0) {
     if (!odd) MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);  // the root does not wait
   } else if (strcmp(kind, "order") == 0) {

@@ -6,6 +6,7 @@ Usage: mismatch_test.py BUILD openmpi|mpich      (BUILD holds mismatch.MPI)
 """
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -29,6 +30,8 @@ PROVED = {
 }
 SUSPECTED = {
     "size": ("collective_mismatch", "In call 7 rank 3 has another amount: MPI_Bcast, root 0, 128 bytes"),
+    "vector_types": ("collective_mismatch", "different basic types. In call 7, MPI_Allgatherv"),
+    "vector_amounts": ("collective_mismatch", "In call 7 rank 1 has another amount: MPI_Allgatherv"),
     "skipped": ("collective_mismatch", "In call 7 rank 1 has another operation: MPI_Finalize"),
     "unreceived": ("unreceived_messages", "3 messages were sent and never received (unmatched at MPI_Finalize). The first is from rank 1 to rank 0"),
     "uneven": ("collective_mismatch", "In call 7 rank 0 has another operation: MPI_Bcast, root 0, 8 bytes"),
@@ -86,11 +89,13 @@ def main(build, mpi):
         log = read(os.path.join(directory, "hang.log"))
         lines = [line for line in log.splitlines() if f" suspected {name}: " in line]
         assert lines and wanted in lines[0], log + result.text()
+        assert name != "collective_mismatch" or re.search(r"\(call site of the others: mismatch\.\w+\+0x[0-9a-f]+ \(rank \d\)"
+                                                         r"|\(call site on the odd side: mismatch\.\w+\+0x", lines[0]), lines[0]
         proofs = [line for line in log.splitlines() if " proved collective_mismatch" in line]
         assert not proofs and not (result.returncode == 0 and b"hang [" in result.stderr), log
 
-    def clean():
-        directory, result = watch("none", lambda at: False)
+    def clean(kind):
+        directory, result = watch(kind, lambda at: False)
         assert result.returncode == 0, result.text()
         log = read(os.path.join(directory, "hang.log"))
         assert not any(name in log for name in ("mismatch", "unreceived")), log
@@ -130,7 +135,8 @@ def main(build, mpi):
 
     differ = ("verified", ["In call 7 ", "another amount: MPI_Bcast, root 0, ", " 2048 bytes", " 128 bytes", "MPI ends the job on an error in that call of rank"])
     operators = ("proved", ["In call 7 ", "another operator: MPI_Reduce, ", "MPI_MAX", "MPI_SUM"])
-    checks = [("right programs raise nothing", clean),
+    checks = [("right programs raise nothing", lambda: clean("none")),
+              ("right: types differ where nothing moves", lambda: clean("types_of_their_own")),
               ("MPI fails in a call with another amount", lambda: ended("truncate", differ)),
               ("the same, where a finding would end the job", lambda: ended("truncate", differ, {"RESIL_HANG": "abort"})),
               ("MPI fails on a message", lambda: ended("message", None)),
@@ -144,7 +150,7 @@ def main(build, mpi):
                    ("over nodes: operator", lambda: proved("operator", True)), ("over nodes: order", lambda: proved("order", True))]
     else:
         checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in ("operator", "operation", "order")]
-        checks += [("suspected: unreceived", lambda: suspected("unreceived"))]
+        checks += [(f"suspected: {kind}", lambda kind=kind: suspected(kind)) for kind in ("unreceived", "vector_types")]
     return run_checks(checks)
 
 

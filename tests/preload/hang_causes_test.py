@@ -40,6 +40,8 @@ WRONG = {
                           ("sparse", "MPI_Wait for call"))},
     "amounts": (2, "collective_mismatch", ["In call 2 rank 1 has another amount: MPI_Gather, root 0, 1 bytes",
                                            "have not returned from it"]),
+    "group_tag": (2, "deadlock", ["Rank 0 waits in MPI_Comm_create_group for MPI_Comm_create_group with tag 5 of rank 1",
+                                  "Rank 0 has not called MPI_Comm_create_group with tag 6.", "compare the group, the tag"]),
     **{f"near_{name}": (3 if name == "rank" else 2, found, words) for name, found, words in (
         ("tag", "unmatched_message", ["1 message from rank 0 to rank 1, tag 9, on MPI_Comm_split", "sent at hang_causes"]),
         ("comm", "unmatched_message", ["1 message from rank 0 to rank 1, tag 8, on MPI_COMM_WORLD, sent at hang_causes"]),
@@ -52,7 +54,7 @@ WRONG = {
 }
 VERIFIED = {"amounts"}  # all others are proved
 OPENMPI_ALONE = {"amounts"}  # MPICH returns
-RIGHT = {"v_late": 6, "free_isend": 6, "free_irecv": 6, "free_apart": 6, "free_many": 4}  # seconds of a pause
+RIGHT = {"v_late": 6, "free_isend": 6, "free_irecv": 6, "free_apart": 6, "free_many": 4, "group_late": 6}  # seconds of a pause
 
 
 def check_wrong(kind):

@@ -236,7 +236,9 @@ void Explainer::advise() {
     v_.add(Message::kBlocksEarly).call = thread_of(g_, core_.message).call;
   auto about_message = [&] {
     switch (message != nullptr ? message->kind : PartKind::kOther) {
-      case PartKind::kToken: return Message::kDoMatchEpochs;
+      case PartKind::kToken:
+        return call_info(static_cast<CallId>(message->call)).call_class == CallClass::kComm ? Message::kDoCompareMembers
+                                                                                            : Message::kDoMatchEpochs;
       case PartKind::kLock: return Message::kDoUnlock;
       case PartKind::kSend: return Message::kDoPostFirst;
       default: return core_.count > 1 ? Message::kDoSendFirst : Message::kDoFindSender;

@@ -187,6 +187,7 @@ void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
   const auto id = static_cast<CallId>(call);
   const WindowCall of = call_info(id).window;
   const bool posts = of == WindowCall::kStart || of == WindowCall::kComplete, completes = of == WindowCall::kWait;
+  const bool group = meaning_of(id).kind == Kind::kGroup;
   const uint32_t kept = kept_of(wait);
   if (wait.keys[0] == 0) return add_other(b, thread, call);
   for (uint32_t i = 1; i <= kept; ++i) {
@@ -196,13 +197,15 @@ void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
     const auto peer = static_cast<int32_t>(wait.keys[i] >> 32);
     const auto flags = static_cast<uint8_t>(value & kSyncStrict ? 0 : kMayBuffer | kPermitted);
     const uint32_t number = value & ~uint32_t{kSyncStrict};
-    if (posts || completes)
+    if (group || posts || completes)
       *part = {PartKind::kToken,
-               flags,
-               static_cast<uint16_t>(posts ? CallId::kMPI_Win_post : CallId::kMPI_Win_complete),
+               group ? uint8_t{0} : flags,
+               group ? call : static_cast<uint16_t>(posts ? CallId::kMPI_Win_post : CallId::kMPI_Win_complete),
                peer,
                wait.keys[0],
-               posts ? kPostToken : kCompleteToken,
+               group   ? wait.receive_tag
+               : posts ? kPostToken
+                       : kCompleteToken,
                number,
                0,
                number,

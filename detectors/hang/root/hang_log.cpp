@@ -50,10 +50,21 @@ void log_hang(const char* what, const Statement& statement, const Names& names) 
   log_hang(what, text);
 }
 
-void log_hang(const char* what, const Verdict& verdict, const Explanation& explanation) {
-  char text[sizeof(explanation.message) + 40];
-  snprintf(text, sizeof(text), "%s: %s", class_name(verdict.type), explanation.message);
-  log_hang(what, text);
+void log_hang(const char* what, const Verdict& verdict, const Explanation& explanation, const Names& names) {
+  char room[sizeof(explanation.message) + 400];
+  Text text(room, sizeof(room));
+  text.add("%s: %s", class_name(verdict.type), explanation.message);
+  const char* between = " (";
+  for (uint32_t i = 0; i < verdict.statement_count; ++i) {
+    const Statement& statement = verdict.statements[i];
+    if (statement.id != Message::kOddSite && statement.id != Message::kUsualSite) continue;
+    char site[160];
+    explain(statement, names, site, sizeof(site));
+    text.add("%s%s", between, site);
+    between = "; ";
+  }
+  if (between[0] == ';') text.add(")");
+  log_hang(what, room);
 }
 
 void trace_look(const stats::Look& look) {

@@ -56,7 +56,7 @@ void publish(Root& root) {
   if (was_published(control, verdict)) return;
   __atomic_store_n(&control.seen[control.reported % kRemembered], verdict.signature, __ATOMIC_RELAXED);
   if (control.reported >= kMostReports) return;
-  log_hang(confidence_name(verdict.confidence), verdict, explanation);
+  log_hang(confidence_name(verdict.confidence), verdict, explanation, names_of(root.names));
   if (verdict.confidence == Confidence::kSuspected) return;
   root.published_at = monotonic_seconds();
   char json_path[1300] = "", text_path[1300] = "";

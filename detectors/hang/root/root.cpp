@@ -353,7 +353,7 @@ void unmatched_came(Root& root, const void* merged, uint32_t bytes) {
   UnmatchedList& list = unmatched_list();
   if (!unmatched_judge(merged, bytes, &root.verdict, &list)) return;
   explain(root.verdict, names, &root.explanation);
-  log_hang("suspected", root.verdict, root.explanation);
+  log_hang("suspected", root.verdict, root.explanation, names);
   note(root.explanation.message);
   for (uint32_t i = 0; i < list.listed; ++i)
     snprintf(list.entries[i].communicator, sizeof(list.entries[i].communicator), "%s",

@@ -2,7 +2,8 @@
 //
 // The writing side of what two groups do together: whom a collective call on an intercommunicator waits for (MPI 4.0,
 // 6.2.2 and the paragraphs on intercommunicators: each group waits for the other one, never for its own), and the two
-// leaders of MPI_Intercomm_create, who tell each other of their groups.
+// leaders of MPI_Intercomm_create, who tell each other of their groups. Likewise the members of a group, in
+// MPI_Comm_create_group: its tag is part of what must be the same.
 
 #include "detectors/hang/slots/writer_internal.h"
 
@@ -10,7 +11,8 @@ namespace resil::hang {
 
 namespace {
 
-constexpr int32_t kMostTag = 1 << 30;
+constexpr int kMostMembers = 48;  // of a group whose members are counted
+static_assert(kMostMembers < static_cast<int>(kWaitedKeys));
 
 void list(Wait& wait, int32_t rank, uint32_t value) {
   if (rank < 0) return;
@@ -59,7 +61,7 @@ void leader_enter(Event& e, Wait& wait) {
   if (e.comm == nullptr || e.local_leader != e.comm->rank) return;
   CommInfo* between = comm_lookup(*e.thread, e.peer_comm);
   const int32_t other = between != nullptr ? world_of(between, e.remote_leader) : kUnknownRank;
-  if (other < 0 || !can_be_counted(between) || e.tag < 0 || e.tag >= kMostTag) return set_irregular(kLostWindow);
+  if (other < 0 || !can_be_counted(between) || e.tag < 0 || e.tag >= kMostTokenTag) return set_irregular(kLostWindow);
   Envelope* envelope = envelope_of(token_comm(between->ring->id), other, kFirstLeaderToken - e.tag);
   if (envelope == nullptr) return;
   const uint64_t number = count_one(envelope->posted);
@@ -67,6 +69,30 @@ void leader_enter(Event& e, Wait& wait) {
   wait.keys[0] = between->ring->id;
   wait.receive_tag = kFirstLeaderToken - e.tag;
   list(wait, other, counts_exactly(*envelope) ? static_cast<uint32_t>(number) & ~uint32_t{kSyncStrict} : 0);
+}
+
+void members_enter(Event& e, Wait& wait) {
+  wait.peer = ring::kNoPeer;
+  wait.flags = 0;
+  wait.count = wait.kept = 0;
+  wait.keys[0] = 0;
+  int32_t ranks[kMostMembers];
+  int size = 0;
+  if (!can_be_counted(e.comm) || e.tag < 0 || e.tag >= kMostTokenTag) return set_irregular(kLostWindow);
+  if (!backend->group_world_ranks(e.group, kMostMembers, ranks, &size)) return;  // all members leave it out
+  for (int i = 0; i < size; ++i)
+    if (ranks[i] < 0) return;
+  const int32_t self = world_of(e.comm, e.comm->rank);
+  wait.keys[0] = e.comm->ring->id;
+  wait.receive_tag = kFirstGroupToken - e.tag;
+  for (int i = 0; i < size; ++i) {
+    if (ranks[i] == self) continue;
+    Envelope* envelope = envelope_of(token_comm(e.comm->ring->id), ranks[i], wait.receive_tag);
+    if (envelope == nullptr) return set_irregular(kLostWindow);
+    const uint64_t number = count_one(envelope->posted);
+    count_one(envelope->sent);
+    list(wait, ranks[i], counts_exactly(*envelope) ? static_cast<uint32_t>(number) & ~uint32_t{kSyncStrict} : 0);
+  }
 }
 
 }  // namespace resil::hang

@@ -39,7 +39,7 @@ enum class Role : uint8_t {
   kFinalize,
   kWindow,  ///< MPI_Win_fence, MPI_Win_free: collective over a window
   kFile,  ///< collective over a file
-  kSync,  ///< MPI_Win_post, start, complete, wait, lock, unlock, flush and the like
+  kSync,  ///< MPI_Win_post, start, complete, wait, lock, unlock, flush and the like; MPI_Comm_create_group
   kSyncPoll,  ///< MPI_Win_test
   kOperate,  ///< MPI_Put and all that moves data to or from a window
 };
@@ -64,6 +64,7 @@ enum class Kind : uint8_t {
   kNeighbor,
   kCreate,  ///< makes a communicator or a window: all
   kBetween,  ///< MPI_Intercomm_create: all, and the other group
+  kGroup,  ///< MPI_Comm_create_group: the members of a group
   kRelease,  ///< MPI_Comm_free and disconnect
   kFile,  ///< MPI_File_open, and what is collective over a file
   kOrdered,  ///< of those, transfers in the order of the ranks
@@ -98,7 +99,7 @@ constexpr Kind kind_of(CommCall call) {
     case CommCall::kCreate: return Kind::kCreate;
     case CommCall::kIntercommCreate: return Kind::kBetween;
     case CommCall::kFree: return Kind::kRelease;
-    case CommCall::kCreateFromGroup:  // over a group,
+    case CommCall::kCreateFromGroup: return Kind::kGroup;
     case CommCall::kConnect:  // with another world,
     case CommCall::kJoin:
     case CommCall::kShrink:  // or over those that are left
@@ -192,6 +193,7 @@ constexpr Role role_of(const CallInfo& info) {
     case CallClass::kComm:
       if (info.comm == CommCall::kConnect || info.comm == CommCall::kJoin) return Role::kForeign;
       if (kind_of(info.comm) == Kind::kNone) return Role::kOther;
+      if (kind_of(info.comm) == Kind::kGroup) return info.has(kCallBlocking) ? Role::kSync : Role::kOther;
       return by_initiation(info, Role::kCollective, Role::kPostCollective, Role::kOther);
     case CallClass::kWindow: return role_of(info.window);
     case CallClass::kRma: return Role::kOperate;

@@ -48,6 +48,9 @@ constexpr int32_t kPostToken = -100;  ///< MPI_Win_post, to each rank of its gro
 constexpr int32_t kCompleteToken = -101;  ///< MPI_Win_complete, likewise
 constexpr int32_t kFirstLeaderToken =
     -1000;  ///< less the tag: MPI_Intercomm_create, leader to leader, on the peer communicator
+constexpr int32_t kMostTokenTag = 1 << 29;  ///< such tags and higher ones are not counted
+constexpr int32_t kFirstGroupToken = kFirstLeaderToken - kMostTokenTag;  ///< likewise: MPI_Comm_create_group, to each
+                                                                         ///< other member
 
 /// A message that a run of polls asks for with MPI_Iprobe or MPI_Improbe.
 struct Probe {

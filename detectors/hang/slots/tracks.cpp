@@ -31,6 +31,18 @@ bool has_operator(Kind kind) {
          kind == Kind::kReduceScatterBlock || kind == Kind::kScan;
 }
 
+/// Of all ranks together: what this one sends, and what it expects of the others.
+[[gnu::noinline]] uint64_t allgathered_bytes(Event& e) {
+  const Members members = members_of(*e.comm);
+  const Transfer got = received(e, members, backend->is_in_place), put = sent(e, members, backend->is_in_place);
+  if (!got.any() || got.types != nullptr) return kBytesNotCompared;
+  int64_t elements = 0;
+  for (int64_t i = got.first; i < got.end; ++i)
+    if (put.in_place || i != members.rank) elements += got.count_of(i);
+  const auto own = put.in_place ? 0 : static_cast<uint64_t>(put.count) * type_size(*e.thread, put.type);
+  return signature_bytes(own + static_cast<uint64_t>(elements) * type_size(*e.thread, got.type));
+}
+
 /// Only arguments that are significant on this rank are looked at.
 uint64_t bytes_of(Event& e, Kind kind) {
   const bool root = is_root(e, members_of(*e.comm));
@@ -46,6 +58,8 @@ uint64_t bytes_of(Event& e, Kind kind) {
     case Kind::kAlltoall: return signature_bytes(argument_bytes(e, e.receive));
     case Kind::kGather: return signature_bytes(argument_bytes(e, root ? e.receive : e.send));
     case Kind::kScatter: return signature_bytes(argument_bytes(e, root ? e.send : e.receive));
+    case Kind::kVector:
+      return call_info(e.id).collective == Collective::kAllgather ? allgathered_bytes(e) : kBytesNotCompared;
     default: return kBytesNotCompared;
   }
 }
@@ -81,14 +95,52 @@ uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags) {
   return map != nullptr ? type_signature(*map, bytes) : kAnySignature;
 }
 
+namespace {
+
+uint32_t basic_type(Event& e, uint64_t type) {
+  const TypeMap* map = backend->types != nullptr ? type_map(*e.thread, type) : nullptr;
+  return map != nullptr && map->signature != kMixedSignature ? map->signature : kAnySignature;
+}
+
+/// Where each pair of ranks has an amount of its own, types need not be the same where nothing moves: a rank tells its
+/// own if any two that tell theirs have data for each other, or for the same third one.
+[[gnu::noinline]] uint32_t uneven_type(Event& e, Kind kind) {
+  if (!can_be_counted(e.comm) || e.comm->remote_size >= 0 || e.send.types != nullptr || e.receive.types != nullptr)
+    return kAnySignature;
+  const Members members = members_of(*e.comm);
+  const bool root = is_root(e, members);
+  switch (kind) {
+    case Kind::kGatherv:
+      if (root) return basic_type(e, e.receive.type);
+      return e.send.count > 0 ? basic_type(e, e.send.type) : kAnySignature;
+    case Kind::kScatterv:
+      if (root) return basic_type(e, e.send.type);
+      return e.receive.count > 0 ? basic_type(e, e.receive.type) : kAnySignature;
+    case Kind::kReduceScatter: return e.bytes != 0 ? basic_type(e, e.receive.type) : kAnySignature;
+    default: break;
+  }
+  const Transfer got = received(e, members, backend->is_in_place), put = sent(e, members, backend->is_in_place);
+  const uint32_t type = basic_type(e, got.type);
+  if (call_info(e.id).collective == Collective::kAllgather) return e.bytes != 0 ? type : kAnySignature;
+  if (!put.in_place && basic_type(e, put.type) != type) return kAnySignature;
+  for (int64_t i = got.first; i < got.end; ++i)
+    if (i != members.rank && got.count_of(i) <= 0) return kAnySignature;
+  return type;
+}
+
+}  // namespace
+
 uint32_t common_type(Event& e, Kind kind, uint64_t signature) {
   constexpr auto bit = [](Kind of) { return uint32_t{1} << static_cast<unsigned>(of); };
   constexpr uint32_t kOne = bit(Kind::kBcast) | bit(Kind::kReduce) | bit(Kind::kAllreduce) | bit(Kind::kScan) |
                             bit(Kind::kReduceScatterBlock),
-                     kOther = bit(Kind::kAllgather) | bit(Kind::kAlltoall) | bit(Kind::kGather) | bit(Kind::kScatter);
+                     kOther = bit(Kind::kAllgather) | bit(Kind::kAlltoall) | bit(Kind::kGather) | bit(Kind::kScatter),
+                     kUneven =
+                         bit(Kind::kGatherv) | bit(Kind::kScatterv) | bit(Kind::kVector) | bit(Kind::kReduceScatter);
   static_assert(static_cast<unsigned>(Kind::kFinalize) < 32);
   const uint64_t bytes = signature >> 36;  // significant here, of this communicator's own group, the same everywhere
-  if (bytes - 1 >= kExactBytes - 1 || ((kOne | kOther) & bit(kind)) == 0) return kAnySignature;
+  if (bytes - 1 >= kExactBytes - 1 || ((kOne | kOther) & bit(kind)) == 0)
+    return (kUneven & bit(kind)) != 0 ? uneven_type(e, kind) : kAnySignature;
   if (kOne & bit(kind)) [[likely]]
     if (const TypeMap* map = type_map_cached(*e.thread, e.send.type);
         map != nullptr && map->signature != kMixedSignature)

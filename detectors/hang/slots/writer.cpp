@@ -234,6 +234,12 @@ void enter_between(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
+void enter_group(Event& e) {
+  Wait& wait = begin(e);
+  members_enter(e, wait);
+  wait_publish(wait, e.record_number);
+}
+
 void enter_post_collective(Event& e) {
   begin(e);
   start_collective(e, slot_of(e), meaning_of(e.id).kind);
@@ -313,7 +319,7 @@ Hook enter_hook(CallId id) {
     case Role::kProbePoll: return enter_probe_poll;
     case Role::kOtherPoll: return enter_other_poll;
     case Role::kSyncPoll: return enter_sync_poll;
-    case Role::kSync: return enter_sync;
+    case Role::kSync: return meaning.kind == Kind::kGroup ? enter_group : enter_sync;
     case Role::kFile: return enter_file;
     case Role::kOperate: return enter_operate;
     case Role::kCollective:
@@ -377,6 +383,10 @@ void leave_request(Event& e) {
 void leave_window(Event& e) {
   if (e.result != 0) return set_irregular(kUnknownOrder);
   if (call_info(e.id).window == WindowCall::kFree) window_freed(e);
+}
+
+void leave_group(Event& e) {
+  if (e.result != 0) leave_failed(e);
 }
 
 void leave_sync(Event& e) {
@@ -455,7 +465,7 @@ Hook leave_hook(CallId id) {
   switch (role) {
     case Role::kReceive: return leave_receive;
     case Role::kWindow: return leave_window;
-    case Role::kSync: return leave_sync;
+    case Role::kSync: return meaning_of(id).kind == Kind::kGroup ? leave_group : leave_sync;
     case Role::kFile: return leave_file;
     case Role::kSendReceive: return leave_both;
     case Role::kProbePoll:

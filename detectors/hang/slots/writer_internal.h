@@ -127,6 +127,8 @@ void operate_enter(Event& e);
 void list_remote(Event& e, Kind kind, Wait& wait);
 /// Before MPI_Intercomm_create.
 void leader_enter(Event& e, Wait& wait);
+/// Before MPI_Comm_create_group.
+void members_enter(Event& e, Wait& wait);
 
 // --- tracks.cpp ----------------------------------------------------------------------------------------------------
 uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags);

@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "detectors/hang/slots/layout.h"
 #include "detectors/hang/slots/signature.h"
 #include "shim/model/datatype/signature.h"
 
@@ -87,7 +88,7 @@ class Formatter {
     else if (what == "tag") t_.add("%d", static_cast<int>(static_cast<int64_t>(s_.n[2])));
     else if (what == "hex") t_.add("%016" PRIx64, s_.comm);
     else if (what == "call") call(s_.call);
-    else if (what == "for") call(s_.wait.part.call);
+    else if (what == "for") awaited_call(s_.wait.part);
     else if (what == "peer") t_.add("%d", s_.wait.part.peer);
     else if (what == "wait") wait();
     else if (what == "age") t_.add_seconds(s_.wait.seconds);
@@ -167,6 +168,13 @@ class Formatter {
     else t_.add("rank %d", of);
   }
 
+  /// The tag is told where it is part of what must be the same.
+  void awaited_call(const Part& part) {
+    call(part.call);
+    if (part.kind != PartKind::kToken || part.tag > kFirstLeaderToken) return;
+    t_.add(" with tag %d", (part.tag > kFirstGroupToken ? kFirstLeaderToken : kFirstGroupToken) - part.tag);
+  }
+
   /// "MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD", "call 17 of MPI_Allreduce on …", "MPI_Waitall for …"
   void wait() {
     const CallWait& of = s_.wait;
@@ -176,7 +184,7 @@ class Formatter {
       t_.add(part.kind == PartKind::kLock ? part.tag != 0 ? " for the exclusive lock of " : " for a shared lock of "
                                           : " for ");
       if (part.kind == PartKind::kToken) {
-        call(part.call);
+        awaited_call(part);
         t_.add(" of ");
       }
       peer(part.peer);
