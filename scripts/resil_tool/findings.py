@@ -294,7 +294,7 @@ def headline(findings: list[dict]) -> str:
 
 # -- call sites ---------------------------------------------------------------------------------------------------
 
-def _objects(directory, ranks) -> dict[str, str]:
+def objects(directory, ranks) -> dict[str, str]:
     """Short name: path of the object files of this job; a name that means two files is left out."""
     paths = {rank.executable for rank in ranks if rank.executable}
     for path in list(directory.rings.values())[:16]:
@@ -303,11 +303,11 @@ def _objects(directory, ranks) -> dict[str, str]:
                 paths.update(ring.object_files())
         except RingError:
             continue
-    objects: dict[str, str] = {}
+    named: dict[str, str] = {}
     for path in paths:
         name = os.path.basename(path)
-        objects[name] = path if objects.get(name, path) == path else ""
-    return {name: path for name, path in objects.items() if path}
+        named[name] = path if named.get(name, path) == path else ""
+    return {name: path for name, path in named.items() if path}
 
 
 def name_sites(directory, ranks, findings: list[dict]) -> None:
@@ -315,11 +315,11 @@ def name_sites(directory, ranks, findings: list[dict]) -> None:
     texts = [text for f in findings[:MOST_SITES] for text in [f["message"], f["to_do"], *f["evidence"].values()]]
     if not any("+0x" in text for text in texts):
         return
-    objects = _objects(directory, ranks)
-    sites = [site for text in texts for site in symbols.sites_in(text, objects)][:MOST_SITES]
+    known_objects = objects(directory, ranks)
+    sites = [site for text in texts for site in symbols.sites_in(text, known_objects)][:MOST_SITES]
     known = symbols.lookup(sites, min((r.start_time for r in ranks if r.start_time), default=0.0))
     for f in findings[:MOST_SITES]:
-        f["message"] = symbols.resolve_sentence(f["message"], objects, known)
-        f["to_do"] = symbols.resolve_sentence(f["to_do"], objects, known)
-        f["evidence"] = {name: symbols.resolve_sentence(value, objects, known)
+        f["message"] = symbols.resolve_sentence(f["message"], known_objects, known)
+        f["to_do"] = symbols.resolve_sentence(f["to_do"], known_objects, known)
+        f["evidence"] = {name: symbols.resolve_sentence(value, known_objects, known)
                          for name, value in f["evidence"].items()}

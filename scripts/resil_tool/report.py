@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 
-from . import checksum, findings, reductions, staging, verification
+from . import checksum, findings, leftovers, reductions, staging, verification
 from . import job as jobs
 from . import records, runs
 from .attach import attach
@@ -254,6 +254,9 @@ def _coverage(s: dict) -> list[str]:
         lines += row("reductions", reductions.sentence(s["reductions"]), 3)
     if s["staging"]:
         lines += row("devices", staging.sentence(s["staging"]), 3)
+    if s["leftovers"]:
+        for i, text in enumerate(leftovers.lines(s["leftovers"])):
+            lines += row("left over" if i == 0 else "", text, 3 if i == 0 else 1)
     if s["uncovered"]:
         reasons = sorted(s["uncovered"].items(), key=lambda item: -item[1])
         text = "not seen: " + ", ".join("%s %s" % (integer(count), name.replace("_", " "))

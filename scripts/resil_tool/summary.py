@@ -4,7 +4,7 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-from . import checksum, findings, reductions, runs, staging, symbols, verification
+from . import checksum, findings, leftovers, reductions, runs, staging, symbols, verification
 from .job import owner_name
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase
@@ -36,6 +36,7 @@ def merge(directory: Directory) -> dict:
         "findings": findings.merge(directory, ranks), "findings_dropped": sum(r.findings_dropped for r in ranks),
         "checksum": checksum.merge(ranks), "reductions": reductions.merge(ranks),
         "verify": verification.merge(ranks),
+        "leftovers": leftovers.merge(ranks),
         "staging": staging.merge(ranks), "faults_injected": _sum(r.faults for r in ranks),
         "fault_setting": _variants(ranks, "fault_setting"),
         "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
@@ -45,6 +46,7 @@ def merge(directory: Directory) -> dict:
                      for run in directory.launches],
         "dumps": sorted(directory.dumps), "from_ring": rank_set((r.key for r in ranks if r.from_ring), 10**6),
     }
+    leftovers.name_sites(summary["leftovers"], lambda: findings.objects(directory, ranks), summary["start_time"] or 0.0)
     summary["mpi_share"] = _share(ranks)
     summary["suspect_host"] = findings.suspect(summary["findings"], ranks)
     summary["places"] = _places(ranks)

@@ -19,6 +19,7 @@
 #include "shim/runtime/block_pool.h"
 #include "shim/tables/deferred_free.h"
 #include "shim/tables/freed.h"
+#include "shim/tables/live_objects.h"
 #include "shim/tables/tables.h"
 
 #define RESIL_STRING_(x) #x

@@ -17,7 +17,12 @@ HANDLES = {"COMM": "Comm", "GROUP": "Group", "DATATYPE": "Datatype", "OP": "Op",
 # KIND -> (C type, C type in the large-count twin)
 SCALARS = {"COUNT": ("int", "MPI_Count"), "DISPLACEMENT": ("int", "MPI_Aint"), "XAINT": ("MPI_Aint", "MPI_Count"),
            "AINT": ("MPI_Aint",) * 2, "LCOUNT": ("MPI_Count",) * 2, "OFFSET": ("MPI_Offset",) * 2,
-           **{k: ("int", "int") for k in ("INT", "RANK", "DEST", "SOURCE", "ROOT", "TARGET", "TAG", "SENDTAG", "RECVTAG")}}
+           **{k: ("int", "int") for k in ("INT", "RANK", "DEST", "SOURCE", "ROOT", "TARGET", "TAG", "SENDTAG", "RECVTAG",
+                                          "COMM_KEYVAL", "TYPE_KEYVAL", "WIN_KEYVAL")}}
+# KIND of a handle -> what it is of (shim/model/mpi_objects.h).
+OBJECTS = {"COMM": "Communicator", "GROUP": "Group", "DATATYPE": "Datatype", "OP": "Operator", "WIN": "Window", "FILE": "File",
+           "INFO": "Info", "ERRHANDLER": "ErrorHandler", "SESSION": "Session", "COMM_KEYVAL": "CommKeyval",
+           "TYPE_KEYVAL": "TypeKeyval", "WIN_KEYVAL": "WindowKeyval"}
 # C types without meaning to resil whose large-count twin is another type.
 LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
                    "MPI_Datarep_conversion_function*": "MPI_Datarep_conversion_function_c*"}
@@ -127,7 +132,19 @@ class Function:
                     (("lifecycle", "LifecycleCall"), ("collective", "Collective"), ("counts", "Counts"),
                      ("completion", "Completion"), ("mode", "SendMode"), ("comm", "CommCall"), ("window", "WindowCall"), ("rma", "RmaOperation"), ("file", "FileCall"), ("pointer", "FilePointer"))
                     if kind in detail]
-        return ", ".join(members + ([".all = true"] if self.has("all") else []))
+        members += [".all = true"] if self.has("all") else []
+        return ", ".join(members + [f".{verb} = MpiObject::k{what[0]}" for verb in ("makes", "frees") if (what := self.object(verb))])
+
+    def object(self, verb):
+        """What the call makes or frees: (MpiObject, C expression of where its handle is); None."""
+        if self.has("lends") or self.has("tool") or self.has("frees") != (verb == "frees") and not self.has("attaches"):
+            return None
+        if self.has("attaches") if verb == "makes" else self.call_class == "Buffer":
+            owner = next((p.name for p in self.parameters if p.kind in ("COMM", "SESSION")), None)
+            return "Buffer", f"bits({owner})" if owner else "uint64_t{0}"
+        return next(((OBJECTS[p.kind], p.name) for p in self.parameters
+                     if p.kind in OBJECTS and p.direction != "in" and (not p.array or self.base.startswith("Type_get_contents"))
+                     and (verb == "frees" or p.direction == "out")), None)
 
     def has(self, attribute):
         return attribute in self.attributes
@@ -378,15 +395,25 @@ def main():
         signature = f"{f.returns}({types})"
         if f.has("lifecycle"):
             continue  # hand-written in lifecycle.inc
-        if f.has("local"):
+        made, freed = f.object("makes") if not f.has("starts") else None, f.object("frees")
+        if f.has("local") and (made or freed):
+            inner = f"[&] {{ return LocalCall<layer, CallId::k{f.name}, {signature}>::call(return_address, frame, {names}); }}"
+            verb, place = ("freeing", freed[1]) if freed else ("making", made[1])
+            if f.base.startswith("Type_get_contents"):
+                verb, place = "making_contents", f"datatype, {made[1]}"
+            body = f"RESIL_HERE_IS;\n  return {verb}<CallId::k{f.name}>({place}, return_address, frame, {inner});"
+        elif f.has("local"):
             after = ", " + names if names else ""
             body = f"RESIL_LOCAL(CallId::k{f.name}, {signature}, {after});"
         else:
             filled = fill(f)
             sends, receives = (str(any(s.startswith(f"e.{side}.buffer") for s in filled)).lower() for side in ("send", "receive"))
             apart = f"RESIL_ONE_BY_ONE({f.name[4:].lower()}, {names});\n  " if f.has("one_by_one") else ""
-            body = (f"{apart}RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(filled)}\n"
-                    f"  RESIL_CALL(({given(f)}), {sends}, {receives});")
+            call = f"RESIL_CALL(({given(f)}), {sends}, {receives});"
+            if made or freed:
+                verb, place = ("freeing", freed[1]) if freed else ("making", made[1])
+                call = f"return {verb}<id>({place}, return_address, frame, [&]() -> int {{ {call} }});"
+            body = f"{apart}RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(filled)}\n  {call}"
         wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {body}\n}}\n")
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
         unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)

@@ -34,6 +34,7 @@
 #include "shim/report/log.h"
 #include "shim/report/report.h"
 #include "shim/ring/segment.h"
+#include "shim/tables/live_objects.h"
 #include "shim/tables/tables.h"
 
 extern char** environ;
@@ -212,6 +213,7 @@ bool prepare() {
     return false;
   }
   if (segment_is_anonymous()) add_note(messages::core::recorder_anonymous);
+  objects_learn_library();
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
   attached.store(true);
   own_ticks += ticks() - began;

@@ -81,6 +81,7 @@ inline bool defer_free(Handle* handle) {
 }
 
 #include "shim/call/wrap_local.h"
+#include "shim/call/wrap_objects.h"
 #include "shim/call/wrap_status.h"
 
 constexpr bool frees(CallId id) { return id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free; }
@@ -174,6 +175,10 @@ struct LocalCall<layer, id, R(A...)> {
     return real<R(A...)>(layer, id)(arguments...);
   }
 };
+
+#define RESIL_HERE_IS                                                                      \
+  const uint64_t return_address = reinterpret_cast<uint64_t>(__builtin_return_address(0)); \
+  const uint64_t frame = reinterpret_cast<uint64_t>(__builtin_dwarf_cfa())
 
 #define RESIL_LOCAL(call_id, signature, ...)                                                                 \
   return LocalCall<layer, call_id, signature>::call(reinterpret_cast<uint64_t>(__builtin_return_address(0)), \

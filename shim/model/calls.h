@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "call_ids.h"  // generated: enum class CallId, kCallCount
+#include "shim/model/mpi_objects.h"
 
 namespace resil {
 
@@ -191,6 +192,8 @@ struct CallInfo {
   FileCall file = FileCall::kNone;
   FilePointer pointer = FilePointer::kNone;
   bool all = false;  ///< of a kFile: collective over the file's ranks
+  MpiObject makes = MpiObject::kNone;  ///< what it hands out, for the program to free
+  MpiObject frees = MpiObject::kNone;
 
   constexpr bool has(uint32_t attribute) const { return (attributes & attribute) != 0; }
 };

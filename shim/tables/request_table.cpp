@@ -16,6 +16,7 @@
 #include "shim/model/request_class.h"
 #include "shim/report/log.h"
 #include "shim/runtime/memory.h"
+#include "shim/tables/live_objects.h"
 #include "shim/tables/request_overflow.h"
 #include "shim/tables/request_serial.h"
 #include "shim/tables/tables.h"
@@ -47,6 +48,7 @@ struct PendingDuplicate {  // MPI_Comm_idup: the communicator exists once the re
   void* new_comm;  // null: free
   uint64_t handle;  // what MPI has put there at once; 0: it does so when the request completes
   CommInfo* parent;
+  uint64_t site;
   CallId how;
 };
 PendingDuplicate duplicates[32];
@@ -197,7 +199,7 @@ uint64_t keep_duplicate(const Event& e) {
       // gets.
       const bool by_binding = e.site != e.return_address;
       const uint64_t at_once = backend->handle_bytes == 4 || by_binding ? request_handle(e.new_comm, 0) : 0;
-      pending = {e.derived_id, e.new_comm, at_once, e.comm, e.id};
+      pending = {e.derived_id, e.new_comm, at_once, e.comm, e.site, e.id};
       return static_cast<uint64_t>(&pending - duplicates) + 1;
     }
   }
@@ -215,7 +217,9 @@ void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
   const uint64_t handle = lost                ? backend->comm_null()
                           : found.handle != 0 ? found.handle
                                               : request_handle(found.new_comm, 0);
-  if (handle != backend->comm_null()) comm_register_new(thread, handle, found.derived, found.parent, found.how);
+  if (handle == backend->comm_null()) return;
+  object_made_at(MpiObject::kCommunicator, handle, found.how, found.site);
+  comm_register_new(thread, handle, found.derived, found.parent, found.how);
 }
 
 [[gnu::always_inline]] inline void tell(Event& e, int64_t place, uint64_t* words, bool freed) {
@@ -375,6 +379,13 @@ bool request_table_create() {
   return true;
 }
 
+uint64_t requests_left(void (*visit)(const ring::Request&, void* context), void* context) {
+  for (uint32_t i = 0; i < bucket_count * kBucket; ++i)
+    if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) != 0 && load(runtime.requests[i].key) != 0)
+      visit(runtime.requests[i], context);
+  return __atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED);
+}
+
 void request_table_threads(bool multiple) { concurrent = multiple; }
 
 uint64_t* request_cookies(const Thread& thread, uint64_t key) {
@@ -386,11 +397,18 @@ uint64_t request_handle(const void* array, int64_t index) {
                                     : static_cast<const uint64_t*>(array)[index];
 }
 
+/// MPI_Comm_idup whose request was complete at once.
+[[gnu::noinline]] static void made_at_once(const Event& e) {
+  const uint64_t handle = request_handle(e.new_comm, 0);
+  object_made_at(MpiObject::kCommunicator, handle, e.id, e.site);
+  comm_register_new(*e.thread, handle, e.derived_id, e.comm, e.id);
+}
+
 void request_started(Event& e) {
   uint64_t key = request_handle(e.requests, 0);
   if (is_shared(key)) {
-    if (e.attributes & kCallCreatesComm)
-      comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
+    if (e.attributes & kCallCreatesComm) [[unlikely]]
+      made_at_once(e);
     return;
   }
   e.request_key = key;

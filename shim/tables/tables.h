@@ -72,6 +72,9 @@ uint64_t world_comm_id(int world);
 void request_started(Event& event);
 void request_activating(Event& event);
 void request_activated(Event& event);
+/// Requests that the program has neither completed nor freed, one after the other. Returns how many more there are, of
+/// which nothing is known.
+uint64_t requests_left(void (*visit)(const ring::Request&, void* context), void* context);
 /// On entry to a completing call: keeps the handles that the call will overwrite.
 void request_remember(Event& event);
 /// After it, before the modules' leave hooks: their `completed` hook for each request that is complete.
